@@ -1,0 +1,46 @@
+# rullama_library(NAME SOURCES a.cc ... DEPS x ...)       a static library of the host side
+# rullama_test(NAME SOURCES a_test.cc ... DEPS x ... [LABELS ...])   one GoogleTest program, run as
+#                                                          one CTest test per program
+# rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target; the ordinary build
+#                                                          replays its corpus as a test
+function(rullama_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE rullama_flags)
+endfunction()
+
+function(rullama_test name)
+  if(NOT RULLAMA_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main rullama_flags)
+  target_compile_definitions(${name} PRIVATE
+    RULLAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" RULLAMA_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 600)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+function(rullama_fuzzer name)
+  if(NOT RULLAMA_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  if(RULLAMA_FUZZ)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    add_test(NAME ${name}_corpus COMMAND ${name} ${ARG_CORPUS})
+    set_tests_properties(${name}_corpus PROPERTIES LABELS "fuzz")
+  endif()
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} rullama_flags)
+endfunction()

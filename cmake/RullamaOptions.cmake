@@ -1,0 +1,49 @@
+# Build options and the flags every target of this project shares.
+option(RULLAMA_TESTS "Build the tests" ON)
+option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)
+option(RULLAMA_WERROR "Treat warnings as errors" OFF)
+option(RULLAMA_VERIFY_PASSES "Verify the graph after every pass, also in optimised builds" OFF)
+option(RULLAMA_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+set(RULLAMA_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Plugins resolve nothing from the host, and the host exports nothing to them.
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(RULLAMA_CCACHE ccache)
+if(RULLAMA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${RULLAMA_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RULLAMA_CCACHE})
+endif()
+
+add_library(rullama_flags INTERFACE)
+target_compile_options(rullama_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  # Results must not depend on which expressions the compiler chose to contract.
+  -ffp-contract=off)
+if(RULLAMA_WERROR)
+  target_compile_options(rullama_flags INTERFACE -Werror)
+endif()
+if(RULLAMA_VERIFY_PASSES)
+  target_compile_definitions(rullama_flags INTERFACE RULLAMA_VERIFY_PASSES=1)
+endif()
+if(RULLAMA_SANITIZE)
+  add_compile_options(-fsanitize=${RULLAMA_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${RULLAMA_SANITIZE})
+endif()
+if(RULLAMA_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

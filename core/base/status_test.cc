@@ -1,0 +1,44 @@
+#include "core/base/status.h"
+
+#include <gtest/gtest.h>
+
+namespace rullama {
+namespace {
+
+Result<int> Half(int value) {
+  if (value % 2 != 0) {
+    return MakeError(ErrorKind::kUsage, "test.odd", "found {}, expected an even number", value);
+  }
+  return value / 2;
+}
+
+Result<int> Quarter(int value) {
+  RL_ASSIGN_OR_RETURN(const int half, Half(value));
+  return Half(half);
+}
+
+Status CheckQuarter(int value) {
+  RL_RETURN_IF_ERROR(Quarter(value));
+  return OkStatus();
+}
+
+TEST(Status, ValuesPassThroughMacros) {
+  EXPECT_EQ(Quarter(12).value(), 3);
+  EXPECT_TRUE(CheckQuarter(12));
+}
+
+TEST(Status, ErrorsKeepKindIdAndMessage) {
+  const Status status = CheckQuarter(6);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(status.error().ToString(), "found 3, expected an even number [test.odd]");
+}
+
+TEST(Status, ContextIsPrepended) {
+  Error error = std::move(CheckQuarter(6)).error();
+  EXPECT_EQ(std::move(error).WithContext("row 2").ToString(),
+            "row 2: found 3, expected an even number [test.odd]");
+}
+
+}  // namespace
+}  // namespace rullama
