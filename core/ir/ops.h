@@ -1,0 +1,98 @@
+// The op table (ops.def) as C++: kinds, attribute storage and descriptors. Constants only; safe from
+// any thread.
+#pragma once
+
+#include <rullama/abi/rullama_abi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "core/base/check.h"
+
+namespace rullama {
+
+enum class OpKind : uint32_t {
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc) k##Name = id,
+#include <rullama/ir/ops.def>
+};
+
+// How the rows wanted of an op's results map to rows of an operand (see ops.def).
+enum class RowRule : uint8_t { kSame, kAll, kWhole };
+
+enum class OpTrait : uint8_t { kPrimitive, kComposite, kEffect };
+
+struct OperandInfo {
+  std::string_view name;
+  RowRule rows;
+  bool optional;
+};
+
+enum class AttrType : uint8_t { kI32, kI64, kF32, kEnum };
+
+struct AttrInfo {
+  std::string_view name;
+  AttrType type;
+  std::string_view enum_name;  // "rl_unary"; empty unless type is kEnum
+  size_t offset;               // in the attribute struct
+};
+
+struct OpInfo {
+  OpKind kind;
+  std::string_view name;
+  std::span<const OperandInfo> operands;
+  std::span<const std::string_view> results;
+  std::span<const AttrInfo> attrs;
+  size_t attrs_size;
+  OpTrait trait;
+  std::string_view doc;
+};
+
+std::span<const OpInfo> AllOps();
+const OpInfo& InfoOf(OpKind kind);
+std::optional<OpKind> OpKindFromName(std::string_view name);
+inline std::string_view NameOf(OpKind kind) { return InfoOf(kind).name; }
+
+// Text names of the values of an ABI enumeration ("gelu_tanh" of rl_unary); empty / nothing if none.
+std::string_view EnumeratorName(std::string_view enum_name, int32_t value);
+std::optional<int32_t> EnumeratorFromName(std::string_view enum_name, std::string_view name);
+
+// The kind an attribute struct belongs to: AttrsKind<rl_rms_norm_attrs>::kKind.
+template <typename Attrs>
+struct AttrsKind;
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
+  template <>                                                             \
+  struct AttrsKind<rl_##name##_attrs> {                                   \
+    static constexpr OpKind kKind = OpKind::k##Name;                      \
+  };
+#include <rullama/ir/ops.def>
+
+// The attributes of one op, stored as the ABI struct of its kind.
+class OpAttrs {
+ public:
+  static constexpr size_t kCapacity = 48;  // the largest struct is 40 bytes; ops_test checks it
+
+  // All attributes zero, struct_size set.
+  explicit OpAttrs(OpKind kind);
+
+  template <typename Attrs>
+  explicit OpAttrs(Attrs attrs) : size_(sizeof(Attrs)) {
+    static_assert(sizeof(Attrs) <= kCapacity && std::is_trivially_copyable_v<Attrs>);
+    attrs.struct_size = sizeof(Attrs);
+    std::memcpy(bytes_, &attrs, sizeof(Attrs));
+  }
+
+  [[nodiscard]] const void* data() const { return bytes_; }
+  [[nodiscard]] void* data() { return bytes_; }
+  [[nodiscard]] uint32_t size() const { return size_; }
+
+ private:
+  alignas(8) std::byte bytes_[kCapacity] = {};
+  uint32_t size_ = 0;
+};
+
+}  // namespace rullama
