@@ -1,0 +1,175 @@
+// A plugin and its devices as the core sees them: RAII over the C tables of rullama_abi.h. Every answer
+// of a plugin is checked here (null handles, wrong counts, garbage codes, missing text), so that the
+// rest of the core never meets a lie.
+//
+// Ownership: Plugin owns the loaded library (which is never unloaded) and outlives its Devices; a Device
+// outlives its DeviceBuffer, DeviceWeight and DevicePlan objects, which free themselves.
+// Thread safety: Plugin is immutable after loading. A Device and its objects are used by one thread at a
+// time; the caller serialises.
+// Errors: kind kBackend (kOutOfMemory for RL_OUT_OF_MEMORY, exit code 130 style cancel is id
+// "run.cancelled"); ids plugin.* and device.*; the message names plugin, device and op.
+#pragma once
+
+#include <rullama/abi/rullama_abi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+
+namespace rullama {
+
+struct DeviceDescription {
+  rl_device_type type = RL_DEVICE_OTHER;
+  std::string name;
+  std::string driver;
+  uint64_t memory_total = 0;
+  uint64_t memory_free = 0;
+  uint64_t max_buffer_bytes = 0;
+  uint32_t alignment = 1;
+  bool deterministic = false;
+};
+
+struct OpSupport {
+  bool supported = false;
+  std::string reason;
+};
+
+struct WeightLayout {
+  bool in_place = false;
+  uint64_t bytes = 0;
+};
+
+// A constant on its way to a device. `data` stays valid until the DeviceWeight is gone.
+struct WeightDesc {
+  std::string name;
+  TensorType type;  // all dims constant
+  std::span<const std::byte> data;
+};
+
+class Device;
+
+// Owning handle of an object of a device; moves, never copies. `Free` is the table's function.
+template <typename Handle, void (*rl_plugin_v1::*Free)(rl_device*, Handle*)>
+class DeviceObject {
+ public:
+  DeviceObject() = default;
+  DeviceObject(const rl_plugin_v1* table, rl_device* device, Handle* handle)
+      : table_(table), device_(device), handle_(handle) {}
+  DeviceObject(DeviceObject&& other) noexcept { *this = std::move(other); }
+  DeviceObject& operator=(DeviceObject&& other) noexcept {
+    if (this == &other) return *this;
+    Reset();
+    table_ = other.table_;
+    device_ = other.device_;
+    handle_ = std::exchange(other.handle_, nullptr);
+    return *this;
+  }
+  DeviceObject(const DeviceObject&) = delete;
+  DeviceObject& operator=(const DeviceObject&) = delete;
+  ~DeviceObject() { Reset(); }
+
+  [[nodiscard]] Handle* get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+  void Reset() {
+    if (handle_ != nullptr) (table_->*Free)(device_, handle_);
+    handle_ = nullptr;
+  }
+
+ private:
+  const rl_plugin_v1* table_ = nullptr;
+  rl_device* device_ = nullptr;
+  Handle* handle_ = nullptr;
+};
+
+using DeviceBuffer = DeviceObject<rl_buffer, &rl_plugin_v1::buffer_free>;
+using DeviceWeight = DeviceObject<rl_weight, &rl_plugin_v1::weight_free>;
+using DevicePlan = DeviceObject<rl_plan, &rl_plugin_v1::plan_free>;
+
+// Where a value of a graph lives on the device; parallel to Graph::values when a plan is compiled.
+struct Storage {
+  rl_lifetime lifetime = RL_LIFETIME_TRANSIENT;  // kOutput marks transients the host reads
+  bool observed = false;
+  rl_weight* weight = nullptr;  // constants
+  rl_buffer* buffer = nullptr;  // everything else
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+class Plugin;
+
+class Device {
+ public:
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] const Plugin& plugin() const { return *plugin_; }
+  [[nodiscard]] const DeviceDescription& description() const { return description_; }
+
+  // One answer for each op of the graph.
+  Result<std::vector<OpSupport>> QueryOps(const Graph& graph);
+  Result<WeightLayout> LayoutWeight(const WeightDesc& desc);
+  Result<DeviceWeight> CreateWeight(const WeightDesc& desc);
+  Result<DeviceBuffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage);
+  Status Write(const DeviceBuffer& buffer, uint64_t offset, std::span<const std::byte> data);
+  Status Read(const DeviceBuffer& buffer, uint64_t offset, std::span<std::byte> data);
+  // `storage` is parallel to graph.values.
+  Result<DevicePlan> Compile(const Graph& graph, std::span<const Storage> storage);
+  Status Execute(const DevicePlan& plan, const Extents& extents);
+  Result<rl_plan_stats> Stats(const DevicePlan& plan);
+  Status Wait();
+
+ private:
+  friend class Plugin;
+  Device(std::shared_ptr<const Plugin> plugin, rl_device* handle, DeviceDescription description);
+
+  std::shared_ptr<const Plugin> plugin_;
+  rl_device* handle_;
+  DeviceDescription description_;
+};
+
+class Plugin : public std::enable_shared_from_this<Plugin> {
+ public:
+  // Opens the file and does the handshake. Errors: plugin.load (with the loader's own text),
+  // plugin.entry (no entry point), plugin.abi (both versions named), plugin.contract (the member named).
+  static Result<std::shared_ptr<Plugin>> Load(const std::filesystem::path& path);
+  // A plugin that is part of this program (the reference backend), through the same handshake.
+  static Result<std::shared_ptr<Plugin>> FromQuery(rl_plugin_query_fn query, std::string origin);
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const std::string& version() const { return version_; }
+  [[nodiscard]] const std::string& vendor() const { return vendor_; }
+  [[nodiscard]] const std::string& build() const { return build_; }
+  [[nodiscard]] const std::string& origin() const { return origin_; }  // path, or "built in"
+  [[nodiscard]] std::pair<int, int> abi_version() const { return abi_; }
+  [[nodiscard]] const rl_plugin_v1& table() const { return table_; }
+
+  // The devices, or none with a reason.
+  struct DeviceList {
+    std::vector<DeviceDescription> devices;
+    std::string reason;
+  };
+  Result<DeviceList> ListDevices() const;
+  Result<std::unique_ptr<Device>> Open(
+      uint32_t index, std::span<const std::pair<std::string, std::string>> options) const;
+
+  // Tells the plugin that the process ends; called from main after all devices are closed.
+  void Shutdown() const;
+
+ private:
+  Plugin() = default;
+
+  rl_plugin_v1 table_{};  // our copy: min(struct_size) bytes of the plugin's
+  std::string name_, version_, vendor_, build_, origin_;
+  std::pair<int, int> abi_{0, 0};
+};
+
+}  // namespace rullama

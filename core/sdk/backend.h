@@ -1,0 +1,199 @@
+// Write a backend: derive Backend, Device and Plan, then put RULLAMA_EXPORT_BACKEND(YourBackend) into
+// one source file. This header is compiled inside the plugin; nothing C++ crosses the boundary.
+//
+// Errors: throw sdk::Error (or any std::exception; std::bad_alloc becomes RL_OUT_OF_MEMORY). The thunks
+// in export.h are noexcept and turn whatever is thrown into the caller's error record.
+// Threads: the host serialises all calls on one device and its objects ([device] in rullama_abi.h);
+// Backend methods may be called from any thread.
+// Ownership: the host owns what Device creates and destroys it before the Device.
+#pragma once
+
+#include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace rullama::sdk {
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(rl_code code, const std::string& message, uint32_t op_index = RL_NO_OP,
+                 int32_t device_code = 0)
+      : std::runtime_error(message), code_(code), op_index_(op_index), device_code_(device_code) {}
+
+  [[nodiscard]] rl_code code() const { return code_; }
+  [[nodiscard]] uint32_t op_index() const { return op_index_; }
+  [[nodiscard]] int32_t device_code() const { return device_code_; }
+
+ private:
+  rl_code code_;
+  uint32_t op_index_;
+  int32_t device_code_;
+};
+
+inline std::string_view View(rl_str text) { return {text.data, static_cast<size_t>(text.size)}; }
+inline rl_str Str(std::string_view text) { return {text.data(), text.size()}; }
+
+// Row-major elements of a value at the extents of a step.
+inline int64_t DimAt(const rl_dim& dim, int64_t t, int64_t r) {
+  return dim.constant + dim.t * t + dim.r * r;
+}
+
+// A graph as the plugin sees it. Honours the element strides of the host; valid during the call.
+class GraphView {
+ public:
+  explicit GraphView(const rl_graph& graph) : graph_(graph) {}
+
+  [[nodiscard]] std::string_view name() const { return View(graph_.name); }
+  [[nodiscard]] int64_t max_t() const { return graph_.max_t; }
+  [[nodiscard]] int64_t max_r() const { return graph_.max_r; }
+  [[nodiscard]] uint32_t value_count() const { return graph_.value_count; }
+  [[nodiscard]] uint32_t op_count() const { return graph_.op_count; }
+  [[nodiscard]] const rl_value& value(uint32_t index) const {
+    return *reinterpret_cast<const rl_value*>(reinterpret_cast<const std::byte*>(graph_.values) +
+                                              size_t{graph_.value_size} * index);
+  }
+  [[nodiscard]] const rl_op& op(uint32_t index) const {
+    return *reinterpret_cast<const rl_op*>(reinterpret_cast<const std::byte*>(graph_.ops) +
+                                           size_t{graph_.op_size} * index);
+  }
+  // Operand `i` of an op, or null if it is absent.
+  [[nodiscard]] const rl_value* input(const rl_op& op, uint32_t i) const {
+    if (i >= op.input_count || op.inputs[i] == RL_NO_VALUE) return nullptr;
+    return &value(op.inputs[i]);
+  }
+  [[nodiscard]] const rl_value& result(const rl_op& op, uint32_t i = 0) const {
+    return value(op.results[i]);
+  }
+  // The attributes as their ABI struct, e.g. attrs<rl_rms_norm_attrs>(op).
+  template <typename Attrs>
+  [[nodiscard]] static const Attrs& attrs(const rl_op& op) {
+    if (op.attrs_size < sizeof(Attrs)) {
+      throw Error(RL_INVALID_ARGUMENT, "attributes are smaller than this plugin expects");
+    }
+    return *static_cast<const Attrs*>(op.attrs);
+  }
+
+ private:
+  const rl_graph& graph_;
+};
+
+// What the host offers; a copy of its table with C++ manners. Outlives every plugin object.
+class Host {
+ public:
+  explicit Host(const rl_host_v1& table) : table_(&table) {}
+  void Log(rl_log_level level, std::string_view message) const {
+    table_->log(table_->context, level, Str(message));
+  }
+  [[nodiscard]] bool Cancelled() const { return table_->cancelled(table_->context) != 0; }
+  [[nodiscard]] std::vector<std::byte> BlobGet(std::string_view key) const {
+    const uint64_t size = table_->blob_get(table_->context, Str(key), nullptr, 0);
+    std::vector<std::byte> data(size);
+    const uint64_t now = table_->blob_get(table_->context, Str(key), data.data(), data.size());
+    if (now != size) data.clear();  // another process replaced it in between
+    return data;
+  }
+  bool BlobPut(std::string_view key, std::span<const std::byte> data) const {
+    return table_->blob_put(table_->context, Str(key), data.data(), data.size()) == RL_OK;
+  }
+
+ private:
+  const rl_host_v1* table_;
+};
+
+// Base classes of the plugin's own objects; the host holds them as opaque handles.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+};
+
+class Weight {
+ public:
+  virtual ~Weight() = default;
+};
+
+class Plan {
+ public:
+  virtual ~Plan() = default;
+  virtual void Execute(int64_t t, int64_t r) = 0;
+  [[nodiscard]] virtual rl_plan_stats Stats() const = 0;  // struct_size is filled by the thunk
+};
+
+struct OpSupport {
+  bool supported = false;
+  std::string reason;  // why not
+};
+
+struct WeightLayout {
+  bool in_place = false;
+  uint64_t bytes = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::vector<OpSupport> QueryOps(const GraphView& graph) = 0;
+  virtual WeightLayout LayoutWeight(const rl_weight_desc& desc) = 0;
+  virtual std::unique_ptr<Weight> CreateWeight(const rl_weight_desc& desc) = 0;
+  virtual std::unique_ptr<Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) = 0;
+  virtual void Write(Buffer& buffer, uint64_t offset, std::span<const std::byte> data) = 0;
+  virtual void Read(Buffer& buffer, uint64_t offset, std::span<std::byte> data) = 0;
+  virtual std::unique_ptr<Plan> Compile(const GraphView& graph) = 0;
+  virtual void Wait() {}
+};
+
+// The object behind an opaque handle of a value. Null only where the host has not set it yet.
+template <typename T>
+T* BufferOf(const rl_value& value) {
+  return static_cast<T*>(reinterpret_cast<Buffer*>(value.buffer));
+}
+template <typename T>
+T* WeightOf(const rl_value& value) {
+  return static_cast<T*>(reinterpret_cast<Weight*>(value.weight));
+}
+
+struct DeviceInfo {
+  rl_device_type type = RL_DEVICE_OTHER;
+  std::string name;
+  std::string driver;
+  uint64_t memory_total = 0;
+  uint64_t memory_free = 0;
+  uint64_t max_buffer_bytes = UINT64_MAX;
+  uint32_t alignment = 64;
+  bool deterministic = true;
+};
+
+struct Option {
+  std::string key;
+  std::string value;
+};
+
+// Constructed once, in the query; must not throw for want of a driver: then Devices() is empty and
+// NoDeviceReason() says why.
+class Backend {
+ public:
+  explicit Backend(Host host) : host_(host) {}
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;  // a literal
+  [[nodiscard]] virtual std::string_view version() const = 0;
+  [[nodiscard]] virtual std::string_view vendor() const = 0;
+  [[nodiscard]] virtual const std::vector<DeviceInfo>& Devices() = 0;  // stable once returned
+  [[nodiscard]] virtual std::string_view NoDeviceReason() { return {}; }
+  virtual std::unique_ptr<Device> Open(uint32_t index, std::span<const Option> options) = 0;
+
+ protected:
+  [[nodiscard]] const Host& host() const { return host_; }
+
+ private:
+  Host host_;
+};
+
+}  // namespace rullama::sdk
