@@ -1,0 +1,137 @@
+// The configuration of one `rullama` process: plain data, no behaviour.
+//
+// A std::optional without a value means "the file did not say": the model file's own metadata
+// applies (GGUF `general.sampling.*`), then the default named beside the member. The table that
+// binds members to YAML keys, ranges and documentation is in schema.cc.
+//
+// Thread safety: value types, no shared state.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rullama {
+
+struct ModelConfig {
+  // A file (LooksLikeModelFile) or an Ollama name such as gemma4:e2b. A relative file that came
+  // from YAML has been resolved against the folder of the YAML file.
+  std::optional<std::string> path;
+};
+
+enum class KvDtype { kAuto, kF16, kF32 };
+
+struct ContextConfig {
+  std::optional<int64_t> capacity;  // tokens per slot; min(model's context length, 8192)
+  int64_t prefill_chunk = 512;      // tokens per prefill step
+  KvDtype kv_dtype = KvDtype::kAuto;
+  int64_t slots = 1;  // sequences that share the loaded model
+};
+
+struct BackendConfig {
+  std::string name = "cpu";
+  std::string device = "0";                    // index, or part of the device's name
+  std::map<std::string, std::string> options;  // handed to the plugin as they are
+};
+
+struct PluginsConfig {
+  std::vector<std::string> paths;  // files or directories, in search order
+};
+
+// What to do with ops the chosen backend refuses.
+enum class FallbackPolicy {
+  kDeny,   // an error
+  kList,   // only the ops of `host_ops` may run on the host
+  kAllow,  // any op may run on the host
+};
+
+struct PlacementConfig {
+  FallbackPolicy fallback = FallbackPolicy::kList;
+  std::vector<std::string> host_ops = {"gather_rows"};
+  std::vector<std::string> host_weights = {"per_layer_token_embd"};  // name patterns
+};
+
+// Everything unset falls back to the model file, then to Gemma 4's published values
+// (temperature 1.0, top_k 64, top_p 0.95); the rest is off.
+struct SamplerConfig {
+  std::optional<double> temperature;
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> typical_p;
+  std::optional<double> repeat_penalty;
+  std::optional<int64_t> repeat_last_n;
+  std::optional<double> frequency_penalty;
+  std::optional<double> presence_penalty;
+  std::optional<int64_t> seed;
+  std::optional<bool> greedy;
+  std::map<int64_t, double> logit_bias;  // token id -> added to its logit
+};
+
+struct GenerationConfig {
+  std::optional<int64_t> max_tokens;  // until the end of the turn or of the context
+  std::vector<std::string> stop;
+  std::optional<bool> thinking;
+  std::optional<std::string> system;
+  bool raw = false;  // continue the text; no chat template
+};
+
+// One number for both kinds of attention layer, or one for each.
+struct SlidingGlobal {
+  int64_t sliding = 0;
+  int64_t global = 0;
+  bool operator==(const SlidingGlobal&) const = default;
+};
+
+// One number for layers that own their KV cache and one for those that share another layer's.
+struct OwnedShared {
+  int64_t owned = 0;
+  int64_t shared = 0;
+  bool operator==(const OwnedShared&) const = default;
+};
+
+enum class ModelFamily { kGemma4 };
+
+struct RopeConfig {
+  std::optional<double> base_global;             // 1e6
+  std::optional<double> base_sliding;            // 1e4
+  std::optional<double> rotary_fraction_global;  // 0.25: part of a global head's pairs that rotates
+};
+
+// Shapes of the network. `rullama synth` builds a model from them; a loaded file is checked against
+// those that are given.
+struct ArchitectureConfig {
+  std::optional<ModelFamily> family;
+  std::optional<int64_t> layers;
+  std::optional<int64_t> width;  // of the residual stream
+  std::optional<int64_t> heads;  // query heads
+  std::optional<SlidingGlobal> kv_heads;
+  std::optional<SlidingGlobal> head_dim;
+  std::optional<OwnedShared> ffn;
+  std::optional<int64_t> sliding_window;  // tokens
+  std::optional<int64_t> pattern;  // period: pattern - 1 sliding layers, then a global one; the
+                                   // last layer is always global
+  std::optional<int64_t> shared_kv_layers;  // trailing layers that read an earlier layer's cache
+  std::optional<int64_t> ple_dim;           // per-layer embedding width, 0 = none
+  std::optional<bool> k_eq_v;               // global layers use K as V
+  std::optional<int64_t> vocabulary;
+  std::optional<int64_t> context_length;
+  RopeConfig rope;
+  std::optional<double> rms_eps;        // 1e-6
+  std::optional<double> final_softcap;  // 30; 0 = none
+};
+
+struct Config {
+  ModelConfig model;
+  ContextConfig context;
+  BackendConfig backend;
+  PluginsConfig plugins;
+  PlacementConfig placement;
+  SamplerConfig sampler;
+  GenerationConfig generation;
+  ArchitectureConfig architecture;
+};
+
+}  // namespace rullama

@@ -1,0 +1,88 @@
+#include "core/config/consistency.h"
+
+#include <string>
+#include <vector>
+
+namespace rullama {
+namespace {
+
+template <typename... Args>
+tl::unexpected<Error> Conflict(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeError(ErrorKind::kUsage, "config.conflict", format, std::forward<Args>(args)...);
+}
+
+Status CheckHeads(const ArchitectureConfig& a) {
+  if (a.heads && a.kv_heads) {
+    for (const int64_t kv_heads : {a.kv_heads->sliding, a.kv_heads->global}) {
+      if (*a.heads % kv_heads != 0) {
+        return Conflict("architecture.heads ({}) is not a multiple of architecture.kv_heads ({})",
+                        *a.heads, kv_heads);
+      }
+    }
+  }
+  if (a.head_dim) {
+    for (const int64_t head_dim : {a.head_dim->sliding, a.head_dim->global}) {
+      // Rotary embedding turns pairs of dims.
+      if (head_dim % 2 != 0) {
+        return Conflict("architecture.head_dim ({}) must be even", head_dim);
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckSharing(const ArchitectureConfig& a) {
+  if (!a.layers || !a.shared_kv_layers || *a.shared_kv_layers == 0) return OkStatus();
+  if (*a.shared_kv_layers >= *a.layers) {
+    return Conflict(
+        "architecture.shared_kv_layers ({}) must be less than architecture.layers ({}): the first "
+        "layers own the cache",
+        *a.shared_kv_layers, *a.layers);
+  }
+  // The donors of both kinds are there once the owning layers hold one whole period.
+  const int64_t owned = *a.layers - *a.shared_kv_layers;
+  if (a.pattern && owned < *a.pattern) {
+    return Conflict(
+        "architecture.shared_kv_layers ({}) leaves {} layers with a cache, too few for one period "
+        "of architecture.pattern ({}): shared layers need a sliding and a global donor",
+        *a.shared_kv_layers, owned, *a.pattern);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckConsistency(const Config& config) {
+  const ArchitectureConfig& a = config.architecture;
+  RL_RETURN_IF_ERROR(CheckHeads(a));
+  RL_RETURN_IF_ERROR(CheckSharing(a));
+  if (a.sliding_window && a.context_length && *a.sliding_window > *a.context_length) {
+    return Conflict(
+        "architecture.sliding_window ({}) is longer than architecture.context_length "
+        "({})",
+        *a.sliding_window, *a.context_length);
+  }
+  return OkStatus();
+}
+
+Status CheckArchitectureComplete(const ArchitectureConfig& a) {
+  std::vector<std::string> missing;
+  const auto require = [&missing](bool given, const char* key) {
+    if (!given) missing.push_back(std::string("architecture.") + key);
+  };
+  require(a.layers.has_value(), "layers");
+  require(a.width.has_value(), "width");
+  require(a.heads.has_value(), "heads");
+  require(a.kv_heads.has_value(), "kv_heads");
+  require(a.head_dim.has_value(), "head_dim");
+  require(a.ffn.has_value(), "ffn");
+  require(a.sliding_window.has_value(), "sliding_window");
+  require(a.pattern.has_value(), "pattern");
+  require(a.vocabulary.has_value(), "vocabulary");
+  require(a.context_length.has_value(), "context_length");
+  if (missing.empty()) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "config.missing_key",
+                   "missing: {}; see configs/ for examples", fmt::join(missing, ", "));
+}
+
+}  // namespace rullama

@@ -1,0 +1,170 @@
+#include "core/config/schema.h"
+
+#include <limits>
+
+namespace rullama {
+namespace {
+
+// Positions are 32-bit numbers in kernels; 16 M is 64 times the longest context of the family.
+constexpr int64_t kMaxTokens = int64_t{1} << 24;
+constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
+constexpr int64_t kMaxPrefillChunk = 65536;  // rows of one step; activations grow with it
+constexpr int64_t kMaxSlots = 256;
+constexpr double kMaxTemperature = 100.0;
+constexpr double kMinRepeatPenalty = 0.01;  // it divides
+constexpr double kMaxRepeatPenalty = 100.0;
+constexpr double kMaxAdditivePenalty = 2.0;  // the range of the OpenAI interface
+constexpr double kMaxLogitBias = 100.0;      // the same
+
+BlockSpec ModelSchema() {
+  return BlockBuilder<&Config::model>("model", "Which model to run.")
+      .Field("path", &ModelConfig::path, ModelCodec{},
+             "A GGUF file, or the name of a model that Ollama has downloaded. A relative file is "
+             "relative to the folder of this YAML file.",
+             "must come from the command line")
+      .Build();
+}
+
+BlockSpec ContextSchema() {
+  return BlockBuilder<&Config::context>("context", "How much text is kept in memory.")
+      .Field("capacity", &ContextConfig::capacity, IntegerCodec{1, kMaxTokens},
+             "Tokens of prompt and answer together that fit. The KV cache grows with it.",
+             "the model's context length, at most 8192")
+      .Field("prefill_chunk", &ContextConfig::prefill_chunk, IntegerCodec{1, kMaxPrefillChunk},
+             "Tokens of the prompt processed in one step.")
+      .Field("kv_dtype", &ContextConfig::kv_dtype,
+             ChoiceCodec<KvDtype>{
+                 {{"auto", KvDtype::kAuto}, {"f16", KvDtype::kF16}, {"f32", KvDtype::kF32}}},
+             "Number format of the KV cache; `auto` lets the backend choose.")
+      .Field("slots", &ContextConfig::slots, IntegerCodec{1, kMaxSlots},
+             "Sequences that can run at the same time, each with its own capacity.")
+      .Build();
+}
+
+BlockSpec BackendSchema() {
+  return BlockBuilder<&Config::backend>("backend",
+                                        "What computes. `rullama backends` lists the choices.")
+      .Field("name", &BackendConfig::name, NameCodec{},
+             "Name of a backend plugin (`cpu`, `vulkan`, ...), or `auto`.")
+      .Field("device", &BackendConfig::device, NameCodec{},
+             "Index of the backend's device, or a part of its name.")
+      .MapField("options", &BackendConfig::options, OptionNameCodec{}, TextCodec{},
+                "Settings of the plugin itself, passed on as text, for example `threads: 2`.")
+      .Build();
+}
+
+BlockSpec PluginsSchema() {
+  return BlockBuilder<&Config::plugins>("plugins", "Where backend plugins are looked for.")
+      .Field("paths", &PluginsConfig::paths, ListCodec<FileCodec>{},
+             "Plugin files or directories of plugins, before the standard places. Relative ones "
+             "are relative to the folder of this YAML file.")
+      .Build();
+}
+
+BlockSpec PlacementSchema() {
+  return BlockBuilder<&Config::placement>(
+             "placement", "What may run on the host when the backend does not take it.")
+      .Field("fallback", &PlacementConfig::fallback,
+             ChoiceCodec<FallbackPolicy>{{{"deny", FallbackPolicy::kDeny},
+                                          {"list", FallbackPolicy::kList},
+                                          {"allow", FallbackPolicy::kAllow}}},
+             "`deny`: an op the backend refuses is an error; `list`: only `host_ops` may run on "
+             "the host; `allow`: any op may.")
+      .Field("host_ops", &PlacementConfig::host_ops, ListCodec<NameCodec>{},
+             "Ops that may run on the host under `list`.")
+      .Field("host_weights", &PlacementConfig::host_weights, ListCodec<NameCodec>{},
+             "Weights whose name contains one of these texts stay in host memory.")
+      .Build();
+}
+
+BlockSpec SamplerSchema() {
+  return BlockBuilder<&Config::sampler>(
+             "sampler",
+             "How the next token is drawn. What is not given comes from the model file "
+             "(`general.sampling.*`), then from the default named here.")
+      .Field("temperature", &SamplerConfig::temperature, RealCodec{0, kMaxTemperature},
+             "Above 1 flattens the distribution, below 1 sharpens it, 0 always takes the best.",
+             "1")
+      .Field("top_k", &SamplerConfig::top_k, IntegerCodec{0, kMaxVocabulary},
+             "Keep the k most likely tokens; 0 keeps all.", "64")
+      .Field("top_p", &SamplerConfig::top_p, RealCodec{0, 1},
+             "Keep the most likely tokens until their probabilities sum to p; 1 keeps all.", "0.95")
+      .Field("min_p", &SamplerConfig::min_p, RealCodec{0, 1},
+             "Drop tokens less likely than this part of the best one; 0 keeps all.", "0")
+      .Field("typical_p", &SamplerConfig::typical_p, RealCodec{0, 1},
+             "Locally typical sampling: keep the tokens nearest to the expected surprise until "
+             "they sum to p; 1 keeps all.",
+             "1")
+      .Field("repeat_penalty", &SamplerConfig::repeat_penalty,
+             RealCodec{kMinRepeatPenalty, kMaxRepeatPenalty},
+             "Divides the logits of recent tokens; 1 is off.", "1")
+      .Field("repeat_last_n", &SamplerConfig::repeat_last_n, IntegerCodec{-1, kMaxTokens},
+             "How many tokens count as recent; 0 is none, -1 the whole context.", "64")
+      .Field("frequency_penalty", &SamplerConfig::frequency_penalty,
+             RealCodec{-kMaxAdditivePenalty, kMaxAdditivePenalty},
+             "Subtracted once for each time a recent token was used.", "0")
+      .Field("presence_penalty", &SamplerConfig::presence_penalty,
+             RealCodec{-kMaxAdditivePenalty, kMaxAdditivePenalty},
+             "Subtracted once if a recent token was used.", "0")
+      .Field("seed", &SamplerConfig::seed, IntegerCodec{0, std::numeric_limits<int64_t>::max()},
+             "The same seed gives the same text.", "drawn anew for each run")
+      .Field("greedy", &SamplerConfig::greedy, BoolCodec{},
+             "Always take the most likely token, whatever else is set.", "false")
+      .MapField("logit_bias", &SamplerConfig::logit_bias, IntegerCodec{0, kMaxVocabulary - 1},
+                RealCodec{-kMaxLogitBias, kMaxLogitBias},
+                "Token id and what is added to its logit.")
+      .Build();
+}
+
+BlockSpec GenerationSchema() {
+  return BlockBuilder<&Config::generation>("generation", "What is written and when it ends.")
+      .Field("max_tokens", &GenerationConfig::max_tokens, IntegerCodec{1, kMaxTokens},
+             "Stop after this many tokens.", "until the turn ends or the context is full")
+      .Field("stop", &GenerationConfig::stop, ListCodec<TextCodec>{{.allow_empty = false}},
+             "Stop in front of any of these texts.")
+      .Field("thinking", &GenerationConfig::thinking, BoolCodec{},
+             "Let the model think before it answers.", "false")
+      .Field("system", &GenerationConfig::system, TextCodec{},
+             "The system prompt of a conversation.", "none")
+      .Field("raw", &GenerationConfig::raw, BoolCodec{},
+             "Continue the given text as it is, without the chat template.")
+      .Build();
+}
+
+const FieldSpec* FindFieldIn(const BlockSpec& block, std::string_view path) {
+  for (const FieldSpec& field : block.fields) {
+    if (field.path == path) return &field;
+  }
+  for (const BlockSpec& child : block.blocks) {
+    if (const FieldSpec* field = FindFieldIn(child, path)) return field;
+  }
+  return nullptr;
+}
+
+void CollectPaths(const BlockSpec& block, std::vector<std::string>& paths) {
+  for (const FieldSpec& field : block.fields) paths.push_back(field.path);
+  for (const BlockSpec& child : block.blocks) CollectPaths(child, paths);
+}
+
+}  // namespace
+
+const BlockSpec& ConfigSchema() {
+  static const BlockSpec schema = {
+      .key = "",
+      .path = "",
+      .doc = "",
+      .fields = {},
+      .blocks = {ModelSchema(), ContextSchema(), BackendSchema(), PluginsSchema(),
+                 PlacementSchema(), SamplerSchema(), GenerationSchema(), ArchitectureSchema()}};
+  return schema;
+}
+
+const FieldSpec* FindField(std::string_view path) { return FindFieldIn(ConfigSchema(), path); }
+
+std::vector<std::string> FieldPaths() {
+  std::vector<std::string> paths;
+  CollectPaths(ConfigSchema(), paths);
+  return paths;
+}
+
+}  // namespace rullama

@@ -1,0 +1,27 @@
+// The schema of a rullama configuration: every key there is.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/schema_builder.h"
+
+namespace rullama {
+
+// The root block; built once, immutable afterwards, safe from any thread.
+const BlockSpec& ConfigSchema();
+
+// The `architecture` block, declared in a file of its own.
+BlockSpec ArchitectureSchema();
+
+// The field with this path, or null. The pointer lives as long as the program.
+const FieldSpec* FindField(std::string_view path);
+
+// The paths of all fields, in the order of the documentation.
+std::vector<std::string> FieldPaths();
+
+// docs/configuration.md.
+std::string SchemaAsMarkdown();
+
+}  // namespace rullama

@@ -1,0 +1,90 @@
+#include "core/config/schema.h"
+
+namespace rullama {
+namespace {
+
+// Limits of the shapes a file may ask for: far above every published size, small enough that
+// products of three of them stay inside 64 bits.
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxHeads = 1024;
+constexpr int64_t kMaxHeadDim = 4096;
+constexpr int64_t kMaxWidth = 65536;
+constexpr int64_t kMaxFfnWidth = 1 << 20;
+constexpr int64_t kMaxTokens = 1 << 24;
+constexpr int64_t kMaxVocabulary = 1 << 24;
+constexpr double kMaxRopeBase = 1e12;
+constexpr double kMinRmsEps = 1e-12;
+constexpr double kMaxRmsEps = 0.1;
+constexpr double kMaxSoftcap = 1e6;
+
+constexpr std::string_view kFromFile = "not checked";
+
+PairCodec<SlidingGlobal> PerKind(int64_t max) {
+  return {{1, max}, "sliding", &SlidingGlobal::sliding, "global", &SlidingGlobal::global};
+}
+
+BlockSpec RopeSchema() {
+  return BlockBuilder<&Config::architecture, &ArchitectureConfig::rope>(
+             "architecture.rope", "Rotary position embedding.")
+      .Field("base_global", &RopeConfig::base_global, RealCodec{1, kMaxRopeBase},
+             "Frequency base on global layers.", "1000000 in `rullama synth`")
+      .Field("base_sliding", &RopeConfig::base_sliding, RealCodec{1, kMaxRopeBase},
+             "Frequency base on sliding layers.", "10000 in `rullama synth`")
+      .Field("rotary_fraction_global", &RopeConfig::rotary_fraction_global, RealCodec{0, 1},
+             "Part of a global head's pairs of dims that rotates.", "0.25 in `rullama synth`")
+      .Build();
+}
+
+}  // namespace
+
+BlockSpec ArchitectureSchema() {
+  return BlockBuilder<&Config::architecture>(
+             "architecture",
+             "Shapes of the network. A model file brings its own, so this block is not needed to "
+             "run one; what is given here is checked against the file. `rullama synth` builds a "
+             "model of these shapes.")
+      .Field("family", &ArchitectureConfig::family,
+             ChoiceCodec<ModelFamily>{{{"gemma4", ModelFamily::kGemma4}}}, "Model family.",
+             kFromFile)
+      .Field("layers", &ArchitectureConfig::layers, IntegerCodec{1, kMaxLayers},
+             "Transformer layers.", kFromFile)
+      .Field("width", &ArchitectureConfig::width, IntegerCodec{1, kMaxWidth},
+             "Width of the residual stream.", kFromFile)
+      .Field("heads", &ArchitectureConfig::heads, IntegerCodec{1, kMaxHeads},
+             "Query heads of each layer.", kFromFile)
+      .Field("kv_heads", &ArchitectureConfig::kv_heads, PerKind(kMaxHeads),
+             "Key/value heads of sliding and of global layers; each divides `heads`.", kFromFile)
+      .Field("head_dim", &ArchitectureConfig::head_dim, PerKind(kMaxHeadDim),
+             "Dims of one head on sliding and on global layers; even.", kFromFile)
+      .Field("ffn", &ArchitectureConfig::ffn,
+             PairCodec<OwnedShared>{
+                 {1, kMaxFfnWidth}, "owned", &OwnedShared::owned, "shared", &OwnedShared::shared},
+             "Width of the feed-forward block, on layers that own their KV cache and on those "
+             "that share one (double-wide on E2B).",
+             kFromFile)
+      .Field("sliding_window", &ArchitectureConfig::sliding_window, IntegerCodec{1, kMaxTokens},
+             "Tokens a sliding layer looks back, itself included.", kFromFile)
+      .Field("pattern", &ArchitectureConfig::pattern, IntegerCodec{1, kMaxLayers},
+             "Period of the layer kinds: 5 means 4 sliding layers, then a global one. The last "
+             "layer is always global.",
+             kFromFile)
+      .Field("shared_kv_layers", &ArchitectureConfig::shared_kv_layers,
+             IntegerCodec{0, kMaxLayers - 1},
+             "Trailing layers that read the KV cache of an earlier layer of their kind.", kFromFile)
+      .Field("ple_dim", &ArchitectureConfig::ple_dim, IntegerCodec{0, kMaxWidth},
+             "Width of the per-layer embeddings; 0 is none.", kFromFile)
+      .Field("k_eq_v", &ArchitectureConfig::k_eq_v, BoolCodec{},
+             "Global layers have no V projection and use K.", kFromFile)
+      .Field("vocabulary", &ArchitectureConfig::vocabulary, IntegerCodec{1, kMaxVocabulary},
+             "Tokens in the vocabulary.", kFromFile)
+      .Field("context_length", &ArchitectureConfig::context_length, IntegerCodec{1, kMaxTokens},
+             "Longest context the model was trained for.", kFromFile)
+      .Field("rms_eps", &ArchitectureConfig::rms_eps, RealCodec{kMinRmsEps, kMaxRmsEps},
+             "Added to the mean square in RMSNorm.", "0.000001 in `rullama synth`")
+      .Field("final_softcap", &ArchitectureConfig::final_softcap, RealCodec{0, kMaxSoftcap},
+             "Soft cap of the logits; 0 is none.", "30 in `rullama synth`")
+      .Nested(RopeSchema())
+      .Build();
+}
+
+}  // namespace rullama
