@@ -42,21 +42,13 @@ bool IsForbiddenControl(char c) {
   return (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f;
 }
 
-// The first tab in the indentation of a line that has something else on it.
+// The first tab in an indentation. Lines of a block text count too: one rule is easier to explain.
 std::optional<size_t> FindTabIndent(std::string_view text) {
-  std::optional<size_t> tab;
   bool in_indent = true;
   for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\n' || c == '\r') {
-      in_indent = true;
-      tab.reset();
-    } else if (in_indent && c == '\t') {
-      if (!tab) tab = i;
-    } else if (in_indent && c != ' ') {
-      if (tab) return tab;
-      in_indent = false;
-    }
+    if (in_indent && text[i] == '\t') return i;
+    const bool line_break = text[i] == '\n' || text[i] == '\r';
+    in_indent = line_break || (in_indent && text[i] == ' ');
   }
   return std::nullopt;
 }

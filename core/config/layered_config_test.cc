@@ -1,0 +1,254 @@
+#include "core/config/layered_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/config/schema.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+TEST(ConfigErrors, NamePositionExpectationAndHint) {
+  const struct {
+    const char* text;
+    const char* id;
+    const char* message;
+  } rows[] = {
+      {"sampler:\n  temprature: 1\n", "config.unknown_key",
+       "e.yaml:2:3: unknown key 'temprature' in 'sampler'; did you mean 'temperature'?"},
+      {"modle: {path: x}\n", "config.unknown_key",
+       "e.yaml:1:1: unknown key 'modle' in the configuration; did you mean 'model'?"},
+      {"temperature: 1\n", "config.unknown_key",
+       "e.yaml:1:1: unknown key 'temperature' in the configuration; did you mean "
+       "'sampler.temperature'?"},
+      {"model: {file: x}\n", "config.unknown_key",
+       "e.yaml:1:9: unknown key 'file' in 'model'; known keys: path"},
+      {"architecture: {rope: {base: 1}}\n", "config.unknown_key",
+       "e.yaml:1:23: unknown key 'base' in 'architecture.rope'; known keys: base_global, "
+       "base_sliding, rotary_fraction_global"},
+      {"<<: {a: 1}\n", "config.unknown_key", "e.yaml:1:1: unknown key '<<'"},
+      {"context:\n  capacity: 1e18\n", "config.range",
+       "e.yaml:2:13: context.capacity: expected a whole number from 1 to 16777216, found '1e18'"},
+      {"context: {capacity: -1}\n", "config.range", "from 1 to 16777216, found '-1'"},
+      {"context: {capacity: 0x10}\n", "config.range", "from 1 to 16777216, found '0x10'"},
+      {"context: {slots: 0}\n", "config.range", "a whole number from 1 to 256, found '0'"},
+      {"sampler: {temperature: nan}\n", "config.range", "a number from 0 to 100, found 'nan'"},
+      {"sampler: {top_p: 2}\n", "config.range", "a number from 0 to 1, found '2'"},
+      {"context: {capacity: many}\n", "config.type", "a whole number from 1 to 16777216"},
+      {"context: {capacity: \"8\"}\n", "config.type",
+       "found the quoted text '8'; remove the quotes"},
+      {"context: {capacity: [8]}\n", "config.type", "found a list"},
+      {"context: {capacity: {a: 8}}\n", "config.type", "found a block"},
+      {"context: {capacity: }\n", "config.type", "found nothing"},
+      {"context: 8192\n", "config.type",
+       "e.yaml:1:10: 'context': expected keys with values, found '8192'"},
+      {"- a\n", "config.type", "e.yaml:1:1: the configuration: expected keys with values, found"},
+      {"context: {kv_dtype: f8}\n", "config.type", "expected one of auto, f16, f32, found 'f8'"},
+      {"generation: {raw: yes}\n", "config.type", "expected true or false, found 'yes'"},
+      {"generation: {stop: END}\n", "config.type", "write [a, b], also for one"},
+      {"generation: {stop: [END, \"\"]}\n", "config.type",
+       "e.yaml:1:26: generation.stop: expected text, not empty"},
+      {"backend: {name: \"\"}\n", "config.type", "backend.name: expected a name"},
+      {"backend: {options: [a]}\n", "config.type", "backend.options: expected a block; keys:"},
+      {"backend: {options: {Threads: 1}}\n", "config.type",
+       "e.yaml:1:21: backend.options.Threads: expected an option name"},
+      {"backend: {options: {threads: [1]}}\n", "config.type", "backend.options.threads: expected"},
+      {"sampler: {logit_bias: {-1: 1}}\n", "config.range", "from 0 to 16777215, found '-1'"},
+      {"sampler: {logit_bias: {5: 101}}\n", "config.range", "from -100 to 100, found '101'"},
+      {"architecture: {kv_heads: 0}\n", "config.range", "or {sliding: N, global: N}, found '0'"},
+      {"architecture: {kv_heads: {sliding: 1}}\n", "config.type", "or {sliding: N, global: N}"},
+      {"architecture: {ffn: {owned: 1, globl: 2}}\n", "config.type", "found 'globl'"},
+      {"architecture: {family: gemma3}\n", "config.type", "expected gemma4, found 'gemma3'"},
+  };
+  for (const auto& row : rows) {
+    LayeredConfig config;
+    const Status status = config.ApplyYaml(row.text, "e.yaml");
+    ASSERT_FALSE(status.has_value()) << row.text;
+    EXPECT_EQ(status.error().kind, ErrorKind::kUsage);
+    EXPECT_EQ(status.error().id, row.id) << row.text;
+    EXPECT_THAT(status.error().message, HasSubstr(row.message));
+  }
+}
+
+TEST(ConfigErrors, FilesThatCannotBeRead) {
+  const std::string folder = ::testing::TempDir();
+  for (const auto& [path, reason] :
+       {std::pair<std::string, std::string>{folder + "/no-such.yaml", "No such file or directory"},
+        {folder, "is a directory"},
+        {"/dev/zero", "is a device"}}) {
+    const auto config = LoadConfigFile(path);
+    ASSERT_FALSE(config.has_value()) << path;
+    EXPECT_EQ(config.error().kind, ErrorKind::kUsage);
+    EXPECT_EQ(config.error().id, "config.open");
+    EXPECT_THAT(config.error().message, HasSubstr(reason));
+    EXPECT_THAT(config.error().message, HasSubstr(path));
+  }
+}
+
+TEST(LayeredConfig, FileErrorsNameTheFile) {
+  const std::string path = ::testing::TempDir() + "/bad.yaml";
+  std::ofstream(path) << "context:\n  slots: none\n";
+  const auto config = LoadConfigFile(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(config.has_value());
+  EXPECT_THAT(config.error().message, HasSubstr(path + ":2:10: context.slots"));
+}
+
+TEST(LayeredConfig, EmptyTextGivesTheDefaults) {
+  for (const char* text : {"", "# nothing\n", "sampler:\nbackend:\n  options:\n"}) {
+    LayeredConfig config;
+    ASSERT_TRUE(config.ApplyYaml(text, "x").has_value());
+    ASSERT_TRUE(config.Finish().has_value());
+    const Config& values = config.values();
+    EXPECT_EQ(values.backend.name, "cpu");
+    EXPECT_EQ(values.context.prefill_chunk, 512);
+    EXPECT_FALSE(values.context.capacity.has_value());
+    EXPECT_FALSE(values.sampler.temperature.has_value());
+    EXPECT_THAT(values.placement.host_ops, ElementsAre("gather_rows"));
+    EXPECT_EQ(config.origin("backend.name"), Origin::kDefault);
+  }
+}
+
+TEST(LayeredConfig, AFailedCallChangesNothing) {
+  LayeredConfig config;
+  EXPECT_FALSE(config.ApplyYaml("backend: {name: vulkan}\ncontext: {slots: 0}\n", "x"));
+  EXPECT_EQ(config.values().backend.name, "cpu");
+  EXPECT_EQ(config.origin("backend.name"), Origin::kDefault);
+}
+
+TEST(LayeredConfig, HigherOriginsWinInAnyOrder) {
+  const auto apply = [](LayeredConfig& config, Origin origin) -> Status {
+    switch (origin) {
+      case Origin::kModelFile:
+        return config.Set("sampler.top_k", "1", origin, "x.gguf");
+      case Origin::kYaml:
+        return config.ApplyYaml("sampler: {top_k: 2}", "x.yaml");
+      case Origin::kEnvironment:
+        return config.Set("sampler.top_k", "3", origin, "VARIABLE");
+      default:
+        return config.Set("sampler.top_k", "4", origin, "--top-k");
+    }
+  };
+  const Origin rising[] = {Origin::kModelFile, Origin::kYaml, Origin::kEnvironment, Origin::kFlag};
+  for (size_t highest = 1; highest <= std::size(rising); ++highest) {
+    LayeredConfig upwards;
+    LayeredConfig downwards;
+    for (size_t i = 0; i < highest; ++i) {
+      ASSERT_TRUE(apply(upwards, rising[i]).has_value());
+      ASSERT_TRUE(apply(downwards, rising[highest - 1 - i]).has_value());
+    }
+    for (const LayeredConfig* config : {&upwards, &downwards}) {
+      EXPECT_EQ(config->values().sampler.top_k, static_cast<int64_t>(highest));
+      EXPECT_EQ(config->origin("sampler.top_k"), rising[highest - 1]);
+    }
+  }
+}
+
+TEST(LayeredConfig, OutrankedValuesAreStillChecked) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.Set("sampler.top_p", "0.5", Origin::kFlag, "--top-p").has_value());
+  const Status status = config.ApplyYaml("sampler: {top_p: 2}", "x.yaml");
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().id, "config.range");
+}
+
+TEST(LayeredConfig, FlagsUseTheSameTable) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.Set("sampler.top_k", "5", Origin::kFlag, "--top-k").has_value());
+  ASSERT_TRUE(config.Set("sampler.top_k", "6", Origin::kFlag, "--top-k").has_value());
+  EXPECT_EQ(config.values().sampler.top_k, 6);  // the last of a repeated flag
+  ASSERT_TRUE(config.Set("architecture.rope.base_global", "5", Origin::kFlag, "-x").has_value());
+  EXPECT_EQ(config.values().architecture.rope.base_global, 5.0);
+  const std::vector<std::string> paths = {"a.so", "b"};
+  ASSERT_TRUE(config.SetList("plugins.paths", paths, Origin::kFlag, "--plugin").has_value());
+  EXPECT_EQ(config.values().plugins.paths, paths);
+
+  const Status range = config.Set("sampler.top_p", "2", Origin::kFlag, "--top-p");
+  ASSERT_FALSE(range.has_value());
+  EXPECT_EQ(range.error().message,
+            "--top-p: sampler.top_p: expected a number from 0 to 1, found '2'");
+  for (const char* path :
+       {"sampler.top_q", "sampler", "", ".", "top_k", "sampler.top_k.x", "a.b.c.d"}) {
+    EXPECT_FALSE(config.Set(path, "1", Origin::kFlag, "-x").has_value()) << path;
+  }
+}
+
+TEST(LayeredConfig, MapsMergeEntryByEntry) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.Set("backend.options.threads", "2", Origin::kFlag, "-t").has_value());
+  ASSERT_TRUE(config.ApplyYaml("backend: {options: {threads: 8, isa: avx2}}", "x").has_value());
+  EXPECT_THAT(config.values().backend.options,
+              UnorderedElementsAre(Pair("threads", "2"), Pair("isa", "avx2")));
+  EXPECT_EQ(config.origin("backend.options.threads"), Origin::kFlag);
+  EXPECT_EQ(config.origin("backend.options.isa"), Origin::kYaml);
+}
+
+constexpr std::string_view kVulkanYaml =
+    "backend: {name: vulkan, device: llvmpipe, options: {max_ops: 64}}";
+
+TEST(LayeredConfig, AnotherBackendDropsTheSettingsOfTheFirst) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.ApplyYaml(kVulkanYaml, "x").has_value());
+  EnvironmentOverrides environment;
+  environment.backend = "cpu";
+  ASSERT_TRUE(config.ApplyEnvironment(environment).has_value());
+  ASSERT_TRUE(config.Set("backend.options.threads", "2", Origin::kFlag, "-t").has_value());
+  ASSERT_TRUE(config.Finish().has_value());
+  EXPECT_EQ(config.values().backend.name, "cpu");
+  EXPECT_EQ(config.origin("backend.name"), Origin::kEnvironment);
+  EXPECT_EQ(config.values().backend.device, "0");
+  EXPECT_EQ(config.origin("backend.device"), Origin::kDefault);
+  EXPECT_THAT(config.values().backend.options, UnorderedElementsAre(Pair("threads", "2")));
+  EXPECT_THAT(config.notices(), ElementsAre(HasSubstr("backend.device (yaml) is not used"),
+                                            HasSubstr("backend.options.max_ops")));
+}
+
+TEST(LayeredConfig, TheSameBackendKeepsItsSettings) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.ApplyYaml(kVulkanYaml, "x").has_value());
+  ASSERT_TRUE(config.Set("backend.name", "vulkan", Origin::kFlag, "--backend").has_value());
+  ASSERT_TRUE(config.Finish().has_value());
+  EXPECT_EQ(config.values().backend.device, "llvmpipe");
+  EXPECT_THAT(config.values().backend.options, UnorderedElementsAre(Pair("max_ops", "64")));
+  EXPECT_THAT(config.notices(), IsEmpty());
+}
+
+// What `config --show` prints is a configuration of the same values.
+TEST(LayeredConfig, ToYamlIsReadBack) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.ApplyFile(RULLAMA_SOURCE_DIR "/tests/data/config/full.yaml").has_value());
+  ASSERT_TRUE(config.Set("generation.system", "a\"\\\n\tb \xc3\xa9 # c", Origin::kFlag, "-sys")
+                  .has_value());
+  const std::string text = config.ToYaml();
+  EXPECT_THAT(text, HasSubstr("  top_k: 10  # yaml\n"));
+  EXPECT_THAT(text, HasSubstr("    max_submit_ops: \"64\"  # yaml\n"));
+  LayeredConfig again;
+  const Status status = again.ApplyYaml(text, "shown");
+  ASSERT_TRUE(status.has_value()) << status.error().ToString() << "\n" << text;
+  EXPECT_EQ(again.values().generation.system, config.values().generation.system);
+  std::string expected = text;  // everything is from YAML now
+  for (size_t at; (at = expected.find("# flag")) != std::string::npos;) {
+    expected.replace(at, 6, "# yaml");
+  }
+  EXPECT_EQ(again.ToYaml(), expected);
+}
+
+TEST(LayeredConfig, ToYamlOfDefaultsNamesWhatIsUnset) {
+  const std::string text = LayeredConfig().ToYaml();
+  EXPECT_THAT(text, HasSubstr("  name: \"cpu\"  # default\n"));
+  EXPECT_THAT(text, HasSubstr("  # top_k: 64\n"));
+  LayeredConfig again;
+  EXPECT_TRUE(again.ApplyYaml(text, "shown").has_value());
+}
+
+}  // namespace
+}  // namespace rullama
