@@ -109,6 +109,12 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     auto node = NewNode(YamlNode::Kind::kScalar, mark, tag, anchor);
     if (!node) return;
+    // yaml-cpp turns the escapes \N and \_ into one byte of Latin-1.
+    if (FindInvalidUtf8(value)) {
+      Fail("config.encoding", mark,
+           "the escapes \\N and \\_ are not supported; write \\u0085 or \\u00a0");
+      return;
+    }
     node->quoted = tag == "!";
     node->text = value;
     Attach(*std::move(node));

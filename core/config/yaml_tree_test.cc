@@ -58,6 +58,8 @@ TEST(YamlTree, RefusesWithIdAndPosition) {
                    "a\0",
                    4),
        "config.encoding", "x:1:1: not UTF-8"},
+      {"escape that yaml-cpp gets wrong", "a: \"x\\Ny\"\n", "config.encoding",
+       "x:1:4: the escapes \\N and \\_"},
       {"NUL", std::string("a: 1\nb\0: 2", 10), "config.encoding", "x:2:2: control character 0x00"},
       // yaml-cpp takes 0x04 for the end of the input and would ignore the rest.
       {"EOT", "a: 1\n\x04\nb: 2\n", "config.encoding", "x:2:1: control character 0x04"},
