@@ -1,6 +1,6 @@
 // Builds a graph op by op, inferring and checking types on the way. The first mistake is kept and
-// returned by Finish; methods called after it do nothing and return kNoValue, so a model builder reads
-// as straight-line code. Names are made unique by the caller; an empty name gets "<op>.<n>".
+// returned by Finish; methods called after it do nothing and return kNoValue, so a model builder
+// reads as straight-line code. Names are made unique by the caller; an empty name gets "<op>.<n>".
 // Not thread-safe.
 #pragma once
 

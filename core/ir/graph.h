@@ -1,5 +1,6 @@
 // The graph: a flat list of ops in topological order over a flat list of values. Plain data; passes
-// take a graph and return another. Not thread-safe while being changed; a const Graph may be shared.
+// take a graph and return another. Not thread-safe while being changed; a const Graph may be
+// shared.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +28,16 @@ enum class Lifetime : uint8_t {
 struct Value {
   TensorType type;
   Lifetime lifetime = Lifetime::kTransient;
-  std::string name;            // unique, stable: "blk.12.attn.q"
-  OpIndex producer = kNoOp;    // transients and later state versions
-  std::string source;          // constants: name of the tensor in the model file
-  int64_t first_row = 0;       // constants: offset along dimension 0 of the source
-  ValueId state = kNoValue;    // states: the first version (itself, if it is the first)
+  std::string name;          // unique, stable: "blk.12.attn.q"
+  OpIndex producer = kNoOp;  // transients and later state versions
+  std::string source;        // constants: name of the tensor in the model file
+  int64_t first_row = 0;     // constants: offset along dimension 0 of the source
+  ValueId state = kNoValue;  // states: the first version (itself, if it is the first)
 };
 
 struct Op {
   OpKind kind;
-  std::vector<ValueId> inputs;   // kNoValue for an absent optional operand
+  std::vector<ValueId> inputs;  // kNoValue for an absent optional operand
   std::vector<ValueId> results;
   OpAttrs attrs;
   int device = 0;  // index into the devices of the session; set by the placement pass
@@ -64,8 +65,8 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Op> ops;
   std::vector<Output> outputs;
-  // The input whose rows are the indices (into T) of the wanted rows; kNoValue if no output asks for
-  // fewer rows than all.
+  // The input whose rows are the indices (into T) of the wanted rows; kNoValue if no output asks
+  // for fewer rows than all.
   ValueId rows_input = kNoValue;
 
   [[nodiscard]] const Value& value(ValueId id) const { return values[id]; }

@@ -1,6 +1,6 @@
-// Result types of an op from its operand types and attributes: the `infer` hook of every op, which is
-// also where wrong use is refused. Errors (kind kRuntime, id "ir.type") name the op, the operand, what
-// was found and what was expected.
+// Result types of an op from its operand types and attributes: the `infer` hook of every op, which
+// is also where wrong use is refused. Errors (kind kRuntime, id "ir.type") name the op, the
+// operand, what was found and what was expected.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// The op table (ops.def) as C++: kinds, attribute storage and descriptors. Constants only; safe from
-// any thread.
+// The op table (ops.def) as C++: kinds, attribute storage and descriptors. Constants only; safe
+// from any thread.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
@@ -57,7 +57,8 @@ const OpInfo& InfoOf(OpKind kind);
 std::optional<OpKind> OpKindFromName(std::string_view name);
 inline std::string_view NameOf(OpKind kind) { return InfoOf(kind).name; }
 
-// Text names of the values of an ABI enumeration ("gelu_tanh" of rl_unary); empty / nothing if none.
+// Text names of the values of an ABI enumeration ("gelu_tanh" of rl_unary); empty / nothing if
+// none.
 std::string_view EnumeratorName(std::string_view enum_name, int32_t value);
 std::optional<int32_t> EnumeratorFromName(std::string_view enum_name, std::string_view name);
 

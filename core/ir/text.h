@@ -1,5 +1,5 @@
-// The text form of a graph. Print and Parse round-trip: Parse(Print(g)) equals g, so passes are tested
-// with golden files and graphs can be mailed around.
+// The text form of a graph. Print and Parse round-trip: Parse(Print(g)) equals g, so passes are
+// tested with golden files and graphs can be mailed around.
 //
 //   graph "tiny" T<=512 R<=1
 //   %0 = input "tokens" : i32[T]

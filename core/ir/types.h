@@ -1,5 +1,5 @@
-// Shapes of the IR. A dimension is affine in the two symbols a step has: T, its rows, and R, the rows
-// whose results are wanted. How much is in the cache is data and never appears in a shape.
+// Shapes of the IR. A dimension is affine in the two symbols a step has: T, its rows, and R, the
+// rows whose results are wanted. How much is in the cache is data and never appears in a shape.
 // Value types; thread-safe as such.
 #pragma once
 

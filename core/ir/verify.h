@@ -7,9 +7,9 @@
 
 namespace rullama {
 
-// Errors: ir.structure (ids, order, producers, duplicate names), ir.type (types differ from what the
-// op infers), ir.state (a state with two appends, or a reader of an old version after its append),
-// ir.output. Messages name op and value.
+// Errors: ir.structure (ids, order, producers, duplicate names), ir.type (types differ from what
+// the op infers), ir.state (a state with two appends, or a reader of an old version after its
+// append), ir.output. Messages name op and value.
 Status Verify(const Graph& graph);
 
 }  // namespace rullama
