@@ -28,9 +28,9 @@ enum class Lifetime : uint8_t {
 struct Value {
   TensorType type;
   Lifetime lifetime = Lifetime::kTransient;
-  std::string name;          // unique, stable: "blk.12.attn.q"
+  std::string name = {};     // unique, stable: "blk.12.attn.q"
   OpIndex producer = kNoOp;  // transients and later state versions
-  std::string source;        // constants: name of the tensor in the model file
+  std::string source = {};   // constants: name of the tensor in the model file
   int64_t first_row = 0;     // constants: offset along dimension 0 of the source
   ValueId state = kNoValue;  // states: the first version (itself, if it is the first)
 };
