@@ -14,6 +14,7 @@
 #include <rullama/sdk/dtype.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -35,6 +36,14 @@ inline constexpr size_t kGgufMaxRank = 4;
 inline constexpr size_t kGgufMaxKeyBytes = 65535;
 inline constexpr size_t kGgufMaxTensorNameBytes = 64;
 inline constexpr uint32_t kGgufDefaultAlignment = 32;
+inline constexpr uint32_t kGgufMinAlignment = 8;
+// A huge page; nothing gains from more.
+inline constexpr uint32_t kGgufMaxAlignment = uint32_t{1} << 21;
+
+[[nodiscard]] constexpr bool IsGgufAlignment(uint32_t alignment) {
+  return std::has_single_bit(alignment) && alignment >= kGgufMinAlignment &&
+         alignment <= kGgufMaxAlignment;
+}
 
 struct GgufEntry {
   std::string_view key;

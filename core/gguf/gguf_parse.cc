@@ -1,7 +1,6 @@
 #include "core/gguf/gguf_parse.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -24,9 +23,6 @@ constexpr uint64_t kMaxEntries = uint64_t{1} << 20;
 // that the file was cut off; a larger one means that the number itself is wrong.
 constexpr uint64_t kPlausibleEntries = 4096;
 constexpr uint64_t kPlausibleStringBytes = 65536;
-// A huge page; nothing gains from more.
-constexpr uint64_t kMaxAlignment = uint64_t{1} << 21;
-constexpr uint64_t kMinAlignment = 8;
 
 tl::unexpected<Error> Truncated(uint64_t offset, uint64_t needed, std::string_view what,
                                 uint64_t file_bytes) {
@@ -385,12 +381,11 @@ Status ReadAlignment(GgufContents& contents) {
                      "key 'general.alignment': found {}, expected u32; convert the model again",
                      Describe(*value));
   }
-  if (!std::has_single_bit(*alignment) || *alignment < kMinAlignment ||
-      *alignment > kMaxAlignment) {
+  if (!IsGgufAlignment(*alignment)) {
     return MakeError(ErrorKind::kModelFile, "gguf.alignment",
                      "general.alignment is {}, expected a power of two from {} to {} (usually {}); "
                      "the file is corrupt",
-                     *alignment, kMinAlignment, kMaxAlignment, kGgufDefaultAlignment);
+                     *alignment, kGgufMinAlignment, kGgufMaxAlignment, kGgufDefaultAlignment);
   }
   contents.alignment = *alignment;
   return OkStatus();

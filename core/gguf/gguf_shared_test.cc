@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
 #include "core/gguf/gguf.h"
+#include "core/gguf/gguf_writer.h"
 
 namespace rullama {
 namespace {
@@ -66,6 +68,31 @@ TEST_P(GgufModelsTest, OpensAndTensorsFillTheFile) {
   EXPECT_EQ(
       file->GetBoolPerLayer(prefix + ".attention.sliding_window_pattern", layers).value().size(),
       layers);
+}
+
+// The files were written by another program; copying one through our writer gives the same bytes.
+TEST_P(GgufModelsTest, CopyIsIdentical) {
+  const auto source = GgufFile::Open(kModels / GetParam());
+  ASSERT_TRUE(source) << source.error().ToString();
+  GgufWriter writer;
+  for (const GgufEntry& entry : source->metadata()) {
+    ASSERT_TRUE(writer.SetRaw(entry.key, entry.value));
+  }
+  for (const TensorInfo& tensor : source->tensors()) {
+    ASSERT_TRUE(
+        writer.AddTensor(tensor.name, tensor.dtype, std::span(tensor.dims).first(tensor.rank)));
+  }
+  const auto path = std::filesystem::path(::testing::TempDir()) / "gguf_shared_test_copy.gguf";
+  auto output = writer.Begin(path);
+  ASSERT_TRUE(output) << output.error().ToString();
+  for (const TensorInfo& tensor : source->tensors()) {
+    ASSERT_TRUE(output->Append(source->data(tensor)));
+  }
+  ASSERT_TRUE(output->Finish());
+  const auto copy = GgufFile::Open(path);
+  ASSERT_TRUE(copy) << copy.error().ToString();
+  EXPECT_TRUE(std::ranges::equal(source->bytes(), copy->bytes()));
+  std::filesystem::remove(path);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GgufModelsTest,
