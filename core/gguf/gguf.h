@@ -1,0 +1,143 @@
+// Reader of GGUF model files, versions 2 and 3.
+//
+// Opening makes one pass over the header that checks every length, count, offset and product
+// against the size of the file; after that, no accessor can leave the file. Metadata and tensors
+// are views into the mapping, so opening costs neither copies of strings nor reads of weights.
+//
+// Ownership: a GgufFile from Open owns its mapping; one from Parse borrows the caller's bytes.
+// Every view handed out (names, strings, tensor data) lives as long as those bytes; moving a
+// GgufFile keeps views valid. Thread safety: immutable after Open; any thread may read. Errors:
+// kind kModelFile with ids gguf.* unless stated otherwise; each says what was found, what was
+// expected and what to do.
+#pragma once
+
+#include <rullama/sdk/dtype.h>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/mmap_file.h"
+#include "core/base/status.h"
+#include "core/gguf/gguf_value.h"
+
+namespace rullama {
+
+// Limits of the format.
+inline constexpr uint32_t kGgufMagic = 0x46554747;  // "GGUF"
+inline constexpr size_t kGgufMaxRank = 4;
+inline constexpr size_t kGgufMaxKeyBytes = 65535;
+inline constexpr size_t kGgufMaxTensorNameBytes = 64;
+inline constexpr uint32_t kGgufDefaultAlignment = 32;
+inline constexpr uint32_t kGgufMinAlignment = 8;
+// A huge page; nothing gains from more.
+inline constexpr uint32_t kGgufMaxAlignment = uint32_t{1} << 21;
+
+[[nodiscard]] constexpr bool IsGgufAlignment(uint32_t alignment) {
+  return std::has_single_bit(alignment) && alignment >= kGgufMinAlignment &&
+         alignment <= kGgufMaxAlignment;
+}
+
+struct GgufEntry {
+  std::string_view key;
+  GgufValue value;
+};
+
+struct TensorInfo {
+  std::string_view name;
+  DType dtype = DType::kF32;
+  uint32_t rank = 0;                             // 1..4
+  std::array<uint64_t, kGgufMaxRank> dims = {};  // fastest first; 1 beyond `rank`
+  uint64_t offset = 0;                           // from the start of the file, aligned
+  uint64_t bytes = 0;                            // inside the file
+
+  [[nodiscard]] uint64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
+};
+
+// The content of a file after validation; filled by ParseGguf, read through GgufFile.
+struct GgufContents {
+  uint32_t version = 0;
+  uint32_t alignment = kGgufDefaultAlignment;
+  uint64_t data_offset = 0;  // where tensor data begins, from the start of the file
+  std::vector<GgufEntry> metadata;
+  std::vector<TensorInfo> tensors;
+  // Indices into the two vectors, sorted by name. A sorted index instead of a hash table: a hostile
+  // file cannot choose names that make it slow.
+  std::vector<uint32_t> keys_by_name;
+  std::vector<uint32_t> tensors_by_name;
+};
+
+class GgufFile {
+ public:
+  // Errors besides gguf.*: io.open (no such file), io.permission, io.mmap.
+  static Result<GgufFile> Open(const std::filesystem::path& path);
+  // `bytes` must outlive the GgufFile.
+  static Result<GgufFile> Parse(std::span<const std::byte> bytes);
+
+  [[nodiscard]] uint32_t version() const { return contents_.version; }
+  [[nodiscard]] uint32_t alignment() const { return contents_.alignment; }
+  [[nodiscard]] uint64_t data_offset() const { return contents_.data_offset; }
+  // In the order of the file.
+  [[nodiscard]] std::span<const GgufEntry> metadata() const { return contents_.metadata; }
+  [[nodiscard]] std::span<const TensorInfo> tensors() const { return contents_.tensors; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  // Empty for a file that was parsed from memory.
+  [[nodiscard]] std::string path() const { return file_ ? file_->path() : std::string(); }
+
+  [[nodiscard]] bool Has(std::string_view key) const { return Find(key) != nullptr; }
+  // Null if there is none.
+  [[nodiscard]] const GgufValue* Find(std::string_view key) const;
+  [[nodiscard]] const TensorInfo* FindTensor(std::string_view name) const;
+
+  // The bytes of a tensor of this file.
+  [[nodiscard]] std::span<const std::byte> data(const TensorInfo& tensor) const {
+    return bytes_.subspan(tensor.offset, tensor.bytes);
+  }
+
+  // Typed access. GetX requires the key (gguf.key_missing); FindX gives nothing when it is absent.
+  // A key that is present with another type is gguf.key_type in both. Integers are accepted in any
+  // width and signedness that holds the value, floats in both widths.
+  [[nodiscard]] Result<uint32_t> GetU32(std::string_view key) const;
+  [[nodiscard]] Result<uint64_t> GetU64(std::string_view key) const;
+  [[nodiscard]] Result<float> GetF32(std::string_view key) const;
+  [[nodiscard]] Result<bool> GetBool(std::string_view key) const;
+  [[nodiscard]] Result<std::string_view> GetString(std::string_view key) const;
+  [[nodiscard]] Result<GgufStrings> GetStrings(std::string_view key) const;
+  [[nodiscard]] Result<GgufNumbers<float>> GetF32Array(std::string_view key) const;
+  [[nodiscard]] Result<std::vector<int32_t>> GetI32Array(std::string_view key) const;
+
+  [[nodiscard]] Result<std::optional<uint32_t>> FindU32(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<float>> FindF32(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<bool>> FindBool(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<std::string_view>> FindString(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<GgufStrings>> FindStrings(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<GgufNumbers<float>>> FindF32Array(std::string_view key) const;
+  [[nodiscard]] Result<std::optional<std::vector<int32_t>>> FindI32Array(
+      std::string_view key) const;
+
+  // Hyperparameters that converters write either once for all layers or as one value per layer:
+  // always `count` values. Error model.array_length for an array of another length.
+  [[nodiscard]] Result<std::vector<uint32_t>> GetU32PerLayer(std::string_view key,
+                                                             size_t count) const;
+  [[nodiscard]] Result<std::vector<bool>> GetBoolPerLayer(std::string_view key, size_t count) const;
+
+  // Error io.mapped_file_changed (kind kIo) if the file shrank or grew since Open. Reading weights
+  // from a mapping of a shrunken file would raise SIGBUS.
+  [[nodiscard]] Status CheckUnchanged() const;
+
+ private:
+  GgufFile() = default;
+
+  std::optional<MmapFile> file_;
+  std::span<const std::byte> bytes_;
+  GgufContents contents_;
+};
+
+}  // namespace rullama
