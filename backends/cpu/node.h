@@ -1,0 +1,137 @@
+// What a compiled plan consists of: nodes over views of memory. Internal to the CPU backend.
+#pragma once
+
+#include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/backend.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backends/cpu/kernels/kernels.h"
+
+namespace rullama::cpu {
+
+// The numbers of one execution.
+struct Step {
+  int64_t t = 1;
+  int64_t r = 1;
+  int workers = 1;
+};
+
+// Host memory of a buffer; 64-byte aligned, zeroed.
+class CpuBuffer final : public sdk::Buffer {
+ public:
+  explicit CpuBuffer(uint64_t bytes);
+  ~CpuBuffer() override;
+  CpuBuffer(const CpuBuffer&) = delete;
+  CpuBuffer& operator=(const CpuBuffer&) = delete;
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] uint64_t size() const { return size_; }
+
+ private:
+  std::byte* raw_ = nullptr;  // what was allocated
+  std::byte* data_;           // the aligned start inside it
+  uint64_t size_;
+};
+
+// A weight is read in place from the host's memory.
+class CpuWeight final : public sdk::Weight {
+ public:
+  explicit CpuWeight(const void* data) : data_(data) {}
+  [[nodiscard]] const void* data() const { return data_; }
+
+ private:
+  const void* data_;
+};
+
+// A value with its memory resolved. Copyable; borrows.
+struct View {
+  std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int rank = 0;
+  rl_dim dims[RL_MAX_RANK] = {};
+
+  static View Of(const rl_value& value);
+
+  [[nodiscard]] bool present() const { return data != nullptr; }
+  [[nodiscard]] int64_t Dim(int axis, const Step& step) const {
+    return sdk::DimAt(dims[axis], step.t, step.r);
+  }
+  [[nodiscard]] int64_t Rows(const Step& step) const { return Dim(0, step); }
+  // Elements of one row: the product of the inner dimensions.
+  [[nodiscard]] int64_t RowElements(const Step& step) const {
+    int64_t elements = 1;
+    for (int axis = 1; axis < rank; ++axis) elements *= Dim(axis, step);
+    return elements;
+  }
+  [[nodiscard]] int64_t Last(const Step& step) const { return Dim(rank - 1, step); }
+  [[nodiscard]] int64_t Elements(const Step& step) const {
+    return Rows(step) * RowElements(step);
+  }
+  template <typename T>
+  [[nodiscard]] T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+// A piece of work that several workers share. The plan splits [0, Items()) among them, so items must be
+// independent; a node with one item runs on worker 0 alone and costs no barrier after another such.
+class Node {
+ public:
+  virtual ~Node() = default;
+  [[nodiscard]] virtual int64_t Items(const Step& step) const = 0;
+  // Works on items [begin, end).
+  virtual void Run(const Step& step, int worker, int64_t begin, int64_t end) = 0;
+
+  // What went wrong while running, if anything; cleared by the plan. Set by any worker, first wins.
+  [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string TakeFailure();
+  uint32_t op_index = RL_NO_OP;
+  std::atomic<int64_t> next_item{0};
+
+ protected:
+  void Fail(std::string message);
+
+ private:
+  std::atomic<bool> claimed_{false};
+  std::atomic<bool> failed_{false};
+  std::string message_;
+};
+
+// Everything a node may need while it is built.
+struct CompileContext {
+  const sdk::GraphView& graph;
+  const rl_op& op;
+  const KernelTable& kernels;
+  int workers;
+  // Memory that lives as long as the plan; 64-byte aligned.
+  class Workspace& workspace;
+  // Where the plan appends what it makes of the op; helper nodes come first.
+  class NodeList& nodes;
+
+  [[nodiscard]] View Input(uint32_t i) const {
+    const rl_value* value = graph.input(op, i);
+    return value == nullptr ? View{} : View::Of(*value);
+  }
+  [[nodiscard]] View Result(uint32_t i = 0) const { return View::Of(graph.result(op, i)); }
+  template <typename Attrs>
+  [[nodiscard]] const Attrs& attrs() const {
+    return sdk::GraphView::attrs<Attrs>(op);
+  }
+  [[nodiscard]] Step MaxStep() const { return {graph.max_t(), graph.max_r(), workers}; }
+};
+
+// One function for each family of ops; true if the kind belongs to it and its nodes were appended.
+bool CompileStructure(const CompileContext& context);
+bool CompilePointwise(const CompileContext& context);
+bool CompileReduce(const CompileContext& context);
+bool CompileMatMul(const CompileContext& context);
+bool CompileNorm(const CompileContext& context);
+bool CompileAttention(const CompileContext& context);
+bool CompileState(const CompileContext& context);
+bool CompileSampling(const CompileContext& context);
+
+}  // namespace rullama::cpu

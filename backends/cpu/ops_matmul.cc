@@ -1,0 +1,210 @@
+// Matrix products. Weights are read in place; block types take activations that are quantised once for
+// all the products that read the same value.
+#include <algorithm>
+#include <vector>
+
+#include "backends/cpu/plan.h"
+
+namespace rullama::cpu {
+namespace {
+
+// The fixed part of one product y[m][n] = x[m] . W[n] and the call for a range of rows of W.
+struct Product {
+  DType dtype;
+  const KernelTable* kernels;
+  MatMulArgs args;  // without columns, range and scratch
+
+  static Product Of(const CompileContext& context, const View& x, const View& weight, float* y,
+                    size_t y_stride) {
+    Product product{weight.dtype, &context.kernels, {}};
+    MatMulArgs& a = product.args;
+    a.weights = weight.data;
+    a.k = static_cast<size_t>(weight.dims[1].constant);
+    a.row_bytes = RowBytes(weight.dtype, a.k);
+    if (UsesQuantizedActivations(weight.dtype)) {
+      a.x = context.nodes.Quantized(context, x);
+      a.x_stride = QuantizedRowBytes(a.k);
+    } else {
+      a.x = x.data;
+      a.x_stride = a.k * sizeof(float);
+    }
+    a.y = y;
+    a.y_stride = y_stride;
+    return product;
+  }
+
+  void Run(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) const {
+    MatMulArgs a = args;
+    a.columns = columns;
+    a.n_begin = n_begin;
+    a.n_end = n_end;
+    a.scratch = scratch;
+    MatMul(*kernels, dtype, a);
+  }
+};
+
+// Items are panels of weight rows; each worker has its own scratch.
+class PanelNode : public Node {
+ public:
+  PanelNode(const CompileContext& context, const View& x, int64_t n,
+            std::initializer_list<DType> dtypes)
+      : x_(x), n_(n) {
+    const auto columns = static_cast<size_t>(x.Rows(context.MaxStep()));
+    const auto k = static_cast<size_t>(x.dims[1].constant);
+    size_t bytes = 0;
+    for (const DType dtype : dtypes) {
+      bytes = std::max(bytes, MatMulScratchBytes(dtype, k, columns));
+    }
+    for (int worker = 0; worker < context.workers; ++worker) {
+      scratch_.push_back(context.workspace.Allocate(bytes));
+    }
+  }
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    if (x_.Rows(step) == 0) return 0;
+    return (n_ + static_cast<int64_t>(kPanelRows) - 1) / static_cast<int64_t>(kPanelRows);
+  }
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) final {
+    const auto n_begin = static_cast<size_t>(begin) * kPanelRows;
+    const auto n_end = std::min(static_cast<size_t>(end) * kPanelRows, static_cast<size_t>(n_));
+    RunRows(static_cast<size_t>(x_.Rows(step)), n_begin, n_end,
+            scratch_[static_cast<size_t>(worker)]);
+  }
+
+ protected:
+  virtual void RunRows(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) = 0;
+
+ private:
+  View x_;
+  int64_t n_;
+  std::vector<std::byte*> scratch_;
+};
+
+class MatMulNode final : public PanelNode {
+ public:
+  MatMulNode(const CompileContext& context, const View& x, const View& weight, const View& y)
+      : PanelNode(context, x, weight.dims[0].constant, {weight.dtype}),
+        product_(Product::Of(context, x, weight, y.as<float>(),
+                             static_cast<size_t>(weight.dims[0].constant))) {}
+
+ private:
+  void RunRows(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) override {
+    product_.Run(columns, n_begin, n_end, scratch);
+  }
+
+  Product product_;
+};
+
+// gelu(x Wg^T) * (x Wu^T): both products of a range of rows by the same worker, then the activation on
+// that range while it is in cache.
+class GeGluLinearNode final : public PanelNode {
+ public:
+  GeGluLinearNode(const CompileContext& context, const View& x, const View& gate, const View& up,
+                  const View& y)
+      : PanelNode(context, x, gate.dims[0].constant, {gate.dtype, up.dtype}),
+        kernels_(context.kernels),
+        n_(static_cast<size_t>(gate.dims[0].constant)),
+        y_(y.as<float>()),
+        up_y_(reinterpret_cast<float*>(context.workspace.Allocate(
+            static_cast<uint64_t>(y.Elements(context.MaxStep())) * sizeof(float)))),
+        gate_(Product::Of(context, x, gate, y_, n_)),
+        up_(Product::Of(context, x, up, up_y_, n_)) {}
+
+ private:
+  void RunRows(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) override {
+    gate_.Run(columns, n_begin, n_end, scratch);
+    up_.Run(columns, n_begin, n_end, scratch);
+    for (size_t m = 0; m < columns; ++m) {
+      const size_t at = m * n_ + n_begin;
+      kernels_.geglu(y_ + at, up_y_ + at, n_end - n_begin, y_ + at);
+    }
+  }
+
+  const KernelTable& kernels_;
+  size_t n_;
+  float* y_;
+  float* up_y_;
+  Product gate_;
+  Product up_;
+};
+
+// y = x W with W [k, n] as stored: rows of W scaled by x and summed, in float32, a span of columns of W
+// for each item. For the soft embedding, where x is mostly zero: rows with x = 0 in all columns are
+// skipped.
+class MatMulAsStoredNode final : public Node {
+ public:
+  explicit MatMulAsStoredNode(const CompileContext& context)
+      : kernels_(context.kernels),
+        weight_kernels_(FindWeight(context.kernels, context.Input(1).dtype)),
+        x_(context.Input(0)),
+        weight_(context.Input(1)),
+        y_(context.Result()) {
+    if (weight_kernels_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "weight type");
+    // A span is a multiple of every block length, so that it starts on a block.
+    for (int worker = 0; worker < context.workers; ++worker) {
+      row_.push_back(reinterpret_cast<float*>(context.workspace.Allocate(kSpan * sizeof(float))));
+    }
+  }
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return x_.Rows(step) == 0 ? 0 : (weight_.Last(step) + kSpan - 1) / kSpan;
+  }
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
+    for (int64_t span = begin; span < end; ++span) RunSpan(step, worker, span * kSpan);
+  }
+
+ private:
+  static constexpr int64_t kSpan = 256;
+
+  void RunSpan(const Step& step, int worker, int64_t first) const {
+    const int64_t n = weight_.Last(step);
+    const int64_t k = weight_.Rows(step);
+    const int64_t rows = x_.Rows(step);
+    const auto count = static_cast<size_t>(std::min(kSpan, n - first));
+    const uint64_t row_bytes = RowBytes(weight_.dtype, static_cast<uint64_t>(n));
+    const uint64_t offset = RowBytes(weight_.dtype, static_cast<uint64_t>(first));
+    float* row = row_[static_cast<size_t>(worker)];
+    for (int64_t m = 0; m < rows; ++m) {
+      std::fill_n(y_.as<float>() + m * n + first, count, 0.0f);
+    }
+    for (int64_t i = 0; i < k; ++i) {
+      bool unpacked = false;
+      for (int64_t m = 0; m < rows; ++m) {
+        const float factor = x_.as<const float>()[m * k + i];
+        if (factor == 0) continue;
+        if (!unpacked) {
+          weight_kernels_->dequantize(weight_.data + static_cast<uint64_t>(i) * row_bytes + offset,
+                                      count, row);
+          unpacked = true;
+        }
+        kernels_.axpy(factor, row, count, y_.as<float>() + m * n + first);
+      }
+    }
+  }
+
+  const KernelTable& kernels_;
+  const WeightKernels* weight_kernels_;
+  View x_, weight_, y_;
+  std::vector<float*> row_;
+};
+
+}  // namespace
+
+bool CompileMatMul(const CompileContext& context) {
+  const View y = context.Result();
+  switch (context.op.kind) {
+    case RL_OP_matmul:
+      if (context.attrs<rl_matmul_attrs>().transpose_weight == 0) {
+        context.nodes.Add(std::make_unique<MatMulAsStoredNode>(context));
+      } else {
+        context.nodes.Add(
+            std::make_unique<MatMulNode>(context, context.Input(0), context.Input(1), y));
+      }
+      return true;
+    case RL_OP_geglu_linear:
+      context.nodes.Add(std::make_unique<GeGluLinearNode>(context, context.Input(0),
+                                                          context.Input(1), context.Input(2), y));
+      return true;
+    default: return false;
+  }
+}
+
+}  // namespace rullama::cpu

@@ -1,0 +1,90 @@
+// Normalisations. A "row" of these ops is one run of the last dimension.
+#include "backends/cpu/plan.h"
+
+namespace rullama::cpu {
+namespace {
+
+// Runs along the last dimension are items, in groups big enough to be worth a barrier.
+class LastDimNode : public Node {
+ public:
+  LastDimNode(const KernelTable& kernels, const View& x, const View& y)
+      : kernels_(kernels), x_(x), y_(y) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) final {
+    const auto n = static_cast<size_t>(x_.Last(step));
+    const size_t per_row = static_cast<size_t>(x_.RowElements(step)) / n;
+    for (size_t i = static_cast<size_t>(begin) * per_row; i < static_cast<size_t>(end) * per_row;
+         ++i) {
+      RunOne(i, n, x_.as<const float>() + i * n, y_.as<float>() + i * n);
+    }
+  }
+
+ protected:
+  virtual void RunOne(size_t index, size_t n, const float* x, float* y) = 0;
+  const KernelTable& kernels_;
+
+ private:
+  View x_, y_;
+};
+
+class RmsNormNode final : public LastDimNode {
+ public:
+  explicit RmsNormNode(const CompileContext& context)
+      : LastDimNode(context.kernels, context.Input(0), context.Result()),
+        weight_(context.Input(1)),
+        eps_(context.attrs<rl_rms_norm_attrs>().eps) {}
+
+ private:
+  void RunOne(size_t /*index*/, size_t n, const float* x, float* y) override {
+    kernels_.rms_norm(x, weight_.as<const float>(), n, eps_, y);
+  }
+
+  View weight_;
+  float eps_;
+};
+
+class ResidualNormNode final : public LastDimNode {
+ public:
+  explicit ResidualNormNode(const CompileContext& context)
+      : LastDimNode(context.kernels, context.Input(1), context.Result()),
+        residual_(context.Input(0)),
+        weight_(context.Input(2)),
+        scale_(context.Input(3)),
+        eps_(context.attrs<rl_residual_norm_attrs>().eps) {}
+
+ private:
+  void RunOne(size_t index, size_t n, const float* x, float* y) override {
+    kernels_.rms_norm_add(x, weight_.as<const float>(), residual_.as<const float>() + index * n, n,
+                          eps_, y);
+    if (scale_.present()) kernels_.affine(y, n, *scale_.as<const float>(), 0.0f, y);
+  }
+
+  View residual_, weight_, scale_;
+  float eps_;
+};
+
+class SoftmaxNode final : public LastDimNode {
+ public:
+  explicit SoftmaxNode(const CompileContext& context)
+      : LastDimNode(context.kernels, context.Input(0), context.Result()) {}
+
+ private:
+  void RunOne(size_t /*index*/, size_t n, const float* x, float* y) override {
+    kernels_.softmax(x, n, y);
+  }
+};
+
+}  // namespace
+
+bool CompileNorm(const CompileContext& context) {
+  switch (context.op.kind) {
+    case RL_OP_rms_norm: context.nodes.Add(std::make_unique<RmsNormNode>(context)); return true;
+    case RL_OP_residual_norm:
+      context.nodes.Add(std::make_unique<ResidualNormNode>(context));
+      return true;
+    case RL_OP_softmax: context.nodes.Add(std::make_unique<SoftmaxNode>(context)); return true;
+    default: return false;
+  }
+}
+
+}  // namespace rullama::cpu

@@ -1,0 +1,241 @@
+// Pointwise ops: elements are independent, so work is cut into runs of elements, not rows.
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/plan.h"
+
+namespace rullama::cpu {
+namespace {
+
+// 32 KB of floats: below this a barrier costs more than the second worker saves.
+constexpr int64_t kRun = 8192;
+
+int64_t Runs(int64_t elements) { return (elements + kRun - 1) / kRun; }
+
+// f(a, b, n, out) over whole tensors of the same shape; b may be null.
+using RunKernel = void (*)(const KernelTable&, const void* attrs, const float* a, const float* b,
+                           size_t n, float* out);
+
+template <typename Attrs>
+class ElementwiseNode final : public Node {
+ public:
+  ElementwiseNode(const CompileContext& context, RunKernel kernel, const View& a, const View& b)
+      : kernels_(context.kernels),
+        attrs_(context.attrs<Attrs>()),
+        kernel_(kernel),
+        a_(a),
+        b_(b),
+        y_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return Runs(y_.Elements(step)); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const int64_t from = begin * kRun;
+    const int64_t to = std::min(end * kRun, y_.Elements(step));
+    kernel_(kernels_, &attrs_, a_.as<const float>() + from,
+            b_.present() ? b_.as<const float>() + from : nullptr, static_cast<size_t>(to - from),
+            y_.as<float>() + from);
+  }
+
+ private:
+  const KernelTable& kernels_;
+  Attrs attrs_;
+  RunKernel kernel_;
+  View a_, b_, y_;
+};
+
+template <typename Attrs>
+void AddElementwise(const CompileContext& context, RunKernel kernel, const View& a,
+                    const View& b = {}) {
+  context.nodes.Add(std::make_unique<ElementwiseNode<Attrs>>(context, kernel, a, b));
+}
+
+float ApplyUnary(int32_t fn, float x) {
+  switch (fn) {
+    case RL_UNARY_NEG: return -x;
+    case RL_UNARY_ABS: return std::fabs(x);
+    case RL_UNARY_EXP: return std::exp(x);
+    case RL_UNARY_LOG: return std::log(x);
+    case RL_UNARY_SQRT: return std::sqrt(x);
+    case RL_UNARY_RSQRT: return 1.0f / std::sqrt(x);
+    case RL_UNARY_TANH: return std::tanh(x);
+    case RL_UNARY_SIGMOID: return 1.0f / (1.0f + std::exp(-x));
+    case RL_UNARY_SILU: return x / (1.0f + std::exp(-x));
+    default: return x * x;  // RL_UNARY_SQUARE
+  }
+}
+
+void UnaryRun(const KernelTable& kernels, const void* attrs, const float* x, const float* /*b*/,
+              size_t n, float* out) {
+  const int32_t fn = static_cast<const rl_unary_attrs*>(attrs)->fn;
+  if (fn == RL_UNARY_GELU_TANH) {
+    kernels.gelu_tanh(x, n, out);
+  } else if (fn == RL_UNARY_EXP) {
+    kernels.exp(x, n, out);
+  } else {
+    for (size_t i = 0; i < n; ++i) out[i] = ApplyUnary(fn, x[i]);
+  }
+}
+
+float ApplyBinary(int32_t fn, float a, float b) {
+  switch (fn) {
+    case RL_BINARY_ADD: return a + b;
+    case RL_BINARY_SUB: return a - b;
+    case RL_BINARY_MUL: return a * b;
+    case RL_BINARY_DIV: return a / b;
+    case RL_BINARY_MIN: return std::fmin(a, b);
+    case RL_BINARY_MAX: return std::fmax(a, b);
+    case RL_BINARY_LT: return a < b ? 1.0f : 0.0f;
+    case RL_BINARY_LE: return a <= b ? 1.0f : 0.0f;
+    default: return a == b ? 1.0f : 0.0f;  // RL_BINARY_EQ
+  }
+}
+
+void BinaryRun(const KernelTable& kernels, const void* attrs, const float* a, const float* b,
+               size_t n, float* out) {
+  const int32_t fn = static_cast<const rl_binary_attrs*>(attrs)->fn;
+  if (fn == RL_BINARY_ADD) {
+    kernels.add(a, b, n, out);
+  } else if (fn == RL_BINARY_MUL) {
+    kernels.mul(a, b, n, out);
+  } else {
+    for (size_t i = 0; i < n; ++i) out[i] = ApplyBinary(fn, a[i], b[i]);
+  }
+}
+
+// b is broadcast along inner dimensions of size 1. Rows are items.
+class BroadcastBinaryNode final : public Node {
+ public:
+  explicit BroadcastBinaryNode(const CompileContext& context)
+      : fn_(context.attrs<rl_binary_attrs>().fn),
+        a_(context.Input(0)),
+        b_(context.Input(1)),
+        y_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    // Strides of b over up to three inner dimensions; 0 where it is broadcast.
+    int64_t size[3] = {1, 1, 1};
+    int64_t stride[3] = {0, 0, 0};
+    int64_t b_row = 1;
+    for (int axis = a_.rank - 1; axis >= 1; --axis) {
+      const int at = axis - a_.rank + 3;
+      size[at] = a_.Dim(axis, step);
+      stride[at] = b_.Dim(axis, step) == 1 ? 0 : b_row;
+      b_row *= b_.Dim(axis, step);
+    }
+    const int64_t a_row = a_.RowElements(step);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* a = a_.as<const float>() + row * a_row;
+      const float* b = b_.as<const float>() + row * b_row;
+      float* y = y_.as<float>() + row * a_row;
+      for (int64_t i = 0; i < size[0]; ++i) {
+        for (int64_t j = 0; j < size[1]; ++j) {
+          const float* run = b + i * stride[0] + j * stride[1];
+          for (int64_t k = 0; k < size[2]; ++k, ++a, ++y) {
+            *y = ApplyBinary(fn_, *a, run[k * stride[2]]);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  int32_t fn_;
+  View a_, b_, y_;
+};
+
+// y = x * weight along the last dimension, weight [n] or [1]. Rows are items.
+class ScaleNode final : public Node {
+ public:
+  explicit ScaleNode(const CompileContext& context)
+      : kernels_(context.kernels),
+        x_(context.Input(0)),
+        weight_(context.Input(1)),
+        y_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const auto n = static_cast<size_t>(x_.Last(step));
+    const size_t per_row = static_cast<size_t>(x_.RowElements(step)) / n;
+    const float* weight = weight_.as<const float>();
+    for (size_t i = static_cast<size_t>(begin) * per_row; i < static_cast<size_t>(end) * per_row;
+         ++i) {
+      const float* x = x_.as<const float>() + i * n;
+      float* y = y_.as<float>() + i * n;
+      if (weight_.Dim(0, step) == 1) {
+        kernels_.affine(x, n, *weight, 0.0f, y);
+      } else {
+        kernels_.mul(x, weight, n, y);
+      }
+    }
+  }
+
+ private:
+  const KernelTable& kernels_;
+  View x_, weight_, y_;
+};
+
+bool SameShape(const View& a, const View& b) {
+  for (int axis = 0; axis < a.rank; ++axis) {
+    const rl_dim& da = a.dims[axis];
+    const rl_dim& db = b.dims[axis];
+    if (da.constant != db.constant || da.t != db.t || da.r != db.r) return false;
+  }
+  return a.rank == b.rank;
+}
+
+}  // namespace
+
+bool CompilePointwise(const CompileContext& context) {
+  switch (context.op.kind) {
+    case RL_OP_unary:
+      AddElementwise<rl_unary_attrs>(context, UnaryRun, context.Input(0));
+      return true;
+    case RL_OP_binary:
+      if (SameShape(context.Input(0), context.Input(1))) {
+        AddElementwise<rl_binary_attrs>(context, BinaryRun, context.Input(0), context.Input(1));
+      } else {
+        context.nodes.Add(std::make_unique<BroadcastBinaryNode>(context));
+      }
+      return true;
+    case RL_OP_scale:
+      context.nodes.Add(std::make_unique<ScaleNode>(context));
+      return true;
+    case RL_OP_affine:
+      AddElementwise<rl_affine_attrs>(
+          context,
+          [](const KernelTable& kernels, const void* attrs, const float* x, const float*, size_t n,
+             float* out) {
+            const auto& a = *static_cast<const rl_affine_attrs*>(attrs);
+            kernels.affine(x, n, a.scale, a.bias, out);
+          },
+          context.Input(0));
+      return true;
+    case RL_OP_softcap:
+      AddElementwise<rl_softcap_attrs>(
+          context,
+          [](const KernelTable& kernels, const void* attrs, const float* x, const float*, size_t n,
+             float* out) {
+            kernels.softcap(x, n, static_cast<const rl_softcap_attrs*>(attrs)->cap, out);
+          },
+          context.Input(0));
+      return true;
+    case RL_OP_geglu:
+      AddElementwise<rl_geglu_attrs>(
+          context,
+          [](const KernelTable& kernels, const void*, const float* gate, const float* up, size_t n,
+             float* out) { kernels.geglu(gate, up, n, out); },
+          context.Input(0), context.Input(1));
+      return true;
+    case RL_OP_select:
+      AddElementwise<rl_select_attrs>(
+          context,
+          [](const KernelTable&, const void* attrs, const float* condition, const float* a, size_t n,
+             float* out) {
+            const float otherwise = static_cast<const rl_select_attrs*>(attrs)->otherwise;
+            for (size_t i = 0; i < n; ++i) out[i] = condition[i] != 0 ? a[i] : otherwise;
+          },
+          context.Input(0), context.Input(1));
+      return true;
+    default: return false;
+  }
+}
+
+}  // namespace rullama::cpu

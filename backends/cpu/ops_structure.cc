@@ -1,0 +1,217 @@
+// Ops that move elements without computing.
+#include <rullama/sdk/half.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backends/cpu/plan.h"
+
+namespace rullama::cpu {
+namespace {
+
+size_t ElementBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
+
+// Row i of y = bytes [offset, offset + size) of row i of x. Also reshape and copy of unaliased memory.
+class CopyNode final : public Node {
+ public:
+  CopyNode(const View& x, const View& y) : x_(x), y_(y) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return x_.data == y_.data ? 0 : y_.Rows(step);
+  }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const size_t row = static_cast<size_t>(y_.RowElements(step)) * ElementBytes(y_.dtype);
+    std::memcpy(y_.data + static_cast<size_t>(begin) * row,
+                x_.data + static_cast<size_t>(begin) * row, static_cast<size_t>(end - begin) * row);
+  }
+
+ private:
+  View x_, y_;
+};
+
+// Copies, for each outer index (dimensions before `axis`), a run of bytes of a source that has
+// `from_run` bytes there into a target that has `to_run`.
+class AxisCopyNode final : public Node {
+ public:
+  AxisCopyNode(const View& x, const View& y, int axis, int64_t x_start, int64_t y_start,
+               bool y_is_part)
+      : x_(x), y_(y), axis_(axis), x_start_(x_start), y_start_(y_start), y_is_part_(y_is_part) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    int64_t middle = 1;  // dimensions between the rows and the axis
+    for (int axis = 1; axis < axis_; ++axis) middle *= x_.Dim(axis, step);
+    int64_t inner = static_cast<int64_t>(ElementBytes(x_.dtype));
+    for (int axis = axis_ + 1; axis < x_.rank; ++axis) inner *= x_.Dim(axis, step);
+    const int64_t x_run = x_.Dim(axis_, step) * inner;
+    const int64_t y_run = y_.Dim(axis_, step) * inner;
+    const auto bytes = static_cast<size_t>(y_is_part_ ? y_run : x_run);
+    for (int64_t i = begin * middle; i < end * middle; ++i) {
+      std::memcpy(y_.data + i * y_run + y_start_ * inner, x_.data + i * x_run + x_start_ * inner,
+                  bytes);
+    }
+  }
+
+ private:
+  View x_, y_;
+  int axis_;
+  int64_t x_start_, y_start_;
+  bool y_is_part_;
+};
+
+class CastNode final : public Node {
+ public:
+  CastNode(const KernelTable& kernels, const View& x, const View& y)
+      : kernels_(kernels), x_(x), y_(y) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const auto row = static_cast<size_t>(y_.RowElements(step));
+    const size_t from = static_cast<size_t>(begin) * row;
+    const size_t n = static_cast<size_t>(end - begin) * row;
+    if (x_.dtype == DType::kF32 && y_.dtype == DType::kF16) {
+      kernels_.f32_to_f16(x_.as<const float>() + from, n, y_.as<uint16_t>() + from);
+    } else if (x_.dtype == DType::kF16 && y_.dtype == DType::kF32) {
+      kernels_.f16_to_f32(x_.as<const uint16_t>() + from, n, y_.as<float>() + from);
+    } else {
+      for (size_t i = from; i < from + n; ++i) Store(i, Load(i));
+    }
+  }
+
+ private:
+  // Every castable type except large i32 fits a float; i32 to i32 does not come here.
+  [[nodiscard]] float Load(size_t i) const {
+    switch (x_.dtype) {
+      case DType::kF16: return HalfToFloat(x_.as<const uint16_t>()[i]);
+      case DType::kBF16: return BFloat16ToFloat(x_.as<const uint16_t>()[i]);
+      case DType::kI32: return static_cast<float>(x_.as<const int32_t>()[i]);
+      default: return x_.as<const float>()[i];
+    }
+  }
+  void Store(size_t i, float value) const {
+    switch (y_.dtype) {
+      case DType::kF16: y_.as<uint16_t>()[i] = FloatToHalf(value); break;
+      case DType::kBF16: y_.as<uint16_t>()[i] = FloatToBFloat16(value); break;
+      case DType::kI32: y_.as<int32_t>()[i] = Truncate(value); break;
+      default: y_.as<float>()[i] = value;
+    }
+  }
+  // Saturating, so that no input is undefined behaviour; NaN gives 0.
+  static int32_t Truncate(float value) {
+    if (std::isnan(value)) return 0;
+    if (value >= 0x1p31f) return std::numeric_limits<int32_t>::max();
+    if (value <= -0x1p31f) return std::numeric_limits<int32_t>::min();
+    return static_cast<int32_t>(value);
+  }
+
+  const KernelTable& kernels_;
+  View x_, y_;
+};
+
+class GatherRowsNode final : public Node {
+ public:
+  explicit GatherRowsNode(const CompileContext& context)
+      : table_(context.Input(0)),
+        ids_(context.Input(1)),
+        y_(context.Result()),
+        column_(context.attrs<rl_gather_rows_attrs>().column) {
+    // Rank-2 float and block tables become f32; everything else keeps its bytes.
+    if (table_.rank == 2 && table_.dtype != DType::kF32 && table_.dtype != DType::kI32) {
+      weight_ = FindWeight(context.kernels, table_.dtype);
+      if (weight_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "table type cannot be gathered");
+    }
+  }
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const int64_t table_rows = table_.Rows(step);
+    const auto width = static_cast<uint64_t>(table_.RowElements(step));
+    const auto columns = static_cast<size_t>(y_.RowElements(step));
+    const uint64_t row_bytes = RowBytes(table_.dtype, width);
+    const uint64_t column_bytes = RowBytes(table_.dtype, static_cast<uint64_t>(column_));
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t id = ids_.as<const int32_t>()[i];
+      if (id < 0 || id >= table_rows) {
+        Fail("gather_rows: id " + std::to_string(id) + " is outside the table of " +
+             std::to_string(table_rows) + " rows");
+        return;
+      }
+      const std::byte* row = table_.data + static_cast<uint64_t>(id) * row_bytes + column_bytes;
+      if (weight_ != nullptr) {
+        weight_->dequantize(row, columns, y_.as<float>() + static_cast<size_t>(i) * columns);
+      } else {
+        const size_t bytes = columns * ElementBytes(y_.dtype);
+        std::memcpy(y_.data + static_cast<size_t>(i) * bytes, row, bytes);
+      }
+    }
+  }
+
+ private:
+  View table_, ids_, y_;
+  int64_t column_;
+  const WeightKernels* weight_ = nullptr;
+};
+
+class GatherLastNode final : public Node {
+ public:
+  explicit GatherLastNode(const CompileContext& context)
+      : x_(context.Input(0)), index_(context.Input(1)), y_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const int64_t n = x_.Last(step);
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t index = index_.as<const int32_t>()[i];
+      if (index >= n) {
+        Fail("gather_last: index " + std::to_string(index) + " is outside " + std::to_string(n) +
+             " columns");
+        return;
+      }
+      if (x_.dtype == DType::kI32) {
+        y_.as<int32_t>()[i] = index < 0 ? -1 : x_.as<const int32_t>()[i * n + index];
+      } else {
+        y_.as<float>()[i] = index < 0 ? std::numeric_limits<float>::quiet_NaN()
+                                      : x_.as<const float>()[i * n + index];
+      }
+    }
+  }
+
+ private:
+  View x_, index_, y_;
+};
+
+}  // namespace
+
+bool CompileStructure(const CompileContext& context) {
+  const View x = context.Input(0);
+  const View y = context.Result();
+  switch (context.op.kind) {
+    case RL_OP_reshape:
+    case RL_OP_copy: context.nodes.Add(std::make_unique<CopyNode>(x, y)); return true;
+    case RL_OP_slice: {
+      const auto& a = context.attrs<rl_slice_attrs>();
+      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, a.axis, a.start, 0, true));
+      return true;
+    }
+    case RL_OP_concat: {
+      const int axis = context.attrs<rl_concat_attrs>().axis;
+      const View b = context.Input(1);
+      if (x.dims[axis].t != 0 || x.dims[axis].r != 0) {
+        throw sdk::Error(RL_UNSUPPORTED, "concat along a dimension that depends on T or R");
+      }
+      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, axis, 0, 0, false));
+      context.nodes.Add(
+          std::make_unique<AxisCopyNode>(b, y, axis, 0, x.dims[axis].constant, false));
+      return true;
+    }
+    case RL_OP_cast:
+      if (x.dtype == y.dtype) {
+        context.nodes.Add(std::make_unique<CopyNode>(x, y));
+      } else {
+        context.nodes.Add(std::make_unique<CastNode>(context.kernels, x, y));
+      }
+      return true;
+    case RL_OP_gather_rows: context.nodes.Add(std::make_unique<GatherRowsNode>(context)); return true;
+    case RL_OP_gather_last: context.nodes.Add(std::make_unique<GatherLastNode>(context)); return true;
+    default: return false;
+  }
+}
+
+}  // namespace rullama::cpu

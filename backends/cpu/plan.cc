@@ -1,0 +1,178 @@
+#include "backends/cpu/plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace rullama::cpu {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+// Pieces each worker gets of a node: enough to even out a disturbed core, few enough that a worker
+// streams long runs of a weight.
+constexpr int64_t kPiecesPerWorker = 4;
+
+// Rows of a float value to int8 activations.
+class QuantizeNode final : public Node {
+ public:
+  QuantizeNode(const KernelTable& kernels, const View& x, std::byte* out)
+      : kernels_(kernels), x_(x), out_(out) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const auto k = static_cast<size_t>(x_.RowElements(step));
+    for (int64_t row = begin; row < end; ++row) {
+      const auto index = static_cast<size_t>(row);
+      kernels_.quantize_row(x_.as<const float>() + index * k, k, out_ + index * QuantizedRowBytes(k));
+    }
+  }
+
+ private:
+  const KernelTable& kernels_;
+  View x_;
+  std::byte* out_;
+};
+
+}  // namespace
+
+CpuBuffer::CpuBuffer(uint64_t bytes)
+    : data_(nullptr), size_((bytes + kCacheLine - 1) / kCacheLine * kCacheLine) {
+  if (size_ < bytes) throw std::bad_alloc();
+  // calloc, not aligned_alloc and memset: untouched pages of a large cache stay unbacked. 64 bytes more
+  // leave room to align.
+  raw_ = static_cast<std::byte*>(std::calloc(size_ + kCacheLine, 1));
+  if (raw_ == nullptr) throw std::bad_alloc();
+  const auto address = reinterpret_cast<uintptr_t>(raw_);
+  data_ = raw_ + ((address + kCacheLine - 1) / kCacheLine * kCacheLine - address);
+}
+
+CpuBuffer::~CpuBuffer() { std::free(raw_); }
+
+View View::Of(const rl_value& value) {
+  View view;
+  view.dtype = static_cast<DType>(value.dtype);
+  view.rank = static_cast<int>(value.rank);
+  std::copy_n(value.dims, RL_MAX_RANK, view.dims);
+  if (value.lifetime == RL_LIFETIME_CONSTANT) {
+    // Weights are read only; View has one pointer for both.
+    view.data = static_cast<std::byte*>(
+        const_cast<void*>(sdk::WeightOf<CpuWeight>(value)->data()));
+  } else {
+    view.data = sdk::BufferOf<CpuBuffer>(value)->data() + value.offset;
+  }
+  return view;
+}
+
+void Node::Fail(std::string message) {
+  if (claimed_.exchange(true)) return;
+  message_ = std::move(message);
+  failed_.store(true, std::memory_order_release);
+}
+
+std::string Node::TakeFailure() {
+  failed_.store(false);
+  claimed_.store(false);
+  return std::move(message_);
+}
+
+std::byte* Workspace::Allocate(uint64_t bytes) {
+  blocks_.push_back(std::make_unique<CpuBuffer>(std::max<uint64_t>(bytes, 1)));
+  bytes_ += blocks_.back()->size();
+  return blocks_.back()->data();
+}
+
+std::byte* NodeList::Quantized(const CompileContext& context, const View& x) {
+  if (const auto found = quantized_.find(x.data); found != quantized_.end()) {
+    return found->second.codes;
+  }
+  const Step max = context.MaxStep();
+  const auto rows = static_cast<uint64_t>(x.Rows(max));
+  const auto k = static_cast<size_t>(x.RowElements(max));
+  std::byte* codes = context.workspace.Allocate(rows * QuantizedRowBytes(k));
+  quantized_[x.data] = {codes, rows * k * sizeof(float)};
+  Add(std::make_unique<QuantizeNode>(context.kernels, x, codes));
+  return codes;
+}
+
+void NodeList::Written(const rl_value& value) {
+  const View view = View::Of(value);
+  std::erase_if(quantized_, [&](const auto& entry) {
+    const std::byte* begin = entry.first;
+    return begin < view.data + value.bytes && view.data < begin + entry.second.bytes;
+  });
+}
+
+CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ThreadPool& pool)
+    : pool_(pool) {
+  constexpr auto kFamilies = {CompileStructure, CompilePointwise, CompileReduce, CompileMatMul,
+                              CompileNorm,      CompileAttention, CompileState,  CompileSampling};
+  for (uint32_t i = 0; i < graph.op_count(); ++i) {
+    const rl_op& op = graph.op(i);
+    list_.set_op_index(i);
+    const CompileContext context{graph, op, kernels, pool.workers(), workspace_, list_};
+    const bool compiled = std::any_of(kFamilies.begin(), kFamilies.end(),
+                                      [&](auto family) { return family(context); });
+    if (!compiled) throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the cpu backend", i);
+    for (uint32_t result = 0; result < op.result_count; ++result) {
+      list_.Written(graph.result(op, result));
+    }
+  }
+  items_.resize(list_.nodes().size());
+}
+
+void CpuPlan::Execute(int64_t t, int64_t r) {
+  const Step step{t, r, pool_.workers()};
+  const auto& nodes = list_.nodes();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    items_[i] = nodes[i]->Items(step);
+    nodes[i]->next_item.store(0, std::memory_order_relaxed);
+    dispatches_ += items_[i] > 0 ? 1 : 0;
+  }
+  pool_.Run([&](int worker) { Walk(step, worker); });
+  ++executions_;
+  for (const auto& node : nodes) {
+    if (node->failed()) {
+      const uint32_t op_index = node->op_index;
+      throw sdk::Error(RL_INVALID_ARGUMENT, node->TakeFailure(), op_index);
+    }
+  }
+}
+
+void CpuPlan::Walk(const Step& step, int worker) {
+  const auto& nodes = list_.nodes();
+  bool shared = false;  // whether the workers have worked side by side since the last barrier
+  bool alone = false;   // whether worker 0 has worked alone since then
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (items_[i] <= 0) continue;
+    const bool serial = items_[i] == 1;
+    if (shared || (alone && !serial)) {
+      pool_.Barrier();
+      shared = alone = false;
+    }
+    if (serial) {
+      alone = true;
+      if (worker == 0) nodes[i]->Run(step, 0, 0, 1);
+      continue;
+    }
+    shared = true;
+    const int64_t piece = std::max<int64_t>(1, items_[i] / (step.workers * kPiecesPerWorker));
+    for (;;) {
+      const int64_t begin = nodes[i]->next_item.fetch_add(piece, std::memory_order_relaxed);
+      if (begin >= items_[i]) break;
+      nodes[i]->Run(step, worker, begin, std::min(begin + piece, items_[i]));
+    }
+  }
+}
+
+rl_plan_stats CpuPlan::Stats() const {
+  rl_plan_stats stats{};
+  stats.executions = executions_;
+  stats.compilations = 1;
+  stats.allocations = workspace_.allocations();
+  stats.recordings = 1;
+  stats.dispatches = dispatches_;
+  stats.workspace_bytes = workspace_.bytes();
+  return stats;
+}
+
+}  // namespace rullama::cpu

@@ -1,0 +1,69 @@
+// A compiled graph on the CPU: a list of nodes that the workers of the pool walk together.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/node.h"
+#include "backends/cpu/thread_pool.h"
+
+namespace rullama::cpu {
+
+// Memory of a plan beside the arena: quantised activations, partial results.
+class Workspace {
+ public:
+  // Zeroed and 64-byte aligned; lives as long as the workspace.
+  std::byte* Allocate(uint64_t bytes);
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
+  [[nodiscard]] uint64_t allocations() const { return blocks_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<CpuBuffer>> blocks_;
+  uint64_t bytes_ = 0;
+};
+
+class NodeList {
+ public:
+  void Add(std::unique_ptr<Node> node) {
+    node->op_index = op_index_;
+    nodes_.push_back(std::move(node));
+  }
+  // The quantised form of a float value, made once for all the matrix products that read it. Rows are
+  // QuantizedRowBytes(k) apart. Valid until the value's memory is written again.
+  std::byte* Quantized(const CompileContext& context, const View& x);
+  // Says that the results of an op overwrite memory: quantised forms of what was there are stale.
+  void Written(const rl_value& value);
+
+  void set_op_index(uint32_t index) { op_index_ = index; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+
+ private:
+  struct QuantizedForm {
+    std::byte* codes;
+    uint64_t bytes;  // of the float value at the largest step
+  };
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::map<const std::byte*, QuantizedForm> quantized_;
+  uint32_t op_index_ = RL_NO_OP;
+};
+
+class CpuPlan final : public sdk::Plan {
+ public:
+  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ThreadPool& pool);
+  void Execute(int64_t t, int64_t r) override;
+  [[nodiscard]] rl_plan_stats Stats() const override;
+
+ private:
+  void Walk(const Step& step, int worker);
+
+  ThreadPool& pool_;
+  Workspace workspace_;
+  NodeList list_;
+  std::vector<int64_t> items_;  // of each node, at the current step
+  uint64_t executions_ = 0;
+  uint64_t dispatches_ = 0;
+};
+
+}  // namespace rullama::cpu
