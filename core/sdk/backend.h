@@ -10,6 +10,7 @@
 
 #include <rullama/abi/rullama_abi.h>
 #include <rullama/sdk/dtype.h>
+#include <rullama/sdk/op_scope.h>
 
 #include <cstddef>
 #include <cstdint>
