@@ -42,7 +42,7 @@ TEST_F(HostTableTest, LogsWithTheComponent) {
   const sdk::Host host(*table_);
   host.Log(RL_LOG_WARNING, "slow path");
   EXPECT_THAT(log_.str(), HasSubstr("warning [cpu] slow path\n"));
-  host.Log(static_cast<rl_log_level>(77), "odd level");
+  table_->log(table_->context, 77, sdk::Str("odd level"));
   EXPECT_THAT(log_.str(), HasSubstr("error [cpu] odd level\n"));
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -207,7 +206,8 @@ std::string Registry::UsableBackends() {
 }
 
 void Registry::Shutdown() {
-  for (const auto& plugin : loaded_ | std::views::reverse) plugin->Shutdown();
+  std::for_each(loaded_.rbegin(), loaded_.rend(),
+                [](const std::shared_ptr<Plugin>& plugin) { plugin->Shutdown(); });
   loaded_.clear();
 }
 
