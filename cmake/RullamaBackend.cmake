@@ -1,0 +1,44 @@
+# rullama_add_backend(NAME SOURCES a.cc ... [DEPS x ...] [NO_INSTALL])
+#
+# A plugin librullama_backend_NAME.so (target rullama_backend_NAME) that uses RULLAMA_EXPORT_BACKEND in
+# one of its sources. It exports its entry point and nothing else, resolves nothing from the host, and
+# lies in ${CMAKE_BINARY_DIR}/lib/rullama, later in <prefix>/lib/rullama. Its libraries are looked for
+# beside it. If the build has tests, one checks the list of exported symbols.
+# Also part of the installed package: find_package(rullama) gives plugin authors the same function.
+set(RULLAMA_BACKEND_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+function(rullama_add_backend name)
+  cmake_parse_arguments(ARG "NO_INSTALL" "" "SOURCES;DEPS" ${ARGN})
+  set(target rullama_backend_${name})
+  set(map ${RULLAMA_BACKEND_CMAKE_DIR}/plugin.map)
+  add_library(${target} MODULE ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE rullama::sdk ${ARG_DEPS})
+  if(TARGET rullama_flags)
+    target_link_libraries(${target} PRIVATE rullama_flags)
+  endif()
+  set_target_properties(${target} PROPERTIES
+    PREFIX lib
+    SUFFIX .so
+    CXX_VISIBILITY_PRESET hidden
+    C_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/rullama
+    BUILD_RPATH "$ORIGIN"
+    INSTALL_RPATH "$ORIGIN"
+    LINK_DEPENDS ${map})
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+  if(NOT RULLAMA_SANITIZE)
+    # Sanitizer runtimes live in the program, so under them a plugin has undefined symbols.
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
+    if(CMAKE_NM AND (RULLAMA_TESTS OR BUILD_TESTING))
+      add_test(NAME plugin_exports_${name}
+        COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DPLUGIN=$<TARGET_FILE:${target}>
+                -P ${RULLAMA_BACKEND_CMAKE_DIR}/CheckPluginExports.cmake)
+      set_tests_properties(plugin_exports_${name} PROPERTIES LABELS plugin)
+    endif()
+  endif()
+  if(NOT ARG_NO_INSTALL)
+    install(TARGETS ${target} LIBRARY DESTINATION lib/rullama COMPONENT plugins)
+  endif()
+endfunction()

@@ -1,13 +1,13 @@
-// A plugin and its devices as the core sees them: RAII over the C tables of rullama_abi.h. Every answer
-// of a plugin is checked here (null handles, wrong counts, garbage codes, missing text), so that the
-// rest of the core never meets a lie.
+// A plugin and its devices as the core sees them: RAII over the C tables of rullama_abi.h. Every
+// answer of a plugin is checked here (null handles, wrong counts, garbage codes, missing text), so
+// that the rest of the core never meets a lie.
 //
-// Ownership: Plugin owns the loaded library (which is never unloaded) and outlives its Devices; a Device
-// outlives its DeviceBuffer, DeviceWeight and DevicePlan objects, which free themselves.
-// Thread safety: Plugin is immutable after loading. A Device and its objects are used by one thread at a
-// time; the caller serialises.
-// Errors: kind kBackend (kOutOfMemory for RL_OUT_OF_MEMORY, exit code 130 style cancel is id
-// "run.cancelled"); ids plugin.* and device.*; the message names plugin, device and op.
+// Ownership: Plugin owns the loaded library (which is never unloaded) and outlives its Devices; a
+// Device outlives its DeviceBuffer, DeviceWeight and DevicePlan objects, which free themselves.
+// Thread safety: Plugin is immutable after loading. A Device and its objects are used by one thread
+// at a time; the caller serialises. Errors: kind kBackend (kOutOfMemory for RL_OUT_OF_MEMORY,
+// kUsage for a bad option, kRuntime with id "run.cancelled" for a cancelled call); ids plugin.* and
+// device.* as in answer.h; the message names plugin, device and op.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
@@ -18,11 +18,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
+#include "core/plugin/call_guard.h"
+#include "core/plugin/host_table.h"
 
 namespace rullama {
 
@@ -57,6 +60,7 @@ struct WeightDesc {
 class Device;
 
 // Owning handle of an object of a device; moves, never copies. `Free` is the table's function.
+// It points into its Plugin, which outlives it.
 template <typename Handle, void (*rl_plugin_v1::*Free)(rl_device*, Handle*)>
 class DeviceObject {
  public:
@@ -79,8 +83,10 @@ class DeviceObject {
   [[nodiscard]] Handle* get() const { return handle_; }
   explicit operator bool() const { return handle_ != nullptr; }
   void Reset() {
-    if (handle_ != nullptr) (table_->*Free)(device_, handle_);
-    handle_ = nullptr;
+    Handle* handle = std::exchange(handle_, nullptr);
+    if (handle == nullptr) return;
+    const std::string_view plugin(table_->name.data, table_->name.size);
+    CallPlugin(plugin, "a free function", table_->*Free, device_, handle);
   }
 
  private:
@@ -139,10 +145,13 @@ class Device {
 class Plugin : public std::enable_shared_from_this<Plugin> {
  public:
   // Opens the file and does the handshake. Errors: plugin.load (with the loader's own text),
-  // plugin.entry (no entry point), plugin.abi (both versions named), plugin.contract (the member named).
-  static Result<std::shared_ptr<Plugin>> Load(const std::filesystem::path& path);
+  // plugin.entry (no entry point), plugin.refused (the plugin's own words), plugin.abi (both
+  // versions named), plugin.contract (the member named).
+  static Result<std::shared_ptr<Plugin>> Load(const std::filesystem::path& path,
+                                              const std::shared_ptr<PluginHost>& host);
   // A plugin that is part of this program (the reference backend), through the same handshake.
-  static Result<std::shared_ptr<Plugin>> FromQuery(rl_plugin_query_fn query, std::string origin);
+  static Result<std::shared_ptr<Plugin>> FromQuery(rl_plugin_query_fn query, std::string origin,
+                                                   const std::shared_ptr<PluginHost>& host);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& version() const { return version_; }
@@ -166,7 +175,9 @@ class Plugin : public std::enable_shared_from_this<Plugin> {
 
  private:
   Plugin() = default;
+  Result<DeviceDescription> Describe(uint32_t index) const;
 
+  std::shared_ptr<PluginHost> host_;
   rl_plugin_v1 table_{};  // our copy: min(struct_size) bytes of the plugin's
   std::string name_, version_, vendor_, build_, origin_;
   std::pair<int, int> abi_{0, 0};

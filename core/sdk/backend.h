@@ -1,8 +1,9 @@
-// Write a backend: derive Backend, Device and Plan, then put RULLAMA_EXPORT_BACKEND(YourBackend) into
-// one source file. This header is compiled inside the plugin; nothing C++ crosses the boundary.
+// Write a backend: derive Backend, Device and Plan, then put RULLAMA_EXPORT_BACKEND(YourBackend)
+// into one source file. This header is compiled inside the plugin; nothing C++ crosses the
+// boundary.
 //
-// Errors: throw sdk::Error (or any std::exception; std::bad_alloc becomes RL_OUT_OF_MEMORY). The thunks
-// in export.h are noexcept and turn whatever is thrown into the caller's error record.
+// Errors: throw sdk::Error (or any std::exception; std::bad_alloc becomes RL_OUT_OF_MEMORY). The
+// thunks in export.h are noexcept and turn whatever is thrown into the caller's error record.
 // Threads: the host serialises all calls on one device and its objects ([device] in rullama_abi.h);
 // Backend methods may be called from any thread.
 // Ownership: the host owns what Device creates and destroys it before the Device.
@@ -10,6 +11,7 @@
 
 #include <rullama/abi/rullama_abi.h>
 #include <rullama/sdk/dtype.h>
+#include <rullama/sdk/op_scope.h>
 
 #include <cstddef>
 #include <cstdint>

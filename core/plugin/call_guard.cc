@@ -1,0 +1,66 @@
+#include "core/plugin/call_guard.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "core/base/status.h"
+
+namespace rullama {
+namespace {
+
+struct Note {
+  std::string_view plugin;
+  std::string_view function;
+};
+
+// What this thread is calling; read by the terminate handler, which gets no arguments.
+thread_local Note current_call;
+
+void PrintException() noexcept {
+  try {
+    if (const std::exception_ptr exception = std::current_exception()) {
+      std::rethrow_exception(exception);
+    }
+    std::fputs("no exception", stderr);
+  } catch (const std::exception& e) {
+    std::fputs(e.what(), stderr);
+  } catch (...) {
+    std::fputs("an exception that is not a std::exception", stderr);
+  }
+}
+
+// Plain stdio: whatever failed may have been the allocator or the logger.
+[[noreturn]] void OnTerminate() {
+  const Note note = current_call;
+  if (note.plugin.empty()) {
+    std::fputs("rullama: internal error: terminated: ", stderr);
+    PrintException();
+    std::fputs("\n", stderr);
+    std::abort();
+  }
+  std::fprintf(stderr, "rullama: error: plugin '%.*s' threw an exception out of %.*s: ",
+               static_cast<int>(note.plugin.size()), note.plugin.data(),
+               static_cast<int>(note.function.size()), note.function.data());
+  PrintException();
+  std::fputs(
+      "; a plugin has to return an error code instead; report this to its authors "
+      "[plugin.exception]\n",
+      stderr);
+  std::fflush(stderr);
+  // No destructors and no atexit: the plugin's state is unknown.
+  std::_Exit(static_cast<int>(ErrorKind::kBackend));
+}
+
+}  // namespace
+
+ScopedPluginCall::ScopedPluginCall(std::string_view plugin, std::string_view function) noexcept
+    : outer_plugin_(current_call.plugin), outer_function_(current_call.function) {
+  current_call = {plugin, function};
+}
+
+ScopedPluginCall::~ScopedPluginCall() { current_call = {outer_plugin_, outer_function_}; }
+
+void InstallTerminateHandler() { std::set_terminate(OnTerminate); }
+
+}  // namespace rullama

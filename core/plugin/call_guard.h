@@ -1,0 +1,48 @@
+// Calls into plugins. A plugin must not throw across the boundary; one that does leaves us with
+// frames of foreign code half done, so the only safe answer is to end the process, but with a
+// message that says who did it. CallPlugin notes who is being called, then calls through a noexcept
+// frame: whatever is thrown ends in std::terminate, whose handler prints the note.
+//
+// Thread safety: the note is per thread.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+namespace rullama {
+
+// Notes the call in progress on this thread, for its lifetime. Both texts must outlive it. Nests.
+class ScopedPluginCall {
+ public:
+  ScopedPluginCall(std::string_view plugin, std::string_view function) noexcept;
+  ScopedPluginCall(const ScopedPluginCall&) = delete;
+  ScopedPluginCall& operator=(const ScopedPluginCall&) = delete;
+  ~ScopedPluginCall();
+
+ private:
+  std::string_view outer_plugin_;
+  std::string_view outer_function_;
+};
+
+// To be called once at the start of main. If an exception leaves a plugin, prints the plugin, the
+// function and the exception's text to stderr and exits with ErrorKind::kBackend; any other
+// termination is our own bug and aborts.
+void InstallTerminateHandler();
+
+namespace internal {
+// The frame an exception cannot pass. It holds no object with a destructor: such a one could run,
+// and erase the note, before std::terminate is reached.
+template <typename Function, typename... Args>
+auto InvokeNoexcept(Function function, Args... args) noexcept {
+  return function(args...);
+}
+}  // namespace internal
+
+// function(args...), a function of a plugin's table.
+template <typename Function, typename... Args>
+auto CallPlugin(std::string_view plugin, std::string_view name, Function function, Args... args) {
+  const ScopedPluginCall call(plugin, name);
+  return internal::InvokeNoexcept(function, args...);
+}
+
+}  // namespace rullama

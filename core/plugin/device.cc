@@ -1,0 +1,173 @@
+#include "core/plugin/device.h"
+
+#include <cstring>
+
+#include "core/base/check.h"
+#include "core/plugin/answer.h"
+#include "core/plugin/graph_flatten.h"
+
+namespace rullama {
+namespace {
+
+// Answers of query_ops start as this, which is neither yes nor no, to see which were given.
+constexpr int32_t kUnanswered = -1;
+
+rl_weight_desc ToAbi(const WeightDesc& desc) {
+  RL_CHECK(desc.type.rank >= 1 && desc.type.rank <= kMaxRank);
+  rl_weight_desc out{};
+  out.struct_size = sizeof(out);
+  out.dtype = static_cast<uint32_t>(desc.type.dtype);
+  out.rank = static_cast<uint32_t>(desc.type.rank);
+  for (int axis = 0; axis < desc.type.rank; ++axis) {
+    RL_CHECK(desc.type.dim(axis).IsConstant());
+    out.dims[axis] = desc.type.dim(axis).constant;
+  }
+  out.name = {desc.name.data(), desc.name.size()};
+  out.data = desc.data.data();
+  out.bytes = desc.type.BytesAt({});
+  return out;
+}
+
+CallSite SiteOf(const Device& device, std::string_view function, const Graph* graph = nullptr) {
+  return {device.plugin().name(), device.description().name, function, graph};
+}
+
+// Calls a function of the table that reports errors; the error record is its last parameter.
+template <typename Function, typename... Args>
+Status Call(const CallSite& site, Function function, Args... args) {
+  rl_error error = EmptyError();
+  const int32_t code = CallPlugin(site.plugin, site.function, function, args..., &error);
+  return CheckAnswer(site, code, error);
+}
+
+tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {
+  return tl::unexpected<Error>(ContractError(site, what));
+}
+
+}  // namespace
+
+Device::Device(std::shared_ptr<const Plugin> plugin, rl_device* handle,
+               DeviceDescription description)
+    : plugin_(std::move(plugin)), handle_(handle), description_(std::move(description)) {}
+
+Device::~Device() {
+  CallPlugin(plugin_->name(), "device_close", plugin_->table().device_close, handle_);
+}
+
+Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
+  const CallSite site = SiteOf(*this, "query_ops", &graph);
+  const FlatGraph flat(graph);
+  rl_op_support unanswered{};
+  unanswered.supported = kUnanswered;
+  std::vector<rl_op_support> answers(graph.ops.size(), unanswered);
+  RL_RETURN_IF_ERROR(Call(site, plugin_->table().query_ops, handle_, flat.view(), answers.data()));
+  std::vector<OpSupport> support;
+  support.reserve(answers.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const rl_op_support& answer = answers[i];
+    if (answer.supported != 0 && answer.supported != 1) {
+      return Broken(site, fmt::format("answered {} for op {} ({}), expected 0 or 1",
+                                      answer.supported, i, NameOf(graph.ops[i].kind)));
+    }
+    const size_t size = ::strnlen(answer.reason, sizeof(answer.reason));
+    support.push_back({answer.supported == 1, Printable({answer.reason, size}, size)});
+  }
+  return support;
+}
+
+Result<WeightLayout> Device::LayoutWeight(const WeightDesc& desc) {
+  const CallSite site = SiteOf(*this, "weight_layout");
+  rl_weight_desc abi = ToAbi(desc);
+  abi.data = nullptr;  // the question is asked before the file's pages are touched
+  rl_weight_layout layout{};
+  layout.struct_size = sizeof(layout);
+  RL_RETURN_IF_ERROR(Call(site, plugin_->table().weight_layout, handle_, &abi, &layout));
+  if (layout.in_place > 1 || (layout.in_place == 1 && layout.bytes != 0)) {
+    return Broken(site,
+                  fmt::format("answered in_place {} with {} bytes for '{}', expected in_place "
+                              "0, or 1 with 0 bytes",
+                              layout.in_place, layout.bytes, desc.name));
+  }
+  return WeightLayout{layout.in_place == 1, layout.bytes};
+}
+
+Result<DeviceWeight> Device::CreateWeight(const WeightDesc& desc) {
+  const CallSite site = SiteOf(*this, "weight_create");
+  const rl_weight_desc abi = ToAbi(desc);
+  RL_CHECK(desc.data.size() == abi.bytes);
+  rl_weight* handle = nullptr;
+  if (Status status = Call(site, plugin_->table().weight_create, handle_, &abi, &handle); !status) {
+    return tl::unexpected<Error>(
+        std::move(status).error().WithContext(fmt::format("weight '{}'", desc.name)));
+  }
+  if (handle == nullptr) return Broken(site, "returned RL_OK without a weight");
+  return DeviceWeight(&plugin_->table(), handle_, handle);
+}
+
+Result<DeviceBuffer> Device::CreateBuffer(uint64_t bytes, rl_buffer_usage usage) {
+  RL_CHECK(bytes > 0);
+  const CallSite site = SiteOf(*this, "buffer_create");
+  if (bytes > description_.max_buffer_bytes) {
+    return MakeError(
+        ErrorKind::kOutOfMemory, "device.buffer_size",
+        "{}: a buffer of {} bytes is needed, but the device allows at most {} bytes in "
+        "one; lower the context length or the prefill chunk",
+        Describe(site), bytes, description_.max_buffer_bytes);
+  }
+  rl_buffer* handle = nullptr;
+  RL_RETURN_IF_ERROR(Call(site, plugin_->table().buffer_create, handle_, bytes,
+                          static_cast<int32_t>(usage), &handle));
+  if (handle == nullptr) return Broken(site, "returned RL_OK without a buffer");
+  return DeviceBuffer(&plugin_->table(), handle_, handle);
+}
+
+Status Device::Write(const DeviceBuffer& buffer, uint64_t offset, std::span<const std::byte> data) {
+  RL_CHECK(buffer);
+  if (data.empty()) return OkStatus();
+  return Call(SiteOf(*this, "buffer_write"), plugin_->table().buffer_write, handle_, buffer.get(),
+              offset, data.data(), uint64_t{data.size()});
+}
+
+Status Device::Read(const DeviceBuffer& buffer, uint64_t offset, std::span<std::byte> data) {
+  RL_CHECK(buffer);
+  if (data.empty()) return OkStatus();
+  return Call(SiteOf(*this, "buffer_read"), plugin_->table().buffer_read, handle_, buffer.get(),
+              offset, data.data(), uint64_t{data.size()});
+}
+
+Result<DevicePlan> Device::Compile(const Graph& graph, std::span<const Storage> storage) {
+  const CallSite site = SiteOf(*this, "plan_compile", &graph);
+  const FlatGraph flat(graph, storage);
+  rl_plan* handle = nullptr;
+  if (Status status = Call(site, plugin_->table().plan_compile, handle_, flat.view(), &handle);
+      !status) {
+    return tl::unexpected<Error>(
+        std::move(status).error().WithContext(fmt::format("graph '{}'", graph.name)));
+  }
+  if (handle == nullptr) return Broken(site, "returned RL_OK without a plan");
+  return DevicePlan(&plugin_->table(), handle_, handle);
+}
+
+Status Device::Execute(const DevicePlan& plan, const Extents& extents) {
+  RL_CHECK(plan);
+  rl_step step{};
+  step.struct_size = sizeof(step);
+  step.t = extents.t;
+  step.r = extents.r;
+  return Call(SiteOf(*this, "plan_execute"), plugin_->table().plan_execute, plan.get(), &step);
+}
+
+Result<rl_plan_stats> Device::Stats(const DevicePlan& plan) {
+  RL_CHECK(plan);
+  rl_plan_stats stats{};
+  stats.struct_size = sizeof(stats);
+  RL_RETURN_IF_ERROR(
+      Call(SiteOf(*this, "plan_stats"), plugin_->table().plan_stats, plan.get(), &stats));
+  return stats;
+}
+
+Status Device::Wait() {
+  return Call(SiteOf(*this, "device_wait"), plugin_->table().device_wait, handle_);
+}
+
+}  // namespace rullama

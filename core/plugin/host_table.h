@@ -1,0 +1,57 @@
+// The host's side of the plugin boundary: what plugins may ask of us (rl_host_v1).
+//
+// Ownership: main makes one PluginHost and shares it with every plugin. The tables it hands out
+// live until the process ends, as the contract promises: libraries are never unloaded, so their
+// threads and statics may hold a table for as long. Thread safety: all functions may be called from
+// any thread.
+#pragma once
+
+#include <rullama/abi/rullama_abi.h>
+#include <spdlog/logger.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/plugin/blob_cache.h"
+
+namespace rullama {
+
+// How long a plugin may take to list or open its devices before a message names it.
+inline constexpr std::chrono::milliseconds kPluginPatience = std::chrono::seconds(10);
+
+struct HostOptions {
+  std::shared_ptr<spdlog::logger> logger;              // null: spdlog's default logger
+  std::shared_ptr<const std::atomic<bool>> cancelled;  // null: nobody ever cancels
+  std::filesystem::path cache_directory = BlobCache::DefaultDirectory();
+  std::chrono::milliseconds patience = kPluginPatience;
+};
+
+class PluginHost {
+ public:
+  explicit PluginHost(HostOptions options);
+  PluginHost(const PluginHost&) = delete;
+  PluginHost& operator=(const PluginHost&) = delete;
+
+  // A table for one plugin, whose log lines begin with "[component]". Valid for the life of the
+  // process; `host` is kept alive with it.
+  static const rl_host_v1* MakeTable(std::shared_ptr<PluginHost> host, std::string component);
+
+  [[nodiscard]] spdlog::logger& logger() const { return *options_.logger; }
+  [[nodiscard]] std::chrono::milliseconds patience() const { return options_.patience; }
+  [[nodiscard]] bool cancelled() const;
+  [[nodiscard]] BlobCache& blobs() { return blobs_; }
+
+ private:
+  HostOptions options_;
+  BlobCache blobs_;
+};
+
+// Text from a plugin, made safe to print: at most `limit` bytes, no control characters, valid UTF-8
+// (offending bytes become '?'). A null pointer gives an empty text.
+std::string Printable(rl_str text, size_t limit);
+
+}  // namespace rullama

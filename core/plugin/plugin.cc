@@ -1,0 +1,148 @@
+#include <utility>
+
+#include "core/plugin/answer.h"
+#include "core/plugin/device.h"
+#include "core/plugin/handshake.h"
+#include "core/plugin/loader.h"
+#include "core/plugin/watchdog.h"
+
+namespace rullama {
+namespace {
+
+constexpr size_t kMaxTextBytes = 4096;
+// No machine has this many; a count above it is an uninitialised variable.
+constexpr uint32_t kMaxDevices = 1024;
+
+// "librullama_backend_cpu.so" -> "cpu"; other names without their extension. Tags log lines from
+// the moment of loading, before the plugin says its name.
+std::string ComponentOf(std::string_view origin) {
+  std::string stem = std::filesystem::path(origin).stem().string();
+  constexpr std::string_view kPrefix = "librullama_backend_";
+  if (stem.starts_with(kPrefix)) stem.erase(0, kPrefix.size());
+  return stem;
+}
+
+Watchdog WatchCall(const PluginHost& host, std::string_view plugin, std::string_view what) {
+  return Watchdog(host.patience(), [&host, name = std::string(plugin), what = std::string(what)] {
+    host.logger().warn(
+        "plugin '{}' has spent {} s in {}; its driver may hang, Ctrl-C stops rullama", name,
+        std::chrono::duration_cast<std::chrono::duration<double>>(host.patience()).count(), what);
+  });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Plugin>> Plugin::Load(const std::filesystem::path& path,
+                                             const std::shared_ptr<PluginHost>& host) {
+  const Watchdog watchdog = WatchCall(*host, path.string(), "loading");
+  RL_ASSIGN_OR_RETURN(const rl_plugin_query_fn query, LoadQueryFunction(path));
+  return FromQuery(query, path.string(), host);
+}
+
+Result<std::shared_ptr<Plugin>> Plugin::FromQuery(rl_plugin_query_fn query, std::string origin,
+                                                  const std::shared_ptr<PluginHost>& host) {
+  const Watchdog watchdog = WatchCall(*host, origin, RL_PLUGIN_QUERY_NAME);
+  const rl_host_v1* host_table = PluginHost::MakeTable(host, ComponentOf(origin));
+  RL_ASSIGN_OR_RETURN(const rl_plugin_v1 table, Handshake(query, origin, host_table));
+  const auto plugin = std::shared_ptr<Plugin>(new Plugin());
+  plugin->host_ = host;
+  plugin->table_ = table;
+  plugin->name_ = Printable(table.name, kMaxTextBytes);
+  plugin->version_ = Printable(table.version, kMaxTextBytes);
+  plugin->vendor_ = Printable(table.vendor, kMaxTextBytes);
+  plugin->build_ = Printable(table.build, kMaxTextBytes);
+  plugin->origin_ = std::move(origin);
+  plugin->abi_ = {table.abi_major, table.abi_minor};
+  // Calls are announced by name (call_guard.h), also after the plugin has shut down: ours outlives
+  // its.
+  plugin->table_.name = {plugin->name_.data(), plugin->name_.size()};
+  return plugin;
+}
+
+Result<DeviceDescription> Plugin::Describe(uint32_t index) const {
+  const CallSite site{name_, {}, "device_info"};
+  rl_device_info info{};
+  info.struct_size = sizeof(info);
+  rl_error error = EmptyError();
+  const int32_t code =
+      CallPlugin(name_, site.function, table_.device_info, table_.context, index, &info, &error);
+  RL_RETURN_IF_ERROR(CheckAnswer(site, code, error));
+  const auto broken = [&](std::string_view what) {
+    return tl::unexpected<Error>(
+        ContractError(site, fmt::format("described device {} {}", index, what)));
+  };
+  if (info.type < RL_DEVICE_CPU || info.type > RL_DEVICE_OTHER) {
+    return broken(fmt::format("with type {}, which is not an rl_device_type", info.type));
+  }
+  if (info.name.data == nullptr || info.name.size == 0) return broken("without a name");
+  const bool power_of_two = info.alignment != 0 && (info.alignment & (info.alignment - 1)) == 0;
+  if (!power_of_two) {
+    return broken(fmt::format("with alignment {}, expected a power of two", info.alignment));
+  }
+  if (info.max_buffer_bytes == 0) return broken("with max_buffer_bytes 0");
+  DeviceDescription description;
+  description.type = static_cast<rl_device_type>(info.type);
+  description.name = Printable(info.name, kMaxTextBytes);
+  description.driver = Printable(info.driver, kMaxTextBytes);
+  description.memory_total = info.memory_total;
+  description.memory_free = info.memory_free;
+  description.max_buffer_bytes = info.max_buffer_bytes;
+  description.alignment = info.alignment;
+  description.deterministic = info.deterministic != 0;
+  return description;
+}
+
+Result<Plugin::DeviceList> Plugin::ListDevices() const {
+  const CallSite site{name_, {}, "device_count"};
+  const Watchdog watchdog = WatchCall(*host_, name_, "device_count");
+  rl_str reason{};
+  const uint32_t count =
+      CallPlugin(name_, site.function, table_.device_count, table_.context, &reason);
+  if (count > kMaxDevices) {
+    return tl::unexpected<Error>(
+        ContractError(site, fmt::format("returned {}, expected at most {}", count, kMaxDevices)));
+  }
+  DeviceList list;
+  for (uint32_t index = 0; index < count; ++index) {
+    RL_ASSIGN_OR_RETURN(DeviceDescription description, Describe(index));
+    list.devices.push_back(std::move(description));
+  }
+  if (count == 0) {
+    list.reason = Printable(reason, kMaxTextBytes);
+    if (list.reason.empty()) list.reason = "the plugin gave no reason";
+  }
+  return list;
+}
+
+Result<std::unique_ptr<Device>> Plugin::Open(
+    uint32_t index, std::span<const std::pair<std::string, std::string>> options) const {
+  RL_ASSIGN_OR_RETURN(DeviceDescription description, Describe(index));
+  const CallSite site{name_, description.name, "device_open"};
+  const Watchdog watchdog = WatchCall(*host_, name_, "device_open");
+  std::vector<rl_option> pairs;
+  pairs.reserve(options.size());
+  for (const auto& [key, value] : options) {
+    pairs.push_back({{key.data(), key.size()}, {value.data(), value.size()}});
+  }
+  rl_device* handle = nullptr;
+  rl_error error = EmptyError();
+  const int32_t code =
+      CallPlugin(name_, site.function, table_.device_open, table_.context, index, pairs.data(),
+                 static_cast<uint32_t>(pairs.size()), &handle, &error);
+  if (Status status = CheckAnswer(site, code, error); !status) {
+    // The arguments are ours except for the options, which are the user's.
+    if (code == RL_INVALID_ARGUMENT) {
+      status.error().kind = ErrorKind::kUsage;
+      status.error().id = "device.option";
+    }
+    return tl::unexpected<Error>(std::move(status).error());
+  }
+  if (handle == nullptr) {
+    return tl::unexpected<Error>(ContractError(site, "returned RL_OK without a device"));
+  }
+  return std::unique_ptr<Device>(new Device(shared_from_this(), handle, std::move(description)));
+}
+
+void Plugin::Shutdown() const { CallPlugin(name_, "shutdown", table_.shutdown, table_.context); }
+
+}  // namespace rullama

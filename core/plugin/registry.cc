@@ -1,0 +1,214 @@
+#include "core/plugin/registry.h"
+
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "core/plugin/search_path.h"
+
+namespace rullama {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFromFlag = "--plugin";
+constexpr std::string_view kFromConfig = "plugins in the configuration";
+constexpr std::string_view kFromEnvironment = "RULLAMA_PLUGIN_PATH";
+constexpr std::string_view kFromInstallation = "installation";
+constexpr std::string_view kFromBuildTree = "build tree";
+constexpr std::string_view kBuiltIn = "built in";
+
+}  // namespace
+
+RegistryOptions RegistryOptions::FromProcess() {
+  RegistryOptions options;
+  options.privileged = ::getauxval(AT_SECURE) != 0;
+  if (const char* value = std::getenv("RULLAMA_PLUGIN_PATH")) options.environment = value;
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  if (!code) options.program_directory = program.parent_path();
+  return options;
+}
+
+Registry::Registry(RegistryOptions options, std::shared_ptr<PluginHost> host)
+    : options_(std::move(options)), host_(std::move(host)) {
+  Discover();
+}
+
+void Registry::RegisterBuiltIn(std::string name, rl_plugin_query_fn query) {
+  Candidate candidate;
+  candidate.listing.source = kBuiltIn;
+  candidate.listing.name = std::move(name);
+  candidate.named_by_file = true;
+  candidate.query = query;
+  candidates_.push_back(std::move(candidate));
+}
+
+void Registry::Discover() {
+  for (const fs::path& path : options_.flag_paths) AddUserPath(kFromFlag, path);
+  for (const fs::path& path : options_.config_paths) AddUserPath(kFromConfig, path);
+  AddEnvironment();
+  if (!options_.program_directory.empty()) {
+    const fs::path beside = options_.program_directory / ".." / "lib" / "rullama";
+    AddDirectory(kFromInstallation, beside.lexically_normal(), true);
+  }
+  if (!options_.build_directory.empty()) {
+    AddDirectory(kFromBuildTree, options_.build_directory, true);
+  }
+}
+
+void Registry::AddUserPath(std::string_view source, const fs::path& path) {
+  std::error_code code;
+  const fs::path absolute = fs::absolute(path, code);
+  if (path.empty() || code) {
+    AddRefused(source, path, fmt::format("'{}' is not a path", path.string()));
+    return;
+  }
+  if (fs::is_directory(absolute, code)) {
+    AddDirectory(source, absolute, false);
+    return;
+  }
+  if (const auto why = WhyUntrustedFile(absolute)) {
+    AddRefused(source, absolute, *why);
+    return;
+  }
+  Candidate candidate;
+  candidate.listing.source = source;
+  candidate.listing.path = absolute;
+  candidate.listing.name = BackendNameOf(absolute).value_or(absolute.stem().string());
+  candidates_.push_back(std::move(candidate));
+}
+
+void Registry::AddDirectory(std::string_view source, const fs::path& directory, bool optional) {
+  std::error_code code;
+  if (optional && !fs::exists(directory, code)) return;
+  if (const auto why = WhyUntrustedDirectory(directory)) {
+    AddRefused(source, directory, *why);
+    return;
+  }
+  std::string error;
+  const std::vector<fs::path> files = PluginFilesIn(directory, &error);
+  if (!error.empty()) {
+    AddRefused(source, directory, error);
+    return;
+  }
+  for (const fs::path& file : files) {
+    Candidate candidate;
+    candidate.listing.source = source;
+    candidate.listing.path = file;
+    candidate.listing.name = *BackendNameOf(file);
+    candidate.named_by_file = true;
+    candidates_.push_back(std::move(candidate));
+  }
+}
+
+void Registry::AddEnvironment() {
+  if (options_.environment.empty()) return;
+  if (options_.privileged) {
+    AddRefused(kFromEnvironment, {},
+               "the variable is ignored because this program runs with raised privileges");
+    return;
+  }
+  for (const fs::path& path : SplitPathList(options_.environment)) {
+    if (path.is_absolute()) {
+      AddDirectory(kFromEnvironment, path, false);
+    } else {
+      AddRefused(kFromEnvironment, path,
+                 fmt::format("'{}' is relative, and the current directory is never searched; give "
+                             "the absolute path",
+                             path.string()));
+    }
+  }
+}
+
+void Registry::AddRefused(std::string_view source, const fs::path& path, std::string reason) {
+  Candidate candidate;
+  candidate.listing.source = source;
+  candidate.listing.path = path;
+  candidate.listing.state = PluginState::kRefused;
+  candidate.listing.error = Error{ErrorKind::kBackend, "plugin.path", std::move(reason)};
+  candidate.tried = true;
+  candidates_.push_back(std::move(candidate));
+}
+
+void Registry::Try(Candidate& candidate) {
+  if (candidate.tried) return;
+  candidate.tried = true;
+  PluginListing& listing = candidate.listing;
+  const auto refuse = [&](Error error) {
+    listing.state = PluginState::kRefused;
+    listing.error = std::move(error);
+  };
+  auto loaded = candidate.query != nullptr
+                    ? Plugin::FromQuery(candidate.query, std::string(kBuiltIn), host_)
+                    : Plugin::Load(listing.path, host_);
+  if (!loaded) return refuse(std::move(loaded).error());
+  const std::shared_ptr<Plugin>& plugin = *loaded;
+  if (candidate.named_by_file && plugin->name() != listing.name) {
+    return refuse({ErrorKind::kBackend, "plugin.contract",
+                   fmt::format("plugin '{}' calls itself '{}', expected '{}' as in its file name",
+                               plugin->origin(), plugin->name(), listing.name)});
+  }
+  listing.name = plugin->name();
+  const auto winner = std::ranges::find(loaded_, plugin->name(), &Plugin::name);
+  if (winner != loaded_.end()) {
+    listing.state = PluginState::kShadowed;
+    listing.shadowed_by = (*winner)->origin();
+    return;
+  }
+  listing.state = PluginState::kLoaded;
+  listing.plugin = plugin;
+  loaded_.push_back(plugin);
+}
+
+const std::vector<PluginListing>& Registry::List() {
+  listings_.clear();
+  for (Candidate& candidate : candidates_) {
+    Try(candidate);
+    listings_.push_back(candidate.listing);
+  }
+  return listings_;
+}
+
+Result<std::shared_ptr<Plugin>> Registry::Find(std::string_view name) {
+  const Candidate* refused = nullptr;
+  for (Candidate& candidate : candidates_) {
+    // A file whose name promises another backend need not be opened to be passed over.
+    if (candidate.named_by_file && candidate.listing.name != name) continue;
+    Try(candidate);
+    if (candidate.listing.name != name) continue;
+    if (candidate.listing.state == PluginState::kLoaded) return candidate.listing.plugin;
+    if (candidate.listing.error && refused == nullptr) refused = &candidate;
+  }
+  if (refused != nullptr) {
+    Error error = *refused->listing.error;
+    error.message += fmt::format("; usable backends: {}", UsableBackends());
+    return tl::unexpected<Error>(std::move(error));
+  }
+  return MakeError(ErrorKind::kBackend, "backend.unknown",
+                   "there is no backend '{}'; usable backends: {}; `rullama backends` shows where "
+                   "they are looked for",
+                   name, UsableBackends());
+}
+
+std::string Registry::UsableBackends() {
+  std::string text;
+  for (const PluginListing& listing : List()) {
+    if (listing.state != PluginState::kLoaded) continue;
+    const auto list = listing.plugin->ListDevices();
+    if (!list || list->devices.empty()) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", listing.name);
+  }
+  return text.empty() ? "none" : text;
+}
+
+void Registry::Shutdown() {
+  std::for_each(loaded_.rbegin(), loaded_.rend(),
+                [](const std::shared_ptr<Plugin>& plugin) { plugin->Shutdown(); });
+  loaded_.clear();
+}
+
+}  // namespace rullama

@@ -1,0 +1,104 @@
+// Finds plugins and devices. The search order is: --plugin, `plugins` of the configuration,
+// RULLAMA_PLUGIN_PATH, <program>/../lib/rullama, the build tree (for programs that never leave it),
+// built in. The first plugin of a name wins. The current directory is never searched, nor is a
+// directory in which others may put files.
+//
+// Thread safety: used by one thread at a time. Ownership: plugins are shared with the devices
+// opened from them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/plugin/device.h"
+#include "core/plugin/host_table.h"
+
+namespace rullama {
+
+struct RegistryOptions {
+  // Files or directories named by the user. Relative ones are relative to the current directory.
+  std::vector<std::filesystem::path> flag_paths;    // --plugin
+  std::vector<std::filesystem::path> config_paths;  // `plugins` in the configuration
+  // RULLAMA_PLUGIN_PATH: absolute directories separated by ':'.
+  std::string environment;
+  bool privileged = false;  // setuid or the like: the environment is not to be trusted
+  std::filesystem::path program_directory;  // where the program lies; empty: do not look beside it
+  std::filesystem::path build_directory;    // set by programs of the build tree only
+
+  // environment, privileged and program_directory of this process.
+  static RegistryOptions FromProcess();
+};
+
+enum class PluginState { kLoaded, kRefused, kShadowed };
+
+// One thing found on the way; what `rullama backends` prints.
+struct PluginListing {
+  std::string source;          // "--plugin", "RULLAMA_PLUGIN_PATH", ...
+  std::filesystem::path path;  // the file, or a directory that was refused; empty if built in
+  PluginState state = PluginState::kRefused;
+  std::string name;                // from the plugin, or from the file name
+  std::optional<Error> error;      // kRefused
+  std::string shadowed_by;         // kShadowed: origin of the plugin that won
+  std::shared_ptr<Plugin> plugin;  // kLoaded
+};
+
+struct DeviceChoice {
+  uint32_t index = 0;
+  DeviceDescription description;
+};
+
+class Registry {
+ public:
+  Registry(RegistryOptions options, std::shared_ptr<PluginHost> host);
+
+  // A backend linked into the program, e.g. the reference. Last in the search order. `name` is what
+  // the plugin calls itself.
+  void RegisterBuiltIn(std::string name, rl_plugin_query_fn query);
+
+  // Everything found, in search order; loads what has not been loaded yet.
+  const std::vector<PluginListing>& List();
+
+  // The plugin of this name; loads files whose name says so and files given by the user. Errors:
+  // backend.unknown with the usable backends; or why the only plugin of that name was refused.
+  Result<std::shared_ptr<Plugin>> Find(std::string_view name);
+
+  // The device named by `selector`: an index, or part of a name (any case). Empty: the first device
+  // that is not a software rasteriser, which has to be asked for.
+  // Errors: device.none with the plugin's reason and the usable backends, device.unknown,
+  // device.ambiguous, device.software.
+  Result<DeviceChoice> SelectDevice(const Plugin& plugin, std::string_view selector);
+
+  // Tells all loaded plugins that the process ends, the last loaded first. From main, after the
+  // last device was closed; the registry and its plugins are not to be used afterwards.
+  void Shutdown();
+
+ private:
+  // A place where a plugin may be; becomes a listing when it is tried.
+  struct Candidate {
+    PluginListing listing;
+    rl_plugin_query_fn query = nullptr;  // built in
+    bool named_by_file = false;          // the file name promises the plugin's name
+    bool tried = false;
+  };
+
+  void Discover();
+  void AddUserPath(std::string_view source, const std::filesystem::path& path);
+  void AddDirectory(std::string_view source, const std::filesystem::path& directory, bool optional);
+  void AddEnvironment();
+  void AddRefused(std::string_view source, const std::filesystem::path& path, std::string reason);
+  void Try(Candidate& candidate);
+  std::string UsableBackends();
+
+  RegistryOptions options_;
+  std::shared_ptr<PluginHost> host_;
+  std::vector<Candidate> candidates_;  // built-in ones follow those of the search
+  std::vector<PluginListing> listings_;
+  std::vector<std::shared_ptr<Plugin>> loaded_;  // in the order of loading
+};
+
+}  // namespace rullama

@@ -1,0 +1,124 @@
+// A plugin written against the SDK whose methods throw what RULLAMA_FAKE_SDK says:
+// "<method>:<what>", with a method of sdk::Backend, sdk::Device or sdk::Plan ("Compile"),
+// "construct", or a destructor
+// ("~Device"), and what = error (an sdk::Error), error_ok, bad_alloc, std, int, long, null (returns
+// a null object). Read at every call.
+#include <rullama/sdk/export.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace sdk = rullama::sdk;
+
+constexpr int32_t kDriverCode = -42;
+
+// Throws what the variable wants of this method; true if it is to return null.
+bool Misbehave(std::string_view method) {
+  const char* variable = std::getenv("RULLAMA_FAKE_SDK");
+  if (variable == nullptr) return false;
+  const std::string_view script(variable);
+  const size_t colon = script.find(':');
+  if (script.substr(0, colon) != method) return false;
+  const std::string_view what = script.substr(colon + 1);
+  if (what == "error") throw sdk::Error(RL_UNSUPPORTED, "no such luck", RL_NO_OP, kDriverCode);
+  if (what == "error_ok") throw sdk::Error(RL_OK, "all is well");
+  if (what == "bad_alloc") throw std::bad_alloc();
+  if (what == "std") throw std::runtime_error("a standard exception");
+  if (what == "int") throw 7;
+  if (what == "long") {
+    std::string text;
+    while (text.size() < 2 * RL_ERROR_TEXT) text += "\xC3\xA9";  // a two-byte character
+    throw std::runtime_error(text);
+  }
+  return what == "null";
+}
+
+struct FakeBuffer : sdk::Buffer {
+  explicit FakeBuffer(uint64_t size) : bytes(size) {}
+  std::vector<std::byte> bytes;
+};
+
+class FakePlan : public sdk::Plan {
+ public:
+  explicit FakePlan(const sdk::GraphView& graph) {
+    for (uint32_t i = 0; i < graph.op_count(); ++i) {
+      const sdk::OpScope scope(i);
+      if (graph.op(i).kind != RL_OP_copy) throw std::runtime_error("not a copy");
+      (void)Misbehave("CompileOp");
+    }
+  }
+  void Execute(int64_t, int64_t) override { (void)Misbehave("Execute"); }
+  [[nodiscard]] rl_plan_stats Stats() const override {
+    (void)Misbehave("Stats");
+    return {};
+  }
+};
+
+class FakeDevice : public sdk::Device {
+ public:
+  ~FakeDevice() override { (void)Misbehave("~Device"); }
+  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
+    if (Misbehave("QueryOps")) return {};
+    return std::vector<sdk::OpSupport>(graph.op_count(), {true, {}});
+  }
+  sdk::WeightLayout LayoutWeight(const rl_weight_desc&) override {
+    (void)Misbehave("LayoutWeight");
+    return {true, 0};
+  }
+  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc&) override {
+    if (Misbehave("CreateWeight")) return nullptr;
+    return std::make_unique<sdk::Weight>();
+  }
+  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage) override {
+    if (Misbehave("CreateBuffer")) return nullptr;
+    return std::make_unique<FakeBuffer>(bytes);
+  }
+  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
+    (void)Misbehave("Write");
+    std::memcpy(static_cast<FakeBuffer&>(buffer).bytes.data() + offset, data.data(), data.size());
+  }
+  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
+    (void)Misbehave("Read");
+    std::memcpy(data.data(), static_cast<FakeBuffer&>(buffer).bytes.data() + offset, data.size());
+  }
+  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
+    if (Misbehave("Compile")) return nullptr;
+    return std::make_unique<FakePlan>(graph);
+  }
+  void Wait() override { (void)Misbehave("Wait"); }
+};
+
+class FakeBackend : public sdk::Backend {
+ public:
+  explicit FakeBackend(sdk::Host host) : Backend(host) {
+    (void)Misbehave("construct");
+    devices_.push_back({.type = RL_DEVICE_CPU, .name = "Fake SDK device", .driver = "none"});
+  }
+  [[nodiscard]] std::string_view name() const override { return "fake_sdk"; }
+  [[nodiscard]] std::string_view version() const override { return "0.1"; }
+  [[nodiscard]] std::string_view vendor() const override { return "rullama tests"; }
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
+    (void)Misbehave("Devices");
+    return devices_;
+  }
+  std::unique_ptr<sdk::Device> Open(uint32_t, std::span<const sdk::Option>) override {
+    if (Misbehave("Open")) return nullptr;
+    host().Log(RL_LOG_INFO, "open");
+    return std::make_unique<FakeDevice>();
+  }
+
+ private:
+  std::vector<sdk::DeviceInfo> devices_;
+};
+
+}  // namespace
+
+RULLAMA_EXPORT_BACKEND(FakeBackend)
