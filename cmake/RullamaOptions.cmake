@@ -30,7 +30,7 @@ endif()
 
 add_library(rullama_flags INTERFACE)
 target_compile_options(rullama_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  -Wall -Wextra -Wpedantic -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   # Results must not depend on which expressions the compiler chose to contract.
   -ffp-contract=off)
 if(RULLAMA_WERROR)
