@@ -68,17 +68,16 @@ struct View {
     return elements;
   }
   [[nodiscard]] int64_t Last(const Step& step) const { return Dim(rank - 1, step); }
-  [[nodiscard]] int64_t Elements(const Step& step) const {
-    return Rows(step) * RowElements(step);
-  }
+  [[nodiscard]] int64_t Elements(const Step& step) const { return Rows(step) * RowElements(step); }
   template <typename T>
   [[nodiscard]] T* as() const {
     return reinterpret_cast<T*>(data);
   }
 };
 
-// A piece of work that several workers share. The plan splits [0, Items()) among them, so items must be
-// independent; a node with one item runs on worker 0 alone and costs no barrier after another such.
+// A piece of work that several workers share. The plan splits [0, Items()) among them, so items
+// must be independent; a node with one item runs on worker 0 alone and costs no barrier after
+// another such.
 class Node {
  public:
   virtual ~Node() = default;

@@ -1,5 +1,5 @@
-// Matrix products. Weights are read in place; block types take activations that are quantised once for
-// all the products that read the same value.
+// Matrix products. Weights are read in place; block types take activations that are quantised once
+// for all the products that read the same value.
 #include <algorithm>
 #include <vector>
 
@@ -94,8 +94,8 @@ class MatMulNode final : public PanelNode {
   Product product_;
 };
 
-// gelu(x Wg^T) * (x Wu^T): both products of a range of rows by the same worker, then the activation on
-// that range while it is in cache.
+// gelu(x Wg^T) * (x Wu^T): both products of a range of rows by the same worker, then the activation
+// on that range while it is in cache.
 class GeGluLinearNode final : public PanelNode {
  public:
   GeGluLinearNode(const CompileContext& context, const View& x, const View& gate, const View& up,
@@ -127,9 +127,9 @@ class GeGluLinearNode final : public PanelNode {
   Product up_;
 };
 
-// y = x W with W [k, n] as stored: rows of W scaled by x and summed, in float32, a span of columns of W
-// for each item. For the soft embedding, where x is mostly zero: rows with x = 0 in all columns are
-// skipped.
+// y = x W with W [k, n] as stored: rows of W scaled by x and summed, in float32, a span of columns
+// of W for each item. For the soft embedding, where x is mostly zero: rows with x = 0 in all
+// columns are skipped.
 class MatMulAsStoredNode final : public Node {
  public:
   explicit MatMulAsStoredNode(const CompileContext& context)
@@ -203,7 +203,8 @@ bool CompileMatMul(const CompileContext& context) {
       context.nodes.Add(std::make_unique<GeGluLinearNode>(context, context.Input(0),
                                                           context.Input(1), context.Input(2), y));
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

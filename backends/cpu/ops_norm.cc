@@ -78,12 +78,17 @@ class SoftmaxNode final : public LastDimNode {
 
 bool CompileNorm(const CompileContext& context) {
   switch (context.op.kind) {
-    case RL_OP_rms_norm: context.nodes.Add(std::make_unique<RmsNormNode>(context)); return true;
+    case RL_OP_rms_norm:
+      context.nodes.Add(std::make_unique<RmsNormNode>(context));
+      return true;
     case RL_OP_residual_norm:
       context.nodes.Add(std::make_unique<ResidualNormNode>(context));
       return true;
-    case RL_OP_softmax: context.nodes.Add(std::make_unique<SoftmaxNode>(context)); return true;
-    default: return false;
+    case RL_OP_softmax:
+      context.nodes.Add(std::make_unique<SoftmaxNode>(context));
+      return true;
+    default:
+      return false;
   }
 }
 

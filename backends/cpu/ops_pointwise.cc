@@ -50,16 +50,26 @@ void AddElementwise(const CompileContext& context, RunKernel kernel, const View&
 
 float ApplyUnary(int32_t fn, float x) {
   switch (fn) {
-    case RL_UNARY_NEG: return -x;
-    case RL_UNARY_ABS: return std::fabs(x);
-    case RL_UNARY_EXP: return std::exp(x);
-    case RL_UNARY_LOG: return std::log(x);
-    case RL_UNARY_SQRT: return std::sqrt(x);
-    case RL_UNARY_RSQRT: return 1.0f / std::sqrt(x);
-    case RL_UNARY_TANH: return std::tanh(x);
-    case RL_UNARY_SIGMOID: return 1.0f / (1.0f + std::exp(-x));
-    case RL_UNARY_SILU: return x / (1.0f + std::exp(-x));
-    default: return x * x;  // RL_UNARY_SQUARE
+    case RL_UNARY_NEG:
+      return -x;
+    case RL_UNARY_ABS:
+      return std::fabs(x);
+    case RL_UNARY_EXP:
+      return std::exp(x);
+    case RL_UNARY_LOG:
+      return std::log(x);
+    case RL_UNARY_SQRT:
+      return std::sqrt(x);
+    case RL_UNARY_RSQRT:
+      return 1.0f / std::sqrt(x);
+    case RL_UNARY_TANH:
+      return std::tanh(x);
+    case RL_UNARY_SIGMOID:
+      return 1.0f / (1.0f + std::exp(-x));
+    case RL_UNARY_SILU:
+      return x / (1.0f + std::exp(-x));
+    default:
+      return x * x;  // RL_UNARY_SQUARE
   }
 }
 
@@ -77,15 +87,24 @@ void UnaryRun(const KernelTable& kernels, const void* attrs, const float* x, con
 
 float ApplyBinary(int32_t fn, float a, float b) {
   switch (fn) {
-    case RL_BINARY_ADD: return a + b;
-    case RL_BINARY_SUB: return a - b;
-    case RL_BINARY_MUL: return a * b;
-    case RL_BINARY_DIV: return a / b;
-    case RL_BINARY_MIN: return std::fmin(a, b);
-    case RL_BINARY_MAX: return std::fmax(a, b);
-    case RL_BINARY_LT: return a < b ? 1.0f : 0.0f;
-    case RL_BINARY_LE: return a <= b ? 1.0f : 0.0f;
-    default: return a == b ? 1.0f : 0.0f;  // RL_BINARY_EQ
+    case RL_BINARY_ADD:
+      return a + b;
+    case RL_BINARY_SUB:
+      return a - b;
+    case RL_BINARY_MUL:
+      return a * b;
+    case RL_BINARY_DIV:
+      return a / b;
+    case RL_BINARY_MIN:
+      return std::fmin(a, b);
+    case RL_BINARY_MAX:
+      return std::fmax(a, b);
+    case RL_BINARY_LT:
+      return a < b ? 1.0f : 0.0f;
+    case RL_BINARY_LE:
+      return a <= b ? 1.0f : 0.0f;
+    default:
+      return a == b ? 1.0f : 0.0f;  // RL_BINARY_EQ
   }
 }
 
@@ -227,14 +246,15 @@ bool CompilePointwise(const CompileContext& context) {
     case RL_OP_select:
       AddElementwise<rl_select_attrs>(
           context,
-          [](const KernelTable&, const void* attrs, const float* condition, const float* a, size_t n,
-             float* out) {
+          [](const KernelTable&, const void* attrs, const float* condition, const float* a,
+             size_t n, float* out) {
             const float otherwise = static_cast<const rl_select_attrs*>(attrs)->otherwise;
             for (size_t i = 0; i < n; ++i) out[i] = condition[i] != 0 ? a[i] : otherwise;
           },
           context.Input(0), context.Input(1));
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

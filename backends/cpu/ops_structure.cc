@@ -13,7 +13,8 @@ namespace {
 
 size_t ElementBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
 
-// Row i of y = bytes [offset, offset + size) of row i of x. Also reshape and copy of unaliased memory.
+// Row i of y = bytes [offset, offset + size) of row i of x. Also reshape and copy of unaliased
+// memory.
 class CopyNode final : public Node {
  public:
   CopyNode(const View& x, const View& y) : x_(x), y_(y) {}
@@ -81,18 +82,29 @@ class CastNode final : public Node {
   // Every castable type except large i32 fits a float; i32 to i32 does not come here.
   [[nodiscard]] float Load(size_t i) const {
     switch (x_.dtype) {
-      case DType::kF16: return HalfToFloat(x_.as<const uint16_t>()[i]);
-      case DType::kBF16: return BFloat16ToFloat(x_.as<const uint16_t>()[i]);
-      case DType::kI32: return static_cast<float>(x_.as<const int32_t>()[i]);
-      default: return x_.as<const float>()[i];
+      case DType::kF16:
+        return HalfToFloat(x_.as<const uint16_t>()[i]);
+      case DType::kBF16:
+        return BFloat16ToFloat(x_.as<const uint16_t>()[i]);
+      case DType::kI32:
+        return static_cast<float>(x_.as<const int32_t>()[i]);
+      default:
+        return x_.as<const float>()[i];
     }
   }
   void Store(size_t i, float value) const {
     switch (y_.dtype) {
-      case DType::kF16: y_.as<uint16_t>()[i] = FloatToHalf(value); break;
-      case DType::kBF16: y_.as<uint16_t>()[i] = FloatToBFloat16(value); break;
-      case DType::kI32: y_.as<int32_t>()[i] = Truncate(value); break;
-      default: y_.as<float>()[i] = value;
+      case DType::kF16:
+        y_.as<uint16_t>()[i] = FloatToHalf(value);
+        break;
+      case DType::kBF16:
+        y_.as<uint16_t>()[i] = FloatToBFloat16(value);
+        break;
+      case DType::kI32:
+        y_.as<int32_t>()[i] = Truncate(value);
+        break;
+      default:
+        y_.as<float>()[i] = value;
     }
   }
   // Saturating, so that no input is undefined behaviour; NaN gives 0.
@@ -184,7 +196,9 @@ bool CompileStructure(const CompileContext& context) {
   const View y = context.Result();
   switch (context.op.kind) {
     case RL_OP_reshape:
-    case RL_OP_copy: context.nodes.Add(std::make_unique<CopyNode>(x, y)); return true;
+    case RL_OP_copy:
+      context.nodes.Add(std::make_unique<CopyNode>(x, y));
+      return true;
     case RL_OP_slice: {
       const auto& a = context.attrs<rl_slice_attrs>();
       context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, a.axis, a.start, 0, true));
@@ -208,9 +222,14 @@ bool CompileStructure(const CompileContext& context) {
         context.nodes.Add(std::make_unique<CastNode>(context.kernels, x, y));
       }
       return true;
-    case RL_OP_gather_rows: context.nodes.Add(std::make_unique<GatherRowsNode>(context)); return true;
-    case RL_OP_gather_last: context.nodes.Add(std::make_unique<GatherLastNode>(context)); return true;
-    default: return false;
+    case RL_OP_gather_rows:
+      context.nodes.Add(std::make_unique<GatherRowsNode>(context));
+      return true;
+    case RL_OP_gather_last:
+      context.nodes.Add(std::make_unique<GatherLastNode>(context));
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -23,7 +23,8 @@ class QuantizeNode final : public Node {
     const auto k = static_cast<size_t>(x_.RowElements(step));
     for (int64_t row = begin; row < end; ++row) {
       const auto index = static_cast<size_t>(row);
-      kernels_.quantize_row(x_.as<const float>() + index * k, k, out_ + index * QuantizedRowBytes(k));
+      kernels_.quantize_row(x_.as<const float>() + index * k, k,
+                            out_ + index * QuantizedRowBytes(k));
     }
   }
 
@@ -38,8 +39,8 @@ class QuantizeNode final : public Node {
 CpuBuffer::CpuBuffer(uint64_t bytes)
     : data_(nullptr), size_((bytes + kCacheLine - 1) / kCacheLine * kCacheLine) {
   if (size_ < bytes) throw std::bad_alloc();
-  // calloc, not aligned_alloc and memset: untouched pages of a large cache stay unbacked. 64 bytes more
-  // leave room to align.
+  // calloc, not aligned_alloc and memset: untouched pages of a large cache stay unbacked. 64 bytes
+  // more leave room to align.
   raw_ = static_cast<std::byte*>(std::calloc(size_ + kCacheLine, 1));
   if (raw_ == nullptr) throw std::bad_alloc();
   const auto address = reinterpret_cast<uintptr_t>(raw_);
@@ -55,8 +56,7 @@ View View::Of(const rl_value& value) {
   std::copy_n(value.dims, RL_MAX_RANK, view.dims);
   if (value.lifetime == RL_LIFETIME_CONSTANT) {
     // Weights are read only; View has one pointer for both.
-    view.data = static_cast<std::byte*>(
-        const_cast<void*>(sdk::WeightOf<CpuWeight>(value)->data()));
+    view.data = static_cast<std::byte*>(const_cast<void*>(sdk::WeightOf<CpuWeight>(value)->data()));
   } else {
     view.data = sdk::BufferOf<CpuBuffer>(value)->data() + value.offset;
   }

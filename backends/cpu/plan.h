@@ -30,8 +30,8 @@ class NodeList {
     node->op_index = op_index_;
     nodes_.push_back(std::move(node));
   }
-  // The quantised form of a float value, made once for all the matrix products that read it. Rows are
-  // QuantizedRowBytes(k) apart. Valid until the value's memory is written again.
+  // The quantised form of a float value, made once for all the matrix products that read it. Rows
+  // are QuantizedRowBytes(k) apart. Valid until the value's memory is written again.
   std::byte* Quantized(const CompileContext& context, const View& x);
   // Says that the results of an op overwrite memory: quantised forms of what was there are stale.
   void Written(const rl_value& value);

@@ -7,7 +7,8 @@
 namespace rullama::cpu {
 namespace {
 
-// About 50 microseconds of polling: longer than any gap inside a step, far shorter than a human notices.
+// About 50 microseconds of polling: longer than any gap inside a step, far shorter than a human
+// notices.
 constexpr int kSpins = 4000;
 
 void Pause() {

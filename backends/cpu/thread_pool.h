@@ -1,9 +1,10 @@
 // A persistent pool of workers that walk a plan together.
 //
-// Run(body) calls body(worker) once on every worker, worker 0 being the caller, and returns when all
-// are done. Inside the body, Barrier() separates phases. Waiting spins for a while, because phases are
-// microseconds apart during a step, and then sleeps, because an idle program must not burn a core.
-// Thread safety: one Run at a time; the backend's device lock sees to that. Joined by the destructor.
+// Run(body) calls body(worker) once on every worker, worker 0 being the caller, and returns when
+// all are done. Inside the body, Barrier() separates phases. Waiting spins for a while, because
+// phases are microseconds apart during a step, and then sleeps, because an idle program must not
+// burn a core. Thread safety: one Run at a time; the backend's device lock sees to that. Joined by
+// the destructor.
 #pragma once
 
 #include <atomic>

@@ -1,0 +1,247 @@
+// The CPU backend: one device, no driver. Weights stay in the host's mapping and are read in place.
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/export.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "backends/cpu/plan.h"
+
+namespace rullama::cpu {
+namespace {
+
+constexpr int kMaxThreads = 256;
+
+struct Settings {
+  int threads;
+  Isa isa;
+};
+
+// Physical cores: threads of one core share its load ports, so a second one adds nothing here.
+int PhysicalCores() {
+  std::set<std::string> cores;
+  const unsigned logical = std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned cpu = 0; cpu < logical; ++cpu) {
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                       "/topology/thread_siblings_list");
+    std::string siblings;
+    if (!std::getline(file, siblings)) return static_cast<int>(logical);
+    cores.insert(siblings);
+  }
+  return std::min<int>(kMaxThreads, static_cast<int>(cores.size()));
+}
+
+int ParseThreads(const std::string& text) {
+  int threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error != std::errc() || end != text.data() + text.size() || threads < 1 ||
+      threads > kMaxThreads) {
+    throw sdk::Error(RL_INVALID_ARGUMENT, "option threads is '" + text +
+                                              "', expected a number from 1 to " +
+                                              std::to_string(kMaxThreads));
+  }
+  return threads;
+}
+
+Isa ParseIsa(const std::string& text) {
+  std::string names;
+  for (size_t i = 0; i < kIsaCount; ++i) {
+    const auto isa = static_cast<Isa>(i);
+    if (!IsaAvailable(isa)) continue;
+    if (text == IsaName(isa)) return isa;
+    names += std::string(names.empty() ? "" : ", ") + IsaName(isa);
+  }
+  throw sdk::Error(RL_INVALID_ARGUMENT,
+                   "option isa is '" + text + "', this processor can run: " + names);
+}
+
+Settings ParseOptions(std::span<const sdk::Option> options) {
+  Settings settings{PhysicalCores(), BestIsa()};
+  for (const sdk::Option& option : options) {
+    if (option.key == "threads") {
+      settings.threads = ParseThreads(option.value);
+    } else if (option.key == "isa") {
+      settings.isa = ParseIsa(option.value);
+    } else {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "unknown option '" + option.key + "'; the cpu backend knows: threads, isa");
+    }
+  }
+  return settings;
+}
+
+bool CanBeWeight(const KernelTable& kernels, const rl_value* value) {
+  return value != nullptr && FindWeight(kernels, static_cast<DType>(value->dtype)) != nullptr;
+}
+
+sdk::OpSupport No(std::string reason) { return {false, std::move(reason)}; }
+
+// Everything of the op table, with these limits; the composites that only bundle others are left to
+// the core to decompose.
+sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph, const rl_op& op) {
+  const auto weight_type = [&](uint32_t i) {
+    return "weight type " + std::string(NameOf(static_cast<DType>(graph.input(op, i)->dtype)));
+  };
+  switch (op.kind) {
+    case RL_OP_matmul:
+      if (!CanBeWeight(kernels, graph.input(op, 1))) return No(weight_type(1));
+      if (graph.input(op, 1)->lifetime != RL_LIFETIME_CONSTANT) return No("weight is no constant");
+      return {true, {}};
+    case RL_OP_geglu_linear:
+      for (const uint32_t i : {1u, 2u}) {
+        if (!CanBeWeight(kernels, graph.input(op, i))) return No(weight_type(i));
+        if (graph.input(op, i)->lifetime != RL_LIFETIME_CONSTANT) {
+          return No("weight is no constant");
+        }
+      }
+      return {true, {}};
+    case RL_OP_gather_rows: {
+      const rl_value* table = graph.input(op, 0);
+      const auto dtype = static_cast<DType>(table->dtype);
+      const bool plain = dtype == DType::kF32 || dtype == DType::kI32 || table->rank != 2;
+      return plain || CanBeWeight(kernels, table) ? sdk::OpSupport{true, {}} : No(weight_type(0));
+    }
+    case RL_OP_attention: {
+      const auto dtype = static_cast<DType>(graph.input(op, 1)->dtype);
+      if (dtype != DType::kF16 && dtype != DType::kF32) return No("keys must be f16 or f32");
+      if (graph.input(op, 1)->dims[2].constant % 8 != 0) return No("head dim is no multiple of 8");
+      return {true, {}};
+    }
+    case RL_OP_concat: {
+      const rl_dim& dim = graph.input(op, 0)->dims[sdk::GraphView::attrs<rl_concat_attrs>(op).axis];
+      return dim.t == 0 && dim.r == 0 ? sdk::OpSupport{true, {}}
+                                      : No("concat along a dimension that depends on T or R");
+    }
+    case RL_OP_ple_inject:
+      return No("runs as its parts");
+    case RL_OP_reshape:
+    case RL_OP_slice:
+    case RL_OP_cast:
+    case RL_OP_copy:
+    case RL_OP_gather_last:
+    case RL_OP_unary:
+    case RL_OP_binary:
+    case RL_OP_scale:
+    case RL_OP_affine:
+    case RL_OP_select:
+    case RL_OP_reduce:
+    case RL_OP_argmax:
+    case RL_OP_topk:
+    case RL_OP_cumsum:
+    case RL_OP_softmax:
+    case RL_OP_rms_norm:
+    case RL_OP_softcap:
+    case RL_OP_geglu:
+    case RL_OP_residual_norm:
+    case RL_OP_rope:
+    case RL_OP_attention_scores:
+    case RL_OP_attention_mix:
+    case RL_OP_state_append:
+    case RL_OP_penalties:
+    case RL_OP_bias_add:
+    case RL_OP_top_p_mask:
+    case RL_OP_min_p_mask:
+    case RL_OP_typical_p_mask:
+    case RL_OP_random_uniform:
+    case RL_OP_categorical:
+      return {true, {}};
+    default:
+      return No("unknown to this version of the cpu backend");
+  }
+}
+
+class CpuDevice final : public sdk::Device {
+ public:
+  explicit CpuDevice(const Settings& settings)
+      : kernels_(KernelsFor(settings.isa)), pool_(settings.threads) {}
+
+  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
+    std::vector<sdk::OpSupport> support;
+    support.reserve(graph.op_count());
+    for (uint32_t i = 0; i < graph.op_count(); ++i) {
+      support.push_back(Supports(kernels_, graph, graph.op(i)));
+    }
+    return support;
+  }
+
+  sdk::WeightLayout LayoutWeight(const rl_weight_desc& /*desc*/) override { return {true, 0}; }
+
+  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
+    return std::make_unique<CpuWeight>(desc.data);
+  }
+
+  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage /*usage*/) override {
+    return std::make_unique<CpuBuffer>(bytes);
+  }
+
+  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
+    std::memcpy(Range(buffer, offset, data.size()), data.data(), data.size());
+  }
+
+  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
+    std::memcpy(data.data(), Range(buffer, offset, data.size()), data.size());
+  }
+
+  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
+    return std::make_unique<CpuPlan>(graph, kernels_, pool_);
+  }
+
+ private:
+  static std::byte* Range(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
+    auto& memory = static_cast<CpuBuffer&>(buffer);
+    if (offset > memory.size() || size > memory.size() - offset) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");
+    }
+    return memory.data() + offset;
+  }
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+};
+
+// "model name" of /proc/cpuinfo, or a plain word where there is none.
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+class CpuBackend final : public sdk::Backend {
+ public:
+  explicit CpuBackend(sdk::Host host) : Backend(host) {
+    sdk::DeviceInfo info;
+    info.type = RL_DEVICE_CPU;
+    info.name = ProcessorName();
+    info.driver = std::string("none needed (") + IsaName(BestIsa()) + ")";
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    info.memory_total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
+    info.memory_free = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page;
+    devices_.push_back(std::move(info));
+  }
+  [[nodiscard]] std::string_view name() const override { return "cpu"; }
+  [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
+  [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override { return devices_; }
+  std::unique_ptr<sdk::Device> Open(uint32_t /*index*/,
+                                    std::span<const sdk::Option> options) override {
+    return std::make_unique<CpuDevice>(ParseOptions(options));
+  }
+
+ private:
+  std::vector<sdk::DeviceInfo> devices_;
+};
+
+}  // namespace
+}  // namespace rullama::cpu
+
+RULLAMA_EXPORT_BACKEND(rullama::cpu::CpuBackend)

@@ -1,0 +1,55 @@
+// state_append: fresh rows into their places of the ring.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/plan.h"
+
+namespace rullama::cpu {
+namespace {
+
+class StateAppendNode final : public Node {
+ public:
+  explicit StateAppendNode(const CompileContext& context)
+      : state_(context.Result()),
+        rows_(context.Input(1)),
+        pos_(context.Input(2)),
+        slot_(context.Input(3)) {}
+  // One item: rows of a long chunk may compete for a place, and a copy is bound by memory anyway.
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return rows_.Rows(step) > 0 ? 1 : 0;
+  }
+  void Run(const Step& step, int /*worker*/, int64_t /*begin*/, int64_t /*end*/) override {
+    const int64_t slots = state_.Dim(0, step);
+    const int64_t capacity = state_.Dim(1, step);
+    const int64_t count = rows_.Rows(step);
+    const size_t bytes =
+        static_cast<size_t>(rows_.RowElements(step)) * InfoOf(rows_.dtype).block_bytes;
+    const auto* pos = pos_.as<const int32_t>();
+    const auto* slot = slot_.as<const int32_t>();
+    for (int64_t i = 0; i < count; ++i) {
+      if (slot[i] < 0 || slot[i] >= slots || pos[i] < 0) {
+        Fail("state_append: slot " + std::to_string(slot[i]) + ", position " +
+             std::to_string(pos[i]) + " is outside the state of " + std::to_string(slots) +
+             " slots");
+        return;
+      }
+      // In ascending order the later row of a place wins by being written last.
+      const int64_t place = slot[i] * capacity + pos[i] % capacity;
+      std::memcpy(state_.data + static_cast<size_t>(place) * bytes,
+                  rows_.data + static_cast<size_t>(i) * bytes, bytes);
+    }
+  }
+
+ private:
+  View state_, rows_, pos_, slot_;
+};
+
+}  // namespace
+
+bool CompileState(const CompileContext& context) {
+  if (context.op.kind != RL_OP_state_append) return false;
+  context.nodes.Add(std::make_unique<StateAppendNode>(context));
+  return true;
+}
+
+}  // namespace rullama::cpu
