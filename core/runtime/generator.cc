@@ -1,0 +1,125 @@
+#include "core/runtime/generator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace rullama {
+
+std::string_view NameOf(StopReason reason) {
+  switch (reason) {
+    case StopReason::kEndOfGeneration:
+      return "eog";
+    case StopReason::kMaxTokens:
+      return "length";
+    case StopReason::kContextFull:
+      return "context";
+    case StopReason::kCancelled:
+      return "cancelled";
+    case StopReason::kCallback:
+      return "stop";
+  }
+  return "unknown";
+}
+
+Generator::Generator(Session& session, GeneratorOptions options)
+    : session_(session), options_(std::move(options)) {}
+
+Status Generator::RunChunk(std::span<const int32_t> tokens, bool last) {
+  const auto count = static_cast<int32_t>(tokens.size());
+  const auto first = static_cast<int32_t>(position());
+  std::vector<int32_t> pos(tokens.size());
+  for (int32_t i = 0; i < count; ++i) pos[static_cast<size_t>(i)] = first + i;
+  const std::vector<int32_t> slot(tokens.size(), options_.slot);
+  const int32_t wanted[] = {count - 1};
+  StepRows rows;
+  rows.tokens = tokens;
+  rows.pos = pos;
+  rows.slot = slot;
+  rows.demand = last ? DemandMode::kAsAsked : DemandMode::kStateOnly;
+  if (last) rows.wanted = wanted;
+  return session_.Run(rows);
+}
+
+Result<int32_t> Generator::ReadToken() {
+  float sum = 0;
+  RL_RETURN_IF_ERROR(
+      session_.ReadOutput(output_names::kLogitsSum, std::as_writable_bytes(std::span(&sum, 1))));
+  if (!std::isfinite(sum)) {
+    return MakeError(
+        ErrorKind::kRuntime, "backend.nan",
+        "the logits after position {} are not finite; the model file may be damaged, or "
+        "the backend computes wrongly (compare with `--backend reference`)",
+        position() - 1);
+  }
+  int32_t token = -1;
+  RL_RETURN_IF_ERROR(
+      session_.ReadOutput(output_names::kToken, std::as_writable_bytes(std::span(&token, 1))));
+  if (token < 0) {
+    return MakeError(ErrorKind::kRuntime, "sampler.empty",
+                     "no token is left to choose from after position {}: every one is banned; "
+                     "loosen logit_bias",
+                     position() - 1);
+  }
+  return token;
+}
+
+Result<int32_t> Generator::Feed(std::span<const int32_t> tokens) {
+  const auto total = static_cast<int64_t>(tokens.size());
+  if (position() + total > options_.capacity) {
+    return MakeError(
+        ErrorKind::kRuntime, "context.overflow",
+        "{} tokens follow {} in the context, which holds {}; shorten the prompt or raise "
+        "--ctx-size",
+        total, position(), options_.capacity);
+  }
+  int64_t done = 0;
+  while (done < total) {
+    if (Cancelled()) {
+      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} prompt tokens",
+                       done, total);
+    }
+    const int64_t count = std::min(options_.prefill_chunk, total - done);
+    const auto chunk = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count));
+    RL_RETURN_IF_ERROR(RunChunk(chunk, done + count == total));
+    done += count;
+    if (options_.on_prefill) options_.on_prefill(done, total);
+  }
+  return ReadToken();
+}
+
+Result<Generator::Outcome> Generator::Generate(int32_t first, int64_t max_tokens,
+                                               const std::function<bool(int32_t)>& on_token) {
+  Outcome outcome;
+  for (int32_t token = first;;) {
+    if (std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end()) {
+      outcome.reason = StopReason::kEndOfGeneration;
+      outcome.end_token = token;
+      return outcome;
+    }
+    if (max_tokens >= 0 && outcome.tokens >= max_tokens) {
+      outcome.reason = StopReason::kMaxTokens;
+      return outcome;
+    }
+    ++outcome.tokens;
+    if (!on_token(token)) {
+      outcome.reason = StopReason::kCallback;
+      return outcome;
+    }
+    if (Cancelled()) {
+      outcome.reason = StopReason::kCancelled;
+      return outcome;
+    }
+    if (max_tokens >= 0 && outcome.tokens >= max_tokens) {
+      outcome.reason = StopReason::kMaxTokens;
+      return outcome;
+    }
+    if (position() >= options_.capacity) {
+      outcome.reason = StopReason::kContextFull;
+      return outcome;
+    }
+    RL_ASSIGN_OR_RETURN(token, Feed(std::span(&token, 1)));
+  }
+}
+
+}  // namespace rullama

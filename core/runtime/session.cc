@@ -1,0 +1,357 @@
+#include "core/runtime/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/checked_math.h"
+
+namespace rullama {
+namespace {
+
+Error InternalError(std::string message) {
+  return {ErrorKind::kRuntime, "session.internal", std::move(message)};
+}
+
+SupportQuery QueryOf(const std::vector<Device*>& devices) {
+  return [&devices](int device, const Graph& graph) -> Result<std::vector<std::string>> {
+    RL_ASSIGN_OR_RETURN(const auto support, devices[static_cast<size_t>(device)]->QueryOps(graph));
+    std::vector<std::string> reasons;
+    reasons.reserve(support.size());
+    for (const OpSupport& op : support) {
+      std::string reason;
+      if (!op.supported) reason = op.reason.empty() ? "no reason given" : op.reason;
+      reasons.push_back(std::move(reason));
+    }
+    return reasons;
+  };
+}
+
+}  // namespace
+
+Session::Session(Graph graph, const WeightSource& weights, SessionOptions options)
+    : graph_(std::move(graph)), weights_(weights), options_(std::move(options)) {
+  largest_ = {options_.prefill_chunk, options_.max_wanted_rows};
+  arenas_.resize(options_.devices.size());
+}
+
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource& weights,
+                                                 SessionOptions options) {
+  if (options.devices.empty() || options.prefill_chunk < 1 || options.max_wanted_rows < 1) {
+    return tl::unexpected(InternalError("a session needs a device, rows and wanted rows"));
+  }
+  const ValueId past = graph.Find(input_names::kPast);
+  if (past == kNoValue || !graph.type(past).rows().IsConstant()) {
+    return tl::unexpected(InternalError("the graph has no input 'past' with a slot count"));
+  }
+  const auto slots = static_cast<size_t>(graph.type(past).rows().constant);
+  std::unique_ptr<Session> session(new Session(std::move(graph), weights, std::move(options)));
+  session->past_.assign(slots, 0);
+  return session;
+}
+
+// ---- compiling ----------------------------------------------------------------------------------
+
+Result<Session::Plan*> Session::PlanFor(int64_t rows, DemandMode demand) {
+  Bucket bucket;
+  bucket.demand = demand;
+  bucket.max_t = options_.prefill_chunk;
+  for (const int64_t size : DefaultBuckets(options_.prefill_chunk)) {
+    if (size >= rows) bucket.max_t = std::min(bucket.max_t, size);
+  }
+  bucket.max_r =
+      demand == DemandMode::kAsAsked ? std::min(options_.max_wanted_rows, bucket.max_t) : 0;
+  for (const auto& plan : plans_) {
+    if (plan->bucket.max_t == bucket.max_t && plan->bucket.demand == demand) return plan.get();
+  }
+  RL_ASSIGN_OR_RETURN(Plan plan, Compile(bucket));
+  plans_.push_back(std::make_unique<Plan>(std::move(plan)));
+  ++stats_.plans;
+  return plans_.back().get();
+}
+
+Result<Session::Plan> Session::Compile(const Bucket& bucket) {
+  PipelineOptions options;
+  options.demand = bucket.demand;
+  options.max_t = bucket.max_t;
+  options.max_r = bucket.max_r;
+  options.policy = options_.policy;
+  for (const Device* device : options_.devices) {
+    options.alignments.push_back(device->description().alignment);
+  }
+  RL_ASSIGN_OR_RETURN(Program program, BuildProgram(graph_, QueryOf(options_.devices), options));
+  placement_ = std::move(program.report);
+  Plan plan;
+  plan.bucket = bucket;
+  for (PlannedSegment& planned : program.segments) {
+    RL_ASSIGN_OR_RETURN(const auto storage,
+                        PlaceValues(planned.device, planned.graph, planned.memory));
+    Device& device = *options_.devices[static_cast<size_t>(planned.device)];
+    RL_ASSIGN_OR_RETURN(DevicePlan compiled, device.Compile(planned.graph, storage));
+    plan.segments.push_back({planned.device, std::move(planned.graph), std::move(compiled)});
+  }
+  return plan;
+}
+
+Result<std::vector<Storage>> Session::PlaceValues(int device, const Graph& graph,
+                                                  const MemoryPlan& memory) {
+  DeviceBuffer* arena = nullptr;
+  if (memory.arena_bytes > 0) {
+    RL_ASSIGN_OR_RETURN(arena, Arena(device, memory.arena_bytes));
+  }
+  std::vector<Storage> storage(graph.values.size());
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[i];
+    Storage& place = storage[i];
+    place.bytes = value.type.BytesAt(graph.MaxExtents());
+    switch (value.lifetime) {
+      case Lifetime::kConstant: {
+        place.lifetime = RL_LIFETIME_CONSTANT;
+        RL_ASSIGN_OR_RETURN(place.weight, Weight(device, value));
+        break;
+      }
+      case Lifetime::kState: {
+        place.lifetime = RL_LIFETIME_STATE;
+        RL_ASSIGN_OR_RETURN(place.buffer, StateBuffer(device, graph.value(value.state)));
+        break;
+      }
+      case Lifetime::kInput: {
+        place.lifetime = RL_LIFETIME_INPUT;
+        RL_ASSIGN_OR_RETURN(const IoBuffer* io, Io(input_buffers_, device, value.name, value.type));
+        place.buffer = io->buffer.get();
+        break;
+      }
+      case Lifetime::kTransient:
+        if (arena != nullptr) place.buffer = arena->get();
+        place.offset = memory.offset[i];
+        break;
+    }
+  }
+  for (const Output& output : graph.outputs) {
+    const Value& value = graph.value(output.value);
+    RL_ASSIGN_OR_RETURN(const IoBuffer* io, Io(output_buffers_, device, output.name, value.type));
+    Storage& place = storage[output.value];
+    if (value.lifetime != Lifetime::kTransient || place.lifetime == RL_LIFETIME_OUTPUT) {
+      return tl::unexpected(InternalError(
+          fmt::format("output '{}' is not a value of its own; copy it first", output.name)));
+    }
+    place.lifetime = RL_LIFETIME_OUTPUT;
+    place.buffer = io->buffer.get();
+    place.offset = 0;
+  }
+  return storage;
+}
+
+Result<DeviceBuffer*> Session::Arena(int device, uint64_t bytes) {
+  auto& arenas = arenas_[static_cast<size_t>(device)];
+  // Steps run one after another, so any arena that is large enough will do.
+  for (auto& [size, buffer] : arenas) {
+    if (size >= bytes) return buffer.get();
+  }
+  RL_ASSIGN_OR_RETURN(
+      DeviceBuffer buffer,
+      options_.devices[static_cast<size_t>(device)]->CreateBuffer(bytes, RL_BUFFER_ARENA));
+  stats_.arena_bytes += bytes;
+  arenas.emplace_back(bytes, std::make_unique<DeviceBuffer>(std::move(buffer)));
+  return arenas.back().second.get();
+}
+
+Result<rl_buffer*> Session::StateBuffer(int device, const Value& state) {
+  const IoKey key(device, state.name);
+  if (const auto found = states_.find(key); found != states_.end()) return found->second.get();
+  const uint64_t bytes = state.type.BytesAt({});
+  RL_ASSIGN_OR_RETURN(
+      DeviceBuffer buffer,
+      options_.devices[static_cast<size_t>(device)]->CreateBuffer(bytes, RL_BUFFER_STATE));
+  stats_.state_bytes += bytes;
+  return states_.emplace(key, std::move(buffer)).first->second.get();
+}
+
+Result<rl_weight*> Session::Weight(int device, const Value& constant) {
+  const std::pair key(device, constant.name);
+  if (const auto found = weight_handles_.find(key); found != weight_handles_.end()) {
+    return found->second.get();
+  }
+  RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
+  const WeightDesc desc{constant.name, constant.type, bytes};
+  Device& owner = *options_.devices[static_cast<size_t>(device)];
+  RL_ASSIGN_OR_RETURN(const WeightLayout layout, owner.LayoutWeight(desc));
+  RL_ASSIGN_OR_RETURN(DeviceWeight weight, owner.CreateWeight(desc));
+  stats_.weight_bytes += layout.bytes;
+  if (layout.in_place) stats_.weight_file_bytes += bytes.size();
+  return weight_handles_.emplace(key, std::move(weight)).first->second.get();
+}
+
+Result<Session::IoBuffer*> Session::Io(std::map<IoKey, IoBuffer>& table, int device,
+                                       const std::string& name, const TensorType& type) {
+  const IoKey key(device, name);
+  const uint64_t bytes = std::max<uint64_t>(type.BytesAt(largest_), 1);
+  if (const auto found = table.find(key); found != table.end()) {
+    if (found->second.bytes < bytes) {
+      return tl::unexpected(InternalError(fmt::format("buffer '{}' is too small", name)));
+    }
+    return &found->second;
+  }
+  RL_ASSIGN_OR_RETURN(
+      DeviceBuffer buffer,
+      options_.devices[static_cast<size_t>(device)]->CreateBuffer(bytes, RL_BUFFER_IO));
+  stats_.io_bytes += bytes;
+  IoBuffer& io = table.emplace(key, IoBuffer{std::move(buffer), bytes}).first->second;
+  if (const auto kept = inputs_.find(name); &table == &input_buffers_ && kept != inputs_.end()) {
+    RL_RETURN_IF_ERROR(WriteInput(device, name, kept->second));
+  }
+  return &io;
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
+Status Session::SetInput(std::string_view name, std::span<const std::byte> data) {
+  const ValueId id = graph_.Find(name);
+  if (id == kNoValue || graph_.value(id).lifetime != Lifetime::kInput) {
+    return tl::unexpected(InternalError(fmt::format("the graph has no input '{}'", name)));
+  }
+  if (data.size() != graph_.type(id).BytesAt({})) {
+    return tl::unexpected(InternalError(fmt::format("input '{}' is {}, found {} bytes", name,
+                                                    ToString(graph_.type(id)), data.size())));
+  }
+  inputs_[std::string(name)].assign(data.begin(), data.end());
+  for (const auto& [key, io] : input_buffers_) {
+    if (key.second == name) RL_RETURN_IF_ERROR(WriteInput(key.first, key.second, data));
+  }
+  return OkStatus();
+}
+
+Status Session::WriteInput(int device, const std::string& name, std::span<const std::byte> data) {
+  const auto found = input_buffers_.find({device, name});
+  if (found == input_buffers_.end() || data.empty()) return OkStatus();
+  return options_.devices[static_cast<size_t>(device)]->Write(found->second.buffer, 0, data);
+}
+
+Status Session::CheckRows(const StepRows& rows) const {
+  const size_t count = rows.tokens.size();
+  if (count == 0 || count > static_cast<size_t>(options_.prefill_chunk) ||
+      rows.pos.size() != count || rows.slot.size() != count ||
+      (rows.demand == DemandMode::kAsAsked) == rows.wanted.empty()) {
+    return tl::unexpected(
+        InternalError(fmt::format("a step has {} tokens, {} positions, {} slots and {} wanted rows",
+                                  count, rows.pos.size(), rows.slot.size(), rows.wanted.size())));
+  }
+  std::vector<int32_t> next = past_;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t slot = rows.slot[i];
+    if (slot < 0 || static_cast<size_t>(slot) >= next.size() ||
+        rows.pos[i] != next[static_cast<size_t>(slot)]) {
+      return tl::unexpected(
+          InternalError(fmt::format("row {} has slot {} and position {}, which does not continue "
+                                    "that slot",
+                                    i, slot, rows.pos[i])));
+    }
+    ++next[static_cast<size_t>(slot)];
+  }
+  for (const int32_t row : rows.wanted) {
+    if (row < 0 || static_cast<size_t>(row) >= count) {
+      return tl::unexpected(InternalError(fmt::format("wanted row {} of {}", row, count)));
+    }
+  }
+  return OkStatus();
+}
+
+Status Session::BindInputs(const Plan& plan, const StepRows& rows) {
+  const std::pair<std::string_view, std::span<const int32_t>> bindings[] = {
+      {input_names::kTokens, rows.tokens}, {input_names::kPos, rows.pos},
+      {input_names::kSlot, rows.slot},     {input_names::kPast, past_},
+      {input_names::kRows, rows.wanted},
+  };
+  std::vector<int> devices;
+  for (const Segment& segment : plan.segments) {
+    if (std::ranges::find(devices, segment.device) == devices.end()) {
+      devices.push_back(segment.device);
+    }
+  }
+  for (const auto& [name, data] : bindings) {
+    for (const int device : devices) {
+      RL_RETURN_IF_ERROR(WriteInput(device, std::string(name), std::as_bytes(data)));
+    }
+  }
+  return OkStatus();
+}
+
+Status Session::Import(const Plan& plan, size_t segment, const Extents& extents) {
+  const Segment& target = plan.segments[segment];
+  for (const Value& value : target.graph.values) {
+    if (value.lifetime != Lifetime::kInput) continue;
+    // The latest earlier segment that exports a value of this name on another device.
+    for (size_t i = segment; i-- > 0;) {
+      const Segment& source = plan.segments[i];
+      const auto exported = std::ranges::find(source.graph.outputs, value.name, &Output::name);
+      if (exported == source.graph.outputs.end()) continue;
+      std::vector<std::byte> bytes(value.type.BytesAt(extents));
+      const IoBuffer& from = output_buffers_.at({source.device, value.name});
+      RL_RETURN_IF_ERROR(
+          options_.devices[static_cast<size_t>(source.device)]->Read(from.buffer, 0, bytes));
+      RL_RETURN_IF_ERROR(WriteInput(target.device, value.name, bytes));
+      break;
+    }
+  }
+  return OkStatus();
+}
+
+Status Session::Prepare(int64_t rows, DemandMode demand) {
+  return PlanFor(rows, demand).map([](Plan*) {});
+}
+
+Status Session::Run(const StepRows& rows) {
+  RL_RETURN_IF_ERROR(CheckRows(rows));
+  const Extents extents{static_cast<int64_t>(rows.tokens.size()),
+                        static_cast<int64_t>(rows.wanted.size())};
+  RL_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(extents.t, rows.demand));
+  RL_RETURN_IF_ERROR(BindInputs(*plan, rows));
+  for (size_t i = 0; i < plan->segments.size(); ++i) {
+    if (i > 0) RL_RETURN_IF_ERROR(Import(*plan, i, extents));
+    const Segment& segment = plan->segments[i];
+    RL_RETURN_IF_ERROR(
+        options_.devices[static_cast<size_t>(segment.device)]->Execute(segment.plan, extents));
+  }
+  for (const int32_t slot : rows.slot) ++past_[static_cast<size_t>(slot)];
+  last_plan_ = plan;
+  last_extents_ = extents;
+  ++stats_.steps;
+  return OkStatus();
+}
+
+Status Session::ReadOutput(std::string_view name, std::span<std::byte> data) {
+  if (last_plan_ != nullptr) {
+    for (const Segment& segment : last_plan_->segments) {
+      const auto output = std::ranges::find(segment.graph.outputs, name, &Output::name);
+      if (output == segment.graph.outputs.end()) continue;
+      const uint64_t bytes = segment.graph.type(output->value).BytesAt(last_extents_);
+      if (bytes != data.size()) {
+        return tl::unexpected(InternalError(
+            fmt::format("output '{}' has {} bytes, asked for {}", name, bytes, data.size())));
+      }
+      return options_.devices[static_cast<size_t>(segment.device)]->Read(
+          output_buffers_.at({segment.device, std::string(name)}).buffer, 0, data);
+    }
+  }
+  return tl::unexpected(InternalError(fmt::format("the last step has no output '{}'", name)));
+}
+
+Result<SessionStats> Session::Stats() {
+  SessionStats stats = stats_;
+  for (const auto& plan : plans_) {
+    for (const Segment& segment : plan->segments) {
+      RL_ASSIGN_OR_RETURN(
+          const rl_plan_stats counters,
+          options_.devices[static_cast<size_t>(segment.device)]->Stats(segment.plan));
+      stats.compilations += counters.compilations;
+      stats.allocations += counters.allocations;
+      stats.recordings += counters.recordings;
+      stats.dispatches += counters.dispatches;
+      stats.workspace_bytes += counters.workspace_bytes;
+    }
+  }
+  return stats;
+}
+
+}  // namespace rullama

@@ -1,0 +1,59 @@
+#include "core/runtime/weights.h"
+
+#include <utility>
+
+#include "core/base/checked_math.h"
+
+namespace rullama {
+namespace {
+
+// The type of a tensor in numpy order: GGUF lists the fastest dimension first.
+TensorType TypeOf(const TensorInfo& info) {
+  TensorType type;
+  type.dtype = info.dtype;
+  type.rank = static_cast<int>(info.rank);
+  for (uint32_t axis = 0; axis < info.rank; ++axis) {
+    type.dim(type.rank - 1 - static_cast<int>(axis)) = static_cast<int64_t>(info.dims[axis]);
+  }
+  return type;
+}
+
+Result<std::span<const std::byte>> SliceRows(const Value& constant, const TensorType& full,
+                                             std::span<const std::byte> data) {
+  const TensorType& wanted = constant.type;
+  TensorType expected = full;
+  if (expected.rank > 0) expected.dim(0) = wanted.dim(0);
+  const int64_t rows = wanted.dim(0).constant;
+  const bool fits = constant.first_row >= 0 && rows >= 0 && full.rank > 0 &&
+                    rows <= full.dim(0).constant - constant.first_row;
+  if (wanted != expected || !fits) {
+    return MakeError(ErrorKind::kModelFile, "model.tensor_shape",
+                     "tensor '{}' is {}, the model wants rows {} to {} as {}", constant.source,
+                     ToString(full), constant.first_row, constant.first_row + rows,
+                     ToString(wanted));
+  }
+  const auto row_bytes = data.size() / static_cast<uint64_t>(full.dim(0).constant);
+  return data.subspan(static_cast<uint64_t>(constant.first_row) * row_bytes,
+                      static_cast<uint64_t>(rows) * row_bytes);
+}
+
+}  // namespace
+
+void GgufWeights::AddVector(std::string name, std::vector<float> values) {
+  vectors_[std::move(name)] = std::move(values);
+}
+
+Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) const {
+  if (const auto found = vectors_.find(constant.source); found != vectors_.end()) {
+    const TensorType type(DType::kF32, {static_cast<int64_t>(found->second.size())});
+    return SliceRows(constant, type, std::as_bytes(std::span(found->second)));
+  }
+  const TensorInfo* info = file_.FindTensor(constant.source);
+  if (info == nullptr) {
+    return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
+                     "the file has no tensor '{}' ({})", constant.source, ToString(constant.type));
+  }
+  return SliceRows(constant, TypeOf(*info), file_.data(*info));
+}
+
+}  // namespace rullama
