@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -96,12 +97,17 @@ Types InferReshape(Context& c) {
   for (int axis = 1; axis < kMaxRank; ++axis) {
     const int64_t size = inner[static_cast<size_t>(axis - 1)];
     y.dim(axis) = axis < a.rank ? Dim(size) : Dim();
-    if (axis < a.rank) new_elements *= size;
+    if (axis >= a.rank) continue;
+    if (size < 1 || size > kMaxElements / new_elements) {
+      c.Fail("dimension {} of size {} is out of range", axis, size);
+      return {};
+    }
+    new_elements *= size;
   }
-  int64_t old_elements = 1;
+  int64_t old_elements = 1;  // CheckType has bounded the product
   for (int axis = 1; axis < x.rank; ++axis) {
     if (!x.dim(axis).IsConstant()) c.Fail("inner dimensions of {} are not constant", ToString(x));
-    old_elements *= x.dim(axis).constant;
+    old_elements *= std::max<int64_t>(x.dim(axis).constant, 1);
   }
   if (old_elements != new_elements) {
     c.Fail("{} elements a row cannot become {}", old_elements, new_elements);
@@ -634,14 +640,21 @@ Result<std::vector<TensorType>> InferTypes(OpKind kind, const OpAttrs& attrs,
       return MakeError(ErrorKind::kRuntime, "ir.type", "{}: operand {} is missing", info.name,
                        info.operands[i].name);
     }
-    if (operands[i] != nullptr && (operands[i]->rank < 1 || operands[i]->rank > kMaxRank)) {
-      return MakeError(ErrorKind::kRuntime, "ir.type",
-                       "{}: operand {} has rank {}, expected 1 to {}", info.name,
-                       info.operands[i].name, operands[i]->rank, kMaxRank);
+    if (operands[i] == nullptr) continue;
+    if (auto status = CheckType(*operands[i]); !status) {
+      return tl::unexpected<Error>(std::move(status).error().WithContext(
+          fmt::format("{}: operand {}", info.name, info.operands[i].name)));
     }
   }
   Context context(info, attrs, operands);
   auto types = Dispatch(kind, context);
+  if (context.ok()) {
+    for (const TensorType& type : types) {
+      if (auto status = CheckType(type); !status) {
+        context.Fail("result: {}", status.error().message);
+      }
+    }
+  }
   return std::move(context).Finish(std::move(types));
 }
 

@@ -28,9 +28,9 @@ namespace {
 #define RL_I64(field) {#field, AttrType::kI64, "", offsetof(Struct, field)},
 #define RL_F32(field) {#field, AttrType::kF32, "", offsetof(Struct, field)},
 #define RL_ENUM(type, field) {#field, AttrType::kEnum, #type, offsetof(Struct, field)},
-#define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
-  struct Name##Attrs {                                                    \
-    using Struct = rl_##name##_attrs;                                     \
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc)         \
+  struct Name##Attrs {                                                            \
+    using Struct = rl_##name##_attrs;                                             \
     static constexpr AttrInfo kInfos[] = {attributes{"", AttrType::kI32, "", 0}}; \
   };
 #include <rullama/ir/ops.def>
@@ -39,10 +39,15 @@ namespace {
 #define RL_COMPOSITE OpTrait::kComposite
 #define RL_EFFECT OpTrait::kEffect
 constexpr OpInfo kOps[] = {
-#define RL_OP(id, Name, name, operands, results, attributes, traits, doc)                    \
-  {OpKind::k##Name, #name, k##Name##Operands, k##Name##Results,                              \
-   std::span<const AttrInfo>(Name##Attrs::kInfos, std::size(Name##Attrs::kInfos) - 1),       \
-   sizeof(rl_##name##_attrs), traits, doc},
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc)              \
+  {OpKind::k##Name,                                                                    \
+   #name,                                                                              \
+   k##Name##Operands,                                                                  \
+   k##Name##Results,                                                                   \
+   std::span<const AttrInfo>(Name##Attrs::kInfos, std::size(Name##Attrs::kInfos) - 1), \
+   sizeof(rl_##name##_attrs),                                                          \
+   traits,                                                                             \
+   doc},
 #include <rullama/ir/ops.def>
 };
 
@@ -86,9 +91,14 @@ constexpr Enumerator kEnumerators[] = {
 
 std::span<const OpInfo> AllOps() { return kOps; }
 
-const OpInfo& InfoOf(OpKind kind) {
+const OpInfo* FindOp(OpKind kind) {
   const auto* info = std::ranges::find(kOps, kind, &OpInfo::kind);
-  RL_CHECK(info != std::end(kOps));
+  return info == std::end(kOps) ? nullptr : info;
+}
+
+const OpInfo& InfoOf(OpKind kind) {
+  const OpInfo* info = FindOp(kind);
+  RL_CHECK(info != nullptr);
   return *info;
 }
 

@@ -53,7 +53,8 @@ struct OpInfo {
 };
 
 std::span<const OpInfo> AllOps();
-const OpInfo& InfoOf(OpKind kind);
+const OpInfo* FindOp(OpKind kind);  // null for a number that is no op
+const OpInfo& InfoOf(OpKind kind);  // of a kind that is one
 std::optional<OpKind> OpKindFromName(std::string_view name);
 inline std::string_view NameOf(OpKind kind) { return InfoOf(kind).name; }
 

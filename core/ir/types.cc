@@ -2,7 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "core/base/checked_math.h"
+
 namespace rullama {
+namespace {
+
+// The largest coefficient of a symbol: far above any use, small enough for sums to stay in i32.
+constexpr int32_t kMaxCoefficient = 1 << 14;
+
+}  // namespace
 
 int64_t TensorType::ElementsAt(const Extents& extents) const {
   int64_t elements = 1;
@@ -12,6 +22,47 @@ int64_t TensorType::ElementsAt(const Extents& extents) const {
 
 uint64_t TensorType::BytesAt(const Extents& extents) const {
   return RowBytes(dtype, static_cast<uint64_t>(ElementsAt(extents)));
+}
+
+Status CheckType(const TensorType& type, const Extents& extents) {
+  const DTypeInfo* info = FindDType(static_cast<uint32_t>(type.dtype));
+  if (info == nullptr) {
+    return MakeError(ErrorKind::kRuntime, "ir.type", "unknown dtype {}",
+                     static_cast<uint32_t>(type.dtype));
+  }
+  if (type.rank < 1 || type.rank > kMaxRank) {
+    return MakeError(ErrorKind::kRuntime, "ir.type", "rank {} is outside 1 to {}", type.rank,
+                     kMaxRank);
+  }
+  int64_t elements = 1;
+  for (int axis = 0; axis < kMaxRank; ++axis) {
+    const Dim& dim = type.dim(axis);
+    if (axis >= type.rank) {
+      if (dim == Dim()) continue;
+      return MakeError(ErrorKind::kRuntime, "ir.type", "dimension {} of a rank {} type is not zero",
+                       axis, type.rank);
+    }
+    const bool bounded = dim.constant >= 0 && dim.constant <= kMaxElements && dim.t >= 0 &&
+                         dim.t <= kMaxCoefficient && dim.r >= 0 && dim.r <= kMaxCoefficient;
+    if (!bounded || dim == Dim()) {
+      return MakeError(ErrorKind::kRuntime, "ir.type",
+                       "dimension {} of {} is not a positive size within bounds", axis,
+                       ToString(type));
+    }
+    const auto product = CheckedMul(elements, std::max<int64_t>(dim.At(extents), 1));
+    if (!product || *product > kMaxElements) {
+      return MakeError(ErrorKind::kRuntime, "ir.type", "{} has more than 2^48 elements",
+                       ToString(type));
+    }
+    elements = *product;
+  }
+  if (info->block_elements > 1 &&
+      (!type.last().IsConstant() || type.last().constant % info->block_elements != 0)) {
+    return MakeError(ErrorKind::kRuntime, "ir.type",
+                     "the last dimension of {} is not a constant multiple of its block length {}",
+                     ToString(type), info->block_elements);
+  }
+  return OkStatus();
 }
 
 std::string ToString(const Dim& dim) {

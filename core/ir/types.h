@@ -10,6 +10,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "core/base/status.h"
+
 namespace rullama {
 
 // The numbers behind the symbols in one step.
@@ -65,6 +67,16 @@ struct TensorType {
 
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
+
+// Bounds that keep every size computed from a type inside 64 bits: rows of a step and positions are
+// i32, and a type at the largest extents has at most kMaxElements elements.
+inline constexpr int64_t kMaxRows = INT32_MAX;
+inline constexpr int64_t kMaxElements = int64_t{1} << 48;
+
+// Whether a type is well formed: a known dtype, rank 1 to kMaxRank, positive dims (a dimension may
+// only vanish with its symbol), whole blocks in the last dimension, unused dims zero, and at most
+// kMaxElements elements at `extents`. Error ir.type.
+Status CheckType(const TensorType& type, const Extents& extents = {});
 
 std::string ToString(const Dim& dim);          // "T", "64", "T+64"
 std::string ToString(const TensorType& type);  // "f32[T,1536]"
