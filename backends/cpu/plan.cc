@@ -1,6 +1,7 @@
 #include "backends/cpu/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -104,8 +105,9 @@ void NodeList::Written(const rl_value& value) {
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ThreadPool& pool)
     : pool_(pool) {
-  constexpr auto kFamilies = {CompileStructure, CompilePointwise, CompileReduce, CompileMatMul,
-                              CompileNorm,      CompileAttention, CompileState,  CompileSampling};
+  constexpr std::array kFamilies = {CompileStructure, CompilePointwise, CompileReduce,
+                                    CompileMatMul,    CompileNorm,      CompileAttention,
+                                    CompileState,     CompileSampling};
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);
