@@ -1,0 +1,228 @@
+// Attention of many queries over the keys and values of one head, tile by tile with an online
+// softmax. A tile of keys (then of values) is converted to float32 once and used by every query
+// that sees any of it; float32 products and sums. Each query's arithmetic is its own: which other
+// queries share the call changes no byte. Included after one of the simd_*.h headers; internal
+// linkage, see there.
+#pragma once
+
+#include "backends/cpu/kernels/float_matmul.h"
+#include "backends/cpu/kernels/row_ops.h"
+
+namespace rullama::cpu {
+namespace {
+
+struct AttentionState {
+  size_t dim;        // head_dim
+  size_t padded;     // dim rounded up to 16
+  float* tile;       // [kAttentionTile][padded]
+  float* q;          // [queries][padded], scaled
+  float* acc;        // [queries][padded], unnormalised
+  float* scores;     // [queries][kAttentionTile]; after the softmax step, weights
+  float* max;        // [queries]
+  float* sum;        // [queries]
+  float* decay;      // [queries]: factor of acc for this tile
+  uint32_t* active;  // queries that see some of this tile
+  size_t active_count;
+};
+
+RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
+  AttentionState s{};
+  s.dim = args.head_dim;
+  s.padded = (args.head_dim + 15) / 16 * 16;
+  s.tile = static_cast<float*>(args.scratch);
+  s.q = s.tile + kAttentionTile * s.padded;
+  s.acc = s.q + args.query_count * s.padded;
+  s.scores = s.acc + args.query_count * s.padded;
+  s.max = s.scores + args.query_count * kAttentionTile;
+  s.sum = s.max + args.query_count;
+  s.decay = s.sum + args.query_count;
+  s.active = reinterpret_cast<uint32_t*>(s.decay + args.query_count);
+  return s;
+}
+
+// Rows [first, first + count) as float32, padded with zeros.
+void LoadTile(const void* base, size_t stride, size_t first, size_t count, DType dtype,
+              const AttentionState& s) {
+  for (size_t t = 0; t < count; ++t) {
+    const uint8_t* row = static_cast<const uint8_t*>(base) + (first + t) * stride;
+    float* out = s.tile + t * s.padded;
+    if (dtype == DType::kF16) {
+      DequantizeFloatRow<DType::kF16>(row, s.dim, out);
+    } else {
+      DequantizeFloatRow<DType::kF32>(row, s.dim, out);
+    }
+    for (size_t i = s.dim; i < s.padded; ++i) out[i] = 0.0f;
+  }
+}
+
+// scores[kQueries][kKeys] of a block of queries and keys.
+template <int kQueries, int kKeys>
+RL_INLINE void ScoreBlock(const float* const q[kQueries], const float* keys, size_t padded,
+                          float* const scores[kQueries]) {
+  F32x16 acc[kQueries][kKeys];
+  for (int a = 0; a < kQueries; ++a) {
+    for (int t = 0; t < kKeys; ++t) acc[a][t] = Zero();
+  }
+  for (size_t i = 0; i < padded; i += 16) {
+    F32x16 key[kKeys];
+    for (int t = 0; t < kKeys; ++t) key[t] = Load(keys + t * padded + i);
+    for (int a = 0; a < kQueries; ++a) {
+      const F32x16 query = Load(q[a] + i);
+      for (int t = 0; t < kKeys; ++t) acc[a][t] = Fma(query, key[t], acc[a][t]);
+    }
+  }
+  for (int a = 0; a < kQueries; ++a) {
+    for (int t = 0; t < kKeys; ++t) scores[a][t] = ReduceAdd(acc[a][t]);
+  }
+}
+
+template <int kQueries>
+void ScoreQueries(const AttentionState& s, const uint32_t* queries, size_t keys) {
+  constexpr size_t kKeys = 4;
+  const float* q[kQueries];
+  float* scores[kQueries];
+  for (int a = 0; a < kQueries; ++a) {
+    q[a] = s.q + queries[a] * s.padded;
+    scores[a] = s.scores + queries[a] * kAttentionTile;
+  }
+  size_t t = 0;
+  for (; t + kKeys <= keys; t += kKeys) {
+    ScoreBlock<kQueries, kKeys>(q, s.tile + t * s.padded, s.padded, scores);
+    for (float*& score : scores) score += kKeys;
+  }
+  for (; t < keys; ++t) {
+    ScoreBlock<kQueries, 1>(q, s.tile + t * s.padded, s.padded, scores);
+    for (float*& score : scores) ++score;
+  }
+}
+
+// acc = acc * decay + weights x values for a block of queries and 16 * kVectors dimensions.
+template <int kQueries, int kVectors>
+RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, size_t keys, size_t i) {
+  F32x16 acc[kQueries][kVectors];
+  const float* weights[kQueries];
+  for (int a = 0; a < kQueries; ++a) {
+    const F32x16 decay = Set1(s.decay[queries[a]]);
+    weights[a] = s.scores + queries[a] * kAttentionTile;
+    for (int v = 0; v < kVectors; ++v) {
+      acc[a][v] = Mul(Load(s.acc + queries[a] * s.padded + i + 16 * v), decay);
+    }
+  }
+  for (size_t t = 0; t < keys; ++t) {
+    F32x16 value[kVectors];
+    for (int v = 0; v < kVectors; ++v) value[v] = Load(s.tile + t * s.padded + i + 16 * v);
+    for (int a = 0; a < kQueries; ++a) {
+      const F32x16 weight = Set1(weights[a][t]);
+      for (int v = 0; v < kVectors; ++v) acc[a][v] = Fma(weight, value[v], acc[a][v]);
+    }
+  }
+  for (int a = 0; a < kQueries; ++a) {
+    for (int v = 0; v < kVectors; ++v) {
+      Store(s.acc + queries[a] * s.padded + i + 16 * v, acc[a][v]);
+    }
+  }
+}
+
+template <int kQueries>
+void AddValues(const AttentionState& s, const uint32_t* queries, size_t keys) {
+  constexpr size_t kVectors = 4;
+  size_t i = 0;
+  for (; i + 16 * kVectors <= s.padded; i += 16 * kVectors) {
+    ValueBlock<kQueries, kVectors>(s, queries, keys, i);
+  }
+  for (; i < s.padded; i += 16) ValueBlock<kQueries, 1>(s, queries, keys, i);
+}
+
+// Masks the scores of one query, turns them into weights and updates its running maximum and sum.
+// The tile holds positions [first, first + keys).
+void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t index, int64_t first,
+                 size_t keys) {
+  float* scores = s.scores + index * kAttentionTile;
+  for (size_t t = 0; t < kAttentionTile; ++t) {
+    const int64_t position = first + static_cast<int64_t>(t);
+    if (t >= keys || position < query.first_visible || position > query.last_visible) {
+      scores[t] = -kInfinity;
+    }
+  }
+  F32x16 largest = Set1(s.max[index]);
+  for (size_t t = 0; t < kAttentionTile; t += 16) largest = Max(Load(scores + t), largest);
+  const float max = ReduceMax(largest);
+  // Nothing but -inf so far: any finite reference gives weights of zero.
+  const float reference = max == -kInfinity ? 0.0f : max;
+  F32x16 sum = Zero();
+  for (size_t t = 0; t < kAttentionTile; t += 16) {
+    const F32x16 weight = Exp(Sub(Load(scores + t), Set1(reference)));
+    Store(scores + t, weight);
+    sum = Add(sum, weight);
+  }
+  float decay[16];
+  Store(decay, Exp(Set1(s.max[index] - reference)));
+  s.decay[index] = decay[0];
+  s.sum[index] = s.sum[index] * decay[0] + ReduceAdd(sum);
+  s.max[index] = max;
+}
+
+// One tile of one segment: rows [row, row + keys).
+void AttendTile(const AttentionArgs& args, const KvSegment& segment, size_t row, size_t keys,
+                AttentionState& s) {
+  const int64_t first = segment.first_position + static_cast<int64_t>(row);
+  const int64_t last = first + static_cast<int64_t>(keys) - 1;
+  s.active_count = 0;
+  for (size_t i = 0; i < args.query_count; ++i) {
+    const AttentionQuery& query = args.queries[i];
+    if (query.first_visible <= last && query.last_visible >= first) {
+      s.active[s.active_count++] = static_cast<uint32_t>(i);
+    }
+  }
+  if (s.active_count == 0) return;
+  LoadTile(segment.keys, segment.key_stride, row, keys, segment.dtype, s);
+  size_t a = 0;
+  for (; a + 4 <= s.active_count; a += 4) ScoreQueries<4>(s, s.active + a, keys);
+  for (; a < s.active_count; ++a) ScoreQueries<1>(s, s.active + a, keys);
+  for (a = 0; a < s.active_count; ++a) {
+    SoftmaxStep(s, args.queries[s.active[a]], s.active[a], first, keys);
+  }
+  LoadTile(segment.values, segment.value_stride, row, keys, segment.dtype, s);
+  for (a = 0; a + 4 <= s.active_count; a += 4) AddValues<4>(s, s.active + a, keys);
+  for (; a < s.active_count; ++a) AddValues<1>(s, s.active + a, keys);
+}
+
+void StartQueries(const AttentionArgs& args, const AttentionState& s) {
+  for (size_t i = 0; i < args.query_count; ++i) {
+    float* q = s.q + i * s.padded;
+    AffineRow(args.queries[i].q, s.dim, args.scale, 0.0f, q);
+    for (size_t d = s.dim; d < s.padded; ++d) q[d] = 0.0f;
+    for (size_t d = 0; d < s.padded; d += 16) Store(s.acc + i * s.padded + d, Zero());
+    s.max[i] = -kInfinity;
+    s.sum[i] = 0.0f;
+  }
+}
+
+void FinishQueries(const AttentionArgs& args, const AttentionState& s) {
+  for (size_t i = 0; i < args.query_count; ++i) {
+    float factor = 1.0f;
+    if (args.partial_max != nullptr) {
+      args.partial_max[i] = s.max[i];
+      args.partial_sum[i] = s.sum[i];
+    } else {
+      factor = s.sum[i] == 0.0f ? 0.0f : 1.0f / s.sum[i];
+    }
+    AffineRow(s.acc + i * s.padded, s.dim, factor, 0.0f, args.queries[i].out);
+  }
+}
+
+void Attention(const AttentionArgs& args) {
+  AttentionState s = LayOut(args);
+  StartQueries(args, s);
+  for (size_t i = 0; i < args.segment_count; ++i) {
+    const KvSegment& segment = args.segments[i];
+    for (size_t row = 0; row < segment.count; row += kAttentionTile) {
+      const size_t left = segment.count - row;
+      AttendTile(args, segment, row, left < kAttentionTile ? left : kAttentionTile, s);
+    }
+  }
+  FinishQueries(args, s);
+}
+
+}  // namespace
+}  // namespace rullama::cpu

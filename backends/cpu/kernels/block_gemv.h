@@ -1,0 +1,156 @@
+// Products of quantised rows with few columns. A row is streamed from memory once per group of
+// columns; its codes are decoded into registers and used for every column of the group.
+//
+// Per 256 elements and column: four integer dot products of 64 codes give sixteen int32 partial
+// sums each (four elements per lane), which are scaled and added in float32. The lanes are folded
+// once per row. The order of summation depends on k alone. Included after one of the simd_*.h
+// headers; internal linkage, see there.
+#pragma once
+
+#include "backends/cpu/kernels/activations.h"
+#include "backends/cpu/kernels/weight_decoders.h"
+
+namespace rullama::cpu {
+namespace {
+
+constexpr size_t kGemvColumns = 8;  // columns per pass over the weights
+
+// The codes and scales of 256 weights of a row.
+template <DType T>
+struct DecodedChunk {
+  RL_INLINE explicit DecodedChunk(const uint8_t* chunk)
+      : scales(Decoder<T>::Scales(chunk)),
+        codes{Decoder<T>::template Codes<0>(chunk), Decoder<T>::template Codes<1>(chunk),
+              Decoder<T>::template Codes<2>(chunk), Decoder<T>::template Codes<3>(chunk)} {}
+  ScalePair scales;
+  U8x64 codes[4];
+};
+
+template <DType T, int kPiece>
+RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const int8_t* x, const F32x16& scales,
+                          const F32x16& acc) {
+  const I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.codes[kPiece], x + 64 * kPiece);
+  return Fma(ToFloat(dot), SpreadScales<kPiece>(scales), acc);
+}
+
+// acc += the products of chunk `index` of the row with one column.
+template <DType T>
+RL_INLINE F32x16 AddChunk(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
+                          F32x16 acc) {
+  const int8_t* x = row.codes + index * kChunk;
+  const F32x16 scales = Mul(weights.scales.scale, LoadPairs(row.scale + index * 8));
+  if constexpr (Decoder<T>::kHasMin || Decoder<T>::kZero != 0) {
+    acc = Fma(weights.scales.offset, Load(row.sum16 + index * 16), acc);
+  }
+  acc = AddPiece<T, 0>(weights, x, scales, acc);
+  acc = AddPiece<T, 1>(weights, x, scales, acc);
+  acc = AddPiece<T, 2>(weights, x, scales, acc);
+  return AddPiece<T, 3>(weights, x, scales, acc);
+}
+
+RL_INLINE void PrefetchChunk(const uint8_t* chunk, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += 64) Prefetch(chunk + kPrefetchBytes + i);
+}
+
+template <DType T>
+float RowTimesColumn(const uint8_t* weights, size_t k, const QuantizedRow& row) {
+  const size_t chunks = k / kChunk;
+  F32x16 acc = Zero();
+  for (size_t i = 0; i < chunks; ++i) {
+    const uint8_t* chunk = weights + i * kChunkBytes<T>;
+    PrefetchChunk(chunk, kChunkBytes<T>);
+    acc = AddChunk<T>(DecodedChunk<T>(chunk), row, i, acc);
+  }
+  if constexpr (kBlockElements<T> < kChunk) {
+    if (k % kChunk != 0) {
+      const PaddedChunk<T> last(weights + chunks * kChunkBytes<T>, k % kChunk);
+      acc = AddChunk<T>(DecodedChunk<T>(last.bytes), row, chunks, acc);
+    }
+  }
+  return ReduceAdd(acc);
+}
+
+// The same sums for several columns.
+template <DType T>
+void RowTimesColumns(const uint8_t* weights, size_t k, const QuantizedRow* rows, size_t columns,
+                     float* sums) {
+  const size_t chunks = k / kChunk;
+  F32x16 acc[kGemvColumns];
+  for (size_t c = 0; c < columns; ++c) acc[c] = Zero();
+  for (size_t i = 0; i < chunks; ++i) {
+    const uint8_t* chunk = weights + i * kChunkBytes<T>;
+    PrefetchChunk(chunk, kChunkBytes<T>);
+    const DecodedChunk<T> decoded(chunk);
+    for (size_t c = 0; c < columns; ++c) acc[c] = AddChunk<T>(decoded, rows[c], i, acc[c]);
+  }
+  if constexpr (kBlockElements<T> < kChunk) {
+    if (k % kChunk != 0) {
+      const PaddedChunk<T> last(weights + chunks * kChunkBytes<T>, k % kChunk);
+      const DecodedChunk<T> decoded(last.bytes);
+      for (size_t c = 0; c < columns; ++c) acc[c] = AddChunk<T>(decoded, rows[c], chunks, acc[c]);
+    }
+  }
+  for (size_t c = 0; c < columns; ++c) sums[c] = ReduceAdd(acc[c]);
+}
+
+template <DType T>
+void BlockGemv(const MatMulArgs& args) {
+  const auto* weights = static_cast<const uint8_t*>(args.weights);
+  const auto* x = static_cast<const uint8_t*>(args.x);
+  for (size_t first = 0; first < args.columns; first += kGemvColumns) {
+    const size_t left = args.columns - first;
+    const size_t columns = left < kGemvColumns ? left : kGemvColumns;
+    QuantizedRow rows[kGemvColumns];
+    for (size_t c = 0; c < columns; ++c) rows[c] = ViewRow(x + (first + c) * args.x_stride, args.k);
+    float* y = args.y + first * args.y_stride;
+    for (size_t n = args.n_begin; n < args.n_end; ++n) {
+      const uint8_t* row = weights + n * args.row_bytes;
+      if (columns == 1) {
+        y[n] = RowTimesColumn<T>(row, args.k, rows[0]);
+        continue;
+      }
+      float sums[kGemvColumns];
+      RowTimesColumns<T>(row, args.k, rows, columns, sums);
+      for (size_t c = 0; c < columns; ++c) y[c * args.y_stride + n] = sums[c];
+    }
+  }
+}
+
+// --- Dequantisation ------------------------------------------------------------------------------
+template <DType T>
+void DequantizeChunk(const uint8_t* chunk, size_t elements, float* out) {
+  using D = Decoder<T>;
+  const ScalePair pair = D::Scales(chunk);
+  float scale[16], offset[16];
+  Store(scale, pair.scale);
+  Store(offset, pair.offset);
+  uint8_t codes[kChunk];
+  StoreBytes(codes, D::template Codes<0>(chunk));
+  StoreBytes(codes + 64, D::template Codes<1>(chunk));
+  StoreBytes(codes + 128, D::template Codes<2>(chunk));
+  StoreBytes(codes + 192, D::template Codes<3>(chunk));
+  for (size_t i = 0; i < elements; ++i) {
+    const int code = D::kWide && kWideCodesAreSigned ? static_cast<int8_t>(codes[i]) : codes[i];
+    // Symmetric types subtract the zero from the code, which is exact, and round once.
+    const float value = scale[i / 16] * static_cast<float>(code - D::kZero);
+    out[i] = D::kHasMin ? value + offset[i / 16] : value;
+  }
+}
+
+template <DType T>
+void DequantizeBlockRow(const void* row, size_t k, float* out) {
+  const auto* p = static_cast<const uint8_t*>(row);
+  size_t done = 0;
+  for (; done + kChunk <= k; done += kChunk, p += kChunkBytes<T>) {
+    DequantizeChunk<T>(p, kChunk, out + done);
+  }
+  if constexpr (kBlockElements<T> < kChunk) {
+    if (done < k) {
+      const PaddedChunk<T> last(p, k - done);
+      DequantizeChunk<T>(last.bytes, k - done, out + done);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rullama::cpu

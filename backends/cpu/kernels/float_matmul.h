@@ -1,0 +1,151 @@
+// Products of F16, BF16 and F32 rows with float32 columns: register tiles of four rows by four
+// columns with k in the lanes. Float32 products and sums; sixteen partial sums per result in rising
+// order of k, folded once at the end, the same for every tile shape, so results depend on neither
+// the row range nor the number of columns. Included after one of the simd_*.h headers; internal
+// linkage, see there.
+#pragma once
+
+#include "backends/cpu/kernels/simd.h"
+
+namespace rullama::cpu {
+namespace {
+
+constexpr int kFloatTile = 4;
+
+template <DType T>
+RL_INLINE F32x16 LoadWeights(const uint8_t* row, size_t k) {
+  if constexpr (T == DType::kF32) return Load(reinterpret_cast<const float*>(row) + k);
+  if constexpr (T == DType::kF16) return LoadHalf(reinterpret_cast<const uint16_t*>(row) + k);
+  if constexpr (T == DType::kBF16) return LoadBfloat(reinterpret_cast<const uint16_t*>(row) + k);
+}
+
+template <DType T>
+constexpr size_t kElementBytes = T == DType::kF32 ? 4 : 2;
+
+// The last n < 16 weights of a row, completed with zeros.
+template <DType T>
+RL_INLINE F32x16 LoadLastWeights(const uint8_t* row, size_t k, size_t n) {
+  alignas(64) uint8_t padded[16 * kElementBytes<T>] = {};
+  std::memcpy(padded, row + k * kElementBytes<T>, n * kElementBytes<T>);
+  return LoadWeights<T>(padded, 0);
+}
+
+struct FloatTile {
+  const uint8_t* weights;  // first row
+  size_t row_bytes;
+  const uint8_t* x;  // first column
+  size_t x_stride;
+  size_t k;
+  float* y;  // first row and column
+  size_t y_stride;
+};
+
+template <DType T, int kRows, int kColumns>
+void RunFloatTile(const FloatTile& tile) {
+  F32x16 acc[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) acc[r][c] = Zero();
+  }
+  size_t k = 0;
+  for (; k + 16 <= tile.k; k += 16) {
+    F32x16 x[kColumns];
+    for (int c = 0; c < kColumns; ++c) {
+      x[c] = Load(reinterpret_cast<const float*>(tile.x + c * tile.x_stride) + k);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const uint8_t* row = tile.weights + r * tile.row_bytes;
+      Prefetch(row + k * kElementBytes<T> + kPrefetchBytes);
+      const F32x16 w = LoadWeights<T>(row, k);
+      for (int c = 0; c < kColumns; ++c) acc[r][c] = Fma(w, x[c], acc[r][c]);
+    }
+  }
+  if (k < tile.k) {
+    const size_t left = tile.k - k;
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 w = LoadLastWeights<T>(tile.weights + r * tile.row_bytes, k, left);
+      for (int c = 0; c < kColumns; ++c) {
+        const float* x = reinterpret_cast<const float*>(tile.x + c * tile.x_stride) + k;
+        acc[r][c] = Fma(w, LoadPartial(x, left), acc[r][c]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) tile.y[c * tile.y_stride + r] = ReduceAdd(acc[r][c]);
+  }
+}
+
+// kRows rows with all columns.
+template <DType T, int kRows>
+void FloatRows(FloatTile tile, size_t columns) {
+  for (; columns >= kFloatTile; columns -= kFloatTile) {
+    RunFloatTile<T, kRows, kFloatTile>(tile);
+    tile.x += kFloatTile * tile.x_stride;
+    tile.y += kFloatTile * tile.y_stride;
+  }
+  for (; columns > 0; --columns) {
+    RunFloatTile<T, kRows, 1>(tile);
+    tile.x += tile.x_stride;
+    tile.y += tile.y_stride;
+  }
+}
+
+template <DType T>
+void DequantizeFloatRow(const void* row, size_t k, float* out) {
+  const auto* p = static_cast<const uint8_t*>(row);
+  size_t i = 0;
+  for (; i + 16 <= k; i += 16) Store(out + i, LoadWeights<T>(p, i));
+  if (i < k) StorePartial(out + i, k - i, LoadLastWeights<T>(p, i, k - i));
+}
+
+template <DType T>
+RL_INLINE FloatTile TileAt(const MatMulArgs& args, size_t n) {
+  return {static_cast<const uint8_t*>(args.weights) + n * args.row_bytes,
+          args.row_bytes,
+          static_cast<const uint8_t*>(args.x),
+          args.x_stride,
+          args.k,
+          args.y + n,
+          args.y_stride};
+}
+
+// For few columns: weights are converted as they are read.
+template <DType T>
+void FloatGemv(const MatMulArgs& args) {
+  size_t n = args.n_begin;
+  for (; n + kFloatTile <= args.n_end; n += kFloatTile) {
+    FloatRows<T, kFloatTile>(TileAt<T>(args, n), args.columns);
+  }
+  for (; n < args.n_end; ++n) FloatRows<T, 1>(TileAt<T>(args, n), args.columns);
+}
+
+// For many columns: four rows are converted once into scratch.
+template <DType T>
+void FloatGemm(const MatMulArgs& args) {
+  if constexpr (T == DType::kF32) {
+    FloatGemv<T>(args);
+  } else {
+    auto* rows = static_cast<float*>(args.scratch);
+    for (size_t n = args.n_begin; n < args.n_end; n += kFloatTile) {
+      const size_t left = args.n_end - n;
+      const size_t count = left < kFloatTile ? left : kFloatTile;
+      FloatTile tile = TileAt<T>(args, n);
+      for (size_t r = 0; r < count; ++r) {
+        DequantizeFloatRow<T>(tile.weights + r * args.row_bytes, args.k, rows + r * args.k);
+      }
+      tile.weights = reinterpret_cast<const uint8_t*>(rows);
+      tile.row_bytes = args.k * sizeof(float);
+      if (count == kFloatTile) {
+        FloatRows<DType::kF32, kFloatTile>(tile, args.columns);
+        continue;
+      }
+      for (size_t r = 0; r < count; ++r) {
+        FloatRows<DType::kF32, 1>(tile, args.columns);
+        tile.weights += tile.row_bytes;
+        ++tile.y;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rullama::cpu

@@ -1,0 +1,204 @@
+// Numeric kernels of the CPU backend: pure functions over raw pointers, one table of function
+// pointers per instruction-set level, chosen at run time.
+//
+// Ownership: nothing is allocated or kept; the caller owns inputs, outputs and scratch.
+// Thread safety: every kernel is a pure function; calls on disjoint outputs and distinct scratch
+// may run at the same time. No kernel starts threads: callers split row ranges over their own pool.
+// Alignment: none is required, 64 bytes for scratch and activations is fastest. Kernels never read
+// outside the ranges they are given. Inputs and outputs must not overlap unless stated.
+// Determinism: with one table, the same inputs give the same bytes. The value of a row never
+// depends on the row range it was computed in. See MatMulArgs for what columns promise. Errors:
+// preconditions are the caller's (shapes were verified before); nothing is reported here.
+#pragma once
+
+#include <rullama/sdk/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rullama::cpu {
+
+// Instruction-set levels, in rising order.
+enum class Isa : uint8_t {
+  kPortable,    // plain C++, whatever the compiler's baseline is
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512Vnni,  // AVX-512 F/BW/DQ/VL and VNNI
+};
+inline constexpr size_t kIsaCount = 3;
+
+// --- Quantised activations -----------------------------------------------------------------------
+// A float row of K values becomes, for P = K rounded up to 256 (the tail is zero):
+//   int8_t code[P]        round-to-nearest-even of x / scale, in [-127, 127]
+//   float  scale[P / 32]  largest magnitude of the 32 values / 127
+//   float  sum32[P / 32]  scale * (sum of the 32 codes)
+//   float  sum16[P / 16]  scale * (sum of the 16 codes)
+// A block with a NaN or an infinity gets a NaN scale, so that the damage shows in the product.
+inline constexpr size_t kActivationBlock = 32;
+inline constexpr size_t kChunk = 256;  // elements of a K-quant block; rows are padded to it
+
+static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
+// Bytes of one quantised activation row; a multiple of 128.
+static inline constexpr size_t QuantizedRowBytes(size_t k) { return PaddedLength(k) / 2 * 3; }
+
+// --- Matrix product ------------------------------------------------------------------------------
+// y[m * y_stride + n] = sum over k of W[n][k] * x[m][k], for n in [n_begin, n_end), m in [0,
+// columns).
+//
+// Block types: products of int8 codes are exact in int32, scaled and summed over k in float32.
+// F16, BF16, F32: float32 products and sums (fused where the level has FMA).
+// Determinism: `gemv` and `gemm` each give a column the same bytes whatever the other columns,
+// their number and the row range are. The two orders of summation differ in the last bits for block
+// types and are the same function for F16, BF16 and F32. MatMul() switches at kGemmMinColumns.
+struct MatMulArgs {
+  const void* weights = nullptr;  // row 0 of W, GGUF bytes in place
+  size_t row_bytes = 0;           // distance between rows of W
+  size_t k = 0;                   // elements per row, a multiple of the type's block length
+  size_t n_begin = 0, n_end = 0;  // rows of W to compute
+  const void* x = nullptr;        // columns: quantised rows for block types, else float rows
+  size_t x_stride = 0;            // bytes between columns
+  size_t columns = 0;
+  float* y = nullptr;       // element (m = 0, n = 0)
+  size_t y_stride = 0;      // floats between columns
+  void* scratch = nullptr;  // MatMulScratchBytes(), private to this call
+};
+
+struct WeightKernels {
+  // For few columns: every weight byte is read once per 8 columns. Needs no scratch for block
+  // types.
+  void (*gemv)(const MatMulArgs&) = nullptr;
+  // For many columns: unpacks a panel of rows once, then runs a register-tiled product.
+  void (*gemm)(const MatMulArgs&) = nullptr;
+  // out[0..k) = the values of one row, bit for bit the plain float32 formula.
+  void (*dequantize)(const void* row, size_t k, float* out) = nullptr;
+};
+inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
+
+// Rows per unpacked panel. Splitting row ranges at multiples of it wastes no work.
+inline constexpr size_t kPanelRows = 32;
+// Depth of a panel in elements of k: codes and scales of 32 rows stay in a 32 KiB L1 cache.
+inline constexpr size_t kPanelDepth = 512;
+// Columns whose sums are kept between two depths of a panel: 64 KiB, a fraction of L2.
+inline constexpr size_t kColumnBlock = 512;
+// How far ahead of use weight bytes are asked for: about 100 ns of one thread's share of bandwidth.
+inline constexpr size_t kPrefetchBytes = 2048;
+// From this many columns on, unpacking a panel pays.
+inline constexpr size_t kGemmMinColumns = 5;
+
+// --- Attention -----------------------------------------------------------------------------------
+// A run of cached or fresh keys and values of ONE key/value head; row i has position
+// first_position + i. A ring that wraps is two segments.
+struct KvSegment {
+  const void* keys = nullptr;               // row 0: head_dim elements of `dtype`
+  const void* values = nullptr;             // row 0
+  size_t key_stride = 0, value_stride = 0;  // bytes between rows
+  size_t count = 0;
+  int64_t first_position = 0;
+  DType dtype = DType::kF16;  // kF16 or kF32
+};
+
+// One query row: it sees keys with first_visible <= position <= last_visible.
+struct AttentionQuery {
+  const float* q = nullptr;  // head_dim values
+  float* out = nullptr;      // head_dim values, must not overlap any input
+  int64_t first_visible = 0;
+  int64_t last_visible = 0;
+};
+
+// out = sum_t softmax_t(scale * q . k_t) v_t over the visible keys; zero when none is visible.
+// Keys and values are read and converted once for all the queries of the call, so pass all query
+// heads that share the head (and, in prefill, several positions). Float32 throughout, online
+// softmax over tiles of kAttentionTile keys; a result depends on how segments cut the keys into
+// tiles (last bits), never on the other queries of the call.
+struct AttentionArgs {
+  const KvSegment* segments = nullptr;
+  size_t segment_count = 0;
+  const AttentionQuery* queries = nullptr;
+  size_t query_count = 0;
+  size_t head_dim = 0;  // a multiple of 8
+  float scale = 1.0f;
+  // When set, `out` is left unnormalised and these get, per query, the running maximum and the sum
+  // of exponentials: parts of the keys computed by different threads are joined by attention_merge.
+  float* partial_max = nullptr;
+  float* partial_sum = nullptr;
+  void* scratch = nullptr;  // AttentionScratchBytes(head_dim, query_count), private to this call
+};
+inline constexpr size_t kAttentionTile = 32;
+
+// A tile of keys or values, the queries and their accumulators in float32 (rows padded to 16), the
+// scores of a tile, and three numbers per query.
+static inline constexpr size_t AttentionScratchBytes(size_t head_dim, size_t query_count) {
+  const size_t padded = (head_dim + 15) / 16 * 16;
+  return (kAttentionTile * padded + query_count * (2 * padded + kAttentionTile + 4) + 16) *
+         sizeof(float);
+}
+
+// --- The table -----------------------------------------------------------------------------------
+struct KernelTable {
+  Isa isa = Isa::kPortable;
+
+  // Indexed by the number of the DType; all null for a type that cannot be a weight. Use
+  // FindWeight().
+  WeightKernels weights[kWeightTypes] = {};
+
+  // `out` takes QuantizedRowBytes(k) bytes, 4-byte aligned at least.
+  void (*quantize_row)(const float* x, size_t k, void* out) = nullptr;
+
+  // Row conversions; round to nearest even.
+  void (*f32_to_f16)(const float* x, size_t n, uint16_t* out) = nullptr;
+  void (*f16_to_f32)(const uint16_t* x, size_t n, float* out) = nullptr;
+
+  // Pointwise float32; out may be an input.
+  void (*add)(const float* a, const float* b, size_t n, float* out) = nullptr;
+  void (*mul)(const float* a, const float* b, size_t n, float* out) = nullptr;
+  void (*affine)(const float* x, size_t n, float scale, float offset, float* out) = nullptr;
+  void (*axpy)(float a, const float* x, size_t n, float* y) = nullptr;  // y += a * x
+  void (*gelu_tanh)(const float* x, size_t n, float* out) = nullptr;
+  void (*geglu)(const float* gate, const float* up, size_t n, float* out) = nullptr;
+  void (*softcap)(const float* x, size_t n, float cap,
+                  float* out) = nullptr;  // cap * tanh(x / cap)
+  void (*exp)(const float* x, size_t n, float* out) = nullptr;
+
+  // out = x / sqrt(mean(x^2) + eps) * weight; weight null means ones. Squares and their sum in
+  // float64, mean and eps in float32. out may be x.
+  void (*rms_norm)(const float* x, const float* weight, size_t n, float eps, float* out) = nullptr;
+  // out = residual + rms_norm(x); out may be x or residual.
+  void (*rms_norm_add)(const float* x, const float* weight, const float* residual, size_t n,
+                       float eps, float* out) = nullptr;
+  // Subtracts the maximum; the sum is float64. out may be x. A row of -inf gives zeros.
+  void (*softmax)(const float* x, size_t n, float* out) = nullptr;
+  // NeoX pairs (i, i + half): out[i] = x[i] cos[i] - x[i+half] sin[i],
+  // out[i+half] = x[i] sin[i] + x[i+half] cos[i]. out may be x.
+  void (*rope_neox)(const float* x, const float* cos, const float* sin, size_t half,
+                    float* out) = nullptr;
+
+  float (*dot)(const float* a, const float* b, size_t n) = nullptr;
+  float (*max)(const float* x, size_t n) = nullptr;   // -inf for n = 0; NaN never wins
+  double (*sum)(const float* x, size_t n) = nullptr;  // float64
+  // Index of the largest value, the lowest one among equals; NaN never wins; 0 for n = 0.
+  size_t (*argmax)(const float* x, size_t n) = nullptr;
+
+  void (*attention)(const AttentionArgs&) = nullptr;
+};
+
+// The levels this processor (and this build) can run. kPortable always can.
+[[nodiscard]] bool IsaAvailable(Isa isa);
+[[nodiscard]] Isa BestIsa();
+[[nodiscard]] const char* IsaName(Isa isa);
+// The table of a level; of the portable level when `isa` is not available.
+[[nodiscard]] const KernelTable& KernelsFor(Isa isa);
+
+// Null when `dtype` cannot be a weight of a matrix product.
+[[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);
+// Whether products with this weight type take activations from quantize_row (else float rows).
+[[nodiscard]] bool UsesQuantizedActivations(DType dtype);
+// Scratch for one gemm or gemv call, for any number of rows.
+[[nodiscard]] size_t MatMulScratchBytes(DType dtype, size_t k, size_t columns);
+// gemv below kGemmMinColumns columns, else gemm. `dtype` must have kernels.
+void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args);
+
+// Joins `parts` partial attention results of one query: out = sum_p exp(max_p - max) acc_p / total.
+// acc: parts rows of head_dim, `acc_stride` floats apart; max, sum: one per part. out may be acc.
+void AttentionMerge(const float* acc, size_t acc_stride, const float* max, const float* sum,
+                    size_t parts, size_t head_dim, float* out);
+
+}  // namespace rullama::cpu

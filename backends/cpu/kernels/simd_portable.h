@@ -1,0 +1,317 @@
+// The SIMD vocabulary of the kernels in plain C++: sixteen float or int32 lanes and 64 bytes. The
+// headers simd_avx2.h and simd_avx512.h define the same names with intrinsics; a translation unit
+// gets exactly one of the three (simd.h).
+//
+// Everything here and in the kernel templates has internal linkage: the same names are compiled
+// with different instruction sets, and a shared inline function could be taken from the wrong one.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "backends/cpu/kernels/kernels.h"
+
+#define RL_INLINE [[gnu::always_inline]] inline
+
+namespace rullama::cpu {
+namespace {
+
+constexpr Isa kIsa = Isa::kPortable;
+// Types with codes over all of int8 (Q8_0, IQ4) are held as signed bytes, the others as unsigned.
+constexpr bool kWideCodesAreSigned = true;
+constexpr int kTilePanels = 1;   // vectors of sixteen rows in a register tile of the gemm
+constexpr int kTileColumns = 4;  // columns in it
+
+struct F32x16 {
+  float v[16];
+};
+struct I32x16 {
+  int32_t v[16];
+};
+struct U8x64 {
+  uint8_t v[64];
+};
+struct F64x16 {
+  double v[16];
+};
+
+RL_INLINE float HalfBitsToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t magnitude = half & 0x7FFFu;
+  uint32_t bits;
+  if (magnitude >= 0x7C00u) {
+    bits = 0x7F800000u | ((magnitude & 0x3FFu) << 13);
+  } else if (magnitude >= 0x400u) {
+    bits = (magnitude << 13) + (112u << 23);
+  } else {
+    const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;
+    std::memcpy(&bits, &subnormal, 4);
+  }
+  bits |= sign;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+RL_INLINE uint16_t FloatToHalfBits(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);
+  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);
+  if (magnitude < 0x38800000u) {
+    // Adding 0.5 aligns the subnormal grid with the mantissa; the addition rounds to nearest even.
+    float aligned;
+    std::memcpy(&aligned, &magnitude, 4);
+    aligned += 0.5f;
+    uint32_t aligned_bits;
+    std::memcpy(&aligned_bits, &aligned, 4);
+    return static_cast<uint16_t>(sign | (aligned_bits - 0x3F000000u));
+  }
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13));
+}
+
+// --- Sixteen floats ------------------------------------------------------------------------------
+RL_INLINE F32x16 Set1(float x) {
+  F32x16 r;
+  for (float& v : r.v) v = x;
+  return r;
+}
+RL_INLINE F32x16 Zero() { return Set1(0.0f); }
+RL_INLINE F32x16 Load(const float* p) {
+  F32x16 r;
+  std::memcpy(r.v, p, sizeof(r.v));
+  return r;
+}
+// n in [0, 16]; the other lanes are `fill`.
+RL_INLINE F32x16 LoadPartial(const float* p, size_t n, float fill = 0.0f) {
+  F32x16 r = Set1(fill);
+  std::memcpy(r.v, p, n * sizeof(float));
+  return r;
+}
+RL_INLINE void Store(float* p, const F32x16& a) { std::memcpy(p, a.v, sizeof(a.v)); }
+RL_INLINE void StorePartial(float* p, size_t n, const F32x16& a) {
+  std::memcpy(p, a.v, n * sizeof(float));
+}
+RL_INLINE F32x16 LoadHalf(const uint16_t* p) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = HalfBitsToFloat(p[i]);
+  return r;
+}
+RL_INLINE F32x16 LoadBfloat(const uint16_t* p) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(p[i]) << 16;
+    std::memcpy(&r.v[i], &bits, 4);
+  }
+  return r;
+}
+RL_INLINE void StoreHalf(uint16_t* p, const F32x16& a) {
+  for (int i = 0; i < 16; ++i) p[i] = FloatToHalfBits(a.v[i]);
+}
+
+#define RL_LANES(type, expression)                    \
+  type r;                                             \
+  for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
+  return r
+RL_INLINE F32x16 Add(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] + b.v[i]); }
+RL_INLINE F32x16 Sub(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] - b.v[i]); }
+RL_INLINE F32x16 Mul(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] * b.v[i]); }
+RL_INLINE F32x16 Div(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] / b.v[i]); }
+// a * b + c, in two roundings here and in one where the level has FMA.
+RL_INLINE F32x16 Fma(const F32x16& a, const F32x16& b, const F32x16& c) {
+  RL_LANES(F32x16, a.v[i] * b.v[i] + c.v[i]);
+}
+// The second operand where either is NaN.
+RL_INLINE F32x16 Max(const F32x16& a, const F32x16& b) {
+  RL_LANES(F32x16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+}
+RL_INLINE F32x16 Min(const F32x16& a, const F32x16& b) {
+  RL_LANES(F32x16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
+}
+RL_INLINE F32x16 Abs(const F32x16& a) { RL_LANES(F32x16, std::fabs(a.v[i])); }
+// Lane by lane a < b ? x : y.
+RL_INLINE F32x16 SelectLess(const F32x16& a, const F32x16& b, const F32x16& x, const F32x16& y) {
+  RL_LANES(F32x16, a.v[i] < b.v[i] ? x.v[i] : y.v[i]);
+}
+RL_INLINE uint32_t EqualMask(const F32x16& a, const F32x16& b) {
+  uint32_t mask = 0;
+  for (int i = 0; i < 16; ++i) mask |= static_cast<uint32_t>(a.v[i] == b.v[i]) << i;
+  return mask;
+}
+// Reductions fold the upper half onto the lower half, four times.
+RL_INLINE float ReduceAdd(F32x16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
+  }
+  return a.v[0];
+}
+RL_INLINE float ReduceMax(F32x16 a) {
+  for (int i = 1; i < 16; ++i) a.v[0] = a.v[i] > a.v[0] ? a.v[i] : a.v[0];
+  return a.v[0];
+}
+
+// --- Integers ------------------------------------------------------------------------------------
+RL_INLINE F32x16 ToFloat(const I32x16& a) { RL_LANES(F32x16, static_cast<float>(a.v[i])); }
+// Nearest integer, ties to even, for magnitudes below 2^22 (anything, but no trap, beyond).
+RL_INLINE I32x16 RoundToInt(const F32x16& a) {
+  I32x16 r;
+  for (int i = 0; i < 16; ++i) {
+    constexpr float kMagic = 0x1.8p23f;  // puts the integer into the low mantissa bits
+    const float shifted = a.v[i] + kMagic;
+    int32_t bits;
+    std::memcpy(&bits, &shifted, 4);
+    r.v[i] = static_cast<int32_t>(static_cast<uint32_t>(bits) - 0x4B400000u);
+  }
+  return r;
+}
+// 2^n for n in [-126, 127].
+RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(n.v[i] + 127) << 23;
+    std::memcpy(&r.v[i], &bits, 4);
+  }
+  return r;
+}
+RL_INLINE I32x16 SubOne(const I32x16& a) { RL_LANES(I32x16, a.v[i] - 1); }
+RL_INLINE I32x16 ZeroInt() { return I32x16{}; }
+RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
+  int32_t sum = 0;
+  for (int32_t v : a.v) sum += v;
+  return sum;
+}
+// Stores the lanes as int8; they must fit.
+RL_INLINE void StoreInt8(int8_t* p, const I32x16& a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(static_cast<uint32_t>(a.v[i]) & 0xFFu);
+}
+
+// --- Float64 sums --------------------------------------------------------------------------------
+RL_INLINE F64x16 ZeroDouble() { return F64x16{}; }
+RL_INLINE F64x16 AddDouble(F64x16 acc, const F32x16& a) {
+  for (int i = 0; i < 16; ++i) acc.v[i] += static_cast<double>(a.v[i]);
+  return acc;
+}
+RL_INLINE F64x16 AddSquareDouble(F64x16 acc, const F32x16& a) {
+  for (int i = 0; i < 16; ++i) {
+    acc.v[i] += static_cast<double>(a.v[i]) * static_cast<double>(a.v[i]);
+  }
+  return acc;
+}
+RL_INLINE double ReduceAddDouble(F64x16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
+  }
+  return a.v[0];
+}
+
+// --- 64 codes of a weight row --------------------------------------------------------------------
+RL_INLINE U8x64 LoadBytes(const uint8_t* p) {
+  U8x64 r;
+  std::memcpy(r.v, p, 64);
+  return r;
+}
+RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) { std::memcpy(p, a.v, 64); }
+// 32 bytes from each of two places.
+RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
+  U8x64 r;
+  std::memcpy(r.v, lower, 32);
+  std::memcpy(r.v + 32, upper, 32);
+  return r;
+}
+#define RL_BYTES(expression)                                              \
+  U8x64 r;                                                                \
+  for (int i = 0; i < 64; ++i) r.v[i] = static_cast<uint8_t>(expression); \
+  return r
+// The same 32 bytes twice, shifted right by kLower in the lower and by kUpper in the upper half;
+// keeps the bits of `mask` only.
+template <int kLower, int kUpper>
+RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
+  RL_BYTES((p[i & 31] >> (i < 32 ? kLower : kUpper)) & mask);
+}
+// Low nibbles of 16 bytes, then their high nibbles; from `lower`, then from `upper`.
+RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
+  RL_BYTES(((i < 32 ? lower : upper)[i & 15] >> (i & 16 ? 4 : 0)) & 15);
+}
+RL_INLINE U8x64 LowNibbles(const U8x64& a) { RL_BYTES(a.v[i] & 15); }
+RL_INLINE U8x64 HighNibbles(const U8x64& a) { RL_BYTES(a.v[i] >> 4); }
+RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { RL_BYTES(a.v[i] | b.v[i]); }
+// Shifts bytes below 16 left by four.
+RL_INLINE U8x64 TimesSixteen(const U8x64& a) { RL_BYTES(a.v[i] << 4); }
+// a | kValue where bit i of `bits` is set.
+template <uint8_t kValue>
+RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
+  RL_BYTES(a.v[i] | ((bits >> i) & 1 ? kValue : 0));
+}
+// a | kValue where bit kLower (lower half) or kUpper (upper half) of p[i % 32] is set.
+template <int kLower, int kUpper, uint8_t kValue>
+RL_INLINE U8x64 OrWhereByteBit(const U8x64& a, const uint8_t* p) {
+  RL_BYTES(a.v[i] | ((p[i & 31] >> (i < 32 ? kLower : kUpper)) & 1 ? kValue : 0));
+}
+// table[a]; a below 16, 16 entries.
+RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) { RL_BYTES(table[a.v[i]]); }
+RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_BYTES(a.v[i] ^ b); }
+
+// Lane i: acc + sum of codes[4i + j] * x[4i + j], exact. kWide: the codes are signed bytes.
+template <bool kWide>
+RL_INLINE I32x16 Dot(I32x16 acc, const U8x64& codes, const int8_t* x) {
+  for (int i = 0; i < 64; ++i) {
+    const int code = kWide ? static_cast<int8_t>(codes.v[i]) : codes.v[i];
+    acc.v[i / 4] += code * x[i];
+  }
+  return acc;
+}
+// The same four values of x for every lane.
+template <bool kWide>
+RL_INLINE I32x16 DotBroadcast(I32x16 acc, const U8x64& codes, const int8_t* x) {
+  for (int i = 0; i < 64; ++i) {
+    const int code = kWide ? static_cast<int8_t>(codes.v[i]) : codes.v[i];
+    acc.v[i / 4] += code * x[i & 3];
+  }
+  return acc;
+}
+// Lane i: scales[4 * kPiece + i / 4].
+template <int kPiece>
+RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
+  RL_LANES(F32x16, scales.v[4 * kPiece + i / 4]);
+}
+// Lane i: p[i / 2].
+RL_INLINE F32x16 LoadPairs(const float* p) { RL_LANES(F32x16, p[i / 2]); }
+// Eight bytes (lowest first), each in two lanes.
+RL_INLINE F32x16 BytePairs(uint64_t bytes) {
+  RL_LANES(F32x16, static_cast<float>((bytes >> (8 * (i / 2))) & 0xFF));
+}
+RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
+  RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(p[i])));
+}
+// Eight halves kStride bytes apart, each in two lanes.
+template <size_t kStride>
+RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
+  F32x16 r;
+  for (int i = 0; i < 8; ++i) {
+    uint16_t half;
+    std::memcpy(&half, p + i * kStride, 2);
+    r.v[2 * i] = r.v[2 * i + 1] = HalfBitsToFloat(half);
+  }
+  return r;
+}
+// Transposes 16 rows of 16 dwords: dword j of row i goes to out + j * stride + 4 * i.
+RL_INLINE void StoreTransposed(const U8x64 rows[16], uint8_t* out, size_t stride) {
+  for (int j = 0; j < 16; ++j) {
+    for (int i = 0; i < 16; ++i) std::memcpy(out + j * stride + 4 * i, rows[i].v + 4 * j, 4);
+  }
+}
+RL_INLINE U8x64 AsBytes(const F32x16& a) {
+  U8x64 r;
+  std::memcpy(r.v, a.v, 64);
+  return r;
+}
+RL_INLINE void Prefetch(const void* p) { __builtin_prefetch(p); }
+
+#undef RL_LANES
+#undef RL_BYTES
+
+}  // namespace
+}  // namespace rullama::cpu

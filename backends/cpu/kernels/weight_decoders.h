@@ -1,0 +1,360 @@
+// How each GGUF block type becomes codes, scales and offsets. One decoder serves all products and
+// conversions: over a chunk of 256 elements a weight is
+//
+//   w[i] = scale[i / 16] * code[i] + offset[i / 16]
+//
+// with byte codes in file order. Symmetric types have offset = -kZero * scale, the others a minimum
+// of their own. Types with 32 elements per block take eight blocks per chunk.
+// Internal linkage throughout, see simd_portable.h.
+#pragma once
+
+#include "backends/cpu/kernels/simd.h"
+
+namespace rullama::cpu {
+namespace {
+
+struct ScalePair {
+  F32x16 scale;
+  F32x16 offset;
+};
+
+template <DType T>
+struct Decoder;
+
+// Bytes of the table types are stored with this bias: zero where wide codes are signed bytes.
+constexpr int kWideBias = kWideCodesAreSigned ? 0 : 128;
+
+RL_INLINE uint32_t LoadU32(const uint8_t* p) {
+  uint32_t value;
+  std::memcpy(&value, p, 4);
+  return value;
+}
+RL_INLINE uint64_t LoadU64(const uint8_t* p) {
+  uint64_t value;
+  std::memcpy(&value, p, 8);
+  return value;
+}
+RL_INLINE float LoadHalfScalar(const uint8_t* p) {
+  uint16_t half;
+  std::memcpy(&half, p, 2);
+  return HalfBitsToFloat(half);
+}
+
+RL_INLINE ScalePair Symmetric(const F32x16& scale, float zero) {
+  return {scale, Mul(scale, Set1(-zero))};
+}
+
+// --- 32 elements per block -----------------------------------------------------------------------
+template <>
+struct Decoder<DType::kQ8_0> {
+  static constexpr size_t kBlockBytes = 34;
+  static constexpr bool kWide = true;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = kWideBias;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 2;
+    return XorByte(LoadBytes32x2(q, q + kBlockBytes), static_cast<uint8_t>(kWideBias));
+  }
+};
+
+template <>
+struct Decoder<DType::kQ4_0> {
+  static constexpr size_t kBlockBytes = 18;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = 8;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 2;
+    return Nibbles16x2(q, q + kBlockBytes);
+  }
+};
+
+template <>
+struct Decoder<DType::kQ4_1> {
+  static constexpr size_t kBlockBytes = 20;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = true;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return {HalfPairs<kBlockBytes>(p), HalfPairs<kBlockBytes>(p + 2)};
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 4;
+    return Nibbles16x2(q, q + kBlockBytes);
+  }
+};
+
+// Fifth bits: a little-endian word per block, bit i for element i.
+template <size_t kBlockBytes>
+RL_INLINE U8x64 FiveBitCodes(const uint8_t* high_bits) {
+  const uint8_t* nibbles = high_bits + 4;
+  const uint64_t bits = LoadU32(high_bits) | static_cast<uint64_t>(LoadU32(high_bits + kBlockBytes))
+                                                 << 32;
+  return OrWhereBit<16>(Nibbles16x2(nibbles, nibbles + kBlockBytes), bits);
+}
+
+template <>
+struct Decoder<DType::kQ5_0> {
+  static constexpr size_t kBlockBytes = 22;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = 16;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    return FiveBitCodes<kBlockBytes>(p + 2 * kPiece * kBlockBytes + 2);
+  }
+};
+
+template <>
+struct Decoder<DType::kQ5_1> {
+  static constexpr size_t kBlockBytes = 24;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = true;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return {HalfPairs<kBlockBytes>(p), HalfPairs<kBlockBytes>(p + 2)};
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    return FiveBitCodes<kBlockBytes>(p + 2 * kPiece * kBlockBytes + 4);
+  }
+};
+
+constexpr uint8_t BiasedByte(int value, int bias) { return static_cast<uint8_t>(value + bias); }
+
+// The non-linear 4-bit code book of IQ4_NL and IQ4_XS.
+alignas(16) constexpr uint8_t kIq4Table[16] = {
+    BiasedByte(-127, kWideBias), BiasedByte(-104, kWideBias), BiasedByte(-83, kWideBias),
+    BiasedByte(-65, kWideBias),  BiasedByte(-49, kWideBias),  BiasedByte(-35, kWideBias),
+    BiasedByte(-22, kWideBias),  BiasedByte(-10, kWideBias),  BiasedByte(1, kWideBias),
+    BiasedByte(13, kWideBias),   BiasedByte(25, kWideBias),   BiasedByte(38, kWideBias),
+    BiasedByte(53, kWideBias),   BiasedByte(69, kWideBias),   BiasedByte(89, kWideBias),
+    BiasedByte(113, kWideBias)};
+
+template <>
+struct Decoder<DType::kIQ4_NL> {
+  static constexpr size_t kBlockBytes = 18;
+  static constexpr bool kWide = true;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = kWideBias;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 2;
+    return Lookup16(Nibbles16x2(q, q + kBlockBytes), kIq4Table);
+  }
+};
+
+// Twice the E2M1 values, plus 12 to make them unsigned.
+constexpr int kMxfp4Zero = 12;
+alignas(16) constexpr uint8_t kMxfp4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                                 12, 11, 10, 9,  8,  6,  4,  0};
+
+template <>
+struct Decoder<DType::kMXFP4> {
+  static constexpr size_t kBlockBytes = 17;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = kMxfp4Zero;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    float scales[8];
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t exponent = p[i * kBlockBytes];
+      // 2^(exponent - 128): subnormal for exponents 0 and 1.
+      const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
+      std::memcpy(&scales[i], &bits, 4);
+    }
+    return Symmetric(LoadPairs(scales), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 1;
+    return Lookup16(Nibbles16x2(q, q + kBlockBytes), kMxfp4Table);
+  }
+};
+
+// --- 256 elements per block ----------------------------------------------------------------------
+struct PackedScales {
+  uint64_t scale;  // eight bytes, sub-block 0 lowest
+  uint64_t min;
+};
+
+// The 6-bit scales and minima of Q4_K and Q5_K, all eight at a time.
+RL_INLINE PackedScales UnpackSixBit(const uint8_t* s) {
+  const uint32_t w0 = LoadU32(s), w1 = LoadU32(s + 4), w2 = LoadU32(s + 8);
+  const uint32_t scale_high = (w2 & 0x0F0F0F0Fu) | ((w0 >> 6 & 0x03030303u) << 4);
+  const uint32_t min_high = (w2 >> 4 & 0x0F0F0F0Fu) | ((w1 >> 6 & 0x03030303u) << 4);
+  return {(w0 & 0x3F3F3F3Fu) | static_cast<uint64_t>(scale_high) << 32,
+          (w1 & 0x3F3F3F3Fu) | static_cast<uint64_t>(min_high) << 32};
+}
+
+RL_INLINE ScalePair SixBitScales(const uint8_t* p) {
+  const PackedScales packed = UnpackSixBit(p + 4);
+  return {Mul(BytePairs(packed.scale), Set1(LoadHalfScalar(p))),
+          Mul(BytePairs(packed.min), Set1(-LoadHalfScalar(p + 2)))};
+}
+
+template <>
+struct Decoder<DType::kQ4_K> {
+  static constexpr size_t kBlockBytes = 144;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = true;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) { return SixBitScales(p); }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    return BroadcastShift<0, 4>(p + 16 + 32 * kPiece, 15);
+  }
+};
+
+template <>
+struct Decoder<DType::kQ5_K> {
+  static constexpr size_t kBlockBytes = 176;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = true;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) { return SixBitScales(p); }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    return OrWhereByteBit<2 * kPiece, 2 * kPiece + 1, 16>(
+        BroadcastShift<0, 4>(p + 48 + 32 * kPiece, 15), p + 16);
+  }
+};
+
+template <>
+struct Decoder<DType::kQ6_K> {
+  static constexpr size_t kBlockBytes = 210;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = 32;
+  static constexpr int kGroup = 16;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    return Symmetric(Mul(SignedBytes16(p + 192), Set1(LoadHalfScalar(p + 208))), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    constexpr int kHalf = kPiece / 2;
+    constexpr int kShift = 4 * (kPiece % 2);
+    const U8x64 low = LoadBytes(p + 64 * kHalf);
+    const U8x64 high = BroadcastShift<kShift, kShift + 2>(p + 128 + 32 * kHalf, 3);
+    return Or(kShift == 0 ? LowNibbles(low) : HighNibbles(low), TimesSixteen(high));
+  }
+};
+
+template <>
+struct Decoder<DType::kQ2_K> {
+  static constexpr size_t kBlockBytes = 84;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = true;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 16;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    constexpr uint64_t kLow = 0x0F0F0F0F0F0F0F0Fu;
+    const uint64_t packed[2] = {LoadU64(p), LoadU64(p + 8)};
+    const uint64_t scale[2] = {packed[0] & kLow, packed[1] & kLow};
+    const uint64_t min[2] = {packed[0] >> 4 & kLow, packed[1] >> 4 & kLow};
+    uint8_t bytes[32];
+    std::memcpy(bytes, scale, 16);
+    std::memcpy(bytes + 16, min, 16);
+    return {Mul(SignedBytes16(bytes), Set1(LoadHalfScalar(p + 80))),
+            Mul(SignedBytes16(bytes + 16), Set1(-LoadHalfScalar(p + 82)))};
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    constexpr int kShift = 4 * (kPiece % 2);
+    return BroadcastShift<kShift, kShift + 2>(p + 16 + 32 * (kPiece / 2), 3);
+  }
+};
+
+template <>
+struct Decoder<DType::kQ3_K> {
+  static constexpr size_t kBlockBytes = 110;
+  static constexpr bool kWide = false;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = 4;
+  static constexpr int kGroup = 16;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    const uint8_t* s = p + 96;
+    uint8_t bytes[16];
+    for (int g = 0; g < 16; ++g) {
+      const int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
+      const int high = s[8 + g % 4] >> (2 * (g / 4)) & 3;
+      bytes[g] = static_cast<uint8_t>((low | high << 4) - 32);
+    }
+    return Symmetric(Mul(SignedBytes16(bytes), Set1(LoadHalfScalar(p + 108))), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    constexpr int kShift = 4 * (kPiece % 2);
+    // A set mask bit means that 4 is not subtracted: the third bit of a code with zero at 4.
+    return OrWhereByteBit<2 * kPiece, 2 * kPiece + 1, 4>(
+        BroadcastShift<kShift, kShift + 2>(p + 32 + 32 * (kPiece / 2), 3), p);
+  }
+};
+
+template <>
+struct Decoder<DType::kIQ4_XS> {
+  static constexpr size_t kBlockBytes = 136;
+  static constexpr bool kWide = true;
+  static constexpr bool kHasMin = false;
+  static constexpr int kZero = kWideBias;
+  static constexpr int kGroup = 32;
+  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+    const uint32_t high = p[2] | static_cast<uint32_t>(p[3]) << 8;
+    const float d = LoadHalfScalar(p);
+    float scales[8];
+    for (int i = 0; i < 8; ++i) {
+      const int low = p[4 + i / 2] >> (4 * (i % 2)) & 15;
+      const int code = low | static_cast<int>(high >> (2 * i) & 3) << 4;
+      scales[i] = d * static_cast<float>(code - 32);
+    }
+    return Symmetric(LoadPairs(scales), kZero);
+  }
+  template <int kPiece>
+  RL_INLINE static U8x64 Codes(const uint8_t* p) {
+    const uint8_t* q = p + 8 + 32 * kPiece;
+    return Lookup16(Nibbles16x2(q, q + 16), kIq4Table);
+  }
+};
+
+// Elements per block, and bytes of a chunk of 256 elements.
+template <DType T>
+constexpr size_t kBlockElements = Decoder<T>::kBlockBytes < 64 ? 32 : 256;
+template <DType T>
+constexpr size_t kChunkBytes = Decoder<T>::kBlockBytes*(kChunk / kBlockElements<T>);
+
+// The last, shorter chunk of a row, completed with zero bytes so that decoders read whole chunks.
+// Only types with 32 elements per block can need it. Activations are zero there.
+template <DType T>
+struct PaddedChunk {
+  explicit PaddedChunk(const uint8_t* chunk, size_t elements) : bytes{} {
+    std::memcpy(bytes, chunk, elements / kBlockElements<T> * Decoder<T>::kBlockBytes);
+  }
+  uint8_t bytes[kChunkBytes<T>];
+};
+
+}  // namespace
+}  // namespace rullama::cpu
