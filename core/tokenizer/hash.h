@@ -1,4 +1,4 @@
-// A fast hash of short byte strings and of id pairs, for the tokenizer's tables. Not stable across
+// A fast hash of short byte strings and of words, for the tokenizer's tables. Not stable across
 // versions and not resistant to chosen collisions; the tables compare what they find and bound
 // their probe lengths by their size, so a hostile file can make loading slow but never wrong.
 #pragma once
@@ -51,8 +51,6 @@ inline uint64_t HashBytes(std::string_view text) {
   return FoldMultiply(FoldMultiply(a ^ state, b ^ kHashStep), kHashSeed);
 }
 
-inline uint64_t HashPair(uint32_t left, uint32_t right) {
-  return FoldMultiply((uint64_t{left} << 32 | right) ^ kHashStep, kHashSeed);
-}
+inline uint64_t HashWord(uint64_t word) { return FoldMultiply(word ^ kHashStep, kHashSeed); }
 
 }  // namespace rullama::tokenizer_internal

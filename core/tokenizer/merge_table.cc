@@ -1,8 +1,10 @@
 #include "core/tokenizer/merge_table.h"
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -19,18 +21,21 @@ constexpr size_t kMaxQuotedBytes = 64;
 // building threads never allocate.
 constexpr size_t kMaxMergeBytes = 1024;
 
-struct Pending {
+}  // namespace
+
+// What building knows of one merge while its look-ups are under way.
+struct MergeTable::Pending {
   std::string_view left;
   std::string_view right;
-  std::array<char, kMaxMergeBytes> joined_bytes;
   std::string_view joined;
   uint64_t left_hash = 0;
   uint64_t right_hash = 0;
   uint64_t joined_hash = 0;
+  std::array<char, kMaxMergeBytes> joined_bytes;
 };
 
 // Splits at the first space that leaves a left part (a left part may itself begin with a space).
-bool Split(std::string_view line, Pending& merge) {
+bool MergeTable::Split(std::string_view line, Pending& merge) {
   const size_t space = line.find(' ', 1);
   if (space == std::string_view::npos || space + 1 == line.size()) return false;
   if (line.size() > kMaxMergeBytes) return false;
@@ -43,7 +48,7 @@ bool Split(std::string_view line, Pending& merge) {
   return true;
 }
 
-void HashAndPrefetch(Pending& merge, const TokenTable& tokens) {
+void MergeTable::HashAndPrefetch(Pending& merge, const TokenTable& tokens) {
   merge.left_hash = HashBytes(merge.left);
   merge.right_hash = HashBytes(merge.right);
   merge.joined_hash = HashBytes(merge.joined);
@@ -52,7 +57,7 @@ void HashAndPrefetch(Pending& merge, const TokenTable& tokens) {
   tokens.Prefetch(merge.joined_hash);
 }
 
-Status BadMerge(std::string_view line, size_t rank, const TokenTable& tokens) {
+Status MergeTable::BadMerge(std::string_view line, size_t rank, const TokenTable& tokens) {
   Pending merge;
   std::string why =
       fmt::format("no space between two parts, or longer than {} bytes", kMaxMergeBytes);
@@ -67,27 +72,27 @@ Status BadMerge(std::string_view line, size_t rank, const TokenTable& tokens) {
                    line.substr(0, kMaxQuotedBytes), why);
 }
 
-}  // namespace
-
+// The parts of every merge are looked up by all cores; the table is then filled by one, which needs
+// no locks and has the result independent of timing.
 Status MergeTable::Build(std::span<const std::string_view> merges, const TokenTable& tokens) {
-  const size_t capacity = std::bit_ceil(merges.size() * 2);
-  slots_ = MakeZeroedArray<Slot>(capacity);
-  mask_ = capacity - 1;
+  lines_ = std::make_unique_for_overwrite<Line[]>(merges.size());
   std::mutex mutex;
   size_t first_bad = merges.size();
   ParallelRanges(merges.size(), [&](size_t begin, size_t end) {
-    size_t bad = end;
-    BuildRange(merges, begin, end, tokens, &bad);
-    if (bad == end) return;
+    const size_t stopped = Resolve(merges, begin, end, tokens);
+    if (stopped == end) return;
     const std::lock_guard lock(mutex);
-    first_bad = std::min(first_bad, bad);
+    first_bad = std::min(first_bad, stopped);
   });
   if (first_bad != merges.size()) return BadMerge(merges[first_bad], first_bad, tokens);
+  FillSlots(merges.size());
   return OkStatus();
 }
 
-void MergeTable::BuildRange(std::span<const std::string_view> merges, size_t begin, size_t end,
-                            const TokenTable& tokens, size_t* first_bad) {
+// Writes lines [begin, end). Returns the first that is no merge of
+// tokens, or `end`.
+size_t MergeTable::Resolve(std::span<const std::string_view> merges, size_t begin, size_t end,
+                           const TokenTable& tokens) {
   std::array<Pending, kBatch> batch;
   for (size_t base = begin; base < end; base += kBatch) {
     const size_t wanted = std::min(kBatch, end - base);
@@ -97,39 +102,33 @@ void MergeTable::BuildRange(std::span<const std::string_view> merges, size_t beg
     }
     for (size_t i = 0; i < split; ++i) {
       const Pending& merge = batch[i];
-      const TokenId left = tokens.Find(merge.left, merge.left_hash);
-      const TokenId right = tokens.Find(merge.right, merge.right_hash);
-      const TokenId joined = tokens.Find(merge.joined, merge.joined_hash);
-      if (left == kNoToken || right == kNoToken || joined == kNoToken) {
-        *first_bad = base + i;
-        return;
-      }
-      Insert(left, right, static_cast<uint32_t>(base + i), joined);
+      const TokenId left = tokens.FindExpected(merge.left, merge.left_hash);
+      const TokenId right = tokens.FindExpected(merge.right, merge.right_hash);
+      const TokenId merged = tokens.FindExpected(merge.joined, merge.joined_hash);
+      if (left == kNoToken || right == kNoToken || merged == kNoToken) return base + i;
+      lines_[base + i] = {left, right, merged};
     }
-    if (split != wanted) {
-      *first_bad = base + split;
-      return;
-    }
+    if (split != wanted) return base + split;
   }
+  return end;
 }
 
-// Lock-free. The value of a repeated pair settles at the lowest rank whatever the arrival order.
-void MergeTable::Insert(TokenId left, TokenId right, uint32_t rank, TokenId merged) {
-  const auto l = static_cast<uint32_t>(left);
-  const auto r = static_cast<uint32_t>(right);
-  const uint64_t key = KeyOf(l, r);
-  const uint64_t value = ~(uint64_t{rank} << 32 | static_cast<uint32_t>(merged));
-  uint64_t at = HashPair(l, r) & mask_;
-  for (;; at = (at + 1) & mask_) {
-    uint64_t seen = 0;
-    std::atomic_ref<uint64_t> slot_key(slots_[at].key);
-    if (slot_key.compare_exchange_strong(seen, key, std::memory_order_relaxed) || seen == key)
-      break;
-  }
-  std::atomic_ref<uint64_t> slot_value(slots_[at].value);
-  uint64_t seen = slot_value.load(std::memory_order_relaxed);
-  while (seen < value &&
-         !slot_value.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+void MergeTable::FillSlots(size_t count) {
+  const size_t capacity = std::bit_ceil(count * 2);
+  slots_ = MakeZeroedArray<uint32_t>(capacity);
+  mask_ = capacity - 1;
+  rank_mask_ = std::bit_ceil(static_cast<uint32_t>(count) + 1) - 1;
+  for (size_t rank = 0; rank < count; ++rank) {
+    if (rank + kBatch < count) {
+      const Line& later = lines_[rank + kBatch];
+      __builtin_prefetch(&slots_[HashOf(later.left, later.right) & mask_], /*rw=*/1);
+    }
+    const Line& line = lines_[rank];
+    const uint64_t hash = HashOf(line.left, line.right);
+    uint64_t at = hash & mask_;
+    while (slots_[at] != 0) at = (at + 1) & mask_;
+    // A repeated pair lands behind its first line, where Find never looks.
+    slots_[at] = TagOf(hash) | (static_cast<uint32_t>(rank) + 1);
   }
 }
 
