@@ -1,0 +1,28 @@
+// The marker tokens of Gemma 4's conversation format.
+#pragma once
+
+#include <string_view>
+
+namespace rullama::gemma4 {
+
+inline constexpr std::string_view kBos = "<bos>";
+inline constexpr std::string_view kTurnBegin = "<|turn>";
+inline constexpr std::string_view kTurnEnd = "<turn|>";
+inline constexpr std::string_view kThink = "<|think|>";
+inline constexpr std::string_view kChannelBegin = "<|channel>";
+inline constexpr std::string_view kChannelEnd = "<channel|>";
+inline constexpr std::string_view kToolBegin = "<|tool>";
+inline constexpr std::string_view kToolEnd = "<tool|>";
+inline constexpr std::string_view kToolCallBegin = "<|tool_call>";
+inline constexpr std::string_view kToolCallEnd = "<tool_call|>";
+inline constexpr std::string_view kToolResponseBegin = "<|tool_response>";
+inline constexpr std::string_view kToolResponseEnd = "<tool_response|>";
+inline constexpr std::string_view kStringDelimiter = "<|\"|>";
+inline constexpr std::string_view kImage = "<|image|>";
+inline constexpr std::string_view kAudio = "<|audio|>";
+inline constexpr std::string_view kVideo = "<|video|>";
+
+// The name of the channel that carries the model's thoughts.
+inline constexpr std::string_view kThoughtChannel = "thought";
+
+}  // namespace rullama::gemma4

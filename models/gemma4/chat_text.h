@@ -1,0 +1,23 @@
+// Text functions with the exact behaviour of the template language the reference template is
+// written in.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace rullama::gemma4 {
+
+// Without white space (Unicode's, as Python's str.strip) at either end. A view into `text`.
+std::string_view Trim(std::string_view text);
+
+// Without every <|channel>...<channel|> span, trimmed.
+std::string StripThinking(std::string_view text);
+
+// ASCII letters only; others stay.
+std::string ToUpper(std::string_view text);
+std::string ToLower(std::string_view text);
+
+// Shortest digits that read back as `value`, as Python prints them: "1.5", "1.0", "1e+16".
+std::string FormatFloat(double value);
+
+}  // namespace rullama::gemma4
