@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, stands for a space
 constexpr std::string_view kReservedPrefix = "<unused";
+// Longer tokens are never matched as a whole; the limit bounds the matcher's memory. Gemma's
+// longest special token has 31 bytes.
+constexpr size_t kMaxSpecialBytes = 256;
 // Longer runs of newlines than this are never one token; Gemma 4 has 31.
 constexpr size_t kMaxNewlineRun = 1024;
 
@@ -76,6 +79,7 @@ void Tokenizer::ClassifyTokens(const VocabularyData& data) {
     // Nearly all tokens are plain text; only "<" starts a marker.
     if (type == TokenType::kNormal && !tokens_[i].starts_with('<')) continue;
     kinds_[i] = Classify(type, tokens_[i]);
+    if (tokens_[i].size() > kMaxSpecialBytes) continue;
     const auto id = static_cast<TokenId>(i);
     if (kinds_[i] == TokenKind::kControl) {
       special_.Add(tokens_[i], id, /*trusted_only=*/true);

@@ -138,6 +138,19 @@ TEST(Tokenizer, RequestedStopCancels) {
   }
 }
 
+TEST(Tokenizer, MegabytesWithoutAWordBorder) {
+  constexpr size_t kBytes = 1 << 20;
+  std::string marks = "e";
+  while (marks.size() < kBytes) marks += "\xCC\x81";
+  std::string period;
+  while (period.size() < kBytes) period += "theandin";
+  const std::vector<std::string> texts = {marks, period, std::string(kBytes, '\n'),
+                                          std::string(kBytes, ' '), std::string(kBytes, '<')};
+  for (const std::string& text : texts) {
+    EXPECT_EQ(Tiny().Decode(Encode(Tiny(), text)), text) << text.substr(0, 8);
+  }
+}
+
 TEST(Tokenizer, ThreadsMayShareIt) {
   const std::string text = "The prince said nothing to Rostov.\n\n";
   const Ids expected = Encode(Tiny(), text);

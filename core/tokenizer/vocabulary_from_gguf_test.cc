@@ -5,6 +5,7 @@
 
 #include "core/gguf/gguf_test_bytes.h"
 #include "core/tokenizer/tokenizer.h"
+#include "core/tokenizer/tokenizer_test_support.h"
 
 namespace rullama {
 namespace {
@@ -104,6 +105,21 @@ TEST(VocabularyFromGguf, MissingOrMistypedKeys) {
     ASSERT_FALSE(data);
     EXPECT_EQ(data.error().id, "gguf.key_type");
   }
+}
+
+// A real file, as converted by llama.cpp and quantised.
+TEST(VocabularyFromGguf, TinyModelFile) {
+  const auto file = GgufFile::Open(RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf");
+  ASSERT_TRUE(file) << file.error().ToString();
+  const auto data = VocabularyFromGguf(*file);
+  ASSERT_TRUE(data) << data.error().ToString();
+  EXPECT_EQ(data->embedding_rows, 2048u);
+  const auto tokenizer = Tokenizer::Build(*data);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().ToString();
+  EXPECT_EQ(tokenizer_test::CheckVectors(**tokenizer,
+                                         RULLAMA_SOURCE_DIR "/tests/data/tokenizer_tiny.jsonl"),
+            123u);
+  EXPECT_THAT((*tokenizer)->end_of_generation_ids(), ElementsAre(1, 9, 16));
 }
 
 // -1 for "no token" is answered by the vocabulary, as an id outside it.
