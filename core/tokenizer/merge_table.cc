@@ -124,11 +124,9 @@ void MergeTable::FillSlots(size_t count) {
       __builtin_prefetch(&slots_[HashOf(later.left, later.right) & mask_], /*rw=*/1);
     }
     const Line& line = lines_[rank];
-    const uint64_t hash = HashOf(line.left, line.right);
-    uint64_t at = hash & mask_;
-    while (slots_[at] != 0) at = (at + 1) & mask_;
-    // A repeated pair lands behind its first line, where Find never looks.
-    slots_[at] = TagOf(hash) | (static_cast<uint32_t>(rank) + 1);
+    uint32_t& slot = slots_[Locate(line.left, line.right)];
+    // Of repeated pairs the first stays.
+    if (slot == 0) slot = TagOf(HashOf(line.left, line.right)) | (static_cast<uint32_t>(rank) + 1);
   }
 }
 

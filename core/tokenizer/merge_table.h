@@ -29,16 +29,10 @@ class MergeTable {
   Status Build(std::span<const std::string_view> merges, const TokenTable& tokens);
 
   [[nodiscard]] Merge Find(TokenId left, TokenId right) const {
-    const uint64_t hash = HashOf(left, right);
-    const uint32_t tag = TagOf(hash);
-    for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
-      const uint32_t slot = slots_[at];
-      if (slot == 0) return {};
-      if ((slot & ~rank_mask_) != tag) continue;
-      const uint32_t rank = (slot & rank_mask_) - 1;
-      const Line& line = lines_[rank];
-      if (line.left == left && line.right == right) return {rank, line.merged};
-    }
+    const uint32_t slot = slots_[Locate(left, right)];
+    if (slot == 0) return {};
+    const uint32_t rank = (slot & rank_mask_) - 1;
+    return {rank, lines_[rank].merged};
   }
 
  private:
@@ -52,6 +46,18 @@ class MergeTable {
   }
   [[nodiscard]] uint32_t TagOf(uint64_t hash) const {
     return static_cast<uint32_t>(hash >> 32) & ~rank_mask_;
+  }
+  // The slot of the pair, or the empty one where it would go.
+  [[nodiscard]] uint64_t Locate(TokenId left, TokenId right) const {
+    const uint64_t hash = HashOf(left, right);
+    const uint32_t tag = TagOf(hash);
+    for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
+      const uint32_t slot = slots_[at];
+      if (slot == 0) return at;
+      if ((slot & ~rank_mask_) != tag) continue;
+      const Line& line = lines_[(slot & rank_mask_) - 1];
+      if (line.left == left && line.right == right) return at;
+    }
   }
   struct Pending;
   static bool Split(std::string_view line, Pending& merge);
