@@ -122,7 +122,7 @@ Status CheckMessage(const Json& message, const std::string& path) {
   if (!role_value.is_string() || !Contains(kRoles, Text(role_value))) {
     return ErrorAt(path + ".role", "chat.role",
                    "found {}, expected system, developer, user, assistant or tool",
-                   role_value.is_string() ? "'" + std::string(Text(role_value)) + "'"
+                   role_value.is_string() ? fmt::format("'{}'", Text(role_value))
                                           : std::string(role_value.type_name()));
   }
   const std::string_view role = Text(role_value);

@@ -1,6 +1,9 @@
 #include "models/gemma4/chat_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -260,7 +263,7 @@ Result<std::string> DeclarationWriter::TypeName(const Json& type, const std::str
   std::string list = "[";
   for (const Json& name : type) {
     if (list.size() > 1) list += ", ";
-    list += "'" + ToUpper(Text(name)) + "'";
+    list += fmt::format("'{}'", ToUpper(Text(name)));
   }
   return list + "]";
 }
