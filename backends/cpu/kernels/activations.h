@@ -36,13 +36,15 @@ void QuantizeRow(const float* x, size_t k, void* out) {
     const size_t left = begin < k ? k - begin : 0;
     const size_t n0 = left < 16 ? left : 16;
     const size_t n1 = left < 16 ? 0 : (left < 32 ? left - 16 : 16);
-    const F32x16 x0 = n0 == 16 ? Load(x + begin) : LoadPartial(x + begin, n0);
-    const F32x16 x1 = n1 == 16 ? Load(x + begin + 16) : LoadPartial(x + begin + n0, n1);
-    const float largest = ReduceMax(Max(Abs(x0), Abs(x1)));
+    F32x16 x0 = n0 == 16 ? Load(x + begin) : LoadPartial(x + begin, n0);
+    F32x16 x1 = n1 == 16 ? Load(x + begin + 16) : LoadPartial(x + begin + n0, n1);
     // Zero for finite values, NaN otherwise.
     const float poison = ReduceAdd(Add(Mul(x0, zero), Mul(x1, zero)));
-    const float scale = largest > kTiny ? largest / kMaxCode + poison : poison;
-    const F32x16 inverse = Set1(largest > kTiny && poison == 0.0f ? kMaxCode / largest : 0.0f);
+    if (poison != 0.0f) x0 = x1 = zero;
+    const float largest = ReduceMax(Max(Abs(x0), Abs(x1)));
+    const bool empty = !(largest > kTiny);
+    const float scale = (empty ? 0.0f : largest / kMaxCode) + poison;
+    const F32x16 inverse = Set1(empty ? 0.0f : kMaxCode / largest);
     const I32x16 c0 = RoundToInt(Mul(x0, inverse));
     const I32x16 c1 = RoundToInt(Mul(x1, inverse));
     StoreInt8(codes + begin, c0);
