@@ -39,14 +39,13 @@ Result<std::span<const std::byte>> SliceRows(const Value& constant, const Tensor
 
 }  // namespace
 
-void GgufWeights::AddVector(std::string name, std::vector<float> values) {
-  vectors_[std::move(name)] = std::move(values);
+void GgufWeights::AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes) {
+  constants_[std::move(name)] = {type, std::move(bytes)};
 }
 
 Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) const {
-  if (const auto found = vectors_.find(constant.source); found != vectors_.end()) {
-    const TensorType type(DType::kF32, {static_cast<int64_t>(found->second.size())});
-    return SliceRows(constant, type, std::as_bytes(std::span(found->second)));
+  if (const auto found = constants_.find(constant.source); found != constants_.end()) {
+    return SliceRows(constant, found->second.first, found->second.second);
   }
   const TensorInfo* info = file_.FindTensor(constant.source);
   if (info == nullptr) {

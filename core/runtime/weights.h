@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -30,12 +31,13 @@ class GgufWeights final : public WeightSource {
  public:
   // `file` outlives this object.
   explicit GgufWeights(const GgufFile& file) : file_(file) {}
-  void AddVector(std::string name, std::vector<float> values);
+  // `bytes` are those of a tensor of `type`; it hides a tensor of the file of the same name.
+  void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
 
  private:
   const GgufFile& file_;
-  std::map<std::string, std::vector<float>, std::less<>> vectors_;
+  std::map<std::string, std::pair<TensorType, std::vector<std::byte>>, std::less<>> constants_;
 };
 
 }  // namespace rullama
