@@ -18,6 +18,7 @@
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
+#include "core/passes/bucket.h"
 #include "core/passes/pipeline.h"
 #include "core/plugin/device.h"
 #include "core/runtime/weights.h"

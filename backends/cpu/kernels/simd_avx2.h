@@ -36,7 +36,8 @@ struct F64x16 {
 
 RL_INLINE float HalfBitsToFloat(uint16_t half) { return _cvtsh_ss(half); }
 RL_INLINE uint16_t FloatToHalfBits(float value) {
-  return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+  const __m128i half = _mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT);
+  return static_cast<uint16_t>(_mm_cvtsi128_si32(half));
 }
 
 // --- Sixteen floats ------------------------------------------------------------------------------

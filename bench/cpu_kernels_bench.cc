@@ -1,0 +1,202 @@
+// Speed of the CPU kernels against the machine's limits.
+//
+//   cpu_kernels_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+//
+// PlainRead is the memory limit: compare the bytes per second of Gemv with it, in the same run and
+// for the same number of threads. Every thread streams its own rows of a matrix larger than any
+// cache. Gemm reports operations per second (two per multiply-add).
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/kernels/kernels.h"
+#include "benchmark/benchmark.h"
+
+namespace rullama::cpu {
+namespace {
+
+constexpr size_t kVocabulary = 262144;  // rows of the output head of Gemma 4 E2B
+constexpr size_t kWidth = 1536;         // its model width
+
+struct FreeBytes {
+  void operator()(uint8_t* p) const { std::free(p); }
+};
+using Bytes = std::unique_ptr<uint8_t[], FreeBytes>;
+
+// Random codes with scales that are finite numbers; built by copying one random row.
+Bytes MakeWeights(DType dtype, size_t rows, size_t k) {
+  const size_t row_bytes = RowBytes(dtype, k);
+  Bytes bytes(
+      static_cast<uint8_t*>(std::aligned_alloc(4096, (rows * row_bytes + 4095) / 4096 * 4096)));
+  std::mt19937 rng(1);
+  // Every byte below 0x40: f16 fields stay finite and positive.
+  for (size_t i = 0; i < row_bytes; ++i) bytes[i] = static_cast<uint8_t>(rng() & 0x3F);
+  for (size_t n = 1; n < rows; ++n) std::memcpy(&bytes[n * row_bytes], &bytes[0], row_bytes);
+  return bytes;
+}
+
+std::vector<float> MakeActivations(const KernelTable& table, DType dtype, size_t columns,
+                                   size_t k) {
+  std::mt19937 rng(2);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(columns * k);
+  for (float& v : x) v = normal(rng);
+  if (!UsesQuantizedActivations(dtype)) return x;
+  const size_t stride = QuantizedRowBytes(k) / sizeof(float);
+  std::vector<float> quantized(columns * stride);
+  for (size_t m = 0; m < columns; ++m) {
+    table.quantize_row(&x[m * k], k, &quantized[m * stride]);
+  }
+  return quantized;
+}
+
+// The share of `total` of one of the benchmark's threads.
+struct Range {
+  size_t begin, end;
+};
+Range ShareOf(const benchmark::State& state, size_t total) {
+  const auto threads = static_cast<size_t>(state.threads());
+  const auto thread = static_cast<size_t>(state.thread_index());
+  return {total * thread / threads, total * (thread + 1) / threads};
+}
+
+// What the threads of one benchmark share; made by thread 0 before the loop, which is a barrier.
+struct Shared {
+  Bytes weights;
+  std::vector<float> x, y;
+};
+Shared shared;
+
+void PlainRead(benchmark::State& state) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  if (state.thread_index() == 0) shared.weights = MakeWeights(DType::kF32, kBytes / 4096, 1024);
+  const Range range = ShareOf(state, kBytes / 8);
+  for (auto _ : state) {
+    const auto* p = reinterpret_cast<const uint64_t*>(shared.weights.get());
+    uint64_t sum[8] = {};
+    for (size_t i = range.begin; i < range.end; i += 8) {
+      for (size_t j = 0; j < 8; ++j) sum[j] += p[i + j];
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.SetBytesProcessed(static_cast<int64_t>((range.end - range.begin) * 8 * state.iterations()));
+}
+
+void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t columns) {
+  const KernelTable& table = KernelsFor(isa);
+  if (state.thread_index() == 0) {
+    shared.weights = MakeWeights(dtype, n, k);
+    shared.x = MakeActivations(table, dtype, columns, k);
+    shared.y.assign(n * columns, 0.0f);
+  }
+  std::vector<uint8_t> scratch(MatMulScratchBytes(dtype, k, columns));
+  const Range range = ShareOf(state, n / kPanelRows);
+  const size_t rows = (range.end - range.begin) * kPanelRows;
+  for (auto _ : state) {
+    MatMul(table, dtype,
+           {.weights = shared.weights.get(),
+            .row_bytes = RowBytes(dtype, k),
+            .k = k,
+            .n_begin = range.begin * kPanelRows,
+            .n_end = range.end * kPanelRows,
+            .x = shared.x.data(),
+            .x_stride = UsesQuantizedActivations(dtype) ? QuantizedRowBytes(k) : k * sizeof(float),
+            .columns = columns,
+            .y = shared.y.data(),
+            .y_stride = n,
+            .scratch = scratch.data()});
+  }
+  const auto iterations = static_cast<double>(state.iterations());
+  state.SetBytesProcessed(static_cast<int64_t>(rows * RowBytes(dtype, k) * state.iterations()));
+  state.counters["ops"] = benchmark::Counter(
+      2.0 * static_cast<double>(rows * k * columns) * iterations, benchmark::Counter::kIsRate);
+}
+
+void AttentionDecode(benchmark::State& state, Isa isa, size_t heads, size_t head_dim, size_t keys) {
+  const KernelTable& table = KernelsFor(isa);
+  const std::vector<uint16_t> cache(2 * keys * head_dim, 0x3400);  // 0.25
+  const std::vector<float> q(heads * head_dim, 0.1f);
+  std::vector<float> out(heads * head_dim);
+  std::vector<AttentionQuery> queries(heads);
+  for (size_t h = 0; h < heads; ++h) {
+    queries[h] = {.q = &q[h * head_dim],
+                  .out = &out[h * head_dim],
+                  .first_visible = 0,
+                  .last_visible = static_cast<int64_t>(keys)};
+  }
+  const KvSegment segment{.keys = cache.data(),
+                          .values = cache.data() + keys * head_dim,
+                          .key_stride = head_dim * 2,
+                          .value_stride = head_dim * 2,
+                          .count = keys};
+  std::vector<float> scratch(AttentionScratchBytes(head_dim, heads) / sizeof(float));
+  for (auto _ : state) {
+    table.attention({.segments = &segment,
+                     .segment_count = 1,
+                     .queries = queries.data(),
+                     .query_count = heads,
+                     .head_dim = head_dim,
+                     .scratch = scratch.data()});
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(cache.size() * 2 * state.iterations()));
+  state.counters["ops"] = benchmark::Counter(
+      4.0 * static_cast<double>(heads * head_dim * keys) * static_cast<double>(state.iterations()),
+      benchmark::Counter::kIsRate);
+}
+
+void RegisterAll() {
+  for (int threads : {1, 2}) {
+    benchmark::RegisterBenchmark("PlainRead", PlainRead)->Threads(threads)->UseRealTime();
+  }
+  const Isa best = BestIsa();
+  const auto add = [](const std::string& name, Isa isa, DType dtype, size_t n, size_t k,
+                      size_t columns) {
+    const std::string full = name + "/" + std::string(NameOf(dtype)) + "/" + IsaName(isa) +
+                             "/m:" + std::to_string(columns) + "/k:" + std::to_string(k);
+    for (int threads : {1, 2}) {
+      benchmark::RegisterBenchmark(full.c_str(), RunMatMul, isa, dtype, n, k, columns)
+          ->Threads(threads)
+          ->UseRealTime();
+    }
+  };
+  for (DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_0, DType::kQ5_0}) {
+    add("Gemv", best, dtype, kVocabulary, kWidth, 1);
+  }
+  for (size_t columns : {2u, 4u, 8u}) {
+    add("Small", best, DType::kQ4_K, kVocabulary, kWidth, columns);
+    add("Small", best, DType::kQ6_K, kVocabulary, kWidth, columns);
+  }
+  add("Gemv", best, DType::kF16, 8960, kWidth, 1);
+  add("Gemv", Isa::kAvx2, DType::kQ4_K, kVocabulary, kWidth, 1);
+  add("Gemv", Isa::kPortable, DType::kQ4_K, kVocabulary, kWidth, 1);
+  // Feed-forward shapes of the prompt phase.
+  for (DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ5_0}) {
+    add("Gemm", best, dtype, 6144, 1536, 512);
+  }
+  add("Gemm", best, DType::kQ4_K, 1536, 6144, 512);
+  add("Gemm", best, DType::kQ4_K, 6144, 1536, 32);
+  add("Gemm", best, DType::kF16, 8960, 1536, 512);
+  add("Gemm", Isa::kAvx2, DType::kQ4_K, 6144, 1536, 512);
+  add("Gemm", Isa::kPortable, DType::kQ4_K, 6144, 1536, 64);
+  for (size_t heads : {8u, 64u}) {
+    const std::string name = "Attention/queries:" + std::to_string(heads) + "/dim:256/keys:4096";
+    benchmark::RegisterBenchmark(name.c_str(), AttentionDecode, best, heads, size_t{256},
+                                 size_t{4096});
+  }
+}
+
+}  // namespace
+}  // namespace rullama::cpu
+
+int main(int argc, char** argv) {
+  rullama::cpu::RegisterAll();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
