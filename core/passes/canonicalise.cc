@@ -152,18 +152,18 @@ class Canonicaliser {
 
   void KeepOutputs() {
     GraphBuilder& builder = rewriter_.builder();
-    if (!builder.ok()) return;
-    std::unordered_map<ValueId, ValueId> copies;
     rewriter_.SetDevice(0);
+    std::unordered_set<ValueId> taken;
     for (const Output& output : source_.outputs) {
+      if (!builder.ok()) return;
       ValueId value = rewriter_.Map(output.value);
-      if (target().value(value).lifetime != Lifetime::kTransient) {
-        const std::string& leaf = target().value(value).name;
+      const bool is_leaf = target().value(value).lifetime != Lifetime::kTransient;
+      if (is_leaf || taken.contains(value)) {
         const std::string& old = source_.value(output.value).name;
-        auto [copy, is_new] = copies.try_emplace(value, kNoValue);
-        if (is_new) copy->second = builder.Copy(value, old == leaf ? leaf + "/copy" : old);
-        value = copy->second;
+        const std::string& current = target().value(value).name;
+        value = builder.Copy(value, old == current ? current + "/copy" : old);
       }
+      taken.insert(value);
       builder.Output(output.name, value, output.demand);
     }
     builder.WantedRows(rewriter_.Map(source_.rows_input));

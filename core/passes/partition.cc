@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace rullama {
@@ -18,10 +20,10 @@ class Partitioner {
     FindSegments();
     RL_RETURN_IF_ERROR(CheckOutputs());
     FindExports();
+    if (begins_.size() > 1) RL_RETURN_IF_ERROR(CheckNames());
     std::vector<Segment> segments;
     for (size_t i = 0; i < begins_.size(); ++i) {
       segments.push_back({source_.ops[begins_[i]].device, BuildSegment(i)});
-      RL_RETURN_IF_ERROR(CheckOutputNames(segments.back().graph));
     }
     return segments;
   }
@@ -63,25 +65,32 @@ class Partitioner {
     }
   }
 
-  Status CheckOutputs() const {
+  Status CheckOutputs() {
+    crossing_name_.resize(source_.values.size());
     for (const Output& output : source_.outputs) {
       const Value& value = source_.value(output.value);
-      if (value.lifetime == Lifetime::kTransient) continue;
-      return MakeError(ErrorKind::kRuntime, "passes.output_leaf",
-                       "output '{}' is '{}', which no op computes; canonicalise the graph first",
-                       output.name, value.name);
+      std::string& name = crossing_name_[output.value];
+      if (value.lifetime != Lifetime::kTransient || !name.empty()) {
+        return MakeError(ErrorKind::kRuntime, "passes.output_leaf",
+                         "output '{}' is '{}', which {}; canonicalise the graph first", output.name,
+                         value.name,
+                         name.empty() ? std::string("no op computes")
+                                      : fmt::format("is also output '{}'", name));
+      }
+      name = output.name;
     }
     return OkStatus();
   }
 
-  // Transients that a later segment reads.
+  // Names the transients that a later segment reads.
   void FindExports() {
-    exported_.assign(source_.values.size(), false);
     for (size_t segment = 0; segment < begins_.size(); ++segment) {
       for (size_t i = begins_[segment]; i < EndOf(segment); ++i) {
         for (const ValueId input : source_.ops[i].inputs) {
           if (input == kNoValue || source_.value(input).lifetime != Lifetime::kTransient) continue;
-          if (segment_of_[input] != segment) exported_[input] = true;
+          if (segment_of_[input] == segment || !crossing_name_[input].empty()) continue;
+          crossing_name_[input] = source_.value(input).name;
+          exports_.push_back(input);
         }
       }
     }
@@ -95,18 +104,12 @@ class Partitioner {
     map_.assign(source_.values.size(), kNoValue);
     ImportLeaves(segment, graph);
     for (size_t i = begins_[segment]; i < EndOf(segment); ++i) CopyOp(source_.ops[i], graph);
-    for (const Output& output : source_.outputs) {
-      if (segment_of_[output.value] != segment) continue;
-      graph.outputs.push_back({output.name, map_[output.value], RowDemand::kAll});
-    }
-    for (ValueId id = 0; id < source_.values.size(); ++id) {
-      if (!exported_[id] || segment_of_[id] != segment) continue;
-      const Output exported = {source_.value(id).name, map_[id], RowDemand::kAll};
-      const bool known = std::ranges::any_of(graph.outputs, [&](const Output& output) {
-        return output.name == exported.name && output.value == exported.value;
-      });
-      if (!known) graph.outputs.push_back(exported);
-    }
+    const auto add_output = [&](ValueId id) {
+      if (segment_of_[id] != segment) return;
+      graph.outputs.push_back({crossing_name_[id], map_[id], RowDemand::kAll});
+    };
+    for (const Output& output : source_.outputs) add_output(output.value);
+    for (const ValueId exported : exports_) add_output(exported);
     return graph;
   }
 
@@ -122,7 +125,10 @@ class Partitioner {
       if (!read[id]) continue;
       Value leaf = source_.value(id);
       map_[id] = static_cast<ValueId>(graph.values.size());
-      if (leaf.lifetime == Lifetime::kTransient) leaf.lifetime = Lifetime::kInput;
+      if (leaf.lifetime == Lifetime::kTransient) {
+        leaf.lifetime = Lifetime::kInput;
+        leaf.name = crossing_name_[id];
+      }
       if (leaf.lifetime == Lifetime::kState) {
         leaf.name = source_.value(leaf.state).name;
         leaf.state = map_[id];
@@ -148,24 +154,30 @@ class Partitioner {
     graph.ops.push_back(std::move(op));
   }
 
-  static Status CheckOutputNames(const Graph& graph) {
-    for (size_t i = 0; i < graph.outputs.size(); ++i) {
-      for (size_t j = i + 1; j < graph.outputs.size(); ++j) {
-        if (graph.outputs[i].name != graph.outputs[j].name) continue;
-        return MakeError(ErrorKind::kRuntime, "passes.output_name",
-                         "output '{}' has the name of another value that crosses devices; rename "
-                         "one of them",
-                         graph.outputs[i].name);
-      }
+  // Two values under one name would be taken for each other on the way between devices.
+  Status CheckNames() const {
+    std::unordered_map<std::string_view, ValueId> owners;
+    for (ValueId id = 0; id < source_.values.size(); ++id) {
+      const std::string& name = source_.value(id).name;
+      const auto claim = [&](std::string_view wanted) {
+        return owners.try_emplace(wanted, id).first->second == id;
+      };
+      if (claim(name) && (crossing_name_[id].empty() || claim(crossing_name_[id]))) continue;
+      return MakeError(
+          ErrorKind::kRuntime, "passes.output_name",
+          "'{}' has the name of an output that is another value, and the graph runs on "
+          "several devices; rename one of them",
+          name);
     }
     return OkStatus();
   }
 
   const Graph& source_;
-  std::vector<size_t> begins_;      // first op of each segment
-  std::vector<size_t> segment_of_;  // by value: where it is computed
-  std::vector<bool> exported_;      // by value
-  std::vector<ValueId> map_;        // by source value, for the segment being built
+  std::vector<size_t> begins_;              // first op of each segment
+  std::vector<size_t> segment_of_;          // by value: where it is computed
+  std::vector<ValueId> exports_;            // in the order they are first needed
+  std::vector<std::string> crossing_name_;  // by value; empty if neither output nor export
+  std::vector<ValueId> map_;                // by source value, for the segment being built
 };
 
 }  // namespace

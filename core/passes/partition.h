@@ -13,15 +13,15 @@ namespace rullama {
 struct Segment {
   int device = 0;
   // Self-contained. Inputs are those of the whole graph and the imports; outputs are those of the
-  // whole graph that are computed here and, by value name, the exports. States carry the name of
-  // their first version in every segment, whichever version is read. Segment outputs say kAll: they
-  // are read as computed.
+  // whole graph that are computed here, and the exports; each is a value of its own. States carry
+  // the name of their first version in every segment, whichever version is read. Segment outputs
+  // say kAll: they are read as computed.
   Graph graph;
 };
 
 // Segments in the order they run in. Errors: passes.state_split if the ops of one state are on
-// several devices; passes.output_name if an output has the name of another value that crosses
-// devices; passes.output_leaf if an output is not computed by an op.
+// several devices; passes.output_name if two values would cross under one name; passes.output_leaf
+// if an output is not computed by an op or is the same value as another (Canonicalise sees to it).
 Result<std::vector<Segment>> Partition(const Graph& graph);
 
 }  // namespace rullama
