@@ -1,0 +1,27 @@
+#include "core/passes/bucket.h"
+
+#include <algorithm>
+
+namespace rullama {
+
+std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk) {
+  // Up to 8 rows a step is bound by reading the weights once, so a plan for 8 costs a step of fewer
+  // rows next to nothing.
+  constexpr int64_t kFewRows = 8;
+  std::vector<int64_t> buckets = {1};
+  if (prefill_chunk > kFewRows) buckets.push_back(kFewRows);
+  if (prefill_chunk > 1) buckets.push_back(prefill_chunk);
+  return buckets;
+}
+
+Result<int64_t> ChooseBucket(std::span<const int64_t> buckets, int64_t rows) {
+  const auto bucket = std::ranges::lower_bound(buckets, rows);
+  if (rows < 1 || bucket == buckets.end()) {
+    return MakeError(ErrorKind::kRuntime, "passes.bucket",
+                     "a step of {} rows; expected 1 to {} (the prefill chunk)", rows,
+                     buckets.empty() ? 0 : buckets.back());
+  }
+  return *bucket;
+}
+
+}  // namespace rullama

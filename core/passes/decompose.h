@@ -1,0 +1,27 @@
+// Replaces composite ops by simpler ones, so that a backend which knows a dozen primitives runs
+// every model. What each composite means is documented in ops.def; the decompositions here are that
+// documentation in ops.
+//
+// The last op of a decomposition takes the name of the value it replaces, the ones before it are
+// named "<value>/<part>". A decomposition may contain composites again (residual_norm contains
+// rms_norm); applied until nothing changes, only primitives are left. Pure; thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+
+namespace rullama {
+
+// True for exactly the ops with the trait composite.
+bool HasDecomposition(OpKind kind);
+
+// Replaces each op with refused[index of op] that has a decomposition; others stay. `refused` is
+// parallel to graph.ops.
+Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused);
+
+// Decomposes every composite, until only primitives are left.
+Result<Graph> DecomposeAll(const Graph& graph);
+
+}  // namespace rullama

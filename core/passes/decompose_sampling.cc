@@ -1,0 +1,46 @@
+// Decompositions of the probability masks of the samplers.
+#include <cmath>
+#include <limits>
+
+#include "core/passes/decompositions.h"
+
+namespace rullama::decompositions {
+namespace {
+
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+// The mass before a column is the running sum shifted by one column, not the sum minus the column's
+// own mass: subtracting would round differently from adding up.
+ValueId TopPMask(const Site& s) {
+  GraphBuilder& b = s.b;
+  const ValueId x = s.in[0];
+  const float p = s.op.As<rl_top_p_mask_attrs>().p;
+  const ValueId probability = b.Softmax(x, s.Part("probability"));
+  const ValueId mass = b.CumSum(probability, s.Part("mass"));
+  if (!b.ok()) return kNoValue;
+  const int64_t columns = b.graph().type(x).last().constant;
+  const ValueId first = b.Slice(mass, 1, 0, 1, s.Part("first"));
+  ValueId before = b.Affine(first, 0, 0, s.Part("zero"));
+  if (columns > 1) {
+    const ValueId others = b.Slice(mass, 1, 0, columns - 1, s.Part("others"));
+    before = b.Concat(before, others, 1, s.Part("before"));
+  }
+  const ValueId limit = b.Affine(before, 0, p, s.Part("limit"));
+  const ValueId kept = b.Binary(before, limit, RL_BINARY_LT, s.Part("kept"));
+  return b.Select(kept, x, kBanned, s.name);
+}
+
+// x >= max + ln(p), written as -x <= -(max + ln(p)): only the second operand broadcasts.
+ValueId MinPMask(const Site& s) {
+  GraphBuilder& b = s.b;
+  const float log_p = std::log(s.op.As<rl_min_p_mask_attrs>().p);
+  const ValueId max = b.Reduce(s.in[0], RL_REDUCE_MAX, s.Part("max"));
+  const ValueId limit = b.Affine(max, -1, -log_p, s.Part("limit"));
+  const ValueId negated = b.Unary(s.in[0], RL_UNARY_NEG, s.Part("neg"));
+  const ValueId kept = b.Binary(negated, limit, RL_BINARY_LE, s.Part("kept"));
+  return b.Select(kept, s.in[0], kBanned, s.name);
+}
+
+}  // namespace rullama::decompositions

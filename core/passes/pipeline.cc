@@ -1,0 +1,89 @@
+#include "core/passes/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/ir/verify.h"
+#include "core/passes/canonicalise.h"
+#include "core/passes/partition.h"
+#include "core/passes/schedule.h"
+
+namespace rullama {
+namespace {
+
+#if defined(RULLAMA_VERIFY_PASSES)
+constexpr bool kVerify = true;
+#else
+constexpr bool kVerify = false;
+#endif
+
+tl::unexpected<Error> InPass(std::string_view pass, Error error) {
+  return tl::unexpected<Error>(std::move(error).WithContext(fmt::format("pass {}", pass)));
+}
+
+// Hands a finished graph to the dump and, where asked for, to the verifier.
+Status Checkpoint(std::string_view pass, const Graph& graph, const PipelineOptions& options) {
+  if (options.dump) options.dump(pass, graph);
+  if constexpr (kVerify) {
+    if (Status status = Verify(graph); !status) {
+      return InPass(fmt::format("{} left a bad graph", pass), std::move(status).error());
+    }
+  }
+  return OkStatus();
+}
+
+Result<Graph> Finished(std::string_view pass, Result<Graph> graph, const PipelineOptions& options) {
+  if (!graph) return InPass(pass, std::move(graph).error());
+  RL_RETURN_IF_ERROR(Checkpoint(pass, *graph, options));
+  return graph;
+}
+
+Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& options) {
+  const auto device = static_cast<size_t>(segment.device);
+  if (device >= options.alignments.size()) {
+    return MakeError(ErrorKind::kRuntime, "passes.alignment",
+                     "no alignment is given for device {}, only for {} devices", segment.device,
+                     options.alignments.size());
+  }
+  RL_RETURN_IF_ERROR(Checkpoint("segment", segment.graph, options));
+  const uint64_t alignment = options.alignments[device];
+  RL_ASSIGN_OR_RETURN(MemoryPlan memory, PlanMemory(segment.graph, alignment));
+  if constexpr (kVerify) {
+    RL_RETURN_IF_ERROR(VerifyMemoryPlan(segment.graph, memory, alignment));
+  }
+  return PlannedSegment{segment.device, std::move(segment.graph), std::move(memory)};
+}
+
+}  // namespace
+
+Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
+                             const PipelineOptions& options) {
+  if (options.max_t < 1 || options.max_r < 0 || options.max_r > options.max_t) {
+    return MakeError(ErrorKind::kRuntime, "passes.bounds",
+                     "max T = {} and max R = {}; expected 1 <= T and 0 <= R <= T", options.max_t,
+                     options.max_r);
+  }
+  RL_ASSIGN_OR_RETURN(Graph current, Finished("canonicalise", Canonicalise(graph), options));
+  current.max_t = options.max_t;
+  current.max_r = options.demand == DemandMode::kAsAsked ? options.max_r : 0;
+  RL_ASSIGN_OR_RETURN(current,
+                      Finished("row_demand", ApplyRowDemand(current, options.demand), options));
+
+  auto placement = PlaceOps(current, query, options.policy);
+  if (!placement) return InPass("placement", std::move(placement).error());
+  RL_RETURN_IF_ERROR(Checkpoint("placement", placement->graph, options));
+  RL_ASSIGN_OR_RETURN(current, Finished("schedule", Schedule(placement->graph), options));
+
+  auto segments = Partition(current);
+  if (!segments) return InPass("partition", std::move(segments).error());
+  Program program;
+  program.report = std::move(placement->report);
+  for (Segment& segment : *segments) {
+    RL_ASSIGN_OR_RETURN(PlannedSegment planned, PlanSegment(std::move(segment), options));
+    program.segments.push_back(std::move(planned));
+  }
+  return program;
+}
+
+}  // namespace rullama

@@ -1,0 +1,47 @@
+// All passes in their fixed order: canonicalise, row demand, placement (which decomposes what
+// devices refuse), schedule, partition, memory plan. With RULLAMA_VERIFY_PASSES the verifier runs
+// after each. Pure but for the queries and dumps it calls; thread-safe if those are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "core/passes/memory_plan.h"
+#include "core/passes/placement.h"
+#include "core/passes/row_demand.h"
+
+namespace rullama {
+
+struct PipelineOptions {
+  DemandMode demand = DemandMode::kAsAsked;
+  int64_t max_t = 1;  // bounds of the step; max_r counts only with kAsAsked
+  int64_t max_r = 1;
+  PlacementPolicy policy;
+  std::vector<uint64_t> alignments;  // of arena offsets, by device
+  // Called with the graph after each pass ("canonicalise", "row_demand", "placement", "schedule"),
+  // and once for each segment ("segment"). May be empty.
+  std::function<void(std::string_view pass, const Graph&)> dump;
+};
+
+struct PlannedSegment {
+  int device = 0;
+  Graph graph;
+  MemoryPlan memory;
+};
+
+// Segments in the order they run in; see partition.h for how values cross between them.
+struct Program {
+  std::vector<PlannedSegment> segments;
+  PlacementReport report;
+};
+
+// Errors of the passes, with the name of the pass as context; passes.bounds for max_t or max_r out
+// of range.
+Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
+                             const PipelineOptions& options);
+
+}  // namespace rullama

@@ -1,0 +1,184 @@
+#include "core/passes/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "core/passes/decompose.h"
+
+namespace rullama {
+namespace {
+
+class Placer {
+ public:
+  Placer(const SupportQuery& query, const PlacementPolicy& policy)
+      : query_(query), policy_(policy) {}
+
+  Result<Placement> Run(const Graph& graph) && {
+    graph_ = graph;
+    for (;;) {
+      RL_RETURN_IF_ERROR(AskDevices());
+      const std::vector<bool> refused = CompositesToDecompose();
+      if (std::ranges::find(refused, true) == refused.end()) break;
+      RL_ASSIGN_OR_RETURN(graph_, Decompose(graph_, refused));
+    }
+    for (size_t i = 0; i < graph_.ops.size(); ++i) RL_RETURN_IF_ERROR(Assign(i));
+    PullTowardsHost();
+    report_.ops_per_device.assign(
+        static_cast<size_t>(std::max(policy_.main_device, policy_.host_device)) + 1, 0);
+    for (const Op& op : graph_.ops) ++report_.ops_per_device[static_cast<size_t>(op.device)];
+    return Placement{std::move(graph_), std::move(report_)};
+  }
+
+ private:
+  [[nodiscard]] bool HasHost() const {
+    return policy_.host_device >= 0 && policy_.host_device != policy_.main_device;
+  }
+
+  [[nodiscard]] std::string NameOfDevice(int device) const {
+    const auto index = static_cast<size_t>(device);
+    if (index < policy_.device_names.size()) return policy_.device_names[index];
+    return fmt::format("device {}", device);
+  }
+
+  [[nodiscard]] std::string NameOfOp(const Op& op) const {
+    return graph_.value(op.results[0]).name;
+  }
+
+  Status AskDevices() {
+    RL_RETURN_IF_ERROR(Ask(policy_.main_device, main_refusals_));
+    if (HasHost()) RL_RETURN_IF_ERROR(Ask(policy_.host_device, host_refusals_));
+    return OkStatus();
+  }
+
+  Status Ask(int device, std::vector<std::string>& refusals) {
+    RL_ASSIGN_OR_RETURN(refusals, query_(device, graph_));
+    if (refusals.size() == graph_.ops.size()) return OkStatus();
+    return MakeError(ErrorKind::kBackend, "placement.query",
+                     "{} answered for {} ops, the graph has {}", NameOfDevice(device),
+                     refusals.size(), graph_.ops.size());
+  }
+
+  [[nodiscard]] bool IsListed(const Op& op) const {
+    return std::ranges::find(policy_.host_ops, NameOf(op.kind)) != policy_.host_ops.end();
+  }
+
+  [[nodiscard]] bool MayRunOnHost(const Op& op) const {
+    if (!HasHost() || policy_.fallback == Fallback::kDeny) return false;
+    return policy_.fallback == Fallback::kAllow || IsListed(op);
+  }
+
+  // The pattern of host_weights that one of the op's constants matches; null if none does.
+  [[nodiscard]] const std::string* HostWeightOf(const Op& op) const {
+    for (const ValueId input : op.inputs) {
+      if (input == kNoValue || graph_.value(input).lifetime != Lifetime::kConstant) continue;
+      for (const std::string& pattern : policy_.host_weights) {
+        if (graph_.value(input).source.find(pattern) != std::string::npos) return &pattern;
+      }
+    }
+    return nullptr;
+  }
+
+  [[nodiscard]] bool WantsHost(const Op& op) const {
+    return MayRunOnHost(op) && HostWeightOf(op) != nullptr;
+  }
+
+  // A refused composite is decomposed, unless the user listed that very op for the host.
+  std::vector<bool> CompositesToDecompose() {
+    std::vector<bool> refused(graph_.ops.size(), false);
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      if (!HasDecomposition(op.kind) || main_refusals_[i].empty()) continue;
+      const bool may_stay_whole = WantsHost(op) || (MayRunOnHost(op) && IsListed(op));
+      if (may_stay_whole && host_refusals_[i].empty()) continue;
+      refused[i] = true;
+      report_.decomposed.push_back({NameOfOp(op), op.kind, main_refusals_[i]});
+    }
+    return refused;
+  }
+
+  Status Assign(size_t i) {
+    Op& op = graph_.ops[i];
+    op.device = policy_.main_device;
+    if (WantsHost(op) && host_refusals_[i].empty()) {
+      MoveToHost(op,
+                 fmt::format("reads a weight of placement.host_weights '{}'", *HostWeightOf(op)));
+      return OkStatus();
+    }
+    if (main_refusals_[i].empty()) return OkStatus();
+    if (!MayRunOnHost(op) || !host_refusals_[i].empty()) return Refused(i);
+    MoveToHost(op, main_refusals_[i]);
+    return OkStatus();
+  }
+
+  void MoveToHost(Op& op, std::string reason) {
+    op.device = policy_.host_device;
+    report_.moved_to_host.push_back({NameOfOp(op), op.kind, std::move(reason)});
+  }
+
+  [[nodiscard]] tl::unexpected<Error> Refused(size_t i) const {
+    const Op& op = graph_.ops[i];
+    std::string advice;
+    if (!HasHost()) {
+      advice = "no host device is open that could take it; choose another backend";
+    } else if (policy_.fallback == Fallback::kDeny) {
+      advice = "set placement.fallback to 'list' or 'allow' to let the host run it";
+    } else if (!MayRunOnHost(op)) {
+      advice = fmt::format(
+          "add '{}' to placement.host_ops or set placement.fallback to 'allow' to let the host run "
+          "it",
+          NameOf(op.kind));
+    } else {
+      advice = fmt::format("the host ({}) refuses it too: {}; choose another backend",
+                           NameOfDevice(policy_.host_device), host_refusals_[i]);
+    }
+    return MakeError(ErrorKind::kBackend, "placement.refused",
+                     "op '{}' ({}) is refused by {}: {}; {}", NameOfOp(op), NameOf(op.kind),
+                     NameOfDevice(policy_.main_device), main_refusals_[i], advice);
+  }
+
+  // Ops on small integers that come from the inputs of the step and feed ops of the host (picking
+  // the wanted token ids for an embedding) move along: left behind, each would cost a round trip
+  // between the devices.
+  void PullTowardsHost() {
+    if (!HasHost() || policy_.fallback == Fallback::kDeny) return;
+    std::vector<bool> feeds_host(graph_.values.size(), false);
+    for (size_t i = graph_.ops.size(); i-- > 0;) {
+      Op& op = graph_.ops[i];
+      if (op.device != policy_.host_device && feeds_host[op.results[0]] && IsIndexWork(op) &&
+          host_refusals_[i].empty()) {
+        MoveToHost(op, "feeds an op on the host");
+      }
+      if (op.device != policy_.host_device) continue;
+      for (const ValueId input : op.inputs) {
+        if (input != kNoValue) feeds_host[input] = true;
+      }
+    }
+  }
+
+  [[nodiscard]] bool IsIndexWork(const Op& op) const {
+    const auto is_input = [&](ValueId id) {
+      return id != kNoValue && graph_.value(id).lifetime == Lifetime::kInput;
+    };
+    const bool integers = graph_.type(op.results[0]).dtype == DType::kI32;
+    return integers && op.results.size() == 1 && std::ranges::all_of(op.inputs, is_input);
+  }
+
+  const SupportQuery& query_;
+  const PlacementPolicy& policy_;
+  Graph graph_;
+  std::vector<std::string> main_refusals_;
+  std::vector<std::string> host_refusals_;  // empty if there is no host
+  PlacementReport report_;
+};
+
+}  // namespace
+
+Result<Placement> PlaceOps(const Graph& graph, const SupportQuery& query,
+                           const PlacementPolicy& policy) {
+  return Placer(query, policy).Run(graph);
+}
+
+}  // namespace rullama

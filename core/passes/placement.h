@@ -1,0 +1,59 @@
+// Decides which device runs each op. The main device is asked for the whole graph and takes what it
+// supports; composites it refuses are decomposed and asked again; what is still refused runs on the
+// host only if the policy allows it. Nothing moves silently: the report names each op that left the
+// main device and why.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+
+namespace rullama {
+
+// Asks a device which ops of the graph it runs: one text per op, empty if it is supported, else the
+// device's reason. Called once for each device and form of the graph.
+using SupportQuery = std::function<Result<std::vector<std::string>>(int device, const Graph&)>;
+
+enum class Fallback : uint8_t {
+  kDeny,   // everything runs on the main device
+  kList,   // the ops named in host_ops may run on the host
+  kAllow,  // any op may run on the host
+};
+
+struct PlacementPolicy {
+  Fallback fallback = Fallback::kList;
+  std::vector<std::string> host_ops;
+  // Ops that read a constant whose tensor name contains one of these run on the host, as far as the
+  // fallback allows the host to run them. Keeps huge, sparsely read tables out of device memory.
+  std::vector<std::string> host_weights;
+  int main_device = 0;
+  int host_device = -1;                   // -1: there is none
+  std::vector<std::string> device_names;  // by device, for messages; may be shorter
+};
+
+struct PlacementReport {
+  struct Decision {
+    std::string op;  // name of its first result
+    OpKind kind;
+    std::string reason;
+  };
+  std::vector<size_t> ops_per_device;   // by device
+  std::vector<Decision> moved_to_host;  // ops that left the main device
+  std::vector<Decision> decomposed;     // composites that were replaced, with the refusal
+};
+
+struct Placement {
+  Graph graph;  // with Op::device set
+  PlacementReport report;
+};
+
+// Errors (kBackend): placement.refused names op, device, reason and what to set;
+// placement.query if an answer does not have one entry per op. Errors of the query pass through.
+Result<Placement> PlaceOps(const Graph& graph, const SupportQuery& query,
+                           const PlacementPolicy& policy);
+
+}  // namespace rullama

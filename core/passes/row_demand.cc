@@ -1,0 +1,143 @@
+#include "core/passes/row_demand.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/passes/graph_rewriter.h"
+
+namespace rullama {
+namespace {
+
+// Ordered: a value needed at all rows and at the wanted ones is computed at all of them.
+enum class Level : uint8_t { kNone, kWanted, kAll };
+
+class RowDemandPass {
+ public:
+  RowDemandPass(const Graph& source, DemandMode mode)
+      : source_(source),
+        mode_(mode),
+        rewriter_(source),
+        level_(source.values.size(), Level::kNone),
+        wanted_(source.values.size(), kNoValue) {}
+
+  Result<Graph> Run() && {
+    for (const Output& output : source_.outputs) {
+      const Level level = LevelOf(output);
+      if (level == Level::kWanted && source_.rows_input == kNoValue) {
+        return MakeError(ErrorKind::kRuntime, "passes.no_rows_input",
+                         "output '{}' asks for the wanted rows, but the graph declares no input "
+                         "that names them; declare it with WantedRows or ask for all rows",
+                         output.name);
+      }
+      Demand(output.value, level);
+    }
+    for (size_t i = source_.ops.size(); i-- > 0;) DemandOperands(source_.ops[i]);
+    for (const Op& op : source_.ops) Rewrite(op);
+    AddOutputs();
+    return std::move(rewriter_).Finish();
+  }
+
+ private:
+  [[nodiscard]] bool IsIndexedByRows(ValueId id) const {
+    const Value& value = source_.value(id);
+    const bool computed =
+        value.lifetime == Lifetime::kInput || value.lifetime == Lifetime::kTransient;
+    return computed && value.type.rows() == Dim::T();
+  }
+
+  [[nodiscard]] Level LevelOf(const Output& output) const {
+    if (mode_ == DemandMode::kStateOnly) return Level::kNone;
+    const bool all = mode_ == DemandMode::kAllRows || output.demand == RowDemand::kAll ||
+                     !IsIndexedByRows(output.value);
+    return all ? Level::kAll : Level::kWanted;
+  }
+
+  void Demand(ValueId value, Level level) { level_[value] = std::max(level_[value], level); }
+
+  // How much of an op runs: what the most demanding result needs. States are always kept up.
+  [[nodiscard]] Level LevelOf(const Op& op) const {
+    if (InfoOf(op.kind).trait == OpTrait::kEffect) return Level::kAll;
+    Level level = Level::kNone;
+    for (const ValueId result : op.results) level = std::max(level, level_[result]);
+    return level;
+  }
+
+  // Whether operand `i` of an op is read row by row, so that fewer rows are enough for fewer rows.
+  [[nodiscard]] bool FollowsRows(const Op& op, size_t i) const {
+    return InfoOf(op.kind).operands[i].rows == RowRule::kSame && IsIndexedByRows(op.inputs[i]);
+  }
+
+  void DemandOperands(const Op& op) {
+    const Level level = LevelOf(op);
+    if (level == Level::kNone) return;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i] == kNoValue) continue;
+      Demand(op.inputs[i], FollowsRows(op, i) ? level : Level::kAll);
+    }
+  }
+
+  void Rewrite(const Op& op) {
+    const Level level = LevelOf(op);
+    if (level == Level::kNone) return;
+    if (level == Level::kAll) {
+      rewriter_.Keep(op);
+      return;
+    }
+    std::vector<ValueId> inputs = rewriter_.MapAll(op.inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (op.inputs[i] != kNoValue && FollowsRows(op, i)) inputs[i] = AtWantedRows(op.inputs[i]);
+    }
+    const std::vector<ValueId> results = rewriter_.Emit(op, std::move(inputs));
+    for (size_t i = 0; i < results.size(); ++i) wanted_[op.results[i]] = results[i];
+  }
+
+  // The new value that holds the wanted rows of an old one; gathered once where all are computed.
+  ValueId AtWantedRows(ValueId id) {
+    if (wanted_[id] != kNoValue) return wanted_[id];
+    GraphBuilder& builder = rewriter_.builder();
+    const TensorType& type = source_.type(id);
+    const ValueId rows = rewriter_.Map(source_.rows_input);
+    const std::string name = source_.value(id).name + "/rows";
+    // A table of rank 2 counts as a weight, which is gathered as f32; going back is exact.
+    const bool widened = type.rank == 2 && type.dtype != DType::kI32 && type.dtype != DType::kF32;
+    ValueId gathered = builder.GatherRows(rewriter_.Map(id), rows, widened ? name + "/f32" : name);
+    if (widened) gathered = builder.Cast(gathered, type.dtype, name);
+    wanted_[id] = gathered;
+    return gathered;
+  }
+
+  void AddOutputs() {
+    GraphBuilder& builder = rewriter_.builder();
+    bool chosen = false;
+    for (const Output& output : source_.outputs) {
+      switch (LevelOf(output)) {
+        case Level::kNone:
+          break;
+        case Level::kWanted:
+          builder.Output(output.name, AtWantedRows(output.value), RowDemand::kWanted);
+          chosen = true;
+          break;
+        case Level::kAll:
+          builder.Output(output.name, rewriter_.Map(output.value), RowDemand::kAll);
+          break;
+      }
+    }
+    if (chosen) builder.WantedRows(rewriter_.Map(source_.rows_input));
+  }
+
+  const Graph& source_;
+  DemandMode mode_;
+  GraphRewriter rewriter_;       // its map holds the values of all rows
+  std::vector<Level> level_;     // by source value
+  std::vector<ValueId> wanted_;  // by source value: the new value of the wanted rows
+};
+
+}  // namespace
+
+Result<Graph> ApplyRowDemand(const Graph& graph, DemandMode mode) {
+  return RowDemandPass(graph, mode).Run();
+}
+
+}  // namespace rullama
