@@ -233,8 +233,9 @@ Types InferBinary(Context& c) {
 Types InferScale(Context& c) {
   const TensorType& x = c.operand(0);
   c.WantDType(0, DType::kF32);
-  const TensorType& weight = c.operand(1);
-  if (weight != TensorType(DType::kF32, {1})) c.WantVector(1, x.last());
+  if (c.operand(1) == TensorType(DType::kF32, {1})) return {x};
+  if (x.rank < 2) c.Fail("operand x is {}, expected rank 2 or more", ToString(x));
+  c.WantVector(1, x.last());
   return {x};
 }
 
@@ -319,9 +320,8 @@ bool WantEps(Context& c, float eps) {
 
 Types InferRmsNorm(Context& c) {
   WantEps(c, c.attrs<rl_rms_norm_attrs>().eps);
-  c.WantDType(0, DType::kF32);
   c.WantVector(1, c.operand(0).last());
-  return {c.operand(0)};
+  return InferRowwise(c);
 }
 
 Types InferSoftcap(Context& c) {

@@ -1,0 +1,80 @@
+// Runs a whole graph in float64. Values can be looked at by name after a step, which is how layers
+// of a backend are compared with the reference.
+//
+// Ownership: holds its graph, inputs and states; packed constants and state memory are not owned
+// and have to outlive it. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "core/reference/tensor.h"
+
+namespace rullama::reference {
+
+// Rows [first_row, first_row + dim 0) of a tensor of the model file, of this type: packed, or
+// unpacked with the dims of the type.
+using ConstantProvider = std::function<Result<Tensor>(std::string_view source, int64_t first_row,
+                                                      const TensorType& type)>;
+
+struct InterpreterOptions {
+  // Keep all values of a step until the next; otherwise only outputs survive it.
+  bool keep_all = true;
+  // Polled between ops; true ends the run with the error run.cancelled. May be empty.
+  std::function<bool()> cancelled;
+};
+
+class Interpreter {
+ public:
+  // Verifies the graph and asks `provider` for every constant. States begin as zeros.
+  static Result<Interpreter> Create(Graph graph, const ConstantProvider& provider,
+                                    InterpreterOptions options = {});
+
+  [[nodiscard]] const Graph& graph() const { return graph_; }
+
+  // Sets an input for the next and all later steps. Its dims are checked when it is used.
+  // Error ref.input if the graph has no such input or the dtype differs.
+  Status Bind(std::string_view input, Tensor tensor);
+
+  // A state lives in these bytes instead of in the interpreter (canonical row-major layout).
+  // Error ref.state.
+  Status BindStateMemory(ValueId state, std::span<std::byte> bytes);
+
+  // Runs one step. Error ref.input for an input that is unbound or has other dims than its type at
+  // `extents`; the errors of EvaluateOp, with the op named; run.cancelled. `failed_op` (if given)
+  // receives the index of the op that failed. After an error, states are as far as ops have run.
+  Status Run(const Extents& extents, OpIndex* failed_op = nullptr);
+
+  // A value of the last step, a state, input or constant; null if there is none (any more).
+  [[nodiscard]] const Tensor* Get(ValueId id) const;
+  [[nodiscard]] const Tensor* Get(std::string_view value_name) const;
+  [[nodiscard]] const Tensor* GetOutput(std::string_view output_name) const;
+
+  // The current contents of a state, by the name of its first version.
+  [[nodiscard]] Result<Tensor> ReadState(std::string_view name) const;
+  Status WriteState(std::string_view name, Tensor tensor);
+
+ private:
+  Interpreter(Graph graph, InterpreterOptions options);
+
+  // Where a value's tensor is held: versions of a state share the first one's.
+  [[nodiscard]] ValueId Home(ValueId id) const;
+  Status CheckInputs(const Extents& extents) const;
+  Status RunOp(OpIndex index);
+  Status Append(const Op& op);
+  void DropDeadValues(OpIndex index);
+
+  Graph graph_;
+  InterpreterOptions options_;
+  std::vector<Tensor> tensors_;                     // parallel to graph_.values
+  std::vector<bool> present_;                       // whether tensors_[i] is set
+  std::vector<std::span<std::byte>> state_memory_;  // parallel; empty unless bound
+  std::vector<OpIndex> last_use_;                   // kNoOp: outlives the step
+};
+
+}  // namespace rullama::reference

@@ -1,0 +1,78 @@
+// Contractions with weights of any type. A packed weight is decoded row by row, each row once, so
+// that a model's file can be used where it lies.
+#include <vector>
+
+#include "core/reference/kernels.h"
+
+namespace rullama::reference {
+namespace {
+
+// y[rows, n] = x[rows, k] weight[n, k]^T.
+Status Linear(const Tensor& x, const Tensor& weight, Tensor& y) {
+  const int64_t n = weight.dims[0];
+  const int64_t k = weight.dims[1];
+  std::vector<double> row(static_cast<size_t>(k));
+  for (int64_t j = 0; j < n; ++j) {
+    RL_RETURN_IF_ERROR(ReadFloats(weight, j * k, row));
+    for (int64_t r = 0; r < x.rows(); ++r) {
+      const auto input = Row(x, r);
+      double sum = 0;
+      for (size_t i = 0; i < row.size(); ++i) sum += input[i] * row[i];
+      y.f[static_cast<size_t>(r * n + j)] = sum;
+    }
+  }
+  return OkStatus();
+}
+
+// y[rows, n] = x[rows, k] weight[k, n].
+Status LinearAsStored(const Tensor& x, const Tensor& weight, Tensor& y) {
+  const int64_t k = weight.dims[0];
+  const int64_t n = weight.dims[1];
+  std::vector<double> row(static_cast<size_t>(n));
+  for (int64_t i = 0; i < k; ++i) {
+    RL_RETURN_IF_ERROR(ReadFloats(weight, i * n, row));
+    for (int64_t r = 0; r < x.rows(); ++r) {
+      const double factor = x.f[static_cast<size_t>(r * k + i)];
+      const auto out = Row(y, r);
+      for (size_t j = 0; j < row.size(); ++j) out[j] += factor * row[j];
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status EvalMatMul(const Call& call) {
+  const bool transposed = call.As<rl_matmul_attrs>().transpose_weight == 1;
+  return transposed ? Linear(call.in(0), call.in(1), call.y())
+                    : LinearAsStored(call.in(0), call.in(1), call.y());
+}
+
+Status EvalGeGluLinear(const Call& call) {
+  Tensor& y = call.y();
+  RL_RETURN_IF_ERROR(Linear(call.in(0), call.in(1), y));
+  Tensor up = MakeZeros(y.dtype, y.dims);
+  RL_RETURN_IF_ERROR(Linear(call.in(0), call.in(2), up));
+  for (size_t j = 0; j < y.f.size(); ++j) y.f[j] = GeluTanh(y.f[j]) * up.f[j];
+  return OkStatus();
+}
+
+Status EvalPleInject(const Call& call) {
+  const double eps = call.As<rl_ple_inject_attrs>().eps;
+  const Tensor& x = call.in(0);
+  const Tensor& ple = call.in(1);
+  const double scale = call.has(5) ? call.in(5).f[0] : 1.0;
+  Tensor gate = MakeZeros(ple.dtype, ple.dims);
+  RL_RETURN_IF_ERROR(Linear(x, call.in(2), gate));
+  for (size_t j = 0; j < gate.f.size(); ++j) gate.f[j] = GeluTanh(gate.f[j]) * ple.f[j];
+  Tensor injected = MakeZeros(x.dtype, x.dims);
+  RL_RETURN_IF_ERROR(Linear(gate, call.in(3), injected));
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const auto y = Row(call.y(), r);
+    RmsNormRow(Row(injected, r), call.in(4).f, eps, y);
+    for (size_t j = 0; j < y.size(); ++j) y[j] = (Row(x, r)[j] + y[j]) * scale;
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama::reference

@@ -1,0 +1,39 @@
+// Normalisation: rms_norm and residual_norm.
+#include <cmath>
+
+#include "core/reference/kernels.h"
+
+namespace rullama::reference {
+
+void RmsNormRow(std::span<const double> x, std::span<const double> weight, double eps,
+                std::span<double> y) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  const double scale = 1.0 / std::sqrt(sum / static_cast<double>(x.size()) + eps);
+  for (size_t j = 0; j < x.size(); ++j) {
+    y[j] = x[j] * scale * (weight.empty() ? 1.0 : weight[j]);
+  }
+}
+
+Status EvalRmsNorm(const Call& call) {
+  const double eps = call.As<rl_rms_norm_attrs>().eps;
+  const Tensor& x = call.in(0);
+  const std::span<const double> weight =
+      call.has(1) ? std::span<const double>(call.in(1).f) : std::span<const double>();
+  for (int64_t r = 0; r < RowCount(x); ++r) RmsNormRow(Row(x, r), weight, eps, Row(call.y(), r));
+  return OkStatus();
+}
+
+Status EvalResidualNorm(const Call& call) {
+  const double eps = call.As<rl_residual_norm_attrs>().eps;
+  const double scale = call.has(3) ? call.in(3).f[0] : 1.0;
+  for (int64_t r = 0; r < call.y().rows(); ++r) {
+    const auto y = Row(call.y(), r);
+    RmsNormRow(Row(call.in(1), r), call.in(2).f, eps, y);
+    const auto residual = Row(call.in(0), r);
+    for (size_t j = 0; j < y.size(); ++j) y[j] = (residual[j] + y[j]) * scale;
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama::reference

@@ -1,0 +1,108 @@
+// Reductions along the last dimension, and sorting.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "core/reference/kernels.h"
+
+namespace rullama::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Orderings read NaN as -infinity (docs/numerics.md).
+double OrderKey(double x) { return std::isnan(x) ? -kInfinity : x; }
+
+// NaN if any element is.
+double Maximum(std::span<const double> x) {
+  double max = -kInfinity;
+  for (const double value : x) {
+    if (std::isnan(value)) return value;
+    max = std::max(max, value);
+  }
+  return max;
+}
+
+}  // namespace
+
+Status EvalReduce(const Call& call) {
+  const auto fn = static_cast<rl_reduce>(call.As<rl_reduce_attrs>().fn);
+  const Tensor& x = call.in(0);
+  for (int64_t r = 0; r < RowCount(x); ++r) {
+    const auto row = Row(x, r);
+    double result = 0;
+    if (fn == RL_REDUCE_MAX) {
+      result = Maximum(row);
+    } else {
+      for (const double value : row) result += value;
+      if (fn == RL_REDUCE_MEAN) result /= static_cast<double>(row.size());
+    }
+    call.y().f[static_cast<size_t>(r)] = result;
+  }
+  return OkStatus();
+}
+
+Status EvalArgMax(const Call& call) {
+  const Tensor& x = call.in(0);
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const auto row = Row(x, r);
+    size_t best = 0;
+    for (size_t j = 1; j < row.size(); ++j) {
+      if (OrderKey(row[j]) > OrderKey(row[best])) best = j;
+    }
+    call.y().i[static_cast<size_t>(r)] = static_cast<int64_t>(best);
+  }
+  return OkStatus();
+}
+
+Status EvalTopK(const Call& call) {
+  const auto k = static_cast<size_t>(call.As<rl_topk_attrs>().k);
+  const Tensor& x = call.in(0);
+  std::vector<int64_t> order(static_cast<size_t>(x.last()));
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const auto row = Row(x, r);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return OrderKey(row[static_cast<size_t>(a)]) > OrderKey(row[static_cast<size_t>(b)]);
+    });
+    for (size_t j = 0; j < k; ++j) {
+      const size_t to = static_cast<size_t>(r) * k + j;
+      call.out[0].f[to] = OrderKey(row[static_cast<size_t>(order[j])]);
+      call.out[1].i[to] = order[j];
+    }
+  }
+  return OkStatus();
+}
+
+Status EvalCumSum(const Call& call) {
+  const Tensor& x = call.in(0);
+  for (int64_t r = 0; r < RowCount(x); ++r) {
+    const auto row = Row(x, r);
+    std::partial_sum(row.begin(), row.end(), Row(call.y(), r).begin());
+  }
+  return OkStatus();
+}
+
+void SoftmaxRow(std::span<const double> x, std::span<double> y) {
+  const double max = Maximum(x);
+  if (max == -kInfinity) {
+    std::fill(y.begin(), y.end(), 0.0);
+    return;
+  }
+  double sum = 0;
+  for (size_t j = 0; j < x.size(); ++j) {
+    y[j] = std::exp(x[j] - max);
+    sum += y[j];
+  }
+  for (double& value : y) value /= sum;
+}
+
+Status EvalSoftmax(const Call& call) {
+  const Tensor& x = call.in(0);
+  for (int64_t r = 0; r < RowCount(x); ++r) SoftmaxRow(Row(x, r), Row(call.y(), r));
+  return OkStatus();
+}
+
+}  // namespace rullama::reference

@@ -1,0 +1,66 @@
+// State: append, and which position a ring row holds.
+#include <optional>
+#include <vector>
+
+#include "core/reference/evaluate.h"
+#include "core/reference/kernels.h"
+
+namespace rullama::reference {
+namespace {
+
+// Row i goes to state row places[i] = slot * capacity + pos mod capacity. Rows are stored in order,
+// so that the last of several with one place stays.
+Result<std::vector<int64_t>> PlacesOf(std::span<const int64_t> dims, const Tensor& pos,
+                                      const Tensor& slot) {
+  std::vector<int64_t> places;
+  for (size_t row = 0; row < pos.i.size(); ++row) {
+    if (slot.i[row] < 0 || slot.i[row] >= dims[0] || pos.i[row] < 0) {
+      return MakeError(ErrorKind::kRuntime, "ref.index",
+                       "state_append: row {} has slot {} and position {}, the state {} slots", row,
+                       slot.i[row], pos.i[row], dims[0]);
+    }
+    places.push_back(slot.i[row] * dims[1] + pos.i[row] % dims[1]);
+  }
+  return places;
+}
+
+}  // namespace
+
+int64_t RingPosition(int64_t row, int64_t past, int64_t capacity) {
+  if (row >= past) return -1;
+  return row + (past - 1 - row) / capacity * capacity;
+}
+
+Status AppendInPlace(Tensor& state, const Tensor& rows, const Tensor& pos, const Tensor& slot) {
+  RL_ASSIGN_OR_RETURN(const std::vector<int64_t> places, PlacesOf(state.dims, pos, slot));
+  const int64_t width = rows.row_elements();
+  for (size_t row = 0; row < places.size(); ++row) {
+    for (int64_t j = 0; j < width; ++j) {
+      const auto from = static_cast<size_t>(static_cast<int64_t>(row) * width + j);
+      const auto to = static_cast<size_t>(places[row] * width + j);
+      if (IsInteger(state.dtype)) {
+        state.i[to] = rows.i[from];
+      } else {
+        state.f[to] = RoundTo(state.dtype, rows.f[from]);
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status AppendToMemory(DType dtype, std::span<const int64_t> dims, std::span<std::byte> bytes,
+                      const Tensor& rows, const Tensor& pos, const Tensor& slot) {
+  RL_ASSIGN_OR_RETURN(const std::vector<int64_t> places, PlacesOf(dims, pos, slot));
+  const int64_t width = rows.row_elements();
+  for (size_t row = 0; row < places.size(); ++row) {
+    PackElements(rows, static_cast<int64_t>(row) * width, width, dtype, places[row] * width, bytes);
+  }
+  return OkStatus();
+}
+
+Status EvalStateAppend(const Call& call) {
+  call.y() = call.in(0);
+  return AppendInPlace(call.y(), call.in(1), call.in(2), call.in(3));
+}
+
+}  // namespace rullama::reference
