@@ -1,0 +1,102 @@
+// The hyperparameters of one Gemma 4 text model: plain data that has passed every range check, so
+// that code downstream may multiply and index without checking again.
+//
+// It comes from a model file (metadata of llama.cpp's and of Ollama's converter alike) or from the
+// `architecture` block of a configuration (`rullama synth`).
+//
+// Thread safety: value types, no shared state. Errors of files have kind kModelFile and ids
+// model.*; errors of configurations kind kUsage.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/config/config.h"
+#include "core/gguf/gguf.h"
+
+namespace rullama {
+
+// Far above every published size; bounds what is allocated per layer before anything else is known.
+inline constexpr int64_t kMaxGemma4Layers = 1024;
+
+// The attention of a layer: over the last `sliding_window` tokens, or over all of them.
+enum class LayerKind : uint8_t { kSliding, kGlobal };
+
+struct Gemma4Layer {
+  LayerKind kind = LayerKind::kSliding;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn_width = 0;
+  // The layer whose K/V cache this one reads: itself, or an earlier donor of the same kind.
+  int64_t cache_layer = 0;
+  // There is no V projection: V is the K projection before its norm and rotation.
+  bool k_eq_v = false;
+
+  friend bool operator==(const Gemma4Layer&, const Gemma4Layer&) = default;
+};
+
+struct Gemma4Config {
+  int64_t width = 0;  // of the residual stream
+  int64_t vocabulary = 0;
+  int64_t context_length = 0;  // the longest the model was trained for, tokens
+  int64_t heads = 0;           // query heads of each layer
+  int64_t sliding_window = 0;  // keys a sliding layer sees, its own included
+  int64_t ple_dim = 0;         // width of per-layer embeddings, 0 = the model has none
+  float rms_eps = 1e-6F;
+  float final_softcap = 0;  // 0 = none
+  float rope_base_sliding = 1e4F;
+  float rope_base_global = 1e6F;
+  int64_t n_rot_sliding = 0;  // dims of a head that rotary embedding covers
+  int64_t n_rot_global = 0;
+  // Divisors of the rotation frequencies of global layers, n_rot_global / 2 of them; a very large
+  // one keeps its pair from rotating.
+  std::vector<float> rope_factors;
+  bool rope_factors_in_file = false;  // as tensor rope_freqs.weight
+  std::vector<Gemma4Layer> layers;
+  std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
+
+  [[nodiscard]] int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
+  [[nodiscard]] const Gemma4Layer& layer(int64_t index) const {
+    return layers[static_cast<size_t>(index)];
+  }
+  [[nodiscard]] bool OwnsCache(int64_t index) const { return layer(index).cache_layer == index; }
+  // The first of the trailing layers without a cache of their own; layer_count() if there is none.
+  [[nodiscard]] int64_t first_shared_layer() const;
+  [[nodiscard]] int64_t n_rot(LayerKind kind) const {
+    return kind == LayerKind::kSliding ? n_rot_sliding : n_rot_global;
+  }
+
+  // Errors: model.arch (not Gemma 4), model.unsupported (a member of the family that this version
+  // does not run), model.hparam (a number out of its range), model.array_length, model.kv_donor,
+  // model.moe, model.vocabulary, and gguf.key_* for missing or mistyped metadata.
+  static Result<Gemma4Config> FromFile(const GgufFile& file);
+
+  // What `architecture` leaves open gets Gemma 4's published value. Errors: config.missing_key,
+  // config.conflict and the ids of FromFile, all kUsage.
+  static Result<Gemma4Config> FromArchitecture(const ArchitectureConfig& architecture);
+
+  // Whether this model has the shapes that the configuration expects; what the configuration leaves
+  // open is not compared. Error model.architecture_mismatch (kUsage) lists every difference.
+  [[nodiscard]] Status CheckAgainst(const ArchitectureConfig& architecture) const;
+
+  friend bool operator==(const Gemma4Config&, const Gemma4Config&) = default;
+};
+
+// Part of a global head's pairs that rotates, in every published model of the family.
+inline constexpr double kGemma4RotaryFraction = 0.25;
+
+// How many values of `rope_factors` let their pair rotate noticeably.
+[[nodiscard]] int64_t CountRotatingPairs(const std::vector<float>& rope_factors);
+
+// Factors that let the first `fraction` of `pairs` rotate and hold the others still.
+[[nodiscard]] std::vector<float> MakeRopeFactors(int64_t pairs, double fraction);
+
+// Points each of the last `shared_kv_layers` layers to its donor: the last layer of the same kind
+// that owns a cache. The other layers own theirs. Error model.kv_donor.
+Status AssignDonors(std::vector<Gemma4Layer>& layers, int64_t shared_kv_layers);
+
+// Every range and consistency rule, whatever the config was made from. Errors model.*.
+Status ValidateConfig(const Gemma4Config& config);
+
+}  // namespace rullama

@@ -1,0 +1,142 @@
+// One decoder layer: attention, gated feed-forward, per-layer injection and output scale.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "models/gemma4/gemma4_scope.h"
+
+namespace rullama::gemma4 {
+namespace {
+
+// Queries and keys are normalised per head, which takes the place of 1/sqrt(head_dim).
+constexpr float kAttentionScale = 1.0F;
+
+}  // namespace
+
+LayerStack::LayerStack(Scope& scope) : scope_(scope) {
+  const Gemma4Config& c = scope.config();
+  const BuildOptions& options = scope.options();
+  for (int64_t i = 0; i < c.layer_count(); ++i) {
+    caches_[c.layer(i).cache_layer].last_reader = i;
+    if (!c.OwnsCache(i)) continue;
+    const TensorType type(options.kv_dtype, {options.slots, CacheRows(c, options, i),
+                                             c.layer(i).kv_heads, c.layer(i).head_dim});
+    caches_[i].k_state = scope.builder().State(Name(i, "k"), type);
+    caches_[i].v_state = scope.builder().State(Name(i, "v"), type);
+  }
+}
+
+std::string LayerStack::Name(int64_t index, std::string_view suffix) const {
+  return fmt::format("blk.{}.{}", index, suffix);
+}
+
+ValueId LayerStack::NormAndRotate(int64_t index, ValueId heads, std::string_view norm,
+                                  std::string_view name) {
+  const Gemma4Config& c = scope_.config();
+  GraphBuilder& b = scope_.builder();
+  const bool sliding = c.layer(index).kind == LayerKind::kSliding;
+  const ValueId normed = b.RmsNorm(heads, scope_.Weight(Name(index, norm)), c.rms_eps,
+                                   Name(index, fmt::format("{}.norm", name)));
+  return b.Rope(normed, scope_.model().pos, sliding ? kNoValue : scope_.RopeFactors(),
+                sliding ? c.rope_base_sliding : c.rope_base_global,
+                static_cast<int>(c.n_rot(c.layer(index).kind)), Name(index, name));
+}
+
+ValueId LayerStack::Queries(int64_t index, ValueId x) {
+  const Gemma4Config& c = scope_.config();
+  GraphBuilder& b = scope_.builder();
+  const ValueId flat =
+      b.MatMul(x, scope_.Weight(Name(index, "attn_q.weight")), Name(index, "attn.q.project"));
+  const ValueId heads =
+      b.Reshape(flat, {c.heads, c.layer(index).head_dim}, Name(index, "attn.q.heads"));
+  return NormAndRotate(index, heads, "attn_q_norm.weight", "attn.q");
+}
+
+void LayerStack::FillCache(int64_t index, ValueId x) {
+  const Gemma4Config& c = scope_.config();
+  const Gemma4Layer& layer = c.layer(index);
+  const DType kv_dtype = scope_.options().kv_dtype;
+  GraphBuilder& b = scope_.builder();
+  const auto project = [&](std::string_view weight, const std::string& name) {
+    const ValueId flat = b.MatMul(x, scope_.Weight(Name(index, weight)), name + ".project");
+    return b.Reshape(flat, {layer.kv_heads, layer.head_dim}, name + ".heads");
+  };
+  // Suffix of the f32 values when the cache has a type of its own.
+  const bool round = kv_dtype != DType::kF32;
+  const std::string full = round ? ".f32" : "";
+  const std::string k_name = Name(index, "attn.k");
+  const std::string v_name = Name(index, "attn.v");
+
+  const ValueId k_heads = project("attn_k.weight", k_name);
+  const ValueId v_heads = layer.k_eq_v ? k_heads : project("attn_v.weight", v_name);
+  ValueId k = NormAndRotate(index, k_heads, "attn_k_norm.weight", "attn.k" + full);
+  ValueId v = b.RmsNorm(v_heads, kNoValue, c.rms_eps, v_name + full);
+  if (round) {
+    k = b.Cast(k, kv_dtype, k_name);
+    v = b.Cast(v, kv_dtype, v_name);
+  }
+  caches_[index].k_new = k;
+  caches_[index].v_new = v;
+}
+
+void LayerStack::AppendCache(int64_t index) {
+  // Every reader of the old version comes first in the graph.
+  const int64_t owner = scope_.config().layer(index).cache_layer;
+  const Cache& cache = caches_[owner];
+  if (cache.last_reader != index) return;
+  const ModelGraph& model = scope_.model();
+  GraphBuilder& b = scope_.builder();
+  b.StateAppend(cache.k_state, cache.k_new, model.pos, model.slot, Name(owner, "k.next"));
+  b.StateAppend(cache.v_state, cache.v_new, model.pos, model.slot, Name(owner, "v.next"));
+}
+
+ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
+  const Gemma4Config& c = scope_.config();
+  const Gemma4Layer& layer = c.layer(index);
+  GraphBuilder& b = scope_.builder();
+  const ValueId x = b.RmsNorm(hidden, scope_.Weight(Name(index, "attn_norm.weight")), c.rms_eps,
+                              Name(index, "attn.norm"));
+  const ValueId q = Queries(index, x);
+  if (c.OwnsCache(index)) FillCache(index, x);
+  const Cache& cache = caches_[layer.cache_layer];
+  const int64_t window = layer.kind == LayerKind::kSliding ? c.sliding_window : 0;
+  const ValueId mix = b.Attention(q, cache.k_new, cache.v_new, cache.k_state, cache.v_state,
+                                  scope_.model().attention_rows, RL_MASK_CAUSAL, window,
+                                  kAttentionScale, Name(index, "attn.mix"));
+  AppendCache(index);
+  const ValueId flat = b.Reshape(mix, {c.heads * layer.head_dim}, Name(index, "attn.mix.flat"));
+  const ValueId out =
+      b.MatMul(flat, scope_.Weight(Name(index, "attn_output.weight")), Name(index, "attn.out"));
+  return b.ResidualNorm(hidden, out, scope_.Weight(Name(index, "post_attention_norm.weight")),
+                        kNoValue, c.rms_eps, Name(index, "attn.residual"));
+}
+
+ValueId LayerStack::FeedForward(int64_t index, ValueId hidden, ValueId scale) {
+  const float eps = scope_.config().rms_eps;
+  GraphBuilder& b = scope_.builder();
+  const ValueId x = b.RmsNorm(hidden, scope_.Weight(Name(index, "ffn_norm.weight")), eps,
+                              Name(index, "ffn.norm"));
+  const ValueId glu =
+      b.GeGluLinear(x, scope_.Weight(Name(index, "ffn_gate.weight")),
+                    scope_.Weight(Name(index, "ffn_up.weight")), Name(index, "ffn.glu"));
+  const ValueId down =
+      b.MatMul(glu, scope_.Weight(Name(index, "ffn_down.weight")), Name(index, "ffn.down"));
+  const bool last = scope_.config().ple_dim == 0;
+  return b.ResidualNorm(hidden, down, scope_.Weight(Name(index, "post_ffw_norm.weight")), scale,
+                        eps, Name(index, last ? "out" : "ffn.residual"));
+}
+
+ValueId LayerStack::Build(int64_t index, ValueId hidden, ValueId per_layer_input) {
+  const Gemma4Config& c = scope_.config();
+  // The scale multiplies the whole residual stream, so it belongs to the layer's last op.
+  const ValueId scale = scope_.OptionalWeight(Name(index, "layer_output_scale.weight"));
+  hidden = Attention(index, hidden);
+  if (c.ple_dim == 0) return FeedForward(index, hidden, scale);
+  hidden = FeedForward(index, hidden, kNoValue);
+  return scope_.builder().PleInject(
+      hidden, per_layer_input, scope_.Weight(Name(index, "inp_gate.weight")),
+      scope_.Weight(Name(index, "proj.weight")), scope_.Weight(Name(index, "post_norm.weight")),
+      scale, c.rms_eps, Name(index, "out"));
+}
+
+}  // namespace rullama::gemma4

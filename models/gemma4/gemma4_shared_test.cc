@@ -1,0 +1,60 @@
+// The small models of every kind, in both number formats.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "models/gemma4/gemma4_model.h"
+
+namespace rullama {
+namespace {
+
+std::string PathOf(const std::string& name) {
+  return RULLAMA_SOURCE_DIR "/../shared/models/" + name + ".gguf";
+}
+
+class DenseFileTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(DenseFileTest, BuildsWithoutWarnings) {
+  const auto file = GgufFile::Open(PathOf(GetParam()));
+  ASSERT_TRUE(file) << file.error().ToString();
+  const auto config = Gemma4Config::FromFile(*file);
+  ASSERT_TRUE(config) << config.error().ToString();
+  const auto weights = Gemma4Weights::FromFile(*config, *file, {.strict = true});
+  ASSERT_TRUE(weights) << weights.error().ToString();
+  EXPECT_TRUE(weights->warnings().empty());
+  auto model = BuildModel(*config, *weights, {.slots = 3, .capacity = 2048, .max_t = 64});
+  ASSERT_TRUE(model) << model.error().ToString();
+  const auto graph = std::move(model->builder).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, DenseFileTest,
+                         testing::Values("tiny-e2b-f16", "tiny-e2b-Q4_K_M", "tiny-dense-f16",
+                                         "tiny-dense-Q4_K_M"));
+
+TEST(DenseFileTest, LastLayerUsesKAsV) {
+  const auto file = GgufFile::Open(PathOf("tiny-dense-f16"));
+  ASSERT_TRUE(file);
+  const auto config = Gemma4Config::FromFile(*file);
+  ASSERT_TRUE(config) << config.error().ToString();
+  EXPECT_TRUE(config->layer(5).k_eq_v);
+  EXPECT_EQ(config->layer(5).kv_heads, 1);
+  EXPECT_EQ(config->layer(4).kv_heads, 2);
+  EXPECT_EQ(config->first_shared_layer(), 6);
+}
+
+class UnsupportedFileTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(UnsupportedFileTest, IsRefusedByName) {
+  const auto file = GgufFile::Open(PathOf(GetParam()));
+  ASSERT_TRUE(file) << file.error().ToString();
+  const auto config = Gemma4Config::FromFile(*file);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().id, "model.unsupported");
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, UnsupportedFileTest,
+                         testing::Values("tiny-moe-f16", "tiny-moe-Q4_K_M", "tiny-diffusion-f16"));
+
+}  // namespace
+}  // namespace rullama

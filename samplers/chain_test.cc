@@ -1,0 +1,132 @@
+#include "samplers/chain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kVocabulary = 100;
+
+// A graph that has nothing but logits and the inputs of a model.
+struct Bench {
+  GraphBuilder builder{"bench"};
+  SamplerInputs inputs;
+  ValueId logits;
+
+  Bench() {
+    const TensorType rows(DType::kI32, {Dim::T()});
+    inputs.tokens = builder.Input(input_names::kTokens, rows);
+    const ValueId pos = builder.Input(input_names::kPos, rows);
+    const ValueId slot = builder.Input(input_names::kSlot, rows);
+    const ValueId past = builder.Input(input_names::kPast, {DType::kI32, {2}});
+    inputs.rows = {.q_pos = pos, .q_slot = slot, .kv_pos = pos, .kv_slot = slot, .past = past};
+    inputs.slots = 2;
+    inputs.capacity = 512;
+    logits = builder.Input("logits", {DType::kF32, {Dim::T(), kVocabulary}});
+  }
+};
+
+struct Built {
+  Graph graph;
+  Sampler sampler;
+
+  [[nodiscard]] std::vector<OpKind> Ops() const {
+    std::vector<OpKind> kinds;
+    for (const Op& op : graph.ops) kinds.push_back(op.kind);
+    return kinds;
+  }
+  [[nodiscard]] std::vector<std::string> Bound() const {
+    std::vector<std::string> names;
+    for (const SamplerBinding& binding : sampler.bindings) names.push_back(binding.name);
+    return names;
+  }
+};
+
+Built Build(const SamplerSettings& settings) {
+  Bench bench;
+  auto sampler = AppendSampler(bench.builder, bench.logits, bench.inputs, settings);
+  EXPECT_TRUE(sampler.has_value()) << sampler.error().ToString();
+  auto graph = std::move(bench.builder).Finish();
+  EXPECT_TRUE(graph.has_value()) << graph.error().ToString();
+  return {*std::move(graph), *std::move(sampler)};
+}
+
+TEST(SamplerChainTest, GreedyIsOneOp) {
+  const Built built = Build({.greedy = true});
+  EXPECT_THAT(built.Ops(), ElementsAre(OpKind::kArgMax));
+  EXPECT_TRUE(built.sampler.bindings.empty());
+  ASSERT_EQ(built.graph.outputs.size(), 1u);
+  EXPECT_EQ(built.graph.outputs[0].name, "token");
+  EXPECT_EQ(built.graph.outputs[0].value, built.sampler.token);
+  EXPECT_EQ(built.graph.outputs[0].demand, RowDemand::kWanted);
+}
+
+TEST(SamplerChainTest, DefaultsTruncateAndDraw) {
+  const Built built = Build({});
+  EXPECT_THAT(built.Ops(), ElementsAre(OpKind::kTopK, OpKind::kTopPMask, OpKind::kRandomUniform,
+                                       OpKind::kCategorical, OpKind::kGatherLast));
+  EXPECT_THAT(built.Bound(), ElementsAre("seed"));
+  EXPECT_EQ(ToString(built.graph.type(built.sampler.token)), "i32[T]");
+}
+
+TEST(SamplerChainTest, StepsThatDoNothingAreLeftOut) {
+  const Built built = Build({.top_k = 0, .top_p = 1});
+  EXPECT_THAT(built.Ops(), ElementsAre(OpKind::kRandomUniform, OpKind::kCategorical));
+}
+
+TEST(SamplerChainTest, TopPAloneSortsTheVocabulary) {
+  const Built built = Build({.top_k = 0, .top_p = 0.5});
+  EXPECT_EQ(built.graph.ops[0].As<rl_topk_attrs>().k, kVocabulary);
+}
+
+TEST(SamplerChainTest, FullChainKeepsItsOrder) {
+  const Built built = Build({.temperature = 0.5,
+                             .top_k = 10,
+                             .top_p = 0.9,
+                             .min_p = 0.05,
+                             .typical_p = 0.8,
+                             .repeat_penalty = 1.2,
+                             .logit_bias = {{3, 1.5}, {7, -2}},
+                             .seed = 0x1122334455667788});
+  EXPECT_THAT(built.Ops(), ElementsAre(OpKind::kBiasAdd, OpKind::kPenalties, OpKind::kStateAppend,
+                                       OpKind::kTopK, OpKind::kTypicalPMask, OpKind::kTopPMask,
+                                       OpKind::kMinPMask, OpKind::kAffine, OpKind::kRandomUniform,
+                                       OpKind::kCategorical, OpKind::kGatherLast));
+  EXPECT_THAT(built.Bound(), ElementsAre("sampler.bias_ids", "sampler.bias", "seed"));
+  int32_t ids[2];
+  std::memcpy(ids, built.sampler.bindings[0].bytes.data(), sizeof(ids));
+  EXPECT_THAT(ids, ElementsAre(3, 7));
+  uint32_t seed[2];
+  std::memcpy(seed, built.sampler.bindings[2].bytes.data(), sizeof(seed));
+  EXPECT_THAT(seed, ElementsAre(0x55667788u, 0x11223344u));
+}
+
+TEST(SamplerChainTest, HistoryIsAsLongAsTheLookBack) {
+  const auto history = [](int64_t last_n) {
+    const Built built = Build({.greedy = true, .repeat_last_n = last_n, .presence_penalty = 1});
+    return ToString(built.graph.type(built.graph.Find("sampler.history")));
+  };
+  EXPECT_EQ(history(64), "i32[2,64]");
+  EXPECT_EQ(history(-1), "i32[2,512]");
+  EXPECT_EQ(history(100000), "i32[2,512]");
+}
+
+TEST(SamplerChainTest, BadSettingsAddNothing) {
+  Bench bench;
+  const auto sampler =
+      AppendSampler(bench.builder, bench.logits, bench.inputs, {.temperature = -1});
+  ASSERT_FALSE(sampler);
+  EXPECT_EQ(sampler.error().id, "sampler.temperature");
+  EXPECT_TRUE(bench.builder.graph().ops.empty());
+}
+
+}  // namespace
+}  // namespace rullama

@@ -1,0 +1,28 @@
+#include "samplers/steps.h"
+
+namespace rullama::samplers {
+namespace {
+
+constexpr int kSamplerStream = 0;  // of PhiloxUniform
+
+}  // namespace
+
+ValueId AddDraw(StepContext& context, const Candidates& candidates) {
+  GraphBuilder& b = context.builder;
+  const TensorType seed_type(DType::kI32, {2});
+  const ValueId seed = b.Input(input_names::kSeed, seed_type);
+  context.sampler.bindings.push_back(
+      {std::string(input_names::kSeed), seed_type, SeedBytes(context.settings.seed)});
+  const ValueId uniform =
+      b.RandomUniform(seed, context.inputs.rows.q_pos, context.inputs.rows.q_slot, kSamplerStream,
+                      "sampler.uniform");
+  if (candidates.ids == kNoValue) return b.Categorical(candidates.logits, uniform, "sampler.token");
+  const ValueId column = b.Categorical(candidates.logits, uniform, "sampler.column");
+  return b.GatherLast(candidates.ids, column, "sampler.token");
+}
+
+ValueId AddGreedy(StepContext& context, const Candidates& candidates) {
+  return context.builder.ArgMax(candidates.logits, "sampler.token");
+}
+
+}  // namespace rullama::samplers

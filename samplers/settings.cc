@@ -1,0 +1,128 @@
+#include "samplers/settings.h"
+
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+namespace rullama {
+namespace {
+
+constexpr double kMaxTemperature = 100;
+// Below this the second best token would need a logit within 1e-3 of the best to be ever drawn,
+// and 1 / temperature nears the limits of f32.
+constexpr double kGreedyTemperature = 1e-4;
+constexpr double kMinRepeatPenalty = 0.01;  // it divides
+constexpr double kMaxRepeatPenalty = 100;
+constexpr double kMaxAdditivePenalty = 100;
+constexpr int64_t kMaxLookBack = int64_t{1} << 24;  // the longest context
+// The bias is looked up row by row; a request with more is not a bias but an attack.
+constexpr size_t kMaxBiasedTokens = 4096;
+
+Status InRange(std::string_view name, double value, double low, double high) {
+  // Written so that NaN fails.
+  if (value >= low && value <= high) return OkStatus();
+  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", name),
+                   "{} is {}, expected {} to {}", name, value, low, high);
+}
+
+Status InRange(std::string_view name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", name),
+                   "{} is {}, expected {} to {}", name, value, low, high);
+}
+
+Status AboveZero(std::string_view name, double value) {
+  // As the f32 that the op gets: a smaller one would be 0.
+  if (static_cast<float>(value) > 0 && value <= 1) return OkStatus();
+  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", name),
+                   "{} is {}, expected more than 0, at most 1 (1 keeps all tokens)", name, value);
+}
+
+Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
+  if (bias.size() > kMaxBiasedTokens) {
+    return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
+                     "logit_bias has {} entries, expected at most {}", bias.size(),
+                     kMaxBiasedTokens);
+  }
+  int64_t banned = 0;
+  for (const auto& [id, value] : bias) {
+    if (id < 0 || id >= vocabulary) {
+      return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
+                       "logit_bias names token {}, expected 0 to {}", id, vocabulary - 1);
+    }
+    const bool ban = std::isinf(value) && value < 0;
+    if (!ban && !std::isfinite(value)) {
+      return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
+                       "logit_bias of token {} is {}, expected a finite number or -infinity", id,
+                       value);
+    }
+    banned += ban ? 1 : 0;
+  }
+  if (banned == vocabulary) {
+    return MakeError(ErrorKind::kRuntime, "sampler.empty",
+                     "logit_bias bans all {} tokens, expected at least one to remain", vocabulary);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status SamplerSettings::Validate(int64_t vocabulary) const {
+  RL_RETURN_IF_ERROR(InRange("temperature", temperature, 0, kMaxTemperature));
+  RL_RETURN_IF_ERROR(InRange("top_k", top_k, 0, vocabulary));
+  RL_RETURN_IF_ERROR(AboveZero("top_p", top_p));
+  RL_RETURN_IF_ERROR(AboveZero("typical_p", typical_p));
+  RL_RETURN_IF_ERROR(InRange("min_p", min_p, 0, 1));
+  RL_RETURN_IF_ERROR(
+      InRange("repeat_penalty", repeat_penalty, kMinRepeatPenalty, kMaxRepeatPenalty));
+  RL_RETURN_IF_ERROR(InRange("repeat_last_n", repeat_last_n, -1, kMaxLookBack));
+  RL_RETURN_IF_ERROR(
+      InRange("frequency_penalty", frequency_penalty, -kMaxAdditivePenalty, kMaxAdditivePenalty));
+  RL_RETURN_IF_ERROR(
+      InRange("presence_penalty", presence_penalty, -kMaxAdditivePenalty, kMaxAdditivePenalty));
+  return CheckBias(logit_bias, vocabulary);
+}
+
+bool SamplerSettings::IsGreedy() const { return greedy || temperature < kGreedyTemperature; }
+
+bool SamplerSettings::HasPenalties() const {
+  return repeat_last_n != 0 &&
+         (repeat_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0);
+}
+
+Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufFile& file) {
+  SamplerSettings s;
+  const auto real = [&file](double& member, const std::optional<double>& chosen,
+                            const char* key) -> Status {
+    RL_ASSIGN_OR_RETURN(const auto recommended, file.FindF32(key));
+    if (recommended) member = *recommended;
+    member = chosen.value_or(member);
+    return OkStatus();
+  };
+  const auto integer = [&file](int64_t& member, const std::optional<int64_t>& chosen,
+                               const char* key) -> Status {
+    const GgufValue* recommended = file.Find(key);
+    if (recommended != nullptr && recommended->type != GgufType::kArray) {
+      member = IntegerAt<int64_t>(*recommended, 0).value_or(member);
+    }
+    member = chosen.value_or(member);
+    return OkStatus();
+  };
+  RL_RETURN_IF_ERROR(real(s.temperature, config.temperature, "general.sampling.temp"));
+  RL_RETURN_IF_ERROR(integer(s.top_k, config.top_k, "general.sampling.top_k"));
+  RL_RETURN_IF_ERROR(real(s.top_p, config.top_p, "general.sampling.top_p"));
+  RL_RETURN_IF_ERROR(real(s.min_p, config.min_p, "general.sampling.min_p"));
+  RL_RETURN_IF_ERROR(
+      real(s.repeat_penalty, config.repeat_penalty, "general.sampling.penalty_repeat"));
+  RL_RETURN_IF_ERROR(
+      integer(s.repeat_last_n, config.repeat_last_n, "general.sampling.penalty_last_n"));
+  s.typical_p = config.typical_p.value_or(s.typical_p);
+  s.frequency_penalty = config.frequency_penalty.value_or(s.frequency_penalty);
+  s.presence_penalty = config.presence_penalty.value_or(s.presence_penalty);
+  s.greedy = config.greedy.value_or(s.greedy);
+  s.seed = static_cast<uint64_t>(config.seed.value_or(0));
+  s.logit_bias = config.logit_bias;
+  return s;
+}
+
+}  // namespace rullama

@@ -1,0 +1,35 @@
+// The steps of the sampler chain. Each reads its settings and appends its ops, or leaves the
+// candidates as they are if it would change nothing. Internal to samplers. Not thread-safe.
+#pragma once
+
+#include "core/ir/builder.h"
+#include "samplers/chain.h"
+
+namespace rullama::samplers {
+
+// The tokens still in the race.
+struct Candidates {
+  ValueId logits = kNoValue;  // f32[rows, n]; -inf where a step has dropped a token
+  ValueId ids = kNoValue;     // i32[rows, n], token ids by descending logit; kNoValue: column = id
+};
+
+struct StepContext {
+  GraphBuilder& builder;
+  const SamplerInputs& inputs;
+  const SamplerSettings& settings;
+  int64_t vocabulary;
+  Sampler& sampler;
+};
+
+void AddLogitBias(StepContext& context, Candidates& candidates);
+void AddPenalties(StepContext& context, Candidates& candidates);
+void AddTopK(StepContext& context, Candidates& candidates);
+void AddTypicalP(StepContext& context, Candidates& candidates);
+void AddTopP(StepContext& context, Candidates& candidates);
+void AddMinP(StepContext& context, Candidates& candidates);
+void AddTemperature(StepContext& context, Candidates& candidates);
+// i32[rows]: a token id drawn from the candidates.
+ValueId AddDraw(StepContext& context, const Candidates& candidates);
+ValueId AddGreedy(StepContext& context, const Candidates& candidates);
+
+}  // namespace rullama::samplers

@@ -1,0 +1,12 @@
+#include "samplers/steps.h"
+
+namespace rullama::samplers {
+
+void AddTemperature(StepContext& context, Candidates& candidates) {
+  const double temperature = context.settings.temperature;
+  if (temperature == 1) return;
+  candidates.logits = context.builder.Affine(candidates.logits, static_cast<float>(1 / temperature),
+                                             0, "sampler.temperature");
+}
+
+}  // namespace rullama::samplers
