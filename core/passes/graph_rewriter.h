@@ -45,8 +45,8 @@ class GraphRewriter {
 
  private:
   const Graph& source_;
+  std::vector<ValueId> map_;  // by source value
   GraphBuilder builder_;
-  std::vector<ValueId> map_;                                // by source value
   std::vector<std::pair<ValueId, ValueId>> renamed_;        // (target, source it is named after)
   std::vector<std::pair<size_t, int>> devices_ = {{0, 0}};  // (first op, device) of each run
 };

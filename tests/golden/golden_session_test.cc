@@ -230,7 +230,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          Model{"tiny-dense", "f16"},
                                          Model{"tiny-dense", "Q4_K_M"})),
     [](const auto& info) {
-      const auto& [backend, model] = info.param;
+      const Backend& backend = std::get<0>(info.param);  // a macro argument: no structured binding
+      const Model& model = std::get<1>(info.param);
       std::string name = backend.name + backend.isa + "_" + model.name + "_" + model.type;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
