@@ -163,6 +163,7 @@ class AttentionNode final : public Node {
               context.attrs<rl_attention_attrs>().mask,
               context.attrs<rl_attention_attrs>().window},
         scale_(context.attrs<rl_attention_attrs>().scale),
+        past_is_input_(context.graph.input(context.op, 9)->lifetime == RL_LIFETIME_INPUT),
         y_(context.Result()) {
     const Step max = context.MaxStep();
     const auto heads = static_cast<size_t>(q_.Dim(1, max));
@@ -186,8 +187,7 @@ class AttentionNode final : public Node {
     if (rows == 0) return {0, kv_heads, 0};
     const int64_t tiles = (rows + kQueryTile - 1) / kQueryTile;
     if (tiles * kv_heads >= 2 * step.workers || rows > kSplitRows) return {tiles, kv_heads, 1};
-    int64_t keys = 0;
-    for (int64_t row = 0; row < rows; ++row) keys = std::max(keys, VisibleKeys(row));
+    const int64_t keys = MostOldKeys(step);
     const int64_t parts = std::clamp<int64_t>(keys / kMinKeysPerPart, 1, step.workers);
     return {tiles, kv_heads, parts};
   }
@@ -234,11 +234,13 @@ class AttentionNode final : public Node {
   static constexpr int64_t kSplitRows = kQueryTile;  // rows that may be split over keys
   static constexpr size_t kMaxParts = 256;           // more workers than that share parts
 
-  // An upper bound of the keys a row sees.
-  [[nodiscard]] int64_t VisibleKeys(int64_t row) const {
-    const int64_t slot = rows_.q_slot.as<const int32_t>()[row];
-    const int64_t past = rows_.past.as<const int32_t>()[slot];
-    return rows_.window > 0 ? std::min(past, rows_.window) : past;
+  // An upper bound of the old keys any row sees. It is asked before the plan runs, when only the
+  // host's inputs are there: positions and slots of the wanted rows may still have to be gathered.
+  [[nodiscard]] int64_t MostOldKeys(const Step& step) const {
+    if (!past_is_input_) return 0;
+    const auto* past = rows_.past.as<const int32_t>();
+    const int64_t most = *std::max_element(past, past + rows_.past.Rows(step));
+    return rows_.window > 0 ? std::min(most, rows_.window) : most;
   }
 
   void RunTile(const Step& step, int worker, int64_t tile, int64_t kv_head, int64_t part,
@@ -344,6 +346,7 @@ class AttentionNode final : public Node {
   KeyValue kv_;
   Rows rows_;
   float scale_;
+  bool past_is_input_;
   View y_;
   std::vector<std::byte*> scratch_;               // of each worker
   std::vector<std::vector<KvSegment>> segments_;  // of each worker
