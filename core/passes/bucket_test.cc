@@ -1,0 +1,31 @@
+#include "core/passes/bucket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace rullama {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Bucket, DefaultsAscendToTheChunk) {
+  EXPECT_THAT(DefaultBuckets(512), ElementsAre(1, 8, 512));
+  EXPECT_THAT(DefaultBuckets(8), ElementsAre(1, 8));
+  EXPECT_THAT(DefaultBuckets(5), ElementsAre(1, 5));
+  EXPECT_THAT(DefaultBuckets(1), ElementsAre(1));
+}
+
+TEST(Bucket, TheSmallestThatHoldsTheStepIsChosen) {
+  const std::vector<int64_t> buckets = DefaultBuckets(512);
+  EXPECT_EQ(*ChooseBucket(buckets, 1), 1);
+  EXPECT_EQ(*ChooseBucket(buckets, 2), 8);
+  EXPECT_EQ(*ChooseBucket(buckets, 8), 8);
+  EXPECT_EQ(*ChooseBucket(buckets, 9), 512);
+  for (const int64_t rows : {int64_t{0}, int64_t{-1}, int64_t{513}}) {
+    ASSERT_FALSE(ChooseBucket(buckets, rows).has_value()) << rows;
+    EXPECT_EQ(ChooseBucket(buckets, rows).error().id, "passes.bucket");
+  }
+}
+
+}  // namespace
+}  // namespace rullama

@@ -1,0 +1,180 @@
+#include "core/passes/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "core/passes/mini_model_for_test.h"
+#include "core/passes/row_demand.h"
+
+namespace rullama {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Devices that refuse some kinds of ops; counts how often each is asked.
+class FakeDevices {
+ public:
+  explicit FakeDevices(std::map<int, std::set<OpKind>> refused) : refused_(std::move(refused)) {}
+
+  SupportQuery Query() {
+    return [this](int device, const Graph& graph) -> Result<std::vector<std::string>> {
+      ++asked[device];
+      std::vector<std::string> reasons;
+      for (const Op& op : graph.ops) {
+        reasons.emplace_back(refused_[device].contains(op.kind) ? "no kernel" : "");
+      }
+      return reasons;
+    };
+  }
+
+  std::map<int, int> asked;
+
+ private:
+  std::map<int, std::set<OpKind>> refused_;
+};
+
+PlacementPolicy PolicyWithHost(Fallback fallback) {
+  PlacementPolicy policy;
+  policy.fallback = fallback;
+  policy.host_device = 1;
+  policy.host_ops = {"gather_rows"};
+  policy.device_names = {"gpu", "cpu"};
+  return policy;
+}
+
+int DeviceOf(const Graph& graph, std::string_view name) {
+  return graph.ops[OpOf(graph, name)].device;
+}
+
+TEST(Placement, TheMainDeviceTakesWhatItSupports) {
+  FakeDevices devices({});
+  auto placed = PlaceOps(MiniModel::Build(), devices.Query(), PlacementPolicy{});
+  ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+  EXPECT_EQ(placed->report.ops_per_device, std::vector<size_t>{placed->graph.ops.size()});
+  EXPECT_TRUE(placed->report.moved_to_host.empty());
+  EXPECT_TRUE(placed->report.decomposed.empty());
+  EXPECT_EQ(devices.asked[0], 1);
+}
+
+TEST(Placement, RefusedCompositesAreDecomposedUntilSupported) {
+  FakeDevices devices({{0, {OpKind::kPleInject, OpKind::kResidualNorm, OpKind::kAttention}}});
+  auto placed = PlaceOps(MiniModel::Build(), devices.Query(), PlacementPolicy{});
+  ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+  const Graph& graph = placed->graph;
+  EXPECT_EQ(CountOps(graph, OpKind::kPleInject), 0U);
+  EXPECT_EQ(CountOps(graph, OpKind::kResidualNorm), 0U);
+  EXPECT_EQ(CountOps(graph, OpKind::kAttentionScores), 3U);
+  EXPECT_GT(CountOps(graph, OpKind::kRmsNorm), 0U) << "what is supported stays composite";
+  // 3 attentions, 6 residual norms, 3 injections and the residual norms inside them.
+  EXPECT_EQ(placed->report.decomposed.size(), 15U);
+  EXPECT_EQ(placed->report.decomposed[0].reason, "no kernel");
+  EXPECT_EQ(devices.asked[0], 3);
+}
+
+TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
+  FakeDevices devices({{0, {OpKind::kRope}}});
+  auto alone = PlaceOps(MiniModel::Build(), devices.Query(), PlacementPolicy{});
+  ASSERT_FALSE(alone.has_value());
+  EXPECT_EQ(alone.error().id, "placement.refused");
+  EXPECT_EQ(alone.error().kind, ErrorKind::kBackend);
+  EXPECT_THAT(alone.error().message, AllOf(HasSubstr("'blk.0.k' (rope)"), HasSubstr("device 0"),
+                                           HasSubstr("no kernel"), HasSubstr("another backend")));
+
+  auto denied = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(Fallback::kDeny));
+  ASSERT_FALSE(denied.has_value());
+  EXPECT_THAT(denied.error().message,
+              AllOf(HasSubstr("gpu"), HasSubstr("placement.fallback to 'list'")));
+
+  auto unlisted = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(Fallback::kList));
+  ASSERT_FALSE(unlisted.has_value());
+  EXPECT_THAT(unlisted.error().message, HasSubstr("add 'rope' to placement.host_ops"));
+
+  FakeDevices both({{0, {OpKind::kRope}}, {1, {OpKind::kRope}}});
+  auto nowhere = PlaceOps(MiniModel::Build(), both.Query(), PolicyWithHost(Fallback::kAllow));
+  ASSERT_FALSE(nowhere.has_value());
+  EXPECT_THAT(nowhere.error().message, HasSubstr("the host (cpu) refuses it too: no kernel"));
+}
+
+TEST(Placement, ThePolicyLetsTheHostTakeRefusedOps) {
+  FakeDevices devices({{0, {OpKind::kRope}}});
+  PlacementPolicy policy = PolicyWithHost(Fallback::kList);
+  policy.host_ops = {"rope"};
+  for (const Fallback fallback : {Fallback::kList, Fallback::kAllow}) {
+    policy.fallback = fallback;
+    auto placed = PlaceOps(MiniModel::Build(), devices.Query(), policy);
+    ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+    for (const Op& op : placed->graph.ops) {
+      EXPECT_EQ(op.device, op.kind == OpKind::kRope ? 1 : 0) << NameOf(op.kind);
+    }
+    ASSERT_EQ(placed->report.moved_to_host.size(), 5U);
+    EXPECT_EQ(placed->report.moved_to_host[0].op, "blk.0.k");
+    EXPECT_EQ(placed->report.moved_to_host[0].reason, "no kernel");
+    EXPECT_EQ(placed->report.ops_per_device[1], 5U);
+  }
+}
+
+TEST(Placement, AListedCompositeGoesToTheHostWhole) {
+  FakeDevices devices({{0, {OpKind::kSoftcap}}});
+  PlacementPolicy policy = PolicyWithHost(Fallback::kList);
+  policy.host_ops = {"softcap"};
+  auto placed = PlaceOps(MiniModel::Build(), devices.Query(), policy);
+  ASSERT_TRUE(placed.has_value());
+  EXPECT_EQ(DeviceOf(placed->graph, "logits"), 1);
+  EXPECT_TRUE(placed->report.decomposed.empty());
+}
+
+TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
+  FakeDevices devices({});
+  PlacementPolicy policy = PolicyWithHost(Fallback::kList);
+  policy.host_weights = {"per_layer_token_embd"};
+  auto graph = ApplyRowDemand(MiniModel::Build(), DemandMode::kAsAsked);
+  ASSERT_TRUE(graph.has_value());
+  auto placed = PlaceOps(*graph, devices.Query(), policy);
+  ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+  for (const char* name : {"blk.0.ple", "blk.1.ple", "blk.2.ple"}) {
+    EXPECT_EQ(DeviceOf(placed->graph, name), 1) << name;
+  }
+  EXPECT_EQ(DeviceOf(placed->graph, "embd"), 0);
+  // The ids of the wanted rows follow; left behind, they would cost a round trip.
+  EXPECT_EQ(DeviceOf(placed->graph, "tokens/rows"), 1);
+  EXPECT_EQ(DeviceOf(placed->graph, "pos/rows"), 0);
+  EXPECT_EQ(placed->report.ops_per_device[1], 4U);
+}
+
+TEST(Placement, HostWeightsStayOnTheMainDeviceWithoutPermission) {
+  PlacementPolicy policy = PolicyWithHost(Fallback::kDeny);
+  policy.host_weights = {"per_layer_token_embd"};
+  FakeDevices devices({});
+  auto denied = PlaceOps(MiniModel::Build(), devices.Query(), policy);
+  ASSERT_TRUE(denied.has_value());
+  EXPECT_EQ(denied->report.ops_per_device[1], 0U);
+
+  policy.fallback = Fallback::kList;
+  policy.host_weights = {"o.weight"};  // read by matmul, which is not in host_ops
+  auto unlisted = PlaceOps(MiniModel::Build(), devices.Query(), policy);
+  ASSERT_TRUE(unlisted.has_value());
+  EXPECT_EQ(unlisted->report.ops_per_device[1], 0U);
+}
+
+TEST(Placement, AnswersOfTheWrongLengthAreRefused) {
+  const SupportQuery query = [](int, const Graph&) { return std::vector<std::string>(3); };
+  auto placed = PlaceOps(MiniModel::Build(), query, PlacementPolicy{});
+  ASSERT_FALSE(placed.has_value());
+  EXPECT_EQ(placed.error().id, "placement.query");
+}
+
+TEST(Placement, ErrorsOfTheQueryPassThrough) {
+  const SupportQuery query = [](int, const Graph&) -> Result<std::vector<std::string>> {
+    return MakeError(ErrorKind::kBackend, "device.lost", "gone");
+  };
+  auto placed = PlaceOps(MiniModel::Build(), query, PlacementPolicy{});
+  ASSERT_FALSE(placed.has_value());
+  EXPECT_EQ(placed.error().id, "device.lost");
+}
+
+}  // namespace
+}  // namespace rullama
