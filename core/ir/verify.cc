@@ -274,10 +274,6 @@ class Verifier {
                       appends ? "a version takes one append" : "readers come before the append");
       }
       if (InfoOf(op.kind).trait == OpTrait::kEffect) {
-        // An op that reads what it replaces (a state as its own rows) has no order to rely on.
-        if (std::ranges::count(op.inputs, op.inputs[0]) != 1) {
-          return Broken(kState, "{}: reads the state it writes", Describe(i));
-        }
         appended[op.inputs[0]] = i;
       }
     }

@@ -1,0 +1,51 @@
+#include <cmath>
+
+#include "core/ir/op_cases_test_util.h"
+
+namespace rullama::test {
+
+std::vector<OpCase> AttentionCases() {
+  const Dim t = Dim::T();
+  const Dim r = Dim::R();
+  const TensorType fresh(DType::kF16, {t, 2, 8});
+  const TensorType state(DType::kF16, {3, 16, 2, 8});
+  return {
+      {{OpKind::kRope, OpAttrs(rl_rope_attrs{0, 10000.0F, 8}), {F({t, 4, 16}), I({t}), F({4})}},
+       {F({t, 4, 16})},
+       {{Attr(rl_rope_attrs{0, 10000.0F, 7}), "n_rot = 7 is not an even number of 2 to 16"},
+        {Attr(rl_rope_attrs{0, 10000.0F, 18}), "n_rot = 18"},
+        {Attr(rl_rope_attrs{0, 0.0F, 8}), "theta = 0, expected > 0"},
+        {Operand(1, I({4})), "operand pos is i32[4], expected i32[T]"},
+        {Operand(2, F({8})), "operand freq_factors is f32[8], expected f32[4]"}}},
+      {{OpKind::kAttention,
+        OpAttrs(rl_attention_attrs{0, RL_MASK_CAUSAL, 8, 1.0F}),
+        {F({r, 4, 8}), fresh, fresh, state, state, I({r}), I({r}), I({t}), I({t}), I({3})}},
+       {F({r, 4, 8})},
+       {{Attr(rl_attention_attrs{0, 7, 8, 1.0F}), "7 is no rl_mask"},
+        {Attr(rl_attention_attrs{0, 0, -1, 1.0F}), "window is -1, expected >= 0"},
+        {Operand(0, F({r, 3, 8})), "queries f32[R,3,8] do not fit keys f16[T,2,8]"},
+        {Operand(0, F({r, 4, 16})), "do not fit keys"},
+        {Operand(2, {DType::kF16, {t, 1, 8}}), "operand v_state is f16[3,16,2,8]"},
+        {Operand(3, F({3, 16, 2, 8})), "operand k_state is f32[3,16,2,8], expected f16[3,16,2,8]"},
+        {Operand(5, I({t})), "operand q_pos is i32[T], expected i32[R]"},
+        {Operand(7, I({r})), "operand kv_pos is i32[R], expected i32[T]"},
+        {Operand(9, I({2})), "operand past is i32[2], expected i32[3]"}}},
+      {{OpKind::kAttentionScores,
+        OpAttrs(rl_attention_scores_attrs{0, RL_MASK_CANVAS, 0, 0.5F}),
+        {F({r, 4, 8}), fresh, state, I({r}), I({r}), I({t}), I({t}), I({3})}},
+       {F({r, 4, Dim(16, 1, 0)})},
+       {{Attr(rl_attention_scores_attrs{0, 0, 0, INFINITY}), "scale is not finite"},
+        {Operand(1, I({t, 2, 8})), "i32[T,2,8] is not a float type"},
+        {Operand(2, {DType::kF16, {3, 16, 2}}), "expected rank 4"},
+        {Operand(6, I({r})), "operand kv_slot is i32[R], expected i32[T]"}}},
+      {{OpKind::kAttentionMix,
+        OpAttrs(OpKind::kAttentionMix),
+        {F({r, 4, Dim(16, 1, 0)}), fresh, state, I({r})}},
+       {F({r, 4, 8})},
+       {{Operand(0, F({r, 4, 16})), "operand probability is f32[R,4,16], expected f32[R,4,T+16]"},
+        {Operand(0, F({r, 3, Dim(16, 1, 0)})), "3 heads do not share 2 value heads"},
+        {Operand(3, I({t})), "operand q_slot is i32[T], expected i32[R]"}}},
+  };
+}
+
+}  // namespace rullama::test

@@ -1,0 +1,142 @@
+#include "core/ir/ops_markdown.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "core/ir/ops.h"
+
+namespace rullama {
+namespace {
+
+constexpr std::string_view kIntroduction = R"(# Ops
+
+Generated from `core/ir/ops.def` by `ir_test` (`RULLAMA_UPDATE_DOCS=1` rewrites this page). Shapes
+are in numpy order; T and R are the rows of a step and the rows whose results are wanted. Unless a
+description says otherwise, values are f32. Ties, NaN, infinities and tolerances are in
+[numerics.md](numerics.md).
+
+- **Operands** say how rows wanted of the results map to them: *rows* needs the same rows, *all* may
+  need every row, *whole* is not indexed by rows. An operand marked optional may be absent.
+- **Kind**: a *primitive* is what every backend has to run somewhere; a *composite* has a
+  decomposition into simpler ops, which the core uses where a backend refuses it; an *effect* makes
+  the next version of a state.
+)";
+
+struct Group {
+  uint32_t first_id;
+  std::string_view title;
+};
+
+// Ids come in groups, as in ops.def.
+constexpr Group kGroups[] = {
+    {1, "Structure"},
+    {20, "Pointwise"},
+    {40, "Reductions and sorting"},
+    {60, "Contraction"},
+    {80, "Normalisation and activation"},
+    {100, "Attention"},
+    {120, "State"},
+    {140, "Gemma"},
+    {160, "Sampling"},
+};
+
+std::string_view TextOf(RowRule rule) {
+  switch (rule) {
+    case RowRule::kSame:
+      return "rows";
+    case RowRule::kAll:
+      return "all";
+    case RowRule::kWhole:
+      return "whole";
+  }
+  return "";
+}
+
+std::string_view TextOf(OpTrait trait) {
+  switch (trait) {
+    case OpTrait::kPrimitive:
+      return "primitive";
+    case OpTrait::kComposite:
+      return "composite";
+    case OpTrait::kEffect:
+      return "effect";
+  }
+  return "";
+}
+
+std::string TextOf(const AttrInfo& attr) {
+  switch (attr.type) {
+    case AttrType::kI32:
+      return fmt::format("`{}` i32", attr.name);
+    case AttrType::kI64:
+      return fmt::format("`{}` i64", attr.name);
+    case AttrType::kF32:
+      return fmt::format("`{}` f32", attr.name);
+    case AttrType::kEnum:
+      return fmt::format("`{}` {}", attr.name, attr.enum_name);
+  }
+  return "";
+}
+
+std::string Section(const OpInfo& info) {
+  std::string text = fmt::format("\n### {}\n\n{}\n\n", info.name, info.doc);
+  const auto to = std::back_inserter(text);
+  fmt::format_to(to, "- Kind: {} (id {})\n- Operands: ", TextOf(info.trait),
+                 static_cast<uint32_t>(info.kind));
+  std::string_view separator;
+  for (const OperandInfo& operand : info.operands) {
+    fmt::format_to(to, "{}`{}` ({}{})", separator, operand.name, TextOf(operand.rows),
+                   operand.optional ? ", optional" : "");
+    separator = ", ";
+  }
+  fmt::format_to(to, "\n- Results: ");
+  separator = "";
+  for (const std::string_view result : info.results) {
+    fmt::format_to(to, "{}`{}`", separator, result);
+    separator = ", ";
+  }
+  fmt::format_to(to, "\n");
+  separator = "- Attributes: ";
+  for (const AttrInfo& attr : info.attrs) {
+    fmt::format_to(to, "{}{}", separator, TextOf(attr));
+    separator = ", ";
+  }
+  if (!info.attrs.empty()) fmt::format_to(to, "\n");
+  return text;
+}
+
+// The values of the enumerations that attributes use; rl_dtype is the table of element types.
+std::string Enumerations() {
+  constexpr int32_t kLastValue = 64;  // above every enumerator of these types
+  std::string text = "\n## Enumerations\n\n";
+  for (const std::string_view name : {"rl_unary", "rl_binary", "rl_reduce", "rl_mask"}) {
+    text += fmt::format("- `{}`:", name);
+    std::string_view separator = " ";
+    for (int32_t value = 0; value <= kLastValue; ++value) {
+      const std::string_view enumerator = EnumeratorName(name, value);
+      if (enumerator.empty()) continue;
+      text += fmt::format("{}{} = {}", separator, enumerator, value);
+      separator = ", ";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string OpsAsMarkdown() {
+  std::string text(kIntroduction);
+  for (size_t g = 0; g < std::size(kGroups); ++g) {
+    text += fmt::format("\n## {}\n", kGroups[g].title);
+    const uint32_t end = g + 1 < std::size(kGroups) ? kGroups[g + 1].first_id : UINT32_MAX;
+    for (const OpInfo& info : AllOps()) {
+      const auto id = static_cast<uint32_t>(info.kind);
+      if (id >= kGroups[g].first_id && id < end) text += Section(info);
+    }
+  }
+  return text + Enumerations();
+}
+
+}  // namespace rullama

@@ -1,0 +1,89 @@
+#include "core/ir/ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+
+namespace rullama {
+namespace {
+
+TEST(OpsTest, NamesAndIdsAreUniqueAndFound) {
+  std::set<uint32_t> ids;
+  std::set<std::string_view> names;
+  for (const OpInfo& info : AllOps()) {
+    EXPECT_TRUE(ids.insert(static_cast<uint32_t>(info.kind)).second) << info.name;
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_EQ(OpKindFromName(info.name), info.kind);
+    EXPECT_EQ(&InfoOf(info.kind), &info);
+    EXPECT_FALSE(info.doc.empty()) << info.name;
+    EXPECT_FALSE(info.operands.empty()) << info.name;
+    EXPECT_FALSE(info.results.empty()) << info.name;
+  }
+  EXPECT_EQ(OpKindFromName("no_such_op"), std::nullopt);
+  EXPECT_EQ(FindOp(static_cast<OpKind>(0)), nullptr);
+  EXPECT_EQ(FindOp(static_cast<OpKind>(9999)), nullptr);
+}
+
+TEST(OpsTest, AttributesFitAndAreAligned) {
+  for (const OpInfo& info : AllOps()) {
+    EXPECT_LE(info.attrs_size, OpAttrs::kCapacity) << info.name;
+    size_t end = sizeof(uint32_t);  // struct_size comes first
+    for (const AttrInfo& attr : info.attrs) {
+      const size_t size = attr.type == AttrType::kI64 ? 8 : 4;
+      EXPECT_EQ(attr.offset % size, 0u) << info.name << "." << attr.name;
+      EXPECT_GE(attr.offset, end) << info.name << "." << attr.name;
+      EXPECT_EQ(attr.enum_name.empty(), attr.type != AttrType::kEnum);
+      end = attr.offset + size;
+    }
+    EXPECT_LE(end, info.attrs_size) << info.name;
+    const OpAttrs attrs(info.kind);
+    uint32_t struct_size = 0;
+    std::memcpy(&struct_size, attrs.data(), sizeof(struct_size));
+    EXPECT_EQ(struct_size, info.attrs_size);
+    EXPECT_EQ(attrs.size(), info.attrs_size);
+  }
+}
+
+TEST(OpsTest, EnumeratorsGoBothWays) {
+  std::set<std::string_view> enums;
+  for (const OpInfo& info : AllOps()) {
+    for (const AttrInfo& attr : info.attrs) {
+      if (attr.type == AttrType::kEnum) enums.insert(attr.enum_name);
+    }
+  }
+  EXPECT_EQ(enums, (std::set<std::string_view>{"rl_binary", "rl_dtype", "rl_mask", "rl_reduce",
+                                               "rl_unary"}));
+  for (const std::string_view name : enums) {
+    int found = 0;
+    for (int32_t value = 0; value < 64; ++value) {
+      const std::string_view text = EnumeratorName(name, value);
+      if (text.empty()) continue;
+      ++found;
+      EXPECT_EQ(EnumeratorFromName(name, text), value) << name << "." << text;
+    }
+    EXPECT_GE(found, 2) << name;
+  }
+  // The last enumerator of each type has a name, and the next number none.
+  EXPECT_EQ(EnumeratorName("rl_unary", RL_UNARY_SQUARE), "square");
+  EXPECT_EQ(EnumeratorName("rl_unary", RL_UNARY_SQUARE + 1), "");
+  EXPECT_EQ(EnumeratorName("rl_binary", RL_BINARY_EQ), "eq");
+  EXPECT_EQ(EnumeratorName("rl_binary", RL_BINARY_EQ + 1), "");
+  EXPECT_EQ(EnumeratorName("rl_reduce", RL_REDUCE_MEAN), "mean");
+  EXPECT_EQ(EnumeratorName("rl_reduce", RL_REDUCE_MEAN + 1), "");
+  EXPECT_EQ(EnumeratorName("rl_mask", RL_MASK_CANVAS), "canvas");
+  EXPECT_EQ(EnumeratorName("rl_mask", RL_MASK_CANVAS + 1), "");
+  EXPECT_EQ(EnumeratorFromName("rl_mask", "square"), std::nullopt);
+}
+
+TEST(OpsTest, EffectsWriteTheirFirstOperand) {
+  for (const OpInfo& info : AllOps()) {
+    if (info.trait != OpTrait::kEffect) continue;
+    EXPECT_EQ(info.operands[0].rows, RowRule::kWhole) << info.name;
+    EXPECT_EQ(info.results.size(), 1u) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace rullama
