@@ -8,31 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "core/ir/verify.h"
+#include "samplers/sampler_bench.h"
+
 namespace rullama {
 namespace {
 
 using ::testing::ElementsAre;
 
 constexpr int64_t kVocabulary = 100;
-
-// A graph that has nothing but logits and the inputs of a model.
-struct Bench {
-  GraphBuilder builder{"bench"};
-  SamplerInputs inputs;
-  ValueId logits;
-
-  Bench() {
-    const TensorType rows(DType::kI32, {Dim::T()});
-    inputs.tokens = builder.Input(input_names::kTokens, rows);
-    const ValueId pos = builder.Input(input_names::kPos, rows);
-    const ValueId slot = builder.Input(input_names::kSlot, rows);
-    const ValueId past = builder.Input(input_names::kPast, {DType::kI32, {2}});
-    inputs.rows = {.q_pos = pos, .q_slot = slot, .kv_pos = pos, .kv_slot = slot, .past = past};
-    inputs.slots = 2;
-    inputs.capacity = 512;
-    logits = builder.Input("logits", {DType::kF32, {Dim::T(), kVocabulary}});
-  }
-};
 
 struct Built {
   Graph graph;
@@ -51,11 +35,13 @@ struct Built {
 };
 
 Built Build(const SamplerSettings& settings) {
-  Bench bench;
+  SamplerBench bench(kVocabulary);
   auto sampler = AppendSampler(bench.builder, bench.logits, bench.inputs, settings);
   EXPECT_TRUE(sampler.has_value()) << sampler.error().ToString();
   auto graph = std::move(bench.builder).Finish();
   EXPECT_TRUE(graph.has_value()) << graph.error().ToString();
+  const Status verified = Verify(*graph);
+  EXPECT_TRUE(verified.has_value()) << verified.error().ToString();
   return {*std::move(graph), *std::move(sampler)};
 }
 
@@ -120,7 +106,7 @@ TEST(SamplerChainTest, HistoryIsAsLongAsTheLookBack) {
 }
 
 TEST(SamplerChainTest, BadSettingsAddNothing) {
-  Bench bench;
+  SamplerBench bench(kVocabulary);
   const auto sampler =
       AppendSampler(bench.builder, bench.logits, bench.inputs, {.temperature = -1});
   ASSERT_FALSE(sampler);

@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "core/ir/verify.h"
+#include "core/passes/row_demand.h"
 #include "models/gemma4/gemma4_test_file.h"
 
 namespace rullama {
@@ -57,6 +59,8 @@ Graph Finish(Result<ModelGraph> model) {
   AddLogitsOutput(model->builder, model->logits, RowDemand::kWanted);
   auto graph = std::move(model->builder).Finish();
   EXPECT_TRUE(graph.has_value()) << graph.error().ToString();
+  const Status verified = Verify(*graph);
+  EXPECT_TRUE(verified.has_value()) << verified.error().ToString();
   return *std::move(graph);
 }
 
@@ -146,6 +150,32 @@ TEST(Gemma4ModelTest, PerLayerInputsComeInTwoGroups) {
   EXPECT_EQ(ToString(graph.type(projection)), "f16[5120,1536]");
   EXPECT_EQ(ToString(graph.type(graph.Find("ple.owned.inputs"))), "f32[T,15,256]");
   EXPECT_EQ(ToString(graph.type(graph.Find("ple.shared.inputs"))), "f32[T,20,256]");
+}
+
+// What the row-demand pass is to find in this graph: in a prefill chunk nothing behind the last
+// layer that fills a cache, and in the last chunk only the wanted rows there.
+TEST(Gemma4ModelTest, PrefillLeavesOutWhatFeedsNoCache) {
+  const auto config = Gemma4Config::FromArchitecture(E2B());
+  ASSERT_TRUE(config.has_value());
+  const Graph graph = Finish(
+      BuildModel(*config, Half(*config), {.slots = 1, .capacity = 64, .max_t = 64, .max_r = 4}));
+  const auto chunk = ApplyRowDemand(graph, DemandMode::kStateOnly);
+  ASSERT_TRUE(chunk.has_value()) << chunk.error().ToString();
+  auto counts = CountOps(*chunk);
+  EXPECT_EQ(counts[OpKind::kAttention], 14);
+  EXPECT_EQ(counts[OpKind::kGeGluLinear], 14);
+  EXPECT_EQ(counts[OpKind::kStateAppend], 30);
+  EXPECT_EQ(counts[OpKind::kGatherRows], 2);
+  EXPECT_EQ(chunk->Find("ple.shared.inputs"), kNoValue);
+
+  const auto last = ApplyRowDemand(graph, DemandMode::kAsAsked);
+  ASSERT_TRUE(last.has_value()) << last.error().ToString();
+  int narrow = 0;
+  for (const Op& op : last->ops) {
+    if (op.kind == OpKind::kAttention && last->type(op.results[0]).rows() == Dim::R()) ++narrow;
+  }
+  EXPECT_EQ(narrow, 35 - 14);
+  EXPECT_EQ(ToString(last->type(last->Find("ple.shared.inputs"))), "f32[R,20,256]");
 }
 
 TEST(Gemma4ModelTest, WithoutPleTheScaleFoldsIntoTheSecondResidual) {

@@ -1,0 +1,38 @@
+// For tests: a graph that has the inputs of a model and nothing but given logits, two slots.
+#pragma once
+
+#include "samplers/chain.h"
+
+namespace rullama {
+
+struct SamplerBench {
+  static constexpr int64_t kSlots = 2;
+
+  explicit SamplerBench(int64_t vocabulary, int64_t max_t = 1) : builder(Empty(max_t)) {
+    const TensorType rows(DType::kI32, {Dim::T()});
+    inputs.tokens = builder.Input(input_names::kTokens, rows);
+    const ValueId pos = builder.Input(input_names::kPos, rows);
+    const ValueId slot = builder.Input(input_names::kSlot, rows);
+    const ValueId past = builder.Input(input_names::kPast, {DType::kI32, {kSlots}});
+    inputs.rows = {.q_pos = pos, .q_slot = slot, .kv_pos = pos, .kv_slot = slot, .past = past};
+    inputs.slots = kSlots;
+    inputs.capacity = 512;
+    builder.WantedRows(builder.Input(input_names::kRows, {DType::kI32, {Dim::R()}}));
+    logits = builder.Input("logits", {DType::kF32, {Dim::T(), vocabulary}});
+  }
+
+  GraphBuilder builder;
+  SamplerInputs inputs;
+  ValueId logits;
+
+ private:
+  static Graph Empty(int64_t max_t) {
+    Graph graph;
+    graph.name = "bench";
+    graph.max_t = max_t;
+    graph.max_r = max_t;
+    return graph;
+  }
+};
+
+}  // namespace rullama
