@@ -1,0 +1,50 @@
+#!/bin/bash
+# Installs what building rullama needs, from the packages of Debian 12 (also in Debian 13 and Ubuntu
+# 24.04). Asks nothing. Needs root, or sudo.
+#
+#   tools/install-deps.sh             everything that .ci/run uses
+#   tools/install-deps.sh --minimal   only what building and testing need: no clang, no benchmarks
+#   tools/install-deps.sh --check     installs nothing; exit code 1 if something is missing
+set -euo pipefail
+
+# Compiler and build tools. binutils has `nm`, with which the tests list what a plugin exports.
+minimal=(g++ binutils cmake ninja-build)
+# Libraries; docs/architecture.md says where each is used. Boost is headers only.
+minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
+          libcli11-dev libgtest-dev libgmock-dev)
+# The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
+# cache that CMake uses when it is there.
+full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)
+
+mode=full
+case "${1:-}" in
+  "") ;;
+  --minimal) mode=minimal ;;
+  --check) mode=check ;;
+  *) echo "usage: tools/install-deps.sh [--minimal | --check]" >&2; exit 2 ;;
+esac
+
+packages=("${minimal[@]}")
+if [[ $mode != minimal ]]; then packages+=("${full[@]}"); fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  if [[ $state != installed ]]; then missing+=("$package"); fi
+done
+if [[ ${#missing[@]} -eq 0 ]]; then exit 0; fi
+echo "missing packages: ${missing[*]}"
+if [[ $mode == check ]]; then exit 1; fi
+
+root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "this needs root: run it as root, or install sudo" >&2
+    exit 1
+  fi
+  root=(sudo)
+fi
+export DEBIAN_FRONTEND=noninteractive
+"${root[@]}" apt-get update -q
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -q -y --no-install-recommends "${missing[@]}"
