@@ -20,6 +20,7 @@ constexpr int kMaxThreads = 256;
 struct Settings {
   int threads;
   Isa isa;
+  int planes;  // quantised rows per activation row
 };
 
 // Physical cores: threads of one core share its load ports, so a second one adds nothing here.
@@ -60,16 +61,27 @@ Isa ParseIsa(const std::string& text) {
                    "option isa is '" + text + "', this processor can run: " + names);
 }
 
+int ParseActivations(const std::string& text) {
+  if (text == "int16") return 2;
+  if (text == "int8") return 1;
+  throw sdk::Error(RL_INVALID_ARGUMENT, "option activations is '" + text +
+                                            "', expected int16 (close to float) or int8 (faster "
+                                            "prompts)");
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options) {
-  Settings settings{PhysicalCores(), BestIsa()};
+  Settings settings{PhysicalCores(), BestIsa(), ParseActivations("int16")};
   for (const sdk::Option& option : options) {
     if (option.key == "threads") {
       settings.threads = ParseThreads(option.value);
     } else if (option.key == "isa") {
       settings.isa = ParseIsa(option.value);
+    } else if (option.key == "activations") {
+      settings.planes = ParseActivations(option.value);
     } else {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "unknown option '" + option.key + "'; the cpu backend knows: threads, isa");
+      throw sdk::Error(
+          RL_INVALID_ARGUMENT,
+          "unknown option '" + option.key + "'; the cpu backend knows: threads, isa, activations");
     }
   }
   return settings;
@@ -158,7 +170,7 @@ sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph,
 class CpuDevice final : public sdk::Device {
  public:
   explicit CpuDevice(const Settings& settings)
-      : kernels_(KernelsFor(settings.isa)), pool_(settings.threads) {}
+      : kernels_(KernelsFor(settings.isa)), planes_(settings.planes), pool_(settings.threads) {}
 
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
     std::vector<sdk::OpSupport> support;
@@ -188,7 +200,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<CpuPlan>(graph, kernels_, pool_);
+    return std::make_unique<CpuPlan>(graph, kernels_, planes_, pool_);
   }
 
  private:
@@ -202,6 +214,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   const KernelTable& kernels_;
+  int planes_;
   ThreadPool pool_;
 };
 

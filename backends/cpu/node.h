@@ -105,6 +105,10 @@ struct CompileContext {
   const sdk::GraphView& graph;
   const rl_op& op;
   const KernelTable& kernels;
+  // Quantised rows per activation row. One int8 row costs 0.8 % of accuracy in the logits of a
+  // small model; a second one with what the first left over makes it 16 bits, at twice the dot
+  // products.
+  int planes;
   int workers;
   // Memory that lives as long as the plan; 64-byte aligned.
   class Workspace& workspace;

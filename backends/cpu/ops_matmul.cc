@@ -12,7 +12,10 @@ namespace {
 struct Product {
   DType dtype;
   const KernelTable* kernels;
-  MatMulArgs args;  // without columns, range and scratch
+  MatMulArgs args;    // without columns, range and scratch
+  size_t planes = 1;  // quantised rows per column of x
+  float* y =
+      nullptr;  // where the sums of the planes go; args.y holds the planes if there are several
 
   static Product Of(const CompileContext& context, const View& x, const View& weight, float* y,
                     size_t y_stride) {
@@ -21,25 +24,43 @@ struct Product {
     a.weights = weight.data;
     a.k = static_cast<size_t>(weight.dims[1].constant);
     a.row_bytes = RowBytes(weight.dtype, a.k);
-    if (UsesQuantizedActivations(weight.dtype)) {
-      a.x = context.nodes.Quantized(context, x);
-      a.x_stride = QuantizedRowBytes(a.k);
-    } else {
-      a.x = x.data;
-      a.x_stride = a.k * sizeof(float);
-    }
     a.y = y;
     a.y_stride = y_stride;
+    product.y = y;
+    if (!UsesQuantizedActivations(weight.dtype)) {
+      a.x = x.data;
+      a.x_stride = a.k * sizeof(float);
+      return product;
+    }
+    a.x = context.nodes.Quantized(context, x);
+    a.x_stride = QuantizedRowBytes(a.k);
+    product.planes = static_cast<size_t>(context.planes);
+    if (product.planes > 1) {
+      const auto columns = static_cast<size_t>(x.Rows(context.MaxStep())) * product.planes;
+      a.y =
+          reinterpret_cast<float*>(context.workspace.Allocate(columns * y_stride * sizeof(float)));
+    }
     return product;
+  }
+
+  // Columns the kernel sees for this many columns of x.
+  static size_t KernelColumns(const CompileContext& context, DType dtype, size_t columns) {
+    return UsesQuantizedActivations(dtype) ? columns * static_cast<size_t>(context.planes)
+                                           : columns;
   }
 
   void Run(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) const {
     MatMulArgs a = args;
-    a.columns = columns;
+    a.columns = columns * planes;
     a.n_begin = n_begin;
     a.n_end = n_end;
     a.scratch = scratch;
     MatMul(*kernels, dtype, a);
+    if (planes == 1) return;
+    for (size_t m = 0; m < columns; ++m) {
+      const float* plane = a.y + 2 * m * a.y_stride + n_begin;
+      kernels->add(plane, plane + a.y_stride, n_end - n_begin, y + m * a.y_stride + n_begin);
+    }
   }
 };
 
@@ -53,7 +74,8 @@ class PanelNode : public Node {
     const auto k = static_cast<size_t>(x.dims[1].constant);
     size_t bytes = 0;
     for (const DType dtype : dtypes) {
-      bytes = std::max(bytes, MatMulScratchBytes(dtype, k, columns));
+      bytes = std::max(
+          bytes, MatMulScratchBytes(dtype, k, Product::KernelColumns(context, dtype, columns)));
     }
     for (int worker = 0; worker < context.workers; ++worker) {
       scratch_.push_back(context.workspace.Allocate(bytes));

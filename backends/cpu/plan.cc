@@ -14,25 +14,46 @@ constexpr size_t kCacheLine = 64;
 // streams long runs of a weight.
 constexpr int64_t kPiecesPerWorker = 4;
 
-// Rows of a float value to int8 activations.
+// Rows of a float value to int8 activations: the values, then (with two planes) what rounding left.
 class QuantizeNode final : public Node {
  public:
-  QuantizeNode(const KernelTable& kernels, const View& x, std::byte* out)
-      : kernels_(kernels), x_(x), out_(out) {}
+  QuantizeNode(const CompileContext& context, const View& x, std::byte* out)
+      : kernels_(context.kernels), planes_(context.planes), x_(x), out_(out) {
+    const auto k = static_cast<size_t>(x.RowElements(context.MaxStep()));
+    for (int worker = 0; worker < context.workers && planes_ > 1; ++worker) {
+      rest_.push_back(reinterpret_cast<float*>(context.workspace.Allocate(k * sizeof(float))));
+    }
+  }
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
-  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     const auto k = static_cast<size_t>(x_.RowElements(step));
-    for (int64_t row = begin; row < end; ++row) {
-      const auto index = static_cast<size_t>(row);
-      kernels_.quantize_row(x_.as<const float>() + index * k, k,
-                            out_ + index * QuantizedRowBytes(k));
+    const size_t bytes = QuantizedRowBytes(k);
+    for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
+      const float* x = x_.as<const float>() + row * k;
+      std::byte* out = out_ + row * static_cast<size_t>(planes_) * bytes;
+      kernels_.quantize_row(x, k, out);
+      if (planes_ == 1) continue;
+      float* rest = rest_[static_cast<size_t>(worker)];
+      Subtract(x, out, k, rest);
+      kernels_.quantize_row(rest, k, out + bytes);
     }
   }
 
  private:
+  // rest = x - the values of a quantised row (layout: kernels.h).
+  static void Subtract(const float* x, const std::byte* row, size_t k, float* rest) {
+    const auto* codes = reinterpret_cast<const int8_t*>(row);
+    const auto* scales = reinterpret_cast<const float*>(row + PaddedLength(k));
+    for (size_t i = 0; i < k; ++i) {
+      rest[i] = x[i] - scales[i / kActivationBlock] * static_cast<float>(codes[i]);
+    }
+  }
+
   const KernelTable& kernels_;
+  int planes_;
   View x_;
   std::byte* out_;
+  std::vector<float*> rest_;  // of each worker
 };
 
 }  // namespace
@@ -89,9 +110,10 @@ std::byte* NodeList::Quantized(const CompileContext& context, const View& x) {
   const Step max = context.MaxStep();
   const auto rows = static_cast<uint64_t>(x.Rows(max));
   const auto k = static_cast<size_t>(x.RowElements(max));
-  std::byte* codes = context.workspace.Allocate(rows * QuantizedRowBytes(k));
+  std::byte* codes = context.workspace.Allocate(rows * static_cast<uint64_t>(context.planes) *
+                                                QuantizedRowBytes(k));
   quantized_[x.data] = {codes, rows * k * sizeof(float)};
-  Add(std::make_unique<QuantizeNode>(context.kernels, x, codes));
+  Add(std::make_unique<QuantizeNode>(context, x, codes));
   return codes;
 }
 
@@ -103,7 +125,8 @@ void NodeList::Written(const rl_value& value) {
   });
 }
 
-CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ThreadPool& pool)
+CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes,
+                 ThreadPool& pool)
     : pool_(pool) {
   constexpr std::array kFamilies = {CompileStructure, CompilePointwise, CompileReduce,
                                     CompileMatMul,    CompileNorm,      CompileAttention,
@@ -111,7 +134,7 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, Thread
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);
-    const CompileContext context{graph, op, kernels, pool.workers(), workspace_, list_};
+    const CompileContext context{graph, op, kernels, planes, pool.workers(), workspace_, list_};
     const bool compiled = std::any_of(kFamilies.begin(), kFamilies.end(),
                                       [&](auto family) { return family(context); });
     if (!compiled) throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the cpu backend", i);

@@ -51,7 +51,7 @@ class NodeList {
 
 class CpuPlan final : public sdk::Plan {
  public:
-  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ThreadPool& pool);
+  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes, ThreadPool& pool);
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
 

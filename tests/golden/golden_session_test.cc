@@ -25,7 +25,8 @@ const std::string kShared = RULLAMA_SOURCE_DIR "/../shared";
 
 struct Backend {
   std::string name;
-  std::string isa;  // option of the cpu backend, empty: none
+  std::string isa;  // options of the cpu backend, empty: none
+  std::string activations = "int16";
 };
 
 struct Model {
@@ -35,12 +36,13 @@ struct Model {
 
 // Relative L2 over all positions that an honest implementation reaches. Reference: float64
 // throughout, so what is left is the goldens' own float32 (f16 files) or nothing but printing
-// (quantised files). cpu: f16 KV and activations cost 1e-3 to 2e-3; with quantised weights
-// activations are int8 in blocks of 32, and llama.cpp reaches 1.4e-2 and 1.6e-2 on these two files.
+// (quantised files). cpu: the f16 KV cache costs 3e-4, and 16-bit activations nothing beside it;
+// 8-bit ones cost 1e-2 with quantised weights (llama.cpp, which has them in blocks of 256,
+// reaches 1.4e-2 and 1.6e-2).
 double Bound(const Backend& backend, const Model& model) {
   const bool quantised = model.type != "f16";
   if (backend.name == "reference") return quantised ? 1e-5 : 2e-5;
-  return quantised ? 1.6e-2 : 2e-3;
+  return quantised && backend.activations == "int8" ? 1.6e-2 : 2e-3;
 }
 
 struct Loaded {
@@ -94,7 +96,8 @@ std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t
   loaded->registry->RegisterBuiltIn("reference", ReferencePluginQuery);
   loaded->plugin = Must(loaded->registry->Find(backend.name));
   std::vector<std::pair<std::string, std::string>> device_options;
-  if (!backend.isa.empty()) device_options = {{"isa", backend.isa}, {"threads", "2"}};
+  if (!backend.isa.empty())
+    device_options = {{"isa", backend.isa}, {"threads", "2"}, {"activations", backend.activations}};
   loaded->device = Must(loaded->plugin->Open(0, device_options));
   SessionOptions session;
   session.devices = {loaded->device.get()};
@@ -185,9 +188,12 @@ TEST_P(GoldenSession, LogitsOfEveryPosition) {
   EXPECT_LE(error, Bound(backend, model));
 }
 
-TEST_P(GoldenSession, ChunksGiveTheSameLogits) {
+// Only 16-bit activations: a last-bit difference between two orders of summation moves the rounding
+// of an 8-bit one, and the difference grows to the size of the rounding error itself.
+class ExactGoldenSession : public GoldenSession {};
+
+TEST_P(ExactGoldenSession, ChunksGiveTheSameLogits) {
   const auto& [backend, model] = GetParam();
-  if (backend.name == "reference" && model.name != "tiny-e2b") return;
   const auto tokens = PrefillTokens(Golden(model));
   std::vector<float> whole;
   for (const size_t chunk : {size_t{100}, size_t{1}, size_t{7}, size_t{64}}) {
@@ -201,7 +207,7 @@ TEST_P(GoldenSession, ChunksGiveTheSameLogits) {
   }
 }
 
-TEST_P(GoldenSession, GreedyTexts) {
+TEST_P(ExactGoldenSession, GreedyTexts) {
   const auto& [backend, model] = GetParam();
   const auto cases = GreedyCases(Golden(model));
   ASSERT_FALSE(cases.empty());
@@ -231,21 +237,38 @@ std::vector<Backend> Backends() {
   return backends;
 }
 
+std::vector<Backend> Int8Backends() {
+  std::vector<Backend> backends = Backends();
+  backends.erase(backends.begin());
+  for (Backend& backend : backends) backend.activations = "int8";
+  return backends;
+}
+
+std::vector<Model> Models() {
+  return {
+      {"tiny-e2b", "f16"}, {"tiny-e2b", "Q4_K_M"}, {"tiny-dense", "f16"}, {"tiny-dense", "Q4_K_M"}};
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<Backend, Model>>& info) {
+  const auto& [backend, model] = info.param;
+  std::string name =
+      backend.name + backend.isa + backend.activations + "_" + model.name + "_" + model.type;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenSession,
                          ::testing::Combine(::testing::ValuesIn(Backends()),
-                                            ::testing::Values(Model{"tiny-e2b", "f16"},
-                                                              Model{"tiny-e2b", "Q4_K_M"},
-                                                              Model{"tiny-dense", "f16"},
-                                                              Model{"tiny-dense", "Q4_K_M"})),
-                         [](const auto& info) {
-                           const Backend& backend =
-                               std::get<0>(info.param);  // a macro argument: no structured binding
-                           const Model& model = std::get<1>(info.param);
-                           std::string name =
-                               backend.name + backend.isa + "_" + model.name + "_" + model.type;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                                            ::testing::ValuesIn(Models())),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Int8, GoldenSession,
+                         ::testing::Combine(::testing::ValuesIn(Int8Backends()),
+                                            ::testing::ValuesIn(Models())),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Backends, ExactGoldenSession,
+                         ::testing::Combine(::testing::ValuesIn(Backends()),
+                                            ::testing::ValuesIn(Models())),
+                         NameOf);
 
 }  // namespace
 }  // namespace rullama
