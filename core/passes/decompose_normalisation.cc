@@ -5,24 +5,23 @@ namespace rullama::decompositions {
 
 // exp(x - max) / sum, and zeros for a row of only -inf, of which (-inf) - (-inf) would make NaN.
 // Such a row is found without relying on NaN, whose comparisons some shader compilers get wrong:
-// m = 2m and m = 2m + 1 hold together for infinities only. Its maximum is replaced by 0, so that
-// every exp gives 0, and 1 is added to its sum.
+// its maximum is the one number with m = 2m and m < -1. It is replaced by 0, so that every exp
+// gives 0, and 1 is added to the sum.
 ValueId Softmax(const Site& s) {
   GraphBuilder& b = s.b;
   const ValueId x = s.in[0];
   const ValueId max = b.Reduce(x, RL_REDUCE_MAX, s.Part("max"));
   const ValueId twice = b.Affine(max, 2, 0, s.Part("twice"));
-  const ValueId twice_plus_1 = b.Affine(max, 2, 1, s.Part("twice_plus_1"));
   const ValueId is_fixed = b.Binary(max, twice, RL_BINARY_EQ, s.Part("is_fixed"));
-  const ValueId is_fixed_plus_1 =
-      b.Binary(max, twice_plus_1, RL_BINARY_EQ, s.Part("is_fixed_plus_1"));
-  const ValueId is_infinite = b.Mul(is_fixed, is_fixed_plus_1, s.Part("is_infinite"));
-  const ValueId is_finite = b.Affine(is_infinite, -1, 1, s.Part("is_finite"));
-  const ValueId offset = b.Select(is_finite, max, 0, s.Part("offset"));
+  const ValueId limit = b.Affine(is_fixed, -1, 0, s.Part("limit"));  // -1 where m = 2m
+  const ValueId is_below = b.Binary(max, limit, RL_BINARY_LT, s.Part("is_below"));
+  const ValueId is_empty = b.Mul(is_fixed, is_below, s.Part("is_empty"));
+  const ValueId is_not_empty = b.Affine(is_empty, -1, 1, s.Part("is_not_empty"));
+  const ValueId offset = b.Select(is_not_empty, max, 0, s.Part("offset"));
   const ValueId shifted = b.Binary(x, offset, RL_BINARY_SUB, s.Part("shifted"));
   const ValueId exp = b.Unary(shifted, RL_UNARY_EXP, s.Part("exp"));
   const ValueId sum = b.Reduce(exp, RL_REDUCE_SUM, s.Part("sum"));
-  const ValueId divisor = b.Add(sum, is_infinite, s.Part("divisor"));
+  const ValueId divisor = b.Add(sum, is_empty, s.Part("divisor"));
   return b.Binary(exp, divisor, RL_BINARY_DIV, s.name);
 }
 

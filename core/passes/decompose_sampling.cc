@@ -9,14 +9,22 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
+// The sampling ops read NaN as -inf, so that one bad logit does not take the row with it.
+ValueId Ordered(const Site& s, const std::string& name) {
+  const ValueId is_number = s.b.Binary(s.in[0], s.in[0], RL_BINARY_EQ, s.Part("is_number"));
+  return s.b.Select(is_number, s.in[0], kBanned, name);
+}
+
 }  // namespace
 
 // The mass before a column is the running sum shifted by one column, not the sum minus the column's
-// own mass: subtracting would round differently from adding up.
+// own mass: subtracting would round differently from adding up. p = 1 keeps everything, whatever
+// the sum rounds to.
 ValueId TopPMask(const Site& s) {
   GraphBuilder& b = s.b;
-  const ValueId x = s.in[0];
   const float p = s.op.As<rl_top_p_mask_attrs>().p;
+  if (p >= 1) return Ordered(s, s.name);
+  const ValueId x = Ordered(s, s.Part("ordered"));
   const ValueId probability = b.Softmax(x, s.Part("probability"));
   const ValueId mass = b.CumSum(probability, s.Part("mass"));
   if (!b.ok()) return kNoValue;
@@ -36,11 +44,12 @@ ValueId TopPMask(const Site& s) {
 ValueId MinPMask(const Site& s) {
   GraphBuilder& b = s.b;
   const float log_p = std::log(s.op.As<rl_min_p_mask_attrs>().p);
-  const ValueId max = b.Reduce(s.in[0], RL_REDUCE_MAX, s.Part("max"));
+  const ValueId x = Ordered(s, s.Part("ordered"));
+  const ValueId max = b.Reduce(x, RL_REDUCE_MAX, s.Part("max"));
   const ValueId limit = b.Affine(max, -1, -log_p, s.Part("limit"));
-  const ValueId negated = b.Unary(s.in[0], RL_UNARY_NEG, s.Part("neg"));
+  const ValueId negated = b.Unary(x, RL_UNARY_NEG, s.Part("neg"));
   const ValueId kept = b.Binary(negated, limit, RL_BINARY_LE, s.Part("kept"));
-  return b.Select(kept, s.in[0], kBanned, s.name);
+  return b.Select(kept, x, kBanned, s.name);
 }
 
 }  // namespace rullama::decompositions

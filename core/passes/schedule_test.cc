@@ -74,8 +74,7 @@ TEST(Schedule, WorkOfTheHostThatDependsOnInputsOnlyGoesFirst) {
   const Graph graph = Scheduled(model);
   std::vector<int> devices;
   for (const Op& op : graph.ops) devices.push_back(op.device);
-  const auto changes = std::ranges::unique(devices);
-  devices.erase(changes.begin(), changes.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
   EXPECT_THAT(devices, ElementsAre(1, 0));
 }
 
