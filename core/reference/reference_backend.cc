@@ -1,0 +1,270 @@
+#include "core/reference/reference_backend.h"
+
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/export.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/checked_math.h"
+#include "core/gguf/dequantize.h"
+#include "core/reference/graph_from_abi.h"
+#include "core/reference/interpreter.h"
+
+namespace rullama {
+namespace {
+
+using reference::Interpreter;
+using reference::InterpreterOptions;
+using reference::Tensor;
+
+constexpr std::string_view kName = "reference";
+constexpr std::string_view kVersion = "1.0.0";
+constexpr std::string_view kVendor = "rullama";
+
+rl_code CodeOf(const Error& error) {
+  if (error.id == "run.cancelled") return RL_CANCELLED;
+  if (error.kind == ErrorKind::kModelFile) return RL_UNSUPPORTED;
+  if (error.kind == ErrorKind::kOutOfMemory) return RL_OUT_OF_MEMORY;
+  return RL_INVALID_ARGUMENT;  // what the host handed over does not fit
+}
+
+[[noreturn]] void Throw(const Error& error, uint32_t op_index = RL_NO_OP) {
+  throw sdk::Error(CodeOf(error), error.ToString(), op_index);
+}
+
+template <typename T>
+T ValueOrThrow(Result<T> result) {
+  if (!result) Throw(result.error());
+  return *std::move(result);
+}
+
+// Zeroed memory that costs nothing until it is touched: the arena never is.
+class HostBuffer final : public sdk::Buffer {
+ public:
+  explicit HostBuffer(uint64_t bytes)
+      : data_(static_cast<std::byte*>(std::calloc(bytes, 1))), bytes_(bytes) {
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+
+  [[nodiscard]] std::span<std::byte> Range(uint64_t offset, uint64_t size) {
+    if (!RangeFits(offset, size, bytes_)) {
+      throw sdk::Error(
+          RL_INVALID_ARGUMENT,
+          fmt::format("bytes [{}, +{}) are outside a buffer of {} bytes", offset, size, bytes_));
+    }
+    return {data_.get() + offset, static_cast<size_t>(size)};
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  uint64_t bytes_;
+};
+
+// A weight stays where the host has it.
+class HostWeight final : public sdk::Weight {
+ public:
+  explicit HostWeight(const rl_weight_desc& desc)
+      : bytes_(static_cast<const std::byte*>(desc.data), desc.bytes) {}
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+class ReferencePlan final : public sdk::Plan {
+ public:
+  ReferencePlan(const sdk::GraphView& view, Graph graph, sdk::Host host)
+      : interpreter_(MakeInterpreter(view, std::move(graph), host)) {
+    const Graph& g = interpreter_.graph();
+    for (ValueId id = 0; id < g.values.size(); ++id) {
+      const rl_value& value = view.value(id);
+      if (value.lifetime == RL_LIFETIME_CONSTANT) continue;
+      const bool first_state = g.value(id).state == id;
+      const bool is_output = std::ranges::find(g.outputs, id, &Output::value) != g.outputs.end();
+      if (value.lifetime != RL_LIFETIME_INPUT && !first_state && !is_output) continue;
+      const std::span<std::byte> bytes = BytesOf(value, g.type(id).BytesAt(g.MaxExtents()));
+      if (first_state) {
+        ValueOrThrowStatus(interpreter_.BindStateMemory(id, bytes));
+      } else {
+        (is_output ? outputs_ : inputs_).push_back({id, bytes});
+      }
+    }
+    stats_.compilations = 1;
+  }
+
+  void Execute(int64_t t, int64_t r) override {
+    const Graph& graph = interpreter_.graph();
+    const Extents extents{.t = t, .r = r};
+    if (t < 1 || t > graph.max_t || r < 0 || r > graph.max_r) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       fmt::format("T = {} and R = {} are outside 1 to {} and 0 to {}", t, r,
+                                   graph.max_t, graph.max_r));
+    }
+    for (const Binding& input : inputs_) {
+      const Value& value = graph.value(input.value);
+      Tensor tensor;
+      tensor.dtype = value.type.dtype;
+      tensor.dims = reference::DimsAt(value.type, extents);
+      tensor.packed = input.bytes.first(value.type.BytesAt(extents));
+      ValueOrThrowStatus(interpreter_.Bind(value.name, std::move(tensor)));
+    }
+    OpIndex failed = kNoOp;
+    if (const Status status = interpreter_.Run(extents, &failed); !status) {
+      Throw(status.error(), failed);
+    }
+    for (const Binding& output : outputs_) {
+      const Tensor& tensor = *interpreter_.Get(output.value);
+      reference::PackElements(tensor, 0, tensor.elements(), tensor.dtype, 0, output.bytes);
+    }
+    ++stats_.executions;
+    stats_.dispatches += graph.ops.size();
+    stats_.allocations += graph.ops.size();  // one result or more for each op
+  }
+
+  [[nodiscard]] rl_plan_stats Stats() const override { return stats_; }
+
+ private:
+  struct Binding {
+    ValueId value;
+    std::span<std::byte> bytes;
+  };
+
+  static void ValueOrThrowStatus(const Status& status) {
+    if (!status) Throw(status.error());
+  }
+
+  static std::span<std::byte> BytesOf(const rl_value& value, uint64_t bytes) {
+    auto* buffer = sdk::BufferOf<HostBuffer>(value);
+    if (buffer == nullptr || value.bytes < bytes) {
+      throw sdk::Error(RL_INVALID_ARGUMENT, fmt::format("value '{}' has no storage of {} bytes",
+                                                        sdk::View(value.name), bytes));
+    }
+    return buffer->Range(value.offset, bytes);
+  }
+
+  static Interpreter MakeInterpreter(const sdk::GraphView& view, Graph graph, sdk::Host host) {
+    const auto provider = [&](std::string_view source, int64_t,
+                              const TensorType& type) -> Result<Tensor> {
+      for (uint32_t i = 0; i < view.value_count(); ++i) {
+        const rl_value& value = view.value(i);
+        if (value.lifetime != RL_LIFETIME_CONSTANT || sdk::View(value.name) != source) continue;
+        const auto* weight = sdk::WeightOf<HostWeight>(value);
+        if (weight == nullptr) break;
+        Tensor tensor;
+        tensor.dtype = type.dtype;
+        tensor.dims = reference::DimsAt(type, {});
+        tensor.packed = weight->bytes();
+        return tensor;
+      }
+      return MakeError(ErrorKind::kBackend, "ref.constant", "constant '{}' has no weight", source);
+    };
+    InterpreterOptions options{.keep_all = false, .cancelled = [host] { return host.Cancelled(); }};
+    return ValueOrThrow(Interpreter::Create(std::move(graph), provider, std::move(options)));
+  }
+
+  Interpreter interpreter_;
+  std::vector<Binding> inputs_;
+  std::vector<Binding> outputs_;
+  rl_plan_stats stats_{};
+};
+
+class ReferenceDevice final : public sdk::Device {
+ public:
+  explicit ReferenceDevice(sdk::Host host) : host_(host) {}
+
+  // Everything, but for weights nobody can decode.
+  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& view) override {
+    std::vector<sdk::OpSupport> answers(view.op_count());
+    for (uint32_t i = 0; i < view.op_count(); ++i) {
+      const rl_op& op = view.op(i);
+      answers[i].supported = FindOp(static_cast<OpKind>(op.kind)) != nullptr;
+      if (!answers[i].supported) answers[i].reason = fmt::format("unknown op kind {}", op.kind);
+      for (uint32_t j = 0; answers[i].supported && j < op.input_count; ++j) {
+        const rl_value* value = view.input(op, j);
+        if (value == nullptr || IsReadable(value->dtype)) continue;
+        answers[i] = {false, fmt::format("cannot decode '{}' of dtype {}", sdk::View(value->name),
+                                         value->dtype)};
+      }
+    }
+    return answers;
+  }
+
+  sdk::WeightLayout LayoutWeight(const rl_weight_desc&) override { return {true, 0}; }
+
+  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
+    if (!IsReadable(desc.dtype)) {
+      throw sdk::Error(RL_UNSUPPORTED,
+                       fmt::format("weight '{}' has dtype {}, which cannot be decoded; known are "
+                                   "{}",
+                                   sdk::View(desc.name), desc.dtype, DequantizableTypes()));
+    }
+    return std::make_unique<HostWeight>(desc);
+  }
+
+  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage) override {
+    return std::make_unique<HostBuffer>(bytes);
+  }
+
+  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
+    const auto range = static_cast<HostBuffer&>(buffer).Range(offset, data.size());
+    std::ranges::copy(data, range.begin());
+  }
+
+  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
+    std::ranges::copy(static_cast<HostBuffer&>(buffer).Range(offset, data.size()), data.begin());
+  }
+
+  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& view) override {
+    return std::make_unique<ReferencePlan>(view, ValueOrThrow(reference::GraphFromAbi(view)),
+                                           host_);
+  }
+
+ private:
+  static bool IsReadable(uint32_t dtype) {
+    return FindDType(dtype) != nullptr && CanDequantize(static_cast<DType>(dtype));
+  }
+
+  sdk::Host host_;
+};
+
+class ReferenceBackend final : public sdk::Backend {
+ public:
+  explicit ReferenceBackend(sdk::Host host) : Backend(host) {}
+
+  [[nodiscard]] std::string_view name() const override { return kName; }
+  [[nodiscard]] std::string_view version() const override { return kVersion; }
+  [[nodiscard]] std::string_view vendor() const override { return kVendor; }
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override { return devices_; }
+
+  std::unique_ptr<sdk::Device> Open(uint32_t, std::span<const sdk::Option> options) override {
+    if (!options.empty()) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       fmt::format("unknown option '{}'; the reference has none", options[0].key));
+    }
+    return std::make_unique<ReferenceDevice>(host());
+  }
+
+ private:
+  std::vector<sdk::DeviceInfo> devices_{
+      {.type = RL_DEVICE_CPU, .name = "float64 interpreter", .driver = "none", .alignment = 8}};
+};
+
+}  // namespace
+
+int32_t ReferencePluginQuery(const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {
+  return RULLAMA_BACKEND_QUERY(ReferenceBackend)(host, plugin, error);
+}
+
+}  // namespace rullama
