@@ -1,0 +1,194 @@
+#include "cli/answer.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "cli/signals.h"
+#include "cli/stop_text.h"
+#include "core/tokenizer/detokenizer.h"
+#include "models/gemma4/output_parser.h"
+
+namespace rullama::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Turns tokens into what the reader sees.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, const AnswerOptions& options, Answer& answer)
+      : options_(options),
+        answer_(answer),
+        detokenizer_(tokenizer, /*show_control=*/options.chat),
+        parser_({.report_thinking = options.thinking}),
+        stop_(options.stop) {}
+
+  Status Push(int32_t token) {
+    RL_ASSIGN_OR_RETURN(const std::string_view piece, detokenizer_.Push(token));
+    return Take(piece);
+  }
+
+  Status Finish() {
+    RL_RETURN_IF_ERROR(Take(detokenizer_.Flush()));
+    if (options_.chat) RL_RETURN_IF_ERROR(TakeEvents(parser_.Finish()));
+    return Emit(stop_.Finish());
+  }
+
+  [[nodiscard]] bool stopped() const { return stop_.found(); }
+
+ private:
+  Status Take(std::string_view piece) {
+    if (!options_.chat) return Emit(stop_.Feed(piece));
+    return TakeEvents(parser_.Feed(piece));
+  }
+
+  Status TakeEvents(const std::vector<gemma4::OutputEvent>& events) {
+    for (const gemma4::OutputEvent& event : events) {
+      switch (event.kind) {
+        case gemma4::OutputEvent::Kind::kContent:
+          RL_RETURN_IF_ERROR(Emit(stop_.Feed(event.text)));
+          break;
+        case gemma4::OutputEvent::Kind::kThinking:
+          answer_.thoughts += event.text;
+          if (options_.on_thought) RL_RETURN_IF_ERROR(options_.on_thought(event.text));
+          break;
+        case gemma4::OutputEvent::Kind::kToolCall:
+          answer_.tool_calls.push_back(
+              {{"name", event.call.name}, {"arguments", event.call.arguments}});
+          break;
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Emit(const std::string& text) {
+    if (text.empty()) return OkStatus();
+    answer_.text += text;
+    return options_.on_text ? options_.on_text(text) : OkStatus();
+  }
+
+  const AnswerOptions& options_;
+  Answer& answer_;
+  Detokenizer detokenizer_;
+  gemma4::OutputParser parser_;
+  StopText stop_;
+};
+
+nlohmann::json CountersAsJson(const SessionStats& stats) {
+  return {{"steps", stats.steps},
+          {"plans", stats.plans},
+          {"compilations", stats.compilations},
+          {"allocations", stats.allocations},
+          {"recordings", stats.recordings},
+          {"dispatches", stats.dispatches}};
+}
+
+double PerSecond(int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+}  // namespace
+
+Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
+                              const AnswerOptions& options, Console& console) {
+  Answer answer;
+  answer.prompt_tokens = static_cast<int64_t>(prompt.size());
+  const std::shared_ptr<const std::atomic<bool>> cancelled = CancelFlag();
+  Progress progress(console, "prompt");
+  GeneratorOptions generator_options;
+  generator_options.capacity = engine.capacity();
+  generator_options.prefill_chunk = engine.max_rows();
+  const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
+  generator_options.end_tokens.assign(ends.begin(), ends.end());
+  generator_options.cancelled = cancelled.get();
+  if (options.show_progress && answer.prompt_tokens > engine.max_rows()) {
+    generator_options.on_prefill = [&progress](int64_t done, int64_t total) {
+      progress.Update(done, total);
+    };
+  }
+  Generator generator(engine.session(), std::move(generator_options));
+
+  const auto start = Clock::now();
+  // The plan of single tokens is compiled now, so that nothing is compiled after the first one.
+  RL_RETURN_IF_ERROR(engine.session().Prepare(1, DemandMode::kAsAsked));
+  RL_ASSIGN_OR_RETURN(const int32_t first, generator.Feed(prompt));
+  progress.Clear();
+  answer.times.prompt_seconds = SecondsSince(start);
+  RL_ASSIGN_OR_RETURN(answer.after_first_token, engine.session().Stats());
+
+  TextStream stream(engine.tokenizer(), options, answer);
+  Status status;
+  const auto on_token = [&](int32_t token) {
+    answer.ids.push_back(token);
+    status = stream.Push(token);
+    return status.has_value() && !stream.stopped();
+  };
+  const auto generate_start = Clock::now();
+  auto outcome = generator.Generate(first, options.max_tokens, on_token);
+  answer.times.generate_seconds = SecondsSince(generate_start);
+  RL_RETURN_IF_ERROR(status);
+  if (outcome) {
+    answer.reason = outcome->reason;
+  } else if (outcome.error().id == "run.cancelled") {
+    answer.reason = StopReason::kCancelled;  // the device noticed before we did
+  } else {
+    return tl::unexpected(std::move(outcome).error());
+  }
+  RL_RETURN_IF_ERROR(stream.Finish());
+  RL_ASSIGN_OR_RETURN(answer.at_end, engine.session().Stats());
+  return answer;
+}
+
+std::string DescribeAnswer(const Answer& answer) {
+  const auto generated = static_cast<int64_t>(answer.ids.size());
+  return fmt::format(
+      "prompt {} tokens, {:.1f} t/s; generated {} tokens, {:.1f} t/s; first token after {:.3f} s; "
+      "stopped: {}",
+      answer.prompt_tokens, PerSecond(answer.prompt_tokens, answer.times.prompt_seconds), generated,
+      PerSecond(generated - 1, answer.times.generate_seconds), answer.times.prompt_seconds,
+      NameOf(answer.reason));
+}
+
+nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine) {
+  const auto generated = static_cast<int64_t>(answer.ids.size());
+  nlohmann::json record = {
+      {"type", "final"},
+      {"text", answer.text},
+      {"ids", answer.ids},
+      {"stop_reason", NameOf(answer.reason)},
+      {"seed", engine.sampler().seed},
+      {"backend", engine.devices().backend},
+      {"device", engine.devices().main().description().name},
+      {"prompt_tokens", answer.prompt_tokens},
+      {"generated_tokens", generated},
+      {"timings",
+       {{"load_s", engine.load_seconds()},
+        {"prompt_s", answer.times.prompt_seconds},
+        {"prompt_per_s", PerSecond(answer.prompt_tokens, answer.times.prompt_seconds)},
+        {"generate_s", answer.times.generate_seconds},
+        {"generate_per_s", PerSecond(generated - 1, answer.times.generate_seconds)}}},
+      {"counters",
+       {{"after_first_token", CountersAsJson(answer.after_first_token)},
+        {"at_end", CountersAsJson(answer.at_end)}}},
+      {"memory_bytes",
+       {{"weights", answer.at_end.weight_bytes},
+        {"weights_in_file", answer.at_end.weight_file_bytes},
+        {"states", answer.at_end.state_bytes},
+        {"arena", answer.at_end.arena_bytes},
+        {"io", answer.at_end.io_bytes},
+        {"workspace", answer.at_end.workspace_bytes}}}};
+  if (!answer.thoughts.empty()) record["thoughts"] = answer.thoughts;
+  if (!answer.tool_calls.empty()) record["tool_calls"] = answer.tool_calls;
+  return record;
+}
+
+std::string JsonLine(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,144 @@
+#include "cli/backend_setup.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <utility>
+
+#include "cli/signals.h"
+#include "core/reference/reference_backend.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr const char* kHostBackend = "cpu";
+constexpr const char* kReferenceBackend = "reference";
+constexpr const char* kAutoBackend = "auto";
+
+Fallback FallbackOf(FallbackPolicy policy) {
+  switch (policy) {
+    case FallbackPolicy::kDeny:
+      return Fallback::kDeny;
+    case FallbackPolicy::kList:
+      return Fallback::kList;
+    case FallbackPolicy::kAllow:
+      return Fallback::kAllow;
+  }
+  return Fallback::kDeny;
+}
+
+// How much `auto` likes a device; 0 is never chosen.
+int RankOf(const DeviceDescription& device) {
+  switch (device.type) {
+    case RL_DEVICE_GPU:
+      return 3;
+    case RL_DEVICE_INTEGRATED_GPU:
+      return 2;
+    case RL_DEVICE_CPU:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+struct Choice {
+  std::shared_ptr<Plugin> plugin;
+  uint32_t device = 0;
+  std::string device_name;
+};
+
+Result<Choice> ChooseBest(Registry& registry) {
+  Choice best;
+  int best_rank = 0;
+  for (const PluginListing& listing : registry.List()) {
+    // The reference is for comparing, not for use.
+    if (listing.state != PluginState::kLoaded || listing.name == kReferenceBackend) continue;
+    const auto list = listing.plugin->ListDevices();
+    if (!list) continue;
+    for (size_t i = 0; i < list->devices.size(); ++i) {
+      const int rank = RankOf(list->devices[i]);
+      if (rank <= best_rank) continue;
+      best_rank = rank;
+      best = {listing.plugin, static_cast<uint32_t>(i), list->devices[i].name};
+    }
+  }
+  if (best_rank == 0) {
+    return MakeError(ErrorKind::kBackend, "backend.none",
+                     "`--backend auto` found no usable device; see `rullama backends`");
+  }
+  return best;
+}
+
+Result<Choice> Choose(Registry& registry, const BackendConfig& config, Console& console) {
+  if (config.name == kAutoBackend) {
+    RL_ASSIGN_OR_RETURN(Choice choice, ChooseBest(registry));
+    console.Note(fmt::format("--backend auto chose '{}' on {}", choice.plugin->name(),
+                             choice.device_name));
+    return choice;
+  }
+  Choice choice;
+  RL_ASSIGN_OR_RETURN(choice.plugin, registry.Find(config.name));
+  RL_ASSIGN_OR_RETURN(const DeviceChoice device,
+                      registry.SelectDevice(*choice.plugin, config.device));
+  choice.device = device.index;
+  choice.device_name = device.description.name;
+  return choice;
+}
+
+// The cpu device for ops that may leave the main one, or nothing.
+std::unique_ptr<Device> OpenHost(Registry& registry, Console& console) {
+  auto plugin = registry.Find(kHostBackend);
+  if (plugin) {
+    auto device = (*plugin)->Open(0, {});
+    if (device) return *std::move(device);
+    console.Warn(fmt::format("no op can run on the host: {}", device.error().ToString()));
+    return nullptr;
+  }
+  console.Warn(fmt::format("no op can run on the host: {}", plugin.error().ToString()));
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Registry> MakeRegistry(const Config& config, const EnvironmentOverrides& environment,
+                                       const std::vector<std::string>& plugin_flags) {
+  HostOptions host;
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  host.logger = std::make_shared<spdlog::logger>("rullama", std::move(sink));
+  host.logger->set_pattern("rullama: %l: %v");
+  host.logger->set_level(spdlog::level::from_str(environment.log_level.value_or("warn")));
+  host.cancelled = CancelFlag();
+  RegistryOptions options = RegistryOptions::FromProcess();
+  options.flag_paths.assign(plugin_flags.begin(), plugin_flags.end());
+  options.config_paths.assign(config.plugins.paths.begin(), config.plugins.paths.end());
+  auto registry = std::make_unique<Registry>(std::move(options),
+                                             std::make_shared<PluginHost>(std::move(host)));
+  registry->RegisterBuiltIn(kReferenceBackend, reference::ReferencePluginQuery);
+  return registry;
+}
+
+Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console) {
+  RL_ASSIGN_OR_RETURN(const Choice choice, Choose(registry, config.backend, console));
+  BackendDevices opened;
+  opened.backend = choice.plugin->name();
+  const std::vector<std::pair<std::string, std::string>> options(config.backend.options.begin(),
+                                                                 config.backend.options.end());
+  RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, options));
+  opened.devices.push_back(std::move(device));
+  opened.policy.fallback = FallbackOf(config.placement.fallback);
+  opened.policy.host_ops = config.placement.host_ops;
+  opened.policy.host_weights = config.placement.host_weights;
+  opened.policy.device_names = {opened.backend};
+  const bool is_host = opened.backend == kHostBackend || opened.backend == kReferenceBackend;
+  if (!is_host && config.placement.fallback != FallbackPolicy::kDeny) {
+    if (auto host = OpenHost(registry, console)) {
+      opened.devices.push_back(std::move(host));
+      opened.policy.host_device = 1;
+      opened.policy.device_names.emplace_back(kHostBackend);
+    }
+  }
+  return opened;
+}
+
+}  // namespace rullama::cli

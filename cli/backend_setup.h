@@ -1,0 +1,35 @@
+// Plugins and devices as the configuration asks for them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "cli/options.h"
+#include "core/config/config.h"
+#include "core/passes/placement.h"
+#include "core/plugin/registry.h"
+
+namespace rullama::cli {
+
+// A registry with the built-in reference backend. Log lines go to stderr, at the level of
+// RULLAMA_LOG (default: warnings). A cancelled process (signals.h) cancels work in plugins.
+std::unique_ptr<Registry> MakeRegistry(const Config& config, const EnvironmentOverrides& environment,
+                                       const std::vector<std::string>& plugin_flags);
+
+// The devices of a session, main device first. Owns them; the registry must outlive it.
+struct BackendDevices {
+  std::string backend;
+  std::vector<std::unique_ptr<Device>> devices;
+  PlacementPolicy policy;  // its indices are those of `devices`
+
+  [[nodiscard]] Device& main() const { return *devices.front(); }
+};
+
+// Opens the configured device and, if the policy lets ops leave it, the cpu backend beside it. What
+// `auto` chose and a host device that could not be opened are noted on `console`. Errors: those of
+// Registry and Plugin::Open; backend.none if `auto` finds nothing.
+Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console);
+
+}  // namespace rullama::cli

@@ -1,0 +1,29 @@
+// rullama config: what is in force, and where each value came from.
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/options.h"
+
+namespace rullama::cli {
+
+void AddConfigCommand(CLI::App& app, CommandContext& context) {
+  struct Flags {
+    ConfigFlags config;
+    bool show = false;
+  };
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("config", "Check a configuration and show what is in force");
+  AddModelOptions(*command, flags->config);
+  AddSamplerOptions(*command, flags->config);
+  command->add_flag("--show", flags->show, "Print every value and where it came from, as YAML");
+  command->callback([flags, &context] {
+    context.action = [flags, &context]() -> Result<int> {
+      RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags->config));
+      for (const std::string& notice : loaded.config.notices()) context.console.Note(notice);
+      if (flags->show) RL_RETURN_IF_ERROR(context.console.Write(loaded.config.ToYaml()));
+      return 0;
+    };
+  });
+}
+
+}  // namespace rullama::cli

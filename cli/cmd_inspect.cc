@@ -1,0 +1,227 @@
+// rullama inspect: what is in a model file, and what it would cost to run it.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/answer.h"
+#include "cli/command.h"
+#include "cli/engine.h"
+#include "cli/model_file.h"
+#include "models/gemma4/gemma4_config.h"
+#include "models/gemma4/gemma4_model.h"
+
+namespace rullama::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxShownElements = 8;  // of an array
+constexpr size_t kMaxShownText = 120;    // bytes of a string, except with --json
+
+struct InspectFlags {
+  std::string path;
+  int64_t context = kDefaultCapacity;
+  bool json = false;
+};
+
+template <typename T>
+json NumberAt(const GgufValue& value, size_t index) {
+  return LoadUnaligned<T>(value.bytes.data() + index * sizeof(T));
+}
+
+json ScalarAt(const GgufValue& value, size_t index) {
+  switch (value.scalar_type()) {
+    case GgufType::kU8:
+      return NumberAt<uint8_t>(value, index);
+    case GgufType::kI8:
+      return NumberAt<int8_t>(value, index);
+    case GgufType::kU16:
+      return NumberAt<uint16_t>(value, index);
+    case GgufType::kI16:
+      return NumberAt<int16_t>(value, index);
+    case GgufType::kU32:
+      return NumberAt<uint32_t>(value, index);
+    case GgufType::kI32:
+      return NumberAt<int32_t>(value, index);
+    case GgufType::kF32:
+      return NumberAt<float>(value, index);
+    case GgufType::kBool:
+      return value.bytes[index] != std::byte{0};
+    case GgufType::kU64:
+      return NumberAt<uint64_t>(value, index);
+    case GgufType::kI64:
+      return NumberAt<int64_t>(value, index);
+    case GgufType::kF64:
+      return NumberAt<double>(value, index);
+    case GgufType::kString:
+    case GgufType::kArray:
+      break;
+  }
+  return nullptr;
+}
+
+// A scalar or string as it is; of an array the length and the first elements.
+json ValueAsJson(const GgufValue& value) {
+  if (value.type == GgufType::kString) return std::string(value.text());
+  if (value.type != GgufType::kArray) return ScalarAt(value, 0);
+  json first = json::array();
+  if (value.element_type == GgufType::kString) {
+    for (const std::string_view text : value.strings()) {
+      if (first.size() == kMaxShownElements) break;
+      first.push_back(std::string(text));
+    }
+  } else {
+    const size_t shown = std::min<size_t>(value.count, kMaxShownElements);
+    for (size_t i = 0; i < shown; ++i) first.push_back(ScalarAt(value, i));
+  }
+  return {{"type", NameOf(value.element_type)}, {"count", value.count}, {"first", first}};
+}
+
+const char* DialectOf(const GgufFile& file) {
+  const auto tokenizer = file.FindString("tokenizer.ggml.model");
+  if (!tokenizer || !tokenizer->has_value()) return "unknown";
+  if (**tokenizer == "gemma4") return "llama.cpp";
+  return **tokenizer == "llama" ? "ollama" : "unknown";
+}
+
+json TensorsAsJson(const GgufFile& file) {
+  json tensors = json::array();
+  for (const TensorInfo& tensor : file.tensors()) {
+    json dims = json::array();  // numpy order, as everywhere in rullama
+    for (size_t i = tensor.rank; i-- > 0;) dims.push_back(tensor.dims[i]);
+    tensors.push_back({{"name", std::string(tensor.name)},
+                       {"type", NameOf(tensor.dtype)},
+                       {"dims", dims},
+                       {"offset", tensor.offset},
+                       {"bytes", tensor.bytes}});
+  }
+  return tensors;
+}
+
+// What a session of one slot needs. For a file rullama cannot run, the reason instead.
+json MemoryAsJson(const GgufFile& file, int64_t context) {
+  const auto gemma = Gemma4Config::FromFile(file);
+  if (!gemma) {
+    return {{"reason", gemma.error().message}, {"code", gemma.error().id}};
+  }
+  const int64_t capacity = std::min(context, gemma->context_length);
+  const BuildOptions build{.slots = 1, .capacity = capacity};
+  uint64_t weights = 0;
+  for (const TensorInfo& tensor : file.tensors()) weights += tensor.bytes;
+  const uint64_t cache = CacheBytes(*gemma, build);
+  return {{"context", capacity},
+          {"weights_bytes", weights},
+          {"kv_cache_bytes", cache},
+          {"total_bytes", weights + cache}};
+}
+
+json FileAsJson(const ModelFile& model, int64_t context) {
+  const GgufFile& file = *model.file;
+  json metadata = json::object();
+  for (const GgufEntry& entry : file.metadata()) {
+    metadata[std::string(entry.key)] = ValueAsJson(entry.value);
+  }
+  std::map<std::string, std::pair<uint64_t, uint64_t>> by_type;  // count, bytes
+  uint64_t parameters = 0;
+  for (const TensorInfo& tensor : file.tensors()) {
+    auto& [count, bytes] = by_type[std::string(NameOf(tensor.dtype))];
+    ++count;
+    bytes += tensor.bytes;
+    parameters += tensor.elements();
+  }
+  json types = json::object();
+  for (const auto& [type, sum] : by_type) {
+    types[type] = {{"tensors", sum.first}, {"bytes", sum.second}};
+  }
+  return {{"path", file.path()},
+          {"version", file.version()},
+          {"alignment", file.alignment()},
+          {"dialect", DialectOf(file)},
+          {"parameters", parameters},
+          {"types", types},
+          {"memory", MemoryAsJson(file, context)},
+          {"metadata", metadata},
+          {"tensors", TensorsAsJson(file)}};
+}
+
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Names of a file on a terminal: control characters could do anything there.
+std::string Safe(std::string text) {
+  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  return text;
+}
+
+std::string Shortened(std::string text) {
+  if (text.size() <= kMaxShownText) return text;
+  size_t length = kMaxShownText;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  return text.substr(0, length) + "...";
+}
+
+std::string Megabytes(const json& bytes) {
+  return fmt::format("{:.1f} MiB", bytes.get<double>() / (1024.0 * 1024.0));
+}
+
+std::string TextOf(const json& file) {
+  std::string text = fmt::format("{}: GGUF {}, dialect of {}, {} tensors, {} parameters\n",
+                                 file["path"].get<std::string>(), Dump(file["version"]),
+                                 file["dialect"].get<std::string>(), file["tensors"].size(),
+                                 Dump(file["parameters"]));
+  const json& memory = file["memory"];
+  if (memory.contains("reason")) {
+    text += fmt::format("cannot be run: {} [{}]\n", memory["reason"].get<std::string>(),
+                        memory["code"].get<std::string>());
+  } else {
+    text += fmt::format("memory for a context of {}: weights {}, KV cache (f16) {}, together {}\n",
+                        Dump(memory["context"]), Megabytes(memory["weights_bytes"]),
+                        Megabytes(memory["kv_cache_bytes"]), Megabytes(memory["total_bytes"]));
+  }
+  for (const auto& [type, sum] : file["types"].items()) {
+    text += fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]),
+                        Megabytes(sum["bytes"]));
+  }
+  text += "\nmetadata\n";
+  for (const auto& [key, value] : file["metadata"].items()) {
+    // JSON quoting also keeps control characters of the file away from the terminal.
+    text += fmt::format("  {} = {}\n", Safe(key), Shortened(Dump(value)));
+  }
+  text += "\ntensors\n";
+  for (const json& tensor : file["tensors"]) {
+    text += fmt::format("  {:<40} {:>6} {:<20} {:>12} bytes\n",
+                        Safe(tensor["name"].get<std::string>()),
+                        tensor["type"].get<std::string>(), Dump(tensor["dims"]),
+                        Dump(tensor["bytes"]));
+  }
+  return text;
+}
+
+Result<int> Inspect(const InspectFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
+  const json file = FileAsJson(model, flags.context);
+  RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : TextOf(file)));
+  return 0;
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App& app, CommandContext& context) {
+  const auto flags = std::make_shared<InspectFlags>();
+  CLI::App* command = app.add_subcommand("inspect", "Show what is in a model file");
+  command->add_option("file,-m,--model", flags->path, "GGUF file or Ollama name")
+      ->required()
+      ->option_text("FILE|NAME");
+  command->add_option("-c,--ctx-size", flags->context, "Estimate memory for this context")
+      ->check(CLI::Range(int64_t{1}, int64_t{16777216}))
+      ->option_text("N");
+  command->add_flag("--json", flags->json, "As one JSON object");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return Inspect(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,161 @@
+// rullama run: answers a prompt, or holds a conversation on a terminal.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/answer.h"
+#include "cli/chat_loop.h"
+#include "cli/command.h"
+#include "cli/engine.h"
+#include "cli/options.h"
+#include "cli/prompt.h"
+
+namespace rullama::cli {
+namespace {
+
+struct RunFlags {
+  ConfigFlags config;
+  PromptFlags prompt;
+  std::optional<std::string> max_tokens;
+  bool json = false;
+};
+
+// -n: -1 is no limit, 0 evaluates the prompt only, what exceeds the context is cut by it.
+Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
+  if (flags.max_tokens) return ParseInteger(*flags.max_tokens, "--predict", -1, INT64_MAX);
+  return config.generation.max_tokens.value_or(-1);
+}
+
+Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Config& config,
+                                        Console& console) {
+  AnswerOptions options;
+  RL_ASSIGN_OR_RETURN(options.max_tokens, MaxTokens(flags, config));
+  options.stop = config.generation.stop;
+  options.chat = !config.generation.raw && flags.prompt.ids_path.empty();
+  options.thinking = config.generation.thinking.value_or(false);
+  if (flags.json) {
+    options.on_text = [&console](std::string_view text) {
+      return console.Write(JsonLine({{"type", "delta"}, {"text", text}}));
+    };
+    options.on_thought = [&console](std::string_view text) {
+      return console.Write(JsonLine({{"type", "delta"}, {"thought", text}}));
+    };
+  } else {
+    options.on_text = [&console](std::string_view text) { return console.Write(text); };
+    // Thoughts are not the answer.
+    options.on_thought = [&console](std::string_view text) {
+      console.WriteError(console.Colored(text, "2"));
+      return OkStatus();
+    };
+  }
+  return options;
+}
+
+Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
+  if (flags.config.verbose) engine->Describe(console);
+  RL_ASSIGN_OR_RETURN(const AnswerOptions options,
+                      MakeAnswerOptions(flags, engine->config(), console));
+  RL_ASSIGN_OR_RETURN(const auto ids, PromptTokens(*engine, prompt));
+  RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, ids, options, console));
+  if (flags.json) {
+    RL_RETURN_IF_ERROR(console.Write(JsonLine(AnswerAsJson(answer, *engine))));
+  } else {
+    RL_RETURN_IF_ERROR(console.Write("\n"));
+    console.Note(DescribeAnswer(answer));
+  }
+  if (flags.config.verbose) DescribePlacement(engine->session().placement(), console);
+  return 0;
+}
+
+Result<int> Converse(const RunFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
+  if (flags.config.verbose) engine->Describe(console);
+  RL_ASSIGN_OR_RETURN(const AnswerOptions options,
+                      MakeAnswerOptions(flags, engine->config(), console));
+  return RunChatLoop(*engine, options, console);
+}
+
+Result<int> Run(const RunFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const std::optional<Prompt> prompt, ReadPrompt(flags.prompt));
+  if (prompt) return AnswerOnce(flags, *prompt, console);
+  if (!StdinIsTerminal()) {
+    return MakeError(ErrorKind::kUsage, "usage.prompt",
+                     "there is no prompt; give one with -p TEXT, -f FILE or on stdin");
+  }
+  if (flags.json) {
+    return MakeError(ErrorKind::kUsage, "usage.prompt",
+                     "--json answers one prompt; give it with -p TEXT, -f FILE or on stdin");
+  }
+  return Converse(flags, console);
+}
+
+// With --json an error is a record as well: a reader of stdout needs no second stream.
+Result<int> RunAndReport(const RunFlags& flags, Console& console) {
+  Result<int> result = Run(flags, console);
+  if (result || !flags.json || result.error().id == kPipeClosedId) return result;
+  const Error& error = result.error();
+  RL_RETURN_IF_ERROR(console.Write(JsonLine({{"type", "error"},
+                                             {"error",
+                                              {{"code", error.id},
+                                               {"message", error.message},
+                                               {"exit_code", static_cast<int>(error.kind)}}}})));
+  return result;
+}
+
+void AddPromptOptions(CLI::App& command, RunFlags& flags) {
+  PromptFlags& prompt = flags.prompt;
+  command.add_option("-p,--prompt", prompt.text, "The prompt; text on stdin is put after it")
+      ->option_text("TEXT")
+      ->group("Prompt");
+  command.add_option("-f,--file", prompt.path, "Read the prompt from a file")
+      ->option_text("FILE")
+      ->group("Prompt");
+  command.add_option("--prompt-ids", prompt.ids_path, "Token ids instead of text, as they are")
+      ->option_text("FILE")
+      ->group("Prompt");
+  AddSetting(command, flags.config, "--system", "generation.system", "System prompt (also -sys)")
+      ->option_text("TEXT")
+      ->group("Prompt");
+  const auto add_flag = [&](const char* name, const char* path, const char* value,
+                            const char* help) {
+    command
+        .add_flag_callback(
+            name, [&flags, path, value,
+                   name] { flags.config.settings.push_back({path, value, name}); },
+            help)
+        ->group("Prompt");
+  };
+  add_flag("--raw", "generation.raw", "true", "Continue the text; no chat template");
+  add_flag("--think", "generation.thinking", "true", "Let the model think before it answers");
+  add_flag("--no-think", "generation.thinking", "false", "Answer at once");
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, CommandContext& context) {
+  const auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat on a terminal");
+  AddPromptOptions(*command, *flags);
+  AddModelOptions(*command, flags->config);
+  AddSamplerOptions(*command, flags->config);
+  command
+      ->add_option("-n,--predict", flags->max_tokens,
+                   "Most tokens to generate; -1 no limit, 0 only evaluates the prompt")
+      ->option_text("N");
+  command->add_option("--stop", flags->config.stop, "Stop in front of this text; may be repeated")
+      ->option_text("TEXT ...");
+  command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
+  command->footer(R"(
+Examples:
+  rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200
+  rullama -m model.gguf -f question.txt --greedy
+  git diff | rullama -m gemma4:e2b -p "Write a commit message for:"
+  rullama --config configs/tiny.yaml -p "The prince" --seed 7 --json)");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return RunAndReport(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,82 @@
+// The program's two streams. The answer goes to stdout, everything else to stderr, so that
+// `rullama ... > file` holds the answer and nothing more. Nothing is buffered here: what was written
+// is with the reader.
+//
+// Thread safety: one thread at a time. Errors of stdout: io.pipe_closed (the reader went away, no
+// reason to complain), io.stdout; both kIo. Errors of stderr are ignored: there is nowhere to tell.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace rullama::cli {
+
+inline constexpr std::string_view kPipeClosedId = "io.pipe_closed";
+
+enum class ColorMode { kAuto, kAlways, kNever };
+
+// Keeps descriptors 0 to 2 occupied: in a process started without them, the first file opened would
+// become "stdout" and be written to. Standing in for them are descriptors that fail when used.
+void OccupyStandardStreams();
+
+class Console {
+ public:
+  // Auto: colours on a terminal, unless NO_COLOR is set or TERM is dumb.
+  explicit Console(ColorMode color = ColorMode::kAuto) { set_color(color); }
+  void set_color(ColorMode color);
+
+  // To stdout, completely.
+  Status Write(std::string_view text);
+
+  // One line to stderr: "rullama: <text>".
+  void Note(std::string_view text);
+  void Warn(std::string_view text);
+  void Fail(const Error& error);
+  // To stderr as it is.
+  void WriteError(std::string_view text);
+
+  [[nodiscard]] bool stdout_is_terminal() const { return stdout_is_terminal_; }
+  [[nodiscard]] bool stderr_is_terminal() const { return stderr_is_terminal_; }
+  // `text` in a terminal colour (an SGR code such as "31") if stderr shows colours.
+  [[nodiscard]] std::string Colored(std::string_view text, std::string_view code) const;
+
+ private:
+  bool stdout_is_terminal_ = false;
+  bool stderr_is_terminal_ = false;
+  bool color_ = false;
+};
+
+// Progress of something long on stderr: a bar on a terminal, else one line for each tenth.
+class Progress {
+ public:
+  Progress(Console& console, std::string label) : console_(console), label_(std::move(label)) {}
+  ~Progress() { Clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void Update(int64_t done, int64_t total);
+  // Removes the bar.
+  void Clear();
+
+ private:
+  Console& console_;
+  std::string label_;
+  int64_t last_tenth_ = 0;
+  bool shown_ = false;
+};
+
+// All of stdin, at most `limit` bytes. Errors (kIo): io.stdin; input.limit (kUsage).
+Result<std::string> ReadStdin(size_t limit);
+// Whether stdin is a file or a pipe, that is, brings data without anyone typing.
+bool StdinBringsData();
+bool StdinIsTerminal();
+
+// All of a file that the user named. Errors: io.open, io.permission, io.read (kIo); input.limit.
+Result<std::string> ReadTextFile(const std::string& path, size_t limit);
+
+}  // namespace rullama::cli

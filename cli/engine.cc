@@ -1,0 +1,190 @@
+#include "cli/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "cli/signals.h"
+#include "core/runtime/generator.h"
+#include "samplers/chain.h"
+
+namespace rullama::cli {
+namespace {
+
+// The NaN check adds up logits. Suppressed tokens are -inf by design, so the sum is taken in front
+// of the bias that bans them.
+ValueId FiniteLogits(const GraphBuilder& builder, ValueId logits) {
+  const Graph& graph = builder.graph();
+  const OpIndex producer = graph.value(logits).producer;
+  if (producer == kNoOp || graph.ops[producer].kind != OpKind::kBiasAdd) return logits;
+  return graph.ops[producer].inputs[0];
+}
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  const uint64_t high = device();
+  // 63 bits: what --seed accepts, so that a printed seed can be given back.
+  return ((high << 32) | device()) & static_cast<uint64_t>(INT64_MAX);
+}
+
+std::string DescribeSampler(const SamplerSettings& s) {
+  if (s.IsGreedy()) return "greedy";
+  return fmt::format(
+      "top_k {}, typical_p {}, top_p {}, min_p {}, temperature {}, repeat_penalty {} over {}, "
+      "seed {}",
+      s.top_k, s.typical_p, s.top_p, s.min_p, s.temperature, s.repeat_penalty, s.repeat_last_n,
+      s.seed);
+}
+
+}  // namespace
+
+int64_t LoadedModel::capacity() const {
+  return config().context.capacity.value_or(std::min(gemma.context_length, kDefaultCapacity));
+}
+
+int64_t LoadedModel::prefill_chunk() const {
+  return std::min(config().context.prefill_chunk, capacity());
+}
+
+Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console) {
+  LoadedModel model;
+  RL_ASSIGN_OR_RETURN(model.loaded, LoadConfig(flags));
+  RL_ASSIGN_OR_RETURN(model.file, OpenModelFile(model.config().model.path));
+  RL_RETURN_IF_ERROR(ApplyOllamaParams(model.file, model.loaded.config));
+  for (const std::string& notice : model.loaded.config.notices()) console.Note(notice);
+  const GgufFile& file = *model.file.file;
+  const auto in_file = [&model](Error error) {
+    return tl::unexpected(
+        std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
+  };
+  auto gemma = Gemma4Config::FromFile(file);
+  if (!gemma) return in_file(std::move(gemma).error());
+  model.gemma = *std::move(gemma);
+  auto weights = Gemma4Weights::FromFile(model.gemma, file);
+  if (!weights) return in_file(std::move(weights).error());
+  model.weights = *std::move(weights);
+  for (const std::string& warning : model.weights.warnings()) console.Warn(warning);
+  RL_RETURN_IF_ERROR(model.gemma.CheckAgainst(model.config().architecture));
+  auto tokenizer = MakeTokenizer(file);
+  if (!tokenizer) return in_file(std::move(tokenizer).error());
+  model.tokenizer = *std::move(tokenizer);
+  return model;
+}
+
+DType KvDtypeFor(const Config& config, const std::string& backend) {
+  switch (config.context.kv_dtype) {
+    case KvDtype::kF16:
+      return DType::kF16;
+    case KvDtype::kF32:
+      return DType::kF32;
+    case KvDtype::kAuto:
+      break;
+  }
+  return backend == "reference" ? DType::kF32 : DType::kF16;
+}
+
+SupportQuery QueryOf(const BackendDevices& devices) {
+  return [&devices](int device, const Graph& graph) -> Result<std::vector<std::string>> {
+    RL_ASSIGN_OR_RETURN(const auto answers,
+                        devices.devices[static_cast<size_t>(device)]->QueryOps(graph));
+    std::vector<std::string> reasons;
+    for (const OpSupport& answer : answers) {
+      reasons.push_back(answer.supported          ? ""
+                        : answer.reason.empty() ? "no reason given"
+                                                : answer.reason);
+    }
+    return reasons;
+  };
+}
+
+Result<ModelProgram> BuildModelProgram(const LoadedModel& model, GraphOutputs outputs,
+                                       const SamplerSettings& settings, DType kv_dtype,
+                                       int64_t max_rows) {
+  const BuildOptions build{.slots = 1,
+                           .capacity = model.capacity(),
+                           .kv_dtype = kv_dtype,
+                           .max_t = max_rows,
+                           .max_r = 1};
+  RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(model.gemma, model.weights, build));
+  ModelProgram program;
+  program.cache_bytes = CacheBytes(model.gemma, build);
+  if (outputs == GraphOutputs::kAllLogits) {
+    AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
+  } else {
+    const ValueId sum = parts.builder.Reduce(FiniteLogits(parts.builder, parts.logits),
+                                             RL_REDUCE_SUM, output_names::kLogitsSum);
+    parts.builder.Output(output_names::kLogitsSum, sum);
+    const SamplerInputs inputs{.tokens = parts.tokens,
+                               .rows = parts.attention_rows,
+                               .slots = build.slots,
+                               .capacity = build.capacity};
+    RL_ASSIGN_OR_RETURN(Sampler sampler,
+                        AppendSampler(parts.builder, parts.logits, inputs, settings));
+    for (SamplerBinding& binding : sampler.bindings) {
+      program.inputs.emplace_back(std::move(binding.name), std::move(binding.bytes));
+    }
+  }
+  program.constants = std::move(parts.constants);
+  RL_ASSIGN_OR_RETURN(program.graph, std::move(parts.builder).Finish());
+  return program;
+}
+
+Result<std::unique_ptr<Engine>> Engine::Open(const ConfigFlags& flags, const EngineOptions& options,
+                                             Console& console) {
+  const auto start = std::chrono::steady_clock::now();
+  RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(flags, console));
+  std::unique_ptr<Engine> engine(new Engine(std::move(model)));
+  RL_RETURN_IF_ERROR(engine->OpenSession(flags, options, console));
+  engine->load_seconds_ =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return engine;
+}
+
+Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& options,
+                           Console& console) {
+  RL_ASSIGN_OR_RETURN(sampler_, ResolveSettings(config().sampler, *model_.file.file));
+  if (!config().sampler.seed) sampler_.seed = DrawSeed();
+  RL_RETURN_IF_ERROR(sampler_.Validate(model_.gemma.vocabulary));
+  registry_ = MakeRegistry(config(), model_.loaded.environment, flags.plugins);
+  RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), console));
+  max_rows_ = options.max_rows > 0 ? std::min(options.max_rows, capacity()) : model_.prefill_chunk();
+  RL_ASSIGN_OR_RETURN(ModelProgram program,
+                      BuildModelProgram(model_, options.outputs, sampler_,
+                                        KvDtypeFor(config(), devices_.backend), max_rows_));
+  weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
+  for (SyntheticConstant& constant : program.constants) {
+    weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
+  }
+  // Before gigabytes are read through the mapping.
+  RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
+  SessionOptions session;
+  for (const auto& device : devices_.devices) session.devices.push_back(device.get());
+  session.policy = devices_.policy;
+  session.prefill_chunk = max_rows_;
+  RL_ASSIGN_OR_RETURN(session_,
+                      Session::Create(std::move(program.graph), *weight_source_, session));
+  for (const auto& [name, bytes] : program.inputs) {
+    RL_RETURN_IF_ERROR(session_->SetInput(name, bytes));
+  }
+  return OkStatus();
+}
+
+Engine::~Engine() {
+  session_.reset();
+  devices_.devices.clear();
+  if (registry_) registry_->Shutdown();
+  WatchMapping({});
+}
+
+void Engine::Describe(Console& console) const {
+  const DeviceDescription& device = devices_.main().description();
+  console.Note(fmt::format("model: {} layers, width {}, vocabulary {}, context {}",
+                           model_.gemma.layer_count(), model_.gemma.width, model_.gemma.vocabulary,
+                           capacity()));
+  console.Note(fmt::format("backend: {} on {} ({})", devices_.backend, device.name, device.driver));
+  console.Note("sampling: " + DescribeSampler(sampler_));
+  console.Note(fmt::format("seed: {}", sampler_.seed));
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,109 @@
+// From a configuration to a session that can run: the steps every command with a model shares.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/backend_setup.h"
+#include "cli/console.h"
+#include "cli/model_file.h"
+#include "cli/options.h"
+#include "core/runtime/session.h"
+#include "models/gemma4/gemma4_config.h"
+#include "models/gemma4/gemma4_model.h"
+#include "models/gemma4/gemma4_weights.h"
+#include "samplers/settings.h"
+
+namespace rullama::cli {
+
+// Tokens per sequence unless the user asks for more: the whole context of a large model would need
+// gigabytes of cache that most conversations never touch.
+inline constexpr int64_t kDefaultCapacity = 8192;
+
+// A model that was opened and checked, before any device is touched.
+struct LoadedModel {
+  LoadedConfig loaded;
+  ModelFile file;
+  Gemma4Config gemma;
+  Gemma4Weights weights;
+  std::shared_ptr<const Tokenizer> tokenizer;
+
+  [[nodiscard]] const Config& config() const { return loaded.config.values(); }
+  // Tokens per slot: as configured, or the default within the model's limit.
+  [[nodiscard]] int64_t capacity() const;
+  [[nodiscard]] int64_t prefill_chunk() const;  // never more than the capacity
+};
+
+// Warnings (unusual tensors, replaced settings) go to `console`. Errors: config.*, gguf.*, store.*,
+// model.*, tokenizer.*, io.*.
+Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console);
+
+enum class GraphOutputs {
+  kToken,      // the sampled token of the wanted row, and the sum that tells NaN logits
+  kAllLogits,  // the logits of every row
+};
+
+// What a session is made from.
+struct ModelProgram {
+  Graph graph;
+  std::vector<SyntheticConstant> constants;
+  std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
+  uint64_t cache_bytes = 0;
+};
+
+Result<ModelProgram> BuildModelProgram(const LoadedModel& model, GraphOutputs outputs,
+                                       const SamplerSettings& settings, DType kv_dtype,
+                                       int64_t max_rows);
+
+// Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.
+DType KvDtypeFor(const Config& config, const std::string& backend);
+
+// How placement asks devices; `devices` must outlive the query.
+SupportQuery QueryOf(const BackendDevices& devices);
+
+struct EngineOptions {
+  GraphOutputs outputs = GraphOutputs::kToken;
+  int64_t max_rows = 0;  // of a step; 0: the model's prefill chunk
+};
+
+// Owns everything a session needs. Thread safety: one thread at a time.
+class Engine {
+ public:
+  // Errors of all the parts: plugins, devices, graph, memory.
+  static Result<std::unique_ptr<Engine>> Open(const ConfigFlags& flags, const EngineOptions& options,
+                                              Console& console);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] const LoadedModel& model() const { return model_; }
+  [[nodiscard]] const Config& config() const { return model_.config(); }
+  [[nodiscard]] const Tokenizer& tokenizer() const { return *model_.tokenizer; }
+  [[nodiscard]] const BackendDevices& devices() const { return devices_; }
+  [[nodiscard]] Session& session() { return *session_; }
+  // With the seed in force.
+  [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
+  [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
+  [[nodiscard]] int64_t max_rows() const { return max_rows_; }
+  [[nodiscard]] double load_seconds() const { return load_seconds_; }
+
+  // For -v: device, sampling chain, seed, what runs where.
+  void Describe(Console& console) const;
+
+ private:
+  explicit Engine(LoadedModel model) : model_(std::move(model)) {}
+  Status OpenSession(const ConfigFlags& flags, const EngineOptions& options, Console& console);
+
+  LoadedModel model_;
+  SamplerSettings sampler_;
+  int64_t max_rows_ = 0;
+  double load_seconds_ = 0;
+  // Declared in the order they depend on each other, destroyed in reverse.
+  std::unique_ptr<Registry> registry_;
+  BackendDevices devices_;
+  std::unique_ptr<GgufWeights> weight_source_;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace rullama::cli

@@ -1,0 +1,173 @@
+// The `rullama` program: understands the command line, runs one command, turns its result into an
+// exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after SIGINT
+// and SIGTERM. A reader of stdout that went away is no error.
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/signals.h"
+#include "core/config/nearest_key.h"
+#include "core/plugin/call_guard.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr const char* kExamples =
+    R"(
+Examples:
+  rullama -m gemma4:e2b -p "Why is the sky blue?"     a model Ollama has downloaded
+  rullama -m model.gguf -p "Once upon" --raw          continue a text, no chat
+  cat notes.txt | rullama -m model.gguf -p "Summarise:"
+  rullama --config configs/tiny.yaml                  everything from a file; chats on a terminal
+  rullama inspect model.gguf                          what is in a file
+  rullama backends                                    what this machine can compute with
+
+Without a command, `run` is meant. `rullama COMMAND --help` shows the flags of a command.
+Exit codes: 0 done, 1 failure while running, 2 usage or configuration, 3 backend, 4 model file,
+5 out of memory, 6 input or output, 7 above a threshold, 130 interrupted, 143 terminated.)";
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> OptionNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::string Hint(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string nearest = NearestName(name, candidates);
+  return nearest.empty() ? std::string() : "; did you mean '" + nearest + "'?";
+}
+
+// The command line as CLI11 wants it, last argument first: the implied command spelt out, and
+// "-sys", which would be read as "-s ys".
+Result<std::vector<std::string>> PrepareArguments(int argc, char** argv, const CLI::App& app) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool about_program =
+      !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" ||
+                             arguments[0] == "--help-all" || arguments[0] == "--version");
+  if (arguments.empty() || (arguments[0].starts_with('-') && !about_program)) {
+    arguments.insert(arguments.begin(), "run");
+  } else if (!about_program) {
+    const std::vector<std::string> names = CommandNames(app);
+    if (std::ranges::find(names, arguments[0]) == names.end()) {
+      return MakeError(ErrorKind::kUsage, "usage.command",
+                       "there is no command '{}'{} (see rullama --help)", arguments[0],
+                       Hint(arguments[0], names));
+    }
+  }
+  for (std::string& argument : arguments) {
+    if (argument == "-sys") argument = "--system";
+  }
+  std::ranges::reverse(arguments);
+  return arguments;
+}
+
+// What CLI11 objects to, in our words where its own would not help.
+Error UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    for (const std::string& extra : app.remaining(true)) {
+      const std::string name = extra.substr(0, extra.find('='));
+      const char* what = name.starts_with('-') ? "option" : "argument";
+      return {ErrorKind::kUsage, "usage.unknown_option",
+              fmt::format("'{}' has no {} '{}'{} (see rullama {} --help)", command.get_name(), what,
+                          name, Hint(name, OptionNames(command)), command.get_name())};
+    }
+  }
+  return {ErrorKind::kUsage, "usage.option", error.what()};
+}
+
+int ExitCodeOf(Console& console, const Error& error) {
+  if (error.id == kPipeClosedId) return 0;
+  if (error.id == "run.cancelled") {
+    if (Terminated()) return kExitTerminated;
+    if (Interrupted()) return kExitInterrupted;
+  }
+  console.Fail(error);
+  return static_cast<int>(error.kind);
+}
+
+// Parses into `context.action`. A number is the exit code of a program that is already done.
+Result<std::optional<int>> Parse(int argc, char** argv, CLI::App& app, Console& console) {
+  RL_ASSIGN_OR_RETURN(std::vector<std::string> arguments, PrepareArguments(argc, argv, app));
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    RL_RETURN_IF_ERROR(console.Write(app.help()));
+    return std::optional<int>(0);
+  } catch (const CLI::CallForAllHelp&) {
+    RL_RETURN_IF_ERROR(console.Write(app.help("", CLI::AppFormatMode::All)));
+    return std::optional<int>(0);
+  } catch (const CLI::CallForVersion& version) {
+    RL_RETURN_IF_ERROR(console.Write(std::string(version.what()) + "\n"));
+    return std::optional<int>(0);
+  } catch (const CLI::ParseError& error) {
+    return tl::unexpected(UsageError(app, error));
+  }
+  return std::optional<int>();
+}
+
+int RunProgram(int argc, char** argv) {
+  Console console;
+  CommandContext context{console, {}};
+  CLI::App app("rullama runs Gemma 4 models on plugin backends.", "rullama");
+  app.set_version_flag("--version", "rullama " RULLAMA_VERSION);
+  app.set_help_all_flag("--help-all", "Show the flags of all commands");
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  std::string color = "auto";
+  const auto add_color = [&color](CLI::App& command) {
+    command.add_option("--color", color, "Colours on stderr: auto, always or never")
+        ->check(CLI::IsMember({"auto", "always", "never"}))
+        ->option_text("WHEN");
+  };
+  AddRunCommand(app, context);
+  AddLogitsCommand(app, context);
+  AddPerplexityCommand(app, context);
+  AddBenchCommand(app, context);
+  AddTokenizeCommands(app, context);
+  AddInspectCommand(app, context);
+  AddGraphCommand(app, context);
+  AddBackendsCommand(app, context);
+  AddConfigCommand(app, context);
+  for (CLI::App* command : app.get_subcommands({})) add_color(*command);
+
+  const auto done = Parse(argc, argv, app, console);
+  if (!done) return ExitCodeOf(console, done.error());
+  if (done->has_value()) return **done;
+  if (color == "always") console.set_color(ColorMode::kAlways);
+  if (color == "never") console.set_color(ColorMode::kNever);
+  const Result<int> result = context.action();
+  if (!result) return ExitCodeOf(console, result.error());
+  if (Terminated()) return kExitTerminated;
+  if (Interrupted()) return kExitInterrupted;
+  return *result;
+}
+
+}  // namespace
+}  // namespace rullama::cli
+
+int main(int argc, char** argv) {
+  rullama::cli::OccupyStandardStreams();
+  rullama::cli::InstallSignalHandlers();
+  rullama::InstallTerminateHandler();
+  try {
+    return rullama::cli::RunProgram(argc, argv);
+  } catch (const std::bad_alloc&) {
+    rullama::cli::Console().Fail(
+        {rullama::ErrorKind::kOutOfMemory, "memory.host",
+         "the system refused more memory; lower --ctx-size, or use a smaller model"});
+    return static_cast<int>(rullama::ErrorKind::kOutOfMemory);
+  }
+}

@@ -1,0 +1,32 @@
+// Opening the model a configuration names: a GGUF file, or a model that Ollama has downloaded.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/config/layered_config.h"
+#include "core/gguf/gguf.h"
+#include "core/gguf/ollama_store.h"
+#include "core/tokenizer/tokenizer.h"
+
+namespace rullama::cli {
+
+// Movable; views of the file stay valid. Thread safety: immutable after opening.
+struct ModelFile {
+  std::string name;                   // as the user would recognise it
+  std::unique_ptr<GgufFile> file;     // its mapping is watched for SIGBUS
+  std::optional<OllamaModel> ollama;  // if it came from Ollama's store
+};
+
+// Errors: usage.model if `path` is empty; gguf.*, store.* (kModelFile), io.* (kIo), each with the
+// name of the file.
+Result<ModelFile> OpenModelFile(const std::optional<std::string>& path);
+
+// What the author recommends in Ollama's store becomes part of the configuration, below YAML.
+Status ApplyOllamaParams(const ModelFile& model, LayeredConfig& config);
+
+Result<std::shared_ptr<const Tokenizer>> MakeTokenizer(const GgufFile& file);
+
+}  // namespace rullama::cli

@@ -1,0 +1,159 @@
+#include "cli/options.h"
+
+#include <sys/auxv.h>
+
+#include <charconv>
+#include <cstdlib>
+
+namespace rullama::cli {
+namespace {
+
+void AddConfigOption(CLI::App& app, ConfigFlags& flags) {
+  app.add_option("--config", flags.config_path, "Configuration file (docs/configuration.md)")
+      ->option_text("FILE")
+      ->group("Model");
+}
+
+void AddPluginOption(CLI::App& app, ConfigFlags& flags) {
+  app.add_option("--plugin", flags.plugins, "Backend plugin, searched before all others")
+      ->option_text("FILE ...")
+      ->group("Backend");
+  AddSetting(app, flags, "--backend", "backend.name", "Backend: cpu, vulkan, ..., or auto")
+      ->option_text("NAME")
+      ->group("Backend");
+}
+
+bool IsSeparator(char c) {
+  return c == ' ' || c == ',' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']';
+}
+
+}  // namespace
+
+CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
+                        const std::string& path, const std::string& help) {
+  const std::string flag = names.substr(names.rfind(',') + 1);
+  return app
+      .add_option_function<std::string>(
+          names,
+          [&flags, path, flag](const std::string& text) {
+            flags.settings.push_back({path, text, flag});
+          },
+          help)
+      ->take_last();
+}
+
+void AddBackendOptions(CLI::App& app, ConfigFlags& flags) {
+  AddConfigOption(app, flags);
+  AddPluginOption(app, flags);
+}
+
+void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
+  AddConfigOption(app, flags);
+  AddSetting(app, flags, "-m,--model", "model.path", "GGUF file, or an Ollama name: gemma4:e2b")
+      ->option_text("FILE|NAME")
+      ->group("Model");
+  AddPluginOption(app, flags);
+  AddSetting(app, flags, "--device", "backend.device", "Index of the device, or part of its name")
+      ->option_text("D")
+      ->group("Backend");
+  AddSetting(app, flags, "-t,--threads", "backend.options.threads", "Threads of the cpu backend")
+      ->option_text("N")
+      ->group("Backend");
+  AddSetting(app, flags, "-c,--ctx-size", "context.capacity", "Tokens of prompt and answer that fit")
+      ->option_text("N")
+      ->group("Model");
+  AddSetting(app, flags, "-b,--prefill-chunk", "context.prefill_chunk", "Prompt tokens per step")
+      ->option_text("N")
+      ->group("Model");
+  app.add_flag("-v,--verbose", flags.verbose, "Say what is chosen and where time and memory go");
+}
+
+void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
+  const struct {
+    const char* names;
+    const char* path;
+    const char* help;
+  } kOptions[] = {
+      {"-s,--seed", "sampler.seed", "The same seed gives the same text"},
+      {"--temp", "sampler.temperature", "Temperature; 0 always takes the best token"},
+      {"--top-k", "sampler.top_k", "Keep the k most likely tokens; 0 keeps all"},
+      {"--top-p", "sampler.top_p", "Keep the most likely tokens up to this probability"},
+      {"--min-p", "sampler.min_p", "Drop tokens below this part of the best one's probability"},
+      {"--typical", "sampler.typical_p", "Locally typical sampling; 1 is off"},
+      {"--repeat-penalty", "sampler.repeat_penalty", "Divides logits of recent tokens; 1 is off"},
+      {"--repeat-last-n", "sampler.repeat_last_n", "Tokens that count as recent; -1 is all"},
+      {"--presence-penalty", "sampler.presence_penalty", "Subtracted if a recent token was used"},
+      {"--frequency-penalty", "sampler.frequency_penalty", "Subtracted for each recent use"},
+  };
+  for (const auto& option : kOptions) {
+    AddSetting(app, flags, option.names, option.path, option.help)
+        ->option_text("N")
+        ->group("Sampling");
+  }
+  app.add_flag_callback(
+         "--greedy", [&flags] { flags.settings.push_back({"sampler.greedy", "true", "--greedy"}); },
+         "Always take the most likely token")
+      ->group("Sampling");
+  app.add_option_function<std::vector<std::string>>(
+         "--logit-bias",
+         [&flags](const std::vector<std::string>& items) {
+           for (const std::string& item : items) {
+             const size_t equals = std::min(item.find('='), item.size());
+             const std::string value = item.substr(std::min(equals + 1, item.size()));
+             flags.settings.push_back(
+                 {"sampler.logit_bias." + item.substr(0, equals), value, "--logit-bias"});
+           }
+         },
+         "Token id and what is added to its logit")
+      ->option_text("ID=V ...")
+      ->group("Sampling");
+}
+
+Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
+  LoadedConfig loaded;
+  const auto getenv = [](const char* name) -> const char* { return std::getenv(name); };
+  RL_ASSIGN_OR_RETURN(loaded.environment, ReadEnvironment(getenv, ::getauxval(AT_SECURE) != 0));
+  const std::string path =
+      flags.config_path.empty() ? loaded.environment.config_path.value_or("") : flags.config_path;
+  if (!path.empty()) RL_RETURN_IF_ERROR(loaded.config.ApplyFile(path));
+  RL_RETURN_IF_ERROR(loaded.config.ApplyEnvironment(loaded.environment));
+  for (const ConfigFlags::Setting& setting : flags.settings) {
+    RL_RETURN_IF_ERROR(loaded.config.Set(setting.path, setting.text, Origin::kFlag, setting.flag));
+  }
+  if (!flags.stop.empty()) {
+    RL_RETURN_IF_ERROR(
+        loaded.config.SetList("generation.stop", flags.stop, Origin::kFlag, "--stop"));
+  }
+  RL_RETURN_IF_ERROR(loaded.config.Finish());
+  return loaded;
+}
+
+Result<int64_t> ParseInteger(std::string_view text, std::string_view what, int64_t low,
+                             int64_t high) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    return MakeError(ErrorKind::kUsage, "input.number",
+                     "{}: found '{}', expected a whole number from {} to {}", what, text, low,
+                     high);
+  }
+  return value;
+}
+
+Result<std::vector<int32_t>> ParseIdList(std::string_view text, std::string_view what) {
+  std::vector<int32_t> ids;
+  while (!text.empty()) {
+    if (IsSeparator(text.front())) {
+      text.remove_prefix(1);
+      continue;
+    }
+    size_t length = 0;
+    while (length < text.size() && !IsSeparator(text[length])) ++length;
+    RL_ASSIGN_OR_RETURN(const int64_t id, ParseInteger(text.substr(0, length), what, 0, INT32_MAX));
+    ids.push_back(static_cast<int32_t>(id));
+    text.remove_prefix(length);
+  }
+  return ids;
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,56 @@
+// Command-line flags that several commands share, and the configuration they make together with the
+// YAML file and the environment. Thread safety: none; used by main's thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "core/base/status.h"
+#include "core/config/layered_config.h"
+
+namespace rullama::cli {
+
+// What was said on the command line, not yet judged: ranges are the configuration's business.
+struct ConfigFlags {
+  struct Setting {
+    std::string path;  // of the configuration: "sampler.temperature"
+    std::string text;
+    std::string flag;  // "--temp", for messages
+  };
+  std::string config_path;
+  std::vector<std::string> plugins;
+  std::vector<Setting> settings;
+  std::vector<std::string> stop;
+  bool verbose = false;
+};
+
+// --config, --model, --backend, --device, --plugin, --ctx-size, --threads, --prefill-chunk, -v.
+// `flags` must outlive the parsing.
+void AddModelOptions(CLI::App& app, ConfigFlags& flags);
+// --config, --backend, --plugin: for commands that need no model.
+void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
+// --config alone is part of both; --seed, --temp and everything else about drawing tokens.
+void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
+
+// An option whose value becomes the value of a configuration key; the last one given counts.
+CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
+                        const std::string& path, const std::string& help);
+
+struct LoadedConfig {
+  LayeredConfig config;
+  EnvironmentOverrides environment;
+};
+
+// YAML, environment and flags. Errors config.* (kUsage).
+Result<LoadedConfig> LoadConfig(const ConfigFlags& flags);
+
+// "x,y z" or "[x, y, z]" as numbers. `what` begins the message. Error input.number (kUsage).
+Result<std::vector<int32_t>> ParseIdList(std::string_view text, std::string_view what);
+
+// A whole decimal number in [low, high]. Error input.number (kUsage), naming `what`.
+Result<int64_t> ParseInteger(std::string_view text, std::string_view what, int64_t low,
+                             int64_t high);
+
+}  // namespace rullama::cli

@@ -1,0 +1,118 @@
+#include "cli/prompt.h"
+
+#include <utility>
+
+#include "cli/console.h"
+#include "core/base/utf8.h"
+#include "models/gemma4/chat_encoding.h"
+#include "models/gemma4/chat_template.h"
+
+namespace rullama::cli {
+namespace {
+
+void AppendPart(std::string& text, std::string_view part) {
+  if (!text.empty() && !part.empty()) text += "\n\n";
+  text += part;
+}
+
+Status CheckUtf8(std::string_view text, std::string_view what) {
+  const auto offset = FindInvalidUtf8(text);
+  if (!offset) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "text.utf8",
+                   "{} is not UTF-8 text: the byte at offset {} begins no character", what,
+                   *offset);
+}
+
+Status AppendFile(std::string& text, const std::string& path) {
+  RL_ASSIGN_OR_RETURN(const std::string content, ReadTextFile(path, kMaxPromptBytes));
+  RL_RETURN_IF_ERROR(CheckUtf8(content, fmt::format("'{}'", path)));
+  AppendPart(text, content);
+  return OkStatus();
+}
+
+// The newline that ends the last line of a pipe is no part of the text.
+std::string_view WithoutLastNewline(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags) {
+  Prompt prompt;
+  if (!flags.ids_path.empty()) {
+    if (flags.text || !flags.path.empty()) {
+      return MakeError(ErrorKind::kUsage, "usage.prompt",
+                       "--prompt-ids excludes -p and -f: it is the whole prompt");
+    }
+    RL_ASSIGN_OR_RETURN(const std::string list, ReadTextFile(flags.ids_path, kMaxPromptBytes));
+    RL_ASSIGN_OR_RETURN(prompt.ids, ParseIdList(list, fmt::format("'{}'", flags.ids_path)));
+    return std::optional(std::move(prompt));
+  }
+  if (flags.text) {
+    RL_RETURN_IF_ERROR(CheckUtf8(*flags.text, "the text of -p"));
+    prompt.text = *flags.text;
+  }
+  if (!flags.path.empty()) RL_RETURN_IF_ERROR(AppendFile(prompt.text, flags.path));
+  const bool given = flags.text.has_value() || !flags.path.empty();
+  if (StdinBringsData()) {
+    RL_ASSIGN_OR_RETURN(const std::string piped, ReadStdin(kMaxPromptBytes));
+    RL_RETURN_IF_ERROR(CheckUtf8(piped, "stdin"));
+    if (piped.empty() && !given) return std::optional<Prompt>();
+    AppendPart(prompt.text, WithoutLastNewline(piped));
+    return std::optional(std::move(prompt));
+  }
+  // What stands in for a closed stdin fails when it is read; a device such as /dev/null is empty.
+  if (!given && !StdinIsTerminal()) RL_RETURN_IF_ERROR(ReadStdin(kMaxPromptBytes));
+  if (!given) return std::optional<Prompt>();
+  return std::optional(std::move(prompt));
+}
+
+nlohmann::json OpeningMessages(const Config& config) {
+  nlohmann::json messages = nlohmann::json::array();
+  if (config.generation.system) {
+    messages.push_back({{"role", "system"}, {"content", *config.generation.system}});
+  }
+  return messages;
+}
+
+Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages) {
+  RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(engine.tokenizer()));
+  gemma4::ChatOptions options;
+  options.enable_thinking = engine.config().generation.thinking.value_or(false);
+  const GgufFile& file = *engine.model().file.file;
+  uint64_t parameters = 0;
+  for (const TensorInfo& tensor : file.tensors()) parameters += tensor.elements();
+  RL_ASSIGN_OR_RETURN(const auto name, file.FindString("general.name"));
+  options.variant = gemma4::VariantForModel(name.value_or(std::string_view()), parameters);
+  RL_ASSIGN_OR_RETURN(const gemma4::ChatPrompt prompt,
+                      gemma4::RenderChat(messages, nullptr, options));
+  return gemma4::EncodePrompt(engine.tokenizer(), prompt);
+}
+
+Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt) {
+  if (prompt.ids) {
+    for (const int32_t id : *prompt.ids) {
+      if (!engine.tokenizer().Contains(id)) {
+        return MakeError(ErrorKind::kUsage, "tokenizer.id",
+                         "token id {} is outside the vocabulary of {} tokens", id,
+                         engine.tokenizer().size());
+      }
+    }
+    if (prompt.ids->empty()) {
+      return MakeError(ErrorKind::kUsage, "usage.prompt", "the list of token ids is empty");
+    }
+    return *prompt.ids;
+  }
+  if (engine.config().generation.raw) {
+    EncodeOptions options;
+    options.add_bos = true;
+    return engine.tokenizer().Encode(prompt.text, options);
+  }
+  nlohmann::json messages = OpeningMessages(engine.config());
+  messages.push_back({{"role", "user"}, {"content", prompt.text}});
+  return ChatTokens(engine, messages);
+}
+
+}  // namespace rullama::cli

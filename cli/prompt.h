@@ -1,0 +1,41 @@
+// Where a prompt comes from, and how it becomes tokens.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/engine.h"
+
+namespace rullama::cli {
+
+// More is no prompt but a mistake; every model's context is far smaller.
+inline constexpr size_t kMaxPromptBytes = size_t{256} << 20;
+
+struct PromptFlags {
+  std::optional<std::string> text;  // -p
+  std::string path;                 // -f
+  std::string ids_path;             // --prompt-ids
+};
+
+struct Prompt {
+  std::string text;
+  std::optional<std::vector<int32_t>> ids;  // instead of text
+};
+
+// -p, -f and what is piped into stdin, in this order, blank lines between them. Nothing if there is
+// none of them: time to chat. Errors: usage.prompt for flags that exclude each other, io.*,
+// input.*, text.utf8 (with the byte offset).
+Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
+
+// The tokens of a prompt on its own: as it is, or as the first turn of a conversation.
+Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt);
+
+// The tokens of a conversation (messages as models/gemma4/chat_template.h takes them), ready for the
+// model's turn. Error chat.markers_missing for models that cannot chat.
+Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages);
+// The messages a conversation begins with: the system prompt, if there is one.
+nlohmann::json OpeningMessages(const Config& config);
+
+}  // namespace rullama::cli

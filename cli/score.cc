@@ -1,0 +1,88 @@
+#include "cli/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cli/signals.h"
+#include "core/runtime/generator.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr int64_t kMaxLogitsOfStep = int64_t{16} << 20;  // 64 MiB of f32
+
+Status CheckIds(const Engine& engine, std::span<const int32_t> ids) {
+  const auto count = static_cast<int64_t>(ids.size());
+  if (count > engine.capacity()) {
+    return MakeError(ErrorKind::kRuntime, "context.overflow",
+                     "{} tokens do not fit into the context, which holds {}; raise --ctx-size",
+                     count, engine.capacity());
+  }
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < engine.model().gemma.vocabulary) continue;
+    return MakeError(ErrorKind::kUsage, "tokenizer.id",
+                     "token id {} is outside the vocabulary of {} tokens", id,
+                     engine.model().gemma.vocabulary);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk) {
+  return std::clamp<int64_t>(kMaxLogitsOfStep / vocabulary, 1, prefill_chunk);
+}
+
+Status ScoreTokens(
+    Engine& engine, std::span<const int32_t> ids,
+    const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows) {
+  RL_RETURN_IF_ERROR(CheckIds(engine, ids));
+  const auto vocabulary = static_cast<size_t>(engine.model().gemma.vocabulary);
+  engine.session().ForgetSlot(0);
+  std::vector<float> logits;
+  std::vector<int32_t> pos;
+  for (size_t done = 0; done < ids.size();) {
+    if (CancelFlag()->load()) {
+      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens", done,
+                       ids.size());
+    }
+    const size_t count = std::min(static_cast<size_t>(engine.max_rows()), ids.size() - done);
+    pos.resize(count);
+    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(done));
+    const std::vector<int32_t> slot(count, 0);
+    StepRows rows;
+    rows.tokens = ids.subspan(done, count);
+    rows.pos = pos;
+    rows.slot = slot;
+    rows.demand = DemandMode::kAllRows;
+    RL_RETURN_IF_ERROR(engine.session().Run(rows));
+    logits.resize(count * vocabulary);
+    RL_RETURN_IF_ERROR(engine.session().ReadOutput(output_names::kLogits,
+                                                   std::as_writable_bytes(std::span(logits))));
+    const auto bad = std::ranges::find_if(logits, [](float x) { return std::isnan(x); });
+    if (bad != logits.end()) {
+      return MakeError(ErrorKind::kRuntime, "backend.nan",
+                       "the logits after position {} are not numbers",
+                       done + static_cast<size_t>(bad - logits.begin()) / vocabulary);
+    }
+    RL_RETURN_IF_ERROR(on_rows(static_cast<int64_t>(done), logits));
+    done += count;
+  }
+  return OkStatus();
+}
+
+Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int64_t chunk,
+                                                  Console& console) {
+  // The size of a step depends on the vocabulary, which is known once the file was read; reading
+  // its header twice costs little.
+  if (chunk == 0) {
+    RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags));
+    RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
+    RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));
+    chunk = ScoreRows(gemma.vocabulary, loaded.config.values().context.prefill_chunk);
+  }
+  return Engine::Open(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);
+}
+
+}  // namespace rullama::cli

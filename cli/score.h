@@ -1,0 +1,24 @@
+// Logits of every position of given token ids, step by step; for `logits` and `perplexity`.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "cli/engine.h"
+
+namespace rullama::cli {
+
+// Rows of a step such that its logits stay small beside the model.
+int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk);
+
+// Runs `ids` through slot 0 from an empty cache. Calls `on_rows` with the logits [rows, vocabulary]
+// that follow ids[first], ids[first + 1], ... Errors: context.overflow, run.cancelled, backend.nan.
+Status ScoreTokens(Engine& engine, std::span<const int32_t> ids,
+                   const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows);
+
+// Opens an engine whose graph gives all logits. `chunk` 0 chooses.
+Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int64_t chunk,
+                                                  Console& console);
+
+}  // namespace rullama::cli

@@ -1,0 +1,108 @@
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace rullama::cli {
+namespace {
+
+constexpr int64_t kSecondInterruptMs = 2000;
+constexpr unsigned kDrainSeconds = 5;
+constexpr int kExitIo = 6;
+
+// A handler can only reach what has static storage. All of it is lock-free atomics.
+struct SignalState {
+  std::atomic<bool> cancelled{false};
+  std::atomic<bool> interrupted{false};
+  std::atomic<bool> terminated{false};
+  std::atomic<int64_t> last_interrupt_ms{INT64_MIN / 2};
+  std::atomic<uintptr_t> mapping_begin{0};
+  std::atomic<uintptr_t> mapping_end{0};
+};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+SignalState state;
+
+int64_t MonotonicMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
+
+void Say(std::string_view text) {
+  // Nothing can be done about an error here.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void OnInterrupt(int) {
+  const int64_t now = MonotonicMs();
+  if (now - state.last_interrupt_ms.exchange(now) < kSecondInterruptMs) ::_exit(kExitInterrupted);
+  state.interrupted.store(true);
+  state.cancelled.store(true);
+}
+
+void OnTerminate(int) {
+  state.terminated.store(true);
+  state.cancelled.store(true);
+  ::alarm(kDrainSeconds);
+}
+
+void OnAlarm(int) { ::_exit(kExitTerminated); }
+
+void OnBusError(int signal, siginfo_t* info, void*) {
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  if (address >= state.mapping_begin.load() && address < state.mapping_end.load()) {
+    Say("\nrullama: error: the model file changed or shrank on disk while it was in use; do not "
+        "replace the file of a running program [io.mapped_file_changed]\n");
+    ::_exit(kExitIo);
+  }
+  // Our own bug: die as usual, with a core dump where those are enabled.
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void Handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  // No SA_RESTART: an interrupt has to wake a read from the terminal.
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void InstallSignalHandlers() {
+  Handle(SIGPIPE, SIG_IGN);
+  Handle(SIGINT, OnInterrupt);
+  Handle(SIGTERM, OnTerminate);
+  Handle(SIGALRM, OnAlarm);
+  struct sigaction action {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+std::shared_ptr<const std::atomic<bool>> CancelFlag() {
+  // Shares nothing: the flag lives as long as the process.
+  return {std::shared_ptr<void>(), &state.cancelled};
+}
+
+void ClearInterrupt() {
+  state.interrupted.store(false);
+  state.cancelled.store(state.terminated.load());
+}
+
+bool Interrupted() { return state.interrupted.load(); }
+bool Terminated() { return state.terminated.load(); }
+
+void WatchMapping(std::span<const std::byte> mapping) {
+  const auto begin = reinterpret_cast<uintptr_t>(mapping.data());
+  state.mapping_begin.store(begin);
+  state.mapping_end.store(begin + mapping.size());
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,37 @@
+// What the program does on signals.
+//
+//   SIGINT   the first sets the cancel flag: work stops at the next token. A second within two
+//            seconds ends the process at once with exit code 130.
+//   SIGTERM  sets the cancel flag; the process ends with 143, after five seconds at the latest.
+//   SIGBUS   inside a watched mapping: the model file changed on disk; a message, and exit code 6.
+//   SIGPIPE  ignored: a reader that goes away is an error of a write.
+//
+// Handlers are process-wide, so is the state behind these functions; it is lock-free. Install once,
+// from main. The others may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace rullama::cli {
+
+inline constexpr int kExitInterrupted = 130;
+inline constexpr int kExitTerminated = 143;
+
+void InstallSignalHandlers();
+
+// Set by SIGINT and SIGTERM.
+std::shared_ptr<const std::atomic<bool>> CancelFlag();
+// After an interrupt that only ended one answer. A SIGTERM stays.
+void ClearInterrupt();
+
+bool Interrupted();  // by SIGINT since the last ClearInterrupt
+bool Terminated();   // by SIGTERM
+
+// The mapping whose loss SIGBUS reports; it must stay mapped until the process ends or an empty
+// span is given.
+void WatchMapping(std::span<const std::byte> mapping);
+
+}  // namespace rullama::cli

@@ -1,0 +1,103 @@
+#include "cli/traffic.h"
+
+#include <algorithm>
+
+namespace rullama::cli {
+namespace {
+
+constexpr size_t kGatherTable = 0;  // operand of gather_rows
+
+bool IsProduct(OpKind kind) {
+  return kind == OpKind::kMatMul || kind == OpKind::kGeGluLinear || kind == OpKind::kPleInject;
+}
+
+int64_t RowsOf(const Graph& graph, const Op& op, const Extents& extents) {
+  return graph.type(op.results[0]).rows().At(extents);
+}
+
+uint64_t ConstantBytes(const Graph& graph, const Op& op, size_t operand, const Extents& extents) {
+  const Value& constant = graph.value(op.inputs[operand]);
+  const uint64_t all = constant.type.BytesAt(extents);
+  if (op.kind != OpKind::kGatherRows || operand != kGatherTable) return all;
+  const auto& attrs = op.As<rl_gather_rows_attrs>();
+  const auto rows = static_cast<uint64_t>(constant.type.rows().constant);
+  const int64_t width = constant.type.last().constant;
+  const uint64_t row_bytes = all / rows;
+  const auto columns = static_cast<uint64_t>(attrs.columns > 0 ? attrs.columns : width);
+  return static_cast<uint64_t>(RowsOf(graph, op, extents)) * row_bytes * columns /
+         static_cast<uint64_t>(width);
+}
+
+// Pairs of a query and a key it sees, for the last `queries` of `fresh` rows behind `past`.
+double VisiblePairs(int64_t queries, int64_t fresh, int64_t past, int64_t window) {
+  double pairs = 0;
+  for (int64_t row = fresh - queries; row < fresh; ++row) {
+    const int64_t keys = past + row + 1;
+    pairs += static_cast<double>(window > 0 ? std::min(keys, window) : keys);
+  }
+  return pairs;
+}
+
+void AddAttention(const Graph& graph, const Op& op, const Extents& extents, int64_t past,
+                  Traffic& sum) {
+  int64_t window = 0;
+  double products = 1;  // of a query with a key, or of a weight with a value
+  if (op.kind == OpKind::kAttention) {
+    window = op.As<rl_attention_attrs>().window;
+    products = 2;
+  } else if (op.kind == OpKind::kAttentionScores) {
+    window = op.As<rl_attention_scores_attrs>().window;
+  }
+  for (const ValueId input : op.inputs) {
+    if (input == kNoValue || graph.value(input).lifetime != Lifetime::kState) continue;
+    const TensorType& state = graph.type(input);  // [slots, rows, kv heads, head dim]
+    const int64_t rows = std::min(past, state.dim(1).constant);
+    sum.cache_bytes += state.BytesAt(extents) /
+                       static_cast<uint64_t>(state.dim(0).constant * state.dim(1).constant) *
+                       static_cast<uint64_t>(rows);
+    if (op.kind == OpKind::kAttentionMix) window = state.dim(1).constant;
+  }
+  // Queries or mixed values: [rows, heads, head dim].
+  const ValueId heads = op.kind == OpKind::kAttentionMix ? op.results[0] : op.inputs[0];
+  const TensorType& type = graph.type(heads);
+  if (type.rank < 3) return;
+  const auto width = static_cast<double>(type.dim(1).constant * type.dim(2).constant);
+  const int64_t queries = type.rows().At(extents);
+  sum.flops += products * 2 * width * VisiblePairs(queries, extents.t, past, window);
+}
+
+void AddOp(const Graph& graph, const Op& op, const Extents& extents, int64_t past, Traffic& sum) {
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i] == kNoValue) continue;
+    const Value& input = graph.value(op.inputs[i]);
+    if (input.lifetime != Lifetime::kConstant) continue;
+    sum.weight_bytes += ConstantBytes(graph, op, i, extents);
+    if (IsProduct(op.kind) && input.type.rank == 2) {
+      sum.flops += 2.0 * static_cast<double>(RowsOf(graph, op, extents)) *
+                   static_cast<double>(input.type.ElementsAt(extents));
+    }
+  }
+  if (op.kind == OpKind::kAttention || op.kind == OpKind::kAttentionScores ||
+      op.kind == OpKind::kAttentionMix) {
+    AddAttention(graph, op, extents, past, sum);
+  }
+}
+
+}  // namespace
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+  weight_bytes += other.weight_bytes;
+  cache_bytes += other.cache_bytes;
+  flops += other.flops;
+  return *this;
+}
+
+Traffic TrafficOfStep(const Program& program, const Extents& extents, int64_t past) {
+  Traffic sum;
+  for (const PlannedSegment& segment : program.segments) {
+    for (const Op& op : segment.graph.ops) AddOp(segment.graph, op, extents, past, sum);
+  }
+  return sum;
+}
+
+}  // namespace rullama::cli
