@@ -30,12 +30,13 @@ ValueId TopPMask(const Site& s) {
   if (!b.ok()) return kNoValue;
   const int64_t columns = b.graph().type(x).last().constant;
   const ValueId first = b.Slice(mass, 1, 0, 1, s.Part("first"));
-  ValueId before = b.Affine(first, 0, 0, s.Part("zero"));
+  const ValueId zero = b.Affine(first, 0, 0, s.Part("zero"));
+  ValueId before = zero;
   if (columns > 1) {
     const ValueId others = b.Slice(mass, 1, 0, columns - 1, s.Part("others"));
-    before = b.Concat(before, others, 1, s.Part("before"));
+    before = b.Concat(zero, others, 1, s.Part("before"));
   }
-  const ValueId limit = b.Affine(before, 0, p, s.Part("limit"));
+  const ValueId limit = b.Affine(zero, 1, p, s.Part("limit"));
   const ValueId kept = b.Binary(before, limit, RL_BINARY_LT, s.Part("kept"));
   return b.Select(kept, x, kBanned, s.name);
 }

@@ -1,0 +1,54 @@
+// Passes on graphs in text form: each file of testdata/ holds a graph, a line "----" and the graph
+// the pass makes of it.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "core/ir/text.h"
+#include "core/passes/canonicalise.h"
+#include "core/passes/decompose.h"
+#include "core/passes/row_demand.h"
+
+namespace rullama {
+namespace {
+
+struct Golden {
+  const char* file;
+  Result<Graph> (*pass)(const Graph&);
+};
+
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.file; }
+
+class GoldenTest : public testing::TestWithParam<Golden> {};
+
+TEST_P(GoldenTest, GivesTheExpectedGraph) {
+  const std::string path =
+      std::string(RULLAMA_SOURCE_DIR "/core/passes/testdata/") + GetParam().file + ".txt";
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path << " cannot be read";
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  constexpr std::string_view kSeparator = "----\n";
+  const size_t cut = text.find(kSeparator);
+  ASSERT_NE(cut, std::string::npos) << path << " has no line '----'";
+  const auto before = ParseText(text.substr(0, cut));
+  ASSERT_TRUE(before.has_value()) << before.error().ToString();
+  const auto after = GetParam().pass(*before);
+  ASSERT_TRUE(after.has_value()) << after.error().ToString();
+  EXPECT_EQ(PrintText(*after), text.substr(cut + kSeparator.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Passes, GoldenTest,
+    testing::Values(
+        Golden{"canonicalise", Canonicalise}, Golden{"decompose", DecomposeAll},
+        Golden{"row_demand",
+               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kAsAsked); }},
+        Golden{"row_demand_all",
+               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kAllRows); }},
+        Golden{"row_demand_state_only",
+               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kStateOnly); }}),
+    [](const testing::TestParamInfo<Golden>& test) { return std::string(test.param.file); });
+
+}  // namespace
+}  // namespace rullama
