@@ -114,7 +114,7 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config, const EnvironmentOv
   options.config_paths.assign(config.plugins.paths.begin(), config.plugins.paths.end());
   auto registry = std::make_unique<Registry>(std::move(options),
                                              std::make_shared<PluginHost>(std::move(host)));
-  registry->RegisterBuiltIn(kReferenceBackend, reference::ReferencePluginQuery);
+  registry->RegisterBuiltIn(kReferenceBackend, ReferencePluginQuery);
   return registry;
 }
 
