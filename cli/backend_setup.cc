@@ -73,8 +73,8 @@ Result<Choice> ChooseBest(Registry& registry) {
 Result<Choice> Choose(Registry& registry, const BackendConfig& config, Console& console) {
   if (config.name == kAutoBackend) {
     RL_ASSIGN_OR_RETURN(Choice choice, ChooseBest(registry));
-    console.Note(fmt::format("--backend auto chose '{}' on {}", choice.plugin->name(),
-                             choice.device_name));
+    console.Note(
+        fmt::format("--backend auto chose '{}' on {}", choice.plugin->name(), choice.device_name));
     return choice;
   }
   Choice choice;
@@ -101,7 +101,8 @@ std::unique_ptr<Device> OpenHost(Registry& registry, Console& console) {
 
 }  // namespace
 
-std::unique_ptr<Registry> MakeRegistry(const Config& config, const EnvironmentOverrides& environment,
+std::unique_ptr<Registry> MakeRegistry(const Config& config,
+                                       const EnvironmentOverrides& environment,
                                        const std::vector<std::string>& plugin_flags) {
   HostOptions host;
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
@@ -112,8 +113,8 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config, const EnvironmentOv
   RegistryOptions options = RegistryOptions::FromProcess();
   options.flag_paths.assign(plugin_flags.begin(), plugin_flags.end());
   options.config_paths.assign(config.plugins.paths.begin(), config.plugins.paths.end());
-  auto registry = std::make_unique<Registry>(std::move(options),
-                                             std::make_shared<PluginHost>(std::move(host)));
+  auto registry =
+      std::make_unique<Registry>(std::move(options), std::make_shared<PluginHost>(std::move(host)));
   registry->RegisterBuiltIn(kReferenceBackend, ReferencePluginQuery);
   return registry;
 }

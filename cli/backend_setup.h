@@ -15,7 +15,8 @@ namespace rullama::cli {
 
 // A registry with the built-in reference backend. Log lines go to stderr, at the level of
 // RULLAMA_LOG (default: warnings). A cancelled process (signals.h) cancels work in plugins.
-std::unique_ptr<Registry> MakeRegistry(const Config& config, const EnvironmentOverrides& environment,
+std::unique_ptr<Registry> MakeRegistry(const Config& config,
+                                       const EnvironmentOverrides& environment,
                                        const std::vector<std::string>& plugin_flags);
 
 // The devices of a session, main device first. Owns them; the registry must outlive it.

@@ -58,9 +58,8 @@ class Conversation {
       return AnswerTo(ids).map([](const Answer&) {});
     }
     messages_.push_back({{"role", "user"}, {"content", text}});
-    auto answer = ChatTokens(engine_, messages_).and_then([this](const auto& ids) {
-      return AnswerTo(ids);
-    });
+    auto answer =
+        ChatTokens(engine_, messages_).and_then([this](const auto& ids) { return AnswerTo(ids); });
     if (!answer) {
       messages_.erase(messages_.size() - 1);  // as if it had not been said
       return tl::unexpected(std::move(answer).error());
@@ -82,7 +81,8 @@ class Conversation {
     auto answer = GenerateAnswer(engine_, fresh, options_, console_);
     cached_ = ids;
     if (answer) cached_.insert(cached_.end(), answer->ids.begin(), answer->ids.end());
-    // The last token that was drawn has not been evaluated, nor has the rest of a prompt that failed.
+    // The last token that was drawn has not been evaluated, nor has the rest of a prompt that
+    // failed.
     cached_.resize(std::min(cached_.size(), static_cast<size_t>(engine_.session().past(0))));
     if (!answer) return answer;
     RL_RETURN_IF_ERROR(console_.Write("\n"));
@@ -134,9 +134,8 @@ void DescribePlacement(const PlacementReport& report, Console& console) {
   for (size_t device = 0; device < report.ops_per_device.size(); ++device) {
     console.Note(fmt::format("device {}: {} ops", device, report.ops_per_device[device]));
   }
-  for (const auto& [decisions, what] :
-       {std::pair(&report.moved_to_host, "moved to the host"),
-        std::pair(&report.decomposed, "replaced by simpler ops")}) {
+  for (const auto& [decisions, what] : {std::pair(&report.moved_to_host, "moved to the host"),
+                                        std::pair(&report.decomposed, "replaced by simpler ops")}) {
     for (const PlacementReport::Decision& decision : *decisions) {
       console.Note(fmt::format("{} ({}) was {}: {}", decision.op, NameOf(decision.kind), what,
                                decision.reason));

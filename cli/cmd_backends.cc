@@ -85,10 +85,9 @@ std::string Gigabytes(uint64_t bytes) {
 
 std::string TextOf(const json& entry) {
   const std::string path = entry["path"].get<std::string>();
-  std::string text =
-      fmt::format("{}: {} ({}{})\n", entry["name"].get<std::string>(),
-                  entry["state"].get<std::string>(), path.empty() ? "" : path + ", from ",
-                  entry["source"].get<std::string>());
+  std::string text = fmt::format(
+      "{}: {} ({}{})\n", entry["name"].get<std::string>(), entry["state"].get<std::string>(),
+      path.empty() ? "" : path + ", from ", entry["source"].get<std::string>());
   if (entry.contains("error")) {
     text += fmt::format("  {} [{}]\n", entry["error"]["message"].get<std::string>(),
                         entry["error"]["code"].get<std::string>());

@@ -169,8 +169,8 @@ class Bench {
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
       const bool wanted = !test.prompt || done + rows == test.tokens;
-      sum += TrafficOfStep(wanted ? asked_ : state_only_, {rows, wanted ? 1 : 0},
-                           test.depth + done);
+      sum +=
+          TrafficOfStep(wanted ? asked_ : state_only_, {rows, wanted ? 1 : 0}, test.depth + done);
     }
     return sum;
   }

@@ -12,7 +12,8 @@ void AddConfigCommand(CLI::App& app, CommandContext& context) {
     bool show = false;
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("config", "Check a configuration and show what is in force");
+  CLI::App* command =
+      app.add_subcommand("config", "Check a configuration and show what is in force");
   AddModelOptions(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
   command->add_flag("--show", flags->show, "Print every value and where it came from, as YAML");

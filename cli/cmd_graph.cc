@@ -42,10 +42,10 @@ Result<int> ShowAfter(const GraphFlags& flags, const Graph& graph, const Backend
   RL_ASSIGN_OR_RETURN(const Program program, BuildProgram(graph, QueryOf(devices), options));
   for (size_t i = 0; i < program.segments.size(); ++i) {
     const PlannedSegment& segment = program.segments[i];
-    RL_RETURN_IF_ERROR(console.Write(fmt::format(
-        "{} segment {} on {}, arena {} bytes\n", flags.dot ? "//" : "#", i,
-        options.policy.device_names[static_cast<size_t>(segment.device)],
-        segment.memory.arena_bytes)));
+    RL_RETURN_IF_ERROR(console.Write(
+        fmt::format("{} segment {} on {}, arena {} bytes\n", flags.dot ? "//" : "#", i,
+                    options.policy.device_names[static_cast<size_t>(segment.device)],
+                    segment.memory.arena_bytes)));
     RL_RETURN_IF_ERROR(console.Write(Print(segment.graph, flags.dot)));
   }
   DescribePlacement(program.report, console);

@@ -152,7 +152,8 @@ std::string Dump(const json& value) {
 
 // Names of a file on a terminal: control characters could do anything there.
 std::string Safe(std::string text) {
-  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
   return text;
 }
 
@@ -182,8 +183,8 @@ std::string TextOf(const json& file) {
                         Megabytes(memory["kv_cache_bytes"]), Megabytes(memory["total_bytes"]));
   }
   for (const auto& [type, sum] : file["types"].items()) {
-    text += fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]),
-                        Megabytes(sum["bytes"]));
+    text +=
+        fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]), Megabytes(sum["bytes"]));
   }
   text += "\nmetadata\n";
   for (const auto& [key, value] : file["metadata"].items()) {
@@ -192,10 +193,9 @@ std::string TextOf(const json& file) {
   }
   text += "\ntensors\n";
   for (const json& tensor : file["tensors"]) {
-    text += fmt::format("  {:<40} {:>6} {:<20} {:>12} bytes\n",
-                        Safe(tensor["name"].get<std::string>()),
-                        tensor["type"].get<std::string>(), Dump(tensor["dims"]),
-                        Dump(tensor["bytes"]));
+    text +=
+        fmt::format("  {:<40} {:>6} {:<20} {:>12} bytes\n", Safe(tensor["name"].get<std::string>()),
+                    tensor["type"].get<std::string>(), Dump(tensor["dims"]), Dump(tensor["bytes"]));
   }
   return text;
 }

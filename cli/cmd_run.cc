@@ -122,8 +122,10 @@ void AddPromptOptions(CLI::App& command, RunFlags& flags) {
                             const char* help) {
     command
         .add_flag_callback(
-            name, [&flags, path, value,
-                   name] { flags.config.settings.push_back({path, value, name}); },
+            name,
+            [&flags, path, value, name] {
+              flags.config.settings.push_back({path, value, name});
+            },
             help)
         ->group("Prompt");
   };

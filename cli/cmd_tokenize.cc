@@ -32,7 +32,9 @@ Result<std::shared_ptr<const Tokenizer>> OpenTokenizer(const ConfigFlags& flags,
 }
 
 Result<json> ParseLine(std::string_view line, size_t number) {
-  const auto too_deep = [](int depth, json::parse_event_t, json&) { return depth <= kMaxLineDepth; };
+  const auto too_deep = [](int depth, json::parse_event_t, json&) {
+    return depth <= kMaxLineDepth;
+  };
   json value = json::parse(line, too_deep, /*allow_exceptions=*/false);
   if (value.is_discarded()) {
     return MakeError(ErrorKind::kUsage, "input.json", "line {} of stdin is not JSON", number);
@@ -72,8 +74,8 @@ Result<int> Tokenize(Console& console, const TokenizeFlags& flags) {
     RL_RETURN_IF_ERROR(console.Write(json(ids).dump() + "\n"));
     return 0;
   }
-  RL_RETURN_IF_ERROR(ForEachLine(
-      console, input, [&](const json& line, size_t number) -> Result<json> {
+  RL_RETURN_IF_ERROR(
+      ForEachLine(console, input, [&](const json& line, size_t number) -> Result<json> {
         if (!line.is_object() || !line.contains("text") || !line["text"].is_string()) {
           return MakeError(ErrorKind::kUsage, "input.json",
                            "line {} of stdin is no object with a string \"text\"", number);

@@ -69,8 +69,8 @@ void Console::set_color(ColorMode color) {
   const char* term = std::getenv("TERM");
   const bool wanted = (no_color == nullptr || *no_color == '\0') &&
                       (term == nullptr || std::strcmp(term, "dumb") != 0);
-  color_ = color == ColorMode::kAlways ||
-           (color == ColorMode::kAuto && stderr_is_terminal_ && wanted);
+  color_ =
+      color == ColorMode::kAlways || (color == ColorMode::kAuto && stderr_is_terminal_ && wanted);
 }
 
 Status Console::Write(std::string_view text) {

@@ -1,6 +1,6 @@
 // The program's two streams. The answer goes to stdout, everything else to stderr, so that
-// `rullama ... > file` holds the answer and nothing more. Nothing is buffered here: what was written
-// is with the reader.
+// `rullama ... > file` holds the answer and nothing more. Nothing is buffered here: what was
+// written is with the reader.
 //
 // Thread safety: one thread at a time. Errors of stdout: io.pipe_closed (the reader went away, no
 // reason to complain), io.stdout; both kIo. Errors of stderr are ignored: there is nowhere to tell.

@@ -55,8 +55,7 @@ Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console) {
   for (const std::string& notice : model.loaded.config.notices()) console.Note(notice);
   const GgufFile& file = *model.file.file;
   const auto in_file = [&model](Error error) {
-    return tl::unexpected(
-        std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
+    return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
   };
   auto gemma = Gemma4Config::FromFile(file);
   if (!gemma) return in_file(std::move(gemma).error());
@@ -90,7 +89,7 @@ SupportQuery QueryOf(const BackendDevices& devices) {
                         devices.devices[static_cast<size_t>(device)]->QueryOps(graph));
     std::vector<std::string> reasons;
     for (const OpSupport& answer : answers) {
-      reasons.push_back(answer.supported          ? ""
+      reasons.push_back(answer.supported        ? ""
                         : answer.reason.empty() ? "no reason given"
                                                 : answer.reason);
     }
@@ -148,7 +147,8 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   RL_RETURN_IF_ERROR(sampler_.Validate(model_.gemma.vocabulary));
   registry_ = MakeRegistry(config(), model_.loaded.environment, flags.plugins);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), console));
-  max_rows_ = options.max_rows > 0 ? std::min(options.max_rows, capacity()) : model_.prefill_chunk();
+  max_rows_ =
+      options.max_rows > 0 ? std::min(options.max_rows, capacity()) : model_.prefill_chunk();
   RL_ASSIGN_OR_RETURN(ModelProgram program,
                       BuildModelProgram(model_, options.outputs, sampler_,
                                         KvDtypeFor(config(), devices_.backend), max_rows_));

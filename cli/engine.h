@@ -71,8 +71,8 @@ struct EngineOptions {
 class Engine {
  public:
   // Errors of all the parts: plugins, devices, graph, memory.
-  static Result<std::unique_ptr<Engine>> Open(const ConfigFlags& flags, const EngineOptions& options,
-                                              Console& console);
+  static Result<std::unique_ptr<Engine>> Open(const ConfigFlags& flags,
+                                              const EngineOptions& options, Console& console);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

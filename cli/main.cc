@@ -1,6 +1,6 @@
 // The `rullama` program: understands the command line, runs one command, turns its result into an
-// exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after SIGINT
-// and SIGTERM. A reader of stdout that went away is no error.
+// exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after
+// SIGINT and SIGTERM. A reader of stdout that went away is no error.
 #include <algorithm>
 #include <cstdlib>
 #include <new>

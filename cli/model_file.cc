@@ -26,8 +26,8 @@ Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
   }
   auto opened = GgufFile::Open(file);
   if (!opened) {
-    return tl::unexpected(std::move(opened).error().WithContext(
-        fmt::format("model file '{}'", file.string())));
+    return tl::unexpected(
+        std::move(opened).error().WithContext(fmt::format("model file '{}'", file.string())));
   }
   model.file = std::make_unique<GgufFile>(*std::move(opened));
   WatchMapping(model.file->bytes());

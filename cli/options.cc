@@ -59,7 +59,8 @@ void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
   AddSetting(app, flags, "-t,--threads", "backend.options.threads", "Threads of the cpu backend")
       ->option_text("N")
       ->group("Backend");
-  AddSetting(app, flags, "-c,--ctx-size", "context.capacity", "Tokens of prompt and answer that fit")
+  AddSetting(app, flags, "-c,--ctx-size", "context.capacity",
+             "Tokens of prompt and answer that fit")
       ->option_text("N")
       ->group("Model");
   AddSetting(app, flags, "-b,--prefill-chunk", "context.prefill_chunk", "Prompt tokens per step")
@@ -91,7 +92,10 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
         ->group("Sampling");
   }
   app.add_flag_callback(
-         "--greedy", [&flags] { flags.settings.push_back({"sampler.greedy", "true", "--greedy"}); },
+         "--greedy",
+         [&flags] {
+           flags.settings.push_back({"sampler.greedy", "true", "--greedy"});
+         },
          "Always take the most likely token")
       ->group("Sampling");
   app.add_option_function<std::vector<std::string>>(

@@ -32,8 +32,8 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 // The tokens of a prompt on its own: as it is, or as the first turn of a conversation.
 Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt);
 
-// The tokens of a conversation (messages as models/gemma4/chat_template.h takes them), ready for the
-// model's turn. Error chat.markers_missing for models that cannot chat.
+// The tokens of a conversation (messages as models/gemma4/chat_template.h takes them), ready for
+// the model's turn. Error chat.markers_missing for models that cannot chat.
 Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages);
 // The messages a conversation begins with: the system prompt, if there is one.
 nlohmann::json OpeningMessages(const Config& config);

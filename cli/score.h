@@ -14,8 +14,9 @@ int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk);
 
 // Runs `ids` through slot 0 from an empty cache. Calls `on_rows` with the logits [rows, vocabulary]
 // that follow ids[first], ids[first + 1], ... Errors: context.overflow, run.cancelled, backend.nan.
-Status ScoreTokens(Engine& engine, std::span<const int32_t> ids,
-                   const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows);
+Status ScoreTokens(
+    Engine& engine, std::span<const int32_t> ids,
+    const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows);
 
 // Opens an engine whose graph gives all logits. `chunk` 0 chooses.
 Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int64_t chunk,

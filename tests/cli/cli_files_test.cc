@@ -1,0 +1,151 @@
+// Model files that are none, and commands that read files without running a model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+RunResult RunModel(const std::string& path) { return Run({"-m", path, "--raw", "-p", "x"}); }
+
+TEST(Files, WhatIsNoModelFileIsNamed) {
+  const struct {
+    std::string content;
+    std::string says;
+  } kCases[] = {
+      {"", "[gguf."},
+      {"GGUF", "[gguf.too_short]"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git-lfs"},
+      {"<!DOCTYPE html><html><head><title>Sign in</title></head></html>", "HTML"},
+      {std::string("PK\x03\x04") + std::string(100, 'x'), "ZIP"},
+  };
+  for (const auto& bad : kCases) {
+    const RunResult result = RunModel(TemporaryFile("bad.gguf", bad.content).string());
+    EXPECT_EQ(result.exit_code, 4) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(bad.says));
+    EXPECT_THAT(result.err, HasSubstr("bad.gguf"));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Files, MissingFilesAndDirectoriesAreInputErrors) {
+  EXPECT_EQ(RunModel("/no/such/model.gguf").exit_code, 6);
+  const RunResult directory = RunModel(TemporaryDirectory().string());
+  EXPECT_THAT(directory.exit_code, ::testing::AnyOf(4, 6)) << directory.err;
+  EXPECT_THAT(directory.err, HasSubstr("directory"));
+}
+
+TEST(Files, TruncatedModelIsRefused) {
+  const std::string whole = ReadFile(TinyModel());
+  for (const size_t size : {size_t{30}, size_t{5000}, whole.size() / 2, whole.size() - 1}) {
+    const RunResult result = RunModel(TemporaryFile("cut.gguf", whole.substr(0, size)).string());
+    EXPECT_EQ(result.exit_code, 4) << size;
+    EXPECT_THAT(result.err, HasSubstr("[gguf.")) << size;
+  }
+}
+
+TEST(Files, AnotherArchitectureIsRefused) {
+  std::string model = ReadFile(TinyModel());
+  const std::string key = "general.architecture";
+  const size_t at = model.find("gemma4", model.find(key) + key.size());
+  ASSERT_NE(at, std::string::npos);
+  model.replace(at, 6, "llamaX");
+  const RunResult result = RunModel(TemporaryFile("arch.gguf", model).string());
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err, HasSubstr("[model.arch]"));
+  EXPECT_THAT(result.err, HasSubstr("llamaX"));
+}
+
+TEST(Files, ArchitectureOfTheConfigurationIsChecked) {
+  const auto config = TemporaryFile("layers.yaml", "architecture:\n  layers: 9\n");
+  const RunResult result =
+      Run({"--config", config.string(), "-m", TinyModel(), "--raw", "-p", "x"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("[model.architecture_mismatch]"));
+}
+
+TEST(Files, ModelWithoutChatMarkersNeedsRaw) {
+  const RunResult result = Run({"-m", TinyModel(), "-p", "x"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.err, HasSubstr("[chat.markers_missing]"));
+}
+
+TEST(Files, InspectShowsTensorsAndMemory) {
+  const RunResult text = Run({"inspect", TinyModel()});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("blk.0.attn_q.weight"));
+  const RunResult result = Run({"inspect", TinyModel(), "--json", "-c", "1024"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json file = json::parse(result.out);
+  EXPECT_EQ(file["metadata"]["general.architecture"], "gemma4");
+  EXPECT_EQ(file["dialect"], "llama.cpp");
+  EXPECT_EQ(file["memory"]["context"], 1024);
+  EXPECT_GT(file["memory"]["kv_cache_bytes"], 0);
+  uint64_t bytes = 0;
+  for (const json& tensor : file["tensors"]) bytes += tensor["bytes"].get<uint64_t>();
+  EXPECT_EQ(bytes, file["memory"]["weights_bytes"].get<uint64_t>());
+}
+
+TEST(Files, TextSurvivesTokenizeAndDetokenize) {
+  const std::string text = "The prince said: \"où?\"\n\n  42 \xF0\x9F\x8D\x8E";
+  const RunResult ids = Run({"tokenize", "-m", TinyModel(), "--no-bos", "-p", text});
+  ASSERT_EQ(ids.exit_code, 0) << ids.err;
+  ASSERT_TRUE(json::parse(ids.out).is_array());
+  RunOptions options;
+  options.input = ids.out;
+  const RunResult back = Run({"detokenize", "-m", TinyModel()}, options);
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_EQ(back.out, text);
+}
+
+TEST(Files, TokenizeAddsOneBos) {
+  const json with = json::parse(Run({"tokenize", "-m", TinyModel(), "-p", "a"}).out);
+  const json without = json::parse(Run({"tokenize", "-m", TinyModel(), "-p", "a", "--no-bos"}).out);
+  EXPECT_EQ(with.size(), without.size() + 1);
+}
+
+TEST(Files, JsonLinesGoBothWays) {
+  RunOptions options;
+  options.input = "{\"text\": \"a b\"}\n\n{\"text\": \"\\u00e9\"}\n";
+  const RunResult ids = Run({"tokenize", "-m", TinyModel(), "--no-bos", "--jsonl"}, options);
+  ASSERT_EQ(ids.exit_code, 0) << ids.err;
+  options.input = ids.out;
+  const RunResult back = Run({"detokenize", "-m", TinyModel(), "--jsonl"}, options);
+  EXPECT_EQ(back.out, "{\"text\":\"a b\"}\n{\"text\":\"\xC3\xA9\"}\n");
+  options.input = "{\"text\": \"\\ud800\"}\n";
+  EXPECT_EQ(Run({"tokenize", "-m", TinyModel(), "--jsonl"}, options).exit_code, 2);
+  options.input = "[1,-2]\n";
+  EXPECT_EQ(Run({"detokenize", "-m", TinyModel(), "--jsonl"}, options).exit_code, 2);
+}
+
+TEST(Files, BackendsAreListed) {
+  const RunResult result = Run({"backends", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> loaded;
+  const json listing = json::parse(result.out);
+  for (const json& entry : listing["backends"]) {
+    if (entry["state"] == "loaded" && !entry["devices"].empty()) loaded.push_back(entry["name"]);
+  }
+  EXPECT_THAT(loaded, ::testing::IsSupersetOf({"cpu", "reference"}));
+  EXPECT_EQ(Run({"backends", "--plugin", "/no/such/plugin.so"}).exit_code, 0);
+}
+
+TEST(Files, GraphIsPrintedBeforeAndAfterThePasses) {
+  const RunResult before = Run({"graph", "--before", "-m", TinyModel()});
+  EXPECT_EQ(before.exit_code, 0) << before.err;
+  EXPECT_THAT(before.out, HasSubstr("blk.0.attn.q"));
+  const RunResult after = Run({"graph", "-m", TinyModel(), "--rows", "8", "--demand", "state"});
+  EXPECT_EQ(after.exit_code, 0) << after.err;
+  EXPECT_THAT(after.out, HasSubstr("# segment 0 on cpu"));
+  EXPECT_THAT(Run({"graph", "--before", "--dot", "-m", TinyModel()}).out, HasSubstr("digraph"));
+}
+
+}  // namespace
+}  // namespace rullama::cli_test

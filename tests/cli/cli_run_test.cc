@@ -1,0 +1,203 @@
+// Generating: determinism, limits, JSON records, logits and perplexity.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr size_t kVocabulary = 2048;  // of the tiny model
+
+std::vector<std::string> With(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"-m", TinyModel(), "--raw", "-p", "The prince", "--json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+struct Records {
+  std::string deltas;
+  json final;
+};
+
+Records Parse(const RunResult& result) {
+  Records records;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) {
+    const json record = json::parse(line);
+    if (record["type"] == "delta") records.deltas += record["text"].get<std::string>();
+    if (record["type"] == "final") records.final = record;
+  }
+  return records;
+}
+
+json Final(const std::vector<std::string>& more) {
+  const RunResult result = Run(With(more));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return Parse(result).final;
+}
+
+TEST(Generate, GreedyIsDeterministic) {
+  const json first = Final({"--greedy", "-n", "24"});
+  EXPECT_EQ(first["ids"].size(), 24U);
+  EXPECT_EQ(first["ids"], Final({"--greedy", "-n", "24", "-t", "1"})["ids"]);
+  EXPECT_EQ(first["ids"], Final({"--temp", "0", "-n", "24"})["ids"]);
+}
+
+TEST(Generate, SeedsDecideTheText) {
+  const json first = Final({"--seed", "7", "-n", "24"});
+  EXPECT_EQ(first["seed"], 7);
+  EXPECT_EQ(first["text"], Final({"-s", "7", "-n", "24", "-b", "1"})["text"]);
+  EXPECT_NE(first["text"], Final({"--seed", "8", "-n", "24"})["text"]);
+}
+
+TEST(Generate, DrawnSeedCanBeUsedAgain) {
+  const json drawn = Final({"-n", "12"});
+  const std::string seed = drawn["seed"].dump();
+  EXPECT_EQ(drawn["text"], Final({"-n", "12", "--seed", seed})["text"]);
+}
+
+TEST(Generate, RecordsAddUp) {
+  const RunResult result = Run(With({"--greedy", "-n", "16"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Records records = Parse(result);
+  EXPECT_EQ(records.deltas, records.final["text"]);
+  EXPECT_EQ(records.final["generated_tokens"], 16);
+  EXPECT_EQ(records.final["stop_reason"], "length");
+  EXPECT_EQ(records.final["backend"], "cpu");
+  EXPECT_GT(records.final["memory_bytes"]["states"], 0);
+}
+
+TEST(Generate, NothingIsCompiledOrAllocatedAfterTheFirstToken) {
+  const json counters = Final({"--greedy", "-n", "32"})["counters"];
+  for (const char* counter : {"plans", "compilations", "allocations", "recordings"}) {
+    EXPECT_EQ(counters["after_first_token"][counter], counters["at_end"][counter]) << counter;
+  }
+  EXPECT_GT(counters["at_end"]["steps"], counters["after_first_token"]["steps"]);
+}
+
+TEST(Generate, ZeroTokensOnlyEvaluateThePrompt) {
+  const json record = Final({"-n", "0"});
+  EXPECT_EQ(record["text"], "");
+  EXPECT_EQ(record["generated_tokens"], 0);
+  EXPECT_GT(record["prompt_tokens"], 0);
+}
+
+TEST(Generate, FullContextIsAStopReason) {
+  const json record = Final({"--greedy", "-c", "24", "-n", "-1"});
+  EXPECT_EQ(record["stop_reason"], "context");
+  // The last token that was drawn is not in the cache.
+  EXPECT_EQ(record["prompt_tokens"].get<int>() + record["generated_tokens"].get<int>(), 25);
+}
+
+TEST(Generate, PromptLongerThanTheContextIsAnError) {
+  const RunResult result = Run(With({"-c", "2"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("[context.overflow]"));
+  const json record = json::parse(result.out);
+  EXPECT_EQ(record["type"], "error");
+  EXPECT_EQ(record["error"]["code"], "context.overflow");
+  EXPECT_EQ(record["error"]["exit_code"], 1);
+}
+
+TEST(Generate, StopTextEndsInFrontOfItself) {
+  const std::string text = Final({"--greedy", "-n", "32"})["text"];
+  ASSERT_GT(text.size(), 20U);
+  const std::string stop = text.substr(10, 5);
+  const json record = Final({"--greedy", "-n", "32", "--stop", stop});
+  EXPECT_EQ(record["stop_reason"], "stop");
+  EXPECT_EQ(record["text"], text.substr(0, text.find(stop)));
+}
+
+TEST(Generate, EmptyPromptIsOneBos) {
+  const RunResult result = Run({"-m", TinyModel(), "--raw", "--json", "-n", "2", "-p", ""});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Parse(result).final["prompt_tokens"], 1);
+}
+
+TEST(Generate, ReferenceAgreesWithCpu) {
+  const json cpu = Final({"--greedy", "-n", "8"});
+  const json reference = Final({"--greedy", "-n", "8", "--backend", "reference"});
+  EXPECT_EQ(cpu["ids"], reference["ids"]);
+  EXPECT_EQ(reference["backend"], "reference");
+}
+
+TEST(Generate, ShippedConfigurationRuns) {
+  const RunResult result = Run({"--config", RULLAMA_SOURCE_DIR "/configs/tiny.yaml", "-p",
+                                "The prince", "-n", "8", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Parse(result).final["seed"], 1812);
+}
+
+TEST(Logits, EveryPositionIsWritten) {
+  const auto out = TemporaryDirectory() / "logits.f32";
+  const json prompt = json::parse(Run({"tokenize", "-m", TinyModel(), "-p", "The prince"}).out);
+  const auto ids = TemporaryFile("ids.json", prompt.dump());
+  const auto run = [&](const std::string& chunk) {
+    const RunResult result = Run({"logits", "-m", TinyModel(), "--tokens-file", ids.string(),
+                                  "--out", out.string(), "--chunk", chunk});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::string bytes = ReadFile(out);
+    std::vector<float> logits(bytes.size() / sizeof(float));
+    std::memcpy(logits.data(), bytes.data(), bytes.size());
+    return logits;
+  };
+  const std::vector<float> logits = run("64");
+  ASSERT_EQ(logits.size(), prompt.size() * kVocabulary);
+  const auto last = logits.end() - kVocabulary;
+  const auto best = std::max_element(last, logits.end()) - last;
+  EXPECT_EQ(Final({"--greedy", "-n", "1"})["ids"][0], best);
+  EXPECT_EQ(run("1").size(), logits.size());
+}
+
+TEST(Logits, BadIdsAreRefused) {
+  const auto run = [](const std::string& ids) {
+    return Run({"logits", "-m", TinyModel(), "--tokens-file", TemporaryFile("ids", ids).string(),
+                "--out", (TemporaryDirectory() / "x").string()})
+        .exit_code;
+  };
+  EXPECT_EQ(run("1,2,x"), 2);
+  EXPECT_EQ(run("99999"), 2);
+  EXPECT_EQ(run(""), 2);
+}
+
+TEST(Perplexity, ThresholdDecidesTheExitCode) {
+  const auto text = TemporaryFile(
+      "text.txt", "The prince looked at the princess and said nothing. The general came in.");
+  const RunResult result =
+      Run({"perplexity", "-m", TinyModel(), "--file", text.string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const double perplexity = json::parse(result.out)["perplexity"];
+  EXPECT_GT(perplexity, 1);
+  EXPECT_LT(perplexity, kVocabulary);
+  EXPECT_EQ(Run({"perplexity", "-m", TinyModel(), "--file", text.string(), "--max", "1"}).exit_code,
+            7);
+}
+
+TEST(Bench, ReportsRatesAndTraffic) {
+  const RunResult result =
+      Run({"bench", "-m", TinyModel(), "-p", "16", "-n", "4", "-d", "8", "-r", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::vector<std::string> tests;
+  for (std::string line; std::getline(lines, line);) {
+    const json record = json::parse(line);
+    tests.push_back(record["kind"]);
+    EXPECT_GT(record["median_per_s"], 0);
+    EXPECT_GT(record["bytes_per_token"], 0);
+    EXPECT_GT(record["flops_per_token"], 0);
+    EXPECT_EQ(record["repetitions"], 2);
+  }
+  EXPECT_THAT(tests, ::testing::ElementsAre("pp", "tg"));
+}
+
+}  // namespace
+}  // namespace rullama::cli_test

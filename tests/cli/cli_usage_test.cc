@@ -1,0 +1,125 @@
+// Command line and configuration: exit code 2, and a message that helps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Usage, HelpAndVersionGoToStdout) {
+  const RunResult help = Run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Examples:"));
+  EXPECT_THAT(help.out, HasSubstr("tokenize"));
+  EXPECT_THAT(help.err, IsEmpty());
+  const RunResult version = Run({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, HasSubstr("rullama "));
+  EXPECT_EQ(Run({"run", "--help"}).exit_code, 0);
+}
+
+TEST(Usage, UnknownOptionNamesTheNearest) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"run", "--tmep", "1"}, {"--tmep=1"}}) {
+    const RunResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("did you mean '--temp'?"));
+    EXPECT_THAT(result.err, HasSubstr("[usage.unknown_option]"));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Usage, UnknownCommandNamesTheNearest) {
+  const RunResult result = Run({"tokenise"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("did you mean 'tokenize'?"));
+}
+
+TEST(Usage, NoModelAndNoPromptAreToldApart) {
+  EXPECT_THAT(Run({"-p", "hi"}).err, HasSubstr("[usage.model]"));
+  const RunResult no_prompt = Run({"-m", TinyModel()});
+  EXPECT_EQ(no_prompt.exit_code, 2);
+  EXPECT_THAT(no_prompt.err, HasSubstr("[usage.prompt]"));
+}
+
+struct BadFlag {
+  std::vector<std::string> arguments;
+  std::string id;
+};
+
+TEST(Usage, ValuesOutOfRangeAreRefused) {
+  const BadFlag kCases[] = {
+      {{"--temp", "nan"}, "[config."},      {{"--top-p", "2"}, "[config.range]"},
+      {{"--temp", "-1"}, "[config.range]"}, {{"-c", "-1"}, "[config.range]"},
+      {{"-c", "0x10"}, "[config.type]"},    {{"-c", "1e18"}, "[config.type]"},
+      {{"--seed", "12x"}, "[config.type]"}, {{"-n", "12x"}, "[input.number]"},
+      {{"-n", "1e99"}, "[input.number]"},   {{"-n", "-2"}, "[input.number]"},
+      {{"-c", "4096"}, "[model.capacity]"}, {{"--logit-bias", "1:2"}, "[config."}};
+  for (const BadFlag& bad : kCases) {
+    std::vector<std::string> arguments = {"-m", TinyModel(), "--raw", "-p", "x"};
+    arguments.insert(arguments.end(), bad.arguments.begin(), bad.arguments.end());
+    const RunResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << bad.arguments[0] << " " << bad.arguments[1] << result.err;
+    EXPECT_THAT(result.err, HasSubstr(bad.id)) << bad.arguments[0] << " " << bad.arguments[1];
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Usage, ZeroThreadsAreRefused) {
+  EXPECT_EQ(Run({"-m", TinyModel(), "--raw", "-p", "x", "-t", "0"}).exit_code, 2);
+}
+
+TEST(Usage, MistakesInTheConfigurationNameThePlace) {
+  const auto path = TemporaryFile("bad.yaml", "sampler:\n  temprature: 1\n");
+  const RunResult unknown = Run({"--config", path.string(), "-p", "x"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("bad.yaml:2:3"));
+  EXPECT_THAT(unknown.err, HasSubstr("temperature"));
+  EXPECT_THAT(unknown.err, HasSubstr("[config.unknown_key]"));
+
+  const std::string deep(10000, '[');
+  const RunResult nested = Run({"--config", TemporaryFile("deep.yaml", deep).string(), "-p", "x"});
+  EXPECT_EQ(nested.exit_code, 2);
+  EXPECT_THAT(nested.err, HasSubstr("[config.limit]"));
+}
+
+TEST(Usage, ConfigurationThatCannotBeReadIsAUsageError) {
+  for (const std::string& path :
+       {std::string("/no/such/file.yaml"), TemporaryDirectory().string()}) {
+    const RunResult result = Run({"--config", path, "-p", "x"});
+    EXPECT_EQ(result.exit_code, 2) << path;
+    EXPECT_THAT(result.err, HasSubstr("[config.open]"));
+  }
+}
+
+TEST(Usage, ConfigShowsOrigins) {
+  const RunResult result = Run(
+      {"config", "--show", "--config", RULLAMA_SOURCE_DIR "/configs/tiny.yaml", "--temp", "0.5"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("temperature: 0.5"));
+  EXPECT_THAT(result.out, HasSubstr("top_k: 40"));
+}
+
+TEST(Usage, EnvironmentNamesConfigurationAndBackend) {
+  RunOptions options;
+  options.environment = {"RULLAMA_CONFIG=" RULLAMA_SOURCE_DIR "/configs/tiny.yaml",
+                         "RULLAMA_BACKEND=reference"};
+  const RunResult result = Run({"config", "--show"}, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("name: \"reference\""));
+  EXPECT_THAT(result.out, HasSubstr("seed: 1812"));
+}
+
+TEST(Usage, UnknownBackendListsTheUsableOnes) {
+  const RunResult result = Run({"-m", TinyModel(), "--raw", "-p", "x", "--backend", "cpuu"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("[backend.unknown]"));
+  EXPECT_THAT(result.err, HasSubstr("cpu"));
+}
+
+}  // namespace
+}  // namespace rullama::cli_test

@@ -1,0 +1,177 @@
+#include "tests/cli/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+extern char** environ;
+
+namespace rullama::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kPatience = std::chrono::minutes(2);
+constexpr auto kPollInterval = std::chrono::milliseconds(5);
+
+// posix_spawn with its file actions, released when done.
+class Spawner {
+ public:
+  Spawner() { posix_spawn_file_actions_init(&actions_); }
+  ~Spawner() { posix_spawn_file_actions_destroy(&actions_); }
+  Spawner(const Spawner&) = delete;
+  Spawner& operator=(const Spawner&) = delete;
+
+  void Open(int fd, const std::string& path, int flags) {
+    posix_spawn_file_actions_addopen(&actions_, fd, path.c_str(), flags, 0600);
+  }
+  void Duplicate(int from, int to) { posix_spawn_file_actions_adddup2(&actions_, from, to); }
+  void Close(int fd) { posix_spawn_file_actions_addclose(&actions_, fd); }
+
+  pid_t Start(const std::vector<std::string>& arguments, const std::vector<std::string>& extra) {
+    std::vector<std::string> words = {RULLAMA_PROGRAM};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<std::string> settings = extra;
+    std::vector<char*> environment;
+    for (std::string& setting : settings) environment.push_back(setting.data());
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      // What the tester has set must not decide what is tested.
+      if (std::strncmp(*entry, "RULLAMA_", 8) != 0) environment.push_back(*entry);
+    }
+    environment.push_back(nullptr);
+    pid_t pid = -1;
+    const int error =
+        posix_spawn(&pid, argv[0], &actions_, nullptr, argv.data(), environment.data());
+    if (error != 0) throw std::runtime_error(std::string("posix_spawn: ") + std::strerror(error));
+    return pid;
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+int WaitFor(pid_t pid) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
+    int status = 0;
+    const pid_t done = ::waitpid(pid, &status, WNOHANG);
+    if (done == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (done < 0) return -1;
+    if (std::chrono::steady_clock::now() > deadline) ::kill(pid, SIGKILL);
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+struct ScratchDirectory {
+  fs::path path;
+  ScratchDirectory() {
+    std::string pattern = (fs::temp_directory_path() / "rullama_cli_XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    path = pattern;
+  }
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+}  // namespace
+
+fs::path TemporaryDirectory() {
+  static const ScratchDirectory directory;
+  return directory.path;
+}
+
+fs::path TemporaryFile(const std::string& name, const std::string& content) {
+  const fs::path path = TemporaryDirectory() / name;
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path.string());
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+std::string TinyModel() { return RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf"; }
+
+RunResult Run(const std::vector<std::string>& arguments, const RunOptions& options) {
+  const std::string out = TemporaryFile("stdout", "").string();
+  const std::string err = TemporaryFile("stderr", "").string();
+  Spawner spawner;
+  if (options.close_stdin) {
+    spawner.Close(STDIN_FILENO);
+  } else {
+    spawner.Open(STDIN_FILENO,
+                 options.input ? TemporaryFile("stdin", *options.input).string() : "/dev/null",
+                 O_RDONLY);
+  }
+  if (options.close_stdout) {
+    spawner.Close(STDOUT_FILENO);
+  } else {
+    spawner.Open(STDOUT_FILENO, options.stdout_path.empty() ? out : options.stdout_path,
+                 O_WRONLY | O_TRUNC);
+  }
+  spawner.Open(STDERR_FILENO, err, O_WRONLY | O_TRUNC);
+  RunResult result;
+  result.exit_code = WaitFor(spawner.Start(arguments, options.environment));
+  result.out = ReadFile(out);
+  result.err = ReadFile(err);
+  return result;
+}
+
+RunningProgram::RunningProgram(const std::vector<std::string>& arguments) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
+  Spawner spawner;
+  spawner.Open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  spawner.Duplicate(ends[1], STDOUT_FILENO);
+  spawner.Open(STDERR_FILENO, "/dev/null", O_WRONLY);
+  pid_ = spawner.Start(arguments, {});
+  ::close(ends[1]);
+  read_end_ = ends[0];
+}
+
+RunningProgram::~RunningProgram() {
+  CloseStdout();
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    WaitFor(pid_);
+  }
+}
+
+std::string RunningProgram::ReadSome() {
+  char buffer[4096];
+  const ssize_t count = ::read(read_end_, buffer, sizeof(buffer));
+  return count > 0 ? std::string(buffer, static_cast<size_t>(count)) : std::string();
+}
+
+void RunningProgram::CloseStdout() {
+  if (read_end_ >= 0) ::close(read_end_);
+  read_end_ = -1;
+}
+
+void RunningProgram::Signal(int signal) const { ::kill(pid_, signal); }
+
+int RunningProgram::Wait() {
+  const int code = WaitFor(pid_);
+  pid_ = -1;
+  return code;
+}
+
+}  // namespace rullama::cli_test
