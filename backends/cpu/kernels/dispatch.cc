@@ -63,13 +63,12 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
 bool UsesQuantizedActivations(DType dtype) { return IsBlockType(dtype); }
 
 size_t MatMulScratchBytes(DType dtype, size_t k, size_t columns) {
-  constexpr size_t kFloatRows = 4;  // rows FloatGemm converts at a time
   if (columns < kGemmMinColumns || dtype == DType::kF32) return 0;
-  if (!IsBlockType(dtype)) return kFloatRows * k * sizeof(float);
+  if (!IsBlockType(dtype)) return kFloatPanelRows * k * sizeof(float) + kScratchAlignment;
   // One panel (codes, scales, offsets) and the running sums of a block of columns.
   constexpr size_t kPanelBytes = kPanelRows * kPanelDepth + 2 * kPanelRows * kPanelDepth / 16 * 4;
   const size_t block = columns < kColumnBlock ? columns : kColumnBlock;
-  return kPanelBytes + block * kPanelRows * sizeof(float);
+  return kPanelBytes + block * kPanelRows * sizeof(float) + kScratchAlignment;
 }
 
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
