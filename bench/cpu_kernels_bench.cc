@@ -39,19 +39,25 @@ Bytes MakeWeights(DType dtype, size_t rows, size_t k) {
   return bytes;
 }
 
-std::vector<float> MakeActivations(const KernelTable& table, DType dtype, size_t columns,
-                                   size_t k) {
+Bytes AlignedCopy(const std::vector<float>& values) {
+  const size_t bytes = values.size() * sizeof(float);
+  Bytes copy(static_cast<uint8_t*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)));
+  std::memcpy(copy.get(), values.data(), bytes);
+  return copy;
+}
+
+Bytes MakeActivations(const KernelTable& table, DType dtype, size_t columns, size_t k) {
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
   std::vector<float> x(columns * k);
   for (float& v : x) v = normal(rng);
-  if (!UsesQuantizedActivations(dtype)) return x;
+  if (!UsesQuantizedActivations(dtype)) return AlignedCopy(x);
   const size_t stride = QuantizedRowBytes(k) / sizeof(float);
   std::vector<float> quantized(columns * stride);
   for (size_t m = 0; m < columns; ++m) {
     table.quantize_row(&x[m * k], k, &quantized[m * stride]);
   }
-  return quantized;
+  return AlignedCopy(quantized);
 }
 
 // The share of `total` of one of the benchmark's threads.
@@ -66,8 +72,8 @@ Range ShareOf(const benchmark::State& state, size_t total) {
 
 // What the threads of one benchmark share; made by thread 0 before the loop, which is a barrier.
 struct Shared {
-  Bytes weights;
-  std::vector<float> x, y;
+  Bytes weights, x;
+  std::vector<float> y;
 };
 Shared shared;
 
@@ -103,7 +109,7 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
             .k = k,
             .n_begin = range.begin * kPanelRows,
             .n_end = range.end * kPanelRows,
-            .x = shared.x.data(),
+            .x = shared.x.get(),
             .x_stride = UsesQuantizedActivations(dtype) ? QuantizedRowBytes(k) : k * sizeof(float),
             .columns = columns,
             .y = shared.y.data(),
@@ -166,7 +172,7 @@ void RegisterAll() {
   for (DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_0, DType::kQ5_0}) {
     add("Gemv", best, dtype, kVocabulary, kWidth, 1);
   }
-  for (size_t columns : {2u, 4u, 8u}) {
+  for (size_t columns : {2u, 3u, 4u, 6u, 8u}) {
     add("Small", best, DType::kQ4_K, kVocabulary, kWidth, columns);
     add("Small", best, DType::kQ6_K, kVocabulary, kWidth, columns);
   }

@@ -29,7 +29,7 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   AttentionState s{};
   s.dim = args.head_dim;
   s.padded = (args.head_dim + 15) / 16 * 16;
-  s.tile = static_cast<float*>(args.scratch);
+  s.tile = reinterpret_cast<float*>(AlignUp(args.scratch));
   s.q = s.tile + kAttentionTile * s.padded;
   s.acc = s.q + args.query_count * s.padded;
   s.scores = s.acc + args.query_count * s.padded;

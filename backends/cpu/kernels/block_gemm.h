@@ -32,9 +32,22 @@ struct GemmScratch {
   float sums[kColumnBlock][kPanelRows];
 };
 
+// Sixteen short streams are more than the hardware follows, and a burst of requests stalls, so the
+// next panel is fetched in the order of memory, a few lines at a time, all the while this one is
+// unpacked and used.
+struct ReadAhead {
+  const uint8_t* next;
+  const uint8_t* end;
+  RL_INLINE void Fetch(size_t lines) {
+    for (; lines > 0 && next < end; --lines, next += 64) PrefetchFar(next);
+  }
+};
+
 // --- Unpacking -----------------------------------------------------------------------------------
 template <DType T, int kPiece>
-RL_INLINE void UnpackPiece(const uint8_t* const chunks[kLanes], uint8_t* out) {
+RL_INLINE void UnpackPiece(const uint8_t* const chunks[kLanes], ReadAhead& ahead, uint8_t* out) {
+  // Half of what four pieces read; the register tiles fetch the rest.
+  ahead.Fetch(kLanes * kChunkBytes<T> / 64 / 8 + 1);
   U8x64 codes[kLanes];
   for (size_t r = 0; r < kLanes; ++r) codes[r] = Decoder<T>::template Codes<kPiece>(chunks[r]);
   StoreTransposed(codes, out + kPiece * 64 * kLanes, 4 * kLanes);
@@ -42,8 +55,8 @@ RL_INLINE void UnpackPiece(const uint8_t* const chunks[kLanes], uint8_t* out) {
 
 // Unpacks chunk `slot` of a panel for sixteen rows.
 template <DType T>
-void UnpackChunk(const uint8_t* const chunks[kLanes], size_t slot, uint8_t* codes, float* scale,
-                 float* offset) {
+void UnpackChunk(const uint8_t* const chunks[kLanes], size_t slot, ReadAhead& ahead, uint8_t* codes,
+                 float* scale, float* offset) {
   U8x64 scales[kLanes], offsets[kLanes];
   for (size_t r = 0; r < kLanes; ++r) {
     const ScalePair pair = Decoder<T>::Scales(chunks[r]);
@@ -54,16 +67,16 @@ void UnpackChunk(const uint8_t* const chunks[kLanes], size_t slot, uint8_t* code
   StoreTransposed(scales, reinterpret_cast<uint8_t*>(scale + first_scale), 4 * kLanes);
   StoreTransposed(offsets, reinterpret_cast<uint8_t*>(offset + first_scale), 4 * kLanes);
   uint8_t* out = codes + slot * kChunk * kLanes;
-  UnpackPiece<T, 0>(chunks, out);
-  UnpackPiece<T, 1>(chunks, out);
-  UnpackPiece<T, 2>(chunks, out);
-  UnpackPiece<T, 3>(chunks, out);
+  UnpackPiece<T, 0>(chunks, ahead, out);
+  UnpackPiece<T, 1>(chunks, ahead, out);
+  UnpackPiece<T, 2>(chunks, ahead, out);
+  UnpackPiece<T, 3>(chunks, ahead, out);
 }
 
 // Unpacks elements [k_begin, k_end) of rows [n, n + 16); rows from n_end on repeat the last one.
 template <DType T>
-void UnpackSubPanel(const MatMulArgs& args, size_t n, size_t k_begin, size_t k_end, uint8_t* codes,
-                    float* scale, float* offset) {
+void UnpackSubPanel(const MatMulArgs& args, size_t n, size_t k_begin, size_t k_end,
+                    ReadAhead& ahead, uint8_t* codes, float* scale, float* offset) {
   const uint8_t* chunks[kLanes];
   for (size_t r = 0; r < kLanes; ++r) {
     const size_t row = n + r < args.n_end ? n + r : args.n_end - 1;
@@ -72,7 +85,7 @@ void UnpackSubPanel(const MatMulArgs& args, size_t n, size_t k_begin, size_t k_e
   }
   size_t slot = 0;
   for (size_t k = k_begin; k + kChunk <= k_end; k += kChunk, ++slot) {
-    UnpackChunk<T>(chunks, slot, codes, scale, offset);
+    UnpackChunk<T>(chunks, slot, ahead, codes, scale, offset);
     for (const uint8_t*& chunk : chunks) chunk += kChunkBytes<T>;
   }
   if constexpr (kBlockElements<T> < kChunk) {
@@ -83,7 +96,7 @@ void UnpackSubPanel(const MatMulArgs& args, size_t n, size_t k_begin, size_t k_e
       std::memcpy(padded[r], chunks[r], rest / kBlockElements<T> * Decoder<T>::kBlockBytes);
       chunks[r] = padded[r];
     }
-    UnpackChunk<T>(chunks, slot, codes, scale, offset);
+    UnpackChunk<T>(chunks, slot, ahead, codes, scale, offset);
   }
 }
 
@@ -99,6 +112,8 @@ struct TileArgs {
   size_t x_stride;  // bytes between columns, for all four
   float* sums;      // column 0, row 0 of the sub-panel; kPanelRows floats between columns
   bool first;       // start from zero
+  ReadAhead* ahead;
+  size_t fetch;  // lines to fetch per 32 elements of k
 };
 
 RL_INLINE const float* AtColumn(const float* p, size_t stride, size_t column) {
@@ -151,8 +166,10 @@ void RunTile(const TileArgs& tile) {
       acc[p][c] = tile.first ? Zero() : Load(tile.sums + c * kPanelRows + p * kLanes);
     }
   }
-  for (size_t k = 0; k < tile.depth; k += kGroup) {
+  for (size_t k = 0; k < tile.depth; k += 32) {
+    tile.ahead->Fetch(tile.fetch);
     AddGroup<kGroup, kWide, kOffset, kColumns>(tile, k, acc);
+    if constexpr (kGroup == 16) AddGroup<kGroup, kWide, kOffset, kColumns>(tile, k + 16, acc);
   }
   for (int p = 0; p < kTilePanels; ++p) {
     for (int c = 0; c < kColumns; ++c) Store(tile.sums + c * kPanelRows + p * kLanes, acc[p][c]);
@@ -176,12 +193,18 @@ struct ColumnBlock {
 // sums (+)= panel x columns for elements [k_begin, k_end).
 template <DType T>
 void PanelTimesColumns(const MatMulArgs& args, const ColumnBlock& block, size_t k_begin,
-                       size_t k_end, GemmScratch& scratch) {
+                       size_t k_end, GemmScratch& scratch, ReadAhead& ahead) {
   using D = Decoder<T>;
   constexpr bool kOffset = D::kHasMin || D::kZero != 0;
-  for (size_t column = 0; column < block.count; column += kTileColumns) {
-    const size_t left = block.count - column;
-    const int columns = left < kTileColumns ? static_cast<int>(left) : kTileColumns;
+  constexpr size_t kTilesPerColumns = kSubPanels / kTilePanels;
+  // Tiles of nearly equal width: a narrow one has too few independent sums to keep the units busy.
+  const size_t tiles = (block.count + kTileColumns - 1) / kTileColumns;
+  // The panel holds 32 rows of 32 elements per step and tiles * kTilesPerColumns visits to it.
+  constexpr size_t kStepLines = kPanelRows * kChunkBytes<T> / (kChunk / 32) / 64 / 2 + 1;
+  const size_t fetch = kStepLines / (tiles * kTilesPerColumns) + 1;
+  for (size_t tile_index = 0; tile_index < tiles; ++tile_index) {
+    const size_t column = block.count * tile_index / tiles;
+    const size_t columns = block.count * (tile_index + 1) / tiles - column;
     const QuantizedRow row = ViewRow(block.x + column * args.x_stride, args.k);
     for (size_t sub_panel = 0; sub_panel < kSubPanels; sub_panel += kTilePanels) {
       const TileArgs tile{.panel = &scratch.panel,
@@ -193,27 +216,33 @@ void PanelTimesColumns(const MatMulArgs& args, const ColumnBlock& block, size_t 
                           .sum16 = row.sum16 + k_begin / 16,
                           .x_stride = args.x_stride,
                           .sums = scratch.sums[column] + sub_panel * kLanes,
-                          .first = k_begin == 0};
-      RunTileOf<D::kGroup, D::kWide, kOffset>(columns, tile);
+                          .first = k_begin == 0,
+                          .ahead = &ahead,
+                          .fetch = fetch};
+      RunTileOf<D::kGroup, D::kWide, kOffset>(static_cast<int>(columns), tile);
     }
   }
 }
 
 template <DType T>
 void BlockGemm(const MatMulArgs& args) {
-  auto& scratch = *static_cast<GemmScratch*>(args.scratch);
+  auto& scratch = *reinterpret_cast<GemmScratch*>(AlignUp(args.scratch));
   for (size_t first = 0; first < args.columns; first += kColumnBlock) {
     const size_t left = args.columns - first;
     const ColumnBlock block{static_cast<const uint8_t*>(args.x) + first * args.x_stride,
                             left < kColumnBlock ? left : kColumnBlock};
     for (size_t n = args.n_begin; n < args.n_end; n += kPanelRows) {
+      const size_t next = n + kPanelRows < args.n_end ? n + kPanelRows : args.n_end;
+      const size_t next_end = next + kPanelRows < args.n_end ? next + kPanelRows : args.n_end;
+      const auto* weights = static_cast<const uint8_t*>(args.weights);
+      ReadAhead ahead{weights + next * args.row_bytes, weights + next_end * args.row_bytes};
       for (size_t k = 0; k < args.k; k += kPanelDepth) {
         const size_t k_end = args.k - k < kPanelDepth ? args.k : k + kPanelDepth;
         for (size_t s = 0; s < kSubPanels; ++s) {
-          UnpackSubPanel<T>(args, n + s * kLanes, k, k_end, scratch.panel.codes[s],
+          UnpackSubPanel<T>(args, n + s * kLanes, k, k_end, ahead, scratch.panel.codes[s],
                             scratch.panel.scale[s], scratch.panel.offset[s]);
         }
-        PanelTimesColumns<T>(args, block, k, k_end, scratch);
+        PanelTimesColumns<T>(args, block, k, k_end, scratch, ahead);
       }
       const size_t rows = args.n_end - n < kPanelRows ? args.n_end - n : kPanelRows;
       for (size_t c = 0; c < block.count; ++c) {

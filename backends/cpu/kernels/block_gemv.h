@@ -13,7 +13,7 @@
 namespace rullama::cpu {
 namespace {
 
-constexpr size_t kGemvColumns = 8;  // columns per pass over the weights
+constexpr size_t kGemvColumns = 4;  // columns per pass over the weights
 
 // The codes and scales of 256 weights of a row.
 template <DType T>
@@ -33,85 +33,77 @@ RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const int8_t* x, const
   return Fma(ToFloat(dot), SpreadScales<kPiece>(scales), acc);
 }
 
-// acc += the products of chunk `index` of the row with one column.
+// The products of chunk `index` of the row with one column. A chunk has a sum of its own, so that
+// the chain of dependent additions along a row is one addition per chunk.
 template <DType T>
-RL_INLINE F32x16 AddChunk(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
-                          F32x16 acc) {
+RL_INLINE F32x16 ChunkTimesColumn(const DecodedChunk<T>& weights, const QuantizedRow& row,
+                                  size_t index) {
   const int8_t* x = row.codes + index * kChunk;
   const F32x16 scales = Mul(weights.scales.scale, LoadPairs(row.scale + index * 8));
+  F32x16 sum = Zero();
   if constexpr (Decoder<T>::kHasMin || Decoder<T>::kZero != 0) {
-    acc = Fma(weights.scales.offset, Load(row.sum16 + index * 16), acc);
+    sum = Mul(weights.scales.offset, Load(row.sum16 + index * 16));
   }
-  acc = AddPiece<T, 0>(weights, x, scales, acc);
-  acc = AddPiece<T, 1>(weights, x, scales, acc);
-  acc = AddPiece<T, 2>(weights, x, scales, acc);
-  return AddPiece<T, 3>(weights, x, scales, acc);
+  sum = AddPiece<T, 0>(weights, x, scales, sum);
+  sum = AddPiece<T, 1>(weights, x, scales, sum);
+  sum = AddPiece<T, 2>(weights, x, scales, sum);
+  return AddPiece<T, 3>(weights, x, scales, sum);
 }
 
-RL_INLINE void PrefetchChunk(const uint8_t* chunk, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) Prefetch(chunk + kPrefetchBytes + i);
+template <DType T, size_t kColumns>
+RL_INLINE void AddChunk(const uint8_t* chunk, const QuantizedRow* rows, size_t index,
+                        F32x16 (&acc)[kColumns]) {
+  const DecodedChunk<T> weights(chunk);
+  for (size_t c = 0; c < kColumns; ++c) {
+    acc[c] = Add(acc[c], ChunkTimesColumn<T>(weights, rows[c], index));
+  }
 }
 
-template <DType T>
-float RowTimesColumn(const uint8_t* weights, size_t k, const QuantizedRow& row) {
+// One row with kColumns columns; y + c * y_stride takes column c.
+template <DType T, size_t kColumns>
+RL_INLINE void RowTimesColumns(const uint8_t* weights, size_t k, const QuantizedRow* rows, float* y,
+                               size_t y_stride) {
   const size_t chunks = k / kChunk;
-  F32x16 acc = Zero();
+  F32x16 acc[kColumns];
+  for (size_t c = 0; c < kColumns; ++c) acc[c] = Zero();
   for (size_t i = 0; i < chunks; ++i) {
     const uint8_t* chunk = weights + i * kChunkBytes<T>;
-    PrefetchChunk(chunk, kChunkBytes<T>);
-    acc = AddChunk<T>(DecodedChunk<T>(chunk), row, i, acc);
+    for (size_t at = 0; at < kChunkBytes<T>; at += 64) Prefetch(chunk + kPrefetchBytes + at);
+    AddChunk<T>(chunk, rows, i, acc);
   }
   if constexpr (kBlockElements<T> < kChunk) {
     if (k % kChunk != 0) {
       const PaddedChunk<T> last(weights + chunks * kChunkBytes<T>, k % kChunk);
-      acc = AddChunk<T>(DecodedChunk<T>(last.bytes), row, chunks, acc);
+      AddChunk<T>(last.bytes, rows, chunks, acc);
     }
   }
-  return ReduceAdd(acc);
+  for (size_t c = 0; c < kColumns; ++c) y[c * y_stride] = ReduceAdd(acc[c]);
 }
 
-// The same sums for several columns.
-template <DType T>
-void RowTimesColumns(const uint8_t* weights, size_t k, const QuantizedRow* rows, size_t columns,
-                     float* sums) {
-  const size_t chunks = k / kChunk;
-  F32x16 acc[kGemvColumns];
-  for (size_t c = 0; c < columns; ++c) acc[c] = Zero();
-  for (size_t i = 0; i < chunks; ++i) {
-    const uint8_t* chunk = weights + i * kChunkBytes<T>;
-    PrefetchChunk(chunk, kChunkBytes<T>);
-    const DecodedChunk<T> decoded(chunk);
-    for (size_t c = 0; c < columns; ++c) acc[c] = AddChunk<T>(decoded, rows[c], i, acc[c]);
+template <DType T, size_t kColumns>
+void RowsTimesColumns(const MatMulArgs& args, size_t first) {
+  const auto* weights = static_cast<const uint8_t*>(args.weights);
+  const auto* x = static_cast<const uint8_t*>(args.x);
+  QuantizedRow rows[kColumns];
+  for (size_t c = 0; c < kColumns; ++c) rows[c] = ViewRow(x + (first + c) * args.x_stride, args.k);
+  float* y = args.y + first * args.y_stride;
+  for (size_t n = args.n_begin; n < args.n_end; ++n) {
+    RowTimesColumns<T, kColumns>(weights + n * args.row_bytes, args.k, rows, y + n, args.y_stride);
   }
-  if constexpr (kBlockElements<T> < kChunk) {
-    if (k % kChunk != 0) {
-      const PaddedChunk<T> last(weights + chunks * kChunkBytes<T>, k % kChunk);
-      const DecodedChunk<T> decoded(last.bytes);
-      for (size_t c = 0; c < columns; ++c) acc[c] = AddChunk<T>(decoded, rows[c], chunks, acc[c]);
-    }
-  }
-  for (size_t c = 0; c < columns; ++c) sums[c] = ReduceAdd(acc[c]);
 }
 
 template <DType T>
 void BlockGemv(const MatMulArgs& args) {
-  const auto* weights = static_cast<const uint8_t*>(args.weights);
-  const auto* x = static_cast<const uint8_t*>(args.x);
   for (size_t first = 0; first < args.columns; first += kGemvColumns) {
     const size_t left = args.columns - first;
-    const size_t columns = left < kGemvColumns ? left : kGemvColumns;
-    QuantizedRow rows[kGemvColumns];
-    for (size_t c = 0; c < columns; ++c) rows[c] = ViewRow(x + (first + c) * args.x_stride, args.k);
-    float* y = args.y + first * args.y_stride;
-    for (size_t n = args.n_begin; n < args.n_end; ++n) {
-      const uint8_t* row = weights + n * args.row_bytes;
-      if (columns == 1) {
-        y[n] = RowTimesColumn<T>(row, args.k, rows[0]);
-        continue;
-      }
-      float sums[kGemvColumns];
-      RowTimesColumns<T>(row, args.k, rows, columns, sums);
-      for (size_t c = 0; c < columns; ++c) y[c * args.y_stride + n] = sums[c];
+    if (left == 1) {
+      RowsTimesColumns<T, 1>(args, first);
+    } else if (left == 2) {
+      RowsTimesColumns<T, 2>(args, first);
+    } else if (left == 3) {
+      RowsTimesColumns<T, 3>(args, first);
+    } else {
+      RowsTimesColumns<T, kGemvColumns>(args, first);
     }
   }
 }

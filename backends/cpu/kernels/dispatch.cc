@@ -1,9 +1,25 @@
 // Choice of the instruction-set level, and the few functions that do not depend on it.
+#ifdef RULLAMA_CPU_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 #include <cmath>
 
 #include "backends/cpu/kernels/tables.h"
 
 namespace rullama::cpu {
+
+#ifdef RULLAMA_CPU_X86_KERNELS
+namespace {
+
+// Clang 14's __builtin_cpu_supports does not know this one.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+}  // namespace
+#endif
 
 bool IsaAvailable(Isa isa) {
   switch (isa) {
@@ -12,8 +28,7 @@ bool IsaAvailable(Isa isa) {
 #ifdef RULLAMA_CPU_X86_KERNELS
     // These ask the operating system's support for the registers as well.
     case Isa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
     case Isa::kAvx512Vnni:
       return IsaAvailable(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -63,13 +78,12 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
 bool UsesQuantizedActivations(DType dtype) { return IsBlockType(dtype); }
 
 size_t MatMulScratchBytes(DType dtype, size_t k, size_t columns) {
-  constexpr size_t kFloatRows = 4;  // rows FloatGemm converts at a time
   if (columns < kGemmMinColumns || dtype == DType::kF32) return 0;
-  if (!IsBlockType(dtype)) return kFloatRows * k * sizeof(float);
+  if (!IsBlockType(dtype)) return kFloatPanelRows * k * sizeof(float) + kScratchAlignment;
   // One panel (codes, scales, offsets) and the running sums of a block of columns.
   constexpr size_t kPanelBytes = kPanelRows * kPanelDepth + 2 * kPanelRows * kPanelDepth / 16 * 4;
   const size_t block = columns < kColumnBlock ? columns : kColumnBlock;
-  return kPanelBytes + block * kPanelRows * sizeof(float);
+  return kPanelBytes + block * kPanelRows * sizeof(float) + kScratchAlignment;
 }
 
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {

@@ -54,7 +54,7 @@ void RunFloatTile(const FloatTile& tile) {
     }
     for (int r = 0; r < kRows; ++r) {
       const uint8_t* row = tile.weights + r * tile.row_bytes;
-      Prefetch(row + k * kElementBytes<T> + kPrefetchBytes);
+      if constexpr (kColumns == 1) Prefetch(row + k * kElementBytes<T> + kPrefetchBytes);
       const F32x16 w = LoadWeights<T>(row, k);
       for (int c = 0; c < kColumns; ++c) acc[r][c] = Fma(w, x[c], acc[r][c]);
     }
@@ -74,16 +74,31 @@ void RunFloatTile(const FloatTile& tile) {
   }
 }
 
-// kRows rows with all columns.
-template <DType T, int kRows>
-void FloatRows(FloatTile tile, size_t columns) {
+// `rows` rows with kColumns columns.
+template <DType T, int kColumns>
+void FloatColumns(FloatTile tile, size_t rows) {
+  for (; rows >= kFloatTile; rows -= kFloatTile) {
+    RunFloatTile<T, kFloatTile, kColumns>(tile);
+    tile.weights += kFloatTile * tile.row_bytes;
+    tile.y += kFloatTile;
+  }
+  for (; rows > 0; --rows) {
+    RunFloatTile<T, 1, kColumns>(tile);
+    tile.weights += tile.row_bytes;
+    ++tile.y;
+  }
+}
+
+// `rows` rows with all columns; a tile of columns stays in L1 while the rows pass.
+template <DType T>
+void FloatRows(FloatTile tile, size_t rows, size_t columns) {
   for (; columns >= kFloatTile; columns -= kFloatTile) {
-    RunFloatTile<T, kRows, kFloatTile>(tile);
+    FloatColumns<T, kFloatTile>(tile, rows);
     tile.x += kFloatTile * tile.x_stride;
     tile.y += kFloatTile * tile.y_stride;
   }
   for (; columns > 0; --columns) {
-    RunFloatTile<T, kRows, 1>(tile);
+    FloatColumns<T, 1>(tile, rows);
     tile.x += tile.x_stride;
     tile.y += tile.y_stride;
   }
@@ -108,42 +123,33 @@ RL_INLINE FloatTile TileAt(const MatMulArgs& args, size_t n) {
           args.y_stride};
 }
 
-// For few columns: weights are converted as they are read.
+// For few columns: weights are converted as they are read, from one tile of rows after the other,
+// so that they come from memory once.
 template <DType T>
 void FloatGemv(const MatMulArgs& args) {
-  size_t n = args.n_begin;
-  for (; n + kFloatTile <= args.n_end; n += kFloatTile) {
-    FloatRows<T, kFloatTile>(TileAt<T>(args, n), args.columns);
+  for (size_t n = args.n_begin; n < args.n_end; n += kFloatTile) {
+    const size_t left = args.n_end - n;
+    FloatRows<T>(TileAt<T>(args, n), left < kFloatTile ? left : kFloatTile, args.columns);
   }
-  for (; n < args.n_end; ++n) FloatRows<T, 1>(TileAt<T>(args, n), args.columns);
 }
 
-// For many columns: four rows are converted once into scratch.
+// For many columns: a group of rows is converted once into scratch.
 template <DType T>
 void FloatGemm(const MatMulArgs& args) {
-  if constexpr (T == DType::kF32) {
-    FloatGemv<T>(args);
-  } else {
-    auto* rows = static_cast<float*>(args.scratch);
-    for (size_t n = args.n_begin; n < args.n_end; n += kFloatTile) {
-      const size_t left = args.n_end - n;
-      const size_t count = left < kFloatTile ? left : kFloatTile;
-      FloatTile tile = TileAt<T>(args, n);
+  [[maybe_unused]] float* rows =
+      T == DType::kF32 ? nullptr : reinterpret_cast<float*>(AlignUp(args.scratch));
+  for (size_t n = args.n_begin; n < args.n_end; n += kFloatPanelRows) {
+    const size_t left = args.n_end - n;
+    const size_t count = left < kFloatPanelRows ? left : kFloatPanelRows;
+    FloatTile tile = TileAt<T>(args, n);
+    if constexpr (T != DType::kF32) {
       for (size_t r = 0; r < count; ++r) {
         DequantizeFloatRow<T>(tile.weights + r * args.row_bytes, args.k, rows + r * args.k);
       }
       tile.weights = reinterpret_cast<const uint8_t*>(rows);
       tile.row_bytes = args.k * sizeof(float);
-      if (count == kFloatTile) {
-        FloatRows<DType::kF32, kFloatTile>(tile, args.columns);
-        continue;
-      }
-      for (size_t r = 0; r < count; ++r) {
-        FloatRows<DType::kF32, 1>(tile, args.columns);
-        tile.weights += tile.row_bytes;
-        ++tile.y;
-      }
     }
+    FloatRows<DType::kF32>(tile, count, args.columns);
   }
 }
 

@@ -4,7 +4,7 @@
 // Ownership: nothing is allocated or kept; the caller owns inputs, outputs and scratch.
 // Thread safety: every kernel is a pure function; calls on disjoint outputs and distinct scratch
 // may run at the same time. No kernel starts threads: callers split row ranges over their own pool.
-// Alignment: none is required, 64 bytes for scratch and activations is fastest. Kernels never read
+// Alignment: that of the element type; 64 bytes for activations is fastest. Kernels never read
 // outside the ranges they are given. Inputs and outputs must not overlap unless stated.
 // Determinism: with one table, the same inputs give the same bytes. The value of a row never
 // depends on the row range it was computed in. See MatMulArgs for what columns promise. Errors:
@@ -36,6 +36,9 @@ inline constexpr size_t kIsaCount = 3;
 inline constexpr size_t kActivationBlock = 32;
 inline constexpr size_t kChunk = 256;  // elements of a K-quant block; rows are padded to it
 
+// Scratch sizes include room to align it to a cache line.
+inline constexpr size_t kScratchAlignment = 64;
+
 static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
 // Bytes of one quantised activation row; a multiple of 128.
 static inline constexpr size_t QuantizedRowBytes(size_t k) { return PaddedLength(k) / 2 * 3; }
@@ -63,7 +66,7 @@ struct MatMulArgs {
 };
 
 struct WeightKernels {
-  // For few columns: every weight byte is read once per 8 columns. Needs no scratch for block
+  // For few columns: every weight byte is read once per 4 columns. Needs no scratch for block
   // types.
   void (*gemv)(const MatMulArgs&) = nullptr;
   // For many columns: unpacks a panel of rows once, then runs a register-tiled product.
@@ -77,6 +80,8 @@ inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 inline constexpr size_t kPanelRows = 32;
 // Depth of a panel in elements of k: codes and scales of 32 rows stay in a 32 KiB L1 cache.
 inline constexpr size_t kPanelDepth = 512;
+// Rows of F16 or BF16 weights converted at a time: a fraction of L2.
+inline constexpr size_t kFloatPanelRows = 16;
 // Columns whose sums are kept between two depths of a panel: 64 KiB, a fraction of L2.
 inline constexpr size_t kColumnBlock = 512;
 // How far ahead of use weight bytes are asked for: about 100 ns of one thread's share of bandwidth.
@@ -128,8 +133,9 @@ inline constexpr size_t kAttentionTile = 32;
 // scores of a tile, and three numbers per query.
 static inline constexpr size_t AttentionScratchBytes(size_t head_dim, size_t query_count) {
   const size_t padded = (head_dim + 15) / 16 * 16;
-  return (kAttentionTile * padded + query_count * (2 * padded + kAttentionTile + 4) + 16) *
-         sizeof(float);
+  return (kAttentionTile * padded + query_count * (2 * padded + kAttentionTile + 4)) *
+             sizeof(float) +
+         kScratchAlignment;
 }
 
 // --- The table -----------------------------------------------------------------------------------

@@ -350,6 +350,9 @@ RL_INLINE U8x64 AsBytes(const F32x16& a) {
   return {_mm256_castps_si256(a.lower), _mm256_castps_si256(a.upper)};
 }
 RL_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+RL_INLINE void PrefetchFar(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
 
 }  // namespace
 }  // namespace rullama::cpu

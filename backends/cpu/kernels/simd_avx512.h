@@ -252,6 +252,9 @@ RL_INLINE void StoreTransposed(const U8x64 rows[16], uint8_t* out, size_t stride
 }
 RL_INLINE U8x64 AsBytes(const F32x16& a) { return {_mm512_castps_si512(a.v)}; }
 RL_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+RL_INLINE void PrefetchFar(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
 
 }  // namespace
 }  // namespace rullama::cpu

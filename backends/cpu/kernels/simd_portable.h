@@ -229,11 +229,23 @@ RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
 // keeps the bits of `mask` only.
 template <int kLower, int kUpper>
 RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
-  RL_BYTES((p[i & 31] >> (i < 32 ? kLower : kUpper)) & mask);
+  U8x64 r;
+  for (int i = 0; i < 32; ++i) {
+    r.v[i] = static_cast<uint8_t>((p[i] >> kLower) & mask);
+    r.v[i + 32] = static_cast<uint8_t>((p[i] >> kUpper) & mask);
+  }
+  return r;
 }
 // Low nibbles of 16 bytes, then their high nibbles; from `lower`, then from `upper`.
 RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
-  RL_BYTES(((i < 32 ? lower : upper)[i & 15] >> (i & 16 ? 4 : 0)) & 15);
+  U8x64 r;
+  for (int i = 0; i < 16; ++i) {
+    r.v[i] = static_cast<uint8_t>(lower[i] & 15);
+    r.v[i + 16] = static_cast<uint8_t>(lower[i] >> 4);
+    r.v[i + 32] = static_cast<uint8_t>(upper[i] & 15);
+    r.v[i + 48] = static_cast<uint8_t>(upper[i] >> 4);
+  }
+  return r;
 }
 RL_INLINE U8x64 LowNibbles(const U8x64& a) { RL_BYTES(a.v[i] & 15); }
 RL_INLINE U8x64 HighNibbles(const U8x64& a) { RL_BYTES(a.v[i] >> 4); }
@@ -257,20 +269,22 @@ RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_BYTES(a.v[i] ^ b); }
 // Lane i: acc + sum of codes[4i + j] * x[4i + j], exact. kWide: the codes are signed bytes.
 template <bool kWide>
 RL_INLINE I32x16 Dot(I32x16 acc, const U8x64& codes, const int8_t* x) {
+  int16_t products[64];  // |code * x| is at most 127 * 127 or 63 * 127
   for (int i = 0; i < 64; ++i) {
     const int code = kWide ? static_cast<int8_t>(codes.v[i]) : codes.v[i];
-    acc.v[i / 4] += code * x[i];
+    products[i] = static_cast<int16_t>(code * x[i]);
+  }
+  for (int i = 0; i < 16; ++i) {
+    acc.v[i] += products[4 * i] + products[4 * i + 1] + products[4 * i + 2] + products[4 * i + 3];
   }
   return acc;
 }
 // The same four values of x for every lane.
 template <bool kWide>
-RL_INLINE I32x16 DotBroadcast(I32x16 acc, const U8x64& codes, const int8_t* x) {
-  for (int i = 0; i < 64; ++i) {
-    const int code = kWide ? static_cast<int8_t>(codes.v[i]) : codes.v[i];
-    acc.v[i / 4] += code * x[i & 3];
-  }
-  return acc;
+RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_t* x) {
+  int8_t repeated[64];
+  for (int i = 0; i < 16; ++i) std::memcpy(repeated + 4 * i, x, 4);
+  return Dot<kWide>(acc, codes, repeated);
 }
 // Lane i: scales[4 * kPiece + i / 4].
 template <int kPiece>
@@ -308,7 +322,9 @@ RL_INLINE U8x64 AsBytes(const F32x16& a) {
   std::memcpy(r.v, a.v, 64);
   return r;
 }
+// Into the first-level cache; into the second-level cache.
 RL_INLINE void Prefetch(const void* p) { __builtin_prefetch(p); }
+RL_INLINE void PrefetchFar(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 #undef RL_LANES
 #undef RL_BYTES
