@@ -13,7 +13,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-RunResult RunModel(const std::string& path) { return Run({"-m", path, "--raw", "-p", "x"}); }
+RunResult RunModel(const std::string& path) { return RunRullama({"-m", path, "--raw", "-p", "x"}); }
 
 TEST(Files, WhatIsNoModelFileIsNamed) {
   const struct {
@@ -66,22 +66,22 @@ TEST(Files, AnotherArchitectureIsRefused) {
 TEST(Files, ArchitectureOfTheConfigurationIsChecked) {
   const auto config = TemporaryFile("layers.yaml", "architecture:\n  layers: 9\n");
   const RunResult result =
-      Run({"--config", config.string(), "-m", TinyModel(), "--raw", "-p", "x"});
+      RunRullama({"--config", config.string(), "-m", TinyModel(), "--raw", "-p", "x"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("[model.architecture_mismatch]"));
 }
 
 TEST(Files, ModelWithoutChatMarkersNeedsRaw) {
-  const RunResult result = Run({"-m", TinyModel(), "-p", "x"});
+  const RunResult result = RunRullama({"-m", TinyModel(), "-p", "x"});
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.err, HasSubstr("[chat.markers_missing]"));
 }
 
 TEST(Files, InspectShowsTensorsAndMemory) {
-  const RunResult text = Run({"inspect", TinyModel()});
+  const RunResult text = RunRullama({"inspect", TinyModel()});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("blk.0.attn_q.weight"));
-  const RunResult result = Run({"inspect", TinyModel(), "--json", "-c", "1024"});
+  const RunResult result = RunRullama({"inspect", TinyModel(), "--json", "-c", "1024"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json file = json::parse(result.out);
   EXPECT_EQ(file["metadata"]["general.architecture"], "gemma4");
@@ -95,38 +95,39 @@ TEST(Files, InspectShowsTensorsAndMemory) {
 
 TEST(Files, TextSurvivesTokenizeAndDetokenize) {
   const std::string text = "The prince said: \"où?\"\n\n  42 \xF0\x9F\x8D\x8E";
-  const RunResult ids = Run({"tokenize", "-m", TinyModel(), "--no-bos", "-p", text});
+  const RunResult ids = RunRullama({"tokenize", "-m", TinyModel(), "--no-bos", "-p", text});
   ASSERT_EQ(ids.exit_code, 0) << ids.err;
   ASSERT_TRUE(json::parse(ids.out).is_array());
   RunOptions options;
   options.input = ids.out;
-  const RunResult back = Run({"detokenize", "-m", TinyModel()}, options);
+  const RunResult back = RunRullama({"detokenize", "-m", TinyModel()}, options);
   EXPECT_EQ(back.exit_code, 0) << back.err;
   EXPECT_EQ(back.out, text);
 }
 
 TEST(Files, TokenizeAddsOneBos) {
-  const json with = json::parse(Run({"tokenize", "-m", TinyModel(), "-p", "a"}).out);
-  const json without = json::parse(Run({"tokenize", "-m", TinyModel(), "-p", "a", "--no-bos"}).out);
+  const json with = json::parse(RunRullama({"tokenize", "-m", TinyModel(), "-p", "a"}).out);
+  const json without =
+      json::parse(RunRullama({"tokenize", "-m", TinyModel(), "-p", "a", "--no-bos"}).out);
   EXPECT_EQ(with.size(), without.size() + 1);
 }
 
 TEST(Files, JsonLinesGoBothWays) {
   RunOptions options;
   options.input = "{\"text\": \"a b\"}\n\n{\"text\": \"\\u00e9\"}\n";
-  const RunResult ids = Run({"tokenize", "-m", TinyModel(), "--no-bos", "--jsonl"}, options);
+  const RunResult ids = RunRullama({"tokenize", "-m", TinyModel(), "--no-bos", "--jsonl"}, options);
   ASSERT_EQ(ids.exit_code, 0) << ids.err;
   options.input = ids.out;
-  const RunResult back = Run({"detokenize", "-m", TinyModel(), "--jsonl"}, options);
+  const RunResult back = RunRullama({"detokenize", "-m", TinyModel(), "--jsonl"}, options);
   EXPECT_EQ(back.out, "{\"text\":\"a b\"}\n{\"text\":\"\xC3\xA9\"}\n");
   options.input = "{\"text\": \"\\ud800\"}\n";
-  EXPECT_EQ(Run({"tokenize", "-m", TinyModel(), "--jsonl"}, options).exit_code, 2);
+  EXPECT_EQ(RunRullama({"tokenize", "-m", TinyModel(), "--jsonl"}, options).exit_code, 2);
   options.input = "[1,-2]\n";
-  EXPECT_EQ(Run({"detokenize", "-m", TinyModel(), "--jsonl"}, options).exit_code, 2);
+  EXPECT_EQ(RunRullama({"detokenize", "-m", TinyModel(), "--jsonl"}, options).exit_code, 2);
 }
 
 TEST(Files, BackendsAreListed) {
-  const RunResult result = Run({"backends", "--json"});
+  const RunResult result = RunRullama({"backends", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::vector<std::string> loaded;
   const json listing = json::parse(result.out);
@@ -134,17 +135,19 @@ TEST(Files, BackendsAreListed) {
     if (entry["state"] == "loaded" && !entry["devices"].empty()) loaded.push_back(entry["name"]);
   }
   EXPECT_THAT(loaded, ::testing::IsSupersetOf({"cpu", "reference"}));
-  EXPECT_EQ(Run({"backends", "--plugin", "/no/such/plugin.so"}).exit_code, 0);
+  EXPECT_EQ(RunRullama({"backends", "--plugin", "/no/such/plugin.so"}).exit_code, 0);
 }
 
 TEST(Files, GraphIsPrintedBeforeAndAfterThePasses) {
-  const RunResult before = Run({"graph", "--before", "-m", TinyModel()});
+  const RunResult before = RunRullama({"graph", "--before", "-m", TinyModel()});
   EXPECT_EQ(before.exit_code, 0) << before.err;
   EXPECT_THAT(before.out, HasSubstr("blk.0.attn.q"));
-  const RunResult after = Run({"graph", "-m", TinyModel(), "--rows", "8", "--demand", "state"});
+  const RunResult after =
+      RunRullama({"graph", "-m", TinyModel(), "--rows", "8", "--demand", "state"});
   EXPECT_EQ(after.exit_code, 0) << after.err;
   EXPECT_THAT(after.out, HasSubstr("# segment 0 on cpu"));
-  EXPECT_THAT(Run({"graph", "--before", "--dot", "-m", TinyModel()}).out, HasSubstr("digraph"));
+  EXPECT_THAT(RunRullama({"graph", "--before", "--dot", "-m", TinyModel()}).out,
+              HasSubstr("digraph"));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Records Parse(const RunResult& result) {
 }
 
 json Final(const std::vector<std::string>& more) {
-  const RunResult result = Run(With(more));
+  const RunResult result = RunRullama(With(more));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return Parse(result).final;
 }
@@ -66,7 +66,7 @@ TEST(Generate, DrawnSeedCanBeUsedAgain) {
 }
 
 TEST(Generate, RecordsAddUp) {
-  const RunResult result = Run(With({"--greedy", "-n", "16"}));
+  const RunResult result = RunRullama(With({"--greedy", "-n", "16"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Records records = Parse(result);
   EXPECT_EQ(records.deltas, records.final["text"]);
@@ -99,7 +99,7 @@ TEST(Generate, FullContextIsAStopReason) {
 }
 
 TEST(Generate, PromptLongerThanTheContextIsAnError) {
-  const RunResult result = Run(With({"-c", "2"}));
+  const RunResult result = RunRullama(With({"-c", "2"}));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("[context.overflow]"));
   const json record = json::parse(result.out);
@@ -118,7 +118,7 @@ TEST(Generate, StopTextEndsInFrontOfItself) {
 }
 
 TEST(Generate, EmptyPromptIsOneBos) {
-  const RunResult result = Run({"-m", TinyModel(), "--raw", "--json", "-n", "2", "-p", ""});
+  const RunResult result = RunRullama({"-m", TinyModel(), "--raw", "--json", "-n", "2", "-p", ""});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(Parse(result).final["prompt_tokens"], 1);
 }
@@ -131,19 +131,20 @@ TEST(Generate, ReferenceAgreesWithCpu) {
 }
 
 TEST(Generate, ShippedConfigurationRuns) {
-  const RunResult result = Run({"--config", RULLAMA_SOURCE_DIR "/configs/tiny.yaml", "-p",
-                                "The prince", "-n", "8", "--json"});
+  const RunResult result = RunRullama({"--config", RULLAMA_SOURCE_DIR "/configs/tiny.yaml", "-p",
+                                       "The prince", "-n", "8", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(Parse(result).final["seed"], 1812);
 }
 
 TEST(Logits, EveryPositionIsWritten) {
   const auto out = TemporaryDirectory() / "logits.f32";
-  const json prompt = json::parse(Run({"tokenize", "-m", TinyModel(), "-p", "The prince"}).out);
+  const json prompt =
+      json::parse(RunRullama({"tokenize", "-m", TinyModel(), "-p", "The prince"}).out);
   const auto ids = TemporaryFile("ids.json", prompt.dump());
   const auto run = [&](const std::string& chunk) {
-    const RunResult result = Run({"logits", "-m", TinyModel(), "--tokens-file", ids.string(),
-                                  "--out", out.string(), "--chunk", chunk});
+    const RunResult result = RunRullama({"logits", "-m", TinyModel(), "--tokens-file", ids.string(),
+                                         "--out", out.string(), "--chunk", chunk});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const std::string bytes = ReadFile(out);
     std::vector<float> logits(bytes.size() / sizeof(float));
@@ -160,8 +161,9 @@ TEST(Logits, EveryPositionIsWritten) {
 
 TEST(Logits, BadIdsAreRefused) {
   const auto run = [](const std::string& ids) {
-    return Run({"logits", "-m", TinyModel(), "--tokens-file", TemporaryFile("ids", ids).string(),
-                "--out", (TemporaryDirectory() / "x").string()})
+    return RunRullama({"logits", "-m", TinyModel(), "--tokens-file",
+                       TemporaryFile("ids", ids).string(), "--out",
+                       (TemporaryDirectory() / "x").string()})
         .exit_code;
   };
   EXPECT_EQ(run("1,2,x"), 2);
@@ -173,18 +175,19 @@ TEST(Perplexity, ThresholdDecidesTheExitCode) {
   const auto text = TemporaryFile(
       "text.txt", "The prince looked at the princess and said nothing. The general came in.");
   const RunResult result =
-      Run({"perplexity", "-m", TinyModel(), "--file", text.string(), "--json"});
+      RunRullama({"perplexity", "-m", TinyModel(), "--file", text.string(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const double perplexity = json::parse(result.out)["perplexity"];
   EXPECT_GT(perplexity, 1);
   EXPECT_LT(perplexity, kVocabulary);
-  EXPECT_EQ(Run({"perplexity", "-m", TinyModel(), "--file", text.string(), "--max", "1"}).exit_code,
+  EXPECT_EQ(RunRullama({"perplexity", "-m", TinyModel(), "--file", text.string(), "--max", "1"})
+                .exit_code,
             7);
 }
 
 TEST(Bench, ReportsRatesAndTraffic) {
-  const RunResult result =
-      Run({"bench", "-m", TinyModel(), "-p", "16", "-n", "4", "-d", "8", "-r", "2", "--json"});
+  const RunResult result = RunRullama(
+      {"bench", "-m", TinyModel(), "-p", "16", "-n", "4", "-d", "8", "-r", "2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::istringstream lines(result.out);
   std::vector<std::string> tests;

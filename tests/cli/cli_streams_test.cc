@@ -17,7 +17,7 @@ std::vector<std::string> Greedy(const std::string& tokens) {
 }
 
 TEST(Streams, TheAnswerAloneIsOnStdout) {
-  const RunResult result = Run(Greedy("8"));
+  const RunResult result = RunRullama(Greedy("8"));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, Not(IsEmpty()));
   EXPECT_THAT(result.out, Not(HasSubstr("t/s")));
@@ -26,7 +26,7 @@ TEST(Streams, TheAnswerAloneIsOnStdout) {
 }
 
 TEST(Streams, ColourCanBeForced) {
-  const RunResult result = Run({"run", "--color", "always", "-p", "x"});
+  const RunResult result = RunRullama({"run", "--color", "always", "-p", "x"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("\x1b[31m"));
 }
@@ -41,7 +41,7 @@ TEST(Streams, AReaderThatGoesAwayIsNoError) {
 TEST(Streams, ClosedStdoutIsAnOutputError) {
   RunOptions options;
   options.close_stdout = true;
-  const RunResult result = Run(Greedy("-1"), options);
+  const RunResult result = RunRullama(Greedy("-1"), options);
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, HasSubstr("[io.stdout]"));
 }
@@ -49,7 +49,7 @@ TEST(Streams, ClosedStdoutIsAnOutputError) {
 TEST(Streams, FullDiskIsAnOutputError) {
   RunOptions options;
   options.stdout_path = "/dev/full";
-  const RunResult result = Run(Greedy("-1"), options);
+  const RunResult result = RunRullama(Greedy("-1"), options);
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, HasSubstr("[io.stdout]"));
 }
@@ -57,8 +57,8 @@ TEST(Streams, FullDiskIsAnOutputError) {
 TEST(Streams, ClosedStdinMattersOnlyWithoutAPrompt) {
   RunOptions options;
   options.close_stdin = true;
-  EXPECT_EQ(Run({"-m", TinyModel(), "--raw"}, options).exit_code, 6);
-  EXPECT_EQ(Run(Greedy("2"), options).exit_code, 0);
+  EXPECT_EQ(RunRullama({"-m", TinyModel(), "--raw"}, options).exit_code, 6);
+  EXPECT_EQ(RunRullama(Greedy("2"), options).exit_code, 0);
 }
 
 TEST(Streams, PipedTextComesAfterThePrompt) {
@@ -69,17 +69,17 @@ TEST(Streams, PipedTextComesAfterThePrompt) {
   both.insert(both.end(), {"-p", "The prince"});
   std::vector<std::string> joined = base;
   joined.insert(joined.end(), {"-p", "The prince\n\nand the general"});
-  const RunResult result = Run(both, piped);
+  const RunResult result = RunRullama(both, piped);
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, Run(joined).out);
+  EXPECT_EQ(result.out, RunRullama(joined).out);
   std::vector<std::string> alone = base;
   alone.insert(alone.end(), {"-p", "and the general"});
-  EXPECT_EQ(Run(base, piped).out, Run(alone).out);
+  EXPECT_EQ(RunRullama(base, piped).out, RunRullama(alone).out);
 }
 
 TEST(Streams, PromptFilesAreChecked) {
   const auto run = [](const std::string& path) {
-    return Run({"-m", TinyModel(), "--raw", "-n", "1", "-f", path});
+    return RunRullama({"-m", TinyModel(), "--raw", "-n", "1", "-f", path});
   };
   EXPECT_EQ(run("/no/such/prompt.txt").exit_code, 6);
   const RunResult binary = run(TemporaryFile("prompt.bin", "abc\xFF").string());

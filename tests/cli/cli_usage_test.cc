@@ -11,21 +11,21 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(Usage, HelpAndVersionGoToStdout) {
-  const RunResult help = Run({"--help"});
+  const RunResult help = RunRullama({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("Examples:"));
   EXPECT_THAT(help.out, HasSubstr("tokenize"));
   EXPECT_THAT(help.err, IsEmpty());
-  const RunResult version = Run({"--version"});
+  const RunResult version = RunRullama({"--version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_THAT(version.out, HasSubstr("rullama "));
-  EXPECT_EQ(Run({"run", "--help"}).exit_code, 0);
+  EXPECT_EQ(RunRullama({"run", "--help"}).exit_code, 0);
 }
 
 TEST(Usage, UnknownOptionNamesTheNearest) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"run", "--tmep", "1"}, {"--tmep=1"}}) {
-    const RunResult result = Run(arguments);
+    const RunResult result = RunRullama(arguments);
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr("did you mean '--temp'?"));
     EXPECT_THAT(result.err, HasSubstr("[usage.unknown_option]"));
@@ -34,14 +34,14 @@ TEST(Usage, UnknownOptionNamesTheNearest) {
 }
 
 TEST(Usage, UnknownCommandNamesTheNearest) {
-  const RunResult result = Run({"tokenise"});
+  const RunResult result = RunRullama({"tokenise"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("did you mean 'tokenize'?"));
 }
 
 TEST(Usage, NoModelAndNoPromptAreToldApart) {
-  EXPECT_THAT(Run({"-p", "hi"}).err, HasSubstr("[usage.model]"));
-  const RunResult no_prompt = Run({"-m", TinyModel()});
+  EXPECT_THAT(RunRullama({"-p", "hi"}).err, HasSubstr("[usage.model]"));
+  const RunResult no_prompt = RunRullama({"-m", TinyModel()});
   EXPECT_EQ(no_prompt.exit_code, 2);
   EXPECT_THAT(no_prompt.err, HasSubstr("[usage.prompt]"));
 }
@@ -62,7 +62,7 @@ TEST(Usage, ValuesOutOfRangeAreRefused) {
   for (const BadFlag& bad : kCases) {
     std::vector<std::string> arguments = {"-m", TinyModel(), "--raw", "-p", "x"};
     arguments.insert(arguments.end(), bad.arguments.begin(), bad.arguments.end());
-    const RunResult result = Run(arguments);
+    const RunResult result = RunRullama(arguments);
     EXPECT_EQ(result.exit_code, 2) << bad.arguments[0] << " " << bad.arguments[1] << result.err;
     EXPECT_THAT(result.err, HasSubstr(bad.id)) << bad.arguments[0] << " " << bad.arguments[1];
     EXPECT_THAT(result.out, IsEmpty());
@@ -70,19 +70,20 @@ TEST(Usage, ValuesOutOfRangeAreRefused) {
 }
 
 TEST(Usage, ZeroThreadsAreRefused) {
-  EXPECT_EQ(Run({"-m", TinyModel(), "--raw", "-p", "x", "-t", "0"}).exit_code, 2);
+  EXPECT_EQ(RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "-t", "0"}).exit_code, 2);
 }
 
 TEST(Usage, MistakesInTheConfigurationNameThePlace) {
   const auto path = TemporaryFile("bad.yaml", "sampler:\n  temprature: 1\n");
-  const RunResult unknown = Run({"--config", path.string(), "-p", "x"});
+  const RunResult unknown = RunRullama({"--config", path.string(), "-p", "x"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("bad.yaml:2:3"));
   EXPECT_THAT(unknown.err, HasSubstr("temperature"));
   EXPECT_THAT(unknown.err, HasSubstr("[config.unknown_key]"));
 
   const std::string deep(10000, '[');
-  const RunResult nested = Run({"--config", TemporaryFile("deep.yaml", deep).string(), "-p", "x"});
+  const RunResult nested =
+      RunRullama({"--config", TemporaryFile("deep.yaml", deep).string(), "-p", "x"});
   EXPECT_EQ(nested.exit_code, 2);
   EXPECT_THAT(nested.err, HasSubstr("[config.limit]"));
 }
@@ -90,14 +91,14 @@ TEST(Usage, MistakesInTheConfigurationNameThePlace) {
 TEST(Usage, ConfigurationThatCannotBeReadIsAUsageError) {
   for (const std::string& path :
        {std::string("/no/such/file.yaml"), TemporaryDirectory().string()}) {
-    const RunResult result = Run({"--config", path, "-p", "x"});
+    const RunResult result = RunRullama({"--config", path, "-p", "x"});
     EXPECT_EQ(result.exit_code, 2) << path;
     EXPECT_THAT(result.err, HasSubstr("[config.open]"));
   }
 }
 
 TEST(Usage, ConfigShowsOrigins) {
-  const RunResult result = Run(
+  const RunResult result = RunRullama(
       {"config", "--show", "--config", RULLAMA_SOURCE_DIR "/configs/tiny.yaml", "--temp", "0.5"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("temperature: 0.5"));
@@ -108,14 +109,14 @@ TEST(Usage, EnvironmentNamesConfigurationAndBackend) {
   RunOptions options;
   options.environment = {"RULLAMA_CONFIG=" RULLAMA_SOURCE_DIR "/configs/tiny.yaml",
                          "RULLAMA_BACKEND=reference"};
-  const RunResult result = Run({"config", "--show"}, options);
+  const RunResult result = RunRullama({"config", "--show"}, options);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("name: \"reference\""));
   EXPECT_THAT(result.out, HasSubstr("seed: 1812"));
 }
 
 TEST(Usage, UnknownBackendListsTheUsableOnes) {
-  const RunResult result = Run({"-m", TinyModel(), "--raw", "-p", "x", "--backend", "cpuu"});
+  const RunResult result = RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "--backend", "cpuu"});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("[backend.unknown]"));
   EXPECT_THAT(result.err, HasSubstr("cpu"));

@@ -110,7 +110,7 @@ std::string ReadFile(const fs::path& path) {
 
 std::string TinyModel() { return RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf"; }
 
-RunResult Run(const std::vector<std::string>& arguments, const RunOptions& options) {
+RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions& options) {
   const std::string out = TemporaryFile("stdout", "").string();
   const std::string err = TemporaryFile("stderr", "").string();
   Spawner spawner;

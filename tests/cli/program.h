@@ -27,7 +27,7 @@ struct RunResult {
 };
 
 // Arguments without the program's name. A program that runs for two minutes is killed.
-RunResult Run(const std::vector<std::string>& arguments, const RunOptions& options = {});
+RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions& options = {});
 
 // A running program whose stdout is a pipe.
 class RunningProgram {
