@@ -72,7 +72,14 @@ TEST(Files, ArchitectureOfTheConfigurationIsChecked) {
 }
 
 TEST(Files, ModelWithoutChatMarkersNeedsRaw) {
-  const RunResult result = RunRullama({"-m", TinyModel(), "-p", "x"});
+  std::string model = ReadFile(TinyModel());
+  const std::string marker = "<|turn>";
+  for (size_t at = 0; (at = model.find(marker, at)) != std::string::npos;) {
+    model.replace(at, marker.size(), "<|burn>");
+  }
+  const std::string path = TemporaryFile("no_markers.gguf", model).string();
+  EXPECT_EQ(RunModel(path).exit_code, 0);
+  const RunResult result = RunRullama({"-m", path, "-p", "x"});
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.err, HasSubstr("[chat.markers_missing]"));
 }

@@ -53,12 +53,12 @@ struct BadFlag {
 
 TEST(Usage, ValuesOutOfRangeAreRefused) {
   const BadFlag kCases[] = {
-      {{"--temp", "nan"}, "[config."},      {{"--top-p", "2"}, "[config.range]"},
-      {{"--temp", "-1"}, "[config.range]"}, {{"-c", "-1"}, "[config.range]"},
-      {{"-c", "0x10"}, "[config.type]"},    {{"-c", "1e18"}, "[config.type]"},
-      {{"--seed", "12x"}, "[config.type]"}, {{"-n", "12x"}, "[input.number]"},
-      {{"-n", "1e99"}, "[input.number]"},   {{"-n", "-2"}, "[input.number]"},
-      {{"-c", "4096"}, "[model.capacity]"}, {{"--logit-bias", "1:2"}, "[config."}};
+      {{"--temp", "nan"}, "[config.range]"}, {{"--top-p", "2"}, "[config.range]"},
+      {{"--temp", "-1"}, "[config.range]"},  {{"-c", "-1"}, "[config.range]"},
+      {{"-c", "0x10"}, "[config.range]"},    {{"-c", "1e18"}, "[config.range]"},
+      {{"--seed", "12x"}, "[config.range]"}, {{"-n", "12x"}, "[input.number]"},
+      {{"-n", "1e99"}, "[input.number]"},    {{"-n", "-2"}, "[input.number]"},
+      {{"-c", "4096"}, "[model.capacity]"},  {{"--logit-bias", "1:2"}, "[config.range]"}};
   for (const BadFlag& bad : kCases) {
     std::vector<std::string> arguments = {"-m", TinyModel(), "--raw", "-p", "x"};
     arguments.insert(arguments.end(), bad.arguments.begin(), bad.arguments.end());
