@@ -141,6 +141,7 @@ int RunProgram(int argc, char** argv) {
   AddInspectCommand(app, context);
   AddGraphCommand(app, context);
   AddBackendsCommand(app, context);
+  AddSynthCommand(app, context);
   AddConfigCommand(app, context);
   for (CLI::App* command : app.get_subcommands({})) add_color(*command);
 

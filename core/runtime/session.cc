@@ -158,7 +158,7 @@ Result<DeviceBuffer*> Session::Arena(int device, uint64_t bytes) {
 }
 
 Result<rl_buffer*> Session::StateBuffer(int device, const Value& state) {
-  const IoKey key(device, state.name);
+  const std::pair key(device, state.name);
   if (const auto found = states_.find(key); found != states_.end()) return found->second.get();
   const uint64_t bytes = state.type.BytesAt({});
   RL_ASSIGN_OR_RETURN(
@@ -185,21 +185,17 @@ Result<rl_weight*> Session::Weight(int device, const Value& constant) {
 
 Result<Session::IoBuffer*> Session::Io(std::map<IoKey, IoBuffer>& table, int device,
                                        const std::string& name, const TensorType& type) {
-  const IoKey key(device, name);
+  const IoKey key(device, name, ToString(type));
+  if (const auto found = table.find(key); found != table.end()) return &found->second;
   const uint64_t bytes = std::max<uint64_t>(type.BytesAt(largest_), 1);
-  if (const auto found = table.find(key); found != table.end()) {
-    if (found->second.bytes < bytes) {
-      return tl::unexpected(InternalError(fmt::format("buffer '{}' is too small", name)));
-    }
-    return &found->second;
-  }
   RL_ASSIGN_OR_RETURN(
       DeviceBuffer buffer,
       options_.devices[static_cast<size_t>(device)]->CreateBuffer(bytes, RL_BUFFER_IO));
   stats_.io_bytes += bytes;
   IoBuffer& io = table.emplace(key, IoBuffer{std::move(buffer), bytes}).first->second;
   if (const auto kept = inputs_.find(name); &table == &input_buffers_ && kept != inputs_.end()) {
-    RL_RETURN_IF_ERROR(WriteInput(device, name, kept->second));
+    RL_RETURN_IF_ERROR(
+        options_.devices[static_cast<size_t>(device)]->Write(io.buffer, 0, kept->second));
   }
   return &io;
 }
@@ -217,15 +213,17 @@ Status Session::SetInput(std::string_view name, std::span<const std::byte> data)
   }
   inputs_[std::string(name)].assign(data.begin(), data.end());
   for (const auto& [key, io] : input_buffers_) {
-    if (key.second == name) RL_RETURN_IF_ERROR(WriteInput(key.first, key.second, data));
+    if (std::get<1>(key) != name) continue;
+    Device& device = *options_.devices[static_cast<size_t>(std::get<0>(key))];
+    RL_RETURN_IF_ERROR(device.Write(io.buffer, 0, data));
   }
   return OkStatus();
 }
 
-Status Session::WriteInput(int device, const std::string& name, std::span<const std::byte> data) {
-  const auto found = input_buffers_.find({device, name});
-  if (found == input_buffers_.end() || data.empty()) return OkStatus();
-  return options_.devices[static_cast<size_t>(device)]->Write(found->second.buffer, 0, data);
+Status Session::WriteInput(int device, const Value& input, std::span<const std::byte> data) {
+  if (data.empty()) return OkStatus();
+  const IoBuffer& io = input_buffers_.at({device, input.name, ToString(input.type)});
+  return options_.devices[static_cast<size_t>(device)]->Write(io.buffer, 0, data);
 }
 
 Status Session::CheckRows(const StepRows& rows) const {
@@ -263,15 +261,13 @@ Status Session::BindInputs(const Plan& plan, const StepRows& rows) {
       {input_names::kSlot, rows.slot},     {input_names::kPast, past_},
       {input_names::kRows, rows.wanted},
   };
-  std::vector<int> devices;
   for (const Segment& segment : plan.segments) {
-    if (std::ranges::find(devices, segment.device) == devices.end()) {
-      devices.push_back(segment.device);
-    }
-  }
-  for (const auto& [name, data] : bindings) {
-    for (const int device : devices) {
-      RL_RETURN_IF_ERROR(WriteInput(device, std::string(name), std::as_bytes(data)));
+    for (const Value& value : segment.graph.values) {
+      if (value.lifetime != Lifetime::kInput) continue;
+      for (const auto& [name, data] : bindings) {
+        if (value.name != name) continue;
+        RL_RETURN_IF_ERROR(WriteInput(segment.device, value, std::as_bytes(data)));
+      }
     }
   }
   return OkStatus();
@@ -287,10 +283,11 @@ Status Session::Import(const Plan& plan, size_t segment, const Extents& extents)
       const auto exported = std::ranges::find(source.graph.outputs, value.name, &Output::name);
       if (exported == source.graph.outputs.end()) continue;
       std::vector<std::byte> bytes(value.type.BytesAt(extents));
-      const IoBuffer& from = output_buffers_.at({source.device, value.name});
+      const TensorType& type = source.graph.type(exported->value);
+      const IoBuffer& from = output_buffers_.at({source.device, value.name, ToString(type)});
       RL_RETURN_IF_ERROR(
           options_.devices[static_cast<size_t>(source.device)]->Read(from.buffer, 0, bytes));
-      RL_RETURN_IF_ERROR(WriteInput(target.device, value.name, bytes));
+      RL_RETURN_IF_ERROR(WriteInput(target.device, value, bytes));
       break;
     }
   }
@@ -325,13 +322,14 @@ Status Session::ReadOutput(std::string_view name, std::span<std::byte> data) {
     for (const Segment& segment : last_plan_->segments) {
       const auto output = std::ranges::find(segment.graph.outputs, name, &Output::name);
       if (output == segment.graph.outputs.end()) continue;
-      const uint64_t bytes = segment.graph.type(output->value).BytesAt(last_extents_);
+      const TensorType& type = segment.graph.type(output->value);
+      const uint64_t bytes = type.BytesAt(last_extents_);
       if (bytes != data.size()) {
         return tl::unexpected(InternalError(
             fmt::format("output '{}' has {} bytes, asked for {}", name, bytes, data.size())));
       }
       return options_.devices[static_cast<size_t>(segment.device)]->Read(
-          output_buffers_.at({segment.device, std::string(name)}).buffer, 0, data);
+          output_buffers_.at({segment.device, std::string(name), ToString(type)}).buffer, 0, data);
     }
   }
   return tl::unexpected(InternalError(fmt::format("the last step has no output '{}'", name)));

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -101,7 +102,8 @@ class Session {
     DeviceBuffer buffer;
     uint64_t bytes = 0;
   };
-  using IoKey = std::pair<int, std::string>;  // device, value name
+  // Device, value name, type: a value may have T rows in one plan and R rows in another.
+  using IoKey = std::tuple<int, std::string, std::string>;
 
   Session(Graph graph, const WeightSource& weights, SessionOptions options);
 
@@ -116,7 +118,7 @@ class Session {
   Result<IoBuffer*> Io(std::map<IoKey, IoBuffer>& table, int device, const std::string& name,
                        const TensorType& type);
   Status BindInputs(const Plan& plan, const StepRows& rows);
-  Status WriteInput(int device, const std::string& name, std::span<const std::byte> data);
+  Status WriteInput(int device, const Value& input, std::span<const std::byte> data);
   Status Import(const Plan& plan, size_t segment, const Extents& extents);
 
   Graph graph_;
@@ -129,7 +131,7 @@ class Session {
 
   // Device objects; declared in the order they depend on each other, destroyed in reverse.
   std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
-  std::map<IoKey, DeviceBuffer> states_;
+  std::map<std::pair<int, std::string>, DeviceBuffer> states_;
   std::vector<std::vector<std::pair<uint64_t, std::unique_ptr<DeviceBuffer>>>> arenas_;
   std::map<IoKey, IoBuffer> input_buffers_;
   std::map<IoKey, IoBuffer> output_buffers_;

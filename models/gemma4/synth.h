@@ -1,0 +1,32 @@
+// Writes a Gemma 4 model of given shapes with random weights: every tensor, type and metadata key
+// that a converted and quantised file has, so that its speed and memory are those of the real
+// thing. Thread safety: WriteSynthetic may run on several threads with different paths.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/gguf/gguf.h"
+#include "models/gemma4/gemma4_config.h"
+#include "models/gemma4/synth_types.h"
+
+namespace rullama {
+
+struct SyntheticOptions {
+  QuantMix mix;
+  uint64_t seed = 0;
+  std::string name;                      // general.name
+  const GgufFile* vocabulary = nullptr;  // tokenizer metadata is copied from here; null: made up
+  int threads = 1;
+  std::function<void(uint64_t done, uint64_t total)> on_progress;  // bytes
+};
+
+// Errors: synth.vocabulary (too small, or of another size than the config's), gguf.* and io.* of
+// the writer.
+Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& options,
+                      const std::filesystem::path& path);
+
+}  // namespace rullama
