@@ -1,0 +1,173 @@
+// Contraction, normalisation, activation, attention and the ops of Gemma.
+#include <cmath>
+
+#include "core/ir/infer_context.h"
+
+namespace rullama::infer_internal {
+
+Types InferMatMul(Context& c) {
+  const int32_t transpose = c.attrs<rl_matmul_attrs>().transpose_weight;
+  if (transpose != 0 && transpose != 1)
+    c.Fail("transpose_weight is {}, expected 0 or 1", transpose);
+  if (!c.WantMatrix(0)) return {};
+  const auto n = WantWeight(c, 1, c.operand(0).last(), transpose == 1);
+  if (!n) return {};
+  return {TensorType(DType::kF32, {c.operand(0).rows(), *n})};
+}
+
+Types InferRmsNorm(Context& c) {
+  WantEps(c, c.attrs<rl_rms_norm_attrs>().eps);
+  c.WantVector(1, c.operand(0).last());
+  return InferRowwise(c);
+}
+
+Types InferSoftcap(Context& c) {
+  const float cap = c.attrs<rl_softcap_attrs>().cap;
+  if (!std::isfinite(cap) || cap <= 0) c.Fail("cap is {}, expected a finite number > 0", cap);
+  c.WantDType(0, DType::kF32);
+  return {c.operand(0)};
+}
+
+Types InferGeGlu(Context& c) {
+  c.WantDType(0, DType::kF32);
+  c.WantType(1, c.operand(0));
+  return {c.operand(0)};
+}
+
+Types InferGeGluLinear(Context& c) {
+  if (!c.WantMatrix(0)) return {};
+  const TensorType& x = c.operand(0);
+  const auto gate = WantWeight(c, 1, x.last(), true);
+  const auto up = WantWeight(c, 2, x.last(), true);
+  if (!gate || !up) return {};
+  if (*gate != *up) {
+    c.Fail("gate_weight has {} rows, up_weight {}", ToString(*gate), ToString(*up));
+  }
+  return {TensorType(DType::kF32, {x.rows(), *gate})};
+}
+
+Types InferResidualNorm(Context& c) {
+  WantEps(c, c.attrs<rl_residual_norm_attrs>().eps);
+  if (!c.WantMatrix(0)) return {};
+  c.WantType(1, c.operand(0));
+  c.WantVector(2, c.operand(0).last());
+  c.WantVector(3, 1);
+  return {c.operand(0)};
+}
+
+Types InferRope(Context& c) {
+  const auto& a = c.attrs<rl_rope_attrs>();
+  if (!c.WantDType(0, DType::kF32) || !c.WantRank(0, 3)) return {};
+  const TensorType& x = c.operand(0);
+  if (a.n_rot < 2 || a.n_rot % 2 != 0 || !x.last().IsConstant() || a.n_rot > x.last().constant) {
+    c.Fail("n_rot = {} is not an even number of 2 to {} dims", a.n_rot, ToString(x.last()));
+  }
+  if (!std::isfinite(a.theta) || a.theta <= 0) c.Fail("theta = {}, expected > 0", a.theta);
+  c.WantIndex(1, x.rows());
+  c.WantVector(2, a.n_rot / 2);
+  return {x};
+}
+
+namespace {
+
+// k_new/v_new [t, kv_heads, dim] and their state [slots, capacity, kv_heads, dim] of the same
+// dtype.
+bool WantKeysOrValues(Context& c, size_t fresh_index, size_t state_index) {
+  if (!c.WantRank(fresh_index, 3) || !c.WantRank(state_index, 4)) return false;
+  const TensorType& fresh = c.operand(fresh_index);
+  const TensorType& state = c.operand(state_index);
+  if (!IsFloat(fresh.dtype)) c.Fail("{} is not a float type", ToString(fresh));
+  return c.WantType(state_index,
+                    {fresh.dtype, {state.dim(0), state.dim(1), fresh.dim(1), fresh.dim(2)}});
+}
+
+// q [rows, heads, dim] over kv_heads heads of the same dim.
+bool WantQueries(Context& c, size_t q_index, const TensorType& k) {
+  if (!c.WantDType(q_index, DType::kF32) || !c.WantRank(q_index, 3)) return false;
+  const TensorType& q = c.operand(q_index);
+  const bool constant = q.dim(1).IsConstant() && k.dim(1).IsConstant();
+  if (!constant || q.dim(2) != k.dim(2) || k.dim(1).constant < 1 ||
+      q.dim(1).constant % k.dim(1).constant != 0) {
+    c.Fail("queries {} do not fit keys {}", ToString(q), ToString(k));
+    return false;
+  }
+  return true;
+}
+
+bool WantMask(Context& c, int32_t mask, int64_t window, float scale) {
+  WantEnumerator(c, "rl_mask", mask);
+  if (window < 0) c.Fail("window is {}, expected >= 0", window);
+  if (!std::isfinite(scale)) c.Fail("scale is not finite");
+  return c.ok();
+}
+
+}  // namespace
+
+Types InferAttention(Context& c) {
+  const auto& a = c.attrs<rl_attention_attrs>();
+  WantMask(c, a.mask, a.window, a.scale);
+  if (!WantKeysOrValues(c, 1, 3) || !WantKeysOrValues(c, 2, 4)) return {};
+  c.WantType(2, c.operand(1));
+  c.WantType(4, c.operand(3));
+  if (!WantQueries(c, 0, c.operand(1))) return {};
+  const Dim& q_rows = c.operand(0).rows();
+  const Dim& kv_rows = c.operand(1).rows();
+  c.WantIndex(5, q_rows);
+  c.WantIndex(6, q_rows);
+  c.WantIndex(7, kv_rows);
+  c.WantIndex(8, kv_rows);
+  c.WantIndex(9, c.operand(3).dim(0));
+  return {c.operand(0)};
+}
+
+Types InferAttentionScores(Context& c) {
+  const auto& a = c.attrs<rl_attention_scores_attrs>();
+  WantMask(c, a.mask, a.window, a.scale);
+  if (!WantKeysOrValues(c, 1, 2) || !WantQueries(c, 0, c.operand(1))) return {};
+  const TensorType& q = c.operand(0);
+  const Dim& kv_rows = c.operand(1).rows();
+  c.WantIndex(3, q.rows());
+  c.WantIndex(4, q.rows());
+  c.WantIndex(5, kv_rows);
+  c.WantIndex(6, kv_rows);
+  c.WantIndex(7, c.operand(2).dim(0));
+  const Dim& capacity = c.operand(2).dim(1);
+  return {TensorType(
+      DType::kF32,
+      {q.rows(), q.dim(1), Dim(capacity.constant + kv_rows.constant, kv_rows.t, kv_rows.r)})};
+}
+
+Types InferAttentionMix(Context& c) {
+  if (!WantKeysOrValues(c, 1, 2) || !c.WantDType(0, DType::kF32) || !c.WantRank(0, 3)) return {};
+  const TensorType& p = c.operand(0);
+  const TensorType& v = c.operand(1);
+  const Dim& capacity = c.operand(2).dim(1);
+  const Dim columns(capacity.constant + v.rows().constant, v.rows().t, v.rows().r);
+  c.WantType(0, {DType::kF32, {p.rows(), p.dim(1), columns}});
+  if (!p.dim(1).IsConstant() || v.dim(1).constant < 1 ||
+      p.dim(1).constant % v.dim(1).constant != 0) {
+    c.Fail("{} heads do not share {} value heads", ToString(p.dim(1)), ToString(v.dim(1)));
+  }
+  c.WantIndex(3, p.rows());
+  return {TensorType(DType::kF32, {p.rows(), p.dim(1), v.dim(2)})};
+}
+
+Types InferPleInject(Context& c) {
+  WantEps(c, c.attrs<rl_ple_inject_attrs>().eps);
+  if (!c.WantMatrix(0) || !c.WantMatrix(1)) return {};
+  const TensorType& x = c.operand(0);
+  const TensorType& ple = c.operand(1);
+  c.WantType(1, {DType::kF32, {x.rows(), ple.last()}});
+  const auto p = WantWeight(c, 2, x.last(), true);
+  const auto d = WantWeight(c, 3, ple.last(), true);
+  if (!p || !d) return {};
+  if (*p != ple.last() || *d != x.last()) {
+    c.Fail("weights {} and {} do not fit x {} and ple {}", ToString(c.operand(2)),
+           ToString(c.operand(3)), ToString(x), ToString(ple));
+  }
+  c.WantVector(4, x.last());
+  c.WantVector(5, 1);
+  return {x};
+}
+
+}  // namespace rullama::infer_internal

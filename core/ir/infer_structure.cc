@@ -1,0 +1,146 @@
+// Structure: reshape, slice, concat, cast, copy, gathers, and appending to a state.
+#include <algorithm>
+#include <array>
+
+#include "core/ir/infer_context.h"
+
+namespace rullama::infer_internal {
+
+Types InferReshape(Context& c) {
+  const auto& a = c.attrs<rl_reshape_attrs>();
+  const TensorType& x = c.operand(0);
+  if (a.rank < 1 || a.rank > kMaxRank) {
+    c.Fail("rank {} is outside 1 to {}", a.rank, kMaxRank);
+    return {};
+  }
+  TensorType y = x;
+  y.rank = a.rank;
+  const std::array<int64_t, 3> inner = {a.d1, a.d2, a.d3};
+  int64_t new_elements = 1;
+  for (int axis = 1; axis < kMaxRank; ++axis) {
+    const int64_t size = inner[static_cast<size_t>(axis - 1)];
+    y.dim(axis) = axis < a.rank ? Dim(size) : Dim();
+    if (axis >= a.rank) continue;
+    if (size < 1 || size > kMaxElements / new_elements) {
+      c.Fail("dimension {} of size {} is out of range", axis, size);
+      return {};
+    }
+    new_elements *= size;
+  }
+  int64_t old_elements = 1;  // CheckType has bounded the product
+  for (int axis = 1; axis < x.rank; ++axis) {
+    if (!x.dim(axis).IsConstant()) c.Fail("inner dimensions of {} are not constant", ToString(x));
+    old_elements *= std::max<int64_t>(x.dim(axis).constant, 1);
+  }
+  if (old_elements != new_elements) {
+    c.Fail("{} elements a row cannot become {}", old_elements, new_elements);
+  }
+  c.WantPlain(0);
+  return {y};
+}
+
+namespace {
+
+bool WantInnerAxis(Context& c, int axis) {
+  if (axis >= 1 && axis < c.operand(0).rank) return true;
+  c.Fail("axis {} is outside 1 to {}", axis, c.operand(0).rank - 1);
+  return false;
+}
+
+}  // namespace
+
+Types InferSlice(Context& c) {
+  const auto& a = c.attrs<rl_slice_attrs>();
+  TensorType y = c.operand(0);
+  if (!c.WantPlain(0) || !WantInnerAxis(c, a.axis)) return {};
+  const Dim& dim = y.dim(a.axis);
+  if (!dim.IsConstant() || a.start < 0 || a.size < 1 || a.start > dim.constant - a.size) {
+    c.Fail("[{}, +{}) is outside axis {} of {}", a.start, a.size, a.axis, ToString(y));
+  }
+  y.dim(a.axis) = a.size;
+  return {y};
+}
+
+Types InferConcat(Context& c) {
+  const int axis = c.attrs<rl_concat_attrs>().axis;
+  TensorType y = c.operand(0);
+  if (!c.WantPlain(0) || !WantInnerAxis(c, axis)) return {};
+  const TensorType& b = c.operand(1);
+  TensorType expected = y;
+  if (b.rank == y.rank) expected.dim(axis) = b.dim(axis);
+  if (!c.WantType(1, expected)) return {};
+  const Dim& da = y.dim(axis);
+  const Dim& db = b.dim(axis);
+  y.dim(axis) = Dim(da.constant + db.constant, da.t + db.t, da.r + db.r);
+  return {y};
+}
+
+Types InferCast(Context& c) {
+  TensorType y = c.operand(0);
+  const auto* to = FindDType(static_cast<uint32_t>(c.attrs<rl_cast_attrs>().dtype));
+  const auto castable = [](DType dtype) { return IsFloat(dtype) || dtype == DType::kI32; };
+  if (to == nullptr || !castable(to->dtype) || !castable(y.dtype)) {
+    c.Fail("cannot cast {} to {}; f32, f16, bf16 and i32 convert into each other", ToString(y),
+           to == nullptr ? "an unknown type" : to->name);
+    return {};
+  }
+  y.dtype = to->dtype;
+  return {y};
+}
+
+Types InferCopy(Context& c) {
+  c.WantPlain(0);
+  return {c.operand(0)};
+}
+
+Types InferGatherRows(Context& c) {
+  const auto& a = c.attrs<rl_gather_rows_attrs>();
+  const TensorType& table = c.operand(0);
+  if (!c.WantRank(1, 1) || !c.WantDType(1, DType::kI32)) return {};
+  TensorType y = table;
+  y.dim(0) = c.operand(1).rows();
+  const bool is_weight = table.rank == 2 && table.dtype != DType::kI32 && table.last().IsConstant();
+  if (!is_weight) {
+    if (a.column != 0 || a.columns != 0) c.Fail("columns of {} cannot be chosen", ToString(table));
+    c.WantPlain(0);
+    return {y};
+  }
+  const int64_t width = table.last().constant;
+  const int64_t block = InfoOf(table.dtype).block_elements;
+  const int64_t columns = a.columns == 0 ? width - a.column : a.columns;
+  if (a.column < 0 || columns < 1 || a.column > width - columns || a.column % block != 0 ||
+      columns % block != 0) {
+    c.Fail("columns [{}, +{}) of {} are out of range or not a multiple of {}", a.column, columns,
+           ToString(table), block);
+  }
+  y.dtype = DType::kF32;
+  y.dim(1) = columns;
+  return {y};
+}
+
+Types InferGatherLast(Context& c) {
+  const TensorType& x = c.operand(0);
+  if (x.dtype != DType::kF32 && x.dtype != DType::kI32) {
+    c.Fail("operand x is {}, expected f32 or i32", ToString(x));
+  }
+  if (!c.WantRank(0, 2) || !c.WantIndex(1, x.rows())) return {};
+  return {TensorType(x.dtype, {x.rows()})};
+}
+
+Types InferStateAppend(Context& c) {
+  const TensorType& state = c.operand(0);
+  const TensorType& rows = c.operand(1);
+  if (state.rank < 2 || rows.rank != state.rank - 1) {
+    c.Fail("rows {} do not fit state {}", ToString(rows), ToString(state));
+    return {};
+  }
+  TensorType expected = rows;
+  expected.dtype = state.dtype;
+  for (int axis = 1; axis < rows.rank; ++axis) expected.dim(axis) = state.dim(axis + 1);
+  c.WantType(1, expected);
+  c.WantIndex(2, rows.rows());
+  c.WantIndex(3, rows.rows());
+  return {state};
+}
+
+}  // namespace rullama::infer_internal
