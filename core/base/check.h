@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define RL_CHECK(condition)                                                                   \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]] {                                                          \
-      std::fprintf(stderr, "rullama: internal error: %s:%d: %s\n", __FILE__, __LINE__,        \
-                   #condition);                                                               \
-      std::abort();                                                                           \
-    }                                                                                         \
+#define RL_CHECK(condition)                                                            \
+  do {                                                                                 \
+    if (!(condition)) [[unlikely]] {                                                   \
+      std::fprintf(stderr, "rullama: internal error: %s:%d: %s\n", __FILE__, __LINE__, \
+                   #condition);                                                        \
+      std::abort();                                                                    \
+    }                                                                                  \
   } while (false)

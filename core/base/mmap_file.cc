@@ -59,10 +59,11 @@ Result<MmapFile> MmapFile::Open(const std::filesystem::path& path) {
 Status MmapFile::CheckUnchanged() const {
   struct stat info {};
   if (::fstat(fd_, &info) != 0 || static_cast<size_t>(info.st_size) != size_) {
-    return MakeError(ErrorKind::kIo, "io.mapped_file_changed",
-                     "'{}' changed while it was mapped: {} bytes expected; do not overwrite a model "
-                     "in use, replace it by renaming",
-                     path_, size_);
+    return MakeError(
+        ErrorKind::kIo, "io.mapped_file_changed",
+        "'{}' changed while it was mapped: {} bytes expected; do not overwrite a model "
+        "in use, replace it by renaming",
+        path_, size_);
   }
   return OkStatus();
 }

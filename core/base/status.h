@@ -59,11 +59,11 @@ template <typename... Args>
 #define RL_CONCAT(a, b) RL_CONCAT_INNER(a, b)
 
 // Returns the error of `expr` (a Status or Result) to the caller, if there is one.
-#define RL_RETURN_IF_ERROR(expr)                                                    \
-  do {                                                                              \
-    if (auto rl_status = (expr); !rl_status) {                                      \
-      return ::tl::unexpected<::rullama::Error>(std::move(rl_status).error());      \
-    }                                                                               \
+#define RL_RETURN_IF_ERROR(expr)                                               \
+  do {                                                                         \
+    if (auto rl_status = (expr); !rl_status) {                                 \
+      return ::tl::unexpected<::rullama::Error>(std::move(rl_status).error()); \
+    }                                                                          \
   } while (false)
 
 // RL_ASSIGN_OR_RETURN(auto file, MmapFile::Open(path));

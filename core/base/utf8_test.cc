@@ -15,8 +15,9 @@ TEST(Utf8, LengthsOfValidSequences) {
 }
 
 TEST(Utf8, OverlongSurrogateAndTooLargeAreInvalid) {
-  for (const char* text : {"\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\x80", "\xFF"}) {
+  for (const char* text :
+       {"\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\x80", "\xFF"}) {
     bool incomplete = true;
     EXPECT_EQ(Utf8SequenceLength(text, &incomplete), 0u);
     EXPECT_FALSE(incomplete);

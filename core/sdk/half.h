@@ -13,7 +13,8 @@ namespace rullama {
   const uint32_t exponent = (half >> 10) & 0x1Fu;
   const uint32_t mantissa = half & 0x3FFu;
   if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   // Zero and subnormals: mantissa * 2^-24 is exact in binary32.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return sign != 0 ? -magnitude : magnitude;
@@ -26,8 +27,8 @@ namespace rullama {
   if (magnitude > 0x7F800000u) return sign | 0x7E00u;   // NaN, quiet
   if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // rounds to infinity (>= 65520)
   if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 aligns the binary16 subnormal grid with the binary32 mantissa, and the
-    // addition rounds to nearest even.
+    // Below 2^-14: adding 0.5 aligns the binary16 subnormal grid with the binary32 mantissa, and
+    // the addition rounds to nearest even.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(aligned) - 0x3F000000u);
   }

@@ -1,6 +1,5 @@
-#include <rullama/sdk/half.h>
-
 #include <gtest/gtest.h>
+#include <rullama/sdk/half.h>
 
 #include <cmath>
 
@@ -19,12 +18,12 @@ TEST(Half, EveryValueRoundTrips) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f), 0x3C00);           // tie to even, down
-  EXPECT_EQ(FloatToHalf(1.0f + 3 * 0x1p-11f), 0x3C02);       // tie to even, up
+  EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f), 0x3C00);      // tie to even, down
+  EXPECT_EQ(FloatToHalf(1.0f + 3 * 0x1p-11f), 0x3C02);  // tie to even, up
   EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f + 0x1p-20f), 0x3C01);
   EXPECT_EQ(FloatToHalf(65519.0f), 0x7BFF);
   EXPECT_EQ(FloatToHalf(65520.0f), 0x7C00);
-  EXPECT_EQ(FloatToHalf(0x1p-25f), 0x0000);                  // half of the smallest subnormal
+  EXPECT_EQ(FloatToHalf(0x1p-25f), 0x0000);  // half of the smallest subnormal
   EXPECT_EQ(FloatToHalf(0x1.8p-25f), 0x0001);
   EXPECT_EQ(FloatToHalf(-0.0f), 0x8000);
 }
