@@ -29,10 +29,10 @@ struct GeneratorOptions {
   int32_t slot = 0;
   int64_t capacity = 0;  // most positions of the sequence
   int64_t prefill_chunk = 512;
-  std::vector<int32_t> end_tokens;
+  std::vector<int32_t> end_tokens = {};
   const std::atomic<bool>* cancelled = nullptr;  // polled between steps
   // Rows evaluated so far and in all, after each chunk of a prompt.
-  std::function<void(int64_t done, int64_t total)> on_prefill;
+  std::function<void(int64_t done, int64_t total)> on_prefill = {};
 };
 
 class Generator {

@@ -16,12 +16,12 @@
 namespace rullama {
 
 struct SyntheticOptions {
-  QuantMix mix;
+  QuantMix mix = {};
   uint64_t seed = 0;
-  std::string name;                      // general.name
+  std::string name = {};                 // general.name
   const GgufFile* vocabulary = nullptr;  // tokenizer metadata is copied from here; null: made up
   int threads = 1;
-  std::function<void(uint64_t done, uint64_t total)> on_progress;  // bytes
+  std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // bytes
 };
 
 // Errors: synth.vocabulary (too small, or of another size than the config's), gguf.* and io.* of

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Types, SynthBlocks,
                          ::testing::Values(DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ5_0,
                                            DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K,
                                            DType::kQ6_K),
-                         [](const auto& info) { return std::string(NameOf(info.param)); });
+                         [](const auto& row) { return std::string(NameOf(row.param)); });
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
