@@ -288,16 +288,27 @@ void Shutdown(void*) {
   (void)Lie("shutdown", &ignored);
 }
 
-#define ALL_MEMBERS(X)                                                                         \
-  X(device_count, DeviceCount)                                                                 \
-  X(device_info, DeviceInfo)                                                                   \
-  X(device_open, DeviceOpen)                                                                   \
-  X(device_close, DeviceClose)                                                                 \
-  X(query_ops, QueryOps) X(weight_layout, WeightLayout) X(weight_create, WeightCreate)         \
-      X(weight_free, WeightFree) X(buffer_create, BufferCreate) X(buffer_free, BufferFree)     \
-          X(buffer_write, BufferWrite) X(buffer_read, BufferRead) X(plan_compile, PlanCompile) \
-              X(plan_execute, PlanExecute) X(plan_stats, PlanStats) X(plan_free, PlanFree)     \
-                  X(device_wait, DeviceWait) X(shutdown, Shutdown)
+// clang-format off: version 14 breaks this list anew each time it runs
+#define ALL_MEMBERS(X) \
+  X(device_count, DeviceCount) \
+  X(device_info, DeviceInfo) \
+  X(device_open, DeviceOpen) \
+  X(device_close, DeviceClose) \
+  X(query_ops, QueryOps) \
+  X(weight_layout, WeightLayout) \
+  X(weight_create, WeightCreate) \
+  X(weight_free, WeightFree) \
+  X(buffer_create, BufferCreate) \
+  X(buffer_free, BufferFree) \
+  X(buffer_write, BufferWrite) \
+  X(buffer_read, BufferRead) \
+  X(plan_compile, PlanCompile) \
+  X(plan_execute, PlanExecute) \
+  X(plan_stats, PlanStats) \
+  X(plan_free, PlanFree) \
+  X(device_wait, DeviceWait) \
+  X(shutdown, Shutdown)
+// clang-format on
 
 rl_plugin_v1 MakeTable() {
   const Script& script = TheScript();
