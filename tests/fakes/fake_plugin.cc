@@ -288,7 +288,8 @@ void Shutdown(void*) {
   (void)Lie("shutdown", &ignored);
 }
 
-// clang-format off: version 14 breaks this list anew each time it runs
+// Version 14 breaks this list anew each time it runs.
+// clang-format off
 #define ALL_MEMBERS(X) \
   X(device_count, DeviceCount) \
   X(device_info, DeviceInfo) \
