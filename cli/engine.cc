@@ -88,6 +88,7 @@ SupportQuery QueryOf(const BackendDevices& devices) {
     RL_ASSIGN_OR_RETURN(const auto answers,
                         devices.devices[static_cast<size_t>(device)]->QueryOps(graph));
     std::vector<std::string> reasons;
+    reasons.reserve(answers.size());
     for (const OpSupport& answer : answers) {
       reasons.push_back(answer.supported        ? ""
                         : answer.reason.empty() ? "no reason given"

@@ -74,7 +74,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
     const char* names;
     const char* path;
     const char* help;
-  } kOptions[] = {
+  } options[] = {
       {"-s,--seed", "sampler.seed", "The same seed gives the same text"},
       {"--temp", "sampler.temperature", "Temperature; 0 always takes the best token"},
       {"--top-k", "sampler.top_k", "Keep the k most likely tokens; 0 keeps all"},
@@ -86,7 +86,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
       {"--presence-penalty", "sampler.presence_penalty", "Subtracted if a recent token was used"},
       {"--frequency-penalty", "sampler.frequency_penalty", "Subtracted for each recent use"},
   };
-  for (const auto& option : kOptions) {
+  for (const auto& option : options) {
     AddSetting(app, flags, option.names, option.path, option.help)
         ->option_text("N")
         ->group("Sampling");

@@ -125,6 +125,7 @@ Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
   std::vector<TensorType> types;
   types.reserve(operands.size());
   std::vector<const TensorType*> type_pointers;
+  type_pointers.reserve(operands.size());
   for (const Tensor* tensor : operands) {
     if (tensor != nullptr) types.push_back(TypeOf(*tensor));
     type_pointers.push_back(tensor == nullptr ? nullptr : &types.back());
@@ -144,6 +145,7 @@ Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
     ready[i] = &unpacked.back();
   }
   std::vector<Tensor> results;
+  results.reserve(result_types.size());
   for (const TensorType& type : result_types) {
     results.push_back(MakeZeros(type.dtype, DimsAt(type, kNoRows)));
   }

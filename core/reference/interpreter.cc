@@ -214,7 +214,7 @@ Result<Tensor> Interpreter::ReadState(std::string_view name) const {
   return Unpack(tensors_[Home(id)]);
 }
 
-Status Interpreter::WriteState(std::string_view name, Tensor tensor) {
+Status Interpreter::WriteState(std::string_view name, const Tensor& tensor) {
   RL_RETURN_IF_ERROR(ReadState(name));
   const ValueId home = Home(graph_.Find(name));
   RL_RETURN_IF_ERROR(CheckFits(tensor, graph_.type(home), {}, "ref.state", name));

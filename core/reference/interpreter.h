@@ -57,7 +57,7 @@ class Interpreter {
 
   // The current contents of a state, by the name of its first version.
   [[nodiscard]] Result<Tensor> ReadState(std::string_view name) const;
-  Status WriteState(std::string_view name, Tensor tensor);
+  Status WriteState(std::string_view name, const Tensor& tensor);
 
  private:
   Interpreter(Graph graph, InterpreterOptions options);

@@ -73,6 +73,7 @@ bool IsInteger(DType dtype) {
 
 std::vector<int64_t> DimsAt(const TensorType& type, const Extents& extents) {
   std::vector<int64_t> dims;
+  dims.reserve(static_cast<size_t>(type.rank));
   for (int axis = 0; axis < type.rank; ++axis) dims.push_back(type.dim(axis).At(extents));
   return dims;
 }
