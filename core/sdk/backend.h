@@ -12,6 +12,7 @@
 #include <rullama/abi/rullama_abi.h>
 #include <rullama/sdk/dtype.h>
 #include <rullama/sdk/op_scope.h>
+#include <rullama/sdk/shape.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -43,11 +44,6 @@ class Error : public std::runtime_error {
 
 inline std::string_view View(rl_str text) { return {text.data, static_cast<size_t>(text.size)}; }
 inline rl_str Str(std::string_view text) { return {text.data(), text.size()}; }
-
-// Row-major elements of a value at the extents of a step.
-inline int64_t DimAt(const rl_dim& dim, int64_t t, int64_t r) {
-  return dim.constant + dim.t * t + dim.r * r;
-}
 
 // A graph as the plugin sees it. Honours the element strides of the host; valid during the call.
 class GraphView {

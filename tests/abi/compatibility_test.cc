@@ -1,0 +1,98 @@
+// Today's host with a plugin that was built with the headers of ABI 1.0 (old_plugin.c).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "core/plugin/device.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+
+// y = 2 x + 1, then z = y: one op that the plugin knows and one that it does not.
+Graph TwoOps() {
+  Graph graph;
+  graph.name = "two";
+  graph.max_t = 2;
+  for (const char* name : {"x", "y", "z"}) {
+    Value value;
+    value.name = name;
+    value.lifetime = graph.values.empty() ? Lifetime::kInput : Lifetime::kTransient;
+    value.type = TensorType(DType::kF32, {Dim::T(), 2});
+    graph.values.push_back(value);
+  }
+  rl_affine_attrs affine{};
+  affine.scale = 2;
+  affine.bias = 1;
+  graph.ops.push_back({OpKind::kAffine, {0}, {1}, OpAttrs(affine)});
+  graph.ops.push_back({OpKind::kCopy, {1}, {2}, OpAttrs(OpKind::kCopy)});
+  graph.outputs.push_back({"z", 2});
+  return graph;
+}
+
+class OldPlugin : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    host_ = std::make_shared<PluginHost>(HostOptions{});
+    auto plugin = Plugin::Load(OLD_PLUGIN, host_);
+    ASSERT_TRUE(plugin) << plugin.error().ToString();
+    plugin_ = *plugin;
+    auto device = plugin_->Open(0, {});
+    ASSERT_TRUE(device) << device.error().ToString();
+    device_ = *std::move(device);
+  }
+
+  std::shared_ptr<PluginHost> host_;
+  std::shared_ptr<Plugin> plugin_;
+  std::unique_ptr<Device> device_;
+};
+
+TEST_F(OldPlugin, IsLoadedWithItsVersion) {
+  EXPECT_EQ(plugin_->name(), "old");
+  EXPECT_EQ(plugin_->abi_version(), std::pair(1, 0));
+  EXPECT_EQ(device_->description().name, "host memory");
+}
+
+TEST_F(OldPlugin, AnswersForEachOp) {
+  const auto support = device_->QueryOps(TwoOps());
+  ASSERT_TRUE(support) << support.error().ToString();
+  ASSERT_EQ(support->size(), 2U);
+  EXPECT_TRUE((*support)[0].supported);
+  EXPECT_FALSE((*support)[1].supported);
+  EXPECT_EQ((*support)[1].reason, "only affine on f32");
+}
+
+TEST_F(OldPlugin, Computes) {
+  Graph graph = TwoOps();
+  graph.ops.pop_back();
+  graph.values.pop_back();
+  graph.outputs = {{"y", 1}};
+  constexpr uint64_t kBytes = 4 * sizeof(float);
+  const auto buffer = device_->CreateBuffer(2 * kBytes, RL_BUFFER_ARENA);
+  ASSERT_TRUE(buffer);
+  std::vector<Storage> storage(2);
+  for (size_t i = 0; i < storage.size(); ++i) {
+    storage[i].buffer = buffer->get();
+    storage[i].offset = i * kBytes;
+    storage[i].bytes = kBytes;
+  }
+  const auto plan = device_->Compile(graph, storage);
+  ASSERT_TRUE(plan) << plan.error().ToString();
+  const std::array<float, 4> x = {1, -2, 0.5F, 100};
+  std::array<float, 4> y{};
+  ASSERT_TRUE(device_->Write(*buffer, 0, std::as_bytes(std::span(x))));
+  ASSERT_TRUE(device_->Execute(*plan, {2, 1}));
+  ASSERT_TRUE(device_->Wait());
+  ASSERT_TRUE(device_->Read(*buffer, kBytes, std::as_writable_bytes(std::span(y))));
+  EXPECT_THAT(y, ElementsAre(3, -3, 2, 201));
+  const auto stats = device_->Stats(*plan);
+  ASSERT_TRUE(stats);
+  EXPECT_EQ(stats->executions, 1U);
+}
+
+}  // namespace
+}  // namespace rullama
