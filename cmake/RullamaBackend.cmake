@@ -4,7 +4,7 @@
 # one of its sources. It exports its entry point and nothing else, resolves nothing from the host, and
 # lies in ${CMAKE_BINARY_DIR}/lib/rullama, later in <prefix>/lib/rullama. Its libraries are looked for
 # beside it. If the build has tests, one checks the list of exported symbols.
-# Also part of the installed package: find_package(rullama) gives plugin authors the same function.
+# Also part of the installed package: find_package(rullama) gives plugin authors the same functions.
 set(RULLAMA_BACKEND_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 function(rullama_add_backend name)
@@ -41,4 +41,29 @@ function(rullama_add_backend name)
   if(NOT ARG_NO_INSTALL)
     install(TARGETS ${target} LIBRARY DESTINATION lib/rullama COMPONENT plugins)
   endif()
+endfunction()
+
+# rullama_add_conformance_test(NAME [MANIFEST FILE] [ARGS x ...])
+#
+# A test conformance_NAME that runs rullama-conformance on the plugin of rullama_add_backend(NAME ...):
+# every op it claims against the float64 reference. The program is the one of this build, else the one
+# installed beside the package. Nothing in a build without tests.
+function(rullama_add_conformance_test name)
+  cmake_parse_arguments(ARG "" "MANIFEST" "ARGS" ${ARGN})
+  if(NOT RULLAMA_TESTS AND NOT BUILD_TESTING)
+    return()
+  endif()
+  if(TARGET rullama-conformance)
+    set(program $<TARGET_FILE:rullama-conformance>)
+  else()
+    find_program(RULLAMA_CONFORMANCE rullama-conformance REQUIRED
+      HINTS ${RULLAMA_BACKEND_CMAKE_DIR}/../../../bin)
+    set(program ${RULLAMA_CONFORMANCE})
+  endif()
+  set(arguments --plugin $<TARGET_FILE:rullama_backend_${name}> ${ARG_ARGS})
+  if(ARG_MANIFEST)
+    list(APPEND arguments --manifest ${ARG_MANIFEST})
+  endif()
+  add_test(NAME conformance_${name} COMMAND ${program} ${arguments})
+  set_tests_properties(conformance_${name} PROPERTIES LABELS conformance TIMEOUT 600)
 endfunction()

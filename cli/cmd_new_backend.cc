@@ -1,0 +1,107 @@
+// rullama new-backend: the folder a new backend starts from. Its files are cli/new_backend/*.in.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "cli/command.h"
+#include "new_backend_files.h"
+
+namespace rullama::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NewBackendFlags {
+  std::string name;
+  std::string folder;
+};
+
+// The name is a C++ namespace, a CMake target and what --backend takes.
+Status CheckName(std::string_view name) {
+  constexpr size_t kLongest = 32;
+  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  const bool good = !name.empty() && name.size() <= kLongest && is_lower(name[0]) &&
+                    std::ranges::all_of(name, [&](char c) {
+                      return is_lower(c) || (c >= '0' && c <= '9') || c == '_';
+                    });
+  if (good) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "new_backend.name",
+                   "'{}' cannot be the name of a backend; expected a lower-case letter, then up to "
+                   "{} of a-z, 0-9 and _, such as `my_gpu`",
+                   name, kLongest - 1);
+}
+
+std::string Replace(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const size_t next = std::min(text.find(from, at), text.size());
+    result += text.substr(at, next - at);
+    if (next == text.size()) break;
+    result += to;
+    at = next + from.size();
+  }
+  return result;
+}
+
+Error CannotWrite(const fs::path& path, const std::string& why) {
+  return {ErrorKind::kIo, "new_backend.write",
+          fmt::format("cannot write '{}': {}", path.string(), why)};
+}
+
+Status WriteFolder(const NewBackendFlags& flags, const fs::path& folder) {
+  std::error_code failure;
+  if (fs::exists(folder, failure)) {
+    return MakeError(ErrorKind::kUsage, "new_backend.exists",
+                     "'{}' exists already; choose another place with --folder", folder.string());
+  }
+  fs::create_directories(folder, failure);
+  if (failure) return tl::unexpected(CannotWrite(folder, failure.message()));
+  for (const EmbeddedFile& file : new_backend_files) {
+    const fs::path path = folder / file.name;
+    errno = 0;
+    std::ofstream out(path, std::ios::binary);
+    out << Replace(Replace(file.text, "@NAME@", flags.name), "@VERSION@", RULLAMA_VERSION);
+    out.close();
+    if (!out) return tl::unexpected(CannotWrite(path, std::strerror(errno)));
+  }
+  return OkStatus();
+}
+
+Result<int> NewBackend(const NewBackendFlags& flags, Console& console) {
+  RL_RETURN_IF_ERROR(CheckName(flags.name));
+  const fs::path folder = flags.folder.empty() ? fs::path(flags.name) : fs::path(flags.folder);
+  RL_RETURN_IF_ERROR(WriteFolder(flags, folder));
+  RL_RETURN_IF_ERROR(console.Write(fmt::format(
+      "wrote {0}: a backend that runs the op `affine`\n\n"
+      "  cd {0}\n"
+      "  cmake -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=<where rullama is "
+      "installed>\n"
+      "  cmake --build build && ctest --test-dir build --output-on-failure\n\n"
+      "docs/writing-a-backend.md goes on from here.\n",
+      folder.string())));
+  return 0;
+}
+
+}  // namespace
+
+void AddNewBackendCommand(CLI::App& app, CommandContext& context) {
+  auto flags = std::make_shared<NewBackendFlags>();
+  CLI::App* command = app.add_subcommand(
+      "new-backend", "Write the folder that a new backend starts from: CMake, one op, its test");
+  command->add_option("name", flags->name, "What --backend will take: lower case, such as my_gpu")
+      ->required();
+  command->add_option("--folder", flags->folder, "Where it goes; default: a folder of that name");
+  command->footer("Example:\n  rullama new-backend my_gpu");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return NewBackend(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli
