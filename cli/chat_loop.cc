@@ -130,17 +130,4 @@ Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, Console& c
   }
 }
 
-void DescribePlacement(const PlacementReport& report, Console& console) {
-  for (size_t device = 0; device < report.ops_per_device.size(); ++device) {
-    console.Note(fmt::format("device {}: {} ops", device, report.ops_per_device[device]));
-  }
-  for (const auto& [decisions, what] : {std::pair(&report.moved_to_host, "moved to the host"),
-                                        std::pair(&report.decomposed, "replaced by simpler ops")}) {
-    for (const PlacementReport::Decision& decision : *decisions) {
-      console.Note(fmt::format("{} ({}) was {}: {}", decision.op, NameOf(decision.kind), what,
-                               decision.reason));
-    }
-  }
-}
-
 }  // namespace rullama::cli

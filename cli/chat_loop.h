@@ -9,7 +9,4 @@ namespace rullama::cli {
 // `raw` each line is continued on its own. The result is the exit code.
 Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, Console& console);
 
-// Which ops left the main device or were decomposed, as notes.
-void DescribePlacement(const PlacementReport& report, Console& console);
-
 }  // namespace rullama::cli

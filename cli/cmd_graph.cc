@@ -3,10 +3,10 @@
 #include <string>
 
 #include "cli/backend_setup.h"
-#include "cli/chat_loop.h"
 #include "cli/command.h"
 #include "cli/engine.h"
 #include "cli/options.h"
+#include "cli/placement_text.h"
 #include "core/ir/text.h"
 #include "core/passes/pipeline.h"
 
@@ -48,7 +48,7 @@ Result<int> ShowAfter(const GraphFlags& flags, const Graph& graph, const Backend
                     segment.memory.arena_bytes)));
     RL_RETURN_IF_ERROR(console.Write(Print(segment.graph, flags.dot)));
   }
-  DescribePlacement(program.report, console);
+  DescribePlacement(program.report, options.policy.device_names, console);
   return 0;
 }
 

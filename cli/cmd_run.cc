@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/engine.h"
 #include "cli/options.h"
+#include "cli/placement_text.h"
 #include "cli/prompt.h"
 
 namespace rullama::cli {
@@ -65,7 +66,10 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
     RL_RETURN_IF_ERROR(console.Write("\n"));
     console.Note(DescribeAnswer(answer));
   }
-  if (flags.config.verbose) DescribePlacement(engine->session().placement(), console);
+  if (flags.config.verbose) {
+    DescribePlacement(engine->session().placement(), engine->devices().policy.device_names,
+                      console);
+  }
   return 0;
 }
 
