@@ -1,0 +1,43 @@
+// The ops this backend runs, as in the generated ops.h, and the rows of ten primitives.
+#pragma once
+
+#include <rullama/sdk/backend.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace external {
+
+namespace sdk = rullama::sdk;
+
+// Runs one op at the extents of a step: T rows, R of them wanted.
+using Kernel = std::function<void(int64_t t, int64_t r)>;
+
+struct OpRow {
+  uint32_t kind;  // rl_op_kind
+  std::string (*refuse)(const sdk::GraphView& graph, const rl_op& op);
+  Kernel (*build)(const sdk::GraphView& graph, const rl_op& op);
+};
+
+const OpRow* FindRow(uint32_t kind);
+
+// Nothing if all operands and results are f32, else a reason to refuse.
+std::string RefuseUnlessF32(const sdk::GraphView& graph, const rl_op& op);
+
+// op_structure.cc
+extern const OpRow kReshape;
+extern const OpRow kSlice;
+extern const OpRow kConcat;
+extern const OpRow kCopy;
+// op_pointwise.cc
+extern const OpRow kUnary;
+extern const OpRow kBinary;
+extern const OpRow kScale;
+extern const OpRow kAffine;
+// op_reduce.cc
+extern const OpRow kReduce;
+// op_matmul.cc
+extern const OpRow kMatMul;
+
+}  // namespace external
