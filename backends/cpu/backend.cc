@@ -130,6 +130,7 @@ sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph,
                                       : No("concat along a dimension that depends on T or R");
     }
     case RL_OP_ple_inject:
+    case RL_OP_soft_embed:
       return No("runs as its parts");
     case RL_OP_reshape:
     case RL_OP_slice:
@@ -161,6 +162,9 @@ sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph,
     case RL_OP_typical_p_mask:
     case RL_OP_random_uniform:
     case RL_OP_categorical:
+    case RL_OP_where:
+    case RL_OP_entropy:
+    case RL_OP_entropy_accept:
       return {true, {}};
     default:
       return No("unknown to this version of the cpu backend");

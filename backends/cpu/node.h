@@ -136,5 +136,6 @@ bool CompileNorm(const CompileContext& context);
 bool CompileAttention(const CompileContext& context);
 bool CompileState(const CompileContext& context);
 bool CompileSampling(const CompileContext& context);
+bool CompileCanvas(const CompileContext& context);
 
 }  // namespace rullama::cpu

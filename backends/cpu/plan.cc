@@ -130,7 +130,7 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int pl
     : pool_(pool) {
   constexpr std::array kFamilies = {CompileStructure, CompilePointwise, CompileReduce,
                                     CompileMatMul,    CompileNorm,      CompileAttention,
-                                    CompileState,     CompileSampling};
+                                    CompileState,     CompileSampling,  CompileCanvas};
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);

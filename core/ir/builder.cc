@@ -276,6 +276,25 @@ ValueId GraphBuilder::Categorical(ValueId x, ValueId u, std::string_view name) {
   return AddOne(OpKind::kCategorical, {x, u}, OpAttrs(OpKind::kCategorical), name);
 }
 
+ValueId GraphBuilder::Where(ValueId condition, ValueId a, ValueId b, std::string_view name) {
+  return AddOne(OpKind::kWhere, {condition, a, b}, OpAttrs(OpKind::kWhere), name);
+}
+
+ValueId GraphBuilder::Entropy(ValueId x, std::string_view name) {
+  return AddOne(OpKind::kEntropy, {x}, OpAttrs(OpKind::kEntropy), name);
+}
+
+ValueId GraphBuilder::SoftEmbed(ValueId logits, ValueId inverse_temperature, ValueId table,
+                                std::string_view name) {
+  return AddOne(OpKind::kSoftEmbed, {logits, inverse_temperature, table},
+                OpAttrs(OpKind::kSoftEmbed), name);
+}
+
+ValueId GraphBuilder::EntropyAccept(ValueId entropy, float bound, std::string_view name) {
+  return AddOne(OpKind::kEntropyAccept, {entropy}, OpAttrs(rl_entropy_accept_attrs{0, bound}),
+                name);
+}
+
 Result<Graph> GraphBuilder::Finish() && {
   if (error_) return tl::unexpected<Error>(*std::move(error_));
   return std::move(graph_);

@@ -48,6 +48,7 @@ class GraphBuilder {
   ValueId Scale(ValueId x, ValueId weight, std::string_view name = {});
   ValueId Affine(ValueId x, float scale, float bias, std::string_view name = {});
   ValueId Select(ValueId condition, ValueId a, float otherwise, std::string_view name = {});
+  ValueId Where(ValueId condition, ValueId a, ValueId b, std::string_view name = {});
   ValueId Reduce(ValueId x, rl_reduce fn, std::string_view name = {});
   ValueId ArgMax(ValueId x, std::string_view name = {});
   struct TopKResult {
@@ -57,6 +58,7 @@ class GraphBuilder {
   TopKResult TopK(ValueId x, int64_t k, std::string_view name = {});
   ValueId CumSum(ValueId x, std::string_view name = {});
   ValueId Softmax(ValueId x, std::string_view name = {});
+  ValueId Entropy(ValueId x, std::string_view name = {});
   ValueId MatMul(ValueId x, ValueId weight, std::string_view name = {},
                  bool transpose_weight = true);
   ValueId RmsNorm(ValueId x, ValueId weight, float eps, std::string_view name = {});
@@ -89,6 +91,9 @@ class GraphBuilder {
   ValueId RandomUniform(ValueId seed, ValueId pos, ValueId slot, int stream,
                         std::string_view name = {});
   ValueId Categorical(ValueId x, ValueId u, std::string_view name = {});
+  ValueId SoftEmbed(ValueId logits, ValueId inverse_temperature, ValueId table,
+                    std::string_view name = {});
+  ValueId EntropyAccept(ValueId entropy, float bound, std::string_view name = {});
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] bool ok() const { return !error_.has_value(); }

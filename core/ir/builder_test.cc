@@ -127,6 +127,10 @@ TEST(BuilderTest, EveryOpHasAMethod) {
   b.Scale(x, vector);
   b.Affine(x, 1, 2);
   b.Select(x, x, -1);
+  b.Where(x, x, x);
+  b.Entropy(x);
+  b.EntropyAccept(u, 0.1F);
+  b.SoftEmbed(x, b.Constant("one", F({1})), w);
   b.Reduce(x, RL_REDUCE_SUM);
   b.ArgMax(x);
   b.TopK(x, 5);

@@ -170,4 +170,12 @@ Types InferPleInject(Context& c) {
   return {x};
 }
 
+Types InferSoftEmbed(Context& c) {
+  if (!c.WantMatrix(0)) return {};
+  c.WantVector(1, 1);
+  const auto columns = WantWeight(c, 2, c.operand(0).last(), false);
+  if (!columns) return {};
+  return {TensorType(DType::kF32, {c.operand(0).rows(), *columns})};
+}
+
 }  // namespace rullama::infer_internal

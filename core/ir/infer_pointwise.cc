@@ -45,6 +45,21 @@ Types InferSelect(Context& c) {
   return {c.operand(0)};
 }
 
+Types InferWhere(Context& c) {
+  c.WantDType(0, DType::kF32);
+  if (!c.WantPlain(1)) return {};
+  TensorType type = c.operand(0);
+  type.dtype = c.operand(1).dtype;
+  c.WantType(1, type);
+  c.WantType(2, type);
+  return {type};
+}
+
+Types InferEntropy(Context& c) {
+  if (!c.WantMatrix(0)) return {};
+  return {TensorType(DType::kF32, {c.operand(0).rows()})};
+}
+
 Types InferReduce(Context& c) {
   WantEnumerator(c, "rl_reduce", c.attrs<rl_reduce_attrs>().fn);
   TensorType y = c.operand(0);

@@ -68,4 +68,11 @@ Types InferCategorical(Context& c) {
   return {TensorType(DType::kI32, {c.operand(0).rows()})};
 }
 
+Types InferEntropyAccept(Context& c) {
+  const float bound = c.attrs<rl_entropy_accept_attrs>().bound;
+  if (!(bound >= 0)) c.Fail("bound is {}, expected >= 0", bound);
+  if (!c.WantDType(0, DType::kF32) || !c.WantRank(0, 1)) return {};
+  return {c.operand(0)};
+}
+
 }  // namespace rullama::infer_internal

@@ -45,6 +45,17 @@ std::vector<OpCase> SamplingCases() {
        {I({r})},
        {{Operand(0, F({r})), "expected rank 2"},
         {Operand(1, F({t})), "operand u is f32[T], expected f32[R]"}}},
+      {{OpKind::kEntropyAccept, OpAttrs(rl_entropy_accept_attrs{0, 0.1F}), {F({t})}},
+       {F({t})},
+       {{Attr(rl_entropy_accept_attrs{0, -1}), "bound is -1, expected >= 0"},
+        {Attr(rl_entropy_accept_attrs{0, NAN}), "bound is nan"},
+        {Operand(0, F({t, 1})), "expected rank 1"}}},
+      {{OpKind::kSoftEmbed,
+        OpAttrs(OpKind::kSoftEmbed),
+        {F({t, 100}), F({1}), TensorType(DType::kQ8_0, {100, 64})}},
+       {F({t, 64})},
+       {{Operand(1, F({2})), "operand inverse_temperature is f32[2], expected f32[1]"},
+        {Operand(2, F({64, 100})), "does not fit 100 input columns"}}},
   };
 }
 

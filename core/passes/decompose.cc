@@ -33,6 +33,10 @@ Decomposition FindDecomposition(OpKind kind) {
       return decompositions::TopPMask;
     case OpKind::kMinPMask:
       return decompositions::MinPMask;
+    case OpKind::kEntropy:
+      return decompositions::Entropy;
+    case OpKind::kSoftEmbed:
+      return decompositions::SoftEmbed;
     default:
       return nullptr;
   }

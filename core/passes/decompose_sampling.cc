@@ -1,4 +1,4 @@
-// Decompositions of the probability masks of the samplers.
+// Decompositions of what samplers ask of probabilities.
 #include <cmath>
 #include <limits>
 
@@ -51,6 +51,23 @@ ValueId MinPMask(const Site& s) {
   const ValueId negated = b.Unary(x, RL_UNARY_NEG, s.Part("neg"));
   const ValueId kept = b.Binary(negated, limit, RL_BINARY_LE, s.Part("kept"));
   return b.Select(kept, x, kBanned, s.name);
+}
+
+// A probability of 0 would give 0 * -inf; its term is left out.
+ValueId Entropy(const Site& s) {
+  GraphBuilder& b = s.b;
+  const ValueId p = b.Softmax(s.in[0], s.Part("probability"));
+  const ValueId log = b.Unary(p, RL_UNARY_LOG, s.Part("log"));
+  const ValueId term = b.Select(p, b.Mul(p, log, s.Part("product")), 0, s.Part("term"));
+  const ValueId sum = b.Reduce(term, RL_REDUCE_SUM, s.Part("sum"));
+  return b.Reshape(b.Affine(sum, -1, 0, s.Part("negated")), {}, s.name);
+}
+
+ValueId SoftEmbed(const Site& s) {
+  GraphBuilder& b = s.b;
+  const ValueId scaled = b.Scale(s.in[0], s.in[1], s.Part("scaled"));
+  const ValueId p = b.Softmax(scaled, s.Part("probability"));
+  return b.MatMul(p, s.in[2], s.name, /*transpose_weight=*/false);
 }
 
 }  // namespace rullama::decompositions

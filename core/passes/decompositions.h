@@ -31,5 +31,7 @@ ValueId Attention(const Site& s);
 ValueId PleInject(const Site& s);
 ValueId TopPMask(const Site& s);
 ValueId MinPMask(const Site& s);
+ValueId Entropy(const Site& s);
+ValueId SoftEmbed(const Site& s);
 
 }  // namespace rullama::decompositions

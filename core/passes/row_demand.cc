@@ -61,7 +61,19 @@ class RowDemandPass {
     if (InfoOf(op.kind).trait == OpTrait::kEffect) return Level::kAll;
     Level level = Level::kNone;
     for (const ValueId result : op.results) level = std::max(level, level_[result]);
-    return level;
+    return level == Level::kWanted && MixesRows(op) ? Level::kAll : level;
+  }
+
+  // Each row of the results depends on all rows, and none on a row of its own: fewer rows would be
+  // another result.
+  [[nodiscard]] bool MixesRows(const Op& op) const {
+    bool mixes = false;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i] == kNoValue || !IsIndexedByRows(op.inputs[i])) continue;
+      if (FollowsRows(op, i)) return false;
+      mixes = mixes || InfoOf(op.kind).operands[i].rows == RowRule::kAll;
+    }
+    return mixes;
   }
 
   // Whether operand `i` of an op is read row by row, so that fewer rows are enough for fewer rows.

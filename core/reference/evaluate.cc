@@ -35,6 +35,14 @@ KernelInfo KernelOf(OpKind kind) {
       return {EvalAffine};
     case OpKind::kSelect:
       return {EvalSelect};
+    case OpKind::kWhere:
+      return {EvalWhere};
+    case OpKind::kEntropy:
+      return {EvalEntropy};
+    case OpKind::kSoftEmbed:
+      return {EvalSoftEmbed, Bit(2)};
+    case OpKind::kEntropyAccept:
+      return {EvalEntropyAccept};
     case OpKind::kReduce:
       return {EvalReduce};
     case OpKind::kArgMax:

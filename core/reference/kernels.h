@@ -59,6 +59,7 @@ Status EvalBinary(const Call& call);
 Status EvalScale(const Call& call);
 Status EvalAffine(const Call& call);
 Status EvalSelect(const Call& call);
+Status EvalWhere(const Call& call);
 Status EvalSoftcap(const Call& call);
 Status EvalGeGlu(const Call& call);
 double GeluTanh(double x);
@@ -68,11 +69,13 @@ Status EvalArgMax(const Call& call);
 Status EvalTopK(const Call& call);
 Status EvalCumSum(const Call& call);
 Status EvalSoftmax(const Call& call);
+Status EvalEntropy(const Call& call);
 void SoftmaxRow(std::span<const double> x, std::span<double> y);
 // matmul.cc
 Status EvalMatMul(const Call& call);
 Status EvalGeGluLinear(const Call& call);
 Status EvalPleInject(const Call& call);
+Status EvalSoftEmbed(const Call& call);
 // norm.cc
 Status EvalRmsNorm(const Call& call);
 Status EvalResidualNorm(const Call& call);
@@ -98,6 +101,7 @@ Status EvalMinPMask(const Call& call);
 Status EvalTypicalPMask(const Call& call);
 Status EvalRandomUniform(const Call& call);
 Status EvalCategorical(const Call& call);
+Status EvalEntropyAccept(const Call& call);
 
 // Elements of row `row` along the last dimension.
 inline std::span<const double> Row(const Tensor& x, int64_t row) {

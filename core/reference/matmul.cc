@@ -75,4 +75,16 @@ Status EvalPleInject(const Call& call) {
   return OkStatus();
 }
 
+Status EvalSoftEmbed(const Call& call) {
+  const Tensor& logits = call.in(0);
+  Tensor probability = MakeZeros(logits.dtype, logits.dims);
+  std::vector<double> scaled(static_cast<size_t>(logits.last()));
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    const auto row = Row(logits, r);
+    for (size_t j = 0; j < scaled.size(); ++j) scaled[j] = row[j] * call.in(1).f[0];
+    SoftmaxRow(scaled, Row(probability, r));
+  }
+  return LinearAsStored(probability, call.in(2), call.y());
+}
+
 }  // namespace rullama::reference

@@ -125,6 +125,20 @@ Status EvalSelect(const Call& call) {
   return OkStatus();
 }
 
+Status EvalWhere(const Call& call) {
+  const std::vector<double>& condition = call.in(0).f;
+  Tensor& y = call.y();
+  for (size_t j = 0; j < condition.size(); ++j) {
+    const Tensor& from = call.in(condition[j] != 0 ? 1 : 2);
+    if (IsInteger(y.dtype)) {
+      y.i[j] = from.i[j];
+    } else {
+      y.f[j] = from.f[j];
+    }
+  }
+  return OkStatus();
+}
+
 Status EvalSoftcap(const Call& call) {
   const double cap = call.As<rl_softcap_attrs>().cap;
   const Tensor& x = call.in(0);

@@ -10,6 +10,12 @@ Tensor Unary(rl_unary fn, std::vector<double> x) {
   return Eval(OpKind::kUnary, OpAttrs(rl_unary_attrs{0, fn}), {F32({n}, std::move(x))});
 }
 
+TEST(PointwiseTest, WhereTakesIntegersToo) {
+  const Tensor y = Eval(OpKind::kWhere, OpAttrs(OpKind::kWhere),
+                        {F32({3}, {0, 1, kNaN}), I32({3}, {1, 2, 3}), I32({3}, {4, 5, 6})});
+  EXPECT_THAT(y.i, ::testing::ElementsAre(4, 2, 3));
+}
+
 TEST(PointwiseTest, UnaryFunctions) {
   ExpectValues(Unary(RL_UNARY_NEG, {1, -2, kInf}), {-1, 2, -kInf});
   ExpectValues(Unary(RL_UNARY_ABS, {1, -2, -kInf}), {1, 2, kInf});

@@ -105,4 +105,18 @@ Status EvalSoftmax(const Call& call) {
   return OkStatus();
 }
 
+Status EvalEntropy(const Call& call) {
+  const Tensor& x = call.in(0);
+  std::vector<double> p(static_cast<size_t>(x.last()));
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    SoftmaxRow(Row(x, r), p);
+    double entropy = 0;
+    for (const double mass : p) {
+      if (mass != 0) entropy -= mass * std::log(mass);
+    }
+    call.y().f[static_cast<size_t>(r)] = entropy;
+  }
+  return OkStatus();
+}
+
 }  // namespace rullama::reference

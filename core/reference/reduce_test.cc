@@ -5,6 +5,12 @@ namespace {
 
 using ::testing::ElementsAre;
 
+TEST(ReduceTest, EntropyInNats) {
+  const Tensor y = Eval(OpKind::kEntropy, OpAttrs(OpKind::kEntropy),
+                        {F32({4, 2}, {3, 3, -kInf, 0, std::log(0.75), std::log(0.25), kNaN, 0})});
+  ExpectValues(y, {std::log(2.0), 0, -0.75 * std::log(0.75) - 0.25 * std::log(0.25), kNaN});
+}
+
 TEST(ReduceTest, AlongTheLastDimension) {
   const Tensor x = F32({2, 2, 3}, {1, 2, 3, -1, -2, -3, 0, 0, kInf, 4, kNaN, 9});
   const auto reduce = [&](rl_reduce fn) {

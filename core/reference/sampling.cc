@@ -132,4 +132,19 @@ Status EvalCategorical(const Call& call) {
   return OkStatus();
 }
 
+Status EvalEntropyAccept(const Call& call) {
+  const double bound = call.As<rl_entropy_accept_attrs>().bound;
+  const std::vector<double>& entropy = call.in(0).f;
+  std::vector<size_t> order(entropy.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(
+      order, {}, [&](size_t row) { return std::isnan(entropy[row]) ? kInfinity : entropy[row]; });
+  double before = 0;
+  for (const size_t row : order) {
+    call.y().f[row] = before <= bound && !std::isnan(entropy[row]) ? 1 : 0;
+    before += entropy[row];
+  }
+  return OkStatus();
+}
+
 }  // namespace rullama::reference

@@ -40,6 +40,19 @@ TEST(SamplingTest, TopPKeepsTheNucleus) {
   EXPECT_THAT(top_p(1.0F, {2, kNaN}), ElementsAre(0));  // NaN reads as -infinity
 }
 
+TEST(SamplingTest, EntropyAcceptCountsStrictlyEarlierEntropies) {
+  const auto accept = [](float bound, const std::vector<double>& entropy) {
+    return Eval(OpKind::kEntropyAccept, OpAttrs(rl_entropy_accept_attrs{0, bound}),
+                {F32({static_cast<int64_t>(entropy.size())}, entropy)})
+        .f;
+  };
+  EXPECT_THAT(accept(0.5F, {0.5, 0.25, 0.25}), ElementsAre(1, 1, 1));
+  EXPECT_THAT(accept(0.4F, {0.5, 0.25, 0.25}), ElementsAre(0, 1, 1));
+  EXPECT_THAT(accept(0.2F, {0.25, 0.25, 0.25}), ElementsAre(1, 0, 0));
+  EXPECT_THAT(accept(0, {0, 0, 1, 1}), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(accept(9, {kNaN, 1}), ElementsAre(0, 1));
+}
+
 TEST(SamplingTest, MinPKeepsWhatIsCloseToTheBest) {
   const auto min_p = [](float p, const std::vector<double>& row) {
     return Kept(OpKind::kMinPMask, OpAttrs(rl_min_p_mask_attrs{0, p}), row);

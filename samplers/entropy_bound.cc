@@ -1,0 +1,145 @@
+#include "samplers/entropy_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace rullama {
+namespace {
+
+Status OutOfRange(std::string_view member, double found, std::string_view expected) {
+  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", member), "{} is {}, expected {}",
+                   member, found, expected);
+}
+
+}  // namespace
+
+Status EntropyBoundSettings::Validate() const {
+  constexpr int64_t kMostSteps = 1'000'000;
+  if (max_steps < 1 || max_steps > kMostSteps) {
+    return OutOfRange("max_steps", static_cast<double>(max_steps), "1 to 1000000");
+  }
+  if (!std::isfinite(t_min) || t_min <= 0) {
+    return OutOfRange("t_min", t_min, "a finite number > 0");
+  }
+  if (!std::isfinite(t_max) || t_max < t_min) {
+    return OutOfRange("t_max", t_max, "a finite number, at least t_min");
+  }
+  if (!(entropy_bound >= 0)) return OutOfRange("entropy_bound", entropy_bound, "0 or more");
+  if (stability_threshold < 0) {
+    return OutOfRange("stability_threshold", static_cast<double>(stability_threshold), "0 or more");
+  }
+  if (!(confidence_threshold >= 0)) {
+    return OutOfRange("confidence_threshold", confidence_threshold, "0 or more");
+  }
+  return OkStatus();
+}
+
+void AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound) {
+  using namespace canvas_names;  // NOLINT(google-build-using-namespace): a handful of constants
+  const ValueId inverse_temperature = builder.Input(kInverseTemperature, {DType::kF32, {1}});
+  const ValueId uniforms = builder.Input(kUniforms, {DType::kF32, {Dim::T()}});
+  const ValueId noise = builder.Input(kNoise, {DType::kI32, {Dim::T()}});
+  const ValueId z = builder.Scale(logits, inverse_temperature, "canvas.scaled");
+  const ValueId best = builder.ArgMax(z, "canvas.best.token");
+  const ValueId sampled = builder.Categorical(z, uniforms, "canvas.sampled.token");
+  const ValueId entropy = builder.Entropy(z, "canvas.entropy.nats");
+  const ValueId accepted = builder.EntropyAccept(entropy, entropy_bound, "canvas.accepted.mask");
+  const ValueId next = builder.Where(accepted, sampled, noise, "canvas.next.token");
+  builder.Output(kBest, best, RowDemand::kAll);
+  builder.Output(kSampled, sampled, RowDemand::kAll);
+  builder.Output(kEntropy, entropy, RowDemand::kAll);
+  builder.Output(kAccepted, accepted, RowDemand::kAll);
+  builder.Output(kNext, next, RowDemand::kAll);
+}
+
+// ---- the loop -----------------------------------------------------------------------------------
+
+EntropyBoundLoop::EntropyBoundLoop(const EntropyBoundSettings& settings, int64_t canvas_length,
+                                   CanvasRandom& random)
+    : settings_(settings),
+      random_(&random),
+      canvas_(static_cast<size_t>(canvas_length)),
+      best_(canvas_.size(), -1),  // no token: the first step cannot look stable
+      uniforms_(canvas_.size()),
+      noise_(canvas_.size()),
+      steps_left_(settings.max_steps) {}
+
+Result<EntropyBoundLoop> EntropyBoundLoop::Begin(const EntropyBoundSettings& settings,
+                                                 int64_t vocabulary, int64_t canvas_length,
+                                                 int64_t first_position, CanvasRandom& random) {
+  RL_RETURN_IF_ERROR(settings.Validate());
+  RL_CHECK(canvas_length >= 1 && vocabulary >= 1);
+  EntropyBoundLoop loop(settings, canvas_length, random);
+  RL_RETURN_IF_ERROR(random.Begin(first_position, vocabulary, loop.canvas_));
+  return loop;
+}
+
+// Falls linearly from t_max in the first step; t_min would be reached after the last.
+float EntropyBoundLoop::Temperature() const {
+  const float part = static_cast<float>(steps_left_) / static_cast<float>(settings_.max_steps);
+  return settings_.t_min + (settings_.t_max - settings_.t_min) * part;
+}
+
+Status EntropyBoundLoop::CheckReply() const {
+  const size_t rows = canvas_.size();
+  RL_CHECK(reply_.best.size() == rows && reply_.sampled.size() == rows &&
+           reply_.next.size() == rows && reply_.entropy.size() == rows &&
+           reply_.accepted.size() == rows);
+  for (size_t row = 0; row < rows; ++row) {
+    if (std::isnan(reply_.entropy[row])) {
+      return MakeError(ErrorKind::kBackend, "backend.nan",
+                       "the logits of row {} of the canvas are not numbers in step {}; the model "
+                       "file is damaged, or the backend computes wrongly (compare with --backend "
+                       "reference)",
+                       row, steps_taken());
+    }
+  }
+  return OkStatus();
+}
+
+Result<CanvasStep> EntropyBoundLoop::Step(CanvasModel& model) {
+  RL_CHECK(!finished_);
+  CanvasStep step;
+  step.index = steps_taken();
+  step.max_steps = settings_.max_steps;
+  step.temperature = Temperature();
+  RL_RETURN_IF_ERROR(random_->Draw(uniforms_, noise_));
+  const CanvasRequest request = {.canvas = canvas_,
+                                 .self_conditioned = step.index > 0,
+                                 .previous_inverse_temperature = previous_inverse_temperature_,
+                                 .inverse_temperature = 1.0F / step.temperature,
+                                 .uniforms = uniforms_,
+                                 .noise = noise_};
+  RL_RETURN_IF_ERROR(model.Denoise(request, reply_));
+  RL_RETURN_IF_ERROR(CheckReply());
+  step_canvas_ = std::exchange(canvas_, reply_.next);
+  step.canvas = step_canvas_;
+  step.reply = &reply_;
+
+  float entropy = 0;  // float32 in row order, as the sampler was published
+  for (const float row : reply_.entropy) entropy += row;
+  step.mean_entropy = entropy / static_cast<float>(canvas_.size());
+  step.accepted = std::ranges::count_if(reply_.accepted, [](float mark) { return mark != 0; });
+  stable_steps_ = reply_.best == best_ ? stable_steps_ + 1 : 0;
+  best_ = reply_.best;
+  previous_inverse_temperature_ = request.inverse_temperature;
+  --steps_left_;
+  const bool settled = stable_steps_ >= settings_.stability_threshold &&
+                       step.mean_entropy < settings_.confidence_threshold;
+  finished_ = settled || steps_left_ == 0;
+  return step;
+}
+
+Status EntropyBoundLoop::Run(CanvasModel& model,
+                             const std::function<bool(const CanvasStep&)>& on_step) {
+  while (!finished_) {
+    RL_ASSIGN_OR_RETURN(const CanvasStep step, Step(model));
+    if (on_step && !on_step(step)) break;
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama

@@ -1,0 +1,126 @@
+// The entropy-bound sampler of block diffusion (arXiv 2505.24857, as DiffusionGemma uses it): a
+// canvas of random tokens is denoised step by step; in each step the rows whose tokens are surest,
+// up to a budget of entropy, keep what was drawn for them, the others get fresh noise.
+//
+// What needs logits is ops on the model's graph, so logits never leave the device
+// (AppendEntropyBound). The schedule, the random numbers and the decision to stop are here
+// (EntropyBoundLoop); the two meet in CanvasModel.
+//
+// Thread safety: one thread per object.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/builder.h"
+#include "samplers/canvas_random.h"
+
+namespace rullama {
+
+struct EntropyBoundSettings {
+  int64_t max_steps = 48;               // most denoising steps of a canvas
+  float t_min = 0.4F;                   // temperature of a step beyond the last
+  float t_max = 0.8F;                   // temperature of the first step
+  float entropy_bound = 0.1F;           // nats; the sum that accepted rows may have before them
+  int64_t stability_threshold = 1;      // steps in a row with the same best tokens
+  float confidence_threshold = 0.005F;  // mean entropy below which a stable canvas is finished
+
+  // Errors: sampler.<member> (kUsage) with what was found and the range.
+  [[nodiscard]] Status Validate() const;
+};
+
+// Inputs that AppendEntropyBound adds to a graph, and its outputs; rows are those of the canvas.
+namespace canvas_names {
+inline constexpr std::string_view kInverseTemperature = "canvas.inverse_temperature";  // f32[1]
+inline constexpr std::string_view kUniforms = "canvas.uniforms";                       // f32[T]
+inline constexpr std::string_view kNoise = "canvas.noise";                             // i32[T]
+inline constexpr std::string_view kBest = "canvas.best";          // i32[T]: the likeliest token
+inline constexpr std::string_view kSampled = "canvas.sampled";    // i32[T]: the token drawn
+inline constexpr std::string_view kEntropy = "canvas.entropy";    // f32[T]: nats
+inline constexpr std::string_view kAccepted = "canvas.accepted";  // f32[T]: 1 or 0
+inline constexpr std::string_view kNext = "canvas.next";          // i32[T]: sampled or noise
+}  // namespace canvas_names
+
+// Appends the sampling of one step after `logits` (f32[T, vocabulary], one row for each token of
+// one canvas), with the inputs and outputs of canvas_names.
+void AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound);
+
+// One evaluation of the model on a canvas.
+struct CanvasRequest {
+  std::span<const int32_t> canvas;
+  // Whether the logits of the previous step, at its inverse temperature, condition this one.
+  bool self_conditioned = false;
+  float previous_inverse_temperature = 1;
+  float inverse_temperature = 1;
+  std::span<const float> uniforms;
+  std::span<const int32_t> noise;
+};
+struct CanvasReply {
+  std::vector<int32_t> best, sampled, next;
+  std::vector<float> entropy, accepted;
+};
+
+class CanvasModel {
+ public:
+  virtual ~CanvasModel() = default;
+  // Fills each vector of the reply with one number for each row.
+  virtual Status Denoise(const CanvasRequest& request, CanvasReply& reply) = 0;
+};
+
+// What a step did.
+struct CanvasStep {
+  int64_t index = 0;  // from 0
+  int64_t max_steps = 0;
+  float temperature = 0;
+  float mean_entropy = 0;           // nats
+  int64_t accepted = 0;             // rows
+  std::span<const int32_t> canvas;  // the tokens it began with
+  const CanvasReply* reply = nullptr;
+};
+
+// The denoising of one canvas. A caller may take the steps one by one, or all with Run.
+class EntropyBoundLoop {
+ public:
+  // Draws the canvas it begins with. `first_position`: of the canvas in the sequence. `random`
+  // outlives this object. Errors: those of Validate and of `random`.
+  static Result<EntropyBoundLoop> Begin(const EntropyBoundSettings& settings, int64_t vocabulary,
+                                        int64_t canvas_length, int64_t first_position,
+                                        CanvasRandom& random);
+
+  [[nodiscard]] bool finished() const { return finished_; }
+  // The likeliest token of each row so far: the result, once finished.
+  [[nodiscard]] const std::vector<int32_t>& best() const { return best_; }
+  // The tokens the next step begins with.
+  [[nodiscard]] const std::vector<int32_t>& canvas() const { return canvas_; }
+  [[nodiscard]] int64_t steps_taken() const { return settings_.max_steps - steps_left_; }
+
+  // One step. `finished()` must be false. What it returns points into this object until the next
+  // step. Errors: of the model and of `random`; backend.nan if an entropy is not a number.
+  Result<CanvasStep> Step(CanvasModel& model);
+
+  // Steps until it is finished or `on_step` (may be empty) returns false.
+  Status Run(CanvasModel& model, const std::function<bool(const CanvasStep&)>& on_step);
+
+ private:
+  EntropyBoundLoop(const EntropyBoundSettings& settings, int64_t canvas_length,
+                   CanvasRandom& random);
+  [[nodiscard]] float Temperature() const;
+  Status CheckReply() const;
+
+  EntropyBoundSettings settings_;
+  CanvasRandom* random_;
+  std::vector<int32_t> canvas_, best_, step_canvas_;
+  std::vector<float> uniforms_;
+  std::vector<int32_t> noise_;
+  CanvasReply reply_;
+  float previous_inverse_temperature_ = 1;
+  int64_t steps_left_;
+  int64_t stable_steps_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace rullama
