@@ -57,16 +57,15 @@ class ArgMaxNode final : public Node {
   View x_, y_;
 };
 
-// Descending, NaN last, equal values by ascending index.
+// NaN counts as -infinity.
+float OrderKey(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
+
+// Descending, equal values by ascending index.
 struct DescendingOrder {
   const float* x;
   bool operator()(int32_t a, int32_t b) const {
-    const float va = x[a];
-    const float vb = x[b];
-    if (std::isnan(va) || std::isnan(vb)) {
-      if (std::isnan(va) && std::isnan(vb)) return a < b;
-      return std::isnan(vb);
-    }
+    const float va = OrderKey(x[a]);
+    const float vb = OrderKey(x[b]);
     return va != vb ? va > vb : a < b;
   }
 };
@@ -94,7 +93,7 @@ class TopKNode final : public Node {
       for (size_t i = 0; i < k_; ++i) {
         const size_t at = static_cast<size_t>(row) * k_ + i;
         indices_.as<int32_t>()[at] = order[i];
-        values_.as<float>()[at] = x[order[i]];
+        values_.as<float>()[at] = OrderKey(x[order[i]]);
       }
     }
   }
@@ -113,16 +112,14 @@ class TopKNode final : public Node {
     float threshold = -std::numeric_limits<float>::infinity();
     bool bounded = false;
     for (size_t i = 0; i < n; ++i) {
-      // A later equal value loses its tie; NaN comes last and only counts while the list is
-      // unbounded.
+      // A later equal value loses its tie.
       if (bounded && !(x[i] > threshold)) continue;
       order[count++] = static_cast<int32_t>(i);
       if (count < limit || n - i - 1 == 0) continue;
       std::nth_element(order, order + k_ - 1, order + count, DescendingOrder{x});
       count = k_;
-      const float kth = x[order[k_ - 1]];
-      bounded = !std::isnan(kth);
-      if (bounded) threshold = kth;
+      bounded = true;
+      threshold = OrderKey(x[order[k_ - 1]]);
     }
     return count;
   }

@@ -60,7 +60,7 @@ class QuantizeNode final : public Node {
 
 CpuBuffer::CpuBuffer(uint64_t bytes)
     : data_(nullptr), size_((bytes + kCacheLine - 1) / kCacheLine * kCacheLine) {
-  if (size_ < bytes) throw std::bad_alloc();
+  if (size_ < bytes || size_ + kCacheLine < size_) throw std::bad_alloc();
   // calloc, not aligned_alloc and memset: untouched pages of a large cache stay unbacked. 64 bytes
   // more leave room to align.
   raw_ = static_cast<std::byte*>(std::calloc(size_ + kCacheLine, 1));

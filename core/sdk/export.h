@@ -114,6 +114,7 @@ inline int32_t GetDeviceInfo(void* context, uint32_t index, rl_device_info* info
 inline int32_t OpenDevice(void* context, uint32_t index, const rl_option* options,
                           uint32_t option_count, rl_device** device, rl_error* error) noexcept {
   return Guard(error, "Open", [&] {
+    Require(index < BackendOf(context).Devices().size(), "there is no device of this index");
     std::vector<Option> copies;
     copies.reserve(option_count);
     for (uint32_t i = 0; i < option_count; ++i) {

@@ -1,0 +1,132 @@
+#include "tests/conformance/layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tests/conformance/check.h"
+#include "tests/conformance/suite.h"
+
+namespace rullama::conformance {
+namespace {
+
+// CaseBuilder compiles for three rows more than it is told.
+constexpr int64_t kBuilderRows = kLayerMaxRows - 3;
+
+template <typename T>
+Bytes BytesOf(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+OpAttrs ChainAttrs(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAffine:
+      return OpAttrs(rl_affine_attrs{0, -0.5F, 0.25F});
+    case OpKind::kUnary:
+      return OpAttrs(rl_unary_attrs{0, RL_UNARY_NEG});
+    case OpKind::kRmsNorm:
+      return OpAttrs(rl_rms_norm_attrs{0, 1e-6F});
+    case OpKind::kSoftcap:
+      return OpAttrs(rl_softcap_attrs{0, 2.0F});
+    default:
+      return OpAttrs(kind);
+  }
+}
+
+}  // namespace
+
+Case LayerCase(uint64_t seed) {
+  constexpr int64_t kWidth = 32, kHeads = 2, kDim = 16;
+  CaseBuilder b(seed, kBuilderRows, kBuilderRows);
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, kWidth}));
+  const ValueId pos = b.Ints("pos", I({kT}), {0, 1, 2, 3, 4});
+  const ValueId slot = b.Ints("slot", I({kT}), std::vector<int32_t>(kBuilderRows, 0));
+  const ValueId past = b.Ints("past", I({kLayerSlots}), std::vector<int32_t>(kLayerSlots, 0));
+  const ValueId rows = b.Ints("rows", I({Dim::R()}), {0, 1, 2, 3, 4});
+  const TensorType cache(DType::kF32, {kLayerSlots, kLayerCapacity, 1, kDim});
+  const ValueId k_state = b.State("k_state", cache, 0, 0);
+  const ValueId v_state = b.State("v_state", cache, 0, 0);
+  const ValueId norm =
+      g.RmsNorm(x, b.Constant("norm.weight", F({kWidth}), 0.5, 1.5), 1e-6F, "norm");
+  const auto project = [&](const char* name, int64_t heads) {
+    const std::string weight = std::string(name) + ".weight";
+    const ValueId w = b.Constant(weight, F({heads * kDim, kWidth}), -0.3, 0.3);
+    return g.Reshape(g.MatMul(norm, w, std::string(name) + ".flat"), {heads, kDim},
+                     std::string(name) + ".heads");
+  };
+  const ValueId q = g.Rope(project("q", kHeads), pos, kNoValue, 1e4F, kDim, "q");
+  const ValueId k = g.Rope(project("k", 1), pos, kNoValue, 1e4F, kDim, "k");
+  const ValueId v = project("v", 1);
+  const ValueId mix = g.Attention(q, k, v, k_state, v_state, {pos, slot, pos, slot, past},
+                                  RL_MASK_CAUSAL, kLayerCapacity, 0.25F, "mix");
+  g.StateAppend(k_state, k, pos, slot, "k.next");
+  g.StateAppend(v_state, v, pos, slot, "v.next");
+  const ValueId flat = g.Reshape(mix, {kHeads * kDim}, "mix.flat");
+  const ValueId sum = g.Add(x, flat, "sum");
+  const ValueId wanted = g.GatherRows(sum, rows, "wanted");
+  const ValueId best = g.ArgMax(wanted, "best");
+  b.Output(wanted);
+  b.Output(best);
+  return std::move(b).Finish(Closeness::kContraction);
+}
+
+Case ChainCase(uint64_t seed, OpKind kind) {
+  CaseBuilder b(seed, kBuilderRows, kBuilderRows);
+  ValueId value = b.Floats("x", F({kT, 33}));
+  for (const char* name : {"first", "second", "third"}) {
+    std::vector<ValueId> inputs = {value};
+    if (kind == OpKind::kRmsNorm) inputs.push_back(kNoValue);
+    value = b.graph().Add(kind, inputs, ChainAttrs(kind), name)[0];
+  }
+  b.Output(value);
+  return std::move(b).Finish(Closeness::kContraction);
+}
+
+Result<Case> RichestCase(Device& device, uint64_t seed) {
+  std::vector<Case> candidates = {LayerCase(seed)};
+  for (const OpKind kind :
+       {OpKind::kRmsNorm, OpKind::kSoftcap, OpKind::kAffine, OpKind::kUnary, OpKind::kCopy}) {
+    candidates.push_back(ChainCase(seed, kind));
+  }
+  std::string last;
+  for (Case& candidate : candidates) {
+    RL_ASSIGN_OR_RETURN(last, WhyUnsupported(device, candidate.graph));
+    if (last.empty()) return std::move(candidate);
+  }
+  return Unsupported("none of the ops these graphs are made of: " + last);
+}
+
+// ---- steps --------------------------------------------------------------------------------------
+
+Steps::Steps(const Case& test, uint64_t seed) : test_(test), random_(seed) {}
+
+Steps::Step Steps::Next() {
+  constexpr int kGoBackEvery = 13;
+  const auto slot = static_cast<size_t>(random_.Int(0, kLayerSlots - 1));
+  if (++count_ % kGoBackEvery == 0) past_[slot] /= 2;
+  Step step;
+  step.extents.t = random_.Int(1, kLayerMaxRows);
+  step.extents.r = random_.Int(1, step.extents.t);
+  const auto rows = static_cast<size_t>(step.extents.t);
+  const std::vector<int32_t> past = past_;
+  std::vector<int32_t> pos, slots(rows, static_cast<int32_t>(slot)), wanted;
+  for (size_t i = 0; i < rows; ++i) pos.push_back(past_[slot]++);
+  for (int64_t i = 0; i < step.extents.r; ++i) {
+    wanted.push_back(static_cast<int32_t>(random_.Int(0, step.extents.t - 1)));
+  }
+  const TensorType& x = test_.graph.type(test_.graph.Find("x"));
+  std::vector<float> numbers(static_cast<size_t>(x.ElementsAt(step.extents)));
+  for (float& number : numbers) number = static_cast<float>(random_.Uniform(-2, 2));
+  step.inputs["x"] = BytesOf(numbers);
+  if (test_.graph.Find("pos") == kNoValue) return step;
+  step.inputs["pos"] = BytesOf(pos);
+  step.inputs["slot"] = BytesOf(slots);
+  step.inputs["past"] = BytesOf(past);
+  step.inputs["rows"] = BytesOf(wanted);
+  return step;
+}
+
+}  // namespace rullama::conformance

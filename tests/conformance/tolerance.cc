@@ -1,0 +1,251 @@
+#include "tests/conformance/tolerance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/reference/evaluate.h"
+#include "tests/conformance/case.h"
+
+namespace rullama::conformance {
+namespace {
+
+using reference::Interpreter;
+using reference::Tensor;
+
+Bounds BlockBounds(Activations activations) {
+  switch (activations) {
+    case Activations::kFloat:
+      return {1e-10, 1e-5, 1e-6};
+    case Activations::kInt16:
+      // Rounding to 1/254 of 1/127 of the largest in a block: 1.6e-5 at most, half of it in the
+      // mean.
+      return {1e-8, 3e-5, 1e-6};
+    case Activations::kFloat16:
+      return {1e-5, 1e-3, 1e-4};
+    case Activations::kInt8:
+      return {5e-4, 8e-3, 1e-3};  // 1/254 of the largest in a block, twice for safety
+  }
+  return {};
+}
+
+Tensor Abs(const Tensor& tensor) {
+  auto plain = reference::Unpack(tensor);
+  Tensor result = plain ? *std::move(plain) : Tensor();
+  for (double& value : result.f) value = std::abs(value);
+  return result;
+}
+
+// Each value replaced by the largest magnitude of its block of 32: what a quantised activation is
+// rounded against.
+Tensor BlockMaxima(const Tensor& x) {
+  constexpr size_t kBlock = 32;
+  Tensor result = Abs(x);
+  const auto columns = static_cast<size_t>(std::max<int64_t>(1, x.last()));
+  for (size_t row = 0; row < result.f.size(); row += columns) {
+    for (size_t begin = row; begin < row + columns; begin += kBlock) {
+      const auto first = result.f.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto last =
+          result.f.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kBlock, row + columns));
+      std::fill(first, last, *std::max_element(first, last));
+    }
+  }
+  return result;
+}
+
+std::vector<double> Evaluate(OpKind kind, const OpAttrs& attrs,
+                             const std::vector<const Tensor*>& operands) {
+  auto results = reference::EvaluateOp(kind, attrs, operands);
+  return results ? (*results)[0].f : std::vector<double>();
+}
+
+// sum |x| |w| of a linear layer.
+std::vector<double> LinearMagnitude(const Tensor& x, const Tensor& weight, int transposed) {
+  const Tensor largest = IsBlockType(weight.dtype) ? BlockMaxima(x) : Abs(x);
+  const Tensor weights = Abs(weight);
+  return Evaluate(OpKind::kMatMul, OpAttrs(rl_matmul_attrs{0, transposed}), {&largest, &weights});
+}
+
+double Largest(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+// The largest magnitude of each row of the last dimension.
+std::vector<double> RowMaxima(const Tensor& tensor) {
+  std::vector<double> result = tensor.f;
+  const auto columns = static_cast<size_t>(std::max<int64_t>(1, tensor.last()));
+  for (size_t begin = 0; begin < result.size(); begin += columns) {
+    double largest = 0;
+    for (size_t i = begin; i < begin + columns; ++i) {
+      if (std::isfinite(tensor.f[i])) largest = std::max(largest, std::abs(tensor.f[i]));
+    }
+    std::fill_n(result.begin() + static_cast<std::ptrdiff_t>(begin), columns, largest);
+  }
+  return result;
+}
+
+// The op of a case and its operands after the reference ran.
+struct Site {
+  const Op& op;
+  const Interpreter& ran;
+  [[nodiscard]] const Tensor& in(size_t i) const { return *ran.Get(op.inputs[i]); }
+};
+
+std::vector<double> BinaryMagnitude(const Site& s) {
+  const Tensor a = Abs(s.in(0));
+  const Tensor b = Abs(s.in(1));
+  const int32_t fn = s.op.As<rl_binary_attrs>().fn;
+  const bool sum = fn == RL_BINARY_ADD || fn == RL_BINARY_SUB;
+  return Evaluate(OpKind::kBinary, OpAttrs(rl_binary_attrs{0, sum ? RL_BINARY_ADD : fn}), {&a, &b});
+}
+
+std::vector<double> ReduceMagnitude(const Site& s) {
+  const Tensor x = Abs(s.in(0));
+  return Evaluate(s.op.kind, s.op.attrs, {&x});
+}
+
+// gelu(g) u: an error e in g and u becomes gelu'(g) e |u| + |gelu(g)| e, and |gelu'| stays
+// below 1.13.
+std::vector<double> GeGluLinearMagnitude(const Site& s) {
+  constexpr double kSteepest = 1.13;
+  const OpAttrs attrs(rl_matmul_attrs{0, 1});
+  const std::vector<double> gate = Evaluate(OpKind::kMatMul, attrs, {&s.in(0), &s.in(1)});
+  const std::vector<double> up = Evaluate(OpKind::kMatMul, attrs, {&s.in(0), &s.in(2)});
+  const std::vector<double> gate_size = LinearMagnitude(s.in(0), s.in(1), 1);
+  std::vector<double> result = LinearMagnitude(s.in(0), s.in(2), 1);
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = kSteepest * gate_size[i] * std::abs(up[i]) + std::abs(gate[i]) * result[i];
+  }
+  return result;
+}
+
+// A score has the sum of |q| |k|; an error e in it changes a probability by the factor 1 + e.
+double ScoreMagnitude(const Tensor& q, const Tensor& k_new, const Tensor& k_state, double scale) {
+  const double keys = std::max(Largest(Abs(k_new).f), Largest(Abs(k_state).f));
+  return static_cast<double>(q.last()) * Largest(q.f) * keys * std::abs(scale);
+}
+
+std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
+  const double scale = s.op.As<rl_attention_attrs>().scale;
+  const double values = std::max(Largest(Abs(s.in(2)).f), Largest(Abs(s.in(4)).f));
+  return std::vector<double>(count,
+                             values * (1 + ScoreMagnitude(s.in(0), s.in(1), s.in(3), scale)));
+}
+
+std::vector<double> Constant(size_t count, double value) {
+  return std::vector<double>(count, value);
+}
+
+}  // namespace
+
+Bounds BoundsOf(Closeness closeness, Activations activations) {
+  switch (closeness) {
+    case Closeness::kExact:
+      return {};
+    case Closeness::kRounding:
+      return {1e-12, 1e-5, 1e-6};
+    case Closeness::kContraction:
+      return {1e-10, 1e-5, 1e-6};
+    case Closeness::kBlocks:
+      return BlockBounds(activations);
+    case Closeness::kComposite: {
+      // The second product of a chain amplifies what the first one lost, relative to a smaller
+      // result.
+      constexpr double kAmplification = 8;
+      const Bounds blocks = BlockBounds(activations);
+      return {blocks.nmse * kAmplification * kAmplification, blocks.relative * kAmplification,
+              blocks.absolute * kAmplification};
+    }
+  }
+  return {};
+}
+
+std::vector<double> Magnitudes(const Case& test, const Interpreter& ran, const Tensor& expected) {
+  const size_t count = expected.f.size();
+  if (test.graph.ops.size() == 1) {
+    const Site s{test.graph.ops[0], ran};
+    switch (s.op.kind) {
+      case OpKind::kMatMul:
+        return LinearMagnitude(s.in(0), s.in(1), s.op.As<rl_matmul_attrs>().transpose_weight);
+      case OpKind::kGeGluLinear:
+        return GeGluLinearMagnitude(s);
+      case OpKind::kBinary:
+        return BinaryMagnitude(s);
+      case OpKind::kReduce:
+      case OpKind::kCumSum:
+        return ReduceMagnitude(s);
+      case OpKind::kAffine:
+        return Constant(count, Largest(s.in(0).f) * std::abs(s.op.As<rl_affine_attrs>().scale) +
+                                   std::abs(s.op.As<rl_affine_attrs>().bias));
+      case OpKind::kAttention:
+        return AttentionMagnitude(s, count);
+      case OpKind::kAttentionScores:
+        return Constant(count, ScoreMagnitude(s.in(0), s.in(1), s.in(2),
+                                              s.op.As<rl_attention_scores_attrs>().scale));
+      case OpKind::kAttentionMix:
+        return Constant(count, std::max(Largest(Abs(s.in(1)).f), Largest(Abs(s.in(2)).f)));
+      case OpKind::kSoftEmbed:
+        return Constant(count,
+                        Largest(Abs(s.in(2)).f) * (1 + Largest(s.in(0).f) * Largest(s.in(1).f)));
+      case OpKind::kSoftmax:
+        return Constant(count, 1);
+      case OpKind::kRope:
+      case OpKind::kResidualNorm:
+      case OpKind::kPleInject:
+        return RowMaxima(expected);
+      default:
+        return Abs(expected).f;
+    }
+  }
+  return RowMaxima(expected);
+}
+
+std::string Compare(const Tensor& expected, const Tensor& actual,
+                    std::span<const double> magnitudes, const Bounds& bounds) {
+  size_t bad = 0;
+  std::string first;
+  const auto complain = [&](size_t at, auto found, auto wanted, double allowed) {
+    if (bad++ == 0) {
+      first = fmt::format("element {} is {}, expected {} (allowed difference {:.3g})", at, found,
+                          wanted, allowed);
+    }
+  };
+  for (size_t j = 0; j < expected.i.size(); ++j) {
+    if (expected.i[j] != actual.i[j]) complain(j, actual.i[j], expected.i[j], 0);
+  }
+  double error = 0, energy = 0;
+  for (size_t j = 0; j < expected.f.size(); ++j) {
+    const double e = expected.f[j], a = actual.f[j];
+    if (!std::isfinite(e) || !std::isfinite(a)) {
+      if (!(std::isnan(e) && std::isnan(a)) && e != a) complain(j, a, e, 0);
+      continue;
+    }
+    const double allowed =
+        bounds.relative == 0 ? 0 : bounds.absolute + bounds.relative * magnitudes[j];
+    if (std::abs(a - e) > allowed) complain(j, a, e, allowed);
+    error += (a - e) * (a - e);
+    energy += e * e;
+  }
+  if (bad > 0) {
+    const size_t count = expected.i.size() + expected.f.size();
+    return fmt::format("{}; {} of {} elements are off", first, bad, count);
+  }
+  // Of a few elements, cancellation may leave one that is small beside its terms; the bound above, which
+  // knows the terms, has judged it.
+  constexpr size_t kEnoughForNmse = 16;
+  if (expected.f.size() < kEnoughForNmse) return {};
+  // Below the absolute bound everything is rounding of zero.
+  const double floor = bounds.absolute * bounds.absolute * static_cast<double>(expected.f.size());
+  if (error > bounds.nmse * energy + floor) {
+    return fmt::format("NMSE is {:.3g}, allowed {:.3g}", error / std::max(energy, 1e-300),
+                       bounds.nmse);
+  }
+  return {};
+}
+
+}  // namespace rullama::conformance

@@ -1,0 +1,45 @@
+// How close results have to be to the float64 reference: the classes of docs/numerics.md, and why.
+// Pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ir/graph.h"
+#include "core/reference/interpreter.h"
+
+namespace rullama::conformance {
+
+struct Case;
+
+// What the arithmetic of an op may cost (docs/numerics.md, Tolerances).
+enum class Closeness {
+  kExact,        // no arithmetic, or integers
+  kRounding,     // a few roundings of f32, functions within 2 ulp
+  kContraction,  // sums of products in f32
+  kBlocks,       // the same with block weights, whose activations a backend may quantise
+  kComposite,    // a chain of the above, where errors of one part are inputs of the next
+};
+
+// How a backend treats activations that meet block weights; its manifest says so.
+enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
+
+struct Bounds {
+  double nmse = 0;
+  double relative = 0;  // of an element's magnitude
+  double absolute = 0;
+};
+Bounds BoundsOf(Closeness closeness, Activations activations);
+
+// For each element of a result, the size of what went into it: for sums the sum of the magnitudes
+// of the terms, so that cancellation is not punished.
+std::vector<double> Magnitudes(const Case& test, const reference::Interpreter& ran,
+                               const reference::Tensor& expected);
+
+// Empty if `actual` is as close to `expected` as the bounds say, else what is wrong: the first bad
+// element, how many there are, and the NMSE. Not-a-numbers and infinities have to be equal.
+std::string Compare(const reference::Tensor& expected, const reference::Tensor& actual,
+                    std::span<const double> magnitudes, const Bounds& bounds);
+
+}  // namespace rullama::conformance
