@@ -17,6 +17,7 @@ function(rullama_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main rullama_flags)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE
     RULLAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" RULLAMA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(NOT ARG_TIMEOUT)

@@ -1,0 +1,121 @@
+// Backends against the float64 reference on models that a seed makes up. RULLAMA_RANDOM_SEED=N runs
+// model N alone.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "tests/random/random_support.h"
+
+namespace rullama::testing {
+namespace {
+
+// The same graph on both sides: what differs is f32 against f64, the 16-bit activations of block
+// weights, and values beside a rounding edge of an f16 cache, which may fall to either side. Each
+// costs its own rounding (6e-8, 2e-5, 5e-4) times what the layers amplify, measured at up to 40.
+double BoundOf(const RandomModelTraits& traits, DType kv_dtype) {
+  if (kv_dtype == DType::kF16) return 4e-3;
+  return traits.quantised ? 1e-3 : 1e-5;
+}
+
+int64_t TokenCount(const RandomModel& model) {
+  // Past the end of the rings, so that they wrap.
+  return 2 * model.config.sliding_window + 3;
+}
+
+class RandomModels : public ::testing::Test {
+ protected:
+  void Check(uint64_t seed) {
+    const RandomModel model = MakeRandomModel(seed);
+    SCOPED_TRACE(model.Describe());
+    const auto tokens = RandomTokens(seed, TokenCount(model), model.config.vocabulary);
+    const auto count = static_cast<int64_t>(tokens.size());
+    // The reference in one step, the backend in chunks of an odd size: caches and rings are in
+    // play.
+    const int64_t chunk = 1 + static_cast<int64_t>(seed % 7);
+    const DType kv_dtype = (seed >> 5 & 1) == 0 ? DType::kF32 : DType::kF16;
+    const auto expected = Logits(model, *reference_, tokens, count, kv_dtype);
+    const auto actual = Logits(model, *cpu_, tokens, chunk, kv_dtype);
+    ASSERT_FALSE(expected.empty());
+    EXPECT_LE(RelativeL2(actual, expected), BoundOf(DrawTraits(seed), kv_dtype))
+        << "again: RULLAMA_RANDOM_SEED=" << seed << ", chunks of " << chunk;
+  }
+
+  Backends backends_;
+  std::unique_ptr<Device> cpu_ = backends_.Open("cpu");
+  std::unique_ptr<Device> reference_ = backends_.Open("reference");
+};
+
+TEST_F(RandomModels, CpuAgreesWithTheReference) {
+  constexpr uint64_t kModels = 200;
+  if (const char* seed = std::getenv("RULLAMA_RANDOM_SEED")) {
+    Check(std::strtoull(seed, nullptr, 10));
+    return;
+  }
+  for (uint64_t seed = 0; seed < kModels && !HasFailure(); ++seed) Check(seed);
+}
+
+TEST_F(RandomModels, TheSeedIsEverything) {
+  const auto tokens = RandomTokens(1, 9, 64);
+  const RandomModel first = MakeRandomModel(21), again = MakeRandomModel(21),
+                    other = MakeRandomModel(53);
+  EXPECT_EQ(first.config, again.config);
+  EXPECT_EQ(Logits(first, *cpu_, tokens, 9), Logits(again, *cpu_, tokens, 9));
+  EXPECT_NE(Logits(first, *cpu_, tokens, 9), Logits(other, *cpu_, tokens, 9));
+}
+
+// Layers s, s, s, g, s with caches of their own and s, s, g that share: the donors are 4, 4 and 3,
+// the last of each kind. A rule that counts back from the first sharer would take the global layer
+// for the sliding ones, and one that takes "the last but one" layer 2 or 3.
+Gemma4Config OddDonors() {
+  Gemma4Config c = MakeRandomModel(3, {.shared_kv = true}).config;
+  c.sliding_window = 5;
+  Gemma4Layer layer = c.layers[0];
+  layer.head_dim = c.n_rot_sliding = c.n_rot_global = 32;
+  layer.kv_heads = 1;
+  c.rope_factors = MakeRopeFactors(16, kGemma4RotaryFraction);
+  c.layers.clear();
+  for (const char kind : std::string("sssgsssg")) {
+    layer.kind = kind == 'g' ? LayerKind::kGlobal : LayerKind::kSliding;
+    layer.cache_layer = std::ssize(c.layers);
+    c.layers.push_back(layer);
+  }
+  EXPECT_TRUE(AssignDonors(c.layers, 3));
+  return c;
+}
+
+TEST_F(RandomModels, OddDonorsAreRight) {
+  const Gemma4Config config = OddDonors();
+  EXPECT_EQ(config.layer(5).cache_layer, 4);
+  EXPECT_EQ(config.layer(6).cache_layer, 4);
+  EXPECT_EQ(config.layer(7).cache_layer, 3);
+  const RandomModelTraits traits{.shared_kv = true};
+  const auto tokens = RandomTokens(5, 17, config.vocabulary);
+  const RandomModel model = MakeRandomModel(3, traits, config);
+  const auto expected = Logits(model, *reference_, tokens, 17);
+  constexpr double kBound = 1e-5;  // floats throughout
+  EXPECT_LE(RelativeL2(Logits(model, *cpu_, tokens, 4), expected), kBound);
+
+  // Other donors give other logits: the comparison sees what it is there to see.
+  Gemma4Config wrong = config;
+  wrong.layers[5].cache_layer = wrong.layers[6].cache_layer = 2;
+  const RandomModel other = MakeRandomModel(3, traits, wrong);
+  EXPECT_GT(RelativeL2(Logits(other, *cpu_, tokens, 4), expected), 1000 * kBound);
+}
+
+TEST(RandomModel, EveryTraitComesUp) {
+  int shared = 0, per_layer = 0, k_eq_v = 0, quantised = 0;
+  for (uint64_t seed = 0; seed < 64; ++seed) {
+    const RandomModel model = MakeRandomModel(seed);
+    const Gemma4Config& c = model.config;
+    EXPECT_TRUE(ValidateConfig(c)) << model.Describe();
+    shared += c.OwnsCache(c.layer_count() - 1) ? 0 : 1;
+    per_layer += c.ple_dim > 0 ? 1 : 0;
+    k_eq_v += c.layer(1).k_eq_v ? 1 : 0;
+    quantised += IsBlockType(model.weights.Find("blk.0.attn_q.weight")->dtype) ? 1 : 0;
+  }
+  for (const int count : {shared, per_layer, k_eq_v}) EXPECT_EQ(count, 32);
+  EXPECT_GT(quantised, 16);
+}
+
+}  // namespace
+}  // namespace rullama::testing

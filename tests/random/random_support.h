@@ -1,0 +1,104 @@
+// Runs random models on backends: a session per model and backend, logits of every position.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/plugin/registry.h"
+#include "core/reference/reference_backend.h"
+#include "core/runtime/session.h"
+#include "models/gemma4/random_model.h"
+
+namespace rullama::testing {
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result) {
+    ADD_FAILURE() << result.error().ToString();
+    std::abort();
+  }
+  return *std::move(result);
+}
+
+// Devices by name, opened once.
+class Backends {
+ public:
+  Backends() : host_(std::make_shared<PluginHost>(HostOptions{})) {
+    registry_ = std::make_unique<Registry>(RegistryOptions::FromProcess(), host_);
+    registry_->RegisterBuiltIn("reference", ReferencePluginQuery);
+  }
+  std::unique_ptr<Device> Open(const std::string& name) {
+    const auto plugin = Must(registry_->Find(name));
+    return Must(plugin->Open(0, {}));
+  }
+
+ private:
+  std::shared_ptr<PluginHost> host_;
+  std::unique_ptr<Registry> registry_;
+};
+
+// Logits of all tokens, fed in chunks of these many rows.
+inline std::vector<float> Logits(const RandomModel& model, Device& device,
+                                 const std::vector<int32_t>& tokens, int64_t chunk,
+                                 DType kv_dtype = DType::kF32) {
+  BuildOptions build;
+  build.kv_dtype = kv_dtype;
+  build.capacity = static_cast<int64_t>(tokens.size());
+  build.max_t = chunk;
+  auto graph = Must(BuildModel(model.config, model.weights, build));
+  AddLogitsOutput(graph.builder, graph.logits, RowDemand::kAll);
+  const RandomWeights weights(model, std::move(graph.constants));
+  SessionOptions options;
+  options.devices = {&device};
+  options.prefill_chunk = chunk;
+  const auto session =
+      Must(Session::Create(Must(std::move(graph.builder).Finish()), weights, options));
+  std::vector<float> logits;
+  for (size_t first = 0; first < tokens.size(); first += static_cast<size_t>(chunk)) {
+    const size_t count = std::min(tokens.size() - first, static_cast<size_t>(chunk));
+    std::vector<int32_t> pos(count);
+    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(first));
+    const std::vector<int32_t> slot(count, 0);
+    StepRows rows;
+    rows.tokens = std::span(tokens).subspan(first, count);
+    rows.pos = pos;
+    rows.slot = slot;
+    rows.demand = DemandMode::kAllRows;
+    const Status ran = session->Run(rows);
+    EXPECT_TRUE(ran) << ran.error().ToString();
+    if (!ran) return {};
+    std::vector<float> part(count * static_cast<size_t>(model.config.vocabulary));
+    const Status read = session->ReadOutput("logits", std::as_writable_bytes(std::span(part)));
+    EXPECT_TRUE(read) << read.error().ToString();
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
+inline std::vector<int32_t> RandomTokens(uint64_t seed, int64_t count, int64_t vocabulary) {
+  std::vector<int32_t> tokens;
+  uint64_t state = seed;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX
+    tokens.push_back(static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(vocabulary)));
+  }
+  return tokens;
+}
+
+inline double RelativeL2(const std::vector<float>& actual, const std::vector<float>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double error = 0, energy = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double difference = double{actual[i]} - double{expected[i]};
+    error += difference * difference;
+    energy += double{expected[i]} * double{expected[i]};
+  }
+  return std::sqrt(error / energy);
+}
+
+}  // namespace rullama::testing
