@@ -26,6 +26,7 @@ void AddInspectCommand(CLI::App& app, CommandContext& context);
 void AddGraphCommand(CLI::App& app, CommandContext& context);
 void AddBackendsCommand(CLI::App& app, CommandContext& context);
 void AddSynthCommand(CLI::App& app, CommandContext& context);
+void AddDiffCommand(CLI::App& app, CommandContext& context);
 void AddNewBackendCommand(CLI::App& app, CommandContext& context);
 void AddConfigCommand(CLI::App& app, CommandContext& context);
 

@@ -142,6 +142,7 @@ int RunProgram(int argc, char** argv) {
   AddGraphCommand(app, context);
   AddBackendsCommand(app, context);
   AddSynthCommand(app, context);
+  AddDiffCommand(app, context);
   AddNewBackendCommand(app, context);
   AddConfigCommand(app, context);
   for (CLI::App* command : app.get_subcommands({})) add_color(*command);

@@ -47,7 +47,7 @@ while IFS=$'\t' read -r file from to; do
     echo "$number: SURVIVED $file: $from -> $to"
     survivors=$((survivors + 1))
   else
-    echo "$number: caught by $(grep -c '^\[  FAILED  \].*(' "$work/log" || true) tests: $file: $from"
+    echo "$number: caught by $(grep -c '^\[  FAILED  \]' "$work/log" || true) tests: $file: $from"
   fi
   cp "$source/backends/cpu/$file" "$path"
 done <"$source/tools/mutants.txt"

@@ -123,6 +123,13 @@ struct ArchitectureConfig {
   std::optional<double> final_softcap;  // 30; 0 = none
 };
 
+// Above these `rullama diff` reports a difference.
+struct DiffConfig {
+  double nmse = 1e-4;  // of a value: squared differences over squares
+  double kl = 1e-3;    // nats, mean over positions
+  double top1 = 0.95;  // least part of the positions with the same likeliest token
+};
+
 struct Config {
   ModelConfig model;
   ContextConfig context;
@@ -131,6 +138,7 @@ struct Config {
   PlacementConfig placement;
   SamplerConfig sampler;
   GenerationConfig generation;
+  DiffConfig diff;
   ArchitectureConfig architecture;
 };
 

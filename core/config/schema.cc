@@ -131,6 +131,17 @@ BlockSpec GenerationSchema() {
       .Build();
 }
 
+BlockSpec DiffSchema() {
+  return BlockBuilder<&Config::diff>("diff", "How far two backends may be apart (`rullama diff`).")
+      .Field("nmse", &DiffConfig::nmse, RealCodec{0, 1},
+             "Of each compared value: squared differences over squares of the baseline.")
+      .Field("kl", &DiffConfig::kl, RealCodec{0, 100},
+             "Divergence of the predicted distributions in nats, mean over positions.")
+      .Field("top1", &DiffConfig::top1, RealCodec{0, 1},
+             "Least part of the positions whose likeliest token is the same.")
+      .Build();
+}
+
 const FieldSpec* FindFieldIn(const BlockSpec& block, std::string_view path) {
   for (const FieldSpec& field : block.fields) {
     if (field.path == path) return &field;
@@ -155,7 +166,8 @@ const BlockSpec& ConfigSchema() {
       .doc = "",
       .fields = {},
       .blocks = {ModelSchema(), ContextSchema(), BackendSchema(), PluginsSchema(),
-                 PlacementSchema(), SamplerSchema(), GenerationSchema(), ArchitectureSchema()}};
+                 PlacementSchema(), SamplerSchema(), GenerationSchema(), DiffSchema(),
+                 ArchitectureSchema()}};
   return schema;
 }
 

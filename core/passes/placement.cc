@@ -85,13 +85,18 @@ class Placer {
     return MayRunOnHost(op) && HostWeightOf(op) != nullptr;
   }
 
+  [[nodiscard]] bool IsSentToHost(const Op& op) const {
+    return HasHost() && policy_.on_host.contains(NameOfOp(op));
+  }
+
   // A refused composite is decomposed, unless the user listed that very op for the host.
   std::vector<bool> CompositesToDecompose() {
     std::vector<bool> refused(graph_.ops.size(), false);
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
       if (!HasDecomposition(op.kind) || main_refusals_[i].empty()) continue;
-      const bool may_stay_whole = WantsHost(op) || (MayRunOnHost(op) && IsListed(op));
+      const bool may_stay_whole =
+          WantsHost(op) || IsSentToHost(op) || (MayRunOnHost(op) && IsListed(op));
       if (may_stay_whole && host_refusals_[i].empty()) continue;
       refused[i] = true;
       report_.decomposed.push_back({NameOfOp(op), op.kind, main_refusals_[i]});
@@ -102,6 +107,10 @@ class Placer {
   Status Assign(size_t i) {
     Op& op = graph_.ops[i];
     op.device = policy_.main_device;
+    if (IsSentToHost(op) && host_refusals_[i].empty()) {
+      MoveToHost(op, "asked for");
+      return OkStatus();
+    }
     if (WantsHost(op) && host_refusals_[i].empty()) {
       MoveToHost(op,
                  fmt::format("reads a weight of placement.host_weights '{}'", *HostWeightOf(op)));

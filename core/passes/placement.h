@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct PlacementPolicy {
   // Ops that read a constant whose tensor name contains one of these run on the host, as far as the
   // fallback allows the host to run them. Keeps huge, sparsely read tables out of device memory.
   std::vector<std::string> host_weights;
+  // Ops that run on the host whatever the main device says, by the name of their first result; the
+  // fallback is not asked. For finding out which op is wrong.
+  std::set<std::string, std::less<>> on_host;
   int main_device = 0;
   int host_device = -1;                   // -1: there is none
   std::vector<std::string> device_names;  // by device, for messages; may be shorter

@@ -81,9 +81,10 @@ void AddSorting(std::vector<CaseSpec>& cases) {
 }
 
 void AddProbabilities(std::vector<CaseSpec>& cases) {
-  const std::vector<double> specials = {-kInfinity, -kInfinity, -kInfinity, -kInfinity, 5,
-                                        -kInfinity, 500,        500,        -500,       0,
-                                        kNaN,       1,          1e-30,      0,          -1e30};
+  constexpr double kBan = -kInfinity;
+  const std::vector<double> specials = {kBan, kBan, kBan, kBan,  kBan, kBan, kBan,
+                                        kBan, kBan, 5,    kBan,  500,  500,  -500,
+                                        0,    kNaN, 1,    1e-30, 0,    -1e30};
   for (const OpKind kind : {OpKind::kSoftmax, OpKind::kEntropy}) {
     const std::string op(NameOf(kind));
     for (const int64_t n : kColumns) {
@@ -94,7 +95,7 @@ void AddProbabilities(std::vector<CaseSpec>& cases) {
                        }});
     }
     cases.push_back({op + "/specials", kind, [=](uint64_t seed) {
-                       CaseBuilder b(seed, 3);
+                       CaseBuilder b(seed, 4);
                        const ValueId x = b.Floats("x", F({kT, 5}), specials);
                        return OneOp(std::move(b), kind, {x}, OpAttrs(kind), Closeness::kRounding);
                      }});

@@ -235,8 +235,8 @@ std::string Compare(const Tensor& expected, const Tensor& actual,
     const size_t count = expected.i.size() + expected.f.size();
     return fmt::format("{}; {} of {} elements are off", first, bad, count);
   }
-  // Of a few elements, cancellation may leave one that is small beside its terms; the bound above, which
-  // knows the terms, has judged it.
+  // Of a few elements, cancellation may leave one that is small beside its terms; the bound above,
+  // which knows the terms, has judged it.
   constexpr size_t kEnoughForNmse = 16;
   if (expected.f.size() < kEnoughForNmse) return {};
   // Below the absolute bound everything is rounding of zero.

@@ -1,0 +1,276 @@
+// rullama diff: the same graph and the same tokens on several backends, value by value.
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/diff_model.h"
+#include "core/diff/bisect.h"
+#include "core/diff/compare.h"
+#include "core/diff/watch.h"
+#include "core/runtime/generator.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr const char* kReference = "reference";
+
+struct DiffFlags {
+  ConfigFlags config;
+  PromptFlags prompt;
+  std::vector<std::string> backends;
+  std::string level = "layer";
+  std::optional<uint64_t> random_model;
+  bool bisect = false;
+  bool json = false;
+};
+
+struct ValueRow {
+  std::string name;
+  ValueError error;
+  bool above = false;  // the threshold
+};
+
+struct Report {
+  std::string backend;
+  std::vector<ValueRow> values;  // in the order they are computed
+  LogitsError logits;
+  bool above = false;
+  std::optional<std::string> culprit;  // what --bisect found
+};
+
+std::string BaselineOf(const std::vector<std::string>& backends) {
+  const bool has = std::ranges::find(backends, kReference) != backends.end();
+  return has ? kReference : backends.back();
+}
+
+// Runs the model on backends, each opened once for each run.
+class Comparison {
+ public:
+  Comparison(const DiffFlags& flags, const DiffModel& model, const Config& config,
+             Registry& registry, Console& console)
+      : flags_(flags), model_(model), config_(config), registry_(registry), console_(console) {
+    if (flags.level == "op") watched_ = ComparableValues(model.graph);
+    if (flags.level == "layer") watched_ = model.layers;
+  }
+
+  Result<std::vector<Report>> Run() {
+    const std::string baseline = BaselineOf(flags_.backends);
+    console_.Note(fmt::format("{} tokens of {}; the baseline is {}", model_.tokens.size(),
+                              model_.name, baseline));
+    RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline));
+    std::vector<Report> reports;
+    for (const std::string& backend : flags_.backends) {
+      if (backend == baseline) continue;
+      RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend));
+      Report report = Compare(backend, actual, expected);
+      if (flags_.bisect && report.above) {
+        RL_ASSIGN_OR_RETURN(report.culprit, Bisect(backend, baseline, expected));
+      }
+      reports.push_back(std::move(report));
+    }
+    return reports;
+  }
+
+ private:
+  // Options of the configuration belong to the backend it names.
+  [[nodiscard]] Config ConfigFor(const std::string& backend) const {
+    Config config = config_;
+    if (config.backend.name != backend) config.backend.options.clear();
+    config.backend.name = backend;
+    return config;
+  }
+
+  Result<DiffValues> RunOn(const std::string& backend) {
+    RL_ASSIGN_OR_RETURN(const BackendDevices devices,
+                        OpenDevices(registry_, ConfigFor(backend), console_));
+    return RunDiffModel(model_, model_.graph, watched_, devices);
+  }
+
+  [[nodiscard]] bool IsAbove(const ValueError& value, const LogitsError& logits) const {
+    return !(value.nmse <= config_.diff.nmse) || !(logits.mean_kl <= config_.diff.kl) ||
+           logits.top1 < config_.diff.top1;
+  }
+
+  Report Compare(const std::string& backend, const DiffValues& actual,
+                 const DiffValues& expected) const {
+    Report report;
+    report.backend = backend;
+    std::vector<std::string> names = watched_;
+    const std::string logits(output_names::kLogits);
+    if (std::ranges::find(names, logits) == names.end()) names.push_back(logits);
+    for (const std::string& name : names) {
+      ValueRow row{name, CompareValues(actual.at(name), expected.at(name))};
+      row.above = !(row.error.nmse <= config_.diff.nmse);
+      report.above = report.above || row.above;
+      report.values.push_back(std::move(row));
+    }
+    report.logits = CompareLogits(actual.at(logits), expected.at(logits), model_.vocabulary);
+    report.above = report.above || IsAbove({}, report.logits);
+    return report;
+  }
+
+  // The name of the first op that takes the logits above a threshold when it runs on `backend` and
+  // all after it on the baseline.
+  Result<std::optional<std::string>> Bisect(const std::string& backend, const std::string& baseline,
+                                            const DiffValues& expected) {
+    const Graph graph = WithoutStates(model_.graph);
+    std::vector<std::string> ops;
+    for (const Op& op : graph.ops) ops.push_back(graph.value(op.results[0]).name);
+    const auto is_bad = [&](size_t count) -> Result<bool> {
+      console_.Note(fmt::format("bisect: {} of {} ops on {}", count, ops.size(), backend));
+      RL_ASSIGN_OR_RETURN(BackendDevices devices,
+                          OpenDevices(registry_, ConfigFor(backend), console_));
+      devices.devices.resize(1);
+      RL_ASSIGN_OR_RETURN(BackendDevices other,
+                          OpenDevices(registry_, ConfigFor(baseline), console_));
+      devices.devices.push_back(std::move(other.devices.front()));
+      devices.policy = {};
+      devices.policy.fallback = Fallback::kAllow;
+      devices.policy.host_device = 1;
+      devices.policy.device_names = {backend, baseline};
+      const auto rest = ops.begin() + static_cast<std::ptrdiff_t>(count);
+      devices.policy.on_host.insert(rest, ops.end());
+      RL_ASSIGN_OR_RETURN(const DiffValues actual, RunDiffModel(model_, graph, {}, devices));
+      const std::string logits(output_names::kLogits);
+      return IsAbove(CompareValues(actual.at(logits), expected.at(logits)),
+                     CompareLogits(actual.at(logits), expected.at(logits), model_.vocabulary));
+    };
+    RL_ASSIGN_OR_RETURN(const auto found, FindFirstBadOp(ops.size(), is_bad));
+    if (!found) return std::optional<std::string>();
+    const Op& op = graph.ops[*found];
+    return std::optional(fmt::format("{} ({})", ops[*found], NameOf(op.kind)));
+  }
+
+  const DiffFlags& flags_;
+  const DiffModel& model_;
+  const Config& config_;
+  Registry& registry_;
+  Console& console_;
+  std::vector<std::string> watched_;
+};
+
+std::string AsText(const Report& report, const std::string& baseline, bool bisected) {
+  std::string text = fmt::format("{} against {}\n{:<32} {:>10} {:>10} {:>12}\n", report.backend,
+                                 baseline, "value", "NMSE", "max error", "1 - cosine");
+  for (const ValueRow& row : report.values) {
+    text += fmt::format("{:<32} {:>10.3g} {:>10.3g} {:>12.3g}{}\n", row.name, row.error.nmse,
+                        row.error.max_error, std::max(0.0, 1 - row.error.cosine),
+                        row.above ? "  ABOVE" : "");
+  }
+  text += fmt::format("logits: KL {:.3g} nats (largest {:.3g}), same best token {:.4g} %\n",
+                      report.logits.mean_kl, report.logits.max_kl, 100 * report.logits.top1);
+  const auto first = std::ranges::find(report.values, true, &ValueRow::above);
+  if (first != report.values.end()) text += fmt::format("first above: {}\n", first->name);
+  if (report.above && bisected) {
+    text += report.culprit
+                ? fmt::format("caused by: {}\n", *report.culprit)
+                : "caused by: no single op; with all ops on the backend and nothing watched, the "
+                  "logits are within the thresholds\n";
+  }
+  return text + (report.above ? "different\n" : "the same, within the thresholds\n");
+}
+
+nlohmann::json AsJson(const Report& report, const std::string& baseline) {
+  nlohmann::json values = nlohmann::json::array();
+  for (const ValueRow& row : report.values) {
+    values.push_back({{"name", row.name},
+                      {"nmse", row.error.nmse},
+                      {"max_error", row.error.max_error},
+                      {"cosine", row.error.cosine},
+                      {"not_finite", row.error.not_finite},
+                      {"above", row.above}});
+  }
+  nlohmann::json json = {{"backend", report.backend},
+                         {"baseline", baseline},
+                         {"values", std::move(values)},
+                         {"logits",
+                          {{"mean_kl", report.logits.mean_kl},
+                           {"max_kl", report.logits.max_kl},
+                           {"top1", report.logits.top1}}},
+                         {"above", report.above}};
+  if (report.culprit) json["culprit"] = *report.culprit;
+  return json;
+}
+
+Status CheckFlags(const DiffFlags& flags) {
+  if (flags.backends.size() < 2) {
+    return MakeError(ErrorKind::kUsage, "usage.backends",
+                     "--backends names {} backend, expected two or more, such as cpu,reference",
+                     flags.backends.size());
+  }
+  return OkStatus();
+}
+
+Result<int> Diff(const DiffFlags& flags, Console& console) {
+  RL_RETURN_IF_ERROR(CheckFlags(flags));
+  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags.config));
+  std::unique_ptr<DiffModel> model;
+  if (flags.random_model) {
+    RL_ASSIGN_OR_RETURN(model, OpenRandomDiffModel(*flags.random_model));
+  } else {
+    RL_ASSIGN_OR_RETURN(model, OpenDiffModel(flags.config, flags.prompt, console));
+  }
+  const Config& config = loaded.config.values();
+  const auto registry = MakeRegistry(config, loaded.environment, flags.config.plugins);
+  Comparison comparison(flags, *model, config, *registry, console);
+  RL_ASSIGN_OR_RETURN(const std::vector<Report> reports, comparison.Run());
+  const std::string baseline = BaselineOf(flags.backends);
+  bool above = false;
+  for (const Report& report : reports) {
+    above = above || report.above;
+    RL_RETURN_IF_ERROR(console.Write(flags.json ? AsJson(report, baseline).dump() + "\n"
+                                                : AsText(report, baseline, flags.bisect)));
+  }
+  registry->Shutdown();
+  return above ? static_cast<int>(ErrorKind::kThreshold) : 0;
+}
+
+}  // namespace
+
+void AddDiffCommand(CLI::App& app, CommandContext& context) {
+  const auto flags = std::make_shared<DiffFlags>();
+  CLI::App* command =
+      app.add_subcommand("diff", "Compare backends: the same graph, the same tokens, every layer");
+  AddModelOptions(*command, flags->config);
+  command
+      ->add_option(
+          "--backends", flags->backends,
+          "Which to compare. The baseline is `reference` if it is among them, else the last")
+      ->required()
+      ->delimiter(',')
+      ->option_text("A,B[,...]");
+  command->add_option("-p,--prompt", flags->prompt.text, "Text whose tokens are run")
+      ->option_text("TEXT");
+  command->add_option("-f,--file", flags->prompt.path, "File with that text")->option_text("FILE");
+  command->add_option("--prompt-ids", flags->prompt.ids_path, "File with token ids")
+      ->option_text("FILE");
+  command->add_option("--level", flags->level, "What is compared: op, layer or logits")
+      ->check(CLI::IsMember({"op", "layer", "logits"}))
+      ->capture_default_str();
+  command
+      ->add_option("--random-model", flags->random_model,
+                   "Instead of a file: a tiny model that this number makes up")
+      ->option_text("SEED");
+  command->add_flag("--bisect", flags->bisect,
+                    "If they differ: find the op, by running half of the ops on the baseline");
+  command->add_flag("--json", flags->json, "One JSON object for each backend");
+  command->footer(
+      "One step from an empty cache over all tokens. Values inside a composite op are seen only if "
+      "the\n"
+      "backend refuses it. Thresholds are in the block `diff` of the configuration; the exit code "
+      "is 7 "
+      "if\none is exceeded.\n\n"
+      "Example:\n  rullama diff --config configs/tiny.yaml --backends cpu,reference -p \"The "
+      "prince\"\n"
+      "  rullama diff --backends mine,reference --plugin mine.so --random-model 7 --level op "
+      "--bisect");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return Diff(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,45 @@
+// What `rullama diff` compares backends on: a graph with its weights and the tokens of one step.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/backend_setup.h"
+#include "cli/engine.h"
+#include "cli/prompt.h"
+#include "models/gemma4/random_model.h"
+
+namespace rullama::cli {
+
+struct DiffModel {
+  Graph graph;                      // its output "logits" is that of every row
+  std::vector<std::string> layers;  // values that end a layer, in order; logits last
+  std::unique_ptr<WeightSource> weights;
+  std::vector<int32_t> tokens;
+  int64_t vocabulary = 0;
+  std::string name;
+  std::optional<LoadedModel> file;  // what the weights point into
+};
+
+// The model of the configuration with a prompt (PromptFlags); without a prompt, its first tokens
+// are some of the vocabulary. Errors: of LoadModel and ReadPrompt; context.overflow.
+Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
+                                                 const PromptFlags& prompt, Console& console);
+// A random model and random tokens (random_model.h).
+Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed);
+
+// Values of one run, by name, as f32.
+using DiffValues = std::map<std::string, std::vector<float>>;
+
+// One step from an empty cache over all tokens. `watched` are read beside the logits. Errors of
+// plugins, placement and devices.
+Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
+                                const std::vector<std::string>& watched,
+                                const BackendDevices& devices);
+
+}  // namespace rullama::cli

@@ -1,0 +1,78 @@
+#include "core/diff/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace rullama {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// ln sum exp of a row.
+double LogSum(std::span<const float> row) {
+  const double largest = *std::ranges::max_element(row);
+  double sum = 0;
+  for (const float x : row) sum += std::exp(double{x} - largest);
+  return largest + std::log(sum);
+}
+
+double Divergence(std::span<const float> actual, std::span<const float> baseline) {
+  const double actual_sum = LogSum(actual);
+  const double baseline_sum = LogSum(baseline);
+  double divergence = 0;
+  for (size_t i = 0; i < baseline.size(); ++i) {
+    const double log_p = double{baseline[i]} - baseline_sum;
+    const double p = std::exp(log_p);
+    if (p > 0) divergence += p * (log_p - (double{actual[i]} - actual_sum));
+  }
+  // Rounding may leave a little less than nothing.
+  return std::isnan(divergence) ? kInfinity : std::max(0.0, divergence);
+}
+
+}  // namespace
+
+ValueError CompareValues(std::span<const float> actual, std::span<const float> baseline) {
+  ValueError result;
+  double error = 0, energy = 0, actual_energy = 0, product = 0;
+  for (size_t i = 0; i < baseline.size(); ++i) {
+    const double a = actual[i], b = baseline[i];
+    if (!std::isfinite(a) || !std::isfinite(b)) {
+      result.not_finite += a == b ? 0 : 1;
+      continue;
+    }
+    error += (a - b) * (a - b);
+    energy += b * b;
+    actual_energy += a * a;
+    product += a * b;
+    result.max_error = std::max(result.max_error, std::abs(a - b));
+  }
+  if (error > 0) result.nmse = energy > 0 ? error / energy : kInfinity;
+  if (result.not_finite > 0) result.nmse = kInfinity;
+  const double norms = std::sqrt(energy) * std::sqrt(actual_energy);
+  if (norms > 0) result.cosine = product / norms;
+  return result;
+}
+
+LogitsError CompareLogits(std::span<const float> actual, std::span<const float> baseline,
+                          int64_t vocabulary) {
+  LogitsError result;
+  const auto columns = static_cast<size_t>(vocabulary);
+  const size_t rows = baseline.size() / columns;
+  size_t same = 0;
+  for (size_t row = 0; row < rows; ++row) {
+    const auto a = actual.subspan(row * columns, columns);
+    const auto b = baseline.subspan(row * columns, columns);
+    const double kl = Divergence(a, b);
+    result.mean_kl += kl / static_cast<double>(rows);
+    result.max_kl = std::max(result.max_kl, kl);
+    const auto best = [](std::span<const float> x) {
+      return std::ranges::max_element(x) - x.begin();
+    };
+    same += best(a) == best(b) ? 1 : 0;
+  }
+  if (rows > 0) result.top1 = static_cast<double>(same) / static_cast<double>(rows);
+  return result;
+}
+
+}  // namespace rullama
