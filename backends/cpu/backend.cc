@@ -99,19 +99,25 @@ sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph,
   const auto weight_type = [&](uint32_t i) {
     return "weight type " + std::string(NameOf(static_cast<DType>(graph.input(op, i)->dtype)));
   };
+  // Of operands that may be absent, those that are there.
+  const auto weights = [&](std::initializer_list<uint32_t> operands) -> sdk::OpSupport {
+    for (const uint32_t i : operands) {
+      const rl_value* weight = graph.input(op, i);
+      if (weight == nullptr) continue;
+      if (!CanBeWeight(kernels, weight)) return No(weight_type(i));
+      if (weight->lifetime != RL_LIFETIME_CONSTANT) return No("weight is no constant");
+    }
+    return {true, {}};
+  };
   switch (op.kind) {
     case RL_OP_matmul:
-      if (!CanBeWeight(kernels, graph.input(op, 1))) return No(weight_type(1));
-      if (graph.input(op, 1)->lifetime != RL_LIFETIME_CONSTANT) return No("weight is no constant");
-      return {true, {}};
+      return weights({1u});
     case RL_OP_geglu_linear:
-      for (const uint32_t i : {1u, 2u}) {
-        if (!CanBeWeight(kernels, graph.input(op, i))) return No(weight_type(i));
-        if (graph.input(op, i)->lifetime != RL_LIFETIME_CONSTANT) {
-          return No("weight is no constant");
-        }
-      }
-      return {true, {}};
+      return weights({1u, 2u});
+    case RL_OP_grouped_matmul:
+      return weights({1u});
+    case RL_OP_moe_ffn:
+      return weights({3u, 4u, 5u});
     case RL_OP_gather_rows: {
       const rl_value* table = graph.input(op, 0);
       const auto dtype = static_cast<DType>(table->dtype);

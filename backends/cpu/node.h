@@ -137,5 +137,6 @@ bool CompileAttention(const CompileContext& context);
 bool CompileState(const CompileContext& context);
 bool CompileSampling(const CompileContext& context);
 bool CompileCanvas(const CompileContext& context);
+bool CompileMoe(const CompileContext& context);
 
 }  // namespace rullama::cpu

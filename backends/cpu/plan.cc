@@ -128,9 +128,9 @@ void NodeList::Written(const rl_value& value) {
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes,
                  ThreadPool& pool)
     : pool_(pool) {
-  constexpr std::array kFamilies = {CompileStructure, CompilePointwise, CompileReduce,
-                                    CompileMatMul,    CompileNorm,      CompileAttention,
-                                    CompileState,     CompileSampling,  CompileCanvas};
+  constexpr std::array kFamilies = {
+      CompileStructure, CompilePointwise, CompileReduce,   CompileMatMul, CompileNorm,
+      CompileAttention, CompileState,     CompileSampling, CompileCanvas, CompileMoe};
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);

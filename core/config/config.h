@@ -94,6 +94,12 @@ struct OwnedShared {
 
 enum class ModelFamily { kGemma4 };
 
+struct ExpertsConfig {
+  std::optional<int64_t> count;  // 0 = none
+  std::optional<int64_t> used;   // by each token
+  std::optional<int64_t> ffn;    // width of each
+};
+
 struct RopeConfig {
   std::optional<double> base_global;             // 1e6
   std::optional<double> base_sliding;            // 1e4
@@ -118,6 +124,7 @@ struct ArchitectureConfig {
   std::optional<bool> k_eq_v;               // global layers use K as V
   std::optional<int64_t> vocabulary;
   std::optional<int64_t> context_length;
+  ExpertsConfig experts;
   RopeConfig rope;
   std::optional<double> rms_eps;        // 1e-6
   std::optional<double> final_softcap;  // 30; 0 = none

@@ -35,6 +35,19 @@ BlockSpec RopeSchema() {
       .Build();
 }
 
+BlockSpec ExpertsSchema() {
+  constexpr int64_t kMaxExperts = 65536;
+  return BlockBuilder<&Config::architecture, &ArchitectureConfig::experts>(
+             "architecture.experts", "Mixture of experts, beside the feed-forward block.")
+      .Field("count", &ExpertsConfig::count, IntegerCodec{0, kMaxExperts},
+             "Experts of each layer; 0 is none.", kFromFile)
+      .Field("used", &ExpertsConfig::used, IntegerCodec{0, kMaxExperts},
+             "Experts that each token uses.", kFromFile)
+      .Field("ffn", &ExpertsConfig::ffn, IntegerCodec{0, kMaxFfnWidth}, "Width of each expert.",
+             kFromFile)
+      .Build();
+}
+
 }  // namespace
 
 BlockSpec ArchitectureSchema() {
@@ -83,6 +96,7 @@ BlockSpec ArchitectureSchema() {
              "Added to the mean square in RMSNorm.", "0.000001 in `rullama synth`")
       .Field("final_softcap", &ArchitectureConfig::final_softcap, RealCodec{0, kMaxSoftcap},
              "Soft cap of the logits; 0 is none.", "30 in `rullama synth`")
+      .Nested(ExpertsSchema())
       .Nested(RopeSchema())
       .Build();
 }

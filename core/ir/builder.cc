@@ -284,6 +284,19 @@ ValueId GraphBuilder::Entropy(ValueId x, std::string_view name) {
   return AddOne(OpKind::kEntropy, {x}, OpAttrs(OpKind::kEntropy), name);
 }
 
+ValueId GraphBuilder::GroupedMatMul(ValueId x, ValueId weight, ValueId experts,
+                                    std::string_view name) {
+  return AddOne(OpKind::kGroupedMatMul, {x, weight, experts}, OpAttrs(OpKind::kGroupedMatMul),
+                name);
+}
+
+ValueId GraphBuilder::MoeFfn(ValueId x, ValueId weights, ValueId experts,
+                             const ExpertWeights& tensors, std::string_view name) {
+  return AddOne(OpKind::kMoeFfn,
+                {x, weights, experts, tensors.gate, tensors.up, tensors.down, tensors.scale},
+                OpAttrs(OpKind::kMoeFfn), name);
+}
+
 ValueId GraphBuilder::SoftEmbed(ValueId logits, ValueId inverse_temperature, ValueId table,
                                 std::string_view name) {
   return AddOne(OpKind::kSoftEmbed, {logits, inverse_temperature, table},

@@ -91,6 +91,12 @@ class GraphBuilder {
   ValueId RandomUniform(ValueId seed, ValueId pos, ValueId slot, int stream,
                         std::string_view name = {});
   ValueId Categorical(ValueId x, ValueId u, std::string_view name = {});
+  ValueId GroupedMatMul(ValueId x, ValueId weight, ValueId experts, std::string_view name = {});
+  struct ExpertWeights {
+    ValueId gate, up, down, scale;  // up and scale may be kNoValue
+  };
+  ValueId MoeFfn(ValueId x, ValueId weights, ValueId experts, const ExpertWeights& tensors,
+                 std::string_view name = {});
   ValueId SoftEmbed(ValueId logits, ValueId inverse_temperature, ValueId table,
                     std::string_view name = {});
   ValueId EntropyAccept(ValueId entropy, float bound, std::string_view name = {});

@@ -130,6 +130,11 @@ TEST(BuilderTest, EveryOpHasAMethod) {
   b.Where(x, x, x);
   b.Entropy(x);
   b.EntropyAccept(u, 0.1F);
+  const ValueId experts = b.Constant("experts", {DType::kQ8_0, {4, 512, 256}});
+  const ValueId down = b.Constant("down", {DType::kQ8_0, {4, 256, 256}});
+  const auto chosen = b.TopK(x, 2);
+  b.GroupedMatMul(x, experts, chosen.indices);
+  b.MoeFfn(x, chosen.values, chosen.indices, {experts, kNoValue, down, kNoValue});
   b.SoftEmbed(x, b.Constant("one", F({1})), w);
   b.Reduce(x, RL_REDUCE_SUM);
   b.ArgMax(x);

@@ -178,4 +178,71 @@ Types InferSoftEmbed(Context& c) {
   return {TensorType(DType::kF32, {c.operand(0).rows(), *columns})};
 }
 
+namespace {
+
+// Weights [experts, n, k] of a mixture; n, or nothing after an error.
+std::optional<Dim> WantExpertWeight(Context& c, size_t i, const Dim& k) {
+  if (!c.WantRank(i, 3)) return std::nullopt;
+  const TensorType& weight = c.operand(i);
+  for (int axis = 0; axis < weight.rank; ++axis) {
+    if (weight.dim(axis).IsConstant() && (axis < 2 || weight.dim(axis) == k)) continue;
+    c.Fail("weight {} does not fit {} input columns", ToString(weight), ToString(k));
+    return std::nullopt;
+  }
+  return weight.dim(1);
+}
+
+}  // namespace
+
+Types InferGroupedMatMul(Context& c) {
+  c.WantDType(0, DType::kF32);
+  if (!c.WantRank(2, 2) || !c.WantDType(2, DType::kI32)) return {};
+  const TensorType& x = c.operand(0);
+  const TensorType& experts = c.operand(2);
+  const bool shared = x.rank == 2;
+  if (x.rank != 3 && !shared) {
+    c.Fail("operand x is {}, expected rank 2 or 3", ToString(x));
+    return {};
+  }
+  if (x.rows() != experts.rows() || (!shared && x.dim(1) != experts.dim(1))) {
+    c.Fail("x {} does not fit experts {}", ToString(x), ToString(experts));
+  }
+  const auto n = WantExpertWeight(c, 1, x.last());
+  if (!n) return {};
+  return {TensorType(DType::kF32, {x.rows(), experts.dim(1), *n})};
+}
+
+Types InferMoeFfn(Context& c) {
+  if (!c.WantMatrix(0) || !c.WantMatrix(1) || !c.WantRank(2, 2)) return {};
+  const TensorType& x = c.operand(0);
+  const TensorType& weights = c.operand(1);
+  c.WantType(1, {DType::kF32, {x.rows(), weights.dim(1)}});
+  c.WantType(2, {DType::kI32, {x.rows(), weights.dim(1)}});
+  const auto gate = WantExpertWeight(c, 3, x.last());
+  if (!gate) return {};
+  int64_t inner = gate->constant;
+  if (c.has(4)) {
+    const auto up = WantExpertWeight(c, 4, x.last());
+    if (up && *up != *gate) {
+      c.Fail("gate_weight has {} rows, up_weight {}", ToString(*gate), ToString(*up));
+    }
+  } else {
+    if (inner % 2 != 0) c.Fail("gate_weight has {} rows, expected gate and up alike", inner);
+    inner /= 2;
+  }
+  const auto down = WantExpertWeight(c, 5, Dim(inner));
+  if (!down) return {};
+  if (*down != x.last()) {
+    c.Fail("down_weight gives {} columns, x has {}", ToString(*down), ToString(x.last()));
+  }
+  const Dim& count = c.operand(3).dim(0);
+  for (const size_t i : {size_t{4}, size_t{5}}) {
+    if (c.has(i) && c.operand(i).dim(0) != count) {
+      c.Fail("weights of {} and {} experts", ToString(count), ToString(c.operand(i).dim(0)));
+    }
+  }
+  c.WantVector(6, count);
+  return {x};
+}
+
 }  // namespace rullama::infer_internal

@@ -37,6 +37,8 @@ Decomposition FindDecomposition(OpKind kind) {
       return decompositions::Entropy;
     case OpKind::kSoftEmbed:
       return decompositions::SoftEmbed;
+    case OpKind::kMoeFfn:
+      return decompositions::MoeFfn;
     default:
       return nullptr;
   }

@@ -33,5 +33,6 @@ ValueId TopPMask(const Site& s);
 ValueId MinPMask(const Site& s);
 ValueId Entropy(const Site& s);
 ValueId SoftEmbed(const Site& s);
+ValueId MoeFfn(const Site& s);
 
 }  // namespace rullama::decompositions

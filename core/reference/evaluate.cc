@@ -39,6 +39,10 @@ KernelInfo KernelOf(OpKind kind) {
       return {EvalWhere};
     case OpKind::kEntropy:
       return {EvalEntropy};
+    case OpKind::kGroupedMatMul:
+      return {EvalGroupedMatMul, Bit(1)};
+    case OpKind::kMoeFfn:
+      return {EvalMoeFfn, Bit(3) | Bit(4) | Bit(5)};
     case OpKind::kSoftEmbed:
       return {EvalSoftEmbed, Bit(2)};
     case OpKind::kEntropyAccept:

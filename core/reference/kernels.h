@@ -76,6 +76,9 @@ Status EvalMatMul(const Call& call);
 Status EvalGeGluLinear(const Call& call);
 Status EvalPleInject(const Call& call);
 Status EvalSoftEmbed(const Call& call);
+// moe.cc
+Status EvalGroupedMatMul(const Call& call);
+Status EvalMoeFfn(const Call& call);
 // norm.cc
 Status EvalRmsNorm(const Call& call);
 Status EvalResidualNorm(const Call& call);

@@ -47,6 +47,9 @@ Result<Gemma4Config> Build(const ArchitectureConfig& a) {
   config.n_rot_global = a.head_dim->global;
   config.rope_factors = MakeRopeFactors(
       config.n_rot_global / 2, a.rope.rotary_fraction_global.value_or(kGemma4RotaryFraction));
+  config.experts.count = a.experts.count.value_or(0);
+  config.experts.used = a.experts.used.value_or(0);
+  config.experts.ffn_width = a.experts.ffn.value_or(0);
   const int64_t shared = a.shared_kv_layers.value_or(0);
   for (int64_t i = 0; i < *a.layers; ++i) {
     const LayerKind kind = KindInPattern(i, *a.layers, *a.pattern);
@@ -156,6 +159,9 @@ Status Gemma4Config::CheckAgainst(const ArchitectureConfig& a) const {
   d.Compare("k_eq_v", a.k_eq_v, AnyKEqV(*this));
   d.Compare("vocabulary", a.vocabulary, vocabulary);
   d.Compare("context_length", a.context_length, context_length);
+  d.Compare("experts.count", a.experts.count, experts.count);
+  d.Compare("experts.used", a.experts.used, experts.used);
+  d.Compare("experts.ffn", a.experts.ffn, experts.ffn_width);
   d.CompareReal("rope.base_global", a.rope.base_global, rope_base_global);
   d.CompareReal("rope.base_sliding", a.rope.base_sliding, rope_base_sliding);
   d.CompareReal("rms_eps", a.rms_eps, rms_eps);

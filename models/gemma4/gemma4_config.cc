@@ -84,6 +84,14 @@ Status CheckDonor(const Gemma4Config& c, int64_t index) {
   return OkStatus();
 }
 
+Status CheckExperts(const Gemma4Experts& experts) {
+  constexpr int64_t kMaxExperts = 65536;
+  if (experts.count == 0) return OkStatus();
+  RL_RETURN_IF_ERROR(InRange<int64_t>("expert count", experts.count, 1, kMaxExperts));
+  RL_RETURN_IF_ERROR(InRange<int64_t>("used expert count", experts.used, 1, experts.count));
+  return InRange<int64_t>("expert FFN width", experts.ffn_width, 1, kMaxFfnWidth);
+}
+
 Status CheckRopeFactors(const Gemma4Config& c) {
   if (std::ssize(c.rope_factors) != c.n_rot_global / 2) {
     return MakeError(ErrorKind::kModelFile, "model.hparam",
@@ -175,6 +183,7 @@ Status ValidateConfig(const Gemma4Config& c) {
     RL_RETURN_IF_ERROR(CheckLayer(c, i));
     RL_RETURN_IF_ERROR(CheckDonor(c, i));
   }
+  RL_RETURN_IF_ERROR(CheckExperts(c.experts));
   RL_RETURN_IF_ERROR(CheckRopeFactors(c));
   return CheckSuppressed(c);
 }

@@ -36,6 +36,17 @@ struct Gemma4Layer {
   friend bool operator==(const Gemma4Layer&, const Gemma4Layer&) = default;
 };
 
+// The mixture of experts of a layer, beside its dense feed-forward; the same on all layers.
+struct Gemma4Experts {
+  int64_t count = 0;      // 0: the model has none
+  int64_t used = 0;       // of them by each token
+  int64_t ffn_width = 0;  // of each
+  // Gate and up projection are one tensor, gate first; else two.
+  bool fused_gate_up = true;
+
+  friend bool operator==(const Gemma4Experts&, const Gemma4Experts&) = default;
+};
+
 struct Gemma4Config {
   int64_t width = 0;  // of the residual stream
   int64_t vocabulary = 0;
@@ -54,6 +65,7 @@ struct Gemma4Config {
   std::vector<float> rope_factors;
   bool rope_factors_in_file = false;  // as tensor rope_freqs.weight
   std::vector<Gemma4Layer> layers;
+  Gemma4Experts experts;
   std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
 
   [[nodiscard]] int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }

@@ -304,10 +304,15 @@ const HostileCase kHostile[] = {
      }},
     {"ple_huge", "model.hparam",
      Set("gemma4.embedding_length_per_layer_input", uint32_t{0x80000000})},
-    {"experts", "model.unsupported",
+    {"expert_width_missing", "gguf.key_missing",
      [](Gemma4TestFile& file) {
        file.writer.Set("gemma4.expert_count", uint32_t{8});
        file.writer.Set("gemma4.expert_used_count", uint32_t{2});
+     }},
+    {"no_expert_used", "model.hparam",
+     [](Gemma4TestFile& file) {
+       file.writer.Set("gemma4.expert_count", uint32_t{8});
+       file.writer.Set("gemma4.expert_feed_forward_length", uint32_t{8});
      }},
     {"more_experts_used_than_there_are", "model.moe",
      [](Gemma4TestFile& file) {

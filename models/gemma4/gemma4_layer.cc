@@ -1,6 +1,8 @@
-// One decoder layer: attention, gated feed-forward, per-layer injection and output scale.
+// One decoder layer: attention, gated feed-forward with or without a mixture of experts, per-layer
+// injection and output scale.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 #include "models/gemma4/gemma4_scope.h"
@@ -111,19 +113,61 @@ ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
                         kNoValue, c.rms_eps, Name(index, "attn.residual"));
 }
 
-ValueId LayerStack::FeedForward(int64_t index, ValueId hidden, ValueId scale) {
-  const float eps = scope_.config().rms_eps;
+ValueId LayerStack::DenseFeedForward(int64_t index, ValueId hidden) {
   GraphBuilder& b = scope_.builder();
-  const ValueId x = b.RmsNorm(hidden, scope_.Weight(Name(index, "ffn_norm.weight")), eps,
-                              Name(index, "ffn.norm"));
+  const ValueId x = b.RmsNorm(hidden, scope_.Weight(Name(index, "ffn_norm.weight")),
+                              scope_.config().rms_eps, Name(index, "ffn.norm"));
   const ValueId glu =
       b.GeGluLinear(x, scope_.Weight(Name(index, "ffn_gate.weight")),
                     scope_.Weight(Name(index, "ffn_up.weight")), Name(index, "ffn.glu"));
-  const ValueId down =
-      b.MatMul(glu, scope_.Weight(Name(index, "ffn_down.weight")), Name(index, "ffn.down"));
+  return b.MatMul(glu, scope_.Weight(Name(index, "ffn_down.weight")), Name(index, "ffn.down"));
+}
+
+LayerStack::Routes LayerStack::Route(int64_t index, ValueId hidden) {
+  const Gemma4Config& c = scope_.config();
+  GraphBuilder& b = scope_.builder();
+  // Of the state as it is: its norm has no weight, and the scale takes the place of one.
+  const ValueId normed = b.RmsNorm(hidden, kNoValue, c.rms_eps, Name(index, "moe.router.norm"));
+  ValueId x = b.Affine(normed, 1 / std::sqrt(static_cast<float>(c.width)), 0,
+                       Name(index, "moe.router.scaled"));
+  const ValueId scale = scope_.OptionalWeight(Name(index, "ffn_gate_inp.scale"));
+  if (scale != kNoValue) x = b.Scale(x, scale, Name(index, "moe.router.input"));
+  const ValueId logits =
+      b.MatMul(x, scope_.Weight(Name(index, "ffn_gate_inp.weight")), Name(index, "moe.router"));
+  // The k largest of a softmax, divided by their sum, are the softmax of the k largest logits.
+  const auto chosen = b.TopK(logits, c.experts.used, Name(index, "moe.chosen"));
+  return {b.Softmax(chosen.values, Name(index, "moe.weights")), chosen.indices};
+}
+
+// The dense feed-forward and the experts side by side, each with a norm behind it.
+ValueId LayerStack::MixtureOfExperts(int64_t index, ValueId hidden, ValueId dense) {
+  const float eps = scope_.config().rms_eps;
+  GraphBuilder& b = scope_.builder();
+  const auto weight = [&](std::string_view suffix) { return scope_.Weight(Name(index, suffix)); };
+  const Routes routes = Route(index, hidden);
+  const ValueId x =
+      b.RmsNorm(hidden, weight("pre_ffw_norm_2.weight"), eps, Name(index, "moe.norm"));
+  const bool fused = scope_.config().experts.fused_gate_up;
+  const GraphBuilder::ExpertWeights tensors{
+      .gate = weight(fused ? "ffn_gate_up_exps.weight" : "ffn_gate_exps.weight"),
+      .up = fused ? kNoValue : weight("ffn_up_exps.weight"),
+      .down = weight("ffn_down_exps.weight"),
+      .scale = scope_.OptionalWeight(Name(index, "ffn_down_exps.scale"))};
+  const ValueId experts =
+      b.MoeFfn(x, routes.weights, routes.experts, tensors, Name(index, "moe.experts"));
+  const ValueId normed =
+      b.RmsNorm(dense, weight("post_ffw_norm_1.weight"), eps, Name(index, "ffn.dense"));
+  return b.ResidualNorm(normed, experts, weight("post_ffw_norm_2.weight"), kNoValue, eps,
+                        Name(index, "ffn.sum"));
+}
+
+ValueId LayerStack::FeedForward(int64_t index, ValueId hidden, ValueId scale) {
+  GraphBuilder& b = scope_.builder();
+  ValueId out = DenseFeedForward(index, hidden);
+  if (scope_.config().experts.count > 0) out = MixtureOfExperts(index, hidden, out);
   const bool last = scope_.config().ple_dim == 0;
-  return b.ResidualNorm(hidden, down, scope_.Weight(Name(index, "post_ffw_norm.weight")), scale,
-                        eps, Name(index, last ? "out" : "ffn.residual"));
+  return b.ResidualNorm(hidden, out, scope_.Weight(Name(index, "post_ffw_norm.weight")), scale,
+                        scope_.config().rms_eps, Name(index, last ? "out" : "ffn.residual"));
 }
 
 ValueId LayerStack::Build(int64_t index, ValueId hidden, ValueId per_layer_input) {

@@ -52,26 +52,27 @@ const TensorInfo* FindExpertTensor(const GgufFile& file) {
   return nullptr;
 }
 
-Status CheckExperts(const GgufFile& file) {
-  RL_ASSIGN_OR_RETURN(const auto count_key, file.FindU32(Key("expert_count")));
-  RL_ASSIGN_OR_RETURN(const auto used_key, file.FindU32(Key("expert_used_count")));
-  const uint32_t count = count_key.value_or(0);
-  const uint32_t used = used_key.value_or(0);
-  const TensorInfo* tensor = FindExpertTensor(file);
-  if (used > count) {
+Result<Gemma4Experts> ReadExperts(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(const auto count, file.FindU32(Key("expert_count")));
+  RL_ASSIGN_OR_RETURN(const auto used, file.FindU32(Key("expert_used_count")));
+  Gemma4Experts experts;
+  experts.count = count.value_or(0);
+  experts.used = used.value_or(0);
+  if (experts.used > experts.count) {
     return MakeError(ErrorKind::kModelFile, "model.moe",
-                     "{} experts are used of {}, expected no more than there are", used, count);
+                     "{} experts are used of {}, expected no more than there are", experts.used,
+                     experts.count);
   }
-  if (count == 0 && tensor != nullptr) {
+  const TensorInfo* tensor = FindExpertTensor(file);
+  if (experts.count == 0 && tensor != nullptr) {
     return MakeError(ErrorKind::kModelFile, "model.moe",
                      "tensor '{}' belongs to experts, but key '{}' says there are none",
                      tensor->name, Key("expert_count"));
   }
-  if (count == 0) return OkStatus();
-  return MakeError(ErrorKind::kModelFile, "model.unsupported",
-                   "found a mixture of {} experts, which is not supported yet by this version; "
-                   "expected a dense Gemma 4 (E2B, E4B, 12B, 31B)",
-                   count);
+  if (experts.count == 0) return experts;
+  RL_ASSIGN_OR_RETURN(experts.ffn_width, file.GetU32(Key("expert_feed_forward_length")));
+  experts.fused_gate_up = file.FindTensor("blk.0.ffn_gate_exps.weight") == nullptr;
+  return experts;
 }
 
 // A number that must be the same on all layers, written once or per layer.
@@ -278,13 +279,13 @@ Status ReadSoftcap(const GgufFile& file, Gemma4Config& config) {
 
 Result<Gemma4Config> Gemma4Config::FromFile(const GgufFile& file) {
   RL_RETURN_IF_ERROR(CheckArchitectureName(file));
-  RL_RETURN_IF_ERROR(CheckExperts(file));
   RL_ASSIGN_OR_RETURN(const uint32_t layers, file.GetU32(Key("block_count")));
   if (layers == 0 || layers > kMaxGemma4Layers) {
     return BadHparam("key '{}' is {}, expected 1 to {}", Key("block_count"), layers,
                      kMaxGemma4Layers);
   }
   Gemma4Config config;
+  RL_ASSIGN_OR_RETURN(config.experts, ReadExperts(file));
   RL_ASSIGN_OR_RETURN(config.width, file.GetU32(Key("embedding_length")));
   RL_ASSIGN_OR_RETURN(config.context_length, file.GetU32(Key("context_length")));
   RL_ASSIGN_OR_RETURN(config.sliding_window, file.GetU32(Key("attention.sliding_window")));

@@ -13,7 +13,9 @@ ValueId Scope::Constant(const WeightBinding& binding, int64_t first, int64_t cou
   const std::string key = fmt::format("{}@{}", binding.tensor, first);
   if (const auto found = constants_.find(key); found != constants_.end()) return found->second;
   TensorType type(binding.dtype, {count});
-  if (binding.dims.size() == 2) type = TensorType(binding.dtype, {count, binding.dims[1]});
+  for (size_t axis = 1; axis < binding.dims.size(); ++axis) {
+    type.dim(type.rank++) = binding.dims[axis];
+  }
   const ValueId value = builder().Constant(binding.tensor, type, first);
   constants_.emplace(key, value);
   return value;

@@ -84,6 +84,14 @@ class LayerStack {
   void FillCache(int64_t index, ValueId x);
   ValueId Attention(int64_t index, ValueId hidden);
   void AppendCache(int64_t index);
+  // Which experts each row has chosen, and how much each counts: [rows, used].
+  struct Routes {
+    ValueId weights = kNoValue;
+    ValueId experts = kNoValue;
+  };
+  Routes Route(int64_t index, ValueId hidden);
+  ValueId DenseFeedForward(int64_t index, ValueId hidden);
+  ValueId MixtureOfExperts(int64_t index, ValueId hidden, ValueId dense);
   ValueId FeedForward(int64_t index, ValueId hidden, ValueId scale);
   // q or k: norm per head, then rotation.
   ValueId NormAndRotate(int64_t index, ValueId heads, std::string_view norm, std::string_view name);

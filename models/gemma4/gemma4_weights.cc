@@ -57,6 +57,24 @@ void AddFeedForward(const Gemma4Config& c, int64_t index, LayerTable& table) {
   table.Add("post_ffw_norm.weight", {c.width}, Presence::kRequired, {"ffn_post_norm.weight"});
 }
 
+void AddExperts(const Gemma4Config& c, LayerTable& table) {
+  const Gemma4Experts& e = c.experts;
+  if (e.count == 0) return;
+  table.Add("ffn_gate_inp.weight", {e.count, c.width});
+  table.Add("ffn_gate_inp.scale", {c.width}, Presence::kUsual);
+  table.Add("pre_ffw_norm_2.weight", {c.width}, Presence::kRequired, {"ffn_pre_norm_2.weight"});
+  table.Add("post_ffw_norm_1.weight", {c.width}, Presence::kRequired, {"ffn_post_norm_1.weight"});
+  table.Add("post_ffw_norm_2.weight", {c.width}, Presence::kRequired, {"ffn_post_norm_2.weight"});
+  if (e.fused_gate_up) {
+    table.Add("ffn_gate_up_exps.weight", {e.count, 2 * e.ffn_width, c.width});
+  } else {
+    table.Add("ffn_gate_exps.weight", {e.count, e.ffn_width, c.width});
+    table.Add("ffn_up_exps.weight", {e.count, e.ffn_width, c.width});
+  }
+  table.Add("ffn_down_exps.weight", {e.count, c.width, e.ffn_width});
+  table.Add("ffn_down_exps.scale", {e.count}, Presence::kUsual, {"ffn_gate_inp.per_expert_scale"});
+}
+
 void AddInjection(const Gemma4Config& c, LayerTable& table) {
   if (c.ple_dim > 0) {
     table.Add("inp_gate.weight", {c.ple_dim, c.width});
@@ -89,6 +107,7 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
     LayerTable table(specs, i);
     AddAttention(c, i, table);
     AddFeedForward(c, i, table);
+    AddExperts(c, table);
     AddInjection(c, table);
   }
   add("output_norm.weight", {c.width}, Presence::kRequired);

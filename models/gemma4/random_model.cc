@@ -45,6 +45,7 @@ DType TypeFor(uint64_t seed, const RandomModelTraits& traits, int64_t ple_dim,
   // A layer's part of a row of the per-layer table has to be whole blocks, too.
   const bool per_layer = spec.name == "per_layer_token_embd.weight";
   const int64_t row = per_layer ? ple_dim : spec.dims.back();
+  if (spec.name.ends_with("ffn_gate_inp.weight")) return DType::kF32;  // routers stay exact
   const auto pick = [&](const auto& types) {
     const size_t first = TensorSeed(seed, spec.name + ".type") % types.size();
     for (size_t i = 0; i < types.size(); ++i) {
@@ -64,6 +65,12 @@ void DrawShapes(Draw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
   c.heads = draw.Of<3>({1, 2, 4});
   c.sliding_window = draw.Int(3, 20);
   c.ple_dim = traits.per_layer_embeddings ? draw.Of<4>({8, 32, 64, 256}) : 0;
+  if (traits.experts) {
+    c.experts.count = draw.Int(2, 9);
+    c.experts.used = draw.Int(1, std::min<int64_t>(c.experts.count, 4));
+    c.experts.ffn_width = draw.Of<4>({32, 64, 160, 256});
+    c.experts.fused_gate_up = draw.Int(0, 1) == 0;
+  }
   c.final_softcap = draw.Int(0, 2) == 0 ? 0.0F : 30.0F;
   c.n_rot_sliding = draw.Of<3>({16, 32, 64});
   c.n_rot_global = draw.Of<3>({16, 32, 64});
@@ -137,6 +144,7 @@ RandomModelTraits DrawTraits(uint64_t seed) {
           .shared_kv = bit(1),
           .k_eq_v = bit(2),
           .double_wide = bit(3),
+          .experts = bit(6),
           .quantised = bit(4)};
 }
 

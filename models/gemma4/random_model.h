@@ -28,6 +28,7 @@ struct RandomModelTraits {
   bool shared_kv = false;    // trailing layers without a cache of their own
   bool k_eq_v = false;       // global layers use K as V
   bool double_wide = false;  // layers that share a cache have twice the FFN width
+  bool experts = false;      // a mixture beside the feed-forward
   bool quantised = false;    // block types where the shapes allow them, else floats
 };
 // The traits of model number `seed`: all combinations come up.

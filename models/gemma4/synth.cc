@@ -51,12 +51,12 @@ void FillPiece(DType dtype, uint64_t seed, uint64_t first_block, float deviation
 
 Status AppendMatrix(const TensorSpec& spec, DType dtype, const SyntheticOptions& options,
                     GgufOutput& output, uint64_t& done, uint64_t total) {
-  const uint64_t elements =
-      static_cast<uint64_t>(spec.dims[0]) * static_cast<uint64_t>(spec.dims[1]);
+  uint64_t elements = 1;
+  for (const int64_t dim : spec.dims) elements *= static_cast<uint64_t>(dim);
   const uint64_t bytes = RowBytes(dtype, elements);
   const uint64_t block_bytes = InfoOf(dtype).block_bytes;
   // Inputs of a product are normalised, so this keeps outputs near 1.
-  const float deviation = 1.0f / std::sqrt(static_cast<float>(spec.dims[1]));
+  const float deviation = 1.0f / std::sqrt(static_cast<float>(spec.dims.back()));
   const uint64_t seed = TensorSeed(options.seed, spec.name);
   std::vector<std::byte> piece;
   for (uint64_t at = 0; at < bytes; at += piece.size()) {

@@ -62,6 +62,13 @@ void FinishQ6K(float deviation, uint64_t word, std::byte* block) {
   StoreHalf(block + kScales + 16, deviation / (kMeanScale * UniformDeviation(64)));
 }
 
+void FinishF32(float deviation, std::byte* data) {
+  int32_t code = 0;
+  std::memcpy(&code, data, sizeof(code));
+  const float value = static_cast<float>(code) * (deviation * std::sqrt(3.0f) * 0x1p-31f);
+  std::memcpy(data, &value, sizeof(value));
+}
+
 void FinishFloats(DType dtype, float deviation, std::byte* data, size_t count) {
   // Uniform on [-sqrt(3), sqrt(3)) deviations.
   const float step = deviation * std::sqrt(3.0f) / 32768;
@@ -77,6 +84,8 @@ void FinishFloats(DType dtype, float deviation, std::byte* data, size_t count) {
 // Gives a block of random bits its scales.
 void FinishBlock(DType dtype, float deviation, uint64_t word, std::byte* block) {
   switch (dtype) {
+    case DType::kF32:
+      return FinishF32(deviation, block);
     case DType::kQ4_0:
       return StoreHalf(block, deviation / UniformDeviation(16));
     case DType::kQ5_0:
@@ -100,9 +109,9 @@ void FinishBlock(DType dtype, float deviation, uint64_t word, std::byte* block) 
 }  // namespace
 
 bool CanSynthesize(DType dtype) {
-  constexpr std::array kTypes = {DType::kF16,  DType::kBF16, DType::kQ4_0,
-                                 DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                                 DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+  constexpr std::array kTypes = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
+                                 DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K,
+                                 DType::kQ5_K, DType::kQ6_K};
   return std::ranges::find(kTypes, dtype) != kTypes.end();
 }
 

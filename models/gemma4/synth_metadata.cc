@@ -166,6 +166,15 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
       writer.SetRaw("gemma4.attention.sliding_window_pattern",
                     GgufValue{GgufType::kArray, GgufType::kBool, lists.sliding.size(),
                               std::as_bytes(std::span(lists.sliding))}));
+  if (config.experts.count > 0) {
+    const std::pair<std::string_view, int64_t> experts[] = {
+        {"expert_count", config.experts.count},
+        {"expert_used_count", config.experts.used},
+        {"expert_feed_forward_length", config.experts.ffn_width}};
+    for (const auto& [key, value] : experts) {
+      RL_RETURN_IF_ERROR(writer.Set(fmt::format("gemma4.{}", key), static_cast<uint32_t>(value)));
+    }
+  }
   const std::pair<std::string_view, float> numbers[] = {
       {"attention.layer_norm_rms_epsilon", config.rms_eps},
       {"rope.freq_base", config.rope_base_global},

@@ -67,6 +67,10 @@ std::vector<DType> ChooseTypes(const QuantMix& mix, const std::vector<TensorSpec
       types.push_back(DType::kF32);
       continue;
     }
+    if (spec.name.ends_with("ffn_gate_inp.weight")) {
+      types.push_back(DType::kF32);  // routers are never quantised
+      continue;
+    }
     if (spec.name == "per_layer_model_proj.weight") {
       dtype = mix.base == DType::kBF16 ? DType::kBF16 : DType::kF16;  // never quantised
     } else if (spec.name == "token_embd.weight" || spec.name == "per_layer_token_embd.weight" ||
@@ -74,7 +78,8 @@ std::vector<DType> ChooseTypes(const QuantMix& mix, const std::vector<TensorSpec
       dtype = mix.embedding;
     } else if (spec.name.ends_with("attn_v.weight")) {
       if (MoreBits(values++, values_in_all)) dtype = mix.important;
-    } else if (spec.name.ends_with("ffn_down.weight")) {
+    } else if (spec.name.ends_with("ffn_down.weight") ||
+               spec.name.ends_with("ffn_down_exps.weight")) {
       if (MoreBits(LayerOf(spec.name), layer_count)) dtype = mix.important;
     }
     types.push_back(FitRow(dtype, spec.dims.back()));

@@ -86,11 +86,59 @@ void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
       {fmt::format("soft_embed/{}", NameOf(dtype)), OpKind::kSoftEmbed, [=](uint64_t seed) {
          CaseBuilder b(seed, 5);
          const ValueId logits = b.Floats("logits", F({kT, 77}), -10, 10);
-         const ValueId inverse = b.Floats("inverse", F({1}), {1.6});
+         const ValueId inverse = b.Floats("inverse", F({1}), std::vector<double>{1.6});
          const ValueId table = b.Weight("table", {dtype, {77, k}});
          return OneOp(std::move(b), OpKind::kSoftEmbed, {logits, inverse, table},
                       OpAttrs(OpKind::kSoftEmbed), ClosenessOf(dtype));
        }});
+}
+
+// Mixtures of experts: one row, several, an expert that all rows choose and experts that none does.
+void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
+  constexpr int64_t kExperts = 7, kUsed = 3, kWidth = 256, kInner = 160;
+  const auto choose = [](CaseBuilder& b, int64_t t) {
+    std::vector<int32_t> chosen;
+    for (int64_t row = 0; row < t; ++row) {
+      const auto first = static_cast<int32_t>(b.random().Int(1, 3));
+      for (const int32_t expert : {0, first, first + 2}) chosen.push_back(expert);
+    }
+    return b.Ints("experts", I({kT, kUsed}), chosen);
+  };
+  const DType inner_dtype = kInner % InfoOf(dtype).block_elements == 0 ? dtype : DType::kQ8_0;
+  for (const int64_t t : {1, 7, 40}) {
+    const std::string suffix = fmt::format("{}_t{}", NameOf(dtype), t);
+    for (const bool shared : {true, false}) {
+      cases.push_back({fmt::format("grouped_matmul/{}{}", suffix, shared ? "" : "_pairs"),
+                       OpKind::kGroupedMatMul, [=](uint64_t seed) {
+                         CaseBuilder b(seed, t);
+                         const TensorType rows = shared ? F({kT, kWidth}) : F({kT, kUsed, kWidth});
+                         const ValueId x = b.Floats("x", rows);
+                         const ValueId weight = b.Weight("weight", {dtype, {kExperts, 67, kWidth}});
+                         return OneOp(std::move(b), OpKind::kGroupedMatMul,
+                                      {x, weight, choose(b, t)}, OpAttrs(OpKind::kGroupedMatMul),
+                                      ClosenessOf(dtype));
+                       }});
+    }
+    for (const bool fused : {true, false}) {
+      cases.push_back(
+          {fmt::format("moe_ffn/{}{}", suffix, fused ? "_fused" : ""), OpKind::kMoeFfn,
+           [=](uint64_t seed) {
+             CaseBuilder b(seed, t);
+             const ValueId x = b.Floats("x", F({kT, kWidth}), -0.3, 0.3);
+             const ValueId weights = b.Floats("weights", F({kT, kUsed}), 0, 1);
+             const ValueId chosen = choose(b, t);
+             const int64_t gate_rows = fused ? 2 * kInner : kInner;
+             const ValueId gate = b.Weight("gate", {dtype, {kExperts, gate_rows, kWidth}});
+             const ValueId up =
+                 fused ? kNoValue : b.Weight("up", {dtype, {kExperts, kInner, kWidth}});
+             const ValueId down = b.Weight("down", {inner_dtype, {kExperts, kWidth, kInner}});
+             const ValueId scale = fused ? b.Constant("scale", F({kExperts}), 0.5, 2) : kNoValue;
+             return OneOp(std::move(b), OpKind::kMoeFfn,
+                          {x, weights, chosen, gate, up, down, scale}, OpAttrs(OpKind::kMoeFfn),
+                          Closeness::kComposite);
+           }});
+    }
+  }
 }
 
 // The widths of each shipped configuration, a few rows of each matrix.
@@ -124,6 +172,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
   for (const DType dtype : WeightTypes()) {
     AddMatMul(cases, dtype);
     AddFused(cases, dtype);
+    AddExperts(cases, dtype);
   }
   AddModelShapes(cases);
 }

@@ -1,0 +1,97 @@
+// Products with the experts that rows have chosen. Each row of an expert is decoded once, and only
+// of experts that somebody chose.
+#include <vector>
+
+#include "core/reference/kernels.h"
+
+namespace rullama::reference {
+namespace {
+
+// The pairs (row, j) of each expert: row * k + j. Error ref.index.
+Result<std::vector<std::vector<size_t>>> GroupByExpert(const Call& call, const Tensor& experts,
+                                                       int64_t count) {
+  std::vector<std::vector<size_t>> groups(static_cast<size_t>(count));
+  for (size_t pair = 0; pair < experts.i.size(); ++pair) {
+    const int64_t expert = experts.i[pair];
+    if (expert < 0 || expert >= count) {
+      return IndexError(call, "row {} asks for expert {} of {}",
+                        pair / static_cast<size_t>(experts.last()), expert, count);
+    }
+    groups[static_cast<size_t>(expert)].push_back(pair);
+  }
+  return groups;
+}
+
+// y[pair] = x of the pair times weight[expert]^T; x has a row for each pair, or one for each k of
+// them.
+Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, const Tensor& experts,
+                     Tensor& y) {
+  RL_ASSIGN_OR_RETURN(const auto groups, GroupByExpert(call, experts, weight.dims[0]));
+  const int64_t n = weight.dims[1];
+  const int64_t m = weight.dims[2];
+  const size_t pairs_per_row = x.dims.size() == 3 ? 1 : static_cast<size_t>(experts.last());
+  std::vector<double> row(static_cast<size_t>(m));
+  for (size_t expert = 0; expert < groups.size(); ++expert) {
+    for (int64_t j = 0; j < n && !groups[expert].empty(); ++j) {
+      RL_RETURN_IF_ERROR(ReadFloats(weight, (static_cast<int64_t>(expert) * n + j) * m, row));
+      for (const size_t pair : groups[expert]) {
+        const double* input = x.f.data() + pair / pairs_per_row * row.size();
+        double sum = 0;
+        for (size_t i = 0; i < row.size(); ++i) sum += input[i] * row[i];
+        y.f[pair * static_cast<size_t>(n) + static_cast<size_t>(j)] = sum;
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// gelu(gate) * up of every pair: f32 [rows, k, f].
+Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& experts,
+                           int64_t inner) {
+  const Tensor& gate_weight = call.in(3);
+  const int64_t rows = experts.dims[0], k = experts.dims[1];
+  Tensor gate = MakeZeros(DType::kF32, {rows, k, gate_weight.dims[1]});
+  RL_RETURN_IF_ERROR(GroupedLinear(call, x, gate_weight, experts, gate));
+  Tensor up;
+  if (call.has(4)) {
+    up = MakeZeros(DType::kF32, {rows, k, inner});
+    RL_RETURN_IF_ERROR(GroupedLinear(call, x, call.in(4), experts, up));
+  }
+  Tensor result = MakeZeros(DType::kF32, {rows, k, inner});
+  const auto width = static_cast<size_t>(inner);
+  for (size_t i = 0; i < result.f.size(); ++i) {
+    const size_t pair = i / width, column = i % width;
+    // Without a tensor of its own, up follows gate in the same row.
+    const double g = call.has(4) ? gate.f[i] : gate.f[pair * 2 * width + column];
+    const double u = call.has(4) ? up.f[i] : gate.f[(pair * 2 + 1) * width + column];
+    result.f[i] = GeluTanh(g) * u;
+  }
+  return result;
+}
+
+}  // namespace
+
+Status EvalGroupedMatMul(const Call& call) {
+  return GroupedLinear(call, call.in(0), call.in(1), call.in(2), call.y());
+}
+
+Status EvalMoeFfn(const Call& call) {
+  const Tensor& x = call.in(0);
+  const Tensor& weights = call.in(1);
+  const Tensor& experts = call.in(2);
+  const Tensor& down_weight = call.in(5);
+  RL_ASSIGN_OR_RETURN(const Tensor hidden, Activations(call, x, experts, down_weight.dims[2]));
+  Tensor down = MakeZeros(DType::kF32, {experts.dims[0], experts.dims[1], x.last()});
+  RL_RETURN_IF_ERROR(GroupedLinear(call, hidden, down_weight, experts, down));
+  const auto columns = static_cast<size_t>(x.last());
+  const auto k = static_cast<size_t>(experts.last());
+  for (size_t pair = 0; pair < experts.i.size(); ++pair) {
+    const double scale = call.has(6) ? call.in(6).f[static_cast<size_t>(experts.i[pair])] : 1.0;
+    for (size_t j = 0; j < columns; ++j) {
+      call.y().f[pair / k * columns + j] += weights.f[pair] * scale * down.f[pair * columns + j];
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama::reference
