@@ -20,6 +20,8 @@ double LogSum(std::span<const float> row) {
 double Divergence(std::span<const float> actual, std::span<const float> baseline) {
   const double actual_sum = LogSum(actual);
   const double baseline_sum = LogSum(baseline);
+  // Left out of the sum below, a baseline that is not a distribution would look like no difference.
+  if (!std::isfinite(baseline_sum)) return kInfinity;
   double divergence = 0;
   for (size_t i = 0; i < baseline.size(); ++i) {
     const double log_p = double{baseline[i]} - baseline_sum;

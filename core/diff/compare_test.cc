@@ -49,5 +49,17 @@ TEST(CompareLogitsTest, DivergenceAndBestToken) {
   EXPECT_EQ(error.top1, 0.5);
 }
 
+TEST(CompareLogitsTest, WhatIsNoDistributionIsNotTheSame) {
+  const std::vector<float> sane = {1, 2};
+  for (const std::vector<float>& broken :
+       {std::vector<float>{NAN, 2}, {1, NAN}, {1, kInf}, {-kInf, -kInf}}) {
+    EXPECT_EQ(CompareLogits(sane, broken, 2).mean_kl, kInf);
+    EXPECT_EQ(CompareLogits(broken, sane, 2).mean_kl, kInf);
+  }
+  // A banned token is none of these.
+  const std::vector<float> banned = {1, -kInf};
+  EXPECT_EQ(CompareLogits(banned, banned, 2).mean_kl, 0);
+}
+
 }  // namespace
 }  // namespace rullama

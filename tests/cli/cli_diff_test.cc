@@ -14,8 +14,12 @@ using ::testing::Not;
 
 constexpr int kAboveThreshold = 7;
 
-// faulty against the reference on the tiny model, with this op off by this factor.
-RunResult DiffFaulty(const std::string& fault, std::vector<std::string> more = {}) {
+// A hundredth off in one op of many moves the logits little.
+constexpr const char* kStrict = "diff:\n  nmse: 1.0e-7\n  kl: 1.0e-7\n";
+
+// faulty against the reference on the tiny model, with the results of these ops off by factors:
+// "name:factor[,...]".
+RunResult DiffFaulty(const std::string& faults, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {"diff",
                                         "-m",
                                         TinyModel(),
@@ -27,8 +31,13 @@ RunResult DiffFaulty(const std::string& fault, std::vector<std::string> more = {
                                         "It was in July"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   RunOptions options;
-  if (!fault.empty()) options.environment.push_back("RULLAMA_FAULT=" + fault);
+  if (!faults.empty()) options.environment.push_back("RULLAMA_FAULT=" + faults);
   return RunRullama(arguments, options);
+}
+
+RunResult DiffFaultyStrictly(const std::string& faults, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--config", TemporaryFile("strict.yaml", kStrict)});
+  return DiffFaulty(faults, more);
 }
 
 TEST(Diff, CpuIsTheReferenceWithinTheThresholds) {
@@ -49,30 +58,65 @@ TEST(Diff, NoFaultNoDifference) {
 }
 
 TEST(Diff, BisectNamesTheFaultyOp) {
-  for (const char* op : {"blk.0.attn.mix", "blk.3.attn.mix", "blk.5.attn.mix"}) {
-    const RunResult result = DiffFaulty(std::string(op) + ":5", {"--bisect"});
+  // One of each kind of op whose factor no norm takes out again.
+  struct {
+    const char* op;
+    const char* kind;
+  } constexpr kFaults[] = {
+      {"embd", "affine"},
+      {"blk.0.attn.q", "rope"},
+      {"blk.2.ffn.norm", "rms_norm"},
+      {"blk.4.attn.residual", "residual_norm"},
+      {"output.project", "matmul"},
+      {"logits", "softcap"},
+  };
+  for (const auto& [op, kind] : kFaults) {
+    const RunResult result = DiffFaultyStrictly(std::string(op) + ":1.01", {"--bisect"});
     EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
-    EXPECT_THAT(result.out, HasSubstr(std::string("caused by: ") + op + " (attention)"));
+    EXPECT_THAT(result.out, HasSubstr(std::string("caused by: ") + op + " (" + kind + ")\n"));
   }
-  const RunResult cap = DiffFaulty("logits:0.5", {"--bisect", "--level", "logits"});
-  EXPECT_EQ(cap.exit_code, kAboveThreshold) << cap.err;
-  EXPECT_THAT(cap.out, HasSubstr("caused by: logits (softcap)"));
+}
+
+TEST(Diff, BisectNamesTheFirstOfSeveral) {
+  const RunResult result = DiffFaultyStrictly("logits:1.01,blk.5.attn.q:1.01,blk.2.ffn.norm:1.01",
+                                              {"--bisect", "--level", "logits", "--json"});
+  EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
+  const auto culprit = nlohmann::json::parse(result.out)["culprit"];
+  EXPECT_EQ(culprit["op"], "blk.2.ffn.norm");
+  EXPECT_EQ(culprit["kind"], "rms_norm");
+  EXPECT_EQ(culprit["alone"], false);
+  const RunResult text =
+      DiffFaultyStrictly("logits:1.01,blk.2.ffn.norm:1.01", {"--bisect", "--level", "logits"});
+  EXPECT_THAT(text.out, HasSubstr("caused by: blk.2.ffn.norm (rms_norm), the first of several"));
+}
+
+// The norm behind it divides by the factor: the value is off, the logits are not.
+TEST(Diff, BisectHasNoCauseForWhatANormTakesOut) {
+  const std::string fault = "blk.3.attn.out:1.01";
+  const RunResult op = DiffFaultyStrictly(fault, {"--level", "op", "--bisect"});
+  EXPECT_EQ(op.exit_code, kAboveThreshold) << op.err;
+  EXPECT_THAT(op.out, HasSubstr("first above: blk.3.attn.out\n"));
+  EXPECT_THAT(op.out, HasSubstr("caused by: no single op"));
+  EXPECT_EQ(DiffFaultyStrictly(fault, {"--level", "logits"}).exit_code, 0);
 }
 
 TEST(Diff, FirstValueAboveIsThatOfTheFaultyOp) {
-  const RunResult result = DiffFaulty("blk.4.attn.mix:1.7", {"--level", "op", "--json"});
-  EXPECT_EQ(result.exit_code, kAboveThreshold);
+  const RunResult result = DiffFaultyStrictly("blk.3.ffn.down:1.01", {"--level", "op", "--json"});
+  ASSERT_EQ(result.exit_code, kAboveThreshold) << result.err;
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_EQ(json["baseline"], "reference");
+  std::string first;
   for (const auto& value : json["values"]) {
-    if (!value["above"].get<bool>()) continue;
-    EXPECT_EQ(value["name"], "blk.4.attn.mix");
-    break;
+    if (first.empty() && value["above"].get<bool>()) first = value["name"];
   }
+  EXPECT_EQ(first, "blk.3.ffn.down");
 }
 
 TEST(Diff, FaultBelowTheThresholdIsNone) {
-  EXPECT_EQ(DiffFaulty("blk.3.attn.mix:1.0001").exit_code, 0);
+  const RunResult result = DiffFaulty("blk.2.ffn.norm:1.0001", {"--level", "op", "--bisect"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("faulty: blk.2.ffn.norm times 1.0001"));
+  EXPECT_THAT(result.out, Not(HasSubstr("caused by")));
 }
 
 TEST(Diff, ThresholdsComeFromTheConfiguration) {
@@ -90,6 +134,26 @@ TEST(Diff, RandomModelsNeedNoFile) {
     EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
     EXPECT_THAT(result.err, HasSubstr(std::string("seed ") + seed));
   }
+}
+
+TEST(Diff, BisectWorksOnRandomModels) {
+  RunOptions options;
+  options.environment.push_back("RULLAMA_FAULT=output.project:1.1");
+  const RunResult result =
+      RunRullama({"diff", "--random-model", "7", "--plugin", RULLAMA_FAULTY_PLUGIN, "--backends",
+                  "faulty,reference", "--bisect"},
+                 options);
+  EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("caused by: output.project (matmul)\n"));
+}
+
+TEST(Diff, WithoutTheReferenceTheLastIsTheBaseline) {
+  const RunResult result =
+      RunRullama({"diff", "--random-model", "7", "--plugin", RULLAMA_FAULTY_PLUGIN, "--backends",
+                  "faulty,cpu", "--level", "logits"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the baseline is cpu"));
+  EXPECT_THAT(result.out, HasSubstr("faulty against cpu"));
 }
 
 TEST(Diff, UsageErrors) {

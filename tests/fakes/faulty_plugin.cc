@@ -1,88 +1,157 @@
-// A backend named faulty: the float64 reference, with one op off by a factor. RULLAMA_FAULT says
-// which:
-// "<name of the op's result>:<factor>" multiplies its first float attribute (the scale of an
-// attention, the cap of a softcap, the eps of a norm). Without it, it is the reference.
+// A backend named faulty: the float64 reference, with the results of some ops off by a factor.
+// RULLAMA_FAULT says which: "<name of the op's first result>:<factor>[,...]"; without it, it is the
+// reference. Each fault that is in a compiled graph is logged as a warning, so that a test sees
+// whether a name was there at all. Only results of type f32 can be off.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <deque>
+#include <exception>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/ir/ops.h"
 #include "core/reference/reference_backend.h"
 
 namespace {
-
-using rullama::AttrInfo;
-using rullama::AttrType;
 
 constexpr std::string_view kName = "faulty";
 
 rl_plugin_v1 table;  // the reference's, with our name and plan_compile
 const rl_plugin_v1* reference = nullptr;
+const rl_host_v1* host = nullptr;
 
 struct Fault {
   std::string op;
   float factor;
 };
-std::optional<Fault> ReadFault() {
+
+std::vector<Fault> ReadFaults() {
+  std::vector<Fault> faults;
   const char* variable = std::getenv("RULLAMA_FAULT");
-  if (variable == nullptr) return std::nullopt;
-  const std::string_view text(variable);
-  const size_t colon = text.rfind(':');
-  return Fault{std::string(text.substr(0, colon)), std::stof(std::string(text.substr(colon + 1)))};
-}
-
-// The attributes of `op` with the first float among them changed.
-std::vector<char> Spoiled(const rl_op& op, float factor) {
-  const auto* begin = static_cast<const char*>(op.attrs);
-  std::vector<char> attrs(begin, begin + op.attrs_size);
-  const auto* info = rullama::FindOp(static_cast<rullama::OpKind>(op.kind));
-  for (const AttrInfo& attr : info->attrs) {
-    if (attr.type != AttrType::kF32) continue;
-    float value = 0;
-    std::memcpy(&value, attrs.data() + attr.offset, sizeof(value));
-    value *= factor;
-    std::memcpy(attrs.data() + attr.offset, &value, sizeof(value));
-    break;
-  }
-  return attrs;
-}
-
-int32_t CompileWithFault(rl_device* device, const rl_graph* graph, rl_plan** plan,
-                         rl_error* error) noexcept {
-  const auto fault = ReadFault();
-  if (!fault) return reference->plan_compile(device, graph, plan, error);
-  std::vector<rl_op> ops;
-  std::vector<char> attrs;
-  for (uint32_t i = 0; i < graph->op_count; ++i) {
-    rl_op op;
-    std::memcpy(&op, reinterpret_cast<const char*>(graph->ops) + size_t{graph->op_size} * i,
-                sizeof(op));
-    const auto* value = reinterpret_cast<const rl_value*>(
-        reinterpret_cast<const char*>(graph->values) + size_t{graph->value_size} * op.results[0]);
-    if (std::string_view(value->name.data, value->name.size) == fault->op) {
-      attrs = Spoiled(op, fault->factor);
-      op.attrs = attrs.data();
+  std::string_view rest = variable == nullptr ? "" : variable;
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    const size_t colon = one.rfind(':');
+    if (colon == std::string_view::npos) {
+      throw std::invalid_argument(
+          fmt::format("RULLAMA_FAULT has '{}', expected <name>:<factor>", one));
     }
-    ops.push_back(op);
+    faults.push_back(
+        {std::string(one.substr(0, colon)), std::stof(std::string(one.substr(colon + 1)))});
   }
-  rl_graph spoiled = *graph;
-  spoiled.ops = ops.data();
-  spoiled.op_size = sizeof(rl_op);
-  return reference->plan_compile(device, &spoiled, plan, error);
+  return faults;
+}
+
+template <typename T>
+std::vector<T> Elements(const T* first, uint32_t size, uint32_t count) {
+  std::vector<T> elements(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    std::memcpy(&elements[i], reinterpret_cast<const char*>(first) + size_t{size} * i, sizeof(T));
+  }
+  return elements;
+}
+
+// A graph in which an op with a fault writes to a value of its own, and an `affine` op after it
+// writes that value times the factor to where the result belongs.
+class FaultyGraph {
+ public:
+  FaultyGraph(const rl_graph& graph, const std::vector<Fault>& faults)
+      : graph_(graph), values_(Elements(graph.values, graph.value_size, graph.value_count)) {
+    for (const rl_op& op : Elements(graph.ops, graph.op_size, graph.op_count)) {
+      ops_.push_back(op);
+      for (const Fault& fault : faults) {
+        const rl_str name = values_[op.results[0]].name;
+        if (std::string_view(name.data, name.size) == fault.op) Spoil(fault);
+      }
+    }
+    graph_.values = values_.data();
+    graph_.value_size = sizeof(rl_value);
+    graph_.value_count = static_cast<uint32_t>(values_.size());
+    graph_.ops = ops_.data();
+    graph_.op_size = sizeof(rl_op);
+    graph_.op_count = static_cast<uint32_t>(ops_.size());
+  }
+
+  [[nodiscard]] const rl_graph& graph() const { return graph_; }
+
+ private:
+  struct Extra {
+    std::string name;
+    std::array<uint32_t, 1> right;  // the value the op writes
+    std::array<uint32_t, 1> wrong;  // the value others read
+    rl_affine_attrs attrs;
+    std::vector<uint32_t> results;
+  };
+
+  // The last op gets a fault.
+  void Spoil(const Fault& fault) {
+    rl_op& op = ops_.back();
+    rl_value right = values_[op.results[0]];
+    if (right.dtype != RL_DTYPE_F32) {
+      throw std::invalid_argument(fmt::format("the result of '{}' is not f32", fault.op));
+    }
+    Extra& extra = extras_.emplace_back();
+    extra.name = fault.op + "/right";
+    extra.right = {static_cast<uint32_t>(values_.size())};
+    extra.wrong = {op.results[0]};
+    extra.attrs = {.struct_size = sizeof(rl_affine_attrs), .scale = fault.factor, .bias = 0};
+    extra.results.assign(op.results, op.results + op.result_count);
+    extra.results[0] = extra.right[0];
+    // The reference keeps transients to itself: this one needs no memory.
+    right.name = {extra.name.data(), extra.name.size()};
+    right.lifetime = RL_LIFETIME_TRANSIENT;
+    right.observed = 0;
+    values_.push_back(right);
+    op.results = extra.results.data();
+    rl_op off{};
+    off.kind = RL_OP_affine;
+    off.input_count = 1;
+    off.inputs = extra.right.data();
+    off.result_count = 1;
+    off.results = extra.wrong.data();
+    off.attrs_size = sizeof(extra.attrs);
+    off.attrs = &extra.attrs;
+    ops_.push_back(off);
+    const std::string text = fmt::format("faulty: {} times {}", fault.op, fault.factor);
+    host->log(host->context, RL_LOG_WARNING, {text.data(), text.size()});
+  }
+
+  rl_graph graph_;
+  std::vector<rl_value> values_;
+  std::vector<rl_op> ops_;
+  std::deque<Extra> extras_;  // ops point into them
+};
+
+int32_t CompileWithFaults(rl_device* device, const rl_graph* graph, rl_plan** plan,
+                          rl_error* error) noexcept {
+  try {
+    const FaultyGraph faulty(*graph, ReadFaults());
+    return reference->plan_compile(device, &faulty.graph(), plan, error);
+  } catch (const std::exception& exception) {
+    error->code = RL_INVALID_ARGUMENT;
+    error->op_index = RL_NO_OP;
+    std::strncpy(error->message, exception.what(), RL_ERROR_TEXT - 1);
+    error->message[RL_ERROR_TEXT - 1] = '\0';
+    return RL_INVALID_ARGUMENT;
+  }
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v1(
-    const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {
-  const int32_t code = rullama::ReferencePluginQuery(host, &reference, error);
+    const rl_host_v1* from, const rl_plugin_v1** plugin, rl_error* error) {
+  const int32_t code = rullama::ReferencePluginQuery(from, &reference, error);
   if (code != RL_OK) return code;
+  host = from;
   table = *reference;
   table.name = {kName.data(), kName.size()};
-  table.plan_compile = CompileWithFault;
+  table.plan_compile = CompileWithFaults;
   *plugin = &table;
   return RL_OK;
 }
