@@ -17,8 +17,11 @@ struct Grouping {
   int64_t chosen = 0;        // experts of each row
   int32_t* first = nullptr;  // [experts + 1]: where each expert's pairs begin
   int32_t* place = nullptr;  // of each pair
-  int32_t* pair = nullptr;   // at each place
+  int32_t* used = nullptr;   // [used_count]: the experts that have pairs
+  int64_t used_count = 0;
 
+  // The most experts that a step with so many pairs can use.
+  [[nodiscard]] int64_t MaxUsed(int64_t pairs) const { return std::min(experts, pairs); }
   [[nodiscard]] int64_t Count(int64_t expert) const { return first[expert + 1] - first[expert]; }
 };
 
@@ -40,6 +43,7 @@ class GroupNode final : public Node {
     const auto* expert = chosen_.as<const int32_t>();
     const int64_t pairs = chosen_.Elements(step);
     std::fill_n(g.first, g.experts + 1, 0);
+    g.used_count = 0;
     for (int64_t i = 0; i < pairs; ++i) {
       if (expert[i] < 0 || expert[i] >= g.experts) {
         std::fill_n(g.first, g.experts + 1, 0);
@@ -51,13 +55,14 @@ class GroupNode final : public Node {
       }
       ++g.first[expert[i] + 1];
     }
-    for (int64_t e = 0; e < g.experts; ++e) g.first[e + 1] += g.first[e];
+    for (int64_t e = 0; e < g.experts; ++e) {
+      if (g.first[e + 1] > 0) g.used[g.used_count++] = static_cast<int32_t>(e);
+      g.first[e + 1] += g.first[e];
+    }
     // first[e] moves to the end of e's pairs, which is where e + 1 begins; then all move back by
     // one.
     for (int64_t i = 0; i < pairs; ++i) {
-      const int32_t place = g.first[expert[i]]++;
-      g.place[i] = place;
-      g.pair[place] = static_cast<int32_t>(i);
+      g.place[i] = g.first[expert[i]]++;
     }
     for (int64_t e = g.experts; e > 0; --e) g.first[e] = g.first[e - 1];
     g.first[0] = 0;
@@ -97,7 +102,8 @@ class SortRowsNode final : public Node {
 };
 
 // y[place] = x[place] . W[expert], rows [first_row, first_row + n) of each expert's matrix. Items
-// are pairs of expert and panel of rows; those of experts without pairs are empty.
+// are pairs of expert and panel of rows, of the experts in use only: pieces of items are runs, and
+// runs of experts that nobody chose would leave workers without work.
 class ExpertProductNode : public Node {
  public:
   // `x`: sorted rows, as the kernels of the weight want them.
@@ -105,10 +111,11 @@ class ExpertProductNode : public Node {
     int64_t first_row = 0;
     int64_t n = 0;
   };
-  ExpertProductNode(const CompileContext& context, const View& weight, Shape shape,
-                    std::shared_ptr<Grouping> grouping, const std::byte* x, int64_t max_pairs,
-                    float* y)
+  ExpertProductNode(const CompileContext& context, const View& chosen, const View& weight,
+                    Shape shape, std::shared_ptr<Grouping> grouping, const std::byte* x,
+                    int64_t max_pairs, float* y)
       : kernels_(context.kernels),
+        chosen_(chosen),
         weight_(weight),
         shape_(shape),
         grouping_(std::move(grouping)),
@@ -128,13 +135,15 @@ class ExpertProductNode : public Node {
       scratch_.push_back(context.workspace.Allocate(MatMulScratchBytes(weight.dtype, k, columns)));
     }
   }
-  [[nodiscard]] int64_t Items(const Step& /*step*/) const override {
-    return grouping_->experts * Panels();
+  // Before the step is grouped: as many as it could use.
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return grouping_->MaxUsed(chosen_.Elements(step)) * Panels();
   }
   void Run(const Step& /*step*/, int worker, int64_t begin, int64_t end) override {
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t expert = item / Panels();
-      if (grouping_->Count(expert) > 0) RunPanel(expert, item % Panels(), worker);
+      const int64_t index = item / Panels();
+      if (index >= grouping_->used_count) return;
+      RunPanel(grouping_->used[index], item % Panels(), worker);
     }
   }
 
@@ -170,6 +179,7 @@ class ExpertProductNode : public Node {
   }
 
   const KernelTable& kernels_;
+  View chosen_;
   View weight_;
   Shape shape_;
   std::shared_ptr<Grouping> grouping_;
@@ -191,7 +201,7 @@ class ExpertBuilder {
     grouping_->chosen = chosen.dims[1].constant;
     grouping_->first = AllocateInts(context, experts + 1);
     grouping_->place = AllocateInts(context, max_pairs_);
-    grouping_->pair = AllocateInts(context, max_pairs_);
+    grouping_->used = AllocateInts(context, grouping_->MaxUsed(max_pairs_));
     context.nodes.Add(std::make_unique<GroupNode>(chosen, grouping_));
   }
 
@@ -234,8 +244,8 @@ class ExpertBuilder {
 
   void Product(const View& weight, ExpertProductNode::Shape shape, const std::byte* x,
                float* y) const {
-    context_.nodes.Add(
-        std::make_unique<ExpertProductNode>(context_, weight, shape, grouping_, x, max_pairs_, y));
+    context_.nodes.Add(std::make_unique<ExpertProductNode>(context_, chosen_, weight, shape,
+                                                           grouping_, x, max_pairs_, y));
   }
 
  private:

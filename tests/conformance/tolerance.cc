@@ -23,7 +23,7 @@ Bounds BlockBounds(Activations activations) {
       // mean.
       // Where the largest meets a weight of 0, the others are left with its rounding: hence the
       // NMSE.
-      return {1e-6, 3e-5, 1e-6};
+      return {1e-7, 3e-5, 1e-6};
     case Activations::kFloat16:
       return {1e-5, 1e-3, 1e-4};
     case Activations::kInt8:
