@@ -95,9 +95,10 @@ Status CompareWithReference(const Case& test, const Interpreter& ran,
       expected = *ran.Get(id);
     }
     const std::vector<double> magnitudes = Magnitudes(test, ran, expected);
+    const std::vector<double> energies = Energies(test, ran, expected);
     // The reference keeps float64 from op to op; what leaves a device is of the value's own grid.
     for (double& value : expected.f) value = reference::RoundTo(expected.dtype, value);
-    const std::string wrong = Compare(expected, actual, magnitudes, bounds);
+    const std::string wrong = Compare(expected, actual, magnitudes, energies, bounds);
     if (!wrong.empty()) return tl::unexpected(Wrong(name, wrong));
   }
   return OkStatus();
@@ -114,6 +115,7 @@ Status CheckCase(Device& device, const Case& test, Activations activations) {
     RL_ASSIGN_OR_RETURN(auto results, ReadResults(*program, test));
     RL_RETURN_IF_ERROR(CompareWithReference(test, ran, results, activations));
     RL_RETURN_IF_ERROR(program->CheckGuards());
+    RL_RETURN_IF_ERROR(program->CheckInputs(test));
     if (first.empty()) {
       first = std::move(results);
     } else if (device.description().deterministic && results != first) {

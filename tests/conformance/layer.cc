@@ -37,7 +37,7 @@ OpAttrs ChainAttrs(OpKind kind) {
 
 }  // namespace
 
-Case LayerCase(uint64_t seed) {
+Case LayerCase(uint64_t seed, DType weights) {
   constexpr int64_t kWidth = 32, kHeads = 2, kDim = 16;
   CaseBuilder b(seed, kBuilderRows, kBuilderRows);
   GraphBuilder& g = b.graph();
@@ -53,7 +53,9 @@ Case LayerCase(uint64_t seed) {
       g.RmsNorm(x, b.Constant("norm.weight", F({kWidth}), 0.5, 1.5), 1e-6F, "norm");
   const auto project = [&](const char* name, int64_t heads) {
     const std::string weight = std::string(name) + ".weight";
-    const ValueId w = b.Constant(weight, F({heads * kDim, kWidth}), -0.3, 0.3);
+    const TensorType type(weights, {heads * kDim, kWidth});
+    const ValueId w =
+        IsBlockType(weights) ? b.Weight(weight, type) : b.Constant(weight, type, -0.3, 0.3);
     return g.Reshape(g.MatMul(norm, w, std::string(name) + ".flat"), {heads, kDim},
                      std::string(name) + ".heads");
   };
@@ -70,7 +72,8 @@ Case LayerCase(uint64_t seed) {
   const ValueId best = g.ArgMax(wanted, "best");
   b.Output(wanted);
   b.Output(best);
-  return std::move(b).Finish(Closeness::kContraction);
+  return std::move(b).Finish(IsBlockType(weights) ? Closeness::kComposite
+                                                  : Closeness::kContraction);
 }
 
 Case ChainCase(uint64_t seed, OpKind kind) {

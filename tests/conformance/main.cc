@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -138,7 +139,12 @@ void Register(const NamedTest& test, const Flags& flags, Suite& suite, Device& d
   const size_t dot = test.name.find('.');
   std::string replay = fmt::format("rullama-conformance --plugin {} --seed {} --filter '{}'",
                                    flags.plugin, flags.seed, test.name);
-  for (const std::string& option : flags.options) replay += " --plugin-option " + option;
+  // The manifest decides how close results have to be, so it is part of what is repeated.
+  if (!flags.manifest.empty()) replay += fmt::format(" --manifest '{}'", flags.manifest);
+  if (flags.device != 0) replay += fmt::format(" --device {}", flags.device);
+  for (const std::string& option : flags.options) {
+    replay += fmt::format(" --plugin-option '{}'", option);
+  }
   ::testing::RegisterTest(test.name.substr(0, dot).c_str(), test.name.substr(dot + 1).c_str(),
                           nullptr, nullptr, __FILE__, __LINE__,
                           [&test, &suite, &device, &outcomes, replay]() -> ::testing::Test* {
@@ -173,9 +179,25 @@ void PrintSummary(const std::vector<Outcome>& outcomes) {
   fmt::print("{}\n", text);
 }
 
+// An entry that names no test, of a renamed one or with a slip of the pen, would excuse nothing.
+Status CheckManifest(const Manifest& manifest, const std::vector<NamedTest>& tests) {
+  for (const auto* entries : {&manifest.unsupported, &manifest.expected_failure}) {
+    for (const Manifest::Entry& entry : *entries) {
+      const bool used = std::ranges::any_of(
+          tests, [&](const NamedTest& test) { return MatchesGlob(entry.test, test.name); });
+      if (used) continue;
+      return MakeError(ErrorKind::kUsage, "conformance.manifest",
+                       "the manifest names '{}', and no test is called so; --list shows all",
+                       entry.test);
+    }
+  }
+  return OkStatus();
+}
+
 Result<int> RunTests(const Flags& flags, int argc, char** argv) {
   RL_ASSIGN_OR_RETURN(Suite suite, Open(flags));
   std::vector<NamedTest> tests = AllTests();
+  RL_RETURN_IF_ERROR(CheckManifest(suite.manifest, tests));
   std::erase_if(tests,
                 [&](const NamedTest& test) { return !MatchesGlob(flags.filter, test.name); });
   if (flags.list) {

@@ -110,6 +110,17 @@ Result<Bytes> Program::Read(std::string_view name, const Extents& extents) {
   return bytes;
 }
 
+Status Program::CheckInputs(const Case& test) {
+  for (const auto& [name, bytes] : test.data) {
+    const ValueId id = graph_.Find(name);
+    if (id == kNoValue || graph_.value(id).lifetime != Lifetime::kInput) continue;
+    RL_ASSIGN_OR_RETURN(const Bytes found, Read(name, test.extents));
+    if (found == bytes) continue;
+    return tl::unexpected(MemoryError(fmt::format("input '{}' was written", name)));
+  }
+  return OkStatus();
+}
+
 Status Program::CheckGuards() {
   for (const auto& [id, place] : places_) {
     for (const uint64_t at : {uint64_t{0}, guard_ + place.bytes}) {

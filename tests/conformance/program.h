@@ -30,6 +30,8 @@ class Program {
   Status Run(const Extents& extents);
   // A value, or a state by its first name, at these extents.
   Result<Bytes> Read(std::string_view name, const Extents& extents);
+  // Whether the inputs are still those of the case: an op reads them and no more.
+  Status CheckInputs(const Case& test);
   // Whether all guard zones are as they were.
   Status CheckGuards();
   Result<rl_plan_stats> Stats() { return device_.Stats(plan_); }

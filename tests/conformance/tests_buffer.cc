@@ -87,6 +87,11 @@ Status TooLarge(Suite& suite, Device& device) {
   for (const uint64_t size : {uint64_t{1} << 62, UINT64_MAX - 64, UINT64_MAX}) {
     const auto buffer = device.CreateBuffer(size, RL_BUFFER_ARENA);
     if (buffer) return Failed("a buffer of {} bytes was made", size);
+    const std::string& id = buffer.error().id;
+    if (id != "device.out_of_memory" && id != "device.invalid_argument") {
+      return Failed("{} bytes: expected RL_OUT_OF_MEMORY or RL_INVALID_ARGUMENT, found: {}", size,
+                    buffer.error().ToString());
+    }
   }
   return RoundTrip(suite, device);
 }

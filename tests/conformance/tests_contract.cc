@@ -114,6 +114,12 @@ Status UnknownOption(Suite& suite, Device&) {
   if (std::string_view(error.message).find(kKey) == std::string_view::npos) {
     return Failed("the text does not name the option: {}", error.message);
   }
+  // Which options there are is the plugin's affair, but those it was opened with are among them.
+  for (const auto& [known, value] : suite.options) {
+    if (std::string_view(error.message).find(known) == std::string_view::npos) {
+      return Failed("the text does not list the known option '{}': {}", known, error.message);
+    }
+  }
   return OkStatus();
 }
 

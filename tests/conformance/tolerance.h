@@ -26,7 +26,7 @@ enum class Closeness {
 enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
 
 struct Bounds {
-  double nmse = 0;
+  double nmse = 0;      // of the sum of energies
   double relative = 0;  // of an element's magnitude
   double absolute = 0;
 };
@@ -37,9 +37,16 @@ Bounds BoundsOf(Closeness closeness, Activations activations);
 std::vector<double> Magnitudes(const Case& test, const reference::Interpreter& ran,
                                const reference::Tensor& expected);
 
+// For each element of a result, the square of what errors are measured against in the mean: of the
+// element itself; for sums of products the sum of the squares of the terms. A sum that cancels by
+// chance keeps the errors of its terms, and a wrong scale or block is as large as they are.
+std::vector<double> Energies(const Case& test, const reference::Interpreter& ran,
+                             const reference::Tensor& expected);
+
 // Empty if `actual` is as close to `expected` as the bounds say, else what is wrong: the first bad
 // element, how many there are, and the NMSE. Not-a-numbers and infinities have to be equal.
 std::string Compare(const reference::Tensor& expected, const reference::Tensor& actual,
-                    std::span<const double> magnitudes, const Bounds& bounds);
+                    std::span<const double> magnitudes, std::span<const double> energies,
+                    const Bounds& bounds);
 
 }  // namespace rullama::conformance
