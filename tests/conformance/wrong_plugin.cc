@@ -1,0 +1,204 @@
+// A backend named wrong: the float64 reference behind a table that breaks one promise of
+// rullama_abi.h at a time, for the test that rullama-conformance sees it. RULLAMA_WRONG names the
+// fault (kFaults); without it, it is the reference. Thread safety: as the contract demands.
+#include <rullama/abi/rullama_abi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "core/reference/reference_backend.h"
+
+namespace {
+
+constexpr std::string_view kName = "wrong";
+
+rl_plugin_v1 table;  // the reference's with some functions of this file
+const rl_plugin_v1* reference = nullptr;
+
+bool Fault(std::string_view name) {
+  const char* variable = std::getenv("RULLAMA_WRONG");
+  return variable != nullptr && name == variable;
+}
+
+// What is known about a compiled plan.
+struct Record {
+  rl_device* device = nullptr;
+  rl_value input{}, output{};  // the first of each, if `has_` says so
+  bool has_input = false, has_output = false, observed = false, cancelled = false;
+  uint64_t executions = 0;
+  rl_step first{};
+};
+
+// Devices are used from several threads, each plan from one.
+class Records {
+ public:
+  Record& operator[](rl_plan* plan) {
+    const std::scoped_lock lock(mutex_);
+    return records_[plan];
+  }
+  void Erase(rl_plan* plan) {
+    const std::scoped_lock lock(mutex_);
+    records_.erase(plan);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<rl_plan*, Record> records_;
+};
+Records records;
+
+int32_t Refuse(rl_error* error, rl_code code, std::string_view text) {
+  error->code = code;
+  error->op_index = RL_NO_OP;
+  const size_t size = std::min(text.size(), sizeof(error->message) - 1);
+  std::memcpy(error->message, text.data(), size);
+  error->message[size] = '\0';
+  return code;
+}
+
+const rl_value& ValueAt(const rl_graph& graph, uint32_t index) {
+  const char* bytes = reinterpret_cast<const char*>(graph.values);
+  return *reinterpret_cast<const rl_value*>(bytes + size_t{graph.value_size} * index);
+}
+
+// The first bytes of a value, which every dtype fills with one element or more.
+using Word = std::array<char, 4>;
+Word ReadWord(const Record& record, const rl_value& value, rl_error* error) {
+  Word word{};
+  reference->buffer_read(record.device, value.buffer, value.offset, word.data(), word.size(),
+                         error);
+  return word;
+}
+void WriteWord(const Record& record, const rl_value& value, const Word& word, rl_error* error) {
+  reference->buffer_write(record.device, value.buffer, value.offset, word.data(), word.size(),
+                          error);
+}
+void FlipLowestBit(const Record& record, const rl_value& value, rl_error* error) {
+  Word word = ReadWord(record, value, error);
+  word[0] = static_cast<char>(word[0] ^ 1);
+  WriteWord(record, value, word, error);
+}
+
+int32_t Open(void* context, uint32_t index, const rl_option* options, uint32_t option_count,
+             rl_device** device, rl_error* error) {
+  if (Fault("options_ignored")) option_count = 0;
+  const int32_t code = reference->device_open(context, index, options, option_count, device, error);
+  if (code != RL_OK && Fault("text_not_terminated")) {
+    std::memset(error->message, 'x', sizeof(error->message));
+  }
+  return code;
+}
+
+int32_t CreateBuffer(rl_device* device, uint64_t bytes, int32_t usage, rl_buffer** buffer,
+                     rl_error* error) {
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  if (Fault("any_size")) bytes = std::min(bytes, kMost);
+  const int32_t code = reference->buffer_create(device, bytes, usage, buffer, error);
+  if (code == RL_OK && usage == RL_BUFFER_STATE && Fault("state_not_zeroed")) {
+    constexpr char kDirt = 1;
+    return reference->buffer_write(device, *buffer, bytes - 1, &kDirt, 1, error);
+  }
+  return code;
+}
+
+int32_t WriteBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset, const void* data,
+                    uint64_t size, rl_error* error) {
+  if (Fault("offsets_rounded")) offset = offset / 4 * 4;
+  return reference->buffer_write(device, buffer, offset, data, size, error);
+}
+
+int32_t Compile(rl_device* device, const rl_graph* graph, rl_plan** plan, rl_error* error) {
+  if (Fault("promise_broken")) {
+    return Refuse(error, RL_UNSUPPORTED, "no longer, whatever query_ops said");
+  }
+  const int32_t code = reference->plan_compile(device, graph, plan, error);
+  if (code != RL_OK) return code;
+  Record& record = records[*plan];
+  record = {};
+  record.device = device;
+  for (uint32_t i = 0; i < graph->value_count; ++i) {
+    const rl_value& value = ValueAt(*graph, i);
+    record.observed = record.observed || value.observed != 0;
+    if (value.lifetime == RL_LIFETIME_INPUT && !record.has_input) {
+      record.input = value;
+      record.has_input = true;
+    } else if (value.lifetime == RL_LIFETIME_OUTPUT && !record.has_output) {
+      record.output = value;
+      record.has_output = true;
+    }
+  }
+  return code;
+}
+
+// What goes wrong after a step with outputs.
+void Spoil(const Record& record, const Word& before, rl_error* error) {
+  const rl_value& output = record.output;
+  if (Fault("element_not_written")) WriteWord(record, output, before, error);
+  if (Fault("not_deterministic") && record.executions % 2 == 0) {
+    FlipLowestBit(record, output, error);
+  }
+  if (Fault("observation_matters") && record.observed) FlipLowestBit(record, output, error);
+  if (Fault("writes_outside")) {
+    constexpr char kStray = 0;
+    reference->buffer_write(record.device, output.buffer, output.offset + output.bytes, &kStray, 1,
+                            error);
+  }
+}
+
+int32_t Execute(rl_plan* plan, const rl_step* step, rl_error* error) {
+  Record& record = records[plan];
+  if (record.cancelled) return Refuse(error, RL_INTERNAL, "this plan was cancelled once");
+  rl_step now = *step;
+  if (record.executions++ == 0) record.first = now;
+  // A plan that was recorded for the rows of its first step.
+  if (Fault("rows_of_first_step")) now = record.first;
+  const Word before = record.has_output ? ReadWord(record, record.output, error) : Word{};
+  const int32_t code = reference->plan_execute(plan, &now, error);
+  if (code == RL_CANCELLED && Fault("cancelled_for_ever")) record.cancelled = true;
+  if (code != RL_OK) return code;
+  if (record.has_output) Spoil(record, before, error);
+  if (record.has_input && Fault("writes_input")) FlipLowestBit(record, record.input, error);
+  return RL_OK;
+}
+
+// The reference makes tensors as it runs and counts them; here it passes for a plan that does not.
+int32_t Stats(rl_plan* plan, rl_plan_stats* stats, rl_error* error) {
+  const int32_t code = reference->plan_stats(plan, stats, error);
+  if (code == RL_OK) stats->allocations = Fault("allocates_each_time") ? stats->executions : 0;
+  return code;
+}
+
+void FreePlan(rl_device* device, rl_plan* plan) {
+  records.Erase(plan);
+  reference->plan_free(device, plan);
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v1(
+    const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {
+  static rl_host_v1 any;  // hosts live as long as the process
+  if (host != nullptr && Fault("any_major")) {
+    any = *host;
+    any.abi_major = RL_ABI_MAJOR;
+  }
+  const int32_t code =
+      rullama::ReferencePluginQuery(Fault("any_major") ? &any : host, &reference, error);
+  if (code != RL_OK) return code;
+  table = *reference;
+  table.name = {kName.data(), kName.size()};
+  table.device_open = Open;
+  table.buffer_create = CreateBuffer;
+  table.buffer_write = WriteBuffer;
+  table.plan_compile = Compile;
+  table.plan_execute = Execute;
+  table.plan_stats = Stats;
+  table.plan_free = FreePlan;
+  *plugin = &table;
+  return RL_OK;
+}
