@@ -113,7 +113,9 @@ Status CheckCase(Device& device, const Case& test, Activations activations) {
     RL_RETURN_IF_ERROR(program->BindAll(test));
     RL_RETURN_IF_ERROR(program->Run(test.extents));
     RL_ASSIGN_OR_RETURN(auto results, ReadResults(*program, test));
-    RL_RETURN_IF_ERROR(CompareWithReference(test, ran, results, activations));
+    if (results != first) {  // the same bytes are as close as they were
+      RL_RETURN_IF_ERROR(CompareWithReference(test, ran, results, activations));
+    }
     RL_RETURN_IF_ERROR(program->CheckGuards());
     RL_RETURN_IF_ERROR(program->CheckInputs(test));
     if (first.empty()) {
