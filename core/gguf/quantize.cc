@@ -70,14 +70,14 @@ float LimitOf(DType dtype) {
   return dtype == DType::kBF16 ? BFloat16ToFloat(0x7F7F) : kHalfMax;
 }
 
-Status CheckValues(DType dtype, std::span<const float> values) {
+Status CheckValues(DType dtype, std::span<const float> values, uint64_t first_element) {
   const float limit = LimitOf(dtype);
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::fabs(values[i]) <= limit) continue;  // false for NaN
     return MakeError(ErrorKind::kModelFile, "gguf.quantize_value",
                      "element {} is {}, expected a finite number of at most {} for type {}; the "
                      "weights are damaged or were converted wrongly",
-                     i, values[i], limit, NameOf(dtype));
+                     first_element + i, values[i], limit, NameOf(dtype));
   }
   return OkStatus();
 }
@@ -96,7 +96,8 @@ std::string QuantizableTypes() {
   return names;
 }
 
-Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks) {
+Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks,
+                uint64_t first_element) {
   const QuantizeKernel kernel = KernelFor(dtype);
   const DTypeInfo& info = InfoOf(dtype);
   if (kernel == nullptr) {
@@ -110,7 +111,7 @@ Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte>
                      values.size(), blocks.size(), info.name, info.block_elements,
                      info.block_bytes);
   }
-  RL_RETURN_IF_ERROR(CheckValues(dtype, values));
+  RL_RETURN_IF_ERROR(CheckValues(dtype, values, first_element));
   kernel(values.data(), values.size() / info.block_elements, blocks.data());
   return OkStatus();
 }

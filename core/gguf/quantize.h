@@ -8,6 +8,7 @@
 #include <rullama/sdk/dtype.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -26,6 +27,8 @@ namespace rullama {
 // Errors: gguf.quantize_value (kind kModelFile) for a value that is not finite or, unless the type
 // is f32 or bf16, beyond what f16 scales reach, named by its index; gguf.type and
 // gguf.quantize_size (kRuntime) for a wrong call.
-Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks);
+// `first_element` is the index of values[0] in its tensor, for messages.
+Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks,
+                uint64_t first_element = 0);
 
 }  // namespace rullama
