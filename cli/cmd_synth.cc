@@ -55,9 +55,7 @@ void AddSynthCommand(CLI::App& app, CommandContext& context) {
       "synth", "Write a model file with random weights, for measuring speed without a download");
   command->add_option("--config", flags->config, "YAML file whose `architecture` block is built")
       ->required();
-  command
-      ->add_option("--type", flags->type,
-                   "Mix of element types: Q4_K_M, Q5_K_M, Q6_K, Q8_0, Q4_0, F16, BF16")
+  command->add_option("--type", flags->type, "Mix of element types: " + QuantMixNames())
       ->capture_default_str();
   command->add_option("--out", flags->out, "Where the file goes")->required();
   command->add_option("--vocab", flags->vocabulary,

@@ -25,6 +25,7 @@ void AddTokenizeCommands(CLI::App& app, CommandContext& context);  // tokenize, 
 void AddInspectCommand(CLI::App& app, CommandContext& context);
 void AddGraphCommand(CLI::App& app, CommandContext& context);
 void AddBackendsCommand(CLI::App& app, CommandContext& context);
+void AddQuantizeCommand(CLI::App& app, CommandContext& context);
 void AddSynthCommand(CLI::App& app, CommandContext& context);
 void AddDiffCommand(CLI::App& app, CommandContext& context);
 void AddNewBackendCommand(CLI::App& app, CommandContext& context);

@@ -1,61 +1,16 @@
 // Super-blocks of 256 values: scales of sub-blocks are themselves quantised against one or two f16
 // numbers of the super-block.
-#include <rullama/sdk/dtype.h>
 #include <rullama/sdk/half.h>
 
 #include <cstring>
 
+#include "core/gguf/block_layouts.h"
 #include "core/gguf/dequantize_kernels.h"
 
 namespace rullama::gguf_internal {
 namespace {
 
 constexpr int kSuperBlock = 256;
-
-// The layouts of the file.
-struct BlockQ2K {
-  uint8_t scales[16];
-  uint8_t qs[64];
-  uint16_t d;
-  uint16_t dmin;
-};
-struct BlockQ3K {
-  uint8_t hmask[32];
-  uint8_t qs[64];
-  uint8_t scales[12];
-  uint16_t d;
-};
-struct BlockQ4K {
-  uint16_t d;
-  uint16_t dmin;
-  uint8_t scales[12];
-  uint8_t qs[128];
-};
-struct BlockQ5K {
-  uint16_t d;
-  uint16_t dmin;
-  uint8_t scales[12];
-  uint8_t qh[32];
-  uint8_t qs[128];
-};
-struct BlockQ6K {
-  uint8_t ql[128];
-  uint8_t qh[64];
-  int8_t scales[16];
-  uint16_t d;
-};
-struct BlockIq4Xs {
-  uint16_t d;
-  uint16_t scales_h;
-  uint8_t scales_l[4];
-  uint8_t qs[128];
-};
-static_assert(sizeof(BlockQ2K) == InfoOf(DType::kQ2_K).block_bytes);
-static_assert(sizeof(BlockQ3K) == InfoOf(DType::kQ3_K).block_bytes);
-static_assert(sizeof(BlockQ4K) == InfoOf(DType::kQ4_K).block_bytes);
-static_assert(sizeof(BlockQ5K) == InfoOf(DType::kQ5_K).block_bytes);
-static_assert(sizeof(BlockQ6K) == InfoOf(DType::kQ6_K).block_bytes);
-static_assert(sizeof(BlockIq4Xs) == InfoOf(DType::kIQ4_XS).block_bytes);
 
 template <typename Block, typename Decode>
 void ForEachBlock(const std::byte* blocks, size_t count, float* out, Decode decode) {

@@ -1,59 +1,17 @@
 // Blocks of 32 values: one scale (and minimum), then packed integers. Value j lies in the low
 // nibble of byte j, value j + 16 in its high nibble. NVFP4 has four such sub-blocks of 16.
-#include <rullama/sdk/dtype.h>
 #include <rullama/sdk/half.h>
 
 #include <bit>
 #include <cstring>
 
+#include "core/gguf/block_layouts.h"
 #include "core/gguf/dequantize_kernels.h"
 
 namespace rullama::gguf_internal {
 namespace {
 
 constexpr int kHalfBlock = 16;
-
-// The layouts of the file; all fields are bytes or byte pairs, so there is no padding on copying.
-struct BlockQ4_0 {
-  uint16_t d;
-  uint8_t qs[16];
-};
-struct BlockQ4_1 {
-  uint16_t d;
-  uint16_t m;
-  uint8_t qs[16];
-};
-struct BlockQ5_0 {
-  uint16_t d;
-  uint8_t qh[4];
-  uint8_t qs[16];
-};
-struct BlockQ5_1 {
-  uint16_t d;
-  uint16_t m;
-  uint8_t qh[4];
-  uint8_t qs[16];
-};
-struct BlockQ8_0 {
-  uint16_t d;
-  int8_t qs[32];
-};
-struct BlockMxfp4 {
-  uint8_t e;
-  uint8_t qs[16];
-};
-struct BlockNvfp4 {
-  uint8_t d[4];
-  uint8_t qs[32];
-};
-static_assert(sizeof(BlockQ4_0) == InfoOf(DType::kQ4_0).block_bytes);
-static_assert(sizeof(BlockQ4_0) == InfoOf(DType::kIQ4_NL).block_bytes);
-static_assert(sizeof(BlockQ4_1) == InfoOf(DType::kQ4_1).block_bytes);
-static_assert(sizeof(BlockQ5_0) == InfoOf(DType::kQ5_0).block_bytes);
-static_assert(sizeof(BlockQ5_1) == InfoOf(DType::kQ5_1).block_bytes);
-static_assert(sizeof(BlockQ8_0) == InfoOf(DType::kQ8_0).block_bytes);
-static_assert(sizeof(BlockMxfp4) == InfoOf(DType::kMXFP4).block_bytes);
-static_assert(sizeof(BlockNvfp4) == InfoOf(DType::kNVFP4).block_bytes);
 
 // The E2M1 values times two, so that they are integers.
 constexpr int8_t kFp4TimesTwo[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

@@ -71,6 +71,23 @@ Status AppendMatrix(const TensorSpec& spec, DType dtype, const SyntheticOptions&
 
 }  // namespace
 
+std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpec> specs,
+                                  const Gemma4Config& config) {
+  std::vector<QuantTensor> tensors;
+  for (const TensorSpec& spec : specs) {
+    tensors.push_back({spec.name, static_cast<uint32_t>(spec.dims.size()),
+                       static_cast<uint64_t>(spec.dims.back())});
+  }
+  // What no mix changes is as converters write it.
+  const DType projection = mix.base == DType::kBF16 ? DType::kBF16 : DType::kF16;
+  std::vector<DType> types;
+  for (const auto& chosen : ChooseTypes(mix, tensors, config.layer_count(), config.experts.count)) {
+    const bool is_projection = tensors[types.size()].name == "per_layer_model_proj.weight";
+    types.push_back(chosen.value_or(is_projection ? projection : DType::kF32));
+  }
+  return types;
+}
+
 Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& options,
                       const std::filesystem::path& path) {
   GgufWriter writer;
@@ -80,7 +97,7 @@ Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& option
     // Published files tie the head to the embedding, and keep K and V on layers that share a cache.
     if (spec.presence != Presence::kOptional) specs.push_back(std::move(spec));
   }
-  const std::vector<DType> types = ChooseTypes(options.mix, specs, config.layer_count());
+  const std::vector<DType> types = SyntheticTypes(options.mix, specs, config);
   uint64_t total = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     std::vector<uint64_t> dims(specs[i].dims.rbegin(), specs[i].dims.rend());

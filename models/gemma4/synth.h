@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/gguf/gguf.h"
 #include "models/gemma4/gemma4_config.h"
-#include "models/gemma4/synth_types.h"
+#include "models/gemma4/gemma4_weights.h"
+#include "models/gemma4/quant_mix.h"
 
 namespace rullama {
 
@@ -23,6 +26,10 @@ struct SyntheticOptions {
   int threads = 1;
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // bytes
 };
+
+// The type of each tensor of a synthetic file, in the order of `specs`.
+std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpec> specs,
+                                  const Gemma4Config& config);
 
 // Errors: synth.vocabulary (too small, or of another size than the config's), gguf.* and io.* of
 // the writer.

@@ -28,7 +28,7 @@ Gemma4Config ConfigOf(const std::string& name) {
 std::set<int> SixBitLayers(const std::string& name) {
   const Gemma4Config config = ConfigOf(name);
   const auto specs = ExpectedTensors(config);
-  const auto types = ChooseTypes(*FindQuantMix("Q4_K_M"), specs, config.layer_count());
+  const auto types = SyntheticTypes(*FindQuantMix("Q4_K_M"), specs, config);
   std::set<int> layers;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!specs[i].name.ends_with("ffn_down.weight")) continue;
@@ -50,7 +50,7 @@ TEST(SynthTypes, DownProjectionsThatGetSixBits) {
 TEST(SynthTypes, UnknownMixIsAnErrorThatListsThem) {
   const auto mix = FindQuantMix("Q9_Z");
   ASSERT_FALSE(mix);
-  EXPECT_EQ(mix.error().id, "synth.type");
+  EXPECT_EQ(mix.error().id, "quantize.type");
   EXPECT_NE(mix.error().message.find("Q4_K_M"), std::string::npos);
 }
 

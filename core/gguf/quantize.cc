@@ -1,0 +1,119 @@
+#include "core/gguf/quantize.h"
+
+#include <rullama/sdk/half.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/gguf/quantize_kernels.h"
+
+namespace rullama {
+namespace {
+
+using gguf_internal::QuantizeKernel;
+
+// The largest number of f16. Scales are f16 and at most the largest value of their block.
+constexpr float kHalfMax = 65504.0f;
+
+void StoreF32(const float* values, size_t count, std::byte* blocks) {
+  std::memcpy(blocks, values, count * sizeof(float));
+}
+
+void StoreF16(const float* values, size_t count, std::byte* blocks) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t bits = FloatToHalf(values[i]);
+    std::memcpy(blocks + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
+void StoreBF16(const float* values, size_t count, std::byte* blocks) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t bits = FloatToBFloat16(values[i]);
+    std::memcpy(blocks + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
+QuantizeKernel KernelFor(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return StoreF32;
+    case DType::kF16:
+      return StoreF16;
+    case DType::kBF16:
+      return StoreBF16;
+    case DType::kQ4_0:
+      return gguf_internal::QuantizeQ4_0;
+    case DType::kQ4_1:
+      return gguf_internal::QuantizeQ4_1;
+    case DType::kQ5_0:
+      return gguf_internal::QuantizeQ5_0;
+    case DType::kQ5_1:
+      return gguf_internal::QuantizeQ5_1;
+    case DType::kQ8_0:
+      return gguf_internal::QuantizeQ8_0;
+    case DType::kQ4_K:
+      return gguf_internal::QuantizeQ4K;
+    case DType::kQ5_K:
+      return gguf_internal::QuantizeQ5K;
+    case DType::kQ6_K:
+      return gguf_internal::QuantizeQ6K;
+    default:
+      return nullptr;
+  }
+}
+
+// The largest magnitude whose encoding is finite. bf16 rounds half a step above its largest number,
+// 0x7F7F, up to infinity.
+float LimitOf(DType dtype) {
+  if (dtype == DType::kF32) return std::numeric_limits<float>::max();
+  return dtype == DType::kBF16 ? BFloat16ToFloat(0x7F7F) : kHalfMax;
+}
+
+Status CheckValues(DType dtype, std::span<const float> values, uint64_t first_element) {
+  const float limit = LimitOf(dtype);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::fabs(values[i]) <= limit) continue;  // false for NaN
+    return MakeError(ErrorKind::kModelFile, "gguf.quantize_value",
+                     "element {} is {}, expected a finite number of at most {} for type {}; the "
+                     "weights are damaged or were converted wrongly",
+                     first_element + i, values[i], limit, NameOf(dtype));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+bool CanQuantize(DType dtype) { return KernelFor(dtype) != nullptr; }
+
+std::string QuantizableTypes() {
+  std::string names;
+  for (const DTypeInfo& info : kDTypes) {
+    if (!CanQuantize(info.dtype)) continue;
+    if (!names.empty()) names += ' ';
+    names += info.name;
+  }
+  return names;
+}
+
+Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks,
+                uint64_t first_element) {
+  const QuantizeKernel kernel = KernelFor(dtype);
+  const DTypeInfo& info = InfoOf(dtype);
+  if (kernel == nullptr) {
+    return MakeError(ErrorKind::kRuntime, "gguf.type",
+                     "weights of type {} cannot be written, expected one of: {}", info.name,
+                     QuantizableTypes());
+  }
+  if (values.size() % info.block_elements != 0 || RowBytes(dtype, values.size()) != blocks.size()) {
+    return MakeError(ErrorKind::kRuntime, "gguf.quantize_size",
+                     "{} values do not fill {} bytes of type {} ({} values per {} bytes)",
+                     values.size(), blocks.size(), info.name, info.block_elements,
+                     info.block_bytes);
+  }
+  RL_RETURN_IF_ERROR(CheckValues(dtype, values, first_element));
+  kernel(values.data(), values.size() / info.block_elements, blocks.data());
+  return OkStatus();
+}
+
+}  // namespace rullama

@@ -1,0 +1,248 @@
+// Super-blocks of 256 values. Runs get the scales that suit them best; these are then rounded to
+// the grid of 6 or 8 bits that the super-block's f16 scale spans, trying the neighbours on the grid
+// too, and the f16 scale is fitted once more to all codes.
+#include <rullama/sdk/half.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/gguf/block_layouts.h"
+#include "core/gguf/quantize_fit.h"
+#include "core/gguf/quantize_kernels.h"
+
+namespace rullama::gguf_internal {
+namespace {
+
+constexpr int kSuperBlock = 256;
+constexpr int kRefits = 2;
+constexpr int kMaxScale = 63;  // 6 bits
+
+template <typename Block, typename Encode>
+void ForEachBlock(const float* values, size_t count, std::byte* blocks, Encode encode) {
+  for (size_t i = 0; i < count; ++i) {
+    Block block{};
+    encode(values + i * kSuperBlock, block);
+    std::memcpy(blocks + i * sizeof(Block), &block, sizeof(Block));
+  }
+}
+
+int OnGrid(float value, float inverse, int low, int high) {
+  return static_cast<int>(
+      NearestCode(value * inverse, static_cast<float>(low), static_cast<float>(high)));
+}
+
+// --- Q4_K and Q5_K: eight runs of 32, value = d * scale * code - dmin * min ---
+
+constexpr int kAffineRuns = 8;
+constexpr int kAffineRun = kSuperBlock / kAffineRuns;
+
+struct AffineCodes {
+  uint16_t d = 0;
+  uint16_t dmin = 0;
+  uint8_t scales[kAffineRuns] = {};
+  uint8_t mins[kAffineRuns] = {};
+  uint8_t codes[kSuperBlock] = {};
+  double error = std::numeric_limits<double>::infinity();
+};
+
+// Scale and minimum of run j on the grid of d and dmin, and its codes. Returns the squared error.
+float PlaceAffineRun(const float* x, int high, AffineFit wanted, int j, AffineCodes& block) {
+  const float d = HalfToFloat(block.d);
+  const float dmin = HalfToFloat(block.dmin);
+  const int scale = OnGrid(wanted.scale, SafeInverse(d), 0, kMaxScale);
+  const int min = OnGrid(-wanted.offset, SafeInverse(dmin), 0, kMaxScale);
+  const auto on_grid = [&](int s, int m) {
+    return AffineFit{d * static_cast<float>(s), -dmin * static_cast<float>(m)};
+  };
+  float best = std::numeric_limits<float>::infinity();
+  for (int s = std::max(scale - 1, 0); s <= std::min(scale + 1, kMaxScale); ++s) {
+    for (int m = std::max(min - 1, 0); m <= std::min(min + 1, kMaxScale); ++m) {
+      const float error = NearestPoints(x, kAffineRun, 0, high, on_grid(s, m), nullptr);
+      if (error >= best) continue;
+      best = error;
+      block.scales[j] = static_cast<uint8_t>(s);
+      block.mins[j] = static_cast<uint8_t>(m);
+    }
+  }
+  return NearestPoints(x, kAffineRun, 0, high, on_grid(block.scales[j], block.mins[j]),
+                       block.codes + j * kAffineRun);
+}
+
+// d and dmin that suit the codes best; false if the codes do not determine them.
+bool RefitAffine(const float* x, AffineCodes& block) {
+  double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;  // of a = scale * code and b = -min
+  for (int i = 0; i < kSuperBlock; ++i) {
+    const int run = i / kAffineRun;
+    const double a = block.scales[run] * block.codes[i];
+    const double b = -static_cast<double>(block.mins[run]);
+    const auto value = static_cast<double>(x[i]);
+    aa += a * a;
+    ab += a * b;
+    bb += b * b;
+    ax += a * value;
+    bx += b * value;
+  }
+  const double determinant = aa * bb - ab * ab;
+  if (!(determinant > 0)) return false;
+  const double d = (ax * bb - bx * ab) / determinant;
+  const double dmin = (bx * aa - ax * ab) / determinant;
+  if (!(d > 0) || !(dmin >= 0)) return false;
+  block.d = FloatToHalf(static_cast<float>(d));
+  block.dmin = FloatToHalf(static_cast<float>(dmin));
+  return true;
+}
+
+AffineCodes EncodeAffine(const float* x, int high) {
+  AffineFit wanted[kAffineRuns];
+  float largest_scale = 0;
+  float largest_min = 0;
+  for (int j = 0; j < kAffineRuns; ++j) {
+    wanted[j] = FitAffine(x + j * kAffineRun, kAffineRun, high, true);
+    largest_scale = std::max(largest_scale, wanted[j].scale);
+    largest_min = std::max(largest_min, -wanted[j].offset);
+  }
+  AffineCodes block;
+  block.d = FloatToHalf(largest_scale / kMaxScale);
+  block.dmin = FloatToHalf(largest_min / kMaxScale);
+  AffineCodes best;
+  for (int round = 0; round <= kRefits; ++round) {
+    block.error = 0;
+    for (int j = 0; j < kAffineRuns; ++j) {
+      block.error +=
+          static_cast<double>(PlaceAffineRun(x + j * kAffineRun, high, wanted[j], j, block));
+    }
+    if (block.error >= best.error) break;
+    best = block;
+    if (!RefitAffine(x, block)) break;
+  }
+  return best;
+}
+
+// The twelve bytes of scales and minima; see docs/numerics.md.
+void PackScales(const AffineCodes& from, uint8_t (&s)[12]) {
+  for (int j = 0; j < 4; ++j) {
+    s[j] = static_cast<uint8_t>(from.scales[j] | (from.scales[j + 4] >> 4) << 6);
+    s[j + 4] = static_cast<uint8_t>(from.mins[j] | (from.mins[j + 4] >> 4) << 6);
+    s[j + 8] = static_cast<uint8_t>((from.scales[j + 4] & 15) | (from.mins[j + 4] & 15) << 4);
+  }
+}
+
+void PackNibbles(const AffineCodes& from, uint8_t (&qs)[128]) {
+  for (int i = 0; i < 128; ++i) {
+    const uint8_t* low = from.codes + i / kAffineRun * 2 * kAffineRun + i % kAffineRun;
+    qs[i] = static_cast<uint8_t>((low[0] & 15) | (low[kAffineRun] & 15) << 4);
+  }
+}
+
+// --- Q6_K: sixteen runs of 16, value = d * scale * (code - 32) ---
+
+constexpr int kSymmetricRuns = 16;
+constexpr int kSymmetricRun = kSuperBlock / kSymmetricRuns;
+constexpr int kLowest = -32;
+constexpr int kHighest = 31;
+
+struct SymmetricCodes {
+  uint16_t d = 0;
+  int8_t scales[kSymmetricRuns] = {};
+  uint8_t codes[kSuperBlock] = {};
+  double error = std::numeric_limits<double>::infinity();
+};
+
+float PlaceSymmetricRun(const float* x, float wanted, int j, SymmetricCodes& block) {
+  const float d = HalfToFloat(block.d);
+  const int scale = OnGrid(wanted, SafeInverse(d), -128, 127);
+  const auto on_grid = [&](int s) { return AffineFit{d * static_cast<float>(s), 0}; };
+  float best = std::numeric_limits<float>::infinity();
+  for (int s = std::max(scale - 1, -128); s <= std::min(scale + 1, 127); ++s) {
+    const float error = NearestPoints(x, kSymmetricRun, kLowest, kHighest, on_grid(s), nullptr);
+    if (error >= best) continue;
+    best = error;
+    block.scales[j] = static_cast<int8_t>(s);
+  }
+  return NearestPoints(x, kSymmetricRun, kLowest, kHighest, on_grid(block.scales[j]),
+                       block.codes + j * kSymmetricRun);
+}
+
+bool RefitSymmetric(const float* x, SymmetricCodes& block) {
+  double aa = 0, ax = 0;  // of a = scale * code
+  for (int i = 0; i < kSuperBlock; ++i) {
+    const double a = block.scales[i / kSymmetricRun] * (block.codes[i] + kLowest);
+    aa += a * a;
+    ax += a * static_cast<double>(x[i]);
+  }
+  if (!(aa > 0)) return false;
+  block.d = FloatToHalf(static_cast<float>(ax / aa));
+  return true;
+}
+
+SymmetricCodes EncodeSymmetric(const float* x) {
+  float wanted[kSymmetricRuns];
+  float largest = 0;
+  for (int j = 0; j < kSymmetricRuns; ++j) {
+    wanted[j] = FitSymmetric(x + j * kSymmetricRun, kSymmetricRun, kLowest, kHighest);
+    if (std::fabs(wanted[j]) > std::fabs(largest)) largest = wanted[j];
+  }
+  SymmetricCodes block;
+  block.d = FloatToHalf(largest / -128);
+  SymmetricCodes best;
+  for (int round = 0; round <= kRefits; ++round) {
+    block.error = 0;
+    for (int j = 0; j < kSymmetricRuns; ++j) {
+      block.error +=
+          static_cast<double>(PlaceSymmetricRun(x + j * kSymmetricRun, wanted[j], j, block));
+    }
+    if (block.error >= best.error) break;
+    best = block;
+    if (!RefitSymmetric(x, block)) break;
+  }
+  return best;
+}
+
+}  // namespace
+
+void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
+  ForEachBlock<BlockQ4K>(values, count, blocks, [](const float* x, BlockQ4K& block) {
+    const AffineCodes codes = EncodeAffine(x, 15);
+    block.d = codes.d;
+    block.dmin = codes.dmin;
+    PackScales(codes, block.scales);
+    PackNibbles(codes, block.qs);
+  });
+}
+
+void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
+  ForEachBlock<BlockQ5K>(values, count, blocks, [](const float* x, BlockQ5K& block) {
+    const AffineCodes codes = EncodeAffine(x, 31);
+    block.d = codes.d;
+    block.dmin = codes.dmin;
+    PackScales(codes, block.scales);
+    PackNibbles(codes, block.qs);
+    for (int i = 0; i < kSuperBlock; ++i) {
+      uint8_t& high = block.qh[i % kAffineRun];
+      high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (i / kAffineRun));
+    }
+  });
+}
+
+void QuantizeQ6K(const float* values, size_t count, std::byte* blocks) {
+  ForEachBlock<BlockQ6K>(values, count, blocks, [](const float* x, BlockQ6K& block) {
+    const SymmetricCodes codes = EncodeSymmetric(x);
+    block.d = codes.d;
+    std::memcpy(block.scales, codes.scales, sizeof(block.scales));
+    for (int i = 0; i < kSuperBlock; ++i) {
+      // Halves of 128 in quarters of 32: two quarters share the nibbles of 32 bytes, four their
+      // pairs of high bits.
+      const int half = i / 128;
+      const int quarter = i % 128 / 32;
+      const int column = i % 32;
+      uint8_t& low = block.ql[half * 64 + quarter % 2 * 32 + column];
+      uint8_t& high = block.qh[half * 32 + column];
+      low = static_cast<uint8_t>(low | (codes.codes[i] & 15) << (quarter / 2 * 4));
+      high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (quarter * 2));
+    }
+  });
+}
+
+}  // namespace rullama::gguf_internal

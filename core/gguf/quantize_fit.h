@@ -1,0 +1,47 @@
+// The scale of a run of values that is to be written as small integers. Internal to core/gguf.
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstddef>
+
+namespace rullama::gguf_internal {
+
+// Runs have a multiple of this many values: sums are kept in as many lanes, which a compiler turns
+// into vector instructions without reordering anything.
+inline constexpr int kFitLanes = 8;
+
+// value = scale * code + offset
+struct AffineFit {
+  float scale = 0;
+  float offset = 0;
+};
+
+// To the nearest integer, for |value| < 2^22: adding and taking away 1.5 * 2^23 leaves no room for
+// a fraction.
+inline float Nearest(float value) {
+  constexpr float kRounder = 12582912.0f;
+  return (value + kRounder) - kRounder;
+}
+
+inline float NearestCode(float value, float low, float high) {
+  const float above = value < low ? low : value;
+  return Nearest(above > high ? high : above);
+}
+
+// 1 / scale, or 0 for a scale so small that its inverse, or a product with it, could overflow.
+// Every code is then the one next to 0, and so are all values.
+float SafeInverse(float scale);
+
+// The scale, of either sign, for which `n` values are nearest to scale * {low..high}, low < 0.
+float FitSymmetric(const float* values, int n, int low, int high);
+
+// The best values = scale * {0..high} + offset with scale >= 0. With `offset_not_positive`, as the
+// K types store minima, offset <= 0.
+AffineFit FitAffine(const float* values, int n, int high, bool offset_not_positive);
+
+// The sum of the squared distances of `n` values from the points scale * {low..high} + offset, and
+// in `codes`, if not null, the index of the nearest point of each, counted from 0.
+float NearestPoints(const float* values, int n, int low, int high, AffineFit fit,
+                    unsigned char* codes);
+
+}  // namespace rullama::gguf_internal

@@ -1,0 +1,24 @@
+// One kernel per block type, for finite values of at most kHalfMax. Internal to core/gguf; use
+// Quantize.
+#pragma once
+
+#include <cstddef>
+
+namespace rullama::gguf_internal {
+
+// Encodes count * (elements per block) floats into `count` consecutive blocks.
+using QuantizeKernel = void (*)(const float* values, size_t count, std::byte* blocks);
+
+// Blocks of 32 (quantize_block32.cc).
+void QuantizeQ4_0(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ4_1(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ8_0(const float* values, size_t count, std::byte* blocks);
+
+// Super-blocks of 256 (quantize_block256.cc).
+void QuantizeQ4K(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ5K(const float* values, size_t count, std::byte* blocks);
+void QuantizeQ6K(const float* values, size_t count, std::byte* blocks);
+
+}  // namespace rullama::gguf_internal

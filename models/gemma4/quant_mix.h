@@ -1,0 +1,51 @@
+// Which element type each tensor of a quantised Gemma 4 file has: the mixes that llama-quantize
+// writes. One set of rules for files that are quantised and for synthetic ones. Pure functions;
+// thread-safe.
+#pragma once
+
+#include <rullama/sdk/dtype.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace rullama {
+
+struct QuantMix {
+  std::string_view name;  // "Q4_K_M"
+  uint32_t file_type;     // general.file_type
+  DType base;             // most matrices
+  DType embedding;        // token and per-layer embedding tables
+  DType important;        // attn_v and ffn_down of the layers that count (see MoreBits)
+};
+
+// Error quantize.type lists the mixes there are.
+Result<QuantMix> FindQuantMix(std::string_view name);
+
+// Names of the mixes, separated by commas, for messages.
+[[nodiscard]] std::string QuantMixNames();
+
+// Whether item `index` of `count` gets the better type: the first and last eighth, and every third
+// of the rest.
+[[nodiscard]] bool MoreBits(int64_t index, int64_t count);
+
+// What the rules look at.
+struct QuantTensor {
+  std::string_view name;
+  uint32_t rank = 1;
+  uint64_t row = 0;  // elements of the fastest dimension
+};
+
+// The type of each tensor; nothing for those that stay as they are: vectors, the router, the
+// projection to the per-layer embeddings, image and audio towers. `expert_count` is 0 for dense
+// models.
+std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
+                                              std::span<const QuantTensor> tensors,
+                                              int64_t layer_count, int64_t expert_count);
+
+}  // namespace rullama

@@ -1,0 +1,139 @@
+// rullama quantize from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Whether a file in the folder of temporary files has a name that begins so.
+bool HasFile(const std::string& prefix) {
+  return std::ranges::any_of(fs::directory_iterator(TemporaryDirectory()), [&](const auto& entry) {
+    return entry.path().filename().string().starts_with(prefix);
+  });
+}
+
+std::string OutputPath(const std::string& name) { return (TemporaryDirectory() / name).string(); }
+
+// A model of the given shapes in f16.
+std::string SyntheticModel(const std::string& name, const std::string& config) {
+  const std::string path = OutputPath(name);
+  const RunResult result =
+      RunRullama({"synth", "--config", config, "--type", "F16", "--out", path});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return path;
+}
+
+std::string TinyConfig() { return std::string(RULLAMA_SOURCE_DIR) + "/configs/tiny.yaml"; }
+
+TEST(Quantize, EachTypeGivesAModelThatRuns) {
+  const std::string source = SyntheticModel("source.gguf", TinyConfig());
+  uint64_t last = fs::file_size(source);
+  for (const char* type : {"Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M"}) {
+    const std::string path = OutputPath(std::string(type) + ".gguf");
+    const RunResult result = RunRullama({"quantize", source, path, type});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, IsEmpty());
+    EXPECT_THAT(result.err, HasSubstr(type));
+    EXPECT_LT(fs::file_size(path), last) << type;
+    last = fs::file_size(path);
+    const RunResult run = RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"});
+    EXPECT_EQ(run.exit_code, 0) << type << run.err;
+  }
+  for (const char* type : {"Q4_0", "Q5_0"}) {
+    const std::string path = OutputPath(std::string(type) + ".gguf");
+    ASSERT_EQ(RunRullama({"quantize", source, path, type, "--threads", "1"}).exit_code, 0) << type;
+    EXPECT_EQ(RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"}).exit_code, 0) << type;
+  }
+}
+
+TEST(Quantize, WrongUseIsExplained) {
+  const std::string source = SyntheticModel("wrong_use.gguf", TinyConfig());
+  const std::string path = OutputPath("never.gguf");
+  const RunResult type = RunRullama({"quantize", source, path, "Q4_K_X"});
+  EXPECT_EQ(type.exit_code, 2);
+  EXPECT_THAT(type.err, HasSubstr("Q4_K_M"));
+  const RunResult same = RunRullama({"quantize", source, source, "Q8_0"});
+  EXPECT_EQ(same.exit_code, 2);
+  EXPECT_THAT(same.err, HasSubstr("[quantize.same_file]"));
+  EXPECT_EQ(RunRullama({"quantize", source, path}).exit_code, 2);
+  EXPECT_EQ(RunRullama({"quantize", "/no/such/model.gguf", path, "Q8_0"}).exit_code, 6);
+  EXPECT_EQ(RunRullama({"quantize", source, "/no/such/folder/x.gguf", "Q8_0"}).exit_code, 6);
+  EXPECT_FALSE(HasFile("never") || HasFile(".never"));
+}
+
+TEST(Quantize, QuantisedModelsAreRefused) {
+  const std::string source = SyntheticModel("twice.gguf", TinyConfig());
+  const std::string once = OutputPath("once.gguf");
+  ASSERT_EQ(RunRullama({"quantize", source, once, "Q8_0"}).exit_code, 0);
+  const RunResult twice = RunRullama({"quantize", once, OutputPath("never.gguf"), "Q4_0"});
+  EXPECT_EQ(twice.exit_code, 4);
+  EXPECT_THAT(twice.err, HasSubstr("[quantize.source_type]"));
+  EXPECT_FALSE(HasFile("never") || HasFile(".never"));
+}
+
+// The layer is wide enough to take a second; the interrupt comes once the temporary file is there.
+TEST(Quantize, InterruptLeavesNothing) {
+  std::string config = ReadFile(TinyConfig());
+  const std::string width = "owned: 512";
+  ASSERT_NE(config.find(width), std::string::npos);
+  config.replace(config.find(width), width.size(), "owned: 16384");
+  const std::string source =
+      SyntheticModel("wide.gguf", TemporaryFile("wide.yaml", config).string());
+  RunningProgram program({"quantize", source, OutputPath("stopped.gguf"), "Q4_K_M"});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!HasFile(".stopped") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Wait(), 130);
+  EXPECT_FALSE(HasFile("stopped") || HasFile(".stopped"));
+}
+
+// A limit on the size of files, inherited by the program, fails a write as a full disk does.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_ = {};
+  sighandler_t handler_ = SIG_DFL;
+};
+
+TEST(Quantize, AWriteThatFailsLeavesNothing) {
+  const std::string source = SyntheticModel("full.gguf", TinyConfig());
+  RunResult result;
+  {
+    const FileSizeLimit limit(1 << 20);
+    result = RunRullama({"quantize", source, OutputPath("too_large.gguf"), "Q8_0"});
+  }
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("[io."));
+  EXPECT_FALSE(HasFile("too_large") || HasFile(".too_large"));
+}
+
+}  // namespace
+}  // namespace rullama::cli_test
