@@ -1,13 +1,11 @@
 #include "cli/answer.h"
 
 #include <chrono>
-#include <optional>
 #include <utility>
 
+#include "cli/canvas_answer.h"
 #include "cli/signals.h"
-#include "cli/stop_text.h"
-#include "core/tokenizer/detokenizer.h"
-#include "models/gemma4/output_parser.h"
+#include "cli/text_stream.h"
 
 namespace rullama::cli {
 namespace {
@@ -17,67 +15,6 @@ using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-// Turns tokens into what the reader sees.
-class TextStream {
- public:
-  TextStream(const Tokenizer& tokenizer, const AnswerOptions& options, Answer& answer)
-      : options_(options),
-        answer_(answer),
-        detokenizer_(tokenizer, /*show_control=*/options.chat),
-        parser_({.report_thinking = options.thinking}),
-        stop_(options.stop) {}
-
-  Status Push(int32_t token) {
-    RL_ASSIGN_OR_RETURN(const std::string_view piece, detokenizer_.Push(token));
-    return Take(piece);
-  }
-
-  Status Finish() {
-    RL_RETURN_IF_ERROR(Take(detokenizer_.Flush()));
-    if (options_.chat) RL_RETURN_IF_ERROR(TakeEvents(parser_.Finish()));
-    return Emit(stop_.Finish());
-  }
-
-  [[nodiscard]] bool stopped() const { return stop_.found(); }
-
- private:
-  Status Take(std::string_view piece) {
-    if (!options_.chat) return Emit(stop_.Feed(piece));
-    return TakeEvents(parser_.Feed(piece));
-  }
-
-  Status TakeEvents(const std::vector<gemma4::OutputEvent>& events) {
-    for (const gemma4::OutputEvent& event : events) {
-      switch (event.kind) {
-        case gemma4::OutputEvent::Kind::kContent:
-          RL_RETURN_IF_ERROR(Emit(stop_.Feed(event.text)));
-          break;
-        case gemma4::OutputEvent::Kind::kThinking:
-          answer_.thoughts += event.text;
-          if (options_.on_thought) RL_RETURN_IF_ERROR(options_.on_thought(event.text));
-          break;
-        case gemma4::OutputEvent::Kind::kToolCall:
-          answer_.tool_calls.push_back(
-              {{"name", event.call.name}, {"arguments", event.call.arguments}});
-          break;
-      }
-    }
-    return OkStatus();
-  }
-
-  Status Emit(const std::string& text) {
-    if (text.empty()) return OkStatus();
-    answer_.text += text;
-    return options_.on_text ? options_.on_text(text) : OkStatus();
-  }
-
-  const AnswerOptions& options_;
-  Answer& answer_;
-  Detokenizer detokenizer_;
-  gemma4::OutputParser parser_;
-  StopText stop_;
-};
 
 nlohmann::json CountersAsJson(const SessionStats& stats) {
   return {{"steps", stats.steps},
@@ -96,6 +33,9 @@ double PerSecond(int64_t count, double seconds) {
 
 Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
                               const AnswerOptions& options, Console& console) {
+  if (engine.model().gemma.denoises()) {
+    return GenerateCanvasAnswer(engine, prompt, options, console);
+  }
   Answer answer;
   answer.prompt_tokens = static_cast<int64_t>(prompt.size());
   const std::shared_ptr<const std::atomic<bool>> cancelled = CancelFlag();
@@ -146,6 +86,15 @@ Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
 
 std::string DescribeAnswer(const Answer& answer) {
   const auto generated = static_cast<int64_t>(answer.ids.size());
+  if (answer.canvases > 0) {
+    return fmt::format(
+        "prompt {} tokens, {:.1f} t/s; denoised {} tokens in {} steps on {} canvases, {:.1f} t/s, "
+        "{:.3f} s a step; stopped: {}",
+        answer.prompt_tokens, PerSecond(answer.prompt_tokens, answer.times.prompt_seconds),
+        generated, answer.steps, answer.canvases,
+        PerSecond(generated, answer.times.generate_seconds),
+        answer.times.generate_seconds / static_cast<double>(answer.steps), NameOf(answer.reason));
+  }
   return fmt::format(
       "prompt {} tokens, {:.1f} t/s; generated {} tokens, {:.1f} t/s; first token after {:.3f} s; "
       "stopped: {}",
@@ -182,6 +131,11 @@ nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine) {
         {"arena", answer.at_end.arena_bytes},
         {"io", answer.at_end.io_bytes},
         {"workspace", answer.at_end.workspace_bytes}}}};
+  if (answer.canvases > 0) {
+    record["canvases"] = answer.canvases;
+    record["steps"] = answer.steps;
+    record["timings"]["generate_per_s"] = PerSecond(generated, answer.times.generate_seconds);
+  }
   if (!answer.thoughts.empty()) record["thoughts"] = answer.thoughts;
   if (!answer.tool_calls.empty()) record["tool_calls"] = answer.tool_calls;
   return record;

@@ -8,6 +8,7 @@
 
 #include "cli/engine.h"
 #include "core/runtime/generator.h"
+#include "samplers/entropy_bound.h"
 
 namespace rullama::cli {
 
@@ -20,6 +21,10 @@ struct AnswerOptions {
   // Receives what the reader sees, whole UTF-8 sequences; an error ends the answer.
   std::function<Status(std::string_view text)> on_text;
   std::function<Status(std::string_view text)> on_thought;
+  // Each denoising step of canvas number `canvas`; may be empty.
+  std::function<Status(int64_t canvas, const CanvasStep& step)> on_step;
+  // After the last of all these; may be empty.
+  std::function<Status()> on_end;
 };
 
 struct AnswerTimes {
@@ -34,6 +39,8 @@ struct Answer {
   std::vector<int32_t> ids;                // generated, without the end token
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t prompt_tokens = 0;  // evaluated for this answer
+  int64_t canvases = 0;       // of a model that denoises: begun, and all their steps
+  int64_t steps = 0;
   AnswerTimes times;
   SessionStats after_first_token;
   SessionStats at_end;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/answer.h"
@@ -16,6 +17,8 @@
 #include "cli/signals.h"
 #include "cli/traffic.h"
 #include "core/runtime/generator.h"
+#include "samplers/canvas_generator.h"
+#include "samplers/session_canvas.h"
 
 namespace rullama::cli {
 namespace {
@@ -32,13 +35,30 @@ struct BenchFlags {
   bool json = false;
 };
 
+enum class Kind {
+  kPrompt,    // pp: all tokens at once
+  kGenerate,  // tg: one after another
+  kDenoise,   // dn: one step of a canvas, conditioned on the one before
+};
+
 struct Test {
-  bool prompt = true;  // pp: all tokens at once; tg: one after another
+  Kind kind = Kind::kPrompt;
   int64_t tokens = 0;
   int64_t depth = 0;  // tokens in the cache before
 
+  [[nodiscard]] std::string_view kind_name() const {
+    switch (kind) {
+      case Kind::kPrompt:
+        return "pp";
+      case Kind::kGenerate:
+        return "tg";
+      case Kind::kDenoise:
+        return "dn";
+    }
+    return "";
+  }
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}{}{}", prompt ? "pp" : "tg", tokens,
+    return fmt::format("{}{}{}", kind_name(), tokens,
                        depth > 0 ? fmt::format(" @ d{}", depth) : "");
   }
 };
@@ -81,10 +101,10 @@ Result<std::vector<Test>> MakeTests(const BenchFlags& flags) {
   std::vector<Test> tests;
   for (const int64_t depth : depths) {
     for (const int64_t tokens : prompts) {
-      if (tokens > 0) tests.push_back({.prompt = true, .tokens = tokens, .depth = depth});
+      if (tokens > 0) tests.push_back({Kind::kPrompt, tokens, depth});
     }
     for (const int64_t tokens : generations) {
-      if (tokens > 0) tests.push_back({.prompt = false, .tokens = tokens, .depth = depth});
+      if (tokens > 0) tests.push_back({Kind::kGenerate, tokens, depth});
     }
   }
   for (const Test& test : tests) {
@@ -98,13 +118,25 @@ Result<std::vector<Test>> MakeTests(const BenchFlags& flags) {
   return tests;
 }
 
+// A model that denoises generates no single tokens: whatever their number, one step of a canvas is
+// measured for each depth.
+std::vector<Test> WithSteps(const std::vector<Test>& tests, int64_t canvas_length) {
+  std::vector<Test> changed;
+  for (Test test : tests) {
+    if (test.kind == Kind::kGenerate) test = {Kind::kDenoise, canvas_length, test.depth};
+    const auto same = [&test](const Test& other) { return other.name() == test.name(); };
+    if (std::ranges::none_of(changed, same)) changed.push_back(test);
+  }
+  return changed;
+}
+
 class Bench {
  public:
   explicit Bench(Engine& engine) : engine_(engine) {}
 
   Status Prepare() {
-    const auto build = [this](DemandMode demand) {
-      const Graph& graph = engine_.session().graph();
+    const auto build = [this](DemandMode demand, size_t index = 0) {
+      const Graph& graph = engine_.session().graph(index);
       PipelineOptions options;
       options.demand = demand;
       options.max_t = graph.max_t;
@@ -115,7 +147,11 @@ class Bench {
       }
       return BuildProgram(graph, QueryOf(engine_.devices()), options);
     };
-    RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAsAsked));
+    if (denoises()) {
+      RL_ASSIGN_OR_RETURN(denoise_, build(DemandMode::kAllRows, kDenoiseGraph));
+    } else {
+      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAsAsked));
+    }
     RL_ASSIGN_OR_RETURN(state_only_, build(DemandMode::kStateOnly));
     return OkStatus();
   }
@@ -131,25 +167,66 @@ class Bench {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static double SecondsSince(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  [[nodiscard]] bool denoises() const { return engine_.model().gemma.denoises(); }
+
   Result<double> RunOnce(const Test& test) {
+    engine_.session().ForgetSlot(0);
+    const std::vector<int32_t> tokens = Tokens(test.depth + test.tokens);
+    const auto depth = std::span(tokens).first(static_cast<size_t>(test.depth));
+    const auto rest = std::span(tokens).subspan(static_cast<size_t>(test.depth));
+    return denoises() ? RunCanvasTest(test, depth, rest) : RunTokenTest(test, depth, rest);
+  }
+
+  Result<double> RunTokenTest(const Test& test, std::span<const int32_t> depth,
+                              std::span<const int32_t> rest) {
     GeneratorOptions options;
     options.capacity = engine_.capacity();
     options.prefill_chunk = engine_.max_rows();
     const auto cancelled = CancelFlag();
     options.cancelled = cancelled.get();
-    engine_.session().ForgetSlot(0);
     Generator generator(engine_.session(), options);
-    const std::vector<int32_t> tokens = Tokens(test.depth + test.tokens);
-    const auto depth = std::span(tokens).first(static_cast<size_t>(test.depth));
-    const auto rest = std::span(tokens).subspan(static_cast<size_t>(test.depth));
     if (!depth.empty()) RL_RETURN_IF_ERROR(generator.Feed(depth));
-    const auto start = std::chrono::steady_clock::now();
-    if (test.prompt) {
+    const auto start = Clock::now();
+    if (test.kind == Kind::kPrompt) {
       RL_RETURN_IF_ERROR(generator.Feed(rest));
     } else {
       for (const int32_t& token : rest) RL_RETURN_IF_ERROR(generator.Feed(std::span(&token, 1)));
     }
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return SecondsSince(start);
+  }
+
+  Result<double> RunCanvasTest(const Test& test, std::span<const int32_t> depth,
+                               std::span<const int32_t> rest) {
+    CanvasGeneratorOptions options;
+    options.capacity = engine_.capacity();
+    options.prefill_chunk = engine_.max_rows();
+    options.canvas_length = engine_.model().gemma.canvas.length;
+    const auto cancelled = CancelFlag();
+    options.cancelled = cancelled.get();
+    PhiloxCanvasRandom unused(0);
+    CanvasGenerator generator(engine_.session(), unused, options);
+    RL_RETURN_IF_ERROR(generator.Feed(depth));
+    if (test.kind == Kind::kPrompt) {
+      const auto start = Clock::now();
+      RL_RETURN_IF_ERROR(generator.Feed(rest));
+      return SecondsSince(start);
+    }
+    RL_ASSIGN_OR_RETURN(auto canvas,
+                        SessionCanvas::Begin(engine_.session(), options.canvas_length, 0));
+    const std::vector<float> uniforms(rest.size(), 0.5F);
+    const CanvasRequest request{.canvas = rest,
+                                .self_conditioned = true,
+                                .inverse_temperature = 1.25F,
+                                .uniforms = uniforms,
+                                .noise = rest};
+    CanvasReply reply;
+    const auto start = Clock::now();
+    RL_RETURN_IF_ERROR(canvas.Denoise(request, reply));
+    return SecondsSince(start);
   }
 
   // Any tokens, the same in each run: a varied text costs what a sensible one does.
@@ -164,11 +241,13 @@ class Bench {
   }
 
   [[nodiscard]] Traffic TrafficOf(const Test& test) const {
+    if (test.kind == Kind::kDenoise) return TrafficOfStep(denoise_, {test.tokens, 0}, test.depth);
     Traffic sum;
-    const int64_t step = test.prompt ? engine_.max_rows() : 1;
+    const bool prompt = test.kind == Kind::kPrompt;
+    const int64_t step = prompt ? engine_.max_rows() : 1;
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
-      const bool wanted = !test.prompt || done + rows == test.tokens;
+      const bool wanted = !denoises() && (!prompt || done + rows == test.tokens);
       sum +=
           TrafficOfStep(wanted ? asked_ : state_only_, {rows, wanted ? 1 : 0}, test.depth + done);
     }
@@ -177,6 +256,7 @@ class Bench {
 
   Engine& engine_;
   Program asked_;
+  Program denoise_;
   Program state_only_;
 };
 
@@ -186,7 +266,7 @@ nlohmann::json AsJson(const Measurement& m, const Engine& engine) {
   const auto tokens = static_cast<double>(m.test.tokens);
   const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
   return {{"test", m.test.name()},
-          {"kind", m.test.prompt ? "pp" : "tg"},
+          {"kind", m.test.kind_name()},
           {"tokens", m.test.tokens},
           {"depth", m.test.depth},
           {"repetitions", rates.size()},
@@ -214,8 +294,15 @@ std::string TextOf(const nlohmann::json& m) {
       m["gflop_per_s"].get<double>());
 }
 
+// Of the model to be measured; 0: it does not denoise. Reading its header twice costs little.
+Result<int64_t> CanvasLengthOf(const LoadedConfig& loaded) {
+  RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
+  RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));
+  return gemma.canvas.length;
+}
+
 Result<int> RunBench(const BenchFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto tests, MakeTests(flags));
+  RL_ASSIGN_OR_RETURN(auto tests, MakeTests(flags));
   RL_ASSIGN_OR_RETURN(const int64_t repetitions,
                       ParseInteger(flags.repetitions, "-r", 1, kMaxRepetitions));
   int64_t needed = 1;
@@ -223,6 +310,11 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   ConfigFlags config = flags.config;
   config.settings.push_back({"sampler.greedy", "true", "bench"});
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
+  RL_ASSIGN_OR_RETURN(const int64_t canvas, CanvasLengthOf(loaded));
+  if (canvas > 0) {
+    tests = WithSteps(tests, canvas);
+    for (const Test& test : tests) needed = std::max(needed, test.tokens + test.depth);
+  }
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
   }

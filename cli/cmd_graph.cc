@@ -9,6 +9,7 @@
 #include "cli/placement_text.h"
 #include "core/ir/text.h"
 #include "core/passes/pipeline.h"
+#include "samplers/session_canvas.h"
 
 namespace rullama::cli {
 namespace {
@@ -20,6 +21,7 @@ struct GraphFlags {
   bool dot = false;
   int64_t rows = 1;
   std::string demand = "asked";
+  bool canvas = false;
 };
 
 DemandMode DemandOf(const std::string& name) {
@@ -54,14 +56,28 @@ Result<int> ShowAfter(const GraphFlags& flags, const Graph& graph, const Backend
 
 Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.config, console));
-  RL_ASSIGN_OR_RETURN(SamplerSettings sampler,
+  RL_ASSIGN_OR_RETURN(const SamplerSettings sampler,
                       ResolveSettings(model.config().sampler, *model.file.file));
-  const int64_t rows = std::min(flags.rows, model.capacity());
+  const EntropyBoundSettings diffusion =
+      ResolveSettings(model.config().sampler.diffusion, EntropyBoundSettings());
+  const auto build = [&](DType kv_dtype) {
+    return BuildModelProgram(model.gemma, model.weights,
+                             {.sampler = &sampler,
+                              .diffusion = &diffusion,
+                              .capacity = model.capacity(),
+                              .kv_dtype = kv_dtype,
+                              .max_rows = std::min(flags.rows, model.capacity())});
+  };
+  const auto index = static_cast<size_t>(flags.canvas ? kDenoiseGraph : kEncodeGraph);
+  if (flags.canvas && !model.gemma.denoises()) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "--canvas shows how a DiffusionGemma denoises; this model predicts the next "
+                     "token");
+  }
   if (flags.before) {
     const DType kv = KvDtypeFor(model.config(), model.config().backend.name);
-    RL_ASSIGN_OR_RETURN(const ModelProgram program,
-                        BuildModelProgram(model, GraphOutputs::kToken, sampler, kv, rows));
-    RL_RETURN_IF_ERROR(console.Write(Print(program.graph, flags.dot)));
+    RL_ASSIGN_OR_RETURN(const ModelProgram program, build(kv));
+    RL_RETURN_IF_ERROR(console.Write(Print(program.graphs[index].graph, flags.dot)));
     if (!flags.after) return 0;
   }
   const auto registry =
@@ -70,10 +86,9 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,
                         OpenDevices(*registry, model.config(), console));
-    const DType kv = KvDtypeFor(model.config(), devices.backend);
     RL_ASSIGN_OR_RETURN(const ModelProgram program,
-                        BuildModelProgram(model, GraphOutputs::kToken, sampler, kv, rows));
-    shown = ShowAfter(flags, program.graph, devices, console);
+                        build(KvDtypeFor(model.config(), devices.backend)));
+    shown = ShowAfter(flags, program.graphs[index].graph, devices, console);
   }
   registry->Shutdown();
   return shown;
@@ -87,6 +102,7 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   AddModelOptions(*command, flags->config);
   command->add_flag("--before", flags->before, "As the model builder wrote it");
   command->add_flag("--after", flags->after, "As the backend gets it (the default)");
+  command->add_flag("--canvas", flags->canvas, "The denoising pass of a DiffusionGemma");
   command->add_flag("--dot", flags->dot, "For GraphViz");
   command->add_option("--rows", flags->rows, "Most rows of a step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))

@@ -1,7 +1,11 @@
 // rullama logits: the logits of every position, as a file of little-endian float32.
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "cli/canvas_logits.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/score.h"
@@ -11,17 +15,63 @@ namespace rullama::cli {
 namespace {
 
 constexpr size_t kMaxIdsBytes = size_t{256} << 20;
+constexpr size_t kMaxLogitsBytes = size_t{4} << 30;
 
 struct LogitsFlags {
   ConfigFlags config;
   std::string tokens_path;
   std::string out_path;
   int64_t chunk = 0;
+  std::string canvas_path;
+  std::string condition_path;
+  std::optional<float> temperature;
 };
 
+Result<std::vector<int32_t>> ReadIds(const std::string& path) {
+  RL_ASSIGN_OR_RETURN(const std::string list, ReadTextFile(path, kMaxIdsBytes));
+  return ParseIdList(list, fmt::format("'{}'", path));
+}
+
+// Little-endian float32.
+Result<std::vector<float>> ReadFloats(const std::string& path) {
+  RL_ASSIGN_OR_RETURN(const std::string bytes, ReadTextFile(path, kMaxLogitsBytes));
+  if (bytes.size() % sizeof(float) != 0) {
+    return MakeError(ErrorKind::kUsage, "usage.canvas",
+                     "'{}' has {} bytes, expected float32 numbers", path, bytes.size());
+  }
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto prefix, ReadIds(flags.tokens_path));
+  RL_ASSIGN_OR_RETURN(const auto canvas, ReadIds(flags.canvas_path));
+  std::vector<float> previous;
+  if (!flags.condition_path.empty()) {
+    RL_ASSIGN_OR_RETURN(previous, ReadFloats(flags.condition_path));
+  }
+  EngineOptions options;
+  options.outputs = GraphOutputs::kAllLogits;
+  options.max_rows = flags.chunk;
+  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, options, console));
+  if (flags.config.verbose) engine->Describe(console);
+  RL_ASSIGN_OR_RETURN(const auto logits,
+                      CanvasLogits(*engine, {.prefix = prefix,
+                                             .canvas = canvas,
+                                             .previous = previous,
+                                             .temperature = flags.temperature.value_or(1)}));
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
+  RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(logits))));
+  RL_RETURN_IF_ERROR(file.Commit());
+  console.Note(fmt::format("wrote logits [{}, {}] to '{}'", canvas.size(),
+                           engine->model().gemma.vocabulary, flags.out_path));
+  return 0;
+}
+
 Result<int> WriteLogits(const LogitsFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const std::string list, ReadTextFile(flags.tokens_path, kMaxIdsBytes));
-  RL_ASSIGN_OR_RETURN(const auto ids, ParseIdList(list, fmt::format("'{}'", flags.tokens_path)));
+  if (!flags.canvas_path.empty()) return WriteCanvasLogits(flags, console);
+  RL_ASSIGN_OR_RETURN(const auto ids, ReadIds(flags.tokens_path));
   if (ids.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.prompt", "'{}' holds no token ids",
                      flags.tokens_path);
@@ -55,6 +105,23 @@ void AddLogitsCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--chunk", flags->chunk, "Tokens per step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->option_text("N");
+  CLI::Option* canvas =
+      command
+          ->add_option("--canvas-ids", flags->canvas_path,
+                       "Tokens of a canvas behind those: the logits of one denoising pass "
+                       "(DiffusionGemma)")
+          ->option_text("FILE");
+  CLI::Option* condition =
+      command
+          ->add_option("--self-cond", flags->condition_path,
+                       "Logits of the step before, float32 [canvas, vocabulary], to condition on")
+          ->needs(canvas)
+          ->option_text("FILE");
+  command->add_option("--temperature", flags->temperature, "Temperature of that step")
+      ->needs(condition)
+      ->check(CLI::Range(1e-4F, 100.0F))
+      ->option_text("T");
+  condition->needs("--temperature");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return WriteLogits(*flags, context.console); };
   });

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "cli/answer.h"
+#include "cli/canvas_answer.h"
+#include "cli/canvas_view.h"
 #include "cli/chat_loop.h"
 #include "cli/command.h"
 #include "cli/engine.h"
@@ -28,8 +30,20 @@ Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
   return config.generation.max_tokens.value_or(-1);
 }
 
-Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Config& config,
+// `view` draws canvases, if stdout is to be drawn on.
+void ShowOnTerminal(std::shared_ptr<CanvasView> view, Console& console, AnswerOptions& options) {
+  options.on_step = [view](int64_t, const CanvasStep& step) { return view->Show(step); };
+  options.on_text = [view, &console](std::string_view text) -> Status {
+    RL_RETURN_IF_ERROR(view->Clear());
+    view->Wrote(text);
+    return console.Write(text);
+  };
+  options.on_end = [view] { return view->Clear(); };
+}
+
+Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Engine& engine,
                                         Console& console) {
+  const Config& config = engine.config();
   AnswerOptions options;
   RL_ASSIGN_OR_RETURN(options.max_tokens, MaxTokens(flags, config));
   options.stop = config.generation.stop;
@@ -42,6 +56,9 @@ Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Config& con
     options.on_thought = [&console](std::string_view text) {
       return console.Write(JsonLine({{"type", "delta"}, {"thought", text}}));
     };
+    options.on_step = [&console](int64_t canvas, const CanvasStep& step) {
+      return console.Write(JsonLine(StepAsJson(canvas, step)));
+    };
   } else {
     options.on_text = [&console](std::string_view text) { return console.Write(text); };
     // Thoughts are not the answer.
@@ -49,6 +66,9 @@ Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Config& con
       console.WriteError(console.Colored(text, "2"));
       return OkStatus();
     };
+    if (engine.model().gemma.denoises() && console.stdout_draws()) {
+      ShowOnTerminal(std::make_shared<CanvasView>(engine.tokenizer(), console), console, options);
+    }
   }
   return options;
 }
@@ -56,8 +76,7 @@ Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Config& con
 Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
   if (flags.config.verbose) engine->Describe(console);
-  RL_ASSIGN_OR_RETURN(const AnswerOptions options,
-                      MakeAnswerOptions(flags, engine->config(), console));
+  RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
   RL_ASSIGN_OR_RETURN(const auto ids, PromptTokens(*engine, prompt));
   RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, ids, options, console));
   if (flags.json) {
@@ -76,8 +95,7 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
 Result<int> Converse(const RunFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
   if (flags.config.verbose) engine->Describe(console);
-  RL_ASSIGN_OR_RETURN(const AnswerOptions options,
-                      MakeAnswerOptions(flags, engine->config(), console));
+  RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
   return RunChatLoop(*engine, options, console);
 }
 
@@ -146,6 +164,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   AddPromptOptions(*command, *flags);
   AddModelOptions(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
+  AddDiffusionOptions(*command, flags->config);
   command
       ->add_option("-n,--predict", flags->max_tokens,
                    "Most tokens to generate; -1 no limit, 0 only evaluates the prompt")

@@ -69,6 +69,7 @@ void Console::set_color(ColorMode color) {
   const char* term = std::getenv("TERM");
   const bool wanted = (no_color == nullptr || *no_color == '\0') &&
                       (term == nullptr || std::strcmp(term, "dumb") != 0);
+  stdout_draws_ = stdout_is_terminal_ && wanted && color != ColorMode::kNever;
   color_ =
       color == ColorMode::kAlways || (color == ColorMode::kAuto && stderr_is_terminal_ && wanted);
 }

@@ -42,12 +42,15 @@ class Console {
 
   [[nodiscard]] bool stdout_is_terminal() const { return stdout_is_terminal_; }
   [[nodiscard]] bool stderr_is_terminal() const { return stderr_is_terminal_; }
+  // Whether stdout is a terminal that may be drawn on: colours are not refused, the cursor moves.
+  [[nodiscard]] bool stdout_draws() const { return stdout_draws_; }
   // `text` in a terminal colour (an SGR code such as "31") if stderr shows colours.
   [[nodiscard]] std::string Colored(std::string_view text, std::string_view code) const;
 
  private:
   bool stdout_is_terminal_ = false;
   bool stderr_is_terminal_ = false;
+  bool stdout_draws_ = false;
   bool color_ = false;
 };
 

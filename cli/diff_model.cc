@@ -3,11 +3,13 @@
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "core/diff/watch.h"
+#include "core/ir/canvas_names.h"
 #include "core/runtime/generator.h"
 
 namespace rullama::cli {
@@ -27,27 +29,45 @@ std::vector<int32_t> SomeTokens(uint64_t seed, int64_t count, int64_t vocabulary
   return tokens;
 }
 
+// What a step before this one might have expected: small numbers, the same every time.
+std::vector<std::byte> SomeEmbeddings(const TensorType& type) {
+  std::vector<float> values(static_cast<size_t>(type.ElementsAt({})));
+  const float scale = 1 / std::sqrt(static_cast<float>(type.last().constant));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t word = (i + 1) * 0x9E3779B97F4A7C15U;  // Knuth's multiplicative hash
+    values[i] = (static_cast<float>(word >> 40) * 0x1p-24F - 0.5F) * scale;
+  }
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
 // The graph of one step over the tokens, with all logits; what is not in the file goes to
 // `constants`.
 Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, DType kv_dtype,
              DiffModel& model, std::vector<SyntheticConstant>& constants) {
   const auto rows = static_cast<int64_t>(model.tokens.size());
+  const Gemma4Pass pass = gemma.denoises() ? Gemma4Pass::kCanvas : Gemma4Pass::kCausal;
   RL_ASSIGN_OR_RETURN(
       ModelGraph parts,
-      BuildModel(gemma, weights, {.capacity = rows, .kv_dtype = kv_dtype, .max_t = rows}));
+      BuildModel(gemma, weights,
+                 {.pass = pass, .capacity = rows, .kv_dtype = kv_dtype, .max_t = rows}));
   for (const ValueId id : parts.hidden)
     model.layers.push_back(parts.builder.graph().value(id).name);
   model.layers.emplace_back(output_names::kLogits);
   AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
   constants = std::move(parts.constants);
   RL_ASSIGN_OR_RETURN(model.graph, std::move(parts.builder).Finish());
+  // A canvas pass changes no state: what it reads can be given to it.
+  if (gemma.denoises()) model.graph = WithoutStates(std::move(model.graph));
   model.vocabulary = gemma.vocabulary;
   return OkStatus();
 }
 
 Result<std::vector<int32_t>> TokensOf(const LoadedModel& model, const PromptFlags& flags) {
   RL_ASSIGN_OR_RETURN(const auto prompt, ReadPrompt(flags));
-  if (!prompt) return SomeTokens(1, kDefaultTokens, model.gemma.vocabulary);
+  const int64_t count = model.gemma.denoises() ? model.gemma.canvas.length : kDefaultTokens;
+  if (!prompt) return SomeTokens(1, count, model.gemma.vocabulary);
   if (!prompt->ids) {
     EncodeOptions options;
     options.add_bos = true;
@@ -87,10 +107,12 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
   const LoadedModel& file = *model->file;
   RL_ASSIGN_OR_RETURN(model->tokens, TokensOf(file, prompt));
   const auto count = static_cast<int64_t>(model->tokens.size());
-  if (count < 1 || count > file.capacity()) {
+  const bool denoises = file.gemma.denoises();
+  const int64_t most = denoises ? file.gemma.canvas.length : file.capacity();
+  if (count < 1 || count > most) {
     return MakeError(ErrorKind::kRuntime, "context.overflow",
-                     "the prompt has {} tokens, expected 1 to {} (--ctx-size)", count,
-                     file.capacity());
+                     "the prompt has {} tokens, expected 1 to {} ({})", count, most,
+                     denoises ? "it is the model's canvas" : "--ctx-size");
   }
   model->name = file.file.name;
   // One number format for every backend, or they would not run the same graph.
@@ -109,7 +131,9 @@ Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed) {
   auto model = std::make_unique<DiffModel>();
   const RandomModel random = MakeRandomModel(seed);
   model->name = random.Describe();
-  model->tokens = SomeTokens(seed, 2 * random.config.sliding_window, random.config.vocabulary);
+  const Gemma4Config& gemma = random.config;
+  const int64_t count = gemma.denoises() ? gemma.canvas.length : 2 * gemma.sliding_window;
+  model->tokens = SomeTokens(seed, count, gemma.vocabulary);
   std::vector<SyntheticConstant> constants;
   RL_RETURN_IF_ERROR(Build(random.config, random.weights, DType::kF32, *model, constants));
   model->weights = std::make_unique<RandomWeights>(random, std::move(constants));
@@ -125,15 +149,19 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
   options.prefill_chunk = static_cast<int64_t>(model.tokens.size());
   const Graph observed = WithOutputs(graph, watched);
   RL_ASSIGN_OR_RETURN(const auto session, Session::Create(observed, *model.weights, options));
-  // States that were made inputs: an empty cache.
-  for (const Value& value : observed.values) {
-    const bool cache = value.lifetime == Lifetime::kInput && value.type.rank == kMaxRank;
-    if (!cache) continue;
-    RL_RETURN_IF_ERROR(
-        session->SetInput(value.name, std::vector<std::byte>(value.type.BytesAt({}))));
-  }
   std::vector<int32_t> pos(model.tokens.size());
   std::iota(pos.begin(), pos.end(), 0);
+  for (const Value& value : observed.values) {
+    if (value.lifetime != Lifetime::kInput) continue;
+    if (value.name == canvas_names::kRow) {
+      RL_RETURN_IF_ERROR(session->SetInput(value.name, std::as_bytes(std::span(pos))));
+    } else if (value.name == canvas_names::kSoftEmbedding) {
+      RL_RETURN_IF_ERROR(session->SetInput(value.name, SomeEmbeddings(value.type)));
+    } else if (value.type.rank == kMaxRank) {  // a state that was made an input: an empty cache
+      RL_RETURN_IF_ERROR(
+          session->SetInput(value.name, std::vector<std::byte>(value.type.BytesAt({}))));
+    }
+  }
   const std::vector<int32_t> slot(model.tokens.size(), 0);
   StepRows rows;
   rows.tokens = model.tokens;

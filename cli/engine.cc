@@ -6,26 +6,24 @@
 #include <utility>
 
 #include "cli/signals.h"
-#include "core/runtime/generator.h"
-#include "samplers/chain.h"
 
 namespace rullama::cli {
 namespace {
-
-// The NaN check adds up logits. Suppressed tokens are -inf by design, so the sum is taken in front
-// of the bias that bans them.
-ValueId FiniteLogits(const GraphBuilder& builder, ValueId logits) {
-  const Graph& graph = builder.graph();
-  const OpIndex producer = graph.value(logits).producer;
-  if (producer == kNoOp || graph.ops[producer].kind != OpKind::kBiasAdd) return logits;
-  return graph.ops[producer].inputs[0];
-}
 
 uint64_t DrawSeed() {
   std::random_device device;
   const uint64_t high = device();
   // 63 bits: what --seed accepts, so that a printed seed can be given back.
   return ((high << 32) | device()) & static_cast<uint64_t>(INT64_MAX);
+}
+
+std::string DescribeSampler(const EntropyBoundSettings& s) {
+  return fmt::format(
+      "denoising, at most {} steps, temperature {} to {}, entropy bound {}, finished after {} "
+      "stable "
+      "steps below {}",
+      s.max_steps, s.t_max, s.t_min, s.entropy_bound, s.stability_threshold,
+      s.confidence_threshold);
 }
 
 std::string DescribeSampler(const SamplerSettings& s) {
@@ -35,6 +33,15 @@ std::string DescribeSampler(const SamplerSettings& s) {
       "seed {}",
       s.top_k, s.typical_p, s.top_p, s.min_p, s.temperature, s.repeat_penalty, s.repeat_last_n,
       s.seed);
+}
+
+EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas) {
+  return {.max_steps = canvas.max_steps,
+          .t_min = canvas.t_min,
+          .t_max = canvas.t_max,
+          .entropy_bound = canvas.entropy_bound,
+          .stability_threshold = canvas.stability_threshold,
+          .confidence_threshold = canvas.confidence_threshold};
 }
 
 }  // namespace
@@ -98,38 +105,6 @@ SupportQuery QueryOf(const BackendDevices& devices) {
   };
 }
 
-Result<ModelProgram> BuildModelProgram(const LoadedModel& model, GraphOutputs outputs,
-                                       const SamplerSettings& settings, DType kv_dtype,
-                                       int64_t max_rows) {
-  const BuildOptions build{.slots = 1,
-                           .capacity = model.capacity(),
-                           .kv_dtype = kv_dtype,
-                           .max_t = max_rows,
-                           .max_r = 1};
-  RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(model.gemma, model.weights, build));
-  ModelProgram program;
-  program.cache_bytes = CacheBytes(model.gemma, build);
-  if (outputs == GraphOutputs::kAllLogits) {
-    AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
-  } else {
-    const ValueId sum = parts.builder.Reduce(FiniteLogits(parts.builder, parts.logits),
-                                             RL_REDUCE_SUM, output_names::kLogitsSum);
-    parts.builder.Output(output_names::kLogitsSum, sum);
-    const SamplerInputs inputs{.tokens = parts.tokens,
-                               .rows = parts.attention_rows,
-                               .slots = build.slots,
-                               .capacity = build.capacity};
-    RL_ASSIGN_OR_RETURN(Sampler sampler,
-                        AppendSampler(parts.builder, parts.logits, inputs, settings));
-    for (SamplerBinding& binding : sampler.bindings) {
-      program.inputs.emplace_back(std::move(binding.name), std::move(binding.bytes));
-    }
-  }
-  program.constants = std::move(parts.constants);
-  RL_ASSIGN_OR_RETURN(program.graph, std::move(parts.builder).Finish());
-  return program;
-}
-
 Result<std::unique_ptr<Engine>> Engine::Open(const ConfigFlags& flags, const EngineOptions& options,
                                              Console& console) {
   const auto start = std::chrono::steady_clock::now();
@@ -146,13 +121,20 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   RL_ASSIGN_OR_RETURN(sampler_, ResolveSettings(config().sampler, *model_.file.file));
   if (!config().sampler.seed) sampler_.seed = DrawSeed();
   RL_RETURN_IF_ERROR(sampler_.Validate(model_.gemma.vocabulary));
+  diffusion_ = ResolveSettings(config().sampler.diffusion, RecommendedBy(model_.gemma.canvas));
+  if (model_.gemma.denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());
   registry_ = MakeRegistry(config(), model_.loaded.environment, flags.plugins);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), console));
   max_rows_ =
       options.max_rows > 0 ? std::min(options.max_rows, capacity()) : model_.prefill_chunk();
   RL_ASSIGN_OR_RETURN(ModelProgram program,
-                      BuildModelProgram(model_, options.outputs, sampler_,
-                                        KvDtypeFor(config(), devices_.backend), max_rows_));
+                      BuildModelProgram(model_.gemma, model_.weights,
+                                        {.outputs = options.outputs,
+                                         .sampler = &sampler_,
+                                         .diffusion = &diffusion_,
+                                         .capacity = capacity(),
+                                         .kv_dtype = KvDtypeFor(config(), devices_.backend),
+                                         .max_rows = max_rows_}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
@@ -164,7 +146,7 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   session.policy = devices_.policy;
   session.prefill_chunk = max_rows_;
   RL_ASSIGN_OR_RETURN(session_,
-                      Session::Create(std::move(program.graph), *weight_source_, session));
+                      Session::Create(std::move(program.graphs), *weight_source_, session));
   for (const auto& [name, bytes] : program.inputs) {
     RL_RETURN_IF_ERROR(session_->SetInput(name, bytes));
   }
@@ -184,7 +166,8 @@ void Engine::Describe(Console& console) const {
                            model_.gemma.layer_count(), model_.gemma.width, model_.gemma.vocabulary,
                            capacity()));
   console.Note(fmt::format("backend: {} on {} ({})", devices_.backend, device.name, device.driver));
-  console.Note("sampling: " + DescribeSampler(sampler_));
+  console.Note("sampling: " +
+               (model_.gemma.denoises() ? DescribeSampler(diffusion_) : DescribeSampler(sampler_)));
   console.Note(fmt::format("seed: {}", sampler_.seed));
 }
 

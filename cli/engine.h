@@ -8,6 +8,7 @@
 #include "cli/backend_setup.h"
 #include "cli/console.h"
 #include "cli/model_file.h"
+#include "cli/model_program.h"
 #include "cli/options.h"
 #include "core/runtime/session.h"
 #include "models/gemma4/gemma4_config.h"
@@ -39,23 +40,6 @@ struct LoadedModel {
 // model.*, tokenizer.*, io.*.
 Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console);
 
-enum class GraphOutputs {
-  kToken,      // the sampled token of the wanted row, and the sum that tells NaN logits
-  kAllLogits,  // the logits of every row
-};
-
-// What a session is made from.
-struct ModelProgram {
-  Graph graph;
-  std::vector<SyntheticConstant> constants;
-  std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
-  uint64_t cache_bytes = 0;
-};
-
-Result<ModelProgram> BuildModelProgram(const LoadedModel& model, GraphOutputs outputs,
-                                       const SamplerSettings& settings, DType kv_dtype,
-                                       int64_t max_rows);
-
 // Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.
 DType KvDtypeFor(const Config& config, const std::string& backend);
 
@@ -63,7 +47,7 @@ DType KvDtypeFor(const Config& config, const std::string& backend);
 SupportQuery QueryOf(const BackendDevices& devices);
 
 struct EngineOptions {
-  GraphOutputs outputs = GraphOutputs::kToken;
+  GraphOutputs outputs = GraphOutputs::kText;
   int64_t max_rows = 0;  // of a step; 0: the model's prefill chunk
 };
 
@@ -84,6 +68,8 @@ class Engine {
   [[nodiscard]] Session& session() { return *session_; }
   // With the seed in force.
   [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
+  // Of a model that denoises.
+  [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
   [[nodiscard]] int64_t max_rows() const { return max_rows_; }
   [[nodiscard]] double load_seconds() const { return load_seconds_; }
@@ -97,6 +83,7 @@ class Engine {
 
   LoadedModel model_;
   SamplerSettings sampler_;
+  EntropyBoundSettings diffusion_;
   int64_t max_rows_ = 0;
   double load_seconds_ = 0;
   // Declared in the order they depend on each other, destroyed in reverse.

@@ -113,6 +113,30 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
       ->group("Sampling");
 }
 
+void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags) {
+  const struct {
+    const char* names;
+    const char* path;
+    const char* help;
+  } options[] = {
+      {"--diffusion-steps", "sampler.diffusion.max_steps", "Most denoising steps of a canvas"},
+      {"--entropy-bound", "sampler.diffusion.entropy_bound",
+       "Nats of uncertainty that a step accepts"},
+      {"--t-min", "sampler.diffusion.t_min", "Temperature that the steps fall towards"},
+      {"--t-max", "sampler.diffusion.t_max", "Temperature of the first step"},
+      {"--stability-threshold", "sampler.diffusion.stability_threshold",
+       "Steps without a change before a canvas may be finished"},
+      {"--confidence-threshold", "sampler.diffusion.confidence_threshold",
+       "Mean entropy below which a stable canvas is finished"},
+      {"--diffusion-random", "sampler.diffusion.random", "Random numbers: philox or xorshift64"},
+  };
+  for (const auto& option : options) {
+    AddSetting(app, flags, option.names, option.path, option.help)
+        ->option_text("V")
+        ->group("Denoising (DiffusionGemma)");
+  }
+}
+
 Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
   LoadedConfig loaded;
   const auto getenv = [](const char* name) -> const char* { return std::getenv(name); };

@@ -34,6 +34,9 @@ void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
 // --config alone is part of both; --seed, --temp and everything else about drawing tokens.
 void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
 
+// What is in `sampler.diffusion`.
+void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags);
+
 // An option whose value becomes the value of a configuration key; the last one given counts.
 CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
                         const std::string& path, const std::string& help);

@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxLogitsOfStep = int64_t{16} << 20;  // 64 MiB of f32
 
+}  // namespace
+
 Status CheckIds(const Engine& engine, std::span<const int32_t> ids) {
   const auto count = static_cast<int64_t>(ids.size());
   if (count > engine.capacity()) {
@@ -28,8 +30,6 @@ Status CheckIds(const Engine& engine, std::span<const int32_t> ids) {
   return OkStatus();
 }
 
-}  // namespace
-
 int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk) {
   return std::clamp<int64_t>(kMaxLogitsOfStep / vocabulary, 1, prefill_chunk);
 }
@@ -37,6 +37,11 @@ int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk) {
 Status ScoreTokens(
     Engine& engine, std::span<const int32_t> ids,
     const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows) {
+  if (engine.model().gemma.denoises()) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "this model denoises canvases and predicts no next token; `rullama logits "
+                     "--canvas-ids` gives the logits of a canvas");
+  }
   RL_RETURN_IF_ERROR(CheckIds(engine, ids));
   const auto vocabulary = static_cast<size_t>(engine.model().gemma.vocabulary);
   engine.session().ForgetSlot(0);

@@ -9,6 +9,9 @@
 
 namespace rullama::cli {
 
+// Errors: context.overflow, tokenizer.id.
+Status CheckIds(const Engine& engine, std::span<const int32_t> ids);
+
 // Rows of a step such that its logits stay small beside the model.
 int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk);
 

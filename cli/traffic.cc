@@ -1,6 +1,7 @@
 #include "cli/traffic.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rullama::cli {
 namespace {
@@ -28,8 +29,32 @@ uint64_t ConstantBytes(const Graph& graph, const Op& op, size_t operand, const E
          static_cast<uint64_t>(width);
 }
 
+bool HasExperts(OpKind kind) { return kind == OpKind::kMoeFfn || kind == OpKind::kGroupedMatMul; }
+
+// The tensors of experts: those that somebody is expected to choose if the choices spread evenly.
+void AddExperts(const Graph& graph, const Op& op, const Extents& extents, Traffic& sum) {
+  constexpr size_t kChoices = 2;  // operand of both ops, [rows, experts of a row]
+  const TensorType& choices = graph.type(op.inputs[kChoices]);
+  const auto rows = static_cast<double>(choices.rows().At(extents));
+  const auto used = static_cast<double>(choices.last().constant);
+  for (const ValueId input : op.inputs) {
+    if (input == kNoValue || graph.value(input).lifetime != Lifetime::kConstant) continue;
+    const TensorType& tensor = graph.type(input);
+    if (tensor.rank != 3) continue;
+    const auto count = static_cast<double>(tensor.rows().constant);
+    const double chosen = count * (1 - std::pow(1 - used / count, rows));
+    const double part = chosen / count;
+    sum.weight_bytes += static_cast<uint64_t>(part * static_cast<double>(tensor.BytesAt(extents)));
+    sum.flops += 2 * rows * used * static_cast<double>(tensor.ElementsAt(extents)) / count;
+  }
+}
+
 // Pairs of a query and a key it sees, for the last `queries` of `fresh` rows behind `past`.
-double VisiblePairs(int64_t queries, int64_t fresh, int64_t past, int64_t window) {
+double VisiblePairs(int64_t queries, int64_t fresh, int64_t past, int64_t window, rl_mask mask) {
+  if (mask == RL_MASK_CANVAS) {
+    const int64_t old = window > 0 ? std::min(past, window - 1) : past;
+    return static_cast<double>(queries) * static_cast<double>(fresh + old);
+  }
   double pairs = 0;
   for (int64_t row = fresh - queries; row < fresh; ++row) {
     const int64_t keys = past + row + 1;
@@ -42,11 +67,14 @@ void AddAttention(const Graph& graph, const Op& op, const Extents& extents, int6
                   Traffic& sum) {
   int64_t window = 0;
   double products = 1;  // of a query with a key, or of a weight with a value
+  int32_t mask = RL_MASK_CAUSAL;
   if (op.kind == OpKind::kAttention) {
     window = op.As<rl_attention_attrs>().window;
+    mask = op.As<rl_attention_attrs>().mask;
     products = 2;
   } else if (op.kind == OpKind::kAttentionScores) {
     window = op.As<rl_attention_scores_attrs>().window;
+    mask = op.As<rl_attention_scores_attrs>().mask;
   }
   for (const ValueId input : op.inputs) {
     if (input == kNoValue || graph.value(input).lifetime != Lifetime::kState) continue;
@@ -63,13 +91,16 @@ void AddAttention(const Graph& graph, const Op& op, const Extents& extents, int6
   if (type.rank < 3) return;
   const auto width = static_cast<double>(type.dim(1).constant * type.dim(2).constant);
   const int64_t queries = type.rows().At(extents);
-  sum.flops += products * 2 * width * VisiblePairs(queries, extents.t, past, window);
+  sum.flops += products * 2 * width *
+               VisiblePairs(queries, extents.t, past, window, static_cast<rl_mask>(mask));
 }
 
 void AddOp(const Graph& graph, const Op& op, const Extents& extents, int64_t past, Traffic& sum) {
+  if (HasExperts(op.kind)) AddExperts(graph, op, extents, sum);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     if (op.inputs[i] == kNoValue) continue;
     const Value& input = graph.value(op.inputs[i]);
+    if (HasExperts(op.kind) && input.type.rank == 3) continue;
     if (input.lifetime != Lifetime::kConstant) continue;
     sum.weight_bytes += ConstantBytes(graph, op, i, extents);
     if (IsProduct(op.kind) && input.type.rank == 2) {

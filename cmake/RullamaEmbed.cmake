@@ -23,6 +23,7 @@ struct EmbeddedFile {
   std::string_view text;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): the name is CMake's
 inline constexpr EmbeddedFile ${variable}[] = {
 ${rows}};
 ")

@@ -37,7 +37,7 @@ Status EntropyBoundSettings::Validate() const {
   return OkStatus();
 }
 
-void AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound) {
+ValueId AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound) {
   using namespace canvas_names;  // NOLINT(google-build-using-namespace): a handful of constants
   const ValueId inverse_temperature = builder.Input(kInverseTemperature, {DType::kF32, {1}});
   const ValueId uniforms = builder.Input(kUniforms, {DType::kF32, {Dim::T()}});
@@ -53,6 +53,7 @@ void AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bou
   builder.Output(kEntropy, entropy, RowDemand::kAll);
   builder.Output(kAccepted, accepted, RowDemand::kAll);
   builder.Output(kNext, next, RowDemand::kAll);
+  return inverse_temperature;
 }
 
 // ---- the loop -----------------------------------------------------------------------------------
@@ -109,7 +110,6 @@ Result<CanvasStep> EntropyBoundLoop::Step(CanvasModel& model) {
   RL_RETURN_IF_ERROR(random_->Draw(uniforms_, noise_));
   const CanvasRequest request = {.canvas = canvas_,
                                  .self_conditioned = step.index > 0,
-                                 .previous_inverse_temperature = previous_inverse_temperature_,
                                  .inverse_temperature = 1.0F / step.temperature,
                                  .uniforms = uniforms_,
                                  .noise = noise_};
@@ -125,7 +125,6 @@ Result<CanvasStep> EntropyBoundLoop::Step(CanvasModel& model) {
   step.accepted = std::ranges::count_if(reply_.accepted, [](float mark) { return mark != 0; });
   stable_steps_ = reply_.best == best_ ? stable_steps_ + 1 : 0;
   best_ = reply_.best;
-  previous_inverse_temperature_ = request.inverse_temperature;
   --steps_left_;
   const bool settled = stable_steps_ >= settings_.stability_threshold &&
                        step.mean_entropy < settings_.confidence_threshold;

@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/ir/builder.h"
+#include "core/ir/canvas_names.h"
 #include "samplers/canvas_random.h"
 
 namespace rullama {
@@ -33,28 +33,15 @@ struct EntropyBoundSettings {
   [[nodiscard]] Status Validate() const;
 };
 
-// Inputs that AppendEntropyBound adds to a graph, and its outputs; rows are those of the canvas.
-namespace canvas_names {
-inline constexpr std::string_view kInverseTemperature = "canvas.inverse_temperature";  // f32[1]
-inline constexpr std::string_view kUniforms = "canvas.uniforms";                       // f32[T]
-inline constexpr std::string_view kNoise = "canvas.noise";                             // i32[T]
-inline constexpr std::string_view kBest = "canvas.best";          // i32[T]: the likeliest token
-inline constexpr std::string_view kSampled = "canvas.sampled";    // i32[T]: the token drawn
-inline constexpr std::string_view kEntropy = "canvas.entropy";    // f32[T]: nats
-inline constexpr std::string_view kAccepted = "canvas.accepted";  // f32[T]: 1 or 0
-inline constexpr std::string_view kNext = "canvas.next";          // i32[T]: sampled or noise
-}  // namespace canvas_names
-
 // Appends the sampling of one step after `logits` (f32[T, vocabulary], one row for each token of
-// one canvas), with the inputs and outputs of canvas_names.
-void AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound);
+// one canvas), with inputs and outputs of canvas_names. Returns the inverse temperature.
+ValueId AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound);
 
 // One evaluation of the model on a canvas.
 struct CanvasRequest {
   std::span<const int32_t> canvas;
-  // Whether the logits of the previous step, at its inverse temperature, condition this one.
+  // Whether the logits of the previous step, at its temperature, condition this one.
   bool self_conditioned = false;
-  float previous_inverse_temperature = 1;
   float inverse_temperature = 1;
   std::span<const float> uniforms;
   std::span<const int32_t> noise;
@@ -117,7 +104,6 @@ class EntropyBoundLoop {
   std::vector<float> uniforms_;
   std::vector<int32_t> noise_;
   CanvasReply reply_;
-  float previous_inverse_temperature_ = 1;
   int64_t steps_left_;
   int64_t stable_steps_ = 0;
   bool finished_ = false;

@@ -125,4 +125,19 @@ Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufF
   return s;
 }
 
+EntropyBoundSettings ResolveSettings(const DiffusionConfig& config,
+                                     const EntropyBoundSettings& recommended) {
+  EntropyBoundSettings s = recommended;
+  const auto real = [](float& member, const std::optional<double>& chosen) {
+    if (chosen) member = static_cast<float>(*chosen);
+  };
+  s.max_steps = config.max_steps.value_or(s.max_steps);
+  real(s.t_min, config.t_min);
+  real(s.t_max, config.t_max);
+  real(s.entropy_bound, config.entropy_bound);
+  s.stability_threshold = config.stability_threshold.value_or(s.stability_threshold);
+  real(s.confidence_threshold, config.confidence_threshold);
+  return s;
+}
+
 }  // namespace rullama

@@ -7,6 +7,7 @@
 #include "core/base/status.h"
 #include "core/config/config.h"
 #include "core/gguf/gguf.h"
+#include "samplers/entropy_bound.h"
 
 namespace rullama {
 
@@ -39,5 +40,9 @@ struct SamplerSettings {
 // (general.sampling.*), else the defaults. Error gguf.key_type. The seed is left at 0 if `config`
 // has none: whoever runs the model draws one.
 Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufFile& file);
+
+// The same for denoising; `recommended` is what the model file says.
+EntropyBoundSettings ResolveSettings(const DiffusionConfig& config,
+                                     const EntropyBoundSettings& recommended);
 
 }  // namespace rullama

@@ -53,6 +53,19 @@ struct PlacementConfig {
   std::vector<std::string> host_weights = {"per_layer_token_embd"};  // name patterns
 };
 
+enum class DiffusionRandom { kPhilox, kXorShift64 };
+
+// How a canvas is denoised (DiffusionGemma); what is unset comes from the model file.
+struct DiffusionConfig {
+  std::optional<int64_t> max_steps;
+  std::optional<double> t_min;
+  std::optional<double> t_max;
+  std::optional<double> entropy_bound;
+  std::optional<int64_t> stability_threshold;
+  std::optional<double> confidence_threshold;
+  DiffusionRandom random = DiffusionRandom::kPhilox;
+};
+
 // Everything unset falls back to the model file, then to Gemma 4's published values
 // (temperature 1.0, top_k 64, top_p 0.95); the rest is off.
 struct SamplerConfig {
@@ -68,6 +81,7 @@ struct SamplerConfig {
   std::optional<int64_t> seed;
   std::optional<bool> greedy;
   std::map<int64_t, double> logit_bias;  // token id -> added to its logit
+  DiffusionConfig diffusion;
 };
 
 struct GenerationConfig {
@@ -92,7 +106,7 @@ struct OwnedShared {
   bool operator==(const OwnedShared&) const = default;
 };
 
-enum class ModelFamily { kGemma4 };
+enum class ModelFamily { kGemma4, kDiffusionGemma };
 
 struct ExpertsConfig {
   std::optional<int64_t> count;  // 0 = none
@@ -124,6 +138,7 @@ struct ArchitectureConfig {
   std::optional<bool> k_eq_v;               // global layers use K as V
   std::optional<int64_t> vocabulary;
   std::optional<int64_t> context_length;
+  std::optional<int64_t> canvas_length;  // tokens denoised together (DiffusionGemma), 0 = none
   ExpertsConfig experts;
   RopeConfig rope;
   std::optional<double> rms_eps;        // 1e-6

@@ -50,12 +50,31 @@ Status CheckSharing(const ArchitectureConfig& a) {
   return OkStatus();
 }
 
+Status CheckFamily(const ArchitectureConfig& a) {
+  if (!a.family) return OkStatus();
+  const bool denoises = *a.family == ModelFamily::kDiffusionGemma;
+  if (denoises && a.canvas_length && *a.canvas_length == 0) {
+    return Conflict("architecture.canvas_length is 0, but diffusion-gemma denoises a canvas");
+  }
+  if (!denoises && a.canvas_length.value_or(0) > 0) {
+    return Conflict("architecture.canvas_length ({}) belongs to family diffusion-gemma, not gemma4",
+                    *a.canvas_length);
+  }
+  if (a.canvas_length && a.context_length && *a.canvas_length > *a.context_length) {
+    return Conflict(
+        "architecture.canvas_length ({}) is longer than architecture.context_length ({})",
+        *a.canvas_length, *a.context_length);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CheckConsistency(const Config& config) {
   const ArchitectureConfig& a = config.architecture;
   RL_RETURN_IF_ERROR(CheckHeads(a));
   RL_RETURN_IF_ERROR(CheckSharing(a));
+  RL_RETURN_IF_ERROR(CheckFamily(a));
   if (a.sliding_window && a.context_length && *a.sliding_window > *a.context_length) {
     return Conflict(
         "architecture.sliding_window ({}) is longer than architecture.context_length "
@@ -80,6 +99,9 @@ Status CheckArchitectureComplete(const ArchitectureConfig& a) {
   require(a.pattern.has_value(), "pattern");
   require(a.vocabulary.has_value(), "vocabulary");
   require(a.context_length.has_value(), "context_length");
+  if (a.family == ModelFamily::kDiffusionGemma) {
+    require(a.canvas_length.has_value(), "canvas_length");
+  }
   if (missing.empty()) return OkStatus();
   return MakeError(ErrorKind::kUsage, "config.missing_key",
                    "missing: {}; see configs/ for examples", fmt::join(missing, ", "));

@@ -67,7 +67,8 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
       {"architecture: {kv_heads: 0}\n", "config.range", "or {sliding: N, global: N}, found '0'"},
       {"architecture: {kv_heads: {sliding: 1}}\n", "config.type", "or {sliding: N, global: N}"},
       {"architecture: {ffn: {owned: 1, globl: 2}}\n", "config.type", "found 'globl'"},
-      {"architecture: {family: gemma3}\n", "config.type", "expected gemma4, found 'gemma3'"},
+      {"architecture: {family: gemma3}\n", "config.type",
+       "expected one of gemma4, diffusion-gemma, found 'gemma3'"},
   };
   for (const auto& row : rows) {
     LayeredConfig config;

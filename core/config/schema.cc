@@ -15,6 +15,7 @@ constexpr double kMinRepeatPenalty = 0.01;  // it divides
 constexpr double kMaxRepeatPenalty = 100.0;
 constexpr double kMaxAdditivePenalty = 2.0;  // the range of the OpenAI interface
 constexpr double kMaxLogitBias = 100.0;      // the same
+constexpr double kMaxEntropyBound = 1e9;     // nats; more than any canvas has
 
 BlockSpec ModelSchema() {
   return BlockBuilder<&Config::model>("model", "Which model to run.")
@@ -77,6 +78,39 @@ BlockSpec PlacementSchema() {
       .Build();
 }
 
+BlockSpec DiffusionSchema() {
+  constexpr int64_t kMaxSteps = 1'000'000;
+  constexpr std::string_view kFromModel = "the model file's";
+  return BlockBuilder<&Config::sampler, &SamplerConfig::diffusion>(
+             "sampler.diffusion",
+             "How a DiffusionGemma denoises a canvas. It uses nothing else of the sampler but the "
+             "seed.")
+      .Field("max_steps", &DiffusionConfig::max_steps, IntegerCodec{1, kMaxSteps},
+             "Most denoising steps of a canvas.", kFromModel)
+      .Field("t_min", &DiffusionConfig::t_min, RealCodec{0, kMaxTemperature},
+             "The temperature that the steps fall towards; above 0.", kFromModel)
+      .Field("t_max", &DiffusionConfig::t_max, RealCodec{0, kMaxTemperature},
+             "The temperature of the first step; at least `t_min`.", kFromModel)
+      .Field(
+          "entropy_bound", &DiffusionConfig::entropy_bound, RealCodec{0, kMaxEntropyBound},
+          "In each step the tokens of lowest entropy are kept, as long as the sum of those before "
+          "is at most this many nats.",
+          kFromModel)
+      .Field("stability_threshold", &DiffusionConfig::stability_threshold,
+             IntegerCodec{0, kMaxSteps},
+             "A canvas may be finished after this many steps without a change of its best tokens.",
+             kFromModel)
+      .Field("confidence_threshold", &DiffusionConfig::confidence_threshold,
+             RealCodec{0, kMaxEntropyBound},
+             "A stable canvas is finished below this mean entropy, in nats.", kFromModel)
+      .Field("random", &DiffusionConfig::random,
+             ChoiceCodec<DiffusionRandom>{{{"philox", DiffusionRandom::kPhilox},
+                                           {"xorshift64", DiffusionRandom::kXorShift64}}},
+             "Where random numbers come from: `philox` depends on seed and position alone, "
+             "`xorshift64` is the sequence that published runs were recorded with.")
+      .Build();
+}
+
 BlockSpec SamplerSchema() {
   return BlockBuilder<&Config::sampler>(
              "sampler",
@@ -113,6 +147,7 @@ BlockSpec SamplerSchema() {
       .MapField("logit_bias", &SamplerConfig::logit_bias, IntegerCodec{0, kMaxVocabulary - 1},
                 RealCodec{-kMaxLogitBias, kMaxLogitBias},
                 "Token id and what is added to its logit.")
+      .Nested(DiffusionSchema())
       .Build();
 }
 
@@ -160,7 +195,7 @@ void CollectPaths(const BlockSpec& block, std::vector<std::string>& paths) {
 }  // namespace
 
 const BlockSpec& ConfigSchema() {
-  static const BlockSpec schema = {
+  static const BlockSpec kSchema = {
       .key = "",
       .path = "",
       .doc = "",
@@ -168,7 +203,7 @@ const BlockSpec& ConfigSchema() {
       .blocks = {ModelSchema(), ContextSchema(), BackendSchema(), PluginsSchema(),
                  PlacementSchema(), SamplerSchema(), GenerationSchema(), DiffSchema(),
                  ArchitectureSchema()}};
-  return schema;
+  return kSchema;
 }
 
 const FieldSpec* FindField(std::string_view path) { return FindFieldIn(ConfigSchema(), path); }

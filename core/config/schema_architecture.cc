@@ -57,8 +57,9 @@ BlockSpec ArchitectureSchema() {
              "run one; what is given here is checked against the file. `rullama synth` builds a "
              "model of these shapes.")
       .Field("family", &ArchitectureConfig::family,
-             ChoiceCodec<ModelFamily>{{{"gemma4", ModelFamily::kGemma4}}}, "Model family.",
-             kFromFile)
+             ChoiceCodec<ModelFamily>{{{"gemma4", ModelFamily::kGemma4},
+                                       {"diffusion-gemma", ModelFamily::kDiffusionGemma}}},
+             "Model family.", kFromFile)
       .Field("layers", &ArchitectureConfig::layers, IntegerCodec{1, kMaxLayers},
              "Transformer layers.", kFromFile)
       .Field("width", &ArchitectureConfig::width, IntegerCodec{1, kMaxWidth},
@@ -92,6 +93,8 @@ BlockSpec ArchitectureSchema() {
              "Tokens in the vocabulary.", kFromFile)
       .Field("context_length", &ArchitectureConfig::context_length, IntegerCodec{1, kMaxTokens},
              "Longest context the model was trained for.", kFromFile)
+      .Field("canvas_length", &ArchitectureConfig::canvas_length, IntegerCodec{0, kMaxTokens},
+             "Tokens that a DiffusionGemma denoises together; 0 is none.", kFromFile)
       .Field("rms_eps", &ArchitectureConfig::rms_eps, RealCodec{kMinRmsEps, kMaxRmsEps},
              "Added to the mean square in RMSNorm.", "0.000001 in `rullama synth`")
       .Field("final_softcap", &ArchitectureConfig::final_softcap, RealCodec{0, kMaxSoftcap},

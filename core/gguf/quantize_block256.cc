@@ -168,7 +168,8 @@ float PlaceSymmetricRun(const float* x, float wanted, int j, SymmetricCodes& blo
 bool RefitSymmetric(const float* x, SymmetricCodes& block) {
   double aa = 0, ax = 0;  // of a = scale * code
   for (int i = 0; i < kSuperBlock; ++i) {
-    const double a = block.scales[i / kSymmetricRun] * (block.codes[i] + kLowest);
+    const int run = i / kSymmetricRun;
+    const double a = block.scales[run] * (block.codes[i] + kLowest);
     aa += a * a;
     ax += a * static_cast<double>(x[i]);
   }

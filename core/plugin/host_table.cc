@@ -92,9 +92,9 @@ HostOptions WithLogger(HostOptions options) {
 // see intent rather than an accident.
 void KeepForEver(std::unique_ptr<Context> context) {
   static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<Context>>;
+  static auto* const kKept = new std::vector<std::unique_ptr<Context>>;
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(context));
+  kKept->push_back(std::move(context));
 }
 
 }  // namespace

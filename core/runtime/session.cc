@@ -28,50 +28,62 @@ SupportQuery QueryOf(const std::vector<Device*>& devices) {
 
 }  // namespace
 
-Session::Session(Graph graph, const WeightSource& weights, SessionOptions options)
-    : graph_(std::move(graph)), weights_(weights), options_(std::move(options)) {
+Session::Session(std::vector<SessionGraph> graphs, const WeightSource& weights,
+                 SessionOptions options)
+    : graphs_(std::move(graphs)), weights_(weights), options_(std::move(options)) {
   largest_ = {options_.prefill_chunk, options_.max_wanted_rows};
+  for (SessionGraph& graph : graphs_) {
+    if (graph.buckets.empty()) graph.buckets = DefaultBuckets(options_.prefill_chunk);
+    largest_.t = std::max(largest_.t, graph.buckets.back());
+  }
   arenas_.resize(options_.devices.size());
 }
 
 Session::~Session() = default;
 
-Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource& weights,
+Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graphs,
+                                                 const WeightSource& weights,
                                                  SessionOptions options) {
-  if (options.devices.empty() || options.prefill_chunk < 1 || options.max_wanted_rows < 1) {
-    return tl::unexpected(InternalError("a session needs a device, rows and wanted rows"));
+  if (graphs.empty() || options.devices.empty() || options.prefill_chunk < 1 ||
+      options.max_wanted_rows < 1) {
+    return tl::unexpected(InternalError("a session needs a graph, a device, rows and wanted rows"));
   }
-  const ValueId past = graph.Find(input_names::kPast);
-  if (past == kNoValue || !graph.type(past).rows().IsConstant()) {
+  const Graph& first = graphs.front().graph;
+  const ValueId past = first.Find(input_names::kPast);
+  if (past == kNoValue || !first.type(past).rows().IsConstant()) {
     return tl::unexpected(InternalError("the graph has no input 'past' with a slot count"));
   }
-  const auto slots = static_cast<size_t>(graph.type(past).rows().constant);
-  std::unique_ptr<Session> session(new Session(std::move(graph), weights, std::move(options)));
+  const auto slots = static_cast<size_t>(first.type(past).rows().constant);
+  std::unique_ptr<Session> session(new Session(std::move(graphs), weights, std::move(options)));
   session->past_.assign(slots, 0);
   return session;
 }
 
+Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource& weights,
+                                                 SessionOptions options) {
+  std::vector<SessionGraph> graphs;
+  graphs.push_back({.graph = std::move(graph)});
+  return Create(std::move(graphs), weights, std::move(options));
+}
+
 // ---- compiling ----------------------------------------------------------------------------------
 
-Result<Session::Plan*> Session::PlanFor(int64_t rows, DemandMode demand) {
+Result<Session::Plan*> Session::PlanFor(size_t graph, int64_t rows, DemandMode demand) {
   Bucket bucket;
   bucket.demand = demand;
-  bucket.max_t = options_.prefill_chunk;
-  for (const int64_t size : DefaultBuckets(options_.prefill_chunk)) {
-    if (size >= rows) bucket.max_t = std::min(bucket.max_t, size);
-  }
+  RL_ASSIGN_OR_RETURN(bucket.max_t, ChooseBucket(graphs_[graph].buckets, rows));
   bucket.max_r =
       demand == DemandMode::kAsAsked ? std::min(options_.max_wanted_rows, bucket.max_t) : 0;
   for (const auto& plan : plans_) {
-    if (plan->bucket.max_t == bucket.max_t && plan->bucket.demand == demand) return plan.get();
+    if (plan->graph == graph && plan->bucket == bucket) return plan.get();
   }
-  RL_ASSIGN_OR_RETURN(Plan plan, Compile(bucket));
+  RL_ASSIGN_OR_RETURN(Plan plan, Compile(graph, bucket));
   plans_.push_back(std::make_unique<Plan>(std::move(plan)));
   ++stats_.plans;
   return plans_.back().get();
 }
 
-Result<Session::Plan> Session::Compile(const Bucket& bucket) {
+Result<Session::Plan> Session::Compile(size_t graph, const Bucket& bucket) {
   PipelineOptions options;
   options.demand = bucket.demand;
   options.max_t = bucket.max_t;
@@ -80,9 +92,11 @@ Result<Session::Plan> Session::Compile(const Bucket& bucket) {
   for (const Device* device : options_.devices) {
     options.alignments.push_back(device->description().alignment);
   }
-  RL_ASSIGN_OR_RETURN(Program program, BuildProgram(graph_, QueryOf(options_.devices), options));
+  RL_ASSIGN_OR_RETURN(Program program,
+                      BuildProgram(graphs_[graph].graph, QueryOf(options_.devices), options));
   placement_ = std::move(program.report);
   Plan plan;
+  plan.graph = graph;
   plan.bucket = bucket;
   for (PlannedSegment& planned : program.segments) {
     RL_ASSIGN_OR_RETURN(const auto storage,
@@ -113,7 +127,7 @@ Result<std::vector<Storage>> Session::PlaceValues(int device, const Graph& graph
       }
       case Lifetime::kState: {
         place.lifetime = RL_LIFETIME_STATE;
-        RL_ASSIGN_OR_RETURN(place.buffer, StateBuffer(device, graph.value(value.state)));
+        RL_ASSIGN_OR_RETURN(place.buffer, State(device, graph.value(value.state)));
         break;
       }
       case Lifetime::kInput: {
@@ -157,15 +171,17 @@ Result<DeviceBuffer*> Session::Arena(int device, uint64_t bytes) {
   return arenas.back().second.get();
 }
 
-Result<rl_buffer*> Session::StateBuffer(int device, const Value& state) {
+Result<rl_buffer*> Session::State(int device, const Value& state) {
   const std::pair key(device, state.name);
-  if (const auto found = states_.find(key); found != states_.end()) return found->second.get();
+  if (const auto found = states_.find(key); found != states_.end()) {
+    return found->second.buffer.get();
+  }
   const uint64_t bytes = state.type.BytesAt({});
   RL_ASSIGN_OR_RETURN(
       DeviceBuffer buffer,
       options_.devices[static_cast<size_t>(device)]->CreateBuffer(bytes, RL_BUFFER_STATE));
   stats_.state_bytes += bytes;
-  return states_.emplace(key, std::move(buffer)).first->second.get();
+  return states_.emplace(key, StateBuffer{std::move(buffer), bytes}).first->second.buffer.get();
 }
 
 Result<rl_weight*> Session::Weight(int device, const Value& constant) {
@@ -203,19 +219,51 @@ Result<Session::IoBuffer*> Session::Io(std::map<IoKey, IoBuffer>& table, int dev
 // ---- running ------------------------------------------------------------------------------------
 
 Status Session::SetInput(std::string_view name, std::span<const std::byte> data) {
-  const ValueId id = graph_.Find(name);
-  if (id == kNoValue || graph_.value(id).lifetime != Lifetime::kInput) {
-    return tl::unexpected(InternalError(fmt::format("the graph has no input '{}'", name)));
+  const Value* input = nullptr;
+  for (const SessionGraph& graph : graphs_) {
+    const ValueId id = graph.graph.Find(name);
+    if (id != kNoValue && graph.graph.value(id).lifetime == Lifetime::kInput) {
+      input = &graph.graph.value(id);
+    }
   }
-  if (data.size() != graph_.type(id).BytesAt({})) {
-    return tl::unexpected(InternalError(fmt::format("input '{}' is {}, found {} bytes", name,
-                                                    ToString(graph_.type(id)), data.size())));
+  if (input == nullptr) {
+    return tl::unexpected(InternalError(fmt::format("no graph has an input '{}'", name)));
+  }
+  const bool fits = input->type.rows().IsConstant() ? data.size() == input->type.BytesAt({})
+                                                    : data.size() <= input->type.BytesAt(largest_);
+  if (!fits) {
+    return tl::unexpected(InternalError(
+        fmt::format("input '{}' is {}, found {} bytes", name, ToString(input->type), data.size())));
   }
   inputs_[std::string(name)].assign(data.begin(), data.end());
   for (const auto& [key, io] : input_buffers_) {
     if (std::get<1>(key) != name) continue;
     Device& device = *options_.devices[static_cast<size_t>(std::get<0>(key))];
     RL_RETURN_IF_ERROR(device.Write(io.buffer, 0, data));
+  }
+  return OkStatus();
+}
+
+Status Session::ClearState(std::string_view name) {
+  for (const auto& [key, state] : states_) {
+    if (key.second != name) continue;
+    RL_RETURN_IF_ERROR(options_.devices[static_cast<size_t>(key.first)]->Write(
+        state.buffer, 0, std::vector<std::byte>(state.bytes)));
+  }
+  return OkStatus();
+}
+
+// An input with T rows was set for steps of one size.
+Status Session::CheckKeptInputs(const Plan& plan, const Extents& extents) const {
+  for (const Segment& segment : plan.segments) {
+    for (const Value& value : segment.graph.values) {
+      if (value.lifetime != Lifetime::kInput) continue;
+      const auto kept = inputs_.find(value.name);
+      if (kept == inputs_.end() || kept->second.size() == value.type.BytesAt(extents)) continue;
+      return tl::unexpected(InternalError(
+          fmt::format("input '{}' was set to {} bytes, but is {} in a step of {} rows", value.name,
+                      kept->second.size(), ToString(value.type), extents.t)));
+    }
   }
   return OkStatus();
 }
@@ -228,7 +276,10 @@ Status Session::WriteInput(int device, const Value& input, std::span<const std::
 
 Status Session::CheckRows(const StepRows& rows) const {
   const size_t count = rows.tokens.size();
-  if (count == 0 || count > static_cast<size_t>(options_.prefill_chunk) ||
+  if (rows.graph >= graphs_.size()) {
+    return tl::unexpected(InternalError(fmt::format("graph {} of {}", rows.graph, graphs_.size())));
+  }
+  if (count == 0 || count > static_cast<size_t>(graphs_[rows.graph].buckets.back()) ||
       rows.pos.size() != count || rows.slot.size() != count ||
       (rows.demand == DemandMode::kAsAsked) == rows.wanted.empty()) {
     return tl::unexpected(
@@ -294,15 +345,16 @@ Status Session::Import(const Plan& plan, size_t segment, const Extents& extents)
   return OkStatus();
 }
 
-Status Session::Prepare(int64_t rows, DemandMode demand) {
-  return PlanFor(rows, demand).map([](Plan*) {});
+Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph) {
+  return PlanFor(graph, rows, demand).map([](Plan*) {});
 }
 
 Status Session::Run(const StepRows& rows) {
   RL_RETURN_IF_ERROR(CheckRows(rows));
   const Extents extents{static_cast<int64_t>(rows.tokens.size()),
                         static_cast<int64_t>(rows.wanted.size())};
-  RL_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(extents.t, rows.demand));
+  RL_ASSIGN_OR_RETURN(const Plan* plan, PlanFor(rows.graph, extents.t, rows.demand));
+  RL_RETURN_IF_ERROR(CheckKeptInputs(*plan, extents));
   RL_RETURN_IF_ERROR(BindInputs(*plan, rows));
   for (size_t i = 0; i < plan->segments.size(); ++i) {
     if (i > 0) RL_RETURN_IF_ERROR(Import(*plan, i, extents));
@@ -310,7 +362,9 @@ Status Session::Run(const StepRows& rows) {
     RL_RETURN_IF_ERROR(
         options_.devices[static_cast<size_t>(segment.device)]->Execute(segment.plan, extents));
   }
-  for (const int32_t slot : rows.slot) ++past_[static_cast<size_t>(slot)];
+  if (graphs_[rows.graph].extends_past) {
+    for (const int32_t slot : rows.slot) ++past_[static_cast<size_t>(slot)];
+  }
   last_plan_ = plan;
   last_extents_ = extents;
   ++stats_.steps;

@@ -1,6 +1,6 @@
-// A session: one graph on one or more devices, with its weights, states and compiled plans. It
-// turns a step (some token rows of some slots) into plan executions. Plans are compiled once for
-// each bucket of row counts and each demand, on first use, and replayed for ever.
+// A session: a model's graphs on one or more devices, with their weights, states and compiled
+// plans. It turns a step (some token rows of some slots) into plan executions. Plans are compiled
+// once for each graph, bucket of row counts and demand, on first use, and replayed for ever.
 //
 // Ownership: borrows the devices and the weight source, which outlive it. Thread safety: one thread
 // at a time. Errors of a device pass through; a failed step leaves `past` as it was.
@@ -26,16 +26,26 @@
 
 namespace rullama {
 
+// One of a session's graphs. Constants, states and inputs of the same name are one for all graphs.
+struct SessionGraph {
+  Graph graph;
+  // Row counts worth a plan of their own, ascending. Empty: DefaultBuckets of the prefill chunk.
+  std::vector<int64_t> buckets = {};
+  // Whether the rows of a step join the caches; else the step only sees them, and `past` stays.
+  bool extends_past = true;
+};
+
 struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
-  int64_t prefill_chunk = 512;  // most rows of a step
+  int64_t prefill_chunk = 512;  // most rows of a step of a graph that names no buckets
   int64_t max_wanted_rows = 1;  // most wanted rows of a step with DemandMode::kAsAsked
 };
 
-// The rows of one step. tokens, pos and slot have the same length, 1 to prefill_chunk; rows of one
-// slot come in ascending, consecutive positions that continue its past.
+// The rows of one step. tokens, pos and slot have the same length, 1 to the largest bucket of the
+// graph; rows of one slot come in ascending, consecutive positions that continue its past.
 struct StepRows {
+  size_t graph = 0;
   std::span<const int32_t> tokens;
   std::span<const int32_t> pos;
   std::span<const int32_t> slot;
@@ -61,6 +71,10 @@ struct SessionStats {
 
 class Session {
  public:
+  // Every slot is counted from the input "past" of the first graph.
+  static Result<std::unique_ptr<Session>> Create(std::vector<SessionGraph> graphs,
+                                                 const WeightSource& weights,
+                                                 SessionOptions options);
   static Result<std::unique_ptr<Session>> Create(Graph graph, const WeightSource& weights,
                                                  SessionOptions options);
   ~Session();
@@ -68,7 +82,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Binds an input beside those of StepRows (seed, biases); kept until set again. The size is that
-  // of the input's type.
+  // of the input's type, for one with T rows at the T of the steps that follow.
   Status SetInput(std::string_view name, std::span<const std::byte> data);
 
   Status Run(const StepRows& rows);
@@ -76,14 +90,17 @@ class Session {
   // Bytes of an output of the last step, exactly as many as its type has at that step's extents.
   Status ReadOutput(std::string_view name, std::span<std::byte> data);
 
+  // Writes zeros over a state, wherever plans that are already compiled keep it.
+  Status ClearState(std::string_view name);
+
   // Rows in the cache of a slot. Forgetting a slot costs nothing: old rows become invisible.
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
   void ForgetSlot(int32_t slot) { past_[static_cast<size_t>(slot)] = 0; }
 
   // Compiles the plan of a bucket now instead of on first use.
-  Status Prepare(int64_t rows, DemandMode demand);
+  Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0);
 
-  [[nodiscard]] const Graph& graph() const { return graph_; }
+  [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
   // What runs where, of the plan compiled last.
   [[nodiscard]] const PlacementReport& placement() const { return placement_; }
   Result<SessionStats> Stats();
@@ -95,6 +112,7 @@ class Session {
     DevicePlan plan;
   };
   struct Plan {
+    size_t graph = 0;
     Bucket bucket;
     std::vector<Segment> segments;
   };
@@ -105,23 +123,29 @@ class Session {
   // Device, value name, type: a value may have T rows in one plan and R rows in another.
   using IoKey = std::tuple<int, std::string, std::string>;
 
-  Session(Graph graph, const WeightSource& weights, SessionOptions options);
+  struct StateBuffer {
+    DeviceBuffer buffer;
+    uint64_t bytes = 0;
+  };
+
+  Session(std::vector<SessionGraph> graphs, const WeightSource& weights, SessionOptions options);
 
   Status CheckRows(const StepRows& rows) const;
-  Result<Plan*> PlanFor(int64_t rows, DemandMode demand);
-  Result<Plan> Compile(const Bucket& bucket);
+  Result<Plan*> PlanFor(size_t graph, int64_t rows, DemandMode demand);
+  Result<Plan> Compile(size_t graph, const Bucket& bucket);
   Result<std::vector<Storage>> PlaceValues(int device, const Graph& graph,
                                            const MemoryPlan& memory);
   Result<DeviceBuffer*> Arena(int device, uint64_t bytes);
-  Result<rl_buffer*> StateBuffer(int device, const Value& state);
+  Result<rl_buffer*> State(int device, const Value& state);
   Result<rl_weight*> Weight(int device, const Value& constant);
   Result<IoBuffer*> Io(std::map<IoKey, IoBuffer>& table, int device, const std::string& name,
                        const TensorType& type);
   Status BindInputs(const Plan& plan, const StepRows& rows);
+  Status CheckKeptInputs(const Plan& plan, const Extents& extents) const;
   Status WriteInput(int device, const Value& input, std::span<const std::byte> data);
   Status Import(const Plan& plan, size_t segment, const Extents& extents);
 
-  Graph graph_;
+  std::vector<SessionGraph> graphs_;
   const WeightSource& weights_;
   SessionOptions options_;
   Extents largest_;  // of any bucket: buffers are made for these
@@ -131,7 +155,7 @@ class Session {
 
   // Device objects; declared in the order they depend on each other, destroyed in reverse.
   std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
-  std::map<std::pair<int, std::string>, DeviceBuffer> states_;
+  std::map<std::pair<int, std::string>, StateBuffer> states_;
   std::vector<std::vector<std::pair<uint64_t, std::unique_ptr<DeviceBuffer>>>> arenas_;
   std::map<IoKey, IoBuffer> input_buffers_;
   std::map<IoKey, IoBuffer> output_buffers_;

@@ -299,8 +299,8 @@ template <typename B>
 struct Entry {
   // Allocated once and never freed: no destructor of ours runs after main.
   static Door& TheDoor() {
-    static Door* const door = new Door;
-    return *door;
+    static Door* const kDoor = new Door;
+    return *kDoor;
   }
 
   static int32_t Query(const rl_host_v1* host, const rl_plugin_v1** plugin,

@@ -50,6 +50,7 @@ Result<Gemma4Config> Build(const ArchitectureConfig& a) {
   config.experts.count = a.experts.count.value_or(0);
   config.experts.used = a.experts.used.value_or(0);
   config.experts.ffn_width = a.experts.ffn.value_or(0);
+  config.canvas.length = a.canvas_length.value_or(0);
   const int64_t shared = a.shared_kv_layers.value_or(0);
   for (int64_t i = 0; i < *a.layers; ++i) {
     const LayerKind kind = KindInPattern(i, *a.layers, *a.pattern);
@@ -150,6 +151,11 @@ Result<Gemma4Config> Gemma4Config::FromArchitecture(const ArchitectureConfig& ar
 
 Status Gemma4Config::CheckAgainst(const ArchitectureConfig& a) const {
   Differences d;
+  const auto family = [](bool diffusion) { return diffusion ? "diffusion-gemma" : "gemma4"; };
+  if (a.family && (*a.family == ModelFamily::kDiffusionGemma) != denoises()) {
+    d.Add<std::string_view>("family", family(!denoises()), family(denoises()));
+  }
+  d.Compare("canvas_length", a.canvas_length, canvas.length);
   d.Compare("layers", a.layers, layer_count());
   d.Compare("width", a.width, width);
   d.Compare("heads", a.heads, heads);

@@ -92,6 +92,15 @@ Status CheckExperts(const Gemma4Experts& experts) {
   return InRange<int64_t>("expert FFN width", experts.ffn_width, 1, kMaxFfnWidth);
 }
 
+Status CheckCanvas(const Gemma4Config& c) {
+  if (!c.denoises()) return OkStatus();
+  RL_RETURN_IF_ERROR(InRange<int64_t>("canvas length", c.canvas.length, 1, c.context_length));
+  if (c.ple_dim == 0) return OkStatus();
+  return MakeError(ErrorKind::kModelFile, "model.unsupported",
+                   "a model that denoises has per-layer embeddings of {} dims, expected none",
+                   c.ple_dim);
+}
+
 Status CheckRopeFactors(const Gemma4Config& c) {
   if (std::ssize(c.rope_factors) != c.n_rot_global / 2) {
     return MakeError(ErrorKind::kModelFile, "model.hparam",
@@ -184,6 +193,7 @@ Status ValidateConfig(const Gemma4Config& c) {
     RL_RETURN_IF_ERROR(CheckDonor(c, i));
   }
   RL_RETURN_IF_ERROR(CheckExperts(c.experts));
+  RL_RETURN_IF_ERROR(CheckCanvas(c));
   RL_RETURN_IF_ERROR(CheckRopeFactors(c));
   return CheckSuppressed(c);
 }

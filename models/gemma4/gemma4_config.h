@@ -47,6 +47,21 @@ struct Gemma4Experts {
   friend bool operator==(const Gemma4Experts&, const Gemma4Experts&) = default;
 };
 
+// Block diffusion (DiffusionGemma): the model denoises a canvas of tokens, all at once, instead of
+// predicting the next one.
+struct Gemma4Canvas {
+  int64_t length = 0;  // tokens; 0: the model predicts the next token
+  // The sampler the model was made for (EntropyBoundSettings says what the numbers mean).
+  int64_t max_steps = 48;
+  float t_min = 0.4F;
+  float t_max = 0.8F;
+  float entropy_bound = 0.1F;
+  int64_t stability_threshold = 1;
+  float confidence_threshold = 0.005F;
+
+  friend bool operator==(const Gemma4Canvas&, const Gemma4Canvas&) = default;
+};
+
 struct Gemma4Config {
   int64_t width = 0;  // of the residual stream
   int64_t vocabulary = 0;
@@ -66,12 +81,15 @@ struct Gemma4Config {
   bool rope_factors_in_file = false;  // as tensor rope_freqs.weight
   std::vector<Gemma4Layer> layers;
   Gemma4Experts experts;
+  Gemma4Canvas canvas;
   std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
 
   [[nodiscard]] int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
   [[nodiscard]] const Gemma4Layer& layer(int64_t index) const {
     return layers[static_cast<size_t>(index)];
   }
+  // Whether it denoises canvases (DiffusionGemma) instead of predicting the next token.
+  [[nodiscard]] bool denoises() const { return canvas.length > 0; }
   [[nodiscard]] bool OwnsCache(int64_t index) const { return layer(index).cache_layer == index; }
   // The first of the trailing layers without a cache of their own; layer_count() if there is none.
   [[nodiscard]] int64_t first_shared_layer() const;

@@ -228,7 +228,6 @@ const HostileCase kHostile[] = {
     {"other_architecture", "model.arch", Set("general.architecture", "llama")},
     {"towers_alone", "model.arch", Set("general.architecture", "clip")},
     {"assistant", "model.unsupported", Set("general.architecture", "gemma4-assistant")},
-    {"diffusion", "model.unsupported", Set("general.architecture", "diffusion-gemma")},
     {"no_architecture", "gguf.key_missing", Drop("general.architecture")},
     {"no_layers", "model.hparam", Set("gemma4.block_count", uint32_t{0})},
     {"a_million_layers", "model.hparam", Set("gemma4.block_count", uint32_t{1000000})},

@@ -82,6 +82,7 @@ void LayerStack::FillCache(int64_t index, ValueId x) {
 }
 
 void LayerStack::AppendCache(int64_t index) {
+  if (scope_.canvas()) return;  // its keys and values are those of one step
   // Every reader of the old version comes first in the graph.
   const int64_t owner = scope_.config().layer(index).cache_layer;
   const Cache& cache = caches_[owner];
@@ -102,9 +103,10 @@ ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
   if (c.OwnsCache(index)) FillCache(index, x);
   const Cache& cache = caches_[layer.cache_layer];
   const int64_t window = layer.kind == LayerKind::kSliding ? c.sliding_window : 0;
-  const ValueId mix = b.Attention(q, cache.k_new, cache.v_new, cache.k_state, cache.v_state,
-                                  scope_.model().attention_rows, RL_MASK_CAUSAL, window,
-                                  kAttentionScale, Name(index, "attn.mix"));
+  const ValueId mix =
+      b.Attention(q, cache.k_new, cache.v_new, cache.k_state, cache.v_state,
+                  scope_.model().attention_rows, scope_.canvas() ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
+                  window, kAttentionScale, Name(index, "attn.mix"));
   AppendCache(index);
   const ValueId flat = b.Reshape(mix, {c.heads * layer.head_dim}, Name(index, "attn.mix.flat"));
   const ValueId out =
@@ -173,7 +175,10 @@ ValueId LayerStack::FeedForward(int64_t index, ValueId hidden, ValueId scale) {
 ValueId LayerStack::Build(int64_t index, ValueId hidden, ValueId per_layer_input) {
   const Gemma4Config& c = scope_.config();
   // The scale multiplies the whole residual stream, so it belongs to the layer's last op.
-  const ValueId scale = scope_.OptionalWeight(Name(index, "layer_output_scale.weight"));
+  // A model that denoises has one of its own for the causal pass.
+  const bool encodes = c.denoises() && !scope_.canvas();
+  const ValueId scale = scope_.OptionalWeight(
+      Name(index, encodes ? "enc_layer_output_scale.weight" : "layer_output_scale.weight"));
   hidden = Attention(index, hidden);
   if (c.ple_dim == 0) return FeedForward(index, hidden, scale);
   hidden = FeedForward(index, hidden, kNoValue);

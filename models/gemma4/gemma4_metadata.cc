@@ -14,8 +14,13 @@ namespace rullama {
 namespace {
 
 constexpr std::string_view kArchitecture = "gemma4";
+constexpr std::string_view kDiffusionArchitecture = "diffusion-gemma";
 
-std::string Key(std::string_view suffix) { return fmt::format("{}.{}", kArchitecture, suffix); }
+// Hyperparameters carry the name of the architecture, which was checked.
+std::string Key(const GgufFile& file, std::string_view suffix) {
+  const auto name = file.GetString("general.architecture");
+  return fmt::format("{}.{}", name ? *name : kArchitecture, suffix);
+}
 
 template <typename... Args>
 tl::unexpected<Error> BadHparam(fmt::format_string<Args...> format, Args&&... args) {
@@ -24,23 +29,18 @@ tl::unexpected<Error> BadHparam(fmt::format_string<Args...> format, Args&&... ar
 
 Status CheckArchitectureName(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
-  if (name == kArchitecture) return OkStatus();
+  if (name == kArchitecture || name == kDiffusionArchitecture) return OkStatus();
   if (name == "gemma4-assistant" || name == "gemma4_assistant") {
     return MakeError(ErrorKind::kModelFile, "model.unsupported",
                      "found architecture '{}', a drafter for speculative decoding, which is not "
                      "supported yet by this version; give the model it was made for",
                      name);
   }
-  if (name == "diffusion-gemma") {
-    return MakeError(ErrorKind::kModelFile, "model.unsupported",
-                     "found architecture '{}' (DiffusionGemma), which is not supported yet by this "
-                     "version; expected '{}'",
-                     name, kArchitecture);
-  }
   const std::string_view hint =
       name == "clip" ? "; this file holds the image and audio towers, give the text model" : "";
-  return MakeError(ErrorKind::kModelFile, "model.arch", "found architecture '{}', expected '{}'{}",
-                   name, kArchitecture, hint);
+  return MakeError(ErrorKind::kModelFile, "model.arch",
+                   "found architecture '{}', expected '{}' or '{}'{}", name, kArchitecture,
+                   kDiffusionArchitecture, hint);
 }
 
 const TensorInfo* FindExpertTensor(const GgufFile& file) {
@@ -53,8 +53,8 @@ const TensorInfo* FindExpertTensor(const GgufFile& file) {
 }
 
 Result<Gemma4Experts> ReadExperts(const GgufFile& file) {
-  RL_ASSIGN_OR_RETURN(const auto count, file.FindU32(Key("expert_count")));
-  RL_ASSIGN_OR_RETURN(const auto used, file.FindU32(Key("expert_used_count")));
+  RL_ASSIGN_OR_RETURN(const auto count, file.FindU32(Key(file, "expert_count")));
+  RL_ASSIGN_OR_RETURN(const auto used, file.FindU32(Key(file, "expert_used_count")));
   Gemma4Experts experts;
   experts.count = count.value_or(0);
   experts.used = used.value_or(0);
@@ -67,10 +67,10 @@ Result<Gemma4Experts> ReadExperts(const GgufFile& file) {
   if (experts.count == 0 && tensor != nullptr) {
     return MakeError(ErrorKind::kModelFile, "model.moe",
                      "tensor '{}' belongs to experts, but key '{}' says there are none",
-                     tensor->name, Key("expert_count"));
+                     tensor->name, Key(file, "expert_count"));
   }
   if (experts.count == 0) return experts;
-  RL_ASSIGN_OR_RETURN(experts.ffn_width, file.GetU32(Key("expert_feed_forward_length")));
+  RL_ASSIGN_OR_RETURN(experts.ffn_width, file.GetU32(Key(file, "expert_feed_forward_length")));
   experts.fused_gate_up = file.FindTensor("blk.0.ffn_gate_exps.weight") == nullptr;
   return experts;
 }
@@ -96,7 +96,7 @@ Result<int64_t> U32Or(const GgufFile& file, std::string_view key, int64_t otherw
 
 // Which layers are sliding: one bool per layer, or the period after which a global layer comes.
 Result<std::vector<bool>> ReadPattern(const GgufFile& file, size_t layers) {
-  const std::string key = Key("attention.sliding_window_pattern");
+  const std::string key = Key(file, "attention.sliding_window_pattern");
   const GgufValue* value = file.Find(key);
   const bool number = value != nullptr && value->type != GgufType::kArray &&
                       IntegerAt<uint32_t>(*value, 0).has_value();
@@ -115,13 +115,14 @@ struct HeadDims {
 
 Result<HeadDims> ReadHeadDims(const GgufFile& file) {
   HeadDims dims;
-  RL_ASSIGN_OR_RETURN(const uint32_t global, file.GetU32(Key("attention.key_length")));
+  RL_ASSIGN_OR_RETURN(const uint32_t global, file.GetU32(Key(file, "attention.key_length")));
   dims.global = global;
-  RL_ASSIGN_OR_RETURN(dims.sliding, U32Or(file, Key("attention.key_length_swa"), dims.global));
+  RL_ASSIGN_OR_RETURN(dims.sliding,
+                      U32Or(file, Key(file, "attention.key_length_swa"), dims.global));
   RL_ASSIGN_OR_RETURN(const int64_t v_global,
-                      U32Or(file, Key("attention.value_length"), dims.global));
+                      U32Or(file, Key(file, "attention.value_length"), dims.global));
   RL_ASSIGN_OR_RETURN(const int64_t v_sliding,
-                      U32Or(file, Key("attention.value_length_swa"), dims.sliding));
+                      U32Or(file, Key(file, "attention.value_length_swa"), dims.sliding));
   if (v_global != dims.global || v_sliding != dims.sliding) {
     return BadHparam(
         "values have {} (global) and {} (sliding) dims a head, keys {} and {}; expected the same",
@@ -137,7 +138,7 @@ Result<int64_t> KvHeadsFromTensor(const GgufFile& file, int64_t index, int64_t h
   if (tensor == nullptr) {
     return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
                      "neither key '{}' nor tensor '{}' says how many key/value heads layer {} has",
-                     Key("attention.head_count_kv"), name, index);
+                     Key(file, "attention.head_count_kv"), name, index);
   }
   const auto rows = CheckedCast<int64_t>(tensor->dims[1]);
   if (head_dim < 1 || !rows || *rows % head_dim != 0) {
@@ -149,13 +150,14 @@ Result<int64_t> KvHeadsFromTensor(const GgufFile& file, int64_t index, int64_t h
 }
 
 Status ReadKvHeads(const GgufFile& file, Gemma4Config& config) {
-  const std::string key = Key("attention.head_count_kv");
+  const std::string key = Key(file, "attention.head_count_kv");
   if (const GgufValue* value = file.Find(key)) {
     RL_ASSIGN_OR_RETURN(const auto counts, file.GetU32PerLayer(key, config.layers.size()));
     for (size_t i = 0; i < counts.size(); ++i) config.layers[i].kv_heads = counts[i];
     if (value->type == GgufType::kArray) return OkStatus();
     // An older converter writes the sliding layers' count there and the global one apart.
-    RL_ASSIGN_OR_RETURN(const auto global, file.FindU32(Key("attention.global_head_count_kv")));
+    RL_ASSIGN_OR_RETURN(const auto global,
+                        file.FindU32(Key(file, "attention.global_head_count_kv")));
     for (Gemma4Layer& layer : config.layers) {
       if (global && layer.kind == LayerKind::kGlobal) layer.kv_heads = *global;
     }
@@ -174,9 +176,10 @@ Status ReadKvHeads(const GgufFile& file, Gemma4Config& config) {
 
 Status ReadLayers(const GgufFile& file, size_t count, Gemma4Config& config) {
   RL_ASSIGN_OR_RETURN(const auto sliding, ReadPattern(file, count));
-  RL_ASSIGN_OR_RETURN(const auto ffn, file.GetU32PerLayer(Key("feed_forward_length"), count));
+  RL_ASSIGN_OR_RETURN(const auto ffn, file.GetU32PerLayer(Key(file, "feed_forward_length"), count));
   RL_ASSIGN_OR_RETURN(const HeadDims dims, ReadHeadDims(file));
-  RL_ASSIGN_OR_RETURN(const int64_t shared, U32Or(file, Key("attention.shared_kv_layers"), 0));
+  RL_ASSIGN_OR_RETURN(const int64_t shared,
+                      U32Or(file, Key(file, "attention.shared_kv_layers"), 0));
   config.layers.resize(count);
   for (size_t i = 0; i < count; ++i) {
     Gemma4Layer& layer = config.layers[i];
@@ -214,10 +217,10 @@ Status ReadRopeFactors(const GgufFile& file, int64_t head_dim, Gemma4Config& con
         "'rope_freqs.weight', which would say what rotates, is missing; convert the model again",
         config.n_rot_global, head_dim);
   }
-  RL_ASSIGN_OR_RETURN(const float fraction, F32Or(file, Key("rope.partial_rotary_factor"),
+  RL_ASSIGN_OR_RETURN(const float fraction, F32Or(file, Key(file, "rope.partial_rotary_factor"),
                                                   static_cast<float>(kGemma4RotaryFraction)));
   if (!(fraction >= 0 && fraction <= 1)) {
-    return BadHparam("key '{}' is {}, expected 0 to 1", Key("rope.partial_rotary_factor"),
+    return BadHparam("key '{}' is {}, expected 0 to 1", Key(file, "rope.partial_rotary_factor"),
                      fraction);
   }
   config.rope_factors = MakeRopeFactors(config.n_rot_global / 2, fraction);
@@ -227,14 +230,15 @@ Status ReadRopeFactors(const GgufFile& file, int64_t head_dim, Gemma4Config& con
 Status ReadRope(const GgufFile& file, Gemma4Config& config) {
   const int64_t global_head_dim = config.n_rot_global;
   RL_ASSIGN_OR_RETURN(config.rope_base_global,
-                      F32Or(file, Key("rope.freq_base"), config.rope_base_global));
+                      F32Or(file, Key(file, "rope.freq_base"), config.rope_base_global));
   RL_ASSIGN_OR_RETURN(const float local,
-                      F32Or(file, Key("rope.local.freq_base"), config.rope_base_sliding));
-  RL_ASSIGN_OR_RETURN(config.rope_base_sliding, F32Or(file, Key("rope.freq_base_swa"), local));
+                      F32Or(file, Key(file, "rope.local.freq_base"), config.rope_base_sliding));
+  RL_ASSIGN_OR_RETURN(config.rope_base_sliding,
+                      F32Or(file, Key(file, "rope.freq_base_swa"), local));
   RL_ASSIGN_OR_RETURN(config.n_rot_global,
-                      U32Or(file, Key("rope.dimension_count"), config.n_rot_global));
+                      U32Or(file, Key(file, "rope.dimension_count"), config.n_rot_global));
   RL_ASSIGN_OR_RETURN(config.n_rot_sliding,
-                      U32Or(file, Key("rope.dimension_count_swa"), config.n_rot_sliding));
+                      U32Or(file, Key(file, "rope.dimension_count_swa"), config.n_rot_sliding));
   return ReadRopeFactors(file, global_head_dim, config);
 }
 
@@ -264,12 +268,34 @@ Status ReadVocabulary(const GgufFile& file, Gemma4Config& config) {
   return OkStatus();
 }
 
+// The canvas of a model that denoises; its sampler's numbers are optional, and judged by the
+// sampler.
+Status ReadCanvas(const GgufFile& file, Gemma4Config& config) {
+  RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
+  if (name != kDiffusionArchitecture) return OkStatus();
+  Gemma4Canvas& canvas = config.canvas;
+  RL_ASSIGN_OR_RETURN(canvas.length, file.GetU32("diffusion.canvas_length"));
+  if (canvas.length == 0) {
+    return BadHparam("key 'diffusion.canvas_length' is 0, expected the tokens of a canvas");
+  }
+  RL_ASSIGN_OR_RETURN(canvas.max_steps, U32Or(file, "diffusion.eb_max_steps", canvas.max_steps));
+  RL_ASSIGN_OR_RETURN(canvas.t_min, F32Or(file, "diffusion.eb_t_min", canvas.t_min));
+  RL_ASSIGN_OR_RETURN(canvas.t_max, F32Or(file, "diffusion.eb_t_max", canvas.t_max));
+  RL_ASSIGN_OR_RETURN(canvas.entropy_bound,
+                      F32Or(file, "diffusion.eb_entropy_bound", canvas.entropy_bound));
+  RL_ASSIGN_OR_RETURN(canvas.stability_threshold,
+                      U32Or(file, "diffusion.eb_stability_threshold", canvas.stability_threshold));
+  RL_ASSIGN_OR_RETURN(canvas.confidence_threshold, F32Or(file, "diffusion.eb_confidence_threshold",
+                                                         canvas.confidence_threshold));
+  return OkStatus();
+}
+
 Status ReadSoftcap(const GgufFile& file, Gemma4Config& config) {
-  RL_ASSIGN_OR_RETURN(const auto cap, file.FindF32(Key("final_logit_softcapping")));
+  RL_ASSIGN_OR_RETURN(const auto cap, file.FindF32(Key(file, "final_logit_softcapping")));
   if (!cap) return OkStatus();
   if (!(*cap > 0) || !std::isfinite(*cap)) {
     return BadHparam("key '{}' is {}, expected a finite number above 0",
-                     Key("final_logit_softcapping"), *cap);
+                     Key(file, "final_logit_softcapping"), *cap);
   }
   config.final_softcap = *cap;
   return OkStatus();
@@ -279,21 +305,23 @@ Status ReadSoftcap(const GgufFile& file, Gemma4Config& config) {
 
 Result<Gemma4Config> Gemma4Config::FromFile(const GgufFile& file) {
   RL_RETURN_IF_ERROR(CheckArchitectureName(file));
-  RL_ASSIGN_OR_RETURN(const uint32_t layers, file.GetU32(Key("block_count")));
+  RL_ASSIGN_OR_RETURN(const uint32_t layers, file.GetU32(Key(file, "block_count")));
   if (layers == 0 || layers > kMaxGemma4Layers) {
-    return BadHparam("key '{}' is {}, expected 1 to {}", Key("block_count"), layers,
+    return BadHparam("key '{}' is {}, expected 1 to {}", Key(file, "block_count"), layers,
                      kMaxGemma4Layers);
   }
   Gemma4Config config;
   RL_ASSIGN_OR_RETURN(config.experts, ReadExperts(file));
-  RL_ASSIGN_OR_RETURN(config.width, file.GetU32(Key("embedding_length")));
-  RL_ASSIGN_OR_RETURN(config.context_length, file.GetU32(Key("context_length")));
-  RL_ASSIGN_OR_RETURN(config.sliding_window, file.GetU32(Key("attention.sliding_window")));
-  RL_ASSIGN_OR_RETURN(config.heads, UniformU32(file, Key("attention.head_count"), layers));
-  RL_ASSIGN_OR_RETURN(config.ple_dim, U32Or(file, Key("embedding_length_per_layer_input"), 0));
+  RL_ASSIGN_OR_RETURN(config.width, file.GetU32(Key(file, "embedding_length")));
+  RL_ASSIGN_OR_RETURN(config.context_length, file.GetU32(Key(file, "context_length")));
+  RL_ASSIGN_OR_RETURN(config.sliding_window, file.GetU32(Key(file, "attention.sliding_window")));
+  RL_ASSIGN_OR_RETURN(config.heads, UniformU32(file, Key(file, "attention.head_count"), layers));
+  RL_ASSIGN_OR_RETURN(config.ple_dim,
+                      U32Or(file, Key(file, "embedding_length_per_layer_input"), 0));
   RL_ASSIGN_OR_RETURN(config.rms_eps,
-                      F32Or(file, Key("attention.layer_norm_rms_epsilon"), config.rms_eps));
+                      F32Or(file, Key(file, "attention.layer_norm_rms_epsilon"), config.rms_eps));
   RL_RETURN_IF_ERROR(ReadSoftcap(file, config));
+  RL_RETURN_IF_ERROR(ReadCanvas(file, config));
   RL_RETURN_IF_ERROR(ReadVocabulary(file, config));
   RL_RETURN_IF_ERROR(ReadLayers(file, layers, config));
   RL_RETURN_IF_ERROR(ReadRope(file, config));

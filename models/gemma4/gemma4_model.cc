@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/ir/canvas_names.h"
 #include "models/gemma4/gemma4_scope.h"
 
 namespace rullama {
@@ -28,11 +29,24 @@ Status CheckOptions(const Gemma4Config& config, const BuildOptions& options) {
                                  options.capacity, config.context_length));
   RL_RETURN_IF_ERROR(CheckOption("model.rows", "rows of a step", options.max_t, kMaxStepRows));
   RL_RETURN_IF_ERROR(CheckOption("model.rows", "wanted rows", options.max_r, options.max_t));
+  if (options.pass == Gemma4Pass::kCanvas && !config.denoises()) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "a canvas was asked for, but this model predicts the next token; expected a "
+                     "DiffusionGemma");
+  }
   if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32) {
     return MakeError(ErrorKind::kUsage, "model.kv_dtype",
                      "the KV cache would be {}, expected f16 or f32", NameOf(options.kv_dtype));
   }
   return OkStatus();
+}
+
+GraphBuilder EmptyGraph(std::string_view name, const BuildOptions& options) {
+  Graph empty;
+  empty.name = name;
+  empty.max_t = options.max_t;
+  empty.max_r = options.max_r;
+  return GraphBuilder(std::move(empty));
 }
 
 void AddInputs(ModelGraph& model, int64_t slots) {
@@ -82,6 +96,40 @@ ValueId Head(gemma4::Scope& scope, ValueId hidden) {
   return suppress ? Suppress(scope, logits) : logits;
 }
 
+ValueId Embedding(gemma4::Scope& scope, std::string_view name) {
+  GraphBuilder& b = scope.builder();
+  const ValueId rows =
+      b.GatherRows(scope.Weight("token_embd.weight"), scope.model().tokens, "embd.gather");
+  return b.Affine(rows, std::sqrt(static_cast<float>(scope.config().width)), 0, name);
+}
+
+ModelGraph::Canvas AddCanvas(gemma4::Scope& scope) {
+  GraphBuilder& b = scope.builder();
+  const Gemma4Config& c = scope.config();
+  const TensorType state(DType::kF32, {c.canvas.length, 1, c.width});
+  return {.row = b.Input(canvas_names::kRow, {DType::kI32, {Dim::T()}}),
+          .embeddings = scope.Weight("token_embd.weight"),
+          .soft_embedding = b.State(canvas_names::kSoftEmbedding, state)};
+}
+
+// The canvas's tokens and, through a small gated network, what the last step expected in their
+// place. A soft embedding of zero, before the first step, adds nothing: the norm of zero is zero.
+ValueId ConditionedEmbedding(gemma4::Scope& scope) {
+  const Gemma4Config& c = scope.config();
+  GraphBuilder& b = scope.builder();
+  const ModelGraph::Canvas canvas = scope.model().canvas = AddCanvas(scope);
+  const ValueId embedding = Embedding(scope, "embd.token");
+  const ValueId rows = b.GatherRows(canvas.soft_embedding, canvas.row, "self_cond.rows");
+  const ValueId soft = b.Affine(b.Reshape(rows, {c.width}, "self_cond.soft"),
+                                std::sqrt(static_cast<float>(c.width)), 0, "self_cond.scaled");
+  const ValueId x =
+      b.RmsNorm(soft, scope.Weight("self_cond_pre_norm.weight"), c.rms_eps, "self_cond.norm");
+  const ValueId glu = b.GeGluLinear(x, scope.Weight("self_cond_gate.weight"),
+                                    scope.Weight("self_cond_up.weight"), "self_cond.glu");
+  const ValueId signal = b.MatMul(glu, scope.Weight("self_cond_down.weight"), "self_cond.signal");
+  return b.RmsNorm(b.Add(embedding, signal, "self_cond.sum"), kNoValue, c.rms_eps, "embd");
+}
+
 }  // namespace
 
 int64_t CacheRows(const Gemma4Config& config, const BuildOptions& options, int64_t layer) {
@@ -104,17 +152,12 @@ uint64_t CacheBytes(const Gemma4Config& config, const BuildOptions& options) {
 Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& weights,
                               const BuildOptions& options) {
   RL_RETURN_IF_ERROR(CheckOptions(config, options));
-  Graph empty;
-  empty.name = "gemma4";
-  empty.max_t = options.max_t;
-  empty.max_r = options.max_r;
-  ModelGraph model{.builder = GraphBuilder(std::move(empty))};
+  const bool canvas = options.pass == Gemma4Pass::kCanvas;
+  ModelGraph model{.builder = EmptyGraph(canvas ? "gemma4.canvas" : "gemma4", options)};
   AddInputs(model, options.slots);
   gemma4::Scope scope(config, weights, options, model);
-  GraphBuilder& b = model.builder;
 
-  ValueId hidden = b.GatherRows(scope.Weight("token_embd.weight"), model.tokens, "embd.gather");
-  hidden = b.Affine(hidden, std::sqrt(static_cast<float>(config.width)), 0, "embd");
+  ValueId hidden = canvas ? ConditionedEmbedding(scope) : Embedding(scope, "embd");
   model.hidden.push_back(hidden);
   gemma4::PerLayerInputs per_layer;
   per_layer.Build(scope, hidden);
@@ -125,6 +168,32 @@ Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& w
   }
   model.logits = Head(scope, hidden);
   return model;
+}
+
+void AppendSelfConditioning(ModelGraph& model, ValueId logits, ValueId inverse_temperature) {
+  GraphBuilder& b = model.builder;
+  const ModelGraph::Canvas& canvas = model.canvas;
+  const ValueId soft =
+      b.SoftEmbed(logits, inverse_temperature, canvas.embeddings, "canvas.soft_embedding.rows");
+  // The state is one place for each row of the canvas: any position is that place.
+  b.StateAppend(canvas.soft_embedding, soft, canvas.row, canvas.row, "canvas.soft_embedding.next");
+}
+
+Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights& weights) {
+  const BuildOptions options{.pass = Gemma4Pass::kCanvas,
+                             .capacity = config.context_length,
+                             .max_t = config.canvas.length};
+  RL_RETURN_IF_ERROR(CheckOptions(config, options));
+  ModelGraph model{.builder = EmptyGraph("gemma4.conditioning", options)};
+  gemma4::Scope scope(config, weights, options, model);
+  GraphBuilder& b = model.builder;
+  model.canvas = AddCanvas(scope);
+  const ValueId logits =
+      b.Input(canvas_names::kLogits, {DType::kF32, {Dim::T(), config.vocabulary}});
+  const ValueId inverse_temperature =
+      b.Input(canvas_names::kInverseTemperature, {DType::kF32, {1}});
+  AppendSelfConditioning(model, logits, inverse_temperature);
+  return std::move(b).Finish();
 }
 
 void AddLogitsOutput(GraphBuilder& builder, ValueId logits, RowDemand demand) {

@@ -13,6 +13,12 @@
 // States: blk.N.k and blk.N.v, [slots, rows, kv_heads, head_dim], for each layer N that owns a
 // cache: `capacity` rows on global layers, a ring of min(capacity, sliding_window) on sliding ones.
 //
+// A model that denoises has two such graphs over one set of weights and states
+// (BuildOptions::pass): the causal one reads prompts and finished canvases and fills the caches;
+// the canvas one sees the caches and a canvas whose rows see each other, and changes no cache.
+// Between the steps of a canvas it keeps the embedding expected after the last one
+// (AppendSelfConditioning).
+//
 // Value names that tests and `rullama diff` rely on, beside those of the inputs and states: "embd",
 // "blk.N.attn.q", "blk.N.attn.k", "blk.N.attn.v", "blk.N.attn.mix", "blk.N.attn.residual",
 // "blk.N.ffn.glu", "blk.N.out", "output.norm", "logits".
@@ -32,7 +38,13 @@
 
 namespace rullama {
 
+enum class Gemma4Pass : uint8_t {
+  kCausal,
+  kCanvas,  // only for a config that denoises()
+};
+
 struct BuildOptions {
+  Gemma4Pass pass = Gemma4Pass::kCausal;
   int64_t slots = 1;     // sequences with a cache of their own
   int64_t capacity = 0;  // tokens per slot; at most the model's context length
   // Number format of the KV cache, f16 or f32. Fresh keys and values are rounded to it before
@@ -60,6 +72,14 @@ struct ModelGraph {
   ValueId logits = kNoValue;  // f32[T, vocabulary], soft-capped; suppressed tokens are -inf
   // pos, slot and past as attention (and the penalties of a sampler) want them.
   GraphBuilder::AttentionRows attention_rows = {};
+  // Of a canvas pass: the row of each token, the token embeddings, and the state of
+  // self-conditioning (canvas_names).
+  struct Canvas {
+    ValueId row = kNoValue;
+    ValueId embeddings = kNoValue;
+    ValueId soft_embedding = kNoValue;
+  };
+  Canvas canvas = {};
   // The residual stream after the embedding and after each layer: layer_count() + 1 values of
   // f32[T, width].
   std::vector<ValueId> hidden = {};
@@ -70,6 +90,13 @@ struct ModelGraph {
 // range.
 Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& weights,
                               const BuildOptions& options);
+
+// Ends a step of a canvas pass: its logits at this inverse temperature (f32[1]) condition the next.
+void AppendSelfConditioning(ModelGraph& model, ValueId logits, ValueId inverse_temperature);
+
+// A graph that conditions the next step of a canvas pass on logits made elsewhere: inputs row,
+// logits and inverse temperature of canvas_names, no outputs.
+Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights& weights);
 
 // Makes `logits` the output "logits".
 void AddLogitsOutput(GraphBuilder& builder, ValueId logits, RowDemand demand);

@@ -43,17 +43,27 @@ TEST(DenseFileTest, LastLayerUsesKAsV) {
   EXPECT_EQ(config->first_shared_layer(), 6);
 }
 
-class UnsupportedFileTest : public testing::TestWithParam<const char*> {};
-
-TEST_P(UnsupportedFileTest, IsRefusedByName) {
-  const auto file = GgufFile::Open(PathOf(GetParam()));
-  ASSERT_TRUE(file) << file.error().ToString();
+TEST(DiffusionFileTest, HasACanvasAndTwoPasses) {
+  const auto file = GgufFile::Open(PathOf("tiny-diffusion-f16"));
+  ASSERT_TRUE(file);
   const auto config = Gemma4Config::FromFile(*file);
-  ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().id, "model.unsupported");
+  ASSERT_TRUE(config) << config.error().ToString();
+  const Gemma4Canvas expected{.length = 64};  // everything else is as published
+  EXPECT_EQ(config->canvas, expected);
+  const auto weights = Gemma4Weights::FromFile(*config, *file, {.strict = true});
+  ASSERT_TRUE(weights) << weights.error().ToString();
+  for (const Gemma4Pass pass : {Gemma4Pass::kCausal, Gemma4Pass::kCanvas}) {
+    auto model = BuildModel(*config, *weights, {.pass = pass, .capacity = 2048, .max_t = 64});
+    ASSERT_TRUE(model) << model.error().ToString();
+    const auto graph = std::move(model->builder).Finish();
+    ASSERT_TRUE(graph) << graph.error().ToString();
+    const bool canvas = pass == Gemma4Pass::kCanvas;
+    const auto has = [&graph](std::string_view name) { return graph->Find(name) != kNoValue; };
+    EXPECT_EQ(has("blk.0.layer_output_scale.weight"), canvas);
+    EXPECT_EQ(has("blk.0.enc_layer_output_scale.weight"), !canvas);
+    EXPECT_EQ(has("blk.0.k.next"), !canvas) << "a canvas joins no cache";
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(Files, UnsupportedFileTest, testing::Values("tiny-diffusion-f16"));
 
 }  // namespace
 }  // namespace rullama

@@ -81,8 +81,9 @@ void AddInjection(const Gemma4Config& c, LayerTable& table) {
     table.Add("proj.weight", {c.width, c.ple_dim});
     table.Add("post_norm.weight", {c.width});
   }
-  table.Add("layer_output_scale.weight", {1}, Presence::kUsual,
+  table.Add("layer_output_scale.weight", {1}, c.denoises() ? Presence::kRequired : Presence::kUsual,
             {"layer_scalar.weight", "layer_scalar"});
+  if (c.denoises()) table.Add("enc_layer_output_scale.weight", {1});
 }
 
 }  // namespace
@@ -102,6 +103,13 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
     add("per_layer_token_embd.weight", {c.vocabulary, ple_width}, Presence::kRequired);
     add("per_layer_model_proj.weight", {ple_width, c.width}, Presence::kRequired);
     add("per_layer_proj_norm.weight", {c.ple_dim}, Presence::kRequired);
+  }
+  if (c.denoises()) {
+    const int64_t ffn = c.layer(0).ffn_width;
+    add("self_cond_pre_norm.weight", {c.width}, Presence::kRequired);
+    add("self_cond_gate.weight", {ffn, c.width}, Presence::kRequired);
+    add("self_cond_up.weight", {ffn, c.width}, Presence::kRequired);
+    add("self_cond_down.weight", {c.width, ffn}, Presence::kRequired);
   }
   for (int64_t i = 0; i < c.layer_count(); ++i) {
     LayerTable table(specs, i);

@@ -151,12 +151,12 @@ Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs, bo
   return OkStatus();
 }
 
-Status CheckLayerScales(const Gemma4Config& config, const GgufFile& file,
+Status CheckLayerScales(std::string_view suffix, const Gemma4Config& config, const GgufFile& file,
                         const Gemma4Weights& weights, std::vector<std::string>& warnings) {
   int64_t present = 0;
   int64_t absent_layer = 0;
   for (int64_t i = 0; i < config.layer_count(); ++i) {
-    const WeightBinding* binding = weights.Find(fmt::format("blk.{}.layer_output_scale.weight", i));
+    const WeightBinding* binding = weights.Find(fmt::format("blk.{}.{}", i, suffix));
     if (binding == nullptr) {
       absent_layer = i;
       continue;
@@ -179,8 +179,8 @@ Status CheckLayerScales(const Gemma4Config& config, const GgufFile& file,
   if (present == config.layer_count()) return OkStatus();
   return MakeError(ErrorKind::kModelFile, "model.layer_scale",
                    "{} of {} layers have an output scale, layer {} has none; expected "
-                   "'blk.{}.layer_output_scale.weight'",
-                   present, config.layer_count(), absent_layer, absent_layer);
+                   "'blk.{}.{}'",
+                   present, config.layer_count(), absent_layer, absent_layer, suffix);
 }
 
 }  // namespace
@@ -199,7 +199,12 @@ Result<Gemma4Weights> Gemma4Weights::FromFile(const Gemma4Config& config, const 
         .tensor = std::string(tensor->name), .dtype = tensor->dtype, .dims = spec.dims};
   }
   RL_RETURN_IF_ERROR(CheckPleBlocks(config, file));
-  RL_RETURN_IF_ERROR(CheckLayerScales(config, file, weights, weights.warnings_));
+  RL_RETURN_IF_ERROR(
+      CheckLayerScales("layer_output_scale.weight", config, file, weights, weights.warnings_));
+  if (config.denoises()) {
+    RL_RETURN_IF_ERROR(CheckLayerScales("enc_layer_output_scale.weight", config, file, weights,
+                                        weights.warnings_));
+  }
   RL_RETURN_IF_ERROR(CheckExtra(file, specs, options.strict, weights.warnings_));
   return weights;
 }

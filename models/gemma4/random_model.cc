@@ -71,6 +71,7 @@ void DrawShapes(Draw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
     c.experts.ffn_width = draw.Of<4>({32, 64, 160, 256});
     c.experts.fused_gate_up = draw.Int(0, 1) == 0;
   }
+  if (traits.canvas) c.canvas.length = draw.Int(1, 24);
   c.final_softcap = draw.Int(0, 2) == 0 ? 0.0F : 30.0F;
   c.n_rot_sliding = draw.Of<3>({16, 32, 64});
   c.n_rot_global = draw.Of<3>({16, 32, 64});
@@ -140,11 +141,13 @@ std::vector<std::byte> MatrixBytes(uint64_t seed, const WeightBinding& tensor) {
 
 RandomModelTraits DrawTraits(uint64_t seed) {
   const auto bit = [seed](int index) { return (seed >> index & 1) != 0; };
-  return {.per_layer_embeddings = bit(0),
+  const bool canvas = bit(7);
+  return {.per_layer_embeddings = bit(0) && !canvas,
           .shared_kv = bit(1),
           .k_eq_v = bit(2),
           .double_wide = bit(3),
           .experts = bit(6),
+          .canvas = canvas,
           .quantised = bit(4)};
 }
 
@@ -154,9 +157,10 @@ std::string RandomModel::Describe() const {
     const char kind = config.layer(i).kind == LayerKind::kGlobal ? 'g' : 's';
     layers += config.OwnsCache(i) ? kind : static_cast<char>(kind - 'a' + 'A');
   }
-  return fmt::format("seed {}: layers {}, width {}, heads {}, ple {}, window {}, embedding {}",
-                     seed, layers, config.width, config.heads, config.ple_dim,
-                     config.sliding_window, NameOf(weights.Find("token_embd.weight")->dtype));
+  return fmt::format(
+      "seed {}: layers {}, width {}, heads {}, ple {}, window {}, canvas {}, embedding {}", seed,
+      layers, config.width, config.heads, config.ple_dim, config.sliding_window,
+      config.canvas.length, NameOf(weights.Find("token_embd.weight")->dtype));
 }
 
 RandomModel MakeRandomModel(uint64_t seed, const RandomModelTraits& traits) {

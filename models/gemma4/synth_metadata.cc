@@ -10,6 +10,10 @@
 namespace rullama {
 namespace {
 
+std::string_view ArchitectureName(const Gemma4Config& config) {
+  return config.denoises() ? "diffusion-gemma" : "gemma4";
+}
+
 // Token types of GGUF.
 constexpr int32_t kNormal = 1;
 constexpr int32_t kUnknown = 2;
@@ -140,7 +144,30 @@ LayerLists ListLayers(const Gemma4Config& config) {
   return lists;
 }
 
+Status WriteCanvas(const Gemma4Canvas& canvas, GgufWriter& writer) {
+  RL_RETURN_IF_ERROR(writer.Set("diffusion-gemma.attention.causal", false));
+  const std::pair<std::string_view, int64_t> integers[] = {
+      {"canvas_length", canvas.length},
+      {"eb_max_steps", canvas.max_steps},
+      {"eb_stability_threshold", canvas.stability_threshold}};
+  for (const auto& [key, value] : integers) {
+    RL_RETURN_IF_ERROR(writer.Set(fmt::format("diffusion.{}", key), static_cast<uint32_t>(value)));
+  }
+  const std::pair<std::string_view, float> numbers[] = {
+      {"eb_t_min", canvas.t_min},
+      {"eb_t_max", canvas.t_max},
+      {"eb_entropy_bound", canvas.entropy_bound},
+      {"eb_confidence_threshold", canvas.confidence_threshold}};
+  for (const auto& [key, value] : numbers) {
+    RL_RETURN_IF_ERROR(writer.Set(fmt::format("diffusion.{}", key), value));
+  }
+  return OkStatus();
+}
+
 Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
+  const auto own = [&config](std::string_view key) {
+    return fmt::format("{}.{}", ArchitectureName(config), key);
+  };
   const LayerLists lists = ListLayers(config);
   const std::pair<std::string_view, int64_t> integers[] = {
       {"block_count", config.layer_count()},
@@ -158,12 +185,12 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
       {"rope.dimension_count_swa", config.n_rot_sliding},
   };
   for (const auto& [key, value] : integers) {
-    RL_RETURN_IF_ERROR(writer.Set(fmt::format("gemma4.{}", key), static_cast<uint32_t>(value)));
+    RL_RETURN_IF_ERROR(writer.Set(own(key), static_cast<uint32_t>(value)));
   }
-  RL_RETURN_IF_ERROR(SetPerLayer(writer, "gemma4.feed_forward_length", lists.ffn));
-  RL_RETURN_IF_ERROR(SetPerLayer(writer, "gemma4.attention.head_count_kv", lists.kv_heads));
+  RL_RETURN_IF_ERROR(SetPerLayer(writer, own("feed_forward_length"), lists.ffn));
+  RL_RETURN_IF_ERROR(SetPerLayer(writer, own("attention.head_count_kv"), lists.kv_heads));
   RL_RETURN_IF_ERROR(
-      writer.SetRaw("gemma4.attention.sliding_window_pattern",
+      writer.SetRaw(own("attention.sliding_window_pattern"),
                     GgufValue{GgufType::kArray, GgufType::kBool, lists.sliding.size(),
                               std::as_bytes(std::span(lists.sliding))}));
   if (config.experts.count > 0) {
@@ -172,7 +199,7 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
         {"expert_used_count", config.experts.used},
         {"expert_feed_forward_length", config.experts.ffn_width}};
     for (const auto& [key, value] : experts) {
-      RL_RETURN_IF_ERROR(writer.Set(fmt::format("gemma4.{}", key), static_cast<uint32_t>(value)));
+      RL_RETURN_IF_ERROR(writer.Set(own(key), static_cast<uint32_t>(value)));
     }
   }
   const std::pair<std::string_view, float> numbers[] = {
@@ -181,17 +208,18 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
       {"rope.freq_base_swa", config.rope_base_sliding},
   };
   for (const auto& [key, value] : numbers) {
-    RL_RETURN_IF_ERROR(writer.Set(fmt::format("gemma4.{}", key), value));
+    RL_RETURN_IF_ERROR(writer.Set(own(key), value));
   }
+  if (config.denoises()) RL_RETURN_IF_ERROR(WriteCanvas(config.canvas, writer));
   if (config.final_softcap == 0) return OkStatus();
-  return writer.Set("gemma4.final_logit_softcapping", config.final_softcap);
+  return writer.Set(own("final_logit_softcapping"), config.final_softcap);
 }
 
 }  // namespace
 
 Status WriteMetadata(const Gemma4Config& config, const SyntheticOptions& options,
                      GgufWriter& writer) {
-  RL_RETURN_IF_ERROR(writer.Set("general.architecture", "gemma4"));
+  RL_RETURN_IF_ERROR(writer.Set("general.architecture", ArchitectureName(config)));
   RL_RETURN_IF_ERROR(writer.Set("general.type", "model"));
   RL_RETURN_IF_ERROR(writer.Set("general.name", options.name));
   RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));

@@ -2,32 +2,27 @@
 // float64 on dequantised weights for quantised ones): every backend, in one step and in chunks, and
 // the greedy continuations. Needs ../shared.
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
-#include <cmath>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "core/plugin/registry.h"
-#include "core/reference/reference_backend.h"
 #include "core/runtime/generator.h"
-#include "core/runtime/session.h"
-#include "models/gemma4/gemma4_model.h"
 #include "samplers/chain.h"
+#include "tests/golden/session_support.h"
 
 namespace rullama {
 namespace {
 
-const std::string kShared = RULLAMA_SOURCE_DIR "/../shared";
+using golden::Backend;
+using golden::Backends;
+using golden::Loaded;
+using golden::Must;
+using golden::RelativeL2;
 
-struct Backend {
-  std::string name;
-  std::string isa;  // options of the cpu backend, empty: none
-  std::string activations = "int16";
-};
+const std::string kShared = RULLAMA_SOURCE_DIR "/../shared";
 
 struct Model {
   std::string name;  // tiny-e2b
@@ -47,41 +42,15 @@ double Bound(const Backend& backend, const Model& model) {
   return model.name == "tiny-moe" ? 0.1 : 1.6e-2;
 }
 
-struct Loaded {
-  GgufFile file;
-  std::shared_ptr<PluginHost> host;
-  std::unique_ptr<Registry> registry;
-  std::shared_ptr<Plugin> plugin;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<GgufWeights> weights;
-  std::unique_ptr<Session> session;
-  int64_t vocabulary = 0;
-  Loaded(GgufFile f) : file(std::move(f)) {}
-};
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) {
-    ADD_FAILURE() << result.error().ToString();
-    std::abort();
-  }
-  return *std::move(result);
-}
-
 std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t chunk,
                              bool greedy) {
-  auto loaded = std::make_unique<Loaded>(
-      Must(GgufFile::Open(kShared + "/models/" + model.name + "-" + model.type + ".gguf")));
-  const auto config = Must(Gemma4Config::FromFile(loaded->file));
-  const auto tensors = Must(Gemma4Weights::FromFile(config, loaded->file));
+  auto loaded =
+      golden::Open(backend, kShared + "/models/" + model.name + "-" + model.type + ".gguf");
   BuildOptions build;
   build.capacity = 256;
-  build.kv_dtype = backend.name == "reference" ? DType::kF32 : DType::kF16;
-  auto graph = Must(BuildModel(config, tensors, build));
-  loaded->weights = std::make_unique<GgufWeights>(loaded->file);
-  for (SyntheticConstant& constant : graph.constants) {
-    loaded->weights->AddConstant(constant.name, constant.type, std::move(constant.bytes));
-  }
+  build.kv_dtype = Loaded::KvDtypeOf(backend);
+  auto graph = Must(BuildModel(loaded->config, loaded->tensors, build));
+  loaded->AddConstants(std::move(graph.constants));
   if (greedy) {
     SamplerSettings settings;
     settings.greedy = true;
@@ -92,21 +61,8 @@ std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t
   } else {
     AddLogitsOutput(graph.builder, graph.logits, RowDemand::kAll);
   }
-  loaded->host = std::make_shared<PluginHost>(HostOptions{});
-  RegistryOptions options = RegistryOptions::FromProcess();
-  loaded->registry = std::make_unique<Registry>(options, loaded->host);
-  loaded->registry->RegisterBuiltIn("reference", ReferencePluginQuery);
-  loaded->plugin = Must(loaded->registry->Find(backend.name));
-  std::vector<std::pair<std::string, std::string>> device_options;
-  if (!backend.isa.empty())
-    device_options = {{"isa", backend.isa}, {"threads", "2"}, {"activations", backend.activations}};
-  loaded->device = Must(loaded->plugin->Open(0, device_options));
-  SessionOptions session;
-  session.devices = {loaded->device.get()};
-  session.prefill_chunk = chunk;
-  loaded->session =
-      Must(Session::Create(Must(std::move(graph.builder).Finish()), *loaded->weights, session));
-  loaded->vocabulary = config.vocabulary;
+  loaded->session = Must(Session::Create(Must(std::move(graph.builder).Finish()), *loaded->weights,
+                                         loaded->Options(chunk)));
   return loaded;
 }
 
@@ -144,36 +100,30 @@ std::vector<nlohmann::json> GreedyCases(const nlohmann::json& golden) {
 
 // Logits of every position, `chunk` tokens a step.
 std::vector<float> AllLogits(Loaded& loaded, const std::vector<int32_t>& tokens, size_t chunk) {
-  std::vector<float> logits(tokens.size() * static_cast<size_t>(loaded.vocabulary));
+  std::vector<float> logits(tokens.size() * static_cast<size_t>(loaded.config.vocabulary));
   for (size_t at = 0; at < tokens.size(); at += chunk) {
     const size_t count = std::min(chunk, tokens.size() - at);
     std::vector<int32_t> pos(count);
     const std::vector<int32_t> slot(count, 0);
     for (size_t i = 0; i < count; ++i) pos[i] = static_cast<int32_t>(at + i);
-    StepRows rows{std::span(tokens).subspan(at, count), pos, slot, {}, DemandMode::kAllRows};
+    const StepRows rows{.tokens = std::span(tokens).subspan(at, count),
+                        .pos = pos,
+                        .slot = slot,
+                        .wanted = {},
+                        .demand = DemandMode::kAllRows};
     const Status run = loaded.session->Run(rows);
     if (!run) {
       ADD_FAILURE() << run.error().ToString();
       return logits;
     }
-    const auto out = std::span(logits).subspan(at * static_cast<size_t>(loaded.vocabulary),
-                                               count * static_cast<size_t>(loaded.vocabulary));
+    const auto out =
+        std::span(logits).subspan(at * static_cast<size_t>(loaded.config.vocabulary),
+                                  count * static_cast<size_t>(loaded.config.vocabulary));
     const Status read =
         loaded.session->ReadOutput(output_names::kLogits, std::as_writable_bytes(out));
     EXPECT_TRUE(read) << read.error().ToString();
   }
   return logits;
-}
-
-double RelativeL2(const std::vector<float>& actual, const std::vector<float>& expected) {
-  double difference = 0;
-  double norm = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double d = static_cast<double>(actual[i]) - expected[i];
-    difference += d * d;
-    norm += static_cast<double>(expected[i]) * expected[i];
-  }
-  return std::sqrt(difference / norm);
 }
 
 class GoldenSession : public ::testing::TestWithParam<std::tuple<Backend, Model>> {};
@@ -231,14 +181,6 @@ TEST_P(ExactGoldenSession, GreedyTexts) {
       if (i + 1 < expected.size()) token = generator.Feed(std::span(&expected[i], 1));
     }
   }
-}
-
-// The instruction-set levels this processor has; opening the device with another one is an error.
-std::vector<Backend> Backends() {
-  std::vector<Backend> backends = {{"reference", ""}, {"cpu", "portable"}};
-  if (__builtin_cpu_supports("avx2")) backends.push_back({"cpu", "avx2"});
-  if (__builtin_cpu_supports("avx512vnni")) backends.push_back({"cpu", "avx512-vnni"});
-  return backends;
 }
 
 std::vector<Backend> Int8Backends() {

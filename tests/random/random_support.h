@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ir/canvas_names.h"
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
 #include "core/runtime/session.h"
@@ -42,6 +43,34 @@ class Backends {
   std::unique_ptr<Registry> registry_;
 };
 
+// Runs the next tokens of slot 0, `chunk` at a time. Appends what each step leaves in the output
+// "logits" unless only the states are wanted.
+inline std::vector<float> Feed(Session& session, const std::vector<int32_t>& tokens, int64_t chunk,
+                               DemandMode demand, int64_t vocabulary, size_t graph = 0) {
+  std::vector<float> logits;
+  for (size_t first = 0; first < tokens.size(); first += static_cast<size_t>(chunk)) {
+    const size_t count = std::min(tokens.size() - first, static_cast<size_t>(chunk));
+    std::vector<int32_t> pos(count);
+    std::iota(pos.begin(), pos.end(), session.past(0));
+    const std::vector<int32_t> slot(count, 0);
+    StepRows rows;
+    rows.graph = graph;
+    rows.tokens = std::span(tokens).subspan(first, count);
+    rows.pos = pos;
+    rows.slot = slot;
+    rows.demand = demand;
+    const Status ran = session.Run(rows);
+    EXPECT_TRUE(ran) << ran.error().ToString();
+    if (!ran) return {};
+    if (demand == DemandMode::kStateOnly) continue;
+    std::vector<float> part(count * static_cast<size_t>(vocabulary));
+    const Status read = session.ReadOutput("logits", std::as_writable_bytes(std::span(part)));
+    EXPECT_TRUE(read) << read.error().ToString();
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
 // Logits of all tokens, fed in chunks of these many rows.
 inline std::vector<float> Logits(const RandomModel& model, Device& device,
                                  const std::vector<int32_t>& tokens, int64_t chunk,
@@ -58,25 +87,50 @@ inline std::vector<float> Logits(const RandomModel& model, Device& device,
   options.prefill_chunk = chunk;
   const auto session =
       Must(Session::Create(Must(std::move(graph.builder).Finish()), weights, options));
-  std::vector<float> logits;
-  for (size_t first = 0; first < tokens.size(); first += static_cast<size_t>(chunk)) {
-    const size_t count = std::min(tokens.size() - first, static_cast<size_t>(chunk));
-    std::vector<int32_t> pos(count);
-    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(first));
-    const std::vector<int32_t> slot(count, 0);
-    StepRows rows;
-    rows.tokens = std::span(tokens).subspan(first, count);
-    rows.pos = pos;
-    rows.slot = slot;
-    rows.demand = DemandMode::kAllRows;
-    const Status ran = session->Run(rows);
-    EXPECT_TRUE(ran) << ran.error().ToString();
-    if (!ran) return {};
-    std::vector<float> part(count * static_cast<size_t>(model.config.vocabulary));
-    const Status read = session->ReadOutput("logits", std::as_writable_bytes(std::span(part)));
-    EXPECT_TRUE(read) << read.error().ToString();
-    logits.insert(logits.end(), part.begin(), part.end());
-  }
+  return Feed(*session, tokens, chunk, DemandMode::kAllRows, model.config.vocabulary);
+}
+
+// The same for a model that denoises: the prompt goes through the causal pass, then the canvas
+// through two steps, the second one conditioned on the logits of the first. Logits of both.
+inline std::vector<float> CanvasLogits(const RandomModel& model, Device& device,
+                                       const std::vector<int32_t>& prompt,
+                                       const std::vector<int32_t>& canvas, int64_t chunk,
+                                       DType kv_dtype = DType::kF32) {
+  const int64_t length = std::ssize(canvas);
+  BuildOptions build;
+  build.kv_dtype = kv_dtype;
+  build.capacity = std::ssize(prompt) + length;
+  build.max_t = chunk;
+  auto encode = Must(BuildModel(model.config, model.weights, build));
+  build.pass = Gemma4Pass::kCanvas;
+  build.max_t = length;
+  auto denoise = Must(BuildModel(model.config, model.weights, build));
+  AddLogitsOutput(denoise.builder, denoise.logits, RowDemand::kAll);
+  const ValueId inverse_temperature =
+      denoise.builder.Input(canvas_names::kInverseTemperature, {DType::kF32, {1}});
+  AppendSelfConditioning(denoise, denoise.logits, inverse_temperature);
+  const RandomWeights weights(model, std::move(encode.constants));
+  std::vector<SessionGraph> graphs;
+  graphs.push_back({.graph = Must(std::move(encode.builder).Finish())});
+  graphs.push_back({.graph = Must(std::move(denoise.builder).Finish()),
+                    .buckets = {length},
+                    .extends_past = false});
+  SessionOptions options;
+  options.devices = {&device};
+  options.prefill_chunk = chunk;
+  const auto session = Must(Session::Create(std::move(graphs), weights, options));
+  const int64_t vocabulary = model.config.vocabulary;
+  Feed(*session, prompt, chunk, DemandMode::kStateOnly, vocabulary);
+  std::vector<int32_t> row(canvas.size());
+  std::iota(row.begin(), row.end(), 0);
+  const float inverse = 1.5F;
+  EXPECT_TRUE(session->SetInput(canvas_names::kRow, std::as_bytes(std::span(row))));
+  EXPECT_TRUE(
+      session->SetInput(canvas_names::kInverseTemperature, std::as_bytes(std::span(&inverse, 1))));
+  auto logits = Feed(*session, canvas, length, DemandMode::kAllRows, vocabulary, 1);
+  const auto second = Feed(*session, canvas, length, DemandMode::kAllRows, vocabulary, 1);
+  EXPECT_NE(logits, second) << "the condition changes nothing";
+  logits.insert(logits.end(), second.begin(), second.end());
   return logits;
 }
 

@@ -1,0 +1,17 @@
+// One answer of a model that denoises: canvas after canvas, each shown when it is finished.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "cli/answer.h"
+
+namespace rullama::cli {
+
+// As GenerateAnswer, which calls it.
+Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> prompt,
+                                    const AnswerOptions& options, Console& console);
+
+// The record {"type": "step", ...} of --json.
+nlohmann::json StepAsJson(int64_t canvas, const CanvasStep& step);
+
+}  // namespace rullama::cli

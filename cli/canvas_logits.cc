@@ -1,0 +1,76 @@
+#include "cli/canvas_logits.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/score.h"
+#include "core/runtime/generator.h"
+#include "samplers/canvas_generator.h"
+#include "samplers/session_canvas.h"
+
+namespace rullama::cli {
+namespace {
+
+Status CheckSizes(const Engine& engine, const CanvasScore& score) {
+  const Gemma4Config& gemma = engine.model().gemma;
+  if (!gemma.denoises()) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "this model predicts the next token and has no canvas; expected a "
+                     "DiffusionGemma, or no canvas");
+  }
+  const auto rows = static_cast<int64_t>(score.canvas.size());
+  if (rows != gemma.canvas.length) {
+    return MakeError(ErrorKind::kUsage, "usage.canvas",
+                     "the canvas has {} tokens, expected {}, the model's canvas length", rows,
+                     gemma.canvas.length);
+  }
+  const auto elements = static_cast<int64_t>(score.previous.size());
+  if (elements != 0 && elements != rows * gemma.vocabulary) {
+    return MakeError(ErrorKind::kUsage, "usage.canvas",
+                     "the logits to condition on are {} numbers, expected [{}, {}]", elements, rows,
+                     gemma.vocabulary);
+  }
+  return OkStatus();
+}
+
+Status Condition(Session& session, const CanvasRows& rows, const CanvasScore& score) {
+  const float inverse = 1 / score.temperature;
+  RL_RETURN_IF_ERROR(
+      session.SetInput(canvas_names::kInverseTemperature, std::as_bytes(std::span(&inverse, 1))));
+  RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kLogits, std::as_bytes(score.previous)));
+  return session.Run(rows.Step(score.canvas, kConditionGraph));
+}
+
+}  // namespace
+
+Result<std::vector<float>> CanvasLogits(Engine& engine, const CanvasScore& score) {
+  RL_RETURN_IF_ERROR(CheckSizes(engine, score));
+  RL_RETURN_IF_ERROR(CheckIds(engine, score.prefix));
+  RL_RETURN_IF_ERROR(CheckIds(engine, score.canvas));
+  Session& session = engine.session();
+  session.ForgetSlot(0);
+  PhiloxCanvasRandom unused(0);
+  CanvasGeneratorOptions options;
+  options.capacity = engine.capacity() - std::ssize(score.canvas);
+  options.prefill_chunk = engine.max_rows();
+  options.canvas_length = std::ssize(score.canvas);
+  RL_RETURN_IF_ERROR(CanvasGenerator(session, unused, options).Feed(score.prefix));
+
+  const CanvasRows rows(std::ssize(score.canvas), 0, session.past(0));
+  RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kRow, std::as_bytes(rows.index())));
+  RL_RETURN_IF_ERROR(
+      session.Prepare(std::ssize(score.canvas), DemandMode::kAllRows, kDenoiseGraph));
+  RL_RETURN_IF_ERROR(session.ClearState(canvas_names::kSoftEmbedding));
+  if (!score.previous.empty()) RL_RETURN_IF_ERROR(Condition(session, rows, score));
+  RL_RETURN_IF_ERROR(session.Run(rows.Step(score.canvas, kDenoiseGraph)));
+  std::vector<float> logits(score.canvas.size() *
+                            static_cast<size_t>(engine.model().gemma.vocabulary));
+  RL_RETURN_IF_ERROR(
+      session.ReadOutput(output_names::kLogits, std::as_writable_bytes(std::span(logits))));
+  if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); })) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "logits of the canvas are not numbers");
+  }
+  return logits;
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,108 @@
+#include "cli/model_program.h"
+
+#include <algorithm>
+
+#include "core/runtime/generator.h"
+#include "samplers/chain.h"
+#include "samplers/session_canvas.h"
+
+namespace rullama::cli {
+namespace {
+
+// The NaN check adds up logits. Suppressed tokens are -inf by design, so the sum is taken in front
+// of the bias that bans them.
+ValueId FiniteLogits(const GraphBuilder& builder, ValueId logits) {
+  const Graph& graph = builder.graph();
+  const OpIndex producer = graph.value(logits).producer;
+  if (producer == kNoOp || graph.ops[producer].kind != OpKind::kBiasAdd) return logits;
+  return graph.ops[producer].inputs[0];
+}
+
+BuildOptions CausalPass(const ModelProgramOptions& options) {
+  return {.slots = 1,
+          .capacity = options.capacity,
+          .kv_dtype = options.kv_dtype,
+          .max_t = options.max_rows,
+          .max_r = 1};
+}
+
+Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelProgram& program) {
+  GraphBuilder& builder = parts.builder;
+  const ValueId sum =
+      builder.Reduce(FiniteLogits(builder, parts.logits), RL_REDUCE_SUM, output_names::kLogitsSum);
+  builder.Output(output_names::kLogitsSum, sum);
+  const SamplerInputs inputs{.tokens = parts.tokens,
+                             .rows = parts.attention_rows,
+                             .slots = 1,
+                             .capacity = options.capacity};
+  RL_ASSIGN_OR_RETURN(Sampler sampler,
+                      AppendSampler(builder, parts.logits, inputs, *options.sampler));
+  for (SamplerBinding& binding : sampler.bindings) {
+    program.inputs.emplace_back(std::move(binding.name), std::move(binding.bytes));
+  }
+  return OkStatus();
+}
+
+// A finished graph; its constants join those of the program, where one of each name is enough.
+Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_past,
+                ModelProgram& program) {
+  for (SyntheticConstant& constant : parts.constants) {
+    const bool known = std::ranges::find(program.constants, constant.name,
+                                         &SyntheticConstant::name) != program.constants.end();
+    if (!known) program.constants.push_back(std::move(constant));
+  }
+  RL_ASSIGN_OR_RETURN(Graph graph, std::move(parts.builder).Finish());
+  program.graphs.push_back({std::move(graph), std::move(buckets), extends_past});
+  return OkStatus();
+}
+
+// In the order of CanvasGraph.
+Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
+                                        const ModelProgramOptions& options) {
+  const int64_t length = gemma.canvas.length;
+  if (length > options.capacity) {
+    return MakeError(ErrorKind::kRuntime, "context.overflow",
+                     "a canvas of this model has {} tokens, but the context holds {}; raise "
+                     "--ctx-size",
+                     length, options.capacity);
+  }
+  ModelProgram program;
+  BuildOptions build = CausalPass(options);
+  RL_ASSIGN_OR_RETURN(ModelGraph encode, BuildModel(gemma, weights, build));
+  RL_RETURN_IF_ERROR(AddGraph(std::move(encode), {}, /*extends_past=*/true, program));
+
+  build.pass = Gemma4Pass::kCanvas;
+  build.max_t = length;
+  RL_ASSIGN_OR_RETURN(ModelGraph denoise, BuildModel(gemma, weights, build));
+  if (options.outputs == GraphOutputs::kText) {
+    const ValueId inverse_temperature =
+        AppendEntropyBound(denoise.builder, denoise.logits, options.diffusion->entropy_bound);
+    AppendSelfConditioning(denoise, denoise.logits, inverse_temperature);
+  } else {
+    AddLogitsOutput(denoise.builder, denoise.logits, RowDemand::kAll);
+  }
+  RL_RETURN_IF_ERROR(AddGraph(std::move(denoise), {length}, /*extends_past=*/false, program));
+  if (options.outputs == GraphOutputs::kText) return program;
+
+  RL_ASSIGN_OR_RETURN(Graph condition, BuildConditioning(gemma, weights));
+  program.graphs.push_back({std::move(condition), {length}, /*extends_past=*/false});
+  return program;
+}
+
+}  // namespace
+
+Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
+                                       const ModelProgramOptions& options) {
+  if (gemma.denoises()) return BuildCanvasProgram(gemma, weights, options);
+  ModelProgram program;
+  RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(gemma, weights, CausalPass(options)));
+  if (options.outputs == GraphOutputs::kAllLogits) {
+    AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
+  } else {
+    RL_RETURN_IF_ERROR(AppendToken(options, parts, program));
+  }
+  RL_RETURN_IF_ERROR(AddGraph(std::move(parts), {}, /*extends_past=*/true, program));
+  return program;
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,84 @@
+// Text from a model that denoises: prompts go through the causal pass, then one canvas after
+// another is denoised, and each finished one becomes part of the sequence. Works on token ids.
+//
+// Thread safety: one thread; `cancelled` may be set from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/runtime/generator.h"
+#include "core/runtime/session.h"
+#include "samplers/canvas_random.h"
+#include "samplers/entropy_bound.h"
+
+namespace rullama {
+
+struct CanvasGeneratorOptions {
+  int32_t slot = 0;
+  int64_t capacity = 0;  // most positions of the sequence
+  int64_t prefill_chunk = 512;
+  int64_t canvas_length = 0;
+  int64_t vocabulary = 0;
+  EntropyBoundSettings settings = {};
+  std::vector<int32_t> end_tokens = {};
+  const std::atomic<bool>* cancelled = nullptr;  // polled between steps
+  // Rows evaluated so far and in all, after each chunk of a prompt.
+  std::function<void(int64_t done, int64_t total)> on_prefill = {};
+};
+
+class CanvasGenerator {
+ public:
+  // The session has the graphs of CanvasGraph; it and `random` outlive this object.
+  CanvasGenerator(Session& session, CanvasRandom& random, CanvasGeneratorOptions options);
+
+  // Appends tokens to the sequence. Errors: context.overflow, run.cancelled.
+  Status Feed(std::span<const int32_t> tokens);
+
+  struct Canvas {
+    std::vector<int32_t> tokens;  // the likeliest of each row; after an end token nothing counts
+    int64_t steps = 0;
+    bool finished = false;  // else a callback or a cancellation stopped it
+  };
+  // Denoises the next canvas, which joins the sequence only if it is fed. Error context.overflow if
+  // it does not fit. on_step (may be empty) returns false to stop.
+  Result<Canvas> Denoise(const std::function<bool(const CanvasStep&)>& on_step);
+
+  struct Callbacks {
+    std::function<bool(int64_t canvas, const CanvasStep&)> on_step = {};
+    // The tokens of a finished canvas that belong to the text. Returns false to stop.
+    std::function<bool(std::span<const int32_t> tokens)> on_canvas = {};
+  };
+  struct Outcome {
+    StopReason reason = StopReason::kEndOfGeneration;
+    int64_t tokens = 0;  // passed to on_canvas
+    int64_t canvases = 0;
+    int64_t steps = 0;
+    int32_t end_token = -1;
+  };
+  // Canvas after canvas until an end token, `max_tokens` (negative: no limit) or the end of the
+  // context. The last canvas does not join the sequence. Error context.overflow if not even the
+  // first canvas fits.
+  Result<Outcome> Generate(int64_t max_tokens, const Callbacks& callbacks);
+
+  [[nodiscard]] int64_t position() const { return session_.past(options_.slot); }
+
+ private:
+  [[nodiscard]] bool Cancelled() const {
+    return options_.cancelled != nullptr && options_.cancelled->load();
+  }
+  [[nodiscard]] bool Fits(int64_t rows) const { return position() + rows <= options_.capacity; }
+  Status CheckFits(int64_t rows) const;
+  // Where the text of a canvas ends: at its first end token, or at its end.
+  [[nodiscard]] size_t TextLength(std::span<const int32_t> canvas) const;
+
+  Session& session_;
+  CanvasRandom& random_;
+  CanvasGeneratorOptions options_;
+};
+
+}  // namespace rullama

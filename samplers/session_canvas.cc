@@ -1,0 +1,56 @@
+#include "samplers/session_canvas.h"
+
+#include <numeric>
+
+namespace rullama {
+
+CanvasRows::CanvasRows(int64_t length, int32_t slot, int32_t first_position)
+    : index_(static_cast<size_t>(length)), pos_(index_.size()), slot_(index_.size(), slot) {
+  std::iota(index_.begin(), index_.end(), 0);
+  std::iota(pos_.begin(), pos_.end(), first_position);
+}
+
+StepRows CanvasRows::Step(std::span<const int32_t> tokens, CanvasGraph graph) const {
+  return {.graph = graph,
+          .tokens = tokens,
+          .pos = pos_,
+          .slot = slot_,
+          .wanted = {},
+          .demand = DemandMode::kAllRows};
+}
+
+SessionCanvas::SessionCanvas(Session& session, int64_t canvas_length, int32_t slot)
+    : session_(&session), rows_(canvas_length, slot, session.past(slot)) {}
+
+Result<SessionCanvas> SessionCanvas::Begin(Session& session, int64_t canvas_length, int32_t slot) {
+  SessionCanvas canvas(session, canvas_length, slot);
+  RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kRow, std::as_bytes(canvas.rows_.index())));
+  return canvas;
+}
+
+Status SessionCanvas::Denoise(const CanvasRequest& request, CanvasReply& reply) {
+  // The graph conditions every step on the state; zeros are no condition.
+  if (!request.self_conditioned) {
+    RL_RETURN_IF_ERROR(session_->ClearState(canvas_names::kSoftEmbedding));
+  }
+  const auto set = [this](std::string_view name, const auto& values) {
+    return session_->SetInput(name, std::as_bytes(std::span(values)));
+  };
+  RL_RETURN_IF_ERROR(
+      set(canvas_names::kInverseTemperature, std::span(&request.inverse_temperature, 1)));
+  RL_RETURN_IF_ERROR(set(canvas_names::kUniforms, request.uniforms));
+  RL_RETURN_IF_ERROR(set(canvas_names::kNoise, request.noise));
+  RL_RETURN_IF_ERROR(session_->Run(rows_.Step(request.canvas, kDenoiseGraph)));
+
+  const auto read = [this, &request](std::string_view name, auto& values) {
+    values.resize(request.canvas.size());
+    return session_->ReadOutput(name, std::as_writable_bytes(std::span(values)));
+  };
+  RL_RETURN_IF_ERROR(read(canvas_names::kBest, reply.best));
+  RL_RETURN_IF_ERROR(read(canvas_names::kSampled, reply.sampled));
+  RL_RETURN_IF_ERROR(read(canvas_names::kNext, reply.next));
+  RL_RETURN_IF_ERROR(read(canvas_names::kEntropy, reply.entropy));
+  return read(canvas_names::kAccepted, reply.accepted);
+}
+
+}  // namespace rullama

@@ -1,0 +1,105 @@
+// What the golden tests on sessions share: backends by name and instruction set, and model files.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plugin/registry.h"
+#include "core/reference/reference_backend.h"
+#include "core/runtime/session.h"
+#include "models/gemma4/gemma4_config.h"
+#include "models/gemma4/gemma4_model.h"
+#include "models/gemma4/gemma4_weights.h"
+
+namespace rullama::golden {
+
+struct Backend {
+  std::string name;
+  std::string isa;  // options of the cpu backend, empty: none
+  std::string activations = "int16";
+};
+
+// The instruction-set levels this processor has; opening the device with another one is an error.
+inline std::vector<Backend> Backends() {
+  std::vector<Backend> backends = {{"reference", ""}, {"cpu", "portable"}};
+  if (__builtin_cpu_supports("avx2")) backends.push_back({"cpu", "avx2"});
+  if (__builtin_cpu_supports("avx512vnni")) backends.push_back({"cpu", "avx512-vnni"});
+  return backends;
+}
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result) {
+    ADD_FAILURE() << result.error().ToString();
+    std::abort();
+  }
+  return *std::move(result);
+}
+
+inline double RelativeL2(std::span<const float> actual, std::span<const float> expected) {
+  if (actual.size() != expected.size() || expected.empty()) return INFINITY;
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = static_cast<double>(actual[i]) - expected[i];
+    difference += d * d;
+    norm += static_cast<double>(expected[i]) * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// A model file on a backend; the session is the test's business.
+struct Loaded {
+  GgufFile file;
+  Gemma4Config config;
+  Gemma4Weights tensors;
+  std::shared_ptr<PluginHost> host;
+  std::unique_ptr<Registry> registry;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<GgufWeights> weights;
+  std::unique_ptr<Session> session;
+
+  explicit Loaded(GgufFile opened) : file(std::move(opened)) {}
+  // f32 on the reference, which is to have no rounding of its own.
+  [[nodiscard]] static DType KvDtypeOf(const Backend& backend) {
+    return backend.name == "reference" ? DType::kF32 : DType::kF16;
+  }
+  [[nodiscard]] SessionOptions Options(int64_t chunk) const {
+    SessionOptions options;
+    options.devices = {device.get()};
+    options.prefill_chunk = chunk;
+    return options;
+  }
+  void AddConstants(std::vector<SyntheticConstant> constants) {
+    for (SyntheticConstant& constant : constants) {
+      weights->AddConstant(constant.name, constant.type, std::move(constant.bytes));
+    }
+  }
+};
+
+inline std::unique_ptr<Loaded> Open(const Backend& backend, const std::filesystem::path& path) {
+  auto loaded = std::make_unique<Loaded>(Must(GgufFile::Open(path)));
+  loaded->config = Must(Gemma4Config::FromFile(loaded->file));
+  loaded->tensors = Must(Gemma4Weights::FromFile(loaded->config, loaded->file));
+  loaded->weights = std::make_unique<GgufWeights>(loaded->file);
+  loaded->host = std::make_shared<PluginHost>(HostOptions{});
+  loaded->registry = std::make_unique<Registry>(RegistryOptions::FromProcess(), loaded->host);
+  loaded->registry->RegisterBuiltIn("reference", ReferencePluginQuery);
+  const auto plugin = Must(loaded->registry->Find(backend.name));
+  std::vector<std::pair<std::string, std::string>> options;
+  if (!backend.isa.empty()) {
+    options = {{"isa", backend.isa}, {"threads", "2"}, {"activations", backend.activations}};
+  }
+  loaded->device = Must(plugin->Open(0, options));
+  return loaded;
+}
+
+}  // namespace rullama::golden
