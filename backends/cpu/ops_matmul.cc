@@ -149,9 +149,9 @@ class GeGluLinearNode final : public PanelNode {
   Product up_;
 };
 
-// y = x W with W [k, n] as stored: rows of W scaled by x and summed, in float32, a span of columns
-// of W for each item. For the soft embedding, where x is mostly zero: rows with x = 0 in all
-// columns are skipped.
+// y = x W with W [k, n] as stored, in float32: a span of columns of W for each item, a few of its
+// rows unpacked at a time. For the soft embedding, where x is mostly zero: rows of W that no row of
+// x weighs are not read.
 class MatMulAsStoredNode final : public Node {
  public:
   explicit MatMulAsStoredNode(const CompileContext& context)
@@ -163,7 +163,8 @@ class MatMulAsStoredNode final : public Node {
     if (weight_kernels_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "weight type");
     // A span is a multiple of every block length, so that it starts on a block.
     for (int worker = 0; worker < context.workers; ++worker) {
-      row_.push_back(reinterpret_cast<float*>(context.workspace.Allocate(kSpan * sizeof(float))));
+      unpacked_.push_back(
+          reinterpret_cast<float*>(context.workspace.Allocate(kDepth * kSpan * sizeof(float))));
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
@@ -176,36 +177,56 @@ class MatMulAsStoredNode final : public Node {
  private:
   static constexpr int64_t kSpan = 256;
 
+  // Rows of W unpacked together: 16 KiB, half of a first-level cache.
+  static constexpr int64_t kDepth = 16;
+
   void RunSpan(const Step& step, int worker, int64_t first) const {
     const int64_t n = weight_.Last(step);
     const int64_t k = weight_.Rows(step);
     const int64_t rows = x_.Rows(step);
     const auto count = static_cast<size_t>(std::min(kSpan, n - first));
-    const uint64_t row_bytes = RowBytes(weight_.dtype, static_cast<uint64_t>(n));
-    const uint64_t offset = RowBytes(weight_.dtype, static_cast<uint64_t>(first));
-    float* row = row_[static_cast<size_t>(worker)];
+    float* unpacked = unpacked_[static_cast<size_t>(worker)];
     for (int64_t m = 0; m < rows; ++m) {
       std::fill_n(y_.as<float>() + m * n + first, count, 0.0f);
     }
-    for (int64_t i = 0; i < k; ++i) {
-      bool unpacked = false;
+    for (int64_t i = 0; i < k; i += kDepth) {
+      const int64_t depth = std::min(kDepth, k - i);
+      if (!Unpack(i, depth, rows, k, n, first, count, unpacked)) continue;
       for (int64_t m = 0; m < rows; ++m) {
-        const float factor = x_.as<const float>()[m * k + i];
-        if (factor == 0) continue;
-        if (!unpacked) {
-          weight_kernels_->dequantize(weight_.data + static_cast<uint64_t>(i) * row_bytes + offset,
-                                      count, row);
-          unpacked = true;
-        }
-        kernels_.axpy(factor, row, count, y_.as<float>() + m * n + first);
+        kernels_.add_weighted_rows(x_.as<const float>() + m * k + i, unpacked, kSpan,
+                                   static_cast<size_t>(depth), count,
+                                   y_.as<float>() + m * n + first);
       }
     }
+  }
+
+  // Columns [first, first + count) of rows [i, i + depth) of W; those that weigh nothing as zeros.
+  // Returns whether any weighs something.
+  bool Unpack(int64_t i, int64_t depth, int64_t rows, int64_t k, int64_t n, int64_t first,
+              size_t count, float* unpacked) const {
+    const uint64_t row_bytes = RowBytes(weight_.dtype, static_cast<uint64_t>(n));
+    const uint64_t offset = RowBytes(weight_.dtype, static_cast<uint64_t>(first));
+    bool any = false;
+    for (int64_t d = 0; d < depth; ++d) {
+      const float* factor = x_.as<const float>() + i + d;
+      bool weighs = false;
+      for (int64_t m = 0; m < rows && !weighs; ++m) weighs = factor[m * k] != 0;
+      float* row = unpacked + d * kSpan;
+      if (weighs) {
+        weight_kernels_->dequantize(
+            weight_.data + static_cast<uint64_t>(i + d) * row_bytes + offset, count, row);
+      } else {
+        std::fill_n(row, count, 0.0f);
+      }
+      any = any || weighs;
+    }
+    return any;
   }
 
   const KernelTable& kernels_;
   const WeightKernels* weight_kernels_;
   View x_, weight_, y_;
-  std::vector<float*> row_;
+  std::vector<float*> unpacked_;  // of each worker
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -48,7 +49,10 @@ class Spawner {
     for (std::string& setting : settings) environment.push_back(setting.data());
     for (char** entry = environ; *entry != nullptr; ++entry) {
       // What the tester has set must not decide what is tested.
-      if (std::strncmp(*entry, "RULLAMA_", 8) != 0) environment.push_back(*entry);
+      const bool decides = std::strncmp(*entry, "RULLAMA_", 8) == 0 ||
+                           std::strncmp(*entry, "NO_COLOR=", 9) == 0 ||
+                           std::strncmp(*entry, "TERM=", 5) == 0;
+      if (!decides) environment.push_back(*entry);
     }
     environment.push_back(nullptr);
     pid_t pid = -1;
@@ -109,6 +113,39 @@ std::string ReadFile(const fs::path& path) {
 }
 
 std::string TinyModel() { return RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf"; }
+
+std::string TinyDiffusionModel() {
+  return RULLAMA_SOURCE_DIR "/tests/data/tiny-diffusion-Q4_K_M.gguf";
+}
+std::string TinyMoeModel() { return RULLAMA_SOURCE_DIR "/tests/data/tiny-moe-Q4_K_M.gguf"; }
+
+RunResult RunOnTerminal(const std::vector<std::string>& arguments, int columns, int rows) {
+  winsize size{};
+  size.ws_col = static_cast<unsigned short>(columns);
+  size.ws_row = static_cast<unsigned short>(rows);
+  int outside = -1;
+  int inside = -1;
+  if (::openpty(&outside, &inside, nullptr, nullptr, &size) != 0) {
+    throw std::runtime_error("openpty failed");
+  }
+  const std::string err = TemporaryFile("stderr", "").string();
+  Spawner spawner;
+  spawner.Open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  spawner.Duplicate(inside, STDOUT_FILENO);
+  spawner.Open(STDERR_FILENO, err, O_WRONLY | O_TRUNC);
+  const pid_t pid = spawner.Start(arguments, {"TERM=xterm"});
+  ::close(inside);
+  RunResult result;
+  char buffer[4096];
+  // Reading fails with EIO once nobody has the terminal open any more.
+  for (ssize_t count; (count = ::read(outside, buffer, sizeof(buffer))) > 0;) {
+    result.out.append(buffer, static_cast<size_t>(count));
+  }
+  ::close(outside);
+  result.exit_code = WaitFor(pid);
+  result.err = ReadFile(err);
+  return result;
+}
 
 RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions& options) {
   const std::string out = TemporaryFile("stdout", "").string();

@@ -29,6 +29,9 @@ struct RunResult {
 // Arguments without the program's name. A program that runs for two minutes is killed.
 RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions& options = {});
 
+// The same with stdout on a terminal of this size; `out` is what the terminal received.
+RunResult RunOnTerminal(const std::vector<std::string>& arguments, int columns, int rows);
+
 // A running program whose stdout is a pipe.
 class RunningProgram {
  public:
@@ -55,5 +58,8 @@ std::filesystem::path TemporaryDirectory();
 std::string ReadFile(const std::filesystem::path& path);
 // The small trained model that comes with the source.
 std::string TinyModel();
+// Its relatives that denoise, and with a mixture of experts.
+std::string TinyDiffusionModel();
+std::string TinyMoeModel();
 
 }  // namespace rullama::cli_test

@@ -47,6 +47,7 @@ constexpr KernelTable MakeTable() {
   table.mul = &MulRow;
   table.affine = &AffineRow;
   table.axpy = &AxpyRow;
+  table.add_weighted_rows = &AddWeightedRows;
   table.gelu_tanh = &GeluTanhRow;
   table.geglu = &GegluRow;
   table.softcap = &SoftcapRow;

@@ -158,6 +158,9 @@ struct KernelTable {
   void (*mul)(const float* a, const float* b, size_t n, float* out) = nullptr;
   void (*affine)(const float* x, size_t n, float scale, float offset, float* out) = nullptr;
   void (*axpy)(float a, const float* x, size_t n, float* y) = nullptr;  // y += a * x
+  // y[j] += sum over i < count of factors[i] * rows[i * stride + j], j < n, i ascending.
+  void (*add_weighted_rows)(const float* factors, const float* rows, size_t stride, size_t count,
+                            size_t n, float* y) = nullptr;
   void (*gelu_tanh)(const float* x, size_t n, float* out) = nullptr;
   void (*geglu)(const float* gate, const float* up, size_t n, float* out) = nullptr;
   void (*softcap)(const float* x, size_t n, float cap,

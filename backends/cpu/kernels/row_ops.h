@@ -113,6 +113,25 @@ void AxpyRow(float a, const float* x, size_t n, float* y) {
   MapRows(x, y, n, y, [&](const F32x16& u, const F32x16& v) { return Fma(factor, u, v); });
 }
 
+// Sixty-four columns at a time, so that sums stay in registers and each weight is loaded once.
+void AddWeightedRows(const float* factors, const float* rows, size_t stride, size_t count, size_t n,
+                     float* y) {
+  size_t j = 0;
+  for (; j + 64 <= n; j += 64) {
+    F32x16 sum[4] = {Load(y + j), Load(y + j + 16), Load(y + j + 32), Load(y + j + 48)};
+    for (size_t i = 0; i < count; ++i) {
+      const F32x16 factor = Set1(factors[i]);
+      const float* row = rows + i * stride + j;
+      for (size_t lane = 0; lane < 4; ++lane) {
+        sum[lane] = Fma(factor, Load(row + lane * 16), sum[lane]);
+      }
+    }
+    for (size_t lane = 0; lane < 4; ++lane) Store(y + j + lane * 16, sum[lane]);
+  }
+  if (j == n) return;
+  for (size_t i = 0; i < count; ++i) AxpyRow(factors[i], rows + i * stride + j, n - j, y + j);
+}
+
 // --- Reductions ----------------------------------------------------------------------------------
 float DotRow(const float* a, const float* b, size_t n) {
   F32x16 acc = Zero();

@@ -136,6 +136,24 @@ TEST_P(RowOpsTest, Arithmetic) {
   }
 }
 
+TEST_P(RowOpsTest, AddWeightedRows) {
+  Rng rng(12);
+  constexpr size_t kStride = 300;
+  for (const size_t n : {1, 15, 16, 63, 64, 65, 200, 256}) {
+    for (const size_t count : {1, 3, 16}) {
+      const auto rows = RandomFloats(kStride * count, 1.0f, rng);
+      const auto factors = RandomFloats(count, 1.0f, rng), before = RandomFloats(n, 1.0f, rng);
+      std::vector<float> y = before;
+      table().add_weighted_rows(factors.data(), rows.data(), kStride, count, n, y.data());
+      for (size_t j = 0; j < n; ++j) {
+        double sum = before[j];
+        for (size_t i = 0; i < count; ++i) sum += double{factors[i]} * rows[i * kStride + j];
+        ASSERT_NEAR(y[j], sum, 1e-5) << n << " columns, " << count << " rows";
+      }
+    }
+  }
+}
+
 TEST_P(RowOpsTest, RmsNorm) {
   Rng rng(3);
   for (size_t n : kLengths) {
