@@ -37,8 +37,7 @@ struct Product {
     product.planes = static_cast<size_t>(context.planes);
     if (product.planes > 1) {
       const auto columns = static_cast<size_t>(x.Rows(context.MaxStep())) * product.planes;
-      a.y =
-          reinterpret_cast<float*>(context.workspace.Allocate(columns * y_stride * sizeof(float)));
+      a.y = reinterpret_cast<float*>(context.workspace.Borrow(columns * y_stride * sizeof(float)));
     }
     return product;
   }
@@ -78,7 +77,7 @@ class PanelNode : public Node {
           bytes, MatMulScratchBytes(dtype, k, Product::KernelColumns(context, dtype, columns)));
     }
     for (int worker = 0; worker < context.workers; ++worker) {
-      scratch_.push_back(context.workspace.Allocate(bytes));
+      scratch_.push_back(context.workspace.Borrow(bytes));
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
@@ -126,7 +125,7 @@ class GeGluLinearNode final : public PanelNode {
         kernels_(context.kernels),
         n_(static_cast<size_t>(gate.dims[0].constant)),
         y_(y.as<float>()),
-        up_y_(reinterpret_cast<float*>(context.workspace.Allocate(
+        up_y_(reinterpret_cast<float*>(context.workspace.Borrow(
             static_cast<uint64_t>(y.Elements(context.MaxStep())) * sizeof(float)))),
         gate_(Product::Of(context, x, gate, y_, n_)),
         up_(Product::Of(context, x, up, up_y_, n_)) {}
@@ -164,7 +163,7 @@ class MatMulAsStoredNode final : public Node {
     // A span is a multiple of every block length, so that it starts on a block.
     for (int worker = 0; worker < context.workers; ++worker) {
       unpacked_.push_back(
-          reinterpret_cast<float*>(context.workspace.Allocate(kDepth * kSpan * sizeof(float))));
+          reinterpret_cast<float*>(context.workspace.Borrow(kDepth * kSpan * sizeof(float))));
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {

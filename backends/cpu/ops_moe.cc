@@ -129,10 +129,10 @@ class ExpertProductNode : public Node {
     plane_y_ = y;
     if (planes_ > 1) {
       plane_y_ = reinterpret_cast<float*>(
-          context.workspace.Allocate(columns * static_cast<size_t>(shape.n) * sizeof(float)));
+          context.workspace.Borrow(columns * static_cast<size_t>(shape.n) * sizeof(float)));
     }
     for (int worker = 0; worker < context.workers; ++worker) {
-      scratch_.push_back(context.workspace.Allocate(MatMulScratchBytes(weight.dtype, k, columns)));
+      scratch_.push_back(context.workspace.Borrow(MatMulScratchBytes(weight.dtype, k, columns)));
     }
   }
   // Before the step is grouped: as many as it could use.
@@ -210,7 +210,7 @@ class ExpertBuilder {
 
   [[nodiscard]] float* AllocateRows(int64_t columns) const {
     return reinterpret_cast<float*>(
-        context_.workspace.Allocate(static_cast<uint64_t>(max_pairs_ * columns) * sizeof(float)));
+        context_.workspace.Borrow(static_cast<uint64_t>(max_pairs_ * columns) * sizeof(float)));
   }
 
   // Rows of x, one for each `pairs_per_row` pairs, sorted and in the form that products with this
@@ -223,7 +223,7 @@ class ExpertBuilder {
       from = context_.nodes.Quantized(context_, x);
       row_bytes = QuantizedRowBytes(k) * static_cast<size_t>(context_.planes);
     }
-    std::byte* to = context_.workspace.Allocate(static_cast<uint64_t>(max_pairs_) * row_bytes);
+    std::byte* to = context_.workspace.Borrow(static_cast<uint64_t>(max_pairs_) * row_bytes);
     context_.nodes.Add(
         std::make_unique<SortRowsNode>(chosen_, grouping_, from, row_bytes, pairs_per_row, to));
     return to;
@@ -239,7 +239,8 @@ class ExpertBuilder {
     view.dims[0].t *= static_cast<int32_t>(grouping_->chosen);
     view.dims[0].r *= static_cast<int32_t>(grouping_->chosen);
     view.dims[1].constant = columns;
-    return UsesQuantizedActivations(weight) ? context_.nodes.Quantized(context_, view) : view.data;
+    return UsesQuantizedActivations(weight) ? context_.nodes.QuantizedOnce(context_, view)
+                                            : view.data;
   }
 
   void Product(const View& weight, ExpertProductNode::Shape shape, const std::byte* x,

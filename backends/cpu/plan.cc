@@ -21,7 +21,7 @@ class QuantizeNode final : public Node {
       : kernels_(context.kernels), planes_(context.planes), x_(x), out_(out) {
     const auto k = static_cast<size_t>(x.RowElements(context.MaxStep()));
     for (int worker = 0; worker < context.workers && planes_ > 1; ++worker) {
-      rest_.push_back(reinterpret_cast<float*>(context.workspace.Allocate(k * sizeof(float))));
+      rest_.push_back(reinterpret_cast<float*>(context.workspace.Borrow(k * sizeof(float))));
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
@@ -103,25 +103,70 @@ std::byte* Workspace::Allocate(uint64_t bytes) {
   return blocks_.back()->data();
 }
 
+std::byte* Workspace::Take(uint64_t bytes) {
+  std::byte* data = nullptr;
+  uint64_t size = std::max<uint64_t>(bytes, 1);
+  if (const auto fits = free_.lower_bound(size); fits != free_.end()) {
+    size = fits->first;
+    data = fits->second;
+    free_.erase(fits);
+  } else {
+    data = Allocate(size);
+  }
+  taken_[data] = size;
+  return data;
+}
+
+void Workspace::GiveBack(std::byte* data) {
+  const auto taken = taken_.find(data);
+  free_.emplace(taken->second, data);
+  taken_.erase(taken);
+}
+
+std::byte* Workspace::Borrow(uint64_t bytes) {
+  borrowed_.push_back(Take(bytes));
+  return borrowed_.back();
+}
+
+void Workspace::EndOp() {
+  for (std::byte* data : borrowed_) GiveBack(data);
+  borrowed_.clear();
+}
+
+namespace {
+
+uint64_t QuantizedBytes(const CompileContext& context, const View& x) {
+  const Step max = context.MaxStep();
+  return static_cast<uint64_t>(x.Rows(max)) * static_cast<uint64_t>(context.planes) *
+         QuantizedRowBytes(static_cast<size_t>(x.RowElements(max)));
+}
+
+}  // namespace
+
 std::byte* NodeList::Quantized(const CompileContext& context, const View& x) {
   if (const auto found = quantized_.find(x.data); found != quantized_.end()) {
     return found->second.codes;
   }
-  const Step max = context.MaxStep();
-  const auto rows = static_cast<uint64_t>(x.Rows(max));
-  const auto k = static_cast<size_t>(x.RowElements(max));
-  std::byte* codes = context.workspace.Allocate(rows * static_cast<uint64_t>(context.planes) *
-                                                QuantizedRowBytes(k));
-  quantized_[x.data] = {codes, rows * k * sizeof(float)};
+  std::byte* codes = context.workspace.Take(QuantizedBytes(context, x));
+  quantized_[x.data] = {codes,
+                        static_cast<uint64_t>(x.Elements(context.MaxStep())) * sizeof(float)};
   Add(std::make_unique<QuantizeNode>(context, x, codes));
   return codes;
 }
 
-void NodeList::Written(const rl_value& value) {
+std::byte* NodeList::QuantizedOnce(const CompileContext& context, const View& x) {
+  std::byte* codes = context.workspace.Borrow(QuantizedBytes(context, x));
+  Add(std::make_unique<QuantizeNode>(context, x, codes));
+  return codes;
+}
+
+void NodeList::Written(const rl_value& value, Workspace& workspace) {
   const View view = View::Of(value);
   std::erase_if(quantized_, [&](const auto& entry) {
     const std::byte* begin = entry.first;
-    return begin < view.data + value.bytes && view.data < begin + entry.second.bytes;
+    const bool stale = begin < view.data + value.bytes && view.data < begin + entry.second.bytes;
+    if (stale) workspace.GiveBack(entry.second.codes);
+    return stale;
   });
 }
 
@@ -139,8 +184,9 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int pl
                                       [&](auto family) { return family(context); });
     if (!compiled) throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the cpu backend", i);
     for (uint32_t result = 0; result < op.result_count; ++result) {
-      list_.Written(graph.result(op, result));
+      list_.Written(graph.result(op, result), workspace_);
     }
+    workspace_.EndOp();
   }
   items_.resize(list_.nodes().size());
 }

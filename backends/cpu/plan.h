@@ -11,16 +11,28 @@
 
 namespace rullama::cpu {
 
-// Memory of a plan beside the arena: quantised activations, partial results.
+// Memory of a plan beside the arena: quantised activations, partial results. 64-byte aligned.
+// Handed out while the plan is compiled, in the order its nodes run in, so what one op has given
+// back may serve a later one.
 class Workspace {
  public:
-  // Zeroed and 64-byte aligned; lives as long as the workspace.
+  // Zeroed; lives as long as the workspace.
   std::byte* Allocate(uint64_t bytes);
+  // Until EndOp: for what only the nodes of one op share. Not zeroed.
+  std::byte* Borrow(uint64_t bytes);
+  void EndOp();
+  // Until it is given back. Not zeroed.
+  std::byte* Take(uint64_t bytes);
+  void GiveBack(std::byte* data);
+
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t allocations() const { return blocks_.size(); }
 
  private:
   std::vector<std::unique_ptr<CpuBuffer>> blocks_;
+  std::multimap<uint64_t, std::byte*> free_;  // by size
+  std::map<std::byte*, uint64_t> taken_;      // sizes of what Take has handed out
+  std::vector<std::byte*> borrowed_;          // by the op that is being compiled
   uint64_t bytes_ = 0;
 };
 
@@ -33,8 +45,10 @@ class NodeList {
   // The quantised form of a float value, made once for all the matrix products that read it. Rows
   // are QuantizedRowBytes(k) apart. Valid until the value's memory is written again.
   std::byte* Quantized(const CompileContext& context, const View& x);
+  // The same for memory that the op itself has borrowed: made for this op alone.
+  std::byte* QuantizedOnce(const CompileContext& context, const View& x);
   // Says that the results of an op overwrite memory: quantised forms of what was there are stale.
-  void Written(const rl_value& value);
+  void Written(const rl_value& value, Workspace& workspace);
 
   void set_op_index(uint32_t index) { op_index_ = index; }
   [[nodiscard]] const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
