@@ -24,9 +24,9 @@ struct Character {
 
 int WidthOf(wchar_t code) {
   // The width of a character is a property of Unicode, not of the user's language.
-  static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-  if (utf8 == nullptr) return 1;
-  const locale_t previous = ::uselocale(utf8);
+  static const locale_t kUtf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (kUtf8 == nullptr) return 1;
+  const locale_t previous = ::uselocale(kUtf8);
   const int width = ::wcwidth(code);
   ::uselocale(previous);
   return std::max(width, 0);

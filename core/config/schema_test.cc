@@ -126,6 +126,11 @@ TEST(ShippedConfigs, ParseAndDescribeTheirModel) {
       {"e4b", "gemma4:e4b", 42, 2560, 8, 512, 6, 18, 256},
       {"12b", RULLAMA_SOURCE_DIR "/models/gemma-4-12b-Q4_K_M.gguf", 48, 3840, 16, 1024, 6, 0, 0},
       {"31b", "gemma4:31b", 60, 5376, 32, 1024, 6, 0, 0},
+      {"26b-a4b", "gemma4:26b", 30, 2816, 16, 1024, 6, 0, 0},
+      {"diffusiongemma-26b-a4b", RULLAMA_SOURCE_DIR "/models/diffusiongemma-26b-a4b-Q4_K_M.gguf",
+       30, 2816, 16, 1024, 6, 0, 0},
+      {"tiny-diffusion", RULLAMA_SOURCE_DIR "/tests/data/tiny-diffusion-Q4_K_M.gguf", 6, 256, 4, 64,
+       6, 0, 0},
   };
   for (const Shipped& row : rows) {
     SCOPED_TRACE(row.file);

@@ -129,6 +129,17 @@ TEST(Canvas, ATerminalSeesItDenoise) {
   EXPECT_THAT(RunOnTerminal(arguments, 60, 24).out, Not(HasSubstr("\x1b")));
 }
 
+// A made-up model writes noise, but through every tensor and key that it has.
+TEST(Canvas, SyntheticModelsRun) {
+  const std::string config = RULLAMA_SOURCE_DIR "/configs/tiny-diffusion.yaml";
+  const std::string path = (TemporaryDirectory() / "synthetic.gguf").string();
+  RunResult result = RunRullama({"synth", "--config", config, "--out", path});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  result = RunRullama({"run", "--config", config, "-m", path, "-p", "x", "-n", "64",
+                       "--diffusion-steps", "2", "--json"});
+  EXPECT_EQ(Records(result).back()["steps"], 2);
+}
+
 std::string Ids(size_t count) {
   std::string list = "2";
   for (size_t i = 1; i < count; ++i) list += " " + std::to_string(300 + i * 7);
