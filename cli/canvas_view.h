@@ -39,6 +39,8 @@ class CanvasView {
   // Both outlive this object.
   CanvasView(const Tokenizer& tokenizer, Console& console);
 
+  // The terminal's cursor is at the start of a line: a new answer begins.
+  void StartLine() { column_ = 0; }
   // Draws the canvas of a step over that of the last one.
   Status Show(const CanvasStep& step);
   // Removes it; then text that stays may be written.

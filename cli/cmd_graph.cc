@@ -59,7 +59,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const SamplerSettings sampler,
                       ResolveSettings(model.config().sampler, *model.file.file));
   const EntropyBoundSettings diffusion =
-      ResolveSettings(model.config().sampler.diffusion, EntropyBoundSettings());
+      ResolveSettings(model.config().sampler.diffusion, RecommendedBy(model.gemma.canvas));
   const auto build = [&](DType kv_dtype) {
     return BuildModelProgram(model.gemma, model.weights,
                              {.sampler = &sampler,

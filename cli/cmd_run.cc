@@ -32,7 +32,10 @@ Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
 
 // `view` draws canvases, if stdout is to be drawn on.
 void ShowOnTerminal(std::shared_ptr<CanvasView> view, Console& console, AnswerOptions& options) {
-  options.on_step = [view](int64_t, const CanvasStep& step) { return view->Show(step); };
+  options.on_step = [view](int64_t canvas, const CanvasStep& step) {
+    if (canvas == 0 && step.index == 0) view->StartLine();
+    return view->Show(step);
+  };
   options.on_text = [view, &console](std::string_view text) -> Status {
     RL_RETURN_IF_ERROR(view->Clear());
     view->Wrote(text);

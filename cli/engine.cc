@@ -35,15 +35,6 @@ std::string DescribeSampler(const SamplerSettings& s) {
       s.seed);
 }
 
-EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas) {
-  return {.max_steps = canvas.max_steps,
-          .t_min = canvas.t_min,
-          .t_max = canvas.t_max,
-          .entropy_bound = canvas.entropy_bound,
-          .stability_threshold = canvas.stability_threshold,
-          .confidence_threshold = canvas.confidence_threshold};
-}
-
 }  // namespace
 
 int64_t LoadedModel::capacity() const {

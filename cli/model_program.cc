@@ -91,6 +91,15 @@ Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4W
 
 }  // namespace
 
+EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas) {
+  return {.max_steps = canvas.max_steps,
+          .t_min = canvas.t_min,
+          .t_max = canvas.t_max,
+          .entropy_bound = canvas.entropy_bound,
+          .stability_threshold = canvas.stability_threshold,
+          .confidence_threshold = canvas.confidence_threshold};
+}
+
 Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
                                        const ModelProgramOptions& options) {
   if (gemma.denoises()) return BuildCanvasProgram(gemma, weights, options);

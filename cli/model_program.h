@@ -37,6 +37,9 @@ struct ModelProgram {
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
 };
 
+// What the file of a model recommends for denoising.
+EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas);
+
 // Errors: of BuildModel and of the samplers; context.overflow if the canvas is longer than the
 // context.
 Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,

@@ -2,6 +2,7 @@
 
 #include <sys/auxv.h>
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdlib>
 

@@ -2,13 +2,17 @@
 // YAML file and the environment. Thread safety: none; used by main's thread.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/console.h"
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace rullama::cli {
 

@@ -50,6 +50,12 @@ Status CheckSharing(const ArchitectureConfig& a) {
   return OkStatus();
 }
 
+Status CheckExperts(const ExpertsConfig& experts) {
+  if (!experts.count || !experts.used || *experts.used <= *experts.count) return OkStatus();
+  return Conflict("architecture.experts.used ({}) is more than architecture.experts.count ({})",
+                  *experts.used, *experts.count);
+}
+
 Status CheckFamily(const ArchitectureConfig& a) {
   if (!a.family) return OkStatus();
   const bool denoises = *a.family == ModelFamily::kDiffusionGemma;
@@ -74,6 +80,7 @@ Status CheckConsistency(const Config& config) {
   const ArchitectureConfig& a = config.architecture;
   RL_RETURN_IF_ERROR(CheckHeads(a));
   RL_RETURN_IF_ERROR(CheckSharing(a));
+  RL_RETURN_IF_ERROR(CheckExperts(a.experts));
   RL_RETURN_IF_ERROR(CheckFamily(a));
   if (a.sliding_window && a.context_length && *a.sliding_window > *a.context_length) {
     return Conflict(

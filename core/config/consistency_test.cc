@@ -27,6 +27,8 @@ TEST(Consistency, ContradictionsNameTheKeys) {
       {"{layers: 8, shared_kv_layers: 8}", "must be less than architecture.layers (8)"},
       {"{layers: 8, shared_kv_layers: 5, pattern: 4}", "leaves 3 layers with a cache"},
       {"{sliding_window: 4096, context_length: 2048}", "longer than architecture.context_length"},
+      {"{experts: {count: 8, used: 9}}",
+       "experts.used (9) is more than architecture.experts.count"},
   };
   for (const auto& row : rows) {
     const Status status = Check(row.architecture);
@@ -41,7 +43,7 @@ TEST(Consistency, BoundariesAndPartialBlocksPass) {
   for (const char* architecture :
        {"{heads: 8, kv_heads: 8}", "{kv_heads: 3}", "{layers: 8, shared_kv_layers: 4, pattern: 4}",
         "{layers: 2, shared_kv_layers: 0, pattern: 6}", "{sliding_window: 64, context_length: 64}",
-        "{shared_kv_layers: 20}"}) {
+        "{shared_kv_layers: 20}", "{experts: {count: 8, used: 8}}", "{experts: {used: 8}}"}) {
     const Status status = Check(architecture);
     EXPECT_TRUE(status.has_value()) << architecture << ": " << status.error().ToString();
   }
