@@ -1,0 +1,65 @@
+#define VOLK_IMPLEMENTATION
+#include "backends/vulkan/api.h"
+
+namespace rullama::vulkan {
+namespace {
+
+rl_code CodeOf(VkResult result) {
+  switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return RL_OUT_OF_MEMORY;
+    case VK_ERROR_DEVICE_LOST:
+      return RL_DEVICE_LOST;
+    case VK_ERROR_INITIALIZATION_FAILED:
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+    case VK_ERROR_LAYER_NOT_PRESENT:
+      return RL_UNAVAILABLE;
+    default:
+      return RL_INTERNAL;
+  }
+}
+
+const char* TextOf(VkResult result) {
+  switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return "VK_ERROR_OUT_OF_HOST_MEMORY";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+      return "VK_ERROR_OUT_OF_DEVICE_MEMORY";
+    case VK_ERROR_INITIALIZATION_FAILED:
+      return "VK_ERROR_INITIALIZATION_FAILED";
+    case VK_ERROR_DEVICE_LOST:
+      return "VK_ERROR_DEVICE_LOST";
+    case VK_ERROR_LAYER_NOT_PRESENT:
+      return "VK_ERROR_LAYER_NOT_PRESENT";
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+      return "VK_ERROR_EXTENSION_NOT_PRESENT";
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+      return "VK_ERROR_FEATURE_NOT_PRESENT";
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+      return "VK_ERROR_INCOMPATIBLE_DRIVER";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return "VK_ERROR_TOO_MANY_OBJECTS";
+    case VK_TIMEOUT:
+      return "VK_TIMEOUT";
+    default:
+      return "VkResult";
+  }
+}
+
+}  // namespace
+
+std::string NameOf(VkResult result) {
+  return std::string(TextOf(result)) + " (" + std::to_string(static_cast<int>(result)) + ")";
+}
+
+void Check(VkResult result, std::string_view call) {
+  if (result >= 0 && result != VK_TIMEOUT) return;
+  throw sdk::Error(CodeOf(result), std::string(call) + ": " + NameOf(result), RL_NO_OP,
+                   static_cast<int32_t>(result));
+}
+
+}  // namespace rullama::vulkan

@@ -1,0 +1,188 @@
+// The Vulkan backend: devices, options, and the objects the host holds.
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/export.h>
+
+#include <bit>
+#include <memory>
+#include <string>
+
+#include "backends/vulkan/instance.h"
+#include "backends/vulkan/plan.h"
+
+namespace rullama::vulkan {
+namespace {
+
+// Of value offsets: vectors of 16 bytes, and lines of the caches.
+constexpr uint32_t kAlignment = 64;
+// Invocations that walk a long row together.
+constexpr uint32_t kWideThreads = 1024;
+constexpr uint32_t kWideSoftwareThreads = 64;
+
+struct Settings {
+  bool subgroups;
+};
+
+bool ParseSwitch(const sdk::Option& option) {
+  if (option.value == "on") return true;
+  if (option.value == "off") return false;
+  throw sdk::Error(RL_INVALID_ARGUMENT,
+                   "option " + option.key + " is '" + option.value + "', expected on or off");
+}
+
+Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
+  Settings settings{can.subgroup_arithmetic};
+  for (const sdk::Option& option : options) {
+    if (option.key != "subgroups") {
+      throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
+                                                "'; the vulkan backend knows: subgroups");
+    }
+    settings.subgroups = ParseSwitch(option);
+    if (settings.subgroups && !can.subgroup_arithmetic) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "option subgroups is 'on', but the device has no subgroup arithmetic");
+    }
+  }
+  return settings;
+}
+
+Tuning TuningFor(const Capabilities& can, const Settings& settings) {
+  Tuning tuning;
+  tuning.subgroups = settings.subgroups;
+  tuning.subgroup_size = can.subgroup_size;
+  tuning.software = can.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
+                         std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
+  return tuning;
+}
+
+class VulkanDevice final : public sdk::Device {
+ public:
+  VulkanDevice(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
+               const Settings& settings)
+      : instance_(instance),
+        gpu_(physical, host),
+        tuning_(TuningFor(physical.capabilities, settings)),
+        pipelines_(gpu_, settings.subgroups) {}
+
+  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
+    std::vector<sdk::OpSupport> support;
+    support.reserve(graph.op_count());
+    for (uint32_t i = 0; i < graph.op_count(); ++i) {
+      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities());
+      const bool supported = why.empty();
+      support.push_back({supported, std::move(why)});
+    }
+    return support;
+  }
+
+  sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
+    return {false, ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
+  }
+
+  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
+    return std::make_unique<VulkanWeight>(gpu_, desc);
+  }
+
+  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) override {
+    return std::make_unique<VulkanBuffer>(gpu_, bytes, usage);
+  }
+
+  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
+    gpu_.Write(Checked(buffer, offset, data.size()), offset, data);
+  }
+
+  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
+    gpu_.Read(Checked(buffer, offset, data.size()), offset, data);
+    CheckValidation();
+  }
+
+  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
+    return std::make_unique<VulkanPlan>(gpu_, pipelines_, graph, tuning_);
+  }
+
+  void Wait() override {
+    gpu_.Wait();
+    CheckValidation();
+  }
+
+ private:
+  static const Allocation& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
+    const auto& memory = static_cast<VulkanBuffer&>(buffer);
+    if (offset > memory.size() || size > memory.size() - offset) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");
+    }
+    return memory.memory();
+  }
+
+  // What the validation layer found is a bug of this plugin.
+  void CheckValidation() const {
+    const uint32_t errors = instance_.validation_errors();
+    if (errors == 0) return;
+    throw sdk::Error(RL_INTERNAL, "the validation layer reports " + std::to_string(errors) +
+                                      " errors; see the log");
+  }
+
+  const Instance& instance_;
+  Gpu gpu_;
+  Tuning tuning_;
+  Pipelines pipelines_;
+};
+
+rl_device_type TypeOf(const Capabilities& can) {
+  switch (can.properties.deviceType) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return RL_DEVICE_GPU;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return RL_DEVICE_INTEGRATED_GPU;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return RL_DEVICE_SOFTWARE;
+    default:
+      return RL_DEVICE_OTHER;
+  }
+}
+
+class VulkanBackend final : public sdk::Backend {
+ public:
+  explicit VulkanBackend(sdk::Host host) : Backend(host) {}
+  [[nodiscard]] std::string_view name() const override { return "vulkan"; }
+  [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
+  [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
+
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
+    if (instance_) return infos_;
+    instance_ = std::make_unique<Instance>(host());
+    for (const PhysicalDevice& device : instance_->devices()) {
+      const Capabilities& can = device.capabilities;
+      const auto [total, free] = Instance::Memory(device);
+      sdk::DeviceInfo info;
+      info.type = TypeOf(can);
+      info.name = can.properties.deviceName;
+      info.driver = can.driver;
+      info.memory_total = total;
+      info.memory_free = free;
+      info.max_buffer_bytes = can.max_allocation;
+      info.alignment = kAlignment;
+      infos_.push_back(std::move(info));
+    }
+    return infos_;
+  }
+  [[nodiscard]] std::string_view NoDeviceReason() override {
+    return instance_ ? std::string_view(instance_->reason()) : std::string_view();
+  }
+  std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
+    const PhysicalDevice& physical = instance_->devices()[index];
+    return std::make_unique<VulkanDevice>(*instance_, physical, host(),
+                                          ParseOptions(options, physical.capabilities));
+  }
+
+ private:
+  std::unique_ptr<Instance> instance_;  // made when devices are first asked for
+  std::vector<sdk::DeviceInfo> infos_;
+};
+
+}  // namespace
+}  // namespace rullama::vulkan
+
+RULLAMA_EXPORT_BACKEND(rullama::vulkan::VulkanBackend)

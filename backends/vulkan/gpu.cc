@@ -1,0 +1,193 @@
+#include "backends/vulkan/gpu.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backends/vulkan/plan.h"
+
+namespace rullama::vulkan {
+namespace {
+
+// Of the buffer through which what the host cannot map is copied.
+constexpr uint64_t kStagingBytes = uint64_t{16} << 20;
+// The host reads mapped device memory a few bytes at a time over the bus; beyond this a copy is
+// faster.
+constexpr uint64_t kDirectReadBytes = 256;
+
+}  // namespace
+
+Gpu::Gpu(const PhysicalDevice& physical, const sdk::Host& host) : physical_(physical), host_(host) {
+  CreateDevice();
+  vkGetDeviceQueue(device_, physical_.capabilities.queue_family, 0, &queue_);
+  VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
+                               VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                               physical_.capabilities.queue_family};
+  Check(vkCreateCommandPool(device_, &pool, nullptr, &pool_), "vkCreateCommandPool");
+  VkCommandBufferAllocateInfo commands{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
+                                       pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  Check(vkAllocateCommandBuffers(device_, &commands, &copy_), "vkAllocateCommandBuffers");
+  VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, nullptr,
+                                 VK_SEMAPHORE_TYPE_TIMELINE, 0};
+  VkSemaphoreCreateInfo semaphore{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type, 0};
+  Check(vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
+  memory_ = std::make_unique<Memory>(physical_, device_);
+}
+
+void Gpu::CreateDevice() {
+  const Capabilities& can = physical_.capabilities;
+  const float priority = 1;
+  VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0,
+                                can.queue_family, 1, &priority};
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, VK_TRUE, VK_FALSE};
+  VkPhysicalDeviceVulkan12Features features12{};
+  features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  features12.bufferDeviceAddress = VK_TRUE;
+  features12.timelineSemaphore = VK_TRUE;
+  std::vector<const char*> extensions;
+  if (can.cooperative_matrix) {
+    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    features12.pNext = &matrices;
+    features12.shaderFloat16 = VK_TRUE;
+    features12.vulkanMemoryModel = VK_TRUE;
+    features12.vulkanMemoryModelDeviceScope = VK_TRUE;
+  }
+  VkPhysicalDeviceVulkan11Features features11{};
+  features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+  features11.pNext = &features12;
+  features11.storageBuffer16BitAccess = VK_TRUE;
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11, {}};
+  features.features.shaderFloat64 = can.float64 ? VK_TRUE : VK_FALSE;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &features;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  Check(vkCreateDevice(physical_.handle, &info, nullptr, &device_), "vkCreateDevice");
+}
+
+Gpu::~Gpu() {
+  if (device_ == VK_NULL_HANDLE) return;
+  vkDeviceWaitIdle(device_);
+  staging_ = {};
+  memory_.reset();
+  vkDestroySemaphore(device_, timeline_, nullptr);
+  vkDestroyCommandPool(device_, pool_, nullptr);
+  vkDestroyDevice(device_, nullptr);
+}
+
+void Gpu::CheckLost(VkResult result, const char* call) {
+  if (result == VK_ERROR_DEVICE_LOST) lost_ = true;
+  Check(result, call);
+}
+
+void Gpu::Submit(VkCommandBuffer commands) {
+  if (lost_) Check(VK_ERROR_DEVICE_LOST, "vkQueueSubmit");
+  const uint64_t value = submitted_ + 1;
+  VkTimelineSemaphoreSubmitInfo timeline{
+      VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, nullptr, 0, nullptr, 1, &value};
+  VkSubmitInfo submit{};
+  submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  submit.pNext = &timeline;
+  submit.commandBufferCount = 1;
+  submit.pCommandBuffers = &commands;
+  submit.signalSemaphoreCount = 1;
+  submit.pSignalSemaphores = &timeline_;
+  CheckLost(vkQueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE), "vkQueueSubmit");
+  submitted_ = value;
+}
+
+void Gpu::Wait() {
+  if (lost_) Check(VK_ERROR_DEVICE_LOST, "vkWaitSemaphores");
+  if (completed_ == submitted_) return;
+  VkSemaphoreWaitInfo wait{
+      VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
+  CheckLost(vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
+  completed_ = submitted_;
+  for (VulkanPlan* plan : std::exchange(running_, {})) plan->CheckFailure();
+}
+
+void Gpu::Forget(const VulkanPlan& plan) noexcept {
+  std::erase(running_, &plan);
+  try {
+    Wait();
+  } catch (const sdk::Error& error) {
+    // Nobody is left to tell: the plan is gone, and a lost device says so at the next call.
+    host_.Log(RL_LOG_WARNING, error.what());
+  }
+}
+
+Allocation& Gpu::Staging() {
+  if (staging_.size() == 0) staging_ = memory_->Allocate(kStagingBytes, Residence::kHost);
+  return staging_;
+}
+
+template <typename Record>
+void Gpu::RunNow(Record record) {
+  VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                 VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+  Check(vkBeginCommandBuffer(copy_, &begin), "vkBeginCommandBuffer");
+  VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr,
+                          VK_ACCESS_MEMORY_WRITE_BIT,
+                          VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT};
+  const auto sync = [&] {
+    vkCmdPipelineBarrier(copy_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                         VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
+                         &barrier, 0, nullptr, 0, nullptr);
+  };
+  sync();
+  record(copy_);
+  barrier.dstAccessMask |= VK_ACCESS_HOST_READ_BIT;
+  sync();
+  Check(vkEndCommandBuffer(copy_), "vkEndCommandBuffer");
+  Submit(copy_);
+  Wait();
+}
+
+void Gpu::Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data) {
+  Wait();
+  if (to.mapped() != nullptr) {
+    std::memcpy(to.mapped() + offset, data.data(), data.size());
+    return;
+  }
+  Allocation& staging = Staging();
+  for (size_t done = 0; done < data.size(); done += kStagingBytes) {
+    const auto part = data.subspan(done, std::min<size_t>(kStagingBytes, data.size() - done));
+    std::memcpy(staging.mapped(), part.data(), part.size());
+    RunNow([&](VkCommandBuffer commands) {
+      const VkBufferCopy copy{staging.offset(), to.offset() + offset + done, part.size()};
+      vkCmdCopyBuffer(commands, staging.buffer(), to.buffer(), 1, &copy);
+    });
+  }
+}
+
+void Gpu::Read(const Allocation& from, uint64_t offset, std::span<std::byte> data) {
+  Wait();
+  const bool direct = from.mapped() != nullptr && (from.cached() || data.size() <= kDirectReadBytes);
+  if (direct) {
+    std::memcpy(data.data(), from.mapped() + offset, data.size());
+    return;
+  }
+  Allocation& staging = Staging();
+  for (size_t done = 0; done < data.size(); done += kStagingBytes) {
+    const auto part = data.subspan(done, std::min<size_t>(kStagingBytes, data.size() - done));
+    RunNow([&](VkCommandBuffer commands) {
+      const VkBufferCopy copy{from.offset() + offset + done, staging.offset(), part.size()};
+      vkCmdCopyBuffer(commands, from.buffer(), staging.buffer(), 1, &copy);
+    });
+    std::memcpy(part.data(), staging.mapped(), part.size());
+  }
+}
+
+void Gpu::FillZero(const Allocation& memory) {
+  Wait();
+  RunNow([&](VkCommandBuffer commands) {
+    vkCmdFillBuffer(commands, memory.buffer(), memory.offset(), memory.size() / 4 * 4, 0);
+  });
+}
+
+}  // namespace rullama::vulkan

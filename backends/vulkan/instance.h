@@ -1,0 +1,68 @@
+// The Vulkan instance and the physical devices that can run this backend.
+//
+// Thread safety: made once; afterwards read only.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/api.h"
+
+namespace rullama::vulkan {
+
+// What a device can do, as far as kernels depend on it.
+struct Capabilities {
+  VkPhysicalDeviceProperties properties{};
+  VkPhysicalDeviceMemoryProperties memory{};
+  std::string driver;                 // name and version
+  uint32_t queue_family = 0;          // that computes
+  uint64_t max_allocation = 0;        // bytes
+  uint32_t subgroup_size = 1;
+  bool subgroup_arithmetic = false;   // reductions and shuffles within a subgroup
+  bool float64 = false;
+  bool memory_budget = false;         // VK_EXT_memory_budget
+  bool cooperative_matrix = false;    // VK_NV_cooperative_matrix with 16 x 16 x 16, f16 into f32
+};
+
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  Capabilities capabilities;
+};
+
+class Instance {
+ public:
+  // Never throws for want of a loader or a driver: then there are no devices and a reason. With
+  // RULLAMA_VULKAN_VALIDATION=1 in the environment the validation layer watches every call.
+  explicit Instance(const sdk::Host& host);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const { return devices_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+  // Memory of the largest heap on the device: in all, and free now.
+  [[nodiscard]] static std::pair<uint64_t, uint64_t> Memory(const PhysicalDevice& device);
+  // How many errors the validation layer has reported.
+  [[nodiscard]] uint32_t validation_errors() const { return validation_errors_; }
+
+ private:
+  void Create();
+  void Watch();
+  void Enumerate();
+  static VkBool32 VKAPI_PTR OnMessage(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+                                      VkDebugUtilsMessageTypeFlagsEXT types,
+                                      const VkDebugUtilsMessengerCallbackDataEXT* data,
+                                      void* context);
+
+  sdk::Host host_;
+  VkInstance instance_ = VK_NULL_HANDLE;
+  VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+  std::atomic<uint32_t> validation_errors_{0};
+  std::vector<PhysicalDevice> devices_;
+  std::string reason_;
+};
+
+}  // namespace rullama::vulkan

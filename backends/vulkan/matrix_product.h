@@ -1,0 +1,46 @@
+// The matrix products of matvec.comp and matmul.comp, for ops_matmul.cc and ops_moe.cc.
+#pragma once
+
+#include "backends/vulkan/plan_builder.h"
+
+namespace rullama::vulkan {
+
+enum class ProductMode : uint32_t { kDense = 0, kShared = 1, kPairs = 2, kWeighted = 3 };
+
+// Rows of x up to which a product is computed row by row of the weights.
+inline constexpr int64_t kFewProductRows = 8;
+// Rows and results of a tile of matmul.comp.
+inline constexpr int64_t kProductTile = 64;
+
+struct Product {
+  ProductMode mode = ProductMode::kDense;
+  const VulkanWeight* weight = nullptr;
+  VkDeviceAddress gate = 0;  // weights; of a gated product, the gate
+  VkDeviceAddress up = 0;    // 0: not gated
+  rl_dim rows{};             // of x
+  int64_t n = 0;             // results
+  int64_t used = 1;          // experts of a row
+  int64_t expert_count = 0;
+  int64_t expert_rows = 0;   // rows of weights of an expert
+};
+
+// Where a product reads and writes: a value, or memory of the plan.
+struct Operand {
+  uint32_t value = RL_NO_VALUE;
+  Scratch scratch{};
+};
+
+struct ProductOperands {
+  Operand x, y;
+  uint32_t experts = RL_NO_VALUE;
+  Operand extra;  // weights of the pairs, or the table of moe_sort.comp
+  uint32_t factor = RL_NO_VALUE;
+};
+
+// By rows of weights: any mode.
+void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
+// In tiles; `tiles` of rows at most. Not kWeighted.
+void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+              int64_t tiles);
+
+}  // namespace rullama::vulkan

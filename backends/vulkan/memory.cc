@@ -1,0 +1,185 @@
+#include "backends/vulkan/memory.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace rullama::vulkan {
+namespace {
+
+// Of the offsets of allocations: a cache line of GPUs, and what sub-ranges of copies want.
+constexpr uint64_t kGranularity = 256;
+// Drivers allow few thousand allocations, so small ones share a block. Larger ones have their own.
+constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
+
+uint64_t RoundUp(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
+
+std::string Gibibytes(uint64_t bytes) {
+  const uint64_t tenths = bytes / ((uint64_t{1} << 30) / 10);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
+}
+
+}  // namespace
+
+// One allocation of the driver with a buffer over all of it and a list of its free ranges.
+class MemoryBlock {
+ public:
+  VkDevice device = VK_NULL_HANDLE;
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  VkDeviceAddress address = 0;
+  std::byte* mapped = nullptr;
+  bool cached = false;
+  std::map<uint64_t, uint64_t> free;  // size by offset
+
+  ~MemoryBlock() {
+    if (buffer != VK_NULL_HANDLE) vkDestroyBuffer(device, buffer, nullptr);
+    if (memory != VK_NULL_HANDLE) vkFreeMemory(device, memory, nullptr);
+  }
+
+  std::optional<uint64_t> Take(uint64_t size) {
+    for (auto range = free.begin(); range != free.end(); ++range) {
+      if (range->second < size) continue;
+      const auto [offset, room] = *range;
+      free.erase(range);
+      if (room > size) free.emplace(offset + size, room - size);
+      return offset;
+    }
+    return std::nullopt;
+  }
+
+  void GiveBack(uint64_t offset, uint64_t size) {
+    const auto [range, inserted] = free.emplace(offset, size);
+    const auto next = std::next(range);
+    if (next != free.end() && range->first + range->second == next->first) {
+      range->second += next->second;
+      free.erase(next);
+    }
+    if (range == free.begin()) return;
+    const auto before = std::prev(range);
+    if (before->first + before->second == range->first) {
+      before->second += range->second;
+      free.erase(range);
+    }
+  }
+};
+
+Allocation::~Allocation() {
+  if (block_ != nullptr) block_->GiveBack(offset_, RoundUp(size_, kGranularity));
+}
+Allocation::Allocation(Allocation&& other) noexcept
+    : block_(std::exchange(other.block_, nullptr)), offset_(other.offset_), size_(other.size_) {}
+Allocation& Allocation::operator=(Allocation&& other) noexcept {
+  std::swap(block_, other.block_);
+  std::swap(offset_, other.offset_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+VkDeviceAddress Allocation::address() const { return block_->address + offset_; }
+VkBuffer Allocation::buffer() const { return block_->buffer; }
+std::byte* Allocation::mapped() const {
+  return block_->mapped == nullptr ? nullptr : block_->mapped + offset_;
+}
+bool Allocation::cached() const { return block_->cached; }
+
+Memory::Memory(const PhysicalDevice& physical, VkDevice device)
+    : physical_(physical), device_(device) {}
+Memory::~Memory() = default;
+
+// The first type that has what the residence needs, by preference.
+uint32_t Memory::TypeFor(Residence residence, uint32_t allowed) const {
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  constexpr VkMemoryPropertyFlags kMapped =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+  const VkPhysicalDeviceMemoryProperties& memory = physical_.capabilities.memory;
+  uint64_t largest = 0;
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+    if ((memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) {
+      largest = std::max<uint64_t>(largest, memory.memoryHeaps[i].size);
+    }
+  }
+  std::vector<VkMemoryPropertyFlags> wishes;
+  if (residence == Residence::kDevice) wishes = {kLocal | kMapped, kLocal, 0};
+  if (residence == Residence::kShared) wishes = {kLocal | kMapped, kMapped};
+  if (residence == Residence::kHost) wishes = {kMapped | kCached, kMapped};
+  for (const VkMemoryPropertyFlags wish : wishes) {
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      const VkMemoryType& type = memory.memoryTypes[i];
+      if ((allowed & (1u << i)) == 0 || (type.propertyFlags & wish) != wish) continue;
+      // A window of some 256 MB onto the device is for what the host writes each step.
+      const bool window = memory.memoryHeaps[type.heapIndex].size < largest;
+      if (residence == Residence::kDevice && (wish & kMapped) != 0 && window) continue;
+      return i;
+    }
+  }
+  throw sdk::Error(RL_INTERNAL, "the driver offers no memory the host can write");
+}
+
+MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
+  auto block = std::make_unique<MemoryBlock>();
+  block->device = device_;
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = bytes;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  Check(vkCreateBuffer(device_, &info, nullptr, &block->buffer), "vkCreateBuffer");
+  VkMemoryRequirements needs{};
+  vkGetBufferMemoryRequirements(device_, block->buffer, &needs);
+  VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+                                  VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+  VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size,
+                                TypeFor(residence, needs.memoryTypeBits)};
+  Check(vkAllocateMemory(device_, &allocate, nullptr, &block->memory), "vkAllocateMemory");
+  Check(vkBindBufferMemory(device_, block->buffer, block->memory, 0), "vkBindBufferMemory");
+  const VkBufferDeviceAddressInfo address{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr,
+                                          block->buffer};
+  block->address = vkGetBufferDeviceAddress(device_, &address);
+  const VkMemoryPropertyFlags properties =
+      physical_.capabilities.memory.memoryTypes[allocate.memoryTypeIndex].propertyFlags;
+  constexpr VkMemoryPropertyFlags kMapped =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  if ((properties & kMapped) == kMapped) {
+    void* data = nullptr;
+    Check(vkMapMemory(device_, block->memory, 0, VK_WHOLE_SIZE, 0, &data), "vkMapMemory");
+    block->mapped = static_cast<std::byte*>(data);
+    block->cached = (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
+  }
+  block->free.emplace(0, bytes);
+  ++allocations_;
+  auto& blocks = blocks_[residence];
+  blocks.push_back(std::move(block));
+  return *blocks.back();
+}
+
+Allocation Memory::Allocate(uint64_t bytes, Residence residence) {
+  const auto [total, free] = Instance::Memory(physical_);
+  // Kernels read whole vectors of 16 bytes at the end of a row.
+  const uint64_t size = bytes > total && residence != Residence::kHost
+                            ? 0
+                            : RoundUp(bytes, kGranularity) + kGranularity;
+  const auto fail = [&, total = total, free = free](const std::string& why) {
+    std::string text = "no room for " + Gibibytes(bytes) + " more on the device, which has " +
+                       Gibibytes(total);
+    if (free > 0) text += ", " + Gibibytes(free) + " of it free";
+    return sdk::Error(RL_OUT_OF_MEMORY, text + (why.empty() ? "" : " (" + why + ")") +
+                                            "; a smaller quantisation or context needs less");
+  };
+  if (size < bytes || size == 0) throw fail("");
+  for (const auto& block : blocks_[residence]) {
+    if (const auto offset = block->Take(size)) return {block.get(), *offset, size};
+  }
+  if (size > physical_.capabilities.max_allocation) {
+    throw fail("one allocation may have " + Gibibytes(physical_.capabilities.max_allocation));
+  }
+  try {
+    MemoryBlock& block = NewBlock(std::max(size, kBlockBytes), residence);
+    return {&block, *block.Take(size), size};
+  } catch (const sdk::Error& error) {
+    if (error.code() != RL_OUT_OF_MEMORY) throw;
+    throw fail(error.what());
+  }
+}
+
+}  // namespace rullama::vulkan

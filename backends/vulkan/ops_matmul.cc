@@ -1,0 +1,152 @@
+// matmul and geglu_linear, and the products that ops_moe.cc shares.
+#include <bit>
+
+#include "backends/vulkan/matrix_product.h"
+
+namespace rullama::vulkan {
+namespace {
+
+constexpr uint32_t kTileThreads = 256;
+// Rows of weights from which on a group of lanes takes several, so that it reads x less often:
+// with fewer there would be too few groups to hide the latency of memory.
+constexpr int64_t kManyResults = 65536;
+
+DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write) {
+  if (operand.scratch.bytes == 0) {
+    return write ? dispatch.Write(operand.value) : dispatch.Read(operand.value);
+  }
+  return write ? dispatch.Write(operand.scratch) : dispatch.Read(operand.scratch);
+}
+
+void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
+          const ProductOperands& o) {
+  const WeightShape& shape = p.weight->shape();
+  Place(dispatch, o.x, false).Pointer(p.gate).Pointer(p.up).Read(o.experts);
+  Place(dispatch, o.extra, false).Read(o.factor);
+  Place(dispatch, o.y, true)
+      .Rows(p.rows)
+      .U32(p.n)
+      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(shape.stride))
+      .U32(static_cast<int64_t>(shape.blocks))
+      .U32(p.used)
+      .U32(p.expert_count)
+      .U32(p.expert_rows)
+      .U32(plan.op_index() + 1);
+}
+
+uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
+
+void MatMulAsStored(PlanBuilder& plan) {
+  constexpr uint32_t kThreads = 64, kNt = 4;
+  // Terms worth a workgroup of their own.
+  constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
+  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
+  const uint64_t chunks = (shape.columns + 31) / 32;
+  const rl_value& y = plan.Result();
+  const auto rows = static_cast<uint64_t>(plan.MostRows(y));
+  const uint64_t parts = std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMostParts);
+  Scratch partial;
+  DispatchBuilder dispatch(plan, Shader::kMatMulStored, {kThreads, plan.Input(1).dtype});
+  dispatch.Read(plan.InputIndex(0)).Read(plan.InputIndex(1));
+  if (parts > 1) {
+    partial = plan.NewScratch(parts * rows * shape.columns * sizeof(float));
+    dispatch.Write(partial);
+  } else {
+    dispatch.Write(plan.ResultIndex());
+  }
+  dispatch.Rows(y.dims[0])
+      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(shape.rows))
+      .U32(static_cast<int64_t>(shape.stride))
+      .U32(static_cast<int64_t>(shape.blocks))
+      .Go((chunks + kThreads - 1) / kThreads, (rows + kNt - 1) / kNt, parts);
+  if (parts == 1) return;
+  DispatchBuilder(plan, Shader::kSumParts, {kTileThreads})
+      .Read(partial)
+      .Write(plan.ResultIndex())
+      .Rows(y.dims[0])
+      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(parts))
+      .Go((rows * shape.columns + kTileThreads - 1) / kTileThreads);
+}
+
+void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
+  const rl_value& y = plan.Result();
+  Product product;
+  product.weight = &PlanBuilder::WeightOf(plan.graph().value(gate));
+  product.gate = plan.Place(gate).begin;
+  product.up = up == RL_NO_VALUE ? 0 : plan.Place(up).begin;
+  product.rows = y.dims[0];
+  product.n = Last(y);
+  ProductOperands operands;
+  operands.x.value = plan.InputIndex(0);
+  operands.y.value = plan.ResultIndex();
+  if (plan.MostRows(y) <= kFewProductRows) {
+    FewRows(plan, product, operands);
+  } else {
+    ManyRows(plan, product, operands, (plan.MostRows(y) + kProductTile - 1) / kProductTile);
+  }
+}
+
+}  // namespace
+
+void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+  const WeightShape& shape = product.weight->shape();
+  const Tuning& tuning = plan.tuning();
+  const bool gated = product.up != 0;
+  // Lanes that share a row: as many as find two chunks each, at most a subgroup.
+  const uint64_t chunks = (shape.columns + 31) / 32;
+  const uint32_t most_lanes = tuning.subgroups ? std::min(tuning.subgroup_size, 32U) : 32U;
+  const auto lanes = static_cast<uint32_t>(
+      std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
+  const uint32_t nr = product.n >= kManyResults && !gated ? 2 : 1;
+  const int64_t rows = plan.Most(product.rows);
+  const bool dense = product.mode == ProductMode::kDense;
+  const uint32_t nt =
+      dense ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
+            : 1;
+  const uint32_t threads = 128;
+  DispatchBuilder dispatch(
+      plan, Shader::kMatVec,
+      {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U), gated ? 1U : 0U,
+       static_cast<uint32_t>(product.mode), Checked(shape)});
+  Fill(dispatch, plan, product, operands);
+  const uint64_t per_group = threads / lanes * nr;
+  uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
+  if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
+    y = static_cast<uint64_t>(rows * product.used);
+  }
+  dispatch.Go((static_cast<uint64_t>(product.n) + per_group - 1) / per_group, y);
+}
+
+void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+              int64_t tiles) {
+  const WeightShape& shape = product.weight->shape();
+  DispatchBuilder dispatch(plan, Shader::kMatMul,
+                           {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0,
+                            product.up != 0 ? 1U : 0U, static_cast<uint32_t>(product.mode),
+                            Checked(shape)});
+  Fill(dispatch, plan, product, operands);
+  dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
+              static_cast<uint64_t>(tiles));
+}
+
+bool CompileMatMul(PlanBuilder& plan) {
+  switch (plan.op().kind) {
+    case RL_OP_matmul:
+      if (plan.attrs<rl_matmul_attrs>().transpose_weight == 0) {
+        MatMulAsStored(plan);
+      } else {
+        Linear(plan, plan.InputIndex(1), RL_NO_VALUE);
+      }
+      return true;
+    case RL_OP_geglu_linear:
+      Linear(plan, plan.InputIndex(1), plan.InputIndex(2));
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace rullama::vulkan

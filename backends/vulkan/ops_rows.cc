@@ -1,0 +1,166 @@
+// Ops along the last dimension: reduce, softmax, entropy, norms, argmax, min_p_mask, and rope.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "backends/vulkan/plan_builder.h"
+
+namespace rullama::vulkan {
+namespace {
+
+enum Rows : uint32_t {  // of rows.comp
+  kSum = 0,
+  kMax = 1,
+  kMean = 2,
+  kSoftmax = 3,
+  kEntropy = 4,
+  kRmsNorm = 5,
+  kResidualNorm = 6,
+  kMinP = 7
+};
+
+// Invocations for rows of this length: a power of two.
+uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
+  const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns, 1)));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 64, plan.tuning().wide));
+}
+
+struct Operands {
+  uint32_t x = 0;
+  uint32_t weight = RL_NO_VALUE;
+  uint32_t residual = RL_NO_VALUE;
+  uint32_t scale = RL_NO_VALUE;
+  float eps = 0;
+};
+
+void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
+  const rl_value& x = plan.graph().value(o.x);
+  const int64_t middle = MiddleElements(x);
+  DispatchBuilder(plan, Shader::kRows, {ThreadsFor(plan, Last(x)), kind})
+      .Read(o.x)
+      .Read(o.weight)
+      .Read(o.residual)
+      .Read(o.scale)
+      .Write(plan.ResultIndex())
+      .Rows(x.dims[0], middle)
+      .U32(Last(x))
+      .F32(o.eps)
+      .Go(static_cast<uint64_t>(plan.MostRows(x) * middle));
+}
+
+void ArgMax(PlanBuilder& plan) {
+  const rl_value& x = plan.Input(0);
+  DispatchBuilder(plan, Shader::kArgMax, {ThreadsFor(plan, Last(x))})
+      .Read(plan.InputIndex(0))
+      .Write(plan.ResultIndex())
+      .Rows(x.dims[0])
+      .U32(Last(x))
+      .Go(static_cast<uint64_t>(plan.MostRows(x)));
+}
+
+// Turns per position of each pair, theta^(-2i / n_rot) / factor / 2 pi: their fractions in 64 bits,
+// high word first. Whole turns change nothing.
+VkDeviceAddress Rates(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_rope_attrs>();
+  constexpr double kTwoPi = 6.283185307179586476925;
+  constexpr double kTwo32 = 4294967296.0;
+  std::vector<uint32_t> rates;
+  const bool has_factors = plan.InputIndex(2) != RL_NO_VALUE;
+  for (int32_t i = 0; i < a.n_rot / 2; ++i) {
+    float factor = 1;
+    if (has_factors) {
+      const std::byte* file = PlanBuilder::WeightOf(plan.Input(2)).file();
+      std::memcpy(&factor, file + static_cast<size_t>(i) * sizeof(float), sizeof(float));
+    }
+    const double exponent = -2.0 * i / a.n_rot;
+    const double rate =
+        std::pow(static_cast<double>(a.theta), exponent) / static_cast<double>(factor) / kTwoPi;
+    const double scaled = (rate - std::floor(rate)) * kTwo32;
+    rates.push_back(static_cast<uint32_t>(scaled));
+    rates.push_back(static_cast<uint32_t>((scaled - std::floor(scaled)) * kTwo32));
+  }
+  return plan.Constant(std::as_bytes(std::span(rates)));
+}
+
+void Rope(PlanBuilder& plan, uint32_t x, uint32_t norm_weight, bool norm, float eps) {
+  const rl_value& y = plan.Result();
+  const int64_t heads = y.dims[1].constant;
+  DispatchBuilder(plan, Shader::kRope, {ThreadsFor(plan, Last(y)), norm ? 1U : 0U})
+      .Read(x)
+      .Read(plan.InputIndex(1))
+      .Pointer(Rates(plan))
+      .Read(norm_weight)
+      .Write(plan.ResultIndex())
+      .Rows(y.dims[0])
+      .U32(heads)
+      .U32(Last(y))
+      .U32(plan.attrs<rl_rope_attrs>().n_rot / 2)
+      .F32(eps)
+      .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
+}
+
+// A norm whose only reader is a rotation is computed by it.
+bool NormIsAbsorbed(PlanBuilder& plan) {
+  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
+  if (reader == RL_NO_OP) return false;
+  const rl_op& op = plan.graph().op(reader);
+  return op.kind == RL_OP_rope && op.inputs[0] == plan.ResultIndex();
+}
+
+void CompileRope(PlanBuilder& plan) {
+  const uint32_t producer = plan.ProducerOf(plan.InputIndex(0));
+  if (producer != RL_NO_OP && plan.graph().op(producer).kind == RL_OP_rms_norm &&
+      plan.OnlyReader(plan.InputIndex(0)) != RL_NO_OP) {
+    const rl_op& norm = plan.graph().op(producer);
+    const uint32_t weight = norm.input_count > 1 ? norm.inputs[1] : RL_NO_VALUE;
+    Rope(plan, norm.inputs[0], weight, true,
+         sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps);
+    return;
+  }
+  Rope(plan, plan.InputIndex(0), RL_NO_VALUE, false, 0);
+}
+
+}  // namespace
+
+bool CompileRows(PlanBuilder& plan) {
+  const uint32_t first = plan.InputIndex(0);
+  switch (plan.op().kind) {
+    case RL_OP_reduce:
+      Compile(plan, static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn), {.x = first});
+      return true;
+    case RL_OP_softmax:
+      Compile(plan, kSoftmax, {.x = first});
+      return true;
+    case RL_OP_entropy:
+      Compile(plan, kEntropy, {.x = first});
+      return true;
+    case RL_OP_min_p_mask:
+      Compile(plan, kMinP, {.x = first, .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
+      return true;
+    case RL_OP_rms_norm:
+      if (NormIsAbsorbed(plan)) return true;
+      Compile(plan, kRmsNorm,
+              {.x = first,
+               .weight = plan.InputIndex(1),
+               .eps = plan.attrs<rl_rms_norm_attrs>().eps});
+      return true;
+    case RL_OP_residual_norm:
+      Compile(plan, kResidualNorm,
+              {.x = plan.InputIndex(1),
+               .weight = plan.InputIndex(2),
+               .residual = first,
+               .scale = plan.InputIndex(3),
+               .eps = plan.attrs<rl_residual_norm_attrs>().eps});
+      return true;
+    case RL_OP_argmax:
+      ArgMax(plan);
+      return true;
+    case RL_OP_rope:
+      CompileRope(plan);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace rullama::vulkan

@@ -1,0 +1,221 @@
+// reshape, slice, concat, cast, copy, gather_rows, gather_last, where, state_append.
+#include "backends/vulkan/plan_builder.h"
+
+namespace rullama::vulkan {
+namespace {
+
+enum Move : uint32_t { kMove = 0, kCast = 1, kWhere = 2, kGatherLast = 3 };  // of move.comp
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kRowThreads = 128;
+
+uint32_t BytesOf(const rl_value& value) { return InfoOf(TypeOf(value)).block_bytes; }
+
+uint64_t GroupsFor(const PlanBuilder& plan, const rl_dim& rows, int64_t inner) {
+  return (static_cast<uint64_t>(plan.Most(rows) * inner) + kThreads - 1) / kThreads;
+}
+
+struct Stretch {
+  int64_t inner, x_stride, x_offset, y_stride, y_offset;
+};
+
+// Copies `inner` elements of each of `outer` runs per row.
+void MoveRuns(PlanBuilder& plan, uint32_t x, uint32_t y, int64_t outer, const Stretch& s) {
+  const rl_dim& rows = plan.Result().dims[0];
+  DispatchBuilder(plan, Shader::kMove, {kThreads, kMove, BytesOf(plan.Result()), 0})
+      .Read(x)
+      .Pointer(0)
+      .Pointer(0)
+      .Write(y)
+      .Rows(rows, outer)
+      .U32(s.inner)
+      .U32(s.x_stride)
+      .U32(s.x_offset)
+      .U32(s.y_stride)
+      .U32(s.y_offset)
+      .Go(GroupsFor(plan, rows, outer * s.inner));
+}
+
+void Copy(PlanBuilder& plan) {
+  const int64_t inner = RowElements(plan.Result());
+  MoveRuns(plan, plan.InputIndex(0), plan.ResultIndex(), 1, {inner, inner, 0, inner, 0});
+}
+
+void Reshape(PlanBuilder& plan) {
+  const uint32_t x = plan.InputIndex(0);
+  const uint32_t y = plan.ResultIndex();
+  if (plan.Place(x).begin == plan.Place(y).begin) return;
+  if (plan.IsPrivate(y)) {
+    plan.Alias(y, x, 0);
+  } else {
+    Copy(plan);
+  }
+}
+
+// Product of dims from `axis` on.
+int64_t From(const rl_value& value, uint32_t axis) {
+  int64_t elements = 1;
+  for (; axis < value.rank; ++axis) elements *= value.dims[axis].constant;
+  return elements;
+}
+
+void Slice(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_slice_attrs>();
+  const rl_value& x = plan.Input(0);
+  const auto axis = static_cast<uint32_t>(a.axis);
+  const int64_t after = From(x, axis + 1);
+  const int64_t before = RowElements(x) / From(x, axis);
+  const Stretch s{a.size * after, From(x, axis), a.start * after, a.size * after, 0};
+  // A part of a single row is where it is; shaders want what they read at a multiple of 16 bytes.
+  const uint64_t offset = static_cast<uint64_t>(s.x_offset) * BytesOf(x);
+  if (before == 1 && plan.MostRows(x) == 1 && offset % 16 == 0 &&
+      plan.IsPrivate(plan.ResultIndex())) {
+    plan.Alias(plan.ResultIndex(), plan.InputIndex(0), offset);
+    return;
+  }
+  MoveRuns(plan, plan.InputIndex(0), plan.ResultIndex(), before, s);
+}
+
+void Concat(PlanBuilder& plan) {
+  const auto axis = static_cast<uint32_t>(plan.attrs<rl_concat_attrs>().axis);
+  const int64_t whole = From(plan.Result(), axis);
+  int64_t at = 0;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const int64_t part = From(plan.Input(i), axis);
+    MoveRuns(plan, plan.InputIndex(i), plan.ResultIndex(), RowElements(plan.Result()) / whole,
+             {part, part, 0, whole, at});
+    at += part;
+  }
+}
+
+void Cast(PlanBuilder& plan) {
+  const int64_t inner = RowElements(plan.Result());
+  DispatchBuilder(plan, Shader::kMove,
+                  {kThreads, kCast, plan.Input(0).dtype, plan.Result().dtype})
+      .Read(plan.InputIndex(0))
+      .Pointer(0)
+      .Pointer(0)
+      .Write(plan.ResultIndex())
+      .Rows(plan.Result().dims[0])
+      .U32(inner)
+      .U32(inner)
+      .U32(0)
+      .U32(inner)
+      .U32(0)
+      .Go(GroupsFor(plan, plan.Result().dims[0], inner));
+}
+
+void Where(PlanBuilder& plan) {
+  const int64_t inner = RowElements(plan.Result());
+  DispatchBuilder(plan, Shader::kMove, {kThreads, kWhere, BytesOf(plan.Result()), 0})
+      .Read(plan.InputIndex(1))
+      .Read(plan.InputIndex(2))
+      .Read(plan.InputIndex(0))
+      .Write(plan.ResultIndex())
+      .Rows(plan.Result().dims[0])
+      .U32(inner)
+      .U32(inner)
+      .U32(0)
+      .U32(inner)
+      .U32(0)
+      .Go(GroupsFor(plan, plan.Result().dims[0], inner));
+}
+
+void GatherLast(PlanBuilder& plan) {
+  DispatchBuilder(plan, Shader::kMove, {kThreads, kGatherLast, plan.Input(0).dtype, 0})
+      .Read(plan.InputIndex(0))
+      .Read(plan.InputIndex(1))
+      .Pointer(0)
+      .Write(plan.ResultIndex())
+      .Rows(plan.Result().dims[0])
+      .U32(1)
+      .U32(Last(plan.Input(0)))
+      .U32(0)
+      .U32(plan.op_index() + 1)
+      .U32(0)
+      .Go(GroupsFor(plan, plan.Result().dims[0], 1));
+}
+
+void GatherRows(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_gather_rows_attrs>();
+  const rl_value& table = plan.Input(0);
+  const DType dtype = TypeOf(table);
+  const bool constant = table.lifetime == RL_LIFETIME_CONSTANT;
+  const bool decoded = table.rank == 2 && dtype != DType::kF32 && dtype != DType::kI32;
+  int64_t columns = RowElements(table);
+  uint64_t stride = RowBytes(dtype, static_cast<uint64_t>(columns));
+  uint64_t blocks = 0;
+  if (constant) {
+    const WeightShape& shape = PlanBuilder::WeightOf(table).shape();
+    if (table.rank == 2) stride = shape.stride;
+    blocks = shape.blocks;
+  }
+  if (a.columns > 0) columns = a.columns;
+  DispatchBuilder(plan, Shader::kGatherRows,
+                  {kRowThreads, table.dtype, decoded ? 0 : BytesOf(table)})
+      .Read(plan.InputIndex(0))
+      .Read(plan.InputIndex(1))
+      .Write(plan.ResultIndex())
+      .Rows(plan.Result().dims[0])
+      .U32(plan.MostRows(table))
+      .U32(static_cast<int64_t>(stride))
+      .U32(static_cast<int64_t>(blocks))
+      .U32(a.column)
+      .U32(columns)
+      .U32(plan.op_index() + 1)
+      .Go(static_cast<uint64_t>(plan.MostRows(plan.Result())));
+}
+
+void StateAppend(PlanBuilder& plan) {
+  const rl_value& state = plan.Input(0);
+  const int64_t inner = RowElements(state) / state.dims[1].constant;
+  DispatchBuilder(plan, Shader::kStateAppend, {kRowThreads, BytesOf(state)})
+      .Write(plan.InputIndex(0))
+      .Read(plan.InputIndex(1))
+      .Read(plan.InputIndex(2))
+      .Read(plan.InputIndex(3))
+      .Rows(plan.Input(1).dims[0])
+      .U32(state.dims[0].constant)
+      .U32(state.dims[1].constant)
+      .U32(inner)
+      .U32(plan.op_index() + 1)
+      .Go(static_cast<uint64_t>(plan.MostRows(plan.Input(1))));
+}
+
+}  // namespace
+
+bool CompileStructure(PlanBuilder& plan) {
+  switch (plan.op().kind) {
+    case RL_OP_reshape:
+      Reshape(plan);
+      return true;
+    case RL_OP_slice:
+      Slice(plan);
+      return true;
+    case RL_OP_concat:
+      Concat(plan);
+      return true;
+    case RL_OP_cast:
+      Cast(plan);
+      return true;
+    case RL_OP_copy:
+      Copy(plan);
+      return true;
+    case RL_OP_where:
+      Where(plan);
+      return true;
+    case RL_OP_gather_rows:
+      GatherRows(plan);
+      return true;
+    case RL_OP_gather_last:
+      GatherLast(plan);
+      return true;
+    case RL_OP_state_append:
+      StateAppend(plan);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace rullama::vulkan

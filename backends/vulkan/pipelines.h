@@ -1,0 +1,64 @@
+// Compute pipelines by shader and constants, made when first asked for and kept until the device is
+// closed; the driver's cache of them lives on disk between runs.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <bit>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/gpu.h"
+
+namespace rullama::vulkan {
+
+enum class Shader : uint8_t {
+#define RL_SHADER(file, Name) k##Name,
+#include "backends/vulkan/shaders.def"
+};
+
+// A shader with its constants: constant 0 is the size of a workgroup, the others the shader's own.
+struct PipelineKey {
+  Shader shader;
+  std::vector<uint32_t> constants;
+  auto operator<=>(const PipelineKey&) const = default;
+};
+inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value); }
+
+class Pipelines {
+ public:
+  // Bytes of the push constants of every shader.
+  static constexpr uint32_t kPushBytes = 128;
+
+  // `subgroups`: which form of the shaders is used.
+  Pipelines(Gpu& gpu, bool subgroups);
+  ~Pipelines();  // saves the cache
+  Pipelines(const Pipelines&) = delete;
+  Pipelines& operator=(const Pipelines&) = delete;
+
+  // Makes those that are missing, on several threads. Returns how many.
+  uint64_t Prepare(std::span<const PipelineKey> keys);
+  // One that was prepared.
+  [[nodiscard]] VkPipeline Get(const PipelineKey& key) const { return pipelines_.at(key); }
+  [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
+
+ private:
+  [[nodiscard]] VkPipeline Make(const PipelineKey& key) const;
+  [[nodiscard]] std::string CacheName() const;
+  void LoadCache();
+  void SaveCache() noexcept;
+
+  Gpu& gpu_;
+  bool subgroups_;
+  VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::map<Shader, VkShaderModule> modules_;
+  std::map<PipelineKey, VkPipeline> pipelines_;
+  bool changed_ = false;
+};
+
+}  // namespace rullama::vulkan

@@ -1,0 +1,153 @@
+#include "backends/vulkan/plan.h"
+
+#include <rullama/sdk/shape.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/vulkan/schedule.h"
+
+namespace rullama::vulkan {
+namespace {
+
+struct StepWords {
+  uint32_t t, r, failed_op, reserved;
+};
+
+void Barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags written,
+             VkPipelineStageFlags to, VkAccessFlags used) {
+  const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, written, used};
+  vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+// Puts the numbers of a step in place of what depends on them, and drops dispatches without rows.
+std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int64_t r) {
+  std::erase_if(dispatches, [&](Dispatch& dispatch) {
+    bool empty = false;
+    for (const Dispatch::Extent& extent : dispatch.extents) {
+      const uint32_t words[3] = {static_cast<uint32_t>(sdk::DimAt(extent.dim, t, r)), 0, 0};
+      std::memcpy(dispatch.push.data() + extent.offset, words, sizeof(words));
+      empty = empty || (extent.rows && words[0] == 0);
+    }
+    return empty;
+  });
+  return dispatches;
+}
+
+}  // namespace
+
+VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph,
+                       const Tuning& tuning)
+    : gpu_(gpu),
+      pipelines_(pipelines),
+      step_(gpu.memory().Allocate(sizeof(StepWords), Residence::kShared)) {
+  const StepWords empty{};
+  std::memcpy(step_.mapped(), &empty, sizeof(empty));
+  PlanBuilder builder(gpu, graph, tuning, step_.address());
+  builder.Build();
+  std::vector<PipelineKey> keys;
+  for (const Dispatch& dispatch : builder.dispatches()) keys.push_back(dispatch.pipeline);
+  stats_.compilations = std::max<uint64_t>(1, pipelines_.Prepare(keys));
+  memory_ = std::move(builder.memory());
+  stats_.allocations = memory_.size() + 1;
+  stats_.workspace_bytes = builder.workspace_bytes();
+  if (graph.max_t() == 1 && graph.max_r() <= 1) {
+    for (int64_t r = 0; r <= graph.max_r(); ++r) {
+      Recording& recording = recordings_.emplace_back(Recording{.t = 1, .r = r});
+      Record(AtExtents(builder.dispatches(), 1, r), recording);
+    }
+  } else {
+    Record(std::move(builder.dispatches()), recordings_.emplace_back());
+  }
+}
+
+VulkanPlan::~VulkanPlan() {
+  gpu_.Forget(*this);
+  for (const Recording& recording : recordings_) {
+    if (recording.commands == VK_NULL_HANDLE) continue;
+    vkFreeCommandBuffers(gpu_.handle(), gpu_.pool(), 1, &recording.commands);
+  }
+}
+
+void VulkanPlan::Record(std::vector<Dispatch> dispatches, Recording& recording) {
+  const std::vector<uint32_t> levels = LevelsOf(dispatches);
+  std::vector<uint32_t> order(dispatches.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
+
+  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
+                                             gpu_.pool(), VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  Check(vkAllocateCommandBuffers(gpu_.handle(), &allocate, &recording.commands),
+        "vkAllocateCommandBuffers");
+  VkCommandBuffer commands = recording.commands;
+  const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                       VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
+  Check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
+  constexpr VkAccessFlags kShader = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
+  Barrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
+          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
+  VkPipeline bound = VK_NULL_HANDLE;
+  uint32_t level = 0;
+  for (const uint32_t i : order) {
+    const Dispatch& dispatch = dispatches[i];
+    if (levels[i] != level) {
+      level = levels[i];
+      Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+              VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
+    }
+    VkPipeline pipeline = pipelines_.Get(dispatch.pipeline);
+    if (pipeline != bound) {
+      vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+      bound = pipeline;
+    }
+    vkCmdPushConstants(commands, pipelines_.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                       dispatch.push_bytes, dispatch.push.data());
+    vkCmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
+  }
+  Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+          VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+          VK_ACCESS_HOST_READ_BIT | VK_ACCESS_MEMORY_READ_BIT);
+  Check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+  recording.dispatches = dispatches.size();
+  ++stats_.recordings;
+}
+
+void VulkanPlan::Execute(int64_t t, int64_t r) {
+  if (gpu_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
+  const auto recording = std::ranges::find_if(recordings_, [&](const Recording& candidate) {
+    return candidate.t == 0 || (candidate.t == t && candidate.r == r);
+  });
+  if (recording == recordings_.end()) {
+    throw sdk::Error(RL_INVALID_ARGUMENT, "a step of " + std::to_string(t) + " rows, " +
+                                              std::to_string(r) +
+                                              " wanted, is outside the plan's limits");
+  }
+  if (t != t_ || r != r_) {
+    gpu_.Wait();
+    const uint32_t extents[2] = {static_cast<uint32_t>(t), static_cast<uint32_t>(r)};
+    std::memcpy(step_.mapped(), extents, sizeof(extents));
+    t_ = t;
+    r_ = r;
+  }
+  gpu_.Submit(recording->commands);
+  gpu_.Remember(*this);
+  running_ = true;
+  ++stats_.executions;
+  stats_.dispatches += recording->dispatches;
+}
+
+void VulkanPlan::CheckFailure() {
+  if (!running_) return;
+  running_ = false;
+  uint32_t failed = 0;
+  std::byte* word = step_.mapped() + offsetof(StepWords, failed_op);
+  std::memcpy(&failed, word, sizeof(failed));
+  if (failed == 0) return;
+  constexpr uint32_t kNone = 0;
+  std::memcpy(word, &kNone, sizeof(kNone));
+  throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
+}
+
+rl_plan_stats VulkanPlan::Stats() const { return stats_; }
+
+}  // namespace rullama::vulkan

@@ -1,0 +1,46 @@
+// A compiled graph: command buffers recorded once and submitted for each step.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/plan_builder.h"
+
+namespace rullama::vulkan {
+
+class VulkanPlan final : public sdk::Plan {
+ public:
+  VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);
+  ~VulkanPlan() override;
+  void Execute(int64_t t, int64_t r) override;
+  [[nodiscard]] rl_plan_stats Stats() const override;
+
+  // Throws the error a shader has noted since the last call, if any. The device is idle.
+  void CheckFailure();
+
+ private:
+  // Commands for steps of one number of rows, or of any.
+  struct Recording {
+    int64_t t = 0;  // 0: any; shaders read the numbers
+    int64_t r = 0;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    uint64_t dispatches = 0;
+  };
+
+  void Record(std::vector<Dispatch> dispatches, Recording& recording);
+
+  Gpu& gpu_;
+  Pipelines& pipelines_;
+  Allocation step_;  // T, R, first failed op
+  std::vector<Allocation> memory_;
+  std::vector<Recording> recordings_;
+  int64_t t_ = -1, r_ = -1;  // in step_
+  bool running_ = false;     // whether a failure has not been looked for yet
+  rl_plan_stats stats_{};
+};
+
+}  // namespace rullama::vulkan

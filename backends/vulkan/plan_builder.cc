@@ -1,0 +1,234 @@
+#include "backends/vulkan/plan_builder.h"
+
+#include <rullama/sdk/op_scope.h>
+#include <rullama/sdk/shape.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace rullama::vulkan {
+namespace {
+
+constexpr uint64_t kPlaceAlignment = 256;
+// With few rows, transients are small, so each gets memory of its own: sharing it would order
+// dispatches that have nothing to do with each other.
+constexpr int64_t kFewRows = 8;
+
+}  // namespace
+
+int64_t RowElements(const rl_value& value) {
+  int64_t elements = 1;
+  for (uint32_t axis = 1; axis < value.rank; ++axis) elements *= value.dims[axis].constant;
+  return elements;
+}
+
+int64_t MiddleElements(const rl_value& value) {
+  int64_t elements = 1;
+  for (uint32_t axis = 1; axis + 1 < value.rank; ++axis) elements *= value.dims[axis].constant;
+  return elements;
+}
+
+VulkanBuffer::VulkanBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage)
+    : gpu_(gpu),
+      size_(bytes),
+      memory_(gpu.memory().Allocate(
+          bytes, usage == RL_BUFFER_IO ? Residence::kShared : Residence::kDevice)) {
+  if (usage == RL_BUFFER_STATE) gpu_.FillZero(memory_);
+}
+
+VulkanBuffer::~VulkanBuffer() {
+  try {
+    gpu_.Wait();
+  } catch (const sdk::Error&) {
+    return;  // a lost device holds no work; the error was reported where it arose
+  }
+}
+
+// ---- one dispatch -------------------------------------------------------------------------------
+
+DispatchBuilder::DispatchBuilder(PlanBuilder& plan, Shader shader, std::vector<uint32_t> constants)
+    : plan_(plan) {
+  dispatch_.pipeline = {shader, std::move(constants)};
+  dispatch_.op_index = plan.op_index();
+  Pointer(plan.step());
+}
+
+void DispatchBuilder::Put(const void* data, uint32_t bytes) {
+  if (dispatch_.push_bytes + bytes > dispatch_.push.size()) {
+    throw sdk::Error(RL_INTERNAL, "push constants of a dispatch exceed their room");
+  }
+  std::memcpy(dispatch_.push.data() + dispatch_.push_bytes, data, bytes);
+  dispatch_.push_bytes += bytes;
+}
+
+DispatchBuilder& DispatchBuilder::Touch(uint32_t value, bool write) {
+  if (value == RL_NO_VALUE) return Pointer(0);
+  const Range range = plan_.Place(value);
+  const bool constant = plan_.graph().value(value).lifetime == RL_LIFETIME_CONSTANT;
+  if (!constant) (write ? dispatch_.writes : dispatch_.reads).push_back(range);
+  return Pointer(range.begin);
+}
+DispatchBuilder& DispatchBuilder::Read(uint32_t value) { return Touch(value, false); }
+DispatchBuilder& DispatchBuilder::Write(uint32_t value) { return Touch(value, true); }
+DispatchBuilder& DispatchBuilder::Read(const Scratch& scratch) {
+  dispatch_.reads.push_back({scratch.address, scratch.address + scratch.bytes});
+  return Pointer(scratch.address);
+}
+DispatchBuilder& DispatchBuilder::Write(const Scratch& scratch) {
+  dispatch_.writes.push_back({scratch.address, scratch.address + scratch.bytes});
+  return Pointer(scratch.address);
+}
+DispatchBuilder& DispatchBuilder::Pointer(VkDeviceAddress address) {
+  Put(&address, sizeof(address));
+  return *this;
+}
+
+DispatchBuilder& DispatchBuilder::Rows(const rl_dim& dim, int64_t times) {
+  Extent({dim.constant * times, static_cast<int32_t>(dim.t * times),
+          static_cast<int32_t>(dim.r * times)});
+  dispatch_.extents.back().rows = true;
+  return *this;
+}
+
+DispatchBuilder& DispatchBuilder::Extent(const rl_dim& dim) {
+  dispatch_.extents.push_back({dispatch_.push_bytes, dim, false});
+  const uint32_t words[3] = {static_cast<uint32_t>(dim.constant), static_cast<uint32_t>(dim.t),
+                             static_cast<uint32_t>(dim.r)};
+  Put(words, sizeof(words));
+  return *this;
+}
+
+DispatchBuilder& DispatchBuilder::U32(int64_t value) {
+  const auto word = static_cast<uint32_t>(value);
+  Put(&word, sizeof(word));
+  return *this;
+}
+DispatchBuilder& DispatchBuilder::F32(float value) {
+  Put(&value, sizeof(value));
+  return *this;
+}
+DispatchBuilder& DispatchBuilder::Align(uint32_t bytes) {
+  while (dispatch_.push_bytes % bytes != 0) U32(0);
+  return *this;
+}
+
+void DispatchBuilder::Go(uint64_t x, uint64_t y, uint64_t z) {
+  const uint64_t counts[3] = {x, y, z};
+  for (uint32_t axis = 0; axis < 3; ++axis) {
+    dispatch_.groups[axis] =
+        static_cast<uint32_t>(std::min<uint64_t>(counts[axis], plan_.MostGroups(axis)));
+    if (counts[axis] == 0) return;
+  }
+  plan_.Append(std::move(dispatch_));
+}
+
+// ---- the graph ----------------------------------------------------------------------------------
+
+PlanBuilder::PlanBuilder(Gpu& gpu, const sdk::GraphView& graph, const Tuning& tuning,
+                         VkDeviceAddress step)
+    : gpu_(gpu), graph_(graph), tuning_(tuning), step_(step), absorbed_(graph.op_count()) {
+  FindReaders();
+  FindPlaces();
+}
+
+int64_t PlanBuilder::Most(const rl_dim& dim) const {
+  return sdk::DimAt(dim, graph_.max_t(), graph_.max_r());
+}
+
+uint32_t PlanBuilder::InputIndex(uint32_t i) const {
+  return i < op().input_count ? op().inputs[i] : RL_NO_VALUE;
+}
+
+const VulkanWeight& PlanBuilder::WeightOf(const rl_value& value) {
+  return *sdk::WeightOf<VulkanWeight>(value);
+}
+
+uint32_t PlanBuilder::MostGroups(uint32_t axis) const {
+  return gpu_.capabilities().properties.limits.maxComputeWorkGroupCount[axis];
+}
+
+bool PlanBuilder::IsPrivate(uint32_t value) const {
+  const rl_value& v = graph_.value(value);
+  return v.lifetime == RL_LIFETIME_TRANSIENT && v.observed == 0;
+}
+
+void PlanBuilder::FindReaders() {
+  readers_.assign(graph_.value_count(), 0);
+  reader_.assign(graph_.value_count(), RL_NO_OP);
+  producer_.assign(graph_.value_count(), RL_NO_OP);
+  for (uint32_t i = 0; i < graph_.op_count(); ++i) {
+    const rl_op& op = graph_.op(i);
+    for (uint32_t k = 0; k < op.input_count; ++k) {
+      if (op.inputs[k] == RL_NO_VALUE) continue;
+      ++readers_[op.inputs[k]];
+      reader_[op.inputs[k]] = i;
+    }
+    for (uint32_t k = 0; k < op.result_count; ++k) producer_[op.results[k]] = i;
+  }
+}
+
+uint32_t PlanBuilder::OnlyReader(uint32_t value) const {
+  return IsPrivate(value) && readers_[value] == 1 ? reader_[value] : RL_NO_OP;
+}
+
+void PlanBuilder::FindPlaces() {
+  places_.resize(graph_.value_count());
+  moved_.assign(graph_.value_count(), false);
+  uint64_t own_bytes = 0;
+  for (uint32_t i = 0; i < graph_.value_count(); ++i) {
+    const rl_value& value = graph_.value(i);
+    if (value.lifetime == RL_LIFETIME_CONSTANT) {
+      const VulkanWeight& weight = WeightOf(value);
+      places_[i] = {weight.address(), weight.address() + weight.shape().bytes()};
+    } else if (value.buffer != nullptr) {
+      const Allocation& memory = sdk::BufferOf<VulkanBuffer>(value)->memory();
+      const VkDeviceAddress begin = memory.address() + value.offset;
+      places_[i] = {begin, begin + value.bytes};
+    }
+    if (graph_.max_t() <= kFewRows && IsPrivate(i) && value.bytes > 0) {
+      moved_[i] = true;
+      own_bytes += (value.bytes + 2 * kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+    }
+  }
+  if (own_bytes == 0) return;
+  VkDeviceAddress at = NewScratch(own_bytes).address;
+  for (uint32_t i = 0; i < graph_.value_count(); ++i) {
+    if (!moved_[i]) continue;
+    const uint64_t bytes = graph_.value(i).bytes;
+    places_[i] = {at, at + bytes};
+    at += (bytes + 2 * kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+  }
+}
+
+void PlanBuilder::Alias(uint32_t result, uint32_t operand, uint64_t offset) {
+  const VkDeviceAddress begin = places_[operand].begin + offset;
+  places_[result] = {begin, begin + graph_.value(result).bytes};
+}
+
+Scratch PlanBuilder::NewScratch(uint64_t bytes) {
+  memory_.push_back(gpu_.memory().Allocate(bytes, Residence::kDevice));
+  workspace_bytes_ += bytes;
+  return {memory_.back().address(), bytes};
+}
+
+VkDeviceAddress PlanBuilder::Constant(std::span<const std::byte> bytes) {
+  const Scratch scratch = NewScratch(std::max<uint64_t>(bytes.size(), 1));
+  gpu_.Write(memory_.back(), 0, bytes);
+  return scratch.address;
+}
+
+void PlanBuilder::Build() {
+  constexpr std::array kFamilies = {CompileStructure, CompilePointwise, CompileRows,
+                                    CompileMatMul,    CompileMoe,       CompileAttention,
+                                    CompileSampling};
+  for (op_index_ = 0; op_index_ < graph_.op_count(); ++op_index_) {
+    const sdk::OpScope scope(op_index_);
+    if (absorbed_[op_index_]) continue;
+    const bool compiled = std::ranges::any_of(kFamilies, [&](auto family) { return family(*this); });
+    if (!compiled) {
+      throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the vulkan backend", op_index_);
+    }
+  }
+}
+
+}  // namespace rullama::vulkan

@@ -1,0 +1,184 @@
+// From a graph to a list of dispatches. One function for each family of ops appends what computes an
+// op; what a dispatch reads and writes is noted, so that the schedule (schedule.h) can tell which may
+// run side by side.
+//
+// Thread safety: none.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "backends/vulkan/pipelines.h"
+#include "backends/vulkan/weights.h"
+
+namespace rullama::vulkan {
+
+class VulkanBuffer final : public sdk::Buffer {
+ public:
+  VulkanBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage);
+  ~VulkanBuffer() override;
+  [[nodiscard]] const Allocation& memory() const { return memory_; }
+  [[nodiscard]] uint64_t size() const { return size_; }
+
+ private:
+  Gpu& gpu_;
+  uint64_t size_;
+  Allocation memory_;
+};
+
+// How work is cut for a device.
+struct Tuning {
+  bool subgroups = false;         // use the shaders' form with subgroup operations
+  uint32_t subgroup_size = 1;
+  uint32_t wide = 256;            // invocations of a workgroup for long rows
+  bool software = false;          // a CPU: few wide workgroups, no splitting for latency
+};
+
+// Memory a dispatch touches.
+struct Range {
+  VkDeviceAddress begin = 0;
+  VkDeviceAddress end = 0;
+  [[nodiscard]] bool Overlaps(const Range& other) const {
+    return begin < other.end && other.begin < end;
+  }
+};
+
+struct Dispatch {
+  struct Extent {
+    uint32_t offset;  // in the push constants
+    rl_dim dim;
+    bool rows;  // without rows there is nothing to do
+  };
+  PipelineKey pipeline;
+  std::array<std::byte, Pipelines::kPushBytes> push{};
+  uint32_t push_bytes = 0;
+  std::array<uint32_t, 3> groups{1, 1, 1};
+  std::vector<Range> reads, writes;
+  std::vector<Extent> extents;
+  uint32_t op_index = RL_NO_OP;
+};
+
+// Memory that several dispatches of a plan share.
+struct Scratch {
+  VkDeviceAddress address = 0;
+  uint64_t bytes = 0;
+};
+
+class PlanBuilder;
+
+// Fills in one dispatch; the order of the calls is the order of the shader's push constants.
+class DispatchBuilder {
+ public:
+  DispatchBuilder(PlanBuilder& plan, Shader shader, std::vector<uint32_t> constants);
+  DispatchBuilder& Read(uint32_t value);  // RL_NO_VALUE: a null pointer
+  DispatchBuilder& Write(uint32_t value);
+  DispatchBuilder& Read(const Scratch& scratch);
+  DispatchBuilder& Write(const Scratch& scratch);
+  DispatchBuilder& Pointer(VkDeviceAddress address);  // to something no dispatch writes
+  DispatchBuilder& Rows(const rl_dim& dim, int64_t times = 1);
+  DispatchBuilder& Extent(const rl_dim& dim);
+  DispatchBuilder& U32(int64_t value);
+  DispatchBuilder& F32(float value);
+  DispatchBuilder& Align(uint32_t bytes);
+  // Appends the dispatch. Counts beyond what a device takes are cut: shaders loop.
+  void Go(uint64_t x, uint64_t y = 1, uint64_t z = 1);
+
+ private:
+  void Put(const void* data, uint32_t bytes);
+  DispatchBuilder& Touch(uint32_t value, bool write);
+
+  PlanBuilder& plan_;
+  Dispatch dispatch_;
+};
+
+class PlanBuilder {
+ public:
+  // `step`: where the extents of a step are.
+  PlanBuilder(Gpu& gpu, const sdk::GraphView& graph, const Tuning& tuning, VkDeviceAddress step);
+
+  // Compiles all ops.
+  void Build();
+
+  // ---- for the families of ops
+  [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
+  [[nodiscard]] const rl_op& op() const { return graph_.op(op_index_); }
+  [[nodiscard]] uint32_t op_index() const { return op_index_; }
+  [[nodiscard]] const Tuning& tuning() const { return tuning_; }
+  [[nodiscard]] VkDeviceAddress step() const { return step_; }
+  [[nodiscard]] uint32_t InputIndex(uint32_t i) const;
+  [[nodiscard]] const rl_value& Input(uint32_t i) const { return graph_.value(InputIndex(i)); }
+  [[nodiscard]] uint32_t ResultIndex(uint32_t i = 0) const { return op().results[i]; }
+  [[nodiscard]] const rl_value& Result(uint32_t i = 0) const { return graph_.value(ResultIndex(i)); }
+  template <typename Attrs>
+  [[nodiscard]] const Attrs& attrs() const {
+    return sdk::GraphView::attrs<Attrs>(op());
+  }
+  // At the largest T and R.
+  [[nodiscard]] int64_t Most(const rl_dim& dim) const;
+  [[nodiscard]] int64_t MostRows(const rl_value& value) const { return Most(value.dims[0]); }
+  [[nodiscard]] static const VulkanWeight& WeightOf(const rl_value& value);
+  [[nodiscard]] Range Place(uint32_t value) const { return places_[value]; }
+  // The result is (a part of) an operand's memory: nothing to do.
+  void Alias(uint32_t result, uint32_t operand, uint64_t offset);
+  // Whether a result may live elsewhere than where the host said.
+  [[nodiscard]] bool IsPrivate(uint32_t value) const;
+  // Whether only one op reads a value, and where.
+  [[nodiscard]] uint32_t OnlyReader(uint32_t value) const;
+  [[nodiscard]] uint32_t ProducerOf(uint32_t value) const { return producer_[value]; }
+  // Another op takes over what this one computes.
+  void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
+  Scratch NewScratch(uint64_t bytes);
+  // Memory with these contents, which the plan keeps.
+  VkDeviceAddress Constant(std::span<const std::byte> bytes);
+  [[nodiscard]] uint32_t MostGroups(uint32_t axis) const;
+  void Append(Dispatch dispatch) { dispatches_.push_back(std::move(dispatch)); }
+
+  // ---- the result
+  [[nodiscard]] std::vector<Dispatch>& dispatches() { return dispatches_; }
+  [[nodiscard]] std::vector<Allocation>& memory() { return memory_; }
+  [[nodiscard]] uint64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  void FindPlaces();
+  void FindReaders();
+
+  Gpu& gpu_;
+  const sdk::GraphView& graph_;
+  const Tuning& tuning_;
+  VkDeviceAddress step_;
+  uint32_t op_index_ = 0;
+  std::vector<Range> places_;       // by value
+  std::vector<bool> moved_;         // by value: it has a place of this plan's own
+  std::vector<uint32_t> readers_;   // by value: how many operands it is
+  std::vector<uint32_t> reader_;    // by value: the last op that reads it
+  std::vector<uint32_t> producer_;  // by value
+  std::vector<bool> absorbed_;      // by op
+  std::vector<Dispatch> dispatches_;
+  std::vector<Allocation> memory_;
+  uint64_t workspace_bytes_ = 0;
+};
+
+// Whether a device runs an op: an empty text, or why not.
+std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, const Capabilities& capabilities);
+
+// Each appends the op at hand if its kind belongs to the family.
+bool CompileStructure(PlanBuilder& plan);
+bool CompilePointwise(PlanBuilder& plan);
+bool CompileRows(PlanBuilder& plan);
+bool CompileMatMul(PlanBuilder& plan);
+bool CompileMoe(PlanBuilder& plan);
+bool CompileAttention(PlanBuilder& plan);
+bool CompileSampling(PlanBuilder& plan);
+
+// Elements of a row: the product of the inner dimensions, which are constant.
+int64_t RowElements(const rl_value& value);
+// Rows in front of the last dimension: dimension 0 times this.
+int64_t MiddleElements(const rl_value& value);
+inline int64_t Last(const rl_value& value) { return value.dims[value.rank - 1].constant; }
+inline DType TypeOf(const rl_value& value) { return static_cast<DType>(value.dtype); }
+
+}  // namespace rullama::vulkan

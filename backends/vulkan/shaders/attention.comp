@@ -1,0 +1,306 @@
+#version 460
+// Attention over the old rows of a slot and the fresh rows of the step, in tiles of 32 keys with a
+// running softmax. A workgroup of 128 takes up to 16 queries (rows times heads that share a
+// key/value head) and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and
+// values are read once for all of its queries. Accumulates in f32.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+
+layout(constant_id = 1) const uint kHeads = 1;     // query heads in all
+layout(constant_id = 2) const uint kKvHeads = 1;
+layout(constant_id = 3) const uint kGroup = 1;     // query heads of this workgroup
+layout(constant_id = 4) const uint kRows = 1;      // query rows of this workgroup
+layout(constant_id = 5) const uint kDim = 64;
+layout(constant_id = 6) const uint kType = 1;      // of keys and values, f32 or f16
+layout(constant_id = 7) const uint kSlots = 1;
+layout(constant_id = 8) const uint kCapacity = 1;  // rows of a slot
+layout(constant_id = 9) const int kWindow = 0;
+layout(constant_id = 10) const uint kCanvas = 0;
+layout(constant_id = 11) const float kScale = 1.0;
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, q, k_new, v_new, k_state, v_state, q_pos, q_slot, kv_pos, kv_slot, past, y;
+  Extent rows;   // of queries
+  Extent fresh;  // of keys
+} p;
+
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer U32x2 { uvec2 v[]; };
+
+const uint kQueries = kGroup * kRows;
+const uint kKeys = 32;    // of a tile
+const uint kSplit = 4;    // invocations that share the product of a key
+const uint kThreads = 128;
+const uint kPairs = (kDim / 2 + kThreads - 1) / kThreads;  // of dims, of each invocation
+const uint kHelpers = kThreads / 16;                       // invocations of a query's softmax
+
+shared vec4 shared_q[kQueries * (kDim / 4)];
+shared float shared_part[kSplit * kKeys * kQueries];
+shared float shared_p[kKeys * kQueries];
+shared float shared_stat[16 * kHelpers];
+shared float shared_max[16];
+shared float shared_sum[16];
+shared float shared_factor[16];
+shared int shared_pos[kRows];
+shared int shared_slot[kRows];  // -1: no such row
+shared uint shared_visible;
+
+float acc[kQueries * kPairs * 2];
+
+uint me;
+uint first_row;
+uint kv_head;
+uint first_head;
+
+// ---- what a query sees --------------------------------------------------------------------------
+
+int FirstOld(uint row, int past) {
+  if (kWindow == 0) return 0;
+  return (kCanvas != 0 ? past : shared_pos[row]) - kWindow + 1;
+}
+
+bool Sees(uint row, int slot, int pos, bool fresh, int past) {
+  if (shared_slot[row] != slot) return false;
+  if (kCanvas != 0) return fresh || pos >= FirstOld(row, past);
+  return pos <= shared_pos[row] && (kWindow == 0 || shared_pos[row] - pos < kWindow);
+}
+
+// ---- one tile -----------------------------------------------------------------------------------
+
+vec4 LoadFour(uvec2 base, uint element) {
+  if (kType == kF32) return F32x4(Advance(base, element * 4)).v[0];
+  const uvec2 bits = U32x2(Advance(base, element * 2)).v[0];
+  return vec4(unpackHalf2x16(bits.x), unpackHalf2x16(bits.y));
+}
+vec2 LoadTwo(uvec2 base, uint element) {
+  if (kType == kF32) return vec2(F32(base).v[element], F32(base).v[element + 1]);
+  return unpackHalf2x16(U32(base).v[element / 2]);
+}
+
+const uint kElement = kType == kF32 ? 4 : 2;
+
+// `k_row` is the row of the key this invocation helps with, in rows of [kv_heads, dim], or -1.
+// `v_first`: base of the tile's values; their rows are found the same way from `row_of`.
+void Scores(uvec2 keys, int k_row) {
+  const uint key = me / kSplit, part = me % kSplit;
+  float sum[kQueries];
+  [[unroll]] for (uint i = 0; i < kQueries; ++i) sum[i] = 0.0;
+  if (k_row >= 0) {
+    const uvec2 base = Advance(AdvanceBy(keys, uint(k_row), kKvHeads * kDim * kElement),
+                               kv_head * kDim * kElement);
+    for (uint g = part; g < kDim / 4; g += kSplit) {
+      const vec4 k = LoadFour(base, g * 4);
+      [[unroll]] for (uint i = 0; i < kQueries; ++i) sum[i] += dot(k, shared_q[i * (kDim / 4) + g]);
+    }
+  }
+  [[unroll]] for (uint i = 0; i < kQueries; ++i) {
+    shared_part[(part * kKeys + key) * kQueries + i] = sum[i];
+  }
+}
+
+shared int shared_key_row[kKeys];
+shared int shared_key_pos[kKeys];
+shared int shared_key_slot[kKeys];
+
+void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
+  barrier();
+  if (me == 0) shared_visible = 0;
+  barrier();
+  if (me < kKeys && shared_key_row[me] >= 0) {
+    for (uint row = 0; row < kRows; ++row) {
+      if (Sees(row, shared_key_slot[me], shared_key_pos[me], fresh, past)) shared_visible = 1;
+    }
+  }
+  barrier();
+  if (shared_visible == 0) return;
+  Scores(keys, shared_key_row[me / kSplit]);
+  barrier();
+  for (uint i = me; i < kKeys * kQueries; i += kThreads) {
+    const uint key = i / kQueries, query = i % kQueries;
+    float score = 0.0;
+    [[unroll]] for (uint part = 0; part < kSplit; ++part) {
+      score += shared_part[(part * kKeys + key) * kQueries + query];
+    }
+    const bool sees = shared_key_row[key] >= 0 &&
+                      Sees(query / kGroup, shared_key_slot[key], shared_key_pos[key], fresh, past);
+    shared_p[i] = sees ? score * kScale : -kInfinity;
+  }
+  barrier();
+  // The running maximum: `kHelpers` invocations for each query.
+  const uint query = me / kHelpers, helper = me % kHelpers;
+  if (query < kQueries) {
+    float most = -kInfinity;
+    for (uint key = helper; key < kKeys; key += kHelpers) {
+      most = max(most, shared_p[key * kQueries + query]);
+    }
+    shared_stat[me] = most;
+  }
+  barrier();
+  float most = -kInfinity;
+  if (query < kQueries) {
+    most = shared_max[query];
+    for (uint i = 0; i < kHelpers; ++i) most = max(most, shared_stat[query * kHelpers + i]);
+  }
+  barrier();
+  if (query < kQueries) {
+    float sum = 0.0;
+    for (uint key = helper; key < kKeys; key += kHelpers) {
+      const float score = shared_p[key * kQueries + query];
+      const float weight = score == -kInfinity ? 0.0 : Exp(score - most);
+      shared_p[key * kQueries + query] = weight;
+      sum += weight;
+    }
+    shared_stat[me] = sum;
+    if (helper == 0) {
+      const float old = shared_max[query];
+      shared_factor[query] = old == -kInfinity ? 0.0 : Exp(old - most);
+      shared_max[query] = most;
+    }
+  }
+  barrier();
+  if (me < kQueries) {
+    float sum = shared_sum[me] * shared_factor[me];
+    for (uint i = 0; i < kHelpers; ++i) sum += shared_stat[me * kHelpers + i];
+    shared_sum[me] = sum;
+  }
+  [[unroll]] for (uint i = 0; i < kQueries; ++i) {
+    [[unroll]] for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= shared_factor[i];
+  }
+  for (uint key = 0; key < kKeys; ++key) {
+    const int row = shared_key_row[key];
+    if (row < 0) continue;
+    // Rows that no query sees are not read: they may hold anything.
+    bool used = false;
+    [[unroll]] for (uint i = 0; i < kQueries; ++i) {
+      used = used || shared_p[key * kQueries + i] != 0.0;
+    }
+    if (!used) continue;
+    const uvec2 base = Advance(AdvanceBy(values, uint(row), kKvHeads * kDim * kElement),
+                               kv_head * kDim * kElement);
+    [[unroll]] for (uint j = 0; j < kPairs; ++j) {
+      const uint pair = me + j * kThreads;
+      if (pair < kDim / 2) {
+        const vec2 v = LoadTwo(base, pair * 2);
+        [[unroll]] for (uint i = 0; i < kQueries; ++i) {
+          const float weight = shared_p[key * kQueries + i];
+          acc[(i * kPairs + j) * 2] = fma(weight, v.x, acc[(i * kPairs + j) * 2]);
+          acc[(i * kPairs + j) * 2 + 1] = fma(weight, v.y, acc[(i * kPairs + j) * 2 + 1]);
+        }
+      }
+    }
+  }
+}
+
+// ---- all tiles ----------------------------------------------------------------------------------
+
+void Prepare(uint rows) {
+  if (me < kRows) {
+    const uint row = first_row + me;
+    int slot = row < rows ? I32(p.q_slot).v[row] : -1;
+    if (slot >= int(kSlots)) slot = -1;
+    shared_slot[me] = slot;
+    shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
+  }
+  if (me < 16) {
+    shared_max[me] = -kInfinity;
+    shared_sum[me] = 0.0;
+  }
+  for (uint i = me; i < kQueries * (kDim / 4); i += kThreads) {
+    const uint query = i / (kDim / 4), g = i % (kDim / 4);
+    const uint row = first_row + query / kGroup;
+    const uint head = first_head + query % kGroup;
+    vec4 q = vec4(0);
+    if (row < rows) {
+      q = F32x4(AdvanceBy(p.q, row * kHeads + head, kDim * 4)).v[g];
+    }
+    shared_q[i] = q;
+  }
+  [[unroll]] for (uint i = 0; i < kQueries * kPairs * 2; ++i) acc[i] = 0.0;
+  barrier();
+}
+
+void Old(uint part, uint parts, inout uint tile_index) {
+  for (uint leader = 0; leader < kRows; ++leader) {
+    const int slot = shared_slot[leader];
+    if (slot < 0) continue;
+    bool seen = false;
+    for (uint row = 0; row < leader; ++row) seen = seen || shared_slot[row] == slot;
+    if (seen) continue;
+    const int past = I32(p.past).v[slot];
+    int first = past;
+    for (uint row = leader; row < kRows; ++row) {
+      if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
+    }
+    first = max(first, max(past - int(kCapacity), 0));
+    for (int at = first; at < past; at += int(kKeys), ++tile_index) {
+      if (tile_index % parts != part) continue;
+      barrier();
+      if (me < kKeys) {
+        const int pos = at + int(me);
+        shared_key_pos[me] = pos;
+        shared_key_slot[me] = slot;
+        shared_key_row[me] =
+            pos < past ? slot * int(kCapacity) + int(uint(pos) % kCapacity) : -1;
+      }
+      Tile(p.k_state, p.v_state, false, past);
+    }
+  }
+}
+
+void Fresh(uint part, uint parts, uint tile_index) {
+  const uint count = At(p.fresh, Step(p.step));
+  for (uint at = 0; at < count; at += kKeys, ++tile_index) {
+    if (tile_index % parts != part) continue;
+    barrier();
+    if (me < kKeys) {
+      const uint i = at + me;
+      shared_key_row[me] = i < count ? int(i) : -1;
+      shared_key_pos[me] = i < count ? I32(p.kv_pos).v[i] : 0;
+      shared_key_slot[me] = i < count ? I32(p.kv_slot).v[i] : -2;
+    }
+    Tile(p.k_new, p.v_new, true, 0);
+  }
+}
+
+// The results, or with several parts: all weighted sums, then maxima, then sums of weights.
+void Store(uint part, uint parts, uint rows) {
+  barrier();
+  const uint all = rows * kHeads;
+  [[unroll]] for (uint i = 0; i < kQueries; ++i) {
+    const uint row = first_row + i / kGroup;
+    const uint head = first_head + i % kGroup;
+    if (row >= rows) continue;
+    const uint index = row * kHeads + head;
+    const float sum = shared_sum[i];
+    const float factor = parts > 1 ? 1.0 : sum > 0.0 ? 1.0 / sum : 0.0;
+    const uvec2 base = AdvanceBy(p.y, part * all + index, kDim * 4);
+    [[unroll]] for (uint j = 0; j < kPairs; ++j) {
+      const uint pair = me + j * kThreads;
+      if (pair < kDim / 2) {
+        F32(base).v[pair * 2] = acc[(i * kPairs + j) * 2] * factor;
+        F32(base).v[pair * 2 + 1] = acc[(i * kPairs + j) * 2 + 1] * factor;
+      }
+    }
+    if (parts > 1 && me == 0) {
+      const uvec2 stats = AdvanceBy(p.y, parts * all, kDim * 4);
+      F32(stats).v[part * all + index] = shared_max[i];
+      F32(stats).v[(parts + part) * all + index] = sum;
+    }
+  }
+}
+
+void main() {
+  me = gl_LocalInvocationIndex;
+  const uint rows = At(p.rows, Step(p.step));
+  first_row = gl_WorkGroupID.z * kRows;
+  if (first_row >= rows) return;
+  const uint blocks = kHeads / kKvHeads / kGroup;  // workgroups of a key/value head
+  kv_head = gl_WorkGroupID.y / blocks;
+  first_head = gl_WorkGroupID.y * kGroup;
+  const uint part = gl_WorkGroupID.x, parts = gl_NumWorkGroups.x;
+  Prepare(rows);
+  uint tile_index = 0;
+  Old(part, parts, tile_index);
+  Fresh(part, parts, tile_index);
+  Store(part, parts, rows);
+}

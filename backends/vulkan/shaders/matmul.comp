@@ -1,0 +1,109 @@
+#version 460
+// Products of many rows with a matrix of weights: tiles of 64 rows and 64 results in shared memory,
+// 4 x 4 results for each of 256 invocations. Works everywhere; accumulates in f32.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+#include "weights.glsl"
+#include "matvec.glsl"
+
+layout(constant_id = 5) const uint kGlu = 0;
+layout(constant_id = 6) const uint kMode = 0;
+layout(constant_id = 7) const uint kChecked = 0;
+
+const uint kTile = 64;
+const uint kPitch = kTile + 1;  // of the tiles, column by column, so that banks differ
+shared float shared_x[32 * kPitch];
+shared float shared_w[(kGlu + 1) * 32 * kPitch];
+shared int shared_row[kTile];  // of x, -1 beyond the end
+shared int shared_pair[kTile];
+
+// Which rows of x this tile takes; false if there are none. Tiles of experts come from moe_sort.comp:
+// how many, the expert of each, and the pairs of each.
+bool FindRows(uint tile, out uint first_weight_row) {
+  const uint rows = At(p.rows, Step(p.step));
+  first_weight_row = 0;
+  if (kMode != kDense) {
+    if (tile >= U32(p.extra).v[0]) return false;
+    const uint tiles = U32(p.extra).v[1];  // places for tiles
+    first_weight_row = U32(p.extra).v[2 + tile] * p.expert_rows;
+    if (gl_LocalInvocationIndex < kTile) {
+      const int pair = I32(p.extra).v[2 + tiles + tile * kTile + gl_LocalInvocationIndex];
+      shared_pair[gl_LocalInvocationIndex] = pair;
+      shared_row[gl_LocalInvocationIndex] =
+          pair < 0 ? -1 : kMode == kShared ? pair / int(p.used) : pair;
+    }
+  } else {
+    if (tile * kTile >= rows) return false;
+    if (gl_LocalInvocationIndex < kTile) {
+      const uint row = tile * kTile + gl_LocalInvocationIndex;
+      shared_row[gl_LocalInvocationIndex] = row < rows ? int(row) : -1;
+      shared_pair[gl_LocalInvocationIndex] = row < rows ? int(row) : -1;
+    }
+  }
+  barrier();
+  return true;
+}
+
+void LoadX(uint chunk) {
+  const uvec2 at = ChunkAt(chunk);
+  // 64 rows x 32 columns: each invocation takes 8 consecutive columns of one row.
+  const uint row = gl_LocalInvocationIndex >> 2;
+  const uint part = (gl_LocalInvocationIndex & 3) * 8;
+  const uint column = (part < 16 ? at.x : at.y) + (part & 15);
+  const int source = shared_row[row];
+  const uvec2 base = AdvanceBy(p.x, uint(max(source, 0)), p.k * 4);
+  [[unroll]] for (uint i = 0; i < 8; ++i) {
+    float value = 0.0;
+    if (source >= 0 && (kChecked == 0 || column + i < p.k)) value = F32(base).v[column + i];
+    shared_x[(part + i) * kPitch + row] = value;
+  }
+}
+
+void LoadWeights(uint chunk, uint first_row, uint first_weight_row) {
+  const uint half_glu = gl_LocalInvocationIndex / kTile;
+  if (half_glu > kGlu) return;
+  const uint row = gl_LocalInvocationIndex % kTile;
+  const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
+  const uint weight_row = first_weight_row + min(first_row + row, p.n - 1);
+  const Chunk c = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
+  [[unroll]] for (uint i = 0; i < 32; ++i) {
+    float value = c.code[i] * c.scale[i >> 4];
+    if (kHasOffset) value += c.offset[i >> 4];
+    shared_w[(half_glu * 32 + i) * kPitch + row] = value;
+  }
+}
+
+void main() {
+  const uint first_row = gl_WorkGroupID.x * kTile;
+  const uint chunks = kBlock == 1 ? (p.k + 31) / 32 : p.blocks * kBlock / 32;
+  const uint tx = gl_LocalInvocationIndex & 15, ty = gl_LocalInvocationIndex >> 4;
+  uint first_weight_row;
+  if (!FindRows(gl_WorkGroupID.y, first_weight_row)) return;
+  float acc[(kGlu + 1) * 16];
+  [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) acc[i] = 0.0;
+  for (uint chunk = 0; chunk < chunks; ++chunk) {
+    barrier();
+    LoadX(chunk);
+    LoadWeights(chunk, first_row, first_weight_row);
+    barrier();
+    for (uint i = 0; i < 32; ++i) {
+      float x[4];
+      [[unroll]] for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
+      [[unroll]] for (uint b = 0; b < 4 * (kGlu + 1); ++b) {
+        const float w = shared_w[((b >> 2) * 32 + i) * kPitch + tx + 16 * (b & 3)];
+        [[unroll]] for (uint a = 0; a < 4; ++a) acc[b * 4 + a] = fma(x[a], w, acc[b * 4 + a]);
+      }
+    }
+  }
+  [[unroll]] for (uint a = 0; a < 4; ++a) {
+    const int pair = shared_pair[ty + 16 * a];
+    [[unroll]] for (uint b = 0; b < 4; ++b) {
+      const uint result = first_row + tx + 16 * b;
+      if (pair < 0 || result >= p.n) continue;
+      float y = acc[b * 4 + a];
+      if (kGlu != 0) y = GeluTanh(y) * acc[(4 + b) * 4 + a];
+      F32(p.y).v[uint(pair) * p.n + result] = y;
+    }
+  }
+}

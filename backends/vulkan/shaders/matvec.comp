@@ -1,0 +1,171 @@
+#version 460
+// Products of few rows with a matrix of weights: `kLanes` invocations share a row of weights and add
+// up their parts. Accumulates in f32.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+#include "weights.glsl"
+#include "matvec.glsl"
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+
+layout(constant_id = 2) const uint kLanes = 8;    // a power of two
+layout(constant_id = 3) const uint kNr = 1;       // rows of weights of each group of lanes
+layout(constant_id = 4) const uint kNt = 1;       // rows of x
+layout(constant_id = 5) const uint kGlu = 0;      // 1: gate and up
+layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
+layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
+
+const uint kHalves = kGlu + 1;
+
+float acc[kHalves * kNr * kNt];
+
+float RunDot(const Chunk c, uint run, uvec2 x) {
+  float sum = 0.0, plain = 0.0;
+  if (kChecked == 0) {
+    F32x4 values = F32x4(Advance(x, c.at[run] * 4));
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const vec4 v = values.v[i];
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        sum = fma(c.code[run * 16 + i * 4 + j], v[j], sum);
+        if (kHasOffset) plain += v[j];
+      }
+    }
+  } else {
+    [[unroll]] for (uint i = 0; i < 16; ++i) {
+      if (c.at[run] + i < p.k) {
+        const float v = F32(x).v[c.at[run] + i];
+        sum = fma(c.code[run * 16 + i], v, sum);
+        if (kHasOffset) plain += v;
+      }
+    }
+  }
+  return kHasOffset ? fma(c.scale[run], sum, c.offset[run] * plain) : c.scale[run] * sum;
+}
+
+// Adds the products of rows [row, row + kNr) of the weights with kNt rows of x to `acc`.
+void Accumulate(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x) {
+  const uint chunks = kBlock == 1 ? (p.k + 31) / 32 : p.blocks * kBlock / 32;
+  for (uint chunk = lane; chunk < chunks; chunk += kLanes) {
+    [[unroll]] for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
+      const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
+      [[unroll]] for (uint r = 0; r < kNr; ++r) {
+        const uint weight_row = first_weight_row + min(row + r, p.n - 1);
+        const Chunk c = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
+        [[unroll]] for (uint t = 0; t < kNt; ++t) {
+          const uvec2 x_row = kNt == 1 ? x : AdvanceBy(x, min(t, last_x), p.k * 4);
+          acc[(half_glu * kNr + r) * kNt + t] += RunDot(c, 0, x_row) + RunDot(c, 1, x_row);
+        }
+      }
+    }
+  }
+}
+
+#ifdef SUBGROUPS
+uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+float LaneSum(float x) {
+  for (uint mask = kLanes / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
+  return x;
+}
+#else
+shared float shared_lanes[256];
+uint Index() { return gl_LocalInvocationIndex; }
+float LaneSum(float x) {
+  const uint index = gl_LocalInvocationIndex;
+  barrier();
+  shared_lanes[index] = x;
+  barrier();
+  for (uint width = kLanes / 2; width > 0; width /= 2) {
+    if ((index & (kLanes - 1)) < width) shared_lanes[index] += shared_lanes[index + width];
+    barrier();
+  }
+  return shared_lanes[index & ~(kLanes - 1)];
+}
+#endif
+
+void Clear() {
+  [[unroll]] for (uint i = 0; i < kHalves * kNr * kNt; ++i) acc[i] = 0.0;
+}
+
+float Result(uint r, uint t) {
+  const float y = LaneSum(acc[r * kNt + t]);
+  if (kGlu == 0) return y;
+  return GeluTanh(y) * LaneSum(acc[(kNr + r) * kNt + t]);
+}
+
+// Whether the expert of a pair exists; if not, the run fails.
+bool Valid(int expert) {
+  if (expert >= 0 && expert < int(p.count)) return true;
+  Step(p.step).failed_op = p.op;
+  return false;
+}
+
+void Dense(uint lane, uint row) {
+  const uint rows = At(p.rows, Step(p.step));
+  for (uint first = gl_WorkGroupID.y * kNt; first < rows; first += gl_NumWorkGroups.y * kNt) {
+    Clear();
+    Accumulate(lane, row, 0, AdvanceBy(p.x, first, p.k * 4), rows - 1 - first);
+    [[unroll]] for (uint r = 0; r < kNr; ++r) {
+      [[unroll]] for (uint t = 0; t < kNt; ++t) {
+        const float y = Result(r, t);
+        if (lane == 0 && row + r < p.n && first + t < rows) {
+          F32(p.y).v[(first + t) * p.n + row + r] = y;
+        }
+      }
+    }
+  }
+}
+
+void Grouped(uint lane, uint row) {
+  const uint pairs = At(p.rows, Step(p.step)) * p.used;
+  for (uint pair = gl_WorkGroupID.y; pair < pairs; pair += gl_NumWorkGroups.y) {
+    const int expert = I32(p.experts).v[pair];
+    Clear();
+    const bool valid = Valid(expert);
+    if (valid) {
+      const uint x_row = kMode == kShared ? pair / p.used : pair;
+      Accumulate(lane, row, uint(expert) * p.expert_rows, AdvanceBy(p.x, x_row, p.k * 4), 0);
+    }
+    [[unroll]] for (uint r = 0; r < kNr; ++r) {
+      const float y = Result(r, 0);
+      if (valid && lane == 0 && row + r < p.n) F32(p.y).v[pair * p.n + row + r] = y;
+    }
+  }
+}
+
+void Weighted(uint lane, uint row) {
+  const uint rows = At(p.rows, Step(p.step));
+  float sum[kNr];
+  for (uint t = gl_WorkGroupID.y; t < rows; t += gl_NumWorkGroups.y) {
+    [[unroll]] for (uint r = 0; r < kNr; ++r) sum[r] = 0.0;
+    for (uint j = 0; j < p.used; ++j) {
+      const uint pair = t * p.used + j;
+      const int expert = I32(p.experts).v[pair];
+      if (!Valid(expert)) continue;
+      Clear();
+      Accumulate(lane, row, uint(expert) * p.expert_rows, AdvanceBy(p.x, pair, p.k * 4), 0);
+      float weight = F32(p.extra).v[pair];
+      if ((p.factor.x | p.factor.y) != 0) weight *= F32(p.factor).v[expert];
+      [[unroll]] for (uint r = 0; r < kNr; ++r) sum[r] = fma(weight, acc[r], sum[r]);
+    }
+    [[unroll]] for (uint r = 0; r < kNr; ++r) {
+      const float y = LaneSum(sum[r]);
+      if (lane == 0 && row + r < p.n) F32(p.y).v[t * p.n + row + r] = y;
+    }
+  }
+}
+
+void main() {
+  const uint lane = Index() & (kLanes - 1);
+  const uint group = gl_WorkGroupID.x * (gl_WorkGroupSize.x / kLanes) + Index() / kLanes;
+  const uint row = group * kNr;
+  if (kMode == kDense) {
+    Dense(lane, row);
+  } else if (kMode == kWeighted) {
+    Weighted(lane, row);
+  } else {
+    Grouped(lane, row);
+  }
+}

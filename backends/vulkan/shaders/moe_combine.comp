@@ -1,0 +1,27 @@
+#version 460
+// y[t] = sum over the experts j of a row of weight[t, j] * factor[expert] * x[t, j].
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, x, weights, experts, factor, y;
+  Extent rows;
+  uint used, n, count;
+} p;
+
+void main() {
+  const uint total = At(p.rows, Step(p.step)) * p.n;
+  for (uint i = gl_GlobalInvocationID.x; i < total; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+    const uint row = i / p.n, column = i % p.n;
+    float sum = 0.0;
+    for (uint j = 0; j < p.used; ++j) {
+      const uint pair = row * p.used + j;
+      const int expert = I32(p.experts).v[pair];
+      if (expert < 0 || expert >= int(p.count)) continue;
+      float weight = F32(p.weights).v[pair];
+      if ((p.factor.x | p.factor.y) != 0) weight *= F32(p.factor).v[expert];
+      sum = fma(weight, F32(p.x).v[pair * p.n + column], sum);
+    }
+    F32(p.y).v[i] = sum;
+  }
+}

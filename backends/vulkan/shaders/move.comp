@@ -1,0 +1,108 @@
+#version 460
+// Moves and converts elements: copy, slice, concat (twice), reshape, cast, where, gather_last.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(constant_id = 1) const uint kOp = 0;    // as enum Move in ops_structure.cc
+layout(constant_id = 2) const uint kFrom = 0;  // element type, or for moves the size in bytes
+layout(constant_id = 3) const uint kTo = 0;    // of the result of a cast
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, x, b, condition, y;
+  Extent rows;
+  uint inner;  // elements that are moved of each row
+  uint x_stride, x_offset, y_stride, y_offset;
+} p;
+
+const uint kMove = 0, kCast = 1, kWhere = 2, kGatherLast = 3;
+
+float LoadFloat(uvec2 base, uint i) {
+  if (kFrom == kF32) return F32(base).v[i];
+  const uint bits = uint(U16(base).v[i]);
+  return kFrom == kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+}
+
+// Towards zero, at most the ends of the range, 0 for not-a-number.
+int Truncate(float x) {
+  if (IsNan(x)) return 0;
+  if (x >= 2147483648.0) return 2147483647;
+  if (x <= -2147483648.0) return -2147483647 - 1;
+  return int(x);
+}
+
+// To nearest even: shaders may round a conversion either way.
+float NearestFloat(int x) {
+  const bool negative = x < 0;
+  const uint m = negative ? uint(-(x + 1)) + 1u : uint(x);
+  const int top = findMSB(m);
+  if (top < 24) return float(x);
+  const int shift = top - 23;
+  const uint low = m & ((1u << shift) - 1u);
+  const uint middle = 1u << (shift - 1);
+  uint kept = m >> shift;
+  if (low > middle || (low == middle && (kept & 1u) != 0u)) ++kept;
+  const float y = float(kept) * uintBitsToFloat(uint(shift + 127) << 23);
+  return negative ? -y : y;
+}
+
+void StoreFloat(uvec2 base, uint i, float value) {
+  if (kTo == kF32) {
+    F32(base).v[i] = value;
+  } else {
+    U16(base).v[i] = uint16_t(kTo == kF16 ? FloatToHalf(value) : FloatToBFloat16(value));
+  }
+}
+
+void Cast(uint from, uint to) {
+  if (kFrom == kTo) {
+    if (kFrom == kF32 || kFrom == kI32) {
+      U32(p.y).v[to] = U32(p.x).v[from];
+    } else {
+      U16(p.y).v[to] = U16(p.x).v[from];
+    }
+  } else if (kFrom == kI32) {
+    StoreFloat(p.y, to, NearestFloat(I32(p.x).v[from]));
+  } else if (kTo == kI32) {
+    I32(p.y).v[to] = Truncate(LoadFloat(p.x, from));
+  } else {
+    StoreFloat(p.y, to, LoadFloat(p.x, from));
+  }
+}
+
+void MoveOne(uvec2 source, uint from, uint to) {
+  if (kFrom == 4) {
+    U32(p.y).v[to] = U32(source).v[from];
+  } else {
+    U16(p.y).v[to] = U16(source).v[from];
+  }
+}
+
+void GatherLast(uint row) {
+  const int index = I32(p.b).v[row];
+  if (index >= int(p.x_stride)) {
+    Step(p.step).failed_op = p.y_stride;
+  } else if (index >= 0) {
+    U32(p.y).v[row] = U32(p.x).v[row * p.x_stride + uint(index)];
+  } else {
+    U32(p.y).v[row] = kFrom == kI32 ? 0xFFFFFFFFu : 0x7FC00000u;
+  }
+}
+
+void main() {
+  const uint count = At(p.rows, Step(p.step)) * p.inner;
+  for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+    const uint row = i / p.inner;
+    const uint column = i % p.inner;
+    if (kOp == kMove) {
+      MoveOne(p.x, row * p.x_stride + p.x_offset + column,
+              row * p.y_stride + p.y_offset + column);
+    } else if (kOp == kCast) {
+      Cast(i, i);
+    } else if (kOp == kWhere) {
+      const bool chosen = (U32(p.condition).v[i] & 0x7FFFFFFFu) != 0u;
+      MoveOne(chosen ? p.x : p.b, i, i);
+    } else {
+      GatherLast(i);
+    }
+  }
+}

@@ -1,0 +1,86 @@
+#version 460
+// Penalties on tokens seen in a window of positions, and biases on single columns. y already holds a
+// copy of the logits. One workgroup for each row.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(constant_id = 1) const uint kBias = 0;  // 1: bias_add, with ids in `history`, biases in `past`
+
+layout(constant_id = 2) const float kRepeat = 1.0;
+layout(constant_id = 3) const float kFrequency = 0.0;
+layout(constant_id = 4) const float kPresence = 0.0;
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, x, history, tokens, q_pos, q_slot, kv_pos, kv_slot, past, y;
+  Extent rows;
+  Extent fresh;
+  uint columns;
+  uint slots, capacity;  // of a bias: how many, in `slots`
+  int last_n;
+  uint op;
+} p;
+
+int pos, slot, old;
+
+// Entry e of the window: positions ending at the last old one, then the fresh rows. -1: none.
+int TokenAt(int e) {
+  if (e < p.last_n) {
+    const int at = old - p.last_n + e;
+    const bool there = at >= 0 && at >= old - int(p.capacity) && at > pos - p.last_n && at <= pos;
+    return there ? I32(p.history).v[uint(slot) * p.capacity + uint(at) % p.capacity] : -1;
+  }
+  const uint row = uint(e - p.last_n);
+  const int at = I32(p.kv_pos).v[row];
+  const bool there = I32(p.kv_slot).v[row] == slot && at > pos - p.last_n && at <= pos;
+  return there ? I32(p.tokens).v[row] : -1;
+}
+
+void Penalise(uint row) {
+  pos = I32(p.q_pos).v[row];
+  slot = I32(p.q_slot).v[row];
+  if (slot < 0 || slot >= int(p.slots)) {
+    Step(p.step).failed_op = p.op;
+    return;
+  }
+  old = I32(p.past).v[slot];
+  const int entries = p.last_n + int(At(p.fresh, Step(p.step)));
+  for (int e = int(gl_LocalInvocationIndex); e < entries; e += int(gl_WorkGroupSize.x)) {
+    const int token = TokenAt(e);
+    if (token < 0 || token >= int(p.columns)) continue;
+    uint seen = 0;
+    bool is_first = true;
+    for (int other = 0; other < entries; ++other) {
+      if (TokenAt(other) != token) continue;
+      ++seen;
+      if (other < e) is_first = false;
+    }
+    if (!is_first) continue;
+    float z = F32(p.x).v[row * p.columns + uint(token)];
+    z = z > 0.0 ? z / kRepeat : z * kRepeat;
+    z -= float(seen) * kFrequency + kPresence;
+    F32(p.y).v[row * p.columns + uint(token)] = z;
+  }
+}
+
+void AddBias(uint row) {
+  for (uint i = gl_LocalInvocationIndex; i < p.slots; i += gl_WorkGroupSize.x) {
+    const int id = I32(p.history).v[i];
+    if (id < 0 || id >= int(p.columns)) {
+      Step(p.step).failed_op = p.op;
+      continue;
+    }
+    const uint at = row * p.columns + uint(id);
+    F32(p.y).v[at] = F32(p.x).v[at] + F32(p.past).v[i];
+  }
+}
+
+void main() {
+  const uint count = At(p.rows, Step(p.step));
+  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+    if (kBias != 0) {
+      AddBias(row);
+    } else {
+      Penalise(row);
+    }
+  }
+}

@@ -1,0 +1,84 @@
+#version 460
+// One element at a time: unary, binary with broadcast, scale, affine, select, geglu, softcap.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+
+layout(constant_id = 1) const uint kOp = 0;  // as enum Pointwise in ops_pointwise.cc
+layout(constant_id = 2) const uint kFn = 0;  // rl_unary or rl_binary
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, a, b, y;
+  Extent rows;
+  uint inner;       // elements of a row
+  uvec3 dims;       // the three inner dimensions, 1 where there are fewer
+  uvec4 strides;    // of b in elements, 0 where it is broadcast
+  float f0, f1;
+} p;
+
+const uint kUnary = 0, kBinary = 1, kScale = 2, kAffine = 3, kSelect = 4, kGeGlu = 5, kSoftcap = 6;
+
+float Unary(float x) {
+  switch (kFn) {
+    case 0: return -x;
+    case 1: return abs(x);
+    case 2: return Exp(x);
+    case 3: return Log(x);
+    case 4: return IsNan(x) || x < 0.0 ? kNan : sqrt(x);
+    case 5: return IsNan(x) || x < 0.0 ? kNan : x == 0.0 ? kInfinity : x == kInfinity ? 0.0 : 1.0 / sqrt(x);
+    case 6: return Tanh(x);
+    case 7: return IsNan(x) ? x : Sigmoid(x);
+    case 8: return IsNan(x) ? x : GeluTanh(x);
+    case 9: return IsNan(x) ? x : x * Sigmoid(x);
+    default: return x * x;
+  }
+}
+
+float Binary(float a, float b) {
+  const bool ordered = !IsNan(a) && !IsNan(b);
+  switch (kFn) {
+    case 0: return a + b;
+    case 1: return a - b;
+    case 2: return a * b;
+    case 3: return a / b;
+    case 4: return a < b ? a : b;
+    case 5: return a > b ? a : b;
+    case 6: return ordered && a < b ? 1.0 : 0.0;
+    case 7: return ordered && a <= b ? 1.0 : 0.0;
+    default: return ordered && a == b ? 1.0 : 0.0;
+  }
+}
+
+uint OffsetOfB(uint i) {
+  const uint i3 = i % p.dims.z;
+  const uint rest3 = i / p.dims.z;
+  const uint i2 = rest3 % p.dims.y;
+  const uint rest2 = rest3 / p.dims.y;
+  return (rest2 / p.dims.x) * p.strides.x + (rest2 % p.dims.x) * p.strides.y + i2 * p.strides.z +
+         i3 * p.strides.w;
+}
+
+void main() {
+  const uint count = At(p.rows, Step(p.step)) * p.inner;
+  for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+    const float a = F32(p.a).v[i];
+    float y;
+    if (kOp == kUnary) {
+      y = Unary(a);
+    } else if (kOp == kBinary) {
+      y = Binary(a, F32(p.b).v[OffsetOfB(i)]);
+    } else if (kOp == kScale) {
+      y = a * F32(p.b).v[p.strides.w == 0 ? 0 : i % p.dims.z];
+    } else if (kOp == kAffine) {
+      y = a * p.f0 + p.f1;
+    } else if (kOp == kSelect) {
+      // a is the condition; not-a-number is true
+      y = (floatBitsToUint(a) & 0x7FFFFFFFu) != 0u ? F32(p.b).v[i] : p.f0;
+    } else if (kOp == kGeGlu) {
+      y = GeluTanh(a) * F32(p.b).v[i];
+    } else {
+      y = IsNan(a) ? a : p.f0 * Tanh(a / p.f0);
+    }
+    F32(p.y).v[i] = y;
+  }
+}

@@ -1,0 +1,26 @@
+#version 460
+// Philox4x32-10 of (pos, slot, stream): <rullama/sdk/philox.h>.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, seed, pos, slot, y;
+  Extent rows;
+  uint stream;
+} p;
+
+void main() {
+  const uint count = At(p.rows, Step(p.step));
+  for (uint row = gl_GlobalInvocationID.x; row < count; row += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+    uvec4 counter = uvec4(U32(p.pos).v[row], U32(p.slot).v[row], p.stream, 0);
+    uvec2 key = uvec2(U32(p.seed).v[0], U32(p.seed).v[1]);
+    for (int round = 0; round < 10; ++round) {
+      uint high0, low0, high1, low1;
+      umulExtended(0xD2511F53u, counter.x, high0, low0);
+      umulExtended(0xCD9E8D57u, counter.z, high1, low1);
+      counter = uvec4(high1 ^ counter.y ^ key.x, low1, high0 ^ counter.w ^ key.y, low0);
+      key += uvec2(0x9E3779B9u, 0xBB67AE85u);
+    }
+    F32(p.y).v[row] = float(counter.x >> 8) * 5.9604644775390625e-8;
+  }
+}

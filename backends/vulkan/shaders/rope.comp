@@ -1,0 +1,62 @@
+#version 460
+// Rotary embedding, after an optional RMS norm of each head: the two follow each other in a model
+// and read the same few values. One workgroup for each head of each row.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+#include "reduce.glsl"
+
+layout(constant_id = 1) const uint kNorm = 0;  // 1: normalise first
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, x, pos, rates, weight, y;
+  Extent rows;
+  uint heads;
+  uint dim;
+  uint half_rot;  // pairs that turn
+  float eps;
+} p;
+
+// The fraction of pos times a rate of turns, in [-1/2, 1/2). The rate is a fraction of 64 bits, so
+// that integers give its product exactly, whatever the position.
+float Turns(uint pos, uvec2 rate) {
+  uint high, low;
+  umulExtended(pos, rate.y, high, low);
+  return float(int(pos * rate.x + high)) * 2.3283064365386963e-10;
+}
+
+void main() {
+  const uint count = At(p.rows, Step(p.step)) * p.heads;
+  const bool weighted = (p.weight.x | p.weight.y) != 0;
+  for (uint head = gl_WorkGroupID.x; head < count; head += gl_NumWorkGroups.x) {
+    const uint first = head * p.dim;
+    float factor = 1.0;
+    if (kNorm != 0) {
+      float sum = 0.0;
+      for (uint i = gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
+        const float x = F32(p.x).v[first + i];
+        sum += x * x;
+      }
+      factor = 1.0 / sqrt(WorkgroupSum(sum) / float(p.dim) + p.eps);
+    }
+    const uint pos = uint(I32(p.pos).v[head / p.heads]);
+    for (uint i = gl_LocalInvocationID.x; i < p.half_rot; i += gl_WorkGroupSize.x) {
+      const uint j = i + p.half_rot;
+      const uvec2 rate = uvec2(U32(p.rates).v[2 * i], U32(p.rates).v[2 * i + 1]);
+      const vec2 turn = CosSin(Turns(pos, rate));
+      float a = F32(p.x).v[first + i] * factor;
+      float b = F32(p.x).v[first + j] * factor;
+      if (weighted) {
+        a *= F32(p.weight).v[i];
+        b *= F32(p.weight).v[j];
+      }
+      F32(p.y).v[first + i] = a * turn.x - b * turn.y;
+      F32(p.y).v[first + j] = a * turn.y + b * turn.x;
+    }
+    for (uint i = 2 * p.half_rot + gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
+      float a = F32(p.x).v[first + i] * factor;
+      if (weighted) a *= F32(p.weight).v[i];
+      F32(p.y).v[first + i] = a;
+    }
+  }
+}

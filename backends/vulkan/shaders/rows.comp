@@ -1,0 +1,151 @@
+#version 460
+// One workgroup for each row of the last dimension: norms, softmax, reductions, entropy.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+#include "reduce.glsl"
+
+layout(constant_id = 1) const uint kOp = 0;  // as enum Rows in ops_rows.cc
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, x, weight, residual, scale, y;
+  Extent rows;
+  uint columns;
+  float eps;
+} p;
+
+const uint kSum = 0, kMax = 1, kMean = 2, kSoftmax = 3, kEntropy = 4, kRmsNorm = 5, kResidualNorm = 6,
+           kMinP = 7;
+
+uint first;  // of the row, in elements
+
+float X(uint i) { return F32(p.x).v[first + i]; }
+
+float SumOf(bool squares) {
+  float sum = 0.0;
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    const float x = X(i);
+    sum += squares ? x * x : x;
+  }
+  return WorkgroupSum(sum);
+}
+
+// The maximum, and whether some element is not a number: max() may drop it.
+float MaxOf(out bool has_nan) {
+  float most = -kInfinity;
+  float nan = 0.0;
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    const float x = X(i);
+    if (IsNan(x)) {
+      nan = 1.0;
+    } else {
+      most = max(most, x);
+    }
+  }
+  most = WorkgroupMax(most);
+  has_nan = WorkgroupMax(nan) > 0.0;
+  return most;
+}
+
+void Fill(uint row_columns, float value) {
+  for (uint i = gl_LocalInvocationID.x; i < row_columns; i += gl_WorkGroupSize.x) {
+    F32(p.y).v[first + i] = value;
+  }
+}
+
+void Softmax() {
+  bool has_nan;
+  const float most = MaxOf(has_nan);
+  if (has_nan || most == kInfinity) {
+    Fill(p.columns, kNan);
+    return;
+  }
+  if (most == -kInfinity) {
+    Fill(p.columns, 0.0);
+    return;
+  }
+  float sum = 0.0;
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    sum += Exp(X(i) - most);
+  }
+  sum = WorkgroupSum(sum);
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    F32(p.y).v[first + i] = Exp(X(i) - most) / sum;
+  }
+}
+
+// H = ln S - sum e^z z / S with z = x - max.
+void Entropy(uint row) {
+  bool has_nan;
+  const float most = MaxOf(has_nan);
+  float sum = 0.0, weighted = 0.0;
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    const float z = X(i) - most;
+    const float e = Exp(z);
+    sum += e;
+    if (e > 0.0) weighted += e * z;
+  }
+  sum = WorkgroupSum(sum);
+  weighted = WorkgroupSum(weighted);
+  if (gl_LocalInvocationID.x == 0) {
+    float y = Log(sum) - weighted / sum;
+    if (most == -kInfinity) y = 0.0;
+    if (has_nan || most == kInfinity) y = kNan;
+    F32(p.y).v[row] = y;
+  }
+}
+
+void Norm() {
+  const float mean = SumOf(true) / float(p.columns);
+  const float factor = 1.0 / sqrt(mean + p.eps);
+  const bool weighted = (p.weight.x | p.weight.y) != 0;
+  const float scale = (p.scale.x | p.scale.y) != 0 ? F32(p.scale).v[0] : 1.0;
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    float y = X(i) * factor;
+    if (weighted) y *= F32(p.weight).v[i];
+    if (kOp == kResidualNorm) y = (F32(p.residual).v[first + i] + y) * scale;
+    F32(p.y).v[first + i] = y;
+  }
+}
+
+// eps is ln p
+void MinP() {
+  bool has_nan;
+  const float most = MaxOf(has_nan);
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    const float x = X(i);
+    const bool kept = !IsNan(x) && x >= most + p.eps;
+    F32(p.y).v[first + i] = kept ? x : -kInfinity;
+  }
+}
+
+void Reduce(uint row) {
+  float y;
+  if (kOp == kMax) {
+    bool has_nan;
+    y = MaxOf(has_nan);
+    if (has_nan) y = kNan;
+  } else {
+    y = SumOf(false);
+    if (kOp == kMean) y /= float(p.columns);
+  }
+  if (gl_LocalInvocationID.x == 0) F32(p.y).v[row] = y;
+}
+
+void main() {
+  const uint count = At(p.rows, Step(p.step));
+  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+    first = row * p.columns;
+    if (kOp == kSoftmax) {
+      Softmax();
+    } else if (kOp == kEntropy) {
+      Entropy(row);
+    } else if (kOp == kRmsNorm || kOp == kResidualNorm) {
+      Norm();
+    } else if (kOp == kMinP) {
+      MinP();
+    } else {
+      Reduce(row);
+    }
+  }
+}

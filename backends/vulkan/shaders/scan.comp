@@ -1,0 +1,109 @@
+#version 460
+// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One workgroup
+// for each row; each invocation takes a run of consecutive columns.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "math.glsl"
+#include "reduce.glsl"
+
+layout(constant_id = 1) const uint kOp = 0;  // as enum Scan in ops_sampling.cc
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, x, u, y;
+  Extent rows;
+  uint columns;
+  float top_p;
+} p;
+
+const uint kCumSum = 0, kTopP = 1, kCategorical = 2;
+
+shared float shared_scan[1024];
+shared uint shared_first;
+shared int shared_last;
+
+uint me, begin, end, first;
+
+float X(uint i) {
+  const float x = F32(p.x).v[first + i];
+  return kOp != kCumSum && IsNan(x) ? -kInfinity : x;
+}
+float Mass(uint i, float most) {
+  const float x = X(i);
+  if (kOp == kCumSum) return x;
+  return x == -kInfinity ? 0.0 : Exp(x - most);
+}
+
+// The sum of `x` over the invocations before this one, and over all.
+float ScanBefore(float x, out float total) {
+  barrier();
+  shared_scan[me] = x;
+  barrier();
+  for (uint width = 1; width < gl_WorkGroupSize.x; width *= 2) {
+    const float add = me >= width ? shared_scan[me - width] : 0.0;
+    barrier();
+    shared_scan[me] += add;
+    barrier();
+  }
+  total = shared_scan[gl_WorkGroupSize.x - 1];
+  return me == 0 ? 0.0 : shared_scan[me - 1];
+}
+
+void Draw(uint row, float most, float before, float total) {
+  if (me == 0) {
+    shared_first = 0xFFFFFFFFu;
+    shared_last = -1;
+  }
+  barrier();
+  const float target = F32(p.u).v[row] * total;
+  float running = before;
+  for (uint i = begin; i < end; ++i) {
+    const float mass = Mass(i, most);
+    running += mass;
+    if (mass > 0.0) {
+      atomicMax(shared_last, int(i));
+      if (running > target) {
+        atomicMin(shared_first, i);
+        break;
+      }
+    }
+  }
+  barrier();
+  // `break` leaves later columns of this run out of the last one, which then does not count.
+  if (me == 0) I32(p.y).v[row] = shared_first != 0xFFFFFFFFu ? int(shared_first) : shared_last;
+}
+
+void main() {
+  me = gl_LocalInvocationIndex;
+  const uint count = At(p.rows, Step(p.step));
+  const uint share = (p.columns + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+  begin = min(me * share, p.columns);
+  end = min(begin + share, p.columns);
+  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+    first = row * p.columns;
+    float most = 0.0;
+    if (kOp != kCumSum) {
+      most = -kInfinity;
+      for (uint i = begin; i < end; ++i) most = max(most, X(i));
+      most = WorkgroupMax(most);
+    }
+    float sum = 0.0;
+    for (uint i = begin; i < end; ++i) sum += Mass(i, most);
+    float total;
+    float running = ScanBefore(sum, total);
+    if (kOp == kCategorical) {
+      Draw(row, most, running, total);
+      continue;
+    }
+    for (uint i = begin; i < end; ++i) {
+      const float mass = Mass(i, most);
+      if (kOp == kCumSum) {
+        running += mass;
+        F32(p.y).v[first + i] = running;
+      } else {
+        const bool kept = i == 0 || p.top_p >= 1.0 || running < p.top_p * total;
+        F32(p.y).v[first + i] = kept ? X(i) : -kInfinity;
+        running += mass;
+      }
+    }
+  }
+}

@@ -1,0 +1,51 @@
+#version 460
+// Stores rows at [slot, pos mod capacity] unless a later row of the step takes the same place. One
+// workgroup for each row.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(constant_id = 1) const uint kBytes = 4;  // of an element
+
+layout(push_constant, std430) uniform Push {
+  uvec2 step, state, x, pos, slot;
+  Extent rows;
+  uint slots;
+  uint capacity;
+  uint inner;  // elements of a row
+  uint op;     // 1 + its index, for failures
+} p;
+
+shared uint shared_taken;
+
+void main() {
+  const uint count = At(p.rows, Step(p.step));
+  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+    const int slot = I32(p.slot).v[row];
+    const int pos = I32(p.pos).v[row];
+    if (slot < 0 || slot >= int(p.slots) || pos < 0) {
+      Step(p.step).failed_op = p.op;
+      continue;
+    }
+    barrier();
+    if (gl_LocalInvocationID.x == 0) shared_taken = 0;
+    barrier();
+    for (uint i = row + 1 + gl_LocalInvocationID.x; i < count; i += gl_WorkGroupSize.x) {
+      const int other = I32(p.pos).v[i];
+      const bool same = I32(p.slot).v[i] == slot && other >= 0 &&
+                        uint(other) % p.capacity == uint(pos) % p.capacity;
+      if (same) shared_taken = 1;
+    }
+    barrier();
+    if (shared_taken != 0) continue;
+    const uint place = uint(slot) * p.capacity + uint(pos) % p.capacity;
+    const uvec2 to = AdvanceBy(p.state, place, p.inner * kBytes);
+    const uvec2 from = AdvanceBy(p.x, row, p.inner * kBytes);
+    for (uint i = gl_LocalInvocationID.x; i < p.inner; i += gl_WorkGroupSize.x) {
+      if (kBytes == 4) {
+        U32(to).v[i] = U32(from).v[i];
+      } else {
+        U16(to).v[i] = U16(from).v[i];
+      }
+    }
+  }
+}
