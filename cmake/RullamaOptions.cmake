@@ -24,8 +24,9 @@ endif()
 
 find_program(RULLAMA_CCACHE ccache)
 if(RULLAMA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The cache takes compilations with precompiled headers only if it may trust the headers' contents.
   set(CMAKE_C_COMPILER_LAUNCHER ${RULLAMA_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${RULLAMA_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${RULLAMA_CCACHE})
 endif()
 
 add_library(rullama_flags INTERFACE)

@@ -20,6 +20,8 @@ constexpr uint32_t kWideSoftwareThreads = 64;
 
 struct Settings {
   bool subgroups;
+  bool cooperative_matrix;
+  bool profile = false;
 };
 
 bool ParseSwitch(const sdk::Option& option) {
@@ -29,17 +31,30 @@ bool ParseSwitch(const sdk::Option& option) {
                    "option " + option.key + " is '" + option.value + "', expected on or off");
 }
 
+// A switch for what only some devices have.
+bool ParseSwitch(const sdk::Option& option, bool available, const char* what) {
+  const bool on = ParseSwitch(option);
+  if (on && !available) {
+    throw sdk::Error(RL_INVALID_ARGUMENT,
+                     "option " + option.key + " is 'on', but the device has no " + what);
+  }
+  return on;
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
-  Settings settings{can.subgroup_arithmetic};
+  Settings settings{can.subgroup_arithmetic, can.cooperative_matrix};
   for (const sdk::Option& option : options) {
-    if (option.key != "subgroups") {
+    if (option.key == "profile") {
+      settings.profile = ParseSwitch(option);
+    } else if (option.key == "subgroups") {
+      settings.subgroups = ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
+    } else if (option.key == "cooperative_matrix") {
+      settings.cooperative_matrix =
+          ParseSwitch(option, can.cooperative_matrix, "matrix units for f16 in tiles of 16");
+    } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
-                                                "'; the vulkan backend knows: subgroups");
-    }
-    settings.subgroups = ParseSwitch(option);
-    if (settings.subgroups && !can.subgroup_arithmetic) {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "option subgroups is 'on', but the device has no subgroup arithmetic");
+                                                "'; the vulkan backend knows: cooperative_matrix, "
+                                                "profile, subgroups");
     }
   }
   return settings;
@@ -49,6 +64,9 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   Tuning tuning;
   tuning.subgroups = settings.subgroups;
   tuning.subgroup_size = can.subgroup_size;
+  tuning.profile = settings.profile;
+  // Four subgroups make a workgroup of matmul_coop.comp.
+  tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == 32;
   tuning.software = can.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));

@@ -38,8 +38,8 @@ Gpu::Gpu(const PhysicalDevice& physical, const sdk::Host& host) : physical_(phys
 void Gpu::CreateDevice() {
   const Capabilities& can = physical_.capabilities;
   const float priority = 1;
-  VkDeviceQueueCreateInfo queue{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0,
-                                can.queue_family, 1, &priority};
+  VkDeviceQueueCreateInfo queue{
+      VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, can.queue_family, 1, &priority};
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, VK_TRUE, VK_FALSE};
   VkPhysicalDeviceVulkan12Features features12{};
@@ -131,8 +131,7 @@ void Gpu::RunNow(Record record) {
   VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                  VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
   Check(vkBeginCommandBuffer(copy_, &begin), "vkBeginCommandBuffer");
-  VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr,
-                          VK_ACCESS_MEMORY_WRITE_BIT,
+  VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_MEMORY_WRITE_BIT,
                           VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT};
   const auto sync = [&] {
     vkCmdPipelineBarrier(copy_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
@@ -167,7 +166,8 @@ void Gpu::Write(const Allocation& to, uint64_t offset, std::span<const std::byte
 
 void Gpu::Read(const Allocation& from, uint64_t offset, std::span<std::byte> data) {
   Wait();
-  const bool direct = from.mapped() != nullptr && (from.cached() || data.size() <= kDirectReadBytes);
+  const bool direct =
+      from.mapped() != nullptr && (from.cached() || data.size() <= kDirectReadBytes);
   if (direct) {
     std::memcpy(data.data(), from.mapped() + offset, data.size());
     return;

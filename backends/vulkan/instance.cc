@@ -9,9 +9,9 @@ namespace rullama::vulkan {
 namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
-constexpr uint32_t kMinPushConstants = 128;    // what Vulkan promises
-constexpr uint32_t kMinSharedMemory = 32768;   // the tiles of matmul.comp and attention.comp
-constexpr uint32_t kMinInvocations = 256;      // of a workgroup
+constexpr uint32_t kMinPushConstants = 128;   // what Vulkan promises
+constexpr uint32_t kMinSharedMemory = 32768;  // the tiles of matmul.comp and attention.comp
+constexpr uint32_t kMinInvocations = 256;     // of a workgroup
 
 bool WantsValidation() {
   const char* wish = std::getenv("RULLAMA_VULKAN_VALIDATION");
@@ -53,12 +53,14 @@ bool HasCooperativeMatrix(VkPhysicalDevice device) {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, 0, 0};
   VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
   vkGetPhysicalDeviceFeatures2(device, &all);
-  if (features.cooperativeMatrix == 0 || vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr)
+  if (features.cooperativeMatrix == 0 ||
+      vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr)
     return false;
   uint32_t count = 0;
   vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(device, &count, nullptr);
   std::vector<VkCooperativeMatrixPropertiesNV> shapes(
-      count, {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, nullptr, 0, 0, 0, {}, {}, {}, {}, {}});
+      count,
+      {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, nullptr, 0, 0, 0, {}, {}, {}, {}, {}});
   vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(device, &count, shapes.data());
   return std::ranges::any_of(shapes, [](const VkCooperativeMatrixPropertiesNV& s) {
     return s.MSize == 16 && s.NSize == 16 && s.KSize == 16 &&
@@ -77,13 +79,14 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
     return "it has Vulkan " + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
            std::to_string(VK_API_VERSION_MINOR(version)) + ", needed is 1.2";
   }
-  VkPhysicalDeviceDriverProperties driver{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
-                                          nullptr, {}, {}, {}, {}};
+  VkPhysicalDeviceDriverProperties driver{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
   VkPhysicalDeviceSubgroupProperties subgroup{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, &driver, 0, 0, 0, 0};
   VkPhysicalDeviceMaintenance3Properties sizes{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, &subgroup, 0, 0};
-  VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes, {}};
+  VkPhysicalDeviceProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes, {}};
   vkGetPhysicalDeviceProperties2(device, &properties);
   out.driver = std::string(driver.driverName) + " " + driver.driverInfo;
   out.max_allocation = sizes.maxMemoryAllocationSize;
@@ -111,7 +114,8 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
 
   if (features12.bufferDeviceAddress == 0) return "it lacks the feature bufferDeviceAddress";
   if (features12.timelineSemaphore == 0) return "it lacks the feature timelineSemaphore";
-  if (features11.storageBuffer16BitAccess == 0) return "it lacks the feature storageBuffer16BitAccess";
+  if (features11.storageBuffer16BitAccess == 0)
+    return "it lacks the feature storageBuffer16BitAccess";
   const VkPhysicalDeviceLimits& limits = out.properties.limits;
   const struct {
     const char* name;
@@ -137,7 +141,8 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
 Instance::Instance(const sdk::Host& host) : host_(host) {
   if (volkInitialize() != VK_SUCCESS) {
     reason_ =
-        "the Vulkan loader libvulkan.so.1 is not installed; install it (Debian: libvulkan1) and the "
+        "the Vulkan loader libvulkan.so.1 is not installed; install it (Debian: libvulkan1) and "
+        "the "
         "driver of your GPU";
     return;
   }
@@ -214,8 +219,8 @@ void Instance::Enumerate() {
       continue;
     }
     if (!reason_.empty()) reason_ += "; ";
-    reason_ += std::string("'") + device.capabilities.properties.deviceName +
-               "' cannot be used: " + lack;
+    reason_ +=
+        std::string("'") + device.capabilities.properties.deviceName + "' cannot be used: " + lack;
   }
 }
 
@@ -239,9 +244,10 @@ std::pair<uint64_t, uint64_t> Instance::Memory(const PhysicalDevice& device) {
   for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
     const VkMemoryHeap& heap = memory.memoryHeaps[i];
     if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0 || heap.size <= largest.first) continue;
-    const uint64_t free = device.capabilities.memory_budget
-                              ? budget.heapBudget[i] - std::min(budget.heapUsage[i], budget.heapBudget[i])
-                              : 0;
+    const uint64_t free =
+        device.capabilities.memory_budget
+            ? budget.heapBudget[i] - std::min(budget.heapUsage[i], budget.heapBudget[i])
+            : 0;
     largest = {heap.size, free};
   }
   return largest;

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <atomic>
-#include <optional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +17,14 @@ namespace rullama::vulkan {
 struct Capabilities {
   VkPhysicalDeviceProperties properties{};
   VkPhysicalDeviceMemoryProperties memory{};
-  std::string driver;                 // name and version
-  uint32_t queue_family = 0;          // that computes
-  uint64_t max_allocation = 0;        // bytes
+  std::string driver;           // name and version
+  uint32_t queue_family = 0;    // that computes
+  uint64_t max_allocation = 0;  // bytes
   uint32_t subgroup_size = 1;
-  bool subgroup_arithmetic = false;   // reductions and shuffles within a subgroup
+  bool subgroup_arithmetic = false;  // reductions and shuffles within a subgroup
   bool float64 = false;
-  bool memory_budget = false;         // VK_EXT_memory_budget
-  bool cooperative_matrix = false;    // VK_NV_cooperative_matrix with 16 x 16 x 16, f16 into f32
+  bool memory_budget = false;       // VK_EXT_memory_budget
+  bool cooperative_matrix = false;  // VK_NV_cooperative_matrix with 16 x 16 x 16, f16 into f32
 };
 
 struct PhysicalDevice {

@@ -17,11 +17,12 @@ struct Product {
   const VulkanWeight* weight = nullptr;
   VkDeviceAddress gate = 0;  // weights; of a gated product, the gate
   VkDeviceAddress up = 0;    // 0: not gated
+  bool up_is_given = false;  // a gated product whose up is not a product: ProductOperands::extra
   rl_dim rows{};             // of x
   int64_t n = 0;             // results
   int64_t used = 1;          // experts of a row
   int64_t expert_count = 0;
-  int64_t expert_rows = 0;   // rows of weights of an expert
+  int64_t expert_rows = 0;  // rows of weights of an expert
 };
 
 // Where a product reads and writes: a value, or memory of the plan.
@@ -34,7 +35,7 @@ struct ProductOperands {
   Operand x, y;
   uint32_t experts = RL_NO_VALUE;
   Operand extra;  // weights of the pairs, or the table of moe_sort.comp
-  uint32_t factor = RL_NO_VALUE;
+  Operand factor;
 };
 
 // By rows of weights: any mode.

@@ -160,8 +160,8 @@ Allocation Memory::Allocate(uint64_t bytes, Residence residence) {
                             ? 0
                             : RoundUp(bytes, kGranularity) + kGranularity;
   const auto fail = [&, total = total, free = free](const std::string& why) {
-    std::string text = "no room for " + Gibibytes(bytes) + " more on the device, which has " +
-                       Gibibytes(total);
+    std::string text =
+        "no room for " + Gibibytes(bytes) + " more on the device, which has " + Gibibytes(total);
     if (free > 0) text += ", " + Gibibytes(free) + " of it free";
     return sdk::Error(RL_OUT_OF_MEMORY, text + (why.empty() ? "" : " (" + why + ")") +
                                             "; a smaller quantisation or context needs less");

@@ -4,14 +4,14 @@
 namespace rullama::vulkan {
 namespace {
 
-constexpr uint32_t kThreads = 128;        // of attention.comp
-constexpr int64_t kMostQueries = 16;      // of a workgroup
+constexpr uint32_t kThreads = 128;             // of attention.comp
+constexpr int64_t kMostQueries = 16;           // of a workgroup
 constexpr int64_t kMostQueriesInSoftware = 4;  // whose compilers are slow with many registers
-constexpr int64_t kQueryBytes = 16384;    // of shared memory for them
-constexpr int64_t kKeys = 32;             // of a tile
+constexpr int64_t kQueryBytes = 16384;         // of shared memory for them
+constexpr int64_t kKeys = 32;                  // of a tile
 // Rows of queries up to which keys are split among workgroups: with more there is work for all.
 constexpr int64_t kSplitRows = 8;
-constexpr int64_t kMostParts = 32;
+constexpr int64_t kMostParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
 int64_t MostQueries(const PlanBuilder& plan, int64_t dim) {
@@ -64,12 +64,12 @@ void Attention(PlanBuilder& plan) {
       plan, Shader::kAttention,
       {kThreads, word(heads), word(kv_heads), word(group), word(query_rows), word(dim), state.dtype,
        word(state.dims[0].constant), word(capacity), word(a.window),
-       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale)});
+       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U});
   for (uint32_t i = 0; i < 10; ++i) dispatch.Read(plan.InputIndex(i));
   Scratch partial;
   if (parts > 1) {
-    partial = plan.NewScratch(static_cast<uint64_t>(parts * rows * heads * (dim + 2)) *
-                              sizeof(float));
+    partial =
+        plan.NewScratch(static_cast<uint64_t>(parts * rows * heads * (dim + 2)) * sizeof(float));
     dispatch.Write(partial);
   } else {
     dispatch.Write(plan.ResultIndex());

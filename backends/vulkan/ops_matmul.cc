@@ -7,9 +7,14 @@ namespace rullama::vulkan {
 namespace {
 
 constexpr uint32_t kTileThreads = 256;
+constexpr uint32_t kCoopThreads = 128;  // of matmul_coop.comp
+constexpr uint64_t kCoopTerms = 64;     // of its steps
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
 // with fewer there would be too few groups to hide the latency of memory.
-constexpr int64_t kManyResults = 65536;
+constexpr int64_t kManyResults = 4096;
+constexpr int64_t kVeryManyResults = 65536;
+// Chunks of weights a lane has under way: more would take too many registers.
+constexpr uint32_t kUnderWay = 4;
 
 DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write) {
   if (operand.scratch.bytes == 0) {
@@ -22,7 +27,8 @@ void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
           const ProductOperands& o) {
   const WeightShape& shape = p.weight->shape();
   Place(dispatch, o.x, false).Pointer(p.gate).Pointer(p.up).Read(o.experts);
-  Place(dispatch, o.extra, false).Read(o.factor);
+  Place(dispatch, o.extra, false);
+  Place(dispatch, o.factor, false);
   Place(dispatch, o.y, true)
       .Rows(p.rows)
       .U32(p.n)
@@ -36,6 +42,41 @@ void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
 }
 
 uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
+
+// The f16 form of the rows a product reads, made once for all products that read them.
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
+  constexpr uint32_t kThreads = 256;
+  const bool is_value = x.scratch.bytes == 0;
+  const VkDeviceAddress address = is_value ? plan.Place(x.value).begin : x.scratch.address;
+  if (const HalfRows* half = plan.FindHalf(address)) return *half;
+  const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
+  const auto rows = static_cast<uint64_t>(plan.Most(product.rows) * times);
+  const HalfRows half{plan.Take(rows * static_cast<uint64_t>(columns) * 2),
+                      plan.Take(rows * sizeof(float))};
+  DispatchBuilder dispatch(plan, Shader::kToHalf, {kThreads});
+  Place(dispatch, x, false)
+      .Write(half.rows)
+      .Write(half.factors)
+      .Rows(product.rows, times)
+      .U32(columns)
+      .Go(rows);
+  plan.KeepHalf(address, half);
+  return half;
+}
+
+void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                   int64_t tiles) {
+  const WeightShape& shape = product.weight->shape();
+  const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns));
+  operands.x.scratch = half.rows;
+  operands.factor.scratch = half.factors;
+  DispatchBuilder dispatch(plan, Shader::kMatMulCoop,
+                           {kCoopThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0,
+                            product.up != 0 ? 1U : 0U, static_cast<uint32_t>(product.mode)});
+  Fill(dispatch, plan, product, operands);
+  dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
+              static_cast<uint64_t>(tiles));
+}
 
 void MatMulAsStored(PlanBuilder& plan) {
   constexpr uint32_t kThreads = 64, kNt = 4;
@@ -71,6 +112,20 @@ void MatMulAsStored(PlanBuilder& plan) {
       .Go((rows * shape.columns + kTileThreads - 1) / kTileThreads);
 }
 
+// A product that is only the gate of a geglu gives that op's result.
+void AbsorbGate(PlanBuilder& plan, Product& product, ProductOperands& operands) {
+  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
+  if (product.up != 0 || reader == RL_NO_OP) return;
+  const rl_op& op = plan.graph().op(reader);
+  if (op.kind != RL_OP_geglu || op.inputs[0] != plan.ResultIndex() || !plan.IsReady(op.inputs[1])) {
+    return;
+  }
+  product.up_is_given = true;
+  operands.extra.value = op.inputs[1];
+  operands.y.value = op.results[0];
+  plan.Absorb(reader);
+}
+
 void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
   const rl_value& y = plan.Result();
   Product product;
@@ -83,6 +138,7 @@ void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
   operands.x.value = plan.InputIndex(0);
   operands.y.value = plan.ResultIndex();
   if (plan.MostRows(y) <= kFewProductRows) {
+    AbsorbGate(plan, product, operands);
     FewRows(plan, product, operands);
   } else {
     ManyRows(plan, product, operands, (plan.MostRows(y) + kProductTile - 1) / kProductTile);
@@ -95,22 +151,35 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   const WeightShape& shape = product.weight->shape();
   const Tuning& tuning = plan.tuning();
   const bool gated = product.up != 0;
+  const int64_t rows = plan.Most(product.rows);
+  const bool dense = product.mode == ProductMode::kDense;
   // Lanes that share a row: as many as find two chunks each, at most a subgroup.
   const uint64_t chunks = (shape.columns + 31) / 32;
   const uint32_t most_lanes = tuning.subgroups ? std::min(tuning.subgroup_size, 32U) : 32U;
   const auto lanes = static_cast<uint32_t>(
       std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
-  const uint32_t nr = product.n >= kManyResults && !gated ? 2 : 1;
-  const int64_t rows = plan.Most(product.rows);
-  const bool dense = product.mode == ProductMode::kDense;
+  const uint32_t halves = gated ? 2 : 1;
+  uint32_t nr = 1;
+  if (dense && rows == 1 && !tuning.software) {
+    nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
+  }
   const uint32_t nt =
-      dense ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
-            : 1;
+      dense
+          ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
+          : 1;
   const uint32_t threads = 128;
+  const uint64_t turns = (chunks + lanes - 1) / lanes;
+  const uint32_t unroll = tuning.software || nt > 1
+                              ? 1
+                              : static_cast<uint32_t>(std::min<uint64_t>(
+                                    turns, std::max(kUnderWay / (halves * nr), 1U)));
   DispatchBuilder dispatch(
       plan, Shader::kMatVec,
-      {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U), gated ? 1U : 0U,
-       static_cast<uint32_t>(product.mode), Checked(shape)});
+      {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U),
+       gated                 ? 1U
+       : product.up_is_given ? 2U
+                             : 0U,
+       static_cast<uint32_t>(product.mode), Checked(shape), unroll});
   Fill(dispatch, plan, product, operands);
   const uint64_t per_group = threads / lanes * nr;
   uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
@@ -123,10 +192,18 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
 void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles) {
   const WeightShape& shape = product.weight->shape();
-  DispatchBuilder dispatch(plan, Shader::kMatMul,
-                           {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0,
-                            product.up != 0 ? 1U : 0U, static_cast<uint32_t>(product.mode),
-                            Checked(shape)});
+  // Weights in whole numbers of bits lose less in f16 than their quantisation lost; others are to
+  // be as exact as f32 allows.
+  const bool coop = plan.tuning().cooperative_matrix && IsBlockType(shape.dtype) &&
+                    shape.columns % kCoopTerms == 0;
+  if (coop) {
+    OnMatrixUnits(plan, product, operands, tiles);
+    return;
+  }
+  DispatchBuilder dispatch(
+      plan, Shader::kMatMul,
+      {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
+       static_cast<uint32_t>(product.mode), Checked(shape)});
   Fill(dispatch, plan, product, operands);
   dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
               static_cast<uint64_t>(tiles));

@@ -96,7 +96,7 @@ void MoeFfn(PlanBuilder& plan) {
     Product weighted = second;
     weighted.mode = ProductMode::kWeighted;
     down.extra.value = plan.InputIndex(kWeights);
-    down.factor = plan.InputIndex(kFactor);
+    down.factor.value = plan.InputIndex(kFactor);
     down.y.value = plan.ResultIndex();
     FewRows(plan, weighted, down);
     return;

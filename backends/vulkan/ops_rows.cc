@@ -16,35 +16,46 @@ enum Rows : uint32_t {  // of rows.comp
   kEntropy = 4,
   kRmsNorm = 5,
   kResidualNorm = 6,
-  kMinP = 7
+  kMinP = 7,
+  kTwoNorms = 8
 };
 
-// Invocations for rows of this length: a power of two.
+// Invocations for rows of this length, a power of two: with fewer than eight elements each, waiting
+// for one another costs more than the work.
 uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
-  const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns, 1)));
+  const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 64, plan.tuning().wide));
 }
 
 struct Operands {
   uint32_t x = 0;
+  uint32_t y = 0;
+  bool half = false;  // the result is f16
   uint32_t weight = RL_NO_VALUE;
   uint32_t residual = RL_NO_VALUE;
   uint32_t scale = RL_NO_VALUE;
   float eps = 0;
+  uint32_t weight2 = RL_NO_VALUE;
+  uint32_t y2 = RL_NO_VALUE;
+  float eps2 = 0;
 };
 
 void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
   const rl_value& x = plan.graph().value(o.x);
   const int64_t middle = MiddleElements(x);
-  DispatchBuilder(plan, Shader::kRows, {ThreadsFor(plan, Last(x)), kind})
+  DispatchBuilder(plan, Shader::kRows, {ThreadsFor(plan, Last(x)), kind, o.half ? 1U : 0U})
       .Read(o.x)
       .Read(o.weight)
       .Read(o.residual)
       .Read(o.scale)
-      .Write(plan.ResultIndex())
+      .Write(o.half ? o.y : plan.ResultIndex())
       .Rows(x.dims[0], middle)
       .U32(Last(x))
       .F32(o.eps)
+      .F32(o.eps2)
+      .Align(8)
+      .Read(o.weight2)
+      .Write(o.y2)
       .Go(static_cast<uint64_t>(plan.MostRows(x) * middle));
 }
 
@@ -56,6 +67,19 @@ void ArgMax(PlanBuilder& plan) {
       .Rows(x.dims[0])
       .U32(Last(x))
       .Go(static_cast<uint64_t>(plan.MostRows(x)));
+}
+
+// The result of a cast to f16 that alone reads what the op at hand gives, and which the op then
+// writes itself; else RL_NO_VALUE.
+uint32_t AbsorbHalf(PlanBuilder& plan) {
+  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
+  if (reader == RL_NO_OP) return RL_NO_VALUE;
+  const rl_op& op = plan.graph().op(reader);
+  if (op.kind != RL_OP_cast || TypeOf(plan.graph().value(op.results[0])) != DType::kF16) {
+    return RL_NO_VALUE;
+  }
+  plan.Absorb(reader);
+  return op.results[0];
 }
 
 // Turns per position of each pair, theta^(-2i / n_rot) / factor / 2 pi: their fractions in 64 bits,
@@ -85,12 +109,14 @@ VkDeviceAddress Rates(PlanBuilder& plan) {
 void Rope(PlanBuilder& plan, uint32_t x, uint32_t norm_weight, bool norm, float eps) {
   const rl_value& y = plan.Result();
   const int64_t heads = y.dims[1].constant;
-  DispatchBuilder(plan, Shader::kRope, {ThreadsFor(plan, Last(y)), norm ? 1U : 0U})
+  const uint32_t half = AbsorbHalf(plan);
+  DispatchBuilder(plan, Shader::kRope,
+                  {ThreadsFor(plan, Last(y)), norm ? 1U : 0U, half == RL_NO_VALUE ? 0U : 1U})
       .Read(x)
       .Read(plan.InputIndex(1))
       .Pointer(Rates(plan))
       .Read(norm_weight)
-      .Write(plan.ResultIndex())
+      .Write(half == RL_NO_VALUE ? plan.ResultIndex() : half)
       .Rows(y.dims[0])
       .U32(heads)
       .U32(Last(y))
@@ -113,11 +139,38 @@ void CompileRope(PlanBuilder& plan) {
       plan.OnlyReader(plan.InputIndex(0)) != RL_NO_OP) {
     const rl_op& norm = plan.graph().op(producer);
     const uint32_t weight = norm.input_count > 1 ? norm.inputs[1] : RL_NO_VALUE;
-    Rope(plan, norm.inputs[0], weight, true,
-         sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps);
+    Rope(plan, norm.inputs[0], weight, true, sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps);
     return;
   }
   Rope(plan, plan.InputIndex(0), RL_NO_VALUE, false, 0);
+}
+
+void RmsNorm(PlanBuilder& plan) {
+  Operands operands{.x = plan.InputIndex(0),
+                    .weight = plan.InputIndex(1),
+                    .eps = plan.attrs<rl_rms_norm_attrs>().eps};
+  operands.y = AbsorbHalf(plan);
+  operands.half = operands.y != RL_NO_VALUE;
+  Compile(plan, kRmsNorm, operands);
+}
+
+// A norm that reads what a residual norm adds up is computed along with it.
+void ResidualNorm(PlanBuilder& plan) {
+  Operands operands{.x = plan.InputIndex(1),
+                    .weight = plan.InputIndex(2),
+                    .residual = plan.InputIndex(0),
+                    .scale = plan.InputIndex(3),
+                    .eps = plan.attrs<rl_residual_norm_attrs>().eps};
+  for (const uint32_t reader : plan.ReadersOf(plan.ResultIndex())) {
+    const rl_op& op = plan.graph().op(reader);
+    if (op.kind != RL_OP_rms_norm || !plan.ValuesKeepTheirPlaces()) continue;
+    operands.weight2 = op.input_count > 1 ? op.inputs[1] : RL_NO_VALUE;
+    operands.y2 = op.results[0];
+    operands.eps2 = sdk::GraphView::attrs<rl_rms_norm_attrs>(op).eps;
+    plan.Absorb(reader);
+    break;
+  }
+  Compile(plan, operands.y2 == RL_NO_VALUE ? kResidualNorm : kTwoNorms, operands);
 }
 
 }  // namespace
@@ -138,19 +191,10 @@ bool CompileRows(PlanBuilder& plan) {
       Compile(plan, kMinP, {.x = first, .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
       return true;
     case RL_OP_rms_norm:
-      if (NormIsAbsorbed(plan)) return true;
-      Compile(plan, kRmsNorm,
-              {.x = first,
-               .weight = plan.InputIndex(1),
-               .eps = plan.attrs<rl_rms_norm_attrs>().eps});
+      if (!NormIsAbsorbed(plan)) RmsNorm(plan);
       return true;
     case RL_OP_residual_norm:
-      Compile(plan, kResidualNorm,
-              {.x = plan.InputIndex(1),
-               .weight = plan.InputIndex(2),
-               .residual = first,
-               .scale = plan.InputIndex(3),
-               .eps = plan.attrs<rl_residual_norm_attrs>().eps});
+      ResidualNorm(plan);
       return true;
     case RL_OP_argmax:
       ArgMax(plan);

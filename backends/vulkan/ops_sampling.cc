@@ -109,9 +109,9 @@ void Penalties(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_penalties_attrs>();
   const rl_value& history = plan.Input(kHistory);
   const rl_value& y = plan.Result();
-  DispatchBuilder dispatch(plan, Shader::kPenalties,
-                           {kThreads, 0, ConstantOf(a.repeat), ConstantOf(a.frequency),
-                            ConstantOf(a.presence)});
+  DispatchBuilder dispatch(
+      plan, Shader::kPenalties,
+      {kThreads, 0, ConstantOf(a.repeat), ConstantOf(a.frequency), ConstantOf(a.presence)});
   for (uint32_t i = kLogits; i <= kPast; ++i) dispatch.Read(plan.InputIndex(i));
   dispatch.Write(plan.ResultIndex())
       .Rows(y.dims[0])

@@ -90,8 +90,7 @@ void Concat(PlanBuilder& plan) {
 
 void Cast(PlanBuilder& plan) {
   const int64_t inner = RowElements(plan.Result());
-  DispatchBuilder(plan, Shader::kMove,
-                  {kThreads, kCast, plan.Input(0).dtype, plan.Result().dtype})
+  DispatchBuilder(plan, Shader::kMove, {kThreads, kCast, plan.Input(0).dtype, plan.Result().dtype})
       .Read(plan.InputIndex(0))
       .Pointer(0)
       .Pointer(0)

@@ -28,6 +28,8 @@ constexpr const char* kNames[] = {
 
 }  // namespace
 
+std::string_view Pipelines::NameOf(Shader shader) { return kNames[static_cast<size_t>(shader)]; }
+
 Pipelines::Pipelines(Gpu& gpu, bool subgroups) : gpu_(gpu), subgroups_(subgroups) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
   VkPipelineLayoutCreateInfo layout{};
@@ -41,7 +43,8 @@ Pipelines::Pipelines(Gpu& gpu, bool subgroups) : gpu_(gpu), subgroups_(subgroups
 
 Pipelines::~Pipelines() {
   SaveCache();
-  for (const auto& [key, pipeline] : pipelines_) vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
+  for (const auto& [key, pipeline] : pipelines_)
+    vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
   for (const auto& [shader, module] : modules_) {
     vkDestroyShaderModule(gpu_.handle(), module, nullptr);
   }
@@ -82,7 +85,8 @@ void Pipelines::SaveCache() noexcept {
     data.resize(size);
     static_cast<void>(gpu_.host().BlobPut(CacheName(), data));
   } catch (const std::exception& error) {
-    gpu_.host().Log(RL_LOG_WARNING, std::string("the pipeline cache was not saved: ") + error.what());
+    gpu_.host().Log(RL_LOG_WARNING,
+                    std::string("the pipeline cache was not saved: ") + error.what());
   }
 }
 
@@ -141,7 +145,8 @@ uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {
       }
     }
   };
-  const size_t count = std::min<size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
+  const size_t count =
+      std::min<size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
   {
     std::vector<std::jthread> threads;
     for (size_t i = 1; i < count; ++i) threads.emplace_back(work);

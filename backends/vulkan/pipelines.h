@@ -10,6 +10,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/vulkan/gpu.h"
@@ -45,6 +46,7 @@ class Pipelines {
   // One that was prepared.
   [[nodiscard]] VkPipeline Get(const PipelineKey& key) const { return pipelines_.at(key); }
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
+  [[nodiscard]] static std::string_view NameOf(Shader shader);
 
  private:
   [[nodiscard]] VkPipeline Make(const PipelineKey& key) const;

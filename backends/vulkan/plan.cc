@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/vulkan/profile.h"
 #include "backends/vulkan/schedule.h"
 
 namespace rullama::vulkan {
@@ -40,7 +41,8 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
                        const Tuning& tuning)
     : gpu_(gpu),
       pipelines_(pipelines),
-      step_(gpu.memory().Allocate(sizeof(StepWords), Residence::kShared)) {
+      step_(gpu.memory().Allocate(sizeof(StepWords), Residence::kShared)),
+      profile_(tuning.profile) {
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
   PlanBuilder builder(gpu, graph, tuning, step_.address());
@@ -53,7 +55,9 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   stats_.workspace_bytes = builder.workspace_bytes();
   if (graph.max_t() == 1 && graph.max_r() <= 1) {
     for (int64_t r = 0; r <= graph.max_r(); ++r) {
-      Recording& recording = recordings_.emplace_back(Recording{.t = 1, .r = r});
+      Recording& recording = recordings_.emplace_back();
+      recording.t = 1;
+      recording.r = r;
       Record(AtExtents(builder.dispatches(), 1, r), recording);
     }
   } else {
@@ -65,6 +69,11 @@ VulkanPlan::~VulkanPlan() {
   gpu_.Forget(*this);
   for (const Recording& recording : recordings_) {
     if (recording.commands == VK_NULL_HANDLE) continue;
+    if (recording.profile && stats_.executions > 0) {
+      for (const std::string& line : recording.profile->Report()) {
+        gpu_.host().Log(RL_LOG_WARNING, line);
+      }
+    }
     vkFreeCommandBuffers(gpu_.handle(), gpu_.pool(), 1, &recording.commands);
   }
 }
@@ -75,8 +84,9 @@ void VulkanPlan::Record(std::vector<Dispatch> dispatches, Recording& recording) 
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
 
-  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
-                                             gpu_.pool(), VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                             nullptr, gpu_.pool(), VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                             1};
   Check(vkAllocateCommandBuffers(gpu_.handle(), &allocate, &recording.commands),
         "vkAllocateCommandBuffers");
   VkCommandBuffer commands = recording.commands;
@@ -86,11 +96,15 @@ void VulkanPlan::Record(std::vector<Dispatch> dispatches, Recording& recording) 
   constexpr VkAccessFlags kShader = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
   Barrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
           VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
+  if (profile_) {
+    recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
+    recording.profile->Start(commands);
+  }
   VkPipeline bound = VK_NULL_HANDLE;
   uint32_t level = 0;
   for (const uint32_t i : order) {
     const Dispatch& dispatch = dispatches[i];
-    if (levels[i] != level) {
+    if (levels[i] != level || profile_) {
       level = levels[i];
       Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
               VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
@@ -103,6 +117,7 @@ void VulkanPlan::Record(std::vector<Dispatch> dispatches, Recording& recording) 
     vkCmdPushConstants(commands, pipelines_.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                        dispatch.push_bytes, dispatch.push.data());
     vkCmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
+    if (recording.profile) recording.profile->After(commands, dispatch);
   }
   Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
           VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,

@@ -12,6 +12,8 @@
 
 namespace rullama::vulkan {
 
+class Profile;
+
 class VulkanPlan final : public sdk::Plan {
  public:
   VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);
@@ -29,6 +31,7 @@ class VulkanPlan final : public sdk::Plan {
     int64_t r = 0;
     VkCommandBuffer commands = VK_NULL_HANDLE;
     uint64_t dispatches = 0;
+    std::shared_ptr<Profile> profile;  // if dispatches are timed
   };
 
   void Record(std::vector<Dispatch> dispatches, Recording& recording);
@@ -37,6 +40,7 @@ class VulkanPlan final : public sdk::Plan {
   Pipelines& pipelines_;
   Allocation step_;  // T, R, first failed op
   std::vector<Allocation> memory_;
+  bool profile_;
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_
   bool running_ = false;     // whether a failure has not been looked for yet

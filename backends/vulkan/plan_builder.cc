@@ -147,28 +147,28 @@ uint32_t PlanBuilder::MostGroups(uint32_t axis) const {
   return gpu_.capabilities().properties.limits.maxComputeWorkGroupCount[axis];
 }
 
+bool PlanBuilder::ValuesKeepTheirPlaces() const { return graph_.max_t() <= kFewRows; }
+
 bool PlanBuilder::IsPrivate(uint32_t value) const {
   const rl_value& v = graph_.value(value);
   return v.lifetime == RL_LIFETIME_TRANSIENT && v.observed == 0;
 }
 
 void PlanBuilder::FindReaders() {
-  readers_.assign(graph_.value_count(), 0);
-  reader_.assign(graph_.value_count(), RL_NO_OP);
+  readers_.resize(graph_.value_count());
   producer_.assign(graph_.value_count(), RL_NO_OP);
   for (uint32_t i = 0; i < graph_.op_count(); ++i) {
     const rl_op& op = graph_.op(i);
     for (uint32_t k = 0; k < op.input_count; ++k) {
-      if (op.inputs[k] == RL_NO_VALUE) continue;
-      ++readers_[op.inputs[k]];
-      reader_[op.inputs[k]] = i;
+      if (op.inputs[k] != RL_NO_VALUE) readers_[op.inputs[k]].push_back(i);
     }
     for (uint32_t k = 0; k < op.result_count; ++k) producer_[op.results[k]] = i;
   }
 }
 
 uint32_t PlanBuilder::OnlyReader(uint32_t value) const {
-  return IsPrivate(value) && readers_[value] == 1 ? reader_[value] : RL_NO_OP;
+  const bool alone = ValuesKeepTheirPlaces() && IsPrivate(value) && readers_[value].size() == 1;
+  return alone ? readers_[value].front() : RL_NO_OP;
 }
 
 void PlanBuilder::FindPlaces() {
@@ -185,7 +185,7 @@ void PlanBuilder::FindPlaces() {
       const VkDeviceAddress begin = memory.address() + value.offset;
       places_[i] = {begin, begin + value.bytes};
     }
-    if (graph_.max_t() <= kFewRows && IsPrivate(i) && value.bytes > 0) {
+    if (ValuesKeepTheirPlaces() && IsPrivate(i) && value.bytes > 0) {
       moved_[i] = true;
       own_bytes += (value.bytes + 2 * kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
     }
@@ -211,10 +211,36 @@ Scratch PlanBuilder::NewScratch(uint64_t bytes) {
   return {memory_.back().address(), bytes};
 }
 
+Scratch PlanBuilder::Take(uint64_t bytes) {
+  const auto found = free_.lower_bound(bytes);
+  if (found == free_.end()) return NewScratch(bytes);
+  const Scratch scratch{found->second, found->first};
+  free_.erase(found);
+  return scratch;
+}
+
 VkDeviceAddress PlanBuilder::Constant(std::span<const std::byte> bytes) {
   const Scratch scratch = NewScratch(std::max<uint64_t>(bytes.size(), 1));
   gpu_.Write(memory_.back(), 0, bytes);
   return scratch.address;
+}
+
+// What is written is no longer what an f16 form was made from.
+void PlanBuilder::Append(Dispatch dispatch) {
+  for (const Range& range : dispatch.writes) {
+    std::erase_if(halves_, [&](const auto& half) {
+      if (half.first < range.begin || half.first >= range.end) return false;
+      GiveBack(half.second.rows);
+      GiveBack(half.second.factors);
+      return true;
+    });
+  }
+  dispatches_.push_back(std::move(dispatch));
+}
+
+const HalfRows* PlanBuilder::FindHalf(VkDeviceAddress address) const {
+  const auto found = halves_.find(address);
+  return found == halves_.end() ? nullptr : &found->second;
 }
 
 void PlanBuilder::Build() {
@@ -224,7 +250,8 @@ void PlanBuilder::Build() {
   for (op_index_ = 0; op_index_ < graph_.op_count(); ++op_index_) {
     const sdk::OpScope scope(op_index_);
     if (absorbed_[op_index_]) continue;
-    const bool compiled = std::ranges::any_of(kFamilies, [&](auto family) { return family(*this); });
+    const bool compiled =
+        std::ranges::any_of(kFamilies, [&](auto family) { return family(*this); });
     if (!compiled) {
       throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the vulkan backend", op_index_);
     }

@@ -1,6 +1,6 @@
-// From a graph to a list of dispatches. One function for each family of ops appends what computes an
-// op; what a dispatch reads and writes is noted, so that the schedule (schedule.h) can tell which may
-// run side by side.
+// From a graph to a list of dispatches. One function for each family of ops appends what computes
+// an op; what a dispatch reads and writes is noted, so that the schedule (schedule.h) can tell
+// which may run side by side.
 //
 // Thread safety: none.
 #pragma once
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -32,10 +33,12 @@ class VulkanBuffer final : public sdk::Buffer {
 
 // How work is cut for a device.
 struct Tuning {
-  bool subgroups = false;         // use the shaders' form with subgroup operations
+  bool subgroups = false;  // use the shaders' form with subgroup operations
   uint32_t subgroup_size = 1;
-  uint32_t wide = 256;            // invocations of a workgroup for long rows
-  bool software = false;          // a CPU: few wide workgroups, no splitting for latency
+  uint32_t wide = 256;              // invocations of a workgroup for long rows
+  bool software = false;            // a CPU: few wide workgroups, no splitting for latency
+  bool cooperative_matrix = false;  // products of many rows in f16 on matrix units
+  bool profile = false;             // time each dispatch, one after the other
 };
 
 // Memory a dispatch touches.
@@ -66,6 +69,12 @@ struct Dispatch {
 struct Scratch {
   VkDeviceAddress address = 0;
   uint64_t bytes = 0;
+};
+
+// A value's rows in f16, with the factor of each (to_half.comp).
+struct HalfRows {
+  Scratch rows;
+  Scratch factors;
 };
 
 class PlanBuilder;
@@ -112,7 +121,9 @@ class PlanBuilder {
   [[nodiscard]] uint32_t InputIndex(uint32_t i) const;
   [[nodiscard]] const rl_value& Input(uint32_t i) const { return graph_.value(InputIndex(i)); }
   [[nodiscard]] uint32_t ResultIndex(uint32_t i = 0) const { return op().results[i]; }
-  [[nodiscard]] const rl_value& Result(uint32_t i = 0) const { return graph_.value(ResultIndex(i)); }
+  [[nodiscard]] const rl_value& Result(uint32_t i = 0) const {
+    return graph_.value(ResultIndex(i));
+  }
   template <typename Attrs>
   [[nodiscard]] const Attrs& attrs() const {
     return sdk::GraphView::attrs<Attrs>(op());
@@ -124,18 +135,37 @@ class PlanBuilder {
   [[nodiscard]] Range Place(uint32_t value) const { return places_[value]; }
   // The result is (a part of) an operand's memory: nothing to do.
   void Alias(uint32_t result, uint32_t operand, uint64_t offset);
+  // Whether every private value has memory of its own, so that one op may write the result of a
+  // later one or read what an earlier one did: elsewhere that memory may hold something else by
+  // then.
+  [[nodiscard]] bool ValuesKeepTheirPlaces() const;
   // Whether a result may live elsewhere than where the host said.
   [[nodiscard]] bool IsPrivate(uint32_t value) const;
-  // Whether only one op reads a value, and where.
+  // The ops that read a value, in order.
+  [[nodiscard]] const std::vector<uint32_t>& ReadersOf(uint32_t value) const {
+    return readers_[value];
+  }
+  // The one op that reads a value nobody else needs, if the two may be computed as one (see
+  // ValuesKeepTheirPlaces), or RL_NO_OP.
   [[nodiscard]] uint32_t OnlyReader(uint32_t value) const;
+  // Whether the op at hand may already read a value: what makes it is compiled.
+  [[nodiscard]] bool IsReady(uint32_t value) const {
+    return producer_[value] == RL_NO_OP || producer_[value] < op_index_;
+  }
   [[nodiscard]] uint32_t ProducerOf(uint32_t value) const { return producer_[value]; }
   // Another op takes over what this one computes.
   void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
   Scratch NewScratch(uint64_t bytes);
+  // The f16 form of the value or scratch that begins here, if one was made and still holds.
+  // The same for memory that one dispatch fills and the next reads; given back, it is used again.
+  Scratch Take(uint64_t bytes);
+  void GiveBack(const Scratch& scratch) { free_.emplace(scratch.bytes, scratch.address); }
+  [[nodiscard]] const HalfRows* FindHalf(VkDeviceAddress address) const;
+  void KeepHalf(VkDeviceAddress address, const HalfRows& half) { halves_[address] = half; }
   // Memory with these contents, which the plan keeps.
   VkDeviceAddress Constant(std::span<const std::byte> bytes);
   [[nodiscard]] uint32_t MostGroups(uint32_t axis) const;
-  void Append(Dispatch dispatch) { dispatches_.push_back(std::move(dispatch)); }
+  void Append(Dispatch dispatch);
 
   // ---- the result
   [[nodiscard]] std::vector<Dispatch>& dispatches() { return dispatches_; }
@@ -151,13 +181,14 @@ class PlanBuilder {
   const Tuning& tuning_;
   VkDeviceAddress step_;
   uint32_t op_index_ = 0;
-  std::vector<Range> places_;       // by value
-  std::vector<bool> moved_;         // by value: it has a place of this plan's own
-  std::vector<uint32_t> readers_;   // by value: how many operands it is
-  std::vector<uint32_t> reader_;    // by value: the last op that reads it
-  std::vector<uint32_t> producer_;  // by value
-  std::vector<bool> absorbed_;      // by op
+  std::vector<Range> places_;                   // by value
+  std::vector<bool> moved_;                     // by value: it has a place of this plan's own
+  std::vector<std::vector<uint32_t>> readers_;  // by value: ops, one for each operand it is
+  std::vector<uint32_t> producer_;              // by value
+  std::vector<bool> absorbed_;                  // by op
   std::vector<Dispatch> dispatches_;
+  std::map<VkDeviceAddress, HalfRows> halves_;     // by the address of what they were made from
+  std::multimap<uint64_t, VkDeviceAddress> free_;  // scratch by size
   std::vector<Allocation> memory_;
   uint64_t workspace_bytes_ = 0;
 };

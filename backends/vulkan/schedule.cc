@@ -24,7 +24,8 @@ std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches) {
   for (size_t i = 0; i < dispatches.size(); ++i) {
     // The nearest dispatches have the highest levels, so the search ends early.
     for (size_t j = i; j-- > 0 && levels[i] <= highest;) {
-      if (levels[j] >= levels[i] && Depends(dispatches[i], dispatches[j])) levels[i] = levels[j] + 1;
+      if (levels[j] >= levels[i] && Depends(dispatches[i], dispatches[j]))
+        levels[i] = levels[j] + 1;
     }
     highest = std::max(highest, levels[i]);
   }

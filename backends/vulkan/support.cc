@@ -6,7 +6,7 @@
 namespace rullama::vulkan {
 namespace {
 
-constexpr int64_t kMostExperts = 1024;      // moe_sort.comp
+constexpr int64_t kMostExperts = 1024;          // moe_sort.comp
 constexpr uint64_t kMostElements = UINT32_MAX;  // of a value: shaders count in 32 bits
 
 bool DependsOnStep(const rl_dim& dim) { return dim.t != 0 || dim.r != 0; }
@@ -35,6 +35,13 @@ std::string WhyNotWeights(const sdk::GraphView& graph, const rl_op& op,
   return {};
 }
 
+// Gate and up are decoded by one shader.
+std::string WhyNotGated(const sdk::GraphView& graph, const rl_op& op, uint32_t gate, uint32_t up) {
+  const rl_value* second = graph.input(op, up);
+  if (second == nullptr || second->dtype == graph.input(op, gate)->dtype) return {};
+  return "gate and up have different types";
+}
+
 // All other operands: plain, and as elements follow each other.
 std::string WhyNotPlain(const sdk::GraphView& graph, const rl_op& op, uint32_t first) {
   for (uint32_t i = first; i < op.input_count; ++i) {
@@ -59,7 +66,8 @@ std::string WhyNotShapes(const sdk::GraphView& graph, const rl_op& op) {
       const int64_t most = dim.constant + dim.t * graph.max_t() + dim.r * graph.max_r();
       elements *= static_cast<uint64_t>(std::max<int64_t>(most, 1));
     }
-    const bool counted = value.lifetime != RL_LIFETIME_CONSTANT && value.lifetime != RL_LIFETIME_STATE;
+    const bool counted =
+        value.lifetime != RL_LIFETIME_CONSTANT && value.lifetime != RL_LIFETIME_STATE;
     return counted && elements > kMostElements ? "more than 2^32 elements" : "";
   };
   for (uint32_t i = 0; i < op.input_count; ++i) {
@@ -113,12 +121,14 @@ std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, const Capabilit
     case RL_OP_matmul:
       return WhyNotWeights(graph, op, {1u});
     case RL_OP_geglu_linear:
+      if (std::string why = WhyNotGated(graph, op, 1, 2); !why.empty()) return why;
       return WhyNotWeights(graph, op, {1u, 2u});
     case RL_OP_grouped_matmul:
       if (graph.input(op, 1)->dims[0].constant > kMostExperts) return "more than 1024 experts";
       return WhyNotWeights(graph, op, {1u});
     case RL_OP_moe_ffn:
       if (graph.input(op, 3)->dims[0].constant > kMostExperts) return "more than 1024 experts";
+      if (std::string why = WhyNotGated(graph, op, 3, 4); !why.empty()) return why;
       return WhyNotWeights(graph, op, {3u, 4u, 5u});
     case RL_OP_gather_rows:
       return WhyNotGather(graph, op);

@@ -8,8 +8,8 @@
 namespace rullama::vulkan {
 namespace {
 
-constexpr uint64_t kVector = 16;        // bytes a shader reads at once
-constexpr uint64_t kChunk = 32;         // elements it decodes at once
+constexpr uint64_t kVector = 16;                        // bytes a shader reads at once
+constexpr uint64_t kChunk = 32;                         // elements it decodes at once
 constexpr uint64_t kParallelBytes = uint64_t{8} << 20;  // of a weight worth several threads
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20;   // repacked before they are copied
 constexpr unsigned kMostThreads = 16;

@@ -2,8 +2,8 @@
 //
 // A row starts at a multiple of 16 bytes. Plain types lie as in the file, filled up with zeros to a
 // multiple of 32 elements where there are several rows. Of block types, q4_k and q5_k lie as in the
-// file, whose blocks are multiples of 16 bytes; of the others, first all codes of the row, then what
-// else a block has, in the order below (weights.cc; the reader is shaders/weights.glsl).
+// file, whose blocks are multiples of 16 bytes; of the others, first all codes of the row, then
+// what else a block has, in the order below (weights.cc; the reader is shaders/weights.glsl).
 //
 // Thread safety: pure functions, and values that do not change.
 #pragma once

@@ -32,7 +32,7 @@ struct ContextConfig {
 
 struct BackendConfig {
   std::string name = "cpu";
-  std::string device = "0";                    // index, or part of the device's name
+  std::string device;  // index, or part of the name; empty: the first that is not software
   std::map<std::string, std::string> options;  // handed to the plugin as they are
 };
 

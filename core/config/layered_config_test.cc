@@ -206,7 +206,7 @@ TEST(LayeredConfig, AnotherBackendDropsTheSettingsOfTheFirst) {
   ASSERT_TRUE(config.Finish().has_value());
   EXPECT_EQ(config.values().backend.name, "cpu");
   EXPECT_EQ(config.origin("backend.name"), Origin::kEnvironment);
-  EXPECT_EQ(config.values().backend.device, "0");
+  EXPECT_EQ(config.values().backend.device, "");
   EXPECT_EQ(config.origin("backend.device"), Origin::kDefault);
   EXPECT_THAT(config.values().backend.options, UnorderedElementsAre(Pair("threads", "2")));
   EXPECT_THAT(config.notices(), ElementsAre(HasSubstr("backend.device (yaml) is not used"),

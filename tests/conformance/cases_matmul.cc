@@ -71,11 +71,13 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
 
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
-  for (const int64_t t : {1, 7}) {
+  for (const int64_t t : {1, 7, 40}) {
+    // Small activations, and some that take the gate to both of its ends.
+    const double most = t == 7 ? 5 : 0.3;
     cases.push_back({fmt::format("geglu_linear/{}_t{}", NameOf(dtype), t), OpKind::kGeGluLinear,
                      [=](uint64_t seed) {
                        CaseBuilder b(seed, t);
-                       const ValueId x = b.Floats("x", F({kT, k}), -0.3, 0.3);
+                       const ValueId x = b.Floats("x", F({kT, k}), -most, most);
                        const ValueId gate = b.Weight("gate", {dtype, {67, k}});
                        const ValueId up = b.Weight("up", {dtype, {67, k}});
                        return OneOp(std::move(b), OpKind::kGeGluLinear, {x, gate, up},

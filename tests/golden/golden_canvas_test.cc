@@ -181,6 +181,7 @@ std::string NameOf(const ::testing::TestParamInfo<Backend>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenCanvas, ::testing::ValuesIn(golden::Backends()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenCanvas, ::testing::Values(golden::Vulkan()), NameOf);
 
 }  // namespace
 }  // namespace rullama

@@ -35,6 +35,10 @@ inline std::vector<Backend> Backends() {
   return backends;
 }
 
+// The first Vulkan device there is, a software rasteriser where there is no GPU: slow, so tests
+// choose what they run on it.
+inline Backend Vulkan() { return {"vulkan", ""}; }
+
 template <typename T>
 T Must(Result<T> result) {
   if (!result) {

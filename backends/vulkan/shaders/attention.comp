@@ -18,6 +18,7 @@ layout(constant_id = 8) const uint kCapacity = 1;  // rows of a slot
 layout(constant_id = 9) const int kWindow = 0;
 layout(constant_id = 10) const uint kCanvas = 0;
 layout(constant_id = 11) const float kScale = 1.0;
+layout(constant_id = 12) const uint kBatch = 8;    // loads under way at a time
 
 layout(push_constant, std430) uniform Push {
   uvec2 step, q, k_new, v_new, k_state, v_state, q_pos, q_slot, kv_pos, kv_slot, past, y;
@@ -44,6 +45,7 @@ shared float shared_factor[16];
 shared int shared_pos[kRows];
 shared int shared_slot[kRows];  // -1: no such row
 shared uint shared_visible;
+shared uint shared_used[kKeys];  // whether some query weighs a key: others are not read
 
 float acc[kQueries * kPairs * 2];
 
@@ -88,9 +90,18 @@ void Scores(uvec2 keys, int k_row) {
   if (k_row >= 0) {
     const uvec2 base = Advance(AdvanceBy(keys, uint(k_row), kKvHeads * kDim * kElement),
                                kv_head * kDim * kElement);
-    for (uint g = part; g < kDim / 4; g += kSplit) {
-      const vec4 k = LoadFour(base, g * 4);
-      [[unroll]] for (uint i = 0; i < kQueries; ++i) sum[i] += dot(k, shared_q[i * (kDim / 4) + g]);
+    for (uint first = part; first < kDim / 4; first += kSplit * kBatch) {
+      vec4 k[kBatch];
+      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
+        const uint g = first + b * kSplit;
+        k[b] = g < kDim / 4 ? LoadFour(base, g * 4) : vec4(0);
+      }
+      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
+        const uint g = min(first + b * kSplit, kDim / 4 - 1);
+        [[unroll]] for (uint i = 0; i < kQueries; ++i) {
+          sum[i] += dot(k[b], shared_q[i * (kDim / 4) + g]);
+        }
+      }
     }
   }
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
@@ -105,6 +116,7 @@ shared int shared_key_slot[kKeys];
 void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   barrier();
   if (me == 0) shared_visible = 0;
+  if (me < kKeys) shared_used[me] = 0;
   barrier();
   if (me < kKeys && shared_key_row[me] >= 0) {
     for (uint row = 0; row < kRows; ++row) {
@@ -148,6 +160,7 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
       const float score = shared_p[key * kQueries + query];
       const float weight = score == -kInfinity ? 0.0 : Exp(score - most);
       shared_p[key * kQueries + query] = weight;
+      if (weight != 0.0) shared_used[key] = 1;
       sum += weight;
     }
     shared_stat[me] = sum;
@@ -166,25 +179,26 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     [[unroll]] for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= shared_factor[i];
   }
-  for (uint key = 0; key < kKeys; ++key) {
-    const int row = shared_key_row[key];
-    if (row < 0) continue;
-    // Rows that no query sees are not read: they may hold anything.
-    bool used = false;
-    [[unroll]] for (uint i = 0; i < kQueries; ++i) {
-      used = used || shared_p[key * kQueries + i] != 0.0;
-    }
-    if (!used) continue;
-    const uvec2 base = Advance(AdvanceBy(values, uint(row), kKvHeads * kDim * kElement),
-                               kv_head * kDim * kElement);
+  for (uint key = 0; key < kKeys; key += kBatch) {
     [[unroll]] for (uint j = 0; j < kPairs; ++j) {
       const uint pair = me + j * kThreads;
-      if (pair < kDim / 2) {
-        const vec2 v = LoadTwo(base, pair * 2);
+      if (pair >= kDim / 2) continue;
+      vec2 v[kBatch];
+      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
+        v[b] = vec2(0);
+        // Rows that no query sees may hold anything.
+        if (shared_used[key + b] == 0) continue;
+        const uint row = uint(shared_key_row[key + b]);
+        v[b] = LoadTwo(Advance(AdvanceBy(values, row, kKvHeads * kDim * kElement),
+                               kv_head * kDim * kElement),
+                       pair * 2);
+      }
+      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
         [[unroll]] for (uint i = 0; i < kQueries; ++i) {
-          const float weight = shared_p[key * kQueries + i];
-          acc[(i * kPairs + j) * 2] = fma(weight, v.x, acc[(i * kPairs + j) * 2]);
-          acc[(i * kPairs + j) * 2 + 1] = fma(weight, v.y, acc[(i * kPairs + j) * 2 + 1]);
+          const float weight = shared_p[(key + b) * kQueries + i];
+          const uint at = (i * kPairs + j) * 2;
+          acc[at] = fma(weight, v[b].x, acc[at]);
+          acc[at + 1] = fma(weight, v[b].y, acc[at + 1]);
         }
       }
     }

@@ -11,25 +11,40 @@ layout(push_constant, std430) uniform Push {
   uint heads, dim, parts;
 } p;
 
+const uint kMostParts = 64;
+shared float shared_max[kMostParts];
+shared float shared_sum[kMostParts];
+shared float shared_weight[kMostParts];
+
 void main() {
   const uint all = At(p.rows, Step(p.step)) * p.heads;
   const uint index = gl_WorkGroupID.x;
   if (index >= all) return;
   F32 stats = F32(AdvanceBy(p.x, p.parts * all, p.dim * 4));
-  float most = -kInfinity;
-  for (uint i = 0; i < p.parts; ++i) most = max(most, stats.v[i * all + index]);
-  float sum = 0.0;
-  for (uint i = 0; i < p.parts; ++i) {
-    const float m = stats.v[i * all + index];
-    if (m > -kInfinity) sum += Exp(m - most) * stats.v[(p.parts + i) * all + index];
+  const uint me = gl_LocalInvocationIndex;
+  if (me < p.parts) {
+    shared_max[me] = stats.v[me * all + index];
+    shared_sum[me] = stats.v[(p.parts + me) * all + index];
   }
-  for (uint d = gl_LocalInvocationIndex; d < p.dim; d += gl_WorkGroupSize.x) {
+  barrier();
+  float most = -kInfinity;
+  for (uint i = 0; i < p.parts; ++i) most = max(most, shared_max[i]);
+  if (me < p.parts) {
+    shared_weight[me] = shared_max[me] == -kInfinity ? 0.0 : Exp(shared_max[me] - most);
+  }
+  barrier();
+  float sum = 0.0;
+  for (uint i = 0; i < p.parts; ++i) sum += shared_weight[i] * shared_sum[i];
+  const float factor = sum > 0.0 ? 1.0 / sum : 0.0;
+  for (uint d = me; d < p.dim; d += gl_WorkGroupSize.x) {
     float y = 0.0;
-    for (uint i = 0; i < p.parts; ++i) {
-      const float m = stats.v[i * all + index];
-      if (m == -kInfinity) continue;
-      y += Exp(m - most) * F32(AdvanceBy(p.x, i * all + index, p.dim * 4)).v[d];
+    uint i = 0;
+    for (; i + 4 <= p.parts; i += 4) {
+      float part[4];
+      [[unroll]] for (uint j = 0; j < 4; ++j) part[j] = F32(p.x).v[((i + j) * all + index) * p.dim + d];
+      [[unroll]] for (uint j = 0; j < 4; ++j) y = fma(shared_weight[i + j], part[j], y);
     }
-    F32(AdvanceBy(p.y, index, p.dim * 4)).v[d] = sum > 0.0 ? y / sum : 0.0;
+    for (; i < p.parts; ++i) y = fma(shared_weight[i], F32(p.x).v[(i * all + index) * p.dim + d], y);
+    F32(p.y).v[index * p.dim + d] = y * factor;
   }
 }

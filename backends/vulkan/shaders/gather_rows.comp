@@ -43,11 +43,11 @@ void main() {
                                      : (p.column + p.columns + 31) / 32;
       for (uint chunk = first + gl_LocalInvocationID.x; chunk < end; chunk += gl_WorkGroupSize.x) {
         const Chunk c = Decode(weights, chunk);
+        const uvec2 runs = ChunkAt(chunk);
         [[unroll]] for (uint i = 0; i < 32; ++i) {
-          const uint at = c.at[i >> 4] + (i & 15u);
+          const uint at = runs[i >> 4] + (i & 15u);
           if (at >= p.column && at < p.column + p.columns) {
-            F32(p.y).v[out_base + at - p.column] =
-                c.code[i] * c.scale[i >> 4] + c.offset[i >> 4];
+            F32(p.y).v[out_base + at - p.column] = ValueAt(c, i);
           }
         }
       }

@@ -18,32 +18,7 @@ shared float shared_w[(kGlu + 1) * 32 * kPitch];
 shared int shared_row[kTile];  // of x, -1 beyond the end
 shared int shared_pair[kTile];
 
-// Which rows of x this tile takes; false if there are none. Tiles of experts come from moe_sort.comp:
-// how many, the expert of each, and the pairs of each.
-bool FindRows(uint tile, out uint first_weight_row) {
-  const uint rows = At(p.rows, Step(p.step));
-  first_weight_row = 0;
-  if (kMode != kDense) {
-    if (tile >= U32(p.extra).v[0]) return false;
-    const uint tiles = U32(p.extra).v[1];  // places for tiles
-    first_weight_row = U32(p.extra).v[2 + tile] * p.expert_rows;
-    if (gl_LocalInvocationIndex < kTile) {
-      const int pair = I32(p.extra).v[2 + tiles + tile * kTile + gl_LocalInvocationIndex];
-      shared_pair[gl_LocalInvocationIndex] = pair;
-      shared_row[gl_LocalInvocationIndex] =
-          pair < 0 ? -1 : kMode == kShared ? pair / int(p.used) : pair;
-    }
-  } else {
-    if (tile * kTile >= rows) return false;
-    if (gl_LocalInvocationIndex < kTile) {
-      const uint row = tile * kTile + gl_LocalInvocationIndex;
-      shared_row[gl_LocalInvocationIndex] = row < rows ? int(row) : -1;
-      shared_pair[gl_LocalInvocationIndex] = row < rows ? int(row) : -1;
-    }
-  }
-  barrier();
-  return true;
-}
+#include "tile_rows.glsl"
 
 void LoadX(uint chunk) {
   const uvec2 at = ChunkAt(chunk);
@@ -68,9 +43,7 @@ void LoadWeights(uint chunk, uint first_row, uint first_weight_row) {
   const uint weight_row = first_weight_row + min(first_row + row, p.n - 1);
   const Chunk c = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
   [[unroll]] for (uint i = 0; i < 32; ++i) {
-    float value = c.code[i] * c.scale[i >> 4];
-    if (kHasOffset) value += c.offset[i >> 4];
-    shared_w[(half_glu * 32 + i) * kPitch + row] = value;
+    shared_w[(half_glu * 32 + i) * kPitch + row] = ValueAt(c, i);
   }
 }
 

@@ -37,7 +37,7 @@ void main() {
     if (!some) continue;  // most probabilities are 0
     const Chunk c = Decode(WeightRow(AdvanceBy(p.weight, term, p.stride), p.blocks), chunk);
     [[unroll]] for (uint i = 0; i < 32; ++i) {
-      const float w = fma(c.code[i], c.scale[i >> 4], c.offset[i >> 4]);
+      const float w = ValueAt(c, i);
       [[unroll]] for (uint t = 0; t < kNt; ++t) acc[t * 32 + i] = fma(x[t], w, acc[t * 32 + i]);
     }
   }

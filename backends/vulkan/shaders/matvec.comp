@@ -14,52 +14,101 @@
 layout(constant_id = 2) const uint kLanes = 8;    // a power of two
 layout(constant_id = 3) const uint kNr = 1;       // rows of weights of each group of lanes
 layout(constant_id = 4) const uint kNt = 1;       // rows of x
-layout(constant_id = 5) const uint kGlu = 0;      // 1: gate and up
+layout(constant_id = 5) const uint kGlu = 0;      // 1: gate and up; 2: gate, and up is given in `extra`
 layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
 layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
+layout(constant_id = 8) const uint kUnroll = 1;   // chunks of a row of weights read at a time
 
-const uint kHalves = kGlu + 1;
+const uint kHalves = kGlu == 1 ? 2 : 1;
 
 float acc[kHalves * kNr * kNt];
 
-float RunDot(const Chunk c, uint run, uvec2 x) {
+// Four values of x from `at` on, 0 beyond its end.
+vec4 LoadX(uvec2 x, uint at) {
+  if (kChecked == 0) return F32x4(Advance(x, at * 4)).v[0];
+  vec4 v = vec4(0);
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    if (at + i < p.k) v[i] = F32(x).v[at + i];
+  }
+  return v;
+}
+
+// The product of a run of 16 with the values of x at `at`.
+float RunDot(Chunk c, uint run, uvec2 x, uint at) {
   float sum = 0.0, plain = 0.0;
-  if (kChecked == 0) {
-    F32x4 values = F32x4(Advance(x, c.at[run] * 4));
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-      const vec4 v = values.v[i];
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
-        sum = fma(c.code[run * 16 + i * 4 + j], v[j], sum);
-        if (kHasOffset) plain += v[j];
-      }
-    }
-  } else {
-    [[unroll]] for (uint i = 0; i < 16; ++i) {
-      if (c.at[run] + i < p.k) {
-        const float v = F32(x).v[c.at[run] + i];
-        sum = fma(c.code[run * 16 + i], v, sum);
-        if (kHasOffset) plain += v;
-      }
-    }
+  [[unroll]] for (uint i = 0; i < 4; ++i) {
+    const vec4 v = LoadX(x, at + i * 4);
+    [[unroll]] for (uint j = 0; j < 4; ++j) sum = fma(Code(c, run * 16 + i * 4 + j), v[j], sum);
+    if (kHasOffset) plain += v.x + v.y + v.z + v.w;
   }
   return kHasOffset ? fma(c.scale[run], sum, c.offset[run] * plain) : c.scale[run] * sum;
 }
 
-// Adds the products of rows [row, row + kNr) of the weights with kNt rows of x to `acc`.
-void Accumulate(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x) {
+Chunk WeightChunk(uint half_glu, uint weight_row, uint chunk) {
+  const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
+  return Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
+}
+
+// One row of x: its values are read once for all rows of weights, and the weights of several chunks
+// are on their way at the same time.
+void AccumulateOne(uint lane, uint row, uint first_weight_row, uvec2 x) {
   const uint chunks = kBlock == 1 ? (p.k + 31) / 32 : p.blocks * kBlock / 32;
-  for (uint chunk = lane; chunk < chunks; chunk += kLanes) {
-    [[unroll]] for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
-      const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
-      [[unroll]] for (uint r = 0; r < kNr; ++r) {
-        const uint weight_row = first_weight_row + min(row + r, p.n - 1);
-        const Chunk c = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
-        [[unroll]] for (uint t = 0; t < kNt; ++t) {
-          const uvec2 x_row = kNt == 1 ? x : AdvanceBy(x, min(t, last_x), p.k * 4);
-          acc[(half_glu * kNr + r) * kNt + t] += RunDot(c, 0, x_row) + RunDot(c, 1, x_row);
+  for (uint first = lane; first < chunks; first += kLanes * kUnroll) {
+    Chunk c[kUnroll * kHalves * kNr];
+    [[unroll]] for (uint u = 0; u < kUnroll; ++u) {
+      [[unroll]] for (uint i = 0; i < kHalves * kNr; ++i) {
+        const uint weight_row = first_weight_row + min(row + i % kNr, p.n - 1);
+        c[u * kHalves * kNr + i] =
+            WeightChunk(i / kNr, weight_row, min(first + u * kLanes, chunks - 1));
+      }
+    }
+    [[unroll]] for (uint u = 0; u < kUnroll; ++u) {
+      const uint chunk = first + u * kLanes;
+      const uvec2 at = ChunkAt(min(chunk, chunks - 1));
+      [[unroll]] for (uint run = 0; run < 2; ++run) {
+        vec4 v[4];
+        float plain = 0.0;
+        [[unroll]] for (uint i = 0; i < 4; ++i) {
+          v[i] = LoadX(x, at[run] + i * 4);
+          if (chunk >= chunks) v[i] = vec4(0);
+          if (kHasOffset) plain += v[i].x + v[i].y + v[i].z + v[i].w;
+        }
+        [[unroll]] for (uint i = 0; i < kHalves * kNr; ++i) {
+          const uint at_c = u * kHalves * kNr + i;
+          float sum = 0.0;
+          [[unroll]] for (uint j = 0; j < 16; ++j) {
+            sum = fma(Code(c[at_c], run * 16 + j), v[j >> 2][j & 3], sum);
+          }
+          acc[i] = fma(c[at_c].scale[run], sum, acc[i]);
+          if (kHasOffset) acc[i] = fma(c[at_c].offset[run], plain, acc[i]);
         }
       }
     }
+  }
+}
+
+// Several rows of x: a chunk of weights is decoded once for all of them.
+void AccumulateSome(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x) {
+  const uint chunks = kBlock == 1 ? (p.k + 31) / 32 : p.blocks * kBlock / 32;
+  for (uint chunk = lane; chunk < chunks; chunk += kLanes) {
+    const uvec2 at = ChunkAt(chunk);
+    [[unroll]] for (uint i = 0; i < kHalves * kNr; ++i) {
+      const uint weight_row = first_weight_row + min(row + i % kNr, p.n - 1);
+      const Chunk c = WeightChunk(i / kNr, weight_row, chunk);
+      [[unroll]] for (uint t = 0; t < kNt; ++t) {
+        const uvec2 x_row = AdvanceBy(x, min(t, last_x), p.k * 4);
+        acc[i * kNt + t] += RunDot(c, 0, x_row, at.x) + RunDot(c, 1, x_row, at.y);
+      }
+    }
+  }
+}
+
+// Adds the products of rows [row, row + kNr) of the weights with kNt rows of x to `acc`.
+void Accumulate(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x) {
+  if (kNt == 1) {
+    AccumulateOne(lane, row, first_weight_row, x);
+  } else {
+    AccumulateSome(lane, row, first_weight_row, x, last_x);
   }
 }
 
@@ -92,6 +141,7 @@ void Clear() {
 float Result(uint r, uint t) {
   const float y = LaneSum(acc[r * kNt + t]);
   if (kGlu == 0) return y;
+  if (kGlu == 2) return GeluTanh(y);
   return GeluTanh(y) * LaneSum(acc[(kNr + r) * kNt + t]);
 }
 
@@ -111,7 +161,8 @@ void Dense(uint lane, uint row) {
       [[unroll]] for (uint t = 0; t < kNt; ++t) {
         const float y = Result(r, t);
         if (lane == 0 && row + r < p.n && first + t < rows) {
-          F32(p.y).v[(first + t) * p.n + row + r] = y;
+          const uint to = (first + t) * p.n + row + r;
+          F32(p.y).v[to] = kGlu == 2 ? y * F32(p.extra).v[to] : y;
         }
       }
     }

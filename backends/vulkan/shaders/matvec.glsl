@@ -9,8 +9,9 @@ const uint kWeighted = 3;  // as kPairs, and the pairs of a row are added up wit
 layout(push_constant, std430) uniform Push {
   uvec2 step, x, weight, weight2;
   uvec2 experts;  // i32[rows, used]
-  uvec2 extra;    // kWeighted: f32[rows, used]; of tiles: the tables of moe_sort.comp
-  uvec2 factor;   // kWeighted: f32[experts], or null
+  uvec2 extra;    // kWeighted: f32[rows, used]; of tiles: the tables of moe_sort.comp; else of a
+                  // gate whose up is given: f32[rows, n]
+  uvec2 factor;   // kWeighted: f32[experts], or null; of matmul_coop.comp: f32[rows] of to_half.comp
   uvec2 y;
   Extent rows;    // of x, pairs not counted
   uint n;         // results

@@ -7,6 +7,7 @@
 #include "reduce.glsl"
 
 layout(constant_id = 1) const uint kNorm = 0;  // 1: normalise first
+layout(constant_id = 2) const uint kHalf = 0;  // 1: the result is f16
 
 layout(push_constant, std430) uniform Push {
   uvec2 step, x, pos, rates, weight, y;
@@ -23,6 +24,14 @@ float Turns(uint pos, uvec2 rate) {
   uint high, low;
   umulExtended(pos, rate.y, high, low);
   return float(int(pos * rate.x + high)) * 2.3283064365386963e-10;
+}
+
+void Store(uint i, float value) {
+  if (kHalf == 0) {
+    F32(p.y).v[i] = value;
+  } else {
+    U16(p.y).v[i] = uint16_t(FloatToHalf(value));
+  }
 }
 
 void main() {
@@ -50,13 +59,13 @@ void main() {
         a *= F32(p.weight).v[i];
         b *= F32(p.weight).v[j];
       }
-      F32(p.y).v[first + i] = a * turn.x - b * turn.y;
-      F32(p.y).v[first + j] = a * turn.y + b * turn.x;
+      Store(first + i, a * turn.x - b * turn.y);
+      Store(first + j, a * turn.y + b * turn.x);
     }
     for (uint i = 2 * p.half_rot + gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
       float a = F32(p.x).v[first + i] * factor;
       if (weighted) a *= F32(p.weight).v[i];
-      F32(p.y).v[first + i] = a;
+      Store(first + i, a);
     }
   }
 }

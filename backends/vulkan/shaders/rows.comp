@@ -5,17 +5,20 @@
 #include "math.glsl"
 #include "reduce.glsl"
 
-layout(constant_id = 1) const uint kOp = 0;  // as enum Rows in ops_rows.cc
+layout(constant_id = 1) const uint kOp = 0;    // as enum Rows in ops_rows.cc
+layout(constant_id = 2) const uint kHalf = 0;  // 1: the result of kRmsNorm is f16
 
 layout(push_constant, std430) uniform Push {
   uvec2 step, x, weight, residual, scale, y;
   Extent rows;
   uint columns;
   float eps;
+  float eps2;
+  uvec2 weight2, y2;  // kTwoNorms: y2 = rms_norm(y, weight2)
 } p;
 
 const uint kSum = 0, kMax = 1, kMean = 2, kSoftmax = 3, kEntropy = 4, kRmsNorm = 5, kResidualNorm = 6,
-           kMinP = 7;
+           kMinP = 7, kTwoNorms = 8;
 
 uint first;  // of the row, in elements
 
@@ -100,11 +103,25 @@ void Norm() {
   const float factor = 1.0 / sqrt(mean + p.eps);
   const bool weighted = (p.weight.x | p.weight.y) != 0;
   const float scale = (p.scale.x | p.scale.y) != 0 ? F32(p.scale).v[0] : 1.0;
+  float squares = 0.0;
   for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
     float y = X(i) * factor;
     if (weighted) y *= F32(p.weight).v[i];
-    if (kOp == kResidualNorm) y = (F32(p.residual).v[first + i] + y) * scale;
+    if (kOp == kRmsNorm && kHalf != 0) {
+      U16(p.y).v[first + i] = uint16_t(FloatToHalf(y));
+      continue;
+    }
+    if (kOp != kRmsNorm) y = (F32(p.residual).v[first + i] + y) * scale;
     F32(p.y).v[first + i] = y;
+    squares += y * y;
+  }
+  if (kOp != kTwoNorms) return;
+  const float factor2 = 1.0 / sqrt(WorkgroupSum(squares) / float(p.columns) + p.eps2);
+  const bool weighted2 = (p.weight2.x | p.weight2.y) != 0;
+  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+    float y = F32(p.y).v[first + i] * factor2;  // this invocation's own
+    if (weighted2) y *= F32(p.weight2).v[i];
+    F32(p.y2).v[first + i] = y;
   }
 }
 
@@ -140,7 +157,7 @@ void main() {
       Softmax();
     } else if (kOp == kEntropy) {
       Entropy(row);
-    } else if (kOp == kRmsNorm || kOp == kResidualNorm) {
+    } else if (kOp == kRmsNorm || kOp == kResidualNorm || kOp == kTwoNorms) {
       Norm();
     } else if (kOp == kMinP) {
       MinP();

@@ -1,0 +1,64 @@
+#include "backends/vulkan/profile.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+namespace rullama::vulkan {
+
+Profile::Profile(Gpu& gpu, size_t dispatches) : gpu_(gpu) {
+  VkQueryPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+  info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  info.queryCount = static_cast<uint32_t>(dispatches + 1);
+  size_ = info.queryCount;
+  Check(vkCreateQueryPool(gpu_.handle(), &info, nullptr, &pool_), "vkCreateQueryPool");
+}
+
+Profile::~Profile() { vkDestroyQueryPool(gpu_.handle(), pool_, nullptr); }
+
+void Profile::Start(VkCommandBuffer commands) {
+  vkCmdResetQueryPool(commands, pool_, 0, size_);
+  vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, pool_, 0);
+}
+
+void Profile::After(VkCommandBuffer commands, const Dispatch& dispatch) {
+  std::string name(Pipelines::NameOf(dispatch.pipeline.shader));
+  for (const uint32_t constant : dispatch.pipeline.constants)
+    name += " " + std::to_string(constant);
+  name += " groups";
+  for (const uint32_t count : dispatch.groups) name += " " + std::to_string(count);
+  names_.push_back(std::move(name));
+  vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, pool_, ++count_);
+}
+
+std::vector<std::string> Profile::Report() const {
+  std::vector<uint64_t> ticks(count_ + 1);
+  if (vkGetQueryPoolResults(gpu_.handle(), pool_, 0, count_ + 1, ticks.size() * sizeof(uint64_t),
+                            ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
+    return {"no times"};
+  }
+  const double microseconds =
+      static_cast<double>(gpu_.capabilities().properties.limits.timestampPeriod) / 1000;
+  std::map<std::string, std::pair<double, uint32_t>> by_name;
+  double total = 0;
+  for (uint32_t i = 0; i < count_; ++i) {
+    const double time = static_cast<double>(ticks[i + 1] - ticks[i]) * microseconds;
+    auto& [sum, times] = by_name[names_[i]];
+    sum += time;
+    ++times;
+    total += time;
+  }
+  std::vector<std::pair<double, std::string>> lines;
+  for (const auto& [name, entry] : by_name) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%10.1f us %5u x ", entry.first, entry.second);
+    lines.emplace_back(entry.first, text + name);
+  }
+  std::ranges::sort(lines, std::greater());
+  std::vector<std::string> report = {"dispatches of a step take " + std::to_string(total) + " us"};
+  for (auto& [time, line] : lines) report.push_back(std::move(line));
+  return report;
+}
+
+}  // namespace rullama::vulkan
