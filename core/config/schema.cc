@@ -47,9 +47,10 @@ BlockSpec BackendSchema() {
                                         "What computes. `rullama backends` lists the choices.")
       .Field("name", &BackendConfig::name, NameCodec{},
              "Name of a backend plugin (`cpu`, `vulkan`, ...), or `auto`.")
-      .Field("device", &BackendConfig::device, TextCodec{},
-             "Index of the backend's device, or a part of its name. Without it, the first that is not "
-             "software.")
+      .Field(
+          "device", &BackendConfig::device, TextCodec{},
+          "Index of the backend's device, or a part of its name. Without it, the first that is not "
+          "software.")
       .MapField("options", &BackendConfig::options, OptionNameCodec{}, TextCodec{},
                 "Settings of the plugin itself, passed on as text, for example `threads: 2`.")
       .Build();
