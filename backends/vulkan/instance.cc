@@ -24,6 +24,7 @@ std::vector<std::string> ExtensionsOf(VkPhysicalDevice device) {
   std::vector<VkExtensionProperties> properties(count);
   vkEnumerateDeviceExtensionProperties(device, nullptr, &count, properties.data());
   std::vector<std::string> names;
+  names.reserve(properties.size());
   for (const auto& property : properties) names.emplace_back(property.extensionName);
   return names;
 }

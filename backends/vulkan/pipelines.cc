@@ -117,7 +117,7 @@ uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {
   for (const PipelineKey& key : keys) {
     if (!pipelines_.contains(key)) missing.push_back(key);
   }
-  std::ranges::sort(missing);
+  std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   for (const PipelineKey& key : missing) {
     if (modules_.contains(key.shader)) continue;

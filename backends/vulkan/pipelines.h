@@ -5,12 +5,12 @@
 #pragma once
 
 #include <bit>
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "backends/vulkan/gpu.h"
@@ -26,7 +26,10 @@ enum class Shader : uint8_t {
 struct PipelineKey {
   Shader shader;
   std::vector<uint32_t> constants;
-  auto operator<=>(const PipelineKey&) const = default;
+  bool operator==(const PipelineKey&) const = default;
+  bool operator<(const PipelineKey& other) const {
+    return std::tie(shader, constants) < std::tie(other.shader, other.constants);
+  }
 };
 inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value); }
 

@@ -211,10 +211,6 @@ INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenSession,
                          ::testing::Combine(::testing::Values(golden::Vulkan()),
                                             ::testing::ValuesIn(Models())),
                          NameOf);
-INSTANTIATE_TEST_SUITE_P(Vulkan, ExactGoldenSession,
-                         ::testing::Combine(::testing::Values(golden::Vulkan()),
-                                            ::testing::Values(Model{"tiny-dense", "Q4_K_M"})),
-                         NameOf);
 INSTANTIATE_TEST_SUITE_P(Int8, GoldenSession,
                          ::testing::Combine(::testing::ValuesIn(Int8Backends()),
                                             ::testing::ValuesIn(Models())),
