@@ -67,14 +67,17 @@ class RandomModels : public ::testing::Test {
   std::unique_ptr<Device> reference_ = backends_.Open("reference");
 };
 
-TEST_F(RandomModels, CpuAgreesWithTheReference) { CheckFirst(200, *cpu_); }
-
-// Fewer by default: a software rasteriser compiles shaders of its own for each model's shapes.
-// RULLAMA_RANDOM_MODELS asks for more.
-TEST_F(RandomModels, VulkanAgreesWithTheReference) {
+// RULLAMA_RANDOM_MODELS asks for more or fewer than usual.
+uint64_t ModelsOr(uint64_t usual) {
   const char* models = std::getenv("RULLAMA_RANDOM_MODELS");
-  CheckFirst(models == nullptr ? 12 : std::strtoull(models, nullptr, 10),
-             *backends_.Open("vulkan"));
+  return models == nullptr ? usual : std::strtoull(models, nullptr, 10);
+}
+
+TEST_F(RandomModels, CpuAgreesWithTheReference) { CheckFirst(ModelsOr(200), *cpu_); }
+
+// A software rasteriser compiles shaders of its own for each model's shapes: few by default.
+TEST_F(RandomModels, VulkanAgreesWithTheReference) {
+  CheckFirst(ModelsOr(12), *backends_.Open("vulkan"));
 }
 
 TEST_F(RandomModels, TheSeedIsEverything) {
