@@ -9,7 +9,7 @@
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own name
 class App;
 class Option;
 }  // namespace CLI
