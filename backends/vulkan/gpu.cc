@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "backends/vulkan/plan.h"
-
 namespace rullama::vulkan {
 namespace {
 
@@ -108,17 +106,21 @@ void Gpu::Wait() {
       VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &timeline_, &submitted_};
   CheckLost(vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
   completed_ = submitted_;
-  for (VulkanPlan* plan : std::exchange(running_, {})) plan->CheckFailure();
+  for (Noted* work : std::exchange(running_, {})) work->CheckFailure();
 }
 
-void Gpu::Forget(const VulkanPlan& plan) noexcept {
-  std::erase(running_, &plan);
+void Gpu::WaitQuietly() noexcept {
   try {
     Wait();
   } catch (const sdk::Error& error) {
-    // Nobody is left to tell: the plan is gone, and a lost device says so at the next call.
+    // A destructor cannot throw; a lost device says so again at the next call.
     host_.Log(RL_LOG_WARNING, error.what());
   }
+}
+
+void Gpu::Forget(const Noted& work) noexcept {
+  std::erase(running_, &work);
+  WaitQuietly();
 }
 
 Allocation& Gpu::Staging() {

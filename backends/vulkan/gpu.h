@@ -12,7 +12,15 @@
 
 namespace rullama::vulkan {
 
-class VulkanPlan;
+// Work whose failure is noted on the device, where only a wait can see it.
+class Noted {
+ public:
+  // Throws the error noted since the last call, if any. The device is idle.
+  virtual void CheckFailure() = 0;
+
+ protected:
+  ~Noted() = default;
+};
 
 class Gpu {
  public:
@@ -32,10 +40,12 @@ class Gpu {
   // Waits for everything. Errors: RL_DEVICE_LOST, and ever after; what the plans remembered have
   // noted.
   void Wait();
-  // A plan that was submitted, whose failure is looked for by the next Wait.
-  void Remember(VulkanPlan& plan) { running_.push_back(&plan); }
-  // Waits for everything and drops the plan, whatever it has noted.
-  void Forget(const VulkanPlan& plan) noexcept;
+  // Before memory goes away; what went wrong is logged.
+  void WaitQuietly() noexcept;
+  // Work that was submitted, whose failure is looked for by the next Wait.
+  void Remember(Noted& work) { running_.push_back(&work); }
+  // Waits for everything and drops the work, whatever it has noted.
+  void Forget(const Noted& work) noexcept;
 
   // Copies, done on return. `offset` counts from the allocation's start.
   void Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data);
@@ -59,7 +69,7 @@ class Gpu {
   uint64_t submitted_ = 0;  // values of the timeline
   uint64_t completed_ = 0;
   bool lost_ = false;
-  std::vector<VulkanPlan*> running_;  // since the last Wait
+  std::vector<Noted*> running_;  // since the last Wait
   std::unique_ptr<Memory> memory_;
   Allocation staging_;
 };

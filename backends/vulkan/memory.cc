@@ -12,8 +12,6 @@ constexpr uint64_t kGranularity = 256;
 // Drivers allow few thousand allocations, so small ones share a block. Larger ones have their own.
 constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
 
-uint64_t RoundUp(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
-
 std::string Gibibytes(uint64_t bytes) {
   const uint64_t tenths = bytes / ((uint64_t{1} << 30) / 10);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";

@@ -85,27 +85,9 @@ void EntropyAccept(PlanBuilder& plan) {
       .Go(1);
 }
 
-// The logits, which penalties and biases then change in places.
-void CopyLogits(PlanBuilder& plan) {
-  constexpr uint32_t kMove = 0;
-  const rl_value& y = plan.Result();
-  DispatchBuilder(plan, Shader::kMove, {kThreads, kMove, 4, 0})
-      .Read(plan.InputIndex(0))
-      .Pointer(0)
-      .Pointer(0)
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .U32(Last(y))
-      .U32(Last(y))
-      .U32(0)
-      .U32(Last(y))
-      .U32(0)
-      .Go((static_cast<uint64_t>(plan.MostRows(y) * Last(y)) + kThreads - 1) / kThreads);
-}
-
 void Penalties(PlanBuilder& plan) {
   enum : uint32_t { kLogits, kHistory, kTokens, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
-  CopyLogits(plan);
+  Copy(plan);  // the logits, which penalties then change in places, as biases do below
   const auto& a = plan.attrs<rl_penalties_attrs>();
   const rl_value& history = plan.Input(kHistory);
   const rl_value& y = plan.Result();
@@ -125,7 +107,7 @@ void Penalties(PlanBuilder& plan) {
 }
 
 void BiasAdd(PlanBuilder& plan) {
-  CopyLogits(plan);
+  Copy(plan);
   const rl_value& y = plan.Result();
   constexpr rl_dim kNoRows{0, 0, 0};
   DispatchBuilder(plan, Shader::kPenalties, {kThreads, 1})

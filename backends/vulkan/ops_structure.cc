@@ -11,34 +11,44 @@ constexpr uint32_t kRowThreads = 128;
 
 uint32_t BytesOf(const rl_value& value) { return InfoOf(TypeOf(value)).block_bytes; }
 
-uint64_t GroupsFor(const PlanBuilder& plan, const rl_dim& rows, int64_t inner) {
-  return (static_cast<uint64_t>(plan.Most(rows) * inner) + kThreads - 1) / kThreads;
-}
-
 struct Stretch {
   int64_t inner, x_stride, x_offset, y_stride, y_offset;
 };
 
-// Copies `inner` elements of each of `outer` runs per row.
-void MoveRuns(PlanBuilder& plan, uint32_t x, uint32_t y, int64_t outer, const Stretch& s) {
+struct Operands {
+  uint32_t x;
+  uint32_t b = RL_NO_VALUE;
+  uint32_t condition = RL_NO_VALUE;
+};
+
+// To the result, by the constants of move.comp; `outer` runs per row.
+void Run(PlanBuilder& plan, std::vector<uint32_t> constants, const Operands& o, int64_t outer,
+         const Stretch& s) {
   const rl_dim& rows = plan.Result().dims[0];
-  DispatchBuilder(plan, Shader::kMove, {kThreads, kMove, BytesOf(plan.Result()), 0})
-      .Read(x)
-      .Pointer(0)
-      .Pointer(0)
-      .Write(y)
+  constants.insert(constants.begin(), kThreads);
+  DispatchBuilder(plan, Shader::kMove, std::move(constants))
+      .Read(o.x)
+      .Read(o.b)
+      .Read(o.condition)
+      .Write(plan.ResultIndex())
       .Rows(rows, outer)
       .U32(s.inner)
       .U32(s.x_stride)
       .U32(s.x_offset)
       .U32(s.y_stride)
       .U32(s.y_offset)
-      .Go(GroupsFor(plan, rows, outer * s.inner));
+      .Go((static_cast<uint64_t>(plan.Most(rows) * outer * s.inner) + kThreads - 1) / kThreads);
 }
 
-void Copy(PlanBuilder& plan) {
+// Copies `inner` elements of each of `outer` runs per row.
+void MoveRuns(PlanBuilder& plan, uint32_t x, int64_t outer, const Stretch& s) {
+  Run(plan, {kMove, BytesOf(plan.Result()), 0}, {.x = x}, outer, s);
+}
+
+// Rows of the result, element by element.
+Stretch WholeRows(const PlanBuilder& plan) {
   const int64_t inner = RowElements(plan.Result());
-  MoveRuns(plan, plan.InputIndex(0), plan.ResultIndex(), 1, {inner, inner, 0, inner, 0});
+  return {inner, inner, 0, inner, 0};
 }
 
 void Reshape(PlanBuilder& plan) {
@@ -73,7 +83,7 @@ void Slice(PlanBuilder& plan) {
     plan.Alias(plan.ResultIndex(), plan.InputIndex(0), offset);
     return;
   }
-  MoveRuns(plan, plan.InputIndex(0), plan.ResultIndex(), before, s);
+  MoveRuns(plan, plan.InputIndex(0), before, s);
 }
 
 void Concat(PlanBuilder& plan) {
@@ -82,57 +92,28 @@ void Concat(PlanBuilder& plan) {
   int64_t at = 0;
   for (uint32_t i = 0; i < 2; ++i) {
     const int64_t part = From(plan.Input(i), axis);
-    MoveRuns(plan, plan.InputIndex(i), plan.ResultIndex(), RowElements(plan.Result()) / whole,
+    MoveRuns(plan, plan.InputIndex(i), RowElements(plan.Result()) / whole,
              {part, part, 0, whole, at});
     at += part;
   }
 }
 
 void Cast(PlanBuilder& plan) {
-  const int64_t inner = RowElements(plan.Result());
-  DispatchBuilder(plan, Shader::kMove, {kThreads, kCast, plan.Input(0).dtype, plan.Result().dtype})
-      .Read(plan.InputIndex(0))
-      .Pointer(0)
-      .Pointer(0)
-      .Write(plan.ResultIndex())
-      .Rows(plan.Result().dims[0])
-      .U32(inner)
-      .U32(inner)
-      .U32(0)
-      .U32(inner)
-      .U32(0)
-      .Go(GroupsFor(plan, plan.Result().dims[0], inner));
+  Run(plan, {kCast, plan.Input(0).dtype, plan.Result().dtype}, {.x = plan.InputIndex(0)}, 1,
+      WholeRows(plan));
 }
 
 void Where(PlanBuilder& plan) {
-  const int64_t inner = RowElements(plan.Result());
-  DispatchBuilder(plan, Shader::kMove, {kThreads, kWhere, BytesOf(plan.Result()), 0})
-      .Read(plan.InputIndex(1))
-      .Read(plan.InputIndex(2))
-      .Read(plan.InputIndex(0))
-      .Write(plan.ResultIndex())
-      .Rows(plan.Result().dims[0])
-      .U32(inner)
-      .U32(inner)
-      .U32(0)
-      .U32(inner)
-      .U32(0)
-      .Go(GroupsFor(plan, plan.Result().dims[0], inner));
+  const Operands operands{
+      .x = plan.InputIndex(1), .b = plan.InputIndex(2), .condition = plan.InputIndex(0)};
+  Run(plan, {kWhere, BytesOf(plan.Result()), 0}, operands, 1, WholeRows(plan));
 }
 
 void GatherLast(PlanBuilder& plan) {
-  DispatchBuilder(plan, Shader::kMove, {kThreads, kGatherLast, plan.Input(0).dtype, 0})
-      .Read(plan.InputIndex(0))
-      .Read(plan.InputIndex(1))
-      .Pointer(0)
-      .Write(plan.ResultIndex())
-      .Rows(plan.Result().dims[0])
-      .U32(1)
-      .U32(Last(plan.Input(0)))
-      .U32(0)
-      .U32(plan.op_index() + 1)
-      .U32(0)
-      .Go(GroupsFor(plan, plan.Result().dims[0], 1));
+  // In place of the result's stride, the op for a failure.
+  const Stretch s{1, Last(plan.Input(0)), 0, plan.op_index() + 1, 0};
+  Run(plan, {kGatherLast, plan.Input(0).dtype, 0},
+      {.x = plan.InputIndex(0), .b = plan.InputIndex(1)}, 1, s);
 }
 
 void GatherRows(PlanBuilder& plan) {
@@ -182,6 +163,8 @@ void StateAppend(PlanBuilder& plan) {
 }
 
 }  // namespace
+
+void Copy(PlanBuilder& plan) { MoveRuns(plan, plan.InputIndex(0), 1, WholeRows(plan)); }
 
 bool CompileStructure(PlanBuilder& plan) {
   switch (plan.op().kind) {

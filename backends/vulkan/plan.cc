@@ -11,6 +11,10 @@
 namespace rullama::vulkan {
 namespace {
 
+// Of a submission of a step of many rows: drivers end what keeps a device busy for seconds (amdgpu
+// after ten, Windows after two). This many are two or three layers.
+constexpr size_t kMostDispatches = 64;
+
 struct StepWords {
   uint32_t t, r, failed_op, reserved;
 };
@@ -53,58 +57,70 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   memory_ = std::move(builder.memory());
   stats_.allocations = memory_.size() + 1;
   stats_.workspace_bytes = builder.workspace_bytes();
+  const size_t most =
+      builder.ValuesKeepTheirPlaces() ? builder.dispatches().size() : kMostDispatches;
   if (graph.max_t() == 1 && graph.max_r() <= 1) {
     for (int64_t r = 0; r <= graph.max_r(); ++r) {
       Recording& recording = recordings_.emplace_back();
       recording.t = 1;
       recording.r = r;
-      Record(AtExtents(builder.dispatches(), 1, r), recording);
+      Record(AtExtents(builder.dispatches(), 1, r), most, recording);
     }
   } else {
-    Record(std::move(builder.dispatches()), recordings_.emplace_back());
+    Record(builder.dispatches(), most, recordings_.emplace_back());
   }
 }
 
 VulkanPlan::~VulkanPlan() {
   gpu_.Forget(*this);
   for (const Recording& recording : recordings_) {
-    if (recording.commands == VK_NULL_HANDLE) continue;
     if (recording.profile && stats_.executions > 0) {
       for (const std::string& line : recording.profile->Report()) {
         gpu_.host().Log(RL_LOG_WARNING, line);
       }
     }
-    vkFreeCommandBuffers(gpu_.handle(), gpu_.pool(), 1, &recording.commands);
+    vkFreeCommandBuffers(gpu_.handle(), gpu_.pool(),
+                         static_cast<uint32_t>(recording.commands.size()),
+                         recording.commands.data());
   }
 }
 
-void VulkanPlan::Record(std::vector<Dispatch> dispatches, Recording& recording) {
+void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dispatches,
+                        Recording& recording) {
   const std::vector<uint32_t> levels = LevelsOf(dispatches);
   std::vector<uint32_t> order(dispatches.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
+  if (profile_) recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
+  for (std::span<const uint32_t> rest(order); !rest.empty();) {
+    const auto part = rest.first(std::min(most_dispatches, rest.size()));
+    recording.commands.push_back(RecordPart(dispatches, levels, part, recording.profile.get()));
+    rest = rest.subspan(part.size());
+  }
+  recording.dispatches = dispatches.size();
+  ++stats_.recordings;
+}
 
+VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
+                                       const std::vector<uint32_t>& levels,
+                                       std::span<const uint32_t> order, Profile* profile) {
+  VkCommandBuffer commands = VK_NULL_HANDLE;
   const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                              nullptr, gpu_.pool(), VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                              1};
-  Check(vkAllocateCommandBuffers(gpu_.handle(), &allocate, &recording.commands),
-        "vkAllocateCommandBuffers");
-  VkCommandBuffer commands = recording.commands;
+  Check(vkAllocateCommandBuffers(gpu_.handle(), &allocate, &commands), "vkAllocateCommandBuffers");
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                        VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
   Check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
   constexpr VkAccessFlags kShader = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
   Barrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
           VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
-  if (profile_) {
-    recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
-    recording.profile->Start(commands);
-  }
+  if (profile != nullptr) profile->Start(commands);
   VkPipeline bound = VK_NULL_HANDLE;
-  uint32_t level = 0;
+  uint32_t level = levels[order.front()];
   for (const uint32_t i : order) {
     const Dispatch& dispatch = dispatches[i];
-    if (levels[i] != level || profile_) {
+    if (levels[i] != level || profile != nullptr) {
       level = levels[i];
       Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
               VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
@@ -117,14 +133,13 @@ void VulkanPlan::Record(std::vector<Dispatch> dispatches, Recording& recording) 
     vkCmdPushConstants(commands, pipelines_.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                        dispatch.push_bytes, dispatch.push.data());
     vkCmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
-    if (recording.profile) recording.profile->After(commands, dispatch);
+    if (profile != nullptr) profile->After(commands, dispatch);
   }
   Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
           VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
           VK_ACCESS_HOST_READ_BIT | VK_ACCESS_MEMORY_READ_BIT);
   Check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
-  recording.dispatches = dispatches.size();
-  ++stats_.recordings;
+  return commands;
 }
 
 void VulkanPlan::Execute(int64_t t, int64_t r) {
@@ -144,7 +159,7 @@ void VulkanPlan::Execute(int64_t t, int64_t r) {
     t_ = t;
     r_ = r;
   }
-  gpu_.Submit(recording->commands);
+  for (VkCommandBuffer commands : recording->commands) gpu_.Submit(commands);
   gpu_.Remember(*this);
   running_ = true;
   ++stats_.executions;

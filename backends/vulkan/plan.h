@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,27 +15,32 @@ namespace rullama::vulkan {
 
 class Profile;
 
-class VulkanPlan final : public sdk::Plan {
+class VulkanPlan final : public sdk::Plan, public Noted {
  public:
   VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);
   ~VulkanPlan() override;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
 
-  // Throws the error a shader has noted since the last call, if any. The device is idle.
-  void CheckFailure();
+  void CheckFailure() override;
 
  private:
   // Commands for steps of one number of rows, or of any.
   struct Recording {
     int64_t t = 0;  // 0: any; shaders read the numbers
     int64_t r = 0;
-    VkCommandBuffer commands = VK_NULL_HANDLE;
+    std::vector<VkCommandBuffer> commands;  // in order
     uint64_t dispatches = 0;
     std::shared_ptr<Profile> profile;  // if dispatches are timed
   };
 
-  void Record(std::vector<Dispatch> dispatches, Recording& recording);
+  // `most_dispatches`: of a command buffer.
+  void Record(const std::vector<Dispatch>& dispatches, size_t most_dispatches,
+              Recording& recording);
+  // One command buffer with these dispatches, by level.
+  VkCommandBuffer RecordPart(const std::vector<Dispatch>& dispatches,
+                             const std::vector<uint32_t>& levels, std::span<const uint32_t> order,
+                             Profile* profile);
 
   Gpu& gpu_;
   Pipelines& pipelines_;

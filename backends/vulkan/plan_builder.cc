@@ -14,6 +14,9 @@ constexpr uint64_t kPlaceAlignment = 256;
 // dispatches that have nothing to do with each other.
 constexpr int64_t kFewRows = 8;
 
+// Bytes a place of `bytes` takes: shaders may read whole vectors at its end.
+uint64_t RoomFor(uint64_t bytes) { return RoundUp(bytes, kPlaceAlignment) + kPlaceAlignment; }
+
 }  // namespace
 
 int64_t RowElements(const rl_value& value) {
@@ -36,13 +39,7 @@ VulkanBuffer::VulkanBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage)
   if (usage == RL_BUFFER_STATE) gpu_.FillZero(memory_);
 }
 
-VulkanBuffer::~VulkanBuffer() {
-  try {
-    gpu_.Wait();
-  } catch (const sdk::Error&) {
-    return;  // a lost device holds no work; the error was reported where it arose
-  }
-}
+VulkanBuffer::~VulkanBuffer() { gpu_.WaitQuietly(); }
 
 // ---- one dispatch -------------------------------------------------------------------------------
 
@@ -187,7 +184,7 @@ void PlanBuilder::FindPlaces() {
     }
     if (ValuesKeepTheirPlaces() && IsPrivate(i) && value.bytes > 0) {
       moved_[i] = true;
-      own_bytes += (value.bytes + 2 * kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+      own_bytes += RoomFor(value.bytes);
     }
   }
   if (own_bytes == 0) return;
@@ -196,7 +193,7 @@ void PlanBuilder::FindPlaces() {
     if (!moved_[i]) continue;
     const uint64_t bytes = graph_.value(i).bytes;
     places_[i] = {at, at + bytes};
-    at += (bytes + 2 * kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+    at += RoomFor(bytes);
   }
 }
 

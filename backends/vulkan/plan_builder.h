@@ -156,10 +156,10 @@ class PlanBuilder {
   // Another op takes over what this one computes.
   void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
   Scratch NewScratch(uint64_t bytes);
-  // The f16 form of the value or scratch that begins here, if one was made and still holds.
-  // The same for memory that one dispatch fills and the next reads; given back, it is used again.
+  // The same for memory that is given back when nothing reads it any more, to be used again.
   Scratch Take(uint64_t bytes);
   void GiveBack(const Scratch& scratch) { free_.emplace(scratch.bytes, scratch.address); }
+  // The f16 form of the value or scratch that begins here, if one was made and still holds.
   [[nodiscard]] const HalfRows* FindHalf(VkDeviceAddress address) const;
   void KeepHalf(VkDeviceAddress address, const HalfRows& half) { halves_[address] = half; }
   // Memory with these contents, which the plan keeps.
@@ -204,6 +204,9 @@ bool CompileMatMul(PlanBuilder& plan);
 bool CompileMoe(PlanBuilder& plan);
 bool CompileAttention(PlanBuilder& plan);
 bool CompileSampling(PlanBuilder& plan);
+
+// Appends the copy of the first operand to the result of the op at hand.
+void Copy(PlanBuilder& plan);
 
 // Elements of a row: the product of the inner dimensions, which are constant.
 int64_t RowElements(const rl_value& value);

@@ -18,6 +18,7 @@ Profile::Profile(Gpu& gpu, size_t dispatches) : gpu_(gpu) {
 Profile::~Profile() { vkDestroyQueryPool(gpu_.handle(), pool_, nullptr); }
 
 void Profile::Start(VkCommandBuffer commands) {
+  if (count_ > 0) return;
   vkCmdResetQueryPool(commands, pool_, 0, size_);
   vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, pool_, 0);
 }

@@ -19,7 +19,7 @@ class Profile {
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // While recording: at the start, and after each dispatch.
+  // While recording: at the start of each command buffer, and after each dispatch.
   void Start(VkCommandBuffer commands);
   void After(VkCommandBuffer commands, const Dispatch& dispatch);
   // Of the last execution, which is done: a line for each shader with its share, longest first.

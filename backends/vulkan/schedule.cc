@@ -20,14 +20,12 @@ bool Depends(const Dispatch& later, const Dispatch& earlier) {
 
 std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches) {
   std::vector<uint32_t> levels(dispatches.size(), 0);
-  uint32_t highest = 0;
   for (size_t i = 0; i < dispatches.size(); ++i) {
-    // The nearest dispatches have the highest levels, so the search ends early.
-    for (size_t j = i; j-- > 0 && levels[i] <= highest;) {
-      if (levels[j] >= levels[i] && Depends(dispatches[i], dispatches[j]))
+    for (size_t j = i; j-- > 0;) {
+      if (levels[j] >= levels[i] && Depends(dispatches[i], dispatches[j])) {
         levels[i] = levels[j] + 1;
+      }
     }
-    highest = std::max(highest, levels[i]);
   }
   return levels;
 }

@@ -14,11 +14,10 @@ constexpr uint64_t kParallelBytes = uint64_t{8} << 20;  // of a weight worth sev
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20;   // repacked before they are copied
 constexpr unsigned kMostThreads = 16;
 
-uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
-
 // A part of a file's block and the plane of the row it goes to. Planes lie one after another.
 struct Piece {
   uint32_t from, bytes;
+  uint32_t room = bytes;  // in the plane
 };
 
 // The pieces of a block in the order of their planes. Empty: blocks stay as they are.
@@ -40,7 +39,7 @@ std::vector<Piece> PiecesOf(DType dtype) {
     case DType::kQ2_K:
       return {{16, 64}, {0, 16}, {80, 4}};  // codes; scales and minima; their factors
     case DType::kQ3_K:
-      return {{0, 32}, {32, 64}, {96, 14}};  // high bits; codes; scales and factor
+      return {{0, 32}, {32, 64}, {96, 14, 16}};  // high bits; codes; scales and factor, one vector
     case DType::kQ6_K:
       return {{0, 208}, {208, 2}};  // codes, high bits and scales; factor
     case DType::kIQ4_XS:
@@ -48,12 +47,6 @@ std::vector<Piece> PiecesOf(DType dtype) {
     default:
       return {};
   }
-}
-
-// Bytes a piece takes in its plane.
-uint64_t PlaneBytes(DType dtype, const Piece& piece) {
-  // q3_k's scales and factor are read as one vector.
-  return dtype == DType::kQ3_K && piece.bytes == 14 ? 16 : piece.bytes;
 }
 
 bool IsPlain(DType dtype) {
@@ -79,11 +72,10 @@ void RepackRow(const WeightShape& shape, const std::vector<Piece>& pieces, const
   const uint64_t block_bytes = shape.blocks == 0 ? 0 : shape.file_row / shape.blocks;
   std::byte* plane = out;
   for (const Piece& piece : pieces) {
-    const uint64_t step = PlaneBytes(shape.dtype, piece);
     for (uint64_t block = 0; block < shape.blocks; ++block) {
-      std::memcpy(plane + block * step, row + block * block_bytes + piece.from, piece.bytes);
+      std::memcpy(plane + block * piece.room, row + block * block_bytes + piece.from, piece.bytes);
     }
-    plane += shape.blocks * step;
+    plane += shape.blocks * piece.room;
   }
 }
 
@@ -107,7 +99,7 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims) {
     if (dtype == DType::kMXFP4) bytes = shape.blocks * 18;
     if (const auto pieces = PiecesOf(dtype); !pieces.empty()) {
       bytes = 0;
-      for (const Piece& piece : pieces) bytes += shape.blocks * PlaneBytes(dtype, piece);
+      for (const Piece& piece : pieces) bytes += shape.blocks * piece.room;
     }
     shape.stride = RoundUp(bytes, kVector);
   } else if (IsPlain(dtype) && shape.rows > 1) {
@@ -143,13 +135,7 @@ VulkanWeight::VulkanWeight(Gpu& gpu, const rl_weight_desc& desc)
   Upload();
 }
 
-VulkanWeight::~VulkanWeight() {
-  try {
-    gpu_.Wait();
-  } catch (const sdk::Error&) {
-    return;  // a lost device holds no work; the error was reported where it arose
-  }
-}
+VulkanWeight::~VulkanWeight() { gpu_.WaitQuietly(); }
 
 void VulkanWeight::Upload() {
   // Repacked in pieces of rows, each by several threads; straight into mapped memory.

@@ -82,7 +82,6 @@ vec2 LoadTwo(uvec2 base, uint element) {
 const uint kElement = kType == kF32 ? 4 : 2;
 
 // `k_row` is the row of the key this invocation helps with, in rows of [kv_heads, dim], or -1.
-// `v_first`: base of the tile's values; their rows are found the same way from `row_of`.
 void Scores(uvec2 keys, int k_row) {
   const uint key = me / kSplit, part = me % kSplit;
   float sum[kQueries];

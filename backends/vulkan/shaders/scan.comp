@@ -5,6 +5,8 @@
 #include "common.glsl"
 #include "math.glsl"
 #include "reduce.glsl"
+#define Summed float
+#include "prefix_sum.glsl"
 
 layout(constant_id = 1) const uint kOp = 0;  // as enum Scan in ops_sampling.cc
 
@@ -17,7 +19,6 @@ layout(push_constant, std430) uniform Push {
 
 const uint kCumSum = 0, kTopP = 1, kCategorical = 2;
 
-shared float shared_scan[1024];
 shared uint shared_first;
 shared int shared_last;
 
@@ -31,21 +32,6 @@ float Mass(uint i, float most) {
   const float x = X(i);
   if (kOp == kCumSum) return x;
   return x == -kInfinity ? 0.0 : Exp(x - most);
-}
-
-// The sum of `x` over the invocations before this one, and over all.
-float ScanBefore(float x, out float total) {
-  barrier();
-  shared_scan[me] = x;
-  barrier();
-  for (uint width = 1; width < gl_WorkGroupSize.x; width *= 2) {
-    const float add = me >= width ? shared_scan[me - width] : 0.0;
-    barrier();
-    shared_scan[me] += add;
-    barrier();
-  }
-  total = shared_scan[gl_WorkGroupSize.x - 1];
-  return me == 0 ? 0.0 : shared_scan[me - 1];
 }
 
 void Draw(uint row, float most, float before, float total) {
@@ -89,7 +75,7 @@ void main() {
     float sum = 0.0;
     for (uint i = begin; i < end; ++i) sum += Mass(i, most);
     float total;
-    float running = ScanBefore(sum, total);
+    float running = PrefixSum(sum, total);
     if (kOp == kCategorical) {
       Draw(row, most, running, total);
       continue;

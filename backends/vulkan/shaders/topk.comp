@@ -6,6 +6,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "order.glsl"
+#define Summed uint
+#include "prefix_sum.glsl"
 
 layout(push_constant, std430) uniform Push {
   uvec2 step, x, values, indices, list;
@@ -15,7 +17,6 @@ layout(push_constant, std430) uniform Push {
 #include "sort.glsl"
 
 shared uint shared_count[256];
-shared uint shared_scan[1024];
 shared uint shared_prefix, shared_left;
 uint first;
 
@@ -49,20 +50,6 @@ uint Threshold(out uint equals) {
   return prefix;
 }
 
-// The sum of `x` over the invocations before this one.
-uint ScanBefore(uint x) {
-  barrier();
-  shared_scan[me] = x;
-  barrier();
-  for (uint width = 1; width < size; width *= 2) {
-    const uint add = me >= width ? shared_scan[me - width] : 0;
-    barrier();
-    shared_scan[me] += add;
-    barrier();
-  }
-  return shared_scan[me] - x;
-}
-
 // Each invocation takes a run of consecutive columns, so that equal keys keep their order.
 void Collect(uint threshold, uint equals) {
   const uint share = (p.columns + size - 1) / size;
@@ -73,8 +60,9 @@ void Collect(uint threshold, uint equals) {
     above += key > threshold ? 1 : 0;
     same += key == threshold ? 1 : 0;
   }
-  uint at = ScanBefore(above);
-  uint rank = ScanBefore(same);
+  uint all;
+  uint at = PrefixSum(above, all);
+  uint rank = PrefixSum(same, all);
   const uint total_above = p.k - equals;
   for (uint i = begin; i < end; ++i) {
     const uint key = Key(i);

@@ -6,6 +6,8 @@
 #include "math.glsl"
 #include "order.glsl"
 #include "reduce.glsl"
+#define Summed float
+#include "prefix_sum.glsl"
 
 layout(push_constant, std430) uniform Push {
   uvec2 step, x, y, list;
@@ -15,7 +17,6 @@ layout(push_constant, std430) uniform Push {
 } p;
 #include "sort.glsl"
 
-shared float shared_scan[1024];
 uint first;
 
 float X(uint i) {
@@ -60,15 +61,8 @@ void main() {
     const uint begin = min(me * share, p.columns), end = min(begin + share, p.columns);
     float part = 0.0;
     for (uint i = begin; i < end; ++i) part += Exp(X(Get(i).y) - most);
-    shared_scan[me] = part;
-    barrier();
-    for (uint width = 1; width < size; width *= 2) {
-      const float add = me >= width ? shared_scan[me - width] : 0.0;
-      barrier();
-      shared_scan[me] += add;
-      barrier();
-    }
-    float running = me == 0 ? 0.0 : shared_scan[me - 1];
+    float all;
+    float running = PrefixSum(part, all);
     for (uint i = begin; i < end; ++i) {
       const uint column = Get(i).y;
       const float x = X(column);
