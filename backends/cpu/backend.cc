@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "backends/cpu/plan.h"
@@ -239,6 +241,18 @@ std::string ProcessorName() {
   return "CPU";
 }
 
+// Bytes a process may still get: free ones, and those of caches that give way. 0: unknown.
+uint64_t AvailableMemory() {
+  constexpr std::string_view kKey = "MemAvailable:";
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind(kKey, 0) == 0)
+      return std::strtoull(line.c_str() + kKey.size(), nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
 class CpuBackend final : public sdk::Backend {
  public:
   explicit CpuBackend(sdk::Host host) : Backend(host) {
@@ -248,7 +262,7 @@ class CpuBackend final : public sdk::Backend {
     info.driver = std::string("none needed (") + IsaName(BestIsa()) + ")";
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     info.memory_total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
-    info.memory_free = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page;
+    info.memory_free = AvailableMemory();
     devices_.push_back(std::move(info));
   }
   [[nodiscard]] std::string_view name() const override { return "cpu"; }

@@ -1,9 +1,11 @@
 #include "core/runtime/session.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/base/checked_math.h"
+#include "core/runtime/memory_need.h"
 
 namespace rullama {
 namespace {
@@ -37,6 +39,7 @@ Session::Session(std::vector<SessionGraph> graphs, const WeightSource& weights,
     largest_.t = std::max(largest_.t, graph.buckets.back());
   }
   arenas_.resize(options_.devices.size());
+  taken_.resize(options_.devices.size());
 }
 
 Session::~Session() = default;
@@ -95,6 +98,7 @@ Result<Session::Plan> Session::Compile(size_t graph, const Bucket& bucket) {
   RL_ASSIGN_OR_RETURN(Program program,
                       BuildProgram(graphs_[graph].graph, QueryOf(options_.devices), options));
   placement_ = std::move(program.report);
+  RL_RETURN_IF_ERROR(CheckMemory(program));
   Plan plan;
   plan.graph = graph;
   plan.bucket = bucket;
@@ -106,6 +110,42 @@ Result<Session::Plan> Session::Compile(size_t graph, const Bucket& bucket) {
     plan.segments.push_back({planned.device, std::move(planned.graph), std::move(compiled)});
   }
   return plan;
+}
+
+// Whether everything the segments need and their devices do not hold yet has room there.
+Status Session::CheckMemory(const Program& program) {
+  std::vector<MemoryNeed> needs(options_.devices.size());
+  std::set<std::pair<int, std::string>> counted;
+  for (const auto& [device, graph, memory] : program.segments) {
+    MemoryNeed& need = needs[static_cast<size_t>(device)];
+    for (const Value& value : graph.values) {
+      const bool constant = value.lifetime == Lifetime::kConstant;
+      if (!constant && value.lifetime != Lifetime::kState) continue;
+      const Value& owner = constant ? value : graph.value(value.state);
+      const std::pair key(device, owner.name);
+      const bool held = constant ? weight_handles_.contains(key) : states_.contains(key);
+      if (held || !counted.insert(key).second) continue;
+      if (!constant) {
+        need.states += owner.type.BytesAt({});
+        continue;
+      }
+      RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(value));
+      RL_ASSIGN_OR_RETURN(const WeightLayout layout,
+                          options_.devices[static_cast<size_t>(device)]->LayoutWeight(desc));
+      need.weights += layout.bytes;
+      if (layout.bytes > 0)
+        need.weight_elements += static_cast<uint64_t>(value.type.ElementsAt({}));
+    }
+    const bool has_arena = std::ranges::any_of(
+        arenas_[static_cast<size_t>(device)],
+        [bytes = memory.arena_bytes](const auto& arena) { return arena.first >= bytes; });
+    if (!has_arena) need.work = std::max(need.work, memory.arena_bytes);
+  }
+  for (size_t i = 0; i < needs.size(); ++i) {
+    RL_RETURN_IF_ERROR(CheckRoom(options_.devices[i]->description(), needs[i], taken_[i]));
+    taken_[i] += needs[i].total();
+  }
+  return OkStatus();
 }
 
 Result<std::vector<Storage>> Session::PlaceValues(int device, const Graph& graph,
@@ -184,18 +224,22 @@ Result<rl_buffer*> Session::State(int device, const Value& state) {
   return states_.emplace(key, StateBuffer{std::move(buffer), bytes}).first->second.buffer.get();
 }
 
+Result<WeightDesc> Session::DescribeWeight(const Value& constant) const {
+  RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
+  return WeightDesc{constant.name, constant.type, bytes};
+}
+
 Result<rl_weight*> Session::Weight(int device, const Value& constant) {
   const std::pair key(device, constant.name);
   if (const auto found = weight_handles_.find(key); found != weight_handles_.end()) {
     return found->second.get();
   }
-  RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
-  const WeightDesc desc{constant.name, constant.type, bytes};
+  RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(constant));
   Device& owner = *options_.devices[static_cast<size_t>(device)];
   RL_ASSIGN_OR_RETURN(const WeightLayout layout, owner.LayoutWeight(desc));
   RL_ASSIGN_OR_RETURN(DeviceWeight weight, owner.CreateWeight(desc));
   stats_.weight_bytes += layout.bytes;
-  if (layout.in_place) stats_.weight_file_bytes += bytes.size();
+  if (layout.in_place) stats_.weight_file_bytes += desc.data.size();
   return weight_handles_.emplace(key, std::move(weight)).first->second.get();
 }
 

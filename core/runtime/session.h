@@ -133,11 +133,13 @@ class Session {
   Status CheckRows(const StepRows& rows) const;
   Result<Plan*> PlanFor(size_t graph, int64_t rows, DemandMode demand);
   Result<Plan> Compile(size_t graph, const Bucket& bucket);
+  Status CheckMemory(const Program& program);
   Result<std::vector<Storage>> PlaceValues(int device, const Graph& graph,
                                            const MemoryPlan& memory);
   Result<DeviceBuffer*> Arena(int device, uint64_t bytes);
   Result<rl_buffer*> State(int device, const Value& state);
   Result<rl_weight*> Weight(int device, const Value& constant);
+  [[nodiscard]] Result<WeightDesc> DescribeWeight(const Value& constant) const;
   Result<IoBuffer*> Io(std::map<IoKey, IoBuffer>& table, int device, const std::string& name,
                        const TensorType& type);
   Status BindInputs(const Plan& plan, const StepRows& rows);
@@ -161,6 +163,7 @@ class Session {
   std::map<IoKey, IoBuffer> output_buffers_;
   std::vector<std::unique_ptr<Plan>> plans_;
 
+  std::vector<uint64_t> taken_;  // by device: bytes of its memory
   const Plan* last_plan_ = nullptr;
   Extents last_extents_;
   SessionStats stats_;
