@@ -1,20 +1,14 @@
 #include "cli/answer.h"
 
-#include <chrono>
 #include <utility>
 
 #include "cli/canvas_answer.h"
 #include "cli/signals.h"
+#include "cli/stopwatch.h"
 #include "cli/text_stream.h"
 
 namespace rullama::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 nlohmann::json CountersAsJson(const SessionStats& stats) {
   return {{"steps", stats.steps},

@@ -1,22 +1,16 @@
 #include "cli/canvas_answer.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "cli/signals.h"
+#include "cli/stopwatch.h"
 #include "cli/text_stream.h"
 #include "samplers/canvas_generator.h"
 #include "samplers/session_canvas.h"
 
 namespace rullama::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Result<std::unique_ptr<CanvasRandom>> MakeRandom(const Engine& engine) {
   const uint64_t seed = engine.sampler().seed;

@@ -1,7 +1,6 @@
 // rullama bench: speed of prompt evaluation and of generation, beside what the step has to read and
 // compute at least.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "cli/engine.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "cli/stopwatch.h"
 #include "cli/traffic.h"
 #include "core/runtime/generator.h"
 #include "samplers/canvas_generator.h"
@@ -167,10 +167,6 @@ class Bench {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static double SecondsSince(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
   [[nodiscard]] bool denoises() const { return engine_.model().gemma.denoises(); }
 
   Result<double> RunOnce(const Test& test) {
@@ -284,7 +280,7 @@ nlohmann::json AsJson(const Measurement& m, const Engine& engine) {
           {"device", engine.devices().main().description().name}};
 }
 
-std::string TextOf(const nlohmann::json& m) {
+std::string MeasurementText(const nlohmann::json& m) {
   return fmt::format(
       "{:<16} {:>10.2f} ± {:>7.2f} t/s, median {:>10.2f} | {:>9.3f} MB and {:>9.3f} MFLOP per "
       "token | {:>7.2f} GB/s, {:>8.2f} GFLOP/s\n",
@@ -325,7 +321,7 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   for (const Test& test : tests) {
     RL_ASSIGN_OR_RETURN(const Measurement measurement, bench.Measure(test, repetitions));
     const nlohmann::json record = AsJson(measurement, *engine);
-    RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(record) : TextOf(record)));
+    RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(record) : MeasurementText(record)));
   }
   return 0;
 }

@@ -207,20 +207,20 @@ nlohmann::json AsJson(const Report& report, const std::string& baseline) {
                       {"not_finite", row.error.not_finite},
                       {"above", row.above}});
   }
-  nlohmann::json json = {{"backend", report.backend},
-                         {"baseline", baseline},
-                         {"values", std::move(values)},
-                         {"logits",
-                          {{"mean_kl", report.logits.mean_kl},
-                           {"max_kl", report.logits.max_kl},
-                           {"top1", report.logits.top1}}},
-                         {"above", report.above}};
+  nlohmann::json result = {{"backend", report.backend},
+                           {"baseline", baseline},
+                           {"values", std::move(values)},
+                           {"logits",
+                            {{"mean_kl", report.logits.mean_kl},
+                             {"max_kl", report.logits.max_kl},
+                             {"top1", report.logits.top1}}},
+                           {"above", report.above}};
   if (report.culprit) {
-    json["culprit"] = {{"op", report.culprit->op},
-                       {"kind", report.culprit->kind},
-                       {"alone", report.culprit->alone}};
+    result["culprit"] = {{"op", report.culprit->op},
+                         {"kind", report.culprit->kind},
+                         {"alone", report.culprit->alone}};
   }
-  return json;
+  return result;
 }
 
 Status CheckFlags(const DiffFlags& flags) {

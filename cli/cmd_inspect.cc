@@ -168,7 +168,7 @@ std::string Megabytes(const json& bytes) {
   return fmt::format("{:.1f} MiB", bytes.get<double>() / (1024.0 * 1024.0));
 }
 
-std::string TextOf(const json& file) {
+std::string FileText(const json& file) {
   std::string text = fmt::format("{}: GGUF {}, dialect of {}, {} tensors, {} parameters\n",
                                  file["path"].get<std::string>(), Dump(file["version"]),
                                  file["dialect"].get<std::string>(), file["tensors"].size(),
@@ -203,7 +203,7 @@ std::string TextOf(const json& file) {
 Result<int> Inspect(const InspectFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
   const json file = FileAsJson(model, flags.context);
-  RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : TextOf(file)));
+  RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : FileText(file)));
   return 0;
 }
 

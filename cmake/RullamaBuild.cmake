@@ -19,7 +19,7 @@ function(rullama_test_headers)
   file(CONFIGURE OUTPUT ${source} CONTENT "// Its headers are precompiled for all tests.\n")
   add_library(rullama_test_headers OBJECT ${source})
   target_link_libraries(rullama_test_headers PRIVATE GTest::gmock GTest::gtest_main rullama_flags)
-  target_compile_options(rullama_test_headers PRIVATE -O1 -fPIE)
+  target_compile_options(rullama_test_headers PRIVATE ${RULLAMA_GLUE_FLAGS} -fPIE)
   target_precompile_headers(rullama_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 endfunction()
 
@@ -32,9 +32,9 @@ function(rullama_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main rullama_flags)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  # What a test does itself is little, and GoogleTest's macros cost the optimiser most of a build.
-  # There gcc 12 sees std::string written out of bounds (see RullamaOptions.cmake).
-  target_compile_options(${name} PRIVATE -O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
+  # At -O1 gcc 12 sees std::string written out of bounds (see RullamaOptions.cmake).
+  target_compile_options(${name} PRIVATE
+    ${RULLAMA_GLUE_FLAGS} $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>)
   target_precompile_headers(${name} REUSE_FROM rullama_test_headers)
   target_compile_definitions(${name} PRIVATE
     RULLAMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" RULLAMA_BINARY_DIR="${CMAKE_BINARY_DIR}")

@@ -23,7 +23,6 @@ using reference::Tensor;
 using ::testing::ElementsAre;
 
 constexpr int64_t kMaxRows = 4096;
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Step {
   std::vector<int32_t> tokens;

@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kVocabulary = 100;
-
 struct Built {
   Graph graph;
   Sampler sampler;

@@ -1,9 +1,14 @@
 // For tests: a graph that has the inputs of a model and nothing but given logits, two slots.
 #pragma once
 
+#include <limits>
+
 #include "samplers/chain.h"
 
 namespace rullama {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr int64_t kVocabulary = 100;
 
 struct SamplerBench {
   static constexpr int64_t kSlots = 2;

@@ -7,12 +7,10 @@
 #include <string>
 
 #include "core/gguf/gguf_writer.h"
+#include "samplers/sampler_bench.h"
 
 namespace rullama {
 namespace {
-
-constexpr int64_t kVocabulary = 100;
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string IdOf(const SamplerSettings& settings) {
   const Status status = settings.Validate(kVocabulary);

@@ -5,8 +5,9 @@
 #
 #   tools/check-tidy.sh BUILD_DIR [FILE.cc...]
 #
-# BUILD_DIR has a compile_commands.json, best of clang: cmake --preset dev -B BUILD_DIR
-# -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++. With files, only these are checked.
+# BUILD_DIR has a compile_commands.json, best of clang. Where sources are compiled together (preset
+# asan) they are checked together. With files, only these are checked; they need a build that compiles
+# them one by one (preset clang).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,11 +21,10 @@ shift
 if [[ $# -gt 0 ]]; then
   files=("$@")
 else
-  # Only what the build compiles: kernels of another processor are not in its database.
-  mapfile -t files < <(find core backends models samplers cli bench -name '*.cc' \
-    ! -name '*test*.cc' ! -name '*_fuzz.cc' | sort | while read -r file; do
-      if grep -q "/$file\"" "$build/compile_commands.json"; then echo "$file"; fi
-    done)
+  # Only what the build compiles: kernels of another processor are not in its database. Of tests also
+  # the joined sources, which lie in the build folder of their target.
+  mapfile -t files < <(sed -n 's/^ *"file": "\(.*\.\(cc\|cxx\)\)",\?$/\1/p' "$build/compile_commands.json" |
+    grep -vE '/tests/|_test\.cc$|_test\.dir/|_fuzz\.cc$|_corpus\.dir/|_fuzz\.dir/|_headers\.cc$' | sort -u)
 fi
 if [[ ${#files[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi
 

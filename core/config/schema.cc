@@ -6,8 +6,6 @@ namespace rullama {
 namespace {
 
 // Positions are 32-bit numbers in kernels; 16 M is 64 times the longest context of the family.
-constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr int64_t kMaxPrefillChunk = 65536;  // rows of one step; activations grow with it
 constexpr int64_t kMaxSlots = 256;
 constexpr double kMaxTemperature = 100.0;

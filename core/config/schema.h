@@ -1,6 +1,7 @@
 // The schema of a rullama configuration: every key there is.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,11 @@
 #include "core/config/schema_builder.h"
 
 namespace rullama {
+
+// Far above every published context and vocabulary, small enough that products of three of them
+// stay inside 64 bits.
+inline constexpr int64_t kMaxTokens = int64_t{1} << 24;
+inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
 // The root block; built once, immutable afterwards, safe from any thread.
 const BlockSpec& ConfigSchema();

@@ -19,15 +19,6 @@ constexpr int kSuperBlock = 256;
 constexpr int kRefits = 2;
 constexpr int kMaxScale = 63;  // 6 bits
 
-template <typename Block, typename Encode>
-void ForEachBlock(const float* values, size_t count, std::byte* blocks, Encode encode) {
-  for (size_t i = 0; i < count; ++i) {
-    Block block{};
-    encode(values + i * kSuperBlock, block);
-    std::memcpy(blocks + i * sizeof(Block), &block, sizeof(Block));
-  }
-}
-
 int OnGrid(float value, float inverse, int low, int high) {
   return static_cast<int>(
       NearestCode(value * inverse, static_cast<float>(low), static_cast<float>(high)));
@@ -204,7 +195,7 @@ SymmetricCodes EncodeSymmetric(const float* x) {
 }  // namespace
 
 void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ4K>(values, count, blocks, [](const float* x, BlockQ4K& block) {
+  ForEachBlock<BlockQ4K, kSuperBlock>(values, count, blocks, [](const float* x, BlockQ4K& block) {
     const AffineCodes codes = EncodeAffine(x, 15);
     block.d = codes.d;
     block.dmin = codes.dmin;
@@ -214,7 +205,7 @@ void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
 }
 
 void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ5K>(values, count, blocks, [](const float* x, BlockQ5K& block) {
+  ForEachBlock<BlockQ5K, kSuperBlock>(values, count, blocks, [](const float* x, BlockQ5K& block) {
     const AffineCodes codes = EncodeAffine(x, 31);
     block.d = codes.d;
     block.dmin = codes.dmin;
@@ -228,7 +219,7 @@ void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
 }
 
 void QuantizeQ6K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ6K>(values, count, blocks, [](const float* x, BlockQ6K& block) {
+  ForEachBlock<BlockQ6K, kSuperBlock>(values, count, blocks, [](const float* x, BlockQ6K& block) {
     const SymmetricCodes codes = EncodeSymmetric(x);
     block.d = codes.d;
     std::memcpy(block.scales, codes.scales, sizeof(block.scales));

@@ -16,16 +16,6 @@ namespace {
 constexpr int kBlock = 32;
 constexpr int kHalfBlock = 16;
 
-// Calls encode(values, block) for each block and stores it at its unaligned place.
-template <typename Block, typename Encode>
-void ForEachBlock(const float* values, size_t count, std::byte* blocks, Encode encode) {
-  for (size_t i = 0; i < count; ++i) {
-    Block block{};
-    encode(values + i * kBlock, block);
-    std::memcpy(blocks + i * sizeof(Block), &block, sizeof(Block));
-  }
-}
-
 void PackNibbles(const uint8_t (&codes)[kBlock], uint8_t (&qs)[kHalfBlock]) {
   for (int j = 0; j < kHalfBlock; ++j) {
     qs[j] = static_cast<uint8_t>((codes[j] & 15) | (codes[j + kHalfBlock] & 15) << 4);
@@ -61,7 +51,7 @@ ScaleMinimum EncodeAffine(const float* x, int high, uint8_t (&codes)[kBlock]) {
 }  // namespace
 
 void QuantizeQ4_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ4_0>(values, count, blocks, [](const float* x, BlockQ4_0& block) {
+  ForEachBlock<BlockQ4_0, kBlock>(values, count, blocks, [](const float* x, BlockQ4_0& block) {
     uint8_t codes[kBlock];
     block.d = EncodeSymmetric(x, -8, codes);
     PackNibbles(codes, block.qs);
@@ -69,7 +59,7 @@ void QuantizeQ4_0(const float* values, size_t count, std::byte* blocks) {
 }
 
 void QuantizeQ4_1(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ4_1>(values, count, blocks, [](const float* x, BlockQ4_1& block) {
+  ForEachBlock<BlockQ4_1, kBlock>(values, count, blocks, [](const float* x, BlockQ4_1& block) {
     uint8_t codes[kBlock];
     const ScaleMinimum scale = EncodeAffine(x, 15, codes);
     block.d = scale.d;
@@ -79,7 +69,7 @@ void QuantizeQ4_1(const float* values, size_t count, std::byte* blocks) {
 }
 
 void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ5_0>(values, count, blocks, [](const float* x, BlockQ5_0& block) {
+  ForEachBlock<BlockQ5_0, kBlock>(values, count, blocks, [](const float* x, BlockQ5_0& block) {
     uint8_t codes[kBlock];
     block.d = EncodeSymmetric(x, -16, codes);
     PackNibbles(codes, block.qs);
@@ -88,7 +78,7 @@ void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks) {
 }
 
 void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ5_1>(values, count, blocks, [](const float* x, BlockQ5_1& block) {
+  ForEachBlock<BlockQ5_1, kBlock>(values, count, blocks, [](const float* x, BlockQ5_1& block) {
     uint8_t codes[kBlock];
     const ScaleMinimum scale = EncodeAffine(x, 31, codes);
     block.d = scale.d;
@@ -100,7 +90,7 @@ void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks) {
 
 // With 8 bits a search gains next to nothing: the scale that covers the range is taken.
 void QuantizeQ8_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ8_0>(values, count, blocks, [](const float* x, BlockQ8_0& block) {
+  ForEachBlock<BlockQ8_0, kBlock>(values, count, blocks, [](const float* x, BlockQ8_0& block) {
     float largest = 0;
     for (int j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(x[j]));
     block.d = FloatToHalf(largest / 127);

@@ -3,12 +3,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 namespace rullama::gguf_internal {
 
 // Runs have a multiple of this many values: sums are kept in as many lanes, which a compiler turns
 // into vector instructions without reordering anything.
 inline constexpr int kFitLanes = 8;
+
+// Calls encode(values, block) for each block of kElements values and stores it at its unaligned
+// place.
+template <typename Block, int kElements, typename Encode>
+void ForEachBlock(const float* values, size_t count, std::byte* blocks, Encode encode) {
+  for (size_t i = 0; i < count; ++i) {
+    Block block{};
+    encode(values + i * kElements, block);
+    std::memcpy(blocks + i * sizeof(Block), &block, sizeof(Block));
+  }
+}
 
 // value = scale * code + offset
 struct AffineFit {

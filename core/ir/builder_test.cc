@@ -13,9 +13,8 @@ namespace {
 
 using test::F;
 using test::I;
+using test::kT;
 using ::testing::HasSubstr;
-
-const Dim kT = Dim::T();
 
 TEST(BuilderTest, NamesResultsAndLinksProducers) {
   GraphBuilder b("g");

@@ -42,6 +42,7 @@ Graph GraphOf(const OpUse& use);
 // f32 or i32 of these dims.
 inline TensorType F(std::initializer_list<Dim> dims) { return {DType::kF32, dims}; }
 inline TensorType I(std::initializer_list<Dim> dims) { return {DType::kI32, dims}; }
+inline const Dim kT = Dim::T();
 
 // Changes for WrongUse.
 inline std::function<void(OpUse&)> Operand(size_t index, TensorType type) {

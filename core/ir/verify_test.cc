@@ -13,9 +13,8 @@ namespace {
 
 using test::F;
 using test::I;
+using test::kT;
 using ::testing::HasSubstr;
-
-const Dim kT = Dim::T();
 
 // Op 0 embeds, op 1 attends over the state, op 2 caps the result, op 3 appends.
 Graph GoodGraph() {

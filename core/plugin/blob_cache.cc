@@ -29,7 +29,6 @@ struct Header {
 
 // Larger files are not pipelines; a bound keeps a damaged directory from filling the memory.
 constexpr uint64_t kMaxBlobBytes = uint64_t{256} << 20;
-constexpr uint64_t kMaxKeyBytes = 4096;
 
 // FNV-1a, 64 bits: short, stable across builds and machines. It guards against accidents, not
 // attacks: who can write the cache directory of a user can do worse.

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -18,6 +19,9 @@
 #include <vector>
 
 namespace rullama {
+
+// Keys name plugin, version, device and driver; this is far more than that takes.
+inline constexpr uint64_t kMaxKeyBytes = 4096;
 
 class BlobCache {
  public:

@@ -14,7 +14,6 @@ namespace {
 // A table far larger than any we know is not a newer minor version but an uninitialised field.
 constexpr uint32_t kMaxTableBytes = 1 << 16;
 constexpr uint64_t kMaxNameBytes = 64;
-constexpr uint64_t kMaxTextBytes = 4096;
 
 tl::unexpected<Error> AbiError(std::string_view origin, const rl_plugin_v1& table,
                                std::string_view what) {

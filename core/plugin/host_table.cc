@@ -16,8 +16,6 @@ namespace rullama {
 namespace {
 
 constexpr size_t kMaxLogBytes = 8192;
-// Blob keys name plugin, version, device and driver; this is far more than that takes.
-constexpr uint64_t kMaxKeyBytes = 4096;
 
 struct Context {
   rl_host_v1 table{};

@@ -9,7 +9,6 @@
 namespace rullama {
 namespace {
 
-constexpr size_t kMaxTextBytes = 4096;
 // No machine has this many; a count above it is an uninitialised variable.
 constexpr uint32_t kMaxDevices = 1024;
 

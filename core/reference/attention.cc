@@ -10,8 +10,6 @@
 namespace rullama::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // The rows of one side (keys or values): the old ones in a state [slots, capacity, kv_heads, dim]
 // and the fresh ones [T, kv_heads, dim]. Columns count the state rows of a slot, then fresh rows.
 class KeyRows {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,8 @@
 #include "core/reference/tensor.h"
 
 namespace rullama::reference {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // One evaluation: operand types fit the op, and `out` has the inferred dtypes and dims,
 // zero-filled.

@@ -10,8 +10,6 @@
 namespace rullama::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // Orderings read NaN as -infinity (docs/numerics.md).
 double OrderKey(double x) { return std::isnan(x) ? -kInfinity : x; }
 

@@ -12,8 +12,6 @@
 namespace rullama::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // A row as the sampling ops see it: NaN reads as -infinity (docs/numerics.md).
 std::vector<double> OrderedRow(const Tensor& x, int64_t r) {
   const auto row = Row(x, r);

@@ -4,7 +4,6 @@
 
 namespace rullama {
 namespace {
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";           // U+2581, stands for a space
 constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 }  // namespace
 

@@ -13,7 +13,6 @@ namespace {
 using tokenizer_internal::HashBytes;
 using tokenizer_internal::LoadWord;
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, stands for a space
 // Positions in the text are 32-bit in the merge queue and the word cache.
 constexpr size_t kMaxTextBytes = std::numeric_limits<uint32_t>::max() - 1;
 // A direct-mapped cache of words; 8,192 entries of 12 bytes hold most of English and fit in L2.

@@ -14,7 +14,7 @@ namespace rullama::tokenizer_internal {
 namespace {
 
 // Three look-ups per merge in flight at once, to hide the latency of the last-level cache.
-constexpr size_t kBatch = 16;
+constexpr size_t kMergesAtOnce = 16;
 // How much of a damaged line an error message repeats.
 constexpr size_t kMaxQuotedBytes = 64;
 // Gemma's longest merge is 94 bytes. The limit lets the joined text live on the stack, so that the
@@ -93,9 +93,9 @@ Status MergeTable::Build(std::span<const std::string_view> merges, const TokenTa
 // tokens, or `end`.
 size_t MergeTable::Resolve(std::span<const std::string_view> merges, size_t begin, size_t end,
                            const TokenTable& tokens) {
-  std::array<Pending, kBatch> batch;
-  for (size_t base = begin; base < end; base += kBatch) {
-    const size_t wanted = std::min(kBatch, end - base);
+  std::array<Pending, kMergesAtOnce> batch;
+  for (size_t base = begin; base < end; base += kMergesAtOnce) {
+    const size_t wanted = std::min(kMergesAtOnce, end - base);
     size_t split = 0;
     for (; split < wanted && Split(merges[base + split], batch[split]); ++split) {
       HashAndPrefetch(batch[split], tokens);
@@ -119,8 +119,8 @@ void MergeTable::FillSlots(size_t count) {
   mask_ = capacity - 1;
   rank_mask_ = std::bit_ceil(static_cast<uint32_t>(count) + 1) - 1;
   for (size_t rank = 0; rank < count; ++rank) {
-    if (rank + kBatch < count) {
-      const Line& later = lines_[rank + kBatch];
+    if (rank + kMergesAtOnce < count) {
+      const Line& later = lines_[rank + kMergesAtOnce];
       __builtin_prefetch(&slots_[HashOf(later.left, later.right) & mask_], /*rw=*/1);
     }
     const Line& line = lines_[rank];

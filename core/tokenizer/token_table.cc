@@ -7,7 +7,7 @@
 namespace rullama::tokenizer_internal {
 namespace {
 // Enough look-ups in flight to hide the latency of the last-level cache.
-constexpr size_t kBatch = 16;
+constexpr size_t kTokensAtOnce = 16;
 }  // namespace
 
 void TokenTable::Build(std::span<const std::string_view> tokens) {
@@ -15,9 +15,9 @@ void TokenTable::Build(std::span<const std::string_view> tokens) {
   const size_t capacity = std::bit_ceil(tokens.size() * 2);
   slots_ = MakeZeroedArray<uint64_t>(capacity);
   mask_ = capacity - 1;
-  std::array<uint64_t, kBatch> hashes;
-  for (size_t base = 0; base < tokens.size(); base += kBatch) {
-    const size_t count = std::min(kBatch, tokens.size() - base);
+  std::array<uint64_t, kTokensAtOnce> hashes;
+  for (size_t base = 0; base < tokens.size(); base += kTokensAtOnce) {
+    const size_t count = std::min(kTokensAtOnce, tokens.size() - base);
     for (size_t i = 0; i < count; ++i) {
       hashes[i] = HashBytes(tokens_[base + i]);
       Prefetch(hashes[i]);

@@ -8,7 +8,6 @@
 namespace rullama {
 namespace {
 
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, stands for a space
 constexpr std::string_view kReservedPrefix = "<unused";
 // Longer tokens are never matched as a whole; the limit bounds the matcher's memory. Gemma's
 // longest special token has 31 bytes.

@@ -18,6 +18,8 @@ namespace rullama {
 
 using TokenId = int32_t;
 inline constexpr TokenId kNoToken = -1;
+// U+2581, which stands for a space in tokens.
+inline constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
 
 // Numbers as written in `tokenizer.ggml.token_type`.
 enum class TokenType : int32_t {

@@ -18,8 +18,6 @@ constexpr uint64_t kLargeParameters = 12'000'000'000;
 
 std::string_view RoleOf(const Json& message) { return Text(Member(message, "role")); }
 bool IsModel(std::string_view role) { return role == "assistant" || role == "model"; }
-bool IsSystem(std::string_view role) { return role == "system" || role == "developer"; }
-
 class Renderer {
  public:
   Renderer(const Json& messages, const Json& tools, const ChatOptions& options)

@@ -23,8 +23,6 @@ bool Contains(const std::array<std::string_view, kSize>& list, std::string_view 
 }
 
 bool IsAssistant(std::string_view role) { return role == "assistant" || role == "model"; }
-bool IsSystem(std::string_view role) { return role == "system" || role == "developer"; }
-
 Status CheckOptionalString(const Json& message, std::string_view key, std::string_view id,
                            const std::string& path) {
   const Json& value = Member(message, key);

@@ -9,6 +9,9 @@
 
 namespace rullama::gemma4 {
 
+// Whether a message of this role gives instructions.
+inline bool IsSystem(std::string_view role) { return role == "system" || role == "developer"; }
+
 // Calls and responses write keys bare; values inside declarations quote them.
 enum class KeyStyle { kBare, kQuoted };
 

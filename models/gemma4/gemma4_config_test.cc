@@ -221,7 +221,6 @@ std::function<void(Gemma4TestFile&)> Drop(const char* key) {
   return [key](Gemma4TestFile& file) { file.writer.Remove(key); };
 }
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 const HostileCase kHostile[] = {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@
 #include "core/gguf/gguf_writer.h"
 
 namespace rullama {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // A model file under construction: metadata in `writer`, tensors in `tensors`; every f32 value of
 // every tensor is 1 unless `values` says otherwise.

@@ -123,8 +123,6 @@ struct SpoiledCase {
   std::function<void(Gemma4TestFile&)> spoil;
 };
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 const SpoiledCase kSpoiled[] = {
     {"transposed", "model.tensor_shape",
      [](Gemma4TestFile& file) {

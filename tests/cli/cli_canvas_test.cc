@@ -18,16 +18,15 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr size_t kCanvas = 64;  // of the tiny model
-constexpr size_t kVocabulary = 2048;
 
-std::vector<std::string> With(const std::vector<std::string>& more) {
+std::vector<std::string> OnCanvas(const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {"-m", TinyDiffusionModel(), "--raw", "-p",
                                         "It was in July, 1805, and the speaker was"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
 
-std::vector<json> Records(const RunResult& result) {
+std::vector<json> RecordsOf(const RunResult& result) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   std::vector<json> records;
   std::istringstream lines(result.out);
@@ -36,16 +35,16 @@ std::vector<json> Records(const RunResult& result) {
 }
 
 TEST(Canvas, PipedTextIsPlain) {
-  const RunResult result = RunRullama(With({"-n", "128", "--seed", "7"}));
+  const RunResult result = RunRullama(OnCanvas({"-n", "128", "--seed", "7"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Anna Pavlovna"));
   EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
   EXPECT_THAT(result.err, HasSubstr("denoised 128 tokens"));
-  EXPECT_EQ(result.out, RunRullama(With({"-n", "128", "--seed", "7", "-t", "1"})).out);
+  EXPECT_EQ(result.out, RunRullama(OnCanvas({"-n", "128", "--seed", "7", "-t", "1"})).out);
 }
 
 TEST(Canvas, JsonTellsEachStep) {
-  const auto records = Records(RunRullama(With({"-n", "100", "--seed", "7", "--json"})));
+  const auto records = RecordsOf(RunRullama(OnCanvas({"-n", "100", "--seed", "7", "--json"})));
   int64_t steps = 0;
   for (const json& record : records) {
     if (record["type"] != "step") continue;
@@ -67,17 +66,19 @@ TEST(Canvas, JsonTellsEachStep) {
 }
 
 TEST(Canvas, SettingsReachTheSampler) {
-  const auto one_step = Records(RunRullama(With({"-n", "64", "--diffusion-steps", "1", "--json"})));
+  const auto one_step =
+      RecordsOf(RunRullama(OnCanvas({"-n", "64", "--diffusion-steps", "1", "--json"})));
   EXPECT_EQ(one_step.back()["steps"], 1);
   // An endless budget accepts every row at once, none accepts the surest alone.
   const auto first_step = [](const std::string& bound) {
-    return Records(RunRullama(With({"-n", "64", "--entropy-bound", bound, "--json"}))).front();
+    return RecordsOf(RunRullama(OnCanvas({"-n", "64", "--entropy-bound", bound, "--json"})))
+        .front();
   };
   EXPECT_EQ(first_step("1000000")["accepted_count"], kCanvas);
   EXPECT_EQ(first_step("0")["accepted_count"], 1);
   // A temperature that does not change.
   const auto flat =
-      Records(RunRullama(With({"-n", "64", "--t-min", "0.7", "--t-max", "0.7", "--json"})));
+      RecordsOf(RunRullama(OnCanvas({"-n", "64", "--t-min", "0.7", "--t-max", "0.7", "--json"})));
   for (const json& record : flat) {
     if (record["type"] != "step") continue;
     EXPECT_FLOAT_EQ(record["temperature"].get<float>(), 0.7F);
@@ -88,7 +89,7 @@ TEST(Canvas, SeedsAndGeneratorsDecideTheNoise) {
   const auto entropies = [](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"-n", "64", "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Records(RunRullama(With(arguments))).front()["entropy"];
+    return RecordsOf(RunRullama(OnCanvas(arguments))).front()["entropy"];
   };
   const json philox = entropies({"--seed", "7"});
   EXPECT_EQ(philox, entropies({"--seed", "7", "--diffusion-random", "philox"}));
@@ -98,7 +99,7 @@ TEST(Canvas, SeedsAndGeneratorsDecideTheNoise) {
 
 TEST(Canvas, BadSettingsAreRefused) {
   const auto error = [](const std::vector<std::string>& more, int exit_code) {
-    const RunResult result = RunRullama(With(more));
+    const RunResult result = RunRullama(OnCanvas(more));
     EXPECT_EQ(result.exit_code, exit_code) << result.err;
     EXPECT_EQ(result.out, "");
     return result.err;
@@ -112,8 +113,8 @@ TEST(Canvas, BadSettingsAreRefused) {
 }
 
 TEST(Canvas, ATerminalSeesItDenoise) {
-  const std::string text = RunRullama(With({"-n", "128", "--seed", "7"})).out;
-  std::vector<std::string> arguments = With({"-n", "128", "--seed", "7"});
+  const std::string text = RunRullama(OnCanvas({"-n", "128", "--seed", "7"})).out;
+  std::vector<std::string> arguments = OnCanvas({"-n", "128", "--seed", "7"});
   const RunResult result = RunOnTerminal(arguments, 60, 24);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\x1b[2m")) << "undecided tokens are dim";
@@ -137,7 +138,7 @@ TEST(Canvas, SyntheticModelsRun) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   result = RunRullama({"run", "--config", config, "-m", path, "-p", "x", "-n", "64",
                        "--diffusion-steps", "2", "--json"});
-  EXPECT_EQ(Records(result).back()["steps"], 2);
+  EXPECT_EQ(RecordsOf(result).back()["steps"], 2);
 }
 
 std::string Ids(size_t count) {
@@ -168,7 +169,7 @@ TEST_F(CanvasLogits, OfOneStepAndOfOneThatIsConditionedOnIt) {
   RunResult result = Run(Ids(kCanvas));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const std::string first = ReadFile(out_);
-  ASSERT_EQ(first.size(), kCanvas * kVocabulary * sizeof(float));
+  ASSERT_EQ(first.size(), kCanvas * kTinyVocabulary * sizeof(float));
   const std::string condition = TemporaryFile("condition", first).string();
   result = Run(Ids(kCanvas), {"--self-cond", condition, "--temperature", "0.8"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -214,8 +215,8 @@ TEST(Canvas, EachKindOfModelHasItsOwnLogits) {
 }
 
 TEST(Canvas, BenchMeasuresAStep) {
-  const auto records = Records(RunRullama({"bench", "-m", TinyDiffusionModel(), "-p", "32", "-n",
-                                           "4,8", "-d", "0,16", "-r", "2", "--json"}));
+  const auto records = RecordsOf(RunRullama({"bench", "-m", TinyDiffusionModel(), "-p", "32", "-n",
+                                             "4,8", "-d", "0,16", "-r", "2", "--json"}));
   std::vector<std::string> names;
   for (const json& record : records) {
     names.push_back(record["test"]);

@@ -103,10 +103,10 @@ TEST(Diff, BisectHasNoCauseForWhatANormTakesOut) {
 TEST(Diff, FirstValueAboveIsThatOfTheFaultyOp) {
   const RunResult result = DiffFaultyStrictly("blk.3.ffn.down:1.01", {"--level", "op", "--json"});
   ASSERT_EQ(result.exit_code, kAboveThreshold) << result.err;
-  const auto json = nlohmann::json::parse(result.out);
-  EXPECT_EQ(json["baseline"], "reference");
+  const auto report = nlohmann::json::parse(result.out);
+  EXPECT_EQ(report["baseline"], "reference");
   std::string first;
-  for (const auto& value : json["values"]) {
+  for (const auto& value : report["values"]) {
     if (first.empty() && value["above"].get<bool>()) first = value["name"];
   }
   EXPECT_EQ(first, "blk.3.ffn.down");

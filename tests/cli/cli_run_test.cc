@@ -15,8 +15,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr size_t kVocabulary = 2048;  // of the tiny model
-
 std::vector<std::string> With(const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {"-m", TinyModel(), "--raw", "-p", "The prince", "--json"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -152,8 +150,8 @@ TEST(Logits, EveryPositionIsWritten) {
     return logits;
   };
   const std::vector<float> logits = run("64");
-  ASSERT_EQ(logits.size(), prompt.size() * kVocabulary);
-  const auto last = logits.end() - kVocabulary;
+  ASSERT_EQ(logits.size(), prompt.size() * kTinyVocabulary);
+  const auto last = logits.end() - kTinyVocabulary;
   const auto best = std::max_element(last, logits.end()) - last;
   EXPECT_EQ(Final({"--greedy", "-n", "1"})["ids"][0], best);
   EXPECT_EQ(run("1").size(), logits.size());
@@ -179,7 +177,7 @@ TEST(Perplexity, ThresholdDecidesTheExitCode) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const double perplexity = json::parse(result.out)["perplexity"];
   EXPECT_GT(perplexity, 1);
-  EXPECT_LT(perplexity, kVocabulary);
+  EXPECT_LT(perplexity, kTinyVocabulary);
   EXPECT_EQ(RunRullama({"perplexity", "-m", TinyModel(), "--file", text.string(), "--max", "1"})
                 .exit_code,
             7);

@@ -58,6 +58,7 @@ std::filesystem::path TemporaryDirectory();
 std::string ReadFile(const std::filesystem::path& path);
 // The small trained model that comes with the source.
 std::string TinyModel();
+inline constexpr size_t kTinyVocabulary = 2048;  // and of the one that denoises
 // Its relatives that denoise, and with a mixture of experts.
 std::string TinyDiffusionModel();
 std::string TinyMoeModel();

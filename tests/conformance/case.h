@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -104,5 +105,7 @@ Case OneOp(CaseBuilder&& builder, OpKind kind, std::vector<ValueId> inputs, cons
 inline TensorType F(std::initializer_list<Dim> dims) { return {DType::kF32, dims}; }
 inline TensorType I(std::initializer_list<Dim> dims) { return {DType::kI32, dims}; }
 inline const Dim kT = Dim::T();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace rullama::conformance

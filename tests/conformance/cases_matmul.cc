@@ -34,9 +34,9 @@ std::vector<Shape> ShapesOf(DType dtype) {
   return shapes;
 }
 
-// Activations with one value in a block far above the others, and a block of zeros: what 8-bit
+// UnevenRows with one value in a block far above the others, and a block of zeros: what 8-bit
 // scales of neighbours must not see.
-ValueId Activations(CaseBuilder& b, int64_t k) {
+ValueId UnevenRows(CaseBuilder& b, int64_t k) {
   const TensorType type = F({kT, k});
   std::vector<double> values;
   for (int64_t n = type.ElementsAt(b.extents()); n > 0; --n) values.push_back(b.random().Normal());
@@ -51,7 +51,7 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
     cases.push_back({fmt::format("matmul/{}_k{}_n{}_t{}", NameOf(dtype), s.k, s.n, s.t),
                      OpKind::kMatMul, [=](uint64_t seed) {
                        CaseBuilder b(seed, s.t);
-                       const ValueId x = Activations(b, s.k);
+                       const ValueId x = UnevenRows(b, s.k);
                        const ValueId weight = b.Weight("weight", {dtype, {s.n, s.k}});
                        return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
                                     OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));
@@ -61,7 +61,7 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
     cases.push_back({fmt::format("matmul/{}_as_stored_n{}", NameOf(dtype), n), OpKind::kMatMul,
                      [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
-                       const ValueId x = Activations(b, 77);
+                       const ValueId x = UnevenRows(b, 77);
                        const ValueId weight = b.Weight("weight", {dtype, {77, n}});
                        return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
                                     OpAttrs(rl_matmul_attrs{0, 0}), ClosenessOf(dtype));
@@ -158,7 +158,7 @@ void AddModelShapes(std::vector<CaseSpec>& cases) {
         cases.push_back({fmt::format("matmul/{}_{}_k{}", NameOf(dtype), model.model, k),
                          OpKind::kMatMul, [=](uint64_t seed) {
                            CaseBuilder b(seed, 3);
-                           const ValueId x = Activations(b, k);
+                           const ValueId x = UnevenRows(b, k);
                            const ValueId weight = b.Weight("weight", {dtype, {19, k}});
                            return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
                                         OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));

@@ -4,10 +4,10 @@
 namespace rullama::conformance {
 namespace {
 
-constexpr int64_t kColumns[] = {1, 15, 17, 256, 1536};
+constexpr int64_t kNormColumns[] = {1, 15, 17, 256, 1536};
 
 void AddRmsNorm(std::vector<CaseSpec>& cases) {
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kNormColumns) {
     for (const bool weighted : {false, true}) {
       cases.push_back({fmt::format("rms_norm/n{}{}", n, weighted ? "_weight" : ""),
                        OpKind::kRmsNorm, [=](uint64_t seed) {

@@ -7,11 +7,8 @@
 namespace rullama::conformance {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 // Vector units work on 4 to 64 elements: one, one less, one more, and a prime far beyond.
-constexpr int64_t kColumns[] = {1, 15, 17, 64, 257};
+constexpr int64_t kPointwiseColumns[] = {1, 15, 17, 64, 257};
 
 struct Domain {
   double low, high;
@@ -64,7 +61,7 @@ void AddUnary(std::vector<CaseSpec>& cases) {
     const auto fn = static_cast<rl_unary>(i);
     const std::string name(EnumeratorName("rl_unary", i));
     const Closeness closeness = IsExact(fn) ? Closeness::kExact : Closeness::kRounding;
-    for (const int64_t n : kColumns) {
+    for (const int64_t n : kPointwiseColumns) {
       cases.push_back({fmt::format("unary/{}_n{}", name, n), OpKind::kUnary, [=](uint64_t seed) {
                          CaseBuilder b(seed, 5);
                          const Domain domain = DomainOf(fn);
@@ -132,7 +129,7 @@ void AddBinary(std::vector<CaseSpec>& cases) {
 }
 
 void AddScaling(std::vector<CaseSpec>& cases) {
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kPointwiseColumns) {
     const std::string suffix = fmt::format("n{}", n);
     cases.push_back({"scale/vector_" + suffix, OpKind::kScale, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
@@ -167,7 +164,7 @@ void AddChoices(std::vector<CaseSpec>& cases) {
     }
     return b.Floats("condition", type, values);
   };
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kPointwiseColumns) {
     cases.push_back({fmt::format("select/n{}", n), OpKind::kSelect, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId chosen = condition(b, F({kT, n}));
@@ -191,7 +188,7 @@ void AddChoices(std::vector<CaseSpec>& cases) {
 }
 
 void AddActivations(std::vector<CaseSpec>& cases) {
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kPointwiseColumns) {
     cases.push_back({fmt::format("softcap/n{}", n), OpKind::kSoftcap, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, n}), -200, 200);

@@ -8,9 +8,7 @@
 namespace rullama::conformance {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kColumns[] = {1, 15, 17, 64, 2049};
+constexpr int64_t kReductionColumns[] = {1, 15, 17, 64, 2049};
 
 // Logits on a coarse grid: many ties, also of the largest.
 std::vector<double> Tied(CaseBuilder& b, const TensorType& type, int64_t levels) {
@@ -23,7 +21,7 @@ std::vector<double> Tied(CaseBuilder& b, const TensorType& type, int64_t levels)
 
 void AddReduce(std::vector<CaseSpec>& cases) {
   for (const int32_t fn : {RL_REDUCE_SUM, RL_REDUCE_MAX, RL_REDUCE_MEAN}) {
-    for (const int64_t n : kColumns) {
+    for (const int64_t n : kReductionColumns) {
       cases.push_back({fmt::format("reduce/{}_n{}", EnumeratorName("rl_reduce", fn), n),
                        OpKind::kReduce, [=](uint64_t seed) {
                          CaseBuilder b(seed, 5);
@@ -36,7 +34,7 @@ void AddReduce(std::vector<CaseSpec>& cases) {
                        }});
     }
   }
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kReductionColumns) {
     cases.push_back({fmt::format("cumsum/n{}", n), OpKind::kCumSum, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, 2, n}));
@@ -47,7 +45,7 @@ void AddReduce(std::vector<CaseSpec>& cases) {
 }
 
 void AddSorting(std::vector<CaseSpec>& cases) {
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kReductionColumns) {
     cases.push_back({fmt::format("argmax/n{}", n), OpKind::kArgMax, [=](uint64_t seed) {
                        CaseBuilder b(seed, 7);
                        const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 6));
@@ -87,7 +85,7 @@ void AddProbabilities(std::vector<CaseSpec>& cases) {
                                         0,    kNaN, 1,    1e-30, 0,    -1e30};
   for (const OpKind kind : {OpKind::kSoftmax, OpKind::kEntropy}) {
     const std::string op(NameOf(kind));
-    for (const int64_t n : kColumns) {
+    for (const int64_t n : kReductionColumns) {
       cases.push_back({fmt::format("{}/n{}", op, n), kind, [=](uint64_t seed) {
                          CaseBuilder b(seed, 5);
                          const ValueId x = b.Floats("x", F({kT, n}), -12, 12);

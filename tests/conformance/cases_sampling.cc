@@ -8,9 +8,7 @@
 namespace rullama::conformance {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kColumns[] = {1, 7, 100, 1000};
+constexpr int64_t kSamplingColumns[] = {1, 7, 100, 1000};
 
 // Logits from high to low, the first two equal.
 ValueId Descending(CaseBuilder& b, int64_t n) {
@@ -28,7 +26,7 @@ ValueId Descending(CaseBuilder& b, int64_t n) {
 
 template <typename Attrs>
 void AddMask(std::vector<CaseSpec>& cases, OpKind kind, bool sorted) {
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kSamplingColumns) {
     for (const float p : {0.05F, 0.3F, 0.9F, 1.0F}) {
       cases.push_back(
           {fmt::format("{}/n{}_p{}", NameOf(kind), n, p), kind, [=](uint64_t seed) {
@@ -88,7 +86,7 @@ void AddPenalties(std::vector<CaseSpec>& cases) {
 }
 
 void AddDraws(std::vector<CaseSpec>& cases) {
-  for (const int64_t n : kColumns) {
+  for (const int64_t n : kSamplingColumns) {
     cases.push_back({fmt::format("categorical/n{}", n), OpKind::kCategorical, [=](uint64_t seed) {
                        CaseBuilder b(seed, 33);
                        const ValueId x = b.Floats("x", F({kT, n}), -4, 4);

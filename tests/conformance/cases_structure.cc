@@ -7,8 +7,6 @@
 namespace rullama::conformance {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr DType kPlain[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI32};
 
 std::string Name(const char* op, DType dtype, std::string_view rest) {

@@ -1,0 +1,14 @@
+// Wall time. Thread safety: pure.
+#pragma once
+
+#include <chrono>
+
+namespace rullama::cli {
+
+using Clock = std::chrono::steady_clock;
+
+inline double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace rullama::cli
