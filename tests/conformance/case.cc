@@ -13,15 +13,11 @@
 namespace rullama::conformance {
 namespace {
 
-// Rows a plan is compiled for beyond those of the execution: the largest step must not leak into a
-// smaller one.
-constexpr int64_t kSpareRows = 3;
-
-Graph EmptyGraph(const Extents& extents) {
+Graph EmptyGraph(const Extents& extents, int64_t spare_rows) {
   Graph graph;
   graph.name = "conformance";
-  graph.max_t = extents.t + kSpareRows;
-  graph.max_r = extents.r + kSpareRows;
+  graph.max_t = extents.t + spare_rows;
+  graph.max_r = extents.r + spare_rows;
   return graph;
 }
 
@@ -112,8 +108,8 @@ double Random::Normal() {
 
 // ---- cases --------------------------------------------------------------------------------------
 
-CaseBuilder::CaseBuilder(uint64_t seed, int64_t t, int64_t r)
-    : extents_{t, r}, random_(seed), builder_(EmptyGraph({t, r})) {}
+CaseBuilder::CaseBuilder(uint64_t seed, int64_t t, int64_t r, int64_t spare_rows)
+    : extents_{t, r}, random_(seed), builder_(EmptyGraph({t, r}, spare_rows)) {}
 
 void CaseBuilder::Store(std::string_view name, const TensorType& type,
                         const std::vector<double>& values) {

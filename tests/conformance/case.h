@@ -44,6 +44,9 @@ void AddAttentionCases(std::vector<CaseSpec>& cases);
 void AddStateCases(std::vector<CaseSpec>& cases);
 void AddSamplingCases(std::vector<CaseSpec>& cases);
 
+// Cases of several ops; `kind` is the one they are about.
+std::vector<CaseSpec> NeighbourCases();
+
 // The types of weights that have a published layout, and the shapes they have to have.
 std::vector<DType> WeightTypes();
 
@@ -63,8 +66,9 @@ class Random {
 // Makes a case: values with random data, then ops, then Finish.
 class CaseBuilder {
  public:
-  // Rows T and R of the execution; the plan is compiled for some more.
-  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1);
+  // Rows T and R of the execution. The plan is compiled for `spare_rows` more: the largest step
+  // must not leak into a smaller one.
+  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1, int64_t spare_rows = 3);
 
   [[nodiscard]] GraphBuilder& graph() { return builder_; }
   [[nodiscard]] Random& random() { return random_; }

@@ -1,4 +1,4 @@
-// Each case of each op, and composites in their decomposition.
+// Each case of each op, composites in their decomposition, and ops that follow each other.
 #include <set>
 
 #include "core/passes/decompose.h"
@@ -54,6 +54,11 @@ void AddOpTests(std::vector<NamedTest>& tests) {
     if (!HasDecomposition(spec.kind)) continue;
     tests.push_back({"Decomposed." + spec.name, [spec](Suite& suite, Device& device) {
                        return RunDecomposed(suite, device, spec);
+                     }});
+  }
+  for (const CaseSpec& spec : NeighbourCases()) {
+    tests.push_back({"Neighbours." + spec.name, [spec](Suite& suite, Device& device) {
+                       return RunCase(suite, device, spec);
                      }});
   }
 }

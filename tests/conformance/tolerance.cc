@@ -227,6 +227,9 @@ Bounds BoundsOf(Closeness closeness, Activations activations) {
       return {};
     case Closeness::kRounding:
       return {1e-12, 1e-5, 1e-6};
+    case Closeness::kHalf:
+      // A step is 2^-10 of the element; few elements are so near the middle between two.
+      return {1e-7, 0x1p-10 + 1e-5, 1e-6};
     case Closeness::kContraction:
       return {1e-10, 1e-5, 1e-6};
     case Closeness::kBlocks:

@@ -17,6 +17,7 @@ struct Case;
 enum class Closeness {
   kExact,        // no arithmetic, or integers
   kRounding,     // a few roundings of f32, functions within 2 ulp
+  kHalf,         // the same on the grid of f16, where a rounding may make one step
   kContraction,  // sums of products in f32
   kBlocks,       // the same with block weights, whose activations a backend may quantise
   kComposite,    // a chain of the above, where errors of one part are inputs of the next

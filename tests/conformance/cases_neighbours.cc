@@ -1,0 +1,151 @@
+// Cases of ops that follow each other in a layer of one row, compiled for one row: what a backend
+// may compute as one when it generates token by token, and what looks like it and must not be.
+#include "tests/conformance/case.h"
+
+namespace rullama::conformance {
+namespace {
+
+constexpr float kEps = 1e-6F;
+
+// One row, and no room for more.
+CaseBuilder OneRow(uint64_t seed) { return {seed, 1, 1, 0}; }
+
+ValueId Matrix(CaseBuilder& b, std::string_view name, DType dtype, int64_t n, int64_t k) {
+  const TensorType type(dtype, {n, k});
+  return IsBlockType(dtype) ? b.Weight(name, type) : b.Constant(name, type, -0.3, 0.3);
+}
+
+struct Residual {
+  ValueId residual, x, weight, scale;
+};
+Residual ResidualOperands(CaseBuilder& b, int64_t k, bool scaled) {
+  return {b.Floats("residual", F({kT, k})), b.Floats("x", F({kT, k}), -3, 3),
+          b.Constant("sum.weight", F({k}), 0.5, 1.5),
+          scaled ? b.Constant("scale", F({1}), 0.2, 0.9) : kNoValue};
+}
+ValueId ResidualSum(CaseBuilder& b, const Residual& r) {
+  return b.graph().ResidualNorm(r.residual, r.x, r.weight, r.scale, kEps, "sum");
+}
+
+// Results have many columns: errors are judged by the largest of a row.
+struct Pattern {
+  const char* name;
+  OpKind kind;
+  void (*make)(CaseBuilder& b, DType dtype, int64_t k);
+};
+
+// The end of a layer and the beginning of the next: the sum goes on, its norm has three readers.
+void NextLayer(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  const ValueId norm = g.RmsNorm(sum, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
+  b.Output(g.MatMul(norm, Matrix(b, "q.weight", dtype, 67, k), "q"));
+  b.Output(g.MatMul(norm, Matrix(b, "k.weight", dtype, 33, k), "k"));
+  b.Output(g.MatMul(norm, Matrix(b, "v.weight", dtype, 65, k), "v"));
+  b.Output(g.Affine(sum, 2, 1, "later"));
+}
+
+void Mlp(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
+  const ValueId norm = g.RmsNorm(sum, kNoValue, kEps, "norm");
+  const ValueId hidden = g.GeGluLinear(norm, Matrix(b, "gate.weight", dtype, 67, k),
+                                       Matrix(b, "up.weight", dtype, 67, k), "hidden");
+  b.Output(hidden);
+  b.Output(g.Affine(sum, 2, 1, "later"));
+}
+
+// A product reads the sum itself, and gates what is there already.
+void Gate(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId up = b.Floats("up", F({kT, 67}));
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  b.Output(g.GeGlu(g.MatMul(sum, Matrix(b, "gate.weight", dtype, 67, k), "gate"), up, "gated"));
+  b.Output(g.Affine(sum, 2, 1, "later"));
+}
+
+void FirstNorm(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
+  const ValueId norm = g.RmsNorm(x, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
+  b.Output(g.MatMul(norm, Matrix(b, "weight", dtype, 67, k), "y"));
+}
+
+// The norm is wanted by others too.
+void NormIsShared(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
+  const ValueId norm = g.RmsNorm(x, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
+  b.Output(g.MatMul(norm, Matrix(b, "weight", dtype, 67, k), "y"));
+  b.Output(g.Affine(norm, 2, 1, "other"));
+}
+
+// The sum is read before any product could have written it.
+void SumIsReadFirst(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  b.Output(g.Affine(sum, 2, 1, "earlier"));
+  const ValueId norm = g.RmsNorm(sum, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
+  b.Output(g.MatMul(norm, Matrix(b, "weight", dtype, 67, k), "y"));
+}
+
+// Two norms of one sum.
+void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
+  const ValueId a = g.RmsNorm(sum, b.Constant("a.weight", F({k}), 0.5, 1.5), kEps, "a");
+  const ValueId c = g.RmsNorm(sum, b.Constant("c.weight", F({k}), 0.5, 1.5), kEps, "c");
+  b.Output(g.MatMul(a, Matrix(b, "first.weight", dtype, 67, k), "first"));
+  b.Output(g.MatMul(c, Matrix(b, "second.weight", dtype, 33, k), "second"));
+}
+
+constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer},
+                                 {"mlp", OpKind::kGeGluLinear, Mlp},
+                                 {"gate", OpKind::kGeGlu, Gate},
+                                 {"first_norm", OpKind::kRmsNorm, FirstNorm},
+                                 {"norm_is_shared", OpKind::kRmsNorm, NormIsShared},
+                                 {"sum_is_read_first", OpKind::kResidualNorm, SumIsReadFirst},
+                                 {"two_norms", OpKind::kResidualNorm, TwoNorms}};
+
+// Heads that are normed, turned and rounded for the cache.
+Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
+  CaseBuilder b = OneRow(seed);
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, 3, dim}), -3, 3);
+  const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{777});
+  const ValueId weight = weighted ? b.Constant("weight", F({dim}), 0.5, 1.5) : kNoValue;
+  const ValueId norm = g.RmsNorm(x, weight, kEps, "norm");
+  const ValueId turned = g.Rope(norm, pos, kNoValue, 1e4F, static_cast<int>(dim), "turned");
+  b.Output(half ? g.Cast(turned, DType::kF16, "half") : turned);
+  const ValueId v = b.Floats("v", F({kT, 2, dim}), -3, 3);
+  const ValueId v_norm = g.RmsNorm(v, kNoValue, kEps, "v.norm");
+  b.Output(half ? g.Cast(v_norm, DType::kF16, "v.half") : v_norm);
+  return std::move(b).Finish(half ? Closeness::kHalf : Closeness::kComposite);
+}
+
+}  // namespace
+
+std::vector<CaseSpec> NeighbourCases() {
+  std::vector<CaseSpec> cases;
+  const std::pair<DType, int64_t> widths[] = {
+      {DType::kF32, 96}, {DType::kF32, 33}, {DType::kQ4_K, 1536}, {DType::kQ8_0, 64}};
+  for (const Pattern& pattern : kPatterns) {
+    for (const auto& [dtype, k] : widths) {
+      cases.push_back({fmt::format("{}_{}_k{}", pattern.name, NameOf(dtype), k), pattern.kind,
+                       [=, dtype = dtype, k = k](uint64_t seed) {
+                         CaseBuilder b = OneRow(seed);
+                         pattern.make(b, dtype, k);
+                         return std::move(b).Finish(Closeness::kComposite);
+                       }});
+    }
+  }
+  for (const int64_t dim : {2, 64, 256}) {
+    for (const bool half : {false, true}) {
+      cases.push_back({fmt::format("heads_n{}{}", dim, half ? "_f16" : ""), OpKind::kRope,
+                       [=](uint64_t seed) { return NormedHeads(seed, dim, dim != 64, half); }});
+    }
+  }
+  return cases;
+}
+
+}  // namespace rullama::conformance
