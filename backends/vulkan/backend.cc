@@ -17,6 +17,13 @@ constexpr uint32_t kAlignment = 64;
 // Invocations that walk a long row together.
 constexpr uint32_t kWideThreads = 1024;
 constexpr uint32_t kWideSoftwareThreads = 64;
+// Of devices that do not say how many they have.
+constexpr uint32_t kUsualMultiprocessors = 32;
+constexpr uint32_t kSoftwareMultiprocessors = 2;
+// Workgroups of 256 that one takes at a time.
+constexpr uint32_t kGroupsOfMultiprocessor = 4;
+// Of shared memory, left for what else a product of few rows keeps there.
+constexpr uint32_t kOtherSharedBytes = 8192;
 
 struct Settings {
   bool subgroups;
@@ -70,6 +77,11 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.software = can.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
+  const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;
+  tuning.few_groups =
+      kGroupsOfMultiprocessor * (can.multiprocessors > 0 ? can.multiprocessors : usual);
+  tuning.most_prologue =
+      (can.properties.limits.maxComputeSharedMemorySize - kOtherSharedBytes) / sizeof(float);
   return tuning;
 }
 

@@ -71,6 +71,23 @@ bool HasCooperativeMatrix(VkPhysicalDevice device) {
   });
 }
 
+// Of NVIDIA's and AMD's drivers, which have extensions for it.
+uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::string>& extensions) {
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV, nullptr, 0, 0};
+  VkPhysicalDeviceShaderCoreProperties2AMD amd{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD, nullptr, 0, 0};
+  VkPhysicalDeviceProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr, {}};
+  if (Has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    properties.pNext = &nvidia;
+  } else if (Has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME)) {
+    properties.pNext = &amd;
+  }
+  vkGetPhysicalDeviceProperties2(device, &properties);
+  return std::max(nvidia.shaderSMCount, amd.activeComputeUnitCount);
+}
+
 // Fills in what the device can do; a text says what it lacks.
 std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   vkGetPhysicalDeviceProperties(device, &out.properties);
@@ -108,6 +125,7 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   vkGetPhysicalDeviceFeatures2(device, &features);
   out.float64 = features.features.shaderFloat64 != 0;
   const auto extensions = ExtensionsOf(device);
+  out.multiprocessors = MultiprocessorsOf(device, extensions);
   out.memory_budget = Has(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   out.cooperative_matrix = Has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
                            features12.shaderFloat16 != 0 && features12.vulkanMemoryModel != 0 &&

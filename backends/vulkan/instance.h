@@ -21,6 +21,7 @@ struct Capabilities {
   uint32_t queue_family = 0;    // that computes
   uint64_t max_allocation = 0;  // bytes
   uint32_t subgroup_size = 1;
+  uint32_t multiprocessors = 0;      // 0: the driver does not say
   bool subgroup_arithmetic = false;  // reductions and shuffles within a subgroup
   bool float64 = false;
   bool memory_budget = false;       // VK_EXT_memory_budget

@@ -9,12 +9,35 @@ namespace {
 constexpr uint32_t kTileThreads = 256;
 constexpr uint32_t kCoopThreads = 128;  // of matmul_coop.comp
 constexpr uint64_t kCoopTerms = 64;     // of its steps
+constexpr uint32_t kMatVecThreads = 128;
+constexpr uint32_t kPrologueThreads = 256;  // that norm the row faster
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
 // with fewer there would be too few groups to hide the latency of memory.
 constexpr int64_t kManyResults = 4096;
 constexpr int64_t kVeryManyResults = 65536;
 // Chunks of weights a lane has under way: more would take too many registers.
 constexpr uint32_t kUnderWay = 4;
+
+// As matvec.comp reads it.
+struct PrologueRecord {
+  VkDeviceAddress x, residual, weight, scale, sum, norm_weight;
+  float eps, norm_eps;
+};
+
+// Adds a prologue to a product.
+void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p) {
+  const PrologueRecord record{plan.AddressOf(p.x),
+                              plan.AddressOf(p.residual),
+                              plan.AddressOf(p.weight),
+                              plan.AddressOf(p.scale),
+                              plan.AddressOf(p.sum),
+                              plan.AddressOf(p.norm_weight),
+                              p.eps,
+                              p.norm_eps};
+  dispatch.Align(8).Pointer(plan.Constant(std::as_bytes(std::span(&record, 1))));
+  for (const uint32_t value : {p.x, p.residual, p.scale}) dispatch.Reads(value);
+  dispatch.Writes(p.sum);
+}
 
 DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write) {
   if (operand.scratch.bytes == 0) {
@@ -39,6 +62,12 @@ void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
       .U32(p.expert_count)
       .U32(p.expert_rows)
       .U32(plan.op_index() + 1);
+}
+
+// Bits of kPrologue in matvec.comp.
+uint32_t PrologueKind(const Prologue* prologue) {
+  if (prologue == nullptr) return 0;
+  return (prologue->residual != RL_NO_VALUE ? 1U : 0U) | (prologue->norm ? 2U : 0U);
 }
 
 uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
@@ -167,7 +196,8 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
       dense
           ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
           : 1;
-  const uint32_t threads = 128;
+  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
+  const uint32_t threads = prologue != nullptr ? kPrologueThreads : kMatVecThreads;
   const uint64_t turns = (chunks + lanes - 1) / lanes;
   const uint32_t unroll = tuning.software || nt > 1
                               ? 1
@@ -179,14 +209,20 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
        gated                 ? 1U
        : product.up_is_given ? 2U
                              : 0U,
-       static_cast<uint32_t>(product.mode), Checked(shape), unroll});
+       static_cast<uint32_t>(product.mode), Checked(shape), unroll, PrologueKind(prologue),
+       static_cast<uint32_t>(shape.columns)});
   Fill(dispatch, plan, product, operands);
   const uint64_t per_group = threads / lanes * nr;
+  uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
+  if (prologue != nullptr) {
+    AddPrologue(dispatch, plan, *prologue);
+    groups = std::min<uint64_t>(groups, tuning.few_groups);
+  }
   uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
   if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
     y = static_cast<uint64_t>(rows * product.used);
   }
-  dispatch.Go((static_cast<uint64_t>(product.n) + per_group - 1) / per_group, y);
+  dispatch.Go(groups, y);
 }
 
 void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,

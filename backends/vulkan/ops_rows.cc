@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/vulkan/prologue.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -191,10 +191,10 @@ bool CompileRows(PlanBuilder& plan) {
       Compile(plan, kMinP, {.x = first, .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
       return true;
     case RL_OP_rms_norm:
-      if (!NormIsAbsorbed(plan)) RmsNorm(plan);
+      if (!NormIsAbsorbed(plan) && !LeaveNorm(plan)) RmsNorm(plan);
       return true;
     case RL_OP_residual_norm:
-      ResidualNorm(plan);
+      if (!LeaveResidualNorm(plan)) ResidualNorm(plan);
       return true;
     case RL_OP_argmax:
       ArgMax(plan);

@@ -74,7 +74,9 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
 VulkanPlan::~VulkanPlan() {
   gpu_.Forget(*this);
   for (const Recording& recording : recordings_) {
-    if (recording.profile && stats_.executions > 0) {
+    if (recording.profile && recording.executed) {
+      gpu_.host().Log(RL_LOG_WARNING, std::to_string(recording.dispatches) + " dispatches on " +
+                                          std::to_string(recording.levels) + " levels");
       for (const std::string& line : recording.profile->Report()) {
         gpu_.host().Log(RL_LOG_WARNING, line);
       }
@@ -98,6 +100,7 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dis
     rest = rest.subspan(part.size());
   }
   recording.dispatches = dispatches.size();
+  recording.levels = order.empty() ? 0 : levels[order.back()] + 1;
   ++stats_.recordings;
 }
 
@@ -161,6 +164,7 @@ void VulkanPlan::Execute(int64_t t, int64_t r) {
   }
   for (VkCommandBuffer commands : recording->commands) gpu_.Submit(commands);
   gpu_.Remember(*this);
+  recording->executed = true;
   running_ = true;
   ++stats_.executions;
   stats_.dispatches += recording->dispatches;

@@ -31,6 +31,8 @@ class VulkanPlan final : public sdk::Plan, public Noted {
     int64_t r = 0;
     std::vector<VkCommandBuffer> commands;  // in order
     uint64_t dispatches = 0;
+    uint64_t levels = 0;
+    bool executed = false;
     std::shared_ptr<Profile> profile;  // if dispatches are timed
   };
 

@@ -58,15 +58,18 @@ void DispatchBuilder::Put(const void* data, uint32_t bytes) {
   dispatch_.push_bytes += bytes;
 }
 
-DispatchBuilder& DispatchBuilder::Touch(uint32_t value, bool write) {
-  if (value == RL_NO_VALUE) return Pointer(0);
-  const Range range = plan_.Place(value);
+DispatchBuilder& DispatchBuilder::Note(uint32_t value, bool write) {
+  if (value == RL_NO_VALUE) return *this;
   const bool constant = plan_.graph().value(value).lifetime == RL_LIFETIME_CONSTANT;
-  if (!constant) (write ? dispatch_.writes : dispatch_.reads).push_back(range);
-  return Pointer(range.begin);
+  if (!constant) (write ? dispatch_.writes : dispatch_.reads).push_back(plan_.Place(value));
+  return *this;
 }
-DispatchBuilder& DispatchBuilder::Read(uint32_t value) { return Touch(value, false); }
-DispatchBuilder& DispatchBuilder::Write(uint32_t value) { return Touch(value, true); }
+DispatchBuilder& DispatchBuilder::Read(uint32_t value) {
+  return Note(value, false).Pointer(plan_.AddressOf(value));
+}
+DispatchBuilder& DispatchBuilder::Write(uint32_t value) {
+  return Note(value, true).Pointer(plan_.AddressOf(value));
+}
 DispatchBuilder& DispatchBuilder::Read(const Scratch& scratch) {
   dispatch_.reads.push_back({scratch.address, scratch.address + scratch.bytes});
   return Pointer(scratch.address);
@@ -233,6 +236,11 @@ void PlanBuilder::Append(Dispatch dispatch) {
     });
   }
   dispatches_.push_back(std::move(dispatch));
+}
+
+const Prologue* PlanBuilder::FindPrologue() const {
+  const auto found = prologues_.find(op_index_);
+  return found == prologues_.end() ? nullptr : &found->second;
 }
 
 const HalfRows* PlanBuilder::FindHalf(VkDeviceAddress address) const {

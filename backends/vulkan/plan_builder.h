@@ -39,6 +39,8 @@ struct Tuning {
   bool software = false;            // a CPU: few wide workgroups, no splitting for latency
   bool cooperative_matrix = false;  // products of many rows in f16 on matrix units
   bool profile = false;             // time each dispatch, one after the other
+  int64_t most_prologue = 0;        // elements of a row that a product may norm itself
+  uint32_t few_groups = 1;          // workgroups that keep the device busy
 };
 
 // Memory a dispatch touches.
@@ -77,6 +79,20 @@ struct HalfRows {
   Scratch factors;
 };
 
+// What a product of one row does to it first (prologue.h): y = (residual + norm(x)) * scale if
+// there is a residual, and a norm of that or of x.
+struct Prologue {
+  uint32_t x = RL_NO_VALUE;
+  uint32_t residual = RL_NO_VALUE;
+  uint32_t weight = RL_NO_VALUE;
+  uint32_t scale = RL_NO_VALUE;
+  uint32_t sum = RL_NO_VALUE;  // where y goes, for those who read it later
+  float eps = 0;
+  bool norm = false;
+  uint32_t norm_weight = RL_NO_VALUE;
+  float norm_eps = 0;
+};
+
 class PlanBuilder;
 
 // Fills in one dispatch; the order of the calls is the order of the shader's push constants.
@@ -88,6 +104,9 @@ class DispatchBuilder {
   DispatchBuilder& Read(const Scratch& scratch);
   DispatchBuilder& Write(const Scratch& scratch);
   DispatchBuilder& Pointer(VkDeviceAddress address);  // to something no dispatch writes
+  // The dispatch finds the value by itself.
+  DispatchBuilder& Reads(uint32_t value) { return Note(value, false); }
+  DispatchBuilder& Writes(uint32_t value) { return Note(value, true); }
   DispatchBuilder& Rows(const rl_dim& dim, int64_t times = 1);
   DispatchBuilder& Extent(const rl_dim& dim);
   DispatchBuilder& U32(int64_t value);
@@ -98,7 +117,7 @@ class DispatchBuilder {
 
  private:
   void Put(const void* data, uint32_t bytes);
-  DispatchBuilder& Touch(uint32_t value, bool write);
+  DispatchBuilder& Note(uint32_t value, bool write);
 
   PlanBuilder& plan_;
   Dispatch dispatch_;
@@ -133,6 +152,9 @@ class PlanBuilder {
   [[nodiscard]] int64_t MostRows(const rl_value& value) const { return Most(value.dims[0]); }
   [[nodiscard]] static const VulkanWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range Place(uint32_t value) const { return places_[value]; }
+  [[nodiscard]] VkDeviceAddress AddressOf(uint32_t value) const {  // null for RL_NO_VALUE
+    return value == RL_NO_VALUE ? 0 : places_[value].begin;
+  }
   // The result is (a part of) an operand's memory: nothing to do.
   void Alias(uint32_t result, uint32_t operand, uint64_t offset);
   // Whether every private value has memory of its own, so that one op may write the result of a
@@ -153,6 +175,9 @@ class PlanBuilder {
     return producer_[value] == RL_NO_OP || producer_[value] < op_index_;
   }
   [[nodiscard]] uint32_t ProducerOf(uint32_t value) const { return producer_[value]; }
+  // What a product does to its row; another op leaves it to it.
+  void SetPrologue(uint32_t op_index, const Prologue& prologue) { prologues_[op_index] = prologue; }
+  [[nodiscard]] const Prologue* FindPrologue() const;  // of the op at hand
   // Another op takes over what this one computes.
   void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
   Scratch NewScratch(uint64_t bytes);
@@ -187,6 +212,7 @@ class PlanBuilder {
   std::vector<uint32_t> producer_;              // by value
   std::vector<bool> absorbed_;                  // by op
   std::vector<Dispatch> dispatches_;
+  std::map<uint32_t, Prologue> prologues_;         // by op
   std::map<VkDeviceAddress, HalfRows> halves_;     // by the address of what they were made from
   std::multimap<uint64_t, VkDeviceAddress> free_;  // scratch by size
   std::vector<Allocation> memory_;

@@ -6,8 +6,8 @@
 #include "math.glsl"
 #include "weights.glsl"
 #include "matvec.glsl"
+#include "reduce.glsl"
 #ifdef SUBGROUPS
-#extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
 
@@ -19,12 +19,24 @@ layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
 layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
 layout(constant_id = 8) const uint kUnroll = 1;   // chunks of a row of weights read at a time
 
+// What each workgroup does to the only row of x first (Prologue in plan_builder.h). Bit 0: a residual
+// norm; bit 1: a norm.
+layout(constant_id = 9) const uint kPrologue = 0;
+layout(constant_id = 10) const uint kColumns = 32;
+
 const uint kHalves = kGlu == 1 ? 2 : 1;
+
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Prologue {
+  uvec2 x, residual, weight, scale, sum, norm_weight;
+  float eps, norm_eps;
+};
+shared vec4 shared_x[kPrologue != 0 ? kColumns / 4 : 1];
 
 float acc[kHalves * kNr * kNt];
 
 // Four values of x from `at` on, 0 beyond its end.
 vec4 LoadX(uvec2 x, uint at) {
+  if (kPrologue != 0) return shared_x[at / 4];
   if (kChecked == 0) return F32x4(Advance(x, at * 4)).v[0];
   vec4 v = vec4(0);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -208,15 +220,64 @@ void Weighted(uint lane, uint row) {
   }
 }
 
+// The factor of the norm of shared_x, of which this invocation wrote squares that add up to `squares`.
+float NormFactor(float squares, float eps) {
+  return 1.0 / sqrt(WorkgroupSum(squares) / float(kColumns) + eps);
+}
+
+float Squares(vec4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
+
+// Leaves the row in shared_x, of which each invocation reads what it wrote itself.
+void NormRow() {
+  Prologue r = Prologue(p.prologue);
+  const uint step_width = gl_WorkGroupSize.x;
+  float squares = 0.0;
+  for (uint i = gl_LocalInvocationIndex; i < kColumns / 4; i += step_width) {
+    const vec4 x = F32x4(r.x).v[i];
+    shared_x[i] = x;
+    squares += Squares(x);
+  }
+  if ((kPrologue & 1) != 0) {
+    const float factor = NormFactor(squares, r.eps);
+    const float scale = (r.scale.x | r.scale.y) != 0 ? F32(r.scale).v[0] : 1.0;
+    const bool weighted = (r.weight.x | r.weight.y) != 0;
+    const bool leads = gl_WorkGroupID.x + gl_WorkGroupID.y == 0 && (r.sum.x | r.sum.y) != 0;
+    squares = 0.0;
+    for (uint i = gl_LocalInvocationIndex; i < kColumns / 4; i += step_width) {
+      vec4 y = shared_x[i] * factor;
+      if (weighted) y *= F32x4(r.weight).v[i];
+      y = (F32x4(r.residual).v[i] + y) * scale;
+      shared_x[i] = y;
+      squares += Squares(y);
+      if (leads) {
+        [[unroll]] for (uint j = 0; j < 4; ++j) F32(r.sum).v[i * 4 + j] = y[j];
+      }
+    }
+  }
+  if ((kPrologue & 2) != 0) {
+    const float factor = NormFactor(squares, r.norm_eps);
+    const bool weighted = (r.norm_weight.x | r.norm_weight.y) != 0;
+    for (uint i = gl_LocalInvocationIndex; i < kColumns / 4; i += step_width) {
+      vec4 y = shared_x[i] * factor;
+      if (weighted) y *= F32x4(r.norm_weight).v[i];
+      shared_x[i] = y;
+    }
+  }
+  barrier();
+}
+
 void main() {
+  if (kPrologue != 0) NormRow();
   const uint lane = Index() & (kLanes - 1);
-  const uint group = gl_WorkGroupID.x * (gl_WorkGroupSize.x / kLanes) + Index() / kLanes;
-  const uint row = group * kNr;
-  if (kMode == kDense) {
-    Dense(lane, row);
-  } else if (kMode == kWeighted) {
-    Weighted(lane, row);
-  } else {
-    Grouped(lane, row);
+  const uint rows = gl_WorkGroupSize.x / kLanes * kNr;  // of weights, of a workgroup at a time
+  for (uint first = gl_WorkGroupID.x * rows; first < p.n; first += gl_NumWorkGroups.x * rows) {
+    const uint row = first + Index() / kLanes * kNr;
+    if (kMode == kDense) {
+      Dense(lane, row);
+    } else if (kMode == kWeighted) {
+      Weighted(lane, row);
+    } else {
+      Grouped(lane, row);
+    }
   }
 }

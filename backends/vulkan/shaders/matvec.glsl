@@ -22,4 +22,5 @@ layout(push_constant, std430) uniform Push {
   uint count;     // experts there are
   uint expert_rows;  // rows of weights of one expert
   uint op;        // 1 + its index, for failures
+  uvec2 prologue;  // of matvec.comp, or not there
 } p;
