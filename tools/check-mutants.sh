@@ -22,7 +22,9 @@ trap 'rm -rf "$work"' EXIT
 for item in CMakeLists.txt cmake core backends models samplers cli bench; do
   cp -r "$source/$item" "$work/"
 done
-cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRULLAMA_TESTS=OFF >/dev/null
+# A fault is the same without much optimisation, and compiled in a third of the time.
+cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
+  -DRULLAMA_TESTS=OFF >/dev/null
 plugin=$work/build/lib/rullama/librullama_backend_cpu.so
 
 conformance() {

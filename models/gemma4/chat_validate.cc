@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/gemma4/chat_json.h"
+#include "models/gemma4/chat_values.h"
 
 namespace rullama::gemma4 {
 namespace {
