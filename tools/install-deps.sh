@@ -8,7 +8,7 @@
 set -euo pipefail
 
 # Compiler and build tools. binutils has `nm`, with which the tests list what a plugin exports.
-minimal=(g++ binutils cmake ninja-build)
+minimal=(g++ binutils cmake make ninja-build)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
           libcli11-dev libgtest-dev libgmock-dev)
