@@ -14,7 +14,8 @@ minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-d
           libcli11-dev libgtest-dev libgmock-dev)
 # The Vulkan backend: headers, the compiler of its shaders, and for the tests the loader, a driver that
 # needs no GPU (lavapipe) and the layer that checks every call.
-minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools mesa-vulkan-drivers vulkan-validationlayers)
+minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers
+          mesa-vulkan-drivers vulkan-validationlayers)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)

@@ -199,7 +199,13 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
     nodes[i]->next_item.store(0, std::memory_order_relaxed);
     dispatches_ += items_[i] > 0 ? 1 : 0;
   }
-  pool_.Run([&](int worker) { Walk(step, worker); });
+  // Waking the others takes longer than a few rows of a table, which is what other backends leave
+  // here.
+  if (std::ranges::all_of(items_, [](int64_t items) { return items <= 1; })) {
+    Walk(step, 0);
+  } else {
+    pool_.Run([&](int worker) { Walk(step, worker); });
+  }
   ++executions_;
   for (const auto& node : nodes) {
     if (node->failed()) {

@@ -22,12 +22,17 @@ constexpr uint32_t kUsualMultiprocessors = 32;
 constexpr uint32_t kSoftwareMultiprocessors = 2;
 // Workgroups of 256 that one takes at a time.
 constexpr uint32_t kGroupsOfMultiprocessor = 4;
+// Invocations of a workgroup of a step in one dispatch: one is sure to fit on a multiprocessor.
+constexpr uint32_t kPersistentThreads = 512;
+constexpr uint32_t kPersistentSoftwareThreads = 128;
 // Of shared memory, left for what else a product of few rows keeps there.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
 struct Settings {
   bool subgroups;
   bool cooperative_matrix;
+  bool integer_dot;
+  bool persistent;
   bool profile = false;
 };
 
@@ -48,10 +53,26 @@ bool ParseSwitch(const sdk::Option& option, bool available, const char* what) {
   return on;
 }
 
+// Whether steps of one row can be one dispatch (persistent.h).
+bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgroup_arithmetic; }
+// Whether they are unless someone says otherwise: on devices of known size, since all workgroups
+// have to run at the same time. A CPU would run one of them.
+bool PersistsByDefault(const Capabilities& can) {
+  return CanPersist(can) && can.multiprocessors > 0 &&
+         can.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
-  Settings settings{can.subgroup_arithmetic, can.cooperative_matrix};
+  Settings settings{can.subgroup_arithmetic, can.cooperative_matrix,
+                    can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
   for (const sdk::Option& option : options) {
-    if (option.key == "profile") {
+    if (option.key == "integer_dot") {
+      settings.integer_dot = ParseSwitch(option, can.integer_dot && can.subgroup_arithmetic,
+                                         "dot products of bytes, or no subgroup arithmetic");
+    } else if (option.key == "persistent") {
+      settings.persistent =
+          ParseSwitch(option, CanPersist(can), "memory model of Vulkan, or no subgroup arithmetic");
+    } else if (option.key == "profile") {
       settings.profile = ParseSwitch(option);
     } else if (option.key == "subgroups") {
       settings.subgroups = ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
@@ -61,8 +82,17 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
-                                                "profile, subgroups");
+                                                "integer_dot, persistent, profile, subgroups");
     }
+  }
+  if (!settings.subgroups) {
+    for (const sdk::Option& option : options) {
+      if ((option.key == "integer_dot" || option.key == "persistent") && option.value == "on") {
+        throw sdk::Error(RL_INVALID_ARGUMENT,
+                         "option " + option.key + " is 'on', but needs subgroups, which are 'off'");
+      }
+    }
+    settings.integer_dot = settings.persistent = false;
   }
   return settings;
 }
@@ -74,12 +104,20 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.profile = settings.profile;
   // Four subgroups make a workgroup of matmul_coop.comp.
   tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == 32;
+  tuning.integer_dot = settings.integer_dot;
+  tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
   tuning.software = can.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
   const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;
   tuning.few_groups =
       kGroupsOfMultiprocessor * (can.multiprocessors > 0 ? can.multiprocessors : usual);
+  if (settings.persistent) {
+    tuning.persistent_groups = std::max(1U, can.multiprocessors);
+    // attention.comp wants the invocations of each of 32 keys in one subgroup.
+    tuning.persistent_threads = std::min(
+        tuning.software ? kPersistentSoftwareThreads : kPersistentThreads, 32 * can.subgroup_size);
+  }
   tuning.most_prologue =
       (can.properties.limits.maxComputeSharedMemorySize - kOtherSharedBytes) / sizeof(float);
   return tuning;

@@ -57,6 +57,7 @@ class Gpu {
   Allocation& Staging();
   template <typename Record>
   void RunNow(Record record);
+  bool IsDoneSoon();
   void CheckLost(VkResult result, const char* call);
 
   const PhysicalDevice& physical_;

@@ -88,6 +88,23 @@ uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::strin
   return std::max(nvidia.shaderSMCount, amd.activeComputeUnitCount);
 }
 
+// Extensions only: Vulkan 1.3 has it as well, but then names the extension too.
+void ExamineIntegerDot(VkPhysicalDevice device, const std::vector<std::string>& extensions,
+                       Capabilities& out) {
+  if (!Has(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) return;
+  VkPhysicalDeviceShaderIntegerDotProductFeatures features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+  VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
+  vkGetPhysicalDeviceFeatures2(device, &all);
+  VkPhysicalDeviceShaderIntegerDotProductProperties speed{};
+  speed.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
+  VkPhysicalDeviceProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &speed, {}};
+  vkGetPhysicalDeviceProperties2(device, &properties);
+  out.integer_dot = features.shaderIntegerDotProduct != 0;
+  out.fast_integer_dot = speed.integerDotProduct4x8BitPackedMixedSignednessAccelerated != 0;
+}
+
 // Fills in what the device can do; a text says what it lacks.
 std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   vkGetPhysicalDeviceProperties(device, &out.properties);
@@ -109,9 +126,9 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   out.driver = std::string(driver.driverName) + " " + driver.driverInfo;
   out.max_allocation = sizes.maxMemoryAllocationSize;
   out.subgroup_size = subgroup.subgroupSize;
-  constexpr VkSubgroupFeatureFlags kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT |
-                                             VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
-                                             VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  constexpr VkSubgroupFeatureFlags kNeeded =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
+      VK_SUBGROUP_FEATURE_SHUFFLE_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
   out.subgroup_arithmetic = (subgroup.supportedOperations & kNeeded) == kNeeded &&
                             (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                             out.subgroup_size >= 4 && out.subgroup_size <= 128;
@@ -126,9 +143,12 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   out.float64 = features.features.shaderFloat64 != 0;
   const auto extensions = ExtensionsOf(device);
   out.multiprocessors = MultiprocessorsOf(device, extensions);
+  ExamineIntegerDot(device, extensions, out);
   out.memory_budget = Has(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  out.memory_model =
+      features12.vulkanMemoryModel != 0 && features12.vulkanMemoryModelDeviceScope != 0;
   out.cooperative_matrix = Has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
-                           features12.shaderFloat16 != 0 && features12.vulkanMemoryModel != 0 &&
+                           features12.shaderFloat16 != 0 && out.memory_model &&
                            HasCooperativeMatrix(device);
 
   if (features12.bufferDeviceAddress == 0) return "it lacks the feature bufferDeviceAddress";

@@ -24,6 +24,9 @@ struct Capabilities {
   uint32_t multiprocessors = 0;      // 0: the driver does not say
   bool subgroup_arithmetic = false;  // reductions and shuffles within a subgroup
   bool float64 = false;
+  bool memory_model = false;        // Vulkan's own, with barriers across the device
+  bool integer_dot = false;         // dot products of four bytes in a word
+  bool fast_integer_dot = false;    // and in one instruction
   bool memory_budget = false;       // VK_EXT_memory_budget
   bool cooperative_matrix = false;  // VK_NV_cooperative_matrix with 16 x 16 x 16, f16 into f32
 };

@@ -1,10 +1,12 @@
 // attention.
+#include <bit>
+
 #include "backends/vulkan/plan_builder.h"
 
 namespace rullama::vulkan {
 namespace {
 
-constexpr uint32_t kThreads = 128;             // of attention.comp
+constexpr uint32_t kThreads = 128;             // of attention.comp, at least 16
 constexpr int64_t kMostQueries = 16;           // of a workgroup
 constexpr int64_t kMostQueriesInSoftware = 4;  // whose compilers are slow with many registers
 constexpr int64_t kQueryBytes = 16384;         // of shared memory for them
@@ -20,11 +22,21 @@ int64_t MostQueries(const PlanBuilder& plan, int64_t dim) {
   return std::clamp<int64_t>(fit, 1, most);
 }
 
+// The same where one row is all there is: few, so that each tile of keys finds enough workgroups.
+constexpr int64_t kQueriesOfOneRow = 2;
+
 // Query heads of a workgroup: as many of those that share a key/value head as fit.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
   int64_t group = std::min(heads_per_kv, most);
   while (heads_per_kv % group != 0) --group;
   return group;
+}
+
+// Of a workgroup: of invocations that each have a pair of dims.
+int64_t TeamsOf(int64_t threads, int64_t dim) {
+  const auto fit =
+      static_cast<uint64_t>(std::max<int64_t>(threads / std::max<int64_t>(dim / 2, 1), 1));
+  return static_cast<int64_t>(std::min<uint64_t>(std::bit_floor(fit), kKeys));
 }
 
 // Tiles of keys a query may see.
@@ -53,7 +65,8 @@ void Attention(PlanBuilder& plan) {
   const rl_value& state = plan.Input(kKState);
   const int64_t rows = plan.MostRows(q), heads = q.dims[1].constant, dim = Last(q);
   const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  const int64_t most_queries = MostQueries(plan, dim);
+  const int64_t most_queries =
+      plan.tuning().persistent_groups > 1 ? kQueriesOfOneRow : MostQueries(plan, dim);
   const int64_t group = GroupOf(heads / kv_heads, most_queries);
   const int64_t query_rows = std::clamp<int64_t>(most_queries / group, 1, rows);
   const int64_t tiles = MostTiles(capacity, a.window, plan.MostRows(plan.Input(kKNew)));
@@ -64,7 +77,8 @@ void Attention(PlanBuilder& plan) {
       plan, Shader::kAttention,
       {kThreads, word(heads), word(kv_heads), word(group), word(query_rows), word(dim), state.dtype,
        word(state.dims[0].constant), word(capacity), word(a.window),
-       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U});
+       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U,
+       word(TeamsOf(plan.tuning().Threads(kThreads), dim))});
   for (uint32_t i = 0; i < 10; ++i) dispatch.Read(plan.InputIndex(i));
   Scratch partial;
   if (parts > 1) {

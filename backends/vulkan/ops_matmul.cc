@@ -15,10 +15,15 @@ constexpr uint32_t kPrologueThreads = 256;  // that norm the row faster
 // with fewer there would be too few groups to hide the latency of memory.
 constexpr int64_t kManyResults = 4096;
 constexpr int64_t kVeryManyResults = 65536;
+// Of a product that keeps no row, for which pipelines need not differ.
+constexpr uint32_t kAnyColumns = 32;
 // Chunks of weights a lane has under way: more would take too many registers.
 constexpr uint32_t kUnderWay = 4;
 
-// As matvec.comp reads it.
+// The same of matvec_dot.comp, whose chunks take fewer.
+constexpr uint32_t kUnderWayAsBytes = 2;
+
+// As prologue.glsl reads it.
 struct PrologueRecord {
   VkDeviceAddress x, residual, weight, scale, sum, norm_weight;
   float eps, norm_eps;
@@ -64,10 +69,23 @@ void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
       .U32(plan.op_index() + 1);
 }
 
-// Bits of kPrologue in matvec.comp.
+// Bits of kPrologue in prologue.glsl.
 uint32_t PrologueKind(const Prologue* prologue) {
   if (prologue == nullptr) return 0;
-  return (prologue->residual != RL_NO_VALUE ? 1U : 0U) | (prologue->norm ? 2U : 0U);
+  const auto bit = [](bool is, uint32_t value) { return is ? value : 0U; };
+  return bit(prologue->residual != RL_NO_VALUE, 1) | bit(prologue->norm, 2) |
+         bit(prologue->weight != RL_NO_VALUE, 4) | bit(prologue->scale != RL_NO_VALUE, 8) |
+         bit(prologue->norm_weight != RL_NO_VALUE, 16);
+}
+
+// Whether a product of one row goes by dot products of bytes: its row has to fit in shared memory.
+bool ByBytes(const PlanBuilder& plan, const Product& product) {
+  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16;
+  const WeightShape& shape = product.weight->shape();
+  const uint64_t row = shape.columns * kBytes + shape.columns / kRun * kScaleBytes;
+  return plan.tuning().integer_dot && product.mode == ProductMode::kDense &&
+         plan.Most(product.rows) == 1 && IsBlockType(shape.dtype) && shape.columns % 32 == 0 &&
+         row + kOtherBytes <= plan.tuning().shared_bytes;
 }
 
 uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
@@ -108,7 +126,8 @@ void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands op
 }
 
 void MatMulAsStored(PlanBuilder& plan) {
-  constexpr uint32_t kThreads = 64, kNt = 4;
+  constexpr uint32_t kNt = 4;
+  const uint32_t threads = plan.tuning().Threads(64);
   // Terms worth a workgroup of their own.
   constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
   const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
@@ -117,7 +136,7 @@ void MatMulAsStored(PlanBuilder& plan) {
   const auto rows = static_cast<uint64_t>(plan.MostRows(y));
   const uint64_t parts = std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMostParts);
   Scratch partial;
-  DispatchBuilder dispatch(plan, Shader::kMatMulStored, {kThreads, plan.Input(1).dtype});
+  DispatchBuilder dispatch(plan, Shader::kMatMulStored, {threads, plan.Input(1).dtype});
   dispatch.Read(plan.InputIndex(0)).Read(plan.InputIndex(1));
   if (parts > 1) {
     partial = plan.NewScratch(parts * rows * shape.columns * sizeof(float));
@@ -130,7 +149,7 @@ void MatMulAsStored(PlanBuilder& plan) {
       .U32(static_cast<int64_t>(shape.rows))
       .U32(static_cast<int64_t>(shape.stride))
       .U32(static_cast<int64_t>(shape.blocks))
-      .Go((chunks + kThreads - 1) / kThreads, (rows + kNt - 1) / kNt, parts);
+      .Go((chunks + threads - 1) / threads, (rows + kNt - 1) / kNt, parts);
   if (parts == 1) return;
   DispatchBuilder(plan, Shader::kSumParts, {kTileThreads})
       .Read(partial)
@@ -188,39 +207,43 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   const auto lanes = static_cast<uint32_t>(
       std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
   const uint32_t halves = gated ? 2 : 1;
+  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
+  const bool bytes = ByBytes(plan, product);
   uint32_t nr = 1;
-  if (dense && rows == 1 && !tuning.software) {
+  if (dense && !bytes && rows == 1 && !tuning.software) {
     nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
   }
   const uint32_t nt =
       dense
           ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
           : 1;
-  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
-  const uint32_t threads = prologue != nullptr ? kPrologueThreads : kMatVecThreads;
+  const uint32_t threads =
+      tuning.Threads(prologue != nullptr || bytes ? kPrologueThreads : kMatVecThreads);
+  const uint32_t under_way = bytes ? kUnderWayAsBytes : kUnderWay;
   const uint64_t turns = (chunks + lanes - 1) / lanes;
   const uint32_t unroll = tuning.software || nt > 1
                               ? 1
                               : static_cast<uint32_t>(std::min<uint64_t>(
-                                    turns, std::max(kUnderWay / (halves * nr), 1U)));
+                                    turns, std::max(under_way / (halves * nr), 1U)));
   DispatchBuilder dispatch(
-      plan, Shader::kMatVec,
+      plan, bytes ? Shader::kMatVecDot : Shader::kMatVec,
       {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U),
        gated                 ? 1U
        : product.up_is_given ? 2U
                              : 0U,
        static_cast<uint32_t>(product.mode), Checked(shape), unroll, PrologueKind(prologue),
-       static_cast<uint32_t>(shape.columns)});
+       prologue != nullptr || bytes ? static_cast<uint32_t>(shape.columns) : kAnyColumns});
   Fill(dispatch, plan, product, operands);
   const uint64_t per_group = threads / lanes * nr;
   uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
-  if (prologue != nullptr) {
-    AddPrologue(dispatch, plan, *prologue);
-    groups = std::min<uint64_t>(groups, tuning.few_groups);
-  }
+  if (prologue != nullptr) AddPrologue(dispatch, plan, *prologue);
   uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
   if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
     y = static_cast<uint64_t>(rows * product.used);
+  }
+  // Where each workgroup costs a prologue or an entry of a list, few take several turns.
+  if (prologue != nullptr || bytes || tuning.persistent_groups > 0) {
+    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / y, 1));
   }
   dispatch.Go(groups, y);
 }

@@ -1,30 +1,56 @@
 #include "backends/vulkan/pipelines.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <exception>
 #include <mutex>
 #include <thread>
 
-// Written at build time: the code of each shader as kNamePlain and kNameSubgroups.
+#include "backends/vulkan/join.h"
+
+// Written at build time: the code of each shader as kNamePlain, kNameSubgroups and kNameTask.
 #include "spirv.h"
 
 namespace rullama::vulkan {
 namespace {
 
 struct Code {
-  std::span<const uint32_t> plain, subgroups;
+  std::span<const uint32_t> plain, subgroups, task;
 };
 
 constexpr Code kCode[] = {
-#define RL_SHADER(file, Name) {k##Name##Plain, k##Name##Subgroups},
+#define RL_SHADER(file, Name) {k##Name##Plain, k##Name##Subgroups, k##Name##Task},
 #include "backends/vulkan/shaders.def"
 };
 constexpr const char* kNames[] = {
 #define RL_SHADER(file, Name) #file,
 #include "backends/vulkan/shaders.def"
 };
+
+// Calls work(0), ..., work(count - 1) on several threads. What one throws is thrown after all.
+template <typename Work>
+void InParallel(size_t count, Work work) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  {
+    const size_t most = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < std::min(count, most); ++i) threads.emplace_back(run);
+    run();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
 
 }  // namespace
 
@@ -45,6 +71,7 @@ Pipelines::~Pipelines() {
   SaveCache();
   for (const auto& [key, pipeline] : pipelines_)
     vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
+  for (const auto& [kinds, pipeline] : joined_) vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
   for (const auto& [shader, module] : modules_) {
     vkDestroyShaderModule(gpu_.handle(), module, nullptr);
   }
@@ -90,26 +117,72 @@ void Pipelines::SaveCache() noexcept {
   }
 }
 
-VkPipeline Pipelines::Make(const PipelineKey& key) const {
+VkShaderModule Pipelines::MakeModule(std::span<const uint32_t> code) const {
+  VkShaderModuleCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  info.codeSize = code.size_bytes();
+  info.pCode = code.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  Check(vkCreateShaderModule(gpu_.handle(), &info, nullptr, &module), "vkCreateShaderModule");
+  return module;
+}
+
+VkPipeline Pipelines::Make(VkShaderModule module, std::span<const uint32_t> constants,
+                           std::string_view name) const {
   std::vector<VkSpecializationMapEntry> entries;
-  for (uint32_t i = 0; i < key.constants.size(); ++i) {
+  for (uint32_t i = 0; i < constants.size(); ++i) {
     entries.push_back({i, i * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)});
   }
-  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(),
-                                       key.constants.size() * sizeof(uint32_t),
-                                       key.constants.data()};
+  const VkSpecializationInfo values{static_cast<uint32_t>(entries.size()), entries.data(),
+                                    constants.size_bytes(), constants.data()};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = modules_.at(key.shader);
+  info.stage.module = module;
   info.stage.pName = "main";
-  info.stage.pSpecializationInfo = &constants;
+  info.stage.pSpecializationInfo = &values;
   info.layout = layout_;
   VkPipeline pipeline = VK_NULL_HANDLE;
   Check(vkCreateComputePipelines(gpu_.handle(), cache_, 1, &info, nullptr, &pipeline),
-        std::string("vkCreateComputePipelines of ") + kNames[static_cast<size_t>(key.shader)]);
+        std::string("vkCreateComputePipelines of ").append(name));
   return pipeline;
+}
+
+VkPipeline Pipelines::Make(const PipelineKey& key) const {
+  return Make(modules_.at(key.shader), key.constants, NameOf(key.shader));
+}
+
+VkPipeline Pipelines::Join(std::span<const PipelineKey> kinds) {
+  const std::vector<PipelineKey> key(kinds.begin(), kinds.end());
+  const auto found = joined_.find(key);
+  if (found != joined_.end()) return found->second;
+  std::vector<Spirv> tasks(kinds.size());
+  InParallel(kinds.size(), [&](size_t i) {
+    const Code& code = kCode[static_cast<size_t>(kinds[i].shader)];
+    tasks[i] = WithConstants(code.task, kinds[i].constants);
+  });
+  const uint32_t threads = key.front().constants.front();
+  const Joined joined = vulkan::Join(WithConstants(kPersistentTask, {&threads, 1}), tasks, threads);
+  const uint32_t room = gpu_.capabilities().properties.limits.maxComputeSharedMemorySize;
+  if (joined.shared_bytes > room) {
+    gpu_.host().Log(RL_LOG_INFO, "a step in one dispatch would need " +
+                                     std::to_string(joined.shared_bytes) +
+                                     " bytes of shared memory, the device has " +
+                                     std::to_string(room) + "; it is many dispatches instead");
+    return VK_NULL_HANDLE;
+  }
+  VkShaderModule module = MakeModule(joined.code);
+  try {
+    const VkPipeline pipeline = Make(module, {}, "persistent");
+    vkDestroyShaderModule(gpu_.handle(), module, nullptr);
+    joined_.emplace(key, pipeline);
+    changed_ = true;
+    return pipeline;
+  } catch (...) {
+    vkDestroyShaderModule(gpu_.handle(), module, nullptr);
+    throw;
+  }
 }
 
 uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {
@@ -123,34 +196,14 @@ uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {
     if (modules_.contains(key.shader)) continue;
     const Code& code = kCode[static_cast<size_t>(key.shader)];
     const std::span<const uint32_t> words = subgroups_ ? code.subgroups : code.plain;
-    VkShaderModuleCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-    info.codeSize = words.size_bytes();
-    info.pCode = words.data();
-    VkShaderModule module = VK_NULL_HANDLE;
-    Check(vkCreateShaderModule(gpu_.handle(), &info, nullptr, &module), "vkCreateShaderModule");
-    modules_.emplace(key.shader, module);
+    modules_.emplace(key.shader, MakeModule(words));
   }
   std::vector<VkPipeline> made(missing.size(), VK_NULL_HANDLE);
-  std::atomic<size_t> next{0};
   std::exception_ptr failure;
-  std::mutex mutex;
-  const auto work = [&] {
-    for (size_t i = next++; i < missing.size(); i = next++) {
-      try {
-        made[i] = Make(missing[i]);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    }
-  };
-  const size_t count =
-      std::min<size_t>(missing.size(), std::max(1u, std::thread::hardware_concurrency()));
-  {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
-    work();
+  try {
+    InParallel(missing.size(), [&](size_t i) { made[i] = Make(missing[i]); });
+  } catch (...) {
+    failure = std::current_exception();
   }
   for (size_t i = 0; i < missing.size(); ++i) {
     if (made[i] != VK_NULL_HANDLE) pipelines_.emplace(missing[i], made[i]);

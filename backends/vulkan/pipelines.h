@@ -46,6 +46,10 @@ class Pipelines {
 
   // Makes those that are missing, on several threads. Returns how many.
   uint64_t Prepare(std::span<const PipelineKey> keys);
+  // A pipeline that runs tasks of these kinds (join.h), all of which have the same constant 0, on a
+  // device with Capabilities::memory_model and subgroup_arithmetic. Kept like the others. Null if
+  // they need more shared memory than there is. Errors: those of Vulkan.
+  VkPipeline Join(std::span<const PipelineKey> kinds);
   // One that was prepared.
   [[nodiscard]] VkPipeline Get(const PipelineKey& key) const { return pipelines_.at(key); }
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
@@ -53,6 +57,9 @@ class Pipelines {
 
  private:
   [[nodiscard]] VkPipeline Make(const PipelineKey& key) const;
+  [[nodiscard]] VkShaderModule MakeModule(std::span<const uint32_t> code) const;
+  [[nodiscard]] VkPipeline Make(VkShaderModule module, std::span<const uint32_t> constants,
+                                std::string_view name) const;
   [[nodiscard]] std::string CacheName() const;
   void LoadCache();
   void SaveCache() noexcept;
@@ -63,6 +70,7 @@ class Pipelines {
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::map<Shader, VkShaderModule> modules_;
   std::map<PipelineKey, VkPipeline> pipelines_;
+  std::map<std::vector<PipelineKey>, VkPipeline> joined_;
   bool changed_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/vulkan/persistent.h"
 #include "backends/vulkan/profile.h"
 #include "backends/vulkan/schedule.h"
 
@@ -18,6 +19,10 @@ constexpr size_t kMostDispatches = 64;
 struct StepWords {
   uint32_t t, r, failed_op, reserved;
 };
+// In place of an op: workgroups of a persistent step waited for others in vain.
+constexpr uint32_t kStuck = 0xFFFFFFFF;
+
+constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
 
 void Barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags written,
              VkPipelineStageFlags to, VkAccessFlags used) {
@@ -39,35 +44,70 @@ std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int
   return dispatches;
 }
 
+// Only steps of one row are one dispatch, and none of which the parts are timed.
+Tuning TuningFor(const Tuning& device, bool one_row) {
+  Tuning tuning = device;
+  if (!one_row || device.profile) tuning.persistent_groups = 0;
+  if (tuning.persistent_groups > 0) {
+    tuning.few_groups = tuning.persistent_groups;
+    tuning.wide = tuning.persistent_threads;
+  }
+  return tuning;
+}
+
+// llvmpipe runs every side of a branch, masked, for every entry of a list, and follows pointers
+// there that are none: graphs of whole models crash it.
+bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
+  constexpr size_t kMostSoftwareKinds = 4;
+  return tuning.persistent_groups > 0 && !kinds.empty() &&
+         (!tuning.software || kinds.size() <= kMostSoftwareKinds);
+}
+
+std::vector<PipelineKey> KindsOf(const std::vector<Dispatch>& dispatches) {
+  std::vector<PipelineKey> kinds;
+  for (const Dispatch& dispatch : dispatches) kinds.push_back(dispatch.pipeline);
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
+}
+
 }  // namespace
 
 VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph,
-                       const Tuning& tuning)
+                       const Tuning& device_tuning)
     : gpu_(gpu),
       pipelines_(pipelines),
       step_(gpu.memory().Allocate(sizeof(StepWords), Residence::kShared)),
-      profile_(tuning.profile) {
+      profile_(device_tuning.profile) {
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
+  const bool one_row = graph.max_t() == 1 && graph.max_r() <= 1;
+  const Tuning tuning = TuningFor(device_tuning, one_row);
   PlanBuilder builder(gpu, graph, tuning, step_.address());
   builder.Build();
-  std::vector<PipelineKey> keys;
-  for (const Dispatch& dispatch : builder.dispatches()) keys.push_back(dispatch.pipeline);
-  stats_.compilations = std::max<uint64_t>(1, pipelines_.Prepare(keys));
+  const std::vector<PipelineKey> kinds = KindsOf(builder.dispatches());
+  const VkPipeline joined = MayJoin(tuning, kinds) ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
+  stats_.compilations =
+      joined != VK_NULL_HANDLE ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
   memory_ = std::move(builder.memory());
   stats_.allocations = memory_.size() + 1;
   stats_.workspace_bytes = builder.workspace_bytes();
   const size_t most =
       builder.ValuesKeepTheirPlaces() ? builder.dispatches().size() : kMostDispatches;
-  if (graph.max_t() == 1 && graph.max_r() <= 1) {
-    for (int64_t r = 0; r <= graph.max_r(); ++r) {
-      Recording& recording = recordings_.emplace_back();
-      recording.t = 1;
-      recording.r = r;
-      Record(AtExtents(builder.dispatches(), 1, r), most, recording);
-    }
-  } else {
+  if (!one_row) {
     Record(builder.dispatches(), most, recordings_.emplace_back());
+    return;
+  }
+  for (int64_t r = 0; r <= graph.max_r(); ++r) {
+    Recording& recording = recordings_.emplace_back();
+    recording.t = 1;
+    recording.r = r;
+    const std::vector<Dispatch> dispatches = AtExtents(builder.dispatches(), 1, r);
+    if (joined != VK_NULL_HANDLE) {
+      RecordPersistent(joined, tuning, kinds, dispatches, recording);
+    } else {
+      Record(dispatches, most, recording);
+    }
   }
 }
 
@@ -104,9 +144,24 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dis
   ++stats_.recordings;
 }
 
-VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
-                                       const std::vector<uint32_t>& levels,
-                                       std::span<const uint32_t> order, Profile* profile) {
+void VulkanPlan::RecordPersistent(VkPipeline joined, const Tuning& tuning,
+                                  std::span<const PipelineKey> kinds,
+                                  const std::vector<Dispatch>& dispatches, Recording& recording) {
+  const std::vector<uint32_t> levels = LevelsOf(dispatches);
+  recording.persistent = std::make_shared<PersistentStep>(
+      gpu_, pipelines_.layout(), joined, tuning, kinds, dispatches, levels, step_.address());
+  stats_.allocations += PersistentStep::kAllocations;
+  stats_.workspace_bytes += recording.persistent->bytes();
+  VkCommandBuffer commands = Begin();
+  recording.commands.push_back(commands);
+  recording.persistent->Record(commands);
+  End(commands);
+  recording.dispatches = 1;
+  recording.levels = 1;
+  ++stats_.recordings;
+}
+
+VkCommandBuffer VulkanPlan::Begin() const {
   VkCommandBuffer commands = VK_NULL_HANDLE;
   const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                              nullptr, gpu_.pool(), VK_COMMAND_BUFFER_LEVEL_PRIMARY,
@@ -115,9 +170,22 @@ VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
                                        VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, nullptr};
   Check(vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
-  constexpr VkAccessFlags kShader = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
   Barrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
-          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
+          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShaderAccess);
+  return commands;
+}
+
+void VulkanPlan::End(VkCommandBuffer commands) {
+  Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+          VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+          VK_ACCESS_HOST_READ_BIT | VK_ACCESS_MEMORY_READ_BIT);
+  Check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+}
+
+VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
+                                       const std::vector<uint32_t>& levels,
+                                       std::span<const uint32_t> order, Profile* profile) {
+  VkCommandBuffer commands = Begin();
   if (profile != nullptr) profile->Start(commands);
   VkPipeline bound = VK_NULL_HANDLE;
   uint32_t level = levels[order.front()];
@@ -126,7 +194,7 @@ VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
     if (levels[i] != level || profile != nullptr) {
       level = levels[i];
       Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
-              VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShader);
+              VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, kShaderAccess);
     }
     VkPipeline pipeline = pipelines_.Get(dispatch.pipeline);
     if (pipeline != bound) {
@@ -138,10 +206,7 @@ VkCommandBuffer VulkanPlan::RecordPart(const std::vector<Dispatch>& dispatches,
     vkCmdDispatch(commands, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2]);
     if (profile != nullptr) profile->After(commands, dispatch);
   }
-  Barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
-          VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
-          VK_ACCESS_HOST_READ_BIT | VK_ACCESS_MEMORY_READ_BIT);
-  Check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+  End(commands);
   return commands;
 }
 
@@ -179,6 +244,12 @@ void VulkanPlan::CheckFailure() {
   if (failed == 0) return;
   constexpr uint32_t kNone = 0;
   std::memcpy(word, &kNone, sizeof(kNone));
+  if (failed == kStuck) {
+    for (Recording& recording : recordings_) recording.persistent->Reset();
+    throw sdk::Error(RL_DEVICE_LOST,
+                     "the device does not run all workgroups of a step at the same time; set "
+                     "backend.options.persistent to off");
+  }
   throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
 }
 

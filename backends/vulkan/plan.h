@@ -13,6 +13,7 @@
 
 namespace rullama::vulkan {
 
+class PersistentStep;
 class Profile;
 
 class VulkanPlan final : public sdk::Plan, public Noted {
@@ -33,16 +34,23 @@ class VulkanPlan final : public sdk::Plan, public Noted {
     uint64_t dispatches = 0;
     uint64_t levels = 0;
     bool executed = false;
-    std::shared_ptr<Profile> profile;  // if dispatches are timed
+    std::shared_ptr<Profile> profile;            // if dispatches are timed
+    std::shared_ptr<PersistentStep> persistent;  // if they are one
   };
 
   // `most_dispatches`: of a command buffer.
   void Record(const std::vector<Dispatch>& dispatches, size_t most_dispatches,
               Recording& recording);
+  // One command buffer with one dispatch that does what these do.
+  void RecordPersistent(VkPipeline joined, const Tuning& tuning, std::span<const PipelineKey> kinds,
+                        const std::vector<Dispatch>& dispatches, Recording& recording);
   // One command buffer with these dispatches, by level.
   VkCommandBuffer RecordPart(const std::vector<Dispatch>& dispatches,
                              const std::vector<uint32_t>& levels, std::span<const uint32_t> order,
                              Profile* profile);
+
+  [[nodiscard]] VkCommandBuffer Begin() const;
+  static void End(VkCommandBuffer commands);
 
   Gpu& gpu_;
   Pipelines& pipelines_;

@@ -45,6 +45,7 @@ VulkanBuffer::~VulkanBuffer() { gpu_.WaitQuietly(); }
 
 DispatchBuilder::DispatchBuilder(PlanBuilder& plan, Shader shader, std::vector<uint32_t> constants)
     : plan_(plan) {
+  constants.front() = plan.tuning().Threads(constants.front());
   dispatch_.pipeline = {shader, std::move(constants)};
   dispatch_.op_index = plan.op_index();
   Pointer(plan.step());

@@ -31,16 +31,27 @@ class VulkanBuffer final : public sdk::Buffer {
   Allocation memory_;
 };
 
-// How work is cut for a device.
+// How work is cut for a device, and in a plan's own copy for its graph.
 struct Tuning {
   bool subgroups = false;  // use the shaders' form with subgroup operations
   uint32_t subgroup_size = 1;
   uint32_t wide = 256;              // invocations of a workgroup for long rows
   bool software = false;            // a CPU: few wide workgroups, no splitting for latency
   bool cooperative_matrix = false;  // products of many rows in f16 on matrix units
+  bool integer_dot = false;         // products of one row by dot products of bytes
+  uint32_t shared_bytes = 0;        // of a workgroup
   bool profile = false;             // time each dispatch, one after the other
   int64_t most_prologue = 0;        // elements of a row that a product may norm itself
   uint32_t few_groups = 1;          // workgroups that keep the device busy
+  // Of steps of one row that are one dispatch (persistent.h): its workgroups, 0 if there are none
+  // such, and the invocations of each, which all shaders then have.
+  uint32_t persistent_groups = 0;
+  uint32_t persistent_threads = 0;
+
+  // Invocations of a workgroup of a shader for which `wanted` would be best.
+  [[nodiscard]] uint32_t Threads(uint32_t wanted) const {
+    return persistent_groups > 0 ? persistent_threads : wanted;
+  }
 };
 
 // Memory a dispatch touches.

@@ -4,11 +4,11 @@
 #include "common.glsl"
 #include "order.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, y;
   Extent rows;
   uint columns;
-} p;
+} AS_P;
 
 shared uint shared_key[1024];
 shared uint shared_index[1024];
@@ -16,7 +16,7 @@ shared uint shared_index[1024];
 void main() {
   const uint count = At(p.rows, Step(p.step));
   const uint me = gl_LocalInvocationIndex;
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     uint best = 0, at = 0xFFFFFFFFu;
     for (uint i = me; i < p.columns; i += gl_WorkGroupSize.x) {
       const uint key = KeyOf(F32(p.x).v[row * p.columns + i]);

@@ -1,11 +1,14 @@
 #version 460
 // Attention over the old rows of a slot and the fresh rows of the step, in tiles of 32 keys with a
-// running softmax. A workgroup of 128 takes up to 16 queries (rows times heads that share a
+// running softmax. A workgroup takes up to 16 queries (rows times heads that share a
 // key/value head) and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and
 // values are read once for all of its queries. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "math.glsl"
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 
 layout(constant_id = 1) const uint kHeads = 1;     // query heads in all
 layout(constant_id = 2) const uint kKvHeads = 1;
@@ -19,24 +22,29 @@ layout(constant_id = 9) const int kWindow = 0;
 layout(constant_id = 10) const uint kCanvas = 0;
 layout(constant_id = 11) const float kScale = 1.0;
 layout(constant_id = 12) const uint kBatch = 8;    // loads under way at a time
+// Invocations left over by the pairs of dims share the keys of a tile: so many teams, a power of two.
+layout(constant_id = 13) const uint kTeams = 1;
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, q, k_new, v_new, k_state, v_state, q_pos, q_slot, kv_pos, kv_slot, past, y;
   Extent rows;   // of queries
   Extent fresh;  // of keys
-} p;
+} AS_P;
 
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer U32x2 { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER U32x2 { uvec2 v[]; };
 
 const uint kQueries = kGroup * kRows;
-const uint kKeys = 32;    // of a tile
-const uint kSplit = 4;    // invocations that share the product of a key
-const uint kThreads = 128;
+const uint kThreads = gl_WorkGroupSize.x;  // a power of two, at least 128
+const uint kKeys = 32;                     // of a tile
+const uint kSplit = kThreads / kKeys;      // invocations that share the product of a key
 const uint kPairs = (kDim / 2 + kThreads - 1) / kThreads;  // of dims, of each invocation
-const uint kHelpers = kThreads / 16;                       // invocations of a query's softmax
+const uint kTeamKeys = kKeys / kTeams;
+const uint kTeamBatch = kBatch < kTeamKeys ? kBatch : kTeamKeys;
+const uint kHelpers = 8;  // invocations of a query's softmax
 
-shared vec4 shared_q[kQueries * (kDim / 4)];
-shared float shared_part[kSplit * kKeys * kQueries];
+// Queries, and in the end the sums of a team. Floats as words: matvec_dot.comp has an array like it,
+// which in a step of one dispatch is the same memory.
+shared uvec4 shared_q[kQueries * (kDim / 4)];
 shared float shared_p[kKeys * kQueries];
 shared float shared_stat[16 * kHelpers];
 shared float shared_max[16];
@@ -46,10 +54,34 @@ shared int shared_pos[kRows];
 shared int shared_slot[kRows];  // -1: no such row
 shared uint shared_visible;
 shared uint shared_used[kKeys];  // whether some query weighs a key: others are not read
+shared int shared_key_row[kKeys];
+shared int shared_key_pos[kKeys];
+shared int shared_key_slot[kKeys];
 
 float acc[kQueries * kPairs * 2];
 
+#ifdef SUBGROUPS
+// A key's invocations are of one subgroup, which has at least so many.
+uint Me() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+float SplitSum(float x, uint key, uint part, uint query) {
+  for (uint mask = kSplit / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
+  return x;
+}
+#else
+shared float shared_part[kSplit * kKeys];
+uint Me() { return gl_LocalInvocationIndex; }
+float SplitSum(float x, uint key, uint part, uint query) {
+  barrier();
+  shared_part[key * kSplit + part] = x;
+  barrier();
+  float sum = 0.0;
+  [[unroll]] for (uint i = 0; i < kSplit; ++i) sum += shared_part[key * kSplit + i];
+  return sum;
+}
+#endif
+
 uint me;
+uint team, pair_in_team;
 uint first_row;
 uint kv_head;
 uint first_head;
@@ -81,9 +113,10 @@ vec2 LoadTwo(uvec2 base, uint element) {
 
 const uint kElement = kType == kF32 ? 4 : 2;
 
-// `k_row` is the row of the key this invocation helps with, in rows of [kv_heads, dim], or -1.
-void Scores(uvec2 keys, int k_row) {
+// Leaves the scores of a tile in shared_p.
+void Scores(uvec2 keys, bool fresh, int past) {
   const uint key = me / kSplit, part = me % kSplit;
+  const int k_row = shared_key_row[key];  // in rows of [kv_heads, dim], or -1
   float sum[kQueries];
   [[unroll]] for (uint i = 0; i < kQueries; ++i) sum[i] = 0.0;
   if (k_row >= 0) {
@@ -98,19 +131,19 @@ void Scores(uvec2 keys, int k_row) {
       [[unroll]] for (uint b = 0; b < kBatch; ++b) {
         const uint g = min(first + b * kSplit, kDim / 4 - 1);
         [[unroll]] for (uint i = 0; i < kQueries; ++i) {
-          sum[i] += dot(k[b], shared_q[i * (kDim / 4) + g]);
+          sum[i] += dot(k[b], uintBitsToFloat(shared_q[i * (kDim / 4) + g]));
         }
       }
     }
   }
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
-    shared_part[(part * kKeys + key) * kQueries + i] = sum[i];
+    const float score = SplitSum(sum[i], key, part, i);
+    if (part != i % kSplit) continue;
+    const bool sees = k_row >= 0 &&
+                      Sees(i / kGroup, shared_key_slot[key], shared_key_pos[key], fresh, past);
+    shared_p[key * kQueries + i] = sees ? score * kScale : -kInfinity;
   }
 }
-
-shared int shared_key_row[kKeys];
-shared int shared_key_pos[kKeys];
-shared int shared_key_slot[kKeys];
 
 void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   barrier();
@@ -124,18 +157,7 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   }
   barrier();
   if (shared_visible == 0) return;
-  Scores(keys, shared_key_row[me / kSplit]);
-  barrier();
-  for (uint i = me; i < kKeys * kQueries; i += kThreads) {
-    const uint key = i / kQueries, query = i % kQueries;
-    float score = 0.0;
-    [[unroll]] for (uint part = 0; part < kSplit; ++part) {
-      score += shared_part[(part * kKeys + key) * kQueries + query];
-    }
-    const bool sees = shared_key_row[key] >= 0 &&
-                      Sees(query / kGroup, shared_key_slot[key], shared_key_pos[key], fresh, past);
-    shared_p[i] = sees ? score * kScale : -kInfinity;
-  }
+  Scores(keys, fresh, past);
   barrier();
   // The running maximum: `kHelpers` invocations for each query.
   const uint query = me / kHelpers, helper = me % kHelpers;
@@ -178,12 +200,13 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     [[unroll]] for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= shared_factor[i];
   }
-  for (uint key = 0; key < kKeys; key += kBatch) {
+  const uint first_key = team * kTeamKeys;
+  for (uint key = first_key; key < first_key + kTeamKeys; key += kTeamBatch) {
     [[unroll]] for (uint j = 0; j < kPairs; ++j) {
-      const uint pair = me + j * kThreads;
+      const uint pair = pair_in_team + j * kThreads;
       if (pair >= kDim / 2) continue;
-      vec2 v[kBatch];
-      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
+      vec2 v[kTeamBatch];
+      [[unroll]] for (uint b = 0; b < kTeamBatch; ++b) {
         v[b] = vec2(0);
         // Rows that no query sees may hold anything.
         if (shared_used[key + b] == 0) continue;
@@ -192,7 +215,7 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
                                kv_head * kDim * kElement),
                        pair * 2);
       }
-      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
+      [[unroll]] for (uint b = 0; b < kTeamBatch; ++b) {
         [[unroll]] for (uint i = 0; i < kQueries; ++i) {
           const float weight = shared_p[(key + b) * kQueries + i];
           const uint at = (i * kPairs + j) * 2;
@@ -226,7 +249,7 @@ void Prepare(uint rows) {
     if (row < rows) {
       q = F32x4(AdvanceBy(p.q, row * kHeads + head, kDim * 4)).v[g];
     }
-    shared_q[i] = q;
+    shared_q[i] = floatBitsToUint(q);
   }
   [[unroll]] for (uint i = 0; i < kQueries * kPairs * 2; ++i) acc[i] = 0.0;
   barrier();
@@ -275,9 +298,27 @@ void Fresh(uint part, uint parts, uint tile_index) {
   }
 }
 
+// Adds the sums of all teams to those of the first.
+void JoinTeams() {
+  for (uint other = 1; other < kTeams; ++other) {
+    barrier();
+    [[unroll]] for (uint i = 0; i < kQueries * 2; ++i) {
+      const uint at = (i * kDim / 2 + pair_in_team) / 4;
+      if (team == other) shared_q[at][pair_in_team & 3] = floatBitsToUint(acc[i]);
+    }
+    barrier();
+    [[unroll]] for (uint i = 0; i < kQueries * 2; ++i) {
+      const uint at = (i * kDim / 2 + pair_in_team) / 4;
+      if (team == 0) acc[i] += uintBitsToFloat(shared_q[at][pair_in_team & 3]);
+    }
+  }
+}
+
 // The results, or with several parts: all weighted sums, then maxima, then sums of weights.
 void Store(uint part, uint parts, uint rows) {
+  if (kTeams > 1) JoinTeams();
   barrier();
+  if (team != 0) return;
   const uint all = rows * kHeads;
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     const uint row = first_row + i / kGroup;
@@ -288,7 +329,7 @@ void Store(uint part, uint parts, uint rows) {
     const float factor = parts > 1 ? 1.0 : sum > 0.0 ? 1.0 / sum : 0.0;
     const uvec2 base = AdvanceBy(p.y, part * all + index, kDim * 4);
     [[unroll]] for (uint j = 0; j < kPairs; ++j) {
-      const uint pair = me + j * kThreads;
+      const uint pair = pair_in_team + j * kThreads;
       if (pair < kDim / 2) {
         F32(base).v[pair * 2] = acc[(i * kPairs + j) * 2] * factor;
         F32(base).v[pair * 2 + 1] = acc[(i * kPairs + j) * 2 + 1] * factor;
@@ -303,14 +344,17 @@ void Store(uint part, uint parts, uint rows) {
 }
 
 void main() {
-  me = gl_LocalInvocationIndex;
+  me = Me();
+  team = kTeams > 1 ? me / (kDim / 2) : 0;
+  pair_in_team = kTeams > 1 ? me % (kDim / 2) : me;
+  if (team >= kTeams) pair_in_team = kDim;  // none
   const uint rows = At(p.rows, Step(p.step));
-  first_row = gl_WorkGroupID.z * kRows;
+  first_row = GROUP.z * kRows;
   if (first_row >= rows) return;
   const uint blocks = kHeads / kKvHeads / kGroup;  // workgroups of a key/value head
-  kv_head = gl_WorkGroupID.y / blocks;
-  first_head = gl_WorkGroupID.y * kGroup;
-  const uint part = gl_WorkGroupID.x, parts = gl_NumWorkGroups.x;
+  kv_head = GROUP.y / blocks;
+  first_head = GROUP.y * kGroup;
+  const uint part = GROUP.x, parts = GROUPS.x;
   Prepare(rows);
   uint tile_index = 0;
   Old(part, parts, tile_index);

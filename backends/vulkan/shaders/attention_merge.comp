@@ -5,20 +5,21 @@
 #include "common.glsl"
 #include "math.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, y;
   Extent rows;
   uint heads, dim, parts;
-} p;
+} AS_P;
 
 const uint kMostParts = 64;
+const uint kBatch = 16;  // parts on their way at a time
 shared float shared_max[kMostParts];
 shared float shared_sum[kMostParts];
 shared float shared_weight[kMostParts];
 
 void main() {
   const uint all = At(p.rows, Step(p.step)) * p.heads;
-  const uint index = gl_WorkGroupID.x;
+  const uint index = GROUP.x;
   if (index >= all) return;
   F32 stats = F32(AdvanceBy(p.x, p.parts * all, p.dim * 4));
   const uint me = gl_LocalInvocationIndex;
@@ -39,10 +40,12 @@ void main() {
   for (uint d = me; d < p.dim; d += gl_WorkGroupSize.x) {
     float y = 0.0;
     uint i = 0;
-    for (; i + 4 <= p.parts; i += 4) {
-      float part[4];
-      [[unroll]] for (uint j = 0; j < 4; ++j) part[j] = F32(p.x).v[((i + j) * all + index) * p.dim + d];
-      [[unroll]] for (uint j = 0; j < 4; ++j) y = fma(shared_weight[i + j], part[j], y);
+    for (; i + kBatch <= p.parts; i += kBatch) {
+      float part[kBatch];
+      [[unroll]] for (uint j = 0; j < kBatch; ++j) {
+        part[j] = F32(p.x).v[((i + j) * all + index) * p.dim + d];
+      }
+      [[unroll]] for (uint j = 0; j < kBatch; ++j) y = fma(shared_weight[i + j], part[j], y);
     }
     for (; i < p.parts; ++i) y = fma(shared_weight[i], F32(p.x).v[(i * all + index) * p.dim + d], y);
     F32(p.y).v[index * p.dim + d] = y * factor;

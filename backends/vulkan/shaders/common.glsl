@@ -7,14 +7,36 @@
 // Invocations of a workgroup are always constant 0; constants of an op count from 1.
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer F32 { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer F32x4 { vec4 v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer I32 { int v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer U32 { uint v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer U32x4 { uvec4 v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 2) buffer U16 { uint16_t v[]; };
+// Each shader has two forms. Alone it is a pipeline, and a dispatch gives it `p` and its workgroups.
+// As a task (-DTASK) it is one of the functions of a pipeline that runs a whole step
+// (persistent.comp), whose variables of these names say what would be a dispatch's.
+#ifdef TASK
+#pragma use_vulkan_memory_model
+#extension GL_KHR_memory_scope_semantics : require
+uvec2 task_push;
+uvec3 task_group, task_groups;
+#define BUFFER nonprivate buffer
+#define GROUP task_group
+#define GROUPS task_groups
+#define PUSH layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer
+#define AS_P ; Push p = Push(task_push)
+#else
+#define BUFFER buffer
+#define GROUP gl_WorkGroupID
+#define GROUPS gl_NumWorkGroups
+#define PUSH layout(push_constant, std430) uniform
+#define AS_P p
+#endif
+#define INVOCATION (GROUP.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
+
+layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER F32 { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER F32x4 { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER I32 { int v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER U32 { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER U32x4 { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 2) BUFFER U16 { uint16_t v[]; };
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
-layout(buffer_reference, std430, buffer_reference_align = 8) buffer Step {
+layout(buffer_reference, std430, buffer_reference_align = 8) BUFFER Step {
   uint t;
   uint r;
   uint failed_op;

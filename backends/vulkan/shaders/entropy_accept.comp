@@ -5,12 +5,12 @@
 #include "common.glsl"
 #include "order.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, y, list;
   Extent rows;
   uint room;
   float bound;
-} p;
+} AS_P;
 #include "sort.glsl"
 
 void main() {

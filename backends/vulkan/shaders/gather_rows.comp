@@ -6,7 +6,7 @@
 
 layout(constant_id = 2) const uint kRaw = 0;  // bytes of an element that is moved as it is, or 0
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, table, ids, y;
   Extent rows;
   uint table_rows;
@@ -15,11 +15,11 @@ layout(push_constant, std430) uniform Push {
   uint column;   // first element
   uint columns;  // elements
   uint op;       // 1 + its index, for failures
-} p;
+} AS_P;
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     const int id = I32(p.ids).v[row];
     if (id < 0 || id >= int(p.table_rows)) {
       Step(p.step).failed_op = p.op;

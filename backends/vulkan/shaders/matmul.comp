@@ -48,11 +48,11 @@ void LoadWeights(uint chunk, uint first_row, uint first_weight_row) {
 }
 
 void main() {
-  const uint first_row = gl_WorkGroupID.x * kTile;
+  const uint first_row = GROUP.x * kTile;
   const uint chunks = kBlock == 1 ? (p.k + 31) / 32 : p.blocks * kBlock / 32;
   const uint tx = gl_LocalInvocationIndex & 15, ty = gl_LocalInvocationIndex >> 4;
   uint first_weight_row;
-  if (!FindRows(gl_WorkGroupID.y, first_weight_row)) return;
+  if (!FindRows(GROUP.y, first_weight_row)) return;
   float acc[(kGlu + 1) * 16];
   [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) acc[i] = 0.0;
   for (uint chunk = 0; chunk < chunks; ++chunk) {

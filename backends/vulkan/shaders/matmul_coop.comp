@@ -24,7 +24,7 @@ shared float shared_out[4 * (kGlu + 1) * 256];
 shared int shared_row[kTile];
 shared int shared_pair[kTile];
 
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer HalfRows { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER HalfRows { uvec4 v[]; };
 
 #include "tile_rows.glsl"
 
@@ -63,9 +63,9 @@ void LoadWeights(uint step_index, uint first_row, uint first_weight_row) {
 }
 
 void main() {
-  const uint first_row = gl_WorkGroupID.x * kTile;
+  const uint first_row = GROUP.x * kTile;
   uint first_weight_row;
-  if (!FindRows(gl_WorkGroupID.y, first_weight_row)) return;
+  if (!FindRows(GROUP.y, first_weight_row)) return;
   const uint warp_m = (gl_SubgroupID & 1) * 32, warp_n = (gl_SubgroupID >> 1) * 32;
   fcoopmatNV<32, gl_ScopeSubgroup, 16, 16> acc[(kGlu + 1) * 4];
   [[unroll]] for (uint i = 0; i < (kGlu + 1) * 4; ++i) {

@@ -6,25 +6,25 @@
 #include "common.glsl"
 #include "weights.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, weight, y;
   Extent rows;
   uint n;  // columns
   uint k;  // terms
   uint stride;
   uint blocks;
-} p;
+} AS_P;
 
 const uint kNt = 4;
 
 void main() {
   const uint rows = At(p.rows, Step(p.step));
-  const uint first = gl_WorkGroupID.y * kNt;
+  const uint first = GROUP.y * kNt;
   const uint chunks = kBlock == 1 ? (p.n + 31) / 32 : p.blocks * kBlock / 32;
-  const uint chunk = gl_GlobalInvocationID.x;
+  const uint chunk = INVOCATION;
   if (first >= rows || chunk >= chunks) return;
-  const uint share = (p.k + gl_NumWorkGroups.z - 1) / gl_NumWorkGroups.z;
-  const uint begin = gl_WorkGroupID.z * share, end = min(begin + share, p.k);
+  const uint share = (p.k + GROUPS.z - 1) / GROUPS.z;
+  const uint begin = GROUP.z * share, end = min(begin + share, p.k);
   float acc[kNt * 32];
   [[unroll]] for (uint i = 0; i < kNt * 32; ++i) acc[i] = 0.0;
   for (uint term = begin; term < end; ++term) {
@@ -44,7 +44,7 @@ void main() {
   const uvec2 at = ChunkAt(chunk);
   [[unroll]] for (uint t = 0; t < kNt; ++t) {
     if (first + t >= rows) continue;
-    const uint row = gl_WorkGroupID.z * rows + first + t;
+    const uint row = GROUP.z * rows + first + t;
     [[unroll]] for (uint i = 0; i < 32; ++i) {
       const uint column = at[i >> 4] + (i & 15u);
       if (column < p.n) F32(p.y).v[row * p.n + column] = acc[t * 32 + i];

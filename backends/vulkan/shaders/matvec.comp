@@ -19,17 +19,15 @@ layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
 layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
 layout(constant_id = 8) const uint kUnroll = 1;   // chunks of a row of weights read at a time
 
-// What each workgroup does to the only row of x first (Prologue in plan_builder.h). Bit 0: a residual
-// norm; bit 1: a norm.
-layout(constant_id = 9) const uint kPrologue = 0;
-layout(constant_id = 10) const uint kColumns = 32;
+#ifdef SUBGROUPS
+uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+#else
+uint Index() { return gl_LocalInvocationIndex; }
+#endif
+#include "prologue.glsl"
 
 const uint kHalves = kGlu == 1 ? 2 : 1;
 
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Prologue {
-  uvec2 x, residual, weight, scale, sum, norm_weight;
-  float eps, norm_eps;
-};
 shared vec4 shared_x[kPrologue != 0 ? kColumns / 4 : 1];
 
 float acc[kHalves * kNr * kNt];
@@ -125,14 +123,12 @@ void Accumulate(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x
 }
 
 #ifdef SUBGROUPS
-uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 float LaneSum(float x) {
   for (uint mask = kLanes / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
   return x;
 }
 #else
 shared float shared_lanes[256];
-uint Index() { return gl_LocalInvocationIndex; }
 float LaneSum(float x) {
   const uint index = gl_LocalInvocationIndex;
   barrier();
@@ -166,7 +162,7 @@ bool Valid(int expert) {
 
 void Dense(uint lane, uint row) {
   const uint rows = At(p.rows, Step(p.step));
-  for (uint first = gl_WorkGroupID.y * kNt; first < rows; first += gl_NumWorkGroups.y * kNt) {
+  for (uint first = GROUP.y * kNt; first < rows; first += GROUPS.y * kNt) {
     Clear();
     Accumulate(lane, row, 0, AdvanceBy(p.x, first, p.k * 4), rows - 1 - first);
     [[unroll]] for (uint r = 0; r < kNr; ++r) {
@@ -183,7 +179,7 @@ void Dense(uint lane, uint row) {
 
 void Grouped(uint lane, uint row) {
   const uint pairs = At(p.rows, Step(p.step)) * p.used;
-  for (uint pair = gl_WorkGroupID.y; pair < pairs; pair += gl_NumWorkGroups.y) {
+  for (uint pair = GROUP.y; pair < pairs; pair += GROUPS.y) {
     const int expert = I32(p.experts).v[pair];
     Clear();
     const bool valid = Valid(expert);
@@ -201,7 +197,7 @@ void Grouped(uint lane, uint row) {
 void Weighted(uint lane, uint row) {
   const uint rows = At(p.rows, Step(p.step));
   float sum[kNr];
-  for (uint t = gl_WorkGroupID.y; t < rows; t += gl_NumWorkGroups.y) {
+  for (uint t = GROUP.y; t < rows; t += GROUPS.y) {
     [[unroll]] for (uint r = 0; r < kNr; ++r) sum[r] = 0.0;
     for (uint j = 0; j < p.used; ++j) {
       const uint pair = t * p.used + j;
@@ -220,57 +216,19 @@ void Weighted(uint lane, uint row) {
   }
 }
 
-// The factor of the norm of shared_x, of which this invocation wrote squares that add up to `squares`.
-float NormFactor(float squares, float eps) {
-  return 1.0 / sqrt(WorkgroupSum(squares) / float(kColumns) + eps);
-}
-
-float Squares(vec4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
-
-// Leaves the row in shared_x, of which each invocation reads what it wrote itself.
-void NormRow() {
-  Prologue r = Prologue(p.prologue);
-  const uint step_width = gl_WorkGroupSize.x;
-  float squares = 0.0;
-  for (uint i = gl_LocalInvocationIndex; i < kColumns / 4; i += step_width) {
-    const vec4 x = F32x4(r.x).v[i];
-    shared_x[i] = x;
-    squares += Squares(x);
-  }
-  if ((kPrologue & 1) != 0) {
-    const float factor = NormFactor(squares, r.eps);
-    const float scale = (r.scale.x | r.scale.y) != 0 ? F32(r.scale).v[0] : 1.0;
-    const bool weighted = (r.weight.x | r.weight.y) != 0;
-    const bool leads = gl_WorkGroupID.x + gl_WorkGroupID.y == 0 && (r.sum.x | r.sum.y) != 0;
-    squares = 0.0;
-    for (uint i = gl_LocalInvocationIndex; i < kColumns / 4; i += step_width) {
-      vec4 y = shared_x[i] * factor;
-      if (weighted) y *= F32x4(r.weight).v[i];
-      y = (F32x4(r.residual).v[i] + y) * scale;
-      shared_x[i] = y;
-      squares += Squares(y);
-      if (leads) {
-        [[unroll]] for (uint j = 0; j < 4; ++j) F32(r.sum).v[i * 4 + j] = y[j];
-      }
-    }
-  }
-  if ((kPrologue & 2) != 0) {
-    const float factor = NormFactor(squares, r.norm_eps);
-    const bool weighted = (r.norm_weight.x | r.norm_weight.y) != 0;
-    for (uint i = gl_LocalInvocationIndex; i < kColumns / 4; i += step_width) {
-      vec4 y = shared_x[i] * factor;
-      if (weighted) y *= F32x4(r.norm_weight).v[i];
-      shared_x[i] = y;
-    }
+void StageRow() {
+  LoadNormedRow();
+  [[unroll]] for (uint t = 0; t < kTurns; ++t) {
+    if (InRow(t)) shared_x[RowPlace(t)] = x_row[t];
   }
   barrier();
 }
 
 void main() {
-  if (kPrologue != 0) NormRow();
+  if (kPrologue != 0) StageRow();
   const uint lane = Index() & (kLanes - 1);
   const uint rows = gl_WorkGroupSize.x / kLanes * kNr;  // of weights, of a workgroup at a time
-  for (uint first = gl_WorkGroupID.x * rows; first < p.n; first += gl_NumWorkGroups.x * rows) {
+  for (uint first = GROUP.x * rows; first < p.n; first += GROUPS.x * rows) {
     const uint row = first + Index() / kLanes * kNr;
     if (kMode == kDense) {
       Dense(lane, row);

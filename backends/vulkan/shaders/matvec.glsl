@@ -6,7 +6,7 @@ const uint kShared = 1;  // grouped: the pairs of a row share x
 const uint kPairs = 2;   // grouped: each pair of row and expert has an x of its own
 const uint kWeighted = 3;  // as kPairs, and the pairs of a row are added up with weights
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, weight, weight2;
   uvec2 experts;  // i32[rows, used]
   uvec2 extra;    // kWeighted: f32[rows, used]; of tiles: the tables of moe_sort.comp; else of a
@@ -23,4 +23,4 @@ layout(push_constant, std430) uniform Push {
   uint expert_rows;  // rows of weights of one expert
   uint op;        // 1 + its index, for failures
   uvec2 prologue;  // of matvec.comp, or not there
-} p;
+} AS_P;

@@ -3,15 +3,15 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, weights, experts, factor, y;
   Extent rows;
   uint used, n, count;
-} p;
+} AS_P;
 
 void main() {
   const uint total = At(p.rows, Step(p.step)) * p.n;
-  for (uint i = gl_GlobalInvocationID.x; i < total; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+  for (uint i = INVOCATION; i < total; i += GROUPS.x * gl_WorkGroupSize.x) {
     const uint row = i / p.n, column = i % p.n;
     float sum = 0.0;
     for (uint j = 0; j < p.used; ++j) {

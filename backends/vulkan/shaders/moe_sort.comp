@@ -5,11 +5,11 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, experts, table;
   Extent rows;
   uint used, count, tiles, op;
-} p;
+} AS_P;
 
 const uint kTile = 64;
 const uint kMaxExperts = 1024;

@@ -7,12 +7,12 @@ layout(constant_id = 1) const uint kOp = 0;    // as enum Move in ops_structure.
 layout(constant_id = 2) const uint kFrom = 0;  // element type, or for moves the size in bytes
 layout(constant_id = 3) const uint kTo = 0;    // of the result of a cast
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, b, condition, y;
   Extent rows;
   uint inner;  // elements that are moved of each row
   uint x_stride, x_offset, y_stride, y_offset;
-} p;
+} AS_P;
 
 const uint kMove = 0, kCast = 1, kWhere = 2, kGatherLast = 3;
 
@@ -90,7 +90,7 @@ void GatherLast(uint row) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step)) * p.inner;
-  for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+  for (uint i = INVOCATION; i < count; i += GROUPS.x * gl_WorkGroupSize.x) {
     const uint row = i / p.inner;
     const uint column = i % p.inner;
     if (kOp == kMove) {

@@ -10,7 +10,7 @@ layout(constant_id = 2) const float kRepeat = 1.0;
 layout(constant_id = 3) const float kFrequency = 0.0;
 layout(constant_id = 4) const float kPresence = 0.0;
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, history, tokens, q_pos, q_slot, kv_pos, kv_slot, past, y;
   Extent rows;
   Extent fresh;
@@ -18,7 +18,7 @@ layout(push_constant, std430) uniform Push {
   uint slots, capacity;  // of a bias: how many, in `slots`
   int last_n;
   uint op;
-} p;
+} AS_P;
 
 int pos, slot, old;
 
@@ -76,7 +76,7 @@ void AddBias(uint row) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     if (kBias != 0) {
       AddBias(row);
     } else {

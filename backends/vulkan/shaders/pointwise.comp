@@ -7,14 +7,14 @@
 layout(constant_id = 1) const uint kOp = 0;  // as enum Pointwise in ops_pointwise.cc
 layout(constant_id = 2) const uint kFn = 0;  // rl_unary or rl_binary
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, a, b, y;
   Extent rows;
   uint inner;       // elements of a row
   uvec3 dims;       // the three inner dimensions, 1 where there are fewer
   uvec4 strides;    // of b in elements, 0 where it is broadcast
   float f0, f1;
-} p;
+} AS_P;
 
 const uint kUnary = 0, kBinary = 1, kScale = 2, kAffine = 3, kSelect = 4, kGeGlu = 5, kSoftcap = 6;
 
@@ -60,7 +60,7 @@ uint OffsetOfB(uint i) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step)) * p.inner;
-  for (uint i = gl_GlobalInvocationID.x; i < count; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+  for (uint i = INVOCATION; i < count; i += GROUPS.x * gl_WorkGroupSize.x) {
     const float a = F32(p.a).v[i];
     float y;
     if (kOp == kUnary) {

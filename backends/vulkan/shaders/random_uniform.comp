@@ -3,15 +3,15 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, seed, pos, slot, y;
   Extent rows;
   uint stream;
-} p;
+} AS_P;
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_GlobalInvocationID.x; row < count; row += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+  for (uint row = INVOCATION; row < count; row += GROUPS.x * gl_WorkGroupSize.x) {
     uvec4 counter = uvec4(U32(p.pos).v[row], U32(p.slot).v[row], p.stream, 0);
     uvec2 key = uvec2(U32(p.seed).v[0], U32(p.seed).v[1]);
     for (int round = 0; round < 10; ++round) {

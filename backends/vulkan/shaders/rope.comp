@@ -9,14 +9,14 @@
 layout(constant_id = 1) const uint kNorm = 0;  // 1: normalise first
 layout(constant_id = 2) const uint kHalf = 0;  // 1: the result is f16
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, pos, rates, weight, y;
   Extent rows;
   uint heads;
   uint dim;
   uint half_rot;  // pairs that turn
   float eps;
-} p;
+} AS_P;
 
 // The fraction of pos times a rate of turns, in [-1/2, 1/2). The rate is a fraction of 64 bits, so
 // that integers give its product exactly, whatever the position.
@@ -37,7 +37,7 @@ void Store(uint i, float value) {
 void main() {
   const uint count = At(p.rows, Step(p.step)) * p.heads;
   const bool weighted = (p.weight.x | p.weight.y) != 0;
-  for (uint head = gl_WorkGroupID.x; head < count; head += gl_NumWorkGroups.x) {
+  for (uint head = GROUP.x; head < count; head += GROUPS.x) {
     const uint first = head * p.dim;
     float factor = 1.0;
     if (kNorm != 0) {

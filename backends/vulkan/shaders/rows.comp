@@ -8,14 +8,14 @@
 layout(constant_id = 1) const uint kOp = 0;    // as enum Rows in ops_rows.cc
 layout(constant_id = 2) const uint kHalf = 0;  // 1: the result of kRmsNorm is f16
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, weight, residual, scale, y;
   Extent rows;
   uint columns;
   float eps;
   float eps2;
   uvec2 weight2, y2;  // kTwoNorms: y2 = rms_norm(y, weight2)
-} p;
+} AS_P;
 
 const uint kSum = 0, kMax = 1, kMean = 2, kSoftmax = 3, kEntropy = 4, kRmsNorm = 5, kResidualNorm = 6,
            kMinP = 7, kTwoNorms = 8;
@@ -151,7 +151,7 @@ void Reduce(uint row) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     first = row * p.columns;
     if (kOp == kSoftmax) {
       Softmax();

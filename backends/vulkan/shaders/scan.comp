@@ -10,12 +10,12 @@
 
 layout(constant_id = 1) const uint kOp = 0;  // as enum Scan in ops_sampling.cc
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, u, y;
   Extent rows;
   uint columns;
   float top_p;
-} p;
+} AS_P;
 
 const uint kCumSum = 0, kTopP = 1, kCategorical = 2;
 
@@ -64,7 +64,7 @@ void main() {
   const uint share = (p.columns + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
   begin = min(me * share, p.columns);
   end = min(begin + share, p.columns);
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     first = row * p.columns;
     float most = 0.0;
     if (kOp != kCumSum) {

@@ -3,7 +3,7 @@
 
 layout(constant_id = 1) const uint kShared = 2048;  // room of the shared list; 0: it is in memory
 
-layout(buffer_reference, std430, buffer_reference_align = 8) coherent buffer Entries { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) coherent BUFFER Entries { uvec2 v[]; };
 
 shared uint shared_keys[kShared == 0 ? 1 : kShared];
 shared uint shared_ids[kShared == 0 ? 1 : kShared];

@@ -6,20 +6,20 @@
 
 layout(constant_id = 1) const uint kBytes = 4;  // of an element
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, state, x, pos, slot;
   Extent rows;
   uint slots;
   uint capacity;
   uint inner;  // elements of a row
   uint op;     // 1 + its index, for failures
-} p;
+} AS_P;
 
 shared uint shared_taken;
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     const int slot = I32(p.slot).v[row];
     const int pos = I32(p.pos).v[row];
     if (slot < 0 || slot >= int(p.slots) || pos < 0) {

@@ -3,15 +3,15 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, y;
   Extent rows;
   uint n, parts;
-} p;
+} AS_P;
 
 void main() {
   const uint total = At(p.rows, Step(p.step)) * p.n;
-  for (uint i = gl_GlobalInvocationID.x; i < total; i += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
+  for (uint i = INVOCATION; i < total; i += GROUPS.x * gl_WorkGroupSize.x) {
     float sum = 0.0;
     for (uint part = 0; part < p.parts; ++part) sum += F32(p.x).v[part * total + i];
     F32(p.y).v[i] = sum;

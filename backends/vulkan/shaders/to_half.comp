@@ -5,15 +5,15 @@
 #include "common.glsl"
 #include "reduce.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, y, factors;
   Extent rows;
   uint columns;
-} p;
+} AS_P;
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     const uint first = row * p.columns;
     float most = 0.0;
     for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {

@@ -9,11 +9,11 @@
 #define Summed uint
 #include "prefix_sum.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, values, indices, list;
   Extent rows;
   uint columns, k, room;  // room: a power of two, at least k
-} p;
+} AS_P;
 #include "sort.glsl"
 
 shared uint shared_count[256];
@@ -78,7 +78,7 @@ void Collect(uint threshold, uint equals) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     first = row * p.columns;
     list_first = row * p.room;
     uint equals;

@@ -9,12 +9,12 @@
 #define Summed float
 #include "prefix_sum.glsl"
 
-layout(push_constant, std430) uniform Push {
+PUSH Push {
   uvec2 step, x, y, list;
   Extent rows;
   uint columns, room;  // room: a power of two, at least the columns
   float top_p;
-} p;
+} AS_P;
 #include "sort.glsl"
 
 uint first;
@@ -26,7 +26,7 @@ float X(uint i) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = gl_WorkGroupID.x; row < count; row += gl_NumWorkGroups.x) {
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
     first = row * p.columns;
     list_first = row * p.room;
     float most = -kInfinity;

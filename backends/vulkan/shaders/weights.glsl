@@ -84,14 +84,11 @@ uint Load32(uvec2 base, uint offset) { return U32(Advance(base, offset)).v[0]; }
 uvec4 Load128(uvec2 base, uint offset) { return U32x4(Advance(base, offset)).v[0]; }
 float LoadHalf(uvec2 base, uint offset) { return HalfToFloat(Load16(base, offset)); }
 
-// Scale and minimum j of the twelve bytes of q4_k and q5_k.
-uvec2 ScaleMin(uvec4 header, uint j) {
-  const uint k = j & 3u;
-  const uint a = (header.y >> (8u * k)) & 255u;
-  const uint b = (header.z >> (8u * k)) & 255u;
-  if (j < 4u) return uvec2(a & 63u, b & 63u);
-  const uint c = (header.w >> (8u * k)) & 255u;
-  return uvec2((c & 15u) | ((a >> 6) << 4), (c >> 4) | ((b >> 6) << 4));
+// Scales and minima 2 * pair and the next of the twelve bytes of q4_k and q5_k, two bytes each.
+uvec2 ScalesMins(uvec4 header, uint pair) {
+  const uvec3 bytes = header.yzw >> ((pair & 1u) * 16u);
+  if (pair < 2u) return bytes.xy & 0x3F3Fu;
+  return (uvec2(bytes.z, bytes.z >> 4) & 0x0F0Fu) | ((bytes.xy >> 2) & 0x3030u);
 }
 
 void DecodePlain(const WeightRow row, uint chunk, inout Chunk c) {
@@ -185,10 +182,10 @@ void DecodeK45(const WeightRow row, uint chunk, inout Chunk c) {
   const uvec4 q = Load128(row.base, base + (kType == kQ4_K ? 16 : 48) + sub * 16);
   uvec4 high = uvec4(0);
   if (kType == kQ5_K) high = Load128(row.base, base + 16 + (sub & 1) * 16) >> (pair * 2);
+  const uvec2 scales = ScalesMins(header, pair);
   [[unroll]] for (uint run = 0; run < 2; ++run) {
-    const uvec2 scale = ScaleMin(header, pair * 2 + run);
-    c.scale[run] = d.x * float(scale.x);
-    c.offset[run] = -d.y * float(scale.y);
+    c.scale[run] = d.x * float((scales.x >> (8 * run)) & 255u);
+    c.offset[run] = -d.y * float((scales.y >> (8 * run)) & 255u);
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       uint codes = (q[i] >> (4 * run)) & kNibbles;
       if (kType == kQ5_K) codes |= ((high[i] >> run) & 0x01010101u) << 4;

@@ -1,0 +1,46 @@
+// A whole step as one dispatch (persistent.comp): between its levels workgroups wait for one
+// another on the device, which takes a fraction of what a barrier of the command buffer takes.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/vulkan/plan_builder.h"
+
+namespace rullama::vulkan {
+
+class PersistentStep {
+ public:
+  // Dispatches with the level of each (schedule.h), whose pipelines are among `kinds`, of which
+  // Pipelines::Join made `pipeline`.
+  PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pipeline, const Tuning& tuning,
+                 std::span<const PipelineKey> kinds, std::span<const Dispatch> dispatches,
+                 std::span<const uint32_t> levels, VkDeviceAddress step);
+
+  void Record(VkCommandBuffer commands) const;
+  // After a run that got stuck, so that the next one may begin.
+  void Reset();
+
+  [[nodiscard]] uint64_t bytes() const { return entries_.size() + starts_.size() + push_.size(); }
+  static constexpr uint64_t kAllocations = 4;  // that a step makes
+
+ private:
+  // As persistent.comp reads it.
+  struct Push {
+    VkDeviceAddress entries, starts, meeting, step;
+    uint32_t levels;
+    uint32_t reserved;
+  };
+
+  Gpu& gpu_;
+  VkPipelineLayout layout_;
+  VkPipeline pipeline_;
+  uint32_t groups_;
+  Allocation push_, entries_, starts_, meeting_;
+  Push constants_{};
+};
+
+}  // namespace rullama::vulkan
