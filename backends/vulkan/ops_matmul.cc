@@ -126,8 +126,8 @@ void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands op
 }
 
 void MatMulAsStored(PlanBuilder& plan) {
-  constexpr uint32_t kNt = 4;
-  const uint32_t threads = plan.tuning().Threads(64);
+  constexpr uint32_t kThreads = 64, kNt = 4;
+  const uint32_t threads = plan.tuning().Threads(kThreads);
   // Terms worth a workgroup of their own.
   constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
   const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
@@ -243,7 +243,7 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   }
   // Where each workgroup costs a prologue or an entry of a list, few take several turns.
   if (prologue != nullptr || bytes || tuning.persistent_groups > 0) {
-    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / y, 1));
+    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
   }
   dispatch.Go(groups, y);
 }

@@ -172,6 +172,8 @@ VkPipeline Pipelines::Join(std::span<const PipelineKey> kinds) {
                                      std::to_string(room) + "; it is many dispatches instead");
     return VK_NULL_HANDLE;
   }
+  gpu_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
+                                   " shaders as one, unless it remembers that it has");
   VkShaderModule module = MakeModule(joined.code);
   try {
     const VkPipeline pipeline = Make(module, {}, "persistent");

@@ -1,8 +1,8 @@
 #version 460
 // Attention over the old rows of a slot and the fresh rows of the step, in tiles of 32 keys with a
-// running softmax. A workgroup takes up to 16 queries (rows times heads that share a
-// key/value head) and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and
-// values are read once for all of its queries. Accumulates in f32.
+// running softmax. A workgroup takes up to 16 queries (rows times heads that share a key/value head)
+// and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and values are read
+// once for all of its queries. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "math.glsl"

@@ -1,8 +1,8 @@
 #version 460
 // The product of one row with a matrix of weights in blocks, by dot products of four bytes. Each
 // workgroup brings the row into shared memory as integers of 16 bits, those of a run of 16 with one
-// scale: high and low bytes apart, because a dot product takes bytes. So x loses less than what f16
-// would. `kLanes` invocations share a row of weights.
+// scale: high and low bytes apart, because a dot product takes bytes. `kLanes` invocations share a row
+// of weights. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -27,7 +27,7 @@ int SignedUnsignedDot(int a, uint b, spirv_literal int format);
 const int kPackedBytes = 0;
 
 shared uvec4 shared_bytes[2 * kRuns];  // the high ones of all runs, then the low ones
-shared vec2 shared_scale[kRuns];  // and the sum of the run
+shared vec2 shared_scale[kRuns];       // and the sum of the run
 
 // Four integers, of which the low bytes are wanted.
 uint Bytes(ivec4 x) {
