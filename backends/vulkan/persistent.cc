@@ -87,6 +87,7 @@ PersistentStep::PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pip
                                std::span<const uint32_t> levels, VkDeviceAddress step)
     : gpu_(gpu), layout_(layout), pipeline_(pipeline), groups_(tuning.persistent_groups) {
   std::vector<decltype(Dispatch::push)> push;
+  push.reserve(dispatches.size());
   for (const Dispatch& dispatch : dispatches) push.push_back(dispatch.push);
   push_ = Keep(gpu, std::move(push));
 

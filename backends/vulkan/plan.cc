@@ -77,6 +77,7 @@ bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
 
 std::vector<PipelineKey> KindsOf(const std::vector<Dispatch>& dispatches) {
   std::vector<PipelineKey> kinds;
+  kinds.reserve(dispatches.size());
   for (const Dispatch& dispatch : dispatches) kinds.push_back(dispatch.pipeline);
   std::sort(kinds.begin(), kinds.end());
   kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
