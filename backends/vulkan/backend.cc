@@ -58,8 +58,7 @@ bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgro
 // Whether they are unless someone says otherwise: on devices of known size, since all workgroups
 // have to run at the same time. A CPU would run one of them.
 bool PersistsByDefault(const Capabilities& can) {
-  return CanPersist(can) && can.multiprocessors > 0 &&
-         can.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU;
+  return CanPersist(can) && can.multiprocessors > 0 && !can.IsSoftware();
 }
 
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
@@ -106,7 +105,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == 32;
   tuning.integer_dot = settings.integer_dot;
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
-  tuning.software = can.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  tuning.software = can.IsSoftware();
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
   const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;
@@ -118,8 +117,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
     tuning.persistent_threads = std::min(
         tuning.software ? kPersistentSoftwareThreads : kPersistentThreads, 32 * can.subgroup_size);
   }
-  tuning.most_prologue =
-      (can.properties.limits.maxComputeSharedMemorySize - kOtherSharedBytes) / sizeof(float);
+  tuning.most_prologue = (tuning.shared_bytes - kOtherSharedBytes) / sizeof(float);
   return tuning;
 }
 

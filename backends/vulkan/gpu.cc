@@ -114,7 +114,7 @@ void Gpu::Submit(VkCommandBuffer commands) {
 // Asks for a while, because whoever sleeps is woken late: that was a tenth of a step of one row. A
 // device that is a CPU has better use for it.
 bool Gpu::IsDoneSoon() {
-  if (physical_.capabilities.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) return false;
+  if (physical_.capabilities.IsSoftware()) return false;
   const auto end = std::chrono::steady_clock::now() + kMostAsking;
   do {
     uint64_t value = 0;

@@ -29,6 +29,10 @@ struct Capabilities {
   bool fast_integer_dot = false;    // and in one instruction
   bool memory_budget = false;       // VK_EXT_memory_budget
   bool cooperative_matrix = false;  // VK_NV_cooperative_matrix with 16 x 16 x 16, f16 into f32
+
+  [[nodiscard]] bool IsSoftware() const {  // the device is a CPU
+    return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  }
 };
 
 struct PhysicalDevice {

@@ -6,9 +6,12 @@
 namespace rullama::vulkan {
 namespace {
 
-constexpr uint32_t kThreads = 128;             // of attention.comp, at least 16
+constexpr uint32_t kThreads = 128;             // of attention.comp, which wants no fewer
 constexpr int64_t kMostQueries = 16;           // of a workgroup
 constexpr int64_t kMostQueriesInSoftware = 4;  // whose compilers are slow with many registers
+// Of one row on a device that runs all workgroups of a step at once: few, so that each tile of keys
+// finds enough of them.
+constexpr int64_t kMostQueriesOfOneRow = 2;
 constexpr int64_t kQueryBytes = 16384;         // of shared memory for them
 constexpr int64_t kKeys = 32;                  // of a tile
 // Rows of queries up to which keys are split among workgroups: with more there is work for all.
@@ -17,13 +20,13 @@ constexpr int64_t kMostParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
 int64_t MostQueries(const PlanBuilder& plan, int64_t dim) {
-  const int64_t most = plan.tuning().software ? kMostQueriesInSoftware : kMostQueries;
+  const Tuning& tuning = plan.tuning();
+  const int64_t most = tuning.persistent_groups > 1 ? kMostQueriesOfOneRow
+                       : tuning.software            ? kMostQueriesInSoftware
+                                                    : kMostQueries;
   const int64_t fit = kQueryBytes / (dim * static_cast<int64_t>(sizeof(float)));
   return std::clamp<int64_t>(fit, 1, most);
 }
-
-// The same where one row is all there is: few, so that each tile of keys finds enough workgroups.
-constexpr int64_t kQueriesOfOneRow = 2;
 
 // Query heads of a workgroup: as many of those that share a key/value head as fit.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
@@ -65,8 +68,7 @@ void Attention(PlanBuilder& plan) {
   const rl_value& state = plan.Input(kKState);
   const int64_t rows = plan.MostRows(q), heads = q.dims[1].constant, dim = Last(q);
   const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  const int64_t most_queries =
-      plan.tuning().persistent_groups > 1 ? kQueriesOfOneRow : MostQueries(plan, dim);
+  const int64_t most_queries = MostQueries(plan, dim);
   const int64_t group = GroupOf(heads / kv_heads, most_queries);
   const int64_t query_rows = std::clamp<int64_t>(most_queries / group, 1, rows);
   const int64_t tiles = MostTiles(capacity, a.window, plan.MostRows(plan.Input(kKNew)));

@@ -170,7 +170,7 @@ VkPipeline Pipelines::Join(std::span<const PipelineKey> kinds) {
                                      std::to_string(joined.shared_bytes) +
                                      " bytes of shared memory, the device has " +
                                      std::to_string(room) + "; it is many dispatches instead");
-    return VK_NULL_HANDLE;
+    return joined_[key] = VK_NULL_HANDLE;
   }
   gpu_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
                                    " shaders as one, unless it remembers that it has");

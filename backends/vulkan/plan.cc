@@ -44,11 +44,13 @@ std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int
   return dispatches;
 }
 
+bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
+
 // Whether steps of a plan are worth one dispatch. With experts they are not: their products do not
 // go by bytes, and want more workgroups than stay on a device (557 tokens a second against 475 on
 // an H200).
 bool IsWorthOneDispatch(const sdk::GraphView& graph) {
-  if (graph.max_t() != 1 || graph.max_r() > 1) return false;
+  if (!HasOneRow(graph)) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const uint32_t kind = graph.op(i).kind;
     if (kind == RL_OP_moe_ffn || kind == RL_OP_grouped_matmul) return false;
@@ -94,7 +96,6 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
       profile_(device_tuning.profile) {
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
-  const bool one_row = graph.max_t() == 1 && graph.max_r() <= 1;
   const Tuning tuning = TuningFor(device_tuning, graph);
   PlanBuilder builder(gpu, graph, tuning, step_.address());
   builder.Build();
@@ -107,7 +108,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   stats_.workspace_bytes = builder.workspace_bytes();
   const size_t most =
       builder.ValuesKeepTheirPlaces() ? builder.dispatches().size() : kMostDispatches;
-  if (!one_row) {
+  if (!HasOneRow(graph)) {
     Record(builder.dispatches(), most, recordings_.emplace_back());
     return;
   }
