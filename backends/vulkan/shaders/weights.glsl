@@ -82,7 +82,6 @@ uint Spread(uint bits) { return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 
 uint Load16(uvec2 base, uint offset) { return uint(U16(Advance(base, offset)).v[0]); }
 uint Load32(uvec2 base, uint offset) { return U32(Advance(base, offset)).v[0]; }
 uvec4 Load128(uvec2 base, uint offset) { return U32x4(Advance(base, offset)).v[0]; }
-float LoadHalf(uvec2 base, uint offset) { return HalfToFloat(Load16(base, offset)); }
 
 // Scales and minima 2 * pair and the next of the twelve bytes of q4_k and q5_k, two bytes each.
 uvec2 ScalesMins(uvec4 header, uint pair) {
@@ -91,62 +90,64 @@ uvec2 ScalesMins(uvec4 header, uint pair) {
   return (uvec2(bytes.z, bytes.z >> 4) & 0x0F0Fu) | ((bytes.xy >> 2) & 0x3030u);
 }
 
-void DecodePlain(const WeightRow row, uint chunk, inout Chunk c) {
-  if (kType == kF32) {
-    [[unroll]] for (uint i = 0; i < 8; ++i) {
-      const vec4 x = uintBitsToFloat(Load128(row.base, chunk * 128 + i * 16));
-      [[unroll]] for (uint j = 0; j < 4; ++j) c.plain[i * 4 + j] = x[j];
-    }
-    return;
-  }
-  [[unroll]] for (uint i = 0; i < 4; ++i) {
-    const uvec4 x = Load128(row.base, chunk * 64 + i * 16);
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      if (kType == kF16) {
-        const vec2 pair = unpackHalf2x16(x[j]);
-        c.plain[i * 8 + j * 2] = pair.x;
-        c.plain[i * 8 + j * 2 + 1] = pair.y;
-      } else {
-        c.plain[i * 8 + j * 2] = uintBitsToFloat(x[j] << 16);
-        c.plain[i * 8 + j * 2 + 1] = uintBitsToFloat(x[j] & 0xFFFF0000u);
-      }
-    }
+// What a chunk is decoded from, as it lies in memory: see Load.
+struct RawChunk {
+  uvec4 vector[8];
+  uint word[2];
+};
+
+void LoadPlain(const WeightRow row, uint chunk, inout RawChunk raw) {
+  const uint vectors = kType == kF32 ? 8 : 4;
+  [[unroll]] for (uint i = 0; i < vectors; ++i) {
+    raw.vector[i] = Load128(row.base, (chunk * vectors + i) * 16);
   }
 }
 
-void DecodeBlock32(const WeightRow row, uint chunk, inout Chunk c) {
-  const uint n = row.blocks;
-  if (kType == kQ8_0) {
-    const uvec4 a = Load128(row.base, chunk * 32);
-    const uvec4 b = Load128(row.base, chunk * 32 + 16);
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-      c.word[i] = a[i] ^ 0x80808080u;
-      c.word[4 + i] = b[i] ^ 0x80808080u;
-    }
-    c.scale[0] = c.scale[1] = LoadHalf(row.base, n * 32 + chunk * 2);
+void UnpackPlain(const RawChunk raw, inout Chunk c) {
+  if (kType == kF32) {
+    [[unroll]] for (uint i = 0; i < 32; ++i) c.plain[i] = uintBitsToFloat(raw.vector[i / 4][i & 3]);
     return;
   }
-  const uvec4 q = Load128(row.base, chunk * 16);
-  uint high = 0;
-  uint plane = n * 16;  // what follows the codes
-  if (kType == kQ5_0 || kType == kQ5_1) {
-    high = Load32(row.base, plane + chunk * 4);
-    plane += n * 4;
+  [[unroll]] for (uint i = 0; i < 16; ++i) {
+    const uint bits = raw.vector[i / 4][i & 3];
+    const vec2 pair = kType == kF16 ? unpackHalf2x16(bits)
+                                    : uintBitsToFloat(uvec2(bits << 16, bits & 0xFFFF0000u));
+    c.plain[i * 2] = pair.x;
+    c.plain[i * 2 + 1] = pair.y;
   }
-  if (kType == kQ4_1 || kType == kQ5_1) {
-    const vec2 pair = unpackHalf2x16(Load32(row.base, plane + chunk * 4));
-    c.scale[0] = c.scale[1] = pair.x;
-    c.offset[0] = c.offset[1] = pair.y;
-  } else if (kType == kMXFP4) {
-    c.scale[0] = c.scale[1] = BFloat16ToFloat(Load16(row.base, plane + chunk * 2)) * 0.5;
-  } else {
-    c.scale[0] = c.scale[1] = LoadHalf(row.base, plane + chunk * 2);
+}
+
+// Blocks of 32: codes, a word of high bits, and a scale, of some with a minimum.
+const bool kHasHighBits = kType == kQ5_0 || kType == kQ5_1;
+const bool kHasMinimum = kType == kQ4_1 || kType == kQ5_1;
+
+void LoadBlock32(const WeightRow row, uint chunk, inout RawChunk raw) {
+  const uint vectors = kType == kQ8_0 ? 2 : 1;
+  [[unroll]] for (uint i = 0; i < vectors; ++i) {
+    raw.vector[i] = Load128(row.base, (chunk * vectors + i) * 16);
   }
+  uint plane = row.blocks * vectors * 16;  // what follows the codes
+  if (kHasHighBits) {
+    raw.word[1] = Load32(row.base, plane + chunk * 4);
+    plane += row.blocks * 4;
+  }
+  raw.word[0] =
+      kHasMinimum ? Load32(row.base, plane + chunk * 4) : Load16(row.base, plane + chunk * 2);
+}
+
+void UnpackBlock32(const RawChunk raw, inout Chunk c) {
+  if (kHasMinimum) c.offset[0] = c.offset[1] = unpackHalf2x16(raw.word[0]).y;
+  c.scale[0] = c.scale[1] =
+      kType == kMXFP4 ? BFloat16ToFloat(raw.word[0]) * 0.5 : HalfToFloat(raw.word[0]);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    uint a = q[i] & kNibbles, b = (q[i] >> 4) & kNibbles;
-    if (kType == kQ5_0 || kType == kQ5_1) {
-      a |= Spread(high >> (4 * i));
-      b |= Spread(high >> (16 + 4 * i));
+    uint a = raw.vector[0][i] & kNibbles, b = (raw.vector[0][i] >> 4) & kNibbles;
+    if (kType == kQ8_0) {
+      a = raw.vector[0][i] ^ 0x80808080u;
+      b = raw.vector[1][i] ^ 0x80808080u;
+    }
+    if (kHasHighBits) {
+      a |= Spread(raw.word[1] >> (4 * i));
+      b |= Spread(raw.word[1] >> (16 + 4 * i));
     }
     if (kType == kIQ4_NL) {
       a = Iq4(a);
@@ -161,9 +162,14 @@ void DecodeBlock32(const WeightRow row, uint chunk, inout Chunk c) {
   }
 }
 
-void DecodeNvfp4(const WeightRow row, uint chunk, inout Chunk c) {
-  const uvec4 q = Load128(row.base, chunk * 16);
-  const uint scales = Load32(row.base, row.blocks * 32 + (chunk >> 1) * 4) >> ((chunk & 1) * 16);
+void LoadNvfp4(const WeightRow row, uint chunk, inout RawChunk raw) {
+  raw.vector[0] = Load128(row.base, chunk * 16);
+  raw.word[0] = Load32(row.base, row.blocks * 32 + (chunk >> 1) * 4);
+}
+
+void UnpackNvfp4(const RawChunk raw, uint chunk, inout Chunk c) {
+  const uint scales = raw.word[0] >> ((chunk & 1) * 16);
+  const uvec4 q = raw.vector[0];
   [[unroll]] for (uint run = 0; run < 2; ++run) {
     c.scale[run] = UnsignedE4M3((scales >> (8 * run)) & 255u) * 0.5;
     [[unroll]] for (uint i = 0; i < 2; ++i) {
@@ -174,15 +180,18 @@ void DecodeNvfp4(const WeightRow row, uint chunk, inout Chunk c) {
 }
 
 // q4_k and q5_k: a chunk has the low and the high nibbles of 16 bytes.
-void DecodeK45(const WeightRow row, uint chunk, inout Chunk c) {
-  const uint sub = chunk & 7, pair = sub >> 1;
+void LoadK45(const WeightRow row, uint chunk, inout RawChunk raw) {
   const uint base = (chunk >> 3) * (kType == kQ4_K ? 144 : 176);
-  const uvec4 header = Load128(row.base, base);
-  const vec2 d = unpackHalf2x16(header.x);
-  const uvec4 q = Load128(row.base, base + (kType == kQ4_K ? 16 : 48) + sub * 16);
-  uvec4 high = uvec4(0);
-  if (kType == kQ5_K) high = Load128(row.base, base + 16 + (sub & 1) * 16) >> (pair * 2);
-  const uvec2 scales = ScalesMins(header, pair);
+  raw.vector[0] = Load128(row.base, base + (kType == kQ4_K ? 16 : 48) + (chunk & 7) * 16);
+  raw.vector[1] = Load128(row.base, base);  // factors, scales and minima
+  if (kType == kQ5_K) raw.vector[2] = Load128(row.base, base + 16 + (chunk & 1) * 16);
+}
+
+void UnpackK45(const RawChunk raw, uint chunk, inout Chunk c) {
+  const uint pair = (chunk & 7) >> 1;
+  const vec2 d = unpackHalf2x16(raw.vector[1].x);
+  const uvec4 q = raw.vector[0], high = raw.vector[2] >> (pair * 2);
+  const uvec2 scales = ScalesMins(raw.vector[1], pair);
   [[unroll]] for (uint run = 0; run < 2; ++run) {
     c.scale[run] = d.x * float((scales.x >> (8 * run)) & 255u);
     c.offset[run] = -d.y * float((scales.y >> (8 * run)) & 255u);
@@ -194,14 +203,18 @@ void DecodeK45(const WeightRow row, uint chunk, inout Chunk c) {
   }
 }
 
-void DecodeQ6K(const WeightRow row, uint chunk, inout Chunk c) {
-  const uint block = chunk >> 3, sub = chunk & 7, n = sub >> 2, piece = sub & 3;
-  const uint upper = piece >> 1;
-  const uint base = block * 208;
-  const uvec4 low = Load128(row.base, base + sub * 16);
-  const uvec4 high = Load128(row.base, base + 128 + n * 32 + (piece & 1) * 16) >> (upper * 2);
-  const uvec4 scales = Load128(row.base, base + 192);
-  const float d = LoadHalf(row.base, row.blocks * 208 + block * 2);
+void LoadQ6K(const WeightRow row, uint chunk, inout RawChunk raw) {
+  const uint block = chunk >> 3, sub = chunk & 7, base = block * 208;
+  raw.vector[0] = Load128(row.base, base + sub * 16);
+  raw.vector[1] = Load128(row.base, base + 128 + (sub >> 2) * 32 + (sub & 1) * 16);
+  raw.vector[2] = Load128(row.base, base + 192);  // scales
+  raw.word[0] = Load16(row.base, row.blocks * 208 + block * 2);
+}
+
+void UnpackQ6K(const RawChunk raw, uint chunk, inout Chunk c) {
+  const uint n = (chunk & 7) >> 2, piece = chunk & 3, upper = piece >> 1;
+  const uvec4 low = raw.vector[0], high = raw.vector[1] >> (upper * 2), scales = raw.vector[2];
+  const float d = HalfToFloat(raw.word[0]);
   [[unroll]] for (uint run = 0; run < 2; ++run) {
     const uint index = n * 8 + run * 4 + upper * 2 + (piece & 1);
     c.scale[run] = d * float(bitfieldExtract(int(scales[index >> 2]), int((index & 3) * 8), 8));
@@ -212,16 +225,23 @@ void DecodeQ6K(const WeightRow row, uint chunk, inout Chunk c) {
   }
 }
 
-void DecodeK23(const WeightRow row, uint chunk, inout Chunk c) {
-  const uint block = chunk >> 3, n = (chunk & 7) >> 2, j = chunk & 3;
+void LoadK23(const WeightRow row, uint chunk, inout RawChunk raw) {
+  const uint block = chunk >> 3, n = (chunk & 7) >> 2;
   const uint codes = kType == kQ2_K ? block * 64 : row.blocks * 32 + block * 64;
-  const uint meta = kType == kQ2_K ? row.blocks * 64 + block * 16 : row.blocks * 96 + block * 16;
-  const uvec4 scales = Load128(row.base, meta);
-  vec2 d;
-  if (kType == kQ2_K) d = unpackHalf2x16(Load32(row.base, row.blocks * 80 + block * 4));
-  if (kType == kQ3_K) d.x = HalfToFloat(scales.w & 0xFFFFu);
   [[unroll]] for (uint run = 0; run < 2; ++run) {
-    const uvec4 q = Load128(row.base, codes + n * 32 + run * 16) >> (2 * j);
+    raw.vector[run] = Load128(row.base, codes + n * 32 + run * 16);
+    if (kType == kQ3_K) raw.vector[3 + run] = Load128(row.base, block * 32 + run * 16);
+  }
+  raw.vector[2] = Load128(row.base, row.blocks * (kType == kQ2_K ? 64 : 96) + block * 16);  // scales
+  if (kType == kQ2_K) raw.word[0] = Load32(row.base, row.blocks * 80 + block * 4);
+}
+
+void UnpackK23(const RawChunk raw, uint chunk, inout Chunk c) {
+  const uint n = (chunk & 7) >> 2, j = chunk & 3;
+  const uvec4 scales = raw.vector[2];
+  const vec2 d = unpackHalf2x16(kType == kQ2_K ? raw.word[0] : scales.w);
+  [[unroll]] for (uint run = 0; run < 2; ++run) {
+    const uvec4 q = raw.vector[run] >> (2 * j);
     const uint index = n * 8 + j * 2 + run;
     uvec4 high = uvec4(0);
     if (kType == kQ2_K) {
@@ -229,7 +249,7 @@ void DecodeK23(const WeightRow row, uint chunk, inout Chunk c) {
       c.scale[run] = d.x * float(s & 15u);
       c.offset[run] = -d.y * float(s >> 4);
     } else {
-      high = Load128(row.base, block * 32 + run * 16) >> (n * 4 + j);
+      high = raw.vector[3 + run] >> (n * 4 + j);
       const uint low_byte = ByteOf(scales, index & 7u);
       const uint low = index < 8u ? low_byte & 15u : low_byte >> 4;
       const uint top = (ByteOf(scales, 8u + (index & 3u)) >> (2u * (index >> 2))) & 3u;
@@ -241,16 +261,21 @@ void DecodeK23(const WeightRow row, uint chunk, inout Chunk c) {
   }
 }
 
-void DecodeIq4Xs(const WeightRow row, uint chunk, inout Chunk c) {
-  const uint block = chunk >> 3, run32 = chunk & 7;
-  const uvec4 q = Load128(row.base, chunk * 16);
-  const uint first = Load32(row.base, row.blocks * 128 + block * 8);
-  const uint low = Load32(row.base, row.blocks * 128 + block * 8 + 4);
-  const uint scale = ((low >> (4 * run32)) & 15u) | (((first >> (16 + 2 * run32)) & 3u) << 4);
-  c.scale[0] = c.scale[1] = HalfToFloat(first & 0xFFFFu) * float(int(scale) - 32);
+void LoadIq4Xs(const WeightRow row, uint chunk, inout RawChunk raw) {
+  const uint header = row.blocks * 128 + (chunk >> 3) * 8;
+  raw.vector[0] = Load128(row.base, chunk * 16);
+  raw.word[0] = Load32(row.base, header);
+  raw.word[1] = Load32(row.base, header + 4);
+}
+
+void UnpackIq4Xs(const RawChunk raw, uint chunk, inout Chunk c) {
+  const uint run32 = chunk & 7;
+  const uint low = (raw.word[1] >> (4 * run32)) & 15u;
+  const uint high = (raw.word[0] >> (16 + 2 * run32)) & 3u;
+  c.scale[0] = c.scale[1] = HalfToFloat(raw.word[0] & 0xFFFFu) * float(int(low | (high << 4)) - 32);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
-    c.word[i] = Iq4(q[i] & kNibbles);
-    c.word[4 + i] = Iq4((q[i] >> 4) & kNibbles);
+    c.word[i] = Iq4(raw.vector[0][i] & kNibbles);
+    c.word[4 + i] = Iq4((raw.vector[0][i] >> 4) & kNibbles);
   }
 }
 
@@ -274,24 +299,47 @@ float ValueAt(const Chunk c, uint i) {
   return kHasOffset ? value + c.offset[i >> 4] : value;
 }
 
-Chunk Decode(const WeightRow row, uint chunk) {
+// A chunk is loaded and unpacked in two steps, so that work may be put between them.
+RawChunk Load(const WeightRow row, uint chunk) {
+  RawChunk raw;
+  if (kBlock == 1) {
+    LoadPlain(row, chunk, raw);
+  } else if (kBlock == 32) {
+    LoadBlock32(row, chunk, raw);
+  } else if (kType == kNVFP4) {
+    LoadNvfp4(row, chunk, raw);
+  } else if (kType == kQ4_K || kType == kQ5_K) {
+    LoadK45(row, chunk, raw);
+  } else if (kType == kQ6_K) {
+    LoadQ6K(row, chunk, raw);
+  } else if (kType == kIQ4_XS) {
+    LoadIq4Xs(row, chunk, raw);
+  } else {
+    LoadK23(row, chunk, raw);
+  }
+  return raw;
+}
+
+Chunk Unpack(const RawChunk raw, uint chunk) {
   Chunk c;
   c.scale[0] = c.scale[1] = 1.0;
   c.offset[0] = c.offset[1] = 0.0;
   if (kBlock == 1) {
-    DecodePlain(row, chunk, c);
+    UnpackPlain(raw, c);
   } else if (kBlock == 32) {
-    DecodeBlock32(row, chunk, c);
+    UnpackBlock32(raw, c);
   } else if (kType == kNVFP4) {
-    DecodeNvfp4(row, chunk, c);
+    UnpackNvfp4(raw, chunk, c);
   } else if (kType == kQ4_K || kType == kQ5_K) {
-    DecodeK45(row, chunk, c);
+    UnpackK45(raw, chunk, c);
   } else if (kType == kQ6_K) {
-    DecodeQ6K(row, chunk, c);
+    UnpackQ6K(raw, chunk, c);
   } else if (kType == kIQ4_XS) {
-    DecodeIq4Xs(row, chunk, c);
+    UnpackIq4Xs(raw, chunk, c);
   } else {
-    DecodeK23(row, chunk, c);
+    UnpackK23(raw, chunk, c);
   }
   return c;
 }
+
+Chunk Decode(const WeightRow row, uint chunk) { return Unpack(Load(row, chunk), chunk); }
