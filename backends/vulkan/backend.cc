@@ -28,6 +28,10 @@ constexpr uint32_t kPersistentSoftwareThreads = 128;
 // Of shared memory, left for what else a product of few rows keeps there.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
+// What matmul_coop.comp and attention_coop.comp count on.
+constexpr uint32_t kCoopSubgroup = 32;
+constexpr uint32_t kCoopSharedBytes = 49152;
+
 struct Settings {
   bool subgroups;
   bool cooperative_matrix;
@@ -101,10 +105,10 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.subgroups = settings.subgroups;
   tuning.subgroup_size = can.subgroup_size;
   tuning.profile = settings.profile;
-  // Four subgroups make a workgroup of matmul_coop.comp.
-  tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == 32;
-  tuning.integer_dot = settings.integer_dot;
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
+  tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == kCoopSubgroup &&
+                              tuning.shared_bytes >= kCoopSharedBytes;
+  tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));

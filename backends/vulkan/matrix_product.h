@@ -9,7 +9,7 @@ enum class ProductMode : uint32_t { kDense = 0, kShared = 1, kPairs = 2, kWeight
 
 // Rows of x up to which a product is computed row by row of the weights.
 inline constexpr int64_t kFewProductRows = 8;
-// Rows and results of a tile of matmul.comp.
+// Rows and results of a tile of matmul.comp, and rows of one of experts (moe_sort.comp).
 inline constexpr int64_t kProductTile = 64;
 
 struct Product {

@@ -7,8 +7,7 @@ namespace rullama::vulkan {
 namespace {
 
 constexpr uint32_t kTileThreads = 256;
-constexpr uint32_t kCoopThreads = 128;  // of matmul_coop.comp
-constexpr uint64_t kCoopTerms = 64;     // of its steps
+constexpr uint64_t kCoopTerms = 64;  // of a step of matmul_coop.comp
 constexpr uint32_t kMatVecThreads = 128;
 constexpr uint32_t kPrologueThreads = 256;  // that norm the row faster
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
@@ -43,6 +42,8 @@ void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p
   for (const uint32_t value : {p.x, p.residual, p.scale}) dispatch.Reads(value);
   dispatch.Writes(p.sum);
 }
+
+uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write) {
   if (operand.scratch.bytes == 0) {
@@ -111,18 +112,51 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
   return half;
 }
 
+// A tile of matmul_coop.comp and the part of it that a subgroup computes. Columns are results, of
+// gated products those of both matrices.
+struct CoopTile {
+  uint32_t rows, columns, subgroup_rows, subgroup_columns;
+  [[nodiscard]] uint32_t threads() const {
+    constexpr uint32_t kSubgroup = 32;
+    return rows / subgroup_rows * (columns / subgroup_columns) * kSubgroup;
+  }
+};
+
+// Large tiles read less; a device is busy only with enough of them.
+CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
+  constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32};
+  static_assert(kSmall.rows == kProductTile);
+  // Of what keeps a device busy, for a large and for a middle tile.
+  constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;
+  if (product.mode != ProductMode::kDense) return kSmall;
+  const auto rows = static_cast<uint64_t>(plan.Most(product.rows));
+  const auto columns = static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
+  const auto is_busy = [&](const CoopTile& tile, uint64_t share) {
+    return CeilDiv(rows, tile.rows) * CeilDiv(columns, tile.columns) * share >=
+           plan.tuning().few_groups;
+  };
+  if (is_busy(kLarge, kLargeShare)) return kLarge;
+  return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmall;
+}
+
 void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
                    int64_t tiles) {
   const WeightShape& shape = product.weight->shape();
   const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns));
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
+  const CoopTile tile = CoopTileOf(plan, product);
+  const bool gated = product.up != 0;
   DispatchBuilder dispatch(plan, Shader::kMatMulCoop,
-                           {kCoopThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0,
-                            product.up != 0 ? 1U : 0U, static_cast<uint32_t>(product.mode)});
+                           {tile.threads(), static_cast<uint32_t>(shape.dtype), 0, 0, 0,
+                            gated ? 1U : 0U, static_cast<uint32_t>(product.mode), tile.rows,
+                            tile.columns, tile.subgroup_rows, tile.subgroup_columns});
   Fill(dispatch, plan, product, operands);
-  dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
-              static_cast<uint64_t>(tiles));
+  const uint64_t results = tile.columns / (gated ? 2 : 1);
+  const bool dense = product.mode == ProductMode::kDense;
+  dispatch.Go(CeilDiv(static_cast<uint64_t>(product.n), results),
+              dense ? CeilDiv(static_cast<uint64_t>(plan.Most(product.rows)), tile.rows)
+                    : static_cast<uint64_t>(tiles));
 }
 
 void MatMulAsStored(PlanBuilder& plan) {

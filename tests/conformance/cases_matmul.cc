@@ -31,6 +31,11 @@ std::vector<Shape> ShapesOf(DType dtype) {
   shapes.push_back({1, 1, lengths[1]});
   shapes.push_back({2, 128, lengths[0]});
   shapes.push_back({33, 17, lengths[1]});
+  // Results enough for the larger tiles of kernels that have several.
+  if (dtype == DType::kQ4_K) {
+    shapes.push_back({130, 2201, lengths[0]});
+    shapes.push_back({130, 8500, lengths[0]});
+  }
   return shapes;
 }
 
@@ -71,15 +76,17 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
 
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
-  for (const int64_t t : {1, 7, 40}) {
+  for (const int64_t t : {1, 7, 40, 70}) {
+    const int64_t n = t == 70 ? 2244 : 67;  // enough for larger tiles
+    if (t == 70 && dtype != DType::kQ6_K) continue;
     // Small activations, and some that take the gate to both of its ends.
     const double most = t == 7 ? 5 : 0.3;
     cases.push_back({fmt::format("geglu_linear/{}_t{}", NameOf(dtype), t), OpKind::kGeGluLinear,
                      [=](uint64_t seed) {
                        CaseBuilder b(seed, t);
                        const ValueId x = b.Floats("x", F({kT, k}), -most, most);
-                       const ValueId gate = b.Weight("gate", {dtype, {67, k}});
-                       const ValueId up = b.Weight("up", {dtype, {67, k}});
+                       const ValueId gate = b.Weight("gate", {dtype, {n, k}});
+                       const ValueId up = b.Weight("up", {dtype, {n, k}});
                        return OneOp(std::move(b), OpKind::kGeGluLinear, {x, gate, up},
                                     OpAttrs(OpKind::kGeGluLinear), ClosenessOf(dtype));
                      }});

@@ -1,7 +1,8 @@
 #version 460
 // Products of many rows with a matrix of weights on matrix units: x in f16 (to_half.comp), weights
-// decoded to f16, sums in f32. A workgroup of four subgroups computes 64 rows x 64 results, each
-// subgroup 32 x 32, in steps of 64 terms. k is a multiple of 64.
+// decoded to f16, sums in f32. A workgroup computes a tile of rows and results in steps of 64 terms,
+// which it brings into shared memory; each subgroup has a part of the tile. What the next step needs
+// is on its way from memory meanwhile. k is a multiple of 64.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -14,104 +15,188 @@
 
 layout(constant_id = 5) const uint kGlu = 0;
 layout(constant_id = 6) const uint kMode = 0;
+layout(constant_id = 7) const uint kTile = 64;          // rows
+layout(constant_id = 8) const uint kColumns = 64;       // of the tile: results, or twice as many
+layout(constant_id = 9) const uint kSubgroupRows = 32;  // of a subgroup's part
+layout(constant_id = 10) const uint kSubgroupColumns = 32;
 
-const uint kTile = 64;
+const uint kThreads = gl_WorkGroupSize.x;
 const uint kTerms = 64;            // of a step
-const uint kPitch = kTerms / 8 + 1;  // of rows, in vectors of 8: so that they begin in different banks
-shared uvec4 shared_x[kTile * kPitch];
-shared uvec4 shared_w[(kGlu + 1) * kTile * kPitch];
-shared float shared_out[4 * (kGlu + 1) * 256];
+const uint kChunks = kTerms / 32;  // of weights, in a row of a step
+const uint kVectors = kTerms / 8;  // of 8 terms, likewise
+const uint kPitch = kVectors + 1;  // so that rows begin in different banks
+const uint kMatrix = 16;           // rows, columns and terms of a cooperative matrix
+const uint kRowMatrices = kSubgroupRows / kMatrix;
+const uint kColumnMatrices = kSubgroupColumns / kMatrix;
+const uint kResults = kColumns / (kGlu + 1);  // of the tile
+// Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
+shared uvec4 shared_tile[(kTile + kColumns) * kPitch];
 shared int shared_row[kTile];
 shared int shared_pair[kTile];
 
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER HalfRows { uvec4 v[]; };
+#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
+#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
+
+layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER Results { float v[]; };
 
 #include "tile_rows.glsl"
 
-// 64 rows x 64 terms: each of 128 invocations takes 32 terms, in the order of the weights' chunks.
-void LoadX(uint step_index) {
-  const uint row = gl_LocalInvocationIndex >> 1;
-  const uint part = gl_LocalInvocationIndex & 1;
-  const int source = shared_row[row];
-  const uvec2 at = ChunkAt(step_index * 2 + part);
-  const uvec2 base = AdvanceBy(p.x, uint(max(source, 0)), p.k * 2);
-  [[unroll]] for (uint run = 0; run < 2; ++run) {
-    HalfRows half_row = HalfRows(Advance(base, at[run] * 2));
-    [[unroll]] for (uint i = 0; i < 2; ++i) {
-      shared_x[row * kPitch + part * 4 + run * 2 + i] = source < 0 ? uvec4(0) : half_row.v[i];
+// What an invocation brings: vectors of some rows of x, chunks of some rows of weights.
+const uint kOwnVectors = kTile * kVectors / kThreads;
+const uint kOwnChunks = kColumns * kChunks / kThreads;
+uvec2 x_row[kOwnVectors];
+uvec4 x_vector[kOwnVectors];
+WeightRow weight_row[kOwnChunks];
+RawChunk weight_chunk[kOwnChunks];
+
+uint Own(uint i) { return gl_LocalInvocationIndex + i * kThreads; }
+
+void FindOwnRows(uint first_result, uint first_weight_row) {
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) {
+    // Rows that are not there get another's: nobody looks at their results.
+    const int row = max(shared_row[Own(i) / kVectors], 0);
+    x_row[i] = AdvanceBy(p.x, uint(row), p.k * 2);
+  }
+  [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
+    const uint column = Own(i) / kChunks;
+    const uint result = min(first_result + column % kResults, p.n - 1);
+    const uvec2 weight = column < kResults ? p.weight : p.weight2;
+    weight_row[i] = WeightRow(AdvanceBy(weight, first_weight_row + result, p.stride), p.blocks);
+  }
+}
+
+void LoadStep(uint step_index) {
+  // Terms of x in the order of the weights' chunks: four vectors for each of those.
+  const uint part = gl_LocalInvocationIndex % kVectors;
+  const uvec2 at = ChunkAt(step_index * kChunks + part / 4);
+  const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) x_vector[i] = Load128(x_row[i], term * 2);
+  [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
+    weight_chunk[i] = Load(weight_row[i], step_index * kChunks + Own(i) % kChunks);
+  }
+}
+
+// Values 8 i to 8 i + 7 of a chunk.
+uvec4 Eight(const Chunk c, uint i) {
+  uvec4 eight;
+  [[unroll]] for (uint j = 0; j < 4; ++j) {
+    const uint at = i * 8 + j * 2;
+    eight[j] = packHalf2x16(vec2(ValueAt(c, at), ValueAt(c, at + 1)));
+  }
+  return eight;
+}
+
+void StoreStep(uint step_index) {
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) {
+    const uint at = Own(i);
+    shared_tile[at / kVectors * kPitch + at % kVectors] = x_vector[i];
+  }
+  [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
+    const uint column = Own(i) / kChunks, chunk = Own(i) % kChunks;
+    const Chunk c = Unpack(weight_chunk[i], step_index * kChunks + chunk);
+    const uint to = (kTile + column) * kPitch + chunk * 4;
+    [[unroll]] for (uint j = 0; j < 4; ++j) shared_tile[to + j] = Eight(c, j);
+  }
+}
+
+// The column of the tile where matrix i of the subgroup's part begins. Those of a gated product take
+// turns, so that a subgroup has both halves of its results.
+uint ColumnOf(uint first_column, uint i) {
+  if (kGlu == 0) return first_column + i * kMatrix;
+  return (i & 1) * kResults + first_column / 2 + i / 2 * kMatrix;
+}
+
+Sums sums[kColumnMatrices * kRowMatrices];
+
+void Multiply(uint first_row, uint first_column) {
+  [[unroll]] for (uint k = 0; k < kTerms; k += kMatrix) {
+    Factors a[kRowMatrices];
+    [[unroll]] for (uint m = 0; m < kRowMatrices; ++m) {
+      coopMatLoadNV(a[m], shared_tile, (first_row + m * kMatrix) * kPitch + k / 8, kPitch, false);
+    }
+    [[unroll]] for (uint n = 0; n < kColumnMatrices; ++n) {
+      Factors b;
+      coopMatLoadNV(b, shared_tile, (kTile + ColumnOf(first_column, n)) * kPitch + k / 8, kPitch,
+                    true);
+      [[unroll]] for (uint m = 0; m < kRowMatrices; ++m) {
+        const uint i = n * kRowMatrices + m;
+        sums[i] = coopMatMulAddNV(a[m], b, sums[i]);
+      }
     }
   }
 }
 
-void LoadWeights(uint step_index, uint first_row, uint first_weight_row) {
-  const uint row = gl_LocalInvocationIndex >> 1;
-  const uint part = gl_LocalInvocationIndex & 1;
-  const uint weight_row = first_weight_row + min(first_row + row, p.n - 1);
-  [[unroll]] for (uint half_glu = 0; half_glu <= kGlu; ++half_glu) {
-    const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
-    const Chunk c =
-        Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), step_index * 2 + part);
-    const uint to = (half_glu * kTile + row) * kPitch + part * 4;
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-      uvec4 eight;
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
-        eight[j] = packHalf2x16(vec2(ValueAt(c, i * 8 + j * 2), ValueAt(c, i * 8 + j * 2 + 1)));
-      }
-      shared_w[to + i] = eight;
+// The factors of 16 rows each, as matrices whose columns are the same.
+const uint kFactorPitch = kMatrix / 4;
+void StoreFactors() {
+  barrier();
+  for (uint i = gl_LocalInvocationIndex; i < kTile * kFactorPitch; i += kThreads) {
+    const int row = shared_row[i / kFactorPitch];
+    const float factor = row < 0 ? 0.0 : F32(p.factor).v[row];
+    shared_tile[i] = uvec4(floatBitsToUint(factor));
+  }
+  barrier();
+}
+
+// A matrix of results, finished.
+Sums Finished(uint m, uint n, const Sums factors) {
+  Sums y = sums[n * kRowMatrices + m];
+  [[unroll]] for (uint i = 0; i < y.length(); ++i) {
+    y[i] *= factors[i];
+    if (kGlu != 0) y[i] = GeluTanh(y[i]) * (sums[(n + kGlu) * kRowMatrices + m][i] * factors[i]);
+  }
+  return y;
+}
+
+// Straight to memory where the matrix is whole and its rows follow each other.
+void StoreMatrix(const Sums y, uint row, uint result) {
+  if (kMode == kDense && shared_pair[row + kMatrix - 1] >= 0 && result + kMatrix <= p.n &&
+      p.n % 4 == 0) {
+    const uvec2 to = Advance(AdvanceBy(p.y, uint(shared_pair[row]), p.n * 4), result * 4);
+    coopMatStoreNV(y, Results(to).v, 0, p.n, false);
+    return;
+  }
+  const uint own = (kTile + gl_SubgroupID * kMatrix) * kFactorPitch;
+  subgroupBarrier();
+  coopMatStoreNV(y, shared_tile, own, kFactorPitch, false);
+  subgroupBarrier();
+  for (uint i = gl_SubgroupInvocationID; i < kMatrix * kMatrix; i += gl_SubgroupSize) {
+    const int pair = shared_pair[row + i / kMatrix];
+    if (pair < 0 || result + i % kMatrix >= p.n) continue;
+    F32(p.y).v[uint(pair) * p.n + result + i % kMatrix] =
+        uintBitsToFloat(shared_tile[own + i / 4][i & 3]);
+  }
+}
+
+void StoreResults(uint first_result, uint first_row, uint first_column) {
+  StoreFactors();
+  [[unroll]] for (uint m = 0; m < kRowMatrices; ++m) {
+    const uint row = first_row + m * kMatrix;
+    Sums factors;
+    coopMatLoadNV(factors, shared_tile, row * kFactorPitch, kFactorPitch, false);
+    [[unroll]] for (uint n = 0; n < kColumnMatrices; n += kGlu + 1) {
+      StoreMatrix(Finished(m, n, factors), row, first_result + ColumnOf(first_column, n));
     }
   }
 }
 
 void main() {
-  const uint first_row = GROUP.x * kTile;
+  const uint first_result = GROUP.x * kResults;
   uint first_weight_row;
   if (!FindRows(GROUP.y, first_weight_row)) return;
-  const uint warp_m = (gl_SubgroupID & 1) * 32, warp_n = (gl_SubgroupID >> 1) * 32;
-  fcoopmatNV<32, gl_ScopeSubgroup, 16, 16> acc[(kGlu + 1) * 4];
-  [[unroll]] for (uint i = 0; i < (kGlu + 1) * 4; ++i) {
-    acc[i] = fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>(0.0);
-  }
-  for (uint step_index = 0; step_index < p.k / kTerms; ++step_index) {
+  const uint subgroups_of_rows = kTile / kSubgroupRows;
+  const uint first_row = gl_SubgroupID % subgroups_of_rows * kSubgroupRows;
+  const uint first_column = gl_SubgroupID / subgroups_of_rows * kSubgroupColumns;
+  [[unroll]] for (uint i = 0; i < kColumnMatrices * kRowMatrices; ++i) sums[i] = Sums(0.0);
+  FindOwnRows(first_result, first_weight_row);
+  LoadStep(0);
+  const uint steps = p.k / kTerms;
+  for (uint step_index = 0; step_index < steps; ++step_index) {
     barrier();
-    LoadX(step_index);
-    LoadWeights(step_index, first_row, first_weight_row);
+    StoreStep(step_index);
     barrier();
-    [[unroll]] for (uint k = 0; k < kTerms; k += 16) {
-      fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> a[2];
-      [[unroll]] for (uint m = 0; m < 2; ++m) {
-        coopMatLoadNV(a[m], shared_x, (warp_m + m * 16) * kPitch + k / 8, kPitch, false);
-      }
-      [[unroll]] for (uint half_glu = 0; half_glu <= kGlu; ++half_glu) {
-        [[unroll]] for (uint n = 0; n < 2; ++n) {
-          fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> b;
-          coopMatLoadNV(b, shared_w, (half_glu * kTile + warp_n + n * 16) * kPitch + k / 8,
-                        kPitch, true);
-          [[unroll]] for (uint m = 0; m < 2; ++m) {
-            acc[half_glu * 4 + n * 2 + m] = coopMatMulAddNV(a[m], b, acc[half_glu * 4 + n * 2 + m]);
-          }
-        }
-      }
-    }
+    if (step_index + 1 < steps) LoadStep(step_index + 1);
+    Multiply(first_row, first_column);
   }
-  // 16 x 16 results at a time through shared memory of the subgroup's own.
-  const uint own = gl_SubgroupID * (kGlu + 1) * 256;
-  [[unroll]] for (uint n = 0; n < 2; ++n) {
-    [[unroll]] for (uint m = 0; m < 2; ++m) {
-      subgroupBarrier();
-      [[unroll]] for (uint half_glu = 0; half_glu <= kGlu; ++half_glu) {
-        coopMatStoreNV(acc[half_glu * 4 + n * 2 + m], shared_out, own + half_glu * 256, 16, false);
-      }
-      subgroupBarrier();
-      for (uint i = gl_SubgroupInvocationID; i < 256; i += gl_SubgroupSize) {
-        const uint row = warp_m + m * 16 + i / 16;
-        const uint result = first_row + warp_n + n * 16 + i % 16;
-        const int pair = shared_pair[row];
-        if (pair < 0 || result >= p.n) continue;
-        const float factor = F32(p.factor).v[shared_row[row]];
-        float y = shared_out[own + i] * factor;
-        if (kGlu != 0) y = GeluTanh(y) * (shared_out[own + 256 + i] * factor);
-        F32(p.y).v[uint(pair) * p.n + result] = y;
-      }
-    }
-  }
+  StoreResults(first_result, first_row, first_column);
 }
