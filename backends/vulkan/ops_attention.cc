@@ -1,7 +1,7 @@
 // attention.
 #include <bit>
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/vulkan/attention_coop.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -100,7 +100,7 @@ void Attention(PlanBuilder& plan) {
 
 bool CompileAttention(PlanBuilder& plan) {
   if (plan.op().kind != RL_OP_attention) return false;
-  Attention(plan);
+  if (!AttentionOnMatrixUnits(plan)) Attention(plan);
   return true;
 }
 

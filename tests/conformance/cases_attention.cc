@@ -48,6 +48,27 @@ const Setup kSetups[] = {
     {"canvas_window", 4, 2, 64, 16, 16, RL_MASK_CANVAS, DType::kF16, {{29}, {24}}},
     {"canvas_window_f32", 2, 2, 64, 16, 16, RL_MASK_CANVAS, DType::kF32, {{10}, {16}}},
     {"head_512", 2, 1, 512, 24, 0, RL_MASK_CAUSAL, DType::kF16, {{11}, {5}}},
+    // Many rows, which devices compute in tiles.
+    {"many", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kF16, {{70}, {75}}},
+    {"many_first", 8, 1, 512, 160, 0, RL_MASK_CAUSAL, DType::kF16, {{0}, {150}}},
+    {"many_head_512", 8, 2, 512, 320, 0, RL_MASK_CAUSAL, DType::kF16, {{201}, {37}}},
+    {"many_heads", 64, 1, 128, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{9}, {17}}},
+    {"many_own_keys", 4, 4, 128, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{40}, {33}}},
+    {"many_window", 8, 1, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{45}, {131}}},
+    {"many_ring_wrapped", 4, 2, 256, 48, 40, RL_MASK_CAUSAL, DType::kF16, {{1003}, {70}}},
+    {"many_slots", 2, 1, 256, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{5, 60, 0}, {23, 1, 40}}},
+    {"many_slots_interleaved",
+     4,
+     2,
+     128,
+     32,
+     20,
+     RL_MASK_CAUSAL,
+     DType::kF16,
+     {{5, 100, 0}, {11, 11, 11}},
+     true},
+    {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
+    {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
 };
 
 struct Values {

@@ -1,0 +1,416 @@
+#version 460
+// Attention of many rows on matrix units: the same as attention.comp for keys and values in f16. What
+// is f32 there, queries and weights, is here the sum of two f16, so that as little is lost. A
+// workgroup of eight subgroups takes some queries (rows times heads that share a key/value head) and
+// goes through the keys in tiles with a running softmax. In a tile each subgroup computes the scores
+// of 16 queries and 16 keys, later an eighth of the dims of all results; keys and values come
+// straight from memory, 16 consecutive rows at a time.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_NV_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#include "common.glsl"
+#include "math.glsl"
+
+layout(constant_id = 1) const uint kHeads = 1;  // query heads in all
+layout(constant_id = 2) const uint kKvHeads = 1;
+layout(constant_id = 3) const uint kGroup = 1;     // query heads of this workgroup
+layout(constant_id = 4) const uint kQueries = 16;  // of this workgroup: 16 or 32
+layout(constant_id = 5) const uint kDim = 128;     // a multiple of 128
+layout(constant_id = 6) const uint kSlots = 1;
+layout(constant_id = 7) const uint kCapacity = 16;  // rows of a slot, a multiple of 16
+layout(constant_id = 8) const int kWindow = 0;
+layout(constant_id = 9) const uint kCanvas = 0;
+layout(constant_id = 10) const float kScale = 1.0;
+layout(constant_id = 11) const uint kMostFresh = 16;  // rows there is memory for
+
+const uint kRows = kQueries / kGroup;
+shared int shared_pos[kRows];
+shared int shared_slot[kRows];  // -1: no such row
+const int kNoSlot = -2;         // of no row
+#include "attention.glsl"
+
+const uint kMatrix = 16;    // rows, columns and terms of a cooperative matrix
+const uint kSubgroups = 8;  // of 32 invocations
+const uint kLanes = 32;
+const uint kQueryBlocks = kQueries / kMatrix;
+const uint kKeyBlocks = kSubgroups / kQueryBlocks;
+const uint kKeys = kKeyBlocks * kMatrix;               // of a tile
+const uint kHelpers = kSubgroups * kLanes / kQueries;  // invocations of a query's softmax, of 8 keys
+const uint kDimMatrices = kDim / kSubgroups / kMatrix;  // of a subgroup's share of the results
+const uint kTurns = kKeys / kLanes;
+
+// In vectors of 8 f16 or 4 f32; odd, so that rows begin in different banks.
+const uint kQueryPitch = kDim / 8 + 1;
+const uint kScorePitch = kKeys / 4 + 1;
+const uint kFactorPitch = kMatrix / 4;
+const uint kMaskPitch = kMatrix / 8;
+const uint kLow = kQueries * kQueryPitch;  // where the low parts of the queries begin
+
+shared uvec4 shared_q[2 * kQueries * kQueryPitch];  // in the end, results on their way to memory
+// Scores in f32, then in their place the weights of the keys: high parts, low parts.
+shared uvec4 shared_score[kQueries * kScorePitch];
+shared uvec4 shared_factor[kQueries * kFactorPitch];  // a factor of each query, as a row of 16
+shared uvec4 shared_mask[kKeys * kMaskPitch];  // whether some query sees a key: a row of 1 or 0
+shared float shared_scale[kQueries];
+shared int shared_key_pos[kKeys];
+shared int shared_key_slot[kKeys];
+shared int shared_first, shared_end;  // of the fresh keys that some query sees
+
+#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
+#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
+
+Sums result[kDimMatrices * kQueryBlocks];
+float running_max, running_sum;  // of the query this invocation helps
+
+uint me;
+uint first_row, first_head, kv_head;
+
+// ---- queries ------------------------------------------------------------------------------------
+
+// f16 whose sum is x but for 2^-21 of it: the bits of x that fit f16, and what is left.
+uvec2 HighLow(vec2 x) {
+  const vec2 high = uintBitsToFloat(floatBitsToUint(x) & 0xFFFFE000u);
+  return uvec2(packHalf2x16(high), packHalf2x16(x - high));
+}
+
+// Eight values of a query.
+void LoadEight(uint query, uint at, uint rows, out vec4 x[2]) {
+  const uint row = first_row + query / kGroup;
+  x[0] = x[1] = vec4(0);
+  if (row >= rows) return;
+  const uvec2 base = AdvanceBy(p.q, row * kHeads + first_head + query % kGroup, kDim * 4);
+  [[unroll]] for (uint i = 0; i < 2; ++i) x[i] = F32x4(base).v[at * 2 + i];
+}
+
+// A query times a power of two of its own, which takes its largest value to 2^8: far from both ends
+// of f16.
+void StoreQuery(uint query, uint rows) {
+  vec4 x[2];
+  float most = 0.0;
+  for (uint at = gl_SubgroupInvocationID; at < kDim / 8; at += kLanes) {
+    LoadEight(query, at, rows, x);
+    const vec4 a = max(abs(x[0]), abs(x[1]));
+    most = max(most, max(max(a.x, a.y), max(a.z, a.w)));
+  }
+  const int exponent = clamp(int(floatBitsToUint(subgroupMax(most)) >> 23) - 127 - 8, -100, 100);
+  const float down = uintBitsToFloat(uint(127 - exponent) << 23);
+  for (uint at = gl_SubgroupInvocationID; at < kDim / 8; at += kLanes) {
+    LoadEight(query, at, rows, x);
+    uvec4 high, low;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const vec2 pair = (i & 1) == 0 ? x[i / 2].xy : x[i / 2].zw;
+      const uvec2 parts = HighLow(pair * down);
+      high[i] = parts.x;
+      low[i] = parts.y;
+    }
+    shared_q[query * kQueryPitch + at] = high;
+    shared_q[kLow + query * kQueryPitch + at] = low;
+  }
+  if (gl_SubgroupInvocationID == 0) {
+    shared_scale[query] = uintBitsToFloat(uint(127 + exponent) << 23) * kScale;
+  }
+}
+
+void Prepare(uint rows) {
+  if (me < kRows) {
+    const uint row = first_row + me;
+    int slot = row < rows ? I32(p.q_slot).v[row] : -1;
+    if (slot >= int(kSlots)) slot = -1;
+    shared_slot[me] = slot;
+    shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
+  }
+  for (uint query = gl_SubgroupID; query < kQueries; query += kSubgroups) StoreQuery(query, rows);
+  [[unroll]] for (uint i = 0; i < kDimMatrices * kQueryBlocks; ++i) result[i] = Sums(0.0);
+  running_max = -kInfinity;
+  running_sum = 0.0;
+  barrier();
+}
+
+// ---- which keys ---------------------------------------------------------------------------------
+
+// By some query of this workgroup.
+bool IsSeen(int slot, int pos, bool fresh, int past) {
+  bool seen = false;
+  for (uint row = 0; row < kRows; ++row) seen = seen || Sees(row, slot, pos, fresh, past);
+  return seen;
+}
+
+// Keys of a slot's state at positions [begin, end), or fresh ones.
+struct Segment {
+  bool fresh;
+  int slot, begin, end, past;
+};
+
+// The first of the 16 rows in which a block of keys lies, in rows of [kv_heads, dim].
+uint FirstRowOf(const Segment s, int at, uint block) {
+  const int first = at + int(block * kMatrix);
+  if (s.fresh) return uint(min(first, int(kMostFresh - kMatrix)));
+  return uint(s.slot) * kCapacity + uint(first) % kCapacity;
+}
+
+// Keys of a tile that this invocation looks at. All subgroups look at the same.
+int own_pos[kTurns], own_slot[kTurns];
+bool own_seen[kTurns];
+
+// The blocks of a tile with keys that some query sees, and those with only such keys.
+void LookAtKeys(const Segment s, int at, out uint seen_blocks, out uint whole_blocks) {
+  const uint block_keys = (1u << kMatrix) - 1;
+  seen_blocks = whole_blocks = 0;
+  [[unroll]] for (uint turn = 0; turn < kTurns; ++turn) {
+    const uint key = turn * kLanes + gl_SubgroupInvocationID;
+    int row = at + int(key);  // of the fresh ones, or a position
+    const int first = max(s.begin, row - int(key % kMatrix));
+    if (s.fresh) row = int(FirstRowOf(s, at, key / kMatrix) + key % kMatrix);
+    const bool there = row >= first && row < s.end;
+    own_pos[turn] = row;
+    own_slot[turn] = there ? s.slot : kNoSlot;
+    if (s.fresh && there) {
+      own_pos[turn] = I32(p.kv_pos).v[row];
+      own_slot[turn] = I32(p.kv_slot).v[row];
+    }
+    own_seen[turn] = there && IsSeen(own_slot[turn], own_pos[turn], s.fresh, s.past);
+    const uint seen = subgroupBallot(own_seen[turn]).x;
+    [[unroll]] for (uint i = 0; i < kLanes / kMatrix; ++i) {
+      const uint block = turn * (kLanes / kMatrix) + i;
+      const uint keys = seen >> (i * kMatrix) & block_keys;
+      if (keys != 0) seen_blocks |= 1u << block;
+      if (keys == block_keys) whole_blocks |= 1u << block;
+    }
+  }
+}
+
+void StoreKeys() {
+  const uint two_ones = 0x3C003C00u;  // of f16
+  [[unroll]] for (uint turn = 0; turn < kTurns; ++turn) {
+    const uint key = turn * kLanes + gl_SubgroupInvocationID;
+    shared_key_pos[key] = own_pos[turn];
+    shared_key_slot[key] = own_slot[turn];
+    [[unroll]] for (uint i = 0; i < kMaskPitch; ++i) {
+      shared_mask[key * kMaskPitch + i] = uvec4(own_seen[turn] ? two_ones : 0u);
+    }
+  }
+}
+
+// ---- one tile -----------------------------------------------------------------------------------
+
+uvec2 HeadOf(uvec2 base, uint row) {
+  return Advance(AdvanceBy(base, row, kKvHeads * kDim * 2), kv_head * kDim * 2);
+}
+const uint kHeadPitch = kKvHeads * kDim / 8;
+
+// The scores of this subgroup's queries and keys.
+Sums Scores(uvec2 keys, uint query_block, uint key_row) {
+  Sums high = Sums(0.0), low = Sums(0.0);
+  U32x4 from = U32x4(HeadOf(keys, key_row));
+  [[unroll]] for (uint d = 0; d < kDim / 8; d += kMatrix / 8) {
+    Factors k, q;
+    coopMatLoadNV(k, from.v, d, kHeadPitch, true);
+    const uint at = query_block * kMatrix * kQueryPitch + d;
+    coopMatLoadNV(q, shared_q, at, kQueryPitch, false);
+    high = coopMatMulAddNV(q, k, high);
+    coopMatLoadNV(q, shared_q, kLow + at, kQueryPitch, false);
+    low = coopMatMulAddNV(q, k, low);
+  }
+  return high + low;
+}
+
+// The largest weight: so that the low parts of small ones are no subnormals.
+const float kLargestWeight = 4096.0;
+
+// A factor of the query this invocation helps, for ScaleResults.
+void StoreFactor(float factor) {
+  const uint query = me / kHelpers, helper = me % kHelpers;
+  if (helper >= kFactorPitch) return;
+  shared_factor[query * kFactorPitch + helper] = uvec4(floatBitsToUint(factor));
+}
+
+float HelpersMax(float x) {
+  for (uint mask = kHelpers / 2; mask > 0; mask /= 2) x = max(x, subgroupShuffleXor(x, mask));
+  return x;
+}
+float HelpersSum(float x) {
+  for (uint mask = kHelpers / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
+  return x;
+}
+
+// Weights in place of scores; those of a query are this subgroup's alone.
+void Softmax(const Segment s) {
+  const uint query = me / kHelpers, helper = me % kHelpers;
+  const uint at = query * kScorePitch + helper * 2;
+  float score[8];
+  float most = running_max;
+  [[unroll]] for (uint i = 0; i < 8; ++i) {
+    const uint key = helper * 8 + i;
+    const bool sees =
+        Sees(query / kGroup, shared_key_slot[key], shared_key_pos[key], s.fresh, s.past);
+    const float x = uintBitsToFloat(shared_score[at + i / 4][i & 3]) * shared_scale[query];
+    score[i] = sees ? x : -kInfinity;
+    most = max(most, score[i]);
+  }
+  most = HelpersMax(most);
+  float sum = 0.0;
+  uvec4 high, low;
+  [[unroll]] for (uint i = 0; i < 8; i += 2) {
+    vec2 weight;
+    [[unroll]] for (uint j = 0; j < 2; ++j) {
+      weight[j] = score[i + j] == -kInfinity ? 0.0 : Exp(score[i + j] - most) * kLargestWeight;
+      sum += weight[j];
+    }
+    const uvec2 parts = HighLow(weight);
+    high[i / 2] = parts.x;
+    low[i / 2] = parts.y;
+  }
+  const float factor = running_max == -kInfinity ? 0.0 : Exp(running_max - most);
+  running_sum = running_sum * factor + HelpersSum(sum);
+  running_max = most;
+  subgroupBarrier();
+  shared_score[query * kScorePitch + helper] = high;
+  shared_score[query * kScorePitch + kKeys / 8 + helper] = low;
+  StoreFactor(factor);
+}
+
+void ScaleResults() {
+  [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
+    Sums factor;
+    coopMatLoadNV(factor, shared_factor, m * kMatrix * kFactorPitch, kFactorPitch, false);
+    [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
+      [[unroll]] for (uint i = 0; i < factor.length(); ++i) {
+        result[n * kQueryBlocks + m][i] *= factor[i];
+      }
+    }
+  }
+}
+
+// Adds the values of a block of keys times their weights.
+void AddValues(uvec2 values, uint block, uint value_row, bool whole) {
+  Factors high[kQueryBlocks], low[kQueryBlocks];
+  [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
+    const uint at = m * kMatrix * kScorePitch + block * (kMatrix / 8);
+    coopMatLoadNV(high[m], shared_score, at, kScorePitch, false);
+    coopMatLoadNV(low[m], shared_score, at + kKeys / 8, kScorePitch, false);
+  }
+  U32x4 from = U32x4(HeadOf(values, value_row));
+  [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
+    Factors v;
+    coopMatLoadNV(v, from.v, (gl_SubgroupID * kDimMatrices + n) * (kMatrix / 8), kHeadPitch, false);
+    if (!whole) {
+      // Values that no query sees may be anything, also what times 0 is not 0.
+      Factors mask;
+      coopMatLoadNV(mask, shared_mask, block * kMatrix * kMaskPitch, kMaskPitch, false);
+      [[unroll]] for (uint i = 0; i < v.length(); ++i) {
+        if (mask[i] == float16_t(0)) v[i] = float16_t(0);
+      }
+    }
+    [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
+      const uint i = n * kQueryBlocks + m;
+      result[i] = coopMatMulAddNV(high[m], v, result[i]);
+      result[i] = coopMatMulAddNV(low[m], v, result[i]);
+    }
+  }
+}
+
+void Tile(uvec2 keys, uvec2 values, const Segment s, int at) {
+  uint seen, whole;
+  LookAtKeys(s, at, seen, whole);
+  if (seen == 0) return;
+  const uint query_block = gl_SubgroupID % kQueryBlocks, key_block = gl_SubgroupID / kQueryBlocks;
+  Sums scores = Sums(0.0);
+  if ((seen >> key_block & 1u) != 0) {
+    scores = Scores(keys, query_block, FirstRowOf(s, at, key_block));
+  }
+  barrier();  // the weights of the last tile are used
+  if (gl_SubgroupID == 0) StoreKeys();
+  coopMatStoreNV(scores, shared_score,
+                 query_block * kMatrix * kScorePitch + key_block * (kMatrix / 4), kScorePitch, false);
+  barrier();
+  Softmax(s);
+  barrier();
+  ScaleResults();
+  [[unroll]] for (uint block = 0; block < kKeyBlocks; ++block) {
+    if ((seen >> block & 1u) == 0) continue;
+    AddValues(values, block, FirstRowOf(s, at, block), (whole >> block & 1u) != 0);
+  }
+}
+
+// ---- all tiles ----------------------------------------------------------------------------------
+
+void Old() {
+  for (uint leader = 0; leader < kRows; ++leader) {
+    const int slot = shared_slot[leader];
+    if (slot < 0) continue;
+    bool seen = false;
+    for (uint row = 0; row < leader; ++row) seen = seen || shared_slot[row] == slot;
+    if (seen) continue;
+    const int past = I32(p.past).v[slot];
+    int first = past;
+    for (uint row = leader; row < kRows; ++row) {
+      if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
+    }
+    first = max(first, max(past - int(kCapacity), 0));
+    const Segment s = Segment(false, slot, first, past, past);
+    // From a multiple of 16, so that blocks do not run over the end of the ring.
+    for (int at = first & ~int(kMatrix - 1); at < past; at += int(kKeys)) {
+      Tile(p.k_state, p.v_state, s, at);
+    }
+  }
+}
+
+void Fresh() {
+  const int count = int(At(p.fresh, Step(p.step)));
+  if (me == 0) {
+    shared_first = count;
+    shared_end = 0;
+  }
+  barrier();
+  for (int i = int(me); i < count; i += int(gl_WorkGroupSize.x)) {
+    if (!IsSeen(I32(p.kv_slot).v[i], I32(p.kv_pos).v[i], true, 0)) continue;
+    atomicMin(shared_first, i);
+    atomicMax(shared_end, i + 1);
+  }
+  barrier();
+  const Segment s = Segment(true, 0, 0, count, 0);
+  const int end = shared_end;
+  for (int at = shared_first; at < end; at += int(kKeys)) Tile(p.k_new, p.v_new, s, at);
+}
+
+// 16 x 16 results at a time through shared memory of the subgroup's own.
+void Store(uint rows) {
+  barrier();
+  StoreFactor(running_sum > 0.0 ? 1.0 / running_sum : 0.0);
+  barrier();
+  ScaleResults();
+  const uint own = gl_SubgroupID * kMatrix * kFactorPitch;
+  [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
+    const uint dim = (gl_SubgroupID * kDimMatrices + n) * kMatrix;
+    [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
+      subgroupBarrier();
+      coopMatStoreNV(result[n * kQueryBlocks + m], shared_q, own, kFactorPitch, false);
+      subgroupBarrier();
+      for (uint i = gl_SubgroupInvocationID; i < kMatrix * kMatrix; i += kLanes) {
+        const uint q = m * kMatrix + i / kMatrix;
+        const uint row = first_row + q / kGroup;
+        if (row >= rows) continue;
+        const uvec2 to = AdvanceBy(p.y, row * kHeads + first_head + q % kGroup, kDim * 4);
+        F32(to).v[dim + i % kMatrix] = uintBitsToFloat(shared_q[own + i / 4][i & 3]);
+      }
+    }
+  }
+}
+
+void main() {
+  me = gl_SubgroupID * kLanes + gl_SubgroupInvocationID;
+  const uint rows = At(p.rows, Step(p.step));
+  first_row = GROUP.z * kRows;
+  if (first_row >= rows) return;
+  const uint blocks = kHeads / kKvHeads / kGroup;  // workgroups of a key/value head
+  kv_head = GROUP.y / blocks;
+  first_head = GROUP.y * kGroup;
+  Prepare(rows);
+  Old();
+  Fresh();
+  Store(rows);
+}
