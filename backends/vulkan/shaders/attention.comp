@@ -25,12 +25,6 @@ layout(constant_id = 12) const uint kBatch = 8;    // loads under way at a time
 // Invocations left over by the pairs of dims share the keys of a tile: so many teams, a power of two.
 layout(constant_id = 13) const uint kTeams = 1;
 
-PUSH Push {
-  uvec2 step, q, k_new, v_new, k_state, v_state, q_pos, q_slot, kv_pos, kv_slot, past, y;
-  Extent rows;   // of queries
-  Extent fresh;  // of keys
-} AS_P;
-
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER U32x2 { uvec2 v[]; };
 
 const uint kQueries = kGroup * kRows;
@@ -57,6 +51,7 @@ shared uint shared_used[kKeys];  // whether some query weighs a key: others are 
 shared int shared_key_row[kKeys];
 shared int shared_key_pos[kKeys];
 shared int shared_key_slot[kKeys];
+#include "attention.glsl"
 
 float acc[kQueries * kPairs * 2];
 
@@ -85,19 +80,6 @@ uint team, pair_in_team;
 uint first_row;
 uint kv_head;
 uint first_head;
-
-// ---- what a query sees --------------------------------------------------------------------------
-
-int FirstOld(uint row, int past) {
-  if (kWindow == 0) return 0;
-  return (kCanvas != 0 ? past : shared_pos[row]) - kWindow + 1;
-}
-
-bool Sees(uint row, int slot, int pos, bool fresh, int past) {
-  if (shared_slot[row] != slot) return false;
-  if (kCanvas != 0) return fresh || pos >= FirstOld(row, past);
-  return pos <= shared_pos[row] && (kWindow == 0 || shared_pos[row] - pos < kWindow);
-}
 
 // ---- one tile -----------------------------------------------------------------------------------
 
