@@ -66,9 +66,12 @@ class Random {
 // Makes a case: values with random data, then ops, then Finish.
 class CaseBuilder {
  public:
-  // Rows T and R of the execution. The plan is compiled for `spare_rows` more: the largest step
-  // must not leak into a smaller one.
-  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1, int64_t spare_rows = 3);
+  // Rows T and R of the execution. The plan is compiled for more: the largest step must not leak
+  // into a smaller one. Steps of one row have a plan of their own, as when a model decodes.
+  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1)
+      : CaseBuilder(seed, t, r, t == 1 ? 0 : kSpareRows) {}
+  CaseBuilder(uint64_t seed, int64_t t, int64_t r, int64_t spare_rows);
+  static constexpr int64_t kSpareRows = 3;
 
   [[nodiscard]] GraphBuilder& graph() { return builder_; }
   [[nodiscard]] Random& random() { return random_; }
