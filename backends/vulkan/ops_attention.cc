@@ -1,7 +1,7 @@
 // attention.
 #include <bit>
 
-#include "backends/vulkan/attention_coop.h"
+#include "backends/vulkan/attention.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -9,9 +9,6 @@ namespace {
 constexpr uint32_t kThreads = 128;             // of attention.comp, which wants no fewer
 constexpr int64_t kMostQueries = 16;           // of a workgroup
 constexpr int64_t kMostQueriesInSoftware = 4;  // whose compilers are slow with many registers
-// Of one row on a device that runs all workgroups of a step at once: few, so that each tile of keys
-// finds enough of them.
-constexpr int64_t kMostQueriesOfOneRow = 2;
 constexpr int64_t kQueryBytes = 16384;         // of shared memory for them
 constexpr int64_t kKeys = 32;                  // of a tile
 // Rows of queries up to which keys are split among workgroups: with more there is work for all.
@@ -20,33 +17,12 @@ constexpr int64_t kMostParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
 int64_t MostQueries(const PlanBuilder& plan, int64_t dim) {
-  const Tuning& tuning = plan.tuning();
-  const int64_t most = tuning.persistent_groups > 1 ? kMostQueriesOfOneRow
-                       : tuning.software            ? kMostQueriesInSoftware
-                                                    : kMostQueries;
+  const int64_t most = plan.tuning().software ? kMostQueriesInSoftware : kMostQueries;
   const int64_t fit = kQueryBytes / (dim * static_cast<int64_t>(sizeof(float)));
   return std::clamp<int64_t>(fit, 1, most);
 }
 
-// Query heads of a workgroup: as many of those that share a key/value head as fit.
-int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
-  int64_t group = std::min(heads_per_kv, most);
-  while (heads_per_kv % group != 0) --group;
-  return group;
-}
-
-// Of a workgroup: of invocations that each have a pair of dims.
-int64_t TeamsOf(int64_t threads, int64_t dim) {
-  const auto fit =
-      static_cast<uint64_t>(std::max<int64_t>(threads / std::max<int64_t>(dim / 2, 1), 1));
-  return static_cast<int64_t>(std::min<uint64_t>(std::bit_floor(fit), kKeys));
-}
-
-// Tiles of keys a query may see.
-int64_t MostTiles(int64_t capacity, int64_t window, int64_t fresh) {
-  const int64_t old = window > 0 ? std::min(window, capacity) : capacity;
-  return (old + kKeys - 1) / kKeys + (fresh + kKeys - 1) / kKeys;
-}
+int64_t TilesOf(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
 
 void Merge(PlanBuilder& plan, const Scratch& partial, int64_t parts) {
   const rl_value& y = plan.Result();
@@ -71,7 +47,8 @@ void Attention(PlanBuilder& plan) {
   const int64_t most_queries = MostQueries(plan, dim);
   const int64_t group = GroupOf(heads / kv_heads, most_queries);
   const int64_t query_rows = std::clamp<int64_t>(most_queries / group, 1, rows);
-  const int64_t tiles = MostTiles(capacity, a.window, plan.MostRows(plan.Input(kKNew)));
+  const int64_t tiles =
+      TilesOf(MostOld(capacity, a.window)) + TilesOf(plan.MostRows(plan.Input(kKNew)));
   const bool split = rows <= kSplitRows && !plan.tuning().software;
   const int64_t parts = split ? std::min(tiles, kMostParts) : 1;
   const auto word = [](int64_t n) { return static_cast<uint32_t>(n); };
@@ -79,8 +56,7 @@ void Attention(PlanBuilder& plan) {
       plan, Shader::kAttention,
       {kThreads, word(heads), word(kv_heads), word(group), word(query_rows), word(dim), state.dtype,
        word(state.dims[0].constant), word(capacity), word(a.window),
-       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U,
-       word(TeamsOf(plan.tuning().Threads(kThreads), dim))});
+       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U});
   for (uint32_t i = 0; i < 10; ++i) dispatch.Read(plan.InputIndex(i));
   Scratch partial;
   if (parts > 1) {
@@ -98,9 +74,19 @@ void Attention(PlanBuilder& plan) {
 
 }  // namespace
 
+int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
+  int64_t group = std::min(heads_per_kv, most);
+  while (heads_per_kv % group != 0) --group;
+  return group;
+}
+
+int64_t MostOld(int64_t capacity, int64_t window) {
+  return window > 0 ? std::min(window, capacity) : capacity;
+}
+
 bool CompileAttention(PlanBuilder& plan) {
   if (plan.op().kind != RL_OP_attention) return false;
-  if (!AttentionOnMatrixUnits(plan)) Attention(plan);
+  if (!AttentionOfOneRow(plan) && !AttentionOnMatrixUnits(plan)) Attention(plan);
   return true;
 }
 

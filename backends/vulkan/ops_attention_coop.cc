@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "backends/vulkan/attention_coop.h"
+#include "backends/vulkan/attention.h"
 
 namespace rullama::vulkan {
 namespace {

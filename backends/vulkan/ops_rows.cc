@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/vulkan/heads.h"
 #include "backends/vulkan/prologue.h"
 
 namespace rullama::vulkan {
@@ -109,18 +110,21 @@ VkDeviceAddress Rates(PlanBuilder& plan) {
 void Rope(PlanBuilder& plan, uint32_t x, uint32_t norm_weight, bool norm, float eps) {
   const rl_value& y = plan.Result();
   const int64_t heads = y.dims[1].constant;
+  const VkDeviceAddress rates = Rates(plan);
+  const uint32_t pairs = static_cast<uint32_t>(plan.attrs<rl_rope_attrs>().n_rot / 2);
+  if (LeaveHeads(plan, {x, norm_weight, norm ? eps : -1, plan.InputIndex(1), rates, pairs})) return;
   const uint32_t half = AbsorbHalf(plan);
   DispatchBuilder(plan, Shader::kRope,
                   {ThreadsFor(plan, Last(y)), norm ? 1U : 0U, half == RL_NO_VALUE ? 0U : 1U})
       .Read(x)
       .Read(plan.InputIndex(1))
-      .Pointer(Rates(plan))
+      .Pointer(rates)
       .Read(norm_weight)
       .Write(half == RL_NO_VALUE ? plan.ResultIndex() : half)
       .Rows(y.dims[0])
       .U32(heads)
       .U32(Last(y))
-      .U32(plan.attrs<rl_rope_attrs>().n_rot / 2)
+      .U32(pairs)
       .F32(eps)
       .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
 }
@@ -146,9 +150,9 @@ void CompileRope(PlanBuilder& plan) {
 }
 
 void RmsNorm(PlanBuilder& plan) {
-  Operands operands{.x = plan.InputIndex(0),
-                    .weight = plan.InputIndex(1),
-                    .eps = plan.attrs<rl_rms_norm_attrs>().eps};
+  const float eps = plan.attrs<rl_rms_norm_attrs>().eps;
+  if (LeaveHeads(plan, {.x = plan.InputIndex(0), .weight = plan.InputIndex(1), .eps = eps})) return;
+  Operands operands{.x = plan.InputIndex(0), .weight = plan.InputIndex(1), .eps = eps};
   operands.y = AbsorbHalf(plan);
   operands.half = operands.y != RL_NO_VALUE;
   Compile(plan, kRmsNorm, operands);

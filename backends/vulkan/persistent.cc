@@ -85,7 +85,7 @@ PersistentStep::PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pip
                                const Tuning& tuning, std::span<const PipelineKey> kinds,
                                std::span<const Dispatch> dispatches,
                                std::span<const uint32_t> levels, VkDeviceAddress step)
-    : gpu_(gpu), layout_(layout), pipeline_(pipeline), groups_(tuning.persistent_groups) {
+    : layout_(layout), pipeline_(pipeline), groups_(tuning.persistent_groups) {
   std::vector<decltype(Dispatch::push)> push;
   push.reserve(dispatches.size());
   for (const Dispatch& dispatch : dispatches) push.push_back(dispatch.push);
@@ -102,11 +102,9 @@ PersistentStep::PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pip
   entries_ = Keep(gpu, std::move(entries));
   starts_ = Keep(gpu, std::move(starts));
   meeting_ = gpu.memory().Allocate(kMeetingBytes, Residence::kDevice);
-  Reset();
+  gpu.FillZero(meeting_);
   constants_ = {entries_.address(), starts_.address(), meeting_.address(), step, count, 0};
 }
-
-void PersistentStep::Reset() { gpu_.FillZero(meeting_); }
 
 void PersistentStep::Record(VkCommandBuffer commands) const {
   vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_);

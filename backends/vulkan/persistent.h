@@ -21,8 +21,6 @@ class PersistentStep {
                  std::span<const uint32_t> levels, VkDeviceAddress step);
 
   void Record(VkCommandBuffer commands) const;
-  // After a run that got stuck, so that the next one may begin.
-  void Reset();
 
   [[nodiscard]] uint64_t bytes() const { return entries_.size() + starts_.size() + push_.size(); }
   static constexpr uint64_t kAllocations = 4;  // that a step makes
@@ -35,7 +33,6 @@ class PersistentStep {
     uint32_t reserved;
   };
 
-  Gpu& gpu_;
   VkPipelineLayout layout_;
   VkPipeline pipeline_;
   uint32_t groups_;

@@ -60,6 +60,7 @@ class VulkanPlan final : public sdk::Plan, public Noted {
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_
   bool running_ = false;     // whether a failure has not been looked for yet
+  bool stuck_ = false;       // workgroups of a persistent step waited for others in vain
   rl_plan_stats stats_{};
 };
 

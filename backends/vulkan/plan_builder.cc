@@ -244,6 +244,11 @@ const Prologue* PlanBuilder::FindPrologue() const {
   return found == prologues_.end() ? nullptr : &found->second;
 }
 
+const Heads* PlanBuilder::FindHeads(uint32_t value) const {
+  const auto found = heads_.find(value);
+  return found == heads_.end() ? nullptr : &found->second;
+}
+
 const HalfRows* PlanBuilder::FindHalf(VkDeviceAddress address) const {
   const auto found = halves_.find(address);
   return found == halves_.end() ? nullptr : &found->second;

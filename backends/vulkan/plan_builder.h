@@ -104,6 +104,17 @@ struct Prologue {
   float norm_eps = 0;
 };
 
+// What attention of one row does to the heads of an operand first (heads.h): a norm, then a
+// rotation.
+struct Heads {
+  uint32_t x = RL_NO_VALUE;
+  uint32_t weight = RL_NO_VALUE;
+  float eps = -1;  // below 0: no norm
+  uint32_t pos = RL_NO_VALUE;
+  VkDeviceAddress rates = 0;
+  uint32_t half_rot = 0;  // pairs that turn
+};
+
 class PlanBuilder;
 
 // Fills in one dispatch; the order of the calls is the order of the shader's push constants.
@@ -189,6 +200,10 @@ class PlanBuilder {
   // What a product does to its row; another op leaves it to it.
   void SetPrologue(uint32_t op_index, const Prologue& prologue) { prologues_[op_index] = prologue; }
   [[nodiscard]] const Prologue* FindPrologue() const;  // of the op at hand
+  // How attention is to make an operand; another op leaves it to it.
+  void SetHeads(uint32_t value, const Heads& heads) { heads_[value] = heads; }
+  [[nodiscard]] const Heads* FindHeads(uint32_t value) const;
+  void ForgetHeads(uint32_t value) { heads_.erase(value); }  // they are made
   // Another op takes over what this one computes.
   void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
   Scratch NewScratch(uint64_t bytes);
@@ -224,6 +239,7 @@ class PlanBuilder {
   std::vector<bool> absorbed_;                  // by op
   std::vector<Dispatch> dispatches_;
   std::map<uint32_t, Prologue> prologues_;         // by op
+  std::map<uint32_t, Heads> heads_;                // by value
   std::map<VkDeviceAddress, HalfRows> halves_;     // by the address of what they were made from
   std::multimap<uint64_t, VkDeviceAddress> free_;  // scratch by size
   std::vector<Allocation> memory_;

@@ -123,6 +123,68 @@ Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
   return std::move(b).Finish(half ? Closeness::kHalf : Closeness::kComposite);
 }
 
+// Attention of one row with what makes its operands, which may be left to it, and the cache that it
+// reads before the row is appended.
+struct Decode {
+  const char* name;
+  DType cache;
+  int64_t heads, kv_heads, dim;
+  int64_t capacity, window;
+  std::vector<int32_t> past;  // of the slots; the row belongs to the last
+  bool normed_k = true, normed_v = true;
+  bool twice = false;  // a second attention reads the same cache
+};
+
+const Decode kDecodes[] = {{"own", DType::kF16, 8, 1, 256, 64, 0, {41}},
+                           {"own_f32", DType::kF32, 4, 2, 64, 64, 0, {19}},
+                           {"first_token", DType::kF16, 2, 1, 64, 32, 0, {0}},
+                           {"head_512", DType::kF16, 3, 1, 512, 96, 0, {70}},
+                           {"ring_wrapped", DType::kF16, 4, 2, 64, 16, 16, {1000}},
+                           {"slots", DType::kF16, 4, 1, 96, 48, 20, {7, 40}},
+                           {"shared", DType::kF16, 4, 1, 64, 64, 0, {33}, true, true, true},
+                           {"key_alone", DType::kF16, 4, 2, 64, 64, 0, {33}, true, false},
+                           {"value_alone", DType::kF32, 4, 2, 64, 64, 0, {33}, false, true}};
+
+Case DecodeCase(const Decode& d, uint64_t seed) {
+  CaseBuilder b = OneRow(seed);
+  GraphBuilder& g = b.graph();
+  const auto slots = static_cast<int64_t>(d.past.size());
+  const TensorType state(d.cache, {slots, d.capacity, d.kv_heads, d.dim});
+  const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{d.past.back()});
+  const ValueId slot =
+      b.Ints("slot", I({kT}), std::vector<int32_t>{static_cast<int32_t>(slots - 1)});
+  const ValueId past = b.Ints("past", I({slots}), d.past);
+  const ValueId k_state = b.State("k_state", state, -1, 1);
+  const ValueId v_state = b.State("v_state", state, -1, 1);
+  const auto cached = [&](ValueId x, const std::string& name) {
+    return d.cache == DType::kF32 ? x : g.Cast(x, d.cache, name + ".cached");
+  };
+  const auto rotated = [&](const std::string& name, int64_t heads) {
+    const ValueId x = b.Floats(name + ".x", F({kT, heads, d.dim}), -3, 3);
+    const ValueId weight = b.Constant(name + ".weight", F({d.dim}), 0.1, 0.3);
+    const ValueId norm = g.RmsNorm(x, weight, kEps, name + ".norm");
+    return g.Rope(norm, pos, kNoValue, 1e4F, static_cast<int>(d.dim / 2), name);
+  };
+  const auto given = [&](const std::string& name) {
+    return b.Floats(name, TensorType(d.cache, {kT, d.kv_heads, d.dim}), -1, 1);
+  };
+  const ValueId k = d.normed_k ? cached(rotated("k", d.kv_heads), "k") : given("k");
+  const ValueId v = d.normed_v
+                        ? cached(g.RmsNorm(b.Floats("v.x", F({kT, d.kv_heads, d.dim}), -3, 3),
+                                           kNoValue, kEps, "v"),
+                                 "v")
+                        : given("v");
+  const GraphBuilder::AttentionRows rows{pos, slot, pos, slot, past};
+  for (int i = 0; i < (d.twice ? 2 : 1); ++i) {
+    const std::string name = fmt::format("q{}", i);
+    b.Output(g.Attention(rotated(name, d.heads), k, v, k_state, v_state, rows, RL_MASK_CAUSAL,
+                         d.window, 1.0F, name + ".mix"));
+  }
+  g.StateAppend(k_state, k, pos, slot, "k.next");
+  g.StateAppend(v_state, v, pos, slot, "v.next");
+  return std::move(b).Finish(d.cache == DType::kF32 ? Closeness::kComposite : Closeness::kHalf);
+}
+
 }  // namespace
 
 std::vector<CaseSpec> NeighbourCases() {
@@ -144,6 +206,10 @@ std::vector<CaseSpec> NeighbourCases() {
       cases.push_back({fmt::format("heads_n{}{}", dim, half ? "_f16" : ""), OpKind::kRope,
                        [=](uint64_t seed) { return NormedHeads(seed, dim, dim != 64, half); }});
     }
+  }
+  for (const Decode& decode : kDecodes) {
+    cases.push_back({fmt::format("decode_{}", decode.name), OpKind::kAttention,
+                     [&decode](uint64_t seed) { return DecodeCase(decode, seed); }});
   }
   return cases;
 }

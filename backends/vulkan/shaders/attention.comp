@@ -6,9 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "math.glsl"
-#ifdef SUBGROUPS
-#extension GL_KHR_shader_subgroup_shuffle : require
-#endif
+#include "lanes.glsl"
 
 layout(constant_id = 1) const uint kHeads = 1;     // query heads in all
 layout(constant_id = 2) const uint kKvHeads = 1;
@@ -22,22 +20,18 @@ layout(constant_id = 9) const int kWindow = 0;
 layout(constant_id = 10) const uint kCanvas = 0;
 layout(constant_id = 11) const float kScale = 1.0;
 layout(constant_id = 12) const uint kBatch = 8;    // loads under way at a time
-// Invocations left over by the pairs of dims share the keys of a tile: so many teams, a power of two.
-layout(constant_id = 13) const uint kTeams = 1;
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER U32x2 { uvec2 v[]; };
 
 const uint kQueries = kGroup * kRows;
 const uint kThreads = gl_WorkGroupSize.x;  // a power of two, at least 128
 const uint kKeys = 32;                     // of a tile
-const uint kSplit = kThreads / kKeys;      // invocations that share the product of a key
+const uint kSplit = kThreads / kKeys;      // lanes that share the product of a key
 const uint kPairs = (kDim / 2 + kThreads - 1) / kThreads;  // of dims, of each invocation
-const uint kTeamKeys = kKeys / kTeams;
-const uint kTeamBatch = kBatch < kTeamKeys ? kBatch : kTeamKeys;
 const uint kHelpers = 8;  // invocations of a query's softmax
 
-// Queries, and in the end the sums of a team. Floats as words: matvec_dot.comp has an array like it,
-// which in a step of one dispatch is the same memory.
+// Floats as words: matvec_dot.comp has an array like it, which in a step of one dispatch is the same
+// memory.
 shared uvec4 shared_q[kQueries * (kDim / 4)];
 shared float shared_p[kKeys * kQueries];
 shared float shared_stat[16 * kHelpers];
@@ -55,28 +49,7 @@ shared int shared_key_slot[kKeys];
 
 float acc[kQueries * kPairs * 2];
 
-#ifdef SUBGROUPS
-// A key's invocations are of one subgroup, which has at least so many.
-uint Me() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
-float SplitSum(float x, uint key, uint part, uint query) {
-  for (uint mask = kSplit / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
-  return x;
-}
-#else
-shared float shared_part[kSplit * kKeys];
-uint Me() { return gl_LocalInvocationIndex; }
-float SplitSum(float x, uint key, uint part, uint query) {
-  barrier();
-  shared_part[key * kSplit + part] = x;
-  barrier();
-  float sum = 0.0;
-  [[unroll]] for (uint i = 0; i < kSplit; ++i) sum += shared_part[key * kSplit + i];
-  return sum;
-}
-#endif
-
 uint me;
-uint team, pair_in_team;
 uint first_row;
 uint kv_head;
 uint first_head;
@@ -119,7 +92,7 @@ void Scores(uvec2 keys, bool fresh, int past) {
     }
   }
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
-    const float score = SplitSum(sum[i], key, part, i);
+    const float score = SumOfLanes(sum[i], kSplit);
     if (part != i % kSplit) continue;
     const bool sees = k_row >= 0 &&
                       Sees(i / kGroup, shared_key_slot[key], shared_key_pos[key], fresh, past);
@@ -182,13 +155,12 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     [[unroll]] for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= shared_factor[i];
   }
-  const uint first_key = team * kTeamKeys;
-  for (uint key = first_key; key < first_key + kTeamKeys; key += kTeamBatch) {
+  for (uint key = 0; key < kKeys; key += kBatch) {
     [[unroll]] for (uint j = 0; j < kPairs; ++j) {
-      const uint pair = pair_in_team + j * kThreads;
+      const uint pair = me + j * kThreads;
       if (pair >= kDim / 2) continue;
-      vec2 v[kTeamBatch];
-      [[unroll]] for (uint b = 0; b < kTeamBatch; ++b) {
+      vec2 v[kBatch];
+      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
         v[b] = vec2(0);
         // Rows that no query sees may hold anything.
         if (shared_used[key + b] == 0) continue;
@@ -197,7 +169,7 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
                                kv_head * kDim * kElement),
                        pair * 2);
       }
-      [[unroll]] for (uint b = 0; b < kTeamBatch; ++b) {
+      [[unroll]] for (uint b = 0; b < kBatch; ++b) {
         [[unroll]] for (uint i = 0; i < kQueries; ++i) {
           const float weight = shared_p[(key + b) * kQueries + i];
           const uint at = (i * kPairs + j) * 2;
@@ -280,27 +252,9 @@ void Fresh(uint part, uint parts, uint tile_index) {
   }
 }
 
-// Adds the sums of all teams to those of the first.
-void JoinTeams() {
-  for (uint other = 1; other < kTeams; ++other) {
-    barrier();
-    [[unroll]] for (uint i = 0; i < kQueries * 2; ++i) {
-      const uint at = (i * kDim / 2 + pair_in_team) / 4;
-      if (team == other) shared_q[at][pair_in_team & 3] = floatBitsToUint(acc[i]);
-    }
-    barrier();
-    [[unroll]] for (uint i = 0; i < kQueries * 2; ++i) {
-      const uint at = (i * kDim / 2 + pair_in_team) / 4;
-      if (team == 0) acc[i] += uintBitsToFloat(shared_q[at][pair_in_team & 3]);
-    }
-  }
-}
-
 // The results, or with several parts: all weighted sums, then maxima, then sums of weights.
 void Store(uint part, uint parts, uint rows) {
-  if (kTeams > 1) JoinTeams();
   barrier();
-  if (team != 0) return;
   const uint all = rows * kHeads;
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     const uint row = first_row + i / kGroup;
@@ -311,7 +265,7 @@ void Store(uint part, uint parts, uint rows) {
     const float factor = parts > 1 ? 1.0 : sum > 0.0 ? 1.0 / sum : 0.0;
     const uvec2 base = AdvanceBy(p.y, part * all + index, kDim * 4);
     [[unroll]] for (uint j = 0; j < kPairs; ++j) {
-      const uint pair = pair_in_team + j * kThreads;
+      const uint pair = me + j * kThreads;
       if (pair < kDim / 2) {
         F32(base).v[pair * 2] = acc[(i * kPairs + j) * 2] * factor;
         F32(base).v[pair * 2 + 1] = acc[(i * kPairs + j) * 2 + 1] * factor;
@@ -326,10 +280,7 @@ void Store(uint part, uint parts, uint rows) {
 }
 
 void main() {
-  me = Me();
-  team = kTeams > 1 ? me / (kDim / 2) : 0;
-  pair_in_team = kTeams > 1 ? me % (kDim / 2) : me;
-  if (team >= kTeams) pair_in_team = kDim;  // none
+  me = Index();
   const uint rows = At(p.rows, Step(p.step));
   first_row = GROUP.z * kRows;
   if (first_row >= rows) return;

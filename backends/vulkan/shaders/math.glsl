@@ -98,3 +98,11 @@ vec2 CosSin(float turns) {
   if (q == 2) return vec2(-cosine, -sine);
   return vec2(sine, -cosine);
 }
+
+// The fraction of pos times a rate of turns, in [-1/2, 1/2). The rate is a fraction of 64 bits, so
+// that integers give its product exactly, whatever the position.
+float Turns(uint pos, uvec2 rate) {
+  uint high, low;
+  umulExtended(pos, rate.y, high, low);
+  return float(int(pos * rate.x + high)) * 2.3283064365386963e-10;
+}

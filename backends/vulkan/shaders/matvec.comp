@@ -7,9 +7,7 @@
 #include "weights.glsl"
 #include "matvec.glsl"
 #include "reduce.glsl"
-#ifdef SUBGROUPS
-#extension GL_KHR_shader_subgroup_shuffle : require
-#endif
+#include "lanes.glsl"
 
 layout(constant_id = 2) const uint kLanes = 8;    // a power of two
 layout(constant_id = 3) const uint kNr = 1;       // rows of weights of each group of lanes
@@ -19,11 +17,6 @@ layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
 layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
 layout(constant_id = 8) const uint kUnroll = 1;   // chunks of a row of weights read at a time
 
-#ifdef SUBGROUPS
-uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
-#else
-uint Index() { return gl_LocalInvocationIndex; }
-#endif
 #include "prologue.glsl"
 
 const uint kHalves = kGlu == 1 ? 2 : 1;
@@ -122,25 +115,7 @@ void Accumulate(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x
   }
 }
 
-#ifdef SUBGROUPS
-float LaneSum(float x) {
-  for (uint mask = kLanes / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
-  return x;
-}
-#else
-shared float shared_lanes[256];
-float LaneSum(float x) {
-  const uint index = gl_LocalInvocationIndex;
-  barrier();
-  shared_lanes[index] = x;
-  barrier();
-  for (uint width = kLanes / 2; width > 0; width /= 2) {
-    if ((index & (kLanes - 1)) < width) shared_lanes[index] += shared_lanes[index + width];
-    barrier();
-  }
-  return shared_lanes[index & ~(kLanes - 1)];
-}
-#endif
+float LaneSum(float x) { return SumOfLanes(x, kLanes); }
 
 void Clear() {
   [[unroll]] for (uint i = 0; i < kHalves * kNr * kNt; ++i) acc[i] = 0.0;

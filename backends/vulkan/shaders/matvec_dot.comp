@@ -11,7 +11,7 @@
 #include "weights.glsl"
 #include "matvec.glsl"
 #include "reduce.glsl"
-uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+#include "lanes.glsl"
 #include "prologue.glsl"
 
 layout(constant_id = 2) const uint kLanes = 8;   // a power of two, of one subgroup
@@ -113,10 +113,7 @@ void AddChunks(uint lane, uint first) {
   }
 }
 
-float LaneSum(float x) {
-  for (uint mask = kLanes / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
-  return x;
-}
+float LaneSum(float x) { return SumOfLanes(x, kLanes); }
 
 void Store(uint lane, uint weight_row, uint end) {
   float y = LaneSum(acc[0]);

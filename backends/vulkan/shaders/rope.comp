@@ -18,14 +18,6 @@ PUSH Push {
   float eps;
 } AS_P;
 
-// The fraction of pos times a rate of turns, in [-1/2, 1/2). The rate is a fraction of 64 bits, so
-// that integers give its product exactly, whatever the position.
-float Turns(uint pos, uvec2 rate) {
-  uint high, low;
-  umulExtended(pos, rate.y, high, low);
-  return float(int(pos * rate.x + high)) * 2.3283064365386963e-10;
-}
-
 void Store(uint i, float value) {
   if (kHalf == 0) {
     F32(p.y).v[i] = value;

@@ -1,0 +1,414 @@
+#version 460
+// Attention of one row over the old rows of its slot and its fresh one. A workgroup takes a few query
+// heads that share a key/value head, and every `parts`-th tile of keys; the last one to be done joins
+// the parts. Norms and rotations of the row's queries, key and value are computed on the way where the
+// host left them out (Heads). Keys and values are on their way before anything waits. Accumulates in f32.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_memory_scope_semantics : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+#include "common.glsl"
+#include "math.glsl"
+#include "lanes.glsl"
+#include "arrival.glsl"
+
+layout(constant_id = 1) const uint kHeads = 1;  // query heads in all
+layout(constant_id = 2) const uint kKvHeads = 1;
+layout(constant_id = 3) const uint kGroup = 1;  // query heads of this workgroup
+layout(constant_id = 4) const uint kDim = 64;
+layout(constant_id = 5) const uint kType = 1;  // of keys and values, f32 or f16
+layout(constant_id = 6) const uint kSlots = 1;
+layout(constant_id = 7) const uint kCapacity = 1;  // rows of a slot
+layout(constant_id = 8) const int kWindow = 0;
+layout(constant_id = 9) const uint kCanvas = 0;
+layout(constant_id = 10) const float kScale = 1.0;
+layout(constant_id = 11) const uint kSplit = 16;  // invocations that share the product of a key
+layout(constant_id = 12) const uint kTeams = 1;   // that share the values of a tile
+
+PUSH Push {
+  uvec2 step, q_pos, q_slot, kv_pos, kv_slot, past, k_new, v_new, k_state, v_state, y;
+  uvec2 partial;  // f32[parts, heads, dim], then sums and maxima, each f32[parts, heads]
+  uvec2 counters;  // of ArrivesLast, for each group of heads
+  uvec2 heads;     // HeadsRecord
+  Extent rows;     // for the host
+} AS_P;
+
+// Rows of heads that become queries, keys or values: x * norm * weight, rotated.
+struct Heads {
+  uvec2 x;  // null: they are what they should be
+  uvec2 weight, pos, rates;
+  float eps;      // of the norm; below 0: none
+  uint half_rot;  // pairs that turn
+};
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER HeadsRecord {
+  Heads q, k, v;
+};
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER U32x2 { uvec2 v[]; };
+
+const uint kThreads = gl_WorkGroupSize.x;
+const uint kKeys = kThreads / kSplit;  // of a tile
+const uint kQuads = kDim / 4;
+const uint kLoads = (kQuads + kSplit - 1) / kSplit;  // of a key, by each invocation that shares it
+const uint kTeamKeys = (kKeys + kTeams - 1) / kTeams;
+const uint kMostParts = 64;
+const uint kElement = kType == kF32 ? 4 : 2;
+
+// Queries, the fresh key and value, in the end the sums of teams. Floats as words: matvec_dot.comp has
+// an array like it, which in a step of one dispatch is the same memory. As large as either is at most.
+shared uvec4 shared_rows[(kThreads + 2 * kQuads) * kGroup];
+shared float shared_p[2 * kKeys * kGroup];  // scores, then weights, of this tile and the one before
+shared float shared_weight[kMostParts * kGroup];
+shared float shared_norm[kGroup + 2];
+shared float shared_max[kGroup];
+shared float shared_sum[kGroup];
+shared float shared_factor[kGroup];
+
+#ifdef SUBGROUPS
+// Who works on an item of its own, and with how many others.
+#define TEAM gl_SubgroupID
+#define TEAMS gl_NumSubgroups
+#define MEMBER gl_SubgroupInvocationID
+#define MEMBERS gl_SubgroupSize
+float MembersSum(float x) { return subgroupAdd(x); }
+float MembersMax(float x) { return subgroupMax(x); }
+#else
+#define TEAM gl_LocalInvocationIndex
+#define TEAMS gl_WorkGroupSize.x
+#define MEMBER 0
+#define MEMBERS 1
+float MembersSum(float x) { return x; }
+float MembersMax(float x) { return x; }
+#endif
+
+uint me;
+uint kv_head;
+uint first_head;
+HeadsRecord heads;
+
+// ---- the row's own heads ------------------------------------------------------------------------
+
+vec4 Row4(uint quad) { return uintBitsToFloat(shared_rows[quad]); }
+
+// As many as this workgroup has: queries, then the key and the value.
+Heads HeadsOf(uint item) {
+  if (item < kGroup) return heads.q;
+  if (item == kGroup) return heads.k;
+  return heads.v;
+}
+uvec2 PlaceOf(uint item, const Heads h) {
+  return Advance(h.x, (item < kGroup ? first_head + item : kv_head) * kDim * 4);
+}
+
+void FindNorms(uint items) {
+  for (uint item = TEAM; item < items; item += TEAMS) {
+    const Heads h = HeadsOf(item);
+    float squares = 0.0;
+    if ((h.x.x | h.x.y) != 0 && h.eps >= 0.0) {
+      const uvec2 place = PlaceOf(item, h);
+      for (uint quad = MEMBER; quad < kQuads; quad += MEMBERS) {
+        const vec4 x = F32x4(place).v[quad];
+        squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+      }
+    }
+    squares = MembersSum(squares);
+    if (MEMBER == 0) {
+      shared_norm[item] = h.eps < 0.0 ? 1.0 : 1.0 / sqrt(squares / float(kDim) + h.eps);
+    }
+  }
+}
+
+// Keys and values as the cache keeps them; one workgroup of a head leaves them for others.
+float Kept(uint item, uint i, float value) {
+  if (item < kGroup) return value;
+  const uint bits = kType == kF32 ? 0 : FloatToHalf(value);
+  if (first_head % (kHeads / kKvHeads) == 0) {
+    const uvec2 fresh = item == kGroup ? p.k_new : p.v_new;
+    const uint to = kv_head * kDim + i;
+    if (kType == kF32) {
+      F32(fresh).v[to] = value;
+    } else {
+      U16(fresh).v[to] = uint16_t(bits);
+    }
+  }
+  return kType == kF32 ? value : HalfToFloat(bits);
+}
+
+void PutElement(uint item, uint i, float value) {
+  const uint at = item * kDim + i;
+  shared_rows[at / 4][at & 3] = floatBitsToUint(Kept(item, i, value));
+}
+
+// Two elements of an item: a pair that turns, or two of the rest.
+void Rotate(uint item, uint pair) {
+  const Heads h = HeadsOf(item);
+  if ((h.x.x | h.x.y) == 0) return;
+  const bool turns = pair < h.half_rot;
+  const uint i = turns ? pair : 2 * pair, j = turns ? pair + h.half_rot : i + 1;
+  const uvec2 place = PlaceOf(item, h);
+  float a = F32(place).v[i] * shared_norm[item], b = F32(place).v[j] * shared_norm[item];
+  if ((h.weight.x | h.weight.y) != 0) {
+    a *= F32(h.weight).v[i];
+    b *= F32(h.weight).v[j];
+  }
+  vec2 turn = vec2(1.0, 0.0);
+  if (turns) {
+    const uvec2 rate = U32x2(h.rates).v[pair];
+    turn = CosSin(Turns(uint(I32(h.pos).v[0]), rate));
+  }
+  PutElement(item, i, a * turn.x - b * turn.y);
+  PutElement(item, j, a * turn.y + b * turn.x);
+}
+
+void PrepareHeads(bool fresh) {
+  const uint items = fresh ? kGroup + 2 : kGroup;
+  FindNorms(items);
+  barrier();
+  for (uint i = me; i < items * (kDim / 2); i += kThreads) Rotate(i / (kDim / 2), i % (kDim / 2));
+  if (me < kGroup) {
+    shared_max[me] = -kInfinity;
+    shared_sum[me] = 0.0;
+  }
+  barrier();
+}
+
+// ---- keys and values ----------------------------------------------------------------------------
+
+// The keys the row may see have numbers from `first` to `past`, which is the fresh one.
+int first, past, pos, slot;
+bool sees_fresh;
+
+bool Sees(int at) {
+  if (at >= past) return at == past && sees_fresh;
+  return kCanvas != 0 || (at <= pos && (kWindow == 0 || pos - at < kWindow));
+}
+
+bool FindKeys() {
+  slot = I32(p.q_slot).v[0];
+  pos = I32(p.q_pos).v[0];
+  const int fresh_slot = I32(p.kv_slot).v[0], fresh_pos = I32(p.kv_pos).v[0];
+  const int only_past = I32(p.past).v[0];
+  const bool valid = slot >= 0 && slot < int(kSlots);
+  past = !valid ? 0 : kSlots == 1 ? only_past : I32(p.past).v[slot];
+  first = kWindow == 0 ? 0 : (kCanvas != 0 ? past : pos) - kWindow + 1;
+  first = max(first, max(past - int(kCapacity), 0));
+  first = min(first, past);
+  sees_fresh = valid && fresh_slot == slot &&
+               (kCanvas != 0 || (fresh_pos <= pos && (kWindow == 0 || pos - fresh_pos < kWindow)));
+  return valid;
+}
+
+// Where the key or value of a number is.
+uvec2 KeyPlace(uvec2 state, uvec2 fresh, int at) {
+  const uint row = uint(slot) * kCapacity + uint(at) % kCapacity;
+  const uvec2 old = AdvanceBy(state, row, kKvHeads * kDim * kElement);
+  return Advance(at == past ? fresh : old, kv_head * kDim * kElement);
+}
+
+// Four elements as they lie in memory.
+uvec4 LoadQuad(uvec2 place, uint quad) {
+  if (kType == kF32) return U32x4(place).v[quad];
+  return uvec4(U32x2(place).v[quad], 0, 0);
+}
+vec4 QuadOf(uvec4 words) {
+  if (kType == kF32) return uintBitsToFloat(words);
+  return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+}
+
+uvec4 k_words[kLoads];
+uvec4 v_words[kTeamKeys];
+bool has_key, has_value;  // in shared memory: the fresh ones
+
+void LoadKeys(int tile) {
+  const int at = tile + int(me / kSplit);
+  const bool wanted = Sees(at) && !(has_key && at == past);
+  const uvec2 place = KeyPlace(p.k_state, p.k_new, at);
+  [[unroll]] for (uint b = 0; b < kLoads; ++b) {
+    const uint quad = min(me % kSplit + b * kSplit, kQuads - 1);
+    k_words[b] = wanted ? LoadQuad(place, quad) : uvec4(0);
+  }
+}
+
+void LoadValues(int tile) {
+  const uint team = me / kQuads;
+  [[unroll]] for (uint t = 0; t < kTeamKeys; ++t) {
+    const uint key = team * kTeamKeys + t;
+    const int at = tile + int(key);
+    // Rows that the query does not see may hold anything.
+    const bool wanted = team < kTeams && key < kKeys && Sees(at) && !(has_value && at == past);
+    v_words[t] = wanted ? LoadQuad(KeyPlace(p.v_state, p.v_new, at), me % kQuads) : uvec4(0);
+  }
+}
+
+// ---- one tile -----------------------------------------------------------------------------------
+
+vec4 acc[kGroup];
+
+void Scores(int tile, uint buffer_at) {
+  const uint key = me / kSplit, part = me % kSplit;
+  const int at = tile + int(key);
+  const bool is_fresh = has_key && at == past;
+  float sum[kGroup];
+  [[unroll]] for (uint i = 0; i < kGroup; ++i) sum[i] = 0.0;
+  [[unroll]] for (uint b = 0; b < kLoads; ++b) {
+    const uint quad = part + b * kSplit;
+    if (quad >= kQuads) continue;
+    const vec4 k = is_fresh ? Row4(kGroup * kQuads + quad) : QuadOf(k_words[b]);
+    [[unroll]] for (uint i = 0; i < kGroup; ++i) sum[i] += dot(k, Row4(i * kQuads + quad));
+  }
+  [[unroll]] for (uint i = 0; i < kGroup; ++i) {
+    const float score = SumOfLanes(sum[i], kSplit) * kScale;
+    if (part == i % kSplit) shared_p[buffer_at + i * kKeys + key] = Sees(at) ? score : -kInfinity;
+  }
+}
+
+// Scores to weights, with a running maximum.
+void Softmax(uint buffer_at) {
+  for (uint i = TEAM; i < kGroup; i += TEAMS) {
+    const float old = shared_max[i];
+    float most = old;
+    for (uint key = MEMBER; key < kKeys; key += MEMBERS) {
+      most = max(most, shared_p[buffer_at + i * kKeys + key]);
+    }
+    most = MembersMax(most);
+    float sum = 0.0;
+    for (uint key = MEMBER; key < kKeys; key += MEMBERS) {
+      const float score = shared_p[buffer_at + i * kKeys + key];
+      const float weight = score == -kInfinity ? 0.0 : Exp(score - most);
+      shared_p[buffer_at + i * kKeys + key] = weight;
+      sum += weight;
+    }
+    sum = MembersSum(sum);
+    if (MEMBER == 0) {
+      const float factor = old == -kInfinity ? 0.0 : Exp(old - most);
+      shared_factor[i] = factor;
+      shared_max[i] = most;
+      shared_sum[i] = shared_sum[i] * factor + sum;
+    }
+  }
+}
+
+void AddValues(int tile, uint buffer_at) {
+  const uint team = me / kQuads;
+  [[unroll]] for (uint i = 0; i < kGroup; ++i) acc[i] *= shared_factor[i];
+  if (team >= kTeams) return;
+  [[unroll]] for (uint t = 0; t < kTeamKeys; ++t) {
+    const uint key = team * kTeamKeys + t;
+    if (key >= kKeys) continue;
+    const bool is_fresh = has_value && tile + int(key) == past;
+    const vec4 v = is_fresh ? Row4((kGroup + 1) * kQuads + me % kQuads) : QuadOf(v_words[t]);
+    [[unroll]] for (uint i = 0; i < kGroup; ++i) {
+      acc[i] += shared_p[buffer_at + i * kKeys + key] * v;
+    }
+  }
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+// Sums over teams, each of which put a sum for every quad of the group's heads into shared memory.
+vec4 SumOfTeams(uint teams, uint output_at) {
+  vec4 sum = vec4(0);
+  for (uint team = 0; team < teams; ++team) sum += Row4(team * kGroup * kQuads + output_at);
+  return sum;
+}
+
+void PutSum(uint at, vec4 sum) { shared_rows[at] = floatBitsToUint(sum); }
+
+// Weights of the parts' sums: y = sum w_i acc_i with w_i = exp(max_i - max) / sum_j exp(max_j - max) sum_j.
+void WeighParts(Shared stats, uint parts) {
+  for (uint i = TEAM; i < kGroup; i += TEAMS) {
+    float most = -kInfinity;
+    for (uint part = MEMBER; part < parts; part += MEMBERS) {
+      most = max(most, stats.v[part * kHeads + first_head + i].y);
+    }
+    most = MembersMax(most);
+    float sum = 0.0;
+    for (uint part = MEMBER; part < parts; part += MEMBERS) {
+      const vec4 stat = stats.v[part * kHeads + first_head + i];
+      const float weight = stat.y == -kInfinity ? 0.0 : Exp(stat.y - most);
+      shared_weight[i * kMostParts + part] = weight;
+      sum += weight * stat.x;
+    }
+    sum = MembersSum(sum);
+    if (MEMBER == 0) shared_factor[i] = sum > 0.0 ? 1.0 / sum : 0.0;
+  }
+}
+
+void Merge(uint parts_in_all, uint parts) {
+  Shared sums = Shared(p.partial);
+  WeighParts(Shared(AdvanceBy(p.partial, parts_in_all * kHeads, kDim * 4)), parts);
+  barrier();
+  const uint outputs = kGroup * kQuads;
+  const uint teams = max(kThreads / outputs, 1);
+  for (uint at = me; at < teams * outputs; at += kThreads) {
+    const uint output_at = at % outputs;
+    const uint head = output_at / kQuads;
+    vec4 sum = vec4(0);
+    for (uint part = at / outputs; part < parts; part += teams) {
+      const uint from = (part * kHeads + first_head) * kQuads + output_at;
+      sum += shared_weight[head * kMostParts + part] * sums.v[from];
+    }
+    PutSum(at, sum);
+  }
+  barrier();
+  for (uint at = me; at < outputs; at += kThreads) {
+    Shared(p.y).v[first_head * kQuads + at] = SumOfTeams(teams, at) * shared_factor[at / kQuads];
+  }
+}
+
+void Finish(uint part, uint parts_in_all, uint parts) {
+  barrier();
+  const uint team = me / kQuads;
+  if (team < kTeams) {
+    [[unroll]] for (uint i = 0; i < kGroup; ++i) {
+      PutSum((team * kGroup + i) * kQuads + me % kQuads, acc[i]);
+    }
+  }
+  barrier();
+  for (uint at = me; at < kGroup * kQuads; at += kThreads) {
+    const float all = shared_sum[at / kQuads];
+    const float factor = parts > 1 ? 1.0 : all > 0.0 ? 1.0 / all : 0.0;
+    const uint place = (parts > 1 ? part * kHeads : 0) * kQuads + first_head * kQuads + at;
+    Shared(parts > 1 ? p.partial : p.y).v[place] = SumOfTeams(kTeams, at) * factor;
+  }
+  if (parts > 1) {
+    if (me < kGroup) {
+      Shared stats = Shared(AdvanceBy(p.partial, parts_in_all * kHeads, kDim * 4));
+      stats.v[part * kHeads + first_head + me] = vec4(shared_sum[me], shared_max[me], 0.0, 0.0);
+    }
+    if (ArrivesLast(Advance(p.counters, GROUP.y * 4), parts)) Merge(parts_in_all, parts);
+  }
+}
+
+void main() {
+  me = Index();
+  first_head = GROUP.y * kGroup;
+  kv_head = first_head / (kHeads / kKvHeads);
+  heads = HeadsRecord(p.heads);
+  FindKeys();
+  const uint tiles = uint(past - first) / kKeys + 1;
+  const uint part = GROUP.x, parts = min(GROUPS.x, tiles);
+  if (part >= parts) return;
+  int tile = first + int(part * kKeys);
+  const int turn = int(parts * kKeys);
+  // The last tile has the fresh key.
+  const bool fresh = (tiles - 1) % parts == part;
+  has_key = fresh && (heads.k.x.x | heads.k.x.y) != 0;
+  has_value = fresh && (heads.v.x.x | heads.v.x.y) != 0;
+  LoadKeys(tile);
+  LoadValues(tile);
+  PrepareHeads(fresh);
+  [[unroll]] for (uint i = 0; i < kGroup; ++i) acc[i] = vec4(0);
+  uint buffer_at = 0;
+  for (; tile <= past; tile += turn) {
+    Scores(tile, buffer_at);
+    if (tile + turn <= past) LoadKeys(tile + turn);
+    barrier();
+    Softmax(buffer_at);
+    barrier();
+    AddValues(tile, buffer_at);
+    if (tile + turn <= past) LoadValues(tile + turn);
+    buffer_at = kKeys * kGroup - buffer_at;
+  }
+  Finish(part, GROUPS.x, parts);
+}
