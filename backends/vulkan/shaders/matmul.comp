@@ -60,14 +60,18 @@ void main() {
     LoadX(chunk);
     LoadWeights(chunk, first_row, first_weight_row);
     barrier();
+    // Sums of sums of 32 terms round less than sums of all.
+    float sum[(kGlu + 1) * 16];
+    [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) sum[i] = 0.0;
     for (uint i = 0; i < 32; ++i) {
       float x[4];
       [[unroll]] for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
       [[unroll]] for (uint b = 0; b < 4 * (kGlu + 1); ++b) {
         const float w = shared_w[((b >> 2) * 32 + i) * kPitch + tx + 16 * (b & 3)];
-        [[unroll]] for (uint a = 0; a < 4; ++a) acc[b * 4 + a] = fma(x[a], w, acc[b * 4 + a]);
+        [[unroll]] for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
       }
     }
+    [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) acc[i] += sum[i];
   }
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     const int pair = shared_pair[ty + 16 * a];
