@@ -16,16 +16,6 @@ bool Stays(const PlanBuilder& plan, uint32_t value) {
   return op.kind != RL_OP_reshape || Stays(plan, op.inputs[0]);
 }
 
-// The cast to f16 that alone reads a value, or RL_NO_OP.
-uint32_t HalfCastOf(const PlanBuilder& plan, uint32_t value) {
-  const uint32_t reader = plan.OnlyReader(value);
-  if (reader == RL_NO_OP) return RL_NO_OP;
-  const rl_op& op = plan.graph().op(reader);
-  const bool half =
-      op.kind == RL_OP_cast && TypeOf(plan.graph().value(op.results[0])) == DType::kF16;
-  return half ? reader : RL_NO_OP;
-}
-
 bool Matches(const PlanBuilder& plan, const rl_op& attention, uint32_t value) {
   const auto of = [&](Operand operand) -> const rl_value& {
     return plan.graph().value(attention.inputs[operand]);
@@ -58,7 +48,7 @@ bool IsOneRow(const PlanBuilder& plan, const rl_op& attention) {
 
 bool LeaveHeads(PlanBuilder& plan, const Heads& heads) {
   if (!plan.tuning().subgroups || !Stays(plan, heads.x)) return false;
-  const uint32_t cast = HalfCastOf(plan, plan.ResultIndex());
+  const uint32_t cast = plan.HalfCastOf(plan.ResultIndex());
   const uint32_t value = cast == RL_NO_OP ? plan.ResultIndex() : plan.graph().op(cast).results[0];
   const std::vector<uint32_t>& readers = plan.ReadersOf(value);
   if (readers.empty()) return false;

@@ -58,18 +58,17 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   for (const uint32_t i : {kQPos, kQSlot, kKvPos, kKvSlot, kPast})
     dispatch.Read(plan.InputIndex(i));
   HeadsRecord record[3] = {};
-  const Heads* made = plan.FindHeads(plan.InputIndex(kQ));
-  record[0] = RecordOf(plan, dispatch, made != nullptr ? *made : Heads{.x = plan.InputIndex(kQ)});
+  const uint32_t queries = plan.InputIndex(kQ);
+  record[kQ] = RecordOf(plan, dispatch, plan.TakeHeads(queries).value_or(Heads{.x = queries}));
   for (const uint32_t i : {kKNew, kVNew}) {
     const uint32_t fresh = plan.InputIndex(i);
-    const Heads* from = plan.FindHeads(fresh);
-    if (from == nullptr) {
+    const std::optional<Heads> from = plan.TakeHeads(fresh);
+    if (from) {
+      record[i] = RecordOf(plan, dispatch, *from);
+      dispatch.Write(fresh);
+    } else {
       dispatch.Read(fresh);
-      continue;
     }
-    record[i] = RecordOf(plan, dispatch, *from);
-    dispatch.Write(fresh);
-    plan.ForgetHeads(fresh);  // who reads it later finds it made
   }
   const auto rows = static_cast<uint64_t>(parts * heads);
   const std::vector<uint32_t> none(static_cast<size_t>(heads / group));

@@ -73,14 +73,10 @@ void ArgMax(PlanBuilder& plan) {
 // The result of a cast to f16 that alone reads what the op at hand gives, and which the op then
 // writes itself; else RL_NO_VALUE.
 uint32_t AbsorbHalf(PlanBuilder& plan) {
-  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
-  if (reader == RL_NO_OP) return RL_NO_VALUE;
-  const rl_op& op = plan.graph().op(reader);
-  if (op.kind != RL_OP_cast || TypeOf(plan.graph().value(op.results[0])) != DType::kF16) {
-    return RL_NO_VALUE;
-  }
-  plan.Absorb(reader);
-  return op.results[0];
+  const uint32_t cast = plan.HalfCastOf(plan.ResultIndex());
+  if (cast == RL_NO_OP) return RL_NO_VALUE;
+  plan.Absorb(cast);
+  return plan.graph().op(cast).results[0];
 }
 
 // Turns per position of each pair, theta^(-2i / n_rot) / factor / 2 pi: their fractions in 64 bits,

@@ -70,8 +70,8 @@ Tuning TuningFor(const Tuning& device, const sdk::GraphView& graph) {
 }
 
 // llvmpipe runs every side of a branch, masked, for every entry of a list, and follows pointers
-// there that are none: graphs of whole models crash it. In a joined attention_row.comp, though not in
-// one alone, subgroups that skip a loop get past the barrier behind it.
+// there that are none: graphs of whole models crash it. In a joined attention_row.comp, though not
+// in one alone, subgroups that skip a loop get past the barrier behind it.
 bool SoftwareJoins(std::span<const PipelineKey> kinds) {
   constexpr size_t kMostKinds = 4;
   return kinds.size() <= kMostKinds && std::ranges::none_of(kinds, [](const PipelineKey& kind) {

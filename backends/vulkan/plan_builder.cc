@@ -172,6 +172,14 @@ uint32_t PlanBuilder::OnlyReader(uint32_t value) const {
   return alone ? readers_[value].front() : RL_NO_OP;
 }
 
+uint32_t PlanBuilder::HalfCastOf(uint32_t value) const {
+  const uint32_t reader = OnlyReader(value);
+  if (reader == RL_NO_OP) return RL_NO_OP;
+  const rl_op& op = graph_.op(reader);
+  const bool half = op.kind == RL_OP_cast && TypeOf(graph_.value(op.results[0])) == DType::kF16;
+  return half ? reader : RL_NO_OP;
+}
+
 void PlanBuilder::FindPlaces() {
   places_.resize(graph_.value_count());
   moved_.assign(graph_.value_count(), false);
@@ -244,9 +252,9 @@ const Prologue* PlanBuilder::FindPrologue() const {
   return found == prologues_.end() ? nullptr : &found->second;
 }
 
-const Heads* PlanBuilder::FindHeads(uint32_t value) const {
-  const auto found = heads_.find(value);
-  return found == heads_.end() ? nullptr : &found->second;
+std::optional<Heads> PlanBuilder::TakeHeads(uint32_t value) {
+  const auto node = heads_.extract(value);
+  return node.empty() ? std::nullopt : std::optional(node.mapped());
 }
 
 const HalfRows* PlanBuilder::FindHalf(VkDeviceAddress address) const {

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/vulkan/pipelines.h"
@@ -192,6 +193,8 @@ class PlanBuilder {
   // The one op that reads a value nobody else needs, if the two may be computed as one (see
   // ValuesKeepTheirPlaces), or RL_NO_OP.
   [[nodiscard]] uint32_t OnlyReader(uint32_t value) const;
+  // The same if that op is a cast to f16.
+  [[nodiscard]] uint32_t HalfCastOf(uint32_t value) const;
   // Whether the op at hand may already read a value: what makes it is compiled.
   [[nodiscard]] bool IsReady(uint32_t value) const {
     return producer_[value] == RL_NO_OP || producer_[value] < op_index_;
@@ -202,8 +205,8 @@ class PlanBuilder {
   [[nodiscard]] const Prologue* FindPrologue() const;  // of the op at hand
   // How attention is to make an operand; another op leaves it to it.
   void SetHeads(uint32_t value, const Heads& heads) { heads_[value] = heads; }
-  [[nodiscard]] const Heads* FindHeads(uint32_t value) const;
-  void ForgetHeads(uint32_t value) { heads_.erase(value); }  // they are made
+  // That, if it is so; who reads the operand later finds it made.
+  std::optional<Heads> TakeHeads(uint32_t value);
   // Another op takes over what this one computes.
   void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
   Scratch NewScratch(uint64_t bytes);

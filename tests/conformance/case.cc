@@ -13,7 +13,8 @@
 namespace rullama::conformance {
 namespace {
 
-Graph EmptyGraph(const Extents& extents, int64_t spare_rows) {
+Graph EmptyGraph(const Extents& extents) {
+  const int64_t spare_rows = extents.t == 1 ? 0 : CaseBuilder::kSpareRows;
   Graph graph;
   graph.name = "conformance";
   graph.max_t = extents.t + spare_rows;
@@ -108,8 +109,8 @@ double Random::Normal() {
 
 // ---- cases --------------------------------------------------------------------------------------
 
-CaseBuilder::CaseBuilder(uint64_t seed, int64_t t, int64_t r, int64_t spare_rows)
-    : extents_{t, r}, random_(seed), builder_(EmptyGraph({t, r}, spare_rows)) {}
+CaseBuilder::CaseBuilder(uint64_t seed, int64_t t, int64_t r)
+    : extents_{t, r}, random_(seed), builder_(EmptyGraph({t, r})) {}
 
 void CaseBuilder::Store(std::string_view name, const TensorType& type,
                         const std::vector<double>& values) {

@@ -68,9 +68,7 @@ class CaseBuilder {
  public:
   // Rows T and R of the execution. The plan is compiled for more: the largest step must not leak
   // into a smaller one. Steps of one row have a plan of their own, as when a model decodes.
-  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1)
-      : CaseBuilder(seed, t, r, t == 1 ? 0 : kSpareRows) {}
-  CaseBuilder(uint64_t seed, int64_t t, int64_t r, int64_t spare_rows);
+  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1);
   static constexpr int64_t kSpareRows = 3;
 
   [[nodiscard]] GraphBuilder& graph() { return builder_; }

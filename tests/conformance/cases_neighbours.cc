@@ -7,9 +7,6 @@ namespace {
 
 constexpr float kEps = 1e-6F;
 
-// One row, and no room for more.
-CaseBuilder OneRow(uint64_t seed) { return {seed, 1, 1, 0}; }
-
 ValueId Matrix(CaseBuilder& b, std::string_view name, DType dtype, int64_t n, int64_t k) {
   const TensorType type(dtype, {n, k});
   return IsBlockType(dtype) ? b.Weight(name, type) : b.Constant(name, type, -0.3, 0.3);
@@ -109,7 +106,7 @@ constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer
 
 // Heads that are normed, turned and rounded for the cache.
 Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
-  CaseBuilder b = OneRow(seed);
+  CaseBuilder b(seed, 1);
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, 3, dim}), -3, 3);
   const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{777});
@@ -146,7 +143,7 @@ const Decode kDecodes[] = {{"own", DType::kF16, 8, 1, 256, 64, 0, {41}},
                            {"value_alone", DType::kF32, 4, 2, 64, 64, 0, {33}, false, true}};
 
 Case DecodeCase(const Decode& d, uint64_t seed) {
-  CaseBuilder b = OneRow(seed);
+  CaseBuilder b(seed, 1);
   GraphBuilder& g = b.graph();
   const auto slots = static_cast<int64_t>(d.past.size());
   const TensorType state(d.cache, {slots, d.capacity, d.kv_heads, d.dim});
@@ -195,7 +192,7 @@ std::vector<CaseSpec> NeighbourCases() {
     for (const auto& [dtype, k] : widths) {
       cases.push_back({fmt::format("{}_{}_k{}", pattern.name, NameOf(dtype), k), pattern.kind,
                        [=, dtype = dtype, k = k](uint64_t seed) {
-                         CaseBuilder b = OneRow(seed);
+                         CaseBuilder b(seed, 1);
                          pattern.make(b, dtype, k);
                          return std::move(b).Finish(Closeness::kComposite);
                        }});

@@ -28,7 +28,7 @@ layout(constant_id = 12) const uint kTeams = 1;   // that share the values of a 
 
 PUSH Push {
   uvec2 step, q_pos, q_slot, kv_pos, kv_slot, past, k_new, v_new, k_state, v_state, y;
-  uvec2 partial;  // f32[parts, heads, dim], then sums and maxima, each f32[parts, heads]
+  uvec2 partial;  // f32[parts, heads, dim], then f32[parts, heads, 4]: sum, maximum, two unused
   uvec2 counters;  // of ArrivesLast, for each group of heads
   uvec2 heads;     // HeadsRecord
   Extent rows;     // for the host
@@ -104,7 +104,7 @@ void FindNorms(uint items) {
   for (uint item = TEAM; item < items; item += TEAMS) {
     const Heads h = HeadsOf(item);
     float squares = 0.0;
-    if ((h.x.x | h.x.y) != 0 && h.eps >= 0.0) {
+    if (!IsNull(h.x) && h.eps >= 0.0) {
       const uvec2 place = PlaceOf(item, h);
       for (uint quad = MEMBER; quad < kQuads; quad += MEMBERS) {
         const vec4 x = F32x4(place).v[quad];
@@ -142,12 +142,12 @@ void PutElement(uint item, uint i, float value) {
 // Two elements of an item: a pair that turns, or two of the rest.
 void Rotate(uint item, uint pair) {
   const Heads h = HeadsOf(item);
-  if ((h.x.x | h.x.y) == 0) return;
+  if (IsNull(h.x)) return;
   const bool turns = pair < h.half_rot;
   const uint i = turns ? pair : 2 * pair, j = turns ? pair + h.half_rot : i + 1;
   const uvec2 place = PlaceOf(item, h);
   float a = F32(place).v[i] * shared_norm[item], b = F32(place).v[j] * shared_norm[item];
-  if ((h.weight.x | h.weight.y) != 0) {
+  if (!IsNull(h.weight)) {
     a *= F32(h.weight).v[i];
     b *= F32(h.weight).v[j];
   }
@@ -178,12 +178,13 @@ void PrepareHeads(bool fresh) {
 int first, past, pos, slot;
 bool sees_fresh;
 
-bool Sees(int at) {
-  if (at >= past) return at == past && sees_fresh;
-  return kCanvas != 0 || (at <= pos && (kWindow == 0 || pos - at < kWindow));
+bool Reaches(int key_pos) {
+  return kCanvas != 0 || (key_pos <= pos && (kWindow == 0 || pos - key_pos < kWindow));
 }
 
-bool FindKeys() {
+bool Sees(int at) { return at < past ? Reaches(at) : at == past && sees_fresh; }
+
+void FindKeys() {
   slot = I32(p.q_slot).v[0];
   pos = I32(p.q_pos).v[0];
   const int fresh_slot = I32(p.kv_slot).v[0], fresh_pos = I32(p.kv_pos).v[0];
@@ -193,9 +194,7 @@ bool FindKeys() {
   first = kWindow == 0 ? 0 : (kCanvas != 0 ? past : pos) - kWindow + 1;
   first = max(first, max(past - int(kCapacity), 0));
   first = min(first, past);
-  sees_fresh = valid && fresh_slot == slot &&
-               (kCanvas != 0 || (fresh_pos <= pos && (kWindow == 0 || pos - fresh_pos < kWindow)));
-  return valid;
+  sees_fresh = valid && fresh_slot == slot && Reaches(fresh_pos);
 }
 
 // Where the key or value of a number is.
@@ -393,8 +392,8 @@ void main() {
   const int turn = int(parts * kKeys);
   // The last tile has the fresh key.
   const bool fresh = (tiles - 1) % parts == part;
-  has_key = fresh && (heads.k.x.x | heads.k.x.y) != 0;
-  has_value = fresh && (heads.v.x.x | heads.v.x.y) != 0;
+  has_key = fresh && !IsNull(heads.k.x);
+  has_value = fresh && !IsNull(heads.v.x);
   LoadKeys(tile);
   LoadValues(tile);
   PrepareHeads(fresh);

@@ -87,6 +87,7 @@ uint FloatToBFloat16(float value) {
 // Element types as in dtypes.def.
 const uint kF32 = 0, kF16 = 1, kI32 = 26, kBF16 = 30;
 
+bool IsNull(uvec2 pointer) { return (pointer.x | pointer.y) == 0; }
 uvec2 Advance(uvec2 pointer, uint bytes) {
   uint carry;
   const uint low = uaddCarry(pointer.x, bytes, carry);

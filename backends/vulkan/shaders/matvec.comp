@@ -181,7 +181,7 @@ void Weighted(uint lane, uint row) {
       Clear();
       Accumulate(lane, row, uint(expert) * p.expert_rows, AdvanceBy(p.x, pair, p.k * 4), 0);
       float weight = F32(p.extra).v[pair];
-      if ((p.factor.x | p.factor.y) != 0) weight *= F32(p.factor).v[expert];
+      if (!IsNull(p.factor)) weight *= F32(p.factor).v[expert];
       [[unroll]] for (uint r = 0; r < kNr; ++r) sum[r] = fma(weight, acc[r], sum[r]);
     }
     [[unroll]] for (uint r = 0; r < kNr; ++r) {

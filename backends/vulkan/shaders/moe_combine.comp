@@ -19,7 +19,7 @@ void main() {
       const int expert = I32(p.experts).v[pair];
       if (expert < 0 || expert >= int(p.count)) continue;
       float weight = F32(p.weights).v[pair];
-      if ((p.factor.x | p.factor.y) != 0) weight *= F32(p.factor).v[expert];
+      if (!IsNull(p.factor)) weight *= F32(p.factor).v[expert];
       sum = fma(weight, F32(p.x).v[pair * p.n + column], sum);
     }
     F32(p.y).v[i] = sum;

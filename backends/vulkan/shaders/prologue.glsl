@@ -45,7 +45,7 @@ void LoadNormedRow() {
   const float scale = (kPrologue & 8) != 0 ? F32(r.scale).v[0] : 1.0;
   if ((kPrologue & 1) != 0) {
     const float factor = NormFactor(r.eps);
-    const bool leads = GROUP.x + GROUP.y == 0 && (r.sum.x | r.sum.y) != 0;
+    const bool leads = GROUP.x + GROUP.y == 0 && !IsNull(r.sum);
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
       if (!InRow(t)) continue;
       x_row[t] = (residual[t] + x_row[t] * factor * weight[t]) * scale;

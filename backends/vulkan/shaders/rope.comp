@@ -28,7 +28,7 @@ void Store(uint i, float value) {
 
 void main() {
   const uint count = At(p.rows, Step(p.step)) * p.heads;
-  const bool weighted = (p.weight.x | p.weight.y) != 0;
+  const bool weighted = !IsNull(p.weight);
   for (uint head = GROUP.x; head < count; head += GROUPS.x) {
     const uint first = head * p.dim;
     float factor = 1.0;

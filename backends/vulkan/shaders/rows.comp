@@ -101,8 +101,8 @@ void Entropy(uint row) {
 void Norm() {
   const float mean = SumOf(true) / float(p.columns);
   const float factor = 1.0 / sqrt(mean + p.eps);
-  const bool weighted = (p.weight.x | p.weight.y) != 0;
-  const float scale = (p.scale.x | p.scale.y) != 0 ? F32(p.scale).v[0] : 1.0;
+  const bool weighted = !IsNull(p.weight);
+  const float scale = !IsNull(p.scale) ? F32(p.scale).v[0] : 1.0;
   float squares = 0.0;
   for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
     float y = X(i) * factor;
@@ -117,7 +117,7 @@ void Norm() {
   }
   if (kOp != kTwoNorms) return;
   const float factor2 = 1.0 / sqrt(WorkgroupSum(squares) / float(p.columns) + p.eps2);
-  const bool weighted2 = (p.weight2.x | p.weight2.y) != 0;
+  const bool weighted2 = !IsNull(p.weight2);
   for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
     float y = F32(p.y).v[first + i] * factor2;  // this invocation's own
     if (weighted2) y *= F32(p.weight2).v[i];
