@@ -41,6 +41,17 @@ struct Operands {
   float eps2 = 0;
 };
 
+// Workgroups among which a row is divided: a long one keeps a single workgroup waiting for memory.
+int64_t PartsOf(int64_t columns) {
+  constexpr int64_t kLeastColumns = 2048, kMostParts = 128;
+  int64_t parts = 1;
+  while (parts < kMostParts && columns % (parts * 2) == 0 &&
+         columns / (parts * 2) >= kLeastColumns) {
+    parts *= 2;
+  }
+  return parts;
+}
+
 void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
   const rl_value& x = plan.graph().value(o.x);
   const int64_t middle = MiddleElements(x);
@@ -60,14 +71,69 @@ void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
       .Go(static_cast<uint64_t>(plan.MostRows(x) * middle));
 }
 
+// Of equal parts first, if they are several, then of what these give: of means too.
+void Reduce(PlanBuilder& plan, Rows kind) {
+  const rl_value& x = plan.Input(0);
+  const int64_t middle = MiddleElements(x), parts = PartsOf(Last(x));
+  if (parts == 1) {
+    Compile(plan, kind, {.x = plan.InputIndex(0)});
+    return;
+  }
+  const auto rows = static_cast<uint64_t>(plan.MostRows(x) * middle);
+  const auto dispatch = [&](int64_t columns) {
+    return DispatchBuilder(plan, Shader::kRows, {ThreadsFor(plan, columns), kind, 0});
+  };
+  const Scratch partial = plan.NewScratch(rows * static_cast<uint64_t>(parts) * sizeof(float));
+  dispatch(Last(x) / parts)
+      .Read(plan.InputIndex(0))
+      .Pointer(0)
+      .Pointer(0)
+      .Pointer(0)
+      .Write(partial)
+      .Rows(x.dims[0], middle * parts)
+      .U32(Last(x) / parts)
+      .Go(rows * static_cast<uint64_t>(parts));
+  dispatch(parts)
+      .Read(partial)
+      .Pointer(0)
+      .Pointer(0)
+      .Pointer(0)
+      .Write(plan.ResultIndex())
+      .Rows(x.dims[0], middle)
+      .U32(parts)
+      .Go(rows);
+}
+
 void ArgMax(PlanBuilder& plan) {
   const rl_value& x = plan.Input(0);
-  DispatchBuilder(plan, Shader::kArgMax, {ThreadsFor(plan, Last(x))})
-      .Read(plan.InputIndex(0))
+  const int64_t parts = PartsOf(Last(x));
+  const auto rows = static_cast<uint64_t>(plan.MostRows(x));
+  Scratch best;
+  const auto dispatch = [&](int64_t span) {
+    DispatchBuilder d(plan, Shader::kArgMax, {ThreadsFor(plan, span)});
+    d.Read(plan.InputIndex(0));
+    return d;
+  };
+  if (parts > 1) {
+    best = plan.NewScratch(rows * static_cast<uint64_t>(parts) * sizeof(uint32_t));
+    dispatch(Last(x) / parts)
+        .Pointer(0)
+        .Write(best)
+        .Rows(x.dims[0])
+        .U32(Last(x))
+        .U32(parts)
+        .U32(Last(x) / parts)
+        .Go(rows * static_cast<uint64_t>(parts));
+  }
+  const int64_t span = parts > 1 ? parts : Last(x);
+  DispatchBuilder last = dispatch(span);
+  (parts > 1 ? last.Read(best) : last.Pointer(0))
       .Write(plan.ResultIndex())
       .Rows(x.dims[0])
       .U32(Last(x))
-      .Go(static_cast<uint64_t>(plan.MostRows(x)));
+      .U32(1)
+      .U32(span)
+      .Go(rows);
 }
 
 // The result of a cast to f16 that alone reads what the op at hand gives, and which the op then
@@ -179,7 +245,7 @@ bool CompileRows(PlanBuilder& plan) {
   const uint32_t first = plan.InputIndex(0);
   switch (plan.op().kind) {
     case RL_OP_reduce:
-      Compile(plan, static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn), {.x = first});
+      Reduce(plan, static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn));
       return true;
     case RL_OP_softmax:
       Compile(plan, kSoftmax, {.x = first});

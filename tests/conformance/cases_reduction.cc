@@ -19,9 +19,16 @@ std::vector<double> Tied(CaseBuilder& b, const TensorType& type, int64_t levels)
   return values;
 }
 
+// Also rows as long as those of logits, which backends divide.
+std::vector<int64_t> ShortAndLongRows() {
+  std::vector<int64_t> columns(std::begin(kReductionColumns), std::end(kReductionColumns));
+  columns.push_back(8192);
+  return columns;
+}
+
 void AddReduce(std::vector<CaseSpec>& cases) {
   for (const int32_t fn : {RL_REDUCE_SUM, RL_REDUCE_MAX, RL_REDUCE_MEAN}) {
-    for (const int64_t n : kReductionColumns) {
+    for (const int64_t n : ShortAndLongRows()) {
       cases.push_back({fmt::format("reduce/{}_n{}", EnumeratorName("rl_reduce", fn), n),
                        OpKind::kReduce, [=](uint64_t seed) {
                          CaseBuilder b(seed, 5);
@@ -45,13 +52,15 @@ void AddReduce(std::vector<CaseSpec>& cases) {
 }
 
 void AddSorting(std::vector<CaseSpec>& cases) {
-  for (const int64_t n : kReductionColumns) {
+  for (const int64_t n : ShortAndLongRows()) {
     cases.push_back({fmt::format("argmax/n{}", n), OpKind::kArgMax, [=](uint64_t seed) {
                        CaseBuilder b(seed, 7);
                        const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 6));
                        return OneOp(std::move(b), OpKind::kArgMax, {x}, OpAttrs(OpKind::kArgMax),
                                     Closeness::kExact);
                      }});
+  }
+  for (const int64_t n : kReductionColumns) {
     for (const int64_t k : {int64_t{1}, std::min<int64_t>(n, 8), n}) {
       cases.push_back({fmt::format("topk/n{}_k{}", n, k), OpKind::kTopK, [=](uint64_t seed) {
                          CaseBuilder b(seed, 3);

@@ -1,13 +1,18 @@
 #version 460
-// The lowest index of the largest value of each row. One workgroup for each row.
+// The lowest index of the largest value of each row, or of parts of it, or among some of its elements. One
+// workgroup for each row or part.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "order.glsl"
 
 PUSH Push {
-  uvec2 step, x, y;
+  uvec2 step, x;
+  uvec2 among;  // u32[rows, span]: the elements that are looked at, or null: all
+  uvec2 y;      // u32[rows, parts]
   Extent rows;
   uint columns;
+  uint parts;
+  uint span;    // elements of a part
 } AS_P;
 
 shared uint shared_key[1024];
@@ -16,13 +21,15 @@ shared uint shared_index[1024];
 void main() {
   const uint count = At(p.rows, Step(p.step));
   const uint me = gl_LocalInvocationIndex;
-  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
+  for (uint item = GROUP.x; item < count * p.parts; item += GROUPS.x) {
+    const uint row = item / p.parts, first = item % p.parts * p.span;
     uint best = 0, at = 0xFFFFFFFFu;
-    for (uint i = me; i < p.columns; i += gl_WorkGroupSize.x) {
-      const uint key = KeyOf(F32(p.x).v[row * p.columns + i]);
+    for (uint i = me; i < p.span; i += gl_WorkGroupSize.x) {
+      const uint element = IsNull(p.among) ? first + i : U32(p.among).v[row * p.span + i];
+      const uint key = KeyOf(F32(p.x).v[row * p.columns + element]);
       if (key > best || at == 0xFFFFFFFFu) {
         best = key;
-        at = i;
+        at = element;
       }
     }
     barrier();
@@ -39,6 +46,6 @@ void main() {
       }
       barrier();
     }
-    if (me == 0) U32(p.y).v[row] = shared_index[0];
+    if (me == 0) U32(p.y).v[item] = shared_index[0];
   }
 }
