@@ -207,8 +207,6 @@ void Joiner::AddDecoration(Module& module, const Instruction& instruction) {
   const uint32_t target = instruction.words[1];
   const uint32_t kind = instruction.words[instruction.op == spv::OpMemberDecorate ? 3 : 2];
   if (module.dropped.contains(target)) return;
-  // What one task only reads, another has written.
-  if (kind == spv::DecorationNonWritable) return;
   // The constants that are the size of a workgroup: it is said once, as an execution mode.
   if (instruction.op == spv::OpDecorate && kind == spv::DecorationBuiltIn &&
       module.Definition(target).op != spv::OpVariable) {
@@ -418,31 +416,71 @@ Joined Joiner::Finish(std::span<const uint32_t> tasks, uint32_t threads) {
   return joined;
 }
 
-}  // namespace
+// ---- passes of SPIRV-Tools ----------------------------------------------------------------------
 
-Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> constants) {
-  spvtools::Optimizer optimizer(kTarget);
-  std::unordered_map<uint32_t, std::vector<uint32_t>> values;
-  for (uint32_t i = 0; i < constants.size(); ++i) values[i] = {constants[i]};
-  optimizer.RegisterPass(spvtools::CreateSetSpecConstantDefaultValuePass(values))
-      .RegisterPass(spvtools::CreateFreezeSpecConstantValuePass())
-      .RegisterPass(spvtools::CreateFoldSpecConstantOpAndCompositePass())
-      .RegisterPass(spvtools::CreateDeadBranchElimPass())
-      .RegisterPass(spvtools::CreateEliminateDeadFunctionsPass())
-      .RegisterPass(spvtools::CreateEliminateDeadConstantPass());
+spvtools::Optimizer::PassToken UnrollLoops() { return spvtools::CreateLoopUnrollPass(true); }
+spvtools::Optimizer::PassToken SplitVariables() { return spvtools::CreateScalarReplacementPass(0); }
+spvtools::Optimizer::PassToken DropUnused() { return spvtools::CreateAggressiveDCEPass(); }
+
+using Passes = std::initializer_list<spvtools::Optimizer::PassToken (*)()>;
+
+Spirv Run(spvtools::Optimizer& optimizer, std::span<const uint32_t> code, Passes passes) {
+  std::string messages;
+  optimizer.SetMessageConsumer([&messages](spv_message_level_t, const char*, const spv_position_t&,
+                                           const char* message) { messages += message; });
+  for (const auto make : passes) optimizer.RegisterPass(make());
   spvtools::OptimizerOptions options;
   options.set_run_validator(false);
   Spirv result;
-  if (!optimizer.Run(code.data(), code.size(), &result, options)) Fail("not SPIR-V");
+  if (!optimizer.Run(code.data(), code.size(), &result, options)) Fail("not SPIR-V: " + messages);
   return result;
+}
+
+// A task as one function without the loops that it asks to unroll. Arrays of its own then have constant
+// indices, which lets drivers keep them in registers: among many functions in one module they did not.
+Spirv Flat(const Spirv& code) {
+  spvtools::Optimizer optimizer(kTarget);
+  return Run(optimizer, code,
+             {spvtools::CreateMergeReturnPass, spvtools::CreateInlineExhaustivePass,
+              spvtools::CreateEliminateDeadFunctionsPass, spvtools::CreateSSARewritePass,
+              spvtools::CreateCCPPass, spvtools::CreateDeadBranchElimPass, UnrollLoops,
+              spvtools::CreateCCPPass, spvtools::CreateDeadBranchElimPass,
+              spvtools::CreateSimplificationPass, spvtools::CreateEliminateDeadConstantPass});
+}
+
+// Variables of all functions that one alone uses become its own, and values where they can. Only of the
+// whole is it known which ones a task shares with the driver.
+Spirv WithValues(const Spirv& code) {
+  spvtools::Optimizer optimizer(kTarget);
+  return Run(optimizer, code,
+             {spvtools::CreatePrivateToLocalPass, SplitVariables, spvtools::CreateSSARewritePass,
+              spvtools::CreateCCPPass, spvtools::CreateDeadBranchElimPass, UnrollLoops,
+              spvtools::CreateCCPPass, spvtools::CreateSimplificationPass, SplitVariables,
+              spvtools::CreateSSARewritePass, spvtools::CreateSimplificationPass, DropUnused});
+}
+
+}  // namespace
+
+Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> constants) {
+  std::unordered_map<uint32_t, std::vector<uint32_t>> values;
+  for (uint32_t i = 0; i < constants.size(); ++i) values[i] = {constants[i]};
+  spvtools::Optimizer optimizer(kTarget);
+  optimizer.RegisterPass(spvtools::CreateSetSpecConstantDefaultValuePass(values));
+  return Run(optimizer, code,
+             {spvtools::CreateFreezeSpecConstantValuePass,
+              spvtools::CreateFoldSpecConstantOpAndCompositePass,
+              spvtools::CreateDeadBranchElimPass, spvtools::CreateEliminateDeadFunctionsPass,
+              spvtools::CreateEliminateDeadConstantPass});
 }
 
 Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads) {
   Joiner joiner;
   joiner.Add(driver);
   std::vector<uint32_t> mains;
-  for (const Spirv& task : tasks) mains.push_back(joiner.Add(task));
-  return joiner.Finish(mains, threads);
+  for (const Spirv& task : tasks) mains.push_back(joiner.Add(Flat(task)));
+  Joined joined = joiner.Finish(mains, threads);
+  joined.code = WithValues(joined.code);
+  return joined;
 }
 
 }  // namespace rullama::vulkan

@@ -38,6 +38,22 @@ struct ProductOperands {
   Operand factor;
 };
 
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+// Invocations of a workgroup that brings a row into shared memory first.
+inline constexpr uint32_t kPrologueThreads = 256;
+
+// Adds where an operand is to the push constants, and that it is read or written.
+DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write);
+// Adds the place of a record of what a product does first (prologue.glsl).
+void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& prologue);
+
+// Whether matvec_dot.comp can compute a product: of one row, which has to fit in shared memory.
+bool GoesByBytes(const PlanBuilder& plan, const Product& product);
+// Does so. `prologue` may be null.
+void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                const Prologue* prologue);
+
 // By rows of weights: any mode.
 void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
 // In tiles; `tiles` of rows at most. Not kWeighted.

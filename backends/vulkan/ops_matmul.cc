@@ -9,48 +9,15 @@ namespace {
 constexpr uint32_t kTileThreads = 256;
 constexpr uint64_t kCoopTerms = 64;  // of a step of matmul_coop.comp
 constexpr uint32_t kMatVecThreads = 128;
-constexpr uint32_t kPrologueThreads = 256;  // that norm the row faster
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
 // with fewer there would be too few groups to hide the latency of memory.
 constexpr int64_t kManyResults = 4096;
 constexpr int64_t kVeryManyResults = 65536;
+constexpr uint64_t kChunk = 32;  // elements of a row of weights that a lane takes at a time
 // Of a product that keeps no row, for which pipelines need not differ.
-constexpr uint32_t kAnyColumns = 32;
+constexpr uint32_t kAnyColumns = 4;
 // Chunks of weights a lane has under way: more would take too many registers.
 constexpr uint32_t kUnderWay = 4;
-
-// The same of matvec_dot.comp, whose chunks take fewer.
-constexpr uint32_t kUnderWayAsBytes = 2;
-
-// As prologue.glsl reads it.
-struct PrologueRecord {
-  VkDeviceAddress x, residual, weight, scale, sum, norm_weight;
-  float eps, norm_eps;
-};
-
-// Adds a prologue to a product.
-void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p) {
-  const PrologueRecord record{plan.AddressOf(p.x),
-                              plan.AddressOf(p.residual),
-                              plan.AddressOf(p.weight),
-                              plan.AddressOf(p.scale),
-                              plan.AddressOf(p.sum),
-                              plan.AddressOf(p.norm_weight),
-                              p.eps,
-                              p.norm_eps};
-  dispatch.Align(8).Pointer(plan.Constant(std::as_bytes(std::span(&record, 1))));
-  for (const uint32_t value : {p.x, p.residual, p.scale}) dispatch.Reads(value);
-  dispatch.Writes(p.sum);
-}
-
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write) {
-  if (operand.scratch.bytes == 0) {
-    return write ? dispatch.Write(operand.value) : dispatch.Read(operand.value);
-  }
-  return write ? dispatch.Write(operand.scratch) : dispatch.Read(operand.scratch);
-}
 
 void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
           const ProductOperands& o) {
@@ -68,25 +35,6 @@ void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
       .U32(p.expert_count)
       .U32(p.expert_rows)
       .U32(plan.op_index() + 1);
-}
-
-// Bits of kPrologue in prologue.glsl.
-uint32_t PrologueKind(const Prologue* prologue) {
-  if (prologue == nullptr) return 0;
-  const auto bit = [](bool is, uint32_t value) { return is ? value : 0U; };
-  return bit(prologue->residual != RL_NO_VALUE, 1) | bit(prologue->norm, 2) |
-         bit(prologue->weight != RL_NO_VALUE, 4) | bit(prologue->scale != RL_NO_VALUE, 8) |
-         bit(prologue->norm_weight != RL_NO_VALUE, 16);
-}
-
-// Whether a product of one row goes by dot products of bytes: its row has to fit in shared memory.
-bool ByBytes(const PlanBuilder& plan, const Product& product) {
-  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16;
-  const WeightShape& shape = product.weight->shape();
-  const uint64_t row = shape.columns * kBytes + shape.columns / kRun * kScaleBytes;
-  return plan.tuning().integer_dot && product.mode == ProductMode::kDense &&
-         plan.Most(product.rows) == 1 && IsBlockType(shape.dtype) && shape.columns % 32 == 0 &&
-         row + kOtherBytes <= plan.tuning().shared_bytes;
 }
 
 uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
@@ -235,38 +183,39 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   const bool gated = product.up != 0;
   const int64_t rows = plan.Most(product.rows);
   const bool dense = product.mode == ProductMode::kDense;
+  const uint32_t halves = gated ? 2 : 1;
+  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
+  if (GoesByBytes(plan, product)) {
+    RowByBytes(plan, product, operands, prologue);
+    return;
+  }
   // Lanes that share a row: as many as find two chunks each, at most a subgroup.
-  const uint64_t chunks = (shape.columns + 31) / 32;
+  const uint64_t chunks = CeilDiv(shape.columns, kChunk);
   const uint32_t most_lanes = tuning.subgroups ? std::min(tuning.subgroup_size, 32U) : 32U;
   const auto lanes = static_cast<uint32_t>(
       std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
-  const uint32_t halves = gated ? 2 : 1;
-  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
-  const bool bytes = ByBytes(plan, product);
   uint32_t nr = 1;
-  if (dense && !bytes && rows == 1 && !tuning.software) {
+  if (dense && rows == 1 && !tuning.software) {
     nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
   }
   const uint32_t nt =
       dense
           ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
           : 1;
-  const uint32_t threads =
-      tuning.Threads(prologue != nullptr || bytes ? kPrologueThreads : kMatVecThreads);
-  const uint32_t under_way = bytes ? kUnderWayAsBytes : kUnderWay;
-  const uint64_t turns = (chunks + lanes - 1) / lanes;
+  const uint32_t threads = tuning.Threads(prologue != nullptr ? kPrologueThreads : kMatVecThreads);
+  const uint64_t turns = CeilDiv(chunks, lanes);
   const uint32_t unroll = tuning.software || nt > 1
                               ? 1
                               : static_cast<uint32_t>(std::min<uint64_t>(
-                                    turns, std::max(under_way / (halves * nr), 1U)));
+                                    turns, std::max(kUnderWay / (halves * nr), 1U)));
   DispatchBuilder dispatch(
-      plan, bytes ? Shader::kMatVecDot : Shader::kMatVec,
+      plan, Shader::kMatVec,
       {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U),
        gated                 ? 1U
        : product.up_is_given ? 2U
                              : 0U,
-       static_cast<uint32_t>(product.mode), Checked(shape), unroll, PrologueKind(prologue),
-       prologue != nullptr || bytes ? static_cast<uint32_t>(shape.columns) : kAnyColumns});
+       static_cast<uint32_t>(product.mode), Checked(shape), unroll, prologue != nullptr ? 1U : 0U,
+       prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns});
   Fill(dispatch, plan, product, operands);
   const uint64_t per_group = threads / lanes * nr;
   uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
@@ -276,7 +225,7 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
     y = static_cast<uint64_t>(rows * product.used);
   }
   // Where each workgroup costs a prologue or an entry of a list, few take several turns.
-  if (prologue != nullptr || bytes || tuning.persistent_groups > 0) {
+  if (prologue != nullptr || tuning.persistent_groups > 0) {
     groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
   }
   dispatch.Go(groups, y);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "backends/vulkan/persistent.h"
 #include "backends/vulkan/profile.h"
@@ -84,6 +85,25 @@ bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
          (!tuning.software || SoftwareJoins(kinds));
 }
 
+// Tasks share their memory anyway: those that differ only in how much of it they have become one.
+void AgreeOnSizes(std::vector<Dispatch>& dispatches) {
+  constexpr size_t kMostColumns = 5;               // of matvec_dot.comp
+  std::map<std::vector<uint32_t>, uint32_t> most;  // by the constants before
+  const auto others = [](const Dispatch& dispatch) {
+    const auto& constants = dispatch.pipeline.constants;
+    return std::vector<uint32_t>(constants.begin(), constants.begin() + kMostColumns);
+  };
+  for (const Dispatch& dispatch : dispatches) {
+    if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
+    uint32_t& size = most[others(dispatch)];
+    size = std::max(size, dispatch.pipeline.constants[kMostColumns]);
+  }
+  for (Dispatch& dispatch : dispatches) {
+    if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
+    dispatch.pipeline.constants[kMostColumns] = most.at(others(dispatch));
+  }
+}
+
 std::vector<PipelineKey> KindsOf(const std::vector<Dispatch>& dispatches) {
   std::vector<PipelineKey> kinds;
   kinds.reserve(dispatches.size());
@@ -112,6 +132,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   const Tuning tuning = TuningFor(device_tuning, graph);
   PlanBuilder builder(gpu, graph, tuning, step_.address());
   builder.Build();
+  if (tuning.persistent_groups > 0) AgreeOnSizes(builder.dispatches());
   const std::vector<PipelineKey> kinds = KindsOf(builder.dispatches());
   const VkPipeline joined = MayJoin(tuning, kinds) ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
   stats_.compilations =

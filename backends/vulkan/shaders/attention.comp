@@ -21,7 +21,7 @@ layout(constant_id = 10) const uint kCanvas = 0;
 layout(constant_id = 11) const float kScale = 1.0;
 layout(constant_id = 12) const uint kBatch = 8;    // loads under way at a time
 
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER U32x2 { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 
 const uint kQueries = kGroup * kRows;
 const uint kThreads = gl_WorkGroupSize.x;  // a power of two, at least 128

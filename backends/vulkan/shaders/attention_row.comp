@@ -5,9 +5,6 @@
 // host left them out (Heads). Keys and values are on their way before anything waits. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
-#ifdef SUBGROUPS
-#extension GL_KHR_shader_subgroup_arithmetic : require
-#endif
 #include "common.glsl"
 #include "math.glsl"
 #include "lanes.glsl"
@@ -41,10 +38,10 @@ struct Heads {
   float eps;      // of the norm; below 0: none
   uint half_rot;  // pairs that turn
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER HeadsRecord {
+layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT HeadsRecord {
   Heads q, k, v;
 };
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER U32x2 { uvec2 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 
 const uint kThreads = gl_WorkGroupSize.x;
 const uint kKeys = kThreads / kSplit;  // of a tile
@@ -52,7 +49,8 @@ const uint kQuads = kDim / 4;
 const uint kLoads = (kQuads + kSplit - 1) / kSplit;  // of a key, by each invocation that shares it
 const uint kTeamKeys = (kKeys + kTeams - 1) / kTeams;
 const uint kMostParts = 64;
-const uint kElement = kType == kF32 ? 4 : 2;
+// So many tiles one after another take less than joining the sums of several workgroups.
+const uint kFewTiles = 2;
 
 // Queries, the fresh key and value, in the end the sums of teams. Floats as words: matvec_dot.comp has
 // an array like it, which in a step of one dispatch is the same memory. As large as either is at most.
@@ -70,8 +68,8 @@ shared float shared_factor[kGroup];
 #define TEAMS gl_NumSubgroups
 #define MEMBER gl_SubgroupInvocationID
 #define MEMBERS gl_SubgroupSize
-float MembersSum(float x) { return subgroupAdd(x); }
-float MembersMax(float x) { return subgroupMax(x); }
+float MembersSum(float x) { return SumOfLanes(x, gl_SubgroupSize); }
+float MembersMax(float x) { return MaxOfLanes(x, gl_SubgroupSize); }
 #else
 #define TEAM gl_LocalInvocationIndex
 #define TEAMS gl_WorkGroupSize.x
@@ -197,17 +195,13 @@ void FindKeys() {
   sees_fresh = valid && fresh_slot == slot && Reaches(fresh_pos);
 }
 
-// Where the key or value of a number is.
-uvec2 KeyPlace(uvec2 state, uvec2 fresh, int at) {
-  const uint row = uint(slot) * kCapacity + uint(at) % kCapacity;
-  const uvec2 old = AdvanceBy(state, row, kKvHeads * kDim * kElement);
-  return Advance(at == past ? fresh : old, kv_head * kDim * kElement);
-}
-
-// Four elements as they lie in memory.
-uvec4 LoadQuad(uvec2 place, uint quad) {
-  if (kType == kF32) return U32x4(place).v[quad];
-  return uvec4(U32x2(place).v[quad], 0, 0);
+// Four elements of the key or value of a number, as they lie in memory.
+uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad) {
+  const uint row = at == past ? 0 : uint(slot) * kCapacity + uint(at) % kCapacity;
+  const uvec2 base = at == past ? fresh : state;
+  const uint from = (row * kKvHeads + kv_head) * kQuads + quad;
+  if (kType == kF32) return U32x4(base).v[from];
+  return uvec4(U32x2(base).v[from], 0, 0);
 }
 vec4 QuadOf(uvec4 words) {
   if (kType == kF32) return uintBitsToFloat(words);
@@ -221,21 +215,22 @@ bool has_key, has_value;  // in shared memory: the fresh ones
 void LoadKeys(int tile) {
   const int at = tile + int(me / kSplit);
   const bool wanted = Sees(at) && !(has_key && at == past);
-  const uvec2 place = KeyPlace(p.k_state, p.k_new, at);
+  const uvec2 state = p.k_state, fresh = p.k_new;
   [[unroll]] for (uint b = 0; b < kLoads; ++b) {
     const uint quad = min(me % kSplit + b * kSplit, kQuads - 1);
-    k_words[b] = wanted ? LoadQuad(place, quad) : uvec4(0);
+    k_words[b] = wanted ? LoadQuad(state, fresh, at, quad) : uvec4(0);
   }
 }
 
 void LoadValues(int tile) {
   const uint team = me / kQuads;
+  const uvec2 state = p.v_state, fresh = p.v_new;
   [[unroll]] for (uint t = 0; t < kTeamKeys; ++t) {
     const uint key = team * kTeamKeys + t;
     const int at = tile + int(key);
     // Rows that the query does not see may hold anything.
     const bool wanted = team < kTeams && key < kKeys && Sees(at) && !(has_value && at == past);
-    v_words[t] = wanted ? LoadQuad(KeyPlace(p.v_state, p.v_new, at), me % kQuads) : uvec4(0);
+    v_words[t] = wanted ? LoadQuad(state, fresh, at, me % kQuads) : uvec4(0);
   }
 }
 
@@ -334,6 +329,7 @@ void WeighParts(Shared stats, uint parts) {
 }
 
 void Merge(uint parts_in_all, uint parts) {
+  const uint kAhead = 4;  // sums on their way at a time
   Shared sums = Shared(p.partial);
   WeighParts(Shared(AdvanceBy(p.partial, parts_in_all * kHeads, kDim * 4)), parts);
   barrier();
@@ -343,9 +339,17 @@ void Merge(uint parts_in_all, uint parts) {
     const uint output_at = at % outputs;
     const uint head = output_at / kQuads;
     vec4 sum = vec4(0);
-    for (uint part = at / outputs; part < parts; part += teams) {
-      const uint from = (part * kHeads + first_head) * kQuads + output_at;
-      sum += shared_weight[head * kMostParts + part] * sums.v[from];
+    for (uint first_part = at / outputs; first_part < parts; first_part += teams * kAhead) {
+      vec4 values[kAhead];
+      [[unroll]] for (uint i = 0; i < kAhead; ++i) {
+        const uint part = min(first_part + i * teams, parts - 1);
+        values[i] = sums.v[(part * kHeads + first_head) * kQuads + output_at];
+      }
+      [[unroll]] for (uint i = 0; i < kAhead; ++i) {
+        const uint part = first_part + i * teams;
+        const float weight = shared_weight[head * kMostParts + min(part, parts - 1)];
+        sum += (part < parts ? weight : 0.0) * values[i];
+      }
     }
     PutSum(at, sum);
   }
@@ -386,7 +390,7 @@ void main() {
   heads = HeadsRecord(p.heads);
   FindKeys();
   const uint tiles = uint(past - first) / kKeys + 1;
-  const uint part = GROUP.x, parts = min(GROUPS.x, tiles);
+  const uint part = GROUP.x, parts = tiles > kFewTiles ? min(GROUPS.x, tiles) : 1;
   if (part >= parts) return;
   int tile = first + int(part * kKeys);
   const int turn = int(parts * kKeys);

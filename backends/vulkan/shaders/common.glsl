@@ -16,24 +16,32 @@ layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 uvec2 task_push;
 uvec3 task_group, task_groups;
 #define BUFFER nonprivate buffer
+#define INPUT nonprivate buffer  // other tasks write it
 #define GROUP task_group
 #define GROUPS task_groups
-#define PUSH layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer
-#define AS_P ; Push p = Push(task_push)
+// All of it is read at once, before anything waits.
+#define PUSH struct
+#define AS_P                                                                                 \
+  ;                                                                                          \
+  layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT PushAt { Push v; }; \
+  Push p = PushAt(task_push).v
 #else
 #define BUFFER buffer
+#define INPUT readonly buffer
 #define GROUP gl_WorkGroupID
 #define GROUPS gl_NumWorkGroups
 #define PUSH layout(push_constant, std430) uniform
 #define AS_P p
 #endif
+// What nothing writes while a step runs.
+#define CONSTANT readonly buffer
 #define INVOCATION (GROUP.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER F32 { float v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER F32x4 { vec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) INPUT F32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER I32 { int v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER U32 { uint v[]; };
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER U32x4 { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) INPUT U32x4 { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 2) BUFFER U16 { uint16_t v[]; };
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
 layout(buffer_reference, std430, buffer_reference_align = 8) BUFFER Step {

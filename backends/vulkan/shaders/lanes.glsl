@@ -5,8 +5,20 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
+// Of the largest subgroups.
+const uint kMostLaneBits = 7;
 float SumOfLanes(float x, uint lanes) {
-  for (uint mask = lanes / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
+  [[unroll]] for (uint i = 1; i <= kMostLaneBits; ++i) {
+    const uint mask = (1u << kMostLaneBits) >> i;
+    if (mask < lanes) x += subgroupShuffleXor(x, mask);
+  }
+  return x;
+}
+float MaxOfLanes(float x, uint lanes) {
+  [[unroll]] for (uint i = 1; i <= kMostLaneBits; ++i) {
+    const uint mask = (1u << kMostLaneBits) >> i;
+    if (mask < lanes) x = max(x, subgroupShuffleXor(x, mask));
+  }
   return x;
 }
 #else

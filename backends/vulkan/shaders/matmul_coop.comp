@@ -70,7 +70,7 @@ void LoadStep(uint step_index) {
   const uint part = gl_LocalInvocationIndex % kVectors;
   const uvec2 at = ChunkAt(step_index * kChunks + part / 4);
   const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
-  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) x_vector[i] = Load128(x_row[i], term * 2);
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) x_vector[i] = U32x4(Advance(x_row[i], term * 2)).v[0];
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
     weight_chunk[i] = Load(weight_row[i], step_index * kChunks + Own(i) % kChunks);
   }

@@ -17,17 +17,20 @@ layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
 layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
 layout(constant_id = 8) const uint kUnroll = 1;   // chunks of a row of weights read at a time
 
+layout(constant_id = 9) const uint kStaged = 0;   // 1: the row is one, and changed first
+layout(constant_id = 10) const uint kColumns = 4;  // of that
+const uint kTurns = (kColumns / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #include "prologue.glsl"
 
 const uint kHalves = kGlu == 1 ? 2 : 1;
 
-shared vec4 shared_x[kPrologue != 0 ? kColumns / 4 : 1];
+shared vec4 shared_x[kStaged != 0 ? kColumns / 4 : 1];
 
 float acc[kHalves * kNr * kNt];
 
 // Four values of x from `at` on, 0 beyond its end.
 vec4 LoadX(uvec2 x, uint at) {
-  if (kPrologue != 0) return shared_x[at / 4];
+  if (kStaged != 0) return shared_x[at / 4];
   if (kChecked == 0) return F32x4(Advance(x, at * 4)).v[0];
   vec4 v = vec4(0);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -200,7 +203,7 @@ void StageRow() {
 }
 
 void main() {
-  if (kPrologue != 0) StageRow();
+  if (kStaged != 0) StageRow();
   const uint lane = Index() & (kLanes - 1);
   const uint rows = gl_WorkGroupSize.x / kLanes * kNr;  // of weights, of a workgroup at a time
   for (uint first = GROUP.x * rows; first < p.n; first += GROUPS.x * rows) {

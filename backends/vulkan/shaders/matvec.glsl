@@ -22,5 +22,5 @@ PUSH Push {
   uint count;     // experts there are
   uint expert_rows;  // rows of weights of one expert
   uint op;        // 1 + its index, for failures
-  uvec2 prologue;  // of matvec.comp, or not there
+  uvec2 prologue;  // of matvec.comp: PrologueRecord, or not there
 } AS_P;

@@ -1,25 +1,43 @@
 #version 460
 // The product of one row with a matrix of weights in blocks, by dot products of four bytes. Each
 // workgroup brings the row into shared memory as integers of 16 bits, those of a run of 16 with one
-// scale: high and low bytes apart, because a dot product takes bytes. `kLanes` invocations share a row
+// scale: high and low bytes apart, because a dot product takes bytes. A few lanes share a row
 // of weights. Accumulates in f32.
+//
+// Little of a product is a constant here: in a step of one dispatch (persistent.comp) the code of all tasks
+// takes turns, and what is not in the instruction cache costs more than what it would compute.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "math.glsl"
 #include "weights.glsl"
-#include "matvec.glsl"
 #include "reduce.glsl"
 #include "lanes.glsl"
+
+layout(constant_id = 2) const uint kHalves = 1;        // 2: gelu(x G^T) * (x U^T)
+layout(constant_id = 3) const uint kUnroll = 1;        // chunks of a row of weights under way
+layout(constant_id = 4) const uint kTurns = 1;         // quads of x of an invocation at a time
+layout(constant_id = 5) const uint kMostColumns = 32;  // room for x: its columns or more
+
+PUSH Push {
+  uvec2 step, x;
+  uvec2 weight, weight2;
+  uvec2 extra;     // f32[n], or null: y = gelu(x W^T) * extra
+  uvec2 y;
+  uvec2 prologue;  // PrologueRecord, or null
+  Extent rows;     // for the host
+  uint n;          // results
+  uint k;          // columns
+  uint stride;     // bytes of a row of weights
+  uint lanes;      // that share a row of weights: a power of two, of one subgroup
+  uint share;      // rows of weights of each workgroup,
+  uint more;       // and one more of so many
+} AS_P;
 #include "prologue.glsl"
 
-layout(constant_id = 2) const uint kLanes = 8;   // a power of two, of one subgroup
-layout(constant_id = 5) const uint kGlu = 0;     // as in matvec.comp
-layout(constant_id = 8) const uint kUnroll = 1;  // chunks of a row of weights read at a time
-
-const uint kHalves = kGlu == 1 ? 2 : 1;
-const uint kRuns = kColumns / 16;
+// Of 16 elements, as many as chunks have, in groups of 16 (PlaceOf).
+const uint kRuns = (kMostColumns + 255) / 256 * 16;
 
 // OpSUDot on vectors in words: signed bytes times unsigned ones.
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4452)
@@ -28,6 +46,19 @@ const int kPackedBytes = 0;
 
 shared uvec4 shared_bytes[2 * kRuns];  // the high ones of all runs, then the low ones
 shared vec2 shared_scale[kRuns];       // and the sum of the run
+
+// Where a run of a chunk is: eight chunks after each other, so that lanes next to each other read
+// different banks.
+uint PlaceOf(uint chunk, uint run) { return (chunk >> 3) * 16 + run * 8 + (chunk & 7); }
+
+// The same of the run that has element 16 * i: ChunkAt the other way.
+uint PlaceOfRun(uint i) {
+  if (kType == kQ4_K || kType == kQ5_K) {
+    return PlaceOf((i >> 4) * 8 + ((i >> 2) & 3) * 2 + (i & 1), (i >> 1) & 1);
+  }
+  if (kType == kQ6_K) return PlaceOf((i >> 3) * 4 + (i & 3), (i >> 2) & 1);
+  return PlaceOf(i >> 1, i & 1);
+}
 
 // Four integers, of which the low bytes are wanted.
 uint Bytes(ivec4 x) {
@@ -38,48 +69,51 @@ uint Bytes(ivec4 x) {
 // To nearest even, of what is below 2^22: added to 1.5 * 2^23, it is the low bits of the sum.
 ivec4 Rounded(vec4 x) { return floatBitsToInt(x + 12582912.0) - 0x4B400000; }
 
-// Four invocations, which follow each other, have a run.
+// Quad `quad` of the row. Four invocations, which follow each other, have a run.
+void StageQuad(uint quad, vec4 x) {
+  const vec4 a = abs(x);
+  // max() may drop what is not a number: it becomes an infinite scale, and so a result that is none.
+  const bool is_number = !IsNan(a.x + a.y + a.z + a.w);
+  float most = is_number ? max(max(a.x, a.y), max(a.z, a.w)) : kInfinity;
+  most = max(most, subgroupShuffleXor(most, 1));
+  most = max(most, subgroupShuffleXor(most, 2));
+  // 127 * 256: no high byte is beyond a signed one. What is too small for a reciprocal is 0.
+  const float reciprocal = most > 1e-33 ? 32512.0 / most : 0.0;
+  const ivec4 q = Rounded(x * reciprocal);
+  int sum = q.x + q.y + q.z + q.w;
+  sum += subgroupShuffleXor(sum, 1);
+  sum += subgroupShuffleXor(sum, 2);
+  if (quad >= p.k / 4) return;
+  const uint place = PlaceOfRun(quad / 4), part = quad & 3;
+  shared_bytes[place][part] = Bytes((q + 128) >> 8);
+  shared_bytes[kRuns + place][part] = Bytes(q);
+  const float scale = most * (1.0 / 32512.0);
+  if (part == 0) shared_scale[place] = vec2(scale, scale * float(sum));
+}
+
 void StageRow() {
-  if (kPrologue != 0) {
-    LoadNormedRow();
-  } else {
-    LoadRow(p.x);
-  }
-  [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-    const vec4 a = abs(x_row[t]);
-    // max() may drop what is not a number: it becomes an infinite scale, and so a result that is none.
-    const bool is_number = !IsNan(a.x + a.y + a.z + a.w);
-    float most = is_number ? max(max(a.x, a.y), max(a.z, a.w)) : kInfinity;
-    most = max(most, subgroupShuffleXor(most, 1));
-    most = max(most, subgroupShuffleXor(most, 2));
-    // 127 * 256: no high byte is beyond a signed one. What is too small for a reciprocal is 0.
-    const float reciprocal = most > 1e-33 ? 32512.0 / most : 0.0;
-    const ivec4 q = Rounded(x_row[t] * reciprocal);
-    int sum = q.x + q.y + q.z + q.w;
-    sum += subgroupShuffleXor(sum, 1);
-    sum += subgroupShuffleXor(sum, 2);
-    if (!InRow(t)) continue;
-    const uint i = RowPlace(t);
-    shared_bytes[i / 4][i & 3] = Bytes((q + 128) >> 8);
-    shared_bytes[kRuns + i / 4][i & 3] = Bytes(q);
-    const float scale = most * (1.0 / 32512.0);
-    if ((i & 3) == 0) shared_scale[i / 4] = vec2(scale, scale * float(sum));
+  for (uint first = 0; first < p.k / 4; first += kTurns * gl_WorkGroupSize.x) {
+    if (IsNull(p.prologue)) {
+      LoadRow(p.x, first);
+    } else {
+      LoadNormedRow();
+    }
+    [[unroll]] for (uint t = 0; t < kTurns; ++t) {
+      if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(first + RowPlace(t), x_row[t]);
+    }
   }
   barrier();
 }
 
 float acc[kHalves];
 
-Chunk chunks[kUnroll * kHalves];  // on their way
+RawChunk raw[kUnroll * kHalves];  // on their way
 
-// Chunks `first` + lane and on of a row of weights; beyond its end, the last one.
-void LoadChunks(uint lane, uint weight_row, uint first) {
-  const uint last = p.blocks * kBlock / 32 - 1;
-  [[unroll]] for (uint i = 0; i < kUnroll * kHalves; ++i) {
-    const uvec2 weight = i % kHalves == 0 ? p.weight : p.weight2;
-    chunks[i] = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks),
-                       min(first + i / kHalves * kLanes + lane, last));
-  }
+uint Chunks() { return p.k / 32; }
+
+WeightRow RowAt(uint weight_row, uint half_glu) {
+  const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
+  return WeightRow(AdvanceBy(weight, min(weight_row, p.n - 1), p.stride), p.k / kBlock);
 }
 
 // Of one run of 16 weights.
@@ -98,47 +132,61 @@ void AddRun(const Chunk c, uint half_glu, uint run, uvec4 high, uvec4 low, vec2 
   }
 }
 
-void AddChunks(uint lane, uint first) {
-  const uint count = p.blocks * kBlock / 32;
-  [[unroll]] for (uint u = 0; u < kUnroll; ++u) {
-    const uint chunk = first + u * kLanes + lane;
-    const uvec2 at = ChunkAt(min(chunk, count - 1)) / 16;
-    [[unroll]] for (uint run = 0; run < 2; ++run) {
-      const uvec4 high = shared_bytes[at[run]], low = shared_bytes[kRuns + at[run]];
-      const vec2 scale = chunk < count ? shared_scale[at[run]] : vec2(0);
-      [[unroll]] for (uint h = 0; h < kHalves; ++h) {
-        AddRun(chunks[u * kHalves + h], h, run, high, low, scale);
-      }
-    }
+// The chunk of each half that raw has at `i`. Beyond the last one it is the last one once more.
+void AddChunk(uint chunk, uint i) {
+  const uint there = min(chunk, Chunks() - 1);
+  Chunk c[kHalves];
+  [[unroll]] for (uint h = 0; h < kHalves; ++h) c[h] = Unpack(raw[i * kHalves + h], there);
+  [[unroll]] for (uint run = 0; run < 2; ++run) {
+    const uint place = PlaceOf(there, run);
+    const uvec4 high = shared_bytes[place], low = shared_bytes[kRuns + place];
+    const vec2 scale = chunk < Chunks() ? shared_scale[place] : vec2(0);
+    [[unroll]] for (uint h = 0; h < kHalves; ++h) AddRun(c[h], h, run, high, low, scale);
   }
 }
 
-float LaneSum(float x) { return SumOfLanes(x, kLanes); }
-
 void Store(uint lane, uint weight_row, uint end) {
-  float y = LaneSum(acc[0]);
-  if (kGlu != 0) y = GeluTanh(y);
-  if (kGlu == 1) y *= LaneSum(acc[kHalves - 1]);
+  float y = SumOfLanes(acc[0], p.lanes);
+  if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[kHalves - 1], p.lanes);
   if (lane != 0 || weight_row >= end) return;
-  F32(p.y).v[weight_row] = kGlu == 2 ? y * F32(p.extra).v[weight_row] : y;
+  if (kHalves == 1 && !IsNull(p.extra)) y = GeluTanh(y) * F32(p.extra).v[weight_row];
+  F32(p.y).v[weight_row] = y;
 }
 
 void main() {
-  const uint lane = Index() & (kLanes - 1), group = Index() / kLanes;
-  const uint groups = gl_WorkGroupSize.x / kLanes;  // that have a row of weights each
+  const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
+  const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
-  const uint share = p.n / GROUPS.x, more = p.n % GROUPS.x;
-  const uint begin = GROUP.x * share + min(GROUP.x, more);
-  const uint end = begin + share + (GROUP.x < more ? 1 : 0);
-  const uint turn = kLanes * kUnroll;
-  const uint count = p.blocks * kBlock / 32;
+  const uint begin = GROUP.x * p.share + min(GROUP.x, p.more);
+  const uint end = begin + p.share + (GROUP.x < p.more ? 1 : 0);
+  WeightRow rows[kHalves];
+  [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+    rows[h] = RowAt(begin + group, h);
+    // Even if there is no row to begin with: what is set on some ways only is kept over all tasks.
+    [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
+      raw[i * kHalves + h] = Load(rows[h], min(i * p.lanes + lane, Chunks() - 1));
+    }
+  }
   StageRow();
   for (uint first_row = begin; first_row < end; first_row += groups) {
     const uint weight_row = first_row + group;
     [[unroll]] for (uint h = 0; h < kHalves; ++h) acc[h] = 0.0;
-    for (uint first = 0; first < count; first += turn) {
-      LoadChunks(lane, min(weight_row, p.n - 1), first);
-      AddChunks(lane, first);
+    const uint turn = p.lanes * kUnroll;
+    for (uint first = 0; first < Chunks(); first += turn) {
+      // A chunk makes room for that of the next turn, or in the end for itself once more: a choice would
+      // wait for it.
+      const bool ends_row = first + turn >= Chunks();
+      const bool ends = ends_row && first_row + groups >= end;
+      const uint next = ends ? first : ends_row ? 0 : first + turn;
+      if (ends_row && !ends) {
+        [[unroll]] for (uint h = 0; h < kHalves; ++h) rows[h] = RowAt(weight_row + groups, h);
+      }
+      [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
+        AddChunk(first + i * p.lanes + lane, i);
+        [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+          raw[i * kHalves + h] = Load(rows[h], min(next + i * p.lanes + lane, Chunks() - 1));
+        }
+      }
     }
     Store(lane, weight_row, end);
   }

@@ -11,7 +11,7 @@
 #extension GL_KHR_shader_subgroup_ballot : require
 #include "common.glsl"
 
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly BUFFER Entries { uvec4 v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT Entries { uvec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) BUFFER Meeting {
   uint arrived;  // in all levels of this run
   uint left;

@@ -1,60 +1,63 @@
 // What a product of one row does to it first (Prologue in plan_builder.h). The includer's push constants
-// `p` say where in p.prologue; its Index() counts the invocations.
+// `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how many turns of the
+// workgroup take a row, kTurns, and counts its invocations, Index().
 
-// Bit 0: a residual norm, with a weight (bit 2) and a scale (bit 3); bit 1: a norm, with a weight (bit 4).
-layout(constant_id = 9) const uint kPrologue = 0;
-layout(constant_id = 10) const uint kColumns = 32;
-
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly BUFFER Prologue {
-  uvec2 x, residual, weight, scale, sum, norm_weight;
-  float eps, norm_eps;
+struct PrologueRecord {
+  uvec2 x;
+  uvec2 residual;  // or null
+  uvec2 weight;    // of the norm that is added to it, or null
+  uvec2 scale;     // of the sum, or null
+  uvec2 sum;       // where the sum goes, or null
+  uvec2 norm_weight;  // or null
+  float eps;
+  float norm_eps;  // of the norm of what is there by then; below 0: none
 };
+layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { PrologueRecord v; };
+layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER Sums { vec4 v[]; };
 
 // The row, four elements at a time: those at 4 * RowPlace(t), 0 beyond the end.
-const uint kTurns = (kColumns / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 vec4 x_row[kTurns];
 uint RowPlace(uint t) { return t * gl_WorkGroupSize.x + Index(); }
-bool InRow(uint t) { return RowPlace(t) < kColumns / 4; }
-
-vec4 RowOf(uvec2 values, uint t) {
-  return F32x4(values).v[min(RowPlace(t), kColumns / 4 - 1)];
-}
+bool InRow(uint t) { return RowPlace(t) < p.k / 4; }
 
 float Squares(vec4 x) { return x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w; }
 
 float NormFactor(float eps) {
   float squares = 0.0;
   [[unroll]] for (uint t = 0; t < kTurns; ++t) squares += Squares(x_row[t]);
-  return 1.0 / sqrt(WorkgroupSum(squares) / float(kColumns) + eps);
+  return 1.0 / sqrt(WorkgroupSum(squares) / float(p.k) + eps);
 }
 
-void LoadRow(uvec2 x) {
-  [[unroll]] for (uint t = 0; t < kTurns; ++t) x_row[t] = InRow(t) ? RowOf(x, t) : vec4(0);
+// Quads `first` + RowPlace(t) of values that may not be there.
+vec4 RowOf(uvec2 values, uint first, uint t, float otherwise) {
+  if (IsNull(values) || first + RowPlace(t) >= p.k / 4) return vec4(otherwise);
+  return F32x4(values).v[first + RowPlace(t)];
+}
+
+void LoadRow(uvec2 x, uint first) {
+  [[unroll]] for (uint t = 0; t < kTurns; ++t) x_row[t] = RowOf(x, first, t, 0.0);
 }
 
 // All that is read is on its way before the first of it is used.
 void LoadNormedRow() {
-  Prologue r = Prologue(p.prologue);
+  const PrologueRecord r = PrologueAt(p.prologue).v;
   vec4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
-  LoadRow(r.x);
+  LoadRow(r.x, 0);
   [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-    residual[t] = (kPrologue & 1) != 0 ? RowOf(r.residual, t) : vec4(0);
-    weight[t] = (kPrologue & 4) != 0 ? RowOf(r.weight, t) : vec4(1);
-    norm_weight[t] = (kPrologue & 16) != 0 ? RowOf(r.norm_weight, t) : vec4(1);
+    residual[t] = RowOf(r.residual, 0, t, 0.0);
+    weight[t] = RowOf(r.weight, 0, t, 1.0);
+    norm_weight[t] = RowOf(r.norm_weight, 0, t, 1.0);
   }
-  const float scale = (kPrologue & 8) != 0 ? F32(r.scale).v[0] : 1.0;
-  if ((kPrologue & 1) != 0) {
+  const float scale = IsNull(r.scale) ? 1.0 : F32(r.scale).v[0];
+  if (!IsNull(r.residual)) {
     const float factor = NormFactor(r.eps);
     const bool leads = GROUP.x + GROUP.y == 0 && !IsNull(r.sum);
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-      if (!InRow(t)) continue;
       x_row[t] = (residual[t] + x_row[t] * factor * weight[t]) * scale;
-      if (leads) {
-        [[unroll]] for (uint j = 0; j < 4; ++j) F32(r.sum).v[RowPlace(t) * 4 + j] = x_row[t][j];
-      }
+      if (leads && InRow(t)) Sums(r.sum).v[RowPlace(t)] = x_row[t];
     }
   }
-  if ((kPrologue & 2) != 0) {
+  if (r.norm_eps >= 0.0) {
     const float factor = NormFactor(r.norm_eps);
     [[unroll]] for (uint t = 0; t < kTurns; ++t) x_row[t] = x_row[t] * factor * norm_weight[t];
   }

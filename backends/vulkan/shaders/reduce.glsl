@@ -4,25 +4,37 @@ float Add(float a, float b) { return a + b; }
 
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
 
 shared float shared_reduce[256];
 
-#define DEFINE_REDUCTION(Name, OfSubgroup, OfTwo)                                        \
+// By shuffles: subgroupAdd comes with code for subgroups of which some invocations are elsewhere.
+#define DEFINE_REDUCTION(Name, OfTwo, Identity)                                          \
+  float Name##OfSubgroup(float x) {                                                      \
+    [[unroll]] for (uint i = 0; i < 7; ++i) {                                            \
+      const uint mask = 64u >> i;                                                        \
+      if (mask < gl_SubgroupSize) x = OfTwo(x, subgroupShuffleXor(x, mask));             \
+    }                                                                                    \
+    return x;                                                                            \
+  }                                                                                      \
   float Name(float x) {                                                                  \
-    x = OfSubgroup(x);                                                                   \
+    x = Name##OfSubgroup(x);                                                             \
     if (gl_NumSubgroups == 1) return x;                                                  \
     barrier();                                                                           \
-    if (subgroupElect()) shared_reduce[gl_SubgroupID] = x;                               \
+    if (gl_SubgroupInvocationID == 0) shared_reduce[gl_SubgroupID] = x;                  \
     barrier();                                                                           \
-    x = shared_reduce[0];                                                                \
-    for (uint i = 1; i < gl_NumSubgroups; ++i) x = OfTwo(x, shared_reduce[i]);           \
-    return x;                                                                            \
+    /* Each subgroup for itself: one number an invocation, mostly. */                    \
+    const uint lane = gl_SubgroupInvocationID;                                           \
+    x = lane < gl_NumSubgroups ? shared_reduce[lane] : Identity;                         \
+    for (uint i = lane + gl_SubgroupSize; i < gl_NumSubgroups; i += gl_SubgroupSize) {   \
+      x = OfTwo(x, shared_reduce[i]);                                                    \
+    }                                                                                    \
+    return Name##OfSubgroup(x);                                                          \
   }
 #else
 shared float shared_reduce[1024];
 
-#define DEFINE_REDUCTION(Name, OfSubgroup, OfTwo)                                        \
+#define DEFINE_REDUCTION(Name, OfTwo, Identity)                                          \
   float Name(float x) {                                                                  \
     const uint i = gl_LocalInvocationIndex;                                              \
     barrier();                                                                           \
@@ -36,5 +48,5 @@ shared float shared_reduce[1024];
   }
 #endif
 
-DEFINE_REDUCTION(WorkgroupSum, subgroupAdd, Add)
-DEFINE_REDUCTION(WorkgroupMax, subgroupMax, max)
+DEFINE_REDUCTION(WorkgroupSum, Add, 0.0)
+DEFINE_REDUCTION(WorkgroupMax, max, -kInfinity)

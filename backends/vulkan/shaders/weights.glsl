@@ -73,15 +73,20 @@ float UnsignedE4M3(uint code) {
   return (1.0 + mantissa * 0.125) * uintBitsToFloat(((code >> 3) + 120u) << 23);
 }
 
-uint ByteOf(uvec4 word, uint i) { return (word[i >> 2] >> ((i & 3u) * 8u)) & 255u; }
+// By a choice: an index would put the vector into memory.
+uint WordOf(uvec4 words, uint i) {
+  return i < 2u ? (i == 0u ? words.x : words.y) : (i == 2u ? words.z : words.w);
+}
+uint ByteOf(uvec4 words, uint i) { return (WordOf(words, i >> 2) >> ((i & 3u) * 8u)) & 255u; }
 
 // Four bits to bit 4 of four bytes.
 uint Spread(uint bits) { return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4; }
 
-// Two bytes at any even place, four at any multiple of four.
-uint Load16(uvec2 base, uint offset) { return uint(U16(Advance(base, offset)).v[0]); }
-uint Load32(uvec2 base, uint offset) { return U32(Advance(base, offset)).v[0]; }
-uvec4 Load128(uvec2 base, uint offset) { return U32x4(Advance(base, offset)).v[0]; }
+// Of a row: the numbers of 4 and 16 bytes from its base on.
+layout(buffer_reference, std430, buffer_reference_align = 4) CONSTANT Weights32 { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT Weights128 { uvec4 v[]; };
+uint Load32(const WeightRow row, uint at) { return Weights32(row.base).v[at]; }
+uvec4 Load128(const WeightRow row, uint at) { return Weights128(row.base).v[at]; }
 
 // Scales and minima 2 * pair and the next of the twelve bytes of q4_k and q5_k, two bytes each.
 uvec2 ScalesMins(uvec4 header, uint pair) {
@@ -89,6 +94,10 @@ uvec2 ScalesMins(uvec4 header, uint pair) {
   if (pair < 2u) return bytes.xy & 0x3F3Fu;
   return (uvec2(bytes.z, bytes.z >> 4) & 0x0F0Fu) | ((bytes.xy >> 2) & 0x3030u);
 }
+
+// Number `i` of two bytes of those that a word has been loaded for. The word is taken apart no sooner than
+// it is used: that would wait for it.
+uint HalfOf(uint word, uint i) { return (word >> ((i & 1u) * 16u)) & 0xFFFFu; }
 
 // What a chunk is decoded from, as it lies in memory: see Load.
 struct RawChunk {
@@ -99,7 +108,7 @@ struct RawChunk {
 void LoadPlain(const WeightRow row, uint chunk, inout RawChunk raw) {
   const uint vectors = kType == kF32 ? 8 : 4;
   [[unroll]] for (uint i = 0; i < vectors; ++i) {
-    raw.vector[i] = Load128(row.base, (chunk * vectors + i) * 16);
+    raw.vector[i] = Load128(row, chunk * vectors + i);
   }
 }
 
@@ -124,21 +133,20 @@ const bool kHasMinimum = kType == kQ4_1 || kType == kQ5_1;
 void LoadBlock32(const WeightRow row, uint chunk, inout RawChunk raw) {
   const uint vectors = kType == kQ8_0 ? 2 : 1;
   [[unroll]] for (uint i = 0; i < vectors; ++i) {
-    raw.vector[i] = Load128(row.base, (chunk * vectors + i) * 16);
+    raw.vector[i] = Load128(row, chunk * vectors + i);
   }
-  uint plane = row.blocks * vectors * 16;  // what follows the codes
+  uint plane = row.blocks * vectors * 4;  // what follows the codes, in words
   if (kHasHighBits) {
-    raw.word[1] = Load32(row.base, plane + chunk * 4);
-    plane += row.blocks * 4;
+    raw.word[1] = Load32(row, plane + chunk);
+    plane += row.blocks;
   }
-  raw.word[0] =
-      kHasMinimum ? Load32(row.base, plane + chunk * 4) : Load16(row.base, plane + chunk * 2);
+  raw.word[0] = Load32(row, plane + (kHasMinimum ? chunk : chunk >> 1));
 }
 
-void UnpackBlock32(const RawChunk raw, inout Chunk c) {
+void UnpackBlock32(const RawChunk raw, uint chunk, inout Chunk c) {
   if (kHasMinimum) c.offset[0] = c.offset[1] = unpackHalf2x16(raw.word[0]).y;
-  c.scale[0] = c.scale[1] =
-      kType == kMXFP4 ? BFloat16ToFloat(raw.word[0]) * 0.5 : HalfToFloat(raw.word[0]);
+  const uint scale = kHasMinimum ? raw.word[0] & 0xFFFFu : HalfOf(raw.word[0], chunk);
+  c.scale[0] = c.scale[1] = kType == kMXFP4 ? BFloat16ToFloat(scale) * 0.5 : HalfToFloat(scale);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
     uint a = raw.vector[0][i] & kNibbles, b = (raw.vector[0][i] >> 4) & kNibbles;
     if (kType == kQ8_0) {
@@ -163,8 +171,8 @@ void UnpackBlock32(const RawChunk raw, inout Chunk c) {
 }
 
 void LoadNvfp4(const WeightRow row, uint chunk, inout RawChunk raw) {
-  raw.vector[0] = Load128(row.base, chunk * 16);
-  raw.word[0] = Load32(row.base, row.blocks * 32 + (chunk >> 1) * 4);
+  raw.vector[0] = Load128(row, chunk);
+  raw.word[0] = Load32(row, row.blocks * 8 + (chunk >> 1));
 }
 
 void UnpackNvfp4(const RawChunk raw, uint chunk, inout Chunk c) {
@@ -181,10 +189,10 @@ void UnpackNvfp4(const RawChunk raw, uint chunk, inout Chunk c) {
 
 // q4_k and q5_k: a chunk has the low and the high nibbles of 16 bytes.
 void LoadK45(const WeightRow row, uint chunk, inout RawChunk raw) {
-  const uint base = (chunk >> 3) * (kType == kQ4_K ? 144 : 176);
-  raw.vector[0] = Load128(row.base, base + (kType == kQ4_K ? 16 : 48) + (chunk & 7) * 16);
-  raw.vector[1] = Load128(row.base, base);  // factors, scales and minima
-  if (kType == kQ5_K) raw.vector[2] = Load128(row.base, base + 16 + (chunk & 1) * 16);
+  const uint base = (chunk >> 3) * (kType == kQ4_K ? 9 : 11);
+  raw.vector[0] = Load128(row, base + (kType == kQ4_K ? 1 : 3) + (chunk & 7));
+  raw.vector[1] = Load128(row, base);  // factors, scales and minima
+  if (kType == kQ5_K) raw.vector[2] = Load128(row, base + 1 + (chunk & 1));
 }
 
 void UnpackK45(const RawChunk raw, uint chunk, inout Chunk c) {
@@ -204,20 +212,20 @@ void UnpackK45(const RawChunk raw, uint chunk, inout Chunk c) {
 }
 
 void LoadQ6K(const WeightRow row, uint chunk, inout RawChunk raw) {
-  const uint block = chunk >> 3, sub = chunk & 7, base = block * 208;
-  raw.vector[0] = Load128(row.base, base + sub * 16);
-  raw.vector[1] = Load128(row.base, base + 128 + (sub >> 2) * 32 + (sub & 1) * 16);
-  raw.vector[2] = Load128(row.base, base + 192);  // scales
-  raw.word[0] = Load16(row.base, row.blocks * 208 + block * 2);
+  const uint block = chunk >> 3, sub = chunk & 7, base = block * 13;
+  raw.vector[0] = Load128(row, base + sub);
+  raw.vector[1] = Load128(row, base + 8 + (sub >> 2) * 2 + (sub & 1));
+  raw.vector[2] = Load128(row, base + 12);  // scales
+  raw.word[0] = Load32(row, row.blocks * 52 + (block >> 1));
 }
 
 void UnpackQ6K(const RawChunk raw, uint chunk, inout Chunk c) {
   const uint n = (chunk & 7) >> 2, piece = chunk & 3, upper = piece >> 1;
   const uvec4 low = raw.vector[0], high = raw.vector[1] >> (upper * 2), scales = raw.vector[2];
-  const float d = HalfToFloat(raw.word[0]);
+  const float d = HalfToFloat(HalfOf(raw.word[0], chunk >> 3));
   [[unroll]] for (uint run = 0; run < 2; ++run) {
-    const uint index = n * 8 + run * 4 + upper * 2 + (piece & 1);
-    c.scale[run] = d * float(bitfieldExtract(int(scales[index >> 2]), int((index & 3) * 8), 8));
+    const uint word = WordOf(scales, n * 2 + run);
+    c.scale[run] = d * float(bitfieldExtract(int(word), int(piece * 8), 8));
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       c.word[run * 4 + i] = ((low[i] >> (4 * run)) & kNibbles) |
                             (((high[i] >> (4 * run)) & 0x03030303u) << 4);
@@ -227,13 +235,13 @@ void UnpackQ6K(const RawChunk raw, uint chunk, inout Chunk c) {
 
 void LoadK23(const WeightRow row, uint chunk, inout RawChunk raw) {
   const uint block = chunk >> 3, n = (chunk & 7) >> 2;
-  const uint codes = kType == kQ2_K ? block * 64 : row.blocks * 32 + block * 64;
+  const uint codes = kType == kQ2_K ? block * 4 : row.blocks * 2 + block * 4;
   [[unroll]] for (uint run = 0; run < 2; ++run) {
-    raw.vector[run] = Load128(row.base, codes + n * 32 + run * 16);
-    if (kType == kQ3_K) raw.vector[3 + run] = Load128(row.base, block * 32 + run * 16);
+    raw.vector[run] = Load128(row, codes + n * 2 + run);
+    if (kType == kQ3_K) raw.vector[3 + run] = Load128(row, block * 2 + run);
   }
-  raw.vector[2] = Load128(row.base, row.blocks * (kType == kQ2_K ? 64 : 96) + block * 16);  // scales
-  if (kType == kQ2_K) raw.word[0] = Load32(row.base, row.blocks * 80 + block * 4);
+  raw.vector[2] = Load128(row, row.blocks * (kType == kQ2_K ? 4 : 6) + block);  // scales
+  if (kType == kQ2_K) raw.word[0] = Load32(row, row.blocks * 20 + block);
 }
 
 void UnpackK23(const RawChunk raw, uint chunk, inout Chunk c) {
@@ -262,10 +270,10 @@ void UnpackK23(const RawChunk raw, uint chunk, inout Chunk c) {
 }
 
 void LoadIq4Xs(const WeightRow row, uint chunk, inout RawChunk raw) {
-  const uint header = row.blocks * 128 + (chunk >> 3) * 8;
-  raw.vector[0] = Load128(row.base, chunk * 16);
-  raw.word[0] = Load32(row.base, header);
-  raw.word[1] = Load32(row.base, header + 4);
+  const uint header = row.blocks * 32 + (chunk >> 3) * 2;
+  raw.vector[0] = Load128(row, chunk);
+  raw.word[0] = Load32(row, header);
+  raw.word[1] = Load32(row, header + 1);
 }
 
 void UnpackIq4Xs(const RawChunk raw, uint chunk, inout Chunk c) {
@@ -301,7 +309,10 @@ float ValueAt(const Chunk c, uint i) {
 
 // A chunk is loaded and unpacked in two steps, so that work may be put between them.
 RawChunk Load(const WeightRow row, uint chunk) {
+  // All of it is set: in a loop, and in a step of one dispatch all is one, the rest would be kept.
   RawChunk raw;
+  [[unroll]] for (uint i = 0; i < 8; ++i) raw.vector[i] = uvec4(0);
+  raw.word[0] = raw.word[1] = 0;
   if (kBlock == 1) {
     LoadPlain(row, chunk, raw);
   } else if (kBlock == 32) {
@@ -322,12 +333,14 @@ RawChunk Load(const WeightRow row, uint chunk) {
 
 Chunk Unpack(const RawChunk raw, uint chunk) {
   Chunk c;
+  [[unroll]] for (uint i = 0; i < 8; ++i) c.word[i] = 0;
+  [[unroll]] for (uint i = 0; i < 32; ++i) c.plain[i] = 0.0;
   c.scale[0] = c.scale[1] = 1.0;
   c.offset[0] = c.offset[1] = 0.0;
   if (kBlock == 1) {
     UnpackPlain(raw, c);
   } else if (kBlock == 32) {
-    UnpackBlock32(raw, c);
+    UnpackBlock32(raw, chunk, c);
   } else if (kType == kNVFP4) {
     UnpackNvfp4(raw, chunk, c);
   } else if (kType == kQ4_K || kType == kQ5_K) {
