@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/gpu/switches.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/plan.h"
 
@@ -40,23 +41,6 @@ struct Settings {
   bool profile = false;
 };
 
-bool ParseSwitch(const sdk::Option& option) {
-  if (option.value == "on") return true;
-  if (option.value == "off") return false;
-  throw sdk::Error(RL_INVALID_ARGUMENT,
-                   "option " + option.key + " is '" + option.value + "', expected on or off");
-}
-
-// A switch for what only some devices have.
-bool ParseSwitch(const sdk::Option& option, bool available, const char* what) {
-  const bool on = ParseSwitch(option);
-  if (on && !available) {
-    throw sdk::Error(RL_INVALID_ARGUMENT,
-                     "option " + option.key + " is 'on', but the device has no " + what);
-  }
-  return on;
-}
-
 // Whether steps of one row can be one dispatch (persistent.h).
 bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgroup_arithmetic; }
 // Whether they are unless someone says otherwise: on devices of known size, since all workgroups
@@ -70,18 +54,18 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
                     can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
   for (const sdk::Option& option : options) {
     if (option.key == "integer_dot") {
-      settings.integer_dot = ParseSwitch(option, can.integer_dot && can.subgroup_arithmetic,
-                                         "dot products of bytes, or no subgroup arithmetic");
+      settings.integer_dot = gpu::ParseSwitch(option, can.integer_dot && can.subgroup_arithmetic,
+                                              "dot products of bytes, or no subgroup arithmetic");
     } else if (option.key == "persistent") {
-      settings.persistent =
-          ParseSwitch(option, CanPersist(can), "memory model of Vulkan, or no subgroup arithmetic");
+      settings.persistent = gpu::ParseSwitch(option, CanPersist(can),
+                                             "memory model of Vulkan, or no subgroup arithmetic");
     } else if (option.key == "profile") {
-      settings.profile = ParseSwitch(option);
+      settings.profile = gpu::ParseSwitch(option);
     } else if (option.key == "subgroups") {
-      settings.subgroups = ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
+      settings.subgroups = gpu::ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
     } else if (option.key == "cooperative_matrix") {
       settings.cooperative_matrix =
-          ParseSwitch(option, can.cooperative_matrix, "matrix units for f16 in tiles of 16");
+          gpu::ParseSwitch(option, can.cooperative_matrix, "matrix units for f16 in tiles of 16");
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
@@ -138,7 +122,7 @@ class VulkanDevice final : public sdk::Device {
     std::vector<sdk::OpSupport> support;
     support.reserve(graph.op_count());
     for (uint32_t i = 0; i < graph.op_count(); ++i) {
-      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities());
+      std::string why = gpu::WhyNot(graph, graph.op(i), gpu_.capabilities().float64);
       const bool supported = why.empty();
       support.push_back({supported, std::move(why)});
     }
@@ -146,7 +130,7 @@ class VulkanDevice final : public sdk::Device {
   }
 
   sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
-    return {false, ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
+    return {false, gpu::ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
   }
 
   std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {

@@ -20,8 +20,6 @@ enum class Residence : uint8_t {
   kHost,    // mapped and cached by the host: read back
 };
 
-inline uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
-
 class MemoryBlock;
 
 // A range of a block. Returned to its block by the owner's destruction.

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "backends/vulkan/attention.h"
+#include "backends/gpu/attention.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 // As attention_coop.comp has them.
@@ -56,4 +56,4 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   return true;
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

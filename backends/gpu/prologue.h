@@ -6,13 +6,13 @@
 // Thread safety: none.
 #pragma once
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 
 // Whether the rms_norm at hand is left to all products that read it.
 bool LeaveNorm(PlanBuilder& plan);
 // Whether the residual_norm at hand is left to the first product that reads it, or a norm of it.
 bool LeaveResidualNorm(PlanBuilder& plan);
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

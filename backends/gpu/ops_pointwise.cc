@@ -1,7 +1,7 @@
 // unary, binary, scale, affine, select, geglu, softcap.
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 enum Pointwise : uint32_t {  // of pointwise.comp
@@ -101,4 +101,4 @@ bool CompilePointwise(PlanBuilder& plan) {
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

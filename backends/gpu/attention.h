@@ -1,9 +1,9 @@
 // The forms of attention, for ops_attention.cc.
 #pragma once
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 
 // Query heads of a workgroup: as many of those that share a key/value head as fit.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most);
@@ -15,4 +15,4 @@ bool AttentionOfOneRow(PlanBuilder& plan);
 // The same of many rows on matrix units, if the device, its shape and its types allow it.
 bool AttentionOnMatrixUnits(PlanBuilder& plan);
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

@@ -1,9 +1,9 @@
 // cumsum, topk, the masks and draws of samplers, penalties and biases.
 #include <bit>
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 enum Scan : uint32_t { kCumSum = 0, kTopP = 1, kCategorical = 2 };  // of scan.comp
@@ -178,4 +178,4 @@ bool CompileSampling(PlanBuilder& plan) {
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

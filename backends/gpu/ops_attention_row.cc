@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "backends/vulkan/attention.h"
-#include "backends/vulkan/heads.h"
+#include "backends/gpu/attention.h"
+#include "backends/gpu/heads.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 // Few, so that each tile of keys finds enough workgroups.
@@ -15,7 +15,7 @@ constexpr int64_t kMostParts = 64;   // room in attention_row.comp
 
 // As attention_row.comp reads it.
 struct HeadsRecord {
-  VkDeviceAddress x, weight, pos, rates;
+  DeviceAddress x, weight, pos, rates;
   float eps;
   uint32_t half_rot;
 };
@@ -34,7 +34,7 @@ HeadsRecord RecordOf(PlanBuilder& plan, DispatchBuilder& dispatch, const Heads& 
 }  // namespace
 
 bool AttentionOfOneRow(PlanBuilder& plan) {
-  if (!IsOneRow(plan, plan.op())) return false;
+  if (!plan.tuning().row_attention || !IsOneRow(plan, plan.op())) return false;
   enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
   const auto& a = plan.attrs<rl_attention_attrs>();
   const Tuning& tuning = plan.tuning();
@@ -77,10 +77,10 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
       .Write(plan.ResultIndex())
       .Pointer(plan.NewScratch(rows * static_cast<uint64_t>(dim + 4) * sizeof(float)).address)
       .Pointer(plan.Constant(std::as_bytes(std::span(none))))
-      .Pointer(plan.Constant(std::as_bytes(std::span(record))))
+      .Record(std::as_bytes(std::span(record)), {0, 8, 16, 24, 40, 48, 56, 64, 80, 88, 96, 104})
       .Rows(q.dims[0])
       .Go(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group));
   return true;
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

@@ -1,9 +1,9 @@
 // matmul and geglu_linear, and the products that ops_moe.cc shares.
 #include <bit>
 
-#include "backends/vulkan/matrix_product.h"
+#include "backends/gpu/matrix_product.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kTileThreads = 256;
@@ -24,7 +24,7 @@ constexpr uint32_t kUnderWayAsBytes = 2;
 
 // As prologue.glsl reads it.
 struct PrologueRecord {
-  VkDeviceAddress x, residual, weight, scale, sum, norm_weight;
+  DeviceAddress x, residual, weight, scale, sum, norm_weight;
   float eps, norm_eps;
 };
 
@@ -38,7 +38,10 @@ void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p
                               plan.AddressOf(p.norm_weight),
                               p.eps,
                               p.norm_eps};
-  dispatch.Align(8).Pointer(plan.Constant(std::as_bytes(std::span(&record, 1))));
+  dispatch.Align(8).Record(std::as_bytes(std::span(&record, 1)),
+                           {offsetof(PrologueRecord, x), offsetof(PrologueRecord, residual),
+                            offsetof(PrologueRecord, weight), offsetof(PrologueRecord, scale),
+                            offsetof(PrologueRecord, sum), offsetof(PrologueRecord, norm_weight)});
   for (const uint32_t value : {p.x, p.residual, p.scale}) dispatch.Reads(value);
   dispatch.Writes(p.sum);
 }
@@ -95,7 +98,7 @@ uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 
 HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
   constexpr uint32_t kThreads = 256;
   const bool is_value = x.scratch.bytes == 0;
-  const VkDeviceAddress address = is_value ? plan.Place(x.value).begin : x.scratch.address;
+  const DeviceAddress address = is_value ? plan.Place(x.value).begin : x.scratch.address;
   if (const HalfRows* half = plan.FindHalf(address)) return *half;
   const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
   const auto rows = static_cast<uint64_t>(plan.Most(product.rows) * times);
@@ -237,7 +240,8 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   const bool dense = product.mode == ProductMode::kDense;
   // Lanes that share a row: as many as find two chunks each, at most a subgroup.
   const uint64_t chunks = (shape.columns + 31) / 32;
-  const uint32_t most_lanes = tuning.subgroups ? std::min(tuning.subgroup_size, 32U) : 32U;
+  const uint32_t most_lanes = std::min(tuning.subgroups ? tuning.subgroup_size : 32U,
+                                       tuning.Threads(kMatVecThreads) == 1 ? 1U : 32U);
   const auto lanes = static_cast<uint32_t>(
       std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
   const uint32_t halves = gated ? 2 : 1;
@@ -275,8 +279,9 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
     y = static_cast<uint64_t>(rows * product.used);
   }
-  // Where each workgroup costs a prologue or an entry of a list, few take several turns.
-  if (prologue != nullptr || bytes || tuning.persistent_groups > 0) {
+  // Where each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
+  // take several turns.
+  if (prologue != nullptr || bytes || tuning.persistent_groups > 0 || threads == 1) {
     groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
   }
   dispatch.Go(groups, y);
@@ -319,4 +324,4 @@ bool CompileMatMul(PlanBuilder& plan) {
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

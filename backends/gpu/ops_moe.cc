@@ -1,8 +1,8 @@
 // grouped_matmul and moe_ffn. With few rows each pair of row and expert is computed by itself; with
 // many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
-#include "backends/vulkan/matrix_product.h"
+#include "backends/gpu/matrix_product.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kSortThreads = 256;
@@ -136,4 +136,4 @@ bool CompileMoe(PlanBuilder& plan) {
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

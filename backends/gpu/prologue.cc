@@ -1,8 +1,8 @@
-#include "backends/vulkan/prologue.h"
+#include "backends/gpu/prologue.h"
 
 #include <algorithm>
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 // What lanes read at a time: rows end with a whole one.
@@ -96,4 +96,4 @@ bool LeaveResidualNorm(PlanBuilder& plan) {
   return true;
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

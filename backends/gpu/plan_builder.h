@@ -14,23 +14,9 @@
 #include <optional>
 #include <vector>
 
-#include "backends/vulkan/pipelines.h"
-#include "backends/vulkan/weights.h"
+#include "backends/gpu/dispatch.h"
 
-namespace rullama::vulkan {
-
-class VulkanBuffer final : public sdk::Buffer {
- public:
-  VulkanBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage);
-  ~VulkanBuffer() override;
-  [[nodiscard]] const Allocation& memory() const { return memory_; }
-  [[nodiscard]] uint64_t size() const { return size_; }
-
- private:
-  Gpu& gpu_;
-  uint64_t size_;
-  Allocation memory_;
-};
+namespace rullama::gpu {
 
 // How work is cut for a device, and in a plan's own copy for its graph.
 struct Tuning {
@@ -44,45 +30,15 @@ struct Tuning {
   bool profile = false;             // time each dispatch, one after the other
   int64_t most_prologue = 0;        // elements of a row that a product may norm itself
   uint32_t few_groups = 1;          // workgroups that keep the device busy
-  // Of steps of one row that are one dispatch (persistent.h): its workgroups, 0 if there are none
-  // such, and the invocations of each, which all shaders then have.
+  bool row_attention = true;        // attention of one row by attention_row
+  // Of steps of one row that are one dispatch (vulkan/persistent.h): its workgroups, 0 if there are
+  // none such, and the invocations of each.
   uint32_t persistent_groups = 0;
   uint32_t persistent_threads = 0;
+  uint32_t threads = 0;  // invocations of all workgroups, or 0: each shader has its own number
 
   // Invocations of a workgroup of a shader for which `wanted` would be best.
-  [[nodiscard]] uint32_t Threads(uint32_t wanted) const {
-    return persistent_groups > 0 ? persistent_threads : wanted;
-  }
-};
-
-// Memory a dispatch touches.
-struct Range {
-  VkDeviceAddress begin = 0;
-  VkDeviceAddress end = 0;
-  [[nodiscard]] bool Overlaps(const Range& other) const {
-    return begin < other.end && other.begin < end;
-  }
-};
-
-struct Dispatch {
-  struct Extent {
-    uint32_t offset;  // in the push constants
-    rl_dim dim;
-    bool rows;  // without rows there is nothing to do
-  };
-  PipelineKey pipeline;
-  std::array<std::byte, Pipelines::kPushBytes> push{};
-  uint32_t push_bytes = 0;
-  std::array<uint32_t, 3> groups{1, 1, 1};
-  std::vector<Range> reads, writes;
-  std::vector<Extent> extents;
-  uint32_t op_index = RL_NO_OP;
-};
-
-// Memory that several dispatches of a plan share.
-struct Scratch {
-  VkDeviceAddress address = 0;
-  uint64_t bytes = 0;
+  [[nodiscard]] uint32_t Threads(uint32_t wanted) const { return threads > 0 ? threads : wanted; }
 };
 
 // A value's rows in f16, with the factor of each (to_half.comp).
@@ -112,7 +68,7 @@ struct Heads {
   uint32_t weight = RL_NO_VALUE;
   float eps = -1;  // below 0: no norm
   uint32_t pos = RL_NO_VALUE;
-  VkDeviceAddress rates = 0;
+  DeviceAddress rates = 0;
   uint32_t half_rot = 0;  // pairs that turn
 };
 
@@ -126,7 +82,11 @@ class DispatchBuilder {
   DispatchBuilder& Write(uint32_t value);
   DispatchBuilder& Read(const Scratch& scratch);
   DispatchBuilder& Write(const Scratch& scratch);
-  DispatchBuilder& Pointer(VkDeviceAddress address);  // to something no dispatch writes
+  DispatchBuilder& Pointer(DeviceAddress address);  // to something no dispatch writes
+  // What the push constants have no room for: its bytes, with addresses at these offsets. It lies
+  // in memory, or on devices that follow no pointers it is part of the push constants.
+  DispatchBuilder& Record(std::span<const std::byte> record,
+                          std::initializer_list<uint32_t> pointers);
   // The dispatch finds the value by itself.
   DispatchBuilder& Reads(uint32_t value) { return Note(value, false); }
   DispatchBuilder& Writes(uint32_t value) { return Note(value, true); }
@@ -149,7 +109,8 @@ class DispatchBuilder {
 class PlanBuilder {
  public:
   // `step`: where the extents of a step are.
-  PlanBuilder(Gpu& gpu, const sdk::GraphView& graph, const Tuning& tuning, VkDeviceAddress step);
+  PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
+              DeviceAddress step);
 
   // Compiles all ops.
   void Build();
@@ -159,7 +120,7 @@ class PlanBuilder {
   [[nodiscard]] const rl_op& op() const { return graph_.op(op_index_); }
   [[nodiscard]] uint32_t op_index() const { return op_index_; }
   [[nodiscard]] const Tuning& tuning() const { return tuning_; }
-  [[nodiscard]] VkDeviceAddress step() const { return step_; }
+  [[nodiscard]] DeviceAddress step() const { return step_; }
   [[nodiscard]] uint32_t InputIndex(uint32_t i) const;
   [[nodiscard]] const rl_value& Input(uint32_t i) const { return graph_.value(InputIndex(i)); }
   [[nodiscard]] uint32_t ResultIndex(uint32_t i = 0) const { return op().results[i]; }
@@ -173,9 +134,9 @@ class PlanBuilder {
   // At the largest T and R.
   [[nodiscard]] int64_t Most(const rl_dim& dim) const;
   [[nodiscard]] int64_t MostRows(const rl_value& value) const { return Most(value.dims[0]); }
-  [[nodiscard]] static const VulkanWeight& WeightOf(const rl_value& value);
+  [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range Place(uint32_t value) const { return places_[value]; }
-  [[nodiscard]] VkDeviceAddress AddressOf(uint32_t value) const {  // null for RL_NO_VALUE
+  [[nodiscard]] DeviceAddress AddressOf(uint32_t value) const {  // null for RL_NO_VALUE
     return value == RL_NO_VALUE ? 0 : places_[value].begin;
   }
   // The result is (a part of) an operand's memory: nothing to do.
@@ -214,26 +175,26 @@ class PlanBuilder {
   Scratch Take(uint64_t bytes);
   void GiveBack(const Scratch& scratch) { free_.emplace(scratch.bytes, scratch.address); }
   // The f16 form of the value or scratch that begins here, if one was made and still holds.
-  [[nodiscard]] const HalfRows* FindHalf(VkDeviceAddress address) const;
-  void KeepHalf(VkDeviceAddress address, const HalfRows& half) { halves_[address] = half; }
+  [[nodiscard]] const HalfRows* FindHalf(DeviceAddress address) const;
+  void KeepHalf(DeviceAddress address, const HalfRows& half) { halves_[address] = half; }
   // Memory with these contents, which the plan keeps.
-  VkDeviceAddress Constant(std::span<const std::byte> bytes);
-  [[nodiscard]] uint32_t MostGroups(uint32_t axis) const;
+  DeviceAddress Constant(std::span<const std::byte> bytes);
+  [[nodiscard]] uint32_t MostGroups(uint32_t axis) const { return device_.MostGroups(axis); }
+  [[nodiscard]] bool FollowsPointers() const { return device_.FollowsPointers(); }
   void Append(Dispatch dispatch);
 
   // ---- the result
   [[nodiscard]] std::vector<Dispatch>& dispatches() { return dispatches_; }
-  [[nodiscard]] std::vector<Allocation>& memory() { return memory_; }
   [[nodiscard]] uint64_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
   void FindPlaces();
   void FindReaders();
 
-  Gpu& gpu_;
+  PlanDevice& device_;
   const sdk::GraphView& graph_;
   const Tuning& tuning_;
-  VkDeviceAddress step_;
+  DeviceAddress step_;
   uint32_t op_index_ = 0;
   std::vector<Range> places_;                   // by value
   std::vector<bool> moved_;                     // by value: it has a place of this plan's own
@@ -241,16 +202,15 @@ class PlanBuilder {
   std::vector<uint32_t> producer_;              // by value
   std::vector<bool> absorbed_;                  // by op
   std::vector<Dispatch> dispatches_;
-  std::map<uint32_t, Prologue> prologues_;         // by op
-  std::map<uint32_t, Heads> heads_;                // by value
-  std::map<VkDeviceAddress, HalfRows> halves_;     // by the address of what they were made from
-  std::multimap<uint64_t, VkDeviceAddress> free_;  // scratch by size
-  std::vector<Allocation> memory_;
+  std::map<uint32_t, Prologue> prologues_;       // by op
+  std::map<uint32_t, Heads> heads_;              // by value
+  std::map<DeviceAddress, HalfRows> halves_;     // by the address of what they were made from
+  std::multimap<uint64_t, DeviceAddress> free_;  // scratch by size
   uint64_t workspace_bytes_ = 0;
 };
 
-// Whether a device runs an op: an empty text, or why not.
-std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, const Capabilities& capabilities);
+// Whether a device, with numbers of 64 bits or without, runs an op: an empty text, or why not.
+std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64);
 
 // Each appends the op at hand if its kind belongs to the family.
 bool CompileStructure(PlanBuilder& plan);
@@ -271,4 +231,4 @@ int64_t MiddleElements(const rl_value& value);
 inline int64_t Last(const rl_value& value) { return value.dims[value.rank - 1].constant; }
 inline DType TypeOf(const rl_value& value) { return static_cast<DType>(value.dtype); }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

@@ -1,9 +1,9 @@
 // The matrix products of matvec.comp and matmul.comp, for ops_matmul.cc and ops_moe.cc.
 #pragma once
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 
 enum class ProductMode : uint32_t { kDense = 0, kShared = 1, kPairs = 2, kWeighted = 3 };
 
@@ -14,9 +14,9 @@ inline constexpr int64_t kProductTile = 64;
 
 struct Product {
   ProductMode mode = ProductMode::kDense;
-  const VulkanWeight* weight = nullptr;
-  VkDeviceAddress gate = 0;  // weights; of a gated product, the gate
-  VkDeviceAddress up = 0;    // 0: not gated
+  const DeviceWeight* weight = nullptr;
+  DeviceAddress gate = 0;    // weights; of a gated product, the gate
+  DeviceAddress up = 0;      // 0: not gated
   bool up_is_given = false;  // a gated product whose up is not a product: ProductOperands::extra
   rl_dim rows{};             // of x
   int64_t n = 0;             // results
@@ -44,4 +44,4 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
 void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles);
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

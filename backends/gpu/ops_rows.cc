@@ -3,10 +3,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/vulkan/heads.h"
-#include "backends/vulkan/prologue.h"
+#include "backends/gpu/heads.h"
+#include "backends/gpu/prologue.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 enum Rows : uint32_t {  // of rows.comp
@@ -25,7 +25,8 @@ enum Rows : uint32_t {  // of rows.comp
 // for one another costs more than the work.
 uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
   const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
-  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 64, plan.tuning().wide));
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(std::max<uint64_t>(wanted, 64), plan.tuning().wide));
 }
 
 struct Operands {
@@ -81,7 +82,7 @@ uint32_t AbsorbHalf(PlanBuilder& plan) {
 
 // Turns per position of each pair, theta^(-2i / n_rot) / factor / 2 pi: their fractions in 64 bits,
 // high word first. Whole turns change nothing.
-VkDeviceAddress Rates(PlanBuilder& plan) {
+DeviceAddress Rates(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_rope_attrs>();
   constexpr double kTwoPi = 6.283185307179586476925;
   constexpr double kTwo32 = 4294967296.0;
@@ -106,7 +107,7 @@ VkDeviceAddress Rates(PlanBuilder& plan) {
 void Rope(PlanBuilder& plan, uint32_t x, uint32_t norm_weight, bool norm, float eps) {
   const rl_value& y = plan.Result();
   const int64_t heads = y.dims[1].constant;
-  const VkDeviceAddress rates = Rates(plan);
+  const DeviceAddress rates = Rates(plan);
   const uint32_t pairs = static_cast<uint32_t>(plan.attrs<rl_rope_attrs>().n_rot / 2);
   if (LeaveHeads(plan, {x, norm_weight, norm ? eps : -1, plan.InputIndex(1), rates, pairs})) return;
   const uint32_t half = AbsorbHalf(plan);
@@ -207,4 +208,4 @@ bool CompileRows(PlanBuilder& plan) {
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

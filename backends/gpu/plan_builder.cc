@@ -1,4 +1,4 @@
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
 #include <rullama/sdk/op_scope.h>
 #include <rullama/sdk/shape.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 constexpr uint64_t kPlaceAlignment = 256;
@@ -31,16 +31,6 @@ int64_t MiddleElements(const rl_value& value) {
   return elements;
 }
 
-VulkanBuffer::VulkanBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage)
-    : gpu_(gpu),
-      size_(bytes),
-      memory_(gpu.memory().Allocate(
-          bytes, usage == RL_BUFFER_IO ? Residence::kShared : Residence::kDevice)) {
-  if (usage == RL_BUFFER_STATE) gpu_.FillZero(memory_);
-}
-
-VulkanBuffer::~VulkanBuffer() { gpu_.WaitQuietly(); }
-
 // ---- one dispatch -------------------------------------------------------------------------------
 
 DispatchBuilder::DispatchBuilder(PlanBuilder& plan, Shader shader, std::vector<uint32_t> constants)
@@ -52,7 +42,8 @@ DispatchBuilder::DispatchBuilder(PlanBuilder& plan, Shader shader, std::vector<u
 }
 
 void DispatchBuilder::Put(const void* data, uint32_t bytes) {
-  if (dispatch_.push_bytes + bytes > dispatch_.push.size()) {
+  const uint32_t room = plan_.FollowsPointers() ? Dispatch::kPushBytes : Dispatch::kMostBytes;
+  if (dispatch_.push_bytes + bytes > room) {
     throw sdk::Error(RL_INTERNAL, "push constants of a dispatch exceed their room");
   }
   std::memcpy(dispatch_.push.data() + dispatch_.push_bytes, data, bytes);
@@ -79,8 +70,17 @@ DispatchBuilder& DispatchBuilder::Write(const Scratch& scratch) {
   dispatch_.writes.push_back({scratch.address, scratch.address + scratch.bytes});
   return Pointer(scratch.address);
 }
-DispatchBuilder& DispatchBuilder::Pointer(VkDeviceAddress address) {
+DispatchBuilder& DispatchBuilder::Pointer(DeviceAddress address) {
+  dispatch_.pointers.push_back(dispatch_.push_bytes);
   Put(&address, sizeof(address));
+  return *this;
+}
+
+DispatchBuilder& DispatchBuilder::Record(std::span<const std::byte> record,
+                                         std::initializer_list<uint32_t> pointers) {
+  if (plan_.FollowsPointers()) return Pointer(plan_.Constant(record));
+  for (const uint32_t at : pointers) dispatch_.pointers.push_back(dispatch_.push_bytes + at);
+  Put(record.data(), static_cast<uint32_t>(record.size()));
   return *this;
 }
 
@@ -125,9 +125,9 @@ void DispatchBuilder::Go(uint64_t x, uint64_t y, uint64_t z) {
 
 // ---- the graph ----------------------------------------------------------------------------------
 
-PlanBuilder::PlanBuilder(Gpu& gpu, const sdk::GraphView& graph, const Tuning& tuning,
-                         VkDeviceAddress step)
-    : gpu_(gpu), graph_(graph), tuning_(tuning), step_(step), absorbed_(graph.op_count()) {
+PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
+                         DeviceAddress step)
+    : device_(device), graph_(graph), tuning_(tuning), step_(step), absorbed_(graph.op_count()) {
   FindReaders();
   FindPlaces();
 }
@@ -140,12 +140,8 @@ uint32_t PlanBuilder::InputIndex(uint32_t i) const {
   return i < op().input_count ? op().inputs[i] : RL_NO_VALUE;
 }
 
-const VulkanWeight& PlanBuilder::WeightOf(const rl_value& value) {
-  return *sdk::WeightOf<VulkanWeight>(value);
-}
-
-uint32_t PlanBuilder::MostGroups(uint32_t axis) const {
-  return gpu_.capabilities().properties.limits.maxComputeWorkGroupCount[axis];
+const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {
+  return *sdk::WeightOf<DeviceWeight>(value);
 }
 
 bool PlanBuilder::ValuesKeepTheirPlaces() const { return graph_.max_t() <= kFewRows; }
@@ -187,11 +183,10 @@ void PlanBuilder::FindPlaces() {
   for (uint32_t i = 0; i < graph_.value_count(); ++i) {
     const rl_value& value = graph_.value(i);
     if (value.lifetime == RL_LIFETIME_CONSTANT) {
-      const VulkanWeight& weight = WeightOf(value);
+      const DeviceWeight& weight = WeightOf(value);
       places_[i] = {weight.address(), weight.address() + weight.shape().bytes()};
     } else if (value.buffer != nullptr) {
-      const Allocation& memory = sdk::BufferOf<VulkanBuffer>(value)->memory();
-      const VkDeviceAddress begin = memory.address() + value.offset;
+      const DeviceAddress begin = sdk::BufferOf<DeviceBuffer>(value)->address() + value.offset;
       places_[i] = {begin, begin + value.bytes};
     }
     if (ValuesKeepTheirPlaces() && IsPrivate(i) && value.bytes > 0) {
@@ -200,7 +195,7 @@ void PlanBuilder::FindPlaces() {
     }
   }
   if (own_bytes == 0) return;
-  VkDeviceAddress at = NewScratch(own_bytes).address;
+  DeviceAddress at = NewScratch(own_bytes).address;
   for (uint32_t i = 0; i < graph_.value_count(); ++i) {
     if (!moved_[i]) continue;
     const uint64_t bytes = graph_.value(i).bytes;
@@ -210,14 +205,13 @@ void PlanBuilder::FindPlaces() {
 }
 
 void PlanBuilder::Alias(uint32_t result, uint32_t operand, uint64_t offset) {
-  const VkDeviceAddress begin = places_[operand].begin + offset;
+  const DeviceAddress begin = places_[operand].begin + offset;
   places_[result] = {begin, begin + graph_.value(result).bytes};
 }
 
 Scratch PlanBuilder::NewScratch(uint64_t bytes) {
-  memory_.push_back(gpu_.memory().Allocate(bytes, Residence::kDevice));
   workspace_bytes_ += bytes;
-  return {memory_.back().address(), bytes};
+  return {device_.NewMemory(bytes), bytes};
 }
 
 Scratch PlanBuilder::Take(uint64_t bytes) {
@@ -228,9 +222,9 @@ Scratch PlanBuilder::Take(uint64_t bytes) {
   return scratch;
 }
 
-VkDeviceAddress PlanBuilder::Constant(std::span<const std::byte> bytes) {
+DeviceAddress PlanBuilder::Constant(std::span<const std::byte> bytes) {
   const Scratch scratch = NewScratch(std::max<uint64_t>(bytes.size(), 1));
-  gpu_.Write(memory_.back(), 0, bytes);
+  device_.Fill(scratch.address, bytes);
   return scratch.address;
 }
 
@@ -257,7 +251,7 @@ std::optional<Heads> PlanBuilder::TakeHeads(uint32_t value) {
   return node.empty() ? std::nullopt : std::optional(node.mapped());
 }
 
-const HalfRows* PlanBuilder::FindHalf(VkDeviceAddress address) const {
+const HalfRows* PlanBuilder::FindHalf(DeviceAddress address) const {
   const auto found = halves_.find(address);
   return found == halves_.end() ? nullptr : &found->second;
 }
@@ -272,9 +266,9 @@ void PlanBuilder::Build() {
     const bool compiled =
         std::ranges::any_of(kFamilies, [&](auto family) { return family(*this); });
     if (!compiled) {
-      throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the vulkan backend", op_index_);
+      throw sdk::Error(RL_UNSUPPORTED, "op is not supported by this backend", op_index_);
     }
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

@@ -1,8 +1,8 @@
-#include "backends/vulkan/heads.h"
+#include "backends/gpu/heads.h"
 
 #include <algorithm>
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 enum Operand : uint32_t { kQ, kKNew, kVNew, kKState };
@@ -47,7 +47,8 @@ bool IsOneRow(const PlanBuilder& plan, const rl_op& attention) {
 }
 
 bool LeaveHeads(PlanBuilder& plan, const Heads& heads) {
-  if (!plan.tuning().subgroups || !Stays(plan, heads.x)) return false;
+  if (!plan.tuning().subgroups || !plan.tuning().row_attention || !Stays(plan, heads.x))
+    return false;
   const uint32_t cast = plan.HalfCastOf(plan.ResultIndex());
   const uint32_t value = cast == RL_NO_OP ? plan.ResultIndex() : plan.graph().op(cast).results[0];
   const std::vector<uint32_t>& readers = plan.ReadersOf(value);
@@ -61,4 +62,4 @@ bool LeaveHeads(PlanBuilder& plan, const Heads& heads) {
   return true;
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

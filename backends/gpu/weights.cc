@@ -1,11 +1,13 @@
-#include "backends/vulkan/weights.h"
+#include "backends/gpu/weights.h"
 
 #include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
 
-namespace rullama::vulkan {
+#include "backends/gpu/in_parallel.h"
+
+namespace rullama::gpu {
 namespace {
 
 constexpr uint64_t kVector = 16;                        // bytes a shader reads at once
@@ -125,50 +127,24 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
   }
 }
 
-VulkanWeight::VulkanWeight(Gpu& gpu, const rl_weight_desc& desc)
-    : gpu_(gpu),
-      shape_(ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank})),
-      file_(static_cast<const std::byte*>(desc.data)),
-      // A single row of a plain type is read in whole chunks as well.
-      memory_(gpu.memory().Allocate(std::max<uint64_t>(shape_.bytes(), 1) + kChunk * sizeof(float),
-                                    Residence::kDevice)) {
-  Upload();
-}
-
-VulkanWeight::~VulkanWeight() { gpu_.WaitQuietly(); }
-
-void VulkanWeight::Upload() {
-  // Repacked in pieces of rows, each by several threads; straight into mapped memory.
-  gpu_.Wait();
-  const uint64_t row = std::max<uint64_t>(shape_.stride, 1);
+void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mapped,
+               const std::function<void(uint64_t offset, std::span<const std::byte>)>& write) {
+  const uint64_t row = std::max<uint64_t>(shape.stride, 1);
   const uint64_t rows_at_once =
-      memory_.mapped() != nullptr ? shape_.rows : std::max<uint64_t>(1, kStagedBytes / row);
+      mapped != nullptr ? shape.rows : std::max<uint64_t>(1, kStagedBytes / row);
   std::vector<std::byte> staged;
-  for (uint64_t first = 0; first < shape_.rows; first += rows_at_once) {
-    const uint64_t count = std::min(rows_at_once, shape_.rows - first);
-    std::byte* out = memory_.mapped();
-    if (out == nullptr) {
-      staged.resize(count * row);
-      out = staged.data();
-    }
+  for (uint64_t first = 0; first < shape.rows; first += rows_at_once) {
+    const uint64_t count = std::min(rows_at_once, shape.rows - first);
+    if (mapped == nullptr) staged.resize(count * row);
+    std::byte* out = mapped != nullptr ? mapped : staged.data();
     const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
-    const uint64_t threads = count * row < kParallelBytes ? 1 : std::min<uint64_t>(cores, count);
-    {
-      std::vector<std::jthread> workers;
-      for (uint64_t i = 0; i < threads; ++i) {
-        const uint64_t begin = count * i / threads, end = count * (i + 1) / threads;
-        const auto work = [this, first, begin, end, out, row] {
-          Repack(shape_, file_, first + begin, end - begin, out + begin * row);
-        };
-        if (i + 1 == threads) {
-          work();
-        } else {
-          workers.emplace_back(work);
-        }
-      }
-    }
-    if (memory_.mapped() == nullptr) gpu_.Write(memory_, first * row, staged);
+    const uint64_t parts = count * row < kParallelBytes ? 1 : std::min<uint64_t>(cores, count);
+    InParallel(parts, [&](size_t i) {
+      const uint64_t begin = count * i / parts, end = count * (i + 1) / parts;
+      Repack(shape, file, first + begin, end - begin, out + begin * row);
+    });
+    if (mapped == nullptr) write(first * row, staged);
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

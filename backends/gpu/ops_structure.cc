@@ -1,7 +1,7 @@
 // reshape, slice, concat, cast, copy, gather_rows, gather_last, where, state_append.
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 enum Move : uint32_t { kMove = 0, kCast = 1, kWhere = 2, kGatherLast = 3 };  // of move.comp
@@ -200,4 +200,4 @@ bool CompileStructure(PlanBuilder& plan) {
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

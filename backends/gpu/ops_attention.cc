@@ -1,9 +1,9 @@
 // attention.
 #include <bit>
 
-#include "backends/vulkan/attention.h"
+#include "backends/gpu/attention.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kThreads = 128;             // of attention.comp, which wants no fewer
@@ -90,4 +90,4 @@ bool CompileAttention(PlanBuilder& plan) {
   return true;
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

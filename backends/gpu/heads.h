@@ -5,9 +5,9 @@
 // Thread safety: none.
 #pragma once
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 
 // Whether attention_row.comp computes an attention.
 bool IsOneRow(const PlanBuilder& plan, const rl_op& attention);
@@ -16,4 +16,4 @@ uint32_t OneRowThreads(const Tuning& tuning);
 // Whether what the op at hand computes, from `heads`, is left to the attention that reads it.
 bool LeaveHeads(PlanBuilder& plan, const Heads& heads);
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

@@ -1,9 +1,10 @@
-// Weights on the device: each row in planes that shaders read sixteen bytes at a time.
+// Weights on the device: each row in planes that kernels read sixteen bytes at a time.
 //
 // A row starts at a multiple of 16 bytes. Plain types lie as in the file, filled up with zeros to a
 // multiple of 32 elements where there are several rows. Of block types, q4_k and q5_k lie as in the
 // file, whose blocks are multiples of 16 bytes; of the others, first all codes of the row, then
-// what else a block has, in the order below (weights.cc; the reader is shaders/weights.glsl).
+// what else a block has, in the order below (weights.cc; the readers are weights.glsl of vulkan and
+// weights.cl of opencl).
 //
 // Thread safety: pure functions, and values that do not change.
 #pragma once
@@ -12,11 +13,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
-#include "backends/vulkan/gpu.h"
+namespace rullama::gpu {
 
-namespace rullama::vulkan {
+inline uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 struct WeightShape {
   DType dtype = DType::kF32;
@@ -39,22 +41,13 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims);
 void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uint64_t count,
             std::byte* out);
 
-class VulkanWeight final : public sdk::Weight {
- public:
-  VulkanWeight(Gpu& gpu, const rl_weight_desc& desc);
-  ~VulkanWeight() override;
-  [[nodiscard]] const WeightShape& shape() const { return shape_; }
-  [[nodiscard]] VkDeviceAddress address() const { return memory_.address(); }
-  // The bytes as in the file; they stay valid.
-  [[nodiscard]] const std::byte* file() const { return file_; }
+// Bytes beyond the end of a weight that kernels may read: a single row of a plain type is read in
+// whole chunks as well.
+inline constexpr uint64_t kWeightSlack = 32 * sizeof(float);
 
- private:
-  void Upload();
+// Repacks all rows, on several threads: into `mapped`, or where that is null in pieces of some MiB,
+// each of which `write` takes with its offset.
+void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mapped,
+               const std::function<void(uint64_t offset, std::span<const std::byte>)>& write);
 
-  Gpu& gpu_;
-  WeightShape shape_;
-  const std::byte* file_;
-  Allocation memory_;
-};
-
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu

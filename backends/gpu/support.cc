@@ -1,9 +1,9 @@
 // What the backend runs: everything of the op table, with these limits.
 #include <algorithm>
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/gpu/plan_builder.h"
 
-namespace rullama::vulkan {
+namespace rullama::gpu {
 namespace {
 
 constexpr int64_t kMostExperts = 1024;          // moe_sort.comp
@@ -111,7 +111,7 @@ std::string WhyNotGather(const sdk::GraphView& graph, const rl_op& op) {
 
 }  // namespace
 
-std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, const Capabilities& capabilities) {
+std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64) {
   if (op.kind == RL_OP_attention_scores || op.kind == RL_OP_attention_mix) {
     return "attention runs whole";
   }
@@ -142,8 +142,7 @@ std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, const Capabilit
       return WhyNotPlain(graph, op, 0);
     }
     case RL_OP_entropy_accept:
-      return capabilities.float64 ? WhyNotPlain(graph, op, 0)
-                                  : "the device lacks the feature shaderFloat64";
+      return float64 ? WhyNotPlain(graph, op, 0) : "the device has no numbers of 64 bits";
     case RL_OP_reshape:
     case RL_OP_slice:
     case RL_OP_concat:
@@ -176,8 +175,8 @@ std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, const Capabilit
     case RL_OP_categorical:
       return WhyNotPlain(graph, op, 0);
     default:
-      return "unknown to this version of the vulkan backend";
+      return "unknown to this version of the backend";
   }
 }
 
-}  // namespace rullama::vulkan
+}  // namespace rullama::gpu
