@@ -21,6 +21,17 @@ constexpr uint64_t kNullOffset = UINT64_MAX;
 // Of the push constants: as a struct with addresses.
 constexpr uint64_t kPushAlignment = 8;
 
+// "matvec 128 12 8 1 groups 64 1 1"
+std::string NameOf(const Dispatch& dispatch) {
+  std::string name(Programs::NameOf(dispatch.pipeline.shader));
+  for (const uint32_t constant : dispatch.pipeline.constants) {
+    name += " " + std::to_string(constant);
+  }
+  name += " groups";
+  for (const uint32_t count : dispatch.groups) name += " " + std::to_string(count);
+  return name;
+}
+
 bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
 
 }  // namespace
@@ -67,11 +78,11 @@ void OpenClPlan::Record(const std::vector<Dispatch>& dispatches, Recording& reco
 OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
   Launch launch;
   launch.kernel = programs_.NewKernel(dispatch.pipeline);
-  launch.name = Programs::NameOf(dispatch.pipeline.shader);
+  launch.name = NameOf(dispatch);
   cl_uint argument = 0;
   const auto set = [&](size_t size, const void* value) {
     Check(gpu_.api().SetKernelArg(launch.kernel.get(), argument, size, value),
-          "clSetKernelArg " + std::to_string(argument) + " of " + std::string(launch.name));
+          "clSetKernelArg " + std::to_string(argument) + " of " + launch.name);
     ++argument;
   };
   auto push = dispatch.push;
@@ -100,7 +111,7 @@ void OpenClPlan::Enqueue(const Launch& launch) {
                                                   launch.global.data(), launch.local.data(), 0,
                                                   nullptr, profile_ ? &event : nullptr),
                   "clEnqueueNDRangeKernel");
-  if (profile_) events_.emplace_back(launch.name, Own(event, gpu_.api().ReleaseEvent));
+  if (profile_) events_.emplace_back(&launch, Own(event, gpu_.api().ReleaseEvent));
 }
 
 void OpenClPlan::Execute(int64_t t, int64_t r) {
@@ -142,7 +153,7 @@ void OpenClPlan::CheckFailure() {
 // ---- times --------------------------------------------------------------------------------------
 
 void OpenClPlan::AddTimes() {
-  for (const auto& [name, event] : events_) {
+  for (const auto& [launch, event] : events_) {
     cl_ulong begin = 0, end = 0;
     const auto get = [&](cl_profiling_info what, cl_ulong& time) {
       Check(gpu_.api().GetEventProfilingInfo(event.get(), what, sizeof(time), &time, nullptr),
@@ -150,7 +161,7 @@ void OpenClPlan::AddTimes() {
     };
     get(CL_PROFILING_COMMAND_START, begin);
     get(CL_PROFILING_COMMAND_END, end);
-    auto& [launches, nanoseconds] = times_[name];
+    auto& [launches, nanoseconds] = times_[launch->name];
     ++launches;
     nanoseconds += end - begin;
   }
@@ -164,8 +175,7 @@ void OpenClPlan::ReportTimes() const {
     const auto& [launches, nanoseconds] = time;
     all += nanoseconds;
     lines.emplace_back(nanoseconds, std::to_string(nanoseconds / 1000) + " us in " +
-                                        std::to_string(launches) + " launches of " +
-                                        std::string(name));
+                                        std::to_string(launches) + " launches of " + name);
   }
   std::sort(lines.rbegin(), lines.rend());
   gpu_.host().Log(RL_LOG_WARNING, std::to_string(stats_.executions) + " steps took " +

@@ -27,7 +27,7 @@ class OpenClPlan final : public sdk::Plan, public Noted {
   struct Launch {
     Owned<cl_kernel> kernel;
     std::array<size_t, 3> global, local;
-    std::string_view name;
+    std::string name;  // with the constants, for times
   };
   // Launches for steps of one number of rows, or of any.
   struct Recording {
@@ -48,10 +48,10 @@ class OpenClPlan final : public sdk::Plan, public Noted {
   PlanMemory memory_;
   bool profile_;
   std::vector<Recording> recordings_;
-  std::vector<std::pair<std::string_view, Owned<cl_event>>> events_;  // of a step that is timed
-  std::map<std::string_view, std::pair<uint64_t, uint64_t>> times_;   // launches, nanoseconds
-  int64_t t_ = -1, r_ = -1;                                           // in step_
-  uint32_t failed_ = 0;                                               // read back after each step
+  std::vector<std::pair<const Launch*, Owned<cl_event>>> events_;  // of a step that is timed
+  std::map<std::string, std::pair<uint64_t, uint64_t>> times_;     // launches, nanoseconds
+  int64_t t_ = -1, r_ = -1;                                        // in step_
+  uint32_t failed_ = 0;                                            // read back after each step
   bool running_ = false;  // whether a failure has not been looked for yet
   rl_plan_stats stats_{};
 };

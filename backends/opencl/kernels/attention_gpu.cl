@@ -14,7 +14,6 @@ typedef struct {
   float stat[kMostQueries * kHelpers];
   float most[kMostQueries], sum[kMostQueries], factor[kMostQueries];
   int pos[kRows], slot[kRows];  // slot -1: no such row
-  uint visible;
   uint used[kKeys];  // whether some query weighs a key: others are not read
   int key_row[kKeys], key_pos[kKeys], key_slot[kKeys];
   float lanes[THREADS];
@@ -28,7 +27,7 @@ int FirstOld(__local const Shared *s, uint row, int past) {
 bool Sees(__local const Shared *s, uint row, int slot, int pos, bool fresh, int past) {
   if (s->slot[row] != slot) return false;
   if (kCanvas != 0) return fresh || pos >= FirstOld(s, row, past);
-  return pos <= s->pos[row] && (kWindow == 0 || s->pos[row] - pos < kWindow);
+  return pos <= s->pos[row] && (kWindow == 0 ? true : s->pos[row] - pos < kWindow);
 }
 
 float4 LoadFour(__global const Element *from) {
@@ -155,24 +154,18 @@ void AddValues(__local const Shared *s, __global const Element *values, float *a
 void Tile(__local Shared *s, __global const Element *keys, __global const Element *values,
           bool fresh, int past, float *acc) {
   BARRIER();
-  if (ME == 0) s->visible = 0;
   if (ME < kKeys) s->used[ME] = 0;
   BARRIER();
-  if (ME < kKeys && s->key_row[ME] >= 0) {
-    for (uint row = 0; row < kRows; ++row) {
-      if (Sees(s, row, s->key_slot[ME], s->key_pos[ME], fresh, past)) s->visible = 1;
-    }
-  }
+  Scores(s, keys, fresh, past);
   BARRIER();
-  if (s->visible != 0) {
-    Scores(s, keys, fresh, past);
-    BARRIER();
-    Weigh(s);
-    BARRIER();
-    AddValues(s, values, acc);
-  }
+  Weigh(s);
+  BARRIER();
+  AddValues(s, values, acc);
   BARRIER();
 }
+
+// Of the tiles that follow `tiles` others, the first one that is a part's own.
+uint OwnTile(uint tiles, uint part, uint parts) { return (part + parts - tiles % parts) % parts; }
 
 KERNEL attention(ATTENTION_BUFFERS const Push push) {
   __local Shared shared;
@@ -204,7 +197,7 @@ KERNEL attention(ATTENTION_BUFFERS const Push push) {
   UNROLL for (uint i = 0; i < kSums; ++i) acc[i] = 0.0f;
   BARRIER();
 
-  uint tile_index = 0;
+  uint tiles = 0;  // of keys so far, which parts take in turn
   for (uint leader = 0; leader < kRows; ++leader) {
     const int slot = s->slot[leader];
     bool is_new = slot >= 0;
@@ -215,8 +208,8 @@ KERNEL attention(ATTENTION_BUFFERS const Push push) {
       if (s->slot[row] == slot) first = min(first, FirstOld(s, row, past));
     }
     first = max(first, max(past - (int)kCapacity, 0));
-    for (int at = first; at < past; at += kKeys, ++tile_index) {
-      if (tile_index % parts != part) continue;
+    for (int at = first + (int)(OwnTile(tiles, part, parts) * kKeys); at < past;
+         at += (int)(parts * kKeys)) {
       BARRIER();
       if (ME < kKeys) {
         const int pos = at + (int)ME;
@@ -227,9 +220,9 @@ KERNEL attention(ATTENTION_BUFFERS const Push push) {
       Tile(s, AT(const Element, k_state) + kv_head * kDim,
            AT(const Element, v_state) + kv_head * kDim, false, past, acc);
     }
+    tiles += (uint)(past - first + kKeys - 1) / kKeys;
   }
-  for (uint at = 0; at < fresh; at += kKeys, ++tile_index) {
-    if (tile_index % parts != part) continue;
+  for (uint at = OwnTile(tiles, part, parts) * kKeys; at < fresh; at += parts * kKeys) {
     BARRIER();
     if (ME < kKeys) {
       const uint i = at + ME;

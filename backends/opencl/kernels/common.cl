@@ -47,7 +47,11 @@ typedef struct {
 // For each of `count` elements, shared by the work-items of a work-group.
 #define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
 
+#ifdef GENERIC
+#define UNROLL
+#else
 #define UNROLL _Pragma("unroll")
+#endif
 
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
 typedef struct {
@@ -76,10 +80,13 @@ float HalfToFloat(uint bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((ushort)bits));
   return value;
 #else
-  const uint exponent = bits & 0x7C00u, sign = (bits & 0x8000u) << 16;
-  const uint magnitude = ((bits & 0x7FFFu) << 13) + (112u << 23);
-  if (exponent == 0) return as_float(as_uint((float)(bits & 0x3FFu) * 0x1p-24f) | sign);
-  return as_float((exponent == 0x7C00u ? magnitude | 0x7F800000u : magnitude) | sign);
+  // Of normal numbers and infinities the exponent is moved up, past the end of what f32 has, and scaled
+  // down again; of subnormal ones the bits are the fraction of a number from 0.5 on.
+  const uint doubled = bits << 17;  // without the sign
+  const float normal = as_float((doubled >> 4) + (224u << 23)) * 0x1p-112f;
+  const float subnormal = as_float((doubled >> 17) | (126u << 23)) - 0.5f;
+  const uint magnitude = doubled < (1u << 27) ? as_uint(subnormal) : as_uint(normal);
+  return as_float(magnitude | (bits & 0x8000u) << 16);
 #endif
 }
 

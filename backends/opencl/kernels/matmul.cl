@@ -59,7 +59,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
       __global const float *from = AT(float, x) + (size_t)max(row_of[row], 0) * push.k;
       for (uint i = 0; i < 32; ++i) {
         const uint column = RUN_AT(at, i >> 4) + (i & 15);
-        const bool there = row_of[row] >= 0 && (kChecked == 0 || column < push.k);
+        const bool there = row_of[row] >= 0 && (kChecked ? column < push.k : true);
         x[row * 32 + i] = there ? from[column] : 0.0f;
       }
     }
@@ -117,7 +117,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
     const uint column = (part < 16 ? at.x : at.y) + (part & 15);
     BARRIER();
     for (uint i = 0; i < 8; ++i) {
-      const bool there = source >= 0 && (kChecked == 0 || column + i < push.k);
+      const bool there = source >= 0 && (kChecked ? column + i < push.k : true);
       shared_x[(part + i) * kPitch + x_row] = there ? from[column + i] : 0.0f;
     }
     if (half_glu < kHalves) {

@@ -42,31 +42,44 @@ float SumOf(float16 x) {
   return (four.x + four.y) + (four.z + four.w);
 }
 
-// The products of row `row` of both weights with kNt rows of x, of which the last ones may be the same.
+// Adds the products of a chunk of weights with kNt rows of x, of which the last ones may be the same.
+void AddChunk(const Chunk *c, uint chunk, const Matrix *m, __global const float *x, uint last_x,
+              float16 (*acc)[2]) {
+  const uint2 at = ChunkAt(chunk);
+  UNROLL for (uint run = 0; run < 2; ++run) {
+#ifdef PLAIN
+    const float16 values = c->plain[run];
+#else
+    const float offset = (kHasOffset ? c->offset[run] : 0.0f) - c->scale[run] * kBias;
+    const float16 values = convert_float16(as_uchar16(c->codes[run])) * c->scale[run] + offset;
+#endif
+    UNROLL for (uint t = 0; t < kNt; ++t) {
+      acc[t][run] += values * LoadX(x + (size_t)min(t, last_x) * m->k, RUN_AT(at, run), m->k);
+    }
+  }
+}
+
+// The products of row `row` of both weights with kNt rows of x.
 void Multiply(const Matrix *m, uint row, __global const float *x, uint last_x, float *sums) {
   const uint chunks = CHUNKS(m->k, m->blocks);
   for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
     const WeightRow weights = RowOf(m, half_glu, row);
     float16 acc[kNt][2];
     for (uint t = 0; t < kNt; ++t) acc[t][0] = acc[t][1] = 0.0f;
-    for (uint chunk = 0; chunk < chunks; ++chunk) {
-      const Chunk c = Decode(weights, chunk);
-      const uint2 at = ChunkAt(chunk);
-      UNROLL for (uint run = 0; run < 2; ++run) {
-#ifdef PLAIN
-        const float16 values = c.plain[run];
-#else
-        float offset = kHasOffset ? c.offset[run] : 0.0f;
-        offset -= c.scale[run] * kBias;
-        const float16 values = fma(convert_float16(as_uchar16(c.codes[run])),
-                                   (float16)c.scale[run], (float16)offset);
-#endif
-        UNROLL for (uint t = 0; t < kNt; ++t) {
-          const float16 v = LoadX(x + (size_t)min(t, last_x) * m->k, RUN_AT(at, run), m->k);
-          acc[t][run] = fma(values, v, acc[t][run]);
-        }
+#ifdef WHOLE_BLOCKS
+    for (uint first = 0; first < chunks; first += 8) {
+      const Factors f = FactorsOf(weights, first / 8);
+      UNROLL for (uint chunk = 0; chunk < 8; ++chunk) {
+        const Chunk c = DecodeWith(&f, weights, first + chunk);
+        AddChunk(&c, first + chunk, m, x, last_x, acc);
       }
     }
+#else
+    for (uint chunk = 0; chunk < chunks; ++chunk) {
+      const Chunk c = Decode(weights, chunk);
+      AddChunk(&c, chunk, m, x, last_x, acc);
+    }
+#endif
     for (uint t = 0; t < kNt; ++t) sums[half_glu * kNt + t] = SumOf(acc[t][0] + acc[t][1]);
   }
 }

@@ -25,11 +25,8 @@ KERNEL state_append(BUFFER(step) BUFFER(state) BUFFER(x) BUFFER(pos) BUFFER(slot
   for (uint row = GROUP; row < count; row += GROUPS) {
     const int slot = AT(int, slot)[row];
     const int pos = AT(int, pos)[row];
-    if (slot < 0 || slot >= (int)push.slots || pos < 0) {
-      FAIL();
-      continue;
-    }
-    BARRIER();
+    const bool valid = slot >= 0 && slot < (int)push.slots && pos >= 0;
+    if (!valid) FAIL();
     if (ME == 0) shared_taken = 0;
     BARRIER();
     for (uint i = row + 1 + ME; i < count; i += THREADS) {
@@ -39,10 +36,12 @@ KERNEL state_append(BUFFER(step) BUFFER(state) BUFFER(x) BUFFER(pos) BUFFER(slot
       if (same) shared_taken = 1;
     }
     BARRIER();
-    if (shared_taken != 0) continue;
-    const size_t place = (size_t)slot * push.capacity + (uint)pos % push.capacity;
-    __global Element *to = AT(Element, state) + place * push.inner;
-    __global const Element *from = AT(Element, x) + (size_t)row * push.inner;
-    FOR_MINE(i, push.inner) to[i] = from[i];
+    if (valid && shared_taken == 0) {
+      const size_t place = (size_t)slot * push.capacity + (uint)pos % push.capacity;
+      __global Element *to = AT(Element, state) + place * push.inner;
+      __global const Element *from = AT(Element, x) + (size_t)row * push.inner;
+      FOR_MINE(i, push.inner) to[i] = from[i];
+    }
+    BARRIER();
   }
 }

@@ -13,15 +13,18 @@ typedef struct {
   uint columns, k, room;  // room: a power of two, at least k
 } Push;
 
-// The k-th largest key; `equals` of the elements that have it belong to the list.
-uint Threshold(__global const float *x, uint columns, uint k, uint *equals, __local uint *count,
-               __local uint *found) {
-  uint prefix = 0, mask = 0;
-  uint left = k;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    BARRIER();
+// Leaves the k-th largest key in found[0], and in found[1] how many of the elements that have it belong
+// to the list.
+void FindThreshold(__global const float *x, uint columns, uint k, __local uint *count,
+                   __local uint *found) {
+  if (ME == 0) {
+    found[0] = 0;
+    found[1] = k;
+  }
+  UNROLL for (int shift = 24; shift >= 0; shift -= 8) {
     FOR_MINE(i, 256u) count[i] = 0;
     BARRIER();
+    const uint prefix = found[0], mask = shift == 24 ? 0u : 0xFFFFFFFFu << (shift + 8);
     FOR_MINE(i, columns) {
       const uint key = KeyOf(x[i]);
       if ((key & mask) == prefix) atomic_inc(&count[(key >> shift) & 255u]);
@@ -29,17 +32,12 @@ uint Threshold(__global const float *x, uint columns, uint k, uint *equals, __lo
     BARRIER();
     if (ME == 0) {
       uint digit = 255, above = 0;
-      while (above + count[digit] < left) above += count[digit--];
+      while (above + count[digit] < found[1]) above += count[digit--];
       found[0] = prefix | (digit << shift);
-      found[1] = left - above;
+      found[1] -= above;
     }
     BARRIER();
-    prefix = found[0];
-    left = found[1];
-    mask |= 0xFFu << shift;
   }
-  *equals = left;
-  return prefix;
 }
 
 KERNEL topk(BUFFER(step) BUFFER(x) BUFFER(values) BUFFER(indices) BUFFER(list) const Push push) {
@@ -51,8 +49,8 @@ KERNEL topk(BUFFER(step) BUFFER(x) BUFFER(values) BUFFER(indices) BUFFER(list) c
   for (uint row = GROUP; row < count; row += GROUPS) {
     LIST_AT(row);
     __global const float *x = AT(float, x) + (size_t)row * columns;
-    uint equals;
-    const uint threshold = Threshold(x, columns, k, &equals, shared_count, shared_found);
+    FindThreshold(x, columns, k, shared_count, shared_found);
+    const uint threshold = shared_found[0], equals = shared_found[1];
     // Each work-item takes a run of consecutive columns, so that equal keys keep their order.
     const uint share = (columns + THREADS - 1) / THREADS;
     const uint begin = min(ME * share, columns), end = min(begin + share, columns);

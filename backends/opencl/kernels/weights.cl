@@ -419,3 +419,52 @@ uint2 ChunkAt(uint chunk) {
 #define CHUNKS(k, blocks) (kBlock == 1 ? ((k) + 31) / 32 : (blocks) * kBlock / 32)
 
 Chunk Decode(WeightRow row, uint chunk) { return Unpack(Load(row, chunk), chunk); }
+
+#if defined(CPU) && (kType == kQ4_K || kType == kQ5_K || kType == kQ6_K)
+// Scales and offsets of the 16 runs of a block, two of each chunk in their order: what Unpack finds out
+// eight times, with vectors once.
+#define WHOLE_BLOCKS
+typedef struct {
+  float scale[16], offset[16];
+} Factors;
+
+Factors FactorsOf(WeightRow row, uint block) {
+  Factors f;
+#if kType == kQ6_K
+  const float d = HalfToFloat(Load16(row, row.blocks * 208 + block * 2));
+  Sixteen scales;
+  scales.vector = convert_float16(as_char16(Load128(row, block * 208 + 192))) * d;
+  UNROLL for (uint chunk = 0; chunk < 8; ++chunk) {
+    const uint index = (chunk >> 2) * 8 + ((chunk & 3) >> 1) * 2 + (chunk & 1);
+    f.scale[2 * chunk] = scales.one[index];
+    f.scale[2 * chunk + 1] = scales.one[index + 4];
+  }
+#else
+  const uint4 header = Load128(row, block * (kType == kQ4_K ? 144 : 176));
+  const uint4 bytes = (uint4)(header.y & 0x3F3F3F3Fu,
+                              (header.w & kNibbles) | ((header.y >> 2) & 0x30303030u),
+                              header.z & 0x3F3F3F3Fu,
+                              ((header.w >> 4) & kNibbles) | ((header.z >> 2) & 0x30303030u));
+  Sixteen factors;
+  factors.vector = convert_float16(as_uchar16(bytes));
+  const float d = HalfToFloat(header.x & 0xFFFFu), minimum = -HalfToFloat(header.x >> 16);
+  UNROLL for (uint chunk = 0; chunk < 8; ++chunk) {
+    UNROLL for (uint run = 0; run < 2; ++run) {
+      const uint index = (chunk >> 1) * 2 + run;
+      f.scale[2 * chunk + run] = d * factors.one[index];
+      f.offset[2 * chunk + run] = minimum * factors.one[8 + index];
+    }
+  }
+#endif
+  return f;
+}
+
+Chunk DecodeWith(const Factors *f, WeightRow row, uint chunk) {
+  Chunk c = Decode(row, chunk);
+  UNROLL for (uint run = 0; run < 2; ++run) {
+    c.scale[run] = f->scale[2 * (chunk & 7) + run];
+    if (kHasOffset) c.offset[run] = f->offset[2 * (chunk & 7) + run];
+  }
+  return c;
+}
+#endif
