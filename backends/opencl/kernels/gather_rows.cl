@@ -41,9 +41,9 @@ KERNEL gather_rows(BUFFER(step) BUFFER(table) BUFFER(ids) BUFFER(y) const Push p
     for (uint chunk = begin + ME; chunk < end; chunk += THREADS) {
       const Chunk c = Decode(weights, chunk);
       const uint2 runs = ChunkAt(chunk);
-      for (uint run = 0; run < 2; ++run) {
+      UNROLL for (uint run = 0; run < 2; ++run) {
         const Sixteen values = ValuesOf(&c, run);
-        for (uint i = 0; i < 16; ++i) {
+        UNROLL for (uint i = 0; i < 16; ++i) {
           const uint at = RUN_AT(runs, run) + i;
           if (at >= push.column && at < end_column) y[at - push.column] = values.one[i];
         }

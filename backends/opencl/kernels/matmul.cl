@@ -8,6 +8,11 @@
 #include "tile_rows.cl"
 
 #define kChecked C7  // 1: k is no multiple of 32
+#if kChecked
+#define IN_X(column) ((column) < push.k)
+#else
+#define IN_X(column) true
+#endif
 #define kHalves (kGlu + 1)
 
 #ifdef CPU
@@ -59,7 +64,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
       __global const float *from = AT(float, x) + (size_t)max(row_of[row], 0) * push.k;
       for (uint i = 0; i < 32; ++i) {
         const uint column = RUN_AT(at, i >> 4) + (i & 15);
-        const bool there = row_of[row] >= 0 && (kChecked ? column < push.k : true);
+        const bool there = row_of[row] >= 0 && IN_X(column);
         x[row * 32 + i] = there ? from[column] : 0.0f;
       }
     }
@@ -111,22 +116,22 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
   const uint weight_row = first_weight_row + min(first + result, push.n - 1);
   const uint tx = ME & 15, ty = ME >> 4;
   float sums[kSums];
-  for (uint i = 0; i < kSums; ++i) sums[i] = 0.0f;
+  UNROLL for (uint i = 0; i < kSums; ++i) sums[i] = 0.0f;
   for (uint chunk = 0; chunk < chunks; ++chunk) {
     const uint2 at = ChunkAt(chunk);
     const uint column = (part < 16 ? at.x : at.y) + (part & 15);
     BARRIER();
-    for (uint i = 0; i < 8; ++i) {
-      const bool there = source >= 0 && (kChecked ? column + i < push.k : true);
+    UNROLL for (uint i = 0; i < 8; ++i) {
+      const bool there = source >= 0 && IN_X(column + i);
       shared_x[(part + i) * kPitch + x_row] = there ? from[column + i] : 0.0f;
     }
     if (half_glu < kHalves) {
       const WeightRow weights =
           half_glu == 0 ? WEIGHT_ROW(weight, weight_row) : WEIGHT_ROW(weight2, weight_row);
       const Chunk c = Decode(weights, chunk);
-      for (uint run = 0; run < 2; ++run) {
+      UNROLL for (uint run = 0; run < 2; ++run) {
         const Sixteen values = ValuesOf(&c, run);
-        for (uint i = 0; i < 16; ++i) {
+        UNROLL for (uint i = 0; i < 16; ++i) {
           shared_w[(half_glu * 32 + run * 16 + i) * kPitch + result] = values.one[i];
         }
       }
@@ -134,20 +139,20 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
     BARRIER();
     // Sums of sums of 32 terms round less than sums of all.
     float sum[kSums];
-    for (uint i = 0; i < kSums; ++i) sum[i] = 0.0f;
+    UNROLL for (uint i = 0; i < kSums; ++i) sum[i] = 0.0f;
     for (uint i = 0; i < 32; ++i) {
       float x[4];
-      for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
-      for (uint b = 0; b < 4 * kHalves; ++b) {
+      UNROLL for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
+      UNROLL for (uint b = 0; b < 4 * kHalves; ++b) {
         const float w = shared_w[((b >> 2) * 32 + i) * kPitch + tx + 16 * (b & 3)];
-        for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
+        UNROLL for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
       }
     }
-    for (uint i = 0; i < kSums; ++i) sums[i] += sum[i];
+    UNROLL for (uint i = 0; i < kSums; ++i) sums[i] += sum[i];
   }
-  for (uint a = 0; a < 4; ++a) {
+  UNROLL for (uint a = 0; a < 4; ++a) {
     const int pair = pair_of[ty + 16 * a];
-    for (uint b = 0; b < 4; ++b) {
+    UNROLL for (uint b = 0; b < 4; ++b) {
       const uint column = first + tx + 16 * b;
       if (pair < 0 || column >= push.n) continue;
       float y = sums[b * 4 + a];

@@ -24,29 +24,29 @@ KERNEL matmul_stored(BUFFER(step) BUFFER(x) BUFFER(weight) BUFFER(y) const Push 
   const uint share = (push.k + parts - 1) / parts;
   const uint begin = part * share, end = min(begin + share, push.k);
   Sixteen sums[kRows][2];
-  for (uint t = 0; t < kRows; ++t) sums[t][0].vector = sums[t][1].vector = 0.0f;
+  UNROLL for (uint t = 0; t < kRows; ++t) sums[t][0].vector = sums[t][1].vector = 0.0f;
   for (uint term = begin; term < end; ++term) {
     float x[kRows];
     bool some = false;
-    for (uint t = 0; t < kRows; ++t) {
+    UNROLL for (uint t = 0; t < kRows; ++t) {
       x[t] = AT(float, x)[(size_t)min(first + t, rows - 1) * push.k + term];
       some = some || x[t] != 0.0f;
     }
     if (!some) continue;  // most probabilities are 0
     const WeightRow row = {AT(const uchar, weight) + (size_t)term * push.stride, push.blocks};
     const Chunk c = Decode(row, chunk);
-    for (uint run = 0; run < 2; ++run) {
+    UNROLL for (uint run = 0; run < 2; ++run) {
       const Sixteen w = ValuesOf(&c, run);
-      for (uint t = 0; t < kRows; ++t) {
+      UNROLL for (uint t = 0; t < kRows; ++t) {
         sums[t][run].vector = fma((float16)x[t], w.vector, sums[t][run].vector);
       }
     }
   }
   const uint2 at = ChunkAt(chunk);
-  for (uint t = 0; t < kRows; ++t) {
+  UNROLL for (uint t = 0; t < kRows; ++t) {
     if (first + t >= rows) continue;
     __global float *y = AT(float, y) + (size_t)(part * rows + first + t) * push.n;
-    for (uint i = 0; i < 32; ++i) {
+    UNROLL for (uint i = 0; i < 32; ++i) {
       const uint column = RUN_AT(at, i >> 4) + (i & 15u);
       if (column < push.n) y[column] = sums[t][i >> 4].one[i & 15];
     }

@@ -116,7 +116,7 @@ Sixteen ValuesOf(const Chunk *c, uint run) {
 // Four codes through a table of sixteen signed bytes, plus 128.
 uint Lookup(uint4 table, uint codes) {
   uint result = 0;
-  for (uint i = 0; i < 4; ++i) {
+  UNROLL for (uint i = 0; i < 4; ++i) {
     const uint code = (codes >> (8 * i)) & 15u;
     const uint low = (code & 4u) ? table.y : table.x, high = (code & 4u) ? table.w : table.z;
     const uint word = (code & 8u) ? high : low;
@@ -170,7 +170,7 @@ typedef struct {
 RawChunk Load(WeightRow row, uint chunk) {
   RawChunk raw;
   const uint vectors = kType == kF32 ? 8 : 4;
-  for (uint i = 0; i < vectors; ++i) raw.vector[i] = Load128(row, (chunk * vectors + i) * 16);
+  UNROLL for (uint i = 0; i < vectors; ++i) raw.vector[i] = Load128(row, (chunk * vectors + i) * 16);
   return raw;
 }
 #if kType == kF32
@@ -188,7 +188,7 @@ float16 Widened(uint4 a, uint4 b) {
 #elif defined(NVIDIA)
   Sixteen y;
   const uint words[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-  for (uint i = 0; i < 8; ++i) {
+  UNROLL for (uint i = 0; i < 8; ++i) {
     y.one[2 * i] = HalfToFloat(words[i] & 0xFFFFu);
     y.one[2 * i + 1] = HalfToFloat(words[i] >> 16);
   }
@@ -218,7 +218,7 @@ Chunk Unpack(const RawChunk raw, uint chunk) {
 RawChunk Load(WeightRow row, uint chunk) {
   RawChunk raw;
   const uint vectors = kType == kQ8_0 ? 2 : 1;
-  for (uint i = 0; i < vectors; ++i) raw.vector[i] = Load128(row, (chunk * vectors + i) * 16);
+  UNROLL for (uint i = 0; i < vectors; ++i) raw.vector[i] = Load128(row, (chunk * vectors + i) * 16);
   uint plane = row.blocks * vectors * 16;  // what follows the codes
   if (kHasHighBits) {
     raw.word[1] = Load32(row, plane + chunk * 4);
@@ -366,7 +366,7 @@ RawChunk Load(WeightRow row, uint chunk) {
   RawChunk raw;
   const uint block = chunk >> 3, n = (chunk & 7) >> 2;
   const uint codes = kType == kQ2_K ? block * 64 : row.blocks * 32 + block * 64;
-  for (uint run = 0; run < 2; ++run) {
+  UNROLL for (uint run = 0; run < 2; ++run) {
     raw.vector[run] = Load128(row, codes + n * 32 + run * 16);
     if (kType == kQ3_K) raw.vector[3 + run] = Load128(row, block * 32 + run * 16);
   }
@@ -381,7 +381,7 @@ Chunk Unpack(const RawChunk raw, uint chunk) {
   const uint4 scales = raw.vector[2];
   const uint factors = kType == kQ2_K ? raw.word[0] : scales.w;
   const float d = HalfToFloat(factors & 0xFFFFu);
-  for (uint run = 0; run < 2; ++run) {
+  UNROLL for (uint run = 0; run < 2; ++run) {
     const uint index = n * 8 + j * 2 + run;
     c.codes[run] = (raw.vector[run] >> (2 * j)) & 0x03030303u;
 #if kType == kQ2_K
