@@ -33,9 +33,7 @@ KERNEL rope(BUFFER(step) BUFFER(x) BUFFER(pos) BUFFER(rates) BUFFER(weight) BUFF
     __global const float *x = AT(float, x) + first;
     float factor = 1.0f;
 #if kNorm
-    float sum = 0.0f;
-    FOR_MINE(i, push.dim) sum += x[i] * x[i];
-    factor = 1.0f / sqrt(GroupSum(sum, shared) / (float)push.dim + push.eps);
+    factor = 1.0f / sqrt(GroupSum(MySum(x, push.dim, true), shared) / (float)push.dim + push.eps);
 #endif
     const uint pos = AT(uint, pos)[head / push.heads];
     FOR_MINE(i, push.half_rot) {

@@ -25,12 +25,6 @@ typedef struct {
 #define kMinP 7
 #define kTwoNorms 8
 
-float SumOf(__global const float *x, uint columns, bool squares, __local float *shared) {
-  float sum = 0.0f;
-  FOR_MINE(i, columns) sum += squares ? x[i] * x[i] : x[i];
-  return GroupSum(sum, shared);
-}
-
 // The maximum, and whether some element is not a number: fmax() drops it.
 float MaxOf(__global const float *x, uint columns, bool *has_nan, __local float *shared) {
   float most = -kInfinity;
@@ -47,15 +41,24 @@ float MaxOf(__global const float *x, uint columns, bool *has_nan, __local float 
   return most;
 }
 
+// This work-item's part of the sum of e^(x - most): sums of sums of 32, which round less than one.
+float MyExps(__global const float *x, uint columns, float most) {
+  float sum = 0.0f, part = 0.0f;
+  uint terms = 0;
+  FOR_MINE(i, columns) {
+    part += Exp(x[i] - most);
+    if (++terms % 32 != 0) continue;
+    sum += part;
+    part = 0.0f;
+  }
+  return sum + part;
+}
+
 void Softmax(__global const float *x, __global float *y, uint columns, __local float *shared) {
   bool has_nan;
   const float most = MaxOf(x, columns, &has_nan, shared);
   const bool is_plain = !has_nan && most != kInfinity && most != -kInfinity;
-  float sum = 0.0f;
-  if (is_plain) {
-    FOR_MINE(i, columns) sum += Exp(x[i] - most);
-  }
-  sum = GroupSum(sum, shared);
+  const float sum = GroupSum(is_plain ? MyExps(x, columns, most) : 0.0f, shared);
   const float other = has_nan || most == kInfinity ? kNan : 0.0f;
   FOR_MINE(i, columns) y[i] = is_plain ? Exp(x[i] - most) / sum : other;
 }
@@ -103,10 +106,10 @@ KERNEL rows(BUFFER(step) BUFFER(x) BUFFER(weight) BUFFER(residual) BUFFER(scale)
     const float most = MaxOf(x, columns, &has_nan, shared);
     if (ME == 0) AT(float, y)[row] = has_nan ? kNan : most;
 #elif kOp == kSum || kOp == kMean
-    const float sum = SumOf(x, columns, false, shared);
+    const float sum = GroupSum(MySum(x, columns, false), shared);
     if (ME == 0) AT(float, y)[row] = kOp == kMean ? sum / (float)columns : sum;
 #else
-    const float mean = SumOf(x, columns, true, shared) / (float)columns;
+    const float mean = GroupSum(MySum(x, columns, true), shared) / (float)columns;
     const float factor = 1.0f / sqrt(mean + push.eps);
     const bool weighted = !IS_NULL(weight);
     __global const float *weight = AT(float, weight);
