@@ -29,8 +29,15 @@ constexpr uint32_t kWarp = 32;
 struct Settings {
   Form form;
   bool cache;
+  bool tensor_cores;
   bool profile = false;
 };
+
+// Whether the device multiplies matrices of 16 x 8 x 16 in f16 (mma.sync).
+bool HasTensorCores(const Capabilities& can) {
+  constexpr uint32_t kAmpere = 80;
+  return can.nvidia >= kAmpere;
+}
 
 // The kernels a device is best at.
 Form FormFor(const Capabilities& can) {
@@ -55,18 +62,22 @@ Form ParseForm(const sdk::Option& option, const Capabilities& can) {
 
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
   // Drivers of CPUs keep what they have compiled themselves, and in a form that is quicker to load.
-  Settings settings{FormFor(can), !can.IsCpu()};
+  Settings settings{FormFor(can), !can.IsCpu(), HasTensorCores(can)};
   for (const sdk::Option& option : options) {
     if (option.key == "kernels") {
       settings.form = ParseForm(option, can);
     } else if (option.key == "cache") {
       settings.cache = gpu::ParseSwitch(option);
+    } else if (option.key == "tensor_cores") {
+      settings.tensor_cores =
+          gpu::ParseSwitch(option, HasTensorCores(can),
+                           "tensor cores of NVIDIA's, of compute capability 8.0 or later");
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else {
-      throw sdk::Error(
-          RL_INVALID_ARGUMENT,
-          "unknown option '" + option.key + "'; the opencl backend knows: cache, kernels, profile");
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "unknown option '" + option.key +
+                           "'; the opencl backend knows: cache, kernels, profile, tensor_cores");
     }
   }
   return settings;
@@ -75,7 +86,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
 gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   gpu::Tuning tuning;
   tuning.profile = settings.profile;
-  tuning.row_attention = false;
+  tuning.special_attention = false;
   tuning.shared_bytes = static_cast<uint32_t>(std::min<uint64_t>(can.local_memory, UINT32_MAX));
   if (settings.form == Form::kCpu) {
     tuning.software = true;
@@ -86,6 +97,7 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.software = can.IsCpu();
   tuning.subgroups = settings.form == Form::kNvidia;
   tuning.subgroup_size = tuning.subgroups ? kWarp : 1;
+  tuning.cooperative_matrix = tuning.subgroups && settings.tensor_cores;
   tuning.wide = static_cast<uint32_t>(std::min<size_t>(
       tuning.subgroups ? kWideThreadsOfNvidia : kWideThreads, std::bit_floor(can.max_work_group)));
   tuning.few_groups = kGroupsOfUnit * can.compute_units;

@@ -1,5 +1,5 @@
-// What goes wrong on an OpenCL device: nobody has such devices at hand, so functions of a real one are
-// replaced. Needs a driver; in CI that is PoCL.
+// What goes wrong on an OpenCL device: nobody has such devices at hand, so functions of a real one
+// are replaced. Needs a driver; in CI that is PoCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,9 +76,8 @@ TEST(OpenClInstance, NoPlatform) {
 
 TEST(OpenClInstance, PlatformWithoutDevices) {
   Api api = RealApi();
-  api.GetDeviceIDs = [](cl_platform_id, cl_device_type, cl_uint, cl_device_id*, cl_uint*) -> cl_int {
-    return CL_DEVICE_NOT_FOUND;
-  };
+  api.GetDeviceIDs = [](cl_platform_id, cl_device_type, cl_uint, cl_device_id*,
+                        cl_uint*) -> cl_int { return CL_DEVICE_NOT_FOUND; };
   const Instance instance(api);
   EXPECT_TRUE(instance.devices().empty());
   EXPECT_THAT(instance.reason(), HasSubstr("OpenCL finds no device"));
@@ -133,7 +132,8 @@ TEST_F(OpenClDeviceTest, WritesAndReads) {
 
 TEST_F(OpenClDeviceTest, AddressesBelongToTheirBuffer) {
   Gpu gpu(instance_.api(), device(), host(), false);
-  const Allocation first = gpu.memory().Allocate(100), second = gpu.memory().Allocate(uint64_t{65} << 20);
+  const Allocation first = gpu.memory().Allocate(100),
+                   second = gpu.memory().Allocate(uint64_t{65} << 20);
   EXPECT_NE(first.buffer(), second.buffer());
   const Place place = gpu.memory().PlaceOf(second.address() + 12);
   EXPECT_EQ(place.buffer, second.buffer());

@@ -41,19 +41,23 @@ TEST(OpenCl, OptionsItDoesNotKnow) {
   const RunResult unknown = WithOptions("kernel: cpu");
   EXPECT_NE(unknown.exit_code, 0);
   EXPECT_THAT(unknown.err, HasSubstr("unknown option 'kernel'"));
-  EXPECT_THAT(unknown.err, HasSubstr("cache, kernels, profile"));
+  EXPECT_THAT(unknown.err, HasSubstr("cache, kernels, profile, tensor_cores"));
   const RunResult value = WithOptions("kernels: fast");
   EXPECT_NE(value.exit_code, 0);
   EXPECT_THAT(value.err, HasSubstr("expected cpu, generic or nvidia"));
 }
 
-TEST(OpenCl, KernelsTheDeviceCannotHave) {
-  const RunResult result = WithOptions("kernels: nvidia");
-  if (result.exit_code == 0) GTEST_SKIP() << "the first device is NVIDIA's";
-  EXPECT_THAT(result.err, HasSubstr("option kernels is 'nvidia', but the device is"));
+TEST(OpenCl, WhatTheDeviceCannotHave) {
+  const RunResult kernels = WithOptions("kernels: nvidia");
+  if (kernels.exit_code == 0) GTEST_SKIP() << "the first device is NVIDIA's";
+  EXPECT_THAT(kernels.err, HasSubstr("option kernels is 'nvidia', but the device is"));
+  const RunResult cores = WithOptions("tensor_cores: \"on\"");
+  EXPECT_NE(cores.exit_code, 0);
+  EXPECT_THAT(cores.err, HasSubstr("option tensor_cores is 'on', but the device has no"));
 }
 
-// A loader without drivers, and a driver that is not there: no device, said why, and no other backend.
+// A loader without drivers, and a driver that is not there: no device, said why, and no other
+// backend.
 TEST(OpenCl, NoDriver) {
   const auto folder = TemporaryDirectory() / "vendors";
   std::filesystem::create_directories(folder);

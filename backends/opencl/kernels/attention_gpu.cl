@@ -123,7 +123,7 @@ void Weigh(__local Shared *s) {
   }
 }
 
-void AddValues(__local const Shared *s, __global const Element *values, float *acc) {
+INLINED void AddValues(__local const Shared *s, __global const Element *values, float *acc) {
   UNROLL for (uint i = 0; i < kQueries; ++i) {
     UNROLL for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= s->factor[i];
   }
@@ -151,7 +151,7 @@ void AddValues(__local const Shared *s, __global const Element *values, float *a
 }
 
 // Keys and values of one tile, of this work-group's key/value head.
-void Tile(__local Shared *s, __global const Element *keys, __global const Element *values,
+INLINED void Tile(__local Shared *s, __global const Element *keys, __global const Element *values,
           bool fresh, int past, float *acc) {
   BARRIER();
   if (ME < kKeys) s->used[ME] = 0;

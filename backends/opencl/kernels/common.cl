@@ -53,6 +53,9 @@ typedef struct {
 #define UNROLL _Pragma("unroll")
 #endif
 
+// Of functions that get arrays of this work-item's: so that these stay in registers.
+#define INLINED __attribute__((always_inline))
+
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
 typedef struct {
   uint t, r, failed_op;

@@ -194,7 +194,7 @@ float LoadRun(XPointer x, uint at, uint k, float4 *v) {
 #define kWays (kHalves * kNr)
 
 // Adds the products of rows [row, row + kNr) of the weights with kNt rows of x to `acc`.
-void Accumulate(const Matrix *m, uint lane, uint row, uint first_weight_row, XPointer x, uint last_x,
+INLINED void Accumulate(const Matrix *m, uint lane, uint row, uint first_weight_row, XPointer x, uint last_x,
                 float *acc) {
   const uint chunks = CHUNKS(m->k, m->blocks);
   WeightRow weights[kWays];
@@ -241,12 +241,12 @@ void Accumulate(const Matrix *m, uint lane, uint row, uint first_weight_row, XPo
 #endif
 }
 
-void Clear(float *acc) {
+INLINED void Clear(float *acc) {
   UNROLL for (uint i = 0; i < kWays * kNt; ++i) acc[i] = 0.0f;
 }
 
 // Of row r of the weights and row t of x, in all lanes.
-float Result(const float *acc, uint r, uint t, __local float *shared) {
+INLINED float Result(const float *acc, uint r, uint t, __local float *shared) {
   const float y = SumOfLanes(acc[r * kNt + t], kLanes, shared);
   if (kGlu == 0) return y;
   if (kGlu == 2) return GeluTanh(y);

@@ -11,11 +11,11 @@
 #define ROW_PLACE(t) ((t)*THREADS + ME)
 #define IN_ROW(t) (ROW_PLACE(t) < kQuads)
 
-void LoadRow(__global const float4 *from, float4 *row) {
+INLINED void LoadRow(__global const float4 *from, float4 *row) {
   UNROLL for (uint t = 0; t < kTurns; ++t) row[t] = IN_ROW(t) ? from[ROW_PLACE(t)] : (float4)0.0f;
 }
 
-float NormFactor(const float4 *row, float eps, __local float *shared) {
+INLINED float NormFactor(const float4 *row, float eps, __local float *shared) {
   float squares = 0.0f;
   UNROLL for (uint t = 0; t < kTurns; ++t) squares += dot(row[t], row[t]);
   return 1.0f / sqrt(GroupSum(squares, shared) / (float)kColumns + eps);
@@ -29,7 +29,7 @@ float NormFactor(const float4 *row, float eps, __local float *shared) {
 
 // The row after its norms, in `row`. `leads`: whether this work-group writes the sum, if it is wanted.
 // All that is read is on its way before the first of it is used.
-void NormRow(float4 *row, __global const float4 *x, __global const float4 *residual,
+INLINED void NormRow(float4 *row, __global const float4 *x, __global const float4 *residual,
              __global const float4 *weight, __global const float *scale, __global float4 *sum,
              __global const float4 *norm_weight, float eps, float norm_eps, bool leads,
              __local float *shared) {

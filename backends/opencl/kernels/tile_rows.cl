@@ -1,6 +1,8 @@
-// The rows of a tile of matmul.cl.
+// The rows of a tile of matmul.cl and matmul_coop.cl.
 
+#ifndef kTile
 #define kTile 64
+#endif
 
 // Which rows of x this tile takes, and which results they are: -1 beyond the end. False if there are
 // none. Tiles of experts come from moe_sort.cl: how many, the expert of each, and the pairs of each.
