@@ -153,17 +153,17 @@ void OpenClPlan::CheckFailure() {
 // ---- times --------------------------------------------------------------------------------------
 
 void OpenClPlan::AddTimes() {
-  for (const auto& [launch, event] : events_) {
-    cl_ulong begin = 0, end = 0;
-    const auto get = [&](cl_profiling_info what, cl_ulong& time) {
-      Check(gpu_.api().GetEventProfilingInfo(event.get(), what, sizeof(time), &time, nullptr),
-            "clGetEventProfilingInfo");
+  for (const auto& timed : events_) {
+    const auto get = [&](cl_profiling_info what) {
+      cl_ulong time = 0;
+      Check(
+          gpu_.api().GetEventProfilingInfo(timed.second.get(), what, sizeof(time), &time, nullptr),
+          "clGetEventProfilingInfo");
+      return time;
     };
-    get(CL_PROFILING_COMMAND_START, begin);
-    get(CL_PROFILING_COMMAND_END, end);
-    auto& [launches, nanoseconds] = times_[launch->name];
+    auto& [launches, nanoseconds] = times_[timed.first->name];
     ++launches;
-    nanoseconds += end - begin;
+    nanoseconds += get(CL_PROFILING_COMMAND_END) - get(CL_PROFILING_COMMAND_START);
   }
   events_.clear();
 }
