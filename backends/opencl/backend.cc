@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/gpu/device.h"
 #include "backends/gpu/switches.h"
 #include "backends/opencl/instance.h"
 #include "backends/opencl/plan.h"
@@ -105,62 +106,19 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class OpenClDevice final : public sdk::Device {
+class OpenClDevice final : public gpu::GpuDevice<Gpu, OpenClBuffer, OpenClWeight> {
  public:
   OpenClDevice(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)
-      : gpu_(api, physical, host, settings.profile),
+      : GpuDevice(api, physical, host, settings.profile),
         tuning_(TuningFor(physical.capabilities, settings)),
-        programs_(gpu_, settings.form, settings.cache) {}
-
-  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
-    std::vector<sdk::OpSupport> support;
-    support.reserve(graph.op_count());
-    for (uint32_t i = 0; i < graph.op_count(); ++i) {
-      std::string why = gpu::WhyNot(graph, graph.op(i), gpu_.capabilities().float64);
-      const bool supported = why.empty();
-      support.push_back({supported, std::move(why)});
-    }
-    return support;
-  }
-
-  sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
-    return {false, gpu::ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
-  }
-
-  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
-    return std::make_unique<OpenClWeight>(gpu_, desc);
-  }
-
-  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) override {
-    return std::make_unique<OpenClBuffer>(gpu_, bytes, usage);
-  }
-
-  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
-    gpu_.Write(Checked(buffer, offset, data.size()), offset, data);
-  }
-
-  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
-    gpu_.Read(Checked(buffer, offset, data.size()), offset, data);
-  }
+        programs_(gpu(), settings.form, settings.cache) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<OpenClPlan>(gpu_, programs_, graph, tuning_);
+    return std::make_unique<OpenClPlan>(gpu(), programs_, graph, tuning_);
   }
-
-  void Wait() override { gpu_.Wait(); }
 
  private:
-  static const Allocation& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
-    const auto& memory = static_cast<OpenClBuffer&>(buffer);
-    if (offset > memory.size() || size > memory.size() - offset) {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");
-    }
-    return memory.memory();
-  }
-
-  Gpu gpu_;
   gpu::Tuning tuning_;
   Programs programs_;
 };

@@ -45,7 +45,7 @@ void Gpu::Wait() {
   if (lost_) Check(CL_DEVICE_NOT_AVAILABLE, "clFinish, after an earlier failure");
   CheckQueue(api_.Finish(queue_.get()), "clFinish");
   copies_.clear();
-  for (Noted* work : std::exchange(running_, {})) work->CheckFailure();
+  running_.Check();
 }
 
 void Gpu::WaitQuietly() noexcept {
@@ -57,8 +57,8 @@ void Gpu::WaitQuietly() noexcept {
   }
 }
 
-void Gpu::Forget(const Noted& work) noexcept {
-  std::erase(running_, &work);
+void Gpu::Forget(const gpu::Noted& work) noexcept {
+  running_.Drop(work);
   WaitQuietly();
 }
 

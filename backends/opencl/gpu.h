@@ -9,19 +9,10 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu/noted.h"
 #include "backends/opencl/memory.h"
 
 namespace rullama::opencl {
-
-// Work whose failure is noted on the device, where only a wait can see it.
-class Noted {
- public:
-  // Throws the error noted since the last call, if any. The device is idle.
-  virtual void CheckFailure() = 0;
-
- protected:
-  ~Noted() = default;
-};
 
 class Gpu {
  public:
@@ -47,9 +38,9 @@ class Gpu {
   // Before memory goes away; what went wrong is logged.
   void WaitQuietly() noexcept;
   // Work whose failure is looked for by the next Wait.
-  void Remember(Noted& work) { running_.push_back(&work); }
+  void Remember(gpu::Noted& work) { running_.Add(work); }
   // Waits for everything and drops the work, whatever it has noted.
-  void Forget(const Noted& work) noexcept;
+  void Forget(const gpu::Noted& work) noexcept;
 
   // Copies after all that was queued; `data` is free on return. `offset` counts from the
   // allocation's start.
@@ -67,7 +58,7 @@ class Gpu {
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;
   std::unique_ptr<Memory> memory_;
-  std::vector<Noted*> running_;                // since the last Wait
+  gpu::RunningWork running_;
   std::deque<std::vector<std::byte>> copies_;  // of small writes under way
   bool lost_ = false;
 };

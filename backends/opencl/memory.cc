@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/gpu/free_ranges.h"
 #include "backends/gpu/out_of_memory.h"
 
 namespace rullama::opencl {
@@ -18,30 +17,6 @@ constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
 constexpr gpu::DeviceAddress kFirstAddress = uint64_t{1} << 32;
 
 }  // namespace
-
-class MemoryBlock {
- public:
-  MemoryBlock(Owned<cl_mem> memory, gpu::DeviceAddress first, uint64_t bytes)
-      : buffer(std::move(memory)), address(first), free(bytes) {}
-
-  Owned<cl_mem> buffer;
-  gpu::DeviceAddress address;
-  gpu::FreeRanges free;
-};
-
-Allocation::~Allocation() {
-  if (block_ != nullptr) block_->free.GiveBack(offset_, size_);
-}
-Allocation::Allocation(Allocation&& other) noexcept
-    : block_(std::exchange(other.block_, nullptr)), offset_(other.offset_), size_(other.size_) {}
-Allocation& Allocation::operator=(Allocation&& other) noexcept {
-  std::swap(block_, other.block_);
-  std::swap(offset_, other.offset_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-gpu::DeviceAddress Allocation::address() const { return block_->address + offset_; }
-cl_mem Allocation::buffer() const { return block_->buffer.get(); }
 
 Memory::Memory(const Api& api, const Capabilities& capabilities, cl_context context,
                cl_command_queue queue)
@@ -66,7 +41,7 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes) {
   const gpu::DeviceAddress address = next_address_;
   next_address_ += gpu::RoundUp(bytes, kFirstAddress) + kFirstAddress;
   auto& block = blocks_[address];
-  block = std::make_unique<MemoryBlock>(std::move(buffer), address, bytes);
+  block.reset(new MemoryBlock{std::move(buffer), address, gpu::FreeRanges(bytes)});
   return *block;
 }
 

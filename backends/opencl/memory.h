@@ -9,34 +9,22 @@
 #include <map>
 #include <memory>
 
-#include "backends/gpu/memory.h"
+#include "backends/gpu/block_range.h"
 #include "backends/opencl/instance.h"
 
 namespace rullama::opencl {
 
-class MemoryBlock;
+// One buffer of OpenCL's and its free ranges.
+struct MemoryBlock {
+  Owned<cl_mem> buffer;
+  gpu::DeviceAddress address;
+  gpu::FreeRanges free;
+};
 
-// A range of a block. Returned to its block by the owner's destruction.
-class Allocation {
+class Allocation : public gpu::BlockRange<MemoryBlock> {
  public:
-  Allocation() = default;
-  Allocation(MemoryBlock* block, uint64_t offset, uint64_t size)
-      : block_(block), offset_(offset), size_(size) {}
-  ~Allocation();
-  Allocation(Allocation&& other) noexcept;
-  Allocation& operator=(Allocation&& other) noexcept;
-  Allocation(const Allocation&) = delete;
-  Allocation& operator=(const Allocation&) = delete;
-
-  [[nodiscard]] gpu::DeviceAddress address() const;
-  [[nodiscard]] cl_mem buffer() const;
-  [[nodiscard]] uint64_t offset() const { return offset_; }  // in the buffer
-  [[nodiscard]] uint64_t size() const { return size_; }
-
- private:
-  MemoryBlock* block_ = nullptr;
-  uint64_t offset_ = 0;
-  uint64_t size_ = 0;
+  using BlockRange::BlockRange;
+  [[nodiscard]] cl_mem buffer() const { return block().buffer.get(); }
 };
 
 // What a kernel is given for an address.

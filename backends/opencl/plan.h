@@ -14,7 +14,7 @@
 
 namespace rullama::opencl {
 
-class OpenClPlan final : public sdk::Plan, public Noted {
+class OpenClPlan final : public sdk::Plan, public gpu::Noted {
  public:
   OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph, const gpu::Tuning& tuning);
   ~OpenClPlan() override;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/gpu/free_ranges.h"
 #include "backends/gpu/out_of_memory.h"
 #include "backends/gpu/weights.h"
 
@@ -17,42 +16,10 @@ constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
 
 }  // namespace
 
-// One allocation of the driver with a buffer over all of it and a list of its free ranges.
-class MemoryBlock {
- public:
-  VkDevice device = VK_NULL_HANDLE;
-  VkBuffer buffer = VK_NULL_HANDLE;
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  VkDeviceAddress address = 0;
-  std::byte* mapped = nullptr;
-  bool cached = false;
-  gpu::FreeRanges free;
-
-  explicit MemoryBlock(uint64_t bytes) : free(bytes) {}
-
-  ~MemoryBlock() {
-    if (buffer != VK_NULL_HANDLE) vkDestroyBuffer(device, buffer, nullptr);
-    if (memory != VK_NULL_HANDLE) vkFreeMemory(device, memory, nullptr);
-  }
-};
-
-Allocation::~Allocation() {
-  if (block_ != nullptr) block_->free.GiveBack(offset_, gpu::RoundUp(size_, kGranularity));
+MemoryBlock::~MemoryBlock() {
+  if (buffer != VK_NULL_HANDLE) vkDestroyBuffer(device, buffer, nullptr);
+  if (memory != VK_NULL_HANDLE) vkFreeMemory(device, memory, nullptr);
 }
-Allocation::Allocation(Allocation&& other) noexcept
-    : block_(std::exchange(other.block_, nullptr)), offset_(other.offset_), size_(other.size_) {}
-Allocation& Allocation::operator=(Allocation&& other) noexcept {
-  std::swap(block_, other.block_);
-  std::swap(offset_, other.offset_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-VkDeviceAddress Allocation::address() const { return block_->address + offset_; }
-VkBuffer Allocation::buffer() const { return block_->buffer; }
-std::byte* Allocation::mapped() const {
-  return block_->mapped == nullptr ? nullptr : block_->mapped + offset_;
-}
-bool Allocation::cached() const { return block_->cached; }
 
 Memory::Memory(const PhysicalDevice& physical, VkDevice device)
     : physical_(physical), device_(device) {}

@@ -17,7 +17,7 @@ namespace rullama::vulkan {
 class PersistentStep;
 class Profile;
 
-class VulkanPlan final : public sdk::Plan, public Noted {
+class VulkanPlan final : public sdk::Plan, public gpu::Noted {
  public:
   VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);
   ~VulkanPlan() override;
