@@ -30,6 +30,7 @@ struct PrologueRecord {
 
 // Adds a prologue to a product.
 void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p) {
+  constexpr float kNoNorm = -1;
   const PrologueRecord record{plan.AddressOf(p.x),
                               plan.AddressOf(p.residual),
                               plan.AddressOf(p.weight),
@@ -37,7 +38,7 @@ void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p
                               plan.AddressOf(p.sum),
                               plan.AddressOf(p.norm_weight),
                               p.eps,
-                              p.norm_eps};
+                              p.norm ? p.norm_eps : kNoNorm};
   dispatch.Align(8).Record(std::as_bytes(std::span(&record, 1)),
                            {offsetof(PrologueRecord, x), offsetof(PrologueRecord, residual),
                             offsetof(PrologueRecord, weight), offsetof(PrologueRecord, scale),

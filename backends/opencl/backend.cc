@@ -81,6 +81,12 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
                            "'; the opencl backend knows: cache, kernels, profile, tensor_cores");
     }
   }
+  for (const sdk::Option& option : options) {
+    if (option.key == "tensor_cores" && option.value == "on" && settings.form != Form::kNvidia) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "option tensor_cores is 'on', but needs kernels to be 'nvidia'");
+    }
+  }
   return settings;
 }
 

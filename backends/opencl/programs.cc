@@ -87,6 +87,11 @@ PipelineKey Programs::ProgramOf(const PipelineKey& key) const {
   for (size_t i = 1; i < program.constants.size(); ++i) {
     if (IsArgument(form_, key.shader, i)) program.constants[i] = 0;
   }
+  // What a prologue does is in its record; here counts whether there is one.
+  constexpr size_t kPrologue = 9;
+  if (key.shader == Shader::kMatVec && program.constants[kPrologue] != 0) {
+    program.constants[kPrologue] = 1;
+  }
   if (HasLocalList(key.shader) && program.constants[1] != 0) program.constants[1] = kLocalList;
   return program;
 }

@@ -273,10 +273,9 @@ KERNEL matvec(PRODUCT_BUFFERS const Push push) {
 #ifdef PROLOGUE
   {
     float4 x_row[kTurns];
-    NormRow(x_row, PROLOGUE_AT(const float4, x), PROLOGUE_AT(const float4, residual),
-            PROLOGUE_AT(const float4, weight), PROLOGUE_AT(const float, scale),
-            PROLOGUE_AT(float4, sum), PROLOGUE_AT(const float4, norm_weight), push.prologue.eps,
-            push.prologue.norm_eps, GROUP + GROUP_Y == 0 && push.prologue.sum != ULONG_MAX, shared);
+    NormRow(x_row, &push.prologue, prologue_x_buffer, prologue_residual_buffer,
+            prologue_weight_buffer, prologue_scale_buffer, prologue_sum_buffer,
+            prologue_norm_weight_buffer, GROUP + GROUP_Y == 0, shared);
     UNROLL for (uint t = 0; t < kTurns; ++t) {
       if (IN_ROW(t)) staged[ROW_PLACE(t)] = x_row[t];
     }

@@ -12,7 +12,8 @@
 // What a product of one row does to it first (prologue.cl).
 typedef struct {
   Pointer x, residual, weight, scale, sum, norm_weight;
-  float eps, norm_eps;
+  float eps;
+  float norm_eps;  // below 0: no norm
 } Prologue;
 
 typedef struct {
