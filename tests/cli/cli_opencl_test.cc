@@ -11,6 +11,7 @@ namespace rullama::cli_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 RunResult Sample(const std::string& model, const std::string& backend, const std::string& seed) {
@@ -54,6 +55,14 @@ TEST(OpenCl, WhatTheDeviceCannotHave) {
   const RunResult cores = WithOptions("tensor_cores: \"on\"");
   EXPECT_NE(cores.exit_code, 0);
   EXPECT_THAT(cores.err, HasSubstr("option tensor_cores is 'on', but the device has no"));
+}
+
+TEST(OpenCl, OptionsThatContradictEachOther) {
+  const RunResult result = WithOptions("kernels: generic, tensor_cores: \"on\"");
+  EXPECT_NE(result.exit_code, 0);
+  // Of a device without them that is said first.
+  EXPECT_THAT(result.err, AnyOf(HasSubstr("but needs kernels to be 'nvidia'"),
+                                HasSubstr("but the device has no tensor cores")));
 }
 
 // A loader without drivers, and a driver that is not there: no device, said why, and no other
