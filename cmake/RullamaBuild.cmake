@@ -3,6 +3,10 @@
 #                                                          one CTest test per program
 # rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target; the ordinary build
 #                                                          replays its corpus as a test
+
+# Of tests that may run on PoCL, the OpenCL driver for CPUs: it keeps what it has compiled in this build.
+set(RULLAMA_POCL_ENVIRONMENT "POCL_CACHE_DIR=${CMAKE_BINARY_DIR}/pocl")
+
 function(rullama_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})

@@ -16,6 +16,8 @@ minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-d
 # needs no GPU (lavapipe) and the layer that checks every call.
 minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers
           mesa-vulkan-drivers vulkan-validationlayers)
+# The OpenCL backend: headers, and for the tests the loader and a driver that needs no GPU.
+minimal+=(opencl-headers ocl-icd-libopencl1 pocl-opencl-icd)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)

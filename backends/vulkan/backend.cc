@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "backends/gpu/device.h"
+#include "backends/gpu/switches.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/plan.h"
 
@@ -40,23 +42,6 @@ struct Settings {
   bool profile = false;
 };
 
-bool ParseSwitch(const sdk::Option& option) {
-  if (option.value == "on") return true;
-  if (option.value == "off") return false;
-  throw sdk::Error(RL_INVALID_ARGUMENT,
-                   "option " + option.key + " is '" + option.value + "', expected on or off");
-}
-
-// A switch for what only some devices have.
-bool ParseSwitch(const sdk::Option& option, bool available, const char* what) {
-  const bool on = ParseSwitch(option);
-  if (on && !available) {
-    throw sdk::Error(RL_INVALID_ARGUMENT,
-                     "option " + option.key + " is 'on', but the device has no " + what);
-  }
-  return on;
-}
-
 // Whether steps of one row can be one dispatch (persistent.h).
 bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgroup_arithmetic; }
 // Whether they are unless someone says otherwise: on devices of known size, since all workgroups
@@ -70,18 +55,18 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
                     can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
   for (const sdk::Option& option : options) {
     if (option.key == "integer_dot") {
-      settings.integer_dot = ParseSwitch(option, can.integer_dot && can.subgroup_arithmetic,
-                                         "dot products of bytes, or no subgroup arithmetic");
+      settings.integer_dot = gpu::ParseSwitch(option, can.integer_dot && can.subgroup_arithmetic,
+                                              "dot products of bytes, or no subgroup arithmetic");
     } else if (option.key == "persistent") {
-      settings.persistent =
-          ParseSwitch(option, CanPersist(can), "memory model of Vulkan, or no subgroup arithmetic");
+      settings.persistent = gpu::ParseSwitch(option, CanPersist(can),
+                                             "memory model of Vulkan, or no subgroup arithmetic");
     } else if (option.key == "profile") {
-      settings.profile = ParseSwitch(option);
+      settings.profile = gpu::ParseSwitch(option);
     } else if (option.key == "subgroups") {
-      settings.subgroups = ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
+      settings.subgroups = gpu::ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
     } else if (option.key == "cooperative_matrix") {
       settings.cooperative_matrix =
-          ParseSwitch(option, can.cooperative_matrix, "matrix units for f16 in tiles of 16");
+          gpu::ParseSwitch(option, can.cooperative_matrix, "matrix units for f16 in tiles of 16");
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
@@ -125,68 +110,22 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class VulkanDevice final : public sdk::Device {
+class VulkanDevice final : public gpu::GpuDevice<Gpu, VulkanBuffer, VulkanWeight> {
  public:
   VulkanDevice(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)
-      : instance_(instance),
-        gpu_(physical, host),
+      : GpuDevice(physical, host),
+        instance_(instance),
         tuning_(TuningFor(physical.capabilities, settings)),
-        pipelines_(gpu_, settings.subgroups) {}
-
-  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
-    std::vector<sdk::OpSupport> support;
-    support.reserve(graph.op_count());
-    for (uint32_t i = 0; i < graph.op_count(); ++i) {
-      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities());
-      const bool supported = why.empty();
-      support.push_back({supported, std::move(why)});
-    }
-    return support;
-  }
-
-  sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
-    return {false, ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
-  }
-
-  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
-    return std::make_unique<VulkanWeight>(gpu_, desc);
-  }
-
-  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) override {
-    return std::make_unique<VulkanBuffer>(gpu_, bytes, usage);
-  }
-
-  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
-    gpu_.Write(Checked(buffer, offset, data.size()), offset, data);
-  }
-
-  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
-    gpu_.Read(Checked(buffer, offset, data.size()), offset, data);
-    CheckValidation();
-  }
+        pipelines_(gpu(), settings.subgroups) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<VulkanPlan>(gpu_, pipelines_, graph, tuning_);
-  }
-
-  void Wait() override {
-    gpu_.Wait();
-    CheckValidation();
+    return std::make_unique<VulkanPlan>(gpu(), pipelines_, graph, tuning_);
   }
 
  private:
-  static const Allocation& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
-    const auto& memory = static_cast<VulkanBuffer&>(buffer);
-    if (offset > memory.size() || size > memory.size() - offset) {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");
-    }
-    return memory.memory();
-  }
-
   // What the validation layer found is a bug of this plugin.
-  void CheckValidation() const {
+  void CheckMore() const override {
     const uint32_t errors = instance_.validation_errors();
     if (errors == 0) return;
     throw sdk::Error(RL_INTERNAL, "the validation layer reports " + std::to_string(errors) +
@@ -194,7 +133,6 @@ class VulkanDevice final : public sdk::Device {
   }
 
   const Instance& instance_;
-  Gpu gpu_;
   Tuning tuning_;
   Pipelines pipelines_;
 };

@@ -133,7 +133,7 @@ void Gpu::Wait() {
     CheckLost(vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
   }
   completed_ = submitted_;
-  for (Noted* work : std::exchange(running_, {})) work->CheckFailure();
+  running_.Check();
 }
 
 void Gpu::WaitQuietly() noexcept {
@@ -145,8 +145,8 @@ void Gpu::WaitQuietly() noexcept {
   }
 }
 
-void Gpu::Forget(const Noted& work) noexcept {
-  std::erase(running_, &work);
+void Gpu::Forget(const gpu::Noted& work) noexcept {
+  running_.Drop(work);
   WaitQuietly();
 }
 

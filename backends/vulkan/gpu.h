@@ -8,19 +8,10 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu/noted.h"
 #include "backends/vulkan/memory.h"
 
 namespace rullama::vulkan {
-
-// Work whose failure is noted on the device, where only a wait can see it.
-class Noted {
- public:
-  // Throws the error noted since the last call, if any. The device is idle.
-  virtual void CheckFailure() = 0;
-
- protected:
-  ~Noted() = default;
-};
 
 class Gpu {
  public:
@@ -43,9 +34,9 @@ class Gpu {
   // Before memory goes away; what went wrong is logged.
   void WaitQuietly() noexcept;
   // Work that was submitted, whose failure is looked for by the next Wait.
-  void Remember(Noted& work) { running_.push_back(&work); }
+  void Remember(gpu::Noted& work) { running_.Add(work); }
   // Waits for everything and drops the work, whatever it has noted.
-  void Forget(const Noted& work) noexcept;
+  void Forget(const gpu::Noted& work) noexcept;
 
   // Copies, done on return. `offset` counts from the allocation's start.
   void Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data);
@@ -70,7 +61,7 @@ class Gpu {
   uint64_t submitted_ = 0;  // values of the timeline
   uint64_t completed_ = 0;
   bool lost_ = false;
-  std::vector<Noted*> running_;  // since the last Wait
+  gpu::RunningWork running_;
   std::unique_ptr<Memory> memory_;
   Allocation staging_;
 };

@@ -436,8 +436,9 @@ Spirv Run(spvtools::Optimizer& optimizer, std::span<const uint32_t> code, Passes
   return result;
 }
 
-// A task as one function without the loops that it asks to unroll. Arrays of its own then have constant
-// indices, which lets drivers keep them in registers: among many functions in one module they did not.
+// A task as one function without the loops that it asks to unroll. Arrays of its own then have
+// constant indices, which lets drivers keep them in registers: among many functions in one module
+// they did not.
 Spirv Flat(const Spirv& code) {
   spvtools::Optimizer optimizer(kTarget);
   return Run(optimizer, code,
@@ -448,8 +449,8 @@ Spirv Flat(const Spirv& code) {
               spvtools::CreateSimplificationPass, spvtools::CreateEliminateDeadConstantPass});
 }
 
-// Variables of all functions that one alone uses become its own, and values where they can. Only of the
-// whole is it known which ones a task shares with the driver.
+// Variables of all functions that one alone uses become its own, and values where they can. Only of
+// the whole is it known which ones a task shares with the driver.
 Spirv WithValues(const Spirv& code) {
   spvtools::Optimizer optimizer(kTarget);
   return Run(optimizer, code,
@@ -466,11 +467,11 @@ Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> co
   for (uint32_t i = 0; i < constants.size(); ++i) values[i] = {constants[i]};
   spvtools::Optimizer optimizer(kTarget);
   optimizer.RegisterPass(spvtools::CreateSetSpecConstantDefaultValuePass(values));
-  return Run(optimizer, code,
-             {spvtools::CreateFreezeSpecConstantValuePass,
-              spvtools::CreateFoldSpecConstantOpAndCompositePass,
-              spvtools::CreateDeadBranchElimPass, spvtools::CreateEliminateDeadFunctionsPass,
-              spvtools::CreateEliminateDeadConstantPass});
+  return Run(
+      optimizer, code,
+      {spvtools::CreateFreezeSpecConstantValuePass,
+       spvtools::CreateFoldSpecConstantOpAndCompositePass, spvtools::CreateDeadBranchElimPass,
+       spvtools::CreateEliminateDeadFunctionsPass, spvtools::CreateEliminateDeadConstantPass});
 }
 
 Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads) {

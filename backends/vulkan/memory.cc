@@ -1,8 +1,10 @@
 #include "backends/vulkan/memory.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
+
+#include "backends/gpu/out_of_memory.h"
+#include "backends/gpu/weights.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -12,73 +14,12 @@ constexpr uint64_t kGranularity = 256;
 // Drivers allow few thousand allocations, so small ones share a block. Larger ones have their own.
 constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
 
-std::string Gibibytes(uint64_t bytes) {
-  const uint64_t tenths = bytes / ((uint64_t{1} << 30) / 10);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
-}
-
 }  // namespace
 
-// One allocation of the driver with a buffer over all of it and a list of its free ranges.
-class MemoryBlock {
- public:
-  VkDevice device = VK_NULL_HANDLE;
-  VkBuffer buffer = VK_NULL_HANDLE;
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  VkDeviceAddress address = 0;
-  std::byte* mapped = nullptr;
-  bool cached = false;
-  std::map<uint64_t, uint64_t> free;  // size by offset
-
-  ~MemoryBlock() {
-    if (buffer != VK_NULL_HANDLE) vkDestroyBuffer(device, buffer, nullptr);
-    if (memory != VK_NULL_HANDLE) vkFreeMemory(device, memory, nullptr);
-  }
-
-  std::optional<uint64_t> Take(uint64_t size) {
-    for (auto range = free.begin(); range != free.end(); ++range) {
-      if (range->second < size) continue;
-      const auto [offset, room] = *range;
-      free.erase(range);
-      if (room > size) free.emplace(offset + size, room - size);
-      return offset;
-    }
-    return std::nullopt;
-  }
-
-  void GiveBack(uint64_t offset, uint64_t size) {
-    const auto [range, inserted] = free.emplace(offset, size);
-    const auto next = std::next(range);
-    if (next != free.end() && range->first + range->second == next->first) {
-      range->second += next->second;
-      free.erase(next);
-    }
-    if (range == free.begin()) return;
-    const auto before = std::prev(range);
-    if (before->first + before->second == range->first) {
-      before->second += range->second;
-      free.erase(range);
-    }
-  }
-};
-
-Allocation::~Allocation() {
-  if (block_ != nullptr) block_->GiveBack(offset_, RoundUp(size_, kGranularity));
+MemoryBlock::~MemoryBlock() {
+  if (buffer != VK_NULL_HANDLE) vkDestroyBuffer(device, buffer, nullptr);
+  if (memory != VK_NULL_HANDLE) vkFreeMemory(device, memory, nullptr);
 }
-Allocation::Allocation(Allocation&& other) noexcept
-    : block_(std::exchange(other.block_, nullptr)), offset_(other.offset_), size_(other.size_) {}
-Allocation& Allocation::operator=(Allocation&& other) noexcept {
-  std::swap(block_, other.block_);
-  std::swap(offset_, other.offset_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-VkDeviceAddress Allocation::address() const { return block_->address + offset_; }
-VkBuffer Allocation::buffer() const { return block_->buffer; }
-std::byte* Allocation::mapped() const {
-  return block_->mapped == nullptr ? nullptr : block_->mapped + offset_;
-}
-bool Allocation::cached() const { return block_->cached; }
 
 Memory::Memory(const PhysicalDevice& physical, VkDevice device)
     : physical_(physical), device_(device) {}
@@ -115,7 +56,7 @@ uint32_t Memory::TypeFor(Residence residence, uint32_t allowed) const {
 }
 
 MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
-  auto block = std::make_unique<MemoryBlock>();
+  auto block = std::make_unique<MemoryBlock>(bytes);
   block->device = device_;
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
@@ -144,7 +85,6 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
     block->mapped = static_cast<std::byte*>(data);
     block->cached = (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
   }
-  block->free.emplace(0, bytes);
   ++allocations_;
   auto& blocks = blocks_[residence];
   blocks.push_back(std::move(block));
@@ -156,24 +96,20 @@ Allocation Memory::Allocate(uint64_t bytes, Residence residence) {
   // Kernels read whole vectors of 16 bytes at the end of a row.
   const uint64_t size = bytes > total && residence != Residence::kHost
                             ? 0
-                            : RoundUp(bytes, kGranularity) + kGranularity;
+                            : gpu::RoundUp(bytes, kGranularity) + kGranularity;
   const auto fail = [&, total = total, free = free](const std::string& why) {
-    std::string text =
-        "no room for " + Gibibytes(bytes) + " more on the device, which has " + Gibibytes(total);
-    if (free > 0) text += ", " + Gibibytes(free) + " of it free";
-    return sdk::Error(RL_OUT_OF_MEMORY, text + (why.empty() ? "" : " (" + why + ")") +
-                                            "; a smaller quantisation or context needs less");
+    return gpu::NoRoom(bytes, total, free, why);
   };
   if (size < bytes || size == 0) throw fail("");
   for (const auto& block : blocks_[residence]) {
-    if (const auto offset = block->Take(size)) return {block.get(), *offset, size};
+    if (const auto offset = block->free.Take(size)) return {block.get(), *offset, size};
   }
   if (size > physical_.capabilities.max_allocation) {
-    throw fail("one allocation may have " + Gibibytes(physical_.capabilities.max_allocation));
+    throw fail("one allocation may have " + gpu::Gibibytes(physical_.capabilities.max_allocation));
   }
   try {
     MemoryBlock& block = NewBlock(std::max(size, kBlockBytes), residence);
-    return {&block, *block.Take(size), size};
+    return {&block, *block.free.Take(size), size};
   } catch (const sdk::Error& error) {
     if (error.code() != RL_OUT_OF_MEMORY) throw;
     throw fail(error.what());

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/gpu/block_range.h"
 #include "backends/vulkan/instance.h"
 
 namespace rullama::vulkan {
@@ -20,33 +21,32 @@ enum class Residence : uint8_t {
   kHost,    // mapped and cached by the host: read back
 };
 
-inline uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
-
-class MemoryBlock;
-
-// A range of a block. Returned to its block by the owner's destruction.
-class Allocation {
+// One allocation of the driver with a buffer over all of it and its free ranges.
+class MemoryBlock {
  public:
-  Allocation() = default;
-  Allocation(MemoryBlock* block, uint64_t offset, uint64_t size)
-      : block_(block), offset_(offset), size_(size) {}
-  ~Allocation();
-  Allocation(Allocation&& other) noexcept;
-  Allocation& operator=(Allocation&& other) noexcept;
-  Allocation(const Allocation&) = delete;
-  Allocation& operator=(const Allocation&) = delete;
+  VkDevice device = VK_NULL_HANDLE;
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  VkDeviceAddress address = 0;
+  std::byte* mapped = nullptr;
+  bool cached = false;
+  gpu::FreeRanges free;
 
-  [[nodiscard]] VkDeviceAddress address() const;
-  [[nodiscard]] VkBuffer buffer() const;
-  [[nodiscard]] uint64_t offset() const { return offset_; }  // in the buffer
-  [[nodiscard]] uint64_t size() const { return size_; }
-  [[nodiscard]] std::byte* mapped() const;  // null if the host cannot see it
-  [[nodiscard]] bool cached() const;        // whether the host reads it fast
+  explicit MemoryBlock(uint64_t bytes) : free(bytes) {}
+  MemoryBlock(const MemoryBlock&) = delete;
+  MemoryBlock& operator=(const MemoryBlock&) = delete;
+  ~MemoryBlock();
+};
 
- private:
-  MemoryBlock* block_ = nullptr;
-  uint64_t offset_ = 0;
-  uint64_t size_ = 0;
+class Allocation : public gpu::BlockRange<MemoryBlock> {
+ public:
+  using BlockRange::BlockRange;
+  [[nodiscard]] VkBuffer buffer() const { return block().buffer; }
+  // Null if the host cannot see it.
+  [[nodiscard]] std::byte* mapped() const {
+    return block().mapped == nullptr ? nullptr : block().mapped + offset();
+  }
+  [[nodiscard]] bool cached() const { return block().cached; }  // whether the host reads it fast
 };
 
 class Memory {

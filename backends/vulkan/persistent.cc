@@ -59,8 +59,7 @@ Lists Deal(std::span<const Dispatch> dispatches, std::span<const uint32_t> level
       const auto& groups = dispatches[i].groups;
       const uint32_t kind = KindOf(dispatches[i], kinds);
       for (uint32_t index = 0; index < groups[0] * groups[1] * groups[2]; ++index) {
-        lists[next].push_back(
-            EntryOf(dispatches[i], kind, push + i * Pipelines::kPushBytes, index));
+        lists[next].push_back(EntryOf(dispatches[i], kind, push + i * Dispatch::kPushBytes, index));
         next = (next + 1) % device_groups;
       }
     }
@@ -86,9 +85,11 @@ PersistentStep::PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pip
                                std::span<const Dispatch> dispatches,
                                std::span<const uint32_t> levels, VkDeviceAddress step)
     : layout_(layout), pipeline_(pipeline), groups_(tuning.persistent_groups) {
-  std::vector<decltype(Dispatch::push)> push;
-  push.reserve(dispatches.size());
-  for (const Dispatch& dispatch : dispatches) push.push_back(dispatch.push);
+  std::vector<std::byte> push;
+  push.reserve(dispatches.size() * Dispatch::kPushBytes);
+  for (const Dispatch& dispatch : dispatches) {
+    push.insert(push.end(), dispatch.push.begin(), dispatch.push.begin() + Dispatch::kPushBytes);
+  }
   push_ = Keep(gpu, std::move(push));
 
   const uint32_t count = levels.empty() ? 0 : std::ranges::max(levels) + 1;

@@ -1,11 +1,9 @@
 #include "backends/vulkan/pipelines.h"
 
 #include <algorithm>
-#include <atomic>
 #include <exception>
-#include <mutex>
-#include <thread>
 
+#include "backends/gpu/in_parallel.h"
 #include "backends/vulkan/join.h"
 
 // Written at build time: the code of each shader as kNamePlain, kNameSubgroups and kNameTask.
@@ -20,44 +18,19 @@ struct Code {
 
 constexpr Code kCode[] = {
 #define RL_SHADER(file, Name) {k##Name##Plain, k##Name##Subgroups, k##Name##Task},
-#include "backends/vulkan/shaders.def"
+#include "backends/gpu/shaders.def"
 };
 constexpr const char* kNames[] = {
 #define RL_SHADER(file, Name) #file,
-#include "backends/vulkan/shaders.def"
+#include "backends/gpu/shaders.def"
 };
-
-// Calls work(0), ..., work(count - 1) on several threads. What one throws is thrown after all.
-template <typename Work>
-void InParallel(size_t count, Work work) {
-  std::atomic<size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto run = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    }
-  };
-  {
-    const size_t most = std::max(1u, std::thread::hardware_concurrency());
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(count, most); ++i) threads.emplace_back(run);
-    run();
-  }
-  if (failure) std::rethrow_exception(failure);
-}
 
 }  // namespace
 
 std::string_view Pipelines::NameOf(Shader shader) { return kNames[static_cast<size_t>(shader)]; }
 
 Pipelines::Pipelines(Gpu& gpu, bool subgroups) : gpu_(gpu), subgroups_(subgroups) {
-  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Dispatch::kPushBytes};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
@@ -158,7 +131,7 @@ VkPipeline Pipelines::Join(std::span<const PipelineKey> kinds) {
   const auto found = joined_.find(key);
   if (found != joined_.end()) return found->second;
   std::vector<Spirv> tasks(kinds.size());
-  InParallel(kinds.size(), [&](size_t i) {
+  gpu::InParallel(kinds.size(), [&](size_t i) {
     const Code& code = kCode[static_cast<size_t>(kinds[i].shader)];
     tasks[i] = WithConstants(code.task, kinds[i].constants);
   });
@@ -203,7 +176,7 @@ uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {
   std::vector<VkPipeline> made(missing.size(), VK_NULL_HANDLE);
   std::exception_ptr failure;
   try {
-    InParallel(missing.size(), [&](size_t i) { made[i] = Make(missing[i]); });
+    gpu::InParallel(missing.size(), [&](size_t i) { made[i] = Make(missing[i]); });
   } catch (...) {
     failure = std::current_exception();
   }

@@ -4,40 +4,25 @@
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
+#include "backends/gpu/plan_builder.h"
 #include "backends/vulkan/gpu.h"
 
 namespace rullama::vulkan {
 
-enum class Shader : uint8_t {
-#define RL_SHADER(file, Name) k##Name,
-#include "backends/vulkan/shaders.def"
-};
-
-// A shader with its constants: constant 0 is the size of a workgroup, the others the shader's own.
-struct PipelineKey {
-  Shader shader;
-  std::vector<uint32_t> constants;
-  bool operator==(const PipelineKey&) const = default;
-  bool operator<(const PipelineKey& other) const {
-    return std::tie(shader, constants) < std::tie(other.shader, other.constants);
-  }
-};
-inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value); }
+using gpu::Dispatch;
+using gpu::PipelineKey;
+using gpu::Shader;
+using gpu::Tuning;
 
 class Pipelines {
  public:
-  // Bytes of the push constants of every shader.
-  static constexpr uint32_t kPushBytes = 128;
-
   // `subgroups`: which form of the shaders is used.
   Pipelines(Gpu& gpu, bool subgroups);
   ~Pipelines();  // saves the cache

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <map>
 
+#include "backends/gpu/schedule.h"
 #include "backends/vulkan/persistent.h"
 #include "backends/vulkan/profile.h"
-#include "backends/vulkan/schedule.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -31,20 +31,6 @@ void Barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags 
   vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-// Puts the numbers of a step in place of what depends on them, and drops dispatches without rows.
-std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int64_t r) {
-  std::erase_if(dispatches, [&](Dispatch& dispatch) {
-    bool empty = false;
-    for (const Dispatch::Extent& extent : dispatch.extents) {
-      const uint32_t words[3] = {static_cast<uint32_t>(sdk::DimAt(extent.dim, t, r)), 0, 0};
-      std::memcpy(dispatch.push.data() + extent.offset, words, sizeof(words));
-      empty = empty || (extent.rows && words[0] == 0);
-    }
-    return empty;
-  });
-  return dispatches;
-}
-
 bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
 
 // Whether steps of a plan are worth one dispatch. With experts they are not: their products do not
@@ -65,7 +51,7 @@ Tuning TuningFor(const Tuning& device, const sdk::GraphView& graph) {
   if (device.profile || !IsWorthOneDispatch(graph)) tuning.persistent_groups = 0;
   if (tuning.persistent_groups > 0) {
     tuning.few_groups = tuning.persistent_groups;
-    tuning.wide = tuning.persistent_threads;
+    tuning.wide = tuning.threads = tuning.persistent_threads;
   }
   return tuning;
 }
@@ -104,15 +90,6 @@ void AgreeOnSizes(std::vector<Dispatch>& dispatches) {
   }
 }
 
-std::vector<PipelineKey> KindsOf(const std::vector<Dispatch>& dispatches) {
-  std::vector<PipelineKey> kinds;
-  kinds.reserve(dispatches.size());
-  for (const Dispatch& dispatch : dispatches) kinds.push_back(dispatch.pipeline);
-  std::sort(kinds.begin(), kinds.end());
-  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
-  return kinds;
-}
-
 [[noreturn]] void ThrowStuck() {
   throw sdk::Error(RL_DEVICE_LOST,
                    "the device does not run all workgroups of a step at the same time; set "
@@ -126,19 +103,19 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
     : gpu_(gpu),
       pipelines_(pipelines),
       step_(gpu.memory().Allocate(sizeof(StepWords), Residence::kShared)),
+      memory_(gpu),
       profile_(device_tuning.profile) {
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
   const Tuning tuning = TuningFor(device_tuning, graph);
-  PlanBuilder builder(gpu, graph, tuning, step_.address());
+  gpu::PlanBuilder builder(memory_, graph, tuning, step_.address());
   builder.Build();
   if (tuning.persistent_groups > 0) AgreeOnSizes(builder.dispatches());
-  const std::vector<PipelineKey> kinds = KindsOf(builder.dispatches());
+  const std::vector<PipelineKey> kinds = gpu::KindsOf(builder.dispatches());
   const VkPipeline joined = MayJoin(tuning, kinds) ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
   stats_.compilations =
       joined != VK_NULL_HANDLE ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
-  memory_ = std::move(builder.memory());
-  stats_.allocations = memory_.size() + 1;
+  stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = builder.workspace_bytes();
   const size_t most =
       builder.ValuesKeepTheirPlaces() ? builder.dispatches().size() : kMostDispatches;
@@ -150,7 +127,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
     Recording& recording = recordings_.emplace_back();
     recording.t = 1;
     recording.r = r;
-    const std::vector<Dispatch> dispatches = AtExtents(builder.dispatches(), 1, r);
+    const std::vector<Dispatch> dispatches = gpu::AtExtents(builder.dispatches(), 1, r);
     if (joined != VK_NULL_HANDLE) {
       RecordPersistent(joined, tuning, kinds, dispatches, recording);
     } else {
@@ -177,7 +154,7 @@ VulkanPlan::~VulkanPlan() {
 
 void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dispatches,
                         Recording& recording) {
-  const std::vector<uint32_t> levels = LevelsOf(dispatches);
+  const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
   std::vector<uint32_t> order(dispatches.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
@@ -195,7 +172,7 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dis
 void VulkanPlan::RecordPersistent(VkPipeline joined, const Tuning& tuning,
                                   std::span<const PipelineKey> kinds,
                                   const std::vector<Dispatch>& dispatches, Recording& recording) {
-  const std::vector<uint32_t> levels = LevelsOf(dispatches);
+  const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
   recording.persistent = std::make_shared<PersistentStep>(
       gpu_, pipelines_.layout(), joined, tuning, kinds, dispatches, levels, step_.address());
   stats_.allocations += PersistentStep::kAllocations;

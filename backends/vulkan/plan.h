@@ -9,14 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/vulkan/objects.h"
+#include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
 
 class PersistentStep;
 class Profile;
 
-class VulkanPlan final : public sdk::Plan, public Noted {
+class VulkanPlan final : public sdk::Plan, public gpu::Noted {
  public:
   VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);
   ~VulkanPlan() override;
@@ -55,7 +56,7 @@ class VulkanPlan final : public sdk::Plan, public Noted {
   Gpu& gpu_;
   Pipelines& pipelines_;
   Allocation step_;  // T, R, first failed op
-  std::vector<Allocation> memory_;
+  PlanMemory memory_;
   bool profile_;
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/plan_builder.h"
+#include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
 

@@ -211,6 +211,10 @@ INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenSession,
                          ::testing::Combine(::testing::Values(golden::Vulkan()),
                                             ::testing::ValuesIn(Models())),
                          NameOf);
+INSTANTIATE_TEST_SUITE_P(OpenCl, GoldenSession,
+                         ::testing::Combine(::testing::Values(golden::OpenCl()),
+                                            ::testing::ValuesIn(Models())),
+                         NameOf);
 INSTANTIATE_TEST_SUITE_P(Int8, GoldenSession,
                          ::testing::Combine(::testing::ValuesIn(Int8Backends()),
                                             ::testing::ValuesIn(Models())),

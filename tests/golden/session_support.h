@@ -39,6 +39,9 @@ inline std::vector<Backend> Backends() {
 // choose what they run on it.
 inline Backend Vulkan() { return {"vulkan", ""}; }
 
+// The first OpenCL device there is, PoCL on a CPU where there is no GPU.
+inline Backend OpenCl() { return {"opencl", ""}; }
+
 template <typename T>
 T Must(Result<T> result) {
   if (!result) {

@@ -80,6 +80,11 @@ TEST_F(RandomModels, VulkanAgreesWithTheReference) {
   CheckFirst(ModelsOr(12), *backends_.Open("vulkan"));
 }
 
+// PoCL compiles few kernels for each model, but slowly.
+TEST_F(RandomModels, OpenClAgreesWithTheReference) {
+  CheckFirst(ModelsOr(30), *backends_.Open("opencl"));
+}
+
 TEST_F(RandomModels, TheSeedIsEverything) {
   const auto tokens = RandomTokens(1, 9, 64);
   const RandomModel first = MakeRandomModel(21), again = MakeRandomModel(21),

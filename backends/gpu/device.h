@@ -1,0 +1,77 @@
+// What devices of GPUs answer alike, whatever their API. `Gpu` has Write and Read of what `Buffer`
+// has as its memory(), and Wait; `Buffer` and `Weight` are made with it.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/gpu/plan_builder.h"
+
+namespace rullama::gpu {
+
+template <typename Gpu, typename Buffer, typename Weight>
+class GpuDevice : public sdk::Device {
+ public:
+  std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
+    std::vector<sdk::OpSupport> support;
+    support.reserve(graph.op_count());
+    for (uint32_t i = 0; i < graph.op_count(); ++i) {
+      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities().float64);
+      const bool supported = why.empty();
+      support.push_back({supported, std::move(why)});
+    }
+    return support;
+  }
+
+  sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
+    return {false, ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
+  }
+
+  std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
+    return std::make_unique<Weight>(gpu_, desc);
+  }
+
+  std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) override {
+    return std::make_unique<Buffer>(gpu_, bytes, usage);
+  }
+
+  void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
+    gpu_.Write(Checked(buffer, offset, data.size()), offset, data);
+  }
+
+  void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
+    gpu_.Read(Checked(buffer, offset, data.size()), offset, data);
+    CheckMore();
+  }
+
+  void Wait() override {
+    gpu_.Wait();
+    CheckMore();
+  }
+
+ protected:
+  template <typename... Arguments>
+  explicit GpuDevice(Arguments&&... arguments) : gpu_(std::forward<Arguments>(arguments)...) {}
+
+  // After each wait: throws what else may have gone wrong.
+  virtual void CheckMore() const {}
+  [[nodiscard]] Gpu& gpu() { return gpu_; }
+
+ private:
+  static const auto& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
+    const auto& memory = static_cast<Buffer&>(buffer);
+    if (offset > memory.size() || size > memory.size() - offset) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");
+    }
+    return memory.memory();
+  }
+
+  Gpu gpu_;
+};
+
+}  // namespace rullama::gpu

@@ -1,0 +1,53 @@
+// One dispatch of a plan: a kernel with its constants, what it is given, and what it touches.
+#pragma once
+
+#include <rullama/sdk/backend.h>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "backends/gpu/memory.h"
+
+namespace rullama::gpu {
+
+enum class Shader : uint8_t {
+#define RL_SHADER(file, Name) k##Name,
+#include "backends/gpu/shaders.def"
+};
+
+// A shader with its constants: constant 0 is the size of a workgroup, the others the shader's own.
+struct PipelineKey {
+  Shader shader;
+  std::vector<uint32_t> constants;
+  bool operator==(const PipelineKey&) const = default;
+  bool operator<(const PipelineKey& other) const {
+    return std::tie(shader, constants) < std::tie(other.shader, other.constants);
+  }
+};
+inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value); }
+
+struct Dispatch {
+  // Bytes of the push constants, and with the records of devices that follow no pointers.
+  static constexpr uint32_t kPushBytes = 128;
+  static constexpr uint32_t kMostBytes = 320;
+
+  struct Extent {
+    uint32_t offset;  // in the push constants
+    rl_dim dim;
+    bool rows;  // without rows there is nothing to do
+  };
+  PipelineKey pipeline;
+  std::array<std::byte, kMostBytes> push{};
+  uint32_t push_bytes = 0;
+  std::vector<uint32_t> pointers;  // offsets in the push constants of addresses, null ones too
+  std::array<uint32_t, 3> groups{1, 1, 1};
+  std::vector<Range> reads, writes;
+  std::vector<Extent> extents;
+  uint32_t op_index = RL_NO_OP;
+};
+
+}  // namespace rullama::gpu

@@ -1,0 +1,63 @@
+// The matrix products of matvec.comp and matmul.comp, for ops_matmul.cc and ops_moe.cc.
+#pragma once
+
+#include "backends/gpu/plan_builder.h"
+
+namespace rullama::gpu {
+
+enum class ProductMode : uint32_t { kDense = 0, kShared = 1, kPairs = 2, kWeighted = 3 };
+
+// Rows of x up to which a product is computed row by row of the weights.
+inline constexpr int64_t kFewProductRows = 8;
+// Rows and results of a tile of matmul.comp, and rows of one of experts (moe_sort.comp).
+inline constexpr int64_t kProductTile = 64;
+
+struct Product {
+  ProductMode mode = ProductMode::kDense;
+  const DeviceWeight* weight = nullptr;
+  DeviceAddress gate = 0;    // weights; of a gated product, the gate
+  DeviceAddress up = 0;      // 0: not gated
+  bool up_is_given = false;  // a gated product whose up is not a product: ProductOperands::extra
+  rl_dim rows{};             // of x
+  int64_t n = 0;             // results
+  int64_t used = 1;          // experts of a row
+  int64_t expert_count = 0;
+  int64_t expert_rows = 0;  // rows of weights of an expert
+};
+
+// Where a product reads and writes: a value, or memory of the plan.
+struct Operand {
+  uint32_t value = RL_NO_VALUE;
+  Scratch scratch{};
+};
+
+struct ProductOperands {
+  Operand x, y;
+  uint32_t experts = RL_NO_VALUE;
+  Operand extra;  // weights of the pairs, or the table of moe_sort.comp
+  Operand factor;
+};
+
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+// Invocations of a workgroup that brings a row into shared memory first.
+inline constexpr uint32_t kPrologueThreads = 256;
+
+// Adds where an operand is to the push constants, and that it is read or written.
+DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write);
+// Adds the place of a record of what a product does first (prologue.glsl).
+void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& prologue);
+
+// Whether matvec_dot.comp can compute a product: of one row, which has to fit in shared memory.
+bool GoesByBytes(const PlanBuilder& plan, const Product& product);
+// Does so. `prologue` may be null.
+void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                const Prologue* prologue);
+
+// By rows of weights: any mode.
+void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
+// In tiles; `tiles` of rows at most. Not kWeighted.
+void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+              int64_t tiles);
+
+}  // namespace rullama::gpu

@@ -1,0 +1,273 @@
+// matmul and geglu_linear, and the products that ops_moe.cc shares.
+#include <bit>
+
+#include "backends/gpu/matrix_product.h"
+
+namespace rullama::gpu {
+namespace {
+
+constexpr uint32_t kTileThreads = 256;
+constexpr uint64_t kCoopTerms = 64;  // of a step of matmul_coop.comp
+constexpr uint32_t kMatVecThreads = 128;
+// Rows of weights from which on a group of lanes takes several, so that it reads x less often:
+// with fewer there would be too few groups to hide the latency of memory.
+constexpr int64_t kManyResults = 4096;
+constexpr int64_t kVeryManyResults = 65536;
+constexpr uint64_t kChunk = 32;  // elements of a row of weights that a lane takes at a time
+// Of a product that keeps no row, for which pipelines need not differ.
+constexpr uint32_t kAnyColumns = 4;
+// Chunks of weights a lane has under way: more would take too many registers.
+constexpr uint32_t kUnderWay = 4;
+
+void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
+          const ProductOperands& o) {
+  const WeightShape& shape = p.weight->shape();
+  Place(dispatch, o.x, false).Pointer(p.gate).Pointer(p.up).Read(o.experts);
+  Place(dispatch, o.extra, false);
+  Place(dispatch, o.factor, false);
+  Place(dispatch, o.y, true)
+      .Rows(p.rows)
+      .U32(p.n)
+      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(shape.stride))
+      .U32(static_cast<int64_t>(shape.blocks))
+      .U32(p.used)
+      .U32(p.expert_count)
+      .U32(p.expert_rows)
+      .U32(plan.op_index() + 1);
+}
+
+uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
+
+// The f16 form of the rows a product reads, made once for all products that read them.
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
+  constexpr uint32_t kThreads = 256;
+  const bool is_value = x.scratch.bytes == 0;
+  const DeviceAddress address = is_value ? plan.Place(x.value).begin : x.scratch.address;
+  if (const HalfRows* half = plan.FindHalf(address)) return *half;
+  const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
+  const auto rows = static_cast<uint64_t>(plan.Most(product.rows) * times);
+  const HalfRows half{plan.Take(rows * static_cast<uint64_t>(columns) * 2),
+                      plan.Take(rows * sizeof(float))};
+  DispatchBuilder dispatch(plan, Shader::kToHalf, {kThreads});
+  Place(dispatch, x, false)
+      .Write(half.rows)
+      .Write(half.factors)
+      .Rows(product.rows, times)
+      .U32(columns)
+      .Go(rows);
+  plan.KeepHalf(address, half);
+  return half;
+}
+
+// A tile of matmul_coop.comp and the part of it that a subgroup computes. Columns are results, of
+// gated products those of both matrices.
+struct CoopTile {
+  uint32_t rows, columns, subgroup_rows, subgroup_columns;
+  [[nodiscard]] uint32_t threads() const {
+    constexpr uint32_t kSubgroup = 32;
+    return rows / subgroup_rows * (columns / subgroup_columns) * kSubgroup;
+  }
+};
+
+// Large tiles read less; a device is busy only with enough of them.
+CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
+  constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32};
+  static_assert(kSmall.rows == kProductTile);
+  // Of what keeps a device busy, for a large and for a middle tile.
+  constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;
+  if (product.mode != ProductMode::kDense) return kSmall;
+  const auto rows = static_cast<uint64_t>(plan.Most(product.rows));
+  const auto columns = static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
+  const auto is_busy = [&](const CoopTile& tile, uint64_t share) {
+    return CeilDiv(rows, tile.rows) * CeilDiv(columns, tile.columns) * share >=
+           plan.tuning().few_groups;
+  };
+  if (is_busy(kLarge, kLargeShare)) return kLarge;
+  return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmall;
+}
+
+void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                   int64_t tiles) {
+  const WeightShape& shape = product.weight->shape();
+  const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns));
+  operands.x.scratch = half.rows;
+  operands.factor.scratch = half.factors;
+  const CoopTile tile = CoopTileOf(plan, product);
+  const bool gated = product.up != 0;
+  DispatchBuilder dispatch(plan, Shader::kMatMulCoop,
+                           {tile.threads(), static_cast<uint32_t>(shape.dtype), 0, 0, 0,
+                            gated ? 1U : 0U, static_cast<uint32_t>(product.mode), tile.rows,
+                            tile.columns, tile.subgroup_rows, tile.subgroup_columns});
+  Fill(dispatch, plan, product, operands);
+  const uint64_t results = tile.columns / (gated ? 2 : 1);
+  const bool dense = product.mode == ProductMode::kDense;
+  dispatch.Go(CeilDiv(static_cast<uint64_t>(product.n), results),
+              dense ? CeilDiv(static_cast<uint64_t>(plan.Most(product.rows)), tile.rows)
+                    : static_cast<uint64_t>(tiles));
+}
+
+void MatMulAsStored(PlanBuilder& plan) {
+  constexpr uint32_t kThreads = 64, kNt = 4;
+  const uint32_t threads = plan.tuning().Threads(kThreads);
+  // Terms worth a workgroup of their own.
+  constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
+  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
+  const uint64_t chunks = (shape.columns + 31) / 32;
+  const rl_value& y = plan.Result();
+  const auto rows = static_cast<uint64_t>(plan.MostRows(y));
+  const uint64_t parts = std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMostParts);
+  Scratch partial;
+  DispatchBuilder dispatch(plan, Shader::kMatMulStored, {threads, plan.Input(1).dtype});
+  dispatch.Read(plan.InputIndex(0)).Read(plan.InputIndex(1));
+  if (parts > 1) {
+    partial = plan.NewScratch(parts * rows * shape.columns * sizeof(float));
+    dispatch.Write(partial);
+  } else {
+    dispatch.Write(plan.ResultIndex());
+  }
+  dispatch.Rows(y.dims[0])
+      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(shape.rows))
+      .U32(static_cast<int64_t>(shape.stride))
+      .U32(static_cast<int64_t>(shape.blocks))
+      .Go((chunks + threads - 1) / threads, (rows + kNt - 1) / kNt, parts);
+  if (parts == 1) return;
+  DispatchBuilder(plan, Shader::kSumParts, {kTileThreads})
+      .Read(partial)
+      .Write(plan.ResultIndex())
+      .Rows(y.dims[0])
+      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(parts))
+      .Go((rows * shape.columns + kTileThreads - 1) / kTileThreads);
+}
+
+// A product that is only the gate of a geglu gives that op's result.
+void AbsorbGate(PlanBuilder& plan, Product& product, ProductOperands& operands) {
+  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
+  if (product.up != 0 || reader == RL_NO_OP) return;
+  const rl_op& op = plan.graph().op(reader);
+  if (op.kind != RL_OP_geglu || op.inputs[0] != plan.ResultIndex() || !plan.IsReady(op.inputs[1])) {
+    return;
+  }
+  product.up_is_given = true;
+  operands.extra.value = op.inputs[1];
+  operands.y.value = op.results[0];
+  plan.Absorb(reader);
+}
+
+void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
+  const rl_value& y = plan.Result();
+  Product product;
+  product.weight = &PlanBuilder::WeightOf(plan.graph().value(gate));
+  product.gate = plan.Place(gate).begin;
+  product.up = up == RL_NO_VALUE ? 0 : plan.Place(up).begin;
+  product.rows = y.dims[0];
+  product.n = Last(y);
+  ProductOperands operands;
+  operands.x.value = plan.InputIndex(0);
+  operands.y.value = plan.ResultIndex();
+  if (plan.MostRows(y) <= kFewProductRows) {
+    AbsorbGate(plan, product, operands);
+    FewRows(plan, product, operands);
+  } else {
+    ManyRows(plan, product, operands, (plan.MostRows(y) + kProductTile - 1) / kProductTile);
+  }
+}
+
+}  // namespace
+
+void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+  const WeightShape& shape = product.weight->shape();
+  const Tuning& tuning = plan.tuning();
+  const bool gated = product.up != 0;
+  const int64_t rows = plan.Most(product.rows);
+  const bool dense = product.mode == ProductMode::kDense;
+  const uint32_t halves = gated ? 2 : 1;
+  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
+  if (GoesByBytes(plan, product)) {
+    RowByBytes(plan, product, operands, prologue);
+    return;
+  }
+  // Lanes that share a row: as many as find two chunks each, at most a subgroup.
+  const uint64_t chunks = CeilDiv(shape.columns, kChunk);
+  const uint32_t most_lanes = std::min(tuning.subgroups ? tuning.subgroup_size : 32U,
+                                       tuning.Threads(kMatVecThreads) == 1 ? 1U : 32U);
+  const auto lanes = static_cast<uint32_t>(
+      std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
+  uint32_t nr = 1;
+  if (dense && rows == 1 && !tuning.software) {
+    nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
+  }
+  const uint32_t nt =
+      dense
+          ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
+          : 1;
+  const uint32_t threads = tuning.Threads(prologue != nullptr ? kPrologueThreads : kMatVecThreads);
+  const uint64_t turns = CeilDiv(chunks, lanes);
+  const uint32_t unroll = tuning.software || nt > 1
+                              ? 1
+                              : static_cast<uint32_t>(std::min<uint64_t>(
+                                    turns, std::max(kUnderWay / (halves * nr), 1U)));
+  DispatchBuilder dispatch(
+      plan, Shader::kMatVec,
+      {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U),
+       gated                 ? 1U
+       : product.up_is_given ? 2U
+                             : 0U,
+       static_cast<uint32_t>(product.mode), Checked(shape), unroll, prologue != nullptr ? 1U : 0U,
+       prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns});
+  Fill(dispatch, plan, product, operands);
+  const uint64_t per_group = threads / lanes * nr;
+  uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
+  if (prologue != nullptr) AddPrologue(dispatch, plan, *prologue);
+  uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
+  if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
+    y = static_cast<uint64_t>(rows * product.used);
+  }
+  // Where each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
+  // take several turns.
+  if (prologue != nullptr || tuning.persistent_groups > 0 || threads == 1) {
+    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
+  }
+  dispatch.Go(groups, y);
+}
+
+void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+              int64_t tiles) {
+  const WeightShape& shape = product.weight->shape();
+  // Weights in whole numbers of bits lose less in f16 than their quantisation lost; others are to
+  // be as exact as f32 allows.
+  const bool coop = plan.tuning().cooperative_matrix && IsBlockType(shape.dtype) &&
+                    shape.columns % kCoopTerms == 0;
+  if (coop) {
+    OnMatrixUnits(plan, product, operands, tiles);
+    return;
+  }
+  DispatchBuilder dispatch(
+      plan, Shader::kMatMul,
+      {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
+       static_cast<uint32_t>(product.mode), Checked(shape)});
+  Fill(dispatch, plan, product, operands);
+  dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
+              static_cast<uint64_t>(tiles));
+}
+
+bool CompileMatMul(PlanBuilder& plan) {
+  switch (plan.op().kind) {
+    case RL_OP_matmul:
+      if (plan.attrs<rl_matmul_attrs>().transpose_weight == 0) {
+        MatMulAsStored(plan);
+      } else {
+        Linear(plan, plan.InputIndex(1), RL_NO_VALUE);
+      }
+      return true;
+    case RL_OP_geglu_linear:
+      Linear(plan, plan.InputIndex(1), plan.InputIndex(2));
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace rullama::gpu

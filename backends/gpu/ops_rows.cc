@@ -1,0 +1,258 @@
+// Ops along the last dimension: reduce, softmax, entropy, norms, argmax, min_p_mask, and rope.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "backends/gpu/heads.h"
+#include "backends/gpu/matrix_product.h"
+#include "backends/gpu/prologue.h"
+
+namespace rullama::gpu {
+namespace {
+
+enum Rows : uint32_t {  // of rows.comp
+  kSum = 0,
+  kMax = 1,
+  kMean = 2,
+  kSoftmax = 3,
+  kEntropy = 4,
+  kRmsNorm = 5,
+  kResidualNorm = 6,
+  kMinP = 7,
+  kTwoNorms = 8
+};
+
+// Invocations for rows of this length, a power of two: with fewer than eight elements each, waiting
+// for one another costs more than the work.
+uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
+  const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(std::max<uint64_t>(wanted, 64), plan.tuning().wide));
+}
+
+struct Operands {
+  uint32_t x = 0;
+  uint32_t y = 0;
+  bool half = false;  // the result is f16
+  uint32_t weight = RL_NO_VALUE;
+  uint32_t residual = RL_NO_VALUE;
+  uint32_t scale = RL_NO_VALUE;
+  float eps = 0;
+  uint32_t weight2 = RL_NO_VALUE;
+  uint32_t y2 = RL_NO_VALUE;
+  float eps2 = 0;
+};
+
+// Workgroups among which a row is divided: a long one keeps a single workgroup waiting for memory.
+int64_t PartsOf(int64_t columns) {
+  constexpr int64_t kLeastColumns = 2048, kMostParts = 128;
+  int64_t parts = 1;
+  while (parts < kMostParts && columns % (parts * 2) == 0 &&
+         columns / (parts * 2) >= kLeastColumns) {
+    parts *= 2;
+  }
+  return parts;
+}
+
+// `times` rows of `columns` for each of dimension 0 of `shape`.
+void Dispatch(PlanBuilder& plan, Rows kind, const Operands& o, const Operand& x, const Operand& y,
+              const rl_value& shape, int64_t times, int64_t columns) {
+  DispatchBuilder dispatch(plan, Shader::kRows,
+                           {ThreadsFor(plan, columns), kind, o.half ? 1U : 0U});
+  Place(dispatch, x, false).Read(o.weight).Read(o.residual).Read(o.scale);
+  Place(dispatch, y, true)
+      .Rows(shape.dims[0], times)
+      .U32(columns)
+      .F32(o.eps)
+      .F32(o.eps2)
+      .Align(8)
+      .Read(o.weight2)
+      .Write(o.y2)
+      .Go(static_cast<uint64_t>(plan.MostRows(shape) * times));
+}
+
+void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
+  const rl_value& x = plan.graph().value(o.x);
+  Dispatch(plan, kind, o, {.value = o.x}, {.value = o.half ? o.y : plan.ResultIndex()}, x,
+           MiddleElements(x), Last(x));
+}
+
+// Of equal parts first, if they are several, then of what these give: of means too.
+void Reduce(PlanBuilder& plan, Rows kind) {
+  const rl_value& x = plan.Input(0);
+  const int64_t middle = MiddleElements(x), parts = PartsOf(Last(x));
+  if (parts == 1) {
+    Compile(plan, kind, {.x = plan.InputIndex(0)});
+    return;
+  }
+  const auto items = static_cast<uint64_t>(plan.MostRows(x) * middle * parts);
+  const Operand partial{.scratch = plan.NewScratch(items * sizeof(float))};
+  Dispatch(plan, kind, {}, {.value = plan.InputIndex(0)}, partial, x, middle * parts,
+           Last(x) / parts);
+  Dispatch(plan, kind, {}, partial, {.value = plan.ResultIndex()}, x, middle, parts);
+}
+
+void ArgMax(PlanBuilder& plan) {
+  const rl_value& x = plan.Input(0);
+  const int64_t parts = PartsOf(Last(x));
+  const auto rows = static_cast<uint64_t>(plan.MostRows(x));
+  const auto dispatch = [&](const Operand& among, const Operand& y, int64_t of, int64_t span) {
+    DispatchBuilder next(plan, Shader::kArgMax, {ThreadsFor(plan, span)});
+    next.Read(plan.InputIndex(0));
+    Place(next, among, false);
+    Place(next, y, true)
+        .Rows(x.dims[0])
+        .U32(Last(x))
+        .U32(of)
+        .U32(span)
+        .Go(rows * static_cast<uint64_t>(of));
+  };
+  const Operand result{.value = plan.ResultIndex()};
+  if (parts == 1) {
+    dispatch({}, result, 1, Last(x));
+    return;
+  }
+  const Operand best{.scratch =
+                         plan.NewScratch(rows * static_cast<uint64_t>(parts) * sizeof(uint32_t))};
+  dispatch({}, best, parts, Last(x) / parts);
+  dispatch(best, result, 1, parts);
+}
+
+// The result of a cast to f16 that alone reads what the op at hand gives, and which the op then
+// writes itself; else RL_NO_VALUE.
+uint32_t AbsorbHalf(PlanBuilder& plan) {
+  const uint32_t cast = plan.HalfCastOf(plan.ResultIndex());
+  if (cast == RL_NO_OP) return RL_NO_VALUE;
+  plan.Absorb(cast);
+  return plan.graph().op(cast).results[0];
+}
+
+// Turns per position of each pair, theta^(-2i / n_rot) / factor / 2 pi: their fractions in 64 bits,
+// high word first. Whole turns change nothing.
+DeviceAddress Rates(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_rope_attrs>();
+  constexpr double kTwoPi = 6.283185307179586476925;
+  constexpr double kTwo32 = 4294967296.0;
+  std::vector<uint32_t> rates;
+  const bool has_factors = plan.InputIndex(2) != RL_NO_VALUE;
+  for (int32_t i = 0; i < a.n_rot / 2; ++i) {
+    float factor = 1;
+    if (has_factors) {
+      const std::byte* file = PlanBuilder::WeightOf(plan.Input(2)).file();
+      std::memcpy(&factor, file + static_cast<size_t>(i) * sizeof(float), sizeof(float));
+    }
+    const double exponent = -2.0 * i / a.n_rot;
+    const double rate =
+        std::pow(static_cast<double>(a.theta), exponent) / static_cast<double>(factor) / kTwoPi;
+    const double scaled = (rate - std::floor(rate)) * kTwo32;
+    rates.push_back(static_cast<uint32_t>(scaled));
+    rates.push_back(static_cast<uint32_t>((scaled - std::floor(scaled)) * kTwo32));
+  }
+  return plan.Constant(std::as_bytes(std::span(rates)));
+}
+
+void Rope(PlanBuilder& plan, uint32_t x, uint32_t norm_weight, bool norm, float eps) {
+  const rl_value& y = plan.Result();
+  const int64_t heads = y.dims[1].constant;
+  const DeviceAddress rates = Rates(plan);
+  const uint32_t pairs = static_cast<uint32_t>(plan.attrs<rl_rope_attrs>().n_rot / 2);
+  if (LeaveHeads(plan, {x, norm_weight, norm ? eps : -1, plan.InputIndex(1), rates, pairs})) return;
+  const uint32_t half = AbsorbHalf(plan);
+  DispatchBuilder(plan, Shader::kRope,
+                  {ThreadsFor(plan, Last(y)), norm ? 1U : 0U, half == RL_NO_VALUE ? 0U : 1U})
+      .Read(x)
+      .Read(plan.InputIndex(1))
+      .Pointer(rates)
+      .Read(norm_weight)
+      .Write(half == RL_NO_VALUE ? plan.ResultIndex() : half)
+      .Rows(y.dims[0])
+      .U32(heads)
+      .U32(Last(y))
+      .U32(pairs)
+      .F32(eps)
+      .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
+}
+
+// A norm whose only reader is a rotation is computed by it.
+bool NormIsAbsorbed(PlanBuilder& plan) {
+  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
+  if (reader == RL_NO_OP) return false;
+  const rl_op& op = plan.graph().op(reader);
+  return op.kind == RL_OP_rope && op.inputs[0] == plan.ResultIndex();
+}
+
+void CompileRope(PlanBuilder& plan) {
+  const uint32_t producer = plan.ProducerOf(plan.InputIndex(0));
+  if (producer != RL_NO_OP && plan.graph().op(producer).kind == RL_OP_rms_norm &&
+      plan.OnlyReader(plan.InputIndex(0)) != RL_NO_OP) {
+    const rl_op& norm = plan.graph().op(producer);
+    const uint32_t weight = norm.input_count > 1 ? norm.inputs[1] : RL_NO_VALUE;
+    Rope(plan, norm.inputs[0], weight, true, sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps);
+    return;
+  }
+  Rope(plan, plan.InputIndex(0), RL_NO_VALUE, false, 0);
+}
+
+void RmsNorm(PlanBuilder& plan) {
+  const float eps = plan.attrs<rl_rms_norm_attrs>().eps;
+  if (LeaveHeads(plan, {.x = plan.InputIndex(0), .weight = plan.InputIndex(1), .eps = eps})) return;
+  Operands operands{.x = plan.InputIndex(0), .weight = plan.InputIndex(1), .eps = eps};
+  operands.y = AbsorbHalf(plan);
+  operands.half = operands.y != RL_NO_VALUE;
+  Compile(plan, kRmsNorm, operands);
+}
+
+// A norm that reads what a residual norm adds up is computed along with it.
+void ResidualNorm(PlanBuilder& plan) {
+  Operands operands{.x = plan.InputIndex(1),
+                    .weight = plan.InputIndex(2),
+                    .residual = plan.InputIndex(0),
+                    .scale = plan.InputIndex(3),
+                    .eps = plan.attrs<rl_residual_norm_attrs>().eps};
+  for (const uint32_t reader : plan.ReadersOf(plan.ResultIndex())) {
+    const rl_op& op = plan.graph().op(reader);
+    if (op.kind != RL_OP_rms_norm || !plan.ValuesKeepTheirPlaces()) continue;
+    operands.weight2 = op.input_count > 1 ? op.inputs[1] : RL_NO_VALUE;
+    operands.y2 = op.results[0];
+    operands.eps2 = sdk::GraphView::attrs<rl_rms_norm_attrs>(op).eps;
+    plan.Absorb(reader);
+    break;
+  }
+  Compile(plan, operands.y2 == RL_NO_VALUE ? kResidualNorm : kTwoNorms, operands);
+}
+
+}  // namespace
+
+bool CompileRows(PlanBuilder& plan) {
+  const uint32_t first = plan.InputIndex(0);
+  switch (plan.op().kind) {
+    case RL_OP_reduce:
+      Reduce(plan, static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn));
+      return true;
+    case RL_OP_softmax:
+      Compile(plan, kSoftmax, {.x = first});
+      return true;
+    case RL_OP_entropy:
+      Compile(plan, kEntropy, {.x = first});
+      return true;
+    case RL_OP_min_p_mask:
+      Compile(plan, kMinP, {.x = first, .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
+      return true;
+    case RL_OP_rms_norm:
+      if (!NormIsAbsorbed(plan) && !LeaveNorm(plan)) RmsNorm(plan);
+      return true;
+    case RL_OP_residual_norm:
+      if (!LeaveResidualNorm(plan)) ResidualNorm(plan);
+      return true;
+    case RL_OP_argmax:
+      ArgMax(plan);
+      return true;
+    case RL_OP_rope:
+      CompileRope(plan);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace rullama::gpu

@@ -1,0 +1,150 @@
+#include "backends/gpu/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "backends/gpu/in_parallel.h"
+
+namespace rullama::gpu {
+namespace {
+
+constexpr uint64_t kVector = 16;                        // bytes a shader reads at once
+constexpr uint64_t kChunk = 32;                         // elements it decodes at once
+constexpr uint64_t kParallelBytes = uint64_t{8} << 20;  // of a weight worth several threads
+constexpr uint64_t kStagedBytes = uint64_t{64} << 20;   // repacked before they are copied
+constexpr unsigned kMostThreads = 16;
+
+// A part of a file's block and the plane of the row it goes to. Planes lie one after another.
+struct Piece {
+  uint32_t from, bytes;
+  uint32_t room = bytes;  // in the plane
+};
+
+// The pieces of a block in the order of their planes. Empty: blocks stay as they are.
+std::vector<Piece> PiecesOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_0:
+    case DType::kIQ4_NL:
+      return {{2, 16}, {0, 2}};  // codes; scale
+    case DType::kQ4_1:
+      return {{4, 16}, {0, 4}};  // codes; scale and minimum
+    case DType::kQ5_0:
+      return {{6, 16}, {2, 4}, {0, 2}};  // codes; high bits; scale
+    case DType::kQ5_1:
+      return {{8, 16}, {4, 4}, {0, 4}};
+    case DType::kQ8_0:
+      return {{2, 32}, {0, 2}};
+    case DType::kNVFP4:
+      return {{4, 32}, {0, 4}};  // codes; four scales
+    case DType::kQ2_K:
+      return {{16, 64}, {0, 16}, {80, 4}};  // codes; scales and minima; their factors
+    case DType::kQ3_K:
+      return {{0, 32}, {32, 64}, {96, 14, 16}};  // high bits; codes; scales and factor, one vector
+    case DType::kQ6_K:
+      return {{0, 208}, {208, 2}};  // codes, high bits and scales; factor
+    case DType::kIQ4_XS:
+      return {{8, 128}, {0, 8}};
+    default:
+      return {};
+  }
+}
+
+bool IsPlain(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// The scale of mxfp4 is 2^(e - 127), which is the upper half of an f32; e = 0 is 2^-127.
+uint16_t PowerOfTwo(uint8_t exponent) {
+  return exponent == 0 ? uint16_t{0x0040} : static_cast<uint16_t>(exponent << 7);
+}
+
+void RepackMxfp4(const WeightShape& shape, const std::byte* row, std::byte* out) {
+  for (uint64_t block = 0; block < shape.blocks; ++block) {
+    const std::byte* source = row + block * 17;
+    std::memcpy(out + block * 16, source + 1, 16);
+    const uint16_t scale = PowerOfTwo(static_cast<uint8_t>(source[0]));
+    std::memcpy(out + shape.blocks * 16 + block * 2, &scale, sizeof(scale));
+  }
+}
+
+void RepackRow(const WeightShape& shape, const std::vector<Piece>& pieces, const std::byte* row,
+               std::byte* out) {
+  const uint64_t block_bytes = shape.blocks == 0 ? 0 : shape.file_row / shape.blocks;
+  std::byte* plane = out;
+  for (const Piece& piece : pieces) {
+    for (uint64_t block = 0; block < shape.blocks; ++block) {
+      std::memcpy(plane + block * piece.room, row + block * block_bytes + piece.from, piece.bytes);
+    }
+    plane += shape.blocks * piece.room;
+  }
+}
+
+}  // namespace
+
+bool IsMatrixType(DType dtype) {
+  return IsPlain(dtype) || dtype == DType::kMXFP4 || dtype == DType::kQ4_K ||
+         dtype == DType::kQ5_K || !PiecesOf(dtype).empty();
+}
+
+WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims) {
+  WeightShape shape;
+  shape.dtype = dtype;
+  shape.columns = static_cast<uint64_t>(dims.back());
+  for (const int64_t dim : dims.first(dims.size() - 1)) shape.rows *= static_cast<uint64_t>(dim);
+  shape.file_row = RowBytes(dtype, shape.columns);
+  shape.stride = shape.file_row;
+  if (IsBlockType(dtype)) {
+    shape.blocks = shape.columns / InfoOf(dtype).block_elements;
+    uint64_t bytes = shape.file_row;
+    if (dtype == DType::kMXFP4) bytes = shape.blocks * 18;
+    if (const auto pieces = PiecesOf(dtype); !pieces.empty()) {
+      bytes = 0;
+      for (const Piece& piece : pieces) bytes += shape.blocks * piece.room;
+    }
+    shape.stride = RoundUp(bytes, kVector);
+  } else if (IsPlain(dtype) && shape.rows > 1) {
+    shape.stride = RowBytes(dtype, RoundUp(shape.columns, kChunk));
+  }
+  return shape;
+}
+
+void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uint64_t count,
+            std::byte* out) {
+  const std::vector<Piece> pieces = PiecesOf(shape.dtype);
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::byte* row = file + (first + i) * shape.file_row;
+    std::byte* to = out + i * shape.stride;
+    if (shape.dtype == DType::kMXFP4) {
+      RepackMxfp4(shape, row, to);
+    } else if (!pieces.empty()) {
+      RepackRow(shape, pieces, row, to);
+    } else {
+      std::memcpy(to, row, shape.file_row);
+      std::memset(to + shape.file_row, 0, shape.stride - shape.file_row);
+    }
+  }
+}
+
+void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mapped,
+               const std::function<void(uint64_t offset, std::span<const std::byte>)>& write) {
+  const uint64_t row = std::max<uint64_t>(shape.stride, 1);
+  const uint64_t rows_at_once =
+      mapped != nullptr ? shape.rows : std::max<uint64_t>(1, kStagedBytes / row);
+  std::vector<std::byte> staged;
+  for (uint64_t first = 0; first < shape.rows; first += rows_at_once) {
+    const uint64_t count = std::min(rows_at_once, shape.rows - first);
+    if (mapped == nullptr) staged.resize(count * row);
+    std::byte* out = mapped != nullptr ? mapped : staged.data();
+    const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+    const uint64_t parts = count * row < kParallelBytes ? 1 : std::min<uint64_t>(cores, count);
+    InParallel(parts, [&](size_t i) {
+      const uint64_t begin = count * i / parts, end = count * (i + 1) / parts;
+      Repack(shape, file, first + begin, end - begin, out + begin * row);
+    });
+    if (mapped == nullptr) write(first * row, staged);
+  }
+}
+
+}  // namespace rullama::gpu

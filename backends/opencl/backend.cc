@@ -1,0 +1,178 @@
+// The OpenCL backend: devices, options, and the objects the host holds.
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/export.h>
+
+#include <bit>
+#include <memory>
+#include <string>
+
+#include "backends/gpu/device.h"
+#include "backends/gpu/switches.h"
+#include "backends/opencl/instance.h"
+#include "backends/opencl/plan.h"
+
+namespace rullama::opencl {
+namespace {
+
+// Of value offsets: vectors of 16 bytes, and lines of the caches.
+constexpr uint32_t kAlignment = 64;
+// Work-items that walk a long row together.
+constexpr uint32_t kWideThreads = 256;
+constexpr uint32_t kWideThreadsOfNvidia = 1024;
+// Work-groups of 256 that a compute unit takes at a time; and for each core of a CPU, whose
+// work-groups are one work-item, so that all cores are done at about the same time.
+constexpr uint32_t kGroupsOfUnit = 4;
+constexpr uint32_t kGroupsOfCore = 16;
+// Of local memory, left for what else a product of few rows keeps there.
+constexpr uint32_t kOtherLocalBytes = 8192;
+constexpr uint32_t kWarp = 32;
+
+struct Settings {
+  Form form;
+  bool cache;
+  bool tensor_cores;
+  bool profile = false;
+};
+
+// Whether the device multiplies matrices of 16 x 8 x 16 in f16 (mma.sync).
+bool HasTensorCores(const Capabilities& can) {
+  constexpr uint32_t kAmpere = 80;
+  return can.nvidia >= kAmpere;
+}
+
+// The kernels a device is best at.
+Form FormFor(const Capabilities& can) {
+  if (can.IsCpu()) return Form::kCpu;
+  return can.nvidia > 0 ? Form::kNvidia : Form::kGeneric;
+}
+
+Form ParseForm(const sdk::Option& option, const Capabilities& can) {
+  if (option.value == "cpu") return Form::kCpu;
+  if (option.value == "generic") return Form::kGeneric;
+  if (option.value != "nvidia") {
+    throw sdk::Error(RL_INVALID_ARGUMENT,
+                     "option kernels is '" + option.value + "', expected cpu, generic or nvidia");
+  }
+  if (can.nvidia == 0) {
+    throw sdk::Error(RL_INVALID_ARGUMENT,
+                     "option kernels is 'nvidia', but the device is '" + can.name +
+                         "', whose driver has no cl_nv_device_attribute_query");
+  }
+  return Form::kNvidia;
+}
+
+Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
+  // Drivers of CPUs keep what they have compiled themselves, and in a form that is quicker to load.
+  Settings settings{FormFor(can), !can.IsCpu(), HasTensorCores(can)};
+  for (const sdk::Option& option : options) {
+    if (option.key == "kernels") {
+      settings.form = ParseForm(option, can);
+    } else if (option.key == "cache") {
+      settings.cache = gpu::ParseSwitch(option);
+    } else if (option.key == "tensor_cores") {
+      settings.tensor_cores =
+          gpu::ParseSwitch(option, HasTensorCores(can),
+                           "tensor cores of NVIDIA's, of compute capability 8.0 or later");
+    } else if (option.key == "profile") {
+      settings.profile = gpu::ParseSwitch(option);
+    } else {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "unknown option '" + option.key +
+                           "'; the opencl backend knows: cache, kernels, profile, tensor_cores");
+    }
+  }
+  for (const sdk::Option& option : options) {
+    if (option.key == "tensor_cores" && option.value == "on" && settings.form != Form::kNvidia) {
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "option tensor_cores is 'on', but needs kernels to be 'nvidia'");
+    }
+  }
+  return settings;
+}
+
+gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
+  gpu::Tuning tuning;
+  tuning.profile = settings.profile;
+  tuning.special_attention = false;
+  tuning.shared_bytes = static_cast<uint32_t>(std::min<uint64_t>(can.local_memory, UINT32_MAX));
+  if (settings.form == Form::kCpu) {
+    tuning.software = true;
+    tuning.threads = tuning.wide = 1;
+    tuning.few_groups = kGroupsOfCore * can.compute_units;
+    return tuning;
+  }
+  tuning.software = can.IsCpu();
+  tuning.subgroups = settings.form == Form::kNvidia;
+  tuning.subgroup_size = tuning.subgroups ? kWarp : 1;
+  tuning.cooperative_matrix = tuning.subgroups && settings.tensor_cores;
+  tuning.wide = static_cast<uint32_t>(std::min<size_t>(
+      tuning.subgroups ? kWideThreadsOfNvidia : kWideThreads, std::bit_floor(can.max_work_group)));
+  tuning.few_groups = kGroupsOfUnit * can.compute_units;
+  tuning.most_prologue = (tuning.shared_bytes - kOtherLocalBytes) / sizeof(float);
+  return tuning;
+}
+
+class OpenClDevice final : public gpu::GpuDevice<Gpu, OpenClBuffer, OpenClWeight> {
+ public:
+  OpenClDevice(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
+               const Settings& settings)
+      : GpuDevice(api, physical, host, settings.profile),
+        tuning_(TuningFor(physical.capabilities, settings)),
+        programs_(gpu(), settings.form, settings.cache) {}
+
+  std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
+    return std::make_unique<OpenClPlan>(gpu(), programs_, graph, tuning_);
+  }
+
+ private:
+  gpu::Tuning tuning_;
+  Programs programs_;
+};
+
+rl_device_type TypeOf(const Capabilities& can) {
+  if (can.IsCpu()) return RL_DEVICE_SOFTWARE;
+  if ((can.type & CL_DEVICE_TYPE_GPU) == 0) return RL_DEVICE_OTHER;
+  return can.unified_memory ? RL_DEVICE_INTEGRATED_GPU : RL_DEVICE_GPU;
+}
+
+class OpenClBackend final : public sdk::Backend {
+ public:
+  explicit OpenClBackend(sdk::Host host) : Backend(host) {}
+  [[nodiscard]] std::string_view name() const override { return "opencl"; }
+  [[nodiscard]] std::string_view version() const override { return RULLAMA_VERSION; }
+  [[nodiscard]] std::string_view vendor() const override { return "rullama"; }
+
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
+    if (instance_) return infos_;
+    instance_ = std::make_unique<Instance>();
+    for (const PhysicalDevice& device : instance_->devices()) {
+      const Capabilities& can = device.capabilities;
+      sdk::DeviceInfo info;
+      info.type = TypeOf(can);
+      info.name = can.name;
+      info.driver = can.driver;
+      info.memory_total = can.memory;
+      info.max_buffer_bytes = can.max_allocation;
+      info.alignment = kAlignment;
+      infos_.push_back(std::move(info));
+    }
+    return infos_;
+  }
+  [[nodiscard]] std::string_view NoDeviceReason() override {
+    return instance_ ? std::string_view(instance_->reason()) : std::string_view();
+  }
+  std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
+    const PhysicalDevice& physical = instance_->devices()[index];
+    return std::make_unique<OpenClDevice>(instance_->api(), physical, host(),
+                                          ParseOptions(options, physical.capabilities));
+  }
+
+ private:
+  std::unique_ptr<Instance> instance_;  // made when devices are first asked for
+  std::vector<sdk::DeviceInfo> infos_;
+};
+
+}  // namespace
+}  // namespace rullama::opencl
+
+RULLAMA_EXPORT_BACKEND(rullama::opencl::OpenClBackend)

@@ -1,0 +1,56 @@
+// The OpenCL devices of all platforms that can run this backend.
+//
+// Thread safety: made once; afterwards read only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/opencl/api.h"
+
+namespace rullama::opencl {
+
+// What a device can do, as far as kernels depend on it.
+struct Capabilities {
+  std::string name;
+  std::string driver;  // platform and version of the driver
+  cl_device_type type = 0;
+  uint64_t memory = 0;          // bytes
+  uint64_t max_allocation = 0;  // bytes
+  uint64_t local_memory = 0;    // bytes of a work-group
+  size_t max_work_group = 0;
+  uint32_t compute_units = 0;
+  bool float64 = false;
+  bool unified_memory = false;  // with the host
+  uint32_t nvidia = 0;          // compute capability of NVIDIA's, 90 for 9.0; 0: another vendor
+
+  [[nodiscard]] bool IsCpu() const { return (type & CL_DEVICE_TYPE_CPU) != 0; }
+};
+
+struct PhysicalDevice {
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  Capabilities capabilities;
+};
+
+class Instance {
+ public:
+  // Never throws for want of a loader or a driver: then there are no devices and a reason.
+  Instance();
+  // With functions of the caller's: of tests.
+  explicit Instance(const Api& api);
+
+  [[nodiscard]] const Api& api() const { return api_; }
+  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const { return devices_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  void Enumerate();
+  void EnumeratePlatform(cl_platform_id platform);
+
+  Api api_;
+  std::vector<PhysicalDevice> devices_;
+  std::string reason_;
+};
+
+}  // namespace rullama::opencl

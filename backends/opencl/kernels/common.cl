@@ -1,0 +1,122 @@
+// What every kernel includes: its arguments, the rows of a step, numbers at the edges.
+//
+// A kernel gets a buffer for each address of its push constants, in their order, and the push constants,
+// where each address is an offset in its buffer. THREADS is the number of work-items of a work-group, C1
+// and on are the kernel's own constants, all from the host. Forms: -DCPU, where a work-group is one
+// work-item; -DGENERIC; -DNVIDIA, which may use PTX.
+
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+typedef ulong Pointer;
+#define BUFFER(name) __global uchar *name##_buffer,
+// The memory behind `name` of the push constants, as a pointer to T.
+#define AT(T, name) ((__global T *)(name##_buffer + push.name))
+#define IS_NULL(name) (push.name == ULONG_MAX)
+
+#define KERNEL __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+
+// Constants that a kernel is not built with (Programs::ArgumentsOf).
+typedef struct {
+  uint v[16];
+} Constants;
+
+#define GROUP ((uint)get_group_id(0))
+#define GROUPS ((uint)get_num_groups(0))
+#ifdef CPU
+#define ME 0u
+#define BARRIER()
+#else
+#define ME ((uint)get_local_id(0))
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+
+// For each of `count` elements, shared by all work-items: a run of neighbours for each work-item of a
+// CPU, neighbours side by side on anything else.
+#ifdef CPU
+#define FOR_EACH(i, count)                                          \
+  for (uint i = (uint)((ulong)(count)*GROUP / GROUPS),              \
+            i##_end = (uint)((ulong)(count) * (GROUP + 1) / GROUPS); \
+       i < i##_end; ++i)
+#else
+#define FOR_EACH(i, count)                                    \
+  for (uint i = (uint)get_global_id(0), i##_all = (count); i < i##_all; \
+       i += (uint)get_global_size(0))
+#endif
+// For each of `count` elements, shared by the work-items of a work-group.
+#define FOR_MINE(i, count) for (uint i = ME; i < (count); i += THREADS)
+
+#ifdef GENERIC
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
+
+// Of functions that get arrays of this work-item's: so that these stay in registers.
+#define INLINED __attribute__((always_inline))
+
+// The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
+typedef struct {
+  uint t, r, failed_op;
+} Step;
+
+// A dimension: constant + t * T + r * R.
+typedef struct {
+  uint constant_, t, r;
+} Extent;
+uint At(Extent e, __global const Step *step) {
+  if ((e.t | e.r) == 0) return e.constant_;
+  return e.constant_ + e.t * step->t + e.r * step->r;
+}
+#define ROWS_OF(extent) At(push.extent, AT(Step, step))
+#define FAIL() AT(Step, step)->failed_op = push.op
+
+#define IS_NAN(x) ((as_uint(x) & 0x7FFFFFFFu) > 0x7F800000u)
+#define kInfinity as_float(0x7F800000u)
+#define kNan as_float(0x7FC00000u)
+
+// f16 to f32, without f16 on the device and without numbers that it may flush to zero.
+float HalfToFloat(uint bits) {
+#ifdef NVIDIA
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((ushort)bits));
+  return value;
+#else
+  // Of normal numbers and infinities the exponent is moved up, past the end of what f32 has, and scaled
+  // down again; of subnormal ones the bits are the fraction of a number from 0.5 on.
+  const uint doubled = bits << 17;  // without the sign
+  const float normal = as_float((doubled >> 4) + (224u << 23)) * 0x1p-112f;
+  const float subnormal = as_float((doubled >> 17) | (126u << 23)) - 0.5f;
+  const uint magnitude = doubled < (1u << 27) ? as_uint(subnormal) : as_uint(normal);
+  return as_float(magnitude | (bits & 0x8000u) << 16);
+#endif
+}
+
+// Round to nearest even, overflow to infinity.
+uint FloatToHalf(float value) {
+  const uint bits = as_uint(value);
+  const uint sign = (bits >> 16) & 0x8000u;
+  const uint magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
+  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;
+  if (magnitude < 0x38800000u) {
+    // Subnormal: in units of 2^-24, rounded to an integer.
+    return sign | (uint)rint(as_float(magnitude) * 0x1p24f);
+  }
+  const uint odd = (magnitude >> 13) & 1u;
+  return sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13);
+}
+
+float BFloat16ToFloat(uint bits) { return as_float(bits << 16); }
+uint FloatToBFloat16(float value) {
+  const uint bits = as_uint(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
+  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+}
+
+// Element types as in dtypes.def.
+#define kF32 0
+#define kF16 1
+#define kI32 26
+#define kBF16 30

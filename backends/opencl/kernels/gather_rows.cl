@@ -1,0 +1,54 @@
+// Rows of a table by id: of weights, decoded; of anything else, as they are.
+#include "common.cl"
+#include "weights.cl"
+
+#define kRaw C2  // bytes of an element that is moved as it is, or 0
+
+typedef struct {
+  Pointer step, table, ids, y;
+  Extent rows;
+  uint table_rows;
+  uint stride;   // bytes of a row of the table
+  uint blocks;   // of a row
+  uint column;   // first element
+  uint columns;  // elements
+  uint op;       // 1 + its index, for failures
+} Push;
+
+KERNEL gather_rows(BUFFER(step) BUFFER(table) BUFFER(ids) BUFFER(y) const Push push) {
+  const uint count = ROWS_OF(rows);
+  for (uint row = GROUP; row < count; row += GROUPS) {
+    const int id = AT(int, ids)[row];
+    if (id < 0 || id >= (int)push.table_rows) {
+      FAIL();
+      continue;
+    }
+    __global const uchar *base = AT(uchar, table) + (size_t)id * push.stride;
+    const size_t first = (size_t)row * push.columns;
+#if kRaw == 4
+    __global const uint *from = (__global const uint *)base + push.column;
+    FOR_MINE(i, push.columns) AT(uint, y)[first + i] = from[i];
+#elif kRaw == 2
+    __global const ushort *from = (__global const ushort *)base + push.column;
+    FOR_MINE(i, push.columns) AT(ushort, y)[first + i] = from[i];
+#else
+    const WeightRow weights = {base, push.blocks};
+    __global float *y = AT(float, y) + first;
+    // Whole chunks that touch the columns; their ends are cut off.
+    const uint end_column = push.column + push.columns;
+    const uint begin = kBlock == 256 ? push.column / 256 * 8 : push.column / 32;
+    const uint end = kBlock == 256 ? end_column / 256 * 8 : (end_column + 31) / 32;
+    for (uint chunk = begin + ME; chunk < end; chunk += THREADS) {
+      const Chunk c = Decode(weights, chunk);
+      const uint2 runs = ChunkAt(chunk);
+      UNROLL for (uint run = 0; run < 2; ++run) {
+        const Sixteen values = ValuesOf(&c, run);
+        UNROLL for (uint i = 0; i < 16; ++i) {
+          const uint at = RUN_AT(runs, run) + i;
+          if (at >= push.column && at < end_column) y[at - push.column] = values.one[i];
+        }
+      }
+    }
+#endif
+  }
+}

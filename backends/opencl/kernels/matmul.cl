@@ -1,0 +1,166 @@
+// Products of many rows with a matrix of weights, in tiles of 64 rows and 64 results: of 256 work-items
+// with 4 x 4 results each, which share the tile's rows in local memory, or of one work-item of a CPU with
+// vectors of 16 results. Accumulates in f32.
+#include "common.cl"
+#include "math.cl"
+#include "weights.cl"
+#include "product.cl"
+#include "tile_rows.cl"
+
+#define kChecked C7  // 1: k is no multiple of 32
+#if kChecked
+#define IN_X(column) ((column) < push.k)
+#else
+#define IN_X(column) true
+#endif
+#define kHalves (kGlu + 1)
+
+#ifdef CPU
+#define kVectors (kTile / 16)  // of 16 results
+#define kRowsAtOnce 4          // of x, whose sums are in registers
+
+// Adds the products of `rows` rows of x with a chunk of weights, in order of the terms, to their sums.
+// Sums of sums of 32 terms round less than sums of all.
+void AddChunk(const float *x, const float16 *w, float16 *sums) {
+  for (uint row = 0; row < kTile; row += kRowsAtOnce) {
+    for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
+      float16 sum[kRowsAtOnce][kVectors];
+      for (uint r = 0; r < kRowsAtOnce; ++r) {
+        for (uint v = 0; v < kVectors; ++v) sum[r][v] = 0.0f;
+      }
+      for (uint i = 0; i < 32; ++i) {
+        for (uint v = 0; v < kVectors; ++v) {
+          const float16 weight = w[(half_glu * 32 + i) * kVectors + v];
+          for (uint r = 0; r < kRowsAtOnce; ++r) {
+            sum[r][v] = fma((float16)x[(row + r) * 32 + i], weight, sum[r][v]);
+          }
+        }
+      }
+      for (uint r = 0; r < kRowsAtOnce; ++r) {
+        for (uint v = 0; v < kVectors; ++v) {
+          sums[((row + r) * kHalves + half_glu) * kVectors + v] += sum[r][v];
+        }
+      }
+    }
+  }
+}
+
+KERNEL matmul(PRODUCT_BUFFERS const Push push) {
+  __local int row_of[kTile];
+  __local int pair_of[kTile];
+  float16 sums[kTile * kHalves * kVectors];
+  float16 w[kHalves * 32 * kVectors];
+  float x[kTile * 32];
+  uint first_weight_row;
+  if (!FindRows(get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows, row_of,
+                pair_of, &first_weight_row)) {
+    return;
+  }
+  const uint first = GROUP * kTile, chunks = CHUNKS(push.k, push.blocks);
+  for (uint i = 0; i < kTile * kHalves * kVectors; ++i) sums[i] = 0.0f;
+  for (uint chunk = 0; chunk < chunks; ++chunk) {
+    const uint2 at = ChunkAt(chunk);
+    for (uint row = 0; row < kTile; ++row) {
+      __global const float *from = AT(float, x) + (size_t)max(row_of[row], 0) * push.k;
+      for (uint i = 0; i < 32; ++i) {
+        const uint column = RUN_AT(at, i >> 4) + (i & 15);
+        const bool there = row_of[row] >= 0 && IN_X(column);
+        x[row * 32 + i] = there ? from[column] : 0.0f;
+      }
+    }
+    for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
+      float *to = (float *)(w + half_glu * 32 * kVectors);
+      for (uint result = 0; result < kTile; ++result) {
+        const uint row = first_weight_row + min(first + result, push.n - 1);
+        const WeightRow weights = half_glu == 0 ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
+        const Chunk c = Decode(weights, chunk);
+        for (uint run = 0; run < 2; ++run) {
+          const Sixteen values = ValuesOf(&c, run);
+          for (uint i = 0; i < 16; ++i) to[(run * 16 + i) * kTile + result] = values.one[i];
+        }
+      }
+    }
+    AddChunk(x, w, sums);
+  }
+  for (uint row = 0; row < kTile; ++row) {
+    if (pair_of[row] < 0) continue;
+    const float *sum = (const float *)(sums + row * kHalves * kVectors);
+    __global float *y = AT(float, y) + (size_t)pair_of[row] * push.n + first;
+    for (uint result = 0; result < kTile && first + result < push.n; ++result) {
+      y[result] = kGlu ? GeluTanh(sum[result]) * sum[kTile + result] : sum[result];
+    }
+  }
+}
+
+#else
+#define kPitch (kTile + 1)  // of the tiles, column by column, so that banks differ
+#define kSums (kHalves * 16)
+
+KERNEL matmul(PRODUCT_BUFFERS const Push push) {
+  __local float shared_x[32 * kPitch];
+  __local float shared_w[kHalves * 32 * kPitch];
+  __local int row_of[kTile];
+  __local int pair_of[kTile];
+  uint first_weight_row;
+  if (!FindRows(get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows, row_of,
+                pair_of, &first_weight_row)) {
+    return;
+  }
+  const uint first = GROUP * kTile, chunks = CHUNKS(push.k, push.blocks);
+  // What this work-item brings along: 8 consecutive columns of one row of x, ...
+  const uint x_row = ME >> 2, part = (ME & 3) * 8;
+  const int source = row_of[x_row];
+  __global const float *from = AT(float, x) + (size_t)max(source, 0) * push.k;
+  // ... and of the first ones, a chunk of a row of weights.
+  const uint half_glu = ME / kTile, result = ME % kTile;
+  const uint weight_row = first_weight_row + min(first + result, push.n - 1);
+  const uint tx = ME & 15, ty = ME >> 4;
+  float sums[kSums];
+  UNROLL for (uint i = 0; i < kSums; ++i) sums[i] = 0.0f;
+  for (uint chunk = 0; chunk < chunks; ++chunk) {
+    const uint2 at = ChunkAt(chunk);
+    const uint column = (part < 16 ? at.x : at.y) + (part & 15);
+    BARRIER();
+    UNROLL for (uint i = 0; i < 8; ++i) {
+      const bool there = source >= 0 && IN_X(column + i);
+      shared_x[(part + i) * kPitch + x_row] = there ? from[column + i] : 0.0f;
+    }
+    if (half_glu < kHalves) {
+      const WeightRow weights =
+          half_glu == 0 ? WEIGHT_ROW(weight, weight_row) : WEIGHT_ROW(weight2, weight_row);
+      const Chunk c = Decode(weights, chunk);
+      UNROLL for (uint run = 0; run < 2; ++run) {
+        const Sixteen values = ValuesOf(&c, run);
+        UNROLL for (uint i = 0; i < 16; ++i) {
+          shared_w[(half_glu * 32 + run * 16 + i) * kPitch + result] = values.one[i];
+        }
+      }
+    }
+    BARRIER();
+    // Sums of sums of 32 terms round less than sums of all.
+    float sum[kSums];
+    UNROLL for (uint i = 0; i < kSums; ++i) sum[i] = 0.0f;
+    for (uint i = 0; i < 32; ++i) {
+      float x[4];
+      UNROLL for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
+      UNROLL for (uint b = 0; b < 4 * kHalves; ++b) {
+        const float w = shared_w[((b >> 2) * 32 + i) * kPitch + tx + 16 * (b & 3)];
+        UNROLL for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
+      }
+    }
+    UNROLL for (uint i = 0; i < kSums; ++i) sums[i] += sum[i];
+  }
+  UNROLL for (uint a = 0; a < 4; ++a) {
+    const int pair = pair_of[ty + 16 * a];
+    UNROLL for (uint b = 0; b < 4; ++b) {
+      const uint column = first + tx + 16 * b;
+      if (pair < 0 || column >= push.n) continue;
+      float y = sums[b * 4 + a];
+#if kGlu
+      y = GeluTanh(y) * sums[(4 + b) * 4 + a];
+#endif
+      AT(float, y)[(size_t)pair * push.n + column] = y;
+    }
+  }
+}
+#endif

@@ -1,0 +1,87 @@
+// Penalties on tokens seen in a window of positions, and biases on single columns. y already holds a
+// copy of the logits. One work-group for each row.
+#include "common.cl"
+
+#define kBias C1  // 1: bias_add, with ids in `history`, biases in `past`
+#define kRepeat as_float(C2)
+#define kFrequency as_float(C3)
+#define kPresence as_float(C4)
+
+typedef struct {
+  Pointer step, x, history, tokens, q_pos, q_slot, kv_pos, kv_slot, past, y;
+  Extent rows;
+  Extent fresh;
+  uint columns;
+  uint slots, capacity;  // of a bias: how many, in `slots`
+  int last_n;
+  uint op;
+} Push;
+
+// The tokens a row may have seen: positions of its slot that end at the last old one, then the fresh
+// rows.
+typedef struct {
+  __global const int *history, *tokens, *kv_pos, *kv_slot;
+  int pos, slot, old, capacity, last_n;
+} Window;
+
+// Of entry e; -1: none.
+int TokenAt(const Window *w, int e) {
+  if (e < w->last_n) {
+    const int at = w->old - w->last_n + e;
+    const bool there =
+        at >= 0 && at >= w->old - w->capacity && at > w->pos - w->last_n && at <= w->pos;
+    return there ? w->history[(size_t)w->slot * w->capacity + at % w->capacity] : -1;
+  }
+  const int row = e - w->last_n;
+  const int at = w->kv_pos[row];
+  const bool there = w->kv_slot[row] == w->slot && at > w->pos - w->last_n && at <= w->pos;
+  return there ? w->tokens[row] : -1;
+}
+
+KERNEL penalties(BUFFER(step) BUFFER(x) BUFFER(history) BUFFER(tokens) BUFFER(q_pos) BUFFER(q_slot)
+                     BUFFER(kv_pos) BUFFER(kv_slot) BUFFER(past) BUFFER(y) const Push push
+#if !kBias
+                 , const Constants constants
+#endif
+                 ) {
+  const uint count = ROWS_OF(rows);
+  for (uint row = GROUP; row < count; row += GROUPS) {
+    __global const float *x = AT(float, x) + (size_t)row * push.columns;
+    __global float *y = AT(float, y) + (size_t)row * push.columns;
+#if kBias
+    FOR_MINE(i, push.slots) {
+      const int id = AT(int, history)[i];
+      if (id < 0 || id >= (int)push.columns) {
+        FAIL();
+        continue;
+      }
+      y[id] = x[id] + AT(float, past)[i];
+    }
+#else
+    const int slot = AT(int, q_slot)[row];
+    if (slot < 0 || slot >= (int)push.slots) {
+      FAIL();
+      continue;
+    }
+    const Window w = {AT(int, history),    AT(int, tokens), AT(int, kv_pos),
+                      AT(int, kv_slot),    AT(int, q_pos)[row], slot,
+                      AT(int, past)[slot], (int)push.capacity,  push.last_n};
+    const int entries = push.last_n + (int)ROWS_OF(fresh);
+    for (int e = (int)ME; e < entries; e += THREADS) {
+      const int token = TokenAt(&w, e);
+      if (token < 0 || token >= (int)push.columns) continue;
+      uint seen = 0;
+      bool is_first = true;
+      for (int other = 0; other < entries; ++other) {
+        if (TokenAt(&w, other) != token) continue;
+        ++seen;
+        if (other < e) is_first = false;
+      }
+      if (!is_first) continue;
+      float z = x[token];
+      z = z > 0.0f ? z / kRepeat : z * kRepeat;
+      y[token] = z - ((float)seen * kFrequency + kPresence);
+    }
+#endif
+  }
+}

@@ -1,0 +1,22 @@
+// Philox4x32-10 of (pos, slot, stream): <rullama/sdk/philox.h>.
+#include "common.cl"
+
+typedef struct {
+  Pointer step, seed, pos, slot, y;
+  Extent rows;
+  uint stream;
+} Push;
+
+KERNEL random_uniform(BUFFER(step) BUFFER(seed) BUFFER(pos) BUFFER(slot) BUFFER(y) const Push push) {
+  FOR_EACH(row, ROWS_OF(rows)) {
+    uint4 counter = (uint4)(AT(uint, pos)[row], AT(uint, slot)[row], push.stream, 0);
+    uint2 key = (uint2)(AT(uint, seed)[0], AT(uint, seed)[1]);
+    for (int round = 0; round < 10; ++round) {
+      const uint high0 = mul_hi(0xD2511F53u, counter.x), low0 = 0xD2511F53u * counter.x;
+      const uint high1 = mul_hi(0xCD9E8D57u, counter.z), low1 = 0xCD9E8D57u * counter.z;
+      counter = (uint4)(high1 ^ counter.y ^ key.x, low1, high0 ^ counter.w ^ key.y, low0);
+      key += (uint2)(0x9E3779B9u, 0xBB67AE85u);
+    }
+    AT(float, y)[row] = (float)(counter.x >> 8) * 5.9604644775390625e-8f;
+  }
+}

@@ -1,0 +1,235 @@
+// What goes wrong on an OpenCL device: nobody has such devices at hand, so functions of a real one
+// are replaced. Needs a driver; in CI that is PoCL.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "backends/opencl/gpu.h"
+#include "backends/opencl/instance.h"
+#include "backends/opencl/programs.h"
+#include "backends/opencl/sources.h"
+
+namespace rullama::opencl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// ---- a host that remembers ----------------------------------------------------------------------
+
+struct FakeHost {
+  std::map<std::string, std::vector<std::byte>> blobs;
+  rl_host_v1 table{};
+
+  FakeHost() {
+    table.struct_size = sizeof(table);
+    table.context = this;
+    table.log = [](void*, int32_t, rl_str) {};
+    table.cancelled = [](void*) { return 0; };
+    table.blob_get = [](void* context, rl_str key, void* data, uint64_t capacity) -> uint64_t {
+      const auto& blob = static_cast<FakeHost*>(context)->blobs[{key.data, key.size}];
+      std::memcpy(data, blob.data(), std::min<uint64_t>(capacity, blob.size()));
+      return blob.size();
+    };
+    table.blob_put = [](void* context, rl_str key, const void* data, uint64_t size) -> int32_t {
+      const auto* bytes = static_cast<const std::byte*>(data);
+      static_cast<FakeHost*>(context)->blobs[{key.data, key.size}].assign(bytes, bytes + size);
+      return RL_OK;
+    };
+  }
+};
+
+Api RealApi() {
+  Api api;
+  EXPECT_EQ(LoadApi(api), "");
+  return api;
+}
+
+// The error that `call` throws; fails the test if there is none.
+template <typename Call>
+sdk::Error ErrorOf(Call call) {
+  try {
+    call();
+  } catch (const sdk::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return sdk::Error(RL_OK, "");
+}
+
+// ---- no device ----------------------------------------------------------------------------------
+
+TEST(OpenClInstance, NoPlatform) {
+  Api api = RealApi();
+  api.GetPlatformIDs = [](cl_uint, cl_platform_id*, cl_uint* count) -> cl_int {
+    *count = 0;
+    return CL_PLATFORM_NOT_FOUND_KHR;
+  };
+  const Instance instance(api);
+  EXPECT_TRUE(instance.devices().empty());
+  EXPECT_THAT(instance.reason(), HasSubstr("no OpenCL driver is installed"));
+}
+
+TEST(OpenClInstance, PlatformWithoutDevices) {
+  Api api = RealApi();
+  api.GetDeviceIDs = [](cl_platform_id, cl_device_type, cl_uint, cl_device_id*,
+                        cl_uint*) -> cl_int { return CL_DEVICE_NOT_FOUND; };
+  const Instance instance(api);
+  EXPECT_TRUE(instance.devices().empty());
+  EXPECT_THAT(instance.reason(), HasSubstr("OpenCL finds no device"));
+}
+
+// The real answers, but for one.
+Api g_real;
+template <cl_device_info kWhat>
+cl_int AnswerZero(cl_device_id device, cl_device_info what, size_t size, void* value,
+                  size_t* needed) {
+  const cl_int result = g_real.GetDeviceInfo(device, what, size, value, needed);
+  if (what == kWhat && value != nullptr) std::memset(value, 0, size);
+  return result;
+}
+
+TEST(OpenClInstance, SaysWhatADeviceLacks) {
+  g_real = RealApi();
+  Api api = g_real;
+  api.GetDeviceInfo = AnswerZero<CL_DEVICE_LOCAL_MEM_SIZE>;
+  EXPECT_THAT(Instance(api).reason(),
+              AllOf(HasSubstr("cannot be used"), HasSubstr("0 bytes of local memory")));
+  api.GetDeviceInfo = AnswerZero<CL_DEVICE_COMPILER_AVAILABLE>;
+  EXPECT_THAT(Instance(api).reason(), HasSubstr("no compiler of OpenCL C"));
+  api.GetDeviceInfo = AnswerZero<CL_DEVICE_VERSION>;
+  EXPECT_THAT(Instance(api).reason(), HasSubstr("needed is OpenCL 1.2"));
+  EXPECT_TRUE(Instance(api).devices().empty());
+}
+
+// ---- a device that fails ------------------------------------------------------------------------
+
+class OpenClDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_FALSE(instance_.devices().empty()) << instance_.reason(); }
+
+  const PhysicalDevice& device() { return instance_.devices().front(); }
+  sdk::Host host() { return sdk::Host(host_.table); }
+
+  Instance instance_{RealApi()};
+  FakeHost host_;
+};
+
+TEST_F(OpenClDeviceTest, WritesAndReads) {
+  Gpu gpu(instance_.api(), device(), host(), false);
+  const Allocation memory = gpu.memory().Allocate(1024);
+  gpu.FillZero(memory);
+  const std::array<uint32_t, 2> words{7, 8};
+  gpu.Write(memory, 4, std::as_bytes(std::span(words)));
+  std::array<uint32_t, 4> read{1, 1, 1, 1};
+  gpu.Read(memory, 0, std::as_writable_bytes(std::span(read)));
+  EXPECT_THAT(read, ElementsAre(0, 7, 8, 0));
+}
+
+TEST_F(OpenClDeviceTest, AddressesBelongToTheirBuffer) {
+  Gpu gpu(instance_.api(), device(), host(), false);
+  const Allocation first = gpu.memory().Allocate(100),
+                   second = gpu.memory().Allocate(uint64_t{65} << 20);
+  EXPECT_NE(first.buffer(), second.buffer());
+  const Place place = gpu.memory().PlaceOf(second.address() + 12);
+  EXPECT_EQ(place.buffer, second.buffer());
+  EXPECT_EQ(place.offset, second.offset() + 12);
+}
+
+TEST_F(OpenClDeviceTest, MoreThanThereIs) {
+  Gpu gpu(instance_.api(), device(), host(), false);
+  const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(uint64_t{1} << 60); });
+  EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
+  EXPECT_THAT(error.what(), HasSubstr("more on the device, which has"));
+}
+
+TEST_F(OpenClDeviceTest, MoreThanOneAllocationMayHave) {
+  PhysicalDevice small = device();
+  small.capabilities.max_allocation = uint64_t{1} << 20;
+  Gpu gpu(instance_.api(), small, host(), false);
+  EXPECT_NO_THROW(gpu.memory().Allocate(1000));
+  const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(uint64_t{2} << 20); });
+  EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
+  EXPECT_THAT(error.what(), HasSubstr("one allocation may have"));
+}
+
+TEST_F(OpenClDeviceTest, DriverWithoutRoom) {
+  Api api = instance_.api();
+  api.CreateBuffer = [](cl_context, cl_mem_flags, size_t, void*, cl_int* result) -> cl_mem {
+    *result = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return nullptr;
+  };
+  Gpu gpu(api, device(), host(), false);
+  const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(1024); });
+  EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
+  EXPECT_THAT(error.what(), HasSubstr("CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)"));
+}
+
+TEST_F(OpenClDeviceTest, LostOnceIsLostForEver) {
+  Api api = instance_.api();
+  api.Finish = [](cl_command_queue) -> cl_int { return CL_OUT_OF_RESOURCES; };
+  Gpu gpu(api, device(), host(), false);
+  const Allocation memory = gpu.memory().Allocate(16);
+  std::array<std::byte, 16> bytes{};
+  EXPECT_EQ(ErrorOf([&] { gpu.Read(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
+  EXPECT_EQ(ErrorOf([&] { gpu.Write(memory, 0, bytes); }).code(), RL_DEVICE_LOST);
+  const sdk::Error error = ErrorOf([&] { gpu.Wait(); });
+  EXPECT_EQ(error.code(), RL_DEVICE_LOST);
+  EXPECT_THAT(error.what(), HasSubstr("after an earlier failure"));
+}
+
+// ---- programs -----------------------------------------------------------------------------------
+
+const gpu::PipelineKey kArgMax{gpu::Shader::kArgMax, {1}};
+
+TEST(OpenClSources, IncludesAreInTheirPlace) {
+  const std::string source = SourceOf("argmax.cl");
+  EXPECT_THAT(source, AllOf(HasSubstr("uint KeyOf(float x)"), HasSubstr("KERNEL argmax(")));
+  EXPECT_EQ(source.find("#include"), std::string::npos);
+  EXPECT_EQ(source.find("typedef ulong Pointer;"), source.rfind("typedef ulong Pointer;"));
+}
+
+TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {
+  Gpu gpu(instance_.api(), device(), host(), false);
+  Programs programs(gpu, Form::kNvidia, false);  // PTX, which a CPU's driver does not take
+  const sdk::Error error = ErrorOf([&] { programs.Prepare(std::span(&kArgMax, 1)); });
+  EXPECT_EQ(error.code(), RL_INTERNAL);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("does not compile argmax.cl"), HasSubstr("-DNVIDIA"),
+                                  HasSubstr("asm"), HasSubstr("CL_BUILD_PROGRAM_FAILURE")));
+}
+
+int g_sources = 0;
+TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
+  g_real = instance_.api();
+  g_sources = 0;
+  Api api = g_real;
+  api.CreateProgramWithSource = [](cl_context context, cl_uint count, const char** text,
+                                   const size_t* length, cl_int* result) {
+    ++g_sources;
+    return g_real.CreateProgramWithSource(context, count, text, length, result);
+  };
+  for (int run = 0; run < 2; ++run) {
+    Gpu gpu(api, device(), host(), false);
+    Programs programs(gpu, Form::kCpu, true);
+    EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 1U);
+    EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 0U);
+    EXPECT_NE(programs.NewKernel(kArgMax), nullptr);
+    EXPECT_EQ(g_sources, 1) << "run " << run;
+  }
+  ASSERT_EQ(host_.blobs.size(), 1U);
+  EXPECT_THAT(host_.blobs.begin()->first, HasSubstr(device().capabilities.driver));
+  // A damaged file costs time only.
+  auto& blob = host_.blobs.begin()->second;
+  blob.resize(blob.size() / 2);
+  Gpu gpu(api, device(), host(), false);
+  Programs programs(gpu, Form::kCpu, true);
+  EXPECT_EQ(programs.Prepare(std::span(&kArgMax, 1)), 1U);
+  EXPECT_EQ(g_sources, 2);
+}
+
+}  // namespace
+}  // namespace rullama::opencl

@@ -1,0 +1,186 @@
+#include "backends/opencl/plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "backends/gpu/schedule.h"
+
+namespace rullama::opencl {
+namespace {
+
+using gpu::Dispatch;
+using gpu::PipelineKey;
+
+struct StepWords {
+  uint32_t t, r, failed_op, reserved;
+};
+
+// In place of the offset of a null pointer.
+constexpr uint64_t kNullOffset = UINT64_MAX;
+// Of the push constants: as a struct with addresses.
+constexpr uint64_t kPushAlignment = 8;
+
+// "matvec 128 12 8 1 groups 64 1 1"
+std::string NameOf(const Dispatch& dispatch) {
+  std::string name(Programs::NameOf(dispatch.pipeline.shader));
+  for (const uint32_t constant : dispatch.pipeline.constants) {
+    name += " " + std::to_string(constant);
+  }
+  name += " groups";
+  for (const uint32_t count : dispatch.groups) name += " " + std::to_string(count);
+  return name;
+}
+
+bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
+
+}  // namespace
+
+OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph,
+                       const gpu::Tuning& tuning)
+    : gpu_(gpu),
+      programs_(programs),
+      step_(gpu.memory().Allocate(sizeof(StepWords))),
+      memory_(gpu),
+      profile_(tuning.profile) {
+  gpu_.FillZero(step_);
+  gpu::PlanBuilder builder(memory_, graph, tuning, step_.address());
+  builder.Build();
+  const std::vector<PipelineKey> kinds = gpu::KindsOf(builder.dispatches());
+  stats_.compilations = std::max<uint64_t>(1, programs_.Prepare(kinds));
+  stats_.allocations = memory_.allocations() + 1;
+  stats_.workspace_bytes = builder.workspace_bytes();
+  if (!HasOneRow(graph)) {
+    Record(builder.dispatches(), recordings_.emplace_back());
+    return;
+  }
+  for (int64_t r = 0; r <= graph.max_r(); ++r) {
+    Recording& recording = recordings_.emplace_back();
+    recording.t = 1;
+    recording.r = r;
+    Record(gpu::AtExtents(builder.dispatches(), 1, r), recording);
+  }
+}
+
+OpenClPlan::~OpenClPlan() {
+  gpu_.Forget(*this);
+  if (!times_.empty()) ReportTimes();
+}
+
+void OpenClPlan::Record(const std::vector<Dispatch>& dispatches, Recording& recording) {
+  recording.launches.reserve(dispatches.size());
+  for (const Dispatch& dispatch : dispatches) recording.launches.push_back(LaunchOf(dispatch));
+  ++stats_.recordings;
+}
+
+// Arguments: a buffer for each address, in their order, whose place in the push constants takes the
+// offset; the push constants; of some kernels, constants.
+OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
+  Launch launch;
+  launch.kernel = programs_.NewKernel(dispatch.pipeline);
+  launch.name = NameOf(dispatch);
+  cl_uint argument = 0;
+  const auto set = [&](size_t size, const void* value) {
+    Check(gpu_.api().SetKernelArg(launch.kernel.get(), argument, size, value),
+          "clSetKernelArg " + std::to_string(argument) + " of " + launch.name);
+    ++argument;
+  };
+  auto push = dispatch.push;
+  for (const uint32_t at : dispatch.pointers) {
+    gpu::DeviceAddress address = 0;
+    std::memcpy(&address, push.data() + at, sizeof(address));
+    Place place{nullptr, kNullOffset};
+    if (address != 0) place = gpu_.memory().PlaceOf(address);
+    std::memcpy(push.data() + at, &place.offset, sizeof(place.offset));
+    set(sizeof(cl_mem), static_cast<const void*>(&place.buffer));
+  }
+  set(gpu::RoundUp(dispatch.push_bytes, kPushAlignment), push.data());
+  const std::vector<uint32_t> constants = programs_.ArgumentsOf(dispatch.pipeline);
+  if (!constants.empty()) set(constants.size() * sizeof(uint32_t), constants.data());
+  const uint32_t threads = dispatch.pipeline.constants.front();
+  launch.local = {threads, 1, 1};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    launch.global[axis] = dispatch.groups[axis] * launch.local[axis];
+  }
+  return launch;
+}
+
+void OpenClPlan::Enqueue(const Launch& launch) {
+  cl_event event = nullptr;
+  gpu_.CheckQueue(gpu_.api().EnqueueNDRangeKernel(gpu_.queue(), launch.kernel.get(), 3, nullptr,
+                                                  launch.global.data(), launch.local.data(), 0,
+                                                  nullptr, profile_ ? &event : nullptr),
+                  "clEnqueueNDRangeKernel");
+  if (profile_) events_.emplace_back(&launch, Own(event, gpu_.api().ReleaseEvent));
+}
+
+void OpenClPlan::Execute(int64_t t, int64_t r) {
+  if (gpu_.host().Cancelled()) throw sdk::Error(RL_CANCELLED, "stopped before the step");
+  const auto recording = std::ranges::find_if(recordings_, [&](const Recording& candidate) {
+    return candidate.t == 0 || (candidate.t == t && candidate.r == r);
+  });
+  if (recording == recordings_.end()) {
+    throw sdk::Error(RL_INVALID_ARGUMENT, "a step of " + std::to_string(t) + " rows, " +
+                                              std::to_string(r) +
+                                              " wanted, is outside the plan's limits");
+  }
+  if (t != t_ || r != r_) {
+    const uint32_t extents[2] = {static_cast<uint32_t>(t), static_cast<uint32_t>(r)};
+    gpu_.Write(step_, 0, std::as_bytes(std::span(extents)));
+    t_ = t;
+    r_ = r;
+  }
+  for (const Launch& launch : recording->launches) Enqueue(launch);
+  gpu_.ReadLater(step_, offsetof(StepWords, failed_op),
+                 std::as_writable_bytes(std::span(&failed_, 1)));
+  gpu_.CheckQueue(gpu_.api().Flush(gpu_.queue()), "clFlush");
+  gpu_.Remember(*this);
+  running_ = true;
+  ++stats_.executions;
+  stats_.dispatches += recording->launches.size();
+}
+
+void OpenClPlan::CheckFailure() {
+  if (!running_) return;
+  running_ = false;
+  if (profile_) AddTimes();
+  if (failed_ == 0) return;
+  const uint32_t failed = std::exchange(failed_, 0);
+  gpu_.Write(step_, offsetof(StepWords, failed_op), std::as_bytes(std::span(&failed_, 1)));
+  throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
+}
+
+// ---- times --------------------------------------------------------------------------------------
+
+void OpenClPlan::AddTimes() {
+  for (const auto& timed : events_) {
+    const auto get = [&](cl_profiling_info what) {
+      cl_ulong time = 0;
+      Check(
+          gpu_.api().GetEventProfilingInfo(timed.second.get(), what, sizeof(time), &time, nullptr),
+          "clGetEventProfilingInfo");
+      return time;
+    };
+    auto& [launches, nanoseconds] = times_[timed.first->name];
+    ++launches;
+    nanoseconds += get(CL_PROFILING_COMMAND_END) - get(CL_PROFILING_COMMAND_START);
+  }
+  events_.clear();
+}
+
+void OpenClPlan::ReportTimes() const {
+  std::vector<std::pair<uint64_t, std::string>> lines;
+  uint64_t all = 0;
+  for (const auto& [name, time] : times_) {
+    const auto& [launches, nanoseconds] = time;
+    all += nanoseconds;
+    lines.emplace_back(nanoseconds, std::to_string(nanoseconds / 1000) + " us in " +
+                                        std::to_string(launches) + " launches of " + name);
+  }
+  std::sort(lines.rbegin(), lines.rend());
+  gpu_.host().Log(RL_LOG_WARNING, std::to_string(stats_.executions) + " steps took " +
+                                      std::to_string(all / 1000) + " us of the device's time");
+  for (const auto& [time, line] : lines) gpu_.host().Log(RL_LOG_WARNING, line);
+}
+
+}  // namespace rullama::opencl

@@ -1,0 +1,59 @@
+// A compiled graph: kernels with their arguments in place, queued for each step.
+//
+// Thread safety: none; used under the host's lock on the device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/gpu/plan_builder.h"
+#include "backends/opencl/objects.h"
+#include "backends/opencl/programs.h"
+
+namespace rullama::opencl {
+
+class OpenClPlan final : public sdk::Plan, public gpu::Noted {
+ public:
+  OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph, const gpu::Tuning& tuning);
+  ~OpenClPlan() override;
+  void Execute(int64_t t, int64_t r) override;
+  [[nodiscard]] rl_plan_stats Stats() const override { return stats_; }
+
+  void CheckFailure() override;
+
+ private:
+  struct Launch {
+    Owned<cl_kernel> kernel;
+    std::array<size_t, 3> global, local;
+    std::string name;  // with the constants, for times
+  };
+  // Launches for steps of one number of rows, or of any.
+  struct Recording {
+    int64_t t = 0;  // 0: any; kernels read the numbers
+    int64_t r = 0;
+    std::vector<Launch> launches;
+  };
+
+  void Record(const std::vector<gpu::Dispatch>& dispatches, Recording& recording);
+  [[nodiscard]] Launch LaunchOf(const gpu::Dispatch& dispatch) const;
+  void Enqueue(const Launch& launch);
+  void AddTimes();
+  void ReportTimes() const;
+
+  Gpu& gpu_;
+  Programs& programs_;
+  Allocation step_;  // T, R, first failed op
+  PlanMemory memory_;
+  bool profile_;
+  std::vector<Recording> recordings_;
+  std::vector<std::pair<const Launch*, Owned<cl_event>>> events_;  // of a step that is timed
+  std::map<std::string, std::pair<uint64_t, uint64_t>> times_;     // launches, nanoseconds
+  int64_t t_ = -1, r_ = -1;                                        // in step_
+  uint32_t failed_ = 0;                                            // read back after each step
+  bool running_ = false;  // whether a failure has not been looked for yet
+  rl_plan_stats stats_{};
+};
+
+}  // namespace rullama::opencl

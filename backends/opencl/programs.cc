@@ -1,0 +1,265 @@
+#include "backends/opencl/programs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "backends/gpu/in_parallel.h"
+#include "backends/opencl/sources.h"
+
+namespace rullama::opencl {
+namespace {
+
+using gpu::PipelineKey;
+using gpu::Shader;
+
+constexpr const char* kNames[] = {
+#define RL_SHADER(file, Name) #file,
+#include "backends/gpu/shaders.def"
+};
+
+// Of the log of a compiler, which an error shows.
+constexpr size_t kMostLog = 4000;
+// Entries of a list in local memory, one size for all: which of them are used is an argument.
+constexpr uint32_t kLocalList = 1024;
+constexpr uint32_t kMostConstants = 16;  // of struct Constants in common.cl
+// Of the file of binaries.
+constexpr uint32_t kMagic = 0x4C434C52;
+
+const char* DefineOf(Form form) {
+  switch (form) {
+    case Form::kCpu:
+      return "-DCPU";
+    case Form::kGeneric:
+      return "-DGENERIC";
+    default:
+      return "-DNVIDIA";
+  }
+}
+
+bool HasLocalList(Shader shader) {
+  return shader == Shader::kTopK || shader == Shader::kTypicalP || shader == Shader::kEntropyAccept;
+}
+
+// Whether a constant is an argument: those that differ from model to model and gain nothing from
+// being known. On a CPU that is the shape of attention, whose kernel takes long to compile.
+bool IsArgument(Form form, Shader shader, size_t index) {
+  constexpr size_t kAttentionType = 6;
+  if (shader == Shader::kPenalties) return index >= 2;
+  return form == Form::kCpu && shader == Shader::kAttention && index >= 1 &&
+         index != kAttentionType;
+}
+
+// FNV-1a.
+uint64_t HashOf(std::string_view text, uint64_t hash = 0xCBF29CE484222325) {
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
+  return hash;
+}
+
+void Append(std::vector<std::byte>& out, const void* data, size_t size) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  out.insert(out.end(), bytes, bytes + size);
+}
+
+// Reads a number off the front; false if there are too few bytes.
+template <typename T>
+bool Take(std::span<const std::byte>& from, T& value) {
+  if (from.size() < sizeof(T)) return false;
+  std::memcpy(&value, from.data(), sizeof(T));
+  from = from.subspan(sizeof(T));
+  return true;
+}
+
+}  // namespace
+
+std::string_view Programs::NameOf(Shader shader) { return kNames[static_cast<size_t>(shader)]; }
+
+Programs::Programs(Gpu& gpu, Form form, bool cache) : gpu_(gpu), form_(form), cache_(cache) {
+  if (cache_) LoadCache();
+}
+
+Programs::~Programs() {
+  if (cache_ && changed_) SaveCache();
+}
+
+PipelineKey Programs::ProgramOf(const PipelineKey& key) const {
+  PipelineKey program = key;
+  for (size_t i = 1; i < program.constants.size(); ++i) {
+    if (IsArgument(form_, key.shader, i)) program.constants[i] = 0;
+  }
+  if (HasLocalList(key.shader) && program.constants[1] != 0) program.constants[1] = kLocalList;
+  return program;
+}
+
+std::vector<uint32_t> Programs::ArgumentsOf(const PipelineKey& key) const {
+  bool any = false;
+  for (size_t i = 1; i < key.constants.size(); ++i) any |= IsArgument(form_, key.shader, i);
+  if (!any) return {};
+  std::vector<uint32_t> arguments = key.constants;
+  arguments.resize(kMostConstants);
+  return arguments;
+}
+
+std::string Programs::OptionsOf(const PipelineKey& key) const {
+  std::string options = std::string("-cl-std=CL1.2 ") + DefineOf(form_) +
+                        " -DTHREADS=" + std::to_string(key.constants.front());
+  for (size_t i = 1; i < key.constants.size(); ++i) {
+    options += " -DC" + std::to_string(i) + "=";
+    options += IsArgument(form_, key.shader, i) ? "constants.v[" + std::to_string(i) + "]"
+                                                : std::to_string(key.constants[i]) + "u";
+  }
+  return options;
+}
+
+uint64_t Programs::IdOf(const PipelineKey& key) const {
+  const std::string file = std::string(NameOf(key.shader)) + ".cl";
+  return HashOf(OptionsOf(key), HashOf(SourceOf(file)));
+}
+
+std::string Programs::LogOf(cl_program program) const {
+  size_t size = 0;
+  const auto get = [&](size_t room, void* text, size_t* needed) {
+    return gpu_.api().GetProgramBuildInfo(program, gpu_.id(), CL_PROGRAM_BUILD_LOG, room, text,
+                                          needed);
+  };
+  if (get(0, nullptr, &size) != CL_SUCCESS || size == 0) return "the driver gives no log";
+  std::string log(size, '\0');
+  if (get(size, log.data(), nullptr) != CL_SUCCESS) return "the driver gives no log";
+  log.resize(std::min({log.size(), log.find('\0'), kMostLog}));
+  return log;
+}
+
+Owned<cl_program> Programs::FromBinary(const PipelineKey& key) const {
+  const auto found = binaries_.find(IdOf(key));
+  if (found == binaries_.end()) return {};
+  const size_t size = found->second.size();
+  const auto* bytes = reinterpret_cast<const unsigned char*>(found->second.data());
+  const cl_device_id device = gpu_.id();
+  cl_int status = CL_SUCCESS, result = CL_SUCCESS;
+  Owned<cl_program> program = Own(gpu_.api().CreateProgramWithBinary(
+                                      gpu_.context(), 1, &device, &size, &bytes, &status, &result),
+                                  gpu_.api().ReleaseProgram);
+  // Drivers check what they are given; a damaged file is not worth more than a slow start.
+  if (result != CL_SUCCESS || status != CL_SUCCESS) return {};
+  const cl_int built =
+      gpu_.api().BuildProgram(program.get(), 1, &device, OptionsOf(key).c_str(), nullptr, nullptr);
+  if (built != CL_SUCCESS) return {};
+  return program;
+}
+
+Owned<cl_program> Programs::Make(const PipelineKey& key) const {
+  if (Owned<cl_program> program = FromBinary(key)) return program;
+  const std::string file = std::string(NameOf(key.shader)) + ".cl";
+  const std::string source = SourceOf(file), options = OptionsOf(key);
+  const char* text = source.c_str();
+  const size_t length = source.size();
+  cl_int result = CL_SUCCESS;
+  Owned<cl_program> program =
+      Own(gpu_.api().CreateProgramWithSource(gpu_.context(), 1, &text, &length, &result),
+          gpu_.api().ReleaseProgram);
+  Check(result, "clCreateProgramWithSource of " + file);
+  const cl_device_id device = gpu_.id();
+  result = gpu_.api().BuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
+  if (result != CL_SUCCESS) {
+    throw sdk::Error(RL_INTERNAL,
+                     "the driver '" + gpu_.capabilities().driver + "' does not compile " + file +
+                         " for '" + gpu_.capabilities().name + "' with " + options + ": " +
+                         opencl::NameOf(result) + ": " + LogOf(program.get()) +
+                         "; another driver or backend.options.kernels may help",
+                     RL_NO_OP, result);
+  }
+  return program;
+}
+
+uint64_t Programs::Prepare(std::span<const PipelineKey> keys) {
+  std::vector<PipelineKey> missing;
+  for (const PipelineKey& key : keys) {
+    const PipelineKey program = ProgramOf(key);
+    if (!programs_.contains(program)) missing.push_back(program);
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::vector<Owned<cl_program>> made(missing.size());
+  std::exception_ptr failure;
+  try {
+    gpu::InParallel(missing.size(), [&](size_t i) { made[i] = Make(missing[i]); });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (made[i]) programs_.emplace(missing[i], std::move(made[i]));
+  }
+  if (failure) std::rethrow_exception(failure);
+  changed_ = changed_ || !missing.empty();
+  return missing.size();
+}
+
+Owned<cl_kernel> Programs::NewKernel(const PipelineKey& key) const {
+  cl_int result = CL_SUCCESS;
+  const std::string name(NameOf(key.shader));
+  Owned<cl_kernel> kernel =
+      Own(gpu_.api().CreateKernel(programs_.at(ProgramOf(key)).get(), name.c_str(), &result),
+          gpu_.api().ReleaseKernel);
+  Check(result, "clCreateKernel of " + name);
+  return kernel;
+}
+
+// ---- binaries on disk ---------------------------------------------------------------------------
+
+std::string Programs::CacheName() const {
+  const Capabilities& can = gpu_.capabilities();
+  return std::string("opencl kernels ") + RULLAMA_VERSION + " " + can.name + " " + can.driver;
+}
+
+Programs::Binary Programs::BinaryOf(cl_program program) const {
+  // Of the program's one device.
+  size_t size = 0;
+  if (gpu_.api().GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) !=
+      CL_SUCCESS) {
+    return {};
+  }
+  Binary binary(size);
+  auto* bytes = reinterpret_cast<unsigned char*>(binary.data());
+  if (gpu_.api().GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(bytes),
+                                static_cast<void*>(&bytes), nullptr) != CL_SUCCESS) {
+    return {};
+  }
+  return binary;
+}
+
+// A number that says what it is, then of each binary its id, its size and its bytes.
+void Programs::LoadCache() {
+  const std::vector<std::byte> saved = gpu_.host().BlobGet(CacheName());
+  std::span<const std::byte> rest = saved;
+  uint32_t magic = 0;
+  if (!Take(rest, magic) || magic != kMagic) return;
+  uint64_t id = 0, size = 0;
+  while (Take(rest, id) && Take(rest, size) && size <= rest.size()) {
+    binaries_[id].assign(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(size));
+    rest = rest.subspan(size);
+  }
+}
+
+void Programs::SaveCache() noexcept {
+  try {
+    for (const auto& [key, program] : programs_) {
+      Binary& binary = binaries_[IdOf(key)];
+      if (binary.empty()) binary = BinaryOf(program.get());
+    }
+    std::vector<std::byte> data;
+    Append(data, &kMagic, sizeof(kMagic));
+    for (const auto& [id, binary] : binaries_) {
+      const uint64_t size = binary.size();
+      if (size == 0) continue;
+      Append(data, &id, sizeof(id));
+      Append(data, &size, sizeof(size));
+      Append(data, binary.data(), binary.size());
+    }
+    static_cast<void>(gpu_.host().BlobPut(CacheName(), data));
+  } catch (const std::exception& error) {
+    gpu_.host().Log(RL_LOG_WARNING,
+                    std::string("the kernels' binaries were not saved: ") + error.what());
+  }
+}
+
+}  // namespace rullama::opencl

@@ -1,0 +1,46 @@
+#include "backends/opencl/sources.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+// Written at build time: kSources, the name and text of each file.
+#include "kernel_sources.h"
+
+namespace rullama::opencl {
+namespace {
+
+constexpr std::string_view kInclude = "#include \"";
+
+std::string_view TextOf(std::string_view file) {
+  const auto* found = std::ranges::find(kSources, file, &Source::name);
+  if (found == std::end(kSources)) {
+    throw std::logic_error("no kernel source " + std::string(file));
+  }
+  return found->text;
+}
+
+void Append(std::string_view file, std::set<std::string, std::less<>>& seen, std::string& out) {
+  if (!seen.emplace(file).second) return;
+  for (std::string_view rest = TextOf(file); !rest.empty();) {
+    const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
+    rest.remove_prefix(line.size());
+    if (line.starts_with(kInclude)) {
+      const std::string_view name = line.substr(kInclude.size());
+      Append(name.substr(0, name.find('"')), seen, out);
+    } else {
+      out += line;
+    }
+  }
+}
+
+}  // namespace
+
+std::string SourceOf(std::string_view file) {
+  std::set<std::string, std::less<>> seen;
+  std::string out;
+  Append(file, seen, out);
+  return out;
+}
+
+}  // namespace rullama::opencl

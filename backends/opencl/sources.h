@@ -1,0 +1,12 @@
+// The kernels' source, which is part of the plugin.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace rullama::opencl {
+
+// A file of kernels/ with everything it includes in place of the lines that say so; each file once.
+std::string SourceOf(std::string_view file);
+
+}  // namespace rullama::opencl

@@ -1,0 +1,92 @@
+// The program on the first OpenCL device there is: what it samples, options that make no sense, and
+// machines without a driver.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+RunResult Sample(const std::string& model, const std::string& backend, const std::string& seed) {
+  return RunRullama({"-m", model, "--backend", backend, "--device", "0", "--raw", "-p",
+                     "The prince looked at", "-n", "24", "--seed", seed, "--temp", "1.0", "--top-k",
+                     "40", "--top-p", "0.95"});
+}
+
+// Ties and random numbers are defined to the last rule, and logits agree to more digits than a draw
+// looks at.
+TEST(OpenCl, TheSameSeedGivesTheTextOfTheCpu) {
+  for (const auto& [model, seed] : {std::pair(TinyModel(), "7"), std::pair(TinyMoeModel(), "8")}) {
+    const RunResult cpu = Sample(model, "cpu", seed);
+    const RunResult opencl = Sample(model, "opencl", seed);
+    EXPECT_EQ(opencl.exit_code, 0) << opencl.err;
+    EXPECT_GT(cpu.out.size(), 20U);
+    EXPECT_EQ(opencl.out, cpu.out) << model << ", seed " << seed;
+  }
+}
+
+RunResult WithOptions(const std::string& options) {
+  const auto config = TemporaryFile(
+      "opencl.yaml", "backend: {name: opencl, device: \"0\", options: {" + options + "}}\n");
+  return RunRullama({"-m", TinyModel(), "--config", config, "--raw", "-p", "The", "-n", "1"});
+}
+
+TEST(OpenCl, OptionsItDoesNotKnow) {
+  const RunResult unknown = WithOptions("kernel: cpu");
+  EXPECT_NE(unknown.exit_code, 0);
+  EXPECT_THAT(unknown.err, HasSubstr("unknown option 'kernel'"));
+  EXPECT_THAT(unknown.err, HasSubstr("cache, kernels, profile, tensor_cores"));
+  const RunResult value = WithOptions("kernels: fast");
+  EXPECT_NE(value.exit_code, 0);
+  EXPECT_THAT(value.err, HasSubstr("expected cpu, generic or nvidia"));
+}
+
+TEST(OpenCl, WhatTheDeviceCannotHave) {
+  const RunResult kernels = WithOptions("kernels: nvidia");
+  if (kernels.exit_code == 0) GTEST_SKIP() << "the first device is NVIDIA's";
+  EXPECT_THAT(kernels.err, HasSubstr("option kernels is 'nvidia', but the device is"));
+  const RunResult cores = WithOptions("tensor_cores: \"on\"");
+  EXPECT_NE(cores.exit_code, 0);
+  EXPECT_THAT(cores.err, HasSubstr("option tensor_cores is 'on', but the device has no"));
+}
+
+TEST(OpenCl, OptionsThatContradictEachOther) {
+  const RunResult result = WithOptions("kernels: generic, tensor_cores: \"on\"");
+  EXPECT_NE(result.exit_code, 0);
+  // Of a device without them that is said first.
+  EXPECT_THAT(result.err, AnyOf(HasSubstr("but needs kernels to be 'nvidia'"),
+                                HasSubstr("but the device has no tensor cores")));
+}
+
+// A loader without drivers, and a driver that is not there: no device, said why, and no other
+// backend.
+TEST(OpenCl, NoDriver) {
+  const auto folder = TemporaryDirectory() / "vendors";
+  std::filesystem::create_directories(folder);
+  for (const std::string& vendors : {std::string("/nonexistent"), folder.string()}) {
+    RunOptions options;
+    options.environment = {"OCL_ICD_VENDORS=" + vendors};
+    const RunResult result = RunRullama(
+        {"-m", TinyModel(), "--backend", "opencl", "--raw", "-p", "The", "-n", "1"}, options);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("no OpenCL driver is installed"));
+  }
+}
+
+TEST(OpenCl, CpuDevicesOnlyOnRequest) {
+  const RunResult result =
+      RunRullama({"-m", TinyModel(), "--backend", "opencl", "--raw", "-p", "The", "-n", "1"});
+  if (result.exit_code == 0) GTEST_SKIP() << "the first device is no CPU";
+  EXPECT_THAT(result.err, AllOf(HasSubstr("opencl"), HasSubstr("--device")));
+}
+
+}  // namespace
+}  // namespace rullama::cli_test
