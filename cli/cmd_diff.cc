@@ -1,5 +1,6 @@
 // rullama diff: the same graph and the same tokens on several backends, value by value.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/diff_model.h"
 #include "core/diff/bisect.h"
+#include "core/diff/choices.h"
 #include "core/diff/compare.h"
 #include "core/diff/watch.h"
 #include "core/runtime/generator.h"
@@ -35,6 +37,13 @@ struct ValueRow {
   bool above = false;  // the threshold
 };
 
+// A choice that the baseline was made to follow.
+struct ChoiceRow {
+  std::string name;
+  ChoiceError error;
+  bool above = false;
+};
+
 struct Culprit {
   std::string op;
   std::string kind;
@@ -43,7 +52,8 @@ struct Culprit {
 
 struct Report {
   std::string backend;
-  std::vector<ValueRow> values;  // in the order they are computed
+  std::vector<ValueRow> values;    // in the order they are computed
+  std::vector<ChoiceRow> choices;  // that the baseline would have made otherwise
   LogitsError logits;
   bool above = false;
   std::optional<Culprit> culprit;  // what --bisect found
@@ -54,6 +64,11 @@ std::string BaselineOf(const std::vector<std::string>& backends) {
   return has ? kReference : backends.back();
 }
 
+// What the baseline computes, and the choices it was given for it.
+struct Expectation {
+  DiffValues values, given;
+};
+
 // Runs the model on backends, each opened once for each run.
 class Comparison {
  public:
@@ -62,20 +77,26 @@ class Comparison {
       : flags_(flags), model_(model), config_(config), registry_(registry), console_(console) {
     if (flags.level == "op") watched_ = ComparableValues(model.graph);
     if (flags.level == "layer") watched_ = model.layers;
+    choices_ = ChoicesOf(model.graph);
   }
 
   Result<std::vector<Report>> Run() {
     const std::string baseline = BaselineOf(flags_.backends);
     console_.Note(fmt::format("{} tokens of {}; the baseline is {}", model_.tokens.size(),
                               model_.name, baseline));
-    RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline));
+    RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline, {}));
     std::vector<Report> reports;
     for (const std::string& backend : flags_.backends) {
       if (backend == baseline) continue;
-      RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend));
-      Report report = Compare(backend, actual, expected);
+      RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend, {}));
+      Expectation expectation{expected, OtherChoices(actual, expected)};
+      if (!expectation.given.empty()) {
+        console_.Note(fmt::format("{} runs again, with the choices of {}", baseline, backend));
+        RL_ASSIGN_OR_RETURN(expectation.values, RunOn(baseline, expectation.given));
+      }
+      Report report = Compare(backend, actual, expectation.values);
       if (flags_.bisect && report.above) {
-        RL_ASSIGN_OR_RETURN(report.culprit, Bisect(backend, baseline, expected));
+        RL_ASSIGN_OR_RETURN(report.culprit, Bisect(backend, baseline, expectation));
       }
       reports.push_back(std::move(report));
     }
@@ -91,10 +112,33 @@ class Comparison {
     return config;
   }
 
-  Result<DiffValues> RunOn(const std::string& backend) {
+  Result<DiffValues> RunOn(const std::string& backend, const DiffValues& given) {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,
                         OpenDevices(registry_, ConfigFor(backend), console_));
-    return RunDiffModel(model_, model_.graph, watched_, devices);
+    std::vector<std::string> names = watched_;
+    for (const ScoreChoice& choice : choices_) {
+      for (const std::string& name : {choice.scores, choice.indices}) {
+        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      }
+    }
+    return RunDiffModel(model_, model_.graph, names, given, devices);
+  }
+
+  // The choices of `actual`, or none if `expected` has the same.
+  [[nodiscard]] DiffValues OtherChoices(const DiffValues& actual,
+                                        const DiffValues& expected) const {
+    DiffValues given;
+    bool same = true;
+    for (const ScoreChoice& choice : choices_) {
+      given[choice.indices] = actual.at(choice.indices);
+      same = same && actual.at(choice.indices) == expected.at(choice.indices);
+    }
+    return same ? DiffValues() : given;
+  }
+
+  // Each of two scores may be off by what any value may be.
+  [[nodiscard]] bool IsAbove(const ChoiceError& error) const {
+    return !(error.gap <= 2 * std::sqrt(config_.diff.nmse));
   }
 
   [[nodiscard]] bool IsAbove(const ValueError& value, const LogitsError& logits) const {
@@ -115,6 +159,14 @@ class Comparison {
       report.above = report.above || row.above;
       report.values.push_back(std::move(row));
     }
+    for (const ScoreChoice& choice : choices_) {
+      ChoiceRow row{choice.indices,
+                    CompareChoice(actual.at(choice.indices), expected.at(choice.scores), choice)};
+      if (row.error.rows == 0) continue;
+      row.above = IsAbove(row.error);
+      report.above = report.above || row.above;
+      report.choices.push_back(std::move(row));
+    }
     report.logits = CompareLogits(actual.at(logits), expected.at(logits), model_.vocabulary);
     report.above = report.above || IsAbove({}, report.logits);
     return report;
@@ -123,7 +175,8 @@ class Comparison {
   // Whether the logits are above a threshold when the ops of `on_baseline`, by name, run on the
   // baseline and the others on `backend`.
   Result<bool> IsBad(const Graph& graph, const std::string& backend, const std::string& baseline,
-                     std::set<std::string, std::less<>> on_baseline, const DiffValues& expected) {
+                     std::set<std::string, std::less<>> on_baseline,
+                     const Expectation& expectation) {
     console_.Note(fmt::format("bisect: {} of {} ops on {}", graph.ops.size() - on_baseline.size(),
                               graph.ops.size(), backend));
     RL_ASSIGN_OR_RETURN(BackendDevices devices,
@@ -137,27 +190,29 @@ class Comparison {
     devices.policy.host_device = 1;
     devices.policy.device_names = {backend, baseline};
     devices.policy.on_host = std::move(on_baseline);
-    RL_ASSIGN_OR_RETURN(const DiffValues actual, RunDiffModel(model_, graph, {}, devices));
-    const std::string logits(output_names::kLogits);
-    return IsAbove(CompareValues(actual.at(logits), expected.at(logits)),
-                   CompareLogits(actual.at(logits), expected.at(logits), model_.vocabulary));
+    RL_ASSIGN_OR_RETURN(const DiffValues values,
+                        RunDiffModel(model_, graph, {}, expectation.given, devices));
+    const std::vector<float>& actual = values.at(std::string(output_names::kLogits));
+    const std::vector<float>& expected = expectation.values.at(std::string(output_names::kLogits));
+    return IsAbove(CompareValues(actual, expected),
+                   CompareLogits(actual, expected, model_.vocabulary));
   }
 
   // The first op that takes the logits above a threshold when it runs on `backend` and all after it
   // on the baseline.
   Result<std::optional<Culprit>> Bisect(const std::string& backend, const std::string& baseline,
-                                        const DiffValues& expected) {
+                                        const Expectation& expectation) {
     const Graph graph = WithoutStates(model_.graph);
     std::vector<std::string> ops;
     for (const Op& op : graph.ops) ops.push_back(graph.value(op.results[0]).name);
     const auto is_bad = [&](size_t count) {
       const auto rest = ops.begin() + static_cast<std::ptrdiff_t>(count);
-      return IsBad(graph, backend, baseline, {rest, ops.end()}, expected);
+      return IsBad(graph, backend, baseline, {rest, ops.end()}, expectation);
     };
     RL_ASSIGN_OR_RETURN(const auto found, FindFirstBadOp(ops.size(), is_bad));
     if (!found) return std::optional<Culprit>();
     RL_ASSIGN_OR_RETURN(const bool others_are_bad,
-                        IsBad(graph, backend, baseline, {ops[*found]}, expected));
+                        IsBad(graph, backend, baseline, {ops[*found]}, expectation));
     return std::optional<Culprit>(
         {ops[*found], std::string(NameOf(graph.ops[*found].kind)), !others_are_bad});
   }
@@ -168,6 +223,7 @@ class Comparison {
   Registry& registry_;
   Console& console_;
   std::vector<std::string> watched_;
+  std::vector<ScoreChoice> choices_;
 };
 
 std::string CauseAsText(const std::optional<Culprit>& culprit, const std::string& baseline) {
@@ -189,6 +245,12 @@ std::string AsText(const Report& report, const std::string& baseline, bool bisec
                         row.error.max_error, std::max(0.0, 1 - row.error.cosine),
                         row.above ? "  ABOVE" : "");
   }
+  for (const ChoiceRow& row : report.choices) {
+    text += fmt::format(
+        "{}: {} rows are chosen otherwise, among scores up to {:.3g} of their size apart; {} was "
+        "made to follow{}\n",
+        row.name, row.error.rows, row.error.gap, baseline, row.above ? "  ABOVE" : "");
+  }
   text += fmt::format("logits: KL {:.3g} nats (largest {:.3g}), same best token {:.4g} %\n",
                       report.logits.mean_kl, report.logits.max_kl, 100 * report.logits.top1);
   const auto first = std::ranges::find(report.values, true, &ValueRow::above);
@@ -207,9 +269,17 @@ nlohmann::json AsJson(const Report& report, const std::string& baseline) {
                       {"not_finite", row.error.not_finite},
                       {"above", row.above}});
   }
+  nlohmann::json choices = nlohmann::json::array();
+  for (const ChoiceRow& row : report.choices) {
+    choices.push_back({{"name", row.name},
+                       {"rows", row.error.rows},
+                       {"gap", row.error.gap},
+                       {"above", row.above}});
+  }
   nlohmann::json result = {{"backend", report.backend},
                            {"baseline", baseline},
                            {"values", std::move(values)},
+                           {"choices", std::move(choices)},
                            {"logits",
                             {{"mean_kl", report.logits.mean_kl},
                              {"max_kl", report.logits.max_kl},
@@ -290,7 +360,10 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       "compared, "
       "even\nwhere a backend runs its parts. Thresholds are in the block `diff` of the "
       "configuration; "
-      "the\nexit code is 7 if one is exceeded. --bisect judges by the logits: an error that a norm "
+      "the\nexit code is 7 if one is exceeded. Where scores of experts are so close that backends "
+      "choose "
+      "others, the\nbaseline runs again with the same choice, and the choice is judged by its "
+      "scores. --bisect judges by the logits: an error that a norm "
       "takes out\nagain has no cause there.\n\n"
       "Example:\n  rullama diff --config configs/tiny.yaml --backends cpu,reference -p \"The "
       "prince\"\n"

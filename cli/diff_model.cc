@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/diff/choices.h"
 #include "core/diff/watch.h"
 #include "core/ir/canvas_names.h"
 #include "core/runtime/generator.h"
@@ -90,6 +91,11 @@ std::vector<float> AsFloats(DType dtype, const std::vector<std::byte>& bytes) {
     std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
+  if (dtype == DType::kI32) {
+    std::vector<int32_t> integers(values.size());
+    std::memcpy(integers.data(), bytes.data(), bytes.size());
+    return {integers.begin(), integers.end()};
+  }
   for (size_t i = 0; i < values.size(); ++i) {
     uint16_t half = 0;
     std::memcpy(&half, bytes.data() + i * size, sizeof(half));
@@ -141,13 +147,15 @@ Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed) {
 }
 
 Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
-                                const std::vector<std::string>& watched,
+                                const std::vector<std::string>& watched, const DiffValues& given,
                                 const BackendDevices& devices) {
   SessionOptions options;
   for (const auto& device : devices.devices) options.devices.push_back(device.get());
   options.policy = devices.policy;
   options.prefill_chunk = static_cast<int64_t>(model.tokens.size());
-  const Graph observed = WithOutputs(graph, watched);
+  std::vector<std::string> names;
+  for (const auto& [name, values] : given) names.push_back(name);
+  const Graph observed = WithGiven(WithOutputs(graph, watched), names);
   RL_ASSIGN_OR_RETURN(const auto session, Session::Create(observed, *model.weights, options));
   std::vector<int32_t> pos(model.tokens.size());
   std::iota(pos.begin(), pos.end(), 0);
@@ -155,6 +163,10 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
     if (value.lifetime != Lifetime::kInput) continue;
     if (value.name == canvas_names::kRow) {
       RL_RETURN_IF_ERROR(session->SetInput(value.name, std::as_bytes(std::span(pos))));
+    } else if (given.contains(value.name)) {
+      const std::vector<float>& values = given.at(value.name);
+      const std::vector<int32_t> integers(values.begin(), values.end());
+      RL_RETURN_IF_ERROR(session->SetInput(value.name, std::as_bytes(std::span(integers))));
     } else if (value.name == canvas_names::kSoftEmbedding) {
       RL_RETURN_IF_ERROR(session->SetInput(value.name, SomeEmbeddings(value.type)));
     } else if (value.type.rank == kMaxRank) {  // a state that was made an input: an empty cache

@@ -136,6 +136,27 @@ TEST(Diff, RandomModelsNeedNoFile) {
   }
 }
 
+// Their routers have scores that are a ten-thousandth apart: who rounds otherwise chooses otherwise.
+TEST(Diff, CloseScoresMayChooseOtherExperts) {
+  for (const char* seed : {"115", "121"}) {
+    const RunResult result =
+        RunRullama({"diff", "--random-model", seed, "--backends", "cpu,reference"});
+    EXPECT_EQ(result.exit_code, 0) << result.err << result.out;
+  }
+}
+
+TEST(Diff, ScoresThatAreApartMayNot) {
+  RunOptions options;
+  options.environment.push_back("RULLAMA_FAULT=blk.4.moe.router:-1");
+  const RunResult result = RunRullama({"diff", "--random-model", "115", "--plugin",
+                                       RULLAMA_FAULTY_PLUGIN, "--backends", "faulty,reference"},
+                                      options);
+  EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("reference runs again, with the choices of faulty"));
+  EXPECT_THAT(result.out, HasSubstr("blk.4.moe.chosen.indices: 36 rows are chosen otherwise"));
+  EXPECT_THAT(result.out, HasSubstr("reference was made to follow  ABOVE\n"));
+}
+
 TEST(Diff, BisectWorksOnRandomModels) {
   RunOptions options;
   options.environment.push_back("RULLAMA_FAULT=output.project:1.1");

@@ -1,0 +1,87 @@
+#include "core/diff/choices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/ir/builder.h"
+#include "core/ir/verify.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::DoubleNear;
+
+constexpr ScoreChoice kTwoOfFour{"scores", "chosen", 4, 2};
+
+// Scores, the two largest of them, and a value of each kind made from these.
+Graph Choosing() {
+  GraphBuilder b("g");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
+  const ValueId scores = b.Affine(x, 2, 0, "scores");
+  const auto chosen = b.TopK(scores, 2, "chosen");
+  b.Output("weights", b.Softmax(chosen.values, "weights"), RowDemand::kAll);
+  b.Output("experts", chosen.indices, RowDemand::kAll);
+  b.Output("numbers", b.Cast(chosen.indices, DType::kF32, "numbers"), RowDemand::kAll);
+  auto graph = std::move(b).Finish();
+  EXPECT_TRUE(graph) << graph.error().ToString();
+  return *std::move(graph);
+}
+
+TEST(ChoicesTest, AreTheTopKsOfTheStep) {
+  const Graph graph = Choosing();
+  const std::vector<ScoreChoice> choices = ChoicesOf(graph);
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].scores, "scores");
+  EXPECT_NE(graph.Find(choices[0].indices), kNoValue);
+  EXPECT_EQ(choices[0].columns, 4);
+  EXPECT_EQ(choices[0].count, 2);
+}
+
+TEST(ChoicesTest, GivenOnesAreInputs) {
+  const Graph before = Choosing();
+  const std::string name = ChoicesOf(before)[0].indices;
+  const Graph graph = WithGiven(before, {name, "no such value"});
+  const Status valid = Verify(graph);
+  EXPECT_TRUE(valid) << valid.error().ToString();
+  EXPECT_EQ(graph.value(graph.Find(name)).lifetime, Lifetime::kInput);
+  EXPECT_EQ(graph.outputs[1].value, graph.Find(name + ".computed"));
+  EXPECT_EQ(graph.value(graph.Find(name + ".computed")).lifetime, Lifetime::kTransient);
+  EXPECT_EQ(graph.ops.back().inputs[0], graph.Find(name));
+  EXPECT_EQ(graph.ops.size(), before.ops.size());
+}
+
+TEST(ChoicesTest, TheLargestInOrderHaveNoGap) {
+  const std::vector<float> scores = {1, 4, 3, 2, 5, 5, 0, 1};
+  const ChoiceError error = CompareChoice(std::vector<float>{1, 2, 0, 1}, scores, kTwoOfFour);
+  EXPECT_EQ(error.rows, 0);
+  EXPECT_EQ(error.gap, 0);
+}
+
+TEST(ChoicesTest, GapIsByHowMuchABetterOneWasPassedOver) {
+  const std::vector<float> scores = {1, 4, 3, 2};
+  const double size = std::sqrt((1 + 16 + 9 + 4) / 4.0);
+  // 2 in place of 3; both the other way around; 1 in place of 4.
+  const struct {
+    std::vector<float> chosen;
+    double gap;
+  } cases[] = {{{1, 3}, 1}, {{2, 1}, 1}, {{0, 1}, 3}};
+  for (const auto& [chosen, gap] : cases) {
+    const ChoiceError error = CompareChoice(chosen, scores, kTwoOfFour);
+    EXPECT_EQ(error.rows, 1);
+    EXPECT_THAT(error.gap, DoubleNear(gap / size, 1e-12));
+  }
+}
+
+TEST(ChoicesTest, IndicesThatAreNoneAreInfinitelyWrong) {
+  const std::vector<float> scores = {1, 4, 3, 2};
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::vector<float>& chosen : {std::vector<float>{1, 1}, {1, 4}, {-1, 1}, {1, nan}}) {
+    EXPECT_TRUE(std::isinf(CompareChoice(chosen, scores, kTwoOfFour).gap));
+  }
+}
+
+}  // namespace
+}  // namespace rullama
