@@ -82,7 +82,7 @@ TEST_F(RandomModels, VulkanAgreesWithTheReference) {
 
 // PoCL compiles few kernels for each model, but slowly.
 TEST_F(RandomModels, OpenClAgreesWithTheReference) {
-  CheckFirst(ModelsOr(30), *backends_.Open("opencl"));
+  CheckFirst(ModelsOr(12), *backends_.Open("opencl"));
 }
 
 TEST_F(RandomModels, TheSeedIsEverything) {
