@@ -2,25 +2,9 @@
 // over lanes: aligned runs of them, as many as a power of two, which with subgroups are of one. Two
 // forms, as in reduce.glsl; in that with shared memory alone every invocation calls the sums.
 #ifdef SUBGROUPS
-#extension GL_KHR_shader_subgroup_shuffle : require
+#include "butterfly.glsl"
 uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
-// Of the largest subgroups.
-const uint kMostLaneBits = 7;
-float SumOfLanes(float x, uint lanes) {
-  [[unroll]] for (uint i = 1; i <= kMostLaneBits; ++i) {
-    const uint mask = (1u << kMostLaneBits) >> i;
-    if (mask < lanes) x += subgroupShuffleXor(x, mask);
-  }
-  return x;
-}
-float MaxOfLanes(float x, uint lanes) {
-  [[unroll]] for (uint i = 1; i <= kMostLaneBits; ++i) {
-    const uint mask = (1u << kMostLaneBits) >> i;
-    if (mask < lanes) x = max(x, subgroupShuffleXor(x, mask));
-  }
-  return x;
-}
 #else
 uint Index() { return gl_LocalInvocationIndex; }
 

@@ -3,22 +3,13 @@
 float Add(float a, float b) { return a + b; }
 
 #ifdef SUBGROUPS
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
+#include "butterfly.glsl"
 
 shared float shared_reduce[256];
 
-// By shuffles: subgroupAdd comes with code for subgroups of which some invocations are elsewhere.
-#define DEFINE_REDUCTION(Name, OfTwo, Identity)                                          \
-  float Name##OfSubgroup(float x) {                                                      \
-    [[unroll]] for (uint i = 0; i < 7; ++i) {                                            \
-      const uint mask = 64u >> i;                                                        \
-      if (mask < gl_SubgroupSize) x = OfTwo(x, subgroupShuffleXor(x, mask));             \
-    }                                                                                    \
-    return x;                                                                            \
-  }                                                                                      \
+#define DEFINE_REDUCTION(Name, OfLanes, OfTwo, Identity)                                 \
   float Name(float x) {                                                                  \
-    x = Name##OfSubgroup(x);                                                             \
+    x = OfLanes(x, gl_SubgroupSize);                                                     \
     if (gl_NumSubgroups == 1) return x;                                                  \
     barrier();                                                                           \
     if (gl_SubgroupInvocationID == 0) shared_reduce[gl_SubgroupID] = x;                  \
@@ -29,12 +20,12 @@ shared float shared_reduce[256];
     for (uint i = lane + gl_SubgroupSize; i < gl_NumSubgroups; i += gl_SubgroupSize) {   \
       x = OfTwo(x, shared_reduce[i]);                                                    \
     }                                                                                    \
-    return Name##OfSubgroup(x);                                                          \
+    return OfLanes(x, gl_SubgroupSize);                                                  \
   }
 #else
 shared float shared_reduce[1024];
 
-#define DEFINE_REDUCTION(Name, OfTwo, Identity)                                          \
+#define DEFINE_REDUCTION(Name, OfLanes, OfTwo, Identity)                                 \
   float Name(float x) {                                                                  \
     const uint i = gl_LocalInvocationIndex;                                              \
     barrier();                                                                           \
@@ -48,5 +39,5 @@ shared float shared_reduce[1024];
   }
 #endif
 
-DEFINE_REDUCTION(WorkgroupSum, Add, 0.0)
-DEFINE_REDUCTION(WorkgroupMax, max, -kInfinity)
+DEFINE_REDUCTION(WorkgroupSum, SumOfLanes, Add, 0.0)
+DEFINE_REDUCTION(WorkgroupMax, MaxOfLanes, max, -kInfinity)
