@@ -136,7 +136,8 @@ TEST(Diff, RandomModelsNeedNoFile) {
   }
 }
 
-// Their routers have scores that are a ten-thousandth apart: who rounds otherwise chooses otherwise.
+// Their routers have scores that are a ten-thousandth apart: who rounds otherwise chooses
+// otherwise.
 TEST(Diff, CloseScoresMayChooseOtherExperts) {
   for (const char* seed : {"115", "121"}) {
     const RunResult result =
