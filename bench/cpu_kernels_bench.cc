@@ -46,18 +46,21 @@ Bytes AlignedCopy(const std::vector<float>& values) {
   return copy;
 }
 
+constexpr int kPlanes = 2;  // what the backend takes unless it is told otherwise
+
 Bytes MakeActivations(const KernelTable& table, DType dtype, size_t columns, size_t k) {
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
   std::vector<float> x(columns * k);
   for (float& v : x) v = normal(rng);
-  if (!UsesQuantizedActivations(dtype)) return AlignedCopy(x);
-  const size_t stride = QuantizedRowBytes(k) / sizeof(float);
-  std::vector<float> quantized(columns * stride);
+  if (!UsesActivationRows(dtype)) return AlignedCopy(x);
+  const ActivationForm form = FormFor(table, columns);
+  const size_t stride = ActivationRowBytes(form, k, kPlanes) / sizeof(float);
+  std::vector<float> rows(columns * stride);
   for (size_t m = 0; m < columns; ++m) {
-    table.quantize_row(&x[m * k], k, &quantized[m * stride]);
+    MakeActivationRow(table, form, &x[m * k], k, kPlanes, &rows[m * stride]);
   }
-  return AlignedCopy(quantized);
+  return AlignedCopy(rows);
 }
 
 // The share of `total` of one of the benchmark's threads.
@@ -99,7 +102,8 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
     shared.x = MakeActivations(table, dtype, columns, k);
     shared.y.assign(n * columns, 0.0f);
   }
-  std::vector<uint8_t> scratch(MatMulScratchBytes(dtype, k, columns));
+  std::vector<uint8_t> scratch(MatMulScratchBytes(table, dtype, k, columns));
+  const ActivationForm form = FormFor(table, columns);
   const Range range = ShareOf(state, n / kPanelRows);
   const size_t rows = (range.end - range.begin) * kPanelRows;
   for (auto _ : state) {
@@ -110,8 +114,11 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
             .n_begin = range.begin * kPanelRows,
             .n_end = range.end * kPanelRows,
             .x = shared.x.get(),
-            .x_stride = UsesQuantizedActivations(dtype) ? QuantizedRowBytes(k) : k * sizeof(float),
+            .x_stride = UsesActivationRows(dtype) ? ActivationRowBytes(form, k, kPlanes)
+                                                  : k * sizeof(float),
             .columns = columns,
+            .form = form,
+            .planes = kPlanes,
             .y = shared.y.data(),
             .y_stride = n,
             .scratch = scratch.data()});
@@ -185,7 +192,11 @@ void RegisterAll() {
   }
   add("Gemm", best, DType::kQ4_K, 1536, 6144, 512);
   add("Gemm", best, DType::kQ4_K, 6144, 1536, 32);
+  add("Gemm", best, DType::kQ4_K, 6144, 1536, 128);
+  add("Gemm", best, DType::kQ4_K, 6144, 1536, 256);
   add("Gemm", best, DType::kF16, 8960, 1536, 512);
+  add("Gemm", Isa::kAvx512Vnni, DType::kQ4_K, 6144, 1536, 512);
+  add("Gemm", Isa::kAvx512Vnni, DType::kQ6_K, 6144, 1536, 512);
   add("Gemm", Isa::kAvx2, DType::kQ4_K, 6144, 1536, 512);
   add("Gemm", Isa::kPortable, DType::kQ4_K, 6144, 1536, 64);
   for (size_t heads : {8u, 64u}) {

@@ -22,7 +22,8 @@ constexpr int kMaxThreads = 256;
 struct Settings {
   int threads;
   Isa isa;
-  int planes;  // quantised rows per activation row
+  int planes;  // bytes of an activation's code
+  bool profile;
 };
 
 // Physical cores: threads of one core share its load ports, so a second one adds nothing here.
@@ -71,8 +72,14 @@ int ParseActivations(const std::string& text) {
                                             "prompts)");
 }
 
+bool ParseSwitch(const sdk::Option& option) {
+  if (option.value == "on" || option.value == "off") return option.value == "on";
+  throw sdk::Error(RL_INVALID_ARGUMENT,
+                   "option " + option.key + " is '" + option.value + "', expected on or off");
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options) {
-  Settings settings{PhysicalCores(), BestIsa(), ParseActivations("int16")};
+  Settings settings{PhysicalCores(), BestIsa(), ParseActivations("int16"), false};
   for (const sdk::Option& option : options) {
     if (option.key == "threads") {
       settings.threads = ParseThreads(option.value);
@@ -80,10 +87,12 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
       settings.isa = ParseIsa(option.value);
     } else if (option.key == "activations") {
       settings.planes = ParseActivations(option.value);
+    } else if (option.key == "profile") {
+      settings.profile = ParseSwitch(option);
     } else {
-      throw sdk::Error(
-          RL_INVALID_ARGUMENT,
-          "unknown option '" + option.key + "'; the cpu backend knows: threads, isa, activations");
+      throw sdk::Error(RL_INVALID_ARGUMENT,
+                       "unknown option '" + option.key +
+                           "'; the cpu backend knows: threads, isa, activations, profile");
     }
   }
   return settings;
@@ -181,8 +190,11 @@ sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph,
 
 class CpuDevice final : public sdk::Device {
  public:
-  explicit CpuDevice(const Settings& settings)
-      : kernels_(KernelsFor(settings.isa)), planes_(settings.planes), pool_(settings.threads) {}
+  CpuDevice(const Settings& settings, const sdk::Host& host)
+      : kernels_(KernelsFor(settings.isa)),
+        planes_(settings.planes),
+        pool_(settings.threads),
+        log_(settings.profile ? &host : nullptr) {}
 
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
     std::vector<sdk::OpSupport> support;
@@ -212,7 +224,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<CpuPlan>(graph, kernels_, planes_, pool_);
+    return std::make_unique<CpuPlan>(graph, kernels_, planes_, pool_, log_);
   }
 
  private:
@@ -228,6 +240,7 @@ class CpuDevice final : public sdk::Device {
   const KernelTable& kernels_;
   int planes_;
   ThreadPool pool_;
+  const sdk::Host* log_;  // for profiles; null: none
 };
 
 // "model name" of /proc/cpuinfo, or a plain word where there is none.
@@ -271,7 +284,7 @@ class CpuBackend final : public sdk::Backend {
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override { return devices_; }
   std::unique_ptr<sdk::Device> Open(uint32_t /*index*/,
                                     std::span<const sdk::Option> options) override {
-    return std::make_unique<CpuDevice>(ParseOptions(options));
+    return std::make_unique<CpuDevice>(ParseOptions(options), host());
   }
 
  private:

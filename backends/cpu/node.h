@@ -100,14 +100,24 @@ class Node {
   std::string message_;
 };
 
+// How many rows of a value one product multiplies: all of them, or with experts what one of them
+// gets on average.
+struct RowShare {
+  int64_t numerator = 1;
+  int64_t denominator = 1;
+  [[nodiscard]] size_t Of(int64_t rows) const {
+    return static_cast<size_t>(rows * numerator / denominator);
+  }
+  bool operator==(const RowShare&) const = default;
+};
+
 // Everything a node may need while it is built.
 struct CompileContext {
   const sdk::GraphView& graph;
   const rl_op& op;
   const KernelTable& kernels;
-  // Quantised rows per activation row. One int8 row costs 0.8 % of accuracy in the logits of a
-  // small model; a second one with what the first left over makes it 16 bits, at twice the dot
-  // products.
+  // Bytes of an activation's code. One costs 0.8 % of accuracy in the logits of a small model; a
+  // second one makes it 16 bits, at twice the dot products.
   int planes;
   int workers;
   // Memory that lives as long as the plan; 64-byte aligned.
@@ -125,6 +135,8 @@ struct CompileContext {
     return sdk::GraphView::attrs<Attrs>(op);
   }
   [[nodiscard]] Step MaxStep() const { return {graph.max_t(), graph.max_r(), workers}; }
+  // Room for the rows of x in the form that products read.
+  [[nodiscard]] uint64_t ActivationBytes(const View& x, RowShare share) const;
 };
 
 // One function for each family of ops; true if the kind belongs to it and its nodes were appended.

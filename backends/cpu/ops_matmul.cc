@@ -8,59 +8,55 @@
 namespace rullama::cpu {
 namespace {
 
-// The fixed part of one product y[m][n] = x[m] . W[n] and the call for a range of rows of W.
-struct Product {
-  DType dtype;
-  const KernelTable* kernels;
-  MatMulArgs args;    // without columns, range and scratch
-  size_t planes = 1;  // quantised rows per column of x
-  float* y =
-      nullptr;  // where the sums of the planes go; args.y holds the planes if there are several
-
+// One product y[m][n] = x[m] . W[n], for ranges of rows of W.
+class Product {
+ public:
   static Product Of(const CompileContext& context, const View& x, const View& weight, float* y,
                     size_t y_stride) {
-    Product product{weight.dtype, &context.kernels, {}};
-    MatMulArgs& a = product.args;
+    Product product(weight.dtype, context.kernels);
+    MatMulArgs& a = product.args_;
     a.weights = weight.data;
     a.k = static_cast<size_t>(weight.dims[1].constant);
     a.row_bytes = RowBytes(weight.dtype, a.k);
+    a.planes = context.planes;
+    a.x = UsesActivationRows(weight.dtype) ? context.nodes.Activations(context, x) : x.data;
     a.y = y;
     a.y_stride = y_stride;
-    product.y = y;
-    if (!UsesQuantizedActivations(weight.dtype)) {
-      a.x = x.data;
-      a.x_stride = a.k * sizeof(float);
-      return product;
-    }
-    a.x = context.nodes.Quantized(context, x);
-    a.x_stride = QuantizedRowBytes(a.k);
-    product.planes = static_cast<size_t>(context.planes);
-    if (product.planes > 1) {
-      const auto columns = static_cast<size_t>(x.Rows(context.MaxStep())) * product.planes;
-      a.y = reinterpret_cast<float*>(context.workspace.Borrow(columns * y_stride * sizeof(float)));
-    }
     return product;
   }
 
-  // Columns the kernel sees for this many columns of x.
-  static size_t KernelColumns(const CompileContext& context, DType dtype, size_t columns) {
-    return UsesQuantizedActivations(dtype) ? columns * static_cast<size_t>(context.planes)
-                                           : columns;
-  }
-
   void Run(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) const {
-    MatMulArgs a = args;
-    a.columns = columns * planes;
+    MatMulArgs a = args_;
     a.n_begin = n_begin;
     a.n_end = n_end;
-    a.scratch = scratch;
-    MatMul(*kernels, dtype, a);
-    if (planes == 1) return;
-    for (size_t m = 0; m < columns; ++m) {
-      const float* plane = a.y + 2 * m * a.y_stride + n_begin;
-      kernels->add(plane, plane + a.y_stride, n_end - n_begin, y + m * a.y_stride + n_begin);
-    }
+    Run(columns, a, scratch);
   }
+
+  // The same to a place of its own: y[m][n - n_begin], kBlockRows floats between columns.
+  void RunBlock(size_t columns, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
+    MatMulArgs a = args_;
+    a.weights = static_cast<const std::byte*>(args_.weights) + n_begin * args_.row_bytes;
+    a.n_end = n_end - n_begin;
+    a.y = y;
+    a.y_stride = kBlockRows;
+    Run(columns, a, scratch);
+  }
+
+ private:
+  Product(DType dtype, const KernelTable& kernels) : dtype_(dtype), kernels_(kernels) {}
+
+  void Run(size_t columns, MatMulArgs a, std::byte* scratch) const {
+    a.columns = columns;
+    a.form = FormFor(kernels_, columns);
+    a.x_stride = UsesActivationRows(dtype_) ? ActivationRowBytes(a.form, a.k, a.planes)
+                                            : a.k * sizeof(float);
+    a.scratch = scratch;
+    MatMul(kernels_, dtype_, a);
+  }
+
+  DType dtype_;
+  const KernelTable& kernels_;
+  MatMulArgs args_;  // without columns, form, range and scratch
 };
 
 // Items are panels of weight rows; each worker has its own scratch.
@@ -73,8 +69,7 @@ class PanelNode : public Node {
     const auto k = static_cast<size_t>(x.dims[1].constant);
     size_t bytes = 0;
     for (const DType dtype : dtypes) {
-      bytes = std::max(
-          bytes, MatMulScratchBytes(dtype, k, Product::KernelColumns(context, dtype, columns)));
+      bytes = std::max(bytes, MatMulScratchBytes(context.kernels, dtype, k, columns));
     }
     for (int worker = 0; worker < context.workers; ++worker) {
       scratch_.push_back(context.workspace.Borrow(bytes));
@@ -87,12 +82,13 @@ class PanelNode : public Node {
   void Run(const Step& step, int worker, int64_t begin, int64_t end) final {
     const auto n_begin = static_cast<size_t>(begin) * kPanelRows;
     const auto n_end = std::min(static_cast<size_t>(end) * kPanelRows, static_cast<size_t>(n_));
-    RunRows(static_cast<size_t>(x_.Rows(step)), n_begin, n_end,
+    RunRows(static_cast<size_t>(x_.Rows(step)), n_begin, n_end, worker,
             scratch_[static_cast<size_t>(worker)]);
   }
 
  protected:
-  virtual void RunRows(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) = 0;
+  virtual void RunRows(size_t columns, size_t n_begin, size_t n_end, int worker,
+                       std::byte* scratch) = 0;
 
  private:
   View x_;
@@ -108,15 +104,16 @@ class MatMulNode final : public PanelNode {
                              static_cast<size_t>(weight.dims[0].constant))) {}
 
  private:
-  void RunRows(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) override {
+  void RunRows(size_t columns, size_t n_begin, size_t n_end, int /*worker*/,
+               std::byte* scratch) override {
     product_.Run(columns, n_begin, n_end, scratch);
   }
 
   Product product_;
 };
 
-// gelu(x Wg^T) * (x Wu^T): both products of a range of rows by the same worker, then the activation
-// on that range while it is in cache.
+// gelu(x Wg^T) * (x Wu^T): both products of a block of rows by the same worker, then the activation
+// on that block while it is in cache.
 class GeGluLinearNode final : public PanelNode {
  public:
   GeGluLinearNode(const CompileContext& context, const View& x, const View& gate, const View& up,
@@ -125,27 +122,36 @@ class GeGluLinearNode final : public PanelNode {
         kernels_(context.kernels),
         n_(static_cast<size_t>(gate.dims[0].constant)),
         y_(y.as<float>()),
-        up_y_(reinterpret_cast<float*>(context.workspace.Borrow(
-            static_cast<uint64_t>(y.Elements(context.MaxStep())) * sizeof(float)))),
         gate_(Product::Of(context, x, gate, y_, n_)),
-        up_(Product::Of(context, x, up, up_y_, n_)) {}
+        up_(Product::Of(context, x, up, y_, n_)) {
+    const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
+    for (int worker = 0; worker < context.workers; ++worker) {
+      up_y_.push_back(
+          reinterpret_cast<float*>(context.workspace.Borrow(rows * kBlockRows * sizeof(float))));
+    }
+  }
 
  private:
-  void RunRows(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) override {
-    gate_.Run(columns, n_begin, n_end, scratch);
-    up_.Run(columns, n_begin, n_end, scratch);
-    for (size_t m = 0; m < columns; ++m) {
-      const size_t at = m * n_ + n_begin;
-      kernels_.geglu(y_ + at, up_y_ + at, n_end - n_begin, y_ + at);
+  void RunRows(size_t columns, size_t n_begin, size_t n_end, int worker,
+               std::byte* scratch) override {
+    float* up = up_y_[static_cast<size_t>(worker)];
+    for (size_t begin = n_begin; begin < n_end; begin += kBlockRows) {
+      const size_t end = std::min(begin + kBlockRows, n_end);
+      gate_.Run(columns, begin, end, scratch);
+      up_.RunBlock(columns, begin, end, up, scratch);
+      for (size_t m = 0; m < columns; ++m) {
+        float* y = y_ + m * n_ + begin;
+        kernels_.geglu(y, up + m * kBlockRows, end - begin, y);
+      }
     }
   }
 
   const KernelTable& kernels_;
   size_t n_;
   float* y_;
-  float* up_y_;
   Product gate_;
   Product up_;
+  std::vector<float*> up_y_;  // of each worker: [rows of x][kBlockRows]
 };
 
 // y = x W with W [k, n] as stored, in float32: a span of columns of W for each item, a few of its

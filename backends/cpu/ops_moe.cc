@@ -23,6 +23,19 @@ struct Grouping {
   // The most experts that a step with so many pairs can use.
   [[nodiscard]] int64_t MaxUsed(int64_t pairs) const { return std::min(experts, pairs); }
   [[nodiscard]] int64_t Count(int64_t expert) const { return first[expert + 1] - first[expert]; }
+  // What an expert multiplies of rows that have so many pairs each.
+  [[nodiscard]] RowShare ShareOf(int64_t pairs_per_row) const { return {pairs_per_row, experts}; }
+};
+
+// Rows as products with a weight read them.
+struct ProductRows {
+  const KernelTable& kernels;
+  DType weight;
+  size_t k;
+  int planes;
+  [[nodiscard]] size_t Bytes(ActivationForm form) const {
+    return UsesActivationRows(weight) ? ActivationRowBytes(form, k, planes) : k * sizeof(float);
+  }
 };
 
 int32_t* AllocateInts(const CompileContext& context, int64_t count) {
@@ -77,18 +90,20 @@ class GroupNode final : public Node {
 class SortRowsNode final : public Node {
  public:
   SortRowsNode(const View& chosen, std::shared_ptr<Grouping> grouping, const std::byte* from,
-               size_t row_bytes, int64_t pairs_per_row, std::byte* to)
+               const ProductRows& rows, int64_t pairs_per_row, std::byte* to)
       : chosen_(chosen),
         grouping_(std::move(grouping)),
         from_(from),
-        row_bytes_(row_bytes),
+        rows_(rows),
         pairs_per_row_(pairs_per_row),
         to_(to) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return chosen_.Elements(step); }
-  void Run(const Step& /*step*/, int /*worker*/, int64_t begin, int64_t end) override {
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const size_t bytes =
+        rows_.Bytes(FormFor(rows_.kernels, grouping_->ShareOf(1).Of(chosen_.Elements(step))));
     for (int64_t pair = begin; pair < end; ++pair) {
-      std::memcpy(to_ + static_cast<size_t>(grouping_->place[pair]) * row_bytes_,
-                  from_ + static_cast<size_t>(pair / pairs_per_row_) * row_bytes_, row_bytes_);
+      std::memcpy(to_ + static_cast<size_t>(grouping_->place[pair]) * bytes,
+                  from_ + static_cast<size_t>(pair / pairs_per_row_) * bytes, bytes);
     }
   }
 
@@ -96,7 +111,7 @@ class SortRowsNode final : public Node {
   View chosen_;
   std::shared_ptr<Grouping> grouping_;
   const std::byte* from_;
-  size_t row_bytes_;
+  ProductRows rows_;
   int64_t pairs_per_row_;
   std::byte* to_;
 };
@@ -119,31 +134,28 @@ class ExpertProductNode : public Node {
         weight_(weight),
         shape_(shape),
         grouping_(std::move(grouping)),
+        rows_{context.kernels, weight.dtype, static_cast<size_t>(weight.dims[2].constant),
+              context.planes},
         x_(x),
         y_(y) {
-    const auto k = static_cast<size_t>(weight.dims[2].constant);
-    const bool quantised = UsesQuantizedActivations(weight.dtype);
-    planes_ = quantised ? static_cast<size_t>(context.planes) : 1;
-    x_stride_ = quantised ? QuantizedRowBytes(k) : k * sizeof(float);
-    const size_t columns = static_cast<size_t>(max_pairs) * planes_;
-    plane_y_ = y;
-    if (planes_ > 1) {
-      plane_y_ = reinterpret_cast<float*>(
-          context.workspace.Borrow(columns * static_cast<size_t>(shape.n) * sizeof(float)));
-    }
+    // Form and stride of x follow from how many pairs an expert has on average, the number of
+    // columns from how many it has: up to all.
+    const size_t bytes =
+        MatMulScratchBytes(kernels_, weight.dtype, rows_.k, static_cast<size_t>(max_pairs));
     for (int worker = 0; worker < context.workers; ++worker) {
-      scratch_.push_back(context.workspace.Borrow(MatMulScratchBytes(weight.dtype, k, columns)));
+      scratch_.push_back(context.workspace.Borrow(bytes));
     }
   }
   // Before the step is grouped: as many as it could use.
   [[nodiscard]] int64_t Items(const Step& step) const override {
     return grouping_->MaxUsed(chosen_.Elements(step)) * Panels();
   }
-  void Run(const Step& /*step*/, int worker, int64_t begin, int64_t end) override {
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
+    const ActivationForm form = FormFor(kernels_, grouping_->ShareOf(1).Of(chosen_.Elements(step)));
     for (int64_t item = begin; item < end; ++item) {
       const int64_t index = item / Panels();
       if (index >= grouping_->used_count) return;
-      RunPanel(grouping_->used[index], item % Panels(), worker);
+      RunPanel(grouping_->used[index], item % Panels(), form, worker);
     }
   }
 
@@ -153,29 +165,25 @@ class ExpertProductNode : public Node {
     return (shape_.n + kRows - 1) / kRows;
   }
 
-  void RunPanel(int64_t expert, int64_t panel, int worker) {
+  void RunPanel(int64_t expert, int64_t panel, ActivationForm form, int worker) {
     const auto n = static_cast<size_t>(shape_.n);
-    const auto pairs = static_cast<size_t>(grouping_->Count(expert));
     const auto first = static_cast<size_t>(grouping_->first[expert]);
     MatMulArgs a;
-    a.k = static_cast<size_t>(weight_.dims[2].constant);
+    a.k = rows_.k;
     a.row_bytes = RowBytes(weight_.dtype, a.k);
     const int64_t first_row = expert * weight_.dims[1].constant + shape_.first_row;
     a.weights = weight_.data + static_cast<size_t>(first_row) * a.row_bytes;
-    a.x = x_ + first * planes_ * x_stride_;
-    a.x_stride = x_stride_;
-    a.columns = pairs * planes_;
-    a.y = plane_y_ + first * planes_ * n;
+    a.form = form;
+    a.x_stride = rows_.Bytes(form);
+    a.x = x_ + first * a.x_stride;
+    a.columns = static_cast<size_t>(grouping_->Count(expert));
+    a.planes = rows_.planes;
+    a.y = y_ + first * n;
     a.y_stride = n;
     a.n_begin = static_cast<size_t>(panel) * kPanelRows;
     a.n_end = std::min(a.n_begin + kPanelRows, n);
     a.scratch = scratch_[static_cast<size_t>(worker)];
     MatMul(kernels_, weight_.dtype, a);
-    if (planes_ == 1) return;
-    for (size_t i = 0; i < pairs; ++i) {
-      const float* plane = a.y + planes_ * i * n + a.n_begin;
-      kernels_.add(plane, plane + n, a.n_end - a.n_begin, y_ + (first + i) * n + a.n_begin);
-    }
   }
 
   const KernelTable& kernels_;
@@ -183,10 +191,8 @@ class ExpertProductNode : public Node {
   View weight_;
   Shape shape_;
   std::shared_ptr<Grouping> grouping_;
+  ProductRows rows_;
   const std::byte* x_;
-  size_t x_stride_ = 0;
-  size_t planes_ = 1;
-  float* plane_y_ = nullptr;  // sums of each plane
   float* y_;
   std::vector<std::byte*> scratch_;
 };
@@ -216,16 +222,17 @@ class ExpertBuilder {
   // Rows of x, one for each `pairs_per_row` pairs, sorted and in the form that products with this
   // weight type read.
   const std::byte* Sorted(const View& x, DType weight, int64_t pairs_per_row) const {
-    const auto k = static_cast<size_t>(x.Last(context_.MaxStep()));
-    const std::byte* from = x.data;
-    size_t row_bytes = k * sizeof(float);
-    if (UsesQuantizedActivations(weight)) {
-      from = context_.nodes.Quantized(context_, x);
-      row_bytes = QuantizedRowBytes(k) * static_cast<size_t>(context_.planes);
-    }
-    std::byte* to = context_.workspace.Borrow(static_cast<uint64_t>(max_pairs_) * row_bytes);
+    const Step max = context_.MaxStep();
+    const ProductRows rows{context_.kernels, weight, static_cast<size_t>(x.Last(max)),
+                           context_.planes};
+    const RowShare share = grouping_->ShareOf(pairs_per_row);
+    const std::byte* from =
+        UsesActivationRows(weight) ? context_.nodes.Activations(context_, x, share) : x.data;
+    // With fewer rows, rows are as long or shorter.
+    const size_t bytes = rows.Bytes(FormFor(context_.kernels, share.Of(x.Rows(max))));
+    std::byte* to = context_.workspace.Borrow(static_cast<uint64_t>(max_pairs_) * bytes);
     context_.nodes.Add(
-        std::make_unique<SortRowsNode>(chosen_, grouping_, from, row_bytes, pairs_per_row, to));
+        std::make_unique<SortRowsNode>(chosen_, grouping_, from, rows, pairs_per_row, to));
     return to;
   }
 
@@ -239,8 +246,9 @@ class ExpertBuilder {
     view.dims[0].t *= static_cast<int32_t>(grouping_->chosen);
     view.dims[0].r *= static_cast<int32_t>(grouping_->chosen);
     view.dims[1].constant = columns;
-    return UsesQuantizedActivations(weight) ? context_.nodes.QuantizedOnce(context_, view)
-                                            : view.data;
+    return UsesActivationRows(weight)
+               ? context_.nodes.ActivationsOnce(context_, view, grouping_->ShareOf(1))
+               : view.data;
   }
 
   void Product(const View& weight, ExpertProductNode::Shape shape, const std::byte* x,
@@ -373,7 +381,7 @@ void CompileMoeFfn(const CompileContext& context) {
   float* up_rows = builder.AllocateRows(inner);
   builder.Product(gate, {0, inner}, sorted, hidden);
   if (up.present()) {
-    const bool alike = UsesQuantizedActivations(up.dtype) == UsesQuantizedActivations(gate.dtype);
+    const bool alike = UsesActivationRows(up.dtype) == UsesActivationRows(gate.dtype);
     const std::byte* own = alike ? sorted : builder.Sorted(x, up.dtype, pairs_per_row);
     builder.Product(up, {0, inner}, own, up_rows);
   } else {

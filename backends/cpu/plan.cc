@@ -14,46 +14,28 @@ constexpr size_t kCacheLine = 64;
 // streams long runs of a weight.
 constexpr int64_t kPiecesPerWorker = 4;
 
-// Rows of a float value to int8 activations: the values, then (with two planes) what rounding left.
-class QuantizeNode final : public Node {
+// Rows of a float value in the form that products read.
+class ActivationNode final : public Node {
  public:
-  QuantizeNode(const CompileContext& context, const View& x, std::byte* out)
-      : kernels_(context.kernels), planes_(context.planes), x_(x), out_(out) {
-    const auto k = static_cast<size_t>(x.RowElements(context.MaxStep()));
-    for (int worker = 0; worker < context.workers && planes_ > 1; ++worker) {
-      rest_.push_back(reinterpret_cast<float*>(context.workspace.Borrow(k * sizeof(float))));
-    }
-  }
+  ActivationNode(const CompileContext& context, const View& x, RowShare share, std::byte* out)
+      : kernels_(context.kernels), planes_(context.planes), x_(x), share_(share), out_(out) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
-  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const auto k = static_cast<size_t>(x_.RowElements(step));
-    const size_t bytes = QuantizedRowBytes(k);
+    const ActivationForm form = FormFor(kernels_, share_.Of(x_.Rows(step)));
+    const size_t bytes = ActivationRowBytes(form, k, planes_);
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
-      const float* x = x_.as<const float>() + row * k;
-      std::byte* out = out_ + row * static_cast<size_t>(planes_) * bytes;
-      kernels_.quantize_row(x, k, out);
-      if (planes_ == 1) continue;
-      float* rest = rest_[static_cast<size_t>(worker)];
-      Subtract(x, out, k, rest);
-      kernels_.quantize_row(rest, k, out + bytes);
+      MakeActivationRow(kernels_, form, x_.as<const float>() + row * k, k, planes_,
+                        out_ + row * bytes);
     }
   }
 
  private:
-  // rest = x - the values of a quantised row (layout: kernels.h).
-  static void Subtract(const float* x, const std::byte* row, size_t k, float* rest) {
-    const auto* codes = reinterpret_cast<const int8_t*>(row);
-    const auto* scales = reinterpret_cast<const float*>(row + PaddedLength(k));
-    for (size_t i = 0; i < k; ++i) {
-      rest[i] = x[i] - scales[i / kActivationBlock] * static_cast<float>(codes[i]);
-    }
-  }
-
   const KernelTable& kernels_;
   int planes_;
   View x_;
+  RowShare share_;
   std::byte* out_;
-  std::vector<float*> rest_;  // of each worker
 };
 
 }  // namespace
@@ -133,52 +115,55 @@ void Workspace::EndOp() {
   borrowed_.clear();
 }
 
-namespace {
-
-uint64_t QuantizedBytes(const CompileContext& context, const View& x) {
-  const Step max = context.MaxStep();
-  return static_cast<uint64_t>(x.Rows(max)) * static_cast<uint64_t>(context.planes) *
-         QuantizedRowBytes(static_cast<size_t>(x.RowElements(max)));
-}
-
-}  // namespace
-
-std::byte* NodeList::Quantized(const CompileContext& context, const View& x) {
-  if (const auto found = quantized_.find(x.data); found != quantized_.end()) {
-    return found->second.codes;
+std::byte* NodeList::Activations(const CompileContext& context, const View& x, RowShare share) {
+  const auto same = [&](const ActivationRows& rows) {
+    return rows.source == x.data && rows.share == share;
+  };
+  if (const auto found = std::ranges::find_if(activations_, same); found != activations_.end()) {
+    return found->rows;
   }
-  std::byte* codes = context.workspace.Take(QuantizedBytes(context, x));
-  quantized_[x.data] = {codes,
-                        static_cast<uint64_t>(x.Elements(context.MaxStep())) * sizeof(float)};
-  Add(std::make_unique<QuantizeNode>(context, x, codes));
-  return codes;
+  std::byte* rows = context.workspace.Take(context.ActivationBytes(x, share));
+  const auto bytes = static_cast<uint64_t>(x.Elements(context.MaxStep())) * sizeof(float);
+  activations_.push_back({x.data, bytes, share, rows});
+  Add(std::make_unique<ActivationNode>(context, x, share, rows));
+  return rows;
 }
 
-std::byte* NodeList::QuantizedOnce(const CompileContext& context, const View& x) {
-  std::byte* codes = context.workspace.Borrow(QuantizedBytes(context, x));
-  Add(std::make_unique<QuantizeNode>(context, x, codes));
-  return codes;
+std::byte* NodeList::ActivationsOnce(const CompileContext& context, const View& x, RowShare share) {
+  std::byte* rows = context.workspace.Borrow(context.ActivationBytes(x, share));
+  Add(std::make_unique<ActivationNode>(context, x, share, rows));
+  return rows;
+}
+
+uint64_t CompileContext::ActivationBytes(const View& x, RowShare share) const {
+  const Step max = MaxStep();
+  const auto k = static_cast<size_t>(x.RowElements(max));
+  // With fewer rows, products read this form or the other, whose rows are shorter.
+  const auto rows = x.Rows(max);
+  return static_cast<uint64_t>(rows) *
+         ActivationRowBytes(FormFor(kernels, share.Of(rows)), k, planes);
 }
 
 void NodeList::Written(const rl_value& value, Workspace& workspace) {
   const View view = View::Of(value);
-  std::erase_if(quantized_, [&](const auto& entry) {
-    const std::byte* begin = entry.first;
-    const bool stale = begin < view.data + value.bytes && view.data < begin + entry.second.bytes;
-    if (stale) workspace.GiveBack(entry.second.codes);
+  std::erase_if(activations_, [&](const ActivationRows& rows) {
+    const bool stale =
+        rows.source < view.data + value.bytes && view.data < rows.source + rows.source_bytes;
+    if (stale) workspace.GiveBack(rows.rows);
     return stale;
   });
 }
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes,
-                 ThreadPool& pool)
-    : pool_(pool) {
+                 ThreadPool& pool, const sdk::Host* log)
+    : pool_(pool), log_(log) {
   constexpr std::array kFamilies = {
       CompileStructure, CompilePointwise, CompileReduce,   CompileMatMul, CompileNorm,
       CompileAttention, CompileState,     CompileSampling, CompileCanvas, CompileMoe};
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);
+    names_.push_back(ProfileName(graph, op));
     const CompileContext context{graph, op, kernels, planes, pool.workers(), workspace_, list_};
     const bool compiled = std::any_of(kFamilies.begin(), kFamilies.end(),
                                       [&](auto family) { return family(context); });
@@ -201,7 +186,10 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
   }
   // Waking the others takes longer than a few rows of a table, which is what other backends leave
   // here.
-  if (std::ranges::all_of(items_, [](int64_t items) { return items <= 1; })) {
+  if (log_ != nullptr) {
+    profile_.Start();
+    pool_.Run([&](int worker) { WalkTimed(step, worker); });
+  } else if (std::ranges::all_of(items_, [](int64_t items) { return items <= 1; })) {
     Walk(step, 0);
   } else {
     pool_.Run([&](int worker) { Walk(step, worker); });
@@ -232,13 +220,33 @@ void CpuPlan::Walk(const Step& step, int worker) {
       continue;
     }
     shared = true;
-    const int64_t piece = std::max<int64_t>(1, items_[i] / (step.workers * kPiecesPerWorker));
-    for (;;) {
-      const int64_t begin = nodes[i]->next_item.fetch_add(piece, std::memory_order_relaxed);
-      if (begin >= items_[i]) break;
-      nodes[i]->Run(step, worker, begin, std::min(begin + piece, items_[i]));
-    }
+    RunShared(i, step, worker);
   }
+}
+
+void CpuPlan::RunShared(size_t node, const Step& step, int worker) {
+  Node& work = *list_.nodes()[node];
+  const int64_t items = items_[node];
+  const int64_t piece = std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
+  for (;;) {
+    const int64_t begin = work.next_item.fetch_add(piece, std::memory_order_relaxed);
+    if (begin >= items) return;
+    work.Run(step, worker, begin, std::min(begin + piece, items));
+  }
+}
+
+void CpuPlan::WalkTimed(const Step& step, int worker) {
+  for (size_t i = 0; i < list_.nodes().size(); ++i) {
+    if (items_[i] <= 0) continue;
+    RunShared(i, step, worker);
+    pool_.Barrier();
+    if (worker == 0) profile_.After(names_[list_.nodes()[i]->op_index]);
+  }
+}
+
+CpuPlan::~CpuPlan() {
+  if (log_ == nullptr || executions_ == 0) return;
+  for (const std::string& line : profile_.Report(executions_)) log_->Log(RL_LOG_WARNING, line);
 }
 
 rl_plan_stats CpuPlan::Stats() const {

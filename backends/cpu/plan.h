@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/node.h"
+#include "backends/cpu/profile.h"
 #include "backends/cpu/thread_pool.h"
 
 namespace rullama::cpu {
@@ -42,40 +43,54 @@ class NodeList {
     node->op_index = op_index_;
     nodes_.push_back(std::move(node));
   }
-  // The quantised form of a float value, made once for all the matrix products that read it. Rows
-  // are QuantizedRowBytes(k) apart. Valid until the value's memory is written again.
-  std::byte* Quantized(const CompileContext& context, const View& x);
+  // Rows of a float value in the form that products read, made once for all products that read it
+  // and share it alike. The form is FormFor(share.Of(rows)), rows are ActivationRowBytes() apart.
+  // Valid until the value's memory is written again.
+  std::byte* Activations(const CompileContext& context, const View& x, RowShare share = {});
   // The same for memory that the op itself has borrowed: made for this op alone.
-  std::byte* QuantizedOnce(const CompileContext& context, const View& x);
-  // Says that the results of an op overwrite memory: quantised forms of what was there are stale.
+  std::byte* ActivationsOnce(const CompileContext& context, const View& x, RowShare share = {});
+  // Says that the results of an op overwrite memory: rows made of what was there are stale.
   void Written(const rl_value& value, Workspace& workspace);
 
   void set_op_index(uint32_t index) { op_index_ = index; }
   [[nodiscard]] const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
 
  private:
-  struct QuantizedForm {
-    std::byte* codes;
-    uint64_t bytes;  // of the float value at the largest step
+  struct ActivationRows {
+    const std::byte* source;
+    uint64_t source_bytes;  // at the largest step
+    RowShare share;
+    std::byte* rows;
   };
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::map<const std::byte*, QuantizedForm> quantized_;
+  std::vector<ActivationRows> activations_;
   uint32_t op_index_ = RL_NO_OP;
 };
 
 class CpuPlan final : public sdk::Plan {
  public:
-  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes, ThreadPool& pool);
+  // `log` takes the profile at the end; none: no profile.
+  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes, ThreadPool& pool,
+          const sdk::Host* log);
+  ~CpuPlan() override;
+  CpuPlan(const CpuPlan&) = delete;
+  CpuPlan& operator=(const CpuPlan&) = delete;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
 
  private:
   void Walk(const Step& step, int worker);
+  // Walk, one node after the other, timed.
+  void WalkTimed(const Step& step, int worker);
+  void RunShared(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;
   Workspace workspace_;
   NodeList list_;
-  std::vector<int64_t> items_;  // of each node, at the current step
+  std::vector<int64_t> items_;      // of each node, at the current step
+  std::vector<std::string> names_;  // of the ops, for the profile
+  const sdk::Host* log_;
+  Profile profile_;
   uint64_t executions_ = 0;
   uint64_t dispatches_ = 0;
 };

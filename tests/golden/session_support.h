@@ -27,11 +27,11 @@ struct Backend {
   std::string activations = "int16";
 };
 
-// The instruction-set levels this processor has; opening the device with another one is an error.
+// The plainest instruction-set levels and the best one this processor has; conformance runs them
+// all.
 inline std::vector<Backend> Backends() {
-  std::vector<Backend> backends = {{"reference", ""}, {"cpu", "portable"}};
+  std::vector<Backend> backends = {{"reference", ""}, {"cpu", "portable"}, {"cpu", ""}};
   if (__builtin_cpu_supports("avx2")) backends.push_back({"cpu", "avx2"});
-  if (__builtin_cpu_supports("avx512vnni")) backends.push_back({"cpu", "avx512-vnni"});
   return backends;
 }
 

@@ -9,26 +9,50 @@ namespace {
 
 // One quantised row, as the products read it.
 struct QuantizedRow {
-  const int8_t* codes;
+  const int8_t* high;
+  const int8_t* low;   // with two planes
   const float* scale;  // per 32
   const float* sum32;
   const float* sum16;
 };
 
-RL_INLINE QuantizedRow ViewRow(const void* row, size_t k) {
+RL_INLINE QuantizedRow ViewRow(const void* row, size_t k, int planes) {
   const size_t padded = PaddedLength(k);
   const auto* codes = static_cast<const int8_t*>(row);
-  const auto* scale = reinterpret_cast<const float*>(codes + padded);
-  return {codes, scale, scale + padded / 32, scale + padded / 16};
+  const auto* scale = reinterpret_cast<const float*>(codes + padded * static_cast<size_t>(planes));
+  return {codes, codes + padded, scale, scale + padded / 32, scale + padded / 16};
 }
 
-void QuantizeRow(const float* x, size_t k, void* out) {
-  constexpr float kMaxCode = 127.0f;
+// Sixteen codes as bytes: high alone, or 256 * high + low.
+struct SplitCodes {
+  I32x16 high, low;
+};
+
+template <int kPlanes>
+RL_INLINE SplitCodes Split(const F32x16& scaled) {
+  const I32x16 code = RoundToInt(scaled);
+  if constexpr (kPlanes == 1) return {code, ZeroInt()};
+  const I32x16 high = RoundToInt(Mul(ToFloat(code), Set1(1.0f / 256.0f)));
+  const F32x16 rest = Fma(ToFloat(high), Set1(-256.0f), ToFloat(code));
+  // A rest of 128 becomes 127: kernels may negate bytes.
+  return {high, RoundToInt(Max(Min(rest, Set1(127.0f)), Set1(-127.0f)))};
+}
+
+template <int kPlanes>
+RL_INLINE float SumOf(const SplitCodes& codes) {
+  const int32_t high = ReduceAddInt(codes.high);
+  return static_cast<float>(kPlanes == 1 ? high : 256 * high + ReduceAddInt(codes.low));
+}
+
+template <int kPlanes>
+void QuantizeRowTo(const float* x, size_t k, void* out) {
+  constexpr float kMaxCode = kPlanes == 1 ? 127.0f : 127.0f * 257.0f;
   // Below this the reciprocal of the scale overflows; such a block is zero for any product.
   constexpr float kTiny = 1e-30f;
   const size_t padded = PaddedLength(k);
-  auto* codes = static_cast<int8_t*>(out);
-  auto* scales = reinterpret_cast<float*>(codes + padded);
+  auto* high = static_cast<int8_t*>(out);
+  int8_t* low = high + padded;
+  auto* scales = reinterpret_cast<float*>(high + padded * kPlanes);
   float* sum32 = scales + padded / 32;
   float* sum16 = scales + padded / 16;
   const F32x16 zero = Zero();
@@ -45,18 +69,21 @@ void QuantizeRow(const float* x, size_t k, void* out) {
     const bool empty = !(largest > kTiny);
     const float scale = (empty ? 0.0f : largest / kMaxCode) + poison;
     const F32x16 inverse = Set1(empty ? 0.0f : kMaxCode / largest);
-    const I32x16 c0 = RoundToInt(Mul(x0, inverse));
-    const I32x16 c1 = RoundToInt(Mul(x1, inverse));
-    StoreInt8(codes + begin, c0);
-    StoreInt8(codes + begin + 16, c1);
-    const int32_t s0 = ReduceAddInt(c0);
-    const int32_t s1 = ReduceAddInt(c1);
-    const size_t block = begin / kActivationBlock;
-    scales[block] = scale;
-    sum32[block] = scale * static_cast<float>(s0 + s1);
-    sum16[2 * block] = scale * static_cast<float>(s0);
-    sum16[2 * block + 1] = scale * static_cast<float>(s1);
+    const SplitCodes codes[2] = {Split<kPlanes>(Mul(x0, inverse)),
+                                 Split<kPlanes>(Mul(x1, inverse))};
+    const float sums[2] = {SumOf<kPlanes>(codes[0]), SumOf<kPlanes>(codes[1])};
+    for (size_t half = 0; half < 2; ++half) {
+      StoreInt8(high + begin + 16 * half, codes[half].high);
+      if constexpr (kPlanes == 2) StoreInt8(low + begin + 16 * half, codes[half].low);
+      sum16[begin / 16 + half] = scale * sums[half];
+    }
+    scales[begin / 32] = scale;
+    sum32[begin / 32] = scale * (sums[0] + sums[1]);
   }
+}
+
+void QuantizeRow(const float* x, size_t k, int planes, void* out) {
+  planes == 1 ? QuantizeRowTo<1>(x, k, out) : QuantizeRowTo<2>(x, k, out);
 }
 
 }  // namespace

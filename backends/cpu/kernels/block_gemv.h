@@ -1,10 +1,11 @@
 // Products of quantised rows with few columns. A row is streamed from memory once per group of
 // columns; its codes are decoded into registers and used for every column of the group.
 //
-// Per 256 elements and column: four integer dot products of 64 codes give sixteen int32 partial
-// sums each (four elements per lane), which are scaled and added in float32. The lanes are folded
-// once per row. The order of summation depends on k alone. Included after one of the simd_*.h
-// headers; internal linkage, see there.
+// Per 256 elements and column: four integer dot products of 64 codes (eight with two planes, where
+// the sums of the high bytes are shifted and those of the low ones added) give sixteen int32
+// partial sums each (four elements per lane), which are scaled and added in float32. The lanes are
+// folded once per row. The order of summation depends on k alone. Included after one of the
+// simd_*.h headers; internal linkage, see there.
 #pragma once
 
 #include "backends/cpu/kernels/activations.h"
@@ -26,41 +27,44 @@ struct DecodedChunk {
   U8x64 codes[4];
 };
 
-template <DType T, int kPiece>
-RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const int8_t* x, const F32x16& scales,
-                          const F32x16& acc) {
-  const I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.codes[kPiece], x + 64 * kPiece);
+template <DType T, int kPlanes, int kPiece>
+RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
+                          const F32x16& scales, const F32x16& acc) {
+  const size_t at = index * kChunk + 64 * kPiece;
+  I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.codes[kPiece], row.high + at);
+  if constexpr (kPlanes == 2) {
+    dot = Dot<Decoder<T>::kWide>(Times256(dot), weights.codes[kPiece], row.low + at);
+  }
   return Fma(ToFloat(dot), SpreadScales<kPiece>(scales), acc);
 }
 
 // The products of chunk `index` of the row with one column. A chunk has a sum of its own, so that
 // the chain of dependent additions along a row is one addition per chunk.
-template <DType T>
+template <DType T, int kPlanes>
 RL_INLINE F32x16 ChunkTimesColumn(const DecodedChunk<T>& weights, const QuantizedRow& row,
                                   size_t index) {
-  const int8_t* x = row.codes + index * kChunk;
   const F32x16 scales = Mul(weights.scales.scale, LoadPairs(row.scale + index * 8));
   F32x16 sum = Zero();
   if constexpr (Decoder<T>::kHasMin || Decoder<T>::kZero != 0) {
     sum = Mul(weights.scales.offset, Load(row.sum16 + index * 16));
   }
-  sum = AddPiece<T, 0>(weights, x, scales, sum);
-  sum = AddPiece<T, 1>(weights, x, scales, sum);
-  sum = AddPiece<T, 2>(weights, x, scales, sum);
-  return AddPiece<T, 3>(weights, x, scales, sum);
+  sum = AddPiece<T, kPlanes, 0>(weights, row, index, scales, sum);
+  sum = AddPiece<T, kPlanes, 1>(weights, row, index, scales, sum);
+  sum = AddPiece<T, kPlanes, 2>(weights, row, index, scales, sum);
+  return AddPiece<T, kPlanes, 3>(weights, row, index, scales, sum);
 }
 
-template <DType T, size_t kColumns>
+template <DType T, int kPlanes, size_t kColumns>
 RL_INLINE void AddChunk(const uint8_t* chunk, const QuantizedRow* rows, size_t index,
                         F32x16 (&acc)[kColumns]) {
   const DecodedChunk<T> weights(chunk);
   for (size_t c = 0; c < kColumns; ++c) {
-    acc[c] = Add(acc[c], ChunkTimesColumn<T>(weights, rows[c], index));
+    acc[c] = Add(acc[c], ChunkTimesColumn<T, kPlanes>(weights, rows[c], index));
   }
 }
 
 // One row with kColumns columns; y + c * y_stride takes column c.
-template <DType T, size_t kColumns>
+template <DType T, int kPlanes, size_t kColumns>
 RL_INLINE void RowTimesColumns(const uint8_t* weights, size_t k, const QuantizedRow* rows, float* y,
                                size_t y_stride) {
   const size_t chunks = k / kChunk;
@@ -69,43 +73,51 @@ RL_INLINE void RowTimesColumns(const uint8_t* weights, size_t k, const Quantized
   for (size_t i = 0; i < chunks; ++i) {
     const uint8_t* chunk = weights + i * kChunkBytes<T>;
     for (size_t at = 0; at < kChunkBytes<T>; at += 64) Prefetch(chunk + kPrefetchBytes + at);
-    AddChunk<T>(chunk, rows, i, acc);
+    AddChunk<T, kPlanes>(chunk, rows, i, acc);
   }
   if constexpr (kBlockElements<T> < kChunk) {
     if (k % kChunk != 0) {
       const PaddedChunk<T> last(weights + chunks * kChunkBytes<T>, k % kChunk);
-      AddChunk<T>(last.bytes, rows, chunks, acc);
+      AddChunk<T, kPlanes>(last.bytes, rows, chunks, acc);
     }
   }
   for (size_t c = 0; c < kColumns; ++c) y[c * y_stride] = ReduceAdd(acc[c]);
 }
 
-template <DType T, size_t kColumns>
+template <DType T, int kPlanes, size_t kColumns>
 void RowsTimesColumns(const MatMulArgs& args, size_t first) {
   const auto* weights = static_cast<const uint8_t*>(args.weights);
   const auto* x = static_cast<const uint8_t*>(args.x);
   QuantizedRow rows[kColumns];
-  for (size_t c = 0; c < kColumns; ++c) rows[c] = ViewRow(x + (first + c) * args.x_stride, args.k);
+  for (size_t c = 0; c < kColumns; ++c) {
+    rows[c] = ViewRow(x + (first + c) * args.x_stride, args.k, kPlanes);
+  }
   float* y = args.y + first * args.y_stride;
   for (size_t n = args.n_begin; n < args.n_end; ++n) {
-    RowTimesColumns<T, kColumns>(weights + n * args.row_bytes, args.k, rows, y + n, args.y_stride);
+    RowTimesColumns<T, kPlanes, kColumns>(weights + n * args.row_bytes, args.k, rows, y + n,
+                                          args.y_stride);
+  }
+}
+
+template <DType T, int kPlanes>
+void GemvOfPlanes(const MatMulArgs& args) {
+  for (size_t first = 0; first < args.columns; first += kGemvColumns) {
+    const size_t left = args.columns - first;
+    if (left == 1) {
+      RowsTimesColumns<T, kPlanes, 1>(args, first);
+    } else if (left == 2) {
+      RowsTimesColumns<T, kPlanes, 2>(args, first);
+    } else if (left == 3) {
+      RowsTimesColumns<T, kPlanes, 3>(args, first);
+    } else {
+      RowsTimesColumns<T, kPlanes, kGemvColumns>(args, first);
+    }
   }
 }
 
 template <DType T>
 void BlockGemv(const MatMulArgs& args) {
-  for (size_t first = 0; first < args.columns; first += kGemvColumns) {
-    const size_t left = args.columns - first;
-    if (left == 1) {
-      RowsTimesColumns<T, 1>(args, first);
-    } else if (left == 2) {
-      RowsTimesColumns<T, 2>(args, first);
-    } else if (left == 3) {
-      RowsTimesColumns<T, 3>(args, first);
-    } else {
-      RowsTimesColumns<T, kGemvColumns>(args, first);
-    }
-  }
+  args.planes == 1 ? GemvOfPlanes<T, 1>(args) : GemvOfPlanes<T, 2>(args);
 }
 
 // --- Dequantisation ------------------------------------------------------------------------------

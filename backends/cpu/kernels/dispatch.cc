@@ -1,72 +1,116 @@
 // Choice of the instruction-set level, and the few functions that do not depend on it.
 #ifdef RULLAMA_CPU_X86_KERNELS
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <cmath>
+#include <iterator>
 
 #include "backends/cpu/kernels/tables.h"
 
 namespace rullama::cpu {
-
-#ifdef RULLAMA_CPU_X86_KERNELS
 namespace {
 
-// Clang 14's __builtin_cpu_supports does not know this one.
-bool HasF16c() {
+#ifdef RULLAMA_CPU_X86_KERNELS
+
+struct Registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+};
+
+// Zeros for a leaf the processor does not have.
+Registers Cpuid(unsigned leaf, unsigned subleaf) {
+  Registers r;
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
+  return r;
+}
+
+// __builtin_cpu_supports asks the operating system's support for the registers as well. What
+// Clang 14's does not know is asked of the processor; the registers are those of the level below.
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         (Cpuid(1, 0).ecx & bit_F16C) != 0;
+}
+bool HasAvxVnni() {
+  constexpr unsigned kAvxVnniBit = 1u << 4;
+  return HasAvx2() && (Cpuid(7, 1).eax & kAvxVnniBit) != 0;
+}
+bool HasAvx512() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+bool HasAvx512Vnni() { return HasAvx512() && __builtin_cpu_supports("avx512vnni"); }
+
+// Linux gives the tile registers to a process that asks for them; a kernel that does not know them,
+// or has them switched off, refuses.
+bool MayUseTiles() {
+#ifdef __linux__
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h
+  constexpr long kTileData = 18;               // the component's number in XCR0
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+bool HasAmx() {
+  constexpr unsigned kTileBit = 1u << 24;
+  constexpr unsigned kBfloatBit = 1u << 22;
+  const unsigned features = Cpuid(7, 0).edx;
+  return HasAvx512Vnni() && (features & kTileBit) != 0 && (features & kBfloatBit) != 0 &&
+         MayUseTiles();
+}
+#endif
+
+bool Always() { return true; }
+
+struct Level {
+  Isa isa;
+  const char* name;
+  bool (*available)();
+  const KernelTable& (*table)();
+};
+
+constexpr Level kLevels[] = {
+    {Isa::kPortable, "portable", Always, PortableTable},
+#ifdef RULLAMA_CPU_X86_KERNELS
+    {Isa::kAvx2, "avx2", HasAvx2, Avx2Table},
+    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, AvxVnniTable},
+    {Isa::kAvx512, "avx512", HasAvx512, Avx512Table},
+    {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, Avx512VnniTable},
+    {Isa::kAmx, "amx", HasAmx, AmxTable},
+#endif
+};
+
+// Null for a level that is not in this build or that the processor cannot run.
+const Level* FindLevel(Isa isa) {
+  for (const Level& level : kLevels) {
+    if (level.isa == isa) return level.available() ? &level : nullptr;
+  }
+  return nullptr;
 }
 
 }  // namespace
-#endif
 
-bool IsaAvailable(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable:
-      return true;
-#ifdef RULLAMA_CPU_X86_KERNELS
-    // These ask the operating system's support for the registers as well.
-    case Isa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
-    case Isa::kAvx512Vnni:
-      return IsaAvailable(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
-             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-#else
-    case Isa::kAvx2:
-    case Isa::kAvx512Vnni:
-      return false;
-#endif
-  }
-  return false;
-}
+bool IsaAvailable(Isa isa) { return FindLevel(isa) != nullptr; }
 
 Isa BestIsa() {
-  if (IsaAvailable(Isa::kAvx512Vnni)) return Isa::kAvx512Vnni;
-  return IsaAvailable(Isa::kAvx2) ? Isa::kAvx2 : Isa::kPortable;
+  for (size_t i = std::size(kLevels); i-- > 1;) {
+    if (kLevels[i].available()) return kLevels[i].isa;
+  }
+  return Isa::kPortable;
 }
 
 const char* IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable:
-      return "portable";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512Vnni:
-      return "avx512-vnni";
+  for (const Level& level : kLevels) {
+    if (level.isa == isa) return level.name;
   }
   return "unknown";
 }
 
 const KernelTable& KernelsFor(Isa isa) {
-#ifdef RULLAMA_CPU_X86_KERNELS
-  if (isa == Isa::kAvx512Vnni && IsaAvailable(isa)) return Avx512VnniTable();
-  if (isa == Isa::kAvx2 && IsaAvailable(isa)) return Avx2Table();
-#else
-  static_cast<void>(isa);
-#endif
-  return PortableTable();
+  const Level* level = FindLevel(isa);
+  return level != nullptr ? level->table() : PortableTable();
 }
 
 const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
@@ -75,20 +119,33 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
   return &table.weights[index];
 }
 
-bool UsesQuantizedActivations(DType dtype) { return IsBlockType(dtype); }
+bool UsesActivationRows(DType dtype) { return IsBlockType(dtype); }
 
-size_t MatMulScratchBytes(DType dtype, size_t k, size_t columns) {
-  if (columns < kGemmMinColumns || dtype == DType::kF32) return 0;
-  if (!IsBlockType(dtype)) return kFloatPanelRows * k * sizeof(float) + kScratchAlignment;
-  // One panel (codes, scales, offsets) and the running sums of a block of columns.
-  constexpr size_t kPanelBytes = kPanelRows * kPanelDepth + 2 * kPanelRows * kPanelDepth / 16 * 4;
-  const size_t block = columns < kColumnBlock ? columns : kColumnBlock;
-  return kPanelBytes + block * kPanelRows * sizeof(float) + kScratchAlignment;
+ActivationForm FormFor(const KernelTable& table, size_t columns) {
+  return columns < table.gemm_min_columns ? ActivationForm::kCodes : table.gemm_form;
+}
+
+void MakeActivationRow(const KernelTable& table, ActivationForm form, const float* x, size_t k,
+                       int planes, void* out) {
+  (form == ActivationForm::kCodes ? table.quantize_row : table.split_row)(x, k, planes, out);
+}
+
+size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_t columns) {
+  if (columns < table.gemm_min_columns || dtype == DType::kF32) return 0;
+  const size_t block_bytes = table.gemm_scratch_bytes + kScratchAlignment;
+  if (IsBlockType(dtype)) return block_bytes;
+  if (table.gemm_form == ActivationForm::kCodes) {
+    return kFloatPanelRows * k * sizeof(float) + kScratchAlignment;
+  }
+  return block_bytes + columns * ActivationRowBytes(table.gemm_form, k, 2);
 }
 
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   const WeightKernels& kernels = table.weights[static_cast<size_t>(dtype)];
-  (args.columns < kGemmMinColumns ? kernels.gemv : kernels.gemm)(args);
+  const bool many = IsBlockType(dtype) && table.gemm_form != ActivationForm::kCodes
+                        ? args.form == table.gemm_form
+                        : args.columns >= table.gemm_min_columns;
+  (many ? kernels.gemm : kernels.gemv)(args);
 }
 
 void AttentionMerge(const float* acc, size_t acc_stride, const float* max, const float* sum,

@@ -22,17 +22,29 @@ namespace rullama::cpu {
 enum class Isa : uint8_t {
   kPortable,    // plain C++, whatever the compiler's baseline is
   kAvx2,        // AVX2, FMA, F16C
-  kAvx512Vnni,  // AVX-512 F/BW/DQ/VL and VNNI
+  kAvxVnni,     // and AVX-VNNI
+  kAvx512,      // AVX-512 F/BW/DQ/VL
+  kAvx512Vnni,  // and VNNI
+  kAmx,         // and AMX for bf16
 };
-inline constexpr size_t kIsaCount = 3;
+inline constexpr size_t kIsaCount = 6;
 
-// --- Quantised activations -----------------------------------------------------------------------
-// A float row of K values becomes, for P = K rounded up to 256 (the tail is zero):
-//   int8_t code[P]        round-to-nearest-even of x / scale, in [-127, 127]
-//   float  scale[P / 32]  largest magnitude of the 32 values / 127
-//   float  sum32[P / 32]  scale * (sum of the 32 codes)
-//   float  sum16[P / 16]  scale * (sum of the 16 codes)
-// A block with a NaN or an infinity gets a NaN scale, so that the damage shows in the product.
+// --- Activations for products with block types ---------------------------------------------------
+// Kernels read rows of activations in one of these forms.
+enum class ActivationForm : uint8_t {
+  kCodes,    // integers with scales
+  kBfloats,  // bf16 numbers
+};
+
+// kCodes: a float row of K values becomes, for P = K rounded up to 256 (the tail is zero), with two
+// planes:
+//   int8_t high[P], low[P]  x / scale is about 256 * high + low; all in [-127, 127]
+//   float  scale[P / 32]    largest magnitude of the 32 values / (127 * 257)
+//   float  sum32[P / 32]    scale * (sum of the 32 codes)
+//   float  sum16[P / 16]    scale * (sum of the 16 codes)
+// With one plane the code is `high` alone, rounded to nearest even, and the scale 257 times as
+// large. Of 257 codes of 16 bits one is off by a unit: a low byte of 128 is kept as 127. A block
+// with a NaN or an infinity gets a NaN scale, so that the damage shows in the product.
 inline constexpr size_t kActivationBlock = 32;
 inline constexpr size_t kChunk = 256;  // elements of a K-quant block; rows are padded to it
 
@@ -40,26 +52,36 @@ inline constexpr size_t kChunk = 256;  // elements of a K-quant block; rows are 
 inline constexpr size_t kScratchAlignment = 64;
 
 static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
-// Bytes of one quantised activation row; a multiple of 128.
-static inline constexpr size_t QuantizedRowBytes(size_t k) { return PaddedLength(k) / 2 * 3; }
+// kBfloats: uint16_t high[P], low[P], each a bf16 number; x is their sum, to 2^-16 of it. With one
+// plane `high` alone. What is not finite becomes NaN.
+//
+// Bytes of one row; a multiple of 128.
+static inline constexpr size_t ActivationRowBytes(ActivationForm form, size_t k, int planes) {
+  const size_t padded = PaddedLength(k);
+  const size_t bytes = padded * static_cast<size_t>(planes);
+  return form == ActivationForm::kCodes ? bytes + padded / 2 : 2 * bytes;
+}
 
 // --- Matrix product ------------------------------------------------------------------------------
 // y[m * y_stride + n] = sum over k of W[n][k] * x[m][k], for n in [n_begin, n_end), m in [0,
 // columns).
 //
-// Block types: products of int8 codes are exact in int32, scaled and summed over k in float32.
-// F16, BF16, F32: float32 products and sums (fused where the level has FMA).
-// Determinism: `gemv` and `gemm` each give a column the same bytes whatever the other columns,
-// their number and the row range are. The two orders of summation differ in the last bits for block
-// types and are the same function for F16, BF16 and F32. MatMul() switches at kGemmMinColumns.
+// Block types: products of codes are exact in int32, scaled and summed over k in float32; products
+// of bf16 numbers leave out that of both low parts and are summed in float32. F16, BF16, F32:
+// float32 products and sums (fused where the level has FMA). Determinism: `gemv` and `gemm` each
+// give a column the same bytes whatever the other columns, their number and the row range are. The
+// two orders of summation differ in the last bits for block types and are the same function for
+// F16, BF16 and F32.
 struct MatMulArgs {
   const void* weights = nullptr;  // row 0 of W, GGUF bytes in place
   size_t row_bytes = 0;           // distance between rows of W
   size_t k = 0;                   // elements per row, a multiple of the type's block length
   size_t n_begin = 0, n_end = 0;  // rows of W to compute
-  const void* x = nullptr;        // columns: quantised rows for block types, else float rows
+  const void* x = nullptr;        // columns: rows of activations for block types, else float rows
   size_t x_stride = 0;            // bytes between columns
   size_t columns = 0;
+  ActivationForm form = ActivationForm::kCodes;
+  int planes = 1;           // bytes of an activation's code, or bf16 numbers of it: 1 or 2
   float* y = nullptr;       // element (m = 0, n = 0)
   size_t y_stride = 0;      // floats between columns
   void* scratch = nullptr;  // MatMulScratchBytes(), private to this call
@@ -76,19 +98,18 @@ struct WeightKernels {
 };
 inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 
-// Rows per unpacked panel. Splitting row ranges at multiples of it wastes no work.
+// Rows by which callers split a product.
 inline constexpr size_t kPanelRows = 32;
-// Depth of a panel in elements of k: codes and scales of 32 rows stay in a 32 KiB L1 cache.
+// Rows that are unpacked together: their panels, of some 100 KiB, stay in L2.
+inline constexpr size_t kBlockRows = 128;
+// Elements of k of a panel of codes: a tile of columns of that depth stays in L1.
 inline constexpr size_t kPanelDepth = 512;
 // Rows of F16 or BF16 weights converted at a time: a fraction of L2.
 inline constexpr size_t kFloatPanelRows = 16;
-// Columns whose sums are kept between two depths of a panel: 64 KiB, a fraction of L2.
+// Columns whose sums are kept between two depths: 256 KiB with a block of rows, a fraction of L2.
 inline constexpr size_t kColumnBlock = 512;
 // How far ahead of use weight bytes are asked for: about 100 ns of one thread's share of bandwidth.
 inline constexpr size_t kPrefetchBytes = 2048;
-// From this many columns on, unpacking a panel pays.
-inline constexpr size_t kGemmMinColumns = 5;
-
 // --- Attention -----------------------------------------------------------------------------------
 // A run of cached or fresh keys and values of ONE key/value head; row i has position
 // first_position + i. A ring that wraps is two segments.
@@ -146,8 +167,16 @@ struct KernelTable {
   // FindWeight().
   WeightKernels weights[kWeightTypes] = {};
 
-  // `out` takes QuantizedRowBytes(k) bytes, 4-byte aligned at least.
-  void (*quantize_row)(const float* x, size_t k, void* out) = nullptr;
+  // What `gemm` of block types reads; `gemv` reads codes.
+  ActivationForm gemm_form = ActivationForm::kCodes;
+  // From this many columns on, unpacking weights pays.
+  size_t gemm_min_columns = 5;
+  size_t gemm_scratch_bytes = 0;  // for block types
+
+  // One row of activations in either form, see there; `out` takes ActivationRowBytes(), 64-byte
+  // aligned. split_row is null where gemm reads codes.
+  void (*quantize_row)(const float* x, size_t k, int planes, void* out) = nullptr;
+  void (*split_row)(const float* x, size_t k, int planes, void* out) = nullptr;
 
   // Row conversions; round to nearest even.
   void (*f32_to_f16)(const float* x, size_t n, uint16_t* out) = nullptr;
@@ -198,11 +227,17 @@ struct KernelTable {
 
 // Null when `dtype` cannot be a weight of a matrix product.
 [[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);
-// Whether products with this weight type take activations from quantize_row (else float rows).
-[[nodiscard]] bool UsesQuantizedActivations(DType dtype);
-// Scratch for one gemm or gemv call, for any number of rows.
-[[nodiscard]] size_t MatMulScratchBytes(DType dtype, size_t k, size_t columns);
-// gemv below kGemmMinColumns columns, else gemm. `dtype` must have kernels.
+// Whether products with this weight type take rows of activations (else float rows).
+[[nodiscard]] bool UsesActivationRows(DType dtype);
+// The form for products with this many columns.
+[[nodiscard]] ActivationForm FormFor(const KernelTable& table, size_t columns);
+// quantize_row or split_row.
+void MakeActivationRow(const KernelTable& table, ActivationForm form, const float* x, size_t k,
+                       int planes, void* out);
+// Scratch for one gemm or gemv call of up to this many columns, for any number of rows.
+[[nodiscard]] size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k,
+                                        size_t columns);
+// The kernel for the form and the number of columns. `dtype` must have kernels.
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args);
 
 // Joins `parts` partial attention results of one query: out = sum_p exp(max_p - max) acc_p / total.

@@ -4,6 +4,6 @@
 
 namespace rullama::cpu {
 
-const KernelTable& Avx512VnniTable() { return kTable; }
+const KernelTable& Avx512Table() { return kTable; }
 
 }  // namespace rullama::cpu

@@ -1,9 +1,12 @@
 // Products, activation quantisation and dequantisation of every weight type on every level, against
 // float64 sums over independently decoded weights.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/kernels/kernels.h"
@@ -29,15 +32,24 @@ std::vector<DType> AllTypes() {
   return types;
 }
 
+std::vector<std::pair<DType, int>> TypesAndPlanes() {
+  std::vector<std::pair<DType, int>> all;
+  for (const DType dtype : kBlockTypes) {
+    for (const int planes : {1, 2}) all.emplace_back(dtype, planes);
+  }
+  return all;
+}
+
 struct Problem {
   DType dtype;
   size_t n, k, columns;
+  int planes = 2;
 };
 
 std::string Describe(Isa isa, const Problem& p) {
   return std::string(IsaName(isa)) + " " + std::string(NameOf(p.dtype)) +
          " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
-         " m=" + std::to_string(p.columns);
+         " m=" + std::to_string(p.columns) + " planes=" + std::to_string(p.planes);
 }
 
 using Kernel = void (*)(const MatMulArgs&);
@@ -48,21 +60,23 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
 
   // Runs rows [begin, end) in pieces of `step` rows; the rest of y keeps the value 7.
   std::vector<float> Run(Kernel kernel, const Problem& p, const std::vector<uint8_t>& weights,
-                         const uint8_t* x, size_t stride, size_t begin, size_t end,
-                         size_t step) const {
+                         const Columns& columns, size_t begin, size_t end, size_t step,
+                         size_t first_column = 0) const {
     std::vector<float> y(p.columns * p.n, 7.0f);
     // gemm may be called directly with any number of columns.
-    const size_t scratch_columns = std::max(p.columns, kGemmMinColumns);
-    std::vector<uint8_t> scratch(MatMulScratchBytes(p.dtype, p.k, scratch_columns));
+    const size_t scratch_columns = std::max(p.columns, table().gemm_min_columns);
+    std::vector<uint8_t> scratch(MatMulScratchBytes(table(), p.dtype, p.k, scratch_columns));
     for (size_t n = begin; n < end; n += step) {
       kernel({.weights = weights.data(),
               .row_bytes = RowBytes(p.dtype, p.k),
               .k = p.k,
               .n_begin = n,
               .n_end = std::min(n + step, end),
-              .x = x,
-              .x_stride = stride,
+              .x = columns.bytes.data() + first_column * columns.stride,
+              .x_stride = columns.stride,
               .columns = p.columns,
+              .form = columns.form,
+              .planes = p.planes,
               .y = y.data(),
               .y_stride = p.n,
               .scratch = scratch.data()});
@@ -70,16 +84,36 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     return y;
   }
 
+  // A kernel and what it reads.
+  struct Case {
+    const char* name;
+    Kernel kernel;
+    ActivationForm form;
+  };
+  std::array<Case, 2> Kernels(DType dtype) const {
+    const WeightKernels* kernels = FindWeight(table(), dtype);
+    return {{{"gemv", kernels->gemv, ActivationForm::kCodes},
+             {"gemm", kernels->gemm, table().gemm_form}}};
+  }
+
+  // Integer products are exact; what is left is float32 rounding of k / 16 terms, some of them
+  // (offsets of unsigned codes) as large as the largest weight. A weight as two bf16 numbers is
+  // within 2^-16, and so is a product that leaves out one of two low parts.
+  static double Tolerance(DType dtype, ActivationForm form) {
+    return form == ActivationForm::kBfloats && dtype != DType::kF32 ? 2 * 0x1p-16 : 2e-6;
+  }
+
   void CheckProduct(const Problem& p, Rng& rng) const {
-    SCOPED_TRACE(Describe(GetParam(), p));
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Columns columns = MakeColumns(table(), p.dtype, p.columns, p.k, rng);
-    const WeightKernels* kernels = FindWeight(table(), p.dtype);
-    ASSERT_NE(kernels, nullptr);
-    const auto gemv =
-        Run(kernels->gemv, p, weights, columns.bytes.data(), columns.stride, 0, p.n, p.n);
-    const auto gemm =
-        Run(kernels->gemm, p, weights, columns.bytes.data(), columns.stride, 0, p.n, p.n);
+    for (const Case& c : Kernels(p.dtype)) {
+      SCOPED_TRACE(Describe(GetParam(), p) + " " + c.name);
+      const Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, p.columns, p.k, rng);
+      CheckSums(p, weights, columns, Run(c.kernel, p, weights, columns, 0, p.n, p.n));
+    }
+  }
+
+  static void CheckSums(const Problem& p, const std::vector<uint8_t>& weights,
+                        const Columns& columns, const std::vector<float>& y) {
     for (size_t n = 0; n < p.n; ++n) {
       const auto row = ReferenceRow(p.dtype, &weights[n * RowBytes(p.dtype, p.k)], p.k);
       double largest = 0;
@@ -90,11 +124,8 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
           sum += row[k] * columns.seen[m * p.k + k];
           magnitude += largest * std::fabs(columns.seen[m * p.k + k]);
         }
-        // Integer products are exact; what is left is float32 rounding of k / 16 terms, some of
-        // them (offsets of unsigned codes) as large as the largest weight.
-        const double tolerance = 2e-6 * magnitude;
-        ASSERT_NEAR(gemv[m * p.n + n], sum, tolerance) << "gemv n=" << n << " m=" << m;
-        ASSERT_NEAR(gemm[m * p.n + n], sum, tolerance) << "gemm n=" << n << " m=" << m;
+        ASSERT_NEAR(y[m * p.n + n], sum, Tolerance(p.dtype, columns.form) * magnitude)
+            << "n=" << n << " m=" << m;
       }
     }
   }
@@ -108,7 +139,9 @@ TEST_P(MatMulTest, MatchesFloat64OnEdgeShapes) {
     const size_t ks[] = {block, 3 * block, block == 256 ? 1280u : (block == 32 ? 704u : 523u)};
     for (size_t k : ks) {
       for (size_t n : {1u, 7u, 37u}) {
-        for (size_t columns : {1u, 2u, 5u}) CheckProduct({dtype, n, k, columns}, rng);
+        for (size_t columns : {1u, 2u, 5u}) {
+          for (int planes : {1, 2}) CheckProduct({dtype, n, k, columns, planes}, rng);
+        }
       }
     }
   }
@@ -118,7 +151,7 @@ TEST_P(MatMulTest, MatchesFloat64ForAnyNumberOfColumns) {
   Rng rng(2);
   for (DType dtype : AllTypes()) {
     for (size_t columns : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 17u, 33u}) {
-      CheckProduct({dtype, 5, 512, columns}, rng);
+      for (int planes : {1, 2}) CheckProduct({dtype, 5, 512, columns, planes}, rng);
     }
   }
 }
@@ -134,16 +167,14 @@ TEST_P(MatMulTest, RowsDoNotDependOnTheRange) {
     const Problem p{dtype, 67, 768, 6};
     SCOPED_TRACE(Describe(GetParam(), p));
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Columns columns = MakeColumns(table(), p.dtype, p.columns, p.k, rng);
-    const WeightKernels* kernels = FindWeight(table(), p.dtype);
-    for (Kernel kernel : {kernels->gemv, kernels->gemm}) {
-      const auto whole = Run(kernel, p, weights, columns.bytes.data(), columns.stride, 0, p.n, p.n);
+    for (const Case& c : Kernels(dtype)) {
+      const Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, p.columns, p.k, rng);
+      const auto whole = Run(c.kernel, p, weights, columns, 0, p.n, p.n);
       for (size_t step : {1u, 13u, 32u}) {
-        EXPECT_EQ(whole,
-                  Run(kernel, p, weights, columns.bytes.data(), columns.stride, 0, p.n, step));
+        EXPECT_EQ(whole, Run(c.kernel, p, weights, columns, 0, p.n, step));
       }
       // A range touches nothing outside of it.
-      const auto part = Run(kernel, p, weights, columns.bytes.data(), columns.stride, 5, 40, 40);
+      const auto part = Run(c.kernel, p, weights, columns, 5, 40, 40);
       for (size_t m = 0; m < p.columns; ++m) {
         for (size_t n = 0; n < p.n; ++n) {
           const bool inside = n >= 5 && n < 40;
@@ -154,19 +185,23 @@ TEST_P(MatMulTest, RowsDoNotDependOnTheRange) {
   }
 }
 
+TEST_P(MatMulTest, BlocksOfRowsAreAllComputed) {
+  Rng rng(12);
+  CheckProduct({DType::kQ4_K, 2 * kBlockRows + 37, 256, 9}, rng);
+  CheckProduct({DType::kQ6_K, kBlockRows + 1, 1280, 40}, rng);
+}
+
 TEST_P(MatMulTest, ColumnsDoNotDependOnTheirNumber) {
   Rng rng(5);
   for (DType dtype : AllTypes()) {
-    const Problem p{dtype, 9, 768, 11};
+    const Problem p{dtype, 9, 768, 43};
     SCOPED_TRACE(Describe(GetParam(), p));
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Columns columns = MakeColumns(table(), p.dtype, p.columns, p.k, rng);
-    const WeightKernels* kernels = FindWeight(table(), p.dtype);
-    for (Kernel kernel : {kernels->gemv, kernels->gemm}) {
-      const auto all = Run(kernel, p, weights, columns.bytes.data(), columns.stride, 0, p.n, p.n);
+    for (const Case& c : Kernels(dtype)) {
+      const Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, p.columns, p.k, rng);
+      const auto all = Run(c.kernel, p, weights, columns, 0, p.n, p.n);
       for (size_t m = 0; m < p.columns; ++m) {
-        const auto one = Run(kernel, {dtype, p.n, p.k, 1}, weights,
-                             &columns.bytes[m * columns.stride], columns.stride, 0, p.n, p.n);
+        const auto one = Run(c.kernel, {dtype, p.n, p.k, 1}, weights, columns, 0, p.n, p.n, m);
         const std::vector<float> column(all.begin() + m * p.n, all.begin() + (m + 1) * p.n);
         ASSERT_EQ(one, column) << m;
       }
@@ -176,40 +211,32 @@ TEST_P(MatMulTest, ColumnsDoNotDependOnTheirNumber) {
 
 TEST_P(MatMulTest, SwitchesAtTheStatedNumberOfColumns) {
   Rng rng(6);
-  for (size_t count : {kGemmMinColumns - 1, kGemmMinColumns}) {
+  const size_t least = table().gemm_min_columns;
+  for (size_t count : {least - 1, least}) {
     const Problem p{DType::kQ4_K, 33, 512, count};
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Columns columns = MakeColumns(table(), p.dtype, p.columns, p.k, rng);
-    const WeightKernels* kernels = FindWeight(table(), p.dtype);
-    const Kernel expected = count < kGemmMinColumns ? kernels->gemv : kernels->gemm;
-    std::vector<float> y(p.n * p.columns);
-    std::vector<uint8_t> scratch(MatMulScratchBytes(p.dtype, p.k, p.columns));
-    MatMul(table(), p.dtype,
-           {.weights = weights.data(),
-            .row_bytes = RowBytes(p.dtype, p.k),
-            .k = p.k,
-            .n_begin = 0,
-            .n_end = p.n,
-            .x = columns.bytes.data(),
-            .x_stride = columns.stride,
-            .columns = p.columns,
-            .y = y.data(),
-            .y_stride = p.n,
-            .scratch = scratch.data()});
-    EXPECT_EQ(y, Run(expected, p, weights, columns.bytes.data(), columns.stride, 0, p.n, p.n));
+    const Case expected = Kernels(p.dtype)[count < least ? 0 : 1];
+    const Columns columns =
+        MakeColumns(table(), p.dtype, FormFor(table(), count), p.planes, p.columns, p.k, rng);
+    EXPECT_EQ(columns.form, expected.form);
+    const Kernel chosen =
+        +[](const MatMulArgs& args) { MatMul(KernelsFor(GetParam()), DType::kQ4_K, args); };
+    EXPECT_EQ(Run(chosen, p, weights, columns, 0, p.n, p.n),
+              Run(expected.kernel, p, weights, columns, 0, p.n, p.n));
   }
 }
 
-// Normal activations with per-32 scales: the error of the whole product stays well under what
-// scales per 256 reach (1.4e-2), for any weight type.
+// Normal activations with per-32 scales: with one plane the error of the whole product stays well
+// under what scales per 256 reach (1.4e-2), for any weight type, and the second plane has 257 times
+// as many steps.
 TEST_P(MatMulTest, ActivationRoundingIsSmall) {
   Rng rng(7);
-  for (DType dtype : kBlockTypes) {
-    const Problem p{dtype, 64, 1536, 1};
+  for (const auto& [dtype, planes] : TypesAndPlanes()) {
+    const Problem p{dtype, 64, 1536, 1, planes};
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Columns columns = MakeColumns(table(), p.dtype, p.columns, p.k, rng);
-    const auto y = Run(FindWeight(table(), dtype)->gemv, p, weights, columns.bytes.data(),
-                       columns.stride, 0, p.n, p.n);
+    const Columns columns =
+        MakeColumns(table(), p.dtype, ActivationForm::kCodes, p.planes, p.columns, p.k, rng);
+    const auto y = Run(FindWeight(table(), dtype)->gemv, p, weights, columns, 0, p.n, p.n);
     double error = 0, norm = 0;
     for (size_t n = 0; n < p.n; ++n) {
       const auto row = ReferenceRow(p.dtype, &weights[n * RowBytes(p.dtype, p.k)], p.k);
@@ -218,7 +245,7 @@ TEST_P(MatMulTest, ActivationRoundingIsSmall) {
       error += (y[n] - sum) * (y[n] - sum);
       norm += sum * sum;
     }
-    EXPECT_LT(std::sqrt(error / norm), 1e-2) << NameOf(dtype);
+    EXPECT_LT(std::sqrt(error / norm), planes == 1 ? 1e-2 : 1e-2 / 200) << Describe(GetParam(), p);
   }
 }
 
@@ -258,49 +285,85 @@ TEST_P(MatMulTest, Mxfp4ScalesReachTheSubnormals) {
 
 // --- Activations ---------------------------------------------------------------------------------
 struct View {
-  const int8_t* codes;
+  const int8_t *high, *low;
   const float *scale, *sum32, *sum16;
 };
-View Look(const std::vector<float>& storage, size_t k) {
+View Look(const std::vector<float>& storage, size_t k, int planes) {
   const auto* codes = reinterpret_cast<const int8_t*>(storage.data());
-  const float* scale = storage.data() + PaddedLength(k) / 4;
-  return {codes, scale, scale + PaddedLength(k) / 32, scale + PaddedLength(k) / 16};
+  const float* scale = storage.data() + PaddedLength(k) / 4 * static_cast<size_t>(planes);
+  return {codes, codes + PaddedLength(k), scale, scale + PaddedLength(k) / 32,
+          scale + PaddedLength(k) / 16};
+}
+
+void CheckQuantizedRow(const KernelTable& table, size_t k, int planes, Rng& rng) {
+  auto x = testing::RandomFloats(k, 3.0f, rng);
+  for (size_t i = 0; i < 32; ++i) x[i] = 0.0f;  // a block of zeros
+  std::vector<float> storage(ActivationRowBytes(ActivationForm::kCodes, k, planes) / sizeof(float),
+                             7.0f);
+  table.quantize_row(x.data(), k, planes, storage.data());
+  const View view = Look(storage, k, planes);
+  std::vector<int> codes;
+  for (size_t i = 0; i < PaddedLength(k); ++i) {
+    codes.push_back(planes == 1 ? view.high[i] : 256 * view.high[i] + view.low[i]);
+    // Half a step, and a whole one more where a low byte of 128 was not to be had.
+    const double steps = planes == 2 && std::abs(view.low[i]) == 127 ? 1.5 : 0.5;
+    const double value = i < k ? x[i] : 0.0;
+    ASSERT_GE(view.high[i], -127);
+    ASSERT_TRUE(planes == 1 || view.low[i] >= -127);
+    // In steps, rounding of the scale and of its reciprocal is 2^-22 of the largest code.
+    ASSERT_NEAR(static_cast<double>(view.scale[i / 32]) * codes[i], value,
+                (steps + 32639 * 0x1p-22) * view.scale[i / 32])
+        << i;
+  }
+  for (size_t g = 0; g < PaddedLength(k) / 16; ++g) {
+    const int sum = std::accumulate(&codes[16 * g], &codes[16 * g] + 16, 0);
+    ASSERT_EQ(view.sum16[g], view.scale[g / 2] * static_cast<float>(sum));
+  }
+  for (size_t g = 0; g < PaddedLength(k) / 32; ++g) {
+    const int sum = std::accumulate(&codes[32 * g], &codes[32 * g] + 32, 0);
+    ASSERT_EQ(view.sum32[g], view.scale[g] * static_cast<float>(sum));
+  }
 }
 
 TEST_P(MatMulTest, QuantizesActivations) {
   Rng rng(9);
   for (size_t k : {32u, 64u, 256u, 704u, 1536u}) {
-    auto x = testing::RandomFloats(k, 3.0f, rng);
-    for (size_t i = 0; i < 32; ++i) x[i] = 0.0f;  // a block of zeros
-    std::vector<float> storage(QuantizedRowBytes(k) / sizeof(float), 7.0f);
-    table().quantize_row(x.data(), k, storage.data());
-    const View view = Look(storage, k);
-    for (size_t i = 0; i < PaddedLength(k); ++i) {
-      const double value = i < k ? x[i] : 0.0;
-      const double back = static_cast<double>(view.scale[i / 32]) * view.codes[i];
-      ASSERT_GE(view.codes[i], -127);
-      ASSERT_NEAR(back, value, 0.5 * view.scale[i / 32] * (1 + 1e-4)) << i;
-    }
-    for (size_t g = 0; g < PaddedLength(k) / 16; ++g) {
-      int sum = 0;
-      for (size_t i = 0; i < 16; ++i) sum += view.codes[16 * g + i];
-      ASSERT_EQ(view.sum16[g], view.scale[g / 2] * static_cast<float>(sum));
-    }
-    for (size_t g = 0; g < PaddedLength(k) / 32; ++g) {
-      int sum = 0;
-      for (size_t i = 0; i < 32; ++i) sum += view.codes[32 * g + i];
-      ASSERT_EQ(view.sum32[g], view.scale[g] * static_cast<float>(sum));
-    }
+    for (int planes : {1, 2}) CheckQuantizedRow(table(), k, planes, rng);
   }
 }
 
 TEST_P(MatMulTest, QuantizedRowsAreTheSameOnEveryLevel) {
   Rng rng(10);
   const auto x = testing::RandomFloats(704, 3.0f, rng);
-  std::vector<uint8_t> portable(QuantizedRowBytes(704)), here(QuantizedRowBytes(704));
-  KernelsFor(Isa::kPortable).quantize_row(x.data(), 704, portable.data());
-  table().quantize_row(x.data(), 704, here.data());
-  EXPECT_EQ(portable, here);
+  for (int planes : {1, 2}) {
+    std::vector<uint8_t> portable(ActivationRowBytes(ActivationForm::kCodes, 704, planes));
+    std::vector<uint8_t> here(portable.size());
+    KernelsFor(Isa::kPortable).quantize_row(x.data(), 704, planes, portable.data());
+    table().quantize_row(x.data(), 704, planes, here.data());
+    EXPECT_EQ(portable, here);
+  }
+}
+
+TEST_P(MatMulTest, SplitsActivations) {
+  if (table().split_row == nullptr) {
+    EXPECT_EQ(table().gemm_form, ActivationForm::kCodes);
+    return;
+  }
+  Rng rng(13);
+  for (size_t k : {32u, 704u}) {
+    const auto x = testing::RandomFloats(k, 3.0f, rng);
+    for (int planes : {1, 2}) {
+      std::vector<uint8_t> row(ActivationRowBytes(ActivationForm::kBfloats, k, planes), 7);
+      table().split_row(x.data(), k, planes, row.data());
+      for (size_t i = 0; i < PaddedLength(k); ++i) {
+        const double value = i < k ? x[i] : 0.0;
+        // Eight bits of each number, rounded to nearest: 2^-8 is left after the first.
+        ASSERT_NEAR(testing::ActivationValue(row.data(), ActivationForm::kBfloats, k, planes, i),
+                    value, (planes == 1 ? 0x1p-8 : 0x1p-16) * std::fabs(value))
+            << i;
+      }
+    }
+  }
 }
 
 TEST_P(MatMulTest, DamagedActivationsShowInTheProduct) {
@@ -308,13 +371,13 @@ TEST_P(MatMulTest, DamagedActivationsShowInTheProduct) {
   for (float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     const Problem p{DType::kQ6_K, 2, 512, 1};
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    Columns columns = MakeColumns(table(), p.dtype, 1, p.k, rng);
-    columns.x[300] = bad;
-    table().quantize_row(columns.x.data(), p.k, columns.bytes.data());
-    for (Kernel kernel : {FindWeight(table(), p.dtype)->gemv, FindWeight(table(), p.dtype)->gemm}) {
-      const auto y = Run(kernel, p, weights, columns.bytes.data(), columns.stride, 0, p.n, p.n);
-      EXPECT_TRUE(std::isnan(y[0])) << bad;
-      EXPECT_TRUE(std::isnan(y[1])) << bad;
+    for (const Case& c : Kernels(p.dtype)) {
+      Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, 1, p.k, rng);
+      columns.x[300] = bad;
+      MakeActivationRow(table(), c.form, columns.x.data(), p.k, p.planes, columns.bytes.data());
+      const auto y = Run(c.kernel, p, weights, columns, 0, p.n, p.n);
+      EXPECT_TRUE(std::isnan(y[0])) << c.name << " " << bad;
+      EXPECT_TRUE(std::isnan(y[1])) << c.name << " " << bad;
     }
   }
 }

@@ -13,10 +13,15 @@
 namespace rullama::cpu {
 namespace {
 
+#ifdef __AVXVNNI__
+constexpr Isa kIsa = Isa::kAvxVnni;
+constexpr bool kWideCodesAreSigned = false;  // vpdpbusd takes unsigned codes
+#else
 constexpr Isa kIsa = Isa::kAvx2;
 // vpmaddubsw saturates for unsigned codes above 128, so wide codes are split into sign and
 // magnitude.
 constexpr bool kWideCodesAreSigned = true;
+#endif
 // Six int32 accumulators of eight lanes and the temporaries of a dot product fill 16 registers.
 constexpr int kTilePanels = 1;
 constexpr int kTileColumns = 3;
@@ -139,6 +144,9 @@ RL_INLINE I32x16 SubOne(const I32x16& a) {
   const __m256i one = _mm256_set1_epi32(1);
   return {_mm256_sub_epi32(a.lower, one), _mm256_sub_epi32(a.upper, one)};
 }
+RL_INLINE I32x16 Times256(const I32x16& a) {
+  return {_mm256_slli_epi32(a.lower, 8), _mm256_slli_epi32(a.upper, 8)};
+}
 RL_INLINE I32x16 ZeroInt() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   const __m256i eight = _mm256_add_epi32(a.lower, a.upper);
@@ -258,13 +266,18 @@ RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) {
   return {_mm256_xor_si256(a.lower, bytes), _mm256_xor_si256(a.upper, bytes)};
 }
 
-// Pairs of products fit int16: 127 * 127 * 2, or 63 * 127 * 2 for unsigned codes of six bits.
+// Lane i: acc + the sum of four products.
 template <bool kWide>
 RL_INLINE __m256i AddProducts(__m256i acc, __m256i codes, __m256i x) {
+#ifdef __AVXVNNI__
+  return _mm256_dpbusd_avx_epi32(acc, codes, x);
+#else
+  // Pairs of products fit int16: 128 * 127 * 2, or 63 * 127 * 2 for unsigned codes of six bits.
   const __m256i pairs =
       kWide ? _mm256_maddubs_epi16(_mm256_sign_epi8(codes, codes), _mm256_sign_epi8(x, codes))
             : _mm256_maddubs_epi16(codes, x);
   return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#endif
 }
 template <bool kWide>
 RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& codes, const int8_t* x) {

@@ -1,5 +1,5 @@
-// The SIMD vocabulary (see simd_portable.h for what each name means) with AVX-512 F/BW/DQ/VL and
-// VNNI. Include through simd.h, in a file compiled for these extensions. Internal linkage
+// The SIMD vocabulary (see simd_portable.h for what each name means) with AVX-512 F/BW/DQ/VL, and
+// VNNI and AMX where the file is compiled for them. Include through simd.h. Internal linkage
 // throughout.
 #pragma once
 
@@ -14,8 +14,18 @@
 namespace rullama::cpu {
 namespace {
 
+#if defined(RULLAMA_SIMD_AMX)
+constexpr Isa kIsa = Isa::kAmx;
+#elif defined(__AVX512VNNI__)
 constexpr Isa kIsa = Isa::kAvx512Vnni;
+#else
+constexpr Isa kIsa = Isa::kAvx512;
+#endif
+#ifdef __AVX512VNNI__
 constexpr bool kWideCodesAreSigned = false;  // vpdpbusd takes unsigned codes
+#else
+constexpr bool kWideCodesAreSigned = true;  // as in simd_avx2.h
+#endif
 // 12 int32 and 12 float accumulators, two weight vectors and a few temporaries fill 32 registers.
 constexpr int kTilePanels = 2;
 constexpr int kTileColumns = 6;
@@ -102,6 +112,7 @@ RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
 }
 RL_INLINE I32x16 SubOne(const I32x16& a) { return {_mm512_sub_epi32(a.v, _mm512_set1_epi32(1))}; }
+RL_INLINE I32x16 Times256(const I32x16& a) { return {_mm512_slli_epi32(a.v, 8)}; }
 RL_INLINE I32x16 ZeroInt() { return {_mm512_setzero_si512()}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) { return _mm512_reduce_add_epi32(a.v); }
 RL_INLINE void StoreInt8(int8_t* p, const I32x16& a) {
@@ -181,16 +192,54 @@ RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) {
 RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) {
   return {_mm512_xor_si512(a.v, _mm512_set1_epi8(static_cast<char>(b)))};
 }
+// --- bf16 in upper halves of lanes; for AMX ------------------------------------------------------
+// Adds half a unit of the upper half: what is above it is then rounded. Not for NaN of any payload.
+RL_INLINE F32x16 RoundUpperHalves(const F32x16& a) {
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), half))};
+}
+RL_INLINE void StoreUpperHalves(uint16_t* p, const F32x16& a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a.v), 16)));
+}
+// Of each lane the upper half of a, then that of b.
+RL_INLINE U8x64 InterleaveUpperHalves(const F32x16& a, const F32x16& b) {
+  return {_mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(_mm512_castps_si512(a.v), 16),
+                                  _mm512_castps_si512(b.v))};
+}
+// Lane i: byte 4 * i + kByte.
+template <int kByte>
+RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
+  const __m512i shifted = kByte == 0 ? a.v : _mm512_srli_epi32(a.v, 8 * kByte);
+  const __m512i byte = kByte == 3 ? shifted : _mm512_and_si512(shifted, _mm512_set1_epi32(0xFF));
+  return {_mm512_cvtepi32_ps(byte)};
+}
 
+// --- Products ------------------------------------------------------------------------------------
+// Lane i: acc + the sum of four products.
+template <bool kWide>
+RL_INLINE I32x16 AddProducts(const I32x16& acc, const U8x64& codes, __m512i x) {
+#ifdef __AVX512VNNI__
+  return {_mm512_dpbusd_epi32(acc.v, codes.v, x)};
+#else
+  __m512i factors = codes.v;
+  if constexpr (kWide) {
+    x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(codes.v), _mm512_setzero_si512(), x);
+    factors = _mm512_abs_epi8(codes.v);
+  }
+  const __m512i pairs = _mm512_maddubs_epi16(factors, x);
+  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+#endif
+}
 template <bool kWide>
 RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& codes, const int8_t* x) {
-  return {_mm512_dpbusd_epi32(acc.v, codes.v, _mm512_loadu_si512(x))};
+  return AddProducts<kWide>(acc, codes, _mm512_loadu_si512(x));
 }
 template <bool kWide>
 RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_t* x) {
   int32_t four;
   std::memcpy(&four, x, 4);
-  return {_mm512_dpbusd_epi32(acc.v, codes.v, _mm512_set1_epi32(four))};
+  return AddProducts<kWide>(acc, codes, _mm512_set1_epi32(four));
 }
 template <int kPiece>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {

@@ -11,7 +11,7 @@
 
 #include "backends/cpu/kernels/kernels.h"
 
-#define RL_INLINE [[gnu::always_inline]] inline
+#define RL_INLINE inline
 
 namespace rullama::cpu {
 namespace {
@@ -177,6 +177,7 @@ RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
   return r;
 }
 RL_INLINE I32x16 SubOne(const I32x16& a) { RL_LANES(I32x16, a.v[i] - 1); }
+RL_INLINE I32x16 Times256(const I32x16& a) { RL_LANES(I32x16, a.v[i] * 256); }
 RL_INLINE I32x16 ZeroInt() { return I32x16{}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   int32_t sum = 0;
@@ -269,7 +270,7 @@ RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_BYTES(a.v[i] ^ b); }
 // Lane i: acc + sum of codes[4i + j] * x[4i + j], exact. kWide: the codes are signed bytes.
 template <bool kWide>
 RL_INLINE I32x16 Dot(I32x16 acc, const U8x64& codes, const int8_t* x) {
-  int16_t products[64];  // |code * x| is at most 127 * 127 or 63 * 127
+  int16_t products[64];  // |code * x| is at most 128 * 127 or 63 * 127
   for (int i = 0; i < 64; ++i) {
     const int code = kWide ? static_cast<int8_t>(codes.v[i]) : codes.v[i];
     products[i] = static_cast<int16_t>(code * x[i]);

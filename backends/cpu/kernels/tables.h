@@ -7,6 +7,9 @@ namespace rullama::cpu {
 
 extern const KernelTable& PortableTable();
 extern const KernelTable& Avx2Table();
+extern const KernelTable& AvxVnniTable();
+extern const KernelTable& Avx512Table();
 extern const KernelTable& Avx512VnniTable();
+extern const KernelTable& AmxTable();
 
 }  // namespace rullama::cpu

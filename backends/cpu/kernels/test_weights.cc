@@ -162,8 +162,8 @@ void RandomBlock(DType dtype, uint8_t* block, size_t bytes, Rng& rng) {
 
 std::vector<Isa> AvailableIsas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Vnni}) {
-    if (IsaAvailable(isa)) isas.push_back(isa);
+  for (size_t i = 0; i < kIsaCount; ++i) {
+    if (IsaAvailable(static_cast<Isa>(i))) isas.push_back(static_cast<Isa>(i));
   }
   return isas;
 }
@@ -205,26 +205,45 @@ std::vector<double> ReferenceRow(DType dtype, const uint8_t* row, size_t k) {
   return values;
 }
 
-Columns MakeColumns(const KernelTable& table, DType dtype, size_t columns, size_t k, Rng& rng) {
+double ActivationValue(const uint8_t* row, ActivationForm form, size_t k, int planes, size_t i) {
+  const size_t padded = PaddedLength(k);
+  if (form == ActivationForm::kBfloats) {
+    double sum = 0;
+    for (int plane = 0; plane < planes; ++plane) {
+      uint16_t bits;
+      std::memcpy(&bits, row + 2 * (padded * plane + i), sizeof(bits));
+      sum += BFloat16ToFloat(bits);
+    }
+    return sum;
+  }
+  float scale;
+  std::memcpy(&scale, row + padded * planes + i / kActivationBlock * sizeof(float), sizeof(float));
+  const int high = static_cast<int8_t>(row[i]);
+  return static_cast<double>(scale) *
+         (planes == 1 ? high : 256 * high + static_cast<int8_t>(row[padded + i]));
+}
+
+Columns MakeColumns(const KernelTable& table, DType dtype, ActivationForm form, int planes,
+                    size_t columns, size_t k, Rng& rng) {
   Columns result;
+  result.form = form;
+  result.planes = planes;
   result.x = RandomFloats(columns * k, 1.0f, rng);
-  const bool quantized = UsesQuantizedActivations(dtype);
-  result.stride = quantized ? QuantizedRowBytes(k) : k * sizeof(float);
+  const bool rows = UsesActivationRows(dtype);
+  result.stride = rows ? ActivationRowBytes(form, k, planes) : k * sizeof(float);
   result.bytes.resize(columns * result.stride);
   result.seen.resize(columns * k);
   for (size_t m = 0; m < columns; ++m) {
     const float* x = &result.x[m * k];
     uint8_t* out = &result.bytes[m * result.stride];
-    if (!quantized) {
+    if (!rows) {
       std::memcpy(out, x, k * sizeof(float));
       for (size_t i = 0; i < k; ++i) result.seen[m * k + i] = x[i];
       continue;
     }
-    table.quantize_row(x, k, out);
+    MakeActivationRow(table, form, x, k, planes, out);
     for (size_t i = 0; i < k; ++i) {
-      float scale;
-      std::memcpy(&scale, out + PaddedLength(k) + i / kActivationBlock * sizeof(float), 4);
-      result.seen[m * k + i] = static_cast<double>(scale) * static_cast<int8_t>(out[i]);
+      result.seen[m * k + i] = ActivationValue(out, form, k, planes, i);
     }
   }
   return result;

@@ -33,11 +33,16 @@ std::vector<float> RandomFloats(size_t n, float deviation, Rng& rng);
 
 // Columns of activations as the product wants them: quantised or float.
 struct Columns {
+  ActivationForm form = ActivationForm::kCodes;
+  int planes = 1;
   std::vector<float> x;        // [columns][k]
   std::vector<uint8_t> bytes;  // what to pass
   size_t stride = 0;           // bytes
   std::vector<double> seen;    // [columns][k]: the values the product is to use
 };
-Columns MakeColumns(const KernelTable& table, DType dtype, size_t columns, size_t k, Rng& rng);
+Columns MakeColumns(const KernelTable& table, DType dtype, ActivationForm form, int planes,
+                    size_t columns, size_t k, Rng& rng);
+// The value of element i of a row of activations.
+double ActivationValue(const uint8_t* row, ActivationForm form, size_t k, int planes, size_t i);
 
 }  // namespace rullama::cpu::testing

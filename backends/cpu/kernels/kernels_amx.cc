@@ -1,0 +1,10 @@
+#define RULLAMA_SIMD_AVX512 1
+#define RULLAMA_SIMD_AMX 1
+#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/tables.h"
+
+namespace rullama::cpu {
+
+const KernelTable& AmxTable() { return kTable; }
+
+}  // namespace rullama::cpu

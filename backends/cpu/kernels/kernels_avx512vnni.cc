@@ -1,0 +1,9 @@
+#define RULLAMA_SIMD_AVX512 1
+#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/tables.h"
+
+namespace rullama::cpu {
+
+const KernelTable& Avx512VnniTable() { return kTable; }
+
+}  // namespace rullama::cpu

@@ -1,0 +1,9 @@
+#define RULLAMA_SIMD_AVX2 1
+#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/tables.h"
+
+namespace rullama::cpu {
+
+const KernelTable& AvxVnniTable() { return kTable; }
+
+}  // namespace rullama::cpu
