@@ -32,11 +32,13 @@ struct BenchFlags {
   std::string generations = "128";
   std::string depths = "0";
   std::string repetitions = "5";
+  bool all_rows = false;
   bool json = false;
 };
 
 enum class Kind {
   kPrompt,    // pp: all tokens at once
+  kAllRows,   // pa: the same, with the logits of every token
   kGenerate,  // tg: one after another
   kDenoise,   // dn: one step of a canvas, conditioned on the one before
 };
@@ -50,6 +52,8 @@ struct Test {
     switch (kind) {
       case Kind::kPrompt:
         return "pp";
+      case Kind::kAllRows:
+        return "pa";
       case Kind::kGenerate:
         return "tg";
       case Kind::kDenoise:
@@ -99,12 +103,13 @@ Result<std::vector<Test>> MakeTests(const BenchFlags& flags) {
   RL_ASSIGN_OR_RETURN(const auto generations, ParseIdList(flags.generations, "-n"));
   RL_ASSIGN_OR_RETURN(const auto depths, ParseIdList(flags.depths, "-d"));
   std::vector<Test> tests;
+  const Kind prompt = flags.all_rows ? Kind::kAllRows : Kind::kPrompt;
   for (const int64_t depth : depths) {
     for (const int64_t tokens : prompts) {
-      if (tokens > 0) tests.push_back({Kind::kPrompt, tokens, depth});
+      if (tokens > 0) tests.push_back({prompt, tokens, depth});
     }
     for (const int64_t tokens : generations) {
-      if (tokens > 0) tests.push_back({Kind::kGenerate, tokens, depth});
+      if (tokens > 0 && !flags.all_rows) tests.push_back({Kind::kGenerate, tokens, depth});
     }
   }
   for (const Test& test : tests) {
@@ -132,7 +137,8 @@ std::vector<Test> WithSteps(const std::vector<Test>& tests, int64_t canvas_lengt
 
 class Bench {
  public:
-  explicit Bench(Engine& engine) : engine_(engine) {}
+  // all_rows: there are only tests of that kind.
+  Bench(Engine& engine, bool all_rows) : engine_(engine), all_rows_(all_rows) {}
 
   Status Prepare() {
     const auto build = [this](DemandMode demand, size_t index = 0) {
@@ -147,7 +153,9 @@ class Bench {
       }
       return BuildProgram(graph, QueryOf(engine_.devices()), options);
     };
-    if (denoises()) {
+    if (all_rows_) {
+      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAllRows));
+    } else if (denoises()) {
       RL_ASSIGN_OR_RETURN(denoise_, build(DemandMode::kAllRows, kDenoiseGraph));
     } else {
       RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAsAsked));
@@ -174,7 +182,37 @@ class Bench {
     const std::vector<int32_t> tokens = Tokens(test.depth + test.tokens);
     const auto depth = std::span(tokens).first(static_cast<size_t>(test.depth));
     const auto rest = std::span(tokens).subspan(static_cast<size_t>(test.depth));
+    if (all_rows_) return RunAllRowsTest(depth, rest);
     return denoises() ? RunCanvasTest(test, depth, rest) : RunTokenTest(test, depth, rest);
+  }
+
+  Result<double> RunAllRowsTest(std::span<const int32_t> depth, std::span<const int32_t> rest) {
+    RL_RETURN_IF_ERROR(RunRows(depth, 0, DemandMode::kStateOnly));
+    const auto start = Clock::now();
+    RL_RETURN_IF_ERROR(RunRows(rest, std::ssize(depth), DemandMode::kAllRows));
+    return SecondsSince(start);
+  }
+
+  // Tokens of slot 0 from position `first` on, in steps.
+  Status RunRows(std::span<const int32_t> tokens, int64_t first, DemandMode demand) {
+    std::vector<int32_t> pos(tokens.size());
+    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(first));
+    const std::vector<int32_t> slot(tokens.size(), 0);
+    const auto step = static_cast<size_t>(engine_.max_rows());
+    for (size_t done = 0; done < tokens.size(); done += step) {
+      if (CancelFlag()->load()) {
+        return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens",
+                         done, tokens.size());
+      }
+      const size_t count = std::min(step, tokens.size() - done);
+      StepRows rows;
+      rows.tokens = tokens.subspan(done, count);
+      rows.pos = std::span(pos).subspan(done, count);
+      rows.slot = std::span(slot).subspan(done, count);
+      rows.demand = demand;
+      RL_RETURN_IF_ERROR(engine_.session().Run(rows));
+    }
+    return OkStatus();
   }
 
   Result<double> RunTokenTest(const Test& test, std::span<const int32_t> depth,
@@ -239,11 +277,11 @@ class Bench {
   [[nodiscard]] Traffic TrafficOf(const Test& test) const {
     if (test.kind == Kind::kDenoise) return TrafficOfStep(denoise_, {test.tokens, 0}, test.depth);
     Traffic sum;
-    const bool prompt = test.kind == Kind::kPrompt;
+    const bool prompt = test.kind != Kind::kGenerate;
     const int64_t step = prompt ? engine_.max_rows() : 1;
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
-      const bool wanted = !denoises() && (!prompt || done + rows == test.tokens);
+      const bool wanted = all_rows_ || (!denoises() && (!prompt || done + rows == test.tokens));
       sum +=
           TrafficOfStep(wanted ? asked_ : state_only_, {rows, wanted ? 1 : 0}, test.depth + done);
     }
@@ -251,6 +289,7 @@ class Bench {
   }
 
   Engine& engine_;
+  bool all_rows_;
   Program asked_;
   Program denoise_;
   Program state_only_;
@@ -307,6 +346,11 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   config.settings.push_back({"sampler.greedy", "true", "bench"});
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
   RL_ASSIGN_OR_RETURN(const int64_t canvas, CanvasLengthOf(loaded));
+  if (canvas > 0 && flags.all_rows) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "--all-rows asks for the next token of every row, and this model denoises "
+                     "canvases; leave the flag out");
+  }
   if (canvas > 0) {
     tests = WithSteps(tests, canvas);
     for (const Test& test : tests) needed = std::max(needed, test.tokens + test.depth);
@@ -314,9 +358,11 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
   }
-  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(config, {}, console));
+  EngineOptions options;
+  if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;
+  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(config, options, console));
   if (config.verbose) engine->Describe(console);
-  Bench bench(*engine);
+  Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
   for (const Test& test : tests) {
     RL_ASSIGN_OR_RETURN(const Measurement measurement, bench.Measure(test, repetitions));
@@ -339,6 +385,8 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
       ->option_text("N,N");
   command->add_option("-r,--repetitions", flags->repetitions, "Runs of each test, after a warm-up")
       ->option_text("N");
+  command->add_flag("--all-rows", flags->all_rows,
+                    "Prompts with the logits of every token, as drafts and perplexity ask");
   command->add_flag("--json", flags->json, "One JSON object per test and line");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return RunBench(*flags, context.console); };

@@ -226,6 +226,12 @@ TEST(Canvas, BenchMeasuresAStep) {
   EXPECT_THAT(names, ::testing::ElementsAre("pp32", "dn64", "pp32 @ d16", "dn64 @ d16"));
 }
 
+TEST(Canvas, BenchOfAllRowsIsForTextModels) {
+  const RunResult result = RunRullama({"bench", "-m", TinyDiffusionModel(), "--all-rows"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("model.canvas"));
+}
+
 // Both quantised by `rullama quantize`; the reference computes in float64.
 TEST(Diff, CpuAgreesWithTheReferenceOnModelsOfEveryKind) {
   for (const std::string& model : {TinyDiffusionModel(), TinyMoeModel()}) {

@@ -183,21 +183,33 @@ TEST(Perplexity, ThresholdDecidesTheExitCode) {
             7);
 }
 
-TEST(Bench, ReportsRatesAndTraffic) {
-  const RunResult result = RunRullama(
-      {"bench", "-m", TinyModel(), "-p", "16", "-n", "4", "-d", "8", "-r", "2", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
+// What the tests of a run are called; checks that every one measured something, twice.
+std::vector<std::string> BenchTests(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"-m", TinyModel(), "-r", "2", "--json"});
+  arguments.insert(arguments.begin(), "bench");
+  const RunResult result = RunRullama(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
   std::istringstream lines(result.out);
   std::vector<std::string> tests;
   for (std::string line; std::getline(lines, line);) {
     const json record = json::parse(line);
-    tests.push_back(record["kind"]);
+    tests.push_back(record["test"]);
     EXPECT_GT(record["median_per_s"], 0);
     EXPECT_GT(record["bytes_per_token"], 0);
     EXPECT_GT(record["flops_per_token"], 0);
     EXPECT_EQ(record["repetitions"], 2);
   }
-  EXPECT_THAT(tests, ::testing::ElementsAre("pp", "tg"));
+  return tests;
+}
+
+TEST(Bench, ReportsRatesAndTraffic) {
+  EXPECT_THAT(BenchTests({"-p", "16", "-n", "4", "-d", "8"}),
+              ::testing::ElementsAre("pp16 @ d8", "tg4 @ d8"));
+}
+
+TEST(Bench, MeasuresPromptsWithAllRows) {
+  EXPECT_THAT(BenchTests({"--all-rows", "-p", "2,600", "-d", "0,8"}),
+              ::testing::ElementsAre("pa2", "pa600", "pa2 @ d8", "pa600 @ d8"));
 }
 
 }  // namespace
