@@ -2,9 +2,14 @@
 //
 //   cpu_kernels_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 //
-// PlainRead is the memory limit: compare the bytes per second of Gemv with it, in the same run and
-// for the same number of threads. Every thread streams its own rows of a matrix larger than any
-// cache. Gemm reports operations per second (two per multiply-add).
+// PlainRead is the memory limit, Int8Peak that of products of bytes: compare the bytes per second
+// of Gemv with it, in the same run and for the same number of threads. Every thread streams its own
+// rows of a matrix larger than any cache. Gemm reports operations per second (two per
+// multiply-add).
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -80,20 +85,78 @@ struct Shared {
 };
 Shared shared;
 
+// Six streams side by side: the fastest plain way to read that was found.
+constexpr size_t kStreams = 6;
+constexpr size_t kStreamStep = 128;
+
+#ifdef __x86_64__
+[[gnu::target("avx512f")]] void ReadWide(const uint8_t* p, size_t bytes) {
+  const size_t apart = bytes / kStreams / kStreamStep * kStreamStep;
+  __m512i sum[kStreams] = {};
+  for (size_t i = 0; i < apart; i += kStreamStep) {
+#pragma GCC unroll 6
+    for (size_t s = 0; s < kStreams; ++s) {
+      const uint8_t* at = p + s * apart + i;
+      _mm_prefetch(at + kPrefetchBytes, _MM_HINT_T0);
+      _mm_prefetch(at + kPrefetchBytes + 64, _MM_HINT_T0);
+      sum[s] = _mm512_xor_si512(sum[s], _mm512_load_si512(at));
+      sum[s] = _mm512_xor_si512(sum[s], _mm512_load_si512(at + 64));
+    }
+  }
+  benchmark::DoNotOptimize(sum);
+}
+#endif
+
+void ReadNarrow(const uint8_t* p, size_t bytes) {
+  const size_t apart = bytes / kStreams / kStreamStep * kStreamStep;
+  uint64_t sum[kStreams][8] = {};
+  for (size_t i = 0; i < apart; i += sizeof(sum[0])) {
+    for (size_t s = 0; s < kStreams; ++s) {
+      uint64_t words[8];
+      std::memcpy(words, p + s * apart + i, sizeof(words));
+      for (size_t j = 0; j < 8; ++j) sum[s][j] += words[j];
+    }
+  }
+  benchmark::DoNotOptimize(sum);
+}
+
 void PlainRead(benchmark::State& state) {
   constexpr size_t kBytes = size_t{256} << 20;
   if (state.thread_index() == 0) shared.weights = MakeWeights(DType::kF32, kBytes / 4096, 1024);
-  const Range range = ShareOf(state, kBytes / 8);
+  const Range lines = ShareOf(state, kBytes / kStreamStep);
+  const size_t bytes = (lines.end - lines.begin) * kStreamStep;
   for (auto _ : state) {
-    const auto* p = reinterpret_cast<const uint64_t*>(shared.weights.get());
-    uint64_t sum[8] = {};
-    for (size_t i = range.begin; i < range.end; i += 8) {
-      for (size_t j = 0; j < 8; ++j) sum[j] += p[i + j];
+    const uint8_t* p = shared.weights.get() + lines.begin * kStreamStep;
+#ifdef __x86_64__
+    if (IsaAvailable(Isa::kAvx512)) {
+      ReadWide(p, bytes);
+      continue;
     }
-    benchmark::DoNotOptimize(sum);
+#endif
+    ReadNarrow(p, bytes);
   }
-  state.SetBytesProcessed(static_cast<int64_t>((range.end - range.begin) * 8 * state.iterations()));
+  state.SetBytesProcessed(static_cast<int64_t>(bytes * state.iterations()));
 }
+
+#ifdef __x86_64__
+// What VNNI makes of registers alone: sixteen sums, so that none waits for itself.
+[[gnu::target("avx512f,avx512vnni")]] void Int8Peak(benchmark::State& state) {
+  constexpr int kSums = 16;
+  constexpr int kSteps = 4096;
+  const __m512i codes = _mm512_set1_epi8(3);
+  __m512i sums[kSums] = {};
+  for (auto _ : state) {
+    for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 16
+      for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, codes, codes);
+    }
+    benchmark::DoNotOptimize(sums);
+  }
+  state.counters["ops"] =
+      benchmark::Counter(2.0 * 64 * kSums * kSteps * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
+}
+#endif
 
 void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t columns) {
   const KernelTable& table = KernelsFor(isa);
@@ -165,6 +228,12 @@ void RegisterAll() {
   for (int threads : {1, 2}) {
     benchmark::RegisterBenchmark("PlainRead", PlainRead)->Threads(threads)->UseRealTime();
   }
+#ifdef __x86_64__
+  for (int threads : {1, 2}) {
+    if (!IsaAvailable(Isa::kAvx512Vnni)) break;
+    benchmark::RegisterBenchmark("Int8Peak", Int8Peak)->Threads(threads)->UseRealTime();
+  }
+#endif
   const Isa best = BestIsa();
   const auto add = [](const std::string& name, Isa isa, DType dtype, size_t n, size_t k,
                       size_t columns) {
@@ -184,6 +253,7 @@ void RegisterAll() {
     add("Small", best, DType::kQ6_K, kVocabulary, kWidth, columns);
   }
   add("Gemv", best, DType::kF16, 8960, kWidth, 1);
+  add("Gemv", Isa::kAvx512Vnni, DType::kQ4_K, kVocabulary, kWidth, 1);
   add("Gemv", Isa::kAvx2, DType::kQ4_K, kVocabulary, kWidth, 1);
   add("Gemv", Isa::kPortable, DType::kQ4_K, kVocabulary, kWidth, 1);
   // Feed-forward shapes of the prompt phase.

@@ -1,5 +1,6 @@
-// Products of quantised rows with few columns. A row is streamed from memory once per group of
-// columns; its codes are decoded into registers and used for every column of the group.
+// Products of quantised rows with few columns. Rows are streamed from memory once per group of
+// columns, a few side by side; their codes are decoded into registers and used for every column of
+// the group.
 //
 // Per 256 elements and column: four integer dot products of 64 codes (eight with two planes, where
 // the sums of the high bytes are shifted and those of the low ones added) give sixteen int32
@@ -16,26 +17,71 @@ namespace {
 
 constexpr size_t kGemvColumns = 4;  // columns per pass over the weights
 
+template <DType T>
+constexpr bool kHasOffset = Decoder<T>::kHasMin || Decoder<T>::kZero != 0;
+
+// The scales of 256 weights and what they do to the scales and sums of a column.
+template <DType T, int kGroup = Decoder<T>::kGroup>
+struct ChunkScales;
+
+template <DType T>
+struct ChunkScales<T, 32> {
+  RL_INLINE explicit ChunkScales(const uint8_t* chunk) : pairs(Decoder<T>::Pairs(chunk)) {}
+
+  // Scales of products in even lanes, what offsets add in odd ones.
+  RL_INLINE F32x16 Times(const QuantizedRow& row, size_t index) const {
+    return Mul(pairs, Interleave(row.scale + index * 8, row.sum32 + index * 8));
+  }
+  RL_INLINE F32x16 Start(const F32x16& scaled, const QuantizedRow& /*row*/,
+                         size_t /*index*/) const {
+    return kHasOffset<T> ? KeepOdd(scaled) : Zero();
+  }
+  template <int kPiece>
+  RL_INLINE static F32x16 Spread(const F32x16& scaled) {
+    return SpreadEven<kPiece>(scaled);
+  }
+
+  F32x16 pairs;
+};
+
+template <DType T>
+struct ChunkScales<T, 16> {
+  RL_INLINE explicit ChunkScales(const uint8_t* chunk) : pair(Decoder<T>::Scales(chunk)) {}
+
+  RL_INLINE F32x16 Times(const QuantizedRow& row, size_t index) const {
+    return Mul(pair.scale, LoadPairs(row.scale + index * 8));
+  }
+  RL_INLINE F32x16 Start(const F32x16& /*scaled*/, const QuantizedRow& row, size_t index) const {
+    return kHasOffset<T> ? Mul(pair.offset, Load(row.sum16 + index * 16)) : Zero();
+  }
+  template <int kPiece>
+  RL_INLINE static F32x16 Spread(const F32x16& scaled) {
+    return SpreadScales<kPiece>(scaled);
+  }
+
+  ScalePair pair;
+};
+
 // The codes and scales of 256 weights of a row.
 template <DType T>
 struct DecodedChunk {
   RL_INLINE explicit DecodedChunk(const uint8_t* chunk)
-      : scales(Decoder<T>::Scales(chunk)),
+      : scales(chunk),
         codes{Decoder<T>::template Codes<0>(chunk), Decoder<T>::template Codes<1>(chunk),
               Decoder<T>::template Codes<2>(chunk), Decoder<T>::template Codes<3>(chunk)} {}
-  ScalePair scales;
+  ChunkScales<T> scales;
   U8x64 codes[4];
 };
 
 template <DType T, int kPlanes, int kPiece>
 RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
-                          const F32x16& scales, const F32x16& acc) {
+                          const F32x16& scaled, const F32x16& acc) {
   const size_t at = index * kChunk + 64 * kPiece;
   I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.codes[kPiece], row.high + at);
   if constexpr (kPlanes == 2) {
     dot = Dot<Decoder<T>::kWide>(Times256(dot), weights.codes[kPiece], row.low + at);
   }
-  return Fma(ToFloat(dot), SpreadScales<kPiece>(scales), acc);
+  return Fma(ToFloat(dot), ChunkScales<T>::template Spread<kPiece>(scaled), acc);
 }
 
 // The products of chunk `index` of the row with one column. A chunk has a sum of its own, so that
@@ -43,15 +89,12 @@ RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const QuantizedRow& ro
 template <DType T, int kPlanes>
 RL_INLINE F32x16 ChunkTimesColumn(const DecodedChunk<T>& weights, const QuantizedRow& row,
                                   size_t index) {
-  const F32x16 scales = Mul(weights.scales.scale, LoadPairs(row.scale + index * 8));
-  F32x16 sum = Zero();
-  if constexpr (Decoder<T>::kHasMin || Decoder<T>::kZero != 0) {
-    sum = Mul(weights.scales.offset, Load(row.sum16 + index * 16));
-  }
-  sum = AddPiece<T, kPlanes, 0>(weights, row, index, scales, sum);
-  sum = AddPiece<T, kPlanes, 1>(weights, row, index, scales, sum);
-  sum = AddPiece<T, kPlanes, 2>(weights, row, index, scales, sum);
-  return AddPiece<T, kPlanes, 3>(weights, row, index, scales, sum);
+  const F32x16 scaled = weights.scales.Times(row, index);
+  F32x16 sum = weights.scales.Start(scaled, row, index);
+  sum = AddPiece<T, kPlanes, 0>(weights, row, index, scaled, sum);
+  sum = AddPiece<T, kPlanes, 1>(weights, row, index, scaled, sum);
+  sum = AddPiece<T, kPlanes, 2>(weights, row, index, scaled, sum);
+  return AddPiece<T, kPlanes, 3>(weights, row, index, scaled, sum);
 }
 
 template <DType T, int kPlanes, size_t kColumns>
@@ -63,39 +106,69 @@ RL_INLINE void AddChunk(const uint8_t* chunk, const QuantizedRow* rows, size_t i
   }
 }
 
-// One row with kColumns columns; y + c * y_stride takes column c.
+// Rows that are read side by side, far from one another. One stream keeps less under way than
+// memory can give; six read up to 1.6 times as much as one (PlainRead of
+// bench/cpu_kernels_bench.cc).
+constexpr size_t kGemvRows = 6;
+
+struct GemvRows {
+  const uint8_t* first;
+  size_t distance;  // bytes between rows
+  size_t count;     // at most kGemvRows
+};
+
+// Rows with kColumns columns: sums[row][column].
 template <DType T, int kPlanes, size_t kColumns>
-RL_INLINE void RowTimesColumns(const uint8_t* weights, size_t k, const QuantizedRow* rows, float* y,
-                               size_t y_stride) {
+RL_INLINE void RowsTimesColumns(const GemvRows& rows, size_t k, const QuantizedRow* columns,
+                                float (&sums)[kGemvRows][kColumns]) {
   const size_t chunks = k / kChunk;
-  F32x16 acc[kColumns];
-  for (size_t c = 0; c < kColumns; ++c) acc[c] = Zero();
+  F32x16 acc[kGemvRows][kColumns];
+  for (size_t r = 0; r < rows.count; ++r) {
+    for (size_t c = 0; c < kColumns; ++c) acc[r][c] = Zero();
+  }
   for (size_t i = 0; i < chunks; ++i) {
-    const uint8_t* chunk = weights + i * kChunkBytes<T>;
-    for (size_t at = 0; at < kChunkBytes<T>; at += 64) Prefetch(chunk + kPrefetchBytes + at);
-    AddChunk<T, kPlanes>(chunk, rows, i, acc);
+    const uint8_t* chunk = rows.first + i * kChunkBytes<T>;
+    for (size_t r = 0; r < rows.count; ++r, chunk += rows.distance) {
+      for (size_t at = 0; at < kChunkBytes<T>; at += 64) Prefetch(chunk + kPrefetchBytes + at);
+      AddChunk<T, kPlanes>(chunk, columns, i, acc[r]);
+    }
   }
   if constexpr (kBlockElements<T> < kChunk) {
     if (k % kChunk != 0) {
-      const PaddedChunk<T> last(weights + chunks * kChunkBytes<T>, k % kChunk);
-      AddChunk<T, kPlanes>(last.bytes, rows, chunks, acc);
+      for (size_t r = 0; r < rows.count; ++r) {
+        const uint8_t* row = rows.first + r * rows.distance;
+        const PaddedChunk<T> last(row + chunks * kChunkBytes<T>, k % kChunk);
+        AddChunk<T, kPlanes>(last.bytes, columns, chunks, acc[r]);
+      }
     }
   }
-  for (size_t c = 0; c < kColumns; ++c) y[c * y_stride] = ReduceAdd(acc[c]);
+  for (size_t r = 0; r < rows.count; ++r) {
+    for (size_t c = 0; c < kColumns; ++c) sums[r][c] = ReduceAdd(acc[r][c]);
+  }
 }
 
+// All rows of a call with kColumns columns from `first` on.
 template <DType T, int kPlanes, size_t kColumns>
-void RowsTimesColumns(const MatMulArgs& args, size_t first) {
-  const auto* weights = static_cast<const uint8_t*>(args.weights);
+void GemvColumns(const MatMulArgs& args, size_t first) {
   const auto* x = static_cast<const uint8_t*>(args.x);
-  QuantizedRow rows[kColumns];
+  QuantizedRow columns[kColumns];
   for (size_t c = 0; c < kColumns; ++c) {
-    rows[c] = ViewRow(x + (first + c) * args.x_stride, args.k, kPlanes);
+    columns[c] = ViewRow(x + (first + c) * args.x_stride, args.k, kPlanes);
   }
-  float* y = args.y + first * args.y_stride;
-  for (size_t n = args.n_begin; n < args.n_end; ++n) {
-    RowTimesColumns<T, kPlanes, kColumns>(weights + n * args.row_bytes, args.k, rows, y + n,
-                                          args.y_stride);
+  const size_t total = args.n_end - args.n_begin;
+  const size_t apart = (total + kGemvRows - 1) / kGemvRows;
+  const auto* weights = static_cast<const uint8_t*>(args.weights);
+  float sums[kGemvRows][kColumns];
+  for (size_t i = 0; i < apart; ++i) {
+    const size_t n = args.n_begin + i;
+    const size_t count = (total - i + apart - 1) / apart;
+    const GemvRows rows{weights + n * args.row_bytes, apart * args.row_bytes, count};
+    RowsTimesColumns<T, kPlanes>(rows, args.k, columns, sums);
+    for (size_t r = 0; r < count; ++r) {
+      for (size_t c = 0; c < kColumns; ++c) {
+        args.y[(first + c) * args.y_stride + n + r * apart] = sums[r][c];
+      }
+    }
   }
 }
 
@@ -104,13 +177,13 @@ void GemvOfPlanes(const MatMulArgs& args) {
   for (size_t first = 0; first < args.columns; first += kGemvColumns) {
     const size_t left = args.columns - first;
     if (left == 1) {
-      RowsTimesColumns<T, kPlanes, 1>(args, first);
+      GemvColumns<T, kPlanes, 1>(args, first);
     } else if (left == 2) {
-      RowsTimesColumns<T, kPlanes, 2>(args, first);
+      GemvColumns<T, kPlanes, 2>(args, first);
     } else if (left == 3) {
-      RowsTimesColumns<T, kPlanes, 3>(args, first);
+      GemvColumns<T, kPlanes, 3>(args, first);
     } else {
-      RowsTimesColumns<T, kPlanes, kGemvColumns>(args, first);
+      GemvColumns<T, kPlanes, kGemvColumns>(args, first);
     }
   }
 }
@@ -124,7 +197,7 @@ void BlockGemv(const MatMulArgs& args) {
 template <DType T>
 void DequantizeChunk(const uint8_t* chunk, size_t elements, float* out) {
   using D = Decoder<T>;
-  const ScalePair pair = D::Scales(chunk);
+  const ScalePair pair = ScalesOf<T>(chunk);
   float scale[16], offset[16];
   Store(scale, pair.scale);
   Store(offset, pair.offset);

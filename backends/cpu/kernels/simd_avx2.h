@@ -303,29 +303,78 @@ RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
           half, _mm256_set_epi32(kFirst + 3, kFirst + 3, kFirst + 3, kFirst + 3, kFirst + 2,
                                  kFirst + 2, kFirst + 2, kFirst + 2))};
 }
+template <int kPiece>
+RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
+  const __m256 half = kPiece < 2 ? pairs.lower : pairs.upper;
+  constexpr int kFirst = 4 * (kPiece % 2);
+  return {_mm256_permutevar8x32_ps(half, _mm256_set1_epi32(kFirst)),
+          _mm256_permutevar8x32_ps(half, _mm256_set1_epi32(kFirst + 2))};
+}
+RL_INLINE F32x16 RepeatEven(const F32x16& a) {
+  return {_mm256_moveldup_ps(a.lower), _mm256_moveldup_ps(a.upper)};
+}
+RL_INLINE F32x16 RepeatOdd(const F32x16& a) {
+  return {_mm256_movehdup_ps(a.lower), _mm256_movehdup_ps(a.upper)};
+}
+RL_INLINE F32x16 KeepOdd(const F32x16& a) {
+  const __m256 zero = _mm256_setzero_ps();
+  return {_mm256_blend_ps(zero, a.lower, 0xAA), _mm256_blend_ps(zero, a.upper, 0xAA)};
+}
+RL_INLINE F32x16 Interleave(const float* even, const float* odd) {
+  const __m256 a = _mm256_loadu_ps(even), b = _mm256_loadu_ps(odd);
+  const __m256 low = _mm256_unpacklo_ps(a, b), high = _mm256_unpackhi_ps(a, b);
+  return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+}
 RL_INLINE F32x16 Pairs(__m256 a) {
   return {_mm256_permutevar8x32_ps(a, _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0)),
           _mm256_permutevar8x32_ps(a, _mm256_set_epi32(7, 7, 6, 6, 5, 5, 4, 4))};
 }
 RL_INLINE F32x16 LoadPairs(const float* p) { return Pairs(_mm256_loadu_ps(p)); }
-RL_INLINE F32x16 BytePairs(uint64_t bytes) {
-  const __m128i eight = _mm_cvtsi64_si128(static_cast<int64_t>(bytes));
-  return Pairs(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)));
+RL_INLINE F32x16 InterleavedBytes(uint64_t even, uint64_t odd) {
+  const __m128i bytes = _mm_unpacklo_epi8(_mm_cvtsi64_si128(static_cast<int64_t>(even)),
+                                          _mm_cvtsi64_si128(static_cast<int64_t>(odd)));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
 }
 RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   const __m128i bytes = Load16(p);
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
+// Put together in general registers: inserting into a vector takes as many steps of a vector port.
+template <size_t kStride>
+RL_INLINE int64_t FourHalves(const uint8_t* p) {
+  uint64_t halves = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    uint16_t half;
+    std::memcpy(&half, p + i * kStride, 2);
+    halves |= static_cast<uint64_t>(half) << (16 * i);
+  }
+  return static_cast<int64_t>(halves);
+}
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
-  const auto half = [p](size_t i) {
-    int16_t bits;
-    std::memcpy(&bits, p + i * kStride, 2);
-    return bits;
-  };
-  return Pairs(_mm256_cvtph_ps(
-      _mm_set_epi16(half(7), half(6), half(5), half(4), half(3), half(2), half(1), half(0))));
+  const __m128i halves =
+      _mm_set_epi64x(FourHalves<kStride>(p + 4 * kStride), FourHalves<kStride>(p));
+  return Pairs(_mm256_cvtph_ps(halves));
+}
+template <size_t kStride>
+RL_INLINE int64_t TwoTwos(const uint8_t* p) {
+  uint32_t a, b;
+  std::memcpy(&a, p, 4);
+  std::memcpy(&b, p + kStride, 4);
+  return static_cast<int64_t>(a | static_cast<uint64_t>(b) << 32);
+}
+template <size_t kStride>
+RL_INLINE F32x16 HalfTwos(const uint8_t* p) {
+  const __m128i lower = _mm_set_epi64x(TwoTwos<kStride>(p + 2 * kStride), TwoTwos<kStride>(p));
+  const __m128i upper =
+      _mm_set_epi64x(TwoTwos<kStride>(p + 6 * kStride), TwoTwos<kStride>(p + 4 * kStride));
+  return {_mm256_cvtph_ps(lower), _mm256_cvtph_ps(upper)};
+}
+RL_INLINE F32x16 RepeatHalves(uint32_t two) {
+  const __m256 floats = _mm256_cvtph_ps(_mm_set1_epi32(static_cast<int32_t>(two)));
+  return {floats, floats};
 }
 
 // Transposes eight rows of eight dwords; row j of the result goes to out + j * stride.

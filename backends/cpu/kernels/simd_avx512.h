@@ -249,29 +249,69 @@ RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
                                          kFirst + 1, kFirst + 1, kFirst, kFirst, kFirst, kFirst);
   return {_mm512_permutexvar_ps(index, scales.v)};
 }
+template <int kPiece>
+RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
+  constexpr int kFirst = 4 * kPiece;
+  constexpr int kSecond = kFirst + 2;
+  const __m512i index =
+      _mm512_set_epi32(kSecond, kSecond, kSecond, kSecond, kSecond, kSecond, kSecond, kSecond,
+                       kFirst, kFirst, kFirst, kFirst, kFirst, kFirst, kFirst, kFirst);
+  return {_mm512_permutexvar_ps(index, pairs.v)};
+}
+RL_INLINE F32x16 RepeatEven(const F32x16& a) { return {_mm512_moveldup_ps(a.v)}; }
+RL_INLINE F32x16 RepeatOdd(const F32x16& a) { return {_mm512_movehdup_ps(a.v)}; }
+RL_INLINE F32x16 KeepOdd(const F32x16& a) { return {_mm512_maskz_mov_ps(0xAAAA, a.v)}; }
+RL_INLINE F32x16 Interleave(const float* even, const float* odd) {
+  const __m512i index = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return {_mm512_permutex2var_ps(_mm512_castps256_ps512(_mm256_loadu_ps(even)), index,
+                                 _mm512_castps256_ps512(_mm256_loadu_ps(odd)))};
+}
 RL_INLINE __m512 Pairs(__m256 a) {
   const __m512i index = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
   return _mm512_permutexvar_ps(index, _mm512_castps256_ps512(a));
 }
 RL_INLINE F32x16 LoadPairs(const float* p) { return {Pairs(_mm256_loadu_ps(p))}; }
-RL_INLINE F32x16 BytePairs(uint64_t bytes) {
-  const __m128i eight = _mm_cvtsi64_si128(static_cast<int64_t>(bytes));
-  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_unpacklo_epi8(eight, eight)))};
+RL_INLINE F32x16 InterleavedBytes(uint64_t even, uint64_t odd) {
+  const __m128i bytes = _mm_unpacklo_epi8(_mm_cvtsi64_si128(static_cast<int64_t>(even)),
+                                          _mm_cvtsi64_si128(static_cast<int64_t>(odd)));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
 }
 RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
 }
+// Put together in general registers: inserting into a vector takes as many steps of a vector port.
+template <size_t kStride>
+RL_INLINE int64_t FourHalves(const uint8_t* p) {
+  uint64_t halves = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    uint16_t half;
+    std::memcpy(&half, p + i * kStride, 2);
+    halves |= static_cast<uint64_t>(half) << (16 * i);
+  }
+  return static_cast<int64_t>(halves);
+}
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
-  const auto half = [p](size_t i) {
-    int16_t bits;
-    std::memcpy(&bits, p + i * kStride, 2);
-    return bits;
-  };
   const __m128i halves =
-      _mm_set_epi16(half(7), half(6), half(5), half(4), half(3), half(2), half(1), half(0));
+      _mm_set_epi64x(FourHalves<kStride>(p + 4 * kStride), FourHalves<kStride>(p));
   return {Pairs(_mm256_cvtph_ps(halves))};
+}
+template <size_t kStride>
+RL_INLINE int64_t TwoTwos(const uint8_t* p) {
+  uint32_t a, b;
+  std::memcpy(&a, p, 4);
+  std::memcpy(&b, p + kStride, 4);
+  return static_cast<int64_t>(a | static_cast<uint64_t>(b) << 32);
+}
+template <size_t kStride>
+RL_INLINE F32x16 HalfTwos(const uint8_t* p) {
+  return {_mm512_cvtph_ps(
+      _mm256_set_epi64x(TwoTwos<kStride>(p + 6 * kStride), TwoTwos<kStride>(p + 4 * kStride),
+                        TwoTwos<kStride>(p + 2 * kStride), TwoTwos<kStride>(p)))};
+}
+RL_INLINE F32x16 RepeatHalves(uint32_t two) {
+  return {_mm512_cvtph_ps(_mm256_set1_epi32(static_cast<int32_t>(two)))};
 }
 
 // Transposes the 4x4 blocks of dwords inside the 128-bit lanes of four rows.

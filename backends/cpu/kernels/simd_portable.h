@@ -287,6 +287,11 @@ RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_
   for (int i = 0; i < 16; ++i) std::memcpy(repeated + 4 * i, x, 4);
   return Dot<kWide>(acc, codes, repeated);
 }
+// Lanes 0 to 7: pairs[4 * kPiece], lanes 8 to 15: pairs[4 * kPiece + 2].
+template <int kPiece>
+RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
+  RL_LANES(F32x16, pairs.v[4 * kPiece + i / 8 * 2]);
+}
 // Lane i: scales[4 * kPiece + i / 4].
 template <int kPiece>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
@@ -294,10 +299,18 @@ RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
 }
 // Lane i: p[i / 2].
 RL_INLINE F32x16 LoadPairs(const float* p) { RL_LANES(F32x16, p[i / 2]); }
-// Eight bytes (lowest first), each in two lanes.
-RL_INLINE F32x16 BytePairs(uint64_t bytes) {
-  RL_LANES(F32x16, static_cast<float>((bytes >> (8 * (i / 2))) & 0xFF));
+// Lane 2i: byte i of `even` (lowest first), lane 2i + 1: byte i of `odd`.
+RL_INLINE F32x16 InterleavedBytes(uint64_t even, uint64_t odd) {
+  RL_LANES(F32x16, static_cast<float>(((i % 2 == 0 ? even : odd) >> (8 * (i / 2))) & 0xFF));
 }
+// Lane 2i: even[i], lane 2i + 1: odd[i], i < 8.
+RL_INLINE F32x16 Interleave(const float* even, const float* odd) {
+  RL_LANES(F32x16, (i % 2 == 0 ? even : odd)[i / 2]);
+}
+// Lanes 2i and 2i + 1: lane 2i of a, or lane 2i + 1.
+RL_INLINE F32x16 RepeatEven(const F32x16& a) { RL_LANES(F32x16, a.v[i / 2 * 2]); }
+RL_INLINE F32x16 RepeatOdd(const F32x16& a) { RL_LANES(F32x16, a.v[i / 2 * 2 + 1]); }
+RL_INLINE F32x16 KeepOdd(const F32x16& a) { RL_LANES(F32x16, i % 2 == 0 ? 0.0f : a.v[i]); }
 RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(p[i])));
 }
@@ -311,6 +324,21 @@ RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
     r.v[2 * i] = r.v[2 * i + 1] = HalfBitsToFloat(half);
   }
   return r;
+}
+// Eight times two adjacent halves, kStride bytes apart.
+template <size_t kStride>
+RL_INLINE F32x16 HalfTwos(const uint8_t* p) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) {
+    uint16_t half;
+    std::memcpy(&half, p + i / 2 * kStride + i % 2 * 2, 2);
+    r.v[i] = HalfBitsToFloat(half);
+  }
+  return r;
+}
+// Lanes 2i: the half in the lower bits of `two`, lanes 2i + 1: that in the upper ones.
+RL_INLINE F32x16 RepeatHalves(uint32_t two) {
+  RL_LANES(F32x16, HalfBitsToFloat(static_cast<uint16_t>(two >> (i % 2 * 16))));
 }
 // Transposes 16 rows of 16 dwords: dword j of row i goes to out + j * stride + 4 * i.
 RL_INLINE void StoreTransposed(const U8x64 rows[16], uint8_t* out, size_t stride) {

@@ -4,8 +4,9 @@
 //   w[i] = scale[i / 16] * code[i] + offset[i / 16]
 //
 // with byte codes in file order. Symmetric types have offset = -kZero * scale, the others a minimum
-// of their own. Types with 32 elements per block take eight blocks per chunk.
-// Internal linkage throughout, see simd_portable.h.
+// of their own. Types with 32 elements per block take eight blocks per chunk. Where a scale belongs
+// to 32 elements (kGroup), Pairs() gives the eight scales and offsets in turn. Internal linkage
+// throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/simd.h"
@@ -43,6 +44,22 @@ RL_INLINE float LoadHalfScalar(const uint8_t* p) {
 RL_INLINE ScalePair Symmetric(const F32x16& scale, float zero) {
   return {scale, Mul(scale, Set1(-zero))};
 }
+// Pairs of a symmetric type from scales in two lanes each.
+RL_INLINE F32x16 SymmetricPairs(const F32x16& scale, float zero) {
+  const float factors[16] = {1, -zero, 1, -zero, 1, -zero, 1, -zero,
+                             1, -zero, 1, -zero, 1, -zero, 1, -zero};
+  return Mul(scale, Load(factors));
+}
+
+template <DType T>
+RL_INLINE ScalePair ScalesOf(const uint8_t* chunk) {
+  if constexpr (Decoder<T>::kGroup == 32) {
+    const F32x16 pairs = Decoder<T>::Pairs(chunk);
+    return {RepeatEven(pairs), RepeatOdd(pairs)};
+  } else {
+    return Decoder<T>::Scales(chunk);
+  }
+}
 
 // --- 32 elements per block -----------------------------------------------------------------------
 template <>
@@ -52,8 +69,8 @@ struct Decoder<DType::kQ8_0> {
   static constexpr bool kHasMin = false;
   static constexpr int kZero = kWideBias;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
-    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) {
+    return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
@@ -69,8 +86,8 @@ struct Decoder<DType::kQ4_0> {
   static constexpr bool kHasMin = false;
   static constexpr int kZero = 8;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
-    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) {
+    return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
@@ -86,9 +103,7 @@ struct Decoder<DType::kQ4_1> {
   static constexpr bool kHasMin = true;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
-    return {HalfPairs<kBlockBytes>(p), HalfPairs<kBlockBytes>(p + 2)};
-  }
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) { return HalfTwos<kBlockBytes>(p); }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
     const uint8_t* q = p + 2 * kPiece * kBlockBytes + 4;
@@ -112,8 +127,8 @@ struct Decoder<DType::kQ5_0> {
   static constexpr bool kHasMin = false;
   static constexpr int kZero = 16;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
-    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) {
+    return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
@@ -128,9 +143,7 @@ struct Decoder<DType::kQ5_1> {
   static constexpr bool kHasMin = true;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
-    return {HalfPairs<kBlockBytes>(p), HalfPairs<kBlockBytes>(p + 2)};
-  }
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) { return HalfTwos<kBlockBytes>(p); }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
     return FiveBitCodes<kBlockBytes>(p + 2 * kPiece * kBlockBytes + 4);
@@ -155,8 +168,8 @@ struct Decoder<DType::kIQ4_NL> {
   static constexpr bool kHasMin = false;
   static constexpr int kZero = kWideBias;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
-    return Symmetric(HalfPairs<kBlockBytes>(p), kZero);
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) {
+    return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
@@ -177,7 +190,7 @@ struct Decoder<DType::kMXFP4> {
   static constexpr bool kHasMin = false;
   static constexpr int kZero = kMxfp4Zero;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     float scales[8];
     for (int i = 0; i < 8; ++i) {
       const uint32_t exponent = p[i * kBlockBytes];
@@ -185,7 +198,7 @@ struct Decoder<DType::kMXFP4> {
       const uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
       std::memcpy(&scales[i], &bits, 4);
     }
-    return Symmetric(LoadPairs(scales), kZero);
+    return SymmetricPairs(LoadPairs(scales), kZero);
   }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
@@ -209,10 +222,10 @@ RL_INLINE PackedScales UnpackSixBit(const uint8_t* s) {
           (w1 & 0x3F3F3F3Fu) | static_cast<uint64_t>(min_high) << 32};
 }
 
-RL_INLINE ScalePair SixBitScales(const uint8_t* p) {
+RL_INLINE F32x16 SixBitPairs(const uint8_t* p) {
   const PackedScales packed = UnpackSixBit(p + 4);
-  return {Mul(BytePairs(packed.scale), Set1(LoadHalfScalar(p))),
-          Mul(BytePairs(packed.min), Set1(-LoadHalfScalar(p + 2)))};
+  constexpr uint32_t kUpperSign = 0x80000000u;  // the minimum is subtracted
+  return Mul(InterleavedBytes(packed.scale, packed.min), RepeatHalves(LoadU32(p) ^ kUpperSign));
 }
 
 template <>
@@ -222,7 +235,7 @@ struct Decoder<DType::kQ4_K> {
   static constexpr bool kHasMin = true;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) { return SixBitScales(p); }
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) { return SixBitPairs(p); }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
     return BroadcastShift<0, 4>(p + 16 + 32 * kPiece, 15);
@@ -236,7 +249,7 @@ struct Decoder<DType::kQ5_K> {
   static constexpr bool kHasMin = true;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) { return SixBitScales(p); }
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) { return SixBitPairs(p); }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {
     return OrWhereByteBit<2 * kPiece, 2 * kPiece + 1, 16>(
@@ -322,7 +335,7 @@ struct Decoder<DType::kIQ4_XS> {
   static constexpr bool kHasMin = false;
   static constexpr int kZero = kWideBias;
   static constexpr int kGroup = 32;
-  RL_INLINE static ScalePair Scales(const uint8_t* p) {
+  RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     const uint32_t high = p[2] | static_cast<uint32_t>(p[3]) << 8;
     const float d = LoadHalfScalar(p);
     float scales[8];
@@ -331,7 +344,7 @@ struct Decoder<DType::kIQ4_XS> {
       const int code = low | static_cast<int>(high >> (2 * i) & 3) << 4;
       scales[i] = d * static_cast<float>(code - 32);
     }
-    return Symmetric(LoadPairs(scales), kZero);
+    return SymmetricPairs(LoadPairs(scales), kZero);
   }
   template <int kPiece>
   RL_INLINE static U8x64 Codes(const uint8_t* p) {

@@ -44,7 +44,7 @@ void UnpackChunk(const uint8_t* const chunks[kLanes], size_t slot, ReadAhead& ah
                  CodePanel<kDepth>& panel) {
   U8x64 scales[kLanes], offsets[kLanes];
   for (size_t r = 0; r < kLanes; ++r) {
-    const ScalePair pair = Decoder<T>::Scales(chunks[r]);
+    const ScalePair pair = ScalesOf<T>(chunks[r]);
     scales[r] = AsBytes(pair.scale);
     offsets[r] = AsBytes(pair.offset);
   }
