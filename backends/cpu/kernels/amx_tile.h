@@ -7,8 +7,8 @@
 #pragma once
 
 #include "backends/cpu/kernels/bfloat_rows.h"
+#include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/float_matmul.h"
-#include "backends/cpu/kernels/vector_tile.h"
 
 namespace rullama::cpu {
 namespace {
@@ -204,6 +204,27 @@ class AmxTile {
 
   size_t columns_ = 0;  // what the tile registers are shaped for
 };
+
+template <DType T>
+void SplitBlockGemm(const MatMulArgs& args) {
+  args.planes == 1 ? Gemm<AmxTile<T, 1>>(args) : Gemm<AmxTile<T, 2>>(args);
+}
+
+// F16 and BF16 with float columns, which go behind the scratch of the product as bf16 numbers.
+template <DType T>
+void SplitFloatGemm(const MatMulArgs& args) {
+  using Tile = AmxTile<T, 2>;
+  const size_t row_bytes = ActivationRowBytes(ActivationForm::kBfloats, args.k, 2);
+  uint8_t* rows = AlignUp(args.scratch) + sizeof(GemmScratch<Tile>);
+  for (size_t c = 0; c < args.columns; ++c) {
+    const auto* x = static_cast<const uint8_t*>(args.x) + c * args.x_stride;
+    SplitRow(reinterpret_cast<const float*>(x), args.k, 2, rows + c * row_bytes);
+  }
+  MatMulArgs split = args;
+  split.x = rows;
+  split.x_stride = row_bytes;
+  Gemm<Tile>(split);
+}
 
 }  // namespace
 }  // namespace rullama::cpu

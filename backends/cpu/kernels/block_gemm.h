@@ -7,30 +7,27 @@
 // depends on neither. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
-#ifdef RULLAMA_SIMD_AMX
-#include "backends/cpu/kernels/amx_tile.h"
-#endif
-#include "backends/cpu/kernels/vector_tile.h"
+#include "backends/cpu/kernels/weight_panel.h"
 
 namespace rullama::cpu {
 namespace {
 
-#ifdef RULLAMA_SIMD_AMX
-template <DType T, int kPlanes>
-using GemmTile = AmxTile<T, kPlanes>;
-#else
-template <DType T, int kPlanes>
-using GemmTile = VectorTile<T, kPlanes>;
-#endif
+// What a tile of a product reads and writes.
+struct TileArgs {
+  const uint8_t* x;  // column 0
+  size_t x_stride;   // bytes between columns
+  size_t k;          // elements of a column
+  Depth depth;       // which of them
+  float* sums;       // column 0, row 0 of the first panel; kBlockRows floats between columns
+  ReadAhead* ahead;
+  size_t fetch;  // lines to fetch
+};
 
 template <typename Tile>
 struct GemmScratch {
   alignas(64) typename Tile::Panel panels[kBlockRows / kLanes];
   float sums[kColumnBlock][kBlockRows];
 };
-
-// The same for every weight type.
-constexpr size_t kGemmScratchBytes = sizeof(GemmScratch<GemmTile<DType::kQ8_0, 1>>);
 
 struct ColumnBlock {
   size_t first, count;
@@ -87,9 +84,10 @@ void BlockTimesColumns(const MatMulArgs& args, const ColumnBlock& block, size_t 
   }
 }
 
-template <DType T, int kPlanes>
-void GemmOfPlanes(const MatMulArgs& args) {
-  using Tile = GemmTile<T, kPlanes>;
+// A Tile has: Panel, of sixteen rows and kDepth elements; Fill(), which unpacks one; Run(), which
+// adds kPanels of them times up to kColumns columns to sums.
+template <typename Tile>
+void Gemm(const MatMulArgs& args) {
   auto& scratch = *reinterpret_cast<GemmScratch<Tile>*>(AlignUp(args.scratch));
   Tile product;
   for (size_t first = 0; first < args.columns; first += kColumnBlock) {
@@ -101,28 +99,6 @@ void GemmOfPlanes(const MatMulArgs& args) {
     }
   }
 }
-
-template <DType T>
-void BlockGemm(const MatMulArgs& args) {
-  args.planes == 1 ? GemmOfPlanes<T, 1>(args) : GemmOfPlanes<T, 2>(args);
-}
-
-#ifdef RULLAMA_SIMD_AMX
-// F16 and BF16 with float columns, which go behind the scratch of the product as bf16 numbers.
-template <DType T>
-void SplitGemm(const MatMulArgs& args) {
-  const size_t row_bytes = ActivationRowBytes(ActivationForm::kBfloats, args.k, 2);
-  uint8_t* rows = AlignUp(args.scratch) + kGemmScratchBytes;
-  for (size_t c = 0; c < args.columns; ++c) {
-    const auto* x = static_cast<const uint8_t*>(args.x) + c * args.x_stride;
-    SplitRow(reinterpret_cast<const float*>(x), args.k, 2, rows + c * row_bytes);
-  }
-  MatMulArgs split = args;
-  split.x = rows;
-  split.x_stride = row_bytes;
-  GemmOfPlanes<T, 2>(split);
-}
-#endif
 
 }  // namespace
 }  // namespace rullama::cpu

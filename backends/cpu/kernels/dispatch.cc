@@ -5,6 +5,7 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -122,7 +123,7 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
 bool UsesActivationRows(DType dtype) { return IsBlockType(dtype); }
 
 ActivationForm FormFor(const KernelTable& table, size_t columns) {
-  return columns < table.gemm_min_columns ? ActivationForm::kCodes : table.gemm_form;
+  return columns < table.split_min_columns ? ActivationForm::kCodes : ActivationForm::kBfloats;
 }
 
 void MakeActivationRow(const KernelTable& table, ActivationForm form, const float* x, size_t k,
@@ -132,20 +133,26 @@ void MakeActivationRow(const KernelTable& table, ActivationForm form, const floa
 
 size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_t columns) {
   if (columns < table.gemm_min_columns || dtype == DType::kF32) return 0;
-  const size_t block_bytes = table.gemm_scratch_bytes + kScratchAlignment;
-  if (IsBlockType(dtype)) return block_bytes;
-  if (table.gemm_form == ActivationForm::kCodes) {
-    return kFloatPanelRows * k * sizeof(float) + kScratchAlignment;
+  const bool block = IsBlockType(dtype);
+  // Fewer columns than were said may come.
+  size_t bytes = block ? table.gemm_scratch_bytes : kFloatPanelRows * k * sizeof(float);
+  if (columns >= table.split_min_columns) {
+    const size_t rows = block ? 0 : columns * ActivationRowBytes(ActivationForm::kBfloats, k, 2);
+    bytes = std::max(bytes, table.split_scratch_bytes + rows);
   }
-  return block_bytes + columns * ActivationRowBytes(table.gemm_form, k, 2);
+  return bytes + kScratchAlignment;
 }
 
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   const WeightKernels& kernels = table.weights[static_cast<size_t>(dtype)];
-  const bool many = IsBlockType(dtype) && table.gemm_form != ActivationForm::kCodes
-                        ? args.form == table.gemm_form
-                        : args.columns >= table.gemm_min_columns;
-  (many ? kernels.gemm : kernels.gemv)(args);
+  // Rows of activations were made for one of the kernels; with experts, one may get more or fewer
+  // columns than was expected.
+  const bool split = IsBlockType(dtype)
+                         ? args.form == ActivationForm::kBfloats
+                         : args.columns >= table.split_min_columns && kernels.split_gemm != nullptr;
+  const auto kernel = split ? kernels.split_gemm
+                            : (args.columns < table.gemm_min_columns ? kernels.gemv : kernels.gemm);
+  kernel(args);
 }
 
 void AttentionMerge(const float* acc, size_t acc_stride, const float* max, const float* sum,

@@ -4,10 +4,10 @@
 
 #include "backends/cpu/kernels/activations.h"
 #include "backends/cpu/kernels/attention.h"
-#include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/block_gemv.h"
 #include "backends/cpu/kernels/float_matmul.h"
 #include "backends/cpu/kernels/row_ops.h"
+#include "backends/cpu/kernels/vector_tile.h"
 
 namespace rullama::cpu {
 namespace {
@@ -17,26 +17,17 @@ constexpr void AddBlockType(KernelTable& table) {
   table.weights[static_cast<size_t>(T)] = {&BlockGemv<T>, &BlockGemm<T>, &DequantizeBlockRow<T>};
 }
 
-#ifdef RULLAMA_SIMD_AMX
 template <DType T>
-constexpr auto kHalfGemm = &SplitGemm<T>;
-#else
-template <DType T>
-constexpr auto kHalfGemm = &FloatGemm<T>;
-#endif
-// F16 and BF16.
-template <DType T>
-constexpr void AddHalfType(KernelTable& table) {
-  table.weights[static_cast<size_t>(T)] = {&FloatGemv<T>, kHalfGemm<T>, &DequantizeFloatRow<T>};
+constexpr void AddFloatType(KernelTable& table) {
+  table.weights[static_cast<size_t>(T)] = {&FloatGemv<T>, &FloatGemm<T>, &DequantizeFloatRow<T>};
 }
 
 constexpr KernelTable MakeTable() {
   KernelTable table;
   table.isa = kIsa;
-  table.weights[static_cast<size_t>(DType::kF32)] = {
-      &FloatGemv<DType::kF32>, &FloatGemm<DType::kF32>, &DequantizeFloatRow<DType::kF32>};
-  AddHalfType<DType::kF16>(table);
-  AddHalfType<DType::kBF16>(table);
+  AddFloatType<DType::kF32>(table);
+  AddFloatType<DType::kF16>(table);
+  AddFloatType<DType::kBF16>(table);
   AddBlockType<DType::kQ4_0>(table);
   AddBlockType<DType::kQ4_1>(table);
   AddBlockType<DType::kQ5_0>(table);
@@ -50,13 +41,9 @@ constexpr KernelTable MakeTable() {
   AddBlockType<DType::kIQ4_NL>(table);
   AddBlockType<DType::kIQ4_XS>(table);
   AddBlockType<DType::kMXFP4>(table);
-  table.gemm_scratch_bytes = kGemmScratchBytes;
+  // The same for every type.
+  table.gemm_scratch_bytes = sizeof(GemmScratch<VectorTile<DType::kQ8_0, 1>>);
   table.quantize_row = &QuantizeRow;
-#ifdef RULLAMA_SIMD_AMX
-  table.gemm_form = ActivationForm::kBfloats;
-  table.gemm_min_columns = 8;
-  table.split_row = &SplitRow;
-#endif
   table.f32_to_f16 = &FloatRowToHalf;
   table.f16_to_f32 = &HalfRowToFloat;
   table.add = &AddRow;

@@ -88,13 +88,16 @@ struct MatMulArgs {
 };
 
 struct WeightKernels {
-  // For few columns: every weight byte is read once per 4 columns. Needs no scratch for block
-  // types.
+  // For few columns, of codes: every weight byte is read once per 4 columns. Needs no scratch for
+  // block types.
   void (*gemv)(const MatMulArgs&) = nullptr;
-  // For many columns: unpacks a panel of rows once, then runs a register-tiled product.
+  // For many columns, of codes: unpacks a block of rows once, then runs a register-tiled product.
   void (*gemm)(const MatMulArgs&) = nullptr;
   // out[0..k) = the values of one row, bit for bit the plain float32 formula.
   void (*dequantize)(const void* row, size_t k, float* out) = nullptr;
+  // For very many columns, of bf16 numbers (floats for F16 and BF16): splits a block of rows into
+  // bf16 numbers as well. Null on most levels.
+  void (*split_gemm)(const MatMulArgs&) = nullptr;
 };
 inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 
@@ -167,14 +170,15 @@ struct KernelTable {
   // FindWeight().
   WeightKernels weights[kWeightTypes] = {};
 
-  // What `gemm` of block types reads; `gemv` reads codes.
-  ActivationForm gemm_form = ActivationForm::kCodes;
   // From this many columns on, unpacking weights pays.
   size_t gemm_min_columns = 5;
   size_t gemm_scratch_bytes = 0;  // for block types
+  // From this many columns on, splitting weights pays; where nothing splits them, never.
+  size_t split_min_columns = SIZE_MAX;
+  size_t split_scratch_bytes = 0;
 
   // One row of activations in either form, see there; `out` takes ActivationRowBytes(), 64-byte
-  // aligned. split_row is null where gemm reads codes.
+  // aligned. split_row is null where nothing splits.
   void (*quantize_row)(const float* x, size_t k, int planes, void* out) = nullptr;
   void (*split_row)(const float* x, size_t k, int planes, void* out) = nullptr;
 

@@ -1,9 +1,9 @@
 // Products, activation quantisation and dequantisation of every weight type on every level, against
 // float64 sums over independently decoded weights.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -52,19 +52,20 @@ std::string Describe(Isa isa, const Problem& p) {
          " m=" + std::to_string(p.columns) + " planes=" + std::to_string(p.planes);
 }
 
-using Kernel = void (*)(const MatMulArgs&);
+using Kernel = std::function<void(const MatMulArgs&)>;
 
 class MatMulTest : public ::testing::TestWithParam<Isa> {
  protected:
   const KernelTable& table() const { return KernelsFor(GetParam()); }
 
   // Runs rows [begin, end) in pieces of `step` rows; the rest of y keeps the value 7.
-  std::vector<float> Run(Kernel kernel, const Problem& p, const std::vector<uint8_t>& weights,
-                         const Columns& columns, size_t begin, size_t end, size_t step,
-                         size_t first_column = 0) const {
+  std::vector<float> Run(const Kernel& kernel, const Problem& p,
+                         const std::vector<uint8_t>& weights, const Columns& columns, size_t begin,
+                         size_t end, size_t step, size_t first_column = 0) const {
     std::vector<float> y(p.columns * p.n, 7.0f);
-    // gemm may be called directly with any number of columns.
-    const size_t scratch_columns = std::max(p.columns, table().gemm_min_columns);
+    // Kernels may be called directly with any number of columns.
+    const size_t many = table().split_row == nullptr ? 0 : table().split_min_columns;
+    const size_t scratch_columns = std::max({p.columns, table().gemm_min_columns, many});
     std::vector<uint8_t> scratch(MatMulScratchBytes(table(), p.dtype, p.k, scratch_columns));
     for (size_t n = begin; n < end; n += step) {
       kernel({.weights = weights.data(),
@@ -86,14 +87,18 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
 
   // A kernel and what it reads.
   struct Case {
-    const char* name;
+    std::string name;
     Kernel kernel;
     ActivationForm form;
   };
-  std::array<Case, 2> Kernels(DType dtype) const {
+  std::vector<Case> Kernels(DType dtype) const {
     const WeightKernels* kernels = FindWeight(table(), dtype);
-    return {{{"gemv", kernels->gemv, ActivationForm::kCodes},
-             {"gemm", kernels->gemm, table().gemm_form}}};
+    std::vector<Case> cases = {{"gemv", kernels->gemv, ActivationForm::kCodes},
+                               {"gemm", kernels->gemm, ActivationForm::kCodes}};
+    if (kernels->split_gemm != nullptr) {
+      cases.push_back({"split", kernels->split_gemm, ActivationForm::kBfloats});
+    }
+    return cases;
   }
 
   // Integer products are exact; what is left is float32 rounding of k / 16 terms, some of them
@@ -209,20 +214,31 @@ TEST_P(MatMulTest, ColumnsDoNotDependOnTheirNumber) {
   }
 }
 
-TEST_P(MatMulTest, SwitchesAtTheStatedNumberOfColumns) {
+TEST_P(MatMulTest, SwitchesAtTheStatedNumbersOfColumns) {
   Rng rng(6);
-  const size_t least = table().gemm_min_columns;
-  for (size_t count : {least - 1, least}) {
-    const Problem p{DType::kQ4_K, 33, 512, count};
-    const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Case expected = Kernels(p.dtype)[count < least ? 0 : 1];
-    const Columns columns =
-        MakeColumns(table(), p.dtype, FormFor(table(), count), p.planes, p.columns, p.k, rng);
-    EXPECT_EQ(columns.form, expected.form);
-    const Kernel chosen =
-        +[](const MatMulArgs& args) { MatMul(KernelsFor(GetParam()), DType::kQ4_K, args); };
-    EXPECT_EQ(Run(chosen, p, weights, columns, 0, p.n, p.n),
-              Run(expected.kernel, p, weights, columns, 0, p.n, p.n));
+  const size_t few = table().gemm_min_columns;
+  const size_t many = table().split_min_columns;
+  EXPECT_EQ(many == SIZE_MAX, table().split_row == nullptr);
+  std::vector<std::pair<size_t, std::string>> expectations = {{few - 1, "gemv"}, {few, "gemm"}};
+  if (many != SIZE_MAX) {
+    expectations.emplace_back(many - 1, "gemm");
+    expectations.emplace_back(many, "split");
+  }
+  for (const DType dtype : {DType::kQ4_K, DType::kF16}) {
+    for (const auto& [count, name] : expectations) {
+      const Problem p{dtype, 33, 512, count};
+      SCOPED_TRACE(Describe(GetParam(), p) + " " + name);
+      const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
+      const Columns columns =
+          MakeColumns(table(), p.dtype, FormFor(table(), count), p.planes, p.columns, p.k, rng);
+      const auto cases = Kernels(p.dtype);
+      const auto expected = std::ranges::find(cases, name, &Case::name);
+      ASSERT_NE(expected, cases.end());
+      EXPECT_EQ(columns.form, expected->form);
+      const auto y = Run([&](const MatMulArgs& args) { MatMul(table(), dtype, args); }, p, weights,
+                         columns, 0, p.n, p.n);
+      EXPECT_EQ(y, Run(expected->kernel, p, weights, columns, 0, p.n, p.n));
+    }
   }
 }
 
@@ -346,7 +362,7 @@ TEST_P(MatMulTest, QuantizedRowsAreTheSameOnEveryLevel) {
 
 TEST_P(MatMulTest, SplitsActivations) {
   if (table().split_row == nullptr) {
-    EXPECT_EQ(table().gemm_form, ActivationForm::kCodes);
+    EXPECT_EQ(FormFor(table(), SIZE_MAX - 1), ActivationForm::kCodes);
     return;
   }
   Rng rng(13);

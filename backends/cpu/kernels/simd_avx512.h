@@ -14,9 +14,7 @@
 namespace rullama::cpu {
 namespace {
 
-#if defined(RULLAMA_SIMD_AMX)
-constexpr Isa kIsa = Isa::kAmx;
-#elif defined(__AVX512VNNI__)
+#ifdef __AVX512VNNI__
 constexpr Isa kIsa = Isa::kAvx512Vnni;
 #else
 constexpr Isa kIsa = Isa::kAvx512;

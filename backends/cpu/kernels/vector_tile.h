@@ -3,21 +3,10 @@
 #pragma once
 
 #include "backends/cpu/kernels/activations.h"
-#include "backends/cpu/kernels/weight_panel.h"
+#include "backends/cpu/kernels/block_gemm.h"
 
 namespace rullama::cpu {
 namespace {
-
-// What a tile of a product reads and writes.
-struct TileArgs {
-  const uint8_t* x;  // column 0
-  size_t x_stride;   // bytes between columns
-  size_t k;          // elements of a column
-  Depth depth;       // which of them
-  float* sums;       // column 0, row 0 of the first panel; kBlockRows floats between columns
-  ReadAhead* ahead;
-  size_t fetch;  // lines to fetch
-};
 
 template <typename T>
 RL_INLINE const T* AtColumn(const T* p, size_t stride, size_t column) {
@@ -139,6 +128,11 @@ class VectorTile {
     RunTileOf<D::kGroup, D::kWide, kOffset, kPlanes>(columns, args, tile);
   }
 };
+
+template <DType T>
+void BlockGemm(const MatMulArgs& args) {
+  args.planes == 1 ? Gemm<VectorTile<T, 1>>(args) : Gemm<VectorTile<T, 2>>(args);
+}
 
 }  // namespace
 }  // namespace rullama::cpu
