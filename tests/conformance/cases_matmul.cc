@@ -36,6 +36,8 @@ std::vector<Shape> ShapesOf(DType dtype) {
     shapes.push_back({130, 2201, lengths[0]});
     shapes.push_back({130, 8500, lengths[0]});
   }
+  // Rows enough for kernels that pay from many on.
+  if (dtype == DType::kQ6_K || dtype == DType::kF16) shapes.push_back({150, 67, lengths[1]});
   return shapes;
 }
 
@@ -76,9 +78,10 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
 
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
-  for (const int64_t t : {1, 7, 40, 70}) {
+  for (const int64_t t : {1, 7, 40, 70, 150}) {
     const int64_t n = t == 70 ? 2244 : 67;  // enough for larger tiles
     if (t == 70 && dtype != DType::kQ6_K) continue;
+    if (t == 150 && dtype != DType::kQ4_K) continue;
     // Small activations, and some that take the gate to both of its ends.
     const double most = t == 7 ? 5 : 0.3;
     cases.push_back({fmt::format("geglu_linear/{}_t{}", NameOf(dtype), t), OpKind::kGeGluLinear,
@@ -114,7 +117,8 @@ void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
     return b.Ints("experts", I({kT, kUsed}), chosen);
   };
   const DType inner_dtype = kInner % InfoOf(dtype).block_elements == 0 ? dtype : DType::kQ8_0;
-  for (const int64_t t : {1, 7, 40}) {
+  for (const int64_t t : {1, 7, 40, 350}) {
+    if (t == 350 && dtype != DType::kQ4_K) continue;  // 150 rows for an expert on average
     const std::string suffix = fmt::format("{}_t{}", NameOf(dtype), t);
     for (const bool shared : {true, false}) {
       cases.push_back({fmt::format("grouped_matmul/{}{}", suffix, shared ? "" : "_pairs"),

@@ -42,13 +42,20 @@ double Bound(const Backend& backend, const Model& model) {
   return model.name == "tiny-moe" ? 0.1 : 1.6e-2;
 }
 
+// Two experts of one of this file's rows have scores 1e-4 of their size apart: the rounding of an
+// f16 cache decides between them, and a row that goes elsewhere is 5e-2 off. `rullama diff` judges
+// such choices by their scores; goldens are logits, so here the cache does not round.
+bool HasCloseRoute(const Model& model) {
+  return model.name == "tiny-moe" && model.type == "Q4_K_M";
+}
+
 std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t chunk,
                              bool greedy) {
   auto loaded =
       golden::Open(backend, kShared + "/models/" + model.name + "-" + model.type + ".gguf");
   BuildOptions build;
   build.capacity = 256;
-  build.kv_dtype = Loaded::KvDtypeOf(backend);
+  build.kv_dtype = HasCloseRoute(model) ? DType::kF32 : Loaded::KvDtypeOf(backend);
   auto graph = Must(BuildModel(loaded->config, loaded->tensors, build));
   loaded->AddConstants(std::move(graph.constants));
   if (greedy) {
@@ -155,9 +162,7 @@ TEST_P(ExactGoldenSession, ChunksGiveTheSameLogits) {
       whole = std::move(logits);
       continue;
     }
-    // One of the tiny mixture's routes is so close that the order of summation decides it.
-    const bool close_route = model.name == "tiny-moe" && model.type != "f16";
-    EXPECT_LE(RelativeL2(logits, whole), close_route ? 5.9e-2 : 1e-3) << "chunks of " << chunk;
+    EXPECT_LE(RelativeL2(logits, whole), 1e-3) << "chunks of " << chunk;
   }
 }
 

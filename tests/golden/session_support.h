@@ -23,7 +23,7 @@ namespace rullama::golden {
 
 struct Backend {
   std::string name;
-  std::string isa;  // options of the cpu backend, empty: none
+  std::string isa;  // of the cpu backend; empty: the best there is
   std::string activations = "int16";
 };
 
@@ -102,8 +102,9 @@ inline std::unique_ptr<Loaded> Open(const Backend& backend, const std::filesyste
   loaded->registry->RegisterBuiltIn("reference", ReferencePluginQuery);
   const auto plugin = Must(loaded->registry->Find(backend.name));
   std::vector<std::pair<std::string, std::string>> options;
-  if (!backend.isa.empty()) {
-    options = {{"isa", backend.isa}, {"threads", "2"}, {"activations", backend.activations}};
+  if (backend.name == "cpu") {
+    options = {{"threads", "2"}, {"activations", backend.activations}};
+    if (!backend.isa.empty()) options.emplace_back("isa", backend.isa);
   }
   loaded->device = Must(plugin->Open(0, options));
   return loaded;
