@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::DoubleNear;
 
-constexpr ScoreChoice kTwoOfFour{"scores", "chosen", 4, 2};
+const ScoreChoice kTwoOfFour{"scores", "chosen", 4, 2};
 
 // Scores, the two largest of them, and a value of each kind made from these.
 Graph Choosing() {

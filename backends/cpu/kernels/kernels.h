@@ -52,6 +52,7 @@ inline constexpr size_t kChunk = 256;  // elements of a K-quant block; rows are 
 inline constexpr size_t kScratchAlignment = 64;
 
 static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
+
 // kBfloats: uint16_t high[P], low[P], each a bf16 number; x is their sum, to 2^-16 of it. With one
 // plane `high` alone. What is not finite becomes NaN.
 //
@@ -68,10 +69,11 @@ static inline constexpr size_t ActivationRowBytes(ActivationForm form, size_t k,
 //
 // Block types: products of codes are exact in int32, scaled and summed over k in float32; products
 // of bf16 numbers leave out that of both low parts and are summed in float32. F16, BF16, F32:
-// float32 products and sums (fused where the level has FMA). Determinism: `gemv` and `gemm` each
-// give a column the same bytes whatever the other columns, their number and the row range are. The
-// two orders of summation differ in the last bits for block types and are the same function for
-// F16, BF16 and F32.
+// float32 products and sums (fused where the level has FMA), or bf16 numbers in split_gemm.
+//
+// Determinism: each kernel gives a column the same bytes whatever the other columns, their number
+// and the row range are. Orders of summation differ in the last bits from kernel to kernel, but
+// gemv and gemm of F16, BF16 and F32 are the same function.
 struct MatMulArgs {
   const void* weights = nullptr;  // row 0 of W, GGUF bytes in place
   size_t row_bytes = 0;           // distance between rows of W
@@ -113,6 +115,7 @@ inline constexpr size_t kFloatPanelRows = 16;
 inline constexpr size_t kColumnBlock = 512;
 // How far ahead of use weight bytes are asked for: about 100 ns of one thread's share of bandwidth.
 inline constexpr size_t kPrefetchBytes = 2048;
+
 // --- Attention -----------------------------------------------------------------------------------
 // A run of cached or fresh keys and values of ONE key/value head; row i has position
 // first_position + i. A ring that wraps is two segments.

@@ -29,8 +29,8 @@ KernelTable MakeAmxTable() {
 }  // namespace
 
 const KernelTable& AmxTable() {
-  static const KernelTable table = MakeAmxTable();
-  return table;
+  static const KernelTable kTable = MakeAmxTable();
+  return kTable;
 }
 
 }  // namespace rullama::cpu
