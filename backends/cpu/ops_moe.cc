@@ -25,6 +25,10 @@ struct Grouping {
   [[nodiscard]] int64_t Count(int64_t expert) const { return first[expert + 1] - first[expert]; }
   // What an expert multiplies of rows that have so many pairs each.
   [[nodiscard]] RowShare ShareOf(int64_t pairs_per_row) const { return {pairs_per_row, experts}; }
+  // The form of sorted rows in a step with so many pairs.
+  [[nodiscard]] ActivationForm FormOf(const KernelTable& kernels, int64_t pairs) const {
+    return FormFor(kernels, ShareOf(1).Of(pairs));
+  }
 };
 
 // Rows as products with a weight read them.
@@ -99,8 +103,7 @@ class SortRowsNode final : public Node {
         to_(to) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return chosen_.Elements(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
-    const size_t bytes =
-        rows_.Bytes(FormFor(rows_.kernels, grouping_->ShareOf(1).Of(chosen_.Elements(step))));
+    const size_t bytes = rows_.Bytes(grouping_->FormOf(rows_.kernels, chosen_.Elements(step)));
     for (int64_t pair = begin; pair < end; ++pair) {
       std::memcpy(to_ + static_cast<size_t>(grouping_->place[pair]) * bytes,
                   from_ + static_cast<size_t>(pair / pairs_per_row_) * bytes, bytes);
@@ -151,7 +154,7 @@ class ExpertProductNode : public Node {
     return grouping_->MaxUsed(chosen_.Elements(step)) * Panels();
   }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    const ActivationForm form = FormFor(kernels_, grouping_->ShareOf(1).Of(chosen_.Elements(step)));
+    const ActivationForm form = grouping_->FormOf(kernels_, chosen_.Elements(step));
     for (int64_t item = begin; item < end; ++item) {
       const int64_t index = item / Panels();
       if (index >= grouping_->used_count) return;

@@ -163,7 +163,7 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int pl
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);
-    names_.push_back(ProfileName(graph, op));
+    if (log_ != nullptr) names_.push_back(ProfileName(graph, op));
     const CompileContext context{graph, op, kernels, planes, pool.workers(), workspace_, list_};
     const bool compiled = std::any_of(kFamilies.begin(), kFamilies.end(),
                                       [&](auto family) { return family(context); });

@@ -17,9 +17,6 @@ namespace {
 
 constexpr size_t kGemvColumns = 4;  // columns per pass over the weights
 
-template <DType T>
-constexpr bool kHasOffset = Decoder<T>::kHasMin || Decoder<T>::kZero != 0;
-
 // The scales of 256 weights and what they do to the scales and sums of a column.
 template <DType T, int kGroup = Decoder<T>::kGroup>
 struct ChunkScales;

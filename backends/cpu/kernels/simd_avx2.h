@@ -7,8 +7,7 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/kernels.h"
-
-#define RL_INLINE [[gnu::always_inline]] inline
+#include "backends/cpu/kernels/simd_x86.h"
 
 namespace rullama::cpu {
 namespace {
@@ -341,29 +340,11 @@ RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
-// Put together in general registers: inserting into a vector takes as many steps of a vector port.
-template <size_t kStride>
-RL_INLINE int64_t FourHalves(const uint8_t* p) {
-  uint64_t halves = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    uint16_t half;
-    std::memcpy(&half, p + i * kStride, 2);
-    halves |= static_cast<uint64_t>(half) << (16 * i);
-  }
-  return static_cast<int64_t>(halves);
-}
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
   const __m128i halves =
       _mm_set_epi64x(FourHalves<kStride>(p + 4 * kStride), FourHalves<kStride>(p));
   return Pairs(_mm256_cvtph_ps(halves));
-}
-template <size_t kStride>
-RL_INLINE int64_t TwoTwos(const uint8_t* p) {
-  uint32_t a, b;
-  std::memcpy(&a, p, 4);
-  std::memcpy(&b, p + kStride, 4);
-  return static_cast<int64_t>(a | static_cast<uint64_t>(b) << 32);
 }
 template <size_t kStride>
 RL_INLINE F32x16 HalfTwos(const uint8_t* p) {

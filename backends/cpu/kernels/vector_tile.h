@@ -124,8 +124,7 @@ class VectorTile {
         {row.high + k, row.low + k, row.scale + k / 32, row.sum32 + k / 32, row.sum16 + k / 16},
         args.x_stride};
     using D = Decoder<T>;
-    constexpr bool kOffset = D::kHasMin || D::kZero != 0;
-    RunTileOf<D::kGroup, D::kWide, kOffset, kPlanes>(columns, args, tile);
+    RunTileOf<D::kGroup, D::kWide, kHasOffset<T>, kPlanes>(columns, args, tile);
   }
 };
 

@@ -353,6 +353,10 @@ struct Decoder<DType::kIQ4_XS> {
   }
 };
 
+// Whether products have to add offsets.
+template <DType T>
+constexpr bool kHasOffset = Decoder<T>::kHasMin || Decoder<T>::kZero != 0;
+
 // Elements per block, and bytes of a chunk of 256 elements.
 template <DType T>
 constexpr size_t kBlockElements = Decoder<T>::kBlockBytes < 64 ? 32 : 256;
