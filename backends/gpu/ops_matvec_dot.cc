@@ -14,32 +14,38 @@ constexpr uint32_t kUnderWay = 2;
 constexpr uint64_t kLeastTurns = 2;
 constexpr uint64_t kQuad = 4;
 
-// How a product is divided.
-struct Division {
-  uint64_t lanes = 1;  // that share a row of weights: a power of two
-  uint64_t groups = 1;
-};
-
-// By how many chunks lanes take one after another, those for nothing counted as well, and the end
-// of each row like one more.
-Division DivisionOf(const Tuning& tuning, uint64_t n, uint64_t columns, uint64_t threads) {
+// How many lanes share a row of weights, a power of two, if a workgroup has `share` rows: by how many
+// chunks lanes take one after another, those for nothing counted as well, and the end of each row like
+// one more.
+uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kChunk = 32;
   constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kChunk;
   const uint64_t most_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
   const uint64_t least = std::bit_floor(std::clamp<uint64_t>(chunks / kUnderWay, 1, kLeastLanes));
-  Division best;
-  uint64_t least_cost = 0;
+  uint64_t best = 1, least_cost = 0;
   for (uint64_t lanes = std::min(least, most_lanes); lanes <= most_lanes; lanes *= 2) {
-    const uint64_t rows = threads / lanes;  // at a time
-    const uint64_t groups = std::min<uint64_t>(CeilDiv(n, rows), tuning.few_groups);
-    const uint64_t turns = CeilDiv(CeilDiv(n, groups), rows);
+    const uint64_t turns = CeilDiv(share, threads / lanes);
     const uint64_t cost = turns * (CeilDiv(chunks, lanes * kUnderWay) * kUnderWay + 1);
     if (least_cost != 0 && cost >= least_cost) continue;
     least_cost = cost;
-    best = {lanes, groups};
+    best = lanes;
   }
   return best;
+}
+
+// Workgroups for a product: all that keep the device busy, or its share of them if others read the same
+// row. Few rows for each: a subgroup without any leaves its time to the others.
+uint64_t GroupsFor(const PlanBuilder& plan, uint64_t n, uint32_t x) {
+  uint64_t all = n;
+  if (x != RL_NO_VALUE) {
+    for (const uint32_t reader : plan.ReadersOf(x)) {
+      const rl_op& op = plan.graph().op(reader);
+      if (reader == plan.op_index() || op.kind != plan.op().kind) continue;
+      all += static_cast<uint64_t>(Last(plan.graph().value(op.results[0])));
+    }
+  }
+  return std::clamp<uint64_t>(plan.tuning().few_groups * n / all, 1, n);
 }
 
 // As prologue.glsl reads it.
@@ -106,7 +112,8 @@ void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands
     dispatch.Pointer(0);
   }
   const auto n = static_cast<uint64_t>(product.n);
-  const auto [lanes, groups] = DivisionOf(tuning, n, shape.columns, threads);
+  const uint64_t groups = GroupsFor(plan, n, operands.x.value);
+  const uint64_t lanes = LanesFor(tuning, CeilDiv(n, groups), shape.columns, threads);
   dispatch.Rows(product.rows)
       .U32(product.n)
       .U32(static_cast<int64_t>(shape.columns))

@@ -4,9 +4,12 @@
 #ifdef SUBGROUPS
 #include "butterfly.glsl"
 uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+// The first of those that have to call the sums together.
+uint FirstTogether() { return gl_SubgroupID * gl_SubgroupSize; }
 
 #else
 uint Index() { return gl_LocalInvocationIndex; }
+uint FirstTogether() { return 0; }
 
 shared float shared_lanes[gl_WorkGroupSize.x];
 float SumOfLanes(float x, uint lanes) {

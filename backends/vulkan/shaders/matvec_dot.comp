@@ -92,14 +92,18 @@ void StageQuad(uint quad, vec4 x) {
 }
 
 void StageRow() {
-  for (uint first = 0; first < p.k / 4; first += kTurns * gl_WorkGroupSize.x) {
-    if (IsNull(p.prologue)) {
-      LoadRow(p.x, first);
-    } else {
-      LoadNormedRow();
-    }
+  const uint turn = kTurns * gl_WorkGroupSize.x;
+  if (IsNull(p.prologue)) {
+    LoadRow(p.x, 0);
+  } else {
+    LoadNormedRow();  // all of it at once
+  }
+  for (uint first = 0; first < p.k / 4; first += turn) {
+    vec4 row[kTurns];
+    [[unroll]] for (uint t = 0; t < kTurns; ++t) row[t] = x_row[t];
+    LoadRow(p.x, first + turn);  // the next ones are on their way meanwhile
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-      if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(first + RowPlace(t), x_row[t]);
+      if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(first + RowPlace(t), row[t]);
     }
   }
   barrier();
@@ -145,11 +149,11 @@ void AddChunk(uint chunk, uint i) {
   }
 }
 
-void Store(uint lane, uint weight_row, uint end) {
+void Store(uint lane, uint weight_row, uint end, float extra) {
   float y = SumOfLanes(acc[0], p.lanes);
   if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[kHalves - 1], p.lanes);
   if (lane != 0 || weight_row >= end) return;
-  if (kHalves == 1 && !IsNull(p.extra)) y = GeluTanh(y) * F32(p.extra).v[weight_row];
+  if (kHalves == 1 && !IsNull(p.extra)) y = GeluTanh(y) * extra;
   F32(p.y).v[weight_row] = y;
 }
 
@@ -168,8 +172,12 @@ void main() {
     }
   }
   StageRow();
-  for (uint first_row = begin; first_row < end; first_row += groups) {
+  // Whoever has no row leaves the device to the others.
+  const uint first_together = begin + FirstTogether() / p.lanes;
+  for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
     const uint weight_row = first_row + group;
+    const bool has_extra = kHalves == 1 && !IsNull(p.extra) && weight_row < end;
+    const float extra = has_extra ? F32(p.extra).v[weight_row] : 0.0;
     [[unroll]] for (uint h = 0; h < kHalves; ++h) acc[h] = 0.0;
     const uint turn = p.lanes * kUnroll;
     for (uint first = 0; first < Chunks(); first += turn) {
@@ -188,6 +196,6 @@ void main() {
         }
       }
     }
-    Store(lane, weight_row, end);
+    Store(lane, weight_row, end, extra);
   }
 }
