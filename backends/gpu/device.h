@@ -20,7 +20,8 @@ class GpuDevice : public sdk::Device {
     std::vector<sdk::OpSupport> support;
     support.reserve(graph.op_count());
     for (uint32_t i = 0; i < graph.op_count(); ++i) {
-      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities().float64);
+      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities().float64,
+                               gpu_.memory().most_piece() - kWeightSlack);
       const bool supported = why.empty();
       support.push_back({supported, std::move(why)});
     }

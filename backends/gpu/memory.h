@@ -8,9 +8,11 @@
 
 #include <rullama/sdk/backend.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backends/gpu/weights.h"
 
@@ -47,11 +49,18 @@ class DeviceBuffer : public sdk::Buffer {
   uint64_t size_;
 };
 
-// A weight in the layout of weights.h. Backends derive theirs, which own the memory.
+// A weight in the layout of weights.h, in pieces of rows where one allocation cannot have all of
+// them. Backends derive theirs, which own the memory.
 class DeviceWeight : public sdk::Weight {
  public:
+  struct Piece {
+    WeightRows rows;
+    DeviceAddress address;
+  };
   [[nodiscard]] const WeightShape& shape() const { return shape_; }
-  [[nodiscard]] DeviceAddress address() const { return address_; }
+  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  // Of the first row.
+  [[nodiscard]] DeviceAddress address() const { return pieces_.front().address; }
   // The bytes as in the file; they stay valid.
   [[nodiscard]] const std::byte* file() const { return file_; }
 
@@ -59,11 +68,22 @@ class DeviceWeight : public sdk::Weight {
   explicit DeviceWeight(const rl_weight_desc& desc)
       : shape_(ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank})),
         file_(static_cast<const std::byte*>(desc.data)) {}
-  void set_address(DeviceAddress address) { address_ = address; }
+  // Allocates and fills all pieces: `allocate` takes bytes and returns what has an address();
+  // `fill` puts rows of the shape and file it is given there.
+  template <typename Allocate, typename Fill>
+  void MakePieces(uint64_t most_bytes, Allocate allocate, Fill fill) {
+    for (const WeightRows& rows : PiecesOf(shape_, most_bytes - kWeightSlack)) {
+      WeightShape part = shape_;
+      part.rows = rows.count;
+      auto& memory = allocate(std::max<uint64_t>(part.bytes(), 1) + kWeightSlack);
+      pieces_.push_back({rows, memory.address()});
+      fill(memory, part, file_ + rows.first * shape_.file_row);
+    }
+  }
 
  private:
   WeightShape shape_;
-  DeviceAddress address_ = 0;
+  std::vector<Piece> pieces_;
   const std::byte* file_;
 };
 

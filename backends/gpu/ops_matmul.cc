@@ -156,23 +156,48 @@ void AbsorbGate(PlanBuilder& plan, Product& product, ProductOperands& operands) 
   plan.Absorb(reader);
 }
 
-void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
-  const rl_value& y = plan.Result();
-  Product product;
-  product.weight = &PlanBuilder::WeightOf(plan.graph().value(gate));
-  product.gate = plan.Place(gate).begin;
-  product.up = up == RL_NO_VALUE ? 0 : plan.Place(up).begin;
-  product.rows = y.dims[0];
-  product.n = Last(y);
-  ProductOperands operands;
-  operands.x.value = plan.InputIndex(0);
-  operands.y.value = plan.ResultIndex();
-  if (plan.MostRows(y) <= kFewProductRows) {
-    AbsorbGate(plan, product, operands);
+void AnyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+  const int64_t rows = plan.Most(product.rows);
+  if (rows <= kFewProductRows) {
     FewRows(plan, product, operands);
   } else {
-    ManyRows(plan, product, operands, (plan.MostRows(y) + kProductTile - 1) / kProductTile);
+    ManyRows(plan, product, operands, (rows + kProductTile - 1) / kProductTile);
   }
+}
+
+// Each piece of the weights gives some columns of the result.
+void ByPieces(PlanBuilder& plan, Product product, ProductOperands operands,
+              const DeviceWeight* up) {
+  const std::vector<DeviceWeight::Piece>& pieces = product.weight->pieces();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    product.gate = pieces[i].address;
+    product.up = up == nullptr ? 0 : up->pieces()[i].address;
+    product.n = static_cast<int64_t>(pieces[i].rows.count);
+    const auto rows = static_cast<uint64_t>(plan.Most(product.rows));
+    operands.y.scratch = plan.Take(rows * pieces[i].rows.count * sizeof(float));
+    AnyRows(plan, product, operands);
+    PutColumns(plan, operands.y.scratch, product.n, static_cast<int64_t>(pieces[i].rows.first));
+    plan.GiveBack(operands.y.scratch);
+  }
+}
+
+void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
+  Product product;
+  product.weight = &PlanBuilder::WeightOf(plan.graph().value(gate));
+  product.rows = plan.Result().dims[0];
+  ProductOperands operands;
+  operands.x.value = plan.InputIndex(0);
+  if (product.weight->pieces().size() > 1) {
+    ByPieces(plan, product, operands,
+             up == RL_NO_VALUE ? nullptr : &PlanBuilder::WeightOf(plan.graph().value(up)));
+    return;
+  }
+  product.gate = plan.Place(gate).begin;
+  product.up = up == RL_NO_VALUE ? 0 : plan.Place(up).begin;
+  product.n = Last(plan.Result());
+  operands.y.value = plan.ResultIndex();
+  if (plan.Most(product.rows) <= kFewProductRows) AbsorbGate(plan, product, operands);
+  AnyRows(plan, product, operands);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ constexpr uint32_t kUnderWay = 2;
 constexpr uint64_t kLeastTurns = 2;
 constexpr uint64_t kQuad = 4;
 
-// How many lanes share a row of weights, a power of two, if a workgroup has `share` rows: by how many
-// chunks lanes take one after another, those for nothing counted as well, and the end of each row like
-// one more.
+// How many lanes share a row of weights, a power of two, if a workgroup has `share` rows: by how
+// many chunks lanes take one after another, those for nothing counted as well, and the end of each
+// row like one more.
 uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kChunk = 32;
   constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
@@ -34,8 +34,8 @@ uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64
   return best;
 }
 
-// Workgroups for a product: all that keep the device busy, or its share of them if others read the same
-// row. Few rows for each: a subgroup without any leaves its time to the others.
+// Workgroups for a product: all that keep the device busy, or its share of them if others read the
+// same row. Few rows for each: a subgroup without any leaves its time to the others.
 uint64_t GroupsFor(const PlanBuilder& plan, uint64_t n, uint32_t x) {
   uint64_t all = n;
   if (x != RL_NO_VALUE) {

@@ -131,19 +131,27 @@ void GatherRows(PlanBuilder& plan) {
     blocks = shape.blocks;
   }
   if (a.columns > 0) columns = a.columns;
-  DispatchBuilder(plan, Shader::kGatherRows,
-                  {kRowThreads, table.dtype, decoded ? 0 : BytesOf(table)})
-      .Read(plan.InputIndex(0))
-      .Read(plan.InputIndex(1))
-      .Write(plan.ResultIndex())
-      .Rows(plan.Result().dims[0])
-      .U32(plan.MostRows(table))
-      .U32(static_cast<int64_t>(stride))
-      .U32(static_cast<int64_t>(blocks))
-      .U32(a.column)
-      .U32(columns)
-      .U32(plan.op_index() + 1)
-      .Go(static_cast<uint64_t>(plan.MostRows(plan.Result())));
+  const auto rows = static_cast<uint64_t>(plan.MostRows(table));
+  std::vector<DeviceWeight::Piece> pieces = {{{0, rows}, plan.Place(plan.InputIndex(0)).begin}};
+  if (constant && table.rank == 2) pieces = PlanBuilder::WeightOf(table).pieces();
+  for (const DeviceWeight::Piece& piece : pieces) {
+    DispatchBuilder(plan, Shader::kGatherRows,
+                    {kRowThreads, table.dtype, decoded ? 0 : BytesOf(table)})
+        .Reads(plan.InputIndex(0))
+        .Pointer(piece.address)
+        .Read(plan.InputIndex(1))
+        .Write(plan.ResultIndex())
+        .Rows(plan.Result().dims[0])
+        .U32(static_cast<int64_t>(rows))
+        .U32(static_cast<int64_t>(piece.rows.first))
+        .U32(static_cast<int64_t>(piece.rows.count))
+        .U32(static_cast<int64_t>(stride))
+        .U32(static_cast<int64_t>(blocks))
+        .U32(a.column)
+        .U32(columns)
+        .U32(plan.op_index() + 1)
+        .Go(static_cast<uint64_t>(plan.MostRows(plan.Result())));
+  }
 }
 
 void StateAppend(PlanBuilder& plan) {
@@ -163,6 +171,22 @@ void StateAppend(PlanBuilder& plan) {
 }
 
 }  // namespace
+
+void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first) {
+  const rl_value& y = plan.Result();
+  DispatchBuilder(plan, Shader::kMove, {kThreads, kMove, BytesOf(y), 0})
+      .Read(from)
+      .Read(RL_NO_VALUE)
+      .Read(RL_NO_VALUE)
+      .Write(plan.ResultIndex())
+      .Rows(y.dims[0])
+      .U32(columns)
+      .U32(columns)
+      .U32(0)
+      .U32(RowElements(y))
+      .U32(first)
+      .Go((static_cast<uint64_t>(plan.MostRows(y) * columns) + kThreads - 1) / kThreads);
+}
 
 void Copy(PlanBuilder& plan) { MoveRuns(plan, plan.InputIndex(0), 1, WholeRows(plan)); }
 

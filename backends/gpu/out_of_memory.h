@@ -8,16 +8,18 @@
 
 namespace rullama::gpu {
 
-inline std::string Gibibytes(uint64_t bytes) {
-  const uint64_t tenths = bytes / ((uint64_t{1} << 30) / 10);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
+inline std::string SizeText(uint64_t bytes) {
+  const bool small = bytes < uint64_t{1} << 30;
+  const uint64_t tenths = bytes / ((uint64_t{1} << (small ? 20 : 30)) / 10);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+         (small ? " MiB" : " GiB");
 }
 
 // `free`: 0 if the device does not say. `why`: of the driver, or empty.
 inline sdk::Error NoRoom(uint64_t bytes, uint64_t total, uint64_t free, const std::string& why) {
   std::string text =
-      "no room for " + Gibibytes(bytes) + " more on the device, which has " + Gibibytes(total);
-  if (free > 0) text += ", " + Gibibytes(free) + " of it free";
+      "no room for " + SizeText(bytes) + " more on the device, which has " + SizeText(total);
+  if (free > 0) text += ", " + SizeText(free) + " of it free";
   return sdk::Error(RL_OUT_OF_MEMORY, text + (why.empty() ? "" : " (" + why + ")") +
                                           "; a smaller quantisation or context needs less");
 }

@@ -210,8 +210,9 @@ class PlanBuilder {
   uint64_t workspace_bytes_ = 0;
 };
 
-// Whether a device, with numbers of 64 bits or without, runs an op: an empty text, or why not.
-std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64);
+// Whether a device runs an op: an empty text, or why not. Of one with numbers of 64 bits or
+// without, whose allocations have up to `most_bytes`.
+std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64, uint64_t most_bytes);
 
 // Each appends the op at hand if its kind belongs to the family.
 bool CompileStructure(PlanBuilder& plan);
@@ -222,6 +223,8 @@ bool CompileMoe(PlanBuilder& plan);
 bool CompileAttention(PlanBuilder& plan);
 bool CompileSampling(PlanBuilder& plan);
 
+// Appends the copy of rows of `columns` elements to columns of the result of the op at hand.
+void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first);
 // Appends the copy of the first operand to the result of the op at hand.
 void Copy(PlanBuilder& plan);
 

@@ -96,6 +96,32 @@ std::string WhyNotAttention(const sdk::GraphView& graph, const rl_op& op) {
   return {};
 }
 
+// Whether an op finds the rows of an operand that lies in pieces.
+bool TakesPieces(const sdk::GraphView& graph, const rl_op& op, uint32_t operand) {
+  switch (op.kind) {
+    case RL_OP_matmul:
+      return operand == 1 && sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0;
+    case RL_OP_geglu_linear:
+      return operand == 1 || operand == 2;
+    case RL_OP_gather_rows:
+      return operand == 0 && graph.input(op, 0)->rank == 2;
+    default:
+      return false;
+  }
+}
+
+std::string WhyNotLarge(const sdk::GraphView& graph, const rl_op& op, uint64_t most_bytes) {
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    const rl_value* value = graph.input(op, i);
+    if (value == nullptr || value->lifetime != RL_LIFETIME_CONSTANT) continue;
+    const uint64_t bytes = ShapeOfConstant(*value).bytes();
+    if (bytes <= most_bytes || TakesPieces(graph, op, i)) continue;
+    return "a weight of " + std::to_string(bytes) + " bytes, of which one allocation may have " +
+           std::to_string(most_bytes);
+  }
+  return {};
+}
+
 std::string WhyNotGather(const sdk::GraphView& graph, const rl_op& op) {
   const rl_value& table = *graph.input(op, 0);
   const DType dtype = TypeOf(table);
@@ -111,7 +137,9 @@ std::string WhyNotGather(const sdk::GraphView& graph, const rl_op& op) {
 
 }  // namespace
 
-std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64) {
+std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64,
+                   uint64_t most_bytes) {
+  if (std::string why = WhyNotLarge(graph, op, most_bytes); !why.empty()) return why;
   if (op.kind == RL_OP_attention_scores || op.kind == RL_OP_attention_mix) {
     return "attention runs whole";
   }

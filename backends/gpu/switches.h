@@ -1,7 +1,10 @@
-// Options that are on or off.
+// Options that are on or off, and those that are numbers.
 #pragma once
 
 #include <rullama/sdk/backend.h>
+
+#include <charconv>
+#include <cstdint>
 
 namespace rullama::gpu {
 
@@ -21,6 +24,17 @@ inline bool ParseSwitch(const sdk::Option& option, bool available, const char* w
                      "option " + option.key + " is 'on', but the device has no " + what);
   }
   return on;
+}
+
+// Errors: RL_INVALID_ARGUMENT unless the value is a whole number from `least` to `most`.
+inline uint64_t ParseBytes(const sdk::Option& option, uint64_t least, uint64_t most) {
+  uint64_t bytes = 0;
+  const char* end = option.value.data() + option.value.size();
+  const auto [stop, error] = std::from_chars(option.value.data(), end, bytes);
+  if (error == std::errc() && stop == end && bytes >= least && bytes <= most) return bytes;
+  throw sdk::Error(RL_INVALID_ARGUMENT, "option " + option.key + " is '" +
+                                            std::string(option.value) + "', expected bytes from " +
+                                            std::to_string(least) + " to " + std::to_string(most));
 }
 
 }  // namespace rullama::gpu

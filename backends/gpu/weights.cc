@@ -127,6 +127,19 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
   }
 }
 
+std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes) {
+  // Whole tiles of matrix products, where that is possible.
+  constexpr uint64_t kTile = 256;
+  if (shape.bytes() <= most_bytes) return {{0, shape.rows}};
+  uint64_t count = std::max<uint64_t>(most_bytes / shape.stride, 1);
+  if (count > kTile) count -= count % kTile;
+  std::vector<WeightRows> pieces;
+  for (uint64_t first = 0; first < shape.rows; first += count) {
+    pieces.push_back({first, std::min(count, shape.rows - first)});
+  }
+  return pieces;
+}
+
 void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mapped,
                const std::function<void(uint64_t offset, std::span<const std::byte>)>& write) {
   const uint64_t row = std::max<uint64_t>(shape.stride, 1);

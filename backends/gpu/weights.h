@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace rullama::gpu {
 
@@ -44,6 +45,15 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
 // Bytes beyond the end of a weight that kernels may read: a single row of a plain type is read in
 // whole chunks as well.
 inline constexpr uint64_t kWeightSlack = 32 * sizeof(float);
+
+// Rows of a weight that lie one after another in one allocation.
+struct WeightRows {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+// In how many pieces a weight lies if one may have so many bytes: mostly in one. Where a row alone
+// has more, each piece has one.
+std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes);
 
 // Repacks all rows, on several threads: into `mapped`, or where that is null in pieces of some MiB,
 // each of which `write` takes with its offset.

@@ -32,7 +32,11 @@ struct Settings {
   bool cache;
   bool tensor_cores;
   bool profile = false;
+  uint64_t weight_piece = 0;  // bytes
 };
+
+// Of the option weight_piece: a few rows.
+constexpr uint64_t kLeastPiece = 4096;
 
 // Whether the device multiplies matrices of 16 x 8 x 16 in f16 (mma.sync).
 bool HasTensorCores(const Capabilities& can) {
@@ -73,12 +77,15 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
       settings.tensor_cores =
           gpu::ParseSwitch(option, HasTensorCores(can),
                            "tensor cores of NVIDIA's, of compute capability 8.0 or later");
+    } else if (option.key == "weight_piece") {
+      settings.weight_piece = gpu::ParseBytes(option, kLeastPiece, can.max_allocation);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT,
                        "unknown option '" + option.key +
-                           "'; the opencl backend knows: cache, kernels, profile, tensor_cores");
+                           "'; the opencl backend knows: cache, kernels, profile, tensor_cores, "
+                           "weight_piece");
     }
   }
   for (const sdk::Option& option : options) {
@@ -162,9 +169,10 @@ class OpenClBackend final : public sdk::Backend {
     return instance_ ? std::string_view(instance_->reason()) : std::string_view();
   }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    const PhysicalDevice& physical = instance_->devices()[index];
-    return std::make_unique<OpenClDevice>(instance_->api(), physical, host(),
-                                          ParseOptions(options, physical.capabilities));
+    PhysicalDevice physical = instance_->devices()[index];
+    const Settings settings = ParseOptions(options, physical.capabilities);
+    physical.capabilities.weight_piece = settings.weight_piece;
+    return std::make_unique<OpenClDevice>(instance_->api(), physical, host(), settings);
   }
 
  private:

@@ -53,7 +53,7 @@ class Gpu {
 
  private:
   const Api& api_;
-  const PhysicalDevice& physical_;
+  const PhysicalDevice physical_;
   sdk::Host host_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;

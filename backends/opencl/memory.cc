@@ -45,6 +45,12 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes) {
   return *block;
 }
 
+uint64_t Memory::most_piece() const {
+  const auto& can = capabilities_;
+  const uint64_t bytes = can.weight_piece > 0 ? can.weight_piece : can.max_allocation;
+  return std::max(bytes / kGranularity * kGranularity, 2 * kGranularity) - kGranularity;
+}
+
 Allocation Memory::Allocate(uint64_t bytes) {
   const uint64_t total = capabilities_.memory;
   // Kernels read whole vectors at the end of a row.
@@ -55,7 +61,7 @@ Allocation Memory::Allocate(uint64_t bytes) {
   }
   if (size > capabilities_.max_allocation) {
     throw gpu::NoRoom(bytes, total, 0,
-                      "one allocation may have " + gpu::Gibibytes(capabilities_.max_allocation));
+                      "one allocation may have " + gpu::SizeText(capabilities_.max_allocation));
   }
   try {
     const uint64_t block_bytes =

@@ -21,15 +21,17 @@ OpenClBuffer::OpenClBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage, Allo
 
 OpenClBuffer::~OpenClBuffer() { gpu_.WaitQuietly(); }
 
-OpenClWeight::OpenClWeight(Gpu& gpu, const rl_weight_desc& desc)
-    : DeviceWeight(desc),
-      gpu_(gpu),
-      memory_(gpu.memory().Allocate(std::max<uint64_t>(shape().bytes(), 1) + gpu::kWeightSlack)) {
-  set_address(memory_.address());
-  gpu::RepackAll(shape(), file(), nullptr,
-                 [this](uint64_t offset, std::span<const std::byte> rows) {
-                   gpu_.Write(memory_, offset, rows);
-                 });
+OpenClWeight::OpenClWeight(Gpu& gpu, const rl_weight_desc& desc) : DeviceWeight(desc), gpu_(gpu) {
+  MakePieces(
+      gpu_.memory().most_piece(),
+      [&](uint64_t bytes) -> Allocation& {
+        return memory_.emplace_back(gpu_.memory().Allocate(bytes));
+      },
+      [&](Allocation& memory, const gpu::WeightShape& part, const std::byte* file) {
+        gpu::RepackAll(part, file, nullptr, [&](uint64_t offset, std::span<const std::byte> rows) {
+          gpu_.Write(memory, offset, rows);
+        });
+      });
 }
 
 OpenClWeight::~OpenClWeight() { gpu_.WaitQuietly(); }

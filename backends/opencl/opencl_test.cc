@@ -5,10 +5,13 @@
 
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "backends/opencl/gpu.h"
 #include "backends/opencl/instance.h"
+#include "backends/opencl/objects.h"
 #include "backends/opencl/programs.h"
 #include "backends/opencl/sources.h"
 
@@ -18,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 // ---- a host that remembers ----------------------------------------------------------------------
 
@@ -155,6 +159,52 @@ TEST_F(OpenClDeviceTest, MoreThanOneAllocationMayHave) {
   const sdk::Error error = ErrorOf([&] { gpu.memory().Allocate(uint64_t{2} << 20); });
   EXPECT_EQ(error.code(), RL_OUT_OF_MEMORY);
   EXPECT_THAT(error.what(), HasSubstr("one allocation may have"));
+}
+
+TEST(OpenClPieces, WholeTilesWherePossible) {
+  gpu::WeightShape shape;
+  shape.rows = 1000;
+  shape.stride = 64;
+  const auto counts = [&shape](uint64_t bytes) {
+    std::vector<uint64_t> rows;
+    for (const gpu::WeightRows& piece : gpu::PiecesOf(shape, bytes)) {
+      EXPECT_EQ(piece.first, std::accumulate(rows.begin(), rows.end(), uint64_t{0}));
+      rows.push_back(piece.count);
+    }
+    return rows;
+  };
+  EXPECT_THAT(counts(64000), ElementsAre(1000));
+  EXPECT_THAT(counts(63999), ElementsAre(768, 232));
+  EXPECT_THAT(counts(400 * 64), ElementsAre(256, 256, 256, 232));
+  EXPECT_THAT(counts(100 * 64), SizeIs(10));
+  EXPECT_THAT(counts(1), SizeIs(1000));
+}
+
+// Rows of a matrix that no allocation could have, read back from where its pieces are.
+TEST_F(OpenClDeviceTest, WeightsInPieces) {
+  PhysicalDevice small = device();
+  small.capabilities.max_allocation = 4096;
+  Gpu gpu(instance_.api(), small, host(), false);
+  std::vector<float> values(size_t{64} * 32);
+  std::iota(values.begin(), values.end(), 0.0F);
+  rl_weight_desc desc{};
+  desc.struct_size = sizeof(desc);
+  desc.dtype = static_cast<uint32_t>(DType::kF32);
+  desc.rank = 2;
+  desc.dims[0] = 64;
+  desc.dims[1] = 32;
+  desc.data = values.data();
+  desc.bytes = values.size() * sizeof(float);
+  const OpenClWeight weight(gpu, desc);
+  ASSERT_THAT(weight.pieces(), SizeIs(3));
+  for (const gpu::DeviceWeight::Piece& piece : weight.pieces()) {
+    const Place place = gpu.memory().PlaceOf(piece.address);
+    float first = 0;
+    ASSERT_EQ(gpu.api().EnqueueReadBuffer(gpu.queue(), place.buffer, CL_TRUE, place.offset,
+                                          sizeof(first), &first, 0, nullptr, nullptr),
+              CL_SUCCESS);
+    EXPECT_EQ(first, values[piece.rows.first * 32]);
+  }
 }
 
 TEST_F(OpenClDeviceTest, DriverWithoutRoom) {

@@ -40,7 +40,11 @@ struct Settings {
   bool integer_dot;
   bool persistent;
   bool profile = false;
+  uint64_t weight_piece = 0;  // bytes
 };
+
+// Of the option weight_piece: a few rows.
+constexpr uint64_t kLeastPiece = 4096;
 
 // Whether steps of one row can be one dispatch (persistent.h).
 bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgroup_arithmetic; }
@@ -60,6 +64,8 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
     } else if (option.key == "persistent") {
       settings.persistent = gpu::ParseSwitch(option, CanPersist(can),
                                              "memory model of Vulkan, or no subgroup arithmetic");
+    } else if (option.key == "weight_piece") {
+      settings.weight_piece = gpu::ParseBytes(option, kLeastPiece, can.max_allocation);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else if (option.key == "subgroups") {
@@ -70,7 +76,8 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
-                                                "integer_dot, persistent, profile, subgroups");
+                                                "integer_dot, persistent, profile, subgroups, "
+                                                "weight_piece");
     }
   }
   if (!settings.subgroups) {
@@ -180,9 +187,10 @@ class VulkanBackend final : public sdk::Backend {
     return instance_ ? std::string_view(instance_->reason()) : std::string_view();
   }
   std::unique_ptr<sdk::Device> Open(uint32_t index, std::span<const sdk::Option> options) override {
-    const PhysicalDevice& physical = instance_->devices()[index];
-    return std::make_unique<VulkanDevice>(*instance_, physical, host(),
-                                          ParseOptions(options, physical.capabilities));
+    PhysicalDevice physical = instance_->devices()[index];
+    const Settings settings = ParseOptions(options, physical.capabilities);
+    physical.capabilities.weight_piece = settings.weight_piece;
+    return std::make_unique<VulkanDevice>(*instance_, physical, host(), settings);
   }
 
  private:

@@ -51,7 +51,7 @@ class Gpu {
   bool IsDoneSoon();
   void CheckLost(VkResult result, const char* call);
 
-  const PhysicalDevice& physical_;
+  const PhysicalDevice physical_;
   sdk::Host host_;
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

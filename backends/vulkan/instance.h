@@ -20,6 +20,7 @@ struct Capabilities {
   std::string driver;           // name and version
   uint32_t queue_family = 0;    // that computes
   uint64_t max_allocation = 0;  // bytes
+  uint64_t weight_piece = 0;    // bytes of a piece of a weight, at most; 0: an allocation
   uint32_t subgroup_size = 1;
   uint32_t multiprocessors = 0;      // 0: the driver does not say
   bool subgroup_arithmetic = false;  // reductions and shuffles within a subgroup

@@ -91,6 +91,12 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
   return *blocks.back();
 }
 
+uint64_t Memory::most_piece() const {
+  const auto& can = physical_.capabilities;
+  const uint64_t bytes = can.weight_piece > 0 ? can.weight_piece : can.max_allocation;
+  return std::max(bytes / kGranularity * kGranularity, 2 * kGranularity) - kGranularity;
+}
+
 Allocation Memory::Allocate(uint64_t bytes, Residence residence) {
   const auto [total, free] = Instance::Memory(physical_);
   // Kernels read whole vectors of 16 bytes at the end of a row.
@@ -105,7 +111,7 @@ Allocation Memory::Allocate(uint64_t bytes, Residence residence) {
     if (const auto offset = block->free.Take(size)) return {block.get(), *offset, size};
   }
   if (size > physical_.capabilities.max_allocation) {
-    throw fail("one allocation may have " + gpu::Gibibytes(physical_.capabilities.max_allocation));
+    throw fail("one allocation may have " + gpu::SizeText(physical_.capabilities.max_allocation));
   }
   try {
     MemoryBlock& block = NewBlock(std::max(size, kBlockBytes), residence);

@@ -16,17 +16,19 @@ VulkanBuffer::VulkanBuffer(Gpu& gpu, uint64_t bytes, rl_buffer_usage usage, Allo
 
 VulkanBuffer::~VulkanBuffer() { gpu_.WaitQuietly(); }
 
-VulkanWeight::VulkanWeight(Gpu& gpu, const rl_weight_desc& desc)
-    : DeviceWeight(desc),
-      gpu_(gpu),
-      memory_(gpu.memory().Allocate(std::max<uint64_t>(shape().bytes(), 1) + gpu::kWeightSlack,
-                                    Residence::kDevice)) {
-  set_address(memory_.address());
+VulkanWeight::VulkanWeight(Gpu& gpu, const rl_weight_desc& desc) : DeviceWeight(desc), gpu_(gpu) {
   gpu_.Wait();
-  gpu::RepackAll(shape(), file(), memory_.mapped(),
-                 [this](uint64_t offset, std::span<const std::byte> rows) {
-                   gpu_.Write(memory_, offset, rows);
-                 });
+  MakePieces(
+      gpu_.memory().most_piece(),
+      [&](uint64_t bytes) -> Allocation& {
+        return memory_.emplace_back(gpu_.memory().Allocate(bytes, Residence::kDevice));
+      },
+      [&](Allocation& memory, const gpu::WeightShape& part, const std::byte* file) {
+        gpu::RepackAll(part, file, memory.mapped(),
+                       [&](uint64_t offset, std::span<const std::byte> rows) {
+                         gpu_.Write(memory, offset, rows);
+                       });
+      });
 }
 
 VulkanWeight::~VulkanWeight() { gpu_.WaitQuietly(); }

@@ -30,7 +30,7 @@ class VulkanWeight final : public gpu::DeviceWeight {
 
  private:
   Gpu& gpu_;
-  Allocation memory_;
+  std::vector<Allocation> memory_;  // of each piece
 };
 
 class PlanMemory final : public gpu::PlanDevice {

@@ -66,6 +66,34 @@ TEST(OpenCl, WhatTheDeviceCannotHave) {
   EXPECT_THAT(cores.err, HasSubstr("option tensor_cores is 'on', but the device has no"));
 }
 
+RunResult InPieces(const std::string& model, const std::string& bytes) {
+  const auto config = TemporaryFile(
+      "pieces.yaml",
+      "backend: {name: opencl, device: \"0\", options: {weight_piece: \"" + bytes + "\"}}\n");
+  return RunRullama(
+      {"-m", model, "--config", config, "--raw", "-p", "The prince", "-n", "16", "--temp", "0"},
+      PoclAlone());
+}
+
+// Of the tiny model all matrices but those of keys and values.
+TEST(OpenCl, WeightsInPieces) {
+  const RunResult pieces = InPieces(TinyModel(), "30000");
+  const RunResult whole = InPieces(TinyModel(), "1000000000");
+  EXPECT_EQ(pieces.exit_code, 0) << pieces.err;
+  EXPECT_GT(whole.out.size(), 20U);
+  EXPECT_EQ(pieces.out, whole.out);
+}
+
+TEST(OpenCl, ExpertsHaveToBeInOnePiece) {
+  const RunResult result = InPieces(TinyMoeModel(), "30000");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("of which one allocation may have"),
+                                HasSubstr("placement.host_ops")));
+  const RunResult least = InPieces(TinyModel(), "100");
+  EXPECT_NE(least.exit_code, 0);
+  EXPECT_THAT(least.err, HasSubstr("weight_piece is '100', expected bytes from 4096 to"));
+}
+
 TEST(OpenCl, OptionsThatContradictEachOther) {
   const RunResult result = WithOptions("kernels: generic, tensor_cores: \"on\"");
   EXPECT_NE(result.exit_code, 0);

@@ -8,6 +8,7 @@ typedef struct {
   Pointer step, table, ids, y;
   Extent rows;
   uint table_rows;
+  uint first, rows_there;  // of the table: those that are here
   uint stride;   // bytes of a row of the table
   uint blocks;   // of a row
   uint column;   // first element
@@ -23,17 +24,19 @@ KERNEL gather_rows(BUFFER(step) BUFFER(table) BUFFER(ids) BUFFER(y) const Push p
       FAIL();
       continue;
     }
-    __global const uchar *base = AT(uchar, table) + (size_t)id * push.stride;
-    const size_t first = (size_t)row * push.columns;
+    const uint place = (uint)id - push.first;
+    if (place >= push.rows_there) continue;  // another piece has it
+    __global const uchar *base = AT(uchar, table) + (size_t)place * push.stride;
+    const size_t out_at = (size_t)row * push.columns;
 #if kRaw == 4
     __global const uint *from = (__global const uint *)base + push.column;
-    FOR_MINE(i, push.columns) AT(uint, y)[first + i] = from[i];
+    FOR_MINE(i, push.columns) AT(uint, y)[out_at + i] = from[i];
 #elif kRaw == 2
     __global const ushort *from = (__global const ushort *)base + push.column;
-    FOR_MINE(i, push.columns) AT(ushort, y)[first + i] = from[i];
+    FOR_MINE(i, push.columns) AT(ushort, y)[out_at + i] = from[i];
 #else
     const WeightRow weights = {base, push.blocks};
-    __global float *y = AT(float, y) + first;
+    __global float *y = AT(float, y) + out_at;
     // Whole chunks that touch the columns; their ends are cut off.
     const uint end_column = push.column + push.columns;
     const uint begin = kBlock == 256 ? push.column / 256 * 8 : push.column / 32;

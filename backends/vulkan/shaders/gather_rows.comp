@@ -10,6 +10,7 @@ PUSH Push {
   uvec2 step, table, ids, y;
   Extent rows;
   uint table_rows;
+  uint first, rows_there;  // of the table: those that are here
   uint stride;   // bytes of a row of the table
   uint blocks;   // of a row
   uint column;   // first element
@@ -25,7 +26,9 @@ void main() {
       Step(p.step).failed_op = p.op;
       continue;
     }
-    const uvec2 base = AdvanceBy(p.table, uint(id), p.stride);
+    const uint place = uint(id) - p.first;
+    if (place >= p.rows_there) continue;  // another piece has it
+    const uvec2 base = AdvanceBy(p.table, place, p.stride);
     const uint out_base = row * p.columns;
     if (kRaw == 4) {
       for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
