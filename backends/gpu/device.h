@@ -1,5 +1,5 @@
-// What devices of GPUs answer alike, whatever their API. `Gpu` has Write and Read of what `Buffer`
-// has as its memory(), and Wait; `Buffer` and `Weight` are made with it.
+// What devices of GPUs answer alike, whatever their API. `Gpu` has Write and Read of its
+// allocations, Wait, capabilities(), memory(), and what objects.h asks for.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -9,11 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "backends/gpu/objects.h"
 #include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {
 
-template <typename Gpu, typename Buffer, typename Weight>
+template <typename Gpu>
 class GpuDevice : public sdk::Device {
  public:
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
@@ -33,11 +34,11 @@ class GpuDevice : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
-    return std::make_unique<Weight>(gpu_, desc);
+    return std::make_unique<OwnedWeight<Gpu>>(gpu_, desc);
   }
 
   std::unique_ptr<sdk::Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) override {
-    return std::make_unique<Buffer>(gpu_, bytes, usage);
+    return std::make_unique<OwnedBuffer<Gpu>>(gpu_, bytes, usage);
   }
 
   void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
@@ -64,7 +65,7 @@ class GpuDevice : public sdk::Device {
 
  private:
   static const auto& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
-    const auto& memory = static_cast<Buffer&>(buffer);
+    const auto& memory = static_cast<OwnedBuffer<Gpu>&>(buffer);
     if (offset > memory.size() || size > memory.size() - offset) {
       throw sdk::Error(RL_INVALID_ARGUMENT,
                        "copy outside the buffer of " + std::to_string(memory.size()) + " bytes");

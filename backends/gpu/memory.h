@@ -8,7 +8,6 @@
 
 #include <rullama/sdk/backend.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -68,18 +67,7 @@ class DeviceWeight : public sdk::Weight {
   explicit DeviceWeight(const rl_weight_desc& desc)
       : shape_(ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank})),
         file_(static_cast<const std::byte*>(desc.data)) {}
-  // Allocates and fills all pieces: `allocate` takes bytes and returns what has an address();
-  // `fill` puts rows of the shape and file it is given there.
-  template <typename Allocate, typename Fill>
-  void MakePieces(uint64_t most_bytes, Allocate allocate, Fill fill) {
-    for (const WeightRows& rows : PiecesOf(shape_, most_bytes - kWeightSlack)) {
-      WeightShape part = shape_;
-      part.rows = rows.count;
-      auto& memory = allocate(std::max<uint64_t>(part.bytes(), 1) + kWeightSlack);
-      pieces_.push_back({rows, memory.address()});
-      fill(memory, part, file_ + rows.first * shape_.file_row);
-    }
-  }
+  void AddPiece(const Piece& piece) { pieces_.push_back(piece); }
 
  private:
   WeightShape shape_;

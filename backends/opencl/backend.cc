@@ -119,7 +119,7 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class OpenClDevice final : public gpu::GpuDevice<Gpu, OpenClBuffer, OpenClWeight> {
+class OpenClDevice final : public gpu::GpuDevice<Gpu> {
  public:
   OpenClDevice(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)

@@ -42,6 +42,14 @@ class Gpu {
   // Waits for everything and drops the work, whatever it has noted.
   void Forget(const gpu::Noted& work) noexcept;
 
+  // Device memory; contents are undefined. All of it is the host's through copies alone.
+  Allocation NewMemory(uint64_t bytes, bool) { return memory_->Allocate(bytes); }
+  // A kernel may touch no buffer that is not among its arguments.
+  static constexpr bool kFollowsPointers = false;
+  // Workgroups a dispatch may have. OpenCL names no limit but that of the number of work-items;
+  // NVIDIA's devices have these.
+  [[nodiscard]] static uint32_t MostGroups(uint32_t axis) { return axis == 0 ? 0x7FFFFFFF : 65535; }
+
   // Copies after all that was queued; `data` is free on return. `offset` counts from the
   // allocation's start.
   void Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data);

@@ -25,6 +25,7 @@ class Allocation : public gpu::BlockRange<MemoryBlock> {
  public:
   using BlockRange::BlockRange;
   [[nodiscard]] cl_mem buffer() const { return block().buffer.get(); }
+  [[nodiscard]] static std::byte* mapped() { return nullptr; }
 };
 
 // What a kernel is given for an address.

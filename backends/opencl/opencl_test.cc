@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu/objects.h"
 #include "backends/opencl/gpu.h"
 #include "backends/opencl/instance.h"
-#include "backends/opencl/objects.h"
 #include "backends/opencl/programs.h"
 #include "backends/opencl/sources.h"
 
@@ -195,7 +195,7 @@ TEST_F(OpenClDeviceTest, WeightsInPieces) {
   desc.dims[1] = 32;
   desc.data = values.data();
   desc.bytes = values.size() * sizeof(float);
-  const OpenClWeight weight(gpu, desc);
+  const gpu::OwnedWeight<Gpu> weight(gpu, desc);
   ASSERT_THAT(weight.pieces(), SizeIs(3));
   for (const gpu::DeviceWeight::Piece& piece : weight.pieces()) {
     const Place place = gpu.memory().PlaceOf(piece.address);

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu/objects.h"
 #include "backends/gpu/plan_builder.h"
-#include "backends/opencl/objects.h"
+#include "backends/opencl/gpu.h"
 #include "backends/opencl/programs.h"
 
 namespace rullama::opencl {
@@ -45,7 +46,7 @@ class OpenClPlan final : public sdk::Plan, public gpu::Noted {
   Gpu& gpu_;
   Programs& programs_;
   Allocation step_;  // T, R, first failed op
-  PlanMemory memory_;
+  gpu::PlanMemory<Gpu> memory_;
   bool profile_;
   std::vector<Recording> recordings_;
   std::vector<std::pair<const Launch*, Owned<cl_event>>> events_;  // of a step that is timed

@@ -117,7 +117,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   return tuning;
 }
 
-class VulkanDevice final : public gpu::GpuDevice<Gpu, VulkanBuffer, VulkanWeight> {
+class VulkanDevice final : public gpu::GpuDevice<Gpu> {
  public:
   VulkanDevice(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)

@@ -38,6 +38,16 @@ class Gpu {
   // Waits for everything and drops the work, whatever it has noted.
   void Forget(const gpu::Noted& work) noexcept;
 
+  // Device memory; contents are undefined. `shared`: the host sees it.
+  Allocation NewMemory(uint64_t bytes, bool shared) {
+    return memory_->Allocate(bytes, shared ? Residence::kShared : Residence::kDevice);
+  }
+  static constexpr bool kFollowsPointers = true;
+  // Workgroups a dispatch may have.
+  [[nodiscard]] uint32_t MostGroups(uint32_t axis) const {
+    return capabilities().properties.limits.maxComputeWorkGroupCount[axis];
+  }
+
   // Copies, done on return. `offset` counts from the allocation's start.
   void Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data);
   void Read(const Allocation& from, uint64_t offset, std::span<std::byte> data);

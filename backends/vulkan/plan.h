@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/objects.h"
+#include "backends/gpu/objects.h"
+#include "backends/vulkan/gpu.h"
 #include "backends/vulkan/pipelines.h"
 
 namespace rullama::vulkan {
@@ -56,7 +57,7 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   Gpu& gpu_;
   Pipelines& pipelines_;
   Allocation step_;  // T, R, first failed op
-  PlanMemory memory_;
+  gpu::PlanMemory<Gpu> memory_;
   bool profile_;
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_
