@@ -99,10 +99,13 @@ void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands
   const uint32_t threads = tuning.Threads(kPrologueThreads);
   const uint64_t turns =
       std::max(kLeastTurns, prologue == nullptr ? 0 : CeilDiv(shape.columns, kQuad * threads));
+  // In a step of one dispatch llvmpipe lets subgroups that leave out a loop past the barrier behind
+  // it.
+  const uint32_t together = tuning.software && tuning.persistent_groups > 0 ? 1 : 0;
   DispatchBuilder dispatch(
       plan, Shader::kMatVecDot,
       {threads, static_cast<uint32_t>(shape.dtype), product.up != 0 ? 2U : 1U, kUnderWay,
-       static_cast<uint32_t>(turns), static_cast<uint32_t>(shape.columns)});
+       static_cast<uint32_t>(turns), static_cast<uint32_t>(shape.columns), together});
   Place(dispatch, operands.x, false).Pointer(product.gate).Pointer(product.up);
   Place(dispatch, operands.extra, false);
   Place(dispatch, operands.y, true);

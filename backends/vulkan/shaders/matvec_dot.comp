@@ -19,6 +19,7 @@ layout(constant_id = 2) const uint kHalves = 1;        // 2: gelu(x G^T) * (x U^
 layout(constant_id = 3) const uint kUnroll = 1;        // chunks of a row of weights under way
 layout(constant_id = 4) const uint kTurns = 1;         // quads of x of an invocation at a time
 layout(constant_id = 5) const uint kMostColumns = 32;  // room for x: its columns or more
+layout(constant_id = 6) const uint kTogether = 0;      // 1: no subgroup leaves out what others do
 
 PUSH Push {
   uvec2 step, x;
@@ -172,8 +173,8 @@ void main() {
     }
   }
   StageRow();
-  // Whoever has no row leaves the device to the others.
-  const uint first_together = begin + FirstTogether() / p.lanes;
+  // A subgroup without a row leaves its time to the others.
+  const uint first_together = begin + (kTogether != 0 ? 0 : FirstTogether() / p.lanes);
   for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
     const uint weight_row = first_row + group;
     const bool has_extra = kHalves == 1 && !IsNull(p.extra) && weight_row < end;
