@@ -1,5 +1,5 @@
 // reshape, slice, concat, cast, copy, gather_rows, gather_last, where, state_append.
-#include "backends/gpu/plan_builder.h"
+#include "backends/gpu/matrix_product.h"
 
 namespace rullama::gpu {
 namespace {
@@ -16,7 +16,7 @@ struct Stretch {
 };
 
 struct Operands {
-  uint32_t x;
+  Operand x;
   uint32_t b = RL_NO_VALUE;
   uint32_t condition = RL_NO_VALUE;
 };
@@ -26,8 +26,8 @@ void Run(PlanBuilder& plan, std::vector<uint32_t> constants, const Operands& o, 
          const Stretch& s) {
   const rl_dim& rows = plan.Result().dims[0];
   constants.insert(constants.begin(), kThreads);
-  DispatchBuilder(plan, Shader::kMove, std::move(constants))
-      .Read(o.x)
+  DispatchBuilder dispatch(plan, Shader::kMove, std::move(constants));
+  Place(dispatch, o.x, false)
       .Read(o.b)
       .Read(o.condition)
       .Write(plan.ResultIndex())
@@ -42,7 +42,7 @@ void Run(PlanBuilder& plan, std::vector<uint32_t> constants, const Operands& o, 
 
 // Copies `inner` elements of each of `outer` runs per row.
 void MoveRuns(PlanBuilder& plan, uint32_t x, int64_t outer, const Stretch& s) {
-  Run(plan, {kMove, BytesOf(plan.Result()), 0}, {.x = x}, outer, s);
+  Run(plan, {kMove, BytesOf(plan.Result()), 0}, {.x = {.value = x}}, outer, s);
 }
 
 // Rows of the result, element by element.
@@ -99,13 +99,13 @@ void Concat(PlanBuilder& plan) {
 }
 
 void Cast(PlanBuilder& plan) {
-  Run(plan, {kCast, plan.Input(0).dtype, plan.Result().dtype}, {.x = plan.InputIndex(0)}, 1,
-      WholeRows(plan));
+  Run(plan, {kCast, plan.Input(0).dtype, plan.Result().dtype}, {.x = {.value = plan.InputIndex(0)}},
+      1, WholeRows(plan));
 }
 
 void Where(PlanBuilder& plan) {
   const Operands operands{
-      .x = plan.InputIndex(1), .b = plan.InputIndex(2), .condition = plan.InputIndex(0)};
+      .x = {.value = plan.InputIndex(1)}, .b = plan.InputIndex(2), .condition = plan.InputIndex(0)};
   Run(plan, {kWhere, BytesOf(plan.Result()), 0}, operands, 1, WholeRows(plan));
 }
 
@@ -113,7 +113,7 @@ void GatherLast(PlanBuilder& plan) {
   // In place of the result's stride, the op for a failure.
   const Stretch s{1, Last(plan.Input(0)), 0, plan.op_index() + 1, 0};
   Run(plan, {kGatherLast, plan.Input(0).dtype, 0},
-      {.x = plan.InputIndex(0), .b = plan.InputIndex(1)}, 1, s);
+      {.x = {.value = plan.InputIndex(0)}, .b = plan.InputIndex(1)}, 1, s);
 }
 
 void GatherRows(PlanBuilder& plan) {
@@ -173,19 +173,8 @@ void StateAppend(PlanBuilder& plan) {
 }  // namespace
 
 void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first) {
-  const rl_value& y = plan.Result();
-  DispatchBuilder(plan, Shader::kMove, {kThreads, kMove, BytesOf(y), 0})
-      .Read(from)
-      .Read(RL_NO_VALUE)
-      .Read(RL_NO_VALUE)
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .U32(columns)
-      .U32(columns)
-      .U32(0)
-      .U32(RowElements(y))
-      .U32(first)
-      .Go((static_cast<uint64_t>(plan.MostRows(y) * columns) + kThreads - 1) / kThreads);
+  Run(plan, {kMove, BytesOf(plan.Result()), 0}, {.x = {.scratch = from}}, 1,
+      {columns, columns, 0, RowElements(plan.Result()), first});
 }
 
 void Copy(PlanBuilder& plan) { MoveRuns(plan, plan.InputIndex(0), 1, WholeRows(plan)); }

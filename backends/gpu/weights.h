@@ -11,6 +11,7 @@
 
 #include <rullama/sdk/dtype.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,14 @@ struct WeightRows {
   uint64_t first = 0;
   uint64_t count = 0;
 };
+// Of the option weight_piece, in bytes: a few rows.
+inline constexpr uint64_t kLeastPiece = 4096;
+// Bytes a piece may have: what the option says, or if that is 0 an allocation of `max_allocation`,
+// which is whole multiples of `granularity` and ends with one that nothing lies in.
+inline uint64_t MostPiece(uint64_t option, uint64_t max_allocation, uint64_t granularity) {
+  const uint64_t bytes = option > 0 ? option : max_allocation;
+  return std::max(bytes / granularity * granularity, 2 * granularity) - granularity;
+}
 // In how many pieces a weight lies if one may have so many bytes: mostly in one. Where a row alone
 // has more, each piece has one.
 std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes);

@@ -35,9 +35,6 @@ struct Settings {
   uint64_t weight_piece = 0;  // bytes
 };
 
-// Of the option weight_piece: a few rows.
-constexpr uint64_t kLeastPiece = 4096;
-
 // Whether the device multiplies matrices of 16 x 8 x 16 in f16 (mma.sync).
 bool HasTensorCores(const Capabilities& can) {
   constexpr uint32_t kAmpere = 80;
@@ -78,7 +75,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
           gpu::ParseSwitch(option, HasTensorCores(can),
                            "tensor cores of NVIDIA's, of compute capability 8.0 or later");
     } else if (option.key == "weight_piece") {
-      settings.weight_piece = gpu::ParseBytes(option, kLeastPiece, can.max_allocation);
+      settings.weight_piece = gpu::ParseBytes(option, gpu::kLeastPiece, can.max_allocation);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else {

@@ -47,8 +47,7 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes) {
 
 uint64_t Memory::most_piece() const {
   const auto& can = capabilities_;
-  const uint64_t bytes = can.weight_piece > 0 ? can.weight_piece : can.max_allocation;
-  return std::max(bytes / kGranularity * kGranularity, 2 * kGranularity) - kGranularity;
+  return gpu::MostPiece(can.weight_piece, can.max_allocation, kGranularity);
 }
 
 Allocation Memory::Allocate(uint64_t bytes) {

@@ -43,9 +43,6 @@ struct Settings {
   uint64_t weight_piece = 0;  // bytes
 };
 
-// Of the option weight_piece: a few rows.
-constexpr uint64_t kLeastPiece = 4096;
-
 // Whether steps of one row can be one dispatch (persistent.h).
 bool CanPersist(const Capabilities& can) { return can.memory_model && can.subgroup_arithmetic; }
 // Whether they are unless someone says otherwise: on devices of known size, since all workgroups
@@ -65,7 +62,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
       settings.persistent = gpu::ParseSwitch(option, CanPersist(can),
                                              "memory model of Vulkan, or no subgroup arithmetic");
     } else if (option.key == "weight_piece") {
-      settings.weight_piece = gpu::ParseBytes(option, kLeastPiece, can.max_allocation);
+      settings.weight_piece = gpu::ParseBytes(option, gpu::kLeastPiece, can.max_allocation);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else if (option.key == "subgroups") {

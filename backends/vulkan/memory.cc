@@ -93,8 +93,7 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
 
 uint64_t Memory::most_piece() const {
   const auto& can = physical_.capabilities;
-  const uint64_t bytes = can.weight_piece > 0 ? can.weight_piece : can.max_allocation;
-  return std::max(bytes / kGranularity * kGranularity, 2 * kGranularity) - kGranularity;
+  return gpu::MostPiece(can.weight_piece, can.max_allocation, kGranularity);
 }
 
 Allocation Memory::Allocate(uint64_t bytes, Residence residence) {
