@@ -40,6 +40,14 @@ struct Dispatch {
     rl_dim dim;
     bool rows;  // without rows there is nothing to do
   };
+  // Rows of weights, which any number of workgroups can share.
+  struct Shares {
+    uint64_t rows = 0;                // 0: there are none
+    uint64_t bytes = 0, columns = 0;  // of each; of gated products the bytes of both
+    // In the push constants: who takes which (matvec_dot.comp), or 0 if that follows from the
+    // number of workgroups.
+    uint32_t offset = 0;
+  };
   PipelineKey pipeline;
   std::array<std::byte, kMostBytes> push{};
   uint32_t push_bytes = 0;
@@ -47,6 +55,7 @@ struct Dispatch {
   std::array<uint32_t, 3> groups{1, 1, 1};
   std::vector<Range> reads, writes;
   std::vector<Extent> extents;
+  Shares shares;
   uint32_t op_index = RL_NO_OP;
 };
 

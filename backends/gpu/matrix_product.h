@@ -5,7 +5,16 @@
 
 namespace rullama::gpu {
 
-enum class ProductMode : uint32_t { kDense = 0, kShared = 1, kPairs = 2, kWeighted = 3 };
+// Of a mixture of experts: kShared, all experts of a row read it; kPairs, each has a row of its
+// own; kWeighted, the same, and the results of a row's experts are added up with weights; kSummed,
+// the weights are in these rows.
+enum class ProductMode : uint32_t {
+  kDense = 0,
+  kShared = 1,
+  kPairs = 2,
+  kWeighted = 3,
+  kSummed = 4
+};
 
 // Rows of x up to which a product is computed row by row of the weights.
 inline constexpr int64_t kFewProductRows = 8;
@@ -48,15 +57,24 @@ DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool w
 // Adds the place of a record of what a product does first (prologue.glsl).
 void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& prologue);
 
-// Whether matvec_dot.comp can compute a product: of one row, which has to fit in shared memory.
-bool GoesByBytes(const PlanBuilder& plan, const Product& product);
+// Whether matvec_dot.comp can compute a product: of one row, which has to fit in shared memory. Of
+// experts kShared, whose results it multiplies by ProductOperands::extra and factor, and kSummed.
+bool GoesByBytes(const Tuning& tuning, const Product& product, int64_t most_rows);
 // Does so. `prologue` may be null.
 void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                 const Prologue* prologue);
 
-// By rows of weights: any mode.
+// The rows of weights of a product, one expert after another if they are stacked.
+Dispatch::Shares SharesOf(const Product& product);
+// Divides the rows of weights of such a dispatch, or of one of matvec.comp, among so many
+// workgroups.
+void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups);
+// Whether matvec_dot.comp computes both products of a moe_ffn.
+bool ExpertsGoByBytes(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op);
+
+// By rows of weights: any mode but kSummed.
 void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
-// In tiles; `tiles` of rows at most. Not kWeighted.
+// In tiles; `tiles` of rows at most. Not kWeighted, not kSummed.
 void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles);
 

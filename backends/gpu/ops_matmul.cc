@@ -210,7 +210,7 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   const bool dense = product.mode == ProductMode::kDense;
   const uint32_t halves = gated ? 2 : 1;
   const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
-  if (GoesByBytes(plan, product)) {
+  if (dense && GoesByBytes(tuning, product, rows)) {
     RowByBytes(plan, product, operands, prologue);
     return;
   }
@@ -254,6 +254,7 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   // take several turns.
   if (prologue != nullptr || tuning.persistent_groups > 0 || threads == 1) {
     groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
+    if (y == 1) dispatch.Share(SharesOf(product), false);
   }
   dispatch.Go(groups, y);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstring>
 
 #include "backends/gpu/matrix_product.h"
 
@@ -13,12 +14,12 @@ constexpr uint32_t kUnderWay = 2;
 // Quads of the row that an invocation brings to shared memory at a time, at least.
 constexpr uint64_t kLeastTurns = 2;
 constexpr uint64_t kQuad = 4;
+constexpr uint64_t kChunk = 32;  // columns
 
 // How many lanes share a row of weights, a power of two, if a workgroup has `share` rows: by how
 // many chunks lanes take one after another, those for nothing counted as well, and the end of each
 // row like one more.
 uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
-  constexpr uint64_t kChunk = 32;
   constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kChunk;
   const uint64_t most_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
@@ -34,18 +35,32 @@ uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64
   return best;
 }
 
-// Workgroups for a product: all that keep the device busy, or its share of them if others read the
-// same row. Few rows for each: a subgroup without any leaves its time to the others.
-uint64_t GroupsFor(const PlanBuilder& plan, uint64_t n, uint32_t x) {
-  uint64_t all = n;
-  if (x != RL_NO_VALUE) {
-    for (const uint32_t reader : plan.ReadersOf(x)) {
-      const rl_op& op = plan.graph().op(reader);
-      if (reader == plan.op_index() || op.kind != plan.op().kind) continue;
-      all += static_cast<uint64_t>(Last(plan.graph().value(op.results[0])));
-    }
-  }
-  return std::clamp<uint64_t>(plan.tuning().few_groups * n / all, 1, n);
+// As matvec_dot.comp reads it: a workgroup has `share` rows, the first `more` have one more.
+struct Division {
+  uint32_t lanes, share, more;
+};
+Division DivisionOf(const Tuning& tuning, const Dispatch::Shares& shares, uint64_t groups,
+                    uint64_t threads) {
+  const uint64_t lanes = LanesFor(tuning, CeilDiv(shares.rows, groups), shares.columns, threads);
+  return {static_cast<uint32_t>(lanes), static_cast<uint32_t>(shares.rows / groups),
+          static_cast<uint32_t>(shares.rows % groups)};
+}
+
+// Experts whose weights make one row.
+uint64_t SideBySide(const Product& product) {
+  return product.mode == ProductMode::kSummed ? static_cast<uint64_t>(product.used) : 1;
+}
+
+// Of the row that a product stages.
+uint64_t ColumnsOf(const Product& product) {
+  return product.weight->shape().columns * SideBySide(product);
+}
+
+// What matvec_dot.comp calls kExperts.
+uint32_t ExpertsOf(ProductMode mode) {
+  constexpr uint32_t kStacked = 1, kSideBySide = 2;
+  if (mode == ProductMode::kDense) return 0;
+  return mode == ProductMode::kShared ? kStacked : kSideBySide;
 }
 
 // As prologue.glsl reads it.
@@ -81,15 +96,33 @@ void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p
   dispatch.Writes(p.sum);
 }
 
-bool GoesByBytes(const PlanBuilder& plan, const Product& product) {
+Dispatch::Shares SharesOf(const Product& product) {
+  const bool is_stacked = product.mode == ProductMode::kShared;
+  return {.rows = static_cast<uint64_t>(is_stacked ? product.n * product.used : product.n),
+          .bytes = product.weight->shape().stride * SideBySide(product) * (product.up != 0 ? 2 : 1),
+          .columns = ColumnsOf(product)};
+}
+
+void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups) {
+  dispatch.groups[0] = static_cast<uint32_t>(groups);
+  if (dispatch.shares.offset == 0) return;
+  const Division division =
+      DivisionOf(tuning, dispatch.shares, groups, dispatch.pipeline.constants.front());
+  std::memcpy(dispatch.push.data() + dispatch.shares.offset, &division, sizeof(division));
+}
+
+bool GoesByBytes(const Tuning& tuning, const Product& product, int64_t most_rows) {
   // kRuns of matvec_dot.comp, and what its reductions take.
   constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
   const WeightShape& shape = product.weight->shape();
-  const uint64_t places = CeilDiv(shape.columns, kPlaces) * kPlaces;
+  const uint64_t places = CeilDiv(ColumnsOf(product), kPlaces) * kPlaces;
   const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
-  return plan.tuning().integer_dot && product.mode == ProductMode::kDense &&
-         plan.Most(product.rows) == 1 && IsBlockType(shape.dtype) && shape.columns % 32 == 0 &&
-         row + kOtherBytes <= plan.tuning().shared_bytes;
+  const bool is_known =
+      product.mode == ProductMode::kDense ||
+      ((product.mode == ProductMode::kShared || product.mode == ProductMode::kSummed) &&
+       product.used <= tuning.subgroup_size);
+  return tuning.integer_dot && is_known && most_rows == 1 && IsBlockType(shape.dtype) &&
+         shape.columns % 32 == 0 && row + kOtherBytes <= tuning.shared_bytes;
 }
 
 void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
@@ -97,15 +130,16 @@ void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands
   const WeightShape& shape = product.weight->shape();
   const Tuning& tuning = plan.tuning();
   const uint32_t threads = tuning.Threads(kPrologueThreads);
+  const uint64_t columns = ColumnsOf(product);
   const uint64_t turns =
-      std::max(kLeastTurns, prologue == nullptr ? 0 : CeilDiv(shape.columns, kQuad * threads));
+      std::max(kLeastTurns, prologue == nullptr ? 0 : CeilDiv(columns, kQuad * threads));
   // In a step of one dispatch llvmpipe lets subgroups that leave out a loop past the barrier behind
   // it.
   const uint32_t together = tuning.software && tuning.persistent_groups > 0 ? 1 : 0;
-  DispatchBuilder dispatch(
-      plan, Shader::kMatVecDot,
-      {threads, static_cast<uint32_t>(shape.dtype), product.up != 0 ? 2U : 1U, kUnderWay,
-       static_cast<uint32_t>(turns), static_cast<uint32_t>(shape.columns), together});
+  DispatchBuilder dispatch(plan, Shader::kMatVecDot,
+                           {threads, static_cast<uint32_t>(shape.dtype), product.up != 0 ? 2U : 1U,
+                            kUnderWay, static_cast<uint32_t>(turns), together,
+                            ExpertsOf(product.mode), static_cast<uint32_t>(columns)});
   Place(dispatch, operands.x, false).Pointer(product.gate).Pointer(product.up);
   Place(dispatch, operands.extra, false);
   Place(dispatch, operands.y, true);
@@ -114,16 +148,25 @@ void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands
   } else {
     dispatch.Pointer(0);
   }
-  const auto n = static_cast<uint64_t>(product.n);
-  const uint64_t groups = GroupsFor(plan, n, operands.x.value);
-  const uint64_t lanes = LanesFor(tuning, CeilDiv(n, groups), shape.columns, threads);
+  dispatch.Read(operands.experts);
+  Place(dispatch, operands.factor, false);
+  const bool is_stacked = product.mode == ProductMode::kShared;
+  const Dispatch::Shares shares = SharesOf(product);
+  const uint64_t groups = std::clamp<uint64_t>(tuning.few_groups, 1, shares.rows);
+  const Division division = DivisionOf(tuning, shares, groups, threads);
   dispatch.Rows(product.rows)
-      .U32(product.n)
-      .U32(static_cast<int64_t>(shape.columns))
+      .U32(static_cast<int64_t>(shares.rows))
+      .U32(static_cast<int64_t>(columns))
       .U32(static_cast<int64_t>(shape.stride))
-      .U32(static_cast<int64_t>(lanes))
-      .U32(static_cast<int64_t>(n / groups))
-      .U32(static_cast<int64_t>(n % groups))
+      .Share(shares, true)
+      .U32(division.lanes)
+      .U32(division.share)
+      .U32(division.more)
+      .U32(product.used)
+      .U32(product.expert_count)
+      .U32(product.expert_rows)
+      .U32(is_stacked ? product.n : static_cast<int64_t>(shape.columns / kChunk))
+      .U32(plan.op_index() + 1)
       .Go(groups);
 }
 

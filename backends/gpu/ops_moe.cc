@@ -1,5 +1,7 @@
 // grouped_matmul and moe_ffn. With few rows each pair of row and expert is computed by itself; with
 // many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
+#include <rullama/sdk/shape.h>
+
 #include "backends/gpu/matrix_product.h"
 
 namespace rullama::gpu {
@@ -34,13 +36,14 @@ Sorted Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count) {
   return sorted;
 }
 
-Product ExpertProduct(PlanBuilder& plan, ProductMode mode, uint32_t weight, uint32_t experts) {
-  const rl_value& w = plan.graph().value(weight);
-  const rl_value& e = plan.graph().value(experts);
+Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t weight,
+                      uint32_t experts) {
+  const rl_value& w = graph.value(weight);
+  const rl_value& e = graph.value(experts);
   Product product;
   product.mode = mode;
   product.weight = &PlanBuilder::WeightOf(w);
-  product.gate = plan.Place(weight).begin;
+  product.gate = product.weight->address();
   product.rows = e.dims[0];
   product.n = w.dims[1].constant;
   product.used = Last(e);
@@ -56,7 +59,7 @@ bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
 void GroupedMatMul(PlanBuilder& plan) {
   const uint32_t experts = plan.InputIndex(2);
   const ProductMode mode = plan.Input(0).rank == 2 ? ProductMode::kShared : ProductMode::kPairs;
-  const Product product = ExpertProduct(plan, mode, plan.InputIndex(1), experts);
+  const Product product = ExpertProduct(plan.graph(), mode, plan.InputIndex(1), experts);
   ProductOperands operands;
   operands.x.value = plan.InputIndex(0);
   operands.y.value = plan.ResultIndex();
@@ -70,18 +73,27 @@ void GroupedMatMul(PlanBuilder& plan) {
   ManyRows(plan, product, operands, sorted.tiles);
 }
 
-void MoeFfn(PlanBuilder& plan) {
-  enum : uint32_t { kX, kWeights, kExperts, kGate, kUp, kDown, kFactor };
-  const uint32_t experts = plan.InputIndex(kExperts);
-  const bool fused = plan.InputIndex(kUp) == RL_NO_VALUE;
-  Product first = ExpertProduct(plan, ProductMode::kShared, plan.InputIndex(kGate), experts);
-  if (fused) {
+enum MoeFfnInput : uint32_t { kX, kWeights, kExperts, kGate, kUp, kDown, kFactor };
+
+// Of the experts: the gated one, and that of what it gives.
+struct MoeFfnProducts {
+  Product first, second;
+};
+MoeFfnProducts ProductsOf(const sdk::GraphView& graph, const rl_op& op) {
+  const uint32_t experts = op.inputs[kExperts];
+  Product first = ExpertProduct(graph, ProductMode::kShared, op.inputs[kGate], experts);
+  if (op.inputs[kUp] == RL_NO_VALUE) {
     first.n /= 2;
     first.up = first.gate + static_cast<uint64_t>(first.n) * first.weight->shape().stride;
   } else {
-    first.up = plan.Place(plan.InputIndex(kUp)).begin;
+    first.up = PlanBuilder::WeightOf(graph.value(op.inputs[kUp])).address();
   }
-  const Product second = ExpertProduct(plan, ProductMode::kPairs, plan.InputIndex(kDown), experts);
+  return {first, ExpertProduct(graph, ProductMode::kPairs, op.inputs[kDown], experts)};
+}
+
+void MoeFfn(PlanBuilder& plan) {
+  const uint32_t experts = plan.InputIndex(kExperts);
+  auto [first, second] = ProductsOf(plan.graph(), plan.op());
   const int64_t pairs = plan.MostRows(plan.graph().value(experts)) * first.used;
   const auto floats = [pairs](int64_t n) {
     return static_cast<uint64_t>(pairs * n) * sizeof(float);
@@ -91,14 +103,24 @@ void MoeFfn(PlanBuilder& plan) {
   up.x.value = plan.InputIndex(kX);
   up.experts = down.experts = experts;
   up.y.scratch = down.x.scratch = hidden;
+  const Operand weights{.value = plan.InputIndex(kWeights)};
+  const Operand factor{.value = plan.InputIndex(kFactor)};
+  if (ExpertsGoByBytes(plan.tuning(), plan.graph(), plan.op())) {
+    up.extra = weights;
+    up.factor = factor;
+    RowByBytes(plan, first, up, plan.FindPrologue());
+    second.mode = ProductMode::kSummed;
+    down.y.value = plan.ResultIndex();
+    RowByBytes(plan, second, down, nullptr);
+    return;
+  }
   if (HasFewRows(plan, experts)) {
     FewRows(plan, first, up);
-    Product weighted = second;
-    weighted.mode = ProductMode::kWeighted;
-    down.extra.value = plan.InputIndex(kWeights);
-    down.factor.value = plan.InputIndex(kFactor);
+    second.mode = ProductMode::kWeighted;
+    down.extra = weights;
+    down.factor = factor;
     down.y.value = plan.ResultIndex();
-    FewRows(plan, weighted, down);
+    FewRows(plan, second, down);
     return;
   }
   const Sorted sorted = Sort(plan, experts, first.expert_count);
@@ -110,9 +132,9 @@ void MoeFfn(PlanBuilder& plan) {
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, Shader::kMoeCombine, {kThreads})
       .Read(terms)
-      .Read(plan.InputIndex(kWeights))
+      .Read(weights.value)
       .Read(experts)
-      .Read(plan.InputIndex(kFactor))
+      .Read(factor.value)
       .Write(plan.ResultIndex())
       .Rows(y.dims[0])
       .U32(first.used)
@@ -122,6 +144,13 @@ void MoeFfn(PlanBuilder& plan) {
 }
 
 }  // namespace
+
+bool ExpertsGoByBytes(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op) {
+  auto [first, second] = ProductsOf(graph, op);
+  second.mode = ProductMode::kSummed;
+  const int64_t rows = sdk::DimAt(first.rows, graph.max_t(), graph.max_r());
+  return GoesByBytes(tuning, first, rows) && GoesByBytes(tuning, second, rows);
+}
 
 bool CompileMoe(PlanBuilder& plan) {
   switch (plan.op().kind) {

@@ -113,6 +113,12 @@ DispatchBuilder& DispatchBuilder::Align(uint32_t bytes) {
   return *this;
 }
 
+DispatchBuilder& DispatchBuilder::Share(Dispatch::Shares shares, bool division_follows) {
+  dispatch_.shares = shares;
+  if (division_follows) dispatch_.shares.offset = dispatch_.push_bytes;
+  return *this;
+}
+
 void DispatchBuilder::Go(uint64_t x, uint64_t y, uint64_t z) {
   const uint64_t counts[3] = {x, y, z};
   for (uint32_t axis = 0; axis < 3; ++axis) {

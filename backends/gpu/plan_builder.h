@@ -96,6 +96,9 @@ class DispatchBuilder {
   DispatchBuilder& U32(int64_t value);
   DispatchBuilder& F32(float value);
   DispatchBuilder& Align(uint32_t bytes);
+  // Any number of workgroups can share these rows of weights. `division_follows`: what is put next
+  // says who takes which.
+  DispatchBuilder& Share(Dispatch::Shares shares, bool division_follows);
   // Appends the dispatch. Counts beyond what a device takes are cut: shaders loop.
   void Go(uint64_t x, uint64_t y = 1, uint64_t z = 1);
 

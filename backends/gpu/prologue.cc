@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/gpu/matrix_product.h"
+
 namespace rullama::gpu {
 namespace {
 
@@ -16,6 +18,14 @@ bool IsProductOf(const PlanBuilder& plan, uint32_t op_index, uint32_t value) {
           sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
 }
 
+// The experts' first product, too: they wait for their router, so that what they read has long been
+// written by then.
+bool IsLaterProductOf(const PlanBuilder& plan, uint32_t op_index, uint32_t value) {
+  const rl_op& op = plan.graph().op(op_index);
+  return op.kind == RL_OP_moe_ffn && op.inputs[0] == value &&
+         ExpertsGoByBytes(plan.tuning(), plan.graph(), op);
+}
+
 // Whether a value is one row that a workgroup can hold.
 bool IsShortRow(const PlanBuilder& plan, uint32_t value) {
   const rl_value& row = plan.graph().value(value);
@@ -24,11 +34,12 @@ bool IsShortRow(const PlanBuilder& plan, uint32_t value) {
 }
 
 // Whether products alone read a value, which then need not exist.
-bool OnlyProductsRead(const PlanBuilder& plan, uint32_t value) {
+using IsReader = bool (*)(const PlanBuilder& plan, uint32_t op_index, uint32_t value);
+bool OnlyProductsRead(const PlanBuilder& plan, uint32_t value, IsReader is_product) {
   const std::vector<uint32_t>& readers = plan.ReadersOf(value);
   return plan.IsPrivate(value) && IsShortRow(plan, value) && !readers.empty() &&
          std::ranges::all_of(readers,
-                             [&](uint32_t reader) { return IsProductOf(plan, reader, value); });
+                             [&](uint32_t reader) { return is_product(plan, reader, value); });
 }
 
 void SetNorm(Prologue& prologue, const rl_op& norm) {
@@ -37,32 +48,38 @@ void SetNorm(Prologue& prologue, const rl_op& norm) {
   prologue.norm_eps = sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps;
 }
 
-// The norm of `sum` that products alone read, or null.
-const rl_op* NormOf(const PlanBuilder& plan, uint32_t sum, uint32_t& op_index) {
+// The norms of `sum` that products alone read.
+std::vector<uint32_t> NormsOf(const PlanBuilder& plan, uint32_t sum) {
+  std::vector<uint32_t> norms;
   for (const uint32_t reader : plan.ReadersOf(sum)) {
     const rl_op& op = plan.graph().op(reader);
-    if (op.kind != RL_OP_rms_norm || !OnlyProductsRead(plan, op.results[0])) continue;
-    op_index = reader;
-    return &op;
+    if (op.kind == RL_OP_rms_norm && OnlyProductsRead(plan, op.results[0], IsProductOf)) {
+      norms.push_back(reader);
+    }
   }
-  return nullptr;
+  return norms;
 }
 
-// Whether all ops that read `sum`, but `norm`, come after `product`, which writes it.
-bool OthersComeLater(const PlanBuilder& plan, uint32_t sum, uint32_t norm, uint32_t product) {
-  return std::ranges::all_of(plan.ReadersOf(sum),
-                             [&](uint32_t reader) { return reader == norm || reader >= product; });
+// Whether all ops that read `sum`, but `norms`, come after `product`, which writes it.
+bool OthersComeLater(const PlanBuilder& plan, uint32_t sum, const std::vector<uint32_t>& norms,
+                     uint32_t product) {
+  return std::ranges::all_of(plan.ReadersOf(sum), [&](uint32_t reader) {
+    return reader >= product || std::ranges::find(norms, reader) != norms.end();
+  });
 }
 
 }  // namespace
 
 bool LeaveNorm(PlanBuilder& plan) {
-  if (!OnlyProductsRead(plan, plan.ResultIndex())) return false;
+  const uint32_t norm = plan.ResultIndex();
+  if (!OnlyProductsRead(plan, norm, IsProductOf) &&
+      !OnlyProductsRead(plan, norm, IsLaterProductOf)) {
+    return false;
+  }
   Prologue prologue;
   prologue.x = plan.InputIndex(0);
   SetNorm(prologue, plan.op());
-  for (const uint32_t reader : plan.ReadersOf(plan.ResultIndex()))
-    plan.SetPrologue(reader, prologue);
+  for (const uint32_t reader : plan.ReadersOf(norm)) plan.SetPrologue(reader, prologue);
   return true;
 }
 
@@ -76,22 +93,28 @@ bool LeaveResidualNorm(PlanBuilder& plan) {
   prologue.scale = plan.InputIndex(3);
   prologue.eps = plan.attrs<rl_residual_norm_attrs>().eps;
   prologue.sum = sum;
-  uint32_t norm_index = RL_NO_OP;
-  const rl_op* norm = NormOf(plan, sum, norm_index);
-  const std::vector<uint32_t>& readers = plan.ReadersOf(norm ? norm->results[0] : sum);
-  if (readers.empty()) return false;
-  const uint32_t first = std::ranges::min(readers);
-  if (!OthersComeLater(plan, sum, norm_index, first)) return false;
-  if (norm == nullptr) {
+  const std::vector<uint32_t> norms = NormsOf(plan, sum);
+  if (norms.empty()) {
+    const std::vector<uint32_t>& readers = plan.ReadersOf(sum);
+    if (readers.empty()) return false;
+    const uint32_t first = std::ranges::min(readers);
     if (!IsProductOf(plan, first, sum)) return false;
     plan.SetPrologue(first, prologue);
     return true;
   }
-  SetNorm(prologue, *norm);
-  plan.Absorb(norm_index);
-  for (const uint32_t reader : readers) {
-    prologue.sum = reader == first ? sum : RL_NO_VALUE;
-    plan.SetPrologue(reader, prologue);
+  uint32_t first = RL_NO_OP;
+  for (const uint32_t norm : norms) {
+    first = std::min(first, std::ranges::min(plan.ReadersOf(plan.graph().op(norm).results[0])));
+  }
+  if (!OthersComeLater(plan, sum, norms, first)) return false;
+  for (const uint32_t norm : norms) {
+    const rl_op& op = plan.graph().op(norm);
+    SetNorm(prologue, op);
+    plan.Absorb(norm);
+    for (const uint32_t reader : plan.ReadersOf(op.results[0])) {
+      prologue.sum = reader == first ? sum : RL_NO_VALUE;
+      plan.SetPrologue(reader, prologue);
+    }
   }
   return true;
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <map>
 
+#include "backends/gpu/balance.h"
+#include "backends/gpu/matrix_product.h"
 #include "backends/gpu/schedule.h"
 #include "backends/vulkan/persistent.h"
 #include "backends/vulkan/profile.h"
@@ -33,14 +35,15 @@ void Barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags 
 
 bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
 
-// Whether steps of a plan are worth one dispatch. With experts they are not: their products do not
-// go by bytes, and want more workgroups than stay on a device (557 tokens a second against 475 on
-// an H200).
-bool IsWorthOneDispatch(const sdk::GraphView& graph) {
+// Whether steps of a plan are worth one dispatch. With experts whose products do not go by bytes
+// they are not: these want more workgroups than stay on a device (557 tokens a second against 475
+// on an H200).
+bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
   if (!HasOneRow(graph)) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
-    const uint32_t kind = graph.op(i).kind;
-    if (kind == RL_OP_moe_ffn || kind == RL_OP_grouped_matmul) return false;
+    const rl_op& op = graph.op(i);
+    if (op.kind == RL_OP_grouped_matmul) return false;
+    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsGoByBytes(tuning, graph, op)) return false;
   }
   return true;
 }
@@ -48,7 +51,7 @@ bool IsWorthOneDispatch(const sdk::GraphView& graph) {
 Tuning TuningFor(const Tuning& device, const sdk::GraphView& graph) {
   Tuning tuning = device;
   // Parts of a dispatch cannot be timed.
-  if (device.profile || !IsWorthOneDispatch(graph)) tuning.persistent_groups = 0;
+  if (device.profile || !IsWorthOneDispatch(device, graph)) tuning.persistent_groups = 0;
   if (tuning.persistent_groups > 0) {
     tuning.few_groups = tuning.persistent_groups;
     tuning.wide = tuning.threads = tuning.persistent_threads;
@@ -73,7 +76,7 @@ bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
 
 // Tasks share their memory anyway: those that differ only in how much of it they have become one.
 void AgreeOnSizes(std::vector<Dispatch>& dispatches) {
-  constexpr size_t kMostColumns = 5;               // of matvec_dot.comp
+  constexpr size_t kMostColumns = 7;               // of matvec_dot.comp
   std::map<std::vector<uint32_t>, uint32_t> most;  // by the constants before
   const auto others = [](const Dispatch& dispatch) {
     const auto& constants = dispatch.pipeline.constants;
@@ -120,18 +123,21 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   const size_t most =
       builder.ValuesKeepTheirPlaces() ? builder.dispatches().size() : kMostDispatches;
   if (!HasOneRow(graph)) {
-    Record(builder.dispatches(), most, recordings_.emplace_back());
+    const std::vector<Dispatch>& dispatches = builder.dispatches();
+    Record(dispatches, gpu::LevelsOf(dispatches), most, recordings_.emplace_back());
     return;
   }
   for (int64_t r = 0; r <= graph.max_r(); ++r) {
     Recording& recording = recordings_.emplace_back();
     recording.t = 1;
     recording.r = r;
-    const std::vector<Dispatch> dispatches = gpu::AtExtents(builder.dispatches(), 1, r);
+    std::vector<Dispatch> dispatches = gpu::AtExtents(builder.dispatches(), 1, r);
+    const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
+    gpu::Balance(dispatches, levels, tuning);
     if (joined != VK_NULL_HANDLE) {
-      RecordPersistent(joined, tuning, kinds, dispatches, recording);
+      RecordPersistent(joined, tuning, kinds, dispatches, levels, recording);
     } else {
-      Record(dispatches, most, recording);
+      Record(dispatches, levels, most, recording);
     }
   }
 }
@@ -152,9 +158,9 @@ VulkanPlan::~VulkanPlan() {
   }
 }
 
-void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dispatches,
+void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
+                        const std::vector<uint32_t>& levels, size_t most_dispatches,
                         Recording& recording) {
-  const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
   std::vector<uint32_t> order(dispatches.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
@@ -171,8 +177,8 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches, size_t most_dis
 
 void VulkanPlan::RecordPersistent(VkPipeline joined, const Tuning& tuning,
                                   std::span<const PipelineKey> kinds,
-                                  const std::vector<Dispatch>& dispatches, Recording& recording) {
-  const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
+                                  const std::vector<Dispatch>& dispatches,
+                                  std::span<const uint32_t> levels, Recording& recording) {
   recording.persistent = std::make_shared<PersistentStep>(
       gpu_, pipelines_.layout(), joined, tuning, kinds, dispatches, levels, step_.address());
   stats_.allocations += PersistentStep::kAllocations;

@@ -41,11 +41,12 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   };
 
   // `most_dispatches`: of a command buffer.
-  void Record(const std::vector<Dispatch>& dispatches, size_t most_dispatches,
-              Recording& recording);
+  void Record(const std::vector<Dispatch>& dispatches, const std::vector<uint32_t>& levels,
+              size_t most_dispatches, Recording& recording);
   // One command buffer with one dispatch that does what these do.
   void RecordPersistent(VkPipeline joined, const Tuning& tuning, std::span<const PipelineKey> kinds,
-                        const std::vector<Dispatch>& dispatches, Recording& recording);
+                        const std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
+                        Recording& recording);
   // One command buffer with these dispatches, by level.
   VkCommandBuffer RecordPart(const std::vector<Dispatch>& dispatches,
                              const std::vector<uint32_t>& levels, std::span<const uint32_t> order,

@@ -128,17 +128,17 @@ ValueId LayerStack::DenseFeedForward(int64_t index, ValueId hidden) {
 LayerStack::Routes LayerStack::Route(int64_t index, ValueId hidden) {
   const Gemma4Config& c = scope_.config();
   GraphBuilder& b = scope_.builder();
-  // Of the state as it is: its norm has no weight, and the scale takes the place of one.
-  const ValueId normed = b.RmsNorm(hidden, kNoValue, c.rms_eps, Name(index, "moe.router.norm"));
-  ValueId x = b.Affine(normed, 1 / std::sqrt(static_cast<float>(c.width)), 0,
-                       Name(index, "moe.router.scaled"));
-  const ValueId scale = scope_.OptionalWeight(Name(index, "ffn_gate_inp.scale"));
-  if (scale != kNoValue) x = b.Scale(x, scale, Name(index, "moe.router.input"));
-  const ValueId logits =
+  // The scale takes the place of the norm's weight. The other factor of a router's input, of which
+  // all scores have one, waits for the few that are chosen.
+  const ValueId x = b.RmsNorm(hidden, scope_.OptionalWeight(Name(index, "ffn_gate_inp.scale")),
+                              c.rms_eps, Name(index, "moe.router.norm"));
+  const ValueId scores =
       b.MatMul(x, scope_.Weight(Name(index, "ffn_gate_inp.weight")), Name(index, "moe.router"));
+  const auto chosen = b.TopK(scores, c.experts.used, Name(index, "moe.chosen"));
+  const ValueId logits = b.Affine(chosen.values, 1 / std::sqrt(static_cast<float>(c.width)), 0,
+                                  Name(index, "moe.logits"));
   // The k largest of a softmax, divided by their sum, are the softmax of the k largest logits.
-  const auto chosen = b.TopK(logits, c.experts.used, Name(index, "moe.chosen"));
-  return {b.Softmax(chosen.values, Name(index, "moe.weights")), chosen.indices};
+  return {b.Softmax(logits, Name(index, "moe.weights")), chosen.indices};
 }
 
 // The dense feed-forward and the experts side by side, each with a norm behind it.

@@ -96,13 +96,43 @@ void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.MatMul(c, Matrix(b, "second.weight", dtype, 33, k), "second"));
 }
 
+// A mixture of experts beside a dense feed-forward: the sum is normed for that, for the router and
+// for the experts.
+void Experts(CaseBuilder& b, DType dtype, int64_t k) {
+  constexpr int64_t kCount = 9, kUsed = 3, kInner = 256;
+  GraphBuilder& g = b.graph();
+  const auto vector = [&](std::string_view name, int64_t n) {
+    return b.Constant(name, F({n}), 0.5, 1.5);
+  };
+  const auto experts = [&](std::string_view name, int64_t rows, int64_t columns) {
+    const TensorType type(dtype, {kCount, rows, columns});
+    return IsBlockType(dtype) ? b.Weight(name, type) : b.Constant(name, type, -0.3, 0.3);
+  };
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
+  const ValueId dense = g.RmsNorm(sum, vector("dense.weight", k), kEps, "dense.norm");
+  b.Output(g.GeGluLinear(dense, Matrix(b, "gate.weight", dtype, 67, k),
+                         Matrix(b, "up.weight", dtype, 67, k), "dense"));
+  const ValueId routed = g.RmsNorm(sum, vector("router.scale", k), kEps, "router.norm");
+  const ValueId scores = g.MatMul(routed, Matrix(b, "router", DType::kF32, kCount, k), "scores");
+  const auto chosen = g.TopK(scores, kUsed, "chosen");
+  const ValueId weights = g.Softmax(g.Affine(chosen.values, 0.02F, 0, "logits"), "weights");
+  const ValueId x = g.RmsNorm(sum, vector("experts.weight", k), kEps, "experts.norm");
+  const GraphBuilder::ExpertWeights tensors{.gate = experts("gate_up", 2 * kInner, k),
+                                            .up = kNoValue,
+                                            .down = experts("down", k, kInner),
+                                            .scale = vector("factors", kCount)};
+  b.Output(g.MoeFfn(x, weights, chosen.indices, tensors, "experts"));
+  b.Output(g.Affine(sum, 2, 1, "later"));
+}
+
 constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer},
                                  {"mlp", OpKind::kGeGluLinear, Mlp},
                                  {"gate", OpKind::kGeGlu, Gate},
                                  {"first_norm", OpKind::kRmsNorm, FirstNorm},
                                  {"norm_is_shared", OpKind::kRmsNorm, NormIsShared},
                                  {"sum_is_read_first", OpKind::kResidualNorm, SumIsReadFirst},
-                                 {"two_norms", OpKind::kResidualNorm, TwoNorms}};
+                                 {"two_norms", OpKind::kResidualNorm, TwoNorms},
+                                 {"experts", OpKind::kMoeFfn, Experts}};
 
 // Heads that are normed, turned and rounded for the cache.
 Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {

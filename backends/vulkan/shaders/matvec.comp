@@ -24,13 +24,14 @@ const uint kTurns = (kColumns / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x
 
 const uint kHalves = kGlu == 1 ? 2 : 1;
 
-shared vec4 shared_x[kStaged != 0 ? kColumns / 4 : 1];
+// Bits of floats: in a step of one dispatch arrays of the same type share their memory.
+shared uvec4 shared_x[kStaged != 0 ? kColumns / 4 : 1];
 
 float acc[kHalves * kNr * kNt];
 
 // Four values of x from `at` on, 0 beyond its end.
 vec4 LoadX(uvec2 x, uint at) {
-  if (kStaged != 0) return shared_x[at / 4];
+  if (kStaged != 0) return uintBitsToFloat(shared_x[at / 4]);
   if (kChecked == 0) return F32x4(Advance(x, at * 4)).v[0];
   vec4 v = vec4(0);
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -197,17 +198,18 @@ void Weighted(uint lane, uint row) {
 void StageRow() {
   LoadNormedRow();
   [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-    if (InRow(t)) shared_x[RowPlace(t)] = x_row[t];
+    if (InRow(t)) shared_x[RowPlace(t)] = floatBitsToUint(x_row[t]);
   }
   barrier();
 }
 
 void main() {
   if (kStaged != 0) StageRow();
-  const uint lane = Index() & (kLanes - 1);
-  const uint rows = gl_WorkGroupSize.x / kLanes * kNr;  // of weights, of a workgroup at a time
-  for (uint first = GROUP.x * rows; first < p.n; first += GROUPS.x * rows) {
-    const uint row = first + Index() / kLanes * kNr;
+  const uint lane = Index() & (kLanes - 1), group = Index() / kLanes;
+  const uint groups = gl_WorkGroupSize.x / kLanes;  // of lanes
+  // All workgroups get some of the rows of weights, be they few.
+  for (uint first = GROUP.x * kNr; first < p.n; first += GROUPS.x * groups * kNr) {
+    const uint row = first + group * GROUPS.x * kNr;
     if (kMode == kDense) {
       Dense(lane, row);
     } else if (kMode == kWeighted) {

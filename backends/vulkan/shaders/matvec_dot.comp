@@ -4,6 +4,9 @@
 // scale: high and low bytes apart, because a dot product takes bytes. A few lanes share a row
 // of weights. Accumulates in f32.
 //
+// With a mixture of experts the rows of weights are those of the experts chosen for the row, one expert
+// after another; or, for the sum of what experts make of a part of the row each, side by side.
+//
 // Little of a product is a constant here: in a step of one dispatch (persistent.comp) the code of all tasks
 // takes turns, and what is not in the instruction cache costs more than what it would compute.
 #extension GL_GOOGLE_include_directive : require
@@ -18,22 +21,34 @@
 layout(constant_id = 2) const uint kHalves = 1;        // 2: gelu(x G^T) * (x U^T)
 layout(constant_id = 3) const uint kUnroll = 1;        // chunks of a row of weights under way
 layout(constant_id = 4) const uint kTurns = 1;         // quads of x of an invocation at a time
-layout(constant_id = 5) const uint kMostColumns = 32;  // room for x: its columns or more
-layout(constant_id = 6) const uint kTogether = 0;      // 1: no subgroup leaves out what others do
+layout(constant_id = 5) const uint kTogether = 0;      // 1: no subgroup leaves out what others do
+layout(constant_id = 6) const uint kExperts = 0;       // which rows of weights there are, see below
+layout(constant_id = 7) const uint kMostColumns = 32;  // room for x: its columns or more
+
+const uint kStacked = 1;     // results of one expert after those of another
+const uint kSideBySide = 2;  // sums over experts: their columns follow each other
 
 PUSH Push {
   uvec2 step, x;
   uvec2 weight, weight2;
-  uvec2 extra;     // f32[n], or null: y = gelu(x W^T) * extra
+  uvec2 extra;     // f32[n], or null: y = gelu(x W^T) * extra; kStacked: f32[used], which the results
+                   // of an expert are multiplied by
   uvec2 y;
   uvec2 prologue;  // PrologueRecord, or null
+  uvec2 experts;   // i32[used], or null
+  uvec2 factor;    // kStacked: f32[count], for the results of an expert too, or null
   Extent rows;     // for the host
   uint n;          // results
-  uint k;          // columns
+  uint k;          // columns of the row
   uint stride;     // bytes of a row of weights
   uint lanes;      // that share a row of weights: a power of two, of one subgroup
   uint share;      // rows of weights of each workgroup,
   uint more;       // and one more of so many
+  uint used;         // experts of the row, no more than a subgroup has lanes
+  uint count;        // experts there are
+  uint expert_rows;  // from the weights of one to those of the next
+  uint span;         // of an expert: kStacked: results; kSideBySide: chunks
+  uint op;           // 1 + its index, for failures
 } AS_P;
 #include "prologue.glsl"
 
@@ -116,9 +131,38 @@ RawChunk raw[kUnroll * kHalves];  // on their way
 
 uint Chunks() { return p.k / 32; }
 
+uint expert_of_lane = 0;  // the lanes of a subgroup know all experts of the row
+uint ExpertOf(uint place) { return subgroupShuffle(expert_of_lane, place); }
+
+// One that does not exist fails the run, in place of which some other is read.
+void LoadExperts() {
+  const uint lane = gl_SubgroupInvocationID;
+  const int expert = lane < p.used ? I32(p.experts).v[lane] : 0;
+  const bool exists = expert >= 0 && expert < int(p.count);
+  if (!exists) Step(p.step).failed_op = p.op;
+  expert_of_lane = exists ? uint(expert) : 0;
+}
+
 WeightRow RowAt(uint weight_row, uint half_glu) {
   const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
-  return WeightRow(AdvanceBy(weight, min(weight_row, p.n - 1), p.stride), p.k / kBlock);
+  uint row = min(weight_row, p.n - 1);
+  if (kExperts == kStacked) {
+    const uint place = row / p.span;
+    row += ExpertOf(place) * p.expert_rows - place * p.span;
+  }
+  const uint columns = kExperts == kSideBySide ? p.span * 32 : p.k;
+  return WeightRow(AdvanceBy(weight, row, p.stride), columns / kBlock);
+}
+
+// The weights for a chunk of the row, or for the last one if it is beyond that.
+RawChunk LoadChunk(WeightRow row, uint chunk) {
+  chunk = min(chunk, Chunks() - 1);
+  if (kExperts == kSideBySide) {
+    const uint place = chunk / p.span;
+    row.base = AdvanceBy(row.base, ExpertOf(place) * p.expert_rows, p.stride);
+    chunk -= place * p.span;
+  }
+  return Load(row, chunk);
 }
 
 // Of one run of 16 weights.
@@ -140,8 +184,9 @@ void AddRun(const Chunk c, uint half_glu, uint run, uvec4 high, uvec4 low, vec2 
 // The chunk of each half that raw has at `i`. Beyond the last one it is the last one once more.
 void AddChunk(uint chunk, uint i) {
   const uint there = min(chunk, Chunks() - 1);
+  const uint in_weights = kExperts == kSideBySide ? there % p.span : there;
   Chunk c[kHalves];
-  [[unroll]] for (uint h = 0; h < kHalves; ++h) c[h] = Unpack(raw[i * kHalves + h], there);
+  [[unroll]] for (uint h = 0; h < kHalves; ++h) c[h] = Unpack(raw[i * kHalves + h], in_weights);
   [[unroll]] for (uint run = 0; run < 2; ++run) {
     const uint place = PlaceOf(there, run);
     const uvec4 high = shared_bytes[place], low = shared_bytes[kRuns + place];
@@ -150,12 +195,26 @@ void AddChunk(uint chunk, uint i) {
   }
 }
 
+bool IsGateOfExtra() { return kExperts == 0 && kHalves == 1 && !IsNull(p.extra); }
+
+// What the result of a row of weights is multiplied by.
+float ExtraOf(uint weight_row, uint end) {
+  weight_row = min(weight_row, end - 1);
+  if (kExperts == kStacked) {
+    const uint place = weight_row / p.span;
+    const uint expert = ExpertOf(place);
+    const float weight = IsNull(p.extra) ? 1.0 : F32(p.extra).v[place];
+    return IsNull(p.factor) ? weight : weight * F32(p.factor).v[expert];
+  }
+  return IsGateOfExtra() ? F32(p.extra).v[weight_row] : 1.0;
+}
+
 void Store(uint lane, uint weight_row, uint end, float extra) {
   float y = SumOfLanes(acc[0], p.lanes);
   if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[kHalves - 1], p.lanes);
   if (lane != 0 || weight_row >= end) return;
-  if (kHalves == 1 && !IsNull(p.extra)) y = GeluTanh(y) * extra;
-  F32(p.y).v[weight_row] = y;
+  if (IsGateOfExtra()) y = GeluTanh(y);
+  F32(p.y).v[weight_row] = y * extra;
 }
 
 void main() {
@@ -164,12 +223,13 @@ void main() {
   // Rows of weights in equal shares, whatever their number.
   const uint begin = GROUP.x * p.share + min(GROUP.x, p.more);
   const uint end = begin + p.share + (GROUP.x < p.more ? 1 : 0);
+  if (kExperts != 0) LoadExperts();
   WeightRow rows[kHalves];
   [[unroll]] for (uint h = 0; h < kHalves; ++h) {
     rows[h] = RowAt(begin + group, h);
     // Even if there is no row to begin with: what is set on some ways only is kept over all tasks.
     [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
-      raw[i * kHalves + h] = Load(rows[h], min(i * p.lanes + lane, Chunks() - 1));
+      raw[i * kHalves + h] = LoadChunk(rows[h], i * p.lanes + lane);
     }
   }
   StageRow();
@@ -177,8 +237,7 @@ void main() {
   const uint first_together = begin + (kTogether != 0 ? 0 : FirstTogether() / p.lanes);
   for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
     const uint weight_row = first_row + group;
-    const bool has_extra = kHalves == 1 && !IsNull(p.extra) && weight_row < end;
-    const float extra = has_extra ? F32(p.extra).v[weight_row] : 0.0;
+    const float extra = ExtraOf(weight_row, end);
     [[unroll]] for (uint h = 0; h < kHalves; ++h) acc[h] = 0.0;
     const uint turn = p.lanes * kUnroll;
     for (uint first = 0; first < Chunks(); first += turn) {
@@ -193,7 +252,7 @@ void main() {
       [[unroll]] for (uint i = 0; i < kUnroll; ++i) {
         AddChunk(first + i * p.lanes + lane, i);
         [[unroll]] for (uint h = 0; h < kHalves; ++h) {
-          raw[i * kHalves + h] = Load(rows[h], min(next + i * p.lanes + lane, Chunks() - 1));
+          raw[i * kHalves + h] = LoadChunk(rows[h], next + i * p.lanes + lane);
         }
       }
     }

@@ -1,0 +1,45 @@
+#include "backends/gpu/balance.h"
+
+#include <algorithm>
+
+#include "backends/gpu/matrix_product.h"
+
+namespace rullama::gpu {
+namespace {
+
+uint64_t BytesOf(const Dispatch& dispatch) { return dispatch.shares.rows * dispatch.shares.bytes; }
+
+// What runs side by side.
+struct Level {
+  uint64_t others = 0;  // workgroups of what cannot be divided
+  uint64_t bytes = 0;   // of the weights of what can be
+  uint64_t given = 0;   // of these, what has its workgroups
+};
+
+}  // namespace
+
+void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
+             const Tuning& tuning) {
+  if (dispatches.empty()) return;
+  std::vector<Level> all(std::ranges::max(levels) + 1);
+  for (size_t i = 0; i < dispatches.size(); ++i) {
+    const auto& groups = dispatches[i].groups;
+    Level& level = all[levels[i]];
+    level.bytes += BytesOf(dispatches[i]);
+    if (dispatches[i].shares.rows == 0) level.others += groups[0] * groups[1] * groups[2];
+  }
+  for (size_t i = 0; i < dispatches.size(); ++i) {
+    const uint64_t rows = dispatches[i].shares.rows;
+    if (rows == 0) continue;
+    Level& level = all[levels[i]];
+    // Products get half of them at least.
+    const uint64_t free =
+        tuning.few_groups - std::min<uint64_t>(level.others, tuning.few_groups / 2);
+    const uint64_t begin = free * level.given / level.bytes;
+    level.given += BytesOf(dispatches[i]);
+    const uint64_t end = free * level.given / level.bytes;
+    Divide(dispatches[i], tuning, std::clamp<uint64_t>(end - begin, 1, rows));
+  }
+}
+
+}  // namespace rullama::gpu
