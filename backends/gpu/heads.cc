@@ -47,7 +47,7 @@ bool IsOneRow(const PlanBuilder& plan, const rl_op& attention) {
 }
 
 bool LeaveHeads(PlanBuilder& plan, const Heads& heads) {
-  if (!plan.tuning().subgroups || !plan.tuning().special_attention || !Stays(plan, heads.x))
+  if (!plan.tuning().subgroups || !plan.tuning().special_kernels || !Stays(plan, heads.x))
     return false;
   const uint32_t cast = plan.HalfCastOf(plan.ResultIndex());
   const uint32_t value = cast == RL_NO_OP ? plan.ResultIndex() : plan.graph().op(cast).results[0];

@@ -34,7 +34,7 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   const int64_t rows = plan.MostRows(q), heads = q.dims[1].constant, dim = Last(q);
   const int64_t fresh = plan.MostRows(plan.Input(kKNew));
   const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  if (!plan.tuning().cooperative_matrix || !plan.tuning().special_attention || !IsHalf(state) ||
+  if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels || !IsHalf(state) ||
       rows < kFewestRows || fresh < kMatrix || capacity % kMatrix != 0 || dim % kDimStep != 0 ||
       dim > kQueryElements / kMatrix) {
     return false;

@@ -34,7 +34,7 @@ HeadsRecord RecordOf(PlanBuilder& plan, DispatchBuilder& dispatch, const Heads& 
 }  // namespace
 
 bool AttentionOfOneRow(PlanBuilder& plan) {
-  if (!plan.tuning().special_attention || !IsOneRow(plan, plan.op())) return false;
+  if (!plan.tuning().special_kernels || !IsOneRow(plan, plan.op())) return false;
   enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
   const auto& a = plan.attrs<rl_attention_attrs>();
   const Tuning& tuning = plan.tuning();

@@ -19,8 +19,8 @@ constexpr uint32_t kAnyColumns = 4;
 // Chunks of weights a lane has under way: more would take too many registers.
 constexpr uint32_t kUnderWay = 4;
 
-void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
-          const ProductOperands& o) {
+void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p, const ProductOperands& o,
+          int64_t terms) {
   const WeightShape& shape = p.weight->shape();
   Place(dispatch, o.x, false).Pointer(p.gate).Pointer(p.up).Read(o.experts);
   Place(dispatch, o.extra, false);
@@ -28,7 +28,7 @@ void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p,
   Place(dispatch, o.y, true)
       .Rows(p.rows)
       .U32(p.n)
-      .U32(static_cast<int64_t>(shape.columns))
+      .U32(terms)
       .U32(static_cast<int64_t>(shape.stride))
       .U32(static_cast<int64_t>(shape.blocks))
       .U32(p.used)
@@ -99,7 +99,7 @@ void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands op
                            {tile.threads(), static_cast<uint32_t>(shape.dtype), 0, 0, 0,
                             gated ? 1U : 0U, static_cast<uint32_t>(product.mode), tile.rows,
                             tile.columns, tile.subgroup_rows, tile.subgroup_columns});
-  Fill(dispatch, plan, product, operands);
+  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
   const uint64_t results = tile.columns / (gated ? 2 : 1);
   const bool dense = product.mode == ProductMode::kDense;
   dispatch.Go(CeilDiv(static_cast<uint64_t>(product.n), results),
@@ -107,39 +107,81 @@ void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands op
                     : static_cast<uint64_t>(tiles));
 }
 
-void MatMulAsStored(PlanBuilder& plan) {
+// Products with a matrix as it is stored: its rows are the terms, of which workgroups take parts.
+struct StoredProduct {
+  const WeightShape& shape;
+  uint64_t rows;   // of x
+  uint64_t parts;  // of the terms
+  Operand y;       // of each part
+};
+
+void StoredInChunks(PlanBuilder& plan, const StoredProduct& product) {
   constexpr uint32_t kThreads = 64, kNt = 4;
   const uint32_t threads = plan.tuning().Threads(kThreads);
-  // Terms worth a workgroup of their own.
-  constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
-  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
-  const uint64_t chunks = (shape.columns + 31) / 32;
-  const rl_value& y = plan.Result();
-  const auto rows = static_cast<uint64_t>(plan.MostRows(y));
-  const uint64_t parts = std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMostParts);
-  Scratch partial;
+  const WeightShape& shape = product.shape;
   DispatchBuilder dispatch(plan, Shader::kMatMulStored, {threads, plan.Input(1).dtype});
   dispatch.Read(plan.InputIndex(0)).Read(plan.InputIndex(1));
-  if (parts > 1) {
-    partial = plan.NewScratch(parts * rows * shape.columns * sizeof(float));
-    dispatch.Write(partial);
-  } else {
-    dispatch.Write(plan.ResultIndex());
-  }
-  dispatch.Rows(y.dims[0])
+  Place(dispatch, product.y, true)
+      .Rows(plan.Result().dims[0])
       .U32(static_cast<int64_t>(shape.columns))
       .U32(static_cast<int64_t>(shape.rows))
       .U32(static_cast<int64_t>(shape.stride))
       .U32(static_cast<int64_t>(shape.blocks))
-      .Go((chunks + threads - 1) / threads, (rows + kNt - 1) / kNt, parts);
-  if (parts == 1) return;
+      .Go(CeilDiv(CeilDiv(shape.columns, kChunk), threads), CeilDiv(product.rows, kNt),
+          product.parts);
+}
+
+// The tile of matmul_stored_coop.comp.
+constexpr uint64_t kStoredTile = 128;
+
+void StoredOnMatrixUnits(PlanBuilder& plan, const StoredProduct& stored) {
+  Product product;
+  product.weight = &PlanBuilder::WeightOf(plan.Input(1));
+  product.gate = plan.Place(plan.InputIndex(1)).begin;
+  product.rows = plan.Result().dims[0];
+  product.n = static_cast<int64_t>(stored.shape.columns);
+  const auto terms = static_cast<int64_t>(stored.shape.rows);
+  const HalfRows half = HalfOf(plan, product, {.value = plan.InputIndex(0)}, terms);
+  ProductOperands operands;
+  operands.x.scratch = half.rows;
+  operands.factor.scratch = half.factors;
+  operands.y = stored.y;
+  DispatchBuilder dispatch(plan, Shader::kMatMulStoredCoop,
+                           {kTileThreads, static_cast<uint32_t>(stored.shape.dtype)});
+  Fill(dispatch, plan, product, operands, terms);
+  dispatch.Go(CeilDiv(stored.shape.columns, kStoredTile), CeilDiv(stored.rows, kStoredTile),
+              stored.parts);
+}
+
+void MatMulAsStored(PlanBuilder& plan) {
+  // Terms worth a workgroup of their own.
+  constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
+  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
+  const rl_value& y = plan.Result();
+  const auto rows = static_cast<uint64_t>(plan.MostRows(y));
+  StoredProduct product{shape,
+                        rows,
+                        std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMostParts),
+                        {.value = plan.ResultIndex()}};
+  if (product.parts > 1) {
+    product.y.scratch = plan.NewScratch(product.parts * rows * shape.columns * sizeof(float));
+  }
+  const bool coop = plan.tuning().cooperative_matrix && plan.tuning().special_kernels &&
+                    IsBlockType(shape.dtype) && rows > kFewProductRows &&
+                    shape.rows % kCoopTerms == 0 && shape.columns % kStoredTile == 0;
+  if (coop) {
+    StoredOnMatrixUnits(plan, product);
+  } else {
+    StoredInChunks(plan, product);
+  }
+  if (product.parts == 1) return;
   DispatchBuilder(plan, Shader::kSumParts, {kTileThreads})
-      .Read(partial)
+      .Read(product.y.scratch)
       .Write(plan.ResultIndex())
       .Rows(y.dims[0])
       .U32(static_cast<int64_t>(shape.columns))
-      .U32(static_cast<int64_t>(parts))
-      .Go((rows * shape.columns + kTileThreads - 1) / kTileThreads);
+      .U32(static_cast<int64_t>(product.parts))
+      .Go(CeilDiv(rows * shape.columns, kTileThreads));
 }
 
 // A product that is only the gate of a geglu gives that op's result.
@@ -242,7 +284,7 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
                              : 0U,
        static_cast<uint32_t>(product.mode), Checked(shape), unroll, prologue != nullptr ? 1U : 0U,
        prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns});
-  Fill(dispatch, plan, product, operands);
+  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
   const uint64_t per_group = threads / lanes * nr;
   uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
   if (prologue != nullptr) AddPrologue(dispatch, plan, *prologue);
@@ -274,7 +316,7 @@ void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& 
       plan, Shader::kMatMul,
       {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
        static_cast<uint32_t>(product.mode), Checked(shape)});
-  Fill(dispatch, plan, product, operands);
+  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
   dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
               static_cast<uint64_t>(tiles));
 }

@@ -30,8 +30,9 @@ struct Tuning {
   bool profile = false;             // time each dispatch, one after the other
   int64_t most_prologue = 0;        // elements of a row that a product may norm itself
   uint32_t few_groups = 1;          // workgroups that keep the device busy
-  // Whether attention of one row, and on matrix units, have kernels of their own.
-  bool special_attention = true;
+  // Whether attention of one row, and attention and soft embeddings on matrix units, have kernels
+  // of their own.
+  bool special_kernels = true;
   // Of steps of one row that are one dispatch (vulkan/persistent.h): its workgroups, 0 if there are
   // none such, and the invocations of each.
   uint32_t persistent_groups = 0;

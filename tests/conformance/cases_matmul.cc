@@ -76,6 +76,21 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
   }
 }
 
+// Many rows and terms: what kernels take in tiles and in parts.
+void AddManyAsStored(std::vector<CaseSpec>& cases) {
+  constexpr int64_t kTerms = 8256, kColumns = 256;
+  for (const DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
+    cases.push_back({fmt::format("matmul/{}_as_stored_t150", NameOf(dtype)), OpKind::kMatMul,
+                     [=](uint64_t seed) {
+                       CaseBuilder b(seed, 150);
+                       const ValueId x = UnevenRows(b, kTerms);
+                       const ValueId weight = b.Weight("weight", {dtype, {kTerms, kColumns}});
+                       return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
+                                    OpAttrs(rl_matmul_attrs{0, 0}), ClosenessOf(dtype));
+                     }});
+  }
+}
+
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
   for (const int64_t t : {1, 7, 40, 70, 150}) {
@@ -187,6 +202,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     AddFused(cases, dtype);
     AddExperts(cases, dtype);
   }
+  AddManyAsStored(cases);
   AddModelShapes(cases);
 }
 

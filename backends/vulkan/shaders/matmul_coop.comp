@@ -4,10 +4,6 @@
 // which it brings into shared memory; each subgroup has a part of the tile. What the next step needs
 // is on its way from memory meanwhile. k is a multiple of 64.
 #extension GL_GOOGLE_include_directive : require
-#extension GL_NV_cooperative_matrix : require
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#extension GL_KHR_shader_subgroup_basic : require
 #include "common.glsl"
 #include "math.glsl"
 #include "weights.glsl"
@@ -25,21 +21,14 @@ const uint kTerms = 64;            // of a step
 const uint kChunks = kTerms / 32;  // of weights, in a row of a step
 const uint kVectors = kTerms / 8;  // of 8 terms, likewise
 const uint kPitch = kVectors + 1;  // so that rows begin in different banks
-const uint kMatrix = 16;           // rows, columns and terms of a cooperative matrix
-const uint kRowMatrices = kSubgroupRows / kMatrix;
-const uint kColumnMatrices = kSubgroupColumns / kMatrix;
 const uint kResults = kColumns / (kGlu + 1);  // of the tile
 // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
 shared uvec4 shared_tile[(kTile + kColumns) * kPitch];
 shared int shared_row[kTile];
 shared int shared_pair[kTile];
 
-#define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
-#define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
-
-layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER Results { float v[]; };
-
 #include "tile_rows.glsl"
+#include "coop_tile.glsl"
 
 // What an invocation brings: vectors of some rows of x, chunks of some rows of weights.
 const uint kOwnVectors = kTile * kVectors / kThreads;
@@ -76,16 +65,6 @@ void LoadStep(uint step_index) {
   }
 }
 
-// Values 8 i to 8 i + 7 of a chunk.
-uvec4 Eight(const Chunk c, uint i) {
-  uvec4 eight;
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    const uint at = i * 8 + j * 2;
-    eight[j] = packHalf2x16(vec2(ValueAt(c, at), ValueAt(c, at + 1)));
-  }
-  return eight;
-}
-
 void StoreStep(uint step_index) {
   [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) {
     const uint at = Own(i);
@@ -106,8 +85,6 @@ uint ColumnOf(uint first_column, uint i) {
   return (i & 1) * kResults + first_column / 2 + i / 2 * kMatrix;
 }
 
-Sums sums[kColumnMatrices * kRowMatrices];
-
 void Multiply(uint first_row, uint first_column) {
   [[unroll]] for (uint k = 0; k < kTerms; k += kMatrix) {
     Factors a[kRowMatrices];
@@ -126,18 +103,6 @@ void Multiply(uint first_row, uint first_column) {
   }
 }
 
-// The factors of 16 rows each, as matrices whose columns are the same.
-const uint kFactorPitch = kMatrix / 4;
-void StoreFactors() {
-  barrier();
-  for (uint i = gl_LocalInvocationIndex; i < kTile * kFactorPitch; i += kThreads) {
-    const int row = shared_row[i / kFactorPitch];
-    const float factor = row < 0 ? 0.0 : F32(p.factor).v[row];
-    shared_tile[i] = uvec4(floatBitsToUint(factor));
-  }
-  barrier();
-}
-
 // A matrix of results, finished.
 Sums Finished(uint m, uint n, const Sums factors) {
   Sums y = sums[n * kRowMatrices + m];
@@ -146,26 +111,6 @@ Sums Finished(uint m, uint n, const Sums factors) {
     if (kGlu != 0) y[i] = GeluTanh(y[i]) * (sums[(n + kGlu) * kRowMatrices + m][i] * factors[i]);
   }
   return y;
-}
-
-// Straight to memory where the matrix is whole and its rows follow each other.
-void StoreMatrix(const Sums y, uint row, uint result) {
-  if (kMode == kDense && shared_pair[row + kMatrix - 1] >= 0 && result + kMatrix <= p.n &&
-      p.n % 4 == 0) {
-    const uvec2 to = Advance(AdvanceBy(p.y, uint(shared_pair[row]), p.n * 4), result * 4);
-    coopMatStoreNV(y, Results(to).v, 0, p.n, false);
-    return;
-  }
-  const uint own = (kTile + gl_SubgroupID * kMatrix) * kFactorPitch;
-  subgroupBarrier();
-  coopMatStoreNV(y, shared_tile, own, kFactorPitch, false);
-  subgroupBarrier();
-  for (uint i = gl_SubgroupInvocationID; i < kMatrix * kMatrix; i += gl_SubgroupSize) {
-    const int pair = shared_pair[row + i / kMatrix];
-    if (pair < 0 || result + i % kMatrix >= p.n) continue;
-    F32(p.y).v[uint(pair) * p.n + result + i % kMatrix] =
-        uintBitsToFloat(shared_tile[own + i / 4][i & 3]);
-  }
 }
 
 void StoreResults(uint first_result, uint first_row, uint first_column) {
@@ -188,6 +133,7 @@ void main() {
   const uint first_row = gl_SubgroupID % subgroups_of_rows * kSubgroupRows;
   const uint first_column = gl_SubgroupID / subgroups_of_rows * kSubgroupColumns;
   [[unroll]] for (uint i = 0; i < kColumnMatrices * kRowMatrices; ++i) sums[i] = Sums(0.0);
+  results = p.y;
   FindOwnRows(first_result, first_weight_row);
   LoadStep(0);
   const uint steps = p.k / kTerms;
