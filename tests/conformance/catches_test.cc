@@ -118,6 +118,14 @@ TEST(Manifest, WhatIsSaidToBeUnsupportedMayNotRun) {
   EXPECT_THAT(run.out, HasSubstr("the manifest says it is unsupported, and the plugin runs it"));
 }
 
+TEST(Manifest, WhatIsRefusedAndNotSaidToBeFails) {
+  const nlohmann::json manifest = {{"unsupported", nlohmann::json::array()}};
+  const RunResult run = RunWrong("refuses_all", {"--filter", "Op.copy/f32_t7", "--manifest",
+                                                 TemporaryFile("manifest.json", manifest.dump())});
+  EXPECT_EQ(run.exit_code, kTestFailed) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("the manifest does not name it as unsupported"));
+}
+
 TEST(Manifest, AnEntryForNoTestIsAnError) {
   const RunResult run = RunWithEntry("", "unsupported", "Op.copi/*");
   EXPECT_EQ(run.exit_code, kUsage);

@@ -56,6 +56,12 @@ class FunctionTest : public ::testing::Test {
     if (refused != nullptr && !unsupported) {
       return Fail("the manifest says it is unsupported, and the plugin runs it; remove the entry");
     }
+    if (unsupported && refused == nullptr && suite_.manifest.names_all_unsupported) {
+      return Fail(
+          fmt::format("the plugin refuses it ({}), and the manifest does not name it as "
+                      "unsupported; let the plugin run it or add an entry",
+                      status.error().message));
+    }
     if (unsupported) return Skip("unsupported", status.error().message);
     if (known != nullptr && status) {
       return Fail("passes, and the manifest expects a failure; remove the entry");

@@ -60,6 +60,7 @@ Result<Manifest> Manifest::Load(const std::filesystem::path& path) {
         return tl::unexpected(ManifestError(
             path, fmt::format("'{}' has to be a list of objects with 'test' and 'reason'", key)));
       }
+      if (key == "unsupported") manifest.names_all_unsupported = true;
       (key == "unsupported" ? manifest.unsupported : manifest.expected_failure) =
           *std::move(entries);
     } else {

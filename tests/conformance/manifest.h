@@ -5,6 +5,9 @@
 //    "unsupported": [{"test": "Op.attention/*", "reason": "no shader yet"}],
 //    "expected_failure": [{"test": "Op.rope/global", "reason": "driver bug 123"}]}
 //
+// Where it has "unsupported", that is all of it: a test of anything else that the plugin refuses
+// fails. A plugin that grows leaves the key out.
+//
 // Value type. Errors: conformance.manifest.
 #pragma once
 
@@ -25,6 +28,7 @@ struct Manifest {
   };
   Activations activations = Activations::kFloat;
   std::vector<Entry> unsupported;
+  bool names_all_unsupported = false;
   std::vector<Entry> expected_failure;
 
   static Result<Manifest> Load(const std::filesystem::path& path);

@@ -112,6 +112,14 @@ int32_t WriteBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset, const
   return reference->buffer_write(device, buffer, offset, data, size, error);
 }
 
+int32_t QueryOps(rl_device* device, const rl_graph* graph, rl_op_support* support,
+                 rl_error* error) {
+  const int32_t code = reference->query_ops(device, graph, support, error);
+  if (code != RL_OK || !Fault("refuses_all")) return code;
+  for (uint32_t i = 0; i < graph->op_count; ++i) support[i].supported = 0;
+  return code;
+}
+
 int32_t Compile(rl_device* device, const rl_graph* graph, rl_plan** plan, rl_error* error) {
   if (Fault("promise_broken")) {
     return Refuse(error, RL_UNSUPPORTED, "no longer, whatever query_ops said");
@@ -195,6 +203,7 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table.device_open = Open;
   table.buffer_create = CreateBuffer;
   table.buffer_write = WriteBuffer;
+  table.query_ops = QueryOps;
   table.plan_compile = Compile;
   table.plan_execute = Execute;
   table.plan_stats = Stats;
