@@ -107,6 +107,19 @@ void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands op
                     : static_cast<uint64_t>(tiles));
 }
 
+// Adds up parts of rows of n results.
+void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
+              int64_t n, uint64_t parts) {
+  const auto elements = static_cast<uint64_t>(plan.Most(rows) * n);
+  DispatchBuilder dispatch(plan, Shader::kSumParts, {kTileThreads});
+  dispatch.Read(partial);
+  Place(dispatch, y, true)
+      .Rows(rows)
+      .U32(n)
+      .U32(static_cast<int64_t>(parts))
+      .Go(CeilDiv(elements, kTileThreads));
+}
+
 // Products with a matrix as it is stored: its rows are the terms, of which workgroups take parts.
 struct StoredProduct {
   const WeightShape& shape;
@@ -175,13 +188,34 @@ void MatMulAsStored(PlanBuilder& plan) {
     StoredInChunks(plan, product);
   }
   if (product.parts == 1) return;
-  DispatchBuilder(plan, Shader::kSumParts, {kTileThreads})
-      .Read(product.y.scratch)
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .U32(static_cast<int64_t>(shape.columns))
-      .U32(static_cast<int64_t>(product.parts))
-      .Go(CeilDiv(rows * shape.columns, kTileThreads));
+  AddParts(plan, product.y.scratch, {.value = plan.ResultIndex()}, y.dims[0],
+           static_cast<int64_t>(shape.columns), product.parts);
+}
+
+// In f32. Where there are too few tiles to keep a device busy, workgroups share the terms of each.
+void InTiles(PlanBuilder& plan, const Product& product, ProductOperands operands, uint64_t tiles) {
+  constexpr uint64_t kPartTerms = 128;  // at least
+  const WeightShape& shape = product.weight->shape();
+  const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
+  const bool is_plain = product.mode == ProductMode::kDense && product.up == 0;
+  const uint64_t parts = is_plain
+                             ? std::clamp<uint64_t>(plan.tuning().few_groups / (columns * tiles), 1,
+                                                    CeilDiv(shape.columns, kPartTerms))
+                             : 1;
+  const Operand y = operands.y;
+  if (parts > 1) {
+    const auto results = static_cast<uint64_t>(plan.Most(product.rows) * product.n);
+    operands.y = {.scratch = plan.Take(parts * results * sizeof(float))};
+  }
+  DispatchBuilder dispatch(
+      plan, Shader::kMatMul,
+      {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
+       static_cast<uint32_t>(product.mode), Checked(shape)});
+  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
+  dispatch.Go(columns, tiles, parts);
+  if (parts == 1) return;
+  AddParts(plan, operands.y.scratch, y, product.rows, product.n, parts);
+  plan.GiveBack(operands.y.scratch);
 }
 
 // A product that is only the gate of a geglu gives that op's result.
@@ -312,13 +346,7 @@ void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& 
     OnMatrixUnits(plan, product, operands, tiles);
     return;
   }
-  DispatchBuilder dispatch(
-      plan, Shader::kMatMul,
-      {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
-       static_cast<uint32_t>(product.mode), Checked(shape)});
-  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
-  dispatch.Go(static_cast<uint64_t>((product.n + kProductTile - 1) / kProductTile),
-              static_cast<uint64_t>(tiles));
+  InTiles(plan, product, operands, static_cast<uint64_t>(tiles));
 }
 
 bool CompileMatMul(PlanBuilder& plan) {

@@ -1,6 +1,7 @@
 // Products of many rows with a matrix of weights, in tiles of 64 rows and 64 results: of 256 work-items
 // with 4 x 4 results each, which share the tile's rows in local memory, or of one work-item of a CPU with
-// vectors of 16 results. Accumulates in f32.
+// vectors of 16 results. Accumulates in f32. Work-groups of dimension 2 take parts of the terms, which
+// sum_parts.cl adds.
 #include "common.cl"
 #include "math.cl"
 #include "weights.cl"
@@ -14,6 +15,12 @@
 #define IN_X(column) true
 #endif
 #define kHalves (kGlu + 1)
+
+// This work-group's part: chunks, and where its results go.
+#define PARTS ((uint)get_num_groups(2))
+#define PART ((uint)get_group_id(2))
+#define SHARE ((CHUNKS(push.k, push.blocks) + PARTS - 1) / PARTS)
+#define RESULTS (AT(float, y) + (size_t)PART * ROWS_OF(rows) * push.n)
 
 #ifdef CPU
 #define kVectors (kTile / 16)  // of 16 results
@@ -56,9 +63,10 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
                 pair_of, &first_weight_row)) {
     return;
   }
-  const uint first = GROUP * kTile, chunks = CHUNKS(push.k, push.blocks);
+  const uint first = GROUP * kTile, begin = PART * SHARE;
+  const uint end = min(begin + SHARE, CHUNKS(push.k, push.blocks));
   for (uint i = 0; i < kTile * kHalves * kVectors; ++i) sums[i] = 0.0f;
-  for (uint chunk = 0; chunk < chunks; ++chunk) {
+  for (uint chunk = begin; chunk < end; ++chunk) {
     const uint2 at = ChunkAt(chunk);
     for (uint row = 0; row < kTile; ++row) {
       __global const float *from = AT(float, x) + (size_t)max(row_of[row], 0) * push.k;
@@ -85,7 +93,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
   for (uint row = 0; row < kTile; ++row) {
     if (pair_of[row] < 0) continue;
     const float *sum = (const float *)(sums + row * kHalves * kVectors);
-    __global float *y = AT(float, y) + (size_t)pair_of[row] * push.n + first;
+    __global float *y = RESULTS + (size_t)pair_of[row] * push.n + first;
     for (uint result = 0; result < kTile && first + result < push.n; ++result) {
       y[result] = kGlu ? GeluTanh(sum[result]) * sum[kTile + result] : sum[result];
     }
@@ -106,7 +114,8 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
                 pair_of, &first_weight_row)) {
     return;
   }
-  const uint first = GROUP * kTile, chunks = CHUNKS(push.k, push.blocks);
+  const uint first = GROUP * kTile, begin = PART * SHARE;
+  const uint end = min(begin + SHARE, CHUNKS(push.k, push.blocks));
   // What this work-item brings along: 8 consecutive columns of one row of x, ...
   const uint x_row = ME >> 2, part = (ME & 3) * 8;
   const int source = row_of[x_row];
@@ -117,7 +126,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
   const uint tx = ME & 15, ty = ME >> 4;
   float sums[kSums];
   UNROLL for (uint i = 0; i < kSums; ++i) sums[i] = 0.0f;
-  for (uint chunk = 0; chunk < chunks; ++chunk) {
+  for (uint chunk = begin; chunk < end; ++chunk) {
     const uint2 at = ChunkAt(chunk);
     const uint column = (part < 16 ? at.x : at.y) + (part & 15);
     BARRIER();
@@ -159,7 +168,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
 #if kGlu
       y = GeluTanh(y) * sums[(4 + b) * 4 + a];
 #endif
-      AT(float, y)[(size_t)pair * push.n + column] = y;
+      RESULTS[(size_t)pair * push.n + column] = y;
     }
   }
 }

@@ -1,6 +1,7 @@
 #version 460
 // Products of many rows with a matrix of weights: tiles of 64 rows and 64 results in shared memory,
-// 4 x 4 results for each of 256 invocations. Works everywhere; accumulates in f32.
+// 4 x 4 results for each of 256 invocations. Works everywhere; accumulates in f32. Workgroups in z take
+// parts of the terms, which sum_parts.comp adds.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "math.glsl"
@@ -53,9 +54,12 @@ void main() {
   const uint tx = gl_LocalInvocationIndex & 15, ty = gl_LocalInvocationIndex >> 4;
   uint first_weight_row;
   if (!FindRows(GROUP.y, first_weight_row)) return;
+  const uint share = (chunks + GROUPS.z - 1) / GROUPS.z;
+  const uint begin = GROUP.z * share, end = min(begin + share, chunks);
+  const uvec2 results = AdvanceBy(p.y, GROUP.z * At(p.rows, Step(p.step)), p.n * 4);
   float acc[(kGlu + 1) * 16];
   [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) acc[i] = 0.0;
-  for (uint chunk = 0; chunk < chunks; ++chunk) {
+  for (uint chunk = begin; chunk < end; ++chunk) {
     barrier();
     LoadX(chunk);
     LoadWeights(chunk, first_row, first_weight_row);
@@ -80,7 +84,7 @@ void main() {
       if (pair < 0 || result >= p.n) continue;
       float y = acc[b * 4 + a];
       if (kGlu != 0) y = GeluTanh(y) * acc[(4 + b) * 4 + a];
-      F32(p.y).v[uint(pair) * p.n + result] = y;
+      F32(results).v[uint(pair) * p.n + result] = y;
     }
   }
 }

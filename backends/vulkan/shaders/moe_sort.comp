@@ -15,6 +15,20 @@ const uint kTile = 64;
 const uint kMaxExperts = 1024;
 shared uint shared_count[kMaxExperts];
 shared uint shared_first[kMaxExperts];  // tile
+const uint kQuads = 256;
+shared ivec4 shared_experts[kQuads];  // of some pairs; -1 beyond the end
+
+// Brings the experts of pairs from `first` on to all invocations.
+void LoadPairs(uint first, uint pairs) {
+  barrier();
+  for (uint i = gl_LocalInvocationIndex; i < kQuads; i += gl_WorkGroupSize.x) {
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      const uint pair = first + 4 * i + j;
+      shared_experts[i][j] = pair < pairs ? I32(p.experts).v[pair] : -1;
+    }
+  }
+  barrier();
+}
 
 void main() {
   const uint pairs = At(p.rows, Step(p.step)) * p.used;
@@ -41,13 +55,21 @@ void main() {
   }
   barrier();
   // An invocation for each expert, so that its pairs keep their order.
-  for (uint e = me; e < p.count; e += gl_WorkGroupSize.x) {
-    if (shared_count[e] == 0) continue;
-    const uint first = 2 + p.tiles + shared_first[e] * kTile;
+  for (uint first_expert = 0; first_expert < p.count; first_expert += gl_WorkGroupSize.x) {
+    const uint e = first_expert + me;
+    const bool used = e < p.count && shared_count[e] > 0;
+    const uint places = used ? 2 + p.tiles + shared_first[e] * kTile : 0;
     uint at = 0;
-    for (uint pair = 0; pair < pairs; ++pair) {
-      if (I32(p.experts).v[pair] == int(e)) I32(p.table).v[first + at++] = int(pair);
+    for (uint first = 0; first < pairs; first += 4 * kQuads) {
+      LoadPairs(first, pairs);
+      const uint quads = min(kQuads, (pairs - first + 3) / 4);
+      for (uint i = 0; used && i < quads; ++i) {
+        const ivec4 experts = shared_experts[i];
+        [[unroll]] for (uint j = 0; j < 4; ++j) {
+          if (experts[j] == int(e)) I32(p.table).v[places + at++] = int(first + 4 * i + j);
+        }
+      }
     }
-    for (; at % kTile != 0; ++at) I32(p.table).v[first + at] = -1;
+    for (; at % kTile != 0; ++at) I32(p.table).v[places + at] = -1;
   }
 }
