@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #endif
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -42,6 +44,19 @@ Bytes MakeWeights(DType dtype, size_t rows, size_t k) {
   for (size_t i = 0; i < row_bytes; ++i) bytes[i] = static_cast<uint8_t>(rng() & 0x3F);
   for (size_t n = 1; n < rows; ++n) std::memcpy(&bytes[n * row_bytes], &bytes[0], row_bytes);
   return bytes;
+}
+
+// The same weights rearranged for products, in large pages as the backend keeps them.
+Bytes Packed(const KernelTable& table, DType dtype, const Bytes& rows, size_t n, size_t k) {
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const size_t row_bytes = RowBytes(dtype, k);
+  const size_t bytes = (n * row_bytes + kLargePage - 1) / kLargePage * kLargePage;
+  Bytes packed(static_cast<uint8_t*>(std::aligned_alloc(kLargePage, bytes)));
+  madvise(packed.get(), bytes, MADV_HUGEPAGE);
+  for (size_t row = 0; row < n; row += kPackedRows) {
+    FindWeight(table, dtype)->pack(&rows[row * row_bytes], row_bytes, k, &packed[row * row_bytes]);
+  }
+  return packed;
 }
 
 Bytes AlignedCopy(const std::vector<float>& values) {
@@ -160,8 +175,11 @@ void PlainRead(benchmark::State& state) {
 
 void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t columns) {
   const KernelTable& table = KernelsFor(isa);
+  // As the backend does it.
+  const bool packed = FindWeight(table, dtype)->pack != nullptr;
   if (state.thread_index() == 0) {
     shared.weights = MakeWeights(dtype, n, k);
+    if (packed) shared.weights = Packed(table, dtype, shared.weights, n, k);
     shared.x = MakeActivations(table, dtype, columns, k);
     shared.y.assign(n * columns, 0.0f);
   }
@@ -172,6 +190,7 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
   for (auto _ : state) {
     MatMul(table, dtype,
            {.weights = shared.weights.get(),
+            .packed = packed,
             .row_bytes = RowBytes(dtype, k),
             .k = k,
             .n_begin = range.begin * kPanelRows,

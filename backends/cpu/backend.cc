@@ -1,4 +1,4 @@
-// The CPU backend: one device, no driver. Weights stay in the host's mapping and are read in place.
+// The CPU backend: one device, no driver. Weights of products are packed, others are read in place.
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
 #include <unistd.h>
@@ -23,6 +23,7 @@ struct Settings {
   int threads;
   Isa isa;
   int planes;  // bytes of an activation's code
+  bool pack;   // weights of products
   bool profile;
 };
 
@@ -72,6 +73,13 @@ int ParseActivations(const std::string& text) {
                                             "prompts)");
 }
 
+bool ParseWeights(const std::string& text) {
+  if (text == "packed" || text == "mapped") return text == "packed";
+  throw sdk::Error(RL_INVALID_ARGUMENT, "option weights is '" + text +
+                                            "', expected packed (rearranged in memory, faster) or "
+                                            "mapped (read in place from the file)");
+}
+
 bool ParseSwitch(const sdk::Option& option) {
   if (option.value == "on" || option.value == "off") return option.value == "on";
   throw sdk::Error(RL_INVALID_ARGUMENT,
@@ -79,7 +87,7 @@ bool ParseSwitch(const sdk::Option& option) {
 }
 
 Settings ParseOptions(std::span<const sdk::Option> options) {
-  Settings settings{PhysicalCores(), BestIsa(), ParseActivations("int16"), false};
+  Settings settings{PhysicalCores(), BestIsa(), ParseActivations("int16"), true, false};
   for (const sdk::Option& option : options) {
     if (option.key == "threads") {
       settings.threads = ParseThreads(option.value);
@@ -87,12 +95,14 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
       settings.isa = ParseIsa(option.value);
     } else if (option.key == "activations") {
       settings.planes = ParseActivations(option.value);
+    } else if (option.key == "weights") {
+      settings.pack = ParseWeights(option.value);
     } else if (option.key == "profile") {
       settings.profile = ParseSwitch(option);
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT,
                        "unknown option '" + option.key +
-                           "'; the cpu backend knows: threads, isa, activations, profile");
+                           "'; the cpu backend knows: threads, isa, activations, weights, profile");
     }
   }
   return settings;
@@ -193,6 +203,7 @@ class CpuDevice final : public sdk::Device {
   CpuDevice(const Settings& settings, const sdk::Host& host)
       : kernels_(KernelsFor(settings.isa)),
         planes_(settings.planes),
+        pack_(settings.pack),
         pool_(settings.threads),
         log_(settings.profile ? &host : nullptr) {}
 
@@ -205,9 +216,12 @@ class CpuDevice final : public sdk::Device {
     return support;
   }
 
-  sdk::WeightLayout LayoutWeight(const rl_weight_desc& /*desc*/) override { return {true, 0}; }
+  sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
+    return Packs(desc) ? sdk::WeightLayout{false, desc.bytes} : sdk::WeightLayout{true, 0};
+  }
 
   std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
+    if (Packs(desc)) return std::make_unique<CpuWeight>(kernels_, desc, pool_);
     return std::make_unique<CpuWeight>(desc.data);
   }
 
@@ -228,6 +242,10 @@ class CpuDevice final : public sdk::Device {
   }
 
  private:
+  [[nodiscard]] bool Packs(const rl_weight_desc& desc) const {
+    return pack_ && (desc.uses & RL_WEIGHT_IN_PRODUCTS) != 0 && CanBePacked(kernels_, desc);
+  }
+
   static std::byte* Range(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
     auto& memory = static_cast<CpuBuffer&>(buffer);
     if (offset > memory.size() || size > memory.size() - offset) {
@@ -239,6 +257,7 @@ class CpuDevice final : public sdk::Device {
 
   const KernelTable& kernels_;
   int planes_;
+  bool pack_;
   ThreadPool pool_;
   const sdk::Host* log_;  // for profiles; null: none
 };

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/weight.h"
 
 namespace rullama::cpu {
 
@@ -37,20 +38,11 @@ class CpuBuffer final : public sdk::Buffer {
   uint64_t size_;
 };
 
-// A weight is read in place from the host's memory.
-class CpuWeight final : public sdk::Weight {
- public:
-  explicit CpuWeight(const void* data) : data_(data) {}
-  [[nodiscard]] const void* data() const { return data_; }
-
- private:
-  const void* data_;
-};
-
 // A value with its memory resolved. Copyable; borrows.
 struct View {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
+  bool packed = false;  // weights only: rows are rearranged for products
   int rank = 0;
   rl_dim dims[RL_MAX_RANK] = {};
 

@@ -16,6 +16,7 @@ class Product {
     Product product(weight.dtype, context.kernels);
     MatMulArgs& a = product.args_;
     a.weights = weight.data;
+    a.packed = weight.packed;
     a.k = static_cast<size_t>(weight.dims[1].constant);
     a.row_bytes = RowBytes(weight.dtype, a.k);
     a.planes = context.planes;
@@ -209,8 +210,6 @@ class MatMulAsStoredNode final : public Node {
   // Returns whether any weighs something.
   bool Unpack(int64_t i, int64_t depth, int64_t rows, int64_t k, int64_t n, int64_t first,
               size_t count, float* unpacked) const {
-    const uint64_t row_bytes = RowBytes(weight_.dtype, static_cast<uint64_t>(n));
-    const uint64_t offset = RowBytes(weight_.dtype, static_cast<uint64_t>(first));
     bool any = false;
     for (int64_t d = 0; d < depth; ++d) {
       const float* factor = x_.as<const float>() + i + d;
@@ -218,8 +217,9 @@ class MatMulAsStoredNode final : public Node {
       for (int64_t m = 0; m < rows && !weighs; ++m) weighs = factor[m * k] != 0;
       float* row = unpacked + d * kSpan;
       if (weighs) {
-        weight_kernels_->dequantize(
-            weight_.data + static_cast<uint64_t>(i + d) * row_bytes + offset, count, row);
+        ReadRow(*weight_kernels_, weight_.dtype,
+                {weight_.data, weight_.packed, static_cast<size_t>(n), static_cast<size_t>(i + d)},
+                static_cast<size_t>(first), count, row);
       } else {
         std::fill_n(row, count, 0.0f);
       }

@@ -172,6 +172,7 @@ class ExpertProductNode : public Node {
     const auto n = static_cast<size_t>(shape_.n);
     const auto first = static_cast<size_t>(grouping_->first[expert]);
     MatMulArgs a;
+    a.packed = weight_.packed;
     a.k = rows_.k;
     a.row_bytes = RowBytes(weight_.dtype, a.k);
     const int64_t first_row = expert * weight_.dims[1].constant + shape_.first_row;

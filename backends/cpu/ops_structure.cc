@@ -146,10 +146,13 @@ class GatherRowsNode final : public Node {
              std::to_string(table_rows) + " rows");
         return;
       }
-      const std::byte* row = table_.data + static_cast<uint64_t>(id) * row_bytes + column_bytes;
       if (weight_ != nullptr) {
-        weight_->dequantize(row, columns, y_.as<float>() + static_cast<size_t>(i) * columns);
+        ReadRow(*weight_, table_.dtype,
+                {table_.data, table_.packed, static_cast<size_t>(width), static_cast<size_t>(id)},
+                static_cast<size_t>(column_), columns,
+                y_.as<float>() + static_cast<size_t>(i) * columns);
       } else {
+        const std::byte* row = table_.data + static_cast<uint64_t>(id) * row_bytes + column_bytes;
         const size_t bytes = columns * ElementBytes(y_.dtype);
         std::memcpy(y_.data + static_cast<size_t>(i) * bytes, row, bytes);
       }

@@ -59,8 +59,10 @@ View View::Of(const rl_value& value) {
   view.rank = static_cast<int>(value.rank);
   std::copy_n(value.dims, RL_MAX_RANK, view.dims);
   if (value.lifetime == RL_LIFETIME_CONSTANT) {
+    const auto* weight = sdk::WeightOf<CpuWeight>(value);
     // Weights are read only; View has one pointer for both.
-    view.data = static_cast<std::byte*>(const_cast<void*>(sdk::WeightOf<CpuWeight>(value)->data()));
+    view.data = static_cast<std::byte*>(const_cast<void*>(weight->data()));
+    view.packed = weight->packed();
   } else {
     view.data = sdk::BufferOf<CpuBuffer>(value)->data() + value.offset;
   }

@@ -38,7 +38,7 @@ extern "C" {
 /* The major number is also in the name of the entry point: an incompatible change makes a second one.
  * The minor number counts additions at the end of structs. */
 #define RL_ABI_MAJOR 1
-#define RL_ABI_MINOR 0
+#define RL_ABI_MINOR 1
 
 typedef struct rl_str {
   const char* data;
@@ -254,6 +254,13 @@ typedef struct rl_op_support {
   char reason[124];  /* why not; terminated */
 } rl_op_support;
 
+/* What the graphs of a session do with a weight, as bits. */
+typedef enum rl_weight_uses {
+  /* Its rows are multiplied with activations: by matmul with transpose_weight, grouped_matmul,
+   * geglu_linear, ple_inject or moe_ffn. Worth a layout made for that. */
+  RL_WEIGHT_IN_PRODUCTS = 1
+} rl_weight_uses;
+
 typedef struct rl_weight_desc {
   uint32_t struct_size;
   uint32_t dtype;
@@ -265,6 +272,8 @@ typedef struct rl_weight_desc {
    * them in place instead of copying. Null in weight_layout. */
   const void* data;
   uint64_t bytes;
+  uint32_t uses;      /* since 1.1: rl_weight_uses; 0 where nothing is known */
+  uint32_t reserved2; /* since 1.1 */
 } rl_weight_desc;
 
 typedef struct rl_weight_layout {

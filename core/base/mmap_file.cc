@@ -68,6 +68,14 @@ Status MmapFile::CheckUnchanged() const {
   return OkStatus();
 }
 
+void MmapFile::Release(std::span<const std::byte> range) const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
+  // Only advice: should it fail, pages stay until the system wants them.
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 MmapFile::MmapFile(MmapFile&& other) noexcept { *this = std::move(other); }
 
 MmapFile& MmapFile::operator=(MmapFile&& other) noexcept {

@@ -31,6 +31,10 @@ class MmapFile {
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  // Says that `range`, of this mapping, will not be read soon: its whole pages leave the process,
+  // though not the system's cache. Reading them again brings them back.
+  void Release(std::span<const std::byte> range) const;
+
   // Error io.mapped_file_changed if the file on disk no longer has the size it had when mapped.
   [[nodiscard]] Status CheckUnchanged() const;
 

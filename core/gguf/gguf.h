@@ -101,6 +101,11 @@ class GgufFile {
     return bytes_.subspan(tensor.offset, tensor.bytes);
   }
 
+  // MmapFile::Release for bytes of a tensor; nothing for a file that was parsed from memory.
+  void Release(std::span<const std::byte> range) const {
+    if (file_) file_->Release(range);
+  }
+
   // Typed access. GetX requires the key (gguf.key_missing); FindX gives nothing when it is absent.
   // A key that is present with another type is gguf.key_type in both. Integers are accepted in any
   // width and signedness that holds the value, floats in both widths.

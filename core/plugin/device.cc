@@ -25,6 +25,7 @@ rl_weight_desc ToAbi(const WeightDesc& desc) {
   out.name = {desc.name.data(), desc.name.size()};
   out.data = desc.data.data();
   out.bytes = desc.type.BytesAt({});
+  out.uses = desc.uses;
   return out;
 }
 

@@ -55,6 +55,7 @@ struct WeightDesc {
   std::string name;
   TensorType type;  // all dims constant
   std::span<const std::byte> data;
+  uint32_t uses = 0;  // rl_weight_uses
 };
 
 class Device;

@@ -34,7 +34,8 @@ Status CheckRoom(const DeviceDescription& device, const MemoryNeed& need, uint64
   return MakeError(ErrorKind::kOutOfMemory, "device.memory",
                    "the model needs {} on device '{}' ({} of weights, {} of caches, {} of work), "
                    "which has {} free of {}: {} are missing; {} would fit, or parts of the model "
-                   "on another backend",
+                   "on another backend, or weights that stay in the file where the backend has an "
+                   "option for that (cpu: weights=mapped)",
                    Gibibytes(need.total()), device.name, Gibibytes(need.weights),
                    Gibibytes(need.states), Gibibytes(need.work), Gibibytes(room),
                    Gibibytes(device.memory_total), Gibibytes(need.total() - room),

@@ -37,6 +37,7 @@ Session::Session(std::vector<SessionGraph> graphs, const WeightSource& weights,
   for (SessionGraph& graph : graphs_) {
     if (graph.buckets.empty()) graph.buckets = DefaultBuckets(options_.prefill_chunk);
     largest_.t = std::max(largest_.t, graph.buckets.back());
+    AddWeightsInProducts(graph.graph, in_products_);
   }
   arenas_.resize(options_.devices.size());
   taken_.resize(options_.devices.size());
@@ -226,7 +227,8 @@ Result<rl_buffer*> Session::State(int device, const Value& state) {
 
 Result<WeightDesc> Session::DescribeWeight(const Value& constant) const {
   RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
-  return WeightDesc{constant.name, constant.type, bytes};
+  const uint32_t uses = in_products_.contains(constant.name) ? RL_WEIGHT_IN_PRODUCTS : 0;
+  return WeightDesc{constant.name, constant.type, bytes, uses};
 }
 
 Result<rl_weight*> Session::Weight(int device, const Value& constant) {
@@ -239,7 +241,11 @@ Result<rl_weight*> Session::Weight(int device, const Value& constant) {
   RL_ASSIGN_OR_RETURN(const WeightLayout layout, owner.LayoutWeight(desc));
   RL_ASSIGN_OR_RETURN(DeviceWeight weight, owner.CreateWeight(desc));
   stats_.weight_bytes += layout.bytes;
-  if (layout.in_place) stats_.weight_file_bytes += desc.data.size();
+  if (layout.in_place) {
+    stats_.weight_file_bytes += desc.data.size();
+  } else {
+    weights_.Release(desc.data);
+  }
   return weight_handles_.emplace(key, std::move(weight)).first->second.get();
 }
 

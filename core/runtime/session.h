@@ -19,6 +19,7 @@
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
+#include "core/ir/weight_uses.h"
 #include "core/passes/bucket.h"
 #include "core/passes/pipeline.h"
 #include "core/plugin/device.h"
@@ -156,6 +157,7 @@ class Session {
   PlacementReport placement_;
 
   // Device objects; declared in the order they depend on each other, destroyed in reverse.
+  WeightNames in_products_;
   std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
   std::map<std::pair<int, std::string>, StateBuffer> states_;
   std::vector<std::vector<std::pair<uint64_t, std::unique_ptr<DeviceBuffer>>>> arenas_;

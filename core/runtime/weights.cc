@@ -1,5 +1,6 @@
 #include "core/runtime/weights.h"
 
+#include <functional>
 #include <utility>
 
 #include "core/base/checked_math.h"
@@ -53,6 +54,14 @@ Result<std::span<const std::byte>> GgufWeights::Bytes(const Value& constant) con
                      "the file has no tensor '{}' ({})", constant.source, ToString(constant.type));
   }
   return SliceRows(constant, TypeOf(*info), file_.data(*info));
+}
+
+void GgufWeights::Release(std::span<const std::byte> bytes) const {
+  const auto* begin = file_.bytes().data();
+  const std::less_equal<> before;
+  const bool mapped = before(begin, bytes.data()) &&
+                      before(bytes.data() + bytes.size(), begin + file_.bytes().size());
+  if (mapped) file_.Release(bytes);
 }
 
 }  // namespace rullama

@@ -23,6 +23,8 @@ class WeightSource {
   // against the type. They live as long as the WeightSource. Errors: model.missing_tensor,
   // model.tensor_shape.
   [[nodiscard]] virtual Result<std::span<const std::byte>> Bytes(const Value& constant) const = 0;
+  // Says that bytes of Bytes() have been copied and are not needed in memory for now.
+  virtual void Release(std::span<const std::byte> /*bytes*/) const {}
 };
 
 // The tensors of a GGUF file, in place in its mapping, and beside them small f32 vectors that a
@@ -34,6 +36,7 @@ class GgufWeights final : public WeightSource {
   // `bytes` are those of a tensor of `type`; it hides a tensor of the file of the same name.
   void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
+  void Release(std::span<const std::byte> bytes) const override;
 
  private:
   const GgufFile& file_;

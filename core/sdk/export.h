@@ -13,8 +13,10 @@
 #include <rullama/sdk/op_scope.h>
 #include <rullama/sdk/thunk.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -148,11 +150,18 @@ inline int32_t QueryOps(rl_device* device, const rl_graph* graph, rl_op_support*
   });
 }
 
+// The host's description in today's size: what an older host does not have is zero.
+inline rl_weight_desc WholeWeight(const rl_weight_desc* desc) {
+  RequireWeight(desc);
+  rl_weight_desc whole{};
+  std::memcpy(&whole, desc, std::min<size_t>(desc->struct_size, sizeof(whole)));
+  return whole;
+}
+
 inline int32_t LayoutWeight(rl_device* device, const rl_weight_desc* desc, rl_weight_layout* layout,
                             rl_error* error) noexcept {
   return Guard(error, "LayoutWeight", [&] {
-    RequireWeight(desc);
-    const WeightLayout answer = DeviceOf(device).LayoutWeight(*desc);
+    const WeightLayout answer = DeviceOf(device).LayoutWeight(WholeWeight(desc));
     rl_weight_layout out{};
     out.in_place = answer.in_place ? 1 : 0;
     out.bytes = answer.bytes;
@@ -163,9 +172,9 @@ inline int32_t LayoutWeight(rl_device* device, const rl_weight_desc* desc, rl_we
 inline int32_t CreateWeight(rl_device* device, const rl_weight_desc* desc, rl_weight** weight,
                             rl_error* error) noexcept {
   return Guard(error, "CreateWeight", [&] {
-    RequireWeight(desc);
-    Require(desc->data != nullptr || desc->bytes == 0, "the weight has no data");
-    HandOut<rl_weight, Weight>(weight, DeviceOf(device).CreateWeight(*desc), "CreateWeight");
+    const rl_weight_desc whole = WholeWeight(desc);
+    Require(whole.data != nullptr || whole.bytes == 0, "the weight has no data");
+    HandOut<rl_weight, Weight>(weight, DeviceOf(device).CreateWeight(whole), "CreateWeight");
   });
 }
 

@@ -1,4 +1,4 @@
-/* What a compiler made of the ABI: one row for each struct, member and number of layout_v1_0.def.
+/* What a compiler made of the ABI: one row for each struct, member and number of layout.def.
  */
 #ifndef RULLAMA_TESTS_ABI_ABI_LAYOUT_TEST_H_
 #define RULLAMA_TESTS_ABI_ABI_LAYOUT_TEST_H_

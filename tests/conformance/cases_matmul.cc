@@ -31,6 +31,10 @@ std::vector<Shape> ShapesOf(DType dtype) {
   shapes.push_back({1, 1, lengths[1]});
   shapes.push_back({2, 128, lengths[0]});
   shapes.push_back({33, 17, lengths[1]});
+  // Rows in whole groups, which backends may rearrange.
+  shapes.push_back({1, 96, lengths.back()});
+  shapes.push_back({13, 64, lengths[1]});
+  shapes.push_back({70, 96, lengths[1]});
   // Results enough for the larger tiles of kernels that have several.
   if (dtype == DType::kQ4_K) {
     shapes.push_back({130, 2201, lengths[0]});
@@ -185,7 +189,7 @@ void AddModelShapes(std::vector<CaseSpec>& cases) {
                          OpKind::kMatMul, [=](uint64_t seed) {
                            CaseBuilder b(seed, 3);
                            const ValueId x = UnevenRows(b, k);
-                           const ValueId weight = b.Weight("weight", {dtype, {19, k}});
+                           const ValueId weight = b.Weight("weight", {dtype, {32, k}});
                            return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
                                         OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));
                          }});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/ir/weight_uses.h"
+
 namespace rullama::conformance {
 namespace {
 
@@ -30,6 +32,8 @@ Status Program::Allocate(const Case& test, bool observed) {
   const uint64_t alignment = device_.description().alignment;
   guard_ = std::max(kGuardBytes, alignment);
   storage_.resize(graph_.values.size());
+  WeightNames in_products;
+  AddWeightsInProducts(graph_, in_products);
   for (ValueId id = 0; id < graph_.values.size(); ++id) {
     const Value& value = graph_.value(id);
     Storage& storage = storage_[id];
@@ -38,8 +42,9 @@ Status Program::Allocate(const Case& test, bool observed) {
     if (value.lifetime == Lifetime::kConstant) {
       storage.lifetime = RL_LIFETIME_CONSTANT;
       const Bytes& bytes = test.data.at(value.source);
+      const uint32_t uses = in_products.contains(value.name) ? RL_WEIGHT_IN_PRODUCTS : 0;
       RL_ASSIGN_OR_RETURN(DeviceWeight weight,
-                          device_.CreateWeight({value.source, value.type, bytes}));
+                          device_.CreateWeight({value.source, value.type, bytes, uses}));
       storage.weight = weight.get();
       weights_.push_back(std::move(weight));
       continue;

@@ -15,12 +15,12 @@ void ExpectRefused(const std::string& script, std::string_view id,
 }
 
 TEST(Handshake, OtherMajorNamesBothVersions) {
-  ExpectRefused("major=2", "plugin.abi", {"2.0", "1.0", "rebuild"});
+  ExpectRefused("major=2", "plugin.abi", {"2.1", "1.1", "rebuild"});
   ExpectRefused("major=65535;minor=3", "plugin.abi", {"65535.3"});
 }
 
 TEST(Handshake, UnsetVersionIsRefused) {
-  ExpectRefused("major=0", "plugin.abi", {"0.0", "not set"});
+  ExpectRefused("major=0", "plugin.abi", {"0.1", "not set"});
 }
 
 TEST(Handshake, NewerMinorIsAccepted) {
@@ -110,7 +110,7 @@ TEST_F(HostTable, OtherMajor) {
   table_.abi_major = 2;
   EXPECT_EQ(Query(&table_), nullptr);
   EXPECT_EQ(code_, RL_UNSUPPORTED);
-  EXPECT_THAT(text_, HasSubstr("speaks version 1.0, the host 2.0"));
+  EXPECT_THAT(text_, HasSubstr("speaks version 1.1, the host 2.1"));
 }
 
 TEST_F(HostTable, TooSmall) {

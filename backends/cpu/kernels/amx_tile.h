@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/bfloat_rows.h"
 #include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/float_matmul.h"
+#include "backends/cpu/kernels/packed_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -104,7 +105,7 @@ class AmxTile {
       SplitFloatPanel<T>(args, n, depth, panel);
     } else {
       alignas(64) CodePanel<kDepth> codes;
-      Unpack<T>(args, n, depth, ahead, codes);
+      FillPanel<T>(args, n, depth, ahead, codes);
       SplitPanel(codes, panel);
     }
   }

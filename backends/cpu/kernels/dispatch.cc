@@ -150,9 +150,11 @@ void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   const bool split = IsBlockType(dtype)
                          ? args.form == ActivationForm::kBfloats
                          : args.columns >= table.split_min_columns && kernels.split_gemm != nullptr;
-  const auto kernel = split ? kernels.split_gemm
-                            : (args.columns < table.gemm_min_columns ? kernels.gemv : kernels.gemm);
-  kernel(args);
+  if (split) return kernels.split_gemm(args);
+  if (args.columns >= (args.packed ? kPackedGemmColumns : table.gemm_min_columns)) {
+    return kernels.gemm(args);
+  }
+  (args.packed ? kernels.packed_gemv : kernels.gemv)(args);
 }
 
 void AttentionMerge(const float* acc, size_t acc_stride, const float* max, const float* sum,

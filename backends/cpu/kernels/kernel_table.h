@@ -5,7 +5,9 @@
 #include "backends/cpu/kernels/activations.h"
 #include "backends/cpu/kernels/attention.h"
 #include "backends/cpu/kernels/block_gemv.h"
+#include "backends/cpu/kernels/dequantize_rows.h"
 #include "backends/cpu/kernels/float_matmul.h"
+#include "backends/cpu/kernels/packed_gemv.h"
 #include "backends/cpu/kernels/row_ops.h"
 #include "backends/cpu/kernels/vector_tile.h"
 
@@ -14,7 +16,13 @@ namespace {
 
 template <DType T>
 constexpr void AddBlockType(KernelTable& table) {
-  table.weights[static_cast<size_t>(T)] = {&BlockGemv<T>, &BlockGemm<T>, &DequantizeBlockRow<T>};
+  WeightKernels& kernels = table.weights[static_cast<size_t>(T)];
+  kernels = {&BlockGemv<T>, &BlockGemm<T>, &DequantizeBlockRow<T>};
+  if constexpr (kCanBePacked<T>) {
+    kernels.packed_gemv = &PackedGemv<T>;
+    kernels.pack = &PackRows<T>;
+    kernels.dequantize_packed = &DequantizePackedRow<T>;
+  }
 }
 
 template <DType T>

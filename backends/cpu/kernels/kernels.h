@@ -75,7 +75,8 @@ static inline constexpr size_t ActivationRowBytes(ActivationForm form, size_t k,
 // and the row range are. Orders of summation differ in the last bits from kernel to kernel, but
 // gemv and gemm of F16, BF16 and F32 are the same function.
 struct MatMulArgs {
-  const void* weights = nullptr;  // row 0 of W, GGUF bytes in place
+  const void* weights = nullptr;  // row 0 of W, GGUF bytes in place or packed
+  bool packed = false;            // n_begin and n_end are multiples of kPanelRows then
   size_t row_bytes = 0;           // distance between rows of W
   size_t k = 0;                   // elements per row, a multiple of the type's block length
   size_t n_begin = 0, n_end = 0;  // rows of W to compute
@@ -97,12 +98,23 @@ struct WeightKernels {
   void (*gemm)(const MatMulArgs&) = nullptr;
   // out[0..k) = the values of one row, bit for bit the plain float32 formula.
   void (*dequantize)(const void* row, size_t k, float* out) = nullptr;
+  // For few columns, with packed rows. Null, as are the next two, for types that are never packed.
+  void (*packed_gemv)(const MatMulArgs&) = nullptr;
+  // Rearranges kPackedRows rows, `row_bytes` apart, into as many bytes.
+  void (*pack)(const void* rows, size_t row_bytes, size_t k, void* out) = nullptr;
+  // dequantize() for elements [first, first + count), whole blocks, of row `row` of packed ones.
+  void (*dequantize_packed)(const void* rows, size_t row, size_t k, size_t first, size_t count,
+                            float* out) = nullptr;
   // For very many columns, of bf16 numbers (floats for F16 and BF16): splits a block of rows into
   // bf16 numbers as well. Null on most levels.
   void (*split_gemm)(const MatMulArgs&) = nullptr;
 };
 inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 
+// Rows that are rearranged together for products, see packed_rows.h.
+inline constexpr size_t kPackedRows = 16;
+// From this many columns on, packed rows are unpacked as others are: with fewer it takes longer.
+inline constexpr size_t kPackedGemmColumns = 64;
 // Rows by which callers split a product.
 inline constexpr size_t kPanelRows = 32;
 // Rows that are unpacked together: their panels, of some 100 KiB, stay in L2.

@@ -44,12 +44,14 @@ struct Problem {
   DType dtype;
   size_t n, k, columns;
   int planes = 2;
+  bool packed = false;  // what the weights are
 };
 
 std::string Describe(Isa isa, const Problem& p) {
   return std::string(IsaName(isa)) + " " + std::string(NameOf(p.dtype)) +
          " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
-         " m=" + std::to_string(p.columns) + " planes=" + std::to_string(p.planes);
+         " m=" + std::to_string(p.columns) + " planes=" + std::to_string(p.planes) +
+         (p.packed ? " packed" : "");
 }
 
 using Kernel = std::function<void(const MatMulArgs&)>;
@@ -69,6 +71,7 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     std::vector<uint8_t> scratch(MatMulScratchBytes(table(), p.dtype, p.k, scratch_columns));
     for (size_t n = begin; n < end; n += step) {
       kernel({.weights = weights.data(),
+              .packed = p.packed,
               .row_bytes = RowBytes(p.dtype, p.k),
               .k = p.k,
               .n_begin = n,
@@ -99,6 +102,18 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
       cases.push_back({"split", kernels->split_gemm, ActivationForm::kBfloats});
     }
     return cases;
+  }
+
+  // Empty for a type that is never packed.
+  std::vector<uint8_t> Pack(const Problem& p, const std::vector<uint8_t>& weights) const {
+    const WeightKernels* kernels = FindWeight(table(), p.dtype);
+    if (kernels->pack == nullptr) return {};
+    std::vector<uint8_t> packed(weights.size());
+    const size_t row_bytes = RowBytes(p.dtype, p.k);
+    for (size_t n = 0; n < p.n; n += kPackedRows) {
+      kernels->pack(&weights[n * row_bytes], row_bytes, p.k, &packed[n * row_bytes]);
+    }
+    return packed;
   }
 
   // Integer products are exact; what is left is float32 rounding of k / 16 terms, some of them
@@ -209,6 +224,103 @@ TEST_P(MatMulTest, ColumnsDoNotDependOnTheirNumber) {
         const auto one = Run(c.kernel, {dtype, p.n, p.k, 1}, weights, columns, 0, p.n, p.n, m);
         const std::vector<float> column(all.begin() + m * p.n, all.begin() + (m + 1) * p.n);
         ASSERT_EQ(one, column) << m;
+      }
+    }
+  }
+}
+
+std::vector<DType> PackedTypes(const KernelTable& table) {
+  std::vector<DType> types;
+  for (const DType dtype : kBlockTypes) {
+    if (FindWeight(table, dtype)->pack != nullptr) types.push_back(dtype);
+  }
+  return types;
+}
+
+TEST_P(MatMulTest, FilesOfUsualTypesArePacked) {
+  EXPECT_THAT(PackedTypes(table()),
+              ::testing::UnorderedElementsAre(DType::kQ4_0, DType::kQ8_0, DType::kQ4_K,
+                                              DType::kQ5_K, DType::kQ6_K));
+}
+
+TEST_P(MatMulTest, PackedRowsMatchFloat64ForFewColumns) {
+  Rng rng(14);
+  for (const DType dtype : PackedTypes(table())) {
+    // One block, and for small blocks rows that end inside a chunk.
+    const size_t block = InfoOf(dtype).block_elements;
+    for (const size_t k : {block, block == 256 ? size_t{1280} : size_t{704}}) {
+      for (const size_t columns : {1u, 2u, 3u, 4u, 5u, 7u}) {
+        for (const int planes : {1, 2}) {
+          const Problem p{dtype, 2 * kPanelRows, k, columns, planes, true};
+          SCOPED_TRACE(Describe(GetParam(), p));
+          const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
+          const Columns x =
+              MakeColumns(table(), dtype, ActivationForm::kCodes, planes, columns, k, rng);
+          CheckSums(
+              p, weights, x,
+              Run(FindWeight(table(), dtype)->packed_gemv, p, Pack(p, weights), x, 0, p.n, p.n));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, PackedRowsMakeTheSamePanels) {
+  Rng rng(15);
+  for (const DType dtype : PackedTypes(table())) {
+    const size_t k = InfoOf(dtype).block_elements == 256 ? 1280 : 704;
+    const Problem p{dtype, kBlockRows + kPanelRows, k, 9};
+    Problem packed = p;
+    packed.packed = true;
+    const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
+    for (const Case& c : Kernels(dtype)) {
+      if (c.name == "gemv") continue;
+      SCOPED_TRACE(Describe(GetParam(), packed) + " " + c.name);
+      const Columns x = MakeColumns(table(), dtype, c.form, p.planes, p.columns, p.k, rng);
+      EXPECT_EQ(Run(c.kernel, p, weights, x, 0, p.n, p.n),
+                Run(c.kernel, packed, Pack(p, weights), x, 0, p.n, p.n));
+    }
+  }
+}
+
+TEST_P(MatMulTest, PackedRowsDoNotDependOnTheRangeOrOtherColumns) {
+  Rng rng(16);
+  for (const DType dtype : PackedTypes(table())) {
+    const Problem p{dtype, 4 * kPanelRows, 768, 7, 2, true};
+    SCOPED_TRACE(Describe(GetParam(), p));
+    const auto kernel = FindWeight(table(), dtype)->packed_gemv;
+    const auto weights = Pack(p, RandomWeights(p.dtype, p.n, p.k, rng));
+    const Columns x = MakeColumns(table(), dtype, ActivationForm::kCodes, 2, p.columns, p.k, rng);
+    const auto whole = Run(kernel, p, weights, x, 0, p.n, p.n);
+    EXPECT_EQ(whole, Run(kernel, p, weights, x, 0, p.n, kPanelRows));
+    const auto part = Run(kernel, p, weights, x, kPanelRows, 3 * kPanelRows, 2 * kPanelRows);
+    for (size_t m = 0; m < p.columns; ++m) {
+      for (size_t n = 0; n < p.n; ++n) {
+        const bool inside = n >= kPanelRows && n < 3 * kPanelRows;
+        ASSERT_EQ(part[m * p.n + n], inside ? whole[m * p.n + n] : 7.0f);
+      }
+      const auto one = Run(kernel, {dtype, p.n, p.k, 1, 2, true}, weights, x, 0, p.n, p.n, m);
+      ASSERT_TRUE(std::equal(one.begin(), one.end(), &whole[m * p.n])) << m;
+    }
+  }
+}
+
+TEST_P(MatMulTest, PackedRowsDequantizeTheSame) {
+  Rng rng(17);
+  for (const DType dtype : PackedTypes(table())) {
+    const size_t block = InfoOf(dtype).block_elements;
+    const Problem p{dtype, kPackedRows, 9 * block, 1};
+    const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
+    const auto packed = Pack(p, weights);
+    const WeightKernels* kernels = FindWeight(table(), dtype);
+    std::vector<float> row(p.k);
+    for (size_t n = 0; n < p.n; ++n) {
+      kernels->dequantize(&weights[n * RowBytes(dtype, p.k)], p.k, row.data());
+      for (const auto& [first, count] : {std::pair{size_t{0}, p.k}, {2 * block, 3 * block}}) {
+        std::vector<float> part(count + 1, 7.0f);
+        kernels->dequantize_packed(packed.data(), n, p.k, first, count, part.data());
+        ASSERT_TRUE(std::equal(part.begin(), part.end() - 1, &row[first])) << NameOf(dtype);
+        EXPECT_EQ(part[count], 7.0f);
       }
     }
   }

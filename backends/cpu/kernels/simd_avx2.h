@@ -24,6 +24,8 @@ constexpr bool kWideCodesAreSigned = true;
 // Six int32 accumulators of eight lanes and the temporaries of a dot product fill 16 registers.
 constexpr int kTilePanels = 1;
 constexpr int kTileColumns = 3;
+constexpr int kPackedColumns = 2;
+constexpr int kPackedSums = 4;  // of two registers each
 
 struct F32x16 {
   __m256 lower, upper;
@@ -146,6 +148,9 @@ RL_INLINE I32x16 SubOne(const I32x16& a) {
 RL_INLINE I32x16 Times256(const I32x16& a) {
   return {_mm256_slli_epi32(a.lower, 8), _mm256_slli_epi32(a.upper, 8)};
 }
+RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) {
+  return {_mm256_add_epi32(a.lower, b.lower), _mm256_add_epi32(a.upper, b.upper)};
+}
 RL_INLINE I32x16 ZeroInt() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   const __m256i eight = _mm256_add_epi32(a.lower, a.upper);
@@ -217,18 +222,8 @@ RL_INLINE __m256i Nibbles32(const uint8_t* p) {
 RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
   return {Nibbles32(lower), Nibbles32(upper)};
 }
-RL_INLINE U8x64 LowNibbles(const U8x64& a) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  return {_mm256_and_si256(a.lower, mask), _mm256_and_si256(a.upper, mask)};
-}
-RL_INLINE U8x64 HighNibbles(const U8x64& a) {
-  return LowNibbles({_mm256_srli_epi16(a.lower, 4), _mm256_srli_epi16(a.upper, 4)});
-}
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) {
   return {_mm256_or_si256(a.lower, b.lower), _mm256_or_si256(a.upper, b.upper)};
-}
-RL_INLINE U8x64 TimesSixteen(const U8x64& a) {
-  return {_mm256_slli_epi16(a.lower, 4), _mm256_slli_epi16(a.upper, 4)};
 }
 // a | kValue in the bytes where (bytes & bits) == bits.
 template <uint8_t kValue>
@@ -263,6 +258,41 @@ RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) {
 RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) {
   const __m256i bytes = _mm256_set1_epi8(static_cast<char>(b));
   return {_mm256_xor_si256(a.lower, bytes), _mm256_xor_si256(a.upper, bytes)};
+}
+template <int kFrom, int kTo, uint8_t kMask>
+RL_INLINE __m256i MoveBits32(__m256i a) {
+  const __m256i moved = kFrom < kTo   ? _mm256_slli_epi16(a, kTo - kFrom)
+                        : kFrom > kTo ? _mm256_srli_epi16(a, kFrom - kTo)
+                                      : a;
+  return _mm256_and_si256(moved, _mm256_set1_epi8(static_cast<char>(kMask)));
+}
+template <int kFrom, int kTo, uint8_t kMask>
+RL_INLINE U8x64 MoveBits(const U8x64& a) {
+  return {MoveBits32<kFrom, kTo, kMask>(a.lower), MoveBits32<kFrom, kTo, kMask>(a.upper)};
+}
+template <int kByte>
+RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
+  const __m256i mask = _mm256_set1_epi32(0xFF);
+  return ToFloat({_mm256_and_si256(_mm256_srli_epi32(a.lower, 8 * kByte), mask),
+                  _mm256_and_si256(_mm256_srli_epi32(a.upper, 8 * kByte), mask)});
+}
+template <int kByte>
+RL_INLINE F32x16 SignedByteOfLane(const U8x64& a) {
+  constexpr int kUp = 24 - 8 * kByte;
+  return ToFloat({_mm256_srai_epi32(_mm256_slli_epi32(a.lower, kUp), 24),
+                  _mm256_srai_epi32(_mm256_slli_epi32(a.upper, kUp), 24)});
+}
+template <int kHalf>
+RL_INLINE __m256 HalfOfEight(__m256i a) {
+  const __m256i half =
+      _mm256_and_si256(_mm256_srli_epi32(a, 16 * kHalf), _mm256_set1_epi32(0xFFFF));
+  // Packing works inside 128-bit lanes.
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0x08);
+  return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+template <int kHalf>
+RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
+  return {HalfOfEight<kHalf>(a.lower), HalfOfEight<kHalf>(a.upper)};
 }
 
 // Lane i: acc + the sum of four products.

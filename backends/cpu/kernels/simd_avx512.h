@@ -26,6 +26,10 @@ constexpr bool kWideCodesAreSigned = true;  // as in simd_avx2.h
 // 12 int32 and 12 float accumulators, two weight vectors and a few temporaries fill 32 registers.
 constexpr int kTilePanels = 2;
 constexpr int kTileColumns = 6;
+// Products of packed rows: most columns at a time, and int32 sums that leave registers for the
+// rest.
+constexpr int kPackedColumns = 8;
+constexpr int kPackedSums = 16;
 
 struct F32x16 {
   __m512 v;
@@ -110,6 +114,7 @@ RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
 }
 RL_INLINE I32x16 SubOne(const I32x16& a) { return {_mm512_sub_epi32(a.v, _mm512_set1_epi32(1))}; }
 RL_INLINE I32x16 Times256(const I32x16& a) { return {_mm512_slli_epi32(a.v, 8)}; }
+RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) { return {_mm512_add_epi32(a.v, b.v)}; }
 RL_INLINE I32x16 ZeroInt() { return {_mm512_setzero_si512()}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) { return _mm512_reduce_add_epi32(a.v); }
 RL_INLINE void StoreInt8(int8_t* p, const I32x16& a) {
@@ -163,12 +168,7 @@ RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
   const __m512i shifted = _mm512_srlv_epi64(doubled, _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0));
   return {_mm512_and_si512(shifted, _mm512_set1_epi8(15))};
 }
-RL_INLINE U8x64 LowNibbles(const U8x64& a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
-RL_INLINE U8x64 HighNibbles(const U8x64& a) {
-  return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(15))};
-}
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { return {_mm512_or_si512(a.v, b.v)}; }
-RL_INLINE U8x64 TimesSixteen(const U8x64& a) { return {_mm512_slli_epi16(a.v, 4)}; }
 template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
   // The bits of kValue are clear in a, so that adding is or-ing.
@@ -189,6 +189,29 @@ RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) {
 RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) {
   return {_mm512_xor_si512(a.v, _mm512_set1_epi8(static_cast<char>(b)))};
 }
+template <int kFrom, int kTo, uint8_t kMask>
+RL_INLINE U8x64 MoveBits(const U8x64& a) {
+  const __m512i moved = kFrom < kTo   ? _mm512_slli_epi16(a.v, kTo - kFrom)
+                        : kFrom > kTo ? _mm512_srli_epi16(a.v, kFrom - kTo)
+                                      : a.v;
+  return {_mm512_and_si512(moved, _mm512_set1_epi8(static_cast<char>(kMask)))};
+}
+template <int kByte>
+RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
+  const __m512i shifted = kByte == 0 ? a.v : _mm512_srli_epi32(a.v, 8 * kByte);
+  const __m512i byte = kByte == 3 ? shifted : _mm512_and_si512(shifted, _mm512_set1_epi32(0xFF));
+  return {_mm512_cvtepi32_ps(byte)};
+}
+template <int kByte>
+RL_INLINE F32x16 SignedByteOfLane(const U8x64& a) {
+  const __m512i top = kByte == 3 ? a.v : _mm512_slli_epi32(a.v, 24 - 8 * kByte);
+  return {_mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24))};
+}
+template <int kHalf>
+RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
+  const __m512i half = kHalf == 0 ? a.v : _mm512_srli_epi32(a.v, 16);
+  return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(half))};
+}
 // --- bf16 in upper halves of lanes; for AMX ------------------------------------------------------
 // Adds half a unit of the upper half: what is above it is then rounded. Not for NaN of any payload.
 RL_INLINE F32x16 RoundUpperHalves(const F32x16& a) {
@@ -203,13 +226,6 @@ RL_INLINE void StoreUpperHalves(uint16_t* p, const F32x16& a) {
 RL_INLINE U8x64 InterleaveUpperHalves(const F32x16& a, const F32x16& b) {
   return {_mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(_mm512_castps_si512(a.v), 16),
                                   _mm512_castps_si512(b.v))};
-}
-// Lane i: byte 4 * i + kByte.
-template <int kByte>
-RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
-  const __m512i shifted = kByte == 0 ? a.v : _mm512_srli_epi32(a.v, 8 * kByte);
-  const __m512i byte = kByte == 3 ? shifted : _mm512_and_si512(shifted, _mm512_set1_epi32(0xFF));
-  return {_mm512_cvtepi32_ps(byte)};
 }
 
 // --- Products ------------------------------------------------------------------------------------

@@ -19,8 +19,10 @@ namespace {
 constexpr Isa kIsa = Isa::kPortable;
 // Types with codes over all of int8 (Q8_0, IQ4) are held as signed bytes, the others as unsigned.
 constexpr bool kWideCodesAreSigned = true;
-constexpr int kTilePanels = 1;   // vectors of sixteen rows in a register tile of the gemm
-constexpr int kTileColumns = 4;  // columns in it
+constexpr int kTilePanels = 1;     // vectors of sixteen rows in a register tile of the gemm
+constexpr int kTileColumns = 4;    // columns in it
+constexpr int kPackedColumns = 4;  // columns at a time of products with packed rows
+constexpr int kPackedSums = 16;    // int32 sums of sixteen lanes that they may keep
 
 struct F32x16 {
   float v[16];
@@ -178,6 +180,7 @@ RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
 }
 RL_INLINE I32x16 SubOne(const I32x16& a) { RL_LANES(I32x16, a.v[i] - 1); }
 RL_INLINE I32x16 Times256(const I32x16& a) { RL_LANES(I32x16, a.v[i] * 256); }
+RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) { RL_LANES(I32x16, a.v[i] + b.v[i]); }
 RL_INLINE I32x16 ZeroInt() { return I32x16{}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   int32_t sum = 0;
@@ -248,11 +251,7 @@ RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
   }
   return r;
 }
-RL_INLINE U8x64 LowNibbles(const U8x64& a) { RL_BYTES(a.v[i] & 15); }
-RL_INLINE U8x64 HighNibbles(const U8x64& a) { RL_BYTES(a.v[i] >> 4); }
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { RL_BYTES(a.v[i] | b.v[i]); }
-// Shifts bytes below 16 left by four.
-RL_INLINE U8x64 TimesSixteen(const U8x64& a) { RL_BYTES(a.v[i] << 4); }
 // a | kValue where bit i of `bits` is set.
 template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
@@ -266,6 +265,33 @@ RL_INLINE U8x64 OrWhereByteBit(const U8x64& a, const uint8_t* p) {
 // table[a]; a below 16, 16 entries.
 RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) { RL_BYTES(table[a.v[i]]); }
 RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_BYTES(a.v[i] ^ b); }
+// Every byte's bits from kFrom on to kTo on; only those of kMask, which come from the same byte.
+template <int kFrom, int kTo, uint8_t kMask>
+RL_INLINE U8x64 MoveBits(const U8x64& a) {
+  constexpr int kLeft = kFrom < kTo ? kTo - kFrom : 0;
+  constexpr int kRight = kFrom > kTo ? kFrom - kTo : 0;
+  RL_BYTES((a.v[i] << kLeft >> kRight) & kMask);
+}
+// Lane i: byte 4 * i + kByte, without and with a sign.
+template <int kByte>
+RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
+  RL_LANES(F32x16, static_cast<float>(a.v[4 * i + kByte]));
+}
+template <int kByte>
+RL_INLINE F32x16 SignedByteOfLane(const U8x64& a) {
+  RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(a.v[4 * i + kByte])));
+}
+// Lane i: the f16 number in the lower (0) or upper (1) bits of dword i.
+template <int kHalf>
+RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) {
+    uint16_t half;
+    std::memcpy(&half, a.v + 4 * i + 2 * kHalf, 2);
+    r.v[i] = HalfBitsToFloat(half);
+  }
+  return r;
+}
 
 // Lane i: acc + sum of codes[4i + j] * x[4i + j], exact. kWide: the codes are signed bytes.
 template <bool kWide>

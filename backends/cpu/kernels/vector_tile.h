@@ -4,6 +4,7 @@
 
 #include "backends/cpu/kernels/activations.h"
 #include "backends/cpu/kernels/block_gemm.h"
+#include "backends/cpu/kernels/packed_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -113,7 +114,7 @@ class VectorTile {
 
   static void Fill(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
                    Panel& panel) {
-    Unpack<T>(args, n, depth, ahead, panel);
+    FillPanel<T>(args, n, depth, ahead, panel);
   }
 
   RL_INLINE void Run(size_t columns, const Panel* panels, const TileArgs& args) {

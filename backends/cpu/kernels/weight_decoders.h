@@ -273,7 +273,7 @@ struct Decoder<DType::kQ6_K> {
     constexpr int kShift = 4 * (kPiece % 2);
     const U8x64 low = LoadBytes(p + 64 * kHalf);
     const U8x64 high = BroadcastShift<kShift, kShift + 2>(p + 128 + 32 * kHalf, 3);
-    return Or(kShift == 0 ? LowNibbles(low) : HighNibbles(low), TimesSixteen(high));
+    return Or(MoveBits<kShift, 0, 15>(low), MoveBits<0, 4, 0x30>(high));
   }
 };
 
