@@ -208,40 +208,44 @@ struct PackedRows {
 };
 
 // --- To and from rows ----------------------------------------------------------------------------
-// Bytes of a chunk that are packed in words, and rows of them completed to whole vectors.
+// Places of the words of a block.
 template <DType T>
-constexpr size_t kChunkWordBytes = kChunk / kBlockElements<T>* kWords<T> * 4;
+struct WordPlaces {
+  constexpr WordPlaces() : of{} {
+    for (size_t place = 0; place < kWords<T>; ++place) of[PackedBlock<T>::WordAt(place)] = place;
+  }
+  size_t of[kWords<T>];
+};
+
+// Bytes of a chunk's words, completed to whole vectors.
 template <DType T>
-constexpr size_t kStagedBytes = (kChunkWordBytes<T> + 63) / 64 * 64;
+constexpr size_t kStagedBytes = (kChunk / kBlockElements<T> * kWords<T> * 4 + 63) / 64 * 64;
 
 // `blocks` blocks from `block` on, which are at most a chunk.
 template <DType T>
 void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t blocks, uint8_t* odd,
                 uint8_t* words) {
-  using P = PackedBlock<T>;
+  constexpr WordPlaces<T> kPlaces;
   constexpr size_t kBytes = Decoder<T>::kBlockBytes;
   alignas(64) uint8_t staged[kLanes][kStagedBytes<T>];
   for (size_t r = 0; r < kLanes; ++r) {
     const uint8_t* from = rows + r * row_bytes + block * kBytes;
     for (size_t b = 0; b < blocks; ++b, from += kBytes) {
-      std::memcpy(odd + (b * kLanes + r) * kOddBytes<T>, from + P::kOddAt, kOddBytes<T>);
-      uint8_t* to = staged[r] + b * kWords<T> * 4;
-      for (size_t w = 0; w < kWords<T>; ++w) {
-        std::memcpy(to + 4 * w, from + kWordsAt<T> + 4 * P::WordAt(w), 4);
-      }
+      std::memcpy(odd + (b * kLanes + r) * kOddBytes<T>, from + PackedBlock<T>::kOddAt,
+                  kOddBytes<T>);
+      std::memcpy(staged[r] + b * kWords<T> * 4, from + kWordsAt<T>, kWords<T> * 4);
     }
   }
-  const size_t bytes = blocks * kWords<T> * 4;
-  for (size_t at = 0; at < bytes; at += 64) {
+  const size_t count = blocks * kWords<T>;
+  for (size_t first = 0; first < count; first += 16) {
     U8x64 sixteen[kLanes];
-    for (size_t r = 0; r < kLanes; ++r) sixteen[r] = LoadBytes(staged[r] + at);
-    uint8_t* out = words + at * kLanes;
-    if (bytes - at >= 64) {
-      StoreTransposed(sixteen, out, 64);
-    } else {
-      alignas(64) uint8_t last[64 * kLanes];
-      StoreTransposed(sixteen, last, 64);
-      std::memcpy(out, last, (bytes - at) * kLanes);
+    for (size_t r = 0; r < kLanes; ++r) sixteen[r] = LoadBytes(staged[r] + 4 * first);
+    alignas(64) uint8_t transposed[16][64];
+    StoreTransposed(sixteen, transposed[0], 64);
+    const size_t here = count - first < 16 ? count - first : 16;
+    for (size_t i = 0; i < here; ++i) {
+      const size_t b = (first + i) / kWords<T>, word = (first + i) % kWords<T>;
+      StoreBytes(words + (b * kWords<T> + kPlaces.of[word]) * 64, LoadBytes(transposed[i]));
     }
   }
 }
