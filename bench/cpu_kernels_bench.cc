@@ -46,13 +46,18 @@ Bytes MakeWeights(DType dtype, size_t rows, size_t k) {
   return bytes;
 }
 
-// The same weights rearranged for products, in large pages as the backend keeps them.
-Bytes Packed(const KernelTable& table, DType dtype, const Bytes& rows, size_t n, size_t k) {
+// In large pages, as the backend keeps what it packs.
+Bytes LargePages(size_t bytes) {
   constexpr size_t kLargePage = size_t{2} << 20;
+  const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
+  Bytes memory(static_cast<uint8_t*>(std::aligned_alloc(kLargePage, whole)));
+  madvise(memory.get(), whole, MADV_HUGEPAGE);
+  return memory;
+}
+
+Bytes Packed(const KernelTable& table, DType dtype, const Bytes& rows, size_t n, size_t k) {
   const size_t row_bytes = RowBytes(dtype, k);
-  const size_t bytes = (n * row_bytes + kLargePage - 1) / kLargePage * kLargePage;
-  Bytes packed(static_cast<uint8_t*>(std::aligned_alloc(kLargePage, bytes)));
-  madvise(packed.get(), bytes, MADV_HUGEPAGE);
+  Bytes packed = LargePages(n * row_bytes);
   for (size_t row = 0; row < n; row += kPackedRows) {
     FindWeight(table, dtype)->pack(&rows[row * row_bytes], row_bytes, k, &packed[row * row_bytes]);
   }
@@ -137,7 +142,10 @@ void ReadNarrow(const uint8_t* p, size_t bytes) {
 
 void PlainRead(benchmark::State& state) {
   constexpr size_t kBytes = size_t{256} << 20;
-  if (state.thread_index() == 0) shared.weights = MakeWeights(DType::kF32, kBytes / 4096, 1024);
+  if (state.thread_index() == 0) {
+    shared.weights = LargePages(kBytes);
+    std::memset(shared.weights.get(), 1, kBytes);
+  }
   const Range lines = ShareOf(state, kBytes / kStreamStep);
   const size_t bytes = (lines.end - lines.begin) * kStreamStep;
   for (auto _ : state) {

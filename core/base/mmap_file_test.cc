@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <fstream>
+#include <iterator>
 
 namespace rullama {
 namespace {
@@ -27,6 +31,38 @@ TEST_F(MmapFileTest, MapsTheWholeFile) {
   ASSERT_EQ(file->bytes().size(), 5u);
   EXPECT_EQ(static_cast<char>(file->bytes()[4]), 'a');
   EXPECT_TRUE(file->CheckUnchanged());
+}
+
+// Resident pages of the mapping, as the kernel counts them.
+size_t ResidentPages(std::span<const std::byte> pages) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto wanted = reinterpret_cast<uintptr_t>(pages.data());
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0, kilobytes = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      here = begin <= wanted && wanted < end;
+    } else if (here && std::sscanf(line.c_str(), "Rss: %lu kB", &kilobytes) == 1) {
+      return kilobytes * 1024 / page;
+    }
+  }
+  return 0;
+}
+
+TEST_F(MmapFileTest, WhatIsReleasedLeavesTheProcessAndComesBack) {
+  const std::string content(size_t{1} << 20, 'g');
+  const auto file = MmapFile::Open(Write("released", content));
+  ASSERT_TRUE(file) << file.error().ToString();
+  const auto sum = [&] { return std::ranges::count(file->bytes(), std::byte{'g'}); };
+  EXPECT_EQ(sum(), std::ssize(content));
+  const size_t before = ResidentPages(file->bytes());
+  // Only whole pages go: the first and the last are shared with neighbours.
+  file->Release(file->bytes().subspan(1, content.size() - 2));
+  EXPECT_EQ(before, content.size() / static_cast<size_t>(::sysconf(_SC_PAGESIZE)));
+  EXPECT_EQ(ResidentPages(file->bytes()), 2u);
+  EXPECT_EQ(sum(), std::ssize(content));
+  file->Release({});
 }
 
 TEST_F(MmapFileTest, EmptyFileIsAnEmptySpan) {

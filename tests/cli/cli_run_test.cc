@@ -63,6 +63,30 @@ TEST(Generate, DrawnSeedCanBeUsedAgain) {
   EXPECT_EQ(drawn["text"], Final({"-n", "12", "--seed", seed})["text"]);
 }
 
+std::string WithWeights(const std::string& how) {
+  return TemporaryFile("weights_" + how + ".yaml",
+                       "backend: {name: cpu, options: {weights: " + how + "}}\n");
+}
+
+TEST(Generate, PackedWeightsAreCopiedMappedOnesStayInTheFile) {
+  const json packed = Final({"--greedy", "-n", "24", "--config", WithWeights("packed")});
+  const json mapped = Final({"--greedy", "-n", "24", "--config", WithWeights("mapped")});
+  EXPECT_EQ(packed["ids"], mapped["ids"]);
+  const auto bytes = [](const json& final, const char* what) {
+    return final["memory_bytes"][what].get<int64_t>();
+  };
+  EXPECT_GT(bytes(packed, "weights"), 0);
+  EXPECT_EQ(bytes(mapped, "weights"), 0);
+  EXPECT_EQ(bytes(packed, "weights") + bytes(packed, "weights_in_file"),
+            bytes(mapped, "weights_in_file"));
+}
+
+TEST(Generate, WeightsAreOneOrTheOther) {
+  const RunResult result = RunRullama(With({"-n", "1", "--config", WithWeights("swapped")}));
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("option weights is 'swapped', expected packed"));
+}
+
 TEST(Generate, RecordsAddUp) {
   const RunResult result = RunRullama(With({"--greedy", "-n", "16"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;

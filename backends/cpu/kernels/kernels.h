@@ -113,8 +113,8 @@ inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 
 // Rows that are rearranged together for products, see packed_rows.h.
 inline constexpr size_t kPackedRows = 16;
-// From this many columns on, packed rows are unpacked as others are. Before it pays, that is, by type,
-// from 10 (Intel, Q6_K) to over 64 (AMD, Q4_K); the difference around here is some 5 %.
+// From this many columns on, packed rows are unpacked as others are. Before it pays, that is, by
+// type, from 10 (Intel, Q6_K) to over 64 (AMD, Q4_K); the difference around here is some 5 %.
 inline constexpr size_t kPackedGemmColumns = 16;
 // Rows by which callers split a product.
 inline constexpr size_t kPanelRows = 32;

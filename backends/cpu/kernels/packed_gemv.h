@@ -3,8 +3,8 @@
 //
 // Per 32 (or 16) elements and column: integer dot products of four elements of sixteen rows, one
 // for each byte of the activations, then one conversion and one product with both scales in
-// float32. Elements are summed in rising order of groups, whatever the other columns are. Internal
-// linkage throughout, see simd_portable.h.
+// float32. The order of summation depends on the type and k alone. Internal linkage throughout, see
+// simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/activations.h"
