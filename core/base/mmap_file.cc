@@ -70,10 +70,13 @@ Status MmapFile::CheckUnchanged() const {
 
 void MmapFile::Release(std::span<const std::byte> range) const {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
+  const auto address = reinterpret_cast<uintptr_t>(range.data());
+  const uintptr_t begin = (address + page - 1) / page * page;
+  const uintptr_t end = (address + range.size()) / page * page;
+  if (begin >= end) return;
   // Only advice: should it fail, pages stay until the system wants them.
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  auto* first = const_cast<std::byte*>(range.data() + (begin - address));
+  ::madvise(first, end - begin, MADV_DONTNEED);
 }
 
 MmapFile::MmapFile(MmapFile&& other) noexcept { *this = std::move(other); }

@@ -101,7 +101,7 @@ struct PackedBlock<DType::kQ4_K> {
   static constexpr bool kSplit = true;
   static constexpr size_t WordAt(size_t place) { return place; }
   static constexpr size_t Offset(int piece, int /*bundle*/, int v) {
-    return static_cast<size_t>(64 * piece + 32 * v);
+    return 64 * static_cast<size_t>(piece) + 32 * static_cast<size_t>(v);
   }
   template <int kBundle, int kVector>
   RL_INLINE static U8x64 Codes(const uint8_t* words, int piece, int step) {
@@ -126,7 +126,7 @@ struct PackedBlock<DType::kQ5_K> {
     return place % 2 == 0 ? 4 + (place - 4) / 2 : 12 + (place - 4) / 2;
   }
   static constexpr size_t Offset(int /*piece*/, int bundle, int v) {
-    return static_cast<size_t>(64 * bundle + 32 * v);
+    return 64 * static_cast<size_t>(bundle) + 32 * static_cast<size_t>(v);
   }
   template <int kBundle, int kVector>
   RL_INLINE static U8x64 Codes(const uint8_t* words, int /*piece*/, int step) {
@@ -158,7 +158,9 @@ struct PackedBlock<DType::kQ6_K> {
                          : 16 * half + 4 * sixteen + step / 2;
   }
   static constexpr size_t Offset(int piece, int bundle, int v) {
-    return static_cast<size_t>(128 * (piece / 2) + 16 * (piece % 2) + 32 * bundle + 64 * v);
+    const auto half = static_cast<size_t>(piece / 2), sixteen = static_cast<size_t>(piece % 2);
+    return 128 * half + 16 * sixteen + 32 * static_cast<size_t>(bundle) +
+           64 * static_cast<size_t>(v);
   }
   template <int kBundle, int kVector>
   RL_INLINE static U8x64 Codes(const uint8_t* words, int piece, int step) {
