@@ -74,6 +74,8 @@ class Node {
  public:
   virtual ~Node() = default;
   [[nodiscard]] virtual int64_t Items(const Step& step) const = 0;
+  // Whether items cost so unlike amounts that workers take them one by one.
+  [[nodiscard]] virtual bool Uneven() const { return false; }
   // Works on items [begin, end).
   virtual void Run(const Step& step, int worker, int64_t begin, int64_t end) = 0;
 

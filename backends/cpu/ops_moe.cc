@@ -120,8 +120,8 @@ class SortRowsNode final : public Node {
 };
 
 // y[place] = x[place] . W[expert], rows [first_row, first_row + n) of each expert's matrix. Items
-// are pairs of expert and panel of rows, of the experts in use only: pieces of items are runs, and
-// runs of experts that nobody chose would leave workers without work.
+// are pairs of expert and block of rows, of the experts in use. They cost what the expert has of
+// rows of x: from one to all of them in one step.
 class ExpertProductNode : public Node {
  public:
   // `x`: sorted rows, as the kernels of the weight want them.
@@ -151,24 +151,25 @@ class ExpertProductNode : public Node {
   }
   // Before the step is grouped: as many as it could use.
   [[nodiscard]] int64_t Items(const Step& step) const override {
-    return grouping_->MaxUsed(chosen_.Elements(step)) * Panels();
+    return grouping_->MaxUsed(chosen_.Elements(step)) * Blocks();
   }
+  [[nodiscard]] bool Uneven() const override { return true; }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     const ActivationForm form = grouping_->FormOf(kernels_, chosen_.Elements(step));
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t index = item / Panels();
+      const int64_t index = item / Blocks();
       if (index >= grouping_->used_count) return;
-      RunPanel(grouping_->used[index], item % Panels(), form, worker);
+      RunBlock(grouping_->used[index], item % Blocks(), form, worker);
     }
   }
 
  private:
-  [[nodiscard]] int64_t Panels() const {
-    constexpr auto kRows = static_cast<int64_t>(kPanelRows);
+  [[nodiscard]] int64_t Blocks() const {
+    constexpr auto kRows = static_cast<int64_t>(kBlockRows);
     return (shape_.n + kRows - 1) / kRows;
   }
 
-  void RunPanel(int64_t expert, int64_t panel, ActivationForm form, int worker) {
+  void RunBlock(int64_t expert, int64_t block, ActivationForm form, int worker) {
     const auto n = static_cast<size_t>(shape_.n);
     const auto first = static_cast<size_t>(grouping_->first[expert]);
     MatMulArgs a;
@@ -184,8 +185,8 @@ class ExpertProductNode : public Node {
     a.planes = rows_.planes;
     a.y = y_ + first * n;
     a.y_stride = n;
-    a.n_begin = static_cast<size_t>(panel) * kPanelRows;
-    a.n_end = std::min(a.n_begin + kPanelRows, n);
+    a.n_begin = static_cast<size_t>(block) * kBlockRows;
+    a.n_end = std::min(a.n_begin + kBlockRows, n);
     a.scratch = scratch_[static_cast<size_t>(worker)];
     MatMul(kernels_, weight_.dtype, a);
   }

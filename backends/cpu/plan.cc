@@ -229,7 +229,8 @@ void CpuPlan::Walk(const Step& step, int worker) {
 void CpuPlan::RunShared(size_t node, const Step& step, int worker) {
   Node& work = *list_.nodes()[node];
   const int64_t items = items_[node];
-  const int64_t piece = std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
+  const int64_t piece =
+      work.Uneven() ? 1 : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
   for (;;) {
     const int64_t begin = work.next_item.fetch_add(piece, std::memory_order_relaxed);
     if (begin >= items) return;
