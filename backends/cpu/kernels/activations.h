@@ -13,14 +13,22 @@ struct QuantizedRow {
   const int8_t* low;   // with two planes
   const float* scale;  // per 32
   const float* sum32;
-  const float* sum16;
+  const int32_t* codes32;
+  const int32_t* codes16;
 };
 
 RL_INLINE QuantizedRow ViewRow(const void* row, size_t k, int planes) {
   const size_t padded = PaddedLength(k);
   const auto* codes = static_cast<const int8_t*>(row);
   const auto* scale = reinterpret_cast<const float*>(codes + padded * static_cast<size_t>(planes));
-  return {codes, codes + padded, scale, scale + padded / 32, scale + padded / 16};
+  const auto* sums = reinterpret_cast<const int32_t*>(scale + padded / 16);
+  return {codes, codes + padded, scale, scale + padded / 32, sums, sums + padded / 32};
+}
+
+// The same row from element k on, a multiple of 32.
+RL_INLINE QuantizedRow From(const QuantizedRow& x, size_t k) {
+  return {x.high + k,       x.low + k,          x.scale + k / 32,
+          x.sum32 + k / 32, x.codes32 + k / 32, x.codes16 + k / 16};
 }
 
 // Sixteen codes as bytes: high alone, or 256 * high + low.
@@ -39,9 +47,9 @@ RL_INLINE SplitCodes Split(const F32x16& scaled) {
 }
 
 template <int kPlanes>
-RL_INLINE float SumOf(const SplitCodes& codes) {
+RL_INLINE int32_t SumOf(const SplitCodes& codes) {
   const int32_t high = ReduceAddInt(codes.high);
-  return static_cast<float>(kPlanes == 1 ? high : 256 * high + ReduceAddInt(codes.low));
+  return kPlanes == 1 ? high : 256 * high + ReduceAddInt(codes.low);
 }
 
 template <int kPlanes>
@@ -54,7 +62,8 @@ void QuantizeRowTo(const float* x, size_t k, void* out) {
   int8_t* low = high + padded;
   auto* scales = reinterpret_cast<float*>(high + padded * kPlanes);
   float* sum32 = scales + padded / 32;
-  float* sum16 = scales + padded / 16;
+  auto* codes32 = reinterpret_cast<int32_t*>(scales + padded / 16);
+  int32_t* codes16 = codes32 + padded / 32;
   const F32x16 zero = Zero();
   for (size_t begin = 0; begin < padded; begin += kActivationBlock) {
     const size_t left = begin < k ? k - begin : 0;
@@ -71,14 +80,15 @@ void QuantizeRowTo(const float* x, size_t k, void* out) {
     const F32x16 inverse = Set1(empty ? 0.0f : kMaxCode / largest);
     const SplitCodes codes[2] = {Split<kPlanes>(Mul(x0, inverse)),
                                  Split<kPlanes>(Mul(x1, inverse))};
-    const float sums[2] = {SumOf<kPlanes>(codes[0]), SumOf<kPlanes>(codes[1])};
     for (size_t half = 0; half < 2; ++half) {
       StoreInt8(high + begin + 16 * half, codes[half].high);
       if constexpr (kPlanes == 2) StoreInt8(low + begin + 16 * half, codes[half].low);
-      sum16[begin / 16 + half] = scale * sums[half];
+      codes16[begin / 16 + half] = SumOf<kPlanes>(codes[half]);
     }
+    const int32_t sum = codes16[begin / 16] + codes16[begin / 16 + 1];
     scales[begin / 32] = scale;
-    sum32[begin / 32] = scale * (sums[0] + sums[1]);
+    codes32[begin / 32] = sum;
+    sum32[begin / 32] = scale * static_cast<float>(sum);
   }
 }
 

@@ -49,7 +49,9 @@ struct ChunkScales<T, 16> {
     return Mul(pair.scale, LoadPairs(row.scale + index * 8));
   }
   RL_INLINE F32x16 Start(const F32x16& /*scaled*/, const QuantizedRow& row, size_t index) const {
-    return kHasOffset<T> ? Mul(pair.offset, Load(row.sum16 + index * 16)) : Zero();
+    if constexpr (!kHasOffset<T>) return Zero();
+    const F32x16 sums = ToFloat(LoadInt(row.codes16 + index * 16));
+    return Mul(pair.offset, Mul(sums, LoadPairs(row.scale + index * 8)));
   }
   template <int kPiece>
   RL_INLINE static F32x16 Spread(const F32x16& scaled) {

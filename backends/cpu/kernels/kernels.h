@@ -41,7 +41,7 @@ enum class ActivationForm : uint8_t {
 //   int8_t high[P], low[P]  x / scale is about 256 * high + low; all in [-127, 127]
 //   float  scale[P / 32]    largest magnitude of the 32 values / (127 * 257)
 //   float  sum32[P / 32]    scale * (sum of the 32 codes)
-//   float  sum16[P / 16]    scale * (sum of the 16 codes)
+//   int32_t codes32[P / 32], codes16[P / 16]    sums of 32 and of 16 codes
 // With one plane the code is `high` alone, rounded to nearest even, and the scale 257 times as
 // large. Of 257 codes of 16 bits one is off by a unit: a low byte of 128 is kept as 127. A block
 // with a NaN or an infinity gets a NaN scale, so that the damage shows in the product.
@@ -56,11 +56,12 @@ static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) 
 // kBfloats: uint16_t high[P], low[P], each a bf16 number; x is their sum, to 2^-16 of it. With one
 // plane `high` alone. What is not finite becomes NaN.
 //
-// Bytes of one row; a multiple of 128.
+// Bytes of one row; a multiple of 64.
 static inline constexpr size_t ActivationRowBytes(ActivationForm form, size_t k, int planes) {
   const size_t padded = PaddedLength(k);
   const size_t bytes = padded * static_cast<size_t>(planes);
-  return form == ActivationForm::kCodes ? bytes + padded / 2 : 2 * bytes;
+  if (form == ActivationForm::kBfloats) return 2 * bytes;
+  return (bytes + padded / 2 + padded / 8 + 63) / 64 * 64;
 }
 
 // --- Matrix product ------------------------------------------------------------------------------

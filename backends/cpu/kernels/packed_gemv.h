@@ -22,9 +22,7 @@ struct PackedColumns {
   RL_INLINE const Part* At(const Part* part, size_t column) const {
     return reinterpret_cast<const Part*>(reinterpret_cast<const uint8_t*>(part) + column * stride);
   }
-  RL_INLINE PackedColumns From(size_t k) const {
-    return {{x.high + k, x.low + k, x.scale + k / 32, x.sum32 + k / 32, x.sum16 + k / 16}, stride};
-  }
+  RL_INLINE PackedColumns From(size_t k) const { return {cpu::From(x, k), stride}; }
 };
 
 template <DType T>
@@ -33,23 +31,29 @@ struct BlockScales {
   float offset[kGroups<T> * kLanes];
 };
 
-// acc += what the products of group `group` of a block, and its offsets, come to.
+// acc += what the products of group `group` of a block come to. Codes of symmetric types are moved
+// to around zero in integers, exactly and away from the units that multiply; the minimum of the
+// others is a product with the sum of x.
 template <DType T, int kPlanes, int kColumns>
 RL_INLINE void AddScaled(const I32x16 (&dot)[kPlanes][kColumns], const PackedColumns& columns,
                          const BlockScales<T>& scales, size_t group, F32x16 (&acc)[kColumns]) {
   constexpr size_t kElements = Decoder<T>::kGroup;
   const F32x16 scale = Load(scales.scale + group * kLanes);
-  const F32x16 offset = Load(scales.offset + group * kLanes);
+  F32x16 offset;
+  if constexpr (Decoder<T>::kHasMin) offset = Load(scales.offset + group * kLanes);
 #pragma GCC unroll 8
   for (size_t c = 0; c < kColumns; ++c) {
     I32x16 sum = dot[0][c];
     if constexpr (kPlanes == 2) sum = AddInt(Times256(sum), dot[1][c]);
+    if constexpr (Decoder<T>::kZero != 0) {
+      const int32_t* x_codes =
+          kElements == 32 ? columns.At(columns.x.codes32, c) : columns.At(columns.x.codes16, c);
+      sum = AddInt(sum, Set1Int(-Decoder<T>::kZero * x_codes[group]));
+    }
     const float* x_scale = columns.At(columns.x.scale, c) + group * kElements / 32;
     acc[c] = Fma(ToFloat(sum), Mul(scale, Set1(*x_scale)), acc[c]);
-    if constexpr (kHasOffset<T>) {
-      const float* x_sum =
-          kElements == 32 ? columns.At(columns.x.sum32, c) : columns.At(columns.x.sum16, c);
-      acc[c] = Fma(offset, Set1(x_sum[group]), acc[c]);
+    if constexpr (Decoder<T>::kHasMin) {
+      acc[c] = Fma(offset, Set1(columns.At(columns.x.sum32, c)[group]), acc[c]);
     }
   }
 }
@@ -63,11 +67,9 @@ RL_INLINE void AddDots(const uint8_t* words, int piece, int step, const PackedCo
   const size_t at = P::Offset(piece, kBundle, kVector) + 4 * static_cast<size_t>(step);
 #pragma GCC unroll 8
   for (size_t c = 0; c < kColumns; ++c) {
-    dot[0][c] =
-        DotBroadcast<Decoder<T>::kWide>(dot[0][c], codes, columns.At(columns.x.high, c) + at);
+    dot[0][c] = DotOnce<Decoder<T>::kWide>(dot[0][c], codes, columns.At(columns.x.high, c) + at);
     if constexpr (kPlanes == 2) {
-      dot[1][c] =
-          DotBroadcast<Decoder<T>::kWide>(dot[1][c], codes, columns.At(columns.x.low, c) + at);
+      dot[1][c] = DotOnce<Decoder<T>::kWide>(dot[1][c], codes, columns.At(columns.x.low, c) + at);
     }
   }
 }

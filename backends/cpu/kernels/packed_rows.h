@@ -39,10 +39,9 @@ struct PackedBlock32 {
   static constexpr int kSteps = 4;
   static constexpr bool kSplit = false;
   static constexpr size_t Offset(int /*piece*/, int /*bundle*/, int v) { return v == 0 ? 0 : 16; }
-  RL_INLINE static void StoreScales(const uint8_t* odd, int zero, float* scale, float* offset) {
-    const F32x16 d = LoadHalf(reinterpret_cast<const uint16_t*>(odd));
-    Store(scale, d);
-    Store(offset, Mul(d, Set1(static_cast<float>(-zero))));
+  RL_INLINE static void Scales(const uint8_t* odd, const uint8_t* /*words*/, float* scale,
+                               float* /*offset*/) {
+    Store(scale, LoadHalf(reinterpret_cast<const uint16_t*>(odd)));
   }
 };
 
@@ -53,10 +52,6 @@ struct PackedBlock<DType::kQ4_0> : PackedBlock32 {
   RL_INLINE static U8x64 Codes(const uint8_t* words, int /*piece*/, int step) {
     return MoveBits<4 * kVector, 0, 15>(LoadWord(words, step));
   }
-  RL_INLINE static void Scales(const uint8_t* odd, const uint8_t* /*words*/, float* scale,
-                               float* offset) {
-    StoreScales(odd, Decoder<DType::kQ4_0>::kZero, scale, offset);
-  }
 };
 
 template <>
@@ -65,10 +60,6 @@ struct PackedBlock<DType::kQ8_0> : PackedBlock32 {
   template <int kBundle, int kVector>
   RL_INLINE static U8x64 Codes(const uint8_t* words, int /*piece*/, int step) {
     return XorByte(LoadWord(words, 2 * step + kVector), static_cast<uint8_t>(kWideBias));
-  }
-  RL_INLINE static void Scales(const uint8_t* odd, const uint8_t* /*words*/, float* scale,
-                               float* offset) {
-    StoreScales(odd, kWideBias, scale, offset);
   }
 };
 
@@ -171,18 +162,16 @@ struct PackedBlock<DType::kQ6_K> {
               MoveBits<2 * kBundle + 4 * kVector, 4, 0x30>(high));
   }
   template <int kGroup = 0>
-  RL_INLINE static void StoreScales(const uint8_t* words, const F32x16& d, float* scale,
-                                    float* offset) {
+  RL_INLINE static void StoreScales(const uint8_t* words, const F32x16& d, float* scale) {
     if constexpr (kGroup < 16) {
-      const F32x16 product = Mul(SignedByteOfLane<kGroup % 4>(LoadWord(words, kGroup / 4)), d);
-      Store(scale + kGroup * kLanes, product);
-      Store(offset + kGroup * kLanes, Mul(product, Set1(-32.0f)));
-      StoreScales<kGroup + 1>(words, d, scale, offset);
+      Store(scale + kGroup * kLanes,
+            Mul(SignedByteOfLane<kGroup % 4>(LoadWord(words, kGroup / 4)), d));
+      StoreScales<kGroup + 1>(words, d, scale);
     }
   }
   RL_INLINE static void Scales(const uint8_t* odd, const uint8_t* words, float* scale,
-                               float* offset) {
-    StoreScales(words, LoadHalf(reinterpret_cast<const uint16_t*>(odd)), scale, offset);
+                               float* /*offset*/) {
+    StoreScales(words, LoadHalf(reinterpret_cast<const uint16_t*>(odd)), scale);
   }
 };
 
@@ -316,8 +305,11 @@ void FillFromPacked(const PackedRows<T>& rows, const Depth& depth, ReadAhead& ah
     PackedBlock<T>::Scales(rows.Odd(block), rows.Words(block), scale, offset);
     for (size_t g = 0; g < kElements / 16; ++g) {
       const size_t from = g * 16 / Decoder<T>::kGroup * kLanes;
-      Store(panel.scale + at + g * kLanes, Load(scale + from));
-      Store(panel.offset + at + g * kLanes, Load(offset + from));
+      const F32x16 factor = Load(scale + from);
+      Store(panel.scale + at + g * kLanes, factor);
+      Store(panel.offset + at + g * kLanes, Decoder<T>::kHasMin
+                                                ? Load(offset + from)
+                                                : Symmetric(factor, Decoder<T>::kZero).offset);
     }
   }
 }

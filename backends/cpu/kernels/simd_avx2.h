@@ -151,6 +151,11 @@ RL_INLINE I32x16 Times256(const I32x16& a) {
 RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) {
   return {_mm256_add_epi32(a.lower, b.lower), _mm256_add_epi32(a.upper, b.upper)};
 }
+RL_INLINE I32x16 Set1Int(int32_t a) { return {_mm256_set1_epi32(a), _mm256_set1_epi32(a)}; }
+RL_INLINE I32x16 LoadInt(const int32_t* p) {
+  const auto* halves = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
 RL_INLINE I32x16 ZeroInt() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   const __m256i eight = _mm256_add_epi32(a.lower, a.upper);
@@ -320,6 +325,10 @@ RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_
   const __m256i all = _mm256_set1_epi32(four);
   return {AddProducts<kWide>(acc.lower, codes.lower, all),
           AddProducts<kWide>(acc.upper, codes.upper, all)};
+}
+template <bool kWide>
+RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& codes, const int8_t* x) {
+  return DotBroadcast<kWide>(acc, codes, x);
 }
 template <int kPiece>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {

@@ -115,6 +115,8 @@ RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
 RL_INLINE I32x16 SubOne(const I32x16& a) { return {_mm512_sub_epi32(a.v, _mm512_set1_epi32(1))}; }
 RL_INLINE I32x16 Times256(const I32x16& a) { return {_mm512_slli_epi32(a.v, 8)}; }
 RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) { return {_mm512_add_epi32(a.v, b.v)}; }
+RL_INLINE I32x16 Set1Int(int32_t a) { return {_mm512_set1_epi32(a)}; }
+RL_INLINE I32x16 LoadInt(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 RL_INLINE I32x16 ZeroInt() { return {_mm512_setzero_si512()}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) { return _mm512_reduce_add_epi32(a.v); }
 RL_INLINE void StoreInt8(int8_t* p, const I32x16& a) {
@@ -253,6 +255,20 @@ RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_
   int32_t four;
   std::memcpy(&four, x, 4);
   return AddProducts<kWide>(acc, codes, _mm512_set1_epi32(four));
+}
+// The same for values that no other product shares: as the operand in memory that the instruction
+// may have, which GCC 12 makes two instructions of.
+template <bool kWide>
+RL_INLINE I32x16 DotOnce(I32x16 acc, const U8x64& codes, const int8_t* x) {
+#ifdef __AVX512VNNI__
+  using Four = const int8_t[4];
+  asm("vpdpbusd %2%{1to16%}, %1, %0"
+      : "+v"(acc.v)
+      : "v"(codes.v), "m"(*reinterpret_cast<Four*>(x)));
+  return acc;
+#else
+  return DotBroadcast<kWide>(acc, codes, x);
+#endif
 }
 template <int kPiece>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {

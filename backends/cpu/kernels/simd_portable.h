@@ -181,6 +181,8 @@ RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
 RL_INLINE I32x16 SubOne(const I32x16& a) { RL_LANES(I32x16, a.v[i] - 1); }
 RL_INLINE I32x16 Times256(const I32x16& a) { RL_LANES(I32x16, a.v[i] * 256); }
 RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) { RL_LANES(I32x16, a.v[i] + b.v[i]); }
+RL_INLINE I32x16 Set1Int(int32_t a) { RL_LANES(I32x16, a); }
+RL_INLINE I32x16 LoadInt(const int32_t* p) { RL_LANES(I32x16, p[i]); }
 RL_INLINE I32x16 ZeroInt() { return I32x16{}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   int32_t sum = 0;
@@ -312,6 +314,10 @@ RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_
   int8_t repeated[64];
   for (int i = 0; i < 16; ++i) std::memcpy(repeated + 4 * i, x, 4);
   return Dot<kWide>(acc, codes, repeated);
+}
+template <bool kWide>
+RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& codes, const int8_t* x) {
+  return DotBroadcast<kWide>(acc, codes, x);
 }
 // Lanes 0 to 7: pairs[4 * kPiece], lanes 8 to 15: pairs[4 * kPiece + 2].
 template <int kPiece>

@@ -19,6 +19,7 @@ struct VectorOperands {
   const CodePanel<kPanelDepth>* panels;
   QuantizedRow x;   // column 0, at the panels' first element
   size_t x_stride;  // bytes between columns, the same for all parts of a row
+  int zero;         // the code of weight 0, without minima
 };
 
 // dot += the products of elements [k, k + kGroup) with one byte of each code.
@@ -42,7 +43,10 @@ RL_INLINE void AddDots(const VectorOperands& tile, const int8_t* x, size_t k,
 }
 
 // Adds the products of elements [k, k + kGroup) to acc.
-template <int kGroup, bool kWide, bool kOffset, int kPlanes, int kColumns>
+//
+// Without minima codes are moved to around zero in integers: exactly, and away from the units that
+// multiply.
+template <int kGroup, bool kWide, bool kHasMin, int kPlanes, int kColumns>
 RL_INLINE void AddGroup(const VectorOperands& tile, size_t k,
                         F32x16 (&acc)[kTilePanels][kColumns]) {
   I32x16 dot[kTilePanels][kColumns];
@@ -56,24 +60,34 @@ RL_INLINE void AddGroup(const VectorOperands& tile, size_t k,
     }
     AddDots<kGroup, kWide>(tile, tile.x.low, k, dot);
   }
+  if constexpr (!kHasMin) {
+    const int32_t* codes = kGroup == 32 ? tile.x.codes32 + k / 32 : tile.x.codes16 + k / 16;
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const I32x16 moved = Set1Int(-tile.zero * *AtColumn(codes, tile.x_stride, c));
+      for (int p = 0; p < kTilePanels; ++p) dot[p][c] = AddInt(dot[p][c], moved);
+    }
+  }
 #pragma GCC unroll 2
   for (int p = 0; p < kTilePanels; ++p) {
     const F32x16 scale = Load(tile.panels[p].scale + k);
     const F32x16 offset = Load(tile.panels[p].offset + k);
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
-      const F32x16 both = Mul(scale, Set1(AtColumn(tile.x.scale, tile.x_stride, c)[k / 32]));
-      acc[p][c] = Fma(ToFloat(dot[p][c]), both, acc[p][c]);
-      if constexpr (kOffset) {
-        const float* sum = kGroup == 32 ? AtColumn(tile.x.sum32, tile.x_stride, c) + k / 32
-                                        : AtColumn(tile.x.sum16, tile.x_stride, c) + k / 16;
-        acc[p][c] = Fma(offset, Set1(*sum), acc[p][c]);
+      const float x_scale = AtColumn(tile.x.scale, tile.x_stride, c)[k / 32];
+      acc[p][c] = Fma(ToFloat(dot[p][c]), Mul(scale, Set1(x_scale)), acc[p][c]);
+      if constexpr (kHasMin) {
+        const float sum =
+            kGroup == 32
+                ? AtColumn(tile.x.sum32, tile.x_stride, c)[k / 32]
+                : x_scale * static_cast<float>(AtColumn(tile.x.codes16, tile.x_stride, c)[k / 16]);
+        acc[p][c] = Fma(offset, Set1(sum), acc[p][c]);
       }
     }
   }
 }
 
-template <int kGroup, bool kWide, bool kOffset, int kPlanes, int kColumns>
+template <int kGroup, bool kWide, bool kHasMin, int kPlanes, int kColumns>
 void RunTile(const TileArgs& args, const VectorOperands& tile) {
   F32x16 acc[kTilePanels][kColumns];
   for (int p = 0; p < kTilePanels; ++p) {
@@ -85,9 +99,9 @@ void RunTile(const TileArgs& args, const VectorOperands& tile) {
   const size_t fetch = args.fetch * 32 / kPanelDepth + 1;
   for (size_t k = 0; k < depth; k += 32) {
     args.ahead->Fetch(fetch);
-    AddGroup<kGroup, kWide, kOffset, kPlanes, kColumns>(tile, k, acc);
+    AddGroup<kGroup, kWide, kHasMin, kPlanes, kColumns>(tile, k, acc);
     if constexpr (kGroup == 16) {
-      AddGroup<kGroup, kWide, kOffset, kPlanes, kColumns>(tile, k + 16, acc);
+      AddGroup<kGroup, kWide, kHasMin, kPlanes, kColumns>(tile, k + 16, acc);
     }
   }
   for (int p = 0; p < kTilePanels; ++p) {
@@ -95,11 +109,11 @@ void RunTile(const TileArgs& args, const VectorOperands& tile) {
   }
 }
 
-template <int kGroup, bool kWide, bool kOffset, int kPlanes, int kColumns = kTileColumns>
+template <int kGroup, bool kWide, bool kHasMin, int kPlanes, int kColumns = kTileColumns>
 RL_INLINE void RunTileOf(size_t columns, const TileArgs& args, const VectorOperands& tile) {
   if constexpr (kColumns > 0) {
-    if (columns == kColumns) return RunTile<kGroup, kWide, kOffset, kPlanes, kColumns>(args, tile);
-    RunTileOf<kGroup, kWide, kOffset, kPlanes, kColumns - 1>(columns, args, tile);
+    if (columns == kColumns) return RunTile<kGroup, kWide, kHasMin, kPlanes, kColumns>(args, tile);
+    RunTileOf<kGroup, kWide, kHasMin, kPlanes, kColumns - 1>(columns, args, tile);
   }
 }
 
@@ -119,13 +133,9 @@ class VectorTile {
 
   RL_INLINE void Run(size_t columns, const Panel* panels, const TileArgs& args) {
     const QuantizedRow row = ViewRow(args.x, args.k, kPlanes);
-    const size_t k = args.depth.begin;
-    const VectorOperands tile{
-        panels,
-        {row.high + k, row.low + k, row.scale + k / 32, row.sum32 + k / 32, row.sum16 + k / 16},
-        args.x_stride};
     using D = Decoder<T>;
-    RunTileOf<D::kGroup, D::kWide, kHasOffset<T>, kPlanes>(columns, args, tile);
+    const VectorOperands tile{panels, From(row, args.depth.begin), args.x_stride, D::kZero};
+    RunTileOf<D::kGroup, D::kWide, D::kHasMin, kPlanes>(columns, args, tile);
   }
 };
 
