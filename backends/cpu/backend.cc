@@ -221,7 +221,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Weight> CreateWeight(const rl_weight_desc& desc) override {
-    if (Packs(desc)) return std::make_unique<CpuWeight>(kernels_, desc, pool_);
+    if (Packs(desc)) return std::make_unique<CpuWeight>(kernels_, desc, arena_, pool_);
     return std::make_unique<CpuWeight>(desc.data);
   }
 
@@ -259,6 +259,7 @@ class CpuDevice final : public sdk::Device {
   int planes_;
   bool pack_;
   ThreadPool pool_;
+  WeightArena arena_;
   const sdk::Host* log_;  // for profiles; null: none
 };
 

@@ -1,9 +1,12 @@
 #include "backends/cpu/weight.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "backends/cpu/thread_pool.h"
 
@@ -11,20 +14,23 @@ namespace rullama::cpu {
 namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
-constexpr size_t kSmallAlignment = 64;
+constexpr size_t kWeightAlignment = 64;  // a cache line
+// What the arena takes at a time. Pages that no weight reaches cost no memory.
+constexpr size_t kChunkBytes = size_t{64} << 20;
+// Rows whose pages are mapped together, before they are packed.
+constexpr size_t kMappedBytes = size_t{2} << 20;
 
-std::byte* Allocate(size_t bytes) {
-  const size_t alignment = bytes < kLargePage ? kSmallAlignment : kLargePage;
-  const size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, whole));
-  if (memory == nullptr) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-  // What streams through large pages is read up to 1.4 times as fast as through small ones. Only
-  // advice, and not for the last part of one: it would take the whole.
-  const size_t large = bytes / kLargePage * kLargePage;
-  if (large > 0) ::madvise(memory, large, MADV_HUGEPAGE);
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Maps pages of a file at once: one by one each costs a fault. Only advice, which kernels before
+// Linux 5.14 do not know.
+void MapPages([[maybe_unused]] const std::byte* data, [[maybe_unused]] size_t bytes) {
+#ifdef MADV_POPULATE_READ
+  static const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t before = reinterpret_cast<uintptr_t>(data) % kPage;
+  ::madvise(const_cast<std::byte*>(data) - before, RoundUp(before + bytes, kPage),
+            MADV_POPULATE_READ);
 #endif
-  return memory;
 }
 
 size_t RowElements(const rl_weight_desc& desc) {
@@ -33,19 +39,47 @@ size_t RowElements(const rl_weight_desc& desc) {
 
 }  // namespace
 
-CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, ThreadPool& pool)
-    : memory_(Allocate(desc.bytes)), data_(memory_.get()) {
+std::shared_ptr<std::byte> WeightArena::Allocate(size_t bytes) {
+  const size_t whole = RoundUp(bytes, kWeightAlignment);
+  if (whole > left_) {
+    const size_t size = std::max(kChunkBytes, RoundUp(whole, kLargePage));
+    chunk_.reset(static_cast<std::byte*>(std::aligned_alloc(kLargePage, size)),
+                 [](std::byte* memory) { std::free(memory); });
+    left_ = 0;
+    if (chunk_ == nullptr) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    // What streams through large pages is read up to 1.4 times as fast as through small ones.
+    ::madvise(chunk_.get(), size, MADV_HUGEPAGE);
+#endif
+    next_ = chunk_.get();
+    left_ = size;
+  }
+  left_ -= whole;
+  return {chunk_, std::exchange(next_, next_ + whole)};
+}
+
+CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, WeightArena& arena,
+                     ThreadPool& pool)
+    : memory_(arena.Allocate(desc.bytes)), data_(memory_.get()) {
   const auto dtype = static_cast<DType>(desc.dtype);
   const size_t k = RowElements(desc);
   const size_t row_bytes = RowBytes(dtype, k);
-  const size_t groups = desc.bytes / row_bytes / kPackedRows;
+  const size_t group_bytes = kPackedRows * row_bytes;
+  const size_t groups = desc.bytes / group_bytes;
+  const size_t at_once = std::max<size_t>(1, kMappedBytes / group_bytes);
   const auto pack = FindWeight(kernels, dtype)->pack;
   const auto workers = static_cast<size_t>(pool.workers());
   pool.Run([&](int worker) {
     const auto index = static_cast<size_t>(worker);
-    for (size_t i = groups * index / workers; i < groups * (index + 1) / workers; ++i) {
-      const size_t at = i * kPackedRows * row_bytes;
-      pack(static_cast<const std::byte*>(desc.data) + at, row_bytes, k, memory_.get() + at);
+    size_t mapped = groups * index / workers;
+    const size_t end = groups * (index + 1) / workers;
+    for (size_t i = mapped; i < end; ++i) {
+      const auto* rows = static_cast<const std::byte*>(desc.data) + i * group_bytes;
+      if (i == mapped) {
+        mapped = std::min(i + at_once, end);
+        MapPages(rows, (mapped - i) * group_bytes);
+      }
+      pack(rows, row_bytes, k, memory_.get() + i * group_bytes);
     }
   });
 }
