@@ -134,12 +134,7 @@ TEST(Files, JsonLinesGoBothWays) {
 }
 
 TEST(Files, BackendsAreListed) {
-  // What drivers leave is not ours (see the file); who left it shows only when stacks are unwound
-  // whole.
-  RunOptions options;
-  options.environment = {"ASAN_OPTIONS=fast_unwind_on_malloc=0",
-                         "LSAN_OPTIONS=print_suppressions=0:suppressions=" RULLAMA_SOURCE_DIR
-                         "/tests/cli/driver_leaks.supp"};
+  const RunOptions options = AskingDrivers();
   const RunResult result = RunRullama({"backends", "--json"}, options);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::vector<std::string> loaded;

@@ -116,7 +116,8 @@ TEST(Usage, EnvironmentNamesConfigurationAndBackend) {
 }
 
 TEST(Usage, UnknownBackendListsTheUsableOnes) {
-  const RunResult result = RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "--backend", "cpuu"});
+  const RunResult result =
+      RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "--backend", "cpuu"}, AskingDrivers());
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("[backend.unknown]"));
   EXPECT_THAT(result.err, HasSubstr("cpu"));

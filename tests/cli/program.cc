@@ -147,6 +147,14 @@ RunResult RunOnTerminal(const std::vector<std::string>& arguments, int columns, 
   return result;
 }
 
+RunOptions AskingDrivers() {
+  RunOptions options;
+  options.environment = {"ASAN_OPTIONS=fast_unwind_on_malloc=0",
+                         "LSAN_OPTIONS=print_suppressions=0:suppressions=" RULLAMA_SOURCE_DIR
+                         "/tests/cli/driver_leaks.supp"};
+  return options;
+}
+
 RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions& options) {
   const std::string out = TemporaryFile("stdout", "").string();
   const std::string err = TemporaryFile("stderr", "").string();

@@ -20,6 +20,10 @@ struct RunOptions {
   std::vector<std::string> environment = {};  // added: "NAME=value"
 };
 
+// For runs that ask every driver of the machine for its devices. What drivers leave behind is not
+// ours (driver_leaks.supp); whose it is shows only in stacks that are unwound whole.
+RunOptions AskingDrivers();
+
 struct RunResult {
   int exit_code = -1;  // 128 + signal for a process that a signal killed
   std::string out;

@@ -60,7 +60,7 @@ RL_INLINE void AddGroup(const VectorOperands& tile, size_t k,
     }
     AddDots<kGroup, kWide>(tile, tile.x.low, k, dot);
   }
-  if constexpr (!kHasMin) {
+  if constexpr (!kHasMin && !(kWide && kWideCodesAreSigned)) {
     const int32_t* codes = kGroup == 32 ? tile.x.codes32 + k / 32 : tile.x.codes16 + k / 16;
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
