@@ -42,6 +42,14 @@ RL_INLINE void AddDots(const VectorOperands& tile, const int8_t* x, size_t k,
   }
 }
 
+// Of elements [k, k + kGroup) of a column, with their scale.
+template <int kGroup>
+RL_INLINE float SumOfGroup(const VectorOperands& tile, size_t k, size_t column) {
+  if constexpr (kGroup == 32) return AtColumn(tile.x.sum32, tile.x_stride, column)[k / 32];
+  const int32_t codes = AtColumn(tile.x.codes16, tile.x_stride, column)[k / 16];
+  return AtColumn(tile.x.scale, tile.x_stride, column)[k / 32] * static_cast<float>(codes);
+}
+
 // Adds the products of elements [k, k + kGroup) to acc.
 //
 // Without minima codes are moved to around zero in integers: exactly, and away from the units that
@@ -77,10 +85,7 @@ RL_INLINE void AddGroup(const VectorOperands& tile, size_t k,
       const float x_scale = AtColumn(tile.x.scale, tile.x_stride, c)[k / 32];
       acc[p][c] = Fma(ToFloat(dot[p][c]), Mul(scale, Set1(x_scale)), acc[p][c]);
       if constexpr (kHasMin) {
-        const float sum =
-            kGroup == 32
-                ? AtColumn(tile.x.sum32, tile.x_stride, c)[k / 32]
-                : x_scale * static_cast<float>(AtColumn(tile.x.codes16, tile.x_stride, c)[k / 16]);
+        const float sum = SumOfGroup<kGroup>(tile, k, static_cast<size_t>(c));
         acc[p][c] = Fma(offset, Set1(sum), acc[p][c]);
       }
     }
