@@ -1,7 +1,6 @@
 #include "backends/cpu/weight.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,21 +16,8 @@ constexpr size_t kLargePage = size_t{2} << 20;
 constexpr size_t kWeightAlignment = 64;  // a cache line
 // What the arena takes at a time. Pages that no weight reaches cost no memory.
 constexpr size_t kChunkBytes = size_t{64} << 20;
-// Rows whose pages are mapped together, before they are packed.
-constexpr size_t kMappedBytes = size_t{2} << 20;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-// Maps pages of a file at once: one by one each costs a fault. Only advice, which kernels before
-// Linux 5.14 do not know.
-void MapPages([[maybe_unused]] const std::byte* data, [[maybe_unused]] size_t bytes) {
-#ifdef MADV_POPULATE_READ
-  static const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t before = reinterpret_cast<uintptr_t>(data) % kPage;
-  ::madvise(const_cast<std::byte*>(data) - before, RoundUp(before + bytes, kPage),
-            MADV_POPULATE_READ);
-#endif
-}
 
 size_t RowElements(const rl_weight_desc& desc) {
   return static_cast<size_t>(desc.dims[desc.rank - 1]);
@@ -66,20 +52,13 @@ CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, Wei
   const size_t row_bytes = RowBytes(dtype, k);
   const size_t group_bytes = kPackedRows * row_bytes;
   const size_t groups = desc.bytes / group_bytes;
-  const size_t at_once = std::max<size_t>(1, kMappedBytes / group_bytes);
   const auto pack = FindWeight(kernels, dtype)->pack;
   const auto workers = static_cast<size_t>(pool.workers());
   pool.Run([&](int worker) {
     const auto index = static_cast<size_t>(worker);
-    size_t mapped = groups * index / workers;
-    const size_t end = groups * (index + 1) / workers;
-    for (size_t i = mapped; i < end; ++i) {
-      const auto* rows = static_cast<const std::byte*>(desc.data) + i * group_bytes;
-      if (i == mapped) {
-        mapped = std::min(i + at_once, end);
-        MapPages(rows, (mapped - i) * group_bytes);
-      }
-      pack(rows, row_bytes, k, memory_.get() + i * group_bytes);
+    for (size_t i = groups * index / workers; i < groups * (index + 1) / workers; ++i) {
+      const size_t at = i * group_bytes;
+      pack(static_cast<const std::byte*>(desc.data) + at, row_bytes, k, memory_.get() + at);
     }
   });
 }
