@@ -1,24 +1,58 @@
 #!/bin/bash
-# Does conformance see what it is there to see? Puts one fault after another (tools/mutants.txt) into a copy of the
-# CPU backend, builds it and runs rullama-conformance on it: each has to be caught.
+# Checks that conformance detects faults. Puts one fault after another (tools/mutants.txt) into a copy of the CPU
+# backend, builds it and runs rullama-conformance on it, which has to fail each time.
 #
 #   tools/check-mutants.sh BUILD_DIR [FIRST [LAST]]
+#   tools/check-mutants.sh --apply
 #
 # BUILD_DIR holds a finished build of this tree (its rullama-conformance is used). Faults are numbered from 1. Takes about
-# half a minute for each. Exit code 1 if one survives.
+# half a minute for each. With --apply nothing is built: each fault is only applied to the source. Exit code 1 if a
+# fault survives, does not compile or does not apply; all faults are tried and reported in any case.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/.." && pwd)
+faults=$source/tools/mutants.txt
+
+# apply FILE FROM TO: puts one fault into FILE.
+apply() {
+  FROM=$2 TO=$3 perl -0pi -e '$n = s/\Q$ENV{FROM}\E/$ENV{TO}/; END { $? = $n ? 0 : 1 }' "$1"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Applies each fault to a copy of its file. Returns 1 if one does not apply.
+check_applies() {
+  local number=0 wrong=0 file from to copy=$work/applied
+  while IFS=$'\t' read -r file from to; do
+    [[ -z $file || $file == \#* ]] && continue
+    number=$((number + 1))
+    if ! cp "$source/backends/cpu/$file" "$copy" 2>/dev/null || ! apply "$copy" "$from" "$to" ||
+       cmp -s "$source/backends/cpu/$file" "$copy"; then
+      echo "$number: does not apply to backends/cpu/$file: $from"
+      wrong=$((wrong + 1))
+    fi
+  done <"$faults"
+  echo "$((number - wrong)) of $number faults apply"
+  ((number > 0 && wrong == 0))
+}
+
+if [[ ${1:-} == --apply ]]; then
+  check_applies
+  exit
+fi
 if [[ $# -lt 1 || ! -x $1/bin/rullama-conformance ]]; then
   echo "usage: tools/check-mutants.sh BUILD_DIR [FIRST [LAST]]; BUILD_DIR has bin/rullama-conformance" >&2
+  echo "       tools/check-mutants.sh --apply" >&2
   exit 2
 fi
 build=$(cd "$1" && pwd)
 first=${2:-1}
 last=${3:-1000}
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+broken=0
+check_applies || broken=1
+
 for item in CMakeLists.txt cmake core backends models samplers cli bench; do
   cp -r "$source/$item" "$work/"
 done
@@ -27,14 +61,17 @@ cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_
   -DRULLAMA_TESTS=OFF >/dev/null
 plugin=$work/build/lib/rullama/librullama_backend_cpu.so
 
+compile() {
+  cmake --build "$work/build" --target rullama_backend_cpu >"$work/build.log" 2>&1
+}
+
 conformance() {
-  cmake --build "$work/build" --target rullama_backend_cpu >"$work/build.log" 2>&1 ||
-    { cat "$work/build.log"; echo "the fault does not compile" >&2; exit 1; }
   timeout 600 "$build/bin/rullama-conformance" --plugin "$plugin" \
     --manifest "$source/backends/cpu/conformance.json" >"$work/log" 2>&1
 }
 
 echo "without a fault"
+compile || { tail -40 "$work/build.log"; echo "does not compile without a fault" >&2; exit 1; }
 conformance || { tail -40 "$work/log"; echo "fails without a fault" >&2; exit 1; }
 
 number=0
@@ -44,14 +81,18 @@ while IFS=$'\t' read -r file from to; do
   number=$((number + 1))
   if ((number < first || number > last)); then continue; fi
   path=$work/backends/cpu/$file
-  FROM=$from TO=$to perl -0pi -e 's/\Q$ENV{FROM}\E/$ENV{TO}/ or die "not found: $ENV{FROM}\n"' "$path"
-  if conformance; then
+  if ! apply "$path" "$from" "$to"; then continue; fi  # reported above
+  if ! compile; then
+    echo "$number: DOES NOT COMPILE $file: $from -> $to"
+    grep -m 3 "error:" "$work/build.log" || true
+    broken=1
+  elif conformance; then
     echo "$number: SURVIVED $file: $from -> $to"
     survivors=$((survivors + 1))
   else
     echo "$number: caught by $(grep -c '^\[  FAILED  \]' "$work/log" || true) tests: $file: $from"
   fi
   cp "$source/backends/cpu/$file" "$path"
-done <"$source/tools/mutants.txt"
+done <"$faults"
 echo "$survivors survived"
-((survivors == 0))
+((survivors == 0 && broken == 0))
