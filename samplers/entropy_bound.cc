@@ -5,36 +5,32 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/config/sampler_ranges.h"
 
 namespace rullama {
 namespace {
 
-Status OutOfRange(std::string_view member, double found, std::string_view expected) {
-  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", member), "{} is {}, expected {}",
-                   member, found, expected);
+template <typename Range, typename Number>
+Status CheckRange(std::string_view id, Number value, const Range& range) {
+  if (range.Contains(value)) return OkStatus();
+  return MakeError(ErrorKind::kUsage, id, "{} is {}, expected {}", id, value, range.Describe());
 }
 
 }  // namespace
 
 Status EntropyBoundSettings::Validate() const {
-  constexpr int64_t kMostSteps = 1'000'000;
-  if (max_steps < 1 || max_steps > kMostSteps) {
-    return OutOfRange("max_steps", static_cast<double>(max_steps), "1 to 1000000");
+  namespace ranges = sampler_ranges;
+  RL_RETURN_IF_ERROR(CheckRange("sampler.max_steps", max_steps, ranges::kMaxSteps));
+  RL_RETURN_IF_ERROR(CheckRange("sampler.t_min", t_min, ranges::kCanvasTemperature));
+  RL_RETURN_IF_ERROR(CheckRange("sampler.t_max", t_max, ranges::kCanvasTemperature));
+  if (t_max < t_min) {
+    return MakeError(ErrorKind::kUsage, "sampler.t_max",
+                     "sampler.t_max is {}, expected at least t_min, which is {}", t_max, t_min);
   }
-  if (!std::isfinite(t_min) || t_min <= 0) {
-    return OutOfRange("t_min", t_min, "a finite number > 0");
-  }
-  if (!std::isfinite(t_max) || t_max < t_min) {
-    return OutOfRange("t_max", t_max, "a finite number, at least t_min");
-  }
-  if (!(entropy_bound >= 0)) return OutOfRange("entropy_bound", entropy_bound, "0 or more");
-  if (stability_threshold < 0) {
-    return OutOfRange("stability_threshold", static_cast<double>(stability_threshold), "0 or more");
-  }
-  if (!(confidence_threshold >= 0)) {
-    return OutOfRange("confidence_threshold", confidence_threshold, "0 or more");
-  }
-  return OkStatus();
+  RL_RETURN_IF_ERROR(CheckRange("sampler.entropy_bound", entropy_bound, ranges::kEntropy));
+  RL_RETURN_IF_ERROR(
+      CheckRange("sampler.stability_threshold", stability_threshold, ranges::kStabilityThreshold));
+  return CheckRange("sampler.confidence_threshold", confidence_threshold, ranges::kEntropy);
 }
 
 ValueId AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_bound) {

@@ -4,38 +4,21 @@
 #include <optional>
 #include <string_view>
 
+#include "core/config/sampler_ranges.h"
+
 namespace rullama {
 namespace {
 
-constexpr double kMaxTemperature = 100;
 // Below this the second best token would need a logit within 1e-3 of the best to be ever drawn,
 // and 1 / temperature nears the limits of f32.
 constexpr double kGreedyTemperature = 1e-4;
-constexpr double kMinRepeatPenalty = 0.01;  // it divides
-constexpr double kMaxRepeatPenalty = 100;
-constexpr double kMaxAdditivePenalty = 100;
-constexpr int64_t kMaxLookBack = int64_t{1} << 24;  // the longest context
 // The bias is looked up row by row; a request with more is not a bias but an attack.
 constexpr size_t kMaxBiasedTokens = 4096;
 
-Status InRange(std::string_view name, double value, double low, double high) {
-  // Written so that NaN fails.
-  if (value >= low && value <= high) return OkStatus();
-  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", name),
-                   "{} is {}, expected {} to {}", name, value, low, high);
-}
-
-Status InRange(std::string_view name, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return OkStatus();
-  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", name),
-                   "{} is {}, expected {} to {}", name, value, low, high);
-}
-
-Status AboveZero(std::string_view name, double value) {
-  // As the f32 that the op gets: a smaller one would be 0.
-  if (static_cast<float>(value) > 0 && value <= 1) return OkStatus();
-  return MakeError(ErrorKind::kUsage, fmt::format("sampler.{}", name),
-                   "{} is {}, expected more than 0, at most 1 (1 keeps all tokens)", name, value);
+template <typename Range, typename Number>
+Status InRange(std::string_view id, Number value, const Range& range) {
+  if (range.Contains(value)) return OkStatus();
+  return MakeError(ErrorKind::kUsage, id, "{} is {}, expected {}", id, value, range.Describe());
 }
 
 Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
@@ -51,10 +34,10 @@ Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
                        "logit_bias names token {}, expected 0 to {}", id, vocabulary - 1);
     }
     const bool ban = std::isinf(value) && value < 0;
-    if (!ban && !std::isfinite(value)) {
+    if (!ban && !sampler_ranges::kLogitBias.Contains(value)) {
       return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
-                       "logit_bias of token {} is {}, expected a finite number or -infinity", id,
-                       value);
+                       "logit_bias of token {} is {}, expected {}, or -infinity", id, value,
+                       sampler_ranges::kLogitBias.Describe());
     }
     banned += ban ? 1 : 0;
   }
@@ -68,18 +51,18 @@ Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
 }  // namespace
 
 Status SamplerSettings::Validate(int64_t vocabulary) const {
-  RL_RETURN_IF_ERROR(InRange("temperature", temperature, 0, kMaxTemperature));
-  RL_RETURN_IF_ERROR(InRange("top_k", top_k, 0, vocabulary));
-  RL_RETURN_IF_ERROR(AboveZero("top_p", top_p));
-  RL_RETURN_IF_ERROR(AboveZero("typical_p", typical_p));
-  RL_RETURN_IF_ERROR(InRange("min_p", min_p, 0, 1));
+  namespace ranges = sampler_ranges;
+  RL_RETURN_IF_ERROR(InRange("sampler.temperature", temperature, ranges::kTemperature));
+  RL_RETURN_IF_ERROR(InRange("sampler.top_k", top_k, IntegerRange{0, vocabulary}));
+  RL_RETURN_IF_ERROR(InRange("sampler.top_p", top_p, ranges::kTopP));
+  RL_RETURN_IF_ERROR(InRange("sampler.typical_p", typical_p, ranges::kTypicalP));
+  RL_RETURN_IF_ERROR(InRange("sampler.min_p", min_p, ranges::kMinP));
+  RL_RETURN_IF_ERROR(InRange("sampler.repeat_penalty", repeat_penalty, ranges::kRepeatPenalty));
+  RL_RETURN_IF_ERROR(InRange("sampler.repeat_last_n", repeat_last_n, ranges::kRepeatLastN));
   RL_RETURN_IF_ERROR(
-      InRange("repeat_penalty", repeat_penalty, kMinRepeatPenalty, kMaxRepeatPenalty));
-  RL_RETURN_IF_ERROR(InRange("repeat_last_n", repeat_last_n, -1, kMaxLookBack));
+      InRange("sampler.frequency_penalty", frequency_penalty, ranges::kAdditivePenalty));
   RL_RETURN_IF_ERROR(
-      InRange("frequency_penalty", frequency_penalty, -kMaxAdditivePenalty, kMaxAdditivePenalty));
-  RL_RETURN_IF_ERROR(
-      InRange("presence_penalty", presence_penalty, -kMaxAdditivePenalty, kMaxAdditivePenalty));
+      InRange("sampler.presence_penalty", presence_penalty, ranges::kAdditivePenalty));
   return CheckBias(logit_bias, vocabulary);
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "core/config/layered_config.h"
+#include "core/config/schema.h"
 #include "core/gguf/gguf_writer.h"
 #include "samplers/sampler_bench.h"
 
@@ -76,6 +78,54 @@ TEST(SamplerSettingsTest, TemperatureZeroIsGreedy) {
 TEST(SamplerSettingsTest, PenaltiesNeedALookBack) {
   EXPECT_TRUE(SamplerSettings{.repeat_penalty = 1.1}.HasPenalties());
   EXPECT_FALSE((SamplerSettings{.repeat_penalty = 1.1, .repeat_last_n = 0}).HasPenalties());
+}
+
+// Of a model without any recommendation, whose vocabulary is the largest there can be.
+Status CheckedLater(const LayeredConfig& config) {
+  const SamplerConfig& sampler = config.values().sampler;
+  const auto bytes = GgufWriter().EncodeHeader();
+  if (!bytes) return tl::unexpected(bytes.error());
+  const auto file = GgufFile::Parse(*bytes);
+  if (!file) return tl::unexpected(file.error());
+  RL_ASSIGN_OR_RETURN(const SamplerSettings settings, ResolveSettings(sampler, *file));
+  RL_RETURN_IF_ERROR(settings.Validate(kMaxVocabulary));
+  const EntropyBoundSettings widest = {.t_min = 1e-30F, .t_max = 100};
+  return ResolveSettings(sampler.diffusion, widest).Validate();
+}
+
+TEST(ResolveSettingsTest, ConfigurationAndSamplersAcceptTheSameValues) {
+  int accepted = 0;
+  int refused = 0;
+  for (const std::string& path : FieldPaths()) {
+    if (!path.starts_with("sampler.") || path.ends_with("logit_bias")) continue;
+    for (const char* value :
+         {"-101",    "-100",     "-2.1",     "-2",   "-1",    "-0.1",
+          "0",       "1e-60",    "0.009",    "0.01", "0.5",   "1",
+          "1.1",     "2",        "2.1",      "100",  "100.1", "1000000",
+          "1000001", "16777216", "16777217", "1e9",  "1.1e9", "9223372036854775807"}) {
+      LayeredConfig config;
+      if (!config.Set(path, value, Origin::kFlag, "test")) {
+        ++refused;
+        continue;
+      }
+      ++accepted;
+      const Status later = CheckedLater(config);
+      EXPECT_TRUE(later) << path << ": " << value << ": " << later.error().ToString();
+    }
+  }
+  EXPECT_GT(accepted, 50);
+  EXPECT_GT(refused, 50);
+}
+
+TEST(ResolveSettingsTest, SamplersAcceptNothingThatTheConfigurationRefuses) {
+  EXPECT_EQ(IdOf({.frequency_penalty = 2.1}), "sampler.frequency_penalty");
+  EXPECT_EQ(IdOf({.presence_penalty = -2.1}), "sampler.presence_penalty");
+  EXPECT_EQ(IdOf({.logit_bias = {{5, 100.5}}}), "sampler.logit_bias");
+  EXPECT_EQ(EntropyBoundSettings{.max_steps = 1'000'001}.Validate().error().id,
+            "sampler.max_steps");
+  EXPECT_EQ(EntropyBoundSettings{.t_max = 100.5F}.Validate().error().id, "sampler.t_max");
+  EXPECT_EQ(EntropyBoundSettings{.entropy_bound = 2e9F}.Validate().error().id,
+            "sampler.entropy_bound");
 }
 
 TEST(ResolveSettingsTest, ConfigurationThenFileThenDefault) {

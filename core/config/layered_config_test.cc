@@ -42,7 +42,7 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
       {"context: {capacity: 0x10}\n", "config.range", "from 1 to 16777216, found '0x10'"},
       {"context: {slots: 0}\n", "config.range", "a whole number from 1 to 256, found '0'"},
       {"sampler: {temperature: nan}\n", "config.range", "a number from 0 to 100, found 'nan'"},
-      {"sampler: {top_p: 2}\n", "config.range", "a number from 0 to 1, found '2'"},
+      {"sampler: {top_p: 2}\n", "config.range", "a number above 0, at most 1, found '2'"},
       {"context: {capacity: many}\n", "config.type", "a whole number from 1 to 16777216"},
       {"context: {capacity: \"8\"}\n", "config.type",
        "found the quoted text '8'; remove the quotes"},
@@ -176,7 +176,7 @@ TEST(LayeredConfig, FlagsUseTheSameTable) {
   const Status range = config.Set("sampler.top_p", "2", Origin::kFlag, "--top-p");
   ASSERT_FALSE(range.has_value());
   EXPECT_EQ(range.error().message,
-            "--top-p: sampler.top_p: expected a number from 0 to 1, found '2'");
+            "--top-p: sampler.top_p: expected a number above 0, at most 1, found '2'");
   for (const char* path :
        {"sampler.top_q", "sampler", "", ".", "top_k", "sampler.top_k.x", "a.b.c.d"}) {
     EXPECT_FALSE(config.Set(path, "1", Origin::kFlag, "-x").has_value()) << path;

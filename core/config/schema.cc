@@ -2,18 +2,13 @@
 
 #include <limits>
 
+#include "core/config/sampler_ranges.h"
+
 namespace rullama {
 namespace {
 
-// Positions are 32-bit numbers in kernels; 16 M is 64 times the longest context of the family.
 constexpr int64_t kMaxPrefillChunk = 65536;  // rows of one step; activations grow with it
 constexpr int64_t kMaxSlots = 256;
-constexpr double kMaxTemperature = 100.0;
-constexpr double kMinRepeatPenalty = 0.01;  // it divides
-constexpr double kMaxRepeatPenalty = 100.0;
-constexpr double kMaxAdditivePenalty = 2.0;  // the range of the OpenAI interface
-constexpr double kMaxLogitBias = 100.0;      // the same
-constexpr double kMaxEntropyBound = 1e9;     // nats; more than any canvas has
 
 BlockSpec ModelSchema() {
   return BlockBuilder<&Config::model>("model", "Which model to run.")
@@ -79,29 +74,28 @@ BlockSpec PlacementSchema() {
 }
 
 BlockSpec DiffusionSchema() {
-  constexpr int64_t kMaxSteps = 1'000'000;
   constexpr std::string_view kFromModel = "the model file's";
   return BlockBuilder<&Config::sampler, &SamplerConfig::diffusion>(
              "sampler.diffusion",
              "How a DiffusionGemma denoises a canvas. It uses nothing else of the sampler but the "
              "seed.")
-      .Field("max_steps", &DiffusionConfig::max_steps, IntegerCodec{1, kMaxSteps},
+      .Field("max_steps", &DiffusionConfig::max_steps, IntegerCodec{sampler_ranges::kMaxSteps},
              "Most denoising steps of a canvas.", kFromModel)
-      .Field("t_min", &DiffusionConfig::t_min, RealCodec{0, kMaxTemperature},
-             "The temperature that the steps fall towards; above 0.", kFromModel)
-      .Field("t_max", &DiffusionConfig::t_max, RealCodec{0, kMaxTemperature},
+      .Field("t_min", &DiffusionConfig::t_min, RealCodec{sampler_ranges::kCanvasTemperature},
+             "The temperature that the steps fall towards.", kFromModel)
+      .Field("t_max", &DiffusionConfig::t_max, RealCodec{sampler_ranges::kCanvasTemperature},
              "The temperature of the first step; at least `t_min`.", kFromModel)
       .Field(
-          "entropy_bound", &DiffusionConfig::entropy_bound, RealCodec{0, kMaxEntropyBound},
+          "entropy_bound", &DiffusionConfig::entropy_bound, RealCodec{sampler_ranges::kEntropy},
           "In each step the tokens of lowest entropy are kept, as long as the sum of those before "
           "is at most this many nats.",
           kFromModel)
       .Field("stability_threshold", &DiffusionConfig::stability_threshold,
-             IntegerCodec{0, kMaxSteps},
+             IntegerCodec{sampler_ranges::kStabilityThreshold},
              "A canvas may be finished after this many steps without a change of its best tokens.",
              kFromModel)
       .Field("confidence_threshold", &DiffusionConfig::confidence_threshold,
-             RealCodec{0, kMaxEntropyBound},
+             RealCodec{sampler_ranges::kEntropy},
              "A stable canvas is finished below this mean entropy, in nats.", kFromModel)
       .Field("random", &DiffusionConfig::random,
              ChoiceCodec<DiffusionRandom>{{{"philox", DiffusionRandom::kPhilox},
@@ -116,37 +110,37 @@ BlockSpec SamplerSchema() {
              "sampler",
              "How the next token is drawn. What is not given comes from the model file "
              "(`general.sampling.*`), then from the default named here.")
-      .Field("temperature", &SamplerConfig::temperature, RealCodec{0, kMaxTemperature},
+      .Field("temperature", &SamplerConfig::temperature, RealCodec{sampler_ranges::kTemperature},
              "Above 1 flattens the distribution, below 1 sharpens it, 0 always takes the best.",
              "1")
       .Field("top_k", &SamplerConfig::top_k, IntegerCodec{0, kMaxVocabulary},
              "Keep the k most likely tokens; 0 keeps all.", "64")
-      .Field("top_p", &SamplerConfig::top_p, RealCodec{0, 1},
+      .Field("top_p", &SamplerConfig::top_p, RealCodec{sampler_ranges::kTopP},
              "Keep the most likely tokens until their probabilities sum to p; 1 keeps all.", "0.95")
-      .Field("min_p", &SamplerConfig::min_p, RealCodec{0, 1},
+      .Field("min_p", &SamplerConfig::min_p, RealCodec{sampler_ranges::kMinP},
              "Drop tokens less likely than this part of the best one; 0 keeps all.", "0")
-      .Field("typical_p", &SamplerConfig::typical_p, RealCodec{0, 1},
+      .Field("typical_p", &SamplerConfig::typical_p, RealCodec{sampler_ranges::kTypicalP},
              "Locally typical sampling: keep the tokens nearest to the expected surprise until "
              "they sum to p; 1 keeps all.",
              "1")
       .Field("repeat_penalty", &SamplerConfig::repeat_penalty,
-             RealCodec{kMinRepeatPenalty, kMaxRepeatPenalty},
+             RealCodec{sampler_ranges::kRepeatPenalty},
              "Divides the logits of recent tokens; 1 is off.", "1")
-      .Field("repeat_last_n", &SamplerConfig::repeat_last_n, IntegerCodec{-1, kMaxTokens},
+      .Field("repeat_last_n", &SamplerConfig::repeat_last_n,
+             IntegerCodec{sampler_ranges::kRepeatLastN},
              "How many tokens count as recent; 0 is none, -1 the whole context.", "64")
       .Field("frequency_penalty", &SamplerConfig::frequency_penalty,
-             RealCodec{-kMaxAdditivePenalty, kMaxAdditivePenalty},
+             RealCodec{sampler_ranges::kAdditivePenalty},
              "Subtracted once for each time a recent token was used.", "0")
       .Field("presence_penalty", &SamplerConfig::presence_penalty,
-             RealCodec{-kMaxAdditivePenalty, kMaxAdditivePenalty},
+             RealCodec{sampler_ranges::kAdditivePenalty},
              "Subtracted once if a recent token was used.", "0")
       .Field("seed", &SamplerConfig::seed, IntegerCodec{0, std::numeric_limits<int64_t>::max()},
              "The same seed gives the same text.", "drawn anew for each run")
       .Field("greedy", &SamplerConfig::greedy, BoolCodec{},
              "Always take the most likely token, whatever else is set.", "false")
       .MapField("logit_bias", &SamplerConfig::logit_bias, IntegerCodec{0, kMaxVocabulary - 1},
-                RealCodec{-kMaxLogitBias, kMaxLogitBias},
-                "Token id and what is added to its logit.")
+                RealCodec{sampler_ranges::kLogitBias}, "Token id and what is added to its logit.")
       .Nested(DiffusionSchema())
       .Build();
 }

@@ -87,15 +87,13 @@ Parsed<int64_t> IntegerCodec::Parse(const YamlNode& node, const ValueContext& /*
   const std::string_view digits = WithoutSign(node.text);
   const bool leading_zero = digits.starts_with('0') && node.text != "0";
   const auto value = ParseDecimal<int64_t>(node.text);
-  if (!value || leading_zero || *value < min || *value > max) {
+  if (!value || leading_zero || !range.Contains(*value)) {
     return tl::unexpected(NumberFault(node, Describe()));
   }
   return *value;
 }
 
-std::string IntegerCodec::Describe() const {
-  return fmt::format("a whole number from {} to {}", min, max);
-}
+std::string IntegerCodec::Describe() const { return range.Describe(); }
 
 std::string IntegerCodec::Print(int64_t value) const { return fmt::format("{}", value); }
 
@@ -104,13 +102,13 @@ Parsed<double> RealCodec::Parse(const YamlNode& node, const ValueContext& /*cont
     return tl::unexpected(NumberFault(node, Describe()));
   }
   const auto value = ParseDecimal<double>(node.text);
-  if (!value || !std::isfinite(*value) || *value < min || *value > max) {
+  if (!value || !std::isfinite(*value) || !range.Contains(*value)) {
     return tl::unexpected(NumberFault(node, Describe()));
   }
   return *value;
 }
 
-std::string RealCodec::Describe() const { return fmt::format("a number from {} to {}", min, max); }
+std::string RealCodec::Describe() const { return range.Describe(); }
 
 std::string RealCodec::Print(double value) const { return fmt::format("{}", value); }
 

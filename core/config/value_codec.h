@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/config/range.h"
 #include "core/config/yaml_tree.h"
 
 namespace rullama {
@@ -38,8 +39,7 @@ using Parsed = tl::expected<T, ValueFault>;
 
 struct IntegerCodec {
   using Value = int64_t;
-  int64_t min;
-  int64_t max;
+  IntegerRange range;
   [[nodiscard]] Parsed<int64_t> Parse(const YamlNode& node, const ValueContext& context) const;
   [[nodiscard]] std::string Describe() const;
   [[nodiscard]] std::string Print(int64_t value) const;
@@ -47,8 +47,7 @@ struct IntegerCodec {
 
 struct RealCodec {
   using Value = double;
-  double min;
-  double max;
+  RealRange range;
   [[nodiscard]] Parsed<double> Parse(const YamlNode& node, const ValueContext& context) const;
   [[nodiscard]] std::string Describe() const;
   [[nodiscard]] std::string Print(double value) const;
