@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "tests/conformance/case.h"
 
@@ -61,7 +62,7 @@ void AddSorting(std::vector<CaseSpec>& cases) {
                      }});
   }
   for (const int64_t n : kReductionColumns) {
-    for (const int64_t k : {int64_t{1}, std::min<int64_t>(n, 8), n}) {
+    for (const int64_t k : std::set<int64_t>{1, std::min<int64_t>(n, 8), n}) {
       cases.push_back({fmt::format("topk/n{}_k{}", n, k), OpKind::kTopK, [=](uint64_t seed) {
                          CaseBuilder b(seed, 3);
                          const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 40));

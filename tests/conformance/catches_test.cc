@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
+#include <sstream>
 
 #include "tests/cli/program.h"
 
@@ -25,6 +28,8 @@ constexpr int kUsage = 2;
 RunResult RunWrong(const std::string& fault, std::vector<std::string> arguments) {
   cli_test::RunOptions options;
   if (!fault.empty()) options.environment.push_back("RULLAMA_WRONG=" + fault);
+  // A crash is to look as it does without a sanitizer.
+  options.environment.push_back("ASAN_OPTIONS=handle_segv=0");
   arguments.insert(arguments.begin(), {"--plugin", RULLAMA_WRONG_PLUGIN});
   return cli_test::RunRullama(arguments, options);
 }
@@ -60,6 +65,10 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"not_deterministic", "Op.rms_norm/n17"},
         Wrong{"rows_of_first_step", "Replay.equals_a_fresh_plan_and_the_reference"},
         Wrong{"rows_of_first_step", "Replay.block_weights_equal_a_fresh_plan"},
+        Wrong{"in_place_and_copied", "Op.matmul/q8_0_k32_n67_t7"},
+        Wrong{"prints", "Op.reshape/f32_t7"},
+        Wrong{"prints_at_open", "Contract.stdout_is_left_alone"},
+        Wrong{"crashes", "Op.reshape/f32_t7"}, Wrong{"exits", "Op.reshape/f32_t7"},
         Wrong{"allocates_each_time", "Replay.counters_stay_flat"},
         Wrong{"observation_matters", "Observation.changes_nothing"},
         Wrong{"cancelled_for_ever", "Fault.cancelled_plan_works_again"}));
@@ -90,6 +99,81 @@ TEST(Conformance, WritesAReport) {
   EXPECT_EQ(json["tests"][0]["test"], "Op.copy/f32_t1");
   EXPECT_EQ(json["tests"][0]["status"], "failed");
   EXPECT_THAT(json["tests"][0]["text"].get<std::string>(), HasSubstr("input 'x' was written"));
+}
+
+TEST(Conformance, NamesTheTestFirst) {
+  const RunResult run = RunWrong("writes_input", {"--filter", "Op.copy/f32_t7"});
+  EXPECT_THAT(run.out, HasSubstr("\n[  FAILED  ] Op.copy/f32_t7\n  input 'x' was written"));
+  EXPECT_THAT(run.out, Not(HasSubstr("Failed\n")));
+}
+
+TEST(Conformance, SaysWhereInTheShapeAnElementIs) {
+  const RunResult run = RunWrong("element_not_written", {"--filter", "Op.copy/f32_t7"});
+  EXPECT_THAT(run.out, HasSubstr("'copy.1': element [0, 0] of [7, 37] is "));
+}
+
+TEST(Conformance, TestsHaveNamesOfTheirOwn) {
+  std::istringstream list(RunWrong("", {"--list"}).out);
+  std::set<std::string> names;
+  for (std::string name; std::getline(list, name);) {
+    EXPECT_TRUE(names.insert(name).second) << name << " is there twice";
+  }
+  EXPECT_GT(names.size(), 1000U);
+}
+
+TEST(Conformance, AFilterWithoutStarsGetsAHint) {
+  const RunResult run = RunWrong("", {"--filter", "reshape"});
+  EXPECT_EQ(run.exit_code, kUsage);
+  EXPECT_THAT(run.err, HasSubstr("no test matches 'reshape'; '*reshape*' matches "));
+}
+
+// The tests of reshape end the process; those before and after them are run, and reported.
+class Ends : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(Ends, ATestAndNotTheRun) {
+  const auto& [fault, words] = GetParam();
+  const std::string report = TemporaryDirectory() / "crash.json";
+  const RunResult run =
+      RunWrong(fault, {"--filter", "Op.re*", "--seed", "5", "--timeout", "20", "--json", report});
+  EXPECT_EQ(run.exit_code, kTestFailed) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("wrong "));  // the header, once
+  EXPECT_THAT(run.out, HasSubstr(std::string("[  FAILED  ] Op.reshape/f32_t7\n  ") + words));
+  EXPECT_THAT(run.out, HasSubstr("again: rullama-conformance --plugin " RULLAMA_WRONG_PLUGIN
+                                 " --seed 5 --filter 'Op.reshape/f32_t7'\n"));
+  const auto json = nlohmann::json::parse(ReadFile(report));
+  std::set<std::string> failed, passed;
+  for (const auto& test : json["tests"]) {
+    (test["status"] == "failed" ? failed : passed).insert(test["test"].get<std::string>());
+  }
+  EXPECT_TRUE(std::ranges::all_of(
+      failed, [](const std::string& name) { return name.starts_with("Op.reshape/"); }));
+  EXPECT_EQ(failed.size(), 8U);
+  EXPECT_TRUE(std::ranges::any_of(
+      passed, [](const std::string& name) { return name.starts_with("Op.reduce/"); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, Ends,
+                         ::testing::Values(std::pair("crashes", "crashed (SIGSEGV)"),
+                                           std::pair("aborts", "crashed (SIGABRT)"),
+                                           std::pair("exits", "the process was ended with exit")));
+
+TEST(Conformance, StopsATestThatHangs) {
+  const RunResult run = RunWrong("hangs", {"--filter", "Op.reshape/f32_t7", "--timeout", "1"});
+  EXPECT_EQ(run.exit_code, kTestFailed);
+  EXPECT_THAT(run.out, HasSubstr("[  FAILED  ] Op.reshape/f32_t7\n  did not end within 1 s"));
+}
+
+TEST(Conformance, ACrashAtTheEndIsAFailure) {
+  const RunResult run = RunWrong("crashes_at_close", {"--filter", "Op.copy/f32_t7"});
+  EXPECT_EQ(run.exit_code, kTestFailed);
+  EXPECT_THAT(run.out, HasSubstr("after the last test, when the device was closed: crashed"));
+}
+
+TEST(Conformance, ACrashAtTheBeginningIsAnErrorOfThePlugin) {
+  const RunResult run = RunWrong("crashes_at_open", {"--filter", "Op.copy/f32_t7"});
+  EXPECT_EQ(run.exit_code, 3);
+  EXPECT_THAT(run.err, HasSubstr("while it was loaded and its device opened: crashed (SIGSEGV)"));
+  EXPECT_THAT(run.err, HasSubstr("[conformance.crash]"));
 }
 
 // One entry about Op.copy/*, as `list` of the manifest.

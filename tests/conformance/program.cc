@@ -43,8 +43,10 @@ Status Program::Allocate(const Case& test, bool observed) {
       storage.lifetime = RL_LIFETIME_CONSTANT;
       const Bytes& bytes = test.data.at(value.source);
       const uint32_t uses = in_products.contains(value.name) ? RL_WEIGHT_IN_PRODUCTS : 0;
-      RL_ASSIGN_OR_RETURN(DeviceWeight weight,
-                          device_.CreateWeight({value.source, value.type, bytes, uses}));
+      const WeightDesc desc{value.source, value.type, bytes, uses};
+      // The host asks first and takes the answer apart.
+      RL_ASSIGN_OR_RETURN([[maybe_unused]] const WeightLayout layout, device_.LayoutWeight(desc));
+      RL_ASSIGN_OR_RETURN(DeviceWeight weight, device_.CreateWeight(desc));
       storage.weight = weight.get();
       weights_.push_back(std::move(weight));
       continue;

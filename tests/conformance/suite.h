@@ -32,6 +32,7 @@ struct Suite {
   std::shared_ptr<std::atomic<bool>> cancelled;  // what the plugin sees as the user's wish
   uint64_t seed = 1;
   Manifest manifest;
+  std::string written_while_opening;  // to standard output, by the plugin
 
   [[nodiscard]] Result<std::unique_ptr<Device>> Open() const {
     return plugin->Open(device_index, options);
@@ -46,6 +47,7 @@ struct NamedTest {
 std::vector<NamedTest> AllTests();
 void AddOpTests(std::vector<NamedTest>& tests);
 void AddContractTests(std::vector<NamedTest>& tests);
+void AddOutputTests(std::vector<NamedTest>& tests);
 void AddBufferTests(std::vector<NamedTest>& tests);
 void AddReplayTests(std::vector<NamedTest>& tests);
 void AddFaultTests(std::vector<NamedTest>& tests);

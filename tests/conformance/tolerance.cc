@@ -1,6 +1,7 @@
 #include "tests/conformance/tolerance.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -215,6 +216,17 @@ std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
                              values * (1 + ScoreMagnitude(s.in(0), s.in(1), s.in(3), scale)));
 }
 
+// "[1, 3, 96] of [7, 8, 128]".
+std::string PlaceOf(size_t element, const std::vector<int64_t>& dims) {
+  std::vector<size_t> place(dims.size());
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    const auto size = static_cast<size_t>(dims[axis]);
+    place[axis] = element % size;
+    element /= size;
+  }
+  return fmt::format("[{}] of [{}]", fmt::join(place, ", "), fmt::join(dims, ", "));
+}
+
 std::vector<double> Constant(size_t count, double value) {
   return std::vector<double>(count, value);
 }
@@ -320,8 +332,8 @@ std::string Compare(const Tensor& expected, const Tensor& actual,
   std::string first;
   const auto complain = [&](size_t at, auto found, auto wanted, double allowed) {
     if (bad++ == 0) {
-      first = fmt::format("element {} is {}, expected {} (allowed difference {:.3g})", at, found,
-                          wanted, allowed);
+      first = fmt::format("element {} is {}, expected {} (allowed difference {:.3g})",
+                          PlaceOf(at, expected.dims), found, wanted, allowed);
     }
   };
   for (size_t j = 0; j < expected.i.size(); ++j) {

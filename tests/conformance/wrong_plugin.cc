@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "core/reference/reference_backend.h"
 
@@ -23,6 +27,16 @@ const rl_plugin_v1* reference = nullptr;
 bool Fault(std::string_view name) {
   const char* variable = std::getenv("RULLAMA_WRONG");
   return variable != nullptr && name == variable;
+}
+
+// Ends or holds up the process at one op, so that the tests of others go on.
+void DisturbAt(const rl_graph& graph) {
+  if (graph.op_count == 0 || graph.ops->kind != RL_OP_reshape) return;
+  if (Fault("crashes")) static_cast<void>(std::raise(SIGSEGV));
+  if (Fault("aborts")) std::abort();
+  if (Fault("exits")) std::exit(0);
+  while (Fault("hangs")) std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (Fault("prints")) std::puts("here I am");
 }
 
 // What is known about a compiled plan.
@@ -87,6 +101,8 @@ void FlipLowestBit(const Record& record, const rl_value& value, rl_error* error)
 int32_t Open(void* context, uint32_t index, const rl_option* options, uint32_t option_count,
              rl_device** device, rl_error* error) {
   if (Fault("options_ignored")) option_count = 0;
+  if (Fault("crashes_at_open")) static_cast<void>(std::raise(SIGSEGV));
+  if (Fault("prints_at_open")) std::puts("opened");
   const int32_t code = reference->device_open(context, index, options, option_count, device, error);
   if (code != RL_OK && Fault("text_not_terminated")) {
     std::memset(error->message, 'x', sizeof(error->message));
@@ -120,10 +136,26 @@ int32_t QueryOps(rl_device* device, const rl_graph* graph, rl_op_support* suppor
   return code;
 }
 
+int32_t LayoutWeight(rl_device* device, const rl_weight_desc* desc, rl_weight_layout* layout,
+                     rl_error* error) {
+  const int32_t code = reference->weight_layout(device, desc, layout, error);
+  if (Fault("in_place_and_copied")) {
+    layout->in_place = 1;
+    layout->bytes = 64;
+  }
+  return code;
+}
+
+void CloseDevice(rl_device* device) {
+  reference->device_close(device);
+  if (Fault("crashes_at_close")) static_cast<void>(std::raise(SIGSEGV));
+}
+
 int32_t Compile(rl_device* device, const rl_graph* graph, rl_plan** plan, rl_error* error) {
   if (Fault("promise_broken")) {
     return Refuse(error, RL_UNSUPPORTED, "no longer, whatever query_ops said");
   }
+  DisturbAt(*graph);
   const int32_t code = reference->plan_compile(device, graph, plan, error);
   if (code != RL_OK) return code;
   Record& record = records[*plan];
@@ -201,6 +233,8 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table = *reference;
   table.name = {kName.data(), kName.size()};
   table.device_open = Open;
+  table.device_close = CloseDevice;
+  table.weight_layout = LayoutWeight;
   table.buffer_create = CreateBuffer;
   table.buffer_write = WriteBuffer;
   table.query_ops = QueryOps;

@@ -1,0 +1,26 @@
+// Keeps what this process writes to standard output from there on. A plugin must not write there:
+// that stream belongs to the program, whose answers other programs read.
+//
+// Thread safety: one object in a process, used by one thread; any thread may write to the stream.
+#pragma once
+
+#include <string>
+
+#include "core/base/status.h"
+
+namespace rullama::conformance {
+
+class StdoutCapture {
+ public:
+  // Error: conformance.capture (kIo).
+  static Result<StdoutCapture> Begin();
+
+  // What was written since the last call: its beginning, if it is long.
+  std::string Take();
+
+ private:
+  explicit StdoutCapture(int file) : file_(file) {}
+  int file_;  // open as long as the process
+};
+
+}  // namespace rullama::conformance
