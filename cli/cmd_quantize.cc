@@ -50,9 +50,9 @@ void AddQuantizeCommand(CLI::App& app, CommandContext& context) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* command = app.add_subcommand(
       "quantize", "Write a model in a smaller type, from a file of f32, f16 or bf16");
-  command->add_option("in", flags->input, "The model: a GGUF file")->required();
-  command->add_option("out", flags->output, "Where the new file goes")->required();
-  command->add_option("type", flags->type, "One of " + QuantMixNames())->required();
+  command->add_option("IN", flags->input, "The model: a GGUF file")->required();
+  command->add_option("OUT", flags->output, "Where the new file goes")->required();
+  command->add_option("TYPE", flags->type, "One of " + QuantMixNames())->required();
   command->add_option("--threads", flags->threads, "Threads that convert; default: all cores")
       ->check(CLI::Range(1, 1024));
   command->footer("Example:\n  rullama quantize model-bf16.gguf model-q4.gguf Q4_K_M");

@@ -1,16 +1,15 @@
 // The `rullama` program: understands the command line, runs one command, turns its result into an
 // exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after
 // SIGINT and SIGTERM. A reader of stdout that went away is no error.
-#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/signals.h"
-#include "core/config/nearest_key.h"
 #include "core/plugin/call_guard.h"
 
 namespace rullama::cli {
@@ -30,65 +29,6 @@ Without a command, `run` is meant. `rullama COMMAND --help` shows the flags of a
 Exit codes: 0 done, 1 failure while running, 2 usage or configuration, 3 backend, 4 model file,
 5 out of memory, 6 input or output, 7 above a threshold, 130 interrupted, 143 terminated.)";
 
-std::vector<std::string> CommandNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return names;
-}
-
-std::vector<std::string> OptionNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-std::string Hint(std::string_view name, const std::vector<std::string>& candidates) {
-  const std::string nearest = NearestName(name, candidates);
-  return nearest.empty() ? std::string() : "; did you mean '" + nearest + "'?";
-}
-
-// The command line as CLI11 wants it, last argument first: the implied command spelt out, and
-// "-sys", which would be read as "-s ys".
-Result<std::vector<std::string>> PrepareArguments(int argc, char** argv, const CLI::App& app) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool about_program =
-      !arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" ||
-                             arguments[0] == "--help-all" || arguments[0] == "--version");
-  if (arguments.empty() || (arguments[0].starts_with('-') && !about_program)) {
-    arguments.insert(arguments.begin(), "run");
-  } else if (!about_program) {
-    const std::vector<std::string> names = CommandNames(app);
-    if (std::ranges::find(names, arguments[0]) == names.end()) {
-      return MakeError(ErrorKind::kUsage, "usage.command",
-                       "there is no command '{}'{} (see rullama --help)", arguments[0],
-                       Hint(arguments[0], names));
-    }
-  }
-  for (std::string& argument : arguments) {
-    if (argument == "-sys") argument = "--system";
-  }
-  std::ranges::reverse(arguments);
-  return arguments;
-}
-
-// What CLI11 objects to, in our words where its own would not help.
-Error UsageError(const CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    for (const std::string& extra : app.remaining(true)) {
-      const std::string name = extra.substr(0, extra.find('='));
-      const char* what = name.starts_with('-') ? "option" : "argument";
-      return {ErrorKind::kUsage, "usage.unknown_option",
-              fmt::format("'{}' has no {} '{}'{} (see rullama {} --help)", command.get_name(), what,
-                          name, Hint(name, OptionNames(command)), command.get_name())};
-    }
-  }
-  return {ErrorKind::kUsage, "usage.option", error.what()};
-}
-
 int ExitCodeOf(Console& console, const Error& error) {
   if (error.id == kPipeClosedId) return 0;
   if (error.id == "run.cancelled") {
@@ -101,7 +41,8 @@ int ExitCodeOf(Console& console, const Error& error) {
 
 // Parses into `context.action`. A number is the exit code of a program that is already done.
 Result<std::optional<int>> Parse(int argc, char** argv, CLI::App& app, Console& console) {
-  RL_ASSIGN_OR_RETURN(std::vector<std::string> arguments, PrepareArguments(argc, argv, app));
+  RL_ASSIGN_OR_RETURN(std::vector<std::string> arguments,
+                      PrepareArguments({argv + 1, argv + argc}, app));
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
@@ -114,7 +55,7 @@ Result<std::optional<int>> Parse(int argc, char** argv, CLI::App& app, Console& 
     RL_RETURN_IF_ERROR(console.Write(std::string(version.what()) + "\n"));
     return std::optional<int>(0);
   } catch (const CLI::ParseError& error) {
-    return tl::unexpected(UsageError(app, error));
+    return tl::unexpected(DescribeParseError(app, error));
   }
   return std::optional<int>();
 }

@@ -1,0 +1,121 @@
+#include "cli/foreign_words.h"
+
+#include <algorithm>
+
+namespace rullama::cli {
+namespace {
+
+constexpr ForeignWord kOptions[] = {
+    // What computes.
+    {"-ngl --gpu-layers --n-gpu-layers",
+     "use --backend NAME: the whole model runs on it (rullama backends lists them)"},
+    {"-dev", "use --backend NAME and --device D"},
+    {"-sm --split-mode -ts --tensor-split --rpc",
+     "not supported: a model runs on one device; choose it with --backend and --device"},
+    {"-mg --main-gpu", "use --device D: index or name of the device"},
+    {"--list-devices", "use the command: rullama backends"},
+    {"-fa --flash-attn", "not needed: each backend has one kernel for attention"},
+    {"-ctk -ctv --cache-type-k --cache-type-v",
+     "use context.kv_dtype in a file for --config: auto, f16 or f32"},
+    {"-cmoe --cpu-moe -ncmoe --n-cpu-moe -ot --override-tensor",
+     "use placement.host_weights in a file for --config"},
+    {"-tb --threads-batch", "use -t N: the same threads read the prompt and answer"},
+    {"--numa --cpu-mask -C --cpu-strict --prio",
+     "not supported: the system places threads; taskset or numactl can confine them"},
+    {"--mlock", "not supported: the system decides which pages of the model stay in memory"},
+    {"--no-mmap --mmap", "not supported: model files are always mapped"},
+    {"--no-warmup --warmup", "not needed: there is no warm-up run"},
+    {"-ub --ubatch-size --batch-size", "use -b N: prompt tokens per step"},
+    {"-np --parallel -cb --cont-batching", "not supported: one prompt is answered at a time"},
+    // Which model.
+    {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url",
+     "not supported: nothing is downloaded; use -m with a GGUF file or with the name of a model "
+     "that Ollama has pulled"},
+    {"--lora --lora-scaled --adapter",
+     "not supported: merge the adapter into the model before it becomes a GGUF file"},
+    {"-md --model-draft --draft --draft-max -ngld", "not supported: speculative decoding"},
+    {"-mm --mmproj --mmproj-url --image --audio --video",
+     "not supported: prompts are text, without images or sound"},
+    {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx",
+     "not supported: positions are as the model file says"},
+    {"--check-tensors", "use the command: rullama inspect FILE"},
+    // The conversation.
+    {"-cnv --conversation -i --interactive -if --interactive-first -ins --instruct",
+     "not needed: without a prompt, rullama run chats on a terminal"},
+    {"-no-cnv --no-conversation", "use --raw: continues the text without the chat template"},
+    {"-st --single-turn", "not needed: -p answers one prompt and ends"},
+    {"-mli --multiline-input", "use -f FILE or standard input for a prompt of several lines"},
+    {"--jinja --no-jinja", "not needed: the chat template of Gemma 4 is built in"},
+    {"--chat-template --chat-template-file --template",
+     "not supported: the chat template of Gemma 4 is built in; --raw leaves it out"},
+    {"--sys --sysf --system-prompt --system-prompt-file", "use --system TEXT"},
+    {"--reasoning --reasoning-budget --reasoning-format --hidethinking",
+     "use --think or --no-think"},
+    {"-e --escape --no-escape",
+     "not supported: text is taken as it is; a shell writes a line break as $'a\\nb'"},
+    {"--keep --context-shift --no-context-shift",
+     "not supported: what stays in a full context cannot be chosen"},
+    {"--prompt-cache --session", "not supported: conversations are not saved"},
+    {"-r --reverse-prompt", "use --stop TEXT"},
+    {"--ignore-eos", "not supported: an answer ends where the model ends it"},
+    {"--in-prefix --in-suffix --in-prefix-bos", "use --raw and write the markers into the prompt"},
+    {"--no-display-prompt", "not needed: the prompt is not repeated"},
+    {"-sp --special", "not supported: markers do not appear in answers"},
+    // Sampling.
+    {"--temperature", "use --temp N"},
+    {"--samplers --sampling-seq --sampler-seq", "not supported: the order of samplers is fixed"},
+    {"--mirostat --mirostat-lr --mirostat-ent --mirostat_tau --mirostat_eta --dry-multiplier "
+     "--dry-base --xtc-probability --xtc-threshold --top-nsigma --dynatemp-range",
+     "not supported; use --top-k, --top-p, --min-p or --typical"},
+    {"--typical-p", "use --typical N"},
+    {"--grammar --grammar-file -j --json-schema -jf --json-schema-file --format",
+     "not supported: an answer cannot be forced into a grammar or schema"},
+    {"--ctx --n-ctx --num-ctx --num_ctx", "use -c N, or --ctx-size N"},
+    {"--num-predict --num_predict", "use -n N, or --predict N"},
+    // The program.
+    {"-co", "use --color"},
+    {"--log-disable --log-file -lv --log-verbosity",
+     "use RULLAMA_LOG=off in the environment; answers alone go to standard output"},
+    {"--verbose-prompt", "use -v, and rullama tokenize for the tokens"},
+    {"--host --port --api-key", "not supported: there is no server"},
+    {"--keepalive --nowordwrap --insecure --simple-io",
+     "not needed: the program ends after the answer and writes plain text"},
+};
+
+constexpr ForeignWord kCommands[] = {
+    {"pull",
+     "nothing is downloaded; use 'ollama pull NAME', then 'rullama run NAME', or give a GGUF file"},
+    {"push create cp rm stop signin signout",
+     "models belong to Ollama's store, which is only read; use 'ollama' for that"},
+    {"ps",
+     "nothing runs in the background: a model is loaded for each run; 'rullama list' shows "
+     "what there is"},
+    {"serve server launch",
+     "there is no server; use 'rullama run MODEL' with a prompt, and --json for records"},
+    {"chat generate completion cli", "use 'rullama run MODEL [PROMPT]'"},
+    {"models", "use 'rullama list'"},
+    {"devices", "use 'rullama backends'"},
+    {"help", "use 'rullama --help', or 'rullama COMMAND --help'"},
+    {"version", "use 'rullama --version'"},
+    {"convert", "use the converter of llama.cpp, then 'rullama quantize'"},
+    {"embed embedding embeddings", "embeddings are not supported"},
+};
+
+}  // namespace
+
+std::span<const ForeignWord> ForeignOptions() { return kOptions; }
+
+std::span<const ForeignWord> ForeignCommands() { return kCommands; }
+
+std::string_view AdviceFor(std::span<const ForeignWord> table, std::string_view name) {
+  for (const ForeignWord& word : table) {
+    for (std::string_view rest = word.names; !rest.empty();) {
+      const std::string_view candidate = rest.substr(0, rest.find(' '));
+      if (candidate == name) return word.advice;
+      rest.remove_prefix(std::min(candidate.size() + 1, rest.size()));
+    }
+  }
+  return {};
+}
+
+}  // namespace rullama::cli
