@@ -115,7 +115,7 @@ void AddPerplexityCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand("perplexity", "How well a model predicts a text");
   AddModelOptions(*command, flags->config);
-  command->add_option("--file", flags->path, "The text")->required()->option_text("FILE");
+  command->add_option("-f,--file", flags->path, "The text")->required()->option_text("FILE");
   command->add_option("--max", flags->max, "Exit with code 7 above this perplexity")
       ->option_text("X");
   command->add_flag("--json", flags->json, "As one JSON object");

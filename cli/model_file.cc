@@ -24,12 +24,9 @@ Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
                         ResolveOllamaModel(*path, OllamaStoreOptions::FromEnvironment()));
     file = model.ollama->model;
   }
-  auto opened = GgufFile::Open(file);
-  if (!opened) {
-    return tl::unexpected(
-        std::move(opened).error().WithContext(fmt::format("model file '{}'", file.string())));
-  }
-  model.file = std::make_unique<GgufFile>(*std::move(opened));
+  // Its errors name the file.
+  RL_ASSIGN_OR_RETURN(GgufFile opened, GgufFile::Open(file));
+  model.file = std::make_unique<GgufFile>(std::move(opened));
   WatchMapping(model.file->bytes());
   return model;
 }

@@ -69,6 +69,47 @@ TEST(Usage, ValuesOutOfRangeAreRefused) {
   }
 }
 
+TEST(Usage, MistakesAreToldInPlainWords) {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string message;
+  } kCases[] = {
+      {{"-p", "a", "-p", "b"}, "-p is given 2 times; give it once"},
+      {{"-p", "a", "--prompt=b"}, "--prompt is given 2 times"},
+      {{"quantize", "a"}, "'quantize' also needs OUT and TYPE (see rullama quantize --help)"},
+      {{"backends", "foo"}, "'backends' takes no argument 'foo'"},
+      {{"--temp"}, "--temp needs a value: N"},
+      {{"--raw=maybe", "-p", "x"}, "--raw takes no value, found 'maybe'"},
+      {{"--color=loud", "-p", "x"}, "--color: found 'loud', expected one of auto, always, never"},
+      {{"perplexity", "-f", "x", "--max", "abc"}, "--max: found 'abc', expected a number"},
+      {{"quantize", "a", "b", "Q8_0", "--threads", "0"},
+       "--threads: found '0', expected a whole number from 1 to 1024"},
+      {{"quantize", "a", "b", "Q8_0", "--threads", "few"},
+       "--threads: found 'few', expected a whole number from 1 to 1024"},
+      {{"synth", "--config", "a", "--out", "b", "--layers", "-3"},
+       "--layers: found '-3', expected a whole number above 0"},
+  };
+  for (const auto& row : kCases) {
+    const RunResult result = RunRullama(row.arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(row.message));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Usage, AModelFileIsNamedOnce) {
+  const std::string text = TemporaryFile("notes.gguf", "these are notes").string();
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"inspect", text}, {"-m", text, "-p", "x"}}) {
+    const RunResult result = RunRullama(arguments);
+    EXPECT_EQ(result.exit_code, 4);
+    EXPECT_THAT(result.err, HasSubstr("model file '" + text + "'"));
+    EXPECT_EQ(result.err.find(text), result.err.rfind(text)) << result.err;
+  }
+  const RunResult absent = RunRullama({"inspect", "/no/such/model.gguf"});
+  EXPECT_THAT(absent.err, HasSubstr("error: cannot open '/no/such/model.gguf'"));
+}
+
 TEST(Usage, ZeroThreadsAreRefused) {
   EXPECT_EQ(RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "-t", "0"}).exit_code, 2);
 }
