@@ -36,6 +36,8 @@ DType FitRow(DType dtype, uint64_t row) {
   return FitsRow(smaller_blocks, row) ? smaller_blocks : DType::kF16;
 }
 
+char ToUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
 // The layer that a name belongs to; 0 for names outside of layers.
 int64_t LayerOf(std::string_view name) {
   int64_t layer = 0;
@@ -98,7 +100,12 @@ std::string QuantMixNames() {
 }
 
 Result<QuantMix> FindQuantMix(std::string_view name) {
-  const auto* const found = std::ranges::find(kMixes, name, &QuantMix::name);
+  // llama-quantize takes any case as well.
+  const auto same = [name](const QuantMix& mix) {
+    return std::ranges::equal(mix.name, name,
+                              [](char a, char b) { return ToUpper(a) == ToUpper(b); });
+  };
+  const auto* const found = std::ranges::find_if(kMixes, same);
   if (found != std::end(kMixes)) return *found;
   return MakeError(ErrorKind::kUsage, "quantize.type", "type '{}' is not one of {}", name,
                    QuantMixNames());

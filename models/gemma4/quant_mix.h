@@ -24,7 +24,7 @@ struct QuantMix {
   DType important;        // attn_v and ffn_down of the layers that count (see MoreBits)
 };
 
-// Error quantize.type lists the mixes there are.
+// In any case: "q4_k_m" as well. Error quantize.type lists the mixes there are.
 Result<QuantMix> FindQuantMix(std::string_view name);
 
 // Names of the mixes, separated by commas, for messages.

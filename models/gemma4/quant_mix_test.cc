@@ -15,8 +15,16 @@ std::optional<DType> TypeOf(const char* mix, const QuantTensor& tensor, int64_t 
   return ChooseTypes(*FindQuantMix(mix), std::span(&tensor, 1), 8, experts).front();
 }
 
+TEST(QuantMix, NamesAreFoundInAnyCase) {
+  for (const char* name : {"Q4_K_M", "q4_k_m", "q4_K_m"}) {
+    const auto mix = FindQuantMix(name);
+    ASSERT_TRUE(mix) << name;
+    EXPECT_EQ(mix->name, "Q4_K_M");
+  }
+}
+
 TEST(QuantMix, NamesAreListedInTheError) {
-  const auto mix = FindQuantMix("q4_k_m");
+  const auto mix = FindQuantMix("q4_k_x");
   ASSERT_FALSE(mix);
   EXPECT_EQ(mix.error().id, "quantize.type");
   EXPECT_THAT(mix.error().message, ::testing::HasSubstr("Q4_K_M, Q5_K_M"));
