@@ -1,7 +1,6 @@
 #include "cli/canvas_view.h"
 
 #include <locale.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -92,15 +91,6 @@ class Layout {
 
 }  // namespace
 
-TerminalSize SizeOfTerminal() {
-  TerminalSize size;
-  winsize found{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) == 0 && found.ws_col > 1 && found.ws_row > 1) {
-    size = {found.ws_col, found.ws_row};
-  }
-  return size;
-}
-
 std::vector<std::string> LayOutCanvas(std::span<const CanvasPiece> pieces, int column,
                                       const TerminalSize& size) {
   Layout layout(column, size.columns);
@@ -124,7 +114,7 @@ Status CanvasView::Show(const CanvasStep& step) {
     RL_ASSIGN_OR_RETURN(const std::string_view text, detokenizer.Push(token));
     pieces.push_back({std::string(text), step.reply->accepted[row] != 0});
   }
-  const auto lines = LayOutCanvas(pieces, column_, SizeOfTerminal());
+  const auto lines = LayOutCanvas(pieces, column_, SizeOfTerminal(STDOUT_FILENO));
   RL_RETURN_IF_ERROR(Clear());
   shown_lines_ = lines.size();
   return console_.Write(fmt::format("{}", fmt::join(lines, "\n")));
@@ -141,7 +131,7 @@ Status CanvasView::Clear() {
 }
 
 void CanvasView::Wrote(std::string_view text) {
-  const int columns = SizeOfTerminal().columns;
+  const int columns = SizeOfTerminal(STDOUT_FILENO).columns;
   while (!text.empty()) {
     const Character character = TakeCharacter(text);
     column_ = character.bytes == "\n"               ? 0

@@ -16,13 +16,6 @@
 
 namespace rullama::cli {
 
-struct TerminalSize {
-  int columns = 80;
-  int rows = 24;
-};
-// Of the terminal behind stdout; 80 x 24 if it does not say.
-TerminalSize SizeOfTerminal();
-
 // A piece of text with one look.
 struct CanvasPiece {
   std::string text;  // UTF-8

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ namespace rullama::cli {
 namespace {
 
 constexpr int kBarWidth = 30;
+constexpr int kLeastBarWidth = 5;
 constexpr size_t kReadBytes = 64 * 1024;
 
 // Writes everything or returns errno.
@@ -51,6 +53,22 @@ Result<std::string> ReadAll(int fd, size_t limit, std::string_view what, std::st
   }
 }
 
+// The line of a bar, at most `columns` wide: without its drawing, or nothing at all, where there is
+// no room.
+std::string DrawBar(std::string_view label, int64_t done, int64_t total, int columns) {
+  const std::string counts = fmt::format("{}/{}", done, total);
+  const auto taken = static_cast<int64_t>(label.size() + counts.size() + 4);  // " [] "
+  const int64_t width = std::min<int64_t>(kBarWidth, columns - taken);
+  if (width >= kLeastBarWidth) {
+    const auto filled = static_cast<size_t>(done * width / total);
+    std::string bar(filled, '#');
+    bar.resize(static_cast<size_t>(width), '.');
+    return fmt::format("{} [{}] {}", label, bar, counts);
+  }
+  std::string percent = fmt::format("{} {} %", label, done * 100 / total);
+  return percent.size() <= static_cast<size_t>(columns) ? percent : std::string();
+}
+
 }  // namespace
 
 void OccupyStandardStreams() {
@@ -67,8 +85,9 @@ void Console::set_color(ColorMode color) {
   stderr_is_terminal_ = ::isatty(STDERR_FILENO) == 1;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  const bool wanted = (no_color == nullptr || *no_color == '\0') &&
-                      (term == nullptr || std::strcmp(term, "dumb") != 0);
+  const bool dumb = term != nullptr && std::strcmp(term, "dumb") == 0;
+  const bool wanted = (no_color == nullptr || *no_color == '\0') && !dumb;
+  stderr_draws_ = stderr_is_terminal_ && !dumb;
   stdout_draws_ = stdout_is_terminal_ && wanted && color != ColorMode::kNever;
   color_ =
       color == ColorMode::kAlways || (color == ColorMode::kAuto && stderr_is_terminal_ && wanted);
@@ -100,18 +119,26 @@ std::string Console::Colored(std::string_view text, std::string_view code) const
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
+TerminalSize SizeOfTerminal(int fd) {
+  TerminalSize size;
+  winsize found{};
+  if (::ioctl(fd, TIOCGWINSZ, &found) == 0 && found.ws_col > 1 && found.ws_row > 1) {
+    size = {found.ws_col, found.ws_row};
+  }
+  return size;
+}
+
 void Progress::Update(int64_t done, int64_t total) {
   if (total <= 0) return;
-  if (!console_.stderr_is_terminal()) {
+  if (!console_.stderr_draws()) {
     const int64_t tenth = done * 10 / total;
     if (tenth > last_tenth_) console_.Note(fmt::format("{}: {} %", label_, tenth * 10));
     last_tenth_ = std::max(last_tenth_, tenth);
     return;
   }
-  const auto filled = static_cast<size_t>(done * kBarWidth / total);
-  std::string bar(filled, '#');
-  bar.resize(kBarWidth, '.');
-  console_.WriteError(fmt::format("\r{} [{}] {}/{}", label_, bar, done, total));
+  // The last column stays free: a cursor behind it may already be on the next row.
+  const int columns = SizeOfTerminal(STDERR_FILENO).columns - 1;
+  console_.WriteError("\r" + DrawBar(label_, done, total, columns) + "\x1b[K");
   shown_ = true;
 }
 

@@ -44,6 +44,8 @@ class Console {
   [[nodiscard]] bool stderr_is_terminal() const { return stderr_is_terminal_; }
   // Whether stdout is a terminal that may be drawn on: colours are not refused, the cursor moves.
   [[nodiscard]] bool stdout_draws() const { return stdout_draws_; }
+  // Whether stderr is a terminal on which the cursor moves.
+  [[nodiscard]] bool stderr_draws() const { return stderr_draws_; }
   // `text` in a terminal colour (an SGR code such as "31") if stderr shows colours.
   [[nodiscard]] std::string Colored(std::string_view text, std::string_view code) const;
 
@@ -51,10 +53,19 @@ class Console {
   bool stdout_is_terminal_ = false;
   bool stderr_is_terminal_ = false;
   bool stdout_draws_ = false;
+  bool stderr_draws_ = false;
   bool color_ = false;
 };
 
-// Progress of something long on stderr: a bar on a terminal, else one line for each tenth.
+struct TerminalSize {
+  int columns = 80;
+  int rows = 24;
+};
+// Of the terminal behind `fd`; 80 x 24 if it does not say.
+TerminalSize SizeOfTerminal(int fd);
+
+// Progress of something long on stderr: a bar on a terminal, no wider than it; else one line for
+// each tenth.
 class Progress {
  public:
   Progress(Console& console, std::string label) : console_(console), label_(std::move(label)) {}

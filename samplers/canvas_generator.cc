@@ -16,11 +16,16 @@ Status CanvasGenerator::CheckFits(int64_t rows) const {
   if (Fits(rows)) return OkStatus();
   return MakeError(ErrorKind::kRuntime, "context.overflow",
                    "{} tokens follow {} in the context, which holds {} (a canvas has {}); shorten "
-                   "the prompt or raise --ctx-size",
+                   "the prompt",
                    rows, position(), options_.capacity, options_.canvas_length);
 }
 
 Status CanvasGenerator::Feed(std::span<const int32_t> tokens) {
+  return Append(tokens, options_.on_prefill);
+}
+
+Status CanvasGenerator::Append(std::span<const int32_t> tokens,
+                               const std::function<void(int64_t, int64_t)>& on_chunk) {
   const auto total = static_cast<int64_t>(tokens.size());
   RL_RETURN_IF_ERROR(CheckFits(total));
   std::vector<int32_t> pos;
@@ -40,7 +45,7 @@ Status CanvasGenerator::Feed(std::span<const int32_t> tokens) {
                                      .wanted = {},
                                      .demand = DemandMode::kStateOnly}));
     done += static_cast<int64_t>(count);
-    if (options_.on_prefill) options_.on_prefill(done, total);
+    if (on_chunk) on_chunk(done, total);
   }
   return OkStatus();
 }
@@ -99,7 +104,9 @@ Result<CanvasGenerator::Outcome> CanvasGenerator::Generate(int64_t max_tokens,
       return outcome;
     }
     const bool more = max_tokens < 0 || outcome.tokens < max_tokens;
-    if (more && Fits(options_.canvas_length)) RL_RETURN_IF_ERROR(Feed(canvas.tokens));
+    if (more && Fits(options_.canvas_length)) {
+      RL_RETURN_IF_ERROR(Append(canvas.tokens, {}));
+    }
   }
   return outcome;
 }

@@ -27,7 +27,7 @@ struct CanvasGeneratorOptions {
   EntropyBoundSettings settings = {};
   std::vector<int32_t> end_tokens = {};
   const std::atomic<bool>* cancelled = nullptr;  // polled between steps
-  // Rows evaluated so far and in all, after each chunk of a prompt.
+  // Rows evaluated so far and in all, after each chunk that Feed evaluates.
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
 };
 
@@ -73,6 +73,8 @@ class CanvasGenerator {
   }
   [[nodiscard]] bool Fits(int64_t rows) const { return position() + rows <= options_.capacity; }
   Status CheckFits(int64_t rows) const;
+  Status Append(std::span<const int32_t> tokens,
+                const std::function<void(int64_t done, int64_t total)>& on_chunk);
   // Where the text of a canvas ends: at its first end token, or at its end.
   [[nodiscard]] size_t TextLength(std::span<const int32_t> canvas) const;
 

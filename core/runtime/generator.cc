@@ -67,11 +67,9 @@ Result<int32_t> Generator::ReadToken() {
 Result<int32_t> Generator::Feed(std::span<const int32_t> tokens) {
   const auto total = static_cast<int64_t>(tokens.size());
   if (position() + total > options_.capacity) {
-    return MakeError(
-        ErrorKind::kRuntime, "context.overflow",
-        "{} tokens follow {} in the context, which holds {}; shorten the prompt or raise "
-        "--ctx-size",
-        total, position(), options_.capacity);
+    return MakeError(ErrorKind::kRuntime, "context.overflow",
+                     "{} tokens follow {} in the context, which holds {}; shorten the prompt",
+                     total, position(), options_.capacity);
   }
   int64_t done = 0;
   while (done < total) {
@@ -118,7 +116,8 @@ Result<Generator::Outcome> Generator::Generate(int32_t first, int64_t max_tokens
       outcome.reason = StopReason::kContextFull;
       return outcome;
     }
-    RL_ASSIGN_OR_RETURN(token, Feed(std::span(&token, 1)));
+    RL_RETURN_IF_ERROR(RunChunk(std::span(&token, 1), /*last=*/true));
+    RL_ASSIGN_OR_RETURN(token, ReadToken());
   }
 }
 

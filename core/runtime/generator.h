@@ -31,7 +31,7 @@ struct GeneratorOptions {
   int64_t prefill_chunk = 512;
   std::vector<int32_t> end_tokens = {};
   const std::atomic<bool>* cancelled = nullptr;  // polled between steps
-  // Rows evaluated so far and in all, after each chunk of a prompt.
+  // Rows evaluated so far and in all, after each chunk that Feed evaluates.
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
 };
 

@@ -1,6 +1,7 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <spawn.h>
@@ -38,6 +39,9 @@ class Spawner {
   void Duplicate(int from, int to) { posix_spawn_file_actions_adddup2(&actions_, from, to); }
   void Close(int fd) { posix_spawn_file_actions_addclose(&actions_, fd); }
 
+  // The program leads a session of its own; the first terminal it opens becomes its own.
+  void NewSession() { new_session_ = true; }
+
   pid_t Start(const std::vector<std::string>& arguments, const std::vector<std::string>& extra) {
     std::vector<std::string> words = {RULLAMA_PROGRAM};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -56,14 +60,19 @@ class Spawner {
     }
     environment.push_back(nullptr);
     pid_t pid = -1;
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    if (new_session_) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
     const int error =
-        posix_spawn(&pid, argv[0], &actions_, nullptr, argv.data(), environment.data());
+        posix_spawn(&pid, argv[0], &actions_, &attributes, argv.data(), environment.data());
+    posix_spawnattr_destroy(&attributes);
     if (error != 0) throw std::runtime_error(std::string("posix_spawn: ") + std::strerror(error));
     return pid;
   }
 
  private:
   posix_spawn_file_actions_t actions_;
+  bool new_session_ = false;
 };
 
 int WaitFor(pid_t pid) {
@@ -145,6 +154,79 @@ RunResult RunOnTerminal(const std::vector<std::string>& arguments, int columns, 
   result.exit_code = WaitFor(pid);
   result.err = ReadFile(err);
   return result;
+}
+
+ProgramOnTerminal::ProgramOnTerminal(const std::vector<std::string>& arguments,
+                                     const TerminalOptions& options)
+    : screen_(options.columns, options.rows) {
+  winsize size{};
+  size.ws_col = static_cast<unsigned short>(options.columns);
+  size.ws_row = static_cast<unsigned short>(options.rows);
+  int inside = -1;
+  char name[64];
+  if (::openpty(&outside_, &inside, name, nullptr, &size) != 0) {
+    throw std::runtime_error("openpty failed");
+  }
+  ::fcntl(outside_, F_SETFD, FD_CLOEXEC);
+  Spawner spawner;
+  spawner.NewSession();
+  spawner.Open(STDIN_FILENO, name, O_RDWR);
+  spawner.Duplicate(STDIN_FILENO, STDOUT_FILENO);
+  spawner.Duplicate(STDIN_FILENO, STDERR_FILENO);
+  spawner.Close(inside);
+  std::vector<std::string> environment = options.environment;
+  environment.push_back("TERM=" + options.term);
+  pid_ = spawner.Start(arguments, environment);
+  ::close(inside);
+}
+
+ProgramOnTerminal::~ProgramOnTerminal() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    WaitFor(pid_);
+  }
+  ::close(outside_);
+}
+
+void ProgramOnTerminal::Type(std::string_view bytes) const {
+  if (::write(outside_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    throw std::runtime_error("the terminal takes no more input");
+  }
+}
+
+bool ProgramOnTerminal::Receive(std::chrono::milliseconds patience) {
+  pollfd ready{outside_, POLLIN, 0};
+  if (::poll(&ready, 1, static_cast<int>(patience.count())) == 0) return true;
+  char buffer[4096];
+  const ssize_t count = ::read(outside_, buffer, sizeof(buffer));
+  if (count <= 0) return false;  // EIO once nobody has the terminal open any more
+  received_.append(buffer, static_cast<size_t>(count));
+  screen_.Feed(std::string_view(buffer, static_cast<size_t>(count)));
+  return true;
+}
+
+void ProgramOnTerminal::Expect(std::string_view text, int times) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (bool open = true;;) {
+    int found = 0;
+    const std::string shown = screen_.Text();
+    for (size_t at = 0; (at = shown.find(text, at)) != std::string::npos; ++at) ++found;
+    if (found >= times) return;
+    if (!open || std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error("expected '" + std::string(text) + "', but the terminal shows:\n" +
+                               shown);
+    }
+    open = Receive(kPollInterval * 10);
+  }
+}
+
+int ProgramOnTerminal::Wait() {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (Receive(kPollInterval * 10) && std::chrono::steady_clock::now() < deadline) {
+  }
+  const int code = WaitFor(pid_);
+  pid_ = -1;
+  return code;
 }
 
 RunOptions AskingDrivers() {

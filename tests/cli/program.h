@@ -8,7 +8,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "tests/cli/screen.h"
 
 namespace rullama::cli_test {
 
@@ -35,6 +38,42 @@ RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions
 
 // The same with stdout on a terminal of this size; `out` is what the terminal received.
 RunResult RunOnTerminal(const std::vector<std::string>& arguments, int columns, int rows);
+
+struct TerminalOptions {
+  int columns = 80;
+  int rows = 24;
+  std::string term = "xterm";
+  std::vector<std::string> environment = {};  // added: "NAME=value"
+};
+
+// A running program with all three streams on a terminal, which is the controlling one: its Ctrl-C
+// becomes a signal. The program is killed when the object goes, if it still runs.
+class ProgramOnTerminal {
+ public:
+  explicit ProgramOnTerminal(const std::vector<std::string>& arguments,
+                             const TerminalOptions& options = {});
+  ~ProgramOnTerminal();
+  ProgramOnTerminal(const ProgramOnTerminal&) = delete;
+  ProgramOnTerminal& operator=(const ProgramOnTerminal&) = delete;
+
+  void Type(std::string_view bytes) const;
+  // Waits until `text` is on the screen, at least `times`; throws with what is there instead after
+  // two minutes or when the program ends before.
+  void Expect(std::string_view text, int times = 1);
+  // Waits for the end of the program and returns its exit code.
+  int Wait();
+
+  [[nodiscard]] const Screen& screen() const { return screen_; }
+  [[nodiscard]] const std::string& received() const { return received_; }  // by the terminal
+
+ private:
+  bool Receive(std::chrono::milliseconds patience);  // false: at the end
+
+  pid_t pid_ = -1;
+  int outside_ = -1;
+  Screen screen_;
+  std::string received_;
+};
 
 // A running program whose stdout is a pipe.
 class RunningProgram {
