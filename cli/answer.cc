@@ -23,10 +23,29 @@ double PerSecond(int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
+// A prompt that does not fit is refused with advice that the model allows to follow.
+Status CheckFits(Engine& engine, int64_t prompt, const AnswerOptions& options) {
+  const Gemma4Config& gemma = engine.model().gemma;
+  const int64_t held = engine.session().past(0);
+  const int64_t canvas = gemma.denoises() && options.max_tokens != 0 ? gemma.canvas.length : 0;
+  if (held + prompt + canvas <= engine.capacity()) return OkStatus();
+  std::string need = fmt::format("the prompt has {} tokens", prompt);
+  if (held > 0) need += fmt::format(", the conversation before it {}", held);
+  if (canvas > 0) need += fmt::format(", a canvas {}", canvas);
+  const bool can_grow = engine.capacity() < gemma.context_length;
+  return MakeError(
+      ErrorKind::kRuntime, "context.overflow", "{}, but the context holds {}; {}", need,
+      engine.capacity(),
+      can_grow ? fmt::format("shorten the prompt or raise --ctx-size (this model takes up to {})",
+                             gemma.context_length)
+               : "shorten the prompt: this model takes no longer context");
+}
+
 }  // namespace
 
 Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
                               const AnswerOptions& options, Console& console) {
+  RL_RETURN_IF_ERROR(CheckFits(engine, static_cast<int64_t>(prompt.size()), options));
   if (engine.model().gemma.denoises()) {
     return GenerateCanvasAnswer(engine, prompt, options, console);
   }

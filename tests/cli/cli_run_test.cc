@@ -130,6 +130,19 @@ TEST(Generate, PromptLongerThanTheContextIsAnError) {
   EXPECT_EQ(record["error"]["exit_code"], 1);
 }
 
+TEST(Generate, AdviceOnLongPromptsCanBeFollowed) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "and ";
+  const std::vector<std::string> base = {
+      "-m", TinyModel(), "--raw", "-f", TemporaryFile("too_long.txt", text).string(), "-n", "1"};
+  std::vector<std::string> small = base;
+  small.insert(small.end(), {"-c", "100"});
+  EXPECT_THAT(RunRullama(small).err, HasSubstr("raise --ctx-size (this model takes up to 2048)"));
+  const std::string at_the_limit = RunRullama(base).err;
+  EXPECT_THAT(at_the_limit, HasSubstr("but the context holds 2048; shorten the prompt"));
+  EXPECT_THAT(at_the_limit, ::testing::Not(HasSubstr("--ctx-size")));
+}
+
 TEST(Generate, StopTextEndsInFrontOfItself) {
   const std::string text = Final({"--greedy", "-n", "32"})["text"];
   ASSERT_GT(text.size(), 20U);
