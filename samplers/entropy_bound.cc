@@ -87,7 +87,7 @@ Status EntropyBoundLoop::CheckReply() const {
            reply_.accepted.size() == rows);
   for (size_t row = 0; row < rows; ++row) {
     if (std::isnan(reply_.entropy[row])) {
-      return MakeError(ErrorKind::kBackend, "backend.nan",
+      return MakeError(ErrorKind::kRuntime, "backend.nan",
                        "the logits of row {} of the canvas are not numbers in step {}; the model "
                        "file is damaged, or the backend computes wrongly (compare with --backend "
                        "reference)",

@@ -245,6 +245,7 @@ TEST(EntropyBoundTest, NanLogitsAreAnError) {
   const auto step = loop.Step(model);
   ASSERT_FALSE(step);
   EXPECT_EQ(step.error().id, "backend.nan");
+  EXPECT_EQ(step.error().kind, ErrorKind::kRuntime);
   EXPECT_THAT(step.error().message, HasSubstr("row 1 of the canvas"));
 }
 

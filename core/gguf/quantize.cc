@@ -101,7 +101,7 @@ Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte>
   const QuantizeKernel kernel = KernelFor(dtype);
   const DTypeInfo& info = InfoOf(dtype);
   if (kernel == nullptr) {
-    return MakeError(ErrorKind::kRuntime, "gguf.type",
+    return MakeError(ErrorKind::kRuntime, "gguf.quantize_type",
                      "weights of type {} cannot be written, expected one of: {}", info.name,
                      QuantizableTypes());
   }

@@ -25,7 +25,7 @@ namespace rullama {
 
 // Encodes whole blocks: blocks.size() is exactly RowBytes(dtype, values.size()).
 // Errors: gguf.quantize_value (kind kModelFile) for a value that is not finite or, unless the type
-// is f32 or bf16, beyond what f16 scales reach, named by its index; gguf.type and
+// is f32 or bf16, beyond what f16 scales reach, named by its index; gguf.quantize_type and
 // gguf.quantize_size (kRuntime) for a wrong call.
 // `first_element` is the index of values[0] in its tensor, for messages.
 Status Quantize(DType dtype, std::span<const float> values, std::span<std::byte> blocks,

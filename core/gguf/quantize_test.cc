@@ -165,7 +165,7 @@ TEST(Quantize, OtherTypesAreRefused) {
   EXPECT_FALSE(CanQuantize(DType::kQ2_K));
   const Status status = Quantize(DType::kQ2_K, values, blocks);
   ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().id, "gguf.type");
+  EXPECT_EQ(status.error().id, "gguf.quantize_type");
   EXPECT_NE(status.error().message.find("q4_k"), std::string::npos) << status.error().message;
 }
 

@@ -32,7 +32,7 @@ class GraphBuilder {
   std::vector<ValueId> Add(OpKind kind, std::vector<ValueId> inputs, OpAttrs attrs,
                            std::string_view name = {});
 
-  // One method for each op, in the order of ops.def; semantics are documented there.
+  // The ops that models and samplers use; ops.def documents each. Add takes the others.
   ValueId Reshape(ValueId x, std::initializer_list<int64_t> inner, std::string_view name = {});
   ValueId Slice(ValueId x, int axis, int64_t start, int64_t size, std::string_view name = {});
   ValueId Concat(ValueId a, ValueId b, int axis, std::string_view name = {});

@@ -42,7 +42,7 @@ Result<Graph> Finished(std::string_view pass, Result<Graph> graph, const Pipelin
 Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& options) {
   const auto device = static_cast<size_t>(segment.device);
   if (device >= options.alignments.size()) {
-    return MakeError(ErrorKind::kRuntime, "passes.alignment",
+    return MakeError(ErrorKind::kRuntime, "passes.devices",
                      "no alignment is given for device {}, only for {} devices", segment.device,
                      options.alignments.size());
   }

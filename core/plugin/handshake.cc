@@ -95,7 +95,10 @@ Result<rl_plugin_v1> Handshake(rl_plugin_query_fn query, std::string_view origin
   const int32_t code = CallPlugin(origin, site.function, query, host, &theirs, &error);
   if (Status status = CheckAnswer(site, code, error); !status) {
     // The plugin does not want to work here, for a reason of its own.
-    if (status.error().id != "plugin.contract") status.error().id = "plugin.refused";
+    if (status.error().id != "plugin.contract") {
+      status.error().id = "plugin.refused";
+      status.error().kind = ErrorKind::kBackend;
+    }
     return tl::unexpected<Error>(std::move(status).error());
   }
   if (theirs == nullptr) {

@@ -10,8 +10,8 @@
 
 namespace rullama {
 
-// Size of rl_plugin_v1 in version 1.0: the least a plugin may offer.
 inline constexpr uint64_t kMaxTextBytes = 4096;  // of a plugin's name, version, reason...
+// Size of rl_plugin_v1 in version 1.0: the least a plugin may offer.
 inline constexpr uint32_t kPluginTableSizeV10 =
     offsetof(rl_plugin_v1, shutdown) + sizeof(rl_plugin_v1::shutdown);
 

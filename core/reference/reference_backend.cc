@@ -168,7 +168,7 @@ class ReferencePlan final : public sdk::Plan {
         tensor.packed = weight->bytes();
         return tensor;
       }
-      return MakeError(ErrorKind::kBackend, "ref.constant", "constant '{}' has no weight", source);
+      return MakeError(ErrorKind::kRuntime, "ref.constant", "constant '{}' has no weight", source);
     };
     InterpreterOptions options{.keep_all = false, .cancelled = [host] { return host.Cancelled(); }};
     return ValueOrThrow(Interpreter::Create(std::move(graph), provider, std::move(options)));

@@ -72,7 +72,6 @@ inline Buffer& Deref(rl_buffer* buffer) { return *reinterpret_cast<Buffer*>(buff
 inline Plan& Deref(rl_plan* plan) { return *reinterpret_cast<Plan*>(plan); }
 
 // ---- plugin
-// ----------------------------------------------------------------------------------------
 
 inline uint32_t DeviceCount(void* context, rl_str* reason) noexcept {
   size_t count = 0;
@@ -131,7 +130,6 @@ inline void CloseDevice(rl_device* device) noexcept {
 }
 
 // ---- capability, weights, memory
-// -------------------------------------------------------------------
 
 inline int32_t QueryOps(rl_device* device, const rl_graph* graph, rl_op_support* support,
                         rl_error* error) noexcept {
@@ -212,7 +210,6 @@ inline int32_t ReadBuffer(rl_device* device, rl_buffer* buffer, uint64_t offset,
 }
 
 // ---- plans
-// -----------------------------------------------------------------------------------------
 
 inline int32_t CompilePlan(rl_device* device, const rl_graph* graph, rl_plan** plan,
                            rl_error* error) noexcept {
@@ -243,7 +240,6 @@ inline int32_t WaitDevice(rl_device* device, rl_error* error) noexcept {
 }
 
 // ---- the door
-// --------------------------------------------------------------------------------------
 
 // Refuses a host this plugin cannot work with.
 inline void CheckHost(const rl_host_v1* host) {

@@ -30,7 +30,7 @@ template <typename Int>
 Status CheckId(std::string_view key, Int id, size_t token_count) {
   if (std::cmp_greater_equal(id, 0) && std::cmp_less(id, token_count)) return OkStatus();
   return MakeError(
-      ErrorKind::kModelFile, "tokenizer.id",
+      ErrorKind::kModelFile, "tokenizer.vocabulary_id",
       "{} is {}, but the vocabulary has tokens 0 to {}; convert or download the file again", key,
       id, token_count - 1);
 }

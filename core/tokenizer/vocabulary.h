@@ -54,7 +54,8 @@ struct VocabularyData {
 
 // Checks everything that needs no look-up of tokens. Errors (kModelFile): tokenizer.model (not a
 // Gemma 4 vocabulary), tokenizer.size (array lengths that do not agree), tokenizer.type (a token
-// type outside 0..6), tokenizer.id (an id outside the vocabulary), tokenizer.merge (no merges).
+// type outside 0..6), tokenizer.vocabulary_id (an id outside the vocabulary), tokenizer.merge (no
+// merges).
 Status CheckVocabulary(const VocabularyData& data);
 
 // Whether `text` is one of the turn, channel, tool and media markers of Gemma 4. Files disagree

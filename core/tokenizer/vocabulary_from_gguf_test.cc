@@ -134,7 +134,7 @@ TEST(VocabularyFromGguf, NegativeIds) {
   ASSERT_TRUE(data) << data.error().ToString();
   const auto tokenizer = Tokenizer::Build(*data);
   ASSERT_FALSE(tokenizer);
-  EXPECT_EQ(tokenizer.error().id, "tokenizer.id");
+  EXPECT_EQ(tokenizer.error().id, "tokenizer.vocabulary_id");
 }
 
 }  // namespace

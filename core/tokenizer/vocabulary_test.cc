@@ -44,16 +44,16 @@ TEST_F(DamagedVocabulary, NoTokens) {
 
 TEST_F(DamagedVocabulary, IdsOutsideTheVocabulary) {
   data_.eos_id = 2048;
-  ExpectRefused(data_, "tokenizer.id", "eos_token_id is 2048");
+  ExpectRefused(data_, "tokenizer.vocabulary_id", "eos_token_id is 2048");
   data_.eos_id = 1;
   data_.bos_id = ~uint64_t{0};
-  ExpectRefused(data_, "tokenizer.id", "bos_token_id");
+  ExpectRefused(data_, "tokenizer.vocabulary_id", "bos_token_id");
   data_.bos_id = 2;
   data_.extra_eos_ids = {-1};
-  ExpectRefused(data_, "tokenizer.id", "eos_token_ids is -1");
+  ExpectRefused(data_, "tokenizer.vocabulary_id", "eos_token_ids is -1");
   data_.extra_eos_ids.clear();
   data_.suppress_ids = {1, 99999};
-  ExpectRefused(data_, "tokenizer.id", "suppress_tokens is 99999");
+  ExpectRefused(data_, "tokenizer.vocabulary_id", "suppress_tokens is 99999");
 }
 
 TEST_F(DamagedVocabulary, UnknownTokenType) {

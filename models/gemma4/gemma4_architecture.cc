@@ -28,7 +28,7 @@ float Narrow(const std::optional<double>& value, float otherwise) {
 
 Result<Gemma4Config> Build(const ArchitectureConfig& a) {
   if (*a.layers < 1 || *a.layers > kMaxGemma4Layers || *a.pattern < 1) {
-    return MakeError(ErrorKind::kUsage, "model.hparam",
+    return MakeError(ErrorKind::kUsage, "model.architecture",
                      "layers is {} and pattern {}, expected 1 to {} and 1 or more", *a.layers,
                      *a.pattern, kMaxGemma4Layers);
   }
@@ -144,6 +144,7 @@ Result<Gemma4Config> Gemma4Config::FromArchitecture(const ArchitectureConfig& ar
   if (!config) {
     Error error = std::move(config).error();
     error.kind = ErrorKind::kUsage;
+    error.id = "model.architecture";
     return tl::unexpected(std::move(error).WithContext("architecture"));
   }
   return config;

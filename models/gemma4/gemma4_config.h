@@ -103,7 +103,7 @@ struct Gemma4Config {
   static Result<Gemma4Config> FromFile(const GgufFile& file);
 
   // What `architecture` leaves open gets Gemma 4's published value. Errors: config.missing_key,
-  // config.conflict and the ids of FromFile, all kUsage.
+  // config.conflict and model.architecture (a value that FromFile would refuse), all kUsage.
   static Result<Gemma4Config> FromArchitecture(const ArchitectureConfig& architecture);
 
   // Whether this model has the shapes that the configuration expects; what the configuration leaves

@@ -412,12 +412,12 @@ TEST(ArchitectureTest, IncompleteOrImpossibleBlocksAreRefused) {
   EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "config.missing_key");
   a = SmallArchitecture();
   a.layers = int64_t{1} << 60;
-  EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "model.hparam");
+  EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "model.architecture");
   a = SmallArchitecture();
   a.width = int64_t{1} << 40;
   const auto wide = Gemma4Config::FromArchitecture(a);
   ASSERT_FALSE(wide);
-  EXPECT_EQ(wide.error().id, "model.hparam");
+  EXPECT_EQ(wide.error().id, "model.architecture");
   EXPECT_EQ(wide.error().kind, ErrorKind::kUsage);
 }
 
