@@ -103,7 +103,7 @@ TEST(Pipeline, BoundsAndAlignmentsAreChecked) {
   options.alignments.clear();
   auto program = BuildProgram(model, SupportAll, options);
   ASSERT_FALSE(program.has_value());
-  EXPECT_EQ(program.error().id, "passes.alignment");
+  EXPECT_EQ(program.error().id, "passes.devices");
 }
 
 }  // namespace
