@@ -15,7 +15,7 @@ ValueId FiniteLogits(const GraphBuilder& builder, ValueId logits) {
   const Graph& graph = builder.graph();
   const OpIndex producer = graph.value(logits).producer;
   if (producer == kNoOp || graph.ops[producer].kind != OpKind::kBiasAdd) return logits;
-  return graph.ops[producer].inputs[0];
+  return graph.ops[producer].inputs[operands::BiasAdd::logits];
 }
 
 BuildOptions CausalPass(const ModelProgramOptions& options) {
@@ -29,7 +29,8 @@ BuildOptions CausalPass(const ModelProgramOptions& options) {
 Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelProgram& program) {
   GraphBuilder& builder = parts.builder;
   const ValueId sum =
-      builder.Reduce(FiniteLogits(builder, parts.logits), RL_REDUCE_SUM, output_names::kLogitsSum);
+      builder.Add(ops::Reduce{.x = FiniteLogits(builder, parts.logits), .fn = RL_REDUCE_SUM},
+                  output_names::kLogitsSum);
   builder.Output(output_names::kLogitsSum, sum);
   const SamplerInputs inputs{.tokens = parts.tokens,
                              .rows = parts.attention_rows,

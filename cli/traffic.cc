@@ -6,12 +6,6 @@
 namespace rullama::cli {
 namespace {
 
-constexpr size_t kGatherTable = 0;  // operand of gather_rows
-
-bool IsProduct(OpKind kind) {
-  return kind == OpKind::kMatMul || kind == OpKind::kGeGluLinear || kind == OpKind::kPleInject;
-}
-
 int64_t RowsOf(const Graph& graph, const Op& op, const Extents& extents) {
   return graph.type(op.results[0]).rows().At(extents);
 }
@@ -19,7 +13,7 @@ int64_t RowsOf(const Graph& graph, const Op& op, const Extents& extents) {
 uint64_t ConstantBytes(const Graph& graph, const Op& op, size_t operand, const Extents& extents) {
   const Value& constant = graph.value(op.inputs[operand]);
   const uint64_t all = constant.type.BytesAt(extents);
-  if (op.kind != OpKind::kGatherRows || operand != kGatherTable) return all;
+  if (op.kind != OpKind::kGatherRows || operand != operands::GatherRows::table) return all;
   const auto& attrs = op.As<rl_gather_rows_attrs>();
   const auto rows = static_cast<uint64_t>(constant.type.rows().constant);
   const int64_t width = constant.type.last().constant;
@@ -33,8 +27,8 @@ bool HasExperts(OpKind kind) { return kind == OpKind::kMoeFfn || kind == OpKind:
 
 // The tensors of experts: those that somebody is expected to choose if the choices spread evenly.
 void AddExperts(const Graph& graph, const Op& op, const Extents& extents, Traffic& sum) {
-  constexpr size_t kChoices = 2;  // operand of both ops, [rows, experts of a row]
-  const TensorType& choices = graph.type(op.inputs[kChoices]);
+  static_assert(uint32_t{operands::MoeFfn::experts} == operands::GroupedMatMul::experts);
+  const TensorType& choices = graph.type(op.inputs[operands::MoeFfn::experts]);
   const auto rows = static_cast<double>(choices.rows().At(extents));
   const auto used = static_cast<double>(choices.last().constant);
   for (const ValueId input : op.inputs) {
@@ -86,7 +80,8 @@ void AddAttention(const Graph& graph, const Op& op, const Extents& extents, int6
     if (op.kind == OpKind::kAttentionMix) window = state.dim(1).constant;
   }
   // Queries or mixed values: [rows, heads, head dim].
-  const ValueId heads = op.kind == OpKind::kAttentionMix ? op.results[0] : op.inputs[0];
+  const ValueId heads =
+      op.kind == OpKind::kAttentionMix ? op.results[0] : op.inputs[operands::Attention::q];
   const TensorType& type = graph.type(heads);
   if (type.rank < 3) return;
   const auto width = static_cast<double>(type.dim(1).constant * type.dim(2).constant);
@@ -103,7 +98,7 @@ void AddOp(const Graph& graph, const Op& op, const Extents& extents, int64_t pas
     if (HasExperts(op.kind) && input.type.rank == 3) continue;
     if (input.lifetime != Lifetime::kConstant) continue;
     sum.weight_bytes += ConstantBytes(graph, op, i, extents);
-    if (IsProduct(op.kind) && input.type.rank == 2) {
+    if (InfoOf(op.kind).operands[i].role == OperandRole::kWeight) {
       sum.flops += 2.0 * static_cast<double>(RowsOf(graph, op, extents)) *
                    static_cast<double>(input.type.ElementsAt(extents));
     }

@@ -26,8 +26,8 @@ inline constexpr std::string_view kBiasInput = "sampler.bias";          // f32[n
 
 // What the model's graph already has.
 struct SamplerInputs {
-  ValueId tokens = kNoValue;              // i32[T], the tokens of this step
-  GraphBuilder::AttentionRows rows = {};  // pos and slot of each row, past of each slot
+  ValueId tokens = kNoValue;     // i32[T], the tokens of this step
+  ops::AttentionRows rows = {};  // pos and slot of each row, past of each slot
   int64_t slots = 1;
   int64_t capacity = 1;  // tokens per slot: how far a look-back of -1 goes
 };

@@ -38,12 +38,16 @@ ValueId AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_
   const ValueId inverse_temperature = builder.Input(kInverseTemperature, {DType::kF32, {1}});
   const ValueId uniforms = builder.Input(kUniforms, {DType::kF32, {Dim::T()}});
   const ValueId noise = builder.Input(kNoise, {DType::kI32, {Dim::T()}});
-  const ValueId z = builder.Scale(logits, inverse_temperature, "canvas.scaled");
-  const ValueId best = builder.ArgMax(z, "canvas.best.token");
-  const ValueId sampled = builder.Categorical(z, uniforms, "canvas.sampled.token");
-  const ValueId entropy = builder.Entropy(z, "canvas.entropy.nats");
-  const ValueId accepted = builder.EntropyAccept(entropy, entropy_bound, "canvas.accepted.mask");
-  const ValueId next = builder.Where(accepted, sampled, noise, "canvas.next.token");
+  const ValueId z =
+      builder.Add(ops::Scale{.x = logits, .weight = inverse_temperature}, "canvas.scaled");
+  const ValueId best = builder.Add(ops::ArgMax{z}, "canvas.best.token");
+  const ValueId sampled =
+      builder.Add(ops::Categorical{.x = z, .u = uniforms}, "canvas.sampled.token");
+  const ValueId entropy = builder.Add(ops::Entropy{z}, "canvas.entropy.nats");
+  const ValueId accepted = builder.Add(
+      ops::EntropyAccept{.entropy = entropy, .bound = entropy_bound}, "canvas.accepted.mask");
+  const ValueId next =
+      builder.Add(ops::Where{.condition = accepted, .a = sampled, .b = noise}, "canvas.next.token");
   builder.Output(kBest, best, RowDemand::kAll);
   builder.Output(kSampled, sampled, RowDemand::kAll);
   builder.Output(kEntropy, entropy, RowDemand::kAll);

@@ -29,8 +29,9 @@ void AddLogitBias(StepContext& context, Candidates& candidates) {
   if (ids.empty()) return;
   const ValueId id_input = BoundInput(context, kBiasIdsInput, DType::kI32, ids);
   const ValueId bias_input = BoundInput(context, kBiasInput, DType::kF32, bias);
-  candidates.logits =
-      context.builder.BiasAdd(candidates.logits, id_input, bias_input, "sampler.biased");
+  candidates.logits = context.builder.Add(
+      ops::BiasAdd{.logits = candidates.logits, .ids = id_input, .bias = bias_input},
+      "sampler.biased");
 }
 
 }  // namespace rullama::samplers

@@ -13,10 +13,19 @@ void AddPenalties(StepContext& context, Candidates& candidates) {
   GraphBuilder& b = context.builder;
   const ValueId history = b.State(kSamplerHistory, {DType::kI32, {in.slots, look_back}});
   candidates.logits =
-      b.Penalties(candidates.logits, history, in.tokens, in.rows, look_back,
-                  static_cast<float>(s.repeat_penalty), static_cast<float>(s.frequency_penalty),
-                  static_cast<float>(s.presence_penalty), "sampler.penalised");
-  b.StateAppend(history, in.tokens, in.rows.kv_pos, in.rows.kv_slot, "sampler.history.next");
+      b.Add(ops::WithRows(ops::Penalties{.logits = candidates.logits,
+                                         .history = history,
+                                         .tokens = in.tokens,
+                                         .last_n = look_back,
+                                         .repeat = static_cast<float>(s.repeat_penalty),
+                                         .frequency = static_cast<float>(s.frequency_penalty),
+                                         .presence = static_cast<float>(s.presence_penalty)},
+                          in.rows),
+            "sampler.penalised");
+  b.Add(
+      ops::StateAppend{
+          .state = history, .rows = in.tokens, .pos = in.rows.kv_pos, .slot = in.rows.kv_slot},
+      "sampler.history.next");
 }
 
 }  // namespace rullama::samplers

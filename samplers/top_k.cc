@@ -8,7 +8,7 @@ void AddTopK(StepContext& context, Candidates& candidates) {
   // top_p walks down from the best token, so it needs the order even if none is dropped here.
   if (!truncates && s.top_p >= 1) return;
   const int64_t k = truncates ? s.top_k : context.vocabulary;
-  const auto top = context.builder.TopK(candidates.logits, k, "sampler.top_k");
+  const auto top = context.builder.Add(ops::TopK{.x = candidates.logits, .k = k}, "sampler.top_k");
   candidates = {.logits = top.values, .ids = top.indices};
 }
 

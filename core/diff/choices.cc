@@ -35,7 +35,7 @@ std::vector<ScoreChoice> ChoicesOf(const Graph& graph) {
   std::vector<ScoreChoice> choices;
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kTopK) continue;
-    const Value& scores = graph.value(op.inputs[0]);
+    const Value& scores = graph.value(op.inputs[operands::TopK::x]);
     const Value& indices = graph.value(op.results[1]);
     if (indices.type.rows() != Dim::T()) continue;
     choices.push_back(

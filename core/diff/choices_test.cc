@@ -20,11 +20,12 @@ const ScoreChoice kTwoOfFour{"scores", "chosen", 4, 2};
 Graph Choosing() {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
-  const ValueId scores = b.Affine(x, 2, 0, "scores");
-  const auto chosen = b.TopK(scores, 2, "chosen");
-  b.Output("weights", b.Softmax(chosen.values, "weights"), RowDemand::kAll);
+  const ValueId scores = b.Add(ops::Affine{.x = x, .scale = 2, .bias = 0}, "scores");
+  const auto chosen = b.Add(ops::TopK{.x = scores, .k = 2}, "chosen");
+  b.Output("weights", b.Add(ops::Softmax{chosen.values}, "weights"), RowDemand::kAll);
   b.Output("experts", chosen.indices, RowDemand::kAll);
-  b.Output("numbers", b.Cast(chosen.indices, DType::kF32, "numbers"), RowDemand::kAll);
+  b.Output("numbers", b.Add(ops::Cast{.x = chosen.indices, .dtype = DType::kF32}, "numbers"),
+           RowDemand::kAll);
   auto graph = std::move(b).Finish();
   EXPECT_TRUE(graph) << graph.error().ToString();
   return *std::move(graph);

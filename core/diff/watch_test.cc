@@ -21,13 +21,22 @@ Graph Cached() {
   const TensorType cache(DType::kF32, {1, 16, 2, 8});
   const ValueId k = b.State("k", cache);
   const ValueId v = b.State("v", cache);
-  const ValueId rotated = b.Rope(x, pos, kNoValue, 1e4F, 8, "rotated");
-  const ValueId mix =
-      b.Attention(x, rotated, x, k, v, {pos, slot, pos, slot, past}, RL_MASK_CAUSAL, 0, 1, "mix");
-  b.StateAppend(k, rotated, pos, slot, "k.next");
-  b.StateAppend(v, x, pos, slot, "v.next");
-  const ValueId flat = b.Reshape(mix, {16}, "flat");
-  b.Output("best", b.ArgMax(flat, "best"), RowDemand::kAll);
+  const ValueId rotated =
+      b.Add(ops::Rope{.x = x, .pos = pos, .theta = 1e4F, .n_rot = 8}, "rotated");
+  const ValueId mix = b.Add(ops::WithRows(ops::Attention{.q = x,
+                                                         .k_new = rotated,
+                                                         .v_new = x,
+                                                         .k_state = k,
+                                                         .v_state = v,
+                                                         .mask = RL_MASK_CAUSAL,
+                                                         .window = 0,
+                                                         .scale = 1},
+                                          ops::AttentionRows{pos, slot, pos, slot, past}),
+                            "mix");
+  b.Add(ops::StateAppend{.state = k, .rows = rotated, .pos = pos, .slot = slot}, "k.next");
+  b.Add(ops::StateAppend{.state = v, .rows = x, .pos = pos, .slot = slot}, "v.next");
+  const ValueId flat = b.Add(ops::ReshapeTo(mix, {16}), "flat");
+  b.Output("best", b.Add(ops::ArgMax{flat}, "best"), RowDemand::kAll);
   auto graph = std::move(b).Finish();
   EXPECT_TRUE(graph) << graph.error().ToString();
   return *std::move(graph);

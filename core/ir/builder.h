@@ -4,6 +4,10 @@
 // Not thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +15,7 @@
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
+#include "core/ir/op_structs.h"
 
 namespace rullama {
 
@@ -32,74 +37,20 @@ class GraphBuilder {
   std::vector<ValueId> Add(OpKind kind, std::vector<ValueId> inputs, OpAttrs attrs,
                            std::string_view name = {});
 
-  // The ops that models and samplers use; ops.def documents each. Add takes the others.
-  ValueId Reshape(ValueId x, std::initializer_list<int64_t> inner, std::string_view name = {});
-  ValueId Slice(ValueId x, int axis, int64_t start, int64_t size, std::string_view name = {});
-  ValueId Concat(ValueId a, ValueId b, int axis, std::string_view name = {});
-  ValueId Cast(ValueId x, DType dtype, std::string_view name = {});
-  ValueId Copy(ValueId x, std::string_view name = {});
-  ValueId GatherRows(ValueId table, ValueId ids, std::string_view name = {}, int64_t column = 0,
-                     int64_t columns = 0);
-  ValueId GatherLast(ValueId x, ValueId index, std::string_view name = {});
-  ValueId Unary(ValueId x, rl_unary fn, std::string_view name = {});
-  ValueId Binary(ValueId a, ValueId b, rl_binary fn, std::string_view name = {});
-  ValueId Add(ValueId a, ValueId b, std::string_view name = {});
-  ValueId Mul(ValueId a, ValueId b, std::string_view name = {});
-  ValueId Scale(ValueId x, ValueId weight, std::string_view name = {});
-  ValueId Affine(ValueId x, float scale, float bias, std::string_view name = {});
-  ValueId Select(ValueId condition, ValueId a, float otherwise, std::string_view name = {});
-  ValueId Where(ValueId condition, ValueId a, ValueId b, std::string_view name = {});
-  ValueId Reduce(ValueId x, rl_reduce fn, std::string_view name = {});
-  ValueId ArgMax(ValueId x, std::string_view name = {});
-  struct TopKResult {
-    ValueId values;
-    ValueId indices;
-  };
-  TopKResult TopK(ValueId x, int64_t k, std::string_view name = {});
-  ValueId CumSum(ValueId x, std::string_view name = {});
-  ValueId Softmax(ValueId x, std::string_view name = {});
-  ValueId Entropy(ValueId x, std::string_view name = {});
-  ValueId MatMul(ValueId x, ValueId weight, std::string_view name = {},
-                 bool transpose_weight = true);
-  ValueId RmsNorm(ValueId x, ValueId weight, float eps, std::string_view name = {});
-  ValueId Softcap(ValueId x, float cap, std::string_view name = {});
-  ValueId GeGlu(ValueId gate, ValueId up, std::string_view name = {});
-  ValueId GeGluLinear(ValueId x, ValueId gate_weight, ValueId up_weight,
-                      std::string_view name = {});
-  ValueId ResidualNorm(ValueId residual, ValueId x, ValueId weight, ValueId scale, float eps,
-                       std::string_view name = {});
-  ValueId Rope(ValueId x, ValueId pos, ValueId freq_factors, float theta, int n_rot,
-               std::string_view name = {});
-  // The operands of attention that are the same for every layer, or shared by its parts.
-  struct AttentionRows {
-    ValueId q_pos, q_slot, kv_pos, kv_slot, past;
-  };
-  ValueId Attention(ValueId q, ValueId k_new, ValueId v_new, ValueId k_state, ValueId v_state,
-                    const AttentionRows& rows, rl_mask mask, int64_t window, float scale,
-                    std::string_view name = {});
-  ValueId StateAppend(ValueId state, ValueId rows, ValueId pos, ValueId slot,
-                      std::string_view name = {});
-  ValueId PleInject(ValueId x, ValueId ple, ValueId gate_weight, ValueId proj_weight,
-                    ValueId norm_weight, ValueId scale, float eps, std::string_view name = {});
-  ValueId Penalties(ValueId logits, ValueId history, ValueId tokens, const AttentionRows& rows,
-                    int64_t last_n, float repeat, float frequency, float presence,
-                    std::string_view name = {});
-  ValueId BiasAdd(ValueId logits, ValueId ids, ValueId bias, std::string_view name = {});
-  ValueId TopPMask(ValueId x, float p, std::string_view name = {});
-  ValueId MinPMask(ValueId x, float p, std::string_view name = {});
-  ValueId TypicalPMask(ValueId x, float p, std::string_view name = {});
-  ValueId RandomUniform(ValueId seed, ValueId pos, ValueId slot, int stream,
-                        std::string_view name = {});
-  ValueId Categorical(ValueId x, ValueId u, std::string_view name = {});
-  ValueId GroupedMatMul(ValueId x, ValueId weight, ValueId experts, std::string_view name = {});
-  struct ExpertWeights {
-    ValueId gate, up, down, scale;  // up and scale may be kNoValue
-  };
-  ValueId MoeFfn(ValueId x, ValueId weights, ValueId experts, const ExpertWeights& tensors,
-                 std::string_view name = {});
-  ValueId SoftEmbed(ValueId logits, ValueId inverse_temperature, ValueId table,
-                    std::string_view name = {});
-  ValueId EntropyAccept(ValueId entropy, float bound, std::string_view name = {});
+  // An op with named operands and attributes (op_structs.h). The value it gives; for an op of
+  // several results, its struct `Results`.
+  template <ops::OpStruct Op>
+  auto Add(const Op& op, std::string_view name = {}) {
+    constexpr size_t kCount = sizeof(typename Op::Results) / sizeof(ValueId);
+    const std::vector<ValueId> results = Add(Op::kKind, OperandsOf(op), AttributesOf(op), name);
+    if constexpr (kCount == 1) {
+      return results[0];
+    } else {
+      std::array<ValueId, kCount> values;
+      std::copy_n(results.begin(), kCount, values.begin());
+      return std::bit_cast<typename Op::Results>(values);
+    }
+  }
 
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] bool ok() const { return !error_.has_value(); }
@@ -109,7 +60,6 @@ class GraphBuilder {
 
  private:
   ValueId AddValue(Value value);
-  ValueId AddOne(OpKind kind, std::vector<ValueId> inputs, OpAttrs attrs, std::string_view name);
   void Fail(Error error);
 
   Graph graph_;

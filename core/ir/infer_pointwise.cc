@@ -4,16 +4,19 @@
 namespace rullama::infer_internal {
 
 Types InferUnary(Context& c) {
+  using In = operands::Unary;
   WantEnumerator(c, "rl_unary", c.attrs<rl_unary_attrs>().fn);
-  c.WantDType(0, DType::kF32);
-  return {c.operand(0)};
+  c.WantDType(In::x, DType::kF32);
+  return {c.operand(In::x)};
 }
 
 Types InferBinary(Context& c) {
+  using In = operands::Binary;
   WantEnumerator(c, "rl_binary", c.attrs<rl_binary_attrs>().fn);
-  const TensorType& a = c.operand(0);
-  const TensorType& b = c.operand(1);
-  if (!c.WantDType(0, DType::kF32) || !c.WantRank(1, a.rank) || !c.WantDType(1, DType::kF32)) {
+  const TensorType& a = c.operand(In::a);
+  const TensorType& b = c.operand(In::b);
+  if (!c.WantDType(In::a, DType::kF32) || !c.WantRank(In::b, a.rank) ||
+      !c.WantDType(In::b, DType::kF32)) {
     return {};
   }
   for (int axis = 0; axis < a.rank; ++axis) {
@@ -26,44 +29,50 @@ Types InferBinary(Context& c) {
 }
 
 Types InferScale(Context& c) {
-  const TensorType& x = c.operand(0);
-  c.WantDType(0, DType::kF32);
-  if (c.operand(1) == TensorType(DType::kF32, {1})) return {x};
+  using In = operands::Scale;
+  const TensorType& x = c.operand(In::x);
+  c.WantDType(In::x, DType::kF32);
+  if (c.operand(In::weight) == TensorType(DType::kF32, {1})) return {x};
   if (x.rank < 2) c.Fail("operand x is {}, expected rank 2 or more", ToString(x));
-  c.WantVector(1, x.last());
+  c.WantVector(In::weight, x.last());
   return {x};
 }
 
 Types InferAffine(Context& c) {
-  c.WantDType(0, DType::kF32);
-  return {c.operand(0)};
+  using In = operands::Affine;
+  c.WantDType(In::x, DType::kF32);
+  return {c.operand(In::x)};
 }
 
 Types InferSelect(Context& c) {
-  c.WantDType(0, DType::kF32);
-  c.WantType(1, c.operand(0));
-  return {c.operand(0)};
+  using In = operands::Select;
+  c.WantDType(In::condition, DType::kF32);
+  c.WantType(In::a, c.operand(In::condition));
+  return {c.operand(In::condition)};
 }
 
 Types InferWhere(Context& c) {
-  c.WantDType(0, DType::kF32);
-  if (!c.WantPlain(1)) return {};
-  TensorType type = c.operand(0);
-  type.dtype = c.operand(1).dtype;
-  c.WantType(1, type);
-  c.WantType(2, type);
+  using In = operands::Where;
+  c.WantDType(In::condition, DType::kF32);
+  if (!c.WantPlain(In::a)) return {};
+  TensorType type = c.operand(In::condition);
+  type.dtype = c.operand(In::a).dtype;
+  c.WantType(In::a, type);
+  c.WantType(In::b, type);
   return {type};
 }
 
 Types InferEntropy(Context& c) {
-  if (!c.WantMatrix(0)) return {};
-  return {TensorType(DType::kF32, {c.operand(0).rows()})};
+  using In = operands::Entropy;
+  if (!c.WantMatrix(In::x)) return {};
+  return {TensorType(DType::kF32, {c.operand(In::x).rows()})};
 }
 
 Types InferReduce(Context& c) {
+  using In = operands::Reduce;
   WantEnumerator(c, "rl_reduce", c.attrs<rl_reduce_attrs>().fn);
-  TensorType y = c.operand(0);
-  c.WantDType(0, DType::kF32);
+  TensorType y = c.operand(In::x);
+  c.WantDType(In::x, DType::kF32);
   if (y.rank < 2) {
     c.Fail("operand x is {}, expected rank 2 or more", ToString(y));
     return {};
@@ -73,13 +82,15 @@ Types InferReduce(Context& c) {
 }
 
 Types InferArgMax(Context& c) {
-  if (!c.WantMatrix(0)) return {};
-  return {TensorType(DType::kI32, {c.operand(0).rows()})};
+  using In = operands::ArgMax;
+  if (!c.WantMatrix(In::x)) return {};
+  return {TensorType(DType::kI32, {c.operand(In::x).rows()})};
 }
 
 Types InferTopK(Context& c) {
-  if (!c.WantMatrix(0)) return {};
-  const TensorType& x = c.operand(0);
+  using In = operands::TopK;
+  if (!c.WantMatrix(In::x)) return {};
+  const TensorType& x = c.operand(In::x);
   const int64_t k = c.attrs<rl_topk_attrs>().k;
   if (!x.last().IsConstant() || k < 1 || k > x.last().constant) {
     c.Fail("k = {} is outside 1 to the {} columns of {}", k, ToString(x.last()), ToString(x));

@@ -7,8 +7,9 @@
 namespace rullama::infer_internal {
 
 Types InferReshape(Context& c) {
+  using In = operands::Reshape;
   const auto& a = c.attrs<rl_reshape_attrs>();
-  const TensorType& x = c.operand(0);
+  const TensorType& x = c.operand(In::x);
   if (a.rank < 1 || a.rank > kMaxRank) {
     c.Fail("rank {} is outside 1 to {}", a.rank, kMaxRank);
     return {};
@@ -35,7 +36,7 @@ Types InferReshape(Context& c) {
   if (old_elements != new_elements) {
     c.Fail("{} elements a row cannot become {}", old_elements, new_elements);
   }
-  c.WantPlain(0);
+  c.WantPlain(In::x);
   return {y};
 }
 
@@ -50,9 +51,10 @@ bool WantInnerAxis(Context& c, int axis) {
 }  // namespace
 
 Types InferSlice(Context& c) {
+  using In = operands::Slice;
   const auto& a = c.attrs<rl_slice_attrs>();
-  TensorType y = c.operand(0);
-  if (!c.WantPlain(0) || !WantInnerAxis(c, a.axis)) return {};
+  TensorType y = c.operand(In::x);
+  if (!c.WantPlain(In::x) || !WantInnerAxis(c, a.axis)) return {};
   const Dim& dim = y.dim(a.axis);
   if (!dim.IsConstant() || a.start < 0 || a.size < 1 || a.start > dim.constant - a.size) {
     c.Fail("[{}, +{}) is outside axis {} of {}", a.start, a.size, a.axis, ToString(y));
@@ -62,13 +64,14 @@ Types InferSlice(Context& c) {
 }
 
 Types InferConcat(Context& c) {
+  using In = operands::Concat;
   const int axis = c.attrs<rl_concat_attrs>().axis;
-  TensorType y = c.operand(0);
-  if (!c.WantPlain(0) || !WantInnerAxis(c, axis)) return {};
-  const TensorType& b = c.operand(1);
+  TensorType y = c.operand(In::a);
+  if (!c.WantPlain(In::a) || !WantInnerAxis(c, axis)) return {};
+  const TensorType& b = c.operand(In::b);
   TensorType expected = y;
   if (b.rank == y.rank) expected.dim(axis) = b.dim(axis);
-  if (!c.WantType(1, expected)) return {};
+  if (!c.WantType(In::b, expected)) return {};
   const Dim& da = y.dim(axis);
   const Dim& db = b.dim(axis);
   y.dim(axis) = Dim(da.constant + db.constant, da.t + db.t, da.r + db.r);
@@ -76,7 +79,8 @@ Types InferConcat(Context& c) {
 }
 
 Types InferCast(Context& c) {
-  TensorType y = c.operand(0);
+  using In = operands::Cast;
+  TensorType y = c.operand(In::x);
   const auto* to = FindDType(static_cast<uint32_t>(c.attrs<rl_cast_attrs>().dtype));
   const auto castable = [](DType dtype) { return IsFloat(dtype) || dtype == DType::kI32; };
   if (to == nullptr || !castable(to->dtype) || !castable(y.dtype)) {
@@ -89,20 +93,22 @@ Types InferCast(Context& c) {
 }
 
 Types InferCopy(Context& c) {
-  c.WantPlain(0);
-  return {c.operand(0)};
+  using In = operands::Copy;
+  c.WantPlain(In::x);
+  return {c.operand(In::x)};
 }
 
 Types InferGatherRows(Context& c) {
+  using In = operands::GatherRows;
   const auto& a = c.attrs<rl_gather_rows_attrs>();
-  const TensorType& table = c.operand(0);
-  if (!c.WantRank(1, 1) || !c.WantDType(1, DType::kI32)) return {};
+  const TensorType& table = c.operand(In::table);
+  if (!c.WantRank(In::ids, 1) || !c.WantDType(In::ids, DType::kI32)) return {};
   TensorType y = table;
-  y.dim(0) = c.operand(1).rows();
+  y.dim(0) = c.operand(In::ids).rows();
   const bool is_weight = table.rank == 2 && table.dtype != DType::kI32 && table.last().IsConstant();
   if (!is_weight) {
     if (a.column != 0 || a.columns != 0) c.Fail("columns of {} cannot be chosen", ToString(table));
-    c.WantPlain(0);
+    c.WantPlain(In::table);
     return {y};
   }
   const int64_t width = table.last().constant;
@@ -119,17 +125,19 @@ Types InferGatherRows(Context& c) {
 }
 
 Types InferGatherLast(Context& c) {
-  const TensorType& x = c.operand(0);
+  using In = operands::GatherLast;
+  const TensorType& x = c.operand(In::x);
   if (x.dtype != DType::kF32 && x.dtype != DType::kI32) {
     c.Fail("operand x is {}, expected f32 or i32", ToString(x));
   }
-  if (!c.WantRank(0, 2) || !c.WantIndex(1, x.rows())) return {};
+  if (!c.WantRank(In::x, 2) || !c.WantIndex(In::index, x.rows())) return {};
   return {TensorType(x.dtype, {x.rows()})};
 }
 
 Types InferStateAppend(Context& c) {
-  const TensorType& state = c.operand(0);
-  const TensorType& rows = c.operand(1);
+  using In = operands::StateAppend;
+  const TensorType& state = c.operand(In::state);
+  const TensorType& rows = c.operand(In::rows);
   if (state.rank < 2 || rows.rank != state.rank - 1) {
     c.Fail("rows {} do not fit state {}", ToString(rows), ToString(state));
     return {};
@@ -137,9 +145,9 @@ Types InferStateAppend(Context& c) {
   TensorType expected = rows;
   expected.dtype = state.dtype;
   for (int axis = 1; axis < rows.rank; ++axis) expected.dim(axis) = state.dim(axis + 1);
-  c.WantType(1, expected);
-  c.WantIndex(2, rows.rows());
-  c.WantIndex(3, rows.rows());
+  c.WantType(In::rows, expected);
+  c.WantIndex(In::pos, rows.rows());
+  c.WantIndex(In::slot, rows.rows());
   return {state};
 }
 

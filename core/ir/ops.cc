@@ -9,12 +9,7 @@ namespace {
 
 // Tables of each op, all from ops.def. An op without attributes still needs a legal array, so the
 // attribute arrays end with a sentinel that the spans leave out.
-#define RL_ROWS(x) {#x, RowRule::kSame, false},
-#define RL_ROWS_OPT(x) {#x, RowRule::kSame, true},
-#define RL_ALL(x) {#x, RowRule::kAll, false},
-#define RL_ALL_OPT(x) {#x, RowRule::kAll, true},
-#define RL_WHOLE(x) {#x, RowRule::kWhole, false},
-#define RL_WHOLE_OPT(x) {#x, RowRule::kWhole, true},
+#define RL_OPERAND(name, rule, role, optional) {#name, RowRule::rule, OperandRole::role, optional},
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   constexpr OperandInfo k##Name##Operands[] = {operands};
 #include <rullama/ir/ops.def>

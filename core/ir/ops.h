@@ -3,6 +3,7 @@
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/operands.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,16 +22,17 @@ enum class OpKind : uint32_t {
 #include <rullama/ir/ops.def>
 };
 
-// How the rows wanted of an op's results map to rows of an operand (see ops.def).
-enum class RowRule : uint8_t { kSame, kAll, kWhole };
-
 enum class OpTrait : uint8_t { kPrimitive, kComposite, kEffect };
 
 struct OperandInfo {
   std::string_view name;
   RowRule rows;
+  OperandRole role;
   bool optional;
 };
+
+// An op with OpTrait::kEffect writes this operand, a state, and gives its next version.
+inline constexpr size_t kWrittenOperand = operands::StateAppend::state;
 
 enum class AttrType : uint8_t { kI32, kI64, kF32, kEnum };
 

@@ -53,6 +53,23 @@ std::string_view TextOf(RowRule rule) {
   return "";
 }
 
+// Empty for values, whose row rule says all.
+std::string_view TextOf(OperandRole role) {
+  switch (role) {
+    case OperandRole::kData:
+      return "";
+    case OperandRole::kWeight:
+      return ", weight";
+    case OperandRole::kTable:
+      return ", table";
+    case OperandRole::kState:
+      return ", state";
+    case OperandRole::kIndex:
+      return ", index";
+  }
+  return "";
+}
+
 std::string_view TextOf(OpTrait trait) {
   switch (trait) {
     case OpTrait::kPrimitive:
@@ -86,8 +103,8 @@ std::string Section(const OpInfo& info) {
                  static_cast<uint32_t>(info.kind));
   std::string_view separator;
   for (const OperandInfo& operand : info.operands) {
-    fmt::format_to(to, "{}`{}` ({}{})", separator, operand.name, TextOf(operand.rows),
-                   operand.optional ? ", optional" : "");
+    fmt::format_to(to, "{}`{}` ({}{}{})", separator, operand.name, TextOf(operand.rows),
+                   TextOf(operand.role), operand.optional ? ", optional" : "");
     separator = ", ";
   }
   fmt::format_to(to, "\n- Results: ");

@@ -382,7 +382,7 @@ class Parser {
       value.producer = static_cast<OpIndex>(graph_.ops.size());
       if (info.trait == OpTrait::kEffect) {
         value.lifetime = Lifetime::kState;
-        const ValueId old = op.inputs[0];
+        const ValueId old = op.inputs[kWrittenOperand];
         value.state = old == kNoValue ? kNoValue : graph_.values[old].state;
       }
       RL_RETURN_IF_ERROR(in_.Expect(separator));

@@ -67,12 +67,13 @@ Graph SampleGraph() {
   const ValueId table = b.Constant("token_embd.weight", {DType::kQ6_K, {2048, 256}});
   const ValueId gate = b.Constant("gate_up", {DType::kQ4_K, {512, 256}}, 128);
   const ValueId state = b.State("history", I({2, 64}));
-  const ValueId x = b.GatherRows(table, tokens, "embd", 0, 256);
-  const ValueId norm = b.RmsNorm(x, kNoValue, 1e-6F, "norm");
-  const ValueId h = b.MatMul(norm, gate, "h");
-  const ValueId s = b.Select(h, h, -INFINITY, "masked");
-  const auto top = b.TopK(s, 4, "top");
-  b.StateAppend(state, tokens, pos, slot, "history.next");
+  const ValueId x =
+      b.Add(ops::GatherRows{.table = table, .ids = tokens, .column = 0, .columns = 256}, "embd");
+  const ValueId norm = b.Add(ops::RmsNorm{.x = x, .eps = 1e-6F}, "norm");
+  const ValueId h = b.Add(ops::Linear(norm, gate), "h");
+  const ValueId s = b.Add(ops::Select{.condition = h, .a = h, .otherwise = -INFINITY}, "masked");
+  const auto top = b.Add(ops::TopK{.x = s, .k = 4}, "top");
+  b.Add(ops::StateAppend{.state = state, .rows = tokens, .pos = pos, .slot = slot}, "history.next");
   b.WantedRows(rows);
   b.Output("values", top.values);
   b.Output("indices", top.indices, RowDemand::kAll);
@@ -127,7 +128,7 @@ TEST(TextTest, FloatsKeepTheirBits) {
   for (const float value : {0.1F, -0.0F, 1e-45F, 3.4028235e38F, INFINITY, -INFINITY}) {
     GraphBuilder b("g");
     const ValueId x = b.Input("x", F({Dim::T(), 8}));
-    b.Output("y", b.Affine(x, value, value), RowDemand::kAll);
+    b.Output("y", b.Add(ops::Affine{.x = x, .scale = value, .bias = value}), RowDemand::kAll);
     const Graph graph = *std::move(b).Finish();
     const auto parsed = ParseText(PrintText(graph));
     ASSERT_TRUE(parsed) << parsed.error().ToString();

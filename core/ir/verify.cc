@@ -210,14 +210,14 @@ class Verifier {
   // An op that writes a state makes the next version of its first operand.
   [[nodiscard]] Status CheckEffect(OpIndex index) const {
     const Op& op = graph_.ops[index];
-    if (op.inputs.empty() || op.inputs[0] == kNoValue ||
-        graph_.values[op.inputs[0]].lifetime != Lifetime::kState) {
+    if (op.inputs.empty() || op.inputs[kWrittenOperand] == kNoValue ||
+        graph_.values[op.inputs[kWrittenOperand]].lifetime != Lifetime::kState) {
       return Broken(kState, "{}: writes a value that is no state", Describe(index));
     }
-    if (graph_.values[op.results[0]].state != graph_.values[op.inputs[0]].state) {
+    if (graph_.values[op.results[0]].state != graph_.values[op.inputs[kWrittenOperand]].state) {
       return Broken(kState, "{}: result '{}' is a version of another state than operand '{}'",
                     Describe(index), graph_.values[op.results[0]].name,
-                    graph_.values[op.inputs[0]].name);
+                    graph_.values[op.inputs[kWrittenOperand]].name);
     }
     return OkStatus();
   }
@@ -267,14 +267,15 @@ class Verifier {
       const Op& op = graph_.ops[i];
       for (const ValueId input : op.inputs) {
         if (input == kNoValue || appended[input] == kNoOp) continue;
-        const bool appends = InfoOf(op.kind).trait == OpTrait::kEffect && input == op.inputs[0];
+        const bool appends =
+            InfoOf(op.kind).trait == OpTrait::kEffect && input == op.inputs[kWrittenOperand];
         return Broken(kState, "{}: {} state '{}' after {} has replaced it; {}", Describe(i),
                       appends ? "appends to" : "reads", graph_.values[input].name,
                       Describe(appended[input]),
                       appends ? "a version takes one append" : "readers come before the append");
       }
       if (InfoOf(op.kind).trait == OpTrait::kEffect) {
-        appended[op.inputs[0]] = i;
+        appended[op.inputs[kWrittenOperand]] = i;
       }
     }
     return OkStatus();

@@ -26,11 +26,19 @@ Graph GoodGraph() {
   const ValueId rows = b.Input("rows", I({Dim::R()}));
   const ValueId table = b.Constant("table", F({10, 1, 8}));
   const ValueId state = b.State("k", F({2, 16, 1, 8}));
-  const ValueId x = b.GatherRows(table, tokens, "x");
-  const ValueId y =
-      b.Attention(x, x, x, state, state, {pos, slot, pos, slot, past}, RL_MASK_CAUSAL, 0, 1, "y");
-  const ValueId z = b.Softcap(y, 30, "z");
-  b.StateAppend(state, x, pos, slot, "k.next");
+  const ValueId x = b.Add(ops::GatherRows{.table = table, .ids = tokens}, "x");
+  const ValueId y = b.Add(ops::WithRows(ops::Attention{.q = x,
+                                                       .k_new = x,
+                                                       .v_new = x,
+                                                       .k_state = state,
+                                                       .v_state = state,
+                                                       .mask = RL_MASK_CAUSAL,
+                                                       .window = 0,
+                                                       .scale = 1},
+                                        ops::AttentionRows{pos, slot, pos, slot, past}),
+                          "y");
+  const ValueId z = b.Add(ops::Softcap{.x = y, .cap = 30}, "z");
+  b.Add(ops::StateAppend{.state = state, .rows = x, .pos = pos, .slot = slot}, "k.next");
   b.WantedRows(rows);
   b.Output("z", z);
   Graph graph = *std::move(b).Finish();
@@ -124,7 +132,7 @@ TEST(VerifyTest, ProducersAndIds) {
 
 TEST(VerifyTest, TwoResultsAreTwoValues) {
   GraphBuilder b("g");
-  b.TopK(b.Input("x", F({kT, 8})), 2, "top");
+  b.Add(ops::TopK{.x = b.Input("x", F({kT, 8})), .k = 2}, "top");
   Graph graph = *std::move(b).Finish();
   graph.ops[0].results[1] = graph.ops[0].results[0];
   const Status status = Verify(graph);

@@ -20,13 +20,14 @@ TEST(WeightUses, NamesWhatProductsReadAndNothingElse) {
   const ValueId tokens = b.Input("tokens", I({kT}));
   const ValueId tied = b.Constant("tied", F({10, 8}));
   const ValueId only_rows = b.Constant("only_rows", F({10, 8}));
-  const ValueId x = b.Add(b.GatherRows(tied, tokens), b.GatherRows(only_rows, tokens));
+  const ValueId x = b.Add(ops::Sum(b.Add(ops::GatherRows{.table = tied, .ids = tokens}),
+                                   b.Add(ops::GatherRows{.table = only_rows, .ids = tokens})));
   const ValueId gate = b.Constant("gate", F({6, 8}));
   const ValueId up = b.Constant("up", F({6, 8}));
   const ValueId as_stored = b.Constant("as_stored", F({6, 8}));
-  const ValueId inner = b.GeGluLinear(x, gate, up);
-  const ValueId y = b.MatMul(inner, as_stored, "y", /*transpose_weight=*/false);
-  b.Output("logits", b.MatMul(y, tied), RowDemand::kAll);
+  const ValueId inner = b.Add(ops::GeGluLinear{.x = x, .gate_weight = gate, .up_weight = up});
+  const ValueId y = b.Add(ops::MatMul{.x = inner, .weight = as_stored}, "y");
+  b.Output("logits", b.Add(ops::Linear(y, tied)), RowDemand::kAll);
   const auto graph = std::move(b).Finish();
   ASSERT_TRUE(graph) << graph.error().ToString();
   WeightNames names;

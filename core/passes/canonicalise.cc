@@ -161,7 +161,7 @@ class Canonicaliser {
       if (is_leaf || taken.contains(value)) {
         const std::string& old = source_.value(output.value).name;
         const std::string& current = target().value(value).name;
-        value = builder.Copy(value, old == current ? current + "/copy" : old);
+        value = builder.Add(ops::Copy{value}, old == current ? current + "/copy" : old);
       }
       taken.insert(value);
       builder.Output(output.name, value, output.demand);

@@ -26,8 +26,8 @@ TEST(Canonicalise, RemovesWhatNoOutputOrStateNeeds) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", kRowsOf4);
   b.Input("unused", kRowsOf4);
-  b.Softcap(x, 2, "dead");
-  b.Output("y", b.Softcap(x, 3, "y"), RowDemand::kAll);
+  b.Add(ops::Softcap{.x = x, .cap = 2}, "dead");
+  b.Output("y", b.Add(ops::Softcap{.x = x, .cap = 3}, "y"), RowDemand::kAll);
   const Graph graph = Canonical(std::move(b));
   EXPECT_EQ(graph.ops.size(), 1U);
   EXPECT_EQ(graph.values.size(), 2U);
@@ -38,7 +38,7 @@ TEST(Canonicalise, KeepsStatesThatAreOnlyWritten) {
   GraphBuilder b("g");
   const ValueId pos = b.Input("pos", {DType::kI32, {Dim::T()}});
   const ValueId state = b.State("s", {DType::kI32, {1, 8}});
-  b.StateAppend(state, pos, pos, pos, "s.next");
+  b.Add(ops::StateAppend{.state = state, .rows = pos, .pos = pos, .slot = pos}, "s.next");
   const Graph graph = Canonical(std::move(b));
   ASSERT_EQ(graph.ops.size(), 1U);
   EXPECT_EQ(graph.value(graph.Find("s.next")).state, graph.Find("s"));
@@ -50,11 +50,15 @@ TEST(Canonicalise, ComputesEqualOpsOnce) {
   const TensorType weight_type(DType::kQ8_0, {32, 32});
   const TensorType wide(DType::kF32, {Dim::T(), 32});
   const ValueId w = b.Input("w", wide);
-  const ValueId k = b.MatMul(w, b.Constant("kv", weight_type), "k");
-  const ValueId v = b.MatMul(w, b.Constant("kv", weight_type), "v");
-  b.Output("sum", b.Add(k, v, "sum"), RowDemand::kAll);
+  const ValueId k = b.Add(ops::Linear(w, b.Constant("kv", weight_type)), "k");
+  const ValueId v = b.Add(ops::Linear(w, b.Constant("kv", weight_type)), "v");
+  b.Output("sum", b.Add(ops::Sum(k, v), "sum"), RowDemand::kAll);
   // Different attributes are different ops.
-  b.Output("caps", b.Add(b.Softcap(x, 2, "a"), b.Softcap(x, 3, "b"), "caps"), RowDemand::kAll);
+  b.Output("caps",
+           b.Add(ops::Sum(b.Add(ops::Softcap{.x = x, .cap = 2}, "a"),
+                          b.Add(ops::Softcap{.x = x, .cap = 3}, "b")),
+                 "caps"),
+           RowDemand::kAll);
   const Graph graph = Canonical(std::move(b));
   EXPECT_EQ(CountOps(graph, OpKind::kMatMul), 1U);
   EXPECT_EQ(CountOps(graph, OpKind::kSoftcap), 2U);
@@ -73,7 +77,7 @@ TEST(Canonicalise, AttributePaddingDoesNotMatter) {
   one.k = other.k = 2;
   const auto first = b.Add(OpKind::kTopK, {x}, OpAttrs(one), "first");
   const auto second = b.Add(OpKind::kTopK, {x}, OpAttrs(other), "second");
-  b.Output("y", b.Add(first[0], second[0], "y"), RowDemand::kAll);
+  b.Output("y", b.Add(ops::Sum(first[0], second[0]), "y"), RowDemand::kAll);
   EXPECT_EQ(CountOps(Canonical(std::move(b)), OpKind::kTopK), 1U);
 }
 
@@ -87,14 +91,14 @@ TEST(Canonicalise, AppendsAreNeverMerged) {
 TEST(Canonicalise, DropsIdentitiesAndFoldsChains) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", kRowsOf4);
-  ValueId y = b.Cast(x, DType::kF32, "cast");
-  y = b.Copy(y, "copy");
-  y = b.Affine(y, 1, 0, "identity");
-  y = b.Slice(y, 1, 0, 4, "all");
-  y = b.Affine(y, 2, 1, "first");
-  y = b.Affine(y, 3, 5, "second");
-  y = b.Reshape(y, {2, 2}, "square");
-  y = b.Reshape(y, {4, 1}, "column");
+  ValueId y = b.Add(ops::Cast{.x = x, .dtype = DType::kF32}, "cast");
+  y = b.Add(ops::Copy{y}, "copy");
+  y = b.Add(ops::Affine{.x = y, .scale = 1, .bias = 0}, "identity");
+  y = b.Add(ops::Slice{.x = y, .axis = 1, .start = 0, .size = 4}, "all");
+  y = b.Add(ops::Affine{.x = y, .scale = 2, .bias = 1}, "first");
+  y = b.Add(ops::Affine{.x = y, .scale = 3, .bias = 5}, "second");
+  y = b.Add(ops::ReshapeTo(y, {2, 2}), "square");
+  y = b.Add(ops::ReshapeTo(y, {4, 1}), "column");
   b.Output("y", y, RowDemand::kAll);
   const Graph graph = Canonical(std::move(b));
   ASSERT_EQ(graph.ops.size(), 2U);
@@ -109,16 +113,20 @@ TEST(Canonicalise, DropsIdentitiesAndFoldsChains) {
 TEST(Canonicalise, KeepsCastsThatConvert) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", kRowsOf4);
-  b.Output("y", b.Cast(b.Cast(x, DType::kF16, "narrow"), DType::kF32, "wide"), RowDemand::kAll);
+  b.Output("y",
+           b.Add(ops::Cast{.x = b.Add(ops::Cast{.x = x, .dtype = DType::kF16}, "narrow"),
+                           .dtype = DType::kF32},
+                 "wide"),
+           RowDemand::kAll);
   EXPECT_EQ(CountOps(Canonical(std::move(b)), OpKind::kCast), 2U);
 }
 
 TEST(Canonicalise, GivesEachOutputAValueOfItsOwn) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", kRowsOf4);
-  const ValueId y = b.Softcap(x, 2, "y");
+  const ValueId y = b.Add(ops::Softcap{.x = x, .cap = 2}, "y");
   b.Output("leaf", x, RowDemand::kAll);
-  b.Output("folded", b.Copy(x, "copied"), RowDemand::kAll);
+  b.Output("folded", b.Add(ops::Copy{x}, "copied"), RowDemand::kAll);
   b.Output("once", y, RowDemand::kAll);
   b.Output("twice", y, RowDemand::kAll);
   const Graph graph = Canonical(std::move(b));
@@ -137,7 +145,7 @@ TEST(Canonicalise, RefusesOneInputNameOfTwoTypes) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", kRowsOf4);
   const ValueId other = b.Input("x", {DType::kF32, {Dim::T(), 8}});
-  b.Output("y", b.Concat(x, other, 1, "y"), RowDemand::kAll);
+  b.Output("y", b.Add(ops::Concat{.a = x, .b = other, .axis = 1}, "y"), RowDemand::kAll);
   const auto graph = Canonicalise(*std::move(b).Finish());
   ASSERT_FALSE(graph.has_value());
   EXPECT_EQ(graph.error().id, "passes.duplicate_name");
@@ -147,9 +155,11 @@ TEST(Canonicalise, MergesInputsAndMakesConstantNamesUnique) {
   GraphBuilder b("g");
   const ValueId ids = b.Input("ids", {DType::kI32, {Dim::T()}});
   const ValueId again = b.Input("ids", {DType::kI32, {Dim::T()}});
-  const ValueId whole = b.GatherRows(b.Constant("w", {DType::kF32, {8, 4}}), ids, "whole");
-  const ValueId part = b.GatherRows(b.Constant("w", {DType::kF32, {2, 4}}), again, "part");
-  b.Output("y", b.Add(whole, part, "y"), RowDemand::kAll);
+  const ValueId whole =
+      b.Add(ops::GatherRows{.table = b.Constant("w", {DType::kF32, {8, 4}}), .ids = ids}, "whole");
+  const ValueId part =
+      b.Add(ops::GatherRows{.table = b.Constant("w", {DType::kF32, {2, 4}}), .ids = again}, "part");
+  b.Output("y", b.Add(ops::Sum(whole, part), "y"), RowDemand::kAll);
   const Graph graph = Canonical(std::move(b));
   EXPECT_NE(graph.Find("w~2"), kNoValue);
   EXPECT_EQ(graph.value(graph.Find("w~2")).source, "w");

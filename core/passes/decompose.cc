@@ -1,6 +1,7 @@
 #include "core/passes/decompose.h"
 
 #include <algorithm>
+#include <span>
 
 #include "core/base/check.h"
 #include "core/passes/decompositions.h"
@@ -9,39 +10,30 @@
 namespace rullama {
 namespace {
 
-using Decomposition = ValueId (*)(const decompositions::Site&);
+using decompositions::Site;
+// The operands are ids in the graph under construction, the attributes those of the op.
+using Decomposition = ValueId (*)(const Site&, std::span<const ValueId>, const OpAttrs&);
 
+// Null for an op that is not composite.
 Decomposition FindDecomposition(OpKind kind) {
   switch (kind) {
-    case OpKind::kSoftmax:
-      return decompositions::Softmax;
-    case OpKind::kRmsNorm:
-      return decompositions::RmsNorm;
-    case OpKind::kSoftcap:
-      return decompositions::Softcap;
-    case OpKind::kGeGlu:
-      return decompositions::GeGlu;
-    case OpKind::kGeGluLinear:
-      return decompositions::GeGluLinear;
-    case OpKind::kResidualNorm:
-      return decompositions::ResidualNorm;
-    case OpKind::kAttention:
-      return decompositions::Attention;
-    case OpKind::kPleInject:
-      return decompositions::PleInject;
-    case OpKind::kTopPMask:
-      return decompositions::TopPMask;
-    case OpKind::kMinPMask:
-      return decompositions::MinPMask;
-    case OpKind::kEntropy:
-      return decompositions::Entropy;
-    case OpKind::kSoftEmbed:
-      return decompositions::SoftEmbed;
-    case OpKind::kMoeFfn:
-      return decompositions::MoeFfn;
-    default:
-      return nullptr;
+#define RL_PRIMITIVE RL_KEEP
+#define RL_EFFECT RL_KEEP
+#define RL_COMPOSITE RL_DECOMPOSE
+#define RL_KEEP(Name)   \
+  case OpKind::k##Name: \
+    return nullptr;
+#define RL_DECOMPOSE(Name)                                                                 \
+  case OpKind::k##Name:                                                                    \
+    return [](const Site& site, std::span<const ValueId> operands, const OpAttrs& attrs) { \
+      return decompositions::Name(site, ops::Read<ops::Name>(operands, attrs));            \
+    };
+#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) traits(Name)
+#include <rullama/ir/ops.def>
+#undef RL_KEEP
+#undef RL_DECOMPOSE
   }
+  return nullptr;
 }
 
 }  // namespace
@@ -61,7 +53,7 @@ Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused) {
     rewriter.SetDevice(op.device);
     const std::vector<ValueId> inputs = rewriter.MapAll(op.inputs);
     const std::string& name = graph.value(op.results[0]).name;
-    rewriter.Bind(op.results[0], decomposition({rewriter.builder(), op, inputs, name}));
+    rewriter.Bind(op.results[0], decomposition({rewriter.builder(), name}, inputs, op.attrs));
   }
   rewriter.KeepOutputs();
   return std::move(rewriter).Finish();

@@ -3,38 +3,48 @@
 
 namespace rullama::decompositions {
 
-ValueId GeGlu(const Site& s) {
-  const ValueId gate = s.b.Unary(s.in[0], RL_UNARY_GELU_TANH, s.Part("gelu"));
-  return s.b.Mul(gate, s.in[1], s.name);
+ValueId GeGlu(const Site& s, const ops::GeGlu& op) {
+  const ValueId gate = s.b.Add(ops::Unary{.x = op.gate, .fn = RL_UNARY_GELU_TANH}, s.Part("gelu"));
+  return s.b.Add(ops::Product(gate, op.up), s.name);
 }
 
-ValueId GeGluLinear(const Site& s) {
-  const ValueId gate = s.b.MatMul(s.in[0], s.in[1], s.Part("gate"));
-  const ValueId up = s.b.MatMul(s.in[0], s.in[2], s.Part("up"));
-  return s.b.GeGlu(gate, up, s.name);
+ValueId GeGluLinear(const Site& s, const ops::GeGluLinear& op) {
+  const ValueId gate = s.b.Add(ops::Linear(op.x, op.gate_weight), s.Part("gate"));
+  const ValueId up = s.b.Add(ops::Linear(op.x, op.up_weight), s.Part("up"));
+  return s.b.Add(ops::GeGlu{.gate = gate, .up = up}, s.name);
 }
 
-ValueId PleInject(const Site& s) {
+ValueId PleInject(const Site& s, const ops::PleInject& op) {
   GraphBuilder& b = s.b;
-  const float eps = s.op.As<rl_ple_inject_attrs>().eps;
-  const ValueId gate = b.MatMul(s.in[0], s.in[2], s.Part("gate"));
-  const ValueId gated = b.GeGlu(gate, s.in[1], s.Part("gated"));
-  const ValueId projected = b.MatMul(gated, s.in[3], s.Part("proj"));
-  return b.ResidualNorm(s.in[0], projected, s.in[4], s.in[5], eps, s.name);
+  const ValueId gate = b.Add(ops::Linear(op.x, op.gate_weight), s.Part("gate"));
+  const ValueId gated = b.Add(ops::GeGlu{.gate = gate, .up = op.ple}, s.Part("gated"));
+  const ValueId projected = b.Add(ops::Linear(gated, op.proj_weight), s.Part("proj"));
+  return b.Add(ops::ResidualNorm{.residual = op.x,
+                                 .x = projected,
+                                 .weight = op.norm_weight,
+                                 .scale = op.scale,
+                                 .eps = op.eps},
+               s.name);
 }
 
-ValueId Attention(const Site& s) {
-  enum : size_t { kQ, kKNew, kVNew, kKState, kVState, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
+ValueId Attention(const Site& s, const ops::Attention& op) {
   GraphBuilder& b = s.b;
-  const auto& a = s.op.As<rl_attention_attrs>();
-  const ValueId scores =
-      b.Add(OpKind::kAttentionScores,
-            {s.in[kQ], s.in[kKNew], s.in[kKState], s.in[kQPos], s.in[kQSlot], s.in[kKvPos],
-             s.in[kKvSlot], s.in[kPast]},
-            OpAttrs(rl_attention_scores_attrs{0, a.mask, a.window, a.scale}), s.Part("scores"))[0];
-  const ValueId probability = b.Softmax(scores, s.Part("probability"));
-  return b.Add(OpKind::kAttentionMix, {probability, s.in[kVNew], s.in[kVState], s.in[kQSlot]},
-               OpAttrs(OpKind::kAttentionMix), s.name)[0];
+  const ops::AttentionScores scores{.q = op.q,
+                                    .k_new = op.k_new,
+                                    .k_state = op.k_state,
+                                    .q_pos = op.q_pos,
+                                    .q_slot = op.q_slot,
+                                    .kv_pos = op.kv_pos,
+                                    .kv_slot = op.kv_slot,
+                                    .past = op.past,
+                                    .mask = op.mask,
+                                    .window = op.window,
+                                    .scale = op.scale};
+  const ValueId probability =
+      b.Add(ops::Softmax{b.Add(scores, s.Part("scores"))}, s.Part("probability"));
+  const ops::AttentionMix mix{
+      .probability = probability, .v_new = op.v_new, .v_state = op.v_state, .q_slot = op.q_slot};
+  return b.Add(mix, s.name);
 }
 
 }  // namespace rullama::decompositions

@@ -7,49 +7,59 @@ namespace rullama::decompositions {
 // Such a row is found without relying on NaN, whose comparisons some shader compilers get wrong:
 // its maximum is the one number with m = 2m and m < -1. It is replaced by 0, so that every exp
 // gives 0, and 1 is added to the sum.
-ValueId Softmax(const Site& s) {
+ValueId Softmax(const Site& s, const ops::Softmax& op) {
   GraphBuilder& b = s.b;
-  const ValueId x = s.in[0];
-  const ValueId max = b.Reduce(x, RL_REDUCE_MAX, s.Part("max"));
-  const ValueId twice = b.Affine(max, 2, 0, s.Part("twice"));
-  const ValueId is_fixed = b.Binary(max, twice, RL_BINARY_EQ, s.Part("is_fixed"));
-  const ValueId limit = b.Affine(is_fixed, -1, 0, s.Part("limit"));  // -1 where m = 2m
-  const ValueId is_below = b.Binary(max, limit, RL_BINARY_LT, s.Part("is_below"));
-  const ValueId is_empty = b.Mul(is_fixed, is_below, s.Part("is_empty"));
-  const ValueId is_not_empty = b.Affine(is_empty, -1, 1, s.Part("is_not_empty"));
-  const ValueId offset = b.Select(is_not_empty, max, 0, s.Part("offset"));
-  const ValueId shifted = b.Binary(x, offset, RL_BINARY_SUB, s.Part("shifted"));
-  const ValueId exp = b.Unary(shifted, RL_UNARY_EXP, s.Part("exp"));
-  const ValueId sum = b.Reduce(exp, RL_REDUCE_SUM, s.Part("sum"));
-  const ValueId divisor = b.Add(sum, is_empty, s.Part("divisor"));
-  return b.Binary(exp, divisor, RL_BINARY_DIV, s.name);
+  const ValueId x = op.x;
+  const ValueId max = b.Add(ops::Reduce{.x = x, .fn = RL_REDUCE_MAX}, s.Part("max"));
+  const ValueId twice = b.Add(ops::Affine{.x = max, .scale = 2, .bias = 0}, s.Part("twice"));
+  const ValueId is_fixed =
+      b.Add(ops::Binary{.a = max, .b = twice, .fn = RL_BINARY_EQ}, s.Part("is_fixed"));
+  const ValueId limit = b.Add(ops::Affine{.x = is_fixed, .scale = -1, .bias = 0},
+                              s.Part("limit"));  // -1 where m = 2m
+  const ValueId is_below =
+      b.Add(ops::Binary{.a = max, .b = limit, .fn = RL_BINARY_LT}, s.Part("is_below"));
+  const ValueId is_empty = b.Add(ops::Product(is_fixed, is_below), s.Part("is_empty"));
+  const ValueId is_not_empty =
+      b.Add(ops::Affine{.x = is_empty, .scale = -1, .bias = 1}, s.Part("is_not_empty"));
+  const ValueId offset =
+      b.Add(ops::Select{.condition = is_not_empty, .a = max, .otherwise = 0}, s.Part("offset"));
+  const ValueId shifted =
+      b.Add(ops::Binary{.a = x, .b = offset, .fn = RL_BINARY_SUB}, s.Part("shifted"));
+  const ValueId exp = b.Add(ops::Unary{.x = shifted, .fn = RL_UNARY_EXP}, s.Part("exp"));
+  const ValueId sum = b.Add(ops::Reduce{.x = exp, .fn = RL_REDUCE_SUM}, s.Part("sum"));
+  const ValueId divisor = b.Add(ops::Sum(sum, is_empty), s.Part("divisor"));
+  return b.Add(ops::Binary{.a = exp, .b = divisor, .fn = RL_BINARY_DIV}, s.name);
 }
 
-ValueId RmsNorm(const Site& s) {
+ValueId RmsNorm(const Site& s, const ops::RmsNorm& op) {
   GraphBuilder& b = s.b;
-  const ValueId weight = s.in[1];
-  const ValueId square = b.Unary(s.in[0], RL_UNARY_SQUARE, s.Part("square"));
-  const ValueId mean = b.Reduce(square, RL_REDUCE_MEAN, s.Part("mean"));
-  const ValueId shifted = b.Affine(mean, 1, s.op.As<rl_rms_norm_attrs>().eps, s.Part("mean_eps"));
-  const ValueId rsqrt = b.Unary(shifted, RL_UNARY_RSQRT, s.Part("rsqrt"));
-  const ValueId y = b.Mul(s.in[0], rsqrt, weight == kNoValue ? s.name : s.Part("normed"));
-  return weight == kNoValue ? y : b.Scale(y, weight, s.name);
+  const ValueId square = b.Add(ops::Unary{.x = op.x, .fn = RL_UNARY_SQUARE}, s.Part("square"));
+  const ValueId mean = b.Add(ops::Reduce{.x = square, .fn = RL_REDUCE_MEAN}, s.Part("mean"));
+  const ValueId shifted =
+      b.Add(ops::Affine{.x = mean, .scale = 1, .bias = op.eps}, s.Part("mean_eps"));
+  const ValueId rsqrt = b.Add(ops::Unary{.x = shifted, .fn = RL_UNARY_RSQRT}, s.Part("rsqrt"));
+  const ValueId y =
+      b.Add(ops::Product(op.x, rsqrt), op.weight == kNoValue ? s.name : s.Part("normed"));
+  return op.weight == kNoValue ? y : b.Add(ops::Scale{.x = y, .weight = op.weight}, s.name);
 }
 
-ValueId Softcap(const Site& s) {
+ValueId Softcap(const Site& s, const ops::Softcap& op) {
   GraphBuilder& b = s.b;
-  const float cap = s.op.As<rl_softcap_attrs>().cap;
-  const ValueId scaled = b.Affine(s.in[0], 1.0F / cap, 0, s.Part("scaled"));
-  return b.Affine(b.Unary(scaled, RL_UNARY_TANH, s.Part("tanh")), cap, 0, s.name);
+  const ValueId scaled =
+      b.Add(ops::Affine{.x = op.x, .scale = 1.0F / op.cap, .bias = 0}, s.Part("scaled"));
+  return b.Add(ops::Affine{.x = b.Add(ops::Unary{.x = scaled, .fn = RL_UNARY_TANH}, s.Part("tanh")),
+                           .scale = op.cap,
+                           .bias = 0},
+               s.name);
 }
 
-ValueId ResidualNorm(const Site& s) {
+ValueId ResidualNorm(const Site& s, const ops::ResidualNorm& op) {
   GraphBuilder& b = s.b;
-  const ValueId scale = s.in[3];
-  const float eps = s.op.As<rl_residual_norm_attrs>().eps;
-  const ValueId normed = b.RmsNorm(s.in[1], s.in[2], eps, s.Part("norm"));
-  const ValueId sum = b.Add(s.in[0], normed, scale == kNoValue ? s.name : s.Part("sum"));
-  return scale == kNoValue ? sum : b.Scale(sum, scale, s.name);
+  const ValueId normed =
+      b.Add(ops::RmsNorm{.x = op.x, .weight = op.weight, .eps = op.eps}, s.Part("norm"));
+  const ValueId sum =
+      b.Add(ops::Sum(op.residual, normed), op.scale == kNoValue ? s.name : s.Part("sum"));
+  return op.scale == kNoValue ? sum : b.Add(ops::Scale{.x = sum, .weight = op.scale}, s.name);
 }
 
 }  // namespace rullama::decompositions

@@ -41,8 +41,9 @@ TEST(Decompose, TakesOneLevelAtATimeAndOnlyWhatIsRefused) {
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
   const ValueId w = b.Constant("w", {DType::kF32, {4}});
   const ValueId scale = b.Constant("scale", {DType::kF32, {1}});
-  const ValueId y = b.ResidualNorm(x, x, w, scale, 1e-6F, "y");
-  b.Output("z", b.Softcap(y, 2, "z"), RowDemand::kAll);
+  const ValueId y = b.Add(
+      ops::ResidualNorm{.residual = x, .x = x, .weight = w, .scale = scale, .eps = 1e-6F}, "y");
+  b.Output("z", b.Add(ops::Softcap{.x = y, .cap = 2}, "z"), RowDemand::kAll);
   auto graph = Decompose(*std::move(b).Finish(), {true, false});
   ASSERT_TRUE(graph.has_value()) << graph.error().ToString();
   std::vector<std::string> ops;
@@ -55,7 +56,8 @@ TEST(Decompose, TakesOneLevelAtATimeAndOnlyWhatIsRefused) {
 TEST(Decompose, KeepsTheDeviceOfTheComposite) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
-  b.Output("y", b.Softmax(b.Softcap(x, 2, "c"), "y"), RowDemand::kAll);
+  b.Output("y", b.Add(ops::Softmax{b.Add(ops::Softcap{.x = x, .cap = 2}, "c")}, "y"),
+           RowDemand::kAll);
   Graph source = *std::move(b).Finish();
   source.ops[1].device = 1;
   auto graph = Decompose(source, {false, true});

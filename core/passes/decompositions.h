@@ -2,37 +2,31 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/ir/builder.h"
-#include "core/ir/graph.h"
+#include "core/ir/op_structs.h"
 
 namespace rullama::decompositions {
 
-// One composite to be replaced: the op (for its attributes), its operands in the graph under
-// construction, and the name of its result.
+// One composite to be replaced: the graph under construction and the name of the op's result.
 struct Site {
   GraphBuilder& b;
-  const Op& op;
-  const std::vector<ValueId>& in;
   const std::string& name;
 
   [[nodiscard]] std::string Part(const char* part) const { return name + "/" + part; }
 };
 
-// Each returns the value that replaces the result of the op.
-ValueId Softmax(const Site& s);
-ValueId RmsNorm(const Site& s);
-ValueId Softcap(const Site& s);
-ValueId GeGlu(const Site& s);
-ValueId GeGluLinear(const Site& s);
-ValueId ResidualNorm(const Site& s);
-ValueId Attention(const Site& s);
-ValueId PleInject(const Site& s);
-ValueId TopPMask(const Site& s);
-ValueId MinPMask(const Site& s);
-ValueId Entropy(const Site& s);
-ValueId SoftEmbed(const Site& s);
-ValueId MoeFfn(const Site& s);
+// One function for each composite, from ops.def; a composite without one fails to link. `op` has
+// the operands in the graph under construction. Each returns the value that replaces the op's
+// result.
+#define RL_PRIMITIVE RL_NO_DECOMPOSITION
+#define RL_EFFECT RL_NO_DECOMPOSITION
+#define RL_COMPOSITE RL_DECOMPOSITION
+#define RL_NO_DECOMPOSITION(Name)
+#define RL_DECOMPOSITION(Name) ValueId Name(const Site& s, const ops::Name& op);
+#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) traits(Name)
+#include <rullama/ir/ops.def>
+#undef RL_NO_DECOMPOSITION
+#undef RL_DECOMPOSITION
 
 }  // namespace rullama::decompositions

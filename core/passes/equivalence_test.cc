@@ -257,33 +257,40 @@ const std::vector<std::vector<double>> kEdgeRows = {
 };
 
 TEST(DecompositionEdges, Softmax) {
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.Softmax(x, "y"); },
+  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.Add(ops::Softmax{x}, "y"); },
                             kEdgeRows);
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.Softmax(x, "y"); },
+  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.Add(ops::Softmax{x}, "y"); },
                             {{kInfinity, 1, 2}, {1, kNaN, 2}});
 }
 
 TEST(DecompositionEdges, TopP) {
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.TopPMask(x, 0.6F, "y"); },
-                            kEdgeRows);
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.TopPMask(x, 1.0F, "y"); },
-                            kEdgeRows);
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.TopPMask(x, 1e-9F, "y"); },
-                            {{2}, {-kInfinity}});
+  ExpectDecompositionAgrees(
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::TopPMask{.x = x, .p = 0.6F}, "y"); },
+      kEdgeRows);
+  ExpectDecompositionAgrees(
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::TopPMask{.x = x, .p = 1.0F}, "y"); },
+      kEdgeRows);
+  ExpectDecompositionAgrees(
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::TopPMask{.x = x, .p = 1e-9F}, "y"); },
+      {{2}, {-kInfinity}});
 }
 
 TEST(DecompositionEdges, MinP) {
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.MinPMask(x, 0.3F, "y"); },
-                            kEdgeRows);
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.MinPMask(x, 1.0F, "y"); },
-                            kEdgeRows);
+  ExpectDecompositionAgrees(
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::MinPMask{.x = x, .p = 0.3F}, "y"); },
+      kEdgeRows);
+  ExpectDecompositionAgrees(
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::MinPMask{.x = x, .p = 1.0F}, "y"); },
+      kEdgeRows);
 }
 
 TEST(DecompositionEdges, RmsNormAndSoftcap) {
   const std::vector<std::vector<double>> rows = {{0, 0, 0}, {1, -2, 3}, {1e15, 1, -1e15}};
   ExpectDecompositionAgrees(
-      [](GraphBuilder& b, ValueId x) { return b.RmsNorm(x, kNoValue, 1e-6F, "y"); }, rows);
-  ExpectDecompositionAgrees([](GraphBuilder& b, ValueId x) { return b.Softcap(x, 30, "y"); }, rows);
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::RmsNorm{.x = x, .eps = 1e-6F}, "y"); },
+      rows);
+  ExpectDecompositionAgrees(
+      [](GraphBuilder& b, ValueId x) { return b.Add(ops::Softcap{.x = x, .cap = 30}, "y"); }, rows);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ std::vector<ValueId> RootsOf(const Graph& graph, const std::vector<bool>& in_are
   std::iota(root.begin(), root.end(), 0U);
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kReshape) continue;
-    if (in_arena[op.inputs[0]] && in_arena[op.results[0]]) root[op.results[0]] = root[op.inputs[0]];
+    const ValueId x = op.inputs[operands::Reshape::x];
+    if (in_arena[x] && in_arena[op.results[0]]) root[op.results[0]] = root[x];
   }
   return root;
 }

@@ -33,7 +33,7 @@ uint64_t BytesWithoutSharing(const Graph& graph) {
 Graph Chain(int length) {
   GraphBuilder b("chain");
   ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 16}});
-  for (int i = 0; i < length; ++i) x = b.Softcap(x, 2);
+  for (int i = 0; i < length; ++i) x = b.Add(ops::Softcap{.x = x, .cap = 2});
   b.Output("y", x, RowDemand::kAll);
   return *std::move(b).Finish();
 }
@@ -67,12 +67,12 @@ TEST(MemoryPlan, ModelsShareMostOfTheirMemory) {
 TEST(MemoryPlan, AReshapeCostsNothing) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 16}});
-  const ValueId a = b.Softcap(x, 2, "a");
-  const ValueId r = b.Reshape(a, {4, 4}, "r");
-  const ValueId c = b.Softcap(r, 3, "c");
+  const ValueId a = b.Add(ops::Softcap{.x = x, .cap = 2}, "a");
+  const ValueId r = b.Add(ops::ReshapeTo(a, {4, 4}), "r");
+  const ValueId c = b.Add(ops::Softcap{.x = r, .cap = 3}, "c");
   // `a` is read again after `c` is written: the shared bytes have to survive.
-  const ValueId d = b.Add(c, b.Reshape(a, {4, 4}, "r2"), "d");
-  b.Output("y", b.Softcap(d, 4, "y"), RowDemand::kAll);
+  const ValueId d = b.Add(ops::Sum(c, b.Add(ops::ReshapeTo(a, {4, 4}), "r2")), "d");
+  b.Output("y", b.Add(ops::Softcap{.x = d, .cap = 4}, "y"), RowDemand::kAll);
   const Graph graph = *std::move(b).Finish();
   const MemoryPlan plan = Planned(graph);
   EXPECT_EQ(plan.offset[graph.Find("a")], plan.offset[graph.Find("r")]);
@@ -84,10 +84,10 @@ TEST(MemoryPlan, AReshapeCostsNothing) {
 TEST(MemoryPlan, AReshapeOfAnOutputOrInputIsNotAliased) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 16}});
-  const ValueId a = b.Softcap(x, 2, "a");
-  const ValueId r = b.Reshape(a, {4, 4}, "r");
+  const ValueId a = b.Add(ops::Softcap{.x = x, .cap = 2}, "a");
+  const ValueId r = b.Add(ops::ReshapeTo(a, {4, 4}), "r");
   b.Output("a", a, RowDemand::kAll);
-  b.Output("y", b.Softcap(r, 2, "y"), RowDemand::kAll);
+  b.Output("y", b.Add(ops::Softcap{.x = r, .cap = 2}, "y"), RowDemand::kAll);
   EXPECT_EQ(Planned(*std::move(b).Finish()).arena_bytes, 64U);
 }
 
@@ -109,16 +109,17 @@ TEST(MemoryPlan, RandomGraphsNeverOverlap) {
       const int64_t width = b.graph().type(x).last().constant;
       switch (random() % 4) {
         case 0:
-          values.push_back(b.Concat(x, any(), 1));
+          values.push_back(b.Add(ops::Concat{.a = x, .b = any(), .axis = 1}));
           break;
         case 1:
-          values.push_back(b.Slice(x, 1, 0, 1 + static_cast<int64_t>(random()) % width));
+          values.push_back(b.Add(ops::Slice{
+              .x = x, .axis = 1, .start = 0, .size = 1 + static_cast<int64_t>(random()) % width}));
           break;
         case 2:
-          values.push_back(b.Reshape(b.Reshape(x, {1, width}), {width}));
+          values.push_back(b.Add(ops::ReshapeTo(b.Add(ops::ReshapeTo(x, {1, width})), {width})));
           break;
         default:
-          values.push_back(b.Softcap(x, 2));
+          values.push_back(b.Add(ops::Softcap{.x = x, .cap = 2}));
       }
     }
     b.Output("y", values.back(), RowDemand::kAll);

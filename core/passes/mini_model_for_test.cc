@@ -20,7 +20,10 @@ class MiniBuilder {
  public:
   Graph Build() && {
     AddInputs();
-    ValueId x = b_.Affine(Gather("token_embd.weight", Model::kWidth, "embd"), 2.5F, 0, "scaled");
+    ValueId x = b_.Add(
+        ops::Affine{
+            .x = Gather("token_embd.weight", Model::kWidth, "embd"), .scale = 2.5F, .bias = 0},
+        "scaled");
     for (int64_t layer = 0; layer < Model::kLayers; ++layer) x = AddLayer(layer, x);
     AddAppends();
     AddOutputs(x);
@@ -53,24 +56,30 @@ class MiniBuilder {
   ValueId Gather(std::string_view table, int64_t columns, std::string_view name) {
     const ValueId weight = Matrix(table, Model::kVocabulary, columns);
     if (table == "token_embd.weight") token_embd_ = weight;
-    return b_.GatherRows(weight, tokens_, name);
+    return b_.Add(ops::GatherRows{.table = weight, .ids = tokens_}, name);
   }
 
   // Keys or values of a layer: projected, normed, and for keys rotated.
   ValueId Projected(ValueId x, const std::string& name, int64_t heads, bool rotated) {
     const int64_t columns = heads * Model::kHeadDim;
     const ValueId flat =
-        b_.MatMul(x, Matrix(name + ".weight", columns, Model::kWidth), name + ".m");
-    const ValueId split = b_.Reshape(flat, {heads, Model::kHeadDim}, name + ".split");
-    const ValueId norm = b_.RmsNorm(split, kNoValue, kEps, rotated ? name + ".norm" : name);
-    return rotated ? b_.Rope(norm, pos_, kNoValue, 10000, Model::kHeadDim, name) : norm;
+        b_.Add(ops::Linear(x, Matrix(name + ".weight", columns, Model::kWidth)), name + ".m");
+    const ValueId split = b_.Add(ops::ReshapeTo(flat, {heads, Model::kHeadDim}), name + ".split");
+    const ValueId norm =
+        b_.Add(ops::RmsNorm{.x = split, .eps = kEps}, rotated ? name + ".norm" : name);
+    return rotated
+               ? b_.Add(ops::Rope{.x = norm, .pos = pos_, .theta = 10000, .n_rot = Model::kHeadDim},
+                        name)
+               : norm;
   }
 
   Cache MakeCache(const std::string& prefix, ValueId x) {
     const TensorType state(DType::kF16, {Model::kSlots, Model::kCapacity, 1, Model::kHeadDim});
     Cache cache;
-    cache.k_new = b_.Cast(Projected(x, prefix + "k", 1, true), DType::kF16, prefix + "k16");
-    cache.v_new = b_.Cast(Projected(x, prefix + "v", 1, false), DType::kF16, prefix + "v16");
+    cache.k_new = b_.Add(ops::Cast{.x = Projected(x, prefix + "k", 1, true), .dtype = DType::kF16},
+                         prefix + "k16");
+    cache.v_new = b_.Add(ops::Cast{.x = Projected(x, prefix + "v", 1, false), .dtype = DType::kF16},
+                         prefix + "v16");
     cache.k_state = b_.State(prefix + "k_cache", state);
     cache.v_state = b_.State(prefix + "v_cache", state);
     return cache;
@@ -79,66 +88,108 @@ class MiniBuilder {
   ValueId AddLayer(int64_t layer, ValueId x) {
     const std::string prefix = fmt::format("blk.{}.", layer);
     const auto norm_weight = [&](const char* name) { return Vector(prefix + name, Model::kWidth); };
-    const ValueId normed = b_.RmsNorm(x, norm_weight("attn_norm.weight"), kEps, prefix + "normed");
+    const ValueId normed =
+        b_.Add(ops::RmsNorm{.x = x, .weight = norm_weight("attn_norm.weight"), .eps = kEps},
+               prefix + "normed");
     const auto own_cache = static_cast<size_t>(layer);
     if (layer < Model::kLayersWithCache) caches_[own_cache] = MakeCache(prefix, normed);
     const Cache& cache = caches_[std::min(own_cache, caches_.size() - 1)];
     const ValueId q = Projected(normed, prefix + "q", Model::kHeads, true);
     const int64_t window = layer == 0 ? 0 : 3;
     const ValueId attention =
-        b_.Attention(q, cache.k_new, cache.v_new, cache.k_state, cache.v_state,
-                     {pos_, slot_, pos_, slot_, past_}, RL_MASK_CAUSAL, window, 1, prefix + "attn");
-    const ValueId flat = b_.Reshape(attention, {Model::kWidth}, prefix + "attn.flat");
-    const ValueId out = b_.MatMul(flat, Matrix(prefix + "o.weight", Model::kWidth, Model::kWidth),
-                                  prefix + "attn.out");
-    x = b_.ResidualNorm(x, out, norm_weight("post_attn.weight"), kNoValue, kEps, prefix + "mid");
+        b_.Add(ops::WithRows(ops::Attention{.q = q,
+                                            .k_new = cache.k_new,
+                                            .v_new = cache.v_new,
+                                            .k_state = cache.k_state,
+                                            .v_state = cache.v_state,
+                                            .mask = RL_MASK_CAUSAL,
+                                            .window = window,
+                                            .scale = 1},
+                             ops::AttentionRows{pos_, slot_, pos_, slot_, past_}),
+               prefix + "attn");
+    const ValueId flat = b_.Add(ops::ReshapeTo(attention, {Model::kWidth}), prefix + "attn.flat");
+    const ValueId out =
+        b_.Add(ops::Linear(flat, Matrix(prefix + "o.weight", Model::kWidth, Model::kWidth)),
+               prefix + "attn.out");
+    x = b_.Add(
+        ops::ResidualNorm{
+            .residual = x, .x = out, .weight = norm_weight("post_attn.weight"), .eps = kEps},
+        prefix + "mid");
     x = AddFeedForward(prefix, x);
     const ValueId ple =
         Gather(prefix + "per_layer_token_embd.weight", Model::kPleWidth, prefix + "ple");
-    return b_.PleInject(x, ple, Matrix(prefix + "ple_gate.weight", Model::kPleWidth, Model::kWidth),
-                        Matrix(prefix + "ple_proj.weight", Model::kWidth, Model::kPleWidth),
-                        norm_weight("ple_norm.weight"), Vector(prefix + "scale", 1), kEps,
-                        prefix + "out");
+    return b_.Add(
+        ops::PleInject{
+            .x = x,
+            .ple = ple,
+            .gate_weight = Matrix(prefix + "ple_gate.weight", Model::kPleWidth, Model::kWidth),
+            .proj_weight = Matrix(prefix + "ple_proj.weight", Model::kWidth, Model::kPleWidth),
+            .norm_weight = norm_weight("ple_norm.weight"),
+            .scale = Vector(prefix + "scale", 1),
+            .eps = kEps},
+        prefix + "out");
   }
 
   ValueId AddFeedForward(const std::string& prefix, ValueId x) {
     const auto weight = [&](const char* name) { return Vector(prefix + name, Model::kWidth); };
-    const ValueId normed = b_.RmsNorm(x, weight("ffn_norm.weight"), kEps, prefix + "ffn.normed");
-    const ValueId gated = b_.GeGluLinear(
-        normed, Matrix(prefix + "gate.weight", Model::kFeedForward, Model::kWidth),
-        Matrix(prefix + "up.weight", Model::kFeedForward, Model::kWidth), prefix + "ffn.gated");
-    const ValueId down =
-        b_.MatMul(gated, Matrix(prefix + "down.weight", Model::kWidth, Model::kFeedForward),
-                  prefix + "ffn.down");
-    return b_.ResidualNorm(x, down, weight("post_ffn.weight"), kNoValue, kEps, prefix + "ffn");
+    const ValueId normed =
+        b_.Add(ops::RmsNorm{.x = x, .weight = weight("ffn_norm.weight"), .eps = kEps},
+               prefix + "ffn.normed");
+    const ValueId gated = b_.Add(
+        ops::GeGluLinear{
+            .x = normed,
+            .gate_weight = Matrix(prefix + "gate.weight", Model::kFeedForward, Model::kWidth),
+            .up_weight = Matrix(prefix + "up.weight", Model::kFeedForward, Model::kWidth)},
+        prefix + "ffn.gated");
+    const ValueId down = b_.Add(
+        ops::Linear(gated, Matrix(prefix + "down.weight", Model::kWidth, Model::kFeedForward)),
+        prefix + "ffn.down");
+    return b_.Add(
+        ops::ResidualNorm{
+            .residual = x, .x = down, .weight = weight("post_ffn.weight"), .eps = kEps},
+        prefix + "ffn");
   }
 
   void AddAppends() {
     for (size_t layer = 0; layer < caches_.size(); ++layer) {
       const std::string prefix = fmt::format("blk.{}.", layer);
       const Cache& cache = caches_[layer];
-      b_.StateAppend(cache.k_state, cache.k_new, pos_, slot_, prefix + "k_cache.next");
-      b_.StateAppend(cache.v_state, cache.v_new, pos_, slot_, prefix + "v_cache.next");
+      b_.Add(
+          ops::StateAppend{.state = cache.k_state, .rows = cache.k_new, .pos = pos_, .slot = slot_},
+          prefix + "k_cache.next");
+      b_.Add(
+          ops::StateAppend{.state = cache.v_state, .rows = cache.v_new, .pos = pos_, .slot = slot_},
+          prefix + "v_cache.next");
     }
   }
 
   void AddOutputs(ValueId x) {
-    const ValueId normed =
-        b_.RmsNorm(x, Vector("output_norm.weight", Model::kWidth), kEps, "final");
-    const ValueId raw = b_.MatMul(normed, token_embd_, "logits.raw");
-    const ValueId logits = b_.Softcap(raw, 30, "logits");
+    const ValueId normed = b_.Add(
+        ops::RmsNorm{.x = x, .weight = Vector("output_norm.weight", Model::kWidth), .eps = kEps},
+        "final");
+    const ValueId raw = b_.Add(ops::Linear(normed, token_embd_), "logits.raw");
+    const ValueId logits = b_.Add(ops::Softcap{.x = raw, .cap = 30}, "logits");
     const ValueId history = b_.State("history", {DType::kI32, {Model::kSlots, Model::kCapacity}});
     const ValueId penalised =
-        b_.Penalties(logits, history, tokens_, {pos_, slot_, pos_, slot_, past_}, Model::kCapacity,
-                     1.3F, 0.1F, 0.2F, "penalised");
-    b_.StateAppend(history, tokens_, pos_, slot_, "history.next");
-    const auto sorted = b_.TopK(penalised, Model::kVocabulary, "sorted");
-    const ValueId nucleus = b_.TopPMask(sorted.values, 0.9F, "nucleus");
-    const ValueId masked = b_.MinPMask(nucleus, 0.02F, "masked");
-    const ValueId u = b_.RandomUniform(seed_, pos_, slot_, 1, "u");
-    const ValueId column = b_.Categorical(masked, u, "column");
+        b_.Add(ops::WithRows(ops::Penalties{.logits = logits,
+                                            .history = history,
+                                            .tokens = tokens_,
+                                            .last_n = Model::kCapacity,
+                                            .repeat = 1.3F,
+                                            .frequency = 0.1F,
+                                            .presence = 0.2F},
+                             ops::AttentionRows{pos_, slot_, pos_, slot_, past_}),
+               "penalised");
+    b_.Add(ops::StateAppend{.state = history, .rows = tokens_, .pos = pos_, .slot = slot_},
+           "history.next");
+    const auto sorted = b_.Add(ops::TopK{.x = penalised, .k = Model::kVocabulary}, "sorted");
+    const ValueId nucleus = b_.Add(ops::TopPMask{.x = sorted.values, .p = 0.9F}, "nucleus");
+    const ValueId masked = b_.Add(ops::MinPMask{.x = nucleus, .p = 0.02F}, "masked");
+    const ValueId u =
+        b_.Add(ops::RandomUniform{.seed = seed_, .pos = pos_, .slot = slot_, .stream = 1}, "u");
+    const ValueId column = b_.Add(ops::Categorical{.x = masked, .u = u}, "column");
     b_.Output("logits", logits);
-    b_.Output("token", b_.GatherLast(sorted.indices, column, "token"));
+    b_.Output("token", b_.Add(ops::GatherLast{.x = sorted.indices, .index = column}, "token"));
   }
 
   GraphBuilder b_{"mini"};

@@ -147,7 +147,8 @@ class Partitioner {
       Value value = source_.value(result);
       map_[result] = static_cast<ValueId>(graph.values.size());
       value.producer = static_cast<OpIndex>(graph.ops.size());
-      if (value.lifetime == Lifetime::kState) value.state = graph.value(op.inputs[0]).state;
+      if (value.lifetime == Lifetime::kState)
+        value.state = graph.value(op.inputs[kWrittenOperand]).state;
       graph.values.push_back(std::move(value));
       result = map_[result];
     }

@@ -41,9 +41,9 @@ std::vector<Segment> Segments(const Graph& graph) {
 Graph Sandwich() {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
-  const ValueId a = b.Softcap(x, 1, "a");
-  const ValueId h = b.Softcap(a, 2, "h");
-  b.Output("out", b.Add(b.Add(h, a, "sum"), x, "y"), RowDemand::kAll);
+  const ValueId a = b.Add(ops::Softcap{.x = x, .cap = 1}, "a");
+  const ValueId h = b.Add(ops::Softcap{.x = a, .cap = 2}, "h");
+  b.Output("out", b.Add(ops::Sum(b.Add(ops::Sum(h, a), "sum"), x), "y"), RowDemand::kAll);
   Graph graph = *std::move(b).Finish();
   graph.ops[1].device = 1;
   return graph;
@@ -112,9 +112,22 @@ TEST(Partition, LaterVersionsKeepTheNameOfTheState) {
   const ValueId x = b.Input("x", {DType::kI32, {Dim::T()}});
   const ValueId past = b.Input("past", {DType::kI32, {1}});
   const ValueId logits = b.Input("logits", {DType::kF32, {Dim::T(), 4}});
-  const ValueId next = b.StateAppend(b.State("s", {DType::kI32, {1, 8}}), x, x, x, "s.next");
-  const ValueId h = b.Softcap(logits, 2, "h");
-  b.Output("y", b.Penalties(h, next, x, {x, x, x, x, past}, 8, 1.5F, 0, 0, "y"), RowDemand::kAll);
+  const ValueId next = b.Add(
+      ops::StateAppend{
+          .state = b.State("s", {DType::kI32, {1, 8}}), .rows = x, .pos = x, .slot = x},
+      "s.next");
+  const ValueId h = b.Add(ops::Softcap{.x = logits, .cap = 2}, "h");
+  b.Output("y",
+           b.Add(ops::WithRows(ops::Penalties{.logits = h,
+                                              .history = next,
+                                              .tokens = x,
+                                              .last_n = 8,
+                                              .repeat = 1.5F,
+                                              .frequency = 0,
+                                              .presence = 0},
+                               ops::AttentionRows{x, x, x, x, past}),
+                 "y"),
+           RowDemand::kAll);
   Graph graph = *std::move(b).Finish();
   graph.ops[1].device = 1;
   const auto segments = Segments(graph);

@@ -114,8 +114,9 @@ class RowDemandPass {
     const std::string name = source_.value(id).name + "/rows";
     // A table of rank 2 counts as a weight, which is gathered as f32; going back is exact.
     const bool widened = type.rank == 2 && type.dtype != DType::kI32 && type.dtype != DType::kF32;
-    ValueId gathered = builder.GatherRows(rewriter_.Map(id), rows, widened ? name + "/f32" : name);
-    if (widened) gathered = builder.Cast(gathered, type.dtype, name);
+    ValueId gathered = builder.Add(ops::GatherRows{.table = rewriter_.Map(id), .ids = rows},
+                                   widened ? name + "/f32" : name);
+    if (widened) gathered = builder.Add(ops::Cast{.x = gathered, .dtype = type.dtype}, name);
     wanted_[id] = gathered;
     return gathered;
   }

@@ -85,9 +85,9 @@ TEST(RowDemand, AnOutputOfAllRowsIsNotGathered) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
   b.WantedRows(b.Input("rows", {DType::kI32, {Dim::R()}}));
-  const ValueId y = b.Softcap(x, 2, "y");
+  const ValueId y = b.Add(ops::Softcap{.x = x, .cap = 2}, "y");
   b.Output("all", y, RowDemand::kAll);
-  b.Output("some", b.Softcap(y, 3, "z"));
+  b.Output("some", b.Add(ops::Softcap{.x = y, .cap = 3}, "z"));
   const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kAsAsked);
   EXPECT_EQ(RowsOf(graph, "y"), Dim::T());
   EXPECT_EQ(RowsOf(graph, "y/rows"), Dim::R());
@@ -101,7 +101,7 @@ TEST(RowDemand, GatheredHalfPrecisionStaysHalfPrecision) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF16, {Dim::T(), 4}});
   b.WantedRows(b.Input("rows", {DType::kI32, {Dim::R()}}));
-  b.Output("y", b.Copy(x, "y"));
+  b.Output("y", b.Add(ops::Copy{x}, "y"));
   const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kAsAsked);
   EXPECT_EQ(graph.type(graph.Find("y")), TensorType(DType::kF16, {Dim::R(), 4}));
 }
@@ -110,7 +110,7 @@ TEST(RowDemand, ResultsOfOneOpMayBeWantedDifferently) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
   b.WantedRows(b.Input("rows", {DType::kI32, {Dim::R()}}));
-  const auto top = b.TopK(x, 2, "top");
+  const auto top = b.Add(ops::TopK{.x = x, .k = 2}, "top");
   b.Output("values", top.values, RowDemand::kAll);
   b.Output("indices", top.indices);
   const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kAsAsked);
@@ -121,7 +121,7 @@ TEST(RowDemand, ResultsOfOneOpMayBeWantedDifferently) {
 TEST(RowDemand, WantedRowsNeedAnInputThatNamesThem) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
-  b.Output("y", b.Softcap(x, 2, "y"));
+  b.Output("y", b.Add(ops::Softcap{.x = x, .cap = 2}, "y"));
   const auto graph = ApplyRowDemand(*std::move(b).Finish(), DemandMode::kAsAsked);
   ASSERT_FALSE(graph.has_value());
   EXPECT_EQ(graph.error().id, "passes.no_rows_input");

@@ -34,7 +34,7 @@ Dependencies FindDependencies(const Graph& graph) {
   }
   for (OpIndex i = 0; i < graph.ops.size(); ++i) {
     if (InfoOf(graph.ops[i].kind).trait != OpTrait::kEffect) continue;
-    for (const OpIndex reader : readers[graph.ops[i].inputs[0]]) {
+    for (const OpIndex reader : readers[graph.ops[i].inputs[kWrittenOperand]]) {
       if (reader != i) add(reader, i);
     }
   }

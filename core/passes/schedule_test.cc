@@ -40,10 +40,18 @@ TEST(Schedule, AppendsComeAfterAllReadersOfTheOldVersion) {
   const ValueId logits = b.Input("logits", {DType::kF32, {Dim::T(), 4}});
   const ValueId state = b.State("s", {DType::kI32, {1, 8}});
   const auto read = [&](ValueId from, const char* name) {
-    return b.Penalties(from, state, x, {x, x, x, x, past}, 8, 1.5F, 0, 0, name);
+    return b.Add(ops::WithRows(ops::Penalties{.logits = from,
+                                              .history = state,
+                                              .tokens = x,
+                                              .last_n = 8,
+                                              .repeat = 1.5F,
+                                              .frequency = 0,
+                                              .presence = 0},
+                               ops::AttentionRows{x, x, x, x, past}),
+                 name);
   };
   const ValueId first = read(logits, "first");
-  b.StateAppend(state, x, x, x, "s.next");
+  b.Add(ops::StateAppend{.state = state, .rows = x, .pos = x, .slot = x}, "s.next");
   b.Output("y", read(first, "second"), RowDemand::kAll);
   EXPECT_THAT(NamesOfOps(Scheduled(*std::move(b).Finish())),
               ElementsAre("first", "second", "s.next"));
@@ -55,10 +63,26 @@ TEST(Schedule, AReaderOfTheOldVersionThatNeedsTheNewOneIsAnError) {
   const ValueId past = b.Input("past", {DType::kI32, {1}});
   const ValueId logits = b.Input("logits", {DType::kF32, {Dim::T(), 4}});
   const ValueId state = b.State("s", {DType::kI32, {1, 8}});
-  const ValueId next = b.StateAppend(state, x, x, x, "s.next");
-  const ValueId new_read = b.Penalties(logits, next, x, {x, x, x, x, past}, 8, 1.5F, 0, 0, "new");
-  const ValueId old_read =
-      b.Penalties(new_read, state, x, {x, x, x, x, past}, 8, 1.5F, 0, 0, "old");
+  const ValueId next =
+      b.Add(ops::StateAppend{.state = state, .rows = x, .pos = x, .slot = x}, "s.next");
+  const ValueId new_read = b.Add(ops::WithRows(ops::Penalties{.logits = logits,
+                                                              .history = next,
+                                                              .tokens = x,
+                                                              .last_n = 8,
+                                                              .repeat = 1.5F,
+                                                              .frequency = 0,
+                                                              .presence = 0},
+                                               ops::AttentionRows{x, x, x, x, past}),
+                                 "new");
+  const ValueId old_read = b.Add(ops::WithRows(ops::Penalties{.logits = new_read,
+                                                              .history = state,
+                                                              .tokens = x,
+                                                              .last_n = 8,
+                                                              .repeat = 1.5F,
+                                                              .frequency = 0,
+                                                              .presence = 0},
+                                               ops::AttentionRows{x, x, x, x, past}),
+                                 "old");
   b.Output("y", old_read, RowDemand::kAll);
   auto graph = Schedule(*std::move(b).Finish());
   ASSERT_FALSE(graph.has_value());
@@ -81,11 +105,11 @@ TEST(Schedule, WorkOfTheHostThatDependsOnInputsOnlyGoesFirst) {
 TEST(Schedule, GroupsOpsOfADevice) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
-  const ValueId a = b.Softcap(x, 1, "a");      // device 0
-  const ValueId host = b.Softcap(a, 2, "h");   // device 1
-  const ValueId c = b.Softcap(x, 3, "c");      // device 0
-  const ValueId other = b.Softcap(c, 4, "i");  // device 1
-  b.Output("y", b.Add(host, other, "y"), RowDemand::kAll);
+  const ValueId a = b.Add(ops::Softcap{.x = x, .cap = 1}, "a");      // device 0
+  const ValueId host = b.Add(ops::Softcap{.x = a, .cap = 2}, "h");   // device 1
+  const ValueId c = b.Add(ops::Softcap{.x = x, .cap = 3}, "c");      // device 0
+  const ValueId other = b.Add(ops::Softcap{.x = c, .cap = 4}, "i");  // device 1
+  b.Output("y", b.Add(ops::Sum(host, other), "y"), RowDemand::kAll);
   Graph source = *std::move(b).Finish();
   source.ops[1].device = source.ops[3].device = 1;
   EXPECT_THAT(NamesOfOps(Scheduled(source)), ElementsAre("a", "c", "h", "i", "y"));

@@ -107,17 +107,18 @@ std::span<const double> HeadOf(const Tensor& x, int64_t row, int64_t head) {
 }  // namespace
 
 Status EvalRope(const Call& call) {
+  using In = operands::Rope;
   const auto& a = call.As<rl_rope_attrs>();
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   const auto half = static_cast<size_t>(a.n_rot / 2);
   for (int64_t r = 0; r < RowCount(x); ++r) {
     const auto in = Row(x, r);
     const auto out = Row(call.y(), r);
     std::copy(in.begin(), in.end(), out.begin());
-    const auto pos = static_cast<double>(call.in(1).i[static_cast<size_t>(r / x.dims[1])]);
+    const auto pos = static_cast<double>(call.in(In::pos).i[static_cast<size_t>(r / x.dims[1])]);
     for (size_t i = 0; i < half; ++i) {
       const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
-      const double factor = call.has(2) ? call.in(2).f[i] : 1.0;
+      const double factor = call.has(In::freq_factors) ? call.in(In::freq_factors).f[i] : 1.0;
       const double angle = pos * std::pow(double{a.theta}, exponent) / factor;
       out[i] = in[i] * std::cos(angle) - in[i + half] * std::sin(angle);
       out[i + half] = in[i] * std::sin(angle) + in[i + half] * std::cos(angle);
@@ -127,18 +128,23 @@ Status EvalRope(const Call& call) {
 }
 
 Status EvalAttention(const Call& call) {
+  using In = operands::Attention;
   const auto& a = call.As<rl_attention_attrs>();
-  const Tensor& q = call.in(0);
-  KeyRows keys(call.in(3), call.in(1));
-  KeyRows values(call.in(4), call.in(2));
-  const Visibility visibility{call.in(5), call.in(6), call.in(7),
-                              call.in(8), call.in(9), static_cast<rl_mask>(a.mask),
+  const Tensor& q = call.in(In::q);
+  KeyRows keys(call.in(In::k_state), call.in(In::k_new));
+  KeyRows values(call.in(In::v_state), call.in(In::v_new));
+  const Visibility visibility{call.in(In::q_pos),
+                              call.in(In::q_slot),
+                              call.in(In::kv_pos),
+                              call.in(In::kv_slot),
+                              call.in(In::past),
+                              static_cast<rl_mask>(a.mask),
                               a.window};
   const int64_t group = q.dims[1] / keys.kv_heads();
   for (int64_t row = 0; row < q.rows(); ++row) {
     RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
                         visibility.Columns(call, row, keys.capacity(), keys.slots()));
-    const int64_t slot = call.in(6).i[static_cast<size_t>(row)];
+    const int64_t slot = call.in(In::q_slot).i[static_cast<size_t>(row)];
     std::vector<double> scores(columns.size());
     std::vector<double> probability(columns.size());
     for (int64_t head = 0; head < q.dims[1]; ++head) {
@@ -159,18 +165,23 @@ Status EvalAttention(const Call& call) {
 }
 
 Status EvalAttentionScores(const Call& call) {
+  using In = operands::AttentionScores;
   const auto& a = call.As<rl_attention_scores_attrs>();
-  const Tensor& q = call.in(0);
-  KeyRows keys(call.in(2), call.in(1));
-  const Visibility visibility{call.in(3), call.in(4), call.in(5),
-                              call.in(6), call.in(7), static_cast<rl_mask>(a.mask),
+  const Tensor& q = call.in(In::q);
+  KeyRows keys(call.in(In::k_state), call.in(In::k_new));
+  const Visibility visibility{call.in(In::q_pos),
+                              call.in(In::q_slot),
+                              call.in(In::kv_pos),
+                              call.in(In::kv_slot),
+                              call.in(In::past),
+                              static_cast<rl_mask>(a.mask),
                               a.window};
   const int64_t group = q.dims[1] / keys.kv_heads();
   std::fill(call.y().f.begin(), call.y().f.end(), -kInfinity);
   for (int64_t row = 0; row < q.rows(); ++row) {
     RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
                         visibility.Columns(call, row, keys.capacity(), keys.slots()));
-    const int64_t slot = call.in(4).i[static_cast<size_t>(row)];
+    const int64_t slot = call.in(In::q_slot).i[static_cast<size_t>(row)];
     for (int64_t head = 0; head < q.dims[1]; ++head) {
       const auto y = Row(call.y(), row * q.dims[1] + head);
       for (const int64_t column : columns) {
@@ -183,12 +194,13 @@ Status EvalAttentionScores(const Call& call) {
 }
 
 Status EvalAttentionMix(const Call& call) {
-  const Tensor& probability = call.in(0);
-  KeyRows values(call.in(2), call.in(1));
+  using In = operands::AttentionMix;
+  const Tensor& probability = call.in(In::probability);
+  KeyRows values(call.in(In::v_state), call.in(In::v_new));
   const int64_t heads = probability.dims[1];
   const int64_t group = heads / values.kv_heads();
   for (int64_t row = 0; row < probability.rows(); ++row) {
-    const int64_t slot = call.in(3).i[static_cast<size_t>(row)];
+    const int64_t slot = call.in(In::q_slot).i[static_cast<size_t>(row)];
     if (slot < 0 || slot >= values.slots()) {
       return IndexError(call, "row {} has slot {}, the state {} slots", row, slot, values.slots());
     }

@@ -8,95 +8,30 @@
 namespace rullama::reference {
 namespace {
 
-constexpr uint32_t Bit(int operand) { return 1u << operand; }
-
-KernelInfo KernelOf(OpKind kind) {
+Kernel KernelOf(OpKind kind) {
   switch (kind) {
-    case OpKind::kReshape:
-    case OpKind::kCopy:
-      return {EvalReshape};
-    case OpKind::kSlice:
-      return {EvalSlice};
-    case OpKind::kConcat:
-      return {EvalConcat};
-    case OpKind::kCast:
-      return {EvalCast};
-    case OpKind::kGatherRows:
-      return {EvalGatherRows, Bit(0)};
-    case OpKind::kGatherLast:
-      return {EvalGatherLast};
-    case OpKind::kUnary:
-      return {EvalUnary};
-    case OpKind::kBinary:
-      return {EvalBinary};
-    case OpKind::kScale:
-      return {EvalScale};
-    case OpKind::kAffine:
-      return {EvalAffine};
-    case OpKind::kSelect:
-      return {EvalSelect};
-    case OpKind::kWhere:
-      return {EvalWhere};
-    case OpKind::kEntropy:
-      return {EvalEntropy};
-    case OpKind::kGroupedMatMul:
-      return {EvalGroupedMatMul, Bit(1)};
-    case OpKind::kMoeFfn:
-      return {EvalMoeFfn, Bit(3) | Bit(4) | Bit(5)};
-    case OpKind::kSoftEmbed:
-      return {EvalSoftEmbed, Bit(2)};
-    case OpKind::kEntropyAccept:
-      return {EvalEntropyAccept};
-    case OpKind::kReduce:
-      return {EvalReduce};
-    case OpKind::kArgMax:
-      return {EvalArgMax};
-    case OpKind::kTopK:
-      return {EvalTopK};
-    case OpKind::kCumSum:
-      return {EvalCumSum};
-    case OpKind::kSoftmax:
-      return {EvalSoftmax};
-    case OpKind::kMatMul:
-      return {EvalMatMul, Bit(1)};
-    case OpKind::kRmsNorm:
-      return {EvalRmsNorm};
-    case OpKind::kSoftcap:
-      return {EvalSoftcap};
-    case OpKind::kGeGlu:
-      return {EvalGeGlu};
-    case OpKind::kGeGluLinear:
-      return {EvalGeGluLinear, Bit(1) | Bit(2)};
-    case OpKind::kResidualNorm:
-      return {EvalResidualNorm};
-    case OpKind::kRope:
-      return {EvalRope};
-    case OpKind::kAttention:
-      return {EvalAttention, Bit(3) | Bit(4)};
-    case OpKind::kAttentionScores:
-      return {EvalAttentionScores, Bit(2)};
-    case OpKind::kAttentionMix:
-      return {EvalAttentionMix, Bit(2)};
-    case OpKind::kStateAppend:
-      return {EvalStateAppend};
-    case OpKind::kPleInject:
-      return {EvalPleInject, Bit(2) | Bit(3)};
-    case OpKind::kPenalties:
-      return {EvalPenalties, Bit(1)};
-    case OpKind::kBiasAdd:
-      return {EvalBiasAdd};
-    case OpKind::kTopPMask:
-      return {EvalTopPMask};
-    case OpKind::kMinPMask:
-      return {EvalMinPMask};
-    case OpKind::kTypicalPMask:
-      return {EvalTypicalPMask};
-    case OpKind::kRandomUniform:
-      return {EvalRandomUniform};
-    case OpKind::kCategorical:
-      return {EvalCategorical};
+#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
+  case OpKind::k##Name:                                                 \
+    return Eval##Name;
+#include <rullama/ir/ops.def>
   }
-  return {nullptr};
+  return nullptr;
+}
+
+// Kernels read matrices and caches as they are stored; all other operands arrive unpacked. An op
+// that writes a state also gets the state unpacked.
+bool ReadsPacked(const OpInfo& info, size_t operand) {
+  if (info.trait == OpTrait::kEffect) return false;
+  switch (info.operands[operand].role) {
+    case OperandRole::kWeight:
+    case OperandRole::kTable:
+    case OperandRole::kState:
+      return true;
+    case OperandRole::kData:
+    case OperandRole::kIndex:
+      return false;
+  }
+  return false;
 }
 
 // Type inference works on sizes of at least 1, so a dimension of no rows is named by a symbol.
@@ -130,8 +65,8 @@ Status CheckHolder(const OpInfo& info, size_t index, const Tensor& tensor) {
 Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
                                        std::span<const Tensor* const> operands) {
   const OpInfo* info = FindOp(kind);
-  const KernelInfo kernel = KernelOf(kind);
-  if (info == nullptr || kernel.kernel == nullptr) {
+  const Kernel kernel = KernelOf(kind);
+  if (info == nullptr || kernel == nullptr) {
     return MakeError(ErrorKind::kRuntime, "ir.type", "unknown op {}", static_cast<uint32_t>(kind));
   }
   std::vector<TensorType> types;
@@ -151,7 +86,7 @@ Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
   for (size_t i = 0; i < ready.size(); ++i) {
     if (ready[i] == nullptr) continue;
     RL_RETURN_IF_ERROR(CheckHolder(*info, i, *ready[i]));
-    if (ready[i]->packed.empty() || (kernel.reads_packed >> i & 1u) != 0) continue;
+    if (ready[i]->packed.empty() || ReadsPacked(*info, i)) continue;
     RL_ASSIGN_OR_RETURN(Tensor tensor, Unpack(*ready[i]));
     unpacked.push_back(std::move(tensor));
     ready[i] = &unpacked.back();
@@ -161,7 +96,7 @@ Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
   for (const TensorType& type : result_types) {
     results.push_back(MakeZeros(type.dtype, DimsAt(type, kNoRows)));
   }
-  RL_RETURN_IF_ERROR(kernel.kernel(Call{kind, attrs, ready, results}));
+  RL_RETURN_IF_ERROR(kernel(Call{kind, attrs, ready, results}));
   return results;
 }
 

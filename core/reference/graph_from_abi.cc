@@ -89,8 +89,8 @@ void Link(Graph& graph) {
   }
   for (const Op& op : graph.ops) {  // in order, so that the old version is linked before the new
     if (InfoOf(op.kind).trait != OpTrait::kEffect) continue;
-    if (op.inputs.empty() || op.inputs[0] == kNoValue || op.results.empty()) continue;
-    graph.values[op.results[0]].state = graph.values[op.inputs[0]].state;
+    if (op.inputs.empty() || op.inputs[kWrittenOperand] == kNoValue || op.results.empty()) continue;
+    graph.values[op.results[0]].state = graph.values[op.inputs[kWrittenOperand]].state;
   }
 }
 

@@ -130,7 +130,7 @@ Status Interpreter::CheckInputs(const Extents& extents) const {
 }
 
 Status Interpreter::Append(const Op& op) {
-  const ValueId home = Home(op.inputs[0]);
+  const ValueId home = Home(op.inputs[kWrittenOperand]);
   // Rows and positions may be packed constants; the append itself wants numbers.
   std::vector<Tensor> operands;
   for (size_t i = 1; i < op.inputs.size(); ++i) {

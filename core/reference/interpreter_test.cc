@@ -22,11 +22,15 @@ Graph SmallGraph(DType state_dtype = DType::kF32) {
   const ValueId rows = b.Input("rows", {DType::kI32, {Dim::R()}});
   const ValueId table = b.Constant("table", {DType::kF32, {3, 2}}, 1);
   const ValueId state = b.State("cache", {state_dtype, {1, 4, 2}});
-  const ValueId x = b.GatherRows(table, tokens, "x");
-  const ValueId twice = b.Affine(x, 2, 0, "twice");
-  b.StateAppend(state, b.Cast(x, state_dtype, "stored"), pos, slot, "cache.next");
+  const ValueId x = b.Add(ops::GatherRows{.table = table, .ids = tokens}, "x");
+  const ValueId twice = b.Add(ops::Affine{.x = x, .scale = 2, .bias = 0}, "twice");
+  b.Add(ops::StateAppend{.state = state,
+                         .rows = b.Add(ops::Cast{.x = x, .dtype = state_dtype}, "stored"),
+                         .pos = pos,
+                         .slot = slot},
+        "cache.next");
   b.WantedRows(rows);
-  b.Output("y", b.GatherRows(twice, rows, "picked"));
+  b.Output("y", b.Add(ops::GatherRows{.table = twice, .ids = rows}, "picked"));
   Graph graph = *std::move(b).Finish();
   graph.max_t = 4;
   graph.max_r = 4;

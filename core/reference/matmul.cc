@@ -43,48 +43,53 @@ Status LinearAsStored(const Tensor& x, const Tensor& weight, Tensor& y) {
 }  // namespace
 
 Status EvalMatMul(const Call& call) {
+  using In = operands::MatMul;
   const bool transposed = call.As<rl_matmul_attrs>().transpose_weight == 1;
-  return transposed ? Linear(call.in(0), call.in(1), call.y())
-                    : LinearAsStored(call.in(0), call.in(1), call.y());
+  return transposed ? Linear(call.in(In::x), call.in(In::weight), call.y())
+                    : LinearAsStored(call.in(In::x), call.in(In::weight), call.y());
 }
 
 Status EvalGeGluLinear(const Call& call) {
+  using In = operands::GeGluLinear;
   Tensor& y = call.y();
-  RL_RETURN_IF_ERROR(Linear(call.in(0), call.in(1), y));
+  RL_RETURN_IF_ERROR(Linear(call.in(In::x), call.in(In::gate_weight), y));
   Tensor up = MakeZeros(y.dtype, y.dims);
-  RL_RETURN_IF_ERROR(Linear(call.in(0), call.in(2), up));
+  RL_RETURN_IF_ERROR(Linear(call.in(In::x), call.in(In::up_weight), up));
   for (size_t j = 0; j < y.f.size(); ++j) y.f[j] = GeluTanh(y.f[j]) * up.f[j];
   return OkStatus();
 }
 
 Status EvalPleInject(const Call& call) {
+  using In = operands::PleInject;
   const double eps = call.As<rl_ple_inject_attrs>().eps;
-  const Tensor& x = call.in(0);
-  const Tensor& ple = call.in(1);
-  const double scale = call.has(5) ? call.in(5).f[0] : 1.0;
+  const Tensor& x = call.in(In::x);
+  const Tensor& ple = call.in(In::ple);
+  const double scale = call.has(In::scale) ? call.in(In::scale).f[0] : 1.0;
   Tensor gate = MakeZeros(ple.dtype, ple.dims);
-  RL_RETURN_IF_ERROR(Linear(x, call.in(2), gate));
+  RL_RETURN_IF_ERROR(Linear(x, call.in(In::gate_weight), gate));
   for (size_t j = 0; j < gate.f.size(); ++j) gate.f[j] = GeluTanh(gate.f[j]) * ple.f[j];
   Tensor injected = MakeZeros(x.dtype, x.dims);
-  RL_RETURN_IF_ERROR(Linear(gate, call.in(3), injected));
+  RL_RETURN_IF_ERROR(Linear(gate, call.in(In::proj_weight), injected));
   for (int64_t r = 0; r < x.rows(); ++r) {
     const auto y = Row(call.y(), r);
-    RmsNormRow(Row(injected, r), call.in(4).f, eps, y);
+    RmsNormRow(Row(injected, r), call.in(In::norm_weight).f, eps, y);
     for (size_t j = 0; j < y.size(); ++j) y[j] = (Row(x, r)[j] + y[j]) * scale;
   }
   return OkStatus();
 }
 
 Status EvalSoftEmbed(const Call& call) {
-  const Tensor& logits = call.in(0);
+  using In = operands::SoftEmbed;
+  const Tensor& logits = call.in(In::logits);
   Tensor probability = MakeZeros(logits.dtype, logits.dims);
   std::vector<double> scaled(static_cast<size_t>(logits.last()));
   for (int64_t r = 0; r < logits.rows(); ++r) {
     const auto row = Row(logits, r);
-    for (size_t j = 0; j < scaled.size(); ++j) scaled[j] = row[j] * call.in(1).f[0];
+    for (size_t j = 0; j < scaled.size(); ++j)
+      scaled[j] = row[j] * call.in(In::inverse_temperature).f[0];
     SoftmaxRow(scaled, Row(probability, r));
   }
-  return LinearAsStored(probability, call.in(2), call.y());
+  return LinearAsStored(probability, call.in(In::table), call.y());
 }
 
 }  // namespace rullama::reference

@@ -48,22 +48,23 @@ Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, co
 // gelu(gate) * up of every pair: f32 [rows, k, f].
 Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& experts,
                            int64_t inner) {
-  const Tensor& gate_weight = call.in(3);
+  using In = operands::MoeFfn;
+  const Tensor& gate_weight = call.in(In::gate_weight);
   const int64_t rows = experts.dims[0], k = experts.dims[1];
   Tensor gate = MakeZeros(DType::kF32, {rows, k, gate_weight.dims[1]});
   RL_RETURN_IF_ERROR(GroupedLinear(call, x, gate_weight, experts, gate));
   Tensor up;
-  if (call.has(4)) {
+  if (call.has(In::up_weight)) {
     up = MakeZeros(DType::kF32, {rows, k, inner});
-    RL_RETURN_IF_ERROR(GroupedLinear(call, x, call.in(4), experts, up));
+    RL_RETURN_IF_ERROR(GroupedLinear(call, x, call.in(In::up_weight), experts, up));
   }
   Tensor result = MakeZeros(DType::kF32, {rows, k, inner});
   const auto width = static_cast<size_t>(inner);
   for (size_t i = 0; i < result.f.size(); ++i) {
     const size_t pair = i / width, column = i % width;
     // Without a tensor of its own, up follows gate in the same row.
-    const double g = call.has(4) ? gate.f[i] : gate.f[pair * 2 * width + column];
-    const double u = call.has(4) ? up.f[i] : gate.f[(pair * 2 + 1) * width + column];
+    const double g = call.has(In::up_weight) ? gate.f[i] : gate.f[pair * 2 * width + column];
+    const double u = call.has(In::up_weight) ? up.f[i] : gate.f[(pair * 2 + 1) * width + column];
     result.f[i] = GeluTanh(g) * u;
   }
   return result;
@@ -72,21 +73,25 @@ Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& expe
 }  // namespace
 
 Status EvalGroupedMatMul(const Call& call) {
-  return GroupedLinear(call, call.in(0), call.in(1), call.in(2), call.y());
+  using In = operands::GroupedMatMul;
+  return GroupedLinear(call, call.in(In::x), call.in(In::weight), call.in(In::experts), call.y());
 }
 
 Status EvalMoeFfn(const Call& call) {
-  const Tensor& x = call.in(0);
-  const Tensor& weights = call.in(1);
-  const Tensor& experts = call.in(2);
-  const Tensor& down_weight = call.in(5);
+  using In = operands::MoeFfn;
+  const Tensor& x = call.in(In::x);
+  const Tensor& weights = call.in(In::weights);
+  const Tensor& experts = call.in(In::experts);
+  const Tensor& down_weight = call.in(In::down_weight);
   RL_ASSIGN_OR_RETURN(const Tensor hidden, Activations(call, x, experts, down_weight.dims[2]));
   Tensor down = MakeZeros(DType::kF32, {experts.dims[0], experts.dims[1], x.last()});
   RL_RETURN_IF_ERROR(GroupedLinear(call, hidden, down_weight, experts, down));
   const auto columns = static_cast<size_t>(x.last());
   const auto k = static_cast<size_t>(experts.last());
   for (size_t pair = 0; pair < experts.i.size(); ++pair) {
-    const double scale = call.has(6) ? call.in(6).f[static_cast<size_t>(experts.i[pair])] : 1.0;
+    const double scale = call.has(In::expert_scale)
+                             ? call.in(In::expert_scale).f[static_cast<size_t>(experts.i[pair])]
+                             : 1.0;
     for (size_t j = 0; j < columns; ++j) {
       call.y().f[pair / k * columns + j] += weights.f[pair] * scale * down.f[pair * columns + j];
     }

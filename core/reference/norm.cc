@@ -16,21 +16,24 @@ void RmsNormRow(std::span<const double> x, std::span<const double> weight, doubl
 }
 
 Status EvalRmsNorm(const Call& call) {
+  using In = operands::RmsNorm;
   const double eps = call.As<rl_rms_norm_attrs>().eps;
-  const Tensor& x = call.in(0);
-  const std::span<const double> weight =
-      call.has(1) ? std::span<const double>(call.in(1).f) : std::span<const double>();
+  const Tensor& x = call.in(In::x);
+  const std::span<const double> weight = call.has(In::weight)
+                                             ? std::span<const double>(call.in(In::weight).f)
+                                             : std::span<const double>();
   for (int64_t r = 0; r < RowCount(x); ++r) RmsNormRow(Row(x, r), weight, eps, Row(call.y(), r));
   return OkStatus();
 }
 
 Status EvalResidualNorm(const Call& call) {
+  using In = operands::ResidualNorm;
   const double eps = call.As<rl_residual_norm_attrs>().eps;
-  const double scale = call.has(3) ? call.in(3).f[0] : 1.0;
+  const double scale = call.has(In::scale) ? call.in(In::scale).f[0] : 1.0;
   for (int64_t r = 0; r < call.y().rows(); ++r) {
     const auto y = Row(call.y(), r);
-    RmsNormRow(Row(call.in(1), r), call.in(2).f, eps, y);
-    const auto residual = Row(call.in(0), r);
+    RmsNormRow(Row(call.in(In::x), r), call.in(In::weight).f, eps, y);
+    const auto residual = Row(call.in(In::residual), r);
     for (size_t j = 0; j < y.size(); ++j) y[j] = (residual[j] + y[j]) * scale;
   }
   return OkStatus();

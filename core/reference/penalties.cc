@@ -8,10 +8,11 @@ namespace {
 
 // How often each token stands at positions (q_pos - last_n, q_pos] of a slot.
 std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t q_pos, int64_t slot) {
+  using In = operands::Penalties;
   const int64_t last_n = call.As<rl_penalties_attrs>().last_n;
-  const Tensor& history = call.in(1);
+  const Tensor& history = call.in(In::history);
   const int64_t capacity = history.dims[1];
-  const int64_t past = call.in(7).i[static_cast<size_t>(slot)];
+  const int64_t past = call.in(In::past).i[static_cast<size_t>(slot)];
   std::map<int64_t, int64_t> counts;
   const auto count = [&](int64_t token, int64_t position) {
     if (position > q_pos - last_n && position <= q_pos && token >= 0) ++counts[token];
@@ -20,9 +21,9 @@ std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t q_pos, int64_t 
     const int64_t position = RingPosition(j, past, capacity);
     if (position >= 0) count(ReadInt(history, slot * capacity + j), position);
   }
-  const Tensor& tokens = call.in(2);
+  const Tensor& tokens = call.in(In::tokens);
   for (size_t i = 0; i < tokens.i.size(); ++i) {
-    if (call.in(6).i[i] == slot) count(tokens.i[i], call.in(5).i[i]);
+    if (call.in(In::kv_slot).i[i] == slot) count(tokens.i[i], call.in(In::kv_pos).i[i]);
   }
   return counts;
 }
@@ -30,17 +31,18 @@ std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t q_pos, int64_t 
 }  // namespace
 
 Status EvalPenalties(const Call& call) {
+  using In = operands::Penalties;
   const auto& a = call.As<rl_penalties_attrs>();
-  const int64_t slots = call.in(1).dims[0];
-  call.y() = call.in(0);
+  const int64_t slots = call.in(In::history).dims[0];
+  call.y() = call.in(In::logits);
   for (int64_t row = 0; row < call.y().rows(); ++row) {
-    const int64_t slot = call.in(4).i[static_cast<size_t>(row)];
+    const int64_t slot = call.in(In::q_slot).i[static_cast<size_t>(row)];
     if (slot < 0 || slot >= slots) {
       return IndexError(call, "row {} has slot {}, the history {} slots", row, slot, slots);
     }
     const auto z = Row(call.y(), row);
     for (const auto& [token, count] :
-         CountTokens(call, call.in(3).i[static_cast<size_t>(row)], slot)) {
+         CountTokens(call, call.in(In::q_pos).i[static_cast<size_t>(row)], slot)) {
       if (token >= static_cast<int64_t>(z.size())) continue;
       double& logit = z[static_cast<size_t>(token)];
       logit = logit > 0 ? logit / double{a.repeat} : logit * double{a.repeat};

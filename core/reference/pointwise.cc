@@ -73,16 +73,18 @@ double GeluTanh(double x) {
 }
 
 Status EvalUnary(const Call& call) {
+  using In = operands::Unary;
   const auto fn = static_cast<rl_unary>(call.As<rl_unary_attrs>().fn);
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   for (size_t j = 0; j < x.f.size(); ++j) call.y().f[j] = Apply(fn, x.f[j]);
   return OkStatus();
 }
 
 Status EvalBinary(const Call& call) {
+  using In = operands::Binary;
   const auto fn = static_cast<rl_binary>(call.As<rl_binary_attrs>().fn);
-  const Tensor& a = call.in(0);
-  const Tensor& b = call.in(1);
+  const Tensor& a = call.in(In::a);
+  const Tensor& b = call.in(In::b);
   for (size_t j = 0; j < a.f.size(); ++j) {
     // The index of the broadcast element, from the coordinates of element j.
     size_t rest = j;
@@ -101,16 +103,18 @@ Status EvalBinary(const Call& call) {
 }
 
 Status EvalScale(const Call& call) {
-  const Tensor& x = call.in(0);
-  const Tensor& weight = call.in(1);
+  using In = operands::Scale;
+  const Tensor& x = call.in(In::x);
+  const Tensor& weight = call.in(In::weight);
   const auto n = static_cast<size_t>(weight.last());  // the last dimension of x, or 1
   for (size_t j = 0; j < x.f.size(); ++j) call.y().f[j] = x.f[j] * weight.f[j % n];
   return OkStatus();
 }
 
 Status EvalAffine(const Call& call) {
+  using In = operands::Affine;
   const auto& a = call.As<rl_affine_attrs>();
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   for (size_t j = 0; j < x.f.size(); ++j) {
     call.y().f[j] = x.f[j] * double{a.scale} + double{a.bias};
   }
@@ -118,15 +122,17 @@ Status EvalAffine(const Call& call) {
 }
 
 Status EvalSelect(const Call& call) {
+  using In = operands::Select;
   const double otherwise = call.As<rl_select_attrs>().otherwise;
   for (size_t j = 0; j < call.y().f.size(); ++j) {
-    call.y().f[j] = call.in(0).f[j] != 0 ? call.in(1).f[j] : otherwise;
+    call.y().f[j] = call.in(In::condition).f[j] != 0 ? call.in(In::a).f[j] : otherwise;
   }
   return OkStatus();
 }
 
 Status EvalWhere(const Call& call) {
-  const std::vector<double>& condition = call.in(0).f;
+  using In = operands::Where;
+  const std::vector<double>& condition = call.in(In::condition).f;
   Tensor& y = call.y();
   for (size_t j = 0; j < condition.size(); ++j) {
     const Tensor& from = call.in(condition[j] != 0 ? 1 : 2);
@@ -140,15 +146,17 @@ Status EvalWhere(const Call& call) {
 }
 
 Status EvalSoftcap(const Call& call) {
+  using In = operands::Softcap;
   const double cap = call.As<rl_softcap_attrs>().cap;
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   for (size_t j = 0; j < x.f.size(); ++j) call.y().f[j] = cap * std::tanh(x.f[j] / cap);
   return OkStatus();
 }
 
 Status EvalGeGlu(const Call& call) {
+  using In = operands::GeGlu;
   for (size_t j = 0; j < call.y().f.size(); ++j) {
-    call.y().f[j] = GeluTanh(call.in(0).f[j]) * call.in(1).f[j];
+    call.y().f[j] = GeluTanh(call.in(In::gate).f[j]) * call.in(In::up).f[j];
   }
   return OkStatus();
 }

@@ -26,8 +26,9 @@ double Maximum(std::span<const double> x) {
 }  // namespace
 
 Status EvalReduce(const Call& call) {
+  using In = operands::Reduce;
   const auto fn = static_cast<rl_reduce>(call.As<rl_reduce_attrs>().fn);
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   for (int64_t r = 0; r < RowCount(x); ++r) {
     const auto row = Row(x, r);
     double result = 0;
@@ -43,7 +44,8 @@ Status EvalReduce(const Call& call) {
 }
 
 Status EvalArgMax(const Call& call) {
-  const Tensor& x = call.in(0);
+  using In = operands::ArgMax;
+  const Tensor& x = call.in(In::x);
   for (int64_t r = 0; r < x.rows(); ++r) {
     const auto row = Row(x, r);
     size_t best = 0;
@@ -56,8 +58,9 @@ Status EvalArgMax(const Call& call) {
 }
 
 Status EvalTopK(const Call& call) {
+  using In = operands::TopK;
   const auto k = static_cast<size_t>(call.As<rl_topk_attrs>().k);
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   std::vector<int64_t> order(static_cast<size_t>(x.last()));
   for (int64_t r = 0; r < x.rows(); ++r) {
     const auto row = Row(x, r);
@@ -75,7 +78,8 @@ Status EvalTopK(const Call& call) {
 }
 
 Status EvalCumSum(const Call& call) {
-  const Tensor& x = call.in(0);
+  using In = operands::CumSum;
+  const Tensor& x = call.in(In::x);
   for (int64_t r = 0; r < RowCount(x); ++r) {
     const auto row = Row(x, r);
     std::partial_sum(row.begin(), row.end(), Row(call.y(), r).begin());
@@ -98,13 +102,15 @@ void SoftmaxRow(std::span<const double> x, std::span<double> y) {
 }
 
 Status EvalSoftmax(const Call& call) {
-  const Tensor& x = call.in(0);
+  using In = operands::Softmax;
+  const Tensor& x = call.in(In::x);
   for (int64_t r = 0; r < RowCount(x); ++r) SoftmaxRow(Row(x, r), Row(call.y(), r));
   return OkStatus();
 }
 
 Status EvalEntropy(const Call& call) {
-  const Tensor& x = call.in(0);
+  using In = operands::Entropy;
+  const Tensor& x = call.in(In::x);
   std::vector<double> p(static_cast<size_t>(x.last()));
   for (int64_t r = 0; r < x.rows(); ++r) {
     SoftmaxRow(Row(x, r), p);

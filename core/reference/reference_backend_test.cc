@@ -45,9 +45,13 @@ Graph LinearGraph() {
   const ValueId slot = b.Input("slot", {DType::kI32, {kT}});
   const ValueId weight = b.Constant("w", {DType::kQ8_0, {1, 32}});
   const ValueId state = b.State("s", {DType::kF16, {1, 2, 32}});
-  const ValueId twice = b.Affine(x, 2, 0, "twice");
-  b.Output("y", b.MatMul(twice, weight, "y"), RowDemand::kAll);
-  b.StateAppend(state, b.Cast(x, DType::kF16, "half"), pos, slot, "s.next");
+  const ValueId twice = b.Add(ops::Affine{.x = x, .scale = 2, .bias = 0}, "twice");
+  b.Output("y", b.Add(ops::Linear(twice, weight), "y"), RowDemand::kAll);
+  b.Add(ops::StateAppend{.state = state,
+                         .rows = b.Add(ops::Cast{.x = x, .dtype = DType::kF16}, "half"),
+                         .pos = pos,
+                         .slot = slot},
+        "s.next");
   Graph graph = *std::move(b).Finish();
   graph.max_t = 4;
   return graph;
@@ -172,8 +176,8 @@ TEST_F(ReferenceBackendTest, ReplaysAPlanWithOtherRows) {
 TEST_F(ReferenceBackendTest, RefusesWhatItCannotDecode) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {kT, 256}});
-  b.MatMul(x, b.Constant("w", {DType::kIQ2_XXS, {1, 256}}), "y");
-  b.Affine(x, 1, 0, "z");
+  b.Add(ops::Linear(x, b.Constant("w", {DType::kIQ2_XXS, {1, 256}})), "y");
+  b.Add(ops::Affine{.x = x, .scale = 1, .bias = 0}, "z");
   const Graph graph = *std::move(b).Finish();
   const auto device = *plugin_->Open(0, {});
   const auto support = device->QueryOps(graph);

@@ -44,33 +44,36 @@ void KeepMass(const std::vector<double>& row, std::span<const size_t> order, dou
 }  // namespace
 
 Status EvalBiasAdd(const Call& call) {
-  call.y() = call.in(0);
-  for (size_t k = 0; k < call.in(1).i.size(); ++k) {
-    const int64_t id = call.in(1).i[k];
+  using In = operands::BiasAdd;
+  call.y() = call.in(In::logits);
+  for (size_t k = 0; k < call.in(In::ids).i.size(); ++k) {
+    const int64_t id = call.in(In::ids).i[k];
     if (id < 0 || id >= call.y().last()) {
       return IndexError(call, "id {} is outside the {} columns", id, call.y().last());
     }
     for (int64_t r = 0; r < call.y().rows(); ++r) {
-      Row(call.y(), r)[static_cast<size_t>(id)] += call.in(2).f[k];
+      Row(call.y(), r)[static_cast<size_t>(id)] += call.in(In::bias).f[k];
     }
   }
   return OkStatus();
 }
 
 Status EvalTopPMask(const Call& call) {
+  using In = operands::TopPMask;
   const double p = call.As<rl_top_p_mask_attrs>().p;
-  std::vector<size_t> order(static_cast<size_t>(call.in(0).last()));
+  std::vector<size_t> order(static_cast<size_t>(call.in(In::x).last()));
   std::iota(order.begin(), order.end(), size_t{0});
   for (int64_t r = 0; r < call.y().rows(); ++r) {
-    KeepMass(OrderedRow(call.in(0), r), order, p, Row(call.y(), r));
+    KeepMass(OrderedRow(call.in(In::x), r), order, p, Row(call.y(), r));
   }
   return OkStatus();
 }
 
 Status EvalMinPMask(const Call& call) {
+  using In = operands::MinPMask;
   const double log_p = std::log(double{call.As<rl_min_p_mask_attrs>().p});
   for (int64_t r = 0; r < call.y().rows(); ++r) {
-    const std::vector<double> row = OrderedRow(call.in(0), r);
+    const std::vector<double> row = OrderedRow(call.in(In::x), r);
     const double threshold = *std::max_element(row.begin(), row.end()) + log_p;
     const auto y = Row(call.y(), r);
     for (size_t j = 0; j < row.size(); ++j) y[j] = row[j] >= threshold ? row[j] : -kInfinity;
@@ -79,9 +82,10 @@ Status EvalMinPMask(const Call& call) {
 }
 
 Status EvalTypicalPMask(const Call& call) {
+  using In = operands::TypicalPMask;
   const double p = call.As<rl_typical_p_mask_attrs>().p;
   for (int64_t r = 0; r < call.y().rows(); ++r) {
-    const std::vector<double> row = OrderedRow(call.in(0), r);
+    const std::vector<double> row = OrderedRow(call.in(In::x), r);
     const std::vector<double> probability = Probabilities(row);
     double entropy = 0;
     for (const double q : probability) entropy -= q > 0 ? q * std::log(q) : 0;
@@ -98,25 +102,28 @@ Status EvalTypicalPMask(const Call& call) {
 }
 
 Status EvalRandomUniform(const Call& call) {
+  using In = operands::RandomUniform;
   const auto word = [](int64_t value) { return static_cast<uint32_t>(value); };
-  const Tensor& seed = call.in(0);
+  const Tensor& seed = call.in(In::seed);
   const uint64_t key = uint64_t{word(seed.i[1])} << 32 | word(seed.i[0]);
   const auto stream = static_cast<uint32_t>(call.As<rl_random_uniform_attrs>().stream);
   for (size_t r = 0; r < call.y().f.size(); ++r) {
-    call.y().f[r] = PhiloxUniform(key, word(call.in(1).i[r]), word(call.in(2).i[r]), stream);
+    call.y().f[r] =
+        PhiloxUniform(key, word(call.in(In::pos).i[r]), word(call.in(In::slot).i[r]), stream);
   }
   return OkStatus();
 }
 
 Status EvalCategorical(const Call& call) {
-  for (int64_t r = 0; r < call.in(0).rows(); ++r) {
-    const std::vector<double> row = OrderedRow(call.in(0), r);
+  using In = operands::Categorical;
+  for (int64_t r = 0; r < call.in(In::x).rows(); ++r) {
+    const std::vector<double> row = OrderedRow(call.in(In::x), r);
     const double max = *std::max_element(row.begin(), row.end());
     int64_t chosen = -1;
     if (max > -kInfinity) {
       double sum = 0;
       for (const double x : row) sum += std::exp(x - max);
-      const double target = call.in(1).f[static_cast<size_t>(r)] * sum;
+      const double target = call.in(In::u).f[static_cast<size_t>(r)] * sum;
       double running = 0;
       for (size_t j = 0; j < row.size(); ++j) {
         const double mass = std::exp(row[j] - max);
@@ -131,8 +138,9 @@ Status EvalCategorical(const Call& call) {
 }
 
 Status EvalEntropyAccept(const Call& call) {
+  using In = operands::EntropyAccept;
   const double bound = call.As<rl_entropy_accept_attrs>().bound;
-  const std::vector<double>& entropy = call.in(0).f;
+  const std::vector<double>& entropy = call.in(In::entropy).f;
   std::vector<size_t> order(entropy.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(

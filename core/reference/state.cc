@@ -59,8 +59,9 @@ Status AppendToMemory(DType dtype, std::span<const int64_t> dims, std::span<std:
 }
 
 Status EvalStateAppend(const Call& call) {
-  call.y() = call.in(0);
-  return AppendInPlace(call.y(), call.in(1), call.in(2), call.in(3));
+  using In = operands::StateAppend;
+  call.y() = call.in(In::state);
+  return AppendInPlace(call.y(), call.in(In::rows), call.in(In::pos), call.in(In::slot));
 }
 
 }  // namespace rullama::reference

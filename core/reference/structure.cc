@@ -42,13 +42,17 @@ int64_t TruncateToI32(double value) {
 }  // namespace
 
 Status EvalReshape(const Call& call) {
-  CopyElements(call.in(0), 0, call.in(0).elements(), call.y(), 0);
+  using In = operands::Reshape;
+  CopyElements(call.in(In::x), 0, call.in(In::x).elements(), call.y(), 0);
   return OkStatus();
 }
 
+Status EvalCopy(const Call& call) { return EvalReshape(call); }
+
 Status EvalSlice(const Call& call) {
+  using In = operands::Slice;
   const auto& a = call.As<rl_slice_attrs>();
-  const Tensor& x = call.in(0);
+  const Tensor& x = call.in(In::x);
   const AxisSplit split = SplitAt(x, a.axis);
   const int64_t size = x.dims[static_cast<size_t>(a.axis)];
   for (int64_t o = 0; o < split.outer; ++o) {
@@ -59,19 +63,21 @@ Status EvalSlice(const Call& call) {
 }
 
 Status EvalConcat(const Call& call) {
+  using In = operands::Concat;
   const int axis = call.As<rl_concat_attrs>().axis;
-  const AxisSplit split = SplitAt(call.in(0), axis);
-  const int64_t a = call.in(0).dims[static_cast<size_t>(axis)] * split.inner;
-  const int64_t b = call.in(1).dims[static_cast<size_t>(axis)] * split.inner;
+  const AxisSplit split = SplitAt(call.in(In::a), axis);
+  const int64_t a = call.in(In::a).dims[static_cast<size_t>(axis)] * split.inner;
+  const int64_t b = call.in(In::b).dims[static_cast<size_t>(axis)] * split.inner;
   for (int64_t o = 0; o < split.outer; ++o) {
-    CopyElements(call.in(0), o * a, a, call.y(), o * (a + b));
-    CopyElements(call.in(1), o * b, b, call.y(), o * (a + b) + a);
+    CopyElements(call.in(In::a), o * a, a, call.y(), o * (a + b));
+    CopyElements(call.in(In::b), o * b, b, call.y(), o * (a + b) + a);
   }
   return OkStatus();
 }
 
 Status EvalCast(const Call& call) {
-  const Tensor& x = call.in(0);
+  using In = operands::Cast;
+  const Tensor& x = call.in(In::x);
   Tensor& y = call.y();
   for (size_t j = 0; j < static_cast<size_t>(x.elements()); ++j) {
     if (IsInteger(x.dtype) && IsInteger(y.dtype)) {
@@ -89,9 +95,10 @@ Status EvalCast(const Call& call) {
 }
 
 Status EvalGatherRows(const Call& call) {
+  using In = operands::GatherRows;
   const auto& a = call.As<rl_gather_rows_attrs>();
-  const Tensor& table = call.in(0);
-  const Tensor& ids = call.in(1);
+  const Tensor& table = call.in(In::table);
+  const Tensor& ids = call.in(In::ids);
   Tensor& y = call.y();
   const int64_t width = table.row_elements();
   const int64_t count = y.row_elements();  // columns, or the whole row
@@ -115,11 +122,12 @@ Status EvalGatherRows(const Call& call) {
 }
 
 Status EvalGatherLast(const Call& call) {
-  const Tensor& x = call.in(0);
+  using In = operands::GatherLast;
+  const Tensor& x = call.in(In::x);
   Tensor& y = call.y();
   for (int64_t row = 0; row < x.rows(); ++row) {
     const auto to = static_cast<size_t>(row);
-    const int64_t index = call.in(1).i[to];
+    const int64_t index = call.in(In::index).i[to];
     if (index >= x.last()) {
       return IndexError(call, "index {} of row {} is outside the {} columns", index, row, x.last());
     }

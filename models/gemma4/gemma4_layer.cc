@@ -37,20 +37,24 @@ ValueId LayerStack::NormAndRotate(int64_t index, ValueId heads, std::string_view
   const Gemma4Config& c = scope_.config();
   GraphBuilder& b = scope_.builder();
   const bool sliding = c.layer(index).kind == LayerKind::kSliding;
-  const ValueId normed = b.RmsNorm(heads, scope_.Weight(Name(index, norm)), c.rms_eps,
-                                   Name(index, fmt::format("{}.norm", name)));
-  return b.Rope(normed, scope_.model().pos, sliding ? kNoValue : scope_.RopeFactors(),
-                sliding ? c.rope_base_sliding : c.rope_base_global,
-                static_cast<int>(c.n_rot(c.layer(index).kind)), Name(index, name));
+  const ValueId normed =
+      b.Add(ops::RmsNorm{.x = heads, .weight = scope_.Weight(Name(index, norm)), .eps = c.rms_eps},
+            Name(index, fmt::format("{}.norm", name)));
+  return b.Add(ops::Rope{.x = normed,
+                         .pos = scope_.model().pos,
+                         .freq_factors = sliding ? kNoValue : scope_.RopeFactors(),
+                         .theta = sliding ? c.rope_base_sliding : c.rope_base_global,
+                         .n_rot = static_cast<int>(c.n_rot(c.layer(index).kind))},
+               Name(index, name));
 }
 
 ValueId LayerStack::Queries(int64_t index, ValueId x) {
   const Gemma4Config& c = scope_.config();
   GraphBuilder& b = scope_.builder();
-  const ValueId flat =
-      b.MatMul(x, scope_.Weight(Name(index, "attn_q.weight")), Name(index, "attn.q.project"));
+  const ValueId flat = b.Add(ops::Linear(x, scope_.Weight(Name(index, "attn_q.weight"))),
+                             Name(index, "attn.q.project"));
   const ValueId heads =
-      b.Reshape(flat, {c.heads, c.layer(index).head_dim}, Name(index, "attn.q.heads"));
+      b.Add(ops::ReshapeTo(flat, {c.heads, c.layer(index).head_dim}), Name(index, "attn.q.heads"));
   return NormAndRotate(index, heads, "attn_q_norm.weight", "attn.q");
 }
 
@@ -60,8 +64,9 @@ void LayerStack::FillCache(int64_t index, ValueId x) {
   const DType kv_dtype = scope_.options().kv_dtype;
   GraphBuilder& b = scope_.builder();
   const auto project = [&](std::string_view weight, const std::string& name) {
-    const ValueId flat = b.MatMul(x, scope_.Weight(Name(index, weight)), name + ".project");
-    return b.Reshape(flat, {layer.kv_heads, layer.head_dim}, name + ".heads");
+    const ValueId flat =
+        b.Add(ops::Linear(x, scope_.Weight(Name(index, weight))), name + ".project");
+    return b.Add(ops::ReshapeTo(flat, {layer.kv_heads, layer.head_dim}), name + ".heads");
   };
   // Suffix of the f32 values when the cache has a type of its own.
   const bool round = kv_dtype != DType::kF32;
@@ -72,10 +77,10 @@ void LayerStack::FillCache(int64_t index, ValueId x) {
   const ValueId k_heads = project("attn_k.weight", k_name);
   const ValueId v_heads = layer.k_eq_v ? k_heads : project("attn_v.weight", v_name);
   ValueId k = NormAndRotate(index, k_heads, "attn_k_norm.weight", "attn.k" + full);
-  ValueId v = b.RmsNorm(v_heads, kNoValue, c.rms_eps, v_name + full);
+  ValueId v = b.Add(ops::RmsNorm{.x = v_heads, .eps = c.rms_eps}, v_name + full);
   if (round) {
-    k = b.Cast(k, kv_dtype, k_name);
-    v = b.Cast(v, kv_dtype, v_name);
+    k = b.Add(ops::Cast{.x = k, .dtype = kv_dtype}, k_name);
+    v = b.Add(ops::Cast{.x = v, .dtype = kv_dtype}, v_name);
   }
   caches_[index].k_new = k;
   caches_[index].v_new = v;
@@ -89,40 +94,64 @@ void LayerStack::AppendCache(int64_t index) {
   if (cache.last_reader != index) return;
   const ModelGraph& model = scope_.model();
   GraphBuilder& b = scope_.builder();
-  b.StateAppend(cache.k_state, cache.k_new, model.pos, model.slot, Name(owner, "k.next"));
-  b.StateAppend(cache.v_state, cache.v_new, model.pos, model.slot, Name(owner, "v.next"));
+  b.Add(
+      ops::StateAppend{
+          .state = cache.k_state, .rows = cache.k_new, .pos = model.pos, .slot = model.slot},
+      Name(owner, "k.next"));
+  b.Add(
+      ops::StateAppend{
+          .state = cache.v_state, .rows = cache.v_new, .pos = model.pos, .slot = model.slot},
+      Name(owner, "v.next"));
 }
 
 ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
   const Gemma4Config& c = scope_.config();
   const Gemma4Layer& layer = c.layer(index);
   GraphBuilder& b = scope_.builder();
-  const ValueId x = b.RmsNorm(hidden, scope_.Weight(Name(index, "attn_norm.weight")), c.rms_eps,
-                              Name(index, "attn.norm"));
+  const ValueId x = b.Add(
+      ops::RmsNorm{
+          .x = hidden, .weight = scope_.Weight(Name(index, "attn_norm.weight")), .eps = c.rms_eps},
+      Name(index, "attn.norm"));
   const ValueId q = Queries(index, x);
   if (c.OwnsCache(index)) FillCache(index, x);
   const Cache& cache = caches_[layer.cache_layer];
   const int64_t window = layer.kind == LayerKind::kSliding ? c.sliding_window : 0;
   const ValueId mix =
-      b.Attention(q, cache.k_new, cache.v_new, cache.k_state, cache.v_state,
-                  scope_.model().attention_rows, scope_.canvas() ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
-                  window, kAttentionScale, Name(index, "attn.mix"));
+      b.Add(ops::WithRows(ops::Attention{.q = q,
+                                         .k_new = cache.k_new,
+                                         .v_new = cache.v_new,
+                                         .k_state = cache.k_state,
+                                         .v_state = cache.v_state,
+                                         .mask = scope_.canvas() ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
+                                         .window = window,
+                                         .scale = kAttentionScale},
+                          scope_.model().attention_rows),
+            Name(index, "attn.mix"));
   AppendCache(index);
-  const ValueId flat = b.Reshape(mix, {c.heads * layer.head_dim}, Name(index, "attn.mix.flat"));
-  const ValueId out =
-      b.MatMul(flat, scope_.Weight(Name(index, "attn_output.weight")), Name(index, "attn.out"));
-  return b.ResidualNorm(hidden, out, scope_.Weight(Name(index, "post_attention_norm.weight")),
-                        kNoValue, c.rms_eps, Name(index, "attn.residual"));
+  const ValueId flat =
+      b.Add(ops::ReshapeTo(mix, {c.heads * layer.head_dim}), Name(index, "attn.mix.flat"));
+  const ValueId out = b.Add(ops::Linear(flat, scope_.Weight(Name(index, "attn_output.weight"))),
+                            Name(index, "attn.out"));
+  return b.Add(ops::ResidualNorm{.residual = hidden,
+                                 .x = out,
+                                 .weight = scope_.Weight(Name(index, "post_attention_norm.weight")),
+                                 .eps = c.rms_eps},
+               Name(index, "attn.residual"));
 }
 
 ValueId LayerStack::DenseFeedForward(int64_t index, ValueId hidden) {
   GraphBuilder& b = scope_.builder();
-  const ValueId x = b.RmsNorm(hidden, scope_.Weight(Name(index, "ffn_norm.weight")),
-                              scope_.config().rms_eps, Name(index, "ffn.norm"));
+  const ValueId x = b.Add(ops::RmsNorm{.x = hidden,
+                                       .weight = scope_.Weight(Name(index, "ffn_norm.weight")),
+                                       .eps = scope_.config().rms_eps},
+                          Name(index, "ffn.norm"));
   const ValueId glu =
-      b.GeGluLinear(x, scope_.Weight(Name(index, "ffn_gate.weight")),
-                    scope_.Weight(Name(index, "ffn_up.weight")), Name(index, "ffn.glu"));
-  return b.MatMul(glu, scope_.Weight(Name(index, "ffn_down.weight")), Name(index, "ffn.down"));
+      b.Add(ops::GeGluLinear{.x = x,
+                             .gate_weight = scope_.Weight(Name(index, "ffn_gate.weight")),
+                             .up_weight = scope_.Weight(Name(index, "ffn_up.weight"))},
+            Name(index, "ffn.glu"));
+  return b.Add(ops::Linear(glu, scope_.Weight(Name(index, "ffn_down.weight"))),
+               Name(index, "ffn.down"));
 }
 
 LayerStack::Routes LayerStack::Route(int64_t index, ValueId hidden) {
@@ -130,15 +159,20 @@ LayerStack::Routes LayerStack::Route(int64_t index, ValueId hidden) {
   GraphBuilder& b = scope_.builder();
   // The scale takes the place of the norm's weight. The other factor of a router's input, of which
   // all scores have one, waits for the few that are chosen.
-  const ValueId x = b.RmsNorm(hidden, scope_.OptionalWeight(Name(index, "ffn_gate_inp.scale")),
-                              c.rms_eps, Name(index, "moe.router.norm"));
-  const ValueId scores =
-      b.MatMul(x, scope_.Weight(Name(index, "ffn_gate_inp.weight")), Name(index, "moe.router"));
-  const auto chosen = b.TopK(scores, c.experts.used, Name(index, "moe.chosen"));
-  const ValueId logits = b.Affine(chosen.values, 1 / std::sqrt(static_cast<float>(c.width)), 0,
-                                  Name(index, "moe.logits"));
+  const ValueId x =
+      b.Add(ops::RmsNorm{.x = hidden,
+                         .weight = scope_.OptionalWeight(Name(index, "ffn_gate_inp.scale")),
+                         .eps = c.rms_eps},
+            Name(index, "moe.router.norm"));
+  const ValueId scores = b.Add(ops::Linear(x, scope_.Weight(Name(index, "ffn_gate_inp.weight"))),
+                               Name(index, "moe.router"));
+  const auto chosen = b.Add(ops::TopK{.x = scores, .k = c.experts.used}, Name(index, "moe.chosen"));
+  const ValueId logits = b.Add(
+      ops::Affine{
+          .x = chosen.values, .scale = 1 / std::sqrt(static_cast<float>(c.width)), .bias = 0},
+      Name(index, "moe.logits"));
   // The k largest of a softmax, divided by their sum, are the softmax of the k largest logits.
-  return {b.Softmax(logits, Name(index, "moe.weights")), chosen.indices};
+  return {b.Add(ops::Softmax{logits}, Name(index, "moe.weights")), chosen.indices};
 }
 
 // The dense feed-forward and the experts side by side, each with a norm behind it.
@@ -148,19 +182,25 @@ ValueId LayerStack::MixtureOfExperts(int64_t index, ValueId hidden, ValueId dens
   const auto weight = [&](std::string_view suffix) { return scope_.Weight(Name(index, suffix)); };
   const Routes routes = Route(index, hidden);
   const ValueId x =
-      b.RmsNorm(hidden, weight("pre_ffw_norm_2.weight"), eps, Name(index, "moe.norm"));
+      b.Add(ops::RmsNorm{.x = hidden, .weight = weight("pre_ffw_norm_2.weight"), .eps = eps},
+            Name(index, "moe.norm"));
   const bool fused = scope_.config().experts.fused_gate_up;
-  const GraphBuilder::ExpertWeights tensors{
-      .gate = weight(fused ? "ffn_gate_up_exps.weight" : "ffn_gate_exps.weight"),
-      .up = fused ? kNoValue : weight("ffn_up_exps.weight"),
-      .down = weight("ffn_down_exps.weight"),
-      .scale = scope_.OptionalWeight(Name(index, "ffn_down_exps.scale"))};
-  const ValueId experts =
-      b.MoeFfn(x, routes.weights, routes.experts, tensors, Name(index, "moe.experts"));
+  const ValueId experts = b.Add(
+      ops::MoeFfn{.x = x,
+                  .weights = routes.weights,
+                  .experts = routes.experts,
+                  .gate_weight = weight(fused ? "ffn_gate_up_exps.weight" : "ffn_gate_exps.weight"),
+                  .up_weight = fused ? kNoValue : weight("ffn_up_exps.weight"),
+                  .down_weight = weight("ffn_down_exps.weight"),
+                  .expert_scale = scope_.OptionalWeight(Name(index, "ffn_down_exps.scale"))},
+      Name(index, "moe.experts"));
   const ValueId normed =
-      b.RmsNorm(dense, weight("post_ffw_norm_1.weight"), eps, Name(index, "ffn.dense"));
-  return b.ResidualNorm(normed, experts, weight("post_ffw_norm_2.weight"), kNoValue, eps,
-                        Name(index, "ffn.sum"));
+      b.Add(ops::RmsNorm{.x = dense, .weight = weight("post_ffw_norm_1.weight"), .eps = eps},
+            Name(index, "ffn.dense"));
+  return b.Add(
+      ops::ResidualNorm{
+          .residual = normed, .x = experts, .weight = weight("post_ffw_norm_2.weight"), .eps = eps},
+      Name(index, "ffn.sum"));
 }
 
 ValueId LayerStack::FeedForward(int64_t index, ValueId hidden, ValueId scale) {
@@ -168,8 +208,12 @@ ValueId LayerStack::FeedForward(int64_t index, ValueId hidden, ValueId scale) {
   ValueId out = DenseFeedForward(index, hidden);
   if (scope_.config().experts.count > 0) out = MixtureOfExperts(index, hidden, out);
   const bool last = scope_.config().ple_dim == 0;
-  return b.ResidualNorm(hidden, out, scope_.Weight(Name(index, "post_ffw_norm.weight")), scale,
-                        scope_.config().rms_eps, Name(index, last ? "out" : "ffn.residual"));
+  return b.Add(ops::ResidualNorm{.residual = hidden,
+                                 .x = out,
+                                 .weight = scope_.Weight(Name(index, "post_ffw_norm.weight")),
+                                 .scale = scale,
+                                 .eps = scope_.config().rms_eps},
+               Name(index, last ? "out" : "ffn.residual"));
 }
 
 ValueId LayerStack::Build(int64_t index, ValueId hidden, ValueId per_layer_input) {
@@ -182,10 +226,15 @@ ValueId LayerStack::Build(int64_t index, ValueId hidden, ValueId per_layer_input
   hidden = Attention(index, hidden);
   if (c.ple_dim == 0) return FeedForward(index, hidden, scale);
   hidden = FeedForward(index, hidden, kNoValue);
-  return scope_.builder().PleInject(
-      hidden, per_layer_input, scope_.Weight(Name(index, "inp_gate.weight")),
-      scope_.Weight(Name(index, "proj.weight")), scope_.Weight(Name(index, "post_norm.weight")),
-      scale, c.rms_eps, Name(index, "out"));
+  return scope_.builder().Add(
+      ops::PleInject{.x = hidden,
+                     .ple = per_layer_input,
+                     .gate_weight = scope_.Weight(Name(index, "inp_gate.weight")),
+                     .proj_weight = scope_.Weight(Name(index, "proj.weight")),
+                     .norm_weight = scope_.Weight(Name(index, "post_norm.weight")),
+                     .scale = scale,
+                     .eps = c.rms_eps},
+      Name(index, "out"));
 }
 
 }  // namespace rullama::gemma4

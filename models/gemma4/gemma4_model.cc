@@ -79,7 +79,8 @@ ValueId Suppress(gemma4::Scope& scope, ValueId logits) {
   const ValueId id_values =
       scope.Synthetic("suppress_tokens.ids", {DType::kI32, {count}}, Bytes(ids));
   const ValueId bias = scope.Synthetic("suppress_tokens.bias", {DType::kF32, {count}}, Bytes(ban));
-  return scope.builder().BiasAdd(logits, id_values, bias, "logits");
+  return scope.builder().Add(ops::BiasAdd{.logits = logits, .ids = id_values, .bias = bias},
+                             "logits");
 }
 
 ValueId Head(gemma4::Scope& scope, ValueId hidden) {
@@ -87,20 +88,28 @@ ValueId Head(gemma4::Scope& scope, ValueId hidden) {
   GraphBuilder& b = scope.builder();
   const bool suppress = !c.suppress_tokens.empty();
   const bool cap = c.final_softcap > 0;
-  const ValueId x = b.RmsNorm(hidden, scope.Weight("output_norm.weight"), c.rms_eps, "output.norm");
+  const ValueId x = b.Add(
+      ops::RmsNorm{.x = hidden, .weight = scope.Weight("output_norm.weight"), .eps = c.rms_eps},
+      "output.norm");
   ValueId weight = scope.OptionalWeight("output.weight");
   if (weight == kNoValue) weight = scope.Weight("token_embd.weight");
   const bool done = !cap && !suppress;
-  ValueId logits = b.MatMul(x, weight, done ? "logits" : "output.project");
-  if (cap) logits = b.Softcap(logits, c.final_softcap, suppress ? "output.softcap" : "logits");
+  ValueId logits = b.Add(ops::Linear(x, weight), done ? "logits" : "output.project");
+  if (cap)
+    logits = b.Add(ops::Softcap{.x = logits, .cap = c.final_softcap},
+                   suppress ? "output.softcap" : "logits");
   return suppress ? Suppress(scope, logits) : logits;
 }
 
 ValueId Embedding(gemma4::Scope& scope, std::string_view name) {
   GraphBuilder& b = scope.builder();
-  const ValueId rows =
-      b.GatherRows(scope.Weight("token_embd.weight"), scope.model().tokens, "embd.gather");
-  return b.Affine(rows, std::sqrt(static_cast<float>(scope.config().width)), 0, name);
+  const ValueId rows = b.Add(
+      ops::GatherRows{.table = scope.Weight("token_embd.weight"), .ids = scope.model().tokens},
+      "embd.gather");
+  return b.Add(
+      ops::Affine{
+          .x = rows, .scale = std::sqrt(static_cast<float>(scope.config().width)), .bias = 0},
+      name);
 }
 
 ModelGraph::Canvas AddCanvas(gemma4::Scope& scope) {
@@ -119,15 +128,26 @@ ValueId ConditionedEmbedding(gemma4::Scope& scope) {
   GraphBuilder& b = scope.builder();
   const ModelGraph::Canvas canvas = scope.model().canvas = AddCanvas(scope);
   const ValueId embedding = Embedding(scope, "embd.token");
-  const ValueId rows = b.GatherRows(canvas.soft_embedding, canvas.row, "self_cond.rows");
-  const ValueId soft = b.Affine(b.Reshape(rows, {c.width}, "self_cond.soft"),
-                                std::sqrt(static_cast<float>(c.width)), 0, "self_cond.scaled");
-  const ValueId x =
-      b.RmsNorm(soft, scope.Weight("self_cond_pre_norm.weight"), c.rms_eps, "self_cond.norm");
-  const ValueId glu = b.GeGluLinear(x, scope.Weight("self_cond_gate.weight"),
-                                    scope.Weight("self_cond_up.weight"), "self_cond.glu");
-  const ValueId signal = b.MatMul(glu, scope.Weight("self_cond_down.weight"), "self_cond.signal");
-  return b.RmsNorm(b.Add(embedding, signal, "self_cond.sum"), kNoValue, c.rms_eps, "embd");
+  const ValueId rows =
+      b.Add(ops::GatherRows{.table = canvas.soft_embedding, .ids = canvas.row}, "self_cond.rows");
+  const ValueId soft =
+      b.Add(ops::Affine{.x = b.Add(ops::ReshapeTo(rows, {c.width}), "self_cond.soft"),
+                        .scale = std::sqrt(static_cast<float>(c.width)),
+                        .bias = 0},
+            "self_cond.scaled");
+  const ValueId x = b.Add(
+      ops::RmsNorm{
+          .x = soft, .weight = scope.Weight("self_cond_pre_norm.weight"), .eps = c.rms_eps},
+      "self_cond.norm");
+  const ValueId glu = b.Add(ops::GeGluLinear{.x = x,
+                                             .gate_weight = scope.Weight("self_cond_gate.weight"),
+                                             .up_weight = scope.Weight("self_cond_up.weight")},
+                            "self_cond.glu");
+  const ValueId signal =
+      b.Add(ops::Linear(glu, scope.Weight("self_cond_down.weight")), "self_cond.signal");
+  return b.Add(
+      ops::RmsNorm{.x = b.Add(ops::Sum(embedding, signal), "self_cond.sum"), .eps = c.rms_eps},
+      "embd");
 }
 
 }  // namespace
@@ -173,10 +193,15 @@ Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& w
 void AppendSelfConditioning(ModelGraph& model, ValueId logits, ValueId inverse_temperature) {
   GraphBuilder& b = model.builder;
   const ModelGraph::Canvas& canvas = model.canvas;
-  const ValueId soft =
-      b.SoftEmbed(logits, inverse_temperature, canvas.embeddings, "canvas.soft_embedding.rows");
+  const ValueId soft = b.Add(
+      ops::SoftEmbed{
+          .logits = logits, .inverse_temperature = inverse_temperature, .table = canvas.embeddings},
+      "canvas.soft_embedding.rows");
   // The state is one place for each row of the canvas: any position is that place.
-  b.StateAppend(canvas.soft_embedding, soft, canvas.row, canvas.row, "canvas.soft_embedding.next");
+  b.Add(
+      ops::StateAppend{
+          .state = canvas.soft_embedding, .rows = soft, .pos = canvas.row, .slot = canvas.row},
+      "canvas.soft_embedding.next");
 }
 
 Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights& weights) {

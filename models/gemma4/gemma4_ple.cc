@@ -22,25 +22,35 @@ PerLayerInputs::Group PerLayerInputs::BuildGroup(Scope& scope, ValueId embedding
   const int64_t column = first * c.ple_dim;
   const int64_t columns = count * c.ple_dim;
 
-  ValueId rows = b.GatherRows(scope.Weight("per_layer_token_embd.weight"), scope.model().tokens,
-                              named("gather"), column, columns);
-  rows = b.Affine(rows, std::sqrt(static_cast<float>(c.ple_dim)), 0, named("token"));
-  rows = b.Reshape(rows, {count, c.ple_dim}, named("token.layers"));
+  ValueId rows = b.Add(ops::GatherRows{.table = scope.Weight("per_layer_token_embd.weight"),
+                                       .ids = scope.model().tokens,
+                                       .column = column,
+                                       .columns = columns},
+                       named("gather"));
+  rows = b.Add(ops::Affine{.x = rows, .scale = std::sqrt(static_cast<float>(c.ple_dim)), .bias = 0},
+               named("token"));
+  rows = b.Add(ops::ReshapeTo(rows, {count, c.ple_dim}), named("token.layers"));
 
-  ValueId projection =
-      b.MatMul(embedding, scope.WeightRows("per_layer_model_proj.weight", column, columns),
-               named("project"));
-  projection = b.Affine(projection, 1.0F / std::sqrt(static_cast<float>(c.width)), 0,
-                        named("project.scaled"));
-  projection = b.Reshape(projection, {count, c.ple_dim}, named("project.layers"));
-  projection = b.RmsNorm(projection, scope.Weight("per_layer_proj_norm.weight"), c.rms_eps,
-                         named("project.norm"));
+  ValueId projection = b.Add(
+      ops::Linear(embedding, scope.WeightRows("per_layer_model_proj.weight", column, columns)),
+      named("project"));
+  projection = b.Add(
+      ops::Affine{
+          .x = projection, .scale = 1.0F / std::sqrt(static_cast<float>(c.width)), .bias = 0},
+      named("project.scaled"));
+  projection = b.Add(ops::ReshapeTo(projection, {count, c.ple_dim}), named("project.layers"));
+  projection = b.Add(
+      ops::RmsNorm{
+          .x = projection, .weight = scope.Weight("per_layer_proj_norm.weight"), .eps = c.rms_eps},
+      named("project.norm"));
 
   // The mean of two unit-variance terms times sqrt(2) has unit variance again.
-  const ValueId sum = b.Add(projection, rows, named("sum"));
-  return {.first = first,
-          .count = count,
-          .value = b.Affine(sum, 1.0F / std::numbers::sqrt2_v<float>, 0, named("inputs"))};
+  const ValueId sum = b.Add(ops::Sum(projection, rows), named("sum"));
+  return {
+      .first = first,
+      .count = count,
+      .value = b.Add(ops::Affine{.x = sum, .scale = 1.0F / std::numbers::sqrt2_v<float>, .bias = 0},
+                     named("inputs"))};
 }
 
 void PerLayerInputs::Build(Scope& scope, ValueId embedding) {
@@ -56,10 +66,11 @@ void PerLayerInputs::Build(Scope& scope, ValueId embedding) {
 ValueId PerLayerInputs::Of(Scope& scope, int64_t layer) const {
   for (const Group& group : groups_) {
     if (layer >= group.first + group.count) continue;
-    const ValueId slice = scope.builder().Slice(group.value, 1, layer - group.first, 1,
-                                                fmt::format("blk.{}.ple.slice", layer));
-    return scope.builder().Reshape(slice, {scope.config().ple_dim},
-                                   fmt::format("blk.{}.ple.input", layer));
+    const ValueId slice = scope.builder().Add(
+        ops::Slice{.x = group.value, .axis = 1, .start = layer - group.first, .size = 1},
+        fmt::format("blk.{}.ple.slice", layer));
+    return scope.builder().Add(ops::ReshapeTo(slice, {scope.config().ple_dim}),
+                               fmt::format("blk.{}.ple.input", layer));
   }
   return kNoValue;
 }

@@ -21,7 +21,10 @@ Residual ResidualOperands(CaseBuilder& b, int64_t k, bool scaled) {
           scaled ? b.Constant("scale", F({1}), 0.2, 0.9) : kNoValue};
 }
 ValueId ResidualSum(CaseBuilder& b, const Residual& r) {
-  return b.graph().ResidualNorm(r.residual, r.x, r.weight, r.scale, kEps, "sum");
+  return b.graph().Add(
+      ops::ResidualNorm{
+          .residual = r.residual, .x = r.x, .weight = r.weight, .scale = r.scale, .eps = kEps},
+      "sum");
 }
 
 // Results have many columns: errors are judged by the largest of a row.
@@ -35,21 +38,26 @@ struct Pattern {
 void NextLayer(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
-  const ValueId norm = g.RmsNorm(sum, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
-  b.Output(g.MatMul(norm, Matrix(b, "q.weight", dtype, 67, k), "q"));
-  b.Output(g.MatMul(norm, Matrix(b, "k.weight", dtype, 33, k), "k"));
-  b.Output(g.MatMul(norm, Matrix(b, "v.weight", dtype, 65, k), "v"));
-  b.Output(g.Affine(sum, 2, 1, "later"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "q.weight", dtype, 67, k)), "q"));
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "k.weight", dtype, 33, k)), "k"));
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "v.weight", dtype, 65, k)), "v"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
 void Mlp(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
-  const ValueId norm = g.RmsNorm(sum, kNoValue, kEps, "norm");
-  const ValueId hidden = g.GeGluLinear(norm, Matrix(b, "gate.weight", dtype, 67, k),
-                                       Matrix(b, "up.weight", dtype, 67, k), "hidden");
+  const ValueId norm = g.Add(ops::RmsNorm{.x = sum, .eps = kEps}, "norm");
+  const ValueId hidden =
+      g.Add(ops::GeGluLinear{.x = norm,
+                             .gate_weight = Matrix(b, "gate.weight", dtype, 67, k),
+                             .up_weight = Matrix(b, "up.weight", dtype, 67, k)},
+            "hidden");
   b.Output(hidden);
-  b.Output(g.Affine(sum, 2, 1, "later"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
 // A product reads the sum itself, and gates what is there already.
@@ -57,43 +65,54 @@ void Gate(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId up = b.Floats("up", F({kT, 67}));
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
-  b.Output(g.GeGlu(g.MatMul(sum, Matrix(b, "gate.weight", dtype, 67, k), "gate"), up, "gated"));
-  b.Output(g.Affine(sum, 2, 1, "later"));
+  b.Output(g.Add(
+      ops::GeGlu{.gate = g.Add(ops::Linear(sum, Matrix(b, "gate.weight", dtype, 67, k)), "gate"),
+                 .up = up},
+      "gated"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
 void FirstNorm(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
-  const ValueId norm = g.RmsNorm(x, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
-  b.Output(g.MatMul(norm, Matrix(b, "weight", dtype, 67, k), "y"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = x, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
 // The norm is wanted by others too.
 void NormIsShared(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
-  const ValueId norm = g.RmsNorm(x, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
-  b.Output(g.MatMul(norm, Matrix(b, "weight", dtype, 67, k), "y"));
-  b.Output(g.Affine(norm, 2, 1, "other"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = x, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
+  b.Output(g.Add(ops::Affine{.x = norm, .scale = 2, .bias = 1}, "other"));
 }
 
 // The sum is read before any product could have written it.
 void SumIsReadFirst(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
-  b.Output(g.Affine(sum, 2, 1, "earlier"));
-  const ValueId norm = g.RmsNorm(sum, b.Constant("norm.weight", F({k}), 0.5, 1.5), kEps, "norm");
-  b.Output(g.MatMul(norm, Matrix(b, "weight", dtype, 67, k), "y"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "earlier"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
 // Two norms of one sum.
 void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
-  const ValueId a = g.RmsNorm(sum, b.Constant("a.weight", F({k}), 0.5, 1.5), kEps, "a");
-  const ValueId c = g.RmsNorm(sum, b.Constant("c.weight", F({k}), 0.5, 1.5), kEps, "c");
-  b.Output(g.MatMul(a, Matrix(b, "first.weight", dtype, 67, k), "first"));
-  b.Output(g.MatMul(c, Matrix(b, "second.weight", dtype, 33, k), "second"));
+  const ValueId a = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("a.weight", F({k}), 0.5, 1.5), .eps = kEps}, "a");
+  const ValueId c = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("c.weight", F({k}), 0.5, 1.5), .eps = kEps}, "c");
+  b.Output(g.Add(ops::Linear(a, Matrix(b, "first.weight", dtype, 67, k)), "first"));
+  b.Output(g.Add(ops::Linear(c, Matrix(b, "second.weight", dtype, 33, k)), "second"));
 }
 
 // A mixture of experts beside a dense feed-forward: the sum is normed for that, for the router and
@@ -109,20 +128,30 @@ void Experts(CaseBuilder& b, DType dtype, int64_t k) {
     return IsBlockType(dtype) ? b.Weight(name, type) : b.Constant(name, type, -0.3, 0.3);
   };
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
-  const ValueId dense = g.RmsNorm(sum, vector("dense.weight", k), kEps, "dense.norm");
-  b.Output(g.GeGluLinear(dense, Matrix(b, "gate.weight", dtype, 67, k),
-                         Matrix(b, "up.weight", dtype, 67, k), "dense"));
-  const ValueId routed = g.RmsNorm(sum, vector("router.scale", k), kEps, "router.norm");
-  const ValueId scores = g.MatMul(routed, Matrix(b, "router", DType::kF32, kCount, k), "scores");
-  const auto chosen = g.TopK(scores, kUsed, "chosen");
-  const ValueId weights = g.Softmax(g.Affine(chosen.values, 0.02F, 0, "logits"), "weights");
-  const ValueId x = g.RmsNorm(sum, vector("experts.weight", k), kEps, "experts.norm");
-  const GraphBuilder::ExpertWeights tensors{.gate = experts("gate_up", 2 * kInner, k),
-                                            .up = kNoValue,
-                                            .down = experts("down", k, kInner),
-                                            .scale = vector("factors", kCount)};
-  b.Output(g.MoeFfn(x, weights, chosen.indices, tensors, "experts"));
-  b.Output(g.Affine(sum, 2, 1, "later"));
+  const ValueId dense =
+      g.Add(ops::RmsNorm{.x = sum, .weight = vector("dense.weight", k), .eps = kEps}, "dense.norm");
+  b.Output(g.Add(ops::GeGluLinear{.x = dense,
+                                  .gate_weight = Matrix(b, "gate.weight", dtype, 67, k),
+                                  .up_weight = Matrix(b, "up.weight", dtype, 67, k)},
+                 "dense"));
+  const ValueId routed = g.Add(
+      ops::RmsNorm{.x = sum, .weight = vector("router.scale", k), .eps = kEps}, "router.norm");
+  const ValueId scores =
+      g.Add(ops::Linear(routed, Matrix(b, "router", DType::kF32, kCount, k)), "scores");
+  const auto chosen = g.Add(ops::TopK{.x = scores, .k = kUsed}, "chosen");
+  const ValueId weights = g.Add(
+      ops::Softmax{g.Add(ops::Affine{.x = chosen.values, .scale = 0.02F, .bias = 0}, "logits")},
+      "weights");
+  const ValueId x = g.Add(
+      ops::RmsNorm{.x = sum, .weight = vector("experts.weight", k), .eps = kEps}, "experts.norm");
+  b.Output(g.Add(ops::MoeFfn{.x = x,
+                             .weights = weights,
+                             .experts = chosen.indices,
+                             .gate_weight = experts("gate_up", 2 * kInner, k),
+                             .down_weight = experts("down", k, kInner),
+                             .expert_scale = vector("factors", kCount)},
+                 "experts"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
 }
 
 constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer},
@@ -141,12 +170,13 @@ Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
   const ValueId x = b.Floats("x", F({kT, 3, dim}), -3, 3);
   const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{777});
   const ValueId weight = weighted ? b.Constant("weight", F({dim}), 0.5, 1.5) : kNoValue;
-  const ValueId norm = g.RmsNorm(x, weight, kEps, "norm");
-  const ValueId turned = g.Rope(norm, pos, kNoValue, 1e4F, static_cast<int>(dim), "turned");
-  b.Output(half ? g.Cast(turned, DType::kF16, "half") : turned);
+  const ValueId norm = g.Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, "norm");
+  const ValueId turned = g.Add(
+      ops::Rope{.x = norm, .pos = pos, .theta = 1e4F, .n_rot = static_cast<int>(dim)}, "turned");
+  b.Output(half ? g.Add(ops::Cast{.x = turned, .dtype = DType::kF16}, "half") : turned);
   const ValueId v = b.Floats("v", F({kT, 2, dim}), -3, 3);
-  const ValueId v_norm = g.RmsNorm(v, kNoValue, kEps, "v.norm");
-  b.Output(half ? g.Cast(v_norm, DType::kF16, "v.half") : v_norm);
+  const ValueId v_norm = g.Add(ops::RmsNorm{.x = v, .eps = kEps}, "v.norm");
+  b.Output(half ? g.Add(ops::Cast{.x = v_norm, .dtype = DType::kF16}, "v.half") : v_norm);
   return std::move(b).Finish(half ? Closeness::kHalf : Closeness::kComposite);
 }
 
@@ -184,31 +214,44 @@ Case DecodeCase(const Decode& d, uint64_t seed) {
   const ValueId k_state = b.State("k_state", state, -1, 1);
   const ValueId v_state = b.State("v_state", state, -1, 1);
   const auto cached = [&](ValueId x, const std::string& name) {
-    return d.cache == DType::kF32 ? x : g.Cast(x, d.cache, name + ".cached");
+    return d.cache == DType::kF32 ? x
+                                  : g.Add(ops::Cast{.x = x, .dtype = d.cache}, name + ".cached");
   };
   const auto rotated = [&](const std::string& name, int64_t heads) {
     const ValueId x = b.Floats(name + ".x", F({kT, heads, d.dim}), -3, 3);
     const ValueId weight = b.Constant(name + ".weight", F({d.dim}), 0.1, 0.3);
-    const ValueId norm = g.RmsNorm(x, weight, kEps, name + ".norm");
-    return g.Rope(norm, pos, kNoValue, 1e4F, static_cast<int>(d.dim / 2), name);
+    const ValueId norm = g.Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, name + ".norm");
+    return g.Add(
+        ops::Rope{.x = norm, .pos = pos, .theta = 1e4F, .n_rot = static_cast<int>(d.dim / 2)},
+        name);
   };
   const auto given = [&](const std::string& name) {
     return b.Floats(name, TensorType(d.cache, {kT, d.kv_heads, d.dim}), -1, 1);
   };
   const ValueId k = d.normed_k ? cached(rotated("k", d.kv_heads), "k") : given("k");
-  const ValueId v = d.normed_v
-                        ? cached(g.RmsNorm(b.Floats("v.x", F({kT, d.kv_heads, d.dim}), -3, 3),
-                                           kNoValue, kEps, "v"),
-                                 "v")
-                        : given("v");
-  const GraphBuilder::AttentionRows rows{pos, slot, pos, slot, past};
+  const ValueId v =
+      d.normed_v
+          ? cached(g.Add(ops::RmsNorm{.x = b.Floats("v.x", F({kT, d.kv_heads, d.dim}), -3, 3),
+                                      .eps = kEps},
+                         "v"),
+                   "v")
+          : given("v");
+  const ops::AttentionRows rows{pos, slot, pos, slot, past};
   for (int i = 0; i < (d.twice ? 2 : 1); ++i) {
     const std::string name = fmt::format("q{}", i);
-    b.Output(g.Attention(rotated(name, d.heads), k, v, k_state, v_state, rows, RL_MASK_CAUSAL,
-                         d.window, 1.0F, name + ".mix"));
+    b.Output(g.Add(ops::WithRows(ops::Attention{.q = rotated(name, d.heads),
+                                                .k_new = k,
+                                                .v_new = v,
+                                                .k_state = k_state,
+                                                .v_state = v_state,
+                                                .mask = RL_MASK_CAUSAL,
+                                                .window = d.window,
+                                                .scale = 1.0F},
+                                 rows),
+                   name + ".mix"));
   }
-  g.StateAppend(k_state, k, pos, slot, "k.next");
-  g.StateAppend(v_state, v, pos, slot, "v.next");
+  g.Add(ops::StateAppend{.state = k_state, .rows = k, .pos = pos, .slot = slot}, "k.next");
+  g.Add(ops::StateAppend{.state = v_state, .rows = v, .pos = pos, .slot = slot}, "v.next");
   return std::move(b).Finish(d.cache == DType::kF32 ? Closeness::kComposite : Closeness::kHalf);
 }
 

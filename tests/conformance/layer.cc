@@ -49,27 +49,40 @@ Case LayerCase(uint64_t seed, DType weights) {
   const TensorType cache(DType::kF32, {kLayerSlots, kLayerCapacity, 1, kDim});
   const ValueId k_state = b.State("k_state", cache, 0, 0);
   const ValueId v_state = b.State("v_state", cache, 0, 0);
-  const ValueId norm =
-      g.RmsNorm(x, b.Constant("norm.weight", F({kWidth}), 0.5, 1.5), 1e-6F, "norm");
+  const ValueId norm = g.Add(
+      ops::RmsNorm{
+          .x = x, .weight = b.Constant("norm.weight", F({kWidth}), 0.5, 1.5), .eps = 1e-6F},
+      "norm");
   const auto project = [&](const char* name, int64_t heads) {
     const std::string weight = std::string(name) + ".weight";
     const TensorType type(weights, {heads * kDim, kWidth});
     const ValueId w =
         IsBlockType(weights) ? b.Weight(weight, type) : b.Constant(weight, type, -0.3, 0.3);
-    return g.Reshape(g.MatMul(norm, w, std::string(name) + ".flat"), {heads, kDim},
-                     std::string(name) + ".heads");
+    return g.Add(
+        ops::ReshapeTo(g.Add(ops::Linear(norm, w), std::string(name) + ".flat"), {heads, kDim}),
+        std::string(name) + ".heads");
   };
-  const ValueId q = g.Rope(project("q", kHeads), pos, kNoValue, 1e4F, kDim, "q");
-  const ValueId k = g.Rope(project("k", 1), pos, kNoValue, 1e4F, kDim, "k");
+  const ValueId q =
+      g.Add(ops::Rope{.x = project("q", kHeads), .pos = pos, .theta = 1e4F, .n_rot = kDim}, "q");
+  const ValueId k =
+      g.Add(ops::Rope{.x = project("k", 1), .pos = pos, .theta = 1e4F, .n_rot = kDim}, "k");
   const ValueId v = project("v", 1);
-  const ValueId mix = g.Attention(q, k, v, k_state, v_state, {pos, slot, pos, slot, past},
-                                  RL_MASK_CAUSAL, kLayerCapacity, 0.25F, "mix");
-  g.StateAppend(k_state, k, pos, slot, "k.next");
-  g.StateAppend(v_state, v, pos, slot, "v.next");
-  const ValueId flat = g.Reshape(mix, {kHeads * kDim}, "mix.flat");
-  const ValueId sum = g.Add(x, flat, "sum");
-  const ValueId wanted = g.GatherRows(sum, rows, "wanted");
-  const ValueId best = g.ArgMax(wanted, "best");
+  const ValueId mix = g.Add(ops::WithRows(ops::Attention{.q = q,
+                                                         .k_new = k,
+                                                         .v_new = v,
+                                                         .k_state = k_state,
+                                                         .v_state = v_state,
+                                                         .mask = RL_MASK_CAUSAL,
+                                                         .window = kLayerCapacity,
+                                                         .scale = 0.25F},
+                                          ops::AttentionRows{pos, slot, pos, slot, past}),
+                            "mix");
+  g.Add(ops::StateAppend{.state = k_state, .rows = k, .pos = pos, .slot = slot}, "k.next");
+  g.Add(ops::StateAppend{.state = v_state, .rows = v, .pos = pos, .slot = slot}, "v.next");
+  const ValueId flat = g.Add(ops::ReshapeTo(mix, {kHeads * kDim}), "mix.flat");
+  const ValueId sum = g.Add(ops::Sum(x, flat), "sum");
+  const ValueId wanted = g.Add(ops::GatherRows{.table = sum, .ids = rows}, "wanted");
+  const ValueId best = g.Add(ops::ArgMax{wanted}, "best");
   b.Output(wanted);
   b.Output(best);
   return std::move(b).Finish(IsBlockType(weights) ? Closeness::kComposite

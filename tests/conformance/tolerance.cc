@@ -124,15 +124,17 @@ struct Site {
 };
 
 std::vector<double> BinaryMagnitude(const Site& s) {
-  const Tensor a = Abs(s.in(0));
-  const Tensor b = Abs(s.in(1));
+  using In = operands::Binary;
+  const Tensor a = Abs(s.in(In::a));
+  const Tensor b = Abs(s.in(In::b));
   const int32_t fn = s.op.As<rl_binary_attrs>().fn;
   const bool sum = fn == RL_BINARY_ADD || fn == RL_BINARY_SUB;
   return Evaluate(OpKind::kBinary, OpAttrs(rl_binary_attrs{0, sum ? RL_BINARY_ADD : fn}), {&a, &b});
 }
 
 std::vector<double> ReduceMagnitude(const Site& s) {
-  const Tensor x = Abs(s.in(0));
+  using In = operands::Reduce;
+  const Tensor x = Abs(s.in(In::x));
   return Evaluate(s.op.kind, s.op.attrs, {&x});
 }
 
@@ -141,11 +143,14 @@ std::vector<double> ReduceMagnitude(const Site& s) {
 constexpr double kSteepest = 1.13;
 
 std::vector<double> GeGluLinearSize(Norm norm, const Site& s) {
+  using In = operands::GeGluLinear;
   const OpAttrs attrs(rl_matmul_attrs{0, 1});
-  const std::vector<double> gate = Evaluate(OpKind::kMatMul, attrs, {&s.in(0), &s.in(1)});
-  const std::vector<double> up = Evaluate(OpKind::kMatMul, attrs, {&s.in(0), &s.in(2)});
-  const std::vector<double> gate_size = LinearSize(norm, s.in(0), s.in(1), 1);
-  std::vector<double> result = LinearSize(norm, s.in(0), s.in(2), 1);
+  const std::vector<double> gate =
+      Evaluate(OpKind::kMatMul, attrs, {&s.in(In::x), &s.in(In::gate_weight)});
+  const std::vector<double> up =
+      Evaluate(OpKind::kMatMul, attrs, {&s.in(In::x), &s.in(In::up_weight)});
+  const std::vector<double> gate_size = LinearSize(norm, s.in(In::x), s.in(In::gate_weight), 1);
+  std::vector<double> result = LinearSize(norm, s.in(In::x), s.in(In::up_weight), 1);
   for (size_t i = 0; i < result.size(); ++i) {
     result[i] = Raised(norm, kSteepest) * gate_size[i] * Raised(norm, up[i]) +
                 Raised(norm, gate[i]) * result[i];
@@ -158,10 +163,12 @@ struct ExpertHalf {
   std::vector<double> value, size;
 };
 ExpertHalf HalfOf(Norm norm, const Site& s, size_t operand, bool second_half, int64_t inner) {
+  using In = operands::MoeFfn;
   const Tensor& weight = s.in(operand);
-  const std::vector<double> value = Evaluate(
-      OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul), {&s.in(0), &weight, &s.in(2)});
-  const std::vector<double> size = GroupedSize(norm, s.in(0), weight, s.in(2));
+  const std::vector<double> value =
+      Evaluate(OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul),
+               {&s.in(In::x), &weight, &s.in(In::experts)});
+  const std::vector<double> size = GroupedSize(norm, s.in(In::x), weight, s.in(In::experts));
   ExpertHalf half;
   const auto width = static_cast<size_t>(inner);
   const auto stride = static_cast<size_t>(weight.dims[1]);
@@ -175,11 +182,13 @@ ExpertHalf HalfOf(Norm norm, const Site& s, size_t operand, bool second_half, in
 
 // The rule of geglu_linear, carried through the second product and the weighted sum.
 std::vector<double> MoeSize(Norm norm, const Site& s, const Tensor& expected) {
-  const int64_t inner = s.in(5).dims[2];
-  const bool fused = s.op.inputs[4] == kNoValue;
-  const ExpertHalf gate = HalfOf(norm, s, 3, false, inner);
-  const ExpertHalf up = HalfOf(norm, s, fused ? 3 : 4, fused, inner);
-  Tensor hidden = reference::MakeZeros(DType::kF32, {s.in(2).dims[0], s.in(2).dims[1], inner});
+  using In = operands::MoeFfn;
+  const int64_t inner = s.in(In::down_weight).dims[2];
+  const bool fused = s.op.inputs[In::up_weight] == kNoValue;
+  const ExpertHalf gate = HalfOf(norm, s, In::gate_weight, false, inner);
+  const ExpertHalf up = HalfOf(norm, s, fused ? In::gate_weight : In::up_weight, fused, inner);
+  Tensor hidden = reference::MakeZeros(
+      DType::kF32, {s.in(In::experts).dims[0], s.in(In::experts).dims[1], inner});
   for (size_t i = 0; i < hidden.f.size(); ++i) {
     hidden.f[i] = Raised(norm, gate.value[i] * up.value[i]) +
                   Raised(norm, kSteepest * up.value[i]) * gate.size[i] +
@@ -187,18 +196,20 @@ std::vector<double> MoeSize(Norm norm, const Site& s, const Tensor& expected) {
     // GroupedSize raises it again.
     if (norm == Norm::kEnergy) hidden.f[i] = std::sqrt(hidden.f[i]);
   }
-  const std::vector<double> down = GroupedSize(norm, hidden, s.in(5), s.in(2));
-  const std::vector<double> scales =
-      s.op.inputs[6] == kNoValue ? std::vector<double>() : Abs(s.in(6)).f;
+  const std::vector<double> down =
+      GroupedSize(norm, hidden, s.in(In::down_weight), s.in(In::experts));
+  const std::vector<double> scales = s.op.inputs[In::expert_scale] == kNoValue
+                                         ? std::vector<double>()
+                                         : Abs(s.in(In::expert_scale)).f;
   std::vector<double> result(expected.f.size(), 0);
   const auto columns = static_cast<size_t>(expected.last());
-  const auto chosen = static_cast<size_t>(s.in(2).last());
+  const auto chosen = static_cast<size_t>(s.in(In::experts).last());
   for (size_t i = 0; i < down.size(); ++i) {
     const size_t pair = i / columns;
-    const auto expert = static_cast<size_t>(s.in(2).i[pair]);
+    const auto expert = static_cast<size_t>(s.in(In::experts).i[pair]);
     const double scale = scales.empty() ? 1 : scales[expert];
     result[pair / chosen * columns + i % columns] +=
-        Raised(norm, s.in(1).f[pair] * scale) * down[i];
+        Raised(norm, s.in(In::weights).f[pair] * scale) * down[i];
   }
   return result;
 }
@@ -210,10 +221,12 @@ double ScoreMagnitude(const Tensor& q, const Tensor& k_new, const Tensor& k_stat
 }
 
 std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
+  using In = operands::Attention;
   const double scale = s.op.As<rl_attention_attrs>().scale;
-  const double values = std::max(Largest(Abs(s.in(2)).f), Largest(Abs(s.in(4)).f));
-  return std::vector<double>(count,
-                             values * (1 + ScoreMagnitude(s.in(0), s.in(1), s.in(3), scale)));
+  const double values =
+      std::max(Largest(Abs(s.in(In::v_new)).f), Largest(Abs(s.in(In::v_state)).f));
+  return std::vector<double>(
+      count, values * (1 + ScoreMagnitude(s.in(In::q), s.in(In::k_new), s.in(In::k_state), scale)));
 }
 
 // "[1, 3, 96] of [7, 8, 128]".

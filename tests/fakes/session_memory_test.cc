@@ -24,8 +24,8 @@ Graph CacheGraph(int64_t bytes) {
   const ValueId k = b.Input("k", TensorType(DType::kF16, {Dim::T(), 1, kWidth}));
   const ValueId cache =
       b.State("k_state", TensorType(DType::kF16, {1, bytes / (2 * kWidth), 1, kWidth}));
-  b.StateAppend(cache, k, pos, slot, "k.next");
-  b.Output("out", b.Copy(k, "copy"), RowDemand::kAll);
+  b.Add(ops::StateAppend{.state = cache, .rows = k, .pos = pos, .slot = slot}, "k.next");
+  b.Output("out", b.Add(ops::Copy{k}, "copy"), RowDemand::kAll);
   auto graph = std::move(b).Finish();
   EXPECT_TRUE(graph) << graph.error().ToString();
   return *std::move(graph);

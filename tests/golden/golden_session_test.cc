@@ -64,7 +64,7 @@ std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t
     const SamplerInputs inputs{graph.tokens, graph.attention_rows, 1, build.capacity};
     Must(AppendSampler(graph.builder, graph.logits, inputs, settings));
     graph.builder.Output(output_names::kLogitsSum,
-                         graph.builder.Reduce(graph.logits, RL_REDUCE_SUM));
+                         graph.builder.Add(ops::Reduce{.x = graph.logits, .fn = RL_REDUCE_SUM}));
   } else {
     AddLogitsOutput(graph.builder, graph.logits, RowDemand::kAll);
   }
