@@ -1,8 +1,11 @@
 // rullama run: answers a prompt, or holds a conversation on a terminal.
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/answer.h"
 #include "cli/canvas_answer.h"
@@ -10,6 +13,7 @@
 #include "cli/chat_loop.h"
 #include "cli/command.h"
 #include "cli/engine.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
 #include "cli/prompt.h"
@@ -20,6 +24,8 @@ namespace {
 struct RunFlags {
   ConfigFlags config;
   PromptFlags prompt;
+  std::string model;                      // the first word without an option
+  std::vector<std::string> prompt_words;  // those behind it
   std::optional<std::string> max_tokens;
   bool json = false;
 };
@@ -116,9 +122,42 @@ Result<int> Run(const RunFlags& flags, Console& console) {
   return Converse(flags, console);
 }
 
+// Words without an option are the model and the prompt; behind -m, all of them are the prompt.
+Result<RunFlags> WithWords(RunFlags flags) {
+  std::vector<std::string> words = std::move(flags.prompt_words);
+  if (!flags.model.empty()) words.insert(words.begin(), flags.model);
+  if (words.empty()) return flags;
+  const auto is_model = [](const auto& setting) { return setting.path == "model.path"; };
+  if (std::ranges::none_of(flags.config.settings, is_model)) {
+    if (!MayNameModel(words.front())) {
+      return MakeError(
+          ErrorKind::kUsage, "usage.model",
+          "'{}' stands where a model is expected: rullama run MODEL [PROMPT]; a prompt "
+          "alone is given with -p",
+          words.front());
+    }
+    flags.config.settings.push_back({"model.path", words.front(), "MODEL"});
+    words.erase(words.begin());
+  }
+  if (words.empty()) return flags;
+  if (flags.prompt.text || !flags.prompt.ids_path.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.prompt",
+                     "there are two prompts: '{}' and the one of {}; quote a prompt of several "
+                     "words",
+                     words.front(), flags.prompt.text ? "-p" : "--prompt-ids");
+  }
+  flags.prompt.text = fmt::format("{}", fmt::join(words, " "));
+  return flags;
+}
+
+Result<int> TakeWordsAndRun(const RunFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const RunFlags complete, WithWords(flags));
+  return Run(complete, console);
+}
+
 // With --json an error is a record as well: a reader of stdout needs no second stream.
 Result<int> RunAndReport(const RunFlags& flags, Console& console) {
-  Result<int> result = Run(flags, console);
+  Result<int> result = TakeWordsAndRun(flags, console);
   if (result || !flags.json || result.error().id == kPipeClosedId) return result;
   const Error& error = result.error();
   RL_RETURN_IF_ERROR(console.Write(JsonLine({{"type", "error"},
@@ -131,6 +170,11 @@ Result<int> RunAndReport(const RunFlags& flags, Console& console) {
 
 void AddPromptOptions(CLI::App& command, RunFlags& flags) {
   PromptFlags& prompt = flags.prompt;
+  command.add_option("MODEL", flags.model, "GGUF file, or an Ollama name: gemma4:e2b")
+      ->option_text(" ");
+  command
+      .add_option("PROMPT", flags.prompt_words, "The prompt; without one, a chat or standard input")
+      ->option_text(" ");
   command.add_option("-p,--prompt", prompt.text, "The prompt; text on stdin is put after it")
       ->option_text("TEXT")
       ->group("Prompt");
@@ -177,6 +221,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
   command->footer(R"(
 Examples:
+  rullama run gemma4:e2b "Why is the sky blue?"
   rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200
   rullama -m model.gguf -f question.txt --greedy
   git diff | rullama -m gemma4:e2b -p "Write a commit message for:"

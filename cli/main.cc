@@ -79,6 +79,7 @@ int RunProgram(int argc, char** argv) {
   AddPerplexityCommand(app, context);
   AddBenchCommand(app, context);
   AddTokenizeCommands(app, context);
+  AddListCommands(app, context);
   AddInspectCommand(app, context);
   AddGraphCommand(app, context);
   AddBackendsCommand(app, context);

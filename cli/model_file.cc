@@ -1,13 +1,56 @@
 #include "cli/model_file.h"
 
 #include <filesystem>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cli/signals.h"
+#include "core/config/nearest_key.h"
 #include "core/config/value_codec.h"
+#include "core/gguf/ollama_list.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
 
 namespace rullama::cli {
+namespace {
+
+// What the store has instead of a model that is not there; empty if it has nothing.
+std::string StoreHint(std::string_view wanted, const OllamaStoreOptions& options) {
+  constexpr size_t kMaxShown = 8;
+  const auto models = ListOllamaModels(options);
+  const auto parsed = ParseOllamaName(wanted);
+  if (!models || models->empty() || !parsed) return {};
+  std::vector<std::string> names;
+  std::string same_model;  // with another tag
+  for (const OllamaEntry& entry : *models) {
+    names.push_back(entry.name.ToString());
+    if (same_model.empty() && entry.name.model == parsed->model) same_model = names.back();
+  }
+  std::string meant = NearestName(parsed->ToString(), names);
+  if (meant.empty()) meant = same_model;
+  const bool all = names.size() <= kMaxShown;
+  if (!all) names.resize(kMaxShown);
+  return fmt::format("; {}the store has: {}{}",
+                     meant.empty() ? "" : fmt::format("did you mean '{}'? ", meant),
+                     fmt::join(names, ", "), all ? "" : ", ... (see rullama list)");
+}
+
+Result<OllamaModel> FindInStore(const std::string& name) {
+  const OllamaStoreOptions options = OllamaStoreOptions::FromEnvironment();
+  auto model = ResolveOllamaModel(name, options);
+  if (!model && model.error().id == "store.not_found") {
+    model.error().message += StoreHint(name, options);
+  }
+  return model;
+}
+
+}  // namespace
+
+bool MayNameModel(const std::string& word) {
+  std::error_code ignored;
+  return LooksLikeModelFile(word) || LooksLikeOllamaName(word) ||
+         std::filesystem::exists(word, ignored);
+}
 
 Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
   if (!path || path->empty()) {
@@ -20,8 +63,7 @@ Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
   std::error_code ignored;
   // A file without the usual suffix is a file all the same.
   if (!LooksLikeModelFile(*path) && !std::filesystem::exists(file, ignored)) {
-    RL_ASSIGN_OR_RETURN(model.ollama,
-                        ResolveOllamaModel(*path, OllamaStoreOptions::FromEnvironment()));
+    RL_ASSIGN_OR_RETURN(model.ollama, FindInStore(*path));
     file = model.ollama->model;
   }
   // Its errors name the file.

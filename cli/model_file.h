@@ -20,6 +20,9 @@ struct ModelFile {
   std::optional<OllamaModel> ollama;  // if it came from Ollama's store
 };
 
+// Whether a word can be the file or the Ollama name of a model.
+bool MayNameModel(const std::string& word);
+
 // Errors: usage.model if `path` is empty; gguf.*, store.* (kModelFile), io.* (kIo), each with the
 // name of the file.
 Result<ModelFile> OpenModelFile(const std::optional<std::string>& path);

@@ -1,0 +1,27 @@
+// The short answer to "what is this model, and can rullama run it?". Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/model_file.h"
+
+namespace rullama::cli {
+
+struct ModelSummary {
+  std::string name;          // as the user named it
+  std::string architecture;  // "gemma4"; empty if the file does not say
+  uint64_t parameters = 0;
+  std::string quantization;  // "Q4_K_M"
+  std::optional<int64_t> context_length;
+  uint64_t bytes = 0;            // of the file
+  std::optional<Error> refused;  // why rullama cannot run it
+};
+
+ModelSummary Summarize(const ModelFile& model);
+
+// A line for each fact; control characters of the file are masked.
+std::string SummaryText(const ModelSummary& summary);
+
+}  // namespace rullama::cli
