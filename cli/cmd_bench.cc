@@ -1,5 +1,7 @@
 // rullama bench: speed of prompt evaluation and of generation, beside what the step has to read and
 // compute at least.
+#include <rullama/sdk/processor.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -10,8 +12,11 @@
 #include <vector>
 
 #include "cli/answer.h"
+#include "cli/bench_table.h"
+#include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/engine.h"
+#include "cli/model_facts.h"
 #include "cli/options.h"
 #include "cli/signals.h"
 #include "cli/stopwatch.h"
@@ -295,38 +300,96 @@ class Bench {
   Program state_only_;
 };
 
-nlohmann::json AsJson(const Measurement& m, const Engine& engine) {
+BenchRow RowOf(const Measurement& m) {
   const std::vector<double> rates = m.Rates();
   const double seconds = static_cast<double>(m.test.tokens) / Median(rates);
+  const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
+  return {.test = m.test.name(),
+          .mean_per_s = Mean(rates),
+          .stddev_per_s = StandardDeviation(rates),
+          .gb_per_s = bytes / seconds / 1e9,
+          .gflop_per_s = m.traffic.flops / seconds / 1e9};
+}
+
+// Threads of the cpu backend, which takes the physical cores unless told otherwise.
+std::string ThreadsOf(const Engine& engine) {
+  const auto& options = engine.config().backend.options;
+  if (const auto found = options.find("threads"); found != options.end()) return found->second;
+  return engine.devices().backend == "cpu" ? fmt::format("{}", sdk::PhysicalCores()) : "-";
+}
+
+BenchSubject SubjectOf(const Engine& engine) {
+  const ModelFacts facts = FactsOf(engine.model().file);
+  const DeviceDescription& device = engine.devices().main().description();
+  return {.model = facts.name,
+          .quantization = facts.quantization,
+          .bytes = facts.bytes,
+          .parameters = facts.parameters,
+          .backend = engine.devices().backend,
+          .device = device.name,
+          .driver = device.driver,
+          .threads = ThreadsOf(engine),
+          .build = BuildText()};
+}
+
+nlohmann::json NumberOrNull(const std::string& text) {
+  const auto number = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return number.is_number() ? number : nlohmann::json();
+}
+
+nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubject& subject) {
+  const std::vector<double> rates = m.Rates();
   const auto tokens = static_cast<double>(m.test.tokens);
   const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
-  return {{"test", m.test.name()},
+  return {{"test", row.test},
           {"kind", m.test.kind_name()},
           {"tokens", m.test.tokens},
           {"depth", m.test.depth},
           {"repetitions", rates.size()},
-          {"mean_per_s", Mean(rates)},
-          {"stddev_per_s", StandardDeviation(rates)},
+          {"mean_per_s", row.mean_per_s},
+          {"stddev_per_s", row.stddev_per_s},
           {"median_per_s", Median(rates)},
           {"min_per_s", rates.front()},
           {"max_per_s", rates.back()},
           {"bytes_per_token", bytes / tokens},
           {"flops_per_token", m.traffic.flops / tokens},
-          {"gb_per_s", bytes / seconds / 1e9},
-          {"gflop_per_s", m.traffic.flops / seconds / 1e9},
-          {"model", engine.model().file.name},
-          {"backend", engine.devices().backend},
-          {"device", engine.devices().main().description().name}};
+          {"gb_per_s", row.gb_per_s},
+          {"gflop_per_s", row.gflop_per_s},
+          {"model", subject.model},
+          {"quantization", subject.quantization},
+          {"model_bytes", subject.bytes},
+          {"parameters", subject.parameters},
+          {"backend", subject.backend},
+          {"device", subject.device},
+          {"driver", subject.driver},
+          {"threads", NumberOrNull(subject.threads)},
+          {"version", RULLAMA_VERSION},
+          {"commit", BuildCommit()}};
 }
 
-std::string MeasurementText(const nlohmann::json& m) {
-  return fmt::format(
-      "{:<16} {:>10.2f} ± {:>7.2f} t/s, median {:>10.2f} | {:>9.3f} MB and {:>9.3f} MFLOP per "
-      "token | {:>7.2f} GB/s, {:>8.2f} GFLOP/s\n",
-      m["test"].get<std::string>(), m["mean_per_s"].get<double>(), m["stddev_per_s"].get<double>(),
-      m["median_per_s"].get<double>(), m["bytes_per_token"].get<double>() / 1e6,
-      m["flops_per_token"].get<double>() / 1e6, m["gb_per_s"].get<double>(),
-      m["gflop_per_s"].get<double>());
+// Measures test by test and writes each as soon as it is known.
+Status WriteMeasurements(Bench& bench, const Engine& engine, const std::vector<Test>& tests,
+                         int64_t repetitions, bool as_json, Console& console) {
+  const BenchSubject subject = SubjectOf(engine);
+  if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableHead(subject)));
+  std::vector<std::string> warnings;
+  for (const Test& test : tests) {
+    RL_ASSIGN_OR_RETURN(const Measurement measurement, bench.Measure(test, repetitions));
+    const BenchRow row = RowOf(measurement);
+    if (std::string warning = SpreadWarning(row); !warning.empty()) warnings.push_back(warning);
+    RL_RETURN_IF_ERROR(console.Write(as_json ? JsonLine(AsJson(measurement, row, subject))
+                                             : BenchTableRow(subject, row)));
+  }
+  if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableFoot(subject)));
+  for (const std::string& warning : warnings) {
+    // Part of what is pasted; machines read the numbers.
+    if (as_json) {
+      console.Warn(warning);
+    } else {
+      RL_RETURN_IF_ERROR(console.Write("warning: " + warning + "\n"));
+    }
+  }
+  return OkStatus();
 }
 
 // Of the model to be measured; 0: it does not denoise. Reading its header twice costs little.
@@ -364,11 +427,7 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   if (config.verbose) engine->Describe(console);
   Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
-  for (const Test& test : tests) {
-    RL_ASSIGN_OR_RETURN(const Measurement measurement, bench.Measure(test, repetitions));
-    const nlohmann::json record = AsJson(measurement, *engine);
-    RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(record) : MeasurementText(record)));
-  }
+  RL_RETURN_IF_ERROR(WriteMeasurements(bench, *engine, tests, repetitions, flags.json, console));
   return 0;
 }
 

@@ -1,16 +1,16 @@
 // The CPU backend: one device, no driver. Weights of products are packed, others are read in place.
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
+#include <rullama/sdk/processor.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "backends/cpu/plan.h"
 
@@ -26,20 +26,6 @@ struct Settings {
   bool pack;   // weights of products
   bool profile;
 };
-
-// Physical cores: threads of one core share its load ports, so a second one adds nothing here.
-int PhysicalCores() {
-  std::set<std::string> cores;
-  const unsigned logical = std::max(1u, std::thread::hardware_concurrency());
-  for (unsigned cpu = 0; cpu < logical; ++cpu) {
-    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                       "/topology/thread_siblings_list");
-    std::string siblings;
-    if (!std::getline(file, siblings)) return static_cast<int>(logical);
-    cores.insert(siblings);
-  }
-  return std::min<int>(kMaxThreads, static_cast<int>(cores.size()));
-}
 
 int ParseThreads(const std::string& text) {
   int threads = 0;
@@ -87,7 +73,8 @@ bool ParseSwitch(const sdk::Option& option) {
 }
 
 Settings ParseOptions(std::span<const sdk::Option> options) {
-  Settings settings{PhysicalCores(), BestIsa(), ParseActivations("int16"), true, false};
+  Settings settings{std::min(kMaxThreads, sdk::PhysicalCores()), BestIsa(),
+                    ParseActivations("int16"), true, false};
   for (const sdk::Option& option : options) {
     if (option.key == "threads") {
       settings.threads = ParseThreads(option.value);
@@ -292,7 +279,7 @@ class CpuBackend final : public sdk::Backend {
     sdk::DeviceInfo info;
     info.type = RL_DEVICE_CPU;
     info.name = ProcessorName();
-    info.driver = std::string("none needed (") + IsaName(BestIsa()) + ")";
+    info.driver = std::string("kernels for ") + IsaName(BestIsa());
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     info.memory_total = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
     info.memory_free = AvailableMemory();

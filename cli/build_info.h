@@ -1,0 +1,13 @@
+// Which build of rullama this is, for tables that are read elsewhere.
+#pragma once
+
+#include <string>
+
+namespace rullama::cli {
+
+// "0.1.0", and of a git checkout what `git describe` said: "0.1.0 (a422e76)".
+std::string BuildText();
+// What `git describe` said; empty outside of a git checkout.
+std::string BuildCommit();
+
+}  // namespace rullama::cli
