@@ -1,5 +1,6 @@
 // rullama graph: the model as ops, before the passes and as a backend gets it.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/backend_setup.h"
@@ -7,6 +8,7 @@
 #include "cli/engine.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
+#include "core/ir/dot.h"
 #include "core/ir/text.h"
 #include "core/passes/pipeline.h"
 #include "samplers/session_canvas.h"
@@ -22,6 +24,7 @@ struct GraphFlags {
   int64_t rows = 1;
   std::string demand = "asked";
   bool canvas = false;
+  std::string layers;
 };
 
 DemandMode DemandOf(const std::string& name) {
@@ -29,10 +32,35 @@ DemandMode DemandOf(const std::string& name) {
   return name == "state" ? DemandMode::kStateOnly : DemandMode::kAsAsked;
 }
 
-std::string Print(const Graph& graph, bool dot) { return dot ? PrintDot(graph) : PrintText(graph); }
+// What is printed of each graph.
+struct Form {
+  bool dot = false;
+  std::optional<BlockRange> layers;
+};
 
-Result<int> ShowAfter(const GraphFlags& flags, const Graph& graph, const BackendDevices& devices,
-                      Console& console) {
+// "3" or "0-1", within the model's layers.
+Result<Form> FormOf(const GraphFlags& flags, int64_t layer_count) {
+  Form form{.dot = flags.dot, .layers = {}};
+  if (flags.layers.empty()) return form;
+  const size_t dash = flags.layers.find('-');
+  BlockRange range;
+  RL_ASSIGN_OR_RETURN(range.first,
+                      ParseInteger(flags.layers.substr(0, dash), "--layers", 0, layer_count - 1));
+  range.last = range.first;
+  if (dash != std::string::npos) {
+    RL_ASSIGN_OR_RETURN(range.last, ParseInteger(flags.layers.substr(dash + 1), "--layers",
+                                                 range.first, layer_count - 1));
+  }
+  form.layers = range;
+  return form;
+}
+
+std::string Print(const Graph& graph, const Form& form) {
+  return form.dot ? PrintDot(graph, form.layers) : PrintText(graph);
+}
+
+Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& graph,
+                      const BackendDevices& devices, Console& console) {
   PipelineOptions options;
   options.demand = DemandOf(flags.demand);
   options.max_t = graph.max_t;
@@ -48,7 +76,7 @@ Result<int> ShowAfter(const GraphFlags& flags, const Graph& graph, const Backend
         fmt::format("{} segment {} on {}, arena {} bytes\n", flags.dot ? "//" : "#", i,
                     options.policy.device_names[static_cast<size_t>(segment.device)],
                     segment.memory.arena_bytes)));
-    RL_RETURN_IF_ERROR(console.Write(Print(segment.graph, flags.dot)));
+    RL_RETURN_IF_ERROR(console.Write(Print(segment.graph, form)));
   }
   DescribePlacement(program.report, options.policy.device_names, console);
   return 0;
@@ -68,6 +96,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                               .kv_dtype = kv_dtype,
                               .max_rows = std::min(flags.rows, model.capacity())});
   };
+  RL_ASSIGN_OR_RETURN(const Form form, FormOf(flags, model.gemma.layer_count()));
   const auto index = static_cast<size_t>(flags.canvas ? kDenoiseGraph : kEncodeGraph);
   if (flags.canvas && !model.gemma.denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
@@ -77,7 +106,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   if (flags.before) {
     const DType kv = KvDtypeFor(model.config(), model.config().backend.name);
     RL_ASSIGN_OR_RETURN(const ModelProgram program, build(kv));
-    RL_RETURN_IF_ERROR(console.Write(Print(program.graphs[index].graph, flags.dot)));
+    RL_RETURN_IF_ERROR(console.Write(Print(program.graphs[index].graph, form)));
     if (!flags.after) return 0;
   }
   const auto registry =
@@ -88,7 +117,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                         OpenDevices(*registry, model.config(), console));
     RL_ASSIGN_OR_RETURN(const ModelProgram program,
                         build(KvDtypeFor(model.config(), devices.backend)));
-    shown = ShowAfter(flags, program.graphs[index].graph, devices, console);
+    shown = ShowAfter(flags, form, program.graphs[index].graph, devices, console);
   }
   registry->Shutdown();
   return shown;
@@ -103,7 +132,10 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--before", flags->before, "As the model builder wrote it");
   command->add_flag("--after", flags->after, "As the backend gets it (the default)");
   command->add_flag("--canvas", flags->canvas, "The denoising pass of a DiffusionGemma");
-  command->add_flag("--dot", flags->dot, "For GraphViz");
+  CLI::Option* dot = command->add_flag("--dot", flags->dot, "For GraphViz");
+  command->add_option("--layers", flags->layers, "With --dot: draw only these layers")
+      ->needs(dot)
+      ->option_text("A-B");
   command->add_option("--rows", flags->rows, "Most rows of a step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->option_text("N");

@@ -23,7 +23,4 @@ std::string PrintText(const Graph& graph);
 // Error ir.text with line and column. The result is verified.
 Result<Graph> ParseText(std::string_view text);
 
-// GraphViz DOT for `rullama graph --dot`.
-std::string PrintDot(const Graph& graph);
-
 }  // namespace rullama

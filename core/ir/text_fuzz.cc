@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/base/check.h"
+#include "core/ir/dot.h"
 #include "core/ir/text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

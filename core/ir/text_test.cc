@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/ir/builder.h"
+#include "core/ir/dot.h"
 #include "core/ir/op_cases_test_util.h"
 
 namespace rullama {
@@ -209,9 +210,52 @@ TEST(TextTest, DotNamesEveryOpAndOutput) {
   EXPECT_THAT(dot, HasSubstr("digraph \"sample \\\"1\\\"\" {"));
   EXPECT_THAT(dot, HasSubstr("label=\"tokens : i32[T]\""));
   EXPECT_THAT(dot, HasSubstr("label=\"matmul -> h : f32[T,512]\""));
-  EXPECT_THAT(dot, HasSubstr("op2 -> op3;"));
+  EXPECT_THAT(dot, HasSubstr("op2 -> op3 [label="));
   EXPECT_THAT(dot, HasSubstr("op4 -> out1;"));
   EXPECT_TRUE(dot.ends_with("}\n"));
+}
+
+// Two blocks that read the same input, and an op that reads it twice.
+Graph TwoBlocks() {
+  auto graph = ParseText(R"(graph "blocks" T<=8 R<=8
+%0 = input "x" : f32[T,4]
+%1 "blk.0.sum" = binary(%0, %0) {fn=add} : f32[T,4]
+%2 "blk.1.half" = affine(%1) {scale=0.5, bias=0} : f32[T,4]
+%3 "blk.1.sum" = binary(%2, %0) {fn=add} : f32[T,4]
+%4 "last" = affine(%3) {scale=2, bias=0} : f32[T,4]
+output "y" = %4 all
+)");
+  EXPECT_TRUE(graph) << graph.error().ToString();
+  return *std::move(graph);
+}
+
+TEST(DotTest, BlocksAreClustersWithInputsOfTheirOwn) {
+  const std::string dot = PrintDot(TwoBlocks());
+  const size_t first = dot.find("subgraph cluster_0 {");
+  const size_t second = dot.find("subgraph cluster_1 {");
+  ASSERT_NE(first, std::string::npos);
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_GT(dot.find("v0_0 ["), first);
+  EXPECT_LT(dot.find("v0_0 ["), second);
+  EXPECT_GT(dot.find("v0_1 ["), second);
+  EXPECT_EQ(dot.find("v0 ["), std::string::npos);  // no copy that nobody reads
+  EXPECT_THAT(dot, HasSubstr("op2 -> op3;"));
+}
+
+TEST(DotTest, ParallelEdgesNameTheirOperands) {
+  const std::string dot = PrintDot(TwoBlocks());
+  EXPECT_THAT(dot, HasSubstr("v0_0 -> op0 [label=\"a\"];"));
+  EXPECT_THAT(dot, HasSubstr("v0_0 -> op0 [label=\"b\"];"));
+  EXPECT_THAT(dot, HasSubstr("v0_1 -> op2;"));
+}
+
+TEST(DotTest, SomeBlocksAlone) {
+  const std::string dot = PrintDot(TwoBlocks(), BlockRange{1, 1});
+  EXPECT_EQ(dot.find("cluster_0"), std::string::npos);
+  EXPECT_THAT(dot, HasSubstr("v1 [label=\"blk.0.sum : f32[T,4]\", style=dashed]"));
+  EXPECT_THAT(dot, HasSubstr("v1 -> op1;"));
+  EXPECT_EQ(dot.find("op3"), std::string::npos);
+  EXPECT_EQ(dot.find("out0"), std::string::npos);
 }
 
 }  // namespace
