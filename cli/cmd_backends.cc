@@ -83,6 +83,13 @@ std::string Gigabytes(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
+// 0 stands for a number that the driver does not tell.
+std::string MemoryText(uint64_t total, uint64_t available) {
+  if (total == 0) return {};
+  if (available == 0) return fmt::format(", {}, free unknown", Gigabytes(total));
+  return fmt::format(", {} of {} free", Gigabytes(available), Gigabytes(total));
+}
+
 std::string TextOf(const json& entry) {
   const std::string path = entry["path"].get<std::string>();
   std::string text = fmt::format(
@@ -106,9 +113,8 @@ std::string TextOf(const json& entry) {
     text += fmt::format("  device {}: {} ({}; {})", device["index"].get<size_t>(),
                         device["name"].get<std::string>(), device["type"].get<std::string>(),
                         device["driver"].get<std::string>());
-    const auto total = device["memory_total"].get<uint64_t>();
-    const auto available = device["memory_free"].get<uint64_t>();
-    if (total > 0) text += fmt::format(", {} of {} free", Gigabytes(available), Gigabytes(total));
+    text +=
+        MemoryText(device["memory_total"].get<uint64_t>(), device["memory_free"].get<uint64_t>());
     text += "\n";
   }
   return text;
@@ -118,14 +124,21 @@ Result<int> ListBackends(const ConfigFlags& flags, bool as_json, Console& consol
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags));
   const auto registry = MakeRegistry(loaded.config.values(), loaded.environment, flags.plugins);
   json entries = json::array();
-  for (const PluginListing& listing : registry->List()) entries.push_back(ListingAsJson(listing));
+  // A plugin that the command line names and that cannot be used is a failure of the command.
+  int exit_code = 0;
+  for (const PluginListing& listing : registry->List()) {
+    entries.push_back(ListingAsJson(listing));
+    if (listing.source == "--plugin" && listing.state == PluginState::kRefused) {
+      exit_code = static_cast<int>(ErrorKind::kBackend);
+    }
+  }
   registry->Shutdown();
   if (as_json) {
     RL_RETURN_IF_ERROR(console.Write(JsonLine({{"backends", entries}})));
-    return 0;
+    return exit_code;
   }
   for (const json& entry : entries) RL_RETURN_IF_ERROR(console.Write(TextOf(entry)));
-  return 0;
+  return exit_code;
 }
 
 }  // namespace

@@ -8,9 +8,12 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/engine.h"
+#include "cli/model_facts.h"
 #include "cli/model_file.h"
+#include "cli/size_text.h"
 #include "models/gemma4/gemma4_config.h"
 #include "models/gemma4/gemma4_model.h"
+#include "models/gemma4/gemma4_weights.h"
 
 namespace rullama::cli {
 namespace {
@@ -117,6 +120,32 @@ json MemoryAsJson(const GgufFile& file, int64_t context) {
           {"total_bytes", weights + cache}};
 }
 
+// Whether everything that `run` reads of the file before it opens a device is as it should be.
+Status CheckRunnable(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(file));
+  RL_ASSIGN_OR_RETURN(const Gemma4Weights weights, Gemma4Weights::FromFile(gemma, file));
+  RL_ASSIGN_OR_RETURN(const auto tokenizer, MakeTokenizer(file));
+  return OkStatus();
+}
+
+// With the reason where it is not so.
+json RunnableAsJson(const GgufFile& file) {
+  const Status status = CheckRunnable(file);
+  if (status) return {{"yes", true}};
+  return {{"yes", false}, {"reason", status.error().message}, {"code", status.error().id}};
+}
+
+// A metadata value of the model's own architecture ("gemma4.context_length"), or null.
+json ArchitectureValue(const GgufFile& file, std::string_view architecture, std::string_view key) {
+  const GgufValue* value = file.Find(fmt::format("{}.{}", architecture, key));
+  return value == nullptr ? json() : ValueAsJson(*value);
+}
+
+std::string ArchitectureOf(const GgufFile& file) {
+  const auto name = file.FindString("general.architecture");
+  return name && name->has_value() ? std::string(**name) : "unknown";
+}
+
 json FileAsJson(const ModelFile& model, int64_t context) {
   const GgufFile& file = *model.file;
   json metadata = json::object();
@@ -124,22 +153,28 @@ json FileAsJson(const ModelFile& model, int64_t context) {
     metadata[std::string(entry.key)] = ValueAsJson(entry.value);
   }
   std::map<std::string, std::pair<uint64_t, uint64_t>> by_type;  // count, bytes
-  uint64_t parameters = 0;
   for (const TensorInfo& tensor : file.tensors()) {
     auto& [count, bytes] = by_type[std::string(NameOf(tensor.dtype))];
     ++count;
     bytes += tensor.bytes;
-    parameters += tensor.elements();
   }
   json types = json::object();
   for (const auto& [type, sum] : by_type) {
     types[type] = {{"tensors", sum.first}, {"bytes", sum.second}};
   }
-  return {{"path", file.path()},
+  const ModelFacts facts = FactsOf(model);
+  const std::string architecture = ArchitectureOf(file);
+  return {{"name", model.name},
+          {"architecture", architecture},
+          {"quantization", facts.quantization},
+          {"context_length", ArchitectureValue(file, architecture, "context_length")},
+          {"runnable", RunnableAsJson(file)},
+          {"path", file.path()},
           {"version", file.version()},
           {"alignment", file.alignment()},
           {"dialect", DialectOf(file)},
-          {"parameters", parameters},
+          {"parameters", facts.parameters},
+          {"bytes", facts.bytes},
           {"types", types},
           {"memory", MemoryAsJson(file, context)},
           {"metadata", metadata},
@@ -168,20 +203,35 @@ std::string Megabytes(const json& bytes) {
   return fmt::format("{:.1f} MiB", bytes.get<double>() / (1024.0 * 1024.0));
 }
 
-std::string FileText(const json& file) {
-  std::string text = fmt::format("{}: GGUF {}, dialect of {}, {} tensors, {} parameters\n",
-                                 file["path"].get<std::string>(), Dump(file["version"]),
-                                 file["dialect"].get<std::string>(), file["tensors"].size(),
-                                 Dump(file["parameters"]));
+// What most readers want to know: what it is, whether it runs, what it takes.
+std::string Summary(const json& file) {
+  std::string text = fmt::format(
+      "{}: {}, {}, {} parameters, {}", Safe(file["name"].get<std::string>()),
+      Safe(file["architecture"].get<std::string>()), file["quantization"].get<std::string>(),
+      ParametersText(file["parameters"].get<uint64_t>()),
+      GibibytesText(file["bytes"].get<uint64_t>()));
+  if (file["context_length"].is_number()) {
+    text += fmt::format(", context length {}", Dump(file["context_length"]));
+  }
+  const json& runnable = file["runnable"];
+  text += "\nrullama can run this: ";
+  text += runnable["yes"].get<bool>()
+              ? "yes\n"
+              : fmt::format("no: {} [{}]\n", Safe(runnable["reason"].get<std::string>()),
+                            runnable["code"].get<std::string>());
   const json& memory = file["memory"];
-  if (memory.contains("reason")) {
-    text += fmt::format("cannot be run: {} [{}]\n", memory["reason"].get<std::string>(),
-                        memory["code"].get<std::string>());
-  } else {
+  if (!memory.contains("reason")) {
     text += fmt::format("memory for a context of {}: weights {}, KV cache (f16) {}, together {}\n",
                         Dump(memory["context"]), Megabytes(memory["weights_bytes"]),
                         Megabytes(memory["kv_cache_bytes"]), Megabytes(memory["total_bytes"]));
   }
+  return text + fmt::format("file: {}, GGUF {}, dialect of {}, {} tensors\n",
+                            Safe(file["path"].get<std::string>()), Dump(file["version"]),
+                            file["dialect"].get<std::string>(), file["tensors"].size());
+}
+
+std::string FileText(const json& file) {
+  std::string text = Summary(file);
   for (const auto& [type, sum] : file["types"].items()) {
     text +=
         fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]), Megabytes(sum["bytes"]));

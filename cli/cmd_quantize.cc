@@ -38,7 +38,7 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
         std::move(report).error().WithContext(fmt::format("quantising '{}'", model.name)));
   }
   console.Note(
-      fmt::format("wrote '{}': {} tensors as {}, {} as they were; {:.1f} MiB became {:.1f}",
+      fmt::format("wrote '{}': {} tensors as {}, {} as they were; {:.1f} MiB became {:.1f} MiB",
                   flags.output, report->converted, options.mix.name, report->copied,
                   Mebibytes(report->bytes_before), Mebibytes(report->bytes_after)));
   return 0;

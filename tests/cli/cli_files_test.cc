@@ -88,6 +88,10 @@ TEST(Files, InspectShowsTensorsAndMemory) {
   const RunResult text = RunRullama({"inspect", TinyModel()});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("blk.0.attn_q.weight"));
+  const std::string first = text.out.substr(0, text.out.find('\n'));
+  EXPECT_THAT(first, HasSubstr("tiny-e2b-Q4_K_M.gguf: gemma4, Q4_K_M, "));
+  EXPECT_THAT(first, HasSubstr("context length 2048"));
+  EXPECT_THAT(text.out, HasSubstr("rullama can run this: yes\n"));
   const RunResult result = RunRullama({"inspect", TinyModel(), "--json", "-c", "1024"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json file = json::parse(result.out);
@@ -98,6 +102,21 @@ TEST(Files, InspectShowsTensorsAndMemory) {
   uint64_t bytes = 0;
   for (const json& tensor : file["tensors"]) bytes += tensor["bytes"].get<uint64_t>();
   EXPECT_EQ(bytes, file["memory"]["weights_bytes"].get<uint64_t>());
+}
+
+TEST(Files, InspectSaysWhyAModelCannotBeRun) {
+  std::string model = ReadFile(TinyModel());
+  const std::string key = "general.architecture";
+  model.replace(model.find("gemma4", model.find(key) + key.size()), 6, "llamaX");
+  const std::string path = TemporaryFile("other_arch.gguf", model).string();
+  const RunResult text = RunRullama({"inspect", path});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("rullama can run this: no: "));
+  EXPECT_THAT(text.out, HasSubstr("[model.arch]"));
+  const json file = json::parse(RunRullama({"inspect", path, "--json"}).out);
+  EXPECT_EQ(file["runnable"]["yes"], false);
+  EXPECT_EQ(file["architecture"], "llamaX");
+  EXPECT_EQ(file["quantization"], "Q4_K_M");
 }
 
 TEST(Files, TextSurvivesTokenizeAndDetokenize) {
@@ -143,7 +162,25 @@ TEST(Files, BackendsAreListed) {
     if (entry["state"] == "loaded" && !entry["devices"].empty()) loaded.push_back(entry["name"]);
   }
   EXPECT_THAT(loaded, ::testing::IsSupersetOf({"cpu", "reference"}));
-  EXPECT_EQ(RunRullama({"backends", "--plugin", "/no/such/plugin.so"}, options).exit_code, 0);
+}
+
+TEST(Files, BackendsFailsForAPluginThatTheCommandLineNames) {
+  const RunOptions options = AskingDrivers();
+  const auto broken = TemporaryFile("librullama_backend_broken.so", "no shared object");
+  for (const std::string& path : {std::string("/no/such/plugin.so"), broken.string()}) {
+    const RunResult result = RunRullama({"backends", "--plugin", path}, options);
+    EXPECT_EQ(result.exit_code, 3) << path << result.err;
+    EXPECT_THAT(result.out, HasSubstr("refused")) << path;
+    EXPECT_THAT(result.out, HasSubstr("cpu: loaded")) << path;
+  }
+  EXPECT_EQ(RunRullama({"backends", "--plugin", broken.string(), "--json"}, options).exit_code, 3);
+}
+
+TEST(Files, BackendsShowsNoMemoryThatIsUnknown) {
+  const RunResult result = RunRullama({"backends"}, AskingDrivers());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr(" 0.0 GiB of")));
+  EXPECT_THAT(result.out, HasSubstr("kernels for "));  // the processor's best
 }
 
 TEST(Files, GraphIsPrintedBeforeAndAfterThePasses) {
@@ -156,6 +193,24 @@ TEST(Files, GraphIsPrintedBeforeAndAfterThePasses) {
   EXPECT_THAT(after.out, HasSubstr("# segment 0 on cpu"));
   EXPECT_THAT(RunRullama({"graph", "--before", "--dot", "-m", TinyModel()}).out,
               HasSubstr("digraph"));
+}
+
+TEST(Files, SomeLayersOfAGraphAreDrawn) {
+  const RunResult two =
+      RunRullama({"graph", "--before", "--dot", "--layers", "0-1", "-m", TinyModel()});
+  EXPECT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_THAT(two.out, HasSubstr("subgraph cluster_0 {"));
+  EXPECT_THAT(two.out, HasSubstr("subgraph cluster_1 {"));
+  EXPECT_THAT(two.out, ::testing::Not(HasSubstr("cluster_2")));
+  const RunResult one = RunRullama({"graph", "--dot", "--layers", "2", "-m", TinyModel()});
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("cluster_2"));
+  for (const char* wrong : {"1-0", "99", "a", "0-", "-1"}) {
+    const RunResult result =
+        RunRullama({"graph", "--before", "--dot", "--layers", wrong, "-m", TinyModel()});
+    EXPECT_EQ(result.exit_code, 2) << wrong << result.out;
+  }
+  EXPECT_EQ(RunRullama({"graph", "--before", "--layers", "0", "-m", TinyModel()}).exit_code, 2);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ TEST(Quantize, EachTypeGivesAModelThatRuns) {
     ASSERT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, IsEmpty());
     EXPECT_THAT(result.err, HasSubstr(type));
+    EXPECT_THAT(result.err, ::testing::ContainsRegex("[0-9.]+ MiB became [0-9.]+ MiB"));
     EXPECT_LT(fs::file_size(path), last) << type;
     last = fs::file_size(path);
     const RunResult run = RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"});
