@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "cli/command.h"
+#include "core/plugin/registry.h"
 #include "new_backend_files.h"
 
 namespace rullama::cli {
@@ -74,6 +75,16 @@ Status WriteFolder(const NewBackendFlags& flags, const fs::path& folder) {
   return OkStatus();
 }
 
+// Where the guide for authors lies: beside the installed program, else in the source tree.
+std::string GuidePath() {
+  const fs::path program = RegistryOptions::FromProcess().program_directory;
+  std::error_code failure;
+  const fs::path installed =
+      fs::weakly_canonical(program / ".." / "share/doc/rullama/docs/writing-a-backend.md", failure);
+  if (!program.empty() && !failure && fs::exists(installed, failure)) return installed.string();
+  return "docs/writing-a-backend.md in the source tree of rullama";
+}
+
 Result<int> NewBackend(const NewBackendFlags& flags, Console& console) {
   RL_RETURN_IF_ERROR(CheckName(flags.name));
   const fs::path folder = flags.folder.empty() ? fs::path(flags.name) : fs::path(flags.folder);
@@ -84,8 +95,8 @@ Result<int> NewBackend(const NewBackendFlags& flags, Console& console) {
       "  cmake -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=<where rullama is "
       "installed>\n"
       "  cmake --build build && ctest --test-dir build --output-on-failure\n\n"
-      "docs/writing-a-backend.md goes on from here.\n",
-      folder.string())));
+      "The guide goes on from here: {1}\n",
+      folder.string(), GuidePath())));
   return 0;
 }
 

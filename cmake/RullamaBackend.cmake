@@ -39,7 +39,7 @@ function(rullama_add_backend name)
     endif()
   endif()
   if(NOT ARG_NO_INSTALL)
-    install(TARGETS ${target} LIBRARY DESTINATION lib/rullama COMPONENT plugins)
+    install(TARGETS ${target} LIBRARY DESTINATION lib/rullama COMPONENT plugins OPTIONAL)
   endif()
 endfunction()
 

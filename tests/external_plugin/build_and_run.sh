@@ -11,9 +11,25 @@ mkdir -p "$work"
 cd "$work"
 
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
-"$work/prefix/bin/rullama" new-backend external
+# The manual, the licence, the configurations and a model come with the package.
+share=$work/prefix/share
+for file in doc/rullama/LICENSE doc/rullama/README.md doc/rullama/docs/ops.md doc/rullama/docs/numerics.md \
+            doc/rullama/docs/configuration.md rullama/configs/e2b.yaml; do
+  if [[ ! -s $share/$file ]]; then
+    echo "the package has no share/$file" >&2
+    exit 1
+  fi
+done
+"$work/prefix/bin/rullama" --config "$share/rullama/configs/tiny.yaml" -p "The prince" -n 4 >/dev/null
+"$work/prefix/bin/rullama" new-backend external >new_backend.txt
+cat new_backend.txt
+guide=$(sed -n 's/^The guide goes on from here: //p' new_backend.txt)
+if [[ $guide != "$share"/* || ! -s $guide ]]; then
+  echo "new-backend names the guide '$guide', expected a file of the package" >&2
+  exit 1
+fi
 cp "$here"/CMakeLists.txt "$here"/*.h "$here"/*.cc external/
-cp "$here/../data/tiny-e2b-Q4_K_M.gguf" model.gguf
+cp "$share/rullama/models/tiny-e2b-Q4_K_M.gguf" model.gguf
 cmake -S external -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" \
       -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 foreign=$(grep -oE -- '(-I|-isystem) *[^ ]+' build/compile_commands.json | sed -E 's/^(-I|-isystem) *//' |

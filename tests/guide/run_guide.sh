@@ -1,6 +1,6 @@
 #!/bin/bash
 # run_guide.sh GUIDE BUILD_DIR WORK_DIR: runs the `sh` blocks of a guide in one shell, in an empty folder, as
-# its reader would.
+# its reader would. After the first block, which installs, there is no source tree and no build any more.
 set -euo pipefail
 
 guide=$1
@@ -16,7 +16,9 @@ script=$work/guide.sh
 {
   echo 'set -euo pipefail'
   echo "set -v"
-  awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$guide"
+  awk '/^```sh$/ { inside = 1; next }
+       /^```$/ { if (inside && !installed++) print "unset RULLAMA BUILD"; inside = 0 }
+       inside' "$guide"
 } >"$script"
 if [[ $(grep -c . "$script") -lt 10 ]]; then
   echo "$guide has no sh blocks" >&2
