@@ -3,7 +3,8 @@
 # 24.04). Asks nothing. Needs root, or sudo.
 #
 #   tools/install-deps.sh             everything that .ci/run uses
-#   tools/install-deps.sh --minimal   only what building and testing need: no clang, no benchmarks
+#   tools/install-deps.sh --minimal   only what building needs
+#   tools/install-deps.sh --tests     that, and what running the tests needs: software drivers
 #   tools/install-deps.sh --check     installs nothing; exit code 1 if something is missing
 set -euo pipefail
 
@@ -12,12 +13,11 @@ minimal=(g++ binutils cmake make ninja-build)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
           libcli11-dev libgtest-dev libgmock-dev)
-# The Vulkan backend: headers, the compiler of its shaders, and for the tests the loader, a driver that
-# needs no GPU (lavapipe) and the layer that checks every call.
-minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers
-          mesa-vulkan-drivers vulkan-validationlayers)
-# The OpenCL backend: headers, and for the tests the loader and a driver that needs no GPU.
-minimal+=(opencl-headers ocl-icd-libopencl1 pocl-opencl-icd)
+# The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
+minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers opencl-headers)
+# The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the
+# OpenCL loader and a driver that needs no GPU.
+tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)
@@ -26,12 +26,14 @@ mode=full
 case "${1:-}" in
   "") ;;
   --minimal) mode=minimal ;;
+  --tests) mode=tests ;;
   --check) mode=check ;;
-  *) echo "usage: tools/install-deps.sh [--minimal | --check]" >&2; exit 2 ;;
+  *) echo "usage: tools/install-deps.sh [--minimal | --tests | --check]" >&2; exit 2 ;;
 esac
 
 packages=("${minimal[@]}")
-if [[ $mode != minimal ]]; then packages+=("${full[@]}"); fi
+if [[ $mode != minimal ]]; then packages+=("${tests[@]}"); fi
+if [[ $mode == full || $mode == check ]]; then packages+=("${full[@]}"); fi
 
 missing=()
 for package in "${packages[@]}"; do

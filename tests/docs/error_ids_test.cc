@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -16,21 +15,12 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "tests/docs/source_text.h"
 
 namespace rullama {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kSource = RULLAMA_SOURCE_DIR;
-
-std::string ReadText(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in) << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 // Exit codes of an id and where the sources use it with each.
 using Uses = std::map<std::string, std::map<int, std::set<std::string>>>;
@@ -132,10 +122,10 @@ bool IsTestSource(const std::string& name) {
 Uses UsesInSources() {
   Uses uses;
   for (const char* folder : {"core", "models", "samplers", "cli", "tests/conformance"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(kSource / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;
-      const std::string file = fs::relative(entry.path(), kSource).generic_string();
+      const std::string file = fs::relative(entry.path(), SourceDirectory()).generic_string();
       if (IsTestSource(entry.path().filename().string())) continue;
       CollectIds(file, WithoutComments(ReadText(entry.path())), uses);
     }
@@ -151,7 +141,7 @@ struct Row {
 // Rows "| `area.what` | 4 | meaning |" in the order of the page.
 std::vector<std::pair<std::string, Row>> Catalogue() {
   static const std::regex kRow(R"re(\| `([a-z0-9_.]+)` \| ([0-9]) \| (.+) \|)re");
-  std::istringstream lines(ReadText(kSource / "docs/errors.md"));
+  std::istringstream lines(ReadText(SourceDirectory() / "docs/errors.md"));
   std::vector<std::pair<std::string, Row>> rows;
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;

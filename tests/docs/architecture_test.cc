@@ -1,0 +1,87 @@
+// docs/architecture.md says which component includes which; the sources agree.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/docs/source_text.h"
+
+namespace rullama {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Includes = std::map<std::string, std::set<std::string>>;
+
+// "core/ir" of "core/ir/graph.h", "cli" of "cli/main.cc".
+std::string ComponentOf(const std::string& file) {
+  const size_t first = file.find('/');
+  const std::string top = file.substr(0, first);
+  if (top != "core" && top != "backends" && top != "models") return top;
+  return file.substr(0, file.find('/', first + 1));
+}
+
+bool IsForTests(const std::string& name) {
+  return name.find("_test") != std::string::npos || name.find("_fuzz") != std::string::npos ||
+         name.find("for_test") != std::string::npos || name == "test_weights.h" ||
+         name == "test_weights.cc" || name == "sampler_bench.h";
+}
+
+Includes IncludesOfSources() {
+  static const std::regex kInclude(
+      R"re(#include ["<]((?:core|models|samplers|cli|backends|rullama)/[^">]+)[">])re");
+  Includes includes;
+  for (const char* folder : {"core", "models", "samplers", "cli", "backends"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".cc" && extension != ".h") continue;
+      if (IsForTests(entry.path().filename().string())) continue;
+      const std::string from =
+          ComponentOf(fs::relative(entry.path(), SourceDirectory()).generic_string());
+      const std::string text = ReadText(entry.path());
+      for (std::sregex_iterator at(text.begin(), text.end(), kInclude), end; at != end; ++at) {
+        std::string to = (*at)[1];
+        if (to.starts_with("rullama/")) to = "core/" + to.substr(std::string("rullama/").size());
+        to = ComponentOf(to);
+        if (to != from) includes[from].insert(to);
+      }
+    }
+  }
+  return includes;
+}
+
+Includes IncludesOfPage() {
+  static const std::regex kRow("\n\\| `([a-z0-9_/]+)` \\| ((?:`[a-z0-9_/]+`(?:, )?)+) \\|");
+  static const std::regex kName("`([a-z0-9_/]+)`");
+  const std::string page = ReadText(SourceDirectory() / "docs/architecture.md");
+  const size_t begin = page.find("## What may include what");
+  EXPECT_NE(begin, std::string::npos);
+  const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
+  Includes includes;
+  std::smatch row;
+  for (auto at = section.begin(); std::regex_search(at, section.end(), row, kRow);) {
+    const std::string list = row[2];
+    for (std::sregex_iterator name(list.begin(), list.end(), kName), end; name != end; ++name) {
+      includes[row[1]].insert((*name)[1]);
+    }
+    at = row[0].second;
+  }
+  return includes;
+}
+
+TEST(Architecture, SaysWhatIncludesWhat) {
+  const Includes page = IncludesOfPage();
+  const Includes sources = IncludesOfSources();
+  EXPECT_GT(sources.size(), 15u);
+  for (const auto& [from, to] : sources) {
+    const auto row = page.find(from);
+    ASSERT_NE(row, page.end()) << "docs/architecture.md has no row for " << from;
+    EXPECT_EQ(row->second, to) << from;
+  }
+  for (const auto& [from, to] : page) EXPECT_TRUE(sources.contains(from)) << from;
+}
+
+}  // namespace
+}  // namespace rullama

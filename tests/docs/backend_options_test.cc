@@ -1,0 +1,62 @@
+// docs/backend-options.md names the options that each backend reads, and so does the backend's own
+// error.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "tests/docs/source_text.h"
+
+namespace rullama {
+namespace {
+
+std::set<std::string> AllMatches(const std::string& text, const std::string& pattern) {
+  std::set<std::string> found;
+  const std::regex expression(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end; ++at) {
+    found.insert((*at)[1]);
+  }
+  return found;
+}
+
+class BackendOptions : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(BackendOptions, AreTheOnesThatTheBackendReads) {
+  const std::string source = ReadText(SourceDirectory() / "backends" / GetParam() / "backend.cc");
+  const auto read = AllMatches(source, R"re(key == "([a-z_]+)")re");
+  ASSERT_GE(read.size(), 5u);
+
+  const std::string page = ReadText(SourceDirectory() / "docs/backend-options.md");
+  const size_t begin = page.find("\n## " + GetParam() + "\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
+  EXPECT_EQ(AllMatches(section, R"re(\n\| `([a-z_]+)` \|)re"), read);
+
+  // Literals that follow each other are one text.
+  const std::string joined = std::regex_replace(source, std::regex("\"\\s*\n\\s*\""), "");
+  std::smatch known;
+  ASSERT_TRUE(std::regex_search(joined, known, std::regex("backend knows: ([a-z_, ]+)\"")));
+  EXPECT_EQ(AllMatches(known.str(1), "([a-z_]+)"), read);
+}
+
+TEST_P(BackendOptions, RowsHaveAsManyCellsAsTheirTable) {
+  const std::string page = ReadText(SourceDirectory() / "docs/backend-options.md");
+  const size_t begin = page.find("\n## " + GetParam() + "\n");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream lines(page.substr(begin + 1, page.find("\n## ", begin + 1) - begin));
+  std::ptrdiff_t bars = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("|")) continue;
+    const std::ptrdiff_t count = std::ranges::count(line, '|');
+    if (bars == 0) bars = count;
+    EXPECT_EQ(count, bars) << line;
+  }
+  EXPECT_GT(bars, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BackendOptions, ::testing::Values("cpu", "opencl", "vulkan"));
+
+}  // namespace
+}  // namespace rullama

@@ -1,0 +1,142 @@
+// What README.md and the index of docs/ claim about the tree is so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/gemma4/quant_mix.h"
+#include "tests/docs/source_text.h"
+
+namespace rullama {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Readme() { return ReadText(SourceDirectory() / "README.md"); }
+
+// The text from a heading to the next one of its level.
+std::string Section(const std::string& page, const std::string& heading) {
+  const size_t begin = page.find("\n" + heading + "\n");
+  EXPECT_NE(begin, std::string::npos) << heading;
+  if (begin == std::string::npos) return {};
+  return page.substr(begin, page.find("\n## ", begin + 1) - begin);
+}
+
+std::set<std::string> Matches(const std::string& text, const std::string& pattern) {
+  std::set<std::string> found;
+  const std::regex expression(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end; ++at) {
+    found.insert((*at)[1]);
+  }
+  return found;
+}
+
+// Folders that hold sources; neither hidden ones nor builds.
+std::set<std::string> Folders(const fs::path& parent) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(parent)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name[0] != '.' && !name.starts_with("build")) names.insert(name);
+  }
+  return names;
+}
+
+TEST(Readme, NamesEachFolder) {
+  const std::string section = Section(Readme(), "## Folders");
+  for (const std::string& name : Folders(SourceDirectory())) {
+    EXPECT_NE(section.find("`" + name + "/"), std::string::npos) << name;
+  }
+  for (const std::string& name : Matches(section, "`([a-z_0-9/]+)/`")) {
+    EXPECT_TRUE(fs::is_directory(SourceDirectory() / name)) << name;
+  }
+}
+
+TEST(Readme, NamesEachBackend) {
+  const std::string section = Section(Readme(), "## Folders");
+  const size_t row = section.find("| `backends/`");
+  ASSERT_NE(row, std::string::npos);
+  const std::string line = section.substr(row, section.find('\n', row) - row);
+  std::set<std::string> named = Matches(line, "`([a-z0-9_]+)`");
+  EXPECT_EQ(named, Folders(SourceDirectory() / "backends"));
+}
+
+TEST(Readme, NamesEachCommand) {
+  std::set<std::string> commands;
+  for (const auto& entry : fs::directory_iterator(SourceDirectory() / "cli")) {
+    if (entry.path().extension() != ".cc") continue;
+    commands.merge(Matches(ReadText(entry.path()), R"re(add_subcommand\(\s*"([a-z-]+)")re"));
+  }
+  ASSERT_TRUE(commands.contains("run"));
+  std::set<std::string> named;
+  const std::string section = Section(Readme(), "## Using it");
+  const size_t table = section.find("| command | does |");
+  ASSERT_NE(table, std::string::npos);
+  std::istringstream lines(section.substr(table, section.find("\n\n", table) - table));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find(" | ", 2);
+    named.merge(Matches(line.substr(0, end), "`([a-z-]+)[^`]*`"));
+  }
+  EXPECT_EQ(named, commands);
+}
+
+TEST(Readme, ListsTheTypesOfQuantize) {
+  EXPECT_NE(
+      Readme().find("| `quantize` | writes a model in a smaller type: " + QuantMixNames() + " |"),
+      std::string::npos)
+      << "expected: " << QuantMixNames();
+}
+
+TEST(Readme, GivesTheSizesOfTheConfigurations) {
+  const std::string section = Section(Readme(), "## Memory and speed");
+  for (const auto& entry : fs::directory_iterator(SourceDirectory() / "configs")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("tiny")) continue;
+    const std::string text = std::regex_replace(ReadText(entry.path()), std::regex("\n# "), " ");
+    std::smatch size;
+    ASSERT_TRUE(std::regex_search(text, size,
+                                  std::regex("about ([0-9.]+ GB) in Q4_K_M", std::regex::icase)))
+        << name;
+    EXPECT_NE(section.find("| " + size.str(1) + " | [`configs/" + name + "`]"), std::string::npos)
+        << name << ": " << size.str(1);
+  }
+}
+
+TEST(Readme, ItsCommandsInstallWhatTheyNeed) {
+  const std::string section = Section(Readme(), "## Two commands");
+  const auto commands = Matches(section, "\n(tools/install-deps.sh [^ \n]+) ");
+  EXPECT_EQ(commands, (std::set<std::string>{"tools/install-deps.sh --minimal",
+                                             "tools/install-deps.sh --tests"}));
+}
+
+TEST(Documents, TheIndexNamesEachPage) {
+  const std::string index = ReadText(SourceDirectory() / "docs/README.md");
+  for (const auto& entry : fs::directory_iterator(SourceDirectory() / "docs")) {
+    const std::string name = entry.path().filename().string();
+    if (name == "README.md" || entry.path().extension() != ".md") continue;
+    EXPECT_NE(index.find("(" + name + ")"), std::string::npos) << name;
+  }
+}
+
+TEST(Documents, LinksLeadSomewhere) {
+  std::vector<fs::path> pages;
+  for (const auto& entry : fs::directory_iterator(SourceDirectory())) pages.push_back(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / "docs")) {
+    pages.push_back(entry.path());
+  }
+  int links = 0;
+  for (const fs::path& page : pages) {
+    if (page.extension() != ".md") continue;
+    for (const std::string& link :
+         Matches(ReadText(page), R"re(\]\(([^)#:\s]+)(?:#[^)\s]*)?\))re")) {
+      EXPECT_TRUE(fs::exists(page.parent_path() / link)) << page << ": " << link;
+      ++links;
+    }
+  }
+  EXPECT_GT(links, 50);
+}
+
+}  // namespace
+}  // namespace rullama
