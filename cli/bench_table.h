@@ -11,7 +11,7 @@ namespace rullama::cli {
 struct BenchSubject {
   std::string model;  // "gemma4:e2b"
   std::string quantization;
-  uint64_t bytes = 0;  // of its tensors
+  uint64_t bytes = 0;  // of its file
   uint64_t parameters = 0;
   std::string backend;
   std::string device;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -16,7 +17,7 @@
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/engine.h"
-#include "cli/model_facts.h"
+#include "cli/model_summary.h"
 #include "cli/options.h"
 #include "cli/signals.h"
 #include "cli/stopwatch.h"
@@ -319,12 +320,13 @@ std::string ThreadsOf(const Engine& engine) {
 }
 
 BenchSubject SubjectOf(const Engine& engine) {
-  const ModelFacts facts = FactsOf(engine.model().file);
+  const ModelFile& file = engine.model().file;
+  const ModelSummary model = Summarize(file);
   const DeviceDescription& device = engine.devices().main().description();
-  return {.model = facts.name,
-          .quantization = facts.quantization,
-          .bytes = facts.bytes,
-          .parameters = facts.parameters,
+  return {.model = file.ollama ? file.name : std::filesystem::path(file.name).filename().string(),
+          .quantization = model.quantization,
+          .bytes = model.bytes,
+          .parameters = model.parameters,
           .backend = engine.devices().backend,
           .device = device.name,
           .driver = device.driver,

@@ -8,12 +8,11 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/engine.h"
-#include "cli/model_facts.h"
 #include "cli/model_file.h"
+#include "cli/model_summary.h"
 #include "cli/size_text.h"
 #include "models/gemma4/gemma4_config.h"
 #include "models/gemma4/gemma4_model.h"
-#include "models/gemma4/gemma4_weights.h"
 
 namespace rullama::cli {
 namespace {
@@ -120,30 +119,10 @@ json MemoryAsJson(const GgufFile& file, int64_t context) {
           {"total_bytes", weights + cache}};
 }
 
-// Whether everything that `run` reads of the file before it opens a device is as it should be.
-Status CheckRunnable(const GgufFile& file) {
-  RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(file));
-  RL_ASSIGN_OR_RETURN(const Gemma4Weights weights, Gemma4Weights::FromFile(gemma, file));
-  RL_ASSIGN_OR_RETURN(const auto tokenizer, MakeTokenizer(file));
-  return OkStatus();
-}
-
-// With the reason where it is not so.
-json RunnableAsJson(const GgufFile& file) {
-  const Status status = CheckRunnable(file);
-  if (status) return {{"yes", true}};
-  return {{"yes", false}, {"reason", status.error().message}, {"code", status.error().id}};
-}
-
-// A metadata value of the model's own architecture ("gemma4.context_length"), or null.
-json ArchitectureValue(const GgufFile& file, std::string_view architecture, std::string_view key) {
-  const GgufValue* value = file.Find(fmt::format("{}.{}", architecture, key));
-  return value == nullptr ? json() : ValueAsJson(*value);
-}
-
-std::string ArchitectureOf(const GgufFile& file) {
-  const auto name = file.FindString("general.architecture");
-  return name && name->has_value() ? std::string(**name) : "unknown";
+// Whether `run` accepts the file, with the reason where it does not.
+json RunnableAsJson(const ModelSummary& summary) {
+  if (!summary.refused) return {{"yes", true}};
+  return {{"yes", false}, {"reason", summary.refused->message}, {"code", summary.refused->id}};
 }
 
 json FileAsJson(const ModelFile& model, int64_t context) {
@@ -162,19 +141,18 @@ json FileAsJson(const ModelFile& model, int64_t context) {
   for (const auto& [type, sum] : by_type) {
     types[type] = {{"tensors", sum.first}, {"bytes", sum.second}};
   }
-  const ModelFacts facts = FactsOf(model);
-  const std::string architecture = ArchitectureOf(file);
-  return {{"name", model.name},
-          {"architecture", architecture},
-          {"quantization", facts.quantization},
-          {"context_length", ArchitectureValue(file, architecture, "context_length")},
-          {"runnable", RunnableAsJson(file)},
+  const ModelSummary summary = Summarize(model);
+  return {{"name", summary.name},
+          {"architecture", summary.architecture},
+          {"quantization", summary.quantization},
+          {"context_length", summary.context_length ? json(*summary.context_length) : json()},
+          {"runnable", RunnableAsJson(summary)},
           {"path", file.path()},
           {"version", file.version()},
           {"alignment", file.alignment()},
           {"dialect", DialectOf(file)},
-          {"parameters", facts.parameters},
-          {"bytes", facts.bytes},
+          {"parameters", summary.parameters},
+          {"bytes", summary.bytes},
           {"types", types},
           {"memory", MemoryAsJson(file, context)},
           {"metadata", metadata},
@@ -204,7 +182,7 @@ std::string Megabytes(const json& bytes) {
 }
 
 // What most readers want to know: what it is, whether it runs, what it takes.
-std::string Summary(const json& file) {
+std::string HeadText(const json& file) {
   std::string text = fmt::format(
       "{}: {}, {}, {} parameters, {}", Safe(file["name"].get<std::string>()),
       Safe(file["architecture"].get<std::string>()), file["quantization"].get<std::string>(),
@@ -231,7 +209,7 @@ std::string Summary(const json& file) {
 }
 
 std::string FileText(const json& file) {
-  std::string text = Summary(file);
+  std::string text = HeadText(file);
   for (const auto& [type, sum] : file["types"].items()) {
     text +=
         fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]), Megabytes(sum["bytes"]));

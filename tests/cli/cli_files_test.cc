@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -117,6 +119,29 @@ TEST(Files, InspectSaysWhyAModelCannotBeRun) {
   EXPECT_EQ(file["runnable"]["yes"], false);
   EXPECT_EQ(file["architecture"], "llamaX");
   EXPECT_EQ(file["quantization"], "Q4_K_M");
+}
+
+TEST(Files, InspectNamesAnOllamaModelAsTheUserDoes) {
+  namespace fs = std::filesystem;
+  const fs::path store = TemporaryDirectory() / "inspect_store";
+  const std::string digest(64, 'a');
+  const fs::path manifest = store / "manifests/registry.ollama.ai/library/gemma4/tiny";
+  fs::create_directories(store / "blobs");
+  fs::create_directories(manifest.parent_path());
+  fs::copy_file(TinyModel(), store / "blobs" / ("sha256-" + digest));
+  std::ofstream(store / "blobs" / ("sha256-" + std::string(64, 'c')))
+      << R"({"model_format":"gguf"})";
+  const json layer = {{"mediaType", "application/vnd.ollama.image.model"},
+                      {"digest", "sha256:" + digest},
+                      {"size", fs::file_size(TinyModel())}};
+  const json config = {{"digest", "sha256:" + std::string(64, 'c')}, {"size", 1}};
+  std::ofstream(manifest) << json{{"config", config}, {"layers", json::array({layer})}};
+  RunOptions options;
+  options.environment = {"OLLAMA_MODELS=" + store.string()};
+  const RunResult result = RunRullama({"inspect", "gemma4:tiny"}, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::StartsWith("gemma4:tiny: gemma4, Q4_K_M, "));
+  fs::remove_all(store);
 }
 
 TEST(Files, TextSurvivesTokenizeAndDetokenize) {
