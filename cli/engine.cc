@@ -38,7 +38,9 @@ std::string DescribeSampler(const SamplerSettings& s) {
 }  // namespace
 
 int64_t LoadedModel::capacity() const {
-  return config().context.capacity.value_or(std::min(gemma.context_length, kDefaultCapacity));
+  const int64_t chosen =
+      config().context.capacity.value_or(std::min(gemma.context_length, kDefaultCapacity));
+  return chosen == 0 ? gemma.context_length : chosen;
 }
 
 int64_t LoadedModel::prefill_chunk() const {
@@ -110,7 +112,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(const ConfigFlags& flags, const Eng
 Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& options,
                            Console& console) {
   RL_ASSIGN_OR_RETURN(sampler_, ResolveSettings(config().sampler, *model_.file.file));
-  if (!config().sampler.seed) sampler_.seed = DrawSeed();
+  if (config().sampler.seed.value_or(-1) < 0) sampler_.seed = DrawSeed();
   RL_RETURN_IF_ERROR(sampler_.Validate(model_.gemma.vocabulary));
   diffusion_ = ResolveSettings(config().sampler.diffusion, RecommendedBy(model_.gemma.canvas));
   if (model_.gemma.denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());

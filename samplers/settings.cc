@@ -1,5 +1,6 @@
 #include "samplers/settings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -103,7 +104,7 @@ Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufF
   s.frequency_penalty = config.frequency_penalty.value_or(s.frequency_penalty);
   s.presence_penalty = config.presence_penalty.value_or(s.presence_penalty);
   s.greedy = config.greedy.value_or(s.greedy);
-  s.seed = static_cast<uint64_t>(config.seed.value_or(0));
+  s.seed = static_cast<uint64_t>(std::max<int64_t>(config.seed.value_or(0), 0));
   s.logit_bias = config.logit_bias;
   return s;
 }

@@ -74,6 +74,14 @@ Status CheckFamily(const ArchitectureConfig& a) {
   return OkStatus();
 }
 
+Status CheckDiffusion(const DiffusionConfig& diffusion) {
+  if (!diffusion.t_min || !diffusion.t_max || *diffusion.t_min <= *diffusion.t_max) {
+    return OkStatus();
+  }
+  return Conflict("sampler.diffusion.t_min ({}) is above sampler.diffusion.t_max ({})",
+                  *diffusion.t_min, *diffusion.t_max);
+}
+
 }  // namespace
 
 Status CheckConsistency(const Config& config) {
@@ -82,6 +90,7 @@ Status CheckConsistency(const Config& config) {
   RL_RETURN_IF_ERROR(CheckSharing(a));
   RL_RETURN_IF_ERROR(CheckExperts(a.experts));
   RL_RETURN_IF_ERROR(CheckFamily(a));
+  RL_RETURN_IF_ERROR(CheckDiffusion(config.sampler.diffusion));
   if (a.sliding_window && a.context_length && *a.sliding_window > *a.context_length) {
     return Conflict(
         "architecture.sliding_window ({}) is longer than architecture.context_length "

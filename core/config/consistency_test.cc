@@ -39,6 +39,20 @@ TEST(Consistency, ContradictionsNameTheKeys) {
   }
 }
 
+TEST(Consistency, TemperaturesOfDenoisingFall) {
+  const auto check = [](std::string_view diffusion) -> Status {
+    LayeredConfig config;
+    RL_RETURN_IF_ERROR(config.ApplyYaml(fmt::format("sampler: {{diffusion: {}}}", diffusion), "x"));
+    return config.Finish();
+  };
+  const Status rising = check("{t_min: 5, t_max: 1}");
+  ASSERT_FALSE(rising.has_value());
+  EXPECT_EQ(rising.error().id, "config.conflict");
+  EXPECT_THAT(rising.error().message, HasSubstr("t_min (5) is above sampler.diffusion.t_max (1)"));
+  EXPECT_TRUE(check("{t_min: 1, t_max: 1}").has_value());
+  EXPECT_TRUE(check("{t_min: 5}").has_value());
+}
+
 TEST(Consistency, BoundariesAndPartialBlocksPass) {
   for (const char* architecture :
        {"{heads: 8, kv_heads: 8}", "{kv_heads: 3}", "{layers: 8, shared_kv_layers: 4, pattern: 4}",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/mmap_file.h"
+#include "core/base/utf8.h"
 #include "core/config/consistency.h"
 #include "core/config/nearest_key.h"
 #include "core/config/schema.h"
@@ -106,6 +107,11 @@ Status LayeredConfig::ApplyEnvironment(const EnvironmentOverrides& environment) 
 
 Status LayeredConfig::Set(std::string_view path, std::string_view text, Origin origin,
                           std::string_view source) {
+  // A file on Linux may have any bytes in its name; all else is text, as YAML is.
+  if (path != "model.path" && FindInvalidUtf8(text)) {
+    return MakeError(ErrorKind::kUsage, "config.type", "{}: {}: expected UTF-8 text, found {}",
+                     source, path, QuoteForMessage(text));
+  }
   YamlNode node;
   node.kind = YamlNode::Kind::kScalar;
   node.text = text;

@@ -21,9 +21,11 @@ BlockSpec ModelSchema() {
 
 BlockSpec ContextSchema() {
   return BlockBuilder<&Config::context>("context", "How much text is kept in memory.")
-      .Field("capacity", &ContextConfig::capacity, IntegerCodec{1, kMaxTokens},
-             "Tokens of prompt and answer together that fit. The KV cache grows with it.",
-             "the model's context length, at most 8192")
+      .Field(
+          "capacity", &ContextConfig::capacity, IntegerCodec{0, kMaxTokens},
+          "Tokens of prompt and answer together that fit; 0 is the model's context length. The KV "
+          "cache grows with it.",
+          "the model's context length, at most 8192")
       .Field("prefill_chunk", &ContextConfig::prefill_chunk, IntegerCodec{1, kMaxPrefillChunk},
              "Tokens of the prompt processed in one step.")
       .Field("kv_dtype", &ContextConfig::kv_dtype,
@@ -135,8 +137,9 @@ BlockSpec SamplerSchema() {
       .Field("presence_penalty", &SamplerConfig::presence_penalty,
              RealCodec{sampler_ranges::kAdditivePenalty},
              "Subtracted once if a recent token was used.", "0")
-      .Field("seed", &SamplerConfig::seed, IntegerCodec{0, std::numeric_limits<int64_t>::max()},
-             "The same seed gives the same text.", "drawn anew for each run")
+      .Field("seed", &SamplerConfig::seed, IntegerCodec{-1, std::numeric_limits<int64_t>::max()},
+             "The same seed gives the same text; -1 draws one anew for each run.",
+             "drawn anew for each run")
       .Field("greedy", &SamplerConfig::greedy, BoolCodec{},
              "Always take the most likely token, whatever else is set.", "false")
       .MapField("logit_bias", &SamplerConfig::logit_bias, IntegerCodec{0, kMaxVocabulary - 1},
