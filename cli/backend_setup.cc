@@ -1,9 +1,12 @@
 #include "cli/backend_setup.h"
 
+#include <sched.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <charconv>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "cli/signals.h"
@@ -86,6 +89,24 @@ Result<Choice> Choose(Registry& registry, const BackendConfig& config, Console& 
   return choice;
 }
 
+// More threads than processors wait for each other at every barrier of a step.
+void WarnOfManyThreads(const BackendConfig& config, Console& console) {
+  const auto option = config.options.find("threads");
+  if (option == config.options.end()) return;
+  cpu_set_t allowed;
+  const int processors = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0
+                             ? CPU_COUNT(&allowed)
+                             : static_cast<int>(std::thread::hardware_concurrency());
+  int threads = 0;
+  const std::string& text = option->second;
+  std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (processors < 1 || threads <= processors) return;
+  console.Warn(fmt::format(
+      "{} threads share {} processor{} and will mostly wait for each other; usual is one thread "
+      "per core, which is what the cpu backend takes without -t",
+      threads, processors, processors == 1 ? "" : "s"));
+}
+
 // The cpu device for ops that may leave the main one, or nothing.
 std::unique_ptr<Device> OpenHost(Registry& registry, Console& console) {
   auto plugin = registry.Find(kHostBackend);
@@ -121,6 +142,7 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
 
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console) {
   RL_ASSIGN_OR_RETURN(const Choice choice, Choose(registry, config.backend, console));
+  WarnOfManyThreads(config.backend, console);
   BackendDevices opened;
   opened.backend = choice.plugin->name();
   const std::vector<std::pair<std::string, std::string>> options(config.backend.options.begin(),
