@@ -152,6 +152,9 @@ void AddBackendsCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("backends", "List backends and devices of this machine");
   AddBackendOptions(*command, flags->config);
   command->add_flag("--json", flags->json, "As one JSON object");
+  command->footer(R"(Examples:
+  rullama backends
+  rullama backends --plugin ./librullama_backend_mine.so --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] {
       return ListBackends(flags->config, flags->json, context.console);

@@ -449,6 +449,11 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--all-rows", flags->all_rows,
                     "Prompts with the logits of every token, as drafts and perplexity ask");
   command->add_flag("--json", flags->json, "One JSON object per test and line");
+  command->get_option("--ctx-size")
+      ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
+  command->footer(R"(Examples:
+  rullama bench -m model.gguf
+  rullama bench -m model.gguf -p 512,2048 -n 64 -d 0,4096 --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return RunBench(*flags, context.console); };
   });

@@ -142,6 +142,9 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--demand", flags->demand, "Rows wanted: asked, all or state (prefill chunk)")
       ->check(CLI::IsMember({"asked", "all", "state"}))
       ->option_text("MODE");
+  command->footer(R"(Examples:
+  rullama graph -m model.gguf --before
+  rullama graph -m model.gguf --dot | dot -Tsvg > model.svg)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return ShowGraph(*flags, context.console); };
   });

@@ -247,6 +247,9 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(int64_t{1}, int64_t{16777216}))
       ->option_text("N");
   command->add_flag("--json", flags->json, "As one JSON object");
+  command->footer(R"(Examples:
+  rullama inspect gemma4:e2b -c 32768
+  rullama inspect model.gguf --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return Inspect(*flags, context.console); };
   });

@@ -127,7 +127,7 @@ void AddListCommands(CLI::App& app, CommandContext& context) {
   CLI::App* list = app.add_subcommand("list", "List the models that Ollama has downloaded");
   list->alias("ls");
   list->add_flag("--json", *as_json, "One JSON object per model and line");
-  list->footer("\nExample:\n  rullama list\n  OLLAMA_MODELS=/data/models rullama list --json");
+  list->footer("Example:\n  rullama list\n  OLLAMA_MODELS=/data/models rullama list --json");
   list->callback([as_json, &context] {
     context.action = [as_json, &context] { return ListModels(*as_json, context.console); };
   });
@@ -137,7 +137,7 @@ void AddListCommands(CLI::App& app, CommandContext& context) {
   show->add_option("MODEL,-m,--model", *name, "GGUF file or Ollama name")
       ->required()
       ->option_text("FILE|NAME");
-  show->footer("\nExample:\n  rullama show gemma4:e2b\n\n'rullama inspect' shows everything.");
+  show->footer("Example:\n  rullama show gemma4:e2b\n\n'rullama inspect' shows everything.");
   show->callback([name, &context] {
     context.action = [name, &context] { return ShowModel(*name, context.console); };
   });

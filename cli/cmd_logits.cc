@@ -122,6 +122,9 @@ void AddLogitsCommand(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1e-4F, 100.0F))
       ->option_text("T");
   condition->needs("--temperature");
+  command->footer(R"(Example:
+  rullama tokenize -m model.gguf "The prince" > ids.json
+  rullama logits -m model.gguf --tokens-file ids.json --out logits.f32)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return WriteLogits(*flags, context.console); };
   });

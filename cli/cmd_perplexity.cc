@@ -119,6 +119,12 @@ void AddPerplexityCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--max", flags->max, "Exit with code 7 above this perplexity")
       ->option_text("X");
   command->add_flag("--json", flags->json, "As one JSON object");
+  command->get_option("--ctx-size")
+      ->description(fmt::format("Tokens of a chunk; 0: the model's context length [default {}]",
+                                kDefaultChunkTokens));
+  command->footer(R"(Examples:
+  rullama perplexity -m model.gguf -f wiki.test.raw
+  rullama perplexity -m model.gguf -f wiki.test.raw -c 2048 --max 12.5 --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return Perplexity(*flags, context.console); };
   });

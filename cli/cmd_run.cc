@@ -213,14 +213,16 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   AddSamplerOptions(*command, flags->config);
   AddDiffusionOptions(*command, flags->config);
   command
-      ->add_option("-n,--predict", flags->max_tokens,
-                   "Most tokens to generate; -1 no limit, 0 only evaluates the prompt")
+      ->add_option(
+          "-n,--predict", flags->max_tokens,
+          "Most tokens to generate; 0 only evaluates the prompt [default -1: until the turn ends "
+          "or the context is full]")
       ->option_text("N");
   command->add_option("--stop", flags->config.stop, "Stop in front of this text; may be repeated")
-      ->option_text("TEXT ...");
+      ->option_text("TEXT")
+      ->allow_extra_args(false);
   command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
-  command->footer(R"(
-Examples:
+  command->footer(R"(Examples:
   rullama run gemma4:e2b "Why is the sky blue?"
   rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200
   rullama -m model.gguf -f question.txt --greedy

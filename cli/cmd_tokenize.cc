@@ -1,7 +1,9 @@
 // rullama tokenize, rullama detokenize: text to token ids and back, without running a model.
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/model_file.h"
@@ -17,8 +19,8 @@ constexpr int kMaxLineDepth = 8;
 
 struct TokenizeFlags {
   ConfigFlags config;
-  std::string text;
-  bool has_text = false;
+  std::optional<std::string> text;  // -p
+  std::vector<std::string> words;   // without an option
   bool no_bos = false;
   bool no_parse_special = false;
   bool show_special = false;
@@ -58,7 +60,12 @@ Status ForEachLine(Console& console, std::string_view input, Convert convert) {
 }
 
 Result<std::string> Input(const TokenizeFlags& flags) {
-  if (flags.has_text) return flags.text;
+  if (flags.text && !flags.words.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.prompt", "there are two inputs: '{}' and that of -p",
+                     flags.words.front());
+  }
+  if (flags.text) return *flags.text;
+  if (!flags.words.empty()) return fmt::format("{}", fmt::join(flags.words, " "));
   return ReadStdin(kMaxInputBytes);
 }
 
@@ -121,17 +128,11 @@ Result<int> Detokenize(Console& console, const TokenizeFlags& flags) {
   return 0;
 }
 
-void AddInputOptions(CLI::App& command, TokenizeFlags& flags, const char* prompt_help) {
-  AddModelOptions(command, flags.config);
-  command
-      .add_option_function<std::string>(
-          "-p,--prompt",
-          [&flags](const std::string& text) {
-            flags.text = text;
-            flags.has_text = true;
-          },
-          prompt_help)
-      ->option_text("TEXT");
+void AddInputOptions(CLI::App& command, TokenizeFlags& flags, const char* word,
+                     const char* prompt_help) {
+  command.add_option(word, flags.words, prompt_help)->option_text(" ");
+  AddModelFileOptions(command, flags.config);
+  command.add_option("-p,--prompt", flags.text, prompt_help)->option_text("TEXT");
 }
 
 }  // namespace
@@ -139,21 +140,27 @@ void AddInputOptions(CLI::App& command, TokenizeFlags& flags, const char* prompt
 void AddTokenizeCommands(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* tokenize = app.add_subcommand("tokenize", "Text to token ids");
-  AddInputOptions(*tokenize, *flags, "The text; without it, stdin");
+  AddInputOptions(*tokenize, *flags, "TEXT", "The text; without it, stdin");
   tokenize->add_flag("--no-bos", flags->no_bos, "Do not begin with the BOS token");
   tokenize->add_flag("--no-parse-special", flags->no_parse_special,
                      "Take the characters of markers such as <|turn> as plain text");
   tokenize->add_flag("--jsonl", flags->json_lines,
                      "Lines of {\"text\": ...} in, lines of id arrays out");
+  tokenize->footer(R"(Examples:
+  rullama tokenize -m gemma4:e2b "Why is the sky blue?"
+  rullama tokenize -m model.gguf --no-bos < notes.txt)");
   tokenize->callback([flags, &context] {
     context.action = [flags, &context] { return Tokenize(context.console, *flags); };
   });
 
   CLI::App* detokenize = app.add_subcommand("detokenize", "Token ids to text");
-  AddInputOptions(*detokenize, *flags, "The ids, separated by commas or spaces; else stdin");
+  AddInputOptions(*detokenize, *flags, "IDS", "The ids, separated by commas or spaces; else stdin");
   detokenize->add_flag("--special", flags->show_special, "Show control tokens and markers");
   detokenize->add_flag("--jsonl", flags->json_lines,
                        "Lines of id arrays in, lines of {\"text\": ...} out");
+  detokenize->footer(R"(Examples:
+  rullama detokenize -m gemma4:e2b 2 445 1862
+  rullama tokenize -m model.gguf "Once upon" | rullama detokenize -m model.gguf --special)");
   detokenize->callback([flags, &context] {
     context.action = [flags, &context] { return Detokenize(context.console, *flags); };
   });

@@ -2,6 +2,7 @@
 // exit code. Exit codes: 0 done; ErrorKind for errors (core/base/status.h); 130 and 143 after
 // SIGINT and SIGTERM. A reader of stdout that went away is no error.
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/help_format.h"
 #include "cli/signals.h"
 #include "core/plugin/call_guard.h"
 
@@ -16,9 +18,8 @@ namespace rullama::cli {
 namespace {
 
 constexpr const char* kExamples =
-    R"(
-Examples:
-  rullama -m gemma4:e2b -p "Why is the sky blue?"     a model Ollama has downloaded
+    R"(Examples:
+  rullama run gemma4:e2b "Why is the sky blue?"       a model Ollama has downloaded
   rullama -m model.gguf -p "Once upon" --raw          continue a text, no chat
   cat notes.txt | rullama -m model.gguf -p "Summarise:"
   rullama --config configs/tiny.yaml                  everything from a file; chats on a terminal
@@ -65,12 +66,11 @@ int RunProgram(int argc, char** argv) {
   CommandContext context{console, {}};
   CLI::App app("rullama runs Gemma 4 models on plugin backends.", "rullama");
   app.set_version_flag("--version", "rullama " RULLAMA_VERSION);
-  app.set_help_all_flag("--help-all", "Show the flags of all commands");
-  app.footer(kExamples);
+  app.formatter(std::make_shared<HelpFormat>());
   app.require_subcommand(1);
   std::string color = "auto";
   const auto add_color = [&color](CLI::App& command) {
-    command.add_option("--color", color, "Colours on stderr: auto, always or never")
+    command.add_option("--color", color, "Colours on stderr: auto, always or never [default auto]")
         ->check(CLI::IsMember({"auto", "always", "never"}))
         ->option_text("WHEN");
   };
@@ -89,6 +89,9 @@ int RunProgram(int argc, char** argv) {
   AddNewBackendCommand(app, context);
   AddConfigCommand(app, context);
   for (CLI::App* command : app.get_subcommands({})) add_color(*command);
+  // After the commands, which would take both over.
+  app.set_help_all_flag("--help-all", "Show the flags of all commands");
+  app.footer(kExamples);
 
   const auto done = Parse(argc, argv, app, console);
   if (!done) return ExitCodeOf(console, done.error());

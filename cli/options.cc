@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "core/config/schema.h"
+
 namespace rullama::cli {
 namespace {
 
@@ -16,9 +18,14 @@ void AddConfigOption(CLI::App& app, ConfigFlags& flags) {
 }
 
 void AddPluginOption(CLI::App& app, ConfigFlags& flags) {
-  app.add_option("--plugin", flags.plugins, "Backend plugin, searched before all others")
-      ->option_text("FILE ...")
+  app.add_option("--plugin", flags.plugins,
+                 "Backend plugin, searched before all others; may be repeated")
+      ->option_text("FILE")
+      ->allow_extra_args(false)
       ->group("Backend");
+}
+
+void AddBackendOption(CLI::App& app, ConfigFlags& flags) {
   AddSetting(app, flags, "--backend", "backend.name", "Backend: cpu, vulkan, ..., or auto")
       ->option_text("NAME")
       ->group("Backend");
@@ -30,6 +37,14 @@ bool IsSeparator(char c) {
 
 }  // namespace
 
+std::string DefaultText(const std::string& path) {
+  const FieldSpec* field = FindField(path);
+  if (field == nullptr || path == "model.path" || field->absent == "none") return {};
+  std::string text = field->absent;
+  std::erase(text, '"');
+  return text.empty() ? text : fmt::format(" [default {}]", text);
+}
+
 CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
                         const std::string& path, const std::string& help) {
   const std::string flag = names.substr(names.rfind(',') + 1);
@@ -39,34 +54,45 @@ CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& na
           [&flags, path, flag](const std::string& text) {
             flags.settings.push_back({path, text, flag});
           },
-          help)
+          help + DefaultText(path))
       ->take_last();
 }
 
 void AddBackendOptions(CLI::App& app, ConfigFlags& flags) {
   AddConfigOption(app, flags);
+  AddBackendOption(app, flags);
   AddPluginOption(app, flags);
 }
 
-void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
+void AddModelFileOptions(CLI::App& app, ConfigFlags& flags) {
   AddConfigOption(app, flags);
   AddSetting(app, flags, "-m,--model", "model.path", "GGUF file, or an Ollama name: gemma4:e2b")
       ->option_text("FILE|NAME")
       ->group("Model");
-  AddPluginOption(app, flags);
+}
+
+void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
+  AddModelFileOptions(app, flags);
+  AddBackendOption(app, flags);
   AddSetting(app, flags, "--device", "backend.device", "Index of the device, or part of its name")
       ->option_text("D")
       ->group("Backend");
-  AddSetting(app, flags, "-t,--threads", "backend.options.threads", "Threads of the cpu backend")
+  AddSetting(app, flags, "-t,--threads", "backend.options.threads",
+             "Threads of the cpu backend [default one per core]; fewer on a busy machine")
       ->option_text("N")
       ->group("Backend");
   AddSetting(app, flags, "-c,--ctx-size", "context.capacity",
-             "Tokens of prompt and answer that fit")
+             "Tokens of prompt and answer that fit; 0: the model's context length")
       ->option_text("N")
       ->group("Model");
   AddSetting(app, flags, "-b,--prefill-chunk", "context.prefill_chunk", "Prompt tokens per step")
       ->option_text("N")
       ->group("Model");
+}
+
+void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
+  AddModelSettings(app, flags);
+  AddPluginOption(app, flags);
   app.add_flag("-v,--verbose", flags.verbose, "Say what is chosen and where time and memory go");
 }
 
@@ -76,7 +102,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
     const char* path;
     const char* help;
   } options[] = {
-      {"-s,--seed", "sampler.seed", "The same seed gives the same text"},
+      {"-s,--seed", "sampler.seed", "The same seed gives the same text; -1 draws one"},
       {"--temp", "sampler.temperature", "Temperature; 0 always takes the best token"},
       {"--top-k", "sampler.top_k", "Keep the k most likely tokens; 0 keeps all"},
       {"--top-p", "sampler.top_p", "Keep the most likely tokens up to this probability"},
@@ -90,7 +116,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
   for (const auto& option : options) {
     AddSetting(app, flags, option.names, option.path, option.help)
         ->option_text("N")
-        ->group("Sampling");
+        ->group("Sampling (what is not given, the model file may recommend)");
   }
   app.add_flag_callback(
          "--greedy",
@@ -98,7 +124,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
            flags.settings.push_back({"sampler.greedy", "true", "--greedy"});
          },
          "Always take the most likely token")
-      ->group("Sampling");
+      ->group("Sampling (what is not given, the model file may recommend)");
   app.add_option_function<std::vector<std::string>>(
          "--logit-bias",
          [&flags](const std::vector<std::string>& items) {
@@ -109,9 +135,10 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
                  {"sampler.logit_bias." + item.substr(0, equals), value, "--logit-bias"});
            }
          },
-         "Token id and what is added to its logit")
-      ->option_text("ID=V ...")
-      ->group("Sampling");
+         "Token id and what is added to its logit; may be repeated")
+      ->option_text("ID=V")
+      ->allow_extra_args(false)
+      ->group("Sampling (what is not given, the model file may recommend)");
 }
 
 void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags) {
@@ -142,8 +169,12 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
   LoadedConfig loaded;
   const auto getenv = [](const char* name) -> const char* { return std::getenv(name); };
   RL_ASSIGN_OR_RETURN(loaded.environment, ReadEnvironment(getenv, ::getauxval(AT_SECURE) != 0));
+  if (flags.config_path && flags.config_path->empty()) {
+    return MakeError(ErrorKind::kUsage, "config.open",
+                     "--config is empty, expected a file; leave it out to do without one");
+  }
   const std::string path =
-      flags.config_path.empty() ? loaded.environment.config_path.value_or("") : flags.config_path;
+      flags.config_path.value_or(loaded.environment.config_path.value_or(std::string()));
   if (!path.empty()) RL_RETURN_IF_ERROR(loaded.config.ApplyFile(path));
   RL_RETURN_IF_ERROR(loaded.config.ApplyEnvironment(loaded.environment));
   for (const ConfigFlags::Setting& setting : flags.settings) {

@@ -2,6 +2,7 @@
 // YAML file and the environment. Thread safety: none; used by main's thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,18 @@ struct ConfigFlags {
     std::string text;
     std::string flag;  // "--temp", for messages
   };
-  std::string config_path;
+  std::optional<std::string> config_path;
   std::vector<std::string> plugins;
   std::vector<Setting> settings;
   std::vector<std::string> stop;
   bool verbose = false;
 };
 
-// --config, --model, --backend, --device, --plugin, --ctx-size, --threads, --prefill-chunk, -v.
+// --config and --model: for commands that only read the file.
+void AddModelFileOptions(CLI::App& app, ConfigFlags& flags);
+// Those, and --backend, --device, --ctx-size, --threads, --prefill-chunk.
+void AddModelSettings(CLI::App& app, ConfigFlags& flags);
+// Those, and --plugin and -v.
 // `flags` must outlive the parsing.
 void AddModelOptions(CLI::App& app, ConfigFlags& flags);
 // --config, --backend, --plugin: for commands that need no model.
@@ -40,6 +45,10 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
 
 // What is in `sampler.diffusion`.
 void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags);
+
+// What holds without an option, as the last part of its help: " [default 64]". Empty if there is
+// nothing to say.
+std::string DefaultText(const std::string& path);
 
 // An option whose value becomes the value of a configuration key; the last one given counts.
 CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,

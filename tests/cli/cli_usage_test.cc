@@ -1,6 +1,9 @@
 // Command line and configuration: exit code 2, and a message that helps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <utility>
 
 #include "tests/cli/program.h"
 
@@ -136,6 +139,91 @@ TEST(Usage, ConfigurationThatCannotBeReadIsAUsageError) {
     EXPECT_EQ(result.exit_code, 2) << path;
     EXPECT_THAT(result.err, HasSubstr("[config.open]"));
   }
+}
+
+TEST(Usage, AnEmptyConfigurationNameIsNoDefault) {
+  const RunResult result = RunRullama({"config", "--config", ""});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--config is empty"));
+  EXPECT_THAT(result.err, HasSubstr("[config.open]"));
+}
+
+TEST(Usage, ConfigSaysThatAFileIsRight) {
+  const std::string file = RULLAMA_SOURCE_DIR "/configs/tiny.yaml";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"config", file}, {"config", "--config", file}}) {
+    const RunResult result = RunRullama(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, "'" + file + "': ok\n");
+  }
+  const std::string wrong =
+      TemporaryFile("rising.yaml", "sampler:\n  diffusion: {t_min: 5, t_max: 1}\n").string();
+  const RunResult result = RunRullama({"config", wrong});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("[config.conflict]"));
+}
+
+TEST(Usage, SettingsAreUtf8) {
+  RunOptions options;
+  options.environment = {"RULLAMA_BACKEND=\xff"};
+  const RunResult environment = RunRullama({"config", "--show"}, options);
+  EXPECT_EQ(environment.exit_code, 2);
+  EXPECT_THAT(environment.err, HasSubstr("RULLAMA_BACKEND: backend.name: expected UTF-8 text"));
+  EXPECT_THAT(environment.out, IsEmpty());
+  EXPECT_EQ(RunRullama({"config", "--show", "--backend", "\xff"}).exit_code, 2);
+}
+
+TEST(Usage, MinusOneDrawsASeedAndZeroIsTheWholeContext) {
+  const std::vector<std::string> run = {"-m", TinyModel(), "--raw", "-p",     "x",
+                                        "-n", "1",         "-v",    "--seed", "-1"};
+  const auto line = [](const std::string& text, const std::string& begin) {
+    const size_t at = text.find(begin);
+    return at == std::string::npos ? std::string() : text.substr(at, text.find('\n', at) - at);
+  };
+  const RunResult first = RunRullama(run);
+  const RunResult second = RunRullama(run);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_NE(line(first.err, "seed: "), line(second.err, "seed: "));
+  const RunResult whole =
+      RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "-n", "1", "-v", "-c", "0"});
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(line(whole.err, "model: "), HasSubstr("context 2048"));
+}
+
+TEST(Usage, TokensAndIdsMayBeWords) {
+  const RunResult ids = RunRullama({"tokenize", "-m", TinyModel(), "--no-bos", "The prince"});
+  EXPECT_EQ(ids.exit_code, 0) << ids.err;
+  EXPECT_EQ(ids.out,
+            RunRullama({"tokenize", "-m", TinyModel(), "--no-bos", "-p", "The prince"}).out);
+  std::vector<std::string> words = {"detokenize", "-m", TinyModel()};
+  std::string digits;
+  for (const char c : ids.out) {
+    if (c >= '0' && c <= '9') {
+      digits += c;
+    } else if (!digits.empty()) {
+      words.push_back(std::exchange(digits, ""));
+    }
+  }
+  ASSERT_GT(words.size(), 4U);
+  EXPECT_EQ(RunRullama(words).out, "The prince");
+  const RunResult twice = RunRullama({"tokenize", "-m", TinyModel(), "a", "-p", "b"});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("there are two inputs"));
+}
+
+TEST(Usage, MoreThreadsThanProcessorsAreWarnedOf) {
+  cpu_set_t allowed;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  const int processors = CPU_COUNT(&allowed);
+  const auto run = [](int threads) {
+    return RunRullama(
+        {"-m", TinyModel(), "--raw", "-p", "x", "-n", "1", "-t", std::to_string(threads)});
+  };
+  const RunResult more = run(processors + 1);
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_THAT(more.err, HasSubstr(std::to_string(processors + 1) + " threads share " +
+                                  std::to_string(processors) + " processor"));
+  EXPECT_EQ(run(1).err.find("threads share"), std::string::npos);
 }
 
 TEST(Usage, ConfigShowsOrigins) {
