@@ -117,7 +117,7 @@ class DotPrinter {
   std::string Leaf(ValueId id, int64_t reader) {
     const Value& value = graph_.value(id);
     const bool copied = value.lifetime == Lifetime::kInput && reader != kNoBlock;
-    const std::string node = copied ? fmt::format("v{}_{}", id, reader) : fmt::format("v{}", id);
+    std::string node = copied ? fmt::format("v{}_{}", id, reader) : fmt::format("v{}", id);
     if (drawn_.insert(node).second) {
       nodes_[copied ? reader : BlockOf(value.name)] +=
           fmt::format("  {} [label={}, style=filled, fillcolor={}];\n", node,
@@ -131,7 +131,7 @@ class DotPrinter {
   // A value of an op that is not drawn.
   std::string Foreign(ValueId id) {
     const Value& value = graph_.value(id);
-    const std::string node = fmt::format("v{}", id);
+    std::string node = fmt::format("v{}", id);
     if (drawn_.insert(node).second) {
       nodes_[kNoBlock] +=
           fmt::format("  {} [label={}, style=dashed];\n", node,
