@@ -2,10 +2,10 @@
 //
 //   cpu_kernels_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 //
-// PlainRead is the memory limit, Int8Peak that of products of bytes: compare the bytes per second
-// of Gemv with it, in the same run and for the same number of threads. Every thread streams its own
-// rows of a matrix larger than any cache. Gemm reports operations per second (two per
-// multiply-add).
+// PlainRead measures the memory bandwidth and Int8Peak the peak rate of int8 dot products. Compare
+// the bytes per second of Gemv with PlainRead and the operations per second (two per multiply-add)
+// of Gemm with Int8Peak, in the same run and with the same number of threads. Every thread streams
+// its own rows of a matrix larger than any cache.
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "benchmark/benchmark.h"
 
 namespace rullama::cpu {
@@ -34,19 +34,19 @@ struct FreeBytes {
 };
 using Bytes = std::unique_ptr<uint8_t[], FreeBytes>;
 
-// Random codes with scales that are finite numbers; built by copying one random row.
+// Random weights with finite scales; every row is a copy of one random row.
 Bytes MakeWeights(DType dtype, size_t rows, size_t k) {
   const size_t row_bytes = RowBytes(dtype, k);
   Bytes bytes(
       static_cast<uint8_t*>(std::aligned_alloc(4096, (rows * row_bytes + 4095) / 4096 * 4096)));
   std::mt19937 rng(1);
-  // Every byte below 0x40: f16 fields stay finite and positive.
+  // With every byte below 0x40, f16 fields are finite and positive.
   for (size_t i = 0; i < row_bytes; ++i) bytes[i] = static_cast<uint8_t>(rng() & 0x3F);
   for (size_t n = 1; n < rows; ++n) std::memcpy(&bytes[n * row_bytes], &bytes[0], row_bytes);
   return bytes;
 }
 
-// In large pages, as the backend keeps what it packs.
+// Memory in large pages, like the backend's packed weights.
 Bytes LargePages(size_t bytes) {
   constexpr size_t kLargePage = size_t{2} << 20;
   const size_t whole = (bytes + kLargePage - 1) / kLargePage * kLargePage;
@@ -71,24 +71,24 @@ Bytes AlignedCopy(const std::vector<float>& values) {
   return copy;
 }
 
-constexpr int kPlanes = 2;  // what the backend takes unless it is told otherwise
+constexpr ActivationBits kActivationBits = ActivationBits::k16;  // the default of the backend
 
-Bytes MakeActivations(const KernelTable& table, DType dtype, size_t columns, size_t k) {
+Bytes MakeActivations(const KernelTable& table, DType dtype, size_t batch, size_t k) {
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
-  std::vector<float> x(columns * k);
+  std::vector<float> x(batch * k);
   for (float& v : x) v = normal(rng);
   if (!UsesActivationRows(dtype)) return AlignedCopy(x);
-  const ActivationForm form = FormFor(table, columns);
-  const size_t stride = ActivationRowBytes(form, k, kPlanes) / sizeof(float);
-  std::vector<float> rows(columns * stride);
-  for (size_t m = 0; m < columns; ++m) {
-    MakeActivationRow(table, form, &x[m * k], k, kPlanes, &rows[m * stride]);
+  const ActivationFormat format = FormatFor(table, batch);
+  const size_t stride = ActivationRowBytes(format, k, kActivationBits) / sizeof(float);
+  std::vector<float> rows(batch * stride);
+  for (size_t m = 0; m < batch; ++m) {
+    MakeActivationRow(table, format, &x[m * k], k, kActivationBits, &rows[m * stride]);
   }
   return AlignedCopy(rows);
 }
 
-// The share of `total` of one of the benchmark's threads.
+// The range of `total` items that belongs to this thread of the benchmark.
 struct Range {
   size_t begin, end;
 };
@@ -98,14 +98,15 @@ Range ShareOf(const benchmark::State& state, size_t total) {
   return {total * thread / threads, total * (thread + 1) / threads};
 }
 
-// What the threads of one benchmark share; made by thread 0 before the loop, which is a barrier.
+// Data shared by the threads of one benchmark. Thread 0 creates it before the timed loop, whose
+// start is a barrier.
 struct Shared {
   Bytes weights, x;
   std::vector<float> y;
 };
 Shared shared;
 
-// Six streams side by side: the fastest plain way to read that was found.
+// Six parallel streams were the fastest way to read that was found.
 constexpr size_t kStreams = 6;
 constexpr size_t kStreamStep = 128;
 
@@ -162,16 +163,16 @@ void PlainRead(benchmark::State& state) {
 }
 
 #ifdef __x86_64__
-// What VNNI makes of registers alone: sixteen sums, so that none waits for itself.
+// VNNI on registers alone. Sixteen independent sums hide the latency.
 [[gnu::target("avx512f,avx512vnni")]] void Int8Peak(benchmark::State& state) {
   constexpr int kSums = 16;
   constexpr int kSteps = 4096;
-  const __m512i codes = _mm512_set1_epi8(3);
+  const __m512i quants = _mm512_set1_epi8(3);
   __m512i sums[kSums] = {};
   for (auto _ : state) {
     for (int step = 0; step < kSteps; ++step) {
 #pragma GCC unroll 16
-      for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, codes, codes);
+      for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, quants, quants);
     }
     benchmark::DoNotOptimize(sums);
   }
@@ -181,18 +182,18 @@ void PlainRead(benchmark::State& state) {
 }
 #endif
 
-void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t columns) {
+void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t batch) {
   const KernelTable& table = KernelsFor(isa);
-  // As the backend does it.
+  // The backend packs every type that can be packed.
   const bool packed = FindWeight(table, dtype)->pack != nullptr;
   if (state.thread_index() == 0) {
     shared.weights = MakeWeights(dtype, n, k);
     if (packed) shared.weights = Packed(table, dtype, shared.weights, n, k);
-    shared.x = MakeActivations(table, dtype, columns, k);
-    shared.y.assign(n * columns, 0.0f);
+    shared.x = MakeActivations(table, dtype, batch, k);
+    shared.y.assign(n * batch, 0.0f);
   }
-  std::vector<uint8_t> scratch(MatMulScratchBytes(table, dtype, k, columns));
-  const ActivationForm form = FormFor(table, columns);
+  std::vector<uint8_t> scratch(MatMulScratchBytes(table, dtype, k, batch));
+  const ActivationFormat format = FormatFor(table, batch);
   const Range range = ShareOf(state, n / kPanelRows);
   const size_t rows = (range.end - range.begin) * kPanelRows;
   for (auto _ : state) {
@@ -204,11 +205,11 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
             .n_begin = range.begin * kPanelRows,
             .n_end = range.end * kPanelRows,
             .x = shared.x.get(),
-            .x_stride = UsesActivationRows(dtype) ? ActivationRowBytes(form, k, kPlanes)
+            .x_stride = UsesActivationRows(dtype) ? ActivationRowBytes(format, k, kActivationBits)
                                                   : k * sizeof(float),
-            .columns = columns,
-            .form = form,
-            .planes = kPlanes,
+            .batch = batch,
+            .format = format,
+            .activation_bits = kActivationBits,
             .y = shared.y.data(),
             .y_stride = n,
             .scratch = scratch.data()});
@@ -216,7 +217,7 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
   const auto iterations = static_cast<double>(state.iterations());
   state.SetBytesProcessed(static_cast<int64_t>(rows * RowBytes(dtype, k) * state.iterations()));
   state.counters["ops"] = benchmark::Counter(
-      2.0 * static_cast<double>(rows * k * columns) * iterations, benchmark::Counter::kIsRate);
+      2.0 * static_cast<double>(rows * k * batch) * iterations, benchmark::Counter::kIsRate);
 }
 
 void AttentionDecode(benchmark::State& state, Isa isa, size_t heads, size_t head_dim, size_t keys) {
@@ -263,11 +264,11 @@ void RegisterAll() {
 #endif
   const Isa best = BestIsa();
   const auto add = [](const std::string& name, Isa isa, DType dtype, size_t n, size_t k,
-                      size_t columns) {
+                      size_t batch) {
     const std::string full = name + "/" + std::string(NameOf(dtype)) + "/" + IsaName(isa) +
-                             "/m:" + std::to_string(columns) + "/k:" + std::to_string(k);
+                             "/m:" + std::to_string(batch) + "/k:" + std::to_string(k);
     for (int threads : {1, 2}) {
-      benchmark::RegisterBenchmark(full.c_str(), RunMatMul, isa, dtype, n, k, columns)
+      benchmark::RegisterBenchmark(full.c_str(), RunMatMul, isa, dtype, n, k, batch)
           ->Threads(threads)
           ->UseRealTime();
     }
@@ -275,9 +276,9 @@ void RegisterAll() {
   for (DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_0, DType::kQ5_0}) {
     add("Gemv", best, dtype, kVocabulary, kWidth, 1);
   }
-  for (size_t columns : {2u, 3u, 4u, 6u, 8u}) {
-    add("Small", best, DType::kQ4_K, kVocabulary, kWidth, columns);
-    add("Small", best, DType::kQ6_K, kVocabulary, kWidth, columns);
+  for (size_t batch : {2u, 3u, 4u, 6u, 8u}) {
+    add("Small", best, DType::kQ4_K, kVocabulary, kWidth, batch);
+    add("Small", best, DType::kQ6_K, kVocabulary, kWidth, batch);
   }
   add("Gemv", best, DType::kF16, 8960, kWidth, 1);
   add("Gemv", Isa::kAvx512Vnni, DType::kQ4_K, kVocabulary, kWidth, 1);

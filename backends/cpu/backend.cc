@@ -1,4 +1,4 @@
-// The CPU backend: one device, no driver. Weights of products are packed, others are read in place.
+// The CPU backend: one device, no driver. Weights of products are packed; others are read in place.
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/export.h>
 #include <rullama/sdk/processor.h>
@@ -22,8 +22,8 @@ constexpr int kMaxThreads = 256;
 struct Settings {
   int threads;
   Isa isa;
-  int planes;  // bytes of an activation's code
-  bool pack;   // weights of products
+  ActivationBits activation_bits;
+  bool pack_weights;
   bool profile;
 };
 
@@ -51,9 +51,9 @@ Isa ParseIsa(const std::string& text) {
                    "option isa is '" + text + "', this processor can run: " + names);
 }
 
-int ParseActivations(const std::string& text) {
-  if (text == "int16") return 2;
-  if (text == "int8") return 1;
+ActivationBits ParseActivations(const std::string& text) {
+  if (text == "int16") return ActivationBits::k16;
+  if (text == "int8") return ActivationBits::k8;
   throw sdk::Error(RL_INVALID_ARGUMENT, "option activations is '" + text +
                                             "', expected int16 (close to float) or int8 (faster "
                                             "prompts)");
@@ -81,9 +81,9 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
     } else if (option.key == "isa") {
       settings.isa = ParseIsa(option.value);
     } else if (option.key == "activations") {
-      settings.planes = ParseActivations(option.value);
+      settings.activation_bits = ParseActivations(option.value);
     } else if (option.key == "weights") {
-      settings.pack = ParseWeights(option.value);
+      settings.pack_weights = ParseWeights(option.value);
     } else if (option.key == "profile") {
       settings.profile = ParseSwitch(option);
     } else {
@@ -101,13 +101,13 @@ bool CanBeWeight(const KernelTable& kernels, const rl_value* value) {
 
 sdk::OpSupport No(std::string reason) { return {false, std::move(reason)}; }
 
-// Everything of the op table, with these limits; the composites that only bundle others are left to
-// the core to decompose.
+// All ops of the op table are supported within the limits below, except the composites that the
+// core decomposes without loss.
 sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph, const rl_op& op) {
   const auto weight_type = [&](uint32_t i) {
     return "weight type " + std::string(NameOf(static_cast<DType>(graph.input(op, i)->dtype)));
   };
-  // Of operands that may be absent, those that are there.
+  // Checks the weight operands among `operands`; absent optional operands are skipped.
   const auto weights = [&](std::initializer_list<uint32_t> operands) -> sdk::OpSupport {
     for (const uint32_t i : operands) {
       const rl_value* weight = graph.input(op, i);
@@ -189,8 +189,8 @@ class CpuDevice final : public sdk::Device {
  public:
   CpuDevice(const Settings& settings, const sdk::Host& host)
       : kernels_(KernelsFor(settings.isa)),
-        planes_(settings.planes),
-        pack_(settings.pack),
+        activation_bits_(settings.activation_bits),
+        pack_(settings.pack_weights),
         pool_(settings.threads),
         log_(settings.profile ? &host : nullptr) {}
 
@@ -225,7 +225,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<CpuPlan>(graph, kernels_, planes_, pool_, log_);
+    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_, log_);
   }
 
  private:
@@ -243,14 +243,14 @@ class CpuDevice final : public sdk::Device {
   }
 
   const KernelTable& kernels_;
-  int planes_;
+  ActivationBits activation_bits_;
   bool pack_;
   ThreadPool pool_;
   WeightArena arena_;
-  const sdk::Host* log_;  // for profiles; null: none
+  const sdk::Host* log_;  // receives profiles; null unless the option profile is on
 };
 
-// "model name" of /proc/cpuinfo, or a plain word where there is none.
+// The "model name" of /proc/cpuinfo, or "CPU" if there is none.
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -261,7 +261,8 @@ std::string ProcessorName() {
   return "CPU";
 }
 
-// Bytes a process may still get: free ones, and those of caches that give way. 0: unknown.
+// Memory that is available to new allocations, in bytes: free memory and reclaimable caches. 0 if
+// unknown.
 uint64_t AvailableMemory() {
   constexpr std::string_view kKey = "MemAvailable:";
   std::ifstream file("/proc/meminfo");

@@ -1,4 +1,5 @@
-// What a compiled plan consists of: nodes over views of memory. Internal to the CPU backend.
+// The parts of a compiled plan: nodes, views of memory, and the context in which an op is compiled.
+// Internal to the CPU backend.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
@@ -10,12 +11,12 @@
 #include <memory>
 #include <string>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/weight.h"
 
 namespace rullama::cpu {
 
-// The numbers of one execution.
+// The sizes of one execution: token rows T, wanted rows R, and workers.
 struct Step {
   int64_t t = 1;
   int64_t r = 1;
@@ -33,16 +34,16 @@ class CpuBuffer final : public sdk::Buffer {
   [[nodiscard]] uint64_t size() const { return size_; }
 
  private:
-  std::byte* raw_ = nullptr;  // what was allocated
-  std::byte* data_;           // the aligned start inside it
+  std::byte* raw_ = nullptr;  // the allocation
+  std::byte* data_;           // its first aligned byte
   uint64_t size_;
 };
 
-// A value with its memory resolved. Copyable; borrows.
+// A value with its memory resolved. Copyable; borrows the memory.
 struct View {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
-  bool packed = false;  // weights only: rows are rearranged for products
+  bool packed = false;  // weights only: rows are packed (kernels/packed_rows.h)
   int rank = 0;
   rl_dim dims[RL_MAX_RANK] = {};
 
@@ -67,19 +68,19 @@ struct View {
   }
 };
 
-// A piece of work that several workers share. The plan splits [0, Items()) among them, so items
-// must be independent; a node with one item runs on worker 0 alone and costs no barrier after
-// another such.
+// A unit of work that the workers share. The plan splits [0, Items()) among them, so items must be
+// independent. A node with one item runs on worker 0 alone; successive nodes of this kind need no
+// barrier between them.
 class Node {
  public:
   virtual ~Node() = default;
   [[nodiscard]] virtual int64_t Items(const Step& step) const = 0;
-  // Whether items cost so unlike amounts that workers take them one by one.
-  [[nodiscard]] virtual bool Uneven() const { return false; }
-  // Works on items [begin, end).
+  // True if the cost of items varies so much that workers take them one by one.
+  [[nodiscard]] virtual bool UsesDynamicScheduling() const { return false; }
+  // Runs items [begin, end).
   virtual void Run(const Step& step, int worker, int64_t begin, int64_t end) = 0;
 
-  // What went wrong while running, if anything; cleared by the plan. Set by any worker, first wins.
+  // True after Fail(). Any worker may fail; the first message is kept until the plan takes it.
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string TakeFailure();
   uint32_t op_index = RL_NO_OP;
@@ -94,8 +95,8 @@ class Node {
   std::string message_;
 };
 
-// How many rows of a value one product multiplies: all of them, or with experts what one of them
-// gets on average.
+// The fraction of the rows of a value that one product multiplies: all of them or, with experts,
+// the average share of one expert.
 struct RowShare {
   int64_t numerator = 1;
   int64_t denominator = 1;
@@ -110,13 +111,12 @@ struct CompileContext {
   const sdk::GraphView& graph;
   const rl_op& op;
   const KernelTable& kernels;
-  // Bytes of an activation's code. One costs 0.8 % of accuracy in the logits of a small model; a
-  // second one makes it 16 bits, at twice the dot products.
-  int planes;
+  // k8 costs 0.8 % of accuracy in the logits of a small model; k16 costs twice the dot products.
+  ActivationBits activation_bits;
   int workers;
-  // Memory that lives as long as the plan; 64-byte aligned.
+  // Memory of the plan; 64-byte aligned.
   class Workspace& workspace;
-  // Where the plan appends what it makes of the op; helper nodes come first.
+  // The list to which nodes are appended in execution order.
   class NodeList& nodes;
 
   [[nodiscard]] View Input(uint32_t i) const {
@@ -129,11 +129,12 @@ struct CompileContext {
     return sdk::GraphView::attrs<Attrs>(op);
   }
   [[nodiscard]] Step MaxStep() const { return {graph.max_t(), graph.max_r(), workers}; }
-  // Room for the rows of x in the form that products read.
+  // Size of the rows of x at the largest step in the format that products read.
   [[nodiscard]] uint64_t ActivationBytes(const View& x, RowShare share) const;
 };
 
-// One function for each family of ops; true if the kind belongs to it and its nodes were appended.
+// One function per family of ops. Returns true if the op belongs to the family and its nodes were
+// appended.
 bool CompileStructure(const CompileContext& context);
 bool CompilePointwise(const CompileContext& context);
 bool CompileReduce(const CompileContext& context);

@@ -1,5 +1,5 @@
-// Matrix products. Weights are read in place; block types take activations that are quantised once
-// for all the products that read the same value.
+// Matrix products. For block types the activations are converted once for all products that read
+// the same value.
 #include <algorithm>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace rullama::cpu {
 namespace {
 
-// One product y[m][n] = x[m] . W[n], for ranges of rows of W.
+// One product y[m][n] = x[m] . W[n]; runs it for ranges of rows of W.
 class Product {
  public:
   static Product Of(const CompileContext& context, const View& x, const View& weight, float* y,
@@ -19,37 +19,37 @@ class Product {
     a.packed = weight.packed;
     a.k = static_cast<size_t>(weight.dims[1].constant);
     a.row_bytes = RowBytes(weight.dtype, a.k);
-    a.planes = context.planes;
+    a.activation_bits = context.activation_bits;
     a.x = UsesActivationRows(weight.dtype) ? context.nodes.Activations(context, x) : x.data;
     a.y = y;
     a.y_stride = y_stride;
     return product;
   }
 
-  void Run(size_t columns, size_t n_begin, size_t n_end, std::byte* scratch) const {
+  void Run(size_t batch, size_t n_begin, size_t n_end, std::byte* scratch) const {
     MatMulArgs a = args_;
     a.n_begin = n_begin;
     a.n_end = n_end;
-    Run(columns, a, scratch);
+    Run(batch, a, scratch);
   }
 
-  // The same to a place of its own: y[m][n - n_begin], kBlockRows floats between columns.
-  void RunBlock(size_t columns, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
+  // Like Run(), but writes to y[m][n - n_begin] with kBlockRows floats between batch rows.
+  void RunBlock(size_t batch, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
     MatMulArgs a = args_;
     a.weights = static_cast<const std::byte*>(args_.weights) + n_begin * args_.row_bytes;
     a.n_end = n_end - n_begin;
     a.y = y;
     a.y_stride = kBlockRows;
-    Run(columns, a, scratch);
+    Run(batch, a, scratch);
   }
 
  private:
   Product(DType dtype, const KernelTable& kernels) : dtype_(dtype), kernels_(kernels) {}
 
-  void Run(size_t columns, MatMulArgs a, std::byte* scratch) const {
-    a.columns = columns;
-    a.form = FormFor(kernels_, columns);
-    a.x_stride = UsesActivationRows(dtype_) ? ActivationRowBytes(a.form, a.k, a.planes)
+  void Run(size_t batch, MatMulArgs a, std::byte* scratch) const {
+    a.batch = batch;
+    a.format = FormatFor(kernels_, batch);
+    a.x_stride = UsesActivationRows(dtype_) ? ActivationRowBytes(a.format, a.k, a.activation_bits)
                                             : a.k * sizeof(float);
     a.scratch = scratch;
     MatMul(kernels_, dtype_, a);
@@ -57,7 +57,7 @@ class Product {
 
   DType dtype_;
   const KernelTable& kernels_;
-  MatMulArgs args_;  // without columns, form, range and scratch
+  MatMulArgs args_;  // batch, format, range and scratch are set per call
 };
 
 // Items are panels of weight rows; each worker has its own scratch.
@@ -66,14 +66,14 @@ class PanelNode : public Node {
   PanelNode(const CompileContext& context, const View& x, int64_t n,
             std::initializer_list<DType> dtypes)
       : x_(x), n_(n) {
-    const auto columns = static_cast<size_t>(x.Rows(context.MaxStep()));
+    const auto max_batch = static_cast<size_t>(x.Rows(context.MaxStep()));
     const auto k = static_cast<size_t>(x.dims[1].constant);
     size_t bytes = 0;
     for (const DType dtype : dtypes) {
-      bytes = std::max(bytes, MatMulScratchBytes(context.kernels, dtype, k, columns));
+      bytes = std::max(bytes, MatMulScratchBytes(context.kernels, dtype, k, max_batch));
     }
     for (int worker = 0; worker < context.workers; ++worker) {
-      scratch_.push_back(context.workspace.Borrow(bytes));
+      scratch_.push_back(context.workspace.AllocateForOp(bytes));
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
@@ -88,7 +88,7 @@ class PanelNode : public Node {
   }
 
  protected:
-  virtual void RunRows(size_t columns, size_t n_begin, size_t n_end, int worker,
+  virtual void RunRows(size_t batch, size_t n_begin, size_t n_end, int worker,
                        std::byte* scratch) = 0;
 
  private:
@@ -105,16 +105,16 @@ class MatMulNode final : public PanelNode {
                              static_cast<size_t>(weight.dims[0].constant))) {}
 
  private:
-  void RunRows(size_t columns, size_t n_begin, size_t n_end, int /*worker*/,
+  void RunRows(size_t batch, size_t n_begin, size_t n_end, int /*worker*/,
                std::byte* scratch) override {
-    product_.Run(columns, n_begin, n_end, scratch);
+    product_.Run(batch, n_begin, n_end, scratch);
   }
 
   Product product_;
 };
 
-// gelu(x Wg^T) * (x Wu^T): both products of a block of rows by the same worker, then the activation
-// on that block while it is in cache.
+// gelu(x Wg^T) * (x Wu^T). One worker computes both products of a block of weight rows and then
+// applies the activation to that block while it is in cache.
 class GeGluLinearNode final : public PanelNode {
  public:
   GeGluLinearNode(const CompileContext& context, const View& x, const View& gate, const View& up,
@@ -127,20 +127,20 @@ class GeGluLinearNode final : public PanelNode {
         up_(Product::Of(context, x, up, y_, n_)) {
     const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
-      up_y_.push_back(
-          reinterpret_cast<float*>(context.workspace.Borrow(rows * kBlockRows * sizeof(float))));
+      up_y_.push_back(reinterpret_cast<float*>(
+          context.workspace.AllocateForOp(rows * kBlockRows * sizeof(float))));
     }
   }
 
  private:
-  void RunRows(size_t columns, size_t n_begin, size_t n_end, int worker,
+  void RunRows(size_t batch, size_t n_begin, size_t n_end, int worker,
                std::byte* scratch) override {
     float* up = up_y_[static_cast<size_t>(worker)];
     for (size_t begin = n_begin; begin < n_end; begin += kBlockRows) {
       const size_t end = std::min(begin + kBlockRows, n_end);
-      gate_.Run(columns, begin, end, scratch);
-      up_.RunBlock(columns, begin, end, up, scratch);
-      for (size_t m = 0; m < columns; ++m) {
+      gate_.Run(batch, begin, end, scratch);
+      up_.RunBlock(batch, begin, end, up, scratch);
+      for (size_t m = 0; m < batch; ++m) {
         float* y = y_ + m * n_ + begin;
         kernels_.geglu(y, up + m * kBlockRows, end - begin, y);
       }
@@ -152,25 +152,25 @@ class GeGluLinearNode final : public PanelNode {
   float* y_;
   Product gate_;
   Product up_;
-  std::vector<float*> up_y_;  // of each worker: [rows of x][kBlockRows]
+  std::vector<float*> up_y_;  // per worker: [rows of x][kBlockRows]
 };
 
-// y = x W with W [k, n] as stored, in float32: a span of columns of W for each item, a few of its
-// rows unpacked at a time. For the soft embedding, where x is mostly zero: rows of W that no row of
-// x weighs are not read.
-class MatMulAsStoredNode final : public Node {
+// y = x W with W [k, n] not transposed, in float32. Each item is a span of columns of W, of which a
+// few rows are dequantised at a time. Used for the soft embedding, where x is mostly zero: a row of
+// W is skipped if its factors are zero in every row of x.
+class MatMulNoTransposeNode final : public Node {
  public:
-  explicit MatMulAsStoredNode(const CompileContext& context)
+  explicit MatMulNoTransposeNode(const CompileContext& context)
       : kernels_(context.kernels),
         weight_kernels_(FindWeight(context.kernels, context.Input(1).dtype)),
         x_(context.Input(0)),
         weight_(context.Input(1)),
         y_(context.Result()) {
     if (weight_kernels_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "weight type");
-    // A span is a multiple of every block length, so that it starts on a block.
+    // kSpan is a multiple of every block length, so that each span starts at a block.
     for (int worker = 0; worker < context.workers; ++worker) {
-      unpacked_.push_back(
-          reinterpret_cast<float*>(context.workspace.Borrow(kDepth * kSpan * sizeof(float))));
+      unpacked_.push_back(reinterpret_cast<float*>(
+          context.workspace.AllocateForOp(kDepth * kSpan * sizeof(float))));
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
@@ -183,7 +183,7 @@ class MatMulAsStoredNode final : public Node {
  private:
   static constexpr int64_t kSpan = 256;
 
-  // Rows of W unpacked together: 16 KiB, half of a first-level cache.
+  // Rows of W that are dequantised together: 16 KiB, half of L1.
   static constexpr int64_t kDepth = 16;
 
   void RunSpan(const Step& step, int worker, int64_t first) const {
@@ -206,32 +206,32 @@ class MatMulAsStoredNode final : public Node {
     }
   }
 
-  // Columns [first, first + count) of rows [i, i + depth) of W; those that weigh nothing as zeros.
-  // Returns whether any weighs something.
+  // Dequantises columns [first, first + count) of rows [i, i + depth) of W. A row whose factors are
+  // all zero is filled with zeros. Returns false if that holds for every row.
   bool Unpack(int64_t i, int64_t depth, int64_t rows, int64_t k, int64_t n, int64_t first,
               size_t count, float* unpacked) const {
-    bool any = false;
+    bool any_used = false;
     for (int64_t d = 0; d < depth; ++d) {
       const float* factor = x_.as<const float>() + i + d;
-      bool weighs = false;
-      for (int64_t m = 0; m < rows && !weighs; ++m) weighs = factor[m * k] != 0;
+      bool used = false;
+      for (int64_t m = 0; m < rows && !used; ++m) used = factor[m * k] != 0;
       float* row = unpacked + d * kSpan;
-      if (weighs) {
+      if (used) {
         ReadRow(*weight_kernels_, weight_.dtype,
                 {weight_.data, weight_.packed, static_cast<size_t>(n), static_cast<size_t>(i + d)},
                 static_cast<size_t>(first), count, row);
       } else {
         std::fill_n(row, count, 0.0f);
       }
-      any = any || weighs;
+      any_used = any_used || used;
     }
-    return any;
+    return any_used;
   }
 
   const KernelTable& kernels_;
   const WeightKernels* weight_kernels_;
   View x_, weight_, y_;
-  std::vector<float*> unpacked_;  // of each worker
+  std::vector<float*> unpacked_;  // per worker
 };
 
 }  // namespace
@@ -241,7 +241,7 @@ bool CompileMatMul(const CompileContext& context) {
   switch (context.op.kind) {
     case RL_OP_matmul:
       if (context.attrs<rl_matmul_attrs>().transpose_weight == 0) {
-        context.nodes.Add(std::make_unique<MatMulAsStoredNode>(context));
+        context.nodes.Add(std::make_unique<MatMulNoTransposeNode>(context));
       } else {
         context.nodes.Add(
             std::make_unique<MatMulNode>(context, context.Input(0), context.Input(1), y));

@@ -10,29 +10,33 @@ namespace rullama::cpu {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-// Pieces each worker gets of a node: enough to even out a disturbed core, few enough that a worker
-// streams long runs of a weight.
+// Pieces of a node per worker: enough to balance a core that is slowed down by other processes, few
+// enough that a worker streams long runs of a weight.
 constexpr int64_t kPiecesPerWorker = 4;
 
-// Rows of a float value in the form that products read.
+// Converts the rows of a float value to the format that products read.
 class ActivationNode final : public Node {
  public:
   ActivationNode(const CompileContext& context, const View& x, RowShare share, std::byte* out)
-      : kernels_(context.kernels), planes_(context.planes), x_(x), share_(share), out_(out) {}
+      : kernels_(context.kernels),
+        activation_bits_(context.activation_bits),
+        x_(x),
+        share_(share),
+        out_(out) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const auto k = static_cast<size_t>(x_.RowElements(step));
-    const ActivationForm form = FormFor(kernels_, share_.Of(x_.Rows(step)));
-    const size_t bytes = ActivationRowBytes(form, k, planes_);
+    const ActivationFormat format = FormatFor(kernels_, share_.Of(x_.Rows(step)));
+    const size_t bytes = ActivationRowBytes(format, k, activation_bits_);
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
-      MakeActivationRow(kernels_, form, x_.as<const float>() + row * k, k, planes_,
+      MakeActivationRow(kernels_, format, x_.as<const float>() + row * k, k, activation_bits_,
                         out_ + row * bytes);
     }
   }
 
  private:
   const KernelTable& kernels_;
-  int planes_;
+  ActivationBits activation_bits_;
   View x_;
   RowShare share_;
   std::byte* out_;
@@ -43,8 +47,8 @@ class ActivationNode final : public Node {
 CpuBuffer::CpuBuffer(uint64_t bytes)
     : data_(nullptr), size_((bytes + kCacheLine - 1) / kCacheLine * kCacheLine) {
   if (size_ < bytes || size_ + kCacheLine < size_) throw std::bad_alloc();
-  // calloc, not aligned_alloc and memset: untouched pages of a large cache stay unbacked. 64 bytes
-  // more leave room to align.
+  // calloc instead of aligned_alloc and memset, so that untouched pages of a large KV cache are not
+  // backed by memory. The extra 64 bytes leave room for alignment.
   raw_ = static_cast<std::byte*>(std::calloc(size_ + kCacheLine, 1));
   if (raw_ == nullptr) throw std::bad_alloc();
   const auto address = reinterpret_cast<uintptr_t>(raw_);
@@ -60,7 +64,7 @@ View View::Of(const rl_value& value) {
   std::copy_n(value.dims, RL_MAX_RANK, view.dims);
   if (value.lifetime == RL_LIFETIME_CONSTANT) {
     const auto* weight = sdk::WeightOf<CpuWeight>(value);
-    // Weights are read only; View has one pointer for both.
+    // Weights are read-only; View has one pointer type for weights and buffers.
     view.data = static_cast<std::byte*>(const_cast<void*>(weight->data()));
     view.packed = weight->packed();
   } else {
@@ -87,7 +91,7 @@ std::byte* Workspace::Allocate(uint64_t bytes) {
   return blocks_.back()->data();
 }
 
-std::byte* Workspace::Take(uint64_t bytes) {
+std::byte* Workspace::Acquire(uint64_t bytes) {
   std::byte* data = nullptr;
   uint64_t size = std::max<uint64_t>(bytes, 1);
   if (const auto fits = free_.lower_bound(size); fits != free_.end()) {
@@ -97,24 +101,24 @@ std::byte* Workspace::Take(uint64_t bytes) {
   } else {
     data = Allocate(size);
   }
-  taken_[data] = size;
+  in_use_[data] = size;
   return data;
 }
 
-void Workspace::GiveBack(std::byte* data) {
-  const auto taken = taken_.find(data);
-  free_.emplace(taken->second, data);
-  taken_.erase(taken);
+void Workspace::Release(std::byte* data) {
+  const auto block = in_use_.find(data);
+  free_.emplace(block->second, data);
+  in_use_.erase(block);
 }
 
-std::byte* Workspace::Borrow(uint64_t bytes) {
-  borrowed_.push_back(Take(bytes));
-  return borrowed_.back();
+std::byte* Workspace::AllocateForOp(uint64_t bytes) {
+  op_blocks_.push_back(Acquire(bytes));
+  return op_blocks_.back();
 }
 
 void Workspace::EndOp() {
-  for (std::byte* data : borrowed_) GiveBack(data);
-  borrowed_.clear();
+  for (std::byte* data : op_blocks_) Release(data);
+  op_blocks_.clear();
 }
 
 std::byte* NodeList::Activations(const CompileContext& context, const View& x, RowShare share) {
@@ -124,7 +128,7 @@ std::byte* NodeList::Activations(const CompileContext& context, const View& x, R
   if (const auto found = std::ranges::find_if(activations_, same); found != activations_.end()) {
     return found->rows;
   }
-  std::byte* rows = context.workspace.Take(context.ActivationBytes(x, share));
+  std::byte* rows = context.workspace.Acquire(context.ActivationBytes(x, share));
   const auto bytes = static_cast<uint64_t>(x.Elements(context.MaxStep())) * sizeof(float);
   activations_.push_back({x.data, bytes, share, rows});
   Add(std::make_unique<ActivationNode>(context, x, share, rows));
@@ -132,7 +136,7 @@ std::byte* NodeList::Activations(const CompileContext& context, const View& x, R
 }
 
 std::byte* NodeList::ActivationsOnce(const CompileContext& context, const View& x, RowShare share) {
-  std::byte* rows = context.workspace.Borrow(context.ActivationBytes(x, share));
+  std::byte* rows = context.workspace.AllocateForOp(context.ActivationBytes(x, share));
   Add(std::make_unique<ActivationNode>(context, x, share, rows));
   return rows;
 }
@@ -140,10 +144,10 @@ std::byte* NodeList::ActivationsOnce(const CompileContext& context, const View& 
 uint64_t CompileContext::ActivationBytes(const View& x, RowShare share) const {
   const Step max = MaxStep();
   const auto k = static_cast<size_t>(x.RowElements(max));
-  // With fewer rows, products read this form or the other, whose rows are shorter.
+  // Steps with fewer rows may use the other format, whose rows are shorter.
   const auto rows = x.Rows(max);
   return static_cast<uint64_t>(rows) *
-         ActivationRowBytes(FormFor(kernels, share.Of(rows)), k, planes);
+         ActivationRowBytes(FormatFor(kernels, share.Of(rows)), k, activation_bits);
 }
 
 void NodeList::Written(const rl_value& value, Workspace& workspace) {
@@ -151,13 +155,13 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
   std::erase_if(activations_, [&](const ActivationRows& rows) {
     const bool stale =
         rows.source < view.data + value.bytes && view.data < rows.source + rows.source_bytes;
-    if (stale) workspace.GiveBack(rows.rows);
+    if (stale) workspace.Release(rows.rows);
     return stale;
   });
 }
 
-CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes,
-                 ThreadPool& pool, const sdk::Host* log)
+CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
+                 ActivationBits activation_bits, ThreadPool& pool, const sdk::Host* log)
     : pool_(pool), log_(log) {
   constexpr std::array kFamilies = {
       CompileStructure, CompilePointwise, CompileReduce,   CompileMatMul, CompileNorm,
@@ -166,7 +170,8 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int pl
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);
     if (log_ != nullptr) names_.push_back(ProfileName(graph, op));
-    const CompileContext context{graph, op, kernels, planes, pool.workers(), workspace_, list_};
+    const CompileContext context{graph,          op,         kernels, activation_bits,
+                                 pool.workers(), workspace_, list_};
     const bool compiled = std::any_of(kFamilies.begin(), kFamilies.end(),
                                       [&](auto family) { return family(context); });
     if (!compiled) throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the cpu backend", i);
@@ -186,8 +191,8 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
     nodes[i]->next_item.store(0, std::memory_order_relaxed);
     dispatches_ += items_[i] > 0 ? 1 : 0;
   }
-  // Waking the others takes longer than a few rows of a table, which is what other backends leave
-  // here.
+  // Run inline if every node has one item: waking the pool costs more than the few table rows that
+  // a GPU backend leaves to this one.
   if (log_ != nullptr) {
     profile_.Start();
     pool_.Run([&](int worker) { WalkTimed(step, worker); });
@@ -207,8 +212,8 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
 
 void CpuPlan::Walk(const Step& step, int worker) {
   const auto& nodes = list_.nodes();
-  bool shared = false;  // whether the workers have worked side by side since the last barrier
-  bool alone = false;   // whether worker 0 has worked alone since then
+  bool shared = false;  // the workers have run a shared node since the last barrier
+  bool alone = false;   // worker 0 has run a node alone since the last barrier
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (items_[i] <= 0) continue;
     const bool serial = items_[i] == 1;
@@ -229,8 +234,9 @@ void CpuPlan::Walk(const Step& step, int worker) {
 void CpuPlan::RunShared(size_t node, const Step& step, int worker) {
   Node& work = *list_.nodes()[node];
   const int64_t items = items_[node];
-  const int64_t piece =
-      work.Uneven() ? 1 : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
+  const int64_t piece = work.UsesDynamicScheduling()
+                            ? 1
+                            : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
   for (;;) {
     const int64_t begin = work.next_item.fetch_add(piece, std::memory_order_relaxed);
     if (begin >= items) return;

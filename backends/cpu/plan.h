@@ -12,19 +12,19 @@
 
 namespace rullama::cpu {
 
-// Memory of a plan beside the arena: quantised activations, partial results. 64-byte aligned.
-// Handed out while the plan is compiled, in the order its nodes run in, so what one op has given
-// back may serve a later one.
+// Memory of a plan outside the arena: converted activations and partial results. 64-byte aligned.
+// Blocks are handed out while the plan is compiled, in the order in which its nodes run, so a block
+// that one op has given back can be used by a later op.
 class Workspace {
  public:
-  // Zeroed; lives as long as the workspace.
+  // A zeroed block for the lifetime of the workspace.
   std::byte* Allocate(uint64_t bytes);
-  // Until EndOp: for what only the nodes of one op share. Not zeroed.
-  std::byte* Borrow(uint64_t bytes);
+  // A block for the nodes of the current op, valid until EndOp(). Not zeroed.
+  std::byte* AllocateForOp(uint64_t bytes);
   void EndOp();
-  // Until it is given back. Not zeroed.
-  std::byte* Take(uint64_t bytes);
-  void GiveBack(std::byte* data);
+  // A block that is valid until Release(). Not zeroed.
+  std::byte* Acquire(uint64_t bytes);
+  void Release(std::byte* data);
 
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t allocations() const { return blocks_.size(); }
@@ -32,8 +32,8 @@ class Workspace {
  private:
   std::vector<std::unique_ptr<CpuBuffer>> blocks_;
   std::multimap<uint64_t, std::byte*> free_;  // by size
-  std::map<std::byte*, uint64_t> taken_;      // sizes of what Take has handed out
-  std::vector<std::byte*> borrowed_;          // by the op that is being compiled
+  std::map<std::byte*, uint64_t> in_use_;     // sizes of the blocks in use
+  std::vector<std::byte*> op_blocks_;         // blocks of the current op
   uint64_t bytes_ = 0;
 };
 
@@ -43,13 +43,13 @@ class NodeList {
     node->op_index = op_index_;
     nodes_.push_back(std::move(node));
   }
-  // Rows of a float value in the form that products read, made once for all products that read it
-  // and share it alike. The form is FormFor(share.Of(rows)), rows are ActivationRowBytes() apart.
-  // Valid until the value's memory is written again.
+  // Converts the rows of a float value to the format that products read. All products that read the
+  // value with the same share use one conversion. The format is FormatFor(share.Of(rows)), rows are
+  // ActivationRowBytes() apart. Valid until the value's memory is written again.
   std::byte* Activations(const CompileContext& context, const View& x, RowShare share = {});
-  // The same for memory that the op itself has borrowed: made for this op alone.
+  // Like Activations(), but for the current op alone: x is memory from AllocateForOp().
   std::byte* ActivationsOnce(const CompileContext& context, const View& x, RowShare share = {});
-  // Says that the results of an op overwrite memory: rows made of what was there are stale.
+  // Drops the converted rows of values whose memory the result `value` overwrites.
   void Written(const rl_value& value, Workspace& workspace);
 
   void set_op_index(uint32_t index) { op_index_ = index; }
@@ -69,9 +69,9 @@ class NodeList {
 
 class CpuPlan final : public sdk::Plan {
  public:
-  // `log` takes the profile at the end; none: no profile.
-  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, int planes, ThreadPool& pool,
-          const sdk::Host* log);
+  // `log` receives the profile at destruction; null means no profile.
+  CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ActivationBits activation_bits,
+          ThreadPool& pool, const sdk::Host* log);
   ~CpuPlan() override;
   CpuPlan(const CpuPlan&) = delete;
   CpuPlan& operator=(const CpuPlan&) = delete;
@@ -80,14 +80,14 @@ class CpuPlan final : public sdk::Plan {
 
  private:
   void Walk(const Step& step, int worker);
-  // Walk, one node after the other, timed.
+  // Like Walk(), with a barrier and a time after every node.
   void WalkTimed(const Step& step, int worker);
   void RunShared(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;
   Workspace workspace_;
   NodeList list_;
-  std::vector<int64_t> items_;      // of each node, at the current step
+  std::vector<int64_t> items_;      // Items() of each node at the current step
   std::vector<std::string> names_;  // of the ops, for the profile
   const sdk::Host* log_;
   Profile profile_;

@@ -1,5 +1,5 @@
-// Times of a plan's nodes, for `backend.options.profile`. A plan that is profiled lets its workers
-// meet after every node, so that each has a time of its own; the whole takes a little longer.
+// Execution times of a plan's ops, for `backend.options.profile`. A profiled plan has a barrier
+// after every node, so that nodes are timed separately; this makes the plan slightly slower.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -11,19 +11,18 @@
 
 namespace rullama::cpu {
 
-// What an op is called in a profile: its kind, and the shape and type of a matrix it multiplies
-// with.
+// The name of an op in a profile: its kind and the type and shape of its first weight matrix.
 [[nodiscard]] std::string ProfileName(const sdk::GraphView& graph, const rl_op& op);
 
-// Not thread-safe: worker 0 keeps it.
+// Not thread-safe: only worker 0 uses it.
 class Profile {
  public:
   using Clock = std::chrono::steady_clock;
 
   void Start() { last_ = Clock::now(); }
-  // The time since Start or the last call belongs to this name.
+  // Adds the time since Start() or the last call to this name.
   void After(const std::string& name);
-  // The slowest names first, in milliseconds of all executions.
+  // One line per name, slowest first, with the milliseconds of all executions.
   [[nodiscard]] std::vector<std::string> Report(uint64_t executions) const;
 
  private:

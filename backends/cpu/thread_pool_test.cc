@@ -21,7 +21,7 @@ TEST_P(ThreadPoolTest, EveryWorkerRunsTheBodyOnce) {
   }
 }
 
-// What one phase writes without synchronisation of its own, the next phase reads on other workers.
+// Other workers read in the next phase what a worker wrote in this one without synchronisation.
 TEST_P(ThreadPoolTest, BarrierSeparatesPhases) {
   const int workers = GetParam();
   ThreadPool pool(workers);

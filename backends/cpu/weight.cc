@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLargePage = size_t{2} << 20;
 constexpr size_t kWeightAlignment = 64;  // a cache line
-// What the arena takes at a time. Pages that no weight reaches cost no memory.
+// Allocation size of the arena. Pages that no weight touches are not backed by memory.
 constexpr size_t kChunkBytes = size_t{64} << 20;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -34,7 +34,7 @@ std::shared_ptr<std::byte> WeightArena::Allocate(size_t bytes) {
     left_ = 0;
     if (chunk_ == nullptr) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-    // What streams through large pages is read up to 1.4 times as fast as through small ones.
+    // Streaming reads from large pages are up to 1.4 times as fast as from small ones.
     ::madvise(chunk_.get(), size, MADV_HUGEPAGE);
 #endif
     next_ = chunk_.get();
@@ -66,7 +66,7 @@ CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, Wei
 bool CanBePacked(const KernelTable& kernels, const rl_weight_desc& desc) {
   const WeightKernels* weight = FindWeight(kernels, static_cast<DType>(desc.dtype));
   if (weight == nullptr || weight->pack == nullptr || desc.rank < 2) return false;
-  // A matrix of an expert may be two, gate and up, which are read one after the other.
+  // The matrix of an expert may hold gate and up, which are separate products.
   const size_t parts = desc.rank == 2 ? 1 : 2;
   return desc.dims[desc.rank - 2] % static_cast<int64_t>(parts * kPanelRows) == 0;
 }

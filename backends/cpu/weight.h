@@ -1,5 +1,5 @@
-// Weights as the CPU backend keeps them: in place in the host's mapping, or, where products read
-// them, packed: rearranged once for the kernels (kernels/packed_rows.h), in memory of the plugin.
+// Weights of the CPU backend. Weights of products are packed (kernels/packed_rows.h) into memory of
+// the plugin; other weights are read in place in the host's mapping of the file.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
@@ -9,32 +9,33 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 
 namespace rullama::cpu {
 
 class ThreadPool;
 
-// Memory of packed weights, one behind the other in large pages: weights end where they like, and
-// pages of the usual size for each one's end were a fifth of E2B. For one thread at a time.
+// Bump allocator for packed weights over 2 MiB pages. Weights are packed back to back, because
+// padding each one to a page of its own would waste 20 % (E2B). Not thread-safe.
 class WeightArena {
  public:
-  // Aligned to a cache line. What the arena takes at a time is given back when the arena has gone
-  // on to the next or is gone, and with the last weight in it. Throws std::bad_alloc.
+  // Returns memory aligned to a cache line. A chunk is freed when its last weight is destroyed and
+  // the arena has moved on to another chunk or is destroyed. Throws std::bad_alloc.
   std::shared_ptr<std::byte> Allocate(size_t bytes);
 
  private:
   std::shared_ptr<std::byte> chunk_;
-  std::byte* next_ = nullptr;  // in chunk_
-  size_t left_ = 0;            // from there
+  std::byte* next_ = nullptr;  // first free byte of chunk_
+  size_t left_ = 0;            // free bytes from next_ on
 };
 
-// Immutable once made; any thread may read.
+// Immutable after construction; any thread may read.
 class CpuWeight final : public sdk::Weight {
  public:
-  // Reads `data` in place, which outlives the weight.
+  // Reads `data` in place; `data` must outlive the weight.
   explicit CpuWeight(const void* data) : data_(data) {}
-  // Packs a weight that CanBePacked, with all workers of the pool. Throws std::bad_alloc.
+  // Packs a weight for which CanBePacked() holds, using all workers of the pool. Throws
+  // std::bad_alloc.
   CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, WeightArena& arena,
             ThreadPool& pool);
 
@@ -42,21 +43,21 @@ class CpuWeight final : public sdk::Weight {
   [[nodiscard]] bool packed() const { return memory_ != nullptr; }
 
  private:
-  std::shared_ptr<std::byte> memory_;  // of a packed weight
+  std::shared_ptr<std::byte> memory_;  // packed rows; null for a weight that is read in place
   const void* data_;
 };
 
-// Whether there are kernels for the type and every matrix has whole panels of rows.
+// True if the type has packing kernels and every matrix of the weight has whole panels of rows.
 [[nodiscard]] bool CanBePacked(const KernelTable& kernels, const rl_weight_desc& desc);
 
-// A row of a weight of block or float type as floats.
+// The location of a row of a weight of block or float type.
 struct WeightRow {
   const std::byte* weight;  // row 0
   bool packed;
-  size_t elements;  // of a row
-  size_t row;
+  size_t elements;  // per row
+  size_t row;       // index
 };
-// Elements [first, first + count), whole blocks.
+// Dequantises elements [first, first + count), whole blocks, of a row.
 void ReadRow(const WeightKernels& kernels, DType dtype, const WeightRow& row, size_t first,
              size_t count, float* out);
 

@@ -8,7 +8,7 @@
 namespace rullama::cpu {
 namespace {
 
-// Larger than what the arena takes at a time, smaller than a page, and what fills the rest of one.
+// Larger than an arena chunk, smaller than a page, and as large as the rest of a chunk.
 const std::vector<size_t> kSizes = {1000, 1, size_t{70} << 20, 4096, size_t{60} << 20, 64, 5000};
 
 TEST(WeightArena, PiecesAreAlignedAndApart) {

@@ -1,39 +1,40 @@
-// Products of weight panels with up to 32 columns on Intel AMX's matrix unit, in bf16. Weights and
-// activations are each the sum of two bf16 numbers, high and low; of the four products of a weight
-// and an activation that of both low parts is left out. So a factor keeps 16 bits and more, and
-// sums stay in tile registers, in float32, for the whole depth of a panel: there is nothing to
-// scale in between, which for codes with scales of their own takes longer than the products.
-// Internal linkage throughout, see simd_portable.h.
+// The tile of GEMM on Intel AMX's matrix unit: weight panels times up to 32 batch rows in bf16.
+// Weights and activations are each split into two bf16 numbers, high and low; the product of the
+// two low parts is left out, so factors keep at least 16 bits. Float32 sums stay in tile registers
+// for the whole depth of a panel. Integer tiles would have to be scaled every 16 or 32 elements,
+// which takes longer than the products themselves. Internal linkage throughout, see
+// simd_portable.h.
 #pragma once
 
-#include "backends/cpu/kernels/bfloat_rows.h"
 #include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/float_matmul.h"
 #include "backends/cpu/kernels/packed_rows.h"
+#include "backends/cpu/kernels/split_bf16.h"
 
 namespace rullama::cpu {
 namespace {
 
-// Sixteen rows: pairs of elements side by side, as the matrix unit takes its second operand.
-struct BfloatPanel {
+// Sixteen weight rows with pairs of elements adjacent, the layout of the second operand of
+// tdpbf16ps.
+struct Bf16Panel {
   static constexpr size_t kDepth = 256;
   uint16_t high[kDepth * kLanes];  // [k / 2][row][k % 2]
   uint16_t low[kDepth * kLanes];
 };
 
 RL_INLINE void StorePairs(const F32x16& even, const F32x16& odd, uint16_t* high, uint16_t* low) {
-  const SplitFloats a = SplitBfloat(even), b = SplitBfloat(odd);
+  const SplitFloats a = SplitBf16(even), b = SplitBf16(odd);
   StoreBytes(reinterpret_cast<uint8_t*>(high), InterleaveUpperHalves(a.high, b.high));
   StoreBytes(reinterpret_cast<uint8_t*>(low), InterleaveUpperHalves(a.low, b.low));
 }
 
-void SplitPanel(const CodePanel<BfloatPanel::kDepth>& codes, BfloatPanel& panel) {
-  for (size_t group = 0; group < BfloatPanel::kDepth; group += 16) {
-    const F32x16 scale = Load(codes.scale + group);
-    const F32x16 offset = Load(codes.offset + group);
+void SplitPanel(const QuantPanel<Bf16Panel::kDepth>& unpacked, Bf16Panel& panel) {
+  for (size_t group = 0; group < Bf16Panel::kDepth; group += 16) {
+    const F32x16 scale = Load(unpacked.scale + group);
+    const F32x16 offset = Load(unpacked.offset + group);
 #pragma GCC unroll 4
     for (size_t k = group; k < group + 16; k += 4) {
-      const U8x64 four = LoadBytes(codes.codes + k * kLanes);
+      const U8x64 four = LoadBytes(unpacked.quants + k * kLanes);
       uint16_t* high = panel.high + k * kLanes;
       uint16_t* low = panel.low + k * kLanes;
       StorePairs(Fma(ByteOfLane<0>(four), scale, offset), Fma(ByteOfLane<1>(four), scale, offset),
@@ -44,11 +45,11 @@ void SplitPanel(const CodePanel<BfloatPanel::kDepth>& codes, BfloatPanel& panel)
   }
 }
 
-// A panel of rows [n, n + 16) of F16 or BF16, which two bf16 numbers hold exactly but for numbers
-// far below one; rows from n_end on repeat the last one.
+// Fills a panel with rows [n, n + 16) of F16 or BF16 weights; rows past n_end repeat the last one.
+// Two bf16 numbers represent an F16 number exactly, except for magnitudes far below one.
 template <DType T>
-void SplitFloatPanel(const MatMulArgs& args, size_t n, const Depth& depth, BfloatPanel& panel) {
-  constexpr size_t kElements = 32;  // of a row at a time: one vector of bf16 numbers
+void SplitFloatPanel(const MatMulArgs& args, size_t n, const Depth& depth, Bf16Panel& panel) {
+  constexpr size_t kElements = 32;  // per row and iteration: one vector of bf16 numbers
   alignas(64) uint16_t high[kElements], low[kElements];
   for (size_t k = depth.begin; k < depth.end; k += kElements) {
     U8x64 high_rows[kLanes], low_rows[kLanes];
@@ -57,8 +58,8 @@ void SplitFloatPanel(const MatMulArgs& args, size_t n, const Depth& depth, Bfloa
                            (n + r < args.n_end ? n + r : args.n_end - 1) * args.row_bytes;
       for (const size_t i : {size_t{0}, size_t{16}}) {
         const size_t left = k + i < args.k ? args.k - k - i : 0;
-        const SplitFloats parts = SplitBfloat(left < 16 ? LoadLastWeights<T>(row, k + i, left)
-                                                        : LoadWeights<T>(row, k + i));
+        const SplitFloats parts = SplitBf16(left < 16 ? LoadLastWeights<T>(row, k + i, left)
+                                                      : LoadWeights<T>(row, k + i));
         StoreUpperHalves(high + i, parts.high);
         StoreUpperHalves(low + i, parts.low);
       }
@@ -71,7 +72,7 @@ void SplitFloatPanel(const MatMulArgs& args, size_t n, const Depth& depth, Bfloa
   }
 }
 
-// What ldtilecfg reads: rows and bytes per row of each tile register.
+// The operand of ldtilecfg: rows and bytes per row of each tile register.
 struct alignas(64) TileShapes {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -80,18 +81,19 @@ struct alignas(64) TileShapes {
   uint8_t rows[16] = {};
 };
 
-// Tiles of products with weights of type T. With one plane, the low part of activations is left
-// out.
+// Tile of Gemm() for weights of type T. With kParts = 1 activations have no low part.
 //
-// The tile registers, in numbers, which is what GCC's intrinsics take: 0 and 1 are the sums of the
-// first sixteen columns with two panels, 2 and 3 those of the others, 4 and 7 columns, 5 and 6
-// weights.
-template <DType T, int kPlanes>
+// Use of the tile registers (GCC's intrinsics take literal numbers):
+//   0, 1   sums of the first sixteen batch rows with panels 0 and 1
+//   2, 3   sums of the other batch rows with panels 0 and 1
+//   4, 7   activations of the first sixteen and of the other batch rows
+//   5, 6   weights of panels 0 and 1
+template <DType T, int kParts>
 class AmxTile {
  public:
-  using Panel = BfloatPanel;
-  static constexpr size_t kDepth = BfloatPanel::kDepth;
-  static constexpr size_t kColumns = 32;
+  using Panel = Bf16Panel;
+  static constexpr size_t kDepth = Bf16Panel::kDepth;
+  static constexpr size_t kMaxBatch = 32;
   static constexpr size_t kPanels = 2;
 
   AmxTile() = default;
@@ -104,44 +106,44 @@ class AmxTile {
     if constexpr (T == DType::kF16 || T == DType::kBF16) {
       SplitFloatPanel<T>(args, n, depth, panel);
     } else {
-      alignas(64) CodePanel<kDepth> codes;
-      FillPanel<T>(args, n, depth, ahead, codes);
-      SplitPanel(codes, panel);
+      alignas(64) QuantPanel<kDepth> unpacked;
+      FillPanel<T>(args, n, depth, ahead, unpacked);
+      SplitPanel(unpacked, panel);
     }
   }
 
-  void Run(size_t columns, const Panel* panels, const TileArgs& args) {
-    if (columns != columns_) Configure(columns);
+  void Run(size_t batch, const Panel* panels, const TileArgs& args) {
+    if (batch != batch_) Configure(batch);
     args.ahead->Fetch(args.fetch);
-    columns > kHalf ? RunColumns<true>(panels, args) : RunColumns<false>(panels, args);
+    batch > kHalf ? RunBatch<true>(panels, args) : RunBatch<false>(panels, args);
   }
 
  private:
-  static constexpr size_t kHalf = 16;  // columns of one tile register
-  static constexpr size_t kStep = 32;  // elements of k of one
+  static constexpr size_t kHalf = 16;  // batch rows per tile register
+  static constexpr size_t kStep = 32;  // elements of k per tile register
   static constexpr long kPanelStride = 4 * kLanes;
   static constexpr long kSumStride = kBlockRows * sizeof(float);
 
-  void Configure(size_t columns) {
-    columns_ = columns;
+  void Configure(size_t batch) {
+    batch_ = batch;
     TileShapes shapes;
     for (const int tile : {0, 1, 2, 3, 4, 5, 6, 7}) {
       shapes.rows[tile] = kHalf;
       shapes.row_bytes[tile] = 64;
     }
-    const size_t first = columns < kHalf ? columns : kHalf;
+    const size_t first = batch < kHalf ? batch : kHalf;
     for (const int tile : {0, 1, 4}) shapes.rows[tile] = static_cast<uint8_t>(first);
-    if (columns > kHalf) {
-      for (const int tile : {2, 3, 7}) shapes.rows[tile] = static_cast<uint8_t>(columns - kHalf);
+    if (batch > kHalf) {
+      for (const int tile : {2, 3, 7}) shapes.rows[tile] = static_cast<uint8_t>(batch - kHalf);
     }
     _tile_loadconfig(&shapes);
   }
 
-  // kBoth: more than sixteen columns.
+  // kBoth: the batch has more than sixteen rows.
   template <bool kBoth>
-  static void RunColumns(const Panel* panels, const TileArgs& args) {
+  static void RunBatch(const Panel* panels, const TileArgs& args) {
     float* sums = args.sums;
-    float* more = args.sums + kHalf * kBlockRows;
+    float* second_sums = args.sums + kHalf * kBlockRows;
     if (args.depth.begin == 0) {
       _tile_zero(0);
       _tile_zero(1);
@@ -151,8 +153,8 @@ class AmxTile {
       _tile_loadd(0, sums, kSumStride);
       _tile_loadd(1, sums + kLanes, kSumStride);
       if constexpr (kBoth) {
-        _tile_loadd(2, more, kSumStride);
-        _tile_loadd(3, more + kLanes, kSumStride);
+        _tile_loadd(2, second_sums, kSumStride);
+        _tile_loadd(3, second_sums + kLanes, kSumStride);
       }
     }
     const auto* x = reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin;
@@ -164,20 +166,20 @@ class AmxTile {
     _tile_stored(0, sums, kSumStride);
     _tile_stored(1, sums + kLanes, kSumStride);
     if constexpr (kBoth) {
-      _tile_stored(2, more, kSumStride);
-      _tile_stored(3, more + kLanes, kSumStride);
+      _tile_stored(2, second_sums, kSumStride);
+      _tile_stored(3, second_sums + kLanes, kSumStride);
     }
   }
 
-  // Products of elements [k, k + kStep). Low parts of columns come first, so that the high ones are
-  // still there for the low parts of weights.
+  // Adds the products of elements [k, k + kStep). The low parts of the activations come first, so
+  // that the high parts are still in tiles 4 and 7 when the low parts of the weights are loaded.
   template <bool kBoth>
   RL_INLINE static void AddStep(const Panel* panels, size_t k, const uint16_t* x, long stride,
                                 size_t low) {
     const uint16_t* second = x + kHalf * static_cast<size_t>(stride) / sizeof(uint16_t);
     _tile_loadd(5, panels[0].high + k * kLanes, kPanelStride);
     _tile_loadd(6, panels[1].high + k * kLanes, kPanelStride);
-    if constexpr (kPlanes == 2) {
+    if constexpr (kParts == 2) {
       _tile_loadd(4, x + low, stride);
       _tile_dpbf16ps(0, 4, 5);
       _tile_dpbf16ps(1, 4, 6);
@@ -203,23 +205,26 @@ class AmxTile {
     if constexpr (kBoth) _tile_dpbf16ps(3, 7, 6);
   }
 
-  size_t columns_ = 0;  // what the tile registers are shaped for
+  size_t batch_ = 0;  // batch size for which the tile registers are configured
 };
 
 template <DType T>
 void SplitBlockGemm(const MatMulArgs& args) {
-  args.planes == 1 ? Gemm<AmxTile<T, 1>>(args) : Gemm<AmxTile<T, 2>>(args);
+  args.activation_bits == ActivationBits::k8 ? Gemm<AmxTile<T, 1>>(args)
+                                             : Gemm<AmxTile<T, 2>>(args);
 }
 
-// F16 and BF16 with float columns, which go behind the scratch of the product as bf16 numbers.
+// F16 and BF16 weights with float activations, which are first split into bf16 parts in the scratch
+// memory behind GemmScratch.
 template <DType T>
 void SplitFloatGemm(const MatMulArgs& args) {
   using Tile = AmxTile<T, 2>;
-  const size_t row_bytes = ActivationRowBytes(ActivationForm::kBfloats, args.k, 2);
+  const size_t row_bytes =
+      ActivationRowBytes(ActivationFormat::kSplitBf16, args.k, ActivationBits::k16);
   uint8_t* rows = AlignUp(args.scratch) + sizeof(GemmScratch<Tile>);
-  for (size_t c = 0; c < args.columns; ++c) {
-    const auto* x = static_cast<const uint8_t*>(args.x) + c * args.x_stride;
-    SplitRow(reinterpret_cast<const float*>(x), args.k, 2, rows + c * row_bytes);
+  for (size_t m = 0; m < args.batch; ++m) {
+    const auto* x = static_cast<const uint8_t*>(args.x) + m * args.x_stride;
+    SplitRow(reinterpret_cast<const float*>(x), args.k, ActivationBits::k16, rows + m * row_bytes);
   }
   MatMulArgs split = args;
   split.x = rows;

@@ -1,8 +1,8 @@
 // Attention of many queries over the keys and values of one head, tile by tile with an online
-// softmax. A tile of keys (then of values) is converted to float32 once and used by every query
-// that sees any of it; float32 products and sums. Each query's arithmetic is its own: which other
-// queries share the call changes no byte. Included after one of the simd_*.h headers; internal
-// linkage, see there.
+// softmax. A tile of keys, then of values, is converted to float32 once and used by every query
+// that sees part of it. Products and sums are float32. The result of a query does not depend on the
+// other queries of the call. Included after one of the simd_*.h headers; internal linkage, see
+// there.
 #pragma once
 
 #include "backends/cpu/kernels/float_matmul.h"
@@ -11,6 +11,7 @@
 namespace rullama::cpu {
 namespace {
 
+// The scratch memory of a call.
 struct AttentionState {
   size_t dim;        // head_dim
   size_t padded;     // dim rounded up to 16
@@ -20,8 +21,8 @@ struct AttentionState {
   float* scores;     // [queries][kAttentionTile]; after the softmax step, weights
   float* max;        // [queries]
   float* sum;        // [queries]
-  float* decay;      // [queries]: factor of acc for this tile
-  uint32_t* active;  // queries that see some of this tile
+  float* decay;      // [queries]: factor that rescales acc before this tile is added
+  uint32_t* active;  // indices of the queries that see part of this tile
   size_t active_count;
 };
 
@@ -40,7 +41,7 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   return s;
 }
 
-// Rows [first, first + count) as float32, padded with zeros.
+// Converts rows [first, first + count) to float32 in s.tile and pads them with zeros.
 void LoadTile(const void* base, size_t stride, size_t first, size_t count, DType dtype,
               const AttentionState& s) {
   for (size_t t = 0; t < count; ++t) {
@@ -55,7 +56,7 @@ void LoadTile(const void* base, size_t stride, size_t first, size_t count, DType
   }
 }
 
-// scores[kQueries][kKeys] of a block of queries and keys.
+// scores[kQueries][kKeys] = the dot products of a block of queries and keys.
 template <int kQueries, int kKeys>
 RL_INLINE void ScoreBlock(const float* const q[kQueries], const float* keys, size_t padded,
                           float* const scores[kQueries]) {
@@ -147,7 +148,7 @@ void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t in
   F32x16 largest = Set1(s.max[index]);
   for (size_t t = 0; t < kAttentionTile; t += 16) largest = Max(Load(scores + t), largest);
   const float max = ReduceMax(largest);
-  // Nothing but -inf so far: any finite reference gives weights of zero.
+  // While every score is -inf, any finite reference gives weights of zero.
   const float reference = max == -kInfinity ? 0.0f : max;
   F32x16 sum = Zero();
   for (size_t t = 0; t < kAttentionTile; t += 16) {
@@ -162,7 +163,7 @@ void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t in
   s.max[index] = max;
 }
 
-// One tile of one segment: rows [row, row + keys).
+// Adds one tile of a segment, rows [row, row + keys), to every query that sees part of it.
 void AttendTile(const AttentionArgs& args, const KvSegment& segment, size_t row, size_t keys,
                 AttentionState& s) {
   const int64_t first = segment.first_position + static_cast<int64_t>(row);

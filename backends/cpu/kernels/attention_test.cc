@@ -1,4 +1,4 @@
-// Attention on every level against a float64 softmax over the visible keys.
+// Compares attention on every level with a float64 softmax over the visible keys.
 #include <rullama/sdk/half.h>
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/test_weights.h"
 #include "gtest/gtest.h"
 
@@ -17,9 +17,9 @@ using testing::AvailableIsas;
 using testing::RandomFloats;
 using testing::Rng;
 
-// Rows of keys or values of one head inside a wider cache row, as bytes of the cache's type.
+// Keys or values of one head inside wider cache rows, in the cache's type.
 struct Cache {
-  std::vector<float> exact;    // [rows][dim], what the kernel sees
+  std::vector<float> exact;    // [rows][dim]: the values after rounding to the cache's type
   std::vector<uint8_t> bytes;  // rows `stride` bytes apart
   size_t stride = 0;
 };
@@ -28,7 +28,7 @@ Cache MakeCache(size_t rows, size_t dim, DType dtype, Rng& rng) {
   Cache cache;
   cache.exact = RandomFloats(rows * dim, 0.5f, rng);
   const size_t element = dtype == DType::kF16 ? 2 : 4;
-  cache.stride = 2 * dim * element;  // another head's row lies between
+  cache.stride = 2 * dim * element;  // the row of another head lies between
   cache.bytes.assign(rows * cache.stride, 0xFF);
   for (size_t i = 0; i < cache.exact.size(); ++i) {
     uint8_t* at = &cache.bytes[i / dim * cache.stride + i % dim * element];
@@ -126,8 +126,8 @@ class AttentionTest : public ::testing::TestWithParam<Isa> {
     for (size_t i = 0; i < s.queries.size(); ++i) {
       const auto expected = Reference(s, s.queries[i], scale);
       for (size_t d = 0; d < s.dim; ++d) {
-        // Scores of a few units carry an error of about 1e-6, which is relative in the weights;
-        // values are below 3.
+        // Scores of a few units have an absolute error of about 1e-6, which becomes the relative
+        // error of the softmax weights; values are below 3.
         ASSERT_NEAR(s.out[i * s.dim + d], expected[d], 5e-6) << "query " << i << " dim " << d;
       }
     }
@@ -150,7 +150,7 @@ TEST_P(AttentionTest, DecodeWithSharedHead) {
 
 TEST_P(AttentionTest, PrefillAfterAWrappedRing) {
   Rng rng(2);
-  // A ring of 96 rows that wrapped at position 120, then 20 fresh rows in float32.
+  // A ring of 96 rows that has wrapped, at position 120, then 20 fresh rows in float32.
   Scene s = MakeScene(64, {{73, 47, DType::kF16}, {23, 24, DType::kF16}, {20, 120, DType::kF32}},
                       2 * 20, rng);
   constexpr int64_t kWindow = 50;
@@ -189,7 +189,8 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   Run(s, 1000.0f);
   for (size_t i = 0; i < s.queries.size(); ++i) {
     const auto expected = Reference(s, s.queries[i], 1000.0f);
-    // Scores of some thousands: their rounding (about 5e-4) is relative in the weights.
+    // Scores of some thousands are rounded by about 5e-4, the relative error of the softmax
+    // weights.
     for (size_t d = 0; d < s.dim; ++d) ASSERT_NEAR(s.out[i * s.dim + d], expected[d], 5e-3);
   }
 }
@@ -217,7 +218,7 @@ TEST_P(AttentionTest, PartsJoinToTheWhole) {
   Scene s = MakeScene(kDim, {{40, 0, DType::kF16}, {50, 40, DType::kF16}, {9, 90, DType::kF16}},
                       kQueries, rng);
   for (size_t i = 0; i < kQueries; ++i) s.queries[i].last_visible = 98;
-  s.queries[1].last_visible = 60;  // sees nothing of the last part
+  s.queries[1].last_visible = 60;  // sees no key of the last part
   std::vector<float> acc(kParts * kQueries * kDim), max(kParts * kQueries), sum(kParts * kQueries);
   std::vector<float> scratch(AttentionScratchBytes(kDim, kQueries) / sizeof(float));
   for (size_t p = 0; p < kParts; ++p) {

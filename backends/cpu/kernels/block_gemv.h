@@ -1,12 +1,12 @@
-// Products of quantised rows with few columns. Rows are streamed from memory once per group of
-// columns, a few side by side; their codes are decoded into registers and used for every column of
-// the group.
+// GEMV for block types in GGUF layout. Weight rows are streamed from memory once per group of up to
+// kGemvBatch batch rows, several weight rows side by side; their quants are decoded to registers
+// and used for every batch row of the group.
 //
-// Per 256 elements and column: four integer dot products of 64 codes (eight with two planes, where
-// the sums of the high bytes are shifted and those of the low ones added) give sixteen int32
-// partial sums each (four elements per lane), which are scaled and added in float32. The lanes are
-// folded once per row. The order of summation depends on k alone. Included after one of the
-// simd_*.h headers; internal linkage, see there.
+// Per 256 elements and batch row, four integer dot products of 64 quants give sixteen int32 partial
+// sums each (four elements per lane), which are scaled and added in float32. With 16-bit
+// activations there are eight: the sums of the high bytes are multiplied by 256 and those of the
+// low bytes are added. Lanes are summed once per weight row. The order of summation depends on k
+// alone. Included after one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
 #include "backends/cpu/kernels/activations.h"
@@ -15,9 +15,9 @@
 namespace rullama::cpu {
 namespace {
 
-constexpr size_t kGemvColumns = 4;  // columns per pass over the weights
+constexpr size_t kGemvBatch = 4;  // batch rows per pass over the weights
 
-// The scales of 256 weights and what they do to the scales and sums of a column.
+// The scales and offsets of a chunk of 256 weights, and their products with those of a batch row.
 template <DType T, int kGroup = Decoder<T>::kGroup>
 struct ChunkScales;
 
@@ -25,17 +25,17 @@ template <DType T>
 struct ChunkScales<T, 32> {
   RL_INLINE explicit ChunkScales(const uint8_t* chunk) : pairs(Decoder<T>::Pairs(chunk)) {}
 
-  // Scales of products in even lanes, what offsets add in odd ones.
+  // Even lanes: weight scale * activation scale. Odd lanes: weight offset * sum of activations.
   RL_INLINE F32x16 Times(const QuantizedRow& row, size_t index) const {
-    return Mul(pairs, Interleave(row.scale + index * 8, row.sum32 + index * 8));
+    return Mul(pairs, Interleave(row.scale + index * 8, row.scaled_sum32 + index * 8));
   }
   RL_INLINE F32x16 Start(const F32x16& scaled, const QuantizedRow& /*row*/,
                          size_t /*index*/) const {
     return kHasOffset<T> ? KeepOdd(scaled) : Zero();
   }
-  template <int kPiece>
+  template <int kQuarter>
   RL_INLINE static F32x16 Spread(const F32x16& scaled) {
-    return SpreadEven<kPiece>(scaled);
+    return SpreadEven<kQuarter>(scaled);
   }
 
   F32x16 pairs;
@@ -50,63 +50,63 @@ struct ChunkScales<T, 16> {
   }
   RL_INLINE F32x16 Start(const F32x16& /*scaled*/, const QuantizedRow& row, size_t index) const {
     if constexpr (!kHasOffset<T>) return Zero();
-    const F32x16 sums = ToFloat(LoadInt(row.codes16 + index * 16));
+    const F32x16 sums = ToFloat(LoadInt(row.quant_sum16 + index * 16));
     return Mul(pair.offset, Mul(sums, LoadPairs(row.scale + index * 8)));
   }
-  template <int kPiece>
+  template <int kQuarter>
   RL_INLINE static F32x16 Spread(const F32x16& scaled) {
-    return SpreadScales<kPiece>(scaled);
+    return SpreadScales<kQuarter>(scaled);
   }
 
   ScalePair pair;
 };
 
-// The codes and scales of 256 weights of a row.
+// The decoded quants and scales of a chunk of a weight row.
 template <DType T>
 struct DecodedChunk {
   RL_INLINE explicit DecodedChunk(const uint8_t* chunk)
       : scales(chunk),
-        codes{Decoder<T>::template Codes<0>(chunk), Decoder<T>::template Codes<1>(chunk),
-              Decoder<T>::template Codes<2>(chunk), Decoder<T>::template Codes<3>(chunk)} {}
+        quants{Decoder<T>::template Quants<0>(chunk), Decoder<T>::template Quants<1>(chunk),
+               Decoder<T>::template Quants<2>(chunk), Decoder<T>::template Quants<3>(chunk)} {}
   ChunkScales<T> scales;
-  U8x64 codes[4];
+  U8x64 quants[4];
 };
 
-template <DType T, int kPlanes, int kPiece>
-RL_INLINE F32x16 AddPiece(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
-                          const F32x16& scaled, const F32x16& acc) {
-  const size_t at = index * kChunk + 64 * kPiece;
-  I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.codes[kPiece], row.high + at);
-  if constexpr (kPlanes == 2) {
-    dot = Dot<Decoder<T>::kWide>(Times256(dot), weights.codes[kPiece], row.low + at);
+// acc + the scaled products of elements [64 * kQuarter, 64 * kQuarter + 64) of chunk `index`.
+template <DType T, int kParts, int kQuarter>
+RL_INLINE F32x16 AddQuarter(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
+                            const F32x16& scaled, const F32x16& acc) {
+  const size_t at = index * kChunk + 64 * kQuarter;
+  I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.quants[kQuarter], row.high + at);
+  if constexpr (kParts == 2) {
+    dot = Dot<Decoder<T>::kWide>(Times256(dot), weights.quants[kQuarter], row.low + at);
   }
-  return Fma(ToFloat(dot), ChunkScales<T>::template Spread<kPiece>(scaled), acc);
+  return Fma(ToFloat(dot), ChunkScales<T>::template Spread<kQuarter>(scaled), acc);
 }
 
-// The products of chunk `index` of the row with one column. A chunk has a sum of its own, so that
-// the chain of dependent additions along a row is one addition per chunk.
-template <DType T, int kPlanes>
-RL_INLINE F32x16 ChunkTimesColumn(const DecodedChunk<T>& weights, const QuantizedRow& row,
-                                  size_t index) {
+// The scaled products of chunk `index` with one batch row. Each chunk starts a new sum, so that the
+// chain of dependent additions along a row has one addition per chunk.
+template <DType T, int kParts>
+RL_INLINE F32x16 ChunkDot(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index) {
   const F32x16 scaled = weights.scales.Times(row, index);
   F32x16 sum = weights.scales.Start(scaled, row, index);
-  sum = AddPiece<T, kPlanes, 0>(weights, row, index, scaled, sum);
-  sum = AddPiece<T, kPlanes, 1>(weights, row, index, scaled, sum);
-  sum = AddPiece<T, kPlanes, 2>(weights, row, index, scaled, sum);
-  return AddPiece<T, kPlanes, 3>(weights, row, index, scaled, sum);
+  sum = AddQuarter<T, kParts, 0>(weights, row, index, scaled, sum);
+  sum = AddQuarter<T, kParts, 1>(weights, row, index, scaled, sum);
+  sum = AddQuarter<T, kParts, 2>(weights, row, index, scaled, sum);
+  return AddQuarter<T, kParts, 3>(weights, row, index, scaled, sum);
 }
 
-template <DType T, int kPlanes, size_t kColumns>
+template <DType T, int kParts, size_t kBatch>
 RL_INLINE void AddChunk(const uint8_t* chunk, const QuantizedRow* rows, size_t index,
-                        F32x16 (&acc)[kColumns]) {
+                        F32x16 (&acc)[kBatch]) {
   const DecodedChunk<T> weights(chunk);
-  for (size_t c = 0; c < kColumns; ++c) {
-    acc[c] = Add(acc[c], ChunkTimesColumn<T, kPlanes>(weights, rows[c], index));
+  for (size_t m = 0; m < kBatch; ++m) {
+    acc[m] = Add(acc[m], ChunkDot<T, kParts>(weights, rows[m], index));
   }
 }
 
-// Rows that are read side by side, far from one another. One stream keeps less under way than
-// memory can give; six read up to 1.6 times as much as one (PlainRead of
+// Weight rows that are read in parallel, far apart in memory. A single stream cannot saturate
+// memory bandwidth; six streams read up to 1.6 times as fast (PlainRead in
 // bench/cpu_kernels_bench.cc).
 constexpr size_t kGemvRows = 6;
 
@@ -116,20 +116,20 @@ struct GemvRows {
   size_t count;     // at most kGemvRows
 };
 
-// Rows with kColumns columns: sums[row][column].
-template <DType T, int kPlanes, size_t kColumns>
-RL_INLINE void RowsTimesColumns(const GemvRows& rows, size_t k, const QuantizedRow* columns,
-                                float (&sums)[kGemvRows][kColumns]) {
+// sums[row][m] = the products of `rows` with kBatch batch rows.
+template <DType T, int kParts, size_t kBatch>
+RL_INLINE void MultiplyRows(const GemvRows& rows, size_t k, const QuantizedRow* x,
+                            float (&sums)[kGemvRows][kBatch]) {
   const size_t chunks = k / kChunk;
-  F32x16 acc[kGemvRows][kColumns];
+  F32x16 acc[kGemvRows][kBatch];
   for (size_t r = 0; r < rows.count; ++r) {
-    for (size_t c = 0; c < kColumns; ++c) acc[r][c] = Zero();
+    for (size_t m = 0; m < kBatch; ++m) acc[r][m] = Zero();
   }
   for (size_t i = 0; i < chunks; ++i) {
     const uint8_t* chunk = rows.first + i * kChunkBytes<T>;
     for (size_t r = 0; r < rows.count; ++r, chunk += rows.distance) {
       for (size_t at = 0; at < kChunkBytes<T>; at += 64) Prefetch(chunk + kPrefetchBytes + at);
-      AddChunk<T, kPlanes>(chunk, columns, i, acc[r]);
+      AddChunk<T, kParts>(chunk, x, i, acc[r]);
     }
   }
   if constexpr (kBlockElements<T> < kChunk) {
@@ -137,59 +137,60 @@ RL_INLINE void RowsTimesColumns(const GemvRows& rows, size_t k, const QuantizedR
       for (size_t r = 0; r < rows.count; ++r) {
         const uint8_t* row = rows.first + r * rows.distance;
         const PaddedChunk<T> last(row + chunks * kChunkBytes<T>, k % kChunk);
-        AddChunk<T, kPlanes>(last.bytes, columns, chunks, acc[r]);
+        AddChunk<T, kParts>(last.bytes, x, chunks, acc[r]);
       }
     }
   }
   for (size_t r = 0; r < rows.count; ++r) {
-    for (size_t c = 0; c < kColumns; ++c) sums[r][c] = ReduceAdd(acc[r][c]);
+    for (size_t m = 0; m < kBatch; ++m) sums[r][m] = ReduceAdd(acc[r][m]);
   }
 }
 
-// All rows of a call with kColumns columns from `first` on.
-template <DType T, int kPlanes, size_t kColumns>
-void GemvColumns(const MatMulArgs& args, size_t first) {
+// All weight rows of a call with batch rows [first, first + kBatch).
+template <DType T, int kParts, size_t kBatch>
+void GemvPass(const MatMulArgs& args, size_t first) {
   const auto* x = static_cast<const uint8_t*>(args.x);
-  QuantizedRow columns[kColumns];
-  for (size_t c = 0; c < kColumns; ++c) {
-    columns[c] = ViewRow(x + (first + c) * args.x_stride, args.k, kPlanes);
+  QuantizedRow x_rows[kBatch];
+  for (size_t m = 0; m < kBatch; ++m) {
+    x_rows[m] = ViewRow(x + (first + m) * args.x_stride, args.k, kParts);
   }
   const size_t total = args.n_end - args.n_begin;
   const size_t apart = (total + kGemvRows - 1) / kGemvRows;
   const auto* weights = static_cast<const uint8_t*>(args.weights);
-  float sums[kGemvRows][kColumns];
+  float sums[kGemvRows][kBatch];
   for (size_t i = 0; i < apart; ++i) {
     const size_t n = args.n_begin + i;
     const size_t count = (total - i + apart - 1) / apart;
     const GemvRows rows{weights + n * args.row_bytes, apart * args.row_bytes, count};
-    RowsTimesColumns<T, kPlanes>(rows, args.k, columns, sums);
+    MultiplyRows<T, kParts>(rows, args.k, x_rows, sums);
     for (size_t r = 0; r < count; ++r) {
-      for (size_t c = 0; c < kColumns; ++c) {
-        args.y[(first + c) * args.y_stride + n + r * apart] = sums[r][c];
+      for (size_t m = 0; m < kBatch; ++m) {
+        args.y[(first + m) * args.y_stride + n + r * apart] = sums[r][m];
       }
     }
   }
 }
 
-template <DType T, int kPlanes>
-void GemvOfPlanes(const MatMulArgs& args) {
-  for (size_t first = 0; first < args.columns; first += kGemvColumns) {
-    const size_t left = args.columns - first;
+template <DType T, int kParts>
+void GemvWithParts(const MatMulArgs& args) {
+  for (size_t first = 0; first < args.batch; first += kGemvBatch) {
+    const size_t left = args.batch - first;
     if (left == 1) {
-      GemvColumns<T, kPlanes, 1>(args, first);
+      GemvPass<T, kParts, 1>(args, first);
     } else if (left == 2) {
-      GemvColumns<T, kPlanes, 2>(args, first);
+      GemvPass<T, kParts, 2>(args, first);
     } else if (left == 3) {
-      GemvColumns<T, kPlanes, 3>(args, first);
+      GemvPass<T, kParts, 3>(args, first);
     } else {
-      GemvColumns<T, kPlanes, kGemvColumns>(args, first);
+      GemvPass<T, kParts, kGemvBatch>(args, first);
     }
   }
 }
 
 template <DType T>
 void BlockGemv(const MatMulArgs& args) {
-  args.planes == 1 ? GemvOfPlanes<T, 1>(args) : GemvOfPlanes<T, 2>(args);
+  args.activation_bits == ActivationBits::k8 ? GemvWithParts<T, 1>(args)
+                                             : GemvWithParts<T, 2>(args);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Rows of block types as floats, bit for bit the plain float32 formula. Internal linkage
-// throughout, see simd_portable.h.
+// Dequantisation of rows of block types; equal bit for bit to the plain float32 formula. Internal
+// linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/weight_decoders.h"
@@ -14,15 +14,15 @@ void DequantizeChunk(const uint8_t* chunk, size_t elements, float* out) {
   float scale[16], offset[16];
   Store(scale, pair.scale);
   Store(offset, pair.offset);
-  uint8_t codes[kChunk];
-  StoreBytes(codes, D::template Codes<0>(chunk));
-  StoreBytes(codes + 64, D::template Codes<1>(chunk));
-  StoreBytes(codes + 128, D::template Codes<2>(chunk));
-  StoreBytes(codes + 192, D::template Codes<3>(chunk));
+  uint8_t quants[kChunk];
+  StoreBytes(quants, D::template Quants<0>(chunk));
+  StoreBytes(quants + 64, D::template Quants<1>(chunk));
+  StoreBytes(quants + 128, D::template Quants<2>(chunk));
+  StoreBytes(quants + 192, D::template Quants<3>(chunk));
   for (size_t i = 0; i < elements; ++i) {
-    const int code = D::kWide && kWideCodesAreSigned ? static_cast<int8_t>(codes[i]) : codes[i];
-    // Symmetric types subtract the zero from the code, which is exact, and round once.
-    const float value = scale[i / 16] * static_cast<float>(code - D::kZero);
+    const int quant = D::kWide && kWideQuantsAreSigned ? static_cast<int8_t>(quants[i]) : quants[i];
+    // For symmetric types the subtraction is exact, so the value is rounded once.
+    const float value = scale[i / 16] * static_cast<float>(quant - D::kZero);
     out[i] = D::kHasMin ? value + offset[i / 16] : value;
   }
 }

@@ -1,4 +1,5 @@
-// Choice of the instruction-set level, and the few functions that do not depend on it.
+// Selection of the instruction-set level and of the product kernel, and the functions that do not
+// depend on a level.
 #ifdef RULLAMA_CPU_X86_KERNELS
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -9,7 +10,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "backends/cpu/kernels/tables.h"
+#include "backends/cpu/kernels/level_tables.h"
 
 namespace rullama::cpu {
 namespace {
@@ -27,8 +28,9 @@ Registers Cpuid(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
-// __builtin_cpu_supports asks the operating system's support for the registers as well. What
-// Clang 14's does not know is asked of the processor; the registers are those of the level below.
+// __builtin_cpu_supports also checks that the operating system saves the registers. Features that
+// Clang 14 does not know there are read from CPUID; they need no registers beyond those of the
+// level below.
 bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          (Cpuid(1, 0).ecx & bit_F16C) != 0;
@@ -43,8 +45,8 @@ bool HasAvx512() {
 }
 bool HasAvx512Vnni() { return HasAvx512() && __builtin_cpu_supports("avx512vnni"); }
 
-// Linux gives the tile registers to a process that asks for them; a kernel that does not know them,
-// or has them switched off, refuses.
+// Linux grants the AMX tile registers to a process on request. Kernels without AMX support, or with
+// it disabled, refuse.
 bool MayUseTiles() {
 #ifdef __linux__
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h
@@ -56,9 +58,9 @@ bool MayUseTiles() {
 }
 bool HasAmx() {
   constexpr unsigned kTileBit = 1u << 24;
-  constexpr unsigned kBfloatBit = 1u << 22;
+  constexpr unsigned kBf16Bit = 1u << 22;
   const unsigned features = Cpuid(7, 0).edx;
-  return HasAvx512Vnni() && (features & kTileBit) != 0 && (features & kBfloatBit) != 0 &&
+  return HasAvx512Vnni() && (features & kTileBit) != 0 && (features & kBf16Bit) != 0 &&
          MayUseTiles();
 }
 #endif
@@ -122,22 +124,25 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
 
 bool UsesActivationRows(DType dtype) { return IsBlockType(dtype); }
 
-ActivationForm FormFor(const KernelTable& table, size_t columns) {
-  return columns < table.split_min_columns ? ActivationForm::kCodes : ActivationForm::kBfloats;
+ActivationFormat FormatFor(const KernelTable& table, size_t batch) {
+  return batch < table.split_min_batch ? ActivationFormat::kInt8Blocks
+                                       : ActivationFormat::kSplitBf16;
 }
 
-void MakeActivationRow(const KernelTable& table, ActivationForm form, const float* x, size_t k,
-                       int planes, void* out) {
-  (form == ActivationForm::kCodes ? table.quantize_row : table.split_row)(x, k, planes, out);
+void MakeActivationRow(const KernelTable& table, ActivationFormat format, const float* x, size_t k,
+                       ActivationBits bits, void* out) {
+  (format == ActivationFormat::kInt8Blocks ? table.quantize_row : table.split_row)(x, k, bits, out);
 }
 
-size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_t columns) {
-  if (columns < table.gemm_min_columns || dtype == DType::kF32) return 0;
+size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_t max_batch) {
+  if (max_batch < table.gemm_min_batch || dtype == DType::kF32) return 0;
   const bool block = IsBlockType(dtype);
-  // Fewer columns than were said may come.
+  // Calls with a smaller batch may use gemm, so take the larger of both sizes.
   size_t bytes = block ? table.gemm_scratch_bytes : kFloatPanelRows * k * sizeof(float);
-  if (columns >= table.split_min_columns) {
-    const size_t rows = block ? 0 : columns * ActivationRowBytes(ActivationForm::kBfloats, k, 2);
+  if (max_batch >= table.split_min_batch) {
+    const size_t rows = block ? 0
+                              : max_batch * ActivationRowBytes(ActivationFormat::kSplitBf16, k,
+                                                               ActivationBits::k16);
     bytes = std::max(bytes, table.split_scratch_bytes + rows);
   }
   return bytes + kScratchAlignment;
@@ -145,13 +150,13 @@ size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_
 
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   const WeightKernels& kernels = table.weights[static_cast<size_t>(dtype)];
-  // Rows of activations were made for one of the kernels; with experts, one may get more or fewer
-  // columns than was expected.
+  // For block types the format of x decides. The batch size alone would not do: the rows of experts
+  // are converted for the average batch of an expert, and an expert may get more or fewer.
   const bool split = IsBlockType(dtype)
-                         ? args.form == ActivationForm::kBfloats
-                         : args.columns >= table.split_min_columns && kernels.split_gemm != nullptr;
+                         ? args.format == ActivationFormat::kSplitBf16
+                         : args.batch >= table.split_min_batch && kernels.split_gemm != nullptr;
   if (split) return kernels.split_gemm(args);
-  if (args.columns >= (args.packed ? kPackedGemmColumns : table.gemm_min_columns)) {
+  if (args.batch >= (args.packed ? kPackedGemmMinBatch : table.gemm_min_batch)) {
     return kernels.gemm(args);
   }
   (args.packed ? kernels.packed_gemv : kernels.gemv)(args);

@@ -1,8 +1,8 @@
-// Products of F16, BF16 and F32 rows with float32 columns: register tiles of four rows by four
-// columns with k in the lanes. Float32 products and sums; sixteen partial sums per result in rising
-// order of k, folded once at the end, the same for every tile shape, so results depend on neither
-// the row range nor the number of columns. Included after one of the simd_*.h headers; internal
-// linkage, see there.
+// GEMV and GEMM of F16, BF16 and F32 weights with float32 activations: register tiles of four
+// weight rows by four batch rows, with k along the lanes. Each result has sixteen float32 partial
+// sums in rising order of k, added up once at the end. This is the same for every tile shape, so
+// results depend on neither the range of weight rows nor the batch size. Included after one of the
+// simd_*.h headers; internal linkage, see there.
 #pragma once
 
 #include "backends/cpu/kernels/simd.h"
@@ -16,13 +16,13 @@ template <DType T>
 RL_INLINE F32x16 LoadWeights(const uint8_t* row, size_t k) {
   if constexpr (T == DType::kF32) return Load(reinterpret_cast<const float*>(row) + k);
   if constexpr (T == DType::kF16) return LoadHalf(reinterpret_cast<const uint16_t*>(row) + k);
-  if constexpr (T == DType::kBF16) return LoadBfloat(reinterpret_cast<const uint16_t*>(row) + k);
+  if constexpr (T == DType::kBF16) return LoadBf16(reinterpret_cast<const uint16_t*>(row) + k);
 }
 
 template <DType T>
 constexpr size_t kElementBytes = T == DType::kF32 ? 4 : 2;
 
-// The last n < 16 weights of a row, completed with zeros.
+// The last n < 16 weights of a row, padded with zeros.
 template <DType T>
 RL_INLINE F32x16 LoadLastWeights(const uint8_t* row, size_t k, size_t n) {
   alignas(64) uint8_t padded[16 * kElementBytes<T>] = {};
@@ -31,74 +31,74 @@ RL_INLINE F32x16 LoadLastWeights(const uint8_t* row, size_t k, size_t n) {
 }
 
 struct FloatTile {
-  const uint8_t* weights;  // first row
+  const uint8_t* weights;  // first weight row
   size_t row_bytes;
-  const uint8_t* x;  // first column
+  const uint8_t* x;  // first batch row
   size_t x_stride;
   size_t k;
-  float* y;  // first row and column
+  float* y;  // first batch row and weight row
   size_t y_stride;
 };
 
-template <DType T, int kRows, int kColumns>
+template <DType T, int kRows, int kBatch>
 void RunFloatTile(const FloatTile& tile) {
-  F32x16 acc[kRows][kColumns];
+  F32x16 acc[kRows][kBatch];
   for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) acc[r][c] = Zero();
+    for (int m = 0; m < kBatch; ++m) acc[r][m] = Zero();
   }
   size_t k = 0;
   for (; k + 16 <= tile.k; k += 16) {
-    F32x16 x[kColumns];
-    for (int c = 0; c < kColumns; ++c) {
-      x[c] = Load(reinterpret_cast<const float*>(tile.x + c * tile.x_stride) + k);
+    F32x16 x[kBatch];
+    for (int m = 0; m < kBatch; ++m) {
+      x[m] = Load(reinterpret_cast<const float*>(tile.x + m * tile.x_stride) + k);
     }
     for (int r = 0; r < kRows; ++r) {
       const uint8_t* row = tile.weights + r * tile.row_bytes;
-      if constexpr (kColumns == 1) Prefetch(row + k * kElementBytes<T> + kPrefetchBytes);
+      if constexpr (kBatch == 1) Prefetch(row + k * kElementBytes<T> + kPrefetchBytes);
       const F32x16 w = LoadWeights<T>(row, k);
-      for (int c = 0; c < kColumns; ++c) acc[r][c] = Fma(w, x[c], acc[r][c]);
+      for (int m = 0; m < kBatch; ++m) acc[r][m] = Fma(w, x[m], acc[r][m]);
     }
   }
   if (k < tile.k) {
     const size_t left = tile.k - k;
     for (int r = 0; r < kRows; ++r) {
       const F32x16 w = LoadLastWeights<T>(tile.weights + r * tile.row_bytes, k, left);
-      for (int c = 0; c < kColumns; ++c) {
-        const float* x = reinterpret_cast<const float*>(tile.x + c * tile.x_stride) + k;
-        acc[r][c] = Fma(w, LoadPartial(x, left), acc[r][c]);
+      for (int m = 0; m < kBatch; ++m) {
+        const float* x = reinterpret_cast<const float*>(tile.x + m * tile.x_stride) + k;
+        acc[r][m] = Fma(w, LoadPartial(x, left), acc[r][m]);
       }
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) tile.y[c * tile.y_stride + r] = ReduceAdd(acc[r][c]);
+    for (int m = 0; m < kBatch; ++m) tile.y[m * tile.y_stride + r] = ReduceAdd(acc[r][m]);
   }
 }
 
-// `rows` rows with kColumns columns.
-template <DType T, int kColumns>
-void FloatColumns(FloatTile tile, size_t rows) {
+// `rows` weight rows with kBatch batch rows.
+template <DType T, int kBatch>
+void MultiplyTiles(FloatTile tile, size_t rows) {
   for (; rows >= kFloatTile; rows -= kFloatTile) {
-    RunFloatTile<T, kFloatTile, kColumns>(tile);
+    RunFloatTile<T, kFloatTile, kBatch>(tile);
     tile.weights += kFloatTile * tile.row_bytes;
     tile.y += kFloatTile;
   }
   for (; rows > 0; --rows) {
-    RunFloatTile<T, 1, kColumns>(tile);
+    RunFloatTile<T, 1, kBatch>(tile);
     tile.weights += tile.row_bytes;
     ++tile.y;
   }
 }
 
-// `rows` rows with all columns; a tile of columns stays in L1 while the rows pass.
+// `rows` weight rows with all batch rows. A tile of the batch stays in L1 for all weight rows.
 template <DType T>
-void FloatRows(FloatTile tile, size_t rows, size_t columns) {
-  for (; columns >= kFloatTile; columns -= kFloatTile) {
-    FloatColumns<T, kFloatTile>(tile, rows);
+void MultiplyBatch(FloatTile tile, size_t rows, size_t batch) {
+  for (; batch >= kFloatTile; batch -= kFloatTile) {
+    MultiplyTiles<T, kFloatTile>(tile, rows);
     tile.x += kFloatTile * tile.x_stride;
     tile.y += kFloatTile * tile.y_stride;
   }
-  for (; columns > 0; --columns) {
-    FloatColumns<T, 1>(tile, rows);
+  for (; batch > 0; --batch) {
+    MultiplyTiles<T, 1>(tile, rows);
     tile.x += tile.x_stride;
     tile.y += tile.y_stride;
   }
@@ -123,17 +123,17 @@ RL_INLINE FloatTile TileAt(const MatMulArgs& args, size_t n) {
           args.y_stride};
 }
 
-// For few columns: weights are converted as they are read, from one tile of rows after the other,
-// so that they come from memory once.
+// Small batches: converts weights as they are read, tile by tile, so that each is read from memory
+// once.
 template <DType T>
 void FloatGemv(const MatMulArgs& args) {
   for (size_t n = args.n_begin; n < args.n_end; n += kFloatTile) {
     const size_t left = args.n_end - n;
-    FloatRows<T>(TileAt<T>(args, n), left < kFloatTile ? left : kFloatTile, args.columns);
+    MultiplyBatch<T>(TileAt<T>(args, n), left < kFloatTile ? left : kFloatTile, args.batch);
   }
 }
 
-// For many columns: a group of rows is converted once into scratch.
+// Large batches: converts a group of weight rows once into scratch.
 template <DType T>
 void FloatGemm(const MatMulArgs& args) {
   [[maybe_unused]] float* rows =
@@ -149,7 +149,7 @@ void FloatGemm(const MatMulArgs& args) {
       tile.weights = reinterpret_cast<const uint8_t*>(rows);
       tile.row_bytes = args.k * sizeof(float);
     }
-    FloatRows<DType::kF32>(tile, count, args.columns);
+    MultiplyBatch<DType::kF32>(tile, count, args.batch);
   }
 }
 

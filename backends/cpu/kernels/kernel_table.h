@@ -1,81 +1,103 @@
-// Builds the table of one instruction-set level from the templates, in a source file that
-// names the level (see simd.h) and is compiled with its flags.
+// The table of CPU kernels: one table of function pointers per instruction-set level, selected at
+// run time, and the functions that select a kernel from it.
+//
+// Ownership: kernels allocate and keep nothing; the caller owns inputs, outputs and scratch.
+// Thread safety: kernels are pure functions; calls with disjoint outputs and scratch may run at the
+// same time. No kernel starts threads: callers split the work over their own pool.
+// Alignment: that of the element type; activations aligned to 64 bytes are fastest. Kernels never
+// read outside the ranges they are given. Inputs and outputs must not overlap unless stated.
+// Determinism: with one table, the same inputs give the same bytes; see matmul.h for products.
+// Errors: none. Preconditions are the caller's; shapes were verified before.
 #pragma once
 
-#include "backends/cpu/kernels/activations.h"
-#include "backends/cpu/kernels/attention.h"
-#include "backends/cpu/kernels/block_gemv.h"
-#include "backends/cpu/kernels/dequantize_rows.h"
-#include "backends/cpu/kernels/float_matmul.h"
-#include "backends/cpu/kernels/packed_gemv.h"
-#include "backends/cpu/kernels/row_ops.h"
-#include "backends/cpu/kernels/vector_tile.h"
+#include <rullama/sdk/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/kernels/attention_args.h"
+#include "backends/cpu/kernels/isa.h"
+#include "backends/cpu/kernels/matmul.h"
+#include "backends/cpu/kernels/tuning.h"
 
 namespace rullama::cpu {
-namespace {
 
-template <DType T>
-constexpr void AddBlockType(KernelTable& table) {
-  WeightKernels& kernels = table.weights[static_cast<size_t>(T)];
-  kernels = {&BlockGemv<T>, &BlockGemm<T>, &DequantizeBlockRow<T>};
-  if constexpr (kCanBePacked<T>) {
-    kernels.packed_gemv = &PackedGemv<T>;
-    kernels.pack = &PackRows<T>;
-    kernels.dequantize_packed = &DequantizePackedRow<T>;
-  }
-}
+inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 
-template <DType T>
-constexpr void AddFloatType(KernelTable& table) {
-  table.weights[static_cast<size_t>(T)] = {&FloatGemv<T>, &FloatGemm<T>, &DequantizeFloatRow<T>};
-}
+struct KernelTable {
+  Isa isa = Isa::kPortable;
 
-constexpr KernelTable MakeTable() {
-  KernelTable table;
-  table.isa = kIsa;
-  AddFloatType<DType::kF32>(table);
-  AddFloatType<DType::kF16>(table);
-  AddFloatType<DType::kBF16>(table);
-  AddBlockType<DType::kQ4_0>(table);
-  AddBlockType<DType::kQ4_1>(table);
-  AddBlockType<DType::kQ5_0>(table);
-  AddBlockType<DType::kQ5_1>(table);
-  AddBlockType<DType::kQ8_0>(table);
-  AddBlockType<DType::kQ2_K>(table);
-  AddBlockType<DType::kQ3_K>(table);
-  AddBlockType<DType::kQ4_K>(table);
-  AddBlockType<DType::kQ5_K>(table);
-  AddBlockType<DType::kQ6_K>(table);
-  AddBlockType<DType::kIQ4_NL>(table);
-  AddBlockType<DType::kIQ4_XS>(table);
-  AddBlockType<DType::kMXFP4>(table);
-  // The same for every type.
-  table.gemm_scratch_bytes = sizeof(GemmScratch<VectorTile<DType::kQ8_0, 1>>);
-  table.quantize_row = &QuantizeRow;
-  table.f32_to_f16 = &FloatRowToHalf;
-  table.f16_to_f32 = &HalfRowToFloat;
-  table.add = &AddRow;
-  table.mul = &MulRow;
-  table.affine = &AffineRow;
-  table.axpy = &AxpyRow;
-  table.add_weighted_rows = &AddWeightedRows;
-  table.gelu_tanh = &GeluTanhRow;
-  table.geglu = &GegluRow;
-  table.softcap = &SoftcapRow;
-  table.exp = &ExpRow;
-  table.rms_norm = &RmsNormRow;
-  table.rms_norm_add = &RmsNormAddRow;
-  table.softmax = &SoftmaxRow;
-  table.rope_neox = &RopeNeoxRow;
-  table.dot = &DotRow;
-  table.max = &MaxRow;
-  table.sum = &SumRow;
-  table.argmax = &ArgmaxRow;
-  table.attention = &Attention;
-  return table;
-}
+  // Indexed by DType; all pointers are null for a type that cannot be a weight. Use FindWeight().
+  WeightKernels weights[kWeightTypes] = {};
 
-constexpr KernelTable kTable = MakeTable();
+  // Smallest batch for which gemm is faster than gemv.
+  size_t gemm_min_batch = 5;
+  size_t gemm_scratch_bytes = 0;  // for block types
+  // Smallest batch for which split_gemm is faster than gemm; SIZE_MAX on levels without it.
+  size_t split_min_batch = SIZE_MAX;
+  size_t split_scratch_bytes = 0;
 
-}  // namespace
+  // Convert one row of activations to kInt8Blocks or kSplitBf16; `out` has ActivationRowBytes() and
+  // is 64-byte aligned. split_row is null on levels without split_gemm.
+  void (*quantize_row)(const float* x, size_t k, ActivationBits bits, void* out) = nullptr;
+  void (*split_row)(const float* x, size_t k, ActivationBits bits, void* out) = nullptr;
+
+  // Row conversions; round to nearest even.
+  void (*f32_to_f16)(const float* x, size_t n, uint16_t* out) = nullptr;
+  void (*f16_to_f32)(const uint16_t* x, size_t n, float* out) = nullptr;
+
+  // Pointwise float32; out may be an input.
+  void (*add)(const float* a, const float* b, size_t n, float* out) = nullptr;
+  void (*mul)(const float* a, const float* b, size_t n, float* out) = nullptr;
+  void (*affine)(const float* x, size_t n, float scale, float offset, float* out) = nullptr;
+  void (*axpy)(float a, const float* x, size_t n, float* y) = nullptr;  // y += a * x
+  // y[j] += sum over i < count of factors[i] * rows[i * stride + j], j < n, i ascending.
+  void (*add_weighted_rows)(const float* factors, const float* rows, size_t stride, size_t count,
+                            size_t n, float* y) = nullptr;
+  void (*gelu_tanh)(const float* x, size_t n, float* out) = nullptr;
+  void (*geglu)(const float* gate, const float* up, size_t n, float* out) = nullptr;
+  void (*softcap)(const float* x, size_t n, float cap,
+                  float* out) = nullptr;  // cap * tanh(x / cap)
+  void (*exp)(const float* x, size_t n, float* out) = nullptr;
+
+  // out = x / sqrt(mean(x^2) + eps) * weight; a null weight means ones. Squares and their sum are
+  // float64, mean and eps float32. out may be x.
+  void (*rms_norm)(const float* x, const float* weight, size_t n, float eps, float* out) = nullptr;
+  // out = residual + rms_norm(x); out may be x or residual.
+  void (*rms_norm_add)(const float* x, const float* weight, const float* residual, size_t n,
+                       float eps, float* out) = nullptr;
+  // Subtracts the maximum; the sum is float64. out may be x. A row of -inf gives zeros.
+  void (*softmax)(const float* x, size_t n, float* out) = nullptr;
+  // NeoX pairs (i, i + half): out[i] = x[i] cos[i] - x[i+half] sin[i],
+  // out[i+half] = x[i] sin[i] + x[i+half] cos[i]. out may be x.
+  void (*rope_neox)(const float* x, const float* cos, const float* sin, size_t half,
+                    float* out) = nullptr;
+
+  float (*dot)(const float* a, const float* b, size_t n) = nullptr;
+  float (*max)(const float* x, size_t n) = nullptr;   // -inf for n = 0; NaN never wins
+  double (*sum)(const float* x, size_t n) = nullptr;  // float64
+  // Index of the largest value, the lowest one among equals; NaN never wins; 0 for n = 0.
+  size_t (*argmax)(const float* x, size_t n) = nullptr;
+
+  void (*attention)(const AttentionArgs&) = nullptr;
+};
+
+// The table of a level; of the portable level when `isa` is not available.
+[[nodiscard]] const KernelTable& KernelsFor(Isa isa);
+
+// Null when `dtype` cannot be a weight of a matrix product.
+[[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);
+// True for block types: products read x in an ActivationFormat. Otherwise x has float rows.
+[[nodiscard]] bool UsesActivationRows(DType dtype);
+// The format that products with this batch size read.
+[[nodiscard]] ActivationFormat FormatFor(const KernelTable& table, size_t batch);
+// Calls quantize_row or split_row.
+void MakeActivationRow(const KernelTable& table, ActivationFormat format, const float* x, size_t k,
+                       ActivationBits bits, void* out);
+// Scratch size of one product with up to `max_batch` batch rows and any number of weight rows.
+[[nodiscard]] size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k,
+                                        size_t max_batch);
+// Runs the kernel that fits the format and the batch size. `dtype` must have kernels.
+void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args);
+
 }  // namespace rullama::cpu

@@ -1,7 +1,7 @@
-// The level below, with products of very many columns on the matrix unit.
+// The AMX level: the AVX-512 VNNI level plus split_gemm on the matrix unit.
 #define RULLAMA_SIMD_AVX512 1
 #include "backends/cpu/kernels/amx_tile.h"
-#include "backends/cpu/kernels/tables.h"
+#include "backends/cpu/kernels/level_tables.h"
 
 namespace rullama::cpu {
 namespace {
@@ -14,8 +14,8 @@ void AddBlockTypes(KernelTable& table) {
 KernelTable MakeAmxTable() {
   KernelTable table = Avx512VnniTable();
   table.isa = Isa::kAmx;
-  table.split_min_columns = 128;
-  // The same for every type.
+  table.split_min_batch = 128;
+  // The size is the same for every weight type.
   table.split_scratch_bytes = sizeof(GemmScratch<AmxTile<DType::kQ8_0, 1>>);
   table.split_row = &SplitRow;
   AddBlockTypes<DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,

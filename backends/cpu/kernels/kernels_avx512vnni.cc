@@ -1,6 +1,6 @@
 #define RULLAMA_SIMD_AVX512 1
-#include "backends/cpu/kernels/kernel_table.h"
-#include "backends/cpu/kernels/tables.h"
+#include "backends/cpu/kernels/build_table.h"
+#include "backends/cpu/kernels/level_tables.h"
 
 namespace rullama::cpu {
 

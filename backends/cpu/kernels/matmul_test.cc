@@ -1,5 +1,5 @@
-// Products, activation quantisation and dequantisation of every weight type on every level, against
-// float64 sums over independently decoded weights.
+// Compares products, activation quantisation and dequantisation of every weight type on every level
+// with float64 sums over independently decoded weights.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/test_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,14 +17,16 @@
 namespace rullama::cpu {
 namespace {
 
+using testing::Activations;
 using testing::AvailableIsas;
-using testing::Columns;
 using testing::kBlockTypes;
 using testing::kFloatTypes;
-using testing::MakeColumns;
+using testing::MakeActivations;
 using testing::RandomWeights;
 using testing::ReferenceRow;
 using testing::Rng;
+
+constexpr ActivationBits kAllBits[] = {ActivationBits::k8, ActivationBits::k16};
 
 std::vector<DType> AllTypes() {
   std::vector<DType> types(std::begin(kBlockTypes), std::end(kBlockTypes));
@@ -32,25 +34,25 @@ std::vector<DType> AllTypes() {
   return types;
 }
 
-std::vector<std::pair<DType, int>> TypesAndPlanes() {
-  std::vector<std::pair<DType, int>> all;
+std::vector<std::pair<DType, ActivationBits>> TypesAndBits() {
+  std::vector<std::pair<DType, ActivationBits>> all;
   for (const DType dtype : kBlockTypes) {
-    for (const int planes : {1, 2}) all.emplace_back(dtype, planes);
+    for (const ActivationBits bits : kAllBits) all.emplace_back(dtype, bits);
   }
   return all;
 }
 
 struct Problem {
   DType dtype;
-  size_t n, k, columns;
-  int planes = 2;
-  bool packed = false;  // what the weights are
+  size_t n, k, batch;
+  ActivationBits bits = ActivationBits::k16;
+  bool packed = false;
 };
 
 std::string Describe(Isa isa, const Problem& p) {
   return std::string(IsaName(isa)) + " " + std::string(NameOf(p.dtype)) +
          " n=" + std::to_string(p.n) + " k=" + std::to_string(p.k) +
-         " m=" + std::to_string(p.columns) + " planes=" + std::to_string(p.planes) +
+         " m=" + std::to_string(p.batch) + " parts=" + std::to_string(PartCount(p.bits)) +
          (p.packed ? " packed" : "");
 }
 
@@ -62,13 +64,13 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
 
   // Runs rows [begin, end) in pieces of `step` rows; the rest of y keeps the value 7.
   std::vector<float> Run(const Kernel& kernel, const Problem& p,
-                         const std::vector<uint8_t>& weights, const Columns& columns, size_t begin,
-                         size_t end, size_t step, size_t first_column = 0) const {
-    std::vector<float> y(p.columns * p.n, 7.0f);
-    // Kernels may be called directly with any number of columns.
-    const size_t many = table().split_row == nullptr ? 0 : table().split_min_columns;
-    const size_t scratch_columns = std::max({p.columns, table().gemm_min_columns, many});
-    std::vector<uint8_t> scratch(MatMulScratchBytes(table(), p.dtype, p.k, scratch_columns));
+                         const std::vector<uint8_t>& weights, const Activations& x, size_t begin,
+                         size_t end, size_t step, size_t first_m = 0) const {
+    std::vector<float> y(p.batch * p.n, 7.0f);
+    // Tests call kernels directly with batch sizes for which MatMul() selects another one.
+    const size_t many = table().split_row == nullptr ? 0 : table().split_min_batch;
+    const size_t max_batch = std::max({p.batch, table().gemm_min_batch, many});
+    std::vector<uint8_t> scratch(MatMulScratchBytes(table(), p.dtype, p.k, max_batch));
     for (size_t n = begin; n < end; n += step) {
       kernel({.weights = weights.data(),
               .packed = p.packed,
@@ -76,11 +78,11 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
               .k = p.k,
               .n_begin = n,
               .n_end = std::min(n + step, end),
-              .x = columns.bytes.data() + first_column * columns.stride,
-              .x_stride = columns.stride,
-              .columns = p.columns,
-              .form = columns.form,
-              .planes = p.planes,
+              .x = x.bytes.data() + first_m * x.stride,
+              .x_stride = x.stride,
+              .batch = p.batch,
+              .format = x.format,
+              .activation_bits = p.bits,
               .y = y.data(),
               .y_stride = p.n,
               .scratch = scratch.data()});
@@ -88,18 +90,18 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     return y;
   }
 
-  // A kernel and what it reads.
+  // A kernel and the format of the activations that it reads.
   struct Case {
     std::string name;
     Kernel kernel;
-    ActivationForm form;
+    ActivationFormat format;
   };
   std::vector<Case> Kernels(DType dtype) const {
     const WeightKernels* kernels = FindWeight(table(), dtype);
-    std::vector<Case> cases = {{"gemv", kernels->gemv, ActivationForm::kCodes},
-                               {"gemm", kernels->gemm, ActivationForm::kCodes}};
+    std::vector<Case> cases = {{"gemv", kernels->gemv, ActivationFormat::kInt8Blocks},
+                               {"gemm", kernels->gemm, ActivationFormat::kInt8Blocks}};
     if (kernels->split_gemm != nullptr) {
-      cases.push_back({"split", kernels->split_gemm, ActivationForm::kBfloats});
+      cases.push_back({"split", kernels->split_gemm, ActivationFormat::kSplitBf16});
     }
     return cases;
   }
@@ -116,35 +118,35 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
     return packed;
   }
 
-  // Integer products are exact; what is left is float32 rounding of k / 16 terms, some of them
-  // (offsets of unsigned codes) as large as the largest weight. A weight as two bf16 numbers is
-  // within 2^-16, and so is a product that leaves out one of two low parts.
-  static double Tolerance(DType dtype, ActivationForm form) {
-    return form == ActivationForm::kBfloats && dtype != DType::kF32 ? 2 * 0x1p-16 : 2e-6;
+  // Integer products are exact, so the error is the float32 rounding of k / 16 terms, some of them
+  // (offsets of unsigned quants) as large as the largest weight. Splitting a weight into two bf16
+  // numbers and leaving out the product of both low parts each have a relative error of 2^-16.
+  static double Tolerance(DType dtype, ActivationFormat format) {
+    return format == ActivationFormat::kSplitBf16 && dtype != DType::kF32 ? 2 * 0x1p-16 : 2e-6;
   }
 
   void CheckProduct(const Problem& p, Rng& rng) const {
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
     for (const Case& c : Kernels(p.dtype)) {
       SCOPED_TRACE(Describe(GetParam(), p) + " " + c.name);
-      const Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, p.columns, p.k, rng);
-      CheckSums(p, weights, columns, Run(c.kernel, p, weights, columns, 0, p.n, p.n));
+      const Activations x = MakeActivations(table(), p.dtype, c.format, p.bits, p.batch, p.k, rng);
+      CheckSums(p, weights, x, Run(c.kernel, p, weights, x, 0, p.n, p.n));
     }
   }
 
-  static void CheckSums(const Problem& p, const std::vector<uint8_t>& weights,
-                        const Columns& columns, const std::vector<float>& y) {
+  static void CheckSums(const Problem& p, const std::vector<uint8_t>& weights, const Activations& x,
+                        const std::vector<float>& y) {
     for (size_t n = 0; n < p.n; ++n) {
       const auto row = ReferenceRow(p.dtype, &weights[n * RowBytes(p.dtype, p.k)], p.k);
       double largest = 0;
       for (double w : row) largest = std::max(largest, std::fabs(w));
-      for (size_t m = 0; m < p.columns; ++m) {
+      for (size_t m = 0; m < p.batch; ++m) {
         double sum = 0, magnitude = 0;
         for (size_t k = 0; k < p.k; ++k) {
-          sum += row[k] * columns.seen[m * p.k + k];
-          magnitude += largest * std::fabs(columns.seen[m * p.k + k]);
+          sum += row[k] * x.seen[m * p.k + k];
+          magnitude += largest * std::fabs(x.seen[m * p.k + k]);
         }
-        ASSERT_NEAR(y[m * p.n + n], sum, Tolerance(p.dtype, columns.form) * magnitude)
+        ASSERT_NEAR(y[m * p.n + n], sum, Tolerance(p.dtype, x.format) * magnitude)
             << "n=" << n << " m=" << m;
       }
     }
@@ -155,30 +157,30 @@ TEST_P(MatMulTest, MatchesFloat64OnEdgeShapes) {
   Rng rng(1);
   for (DType dtype : AllTypes()) {
     const size_t block = InfoOf(dtype).block_elements;
-    // One block, odd counts, and for small blocks rows that end inside a chunk or a panel.
+    // One block, odd numbers of blocks, and for small blocks rows that end inside a chunk or panel.
     const size_t ks[] = {block, 3 * block, block == 256 ? 1280u : (block == 32 ? 704u : 523u)};
     for (size_t k : ks) {
       for (size_t n : {1u, 7u, 37u}) {
-        for (size_t columns : {1u, 2u, 5u}) {
-          for (int planes : {1, 2}) CheckProduct({dtype, n, k, columns, planes}, rng);
+        for (size_t batch : {1u, 2u, 5u}) {
+          for (const ActivationBits bits : kAllBits) CheckProduct({dtype, n, k, batch, bits}, rng);
         }
       }
     }
   }
 }
 
-TEST_P(MatMulTest, MatchesFloat64ForAnyNumberOfColumns) {
+TEST_P(MatMulTest, MatchesFloat64ForAnyBatchSize) {
   Rng rng(2);
   for (DType dtype : AllTypes()) {
-    for (size_t columns : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 17u, 33u}) {
-      for (int planes : {1, 2}) CheckProduct({dtype, 5, 512, columns, planes}, rng);
+    for (size_t batch : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 17u, 33u}) {
+      for (const ActivationBits bits : kAllBits) CheckProduct({dtype, 5, 512, batch, bits}, rng);
     }
   }
 }
 
-TEST_P(MatMulTest, MatchesFloat64BeyondAColumnBlock) {
+TEST_P(MatMulTest, MatchesFloat64BeyondABatchBlock) {
   Rng rng(3);
-  CheckProduct({DType::kQ4_K, 3, 256, kColumnBlock + 3}, rng);
+  CheckProduct({DType::kQ4_K, 3, 256, kBatchBlock + 3}, rng);
 }
 
 TEST_P(MatMulTest, RowsDoNotDependOnTheRange) {
@@ -188,14 +190,14 @@ TEST_P(MatMulTest, RowsDoNotDependOnTheRange) {
     SCOPED_TRACE(Describe(GetParam(), p));
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
     for (const Case& c : Kernels(dtype)) {
-      const Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, p.columns, p.k, rng);
-      const auto whole = Run(c.kernel, p, weights, columns, 0, p.n, p.n);
+      const Activations x = MakeActivations(table(), p.dtype, c.format, p.bits, p.batch, p.k, rng);
+      const auto whole = Run(c.kernel, p, weights, x, 0, p.n, p.n);
       for (size_t step : {1u, 13u, 32u}) {
-        EXPECT_EQ(whole, Run(c.kernel, p, weights, columns, 0, p.n, step));
+        EXPECT_EQ(whole, Run(c.kernel, p, weights, x, 0, p.n, step));
       }
-      // A range touches nothing outside of it.
-      const auto part = Run(c.kernel, p, weights, columns, 5, 40, 40);
-      for (size_t m = 0; m < p.columns; ++m) {
+      // A call writes nothing outside its range.
+      const auto part = Run(c.kernel, p, weights, x, 5, 40, 40);
+      for (size_t m = 0; m < p.batch; ++m) {
         for (size_t n = 0; n < p.n; ++n) {
           const bool inside = n >= 5 && n < 40;
           ASSERT_EQ(part[m * p.n + n], inside ? whole[m * p.n + n] : 7.0f);
@@ -205,25 +207,25 @@ TEST_P(MatMulTest, RowsDoNotDependOnTheRange) {
   }
 }
 
-TEST_P(MatMulTest, BlocksOfRowsAreAllComputed) {
+TEST_P(MatMulTest, ComputesEveryBlockOfRows) {
   Rng rng(12);
   CheckProduct({DType::kQ4_K, 2 * kBlockRows + 37, 256, 9}, rng);
   CheckProduct({DType::kQ6_K, kBlockRows + 1, 1280, 40}, rng);
 }
 
-TEST_P(MatMulTest, ColumnsDoNotDependOnTheirNumber) {
+TEST_P(MatMulTest, BatchRowsDoNotDependOnTheBatchSize) {
   Rng rng(5);
   for (DType dtype : AllTypes()) {
     const Problem p{dtype, 9, 768, 43};
     SCOPED_TRACE(Describe(GetParam(), p));
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
     for (const Case& c : Kernels(dtype)) {
-      const Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, p.columns, p.k, rng);
-      const auto all = Run(c.kernel, p, weights, columns, 0, p.n, p.n);
-      for (size_t m = 0; m < p.columns; ++m) {
-        const auto one = Run(c.kernel, {dtype, p.n, p.k, 1}, weights, columns, 0, p.n, p.n, m);
-        const std::vector<float> column(all.begin() + m * p.n, all.begin() + (m + 1) * p.n);
-        ASSERT_EQ(one, column) << m;
+      const Activations x = MakeActivations(table(), p.dtype, c.format, p.bits, p.batch, p.k, rng);
+      const auto all = Run(c.kernel, p, weights, x, 0, p.n, p.n);
+      for (size_t m = 0; m < p.batch; ++m) {
+        const auto one = Run(c.kernel, {dtype, p.n, p.k, 1}, weights, x, 0, p.n, p.n, m);
+        const std::vector<float> row(all.begin() + m * p.n, all.begin() + (m + 1) * p.n);
+        ASSERT_EQ(one, row) << m;
       }
     }
   }
@@ -237,25 +239,25 @@ std::vector<DType> PackedTypes(const KernelTable& table) {
   return types;
 }
 
-TEST_P(MatMulTest, FilesOfUsualTypesArePacked) {
+TEST_P(MatMulTest, PacksTheCommonTypes) {
   EXPECT_THAT(PackedTypes(table()),
               ::testing::UnorderedElementsAre(DType::kQ4_0, DType::kQ8_0, DType::kQ4_K,
                                               DType::kQ5_K, DType::kQ6_K));
 }
 
-TEST_P(MatMulTest, PackedRowsMatchFloat64ForFewColumns) {
+TEST_P(MatMulTest, PackedRowsMatchFloat64ForSmallBatches) {
   Rng rng(14);
   for (const DType dtype : PackedTypes(table())) {
     // One block, and for small blocks rows that end inside a chunk.
     const size_t block = InfoOf(dtype).block_elements;
     for (const size_t k : {block, block == 256 ? size_t{1280} : size_t{704}}) {
-      for (const size_t columns : {1u, 2u, 3u, 4u, 5u, 7u}) {
-        for (const int planes : {1, 2}) {
-          const Problem p{dtype, 2 * kPanelRows, k, columns, planes, true};
+      for (const size_t batch : {1u, 2u, 3u, 4u, 5u, 7u}) {
+        for (const ActivationBits bits : kAllBits) {
+          const Problem p{dtype, 2 * kPanelRows, k, batch, bits, true};
           SCOPED_TRACE(Describe(GetParam(), p));
           const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-          const Columns x =
-              MakeColumns(table(), dtype, ActivationForm::kCodes, planes, columns, k, rng);
+          const Activations x =
+              MakeActivations(table(), dtype, ActivationFormat::kInt8Blocks, bits, batch, k, rng);
           CheckSums(
               p, weights, x,
               Run(FindWeight(table(), dtype)->packed_gemv, p, Pack(p, weights), x, 0, p.n, p.n));
@@ -265,7 +267,7 @@ TEST_P(MatMulTest, PackedRowsMatchFloat64ForFewColumns) {
   }
 }
 
-TEST_P(MatMulTest, PackedRowsMakeTheSamePanels) {
+TEST_P(MatMulTest, PackedRowsGiveTheSamePanels) {
   Rng rng(15);
   for (const DType dtype : PackedTypes(table())) {
     const size_t k = InfoOf(dtype).block_elements == 256 ? 1280 : 704;
@@ -276,30 +278,32 @@ TEST_P(MatMulTest, PackedRowsMakeTheSamePanels) {
     for (const Case& c : Kernels(dtype)) {
       if (c.name == "gemv") continue;
       SCOPED_TRACE(Describe(GetParam(), packed) + " " + c.name);
-      const Columns x = MakeColumns(table(), dtype, c.form, p.planes, p.columns, p.k, rng);
+      const Activations x = MakeActivations(table(), dtype, c.format, p.bits, p.batch, p.k, rng);
       EXPECT_EQ(Run(c.kernel, p, weights, x, 0, p.n, p.n),
                 Run(c.kernel, packed, Pack(p, weights), x, 0, p.n, p.n));
     }
   }
 }
 
-TEST_P(MatMulTest, PackedRowsDoNotDependOnTheRangeOrOtherColumns) {
+TEST_P(MatMulTest, PackedRowsDoNotDependOnTheRangeOrOtherBatchRows) {
   Rng rng(16);
   for (const DType dtype : PackedTypes(table())) {
-    const Problem p{dtype, 4 * kPanelRows, 768, 7, 2, true};
+    const Problem p{dtype, 4 * kPanelRows, 768, 7, ActivationBits::k16, true};
     SCOPED_TRACE(Describe(GetParam(), p));
     const auto kernel = FindWeight(table(), dtype)->packed_gemv;
     const auto weights = Pack(p, RandomWeights(p.dtype, p.n, p.k, rng));
-    const Columns x = MakeColumns(table(), dtype, ActivationForm::kCodes, 2, p.columns, p.k, rng);
+    const Activations x =
+        MakeActivations(table(), dtype, ActivationFormat::kInt8Blocks, p.bits, p.batch, p.k, rng);
     const auto whole = Run(kernel, p, weights, x, 0, p.n, p.n);
     EXPECT_EQ(whole, Run(kernel, p, weights, x, 0, p.n, kPanelRows));
     const auto part = Run(kernel, p, weights, x, kPanelRows, 3 * kPanelRows, 2 * kPanelRows);
-    for (size_t m = 0; m < p.columns; ++m) {
+    for (size_t m = 0; m < p.batch; ++m) {
       for (size_t n = 0; n < p.n; ++n) {
         const bool inside = n >= kPanelRows && n < 3 * kPanelRows;
         ASSERT_EQ(part[m * p.n + n], inside ? whole[m * p.n + n] : 7.0f);
       }
-      const auto one = Run(kernel, {dtype, p.n, p.k, 1, 2, true}, weights, x, 0, p.n, p.n, m);
+      const auto one =
+          Run(kernel, {dtype, p.n, p.k, 1, ActivationBits::k16, true}, weights, x, 0, p.n, p.n, m);
       ASSERT_TRUE(std::equal(one.begin(), one.end(), &whole[m * p.n])) << m;
     }
   }
@@ -326,10 +330,10 @@ TEST_P(MatMulTest, PackedRowsDequantizeTheSame) {
   }
 }
 
-TEST_P(MatMulTest, SwitchesAtTheStatedNumbersOfColumns) {
+TEST_P(MatMulTest, SwitchesKernelsAtTheStatedBatchSizes) {
   Rng rng(6);
-  const size_t few = table().gemm_min_columns;
-  const size_t many = table().split_min_columns;
+  const size_t few = table().gemm_min_batch;
+  const size_t many = table().split_min_batch;
   EXPECT_EQ(many == SIZE_MAX, table().split_row == nullptr);
   std::vector<std::pair<size_t, std::string>> expectations = {{few - 1, "gemv"}, {few, "gemm"}};
   if (many != SIZE_MAX) {
@@ -341,39 +345,40 @@ TEST_P(MatMulTest, SwitchesAtTheStatedNumbersOfColumns) {
       const Problem p{dtype, 33, 512, count};
       SCOPED_TRACE(Describe(GetParam(), p) + " " + name);
       const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-      const Columns columns =
-          MakeColumns(table(), p.dtype, FormFor(table(), count), p.planes, p.columns, p.k, rng);
+      const Activations x =
+          MakeActivations(table(), p.dtype, FormatFor(table(), count), p.bits, p.batch, p.k, rng);
       const auto cases = Kernels(p.dtype);
       const auto expected = std::ranges::find(cases, name, &Case::name);
       ASSERT_NE(expected, cases.end());
-      EXPECT_EQ(columns.form, expected->form);
+      EXPECT_EQ(x.format, expected->format);
       const auto y = Run([&](const MatMulArgs& args) { MatMul(table(), dtype, args); }, p, weights,
-                         columns, 0, p.n, p.n);
-      EXPECT_EQ(y, Run(expected->kernel, p, weights, columns, 0, p.n, p.n));
+                         x, 0, p.n, p.n);
+      EXPECT_EQ(y, Run(expected->kernel, p, weights, x, 0, p.n, p.n));
     }
   }
 }
 
-// Normal activations with per-32 scales: with one plane the error of the whole product stays well
-// under what scales per 256 reach (1.4e-2), for any weight type, and the second plane has 257 times
-// as many steps.
+// Normally distributed activations with one scale per 32 elements. With 8 bits the error of the
+// whole product stays well below that of one scale per 256 elements (1.4e-2) for any weight type;
+// 16 bits have 257 times as many steps.
 TEST_P(MatMulTest, ActivationRoundingIsSmall) {
   Rng rng(7);
-  for (const auto& [dtype, planes] : TypesAndPlanes()) {
-    const Problem p{dtype, 64, 1536, 1, planes};
+  for (const auto& [dtype, bits] : TypesAndBits()) {
+    const Problem p{dtype, 64, 1536, 1, bits};
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-    const Columns columns =
-        MakeColumns(table(), p.dtype, ActivationForm::kCodes, p.planes, p.columns, p.k, rng);
-    const auto y = Run(FindWeight(table(), dtype)->gemv, p, weights, columns, 0, p.n, p.n);
+    const Activations x =
+        MakeActivations(table(), p.dtype, ActivationFormat::kInt8Blocks, p.bits, p.batch, p.k, rng);
+    const auto y = Run(FindWeight(table(), dtype)->gemv, p, weights, x, 0, p.n, p.n);
     double error = 0, norm = 0;
     for (size_t n = 0; n < p.n; ++n) {
       const auto row = ReferenceRow(p.dtype, &weights[n * RowBytes(p.dtype, p.k)], p.k);
       double sum = 0;
-      for (size_t k = 0; k < p.k; ++k) sum += row[k] * columns.x[k];
+      for (size_t k = 0; k < p.k; ++k) sum += row[k] * x.values[k];
       error += (y[n] - sum) * (y[n] - sum);
       norm += sum * sum;
     }
-    EXPECT_LT(std::sqrt(error / norm), planes == 1 ? 1e-2 : 1e-2 / 200) << Describe(GetParam(), p);
+    EXPECT_LT(std::sqrt(error / norm), bits == ActivationBits::k8 ? 1e-2 : 1e-2 / 200)
+        << Describe(GetParam(), p);
   }
 }
 
@@ -389,7 +394,8 @@ TEST_P(MatMulTest, DequantizesExactly) {
       double largest = 0;
       for (double w : expected) largest = std::max(largest, std::fabs(w));
       for (size_t i = 0; i < k; ++i) {
-        // One product of two scales, one with the code, one sum with the minimum: three roundings.
+        // Three roundings: the product of two scales, its product with the quant, the minimum
+        // added.
         ASSERT_NEAR(out[i], expected[i], 3 * 0x1p-24 * 2 * largest) << NameOf(dtype) << " " << i;
       }
       EXPECT_EQ(out[k], 7.0f);
@@ -398,7 +404,7 @@ TEST_P(MatMulTest, DequantizesExactly) {
 }
 
 TEST_P(MatMulTest, Mxfp4ScalesReachTheSubnormals) {
-  // 32 codes of 2 (value 1.0 at exponent 127), then the two exponents below the normal range.
+  // 32 quants of 2 (value 1.0 at exponent 127), then the two exponents below the normal range.
   uint8_t block[17];
   std::memset(block, 0x22, sizeof(block));
   float out[32];
@@ -414,99 +420,99 @@ TEST_P(MatMulTest, Mxfp4ScalesReachTheSubnormals) {
 // --- Activations ---------------------------------------------------------------------------------
 struct View {
   const int8_t *high, *low;
-  const float *scale, *sum32;
-  const int32_t *codes32, *codes16;
+  const float *scale, *scaled_sum32;
+  const int32_t *quant_sum32, *quant_sum16;
 };
-View Look(const std::vector<float>& storage, size_t k, int planes) {
-  const auto* codes = reinterpret_cast<const int8_t*>(storage.data());
-  const float* scale = storage.data() + PaddedLength(k) / 4 * static_cast<size_t>(planes);
+View Look(const std::vector<float>& storage, size_t k, ActivationBits bits) {
+  const auto* quants = reinterpret_cast<const int8_t*>(storage.data());
+  const float* scale = storage.data() + PaddedLength(k) / 4 * PartCount(bits);
   const auto* sums = reinterpret_cast<const int32_t*>(scale + PaddedLength(k) / 16);
-  return {codes, codes + PaddedLength(k),    scale, scale + PaddedLength(k) / 32,
-          sums,  sums + PaddedLength(k) / 32};
+  return {quants, quants + PaddedLength(k),   scale, scale + PaddedLength(k) / 32,
+          sums,   sums + PaddedLength(k) / 32};
 }
 
-void CheckQuantizedRow(const KernelTable& table, size_t k, int planes, Rng& rng) {
+void CheckQuantizedRow(const KernelTable& table, size_t k, ActivationBits bits, Rng& rng) {
   auto x = testing::RandomFloats(k, 3.0f, rng);
   for (size_t i = 0; i < 32; ++i) x[i] = 0.0f;  // a block of zeros
-  std::vector<float> storage(ActivationRowBytes(ActivationForm::kCodes, k, planes) / sizeof(float),
-                             7.0f);
-  table.quantize_row(x.data(), k, planes, storage.data());
-  const View view = Look(storage, k, planes);
-  std::vector<int> codes;
+  std::vector<float> storage(
+      ActivationRowBytes(ActivationFormat::kInt8Blocks, k, bits) / sizeof(float), 7.0f);
+  table.quantize_row(x.data(), k, bits, storage.data());
+  const View view = Look(storage, k, bits);
+  std::vector<int> quants;
   for (size_t i = 0; i < PaddedLength(k); ++i) {
-    codes.push_back(planes == 1 ? view.high[i] : 256 * view.high[i] + view.low[i]);
-    // Half a step, and a whole one more where a low byte of 128 was not to be had.
-    const double steps = planes == 2 && std::abs(view.low[i]) == 127 ? 1.5 : 0.5;
+    quants.push_back(bits == ActivationBits::k8 ? view.high[i] : 256 * view.high[i] + view.low[i]);
+    // Half a step, and one more where a low byte of 128 was stored as 127.
+    const double steps = bits == ActivationBits::k16 && std::abs(view.low[i]) == 127 ? 1.5 : 0.5;
     const double value = i < k ? x[i] : 0.0;
     ASSERT_GE(view.high[i], -127);
-    ASSERT_TRUE(planes == 1 || view.low[i] >= -127);
-    // In steps, rounding of the scale and of its reciprocal is 2^-22 of the largest code.
-    ASSERT_NEAR(static_cast<double>(view.scale[i / 32]) * codes[i], value,
+    ASSERT_TRUE(bits == ActivationBits::k8 || view.low[i] >= -127);
+    // Rounding of the scale and of its reciprocal adds 2^-22 of the largest quant, in steps.
+    ASSERT_NEAR(static_cast<double>(view.scale[i / 32]) * quants[i], value,
                 (steps + 32639 * 0x1p-22) * view.scale[i / 32])
         << i;
   }
   for (size_t g = 0; g < PaddedLength(k) / 16; ++g) {
-    const int sum = std::accumulate(&codes[16 * g], &codes[16 * g] + 16, 0);
-    ASSERT_EQ(view.codes16[g], sum);
+    const int sum = std::accumulate(&quants[16 * g], &quants[16 * g] + 16, 0);
+    ASSERT_EQ(view.quant_sum16[g], sum);
   }
   for (size_t g = 0; g < PaddedLength(k) / 32; ++g) {
-    const int sum = std::accumulate(&codes[32 * g], &codes[32 * g] + 32, 0);
-    ASSERT_EQ(view.codes32[g], sum);
-    ASSERT_EQ(view.sum32[g], view.scale[g] * static_cast<float>(sum));
+    const int sum = std::accumulate(&quants[32 * g], &quants[32 * g] + 32, 0);
+    ASSERT_EQ(view.quant_sum32[g], sum);
+    ASSERT_EQ(view.scaled_sum32[g], view.scale[g] * static_cast<float>(sum));
   }
 }
 
 TEST_P(MatMulTest, QuantizesActivations) {
   Rng rng(9);
   for (size_t k : {32u, 64u, 256u, 704u, 1536u}) {
-    for (int planes : {1, 2}) CheckQuantizedRow(table(), k, planes, rng);
+    for (const ActivationBits bits : kAllBits) CheckQuantizedRow(table(), k, bits, rng);
   }
 }
 
 TEST_P(MatMulTest, QuantizedRowsAreTheSameOnEveryLevel) {
   Rng rng(10);
   const auto x = testing::RandomFloats(704, 3.0f, rng);
-  for (int planes : {1, 2}) {
-    std::vector<uint8_t> portable(ActivationRowBytes(ActivationForm::kCodes, 704, planes));
+  for (const ActivationBits bits : kAllBits) {
+    std::vector<uint8_t> portable(ActivationRowBytes(ActivationFormat::kInt8Blocks, 704, bits));
     std::vector<uint8_t> here(portable.size());
-    KernelsFor(Isa::kPortable).quantize_row(x.data(), 704, planes, portable.data());
-    table().quantize_row(x.data(), 704, planes, here.data());
+    KernelsFor(Isa::kPortable).quantize_row(x.data(), 704, bits, portable.data());
+    table().quantize_row(x.data(), 704, bits, here.data());
     EXPECT_EQ(portable, here);
   }
 }
 
 TEST_P(MatMulTest, SplitsActivations) {
   if (table().split_row == nullptr) {
-    EXPECT_EQ(FormFor(table(), SIZE_MAX - 1), ActivationForm::kCodes);
+    EXPECT_EQ(FormatFor(table(), SIZE_MAX - 1), ActivationFormat::kInt8Blocks);
     return;
   }
   Rng rng(13);
   for (size_t k : {32u, 704u}) {
     const auto x = testing::RandomFloats(k, 3.0f, rng);
-    for (int planes : {1, 2}) {
-      std::vector<uint8_t> row(ActivationRowBytes(ActivationForm::kBfloats, k, planes), 7);
-      table().split_row(x.data(), k, planes, row.data());
+    for (const ActivationBits bits : kAllBits) {
+      std::vector<uint8_t> row(ActivationRowBytes(ActivationFormat::kSplitBf16, k, bits), 7);
+      table().split_row(x.data(), k, bits, row.data());
       for (size_t i = 0; i < PaddedLength(k); ++i) {
         const double value = i < k ? x[i] : 0.0;
-        // Eight bits of each number, rounded to nearest: 2^-8 is left after the first.
-        ASSERT_NEAR(testing::ActivationValue(row.data(), ActivationForm::kBfloats, k, planes, i),
-                    value, (planes == 1 ? 0x1p-8 : 0x1p-16) * std::fabs(value))
+        // Each bf16 number holds eight bits, rounded to nearest.
+        ASSERT_NEAR(testing::ActivationValue(row.data(), ActivationFormat::kSplitBf16, k, bits, i),
+                    value, (bits == ActivationBits::k8 ? 0x1p-8 : 0x1p-16) * std::fabs(value))
             << i;
       }
     }
   }
 }
 
-TEST_P(MatMulTest, DamagedActivationsShowInTheProduct) {
+TEST_P(MatMulTest, NonFiniteActivationsGiveNan) {
   Rng rng(11);
   for (float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     const Problem p{DType::kQ6_K, 2, 512, 1};
     const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
     for (const Case& c : Kernels(p.dtype)) {
-      Columns columns = MakeColumns(table(), p.dtype, c.form, p.planes, 1, p.k, rng);
-      columns.x[300] = bad;
-      MakeActivationRow(table(), c.form, columns.x.data(), p.k, p.planes, columns.bytes.data());
-      const auto y = Run(c.kernel, p, weights, columns, 0, p.n, p.n);
+      Activations x = MakeActivations(table(), p.dtype, c.format, p.bits, 1, p.k, rng);
+      x.values[300] = bad;
+      MakeActivationRow(table(), c.format, x.values.data(), p.k, p.bits, x.bytes.data());
+      const auto y = Run(c.kernel, p, weights, x, 0, p.n, p.n);
       EXPECT_TRUE(std::isnan(y[0])) << c.name << " " << bad;
       EXPECT_TRUE(std::isnan(y[1])) << c.name << " " << bad;
     }

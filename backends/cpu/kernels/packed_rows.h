@@ -1,11 +1,31 @@
-// Weights that were rearranged for products: sixteen rows lie together, so that a vector holds four
-// bytes of each of them, as they are. A lane then belongs to one row: codes are used as they come
-// from memory, for all rows at once, and nothing is folded at the end.
+// Packed weights: the blocks of sixteen rows interleaved, so that one 64-byte vector holds the same
+// four bytes of each row. Each 32-bit lane belongs to one row: quants are used as they come from
+// memory, for all sixteen rows at once, and accumulators need no horizontal sum.
 //
-// A group of sixteen rows takes as many bytes as before. First the odd bytes of its blocks, where
-// the length of a block is no multiple of four (its scale), then the rest in words of four:
+// A packed group takes as many bytes as its sixteen rows in GGUF layout. In this file a "word" is
+// four consecutive bytes of a GGUF block, and a packed word is that word of each of the sixteen
+// rows. If the length of a block is not a multiple of four (Q4_0, Q8_0, Q6_K), its two-byte scale
+// `d` is stored apart:
 //
-//   uint8_t odd[blocks][16][kBlockBytes % 4], word[blocks][kWords][16][4]
+//   uint8_t d[blocks][16][2]             Q4_0, Q8_0 and Q6_K only
+//   uint8_t words[blocks][kWords][16][4]
+//
+// The words of a block are stored in the order in which the kernels read them, because the hardware
+// prefetcher follows only sequential reads. Example: one Q6_K block of 256 elements.
+//
+//   GGUF, one row:    ql[128]       qh[64]         scales[16]     d
+//                     words 0..31   words 32..47   words 48..51   2 bytes
+//
+//   packed position    0 ..  3   scales 0..3
+//                      4 .. 11   qh 0, ql 0, qh 1, ql 1, qh 2, ql 2, qh 3, ql 3    section 0
+//                     12 .. 15   ql 8, ql 9, ql 10, ql 11                          section 0
+//                     16 .. 27   the same with qh  4..7,  ql  4..7  and ql 12..15    section 1
+//                     28 .. 39   the same with qh  8..11, ql 16..19 and ql 24..27    section 2
+//                     40 .. 51   the same with qh 12..15, ql 20..23 and ql 28..31    section 3
+//
+// (Numbers behind ql, qh and scales count words from the start of that field.) With one load of
+// qh 0 and ql 0, section 0 gets the quants of elements 0..3 (low nibbles) and 64..67 (high nibbles)
+// of sixteen rows; with qh 0 and ql 8 those of elements 32..35 and 96..99.
 //
 // Internal linkage throughout, see simd_portable.h.
 #pragma once
@@ -16,66 +36,73 @@
 namespace rullama::cpu {
 namespace {
 
-// How a block is read: scales first, then kPieces pieces of kBundles bundles of kSteps times two
-// vectors of codes that share loads. Vector v of step s of a bundle has elements Offset(piece,
-// bundle, v) + [4 * s, 4 * s + 4); where kSplit, the two belong to different groups of elements
-// with a scale each. WordAt(i) is the word of a block that lies in place i: words lie in the order
-// they are read in, as only that keeps the hardware fetching ahead.
+// How the kernels read a packed block of type T: the scales first, then kSections sections. A
+// section has kPairs pairs of quant vectors; both vectors of a pair are decoded from the same
+// loads, in kSteps steps of four elements. Vector v of a pair holds, at step s, the elements
+// FirstElement(section, pair, v) + [4 * s, 4 * s + 4). If kTwoGroups is set, the two vectors of a
+// pair belong to different groups of elements, each with its own scale; otherwise the whole block
+// is one group. SourceWord(i) is the GGUF word that is stored at position i.
 template <DType T>
 struct PackedBlock;
 template <DType T>
 constexpr bool kCanBePacked = requires {
-  PackedBlock<T>::kBundles;
+  PackedBlock<T>::kPairs;
 };
 
-RL_INLINE U8x64 LoadWord(const uint8_t* words, int place) { return LoadBytes(words + place * 64); }
+RL_INLINE U8x64 LoadWord(const uint8_t* words, int position) {
+  return LoadBytes(words + position * 64);
+}
 
-// Blocks of 32: one group, of which the second half of elements lies four words behind the first,
-// or in the upper nibbles.
+// Types with 32 elements per block: d, then qs. The second half of the elements is in the high
+// nibbles (Q4_0) or four words behind the first half (Q8_0).
 struct PackedBlock32 {
-  static constexpr size_t kOddAt = 0;  // where the odd bytes are in a block
-  static constexpr int kPieces = 1;
-  static constexpr int kBundles = 1;
+  static constexpr size_t kDOffset = 0;  // byte offset of d in a GGUF block
+  static constexpr int kSections = 1;
+  static constexpr int kPairs = 1;
   static constexpr int kSteps = 4;
-  static constexpr bool kSplit = false;
-  static constexpr size_t Offset(int /*piece*/, int /*bundle*/, int v) { return v == 0 ? 0 : 16; }
-  RL_INLINE static void Scales(const uint8_t* odd, const uint8_t* /*words*/, float* scale,
+  static constexpr bool kTwoGroups = false;
+  static constexpr size_t FirstElement(int /*section*/, int /*pair*/, int v) {
+    return v == 0 ? 0 : 16;
+  }
+  RL_INLINE static void Scales(const uint8_t* d, const uint8_t* /*words*/, float* scale,
                                float* /*offset*/) {
-    Store(scale, LoadHalf(reinterpret_cast<const uint16_t*>(odd)));
+    Store(scale, LoadHalf(reinterpret_cast<const uint16_t*>(d)));
   }
 };
 
 template <>
 struct PackedBlock<DType::kQ4_0> : PackedBlock32 {
-  static constexpr size_t WordAt(size_t place) { return place; }
-  template <int kBundle, int kVector>
-  RL_INLINE static U8x64 Codes(const uint8_t* words, int /*piece*/, int step) {
+  static constexpr size_t SourceWord(size_t position) { return position; }
+  template <int kPair, int kVector>
+  RL_INLINE static U8x64 Quants(const uint8_t* words, int /*section*/, int step) {
     return MoveBits<4 * kVector, 0, 15>(LoadWord(words, step));
   }
 };
 
 template <>
 struct PackedBlock<DType::kQ8_0> : PackedBlock32 {
-  static constexpr size_t WordAt(size_t place) { return place / 2 + place % 2 * 4; }
-  template <int kBundle, int kVector>
-  RL_INLINE static U8x64 Codes(const uint8_t* words, int /*piece*/, int step) {
+  static constexpr size_t SourceWord(size_t position) { return position / 2 + position % 2 * 4; }
+  template <int kPair, int kVector>
+  RL_INLINE static U8x64 Quants(const uint8_t* words, int /*section*/, int step) {
     return XorByte(LoadWord(words, 2 * step + kVector), static_cast<uint8_t>(kWideBias));
   }
 };
 
-// Scales and minima of Q4_K and Q5_K: two f16 numbers, then eight times 6 bits of either.
+// Stores the four bytes of each lane times `factor` as four vectors.
 template <int kByte = 0>
-RL_INLINE void StoreBytesTimes(const U8x64& codes, const F32x16& factor, float* out) {
+RL_INLINE void StoreBytesTimes(const U8x64& bytes, const F32x16& factor, float* out) {
   if constexpr (kByte < 4) {
-    Store(out + kByte * kLanes, Mul(ByteOfLane<kByte>(codes), factor));
-    StoreBytesTimes<kByte + 1>(codes, factor, out);
+    Store(out + kByte * kLanes, Mul(ByteOfLane<kByte>(bytes), factor));
+    StoreBytesTimes<kByte + 1>(bytes, factor, out);
   }
 }
+// Q4_K and Q5_K: word 0 holds the f16 numbers d and dmin, words 1 to 3 the field `scales`, eight
+// scales and eight minima of 6 bits each.
 RL_INLINE void SixBitScales(const uint8_t* words, float* scale, float* offset) {
-  const U8x64 factors = LoadWord(words, 0);
+  const U8x64 d_and_dmin = LoadWord(words, 0);
   const U8x64 low = LoadWord(words, 1), min = LoadWord(words, 2), high = LoadWord(words, 3);
-  const F32x16 d = HalfOfLane<0>(factors);
-  const F32x16 minus_dmin = Sub(Zero(), HalfOfLane<1>(factors));
+  const F32x16 d = HalfOfLane<0>(d_and_dmin);
+  const F32x16 minus_dmin = Sub(Zero(), HalfOfLane<1>(d_and_dmin));
   StoreBytesTimes(MoveBits<0, 0, 0x3F>(low), d, scale);
   StoreBytesTimes(Or(MoveBits<0, 0, 0x0F>(high), MoveBits<6, 4, 0x30>(low)), d, scale + 4 * kLanes);
   StoreBytesTimes(MoveBits<0, 0, 0x3F>(min), minus_dmin, offset);
@@ -85,81 +112,82 @@ RL_INLINE void SixBitScales(const uint8_t* words, float* scale, float* offset) {
 
 template <>
 struct PackedBlock<DType::kQ4_K> {
-  static constexpr size_t kOddAt = 0;
-  static constexpr int kPieces = 4;
-  static constexpr int kBundles = 1;
+  static constexpr size_t kDOffset = 0;
+  static constexpr int kSections = 4;
+  static constexpr int kPairs = 1;
   static constexpr int kSteps = 8;
-  static constexpr bool kSplit = true;
-  static constexpr size_t WordAt(size_t place) { return place; }
-  static constexpr size_t Offset(int piece, int /*bundle*/, int v) {
-    return 64 * static_cast<size_t>(piece) + 32 * static_cast<size_t>(v);
+  static constexpr bool kTwoGroups = true;
+  static constexpr size_t SourceWord(size_t position) { return position; }
+  static constexpr size_t FirstElement(int section, int /*pair*/, int v) {
+    return 64 * static_cast<size_t>(section) + 32 * static_cast<size_t>(v);
   }
-  template <int kBundle, int kVector>
-  RL_INLINE static U8x64 Codes(const uint8_t* words, int piece, int step) {
-    return MoveBits<4 * kVector, 0, 15>(LoadWord(words, 4 + 8 * piece + step));
+  template <int kPair, int kVector>
+  RL_INLINE static U8x64 Quants(const uint8_t* words, int section, int step) {
+    return MoveBits<4 * kVector, 0, 15>(LoadWord(words, 4 + 8 * section + step));
   }
-  RL_INLINE static void Scales(const uint8_t* /*odd*/, const uint8_t* words, float* scale,
+  RL_INLINE static void Scales(const uint8_t* /*d*/, const uint8_t* words, float* scale,
                                float* offset) {
     SixBitScales(words, scale, offset);
   }
 };
 
-// Eight words of fifth bits, each before the nibbles that meet it first, then the other nibbles.
+// Words of Q5_K in GGUF order: d and dmin (0), scales (1..3), qh (4..11), qs (12..43). Packed, each
+// word of qh is followed by the word of qs that pair 0 reads with it; the qs of the other pairs
+// follow.
 template <>
 struct PackedBlock<DType::kQ5_K> {
-  static constexpr size_t kOddAt = 0;
-  static constexpr int kPieces = 1;
-  static constexpr int kBundles = 4;
+  static constexpr size_t kDOffset = 0;
+  static constexpr int kSections = 1;
+  static constexpr int kPairs = 4;
   static constexpr int kSteps = 8;
-  static constexpr bool kSplit = true;
-  static constexpr size_t WordAt(size_t place) {
-    if (place < 4 || place >= 20) return place;
-    return place % 2 == 0 ? 4 + (place - 4) / 2 : 12 + (place - 4) / 2;
+  static constexpr bool kTwoGroups = true;
+  static constexpr size_t SourceWord(size_t position) {
+    if (position < 4 || position >= 20) return position;
+    return position % 2 == 0 ? 4 + (position - 4) / 2 : 12 + (position - 4) / 2;
   }
-  static constexpr size_t Offset(int /*piece*/, int bundle, int v) {
-    return 64 * static_cast<size_t>(bundle) + 32 * static_cast<size_t>(v);
+  static constexpr size_t FirstElement(int /*section*/, int pair, int v) {
+    return 64 * static_cast<size_t>(pair) + 32 * static_cast<size_t>(v);
   }
-  template <int kBundle, int kVector>
-  RL_INLINE static U8x64 Codes(const uint8_t* words, int /*piece*/, int step) {
-    const U8x64 high = LoadWord(words, 4 + 2 * step);
-    const U8x64 low = LoadWord(words, kBundle == 0 ? 5 + 2 * step : 12 + 8 * kBundle + step);
-    return Or(MoveBits<4 * kVector, 0, 15>(low), MoveBits<2 * kBundle + kVector, 4, 16>(high));
+  template <int kPair, int kVector>
+  RL_INLINE static U8x64 Quants(const uint8_t* words, int /*section*/, int step) {
+    const U8x64 qh = LoadWord(words, 4 + 2 * step);
+    const U8x64 qs = LoadWord(words, kPair == 0 ? 5 + 2 * step : 12 + 8 * kPair + step);
+    return Or(MoveBits<4 * kVector, 0, 15>(qs), MoveBits<2 * kPair + kVector, 4, 16>(qh));
   }
-  RL_INLINE static void Scales(const uint8_t* /*odd*/, const uint8_t* words, float* scale,
+  RL_INLINE static void Scales(const uint8_t* /*d*/, const uint8_t* words, float* scale,
                                float* offset) {
     SixBitScales(words, scale, offset);
   }
 };
 
-// A piece: of the 128 elements of a half, sixteen of each quarter. Their upper bits share four
-// words; the nibbles of the first two quarters share eight with those of the others.
+// See the picture at the top. A section covers sixteen elements of each of the four quarters of a
+// half (128 elements) of the block.
 template <>
 struct PackedBlock<DType::kQ6_K> {
-  static constexpr size_t kOddAt = 208;
-  static constexpr int kPieces = 4;
-  static constexpr int kBundles = 2;
+  static constexpr size_t kQl = 0, kQh = 32, kScales = 48;  // first GGUF word of each field
+  static constexpr size_t kDOffset = 208;
+  static constexpr int kSections = 4;
+  static constexpr int kPairs = 2;
   static constexpr int kSteps = 4;
-  static constexpr bool kSplit = true;
-  static constexpr size_t WordAt(size_t place) {
-    if (place < 4) return 48 + place;
-    const size_t piece = (place - 4) / 12, half = piece / 2, sixteen = piece % 2;
-    const size_t step = (place - 4) % 12;
-    if (step >= 8) return 16 * half + 8 + 4 * sixteen + (step - 8);
-    return step % 2 == 0 ? 32 + 8 * half + 4 * sixteen + step / 2
-                         : 16 * half + 4 * sixteen + step / 2;
+  static constexpr bool kTwoGroups = true;
+  static constexpr size_t SourceWord(size_t position) {
+    if (position < 4) return kScales + position;
+    const size_t section = (position - 4) / 12, half = section / 2, sixteen = section % 2;
+    const size_t i = (position - 4) % 12;
+    if (i >= 8) return kQl + 16 * half + 8 + 4 * sixteen + (i - 8);
+    return i % 2 == 0 ? kQh + 8 * half + 4 * sixteen + i / 2
+                      : kQl + 16 * half + 4 * sixteen + i / 2;
   }
-  static constexpr size_t Offset(int piece, int bundle, int v) {
-    const auto half = static_cast<size_t>(piece / 2), sixteen = static_cast<size_t>(piece % 2);
-    return 128 * half + 16 * sixteen + 32 * static_cast<size_t>(bundle) +
-           64 * static_cast<size_t>(v);
+  static constexpr size_t FirstElement(int section, int pair, int v) {
+    const auto half = static_cast<size_t>(section / 2), sixteen = static_cast<size_t>(section % 2);
+    return 128 * half + 16 * sixteen + 32 * static_cast<size_t>(pair) + 64 * static_cast<size_t>(v);
   }
-  template <int kBundle, int kVector>
-  RL_INLINE static U8x64 Codes(const uint8_t* words, int piece, int step) {
-    const int first = 4 + 12 * piece;
-    const U8x64 high = LoadWord(words, first + 2 * step);
-    const U8x64 low = LoadWord(words, first + (kBundle == 0 ? 2 * step + 1 : 8 + step));
-    return Or(MoveBits<4 * kVector, 0, 15>(low),
-              MoveBits<2 * kBundle + 4 * kVector, 4, 0x30>(high));
+  template <int kPair, int kVector>
+  RL_INLINE static U8x64 Quants(const uint8_t* words, int section, int step) {
+    const int first = 4 + 12 * section;
+    const U8x64 qh = LoadWord(words, first + 2 * step);
+    const U8x64 ql = LoadWord(words, first + (kPair == 0 ? 2 * step + 1 : 8 + step));
+    return Or(MoveBits<4 * kVector, 0, 15>(ql), MoveBits<2 * kPair + 4 * kVector, 4, 0x30>(qh));
   }
   template <int kGroup = 0>
   RL_INLINE static void StoreScales(const uint8_t* words, const F32x16& d, float* scale) {
@@ -169,62 +197,63 @@ struct PackedBlock<DType::kQ6_K> {
       StoreScales<kGroup + 1>(words, d, scale);
     }
   }
-  RL_INLINE static void Scales(const uint8_t* odd, const uint8_t* words, float* scale,
+  RL_INLINE static void Scales(const uint8_t* d, const uint8_t* words, float* scale,
                                float* /*offset*/) {
-    StoreScales(words, LoadHalf(reinterpret_cast<const uint16_t*>(odd)), scale);
+    StoreScales(words, LoadHalf(reinterpret_cast<const uint16_t*>(d)), scale);
   }
 };
 
 template <DType T>
-constexpr size_t kOddBytes = Decoder<T>::kBlockBytes % 4;
+constexpr size_t kDBytes = Decoder<T>::kBlockBytes % 4;
 template <DType T>
 constexpr size_t kWords = Decoder<T>::kBlockBytes / 4;
 template <DType T>
-constexpr size_t kWordsAt = PackedBlock<T>::kOddAt == 0 ? kOddBytes<T> : 0;  // in a block
+constexpr size_t kWordsOffset =
+    PackedBlock<T>::kDOffset == 0 ? kDBytes<T> : 0;  // byte offset in a GGUF block
 template <DType T>
-constexpr size_t kGroups = kBlockElements<T> / Decoder<T>::kGroup;  // of a block, with a scale each
+constexpr size_t kGroups = kBlockElements<T> / Decoder<T>::kGroup;  // groups with a scale per block
 
-// Where the parts of a group of rows are.
+// View of a packed group of sixteen rows of k elements.
 template <DType T>
 struct PackedRows {
   RL_INLINE PackedRows(const void* group, size_t k)
-      : odd(static_cast<const uint8_t*>(group)),
-        words(odd + k / kBlockElements<T> * kLanes * kOddBytes<T>) {}
-  RL_INLINE const uint8_t* Odd(size_t block) const { return odd + block * kLanes * kOddBytes<T>; }
+      : d(static_cast<const uint8_t*>(group)),
+        words(d + k / kBlockElements<T> * kLanes * kDBytes<T>) {}
+  RL_INLINE const uint8_t* D(size_t block) const { return d + block * kLanes * kDBytes<T>; }
   RL_INLINE const uint8_t* Words(size_t block) const {
     return words + block * kWords<T> * 4 * kLanes;
   }
-  const uint8_t* odd;
+  const uint8_t* d;
   const uint8_t* words;
 };
 
-// --- To and from rows ----------------------------------------------------------------------------
-// Places of the words of a block.
+// --- Packing and dequantisation ------------------------------------------------------------------
+// The inverse of SourceWord(): the packed position of each GGUF word.
 template <DType T>
-struct WordPlaces {
-  constexpr WordPlaces() : of{} {
-    for (size_t place = 0; place < kWords<T>; ++place) of[PackedBlock<T>::WordAt(place)] = place;
+struct PackedPositions {
+  constexpr PackedPositions() : of_word{} {
+    for (size_t position = 0; position < kWords<T>; ++position)
+      of_word[PackedBlock<T>::SourceWord(position)] = position;
   }
-  size_t of[kWords<T>];
+  size_t of_word[kWords<T>];
 };
 
-// Bytes of a chunk's words, completed to whole vectors.
+// Bytes of the words of a chunk, rounded up to whole vectors.
 template <DType T>
 constexpr size_t kStagedBytes = (kChunk / kBlockElements<T> * kWords<T> * 4 + 63) / 64 * 64;
 
-// `blocks` blocks from `block` on, which are at most a chunk.
+// Packs blocks [block, block + blocks) of sixteen rows, at most a chunk.
 template <DType T>
-void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t blocks, uint8_t* odd,
+void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t blocks, uint8_t* d,
                 uint8_t* words) {
-  constexpr WordPlaces<T> kPlaces;
+  constexpr PackedPositions<T> kPositions;
   constexpr size_t kBytes = Decoder<T>::kBlockBytes;
   alignas(64) uint8_t staged[kLanes][kStagedBytes<T>];
   for (size_t r = 0; r < kLanes; ++r) {
     const uint8_t* from = rows + r * row_bytes + block * kBytes;
     for (size_t b = 0; b < blocks; ++b, from += kBytes) {
-      std::memcpy(odd + (b * kLanes + r) * kOddBytes<T>, from + PackedBlock<T>::kOddAt,
-                  kOddBytes<T>);
-      std::memcpy(staged[r] + b * kWords<T> * 4, from + kWordsAt<T>, kWords<T> * 4);
+      std::memcpy(d + (b * kLanes + r) * kDBytes<T>, from + PackedBlock<T>::kDOffset, kDBytes<T>);
+      std::memcpy(staged[r] + b * kWords<T> * 4, from + kWordsOffset<T>, kWords<T> * 4);
     }
   }
   const size_t count = blocks * kWords<T>;
@@ -236,21 +265,21 @@ void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t bloc
     const size_t here = count - first < 16 ? count - first : 16;
     for (size_t i = 0; i < here; ++i) {
       const size_t b = (first + i) / kWords<T>, word = (first + i) % kWords<T>;
-      StoreBytes(words + (b * kWords<T> + kPlaces.of[word]) * 64, LoadBytes(transposed[i]));
+      StoreBytes(words + (b * kWords<T> + kPositions.of_word[word]) * 64, LoadBytes(transposed[i]));
     }
   }
 }
 
 template <DType T>
 void PackRows(const void* rows, size_t row_bytes, size_t k, void* out) {
-  constexpr size_t kAtATime = kChunk / kBlockElements<T>;
+  constexpr size_t kBlocksPerChunk = kChunk / kBlockElements<T>;
   const PackedRows<T> packed(out, k);
   const size_t blocks = k / kBlockElements<T>;
-  for (size_t block = 0; block < blocks; block += kAtATime) {
+  for (size_t block = 0; block < blocks; block += kBlocksPerChunk) {
     const size_t left = blocks - block;
     PackBlocks<T>(static_cast<const uint8_t*>(rows), row_bytes, block,
-                  left < kAtATime ? left : kAtATime, const_cast<uint8_t*>(packed.Odd(block)),
-                  const_cast<uint8_t*>(packed.Words(block)));
+                  left < kBlocksPerChunk ? left : kBlocksPerChunk,
+                  const_cast<uint8_t*>(packed.D(block)), const_cast<uint8_t*>(packed.Words(block)));
   }
 }
 
@@ -263,46 +292,46 @@ void DequantizePackedRow(const void* group, size_t row, size_t k, size_t first, 
   for (size_t done = 0; done < count; done += kElements, out += kElements) {
     const size_t block = (first + done) / kElements;
     uint8_t bytes[kChunkBytes<T>] = {};
-    std::memcpy(bytes + P::kOddAt, packed.Odd(block) + row * kOddBytes<T>, kOddBytes<T>);
+    std::memcpy(bytes + P::kDOffset, packed.D(block) + row * kDBytes<T>, kDBytes<T>);
     for (size_t w = 0; w < kWords<T>; ++w) {
-      std::memcpy(bytes + kWordsAt<T> + 4 * P::WordAt(w),
+      std::memcpy(bytes + kWordsOffset<T> + 4 * P::SourceWord(w),
                   packed.Words(block) + (w * kLanes + row) * 4, 4);
     }
     DequantizeChunk<T>(bytes, kElements, out);
   }
 }
 
-// --- Panels for many columns ---------------------------------------------------------------------
-template <DType T, int kBundle = 0>
-RL_INLINE void FillCodes(const uint8_t* words, int piece, uint8_t* codes) {
+// --- Panels for GEMM -----------------------------------------------------------------------------
+template <DType T, int kPair = 0>
+RL_INLINE void FillQuants(const uint8_t* words, int section, uint8_t* quants) {
   using P = PackedBlock<T>;
-  if constexpr (kBundle < P::kBundles) {
+  if constexpr (kPair < P::kPairs) {
 #pragma GCC unroll 8
     for (int step = 0; step < P::kSteps; ++step) {
-      uint8_t* at = codes + 4 * static_cast<size_t>(step) * kLanes;
-      StoreBytes(at + P::Offset(piece, kBundle, 0) * kLanes,
-                 P::template Codes<kBundle, 0>(words, piece, step));
-      StoreBytes(at + P::Offset(piece, kBundle, 1) * kLanes,
-                 P::template Codes<kBundle, 1>(words, piece, step));
+      uint8_t* at = quants + 4 * static_cast<size_t>(step) * kLanes;
+      StoreBytes(at + P::FirstElement(section, kPair, 0) * kLanes,
+                 P::template Quants<kPair, 0>(words, section, step));
+      StoreBytes(at + P::FirstElement(section, kPair, 1) * kLanes,
+                 P::template Quants<kPair, 1>(words, section, step));
     }
-    FillCodes<T, kBundle + 1>(words, piece, codes);
+    FillQuants<T, kPair + 1>(words, section, quants);
   }
 }
 
-// The panel of a group of rows.
+// Fills the panel of one packed group of rows.
 template <DType T, size_t kDepth>
 void FillFromPacked(const PackedRows<T>& rows, const Depth& depth, ReadAhead& ahead,
-                    CodePanel<kDepth>& panel) {
+                    QuantPanel<kDepth>& panel) {
   constexpr size_t kElements = kBlockElements<T>;
   for (size_t k = depth.begin; k < depth.end; k += kElements) {
     ahead.Fetch(kLanes * Decoder<T>::kBlockBytes / 64 / 2 + 1);
     const size_t block = k / kElements;
     const size_t at = k - depth.begin;
-    for (int piece = 0; piece < PackedBlock<T>::kPieces; ++piece) {
-      FillCodes<T>(rows.Words(block), piece, panel.codes + at * kLanes);
+    for (int section = 0; section < PackedBlock<T>::kSections; ++section) {
+      FillQuants<T>(rows.Words(block), section, panel.quants + at * kLanes);
     }
     float scale[kGroups<T> * kLanes], offset[kGroups<T> * kLanes];
-    PackedBlock<T>::Scales(rows.Odd(block), rows.Words(block), scale, offset);
+    PackedBlock<T>::Scales(rows.D(block), rows.Words(block), scale, offset);
     for (size_t g = 0; g < kElements / 16; ++g) {
       const size_t from = g * 16 / Decoder<T>::kGroup * kLanes;
       const F32x16 factor = Load(scale + from);
@@ -314,10 +343,10 @@ void FillFromPacked(const PackedRows<T>& rows, const Depth& depth, ReadAhead& ah
   }
 }
 
-// Rows [n, n + 16), packed or not.
+// Fills the panel of rows [n, n + 16), packed or in GGUF layout.
 template <DType T, size_t kDepth>
 void FillPanel(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
-               CodePanel<kDepth>& panel) {
+               QuantPanel<kDepth>& panel) {
   if constexpr (kCanBePacked<T>) {
     if (args.packed) {
       const auto* group = static_cast<const uint8_t*>(args.weights) + n * args.row_bytes;

@@ -1,6 +1,5 @@
-// Pointwise and row kernels in float32. Transcendentals are within 2e-7 relative (exp, gelu, tanh)
-// of the exact value for finite inputs; NaN goes through.
-// Internal linkage throughout, see simd_portable.h.
+// Pointwise and row kernels in float32. exp, tanh and gelu have a relative error of at most 2e-7
+// for finite inputs; NaN propagates. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/simd.h"
@@ -57,7 +56,7 @@ RL_INLINE F32x16 Exp(const F32x16& x) {
   constexpr float kHighest = 89.0f;  // e^89 overflows by itself
   const F32x16 clamped = Min(Set1(kHighest), Max(Set1(kLowest), x));
   const Expm1Parts parts = ReduceExp(clamped);
-  // n reaches 128, one more than an exponent can hold: half the power, then twice the product.
+  // n reaches 128, one more than the largest exponent: compute half of the power, then double.
   const F32x16 half_power = PowerOfTwo(SubOne(parts.n));
   const F32x16 half = Fma(half_power, parts.p, half_power);
   return SelectLess(x, Set1(kLowest), Zero(), Add(half, half));
@@ -113,7 +112,8 @@ void AxpyRow(float a, const float* x, size_t n, float* y) {
   MapRows(x, y, n, y, [&](const F32x16& u, const F32x16& v) { return Fma(factor, u, v); });
 }
 
-// Sixty-four columns at a time, so that sums stay in registers and each weight is loaded once.
+// Processes 64 elements of y at a time, so that their sums stay in registers and each factor is
+// loaded once per 64 elements.
 void AddWeightedRows(const float* factors, const float* rows, size_t stride, size_t count, size_t n,
                      float* y) {
   size_t j = 0;

@@ -1,4 +1,4 @@
-// Pointwise and row kernels on every level against float64 formulas.
+// Compares pointwise and row kernels on every level with float64 formulas.
 #include <rullama/sdk/half.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/test_weights.h"
 #include "gtest/gtest.h"
 
@@ -21,7 +21,7 @@ using testing::Rng;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-// Lengths around the vector width and a real one.
+// Row lengths around the vector width, and one of a model.
 constexpr size_t kLengths[] = {1, 2, 15, 16, 17, 31, 33, 48, 1536};
 
 class RowOpsTest : public ::testing::TestWithParam<Isa> {
@@ -29,7 +29,7 @@ class RowOpsTest : public ::testing::TestWithParam<Isa> {
   const KernelTable& table() const { return KernelsFor(GetParam()); }
 };
 
-// Values over all magnitudes that matter, both signs.
+// Values of both signs over all relevant magnitudes.
 std::vector<float> Sweep() {
   std::vector<float> x = {0.0f, -0.0f};
   for (float magnitude = 1e-8f; magnitude < 120.0f; magnitude *= 1.003f) {
@@ -70,7 +70,7 @@ TEST_P(RowOpsTest, ExpAtTheEnds) {
   EXPECT_TRUE(std::isnan(y[7]));
 }
 
-// x (1 + tanh u) / 2, in the form that has no cancellation for negative x.
+// x (1 + tanh u) / 2 in a form without cancellation for negative x.
 double ExactGelu(double v) {
   return v / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * v * (1 + 0.044715 * v * v)));
 }
@@ -79,8 +79,8 @@ TEST_P(RowOpsTest, GeluIsAccurate) {
   const auto x = Sweep();
   std::vector<float> y(x.size());
   table().gelu_tanh(x.data(), x.size(), y.data());
-  // The negative tail is the product of x and e^-2u with |u| up to 40, whose rounding is multiplied
-  // by |2u|; below 1e-30 the result may flush to zero.
+  // In the negative tail the result is x * e^-2u with |u| up to 40, and the rounding error of the
+  // argument is multiplied by |2u|. Results below 1e-30 may be flushed to zero.
   ExpectClose(x, y, ExactGelu, 8e-6, 1e-30);
   for (size_t i = 0; i < x.size(); ++i) {
     ASSERT_NEAR(y[i], ExactGelu(x[i]), 5e-7 * std::max(1.0f, std::fabs(x[i])));
@@ -186,7 +186,7 @@ TEST_P(RowOpsTest, Softmax) {
     for (float v : x) total += std::exp(v - largest);
     for (size_t i = 0; i < n; ++i) {
       const double expected = std::exp(x[i] - largest) / total;
-      // x - max is rounded once: its error is |x - max| 2^-24, relative to the result.
+      // The rounding error of x - max, |x - max| 2^-24, becomes the relative error of the result.
       ASSERT_NEAR(y[i], expected, 3e-6 * expected + 1e-35);
     }
   }
@@ -271,7 +271,7 @@ TEST_P(RowOpsTest, HalfConversionsEqualThePortableDefinition) {
     ASSERT_EQ(back[i], halves[i]);
   }
   Rng rng(7);
-  std::vector<float> x(10007);  // an odd length, every exponent
+  std::vector<float> x(10007);  // an odd length; values cover every exponent
   for (float& v : x) {
     const auto bits = static_cast<uint32_t>(rng());
     std::memcpy(&v, &bits, 4);

@@ -1,12 +1,12 @@
-// Dequantisation against the published vectors: blocks made by another implementation's quantisers
-// and their values, bit for bit.
+// Compares dequantisation bit for bit with reference vectors: blocks made by another
+// implementation's quantisers, and their values.
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/test_weights.h"
 #include "gtest/gtest.h"
 

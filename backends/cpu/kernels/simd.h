@@ -16,7 +16,7 @@
 namespace rullama::cpu {
 namespace {
 
-// Vectors that straddle cache lines halve the speed of the products.
+// Aligns to a cache line: vectors that straddle lines halve the speed of products.
 RL_INLINE uint8_t* AlignUp(void* scratch) {
   const auto address = reinterpret_cast<uintptr_t>(scratch);
   const uintptr_t aligned =

@@ -1,12 +1,13 @@
 // The SIMD vocabulary (see simd_portable.h for what each name means) with AVX2, FMA and F16C.
-// Include through simd.h, in a file compiled for these extensions. Internal linkage throughout.
+// Include through simd.h in a file that is compiled for these extensions. Internal linkage
+// throughout.
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstring>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/simd_x86.h"
 
 namespace rullama::cpu {
@@ -14,18 +15,18 @@ namespace {
 
 #ifdef __AVXVNNI__
 constexpr Isa kIsa = Isa::kAvxVnni;
-constexpr bool kWideCodesAreSigned = false;  // vpdpbusd takes unsigned codes
+constexpr bool kWideQuantsAreSigned = false;  // vpdpbusd takes unsigned quants
 #else
 constexpr Isa kIsa = Isa::kAvx2;
-// vpmaddubsw saturates for unsigned codes above 128, so wide codes are split into sign and
+// vpmaddubsw saturates for unsigned quants above 128, so wide quants are split into sign and
 // magnitude.
-constexpr bool kWideCodesAreSigned = true;
+constexpr bool kWideQuantsAreSigned = true;
 #endif
 // Six int32 accumulators of eight lanes and the temporaries of a dot product fill 16 registers.
 constexpr int kTilePanels = 1;
-constexpr int kTileColumns = 3;
-constexpr int kPackedColumns = 2;
-constexpr int kPackedSums = 4;  // of two registers each
+constexpr int kTileBatch = 3;
+constexpr int kPackedGemvBatch = 2;
+constexpr int kPackedGemvSums = 4;  // two registers each
 
 struct F32x16 {
   __m256 lower, upper;
@@ -72,7 +73,7 @@ RL_INLINE F32x16 LoadHalf(const uint16_t* p) {
 RL_INLINE __m256 BfloatsToFloats(__m128i bits) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
-RL_INLINE F32x16 LoadBfloat(const uint16_t* p) {
+RL_INLINE F32x16 LoadBf16(const uint16_t* p) {
   return {BfloatsToFloats(Load16(p)), BfloatsToFloats(Load16(p + 8))};
 }
 RL_INLINE void StoreHalf(uint16_t* p, const F32x16& a) {
@@ -198,7 +199,7 @@ RL_INLINE double ReduceAddDouble(const F64x16& a) {
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
-// --- 64 codes of a weight row --------------------------------------------------------------------
+// --- 64 bytes of a weight row --------------------------------------------------------------------
 RL_INLINE __m256i Load32(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }
@@ -214,7 +215,7 @@ template <int kLower, int kUpper>
 RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
   const __m256i bytes = Load32(p);
   const __m256i kept = _mm256_set1_epi8(static_cast<char>(mask));
-  // Bits that cross a byte are masked off.
+  // The mask also clears the bits that crossed a byte.
   return {_mm256_and_si256(_mm256_srli_epi16(bytes, kLower), kept),
           _mm256_and_si256(_mm256_srli_epi16(bytes, kUpper), kept)};
 }
@@ -230,7 +231,7 @@ RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) {
   return {_mm256_or_si256(a.lower, b.lower), _mm256_or_si256(a.upper, b.upper)};
 }
-// a | kValue in the bytes where (bytes & bits) == bits.
+// Byte i: a | kValue if (bytes & bits) == bits, else a.
 template <uint8_t kValue>
 RL_INLINE __m256i OrWhereSet(__m256i a, __m256i bytes, __m256i bits) {
   const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits);
@@ -238,7 +239,7 @@ RL_INLINE __m256i OrWhereSet(__m256i a, __m256i bytes, __m256i bits) {
 }
 template <uint8_t kValue>
 RL_INLINE __m256i OrWhereBit32(__m256i a, uint32_t bits) {
-  // Byte i of the mask takes byte i / 8 of `bits`, of which bit i % 8 counts.
+  // Byte i of the mask is byte i / 8 of `bits`; its bit i % 8 is tested.
   const __m256i spread = _mm256_shuffle_epi8(
       _mm256_set1_epi32(static_cast<int>(bits)),
       _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0));
@@ -302,38 +303,38 @@ RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
 
 // Lane i: acc + the sum of four products.
 template <bool kWide>
-RL_INLINE __m256i AddProducts(__m256i acc, __m256i codes, __m256i x) {
+RL_INLINE __m256i AddProducts(__m256i acc, __m256i quants, __m256i x) {
 #ifdef __AVXVNNI__
-  return _mm256_dpbusd_avx_epi32(acc, codes, x);
+  return _mm256_dpbusd_avx_epi32(acc, quants, x);
 #else
-  // Pairs of products fit int16: 128 * 127 * 2, or 63 * 127 * 2 for unsigned codes of six bits.
+  // Pairs of products fit int16: 128 * 127 * 2, or 63 * 127 * 2 for unsigned quants of six bits.
   const __m256i pairs =
-      kWide ? _mm256_maddubs_epi16(_mm256_sign_epi8(codes, codes), _mm256_sign_epi8(x, codes))
-            : _mm256_maddubs_epi16(codes, x);
+      kWide ? _mm256_maddubs_epi16(_mm256_sign_epi8(quants, quants), _mm256_sign_epi8(x, quants))
+            : _mm256_maddubs_epi16(quants, x);
   return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
 }
 template <bool kWide>
-RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& codes, const int8_t* x) {
-  return {AddProducts<kWide>(acc.lower, codes.lower, Load32(x)),
-          AddProducts<kWide>(acc.upper, codes.upper, Load32(x + 32))};
+RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& quants, const int8_t* x) {
+  return {AddProducts<kWide>(acc.lower, quants.lower, Load32(x)),
+          AddProducts<kWide>(acc.upper, quants.upper, Load32(x + 32))};
 }
 template <bool kWide>
-RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_t* x) {
+RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& quants, const int8_t* x) {
   int32_t four;
   std::memcpy(&four, x, 4);
   const __m256i all = _mm256_set1_epi32(four);
-  return {AddProducts<kWide>(acc.lower, codes.lower, all),
-          AddProducts<kWide>(acc.upper, codes.upper, all)};
+  return {AddProducts<kWide>(acc.lower, quants.lower, all),
+          AddProducts<kWide>(acc.upper, quants.upper, all)};
 }
 template <bool kWide>
-RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& codes, const int8_t* x) {
-  return DotBroadcast<kWide>(acc, codes, x);
+RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& quants, const int8_t* x) {
+  return DotBroadcast<kWide>(acc, quants, x);
 }
-template <int kPiece>
+template <int kQuarter>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
-  const __m256 half = kPiece < 2 ? scales.lower : scales.upper;
-  constexpr int kFirst = 4 * (kPiece % 2);
+  const __m256 half = kQuarter < 2 ? scales.lower : scales.upper;
+  constexpr int kFirst = 4 * (kQuarter % 2);
   return {
       _mm256_permutevar8x32_ps(half, _mm256_set_epi32(kFirst + 1, kFirst + 1, kFirst + 1,
                                                       kFirst + 1, kFirst, kFirst, kFirst, kFirst)),
@@ -341,10 +342,10 @@ RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
           half, _mm256_set_epi32(kFirst + 3, kFirst + 3, kFirst + 3, kFirst + 3, kFirst + 2,
                                  kFirst + 2, kFirst + 2, kFirst + 2))};
 }
-template <int kPiece>
+template <int kQuarter>
 RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
-  const __m256 half = kPiece < 2 ? pairs.lower : pairs.upper;
-  constexpr int kFirst = 4 * (kPiece % 2);
+  const __m256 half = kQuarter < 2 ? pairs.lower : pairs.upper;
+  constexpr int kFirst = 4 * (kQuarter % 2);
   return {_mm256_permutevar8x32_ps(half, _mm256_set1_epi32(kFirst)),
           _mm256_permutevar8x32_ps(half, _mm256_set1_epi32(kFirst + 2))};
 }

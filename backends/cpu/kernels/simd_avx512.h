@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/simd_x86.h"
 
 namespace rullama::cpu {
@@ -19,17 +19,17 @@ constexpr Isa kIsa = Isa::kAvx512Vnni;
 constexpr Isa kIsa = Isa::kAvx512;
 #endif
 #ifdef __AVX512VNNI__
-constexpr bool kWideCodesAreSigned = false;  // vpdpbusd takes unsigned codes
+constexpr bool kWideQuantsAreSigned = false;  // vpdpbusd takes unsigned quants
 #else
-constexpr bool kWideCodesAreSigned = true;  // as in simd_avx2.h
+constexpr bool kWideQuantsAreSigned = true;  // as in simd_avx2.h
 #endif
 // 12 int32 and 12 float accumulators, two weight vectors and a few temporaries fill 32 registers.
 constexpr int kTilePanels = 2;
-constexpr int kTileColumns = 6;
-// Products of packed rows: most columns at a time, and int32 sums that leave registers for the
-// rest.
-constexpr int kPackedColumns = 8;
-constexpr int kPackedSums = 16;
+constexpr int kTileBatch = 6;
+// Packed GEMV: most batch rows per pass, and the int32 accumulators that leave registers for scales
+// and operands.
+constexpr int kPackedGemvBatch = 8;
+constexpr int kPackedGemvSums = 16;
 
 struct F32x16 {
   __m512 v;
@@ -66,7 +66,7 @@ RL_INLINE void StorePartial(float* p, size_t n, const F32x16& a) {
 RL_INLINE F32x16 LoadHalf(const uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
-RL_INLINE F32x16 LoadBfloat(const uint16_t* p) {
+RL_INLINE F32x16 LoadBf16(const uint16_t* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
@@ -142,7 +142,7 @@ RL_INLINE double ReduceAddDouble(const F64x16& a) {
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
-// --- 64 codes of a weight row --------------------------------------------------------------------
+// --- 64 bytes of a weight row --------------------------------------------------------------------
 RL_INLINE U8x64 LoadBytes(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
 RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) { _mm512_storeu_si512(p, a.v); }
 RL_INLINE __m256i Load32(const uint8_t* p) {
@@ -151,14 +151,14 @@ RL_INLINE __m256i Load32(const uint8_t* p) {
 RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
   return {_mm512_inserti64x4(_mm512_castsi256_si512(Load32(lower)), Load32(upper), 1)};
 }
-// One value in the lower, another in the upper 32 bytes.
+// One value in the lower 32 bytes, another in the upper 32 bytes.
 RL_INLINE __m512i Halves64(int64_t lower, int64_t upper) {
   return _mm512_set_epi64(upper, upper, upper, upper, lower, lower, lower, lower);
 }
 template <int kLower, int kUpper>
 RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
   __m512i bytes = _mm512_broadcast_i64x4(Load32(p));
-  // Bits that cross a byte are masked off.
+  // The mask also clears the bits that crossed a byte.
   bytes = _mm512_srlv_epi64(bytes, Halves64(kLower, kUpper));
   return {_mm512_and_si512(bytes, _mm512_set1_epi8(static_cast<char>(mask)))};
 }
@@ -173,7 +173,7 @@ RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
-  // The bits of kValue are clear in a, so that adding is or-ing.
+  // The bits of kValue are clear in a, so addition equals or.
   return {_mm512_mask_add_epi8(a.v, bits, a.v, _mm512_set1_epi8(kValue))};
 }
 template <int kLower, int kUpper, uint8_t kValue>
@@ -215,7 +215,8 @@ RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
   return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(half))};
 }
 // --- bf16 in upper halves of lanes; for AMX ------------------------------------------------------
-// Adds half a unit of the upper half: what is above it is then rounded. Not for NaN of any payload.
+// Adds half a unit of the upper 16 bits, so that truncation then rounds to nearest. NaN payloads
+// may overflow to infinity or change sign.
 RL_INLINE F32x16 RoundUpperHalves(const F32x16& a) {
   const __m512i half = _mm512_set1_epi32(0x8000);
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), half))};
@@ -224,7 +225,7 @@ RL_INLINE void StoreUpperHalves(uint16_t* p, const F32x16& a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a.v), 16)));
 }
-// Of each lane the upper half of a, then that of b.
+// Per lane: the upper half of a in the lower 16 bits, the upper half of b in the upper 16 bits.
 RL_INLINE U8x64 InterleaveUpperHalves(const F32x16& a, const F32x16& b) {
   return {_mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_srli_epi32(_mm512_castps_si512(a.v), 16),
                                   _mm512_castps_si512(b.v))};
@@ -233,54 +234,54 @@ RL_INLINE U8x64 InterleaveUpperHalves(const F32x16& a, const F32x16& b) {
 // --- Products ------------------------------------------------------------------------------------
 // Lane i: acc + the sum of four products.
 template <bool kWide>
-RL_INLINE I32x16 AddProducts(const I32x16& acc, const U8x64& codes, __m512i x) {
+RL_INLINE I32x16 AddProducts(const I32x16& acc, const U8x64& quants, __m512i x) {
 #ifdef __AVX512VNNI__
-  return {_mm512_dpbusd_epi32(acc.v, codes.v, x)};
+  return {_mm512_dpbusd_epi32(acc.v, quants.v, x)};
 #else
-  __m512i factors = codes.v;
+  __m512i factors = quants.v;
   if constexpr (kWide) {
-    x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(codes.v), _mm512_setzero_si512(), x);
-    factors = _mm512_abs_epi8(codes.v);
+    x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(quants.v), _mm512_setzero_si512(), x);
+    factors = _mm512_abs_epi8(quants.v);
   }
   const __m512i pairs = _mm512_maddubs_epi16(factors, x);
   return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
 #endif
 }
 template <bool kWide>
-RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& codes, const int8_t* x) {
-  return AddProducts<kWide>(acc, codes, _mm512_loadu_si512(x));
+RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& quants, const int8_t* x) {
+  return AddProducts<kWide>(acc, quants, _mm512_loadu_si512(x));
 }
 template <bool kWide>
-RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_t* x) {
+RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& quants, const int8_t* x) {
   int32_t four;
   std::memcpy(&four, x, 4);
-  return AddProducts<kWide>(acc, codes, _mm512_set1_epi32(four));
+  return AddProducts<kWide>(acc, quants, _mm512_set1_epi32(four));
 }
-// The same for values that no other product shares: as the operand in memory that the instruction
-// may have, which GCC 12 makes two instructions of.
+// Inline assembly, because GCC 12 emits a separate broadcast instead of the broadcast memory
+// operand.
 template <bool kWide>
-RL_INLINE I32x16 DotOnce(I32x16 acc, const U8x64& codes, const int8_t* x) {
+RL_INLINE I32x16 DotOnce(I32x16 acc, const U8x64& quants, const int8_t* x) {
 #ifdef __AVX512VNNI__
   using Four = const int8_t[4];
   asm("vpdpbusd %2%{1to16%}, %1, %0"
       : "+v"(acc.v)
-      : "v"(codes.v), "m"(*reinterpret_cast<Four*>(x)));
+      : "v"(quants.v), "m"(*reinterpret_cast<Four*>(x)));
   return acc;
 #else
-  return DotBroadcast<kWide>(acc, codes, x);
+  return DotBroadcast<kWide>(acc, quants, x);
 #endif
 }
-template <int kPiece>
+template <int kQuarter>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
-  constexpr int kFirst = 4 * kPiece;
+  constexpr int kFirst = 4 * kQuarter;
   const __m512i index = _mm512_set_epi32(kFirst + 3, kFirst + 3, kFirst + 3, kFirst + 3, kFirst + 2,
                                          kFirst + 2, kFirst + 2, kFirst + 2, kFirst + 1, kFirst + 1,
                                          kFirst + 1, kFirst + 1, kFirst, kFirst, kFirst, kFirst);
   return {_mm512_permutexvar_ps(index, scales.v)};
 }
-template <int kPiece>
+template <int kQuarter>
 RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
-  constexpr int kFirst = 4 * kPiece;
+  constexpr int kFirst = 4 * kQuarter;
   constexpr int kSecond = kFirst + 2;
   const __m512i index =
       _mm512_set_epi32(kSecond, kSecond, kSecond, kSecond, kSecond, kSecond, kSecond, kSecond,

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 
 #define RL_INLINE inline
 
@@ -17,12 +17,13 @@ namespace rullama::cpu {
 namespace {
 
 constexpr Isa kIsa = Isa::kPortable;
-// Types with codes over all of int8 (Q8_0, IQ4) are held as signed bytes, the others as unsigned.
-constexpr bool kWideCodesAreSigned = true;
-constexpr int kTilePanels = 1;     // vectors of sixteen rows in a register tile of the gemm
-constexpr int kTileColumns = 4;    // columns in it
-constexpr int kPackedColumns = 4;  // columns at a time of products with packed rows
-constexpr int kPackedSums = 16;    // int32 sums of sixteen lanes that they may keep
+// True if the dot product takes wide quants (Decoder::kWide) as signed bytes. Other quants are
+// always unsigned.
+constexpr bool kWideQuantsAreSigned = true;
+constexpr int kTilePanels = 1;       // GEMM register tile: panels of sixteen weight rows
+constexpr int kTileBatch = 4;        // GEMM register tile: batch rows
+constexpr int kPackedGemvBatch = 4;  // packed GEMV: most batch rows per pass
+constexpr int kPackedGemvSums = 16;  // packed GEMV: int32 accumulators that fit in registers
 
 struct F32x16 {
   float v[16];
@@ -87,7 +88,7 @@ RL_INLINE F32x16 Load(const float* p) {
   std::memcpy(r.v, p, sizeof(r.v));
   return r;
 }
-// n in [0, 16]; the other lanes are `fill`.
+// Loads n lanes, 0 <= n <= 16; the other lanes are `fill`.
 RL_INLINE F32x16 LoadPartial(const float* p, size_t n, float fill = 0.0f) {
   F32x16 r = Set1(fill);
   std::memcpy(r.v, p, n * sizeof(float));
@@ -102,7 +103,7 @@ RL_INLINE F32x16 LoadHalf(const uint16_t* p) {
   for (int i = 0; i < 16; ++i) r.v[i] = HalfBitsToFloat(p[i]);
   return r;
 }
-RL_INLINE F32x16 LoadBfloat(const uint16_t* p) {
+RL_INLINE F32x16 LoadBf16(const uint16_t* p) {
   F32x16 r;
   for (int i = 0; i < 16; ++i) {
     const uint32_t bits = static_cast<uint32_t>(p[i]) << 16;
@@ -126,7 +127,7 @@ RL_INLINE F32x16 Div(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i]
 RL_INLINE F32x16 Fma(const F32x16& a, const F32x16& b, const F32x16& c) {
   RL_LANES(F32x16, a.v[i] * b.v[i] + c.v[i]);
 }
-// The second operand where either is NaN.
+// Where either operand is NaN, the result is the second operand.
 RL_INLINE F32x16 Max(const F32x16& a, const F32x16& b) {
   RL_LANES(F32x16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
 }
@@ -134,7 +135,7 @@ RL_INLINE F32x16 Min(const F32x16& a, const F32x16& b) {
   RL_LANES(F32x16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
 }
 RL_INLINE F32x16 Abs(const F32x16& a) { RL_LANES(F32x16, std::fabs(a.v[i])); }
-// Lane by lane a < b ? x : y.
+// Per lane: a < b ? x : y.
 RL_INLINE F32x16 SelectLess(const F32x16& a, const F32x16& b, const F32x16& x, const F32x16& y) {
   RL_LANES(F32x16, a.v[i] < b.v[i] ? x.v[i] : y.v[i]);
 }
@@ -143,7 +144,7 @@ RL_INLINE uint32_t EqualMask(const F32x16& a, const F32x16& b) {
   for (int i = 0; i < 16; ++i) mask |= static_cast<uint32_t>(a.v[i] == b.v[i]) << i;
   return mask;
 }
-// Reductions fold the upper half onto the lower half, four times.
+// Reductions add the upper half of the lanes to the lower half, four times.
 RL_INLINE float ReduceAdd(F32x16 a) {
   for (int width = 8; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
@@ -157,7 +158,8 @@ RL_INLINE float ReduceMax(F32x16 a) {
 
 // --- Integers ------------------------------------------------------------------------------------
 RL_INLINE F32x16 ToFloat(const I32x16& a) { RL_LANES(F32x16, static_cast<float>(a.v[i])); }
-// Nearest integer, ties to even, for magnitudes below 2^22 (anything, but no trap, beyond).
+// Nearest integer, ties to even, for magnitudes below 2^22; beyond, the result is undefined but
+// does not trap.
 RL_INLINE I32x16 RoundToInt(const F32x16& a) {
   I32x16 r;
   for (int i = 0; i < 16; ++i) {
@@ -189,7 +191,7 @@ RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
   for (int32_t v : a.v) sum += v;
   return sum;
 }
-// Stores the lanes as int8; they must fit.
+// Stores the lanes as int8; every value must fit.
 RL_INLINE void StoreInt8(int8_t* p, const I32x16& a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(static_cast<uint32_t>(a.v[i]) & 0xFFu);
 }
@@ -213,14 +215,14 @@ RL_INLINE double ReduceAddDouble(F64x16 a) {
   return a.v[0];
 }
 
-// --- 64 codes of a weight row --------------------------------------------------------------------
+// --- 64 bytes of a weight row --------------------------------------------------------------------
 RL_INLINE U8x64 LoadBytes(const uint8_t* p) {
   U8x64 r;
   std::memcpy(r.v, p, 64);
   return r;
 }
 RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) { std::memcpy(p, a.v, 64); }
-// 32 bytes from each of two places.
+// 32 bytes from each of two addresses.
 RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
   U8x64 r;
   std::memcpy(r.v, lower, 32);
@@ -231,8 +233,8 @@ RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
   U8x64 r;                                                                \
   for (int i = 0; i < 64; ++i) r.v[i] = static_cast<uint8_t>(expression); \
   return r
-// The same 32 bytes twice, shifted right by kLower in the lower and by kUpper in the upper half;
-// keeps the bits of `mask` only.
+// The same 32 bytes in both halves, shifted right by kLower in the lower half and by kUpper in the
+// upper half, then masked with `mask`.
 template <int kLower, int kUpper>
 RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
   U8x64 r;
@@ -242,7 +244,7 @@ RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
   }
   return r;
 }
-// Low nibbles of 16 bytes, then their high nibbles; from `lower`, then from `upper`.
+// Low nibbles, then high nibbles of 16 bytes at `lower`; then the same of 16 bytes at `upper`.
 RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
   U8x64 r;
   for (int i = 0; i < 16; ++i) {
@@ -254,27 +256,28 @@ RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
   return r;
 }
 RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { RL_BYTES(a.v[i] | b.v[i]); }
-// a | kValue where bit i of `bits` is set.
+// Byte i: a | kValue if bit i of `bits` is set, else a.
 template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
   RL_BYTES(a.v[i] | ((bits >> i) & 1 ? kValue : 0));
 }
-// a | kValue where bit kLower (lower half) or kUpper (upper half) of p[i % 32] is set.
+// Byte i: a | kValue if bit kLower (lower half) or kUpper (upper half) of p[i % 32] is set, else a.
 template <int kLower, int kUpper, uint8_t kValue>
 RL_INLINE U8x64 OrWhereByteBit(const U8x64& a, const uint8_t* p) {
   RL_BYTES(a.v[i] | ((p[i & 31] >> (i < 32 ? kLower : kUpper)) & 1 ? kValue : 0));
 }
-// table[a]; a below 16, 16 entries.
+// table[a] with 16 entries; every byte of a is below 16.
 RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) { RL_BYTES(table[a.v[i]]); }
 RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_BYTES(a.v[i] ^ b); }
-// Every byte's bits from kFrom on to kTo on; only those of kMask, which come from the same byte.
+// Shifts every byte so that bit kFrom moves to bit kTo, then masks with kMask. kMask must select
+// only bits that come from the same byte.
 template <int kFrom, int kTo, uint8_t kMask>
 RL_INLINE U8x64 MoveBits(const U8x64& a) {
   constexpr int kLeft = kFrom < kTo ? kTo - kFrom : 0;
   constexpr int kRight = kFrom > kTo ? kFrom - kTo : 0;
   RL_BYTES((a.v[i] << kLeft >> kRight) & kMask);
 }
-// Lane i: byte 4 * i + kByte, without and with a sign.
+// Lane i: byte 4 * i + kByte as an unsigned number; below, as a signed one.
 template <int kByte>
 RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
   RL_LANES(F32x16, static_cast<float>(a.v[4 * i + kByte]));
@@ -283,7 +286,7 @@ template <int kByte>
 RL_INLINE F32x16 SignedByteOfLane(const U8x64& a) {
   RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(a.v[4 * i + kByte])));
 }
-// Lane i: the f16 number in the lower (0) or upper (1) bits of dword i.
+// Lane i: the f16 number in the lower (kHalf = 0) or upper (1) half of dword i.
 template <int kHalf>
 RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
   F32x16 r;
@@ -295,58 +298,59 @@ RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
   return r;
 }
 
-// Lane i: acc + sum of codes[4i + j] * x[4i + j], exact. kWide: the codes are signed bytes.
+// Lane i: acc + sum over j < 4 of quants[4i + j] * x[4i + j], exact.
 template <bool kWide>
-RL_INLINE I32x16 Dot(I32x16 acc, const U8x64& codes, const int8_t* x) {
-  int16_t products[64];  // |code * x| is at most 128 * 127 or 63 * 127
+RL_INLINE I32x16 Dot(I32x16 acc, const U8x64& quants, const int8_t* x) {
+  int16_t products[64];  // |quant * x| is at most 128 * 127 or 63 * 127
   for (int i = 0; i < 64; ++i) {
-    const int code = kWide ? static_cast<int8_t>(codes.v[i]) : codes.v[i];
-    products[i] = static_cast<int16_t>(code * x[i]);
+    const int quant = kWide ? static_cast<int8_t>(quants.v[i]) : quants.v[i];
+    products[i] = static_cast<int16_t>(quant * x[i]);
   }
   for (int i = 0; i < 16; ++i) {
     acc.v[i] += products[4 * i] + products[4 * i + 1] + products[4 * i + 2] + products[4 * i + 3];
   }
   return acc;
 }
-// The same four values of x for every lane.
+// Dot with the same four values of x for every lane.
 template <bool kWide>
-RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& codes, const int8_t* x) {
+RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& quants, const int8_t* x) {
   int8_t repeated[64];
   for (int i = 0; i < 16; ++i) std::memcpy(repeated + 4 * i, x, 4);
-  return Dot<kWide>(acc, codes, repeated);
+  return Dot<kWide>(acc, quants, repeated);
 }
+// DotBroadcast for x that only one product reads; levels may use a memory operand.
 template <bool kWide>
-RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& codes, const int8_t* x) {
-  return DotBroadcast<kWide>(acc, codes, x);
+RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& quants, const int8_t* x) {
+  return DotBroadcast<kWide>(acc, quants, x);
 }
-// Lanes 0 to 7: pairs[4 * kPiece], lanes 8 to 15: pairs[4 * kPiece + 2].
-template <int kPiece>
+// Lanes 0 to 7: pairs[4 * kQuarter], lanes 8 to 15: pairs[4 * kQuarter + 2].
+template <int kQuarter>
 RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
-  RL_LANES(F32x16, pairs.v[4 * kPiece + i / 8 * 2]);
+  RL_LANES(F32x16, pairs.v[4 * kQuarter + i / 8 * 2]);
 }
-// Lane i: scales[4 * kPiece + i / 4].
-template <int kPiece>
+// Lane i: scales[4 * kQuarter + i / 4].
+template <int kQuarter>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
-  RL_LANES(F32x16, scales.v[4 * kPiece + i / 4]);
+  RL_LANES(F32x16, scales.v[4 * kQuarter + i / 4]);
 }
 // Lane i: p[i / 2].
 RL_INLINE F32x16 LoadPairs(const float* p) { RL_LANES(F32x16, p[i / 2]); }
-// Lane 2i: byte i of `even` (lowest first), lane 2i + 1: byte i of `odd`.
+// Lane 2i: byte i of `even` (lowest first); lane 2i + 1: byte i of `odd`.
 RL_INLINE F32x16 InterleavedBytes(uint64_t even, uint64_t odd) {
   RL_LANES(F32x16, static_cast<float>(((i % 2 == 0 ? even : odd) >> (8 * (i / 2))) & 0xFF));
 }
-// Lane 2i: even[i], lane 2i + 1: odd[i], i < 8.
+// Lane 2i: even[i]; lane 2i + 1: odd[i]; i < 8.
 RL_INLINE F32x16 Interleave(const float* even, const float* odd) {
   RL_LANES(F32x16, (i % 2 == 0 ? even : odd)[i / 2]);
 }
-// Lanes 2i and 2i + 1: lane 2i of a, or lane 2i + 1.
+// Lanes 2i and 2i + 1: both lane 2i of a (RepeatEven) or both lane 2i + 1 (RepeatOdd).
 RL_INLINE F32x16 RepeatEven(const F32x16& a) { RL_LANES(F32x16, a.v[i / 2 * 2]); }
 RL_INLINE F32x16 RepeatOdd(const F32x16& a) { RL_LANES(F32x16, a.v[i / 2 * 2 + 1]); }
 RL_INLINE F32x16 KeepOdd(const F32x16& a) { RL_LANES(F32x16, i % 2 == 0 ? 0.0f : a.v[i]); }
 RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
   RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(p[i])));
 }
-// Eight halves kStride bytes apart, each in two lanes.
+// Eight f16 numbers kStride bytes apart, each in two lanes.
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
   F32x16 r;
@@ -357,7 +361,7 @@ RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
   }
   return r;
 }
-// Eight times two adjacent halves, kStride bytes apart.
+// Eight pairs of adjacent f16 numbers, the pairs kStride bytes apart.
 template <size_t kStride>
 RL_INLINE F32x16 HalfTwos(const uint8_t* p) {
   F32x16 r;
@@ -368,7 +372,7 @@ RL_INLINE F32x16 HalfTwos(const uint8_t* p) {
   }
   return r;
 }
-// Lanes 2i: the half in the lower bits of `two`, lanes 2i + 1: that in the upper ones.
+// Lane 2i: the f16 number in the lower half of `two`; lane 2i + 1: the one in the upper half.
 RL_INLINE F32x16 RepeatHalves(uint32_t two) {
   RL_LANES(F32x16, HalfBitsToFloat(static_cast<uint16_t>(two >> (i % 2 * 16))));
 }
@@ -383,7 +387,7 @@ RL_INLINE U8x64 AsBytes(const F32x16& a) {
   std::memcpy(r.v, a.v, 64);
   return r;
 }
-// Into the first-level cache; into the second-level cache.
+// Prefetch loads the cache line into L1, PrefetchFar into L2.
 RL_INLINE void Prefetch(const void* p) { __builtin_prefetch(p); }
 RL_INLINE void PrefetchFar(const void* p) { __builtin_prefetch(p, 0, 2); }
 

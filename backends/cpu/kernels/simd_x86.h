@@ -1,4 +1,5 @@
-// What simd_avx2.h and simd_avx512.h share. Internal linkage throughout, see simd_portable.h.
+// Helpers shared by simd_avx2.h and simd_avx512.h. Internal linkage throughout, see
+// simd_portable.h.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 namespace rullama::cpu {
 namespace {
 
-// Halves kStride bytes apart, put together in general registers: inserting them into a vector takes
-// as many steps of a vector port.
+// Four 16-bit values kStride bytes apart as one integer. They are combined in general registers,
+// because each insertion into a vector occupies a vector port.
 template <size_t kStride>
 RL_INLINE int64_t FourHalves(const uint8_t* p) {
   uint64_t halves = 0;
@@ -22,7 +23,7 @@ RL_INLINE int64_t FourHalves(const uint8_t* p) {
   }
   return static_cast<int64_t>(halves);
 }
-// The same for two times two adjacent halves.
+// Two pairs of adjacent 16-bit values, the pairs kStride bytes apart, as one integer.
 template <size_t kStride>
 RL_INLINE int64_t TwoTwos(const uint8_t* p) {
   uint32_t a, b;

@@ -140,7 +140,7 @@ double Element(DType dtype, const uint8_t* b, size_t i) {
 void RandomBlock(DType dtype, uint8_t* block, size_t bytes, Rng& rng) {
   for (size_t i = 0; i < bytes; ++i) block[i] = static_cast<uint8_t>(rng());
   std::uniform_real_distribution<float> scale(0.25f, 1.0f);
-  // Divides by the largest product of code and integer scale, so that values are of order one.
+  // Divide by the largest product of quant and integer scale, so that values are of order one.
   const double largest = dtype == DType::kQ8_0 || dtype == DType::kIQ4_NL ? 127
                          : dtype == DType::kIQ4_XS                        ? 127 * 32
                          : dtype == DType::kQ6_K                          ? 128 * 32
@@ -205,45 +205,47 @@ std::vector<double> ReferenceRow(DType dtype, const uint8_t* row, size_t k) {
   return values;
 }
 
-double ActivationValue(const uint8_t* row, ActivationForm form, size_t k, int planes, size_t i) {
+double ActivationValue(const uint8_t* row, ActivationFormat format, size_t k, ActivationBits bits,
+                       size_t i) {
   const size_t padded = PaddedLength(k);
-  if (form == ActivationForm::kBfloats) {
+  if (format == ActivationFormat::kSplitBf16) {
     double sum = 0;
-    for (int plane = 0; plane < planes; ++plane) {
-      uint16_t bits;
-      std::memcpy(&bits, row + 2 * (padded * plane + i), sizeof(bits));
-      sum += BFloat16ToFloat(bits);
+    for (size_t part = 0; part < PartCount(bits); ++part) {
+      uint16_t bf16;
+      std::memcpy(&bf16, row + 2 * (padded * part + i), sizeof(bf16));
+      sum += BFloat16ToFloat(bf16);
     }
     return sum;
   }
   float scale;
-  std::memcpy(&scale, row + padded * planes + i / kActivationBlock * sizeof(float), sizeof(float));
+  std::memcpy(&scale, row + padded * PartCount(bits) + i / kActivationBlock * sizeof(float),
+              sizeof(float));
   const int high = static_cast<int8_t>(row[i]);
   return static_cast<double>(scale) *
-         (planes == 1 ? high : 256 * high + static_cast<int8_t>(row[padded + i]));
+         (bits == ActivationBits::k8 ? high : 256 * high + static_cast<int8_t>(row[padded + i]));
 }
 
-Columns MakeColumns(const KernelTable& table, DType dtype, ActivationForm form, int planes,
-                    size_t columns, size_t k, Rng& rng) {
-  Columns result;
-  result.form = form;
-  result.planes = planes;
-  result.x = RandomFloats(columns * k, 1.0f, rng);
+Activations MakeActivations(const KernelTable& table, DType dtype, ActivationFormat format,
+                            ActivationBits bits, size_t batch, size_t k, Rng& rng) {
+  Activations result;
+  result.format = format;
+  result.bits = bits;
+  result.values = RandomFloats(batch * k, 1.0f, rng);
   const bool rows = UsesActivationRows(dtype);
-  result.stride = rows ? ActivationRowBytes(form, k, planes) : k * sizeof(float);
-  result.bytes.resize(columns * result.stride);
-  result.seen.resize(columns * k);
-  for (size_t m = 0; m < columns; ++m) {
-    const float* x = &result.x[m * k];
+  result.stride = rows ? ActivationRowBytes(format, k, bits) : k * sizeof(float);
+  result.bytes.resize(batch * result.stride);
+  result.seen.resize(batch * k);
+  for (size_t m = 0; m < batch; ++m) {
+    const float* x = &result.values[m * k];
     uint8_t* out = &result.bytes[m * result.stride];
     if (!rows) {
       std::memcpy(out, x, k * sizeof(float));
       for (size_t i = 0; i < k; ++i) result.seen[m * k + i] = x[i];
       continue;
     }
-    MakeActivationRow(table, form, x, k, planes, out);
+    MakeActivationRow(table, format, x, k, bits, out);
     for (size_t i = 0; i < k; ++i) {
-      result.seen[m * k + i] = ActivationValue(out, form, k, planes, i);
+      result.seen[m * k + i] = ActivationValue(out, format, k, bits, i);
     }
   }
   return result;

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 
 namespace rullama::cpu::testing {
 
@@ -24,25 +24,26 @@ std::vector<Isa> AvailableIsas();
 
 using Rng = std::mt19937;
 
-// `rows` rows of k random weights: random codes, sensible scales (values of order one).
+// `rows` rows of k weights with random quants and scales such that values are of order one.
 std::vector<uint8_t> RandomWeights(DType dtype, size_t rows, size_t k, Rng& rng);
-// The values of one row.
+// The exact values of one row.
 std::vector<double> ReferenceRow(DType dtype, const uint8_t* row, size_t k);
 
 std::vector<float> RandomFloats(size_t n, float deviation, Rng& rng);
 
-// Columns of activations as the product wants them: quantised or float.
-struct Columns {
-  ActivationForm form = ActivationForm::kCodes;
-  int planes = 1;
-  std::vector<float> x;        // [columns][k]
-  std::vector<uint8_t> bytes;  // what to pass
-  size_t stride = 0;           // bytes
-  std::vector<double> seen;    // [columns][k]: the values the product is to use
+// Random activations and their converted form.
+struct Activations {
+  ActivationFormat format = ActivationFormat::kInt8Blocks;
+  ActivationBits bits = ActivationBits::k8;
+  std::vector<float> values;   // [batch][k]
+  std::vector<uint8_t> bytes;  // the converted rows, MatMulArgs::x
+  size_t stride = 0;           // bytes between converted rows
+  std::vector<double> seen;    // [batch][k]: the exact values of the converted rows
 };
-Columns MakeColumns(const KernelTable& table, DType dtype, ActivationForm form, int planes,
-                    size_t columns, size_t k, Rng& rng);
-// The value of element i of a row of activations.
-double ActivationValue(const uint8_t* row, ActivationForm form, size_t k, int planes, size_t i);
+Activations MakeActivations(const KernelTable& table, DType dtype, ActivationFormat format,
+                            ActivationBits bits, size_t batch, size_t k, Rng& rng);
+// The exact value of element i of a converted row.
+double ActivationValue(const uint8_t* row, ActivationFormat format, size_t k, ActivationBits bits,
+                       size_t i);
 
 }  // namespace rullama::cpu::testing

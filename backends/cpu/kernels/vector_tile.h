@@ -1,5 +1,5 @@
-// Products of weight panels with a few columns in vector registers, by dot products of four bytes.
-// Internal linkage throughout, see simd_portable.h.
+// The register tile of GEMM in vector registers: weight panels times a few batch rows, by dot
+// products of four bytes. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/activations.h"
@@ -10,70 +10,68 @@ namespace rullama::cpu {
 namespace {
 
 template <typename T>
-RL_INLINE const T* AtColumn(const T* p, size_t stride, size_t column) {
-  return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(p) + column * stride);
+RL_INLINE const T* AtBatchRow(const T* p, size_t stride, size_t m) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(p) + m * stride);
 }
 
-// A tile's view of columns and panels.
+// The weights and activations of a tile.
 struct VectorOperands {
-  const CodePanel<kPanelDepth>* panels;
-  QuantizedRow x;   // column 0, at the panels' first element
-  size_t x_stride;  // bytes between columns, the same for all parts of a row
-  int zero;         // the code of weight 0, without minima
+  const QuantPanel<kPanelDepth>* panels;
+  QuantizedRow x;   // first batch row, at the panels' first element
+  size_t x_stride;  // bytes between batch rows, the same for every array of QuantizedRow
+  int zero;         // the quant of weight 0 in symmetric types
 };
 
-// dot += the products of elements [k, k + kGroup) with one byte of each code.
-template <int kGroup, bool kWide, int kColumns>
+// dot += the products of elements [k, k + kGroup) with `x`, the high or the low bytes.
+template <int kGroup, bool kWide, int kBatch>
 RL_INLINE void AddDots(const VectorOperands& tile, const int8_t* x, size_t k,
-                       I32x16 (&dot)[kTilePanels][kColumns]) {
+                       I32x16 (&dot)[kTilePanels][kBatch]) {
 #pragma GCC unroll 8
   for (int step = 0; step < kGroup / 4; ++step) {
     const size_t at = k + 4 * static_cast<size_t>(step);
-    U8x64 codes[kTilePanels];
+    U8x64 quants[kTilePanels];
     for (int p = 0; p < kTilePanels; ++p) {
-      codes[p] = LoadBytes(tile.panels[p].codes + at * kLanes);
+      quants[p] = LoadBytes(tile.panels[p].quants + at * kLanes);
     }
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) {
+    for (int m = 0; m < kBatch; ++m) {
       for (int p = 0; p < kTilePanels; ++p) {
-        dot[p][c] = DotBroadcast<kWide>(dot[p][c], codes[p], x + c * tile.x_stride + at);
+        dot[p][m] = DotBroadcast<kWide>(dot[p][m], quants[p], x + m * tile.x_stride + at);
       }
     }
   }
 }
 
-// Of elements [k, k + kGroup) of a column, with their scale.
+// The scaled sum of activations [k, k + kGroup) of batch row m.
 template <int kGroup>
-RL_INLINE float SumOfGroup(const VectorOperands& tile, size_t k, size_t column) {
-  if constexpr (kGroup == 32) return AtColumn(tile.x.sum32, tile.x_stride, column)[k / 32];
-  const int32_t codes = AtColumn(tile.x.codes16, tile.x_stride, column)[k / 16];
-  return AtColumn(tile.x.scale, tile.x_stride, column)[k / 32] * static_cast<float>(codes);
+RL_INLINE float SumOfGroup(const VectorOperands& tile, size_t k, size_t m) {
+  if constexpr (kGroup == 32) return AtBatchRow(tile.x.scaled_sum32, tile.x_stride, m)[k / 32];
+  const int32_t quants = AtBatchRow(tile.x.quant_sum16, tile.x_stride, m)[k / 16];
+  return AtBatchRow(tile.x.scale, tile.x_stride, m)[k / 32] * static_cast<float>(quants);
 }
 
-// Adds the products of elements [k, k + kGroup) to acc.
-//
-// Without minima codes are moved to around zero in integers: exactly, and away from the units that
-// multiply.
-template <int kGroup, bool kWide, bool kHasMin, int kPlanes, int kColumns>
-RL_INLINE void AddGroup(const VectorOperands& tile, size_t k,
-                        F32x16 (&acc)[kTilePanels][kColumns]) {
-  I32x16 dot[kTilePanels][kColumns];
+// Adds the products of elements [k, k + kGroup) to acc. For symmetric types, zero * (sum of x) is
+// subtracted in integers, which is exact and keeps the multipliers free.
+template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
+RL_INLINE void AddGroup(const VectorOperands& tile, size_t k, F32x16 (&acc)[kTilePanels][kBatch]) {
+  I32x16 dot[kTilePanels][kBatch];
   for (int p = 0; p < kTilePanels; ++p) {
-    for (int c = 0; c < kColumns; ++c) dot[p][c] = ZeroInt();
+    for (int m = 0; m < kBatch; ++m) dot[p][m] = ZeroInt();
   }
   AddDots<kGroup, kWide>(tile, tile.x.high, k, dot);
-  if constexpr (kPlanes == 2) {
+  if constexpr (kParts == 2) {
     for (int p = 0; p < kTilePanels; ++p) {
-      for (int c = 0; c < kColumns; ++c) dot[p][c] = Times256(dot[p][c]);
+      for (int m = 0; m < kBatch; ++m) dot[p][m] = Times256(dot[p][m]);
     }
     AddDots<kGroup, kWide>(tile, tile.x.low, k, dot);
   }
-  if constexpr (!kHasMin && !(kWide && kWideCodesAreSigned)) {
-    const int32_t* codes = kGroup == 32 ? tile.x.codes32 + k / 32 : tile.x.codes16 + k / 16;
+  if constexpr (!kHasMin && !(kWide && kWideQuantsAreSigned)) {
+    const int32_t* quants =
+        kGroup == 32 ? tile.x.quant_sum32 + k / 32 : tile.x.quant_sum16 + k / 16;
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) {
-      const I32x16 moved = Set1Int(-tile.zero * *AtColumn(codes, tile.x_stride, c));
-      for (int p = 0; p < kTilePanels; ++p) dot[p][c] = AddInt(dot[p][c], moved);
+    for (int m = 0; m < kBatch; ++m) {
+      const I32x16 correction = Set1Int(-tile.zero * *AtBatchRow(quants, tile.x_stride, m));
+      for (int p = 0; p < kTilePanels; ++p) dot[p][m] = AddInt(dot[p][m], correction);
     }
   }
 #pragma GCC unroll 2
@@ -81,72 +79,73 @@ RL_INLINE void AddGroup(const VectorOperands& tile, size_t k,
     const F32x16 scale = Load(tile.panels[p].scale + k);
     const F32x16 offset = Load(tile.panels[p].offset + k);
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) {
-      const float x_scale = AtColumn(tile.x.scale, tile.x_stride, c)[k / 32];
-      acc[p][c] = Fma(ToFloat(dot[p][c]), Mul(scale, Set1(x_scale)), acc[p][c]);
+    for (int m = 0; m < kBatch; ++m) {
+      const float x_scale = AtBatchRow(tile.x.scale, tile.x_stride, m)[k / 32];
+      acc[p][m] = Fma(ToFloat(dot[p][m]), Mul(scale, Set1(x_scale)), acc[p][m]);
       if constexpr (kHasMin) {
-        const float sum = SumOfGroup<kGroup>(tile, k, static_cast<size_t>(c));
-        acc[p][c] = Fma(offset, Set1(sum), acc[p][c]);
+        const float sum = SumOfGroup<kGroup>(tile, k, static_cast<size_t>(m));
+        acc[p][m] = Fma(offset, Set1(sum), acc[p][m]);
       }
     }
   }
 }
 
-template <int kGroup, bool kWide, bool kHasMin, int kPlanes, int kColumns>
+template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
 void RunTile(const TileArgs& args, const VectorOperands& tile) {
-  F32x16 acc[kTilePanels][kColumns];
+  F32x16 acc[kTilePanels][kBatch];
   for (int p = 0; p < kTilePanels; ++p) {
-    for (int c = 0; c < kColumns; ++c) {
-      acc[p][c] = args.depth.begin == 0 ? Zero() : Load(args.sums + c * kBlockRows + p * kLanes);
+    for (int m = 0; m < kBatch; ++m) {
+      acc[p][m] = args.depth.begin == 0 ? Zero() : Load(args.sums + m * kBlockRows + p * kLanes);
     }
   }
   const size_t depth = args.depth.end - args.depth.begin;
   const size_t fetch = args.fetch * 32 / kPanelDepth + 1;
   for (size_t k = 0; k < depth; k += 32) {
     args.ahead->Fetch(fetch);
-    AddGroup<kGroup, kWide, kHasMin, kPlanes, kColumns>(tile, k, acc);
+    AddGroup<kGroup, kWide, kHasMin, kParts, kBatch>(tile, k, acc);
     if constexpr (kGroup == 16) {
-      AddGroup<kGroup, kWide, kHasMin, kPlanes, kColumns>(tile, k + 16, acc);
+      AddGroup<kGroup, kWide, kHasMin, kParts, kBatch>(tile, k + 16, acc);
     }
   }
   for (int p = 0; p < kTilePanels; ++p) {
-    for (int c = 0; c < kColumns; ++c) Store(args.sums + c * kBlockRows + p * kLanes, acc[p][c]);
+    for (int m = 0; m < kBatch; ++m) Store(args.sums + m * kBlockRows + p * kLanes, acc[p][m]);
   }
 }
 
-template <int kGroup, bool kWide, bool kHasMin, int kPlanes, int kColumns = kTileColumns>
-RL_INLINE void RunTileOf(size_t columns, const TileArgs& args, const VectorOperands& tile) {
-  if constexpr (kColumns > 0) {
-    if (columns == kColumns) return RunTile<kGroup, kWide, kHasMin, kPlanes, kColumns>(args, tile);
-    RunTileOf<kGroup, kWide, kHasMin, kPlanes, kColumns - 1>(columns, args, tile);
+template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch = kTileBatch>
+RL_INLINE void RunTileOf(size_t batch, const TileArgs& args, const VectorOperands& tile) {
+  if constexpr (kBatch > 0) {
+    if (batch == kBatch) return RunTile<kGroup, kWide, kHasMin, kParts, kBatch>(args, tile);
+    RunTileOf<kGroup, kWide, kHasMin, kParts, kBatch - 1>(batch, args, tile);
   }
 }
 
-// Tiles of products with weights of type T and columns of kPlanes bytes per element.
-template <DType T, int kPlanes>
+// Tile of Gemm() for weights of type T and activations of kParts bytes per element.
+template <DType T, int kParts>
 class VectorTile {
  public:
-  using Panel = CodePanel<kPanelDepth>;  // of sixteen rows
+  using Panel = QuantPanel<kPanelDepth>;
   static constexpr size_t kDepth = kPanelDepth;
-  static constexpr size_t kColumns = kTileColumns;  // most at a time
-  static constexpr size_t kPanels = kTilePanels;    // at a time
+  static constexpr size_t kMaxBatch = kTileBatch;
+  static constexpr size_t kPanels = kTilePanels;
 
   static void Fill(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
                    Panel& panel) {
     FillPanel<T>(args, n, depth, ahead, panel);
   }
 
-  RL_INLINE void Run(size_t columns, const Panel* panels, const TileArgs& args) {
-    const QuantizedRow row = ViewRow(args.x, args.k, kPlanes);
+  RL_INLINE void Run(size_t batch, const Panel* panels, const TileArgs& args) {
+    const QuantizedRow row = ViewRow(args.x, args.k, kParts);
     using D = Decoder<T>;
     const VectorOperands tile{panels, From(row, args.depth.begin), args.x_stride, D::kZero};
-    RunTileOf<D::kGroup, D::kWide, D::kHasMin, kPlanes>(columns, args, tile);
+    RunTileOf<D::kGroup, D::kWide, D::kHasMin, kParts>(batch, args, tile);
   }
 };
 
 template <DType T>
 void BlockGemm(const MatMulArgs& args) {
-  args.planes == 1 ? Gemm<VectorTile<T, 1>>(args) : Gemm<VectorTile<T, 2>>(args);
+  args.activation_bits == ActivationBits::k8 ? Gemm<VectorTile<T, 1>>(args)
+                                             : Gemm<VectorTile<T, 2>>(args);
 }
 
 }  // namespace

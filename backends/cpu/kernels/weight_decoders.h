@@ -1,12 +1,21 @@
-// How each GGUF block type becomes codes, scales and offsets. One decoder serves all products and
-// conversions: over a chunk of 256 elements a weight is
+// Decoders of the GGUF block types, used by all products and conversions. Over a chunk of 256
+// elements a weight is
 //
-//   w[i] = scale[i / 16] * code[i] + offset[i / 16]
+//   w[i] = scale[i / 16] * quant[i] + offset[i / 16]
 //
-// with byte codes in file order. Symmetric types have offset = -kZero * scale, the others a minimum
-// of their own. Types with 32 elements per block take eight blocks per chunk. Where a scale belongs
-// to 32 elements (kGroup), Pairs() gives the eight scales and offsets in turn. Internal linkage
-// throughout, see simd_portable.h.
+// with byte quants in file order. Types with 32 elements per block have eight blocks per chunk.
+//
+// Decoder<T> has:
+//   kBlockBytes      bytes per GGUF block
+//   kWide            quants span all of int8 (Q8_0, IQ4); the others have at most 6 bits
+//   kHasMin          asymmetric type: the offset is a stored minimum; else offset = -kZero * scale
+//   kZero            the quant of weight 0 in symmetric types
+//   kGroup           elements per scale, 16 or 32
+//   Scales(chunk)    kGroup = 16: sixteen scales and sixteen offsets
+//   Pairs(chunk)     kGroup = 32: eight scales in even lanes, their offsets in odd lanes
+//   Quants<i>(chunk) quants of elements [64 * i, 64 * i + 64)
+//
+// Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/simd.h"
@@ -22,8 +31,8 @@ struct ScalePair {
 template <DType T>
 struct Decoder;
 
-// Bytes of the table types are stored with this bias: zero where wide codes are signed bytes.
-constexpr int kWideBias = kWideCodesAreSigned ? 0 : 128;
+// Wide quants are stored with this bias: zero on levels whose dot product takes signed bytes.
+constexpr int kWideBias = kWideQuantsAreSigned ? 0 : 128;
 
 RL_INLINE uint32_t LoadU32(const uint8_t* p) {
   uint32_t value;
@@ -44,7 +53,7 @@ RL_INLINE float LoadHalfScalar(const uint8_t* p) {
 RL_INLINE ScalePair Symmetric(const F32x16& scale, float zero) {
   return {scale, Mul(scale, Set1(-zero))};
 }
-// Pairs of a symmetric type from scales in two lanes each.
+// The Pairs() of a symmetric type, from scales that are repeated in two lanes each.
 RL_INLINE F32x16 SymmetricPairs(const F32x16& scale, float zero) {
   const float factors[16] = {1, -zero, 1, -zero, 1, -zero, 1, -zero,
                              1, -zero, 1, -zero, 1, -zero, 1, -zero};
@@ -72,9 +81,9 @@ struct Decoder<DType::kQ8_0> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 2;
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kQuarter * kBlockBytes + 2;
     return XorByte(LoadBytes32x2(q, q + kBlockBytes), static_cast<uint8_t>(kWideBias));
   }
 };
@@ -89,9 +98,9 @@ struct Decoder<DType::kQ4_0> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 2;
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kQuarter * kBlockBytes + 2;
     return Nibbles16x2(q, q + kBlockBytes);
   }
 };
@@ -104,16 +113,17 @@ struct Decoder<DType::kQ4_1> {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return HalfTwos<kBlockBytes>(p); }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 4;
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kQuarter * kBlockBytes + 4;
     return Nibbles16x2(q, q + kBlockBytes);
   }
 };
 
-// Fifth bits: a little-endian word per block, bit i for element i.
+// Q5_0 and Q5_1: `high_bits` is the field qh, a little-endian word whose bit i is bit 4 of quant i.
+// It is followed by the nibbles qs.
 template <size_t kBlockBytes>
-RL_INLINE U8x64 FiveBitCodes(const uint8_t* high_bits) {
+RL_INLINE U8x64 FiveBitQuants(const uint8_t* high_bits) {
   const uint8_t* nibbles = high_bits + 4;
   const uint64_t bits = LoadU32(high_bits) | static_cast<uint64_t>(LoadU32(high_bits + kBlockBytes))
                                                  << 32;
@@ -130,9 +140,9 @@ struct Decoder<DType::kQ5_0> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    return FiveBitCodes<kBlockBytes>(p + 2 * kPiece * kBlockBytes + 2);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    return FiveBitQuants<kBlockBytes>(p + 2 * kQuarter * kBlockBytes + 2);
   }
 };
 
@@ -144,9 +154,9 @@ struct Decoder<DType::kQ5_1> {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return HalfTwos<kBlockBytes>(p); }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    return FiveBitCodes<kBlockBytes>(p + 2 * kPiece * kBlockBytes + 4);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    return FiveBitQuants<kBlockBytes>(p + 2 * kQuarter * kBlockBytes + 4);
   }
 };
 
@@ -171,9 +181,9 @@ struct Decoder<DType::kIQ4_NL> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 2;
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kQuarter * kBlockBytes + 2;
     return Lookup16(Nibbles16x2(q, q + kBlockBytes), kIq4Table);
   }
 };
@@ -200,20 +210,21 @@ struct Decoder<DType::kMXFP4> {
     }
     return SymmetricPairs(LoadPairs(scales), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    const uint8_t* q = p + 2 * kPiece * kBlockBytes + 1;
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    const uint8_t* q = p + 2 * kQuarter * kBlockBytes + 1;
     return Lookup16(Nibbles16x2(q, q + kBlockBytes), kMxfp4Table);
   }
 };
 
 // --- 256 elements per block ----------------------------------------------------------------------
+// Eight scales and eight minima, one byte each; group 0 is the lowest byte.
 struct PackedScales {
-  uint64_t scale;  // eight bytes, sub-block 0 lowest
+  uint64_t scale;
   uint64_t min;
 };
 
-// The 6-bit scales and minima of Q4_K and Q5_K, all eight at a time.
+// Unpacks the field `scales` of Q4_K and Q5_K: eight scales and eight minima of 6 bits.
 RL_INLINE PackedScales UnpackSixBit(const uint8_t* s) {
   const uint32_t w0 = LoadU32(s), w1 = LoadU32(s + 4), w2 = LoadU32(s + 8);
   const uint32_t scale_high = (w2 & 0x0F0F0F0Fu) | ((w0 >> 6 & 0x03030303u) << 4);
@@ -224,7 +235,7 @@ RL_INLINE PackedScales UnpackSixBit(const uint8_t* s) {
 
 RL_INLINE F32x16 SixBitPairs(const uint8_t* p) {
   const PackedScales packed = UnpackSixBit(p + 4);
-  constexpr uint32_t kUpperSign = 0x80000000u;  // the minimum is subtracted
+  constexpr uint32_t kUpperSign = 0x80000000u;  // negates dmin, since the minimum is subtracted
   return Mul(InterleavedBytes(packed.scale, packed.min), RepeatHalves(LoadU32(p) ^ kUpperSign));
 }
 
@@ -236,9 +247,9 @@ struct Decoder<DType::kQ4_K> {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return SixBitPairs(p); }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    return BroadcastShift<0, 4>(p + 16 + 32 * kPiece, 15);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    return BroadcastShift<0, 4>(p + 16 + 32 * kQuarter, 15);
   }
 };
 
@@ -250,10 +261,10 @@ struct Decoder<DType::kQ5_K> {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return SixBitPairs(p); }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    return OrWhereByteBit<2 * kPiece, 2 * kPiece + 1, 16>(
-        BroadcastShift<0, 4>(p + 48 + 32 * kPiece, 15), p + 16);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    return OrWhereByteBit<2 * kQuarter, 2 * kQuarter + 1, 16>(
+        BroadcastShift<0, 4>(p + 48 + 32 * kQuarter, 15), p + 16);
   }
 };
 
@@ -267,10 +278,10 @@ struct Decoder<DType::kQ6_K> {
   RL_INLINE static ScalePair Scales(const uint8_t* p) {
     return Symmetric(Mul(SignedBytes16(p + 192), Set1(LoadHalfScalar(p + 208))), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    constexpr int kHalf = kPiece / 2;
-    constexpr int kShift = 4 * (kPiece % 2);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    constexpr int kHalf = kQuarter / 2;
+    constexpr int kShift = 4 * (kQuarter % 2);
     const U8x64 low = LoadBytes(p + 64 * kHalf);
     const U8x64 high = BroadcastShift<kShift, kShift + 2>(p + 128 + 32 * kHalf, 3);
     return Or(MoveBits<kShift, 0, 15>(low), MoveBits<0, 4, 0x30>(high));
@@ -295,10 +306,10 @@ struct Decoder<DType::kQ2_K> {
     return {Mul(SignedBytes16(bytes), Set1(LoadHalfScalar(p + 80))),
             Mul(SignedBytes16(bytes + 16), Set1(-LoadHalfScalar(p + 82)))};
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    constexpr int kShift = 4 * (kPiece % 2);
-    return BroadcastShift<kShift, kShift + 2>(p + 16 + 32 * (kPiece / 2), 3);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    constexpr int kShift = 4 * (kQuarter % 2);
+    return BroadcastShift<kShift, kShift + 2>(p + 16 + 32 * (kQuarter / 2), 3);
   }
 };
 
@@ -319,12 +330,13 @@ struct Decoder<DType::kQ3_K> {
     }
     return Symmetric(Mul(SignedBytes16(bytes), Set1(LoadHalfScalar(p + 108))), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    constexpr int kShift = 4 * (kPiece % 2);
-    // A set mask bit means that 4 is not subtracted: the third bit of a code with zero at 4.
-    return OrWhereByteBit<2 * kPiece, 2 * kPiece + 1, 4>(
-        BroadcastShift<kShift, kShift + 2>(p + 32 + 32 * (kPiece / 2), 3), p);
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    constexpr int kShift = 4 * (kQuarter % 2);
+    // A set bit of hmask means that 4 is not subtracted: it becomes bit 2 of a quant with kZero
+    // = 4.
+    return OrWhereByteBit<2 * kQuarter, 2 * kQuarter + 1, 4>(
+        BroadcastShift<kShift, kShift + 2>(p + 32 + 32 * (kQuarter / 2), 3), p);
   }
 };
 
@@ -346,25 +358,25 @@ struct Decoder<DType::kIQ4_XS> {
     }
     return SymmetricPairs(LoadPairs(scales), kZero);
   }
-  template <int kPiece>
-  RL_INLINE static U8x64 Codes(const uint8_t* p) {
-    const uint8_t* q = p + 8 + 32 * kPiece;
+  template <int kQuarter>
+  RL_INLINE static U8x64 Quants(const uint8_t* p) {
+    const uint8_t* q = p + 8 + 32 * kQuarter;
     return Lookup16(Nibbles16x2(q, q + 16), kIq4Table);
   }
 };
 
-// Whether products have to add offsets.
+// True if products have to add offsets.
 template <DType T>
 constexpr bool kHasOffset = Decoder<T>::kHasMin || Decoder<T>::kZero != 0;
 
-// Elements per block, and bytes of a chunk of 256 elements.
+// Elements per block and bytes per chunk of 256 elements.
 template <DType T>
 constexpr size_t kBlockElements = Decoder<T>::kBlockBytes < 64 ? 32 : 256;
 template <DType T>
 constexpr size_t kChunkBytes = Decoder<T>::kBlockBytes*(kChunk / kBlockElements<T>);
 
-// The last, shorter chunk of a row, completed with zero bytes so that decoders read whole chunks.
-// Only types with 32 elements per block can need it. Activations are zero there.
+// The last, incomplete chunk of a row, padded with zero bytes so that decoders can read a whole
+// chunk. Only types with 32 elements per block need it. The activations of the padding are zero.
 template <DType T>
 struct PaddedChunk {
   explicit PaddedChunk(const uint8_t* chunk, size_t elements) : bytes{} {

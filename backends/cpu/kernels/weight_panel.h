@@ -1,7 +1,7 @@
-// Weights of sixteen rows, unpacked for products with many columns: byte codes interleaved so that
-// one vector holds four consecutive elements of sixteen rows, and the scale and offset of every
-// sixteen elements, sixteen rows to a vector. A lane belongs to one row, so nothing is folded at
-// the end. Internal linkage throughout, see simd_portable.h.
+// Panels of GEMM: sixteen weight rows unpacked to byte quants. One vector holds four consecutive
+// elements of each of the sixteen rows, and one vector of scales (and of offsets) covers sixteen
+// elements of the sixteen rows. Each 32-bit lane belongs to one row, so accumulators need no
+// horizontal sum. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/weight_decoders.h"
@@ -12,15 +12,15 @@ namespace {
 constexpr size_t kLanes = 16;
 
 template <size_t kDepth>
-struct CodePanel {
-  uint8_t codes[kDepth * kLanes];     // [k / 4][row][k % 4]
+struct QuantPanel {
+  uint8_t quants[kDepth * kLanes];    // [k / 4][row][k % 4]
   float scale[kDepth / 16 * kLanes];  // [k / 16][row]
   float offset[kDepth / 16 * kLanes];
 };
 
-// Sixteen short streams are more than the hardware follows, and a burst of requests stalls, so the
-// next panel is fetched in the order of memory, a few lines at a time, all the while this one is
-// unpacked and used.
+// Software prefetch of the next panel. The hardware prefetcher cannot follow sixteen short streams,
+// and a burst of prefetches stalls, so the next panel is fetched in memory order, a few cache lines
+// at a time, while the current one is unpacked and used.
 struct ReadAhead {
   const uint8_t* next;
   const uint8_t* end;
@@ -29,54 +29,54 @@ struct ReadAhead {
   }
 };
 
-template <DType T, int kPiece>
-RL_INLINE void UnpackPiece(const uint8_t* const chunks[kLanes], ReadAhead& ahead, uint8_t* out) {
-  // Half of what four pieces read; the register tiles fetch the rest.
+template <DType T, int kQuarter>
+RL_INLINE void UnpackQuarter(const uint8_t* const chunks[kLanes], ReadAhead& ahead, uint8_t* out) {
+  // Half of the lines that the four quarters read; the register tiles fetch the other half.
   ahead.Fetch(kLanes * kChunkBytes<T> / 64 / 8 + 1);
-  U8x64 codes[kLanes];
-  for (size_t r = 0; r < kLanes; ++r) codes[r] = Decoder<T>::template Codes<kPiece>(chunks[r]);
-  StoreTransposed(codes, out + kPiece * 64 * kLanes, 4 * kLanes);
+  U8x64 quants[kLanes];
+  for (size_t r = 0; r < kLanes; ++r) quants[r] = Decoder<T>::template Quants<kQuarter>(chunks[r]);
+  StoreTransposed(quants, out + kQuarter * 64 * kLanes, 4 * kLanes);
 }
 
-// Unpacks chunk `slot` of a panel for sixteen rows.
+// Unpacks the chunks of sixteen rows to position `index` of the panel.
 template <DType T, size_t kDepth>
-void UnpackChunk(const uint8_t* const chunks[kLanes], size_t slot, ReadAhead& ahead,
-                 CodePanel<kDepth>& panel) {
+void UnpackChunk(const uint8_t* const chunks[kLanes], size_t index, ReadAhead& ahead,
+                 QuantPanel<kDepth>& panel) {
   U8x64 scales[kLanes], offsets[kLanes];
   for (size_t r = 0; r < kLanes; ++r) {
     const ScalePair pair = ScalesOf<T>(chunks[r]);
     scales[r] = AsBytes(pair.scale);
     offsets[r] = AsBytes(pair.offset);
   }
-  const size_t first_scale = slot * (kChunk / 16) * kLanes;
+  const size_t first_scale = index * (kChunk / 16) * kLanes;
   StoreTransposed(scales, reinterpret_cast<uint8_t*>(panel.scale + first_scale), 4 * kLanes);
   StoreTransposed(offsets, reinterpret_cast<uint8_t*>(panel.offset + first_scale), 4 * kLanes);
-  uint8_t* out = panel.codes + slot * kChunk * kLanes;
-  UnpackPiece<T, 0>(chunks, ahead, out);
-  UnpackPiece<T, 1>(chunks, ahead, out);
-  UnpackPiece<T, 2>(chunks, ahead, out);
-  UnpackPiece<T, 3>(chunks, ahead, out);
+  uint8_t* out = panel.quants + index * kChunk * kLanes;
+  UnpackQuarter<T, 0>(chunks, ahead, out);
+  UnpackQuarter<T, 1>(chunks, ahead, out);
+  UnpackQuarter<T, 2>(chunks, ahead, out);
+  UnpackQuarter<T, 3>(chunks, ahead, out);
 }
 
-// Elements of k that a panel covers.
+// The range of k that a panel covers.
 struct Depth {
   size_t begin, end;
 };
 
-// Unpacks rows [n, n + 16); rows from n_end on repeat the last one. An incomplete last chunk is
-// completed with zeros.
+// Unpacks rows [n, n + 16). Rows past n_end repeat the last row; an incomplete last chunk is padded
+// with zeros.
 template <DType T, size_t kDepth>
 void Unpack(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
-            CodePanel<kDepth>& panel) {
+            QuantPanel<kDepth>& panel) {
   const uint8_t* chunks[kLanes];
   for (size_t r = 0; r < kLanes; ++r) {
     const size_t row = n + r < args.n_end ? n + r : args.n_end - 1;
     chunks[r] = static_cast<const uint8_t*>(args.weights) + row * args.row_bytes +
                 depth.begin / kChunk * kChunkBytes<T>;
   }
-  size_t slot = 0;
-  for (size_t k = depth.begin; k + kChunk <= depth.end; k += kChunk, ++slot) {
-    UnpackChunk<T>(chunks, slot, ahead, panel);
+  size_t index = 0;
+  for (size_t k = depth.begin; k + kChunk <= depth.end; k += kChunk, ++index) {
+    UnpackChunk<T>(chunks, index, ahead, panel);
     for (const uint8_t*& chunk : chunks) chunk += kChunkBytes<T>;
   }
   if constexpr (kBlockElements<T> < kChunk) {
@@ -87,7 +87,7 @@ void Unpack(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahe
       std::memcpy(padded[r], chunks[r], rest / kBlockElements<T> * Decoder<T>::kBlockBytes);
       chunks[r] = padded[r];
     }
-    UnpackChunk<T>(chunks, slot, ahead, panel);
+    UnpackChunk<T>(chunks, index, ahead, panel);
   }
 }
 

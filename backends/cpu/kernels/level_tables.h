@@ -1,7 +1,8 @@
-// The tables of the levels this build contains; use KernelsFor() of kernels.h.
+// The tables of the instruction-set levels in this build. Callers outside dispatch.cc use
+// KernelsFor() of kernel_table.h, which checks that the processor can run the level.
 #pragma once
 
-#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/kernel_table.h"
 
 namespace rullama::cpu {
 

@@ -1,0 +1,48 @@
+// Memory layouts of activation rows for products with block-quantised weights. A float row of K
+// values is converted once and read by every product that uses it. Both layouts pad the row with
+// zeros to P elements, P = K rounded up to 256.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rullama::cpu {
+
+// kInt8Blocks: blocks of 32 integers with one float scale each. With ActivationBits::k16:
+//
+//   int8_t  high[P], low[P]     quants: x / scale is about 256 * high + low; both in [-127, 127]
+//   float   scale[P / 32]       largest magnitude of the block / (127 * 257)
+//   float   scaled_sum32[P / 32]   scale * quant_sum32
+//   int32_t quant_sum32[P / 32]    sum of the 32 quants of a block
+//   int32_t quant_sum16[P / 16]    sums of 16 quants
+//
+// With k8, `low` is absent, the quant is `high` rounded to nearest even, and the scale is 257 times
+// as large. With k16, one in 257 quants is off by one unit, because a low byte of 128 is stored as
+// 127. A block with a NaN or an infinity gets a NaN scale, so that the product is NaN as well.
+//
+// kSplitBf16: bf16 numbers. With k16, uint16_t high[P], low[P]; x = high + low to a relative error
+// of 2^-16. With k8, `low` is absent. NaN and infinity become NaN.
+enum class ActivationFormat : uint8_t { kInt8Blocks, kSplitBf16 };
+
+// Precision of activations. The value is the number of parts of a converted activation: int8 quants
+// in kInt8Blocks, bf16 numbers in kSplitBf16.
+enum class ActivationBits : int { k8 = 1, k16 = 2 };
+
+static inline constexpr size_t PartCount(ActivationBits bits) { return static_cast<size_t>(bits); }
+
+inline constexpr size_t kActivationBlock = 32;
+// Elements per K-quant block. Rows of weights and activations are processed in such chunks.
+inline constexpr size_t kChunk = 256;
+
+static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
+
+// Size of a converted row of k elements; a multiple of 64.
+static inline constexpr size_t ActivationRowBytes(ActivationFormat format, size_t k,
+                                                  ActivationBits bits) {
+  const size_t padded = PaddedLength(k);
+  const size_t bytes = padded * PartCount(bits);
+  if (format == ActivationFormat::kSplitBf16) return 2 * bytes;
+  return (bytes + padded / 2 + padded / 8 + 63) / 64 * 64;
+}
+
+}  // namespace rullama::cpu

@@ -1,0 +1,71 @@
+// Interface of the attention kernel: queries over the keys and values of one key/value head.
+#pragma once
+
+#include <rullama/sdk/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/kernels/tuning.h"
+
+namespace rullama::cpu {
+
+// Consecutive rows of keys and values of one head, cached or fresh; row i has position
+// first_position + i. A ring buffer that wraps is passed as two segments.
+struct KvSegment {
+  const void* keys = nullptr;               // row 0: head_dim elements of `dtype`
+  const void* values = nullptr;             // row 0
+  size_t key_stride = 0, value_stride = 0;  // bytes between rows
+  size_t count = 0;
+  int64_t first_position = 0;
+  DType dtype = DType::kF16;  // kF16 or kF32
+};
+
+// One query row. It sees the keys with first_visible <= position <= last_visible.
+struct AttentionQuery {
+  const float* q = nullptr;  // head_dim values
+  float* out = nullptr;      // head_dim values, must not overlap any input
+  int64_t first_visible = 0;
+  int64_t last_visible = 0;
+};
+
+// out = sum over t of softmax_t(scale * q . k_t) * v_t over the visible keys; zero if none is
+// visible.
+//
+// Keys and values are read and converted once per call, so a call should get all query heads that
+// share the key/value head and, in prefill, several positions. Arithmetic is float32 with an online
+// softmax over tiles of kAttentionTile keys. A result does not depend on the other queries of the
+// call; its last bits depend on how the segments cut the keys into tiles.
+struct AttentionArgs {
+  const KvSegment* segments = nullptr;
+  size_t segment_count = 0;
+  const AttentionQuery* queries = nullptr;
+  size_t query_count = 0;
+  size_t head_dim = 0;  // a multiple of 8
+  float scale = 1.0f;
+  // If set, `out` is left unnormalised and these receive the running maximum and the sum of
+  // exponentials of each query, so that AttentionMerge() can combine parts of the keys that
+  // different threads computed.
+  float* partial_max = nullptr;
+  float* partial_sum = nullptr;
+  void* scratch = nullptr;  // AttentionScratchBytes(head_dim, query_count), private to this call
+};
+inline constexpr size_t kAttentionTile = 32;
+
+// Scratch holds in float32: one tile of keys or values, the queries and their accumulators (rows
+// padded to 16), the scores of a tile, and four numbers per query (see AttentionState).
+static inline constexpr size_t AttentionScratchBytes(size_t head_dim, size_t query_count) {
+  const size_t padded = (head_dim + 15) / 16 * 16;
+  return (kAttentionTile * padded + query_count * (2 * padded + kAttentionTile + 4)) *
+             sizeof(float) +
+         kScratchAlignment;
+}
+
+// Combines `parts` partial attention results of one query:
+// out = sum over p of exp(max_p - max) * acc_p / total.
+// acc: one row of head_dim floats per part, `acc_stride` floats apart; max, sum: one per part. out
+// may be acc.
+void AttentionMerge(const float* acc, size_t acc_stride, const float* max, const float* sum,
+                    size_t parts, size_t head_dim, float* out);
+
+}  // namespace rullama::cpu
