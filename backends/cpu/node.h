@@ -53,6 +53,10 @@ struct View {
   [[nodiscard]] int64_t Dim(int axis, const Step& step) const {
     return sdk::DimAt(dims[axis], step.t, step.r);
   }
+  // Dim() for kernels, which take size_t.
+  [[nodiscard]] size_t Count(int axis, const Step& step) const {
+    return static_cast<size_t>(Dim(axis, step));
+  }
   [[nodiscard]] int64_t Rows(const Step& step) const { return Dim(0, step); }
   // Elements of one row: the product of the inner dimensions.
   [[nodiscard]] int64_t RowElements(const Step& step) const {
@@ -140,10 +144,11 @@ bool CompilePointwise(const CompileContext& context);
 bool CompileReduce(const CompileContext& context);
 bool CompileMatMul(const CompileContext& context);
 bool CompileNorm(const CompileContext& context);
+bool CompileRope(const CompileContext& context);
 bool CompileAttention(const CompileContext& context);
 bool CompileState(const CompileContext& context);
 bool CompileSampling(const CompileContext& context);
-bool CompileCanvas(const CompileContext& context);
+bool CompileEntropy(const CompileContext& context);
 bool CompileMoe(const CompileContext& context);
 
 }  // namespace rullama::cpu

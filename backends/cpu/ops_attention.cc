@@ -1,11 +1,13 @@
-// Rope and attention. Attention reads each key and value once for all the query heads that share
-// it; with few query rows the keys are split among the workers and joined by a second node.
+// Attention: the fused op and its two decomposed parts. The fused op reads each key and value once
+// for all query heads that share it. With few query rows the keys are split among the workers, and
+// a second node combines the partial results.
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/plan.h"
@@ -13,69 +15,16 @@
 namespace rullama::cpu {
 namespace {
 
-// ---- rope ---------------------------------------------------------------------------------------
+// ---- Visibility ---------------------------------------------------------------------------------
 
-class RopeNode final : public Node {
- public:
-  explicit RopeNode(const CompileContext& context)
-      : kernels_(context.kernels),
-        x_(context.Input(0)),
-        pos_(context.Input(1)),
-        y_(context.Result()),
-        half_(static_cast<size_t>(context.attrs<rl_rope_attrs>().n_rot) / 2) {
-    // theta^(-2i / n_rot) / factor, in float64: angles reach 1e5 radians, so the rate needs more
-    // than float32's 24 bits.
-    const auto& a = context.attrs<rl_rope_attrs>();
-    const View factors = context.Input(2);
-    for (size_t i = 0; i < half_; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
-      const double factor = factors.present() ? factors.as<const float>()[i] : 1.0;
-      rate_.push_back(std::pow(static_cast<double>(a.theta), exponent) / factor);
-    }
-    for (int worker = 0; worker < context.workers; ++worker) {
-      table_.push_back(
-          reinterpret_cast<float*>(context.workspace.Allocate(2 * half_ * sizeof(float))));
-    }
-  }
-  [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
-  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    float* cosine = table_[static_cast<size_t>(worker)];
-    float* sine = cosine + half_;
-    const auto heads = static_cast<size_t>(x_.Dim(1, step));
-    const auto dim = static_cast<size_t>(x_.Dim(2, step));
-    for (int64_t row = begin; row < end; ++row) {
-      const double position = pos_.as<const int32_t>()[row];
-      for (size_t i = 0; i < half_; ++i) {
-        const double angle = position * rate_[i];
-        cosine[i] = static_cast<float>(std::cos(angle));
-        sine[i] = static_cast<float>(std::sin(angle));
-      }
-      for (size_t head = 0; head < heads; ++head) {
-        const size_t at = (static_cast<size_t>(row) * heads + head) * dim;
-        const float* x = x_.as<const float>() + at;
-        float* y = y_.as<float>() + at;
-        kernels_.rope_neox(x, cosine, sine, half_, y);
-        std::copy(x + 2 * half_, x + dim, y + 2 * half_);
-      }
-    }
-  }
-
- private:
-  const KernelTable& kernels_;
-  View x_, pos_, y_;
-  size_t half_;
-  std::vector<double> rate_;
-  std::vector<float*> table_;  // of each worker: cosines, then sines
-};
-
-// ---- what attention and its parts see -----------------------------------------------------------
-
-struct Rows {
+// Positions and slots of the query and key rows of a step, and the mask.
+struct AttentionRows {
   View q_pos, q_slot, kv_pos, kv_slot, past;
   int32_t mask;
   int64_t window;
 
-  // Positions a query sees of the old rows of its slot, and (with mask canvas) of all fresh rows.
+  // The first and last position that a query row sees. With the canvas mask these bound the cached
+  // rows of its slot; every fresh row of the slot is visible.
   [[nodiscard]] std::pair<int64_t, int64_t> Visible(int64_t row) const {
     const int64_t pos = q_pos.as<const int32_t>()[row];
     if (mask == RL_MASK_CANVAS) {
@@ -86,38 +35,41 @@ struct Rows {
   }
 };
 
-// A key/value pair of views: state [slots, capacity, heads, dim] and fresh rows [T, heads, dim].
+// Keys and values: cached rows [slots, capacity, heads, dim] and fresh rows [T, heads, dim].
 struct KeyValue {
   View k_new, v_new, k_state, v_state;
 };
 
-// Appends the old rows of a slot, oldest first, from position `first` on; a ring that wraps gives
-// two.
+// A segment of `count` rows of one head, starting at row `row`, which has position `position`. The
+// last two dimensions of keys and values are heads and head dimension.
+KvSegment MakeSegment(const View& keys, const View& values, const Step& step, int64_t row,
+                      int64_t count, size_t head, int64_t position) {
+  const size_t head_bytes = keys.Count(keys.rank - 1, step) * InfoOf(keys.dtype).block_bytes;
+  const size_t row_bytes = keys.Count(keys.rank - 2, step) * head_bytes;
+  const size_t offset = static_cast<size_t>(row) * row_bytes + head * head_bytes;
+  return {keys.data + offset, values.data + offset,       row_bytes,
+          row_bytes,          static_cast<size_t>(count), position,
+          keys.dtype};
+}
+
+// Appends the cached rows of a slot from position `first` on, oldest first. A ring that wraps gives
+// two segments.
 void AddStateSegments(const KeyValue& kv, const Step& step, int64_t slot, int64_t past,
                       int64_t first, size_t head, std::vector<KvSegment>& out) {
   const int64_t capacity = kv.k_state.Dim(1, step);
-  const auto heads = static_cast<size_t>(kv.k_state.Dim(2, step));
-  const auto dim = static_cast<size_t>(kv.k_state.Dim(3, step));
-  const size_t element = InfoOf(kv.k_state.dtype).block_bytes;
-  const size_t stride = heads * dim * element;
   for (int64_t position = std::max({first, past - capacity, int64_t{0}}); position < past;) {
     const int64_t at = position % capacity;
     const int64_t count = std::min(capacity - at, past - position);
-    const size_t offset = static_cast<size_t>(slot * capacity + at) * stride + head * dim * element;
-    out.push_back({kv.k_state.data + offset, kv.v_state.data + offset, stride, stride,
-                   static_cast<size_t>(count), position, kv.k_state.dtype});
+    out.push_back(
+        MakeSegment(kv.k_state, kv.v_state, step, slot * capacity + at, count, head, position));
     position += count;
   }
 }
 
-// Appends the fresh rows of a slot as runs of consecutive positions.
-void AddFreshSegments(const KeyValue& kv, const Rows& rows, const Step& step, int64_t slot,
+// Appends the fresh rows of a slot as segments of consecutive positions.
+void AddFreshSegments(const KeyValue& kv, const AttentionRows& rows, const Step& step, int64_t slot,
                       size_t head, std::vector<KvSegment>& out) {
   const int64_t count = kv.k_new.Rows(step);
-  const auto heads = static_cast<size_t>(kv.k_new.Dim(1, step));
-  const auto dim = static_cast<size_t>(kv.k_new.Dim(2, step));
-  const size_t element = InfoOf(kv.k_new.dtype).block_bytes;
-  const size_t stride = heads * dim * element;
   const auto* pos = rows.kv_pos.as<const int32_t>();
   const auto* slots = rows.kv_slot.as<const int32_t>();
   for (int64_t i = 0; i < count; ++i) {
@@ -125,24 +77,79 @@ void AddFreshSegments(const KeyValue& kv, const Rows& rows, const Step& step, in
     const bool extends = i > 0 && slots[i - 1] == slot && pos[i] == pos[i - 1] + 1;
     if (extends) {
       ++out.back().count;
-      continue;
+    } else {
+      out.push_back(MakeSegment(kv.k_new, kv.v_new, step, i, 1, head, pos[i]));
     }
-    const size_t offset = static_cast<size_t>(i) * stride + head * dim * element;
-    out.push_back({kv.k_new.data + offset, kv.v_new.data + offset, stride, stride, 1, pos[i],
-                   kv.k_new.dtype});
   }
 }
 
-// ---- attention ----------------------------------------------------------------------------------
+// Reduces `segments` to part `part` of `parts` of their keys, cut at multiples of the kernel's
+// tile.
+void KeepPart(std::vector<KvSegment>& segments, size_t part, size_t parts) {
+  size_t total = 0;
+  for (const KvSegment& segment : segments) total += segment.count;
+  const size_t tiles = (total + kAttentionTile - 1) / kAttentionTile;
+  const size_t begin = tiles * part / parts * kAttentionTile;
+  const size_t end = std::min(tiles * (part + 1) / parts * kAttentionTile, total);
+  size_t at = 0;  // index of the segment's first key
+  for (KvSegment& segment : segments) {
+    const size_t from = std::clamp(begin, at, at + segment.count) - at;
+    const size_t to = std::clamp(end, at + from, at + segment.count) - at;
+    at += segment.count;
+    segment.keys = static_cast<const std::byte*>(segment.keys) + from * segment.key_stride;
+    segment.values = static_cast<const std::byte*>(segment.values) + from * segment.value_stride;
+    segment.first_position += static_cast<int64_t>(from);
+    segment.count = to - from;
+  }
+  std::erase_if(segments, [](const KvSegment& segment) { return segment.count == 0; });
+}
 
-// Query rows handled together in prefill: enough to reuse each converted key tile, few enough that
-// the scores of all heads stay in the first-level cache.
+// ---- Fused attention ----------------------------------------------------------------------------
+
+// Query rows that are processed together in prefill: enough to reuse each converted tile of keys,
+// few enough that the scores of all heads stay in L1.
 constexpr int64_t kQueryTile = 8;
-// Keys worth giving to a second worker.
+// Most query rows whose keys are split among the workers.
+constexpr int64_t kSplitRows = kQueryTile;
+// Fewest keys per part when keys are split.
 constexpr int64_t kMinKeysPerPart = 64;
 
-// The parts of one execution: with several items of queries there is one part each; otherwise the
-// keys of the single item are cut into `parts` for the workers.
+// Sizes of the query tensor and the number of query heads per key/value head.
+struct HeadShape {
+  size_t heads, dim, group;
+};
+
+// Unnormalised results of the parts of the keys: for each part and each (row, head) index, an
+// accumulator of `dim` floats, the running maximum and the sum of exponentials. Per part these are
+// three arrays one after the other.
+class PartialSoftmax {
+ public:
+  PartialSoftmax(Workspace& workspace, size_t parts, const HeadShape& shape)
+      : rows_(kSplitRows * shape.heads),
+        dim_(shape.dim),
+        data_(reinterpret_cast<float*>(workspace.Allocate(parts * part_stride() * sizeof(float)))) {
+  }
+
+  // Floats between the parts.
+  [[nodiscard]] size_t part_stride() const { return rows_ * (dim_ + 2); }
+  [[nodiscard]] float* Accumulator(size_t part, size_t index) const {
+    return data_ + part * part_stride() + index * dim_;
+  }
+  [[nodiscard]] float& Max(size_t part, size_t index) const {
+    return data_[part * part_stride() + rows_ * dim_ + index];
+  }
+  [[nodiscard]] float& Sum(size_t part, size_t index) const {
+    return data_[part * part_stride() + rows_ * (dim_ + 1) + index];
+  }
+
+ private:
+  size_t rows_;  // (row, head) pairs
+  size_t dim_;
+  float* data_;
+};
+
+// The division of one execution into items: tiles of query rows, key/value heads and parts of the
+// keys. Keys have more than one part only if there is a single tile.
 struct Split {
   int64_t tiles;
   int64_t kv_heads;
@@ -164,21 +171,18 @@ class AttentionNode final : public Node {
               context.attrs<rl_attention_attrs>().window},
         scale_(context.attrs<rl_attention_attrs>().scale),
         past_is_input_(context.graph.input(context.op, 9)->lifetime == RL_LIFETIME_INPUT),
-        y_(context.Result()) {
-    const Step max = context.MaxStep();
-    const auto heads = static_cast<size_t>(q_.Dim(1, max));
-    const auto dim = static_cast<size_t>(q_.Dim(2, max));
-    const auto group = heads / static_cast<size_t>(kv_.k_new.Dim(1, max));
+        y_(context.Result()),
+        partial_(context.workspace, static_cast<size_t>(context.workers),
+                 ShapeAt(context.MaxStep())) {
+    const HeadShape shape = ShapeAt(context.MaxStep());
+    const size_t max_queries = kQueryTile * shape.group;
     for (int worker = 0; worker < context.workers; ++worker) {
-      scratch_.push_back(
-          context.workspace.Allocate(AttentionScratchBytes(dim, kQueryTile * group)));
-      segments_.emplace_back();
-      segments_.back().reserve(kReservedSegments);
-      queries_.emplace_back(kQueryTile * group);
+      WorkerState state;
+      state.scratch = context.workspace.Allocate(AttentionScratchBytes(shape.dim, max_queries));
+      state.segments.reserve(kReservedSegments);
+      state.queries.resize(max_queries);
+      workers_.push_back(std::move(state));
     }
-    const auto parts = static_cast<size_t>(context.workers);
-    partial_ = reinterpret_cast<float*>(
-        context.workspace.Allocate(parts * kSplitRows * heads * (dim + 2) * sizeof(float)));
   }
 
   [[nodiscard]] Split SplitOf(const Step& step) const {
@@ -187,7 +191,7 @@ class AttentionNode final : public Node {
     if (rows == 0) return {0, kv_heads, 0};
     const int64_t tiles = (rows + kQueryTile - 1) / kQueryTile;
     if (tiles * kv_heads >= 2 * step.workers || rows > kSplitRows) return {tiles, kv_heads, 1};
-    const int64_t keys = MostOldKeys(step);
+    const int64_t keys = MaxCachedKeys(step);
     const int64_t parts = std::clamp<int64_t>(keys / kMinKeysPerPart, 1, step.workers);
     return {tiles, kv_heads, parts};
   }
@@ -203,155 +207,143 @@ class AttentionNode final : public Node {
       const int64_t part = item % split.parts;
       const int64_t head = item / split.parts % split.kv_heads;
       const int64_t tile = item / (split.parts * split.kv_heads);
-      RunTile(step, worker, tile, head, part, split.parts);
+      RunTile(
+          step, worker, tile,
+          {static_cast<size_t>(head), static_cast<size_t>(part), static_cast<size_t>(split.parts)});
     }
   }
 
-  // Joins the parts of row `row`, head `head`.
-  void Merge(const Step& step, int64_t row, int64_t head) const {
-    const auto heads = static_cast<size_t>(q_.Dim(1, step));
-    const auto dim = static_cast<size_t>(q_.Dim(2, step));
-    const Split split = SplitOf(step);
-    if (split.parts <= 1) return;
-    const size_t index = static_cast<size_t>(row) * heads + static_cast<size_t>(head);
-    const size_t part_stride = kSplitRows * heads * (dim + 2);
+  // Combines the parts of every row and head.
+  void Merge(const Step& step) const {
+    const auto parts = std::min(static_cast<size_t>(SplitOf(step).parts), kMaxParts);
+    const HeadShape shape = ShapeAt(step);
     std::array<float, kMaxParts> max{};
     std::array<float, kMaxParts> sum{};
-    const auto parts = std::min(static_cast<size_t>(split.parts), kMaxParts);
-    for (size_t part = 0; part < parts; ++part) {
-      const float* base = partial_ + part * part_stride + kSplitRows * heads * dim;
-      max[part] = base[index];
-      sum[part] = base[kSplitRows * heads + index];
+    for (size_t index = 0; index < q_.Count(0, step) * shape.heads; ++index) {
+      for (size_t part = 0; part < parts; ++part) {
+        max[part] = partial_.Max(part, index);
+        sum[part] = partial_.Sum(part, index);
+      }
+      AttentionMerge(partial_.Accumulator(0, index), partial_.part_stride(), max.data(), sum.data(),
+                     parts, shape.dim, y_.as<float>() + index * shape.dim);
     }
-    AttentionMerge(partial_ + index * dim, part_stride, max.data(), sum.data(), parts, dim,
-                   y_.as<float>() + index * dim);
   }
-
-  [[nodiscard]] const View& q() const { return q_; }
 
  private:
   static constexpr size_t kReservedSegments = 64;
-  static constexpr int64_t kSplitRows = kQueryTile;  // rows that may be split over keys
-  static constexpr size_t kMaxParts = 256;           // more workers than that share parts
+  static constexpr size_t kMaxParts = 256;   // the backend has at most as many workers
+  static constexpr size_t kMaxQueries = 64;  // queries per kernel call when keys are split
 
-  // An upper bound of the old keys any row sees. It is asked before the plan runs, when only the
-  // host's inputs are there: positions and slots of the wanted rows may still have to be gathered.
-  [[nodiscard]] int64_t MostOldKeys(const Step& step) const {
+  struct WorkerState {
+    std::byte* scratch = nullptr;
+    std::vector<KvSegment> segments;
+    std::vector<AttentionQuery> queries;
+  };
+
+  // One part of the keys of one key/value head.
+  struct KeyRange {
+    size_t kv_head, part, parts;
+  };
+
+  [[nodiscard]] HeadShape ShapeAt(const Step& step) const {
+    const size_t heads = q_.Count(1, step);
+    return {heads, q_.Count(2, step), heads / kv_.k_new.Count(1, step)};
+  }
+
+  // An upper bound of the number of cached keys that any row sees. This is called before the plan
+  // runs, when only the host's inputs are set: positions and slots of the wanted rows may still
+  // have to be gathered.
+  [[nodiscard]] int64_t MaxCachedKeys(const Step& step) const {
     if (!past_is_input_) return 0;
     const auto* past = rows_.past.as<const int32_t>();
     const int64_t most = *std::max_element(past, past + rows_.past.Rows(step));
     return rows_.window > 0 ? std::min(most, rows_.window) : most;
   }
 
-  void RunTile(const Step& step, int worker, int64_t tile, int64_t kv_head, int64_t part,
-               int64_t parts) {
+  void RunTile(const Step& step, int worker, int64_t tile, const KeyRange& range) {
     const int64_t first_row = tile * kQueryTile;
     const int64_t end_row = std::min(first_row + kQueryTile, q_.Rows(step));
-    // Rows of one slot go together; a tile rarely has more than one.
+    // Consecutive rows of one slot are processed together; a tile rarely has more than one slot.
+    const auto* slots = rows_.q_slot.as<const int32_t>();
     for (int64_t row = first_row; row < end_row;) {
-      const int32_t slot = rows_.q_slot.as<const int32_t>()[row];
       int64_t stop = row + 1;
-      while (stop < end_row && rows_.q_slot.as<const int32_t>()[stop] == slot) ++stop;
-      RunRows(step, worker, row, stop, slot, static_cast<size_t>(kv_head), part, parts);
+      while (stop < end_row && slots[stop] == slots[row]) ++stop;
+      RunRows(step, worker, row, stop, range);
       row = stop;
     }
   }
 
-  void RunRows(const Step& step, int worker, int64_t begin, int64_t end, int64_t slot,
-               size_t kv_head, int64_t part, int64_t parts) {
-    const auto heads = static_cast<size_t>(q_.Dim(1, step));
-    const auto dim = static_cast<size_t>(q_.Dim(2, step));
-    const size_t group = heads / static_cast<size_t>(kv_.k_new.Dim(1, step));
-    auto& queries = queries_[static_cast<size_t>(worker)];
+  // Rows [begin, end), all of one slot.
+  void RunRows(const Step& step, int worker, int64_t begin, int64_t end, const KeyRange& range) {
+    WorkerState& state = workers_[static_cast<size_t>(worker)];
+    const HeadShape shape = ShapeAt(step);
+    const size_t first_index =
+        static_cast<size_t>(begin) * shape.heads + range.kv_head * shape.group;
     size_t count = 0;
     int64_t first_visible = std::numeric_limits<int64_t>::max();
     for (int64_t row = begin; row < end; ++row) {
       const auto [first, last] = rows_.Visible(row);
       first_visible = std::min(first_visible, first);
-      for (size_t g = 0; g < group; ++g) {
-        const size_t index = static_cast<size_t>(row) * heads + kv_head * group + g;
-        float* out = parts > 1 ? PartialRow(part, index, heads, dim) : y_.as<float>() + index * dim;
-        queries[count++] = {q_.as<const float>() + index * dim, out, first, last};
+      for (size_t g = 0; g < shape.group; ++g, ++count) {
+        const size_t index = first_index + static_cast<size_t>(row - begin) * shape.heads + g;
+        float* out = range.parts > 1 ? partial_.Accumulator(range.part, index)
+                                     : y_.as<float>() + index * shape.dim;
+        state.queries[count] = {q_.as<const float>() + index * shape.dim, out, first, last};
       }
     }
-    auto& segments = segments_[static_cast<size_t>(worker)];
-    segments.clear();
-    AddStateSegments(kv_, step, slot, rows_.past.as<const int32_t>()[slot], first_visible, kv_head,
-                     segments);
-    AddFreshSegments(kv_, rows_, step, slot, kv_head, segments);
-    if (parts > 1) TakePart(segments, part, parts);
+    const int64_t slot = rows_.q_slot.as<const int32_t>()[begin];
+    state.segments.clear();
+    AddStateSegments(kv_, step, slot, rows_.past.as<const int32_t>()[slot], first_visible,
+                     range.kv_head, state.segments);
+    AddFreshSegments(kv_, rows_, step, slot, range.kv_head, state.segments);
+    if (range.parts > 1) KeepPart(state.segments, range.part, range.parts);
 
     AttentionArgs args;
-    args.segments = segments.data();
-    args.segment_count = segments.size();
-    args.queries = queries.data();
+    args.segments = state.segments.data();
+    args.segment_count = state.segments.size();
+    args.queries = state.queries.data();
     args.query_count = count;
-    args.head_dim = dim;
+    args.head_dim = shape.dim;
     args.scale = scale_;
-    args.scratch = scratch_[static_cast<size_t>(worker)];
-    std::array<float, 2 * kMaxQueries> extremes;  // partial maxima, then sums
-    if (parts == 1) {
+    args.scratch = state.scratch;
+    if (range.parts == 1) {
       kernels_.attention(args);
-      return;
+    } else {
+      RunPart(args, shape, first_index, range.part);
     }
-    // The kernel writes maxima and sums densely per query; scatter them to their rows.
-    args.partial_max = extremes.data();
-    args.partial_sum = extremes.data() + kMaxQueries;
+  }
+
+  // Runs the kernel for one part of the keys and stores maxima and sums. Query i belongs to row
+  // i / group of the call; `first_index` is the (row, head) index of query 0.
+  void RunPart(AttentionArgs args, const HeadShape& shape, size_t first_index, size_t part) const {
+    std::array<float, kMaxQueries> max;
+    std::array<float, kMaxQueries> sum;
+    args.partial_max = max.data();
+    args.partial_sum = sum.data();
+    const AttentionQuery* queries = args.queries;
+    const size_t count = args.query_count;
     for (size_t done = 0; done < count; done += kMaxQueries) {
-      args.queries = queries.data() + done;
+      args.queries = queries + done;
       args.query_count = std::min(kMaxQueries, count - done);
       kernels_.attention(args);
       for (size_t i = 0; i < args.query_count; ++i) {
-        const auto row = static_cast<size_t>(begin) + (done + i) / group;
-        const size_t index = row * heads + kv_head * group + (done + i) % group;
-        float* base = PartialRow(part, 0, heads, dim) + kSplitRows * heads * dim;
-        base[index] = args.partial_max[i];
-        base[kSplitRows * heads + index] = args.partial_sum[i];
+        const size_t query = done + i;
+        const size_t index = first_index + query / shape.group * shape.heads + query % shape.group;
+        partial_.Max(part, index) = max[i];
+        partial_.Sum(part, index) = sum[i];
       }
     }
-  }
-
-  static constexpr size_t kMaxQueries = 64;
-
-  [[nodiscard]] float* PartialRow(int64_t part, size_t index, size_t heads, size_t dim) const {
-    return partial_ + static_cast<size_t>(part) * kSplitRows * heads * (dim + 2) + index * dim;
-  }
-
-  // Keeps the keys of part `part` of `parts`, cut at multiples of the kernel's tile.
-  static void TakePart(std::vector<KvSegment>& segments, int64_t part, int64_t parts) {
-    int64_t total = 0;
-    for (const KvSegment& segment : segments) total += static_cast<int64_t>(segment.count);
-    constexpr auto kTile = static_cast<int64_t>(kAttentionTile);
-    const int64_t tiles = (total + kTile - 1) / kTile;
-    const int64_t begin = tiles * part / parts * kTile;
-    const int64_t end = std::min(tiles * (part + 1) / parts * kTile, total);
-    int64_t at = 0;
-    for (KvSegment& segment : segments) {
-      const auto size = static_cast<int64_t>(segment.count);
-      const int64_t from = std::clamp<int64_t>(begin - at, 0, size);
-      const int64_t to = std::clamp<int64_t>(end - at, from, size);
-      at += size;
-      segment.keys = static_cast<const std::byte*>(segment.keys) +
-                     static_cast<size_t>(from) * segment.key_stride;
-      segment.values = static_cast<const std::byte*>(segment.values) +
-                       static_cast<size_t>(from) * segment.value_stride;
-      segment.first_position += from;
-      segment.count = static_cast<size_t>(to - from);
-    }
-    std::erase_if(segments, [](const KvSegment& segment) { return segment.count == 0; });
   }
 
   const KernelTable& kernels_;
   View q_;
   KeyValue kv_;
-  Rows rows_;
+  AttentionRows rows_;
   float scale_;
   bool past_is_input_;
   View y_;
-  std::vector<std::byte*> scratch_;               // of each worker
-  std::vector<std::vector<KvSegment>> segments_;  // of each worker
-  std::vector<std::vector<AttentionQuery>> queries_;
-  float* partial_ = nullptr;  // for each part: [rows, heads, dim], maxima, sums
+  PartialSoftmax partial_;
+  std::vector<WorkerState> workers_;
 };
 
 class AttentionMergeNode final : public Node {
@@ -361,20 +353,17 @@ class AttentionMergeNode final : public Node {
     return attention_.SplitOf(step).parts > 1 ? 1 : 0;
   }
   void Run(const Step& step, int /*worker*/, int64_t /*begin*/, int64_t /*end*/) override {
-    for (int64_t row = 0; row < attention_.q().Rows(step); ++row) {
-      for (int64_t head = 0; head < attention_.q().Dim(1, step); ++head) {
-        attention_.Merge(step, row, head);
-      }
-    }
+    attention_.Merge(step);
   }
 
  private:
   const AttentionNode& attention_;
 };
 
-// ---- the decomposed form ------------------------------------------------------------------------
+// ---- Decomposed attention: scores, then (after softmax) the weighted sum of values
+// ---------------
 
-float LoadFloat(const View& view, size_t index) {
+float LoadFloat(const View& view, int64_t index) {
   switch (view.dtype) {
     case DType::kF16:
       return HalfToFloat(view.as<const uint16_t>()[index]);
@@ -385,6 +374,8 @@ float LoadFloat(const View& view, size_t index) {
   }
 }
 
+// y[row][head] = scale * q . k over the cache rows of the slot, then the fresh rows; -inf where
+// masked.
 class AttentionScoresNode final : public Node {
  public:
   explicit AttentionScoresNode(const CompileContext& context)
@@ -419,11 +410,11 @@ class AttentionScoresNode final : public Node {
                             int64_t key_row) const {
     const int64_t heads = q_.Dim(1, step);
     const int64_t kv_heads = k_new_.Dim(1, step);
-    const auto dim = static_cast<size_t>(q_.Dim(2, step));
-    const float* q = q_.as<const float>() + static_cast<size_t>(row * heads + head) * dim;
-    const size_t at = static_cast<size_t>(key_row * kv_heads + head / (heads / kv_heads)) * dim;
+    const int64_t dim = q_.Dim(2, step);
+    const float* q = q_.as<const float>() + (row * heads + head) * dim;
+    const int64_t at = (key_row * kv_heads + head / (heads / kv_heads)) * dim;
     float sum = 0;
-    for (size_t i = 0; i < dim; ++i) sum += q[i] * LoadFloat(keys, at + i);
+    for (int64_t i = 0; i < dim; ++i) sum += q[i] * LoadFloat(keys, at + i);
     return sum * scale_;
   }
   void ScoreState(const Step& step, int64_t row, int64_t head, float* y) const {
@@ -446,14 +437,15 @@ class AttentionScoresNode final : public Node {
   }
 
   View q_, k_new_, k_state_;
-  Rows rows_;
+  AttentionRows rows_;
   float scale_;
   View y_;
 };
 
-class AttentionMixNode final : public Node {
+// y[row][head] = sum over c of p[c] * v[c], over the cache rows of the slot, then the fresh rows.
+class AttentionValuesNode final : public Node {
  public:
-  explicit AttentionMixNode(const CompileContext& context)
+  explicit AttentionValuesNode(const CompileContext& context)
       : p_(context.Input(0)),
         v_new_(context.Input(1)),
         v_state_(context.Input(2)),
@@ -477,11 +469,8 @@ class AttentionMixNode final : public Node {
           const bool fresh = c >= capacity;
           const View& values = fresh ? v_new_ : v_state_;
           const int64_t value_row = fresh ? c - capacity : slot * capacity + c;
-          const auto at =
-              static_cast<size_t>((value_row * kv_heads + head / (heads / kv_heads)) * dim);
-          for (int64_t i = 0; i < dim; ++i) {
-            y[i] += p[c] * LoadFloat(values, at + static_cast<size_t>(i));
-          }
+          const int64_t at = (value_row * kv_heads + head / (heads / kv_heads)) * dim;
+          for (int64_t i = 0; i < dim; ++i) y[i] += p[c] * LoadFloat(values, at + i);
         }
       }
     }
@@ -495,9 +484,6 @@ class AttentionMixNode final : public Node {
 
 bool CompileAttention(const CompileContext& context) {
   switch (context.op.kind) {
-    case RL_OP_rope:
-      context.nodes.Add(std::make_unique<RopeNode>(context));
-      return true;
     case RL_OP_attention: {
       auto attention = std::make_unique<AttentionNode>(context);
       auto merge = std::make_unique<AttentionMergeNode>(*attention);
@@ -509,7 +495,7 @@ bool CompileAttention(const CompileContext& context) {
       context.nodes.Add(std::make_unique<AttentionScoresNode>(context));
       return true;
     case RL_OP_attention_mix:
-      context.nodes.Add(std::make_unique<AttentionMixNode>(context));
+      context.nodes.Add(std::make_unique<AttentionValuesNode>(context));
       return true;
     default:
       return false;

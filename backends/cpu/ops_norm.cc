@@ -1,10 +1,10 @@
-// Normalisations. A "row" of these ops is one run of the last dimension.
+// Normalisations along the last dimension.
 #include "backends/cpu/plan.h"
 
 namespace rullama::cpu {
 namespace {
 
-// Runs along the last dimension are items, in groups big enough to be worth a barrier.
+// Applies RunOne() to every vector along the last dimension. Items are rows of x.
 class LastDimNode : public Node {
  public:
   LastDimNode(const KernelTable& kernels, const View& x, const View& y)

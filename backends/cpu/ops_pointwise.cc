@@ -1,4 +1,4 @@
-// Pointwise ops: elements are independent, so work is cut into runs of elements, not rows.
+// Pointwise ops. Elements are independent, so items are runs of elements instead of rows.
 #include <algorithm>
 #include <cmath>
 
@@ -7,12 +7,12 @@
 namespace rullama::cpu {
 namespace {
 
-// 32 KB of floats: below this a barrier costs more than the second worker saves.
+// Elements per item, 32 KiB of floats: below this a barrier costs more than a second worker saves.
 constexpr int64_t kRun = 8192;
 
 int64_t Runs(int64_t elements) { return (elements + kRun - 1) / kRun; }
 
-// f(a, b, n, out) over whole tensors of the same shape; b may be null.
+// out = f(a, b) over tensors of the same shape; b may be absent.
 using RunKernel = void (*)(const KernelTable&, const void* attrs, const float* a, const float* b,
                            size_t n, float* out);
 
@@ -120,7 +120,7 @@ void BinaryRun(const KernelTable& kernels, const void* attrs, const float* a, co
   }
 }
 
-// b is broadcast along inner dimensions of size 1. Rows are items.
+// y = f(a, b) with b broadcast along inner dimensions of size 1. Items are rows.
 class BroadcastBinaryNode final : public Node {
  public:
   explicit BroadcastBinaryNode(const CompileContext& context)
@@ -161,7 +161,7 @@ class BroadcastBinaryNode final : public Node {
   View a_, b_, y_;
 };
 
-// y = x * weight along the last dimension, weight [n] or [1]. Rows are items.
+// y = x * weight along the last dimension, weight [n] or [1]. Items are rows.
 class ScaleNode final : public Node {
  public:
   explicit ScaleNode(const CompileContext& context)

@@ -60,7 +60,7 @@ class ArgMaxNode final : public Node {
 // NaN counts as -infinity.
 float OrderKey(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
 
-// Descending, equal values by ascending index.
+// Sorts indices by descending value; equal values by ascending index.
 struct DescendingOrder {
   const float* x;
   bool operator()(int32_t a, int32_t b) const {
@@ -99,9 +99,9 @@ class TopKNode final : public Node {
   }
 
  private:
-  // Writes at least k candidates that include the k largest. A vocabulary is huge and k small: one
-  // scan against a threshold that rises whenever the list doubles is close to the cost of reading
-  // x.
+  // Writes the indices of at least k candidates that include the k largest and returns their
+  // number. For a small k of a large row this is one scan against a threshold, the k-th largest
+  // value when the list was last full, and costs little more than reading x.
   size_t Select(const float* x, size_t n, int32_t* order) const {
     if (k_ * 4 >= n) {
       std::iota(order, order + n, 0);
@@ -112,7 +112,7 @@ class TopKNode final : public Node {
     float threshold = -std::numeric_limits<float>::infinity();
     bool bounded = false;
     for (size_t i = 0; i < n; ++i) {
-      // A later equal value loses its tie.
+      // An equal value with a higher index sorts behind, so it is no candidate.
       if (bounded && !(x[i] > threshold)) continue;
       order[count++] = static_cast<int32_t>(i);
       if (count < limit || n - i - 1 == 0) continue;

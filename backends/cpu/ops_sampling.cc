@@ -1,4 +1,4 @@
-// Sampling ops. Rows are items; sums are float64, as in the reference.
+// Sampling ops. Items are rows; sums are float64 as in the reference.
 #include <rullama/sdk/philox.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 namespace rullama::cpu {
 namespace {
 
+// The logit of an excluded token.
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
 class PenaltiesNode final : public Node {
@@ -53,7 +54,8 @@ class PenaltiesNode final : public Node {
   }
 
  private:
-  // Tokens at the last_n positions that end at the row's own.
+  // Writes the tokens at the last_n positions up to the row's own to `seen` and returns their
+  // number.
   int64_t Collect(const Step& step, int64_t row, int32_t* seen) const {
     const int64_t pos = q_pos_.as<const int32_t>()[row];
     const int32_t slot = q_slot_.as<const int32_t>()[row];
@@ -111,7 +113,7 @@ class BiasAddNode final : public Node {
   View logits_, ids_, bias_, y_;
 };
 
-// Sampling filters: columns of a row that stay, the others become -inf.
+// Sampling filters: y = x for the tokens that are kept, -inf for the others.
 class MaskNode : public Node {
  public:
   MaskNode(const CompileContext& context, float p)
@@ -136,7 +138,7 @@ class MaskNode : public Node {
  protected:
   virtual void Filter(const float* x, size_t n, double* probability, int32_t* order, float* y) = 0;
 
-  // exp(x - max) / sum in float64; zeros if every x is -inf.
+  // Softmax in float64; zeros if every x is -inf.
   static void Softmax(const float* x, size_t n, double* probability) {
     double max = -std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < n; ++i) max = std::max<double>(max, x[i]);
@@ -254,6 +256,7 @@ class CategoricalNode final : public Node {
   }
 
  private:
+  // The first token at which the cumulative mass exceeds u times the total; -1 if every x is -inf.
   static int32_t Draw(const float* x, size_t n, float u) {
     double max = -std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < n; ++i) max = std::max<double>(max, x[i]);

@@ -1,4 +1,4 @@
-// state_append: fresh rows into their places of the ring.
+// state_append: writes fresh rows to their positions in the ring buffers of the slots.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,8 @@ class StateAppendNode final : public Node {
         rows_(context.Input(1)),
         pos_(context.Input(2)),
         slot_(context.Input(3)) {}
-  // One item: rows of a long chunk may compete for a place, and a copy is bound by memory anyway.
+  // One item: rows of a long chunk may overwrite each other, and a copy is limited by memory
+  // bandwidth anyway.
   [[nodiscard]] int64_t Items(const Step& step) const override {
     return rows_.Rows(step) > 0 ? 1 : 0;
   }
@@ -33,9 +34,9 @@ class StateAppendNode final : public Node {
              " slots");
         return;
       }
-      // In ascending order the later row of a place wins by being written last.
-      const int64_t place = slot[i] * capacity + pos[i] % capacity;
-      std::memcpy(state_.data + static_cast<size_t>(place) * bytes,
+      // Rows are written in ascending order, so the latest row of a ring position remains.
+      const int64_t at = slot[i] * capacity + pos[i] % capacity;
+      std::memcpy(state_.data + static_cast<size_t>(at) * bytes,
                   rows_.data + static_cast<size_t>(i) * bytes, bytes);
     }
   }

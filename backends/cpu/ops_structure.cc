@@ -1,4 +1,4 @@
-// Ops that move elements without computing.
+// Ops that copy, convert or select elements.
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
@@ -13,8 +13,7 @@ namespace {
 
 size_t ElementBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
 
-// Row i of y = bytes [offset, offset + size) of row i of x. Also reshape and copy of unaliased
-// memory.
+// Copies x to y; a no-op if both share memory. Used by reshape, copy and casts to the same type.
 class CopyNode final : public Node {
  public:
   CopyNode(const View& x, const View& y) : x_(x), y_(y) {}
@@ -31,13 +30,13 @@ class CopyNode final : public Node {
   View x_, y_;
 };
 
-// Copies, for each outer index (dimensions before `axis`), a run of bytes of a source that has
-// `from_run` bytes there into a target that has `to_run`.
+// Slice and concat. For each index of the dimensions before `axis`, copies a run of x that starts
+// at x_start to y at y_start. Either x or y is a part of the other along `axis`; the shorter one is
+// copied as a whole.
 class AxisCopyNode final : public Node {
  public:
-  AxisCopyNode(const View& x, const View& y, int axis, int64_t x_start, int64_t y_start,
-               bool y_is_part)
-      : x_(x), y_(y), axis_(axis), x_start_(x_start), y_start_(y_start), y_is_part_(y_is_part) {}
+  AxisCopyNode(const View& x, const View& y, int axis, int64_t x_start, int64_t y_start)
+      : x_(x), y_(y), axis_(axis), x_start_(x_start), y_start_(y_start) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     int64_t middle = 1;  // dimensions between the rows and the axis
@@ -46,7 +45,7 @@ class AxisCopyNode final : public Node {
     for (int axis = axis_ + 1; axis < x_.rank; ++axis) inner *= x_.Dim(axis, step);
     const int64_t x_run = x_.Dim(axis_, step) * inner;
     const int64_t y_run = y_.Dim(axis_, step) * inner;
-    const auto bytes = static_cast<size_t>(y_is_part_ ? y_run : x_run);
+    const auto bytes = static_cast<size_t>(std::min(x_run, y_run));
     for (int64_t i = begin * middle; i < end * middle; ++i) {
       std::memcpy(y_.data + i * y_run + y_start_ * inner, x_.data + i * x_run + x_start_ * inner,
                   bytes);
@@ -57,7 +56,6 @@ class AxisCopyNode final : public Node {
   View x_, y_;
   int axis_;
   int64_t x_start_, y_start_;
-  bool y_is_part_;
 };
 
 class CastNode final : public Node {
@@ -79,7 +77,7 @@ class CastNode final : public Node {
   }
 
  private:
-  // Every castable type except large i32 fits a float; i32 to i32 does not come here.
+  // float represents every castable type except large i32, and casts from i32 to i32 use CopyNode.
   [[nodiscard]] float Load(size_t i) const {
     switch (x_.dtype) {
       case DType::kF16:
@@ -107,7 +105,7 @@ class CastNode final : public Node {
         y_.as<float>()[i] = value;
     }
   }
-  // Saturating, so that no input is undefined behaviour; NaN gives 0.
+  // Saturates, since the plain conversion is undefined out of range; NaN gives 0.
   static int32_t Truncate(float value) {
     if (std::isnan(value)) return 0;
     if (value >= 0x1p31f) return std::numeric_limits<int32_t>::max();
@@ -126,7 +124,7 @@ class GatherRowsNode final : public Node {
         ids_(context.Input(1)),
         y_(context.Result()),
         column_(context.attrs<rl_gather_rows_attrs>().column) {
-    // Rank-2 float and block tables become f32; everything else keeps its bytes.
+    // Rank-2 float and block tables are dequantised to f32; other tables are copied.
     if (table_.rank == 2 && table_.dtype != DType::kF32 && table_.dtype != DType::kI32) {
       weight_ = FindWeight(context.kernels, table_.dtype);
       if (weight_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "table type cannot be gathered");
@@ -192,6 +190,29 @@ class GatherLastNode final : public Node {
   View x_, index_, y_;
 };
 
+// y = condition != 0 ? a : b for elements of any plain dtype.
+class WhereNode final : public Node {
+ public:
+  explicit WhereNode(const CompileContext& context)
+      : condition_(context.Input(0)),
+        a_(context.Input(1)),
+        b_(context.Input(2)),
+        y_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const int64_t row = y_.RowElements(step);
+    const size_t size = InfoOf(y_.dtype).block_bytes;
+    for (int64_t i = begin * row; i < end * row; ++i) {
+      const View& from = condition_.as<const float>()[i] != 0 ? a_ : b_;
+      const size_t at = static_cast<size_t>(i) * size;
+      std::memcpy(y_.data + at, from.data + at, size);
+    }
+  }
+
+ private:
+  View condition_, a_, b_, y_;
+};
+
 }  // namespace
 
 bool CompileStructure(const CompileContext& context) {
@@ -204,7 +225,7 @@ bool CompileStructure(const CompileContext& context) {
       return true;
     case RL_OP_slice: {
       const auto& a = context.attrs<rl_slice_attrs>();
-      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, a.axis, a.start, 0, true));
+      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, a.axis, a.start, 0));
       return true;
     }
     case RL_OP_concat: {
@@ -213,9 +234,8 @@ bool CompileStructure(const CompileContext& context) {
       if (x.dims[axis].t != 0 || x.dims[axis].r != 0) {
         throw sdk::Error(RL_UNSUPPORTED, "concat along a dimension that depends on T or R");
       }
-      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, axis, 0, 0, false));
-      context.nodes.Add(
-          std::make_unique<AxisCopyNode>(b, y, axis, 0, x.dims[axis].constant, false));
+      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, axis, 0, 0));
+      context.nodes.Add(std::make_unique<AxisCopyNode>(b, y, axis, 0, x.dims[axis].constant));
       return true;
     }
     case RL_OP_cast:
@@ -227,6 +247,9 @@ bool CompileStructure(const CompileContext& context) {
       return true;
     case RL_OP_gather_rows:
       context.nodes.Add(std::make_unique<GatherRowsNode>(context));
+      return true;
+    case RL_OP_where:
+      context.nodes.Add(std::make_unique<WhereNode>(context));
       return true;
     case RL_OP_gather_last:
       context.nodes.Add(std::make_unique<GatherLastNode>(context));

@@ -164,8 +164,8 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
                  ActivationBits activation_bits, ThreadPool& pool, const sdk::Host* log)
     : pool_(pool), log_(log) {
   constexpr std::array kFamilies = {
-      CompileStructure, CompilePointwise, CompileReduce,   CompileMatMul, CompileNorm,
-      CompileAttention, CompileState,     CompileSampling, CompileCanvas, CompileMoe};
+      CompileStructure, CompilePointwise, CompileReduce,   CompileMatMul,  CompileNorm, CompileRope,
+      CompileAttention, CompileState,     CompileSampling, CompileEntropy, CompileMoe};
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     list_.set_op_index(i);

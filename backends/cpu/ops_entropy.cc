@@ -1,7 +1,6 @@
-// What block diffusion asks for: choosing between rows, entropy, acceptance by entropy.
+// Ops of block diffusion: the entropy of rows of logits and the acceptance of rows by entropy.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -10,29 +9,6 @@
 
 namespace rullama::cpu {
 namespace {
-
-// y = condition != 0 ? a : b, elements of any plain dtype.
-class WhereNode final : public Node {
- public:
-  explicit WhereNode(const CompileContext& context)
-      : condition_(context.Input(0)),
-        a_(context.Input(1)),
-        b_(context.Input(2)),
-        y_(context.Result()) {}
-  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
-  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
-    const int64_t row = y_.RowElements(step);
-    const size_t size = InfoOf(y_.dtype).block_bytes;
-    for (int64_t i = begin * row; i < end * row; ++i) {
-      const View& from = condition_.as<const float>()[i] != 0 ? a_ : b_;
-      const size_t at = static_cast<size_t>(i) * size;
-      std::memcpy(y_.data + at, from.data + at, size);
-    }
-  }
-
- private:
-  View condition_, a_, b_, y_;
-};
 
 class EntropyNode final : public Node {
  public:
@@ -60,9 +36,11 @@ class EntropyNode final : public Node {
  private:
   const KernelTable& kernels_;
   View x_, y_;
-  std::vector<float*> p_;  // of each worker
+  std::vector<float*> p_;  // per worker: the probabilities of a row
 };
 
+// y = 1 for the rows of lowest entropy: a row is accepted while the sum of the entropies before it
+// is at most `bound`. NaN sorts last and is never accepted.
 class EntropyAcceptNode final : public Node {
  public:
   explicit EntropyAcceptNode(const CompileContext& context)
@@ -97,11 +75,8 @@ class EntropyAcceptNode final : public Node {
 
 }  // namespace
 
-bool CompileCanvas(const CompileContext& context) {
+bool CompileEntropy(const CompileContext& context) {
   switch (context.op.kind) {
-    case RL_OP_where:
-      context.nodes.Add(std::make_unique<WhereNode>(context));
-      return true;
     case RL_OP_entropy:
       context.nodes.Add(std::make_unique<EntropyNode>(context));
       return true;
