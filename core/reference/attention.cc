@@ -1,4 +1,4 @@
-// Rotary embedding and attention, whole and in its two parts.
+// Rotary embedding, fused attention and the two parts of decomposed attention.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,8 +10,8 @@
 namespace rullama::reference {
 namespace {
 
-// The rows of one side (keys or values): the old ones in a state [slots, capacity, kv_heads, dim]
-// and the fresh ones [T, kv_heads, dim]. Columns count the state rows of a slot, then fresh rows.
+// The rows of keys or of values: cached rows in a state [slots, capacity, kv_heads, dim] and fresh
+// rows [T, kv_heads, dim]. Columns number the state rows of a slot first, then the fresh rows.
 class KeyRows {
  public:
   KeyRows(const Tensor& state, const Tensor& fresh)
@@ -23,8 +23,8 @@ class KeyRows {
   [[nodiscard]] int64_t dim() const { return fresh_.dims[2]; }
   [[nodiscard]] int64_t columns() const { return capacity_ + fresh_.rows(); }
 
-  // The vector of one column and kv head. State rows are decoded when first asked for, so rows that
-  // no query sees may hold anything.
+  // The vector of one column and kv head. State rows are decoded on first use, so rows that no
+  // query sees may be uninitialised.
   Result<std::span<const double>> At(int64_t slot, int64_t column, int64_t kv_head) {
     const auto length = static_cast<size_t>(dim());
     const auto offset = static_cast<size_t>(kv_head * dim());
@@ -49,7 +49,7 @@ class KeyRows {
   std::map<int64_t, std::vector<double>> decoded_;
 };
 
-// Who sees whom: the operands that are not numbers, and the attributes.
+// Visibility: positions, slots and the attributes of the mask.
 struct Visibility {
   const Tensor& q_pos;
   const Tensor& q_slot;

@@ -36,8 +36,8 @@ TEST(RopeTest, TurnsPairsOfHalves) {
                slower);
 }
 
-// A step of attention with one kv head of one dimension unless said otherwise. Queries of zero give
-// equal weights, so the result is the mean of the visible values: who is seen can be read off.
+// A step of attention, by default with one kv head of one dimension. With queries of zero all
+// weights are equal, so the result is the mean of the visible values.
 struct Step {
   std::vector<int32_t> pos;
   std::vector<int32_t> slot;
@@ -198,7 +198,7 @@ TEST(AttentionTest, SlotsOutOfRangeAreErrors) {
               HasSubstr("slot 9"));
 }
 
-// A sequence fed in chunks through a ring, against attention written out over the whole sequence.
+// Compares a sequence fed in chunks through a ring with attention over the whole sequence.
 class ChunkedAttention : public ::testing::TestWithParam<std::tuple<std::vector<int>, int>> {};
 
 TEST_P(ChunkedAttention, EqualsOneShot) {
@@ -210,7 +210,7 @@ TEST_P(ChunkedAttention, EqualsOneShot) {
   std::vector<double> v;
   for (int i = 0; i < kLength; ++i) {
     q.push_back(std::sin(1.3 * i));
-    k.push_back(static_cast<float>(std::cos(2.1 * i)));  // what an f32 state keeps
+    k.push_back(static_cast<float>(std::cos(2.1 * i)));  // the precision of an f32 state
     v.push_back(i * i);
   }
   Tensor k_state = F32({2, kCapacity, 1, 1}, std::vector<double>(2 * kCapacity));

@@ -1,4 +1,4 @@
-// Evaluating one op in a test.
+// Evaluates one op in a test.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ inline Result<std::vector<Tensor>> TryEval(OpKind kind, const OpAttrs& attrs,
   return EvaluateOp(kind, attrs, pointers);
 }
 
-// The first result; a failure and an empty tensor after an error.
+// Returns the first result. After an error, fails the test and returns an empty tensor.
 inline Tensor Eval(OpKind kind, const OpAttrs& attrs, const Operands& operands) {
   auto results = TryEval(kind, attrs, operands);
   if (!results) {

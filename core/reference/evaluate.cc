@@ -34,7 +34,7 @@ bool ReadsPacked(const OpInfo& info, size_t operand) {
   return false;
 }
 
-// Type inference works on sizes of at least 1, so a dimension of no rows is named by a symbol.
+// Type inference requires sizes of at least 1, so a dimension of 0 rows is replaced by a symbol.
 TensorType TypeOf(const Tensor& tensor) {
   TensorType type;
   type.dtype = tensor.dtype;

@@ -1,5 +1,5 @@
-// What holds for every op: results have the inferred types, a step may want no rows, and packed
-// operands give what unpacked ones give.
+// Properties of every op: results have the inferred types, a step may have no wanted rows, and
+// packed operands give the same results as unpacked ones.
 #include "core/reference/evaluate.h"
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Bytes of a tensor: a pattern that is a small finite number in every dtype, as integer 0 or 1.
+// Bytes of a tensor whose elements are small finite numbers in every dtype; 0 or 1 as integers.
 std::vector<std::byte> BytesFor(const TensorType& type, const Extents& extents) {
   std::vector<std::byte> bytes(type.BytesAt(extents));
   if (type.dtype == DType::kI32) {

@@ -42,7 +42,7 @@ Result<Value> ValueFromAbi(const rl_value& from) {
   }
 }
 
-// The attributes, from a struct that may be shorter or longer than ours.
+// Copies attributes from a struct of another ABI version, which may be shorter or longer.
 Result<OpAttrs> AttrsFromAbi(OpKind kind, const rl_op& from) {
   OpAttrs attrs(kind);
   uint32_t found = 0;
@@ -78,7 +78,8 @@ Result<Op> OpFromAbi(const rl_op& from, uint32_t value_count) {
   return op;
 }
 
-// What a plugin does not receive because it follows: producers, and which state a version is of.
+// Restores the fields that are not part of the ABI because they can be derived: the producers of
+// values and the state that a version belongs to.
 void Link(Graph& graph) {
   for (OpIndex i = 0; i < graph.ops.size(); ++i) {
     for (const ValueId result : graph.ops[i].results) graph.values[result].producer = i;

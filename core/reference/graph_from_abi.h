@@ -1,4 +1,5 @@
-// The graph a plugin receives, as a Graph again: the inverse of core/plugin/graph_flatten.h.
+// Converts the graph that a plugin receives back to a Graph: the inverse of
+// core/plugin/graph_flatten.h.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -8,10 +9,10 @@
 
 namespace rullama::reference {
 
-// Copies what it needs; ids of values and ops stay the same. A constant's source is its own name.
-// Values the host reads (outputs, or observed) become outputs of that name with all their rows. The
-// result is verified. Errors: ref.graph for a graph that breaks the plugin contract, and those of
-// Verify.
+// The result owns its data and is verified; ids of values and ops are the same. The source of a
+// constant is its name. Values that the host reads (outputs, or observed) become outputs of that
+// name with all their rows. Errors: ref.graph for a graph that breaks the plugin contract, and
+// those of Verify.
 Result<Graph> GraphFromAbi(const sdk::GraphView& view);
 
 }  // namespace rullama::reference

@@ -24,7 +24,7 @@ TEST(GraphFromAbiTest, EveryOpComesBackAsItWas) {
   }
 }
 
-// A graph that is changed after flattening, as a host with a bug might.
+// A flattened graph that a test can corrupt, as a host with a bug might.
 class Changed {
  public:
   Changed()

@@ -12,7 +12,7 @@
 namespace rullama::reference {
 namespace {
 
-// Whether a tensor has this type at these extents and all its elements.
+// True if a tensor has this type at these extents and the right number of elements.
 Status CheckFits(const Tensor& tensor, const TensorType& type, const Extents& extents,
                  std::string_view id, std::string_view name) {
   if (tensor.dtype != type.dtype || tensor.dims != DimsAt(type, extents)) {
@@ -131,7 +131,7 @@ Status Interpreter::CheckInputs(const Extents& extents) const {
 
 Status Interpreter::Append(const Op& op) {
   const ValueId home = Home(op.inputs[kWrittenOperand]);
-  // Rows and positions may be packed constants; the append itself wants numbers.
+  // Rows and positions may be packed constants, which the append cannot read.
   std::vector<Tensor> operands;
   for (size_t i = 1; i < op.inputs.size(); ++i) {
     RL_ASSIGN_OR_RETURN(Tensor tensor, Unpack(tensors_[Home(op.inputs[i])]));
@@ -147,7 +147,7 @@ Status Interpreter::Append(const Op& op) {
 
 Status Interpreter::RunOp(OpIndex index) {
   const Op& op = graph_.ops[index];
-  // In place: the verifier has shown that nothing reads the old version after its append.
+  // In place is safe: the verifier has checked that nothing reads the old version after its append.
   if (op.kind == OpKind::kStateAppend) return Append(op);
   std::vector<const Tensor*> operands;
   for (const ValueId input : op.inputs) {

@@ -1,8 +1,8 @@
-// Runs a whole graph in float64. Values can be looked at by name after a step, which is how layers
-// of a backend are compared with the reference.
+// Runs a whole graph in float64. Values can be read by name after a step, so that layers of a
+// backend can be compared with the reference.
 //
-// Ownership: holds its graph, inputs and states; packed constants and state memory are not owned
-// and have to outlive it. Not thread-safe.
+// Ownership: owns its graph, inputs and states. Packed constants and bound state memory are
+// borrowed and must outlive it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ using ConstantProvider = std::function<Result<Tensor>(std::string_view source, i
                                                       const TensorType& type)>;
 
 struct InterpreterOptions {
-  // Keep all values of a step until the next; otherwise only outputs survive it.
+  // Keep all values of a step until the next step; otherwise only outputs are kept.
   bool keep_all = true;
-  // Polled between ops; true ends the run with the error run.cancelled. May be empty.
+  // Polled between ops. Returning true ends the run with the error run.cancelled. May be empty.
   std::function<bool()> cancelled;
 };
 
 class Interpreter {
  public:
-  // Verifies the graph and asks `provider` for every constant. States begin as zeros.
+  // Verifies the graph and gets every constant from `provider`. States are initially zero.
   static Result<Interpreter> Create(Graph graph, const ConstantProvider& provider,
                                     InterpreterOptions options = {});
 
@@ -41,16 +41,18 @@ class Interpreter {
   // Error ref.input if the graph has no such input or the dtype differs.
   Status Bind(std::string_view input, Tensor tensor);
 
-  // A state lives in these bytes instead of in the interpreter (canonical row-major layout).
-  // Error ref.state.
+  // Stores a state in these bytes (canonical row-major layout) instead of in the interpreter. Error
+  // ref.state.
   Status BindStateMemory(ValueId state, std::span<std::byte> bytes);
 
   // Runs one step. Error ref.input for an input that is unbound or has other dims than its type at
   // `extents`; the errors of EvaluateOp, with the op named; run.cancelled. `failed_op` (if given)
-  // receives the index of the op that failed. After an error, states are as far as ops have run.
+  // receives the index of the op that failed. After an error, states contain the updates of the ops
+  // that have run.
   Status Run(const Extents& extents, OpIndex* failed_op = nullptr);
 
-  // A value of the last step, a state, input or constant; null if there is none (any more).
+  // A value of the last step, a state, an input or a constant; null if it does not exist or has not
+  // been kept.
   [[nodiscard]] const Tensor* Get(ValueId id) const;
   [[nodiscard]] const Tensor* Get(std::string_view value_name) const;
   [[nodiscard]] const Tensor* GetOutput(std::string_view output_name) const;
@@ -62,7 +64,8 @@ class Interpreter {
  private:
   Interpreter(Graph graph, InterpreterOptions options);
 
-  // Where a value's tensor is held: versions of a state share the first one's.
+  // The value that holds the tensor of a value: versions of a state share that of the first
+  // version.
   [[nodiscard]] ValueId Home(ValueId id) const;
   Status CheckInputs(const Extents& extents) const;
   Status RunOp(OpIndex index);
@@ -72,7 +75,7 @@ class Interpreter {
   Graph graph_;
   InterpreterOptions options_;
   std::vector<Tensor> tensors_;                     // parallel to graph_.values
-  std::vector<bool> present_;                       // whether tensors_[i] is set
+  std::vector<bool> present_;                       // true if tensors_[i] is set
   std::vector<std::span<std::byte>> state_memory_;  // parallel; empty unless bound
   std::vector<OpIndex> last_use_;                   // kNoOp: outlives the step
 };

@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 
 const Dim kT = Dim::T();
 
-// Looks up rows of a table, keeps them in a state, doubles them and picks the wanted rows.
+// A graph that gathers rows of a table, appends them to a state, doubles them and selects the
+// wanted rows.
 Graph SmallGraph(DType state_dtype = DType::kF32) {
   GraphBuilder b("small");
   const ValueId tokens = b.Input("tokens", {DType::kI32, {kT}});

@@ -1,4 +1,4 @@
-// The kernels behind EvaluateOp, one file for each op group. Internal to core/reference.
+// The kernels of EvaluateOp(), one file per op group. Internal to core/reference.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@ namespace rullama::reference {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One evaluation: operand types fit the op, and `out` has the inferred dtypes and dims,
-// zero-filled.
+// The arguments of one evaluation. Operand types have been checked, and `out` has tensors of the
+// inferred dtypes and dims, filled with zeros.
 struct Call {
   OpKind kind;
   const OpAttrs& attrs;
@@ -65,7 +65,7 @@ inline std::span<double> Row(Tensor& x, int64_t row) {
   const auto n = static_cast<size_t>(x.last());
   return {x.f.data() + static_cast<size_t>(row) * n, n};
 }
-// How many such rows there are.
+// The number of such rows.
 inline int64_t RowCount(const Tensor& x) { return x.last() == 0 ? 0 : x.elements() / x.last(); }
 
 }  // namespace rullama::reference

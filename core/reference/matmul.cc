@@ -1,5 +1,5 @@
-// Contractions with weights of any type. A packed weight is decoded row by row, each row once, so
-// that a model's file can be used where it lies.
+// Products with weights of any type. A packed weight is decoded row by row, each row once, so that
+// a model file can be used in place.
 #include <vector>
 
 #include "core/reference/kernels.h"

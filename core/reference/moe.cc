@@ -1,5 +1,5 @@
-// Products with the experts that rows have chosen. Each row of an expert is decoded once, and only
-// of experts that somebody chose.
+// Products with the experts that the router chose. Each row of a chosen expert is decoded once;
+// other experts are not decoded.
 #include <vector>
 
 #include "core/reference/kernels.h"
@@ -22,8 +22,7 @@ Result<std::vector<std::vector<size_t>>> GroupByExpert(const Call& call, const T
   return groups;
 }
 
-// y[pair] = x of the pair times weight[expert]^T; x has a row for each pair, or one for each k of
-// them.
+// y[pair] = x of the pair times weight[expert]^T. x has one row per pair or one row per k pairs.
 Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, const Tensor& experts,
                      Tensor& y) {
   RL_ASSIGN_OR_RETURN(const auto groups, GroupByExpert(call, experts, weight.dims[0]));
@@ -45,7 +44,7 @@ Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, co
   return OkStatus();
 }
 
-// gelu(gate) * up of every pair: f32 [rows, k, f].
+// gelu(gate) * up for every pair, f32[rows, k, f].
 Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& experts,
                            int64_t inner) {
   using In = operands::MoeFfn;
@@ -62,7 +61,7 @@ Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& expe
   const auto width = static_cast<size_t>(inner);
   for (size_t i = 0; i < result.f.size(); ++i) {
     const size_t pair = i / width, column = i % width;
-    // Without a tensor of its own, up follows gate in the same row.
+    // Without a separate tensor, up follows gate in the same row.
     const double g = call.has(In::up_weight) ? gate.f[i] : gate.f[pair * 2 * width + column];
     const double u = call.has(In::up_weight) ? up.f[i] : gate.f[(pair * 2 + 1) * width + column];
     result.f[i] = GeluTanh(g) * u;

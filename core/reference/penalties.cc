@@ -6,7 +6,7 @@
 namespace rullama::reference {
 namespace {
 
-// How often each token stands at positions (q_pos - last_n, q_pos] of a slot.
+// The number of occurrences of each token at positions (q_pos - last_n, q_pos] of a slot.
 std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t q_pos, int64_t slot) {
   using In = operands::Penalties;
   const int64_t last_n = call.As<rl_penalties_attrs>().last_n;

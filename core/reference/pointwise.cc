@@ -65,7 +65,7 @@ double Apply(rl_binary fn, double a, double b) {
 }  // namespace
 
 double GeluTanh(double x) {
-  // The limits; the formula itself gives 0 * infinity at -infinity.
+  // The limits; the formula would give 0 * infinity for -infinity.
   if (std::isinf(x)) return x > 0 ? x : 0.0;
   constexpr double kCubic = 0.044715;
   const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + kCubic * x * x * x);

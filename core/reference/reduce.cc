@@ -13,7 +13,7 @@ namespace {
 // Orderings read NaN as -infinity (docs/numerics.md).
 double OrderKey(double x) { return std::isnan(x) ? -kInfinity : x; }
 
-// NaN if any element is.
+// Returns NaN if any element is NaN.
 double Maximum(std::span<const double> x) {
   double max = -kInfinity;
   for (const double value : x) {

@@ -34,7 +34,7 @@ rl_code CodeOf(const Error& error) {
   if (error.id == "run.cancelled") return RL_CANCELLED;
   if (error.kind == ErrorKind::kModelFile) return RL_UNSUPPORTED;
   if (error.kind == ErrorKind::kOutOfMemory) return RL_OUT_OF_MEMORY;
-  return RL_INVALID_ARGUMENT;  // what the host handed over does not fit
+  return RL_INVALID_ARGUMENT;  // invalid input from the host
 }
 
 [[noreturn]] void Throw(const Error& error, uint32_t op_index = RL_NO_OP) {
@@ -47,7 +47,7 @@ T ValueOrThrow(Result<T> result) {
   return *std::move(result);
 }
 
-// Zeroed memory that costs nothing until it is touched: the arena never is.
+// Zeroed memory whose pages are not backed until they are touched. The arena is never touched.
 class HostBuffer final : public sdk::Buffer {
  public:
   explicit HostBuffer(uint64_t bytes)
@@ -72,7 +72,7 @@ class HostBuffer final : public sdk::Buffer {
   uint64_t bytes_;
 };
 
-// A weight stays where the host has it.
+// A weight is read in place in the host's memory.
 class HostWeight final : public sdk::Weight {
  public:
   explicit HostWeight(const rl_weight_desc& desc)
@@ -184,7 +184,7 @@ class ReferenceDevice final : public sdk::Device {
  public:
   explicit ReferenceDevice(sdk::Host host) : host_(host) {}
 
-  // Everything, but for weights nobody can decode.
+  // Every op is supported, except with weights of types that cannot be decoded.
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& view) override {
     std::vector<sdk::OpSupport> answers(view.op_count());
     for (uint32_t i = 0; i < view.op_count(); ++i) {

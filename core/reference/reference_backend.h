@@ -1,10 +1,10 @@
-// The reference as a backend named "reference": one device on the host that runs every op in
-// float64, for `rullama diff` and for trying a model where nothing else is trusted. Built into the
-// program; goes through the same boundary as any plugin.
+// The reference interpreter as a backend named "reference": one host device that runs every op in
+// float64. Used by `rullama diff` and for checking other backends. It is built into the program and
+// uses the same ABI as any plugin.
 //
-// Transients keep float64 from op to op and never touch the arena; inputs, outputs and states are
-// in their declared types. It is the one backend that allocates while it replays, and its counters
-// say so.
+// Transients stay in float64 and are not stored in the arena; inputs, outputs and states have their
+// declared types. Unlike other backends it allocates in every execution, and its counters report
+// that.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>

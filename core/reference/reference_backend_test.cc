@@ -1,4 +1,4 @@
-// The reference through the same door as every plugin: handshake, buffers, weights and plans.
+// The reference backend through the plugin ABI: handshake, buffers, weights and plans.
 #include "core/reference/reference_backend.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 const Dim kT = Dim::T();
 
-// Loads the reference with a host of its own; the process keeps one at a time.
+// Loads the reference with a separate host; a process can have one at a time.
 class ReferenceBackendTest : public ::testing::Test {
  protected:
   ReferenceBackendTest() {
@@ -57,7 +57,7 @@ Graph LinearGraph() {
   return graph;
 }
 
-// The graph with storage: each value at its own place of one buffer.
+// A graph with storage: every value has a separate offset in one buffer.
 class Compiled {
  public:
   Compiled(const Plugin& plugin, Graph graph) : graph_(std::move(graph)) {
@@ -159,7 +159,7 @@ TEST_F(ReferenceBackendTest, ReplaysAPlanWithOtherRows) {
   EXPECT_THAT(compiled.Read<float>("y", 3), ElementsAre(64, 128, 192));
   EXPECT_EQ(compiled.Read<float>("twice", 33)[32], 4);
   const auto state = compiled.Read<uint16_t>("s", 64);
-  EXPECT_EQ(state[0], FloatToHalf(3));  // position 2 took the place of position 0
+  EXPECT_EQ(state[0], FloatToHalf(3));  // position 2 overwrote position 0
   EXPECT_EQ(state[32], FloatToHalf(2));
   FillStep(compiled, 3, 1);
   ASSERT_TRUE(compiled.device().Execute(*plan, {.t = 1, .r = 0}));

@@ -12,7 +12,7 @@
 namespace rullama::reference {
 namespace {
 
-// A row as the sampling ops see it: NaN reads as -infinity (docs/numerics.md).
+// A row with NaN replaced by -infinity, as the sampling ops read it (docs/numerics.md).
 std::vector<double> OrderedRow(const Tensor& x, int64_t r) {
   const auto row = Row(x, r);
   std::vector<double> values(row.begin(), row.end());
@@ -28,8 +28,8 @@ std::vector<double> Probabilities(const std::vector<double>& row) {
   return p;
 }
 
-// Keeps the columns of `row` in this order while the mass before them is below p; the first always.
-// p = 1 keeps all: no rounding of the running sum may drop a column.
+// Keeps the columns of `row` in this order while the mass before them is below p, and always the
+// first. p = 1 keeps all columns, so that rounding of the running sum cannot drop one.
 void KeepMass(const std::vector<double>& row, std::span<const size_t> order, double p,
               std::span<double> y) {
   const std::vector<double> probability = Probabilities(row);

@@ -14,7 +14,7 @@ std::vector<double> Logs(std::initializer_list<double> probabilities) {
   return logs;
 }
 
-// One row of logits with the masks' results as kept columns.
+// Applies a mask to one row of logits and returns the kept columns.
 std::vector<int> Kept(OpKind kind, const OpAttrs& attrs, const std::vector<double>& row) {
   const Tensor y = Eval(kind, attrs, {F32({1, static_cast<int64_t>(row.size())}, row)});
   std::vector<int> kept;
@@ -116,8 +116,8 @@ TEST(SamplingTest, CategoricalInvertsTheDistribution) {
   EXPECT_EQ(Draw(row, 0.74), 1);
   EXPECT_EQ(Draw(row, 0.76), 2);
   EXPECT_EQ(Draw(row, 0.99999994), 2);
-  EXPECT_EQ(Draw({0, 0}, 0.5), 1);      // a tie goes up: the sum has to exceed u
-  EXPECT_EQ(Draw({-kInf, 3}, 0), 1);    // a column without mass is never drawn
+  EXPECT_EQ(Draw({0, 0}, 0.5), 1);    // at a tie the higher column is drawn: the sum must exceed u
+  EXPECT_EQ(Draw({-kInf, 3}, 0), 1);  // a column without mass is never drawn
   EXPECT_EQ(Draw({3, -kInf}, 1.0), 0);  // nor as the last one
   EXPECT_EQ(Draw({kNaN, 3}, 0), 1);     // NaN reads as -infinity
   EXPECT_EQ(Draw({-kInf, -kInf}, 0.5), -1);

@@ -1,4 +1,4 @@
-// State: append, and which position a ring row holds.
+// State: append, and the position that a ring row holds.
 #include <optional>
 #include <vector>
 
@@ -8,8 +8,8 @@
 namespace rullama::reference {
 namespace {
 
-// Row i goes to state row places[i] = slot * capacity + pos mod capacity. Rows are stored in order,
-// so that the last of several with one place stays.
+// Row i is stored in state row places[i] = slot * capacity + pos mod capacity. Rows are stored in
+// order, so of several rows for one state row the last one remains.
 Result<std::vector<int64_t>> PlacesOf(std::span<const int64_t> dims, const Tensor& pos,
                                       const Tensor& slot) {
   std::vector<int64_t> places;

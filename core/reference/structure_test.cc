@@ -39,7 +39,8 @@ TEST(StructureTest, CastRoundsToTheGrid) {
   const auto cast = [](rl_dtype dtype, const Tensor& x) {
     return Eval(OpKind::kCast, OpAttrs(rl_cast_attrs{0, dtype}), {x});
   };
-  // 1 + 2^-11 lies between two halves and goes to the even one; 70000 is above the largest.
+  // 1 + 2^-11 lies halfway between two f16 numbers and rounds to the even one; 70000 exceeds the
+  // largest.
   ExpectValues(cast(RL_DTYPE_F16, F32({3}, {1 + 0x1p-11, 1 + 3 * 0x1p-11, 70000})),
                {1, 1 + 0x1p-9, kInf});
   ExpectValues(cast(RL_DTYPE_BF16, F32({2}, {1 + 0x1p-8, 1 + 3 * 0x1p-8})), {1, 1 + 0x1p-6});

@@ -115,7 +115,7 @@ Status ReadFloats(const Tensor& tensor, int64_t first, std::span<double> out) {
     return OkStatus();
   }
   if (out.empty()) return OkStatus();
-  if (tensor.dtype == DType::kF64) {  // Dequantize would round to float
+  if (tensor.dtype == DType::kF64) {  // Dequantize() would round to float
     for (size_t j = 0; j < out.size(); ++j) {
       out[j] = LoadAs<double>(tensor.packed, first + static_cast<int64_t>(j));
     }

@@ -1,5 +1,5 @@
-// Tensors of the reference: numbers as float64 or int64, whatever the declared dtype, so that an op
-// is evaluated exactly enough to judge every backend. Value types; a const Tensor may be shared.
+// Tensors of the reference. Elements are float64 or int64 for every declared dtype, so that results
+// are precise enough to check any backend. Value types; a const Tensor may be shared among threads.
 #pragma once
 
 #include <rullama/sdk/dtype.h>
@@ -20,7 +20,7 @@ struct Tensor {
   // Exactly one of the three holds the elements.
   std::vector<double> f;   // float and block types; f32 values may carry more than f32 precision
   std::vector<int64_t> i;  // integer types
-  // The bytes of a weight or state in its dtype, little-endian, not owned: decoded where read.
+  // The bytes of a weight or state in its dtype, little-endian, not owned; decoded when read.
   std::span<const std::byte> packed;
 
   [[nodiscard]] int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
@@ -41,20 +41,20 @@ std::vector<int64_t> DimsAt(const TensorType& type, const Extents& extents);
 // A tensor of zeros.
 Tensor MakeZeros(DType dtype, std::vector<int64_t> dims);
 
-// The value a store to this dtype keeps: rounded to nearest even for f16 and bf16, to float for
-// f32; other types as they are.
+// The value after a store to this dtype: rounded to nearest even for f16 and bf16, to float for
+// f32; unchanged for other types.
 [[nodiscard]] double RoundTo(DType dtype, double value);
 
-// Elements [first, first + out.size()) in row-major order, from any of the three holders. For block
-// types both numbers are multiples of the block length. Errors: those of Dequantize.
+// Reads elements [first, first + out.size()) in row-major order. For block types both numbers must
+// be multiples of the block length. Errors: those of Dequantize.
 Status ReadFloats(const Tensor& tensor, int64_t first, std::span<double> out);
 [[nodiscard]] int64_t ReadInt(const Tensor& tensor, int64_t index);
 
-// A tensor that holds its elements in f or i. Error ref.size if `packed` has the wrong length.
+// Returns the tensor with its elements in f or i. Error ref.size if `packed` has the wrong length.
 Result<Tensor> Unpack(const Tensor& tensor);
 
 // Writes elements [first, first + count) of `tensor` (plain dtype, unpacked) to the bytes of a
-// tensor of `dtype`, beginning at its element `at`. Rounds as RoundTo does.
+// tensor of `dtype`, starting at its element `at`. Rounds like RoundTo().
 void PackElements(const Tensor& tensor, int64_t first, int64_t count, DType dtype, int64_t at,
                   std::span<std::byte> bytes);
 
