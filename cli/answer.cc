@@ -68,7 +68,7 @@ Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
 
   const auto start = Clock::now();
   // The plan of single tokens is compiled now, so that nothing is compiled after the first one.
-  RL_RETURN_IF_ERROR(engine.session().Prepare(1, DemandMode::kAsAsked));
+  RL_RETURN_IF_ERROR(engine.session().Prepare(1, DemandMode::kPerOutput));
   RL_ASSIGN_OR_RETURN(const int32_t first, generator.Feed(prompt));
   progress.Clear();
   answer.times.prompt_seconds = SecondsSince(start);

@@ -164,7 +164,7 @@ class Bench {
     } else if (denoises()) {
       RL_ASSIGN_OR_RETURN(denoise_, build(DemandMode::kAllRows, kDenoiseGraph));
     } else {
-      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAsAsked));
+      RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kPerOutput));
     }
     RL_ASSIGN_OR_RETURN(state_only_, build(DemandMode::kStateOnly));
     return OkStatus();

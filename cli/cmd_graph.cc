@@ -29,7 +29,7 @@ struct GraphFlags {
 
 DemandMode DemandOf(const std::string& name) {
   if (name == "all") return DemandMode::kAllRows;
-  return name == "state" ? DemandMode::kStateOnly : DemandMode::kAsAsked;
+  return name == "state" ? DemandMode::kStateOnly : DemandMode::kPerOutput;
 }
 
 // What is printed of each graph.

@@ -5,8 +5,8 @@
 namespace rullama {
 
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk) {
-  // Up to 8 rows a step is bound by reading the weights once, so a plan for 8 costs a step of fewer
-  // rows next to nothing.
+  // Up to 8 rows, the time of a step is that of reading the weights once, so a plan for 8 rows runs
+  // fewer rows at almost no extra cost.
   constexpr int64_t kFewRows = 8;
   std::vector<int64_t> buckets = {1};
   if (prefill_chunk > kFewRows) buckets.push_back(kFewRows);

@@ -1,5 +1,5 @@
-// Plans are compiled for a few sizes of a step and replayed for ever; a step runs on the smallest
-// that holds it. Pure; thread-safe.
+// Buckets: the step sizes for which plans are compiled. A step runs on the plan of the smallest
+// bucket that holds its rows. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace rullama {
 
-// The largest step a plan is compiled for, and what it computes.
+// The largest step of a plan, and the outputs that it computes.
 struct Bucket {
   int64_t max_t = 1;
   int64_t max_r = 1;
-  DemandMode demand = DemandMode::kAsAsked;
+  DemandMode demand = DemandMode::kPerOutput;
 
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// Numbers of rows worth a plan of their own, ascending: one row (decoding one sequence), a few
-// (several sequences, or the end of a prompt), a whole chunk of a prompt.
+// The default row counts, ascending: one row (decoding one sequence), a few (several sequences, or
+// the end of a prompt), and a whole chunk of a prompt.
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk);
 
 // The smallest of `buckets` (ascending) that holds `rows` rows. Error passes.bucket if none does or

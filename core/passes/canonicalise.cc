@@ -15,8 +15,8 @@
 namespace rullama {
 namespace {
 
-// What two ops must share to compute the same. Attributes are compared field by field, since the
-// padding of their structs is undefined.
+// The properties that two ops must share to compute the same result. Attributes are compared field
+// by field, since the padding of their structs is undefined.
 using OpKey = std::vector<uint64_t>;
 
 OpKey KeyOf(const Op& op, const std::vector<ValueId>& inputs) {
@@ -78,14 +78,14 @@ class Canonicaliser {
     return OkStatus();
   }
 
-  // The op of the new graph that computes `value`, or null if it is a leaf.
+  // The op of the new graph that computes `value`; null if `value` is a leaf.
   const Op* ProducerOf(ValueId value) {
     const OpIndex producer = target().value(value).producer;
     return producer == kNoOp ? nullptr : &target().ops[producer];
   }
 
-  // Whether the op gives its first operand unchanged. Reads of states stay: their place in the
-  // order of ops decides which version they see.
+  // True if the op returns its first operand unchanged. Reads of states are kept, because their
+  // position in the order of ops decides which version they see.
   bool IsIdentity(const Op& op, ValueId x) {
     const TensorType& type = target().type(x);
     if (target().value(x).lifetime == Lifetime::kState) return false;
@@ -169,7 +169,7 @@ class Canonicaliser {
     builder.WantedRows(rewriter_.Map(source_.rows_input));
   }
 
-  // Inputs and states keep their names, which are how they are bound.
+  // Inputs and states keep their names, because they are bound by name.
   static void MakeNamesUnique(Graph& graph) {
     const auto is_bound = [](const Value& value) {
       return value.lifetime == Lifetime::kInput ||

@@ -11,7 +11,7 @@ namespace {
 
 const TensorType kRowsOf4(DType::kF32, {Dim::T(), 4});
 
-// The canonical form of a built graph; fails the test if it does not verify.
+// The canonical form of a built graph. Fails the test if the form does not verify.
 Graph Canonical(GraphBuilder b) {
   auto built = std::move(b).Finish();
   EXPECT_TRUE(built.has_value()) << built.error().ToString();

@@ -1,10 +1,9 @@
-// Replaces composite ops by simpler ones, so that a backend which knows a dozen primitives runs
-// every model. What each composite means is documented in ops.def; the decompositions here are that
-// documentation in ops.
+// Replaces composite ops by simpler ones, so that a backend with a dozen primitives can run every
+// model. ops.def documents each composite; the decompositions express that documentation in ops.
 //
 // The last op of a decomposition takes the name of the value it replaces, the ones before it are
 // named "<value>/<part>". A decomposition may contain composites again (residual_norm contains
-// rms_norm); applied until nothing changes, only primitives are left. Pure; thread-safe.
+// rms_norm); repeated until nothing changes, only primitives are left. Pure; thread-safe.
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 namespace rullama::decompositions {
 namespace {
 
-// expert_scale of each chosen expert, f32[rows, k]: a gather for each column of `experts`.
+// The expert_scale of each chosen expert, f32[rows, k], by one gather per column of `experts`.
 ValueId ChosenScales(const Site& s, ValueId scale, ValueId experts, int64_t k) {
   GraphBuilder& b = s.b;
   ValueId all = kNoValue;
@@ -24,7 +24,7 @@ ValueId ChosenScales(const Site& s, ValueId scale, ValueId experts, int64_t k) {
   return all;
 }
 
-// gelu(gate) * up of every pair of row and expert: f32[rows, k, f].
+// gelu(gate) * up for every pair of row and expert, f32[rows, k, f].
 ValueId Activated(const Site& s, const ops::MoeFfn& op) {
   GraphBuilder& b = s.b;
   const ValueId gate =
@@ -65,7 +65,7 @@ ValueId MoeFfn(const Site& s, const ops::MoeFfn& op) {
                         .b = b.Add(ops::ReshapeTo(weights, {k, 1}), s.Part("factors")),
                         .fn = RL_BINARY_MUL},
             s.Part("weighted"));
-  // Sums run along the last dimension only, so the experts of a row are added one by one.
+  // reduce sums along the last dimension only, so the experts of a row are added one by one.
   ValueId sum = kNoValue;
   for (int64_t j = 0; j < k; ++j) {
     const bool last = j + 1 == k;

@@ -3,10 +3,10 @@
 
 namespace rullama::decompositions {
 
-// exp(x - max) / sum, and zeros for a row of only -inf, of which (-inf) - (-inf) would make NaN.
-// Such a row is found without relying on NaN, whose comparisons some shader compilers get wrong:
-// its maximum is the one number with m = 2m and m < -1. It is replaced by 0, so that every exp
-// gives 0, and 1 is added to the sum.
+// exp(x - max) / sum. A row of only -inf gives zeros, although (-inf) - (-inf) is NaN. Such a row
+// is detected without comparisons of NaN, which some shader compilers get wrong: its maximum is the
+// only number with m = 2m and m < -1. The maximum is replaced by 0, so that every exp is 0, and 1
+// is added to the sum.
 ValueId Softmax(const Site& s, const ops::Softmax& op) {
   GraphBuilder& b = s.b;
   const ValueId x = op.x;

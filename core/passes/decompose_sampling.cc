@@ -1,4 +1,4 @@
-// Decompositions of what samplers ask of probabilities.
+// Decompositions of the sampling masks and the entropy.
 #include <cmath>
 #include <limits>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
-// The sampling ops read NaN as -inf, so that one bad logit does not take the row with it.
+// The sampling ops read NaN as -inf, so that one bad logit does not spoil the row.
 ValueId Ordered(const Site& s, ValueId x, const std::string& name) {
   const ValueId is_number =
       s.b.Add(ops::Binary{.a = x, .b = x, .fn = RL_BINARY_EQ}, s.Part("is_number"));
@@ -18,9 +18,8 @@ ValueId Ordered(const Site& s, ValueId x, const std::string& name) {
 
 }  // namespace
 
-// The mass before a column is the running sum shifted by one column, not the sum minus the column's
-// own mass: subtracting would round differently from adding up. p = 1 keeps everything, whatever
-// the sum rounds to.
+// The mass before a column is the running sum shifted by one column. Subtracting the column's mass
+// from the running sum would round differently. p = 1 keeps every column, however the sum rounds.
 ValueId TopPMask(const Site& s, const ops::TopPMask& op) {
   GraphBuilder& b = s.b;
   const float p = op.p;
@@ -45,7 +44,7 @@ ValueId TopPMask(const Site& s, const ops::TopPMask& op) {
   return b.Add(ops::Select{.condition = kept, .a = x, .otherwise = kBanned}, s.name);
 }
 
-// x >= max + ln(p), written as -x <= -(max + ln(p)): only the second operand broadcasts.
+// x >= max + ln(p), written as -x <= -(max + ln(p)), because only the second operand broadcasts.
 ValueId MinPMask(const Site& s, const ops::MinPMask& op) {
   GraphBuilder& b = s.b;
   const float log_p = std::log(op.p);
@@ -58,7 +57,7 @@ ValueId MinPMask(const Site& s, const ops::MinPMask& op) {
   return b.Add(ops::Select{.condition = kept, .a = x, .otherwise = kBanned}, s.name);
 }
 
-// A probability of 0 would give 0 * -inf; its term is left out.
+// Terms with a probability of 0 are left out, since 0 * -inf is NaN.
 ValueId Entropy(const Site& s, const ops::Entropy& op) {
   GraphBuilder& b = s.b;
   const ValueId p = b.Add(ops::Softmax{op.x}, s.Part("probability"));

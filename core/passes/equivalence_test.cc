@@ -1,5 +1,5 @@
-// Passes change what is computed where, never a result: every form of a graph is run by the float64
-// reference and compared with the graph as it was built.
+// Passes must not change results: every form of a graph is run by the float64 reference and
+// compared with the graph as it was built.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ using reference::Tensor;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-// Decompositions round differently from composites; both compute in float64. Attributes such as
-// ln(p) are float, hence no tighter.
+// Decompositions round differently from composites. Both compute in float64, but attributes such as
+// ln(p) are float, so the tolerance is not tighter.
 constexpr double kTolerance = 1e-6;
 
 template <typename T>
@@ -36,7 +36,7 @@ T Must(Result<T> result) {
   return *std::move(result);
 }
 
-// The same numbers for the same tensor, whoever asks.
+// Random numbers that depend on the name of the tensor only.
 Result<Tensor> RandomWeights(std::string_view source, int64_t, const TensorType& type) {
   std::mt19937_64 random(std::hash<std::string_view>{}(source));
   std::normal_distribution<double> normal(0, 0.7);
@@ -90,7 +90,7 @@ void ExpectSame(double found, double expected, const std::string& what) {
   EXPECT_NEAR(found, expected, kTolerance * std::max(1.0, std::abs(expected))) << what;
 }
 
-// Row `found_row` of one tensor is row `expected_row` of another.
+// Expects row `found_row` of one tensor to equal row `expected_row` of another.
 void ExpectSameRow(const Tensor& found, int64_t found_row, const Tensor& expected,
                    int64_t expected_row, const std::string& what) {
   ASSERT_EQ(found.row_elements(), expected.row_elements()) << what;
@@ -122,7 +122,7 @@ void ExpectSameResults(const Graph& graph, DemandMode mode) {
     for (const Output& output : graph.outputs) {
       const Tensor& ours = *found.GetOutput(output.name);
       const Tensor& theirs = *expected.GetOutput(output.name);
-      const bool chosen = mode == DemandMode::kAsAsked;
+      const bool chosen = mode == DemandMode::kPerOutput;
       ASSERT_EQ(ours.rows(), static_cast<int64_t>(chosen ? step.rows.size() : step.tokens.size()));
       for (int64_t row = 0; row < ours.rows(); ++row) {
         ExpectSameRow(ours, row, theirs, chosen ? step.rows[static_cast<size_t>(row)] : row,
@@ -176,10 +176,10 @@ TEST_P(Equivalence, WholePipelineOnOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Equivalence,
-                         testing::Values(DemandMode::kAsAsked, DemandMode::kAllRows,
+                         testing::Values(DemandMode::kPerOutput, DemandMode::kAllRows,
                                          DemandMode::kStateOnly));
 
-// Segments one after another, values carried by name, give what the whole graph gives.
+// Running the segments in order, with values passed by name, gives the results of the whole graph.
 TEST(EquivalenceOfSegments, OnTwoDevices) {
   PipelineOptions options;
   options.max_t = 5;
@@ -195,7 +195,7 @@ TEST(EquivalenceOfSegments, OnTwoDevices) {
   ASSERT_GT(program.segments.size(), 5U) << "each layer's down projection runs on the host";
 
   Interpreter whole =
-      NewInterpreter(Must(ApplyRowDemand(MiniModel::Build(), DemandMode::kAsAsked)));
+      NewInterpreter(Must(ApplyRowDemand(MiniModel::Build(), DemandMode::kPerOutput)));
   const Step step = Steps()[0];
   RunStep(whole, step);
   std::map<std::string, Tensor> crossing;

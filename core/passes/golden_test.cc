@@ -1,5 +1,5 @@
-// Passes on graphs in text form: each file of testdata/ holds a graph, a line "----" and the graph
-// the pass makes of it.
+// Passes on graphs in text form. Each file of testdata/ holds a graph, a line "----" and the
+// expected result of the pass.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Golden{"canonicalise", Canonicalise}, Golden{"decompose", DecomposeAll},
         Golden{"row_demand",
-               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kAsAsked); }},
+               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kPerOutput); }},
         Golden{"row_demand_all",
                [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kAllRows); }},
         Golden{"row_demand_state_only",

@@ -20,7 +20,7 @@ Graph LeavesOf(const Graph& source, std::vector<ValueId>& map) {
   return target;
 }
 
-// Which ops an output or a state depends on.
+// Marks the ops on which an output or a state depends.
 std::vector<bool> LiveOps(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (const Output& output : graph.outputs) needed[output.value] = true;
@@ -62,7 +62,7 @@ Graph Compact(const Graph& graph) {
   target.max_t = graph.max_t;
   target.max_r = graph.max_r;
   for (ValueId id = 0; id < graph.values.size(); ++id) {
-    // The first version of a state that is read in a later version only still names its storage.
+    // Keep the first version of a state even if only a later version is read: it names the storage.
     const Value& value = graph.values[id];
     if (used[id] && value.state != kNoValue) used[value.state] = true;
   }

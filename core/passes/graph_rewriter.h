@@ -1,6 +1,6 @@
-// What every pass that rewrites a graph needs: a new graph that begins with the leaves of the old
-// one, a map from old values to new ones, and the removal of what nobody needs. Names of values
-// never change on the way. Not thread-safe.
+// The base of passes that rewrite a graph: a new graph that begins with the leaves of the old one,
+// a map from old values to new ones, and dead code elimination. Names of values never change. Not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,8 @@
 
 namespace rullama {
 
-// The graph without the ops, inputs, constants and states on which neither an output nor a state
-// depends, its values renumbered densely in the old order. The input of the wanted rows is kept as
-// long as the graph names one.
+// Removes the ops, inputs, constants and states on which no output and no state depends, and
+// renumbers the values densely in the old order. The input of the wanted rows, if any, is kept.
 Graph Compact(const Graph& graph);
 
 class GraphRewriter {
@@ -23,21 +22,21 @@ class GraphRewriter {
   // The new graph has the bounds and all leaves of `source`, which must outlive the rewriter.
   explicit GraphRewriter(const Graph& source);
 
-  // Ops added here belong to the device of the last SetDevice.
+  // Ops that are added to it belong to the device of the last SetDevice().
   [[nodiscard]] GraphBuilder& builder() { return builder_; }
   void SetDevice(int device);
 
-  // The new value of an old one; it must have one.
+  // The new value of an old value, which must have been mapped.
   [[nodiscard]] ValueId Map(ValueId source_value) const;
   [[nodiscard]] std::vector<ValueId> MapAll(const std::vector<ValueId>& source_values) const;
   void Bind(ValueId source_value, ValueId target_value);
 
-  // Adds `op` of the source on these new operands, on its device; results have the names they had.
-  // Types are inferred anew. The results are bound by Keep, not by Emit.
+  // Adds `op` of the source with these new operands on its device. Results keep their names and
+  // types are inferred again. Keep() maps the results, Emit() does not.
   std::vector<ValueId> Emit(const Op& op, std::vector<ValueId> inputs);
   void Keep(const Op& op);
 
-  // Outputs and the input of the wanted rows as in the source.
+  // Copies the outputs and the input of the wanted rows from the source.
   void KeepOutputs();
 
   // The new graph, compacted, or the first error of the builder.

@@ -11,7 +11,7 @@
 namespace rullama {
 namespace {
 
-// The ops between which a value has to be kept, both ends included.
+// The lifetime of a value: the first and the last op that need it.
 struct Life {
   size_t first = std::numeric_limits<size_t>::max();
   size_t last = 0;
@@ -25,8 +25,8 @@ struct Life {
   }
 };
 
-// By value in the arena: itself, or for the result of a reshape in place the value whose bytes it
-// shows.
+// Per value in the arena: the value itself or, for the result of a reshape in place, the value
+// whose bytes it shares.
 std::vector<ValueId> RootsOf(const Graph& graph, const std::vector<bool>& in_arena) {
   std::vector<ValueId> root(graph.values.size());
   std::iota(root.begin(), root.end(), 0U);
@@ -38,7 +38,7 @@ std::vector<ValueId> RootsOf(const Graph& graph, const std::vector<bool>& in_are
   return root;
 }
 
-// By value: its life, that of all values with the same root in the entry of the root.
+// Per value: its lifetime. The entry of a root covers all values that share its bytes.
 std::vector<Life> LivesOf(const Graph& graph, const std::vector<ValueId>& root) {
   std::vector<Life> lives(graph.values.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -59,7 +59,8 @@ struct Block {
   [[nodiscard]] uint64_t end() const { return offset + bytes; }
 };
 
-// The start of the smallest gap between `placed` (by offset) blocks alive at the same time.
+// The start of the smallest sufficient gap between the blocks of `placed` (sorted by offset) that
+// are live at the same time.
 uint64_t BestGap(const std::vector<Block>& placed, const Block& block) {
   uint64_t begin = 0;
   std::optional<uint64_t> best;
@@ -129,7 +130,7 @@ Result<MemoryPlan> PlanMemory(const Graph& graph, uint64_t alignment) {
   const std::vector<ValueId> root = RootsOf(graph, in_arena);
   const std::vector<Life> lives = LivesOf(graph, root);
   std::vector<Block> blocks;
-  uint64_t total = 0;  // with nothing shared: bounds every offset, so that sums below cannot wrap
+  uint64_t total = 0;  // size without sharing: bounds every offset, so the sums below cannot wrap
   for (ValueId id = 0; id < graph.values.size(); ++id) {
     if (!in_arena[id] || root[id] != id) continue;
     RL_ASSIGN_OR_RETURN(const uint64_t bytes, CheckedBytes(graph.type(id), graph.MaxExtents()));

@@ -53,7 +53,7 @@ TEST(MemoryPlan, OutputsInputsAndStatesAreNotInTheArena) {
 
 TEST(MemoryPlan, ModelsShareMostOfTheirMemory) {
   for (const DemandMode mode :
-       {DemandMode::kAsAsked, DemandMode::kAllRows, DemandMode::kStateOnly}) {
+       {DemandMode::kPerOutput, DemandMode::kAllRows, DemandMode::kStateOnly}) {
     auto graph = ApplyRowDemand(MiniModel::Build(), mode);
     ASSERT_TRUE(graph.has_value());
     for (const bool decomposed : {false, true}) {
@@ -70,7 +70,7 @@ TEST(MemoryPlan, AReshapeCostsNothing) {
   const ValueId a = b.Add(ops::Softcap{.x = x, .cap = 2}, "a");
   const ValueId r = b.Add(ops::ReshapeTo(a, {4, 4}), "r");
   const ValueId c = b.Add(ops::Softcap{.x = r, .cap = 3}, "c");
-  // `a` is read again after `c` is written: the shared bytes have to survive.
+  // `a` is read again after `c` is written, so the shared bytes must not change.
   const ValueId d = b.Add(ops::Sum(c, b.Add(ops::ReshapeTo(a, {4, 4}), "r2")), "d");
   b.Output("y", b.Add(ops::Softcap{.x = d, .cap = 4}, "y"), RowDemand::kAll);
   const Graph graph = *std::move(b).Finish();

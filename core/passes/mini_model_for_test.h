@@ -1,6 +1,6 @@
-// A decoder of three layers in miniature, with everything the passes care about: layers 0 and 1
-// write a cache, layer 2 reads that of layer 1; layer 1 has a window; there is a per-layer
-// embedding, a sampler and a token history. For tests of this folder.
+// A small three-layer decoder for the tests of this folder, with every feature that the passes
+// treat specially: layers 0 and 1 write a cache, layer 2 reads that of layer 1, layer 1 has a
+// window; there is a per-layer embedding, a sampler and a token history.
 #pragma once
 
 #include "core/ir/builder.h"
@@ -24,7 +24,7 @@ struct MiniModel {
   static Graph Build();
 };
 
-// Index of the op that computes the value of this name; the test fails if there is none.
+// Index of the op that computes the value of this name. Fails the test if there is none.
 OpIndex OpOf(const Graph& graph, std::string_view value_name);
 
 // Number of ops of a kind.

@@ -35,7 +35,7 @@ class Partitioner {
     return segment + 1 < begins_.size() ? begins_[segment + 1] : source_.ops.size();
   }
 
-  // A state has one storage, so one device.
+  // A state has one storage and therefore one device.
   Status CheckStates() const {
     std::vector<OpIndex> user(source_.values.size(), kNoOp);  // by first version
     for (OpIndex i = 0; i < source_.ops.size(); ++i) {
@@ -82,7 +82,7 @@ class Partitioner {
     return OkStatus();
   }
 
-  // Names the transients that a later segment reads.
+  // Assigns names to the transients that a later segment reads.
   void FindExports() {
     for (size_t segment = 0; segment < begins_.size(); ++segment) {
       for (size_t i = begins_[segment]; i < EndOf(segment); ++i) {
@@ -155,7 +155,7 @@ class Partitioner {
     graph.ops.push_back(std::move(op));
   }
 
-  // Two values under one name would be taken for each other on the way between devices.
+  // Values are passed between devices by name, so names must be unique.
   Status CheckNames() const {
     std::unordered_map<std::string_view, ValueId> owners;
     for (ValueId id = 0; id < source_.values.size(); ++id) {

@@ -37,7 +37,7 @@ std::vector<Segment> Segments(const Graph& graph) {
   return *segments;
 }
 
-// a, y on device 0 and h between them on device 1.
+// a and y on device 0, h between them on device 1.
 Graph Sandwich() {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});

@@ -22,7 +22,7 @@ tl::unexpected<Error> InPass(std::string_view pass, Error error) {
   return tl::unexpected<Error>(std::move(error).WithContext(fmt::format("pass {}", pass)));
 }
 
-// Hands a finished graph to the dump and, where asked for, to the verifier.
+// Passes a finished graph to the dump and, if enabled, to the verifier.
 Status Checkpoint(std::string_view pass, const Graph& graph, const PipelineOptions& options) {
   if (options.dump) options.dump(pass, graph);
   if constexpr (kVerify) {
@@ -66,7 +66,7 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
   }
   RL_ASSIGN_OR_RETURN(Graph current, Finished("canonicalise", Canonicalise(graph), options));
   current.max_t = options.max_t;
-  current.max_r = options.demand == DemandMode::kAsAsked ? options.max_r : 0;
+  current.max_r = options.demand == DemandMode::kPerOutput ? options.max_r : 0;
   RL_ASSIGN_OR_RETURN(current,
                       Finished("row_demand", ApplyRowDemand(current, options.demand), options));
 

@@ -1,6 +1,6 @@
 // All passes in their fixed order: canonicalise, row demand, placement (which decomposes what
 // devices refuse), schedule, partition, memory plan. With RULLAMA_VERIFY_PASSES the verifier runs
-// after each. Pure but for the queries and dumps it calls; thread-safe if those are.
+// after each. Pure except for the queries and dumps that it calls; thread-safe if those are.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace rullama {
 
 struct PipelineOptions {
-  DemandMode demand = DemandMode::kAsAsked;
-  int64_t max_t = 1;  // bounds of the step; max_r counts only with kAsAsked
+  DemandMode demand = DemandMode::kPerOutput;
+  int64_t max_t = 1;  // bounds of the step; max_r is used with kPerOutput only
   int64_t max_r = 1;
   PlacementPolicy policy;
   std::vector<uint64_t> alignments;  // of arena offsets, by device
@@ -33,7 +33,7 @@ struct PlannedSegment {
   MemoryPlan memory;
 };
 
-// Segments in the order they run in; see partition.h for how values cross between them.
+// Segments in execution order; partition.h describes how values pass between them.
 struct Program {
   std::vector<PlannedSegment> segments;
   PlacementReport report;

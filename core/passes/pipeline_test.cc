@@ -16,7 +16,7 @@ Result<std::vector<std::string>> SupportAll(int, const Graph& graph) {
   return std::vector<std::string>(graph.ops.size());
 }
 
-// A device that knows primitives only.
+// A device that supports only primitives.
 Result<std::vector<std::string>> SupportPrimitives(int, const Graph& graph) {
   std::vector<std::string> reasons;
   for (const Op& op : graph.ops) {
@@ -36,7 +36,7 @@ PipelineOptions OptionsFor(DemandMode demand, int64_t max_t, int64_t max_r) {
 
 TEST(Pipeline, BuildsEveryBucketForComposersAndPrimitivesAlike) {
   for (const DemandMode mode :
-       {DemandMode::kAsAsked, DemandMode::kAllRows, DemandMode::kStateOnly}) {
+       {DemandMode::kPerOutput, DemandMode::kAllRows, DemandMode::kStateOnly}) {
     for (const SupportQuery& query : {SupportQuery(SupportAll), SupportQuery(SupportPrimitives)}) {
       for (const int64_t rows : {1, 8, 512}) {
         auto program = BuildProgram(MiniModel::Build(), query, OptionsFor(mode, rows, 1));
@@ -44,7 +44,7 @@ TEST(Pipeline, BuildsEveryBucketForComposersAndPrimitivesAlike) {
         ASSERT_EQ(program->segments.size(), 1U);
         const PlannedSegment& segment = program->segments[0];
         EXPECT_EQ(segment.graph.max_t, rows);
-        EXPECT_EQ(segment.graph.max_r, mode == DemandMode::kAsAsked ? 1 : 0);
+        EXPECT_EQ(segment.graph.max_r, mode == DemandMode::kPerOutput ? 1 : 0);
         EXPECT_TRUE(Verify(segment.graph).has_value());
         EXPECT_TRUE(VerifyMemoryPlan(segment.graph, segment.memory, 64).has_value());
         EXPECT_EQ(program->report.ops_per_device[0], segment.graph.ops.size());
@@ -54,7 +54,7 @@ TEST(Pipeline, BuildsEveryBucketForComposersAndPrimitivesAlike) {
 }
 
 TEST(Pipeline, TheHostGathersFirstAndOnce) {
-  PipelineOptions options = OptionsFor(DemandMode::kAsAsked, 8, 1);
+  PipelineOptions options = OptionsFor(DemandMode::kPerOutput, 8, 1);
   options.policy.host_device = 1;
   options.policy.host_ops = {"gather_rows"};
   options.policy.host_weights = {"per_layer_token_embd"};
@@ -72,7 +72,7 @@ TEST(Pipeline, TheHostGathersFirstAndOnce) {
 }
 
 TEST(Pipeline, DumpsEachPass) {
-  PipelineOptions options = OptionsFor(DemandMode::kAsAsked, 8, 1);
+  PipelineOptions options = OptionsFor(DemandMode::kPerOutput, 8, 1);
   std::vector<std::string> passes;
   options.dump = [&](std::string_view pass, const Graph&) { passes.emplace_back(pass); };
   ASSERT_TRUE(BuildProgram(MiniModel::Build(), SupportAll, options).has_value());
@@ -85,7 +85,7 @@ TEST(Pipeline, ErrorsNameThePass) {
     return std::vector<std::string>(graph.ops.size(), "no");
   };
   auto program =
-      BuildProgram(MiniModel::Build(), refuse_all, OptionsFor(DemandMode::kAsAsked, 1, 1));
+      BuildProgram(MiniModel::Build(), refuse_all, OptionsFor(DemandMode::kPerOutput, 1, 1));
   ASSERT_FALSE(program.has_value());
   EXPECT_EQ(program.error().id, "placement.refused");
   EXPECT_THAT(program.error().message, HasSubstr("pass placement: op 'embd'"));
@@ -95,11 +95,12 @@ TEST(Pipeline, BoundsAndAlignmentsAreChecked) {
   const Graph model = MiniModel::Build();
   for (const auto& [max_t, max_r] :
        std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {1, 2}, {1, -1}}) {
-    auto program = BuildProgram(model, SupportAll, OptionsFor(DemandMode::kAsAsked, max_t, max_r));
+    auto program =
+        BuildProgram(model, SupportAll, OptionsFor(DemandMode::kPerOutput, max_t, max_r));
     ASSERT_FALSE(program.has_value());
     EXPECT_EQ(program.error().id, "passes.bounds");
   }
-  PipelineOptions options = OptionsFor(DemandMode::kAsAsked, 1, 1);
+  PipelineOptions options = OptionsFor(DemandMode::kPerOutput, 1, 1);
   options.alignments.clear();
   auto program = BuildProgram(model, SupportAll, options);
   ASSERT_FALSE(program.has_value());

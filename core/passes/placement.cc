@@ -70,7 +70,7 @@ class Placer {
     return policy_.fallback == Fallback::kAllow || IsListed(op);
   }
 
-  // The pattern of host_weights that one of the op's constants matches; null if none does.
+  // The pattern of host_weights that matches a constant of the op; null if there is none.
   [[nodiscard]] const std::string* HostWeightOf(const Op& op) const {
     for (const ValueId input : op.inputs) {
       if (input == kNoValue || graph_.value(input).lifetime != Lifetime::kConstant) continue;
@@ -148,9 +148,9 @@ class Placer {
                      NameOfDevice(policy_.main_device), main_refusals_[i], advice);
   }
 
-  // Ops on small integers that come from the inputs of the step and feed ops of the host (picking
-  // the wanted token ids for an embedding) move along: left behind, each would cost a round trip
-  // between the devices.
+  // Moves ops on small integers to the host if they depend on inputs of the step and feed host ops
+  // (such as selecting the wanted token ids for an embedding). On the main device each would cost a
+  // round trip between the devices.
   void PullTowardsHost() {
     if (!HasHost() || policy_.fallback == Fallback::kDeny) return;
     std::vector<bool> feeds_host(graph_.values.size(), false);

@@ -1,7 +1,6 @@
-// Decides which device runs each op. The main device is asked for the whole graph and takes what it
-// supports; composites it refuses are decomposed and asked again; what is still refused runs on the
-// host only if the policy allows it. Nothing moves silently: the report names each op that left the
-// main device and why.
+// Decides which device runs each op. The main device gets every op that it supports. Composites
+// that it refuses are decomposed, and it is asked again. Ops that it still refuses run on the host
+// if the policy allows it. The report names each op that left the main device, and the reason.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@
 
 namespace rullama {
 
-// Asks a device which ops of the graph it runs: one text per op, empty if it is supported, else the
-// device's reason. Called once for each device and form of the graph.
+// Asks a device which ops of the graph it supports. Returns one text per op: empty if the op is
+// supported, else the device's reason. Called once per device and form of the graph.
 using SupportQuery = std::function<Result<std::vector<std::string>>(int device, const Graph&)>;
 
 enum class Fallback : uint8_t {
@@ -28,14 +27,14 @@ enum class Fallback : uint8_t {
 struct PlacementPolicy {
   Fallback fallback = Fallback::kList;
   std::vector<std::string> host_ops;
-  // Ops that read a constant whose tensor name contains one of these run on the host, as far as the
-  // fallback allows the host to run them. Keeps huge, sparsely read tables out of device memory.
+  // Ops that read a constant whose tensor name contains one of these strings run on the host, if
+  // the fallback allows it. This keeps large, sparsely read tables out of device memory.
   std::vector<std::string> host_weights;
-  // Ops that run on the host whatever the main device says, by the name of their first result; the
-  // fallback is not asked. For finding out which op is wrong.
+  // Ops that always run on the host, by the name of their first result; `fallback` does not apply
+  // to them. Used to find an op that computes wrong results.
   std::set<std::string, std::less<>> on_host;
   int main_device = 0;
-  int host_device = -1;                   // -1: there is none
+  int host_device = -1;                   // -1: no host device
   std::vector<std::string> device_names;  // by device, for messages; may be shorter
 };
 

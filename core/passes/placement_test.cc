@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Devices that refuse some kinds of ops; counts how often each is asked.
+// Devices that refuse some kinds of ops, with a count of queries per device.
 class FakeDevices {
  public:
   explicit FakeDevices(std::map<int, std::set<OpKind>> refused) : refused_(std::move(refused)) {}
@@ -131,7 +131,7 @@ TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
   FakeDevices devices({});
   PlacementPolicy policy = PolicyWithHost(Fallback::kList);
   policy.host_weights = {"per_layer_token_embd"};
-  auto graph = ApplyRowDemand(MiniModel::Build(), DemandMode::kAsAsked);
+  auto graph = ApplyRowDemand(MiniModel::Build(), DemandMode::kPerOutput);
   ASSERT_TRUE(graph.has_value());
   auto placed = PlaceOps(*graph, devices.Query(), policy);
   ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
@@ -139,7 +139,7 @@ TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
     EXPECT_EQ(DeviceOf(placed->graph, name), 1) << name;
   }
   EXPECT_EQ(DeviceOf(placed->graph, "embd"), 0);
-  // The ids of the wanted rows follow; left behind, they would cost a round trip.
+  // The ids of the wanted rows move to the host too, which avoids a round trip.
   EXPECT_EQ(DeviceOf(placed->graph, "tokens/rows"), 1);
   EXPECT_EQ(DeviceOf(placed->graph, "pos/rows"), 0);
   EXPECT_EQ(placed->report.ops_per_device[1], 4U);

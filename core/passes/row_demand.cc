@@ -10,7 +10,8 @@
 namespace rullama {
 namespace {
 
-// Ordered: a value needed at all rows and at the wanted ones is computed at all of them.
+// In rising order: a value that is needed both at all rows and at the wanted rows is computed at
+// all.
 enum class Level : uint8_t { kNone, kWanted, kAll };
 
 class RowDemandPass {
@@ -56,7 +57,7 @@ class RowDemandPass {
 
   void Demand(ValueId value, Level level) { level_[value] = std::max(level_[value], level); }
 
-  // How much of an op runs: what the most demanding result needs. States are always kept up.
+  // The rows at which an op runs: the largest demand of its results. State updates run at all rows.
   [[nodiscard]] Level LevelOf(const Op& op) const {
     if (InfoOf(op.kind).trait == OpTrait::kEffect) return Level::kAll;
     Level level = Level::kNone;
@@ -64,8 +65,8 @@ class RowDemandPass {
     return level == Level::kWanted && MixesRows(op) ? Level::kAll : level;
   }
 
-  // Each row of the results depends on all rows, and none on a row of its own: fewer rows would be
-  // another result.
+  // Every row of the results depends on all rows of the operand, so fewer rows would change the
+  // result.
   [[nodiscard]] bool MixesRows(const Op& op) const {
     bool mixes = false;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -76,7 +77,7 @@ class RowDemandPass {
     return mixes;
   }
 
-  // Whether operand `i` of an op is read row by row, so that fewer rows are enough for fewer rows.
+  // True if operand `i` of an op is read row by row, so that it needs only the rows of the results.
   [[nodiscard]] bool FollowsRows(const Op& op, size_t i) const {
     return InfoOf(op.kind).operands[i].rows == RowRule::kSame && IsIndexedByRows(op.inputs[i]);
   }
@@ -105,14 +106,15 @@ class RowDemandPass {
     for (size_t i = 0; i < results.size(); ++i) wanted_[op.results[i]] = results[i];
   }
 
-  // The new value that holds the wanted rows of an old one; gathered once where all are computed.
+  // The new value with the wanted rows of an old value. If all rows are computed, they are gathered
+  // once.
   ValueId AtWantedRows(ValueId id) {
     if (wanted_[id] != kNoValue) return wanted_[id];
     GraphBuilder& builder = rewriter_.builder();
     const TensorType& type = source_.type(id);
     const ValueId rows = rewriter_.Map(source_.rows_input);
     const std::string name = source_.value(id).name + "/rows";
-    // A table of rank 2 counts as a weight, which is gathered as f32; going back is exact.
+    // gather_rows treats a table of rank 2 as a weight and returns f32; converting back is exact.
     const bool widened = type.rank == 2 && type.dtype != DType::kI32 && type.dtype != DType::kF32;
     ValueId gathered = builder.Add(ops::GatherRows{.table = rewriter_.Map(id), .ids = rows},
                                    widened ? name + "/f32" : name);

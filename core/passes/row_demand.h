@@ -1,9 +1,9 @@
-// Computes only the rows somebody asks for. A model is written on all T rows of a step; this pass
-// finds, from the outputs and the states backwards, which values are needed at the R wanted rows
-// only, and lets the ops that compute them run on R rows. Where a value of all rows meets an op on
-// R rows, one gather_rows picks them. How demand flows through an op is its row map in ops.def, so
-// the pass knows no model: in a prefill chunk of a model whose last layers share the cache of
-// earlier ones, everything behind the last layer that writes a cache runs on R rows.
+// Restricts ops to the rows that are needed. A model is written for all T rows of a step; this pass
+// finds, backwards from the outputs and states, which values are needed at the R wanted rows only,
+// and runs the ops that compute them on R rows. Where an op on R rows reads a value of T rows, one
+// gather_rows selects them. ops.def defines how demand passes through an op, so the pass is
+// independent of the model. Example: in a prefill chunk of a model whose last layers share the
+// cache of earlier ones, everything behind the last layer that writes a cache runs on R rows.
 //
 // A value is indexed by rows if its dimension 0 is T. Pure; thread-safe.
 #pragma once
@@ -16,14 +16,14 @@
 namespace rullama {
 
 enum class DemandMode : uint8_t {
-  kAsAsked,    // each output as it asks: wanted rows, or all
-  kAllRows,    // every output at all T rows; the input "rows" goes
+  kPerOutput,  // each output at the rows it demands: wanted rows or all rows
+  kAllRows,    // every output at all T rows; the input "rows" is removed
   kStateOnly,  // no outputs: only what the states need (a prefill chunk that is not the last)
 };
 
-// The result has no dead ops. Outputs say kAll where they have all rows; if none has chosen rows,
-// the graph has no input of wanted rows any more. Gathered values are named "<value>/rows".
-// Error passes.no_rows_input: an output asks for wanted rows, but no input names them.
+// The result has no dead ops. Outputs with all rows have the demand kAll; if no output has wanted
+// rows, the input of wanted rows is removed. Gathered values are named "<value>/rows".
+// Error passes.no_rows_input: an output demands wanted rows, but the graph has no input for them.
 Result<Graph> ApplyRowDemand(const Graph& graph, DemandMode mode);
 
 }  // namespace rullama

@@ -26,7 +26,7 @@ Dim RowsOf(const Graph& graph, std::string_view name) {
 }
 
 TEST(RowDemand, EverythingBehindTheLastCacheRunsOnWantedRows) {
-  const Graph graph = Demanded(MiniModel::Build(), DemandMode::kAsAsked);
+  const Graph graph = Demanded(MiniModel::Build(), DemandMode::kPerOutput);
   // Layers 0 and 1 up to the keys and values of layer 1 are needed at all rows.
   for (const char* name : {"scaled", "blk.0.q", "blk.0.attn", "blk.0.out", "blk.1.normed",
                            "blk.1.k16", "blk.1.v16", "blk.0.ple"}) {
@@ -39,7 +39,7 @@ TEST(RowDemand, EverythingBehindTheLastCacheRunsOnWantedRows) {
 }
 
 TEST(RowDemand, GathersEachValueOnce) {
-  const Graph graph = Demanded(MiniModel::Build(), DemandMode::kAsAsked);
+  const Graph graph = Demanded(MiniModel::Build(), DemandMode::kPerOutput);
   std::vector<std::string> gathered;
   for (const Value& value : graph.values) {
     if (value.name.ends_with("/rows")) gathered.push_back(value.name);
@@ -51,7 +51,7 @@ TEST(RowDemand, GathersEachValueOnce) {
 }
 
 TEST(RowDemand, AttentionKeepsAllFreshKeys) {
-  const Graph graph = Demanded(MiniModel::Build(), DemandMode::kAsAsked);
+  const Graph graph = Demanded(MiniModel::Build(), DemandMode::kPerOutput);
   const Op& attention = graph.ops[OpOf(graph, "blk.2.attn")];
   const auto name = [&](size_t operand) { return graph.value(attention.inputs[operand]).name; };
   EXPECT_EQ(name(1), "blk.1.k16");
@@ -88,7 +88,7 @@ TEST(RowDemand, AnOutputOfAllRowsIsNotGathered) {
   const ValueId y = b.Add(ops::Softcap{.x = x, .cap = 2}, "y");
   b.Output("all", y, RowDemand::kAll);
   b.Output("some", b.Add(ops::Softcap{.x = y, .cap = 3}, "z"));
-  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kAsAsked);
+  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kPerOutput);
   EXPECT_EQ(RowsOf(graph, "y"), Dim::T());
   EXPECT_EQ(RowsOf(graph, "y/rows"), Dim::R());
   EXPECT_EQ(RowsOf(graph, "z"), Dim::R());
@@ -96,13 +96,13 @@ TEST(RowDemand, AnOutputOfAllRowsIsNotGathered) {
   EXPECT_EQ(graph.outputs[1].demand, RowDemand::kWanted);
 }
 
-// gather_rows reads a table of rank 2 as a weight and gives f32.
+// gather_rows reads a table of rank 2 as a weight and returns f32.
 TEST(RowDemand, GatheredHalfPrecisionStaysHalfPrecision) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF16, {Dim::T(), 4}});
   b.WantedRows(b.Input("rows", {DType::kI32, {Dim::R()}}));
   b.Output("y", b.Add(ops::Copy{x}, "y"));
-  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kAsAsked);
+  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kPerOutput);
   EXPECT_EQ(graph.type(graph.Find("y")), TensorType(DType::kF16, {Dim::R(), 4}));
 }
 
@@ -113,7 +113,7 @@ TEST(RowDemand, ResultsOfOneOpMayBeWantedDifferently) {
   const auto top = b.Add(ops::TopK{.x = x, .k = 2}, "top");
   b.Output("values", top.values, RowDemand::kAll);
   b.Output("indices", top.indices);
-  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kAsAsked);
+  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kPerOutput);
   EXPECT_EQ(graph.type(graph.outputs[0].value), TensorType(DType::kF32, {Dim::T(), 2}));
   EXPECT_EQ(graph.type(graph.outputs[1].value), TensorType(DType::kI32, {Dim::R(), 2}));
 }
@@ -122,7 +122,7 @@ TEST(RowDemand, WantedRowsNeedAnInputThatNamesThem) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 4}});
   b.Output("y", b.Add(ops::Softcap{.x = x, .cap = 2}, "y"));
-  const auto graph = ApplyRowDemand(*std::move(b).Finish(), DemandMode::kAsAsked);
+  const auto graph = ApplyRowDemand(*std::move(b).Finish(), DemandMode::kPerOutput);
   ASSERT_FALSE(graph.has_value());
   EXPECT_EQ(graph.error().id, "passes.no_rows_input");
 }

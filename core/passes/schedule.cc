@@ -46,8 +46,8 @@ struct Order {
   size_t segments = 0;
 };
 
-// List scheduling that begins on `device` and changes devices only when the current one has nothing
-// left that may run. Among what may run, the first in the old order goes first.
+// List scheduling that begins on `device` and changes the device only when no op of the current one
+// is ready. Among the ready ops, the first in the old order is scheduled first.
 Order OrderFrom(int device, const Graph& graph, const Dependencies& deps) {
   std::vector<uint32_t> waiting_for = deps.predecessor_count;
   std::map<int, std::set<OpIndex>> ready;  // by device

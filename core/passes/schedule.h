@@ -1,7 +1,7 @@
 // Orders the ops of a placed graph: operands before users, each state_append after every reader of
-// the version it replaces (in whatever layer), and, where several devices take part, long runs of
-// ops on one device, because every change of device costs a copy and a wait. Otherwise the old
-// order is kept. Pure; thread-safe.
+// the version that it replaces (in any layer), and, with several devices, long runs of ops on one
+// device, because every change of device costs a copy and a wait. Otherwise the old order is kept.
+// Pure; thread-safe.
 #pragma once
 
 #include "core/base/status.h"
@@ -9,8 +9,8 @@
 
 namespace rullama {
 
-// The input may have its ops in any order that respects operands. Error passes.cycle: a reader of
-// an old state version depends on the new one.
+// The ops of the input may be in any order in which operands come before users. Error passes.cycle:
+// a reader of an old state version depends on the new one.
 Result<Graph> Schedule(const Graph& graph);
 
 }  // namespace rullama

@@ -32,7 +32,7 @@ TEST(Schedule, KeepsAnOrderThatIsGood) {
   EXPECT_EQ(NamesOfOps(Scheduled(model)), NamesOfOps(model));
 }
 
-// Two readers and an append in the wrong order, as a model that appends layer by layer emits them.
+// Two readers and an append in the wrong order, as emitted by a model that appends layer by layer.
 TEST(Schedule, AppendsComeAfterAllReadersOfTheOldVersion) {
   GraphBuilder b("g");
   const ValueId x = b.Input("x", {DType::kI32, {Dim::T()}});

@@ -36,7 +36,7 @@ Status Generator::RunChunk(std::span<const int32_t> tokens, bool last) {
   rows.tokens = tokens;
   rows.pos = pos;
   rows.slot = slot;
-  rows.demand = last ? DemandMode::kAsAsked : DemandMode::kStateOnly;
+  rows.demand = last ? DemandMode::kPerOutput : DemandMode::kStateOnly;
   if (last) rows.wanted = wanted;
   return session_.Run(rows);
 }

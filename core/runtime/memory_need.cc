@@ -12,34 +12,36 @@ std::string Gibibytes(uint64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
-std::string WhatWouldFit(const MemoryNeed& need, uint64_t room) {
+// A smaller context or fewer bits per weight that would fit.
+std::string SuggestFit(const MemoryNeed& need, uint64_t free_bytes) {
   const uint64_t others = need.states + need.work;
-  if (need.weight_elements == 0 || others >= room) {
+  if (need.weight_elements == 0 || others >= free_bytes) {
     return fmt::format("a context or chunk that takes {} less",
-                       Gibibytes(others - std::min(others, room)));
+                       Gibibytes(others - std::min(others, free_bytes)));
   }
   const auto bits = [&need](uint64_t bytes) {
     return 8.0 * static_cast<double>(bytes) / static_cast<double>(need.weight_elements);
   };
-  return fmt::format("weights of at most {:.1f} bits (these have {:.1f})", bits(room - others),
-                     bits(need.weights));
+  return fmt::format("weights of at most {:.1f} bits (these have {:.1f})",
+                     bits(free_bytes - others), bits(need.weights));
 }
 
 }  // namespace
 
-Status CheckRoom(const DeviceDescription& device, const MemoryNeed& need, uint64_t taken) {
+Status CheckDeviceMemory(const DeviceDescription& device, const MemoryNeed& need,
+                         uint64_t allocated_bytes) {
   if (device.memory_free == 0) return OkStatus();
-  const uint64_t room = device.memory_free - std::min(device.memory_free, taken);
-  if (need.total() <= room) return OkStatus();
+  const uint64_t free_bytes = device.memory_free - std::min(device.memory_free, allocated_bytes);
+  if (need.total() <= free_bytes) return OkStatus();
   return MakeError(ErrorKind::kOutOfMemory, "device.memory",
                    "the model needs {} on device '{}' ({} of weights, {} of caches, {} of work), "
                    "which has {} free of {}: {} are missing; {} would fit, or parts of the model "
                    "on another backend, or weights that stay in the file where the backend has an "
                    "option for that (cpu: weights=mapped)",
                    Gibibytes(need.total()), device.name, Gibibytes(need.weights),
-                   Gibibytes(need.states), Gibibytes(need.work), Gibibytes(room),
-                   Gibibytes(device.memory_total), Gibibytes(need.total() - room),
-                   WhatWouldFit(need, room));
+                   Gibibytes(need.states), Gibibytes(need.work), Gibibytes(free_bytes),
+                   Gibibytes(device.memory_total), Gibibytes(need.total() - free_bytes),
+                   SuggestFit(need, free_bytes));
 }
 
 }  // namespace rullama

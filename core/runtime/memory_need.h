@@ -1,5 +1,5 @@
-// What compiling a plan will take of a device's memory, held against what the device has, so that a
-// model that is too large is refused before gigabytes of it were copied.
+// Compares the device memory that compiling a plan will allocate with the free memory of the
+// device, so that a model that is too large is refused before gigabytes of it have been copied.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace rullama {
 
-// Bytes on one device, beside what it already holds for the session.
+// Bytes to allocate on one device, in addition to those the session already holds there.
 struct MemoryNeed {
   uint64_t weights = 0;
-  uint64_t weight_elements = 0;  // how many values those weights are
+  uint64_t weight_elements = 0;  // number of values in those weights
   uint64_t states = 0;
   uint64_t work = 0;
   [[nodiscard]] uint64_t total() const { return weights + states + work; }
 };
 
-// `taken`: bytes the session got since the device was described. A device that does not say what it
-// has free is believed to have enough. Errors: device.memory (kOutOfMemory) with what is missing
-// and what would fit. Pure; any thread.
-Status CheckRoom(const DeviceDescription& device, const MemoryNeed& need, uint64_t taken);
+// `allocated_bytes`: bytes that the session has allocated since the device was described. A device
+// that does not report its free memory is assumed to have enough. Error device.memory
+// (kOutOfMemory) with the missing amount and a model size that would fit. Pure; any thread.
+Status CheckDeviceMemory(const DeviceDescription& device, const MemoryNeed& need,
+                         uint64_t allocated_bytes);
 
 }  // namespace rullama

@@ -40,7 +40,7 @@ Session::Session(std::vector<SessionGraph> graphs, const WeightSource& weights,
     AddWeightsInProducts(graph.graph, in_products_);
   }
   arenas_.resize(options_.devices.size());
-  taken_.resize(options_.devices.size());
+  allocated_bytes_.resize(options_.devices.size());
 }
 
 Session::~Session() = default;
@@ -70,14 +70,14 @@ Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource
   return Create(std::move(graphs), weights, std::move(options));
 }
 
-// ---- compiling ----------------------------------------------------------------------------------
+// ---- Compiling ----------------------------------------------------------------------------------
 
 Result<Session::Plan*> Session::PlanFor(size_t graph, int64_t rows, DemandMode demand) {
   Bucket bucket;
   bucket.demand = demand;
   RL_ASSIGN_OR_RETURN(bucket.max_t, ChooseBucket(graphs_[graph].buckets, rows));
   bucket.max_r =
-      demand == DemandMode::kAsAsked ? std::min(options_.max_wanted_rows, bucket.max_t) : 0;
+      demand == DemandMode::kPerOutput ? std::min(options_.max_wanted_rows, bucket.max_t) : 0;
   for (const auto& plan : plans_) {
     if (plan->graph == graph && plan->bucket == bucket) return plan.get();
   }
@@ -113,7 +113,8 @@ Result<Session::Plan> Session::Compile(size_t graph, const Bucket& bucket) {
   return plan;
 }
 
-// Whether everything the segments need and their devices do not hold yet has room there.
+// Checks that every device has free memory for the weights, states and arenas of its segments that
+// it does not hold yet.
 Status Session::CheckMemory(const Program& program) {
   std::vector<MemoryNeed> needs(options_.devices.size());
   std::set<std::pair<int, std::string>> counted;
@@ -143,8 +144,9 @@ Status Session::CheckMemory(const Program& program) {
     if (!has_arena) need.work = std::max(need.work, memory.arena_bytes);
   }
   for (size_t i = 0; i < needs.size(); ++i) {
-    RL_RETURN_IF_ERROR(CheckRoom(options_.devices[i]->description(), needs[i], taken_[i]));
-    taken_[i] += needs[i].total();
+    RL_RETURN_IF_ERROR(
+        CheckDeviceMemory(options_.devices[i]->description(), needs[i], allocated_bytes_[i]));
+    allocated_bytes_[i] += needs[i].total();
   }
   return OkStatus();
 }
@@ -200,7 +202,7 @@ Result<std::vector<Storage>> Session::PlaceValues(int device, const Graph& graph
 
 Result<DeviceBuffer*> Session::Arena(int device, uint64_t bytes) {
   auto& arenas = arenas_[static_cast<size_t>(device)];
-  // Steps run one after another, so any arena that is large enough will do.
+  // Steps run one after another, so plans can share any arena that is large enough.
   for (auto& [size, buffer] : arenas) {
     if (size >= bytes) return buffer.get();
   }
@@ -266,7 +268,7 @@ Result<Session::IoBuffer*> Session::Io(std::map<IoKey, IoBuffer>& table, int dev
   return &io;
 }
 
-// ---- running ------------------------------------------------------------------------------------
+// ---- Running ------------------------------------------------------------------------------------
 
 Status Session::SetInput(std::string_view name, std::span<const std::byte> data) {
   const Value* input = nullptr;
@@ -303,7 +305,7 @@ Status Session::ClearState(std::string_view name) {
   return OkStatus();
 }
 
-// An input with T rows was set for steps of one size.
+// Checks that the inputs set by SetInput() have the size of their types in this step.
 Status Session::CheckKeptInputs(const Plan& plan, const Extents& extents) const {
   for (const Segment& segment : plan.segments) {
     for (const Value& value : segment.graph.values) {
@@ -331,7 +333,7 @@ Status Session::CheckRows(const StepRows& rows) const {
   }
   if (count == 0 || count > static_cast<size_t>(graphs_[rows.graph].buckets.back()) ||
       rows.pos.size() != count || rows.slot.size() != count ||
-      (rows.demand == DemandMode::kAsAsked) == rows.wanted.empty()) {
+      (rows.demand == DemandMode::kPerOutput) == rows.wanted.empty()) {
     return tl::unexpected(
         InternalError(fmt::format("a step has {} tokens, {} positions, {} slots and {} wanted rows",
                                   count, rows.pos.size(), rows.slot.size(), rows.wanted.size())));
@@ -378,7 +380,7 @@ Status Session::Import(const Plan& plan, size_t segment, const Extents& extents)
   const Segment& target = plan.segments[segment];
   for (const Value& value : target.graph.values) {
     if (value.lifetime != Lifetime::kInput) continue;
-    // The latest earlier segment that exports a value of this name on another device.
+    // Import from the latest earlier segment that exports a value of this name.
     for (size_t i = segment; i-- > 0;) {
       const Segment& source = plan.segments[i];
       const auto exported = std::ranges::find(source.graph.outputs, value.name, &Output::name);

@@ -1,9 +1,9 @@
 // A session: a model's graphs on one or more devices, with their weights, states and compiled
-// plans. It turns a step (some token rows of some slots) into plan executions. Plans are compiled
-// once for each graph, bucket of row counts and demand, on first use, and replayed for ever.
+// plans. It runs a step (token rows of one or more slots) as plan executions. A plan is compiled on
+// first use for each graph, bucket of row counts and demand mode, and then reused.
 //
 // Ownership: borrows the devices and the weight source, which outlive it. Thread safety: one thread
-// at a time. Errors of a device pass through; a failed step leaves `past` as it was.
+// at a time. Errors of a device are returned unchanged; a failed step leaves `past` unchanged.
 #pragma once
 
 #include <cstddef>
@@ -27,37 +27,38 @@
 
 namespace rullama {
 
-// One of a session's graphs. Constants, states and inputs of the same name are one for all graphs.
+// One graph of a session. Graphs share constants, states and inputs of the same name.
 struct SessionGraph {
   Graph graph;
-  // Row counts worth a plan of their own, ascending. Empty: DefaultBuckets of the prefill chunk.
+  // Row counts for which separate plans are compiled, ascending. Empty: DefaultBuckets() of the
+  // prefill chunk.
   std::vector<int64_t> buckets = {};
-  // Whether the rows of a step join the caches; else the step only sees them, and `past` stays.
+  // True if a step appends its rows to the caches and advances `past`.
   bool extends_past = true;
 };
 
 struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
-  int64_t prefill_chunk = 512;  // most rows of a step of a graph that names no buckets
-  int64_t max_wanted_rows = 1;  // most wanted rows of a step with DemandMode::kAsAsked
+  int64_t prefill_chunk = 512;  // most rows of a step of a graph without buckets
+  int64_t max_wanted_rows = 1;  // most wanted rows of a step with DemandMode::kPerOutput
 };
 
 // The rows of one step. tokens, pos and slot have the same length, 1 to the largest bucket of the
-// graph; rows of one slot come in ascending, consecutive positions that continue its past.
+// graph. The rows of a slot have consecutive ascending positions that continue its past.
 struct StepRows {
   size_t graph = 0;
   std::span<const int32_t> tokens;
   std::span<const int32_t> pos;
   std::span<const int32_t> slot;
-  std::span<const int32_t> wanted;  // indices into the rows; only with DemandMode::kAsAsked
-  DemandMode demand = DemandMode::kAsAsked;
+  std::span<const int32_t> wanted;  // indices into the rows; only with DemandMode::kPerOutput
+  DemandMode demand = DemandMode::kPerOutput;
 };
 
 struct SessionStats {
   uint64_t steps = 0;
   uint64_t plans = 0;         // compiled by the session
-  uint64_t compilations = 0;  // reported by the plugins, as are the next three
+  uint64_t compilations = 0;  // this and the next three are reported by the plugins
   uint64_t allocations = 0;
   uint64_t recordings = 0;
   uint64_t dispatches = 0;
@@ -72,7 +73,7 @@ struct SessionStats {
 
 class Session {
  public:
-  // Every slot is counted from the input "past" of the first graph.
+  // The number of slots is the length of the input "past" of the first graph.
   static Result<std::unique_ptr<Session>> Create(std::vector<SessionGraph> graphs,
                                                  const WeightSource& weights,
                                                  SessionOptions options);
@@ -82,19 +83,20 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Binds an input beside those of StepRows (seed, biases); kept until set again. The size is that
-  // of the input's type, for one with T rows at the T of the steps that follow.
+  // Sets an input that is not part of StepRows (seed, biases). It is kept until set again. `data`
+  // has the size of the input's type; if the type has T rows, following steps must have that T.
   Status SetInput(std::string_view name, std::span<const std::byte> data);
 
   Status Run(const StepRows& rows);
 
-  // Bytes of an output of the last step, exactly as many as its type has at that step's extents.
+  // Copies an output of the last step to `data`, whose size is that of the output's type at the
+  // extents of that step.
   Status ReadOutput(std::string_view name, std::span<std::byte> data);
 
-  // Writes zeros over a state, wherever plans that are already compiled keep it.
+  // Fills a state with zeros on every device that holds it.
   Status ClearState(std::string_view name);
 
-  // Rows in the cache of a slot. Forgetting a slot costs nothing: old rows become invisible.
+  // The number of cached rows of a slot. ForgetSlot() does no work: old rows become invisible.
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
   void ForgetSlot(int32_t slot) { past_[static_cast<size_t>(slot)] = 0; }
 
@@ -102,7 +104,7 @@ class Session {
   Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0);
 
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
-  // What runs where, of the plan compiled last.
+  // The placement of the plan that was compiled last.
   [[nodiscard]] const PlacementReport& placement() const { return placement_; }
   Result<SessionStats> Stats();
 
@@ -121,7 +123,8 @@ class Session {
     DeviceBuffer buffer;
     uint64_t bytes = 0;
   };
-  // Device, value name, type: a value may have T rows in one plan and R rows in another.
+  // Device, value name, type. The type is part of the key, because a value may have T rows in one
+  // plan and R rows in another.
   using IoKey = std::tuple<int, std::string, std::string>;
 
   struct StateBuffer {
@@ -151,12 +154,12 @@ class Session {
   std::vector<SessionGraph> graphs_;
   const WeightSource& weights_;
   SessionOptions options_;
-  Extents largest_;  // of any bucket: buffers are made for these
+  Extents largest_;  // maximum over all buckets: the size of the I/O buffers
   std::vector<int32_t> past_;
-  std::map<std::string, std::vector<std::byte>, std::less<>> inputs_;  // of SetInput
+  std::map<std::string, std::vector<std::byte>, std::less<>> inputs_;  // set by SetInput()
   PlacementReport placement_;
 
-  // Device objects; declared in the order they depend on each other, destroyed in reverse.
+  // Device objects, declared before the objects that depend on them.
   WeightNames in_products_;
   std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
   std::map<std::pair<int, std::string>, StateBuffer> states_;
@@ -165,7 +168,7 @@ class Session {
   std::map<IoKey, IoBuffer> output_buffers_;
   std::vector<std::unique_ptr<Plan>> plans_;
 
-  std::vector<uint64_t> taken_;  // by device: bytes of its memory
+  std::vector<uint64_t> allocated_bytes_;  // by device
   const Plan* last_plan_ = nullptr;
   Extents last_extents_;
   SessionStats stats_;

@@ -8,7 +8,7 @@
 namespace rullama {
 namespace {
 
-// The type of a tensor in numpy order: GGUF lists the fastest dimension first.
+// The type of a tensor in numpy order; GGUF lists the fastest dimension first.
 TensorType TypeOf(const TensorInfo& info) {
   TensorType type;
   type.dtype = info.dtype;

@@ -1,4 +1,4 @@
-// Where the constants of a graph get their bytes.
+// Sources of the bytes of a graph's constants.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +23,17 @@ class WeightSource {
   // against the type. They live as long as the WeightSource. Errors: model.missing_tensor,
   // model.tensor_shape.
   [[nodiscard]] virtual Result<std::span<const std::byte>> Bytes(const Value& constant) const = 0;
-  // Says that bytes of Bytes() have been copied and are not needed in memory for now.
+  // Hints that these bytes, returned by Bytes(), have been copied and need not stay in memory.
   virtual void Release(std::span<const std::byte> /*bytes*/) const {}
 };
 
-// The tensors of a GGUF file, in place in its mapping, and beside them small f32 vectors that a
-// model computes instead of reading (rope frequency factors a file leaves out).
+// The tensors of a GGUF file, read in place in its mapping, and small f32 vectors that the model
+// computes itself (rope frequency factors that a file does not contain).
 class GgufWeights final : public WeightSource {
  public:
-  // `file` outlives this object.
+  // `file` must outlive this object.
   explicit GgufWeights(const GgufFile& file) : file_(file) {}
-  // `bytes` are those of a tensor of `type`; it hides a tensor of the file of the same name.
+  // Adds a tensor of `type` with these bytes. It hides a tensor of the file with the same name.
   void AddConstant(std::string name, TensorType type, std::vector<std::byte> bytes);
   [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
   void Release(std::span<const std::byte> bytes) const override;

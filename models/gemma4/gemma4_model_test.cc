@@ -168,7 +168,7 @@ TEST(Gemma4ModelTest, PrefillLeavesOutWhatFeedsNoCache) {
   EXPECT_EQ(counts[OpKind::kGatherRows], 2);
   EXPECT_EQ(chunk->Find("ple.shared.inputs"), kNoValue);
 
-  const auto last = ApplyRowDemand(graph, DemandMode::kAsAsked);
+  const auto last = ApplyRowDemand(graph, DemandMode::kPerOutput);
   ASSERT_TRUE(last.has_value()) << last.error().ToString();
   int narrow = 0;
   for (const Op& op : last->ops) {
