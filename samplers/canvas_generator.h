@@ -1,7 +1,8 @@
-// Text from a model that denoises: prompts go through the causal pass, then one canvas after
-// another is denoised, and each finished one becomes part of the sequence. Works on token ids.
+// Generates text with a block-diffusion model. Prompts run through the causal pass; then canvases
+// are denoised one after another, and each finished canvas is appended to the sequence. Works on
+// token ids.
 //
-// Thread safety: one thread; `cancelled` may be set from any.
+// Thread safety: one thread; `cancelled` may be set from any thread.
 #pragma once
 
 #include <atomic>
@@ -33,24 +34,25 @@ struct CanvasGeneratorOptions {
 
 class CanvasGenerator {
  public:
-  // The session has the graphs of CanvasGraph; it and `random` outlive this object.
+  // The session must have the graphs of CanvasGraph; it and `random` must outlive this object.
   CanvasGenerator(Session& session, CanvasRandom& random, CanvasGeneratorOptions options);
 
   // Appends tokens to the sequence. Errors: context.overflow, run.cancelled.
   Status Feed(std::span<const int32_t> tokens);
 
   struct Canvas {
-    std::vector<int32_t> tokens;  // the likeliest of each row; after an end token nothing counts
+    std::vector<int32_t>
+        tokens;  // the most likely token of each row; those after an end token are to be ignored
     int64_t steps = 0;
-    bool finished = false;  // else a callback or a cancellation stopped it
+    bool finished = false;  // false if a callback or a cancellation stopped it
   };
-  // Denoises the next canvas, which joins the sequence only if it is fed. Error context.overflow if
-  // it does not fit. on_step (may be empty) returns false to stop.
+  // Denoises the next canvas. It is not part of the sequence until it is fed. Error
+  // context.overflow if it does not fit. on_step (may be empty) returns false to stop.
   Result<Canvas> Denoise(const std::function<bool(const CanvasStep&)>& on_step);
 
   struct Callbacks {
     std::function<bool(int64_t canvas, const CanvasStep&)> on_step = {};
-    // The tokens of a finished canvas that belong to the text. Returns false to stop.
+    // Called with the tokens of a finished canvas that belong to the text. Returns false to stop.
     std::function<bool(std::span<const int32_t> tokens)> on_canvas = {};
   };
   struct Outcome {
@@ -60,9 +62,9 @@ class CanvasGenerator {
     int64_t steps = 0;
     int32_t end_token = -1;
   };
-  // Canvas after canvas until an end token, `max_tokens` (negative: no limit) or the end of the
-  // context. The last canvas does not join the sequence. Error context.overflow if not even the
-  // first canvas fits.
+  // Generates canvases until an end token, `max_tokens` (negative: no limit) or the end of the
+  // context. The last canvas is not appended to the sequence. Error context.overflow if the first
+  // canvas does not fit.
   Result<Outcome> Generate(int64_t max_tokens, const Callbacks& callbacks);
 
   [[nodiscard]] int64_t position() const { return session_.past(options_.slot); }
@@ -75,7 +77,7 @@ class CanvasGenerator {
   Status CheckFits(int64_t rows) const;
   Status Append(std::span<const int32_t> tokens,
                 const std::function<void(int64_t done, int64_t total)>& on_chunk);
-  // Where the text of a canvas ends: at its first end token, or at its end.
+  // The length of the text of a canvas: up to its first end token, else the whole canvas.
   [[nodiscard]] size_t TextLength(std::span<const int32_t> canvas) const;
 
   Session& session_;

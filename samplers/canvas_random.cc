@@ -7,7 +7,8 @@
 namespace rullama {
 namespace {
 
-// u in [0, 1) to a token. The remainder is for the float product, which may round up to vocabulary.
+// Maps u in [0, 1) to a token. The remainder handles a float product that rounds up to
+// `vocabulary`.
 int32_t TokenOf(float u, int64_t vocabulary) {
   const auto token = static_cast<uint32_t>(u * static_cast<float>(vocabulary));
   return static_cast<int32_t>(token % static_cast<uint32_t>(vocabulary));
@@ -23,7 +24,7 @@ float PhiloxCanvasRandom::Uniform(size_t row, uint32_t stream) const {
   return PhiloxUniform(seed_, position, kSlot, stream);
 }
 
-// Stream 0 is the canvas at its beginning; step s has 2 s + 1 for uniforms and 2 s + 2 for tokens.
+// Stream 0 has the initial canvas; step s has stream 2 s + 1 for uniforms and 2 s + 2 for tokens.
 Status PhiloxCanvasRandom::Begin(int64_t first_position, int64_t vocabulary,
                                  std::span<int32_t> tokens) {
   first_position_ = first_position;

@@ -1,5 +1,5 @@
-// The random numbers of block diffusion. Randomness is an input of the device: the host draws it,
-// so that a run can be replayed anywhere, from a seed or from a recording.
+// The random numbers of block diffusion. The host draws them and passes them to the device, so that
+// a run can be replayed on any device from a seed or from a recording.
 //
 // Thread safety: one thread per object.
 #pragma once
@@ -16,15 +16,15 @@ namespace rullama {
 class CanvasRandom {
  public:
   virtual ~CanvasRandom() = default;
-  // The tokens a canvas begins with, uniform over [0, vocabulary). `first_position`: of the canvas
-  // in the sequence. Error sampler.random: a recording has ended or does not fit.
+  // The initial tokens of a canvas, uniform over [0, vocabulary). `first_position` is the position
+  // of the canvas in the sequence. Error sampler.random: a recording has ended or does not fit.
   virtual Status Begin(int64_t first_position, int64_t vocabulary, std::span<int32_t> tokens) = 0;
-  // The numbers of one step: for each row a uniform in [0, 1), then for each row the token it
-  // becomes if it is not accepted.
+  // The numbers of one step: for each row a uniform in [0, 1), then for each row the token that
+  // replaces it if it is not accepted.
   virtual Status Draw(std::span<float> uniforms, std::span<int32_t> tokens) = 0;
 };
 
-// Counter-based (docs/numerics.md): a number depends on seed, position, step and use alone.
+// Counter-based (docs/numerics.md): a number depends only on the seed, position, step and use.
 class PhiloxCanvasRandom final : public CanvasRandom {
  public:
   explicit PhiloxCanvasRandom(uint64_t seed) : seed_(seed) {}
@@ -40,8 +40,9 @@ class PhiloxCanvasRandom final : public CanvasRandom {
   uint32_t step_ = 0;
 };
 
-// Marsaglia's xorshift64 with shifts 13, 7, 17, in draw order: what published DiffusionGemma runs
-// were recorded with. The state is the seed; 0 would stay 0, which sampler.seed refuses.
+// Marsaglia's xorshift64 with shifts 13, 7, 17 in draw order, the generator of the published
+// DiffusionGemma runs. The seed is the initial state; 0 is refused (sampler.seed), since the state
+// would stay 0.
 class XorShiftCanvasRandom final : public CanvasRandom {
  public:
   static Result<XorShiftCanvasRandom> Create(uint64_t seed);
@@ -59,7 +60,7 @@ class XorShiftCanvasRandom final : public CanvasRandom {
   int64_t vocabulary_ = 1;
 };
 
-// Numbers that somebody else drew.
+// Replays recorded numbers.
 struct CanvasRecording {
   struct Step {
     std::vector<float> uniforms;

@@ -17,7 +17,7 @@ std::vector<std::byte> SeedBytes(uint64_t seed) {
 
 Result<Sampler> AppendSampler(GraphBuilder& builder, ValueId logits, const SamplerInputs& inputs,
                               const SamplerSettings& settings) {
-  // After an earlier mistake the builder has no types to look at; its Finish reports it.
+  // After an earlier error the builder has no types; its Finish() reports the error.
   if (!builder.ok()) return Sampler();
   const int64_t vocabulary = builder.graph().type(logits).last().constant;
   RL_RETURN_IF_ERROR(settings.Validate(vocabulary));

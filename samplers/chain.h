@@ -1,9 +1,10 @@
-// Samplers as ops on the model's graph: the token is drawn where the logits are, and only token ids
-// leave the device.
+// Samplers as ops of the model's graph: tokens are drawn on the device, and only token ids are
+// copied to the host.
 //
-// Order: logit bias, penalties; then greedy takes the best, or top_k, typical_p, top_p, min_p,
-// temperature and a draw. A step that would change nothing adds no op. The draw of a row depends on
-// the seed and the row's position and slot alone, so text does not change with batch or chunk size.
+// Order: logit bias, penalties; then either greedy selection, or top_k, typical_p, top_p, min_p,
+// temperature and a draw. A step that would change nothing adds no op. The draw of a row depends
+// only on the seed and the row's position and slot, so text does not change with batch or chunk
+// size.
 //
 // Thread safety: one thread per builder.
 #pragma once
@@ -24,15 +25,15 @@ inline constexpr std::string_view kSamplerHistory = "sampler.history";  // i32[s
 inline constexpr std::string_view kBiasIdsInput = "sampler.bias_ids";   // i32[n]
 inline constexpr std::string_view kBiasInput = "sampler.bias";          // f32[n]
 
-// What the model's graph already has.
+// Values of the model's graph that the samplers read.
 struct SamplerInputs {
   ValueId tokens = kNoValue;     // i32[T], the tokens of this step
   ops::AttentionRows rows = {};  // pos and slot of each row, past of each slot
   int64_t slots = 1;
-  int64_t capacity = 1;  // tokens per slot: how far a look-back of -1 goes
+  int64_t capacity = 1;  // tokens per slot: the look-back if repeat_last_n is -1
 };
 
-// An input of the sampler and what to bind to it, the same in every step.
+// An input of the sampler and its contents, which are the same in every step.
 struct SamplerBinding {
   std::string name;
   TensorType type;
@@ -41,7 +42,7 @@ struct SamplerBinding {
 
 struct Sampler {
   ValueId token = kNoValue;  // i32, one per row of the logits; already the output "token"
-  std::vector<SamplerBinding> bindings = {};  // among them "seed" if anything is drawn at random
+  std::vector<SamplerBinding> bindings = {};  // includes "seed" if tokens are drawn at random
 };
 
 // Appends the chain after `logits` (f32[rows, vocabulary]). At run time a token of -1 means that

@@ -1,4 +1,4 @@
-// Whole chains on the reference interpreter, against distributions worked out by hand.
+// Compares whole sampler chains on the reference interpreter with distributions computed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rullama/sdk/philox.h>
@@ -13,7 +13,7 @@
 
 #include "core/reference/interpreter.h"
 #include "samplers/chain.h"
-#include "samplers/sampler_bench.h"
+#include "samplers/sampler_test_fixture.h"
 
 namespace rullama {
 namespace {
@@ -35,7 +35,7 @@ struct Step {
 class Chain {
  public:
   Chain(std::vector<double> logits, const SamplerSettings& settings) : logits_(std::move(logits)) {
-    SamplerBench bench(static_cast<int64_t>(logits_.size()), kMaxRows);
+    SamplerFixture bench(static_cast<int64_t>(logits_.size()), kMaxRows);
     const auto sampler = AppendSampler(bench.builder, bench.logits, bench.inputs, settings);
     EXPECT_TRUE(sampler) << sampler.error().ToString();
     auto graph = std::move(bench.builder).Finish();
@@ -93,8 +93,8 @@ std::vector<double> Log(const std::vector<double>& probabilities) {
   return logits;
 }
 
-// Draws `kMaxRows` tokens at different positions and compares each with inverting by hand the
-// cumulative distribution of `expected`: pairs of token and probability in the order of the draw.
+// Draws `kMaxRows` tokens at different positions and compares each with the inverse of the
+// cumulative distribution of `expected`, pairs of token and probability in the order of the draw.
 void ExpectDraws(const std::vector<double>& probabilities, SamplerSettings settings,
                  const std::vector<std::pair<int64_t, double>>& expected) {
   settings.seed = 0x0123456789ABCDEF;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/ir/verify.h"
-#include "samplers/sampler_bench.h"
+#include "samplers/sampler_test_fixture.h"
 
 namespace rullama {
 namespace {
@@ -33,7 +33,7 @@ struct Built {
 };
 
 Built Build(const SamplerSettings& settings) {
-  SamplerBench bench(kVocabulary);
+  SamplerFixture bench(kVocabulary);
   auto sampler = AppendSampler(bench.builder, bench.logits, bench.inputs, settings);
   EXPECT_TRUE(sampler.has_value()) << sampler.error().ToString();
   auto graph = std::move(bench.builder).Finish();
@@ -104,7 +104,7 @@ TEST(SamplerChainTest, HistoryIsAsLongAsTheLookBack) {
 }
 
 TEST(SamplerChainTest, BadSettingsAddNothing) {
-  SamplerBench bench(kVocabulary);
+  SamplerFixture bench(kVocabulary);
   const auto sampler =
       AppendSampler(bench.builder, bench.logits, bench.inputs, {.temperature = -1});
   ASSERT_FALSE(sampler);

@@ -3,7 +3,7 @@
 namespace rullama::samplers {
 namespace {
 
-constexpr int kSamplerStream = 0;  // of PhiloxUniform
+constexpr int kSamplerStream = 0;  // stream of PhiloxUniform()
 
 }  // namespace
 

@@ -63,7 +63,7 @@ EntropyBoundLoop::EntropyBoundLoop(const EntropyBoundSettings& settings, int64_t
     : settings_(settings),
       random_(&random),
       canvas_(static_cast<size_t>(canvas_length)),
-      best_(canvas_.size(), -1),  // no token: the first step cannot look stable
+      best_(canvas_.size(), -1),  // -1 is no token, so the first step never counts as stable
       uniforms_(canvas_.size()),
       noise_(canvas_.size()),
       steps_left_(settings.max_steps) {}
@@ -78,7 +78,7 @@ Result<EntropyBoundLoop> EntropyBoundLoop::Begin(const EntropyBoundSettings& set
   return loop;
 }
 
-// Falls linearly from t_max in the first step; t_min would be reached after the last.
+// Falls linearly from t_max in the first step to t_min one step after the last.
 float EntropyBoundLoop::Temperature() const {
   const float part = static_cast<float>(steps_left_) / static_cast<float>(settings_.max_steps);
   return settings_.t_min + (settings_.t_max - settings_.t_min) * part;
@@ -119,7 +119,7 @@ Result<CanvasStep> EntropyBoundLoop::Step(CanvasModel& model) {
   step.canvas = step_canvas_;
   step.reply = &reply_;
 
-  float entropy = 0;  // float32 in row order, as the sampler was published
+  float entropy = 0;  // float32 sum in row order, as in the published sampler
   for (const float row : reply_.entropy) entropy += row;
   step.mean_entropy = entropy / static_cast<float>(canvas_.size());
   step.accepted = std::ranges::count_if(reply_.accepted, [](float mark) { return mark != 0; });

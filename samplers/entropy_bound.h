@@ -1,10 +1,10 @@
-// The entropy-bound sampler of block diffusion (arXiv 2505.24857, as DiffusionGemma uses it): a
-// canvas of random tokens is denoised step by step; in each step the rows whose tokens are surest,
-// up to a budget of entropy, keep what was drawn for them, the others get fresh noise.
+// The entropy-bound sampler of block diffusion (arXiv 2505.24857, as used by DiffusionGemma). A
+// canvas of random tokens is denoised step by step. In each step the rows of lowest entropy, up to
+// a total budget, keep the tokens that were drawn for them; the others get new random tokens.
 //
-// What needs logits is ops on the model's graph, so logits never leave the device
-// (AppendEntropyBound). The schedule, the random numbers and the decision to stop are here
-// (EntropyBoundLoop); the two meet in CanvasModel.
+// The part that reads logits is ops of the model's graph (AppendEntropyBound), so logits stay on
+// the device. The schedule, the random numbers and the stop criterion are on the host
+// (EntropyBoundLoop). CanvasModel is the interface between the two.
 //
 // Thread safety: one thread per object.
 #pragma once
@@ -22,11 +22,12 @@
 namespace rullama {
 
 struct EntropyBoundSettings {
-  int64_t max_steps = 48;               // most denoising steps of a canvas
-  float t_min = 0.4F;                   // temperature of a step beyond the last
-  float t_max = 0.8F;                   // temperature of the first step
-  float entropy_bound = 0.1F;           // nats; the sum that accepted rows may have before them
-  int64_t stability_threshold = 1;      // steps in a row with the same best tokens
+  int64_t max_steps = 48;  // most denoising steps of a canvas
+  float t_min = 0.4F;      // temperature of a step beyond the last
+  float t_max = 0.8F;      // temperature of the first step
+  float entropy_bound =
+      0.1F;  // nats; a row is accepted while the sum of lower entropies is at most this
+  int64_t stability_threshold = 1;      // consecutive steps with the same most likely tokens
   float confidence_threshold = 0.005F;  // mean entropy below which a stable canvas is finished
 
   // Errors: sampler.<member> (kUsage) with what was found and the range.
@@ -40,7 +41,7 @@ ValueId AppendEntropyBound(GraphBuilder& builder, ValueId logits, float entropy_
 // One evaluation of the model on a canvas.
 struct CanvasRequest {
   std::span<const int32_t> canvas;
-  // Whether the logits of the previous step, at its temperature, condition this one.
+  // True if the logits of the previous step, at its temperature, condition this step.
   bool self_conditioned = false;
   float inverse_temperature = 1;
   std::span<const float> uniforms;
@@ -54,42 +55,42 @@ struct CanvasReply {
 class CanvasModel {
  public:
   virtual ~CanvasModel() = default;
-  // Fills each vector of the reply with one number for each row.
+  // Fills each vector of the reply with one number per row.
   virtual Status Denoise(const CanvasRequest& request, CanvasReply& reply) = 0;
 };
 
-// What a step did.
+// The result of a step.
 struct CanvasStep {
   int64_t index = 0;  // from 0
   int64_t max_steps = 0;
   float temperature = 0;
   float mean_entropy = 0;           // nats
   int64_t accepted = 0;             // rows
-  std::span<const int32_t> canvas;  // the tokens it began with
+  std::span<const int32_t> canvas;  // the tokens at the start of the step
   const CanvasReply* reply = nullptr;
 };
 
-// The denoising of one canvas. A caller may take the steps one by one, or all with Run.
+// The denoising loop of one canvas. A caller runs single steps, or all of them with Run().
 class EntropyBoundLoop {
  public:
-  // Draws the canvas it begins with. `first_position`: of the canvas in the sequence. `random`
-  // outlives this object. Errors: those of Validate and of `random`.
+  // Draws the initial canvas. `first_position` is the position of the canvas in the sequence.
+  // `random` must outlive this object. Errors: those of Validate() and of `random`.
   static Result<EntropyBoundLoop> Begin(const EntropyBoundSettings& settings, int64_t vocabulary,
                                         int64_t canvas_length, int64_t first_position,
                                         CanvasRandom& random);
 
   [[nodiscard]] bool finished() const { return finished_; }
-  // The likeliest token of each row so far: the result, once finished.
+  // The most likely token of each row so far; the result once finished.
   [[nodiscard]] const std::vector<int32_t>& best() const { return best_; }
-  // The tokens the next step begins with.
+  // The tokens at the start of the next step.
   [[nodiscard]] const std::vector<int32_t>& canvas() const { return canvas_; }
   [[nodiscard]] int64_t steps_taken() const { return settings_.max_steps - steps_left_; }
 
-  // One step. `finished()` must be false. What it returns points into this object until the next
+  // Runs one step; finished() must be false. The result points into this object until the next
   // step. Errors: of the model and of `random`; backend.nan if an entropy is not a number.
   Result<CanvasStep> Step(CanvasModel& model);
 
-  // Steps until it is finished or `on_step` (may be empty) returns false.
+  // Runs steps until finished or until `on_step` (may be empty) returns false.
   Status Run(CanvasModel& model, const std::function<bool(const CanvasStep&)>& on_step);
 
  private:

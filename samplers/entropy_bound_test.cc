@@ -1,5 +1,5 @@
-// The entropy-bound sampler alone: its ops run in the float64 interpreter on logits that the test
-// makes up.
+// Tests of the entropy-bound sampler without a model: its ops run in the float64 interpreter on
+// invented logits.
 #include "samplers/entropy_bound.h"
 
 #include <gmock/gmock.h>
@@ -112,7 +112,7 @@ TEST(EntropyBoundTest, SureLogitsConvergeAtOnce) {
   for (size_t i = 1; i < model.requests.size(); ++i) EXPECT_TRUE(model.requests[i]);
 }
 
-// Logits that depend on the canvas, so that steps differ.
+// Logits that depend on the canvas, so that every step differs.
 std::vector<double> Restless(const CanvasRequest& request) {
   std::vector<double> logits;
   for (const int32_t token : request.canvas) {
@@ -168,7 +168,7 @@ TEST(EntropyBoundTest, AcceptsUpToTheBudgetOfEarlierEntropies) {
   settings.max_steps = 1;
   std::vector<double> logits;
   for (const double p : {0.999999, 0.6, 0.99999, 0.55}) {
-    // Sharpened again by the temperature of the only step.
+    // The temperature of the only step sharpens the distribution again.
     logits.push_back(std::log(p) * settings.t_max);
     logits.push_back(std::log(1 - p) * settings.t_max);
   }

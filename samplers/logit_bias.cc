@@ -23,7 +23,7 @@ void AddLogitBias(StepContext& context, Candidates& candidates) {
   std::vector<float> bias;
   for (const auto& [id, value] : context.settings.logit_bias) {
     if (value == 0) continue;
-    ids.push_back(static_cast<int32_t>(id));  // inside the vocabulary, which fits
+    ids.push_back(static_cast<int32_t>(id));  // ids are inside the vocabulary, so they fit int32
     bias.push_back(static_cast<float>(value));
   }
   if (ids.empty()) return;

@@ -1,4 +1,4 @@
-// For tests: a graph that has the inputs of a model and nothing but given logits, two slots.
+// Test fixture: a graph with the inputs of a model, two slots and an input for the logits.
 #pragma once
 
 #include <limits>
@@ -10,10 +10,10 @@ namespace rullama {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr int64_t kVocabulary = 100;
 
-struct SamplerBench {
+struct SamplerFixture {
   static constexpr int64_t kSlots = 2;
 
-  explicit SamplerBench(int64_t vocabulary, int64_t max_t = 1) : builder(Empty(max_t)) {
+  explicit SamplerFixture(int64_t vocabulary, int64_t max_t = 1) : builder(Empty(max_t)) {
     const TensorType rows(DType::kI32, {Dim::T()});
     inputs.tokens = builder.Input(input_names::kTokens, rows);
     const ValueId pos = builder.Input(input_names::kPos, rows);
@@ -33,7 +33,7 @@ struct SamplerBench {
  private:
   static Graph Empty(int64_t max_t) {
     Graph graph;
-    graph.name = "bench";
+    graph.name = "fixture";
     graph.max_t = max_t;
     graph.max_r = max_t;
     return graph;

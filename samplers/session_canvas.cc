@@ -29,7 +29,7 @@ Result<SessionCanvas> SessionCanvas::Begin(Session& session, int64_t canvas_leng
 }
 
 Status SessionCanvas::Denoise(const CanvasRequest& request, CanvasReply& reply) {
-  // The graph conditions every step on the state; zeros are no condition.
+  // The graph conditions every step on the state; a state of zeros has no effect.
   if (!request.self_conditioned) {
     RL_RETURN_IF_ERROR(session_->ClearState(canvas_names::kSoftEmbedding));
   }

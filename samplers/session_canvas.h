@@ -1,5 +1,5 @@
-// A model that denoises, on a session: the link between its graph and the entropy-bound loop. Token
-// ids, random numbers and statistics cross to the host and back; logits stay on the device.
+// Connects the entropy-bound loop to a block-diffusion model in a session. Token ids, random
+// numbers and statistics are copied between host and device; logits stay on the device.
 //
 // Thread safety: one thread per object and session.
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace rullama {
 
-// The graphs of a session whose model denoises, by index.
+// Indices of the graphs of a session with a block-diffusion model.
 enum CanvasGraph : size_t { kEncodeGraph = 0, kDenoiseGraph = 1, kConditionGraph = 2 };
 
-// How many rows a slot's canvas has and where in the sequence they are: behind what the slot holds.
+// The rows of a slot's canvas. Their positions follow the cached rows of the slot.
 class CanvasRows {
  public:
   CanvasRows(int64_t length, int32_t slot, int32_t first_position);
-  // A step over `tokens` (as many as the canvas has rows), with all rows wanted.
+  // A step over `tokens`, one per row of the canvas, with all rows wanted.
   [[nodiscard]] StepRows Step(std::span<const int32_t> tokens, CanvasGraph graph) const;
   [[nodiscard]] std::span<const int32_t> index() const { return index_; }  // 0, 1, 2, ...
 
@@ -30,8 +30,8 @@ class CanvasRows {
 
 class SessionCanvas final : public CanvasModel {
  public:
-  // For a canvas behind what `slot` holds now. `session` outlives this object. Errors: of the
-  // device.
+  // For a canvas that follows the rows that `slot` holds now. `session` must outlive this object.
+  // Errors: those of the device.
   static Result<SessionCanvas> Begin(Session& session, int64_t canvas_length, int32_t slot);
 
   Status Denoise(const CanvasRequest& request, CanvasReply& reply) override;

@@ -10,8 +10,8 @@
 namespace rullama {
 namespace {
 
-// Below this the second best token would need a logit within 1e-3 of the best to be ever drawn,
-// and 1 / temperature nears the limits of f32.
+// Below this temperature only logits within 1e-3 of the best could be drawn, and 1 / temperature
+// approaches the limits of f32.
 constexpr double kGreedyTemperature = 1e-4;
 // The bias is looked up row by row; a request with more is not a bias but an attack.
 constexpr size_t kMaxBiasedTokens = 4096;

@@ -1,4 +1,4 @@
-// What the user chose about drawing tokens. Plain data; value types, no shared state.
+// The sampler settings. Value types.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace rullama {
 
-// The defaults are the published values of Gemma 4; everything that is not temperature, top_k or
-// top_p is off.
+// The defaults are the published values of Gemma 4; everything except temperature, top_k and top_p
+// is off.
 struct SamplerSettings {
-  bool greedy = false;  // always the most likely token; so does temperature 0
+  bool greedy = false;  // always take the most likely token, like temperature 0
   double temperature = 1.0;
   int64_t top_k = 64;          // 0 keeps all
   double top_p = 0.95;         // 1 keeps all
@@ -32,16 +32,15 @@ struct SamplerSettings {
   [[nodiscard]] Status Validate(int64_t vocabulary) const;
 
   [[nodiscard]] bool IsGreedy() const;
-  // Whether some penalty does something.
+  // True if any penalty has an effect.
   [[nodiscard]] bool HasPenalties() const;
 };
 
-// The settings in force: what `config` says, else what the model file recommends
-// (general.sampling.*), else the defaults. Error gguf.key_type. The seed is left at 0 if `config`
-// has none: whoever runs the model draws one.
+// The settings from `config`, else from the model file's recommendation (general.sampling.*), else
+// the defaults. Error gguf.key_type. The seed is 0 if `config` has none; the caller then draws one.
 Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufFile& file);
 
-// The same for denoising; `recommended` is what the model file says.
+// The same for denoising; `recommended` is the recommendation of the model file.
 EntropyBoundSettings ResolveSettings(const DiffusionConfig& config,
                                      const EntropyBoundSettings& recommended);
 

@@ -9,7 +9,7 @@
 #include "core/config/layered_config.h"
 #include "core/config/schema.h"
 #include "core/gguf/gguf_writer.h"
-#include "samplers/sampler_bench.h"
+#include "samplers/sampler_test_fixture.h"
 
 namespace rullama {
 namespace {

@@ -1,5 +1,5 @@
-// The steps of the sampler chain. Each reads its settings and appends its ops, or leaves the
-// candidates as they are if it would change nothing. Internal to samplers. Not thread-safe.
+// The steps of the sampler chain. Each step appends its ops according to the settings, or leaves
+// the candidates unchanged if it would have no effect. Internal to samplers. Not thread-safe.
 #pragma once
 
 #include "core/ir/builder.h"
@@ -7,7 +7,7 @@
 
 namespace rullama::samplers {
 
-// The tokens still in the race.
+// The tokens that may still be drawn.
 struct Candidates {
   ValueId logits = kNoValue;  // f32[rows, n]; -inf where a step has dropped a token
   ValueId ids = kNoValue;     // i32[rows, n], token ids by descending logit; kNoValue: column = id
