@@ -1,5 +1,5 @@
 // What devices of GPUs answer alike, whatever their API. `Gpu` has Write and Read of its
-// allocations, Wait, capabilities(), memory(), and what objects.h asks for.
+// allocations, Wait, capabilities(), memory(), and what device_memory_objects.h asks for.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/gpu/objects.h"
+#include "backends/gpu/device_memory_objects.h"
 #include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "backends/gpu/attention.h"
-#include "backends/gpu/heads.h"
+#include "backends/gpu/head_fusion.h"
 
 namespace rullama::gpu {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/gpu/heads.h"
+#include "backends/gpu/head_fusion.h"
 #include "backends/gpu/matrix_product.h"
-#include "backends/gpu/prologue.h"
+#include "backends/gpu/norm_fusion.h"
 
 namespace rullama::gpu {
 namespace {

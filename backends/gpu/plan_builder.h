@@ -49,7 +49,7 @@ struct HalfRows {
   Scratch factors;
 };
 
-// What a product of one row does to it first (prologue.h): y = (residual + norm(x)) * scale if
+// What a product of one row does to it first (norm_fusion.h): y = (residual + norm(x)) * scale if
 // there is a residual, and a norm of that or of x.
 struct Prologue {
   uint32_t x = RL_NO_VALUE;
@@ -63,7 +63,7 @@ struct Prologue {
   float norm_eps = 0;
 };
 
-// What attention of one row does to the heads of an operand first (heads.h): a norm, then a
+// What attention of one row does to the heads of an operand first (head_fusion.h): a norm, then a
 // rotation.
 struct Heads {
   uint32_t x = RL_NO_VALUE;

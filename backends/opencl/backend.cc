@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backends/gpu/device.h"
-#include "backends/gpu/switches.h"
+#include "backends/gpu/options.h"
 #include "backends/opencl/instance.h"
 #include "backends/opencl/plan.h"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/gpu/noted.h"
+#include "backends/gpu/deferred_errors.h"
 #include "backends/opencl/memory.h"
 
 namespace rullama::opencl {

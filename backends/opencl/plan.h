@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu/objects.h"
+#include "backends/gpu/device_memory_objects.h"
 #include "backends/gpu/plan_builder.h"
 #include "backends/opencl/gpu.h"
 #include "backends/opencl/programs.h"

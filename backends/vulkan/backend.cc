@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backends/gpu/device.h"
-#include "backends/gpu/switches.h"
+#include "backends/gpu/options.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/plan.h"
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/gpu/noted.h"
+#include "backends/gpu/deferred_errors.h"
 #include "backends/vulkan/memory.h"
 
 namespace rullama::vulkan {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <map>
 
-#include "backends/gpu/balance.h"
 #include "backends/gpu/matrix_product.h"
 #include "backends/gpu/schedule.h"
+#include "backends/gpu/work_split.h"
 #include "backends/vulkan/persistent.h"
 #include "backends/vulkan/profile.h"
 

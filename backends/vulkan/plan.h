@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu/objects.h"
+#include "backends/gpu/device_memory_objects.h"
 #include "backends/vulkan/gpu.h"
 #include "backends/vulkan/pipelines.h"
 

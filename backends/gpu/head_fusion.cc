@@ -1,4 +1,4 @@
-#include "backends/gpu/heads.h"
+#include "backends/gpu/head_fusion.h"
 
 #include <algorithm>
 

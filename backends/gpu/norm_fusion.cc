@@ -1,4 +1,4 @@
-#include "backends/gpu/prologue.h"
+#include "backends/gpu/norm_fusion.h"
 
 #include <algorithm>
 

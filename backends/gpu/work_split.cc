@@ -1,4 +1,4 @@
-#include "backends/gpu/balance.h"
+#include "backends/gpu/work_split.h"
 
 #include <algorithm>
 
