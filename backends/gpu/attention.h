@@ -1,18 +1,18 @@
-// The forms of attention, for ops_attention.cc.
+// The variants of attention that ops_attention.cc selects from.
 #pragma once
 
 #include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {
 
-// Query heads of a workgroup: as many of those that share a key/value head as fit.
+// Query heads per workgroup: the most, up to `most`, that share a key/value head.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most);
-// Old keys a query may see.
+// The maximum number of cached keys that a query may see.
 int64_t MostOld(int64_t capacity, int64_t window);
 
-// Appends the attention at hand if it is of one row.
+// Appends the current attention op and returns true if it has one query row.
 bool AttentionOfOneRow(PlanBuilder& plan);
-// The same of many rows on matrix units, if the device, its shape and its types allow it.
+// The same for many query rows on matrix units, if the device, the shape and the types allow it.
 bool AttentionOnMatrixUnits(PlanBuilder& plan);
 
 }  // namespace rullama::gpu

@@ -1,5 +1,5 @@
-// A range of a block of memory, given back to it by the owner's destruction. `Block` has `free`, a
-// FreeRanges that outlives the range, and `address`, where the block begins.
+// An owned range of a block of memory; the destructor returns it to the block. `Block` has `free`,
+// a FreeRanges that outlives the range, and `address`, the start of the block.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once

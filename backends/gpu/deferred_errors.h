@@ -1,4 +1,4 @@
-// Work whose failure is noted on the device, where only a wait can see it.
+// Errors that kernels record in device memory, which the host can read only after a wait.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -10,19 +10,19 @@ namespace rullama::gpu {
 
 class Noted {
  public:
-  // Throws the error noted since the last call, if any. The device is idle.
+  // Throws the error recorded since the last call, if any. The device must be idle.
   virtual void CheckFailure() = 0;
 
  protected:
   ~Noted() = default;
 };
 
-// What was submitted since the last wait.
+// The work submitted since the last wait.
 class RunningWork {
  public:
   void Add(Noted& work) { running_.push_back(&work); }
   void Drop(const Noted& work) { std::erase(running_, &work); }
-  // After a wait. Throws what the first of them has noted.
+  // Call after a wait. Throws the error of the first work that recorded one.
   void Check() {
     for (Noted* work : std::exchange(running_, {})) work->CheckFailure();
   }

@@ -1,5 +1,5 @@
-// What devices of GPUs answer alike, whatever their API. `Gpu` has Write and Read of its
-// allocations, Wait, capabilities(), memory(), and what device_memory_objects.h asks for.
+// The part of sdk::Device common to Vulkan and OpenCL. `Gpu` has Write and Read of its allocations,
+// Wait, capabilities(), memory(), and the members that device_memory_objects.h requires.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -59,7 +59,7 @@ class GpuDevice : public sdk::Device {
   template <typename... Arguments>
   explicit GpuDevice(Arguments&&... arguments) : gpu_(std::forward<Arguments>(arguments)...) {}
 
-  // After each wait: throws what else may have gone wrong.
+  // Called after each wait. Throws any further error of the backend.
   virtual void CheckMore() const {}
   [[nodiscard]] Gpu& gpu() { return gpu_; }
 

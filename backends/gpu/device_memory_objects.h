@@ -1,6 +1,6 @@
-// What lives in a device's memory, whatever its API: buffers, weights, and what a plan needs for
-// itself. `Gpu` has what device.h asks for and
-//   NewMemory(bytes, shared)  an allocation; `shared`: each step exchanges it with the host
+// Owners of device memory for all APIs: buffers, weights, and the memory of a plan. `Gpu` has the
+// members that device.h requires and
+//   NewMemory(bytes, shared)  an allocation; `shared`: host and device access it in every step
 //   FillZero(allocation), WaitQuietly(), MostGroups(axis)
 //   kFollowsPointers          whether kernels may read addresses from memory
 // and its allocations have address() and mapped(), null if the host does not see them.
@@ -44,7 +44,7 @@ template <typename Gpu>
 class OwnedWeight final : public DeviceWeight {
  public:
   OwnedWeight(Gpu& gpu, const rl_weight_desc& desc) : DeviceWeight(desc), gpu_(gpu) {
-    gpu_.Wait();  // what the host sees of it may have been another's, in use until now
+    gpu_.Wait();  // the host writes to mapped memory that running work may still use
     for (const WeightRows& rows : PiecesOf(shape(), gpu_.memory().most_piece() - kWeightSlack)) {
       WeightShape part = shape();
       part.rows = rows.count;

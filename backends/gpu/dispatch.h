@@ -1,4 +1,4 @@
-// One dispatch of a plan: a kernel with its constants, what it is given, and what it touches.
+// One dispatch of a plan: a kernel, its constants, its arguments, and the memory it touches.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -19,7 +19,8 @@ enum class Shader : uint8_t {
 #include "backends/gpu/shaders.def"
 };
 
-// A shader with its constants: constant 0 is the size of a workgroup, the others the shader's own.
+// A shader and its specialisation constants. Constant 0 is the workgroup size; each shader defines
+// the others.
 struct PipelineKey {
   Shader shader;
   std::vector<uint32_t> constants;
@@ -31,7 +32,7 @@ struct PipelineKey {
 inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value); }
 
 struct Dispatch {
-  // Bytes of the push constants, and with the records of devices that follow no pointers.
+  // Maximum bytes of the push constants, without and with records (DispatchBuilder::Record).
   static constexpr uint32_t kPushBytes = 128;
   static constexpr uint32_t kMostBytes = 320;
 
@@ -40,18 +41,19 @@ struct Dispatch {
     rl_dim dim;
     bool rows;  // without rows there is nothing to do
   };
-  // Rows of weights, which any number of workgroups can share.
+  // Weight rows that may be split among any number of workgroups.
   struct Shares {
     uint64_t rows = 0;                // 0: there are none
-    uint64_t bytes = 0, columns = 0;  // of each; of gated products the bytes of both
-    // In the push constants: who takes which (matvec_dot.comp), or 0 if that follows from the
-    // number of workgroups.
+    uint64_t bytes = 0, columns = 0;  // of a row; a gated product counts the bytes of both
+    // Offset of the split in the push constants (matvec_dot.comp), or 0 if the shader derives it
+    // from the number of workgroups.
     uint32_t offset = 0;
   };
   PipelineKey pipeline;
   std::array<std::byte, kMostBytes> push{};
   uint32_t push_bytes = 0;
-  std::vector<uint32_t> pointers;  // offsets in the push constants of addresses, null ones too
+  std::vector<uint32_t>
+      pointers;  // offsets of addresses in the push constants, including null ones
   std::array<uint32_t, 3> groups{1, 1, 1};
   std::vector<Range> reads, writes;
   std::vector<Extent> extents;

@@ -1,4 +1,4 @@
-// The free ranges of a block of memory. First fit, neighbours are joined.
+// A first-fit allocator of ranges of a block of memory. Adjacent free ranges are merged.
 //
 // Thread safety: none.
 #pragma once
@@ -14,7 +14,7 @@ class FreeRanges {
  public:
   explicit FreeRanges(uint64_t bytes) { free_.emplace(0, bytes); }
 
-  // The offset of a range that is free no more, or nothing.
+  // Allocates a range and returns its offset, or nothing if none is large enough.
   std::optional<uint64_t> Take(uint64_t size) {
     for (auto range = free_.begin(); range != free_.end(); ++range) {
       if (range->second < size) continue;

@@ -7,7 +7,7 @@ namespace {
 
 enum Operand : uint32_t { kQ, kKNew, kVNew, kKState };
 
-// Whether a value still is where it is now when a later op reads it.
+// Whether the memory of a value is still intact when a later op reads it.
 bool Stays(const PlanBuilder& plan, uint32_t value) {
   const uint32_t producer = plan.ProducerOf(value);
   if (producer == RL_NO_OP) return true;
@@ -24,7 +24,7 @@ bool Matches(const PlanBuilder& plan, const rl_op& attention, uint32_t value) {
   if (times != 1) return false;
   if (attention.inputs[kQ] == value) return plan.OnlyReader(value) != RL_NO_OP;
   const rl_value& fresh = plan.graph().value(value);
-  // Where no query is wanted there is no attention, but keys and values may be all the same.
+  // A step that wants no query runs no attention, but may still need the keys and values.
   const auto& rows = of(kQ).dims[0];
   const bool same_rows = rows.constant == fresh.dims[0].constant && rows.t == fresh.dims[0].t &&
                          rows.r == fresh.dims[0].r;
@@ -41,7 +41,7 @@ uint32_t OneRowThreads(const Tuning& tuning) {
 
 bool IsOneRow(const PlanBuilder& plan, const rl_op& attention) {
   const rl_value& q = plan.graph().value(attention.inputs[kQ]);
-  // Each four dims of a value have an invocation.
+  // One invocation handles four dimensions of a head.
   return plan.graph().max_t() == 1 && plan.MostRows(q) <= 1 &&
          Last(q) <= 4 * static_cast<int64_t>(OneRowThreads(plan.tuning()));
 }

@@ -1,6 +1,6 @@
-// Norms and rotations of heads that attention of one row computes itself (attention_row.comp), in
-// place of a level of small dispatches: of its queries, and of the fresh key and value where it is
-// the first to read them. It then writes those for whoever reads them later.
+// Fuses head norms and rotations into attention with one query row (attention_row.comp), which
+// saves a level of small dispatches. The kernel transforms its queries. If it is the first reader
+// of the new key and value, it transforms those too and stores them for later readers.
 //
 // Thread safety: none.
 #pragma once
@@ -9,11 +9,12 @@
 
 namespace rullama::gpu {
 
-// Whether attention_row.comp computes an attention.
+// Whether attention_row.comp computes this attention op.
 bool IsOneRow(const PlanBuilder& plan, const rl_op& attention);
 uint32_t OneRowThreads(const Tuning& tuning);
 
-// Whether what the op at hand computes, from `heads`, is left to the attention that reads it.
+// Defers the current op, described by `heads`, to the attention that reads its result. Returns
+// false if that is not possible.
 bool LeaveHeads(PlanBuilder& plan, const Heads& heads);
 
 }  // namespace rullama::gpu

@@ -1,4 +1,4 @@
-// Loops on several threads.
+// A parallel for loop.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace rullama::gpu {
 
-// Calls work(0), ..., work(count - 1) on several threads. What one throws is thrown after all.
+// Calls work(0), ..., work(count - 1) on several threads. Rethrows the first exception after all
+// calls have ended.
 template <typename Work>
 void InParallel(size_t count, Work work) {
   std::atomic<size_t> next{0};

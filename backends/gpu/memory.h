@@ -1,7 +1,6 @@
-// What lowering has to know of a device's memory: addresses. They are numbers in one space of 64
-// bits that 0 is not part of. Vulkan's are those shaders use; a device without such makes up its
-// own and translates them where a kernel gets its arguments (Dispatch::pointers says where they
-// are).
+// Device memory as lowering sees it: 64-bit addresses, of which 0 is null. Vulkan uses the buffer
+// device addresses of its shaders. A device without them invents addresses and translates those in
+// a kernel's arguments, which Dispatch::pointers locates.
 //
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
@@ -19,7 +18,7 @@ namespace rullama::gpu {
 
 using DeviceAddress = uint64_t;
 
-// Memory a dispatch touches.
+// A range of memory that a dispatch reads or writes.
 struct Range {
   DeviceAddress begin = 0;
   DeviceAddress end = 0;
@@ -28,13 +27,13 @@ struct Range {
   }
 };
 
-// Memory that several dispatches of a plan share.
+// Temporary memory of a plan.
 struct Scratch {
   DeviceAddress address = 0;
   uint64_t bytes = 0;
 };
 
-// A buffer of the host's. Backends derive theirs, which own the memory.
+// A buffer of the host. The subclass of each backend owns the memory.
 class DeviceBuffer : public sdk::Buffer {
  public:
   [[nodiscard]] DeviceAddress address() const { return address_; }
@@ -48,8 +47,8 @@ class DeviceBuffer : public sdk::Buffer {
   uint64_t size_;
 };
 
-// A weight in the layout of weights.h, in pieces of rows where one allocation cannot have all of
-// them. Backends derive theirs, which own the memory.
+// A weight in the layout of weights.h. A weight larger than one allocation is split by rows into
+// pieces. The subclass of each backend owns the memory.
 class DeviceWeight : public sdk::Weight {
  public:
   struct Piece {
@@ -58,9 +57,9 @@ class DeviceWeight : public sdk::Weight {
   };
   [[nodiscard]] const WeightShape& shape() const { return shape_; }
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
-  // Of the first row.
+  // The address of the first row.
   [[nodiscard]] DeviceAddress address() const { return pieces_.front().address; }
-  // The bytes as in the file; they stay valid.
+  // The bytes in the file's layout. They stay valid.
   [[nodiscard]] const std::byte* file() const { return file_; }
 
  protected:
@@ -75,7 +74,7 @@ class DeviceWeight : public sdk::Weight {
   const std::byte* file_;
 };
 
-// Where the memory of a plan comes from, and what of the device its dispatches depend on.
+// Allocates the memory of a plan and describes the device limits its dispatches depend on.
 class PlanDevice {
  public:
   virtual ~PlanDevice() = default;
@@ -83,9 +82,9 @@ class PlanDevice {
   virtual DeviceAddress NewMemory(uint64_t bytes) = 0;
   // Fills the beginning of such memory.
   virtual void Fill(DeviceAddress address, std::span<const std::byte> bytes) = 0;
-  // Workgroups a dispatch may have.
+  // The maximum number of workgroups of a dispatch along `axis`.
   [[nodiscard]] virtual uint32_t MostGroups(uint32_t axis) const = 0;
-  // Whether kernels may read addresses from memory; else all are arguments.
+  // Whether kernels may read addresses from memory. If not, all addresses are arguments.
   [[nodiscard]] virtual bool FollowsPointers() const = 0;
 };
 

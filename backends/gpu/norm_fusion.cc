@@ -7,7 +7,7 @@
 namespace rullama::gpu {
 namespace {
 
-// What lanes read at a time: rows end with a whole one.
+// Elements a lane reads at once. Row lengths must be multiples of it.
 constexpr int64_t kTerms = 32;
 
 bool IsProductOf(const PlanBuilder& plan, uint32_t op_index, uint32_t value) {
@@ -18,22 +18,22 @@ bool IsProductOf(const PlanBuilder& plan, uint32_t op_index, uint32_t value) {
           sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
 }
 
-// The experts' first product, too: they wait for their router, so that what they read has long been
-// written by then.
+// Includes the first product of the experts: it waits for the router, by which time its operands
+// have been written.
 bool IsLaterProductOf(const PlanBuilder& plan, uint32_t op_index, uint32_t value) {
   const rl_op& op = plan.graph().op(op_index);
   return op.kind == RL_OP_moe_ffn && op.inputs[0] == value &&
          ExpertsGoByBytes(plan.tuning(), plan.graph(), op);
 }
 
-// Whether a value is one row that a workgroup can hold.
+// Whether a value is one row that fits in the shared memory of a workgroup.
 bool IsShortRow(const PlanBuilder& plan, uint32_t value) {
   const rl_value& row = plan.graph().value(value);
   return plan.graph().max_t() == 1 && plan.MostRows(row) <= 1 && RowElements(row) == Last(row) &&
          Last(row) % kTerms == 0 && Last(row) <= plan.tuning().most_prologue;
 }
 
-// Whether products alone read a value, which then need not exist.
+// Whether only products read a value, so that it need not be stored.
 using IsReader = bool (*)(const PlanBuilder& plan, uint32_t op_index, uint32_t value);
 bool OnlyProductsRead(const PlanBuilder& plan, uint32_t value, IsReader is_product) {
   const std::vector<uint32_t>& readers = plan.ReadersOf(value);
@@ -48,7 +48,7 @@ void SetNorm(Prologue& prologue, const rl_op& norm) {
   prologue.norm_eps = sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps;
 }
 
-// The norms of `sum` that products alone read.
+// The norms of `sum` that only products read.
 std::vector<uint32_t> NormsOf(const PlanBuilder& plan, uint32_t sum) {
   std::vector<uint32_t> norms;
   for (const uint32_t reader : plan.ReadersOf(sum)) {
@@ -60,7 +60,7 @@ std::vector<uint32_t> NormsOf(const PlanBuilder& plan, uint32_t sum) {
   return norms;
 }
 
-// Whether all ops that read `sum`, but `norms`, come after `product`, which writes it.
+// Whether all readers of `sum` other than `norms` come after `product`, which writes it.
 bool OthersComeLater(const PlanBuilder& plan, uint32_t sum, const std::vector<uint32_t>& norms,
                      uint32_t product) {
   return std::ranges::all_of(plan.ReadersOf(sum), [&](uint32_t reader) {

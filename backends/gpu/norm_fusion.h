@@ -1,7 +1,6 @@
-// Norms that products compute themselves. With one row, a norm is a few microseconds of one
-// workgroup and a barrier for all others; each workgroup of the product that reads it can as well
-// norm the row for itself (matvec.comp). Of a residual norm, whose sum others read too, the first
-// product also writes that sum.
+// Fuses norms of one row into the GEMVs that read them. A separate norm takes one workgroup a few
+// microseconds while all others wait at a barrier, so each workgroup of the GEMV normalises the row
+// itself (matvec.comp). The sum of a residual norm has other readers too: the first GEMV stores it.
 //
 // Thread safety: none.
 #pragma once
@@ -10,9 +9,10 @@
 
 namespace rullama::gpu {
 
-// Whether the rms_norm at hand is left to all products that read it.
+// Defers the current rms_norm to all products that read it. Returns false if that is not possible.
 bool LeaveNorm(PlanBuilder& plan);
-// Whether the residual_norm at hand is left to the first product that reads it, or a norm of it.
+// Defers the current residual_norm to the first product that reads it or a norm of it. Returns
+// false if that is not possible.
 bool LeaveResidualNorm(PlanBuilder& plan);
 
 }  // namespace rullama::gpu

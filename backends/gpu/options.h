@@ -1,4 +1,4 @@
-// Options that are on or off, and those that are numbers.
+// Parses the values of backend options: switches and byte counts.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -16,7 +16,8 @@ inline bool ParseSwitch(const sdk::Option& option) {
                    "option " + option.key + " is '" + option.value + "', expected on or off");
 }
 
-// A switch for what only some devices have. Errors: the same if it is on and `available` is not.
+// Parses a switch for a feature that only some devices have. Errors: the same, and
+// RL_INVALID_ARGUMENT if the switch is on but the feature is not `available`.
 inline bool ParseSwitch(const sdk::Option& option, bool available, const char* what) {
   const bool on = ParseSwitch(option);
   if (on && !available) {

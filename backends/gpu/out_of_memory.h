@@ -1,4 +1,4 @@
-// What a device without room says.
+// The error of a device that is out of memory.
 #pragma once
 
 #include <rullama/sdk/backend.h>
@@ -15,7 +15,7 @@ inline std::string SizeText(uint64_t bytes) {
          (small ? " MiB" : " GiB");
 }
 
-// `free`: 0 if the device does not say. `why`: of the driver, or empty.
+// `free`: 0 if the device does not report it. `why`: the driver's message, or empty.
 inline sdk::Error NoRoom(uint64_t bytes, uint64_t total, uint64_t free, const std::string& why) {
   std::string text =
       "no room for " + SizeText(bytes) + " more on the device, which has " + SizeText(total);

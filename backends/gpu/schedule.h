@@ -1,4 +1,4 @@
-// The order of dispatches. Pure.
+// Orders dispatches into levels. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace rullama::gpu {
 
-// For each dispatch the level it runs on: one more than the highest level of the earlier dispatches
-// whose memory it shares, other than by both reading it. Dispatches of one level may run side by
-// side; between levels there is a barrier.
+// Returns the level of each dispatch: one more than the highest level of the earlier dispatches it
+// depends on. Two dispatches depend on each other if they touch the same memory and at least one
+// writes it. Dispatches of one level may run concurrently; levels are separated by barriers.
 std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches);
 
-// The same dispatches with the numbers of a step in place of what depends on them, without those
-// that then have no rows.
+// Returns the dispatches with the extents of a step filled in, without those that then have no
+// rows.
 std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int64_t r);
 
-// The pipelines of dispatches, each once.
+// Returns the distinct pipelines of the dispatches.
 std::vector<PipelineKey> KindsOf(const std::vector<Dispatch>& dispatches);
 
 }  // namespace rullama::gpu

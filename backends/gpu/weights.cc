@@ -10,40 +10,41 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint64_t kVector = 16;                        // bytes a shader reads at once
-constexpr uint64_t kChunk = 32;                         // elements it decodes at once
-constexpr uint64_t kParallelBytes = uint64_t{8} << 20;  // of a weight worth several threads
-constexpr uint64_t kStagedBytes = uint64_t{64} << 20;   // repacked before they are copied
+constexpr uint64_t kVector = 16;  // bytes a shader reads at once
+constexpr uint64_t kChunk = 32;   // elements it decodes at once
+constexpr uint64_t kParallelBytes = uint64_t{8}
+                                    << 20;  // smallest weight repacked on several threads
+constexpr uint64_t kStagedBytes = uint64_t{64} << 20;  // repacked before they are copied
 constexpr unsigned kMostThreads = 16;
 
-// A part of a file's block and the plane of the row it goes to. Planes lie one after another.
+// A field of a block in the file. Each field has a plane of its own in the device's row.
 struct Piece {
   uint32_t from, bytes;
   uint32_t room = bytes;  // in the plane
 };
 
-// The pieces of a block in the order of their planes. Empty: blocks stay as they are.
+// The fields of a block in the order of their planes. Empty: blocks keep the file's layout.
 std::vector<Piece> PiecesOf(DType dtype) {
   switch (dtype) {
     case DType::kQ4_0:
     case DType::kIQ4_NL:
-      return {{2, 16}, {0, 2}};  // codes; scale
+      return {{2, 16}, {0, 2}};  // quants; scale
     case DType::kQ4_1:
-      return {{4, 16}, {0, 4}};  // codes; scale and minimum
+      return {{4, 16}, {0, 4}};  // quants; scale and minimum
     case DType::kQ5_0:
-      return {{6, 16}, {2, 4}, {0, 2}};  // codes; high bits; scale
+      return {{6, 16}, {2, 4}, {0, 2}};  // quants; high bits; scale
     case DType::kQ5_1:
       return {{8, 16}, {4, 4}, {0, 4}};
     case DType::kQ8_0:
       return {{2, 32}, {0, 2}};
     case DType::kNVFP4:
-      return {{4, 32}, {0, 4}};  // codes; four scales
+      return {{4, 32}, {0, 4}};  // quants; four scales
     case DType::kQ2_K:
-      return {{16, 64}, {0, 16}, {80, 4}};  // codes; scales and minima; their factors
+      return {{16, 64}, {0, 16}, {80, 4}};  // quants; scales and minima; their factors
     case DType::kQ3_K:
-      return {{0, 32}, {32, 64}, {96, 14, 16}};  // high bits; codes; scales and factor, one vector
+      return {{0, 32}, {32, 64}, {96, 14, 16}};  // high bits; quants; scales and factor, one vector
     case DType::kQ6_K:
-      return {{0, 208}, {208, 2}};  // codes, high bits and scales; factor
+      return {{0, 208}, {208, 2}};  // quants, high bits and scales; factor
     case DType::kIQ4_XS:
       return {{8, 128}, {0, 8}};
     default:
@@ -128,7 +129,7 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
 }
 
 std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes) {
-  // Whole tiles of matrix products, where that is possible.
+  // Prefer pieces that are a multiple of the GEMM tile height.
   constexpr uint64_t kTile = 256;
   if (shape.bytes() <= most_bytes) return {{0, shape.rows}};
   uint64_t count = std::max<uint64_t>(most_bytes / shape.stride, 1);

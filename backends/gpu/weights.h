@@ -1,10 +1,10 @@
-// Weights on the device: each row in planes that kernels read sixteen bytes at a time.
+// The layout of weights on the device. Kernels read it sixteen bytes at a time.
 //
-// A row starts at a multiple of 16 bytes. Plain types lie as in the file, filled up with zeros to a
-// multiple of 32 elements where there are several rows. Of block types, q4_k and q5_k lie as in the
-// file, whose blocks are multiples of 16 bytes; of the others, first all codes of the row, then
-// what else a block has, in the order below (weights.cc; the readers are weights.glsl of vulkan and
-// weights.cl of opencl).
+// A row starts at a multiple of 16 bytes. Plain types keep the file's layout; if there are several
+// rows, each is padded with zeros to a multiple of 32 elements. q4_k and q5_k keep the file's
+// layout too, because their blocks are multiples of 16 bytes. The other block types are split into
+// planes: first the quants of all blocks of the row, then the other fields in the order given in
+// weights.cc. Kernels read them in weights.glsl (Vulkan) and weights.cl (OpenCL).
 //
 // Thread safety: pure functions, and values that do not change.
 #pragma once
@@ -26,11 +26,11 @@ struct WeightShape {
   DType dtype = DType::kF32;
   uint64_t rows = 1;      // product of all dimensions but the last
   uint64_t columns = 1;   // elements of a row
-  uint64_t blocks = 0;    // of a row
+  uint64_t blocks = 0;    // blocks of a row
   uint64_t file_row = 0;  // bytes of a row in the file
-  uint64_t stride = 0;    // and here
+  uint64_t stride = 0;    // bytes of a row on the device
   [[nodiscard]] uint64_t bytes() const { return rows * stride; }
-  // Whether rows follow each other as elements do.
+  // Whether rows have no padding between them.
   [[nodiscard]] bool contiguous() const { return rows == 1 || stride == file_row; }
 };
 
@@ -43,29 +43,29 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims);
 void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uint64_t count,
             std::byte* out);
 
-// Bytes beyond the end of a weight that kernels may read: a single row of a plain type is read in
-// whole chunks as well.
+// Bytes beyond the end of a weight that kernels may read: they read whole chunks, and a single row
+// of a plain type is not padded to one.
 inline constexpr uint64_t kWeightSlack = 32 * sizeof(float);
 
-// Rows of a weight that lie one after another in one allocation.
+// Consecutive rows of a weight in one allocation.
 struct WeightRows {
   uint64_t first = 0;
   uint64_t count = 0;
 };
-// Of the option weight_piece, in bytes: a few rows.
+// The smallest accepted value of the option weight_piece, in bytes.
 inline constexpr uint64_t kLeastPiece = 4096;
-// Bytes a piece may have: what the option says, or if that is 0 an allocation of `max_allocation`,
-// which is whole multiples of `granularity` and ends with one that nothing lies in.
+// The maximum size of a piece in bytes: `option`, or `max_allocation` if that is 0, rounded down to
+// a multiple of `granularity`. The last `granularity` bytes stay unused.
 inline uint64_t MostPiece(uint64_t option, uint64_t max_allocation, uint64_t granularity) {
   const uint64_t bytes = option > 0 ? option : max_allocation;
   return std::max(bytes / granularity * granularity, 2 * granularity) - granularity;
 }
-// In how many pieces a weight lies if one may have so many bytes: mostly in one. Where a row alone
-// has more, each piece has one.
+// Splits a weight into pieces of at most `most_bytes`; most weights need one. If a single row is
+// larger than that, each piece holds one row.
 std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes);
 
-// Repacks all rows, on several threads: into `mapped`, or where that is null in pieces of some MiB,
-// each of which `write` takes with its offset.
+// Repacks all rows on several threads, into `mapped`. If `mapped` is null, the result is passed to
+// `write` in parts of some MiB with the offset of each.
 void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mapped,
                const std::function<void(uint64_t offset, std::span<const std::byte>)>& write);
 

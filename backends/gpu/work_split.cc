@@ -9,11 +9,11 @@ namespace {
 
 uint64_t BytesOf(const Dispatch& dispatch) { return dispatch.shares.rows * dispatch.shares.bytes; }
 
-// What runs side by side.
+// Totals of the dispatches of one level.
 struct Level {
-  uint64_t others = 0;  // workgroups of what cannot be divided
-  uint64_t bytes = 0;   // of the weights of what can be
-  uint64_t given = 0;   // of these, what has its workgroups
+  uint64_t others = 0;  // workgroups of dispatches that cannot be split
+  uint64_t bytes = 0;   // weight bytes of the dispatches that can be split
+  uint64_t given = 0;   // the part of `bytes` whose workgroups are assigned
 };
 
 }  // namespace
@@ -32,7 +32,7 @@ void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels
     const uint64_t rows = dispatches[i].shares.rows;
     if (rows == 0) continue;
     Level& level = all[levels[i]];
-    // Products get half of them at least.
+    // Products get at least half of the workgroups.
     const uint64_t free =
         tuning.few_groups - std::min<uint64_t>(level.others, tuning.few_groups / 2);
     const uint64_t begin = free * level.given / level.bytes;

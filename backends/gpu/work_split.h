@@ -1,4 +1,4 @@
-// Who computes how much of what runs side by side.
+// Splits the workgroups of a level among its matrix products.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace rullama::gpu {
 
-// Divides the products of each level (schedule.h) among the workgroups that keep the device busy,
-// less those that the level's other dispatches have: each product gets as many of them as its part
-// of the level's weights. So no workgroup has a second task while others wait for it.
+// Sets the workgroup count of each product of a level (schedule.h). The workgroups that keep the
+// device busy, minus those of the level's other dispatches, are split in proportion to the weight
+// bytes of the products. No workgroup then runs a second task while others wait at the barrier.
 void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
              const Tuning& tuning);
 
