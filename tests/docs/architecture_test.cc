@@ -26,7 +26,7 @@ std::string ComponentOf(const std::string& file) {
 bool IsForTests(const std::string& name) {
   return name.find("_test") != std::string::npos || name.find("_fuzz") != std::string::npos ||
          name.find("for_test") != std::string::npos || name == "test_weights.h" ||
-         name == "test_weights.cc" || name == "sampler_bench.h";
+         name == "test_weights.cc" || name == "sampler_test_fixture.h";
 }
 
 Includes IncludesOfSources() {
