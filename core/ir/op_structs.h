@@ -21,6 +21,7 @@
 
 namespace rullama::ops {
 
+// NOLINTBEGIN(readability-identifier-naming): operands, attributes and results keep their names
 // C++ types of the enumerations that attributes use, under the names of rullama_abi.h.
 namespace attr_types {
 using ::rl_binary;
@@ -30,7 +31,6 @@ using ::rl_unary;
 using rl_dtype = DType;
 }  // namespace attr_types
 
-// NOLINTBEGIN(readability-identifier-naming): operands, attributes and results keep their names
 #define RL_OPERAND(name, rule, role, optional) ValueId name = kNoValue;
 #define RL_I32(name) int32_t name = 0;
 #define RL_I64(name) int64_t name = 0;
