@@ -84,6 +84,7 @@ Status ApplyOllamaParams(const ModelFile& model, LayeredConfig& config) {
   RL_RETURN_IF_ERROR(set("sampler.top_p", params.top_p));
   RL_RETURN_IF_ERROR(set("sampler.min_p", params.min_p));
   RL_RETURN_IF_ERROR(set("sampler.top_k", params.top_k));
+  RL_RETURN_IF_ERROR(set("generation.system", model.ollama->system));
   if (params.stop.empty()) return OkStatus();
   return config.SetList("generation.stop", params.stop, Origin::kModelFile, "Ollama's parameters");
 }

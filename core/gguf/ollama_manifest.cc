@@ -22,7 +22,7 @@ constexpr LayerKind kLayerKinds[] = {
     {"model", LayerRole::kModel},     {"projector", LayerRole::kProjector},
     {"adapter", LayerRole::kAdapter}, {"draft", LayerRole::kDraft},
     {"params", LayerRole::kParams},   {"template", LayerRole::kIgnored},
-    {"prompt", LayerRole::kIgnored},  {"system", LayerRole::kIgnored},
+    {"prompt", LayerRole::kIgnored},  {"system", LayerRole::kSystem},
     {"license", LayerRole::kIgnored}, {"messages", LayerRole::kIgnored},
 };
 

@@ -16,7 +16,7 @@ namespace rullama::gguf_internal {
 inline constexpr size_t kMaxStoreJsonBytes = size_t{1} << 20;
 
 // What a layer of a manifest is to us.
-enum class LayerRole { kModel, kProjector, kAdapter, kDraft, kParams, kIgnored };
+enum class LayerRole { kModel, kProjector, kAdapter, kDraft, kParams, kSystem, kIgnored };
 
 struct OllamaLayer {
   LayerRole role;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/mmap_file.h"
+#include "core/base/utf8.h"
 #include "core/gguf/ollama_manifest.h"
 
 namespace rullama {
@@ -68,12 +69,12 @@ class Store {
     return *std::move(found);
   }
 
-  // The content of a JSON file of the store.
-  static Result<std::string> ReadJson(const fs::path& path) {
+  // The content of a file of the store that is no model: JSON or text.
+  static Result<std::string> ReadSmall(const fs::path& path) {
     RL_ASSIGN_OR_RETURN(const MmapFile file, Map(path));
     if (file.bytes().size() > gguf_internal::kMaxStoreJsonBytes) {
       return MakeError(ErrorKind::kModelFile, "store.manifest",
-                       "'{}' has {} bytes, expected JSON of at most {}; pull the model again",
+                       "'{}' has {} bytes, expected at most {}; pull the model again",
                        path.string(), file.bytes().size(), gguf_internal::kMaxStoreJsonBytes);
     }
     return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -128,8 +129,18 @@ Status AddLayer(const Store& store, const gguf_internal::OllamaLayer& layer, Oll
       model.draft = std::move(blob);
       break;
     case LayerRole::kParams: {
-      RL_ASSIGN_OR_RETURN(model.params_json, Store::ReadJson(blob));
+      RL_ASSIGN_OR_RETURN(model.params_json, Store::ReadSmall(blob));
       RL_ASSIGN_OR_RETURN(model.params, gguf_internal::ParseOllamaParams(model.params_json));
+      break;
+    }
+    case LayerRole::kSystem: {
+      RL_ASSIGN_OR_RETURN(std::string text, Store::ReadSmall(blob));
+      if (FindInvalidUtf8(text)) {
+        return MakeError(ErrorKind::kModelFile, "store.system",
+                         "the system prompt '{}' is not UTF-8 text; pull the model again",
+                         blob.string());
+      }
+      if (!text.empty()) model.system = std::move(text);
       break;
     }
     case LayerRole::kIgnored:
@@ -139,7 +150,7 @@ Status AddLayer(const Store& store, const gguf_internal::OllamaLayer& layer, Oll
 }
 
 Result<OllamaModel> Load(const Store& store, const OllamaName& name, const fs::path& path) {
-  RL_ASSIGN_OR_RETURN(const std::string text, Store::ReadJson(path));
+  RL_ASSIGN_OR_RETURN(const std::string text, Store::ReadSmall(path));
   auto manifest = gguf_internal::ParseOllamaManifest(text);
   if (!manifest) {
     return tl::unexpected(std::move(manifest).error().WithContext(
@@ -148,7 +159,7 @@ Result<OllamaModel> Load(const Store& store, const OllamaName& name, const fs::p
   OllamaModel model;
   model.name = name;
   RL_ASSIGN_OR_RETURN(const fs::path config, store.FindBlob(manifest->config_blob, std::nullopt));
-  RL_ASSIGN_OR_RETURN(const std::string config_text, Store::ReadJson(config));
+  RL_ASSIGN_OR_RETURN(const std::string config_text, Store::ReadSmall(config));
   RL_RETURN_IF_ERROR(gguf_internal::ParseOllamaConfig(config_text, model));
   for (const auto& layer : manifest->layers) RL_RETURN_IF_ERROR(AddLayer(store, layer, model));
   return model;

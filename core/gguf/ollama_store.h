@@ -44,7 +44,8 @@ struct OllamaModel {
   std::vector<std::filesystem::path> adapters;     // LoRA files, in order
   std::optional<std::filesystem::path> draft;      // a drafter for speculative decoding
   OllamaParams params;
-  std::string params_json;   // the params layer as it is; empty if there is none
+  std::optional<std::string> system;  // the system prompt of the author: UTF-8, not empty
+  std::string params_json;            // the params layer as it is; empty if there is none
   std::string model_family;  // the following come from the config and are labels only: "gemma4"
   std::string model_type;    // "5.1B"
   std::string file_type;     // "Q4_K_M"
@@ -54,7 +55,8 @@ struct OllamaModel {
 // Errors of kind kModelFile: store.name (not a name, or a link leaves the store), store.not_found
 // (no such model in any root), store.manifest (a JSON file of the store is invalid), store.digest,
 // store.blob_missing (missing or of wrong size), store.not_gguf (safetensors or unknown layers),
-// store.params. Kind kIo: io.permission, with a hint how to get access, io.open.
+// store.params, store.system (no UTF-8 text). Kind kIo: io.permission, with a hint how to get
+// access, io.open.
 Result<OllamaModel> ResolveOllamaModel(std::string_view name, const OllamaStoreOptions& options);
 
 }  // namespace rullama

@@ -237,5 +237,15 @@ TEST(OllamaStoreOptionsTest, EnvironmentDecidesTheRoots) {
                           fs::path("/usr/share/ollama/.ollama/models")));
 }
 
+TEST_F(OllamaStoreTest, SystemPromptOfTheAuthor) {
+  AddManifest({AddLayer("model", 'a', "GGUF"), AddLayer("system", 'b', "You are a pirate.\n")});
+  ASSERT_TRUE(Resolve()) << ResolveError().ToString();
+  EXPECT_EQ(Resolve()->system, "You are a pirate.\n");
+  AddManifest({AddLayer("model", 'a', "GGUF"), AddLayer("system", 'b', "")});
+  EXPECT_EQ(Resolve()->system, std::nullopt);
+  AddManifest({AddLayer("model", 'a', "GGUF"), AddLayer("system", 'b', "\xFF")});
+  EXPECT_EQ(ResolveError().id, "store.system");
+}
+
 }  // namespace
 }  // namespace rullama

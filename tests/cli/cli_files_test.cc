@@ -238,5 +238,51 @@ TEST(Files, SomeLayersOfAGraphAreDrawn) {
   EXPECT_EQ(RunRullama({"graph", "--before", "--layers", "0", "-m", TinyModel()}).exit_code, 2);
 }
 
+// A store of Ollama with the tiny model and a system prompt. Digests are made up.
+std::filesystem::path StoreWithSystemPrompt(const std::string& system) {
+  namespace fs = std::filesystem;
+  const fs::path root = TemporaryDirectory() / "store";
+  const fs::path manifest = root / "manifests/registry.ollama.ai/library/gemma4/tiny";
+  fs::create_directories(root / "blobs");
+  fs::create_directories(manifest.parent_path());
+  const auto add = [&root](char digit, const std::string& kind, const std::string& content) {
+    const std::string hex(64, digit);
+    std::ofstream(root / "blobs" / ("sha256-" + hex), std::ios::binary) << content;
+    return json{{"mediaType", "application/vnd.ollama.image." + kind},
+                {"digest", "sha256:" + hex},
+                {"size", content.size()}};
+  };
+  const json image = {
+      {"config", add('c', "config", R"({"model_format":"gguf"})")},
+      {"layers", {add('a', "model", ReadFile(TinyModel())), add('b', "system", system)}}};
+  std::ofstream(manifest) << image.dump();
+  return root;
+}
+
+TEST(Files, SystemPromptOfAnOllamaModelIsUsedUnlessAnotherIsGiven) {
+  const std::string pirate = "You are a pirate.";
+  RunOptions options;
+  options.environment = {"OLLAMA_MODELS=" + StoreWithSystemPrompt(pirate).string()};
+  const auto prompt_tokens = [&options](std::vector<std::string> more) {
+    more.insert(more.end(), {"-p", "Hi", "-n", "0", "--json"});
+    const RunResult result = RunRullama(more, options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out)["prompt_tokens"].get<int64_t>();
+  };
+  const int64_t none = prompt_tokens({"-m", TinyModel()});
+  const int64_t with_pirate = prompt_tokens({"-m", TinyModel(), "--system", pirate});
+  ASSERT_GT(with_pirate, none);
+  EXPECT_EQ(prompt_tokens({"-m", "gemma4:tiny"}), with_pirate);
+  EXPECT_EQ(prompt_tokens({"-m", "gemma4:tiny", "--system", "Be brief."}),
+            prompt_tokens({"-m", TinyModel(), "--system", "Be brief."}));
+  EXPECT_EQ(prompt_tokens({"-m", "gemma4:tiny", "--system", ""}), none);
+  const std::string config =
+      TemporaryFile("system.yaml", "generation: {system: Be brief.}\n").string();
+  EXPECT_EQ(prompt_tokens({"-m", "gemma4:tiny", "--config", config}),
+            prompt_tokens({"-m", TinyModel(), "--system", "Be brief."}));
+  EXPECT_THAT(RunRullama({"-m", "gemma4:tiny", "-p", "Hi", "-n", "0", "-v"}, options).err,
+              HasSubstr("system prompt: 17 bytes, from the model in Ollama's store"));
+}
+
 }  // namespace
 }  // namespace rullama::cli_test
