@@ -1,5 +1,7 @@
 #include "cli/answer.h"
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cli/canvas_answer.h"
@@ -19,8 +21,47 @@ nlohmann::json CountersAsJson(const SessionStats& stats) {
           {"dispatches", stats.dispatches}};
 }
 
-double PerSecond(int64_t count, double seconds) {
-  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+// Nothing for fewer than two tokens: a rate of one is the time of whatever came with it.
+std::optional<double> PerSecond(int64_t tokens, double seconds) {
+  if (tokens < 2 || seconds <= 0) return std::nullopt;
+  return static_cast<double>(tokens) / seconds;
+}
+
+// The first token comes with the prompt, except on a canvas.
+std::optional<double> GenerationRate(const Answer& answer) {
+  const auto generated = static_cast<int64_t>(answer.ids.size());
+  const double seconds = answer.times.generate_seconds;
+  if (answer.denoised) return PerSecond(generated, seconds);
+  if (generated < 2 || seconds <= 0) return std::nullopt;
+  return static_cast<double>(generated - 1) / seconds;
+}
+
+// ", 34.5 t/s", or nothing.
+std::string RateText(std::optional<double> rate) {
+  constexpr double kNoDecimalsFrom = 1000;
+  if (!rate) return {};
+  return *rate < kNoDecimalsFrom ? fmt::format(", {:.1f} t/s", *rate)
+                                 : fmt::format(", {:.0f} t/s", *rate);
+}
+
+nlohmann::json RateAsJson(std::optional<double> rate) {
+  return rate ? nlohmann::json(*rate) : nlohmann::json();
+}
+
+std::string_view InWords(StopReason reason) {
+  switch (reason) {
+    case StopReason::kEndOfGeneration:
+      return "end of turn";
+    case StopReason::kMaxTokens:
+      return "token limit";
+    case StopReason::kContextFull:
+      return "context full";
+    case StopReason::kCancelled:
+      return "interrupted";
+    case StopReason::kCallback:
+      return "stop text";
+  }
+  return "unknown";
 }
 
 // A prompt that does not fit is refused with advice that the model allows to follow.
@@ -98,22 +139,26 @@ Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
 }
 
 std::string DescribeAnswer(const Answer& answer) {
-  const auto generated = static_cast<int64_t>(answer.ids.size());
-  if (answer.canvases > 0) {
-    return fmt::format(
-        "prompt {} tokens, {:.1f} t/s; denoised {} tokens in {} steps on {} canvases, {:.1f} t/s, "
-        "{:.3f} s a step; stopped: {}",
-        answer.prompt_tokens, PerSecond(answer.prompt_tokens, answer.times.prompt_seconds),
-        generated, answer.steps, answer.canvases,
-        PerSecond(generated, answer.times.generate_seconds),
-        answer.times.generate_seconds / static_cast<double>(answer.steps), NameOf(answer.reason));
+  const std::string rate = RateText(GenerationRate(answer));
+  if (answer.denoised) {
+    return fmt::format("{} prompt tokens; {} denoised in {} steps{}; {}", answer.prompt_tokens,
+                       answer.ids.size(), answer.steps, rate, InWords(answer.reason));
   }
-  return fmt::format(
-      "prompt {} tokens, {:.1f} t/s; generated {} tokens, {:.1f} t/s; first token after {:.3f} s; "
-      "stopped: {}",
-      answer.prompt_tokens, PerSecond(answer.prompt_tokens, answer.times.prompt_seconds), generated,
-      PerSecond(generated - 1, answer.times.generate_seconds), answer.times.prompt_seconds,
-      NameOf(answer.reason));
+  return fmt::format("{} prompt tokens{}; {} generated{}; {}", answer.prompt_tokens,
+                     RateText(PerSecond(answer.prompt_tokens, answer.times.prompt_seconds)),
+                     answer.ids.size(), rate, InWords(answer.reason));
+}
+
+std::string DescribeTimes(const Answer& answer) {
+  const AnswerTimes& times = answer.times;
+  if (!answer.denoised) return fmt::format("first token after {:.3f} s", times.prompt_seconds);
+  std::string text =
+      fmt::format("prompt {:.3f} s, {} canvases", times.prompt_seconds, answer.canvases);
+  if (answer.steps > 0) {
+    text += fmt::format(", {:.3f} s a step",
+                        times.generate_seconds / static_cast<double>(answer.steps));
+  }
+  return text;
 }
 
 nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine) {
@@ -131,9 +176,9 @@ nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine) {
       {"timings",
        {{"load_s", engine.load_seconds()},
         {"prompt_s", answer.times.prompt_seconds},
-        {"prompt_per_s", PerSecond(answer.prompt_tokens, answer.times.prompt_seconds)},
+        {"prompt_per_s", RateAsJson(PerSecond(answer.prompt_tokens, answer.times.prompt_seconds))},
         {"generate_s", answer.times.generate_seconds},
-        {"generate_per_s", PerSecond(generated - 1, answer.times.generate_seconds)}}},
+        {"generate_per_s", RateAsJson(GenerationRate(answer))}}},
       {"counters",
        {{"after_first_token", CountersAsJson(answer.after_first_token)},
         {"at_end", CountersAsJson(answer.at_end)}}},
@@ -144,10 +189,9 @@ nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine) {
         {"arena", answer.at_end.arena_bytes},
         {"io", answer.at_end.io_bytes},
         {"workspace", answer.at_end.workspace_bytes}}}};
-  if (answer.canvases > 0) {
+  if (answer.denoised) {
     record["canvases"] = answer.canvases;
     record["steps"] = answer.steps;
-    record["timings"]["generate_per_s"] = PerSecond(generated, answer.times.generate_seconds);
   }
   if (!answer.thoughts.empty()) record["thoughts"] = answer.thoughts;
   if (!answer.tool_calls.empty()) record["tool_calls"] = answer.tool_calls;

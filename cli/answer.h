@@ -39,7 +39,8 @@ struct Answer {
   std::vector<int32_t> ids;                // generated, without the end token
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t prompt_tokens = 0;  // evaluated for this answer
-  int64_t canvases = 0;       // of a model that denoises: begun, and all their steps
+  bool denoised = false;
+  int64_t canvases = 0;  // of a model that denoises: begun, and all their steps
   int64_t steps = 0;
   AnswerTimes times;
   SessionStats after_first_token;
@@ -51,8 +52,10 @@ struct Answer {
 Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
                               const AnswerOptions& options, Console& console);
 
-// "12 prompt tokens, 34.5 t/s; ..." for stderr.
+// "12 prompt tokens, 34.5 t/s; ..." for stderr: fits a terminal of 80 columns.
 std::string DescribeAnswer(const Answer& answer);
+// What -v adds: times.
+std::string DescribeTimes(const Answer& answer);
 // The record {"type": "final", ...} of --json.
 nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine);
 // One line, invalid UTF-8 replaced.

@@ -39,6 +39,7 @@ CanvasGeneratorOptions MakeOptions(const Engine& engine, const std::atomic<bool>
 Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> prompt,
                                     const AnswerOptions& options, Console& console) {
   Answer answer;
+  answer.denoised = true;
   answer.prompt_tokens = static_cast<int64_t>(prompt.size());
   const std::shared_ptr<const std::atomic<bool>> cancelled = CancelFlag();
   RL_ASSIGN_OR_RETURN(const auto random, MakeRandom(engine));
@@ -63,6 +64,8 @@ Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> pro
   Status status;
   CanvasGenerator::Callbacks callbacks;
   callbacks.on_step = [&](int64_t canvas, const CanvasStep& step) {
+    answer.canvases = canvas + 1;
+    ++answer.steps;
     if (options.on_step) status = options.on_step(canvas, step);
     return status.has_value();
   };
@@ -83,8 +86,6 @@ Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> pro
     return tl::unexpected(std::move(outcome).error());
   }
   answer.reason = outcome ? outcome->reason : StopReason::kCancelled;
-  answer.canvases = outcome ? outcome->canvases : 0;
-  answer.steps = outcome ? outcome->steps : 0;
   RL_RETURN_IF_ERROR(stream.Finish());
   RL_ASSIGN_OR_RETURN(answer.at_end, engine.session().Stats());
   return answer;

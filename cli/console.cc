@@ -71,6 +71,11 @@ std::string DrawBar(std::string_view label, int64_t done, int64_t total, int col
 
 }  // namespace
 
+Verbosity VerbosityOf(std::string_view log_level) {
+  if (log_level == "off" || log_level == "error") return Verbosity::kErrors;
+  return log_level == "warn" ? Verbosity::kWarnings : Verbosity::kNotes;
+}
+
 void OccupyStandardStreams() {
   // Descriptors are handed out lowest first, so each gap is filled by its own stand-in: one that
   // cannot be read for stdin, one that cannot be written for the others.
@@ -104,9 +109,12 @@ Status Console::Write(std::string_view text) {
 
 void Console::WriteError(std::string_view text) { WriteAll(STDERR_FILENO, text); }
 
-void Console::Note(std::string_view text) { WriteError(fmt::format("rullama: {}\n", text)); }
+void Console::Note(std::string_view text) {
+  if (verbosity_ >= Verbosity::kNotes) WriteError(fmt::format("rullama: {}\n", text));
+}
 
 void Console::Warn(std::string_view text) {
+  if (verbosity_ < Verbosity::kWarnings) return;
   WriteError(fmt::format("rullama: {} {}\n", Colored("warning:", "33"), text));
 }
 
@@ -129,7 +137,7 @@ TerminalSize SizeOfTerminal(int fd) {
 }
 
 void Progress::Update(int64_t done, int64_t total) {
-  if (total <= 0) return;
+  if (total <= 0 || console_.verbosity() < Verbosity::kNotes) return;
   if (!console_.stderr_draws()) {
     const int64_t tenth = done * 10 / total;
     if (tenth > last_tenth_) console_.Note(fmt::format("{}: {} %", label_, tenth * 10));

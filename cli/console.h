@@ -18,6 +18,11 @@ namespace rullama::cli {
 
 inline constexpr std::string_view kPipeClosedId = "io.pipe_closed";
 
+// What goes to stderr beside the output of commands. RULLAMA_LOG, -q and -v decide.
+enum class Verbosity { kErrors, kWarnings, kNotes };
+// Of a log level: "off" and "error" leave errors, "warn" warnings too, everything else notes.
+Verbosity VerbosityOf(std::string_view log_level);
+
 enum class ColorMode { kAuto, kAlways, kNever };
 
 // Keeps descriptors 0 to 2 occupied: in a process started without them, the first file opened would
@@ -29,11 +34,13 @@ class Console {
   // Auto: colours on a terminal, unless NO_COLOR is set or TERM is dumb.
   explicit Console(ColorMode color = ColorMode::kAuto) { set_color(color); }
   void set_color(ColorMode color);
+  void set_verbosity(Verbosity verbosity) { verbosity_ = verbosity; }
+  [[nodiscard]] Verbosity verbosity() const { return verbosity_; }
 
   // To stdout, completely.
   Status Write(std::string_view text);
 
-  // One line to stderr: "rullama: <text>".
+  // One line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear.
   void Note(std::string_view text);
   void Warn(std::string_view text);
   void Fail(const Error& error);
@@ -55,6 +62,7 @@ class Console {
   bool stdout_draws_ = false;
   bool stderr_draws_ = false;
   bool color_ = false;
+  Verbosity verbosity_ = Verbosity::kNotes;
 };
 
 struct TerminalSize {
@@ -64,8 +72,8 @@ struct TerminalSize {
 // Of the terminal behind `fd`; 80 x 24 if it does not say.
 TerminalSize SizeOfTerminal(int fd);
 
-// Progress of something long on stderr: a bar on a terminal, no wider than it; else one line for
-// each tenth.
+// Progress of something long on stderr, as notes are: a bar on a terminal, no wider than it; else
+// one line for each tenth.
 class Progress {
  public:
   Progress(Console& console, std::string label) : console_(console), label_(std::move(label)) {}

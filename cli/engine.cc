@@ -35,6 +35,24 @@ std::string DescribeSampler(const SamplerSettings& s) {
       s.seed);
 }
 
+std::string_view NameOfSource(Origin origin) {
+  if (origin == Origin::kModelFile) return "the model in Ollama's store";
+  return origin == Origin::kFlag ? "--system" : "the configuration";
+}
+
+// Settings of the command line that this kind of model does not have. In a file they may be meant
+// for another model.
+void WarnOfIdleSettings(const ConfigFlags& flags, bool denoises, Console& console) {
+  for (const ConfigFlags::Setting& setting : flags.settings) {
+    if (!setting.path.starts_with("sampler.") || setting.path == "sampler.seed") continue;
+    const bool denoising = setting.path.starts_with("sampler.diffusion.");
+    if (denoising == denoises) continue;
+    console.Warn(fmt::format(
+        "{} has no effect: this model {}", setting.flag,
+        denoises ? "denoises, with settings of its own (rullama run --help)" : "does not denoise"));
+  }
+}
+
 }  // namespace
 
 int64_t LoadedModel::capacity() const {
@@ -48,6 +66,14 @@ int64_t LoadedModel::prefill_chunk() const {
 }
 
 Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console) {
+  if (flags.quiet && flags.verbose) {
+    return MakeError(ErrorKind::kUsage, "usage.option", "-q and -v exclude each other; give one");
+  }
+  // A flag counts more than RULLAMA_LOG.
+  if (flags.quiet) {
+    console.set_verbosity(std::min(console.verbosity(), Verbosity::kWarnings));
+  }
+  if (flags.verbose) console.set_verbosity(Verbosity::kNotes);
   LoadedModel model;
   RL_ASSIGN_OR_RETURN(model.loaded, LoadConfig(flags));
   RL_ASSIGN_OR_RETURN(model.file, OpenModelFile(model.config().model.path));
@@ -64,6 +90,7 @@ Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console) {
   if (!weights) return in_file(std::move(weights).error());
   model.weights = *std::move(weights);
   for (const std::string& warning : model.weights.warnings()) console.Warn(warning);
+  WarnOfIdleSettings(flags, model.gemma.denoises(), console);
   RL_RETURN_IF_ERROR(model.gemma.CheckAgainst(model.config().architecture));
   auto tokenizer = MakeTokenizer(file);
   if (!tokenizer) return in_file(std::move(tokenizer).error());
@@ -162,6 +189,10 @@ void Engine::Describe(Console& console) const {
   console.Note("sampling: " +
                (model_.gemma.denoises() ? DescribeSampler(diffusion_) : DescribeSampler(sampler_)));
   console.Note(fmt::format("seed: {}", sampler_.seed));
+  if (const auto& system = config().generation.system; system && !config().generation.raw) {
+    console.Note(fmt::format("system prompt: {} bytes, from {}", system->size(),
+                             NameOfSource(model_.loaded.config.origin("generation.system"))));
+  }
 }
 
 }  // namespace rullama::cli

@@ -98,6 +98,7 @@ int RunProgram(int argc, char** argv) {
   if (done->has_value()) return **done;
   if (color == "always") console.set_color(ColorMode::kAlways);
   if (color == "never") console.set_color(ColorMode::kNever);
+  if (const char* level = std::getenv("RULLAMA_LOG")) console.set_verbosity(VerbosityOf(level));
   const Result<int> result = context.action();
   if (!result) return ExitCodeOf(console, result.error());
   if (Terminated()) return kExitTerminated;

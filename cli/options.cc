@@ -94,6 +94,8 @@ void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
   AddModelSettings(app, flags);
   AddPluginOption(app, flags);
   app.add_flag("-v,--verbose", flags.verbose, "Say what is chosen and where time and memory go");
+  app.add_flag("-q,--quiet", flags.quiet,
+               "No statistics and no progress, only warnings and errors");
 }
 
 void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {

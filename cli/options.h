@@ -29,13 +29,14 @@ struct ConfigFlags {
   std::vector<Setting> settings;
   std::vector<std::string> stop;
   bool verbose = false;
+  bool quiet = false;
 };
 
 // --config and --model: for commands that only read the file.
 void AddModelFileOptions(CLI::App& app, ConfigFlags& flags);
 // Those, and --backend, --device, --ctx-size, --threads, --prefill-chunk.
 void AddModelSettings(CLI::App& app, ConfigFlags& flags);
-// Those, and --plugin and -v.
+// Those, and --plugin, -v and -q.
 // `flags` must outlive the parsing.
 void AddModelOptions(CLI::App& app, ConfigFlags& flags);
 // --config, --backend, --plugin: for commands that need no model.

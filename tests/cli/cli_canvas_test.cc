@@ -39,7 +39,7 @@ TEST(Canvas, PipedTextIsPlain) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Anna Pavlovna"));
   EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(result.err, HasSubstr("denoised 128 tokens"));
+  EXPECT_THAT(result.err, HasSubstr("128 denoised in "));
   EXPECT_EQ(result.out, RunRullama(OnCanvas({"-n", "128", "--seed", "7", "-t", "1"})).out);
 }
 
@@ -110,6 +110,29 @@ TEST(Canvas, BadSettingsAreRefused) {
   EXPECT_THAT(error({"--diffusion-random", "xorshift64", "--seed", "0"}, 2), HasSubstr("seed"));
   EXPECT_THAT(error({"-c", "32"}, 1), HasSubstr("context.overflow"));
   EXPECT_THAT(error({"-c", "70"}, 1), HasSubstr("raise --ctx-size"));
+}
+
+TEST(Canvas, AnInterruptedCanvasHasNoRate) {
+  ProgramOnTerminal program(
+      OnCanvas({"--seed", "7", "--diffusion-steps", "100000", "--stability-threshold", "100000"}));
+  program.ExpectBytes("\x1b[2m");  // the first step is drawn
+  program.Type("\x03");
+  EXPECT_EQ(program.Wait(), 130);
+  EXPECT_THAT(
+      program.screen().Text(),
+      ::testing::ContainsRegex("prompt tokens; 0 denoised in [1-9][0-9]* steps; interrupted"));
+}
+
+TEST(Canvas, SettingsOfTheOtherKindOfModelAreNotTakenSilently) {
+  const RunResult on_canvas = RunRullama(OnCanvas({"-n", "64", "--temp", "0.5", "--seed", "7"}));
+  EXPECT_THAT(on_canvas.err, HasSubstr("warning: --temp has no effect: this model denoises"));
+  EXPECT_THAT(on_canvas.err, Not(HasSubstr("--seed")));
+  const RunResult token_by_token = RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "-n", "1",
+                                               "--stability-threshold", "3", "--temp", "0.5"});
+  EXPECT_THAT(
+      token_by_token.err,
+      HasSubstr("warning: --stability-threshold has no effect: this model does not denoise"));
+  EXPECT_THAT(token_by_token.err, Not(HasSubstr("--temp")));
 }
 
 TEST(Canvas, ATerminalSeesItDenoise) {

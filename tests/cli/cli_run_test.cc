@@ -111,6 +111,10 @@ TEST(Generate, ZeroTokensOnlyEvaluateThePrompt) {
   EXPECT_EQ(record["text"], "");
   EXPECT_EQ(record["generated_tokens"], 0);
   EXPECT_GT(record["prompt_tokens"], 0);
+  EXPECT_TRUE(record["timings"]["generate_per_s"].is_null());
+  EXPECT_GT(record["timings"]["prompt_per_s"], 0);
+  EXPECT_TRUE(Final({"-n", "1"})["timings"]["generate_per_s"].is_null());
+  EXPECT_GT(Final({"-n", "2"})["timings"]["generate_per_s"], 0);
 }
 
 TEST(Generate, FullContextIsAStopReason) {

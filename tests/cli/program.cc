@@ -53,11 +53,14 @@ class Spawner {
     for (std::string& setting : settings) environment.push_back(setting.data());
     for (char** entry = environ; *entry != nullptr; ++entry) {
       // What the tester has set must not decide what is tested.
-      const bool decides = std::strncmp(*entry, "RULLAMA_", 8) == 0 ||
-                           std::strncmp(*entry, "NO_COLOR=", 9) == 0 ||
-                           std::strncmp(*entry, "TERM=", 5) == 0;
+      const bool decides =
+          std::strncmp(*entry, "RULLAMA_", 8) == 0 || std::strncmp(*entry, "NO_COLOR=", 9) == 0 ||
+          std::strncmp(*entry, "TERM=", 5) == 0 || std::strncmp(*entry, "XDG_STATE_HOME=", 15) == 0;
       if (!decides) environment.push_back(*entry);
     }
+    // Histories of conversations are written there.
+    std::string state = "XDG_STATE_HOME=" + TemporaryDirectory().string();
+    environment.push_back(state.data());
     environment.push_back(nullptr);
     pid_t pid = -1;
     posix_spawnattr_t attributes;
@@ -194,9 +197,10 @@ void ProgramOnTerminal::Type(std::string_view bytes) const {
   }
 }
 
-bool ProgramOnTerminal::Receive(std::chrono::milliseconds patience) {
+bool ProgramOnTerminal::Receive() {
+  constexpr int kMoment = 50;  // ms
   pollfd ready{outside_, POLLIN, 0};
-  if (::poll(&ready, 1, static_cast<int>(patience.count())) == 0) return true;
+  if (::poll(&ready, 1, kMoment) == 0) return true;
   char buffer[4096];
   const ssize_t count = ::read(outside_, buffer, sizeof(buffer));
   if (count <= 0) return false;  // EIO once nobody has the terminal open any more
@@ -205,24 +209,36 @@ bool ProgramOnTerminal::Receive(std::chrono::milliseconds patience) {
   return true;
 }
 
-void ProgramOnTerminal::Expect(std::string_view text, int times) {
+void ProgramOnTerminal::WaitUntil(const std::function<bool()>& fulfilled,
+                                  std::string_view expected) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  for (bool open = true;;) {
-    int found = 0;
-    const std::string shown = screen_.Text();
-    for (size_t at = 0; (at = shown.find(text, at)) != std::string::npos; ++at) ++found;
-    if (found >= times) return;
+  bool open = true;
+  while (!fulfilled()) {
     if (!open || std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error("expected '" + std::string(text) + "', but the terminal shows:\n" +
-                               shown);
+      throw std::runtime_error("expected '" + std::string(expected) +
+                               "', but the terminal shows:\n" + screen_.Text());
     }
-    open = Receive(kPollInterval * 10);
+    open = Receive();
   }
+}
+
+void ProgramOnTerminal::Expect(std::string_view text, int times) {
+  const auto shown = [&] {
+    int found = 0;
+    const std::string screen = screen_.Text();
+    for (size_t at = 0; (at = screen.find(text, at)) != std::string::npos; ++at) ++found;
+    return found >= times;
+  };
+  WaitUntil(shown, text);
+}
+
+void ProgramOnTerminal::ExpectBytes(std::string_view bytes) {
+  WaitUntil([&] { return received_.find(bytes) != std::string::npos; }, bytes);
 }
 
 int ProgramOnTerminal::Wait() {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (Receive(kPollInterval * 10) && std::chrono::steady_clock::now() < deadline) {
+  while (Receive() && std::chrono::steady_clock::now() < deadline) {
   }
   const int code = WaitFor(pid_);
   pid_ = -1;

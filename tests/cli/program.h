@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,6 +61,8 @@ class ProgramOnTerminal {
   // Waits until `text` is on the screen, at least `times`; throws with what is there instead after
   // two minutes or when the program ends before.
   void Expect(std::string_view text, int times = 1);
+  // The same for bytes that the terminal received.
+  void ExpectBytes(std::string_view bytes);
   // Waits for the end of the program and returns its exit code.
   int Wait();
 
@@ -67,7 +70,8 @@ class ProgramOnTerminal {
   [[nodiscard]] const std::string& received() const { return received_; }  // by the terminal
 
  private:
-  bool Receive(std::chrono::milliseconds patience);  // false: at the end
+  bool Receive();  // for a moment; false at the end
+  void WaitUntil(const std::function<bool()>& fulfilled, std::string_view expected);
 
   pid_t pid_ = -1;
   int outside_ = -1;
