@@ -1,133 +1,221 @@
 #include "cli/chat_loop.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "cli/prompt.h"
+#include "cli/chat_history.h"
+#include "cli/chat_input.h"
+#include "cli/conversation.h"
+#include "cli/line_input.h"
 #include "cli/signals.h"
+#include "core/base/utf8.h"
 
 namespace rullama::cli {
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{1} << 20;
+constexpr std::string_view kHelp = R"(  /help, /?               this text
+  /clear                  begin anew; the system prompt stays
+  /set system [TEXT]      another system prompt, or none
+  /set think | nothink    let the model think before it answers, or not
+  /set verbose | quiet    show statistics after each answer, or not
+  /bye, /exit, /quit      leave
+Ctrl-C stops an answer. At the prompt it clears what is typed; a second time it
+leaves, as Ctrl-D does on an empty line.
+"""                       begins and ends a message of several lines
+\ at the end of a line    continues the message on the next one
+Pasted lines are one message. Begin with a space to send a line that looks like
+a command. Arrow keys recall earlier messages, Ctrl-R searches them.
+)";
 
-// Lines from the terminal. The terminal's own line editing applies.
-class LineReader {
- public:
-  enum class Event { kLine, kEnd, kInterrupted };
-
-  Event Read(std::string& line) {
-    line.clear();
-    for (;;) {
-      const size_t end = buffer_.find('\n');
-      if (end != std::string::npos) {
-        line = buffer_.substr(0, end);
-        buffer_.erase(0, end + 1);
-        return Event::kLine;
-      }
-      char chunk[4096];
-      const ssize_t count = ::read(STDIN_FILENO, chunk, sizeof(chunk));
-      if (count < 0 && errno == EINTR) {
-        buffer_.clear();
-        return Event::kInterrupted;
-      }
-      if (count <= 0 || buffer_.size() > kMaxLineBytes) return Event::kEnd;
-      buffer_.append(chunk, static_cast<size_t>(count));
-    }
-  }
-
- private:
-  std::string buffer_;
-};
-
-class Conversation {
- public:
-  Conversation(Engine& engine, const AnswerOptions& options, Console& console)
-      : engine_(engine),
-        options_(options),
-        console_(console),
-        messages_(OpeningMessages(engine.config())) {}
-
-  Status Say(const std::string& text) {
-    if (engine_.config().generation.raw) {
-      RL_ASSIGN_OR_RETURN(const auto ids, PromptTokens(engine_, {.text = text, .ids = {}}));
-      return AnswerTo(ids).map([](const Answer&) {});
-    }
-    messages_.push_back({{"role", "user"}, {"content", text}});
-    auto answer =
-        ChatTokens(engine_, messages_).and_then([this](const auto& ids) { return AnswerTo(ids); });
-    if (!answer) {
-      messages_.erase(messages_.size() - 1);  // as if it had not been said
-      return tl::unexpected(std::move(answer).error());
-    }
-    messages_.push_back({{"role", "assistant"}, {"content", answer->text}});
-    return OkStatus();
-  }
-
- private:
-  // Evaluates only what the cache does not hold yet, if the conversation merely went on.
-  Result<Answer> AnswerTo(const std::vector<int32_t>& ids) {
-    const bool continues =
-        ids.size() > cached_.size() && std::equal(cached_.begin(), cached_.end(), ids.begin());
-    if (!continues) {
-      engine_.session().ForgetSlot(0);
-      cached_.clear();
-    }
-    const auto fresh = std::span(ids).subspan(cached_.size());
-    auto answer = GenerateAnswer(engine_, fresh, options_, console_);
-    cached_ = ids;
-    if (answer) cached_.insert(cached_.end(), answer->ids.begin(), answer->ids.end());
-    // The last token that was drawn has not been evaluated, nor has the rest of a prompt that
-    // failed.
-    cached_.resize(std::min(cached_.size(), static_cast<size_t>(engine_.session().past(0))));
-    if (!answer) return answer;
-    RL_RETURN_IF_ERROR(console_.Write("\n"));
-    console_.Note(DescribeAnswer(*answer));
-    return answer;
-  }
-
-  Engine& engine_;
-  const AnswerOptions& options_;
-  Console& console_;
-  nlohmann::json messages_;
-  std::vector<int32_t> cached_;  // the tokens whose rows slot 0 holds
+// What a sampler does is part of the compiled model.
+constexpr std::string_view kFixedSettings[][2] = {
+    {"temperature", "--temp"},
+    {"temp", "--temp"},
+    {"top_k", "--top-k"},
+    {"top_p", "--top-p"},
+    {"min_p", "--min-p"},
+    {"typical_p", "--typical"},
+    {"seed", "--seed"},
+    {"repeat_penalty", "--repeat-penalty"},
+    {"repeat_last_n", "--repeat-last-n"},
+    {"presence_penalty", "--presence-penalty"},
+    {"frequency_penalty", "--frequency-penalty"},
+    {"num_ctx", "--ctx-size"},
+    {"num_predict", "--predict"},
+    {"stop", "--stop"},
 };
 
 // Errors after which a conversation can go on.
 bool IsSurvivable(const Error& error) {
-  return error.id == "context.overflow" || error.id == "text.utf8" || error.id == "run.cancelled";
+  return error.id == "context.overflow" || error.id == "run.cancelled";
 }
+
+class ChatLoop {
+ public:
+  ChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat, Console& console)
+      : raw_(engine.config().generation.raw),
+        verbose_(chat.verbose),
+        capacity_(engine.capacity()),
+        console_(console),
+        conversation_(engine, options, console),
+        history_(chat.history ? HistoryPath() : std::filesystem::path()),
+        input_(LineInput::Open(!console.Colored("", "1").empty())) {
+    for (const std::string& message : history_.Load()) input_->Remember(message);
+  }
+
+  Result<int> Run() {
+    console_.Note("/help lists the commands; Ctrl-D or /bye ends the conversation");
+    for (;;) {
+      std::string text;
+      switch (input_->Read(assembler_.open() ? ". " : "> ", text)) {
+        case LineInput::Event::kEnd:
+          console_.WriteError("\n");
+          return 0;
+        case LineInput::Event::kInterrupted:
+          console_.WriteError("\n");
+          // A SIGINT that is left pending makes the exit code.
+          if (Terminated() || ++interrupts_ > 1) return 0;
+          console_.WriteError("(Ctrl-C once more, Ctrl-D or /bye ends the conversation)\n");
+          assembler_.Clear();
+          break;
+        case LineInput::Event::kText:
+          interrupts_ = 0;
+          RL_RETURN_IF_ERROR(Take(text));
+          if (done_) return 0;
+          break;
+      }
+      ClearInterrupt();
+    }
+  }
+
+ private:
+  Status Take(const std::string& text) {
+    if (!assembler_.open() && IsBlank(text)) return OkStatus();
+    if (const auto offset = FindInvalidUtf8(text)) {
+      Fail({ErrorKind::kUsage, "text.utf8",
+            fmt::format("this is not UTF-8 text: the byte at offset {} begins no character",
+                        *offset)});
+      return OkStatus();
+    }
+    if (!assembler_.open()) {
+      if (const auto command = ParseChatCommand(text)) {
+        Keep(text);
+        Execute(*command);
+        return OkStatus();
+      }
+    }
+    const auto message = assembler_.Add(text);
+    if (!message || IsBlank(*message)) return OkStatus();
+    Keep(*message);
+    return Send(*message);
+  }
+
+  // For the arrow keys, now and next time.
+  void Keep(const std::string& text) {
+    input_->Remember(text);
+    history_.Append(text);
+  }
+
+  void Fail(const Error& error) { console_.Fail(error); }
+
+  Status Send(const std::string& message) {
+    ClearInterrupt();
+    const auto answer = conversation_.Say(message);
+    if (!answer) {
+      if (!IsSurvivable(answer.error())) return tl::unexpected(answer.error());
+      if (Terminated()) return OkStatus();
+      if (answer.error().id == "run.cancelled") {
+        console_.WriteError("\n");
+      } else {
+        Fail(answer.error());
+      }
+      return OkStatus();
+    }
+    const bool ended_early = answer->reason == StopReason::kCancelled;
+    if (!answer->text.empty() || ended_early) RL_RETURN_IF_ERROR(console_.Write("\n"));
+    if (answer->reason == StopReason::kContextFull) {
+      console_.Warn(
+          fmt::format("the answer ends here: the context of {} tokens is full", capacity_));
+    }
+    if (verbose_) {
+      console_.Note(DescribeAnswer(*answer));
+      console_.Note(DescribeTimes(*answer));
+    }
+    return OkStatus();
+  }
+
+  void Execute(const ChatCommand& command) {
+    const std::string_view name = command.name;
+    if (name == "bye" || name == "exit" || name == "quit") {
+      done_ = true;
+    } else if (name == "help" || name == "?") {
+      console_.WriteError(kHelp);
+    } else if (name == "clear") {
+      conversation_.Clear();
+      console_.WriteError("The conversation begins anew.\n");
+    } else if (name == "set") {
+      Set(SplitFirstWord(command.argument));
+    } else {
+      Fail({ErrorKind::kUsage, "chat.command",
+            fmt::format("there is no command '/{}'; /help lists them, a space in front sends the "
+                        "line to the model",
+                        name)});
+    }
+  }
+
+  void Set(const FirstWord& setting) {
+    const std::string_view name = setting.word;
+    if (name == "verbose" || name == "quiet") {
+      verbose_ = name == "verbose";
+      if (verbose_) console_.set_verbosity(Verbosity::kNotes);
+      console_.WriteError(verbose_ ? "Statistics are shown.\n" : "Statistics are not shown.\n");
+      return;
+    }
+    for (const auto& [fixed, flag] : kFixedSettings) {
+      if (name != fixed) continue;
+      Fail({ErrorKind::kUsage, "chat.setting",
+            fmt::format("'{}' cannot change within a session; leave and start again with {}", name,
+                        flag)});
+      return;
+    }
+    const bool thinking = name == "think" || name == "nothink";
+    if (!thinking && name != "system") {
+      Fail({ErrorKind::kUsage, "chat.setting",
+            fmt::format("there is no setting '{}'; expected system, think, nothink, verbose or "
+                        "quiet",
+                        name)});
+    } else if (raw_) {
+      Fail({ErrorKind::kUsage, "chat.setting",
+            fmt::format("'{}' has no effect with --raw: text is continued as it is", name)});
+    } else if (thinking) {
+      conversation_.SetThinking(name == "think");
+      console_.WriteError(name == "think" ? "The model thinks before it answers.\n"
+                                          : "The model answers at once.\n");
+    } else {
+      conversation_.SetSystem(std::string(setting.rest));
+      console_.WriteError(setting.rest.empty() ? "There is no system prompt.\n"
+                                               : "The system prompt is set.\n");
+    }
+  }
+
+  bool raw_;
+  bool verbose_;
+  int64_t capacity_;
+  Console& console_;
+  Conversation conversation_;
+  ChatHistory history_;
+  std::unique_ptr<LineInput> input_;
+  MessageAssembler assembler_;
+  int interrupts_ = 0;  // in a row, at the prompt
+  bool done_ = false;
+};
 
 }  // namespace
 
-Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, Console& console) {
-  Conversation conversation(engine, options, console);
-  LineReader reader;
-  console.Note("/exit or Ctrl-D ends the conversation, Ctrl-C stops an answer");
-  std::string line;
-  for (;;) {
-    console.WriteError(console.Colored("> ", "1"));
-    const LineReader::Event event = reader.Read(line);
-    if (Terminated() || event == LineReader::Event::kEnd || line == "/exit") {
-      console.WriteError("\n");
-      return 0;
-    }
-    ClearInterrupt();
-    if (event == LineReader::Event::kInterrupted) {
-      console.WriteError("\n");
-      continue;
-    }
-    if (line.empty()) continue;
-    const Status said = conversation.Say(line);
-    ClearInterrupt();
-    if (said) continue;
-    if (!IsSurvivable(said.error())) return tl::unexpected(said.error());
-    console.Fail(said.error());
-  }
+Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat,
+                        Console& console) {
+  return ChatLoop(engine, options, chat, console).Run();
 }
 
 }  // namespace rullama::cli

@@ -1,12 +1,18 @@
-// A conversation on a terminal, line by line.
+// A conversation on a terminal: reads messages and commands, shows answers.
 #pragma once
 
 #include "cli/answer.h"
 
 namespace rullama::cli {
 
-// Until /exit, end of input or SIGTERM. Ctrl-C stops an answer, or clears the line. With the option
-// `raw` each line is continued on its own. The result is the exit code.
-Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, Console& console);
+struct ChatOptions {
+  bool verbose = false;  // statistics after each answer
+  bool history = true;   // read and write the file of earlier messages
+};
+
+// Until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. The result is the exit code. Errors: those
+// after which no answer is possible any more.
+Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat,
+                        Console& console);
 
 }  // namespace rullama::cli

@@ -27,8 +27,20 @@ struct RunFlags {
   std::string model;                      // the first word without an option
   std::vector<std::string> prompt_words;  // those behind it
   std::optional<std::string> max_tokens;
+  bool escape = false;
+  bool no_history = false;
   bool json = false;
 };
+
+// -e: backslash sequences of the command line become characters.
+void UnescapeTexts(RunFlags& flags) {
+  if (flags.prompt.text) flags.prompt.text = Unescape(*flags.prompt.text);
+  for (std::string& word : flags.prompt_words) word = Unescape(word);
+  for (ConfigFlags::Setting& setting : flags.config.settings) {
+    if (setting.path == "generation.system") setting.text = Unescape(setting.text);
+  }
+  for (std::string& stop : flags.config.stop) stop = Unescape(stop);
+}
 
 // -n: -1 is no limit, 0 evaluates the prompt only, what exceeds the context is cut by it.
 Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
@@ -91,8 +103,9 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
   if (flags.json) {
     RL_RETURN_IF_ERROR(console.Write(JsonLine(AnswerAsJson(answer, *engine))));
   } else {
-    RL_RETURN_IF_ERROR(console.Write("\n"));
+    if (!answer.text.empty()) RL_RETURN_IF_ERROR(console.Write("\n"));
     console.Note(DescribeAnswer(answer));
+    if (flags.config.verbose) console.Note(DescribeTimes(answer));
   }
   if (flags.config.verbose) {
     DescribePlacement(engine->session().placement(), engine->devices().policy.device_names,
@@ -105,7 +118,8 @@ Result<int> Converse(const RunFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
   if (flags.config.verbose) engine->Describe(console);
   RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
-  return RunChatLoop(*engine, options, console);
+  return RunChatLoop(*engine, options,
+                     {.verbose = flags.config.verbose, .history = !flags.no_history}, console);
 }
 
 Result<int> Run(const RunFlags& flags, Console& console) {
@@ -221,6 +235,13 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--stop", flags->config.stop, "Stop in front of this text; may be repeated")
       ->option_text("TEXT")
       ->allow_extra_args(false);
+  command->add_flag("--no-history", flags->no_history,
+                    "In a chat: neither read nor write the file of earlier messages");
+  command
+      ->add_flag("-e,--escape", flags->escape,
+                 "Read \\n, \\t and the like in the prompt, --system and --stop as the characters "
+                 "they name")
+      ->group("Prompt");
   command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
   command->footer(R"(Examples:
   rullama run gemma4:e2b "Why is the sky blue?"
@@ -229,6 +250,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   git diff | rullama -m gemma4:e2b -p "Write a commit message for:"
   rullama --config configs/tiny.yaml -p "The prince" --seed 7 --json)");
   command->callback([flags, &context] {
+    if (flags->escape) UnescapeTexts(*flags);
     context.action = [flags, &context] { return RunAndReport(*flags, context.console); };
   });
 }

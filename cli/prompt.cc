@@ -39,6 +39,23 @@ std::string_view WithoutLastNewline(std::string_view text) {
 
 }  // namespace
 
+std::string Unescape(std::string_view text) {
+  constexpr std::string_view kNames = "nrt\"'\\";
+  constexpr std::string_view kMeanings = "\n\r\t\"'\\";
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t known =
+        text[i] == '\\' && i + 1 < text.size() ? kNames.find(text[i + 1]) : std::string_view::npos;
+    if (known == std::string_view::npos) {
+      result += text[i];
+    } else {
+      result += kMeanings[known];
+      ++i;
+    }
+  }
+  return result;
+}
+
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags) {
   Prompt prompt;
   if (!flags.ids_path.empty()) {
@@ -71,16 +88,17 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags) {
 
 nlohmann::json OpeningMessages(const Config& config) {
   nlohmann::json messages = nlohmann::json::array();
-  if (config.generation.system) {
+  if (config.generation.system && !config.generation.system->empty()) {
     messages.push_back({{"role", "system"}, {"content", *config.generation.system}});
   }
   return messages;
 }
 
-Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages) {
+Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages,
+                                        bool thinking) {
   RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(engine.tokenizer()));
   gemma4::ChatOptions options;
-  options.enable_thinking = engine.config().generation.thinking.value_or(false);
+  options.enable_thinking = thinking;
   const GgufFile& file = *engine.model().file.file;
   uint64_t parameters = 0;
   for (const TensorInfo& tensor : file.tensors()) parameters += tensor.elements();
@@ -112,7 +130,7 @@ Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& pr
   }
   nlohmann::json messages = OpeningMessages(engine.config());
   messages.push_back({{"role", "user"}, {"content", prompt.text}});
-  return ChatTokens(engine, messages);
+  return ChatTokens(engine, messages, engine.config().generation.thinking.value_or(false));
 }
 
 }  // namespace rullama::cli

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/engine.h"
@@ -24,6 +25,9 @@ struct Prompt {
   std::optional<std::vector<int32_t>> ids;  // instead of text
 };
 
+// `text` with \n, \r, \t, \", \' and \\ replaced by what they stand for; other backslashes stay.
+std::string Unescape(std::string_view text);
+
 // -p, -f and what is piped into stdin, in this order, blank lines between them. Nothing if there is
 // none of them: time to chat. Errors: usage.prompt for flags that exclude each other, io.*,
 // input.*, text.utf8 (with the byte offset).
@@ -33,8 +37,10 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt);
 
 // The tokens of a conversation (messages as models/gemma4/chat_template.h takes them), ready for
-// the model's turn. Error chat.markers_missing for models that cannot chat.
-Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages);
+// the model's turn, with or without thinking. Error chat.markers_missing for models that cannot
+// chat.
+Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages,
+                                        bool thinking);
 // The messages a conversation begins with: the system prompt, if there is one.
 nlohmann::json OpeningMessages(const Config& config);
 

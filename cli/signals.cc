@@ -1,9 +1,12 @@
 #include "cli/signals.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string_view>
 
@@ -19,6 +22,11 @@ struct SignalState {
   std::atomic<bool> cancelled{false};
   std::atomic<bool> interrupted{false};
   std::atomic<bool> terminated{false};
+  std::atomic<bool> editing{false};
+  std::atomic<bool> terminal_changed{false};
+  // A pipe that handlers write to, so that a wait cannot miss a signal; -1 until it is needed.
+  std::atomic<int> wake_read{-1};
+  std::atomic<int> wake_write{-1};
   std::atomic<int64_t> last_interrupt_ms{INT64_MIN / 2};
   std::atomic<uintptr_t> mapping_begin{0};
   std::atomic<uintptr_t> mapping_end{0};
@@ -37,16 +45,34 @@ void Say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+void Wake() {
+  const int fd = state.wake_write.load();
+  if (fd < 0) return;
+  const int saved = errno;
+  // A full pipe wakes as well.
+  [[maybe_unused]] const ssize_t written = ::write(fd, "", 1);
+  errno = saved;
+}
+
 void OnInterrupt(int) {
-  const int64_t now = MonotonicMs();
-  if (now - state.last_interrupt_ms.exchange(now) < kSecondInterruptMs) ::_exit(kExitInterrupted);
+  if (!state.editing.load()) {
+    const int64_t now = MonotonicMs();
+    if (now - state.last_interrupt_ms.exchange(now) < kSecondInterruptMs) ::_exit(kExitInterrupted);
+  }
   state.interrupted.store(true);
   state.cancelled.store(true);
+  Wake();
+}
+
+void OnTerminalChange(int) {
+  state.terminal_changed.store(true);
+  Wake();
 }
 
 void OnTerminate(int) {
   state.terminated.store(true);
   state.cancelled.store(true);
+  Wake();
   ::alarm(kDrainSeconds);
 }
 
@@ -89,6 +115,31 @@ void InstallSignalHandlers() {
 std::shared_ptr<const std::atomic<bool>> CancelFlag() {
   // Shares nothing: the flag lives as long as the process.
   return {std::shared_ptr<void>(), &state.cancelled};
+}
+
+void SetEditing(bool editing) {
+  state.editing.store(editing);
+  if (!editing || state.wake_read.load() >= 0) return;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
+    state.wake_read.store(ends[0]);
+    state.wake_write.store(ends[1]);
+  }
+  Handle(SIGWINCH, OnTerminalChange);
+  Handle(SIGCONT, OnTerminalChange);
+}
+
+bool TakeTerminalChange() { return state.terminal_changed.exchange(false); }
+
+bool WaitForInput() {
+  const int wake = state.wake_read.load();
+  pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {wake, POLLIN, 0}};  // -1 is passed over
+  const int count = ::poll(ready, 2, -1);
+  if (count < 0) return false;
+  char drained[64];
+  bool woken = false;
+  while (ready[1].revents != 0 && ::read(wake, drained, sizeof(drained)) > 0) woken = true;
+  return !woken;
 }
 
 void ClearInterrupt() {

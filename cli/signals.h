@@ -24,6 +24,15 @@ void InstallSignalHandlers();
 
 // Set by SIGINT and SIGTERM.
 std::shared_ptr<const std::atomic<bool>> CancelFlag();
+// While a line is edited an interrupt only sets the flags, however often: the editor has to leave
+// the terminal as it found it. SIGWINCH and SIGCONT are noticed from then on.
+void SetEditing(bool editing);
+// Whether one of the two came since the last call.
+bool TakeTerminalChange();
+// While a line is edited: waits until stdin can be read, or has ended. False if a signal came
+// first, also if it came before the call or is handled by another thread.
+bool WaitForInput();
+
 // After an interrupt that only ended one answer. A SIGTERM stays.
 void ClearInterrupt();
 

@@ -105,7 +105,7 @@ TEST(Canvas, BadSettingsAreRefused) {
     return result.err;
   };
   EXPECT_THAT(error({"--diffusion-steps", "0"}, 2), HasSubstr("max_steps"));
-  EXPECT_THAT(error({"--t-min", "0"}, 2), HasSubstr("t_min is 0"));
+  EXPECT_THAT(error({"--t-min", "0"}, 2), HasSubstr("t_min: expected a number above 0"));
   EXPECT_THAT(error({"--t-min", "0.9"}, 2), HasSubstr("t_max"));
   EXPECT_THAT(error({"--diffusion-random", "xorshift64", "--seed", "0"}, 2), HasSubstr("seed"));
   EXPECT_THAT(error({"-c", "32"}, 1), HasSubstr("context.overflow"));

@@ -47,7 +47,7 @@ std::vector<Habit> Habits() {
       {{"-j", "{}"}, "not supported: an answer"},
       {{"--json-schema", "{}"}, "not supported: an answer"},
       {{"-i"}, "not needed: without a prompt"},
-      {{"-e"}, "not supported: text is taken as it is"},
+      {{"--no-escape"}, "not needed: text is taken as it is"},
       {{"-r", "User:"}, "use --stop"},
       {{"-ub", "512"}, "use -b N"},
       {{"--samplers", "top_k"}, "not supported: the order"},

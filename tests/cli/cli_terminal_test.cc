@@ -21,7 +21,7 @@ std::vector<std::string> LongPrompt(const std::vector<std::string>& more) {
   for (size_t tokens = 2; tokens < kLongPromptTokens; ++tokens) {
     text += tokens % 2 == 0 ? " and" : " the";
   }
-  std::vector<std::string> arguments = {"--greedy", "-f", TemporaryFile("long.txt", text)};
+  std::vector<std::string> arguments = {"-f", TemporaryFile("long.txt", text)};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -54,13 +54,13 @@ void ExpectAnswerStays(const std::vector<std::string>& arguments, const Terminal
 }
 
 TEST(Terminal, TheBarOfAPromptLeavesTheAnswerAlone) {
-  const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "-n", "24"});
+  const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "--greedy", "-n", "24"});
   EXPECT_THAT(Show(arguments, {}).received, HasSubstr("] 513/513")) << "there was a bar";
   for (const int columns : {80, 40, 20, 8}) ExpectAnswerStays(arguments, {.columns = columns});
 }
 
 TEST(Terminal, TheBarOfAConversationsPromptLeavesTheAnswerAlone) {
-  ExpectAnswerStays(LongPrompt({"-m", TinyModel(), "-n", "80"}), {});
+  ExpectAnswerStays(LongPrompt({"-m", TinyModel(), "--greedy", "-n", "80"}), {});
 }
 
 TEST(Terminal, TheBarOfAPromptLeavesCanvasesAlone) {
@@ -70,7 +70,7 @@ TEST(Terminal, TheBarOfAPromptLeavesCanvasesAlone) {
 }
 
 TEST(Terminal, ADumbTerminalGetsLinesInsteadOfABar) {
-  const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "-n", "24"});
+  const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "--greedy", "-n", "24"});
   const Shown shown = Show(arguments, {.term = "dumb"});
   EXPECT_THAT(shown.text, StartsWith("rullama: prompt: 90 %\nrullama: prompt: 100 %\n"));
   EXPECT_THAT(shown.text, HasSubstr("100 %\n" + Piped(arguments) + "\n"));

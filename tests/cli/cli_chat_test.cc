@@ -1,0 +1,279 @@
+// Conversations on a terminal, typed key by key.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kUp = "\x1b[A";
+constexpr const char* kLeft = "\x1b[D";
+constexpr const char* kCtrlC = "\x03";
+constexpr const char* kCtrlD = "\x04";
+
+std::vector<std::string> Arguments(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"-m", TinyModel(), "--greedy"};
+  if (std::ranges::find(more, "-n") == more.end()) arguments.insert(arguments.end(), {"-n", "8"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// What the model says to a prompt, without a conversation around it.
+std::string AnswerTo(const std::string& prompt, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"-p", prompt};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const RunResult result = RunRullama(Arguments(arguments));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_GT(result.out.size(), 8U) << prompt;
+  return result.out.substr(0, result.out.find_last_not_of(" \n") + 1);
+}
+
+class Chat {
+ public:
+  explicit Chat(const std::vector<std::string>& more = {}, const TerminalOptions& options = {})
+      : program_(Arguments(more), options) {
+    Ready();
+  }
+
+  // Waits for the next prompt. What is typed before it would be shown twice.
+  void Ready() { program_.Expect("\n>", ++prompts_); }
+  void Type(const std::string& keys) { program_.Type(keys); }
+  void Say(const std::string& keys) {
+    Type(keys + "\r");
+    Ready();
+  }
+  void Expect(const std::string& text, int times = 1) { program_.Expect(text, times); }
+  int Leave() {
+    Type("/bye\r");
+    return program_.Wait();
+  }
+  int Wait() { return program_.Wait(); }
+  [[nodiscard]] std::string shown() const { return program_.screen().Text(); }
+  [[nodiscard]] const std::string& received() const { return program_.received(); }
+
+ private:
+  ProgramOnTerminal program_;
+  int prompts_ = 0;
+};
+
+TEST(Chat, AnswersAsWithoutATerminal) {
+  Chat chat;
+  chat.Say("The prince");
+  EXPECT_THAT(chat.shown(), HasSubstr("> The prince\n" + AnswerTo("The prince") + "\n>"));
+  EXPECT_THAT(chat.shown(), Not(HasSubstr("t/s"))) << "statistics are for -v";
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, LinesCanBeEdited) {
+  const std::string hello = AnswerTo("hello");
+  Chat chat;
+  chat.Say(std::string("helo") + kLeft + "l");
+  chat.Expect("> hello\n" + hello);
+  chat.Say("/clear");
+  chat.Say("xhello\x01\x1b[3~");  // Home, Delete
+  chat.Expect("> hello\n" + hello, 2);
+  chat.Say("/clear");
+  const std::string wide = "\xE6\x97\xA5\xE6\x9C\xAC";
+  chat.Say("\xC3\xB6" + wide + wide + "\x7f\x7f");
+  chat.Expect("> \xC3\xB6" + wide + "\n" + AnswerTo("\xC3\xB6" + wide));
+}
+
+TEST(Chat, ArrowKeysRecallEarlierMessages) {
+  const std::string folder = (TemporaryDirectory() / "recall").string();
+  const TerminalOptions options{.environment = {"XDG_STATE_HOME=" + folder}};
+  {
+    Chat chat({}, options);
+    chat.Say("first");
+    chat.Say("second");
+    chat.Say(std::string(kUp) + kUp);
+    chat.Expect("> first", 2);
+    chat.Say(std::string(kUp) + "ly");
+    chat.Expect("> firstly");
+    EXPECT_EQ(chat.Leave(), 0);
+  }
+  struct stat info {};
+  ASSERT_EQ(::stat((folder + "/rullama/history").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600);
+  Chat again({}, options);
+  again.Type(std::string(kUp) + kUp);  // the last one is /bye
+  again.Expect("> firstly");
+}
+
+TEST(Chat, TheHistoryCanBeSwitchedOff) {
+  const std::string folder = (TemporaryDirectory() / "no_history").string();
+  const std::string state = "XDG_STATE_HOME=" + folder;
+  Chat by_flag({"--no-history"}, {.environment = {state}});
+  by_flag.Say("first");
+  by_flag.Type(kUp);  // within the session it works
+  by_flag.Expect("> first", 2);
+  Chat by_variable({}, {.environment = {state, "RULLAMA_HISTORY=off"}});
+  by_variable.Say("first");
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(Chat, PastedLinesAreOneMessage) {
+  const std::string answer = AnswerTo("one\ntwo\nthree");
+  Chat chat;
+  chat.Type("\x1b[200~one\rtwo\rthree\r\x1b[201~");
+  chat.Expect("> one\ntwo\nthree");
+  chat.Say("");
+  EXPECT_THAT(chat.shown(), HasSubstr("three\n" + answer + "\n>"));
+  EXPECT_EQ(chat.Leave(), 0);
+  EXPECT_THAT(chat.received(), HasSubstr("\x1b[?2004h"));
+  EXPECT_TRUE(chat.received().rfind("\x1b[?2004l") > chat.received().rfind("\x1b[?2004h"));
+}
+
+TEST(Chat, MessagesOfSeveralLinesAreTyped) {
+  const std::string answer = AnswerTo("one\ntwo");
+  Chat chat;
+  chat.Type("\"\"\"one\r");
+  chat.Expect("\n.");
+  chat.Say("two\"\"\"");
+  chat.Expect(answer);
+  chat.Say("/clear");
+  chat.Type("one\\\r");
+  chat.Expect("\n.", 2);
+  chat.Say("two");
+  chat.Expect(answer, 2);
+  // The whole message comes back, without the marks.
+  chat.Type(kUp);
+  chat.Expect("> one\ntwo");
+  chat.Say("");
+  chat.Expect("> one\ntwo\n");
+}
+
+TEST(Chat, CommandsAreNotSent) {
+  Chat chat({"-v"});
+  chat.Say("");
+  chat.Say("   ");
+  chat.Say("/frobnicate now");
+  chat.Expect("there is no command '/frobnicate'; /help lists them");
+  chat.Say("/help");
+  chat.Expect("/clear");
+  chat.Expect("a second time it\nleaves");
+  chat.Say("/?");
+  chat.Say("/set temperature 2");
+  chat.Expect("'temperature' cannot change within a session; leave and start again with --temp");
+  chat.Say("/set colour");
+  chat.Expect("there is no setting 'colour'");
+  EXPECT_THAT(chat.shown(), Not(HasSubstr("generated")));
+  chat.Say(" /frobnicate now");
+  chat.Say("/etc/hosts");
+  chat.Expect(" generated", 2);
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, ClearBeginsAnew) {
+  const std::string answer = AnswerTo("The general");
+  Chat chat;
+  chat.Say("The prince");
+  chat.Say("/clear");
+  chat.Say("The general");
+  EXPECT_THAT(chat.shown(), HasSubstr("> The general\n" + answer + "\n>"));
+}
+
+TEST(Chat, SettingsChangeWithinASession) {
+  Chat chat;
+  chat.Say("/set system Be brief.");
+  chat.Say("The prince");
+  chat.Expect("> The prince\n" + AnswerTo("The prince", {"--system", "Be brief."}));
+  chat.Say("/clear");
+  chat.Say("/set system");
+  chat.Say("/set verbose");
+  chat.Say("The prince");
+  chat.Expect("> The prince\n" + AnswerTo("The prince"));
+  chat.Expect(" generated");
+  chat.Say("/set quiet");
+  chat.Say("The prince");
+  chat.Say("/set think");
+  chat.Say("/set nothink");
+  chat.Say("/clear");
+  chat.Say("The prince");
+  chat.Expect("> The prince\n" + AnswerTo("The prince"), 2);
+  EXPECT_THAT(chat.shown(), ::testing::ContainsRegex("generated[^\n]*\n[^\n]*first token"));
+}
+
+TEST(Chat, KeysThatLeave) {
+  Chat by_end;
+  by_end.Type(kCtrlD);
+  EXPECT_EQ(by_end.Wait(), 0);
+  Chat by_interrupt;
+  by_interrupt.Type(std::string("half a line") + kCtrlC);
+  by_interrupt.Ready();
+  by_interrupt.Expect("Ctrl-C once more, Ctrl-D or /bye");
+  by_interrupt.Say("The prince");
+  by_interrupt.Expect("> The prince\n" + AnswerTo("The prince"));
+  by_interrupt.Type(kCtrlC);
+  by_interrupt.Ready();
+  by_interrupt.Type(kCtrlC);
+  EXPECT_EQ(by_interrupt.Wait(), 130);
+}
+
+TEST(Chat, InterruptEndsAnAnswerOnly) {
+  const std::vector<std::string> endless = {"--logit-bias", "1=-100", "--logit-bias", "16=-100"};
+  std::vector<std::string> arguments = endless;
+  arguments.insert(arguments.end(), {"-n", "-1", "-v"});
+  Chat chat(arguments);
+  chat.Type("The prince\r");
+  chat.Expect("> The prince\n" + AnswerTo("The prince", endless));
+  chat.Type(kCtrlC);
+  chat.Ready();
+  chat.Expect("; interrupted\n");
+  chat.Say("/set verbose");
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, AFullContextForgetsTheOldestTurns) {
+  Chat chat({"-c", "120", "-n", "30", "-v"});
+  for (int turn = 1; turn <= 6; ++turn) {
+    chat.Say("Tell me about the prince and the general and the princess and the war");
+    chat.Expect(" generated", turn);
+  }
+  chat.Expect("so that the context of 120 tokens suffices");
+  EXPECT_THAT(chat.shown(), Not(HasSubstr("context.overflow")));
+  std::string text;
+  for (int i = 0; i < 130; ++i) text += "and ";
+  chat.Say(text);
+  chat.Expect("this message alone has ");
+  chat.Expect("larger --ctx-size (this model takes up to 2048)");
+  chat.Say("Hi");
+  chat.Expect(" generated", 7);
+}
+
+TEST(Chat, AnAnswerThatFillsTheContextIsNotTheEnd) {
+  // Banning the tokens that end a turn makes an answer endless.
+  Chat chat({"-c", "60", "-n", "-1", "--logit-bias", "1=-100", "--logit-bias", "16=-100"});
+  chat.Say("Hi");
+  chat.Expect("the answer ends here: the context of 60 tokens is full");
+  chat.Say("Go on");
+  chat.Expect("forgot the oldest turn so that");
+  chat.Expect("the answer ends here", 2);
+  EXPECT_EQ(chat.Leave(), 0);
+}
+
+TEST(Chat, ADumbTerminalWillDo) {
+  Chat chat({}, {.term = "dumb"});
+  chat.Say("The prince");
+  chat.Expect(AnswerTo("The prince"));
+  EXPECT_EQ(chat.Leave(), 0);
+  EXPECT_THAT(chat.received(), Not(HasSubstr("\x1b")));
+}
+
+TEST(Chat, ANarrowTerminalWillDo) {
+  const std::string message = "The prince and the general";
+  Chat chat({}, {.columns = 20});
+  chat.Type(message);
+  chat.Expect("> " + message);
+  chat.Say("");
+  chat.Expect(AnswerTo(message));
+}
+
+}  // namespace
+}  // namespace rullama::cli_test
