@@ -1,6 +1,7 @@
 // Super-blocks of 256 values. Runs get the scales that suit them best; these are then rounded to
 // the grid of 6 or 8 bits that the super-block's f16 scale spans, trying the neighbours on the grid
 // too, and the f16 scale is fitted once more to all codes.
+#include <rullama/sdk/blocks.h>
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <cstring>
 #include <limits>
 
-#include "core/gguf/block_layouts.h"
 #include "core/gguf/quantize_fit.h"
 #include "core/gguf/quantize_kernels.h"
 
@@ -195,46 +195,49 @@ SymmetricCodes EncodeSymmetric(const float* x) {
 }  // namespace
 
 void QuantizeQ4K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ4K, kSuperBlock>(values, count, blocks, [](const float* x, BlockQ4K& block) {
-    const AffineCodes codes = EncodeAffine(x, 15);
-    block.d = codes.d;
-    block.dmin = codes.dmin;
-    PackScales(codes, block.scales);
-    PackNibbles(codes, block.qs);
-  });
+  ForEachBlock<sdk::BlockQ4K, kSuperBlock>(values, count, blocks,
+                                           [](const float* x, sdk::BlockQ4K& block) {
+                                             const AffineCodes codes = EncodeAffine(x, 15);
+                                             block.d = codes.d;
+                                             block.dmin = codes.dmin;
+                                             PackScales(codes, block.scales);
+                                             PackNibbles(codes, block.qs);
+                                           });
 }
 
 void QuantizeQ5K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ5K, kSuperBlock>(values, count, blocks, [](const float* x, BlockQ5K& block) {
-    const AffineCodes codes = EncodeAffine(x, 31);
-    block.d = codes.d;
-    block.dmin = codes.dmin;
-    PackScales(codes, block.scales);
-    PackNibbles(codes, block.qs);
-    for (int i = 0; i < kSuperBlock; ++i) {
-      uint8_t& high = block.qh[i % kAffineRun];
-      high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (i / kAffineRun));
-    }
-  });
+  ForEachBlock<sdk::BlockQ5K, kSuperBlock>(
+      values, count, blocks, [](const float* x, sdk::BlockQ5K& block) {
+        const AffineCodes codes = EncodeAffine(x, 31);
+        block.d = codes.d;
+        block.dmin = codes.dmin;
+        PackScales(codes, block.scales);
+        PackNibbles(codes, block.qs);
+        for (int i = 0; i < kSuperBlock; ++i) {
+          uint8_t& high = block.qh[i % kAffineRun];
+          high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (i / kAffineRun));
+        }
+      });
 }
 
 void QuantizeQ6K(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ6K, kSuperBlock>(values, count, blocks, [](const float* x, BlockQ6K& block) {
-    const SymmetricCodes codes = EncodeSymmetric(x);
-    block.d = codes.d;
-    std::memcpy(block.scales, codes.scales, sizeof(block.scales));
-    for (int i = 0; i < kSuperBlock; ++i) {
-      // Halves of 128 in quarters of 32: two quarters share the nibbles of 32 bytes, four their
-      // pairs of high bits.
-      const int half = i / 128;
-      const int quarter = i % 128 / 32;
-      const int column = i % 32;
-      uint8_t& low = block.ql[half * 64 + quarter % 2 * 32 + column];
-      uint8_t& high = block.qh[half * 32 + column];
-      low = static_cast<uint8_t>(low | (codes.codes[i] & 15) << (quarter / 2 * 4));
-      high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (quarter * 2));
-    }
-  });
+  ForEachBlock<sdk::BlockQ6K, kSuperBlock>(
+      values, count, blocks, [](const float* x, sdk::BlockQ6K& block) {
+        const SymmetricCodes codes = EncodeSymmetric(x);
+        block.d = codes.d;
+        std::memcpy(block.scales, codes.scales, sizeof(block.scales));
+        for (int i = 0; i < kSuperBlock; ++i) {
+          // Halves of 128 in quarters of 32: two quarters share the nibbles of 32 bytes, four their
+          // pairs of high bits.
+          const int half = i / 128;
+          const int quarter = i % 128 / 32;
+          const int column = i % 32;
+          uint8_t& low = block.ql[half * 64 + quarter % 2 * 32 + column];
+          uint8_t& high = block.qh[half * 32 + column];
+          low = static_cast<uint8_t>(low | (codes.codes[i] & 15) << (quarter / 2 * 4));
+          high = static_cast<uint8_t>(high | (codes.codes[i] >> 4) << (quarter * 2));
+        }
+      });
 }
 
 }  // namespace rullama::gguf_internal

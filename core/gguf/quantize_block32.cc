@@ -1,12 +1,12 @@
 // Blocks of 32 values: one scale (and minimum) in f16. Codes are chosen for the scale after it was
 // rounded to f16.
+#include <rullama/sdk/blocks.h>
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "core/gguf/block_layouts.h"
 #include "core/gguf/quantize_fit.h"
 #include "core/gguf/quantize_kernels.h"
 
@@ -51,54 +51,59 @@ ScaleMinimum EncodeAffine(const float* x, int high, uint8_t (&codes)[kBlock]) {
 }  // namespace
 
 void QuantizeQ4_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ4_0, kBlock>(values, count, blocks, [](const float* x, BlockQ4_0& block) {
-    uint8_t codes[kBlock];
-    block.d = EncodeSymmetric(x, -8, codes);
-    PackNibbles(codes, block.qs);
-  });
+  ForEachBlock<sdk::BlockQ4_0, kBlock>(values, count, blocks,
+                                       [](const float* x, sdk::BlockQ4_0& block) {
+                                         uint8_t codes[kBlock];
+                                         block.d = EncodeSymmetric(x, -8, codes);
+                                         PackNibbles(codes, block.qs);
+                                       });
 }
 
 void QuantizeQ4_1(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ4_1, kBlock>(values, count, blocks, [](const float* x, BlockQ4_1& block) {
-    uint8_t codes[kBlock];
-    const ScaleMinimum scale = EncodeAffine(x, 15, codes);
-    block.d = scale.d;
-    block.m = scale.m;
-    PackNibbles(codes, block.qs);
-  });
+  ForEachBlock<sdk::BlockQ4_1, kBlock>(values, count, blocks,
+                                       [](const float* x, sdk::BlockQ4_1& block) {
+                                         uint8_t codes[kBlock];
+                                         const ScaleMinimum scale = EncodeAffine(x, 15, codes);
+                                         block.d = scale.d;
+                                         block.m = scale.m;
+                                         PackNibbles(codes, block.qs);
+                                       });
 }
 
 void QuantizeQ5_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ5_0, kBlock>(values, count, blocks, [](const float* x, BlockQ5_0& block) {
-    uint8_t codes[kBlock];
-    block.d = EncodeSymmetric(x, -16, codes);
-    PackNibbles(codes, block.qs);
-    PackFifthBits(codes, block.qh);
-  });
+  ForEachBlock<sdk::BlockQ5_0, kBlock>(values, count, blocks,
+                                       [](const float* x, sdk::BlockQ5_0& block) {
+                                         uint8_t codes[kBlock];
+                                         block.d = EncodeSymmetric(x, -16, codes);
+                                         PackNibbles(codes, block.qs);
+                                         PackFifthBits(codes, block.qh);
+                                       });
 }
 
 void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ5_1, kBlock>(values, count, blocks, [](const float* x, BlockQ5_1& block) {
-    uint8_t codes[kBlock];
-    const ScaleMinimum scale = EncodeAffine(x, 31, codes);
-    block.d = scale.d;
-    block.m = scale.m;
-    PackNibbles(codes, block.qs);
-    PackFifthBits(codes, block.qh);
-  });
+  ForEachBlock<sdk::BlockQ5_1, kBlock>(values, count, blocks,
+                                       [](const float* x, sdk::BlockQ5_1& block) {
+                                         uint8_t codes[kBlock];
+                                         const ScaleMinimum scale = EncodeAffine(x, 31, codes);
+                                         block.d = scale.d;
+                                         block.m = scale.m;
+                                         PackNibbles(codes, block.qs);
+                                         PackFifthBits(codes, block.qh);
+                                       });
 }
 
 // With 8 bits a search gains next to nothing: the scale that covers the range is taken.
 void QuantizeQ8_0(const float* values, size_t count, std::byte* blocks) {
-  ForEachBlock<BlockQ8_0, kBlock>(values, count, blocks, [](const float* x, BlockQ8_0& block) {
-    float largest = 0;
-    for (int j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(x[j]));
-    block.d = FloatToHalf(largest / 127);
-    const float inverse = SafeInverse(HalfToFloat(block.d));
-    for (int j = 0; j < kBlock; ++j) {
-      block.qs[j] = static_cast<int8_t>(NearestCode(x[j] * inverse, -127, 127));
-    }
-  });
+  ForEachBlock<sdk::BlockQ8_0, kBlock>(
+      values, count, blocks, [](const float* x, sdk::BlockQ8_0& block) {
+        float largest = 0;
+        for (int j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(x[j]));
+        block.d = FloatToHalf(largest / 127);
+        const float inverse = SafeInverse(HalfToFloat(block.d));
+        for (int j = 0; j < kBlock; ++j) {
+          block.qs[j] = static_cast<int8_t>(NearestCode(x[j] * inverse, -127, 127));
+        }
+      });
 }
 
 }  // namespace rullama::gguf_internal

@@ -11,7 +11,9 @@
 
 #include <rullama/abi/rullama_abi.h>
 #include <rullama/sdk/dtype.h>
+#include <rullama/sdk/half.h>
 #include <rullama/sdk/op_scope.h>
+#include <rullama/sdk/philox.h>
 #include <rullama/sdk/shape.h>
 
 #include <cstddef>
@@ -25,6 +27,19 @@
 #include <vector>
 
 namespace rullama::sdk {
+
+// What the smaller headers have outside of this namespace, so that plugins need to know one only.
+using rullama::BFloat16ToFloat;
+using rullama::DType;
+using rullama::DTypeInfo;
+using rullama::FindDType;
+using rullama::FloatToBFloat16;
+using rullama::FloatToHalf;
+using rullama::HalfToFloat;
+using rullama::InfoOf;
+using rullama::NameOf;
+using rullama::PhiloxUniform;
+using rullama::RowBytes;
 
 class Error : public std::runtime_error {
  public:
@@ -42,10 +57,45 @@ class Error : public std::runtime_error {
   int32_t device_code_;
 };
 
-inline std::string_view View(rl_str text) { return {text.data, static_cast<size_t>(text.size)}; }
+inline std::string_view View(rl_str text) { return std::string_view(text.data, text.size); }
 inline rl_str Str(std::string_view text) { return {text.data(), text.size()}; }
 
-// A graph as the plugin sees it. Honours the element strides of the host; valid during the call.
+// The elements of an array of the host, which may be larger than this plugin's idea of them. For
+// range-for.
+template <typename T>
+class HostArray {
+ public:
+  class Iterator {
+   public:
+    Iterator(const std::byte* at, size_t stride) : at_(at), stride_(stride) {}
+    const T& operator*() const { return *reinterpret_cast<const T*>(at_); }
+    Iterator& operator++() {
+      at_ += stride_;
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    const std::byte* at_;
+    size_t stride_;
+  };
+
+  HostArray(const T* first, size_t stride, size_t count)
+      : first_(reinterpret_cast<const std::byte*>(first)), stride_(stride), count_(count) {}
+  [[nodiscard]] Iterator begin() const { return {first_, stride_}; }
+  [[nodiscard]] Iterator end() const { return {first_ + stride_ * count_, stride_}; }
+  [[nodiscard]] size_t size() const { return count_; }
+  [[nodiscard]] const T& operator[](size_t i) const {
+    return *reinterpret_cast<const T*>(first_ + stride_ * i);
+  }
+
+ private:
+  const std::byte* first_;
+  size_t stride_, count_;
+};
+
+// A graph as the plugin sees it. Honours the element strides of the host; valid during the call:
+// what a kernel needs of it is copied in Compile.
 class GraphView {
  public:
   explicit GraphView(const rl_graph& graph) : graph_(graph) {}
@@ -55,15 +105,15 @@ class GraphView {
   [[nodiscard]] int64_t max_r() const { return graph_.max_r; }
   [[nodiscard]] uint32_t value_count() const { return graph_.value_count; }
   [[nodiscard]] uint32_t op_count() const { return graph_.op_count; }
-  [[nodiscard]] const rl_value& value(uint32_t index) const {
-    return *reinterpret_cast<const rl_value*>(reinterpret_cast<const std::byte*>(graph_.values) +
-                                              size_t{graph_.value_size} * index);
+  [[nodiscard]] HostArray<rl_value> values() const {
+    return {graph_.values, graph_.value_size, graph_.value_count};
   }
-  [[nodiscard]] const rl_op& op(uint32_t index) const {
-    return *reinterpret_cast<const rl_op*>(reinterpret_cast<const std::byte*>(graph_.ops) +
-                                           size_t{graph_.op_size} * index);
+  [[nodiscard]] HostArray<rl_op> ops() const {
+    return {graph_.ops, graph_.op_size, graph_.op_count};
   }
-  // Operand `i` of an op, or null if it is absent.
+  [[nodiscard]] const rl_value& value(uint32_t index) const { return values()[index]; }
+  [[nodiscard]] const rl_op& op(uint32_t index) const { return ops()[index]; }
+  // Operand `i` of an op, or null if it is absent: optional ones are (ops.md). Results never are.
   [[nodiscard]] const rl_value* input(const rl_op& op, uint32_t i) const {
     if (i >= op.input_count || op.inputs[i] == RL_NO_VALUE) return nullptr;
     return &value(op.inputs[i]);
@@ -127,9 +177,14 @@ class Plan {
 
 struct OpSupport {
   bool supported = false;
-  std::string reason;  // why not
+  std::string reason;  // why not; what is longer than 123 bytes ends in "..."
 };
 
+// What a weight will cost, asked before anything is loaded; the host's estimates and limits rely on
+// it. Either in_place = true and bytes = 0: CreateWeight keeps desc.data and allocates nothing. Or
+// in_place = false and the memory that CreateWeight will allocate. The latter may go on reading
+// desc.data, too, for example to gather rows of a table in place that it multiplies from a copy:
+// the bytes of the file stay mapped until the weight is freed, whatever was answered here.
 struct WeightLayout {
   bool in_place = false;
   uint64_t bytes = 0;
@@ -139,6 +194,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::vector<OpSupport> QueryOps(const GraphView& graph) = 0;
+  // desc.data is null here. desc.uses == 0 says that nothing is known, as from a host of
+  // version 1.0: the weight may be used in any way.
   virtual WeightLayout LayoutWeight(const rl_weight_desc& desc) = 0;
   virtual std::unique_ptr<Weight> CreateWeight(const rl_weight_desc& desc) = 0;
   virtual std::unique_ptr<Buffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage) = 0;

@@ -6,6 +6,8 @@
 //     Build(graph, graph.op(i));   // whatever is thrown here is reported with op i
 //   }
 //
+// Plan::Execute may use it as well, with the indices of the graph that the plan was compiled from.
+//
 // An sdk::Error that carries its own op index keeps it. Scopes nest; the innermost that was left by
 // an exception counts. Thread safety: per thread; an exception that is carried from a worker thread
 // to the calling one has to carry its op index itself.

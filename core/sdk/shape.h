@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/dtype.h>
 
 #include <algorithm>
 #include <array>
@@ -38,5 +39,13 @@ class Shape {
   std::array<rl_dim, RL_MAX_RANK> dims_{};
   uint32_t rank_;
 };
+
+// Bytes of a value at the extents of a step; rl_value::bytes is the same at the largest ones. 0 for
+// a dtype that these headers do not know.
+inline uint64_t ByteSize(const rl_value& value, int64_t t, int64_t r) {
+  const DTypeInfo* info = FindDType(value.dtype);
+  const auto elements = static_cast<uint64_t>(Shape(value).elements(t, r));
+  return info == nullptr ? 0 : elements / info->block_elements * info->block_bytes;
+}
 
 }  // namespace rullama::sdk

@@ -29,11 +29,14 @@ inline std::string_view CutUtf8(std::string_view text, size_t capacity) noexcept
   return text.substr(0, size);
 }
 
-// Terminates; `capacity` > 0 counts the terminator.
+// Terminates; `capacity` > 0 counts the terminator. A text that is cut ends in "...".
 inline void CopyText(char* out, size_t capacity, std::string_view text) noexcept {
-  const std::string_view cut = CutUtf8(text, capacity - 1);
-  std::copy(cut.begin(), cut.end(), out);
-  out[cut.size()] = '\0';
+  constexpr std::string_view kCut = "...";
+  const bool marked = text.size() >= capacity && capacity > kCut.size();
+  const std::string_view copied = CutUtf8(text, capacity - 1 - (marked ? kCut.size() : 0));
+  char* end = std::copy(copied.begin(), copied.end(), out);
+  if (marked) end = std::copy(kCut.begin(), kCut.end(), end);
+  *end = '\0';
 }
 
 // Fills what fits into the caller's record. The text is "<function>: <what>", without allocating.

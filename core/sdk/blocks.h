@@ -1,14 +1,15 @@
-// The bytes of the block types as the file has them. Internal to core/gguf; what they mean is in
-// docs/numerics.md. All fields are bytes or byte pairs, so there is no padding on copying.
+// The bytes of the block types as the file has them; dequantize.h says what they mean. All fields
+// are bytes or byte pairs, so there is no padding. Blocks in a file need no alignment: copy them
+// out.
 #pragma once
 
 #include <rullama/sdk/dtype.h>
 
 #include <cstdint>
 
-namespace rullama::gguf_internal {
+namespace rullama::sdk {
 
-struct BlockQ4_0 {
+struct BlockQ4_0 {  // of iq4_nl, too
   uint16_t d;
   uint8_t qs[16];
 };
@@ -93,4 +94,4 @@ static_assert(sizeof(BlockQ5K) == InfoOf(DType::kQ5_K).block_bytes);
 static_assert(sizeof(BlockQ6K) == InfoOf(DType::kQ6_K).block_bytes);
 static_assert(sizeof(BlockIq4Xs) == InfoOf(DType::kIQ4_XS).block_bytes);
 
-}  // namespace rullama::gguf_internal
+}  // namespace rullama::sdk

@@ -1,0 +1,11 @@
+// Every header of the SDK as a plugin of stricter authors compiles it (CMakeLists.txt).
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/blocks.h>
+#include <rullama/sdk/dequantize.h>
+#include <rullama/sdk/dtype.h>
+#include <rullama/sdk/export.h>
+#include <rullama/sdk/half.h>
+#include <rullama/sdk/op_scope.h>
+#include <rullama/sdk/philox.h>
+#include <rullama/sdk/shape.h>
+#include <rullama/sdk/thunk.h>

@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/half.h>
+
+#include <vector>
+
+namespace rullama::sdk {
+namespace {
+
+// An op or a value of a newer host, which is larger than ours.
+template <typename T>
+struct Larger {
+  T known{};
+  uint64_t more = 0xFFFFFFFFFFFFFFFF;
+};
+
+TEST(GraphView, WalksArraysOfLargerElements) {
+  std::vector<Larger<rl_value>> values(3);
+  std::vector<Larger<rl_op>> ops(2);
+  for (size_t i = 0; i < values.size(); ++i) values[i].known.dtype = static_cast<uint32_t>(i);
+  for (size_t i = 0; i < ops.size(); ++i) ops[i].known.kind = static_cast<uint32_t>(i) + 10;
+  rl_graph graph{};
+  graph.value_size = sizeof(values[0]);
+  graph.op_size = sizeof(ops[0]);
+  graph.value_count = 3;
+  graph.op_count = 2;
+  graph.values = &values[0].known;
+  graph.ops = &ops[0].known;
+  const GraphView view(graph);
+  std::vector<uint32_t> dtypes, kinds;
+  for (const rl_value& value : view.values()) dtypes.push_back(value.dtype);
+  for (const rl_op& op : view.ops()) kinds.push_back(op.kind);
+  EXPECT_EQ(dtypes, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(kinds, (std::vector<uint32_t>{10, 11}));
+  EXPECT_EQ(view.ops().size(), 2U);
+  EXPECT_EQ(view.op(1).kind, 11U);
+}
+
+TEST(ByteSize, CountsBlocksAtTheExtentsOfAStep) {
+  rl_value value{};
+  value.dtype = RL_DTYPE_Q8_0;
+  value.rank = 2;
+  value.dims[0].t = 1;
+  value.dims[1].constant = 64;
+  EXPECT_EQ(ByteSize(value, 3, 1), 3U * 2 * 34);
+  value.dtype = 4711;
+  EXPECT_EQ(ByteSize(value, 3, 1), 0U);
+}
+
+TEST(Names, AreFoundInBothNamespaces) {
+  using namespace rullama;       // NOLINT: as plugins do
+  using namespace rullama::sdk;  // NOLINT
+  EXPECT_EQ(HalfToFloat(0x3C00), 1.0F);
+  EXPECT_EQ(rullama::sdk::HalfToFloat(0x3C00), rullama::HalfToFloat(0x3C00));
+}
+
+}  // namespace
+}  // namespace rullama::sdk
