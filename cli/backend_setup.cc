@@ -16,7 +16,6 @@ namespace rullama::cli {
 namespace {
 
 constexpr const char* kHostBackend = "cpu";
-constexpr const char* kReferenceBackend = "reference";
 constexpr const char* kAutoBackend = "auto";
 
 Fallback FallbackOf(FallbackPolicy policy) {
@@ -154,6 +153,8 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
   opened.policy.host_weights = config.placement.host_weights;
   opened.policy.device_names = {opened.backend};
   const bool is_host = opened.backend == kHostBackend || opened.backend == kReferenceBackend;
+  // There is nothing that the host itself could fall back to, so advice must not mention it.
+  if (is_host) opened.policy.fallback = Fallback::kList;
   if (!is_host && config.placement.fallback != FallbackPolicy::kDeny) {
     if (auto host = OpenHost(registry, console)) {
       opened.devices.push_back(std::move(host));

@@ -13,6 +13,9 @@
 
 namespace rullama::cli {
 
+// The backend that is built in.
+inline constexpr const char* kReferenceBackend = "reference";
+
 // A registry with the built-in reference backend. Log lines go to stderr, at the level of
 // RULLAMA_LOG (default: warnings). A cancelled process (signals.h) cancels work in plugins.
 std::unique_ptr<Registry> MakeRegistry(const Config& config,

@@ -19,8 +19,6 @@
 namespace rullama::cli {
 namespace {
 
-constexpr const char* kReference = "reference";
-
 struct DiffFlags {
   ConfigFlags config;
   PromptFlags prompt;
@@ -52,6 +50,7 @@ struct Culprit {
 
 struct Report {
   std::string backend;
+  DiffConfig thresholds;
   std::vector<ValueRow> values;    // in the order they are computed
   std::vector<ChoiceRow> choices;  // that the baseline would have made otherwise
   LogitsError logits;
@@ -60,8 +59,8 @@ struct Report {
 };
 
 std::string BaselineOf(const std::vector<std::string>& backends) {
-  const bool has = std::ranges::find(backends, kReference) != backends.end();
-  return has ? kReference : backends.back();
+  const bool has = std::ranges::find(backends, kReferenceBackend) != backends.end();
+  return has ? kReferenceBackend : backends.back();
 }
 
 // What the baseline computes, and the choices it was given for it.
@@ -84,6 +83,7 @@ class Comparison {
     const std::string baseline = BaselineOf(flags_.backends);
     console_.Note(fmt::format("{} tokens of {}; the baseline is {}", model_.tokens.size(),
                               model_.name, baseline));
+    NoteWhatIsNotSeen();
     RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline, {}));
     std::vector<Report> reports;
     for (const std::string& backend : flags_.backends) {
@@ -104,6 +104,21 @@ class Comparison {
   }
 
  private:
+  void NoteWhatIsNotSeen() {
+    const auto tokens = std::ssize(model_.tokens);
+    if (model_.sliding_window > 0 && tokens <= model_.sliding_window) {
+      console_.Note(fmt::format(
+          "the {} tokens fit into the sliding window of {}, so what it cuts off is not compared; a "
+          "longer prompt (--file) does that",
+          tokens, model_.sliding_window));
+    }
+    if (flags_.random_model && model_.heads == 1) {
+      console_.Note(
+          "this random model has one head, so heads that are mixed up are not seen; try other "
+          "seeds");
+    }
+  }
+
   // Options of the configuration belong to the backend it names.
   [[nodiscard]] Config ConfigFor(const std::string& backend) const {
     Config config = config_;
@@ -150,6 +165,7 @@ class Comparison {
                  const DiffValues& expected) const {
     Report report;
     report.backend = backend;
+    report.thresholds = config_.diff;
     std::vector<std::string> names = watched_;
     const std::string logits(output_names::kLogits);
     if (std::ranges::find(names, logits) == names.end()) names.push_back(logits);
@@ -237,9 +253,17 @@ std::string CauseAsText(const std::optional<Culprit>& culprit, const std::string
                      named, baseline);
 }
 
+bool IsAboveKl(const Report& report) { return !(report.logits.mean_kl <= report.thresholds.kl); }
+
+bool IsBelowTop1(const Report& report) { return report.logits.top1 < report.thresholds.top1; }
+
 std::string AsText(const Report& report, const std::string& baseline, bool bisected) {
-  std::string text = fmt::format("{} against {}\n{:<32} {:>10} {:>10} {:>12}\n", report.backend,
-                                 baseline, "value", "NMSE", "max error", "1 - cosine");
+  const DiffConfig& most = report.thresholds;
+  std::string text = fmt::format(
+      "{} against {}; thresholds: NMSE {:.3g}, KL {:.3g} nats, same best token {:.4g} %\n"
+      "{:<32} {:>10} {:>10} {:>12}\n",
+      report.backend, baseline, most.nmse, most.kl, 100 * most.top1, "value", "NMSE", "max error",
+      "1 - cosine");
   for (const ValueRow& row : report.values) {
     text += fmt::format("{:<32} {:>10.3g} {:>10.3g} {:>12.3g}{}\n", row.name, row.error.nmse,
                         row.error.max_error, std::max(0.0, 1 - row.error.cosine),
@@ -251,8 +275,11 @@ std::string AsText(const Report& report, const std::string& baseline, bool bisec
         "made to follow{}\n",
         row.name, row.error.rows, row.error.gap, baseline, row.above ? "  ABOVE" : "");
   }
-  text += fmt::format("logits: KL {:.3g} nats (largest {:.3g}), same best token {:.4g} %\n",
-                      report.logits.mean_kl, report.logits.max_kl, 100 * report.logits.top1);
+  text += fmt::format("logits: KL {:.3g} nats{} (largest {:.3g}), same best token {:.4g} %{}\n",
+                      report.logits.mean_kl,
+                      IsAboveKl(report) ? fmt::format(" ABOVE {:.3g}", most.kl) : "",
+                      report.logits.max_kl, 100 * report.logits.top1,
+                      IsBelowTop1(report) ? fmt::format(" BELOW {:.4g} %", 100 * most.top1) : "");
   const auto first = std::ranges::find(report.values, true, &ValueRow::above);
   if (first != report.values.end()) text += fmt::format("first above: {}\n", first->name);
   if (report.above && bisected) text += CauseAsText(report.culprit, baseline);
@@ -284,6 +311,10 @@ nlohmann::json AsJson(const Report& report, const std::string& baseline) {
                             {{"mean_kl", report.logits.mean_kl},
                              {"max_kl", report.logits.max_kl},
                              {"top1", report.logits.top1}}},
+                           {"thresholds",
+                            {{"nmse", report.thresholds.nmse},
+                             {"kl", report.thresholds.kl},
+                             {"top1", report.thresholds.top1}}},
                            {"above", report.above}};
   if (report.culprit) {
     result["culprit"] = {{"op", report.culprit->op},
@@ -364,7 +395,8 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       "choose "
       "others, the\nbaseline runs again with the same choice, and the choice is judged by its "
       "scores. --bisect judges by the logits: an error that a norm "
-      "takes out\nagain has no cause there.\n\n"
+      "takes out\nagain has no cause there. What is within the thresholds may still be wrong: "
+      "rullama-conformance\njudges every op by its own bounds.\n\n"
       "Example:\n  rullama diff --config configs/tiny.yaml --backends cpu,reference -p \"The "
       "prince\"\n"
       "  rullama diff --backends mine,reference --plugin mine.so --random-model 7 --level op "

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "cli/backend_setup.h"
 #include "cli/command.h"
 #include "core/plugin/registry.h"
 #include "new_backend_files.h"
@@ -24,6 +25,77 @@ struct NewBackendFlags {
   std::string folder;
 };
 
+// What a namespace cannot be called: keywords, what compilers define as macros, and namespaces that
+// are there.
+constexpr std::string_view kTakenByTheLanguage[] = {"alignas",      "alignof",
+                                                    "and",          "and_eq",
+                                                    "asm",          "auto",
+                                                    "bitand",       "bitor",
+                                                    "bool",         "break",
+                                                    "case",         "catch",
+                                                    "char",         "char16_t",
+                                                    "char32_t",     "char8_t",
+                                                    "class",        "co_await",
+                                                    "co_return",    "co_yield",
+                                                    "compl",        "concept",
+                                                    "const",        "const_cast",
+                                                    "consteval",    "constexpr",
+                                                    "constinit",    "continue",
+                                                    "decltype",     "default",
+                                                    "delete",       "do",
+                                                    "double",       "dynamic_cast",
+                                                    "else",         "enum",
+                                                    "explicit",     "export",
+                                                    "extern",       "false",
+                                                    "float",        "for",
+                                                    "friend",       "goto",
+                                                    "if",           "inline",
+                                                    "int",          "linux",
+                                                    "long",         "main",
+                                                    "mutable",      "namespace",
+                                                    "new",          "noexcept",
+                                                    "not",          "not_eq",
+                                                    "nullptr",      "operator",
+                                                    "or",           "or_eq",
+                                                    "posix",        "private",
+                                                    "protected",    "public",
+                                                    "register",     "reinterpret_cast",
+                                                    "requires",     "return",
+                                                    "rullama",      "short",
+                                                    "signed",       "sizeof",
+                                                    "static",       "static_assert",
+                                                    "static_cast",  "std",
+                                                    "struct",       "switch",
+                                                    "template",     "this",
+                                                    "thread_local", "throw",
+                                                    "true",         "try",
+                                                    "typedef",      "typeid",
+                                                    "typename",     "union",
+                                                    "unix",         "unsigned",
+                                                    "using",        "virtual",
+                                                    "void",         "volatile",
+                                                    "wchar_t",      "while",
+                                                    "xor",          "xor_eq"};
+// Backends of rullama itself.
+constexpr std::string_view kOurs[] = {"cpu", "opencl", "vulkan"};
+
+Status CheckNotTaken(std::string_view name) {
+  const auto end = std::ranges::end(kTakenByTheLanguage);
+  if (std::ranges::find(kTakenByTheLanguage, name) != end) {
+    return MakeError(ErrorKind::kUsage, "new_backend.name",
+                     "'{0}' means something in C++, and the name of a backend is that of its "
+                     "namespace; choose another one, such as `{0}_backend`",
+                     name);
+  }
+  if (name == kReferenceBackend) {
+    return MakeError(ErrorKind::kUsage, "new_backend.name",
+                     "'{}' is the backend that is built into rullama, and no plugin may take its "
+                     "name; choose another one",
+                     name);
+  }
+  return OkStatus();
+}
+
 // The name is a C++ namespace, a CMake target and what --backend takes.
 Status CheckName(std::string_view name) {
   constexpr size_t kLongest = 32;
@@ -32,7 +104,7 @@ Status CheckName(std::string_view name) {
                     std::ranges::all_of(name, [&](char c) {
                       return is_lower(c) || (c >= '0' && c <= '9') || c == '_';
                     });
-  if (good) return OkStatus();
+  if (good) return CheckNotTaken(name);
   return MakeError(ErrorKind::kUsage, "new_backend.name",
                    "'{}' cannot be the name of a backend; expected a lower-case letter, then up to "
                    "{} of a-z, 0-9 and _, such as `my_gpu`",
@@ -89,6 +161,12 @@ Result<int> NewBackend(const NewBackendFlags& flags, Console& console) {
   RL_RETURN_IF_ERROR(CheckName(flags.name));
   const fs::path folder = flags.folder.empty() ? fs::path(flags.name) : fs::path(flags.folder);
   RL_RETURN_IF_ERROR(WriteFolder(flags, folder));
+  if (std::ranges::find(kOurs, flags.name) != std::ranges::end(kOurs)) {
+    console.Warn(
+        fmt::format("'{}' is also a backend of rullama; the program uses the one that it "
+                    "finds first (--plugin, then the configuration, then what is installed)",
+                    flags.name));
+  }
   RL_RETURN_IF_ERROR(console.Write(fmt::format(
       "wrote {0}: a backend that runs the op `affine`\n\n"
       "  cd {0}\n"

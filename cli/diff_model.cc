@@ -62,6 +62,8 @@ Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, DType kv_d
   // A canvas pass changes no state: what it reads can be given to it.
   if (gemma.denoises()) model.graph = WithoutStates(std::move(model.graph));
   model.vocabulary = gemma.vocabulary;
+  model.sliding_window = gemma.sliding_window;
+  model.heads = gemma.heads;
   return OkStatus();
 }
 

@@ -22,6 +22,8 @@ struct DiffModel {
   std::unique_ptr<WeightSource> weights;
   std::vector<int32_t> tokens;
   int64_t vocabulary = 0;
+  int64_t sliding_window = 0;  // 0: no layer has one
+  int64_t heads = 0;
   std::string name;
   std::optional<LoadedModel> file;  // what the weights point into
 };

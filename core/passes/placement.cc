@@ -1,6 +1,7 @@
 #include "core/passes/placement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -24,7 +25,11 @@ class Placer {
       if (std::ranges::find(refused, true) == refused.end()) break;
       RL_ASSIGN_OR_RETURN(graph_, Decompose(graph_, refused));
     }
-    for (size_t i = 0; i < graph_.ops.size(); ++i) RL_RETURN_IF_ERROR(Assign(i));
+    std::vector<size_t> refused;
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!Assign(i)) refused.push_back(i);
+    }
+    if (!refused.empty()) return Refused(refused);
     PullTowardsHost();
     report_.ops_per_device.assign(
         static_cast<size_t>(std::max(policy_.main_device, policy_.host_device)) + 1, 0);
@@ -104,22 +109,23 @@ class Placer {
     return refused;
   }
 
-  Status Assign(size_t i) {
+  // False if no device may run the op.
+  bool Assign(size_t i) {
     Op& op = graph_.ops[i];
     op.device = policy_.main_device;
     if (IsSentToHost(op) && host_refusals_[i].empty()) {
       MoveToHost(op, "asked for");
-      return OkStatus();
+      return true;
     }
     if (WantsHost(op) && host_refusals_[i].empty()) {
       MoveToHost(op,
                  fmt::format("reads a weight of placement.host_weights '{}'", *HostWeightOf(op)));
-      return OkStatus();
+      return true;
     }
-    if (main_refusals_[i].empty()) return OkStatus();
-    if (!MayRunOnHost(op) || !host_refusals_[i].empty()) return Refused(i);
+    if (main_refusals_[i].empty()) return true;
+    if (!MayRunOnHost(op) || !host_refusals_[i].empty()) return false;
     MoveToHost(op, main_refusals_[i]);
-    return OkStatus();
+    return true;
   }
 
   void MoveToHost(Op& op, std::string reason) {
@@ -127,25 +133,40 @@ class Placer {
     report_.moved_to_host.push_back({NameOfOp(op), op.kind, std::move(reason)});
   }
 
-  [[nodiscard]] tl::unexpected<Error> Refused(size_t i) const {
-    const Op& op = graph_.ops[i];
-    std::string advice;
-    if (!HasHost()) {
-      advice = "no host device is open that could take it; choose another backend";
-    } else if (policy_.fallback == Fallback::kDeny) {
-      advice = "set placement.fallback to 'list' or 'allow' to let the host run it";
-    } else if (!MayRunOnHost(op)) {
-      advice = fmt::format(
-          "add '{}' to placement.host_ops or set placement.fallback to 'allow' to let the host run "
-          "it",
-          NameOf(op.kind));
-    } else {
-      advice = fmt::format("the host ({}) refuses it too: {}; choose another backend",
-                           NameOfDevice(policy_.host_device), host_refusals_[i]);
+  // About the first of these ops in full, and the kinds of the others.
+  [[nodiscard]] tl::unexpected<Error> Refused(const std::vector<size_t>& refused) const {
+    const Op& op = graph_.ops[refused.front()];
+    std::vector<std::string_view> kinds;  // in the order of the graph
+    std::string others;
+    for (const size_t i : refused) {
+      const std::string_view kind = NameOf(graph_.ops[i].kind);
+      if (std::ranges::find(kinds, kind) != kinds.end()) continue;
+      if (!kinds.empty()) others += fmt::format(", {} ({})", kind, main_refusals_[i]);
+      kinds.push_back(kind);
     }
+    if (!others.empty()) others = fmt::format("; refused as well: {}", others.substr(2));
     return MakeError(ErrorKind::kBackend, "placement.refused",
-                     "op '{}' ({}) is refused by {}: {}; {}", NameOfOp(op), NameOf(op.kind),
-                     NameOfDevice(policy_.main_device), main_refusals_[i], advice);
+                     "op '{}' ({}) is refused by {}: {}{}; {}", NameOfOp(op), NameOf(op.kind),
+                     NameOfDevice(policy_.main_device), main_refusals_[refused.front()], others,
+                     AdviceFor(refused.front(), kinds));
+  }
+
+  [[nodiscard]] std::string AdviceFor(size_t i, const std::vector<std::string_view>& kinds) const {
+    if (policy_.fallback == Fallback::kDeny) {
+      return fmt::format(
+          "set placement.fallback to 'list', with '{}' in placement.host_ops, or to 'allow' to let "
+          "the host run what is refused, or choose another backend",
+          fmt::join(kinds, "', '"));
+    }
+    if (!HasHost()) return "no host device is open that could take it; choose another backend";
+    if (!MayRunOnHost(graph_.ops[i])) {
+      return fmt::format(
+          "add '{}' to placement.host_ops or set placement.fallback to 'allow' to let the host run "
+          "what is refused",
+          fmt::join(kinds, "', '"));
+    }
+    return fmt::format("the host ({}) refuses it too: {}; choose another backend",
+                       NameOfDevice(policy_.host_device), host_refusals_[i]);
   }
 
   // Moves ops on small integers to the host if they depend on inputs of the step and feed host ops

@@ -54,8 +54,9 @@ struct Placement {
   PlacementReport report;
 };
 
-// Errors (kBackend): placement.refused names op, device, reason and what to set;
-// placement.query if an answer does not have one entry per op. Errors of the query pass through.
+// Errors (kBackend): placement.refused names op, device, reason, all kinds that are refused and
+// what to set; placement.query if an answer does not have one entry per op. Errors of the query
+// pass through.
 Result<Placement> PlaceOps(const Graph& graph, const SupportQuery& query,
                            const PlacementPolicy& policy);
 

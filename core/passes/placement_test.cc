@@ -88,6 +88,12 @@ TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
   ASSERT_FALSE(denied.has_value());
   EXPECT_THAT(denied.error().message,
               AllOf(HasSubstr("gpu"), HasSubstr("placement.fallback to 'list'")));
+  // The program opens no host that may not be used.
+  PlacementPolicy strict;
+  strict.fallback = Fallback::kDeny;
+  denied = PlaceOps(MiniModel::Build(), devices.Query(), strict);
+  ASSERT_FALSE(denied.has_value());
+  EXPECT_THAT(denied.error().message, HasSubstr("or to 'allow' to let the host run"));
 
   auto unlisted = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(Fallback::kList));
   ASSERT_FALSE(unlisted.has_value());
@@ -97,6 +103,17 @@ TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
   auto nowhere = PlaceOps(MiniModel::Build(), both.Query(), PolicyWithHost(Fallback::kAllow));
   ASSERT_FALSE(nowhere.has_value());
   EXPECT_THAT(nowhere.error().message, HasSubstr("the host (cpu) refuses it too: no kernel"));
+}
+
+TEST(Placement, AllRefusedKindsAreNamedAtOnce) {
+  FakeDevices devices({{0, {OpKind::kRope, OpKind::kMatMul}}});
+  for (const Fallback fallback : {Fallback::kDeny, Fallback::kList}) {
+    const auto refused = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(fallback));
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().message,
+                AllOf(HasSubstr("(matmul)"), HasSubstr("refused as well: rope (no kernel)"),
+                      HasSubstr("'matmul', 'rope'")));
+  }
 }
 
 TEST(Placement, ThePolicyLetsTheHostTakeRefusedOps) {

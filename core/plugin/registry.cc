@@ -152,6 +152,16 @@ void Registry::Try(Candidate& candidate) {
                    fmt::format("plugin '{}' calls itself '{}', expected '{}' as in its file name",
                                plugin->origin(), plugin->name(), listing.name)});
   }
+  const bool shadows =
+      candidate.query == nullptr && std::ranges::any_of(candidates_, [&](const Candidate& other) {
+        return other.query != nullptr && other.listing.name == plugin->name();
+      });
+  if (shadows) {
+    return refuse({ErrorKind::kBackend, "plugin.reserved",
+                   fmt::format("plugin '{}' calls itself '{}', which is the name of a backend that "
+                               "is built into this program; rename the plugin",
+                               plugin->origin(), plugin->name())});
+  }
   listing.name = plugin->name();
   const auto winner = std::ranges::find(loaded_, plugin->name(), &Plugin::name);
   if (winner != loaded_.end()) {

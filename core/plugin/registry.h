@@ -1,7 +1,7 @@
 // Finds plugins and devices. The search order is: --plugin, `plugins` of the configuration,
 // RULLAMA_PLUGIN_PATH, <program>/../lib/rullama, the build tree (for programs that never leave it),
-// built in. The first plugin of a name wins. The current directory is never searched, nor is a
-// directory in which others may put files.
+// built in. The first plugin of a name wins, but none may take that of a built-in one. The current
+// directory is never searched, nor is a directory in which others may put files.
 //
 // Thread safety: used by one thread at a time. Ownership: plugins are shared with the devices
 // opened from them.

@@ -127,6 +127,40 @@ TEST(Diff, ThresholdsComeFromTheConfiguration) {
   EXPECT_THAT(result.out, HasSubstr("first above: blk.0.out"));
 }
 
+TEST(Diff, SaysWhichThresholdWasExceeded) {
+  const RunResult kl = DiffFaultyStrictly("logits:1.01", {"--level", "logits"});
+  EXPECT_THAT(kl.out, HasSubstr("faulty against reference; thresholds: NMSE 1e-07, KL 1e-07 nats, "
+                                "same best token 95 %\n"));
+  EXPECT_THAT(kl.out, HasSubstr(" nats ABOVE 1e-07 (largest"));
+  EXPECT_THAT(kl.out, Not(HasSubstr("BELOW")));
+  const std::string loose = "diff:\n  nmse: 1\n  kl: 100\n  top1: 1.0\n";
+  const RunResult top1 = DiffFaulty(
+      "embd:3", {"--level", "logits", "--config", TemporaryFile("loose.yaml", loose)});
+  EXPECT_EQ(top1.exit_code, kAboveThreshold) << top1.out << top1.err;
+  EXPECT_THAT(top1.out, Not(HasSubstr("ABOVE")));
+  EXPECT_THAT(top1.out, HasSubstr(" % BELOW 100 %\n"));
+}
+
+TEST(Diff, SaysWhatAShortPromptLeavesOut) {
+  EXPECT_THAT(DiffFaulty("", {"--level", "logits"}).err,
+              HasSubstr("tokens fit into the sliding window of "));
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "The prince went. ";
+  const RunResult wide = RunRullama(
+      {"diff", "-m", TinyModel(), "--backends", "cpu,reference", "--level", "logits", "-p", text});
+  EXPECT_THAT(wide.err, Not(HasSubstr("sliding window")));
+}
+
+TEST(Diff, SaysWhatAModelOfOneHeadLeavesOut) {
+  const auto notes = [](const char* seed) {
+    return RunRullama(
+               {"diff", "--random-model", seed, "--backends", "cpu,reference", "--level", "logits"})
+        .err;
+  };
+  EXPECT_THAT(notes("7"), HasSubstr("has one head"));
+  EXPECT_THAT(notes("115"), Not(HasSubstr("has one head")));
+}
+
 TEST(Diff, RandomModelsNeedNoFile) {
   for (const char* seed : {"0", "23", "63"}) {
     const RunResult result = RunRullama(

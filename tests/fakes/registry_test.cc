@@ -228,6 +228,20 @@ class BuiltIn : public sdk::Backend {
       {.type = RL_DEVICE_CPU, .name = "this program", .driver = "none"}};
 };
 
+TEST_F(RegistryTest, NoFileTakesTheNameOfABuiltInBackend) {
+  const ScopedVariable script("RULLAMA_FAKE", "name=built_in_test");
+  options_.config_paths = {PutPlugin(MakeDirectory("with"), "built_in_test")};
+  Registry registry(options_, host_.get());
+  registry.RegisterBuiltIn("built_in_test", RULLAMA_BACKEND_QUERY(BuiltIn));
+  const auto found = registry.Find("built_in_test");
+  ASSERT_TRUE(found) << found.error().ToString();
+  EXPECT_EQ((*found)->origin(), "built in");
+  const PluginListing& refused = registry.List().front();
+  ASSERT_EQ(refused.state, PluginState::kRefused);
+  EXPECT_EQ(refused.error->id, "plugin.reserved");
+  registry.Shutdown();
+}
+
 TEST_F(RegistryTest, BuiltInBackendGoesThroughTheSameDoor) {
   options_.config_paths = {PutPlugin(MakeDirectory("with"))};
   Registry registry(options_, host_.get());
