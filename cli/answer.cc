@@ -96,6 +96,8 @@ Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
   Progress progress(console, "prompt");
   GeneratorOptions generator_options;
   generator_options.capacity = engine.capacity();
+  generator_options.vocabulary = engine.model().gemma.vocabulary;
+  generator_options.may_ban_all = !engine.sampler().logit_bias.empty();
   generator_options.prefill_chunk = engine.max_rows();
   const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
   generator_options.end_tokens.assign(ends.begin(), ends.end());

@@ -256,7 +256,8 @@ class Bench {
       return SecondsSince(start);
     }
     RL_ASSIGN_OR_RETURN(auto canvas,
-                        SessionCanvas::Begin(engine_.session(), options.canvas_length, 0));
+                        SessionCanvas::Begin(engine_.session(), engine_.model().gemma.vocabulary,
+                                             options.canvas_length, 0));
     const std::vector<float> uniforms(rest.size(), 0.5F);
     const CanvasRequest request{.canvas = rest,
                                 .self_conditioned = true,

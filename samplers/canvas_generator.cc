@@ -56,8 +56,8 @@ Result<CanvasGenerator::Canvas> CanvasGenerator::Denoise(
   RL_ASSIGN_OR_RETURN(auto loop,
                       EntropyBoundLoop::Begin(options_.settings, options_.vocabulary,
                                               options_.canvas_length, position(), random_));
-  RL_ASSIGN_OR_RETURN(auto model,
-                      SessionCanvas::Begin(session_, options_.canvas_length, options_.slot));
+  RL_ASSIGN_OR_RETURN(auto model, SessionCanvas::Begin(session_, options_.vocabulary,
+                                                       options_.canvas_length, options_.slot));
   RL_RETURN_IF_ERROR(loop.Run(model, [this, &on_step](const CanvasStep& step) {
     return (!on_step || on_step(step)) && !Cancelled();
   }));

@@ -1,5 +1,7 @@
 #include "samplers/session_canvas.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace rullama {
@@ -19,11 +21,13 @@ StepRows CanvasRows::Step(std::span<const int32_t> tokens, CanvasGraph graph) co
           .demand = DemandMode::kAllRows};
 }
 
-SessionCanvas::SessionCanvas(Session& session, int64_t canvas_length, int32_t slot)
-    : session_(&session), rows_(canvas_length, slot, session.past(slot)) {}
+SessionCanvas::SessionCanvas(Session& session, int64_t vocabulary, int64_t canvas_length,
+                             int32_t slot)
+    : session_(&session), vocabulary_(vocabulary), rows_(canvas_length, slot, session.past(slot)) {}
 
-Result<SessionCanvas> SessionCanvas::Begin(Session& session, int64_t canvas_length, int32_t slot) {
-  SessionCanvas canvas(session, canvas_length, slot);
+Result<SessionCanvas> SessionCanvas::Begin(Session& session, int64_t vocabulary,
+                                           int64_t canvas_length, int32_t slot) {
+  SessionCanvas canvas(session, vocabulary, canvas_length, slot);
   RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kRow, std::as_bytes(canvas.rows_.index())));
   return canvas;
 }
@@ -50,7 +54,23 @@ Status SessionCanvas::Denoise(const CanvasRequest& request, CanvasReply& reply) 
   RL_RETURN_IF_ERROR(read(canvas_names::kSampled, reply.sampled));
   RL_RETURN_IF_ERROR(read(canvas_names::kNext, reply.next));
   RL_RETURN_IF_ERROR(read(canvas_names::kEntropy, reply.entropy));
-  return read(canvas_names::kAccepted, reply.accepted);
+  RL_RETURN_IF_ERROR(read(canvas_names::kAccepted, reply.accepted));
+  // Rows whose logits are not numbers have no token: the caller sees that in their entropy.
+  if (std::ranges::any_of(reply.entropy, [](float x) { return std::isnan(x); })) return OkStatus();
+  for (const auto* tokens : {&reply.best, &reply.sampled, &reply.next}) {
+    RL_RETURN_IF_ERROR(CheckTokens(*tokens));
+  }
+  return OkStatus();
+}
+
+Status SessionCanvas::CheckTokens(std::span<const int32_t> tokens) const {
+  const auto bad = std::ranges::find_if_not(
+      tokens, [this](int32_t token) { return token >= 0 && token < vocabulary_; });
+  if (bad == tokens.end()) return OkStatus();
+  return MakeError(ErrorKind::kBackend, "backend.token",
+                   "plugin '{}' chose token {} for row {} of the canvas, expected 0 to {}; this is "
+                   "a bug in the plugin (compare with `--backend reference`)",
+                   session_->plugin_name(), *bad, bad - tokens.begin(), vocabulary_ - 1);
 }
 
 }  // namespace rullama

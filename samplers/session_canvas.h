@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/base/status.h"
@@ -32,14 +33,18 @@ class SessionCanvas final : public CanvasModel {
  public:
   // For a canvas that follows the rows that `slot` holds now. `session` must outlive this object.
   // Errors: those of the device.
-  static Result<SessionCanvas> Begin(Session& session, int64_t canvas_length, int32_t slot);
+  static Result<SessionCanvas> Begin(Session& session, int64_t vocabulary, int64_t canvas_length,
+                                     int32_t slot);
 
+  // Errors: of the session; backend.token (kBackend) for ids that are none of the vocabulary.
   Status Denoise(const CanvasRequest& request, CanvasReply& reply) override;
 
  private:
-  SessionCanvas(Session& session, int64_t canvas_length, int32_t slot);
+  SessionCanvas(Session& session, int64_t vocabulary, int64_t canvas_length, int32_t slot);
+  [[nodiscard]] Status CheckTokens(std::span<const int32_t> tokens) const;
 
   Session* session_;
+  int64_t vocabulary_;
   CanvasRows rows_;
 };
 

@@ -52,6 +52,19 @@ void PrintException() noexcept {
   std::_Exit(static_cast<int>(ErrorKind::kBackend));
 }
 
+// Runs in the thread that called exit, which is inside a call of a plugin only if that plugin did.
+void OnExit() {
+  const Note note = current_call;
+  if (note.plugin.empty()) return;
+  std::fprintf(stderr,
+               "rullama: error: plugin '%.*s' ended the program inside %.*s by a call of exit; "
+               "report this to its authors [plugin.exit]\n",
+               static_cast<int>(note.plugin.size()), note.plugin.data(),
+               static_cast<int>(note.function.size()), note.function.data());
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(ErrorKind::kBackend));
+}
+
 }  // namespace
 
 ScopedPluginCall::ScopedPluginCall(std::string_view plugin, std::string_view function) noexcept
@@ -61,6 +74,9 @@ ScopedPluginCall::ScopedPluginCall(std::string_view plugin, std::string_view fun
 
 ScopedPluginCall::~ScopedPluginCall() { current_call = {outer_plugin_, outer_function_}; }
 
-void InstallTerminateHandler() { std::set_terminate(OnTerminate); }
+void InstallTerminateHandler() {
+  std::set_terminate(OnTerminate);
+  static_cast<void>(std::atexit(OnExit));  // without it, exit is as silent as it was
+}
 
 }  // namespace rullama

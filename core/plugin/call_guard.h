@@ -24,9 +24,9 @@ class ScopedPluginCall {
   std::string_view outer_function_;
 };
 
-// To be called once at the start of main. If an exception leaves a plugin, prints the plugin, the
-// function and the exception's text to stderr and exits with ErrorKind::kBackend; any other
-// termination is our own bug and aborts.
+// To be called once at the start of main. If an exception leaves a plugin, or a plugin calls exit,
+// prints the plugin and the function (and the exception's text) to stderr and exits with
+// ErrorKind::kBackend; any other termination is our own bug and aborts.
 void InstallTerminateHandler();
 
 namespace internal {

@@ -12,6 +12,10 @@ namespace {
 // Answers of query_ops start as this, which is neither yes nor no, to see which were given.
 constexpr int32_t kUnanswered = -1;
 
+// A layout may be larger than the file's: at most a bit that becomes an f64, and padding.
+constexpr uint64_t kLargestGrowth = 64;
+constexpr uint64_t kLargestPadding = uint64_t{64} << 20;
+
 rl_weight_desc ToAbi(const WeightDesc& desc) {
   RL_CHECK(desc.type.rank >= 1 && desc.type.rank <= kMaxRank);
   rl_weight_desc out{};
@@ -89,6 +93,11 @@ Result<WeightLayout> Device::LayoutWeight(const WeightDesc& desc) {
                               "0, or 1 with 0 bytes",
                               layout.in_place, layout.bytes, desc.name));
   }
+  if (layout.bytes > kLargestPadding &&
+      (layout.bytes - kLargestPadding) / kLargestGrowth > abi.bytes) {
+    return Broken(site, fmt::format("answered {} bytes for '{}', which has {} in the file",
+                                    layout.bytes, desc.name, abi.bytes));
+  }
   return WeightLayout{layout.in_place == 1, layout.bytes};
 }
 
@@ -149,13 +158,14 @@ Result<DevicePlan> Device::Compile(const Graph& graph, std::span<const Storage> 
   return DevicePlan(&plugin_->table(), handle_, handle);
 }
 
-Status Device::Execute(const DevicePlan& plan, const Extents& extents) {
+Status Device::Execute(const DevicePlan& plan, const Extents& extents, const Graph* graph) {
   RL_CHECK(plan);
   rl_step step{};
   step.struct_size = sizeof(step);
   step.t = extents.t;
   step.r = extents.r;
-  return Call(SiteOf(*this, "plan_execute"), plugin_->table().plan_execute, plan.get(), &step);
+  return Call(SiteOf(*this, "plan_execute", graph), plugin_->table().plan_execute, plan.get(),
+              &step);
 }
 
 Result<rl_plan_stats> Device::Stats(const DevicePlan& plan) {

@@ -123,6 +123,7 @@ class Device {
 
   // One answer for each op of the graph.
   Result<std::vector<OpSupport>> QueryOps(const Graph& graph);
+  // `desc.data` is not read. Error: plugin.contract for an answer that cannot be.
   Result<WeightLayout> LayoutWeight(const WeightDesc& desc);
   Result<DeviceWeight> CreateWeight(const WeightDesc& desc);
   Result<DeviceBuffer> CreateBuffer(uint64_t bytes, rl_buffer_usage usage);
@@ -130,7 +131,8 @@ class Device {
   Status Read(const DeviceBuffer& buffer, uint64_t offset, std::span<std::byte> data);
   // `storage` is parallel to graph.values.
   Result<DevicePlan> Compile(const Graph& graph, std::span<const Storage> storage);
-  Status Execute(const DevicePlan& plan, const Extents& extents);
+  // `graph` is the one the plan was compiled from, or null: errors then number their op.
+  Status Execute(const DevicePlan& plan, const Extents& extents, const Graph* graph = nullptr);
   Result<rl_plan_stats> Stats(const DevicePlan& plan);
   Status Wait();
 

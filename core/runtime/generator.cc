@@ -55,11 +55,19 @@ Result<int32_t> Generator::ReadToken() {
   int32_t token = -1;
   RL_RETURN_IF_ERROR(
       session_.ReadOutput(output_names::kToken, std::as_writable_bytes(std::span(&token, 1))));
-  if (token < 0) {
+  constexpr int32_t kNone = -1;  // what `categorical` gives where nothing is left
+  if (token == kNone && options_.may_ban_all) {
     return MakeError(ErrorKind::kRuntime, "sampler.empty",
                      "no token is left to choose from after position {}: every one is banned; "
                      "loosen logit_bias",
                      position() - 1);
+  }
+  if (token < 0 || token >= options_.vocabulary) {
+    return MakeError(
+        ErrorKind::kBackend, "backend.token",
+        "plugin '{}' chose token {} after position {}, expected 0 to {}; this is a bug "
+        "in the plugin (compare with `--backend reference`)",
+        session_.plugin_name(), token, position() - 1, options_.vocabulary - 1);
   }
   return token;
 }

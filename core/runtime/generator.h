@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,9 @@ std::string_view NameOf(StopReason reason);  // "eog", "length", "context", "can
 
 struct GeneratorOptions {
   int32_t slot = 0;
-  int64_t capacity = 0;  // most positions of the sequence
+  int64_t capacity = 0;                                      // most positions of the sequence
+  int64_t vocabulary = std::numeric_limits<int32_t>::max();  // tokens are below it
+  bool may_ban_all = false;  // a bias bans tokens; together with the model's, perhaps all
   int64_t prefill_chunk = 512;
   std::vector<int32_t> end_tokens = {};
   const std::atomic<bool>* cancelled = nullptr;  // polled between steps
@@ -40,7 +43,8 @@ class Generator {
   Generator(Session& session, GeneratorOptions options);
 
   // Appends tokens to the sequence and returns the token sampled after the last one. Errors:
-  // context.overflow, run.cancelled, backend.nan (NaN logits), sampler.empty (every token banned).
+  // context.overflow, run.cancelled, backend.nan (NaN logits), sampler.empty (every token banned),
+  // backend.token (what the device chose is no token; kBackend).
   Result<int32_t> Feed(std::span<const int32_t> tokens);
 
   // Calls on_token with each token, beginning with `first` (from Feed), until a stop. End tokens

@@ -411,8 +411,8 @@ Status Session::Run(const StepRows& rows) {
   for (size_t i = 0; i < plan->segments.size(); ++i) {
     if (i > 0) RL_RETURN_IF_ERROR(Import(*plan, i, extents));
     const Segment& segment = plan->segments[i];
-    RL_RETURN_IF_ERROR(
-        options_.devices[static_cast<size_t>(segment.device)]->Execute(segment.plan, extents));
+    RL_RETURN_IF_ERROR(options_.devices[static_cast<size_t>(segment.device)]->Execute(
+        segment.plan, extents, &segment.graph));
   }
   if (graphs_[rows.graph].extends_past) {
     for (const int32_t slot : rows.slot) ++past_[static_cast<size_t>(slot)];

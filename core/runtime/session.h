@@ -104,6 +104,10 @@ class Session {
   Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0);
 
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
+  // The plugin of the main device, for messages.
+  [[nodiscard]] const std::string& plugin_name() const {
+    return options_.devices.front()->plugin().name();
+  }
   // The placement of the plan that was compiled last.
   [[nodiscard]] const PlacementReport& placement() const { return placement_; }
   Result<SessionStats> Stats();

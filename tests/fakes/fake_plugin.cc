@@ -17,6 +17,8 @@
 //   support=N                         query_ops answers N for every op
 //   op_index=N                        of its errors
 //   layout=N                          rl_weight_layout.in_place, with 64 bytes
+//   huge_layout                       rl_weight_layout.bytes is the largest number
+//   exit=F                            function F calls exit(0)
 //   wrong_result                      plan_execute computes something else
 //
 // It runs `copy` of plain types in host memory.
@@ -119,6 +121,7 @@ bool FailsNow(const std::string& function) {
 int32_t Lie(const char* function, rl_error* error) {
   const Script& script = TheScript();
   if (script.Has("hang", function)) std::this_thread::sleep_for(kHang);
+  if (script.Has("exit", function)) std::exit(0);
   if (script.Has("throw", function)) throw std::runtime_error("thrown by the fake");
   if (script.Has("stale_errors")) SetError(error, RL_INTERNAL, "not an error");
   if (script.Has("silent", function)) return RL_INTERNAL;
@@ -199,7 +202,7 @@ int32_t WeightLayout(rl_device*, const rl_weight_desc* desc, rl_weight_layout* l
                      rl_error* error) {
   RETURN_IF_LYING("weight_layout", error);
   layout->in_place = static_cast<uint32_t>(TheScript().Number("layout", 0));
-  layout->bytes = desc->bytes;
+  layout->bytes = TheScript().Has("huge_layout") ? UINT64_MAX : desc->bytes;
   return RL_OK;
 }
 

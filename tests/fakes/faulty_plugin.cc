@@ -2,6 +2,10 @@
 // RULLAMA_FAULT says which: "<name of the op's first result>:<factor>[,...]"; without it, it is the
 // reference. Each fault that is in a compiled graph is logged as a warning, so that a test sees
 // whether a name was there at all. Only results of type f32 can be off.
+//
+// RULLAMA_FAULTY_READS=N fills everything that is read with this byte, RULLAMA_FAULTY_LAYOUT makes
+// each weight need all memory there is, and RULLAMA_FAULTY_EXIT calls exit(0) when devices are
+// counted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -128,6 +132,29 @@ class FaultyGraph {
   std::deque<Extra> extras_;  // ops point into them
 };
 
+int32_t ReadWithFaults(rl_device* device, rl_buffer* buffer, uint64_t offset, void* data,
+                       uint64_t size, rl_error* error) {
+  const int32_t code = reference->buffer_read(device, buffer, offset, data, size, error);
+  const char* byte = std::getenv("RULLAMA_FAULTY_READS");
+  if (byte != nullptr) std::memset(data, std::atoi(byte), size);
+  return code;
+}
+
+int32_t LayoutWithFaults(rl_device* device, const rl_weight_desc* desc, rl_weight_layout* layout,
+                         rl_error* error) {
+  const int32_t code = reference->weight_layout(device, desc, layout, error);
+  if (std::getenv("RULLAMA_FAULTY_LAYOUT") != nullptr) {
+    layout->in_place = 0;
+    layout->bytes = UINT64_MAX;
+  }
+  return code;
+}
+
+uint32_t CountWithFaults(void* context, rl_str* reason) {
+  if (std::getenv("RULLAMA_FAULTY_EXIT") != nullptr) std::exit(0);
+  return reference->device_count(context, reason);
+}
+
 int32_t CompileWithFaults(rl_device* device, const rl_graph* graph, rl_plan** plan,
                           rl_error* error) noexcept {
   try {
@@ -152,6 +179,9 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table = *reference;
   table.name = {kName.data(), kName.size()};
   table.plan_compile = CompileWithFaults;
+  table.buffer_read = ReadWithFaults;
+  table.weight_layout = LayoutWithFaults;
+  table.device_count = CountWithFaults;
   *plugin = &table;
   return RL_OK;
 }

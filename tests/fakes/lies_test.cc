@@ -128,6 +128,22 @@ TEST(Lies, WeightBothInPlaceAndCopied) {
   ExpectError(RunScript("layout=9"), "plugin.contract", {"in_place 9"});
 }
 
+TEST(Lies, WeightLargerThanAnyLayout) {
+  ExpectError(RunScript("huge_layout"), "plugin.contract",
+              {"weight_layout", "answered 18446744073709551615 bytes for 'w', which has 16"});
+}
+
+TEST(Lies, FailureInAPlanNamesItsOp) {
+  const Scripted fake("fail=plan_execute;op_index=1");
+  const auto plugin = fake.Load();
+  const auto device = (*plugin)->Open(0, {});
+  const Graph graph = CopyGraph(2);
+  const auto buffer = (*device)->CreateBuffer(48, RL_BUFFER_IO);
+  const auto plan = (*device)->Compile(graph, StorageOf(graph, *buffer));
+  ASSERT_TRUE(plan);
+  ExpectError((*device)->Execute(*plan, {1, 1}, &graph), "device.internal", {"op 1 (copy 'v2')"});
+}
+
 TEST(Lies, DeviceDescriptions) {
   ExpectError(RunScript("type=99"), "plugin.contract", {"type 99"});
   ExpectError(RunScript("alignment=0"), "plugin.contract", {"alignment 0"});
@@ -206,6 +222,20 @@ TEST(ThrowingPluginDeathTest, EveryFunction) {
     EXPECT_EXIT(Die("throw=" + function), ::testing::ExitedWithCode(kBackendExit),
                 "plugin 'fake' threw");
   }
+}
+
+TEST(ThrowingPluginDeathTest, ExitIsNotSilent) {
+  constexpr int kBackendExit = static_cast<int>(ErrorKind::kBackend);
+  for (const std::string function : {"device_open", "plan_execute", "device_close"}) {
+    EXPECT_EXIT(Die("exit=" + function), ::testing::ExitedWithCode(kBackendExit),
+                "plugin 'fake' ended the program inside " + function + " by a call of exit");
+  }
+  EXPECT_EXIT(
+      {
+        InstallTerminateHandler();
+        std::exit(4);
+      },
+      ::testing::ExitedWithCode(4), "^$");
 }
 
 TEST(ThrowingPluginDeathTest, OwnBugsStillAbort) {
