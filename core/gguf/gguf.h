@@ -40,6 +40,12 @@ inline constexpr uint32_t kGgufMinAlignment = 8;
 // A huge page; nothing gains from more.
 inline constexpr uint32_t kGgufMaxAlignment = uint32_t{1} << 21;
 
+// Limits of this reader, far above every real model. A sparse file may claim any size while it
+// takes no space, so counts that fit the file can still ask for more memory than there is.
+inline constexpr uint64_t kGgufMaxArrayElements = uint64_t{1} << 24;
+inline constexpr uint64_t kGgufMaxStringBytes = uint64_t{1} << 28;
+inline constexpr uint64_t kGgufMaxHeaderBytes = uint64_t{1} << 30;  // metadata and tensor table
+
 [[nodiscard]] constexpr bool IsGgufAlignment(uint32_t alignment) {
   return std::has_single_bit(alignment) && alignment >= kGgufMinAlignment &&
          alignment <= kGgufMaxAlignment;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -147,7 +148,8 @@ std::vector<HostileCase> Tensors() {
       {"RankMax", Rank(0xFFFFFFFF), "gguf.dims", "4294967295"},
       {"Dim0", OneTensor({8, 0}, kF32), "gguf.dims", "dimension 1 is 0"},
       {"Dim2To63", OneTensor({half}, kF32), "gguf.dims", "2^63"},
-      {"DimsWrap", OneTensor({uint64_t{1} << 32, uint64_t{1} << 32}, kF32), "gguf.dims", "2^63"},
+      {"DimsWrap", OneTensor({uint64_t{1} << 32, uint64_t{1} << 32}, kF32), "gguf.dims",
+       "the product of the dimensions 4294967296 x 4294967296 is 2^63"},
       {"DimsWrapToSmall", OneTensor({half, 2, 1, 4}, kF32), "gguf.dims", "2^63"},
       {"BytesWrap", OneTensor({uint64_t{1} << 62}, kF64), "gguf.dims", "2^64 bytes"},
       {"NotWholeBlocks", OneTensor({33}, kQ8_0), "gguf.dims", "multiple of 32 for type q8_0"},
@@ -287,6 +289,75 @@ TEST_F(NoFileTest, AMissingFileIsAnIoError) {
   const Error error = OpenError(std::filesystem::path(::testing::TempDir()) / "no_such.gguf");
   EXPECT_EQ(error.id, "io.open");
   EXPECT_EQ(error.kind, ErrorKind::kIo);
+}
+
+// A sparse file has any size and takes no space, so what fits the file may still be far too much.
+class SparseGgufTest : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  // The error of a file of 16 GiB that begins with `header` and is zero from there on.
+  Error ErrorOf(const GgufBytes& header) {
+    const auto bytes = header.bytes();
+    std::ofstream(path_, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+    std::filesystem::resize_file(path_, uint64_t{16} << 30);
+    const auto file = GgufFile::Open(path_);
+    return file ? Error{} : file.error();
+  }
+  static uint64_t CpuMilliseconds() {
+    return static_cast<uint64_t>(std::clock()) * 1000 / CLOCKS_PER_SEC;
+  }
+
+  std::filesystem::path path_ =
+      std::filesystem::path(::testing::TempDir()) / "gguf_hostile_test_sparse.gguf";
+};
+
+TEST_F(SparseGgufTest, CountsAndLengthsThatFitTheFileHaveLimits) {
+  constexpr uint64_t kTooMany = kGgufMaxArrayElements + 1;
+  GgufBytes long_string = ArrayKey();
+  long_string.Put(GgufType::kString).Put(uint64_t{2}).PutString("x").Put(kGgufMaxStringBytes + 1);
+  const HostileCase cases[] = {
+      {"Strings", ArrayKey().Put(GgufType::kString).Put(uint64_t{1} << 30), "gguf.array",
+       "1073741824 elements, expected at most 16777216"},
+      {"StringsOneTooMany", ArrayKey().Put(GgufType::kString).Put(kTooMany), "gguf.array",
+       "16777217"},
+      {"Numbers", ArrayKey().Put(GgufType::kU64).Put(kTooMany), "gguf.array", "16777217"},
+      {"String", OneKey().Key("k", GgufType::kString).Put(uint64_t{1} << 33), "gguf.string_length",
+       "8589934592, expected at most 268435456"},
+      {"StringInArray", long_string, "gguf.string_length", "268435457"},
+  };
+  for (const HostileCase& hostile : cases) {
+    const uint64_t start = CpuMilliseconds();
+    const Error error = ErrorOf(hostile.bytes);
+    EXPECT_EQ(error.id, hostile.id) << hostile.name;
+    EXPECT_EQ(error.kind, ErrorKind::kModelFile) << hostile.name;
+    EXPECT_THAT(error.message, HasSubstr(hostile.says)) << hostile.name;
+    EXPECT_LT(CpuMilliseconds() - start, 1000U) << hostile.name;
+  }
+}
+
+TEST_F(SparseGgufTest, AllMetadataTogetherHasALimit) {
+  // Each string is as long as allowed; the fifth does not fit any more.
+  const auto bytes = [](uint64_t count) {
+    GgufBytes file = GgufBytes().Header(0, 1).Key("k", GgufType::kArray);
+    return file.Put(GgufType::kString).Put(count);
+  };
+  // Written by hand, for the strings lie far apart.
+  std::ofstream file(path_, std::ios::binary);
+  const auto header = bytes(5);
+  file.write(reinterpret_cast<const char*>(header.bytes().data()), std::ssize(header.bytes()));
+  constexpr uint64_t kLength = kGgufMaxStringBytes;
+  for (int i = 0; i < 5; ++i) {
+    file.write(reinterpret_cast<const char*>(&kLength), sizeof(kLength));
+    file.seekp(static_cast<std::streamoff>(kLength), std::ios::cur);
+  }
+  file.put('\0');
+  file.close();
+  const auto opened = GgufFile::Open(path_);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().id, "gguf.header_size");
+  EXPECT_EQ(opened.error().kind, ErrorKind::kModelFile);
+  EXPECT_THAT(opened.error().message, HasSubstr("1073741824"));
 }
 
 TEST_F(NoFileTest, ErrorsNameTheFile) {

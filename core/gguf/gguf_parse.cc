@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "core/base/checked_math.h"
 #include "core/base/utf8.h"
@@ -44,6 +45,7 @@ class Cursor {
   template <typename T>
   Result<T> Read(std::string_view what) {
     if (left() < sizeof(T)) return Truncated(position_, sizeof(T), what, file_.size());
+    if (sizeof(T) > HeaderLeft()) return HeaderTooLong(position_, what);
     const T value = LoadUnaligned<T>(file_.data() + position_);
     position_ += sizeof(T);
     return value;
@@ -51,6 +53,7 @@ class Cursor {
 
   Result<std::span<const std::byte>> Take(uint64_t bytes, std::string_view what) {
     if (left() < bytes) return Truncated(position_, bytes, what, file_.size());
+    if (bytes > HeaderLeft()) return HeaderTooLong(position_, what);
     const auto taken = file_.subspan(position_, bytes);
     position_ += bytes;
     return taken;
@@ -60,12 +63,7 @@ class Cursor {
   Result<std::span<const std::byte>> TakeString(uint64_t max_bytes, std::string_view what) {
     const uint64_t start = position_;
     RL_ASSIGN_OR_RETURN(const uint64_t length, Read<uint64_t>(what));
-    if (length > max_bytes) {
-      return MakeError(ErrorKind::kModelFile, "gguf.string_length",
-                       "the {} at offset {} has length {}, expected at most {}; the file is "
-                       "corrupt or hostile",
-                       what, start, length, max_bytes);
-    }
+    if (length > max_bytes) return StringOverLimit(start, length, what, max_bytes);
     if (length > left()) return StringTooLong(start, length, what);
     return Take(length, what);
   }
@@ -81,14 +79,34 @@ class Cursor {
         return Truncated(at, sizeof(uint64_t), kWhat, file_.size());
       }
       const auto length = LoadUnaligned<uint64_t>(data + at);
+      if (length > kGgufMaxStringBytes) {
+        return StringOverLimit(at, length, kWhat, kGgufMaxStringBytes);
+      }
       if (length > file_.size() - at - sizeof(uint64_t)) return StringTooLong(at, length, kWhat);
       at += sizeof(uint64_t) + length;
+      if (at > kGgufMaxHeaderBytes) return HeaderTooLong(start, "array of strings");
     }
     position_ = at;
     return file_.subspan(start, at - start);
   }
 
  private:
+  [[nodiscard]] uint64_t HeaderLeft() const {
+    return kGgufMaxHeaderBytes - std::min(position_, kGgufMaxHeaderBytes);
+  }
+  static tl::unexpected<Error> HeaderTooLong(uint64_t at, std::string_view what) {
+    return MakeError(ErrorKind::kModelFile, "gguf.header_size",
+                     "the {} at offset {} ends beyond the first {} bytes of the file, expected all "
+                     "metadata and the tensor table within them; the file is corrupt or hostile",
+                     what, at, kGgufMaxHeaderBytes);
+  }
+  static tl::unexpected<Error> StringOverLimit(uint64_t at, uint64_t length, std::string_view what,
+                                               uint64_t max_bytes) {
+    return MakeError(ErrorKind::kModelFile, "gguf.string_length",
+                     "the {} at offset {} has length {}, expected at most {}; the file is corrupt "
+                     "or hostile",
+                     what, at, length, max_bytes);
+  }
   tl::unexpected<Error> StringTooLong(uint64_t at, uint64_t length, std::string_view what) const {
     if (length <= kPlausibleStringBytes) {
       return Truncated(at, sizeof(uint64_t) + length, what, file_.size());
@@ -177,6 +195,12 @@ Result<GgufValue> ReadArray(Cursor& cursor) {
                      start, value.count, NameOf(value.element_type));
   }
   if (*bytes > cursor.left()) return Truncated(start, *bytes, "array", cursor.size());
+  if (value.count > kGgufMaxArrayElements) {
+    return MakeError(ErrorKind::kModelFile, "gguf.array",
+                     "the array at offset {} has {} elements, expected at most {}; the file is "
+                     "corrupt or hostile",
+                     start, value.count, kGgufMaxArrayElements);
+  }
   const uint64_t content = cursor.position();
   if (strings) {
     RL_ASSIGN_OR_RETURN(value.bytes, cursor.TakeStrings(value.count));
@@ -201,8 +225,7 @@ Result<GgufValue> ReadValue(Cursor& cursor) {
   value.type = static_cast<GgufType>(type);
   if (value.type == GgufType::kArray) return ReadArray(cursor);
   if (value.type == GgufType::kString) {
-    RL_ASSIGN_OR_RETURN(value.bytes,
-                        cursor.TakeString(std::numeric_limits<uint64_t>::max(), "string"));
+    RL_ASSIGN_OR_RETURN(value.bytes, cursor.TakeString(kGgufMaxStringBytes, "string"));
     return value;
   }
   const uint64_t content = cursor.position();
@@ -254,12 +277,16 @@ Status ReadShape(Cursor& cursor, TensorInfo& tensor) {
   uint64_t elements = 1;
   for (uint32_t i = 0; i < tensor.rank; ++i) {
     RL_ASSIGN_OR_RETURN(tensor.dims[i], cursor.Read<uint64_t>("tensor dimension"));
-    const auto product = CheckedMul<uint64_t>(elements, tensor.dims[i]);
-    if (tensor.dims[i] == 0 || !product || *product > kMaxElements) {
+    if (tensor.dims[i] == 0) {
       return MakeError(ErrorKind::kModelFile, "gguf.dims",
-                       "dimension {} is {}, expected at least 1 and fewer than 2^63 elements in "
-                       "all; the file is corrupt or hostile",
-                       i, tensor.dims[i]);
+                       "dimension {} is 0, expected at least 1; the file is corrupt", i);
+    }
+    const auto product = CheckedMul<uint64_t>(elements, tensor.dims[i]);
+    if (!product || *product > kMaxElements) {
+      return MakeError(ErrorKind::kModelFile, "gguf.dims",
+                       "the product of the dimensions {} is 2^63 or more, expected fewer elements; "
+                       "the file is corrupt or hostile",
+                       fmt::join(std::span(tensor.dims).first(i + 1), " x "));
     }
     elements = *product;
   }
