@@ -12,12 +12,16 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/base/printable.h"
+
 namespace rullama::cli {
 namespace {
 
 constexpr int kBarWidth = 30;
 constexpr int kLeastBarWidth = 5;
 constexpr size_t kReadBytes = 64 * 1024;
+// Of one message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
+constexpr size_t kMaxLineBytes = 2048;
 
 // Writes everything or returns errno.
 int WriteAll(int fd, std::string_view text) {
@@ -110,16 +114,19 @@ Status Console::Write(std::string_view text) {
 void Console::WriteError(std::string_view text) { WriteAll(STDERR_FILENO, text); }
 
 void Console::Note(std::string_view text) {
-  if (verbosity_ >= Verbosity::kNotes) WriteError(fmt::format("rullama: {}\n", text));
+  if (verbosity_ < Verbosity::kNotes) return;
+  WriteError(fmt::format("rullama: {}\n", Printable(text, kMaxLineBytes)));
 }
 
 void Console::Warn(std::string_view text) {
   if (verbosity_ < Verbosity::kWarnings) return;
-  WriteError(fmt::format("rullama: {} {}\n", Colored("warning:", "33"), text));
+  WriteError(
+      fmt::format("rullama: {} {}\n", Colored("warning:", "33"), Printable(text, kMaxLineBytes)));
 }
 
 void Console::Fail(const Error& error) {
-  WriteError(fmt::format("rullama: {} {}\n", Colored("error:", "31"), error.ToString()));
+  WriteError(fmt::format("rullama: {} {}\n", Colored("error:", "31"),
+                         Printable(error.ToString(), kMaxLineBytes)));
 }
 
 std::string Console::Colored(std::string_view text, std::string_view code) const {

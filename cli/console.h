@@ -40,7 +40,8 @@ class Console {
   // To stdout, completely.
   Status Write(std::string_view text);
 
-  // One line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear.
+  // One line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear. What a
+  // model file or a plugin put into the text cannot act on the terminal (core/base/printable.h).
   void Note(std::string_view text);
   void Warn(std::string_view text);
   void Fail(const Error& error);

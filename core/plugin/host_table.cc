@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/utf8.h"
+#include "core/base/printable.h"
 
 namespace rullama {
 namespace {
@@ -127,22 +127,8 @@ const rl_host_v1* PluginHost::MakeTable(std::shared_ptr<PluginHost> host, std::s
 
 std::string Printable(rl_str text, size_t limit) {
   if (text.data == nullptr) return {};
-  std::string_view rest(text.data, std::min<uint64_t>(text.size, limit));
-  std::string out;
-  out.reserve(rest.size());
-  while (!rest.empty()) {
-    const size_t length = Utf8SequenceLength(rest);
-    const auto first = static_cast<unsigned char>(rest.front());
-    const bool control = length == 1 && (first < 0x20 || first == 0x7F);
-    if (length == 0 || control) {
-      out += first == '\n' || first == '\t' ? ' ' : '?';
-      rest.remove_prefix(1);
-      continue;
-    }
-    out += rest.substr(0, length);
-    rest.remove_prefix(length);
-  }
-  return out;
+  const std::string_view shown(text.data, std::min<uint64_t>(text.size, limit));
+  return Printable(shown, shown.size());
 }
 
 }  // namespace rullama

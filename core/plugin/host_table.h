@@ -51,7 +51,7 @@ class PluginHost {
 };
 
 // Text from a plugin, made safe to print: at most `limit` bytes, no control characters, valid UTF-8
-// (offending bytes become '?'). A null pointer gives an empty text.
+// (core/base/printable.h). A null pointer gives an empty text.
 std::string Printable(rl_str text, size_t limit);
 
 }  // namespace rullama
