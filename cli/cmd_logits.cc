@@ -44,6 +44,16 @@ Result<std::vector<float>> ReadFloats(const std::string& path) {
   return values;
 }
 
+// Before the work: what cannot be written, or is read, is no output.
+Result<AtomicFile> CreateOutput(const LogitsFlags& flags) {
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
+  for (const std::string& input : {flags.tokens_path, flags.canvas_path, flags.condition_path,
+                                   flags.config.config_path.value_or("")}) {
+    RL_RETURN_IF_ERROR(file.CheckIsNot(input));
+  }
+  return file;
+}
+
 Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto prefix, ReadIds(flags.tokens_path));
   RL_ASSIGN_OR_RETURN(const auto canvas, ReadIds(flags.canvas_path));
@@ -51,17 +61,18 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   if (!flags.condition_path.empty()) {
     RL_ASSIGN_OR_RETURN(previous, ReadFloats(flags.condition_path));
   }
+  RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
   EngineOptions options;
   options.outputs = GraphOutputs::kAllLogits;
   options.max_rows = flags.chunk;
   RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, options, console));
+  RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
   if (flags.config.verbose) engine->Describe(console);
   RL_ASSIGN_OR_RETURN(const auto logits,
                       CanvasLogits(*engine, {.prefix = prefix,
                                              .canvas = canvas,
                                              .previous = previous,
                                              .temperature = flags.temperature.value_or(1)}));
-  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(logits))));
   RL_RETURN_IF_ERROR(file.Commit());
   console.Note(fmt::format("wrote logits [{}, {}] to '{}'", canvas.size(),
@@ -76,9 +87,10 @@ Result<int> WriteLogits(const LogitsFlags& flags, Console& console) {
     return MakeError(ErrorKind::kUsage, "usage.prompt", "'{}' holds no token ids",
                      flags.tokens_path);
   }
+  RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
   RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringEngine(flags.config, flags.chunk, console));
+  RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
   if (flags.config.verbose) engine->Describe(console);
-  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   RL_RETURN_IF_ERROR(ScoreTokens(*engine, ids, [&file](int64_t, std::span<const float> logits) {
     return file.Append(std::as_bytes(logits));
   }));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/signals.h"
 #include "core/config/consistency.h"
 #include "core/config/layered_config.h"
 #include "models/gemma4/synth.h"
@@ -37,6 +38,8 @@ Result<int> WriteModel(const SynthFlags& flags, Console& console) {
     options.vocabulary = &*vocabulary;
   }
   options.seed = flags.seed;
+  options.read = {flags.config, flags.vocabulary};
+  options.cancel = CancelFlag();
   options.name = fmt::format("synthetic {}", std::filesystem::path(flags.config).stem().string());
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Progress progress(console, "writing");

@@ -1,9 +1,18 @@
-// A file that appears under its name only when it is complete: data goes to a temporary neighbour,
-// which Commit flushes to the disk and renames. Without Commit the destructor removes it, so an
-// interrupted conversion leaves neither a half model nor a damaged old one.
+// The output file of every command. A regular file appears under its name only when it is complete:
+// data goes to a temporary file of the same folder, which Commit flushes to the disk and renames.
+// Without Commit the destructor removes it, so an interrupted conversion leaves neither a half
+// model nor a damaged old one. Where the file system allows it the temporary file has no name, so
+// that nothing stays behind when the process is killed; elsewhere what killed processes left is
+// removed by the next one that writes the same file.
+//
+// Links are followed, and a file that is replaced keeps its mode. Devices, FIFOs and descriptors
+// (/dev/null, /dev/stdout) are never replaced but written to directly.
 //
 // Ownership: owns the descriptor and the temporary file. Thread safety: one thread at a time.
-// Errors (kind kIo): io.open, io.permission, io.disk_full, io.write.
+// Errors: io.open (also for folders and sockets), io.permission, io.disk_full, io.write,
+// io.pipe_closed (kIo);
+// io.output_name (an empty name), io.same_file (kUsage); run.cancelled if a signal interrupts the
+// wait for the reader of a FIFO.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +28,25 @@ namespace rullama {
 
 class AtomicFile {
  public:
-  // Creates the temporary file in the folder of `path`, which must exist.
-  static Result<AtomicFile> Create(const std::filesystem::path& path);
+  enum class Temporary {
+    kUnnamed,  // if the file system has such files
+    kNamed,
+  };
+
+  // Opens what `path` names, or a temporary file in its folder, which must exist. To be called
+  // before the work, so that a name that cannot be written is noticed then.
+  static Result<AtomicFile> Create(const std::filesystem::path& path,
+                                   Temporary temporary = Temporary::kUnnamed);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
+
+  // io.same_file if the file to be replaced is `input`, under whatever name. An empty or missing
+  // input is no file.
+  [[nodiscard]] Status CheckIsNot(const std::filesystem::path& input) const;
 
   // Small pieces are collected in a buffer. After an error the file can only be dropped.
   Status Append(std::span<const std::byte> bytes);
@@ -38,14 +58,20 @@ class AtomicFile {
 
  private:
   AtomicFile() = default;
+  Status OpenTemporary(Temporary temporary);
+  Status OpenNamed();
+  void KeepMode();
+  Status NameTemporary();
   Status Flush();
   void Discard();
 
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty once committed or discarded
+  std::filesystem::path path_;       // as given, for messages
+  std::filesystem::path target_;     // what is replaced: `path_` with its links followed
+  std::filesystem::path temporary_;  // empty if it has no name, and once committed or discarded
   std::vector<std::byte> buffer_;
   uint64_t size_ = 0;
   int fd_ = -1;
+  bool direct_ = false;  // a device, a FIFO or a descriptor: nothing is renamed
 };
 
 // Writes all of `bytes`; `name` is the file's name for messages.

@@ -155,8 +155,12 @@ Result<std::vector<std::byte>> GgufWriter::EncodeHeader() const {
 }
 
 Result<GgufOutput> GgufWriter::Begin(const std::filesystem::path& path) const {
-  RL_ASSIGN_OR_RETURN(const std::vector<std::byte> header, EncodeHeader());
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  return Begin(std::move(file));
+}
+
+Result<GgufOutput> GgufWriter::Begin(AtomicFile file) const {
+  RL_ASSIGN_OR_RETURN(const std::vector<std::byte> header, EncodeHeader());
   RL_RETURN_IF_ERROR(file.Append(header));
   std::vector<GgufOutput::Tensor> tensors;
   tensors.reserve(tensors_.size());

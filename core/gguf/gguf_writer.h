@@ -98,8 +98,9 @@ class GgufWriter {
   // The bytes in front of the data section, padded to the alignment. Error gguf.write_size if the
   // tensors add up to more than 2^64 bytes.
   [[nodiscard]] Result<std::vector<std::byte>> EncodeHeader() const;
-  // Writes the header to a temporary file beside `path`.
+  // Writes the header to a new output file, or to one that the caller has created.
   [[nodiscard]] Result<GgufOutput> Begin(const std::filesystem::path& path) const;
+  [[nodiscard]] Result<GgufOutput> Begin(AtomicFile file) const;
 
  private:
   struct Entry {

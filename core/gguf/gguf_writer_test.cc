@@ -203,7 +203,6 @@ TEST_F(GgufWriterTest, AnUnfinishedFileLeavesNothingAndKeepsTheOldOne) {
     ASSERT_TRUE(writer.AddTensor("a", DType::kF32, std::array<uint64_t, 1>{2}));
     auto output = writer.Begin(path_);
     ASSERT_TRUE(output);
-    EXPECT_EQ(FilesInFolder().size(), 2u);
   }
   EXPECT_THAT(FilesInFolder(), ElementsAre("model.gguf"));
   EXPECT_EQ(std::filesystem::file_size(path_), 3u);

@@ -72,22 +72,6 @@ Result<Plan> MakePlan(const GgufFile& input, const QuantMix& mix) {
   return plan;
 }
 
-// Before hours of work, not after: renaming replaces whatever has the name.
-Status CheckOutput(const GgufFile& input, const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return OkStatus();
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return MakeError(ErrorKind::kIo, "io.open",
-                     "'{}' is no regular file, expected a name for the new model", path.string());
-  }
-  if (!input.path().empty() && std::filesystem::equivalent(path, input.path(), error)) {
-    return MakeError(ErrorKind::kUsage, "quantize.same_file",
-                     "'{}' is the model that is read; give the new one another name",
-                     path.string());
-  }
-  return OkStatus();
-}
-
 class Quantizer {
  public:
   Quantizer(const GgufFile& input, const QuantizeOptions& options, const Plan& plan)
@@ -180,7 +164,8 @@ class Quantizer {
 
 Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
                                     const std::filesystem::path& path) {
-  RL_RETURN_IF_ERROR(CheckOutput(input, path));
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  RL_RETURN_IF_ERROR(file.CheckIsNot(input.path()));
   RL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input, options.mix));
   GgufWriter writer;
   for (const GgufEntry& entry : input.metadata()) {
@@ -193,7 +178,7 @@ Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions
     RL_RETURN_IF_ERROR(
         writer.AddTensor(tensor.name, plan.types[i], std::span(tensor.dims).first(tensor.rank)));
   }
-  RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(path));
+  RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(std::move(file)));
   RL_RETURN_IF_ERROR(Quantizer(input, options, plan).Write(output));
   RL_RETURN_IF_ERROR(output.Finish());
   return plan.report;

@@ -35,9 +35,9 @@ struct QuantizeReport {
 };
 
 // Errors: model.arch for a file that is no Gemma 4; quantize.source_type for tensors that are
-// quantised already; quantize.same_file (kUsage) if `path` is the input; gguf.quantize_value with
-// the tensor and element for weights that are not finite; run.cancelled; io.open if `path` is no
-// regular file; gguf.* and io.* of reading and writing.
+// quantised already; io.same_file (kUsage) if `path` is the input; gguf.quantize_value with the
+// tensor and element for weights that are not finite; run.cancelled; gguf.* and io.* of reading and
+// writing (core/gguf/atomic_file.h).
 Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
                                     const std::filesystem::path& path);
 

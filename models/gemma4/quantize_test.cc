@@ -203,17 +203,17 @@ TEST_F(QuantizeFileTest, CancellingLeavesNoFile) {
   EXPECT_THAT(Names(), ElementsAre("in.gguf"));
 }
 
-TEST_F(QuantizeFileTest, OutputMustBeAnotherRegularFile) {
+TEST_F(QuantizeFileTest, OutputMustBeAnotherFile) {
   const GgufFile source = Source(Tensors());
   const std::string before = Bytes("in.gguf");
   fs::create_symlink(path("in.gguf"), path("link.gguf"));
   for (const char* name : {"in.gguf", "link.gguf"}) {
     const auto report = QuantizeFile(source, Options("Q8_0"), path(name));
     ASSERT_FALSE(report) << name;
-    EXPECT_EQ(report.error().id, "quantize.same_file");
+    EXPECT_EQ(report.error().id, "io.same_file");
   }
   fs::create_directory(path("folder"));
-  for (const fs::path& bad : {path("folder"), fs::path("/dev/null"), path("no/such/folder.gguf")}) {
+  for (const fs::path& bad : {path("folder"), path("no/such/folder.gguf")}) {
     const auto report = QuantizeFile(source, Options("Q8_0"), bad);
     ASSERT_FALSE(report) << bad;
     EXPECT_EQ(report.error().id, "io.open") << bad;

@@ -60,6 +60,9 @@ Status AppendMatrix(const TensorSpec& spec, DType dtype, const SyntheticOptions&
   const uint64_t seed = TensorSeed(options.seed, spec.name);
   std::vector<std::byte> piece;
   for (uint64_t at = 0; at < bytes; at += piece.size()) {
+    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
+      return MakeError(ErrorKind::kRuntime, "run.cancelled", "cancelled; no file was written");
+    }
     piece.resize(std::min(kPieceBytes / block_bytes * block_bytes, bytes - at));
     FillPiece(dtype, seed, at / block_bytes, deviation, options.threads, piece);
     RL_RETURN_IF_ERROR(output.Append(piece));
@@ -90,6 +93,8 @@ std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpe
 
 Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& options,
                       const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  for (const auto& input : options.read) RL_RETURN_IF_ERROR(file.CheckIsNot(input));
   GgufWriter writer;
   RL_RETURN_IF_ERROR(WriteMetadata(config, options, writer));
   std::vector<TensorSpec> specs;
@@ -106,7 +111,7 @@ Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& option
     total += RowBytes(types[i], elements);
     RL_RETURN_IF_ERROR(writer.AddTensor(specs[i].name, types[i], dims));
   }
-  RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(path));
+  RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(std::move(file)));
   uint64_t done = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].is_vector()) {

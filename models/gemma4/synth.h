@@ -3,9 +3,11 @@
 // thing. Thread safety: WriteSynthetic may run on several threads with different paths.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,8 @@ struct SyntheticOptions {
   std::string name = {};                 // general.name
   const GgufFile* vocabulary = nullptr;  // tokenizer metadata is copied from here; null: made up
   int threads = 1;
+  std::vector<std::filesystem::path> read = {};  // files that the output must not replace
+  std::shared_ptr<const std::atomic<bool>> cancel = nullptr;            // null: never
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // bytes
 };
 
@@ -31,8 +35,8 @@ struct SyntheticOptions {
 std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpec> specs,
                                   const Gemma4Config& config);
 
-// Errors: synth.vocabulary (too small, or of another size than the config's), gguf.* and io.* of
-// the writer.
+// Errors: synth.vocabulary (too small, or of another size than the config's), io.same_file,
+// run.cancelled, gguf.* and io.* of the writer.
 Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& options,
                       const std::filesystem::path& path);
 

@@ -68,7 +68,7 @@ TEST(Quantize, WrongUseIsExplained) {
   EXPECT_THAT(type.err, HasSubstr("Q4_K_M"));
   const RunResult same = RunRullama({"quantize", source, source, "Q8_0"});
   EXPECT_EQ(same.exit_code, 2);
-  EXPECT_THAT(same.err, HasSubstr("[quantize.same_file]"));
+  EXPECT_THAT(same.err, HasSubstr("[io.same_file]"));
   EXPECT_EQ(RunRullama({"quantize", source, path}).exit_code, 2);
   EXPECT_EQ(RunRullama({"quantize", "/no/such/model.gguf", path, "Q8_0"}).exit_code, 6);
   EXPECT_EQ(RunRullama({"quantize", source, "/no/such/folder/x.gguf", "Q8_0"}).exit_code, 6);
