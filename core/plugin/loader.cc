@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/plugin/call_guard.h"
+#include "core/plugin/elf_file.h"
 
 namespace rullama {
 namespace {
@@ -42,6 +43,7 @@ Status CheckIsFile(const fs::path& path) {
 
 Result<rl_plugin_query_fn> LoadQueryFunction(const fs::path& path) {
   RL_RETURN_IF_ERROR(CheckIsFile(path));
+  RL_RETURN_IF_ERROR(CheckElfIsWhole(path));
   using boost::dll::shared_library;
   // Storage whose destructor never runs: the library is not to be unloaded.
   alignas(shared_library) std::byte storage[sizeof(shared_library)];

@@ -69,6 +69,24 @@ TEST(Load, LibraryCutShort) {
   ExpectError(Load(path), "plugin.load", {path.string(), "file too short"});
 }
 
+// The dynamic loader would map what is not there, and the process would end with SIGBUS.
+TEST(Load, LibraryCutAnywhere) {
+  const fs::path path = fs::path(::testing::TempDir()) / "cut_anywhere_plugin.so";
+  const uint64_t whole = fs::file_size(FakeFile("fake"));
+  size_t lengths = 0;
+  for (uint64_t size = 64; size < whole; size += 1 + whole / 97, ++lengths) {
+    fs::copy_file(FakeFile("fake"), path, fs::copy_options::overwrite_existing);
+    fs::resize_file(path, size);
+    ExpectError(Load(path), "plugin.load",
+                {path.string(), "it has " + std::to_string(size) + " bytes, expected "});
+  }
+  EXPECT_GT(lengths, 90U);
+  fs::copy_file(FakeFile("fake"), path, fs::copy_options::overwrite_existing);
+  fs::resize_file(path, whole - 1);
+  ExpectError(Load(path), "plugin.load", {"expected " + std::to_string(whole)});
+  fs::remove(path);
+}
+
 TEST(Load, OtherArchitecture) {
   const fs::path path = fs::path(::testing::TempDir()) / "foreign_plugin.so";
   fs::copy_file(FakeFile("fake"), path, fs::copy_options::overwrite_existing);
