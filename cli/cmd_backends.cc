@@ -124,21 +124,17 @@ Result<int> ListBackends(const ConfigFlags& flags, bool as_json, Console& consol
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags));
   const auto registry = MakeRegistry(loaded.config.values(), loaded.environment, flags.plugins);
   json entries = json::array();
-  // A plugin that the command line names and that cannot be used is a failure of the command.
-  int exit_code = 0;
-  for (const PluginListing& listing : registry->List()) {
-    entries.push_back(ListingAsJson(listing));
-    if (listing.source == "--plugin" && listing.state == PluginState::kRefused) {
-      exit_code = static_cast<int>(ErrorKind::kBackend);
-    }
-  }
+  for (const PluginListing& listing : registry->List()) entries.push_back(ListingAsJson(listing));
+  const Status named = registry->CheckNamedByUser();
   registry->Shutdown();
   if (as_json) {
     RL_RETURN_IF_ERROR(console.Write(JsonLine({{"backends", entries}})));
-    return exit_code;
+  } else {
+    for (const json& entry : entries) RL_RETURN_IF_ERROR(console.Write(TextOf(entry)));
   }
-  for (const json& entry : entries) RL_RETURN_IF_ERROR(console.Write(TextOf(entry)));
-  return exit_code;
+  // What the user named is more than a finding.
+  RL_RETURN_IF_ERROR(named);
+  return 0;
 }
 
 }  // namespace

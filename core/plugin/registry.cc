@@ -76,6 +76,7 @@ void Registry::AddUserPath(std::string_view source, const fs::path& path) {
     return;
   }
   Candidate candidate;
+  candidate.named_by_user = true;
   candidate.listing.source = source;
   candidate.listing.path = absolute;
   candidate.listing.name = BackendNameOf(absolute).value_or(absolute.stem().string());
@@ -131,6 +132,7 @@ void Registry::AddRefused(std::string_view source, const fs::path& path, std::st
   candidate.listing.state = PluginState::kRefused;
   candidate.listing.error = Error{ErrorKind::kBackend, "plugin.path", std::move(reason)};
   candidate.tried = true;
+  candidate.named_by_user = source == kFromFlag || source == kFromConfig;
   candidates_.push_back(std::move(candidate));
 }
 
@@ -183,7 +185,21 @@ const std::vector<PluginListing>& Registry::List() {
   return listings_;
 }
 
+Status Registry::CheckNamedByUser() {
+  for (Candidate& candidate : candidates_) {
+    if (!candidate.named_by_user) continue;
+    Try(candidate);
+    const PluginListing& listing = candidate.listing;
+    if (listing.state != PluginState::kRefused) continue;
+    return tl::unexpected(
+        Error(*listing.error)
+            .WithContext(fmt::format("{} names a plugin that cannot be used", listing.source)));
+  }
+  return OkStatus();
+}
+
 Result<std::shared_ptr<Plugin>> Registry::Find(std::string_view name) {
+  RL_RETURN_IF_ERROR(CheckNamedByUser());
   const Candidate* refused = nullptr;
   for (Candidate& candidate : candidates_) {
     // A file whose name promises another backend need not be opened to be passed over.

@@ -63,8 +63,14 @@ class Registry {
   // Everything found, in search order; loads what has not been loaded yet.
   const std::vector<PluginListing>& List();
 
+  // Loads every plugin file that the user named (--plugin, `plugins` of the configuration). The
+  // error of the first such file or directory that cannot be used: another plugin in its place
+  // would be used without a word.
+  Status CheckNamedByUser();
+
   // The plugin of this name; loads files whose name says so and files given by the user. Errors:
-  // backend.unknown with the usable backends; or why the only plugin of that name was refused.
+  // those of CheckNamedByUser; backend.unknown with the usable backends; or why the only plugin of
+  // that name was refused.
   Result<std::shared_ptr<Plugin>> Find(std::string_view name);
 
   // The device named by `selector`: an index, or part of a name (any case). Empty: the first device
@@ -83,6 +89,7 @@ class Registry {
     PluginListing listing;
     rl_plugin_query_fn query = nullptr;  // built in
     bool named_by_file = false;          // the file name promises the plugin's name
+    bool named_by_user = false;          // not found in a directory but given itself
     bool tried = false;
   };
 

@@ -152,18 +152,55 @@ TEST_F(RegistryTest, RefusedOneIsPassedOver) {
   std::ofstream(broken) << "not a library";
   fs::permissions(broken, fs::perms::owner_all);
   const fs::path good = PutPlugin(MakeDirectory("good"));
-  options_.flag_paths = {broken, good};
+  options_.flag_paths = {broken.parent_path(), good.parent_path()};
   Registry registry(options_, host_.get());
   const auto found = registry.Find("fake");
   ASSERT_TRUE(found);
   EXPECT_EQ((*found)->origin(), good.string());
+  EXPECT_TRUE(registry.CheckNamedByUser());
+}
+
+// Else the user would measure or test another plugin than the one that was named.
+TEST_F(RegistryTest, NamedOneThatCannotBeUsedIsAnError) {
+  const fs::path good = PutPlugin(MakeDirectory("lib/rullama"));
+  options_.program_directory = MakeDirectory("bin");
+  const fs::path text = MakeDirectory("named") / "text.so";
+  std::ofstream(text) << "not a library, however long the text may be, and it is long enough now";
+  const fs::path open_file = PutPlugin(MakeDirectory("open"));
+  fs::permissions(open_file, fs::perms::all);
+  const fs::path open_directory = MakeDirectory("open_directory");
+  fs::permissions(open_directory, fs::perms::all);
+  const struct {
+    fs::path path;
+    const char* id;
+    const char* says;
+  } kCases[] = {
+      {root_ / "none.so", "plugin.load", "No such file or directory"},
+      {text, "plugin.load", "cannot load plugin"},
+      {FakeFile("no_entry"), "plugin.entry", "rullama_plugin_query_v1"},
+      {open_file, "plugin.path", "writable for everyone"},
+      {open_directory, "plugin.path", "writable for everyone"},
+  };
+  for (const auto& bad : kCases) {
+    for (const bool by_flag : {true, false}) {
+      RegistryOptions options = options_;
+      (by_flag ? options.flag_paths : options.config_paths) = {bad.path};
+      const char* source = by_flag ? "--plugin names" : "plugins in the configuration names";
+      Registry registry(options, host_.get());
+      const std::vector<std::string> parts = {source, bad.path.string(), bad.says};
+      ExpectError(registry.Find("fake"), bad.id, parts);
+      ExpectError(registry.Find("no_such_backend"), bad.id, parts);
+      ExpectError(registry.CheckNamedByUser(), bad.id, parts);
+      EXPECT_EQ(registry.List().size(), 2U) << "the listing still shows everything";
+    }
+  }
 }
 
 TEST_F(RegistryTest, OnlyRefusedOnesGiveTheirReason) {
   const fs::path broken = MakeDirectory("broken") / "librullama_backend_fake.so";
   std::ofstream(broken) << "not a library";
   fs::permissions(broken, fs::perms::owner_all);
-  options_.flag_paths = {broken};
+  options_.flag_paths = {broken.parent_path()};
   Registry registry(options_, host_.get());
   ExpectError(registry.Find("fake"), "plugin.load", {broken.string(), "usable backends: none"});
 }
