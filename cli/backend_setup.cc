@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/crash_report.h"
 #include "cli/signals.h"
 #include "core/reference/reference_backend.h"
 
@@ -48,9 +49,11 @@ struct Choice {
   std::shared_ptr<Plugin> plugin;
   uint32_t device = 0;
   std::string device_name;
+  std::string driver;
 };
 
 Result<Choice> ChooseBest(Registry& registry) {
+  RL_RETURN_IF_ERROR(registry.CheckNamedByUser());
   Choice best;
   int best_rank = 0;
   for (const PluginListing& listing : registry.List()) {
@@ -62,7 +65,8 @@ Result<Choice> ChooseBest(Registry& registry) {
       const int rank = RankOf(list->devices[i]);
       if (rank <= best_rank) continue;
       best_rank = rank;
-      best = {listing.plugin, static_cast<uint32_t>(i), list->devices[i].name};
+      best = {listing.plugin, static_cast<uint32_t>(i), list->devices[i].name,
+              list->devices[i].driver};
     }
   }
   if (best_rank == 0) {
@@ -85,6 +89,7 @@ Result<Choice> Choose(Registry& registry, const BackendConfig& config, Console& 
                       registry.SelectDevice(*choice.plugin, config.device));
   choice.device = device.index;
   choice.device_name = device.description.name;
+  choice.driver = device.description.driver;
   return choice;
 }
 
@@ -124,6 +129,7 @@ std::unique_ptr<Device> OpenHost(Registry& registry, Console& console) {
 std::unique_ptr<Registry> MakeRegistry(const Config& config,
                                        const EnvironmentOverrides& environment,
                                        const std::vector<std::string>& plugin_flags) {
+  DescribeCachesForCrash();
   HostOptions host;
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   host.logger = std::make_shared<spdlog::logger>("rullama", std::move(sink));
@@ -144,6 +150,7 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
   WarnOfManyThreads(config.backend, console);
   BackendDevices opened;
   opened.backend = choice.plugin->name();
+  DescribeDeviceForCrash(opened.backend, choice.device_name, choice.driver);
   const std::vector<std::pair<std::string, std::string>> options(config.backend.options.begin(),
                                                                  config.backend.options.end());
   RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, options));

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cli/crash_report.h"
+
 namespace rullama::cli {
 namespace {
 
@@ -78,14 +80,15 @@ void OnTerminate(int) {
 
 void OnAlarm(int) { ::_exit(kExitTerminated); }
 
-void OnBusError(int signal, siginfo_t* info, void*) {
+void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (address >= state.mapping_begin.load() && address < state.mapping_end.load()) {
     Say("\nrullama: error: the model file changed or shrank on disk while it was in use; do not "
         "replace the file of a running program [io.mapped_file_changed]\n");
     ::_exit(kExitIo);
   }
-  // Our own bug: die as usual, with a core dump where those are enabled.
+  // A crash like any other: die as usual, with a core dump where those are enabled.
+  ReportCrash(signal, info, context);
   ::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -102,12 +105,19 @@ void Handle(int signal, void (*handler)(int)) {
 
 void InstallSignalHandlers() {
   Handle(SIGPIPE, SIG_IGN);
+  Handle(SIGXFSZ, SIG_IGN);
   Handle(SIGINT, OnInterrupt);
   Handle(SIGTERM, OnTerminate);
+  // A program that nohup starts is to outlive its terminal.
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    Handle(SIGHUP, OnTerminate);
+  }
   Handle(SIGALRM, OnAlarm);
+  InstallCrashHandlers();
   struct sigaction action {};
   action.sa_sigaction = OnBusError;
-  action.sa_flags = SA_SIGINFO;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   ::sigaction(SIGBUS, &action, nullptr);
 }

@@ -3,8 +3,11 @@
 //   SIGINT   the first sets the cancel flag: work stops at the next token. A second within two
 //            seconds ends the process at once with exit code 130.
 //   SIGTERM  sets the cancel flag; the process ends with 143, after five seconds at the latest.
+//   SIGHUP   as SIGTERM, unless it was ignored when the program started (nohup).
 //   SIGBUS   inside a watched mapping: the model file changed on disk; a message, and exit code 6.
 //   SIGPIPE  ignored: a reader that goes away is an error of a write.
+//   SIGXFSZ  ignored: a file that may not grow any more is an error of a write.
+//   SIGSEGV and other crashes: crash_report.h.
 //
 // Handlers are process-wide, so is the state behind these functions; it is lock-free. Install once,
 // from main. The others may be called from any thread.
@@ -22,7 +25,7 @@ inline constexpr int kExitTerminated = 143;
 
 void InstallSignalHandlers();
 
-// Set by SIGINT and SIGTERM.
+// Set by SIGINT, SIGTERM and SIGHUP.
 std::shared_ptr<const std::atomic<bool>> CancelFlag();
 // While a line is edited an interrupt only sets the flags, however often: the editor has to leave
 // the terminal as it found it. SIGWINCH and SIGCONT are noticed from then on.
@@ -37,7 +40,7 @@ bool WaitForInput();
 void ClearInterrupt();
 
 bool Interrupted();  // by SIGINT since the last ClearInterrupt
-bool Terminated();   // by SIGTERM
+bool Terminated();   // by SIGTERM or SIGHUP
 
 // The mapping whose loss SIGBUS reports; it must stay mapped until the process ends or an empty
 // span is given.

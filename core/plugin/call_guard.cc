@@ -9,13 +9,9 @@
 namespace rullama {
 namespace {
 
-struct Note {
-  std::string_view plugin;
-  std::string_view function;
-};
-
-// What this thread is calling; read by the terminate handler, which gets no arguments.
-thread_local Note current_call;
+// What this thread is calling; read by the terminate handler and by handlers of signals, which get
+// no arguments.
+thread_local PluginCall current_call;
 
 void PrintException() noexcept {
   try {
@@ -32,7 +28,7 @@ void PrintException() noexcept {
 
 // Plain stdio: whatever failed may have been the allocator or the logger.
 [[noreturn]] void OnTerminate() {
-  const Note note = current_call;
+  const PluginCall note = current_call;
   if (note.plugin.empty()) {
     std::fputs("rullama: internal error: terminated: ", stderr);
     PrintException();
@@ -54,7 +50,7 @@ void PrintException() noexcept {
 
 // Runs in the thread that called exit, which is inside a call of a plugin only if that plugin did.
 void OnExit() {
-  const Note note = current_call;
+  const PluginCall note = current_call;
   if (note.plugin.empty()) return;
   std::fprintf(stderr,
                "rullama: error: plugin '%.*s' ended the program inside %.*s by a call of exit; "
@@ -73,6 +69,8 @@ ScopedPluginCall::ScopedPluginCall(std::string_view plugin, std::string_view fun
 }
 
 ScopedPluginCall::~ScopedPluginCall() { current_call = {outer_plugin_, outer_function_}; }
+
+PluginCall CurrentPluginCall() noexcept { return current_call; }
 
 void InstallTerminateHandler() {
   std::set_terminate(OnTerminate);

@@ -24,6 +24,13 @@ class ScopedPluginCall {
   std::string_view outer_function_;
 };
 
+// The call in progress on this thread; empty texts if there is none. Async-signal-safe.
+struct PluginCall {
+  std::string_view plugin;
+  std::string_view function;
+};
+PluginCall CurrentPluginCall() noexcept;
+
 // To be called once at the start of main. If an exception leaves a plugin, or a plugin calls exit,
 // prints the plugin and the function (and the exception's text) to stderr and exits with
 // ErrorKind::kBackend; any other termination is our own bug and aborts.

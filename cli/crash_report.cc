@@ -1,0 +1,172 @@
+#include "cli/crash_report.h"
+
+#include <fmt/format.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "core/base/printable.h"
+#include "core/plugin/blob_cache.h"
+#include "core/plugin/call_guard.h"
+
+namespace rullama::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxNoteBytes = 2048;
+constexpr size_t kAlternateStackBytes = size_t{64} << 10;
+// A fault this near to the stack pointer is a stack that is full: frames are smaller.
+constexpr uintptr_t kStackFrameBytes = uintptr_t{64} << 10;
+
+// Text that a handler may read while it is being changed: only what is complete is shown.
+struct Note {
+  std::array<char, kMaxNoteBytes> text = {};
+  std::atomic<size_t> size{0};
+
+  void Set(std::string_view value) {
+    size.store(0);
+    const size_t count = std::min(value.size(), text.size());
+    std::copy_n(value.begin(), count, text.begin());
+    size.store(count);
+  }
+  [[nodiscard]] std::string_view view() const { return {text.data(), size.load()}; }
+};
+static_assert(std::atomic<size_t>::is_always_lock_free);
+
+// A handler can only reach what has static storage.
+struct CrashState {
+  Note device;
+  Note caches;
+  std::atomic<bool> reported{false};
+  alignas(16) std::array<std::byte, kAlternateStackBytes> stack;
+};
+CrashState crash;
+
+void Tell(std::string_view text) {
+  // Nothing can be done about an error here.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+std::string_view NameOfSignal(int signal) {
+  switch (signal) {
+    case SIGSEGV:
+      return "SIGSEGV (invalid address)";
+    case SIGBUS:
+      return "SIGBUS (no memory behind an address)";
+    case SIGABRT:
+      return "SIGABRT (abort)";
+    case SIGILL:
+      return "SIGILL (unknown instruction)";
+    case SIGFPE:
+      return "SIGFPE (arithmetic)";
+    default:
+      return "a signal";
+  }
+}
+
+bool StackIsFull([[maybe_unused]] int signal, [[maybe_unused]] const siginfo_t* info,
+                 [[maybe_unused]] void* context) {
+#if defined(__x86_64__)
+  if (signal != SIGSEGV || info == nullptr || context == nullptr) return false;
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  const auto stack =
+      static_cast<uintptr_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
+  return address + kStackFrameBytes > stack && address < stack + kStackFrameBytes;
+#else
+  return false;
+#endif
+}
+
+void OnCrash(int signal, siginfo_t* info, void* context) {
+  ReportCrash(signal, info, context);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+// The folder a driver keeps compiled kernels in: what `variable` says, or `name` in the user's
+// cache.
+fs::path DriverCache(const char* variable, const char* name) {
+  if (const char* set = std::getenv(variable); set != nullptr && *set != '\0') return set;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return fs::path(cache) / name;
+  }
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? fs::path() : fs::path(home) / ".cache" / name;
+}
+
+}  // namespace
+
+void InstallCrashHandlers() {
+  // A full stack leaves no room for a handler.
+  stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE) != 0) {
+    stack = {};
+    stack.ss_sp = crash.stack.data();
+    stack.ss_size = crash.stack.size();
+    ::sigaltstack(&stack, nullptr);
+  }
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE}) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action = {};
+    action.sa_sigaction = OnCrash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void DescribeCachesForCrash() {
+  std::string text;
+  for (const fs::path& folder :
+       {BlobCache::DefaultDirectory(), DriverCache("POCL_CACHE_DIR", "pocl"),
+        DriverCache("MESA_SHADER_CACHE_DIR", "mesa_shader_cache"),
+        DriverCache("CUDA_CACHE_PATH", "nvidia")}) {
+    std::error_code ignored;
+    if (folder.empty() || !fs::is_directory(folder, ignored)) continue;
+    text += (text.empty() ? "'" : ", '") + Printable(folder.string(), kMaxNoteBytes / 4) + "'";
+  }
+  crash.caches.Set(text);
+}
+
+void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
+                            std::string_view driver) {
+  crash.device.Set(Printable(
+      fmt::format("backend '{}' on '{}' (driver {})", backend, device, driver), kMaxNoteBytes));
+}
+
+void ReportCrash(int signal, const siginfo_t* info, void* context) {
+  if (crash.reported.exchange(true)) return;  // another thread is faster
+  const PluginCall call = CurrentPluginCall();
+  Tell("\nrullama: error: crashed with ");
+  Tell(NameOfSignal(signal));
+  if (!call.plugin.empty()) {
+    Tell(" in ");
+    Tell(call.function);
+    Tell(" of plugin '");
+    Tell(call.plugin);
+    Tell("'");
+  }
+  Tell("; rullama " RULLAMA_VERSION);
+  if (const std::string_view device = crash.device.view(); !device.empty()) {
+    Tell(", ");
+    Tell(device);
+  }
+  if (StackIsFull(signal, info, context)) Tell("; the stack is full, raise its limit (ulimit -s)");
+  if (const std::string_view caches = crash.caches.view(); !caches.empty()) {
+    Tell("; if it happens again, delete the caches of compiled kernels: ");
+    Tell(caches);
+  }
+  Tell("; --backend cpu needs no driver. Please report it with these words [program.crash]\n");
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,29 @@
+// What the program says when it crashes: drivers and plugins run in its process, and a fault in one
+// of them (a damaged cache of compiled kernels is enough) would end it without a word.
+//
+// SIGSEGV, SIGBUS, SIGABRT, SIGILL and SIGFPE print version, plugin call, backend, device, driver
+// and the caches to delete, and then end the process as they would have without a handler, with a
+// core dump where those are enabled. Handlers that somebody else has installed, a sanitizer for
+// instance, stay.
+//
+// Process-wide. Install once, from main; Describe* from one thread at a time.
+#pragma once
+
+#include <signal.h>
+
+#include <string_view>
+
+namespace rullama::cli {
+
+void InstallCrashHandlers();
+
+// Notes the caches of compiled kernels that exist now: ours and those of known drivers.
+void DescribeCachesForCrash();
+// Notes what is in use.
+void DescribeDeviceForCrash(std::string_view backend, std::string_view device,
+                            std::string_view driver);
+
+// Prints the report, for a handler; async-signal-safe. `context` is what the kernel gave it.
+void ReportCrash(int signal, const siginfo_t* info, void* context);
+
+}  // namespace rullama::cli
