@@ -3,6 +3,7 @@
 #include <sys/auxv.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -31,9 +32,67 @@ void AddBackendOption(CLI::App& app, ConfigFlags& flags) {
       ->group("Backend");
 }
 
-bool IsSeparator(char c) {
-  return c == ' ' || c == ',' || c == '\n' || c == '\r' || c == '\t' || c == '[' || c == ']';
-}
+constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+// Reads a list of ids; positions are bytes from the start of the text.
+class IdListReader {
+ public:
+  IdListReader(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+
+  Result<std::vector<int32_t>> Read() {
+    SkipSpace();
+    const bool bracket = Take('[');
+    SkipSpace();
+    while (at_ < text_.size() && text_[at_] != ']') {
+      RL_RETURN_IF_ERROR(ReadId());
+      const bool space = SkipSpace();
+      const bool comma = Take(',');
+      SkipSpace();
+      if (comma && (at_ == text_.size() || text_[at_] == ']')) return Broken("a token id");
+      if (!comma && !space && at_ < text_.size() && text_[at_] != ']') return Broken("a comma");
+    }
+    if (bracket && !Take(']')) return Broken("a ']'");
+    SkipSpace();
+    if (at_ < text_.size()) return Broken("the end of the list");
+    return std::move(ids_);
+  }
+
+ private:
+  Status ReadId() {
+    const size_t begin = at_;
+    const size_t end = std::min(text_.find_first_of(" \t\r\n,[]", begin), text_.size());
+    if (end == begin) return Broken("a token id");
+    RL_ASSIGN_OR_RETURN(const int64_t id,
+                        ParseInteger(text_.substr(begin, end - begin),
+                                     fmt::format("{}, byte {}", what_, begin), 0, INT32_MAX));
+    ids_.push_back(static_cast<int32_t>(id));
+    at_ = end;
+    return OkStatus();
+  }
+  bool SkipSpace() {
+    const size_t begin = at_;
+    at_ = std::min(text_.find_first_not_of(kWhiteSpace, at_), text_.size());
+    return at_ > begin;
+  }
+  bool Take(char c) {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  [[nodiscard]] tl::unexpected<Error> Broken(std::string_view expected) const {
+    const std::string found =
+        at_ == text_.size() ? "the end of the text" : fmt::format("'{}'", text_[at_]);
+    return MakeError(ErrorKind::kUsage, "input.list",
+                     "{}: found {} at byte {}, expected {}; a list of ids is a JSON array, or "
+                     "numbers with commas or white space between them",
+                     what_, found, at_, expected);
+  }
+
+  std::string_view text_;
+  std::string_view what_;
+  size_t at_ = 0;
+  std::vector<int32_t> ids_;
+};
 
 }  // namespace
 
@@ -203,19 +262,7 @@ Result<int64_t> ParseInteger(std::string_view text, std::string_view what, int64
 }
 
 Result<std::vector<int32_t>> ParseIdList(std::string_view text, std::string_view what) {
-  std::vector<int32_t> ids;
-  while (!text.empty()) {
-    if (IsSeparator(text.front())) {
-      text.remove_prefix(1);
-      continue;
-    }
-    size_t length = 0;
-    while (length < text.size() && !IsSeparator(text[length])) ++length;
-    RL_ASSIGN_OR_RETURN(const int64_t id, ParseInteger(text.substr(0, length), what, 0, INT32_MAX));
-    ids.push_back(static_cast<int32_t>(id));
-    text.remove_prefix(length);
-  }
-  return ids;
+  return IdListReader(text, what).Read();
 }
 
 }  // namespace rullama::cli

@@ -63,7 +63,8 @@ struct LoadedConfig {
 // YAML, environment and flags. Errors config.* (kUsage).
 Result<LoadedConfig> LoadConfig(const ConfigFlags& flags);
 
-// "x,y z" or "[x, y, z]" as numbers. `what` begins the message. Error input.number (kUsage).
+// "x,y z" or "[x, y, z]" as numbers. `what` begins the message, which has the position. Errors
+// input.number, input.list (kUsage).
 Result<std::vector<int32_t>> ParseIdList(std::string_view text, std::string_view what);
 
 // A whole decimal number in [low, high]. Error input.number (kUsage), naming `what`.
