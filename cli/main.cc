@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -120,5 +121,13 @@ int main(int argc, char** argv) {
         {rullama::ErrorKind::kOutOfMemory, "memory.host",
          "the system refused more memory; lower --ctx-size, or use a smaller model"});
     return static_cast<int>(rullama::ErrorKind::kOutOfMemory);
+  } catch (const std::system_error& error) {
+    // Threads are all that we ask the system for in this way.
+    rullama::cli::Console().Fail(
+        {rullama::ErrorKind::kRuntime, "system.threads",
+         fmt::format("the system refused a thread: {}; lower --threads, or raise the limits on "
+                     "processes and memory (ulimit -u, ulimit -v)",
+                     error.code().message())});
+    return static_cast<int>(rullama::ErrorKind::kRuntime);
   }
 }

@@ -1,8 +1,13 @@
 #include "backends/cpu/thread_pool.h"
 
+#include <rullama/sdk/backend.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include <string>
+#include <system_error>
 
 namespace rullama::cpu {
 namespace {
@@ -21,12 +26,25 @@ void Pause() {
 
 ThreadPool::ThreadPool(int workers) : workers_(workers) {
   threads_.reserve(static_cast<size_t>(workers - 1));
-  for (int worker = 1; worker < workers; ++worker) {
-    threads_.emplace_back([this, worker] { Loop(worker); });
+  try {
+    for (int worker = 1; worker < workers; ++worker) {
+      threads_.emplace_back([this, worker] { Loop(worker); });
+    }
+  } catch (const std::system_error& error) {
+    // Threads that run already must not be destroyed while they do.
+    const std::string started = std::to_string(threads_.size() + 1);
+    Stop();
+    throw sdk::Error(RL_UNAVAILABLE,
+                     "the system started " + started + " of " + std::to_string(workers) +
+                         " threads, then refused: " + error.code().message() +
+                         "; lower --threads, or raise the limits on processes and memory "
+                         "(ulimit -u, ulimit -v)");
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   stop_.store(true);
   generation_.fetch_add(1);
   generation_.notify_all();

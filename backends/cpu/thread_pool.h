@@ -17,7 +17,8 @@ namespace rullama::cpu {
 
 class ThreadPool {
  public:
-  // `workers` includes the caller and is at least 1.
+  // `workers` includes the caller and is at least 1. Throws sdk::Error (RL_UNAVAILABLE) if the
+  // system refuses a thread.
   explicit ThreadPool(int workers);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -30,6 +31,7 @@ class ThreadPool {
 
  private:
   void Loop(int worker);
+  void Stop();
   void WaitWhileEqual(std::atomic<uint32_t>& value, uint32_t old) const;
 
   const int workers_;

@@ -9,6 +9,7 @@
 namespace rullama::gpu {
 
 inline std::string SizeText(uint64_t bytes) {
+  if (bytes < uint64_t{1} << 20) return std::to_string(bytes) + " bytes";
   const bool small = bytes < uint64_t{1} << 30;
   const uint64_t tenths = bytes / ((uint64_t{1} << (small ? 20 : 30)) / 10);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 namespace rullama::opencl {
 namespace {
@@ -91,6 +94,34 @@ std::string Examine(const Api& api, cl_platform_id platform, cl_device_id device
   return {};
 }
 
+// Files that announce drivers to the loader.
+std::string RegisteredDrivers() {
+  const char* variable = std::getenv("OCL_ICD_VENDORS");
+  const std::filesystem::path place = variable == nullptr ? "/etc/OpenCL/vendors" : variable;
+  if (place.extension() == ".icd") return std::filesystem::exists(place) ? place.string() : "";
+  std::string names;
+  std::error_code code;
+  for (std::filesystem::directory_iterator it(place, code), end; !code && it != end;
+       it.increment(code)) {
+    if (it->path().extension() != ".icd") continue;
+    names += (names.empty() ? "" : ", ") + it->path().string();
+  }
+  return names;
+}
+
+// Why the loader gives no platform. It does not tell drivers it could not load from none.
+std::string WhyNoPlatform(cl_int answer) {
+  if (answer == CL_OUT_OF_HOST_MEMORY) return "the OpenCL loader is out of host memory";
+  const std::string drivers = RegisteredDrivers();
+  if (!drivers.empty()) {
+    return "no OpenCL driver could be loaded, though some are installed (" + drivers +
+           "): the process may have too little memory for them (ulimit -v) or too few files "
+           "(ulimit -n), or their libraries are missing; clinfo shows more";
+  }
+  return "no OpenCL driver is installed: the loader finds none in /etc/OpenCL/vendors or "
+         "$OCL_ICD_VENDORS; install the one of your device (Debian: pocl-opencl-icd for CPUs)";
+}
+
 }  // namespace
 
 Instance::Instance() {
@@ -104,9 +135,7 @@ void Instance::Enumerate() {
   cl_uint count = 0;
   const cl_int found = api_.GetPlatformIDs(0, nullptr, &count);
   if (found != CL_SUCCESS || count == 0) {
-    reason_ =
-        "no OpenCL driver is installed: the loader finds none in /etc/OpenCL/vendors or "
-        "$OCL_ICD_VENDORS; install the one of your device (Debian: pocl-opencl-icd for CPUs)";
+    reason_ = WhyNoPlatform(found);
     return;
   }
   std::vector<cl_platform_id> platforms(count);

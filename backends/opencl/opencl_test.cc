@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
@@ -73,9 +76,29 @@ TEST(OpenClInstance, NoPlatform) {
     *count = 0;
     return CL_PLATFORM_NOT_FOUND_KHR;
   };
-  const Instance instance(api);
-  EXPECT_TRUE(instance.devices().empty());
-  EXPECT_THAT(instance.reason(), HasSubstr("no OpenCL driver is installed"));
+  const char* before = std::getenv("OCL_ICD_VENDORS");
+  const std::string vendors = before == nullptr ? "" : before;
+  const auto reason = [&](const char* place) {
+    ::setenv("OCL_ICD_VENDORS", place, 1);
+    const Instance instance(api);
+    EXPECT_TRUE(instance.devices().empty());
+    return instance.reason();
+  };
+  EXPECT_THAT(reason("/nonexistent"), HasSubstr("no OpenCL driver is installed"));
+  // Installed, but the loader could not load it: memory, descriptors, a damaged library.
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "opencl_test_vendors";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "mine.icd") << "libmine.so\n";
+  for (const std::string& place : {folder.string(), (folder / "mine.icd").string()}) {
+    EXPECT_THAT(reason(place.c_str()),
+                AllOf(HasSubstr("could be loaded"), HasSubstr("mine.icd"), HasSubstr("ulimit -v")));
+  }
+  std::filesystem::remove_all(folder);
+  if (before == nullptr) {
+    ::unsetenv("OCL_ICD_VENDORS");
+  } else {
+    ::setenv("OCL_ICD_VENDORS", vendors.c_str(), 1);
+  }
 }
 
 TEST(OpenClInstance, PlatformWithoutDevices) {

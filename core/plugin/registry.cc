@@ -216,8 +216,20 @@ Result<std::shared_ptr<Plugin>> Registry::Find(std::string_view name) {
   }
   return MakeError(ErrorKind::kBackend, "backend.unknown",
                    "there is no backend '{}'; usable backends: {}; `rullama backends` shows where "
-                   "they are looked for",
-                   name, UsableBackends());
+                   "they are looked for{}",
+                   name, UsableBackends(), UnsearchedPlaces());
+}
+
+// Places in which the wanted plugin may be, but which could not be looked through.
+std::string Registry::UnsearchedPlaces() const {
+  std::string text;
+  for (const Candidate& candidate : candidates_) {
+    const PluginListing& listing = candidate.listing;
+    if (listing.error && listing.error->id == "plugin.path") {
+      text += fmt::format("; {}: {}", listing.source, listing.error->message);
+    }
+  }
+  return text;
 }
 
 std::string Registry::UsableBackends() {

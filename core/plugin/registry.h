@@ -100,6 +100,7 @@ class Registry {
   void AddRefused(std::string_view source, const std::filesystem::path& path, std::string reason);
   void Try(Candidate& candidate);
   std::string UsableBackends();
+  std::string UnsearchedPlaces() const;
 
   RegistryOptions options_;
   std::shared_ptr<PluginHost> host_;

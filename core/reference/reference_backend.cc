@@ -194,8 +194,10 @@ class ReferenceDevice final : public sdk::Device {
       for (uint32_t j = 0; answers[i].supported && j < op.input_count; ++j) {
         const rl_value* value = view.input(op, j);
         if (value == nullptr || IsReadable(value->dtype)) continue;
-        answers[i] = {false, fmt::format("cannot decode '{}' of dtype {}", sdk::View(value->name),
-                                         value->dtype)};
+        const DTypeInfo* dtype = FindDType(value->dtype);
+        answers[i] = {false, fmt::format("cannot decode '{}' of type {}", sdk::View(value->name),
+                                         dtype == nullptr ? fmt::format("{}", value->dtype)
+                                                          : std::string(dtype->name))};
       }
     }
     return answers;

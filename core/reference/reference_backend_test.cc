@@ -183,7 +183,7 @@ TEST_F(ReferenceBackendTest, RefusesWhatItCannotDecode) {
   const auto support = device->QueryOps(graph);
   ASSERT_TRUE(support) << support.error().ToString();
   EXPECT_FALSE((*support)[0].supported);
-  EXPECT_THAT((*support)[0].reason, HasSubstr("cannot decode 'w'"));
+  EXPECT_THAT((*support)[0].reason, HasSubstr("cannot decode 'w' of type iq2_xxs"));
   EXPECT_TRUE((*support)[1].supported);
   const std::vector<std::byte> bytes(66);
   const auto weight = device->CreateWeight({"w", {DType::kIQ2_XXS, {1, 256}}, bytes});

@@ -13,6 +13,7 @@
 //                                     without a text, returns an unknown code, fails with a text
 //                                     that is neither terminated nor UTF-8, returns RL_OK and a
 //                                     null handle, or sleeps for 300 ms
+//   crash=F                           function F reads from an invalid address
 //   fail_at=F:N                       the N-th call of F fails (1 is the first)
 //   support=N                         query_ops answers N for every op
 //   op_index=N                        of its errors
@@ -117,11 +118,17 @@ bool FailsNow(const std::string& function) {
          script.Has("fail_at", function + ":" + std::to_string(call));
 }
 
+void ReadInvalidAddress() {
+  const volatile int* volatile nowhere = nullptr;
+  [[maybe_unused]] const int value = *nowhere;
+}
+
 // The lie the script wants of this function, as the code to return; RL_OK for none.
 int32_t Lie(const char* function, rl_error* error) {
   const Script& script = TheScript();
   if (script.Has("hang", function)) std::this_thread::sleep_for(kHang);
   if (script.Has("exit", function)) std::exit(0);
+  if (script.Has("crash", function)) ReadInvalidAddress();
   if (script.Has("throw", function)) throw std::runtime_error("thrown by the fake");
   if (script.Has("stale_errors")) SetError(error, RL_INTERNAL, "not an error");
   if (script.Has("silent", function)) return RL_INTERNAL;
