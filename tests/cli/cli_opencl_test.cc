@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "tests/cli/program.h"
@@ -116,6 +117,35 @@ TEST(OpenCl, NoDriver) {
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr("no OpenCL driver is installed"));
   }
+}
+
+// PoCL trusts its cache and aborts, or runs into pages that are not there. That is its fault, but
+// the program says which folder to delete.
+TEST(OpenCl, ADamagedCacheOfTheDriverIsNamed) {
+  namespace fs = std::filesystem;
+  const fs::path cache = TemporaryDirectory() / "pocl_cache";
+  fs::create_directories(cache);
+  RunOptions options = PoclAlone();
+  options.environment.push_back("POCL_CACHE_DIR=" + cache.string());
+  const std::vector<std::string> words = {"-m",       TinyModel(), "--backend", "opencl",
+                                          "--device", "0",         "--raw",     "--greedy",
+                                          "-p",       "The",       "-n",        "1"};
+  const RunResult whole = RunRullama(words, options);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  size_t kernels = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(cache)) {
+    if (entry.path().extension() != ".so") continue;
+    fs::resize_file(entry.path(), 0);
+    ++kernels;
+  }
+  ASSERT_GT(kernels, 0U);
+  const RunResult damaged = RunRullama(words, options);
+  if (damaged.exit_code == 0) {
+    EXPECT_EQ(damaged.out, whole.out);  // a version that compiles again
+    return;
+  }
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr(cache.string()), HasSubstr("[program.crash]"),
+                                 HasSubstr("backend 'opencl'")));
 }
 
 TEST(OpenCl, CpuDevicesOnlyOnRequest) {

@@ -5,6 +5,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,8 +43,11 @@ class Spawner {
   // The program leads a session of its own; the first terminal it opens becomes its own.
   void NewSession() { new_session_ = true; }
 
-  pid_t Start(const std::vector<std::string>& arguments, const std::vector<std::string>& extra) {
-    std::vector<std::string> words = {RULLAMA_PROGRAM};
+  pid_t Start(const std::vector<std::string>& arguments, const std::vector<std::string>& extra,
+              const std::string& limits = "") {
+    std::vector<std::string> words;
+    if (!limits.empty()) words = {"/bin/sh", "-c", "ulimit " + limits + " && exec \"$0\" \"$@\""};
+    words.emplace_back(RULLAMA_PROGRAM);
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -78,11 +82,11 @@ class Spawner {
   bool new_session_ = false;
 };
 
-int WaitFor(pid_t pid) {
+int WaitFor(pid_t pid, rusage* usage = nullptr) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
     int status = 0;
-    const pid_t done = ::waitpid(pid, &status, WNOHANG);
+    const pid_t done = ::wait4(pid, &status, WNOHANG, usage);
     if (done == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (done < 0) return -1;
     if (std::chrono::steady_clock::now() > deadline) ::kill(pid, SIGKILL);
@@ -272,20 +276,27 @@ RunResult RunRullama(const std::vector<std::string>& arguments, const RunOptions
   }
   spawner.Open(STDERR_FILENO, err, O_WRONLY | O_TRUNC);
   RunResult result;
-  result.exit_code = WaitFor(spawner.Start(arguments, options.environment));
+  rusage usage{};
+  result.exit_code = WaitFor(spawner.Start(arguments, options.environment, options.limits), &usage);
+  result.max_resident_bytes = int64_t{usage.ru_maxrss} * 1024;
+  for (const timeval& time : {usage.ru_utime, usage.ru_stime}) {
+    result.cpu_seconds +=
+        static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  }
   result.out = ReadFile(out);
   result.err = ReadFile(err);
   return result;
 }
 
-RunningProgram::RunningProgram(const std::vector<std::string>& arguments) {
+RunningProgram::RunningProgram(const std::vector<std::string>& arguments,
+                               const RunOptions& options) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
   Spawner spawner;
   spawner.Open(STDIN_FILENO, "/dev/null", O_RDONLY);
   spawner.Duplicate(ends[1], STDOUT_FILENO);
   spawner.Open(STDERR_FILENO, "/dev/null", O_WRONLY);
-  pid_ = spawner.Start(arguments, {});
+  pid_ = spawner.Start(arguments, options.environment, options.limits);
   ::close(ends[1]);
   read_end_ = ends[0];
 }

@@ -22,6 +22,7 @@ struct RunOptions {
   bool close_stdout = false;
   std::string stdout_path;                    // instead of being captured
   std::vector<std::string> environment = {};  // added: "NAME=value"
+  std::string limits;                         // of the process, as for ulimit: "-v 100000"
 };
 
 // For runs that ask every driver of the machine for its devices. What drivers leave behind is not
@@ -32,6 +33,8 @@ struct RunResult {
   int exit_code = -1;  // 128 + signal for a process that a signal killed
   std::string out;
   std::string err;
+  int64_t max_resident_bytes = 0;
+  double cpu_seconds = 0;
 };
 
 // Arguments without the program's name. A program that runs for two minutes is killed.
@@ -82,7 +85,8 @@ class ProgramOnTerminal {
 // A running program whose stdout is a pipe.
 class RunningProgram {
  public:
-  explicit RunningProgram(const std::vector<std::string>& arguments);
+  explicit RunningProgram(const std::vector<std::string>& arguments,
+                          const RunOptions& options = {});
   ~RunningProgram();
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;

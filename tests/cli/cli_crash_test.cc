@@ -1,0 +1,58 @@
+// What is said when a plugin or a driver crashes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/cli/program.h"
+
+namespace rullama::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A sanitizer reports faults itself.
+constexpr bool kSanitized = RULLAMA_SANITIZED != 0;
+
+RunResult CrashIn(const std::string& function, const fs::path& cache) {
+  RunOptions options;
+  options.environment = {"RULLAMA_FAKE=crash=" + function, "XDG_CACHE_HOME=" + cache.string()};
+  return RunRullama({"-m", TinyModel(), "--plugin", RULLAMA_FAKE_PLUGIN, "--backend", "fake",
+                     "--raw", "-p", "x", "-n", "1"},
+                    options);
+}
+
+TEST(Crash, TheFunctionOfThePluginIsNamed) {
+  if (kSanitized) {
+    EXPECT_THAT(CrashIn("device_open", "/nonexistent").err, HasSubstr("Sanitizer"));
+    return;
+  }
+  const fs::path cache = TemporaryDirectory() / "caches";
+  fs::create_directories(cache / "pocl");
+  for (const std::string function : {"device_count", "device_open"}) {
+    const RunResult result = CrashIn(function, cache);
+    EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("SIGSEGV"), HasSubstr(" in " + function + " of plugin"),
+                                  HasSubstr("rullama 0."), HasSubstr("[program.crash]")));
+    EXPECT_THAT(result.err, HasSubstr("'" + (cache / "pocl").string() + "'"));
+  }
+  EXPECT_THAT(CrashIn("device_open", cache).err,
+              AllOf(HasSubstr("backend 'fake' on 'Fake One'"), HasSubstr("(driver ")));
+}
+
+TEST(Crash, TheSignalStaysTheReasonOfTheEnd) {
+  if (kSanitized) return;  // theirs
+  for (const int signal : {SIGABRT, SIGFPE, SIGILL, SIGBUS}) {
+    RunningProgram program({"-m", TinyModel(), "--raw", "--greedy", "-p", "The", "-n", "-1"});
+    EXPECT_THAT(program.ReadSome(), Not(::testing::IsEmpty()));
+    program.Signal(signal);
+    EXPECT_EQ(program.Wait(), 128 + signal);
+  }
+}
+
+}  // namespace
+}  // namespace rullama::cli_test
