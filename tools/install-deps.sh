@@ -8,8 +8,9 @@
 #   tools/install-deps.sh --check     installs nothing; exit code 1 if something is missing
 set -euo pipefail
 
-# Compiler and build tools. binutils has `nm`, with which the tests list what a plugin exports.
-minimal=(g++ binutils cmake make ninja-build)
+# Compiler and build tools. binutils has `nm`, with which the tests list what a plugin exports, and
+# python3 runs the test that damages models.
+minimal=(g++ binutils cmake make ninja-build python3)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
           libcli11-dev libedit-dev libgtest-dev libgmock-dev)
