@@ -11,6 +11,7 @@
 #include "cli/model_file.h"
 #include "cli/model_summary.h"
 #include "cli/size_text.h"
+#include "core/base/printable.h"
 #include "models/gemma4/gemma4_config.h"
 #include "models/gemma4/gemma4_model.h"
 
@@ -21,6 +22,7 @@ using nlohmann::json;
 
 constexpr size_t kMaxShownElements = 8;  // of an array
 constexpr size_t kMaxShownText = 120;    // bytes of a string, except with --json
+constexpr size_t kMaxSafeBytes = 1024;   // of a name, or of an error that quotes one
 
 struct InspectFlags {
   std::string path;
@@ -164,11 +166,7 @@ std::string Dump(const json& value) {
 }
 
 // Names of a file on a terminal: control characters could do anything there.
-std::string Safe(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return text;
-}
+std::string Safe(std::string_view text) { return Printable(text, kMaxSafeBytes); }
 
 std::string Shortened(std::string text) {
   if (text.size() <= kMaxShownText) return text;
@@ -216,8 +214,7 @@ std::string FileText(const json& file) {
   }
   text += "\nmetadata\n";
   for (const auto& [key, value] : file["metadata"].items()) {
-    // JSON quoting also keeps control characters of the file away from the terminal.
-    text += fmt::format("  {} = {}\n", Safe(key), Shortened(Dump(value)));
+    text += fmt::format("  {} = {}\n", Safe(key), Safe(Shortened(Dump(value))));
   }
   text += "\ntensors\n";
   for (const json& tensor : file["tensors"]) {

@@ -6,11 +6,14 @@
 #include <map>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "models/gemma4/gemma4_config.h"
 #include "models/gemma4/gemma4_weights.h"
 
 namespace rullama::cli {
 namespace {
+
+constexpr size_t kMaxShownBytes = 1024;  // of a name or an error
 
 // The numbers of general.file_type, as llama.cpp gives them out (enum llama_ftype).
 constexpr std::pair<uint32_t, const char*> kFileTypes[] = {
@@ -43,11 +46,7 @@ std::optional<Error> WhyRefused(const GgufFile& file) {
   return std::nullopt;
 }
 
-std::string Masked(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return text;
-}
+std::string Masked(std::string_view text) { return Printable(text, kMaxShownBytes); }
 
 std::string Count(uint64_t parameters) {
   const auto count = static_cast<double>(parameters);

@@ -64,11 +64,12 @@ std::vector<std::vector<std::string>> EveryCommand(const std::string& file,
       {"-m", file, "-p", "x", "-n", "1"},
       {"run", "-m", file, "--raw", "-p", "x", "-n", "1", "-v"},
       {"logits", "-m", file, "--tokens-file", ids, "--out", out},
-      {"perplexity", "-m", file, "--tokens-file", ids},
+      {"perplexity", "-m", file, "-f", ids},
       {"bench", "-m", file, "-p", "4", "-n", "1"},
-      {"tokenize", "-m", file, "x"},
-      {"detokenize", "-m", file, "2,5"},
+      {"tokenize", "-m", file, "-p", "x"},
+      {"detokenize", "-m", file, "-p", "2,5"},
       {"inspect", file},
+      {"show", file},
       {"graph", "-m", file},
       {"quantize", file, out, "Q8_0"},
       {"diff", "-m", file, "--backends", "cpu,reference"},
@@ -168,7 +169,7 @@ TEST(Hostile, APluginThatWasNamedIsUsedOrRefused) {
       {cut.string(), "the file is cut off"},
   };
   for (const auto& [path, says] : kCases) {
-    const auto config = TemporaryFile("plugins.yaml", "plugins: [\"" + path + "\"]\n");
+    const auto config = TemporaryFile("plugins.yaml", "plugins: {paths: [\"" + path + "\"]}\n");
     const std::vector<std::string> tail = {"-m", TinyModel(), "--raw", "-p", "x", "-n", "1"};
     for (const std::string& backend :
          {std::string("cpu"), std::string("auto"), std::string("no")}) {
