@@ -28,7 +28,7 @@ constexpr size_t kAlternateStackBytes = size_t{64} << 10;
 constexpr uintptr_t kStackFrameBytes = uintptr_t{64} << 10;
 
 // Text that a handler may read while it is being changed: only what is complete is shown.
-struct Note {
+struct CrashText {
   std::array<char, kMaxNoteBytes> text = {};
   std::atomic<size_t> size{0};
 
@@ -44,8 +44,8 @@ static_assert(std::atomic<size_t>::is_always_lock_free);
 
 // A handler can only reach what has static storage.
 struct CrashState {
-  Note device;
-  Note caches;
+  CrashText device;
+  CrashText caches;
   std::atomic<bool> reported{false};
   alignas(16) std::array<std::byte, kAlternateStackBytes> stack;
 };

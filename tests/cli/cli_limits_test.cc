@@ -17,7 +17,7 @@ using ::testing::Not;
 constexpr int64_t kMaxResident = int64_t{300} << 20;
 constexpr uintmax_t kSparseBytes = uintmax_t{16} << 30;
 
-std::string Number(uint64_t value, size_t bytes) {
+std::string Field(uint64_t value, size_t bytes) {
   std::string text;
   for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
   return text;
@@ -26,7 +26,7 @@ std::string Number(uint64_t value, size_t bytes) {
 // One metadata entry, `head` after its key, in a file of 16 GiB that takes 4 KiB of the disk.
 std::string SparseFile(const std::string& name, const std::string& head) {
   const auto path = TemporaryFile(
-      name, "GGUF" + Number(3, 4) + Number(0, 8) + Number(1, 8) + Number(1, 8) + "a" + head);
+      name, "GGUF" + Field(3, 4) + Field(0, 8) + Field(1, 8) + Field(1, 8) + "a" + head);
   std::filesystem::resize_file(path, kSparseBytes);
   return path.string();
 }
@@ -36,9 +36,9 @@ TEST(Limits, SparseFilesAreRefusedAtOnce) {
   constexpr uint32_t kArray = 9;
   const std::string files[] = {
       SparseFile("strings.gguf",
-                 Number(kArray, 4) + Number(kString, 4) + Number((kSparseBytes - 200) / 8, 8)),
-      SparseFile("string.gguf", Number(kString, 4) + Number(kSparseBytes - 200, 8)),
-      SparseFile("bytes.gguf", Number(kArray, 4) + Number(0, 4) + Number(kSparseBytes - 200, 8)),
+                 Field(kArray, 4) + Field(kString, 4) + Field((kSparseBytes - 200) / 8, 8)),
+      SparseFile("string.gguf", Field(kString, 4) + Field(kSparseBytes - 200, 8)),
+      SparseFile("bytes.gguf", Field(kArray, 4) + Field(0, 4) + Field(kSparseBytes - 200, 8)),
   };
   RunOptions options;
 #if !RULLAMA_SANITIZED
@@ -49,7 +49,7 @@ TEST(Limits, SparseFilesAreRefusedAtOnce) {
     for (const std::vector<std::string>& words :
          {std::vector<std::string>{"inspect", file},
           {"-m", file, "--raw", "-p", "x"},
-          {"tokenize", "-m", file, "x"},
+          {"tokenize", "-m", file, "-p", "x"},
           {"logits", "-m", file, "--tokens-file", ids, "--out", "/dev/null"}}) {
       const RunResult result = RunRullama(words, options);
       EXPECT_EQ(result.exit_code, 4) << result.err;
@@ -95,7 +95,9 @@ TEST(Limits, ASmallStackIsNamed) {
     // Smaller ones end before main, where nobody can say anything.
     if (result.exit_code == 0 || result.err.find("rullama") == std::string::npos) continue;
     crashed = crashed || result.exit_code > 128;
-    if (result.exit_code > 128) EXPECT_THAT(result.err, HasSubstr("ulimit -s")) << kilobytes;
+    if (result.exit_code > 128) {
+      EXPECT_THAT(result.err, HasSubstr("ulimit -s")) << kilobytes;
+    }
   }
   EXPECT_TRUE(crashed);
 }

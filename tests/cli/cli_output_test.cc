@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/cli/open_files.h"
 #include "tests/cli/program.h"
 
 namespace rullama::cli_test {
@@ -152,11 +153,15 @@ TEST_F(OutputTest, ALimitOnTheSizeOfFilesIsAnError) {
   EXPECT_EQ(Names().size(), 1U);
 }
 
-// Writes the model again and again until a signal comes in the middle.
+// Writes a model until a signal comes in the middle.
 void EndWhileWriting(const std::string& out, int signal) {
   RunningProgram program({"synth", "--config", RULLAMA_SOURCE_DIR "/configs/e2b.yaml", "--layers",
-                          "4", "--type", "F16", "--out", out});
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+                          "25", "--type", "F16", "--out", out});
+  const fs::path folder = fs::path(out).parent_path();
+  WaitUntil([&] {
+    const auto entries = std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+    return HasUnnamedFile(folder) || entries > 2;
+  });
   program.Signal(signal);
   const int code = program.Wait();
   EXPECT_THAT(code, AnyOf(128 + signal, 143, 130)) << "it was done before the signal came";

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/cli/open_files.h"
 #include "tests/cli/program.h"
 
 namespace rullama::cli_test {
@@ -94,10 +95,8 @@ TEST(Quantize, InterruptLeavesNothing) {
   const std::string source =
       SyntheticModel("wide.gguf", TemporaryFile("wide.yaml", config).string());
   RunningProgram program({"quantize", source, OutputPath("stopped.gguf"), "Q4_K_M"});
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!HasFile(".stopped") && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  // With a name only on file systems that know none without.
+  WaitUntil([] { return HasFile(".stopped") || HasUnnamedFile(TemporaryDirectory()); });
   program.Signal(SIGINT);
   EXPECT_EQ(program.Wait(), 130);
   EXPECT_FALSE(HasFile("stopped") || HasFile(".stopped"));

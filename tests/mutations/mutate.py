@@ -165,7 +165,7 @@ def commands(index, path, ids, out):
     if index % 6 == 1:
         yield "run", ["-m", path, "--raw", "-p", "The", "-n", "2", "--diffusion-steps", "1"]
     if index % 30 == 2:
-        yield "tokenize", ["tokenize", "-m", path, "The"]
+        yield "tokenize", ["tokenize", "-m", path, "-p", "The"]
 
 
 def run(options, words):
