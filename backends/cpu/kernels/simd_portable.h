@@ -1,4 +1,6 @@
-// The SIMD vocabulary of the kernels in plain C++: sixteen float or int32 lanes and 64 bytes. The
+// The SIMD vocabulary of the kernels without intrinsics: sixteen float or int32 lanes and 64 bytes,
+// as four vectors of 16 bytes in the vector extensions of GCC and Clang. Every processor with
+// 16-byte vectors has the operations used here, so they compile fast and to few instructions. The
 // headers simd_avx2.h and simd_avx512.h define the same names with intrinsics; a translation unit
 // gets exactly one of the three (simd.h).
 //
@@ -6,7 +8,6 @@
 // with different instruction sets, and a shared inline function could be taken from the wrong one.
 #pragma once
 
-#include <cmath>
 #include <cstring>
 
 #include "backends/cpu/kernels/kernel_table.h"
@@ -25,18 +26,60 @@ constexpr int kTileBatch = 4;        // GEMM register tile: batch rows
 constexpr int kPackedGemvBatch = 4;  // packed GEMV: most batch rows per pass
 constexpr int kPackedGemvSums = 16;  // packed GEMV: int32 accumulators that fit in registers
 
+// The vectors of 16 bytes that all others consist of.
+using Float4 = float __attribute__((vector_size(16)));
+using Int4 = int32_t __attribute__((vector_size(16)));
+using Uint4 = uint32_t __attribute__((vector_size(16)));
+using Short8 = int16_t __attribute__((vector_size(16)));
+using Ushort8 = uint16_t __attribute__((vector_size(16)));
+using Byte16 = uint8_t __attribute__((vector_size(16)));
+constexpr int kQuarters = 4;
+
 struct F32x16 {
-  float v[16];
+  Float4 v[kQuarters];
 };
 struct I32x16 {
-  int32_t v[16];
+  Int4 v[kQuarters];
 };
 struct U8x64 {
-  uint8_t v[64];
+  Byte16 v[kQuarters];
 };
 struct F64x16 {
   double v[16];
 };
+// The lanes of a vector as an array, for operations that move them.
+struct Lanes16 {
+  float v[16];
+};
+
+template <typename To, typename From>
+RL_INLINE To BitCast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, from);
+}
+template <typename Vector>
+RL_INLINE Vector LoadQuarter(const void* p) {
+  Vector r;
+  std::memcpy(&r, p, sizeof(r));
+  return r;
+}
+// Per lane: mask ? a : b. The lanes of the mask are 0 or -1.
+RL_INLINE Float4 Blend(Int4 mask, Float4 a, Float4 b) {
+  return BitCast<Float4>((mask & BitCast<Int4>(a)) | (~mask & BitCast<Int4>(b)));
+}
+// f16 numbers in the low halves of the lanes; the high halves are zero.
+RL_INLINE Float4 HalfBitsToFloats(Uint4 half) {
+  const Uint4 sign = (half & 0x8000u) << 16;
+  const Uint4 magnitude = half & 0x7FFFu;
+  constexpr uint32_t kRebias = 112u << 23;  // from the exponent bias 15 to 127
+  const Uint4 normal = (magnitude << 13) + kRebias;
+  const auto is_special = BitCast<Uint4>(magnitude >= 0x7C00u);
+  // Infinity and NaN: the largest exponent of f32 in place of that of f16.
+  const Uint4 bits = normal + (is_special & kRebias);
+  const Float4 subnormal = __builtin_convertvector(BitCast<Int4>(magnitude), Float4) * 0x1p-24f;
+  const Float4 value = Blend(BitCast<Int4>(magnitude < 0x400u), subnormal, BitCast<Float4>(bits));
+  return BitCast<Float4>(BitCast<Uint4>(value) | sign);
+}
 
 RL_INLINE float HalfBitsToFloat(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
@@ -76,135 +119,122 @@ RL_INLINE uint16_t FloatToHalfBits(float value) {
   return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13));
 }
 
+// One quarter at a time: `i` is its index.
+#define RL_QUARTERS(type, expression)                        \
+  type r;                                                    \
+  for (int i = 0; i < kQuarters; ++i) r.v[i] = (expression); \
+  return r
+
 // --- Sixteen floats ------------------------------------------------------------------------------
-RL_INLINE F32x16 Set1(float x) {
-  F32x16 r;
-  for (float& v : r.v) v = x;
-  return r;
-}
-RL_INLINE F32x16 Zero() { return Set1(0.0f); }
-RL_INLINE F32x16 Load(const float* p) {
-  F32x16 r;
-  std::memcpy(r.v, p, sizeof(r.v));
-  return r;
-}
+RL_INLINE F32x16 Set1(float x) { RL_QUARTERS(F32x16, (Float4{x, x, x, x})); }
+RL_INLINE F32x16 Zero() { return F32x16{}; }
+RL_INLINE F32x16 Load(const float* p) { RL_QUARTERS(F32x16, LoadQuarter<Float4>(p + 4 * i)); }
 // Loads n lanes, 0 <= n <= 16; the other lanes are `fill`.
 RL_INLINE F32x16 LoadPartial(const float* p, size_t n, float fill = 0.0f) {
   F32x16 r = Set1(fill);
-  std::memcpy(r.v, p, n * sizeof(float));
+  std::memcpy(&r, p, n * sizeof(float));
   return r;
 }
-RL_INLINE void Store(float* p, const F32x16& a) { std::memcpy(p, a.v, sizeof(a.v)); }
+RL_INLINE void Store(float* p, const F32x16& a) { std::memcpy(p, &a, sizeof(a)); }
 RL_INLINE void StorePartial(float* p, size_t n, const F32x16& a) {
-  std::memcpy(p, a.v, n * sizeof(float));
+  std::memcpy(p, &a, n * sizeof(float));
 }
 RL_INLINE F32x16 LoadHalf(const uint16_t* p) {
-  F32x16 r;
-  for (int i = 0; i < 16; ++i) r.v[i] = HalfBitsToFloat(p[i]);
-  return r;
+  RL_QUARTERS(F32x16, HalfBitsToFloats(Uint4{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]}));
 }
 RL_INLINE F32x16 LoadBf16(const uint16_t* p) {
-  F32x16 r;
-  for (int i = 0; i < 16; ++i) {
-    const uint32_t bits = static_cast<uint32_t>(p[i]) << 16;
-    std::memcpy(&r.v[i], &bits, 4);
-  }
-  return r;
+  RL_QUARTERS(F32x16,
+              BitCast<Float4>(Uint4{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]} << 16));
 }
 RL_INLINE void StoreHalf(uint16_t* p, const F32x16& a) {
-  for (int i = 0; i < 16; ++i) p[i] = FloatToHalfBits(a.v[i]);
+  const auto lanes = BitCast<Lanes16>(a);
+  for (int i = 0; i < 16; ++i) p[i] = FloatToHalfBits(lanes.v[i]);
 }
 
-#define RL_LANES(type, expression)                    \
-  type r;                                             \
-  for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
-  return r
-RL_INLINE F32x16 Add(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] + b.v[i]); }
-RL_INLINE F32x16 Sub(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] - b.v[i]); }
-RL_INLINE F32x16 Mul(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] * b.v[i]); }
-RL_INLINE F32x16 Div(const F32x16& a, const F32x16& b) { RL_LANES(F32x16, a.v[i] / b.v[i]); }
+RL_INLINE F32x16 Add(const F32x16& a, const F32x16& b) { RL_QUARTERS(F32x16, a.v[i] + b.v[i]); }
+RL_INLINE F32x16 Sub(const F32x16& a, const F32x16& b) { RL_QUARTERS(F32x16, a.v[i] - b.v[i]); }
+RL_INLINE F32x16 Mul(const F32x16& a, const F32x16& b) { RL_QUARTERS(F32x16, a.v[i] * b.v[i]); }
+RL_INLINE F32x16 Div(const F32x16& a, const F32x16& b) { RL_QUARTERS(F32x16, a.v[i] / b.v[i]); }
 // a * b + c, in two roundings here and in one where the level has FMA.
 RL_INLINE F32x16 Fma(const F32x16& a, const F32x16& b, const F32x16& c) {
-  RL_LANES(F32x16, a.v[i] * b.v[i] + c.v[i]);
+  RL_QUARTERS(F32x16, a.v[i] * b.v[i] + c.v[i]);
 }
 // Where either operand is NaN, the result is the second operand.
 RL_INLINE F32x16 Max(const F32x16& a, const F32x16& b) {
-  RL_LANES(F32x16, a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+  RL_QUARTERS(F32x16, Blend(a.v[i] > b.v[i], a.v[i], b.v[i]));
 }
 RL_INLINE F32x16 Min(const F32x16& a, const F32x16& b) {
-  RL_LANES(F32x16, a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
+  RL_QUARTERS(F32x16, Blend(a.v[i] < b.v[i], a.v[i], b.v[i]));
 }
-RL_INLINE F32x16 Abs(const F32x16& a) { RL_LANES(F32x16, std::fabs(a.v[i])); }
+RL_INLINE F32x16 Abs(const F32x16& a) {
+  RL_QUARTERS(F32x16, BitCast<Float4>(BitCast<Int4>(a.v[i]) & 0x7FFFFFFF));
+}
 // Per lane: a < b ? x : y.
 RL_INLINE F32x16 SelectLess(const F32x16& a, const F32x16& b, const F32x16& x, const F32x16& y) {
-  RL_LANES(F32x16, a.v[i] < b.v[i] ? x.v[i] : y.v[i]);
+  RL_QUARTERS(F32x16, Blend(a.v[i] < b.v[i], x.v[i], y.v[i]));
 }
 RL_INLINE uint32_t EqualMask(const F32x16& a, const F32x16& b) {
   uint32_t mask = 0;
-  for (int i = 0; i < 16; ++i) mask |= static_cast<uint32_t>(a.v[i] == b.v[i]) << i;
+  for (int i = 0; i < kQuarters; ++i) {
+    const Int4 bits = (a.v[i] == b.v[i]) & Int4{1, 2, 4, 8};
+    mask |= static_cast<uint32_t>(bits[0] | bits[1] | bits[2] | bits[3]) << (4 * i);
+  }
   return mask;
 }
 // Reductions add the upper half of the lanes to the lower half, four times.
-RL_INLINE float ReduceAdd(F32x16 a) {
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
-  }
-  return a.v[0];
+RL_INLINE float ReduceAdd(const F32x16& a) {
+  const Float4 sums = (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]);
+  return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
-RL_INLINE float ReduceMax(F32x16 a) {
-  for (int i = 1; i < 16; ++i) a.v[0] = a.v[i] > a.v[0] ? a.v[i] : a.v[0];
-  return a.v[0];
+RL_INLINE float ReduceMax(const F32x16& a) {
+  const auto lanes = BitCast<Lanes16>(a);
+  float largest = lanes.v[0];
+  for (int i = 1; i < 16; ++i) largest = lanes.v[i] > largest ? lanes.v[i] : largest;
+  return largest;
 }
 
 // --- Integers ------------------------------------------------------------------------------------
-RL_INLINE F32x16 ToFloat(const I32x16& a) { RL_LANES(F32x16, static_cast<float>(a.v[i])); }
+RL_INLINE F32x16 ToFloat(const I32x16& a) {
+  RL_QUARTERS(F32x16, __builtin_convertvector(a.v[i], Float4));
+}
 // Nearest integer, ties to even, for magnitudes below 2^22; beyond, the result is undefined but
 // does not trap.
 RL_INLINE I32x16 RoundToInt(const F32x16& a) {
-  I32x16 r;
-  for (int i = 0; i < 16; ++i) {
-    constexpr float kMagic = 0x1.8p23f;  // puts the integer into the low mantissa bits
-    const float shifted = a.v[i] + kMagic;
-    int32_t bits;
-    std::memcpy(&bits, &shifted, 4);
-    r.v[i] = static_cast<int32_t>(static_cast<uint32_t>(bits) - 0x4B400000u);
-  }
-  return r;
+  constexpr float kMagic = 0x1.8p23f;  // puts the integer into the low mantissa bits
+  RL_QUARTERS(I32x16, BitCast<Int4>(BitCast<Uint4>(a.v[i] + kMagic) - 0x4B400000u));
 }
 // 2^n for n in [-126, 127].
 RL_INLINE F32x16 PowerOfTwo(const I32x16& n) {
-  F32x16 r;
-  for (int i = 0; i < 16; ++i) {
-    const uint32_t bits = static_cast<uint32_t>(n.v[i] + 127) << 23;
-    std::memcpy(&r.v[i], &bits, 4);
-  }
-  return r;
+  RL_QUARTERS(F32x16, BitCast<Float4>((n.v[i] + 127) << 23));
 }
-RL_INLINE I32x16 SubOne(const I32x16& a) { RL_LANES(I32x16, a.v[i] - 1); }
-RL_INLINE I32x16 Times256(const I32x16& a) { RL_LANES(I32x16, a.v[i] * 256); }
-RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) { RL_LANES(I32x16, a.v[i] + b.v[i]); }
-RL_INLINE I32x16 Set1Int(int32_t a) { RL_LANES(I32x16, a); }
-RL_INLINE I32x16 LoadInt(const int32_t* p) { RL_LANES(I32x16, p[i]); }
+RL_INLINE I32x16 SubOne(const I32x16& a) { RL_QUARTERS(I32x16, a.v[i] - 1); }
+RL_INLINE I32x16 Times256(const I32x16& a) { RL_QUARTERS(I32x16, a.v[i] << 8); }
+RL_INLINE I32x16 AddInt(const I32x16& a, const I32x16& b) { RL_QUARTERS(I32x16, a.v[i] + b.v[i]); }
+RL_INLINE I32x16 Set1Int(int32_t a) { RL_QUARTERS(I32x16, (Int4{a, a, a, a})); }
+RL_INLINE I32x16 LoadInt(const int32_t* p) { RL_QUARTERS(I32x16, LoadQuarter<Int4>(p + 4 * i)); }
 RL_INLINE I32x16 ZeroInt() { return I32x16{}; }
 RL_INLINE int32_t ReduceAddInt(const I32x16& a) {
-  int32_t sum = 0;
-  for (int32_t v : a.v) sum += v;
-  return sum;
+  const Int4 sums = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
+  return sums[0] + sums[1] + sums[2] + sums[3];
 }
 // Stores the lanes as int8; every value must fit.
 RL_INLINE void StoreInt8(int8_t* p, const I32x16& a) {
-  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(static_cast<uint32_t>(a.v[i]) & 0xFFu);
+  int32_t lanes[16];
+  std::memcpy(lanes, &a, sizeof(lanes));
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(static_cast<uint32_t>(lanes[i]) & 0xFFu);
 }
 
 // --- Float64 sums --------------------------------------------------------------------------------
 RL_INLINE F64x16 ZeroDouble() { return F64x16{}; }
 RL_INLINE F64x16 AddDouble(F64x16 acc, const F32x16& a) {
-  for (int i = 0; i < 16; ++i) acc.v[i] += static_cast<double>(a.v[i]);
+  const auto lanes = BitCast<Lanes16>(a);
+  for (int i = 0; i < 16; ++i) acc.v[i] += static_cast<double>(lanes.v[i]);
   return acc;
 }
 RL_INLINE F64x16 AddSquareDouble(F64x16 acc, const F32x16& a) {
+  const auto lanes = BitCast<Lanes16>(a);
   for (int i = 0; i < 16; ++i) {
-    acc.v[i] += static_cast<double>(a.v[i]) * static_cast<double>(a.v[i]);
+    acc.v[i] += static_cast<double>(lanes.v[i]) * static_cast<double>(lanes.v[i]);
   }
   return acc;
 }
@@ -216,107 +246,114 @@ RL_INLINE double ReduceAddDouble(F64x16 a) {
 }
 
 // --- 64 bytes of a weight row --------------------------------------------------------------------
-RL_INLINE U8x64 LoadBytes(const uint8_t* p) {
-  U8x64 r;
-  std::memcpy(r.v, p, 64);
-  return r;
-}
-RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) { std::memcpy(p, a.v, 64); }
+RL_INLINE U8x64 LoadBytes(const uint8_t* p) { RL_QUARTERS(U8x64, LoadQuarter<Byte16>(p + 16 * i)); }
+RL_INLINE void StoreBytes(uint8_t* p, const U8x64& a) { std::memcpy(p, &a, sizeof(a)); }
 // 32 bytes from each of two addresses.
 RL_INLINE U8x64 LoadBytes32x2(const uint8_t* lower, const uint8_t* upper) {
-  U8x64 r;
-  std::memcpy(r.v, lower, 32);
-  std::memcpy(r.v + 32, upper, 32);
-  return r;
+  RL_QUARTERS(U8x64, LoadQuarter<Byte16>((i < 2 ? lower : upper) + 16 * (i % 2)));
 }
-#define RL_BYTES(expression)                                              \
-  U8x64 r;                                                                \
-  for (int i = 0; i < 64; ++i) r.v[i] = static_cast<uint8_t>(expression); \
-  return r
 // The same 32 bytes in both halves, shifted right by kLower in the lower half and by kUpper in the
 // upper half, then masked with `mask`.
 template <int kLower, int kUpper>
 RL_INLINE U8x64 BroadcastShift(const uint8_t* p, uint8_t mask) {
-  U8x64 r;
-  for (int i = 0; i < 32; ++i) {
-    r.v[i] = static_cast<uint8_t>((p[i] >> kLower) & mask);
-    r.v[i + 32] = static_cast<uint8_t>((p[i] >> kUpper) & mask);
-  }
-  return r;
+  RL_QUARTERS(U8x64, (LoadQuarter<Byte16>(p + 16 * (i % 2)) >> (i < 2 ? kLower : kUpper)) & mask);
 }
 // Low nibbles, then high nibbles of 16 bytes at `lower`; then the same of 16 bytes at `upper`.
 RL_INLINE U8x64 Nibbles16x2(const uint8_t* lower, const uint8_t* upper) {
-  U8x64 r;
-  for (int i = 0; i < 16; ++i) {
-    r.v[i] = static_cast<uint8_t>(lower[i] & 15);
-    r.v[i + 16] = static_cast<uint8_t>(lower[i] >> 4);
-    r.v[i + 32] = static_cast<uint8_t>(upper[i] & 15);
-    r.v[i + 48] = static_cast<uint8_t>(upper[i] >> 4);
-  }
-  return r;
+  const auto low = LoadQuarter<Byte16>(lower);
+  const auto high = LoadQuarter<Byte16>(upper);
+  return {{low & 15, low >> 4, high & 15, high >> 4}};
 }
-RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { RL_BYTES(a.v[i] | b.v[i]); }
+RL_INLINE U8x64 Or(const U8x64& a, const U8x64& b) { RL_QUARTERS(U8x64, a.v[i] | b.v[i]); }
 // Byte i: a | kValue if bit i of `bits` is set, else a.
 template <uint8_t kValue>
 RL_INLINE U8x64 OrWhereBit(const U8x64& a, uint64_t bits) {
-  RL_BYTES(a.v[i] | ((bits >> i) & 1 ? kValue : 0));
+  constexpr Byte16 kBit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  U8x64 r;
+  for (int i = 0; i < kQuarters; ++i) {
+    const auto x = static_cast<uint8_t>(bits >> (16 * i));
+    const auto y = static_cast<uint8_t>(bits >> (16 * i + 8));
+    const Byte16 spread = {x, x, x, x, x, x, x, x, y, y, y, y, y, y, y, y};
+    r.v[i] = a.v[i] | (BitCast<Byte16>((spread & kBit) != 0) & kValue);
+  }
+  return r;
 }
 // Byte i: a | kValue if bit kLower (lower half) or kUpper (upper half) of p[i % 32] is set, else a.
 template <int kLower, int kUpper, uint8_t kValue>
 RL_INLINE U8x64 OrWhereByteBit(const U8x64& a, const uint8_t* p) {
-  RL_BYTES(a.v[i] | ((p[i & 31] >> (i < 32 ? kLower : kUpper)) & 1 ? kValue : 0));
+  constexpr uint8_t kMasks[2] = {1 << kLower, 1 << kUpper};
+  U8x64 r;
+  for (int i = 0; i < kQuarters; ++i) {
+    const Byte16 bit = LoadQuarter<Byte16>(p + 16 * (i % 2)) & kMasks[i / 2];
+    r.v[i] = a.v[i] | (BitCast<Byte16>(bit != 0) & kValue);
+  }
+  return r;
 }
 // table[a] with 16 entries; every byte of a is below 16.
-RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) { RL_BYTES(table[a.v[i]]); }
-RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_BYTES(a.v[i] ^ b); }
+RL_INLINE U8x64 Lookup16(const U8x64& a, const uint8_t* table) {
+  uint8_t bytes[64];
+  std::memcpy(bytes, &a, sizeof(bytes));
+  for (uint8_t& byte : bytes) byte = table[byte];
+  return LoadBytes(bytes);
+}
+RL_INLINE U8x64 XorByte(const U8x64& a, uint8_t b) { RL_QUARTERS(U8x64, a.v[i] ^ b); }
 // Shifts every byte so that bit kFrom moves to bit kTo, then masks with kMask. kMask must select
 // only bits that come from the same byte.
 template <int kFrom, int kTo, uint8_t kMask>
 RL_INLINE U8x64 MoveBits(const U8x64& a) {
-  constexpr int kLeft = kFrom < kTo ? kTo - kFrom : 0;
-  constexpr int kRight = kFrom > kTo ? kFrom - kTo : 0;
-  RL_BYTES((a.v[i] << kLeft >> kRight) & kMask);
+  if constexpr (kFrom < kTo) {
+    RL_QUARTERS(U8x64, (a.v[i] << (kTo - kFrom)) & kMask);
+  } else {
+    RL_QUARTERS(U8x64, (a.v[i] >> (kFrom - kTo)) & kMask);
+  }
 }
 // Lane i: byte 4 * i + kByte as an unsigned number; below, as a signed one.
 template <int kByte>
 RL_INLINE F32x16 ByteOfLane(const U8x64& a) {
-  RL_LANES(F32x16, static_cast<float>(a.v[4 * i + kByte]));
+  RL_QUARTERS(F32x16, __builtin_convertvector(
+                          BitCast<Int4>((BitCast<Uint4>(a.v[i]) >> (8 * kByte)) & 0xFFu), Float4));
 }
 template <int kByte>
 RL_INLINE F32x16 SignedByteOfLane(const U8x64& a) {
-  RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(a.v[4 * i + kByte])));
+  RL_QUARTERS(F32x16,
+              __builtin_convertvector((BitCast<Int4>(a.v[i]) << (24 - 8 * kByte)) >> 24, Float4));
 }
 // Lane i: the f16 number in the lower (kHalf = 0) or upper (1) half of dword i.
 template <int kHalf>
 RL_INLINE F32x16 HalfOfLane(const U8x64& a) {
-  F32x16 r;
-  for (int i = 0; i < 16; ++i) {
-    uint16_t half;
-    std::memcpy(&half, a.v + 4 * i + 2 * kHalf, 2);
-    r.v[i] = HalfBitsToFloat(half);
-  }
-  return r;
+  RL_QUARTERS(F32x16, HalfBitsToFloats((BitCast<Uint4>(a.v[i]) >> (16 * kHalf)) & 0xFFFFu));
 }
 
+// Per lane: the sum over j < 4 of the products of bytes j, exact. The products of two bytes are
+// added in 16 bits: a quant times an activation is at most 128 * 127.
+template <bool kWide>
+RL_INLINE Int4 DotQuarter(Byte16 quants, Byte16 x) {
+  const auto q = BitCast<Short8>(quants);
+  const auto a = BitCast<Short8>(x);
+  Short8 q_even, q_odd;
+  if constexpr (kWide) {
+    q_even = (q << 8) >> 8;
+    q_odd = q >> 8;
+  } else {
+    q_even = q & 0xFF;
+    q_odd = BitCast<Short8>(BitCast<Ushort8>(quants) >> 8);
+  }
+  const Short8 sums = q_even * ((a << 8) >> 8) + q_odd * (a >> 8);
+  const auto pairs = BitCast<Int4>(sums);
+  return ((pairs << 16) >> 16) + (pairs >> 16);
+}
 // Lane i: acc + sum over j < 4 of quants[4i + j] * x[4i + j], exact.
 template <bool kWide>
-RL_INLINE I32x16 Dot(I32x16 acc, const U8x64& quants, const int8_t* x) {
-  int16_t products[64];  // |quant * x| is at most 128 * 127 or 63 * 127
-  for (int i = 0; i < 64; ++i) {
-    const int quant = kWide ? static_cast<int8_t>(quants.v[i]) : quants.v[i];
-    products[i] = static_cast<int16_t>(quant * x[i]);
-  }
-  for (int i = 0; i < 16; ++i) {
-    acc.v[i] += products[4 * i] + products[4 * i + 1] + products[4 * i + 2] + products[4 * i + 3];
-  }
-  return acc;
+RL_INLINE I32x16 Dot(const I32x16& acc, const U8x64& quants, const int8_t* x) {
+  RL_QUARTERS(I32x16, acc.v[i] + DotQuarter<kWide>(quants.v[i], LoadQuarter<Byte16>(x + 16 * i)));
 }
 // Dot with the same four values of x for every lane.
 template <bool kWide>
 RL_INLINE I32x16 DotBroadcast(const I32x16& acc, const U8x64& quants, const int8_t* x) {
-  int8_t repeated[64];
-  for (int i = 0; i < 16; ++i) std::memcpy(repeated + 4 * i, x, 4);
-  return Dot<kWide>(acc, quants, repeated);
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  const auto repeated = BitCast<Byte16>(Int4{four, four, four, four});
+  RL_QUARTERS(I32x16, acc.v[i] + DotQuarter<kWide>(quants.v[i], repeated));
 }
 // DotBroadcast for x that only one product reads; levels may use a memory operand.
 template <bool kWide>
@@ -326,38 +363,60 @@ RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& quants, const int8_t* x
 // Lanes 0 to 7: pairs[4 * kQuarter], lanes 8 to 15: pairs[4 * kQuarter + 2].
 template <int kQuarter>
 RL_INLINE F32x16 SpreadEven(const F32x16& pairs) {
-  RL_LANES(F32x16, pairs.v[4 * kQuarter + i / 8 * 2]);
+  const Float4 from = pairs.v[kQuarter];
+  RL_QUARTERS(F32x16, (Float4{} + from[i / 2 * 2]));
 }
 // Lane i: scales[4 * kQuarter + i / 4].
 template <int kQuarter>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
-  RL_LANES(F32x16, scales.v[4 * kQuarter + i / 4]);
+  const Float4 from = scales.v[kQuarter];
+  RL_QUARTERS(F32x16, (Float4{} + from[i]));
 }
 // Lane i: p[i / 2].
-RL_INLINE F32x16 LoadPairs(const float* p) { RL_LANES(F32x16, p[i / 2]); }
+RL_INLINE F32x16 LoadPairs(const float* p) {
+  RL_QUARTERS(F32x16, (Float4{p[2 * i], p[2 * i], p[2 * i + 1], p[2 * i + 1]}));
+}
 // Lane 2i: byte i of `even` (lowest first); lane 2i + 1: byte i of `odd`.
 RL_INLINE F32x16 InterleavedBytes(uint64_t even, uint64_t odd) {
-  RL_LANES(F32x16, static_cast<float>(((i % 2 == 0 ? even : odd) >> (8 * (i / 2))) & 0xFF));
+  Lanes16 lanes;
+  for (int i = 0; i < 8; ++i) {
+    lanes.v[2 * i] = static_cast<float>((even >> (8 * i)) & 0xFF);
+    lanes.v[2 * i + 1] = static_cast<float>((odd >> (8 * i)) & 0xFF);
+  }
+  return Load(lanes.v);
 }
 // Lane 2i: even[i]; lane 2i + 1: odd[i]; i < 8.
 RL_INLINE F32x16 Interleave(const float* even, const float* odd) {
-  RL_LANES(F32x16, (i % 2 == 0 ? even : odd)[i / 2]);
+  RL_QUARTERS(F32x16, (Float4{even[2 * i], odd[2 * i], even[2 * i + 1], odd[2 * i + 1]}));
 }
 // Lanes 2i and 2i + 1: both lane 2i of a (RepeatEven) or both lane 2i + 1 (RepeatOdd).
-RL_INLINE F32x16 RepeatEven(const F32x16& a) { RL_LANES(F32x16, a.v[i / 2 * 2]); }
-RL_INLINE F32x16 RepeatOdd(const F32x16& a) { RL_LANES(F32x16, a.v[i / 2 * 2 + 1]); }
-RL_INLINE F32x16 KeepOdd(const F32x16& a) { RL_LANES(F32x16, i % 2 == 0 ? 0.0f : a.v[i]); }
+RL_INLINE F32x16 RepeatEven(const F32x16& a) {
+  RL_QUARTERS(F32x16, __builtin_shufflevector(a.v[i], a.v[i], 0, 0, 2, 2));
+}
+RL_INLINE F32x16 RepeatOdd(const F32x16& a) {
+  RL_QUARTERS(F32x16, __builtin_shufflevector(a.v[i], a.v[i], 1, 1, 3, 3));
+}
+RL_INLINE F32x16 KeepOdd(const F32x16& a) {
+  RL_QUARTERS(F32x16, BitCast<Float4>(BitCast<Int4>(a.v[i]) & Int4{0, -1, 0, -1}));
+}
 RL_INLINE F32x16 SignedBytes16(const uint8_t* p) {
-  RL_LANES(F32x16, static_cast<float>(static_cast<int8_t>(p[i])));
+  Lanes16 lanes;
+  for (int i = 0; i < 16; ++i) lanes.v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
+  return Load(lanes.v);
+}
+RL_INLINE uint32_t LoadHalfBits(const uint8_t* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof(half));
+  return half;
 }
 // Eight f16 numbers kStride bytes apart, each in two lanes.
 template <size_t kStride>
 RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
   F32x16 r;
-  for (int i = 0; i < 8; ++i) {
-    uint16_t half;
-    std::memcpy(&half, p + i * kStride, 2);
-    r.v[2 * i] = r.v[2 * i + 1] = HalfBitsToFloat(half);
+  for (int i = 0; i < kQuarters; ++i) {
+    const uint32_t first = LoadHalfBits(p + static_cast<size_t>(2 * i) * kStride);
+    const uint32_t second = LoadHalfBits(p + static_cast<size_t>(2 * i + 1) * kStride);
+    r.v[i] = HalfBitsToFloats(Uint4{first, first, second, second});
   }
   return r;
 }
@@ -365,34 +424,36 @@ RL_INLINE F32x16 HalfPairs(const uint8_t* p) {
 template <size_t kStride>
 RL_INLINE F32x16 HalfTwos(const uint8_t* p) {
   F32x16 r;
-  for (int i = 0; i < 16; ++i) {
-    uint16_t half;
-    std::memcpy(&half, p + i / 2 * kStride + i % 2 * 2, 2);
-    r.v[i] = HalfBitsToFloat(half);
+  for (int i = 0; i < kQuarters; ++i) {
+    const uint8_t* first = p + static_cast<size_t>(2 * i) * kStride;
+    const uint8_t* second = first + kStride;
+    r.v[i] = HalfBitsToFloats(Uint4{LoadHalfBits(first), LoadHalfBits(first + 2),
+                                    LoadHalfBits(second), LoadHalfBits(second + 2)});
   }
   return r;
 }
 // Lane 2i: the f16 number in the lower half of `two`; lane 2i + 1: the one in the upper half.
 RL_INLINE F32x16 RepeatHalves(uint32_t two) {
-  RL_LANES(F32x16, HalfBitsToFloat(static_cast<uint16_t>(two >> (i % 2 * 16))));
+  const uint32_t lower = two & 0xFFFFu;
+  const uint32_t upper = two >> 16;
+  const Float4 both = HalfBitsToFloats(Uint4{lower, upper, lower, upper});
+  return {{both, both, both, both}};
 }
 // Transposes 16 rows of 16 dwords: dword j of row i goes to out + j * stride + 4 * i.
 RL_INLINE void StoreTransposed(const U8x64 rows[16], uint8_t* out, size_t stride) {
-  for (int j = 0; j < 16; ++j) {
-    for (int i = 0; i < 16; ++i) std::memcpy(out + j * stride + 4 * i, rows[i].v + 4 * j, 4);
+  const auto* dwords = reinterpret_cast<const uint8_t*>(rows);
+  for (size_t j = 0; j < 16; ++j) {
+    for (size_t i = 0; i < 16; ++i) {
+      std::memcpy(out + j * stride + 4 * i, dwords + 64 * i + 4 * j, 4);
+    }
   }
 }
-RL_INLINE U8x64 AsBytes(const F32x16& a) {
-  U8x64 r;
-  std::memcpy(r.v, a.v, 64);
-  return r;
-}
+RL_INLINE U8x64 AsBytes(const F32x16& a) { return BitCast<U8x64>(a); }
 // Prefetch loads the cache line into L1, PrefetchFar into L2.
 RL_INLINE void Prefetch(const void* p) { __builtin_prefetch(p); }
 RL_INLINE void PrefetchFar(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-#undef RL_LANES
-#undef RL_BYTES
+#undef RL_QUARTERS
 
 }  // namespace
 }  // namespace rullama::cpu
