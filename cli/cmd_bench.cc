@@ -29,7 +29,7 @@
 namespace rullama::cli {
 namespace {
 
-constexpr int64_t kMaxTokens = 16777216;
+constexpr int64_t kMaxBenchTokens = 16777216;
 constexpr int64_t kMaxRepetitions = 10000;
 
 struct BenchFlags {
@@ -119,9 +119,9 @@ Result<std::vector<Test>> MakeTests(const BenchFlags& flags) {
     }
   }
   for (const Test& test : tests) {
-    if (test.tokens + test.depth <= kMaxTokens) continue;
+    if (test.tokens + test.depth <= kMaxBenchTokens) continue;
     return MakeError(ErrorKind::kUsage, "input.number", "test {} needs more than {} tokens",
-                     test.name(), kMaxTokens);
+                     test.name(), kMaxBenchTokens);
   }
   if (tests.empty()) {
     return MakeError(ErrorKind::kUsage, "input.number", "-p, -n and -d leave nothing to measure");

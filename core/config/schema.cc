@@ -22,7 +22,7 @@ BlockSpec ModelSchema() {
 BlockSpec ContextSchema() {
   return BlockBuilder<&Config::context>("context", "How much text is kept in memory.")
       .Field(
-          "capacity", &ContextConfig::capacity, IntegerCodec{0, kMaxTokens},
+          "capacity", &ContextConfig::capacity, IntegerCodec{0, kMaxConfiguredTokens},
           "Tokens of prompt and answer together that fit; 0 is the model's context length. The KV "
           "cache grows with it.",
           "the model's context length, at most 8192")
@@ -150,7 +150,7 @@ BlockSpec SamplerSchema() {
 
 BlockSpec GenerationSchema() {
   return BlockBuilder<&Config::generation>("generation", "What is written and when it ends.")
-      .Field("max_tokens", &GenerationConfig::max_tokens, IntegerCodec{1, kMaxTokens},
+      .Field("max_tokens", &GenerationConfig::max_tokens, IntegerCodec{1, kMaxConfiguredTokens},
              "Stop after this many tokens.", "until the turn ends or the context is full")
       .Field("stop", &GenerationConfig::stop, ListCodec<TextCodec>{{.allow_empty = false}},
              "Stop in front of any of these texts.")

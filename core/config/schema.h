@@ -12,7 +12,7 @@ namespace rullama {
 
 // Far above every published context and vocabulary, small enough that products of three of them
 // stay inside 64 bits.
-inline constexpr int64_t kMaxTokens = int64_t{1} << 24;
+inline constexpr int64_t kMaxConfiguredTokens = int64_t{1} << 24;
 inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
 // The root block; built once, immutable afterwards, safe from any thread.

@@ -74,7 +74,8 @@ BlockSpec ArchitectureSchema() {
              "Width of the feed-forward block, on layers that own their KV cache and on those "
              "that share one (double-wide on E2B).",
              kFromFile)
-      .Field("sliding_window", &ArchitectureConfig::sliding_window, IntegerCodec{1, kMaxTokens},
+      .Field("sliding_window", &ArchitectureConfig::sliding_window,
+             IntegerCodec{1, kMaxConfiguredTokens},
              "Tokens a sliding layer looks back, itself included.", kFromFile)
       .Field("pattern", &ArchitectureConfig::pattern, IntegerCodec{1, kMaxLayers},
              "Period of the layer kinds: 5 means 4 sliding layers, then a global one. The last "
@@ -89,9 +90,11 @@ BlockSpec ArchitectureSchema() {
              "Global layers have no V projection and use K.", kFromFile)
       .Field("vocabulary", &ArchitectureConfig::vocabulary, IntegerCodec{1, kMaxVocabulary},
              "Tokens in the vocabulary.", kFromFile)
-      .Field("context_length", &ArchitectureConfig::context_length, IntegerCodec{1, kMaxTokens},
-             "Longest context the model was trained for.", kFromFile)
-      .Field("canvas_length", &ArchitectureConfig::canvas_length, IntegerCodec{0, kMaxTokens},
+      .Field("context_length", &ArchitectureConfig::context_length,
+             IntegerCodec{1, kMaxConfiguredTokens}, "Longest context the model was trained for.",
+             kFromFile)
+      .Field("canvas_length", &ArchitectureConfig::canvas_length,
+             IntegerCodec{0, kMaxConfiguredTokens},
              "Tokens that a DiffusionGemma denoises together; 0 is none.", kFromFile)
       .Field("rms_eps", &ArchitectureConfig::rms_eps, RealCodec{kMinRmsEps, kMaxRmsEps},
              "Added to the mean square in RMSNorm.", "0.000001 in `rullama synth`")
