@@ -134,8 +134,8 @@ TEST(Diff, SaysWhichThresholdWasExceeded) {
   EXPECT_THAT(kl.out, HasSubstr(" nats ABOVE 1e-07 (largest"));
   EXPECT_THAT(kl.out, Not(HasSubstr("BELOW")));
   const std::string loose = "diff:\n  nmse: 1\n  kl: 100\n  top1: 1.0\n";
-  const RunResult top1 = DiffFaulty(
-      "embd:3", {"--level", "logits", "--config", TemporaryFile("loose.yaml", loose)});
+  const RunResult top1 =
+      DiffFaulty("embd:3", {"--level", "logits", "--config", TemporaryFile("loose.yaml", loose)});
   EXPECT_EQ(top1.exit_code, kAboveThreshold) << top1.out << top1.err;
   EXPECT_THAT(top1.out, Not(HasSubstr("ABOVE")));
   EXPECT_THAT(top1.out, HasSubstr(" % BELOW 100 %\n"));

@@ -69,6 +69,8 @@ TEST(Limits, TooFewDescriptorsAreNamed) {
     const RunResult result =
         RunRullama({"-m", TinyModel(), "--raw", "-p", "x", "-n", "1"}, options);
     if (result.exit_code == 0 || result.err.empty()) continue;
+    // The system's loader fails before the program begins.
+    if (result.err.find("while loading shared libraries") != std::string::npos) continue;
     named = named || result.err.find("Too many open files") != std::string::npos;
     EXPECT_THAT(result.err, HasSubstr("Too many open files")) << descriptors;
   }

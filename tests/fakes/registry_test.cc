@@ -267,7 +267,7 @@ class BuiltIn : public sdk::Backend {
 
 TEST_F(RegistryTest, NoFileTakesTheNameOfABuiltInBackend) {
   const ScopedVariable script("RULLAMA_FAKE", "name=built_in_test");
-  options_.config_paths = {PutPlugin(MakeDirectory("with"), "built_in_test")};
+  options_.environment = PutPlugin(MakeDirectory("with"), "built_in_test").parent_path().string();
   Registry registry(options_, host_.get());
   registry.RegisterBuiltIn("built_in_test", RULLAMA_BACKEND_QUERY(BuiltIn));
   const auto found = registry.Find("built_in_test");

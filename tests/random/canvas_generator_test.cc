@@ -159,7 +159,7 @@ TEST_F(CanvasGeneratorTest, ACanvasThatDoesNotFitIsAnError) {
   const auto canvas = generator.Denoise({});
   ASSERT_FALSE(canvas);
   EXPECT_EQ(canvas.error().id, "context.overflow");
-  EXPECT_THAT(canvas.error().message, HasSubstr("raise --ctx-size"));
+  EXPECT_THAT(canvas.error().message, HasSubstr("shorten the prompt"));
 
   const EntropyBoundSettings diffusion;
   const auto program = cli::BuildModelProgram(model_.config, model_.weights,
