@@ -155,6 +155,7 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
                                                                  config.backend.options.end());
   RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, options));
   opened.devices.push_back(std::move(device));
+  ReclaimSignalHandlers();
   opened.policy.fallback = FallbackOf(config.placement.fallback);
   opened.policy.host_ops = config.placement.host_ops;
   opened.policy.host_weights = config.placement.host_weights;

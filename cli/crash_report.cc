@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
 constexpr size_t kMaxNoteBytes = 2048;
 constexpr size_t kAlternateStackBytes = size_t{64} << 10;
 // A fault this near to the stack pointer is a stack that is full: frames are smaller.
@@ -47,6 +48,7 @@ struct CrashState {
   CrashText device;
   CrashText caches;
   std::atomic<bool> reported{false};
+  std::array<bool, kCrashSignals.size()> ours = {};  // whose handlers are installed here
   alignas(16) std::array<std::byte, kAlternateStackBytes> stack;
 };
 CrashState crash;
@@ -114,14 +116,22 @@ void InstallCrashHandlers() {
     stack.ss_size = crash.stack.size();
     ::sigaltstack(&stack, nullptr);
   }
-  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE}) {
+  for (size_t i = 0; i < kCrashSignals.size(); ++i) {
     struct sigaction action {};
-    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
-    action = {};
+    crash.ours[i] =
+        ::sigaction(kCrashSignals[i], nullptr, &action) == 0 && action.sa_handler == SIG_DFL;
+  }
+  ReclaimCrashHandlers();
+}
+
+void ReclaimCrashHandlers() {
+  for (size_t i = 0; i < kCrashSignals.size(); ++i) {
+    if (!crash.ours[i]) continue;
+    struct sigaction action {};
     action.sa_sigaction = OnCrash;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    ::sigaction(signal, &action, nullptr);
+    ::sigaction(kCrashSignals[i], &action, nullptr);
   }
 }
 

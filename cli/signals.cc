@@ -101,6 +101,14 @@ void Handle(int signal, void (*handler)(int)) {
   ::sigaction(signal, &action, nullptr);
 }
 
+void HandleBusError() {
+  struct sigaction action {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
 }  // namespace
 
 void InstallSignalHandlers() {
@@ -115,11 +123,12 @@ void InstallSignalHandlers() {
   }
   Handle(SIGALRM, OnAlarm);
   InstallCrashHandlers();
-  struct sigaction action {};
-  action.sa_sigaction = OnBusError;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(SIGBUS, &action, nullptr);
+  HandleBusError();
+}
+
+void ReclaimSignalHandlers() {
+  ReclaimCrashHandlers();
+  HandleBusError();
 }
 
 std::shared_ptr<const std::atomic<bool>> CancelFlag() {

@@ -24,6 +24,8 @@ inline constexpr int kExitInterrupted = 130;
 inline constexpr int kExitTerminated = 143;
 
 void InstallSignalHandlers();
+// Takes back the signals of crashes, to be called when drivers have been loaded (crash_report.h).
+void ReclaimSignalHandlers();
 
 // Set by SIGINT, SIGTERM and SIGHUP.
 std::shared_ptr<const std::atomic<bool>> CancelFlag();
