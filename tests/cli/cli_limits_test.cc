@@ -61,6 +61,7 @@ TEST(Limits, SparseFilesAreRefusedAtOnce) {
   }
 }
 
+#if !RULLAMA_SANITIZED  // sanitizers need more memory and descriptors than these limits leave
 TEST(Limits, TooFewDescriptorsAreNamed) {
   RunOptions options;
   bool named = false;
@@ -77,7 +78,6 @@ TEST(Limits, TooFewDescriptorsAreNamed) {
   EXPECT_TRUE(named);
 }
 
-#if !RULLAMA_SANITIZED  // sanitizers need more room than these limits leave
 TEST(Limits, RefusedThreadsAreNamed) {
   RunOptions options;
   options.limits = "-v 400000 && ulimit -s 1000000";  // each thread wants as much as all may have
