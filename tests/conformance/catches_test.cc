@@ -28,8 +28,8 @@ constexpr int kUsage = 2;
 RunResult RunWrong(const std::string& fault, std::vector<std::string> arguments) {
   cli_test::RunOptions options;
   if (!fault.empty()) options.environment.push_back("RULLAMA_WRONG=" + fault);
-  // A crash is to look as it does without a sanitizer.
-  options.environment.push_back("ASAN_OPTIONS=handle_segv=0");
+  // A crash, and an allocation that fails, look as they do without a sanitizer.
+  options.environment.push_back("ASAN_OPTIONS=handle_segv=0:allocator_may_return_null=1");
   arguments.insert(arguments.begin(), {"--plugin", RULLAMA_WRONG_PLUGIN});
   return cli_test::RunRullama(arguments, options);
 }
