@@ -6,21 +6,27 @@
         --peer "ik=ik_llama.cpp/build/bin/llama-bench -fa 1" \\
         --peer "ik-rtr=ik_llama.cpp/build/bin/llama-bench -fa 1 -rtr 1" \\
         --peer "llama.cpp=llama.cpp/build/bin/llama-bench -fa 1" \\
-        -p 32,512,2048 -n 32 -d 0,4096 --rounds 5
+        -p 32,512,2048 -n 32 -d 0,4096 --rounds 5 --out bench/results/my-machine-e2b.json
 
 A peer is a program that understands the flags of llama-bench. Every round runs each test once on
 every engine, one engine after the other, and measures the machine's limits in between; the table
-has the medians of the rounds, the ratio to the best peer of each test, and what share that is of
-the memory's bandwidth and of the peak of int8 products. With --all-rows rullama computes the logits
-of every token of a prompt, which peers do not: their column is the same test without them.
+has the medians of the rounds, the ratio to the best peer of each test, and the share of the nearest
+limit: the memory's bandwidth or the peak of int8 products. With --all-rows rullama computes the
+logits of every token of a prompt, which peers do not: their column is the same test without them.
+--out writes all runs as a result file of bench/report.py.
 """
 import argparse
+import datetime
 import json
+import os
 import shlex
 import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+
+import report
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Test:
 
     def __str__(self):
         name = f"pp{self.prompt}" if self.prompt else f"tg{self.generate}"
-        return name + (f" @ d{self.depth}" if self.depth else "")
+        return name + (f" after {self.depth:,} tokens" if self.depth else "")
 
 
 def run(command):
@@ -52,6 +58,8 @@ class Rullama:
         self.all_rows = options.all_rows
         self.bytes_per_token = {}
         self.flops_per_token = {}
+        self.version = None  # and the device: what the program says with a measurement
+        self.device = None
 
     def measure(self, test):
         rows = ["--all-rows"] if self.all_rows and test.prompt else []
@@ -64,6 +72,9 @@ class Rullama:
         )
         self.bytes_per_token[test] = record["bytes_per_token"]
         self.flops_per_token[test] = record["flops_per_token"]
+        # Builds before 0.2.0 do not say them.
+        self.version = f"{record.get('version', '')} {record.get('commit', '')}".strip()
+        self.device = record.get("device", "unknown device")
         return record["median_per_s"]
 
 
@@ -80,6 +91,7 @@ class LlamaBench:
         )
         self.has_depth = "--n-depth" in help_text.stdout + help_text.stderr
         self.command += ["-m", options.model, "-t", str(options.threads), "-r", "1", "-o", "json"]
+        self.version = "version unknown"
 
     def measure(self, test):
         sizes = ["-p", str(test.prompt), "-n", str(test.generate)]
@@ -89,7 +101,9 @@ class LlamaBench:
             return None  # not to be had
         elif test.depth:
             sizes = ["-p", "0", "-n", "0", "-gp", f"{test.depth},{test.generate}"]
-        return json.loads(run(self.command + sizes))[-1]["avg_ts"]
+        record = json.loads(run(self.command + sizes))[-1]
+        self.version = record.get("build_commit", self.version)
+        return record["avg_ts"]
 
 
 def measure_limits(options):
@@ -113,7 +127,7 @@ def numbers(text):
     return [int(part) for part in text.split(",")]
 
 
-def parse():
+def parse(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -127,7 +141,12 @@ def parse():
     parser.add_argument("-d", "--depths", type=numbers, default=[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--all-rows", action="store_true")
-    return parser.parse_args()
+    parser.add_argument("--out", type=Path, help="result file to write, for bench/report.py")
+    parser.add_argument("--title", help="heading of the result file")
+    parser.add_argument("--machine", help="in place of the device's name and the threads")
+    options = parser.parse_args(arguments)
+    options.given = arguments
+    return options
 
 
 def tests_of(options):
@@ -135,38 +154,71 @@ def tests_of(options):
     return tests + [Test(0, n, d) for d in options.depths for n in options.generate if n]
 
 
-def median(values):
-    values = [value for value in values if value is not None]
-    return statistics.median(values) if values else None
+def rounded(rate):
+    """A rate with as many digits as a measurement has."""
+    value = float(f"{rate:.4g}")
+    return int(value) if value >= 1000 else value
 
 
-def share(part, whole):
-    return f"{100 * part / whole:.0f} %" if whole else ""
+def sample(rates):
+    """The median of an engine's rounds and the rounds, as report.py has them; None without any."""
+    runs = [rate for rate in rates if rate is not None]
+    if not runs:
+        return None
+    return {"median": rounded(statistics.median(runs)), "runs": [rounded(rate) for rate in runs]}
 
 
-def print_table(tests, rullama, peers, rates, bandwidth, peak):
-    peer_names = " | ".join(peer.name for peer in peers)
-    print(f"| test | rullama t/s | {peer_names} | ratio | of bandwidth | of int8 peak |")
-    print("|---" * (5 + len(peers)) + "|")
-    for test in tests:
-        own = median(rates[rullama.name][test])
-        others = [median(rates[peer.name][test]) for peer in peers]
-        cells = [f"{rate:.2f}" if rate else "" for rate in others]
-        best = max((rate for rate in others if rate), default=None)
-        print(
-            f"| {test} | {own:.2f} | {' | '.join(cells)} | {f'{own / best:.2f}' if best else ''} "
-            f"| {share(own * rullama.bytes_per_token[test], bandwidth)} "
-            f"| {share(own * rullama.flops_per_token[test], peak)} |"
-        )
+def nearest_limit(rate, bytes_per_token, flops_per_token, bandwidth, peak):
+    """The limit of which `rate` is the larger share; None where no limit was measured."""
+    shares = []
     if bandwidth:
-        print(f"\nReading memory: {bandwidth / 1e9:.1f} GB/s.", end="")
+        shares.append((rate * bytes_per_token / bandwidth, f"{bandwidth / 1e9:.1f} GB/s"))
     if peak:
-        print(f" Products of int8: {peak / 1e12:.2f} TOPS.", end="")
-    print()
+        shares.append((rate * flops_per_token / peak, f"{peak / 1e12:.2f} TOPS of int8"))
+    share, of = max(shares, default=(0, ""))
+    return {"of": of, "share": round(share, 4)} if share > 0 else None
 
 
-def main():
-    options = parse()
+def result_of(test, rullama, peers, rates, limits):
+    """What all engines did in one test, as a case of a result file."""
+    own = sample(rates[rullama.name][test])
+    samples = {peer.name: sample(rates[peer.name][test]) for peer in peers}
+    result = {
+        "case": f"{test}, all rows" if rullama.all_rows and test.prompt else str(test),
+        "unit": "t/s",
+        **own,
+        "peers": {name: peer for name, peer in samples.items() if peer},
+    }
+    best = report.best_peer(result)
+    if best:
+        result["ratio"] = round(own["median"] / best, 3)
+    traffic = rullama.bytes_per_token[test], rullama.flops_per_token[test]
+    limit = nearest_limit(own["median"], *traffic, *limits)
+    if limit:
+        result["limit"] = limit
+    return result
+
+
+def report_of(options, rullama, peers, results):
+    """A complete result file."""
+    model = os.path.basename(options.model)
+    commands = {"all engines": "bench/compare.py " + shlex.join(options.given)}
+    commands |= {engine.name: shlex.join(engine.command) for engine in [rullama] + peers}
+    return {
+        "title": options.title or f"{model}, {options.threads} threads",
+        "machine": options.machine or f"{rullama.device}, {options.threads} threads",
+        "date": datetime.date.today().isoformat(),
+        "build": rullama.version or "version unknown",
+        "model": model,
+        "rounds": options.rounds,
+        "commands": {name: text.replace(options.model, "FILE") for name, text in commands.items()},
+        "peers": [{"name": peer.name, "version": peer.version} for peer in peers],
+        "results": results,
+    }
+
+
+def main(arguments):
+    options = parse(arguments)
     tests = tests_of(options)
     rullama = Rullama(shlex.split(options.rullama), options)
     peers = [LlamaBench(text, options) for text in options.peer]
@@ -181,9 +233,15 @@ def main():
                 rates[engine.name][test].append(rate)
                 text = "none" if rate is None else f"{rate:.2f} t/s"
                 print(f"round {number + 1}: {test}: {engine.name}: {text}", file=sys.stderr)
-    bandwidth, peak = (median(values) for values in zip(*limits))
-    print_table(tests, rullama, peers, rates, bandwidth, peak)
+    measured = [[value for value in values if value] for values in zip(*limits)]
+    limits = [statistics.median(values) if values else None for values in measured]
+    results = [result_of(test, rullama, peers, rates, limits) for test in tests]
+    result = report_of(options, rullama, peers, results)
+    report.check(result, "the result")
+    print(report.table(result), end="")
+    if options.out:
+        options.out.write_text(report.dump(result), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

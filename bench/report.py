@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Results of speed measurements as data, and the tables of docs/performance.md made from them.
+
+    bench/report.py           rewrites the tables of docs/performance.md
+    bench/report.py --check   exits with 1 if the page and the data differ
+
+bench/compare.py --out writes a result file; files worth keeping are in bench/results. One file is
+one measurement: one machine, one build, all engines in turns. Its members:
+
+    title      heading of the table
+    machine    processor or device, and what of it was used
+    date       day of the measurement, or of the commit that recorded it (YYYY-MM-DD)
+    build      version of rullama
+    model      model and type of its weights
+    rounds     how often each engine ran each case; 1 or more
+    commands   what was run, to its command; FILE stands for the model
+    peers      list of {name, version}; may be empty
+    results    list of cases:
+      case     what was measured: pp512 is a prompt of 512 tokens, tg32 is 32 decoded tokens
+      model    only where the cases differ in it; in place of the file's
+      rounds   the same
+      unit     "t/s" (tokens per second), "s" or "ms"
+      median   of rullama
+      runs     single runs of rullama, optional
+      peers    engine name to {median, runs}; runs are optional
+      ratio    median of rullama divided by that of the best peer; absent without peers
+      limit    {of, share} or {of, value}, optional: the nearest limit in words, and the share of it
+               that rullama reached or its value in the unit of the case
+
+Python 3.11 and its standard library.
+"""
+import argparse
+import json
+import re
+import statistics
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+
+MAX_COLUMNS = 120  # of lines that are no rows of tables, as tools/check-format.sh has it
+LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False}
+BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+
+
+class ReportError(Exception):
+    """A result file or page that is not as this file says. The text names the place."""
+
+
+def require(condition, where, message):
+    if not condition:
+        raise ReportError(f"{where}: {message}")
+
+
+def is_rate(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+def check_keys(record, where, required, optional=()):
+    require(isinstance(record, dict), where, f"found {type(record).__name__}, expected an object")
+    missing = [key for key in required if key not in record]
+    unknown = [key for key in record if key not in required and key not in optional]
+    require(not missing, where, f"lacks {', '.join(missing)}")
+    require(not unknown, where, f"has unknown members: {', '.join(unknown)}")
+
+
+def check_sample(sample, where):
+    """Checks a median and the runs it is the median of."""
+    require(is_rate(sample["median"]), where, "median is not a positive number")
+    runs = sample.get("runs")
+    if runs is None:
+        return
+    are_rates = isinstance(runs, list) and runs and all(is_rate(run) for run in runs)
+    require(are_rates, where, "runs is not a list of positive numbers")
+    middle = statistics.median(runs)
+    close = abs(middle - sample["median"]) <= 0.005 * sample["median"]
+    require(close, where, f"median is {sample['median']}, that of its runs {middle}")
+
+
+def best_peer(result):
+    """The median of the fastest peer of a case; None without peers."""
+    medians = [peer["median"] for peer in result["peers"].values()]
+    choose = max if LARGER_IS_BETTER[result["unit"]] else min
+    return choose(medians) if medians else None
+
+
+def check_ratio(result, where):
+    best = best_peer(result)
+    require((best is not None) == ("ratio" in result), where, "a ratio goes with peers")
+    if best is not None:
+        expected = result["median"] / best
+        # Ratios are rounded, and may have been taken before their medians were.
+        close = abs(result["ratio"] - expected) <= 0.005 + 0.015 * expected
+        require(close, where, f"ratio is {result['ratio']}, the medians give {expected:.3f}")
+
+
+def check_limit(limit, where):
+    check_keys(limit, where, ["of"], ["share", "value"])
+    require(("share" in limit) != ("value" in limit), where, "expected either share or value")
+    require(is_rate(limit.get("share", limit.get("value"))), where, "is not a positive number")
+
+
+def check_result(result, names, where):
+    optional = ["model", "rounds", "runs", "ratio", "limit"]
+    check_keys(result, where, ["case", "unit", "median", "peers"], optional)
+    where = f"{where} ({result['case']})"
+    require(result["unit"] in LARGER_IS_BETTER, where, f"unknown unit '{result['unit']}'")
+    check_sample(result, where)
+    for name, sample in result["peers"].items():
+        require(name in names, where, f"peer '{name}' is not in the file's list of peers")
+        check_keys(sample, f"{where}, {name}", ["median"], ["runs"])
+        check_sample(sample, f"{where}, {name}")
+    check_ratio(result, where)
+    if "limit" in result:
+        check_limit(result["limit"], f"{where}, limit")
+
+
+def check(report, where):
+    """Raises ReportError unless `report` is what the head of this file says."""
+    texts = ["title", "machine", "date", "build", "model"]
+    check_keys(report, where, texts + ["rounds", "commands", "peers", "results"])
+    for key in texts:
+        require(isinstance(report[key], str) and report[key], where, f"{key} is no text")
+    require(re.fullmatch(r"\d{4}-\d\d-\d\d", report["date"]), where, "date is not YYYY-MM-DD")
+    rounds = report["rounds"]
+    require(isinstance(rounds, int) and rounds > 0, where, "rounds is not positive")
+    require(report["commands"], where, "commands is empty")
+    for peer in report["peers"]:
+        check_keys(peer, f"{where}, peers", ["name", "version"])
+    require(report["results"], where, "results is empty")
+    names = [peer["name"] for peer in report["peers"]]
+    for index, result in enumerate(report["results"]):
+        check_result(result, names, f"{where}, result {index}")
+
+
+def limit_text(result):
+    limit = result.get("limit")
+    if not limit:
+        return ""
+    share = limit.get("share")
+    if share is None:
+        share = result["median"] / limit["value"]
+        share = share if LARGER_IS_BETTER[result["unit"]] else 1 / share
+    return f"{100 * share:.0f} % of {limit['of']}"
+
+
+def table(report):
+    """The results of a checked report in Markdown, without a column that would be empty."""
+    results = report["results"]
+    same_unit = len({result["unit"] for result in results}) == 1
+
+    def values(samples):
+        for sample, result in zip(samples, results):
+            unit = "" if same_unit else f" {result['unit']}"
+            yield f"{sample['median']:,}{unit}" if sample else ""
+
+    columns = []
+    if any("model" in result for result in results):
+        columns.append(("model", [result.get("model", report["model"]) for result in results]))
+    columns.append(("case", [result["case"] for result in results]))
+    if any("rounds" in result for result in results):
+        columns.append(("rounds", [str(r.get("rounds", report["rounds"])) for r in results]))
+    columns.append((f"rullama {results[0]['unit']}" if same_unit else "rullama", [*values(results)]))
+    for peer in report["peers"]:
+        name = peer["name"]
+        columns.append((name, [*values([result["peers"].get(name) for result in results])]))
+    columns.append(("ratio", [f"{r['ratio']:,}" if "ratio" in r else "" for r in results]))
+    columns.append(("limit", [limit_text(result) for result in results]))
+    columns = [(head, cells) for head, cells in columns if any(cells)]
+    rows = [[head for head, _ in columns], ["---"] * len(columns)]
+    rows += zip(*(cells for _, cells in columns))
+    return "".join(
+        "|" + "".join(f" {cell} |" if cell else " |" for cell in row) + "\n" for row in rows
+    )
+
+
+def fill(text, indent=""):
+    return textwrap.wrap(
+        text,
+        MAX_COLUMNS,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def render(report):
+    """A checked report in Markdown: what was measured where, the table, the commands."""
+    about = f"{report['machine']}. rullama {report['build']}, {report['date']}."
+    if not any("model" in result for result in report["results"]):
+        about = f"{report['model']}. {about}"
+    if not any("rounds" in result for result in report["results"]):
+        rounds = report["rounds"]
+        about += " One round." if rounds == 1 else f" Medians of {rounds} rounds."
+    if report["peers"]:
+        peers = "; ".join(f"{peer['name']} ({peer['version']})" for peer in report["peers"])
+        about += f" Peers: {peers}."
+    lines = [f"**{report['title']}**", "", *fill(about), "", table(report), "```text"]
+    for name, command in report["commands"].items():
+        lines += fill(f"{name}: {command}", "    ")
+    return "\n".join(lines + ["```"]) + "\n"
+
+
+def dump(report):
+    """The text of a result file, each case on a line of its own."""
+    head = {key: value for key, value in report.items() if key != "results"}
+    text = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
+    cases = ",\n".join("    " + json.dumps(case, ensure_ascii=False) for case in report["results"])
+    return f'{text},\n  "results": [\n{cases}\n  ]\n}}\n'
+
+
+def load(path):
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path}: {error}") from error
+    check(report, path.name)
+    return report
+
+
+def update(page, reports):
+    """The text of a page with the tables of `reports` (by file name) between their markers."""
+    shown = set()
+
+    def block(match):
+        name = match.group(2)
+        require(name in reports, "page", f"there is no bench/results/{name}.json")
+        shown.add(name)
+        return f"{match.group(1)}{render(reports[name])}{match.group(3)}"
+
+    text = BLOCK.sub(block, page)
+    missing = sorted(set(reports) - shown)
+    require(not missing, "page", f"does not show {', '.join(missing)}")
+    return text
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of result files")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    options = parser.parse_args(arguments)
+    try:
+        reports = {path.stem: load(path) for path in sorted(options.results.glob("*.json"))}
+        require(reports, options.results, "holds no result files")
+        old = options.page.read_text(encoding="utf-8")
+        new = update(old, reports)
+    except (ReportError, OSError) as error:
+        print(f"report.py: {error}", file=sys.stderr)
+        return 1
+    if options.check and new != old:
+        print(f"{options.page} differs from the data; run bench/report.py", file=sys.stderr)
+        return 1
+    if not options.check:
+        options.page.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
