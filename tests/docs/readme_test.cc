@@ -138,5 +138,31 @@ TEST(Documents, LinksLeadSomewhere) {
   EXPECT_GT(links, 50);
 }
 
+// Paths in backticks, such as `core/ir/ops.def`, of any page; `core/passes/decompose` may stand for
+// a header or source of that name. Words in capitals are placeholders.
+TEST(Documents, PathsInBackticksExist) {
+  std::vector<fs::path> pages;
+  for (const auto& entry : fs::directory_iterator(SourceDirectory())) pages.push_back(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / "docs")) {
+    pages.push_back(entry.path());
+  }
+  int paths = 0;
+  for (const fs::path& page : pages) {
+    if (page.extension() != ".md") continue;
+    for (const std::string& path : Matches(
+             ReadText(page),
+             "`((?:core|models|samplers|backends|cli|configs|tests|bench|tools|cmake|docs|[.]ci|"
+             "[.]github)/[A-Za-z0-9_./-]+)`")) {
+      if (std::regex_search(path, std::regex("[A-Z]{2}"))) continue;
+      const fs::path file = SourceDirectory() / path;
+      EXPECT_TRUE(fs::exists(file) || fs::exists(file.string() + ".h") ||
+                  fs::exists(file.string() + ".cc"))
+          << page << ": " << path;
+      ++paths;
+    }
+  }
+  EXPECT_GT(paths, 50);
+}
+
 }  // namespace
 }  // namespace rullama
