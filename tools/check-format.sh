@@ -1,5 +1,6 @@
 #!/bin/bash
-# Fails if a source is not laid out as .clang-format says, or has more than 1,000 lines.
+# Fails if a source is not laid out as .clang-format says or has more than 1,000 lines, or if a
+# document has a line of more than 120 columns. Rows of tables and code blocks may be longer.
 #
 #   tools/check-format.sh         checks
 #   tools/check-format.sh --fix   formats in place
@@ -7,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly max_lines=1000  # a file of that length holds more than one idea
+readonly max_columns=120 # of Markdown
 
 # Found without git, so that an unpacked archive can be checked too. Left out: the ABI header, whose
 # comments are tables laid out by hand, and its frozen copies.
@@ -31,5 +33,20 @@ for file in "${files[@]}"; do
     status=1
   fi
 done
-echo "${#files[@]} files checked"
+
+# Pages made from code have lines as long as its texts: docs/ops*.md and docs/configuration.md.
+mapfile -d '' -t pages < <(find . -maxdepth 1 -name '*.md' -print0
+  find docs .github -name '*.md' ! -path 'docs/ops*.md' ! -path docs/configuration.md -print0)
+for page in "${pages[@]}"; do
+  if ! MAX=$max_columns perl -CSD -ne '
+      if (/^ *```/) { $code = !$code; next }
+      chomp;
+      next if $code or /^ *\|/ or length() <= $ENV{MAX};
+      print "$ARGV:$.: ", length(), " columns, at most $ENV{MAX}\n";
+      $bad = 1;
+      END { $? = $bad // 0 }' "$page"; then
+    status=1
+  fi
+done
+echo "${#files[@]} sources and ${#pages[@]} documents checked"
 exit $status
