@@ -186,12 +186,24 @@ class ReportTest(unittest.TestCase):
             page = Path(folder) / "page.md"
             (Path(folder) / "one.json").write_text(report.dump(example()), encoding="utf-8")
             page.write_text("<!-- results: one -->\n<!-- end of results -->\n", encoding="utf-8")
-            options = ["--results", folder, "--page", str(page)]
+            readme = Path(folder) / "readme.md"
+            readme.write_text("<!-- cases: one pp512 -->\n<!-- end of cases -->\n", encoding="utf-8")
+            options = ["--results", folder, "--page", str(page), "--readme", str(readme)]
             with contextlib.redirect_stderr(io.StringIO()) as errors:
                 self.assertEqual(report.main(options + ["--check"]), 1)
             self.assertIn("differs from the data", errors.getvalue())
             self.assertEqual(report.main(options), 0)
             self.assertEqual(report.main(options + ["--check"]), 0)
+            readme.write_text("<!-- cases: one pp512 -->\nold\n<!-- end of cases -->\n", encoding="utf-8")
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                self.assertEqual(report.main(options + ["--check"]), 1)
+            self.assertIn("readme.md differs from the data", errors.getvalue())
+
+    def test_refuses_a_summary_of_unknown_cases(self):
+        for choice in ("two pp512", "one nothing"):
+            page = f"<!-- cases: {choice} -->\n<!-- end of cases -->\n"
+            with self.assertRaisesRegex(report.ReportError, "there is no|has no case"):
+                report.summarise(page, {"one": example()})
 
     def test_the_page_of_the_tree_is_made_from_its_data(self):
         self.assertEqual(report.main(["--check"]), 0)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Results of speed measurements as data, and the tables of docs/performance.md made from them.
+"""Results of speed measurements as data, and the tables of docs/performance.md and README.md made from them.
 
-    bench/report.py           rewrites the tables of docs/performance.md
-    bench/report.py --check   exits with 1 if the page and the data differ
+    bench/report.py           rewrites the tables of docs/performance.md and README.md
+    bench/report.py --check   exits with 1 if a page and the data differ
 
 bench/compare.py --out writes a result file; files worth keeping are in bench/results. One file is
 one measurement: one machine, one build, all engines in turns. Its members:
@@ -40,10 +40,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
 
 MAX_COLUMNS = 120  # of lines that are no rows of tables, as tools/check-format.sh has it
 LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False}
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+# The chosen cases of a summary: <!-- cases: FILE CASE; FILE CASE -->
+SUMMARY = re.compile(r"(<!-- cases: ([^>]+) -->\n).*?(<!-- end of cases -->)", re.DOTALL)
 
 
 class ReportError(Exception):
@@ -237,6 +240,37 @@ def update(page, reports):
     return text
 
 
+def summary_row(reports, choice):
+    """The cells of one chosen case, "FILE CASE", of a summary."""
+    name, _, case = choice.strip().partition(" ")
+    require(name in reports, "summary", f"there is no bench/results/{name}.json")
+    report = reports[name]
+    found = [r for r in report["results"] if r["case"] == case]
+    require(found, "summary", f"bench/results/{name}.json has no case '{case}'")
+    result = found[0]
+    best = best_peer(result)
+    require(best is not None, "summary", f"{name} {case} has no peer")
+    peer = next(peer for peer, sample in result["peers"].items() if sample["median"] == best)
+    rates = [f"{rate:,} {result['unit']}" for rate in (result["median"], best)]
+    model = result.get("model", report["model"])
+    return [report["title"], model, case, rates[0], f"{rates[1]} ({peer})", f"{result['ratio']:,}"]
+
+
+def summarise(page, reports):
+    """The text of a page with the summaries it asks for between their markers."""
+
+    def block(match):
+        heads = ["where", "model", "case", "rullama", "best peer", "ratio"]
+        rows = [heads, ["---"] * len(heads)]
+        rows += [summary_row(reports, choice) for choice in match.group(2).split(";")]
+        text = "".join("| " + " | ".join(row) + " |\n" for row in rows)
+        return f"{match.group(1)}{text}{match.group(3)}"
+
+    text, count = SUMMARY.subn(block, page)
+    require(count > 0, "summary", "the page has no '<!-- cases: ... -->'")
+    return text
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -244,21 +278,23 @@ def main(arguments):
     parser.add_argument("--check", action="store_true", help="change nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of result files")
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--readme", type=Path, default=README)
     options = parser.parse_args(arguments)
     try:
         reports = {path.stem: load(path) for path in sorted(options.results.glob("*.json"))}
         require(reports, options.results, "holds no result files")
-        old = options.page.read_text(encoding="utf-8")
-        new = update(old, reports)
+        pages = [(path, path.read_text(encoding="utf-8")) for path in (options.page, options.readme)]
+        made = [make(old, reports) for (_, old), make in zip(pages, (update, summarise))]
     except (ReportError, OSError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 1
-    if options.check and new != old:
-        print(f"{options.page} differs from the data; run bench/report.py", file=sys.stderr)
-        return 1
-    if not options.check:
-        options.page.write_text(new, encoding="utf-8")
-    return 0
+    stale = [(path, new) for (path, old), new in zip(pages, made) if new != old]
+    for path, new in stale:
+        if options.check:
+            print(f"{path} differs from the data; run bench/report.py", file=sys.stderr)
+        else:
+            path.write_text(new, encoding="utf-8")
+    return 1 if options.check and stale else 0
 
 
 if __name__ == "__main__":
