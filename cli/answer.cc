@@ -98,11 +98,10 @@ Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
   generator_options.capacity = engine.capacity();
   generator_options.vocabulary = engine.model().gemma.vocabulary;
   generator_options.may_ban_all = !engine.sampler().logit_bias.empty();
-  generator_options.prefill_chunk = engine.max_rows();
   const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
   generator_options.end_tokens.assign(ends.begin(), ends.end());
   generator_options.cancelled = cancelled.get();
-  if (options.show_progress && answer.prompt_tokens > engine.max_rows()) {
+  if (options.show_progress && answer.prompt_tokens > engine.limits().max_rows) {
     generator_options.on_prefill = [&progress](int64_t done, int64_t total) {
       progress.Update(done, total);
     };

@@ -24,7 +24,6 @@ Result<std::unique_ptr<CanvasRandom>> MakeRandom(const Engine& engine) {
 CanvasGeneratorOptions MakeOptions(const Engine& engine, const std::atomic<bool>* cancelled) {
   CanvasGeneratorOptions options;
   options.capacity = engine.capacity();
-  options.prefill_chunk = engine.max_rows();
   options.canvas_length = engine.model().gemma.canvas.length;
   options.vocabulary = engine.model().gemma.vocabulary;
   options.settings = engine.diffusion();
@@ -45,7 +44,7 @@ Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> pro
   RL_ASSIGN_OR_RETURN(const auto random, MakeRandom(engine));
   CanvasGeneratorOptions generator_options = MakeOptions(engine, cancelled.get());
   Progress progress(console, "prompt");
-  if (options.show_progress && answer.prompt_tokens > engine.max_rows()) {
+  if (options.show_progress && answer.prompt_tokens > engine.limits().max_rows) {
     generator_options.on_prefill = [&progress](int64_t done, int64_t total) {
       progress.Update(done, total);
     };

@@ -33,12 +33,18 @@ Status CheckSizes(const Engine& engine, const CanvasScore& score) {
   return OkStatus();
 }
 
-Status Condition(Session& session, const CanvasRows& rows, const CanvasScore& score) {
+// A step of `graph` over all rows of the canvas, behind the cached rows of slot 0.
+Status RunCanvas(Session& session, CanvasGraph graph, std::span<const int32_t> canvas) {
+  return session.Run(
+      StepRows::Consecutive(canvas, session.past(0), /*slot=*/0, DemandMode::kAllRows, graph));
+}
+
+Status Condition(Session& session, const CanvasScore& score) {
   const float inverse = 1 / score.temperature;
   RL_RETURN_IF_ERROR(
       session.SetInput(canvas_names::kInverseTemperature, std::as_bytes(std::span(&inverse, 1))));
   RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kLogits, std::as_bytes(score.previous)));
-  return session.Run(rows.Step(score.canvas, kConditionGraph));
+  return RunCanvas(session, kConditionGraph, score.canvas);
 }
 
 }  // namespace
@@ -52,17 +58,15 @@ Result<std::vector<float>> CanvasLogits(Engine& engine, const CanvasScore& score
   PhiloxCanvasRandom unused(0);
   CanvasGeneratorOptions options;
   options.capacity = engine.capacity() - std::ssize(score.canvas);
-  options.prefill_chunk = engine.max_rows();
   options.canvas_length = std::ssize(score.canvas);
   RL_RETURN_IF_ERROR(CanvasGenerator(session, unused, options).Feed(score.prefix));
 
-  const CanvasRows rows(std::ssize(score.canvas), 0, session.past(0));
-  RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kRow, std::as_bytes(rows.index())));
+  RL_RETURN_IF_ERROR(SetCanvasRows(session, std::ssize(score.canvas)));
   RL_RETURN_IF_ERROR(
       session.Prepare(std::ssize(score.canvas), DemandMode::kAllRows, kDenoiseGraph));
   RL_RETURN_IF_ERROR(session.ClearState(canvas_names::kSoftEmbedding));
-  if (!score.previous.empty()) RL_RETURN_IF_ERROR(Condition(session, rows, score));
-  RL_RETURN_IF_ERROR(session.Run(rows.Step(score.canvas, kDenoiseGraph)));
+  if (!score.previous.empty()) RL_RETURN_IF_ERROR(Condition(session, score));
+  RL_RETURN_IF_ERROR(RunCanvas(session, kDenoiseGraph, score.canvas));
   std::vector<float> logits(score.canvas.size() *
                             static_cast<size_t>(engine.model().gemma.vocabulary));
   RL_RETURN_IF_ERROR(

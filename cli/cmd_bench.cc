@@ -23,6 +23,7 @@
 #include "cli/stopwatch.h"
 #include "cli/traffic.h"
 #include "core/runtime/generator.h"
+#include "core/runtime/sequence_feeder.h"
 #include "samplers/canvas_generator.h"
 #include "samplers/session_canvas.h"
 
@@ -193,39 +194,23 @@ class Bench {
   }
 
   Result<double> RunAllRowsTest(std::span<const int32_t> depth, std::span<const int32_t> rest) {
-    RL_RETURN_IF_ERROR(RunRows(depth, 0, DemandMode::kStateOnly));
+    RL_RETURN_IF_ERROR(RunRows(depth, DemandMode::kStateOnly));
     const auto start = Clock::now();
-    RL_RETURN_IF_ERROR(RunRows(rest, std::ssize(depth), DemandMode::kAllRows));
+    RL_RETURN_IF_ERROR(RunRows(rest, DemandMode::kAllRows));
     return SecondsSince(start);
   }
 
-  // Tokens of slot 0 from position `first` on, in steps.
-  Status RunRows(std::span<const int32_t> tokens, int64_t first, DemandMode demand) {
-    std::vector<int32_t> pos(tokens.size());
-    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(first));
-    const std::vector<int32_t> slot(tokens.size(), 0);
-    const auto step = static_cast<size_t>(engine_.max_rows());
-    for (size_t done = 0; done < tokens.size(); done += step) {
-      if (CancelFlag()->load()) {
-        return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens",
-                         done, tokens.size());
-      }
-      const size_t count = std::min(step, tokens.size() - done);
-      StepRows rows;
-      rows.tokens = tokens.subspan(done, count);
-      rows.pos = std::span(pos).subspan(done, count);
-      rows.slot = std::span(slot).subspan(done, count);
-      rows.demand = demand;
-      RL_RETURN_IF_ERROR(engine_.session().Run(rows));
-    }
-    return OkStatus();
+  // Appends tokens to slot 0.
+  Status RunRows(std::span<const int32_t> tokens, DemandMode demand) {
+    const auto cancelled = CancelFlag();
+    return SequenceFeeder(engine_.session(), {.cancelled = cancelled.get()})
+        .Feed(tokens, demand, demand, /*on_step=*/{});
   }
 
   Result<double> RunTokenTest(const Test& test, std::span<const int32_t> depth,
                               std::span<const int32_t> rest) {
     GeneratorOptions options;
     options.capacity = engine_.capacity();
-    options.prefill_chunk = engine_.max_rows();
     const auto cancelled = CancelFlag();
     options.cancelled = cancelled.get();
     Generator generator(engine_.session(), options);
@@ -243,7 +228,6 @@ class Bench {
                                std::span<const int32_t> rest) {
     CanvasGeneratorOptions options;
     options.capacity = engine_.capacity();
-    options.prefill_chunk = engine_.max_rows();
     options.canvas_length = engine_.model().gemma.canvas.length;
     const auto cancelled = CancelFlag();
     options.cancelled = cancelled.get();
@@ -285,7 +269,7 @@ class Bench {
     if (test.kind == Kind::kDenoise) return TrafficOfStep(denoise_, {test.tokens, 0}, test.depth);
     Traffic sum;
     const bool prompt = test.kind != Kind::kGenerate;
-    const int64_t step = prompt ? engine_.max_rows() : 1;
+    const int64_t step = prompt ? engine_.limits().max_rows : 1;
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
       const bool wanted = all_rows_ || (!denoises() && (!prompt || done + rows == test.tokens));

@@ -94,7 +94,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                               .diffusion = &diffusion,
                               .capacity = model.capacity(),
                               .kv_dtype = kv_dtype,
-                              .max_rows = std::min(flags.rows, model.capacity())});
+                              .limits = {.max_rows = std::min(flags.rows, model.capacity())}});
   };
   RL_ASSIGN_OR_RETURN(const Form form, FormOf(flags, model.gemma.layer_count()));
   const auto index = static_cast<size_t>(flags.canvas ? kDenoiseGraph : kEncodeGraph);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "core/diff/choices.h"
@@ -154,17 +153,17 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
   SessionOptions options;
   for (const auto& device : devices.devices) options.devices.push_back(device.get());
   options.policy = devices.policy;
-  options.prefill_chunk = static_cast<int64_t>(model.tokens.size());
+  options.limits = {.max_rows = std::ssize(model.tokens)};
   std::vector<std::string> names;
   for (const auto& [name, values] : given) names.push_back(name);
   const Graph observed = WithGiven(WithOutputs(graph, watched), names);
   RL_ASSIGN_OR_RETURN(const auto session, Session::Create(observed, *model.weights, options));
-  std::vector<int32_t> pos(model.tokens.size());
-  std::iota(pos.begin(), pos.end(), 0);
+  const StepRows rows =
+      StepRows::Consecutive(model.tokens, /*past=*/0, /*slot=*/0, DemandMode::kAllRows);
   for (const Value& value : observed.values) {
     if (value.lifetime != Lifetime::kInput) continue;
     if (value.name == canvas_names::kRow) {
-      RL_RETURN_IF_ERROR(session->SetInput(value.name, std::as_bytes(std::span(pos))));
+      RL_RETURN_IF_ERROR(session->SetInput(value.name, std::as_bytes(std::span(rows.pos))));
     } else if (given.contains(value.name)) {
       const std::vector<float>& values = given.at(value.name);
       const std::vector<int32_t> integers(values.begin(), values.end());
@@ -176,12 +175,6 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
           session->SetInput(value.name, std::vector<std::byte>(value.type.BytesAt({}))));
     }
   }
-  const std::vector<int32_t> slot(model.tokens.size(), 0);
-  StepRows rows;
-  rows.tokens = model.tokens;
-  rows.pos = pos;
-  rows.slot = slot;
-  rows.demand = DemandMode::kAllRows;
   RL_RETURN_IF_ERROR(session->Run(rows));
   const Extents extents{static_cast<int64_t>(model.tokens.size()), 0};
   DiffValues values;

@@ -61,8 +61,8 @@ int64_t LoadedModel::capacity() const {
   return chosen == 0 ? gemma.context_length : chosen;
 }
 
-int64_t LoadedModel::prefill_chunk() const {
-  return std::min(config().context.prefill_chunk, capacity());
+StepLimits LoadedModel::step_limits() const {
+  return {.max_rows = std::min(config().context.prefill_chunk, capacity())};
 }
 
 Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console) {
@@ -145,8 +145,8 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   if (model_.gemma.denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());
   registry_ = MakeRegistry(config(), model_.loaded.environment, flags.plugins);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), console));
-  max_rows_ =
-      options.max_rows > 0 ? std::min(options.max_rows, capacity()) : model_.prefill_chunk();
+  limits_ = model_.step_limits();
+  if (options.max_rows > 0) limits_.max_rows = std::min(options.max_rows, capacity());
   RL_ASSIGN_OR_RETURN(ModelProgram program,
                       BuildModelProgram(model_.gemma, model_.weights,
                                         {.outputs = options.outputs,
@@ -154,7 +154,7 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
                                          .diffusion = &diffusion_,
                                          .capacity = capacity(),
                                          .kv_dtype = KvDtypeFor(config(), devices_.backend),
-                                         .max_rows = max_rows_}));
+                                         .limits = limits_}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
@@ -164,7 +164,7 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   SessionOptions session;
   for (const auto& device : devices_.devices) session.devices.push_back(device.get());
   session.policy = devices_.policy;
-  session.prefill_chunk = max_rows_;
+  session.limits = limits_;
   RL_ASSIGN_OR_RETURN(session_,
                       Session::Create(std::move(program.graphs), *weight_source_, session));
   for (const auto& [name, bytes] : program.inputs) {

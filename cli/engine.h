@@ -33,7 +33,8 @@ struct LoadedModel {
   [[nodiscard]] const Config& config() const { return loaded.config.values(); }
   // Tokens per slot: as configured, or the default within the model's limit.
   [[nodiscard]] int64_t capacity() const;
-  [[nodiscard]] int64_t prefill_chunk() const;  // never more than the capacity
+  // As configured, but never more rows than the capacity.
+  [[nodiscard]] StepLimits step_limits() const;
 };
 
 // Warnings (unusual tensors, replaced settings) go to `console`. Errors: config.*, gguf.*, store.*,
@@ -48,7 +49,7 @@ SupportQuery QueryOf(const BackendDevices& devices);
 
 struct EngineOptions {
   GraphOutputs outputs = GraphOutputs::kText;
-  int64_t max_rows = 0;  // of a step; 0: the model's prefill chunk
+  int64_t max_rows = 0;  // of a step; 0: as configured
 };
 
 // Owns everything a session needs. Thread safety: one thread at a time.
@@ -71,7 +72,7 @@ class Engine {
   // Of a model that denoises.
   [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
-  [[nodiscard]] int64_t max_rows() const { return max_rows_; }
+  [[nodiscard]] const StepLimits& limits() const { return limits_; }
   [[nodiscard]] double load_seconds() const { return load_seconds_; }
 
   // For -v: device, sampling chain, seed, what runs where.
@@ -84,7 +85,7 @@ class Engine {
   LoadedModel model_;
   SamplerSettings sampler_;
   EntropyBoundSettings diffusion_;
-  int64_t max_rows_ = 0;
+  StepLimits limits_;
   double load_seconds_ = 0;
   // Declared in the order they depend on each other, destroyed in reverse.
   std::unique_ptr<Registry> registry_;

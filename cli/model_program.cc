@@ -22,8 +22,8 @@ BuildOptions CausalPass(const ModelProgramOptions& options) {
   return {.slots = 1,
           .capacity = options.capacity,
           .kv_dtype = options.kv_dtype,
-          .max_t = options.max_rows,
-          .max_r = 1};
+          .max_t = options.limits.max_rows,
+          .max_r = options.limits.max_wanted};
 }
 
 Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelProgram& program) {

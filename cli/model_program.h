@@ -28,7 +28,7 @@ struct ModelProgramOptions {
   const EntropyBoundSettings* diffusion = nullptr;
   int64_t capacity = 0;  // tokens per slot
   DType kv_dtype = DType::kF16;
-  int64_t max_rows = 1;  // of a step of the causal pass
+  StepLimits limits = {.max_rows = 1};  // of a step of the causal pass
 };
 
 struct ModelProgram {

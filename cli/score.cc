@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "cli/signals.h"
 #include "core/runtime/generator.h"
+#include "core/runtime/sequence_feeder.h"
 
 namespace rullama::cli {
 namespace {
@@ -30,8 +30,8 @@ Status CheckIds(const Engine& engine, std::span<const int32_t> ids) {
   return OkStatus();
 }
 
-int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk) {
-  return std::clamp<int64_t>(kMaxLogitsOfStep / vocabulary, 1, prefill_chunk);
+int64_t ScoreRows(int64_t vocabulary, int64_t max_rows) {
+  return std::clamp<int64_t>(kMaxLogitsOfStep / vocabulary, 1, max_rows);
 }
 
 Status ScoreTokens(
@@ -45,36 +45,25 @@ Status ScoreTokens(
   RL_RETURN_IF_ERROR(CheckIds(engine, ids));
   const auto vocabulary = static_cast<size_t>(engine.model().gemma.vocabulary);
   engine.session().ForgetSlot(0);
+  const auto cancelled = CancelFlag();
   std::vector<float> logits;
-  std::vector<int32_t> pos;
-  for (size_t done = 0; done < ids.size();) {
-    if (CancelFlag()->load()) {
-      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens", done,
-                       ids.size());
-    }
-    const size_t count = std::min(static_cast<size_t>(engine.max_rows()), ids.size() - done);
-    pos.resize(count);
-    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(done));
-    const std::vector<int32_t> slot(count, 0);
-    StepRows rows;
-    rows.tokens = ids.subspan(done, count);
-    rows.pos = pos;
-    rows.slot = slot;
-    rows.demand = DemandMode::kAllRows;
-    RL_RETURN_IF_ERROR(engine.session().Run(rows));
-    logits.resize(count * vocabulary);
+  size_t first = 0;
+  const auto read_logits = [&](int64_t done, int64_t /*total*/) -> Status {
+    logits.resize((static_cast<size_t>(done) - first) * vocabulary);
     RL_RETURN_IF_ERROR(engine.session().ReadOutput(output_names::kLogits,
                                                    std::as_writable_bytes(std::span(logits))));
     const auto bad = std::ranges::find_if(logits, [](float x) { return std::isnan(x); });
     if (bad != logits.end()) {
       return MakeError(ErrorKind::kRuntime, "backend.nan",
                        "the logits after position {} are not numbers",
-                       done + static_cast<size_t>(bad - logits.begin()) / vocabulary);
+                       first + static_cast<size_t>(bad - logits.begin()) / vocabulary);
     }
-    RL_RETURN_IF_ERROR(on_rows(static_cast<int64_t>(done), logits));
-    done += count;
-  }
-  return OkStatus();
+    RL_RETURN_IF_ERROR(on_rows(static_cast<int64_t>(first), logits));
+    first = static_cast<size_t>(done);
+    return OkStatus();
+  };
+  return SequenceFeeder(engine.session(), {.cancelled = cancelled.get()})
+      .Feed(ids, DemandMode::kAllRows, DemandMode::kAllRows, read_logits);
 }
 
 Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int64_t chunk,

@@ -13,7 +13,7 @@ namespace rullama::cli {
 Status CheckIds(const Engine& engine, std::span<const int32_t> ids);
 
 // Rows of a step such that its logits stay small beside the model.
-int64_t ScoreRows(int64_t vocabulary, int64_t prefill_chunk);
+int64_t ScoreRows(int64_t vocabulary, int64_t max_rows);
 
 // Runs `ids` through slot 0 from an empty cache. Calls `on_rows` with the logits [rows, vocabulary]
 // that follow ids[first], ids[first + 1], ... Errors: context.overflow, run.cancelled, backend.nan.

@@ -1,7 +1,6 @@
 #include "samplers/canvas_generator.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "samplers/session_canvas.h"
@@ -10,7 +9,11 @@ namespace rullama {
 
 CanvasGenerator::CanvasGenerator(Session& session, CanvasRandom& random,
                                  CanvasGeneratorOptions options)
-    : session_(session), random_(random), options_(std::move(options)) {}
+    : session_(session),
+      random_(random),
+      options_(std::move(options)),
+      feeder_(session,
+              {.graph = kEncodeGraph, .slot = options_.slot, .cancelled = options_.cancelled}) {}
 
 Status CanvasGenerator::CheckFits(int64_t rows) const {
   if (Fits(rows)) return OkStatus();
@@ -25,29 +28,13 @@ Status CanvasGenerator::Feed(std::span<const int32_t> tokens) {
 }
 
 Status CanvasGenerator::Append(std::span<const int32_t> tokens,
-                               const std::function<void(int64_t, int64_t)>& on_chunk) {
-  const auto total = static_cast<int64_t>(tokens.size());
-  RL_RETURN_IF_ERROR(CheckFits(total));
-  std::vector<int32_t> pos;
-  for (int64_t done = 0; done < total;) {
-    if (Cancelled()) {
-      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} prompt tokens",
-                       done, total);
-    }
-    const auto count = static_cast<size_t>(std::min(options_.prefill_chunk, total - done));
-    pos.resize(count);
-    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(position()));
-    const std::vector<int32_t> slot(count, options_.slot);
-    RL_RETURN_IF_ERROR(session_.Run({.graph = kEncodeGraph,
-                                     .tokens = tokens.subspan(static_cast<size_t>(done), count),
-                                     .pos = pos,
-                                     .slot = slot,
-                                     .wanted = {},
-                                     .demand = DemandMode::kStateOnly}));
-    done += static_cast<int64_t>(count);
-    if (on_chunk) on_chunk(done, total);
-  }
-  return OkStatus();
+                               const std::function<void(int64_t, int64_t)>& on_step) {
+  RL_RETURN_IF_ERROR(CheckFits(std::ssize(tokens)));
+  return feeder_.Feed(tokens, DemandMode::kStateOnly, DemandMode::kStateOnly,
+                      [&on_step](int64_t done, int64_t total) {
+                        if (on_step) on_step(done, total);
+                        return OkStatus();
+                      });
 }
 
 Result<CanvasGenerator::Canvas> CanvasGenerator::Denoise(
@@ -59,7 +46,7 @@ Result<CanvasGenerator::Canvas> CanvasGenerator::Denoise(
   RL_ASSIGN_OR_RETURN(auto model, SessionCanvas::Begin(session_, options_.vocabulary,
                                                        options_.canvas_length, options_.slot));
   RL_RETURN_IF_ERROR(loop.Run(model, [this, &on_step](const CanvasStep& step) {
-    return (!on_step || on_step(step)) && !Cancelled();
+    return (!on_step || on_step(step)) && !feeder_.cancelled();
   }));
   return Canvas{loop.best(), loop.steps_taken(), loop.finished()};
 }
@@ -84,7 +71,7 @@ Result<CanvasGenerator::Outcome> CanvasGenerator::Generate(int64_t max_tokens,
     outcome.steps += canvas.steps;
     ++outcome.canvases;
     if (!canvas.finished) {
-      outcome.reason = Cancelled() ? StopReason::kCancelled : StopReason::kCallback;
+      outcome.reason = feeder_.cancelled() ? StopReason::kCancelled : StopReason::kCallback;
       return outcome;
     }
     const size_t length = TextLength(canvas.tokens);

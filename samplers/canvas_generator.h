@@ -13,6 +13,7 @@
 
 #include "core/base/status.h"
 #include "core/runtime/generator.h"
+#include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
 #include "samplers/canvas_random.h"
 #include "samplers/entropy_bound.h"
@@ -22,7 +23,6 @@ namespace rullama {
 struct CanvasGeneratorOptions {
   int32_t slot = 0;
   int64_t capacity = 0;  // most positions of the sequence
-  int64_t prefill_chunk = 512;
   int64_t canvas_length = 0;
   int64_t vocabulary = 0;
   EntropyBoundSettings settings = {};
@@ -67,22 +67,20 @@ class CanvasGenerator {
   // canvas does not fit.
   Result<Outcome> Generate(int64_t max_tokens, const Callbacks& callbacks);
 
-  [[nodiscard]] int64_t position() const { return session_.past(options_.slot); }
+  [[nodiscard]] int64_t position() const { return feeder_.position(); }
 
  private:
-  [[nodiscard]] bool Cancelled() const {
-    return options_.cancelled != nullptr && options_.cancelled->load();
-  }
   [[nodiscard]] bool Fits(int64_t rows) const { return position() + rows <= options_.capacity; }
   Status CheckFits(int64_t rows) const;
   Status Append(std::span<const int32_t> tokens,
-                const std::function<void(int64_t done, int64_t total)>& on_chunk);
+                const std::function<void(int64_t done, int64_t total)>& on_step);
   // The length of the text of a canvas: up to its first end token, else the whole canvas.
   [[nodiscard]] size_t TextLength(std::span<const int32_t> canvas) const;
 
   Session& session_;
   CanvasRandom& random_;
   CanvasGeneratorOptions options_;
+  SequenceFeeder feeder_;
 };
 
 }  // namespace rullama

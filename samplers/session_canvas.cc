@@ -6,30 +6,21 @@
 
 namespace rullama {
 
-CanvasRows::CanvasRows(int64_t length, int32_t slot, int32_t first_position)
-    : index_(static_cast<size_t>(length)), pos_(index_.size()), slot_(index_.size(), slot) {
-  std::iota(index_.begin(), index_.end(), 0);
-  std::iota(pos_.begin(), pos_.end(), first_position);
+Status SetCanvasRows(Session& session, int64_t canvas_length) {
+  std::vector<int32_t> index(static_cast<size_t>(canvas_length));
+  std::iota(index.begin(), index.end(), 0);
+  return session.SetInput(canvas_names::kRow, std::as_bytes(std::span(index)));
 }
 
-StepRows CanvasRows::Step(std::span<const int32_t> tokens, CanvasGraph graph) const {
-  return {.graph = graph,
-          .tokens = tokens,
-          .pos = pos_,
-          .slot = slot_,
-          .wanted = {},
-          .demand = DemandMode::kAllRows};
+SessionCanvas::SessionCanvas(Session& session, int64_t vocabulary, int32_t slot)
+    : session_(&session), vocabulary_(vocabulary), slot_(slot) {
+  rows_.graph = kDenoiseGraph;
 }
-
-SessionCanvas::SessionCanvas(Session& session, int64_t vocabulary, int64_t canvas_length,
-                             int32_t slot)
-    : session_(&session), vocabulary_(vocabulary), rows_(canvas_length, slot, session.past(slot)) {}
 
 Result<SessionCanvas> SessionCanvas::Begin(Session& session, int64_t vocabulary,
                                            int64_t canvas_length, int32_t slot) {
-  SessionCanvas canvas(session, vocabulary, canvas_length, slot);
-  RL_RETURN_IF_ERROR(session.SetInput(canvas_names::kRow, std::as_bytes(canvas.rows_.index())));
-  return canvas;
+  RL_RETURN_IF_ERROR(SetCanvasRows(session, canvas_length));
+  return SessionCanvas(session, vocabulary, slot);
 }
 
 Status SessionCanvas::Denoise(const CanvasRequest& request, CanvasReply& reply) {
@@ -44,7 +35,8 @@ Status SessionCanvas::Denoise(const CanvasRequest& request, CanvasReply& reply) 
       set(canvas_names::kInverseTemperature, std::span(&request.inverse_temperature, 1)));
   RL_RETURN_IF_ERROR(set(canvas_names::kUniforms, request.uniforms));
   RL_RETURN_IF_ERROR(set(canvas_names::kNoise, request.noise));
-  RL_RETURN_IF_ERROR(session_->Run(rows_.Step(request.canvas, kDenoiseGraph)));
+  rows_.SetConsecutive(request.canvas, session_->past(slot_), slot_, DemandMode::kAllRows);
+  RL_RETURN_IF_ERROR(session_->Run(rows_));
 
   const auto read = [this, &request](std::string_view name, auto& values) {
     values.resize(request.canvas.size());

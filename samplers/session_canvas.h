@@ -17,17 +17,8 @@ namespace rullama {
 // Indices of the graphs of a session with a block-diffusion model.
 enum CanvasGraph : size_t { kEncodeGraph = 0, kDenoiseGraph = 1, kConditionGraph = 2 };
 
-// The rows of a slot's canvas. Their positions follow the cached rows of the slot.
-class CanvasRows {
- public:
-  CanvasRows(int64_t length, int32_t slot, int32_t first_position);
-  // A step over `tokens`, one per row of the canvas, with all rows wanted.
-  [[nodiscard]] StepRows Step(std::span<const int32_t> tokens, CanvasGraph graph) const;
-  [[nodiscard]] std::span<const int32_t> index() const { return index_; }  // 0, 1, 2, ...
-
- private:
-  std::vector<int32_t> index_, pos_, slot_;
-};
+// Sets the input "canvas.row" of a canvas with this many rows.
+Status SetCanvasRows(Session& session, int64_t canvas_length);
 
 class SessionCanvas final : public CanvasModel {
  public:
@@ -40,12 +31,13 @@ class SessionCanvas final : public CanvasModel {
   Status Denoise(const CanvasRequest& request, CanvasReply& reply) override;
 
  private:
-  SessionCanvas(Session& session, int64_t vocabulary, int64_t canvas_length, int32_t slot);
+  SessionCanvas(Session& session, int64_t vocabulary, int32_t slot);
   [[nodiscard]] Status CheckTokens(std::span<const int32_t> tokens) const;
 
   Session* session_;
   int64_t vocabulary_;
-  CanvasRows rows_;
+  int32_t slot_;
+  StepRows rows_;  // of the last step; kept for its memory
 };
 
 }  // namespace rullama

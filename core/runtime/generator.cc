@@ -23,23 +23,9 @@ std::string_view NameOf(StopReason reason) {
 }
 
 Generator::Generator(Session& session, GeneratorOptions options)
-    : session_(session), options_(std::move(options)) {}
-
-Status Generator::RunChunk(std::span<const int32_t> tokens, bool last) {
-  const auto count = static_cast<int32_t>(tokens.size());
-  const auto first = static_cast<int32_t>(position());
-  std::vector<int32_t> pos(tokens.size());
-  for (int32_t i = 0; i < count; ++i) pos[static_cast<size_t>(i)] = first + i;
-  const std::vector<int32_t> slot(tokens.size(), options_.slot);
-  const int32_t wanted[] = {count - 1};
-  StepRows rows;
-  rows.tokens = tokens;
-  rows.pos = pos;
-  rows.slot = slot;
-  rows.demand = last ? DemandMode::kPerOutput : DemandMode::kStateOnly;
-  if (last) rows.wanted = wanted;
-  return session_.Run(rows);
-}
+    : session_(session),
+      options_(std::move(options)),
+      feeder_(session, {.slot = options_.slot, .cancelled = options_.cancelled}) {}
 
 Result<int32_t> Generator::ReadToken() {
   float sum = 0;
@@ -79,18 +65,11 @@ Result<int32_t> Generator::Feed(std::span<const int32_t> tokens) {
                      "{} tokens follow {} in the context, which holds {}; shorten the prompt",
                      total, position(), options_.capacity);
   }
-  int64_t done = 0;
-  while (done < total) {
-    if (Cancelled()) {
-      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} prompt tokens",
-                       done, total);
-    }
-    const int64_t count = std::min(options_.prefill_chunk, total - done);
-    const auto chunk = tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count));
-    RL_RETURN_IF_ERROR(RunChunk(chunk, done + count == total));
-    done += count;
-    if (options_.on_prefill) options_.on_prefill(done, total);
-  }
+  RL_RETURN_IF_ERROR(feeder_.Feed(tokens, DemandMode::kStateOnly, DemandMode::kPerOutput,
+                                  [this](int64_t done, int64_t all) {
+                                    if (options_.on_prefill) options_.on_prefill(done, all);
+                                    return OkStatus();
+                                  }));
   return ReadToken();
 }
 
@@ -112,7 +91,7 @@ Result<Generator::Outcome> Generator::Generate(int32_t first, int64_t max_tokens
       outcome.reason = StopReason::kCallback;
       return outcome;
     }
-    if (Cancelled()) {
+    if (feeder_.cancelled()) {
       outcome.reason = StopReason::kCancelled;
       return outcome;
     }
@@ -124,7 +103,7 @@ Result<Generator::Outcome> Generator::Generate(int32_t first, int64_t max_tokens
       outcome.reason = StopReason::kContextFull;
       return outcome;
     }
-    RL_RETURN_IF_ERROR(RunChunk(std::span(&token, 1), /*last=*/true));
+    RL_RETURN_IF_ERROR(feeder_.RunStep(std::span(&token, 1), DemandMode::kPerOutput));
     RL_ASSIGN_OR_RETURN(token, ReadToken());
   }
 }

@@ -1,6 +1,6 @@
-// Feeds one sequence through a session: splits prompts into chunks, keeps positions, asks for the
-// next token, and says why it stopped. Works on token ids; text is the caller's business. Borrows
-// the session. Thread safety: one thread; `cancelled` may be set from any.
+// Feeds one sequence through a session, asks for the next token, and says why it stopped. Works on
+// token ids; text is the caller's business. Borrows the session. Thread safety: one thread;
+// `cancelled` may be set from any.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
 
 namespace rullama {
@@ -31,7 +32,6 @@ struct GeneratorOptions {
   int64_t capacity = 0;                                      // most positions of the sequence
   int64_t vocabulary = std::numeric_limits<int32_t>::max();  // tokens are below it
   bool may_ban_all = false;  // a bias bans tokens; together with the model's, perhaps all
-  int64_t prefill_chunk = 512;
   std::vector<int32_t> end_tokens = {};
   const std::atomic<bool>* cancelled = nullptr;  // polled between steps
   // Rows evaluated so far and in all, after each chunk that Feed evaluates.
@@ -57,17 +57,14 @@ class Generator {
   Result<Outcome> Generate(int32_t first, int64_t max_tokens,
                            const std::function<bool(int32_t)>& on_token);
 
-  [[nodiscard]] int64_t position() const { return session_.past(options_.slot); }
+  [[nodiscard]] int64_t position() const { return feeder_.position(); }
 
  private:
-  [[nodiscard]] bool Cancelled() const {
-    return options_.cancelled != nullptr && options_.cancelled->load();
-  }
-  Status RunChunk(std::span<const int32_t> tokens, bool last);
   Result<int32_t> ReadToken();
 
   Session& session_;
   GeneratorOptions options_;
+  SequenceFeeder feeder_;
 };
 
 }  // namespace rullama

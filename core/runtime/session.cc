@@ -33,9 +33,9 @@ SupportQuery QueryOf(const std::vector<Device*>& devices) {
 Session::Session(std::vector<SessionGraph> graphs, const WeightSource& weights,
                  SessionOptions options)
     : graphs_(std::move(graphs)), weights_(weights), options_(std::move(options)) {
-  largest_ = {options_.prefill_chunk, options_.max_wanted_rows};
+  largest_ = {options_.limits.max_rows, options_.limits.max_wanted};
   for (SessionGraph& graph : graphs_) {
-    if (graph.buckets.empty()) graph.buckets = DefaultBuckets(options_.prefill_chunk);
+    if (graph.buckets.empty()) graph.buckets = DefaultBuckets(options_.limits.max_rows);
     largest_.t = std::max(largest_.t, graph.buckets.back());
     AddWeightsInProducts(graph.graph, in_products_);
   }
@@ -48,8 +48,8 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graphs,
                                                  const WeightSource& weights,
                                                  SessionOptions options) {
-  if (graphs.empty() || options.devices.empty() || options.prefill_chunk < 1 ||
-      options.max_wanted_rows < 1) {
+  if (graphs.empty() || options.devices.empty() || options.limits.max_rows < 1 ||
+      options.limits.max_wanted < 1) {
     return tl::unexpected(InternalError("a session needs a graph, a device, rows and wanted rows"));
   }
   const Graph& first = graphs.front().graph;
@@ -77,7 +77,7 @@ Result<Session::Plan*> Session::PlanFor(size_t graph, int64_t rows, DemandMode d
   bucket.demand = demand;
   RL_ASSIGN_OR_RETURN(bucket.max_t, ChooseBucket(graphs_[graph].buckets, rows));
   bucket.max_r =
-      demand == DemandMode::kPerOutput ? std::min(options_.max_wanted_rows, bucket.max_t) : 0;
+      demand == DemandMode::kPerOutput ? std::min(options_.limits.max_wanted, bucket.max_t) : 0;
   for (const auto& plan : plans_) {
     if (plan->graph == graph && plan->bucket == bucket) return plan.get();
   }
@@ -333,7 +333,8 @@ Status Session::CheckRows(const StepRows& rows) const {
   }
   if (count == 0 || count > static_cast<size_t>(graphs_[rows.graph].buckets.back()) ||
       rows.pos.size() != count || rows.slot.size() != count ||
-      (rows.demand == DemandMode::kPerOutput) == rows.wanted.empty()) {
+      (rows.demand == DemandMode::kPerOutput) == rows.wanted.empty() ||
+      std::ssize(rows.wanted) > options_.limits.max_wanted) {
     return tl::unexpected(
         InternalError(fmt::format("a step has {} tokens, {} positions, {} slots and {} wanted rows",
                                   count, rows.pos.size(), rows.slot.size(), rows.wanted.size())));

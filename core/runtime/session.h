@@ -23,6 +23,7 @@
 #include "core/passes/bucket.h"
 #include "core/passes/pipeline.h"
 #include "core/plugin/device.h"
+#include "core/runtime/step_rows.h"
 #include "core/runtime/weights.h"
 
 namespace rullama {
@@ -30,8 +31,8 @@ namespace rullama {
 // One graph of a session. Graphs share constants, states and inputs of the same name.
 struct SessionGraph {
   Graph graph;
-  // Row counts for which separate plans are compiled, ascending. Empty: DefaultBuckets() of the
-  // prefill chunk.
+  // Row counts for which separate plans are compiled, ascending. Empty: DefaultBuckets() of
+  // StepLimits::max_rows.
   std::vector<int64_t> buckets = {};
   // True if a step appends its rows to the caches and advances `past`.
   bool extends_past = true;
@@ -40,19 +41,7 @@ struct SessionGraph {
 struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
-  int64_t prefill_chunk = 512;  // most rows of a step of a graph without buckets
-  int64_t max_wanted_rows = 1;  // most wanted rows of a step with DemandMode::kPerOutput
-};
-
-// The rows of one step. tokens, pos and slot have the same length, 1 to the largest bucket of the
-// graph. The rows of a slot have consecutive ascending positions that continue its past.
-struct StepRows {
-  size_t graph = 0;
-  std::span<const int32_t> tokens;
-  std::span<const int32_t> pos;
-  std::span<const int32_t> slot;
-  std::span<const int32_t> wanted;  // indices into the rows; only with DemandMode::kPerOutput
-  DemandMode demand = DemandMode::kPerOutput;
+  StepLimits limits;
 };
 
 struct SessionStats {
@@ -104,6 +93,8 @@ class Session {
   Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0);
 
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
+  // The largest step of a graph.
+  [[nodiscard]] int64_t max_rows(size_t graph = 0) const { return graphs_[graph].buckets.back(); }
   // The plugin of the main device, for messages.
   [[nodiscard]] const std::string& plugin_name() const {
     return options_.devices.front()->plugin().name();

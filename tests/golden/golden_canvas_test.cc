@@ -36,7 +36,7 @@ std::unique_ptr<Loaded> Load(const Backend& backend, GraphOutputs outputs, DType
                                               .diffusion = &diffusion,
                                               .capacity = kCapacity,
                                               .kv_dtype = kv_dtype,
-                                              .max_rows = 64}));
+                                              .limits = {.max_rows = 64}}));
   loaded->AddConstants(std::move(program.constants));
   loaded->session =
       Must(Session::Create(std::move(program.graphs), *loaded->weights, loaded->Options(64)));
@@ -61,7 +61,6 @@ std::vector<int32_t> Ids(const nlohmann::json& list) { return list.get<std::vect
 
 CanvasGeneratorOptions OptionsOf(const Loaded& loaded) {
   return {.capacity = kCapacity,
-          .prefill_chunk = 64,
           .canvas_length = loaded.config.canvas.length,
           .vocabulary = loaded.config.vocabulary};
 }
@@ -87,8 +86,11 @@ TEST_P(GoldenCanvas, LogitsOfSingleSteps) {
     auto loaded = Load(GetParam(), GraphOutputs::kAllLogits, Loaded::KvDtypeOf(GetParam()));
     Session& session = *loaded->session;
     FeedContext(*loaded, golden);
-    const CanvasRows rows(loaded->config.canvas.length, 0, session.past(0));
-    Set(session, canvas_names::kRow, std::vector(rows.index().begin(), rows.index().end()));
+    ASSERT_TRUE(SetCanvasRows(session, loaded->config.canvas.length));
+    const auto run = [&session](const std::vector<int32_t>& canvas, CanvasGraph graph) {
+      return session.Run(
+          StepRows::Consecutive(canvas, session.past(0), /*slot=*/0, DemandMode::kAllRows, graph));
+    };
     std::vector<float> logits;
     for (const size_t step : {0U, 1U}) {
       const auto canvas = Ids(golden.at("trace")[step].at("canvas_in"));
@@ -96,9 +98,9 @@ TEST_P(GoldenCanvas, LogitsOfSingleSteps) {
         const auto temperature = golden.at("trace")[step - 1].at("t").get<float>();
         Set(session, canvas_names::kLogits, ReadLogits(golden.at("logits")[step - 1]));
         Set(session, canvas_names::kInverseTemperature, std::vector<float>{1 / temperature});
-        ASSERT_TRUE(session.Run(rows.Step(canvas, kConditionGraph)));
+        ASSERT_TRUE(run(canvas, kConditionGraph));
       }
-      const Status ran = session.Run(rows.Step(canvas, kDenoiseGraph));
+      const Status ran = run(canvas, kDenoiseGraph);
       ASSERT_TRUE(ran) << ran.error().ToString();
       const auto expected = ReadLogits(golden.at("logits")[step]);
       logits.resize(expected.size());

@@ -110,14 +110,9 @@ std::vector<float> AllLogits(Loaded& loaded, const std::vector<int32_t>& tokens,
   std::vector<float> logits(tokens.size() * static_cast<size_t>(loaded.config.vocabulary));
   for (size_t at = 0; at < tokens.size(); at += chunk) {
     const size_t count = std::min(chunk, tokens.size() - at);
-    std::vector<int32_t> pos(count);
-    const std::vector<int32_t> slot(count, 0);
-    for (size_t i = 0; i < count; ++i) pos[i] = static_cast<int32_t>(at + i);
-    const StepRows rows{.tokens = std::span(tokens).subspan(at, count),
-                        .pos = pos,
-                        .slot = slot,
-                        .wanted = {},
-                        .demand = DemandMode::kAllRows};
+    const auto rows =
+        StepRows::Consecutive(std::span(tokens).subspan(at, count), static_cast<int32_t>(at),
+                              /*slot=*/0, DemandMode::kAllRows);
     const Status run = loaded.session->Run(rows);
     if (!run) {
       ADD_FAILURE() << run.error().ToString();
@@ -176,7 +171,7 @@ TEST_P(ExactGoldenSession, GreedyTexts) {
     const auto expected = item.at("greedy").get<std::vector<int32_t>>();
     const auto margins = item.at("margins").get<std::vector<double>>();
     auto loaded = Load(backend, model, 64, true);
-    Generator generator(*loaded->session, {.capacity = 256, .prefill_chunk = 64});
+    Generator generator(*loaded->session, {.capacity = 256});
     auto token = generator.Feed(prompt);
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_TRUE(token) << token.error().ToString();

@@ -82,7 +82,7 @@ struct Loaded {
   [[nodiscard]] SessionOptions Options(int64_t chunk) const {
     SessionOptions options;
     options.devices = {device.get()};
-    options.prefill_chunk = chunk;
+    options.limits.max_rows = chunk;
     return options;
   }
   void AddConstants(std::vector<SyntheticConstant> constants) {

@@ -29,18 +29,19 @@ class CanvasGeneratorTest : public ::testing::Test {
 
   std::unique_ptr<Session> Open(int64_t capacity) {
     const EntropyBoundSettings diffusion = ThreeSteps();
-    auto program = Must(cli::BuildModelProgram(
-        model_.config, model_.weights,
-        {.diffusion = &diffusion, .capacity = capacity, .kv_dtype = DType::kF32, .max_rows = 8}));
+    auto program = Must(cli::BuildModelProgram(model_.config, model_.weights,
+                                               {.diffusion = &diffusion,
+                                                .capacity = capacity,
+                                                .kv_dtype = DType::kF32,
+                                                .limits = {.max_rows = 8}}));
     weights_ = std::make_unique<RandomWeights>(model_, std::move(program.constants));
     SessionOptions options;
     options.devices = {device_.get()};
-    options.prefill_chunk = 8;
+    options.limits.max_rows = 8;
     return Must(Session::Create(std::move(program.graphs), *weights_, options));
   }
   [[nodiscard]] CanvasGeneratorOptions Options(int64_t capacity) const {
     return {.capacity = capacity,
-            .prefill_chunk = 8,
             .canvas_length = kCanvas,
             .vocabulary = model_.config.vocabulary,
             .settings = ThreeSteps()};
@@ -187,6 +188,21 @@ TEST_F(CanvasGeneratorTest, NothingIsCompiledOrAllocatedAfterTheFirstCanvas) {
   EXPECT_EQ(after.compilations, before.compilations);
   EXPECT_EQ(after.allocations, before.allocations);
   EXPECT_GT(after.steps, before.steps);
+}
+
+TEST_F(CanvasGeneratorTest, ACancelledPromptSaysHowFarItCame) {
+  auto session = Open(64);
+  PhiloxCanvasRandom random(3);
+  std::atomic<bool> cancelled = false;
+  CanvasGeneratorOptions options = Options(64);
+  options.cancelled = &cancelled;
+  options.on_prefill = [&cancelled](int64_t, int64_t) { cancelled = true; };
+  CanvasGenerator generator(*session, random, options);
+  const Status fed = generator.Feed(prompt_);
+  ASSERT_FALSE(fed);
+  EXPECT_EQ(fed.error().id, "run.cancelled");
+  EXPECT_EQ(fed.error().message, "stopped after 8 of 10 tokens");
+  EXPECT_EQ(generator.position(), 8);
 }
 
 TEST_F(CanvasGeneratorTest, ACallbackOrACancellationStopsBetweenSteps) {

@@ -12,6 +12,7 @@
 #include "core/ir/canvas_names.h"
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
+#include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
 #include "models/gemma4/random_model.h"
 
@@ -43,31 +44,20 @@ class Backends {
   std::unique_ptr<Registry> registry_;
 };
 
-// Runs the next tokens of slot 0, `chunk` at a time. Appends what each step leaves in the output
-// "logits" unless only the states are wanted.
-inline std::vector<float> Feed(Session& session, const std::vector<int32_t>& tokens, int64_t chunk,
+// Runs the next tokens of slot 0. Returns the rows of the output "logits" of all steps, or none if
+// only the states are wanted.
+inline std::vector<float> Feed(Session& session, const std::vector<int32_t>& tokens,
                                DemandMode demand, int64_t vocabulary, size_t graph = 0) {
   std::vector<float> logits;
-  for (size_t first = 0; first < tokens.size(); first += static_cast<size_t>(chunk)) {
-    const size_t count = std::min(tokens.size() - first, static_cast<size_t>(chunk));
-    std::vector<int32_t> pos(count);
-    std::iota(pos.begin(), pos.end(), session.past(0));
-    const std::vector<int32_t> slot(count, 0);
-    StepRows rows;
-    rows.graph = graph;
-    rows.tokens = std::span(tokens).subspan(first, count);
-    rows.pos = pos;
-    rows.slot = slot;
-    rows.demand = demand;
-    const Status ran = session.Run(rows);
-    EXPECT_TRUE(ran) << ran.error().ToString();
-    if (!ran) return {};
-    if (demand == DemandMode::kStateOnly) continue;
-    std::vector<float> part(count * static_cast<size_t>(vocabulary));
-    const Status read = session.ReadOutput("logits", std::as_writable_bytes(std::span(part)));
-    EXPECT_TRUE(read) << read.error().ToString();
-    logits.insert(logits.end(), part.begin(), part.end());
-  }
+  const auto read_logits = [&](int64_t done, int64_t /*total*/) -> Status {
+    if (demand == DemandMode::kStateOnly) return OkStatus();
+    const size_t before = logits.size();
+    logits.resize(static_cast<size_t>(done * vocabulary));
+    return session.ReadOutput("logits", std::as_writable_bytes(std::span(logits).subspan(before)));
+  };
+  const Status fed =
+      SequenceFeeder(session, {.graph = graph}).Feed(tokens, demand, demand, read_logits);
+  EXPECT_TRUE(fed) << fed.error().ToString();
   return logits;
 }
 
@@ -84,10 +74,10 @@ inline std::vector<float> Logits(const RandomModel& model, Device& device,
   const RandomWeights weights(model, std::move(graph.constants));
   SessionOptions options;
   options.devices = {&device};
-  options.prefill_chunk = chunk;
+  options.limits.max_rows = chunk;
   const auto session =
       Must(Session::Create(Must(std::move(graph.builder).Finish()), weights, options));
-  return Feed(*session, tokens, chunk, DemandMode::kAllRows, model.config.vocabulary);
+  return Feed(*session, tokens, DemandMode::kAllRows, model.config.vocabulary);
 }
 
 // The same for a model that denoises: the prompt goes through the causal pass, then the canvas
@@ -117,18 +107,18 @@ inline std::vector<float> CanvasLogits(const RandomModel& model, Device& device,
                     .extends_past = false});
   SessionOptions options;
   options.devices = {&device};
-  options.prefill_chunk = chunk;
+  options.limits.max_rows = chunk;
   const auto session = Must(Session::Create(std::move(graphs), weights, options));
   const int64_t vocabulary = model.config.vocabulary;
-  Feed(*session, prompt, chunk, DemandMode::kStateOnly, vocabulary);
+  Feed(*session, prompt, DemandMode::kStateOnly, vocabulary);
   std::vector<int32_t> row(canvas.size());
   std::iota(row.begin(), row.end(), 0);
   const float inverse = 1.5F;
   EXPECT_TRUE(session->SetInput(canvas_names::kRow, std::as_bytes(std::span(row))));
   EXPECT_TRUE(
       session->SetInput(canvas_names::kInverseTemperature, std::as_bytes(std::span(&inverse, 1))));
-  auto logits = Feed(*session, canvas, length, DemandMode::kAllRows, vocabulary, 1);
-  const auto second = Feed(*session, canvas, length, DemandMode::kAllRows, vocabulary, 1);
+  auto logits = Feed(*session, canvas, DemandMode::kAllRows, vocabulary, 1);
+  const auto second = Feed(*session, canvas, DemandMode::kAllRows, vocabulary, 1);
   EXPECT_NE(logits, second) << "the condition changes nothing";
   logits.insert(logits.end(), second.begin(), second.end());
   return logits;

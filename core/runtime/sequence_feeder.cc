@@ -1,0 +1,36 @@
+#include "core/runtime/sequence_feeder.h"
+
+#include <algorithm>
+
+namespace rullama {
+
+SequenceFeeder::SequenceFeeder(Session& session, FeedOptions options)
+    : session_(session), options_(options) {
+  rows_.graph = options.graph;
+}
+
+Status SequenceFeeder::Feed(std::span<const int32_t> tokens, DemandMode demand, DemandMode last,
+                            const OnStep& on_step) {
+  const auto max_rows = static_cast<size_t>(session_.max_rows(options_.graph));
+  for (size_t done = 0; done < tokens.size();) {
+    if (cancelled()) {
+      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens", done,
+                       tokens.size());
+    }
+    const size_t count = std::min(max_rows, tokens.size() - done);
+    const bool is_last = done + count == tokens.size();
+    RL_RETURN_IF_ERROR(RunStep(tokens.subspan(done, count), is_last ? last : demand));
+    done += count;
+    if (on_step) {
+      RL_RETURN_IF_ERROR(on_step(static_cast<int64_t>(done), static_cast<int64_t>(tokens.size())));
+    }
+  }
+  return OkStatus();
+}
+
+Status SequenceFeeder::RunStep(std::span<const int32_t> tokens, DemandMode demand) {
+  rows_.SetConsecutive(tokens, position(), options_.slot, demand);
+  return session_.Run(rows_);
+}
+
+}  // namespace rullama
