@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -142,7 +143,8 @@ RunResult RunOnTerminal(const std::vector<std::string>& arguments, int columns, 
   int outside = -1;
   int inside = -1;
   if (::openpty(&outside, &inside, nullptr, nullptr, &size) != 0) {
-    throw std::runtime_error("openpty failed");
+    throw std::runtime_error(std::string("openpty: ") + std::strerror(errno) +
+                             "; these tests need a pseudo-terminal (devpts mounted on /dev/pts)");
   }
   const std::string err = TemporaryFile("stderr", "").string();
   Spawner spawner;
@@ -172,7 +174,8 @@ ProgramOnTerminal::ProgramOnTerminal(const std::vector<std::string>& arguments,
   int inside = -1;
   char name[64];
   if (::openpty(&outside_, &inside, name, nullptr, &size) != 0) {
-    throw std::runtime_error("openpty failed");
+    throw std::runtime_error(std::string("openpty: ") + std::strerror(errno) +
+                             "; these tests need a pseudo-terminal (devpts mounted on /dev/pts)");
   }
   ::fcntl(outside_, F_SETFD, FD_CLOEXEC);
   Spawner spawner;
