@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "backends/cpu/op_rows.h"
 #include "backends/cpu/plan.h"
 
 namespace rullama::cpu {
@@ -95,96 +96,6 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
   return settings;
 }
 
-bool CanBeWeight(const KernelTable& kernels, const rl_value* value) {
-  return value != nullptr && FindWeight(kernels, static_cast<DType>(value->dtype)) != nullptr;
-}
-
-sdk::OpSupport No(std::string reason) { return {false, std::move(reason)}; }
-
-// All ops of the op table are supported within the limits below, except the composites that the
-// core decomposes without loss.
-sdk::OpSupport Supports(const KernelTable& kernels, const sdk::GraphView& graph, const rl_op& op) {
-  const auto weight_type = [&](uint32_t i) {
-    return "weight type " + std::string(NameOf(static_cast<DType>(graph.input(op, i)->dtype)));
-  };
-  // Checks the weight operands among `operands`; absent optional operands are skipped.
-  const auto weights = [&](std::initializer_list<uint32_t> operands) -> sdk::OpSupport {
-    for (const uint32_t i : operands) {
-      const rl_value* weight = graph.input(op, i);
-      if (weight == nullptr) continue;
-      if (!CanBeWeight(kernels, weight)) return No(weight_type(i));
-      if (weight->lifetime != RL_LIFETIME_CONSTANT) return No("weight is no constant");
-    }
-    return {true, {}};
-  };
-  switch (op.kind) {
-    case RL_OP_matmul:
-      return weights({1u});
-    case RL_OP_geglu_linear:
-      return weights({1u, 2u});
-    case RL_OP_grouped_matmul:
-      return weights({1u});
-    case RL_OP_moe_ffn:
-      return weights({3u, 4u, 5u});
-    case RL_OP_gather_rows: {
-      const rl_value* table = graph.input(op, 0);
-      const auto dtype = static_cast<DType>(table->dtype);
-      const bool plain = dtype == DType::kF32 || dtype == DType::kI32 || table->rank != 2;
-      return plain || CanBeWeight(kernels, table) ? sdk::OpSupport{true, {}} : No(weight_type(0));
-    }
-    case RL_OP_attention: {
-      const auto dtype = static_cast<DType>(graph.input(op, 1)->dtype);
-      if (dtype != DType::kF16 && dtype != DType::kF32) return No("keys must be f16 or f32");
-      if (graph.input(op, 1)->dims[2].constant % 8 != 0) return No("head dim is no multiple of 8");
-      return {true, {}};
-    }
-    case RL_OP_concat: {
-      const rl_dim& dim = graph.input(op, 0)->dims[sdk::GraphView::attrs<rl_concat_attrs>(op).axis];
-      return dim.t == 0 && dim.r == 0 ? sdk::OpSupport{true, {}}
-                                      : No("concat along a dimension that depends on T or R");
-    }
-    case RL_OP_ple_inject:
-    case RL_OP_soft_embed:
-      return No("runs as its parts");
-    case RL_OP_reshape:
-    case RL_OP_slice:
-    case RL_OP_cast:
-    case RL_OP_copy:
-    case RL_OP_gather_last:
-    case RL_OP_unary:
-    case RL_OP_binary:
-    case RL_OP_scale:
-    case RL_OP_affine:
-    case RL_OP_select:
-    case RL_OP_reduce:
-    case RL_OP_argmax:
-    case RL_OP_topk:
-    case RL_OP_cumsum:
-    case RL_OP_softmax:
-    case RL_OP_rms_norm:
-    case RL_OP_softcap:
-    case RL_OP_geglu:
-    case RL_OP_residual_norm:
-    case RL_OP_rope:
-    case RL_OP_attention_scores:
-    case RL_OP_attention_mix:
-    case RL_OP_state_append:
-    case RL_OP_penalties:
-    case RL_OP_bias_add:
-    case RL_OP_top_p_mask:
-    case RL_OP_min_p_mask:
-    case RL_OP_typical_p_mask:
-    case RL_OP_random_uniform:
-    case RL_OP_categorical:
-    case RL_OP_where:
-    case RL_OP_entropy:
-    case RL_OP_entropy_accept:
-      return {true, {}};
-    default:
-      return No("unknown to this version of the cpu backend");
-  }
-}
-
 class CpuDevice final : public sdk::Device {
  public:
   CpuDevice(const Settings& settings, const sdk::Host& host)
@@ -195,12 +106,7 @@ class CpuDevice final : public sdk::Device {
         log_(settings.profile ? &host : nullptr) {}
 
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
-    std::vector<sdk::OpSupport> support;
-    support.reserve(graph.op_count());
-    for (uint32_t i = 0; i < graph.op_count(); ++i) {
-      support.push_back(Supports(kernels_, graph, graph.op(i)));
-    }
-    return support;
+    return OpRows().Query(graph, kernels_);
   }
 
   sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {

@@ -4,6 +4,7 @@
 
 #include <rullama/abi/rullama_abi.h>
 #include <rullama/sdk/backend.h>
+#include <rullama/sdk/operands.h>
 
 #include <atomic>
 #include <cstddef>
@@ -136,19 +137,5 @@ struct CompileContext {
   // Size of the rows of x at the largest step in the format that products read.
   [[nodiscard]] uint64_t ActivationBytes(const View& x, RowShare share) const;
 };
-
-// One function per family of ops. Returns true if the op belongs to the family and its nodes were
-// appended.
-bool CompileStructure(const CompileContext& context);
-bool CompilePointwise(const CompileContext& context);
-bool CompileReduce(const CompileContext& context);
-bool CompileMatMul(const CompileContext& context);
-bool CompileNorm(const CompileContext& context);
-bool CompileRope(const CompileContext& context);
-bool CompileAttention(const CompileContext& context);
-bool CompileState(const CompileContext& context);
-bool CompileSampling(const CompileContext& context);
-bool CompileEntropy(const CompileContext& context);
-bool CompileMoe(const CompileContext& context);
 
 }  // namespace rullama::cpu

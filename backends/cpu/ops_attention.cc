@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -160,17 +160,18 @@ class AttentionNode final : public Node {
  public:
   explicit AttentionNode(const CompileContext& context)
       : kernels_(context.kernels),
-        q_(context.Input(0)),
-        kv_{context.Input(1), context.Input(2), context.Input(3), context.Input(4)},
-        rows_{context.Input(5),
-              context.Input(6),
-              context.Input(7),
-              context.Input(8),
-              context.Input(9),
-              context.attrs<rl_attention_attrs>().mask,
-              context.attrs<rl_attention_attrs>().window},
+        q_(context.Input(operands::Attention::q)),
+        kv_{context.Input(operands::Attention::k_new), context.Input(operands::Attention::v_new),
+            context.Input(operands::Attention::k_state),
+            context.Input(operands::Attention::v_state)},
+        rows_{
+            context.Input(operands::Attention::q_pos),  context.Input(operands::Attention::q_slot),
+            context.Input(operands::Attention::kv_pos), context.Input(operands::Attention::kv_slot),
+            context.Input(operands::Attention::past),   context.attrs<rl_attention_attrs>().mask,
+            context.attrs<rl_attention_attrs>().window},
         scale_(context.attrs<rl_attention_attrs>().scale),
-        past_is_input_(context.graph.input(context.op, 9)->lifetime == RL_LIFETIME_INPUT),
+        past_is_input_(context.graph.input(context.op, operands::Attention::past)->lifetime ==
+                       RL_LIFETIME_INPUT),
         y_(context.Result()),
         partial_(context.workspace, static_cast<size_t>(context.workers),
                  ShapeAt(context.MaxStep())) {
@@ -360,8 +361,8 @@ class AttentionMergeNode final : public Node {
   const AttentionNode& attention_;
 };
 
-// ---- Decomposed attention: scores, then (after softmax) the weighted sum of values
-// ---------------
+// ---- Decomposed attention -----------------------------------------------------------------------
+// Scores, then (after softmax) the weighted sum of values.
 
 float LoadFloat(const View& view, int64_t index) {
   switch (view.dtype) {
@@ -379,14 +380,14 @@ float LoadFloat(const View& view, int64_t index) {
 class AttentionScoresNode final : public Node {
  public:
   explicit AttentionScoresNode(const CompileContext& context)
-      : q_(context.Input(0)),
-        k_new_(context.Input(1)),
-        k_state_(context.Input(2)),
-        rows_{context.Input(3),
-              context.Input(4),
-              context.Input(5),
-              context.Input(6),
-              context.Input(7),
+      : q_(context.Input(operands::AttentionScores::q)),
+        k_new_(context.Input(operands::AttentionScores::k_new)),
+        k_state_(context.Input(operands::AttentionScores::k_state)),
+        rows_{context.Input(operands::AttentionScores::q_pos),
+              context.Input(operands::AttentionScores::q_slot),
+              context.Input(operands::AttentionScores::kv_pos),
+              context.Input(operands::AttentionScores::kv_slot),
+              context.Input(operands::AttentionScores::past),
               context.attrs<rl_attention_scores_attrs>().mask,
               context.attrs<rl_attention_scores_attrs>().window},
         scale_(context.attrs<rl_attention_scores_attrs>().scale),
@@ -446,10 +447,10 @@ class AttentionScoresNode final : public Node {
 class AttentionValuesNode final : public Node {
  public:
   explicit AttentionValuesNode(const CompileContext& context)
-      : p_(context.Input(0)),
-        v_new_(context.Input(1)),
-        v_state_(context.Input(2)),
-        q_slot_(context.Input(3)),
+      : p_(context.Input(operands::AttentionMix::probability)),
+        v_new_(context.Input(operands::AttentionMix::v_new)),
+        v_state_(context.Input(operands::AttentionMix::v_state)),
+        q_slot_(context.Input(operands::AttentionMix::q_slot)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return p_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -480,26 +481,27 @@ class AttentionValuesNode final : public Node {
   View p_, v_new_, v_state_, q_slot_, y_;
 };
 
+void CompileAttention(const CompileContext& context) {
+  auto attention = std::make_unique<AttentionNode>(context);
+  auto merge = std::make_unique<AttentionMergeNode>(*attention);
+  context.nodes.Add(std::move(attention));
+  context.nodes.Add(std::move(merge));
+}
+
+std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
+                            const KernelTable& /*kernels*/) {
+  const rl_value& keys = *graph.input(op, operands::Attention::k_new);
+  const auto dtype = static_cast<DType>(keys.dtype);
+  if (dtype != DType::kF16 && dtype != DType::kF32) return "keys must be f16 or f32";
+  if (keys.dims[2].constant % 8 != 0) return "head dim is no multiple of 8";
+  return {};
+}
+
 }  // namespace
 
-bool CompileAttention(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_attention: {
-      auto attention = std::make_unique<AttentionNode>(context);
-      auto merge = std::make_unique<AttentionMergeNode>(*attention);
-      context.nodes.Add(std::move(attention));
-      context.nodes.Add(std::move(merge));
-      return true;
-    }
-    case RL_OP_attention_scores:
-      context.nodes.Add(std::make_unique<AttentionScoresNode>(context));
-      return true;
-    case RL_OP_attention_mix:
-      context.nodes.Add(std::make_unique<AttentionValuesNode>(context));
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kAttention = {RL_OP_attention, RefuseAttention, CompileAttention};
+const OpRow rows::kAttentionScores = {RL_OP_attention_scores, nullptr,
+                                      AddNode<AttentionScoresNode>};
+const OpRow rows::kAttentionMix = {RL_OP_attention_mix, nullptr, AddNode<AttentionValuesNode>};
 
 }  // namespace rullama::cpu

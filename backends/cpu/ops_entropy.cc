@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class EntropyNode final : public Node {
  public:
   explicit EntropyNode(const CompileContext& context)
-      : kernels_(context.kernels), x_(context.Input(0)), y_(context.Result()) {
+      : kernels_(context.kernels), x_(context.Input(operands::Entropy::x)), y_(context.Result()) {
     const auto n = static_cast<size_t>(x_.Last(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
       p_.push_back(reinterpret_cast<float*>(context.workspace.Allocate(n * sizeof(float))));
@@ -45,7 +45,7 @@ class EntropyAcceptNode final : public Node {
  public:
   explicit EntropyAcceptNode(const CompileContext& context)
       : bound_(context.attrs<rl_entropy_accept_attrs>().bound),
-        entropy_(context.Input(0)),
+        entropy_(context.Input(operands::EntropyAccept::entropy)),
         y_(context.Result()),
         order_(reinterpret_cast<int32_t*>(context.workspace.Allocate(
             static_cast<uint64_t>(entropy_.Rows(context.MaxStep())) * sizeof(int32_t)))) {}
@@ -75,17 +75,7 @@ class EntropyAcceptNode final : public Node {
 
 }  // namespace
 
-bool CompileEntropy(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_entropy:
-      context.nodes.Add(std::make_unique<EntropyNode>(context));
-      return true;
-    case RL_OP_entropy_accept:
-      context.nodes.Add(std::make_unique<EntropyAcceptNode>(context));
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kEntropy = {RL_OP_entropy, nullptr, AddNode<EntropyNode>};
+const OpRow rows::kEntropyAccept = {RL_OP_entropy_accept, nullptr, AddNode<EntropyAcceptNode>};
 
 }  // namespace rullama::cpu

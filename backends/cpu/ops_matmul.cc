@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -99,12 +99,16 @@ class PanelNode : public Node {
 
 class MatMulNode final : public PanelNode {
  public:
+  explicit MatMulNode(const CompileContext& context)
+      : MatMulNode(context, context.Input(operands::MatMul::x),
+                   context.Input(operands::MatMul::weight), context.Result()) {}
+
+ private:
   MatMulNode(const CompileContext& context, const View& x, const View& weight, const View& y)
       : PanelNode(context, x, weight.dims[0].constant, {weight.dtype}),
         product_(Product::Of(context, x, weight, y.as<float>(),
                              static_cast<size_t>(weight.dims[0].constant))) {}
 
- private:
   void RunRows(size_t batch, size_t n_begin, size_t n_end, int /*worker*/,
                std::byte* scratch) override {
     product_.Run(batch, n_begin, n_end, scratch);
@@ -117,6 +121,12 @@ class MatMulNode final : public PanelNode {
 // applies the activation to that block while it is in cache.
 class GeGluLinearNode final : public PanelNode {
  public:
+  explicit GeGluLinearNode(const CompileContext& context)
+      : GeGluLinearNode(context, context.Input(operands::GeGluLinear::x),
+                        context.Input(operands::GeGluLinear::gate_weight),
+                        context.Input(operands::GeGluLinear::up_weight), context.Result()) {}
+
+ private:
   GeGluLinearNode(const CompileContext& context, const View& x, const View& gate, const View& up,
                   const View& y)
       : PanelNode(context, x, gate.dims[0].constant, {gate.dtype, up.dtype}),
@@ -132,7 +142,6 @@ class GeGluLinearNode final : public PanelNode {
     }
   }
 
- private:
   void RunRows(size_t batch, size_t n_begin, size_t n_end, int worker,
                std::byte* scratch) override {
     float* up = up_y_[static_cast<size_t>(worker)];
@@ -162,11 +171,10 @@ class MatMulNoTransposeNode final : public Node {
  public:
   explicit MatMulNoTransposeNode(const CompileContext& context)
       : kernels_(context.kernels),
-        weight_kernels_(FindWeight(context.kernels, context.Input(1).dtype)),
-        x_(context.Input(0)),
-        weight_(context.Input(1)),
+        weight_kernels_(FindWeight(context.kernels, context.Input(operands::MatMul::weight).dtype)),
+        x_(context.Input(operands::MatMul::x)),
+        weight_(context.Input(operands::MatMul::weight)),
         y_(context.Result()) {
-    if (weight_kernels_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "weight type");
     // kSpan is a multiple of every block length, so that each span starts at a block.
     for (int worker = 0; worker < context.workers; ++worker) {
       unpacked_.push_back(reinterpret_cast<float*>(
@@ -234,26 +242,17 @@ class MatMulNoTransposeNode final : public Node {
   std::vector<float*> unpacked_;  // per worker
 };
 
-}  // namespace
-
-bool CompileMatMul(const CompileContext& context) {
-  const View y = context.Result();
-  switch (context.op.kind) {
-    case RL_OP_matmul:
-      if (context.attrs<rl_matmul_attrs>().transpose_weight == 0) {
-        context.nodes.Add(std::make_unique<MatMulNoTransposeNode>(context));
-      } else {
-        context.nodes.Add(
-            std::make_unique<MatMulNode>(context, context.Input(0), context.Input(1), y));
-      }
-      return true;
-    case RL_OP_geglu_linear:
-      context.nodes.Add(std::make_unique<GeGluLinearNode>(context, context.Input(0),
-                                                          context.Input(1), context.Input(2), y));
-      return true;
-    default:
-      return false;
+void CompileMatMul(const CompileContext& context) {
+  if (context.attrs<rl_matmul_attrs>().transpose_weight == 0) {
+    AddNode<MatMulNoTransposeNode>(context);
+  } else {
+    AddNode<MatMulNode>(context);
   }
 }
+
+}  // namespace
+
+const OpRow rows::kMatMul = {RL_OP_matmul, RefuseWeights, CompileMatMul};
+const OpRow rows::kGeGluLinear = {RL_OP_geglu_linear, RefuseWeights, AddNode<GeGluLinearNode>};
 
 }  // namespace rullama::cpu

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -325,9 +325,9 @@ class CombineNode final : public Node {
       : kernels_(context.kernels),
         routing_(std::move(routing)),
         from_(from),
-        weights_(context.Input(1)),
-        chosen_(context.Input(2)),
-        scale_(context.Input(6)),
+        weights_(context.Input(operands::MoeFfn::weights)),
+        chosen_(context.Input(operands::MoeFfn::experts)),
+        scale_(context.Input(operands::MoeFfn::expert_scale)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -355,9 +355,9 @@ class CombineNode final : public Node {
 };
 
 void CompileGroupedMatMul(const CompileContext& context) {
-  const View x = context.Input(0);
-  const View weight = context.Input(1);
-  const View chosen = context.Input(2);
+  const View x = context.Input(operands::GroupedMatMul::x);
+  const View weight = context.Input(operands::GroupedMatMul::weight);
+  const View chosen = context.Input(operands::GroupedMatMul::experts);
   const ExpertBuilder builder(context, chosen, weight.dims[0].constant);
   const int64_t n = weight.dims[1].constant;
   // An x of rank 3 has one row per pair: flatten the first two dimensions.
@@ -376,11 +376,11 @@ void CompileGroupedMatMul(const CompileContext& context) {
 }
 
 void CompileMoeFfn(const CompileContext& context) {
-  const View x = context.Input(0);
-  const View chosen = context.Input(2);
-  const View gate = context.Input(3);
-  const View up = context.Input(4);
-  const View down = context.Input(5);
+  const View x = context.Input(operands::MoeFfn::x);
+  const View chosen = context.Input(operands::MoeFfn::experts);
+  const View gate = context.Input(operands::MoeFfn::gate_weight);
+  const View up = context.Input(operands::MoeFfn::up_weight);
+  const View down = context.Input(operands::MoeFfn::down_weight);
   const ExpertBuilder builder(context, chosen, gate.dims[0].constant);
   const int64_t inner = down.dims[2].constant;
   const int64_t pairs_per_row = chosen.dims[1].constant;
@@ -405,17 +405,7 @@ void CompileMoeFfn(const CompileContext& context) {
 
 }  // namespace
 
-bool CompileMoe(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_grouped_matmul:
-      CompileGroupedMatMul(context);
-      return true;
-    case RL_OP_moe_ffn:
-      CompileMoeFfn(context);
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseWeights, CompileGroupedMatMul};
+const OpRow rows::kMoeFfn = {RL_OP_moe_ffn, RefuseWeights, CompileMoeFfn};
 
 }  // namespace rullama::cpu

@@ -1,5 +1,5 @@
 // Normalisations along the last dimension.
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -30,8 +30,8 @@ class LastDimNode : public Node {
 class RmsNormNode final : public LastDimNode {
  public:
   explicit RmsNormNode(const CompileContext& context)
-      : LastDimNode(context.kernels, context.Input(0), context.Result()),
-        weight_(context.Input(1)),
+      : LastDimNode(context.kernels, context.Input(operands::RmsNorm::x), context.Result()),
+        weight_(context.Input(operands::RmsNorm::weight)),
         eps_(context.attrs<rl_rms_norm_attrs>().eps) {}
 
  private:
@@ -46,10 +46,10 @@ class RmsNormNode final : public LastDimNode {
 class ResidualNormNode final : public LastDimNode {
  public:
   explicit ResidualNormNode(const CompileContext& context)
-      : LastDimNode(context.kernels, context.Input(1), context.Result()),
-        residual_(context.Input(0)),
-        weight_(context.Input(2)),
-        scale_(context.Input(3)),
+      : LastDimNode(context.kernels, context.Input(operands::ResidualNorm::x), context.Result()),
+        residual_(context.Input(operands::ResidualNorm::residual)),
+        weight_(context.Input(operands::ResidualNorm::weight)),
+        scale_(context.Input(operands::ResidualNorm::scale)),
         eps_(context.attrs<rl_residual_norm_attrs>().eps) {}
 
  private:
@@ -66,7 +66,7 @@ class ResidualNormNode final : public LastDimNode {
 class SoftmaxNode final : public LastDimNode {
  public:
   explicit SoftmaxNode(const CompileContext& context)
-      : LastDimNode(context.kernels, context.Input(0), context.Result()) {}
+      : LastDimNode(context.kernels, context.Input(operands::Softmax::x), context.Result()) {}
 
  private:
   void RunOne(size_t /*index*/, size_t n, const float* x, float* y) override {
@@ -76,20 +76,8 @@ class SoftmaxNode final : public LastDimNode {
 
 }  // namespace
 
-bool CompileNorm(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_rms_norm:
-      context.nodes.Add(std::make_unique<RmsNormNode>(context));
-      return true;
-    case RL_OP_residual_norm:
-      context.nodes.Add(std::make_unique<ResidualNormNode>(context));
-      return true;
-    case RL_OP_softmax:
-      context.nodes.Add(std::make_unique<SoftmaxNode>(context));
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kRmsNorm = {RL_OP_rms_norm, nullptr, AddNode<RmsNormNode>};
+const OpRow rows::kResidualNorm = {RL_OP_residual_norm, nullptr, AddNode<ResidualNormNode>};
+const OpRow rows::kSoftmax = {RL_OP_softmax, nullptr, AddNode<SoftmaxNode>};
 
 }  // namespace rullama::cpu

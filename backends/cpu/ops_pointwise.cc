@@ -1,8 +1,10 @@
 // Pointwise ops. Elements are independent, so items are runs of elements instead of rows.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -42,10 +44,12 @@ class ElementwiseNode final : public Node {
   View a_, b_, y_;
 };
 
+// Appends a node for operands `a` and `b`; without `b`, the kernel receives null.
 template <typename Attrs>
-void AddElementwise(const CompileContext& context, RunKernel kernel, const View& a,
-                    const View& b = {}) {
-  context.nodes.Add(std::make_unique<ElementwiseNode<Attrs>>(context, kernel, a, b));
+void AddElementwise(const CompileContext& context, RunKernel kernel, uint32_t a,
+                    std::optional<uint32_t> b = {}) {
+  context.nodes.Add(std::make_unique<ElementwiseNode<Attrs>>(context, kernel, context.Input(a),
+                                                             b ? context.Input(*b) : View{}));
 }
 
 float ApplyUnary(int32_t fn, float x) {
@@ -125,8 +129,8 @@ class BroadcastBinaryNode final : public Node {
  public:
   explicit BroadcastBinaryNode(const CompileContext& context)
       : fn_(context.attrs<rl_binary_attrs>().fn),
-        a_(context.Input(0)),
-        b_(context.Input(1)),
+        a_(context.Input(operands::Binary::a)),
+        b_(context.Input(operands::Binary::b)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -166,8 +170,8 @@ class ScaleNode final : public Node {
  public:
   explicit ScaleNode(const CompileContext& context)
       : kernels_(context.kernels),
-        x_(context.Input(0)),
-        weight_(context.Input(1)),
+        x_(context.Input(operands::Scale::x)),
+        weight_(context.Input(operands::Scale::weight)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -200,62 +204,61 @@ bool SameShape(const View& a, const View& b) {
   return a.rank == b.rank;
 }
 
-}  // namespace
+void CompileUnary(const CompileContext& context) {
+  AddElementwise<rl_unary_attrs>(context, UnaryRun, operands::Unary::x);
+}
 
-bool CompilePointwise(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_unary:
-      AddElementwise<rl_unary_attrs>(context, UnaryRun, context.Input(0));
-      return true;
-    case RL_OP_binary:
-      if (SameShape(context.Input(0), context.Input(1))) {
-        AddElementwise<rl_binary_attrs>(context, BinaryRun, context.Input(0), context.Input(1));
-      } else {
-        context.nodes.Add(std::make_unique<BroadcastBinaryNode>(context));
-      }
-      return true;
-    case RL_OP_scale:
-      context.nodes.Add(std::make_unique<ScaleNode>(context));
-      return true;
-    case RL_OP_affine:
-      AddElementwise<rl_affine_attrs>(
-          context,
-          [](const KernelTable& kernels, const void* attrs, const float* x, const float*, size_t n,
-             float* out) {
-            const auto& a = *static_cast<const rl_affine_attrs*>(attrs);
-            kernels.affine(x, n, a.scale, a.bias, out);
-          },
-          context.Input(0));
-      return true;
-    case RL_OP_softcap:
-      AddElementwise<rl_softcap_attrs>(
-          context,
-          [](const KernelTable& kernels, const void* attrs, const float* x, const float*, size_t n,
-             float* out) {
-            kernels.softcap(x, n, static_cast<const rl_softcap_attrs*>(attrs)->cap, out);
-          },
-          context.Input(0));
-      return true;
-    case RL_OP_geglu:
-      AddElementwise<rl_geglu_attrs>(
-          context,
-          [](const KernelTable& kernels, const void*, const float* gate, const float* up, size_t n,
-             float* out) { kernels.geglu(gate, up, n, out); },
-          context.Input(0), context.Input(1));
-      return true;
-    case RL_OP_select:
-      AddElementwise<rl_select_attrs>(
-          context,
-          [](const KernelTable&, const void* attrs, const float* condition, const float* a,
-             size_t n, float* out) {
-            const float otherwise = static_cast<const rl_select_attrs*>(attrs)->otherwise;
-            for (size_t i = 0; i < n; ++i) out[i] = condition[i] != 0 ? a[i] : otherwise;
-          },
-          context.Input(0), context.Input(1));
-      return true;
-    default:
-      return false;
+void CompileBinary(const CompileContext& context) {
+  using operands::Binary;
+  if (SameShape(context.Input(Binary::a), context.Input(Binary::b))) {
+    AddElementwise<rl_binary_attrs>(context, BinaryRun, Binary::a, Binary::b);
+  } else {
+    AddNode<BroadcastBinaryNode>(context);
   }
 }
+
+void CompileAffine(const CompileContext& context) {
+  const RunKernel kernel = [](const KernelTable& kernels, const void* attrs, const float* x,
+                              const float*, size_t n, float* out) {
+    const auto& a = *static_cast<const rl_affine_attrs*>(attrs);
+    kernels.affine(x, n, a.scale, a.bias, out);
+  };
+  AddElementwise<rl_affine_attrs>(context, kernel, operands::Affine::x);
+}
+
+void CompileSoftcap(const CompileContext& context) {
+  const RunKernel kernel = [](const KernelTable& kernels, const void* attrs, const float* x,
+                              const float*, size_t n, float* out) {
+    kernels.softcap(x, n, static_cast<const rl_softcap_attrs*>(attrs)->cap, out);
+  };
+  AddElementwise<rl_softcap_attrs>(context, kernel, operands::Softcap::x);
+}
+
+void CompileGeGlu(const CompileContext& context) {
+  const RunKernel kernel = [](const KernelTable& kernels, const void*, const float* gate,
+                              const float* up, size_t n,
+                              float* out) { kernels.geglu(gate, up, n, out); };
+  AddElementwise<rl_geglu_attrs>(context, kernel, operands::GeGlu::gate, operands::GeGlu::up);
+}
+
+void CompileSelect(const CompileContext& context) {
+  const RunKernel kernel = [](const KernelTable&, const void* attrs, const float* condition,
+                              const float* a, size_t n, float* out) {
+    const float otherwise = static_cast<const rl_select_attrs*>(attrs)->otherwise;
+    for (size_t i = 0; i < n; ++i) out[i] = condition[i] != 0 ? a[i] : otherwise;
+  };
+  AddElementwise<rl_select_attrs>(context, kernel, operands::Select::condition,
+                                  operands::Select::a);
+}
+
+}  // namespace
+
+const OpRow rows::kUnary = {RL_OP_unary, nullptr, CompileUnary};
+const OpRow rows::kBinary = {RL_OP_binary, nullptr, CompileBinary};
+const OpRow rows::kScale = {RL_OP_scale, nullptr, AddNode<ScaleNode>};
+const OpRow rows::kAffine = {RL_OP_affine, nullptr, CompileAffine};
+const OpRow rows::kSoftcap = {RL_OP_softcap, nullptr, CompileSoftcap};
+const OpRow rows::kGeGlu = {RL_OP_geglu, nullptr, CompileGeGlu};
+const OpRow rows::kSelect = {RL_OP_select, nullptr, CompileSelect};
 
 }  // namespace rullama::cpu

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -15,7 +15,7 @@ class ReduceNode final : public Node {
   explicit ReduceNode(const CompileContext& context)
       : kernels_(context.kernels),
         fn_(context.attrs<rl_reduce_attrs>().fn),
-        x_(context.Input(0)),
+        x_(context.Input(operands::Reduce::x)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -42,7 +42,7 @@ class ReduceNode final : public Node {
 class ArgMaxNode final : public Node {
  public:
   explicit ArgMaxNode(const CompileContext& context)
-      : kernels_(context.kernels), x_(context.Input(0)), y_(context.Result()) {}
+      : kernels_(context.kernels), x_(context.Input(operands::ArgMax::x)), y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const auto n = static_cast<size_t>(x_.Last(step));
@@ -74,7 +74,7 @@ class TopKNode final : public Node {
  public:
   explicit TopKNode(const CompileContext& context)
       : k_(static_cast<size_t>(context.attrs<rl_topk_attrs>().k)),
-        x_(context.Input(0)),
+        x_(context.Input(operands::TopK::x)),
         values_(context.Result(0)),
         indices_(context.Result(1)) {
     const auto n = static_cast<size_t>(x_.Last(context.MaxStep()));
@@ -131,7 +131,8 @@ class TopKNode final : public Node {
 
 class CumSumNode final : public Node {
  public:
-  explicit CumSumNode(const CompileContext& context) : x_(context.Input(0)), y_(context.Result()) {}
+  explicit CumSumNode(const CompileContext& context)
+      : x_(context.Input(operands::CumSum::x)), y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const int64_t n = x_.Last(step);
@@ -151,23 +152,9 @@ class CumSumNode final : public Node {
 
 }  // namespace
 
-bool CompileReduce(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_reduce:
-      context.nodes.Add(std::make_unique<ReduceNode>(context));
-      return true;
-    case RL_OP_argmax:
-      context.nodes.Add(std::make_unique<ArgMaxNode>(context));
-      return true;
-    case RL_OP_topk:
-      context.nodes.Add(std::make_unique<TopKNode>(context));
-      return true;
-    case RL_OP_cumsum:
-      context.nodes.Add(std::make_unique<CumSumNode>(context));
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kReduce = {RL_OP_reduce, nullptr, AddNode<ReduceNode>};
+const OpRow rows::kArgMax = {RL_OP_argmax, nullptr, AddNode<ArgMaxNode>};
+const OpRow rows::kTopK = {RL_OP_topk, nullptr, AddNode<TopKNode>};
+const OpRow rows::kCumSum = {RL_OP_cumsum, nullptr, AddNode<CumSumNode>};
 
 }  // namespace rullama::cpu

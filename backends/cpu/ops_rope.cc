@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -13,14 +13,14 @@ class RopeNode final : public Node {
  public:
   explicit RopeNode(const CompileContext& context)
       : kernels_(context.kernels),
-        x_(context.Input(0)),
-        pos_(context.Input(1)),
+        x_(context.Input(operands::Rope::x)),
+        pos_(context.Input(operands::Rope::pos)),
         y_(context.Result()),
         half_(static_cast<size_t>(context.attrs<rl_rope_attrs>().n_rot) / 2) {
     // theta^(-2i / n_rot) / factor, in float64: angles reach 1e5 radians, so the rate needs more
     // than float32's 24 bits.
     const auto& a = context.attrs<rl_rope_attrs>();
-    const View factors = context.Input(2);
+    const View factors = context.Input(operands::Rope::freq_factors);
     for (size_t i = 0; i < half_; ++i) {
       const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
       const double factor = factors.present() ? factors.as<const float>()[i] : 1.0;
@@ -64,10 +64,6 @@ class RopeNode final : public Node {
 
 }  // namespace
 
-bool CompileRope(const CompileContext& context) {
-  if (context.op.kind != RL_OP_rope) return false;
-  context.nodes.Add(std::make_unique<RopeNode>(context));
-  return true;
-}
+const OpRow rows::kRope = {RL_OP_rope, nullptr, AddNode<RopeNode>};
 
 }  // namespace rullama::cpu

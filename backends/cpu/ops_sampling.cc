@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -20,14 +20,14 @@ class PenaltiesNode final : public Node {
  public:
   explicit PenaltiesNode(const CompileContext& context)
       : attrs_(context.attrs<rl_penalties_attrs>()),
-        logits_(context.Input(0)),
-        history_(context.Input(1)),
-        tokens_(context.Input(2)),
-        q_pos_(context.Input(3)),
-        q_slot_(context.Input(4)),
-        kv_pos_(context.Input(5)),
-        kv_slot_(context.Input(6)),
-        past_(context.Input(7)),
+        logits_(context.Input(operands::Penalties::logits)),
+        history_(context.Input(operands::Penalties::history)),
+        tokens_(context.Input(operands::Penalties::tokens)),
+        q_pos_(context.Input(operands::Penalties::q_pos)),
+        q_slot_(context.Input(operands::Penalties::q_slot)),
+        kv_pos_(context.Input(operands::Penalties::kv_pos)),
+        kv_slot_(context.Input(operands::Penalties::kv_slot)),
+        past_(context.Input(operands::Penalties::past)),
         y_(context.Result()) {
     const auto capacity = static_cast<uint64_t>(attrs_.last_n);
     for (int worker = 0; worker < context.workers; ++worker) {
@@ -87,9 +87,9 @@ class PenaltiesNode final : public Node {
 class BiasAddNode final : public Node {
  public:
   explicit BiasAddNode(const CompileContext& context)
-      : logits_(context.Input(0)),
-        ids_(context.Input(1)),
-        bias_(context.Input(2)),
+      : logits_(context.Input(operands::BiasAdd::logits)),
+        ids_(context.Input(operands::BiasAdd::ids)),
+        bias_(context.Input(operands::BiasAdd::bias)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -116,8 +116,8 @@ class BiasAddNode final : public Node {
 // Sampling filters: y = x for the tokens that are kept, -inf for the others.
 class MaskNode : public Node {
  public:
-  MaskNode(const CompileContext& context, float p)
-      : p_(p), x_(context.Input(0)), y_(context.Result()) {
+  MaskNode(const CompileContext& context, uint32_t x, float p)
+      : p_(p), x_(context.Input(x)), y_(context.Result()) {
     const auto n = static_cast<size_t>(x_.Last(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
       probability_.push_back(
@@ -161,7 +161,7 @@ class MaskNode : public Node {
 class TopPMaskNode final : public MaskNode {
  public:
   explicit TopPMaskNode(const CompileContext& context)
-      : MaskNode(context, context.attrs<rl_top_p_mask_attrs>().p) {}
+      : MaskNode(context, operands::TopPMask::x, context.attrs<rl_top_p_mask_attrs>().p) {}
 
  private:
   void Filter(const float* x, size_t n, double* probability, int32_t* /*order*/,
@@ -178,7 +178,7 @@ class TopPMaskNode final : public MaskNode {
 class MinPMaskNode final : public MaskNode {
  public:
   explicit MinPMaskNode(const CompileContext& context)
-      : MaskNode(context, context.attrs<rl_min_p_mask_attrs>().p) {}
+      : MaskNode(context, operands::MinPMask::x, context.attrs<rl_min_p_mask_attrs>().p) {}
 
  private:
   void Filter(const float* x, size_t n, double* /*probability*/, int32_t* /*order*/,
@@ -191,7 +191,7 @@ class MinPMaskNode final : public MaskNode {
 class TypicalPMaskNode final : public MaskNode {
  public:
   explicit TypicalPMaskNode(const CompileContext& context)
-      : MaskNode(context, context.attrs<rl_typical_p_mask_attrs>().p) {}
+      : MaskNode(context, operands::TypicalPMask::x, context.attrs<rl_typical_p_mask_attrs>().p) {}
 
  private:
   void Filter(const float* x, size_t n, double* probability, int32_t* order, float* y) override {
@@ -223,9 +223,9 @@ class RandomUniformNode final : public Node {
  public:
   explicit RandomUniformNode(const CompileContext& context)
       : stream_(static_cast<uint32_t>(context.attrs<rl_random_uniform_attrs>().stream)),
-        seed_(context.Input(0)),
-        pos_(context.Input(1)),
-        slot_(context.Input(2)),
+        seed_(context.Input(operands::RandomUniform::seed)),
+        pos_(context.Input(operands::RandomUniform::pos)),
+        slot_(context.Input(operands::RandomUniform::slot)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& /*step*/, int /*worker*/, int64_t begin, int64_t end) override {
@@ -245,7 +245,9 @@ class RandomUniformNode final : public Node {
 class CategoricalNode final : public Node {
  public:
   explicit CategoricalNode(const CompileContext& context)
-      : x_(context.Input(0)), u_(context.Input(1)), y_(context.Result()) {}
+      : x_(context.Input(operands::Categorical::x)),
+        u_(context.Input(operands::Categorical::u)),
+        y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const auto n = static_cast<size_t>(x_.Last(step));
@@ -280,33 +282,14 @@ class CategoricalNode final : public Node {
   View x_, u_, y_;
 };
 
-template <typename T>
-bool Add(const CompileContext& context) {
-  context.nodes.Add(std::make_unique<T>(context));
-  return true;
-}
-
 }  // namespace
 
-bool CompileSampling(const CompileContext& context) {
-  switch (context.op.kind) {
-    case RL_OP_penalties:
-      return Add<PenaltiesNode>(context);
-    case RL_OP_bias_add:
-      return Add<BiasAddNode>(context);
-    case RL_OP_top_p_mask:
-      return Add<TopPMaskNode>(context);
-    case RL_OP_min_p_mask:
-      return Add<MinPMaskNode>(context);
-    case RL_OP_typical_p_mask:
-      return Add<TypicalPMaskNode>(context);
-    case RL_OP_random_uniform:
-      return Add<RandomUniformNode>(context);
-    case RL_OP_categorical:
-      return Add<CategoricalNode>(context);
-    default:
-      return false;
-  }
-}
+const OpRow rows::kPenalties = {RL_OP_penalties, nullptr, AddNode<PenaltiesNode>};
+const OpRow rows::kBiasAdd = {RL_OP_bias_add, nullptr, AddNode<BiasAddNode>};
+const OpRow rows::kTopPMask = {RL_OP_top_p_mask, nullptr, AddNode<TopPMaskNode>};
+const OpRow rows::kMinPMask = {RL_OP_min_p_mask, nullptr, AddNode<MinPMaskNode>};
+const OpRow rows::kTypicalPMask = {RL_OP_typical_p_mask, nullptr, AddNode<TypicalPMaskNode>};
+const OpRow rows::kRandomUniform = {RL_OP_random_uniform, nullptr, AddNode<RandomUniformNode>};
+const OpRow rows::kCategorical = {RL_OP_categorical, nullptr, AddNode<CategoricalNode>};
 
 }  // namespace rullama::cpu

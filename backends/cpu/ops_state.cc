@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -11,9 +11,9 @@ class StateAppendNode final : public Node {
  public:
   explicit StateAppendNode(const CompileContext& context)
       : state_(context.Result()),
-        rows_(context.Input(1)),
-        pos_(context.Input(2)),
-        slot_(context.Input(3)) {}
+        rows_(context.Input(operands::StateAppend::rows)),
+        pos_(context.Input(operands::StateAppend::pos)),
+        slot_(context.Input(operands::StateAppend::slot)) {}
   // One item: rows of a long chunk may overwrite each other, and a copy is limited by memory
   // bandwidth anyway.
   [[nodiscard]] int64_t Items(const Step& step) const override {
@@ -47,10 +47,6 @@ class StateAppendNode final : public Node {
 
 }  // namespace
 
-bool CompileState(const CompileContext& context) {
-  if (context.op.kind != RL_OP_state_append) return false;
-  context.nodes.Add(std::make_unique<StateAppendNode>(context));
-  return true;
-}
+const OpRow rows::kStateAppend = {RL_OP_state_append, nullptr, AddNode<StateAppendNode>};
 
 }  // namespace rullama::cpu

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "backends/cpu/plan.h"
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -117,17 +117,20 @@ class CastNode final : public Node {
   View x_, y_;
 };
 
+// True for tables whose rows gather_rows dequantises to f32; rows of other tables are copied.
+bool IsDequantized(DType dtype, uint32_t rank) {
+  return rank == 2 && dtype != DType::kF32 && dtype != DType::kI32;
+}
+
 class GatherRowsNode final : public Node {
  public:
   explicit GatherRowsNode(const CompileContext& context)
-      : table_(context.Input(0)),
-        ids_(context.Input(1)),
+      : table_(context.Input(operands::GatherRows::table)),
+        ids_(context.Input(operands::GatherRows::ids)),
         y_(context.Result()),
         column_(context.attrs<rl_gather_rows_attrs>().column) {
-    // Rank-2 float and block tables are dequantised to f32; other tables are copied.
-    if (table_.rank == 2 && table_.dtype != DType::kF32 && table_.dtype != DType::kI32) {
+    if (IsDequantized(table_.dtype, static_cast<uint32_t>(table_.rank))) {
       weight_ = FindWeight(context.kernels, table_.dtype);
-      if (weight_ == nullptr) throw sdk::Error(RL_UNSUPPORTED, "table type cannot be gathered");
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
@@ -166,7 +169,9 @@ class GatherRowsNode final : public Node {
 class GatherLastNode final : public Node {
  public:
   explicit GatherLastNode(const CompileContext& context)
-      : x_(context.Input(0)), index_(context.Input(1)), y_(context.Result()) {}
+      : x_(context.Input(operands::GatherLast::x)),
+        index_(context.Input(operands::GatherLast::index)),
+        y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const int64_t n = x_.Last(step);
@@ -194,9 +199,9 @@ class GatherLastNode final : public Node {
 class WhereNode final : public Node {
  public:
   explicit WhereNode(const CompileContext& context)
-      : condition_(context.Input(0)),
-        a_(context.Input(1)),
-        b_(context.Input(2)),
+      : condition_(context.Input(operands::Where::condition)),
+        a_(context.Input(operands::Where::a)),
+        b_(context.Input(operands::Where::b)),
         y_(context.Result()) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
@@ -213,50 +218,65 @@ class WhereNode final : public Node {
   View condition_, a_, b_, y_;
 };
 
-}  // namespace
+void CompileCopy(const CompileContext& context) {
+  context.nodes.Add(std::make_unique<CopyNode>(context.Input(operands::Copy::x), context.Result()));
+}
 
-bool CompileStructure(const CompileContext& context) {
-  const View x = context.Input(0);
+void CompileReshape(const CompileContext& context) {
+  context.nodes.Add(
+      std::make_unique<CopyNode>(context.Input(operands::Reshape::x), context.Result()));
+}
+
+void CompileSlice(const CompileContext& context) {
+  const auto& attrs = context.attrs<rl_slice_attrs>();
+  context.nodes.Add(std::make_unique<AxisCopyNode>(context.Input(operands::Slice::x),
+                                                   context.Result(), attrs.axis, attrs.start, 0));
+}
+
+// The offset of b along the axis must be known when the plan is compiled.
+std::string RefuseConcat(const sdk::GraphView& graph, const rl_op& op,
+                         const KernelTable& /*kernels*/) {
+  const int32_t axis = sdk::GraphView::attrs<rl_concat_attrs>(op).axis;
+  const rl_dim& dim = graph.input(op, operands::Concat::a)->dims[axis];
+  return dim.t == 0 && dim.r == 0 ? "" : "concat along a dimension that depends on T or R";
+}
+
+void CompileConcat(const CompileContext& context) {
+  const int axis = context.attrs<rl_concat_attrs>().axis;
+  const View a = context.Input(operands::Concat::a);
+  const View b = context.Input(operands::Concat::b);
   const View y = context.Result();
-  switch (context.op.kind) {
-    case RL_OP_reshape:
-    case RL_OP_copy:
-      context.nodes.Add(std::make_unique<CopyNode>(x, y));
-      return true;
-    case RL_OP_slice: {
-      const auto& a = context.attrs<rl_slice_attrs>();
-      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, a.axis, a.start, 0));
-      return true;
-    }
-    case RL_OP_concat: {
-      const int axis = context.attrs<rl_concat_attrs>().axis;
-      const View b = context.Input(1);
-      if (x.dims[axis].t != 0 || x.dims[axis].r != 0) {
-        throw sdk::Error(RL_UNSUPPORTED, "concat along a dimension that depends on T or R");
-      }
-      context.nodes.Add(std::make_unique<AxisCopyNode>(x, y, axis, 0, 0));
-      context.nodes.Add(std::make_unique<AxisCopyNode>(b, y, axis, 0, x.dims[axis].constant));
-      return true;
-    }
-    case RL_OP_cast:
-      if (x.dtype == y.dtype) {
-        context.nodes.Add(std::make_unique<CopyNode>(x, y));
-      } else {
-        context.nodes.Add(std::make_unique<CastNode>(context.kernels, x, y));
-      }
-      return true;
-    case RL_OP_gather_rows:
-      context.nodes.Add(std::make_unique<GatherRowsNode>(context));
-      return true;
-    case RL_OP_where:
-      context.nodes.Add(std::make_unique<WhereNode>(context));
-      return true;
-    case RL_OP_gather_last:
-      context.nodes.Add(std::make_unique<GatherLastNode>(context));
-      return true;
-    default:
-      return false;
+  context.nodes.Add(std::make_unique<AxisCopyNode>(a, y, axis, 0, 0));
+  context.nodes.Add(std::make_unique<AxisCopyNode>(b, y, axis, 0, a.dims[axis].constant));
+}
+
+void CompileCast(const CompileContext& context) {
+  const View x = context.Input(operands::Cast::x);
+  const View y = context.Result();
+  if (x.dtype == y.dtype) {
+    context.nodes.Add(std::make_unique<CopyNode>(x, y));
+  } else {
+    context.nodes.Add(std::make_unique<CastNode>(context.kernels, x, y));
   }
 }
+
+std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
+                             const KernelTable& kernels) {
+  const rl_value& table = *graph.input(op, operands::GatherRows::table);
+  const auto dtype = static_cast<DType>(table.dtype);
+  if (!IsDequantized(dtype, table.rank) || FindWeight(kernels, dtype) != nullptr) return {};
+  return "weight type " + std::string(NameOf(dtype));
+}
+
+}  // namespace
+
+const OpRow rows::kReshape = {RL_OP_reshape, nullptr, CompileReshape};
+const OpRow rows::kSlice = {RL_OP_slice, nullptr, CompileSlice};
+const OpRow rows::kConcat = {RL_OP_concat, RefuseConcat, CompileConcat};
+const OpRow rows::kCast = {RL_OP_cast, nullptr, CompileCast};
+const OpRow rows::kCopy = {RL_OP_copy, nullptr, CompileCopy};
+const OpRow rows::kGatherRows = {RL_OP_gather_rows, RefuseGatherRows, AddNode<GatherRowsNode>};
+const OpRow rows::kGatherLast = {RL_OP_gather_last, nullptr, AddNode<GatherLastNode>};
+const OpRow rows::kWhere = {RL_OP_where, nullptr, AddNode<WhereNode>};
 
 }  // namespace rullama::cpu

@@ -1,10 +1,11 @@
 #include "backends/cpu/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+#include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -163,23 +164,16 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
                  ActivationBits activation_bits, ThreadPool& pool, const sdk::Host* log)
     : pool_(pool), log_(log) {
-  constexpr std::array kFamilies = {
-      CompileStructure, CompilePointwise, CompileReduce,   CompileMatMul,  CompileNorm, CompileRope,
-      CompileAttention, CompileState,     CompileSampling, CompileEntropy, CompileMoe};
-  for (uint32_t i = 0; i < graph.op_count(); ++i) {
-    const rl_op& op = graph.op(i);
-    list_.set_op_index(i);
+  const auto compile = [&](const OpRow& row, const rl_op& op, uint32_t index) {
+    list_.set_op_index(index);
     if (log_ != nullptr) names_.push_back(ProfileName(graph, op));
-    const CompileContext context{graph,          op,         kernels, activation_bits,
-                                 pool.workers(), workspace_, list_};
-    const bool compiled = std::any_of(kFamilies.begin(), kFamilies.end(),
-                                      [&](auto family) { return family(context); });
-    if (!compiled) throw sdk::Error(RL_UNSUPPORTED, "op is not supported by the cpu backend", i);
+    row.build({graph, op, kernels, activation_bits, pool.workers(), workspace_, list_});
     for (uint32_t result = 0; result < op.result_count; ++result) {
       list_.Written(graph.result(op, result), workspace_);
     }
     workspace_.EndOp();
-  }
+  };
+  OpRows().ForEachOp(graph, compile, kernels);
   items_.resize(list_.nodes().size());
 }
 

@@ -6,6 +6,8 @@
 #include <rullama/sdk/export.h>
 #include <rullama/sdk/half.h>
 #include <rullama/sdk/op_scope.h>
+#include <rullama/sdk/op_table.h>
+#include <rullama/sdk/operands.h>
 #include <rullama/sdk/philox.h>
 #include <rullama/sdk/shape.h>
 #include <rullama/sdk/thunk.h>

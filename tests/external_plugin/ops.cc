@@ -3,16 +3,14 @@
 namespace external {
 namespace {
 
-const OpRow* const kRows[] = {&kReshape, &kSlice, &kConcat, &kCopy,   &kUnary,
-                              &kBinary,  &kScale, &kAffine, &kReduce, &kMatMul};
+constexpr const OpRow* kRows[] = {&kReshape, &kSlice, &kConcat, &kCopy,   &kUnary,
+                                  &kBinary,  &kScale, &kAffine, &kReduce, &kMatMul};
 
 }  // namespace
 
-const OpRow* FindRow(uint32_t kind) {
-  for (const OpRow* row : kRows) {
-    if (row->kind == kind) return row;
-  }
-  return nullptr;
+const sdk::OpTable<OpRow>& Ops() {
+  static constexpr sdk::OpTable<OpRow> kTable(kRows);
+  return kTable;
 }
 
 std::string RefuseUnlessF32(const sdk::GraphView& graph, const rl_op& op) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rullama/sdk/backend.h>
+#include <rullama/sdk/op_table.h>
 
 #include <cstdint>
 #include <functional>
@@ -14,13 +15,10 @@ namespace sdk = rullama::sdk;
 // Runs one op at the extents of a step: T rows, R of them wanted.
 using Kernel = std::function<void(int64_t t, int64_t r)>;
 
-struct OpRow {
-  uint32_t kind;  // rl_op_kind
-  std::string (*refuse)(const sdk::GraphView& graph, const rl_op& op);
-  Kernel (*build)(const sdk::GraphView& graph, const rl_op& op);
-};
+using OpRow = sdk::OpRow<std::string(const sdk::GraphView& graph, const rl_op& op),
+                         Kernel(const sdk::GraphView& graph, const rl_op& op)>;
 
-const OpRow* FindRow(uint32_t kind);
+const sdk::OpTable<OpRow>& Ops();
 
 // Nothing if all operands and results are f32, else a reason to refuse.
 std::string RefuseUnlessF32(const sdk::GraphView& graph, const rl_op& op);
