@@ -10,6 +10,16 @@ int64_t GroupOf(int64_t heads_per_kv, int64_t most);
 // The maximum number of cached keys that a query may see.
 int64_t MostOld(int64_t capacity, int64_t window);
 
+// Whether attention_row.comp can compute this attention op: it has one query row.
+bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention);
+
+// Turns per position of each pair that a rope rotates, theta^(-2i / n_rot) / factor / 2 pi: their
+// fractions in 64 bits, high word first. Whole turns change nothing.
+DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope);
+inline uint32_t RotatedPairs(const rl_op& rope) {
+  return static_cast<uint32_t>(sdk::GraphView::attrs<rl_rope_attrs>(rope).n_rot / 2);
+}
+
 // Appends the current attention op and returns true if it has one query row.
 bool AttentionOfOneRow(PlanBuilder& plan);
 // The same for many query rows on matrix units, if the device, the shape and the types allow it.

@@ -18,8 +18,6 @@ enum class ProductMode : uint32_t {
   kSummed = 4
 };
 
-// Largest number of batch rows that uses the GEMV kernel.
-inline constexpr int64_t kFewProductRows = 8;
 // Rows and columns of an output tile of matmul.comp, and rows of an expert's tile (moe_sort.comp).
 inline constexpr int64_t kProductTile = 64;
 
@@ -59,10 +57,16 @@ DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool w
 // Appends the record of a prologue (prologue.glsl).
 void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& prologue);
 
+// What the choice of a GEMV depends on.
+struct GemvShape {
+  ProductMode mode;
+  const WeightShape& weight;
+  int64_t used;  // experts used by a row
+};
 // Whether matvec_dot.comp, the int8 dot product GEMV, can compute a product: it has one row, which
 // fits in shared memory. For experts the mode must be kShared, whose results it multiplies by
 // ProductOperands::extra and factor, or kSummed.
-bool GoesByBytes(const Tuning& tuning, const Product& product, int64_t most_rows);
+bool GoesByBytes(const Tuning& tuning, const GemvShape& product, int64_t most_rows);
 // Emits matvec_dot.comp for such a product. `prologue` may be null.
 void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                 const Prologue* prologue);

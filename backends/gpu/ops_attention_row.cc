@@ -1,9 +1,10 @@
 // attention of one row.
+#include <rullama/sdk/operands.h>
+
 #include <algorithm>
 #include <bit>
 
 #include "backends/gpu/attention.h"
-#include "backends/gpu/head_fusion.h"
 
 namespace rullama::gpu {
 namespace {
@@ -13,37 +14,62 @@ constexpr int64_t kMostQueries = 2;  // of a workgroup
 constexpr uint32_t kSplit = 16;      // invocations that share a key
 constexpr int64_t kMostParts = 64;   // room in attention_row.comp
 
-// As attention_row.comp reads it.
+constexpr float kNoNorm = -1;  // in place of eps
+
+// As attention_row.comp reads it. Heads that are not transformed have no addresses.
 struct HeadsRecord {
-  DeviceAddress x, weight, pos, rates;
-  float eps;
-  uint32_t half_rot;
+  DeviceAddress x = 0, weight = 0, pos = 0, rates = 0;
+  float eps = 0;
+  uint32_t half_rot = 0;
 };
 
-// Notes what heads are made from; those that are not made are null.
-HeadsRecord RecordOf(PlanBuilder& plan, DispatchBuilder& dispatch, const Heads& heads) {
-  dispatch.Reads(heads.x).Reads(heads.pos);
-  return {plan.AddressOf(heads.x),
-          plan.AddressOf(heads.weight),
-          plan.AddressOf(heads.pos),
-          heads.rates,
-          heads.eps,
-          heads.half_rot};
+uint32_t ThreadsOf(const Tuning& tuning) {
+  constexpr uint32_t kThreads = 256, kSoftwareThreads = 128;
+  return tuning.Threads(tuning.software ? kSoftwareThreads : kThreads);
+}
+
+const HeadTransform* TransformOf(const PlanBuilder& plan, uint32_t operand) {
+  const std::vector<HeadTransform>& all = plan.node().heads;
+  const auto found = std::ranges::find(all, operand, &HeadTransform::operand);
+  return found == all.end() ? nullptr : &*found;
+}
+
+// Declares what transformed heads are computed from.
+HeadsRecord RecordOf(PlanBuilder& plan, DispatchBuilder& dispatch, const HeadTransform& heads) {
+  HeadsRecord record{.x = plan.AddressOf(heads.x),
+                     .weight = plan.AddressOf(heads.norm_weight),
+                     .eps = heads.norm ? heads.norm_eps : kNoNorm};
+  dispatch.Reads(heads.x);
+  if (heads.rope == RL_NO_OP) return record;
+  const rl_op& rope = plan.graph().op(heads.rope);
+  const uint32_t pos = rope.inputs[operands::Rope::pos];
+  dispatch.Reads(pos);
+  record.pos = plan.AddressOf(pos);
+  record.rates = RopeRates(plan, rope);
+  record.half_rot = RotatedPairs(rope);
+  return record;
 }
 
 }  // namespace
 
+bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention) {
+  const rl_value& q = graph.value(attention.inputs[operands::Attention::q]);
+  // One invocation handles four dimensions of a head.
+  return graph.max_t() == 1 && MaxRows(graph, q) <= 1 &&
+         Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(tuning));
+}
+
 bool AttentionOfOneRow(PlanBuilder& plan) {
-  if (!plan.tuning().special_kernels || !IsOneRow(plan, plan.op())) return false;
+  const Tuning& tuning = plan.tuning();
+  if (!tuning.special_kernels || !IsOneRow(plan.graph(), tuning, plan.op())) return false;
   enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
   const auto& a = plan.attrs<rl_attention_attrs>();
-  const Tuning& tuning = plan.tuning();
   const rl_value& q = plan.Input(kQ);
   const rl_value& state = plan.Input(kKState);
   const int64_t heads = q.dims[1].constant, dim = Last(q);
   const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
   const int64_t group = GroupOf(heads / kv_heads, kMostQueries);
-  const uint32_t threads = OneRowThreads(tuning);
+  const uint32_t threads = ThreadsOf(tuning);
   const uint32_t split = std::min(std::bit_floor(tuning.subgroup_size), kSplit);
   const int64_t keys = threads / split;
   const int64_t tiles = (MostOld(capacity, a.window) + keys) / keys;  // the fresh one as well
@@ -58,13 +84,13 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   for (const uint32_t i : {kQPos, kQSlot, kKvPos, kKvSlot, kPast})
     dispatch.Read(plan.InputIndex(i));
   HeadsRecord record[3] = {};
-  const uint32_t queries = plan.InputIndex(kQ);
-  record[kQ] = RecordOf(plan, dispatch, plan.TakeHeads(queries).value_or(Heads{.x = queries}));
+  const HeadTransform* queries = TransformOf(plan, kQ);
+  record[kQ] = RecordOf(plan, dispatch,
+                        queries != nullptr ? *queries : HeadTransform{.x = plan.InputIndex(kQ)});
   for (const uint32_t i : {kKNew, kVNew}) {
     const uint32_t fresh = plan.InputIndex(i);
-    const std::optional<Heads> from = plan.TakeHeads(fresh);
-    if (from) {
-      record[i] = RecordOf(plan, dispatch, *from);
+    if (const HeadTransform* transform = TransformOf(plan, i); transform != nullptr) {
+      record[i] = RecordOf(plan, dispatch, *transform);
       dispatch.Write(fresh);
     } else {
       dispatch.Read(fresh);

@@ -218,20 +218,6 @@ void InTiles(PlanBuilder& plan, const Product& product, ProductOperands operands
   plan.GiveBack(operands.y.scratch);
 }
 
-// A product that is only the gate of a geglu gives that op's result.
-void AbsorbGate(PlanBuilder& plan, Product& product, ProductOperands& operands) {
-  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
-  if (product.up != 0 || reader == RL_NO_OP) return;
-  const rl_op& op = plan.graph().op(reader);
-  if (op.kind != RL_OP_geglu || op.inputs[0] != plan.ResultIndex() || !plan.IsReady(op.inputs[1])) {
-    return;
-  }
-  product.up_is_given = true;
-  operands.extra.value = op.inputs[1];
-  operands.y.value = op.results[0];
-  plan.Absorb(reader);
-}
-
 void AnyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
   const int64_t rows = plan.Most(product.rows);
   if (rows <= kFewProductRows) {
@@ -271,8 +257,11 @@ void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
   product.gate = plan.Place(gate).begin;
   product.up = up == RL_NO_VALUE ? 0 : plan.Place(up).begin;
   product.n = Last(plan.Result());
-  operands.y.value = plan.ResultIndex();
-  if (plan.Most(product.rows) <= kFewProductRows) AbsorbGate(plan, product, operands);
+  operands.y.value = plan.StoredIndex();
+  if (plan.node().epilogue.kind == EpilogueKind::kGate) {
+    product.up_is_given = true;
+    operands.extra.value = plan.node().epilogue.up;
+  }
   AnyRows(plan, product, operands);
 }
 
@@ -285,8 +274,8 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
   const int64_t rows = plan.Most(product.rows);
   const bool dense = product.mode == ProductMode::kDense;
   const uint32_t halves = gated ? 2 : 1;
-  const Prologue* prologue = dense ? plan.FindPrologue() : nullptr;
-  if (dense && GoesByBytes(tuning, product, rows)) {
+  const Prologue* prologue = dense ? plan.prologue() : nullptr;
+  if (dense && GoesByBytes(tuning, {product.mode, shape, product.used}, rows)) {
     RowByBytes(plan, product, operands, prologue);
     return;
   }

@@ -47,13 +47,16 @@ Division DivisionOf(const Tuning& tuning, const Dispatch::Shares& shares, uint64
 }
 
 // Experts whose weights make one row.
-uint64_t SideBySide(const Product& product) {
-  return product.mode == ProductMode::kSummed ? static_cast<uint64_t>(product.used) : 1;
+uint64_t SideBySide(ProductMode mode, int64_t used) {
+  return mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1;
 }
 
 // Of the row that a product stages.
+uint64_t ColumnsOf(const GemvShape& product) {
+  return product.weight.columns * SideBySide(product.mode, product.used);
+}
 uint64_t ColumnsOf(const Product& product) {
-  return product.weight->shape().columns * SideBySide(product);
+  return ColumnsOf({product.mode, product.weight->shape(), product.used});
 }
 
 // What matvec_dot.comp calls kExperts.
@@ -99,7 +102,8 @@ void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p
 Dispatch::Shares SharesOf(const Product& product) {
   const bool is_stacked = product.mode == ProductMode::kShared;
   return {.rows = static_cast<uint64_t>(is_stacked ? product.n * product.used : product.n),
-          .bytes = product.weight->shape().stride * SideBySide(product) * (product.up != 0 ? 2 : 1),
+          .bytes = product.weight->shape().stride * SideBySide(product.mode, product.used) *
+                   (product.up != 0 ? 2 : 1),
           .columns = ColumnsOf(product)};
 }
 
@@ -111,10 +115,10 @@ void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups) {
   std::memcpy(dispatch.push.data() + dispatch.shares.offset, &division, sizeof(division));
 }
 
-bool GoesByBytes(const Tuning& tuning, const Product& product, int64_t most_rows) {
+bool GoesByBytes(const Tuning& tuning, const GemvShape& product, int64_t most_rows) {
   // kRuns of matvec_dot.comp, and what its reductions take.
   constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
-  const WeightShape& shape = product.weight->shape();
+  const WeightShape& shape = product.weight;
   const uint64_t places = CeilDiv(ColumnsOf(product), kPlaces) * kPlaces;
   const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
   const bool is_known =

@@ -1,7 +1,5 @@
 // grouped_matmul and moe_ffn. With few rows each pair of row and expert is computed by itself; with
 // many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
-#include <rullama/sdk/shape.h>
-
 #include "backends/gpu/matrix_product.h"
 
 namespace rullama::gpu {
@@ -108,7 +106,7 @@ void MoeFfn(PlanBuilder& plan) {
   if (ExpertsGoByBytes(plan.tuning(), plan.graph(), plan.op())) {
     up.extra = weights;
     up.factor = factor;
-    RowByBytes(plan, first, up, plan.FindPrologue());
+    RowByBytes(plan, first, up, plan.prologue());
     second.mode = ProductMode::kSummed;
     down.y.value = plan.ResultIndex();
     RowByBytes(plan, second, down, nullptr);
@@ -146,10 +144,12 @@ void MoeFfn(PlanBuilder& plan) {
 }  // namespace
 
 bool ExpertsGoByBytes(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op) {
-  auto [first, second] = ProductsOf(graph, op);
-  second.mode = ProductMode::kSummed;
-  const int64_t rows = sdk::DimAt(first.rows, graph.max_t(), graph.max_r());
-  return GoesByBytes(tuning, first, rows) && GoesByBytes(tuning, second, rows);
+  const rl_value& experts = graph.value(op.inputs[kExperts]);
+  const WeightShape first = ShapeOfConstant(graph.value(op.inputs[kGate]));
+  const WeightShape second = ShapeOfConstant(graph.value(op.inputs[kDown]));
+  const int64_t rows = MaxRows(graph, experts);
+  return GoesByBytes(tuning, {ProductMode::kShared, first, Last(experts)}, rows) &&
+         GoesByBytes(tuning, {ProductMode::kSummed, second, Last(experts)}, rows);
 }
 
 bool CompileMoe(PlanBuilder& plan) {

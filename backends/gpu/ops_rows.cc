@@ -3,9 +3,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/gpu/head_fusion.h"
+#include "backends/gpu/attention.h"
 #include "backends/gpu/matrix_product.h"
-#include "backends/gpu/norm_fusion.h"
 
 namespace rullama::gpu {
 namespace {
@@ -32,8 +31,6 @@ uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
 
 struct Operands {
   uint32_t x = 0;
-  uint32_t y = 0;
-  bool half = false;  // the result is f16
   uint32_t weight = RL_NO_VALUE;
   uint32_t residual = RL_NO_VALUE;
   uint32_t scale = RL_NO_VALUE;
@@ -42,6 +39,10 @@ struct Operands {
   uint32_t y2 = RL_NO_VALUE;
   float eps2 = 0;
 };
+
+bool CastsToHalf(const PlanBuilder& plan) {
+  return plan.node().epilogue.kind == EpilogueKind::kCastF16;
+}
 
 // Workgroups among which a row is divided: a long one keeps a single workgroup waiting for memory.
 int64_t PartsOf(int64_t columns) {
@@ -58,7 +59,7 @@ int64_t PartsOf(int64_t columns) {
 void Dispatch(PlanBuilder& plan, Rows kind, const Operands& o, const Operand& x, const Operand& y,
               const rl_value& shape, int64_t times, int64_t columns) {
   DispatchBuilder dispatch(plan, Shader::kRows,
-                           {ThreadsFor(plan, columns), kind, o.half ? 1U : 0U});
+                           {ThreadsFor(plan, columns), kind, CastsToHalf(plan) ? 1U : 0U});
   Place(dispatch, x, false).Read(o.weight).Read(o.residual).Read(o.scale);
   Place(dispatch, y, true)
       .Rows(shape.dims[0], times)
@@ -73,8 +74,8 @@ void Dispatch(PlanBuilder& plan, Rows kind, const Operands& o, const Operand& x,
 
 void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
   const rl_value& x = plan.graph().value(o.x);
-  Dispatch(plan, kind, o, {.value = o.x}, {.value = o.half ? o.y : plan.ResultIndex()}, x,
-           MiddleElements(x), Last(x));
+  Dispatch(plan, kind, o, {.value = o.x}, {.value = plan.StoredIndex()}, x, MiddleElements(x),
+           Last(x));
 }
 
 // Of equal parts first, if they are several, then of what these give: of means too.
@@ -118,27 +119,61 @@ void ArgMax(PlanBuilder& plan) {
   dispatch(best, result, 1, parts);
 }
 
-// The result of a cast to f16 that alone reads what the op at hand gives, and which the op then
-// writes itself; else RL_NO_VALUE.
-uint32_t AbsorbHalf(PlanBuilder& plan) {
-  const uint32_t cast = plan.HalfCastOf(plan.ResultIndex());
-  if (cast == RL_NO_OP) return RL_NO_VALUE;
-  plan.Absorb(cast);
-  return plan.graph().op(cast).results[0];
+void Rope(PlanBuilder& plan) {
+  const rl_value& y = plan.Result();
+  const Prologue* norm = plan.prologue();
+  const int64_t heads = y.dims[1].constant;
+  DispatchBuilder(
+      plan, Shader::kRope,
+      {ThreadsFor(plan, Last(y)), norm != nullptr ? 1U : 0U, CastsToHalf(plan) ? 1U : 0U})
+      .Read(norm != nullptr ? norm->x : plan.InputIndex(0))
+      .Read(plan.InputIndex(1))
+      .Pointer(RopeRates(plan, plan.op()))
+      .Read(norm != nullptr ? norm->norm_weight : RL_NO_VALUE)
+      .Write(plan.StoredIndex())
+      .Rows(y.dims[0])
+      .U32(heads)
+      .U32(Last(y))
+      .U32(RotatedPairs(plan.op()))
+      .F32(norm != nullptr ? norm->norm_eps : 0)
+      .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
 }
 
-// Turns per position of each pair, theta^(-2i / n_rot) / factor / 2 pi: their fractions in 64 bits,
-// high word first. Whole turns change nothing.
-DeviceAddress Rates(PlanBuilder& plan) {
-  const auto& a = plan.attrs<rl_rope_attrs>();
+void RmsNorm(PlanBuilder& plan) {
+  Compile(plan, kRmsNorm,
+          {.x = plan.InputIndex(0),
+           .weight = plan.InputIndex(1),
+           .eps = plan.attrs<rl_rms_norm_attrs>().eps});
+}
+
+void ResidualNorm(PlanBuilder& plan) {
+  Operands operands{.x = plan.InputIndex(1),
+                    .weight = plan.InputIndex(2),
+                    .residual = plan.InputIndex(0),
+                    .scale = plan.InputIndex(3),
+                    .eps = plan.attrs<rl_residual_norm_attrs>().eps};
+  const Epilogue& epilogue = plan.node().epilogue;
+  const bool two = epilogue.kind == EpilogueKind::kNorm;
+  if (two) {
+    operands.weight2 = epilogue.norm_weight;
+    operands.y2 = epilogue.result;
+    operands.eps2 = epilogue.norm_eps;
+  }
+  Compile(plan, two ? kTwoNorms : kResidualNorm, operands);
+}
+
+}  // namespace
+
+DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {
+  const auto& a = sdk::GraphView::attrs<rl_rope_attrs>(rope);
   constexpr double kTwoPi = 6.283185307179586476925;
   constexpr double kTwo32 = 4294967296.0;
   std::vector<uint32_t> rates;
-  const bool has_factors = plan.InputIndex(2) != RL_NO_VALUE;
+  const rl_value* factors = plan.graph().input(rope, 2);
   for (int32_t i = 0; i < a.n_rot / 2; ++i) {
     float factor = 1;
-    if (has_factors) {
-      const std::byte* file = PlanBuilder::WeightOf(plan.Input(2)).file();
+    if (factors != nullptr) {
+      const std::byte* file = PlanBuilder::WeightOf(*factors).file();
       std::memcpy(&factor, file + static_cast<size_t>(i) * sizeof(float), sizeof(float));
     }
     const double exponent = -2.0 * i / a.n_rot;
@@ -150,78 +185,6 @@ DeviceAddress Rates(PlanBuilder& plan) {
   }
   return plan.Constant(std::as_bytes(std::span(rates)));
 }
-
-void Rope(PlanBuilder& plan, uint32_t x, uint32_t norm_weight, bool norm, float eps) {
-  const rl_value& y = plan.Result();
-  const int64_t heads = y.dims[1].constant;
-  const DeviceAddress rates = Rates(plan);
-  const uint32_t pairs = static_cast<uint32_t>(plan.attrs<rl_rope_attrs>().n_rot / 2);
-  if (LeaveHeads(plan, {x, norm_weight, norm ? eps : -1, plan.InputIndex(1), rates, pairs})) return;
-  const uint32_t half = AbsorbHalf(plan);
-  DispatchBuilder(plan, Shader::kRope,
-                  {ThreadsFor(plan, Last(y)), norm ? 1U : 0U, half == RL_NO_VALUE ? 0U : 1U})
-      .Read(x)
-      .Read(plan.InputIndex(1))
-      .Pointer(rates)
-      .Read(norm_weight)
-      .Write(half == RL_NO_VALUE ? plan.ResultIndex() : half)
-      .Rows(y.dims[0])
-      .U32(heads)
-      .U32(Last(y))
-      .U32(pairs)
-      .F32(eps)
-      .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
-}
-
-// A norm whose only reader is a rotation is computed by it.
-bool NormIsAbsorbed(PlanBuilder& plan) {
-  const uint32_t reader = plan.OnlyReader(plan.ResultIndex());
-  if (reader == RL_NO_OP) return false;
-  const rl_op& op = plan.graph().op(reader);
-  return op.kind == RL_OP_rope && op.inputs[0] == plan.ResultIndex();
-}
-
-void CompileRope(PlanBuilder& plan) {
-  const uint32_t producer = plan.ProducerOf(plan.InputIndex(0));
-  if (producer != RL_NO_OP && plan.graph().op(producer).kind == RL_OP_rms_norm &&
-      plan.OnlyReader(plan.InputIndex(0)) != RL_NO_OP) {
-    const rl_op& norm = plan.graph().op(producer);
-    const uint32_t weight = norm.input_count > 1 ? norm.inputs[1] : RL_NO_VALUE;
-    Rope(plan, norm.inputs[0], weight, true, sdk::GraphView::attrs<rl_rms_norm_attrs>(norm).eps);
-    return;
-  }
-  Rope(plan, plan.InputIndex(0), RL_NO_VALUE, false, 0);
-}
-
-void RmsNorm(PlanBuilder& plan) {
-  const float eps = plan.attrs<rl_rms_norm_attrs>().eps;
-  if (LeaveHeads(plan, {.x = plan.InputIndex(0), .weight = plan.InputIndex(1), .eps = eps})) return;
-  Operands operands{.x = plan.InputIndex(0), .weight = plan.InputIndex(1), .eps = eps};
-  operands.y = AbsorbHalf(plan);
-  operands.half = operands.y != RL_NO_VALUE;
-  Compile(plan, kRmsNorm, operands);
-}
-
-// A norm that reads what a residual norm adds up is computed along with it.
-void ResidualNorm(PlanBuilder& plan) {
-  Operands operands{.x = plan.InputIndex(1),
-                    .weight = plan.InputIndex(2),
-                    .residual = plan.InputIndex(0),
-                    .scale = plan.InputIndex(3),
-                    .eps = plan.attrs<rl_residual_norm_attrs>().eps};
-  for (const uint32_t reader : plan.ReadersOf(plan.ResultIndex())) {
-    const rl_op& op = plan.graph().op(reader);
-    if (op.kind != RL_OP_rms_norm || !plan.ValuesKeepTheirPlaces()) continue;
-    operands.weight2 = op.input_count > 1 ? op.inputs[1] : RL_NO_VALUE;
-    operands.y2 = op.results[0];
-    operands.eps2 = sdk::GraphView::attrs<rl_rms_norm_attrs>(op).eps;
-    plan.Absorb(reader);
-    break;
-  }
-  Compile(plan, operands.y2 == RL_NO_VALUE ? kResidualNorm : kTwoNorms, operands);
-}
-
-}  // namespace
 
 bool CompileRows(PlanBuilder& plan) {
   const uint32_t first = plan.InputIndex(0);
@@ -239,16 +202,16 @@ bool CompileRows(PlanBuilder& plan) {
       Compile(plan, kMinP, {.x = first, .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
       return true;
     case RL_OP_rms_norm:
-      if (!NormIsAbsorbed(plan) && !LeaveNorm(plan)) RmsNorm(plan);
+      RmsNorm(plan);
       return true;
     case RL_OP_residual_norm:
-      if (!LeaveResidualNorm(plan)) ResidualNorm(plan);
+      ResidualNorm(plan);
       return true;
     case RL_OP_argmax:
       ArgMax(plan);
       return true;
     case RL_OP_rope:
-      CompileRope(plan);
+      Rope(plan);
       return true;
     default:
       return false;

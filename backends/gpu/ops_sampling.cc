@@ -46,49 +46,24 @@ void RunScan(PlanBuilder& plan, Scan kind, uint32_t u, float top_p) {
       .Go(static_cast<uint64_t>(plan.MostRows(x) * MiddleElements(x)));
 }
 
-// The end of a router: the softmax of what was found, times a factor, goes along with finding it.
-struct Found {
-  uint32_t values;  // that the dispatch gives
-  bool softmax = false;
-  float factor = 1;
-};
-Found AbsorbSoftmax(PlanBuilder& plan) {
-  const Found plain{plan.ResultIndex(0)};
-  uint32_t affine = RL_NO_OP;
-  uint32_t reader = plan.OnlyReader(plain.values);
-  float factor = 1;
-  if (reader != RL_NO_OP && plan.graph().op(reader).kind == RL_OP_affine) {
-    const rl_op& op = plan.graph().op(reader);
-    const auto& a = sdk::GraphView::attrs<rl_affine_attrs>(op);
-    if (a.bias != 0 || !(a.scale > 0)) return plain;  // the first is to stay the largest
-    affine = reader;
-    factor = a.scale;
-    reader = plan.OnlyReader(op.results[0]);
-  }
-  if (reader == RL_NO_OP || plan.graph().op(reader).kind != RL_OP_softmax) return plain;
-  if (affine != RL_NO_OP) plan.Absorb(affine);
-  plan.Absorb(reader);
-  return {plan.graph().op(reader).results[0], true, factor};
-}
-
 void TopKOfFew(PlanBuilder& plan) {
   const rl_value& x = plan.Input(0);
-  const Found found = AbsorbSoftmax(plan);
-  DispatchBuilder(plan, Shader::kTopKFew, {kThreads, found.softmax ? 1U : 0U})
+  const Epilogue& epilogue = plan.node().epilogue;
+  DispatchBuilder(plan, Shader::kTopKFew,
+                  {kThreads, epilogue.kind == EpilogueKind::kSoftmax ? 1U : 0U})
       .Read(plan.InputIndex(0))
-      .Write(found.values)
+      .Write(plan.StoredIndex())
       .Write(plan.ResultIndex(1))
       .Rows(x.dims[0])
       .U32(Last(x))
       .U32(plan.attrs<rl_topk_attrs>().k)
-      .F32(found.factor)
+      .F32(epilogue.factor)
       .Go(static_cast<uint64_t>(plan.MostRows(x)));
 }
 
 void TopK(PlanBuilder& plan) {
-  constexpr int64_t kFewColumns = 512;  // of topk_few.comp
   const rl_value& x = plan.Input(0);
-  if (Last(x) <= kFewColumns) {
+  if (Last(x) <= kFewTopKColumns) {
     TopKOfFew(plan);
     return;
   }

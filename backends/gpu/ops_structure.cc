@@ -55,7 +55,7 @@ void Reshape(PlanBuilder& plan) {
   const uint32_t x = plan.InputIndex(0);
   const uint32_t y = plan.ResultIndex();
   if (plan.Place(x).begin == plan.Place(y).begin) return;
-  if (plan.IsPrivate(y)) {
+  if (IsPrivate(plan.Result())) {
     plan.Alias(y, x, 0);
   } else {
     Copy(plan);
@@ -78,8 +78,7 @@ void Slice(PlanBuilder& plan) {
   const Stretch s{a.size * after, From(x, axis), a.start * after, a.size * after, 0};
   // A part of a single row is where it is; shaders want what they read at a multiple of 16 bytes.
   const uint64_t offset = static_cast<uint64_t>(s.x_offset) * BytesOf(x);
-  if (before == 1 && plan.MostRows(x) == 1 && offset % 16 == 0 &&
-      plan.IsPrivate(plan.ResultIndex())) {
+  if (before == 1 && plan.MostRows(x) == 1 && offset % 16 == 0 && IsPrivate(plan.Result())) {
     plan.Alias(plan.ResultIndex(), plan.InputIndex(0), offset);
     return;
   }

@@ -10,26 +10,11 @@ namespace rullama::gpu {
 namespace {
 
 constexpr uint64_t kPlaceAlignment = 256;
-// With few rows, transients are small, so each gets memory of its own: sharing it would order
-// dispatches that have nothing to do with each other.
-constexpr int64_t kFewRows = 8;
 
 // Bytes a place of `bytes` takes: shaders may read whole vectors at its end.
 uint64_t RoomFor(uint64_t bytes) { return RoundUp(bytes, kPlaceAlignment) + kPlaceAlignment; }
 
 }  // namespace
-
-int64_t RowElements(const rl_value& value) {
-  int64_t elements = 1;
-  for (uint32_t axis = 1; axis < value.rank; ++axis) elements *= value.dims[axis].constant;
-  return elements;
-}
-
-int64_t MiddleElements(const rl_value& value) {
-  int64_t elements = 1;
-  for (uint32_t axis = 1; axis + 1 < value.rank; ++axis) elements *= value.dims[axis].constant;
-  return elements;
-}
 
 // ---- one dispatch -------------------------------------------------------------------------------
 
@@ -133,8 +118,7 @@ void DispatchBuilder::Go(uint64_t x, uint64_t y, uint64_t z) {
 
 PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
                          DeviceAddress step)
-    : device_(device), graph_(graph), tuning_(tuning), step_(step), absorbed_(graph.op_count()) {
-  FindReaders();
+    : device_(device), graph_(graph), tuning_(tuning), step_(step) {
   FindPlaces();
 }
 
@@ -142,44 +126,8 @@ int64_t PlanBuilder::Most(const rl_dim& dim) const {
   return sdk::DimAt(dim, graph_.max_t(), graph_.max_r());
 }
 
-uint32_t PlanBuilder::InputIndex(uint32_t i) const {
-  return i < op().input_count ? op().inputs[i] : RL_NO_VALUE;
-}
-
 const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {
   return *sdk::WeightOf<DeviceWeight>(value);
-}
-
-bool PlanBuilder::ValuesKeepTheirPlaces() const { return graph_.max_t() <= kFewRows; }
-
-bool PlanBuilder::IsPrivate(uint32_t value) const {
-  const rl_value& v = graph_.value(value);
-  return v.lifetime == RL_LIFETIME_TRANSIENT && v.observed == 0;
-}
-
-void PlanBuilder::FindReaders() {
-  readers_.resize(graph_.value_count());
-  producer_.assign(graph_.value_count(), RL_NO_OP);
-  for (uint32_t i = 0; i < graph_.op_count(); ++i) {
-    const rl_op& op = graph_.op(i);
-    for (uint32_t k = 0; k < op.input_count; ++k) {
-      if (op.inputs[k] != RL_NO_VALUE) readers_[op.inputs[k]].push_back(i);
-    }
-    for (uint32_t k = 0; k < op.result_count; ++k) producer_[op.results[k]] = i;
-  }
-}
-
-uint32_t PlanBuilder::OnlyReader(uint32_t value) const {
-  const bool alone = ValuesKeepTheirPlaces() && IsPrivate(value) && readers_[value].size() == 1;
-  return alone ? readers_[value].front() : RL_NO_OP;
-}
-
-uint32_t PlanBuilder::HalfCastOf(uint32_t value) const {
-  const uint32_t reader = OnlyReader(value);
-  if (reader == RL_NO_OP) return RL_NO_OP;
-  const rl_op& op = graph_.op(reader);
-  const bool half = op.kind == RL_OP_cast && TypeOf(graph_.value(op.results[0])) == DType::kF16;
-  return half ? reader : RL_NO_OP;
 }
 
 void PlanBuilder::FindPlaces() {
@@ -195,7 +143,7 @@ void PlanBuilder::FindPlaces() {
       const DeviceAddress begin = sdk::BufferOf<DeviceBuffer>(value)->address() + value.offset;
       places_[i] = {begin, begin + value.bytes};
     }
-    if (ValuesKeepTheirPlaces() && IsPrivate(i) && value.bytes > 0) {
+    if (TransientsAreUnaliased(graph_) && IsPrivate(value) && value.bytes > 0) {
       moved_[i] = true;
       own_bytes += RoomFor(value.bytes);
     }
@@ -247,16 +195,6 @@ void PlanBuilder::Append(Dispatch dispatch) {
   dispatches_.push_back(std::move(dispatch));
 }
 
-const Prologue* PlanBuilder::FindPrologue() const {
-  const auto found = prologues_.find(op_index_);
-  return found == prologues_.end() ? nullptr : &found->second;
-}
-
-std::optional<Heads> PlanBuilder::TakeHeads(uint32_t value) {
-  const auto node = heads_.extract(value);
-  return node.empty() ? std::nullopt : std::optional(node.mapped());
-}
-
 const HalfRows* PlanBuilder::FindHalf(DeviceAddress address) const {
   const auto found = halves_.find(address);
   return found == halves_.end() ? nullptr : &found->second;
@@ -266,15 +204,17 @@ void PlanBuilder::Build() {
   constexpr std::array kFamilies = {CompileStructure, CompilePointwise, CompileRows,
                                     CompileMatMul,    CompileMoe,       CompileAttention,
                                     CompileSampling};
-  for (op_index_ = 0; op_index_ < graph_.op_count(); ++op_index_) {
-    const sdk::OpScope scope(op_index_);
-    if (absorbed_[op_index_]) continue;
+  const FusedGraph fused = Fuse(graph_, tuning_);
+  for (const FusedNode& node : fused.nodes) {
+    node_ = &node;
+    const sdk::OpScope scope(node.op);
     const bool compiled =
         std::ranges::any_of(kFamilies, [&](auto family) { return family(*this); });
     if (!compiled) {
-      throw sdk::Error(RL_UNSUPPORTED, "op is not supported by this backend", op_index_);
+      throw sdk::Error(RL_UNSUPPORTED, "op is not supported by this backend", node.op);
     }
   }
+  node_ = nullptr;
 }
 
 }  // namespace rullama::gpu

@@ -1,6 +1,6 @@
-// Lowers a graph to a list of dispatches. One function per op family appends the dispatches of an
-// op. Each dispatch records the memory it reads and writes, so that the schedule (schedule.h) can
-// tell which dispatches may run concurrently.
+// Lowers a graph to a list of dispatches: fuses its ops into nodes (fuse.h), then lets one function
+// per op family append the dispatches of each node. Each dispatch records the memory it reads and
+// writes, so that the schedule (schedule.h) can tell which dispatches may run concurrently.
 //
 // Thread safety: none.
 #pragma once
@@ -11,68 +11,19 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
+#include "backends/gpu/fuse.h"
+#include "backends/gpu/graph_facts.h"
+#include "backends/gpu/tuning.h"
 
 namespace rullama::gpu {
-
-// Tiling and fusion parameters of a device. A plan may override its copy.
-struct Tuning {
-  bool subgroups = false;  // use the shaders' form with subgroup operations
-  uint32_t subgroup_size = 1;
-  uint32_t wide = 256;              // invocations of a workgroup for long rows
-  bool software = false;            // a CPU: few wide workgroups, no splitting for latency
-  bool cooperative_matrix = false;  // products of many rows in f16 on matrix units
-  bool integer_dot = false;         // products of one row by dot products of bytes
-  uint32_t shared_bytes = 0;        // shared memory of a workgroup
-  bool profile = false;             // time each dispatch, one after the other
-  int64_t most_prologue = 0;        // longest row, in elements, that a GEMV may normalise itself
-  uint32_t few_groups = 1;          // workgroups that keep the device busy
-  // Use the dedicated kernels for attention with one query row, and for attention and soft
-  // embeddings on matrix units.
-  bool special_kernels = true;
-  // Workgroups, and invocations of each, of the persistent dispatch that runs a whole step of one
-  // row (vulkan/persistent.h). 0 workgroups: the device does not use one.
-  uint32_t persistent_groups = 0;
-  uint32_t persistent_threads = 0;
-  uint32_t threads = 0;  // workgroup size of all shaders; 0: each shader chooses its own
-
-  // The workgroup size of a shader that prefers `wanted` invocations.
-  [[nodiscard]] uint32_t Threads(uint32_t wanted) const { return threads > 0 ? threads : wanted; }
-};
 
 // The rows of a value in f16 and the scale of each row (to_half.comp).
 struct HalfRows {
   Scratch rows;
   Scratch factors;
-};
-
-// The prologue that a GEMV applies to its input row (norm_fusion.h). With a residual it computes
-// y = (residual + norm(x)) * scale. An optional second norm is then applied to y, or to x if there
-// is no residual.
-struct Prologue {
-  uint32_t x = RL_NO_VALUE;
-  uint32_t residual = RL_NO_VALUE;
-  uint32_t weight = RL_NO_VALUE;
-  uint32_t scale = RL_NO_VALUE;
-  uint32_t sum = RL_NO_VALUE;  // the value that stores y for later readers
-  float eps = 0;
-  bool norm = false;
-  uint32_t norm_weight = RL_NO_VALUE;
-  float norm_eps = 0;
-};
-
-// The transform that attention with one query row applies to the heads of an operand
-// (head_fusion.h): a norm, then a rotation.
-struct Heads {
-  uint32_t x = RL_NO_VALUE;
-  uint32_t weight = RL_NO_VALUE;
-  float eps = -1;  // below 0: no norm
-  uint32_t pos = RL_NO_VALUE;
-  DeviceAddress rates = 0;
-  uint32_t half_rot = 0;  // rotated pairs
 };
 
 class PlanBuilder;
@@ -120,16 +71,16 @@ class PlanBuilder {
   PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
               DeviceAddress step);
 
-  // Compiles all ops.
+  // Appends the dispatches of all nodes.
   void Build();
 
   // ---- used by the op families
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
-  [[nodiscard]] const rl_op& op() const { return graph_.op(op_index_); }
-  [[nodiscard]] uint32_t op_index() const { return op_index_; }
+  [[nodiscard]] const rl_op& op() const { return graph_.op(op_index()); }
+  [[nodiscard]] uint32_t op_index() const { return node_->op; }
   [[nodiscard]] const Tuning& tuning() const { return tuning_; }
   [[nodiscard]] DeviceAddress step() const { return step_; }
-  [[nodiscard]] uint32_t InputIndex(uint32_t i) const;
+  [[nodiscard]] uint32_t InputIndex(uint32_t i) const { return OperandIndex(op(), i); }
   [[nodiscard]] const rl_value& Input(uint32_t i) const { return graph_.value(InputIndex(i)); }
   [[nodiscard]] uint32_t ResultIndex(uint32_t i = 0) const { return op().results[i]; }
   [[nodiscard]] const rl_value& Result(uint32_t i = 0) const {
@@ -149,34 +100,13 @@ class PlanBuilder {
   }
   // Makes the result an alias of the operand's memory, `offset` bytes into it.
   void Alias(uint32_t result, uint32_t operand, uint64_t offset);
-  // Whether no private value shares memory with another. Only then may an op write the result of a
-  // later op or read an operand of an earlier one: shared memory could hold another value by then.
-  [[nodiscard]] bool ValuesKeepTheirPlaces() const;
-  // Whether a result may be placed at another address than the host's.
-  [[nodiscard]] bool IsPrivate(uint32_t value) const;
-  // The ops that read a value, in order.
-  [[nodiscard]] const std::vector<uint32_t>& ReadersOf(uint32_t value) const {
-    return readers_[value];
+  // The node that is emitted; op() is its main op.
+  [[nodiscard]] const FusedNode& node() const { return *node_; }
+  [[nodiscard]] const Prologue* prologue() const {  // null if the node has none
+    return node_->prologue ? &*node_->prologue : nullptr;
   }
-  // The only reader of a private value if both ops may be fused (see ValuesKeepTheirPlaces), else
-  // RL_NO_OP.
-  [[nodiscard]] uint32_t OnlyReader(uint32_t value) const;
-  // The same, but only if that reader is a cast to f16.
-  [[nodiscard]] uint32_t HalfCastOf(uint32_t value) const;
-  // Whether the producer of a value is already compiled, so that the current op may read it.
-  [[nodiscard]] bool IsReady(uint32_t value) const {
-    return producer_[value] == RL_NO_OP || producer_[value] < op_index_;
-  }
-  [[nodiscard]] uint32_t ProducerOf(uint32_t value) const { return producer_[value]; }
-  // Defers a norm to the product `op_index`, which applies it as its prologue.
-  void SetPrologue(uint32_t op_index, const Prologue& prologue) { prologues_[op_index] = prologue; }
-  [[nodiscard]] const Prologue* FindPrologue() const;  // of the current op
-  // Defers the head transform of `value` to the attention that reads it.
-  void SetHeads(uint32_t value, const Heads& heads) { heads_[value] = heads; }
-  // Returns and clears the deferred transform of `value`; later readers see the computed value.
-  std::optional<Heads> TakeHeads(uint32_t value);
-  // Marks an op as fused into another one: it gets no dispatch.
-  void Absorb(uint32_t op_index) { absorbed_[op_index] = true; }
+  // The value that holds the first result of the node, after its epilogue.
+  [[nodiscard]] uint32_t StoredIndex() const { return node_->StoredResult(ResultIndex()); }
   Scratch NewScratch(uint64_t bytes);
   // Returns reusable scratch. GiveBack it after its last reader was appended.
   Scratch Take(uint64_t bytes);
@@ -196,21 +126,15 @@ class PlanBuilder {
 
  private:
   void FindPlaces();
-  void FindReaders();
 
   PlanDevice& device_;
   const sdk::GraphView& graph_;
   const Tuning& tuning_;
   DeviceAddress step_;
-  uint32_t op_index_ = 0;
+  const FusedNode* node_ = nullptr;
   std::vector<Range> places_;  // by value
   std::vector<bool> moved_;    // by value: moved from the host's address to the plan's memory
-  std::vector<std::vector<uint32_t>> readers_;  // by value: reading ops, once per operand
-  std::vector<uint32_t> producer_;              // by value
-  std::vector<bool> absorbed_;                  // by op
   std::vector<Dispatch> dispatches_;
-  std::map<uint32_t, Prologue> prologues_;       // by op
-  std::map<uint32_t, Heads> heads_;              // by value
   std::map<DeviceAddress, HalfRows> halves_;     // by the address of the f32 source
   std::multimap<uint64_t, DeviceAddress> free_;  // scratch by size
   uint64_t workspace_bytes_ = 0;
@@ -220,7 +144,8 @@ class PlanBuilder {
 // 64-bit floats. `most_bytes`: its largest allocation.
 std::string WhyNot(const sdk::GraphView& graph, const rl_op& op, bool float64, uint64_t most_bytes);
 
-// Each appends the dispatches of the current op and returns true if the op belongs to its family.
+// Each appends the dispatches of the current node and returns true if its main op belongs to its
+// family.
 bool CompileStructure(PlanBuilder& plan);
 bool CompilePointwise(PlanBuilder& plan);
 bool CompileRows(PlanBuilder& plan);
@@ -234,12 +159,5 @@ bool CompileSampling(PlanBuilder& plan);
 void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first);
 // Appends a copy of the first operand to the result of the current op.
 void Copy(PlanBuilder& plan);
-
-// Elements of a row: the product of all dimensions but the first, which are constant.
-int64_t RowElements(const rl_value& value);
-// The product of the dimensions between the first and the last.
-int64_t MiddleElements(const rl_value& value);
-inline int64_t Last(const rl_value& value) { return value.dims[value.rank - 1].constant; }
-inline DType TypeOf(const rl_value& value) { return static_cast<DType>(value.dtype); }
 
 }  // namespace rullama::gpu

@@ -16,12 +16,6 @@ bool IsMoved(DType dtype) {
          dtype == DType::kI32;
 }
 
-WeightShape ShapeOfConstant(const rl_value& value) {
-  int64_t dims[RL_MAX_RANK];
-  for (uint32_t i = 0; i < value.rank; ++i) dims[i] = value.dims[i].constant;
-  return ShapeOf(TypeOf(value), {dims, value.rank});
-}
-
 // The operands that are matrices of weights.
 std::string WhyNotWeights(const sdk::GraphView& graph, const rl_op& op,
                           std::initializer_list<uint32_t> operands) {

@@ -122,7 +122,9 @@ class OpenClDevice final : public gpu::GpuDevice<Gpu> {
                const Settings& settings)
       : GpuDevice(api, physical, host, settings.profile),
         tuning_(TuningFor(physical.capabilities, settings)),
-        programs_(gpu(), settings.form, settings.cache) {}
+        programs_(gpu(), settings.form, settings.cache) {
+    tuning_.max_piece_bytes = gpu().memory().most_piece() - gpu::kWeightSlack;
+  }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
     return std::make_unique<OpenClPlan>(gpu(), programs_, graph, tuning_);

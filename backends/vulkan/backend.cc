@@ -121,7 +121,9 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
       : GpuDevice(physical, host),
         instance_(instance),
         tuning_(TuningFor(physical.capabilities, settings)),
-        pipelines_(gpu(), settings.subgroups) {}
+        pipelines_(gpu(), settings.subgroups) {
+    tuning_.max_piece_bytes = gpu().memory().most_piece() - gpu::kWeightSlack;
+  }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
     return std::make_unique<VulkanPlan>(gpu(), pipelines_, graph, tuning_);

@@ -121,7 +121,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = builder.workspace_bytes();
   const size_t most =
-      builder.ValuesKeepTheirPlaces() ? builder.dispatches().size() : kMostDispatches;
+      gpu::TransientsAreUnaliased(graph) ? builder.dispatches().size() : kMostDispatches;
   if (!HasOneRow(graph)) {
     const std::vector<Dispatch>& dispatches = builder.dispatches();
     Record(dispatches, gpu::LevelsOf(dispatches), most, recordings_.emplace_back());

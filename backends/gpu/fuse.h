@@ -1,0 +1,94 @@
+// Fusion (docs/adr/0009): a pass from a graph to the nodes that are emitted, one after another. A
+// node computes its main op and the ops that were fused into it. The pass looks at kinds of ops,
+// readers of values, shapes and the device's parameters; it needs no device and no memory.
+//
+// A value that the host observes is always computed and stored.
+//
+// Thread safety: pure functions and plain data.
+#pragma once
+
+#include <rullama/sdk/backend.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/gpu/tuning.h"
+
+namespace rullama::gpu {
+
+// What a node computes from the row it reads before its main op. With a residual it computes
+// y = (residual + norm(x)) * scale. An optional second norm is then applied to y, or to x if there
+// is no residual.
+struct Prologue {
+  uint32_t x = RL_NO_VALUE;
+  uint32_t residual = RL_NO_VALUE;
+  uint32_t weight = RL_NO_VALUE;
+  uint32_t scale = RL_NO_VALUE;
+  uint32_t sum = RL_NO_VALUE;  // the value that stores y for later readers
+  float eps = 0;
+  bool norm = false;
+  uint32_t norm_weight = RL_NO_VALUE;
+  float norm_eps = 0;
+};
+
+// The transform that attention with one query row applies to the heads of an operand: a norm, then
+// a rotation.
+struct HeadTransform {
+  uint32_t operand = 0;  // position among those of attention: q, k_new or v_new
+  uint32_t x = RL_NO_VALUE;
+  bool norm = false;
+  uint32_t norm_weight = RL_NO_VALUE;
+  float norm_eps = 0;
+  uint32_t rope = RL_NO_OP;  // the rotation; RL_NO_OP: none
+};
+
+// What a node computes from its main op's result.
+enum class EpilogueKind : uint8_t {
+  kNone,
+  kCastF16,  // stores the result as f16
+  kGate,     // gelu(result) * up
+  kSoftmax,  // softmax(result * factor), of the values of a top-k
+  kNorm      // a norm of the result; both are stored
+};
+struct Epilogue {
+  EpilogueKind kind = EpilogueKind::kNone;
+  uint32_t result = RL_NO_VALUE;       // the value that the epilogue stores
+  uint32_t up = RL_NO_VALUE;           // kGate
+  float factor = 1;                    // kSoftmax
+  uint32_t norm_weight = RL_NO_VALUE;  // kNorm
+  float norm_eps = 0;
+};
+
+struct FusedNode {
+  uint32_t op = RL_NO_OP;  // the main op
+  std::optional<Prologue> prologue;
+  std::vector<HeadTransform> heads;
+  Epilogue epilogue;
+  // The other ops that the node computes, in order. A norm may be computed by several nodes.
+  std::vector<uint32_t> fused;
+
+  // The value that holds the node's first result.
+  [[nodiscard]] uint32_t StoredResult(uint32_t result) const {
+    const bool replaces =
+        epilogue.kind != EpilogueKind::kNone && epilogue.kind != EpilogueKind::kNorm;
+    return replaces ? epilogue.result : result;
+  }
+};
+
+struct FusedGraph {
+  std::vector<FusedNode> nodes;  // in an order in which they may run one after another
+};
+
+FusedGraph Fuse(const sdk::GraphView& graph, const Tuning& tuning);
+
+// The nodes, for people and golden files. Values that a node reads or stores in place of those of
+// its main op stand below it:
+//
+//   %12 "q" = matmul(%9 "norm", %3 "attn_q.weight")
+//     prologue: %1 "embd", rms_norm with %2 "attn_norm.weight"
+//     fused: rms_norm %9 "norm"
+std::string PrintFused(const sdk::GraphView& graph, const FusedGraph& fused);
+
+}  // namespace rullama::gpu

@@ -1,0 +1,113 @@
+// Fused nodes as text.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/gpu/fuse.h"
+#include "backends/gpu/graph_facts.h"
+
+namespace rullama::gpu {
+namespace {
+
+std::string_view OpName(uint32_t kind) {
+  switch (kind) {
+#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) \
+  case id:                                                              \
+    return #name;
+#include <rullama/ir/ops.def>
+    default:
+      return "unknown";
+  }
+}
+
+class Printer {
+ public:
+  explicit Printer(const sdk::GraphView& graph) : graph_(graph) {}
+
+  std::string Print(const FusedGraph& fused) {
+    text_ = "graph \"" + std::string(graph_.name()) + "\" T<=" + std::to_string(graph_.max_t()) +
+            " R<=" + std::to_string(graph_.max_r()) + ": " + std::to_string(fused.nodes.size()) +
+            " nodes of " + std::to_string(graph_.op_count()) + " ops\n";
+    for (const FusedNode& node : fused.nodes) Add(node);
+    return text_;
+  }
+
+ private:
+  // %3 "blk.0.norm", or - if absent
+  [[nodiscard]] std::string ValueName(uint32_t value) const {
+    if (value == RL_NO_VALUE) return "-";
+    return "%" + std::to_string(value) + " \"" + std::string(sdk::View(graph_.value(value).name)) +
+           "\"";
+  }
+
+  [[nodiscard]] std::string Values(const uint32_t* values, uint32_t count) const {
+    std::string list;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (i > 0) list += ", ";
+      list += ValueName(values[i]);
+    }
+    return list;
+  }
+
+  void Line(const std::string& what) { text_ += "  " + what + "\n"; }
+
+  void Add(const FusedNode& node) {
+    const rl_op& op = graph_.op(node.op);
+    text_ += Values(op.results, op.result_count) + " = " + std::string(OpName(op.kind)) + "(" +
+             Values(op.inputs, op.input_count) + ")\n";
+    if (node.prologue) Add(*node.prologue);
+    for (const HeadTransform& heads : node.heads) Add(heads, op);
+    Add(node.epilogue);
+    std::string fused;
+    for (const uint32_t index : node.fused) {
+      const rl_op& other = graph_.op(index);
+      fused += (fused.empty() ? "" : ", ") + std::string(OpName(other.kind)) + " " +
+               ValueName(other.results[0]);
+    }
+    if (!fused.empty()) Line("fused: " + fused);
+  }
+
+  void Add(const Prologue& p) {
+    std::string x = ValueName(p.x);
+    if (p.residual != RL_NO_VALUE) {
+      x = "residual_norm(" + ValueName(p.residual) + ", " + x + ", " + ValueName(p.weight) + ", " +
+          ValueName(p.scale) + ")";
+      if (p.sum != RL_NO_VALUE) x += " stored in " + ValueName(p.sum);
+    }
+    Line("prologue: " + x + (p.norm ? ", rms_norm with " + ValueName(p.norm_weight) : ""));
+  }
+
+  void Add(const HeadTransform& heads, const rl_op& attention) {
+    std::string text = ValueName(heads.x);
+    if (heads.norm) text = "rms_norm(" + text + ", " + ValueName(heads.norm_weight) + ")";
+    if (heads.rope != RL_NO_OP) text += ", rope " + ValueName(graph_.op(heads.rope).results[0]);
+    Line("heads of " + ValueName(attention.inputs[heads.operand]) + ": " + text);
+  }
+
+  void Add(const Epilogue& e) {
+    const std::string result = " stored in " + ValueName(e.result);
+    switch (e.kind) {
+      case EpilogueKind::kNone:
+        return;
+      case EpilogueKind::kCastF16:
+        return Line("epilogue: cast to f16" + result);
+      case EpilogueKind::kGate:
+        return Line("epilogue: geglu with " + ValueName(e.up) + result);
+      case EpilogueKind::kSoftmax:
+        return Line("epilogue: softmax of values times " + std::to_string(e.factor) + result);
+      case EpilogueKind::kNorm:
+        return Line("epilogue: rms_norm with " + ValueName(e.norm_weight) + result);
+    }
+  }
+
+  const sdk::GraphView& graph_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string PrintFused(const sdk::GraphView& graph, const FusedGraph& fused) {
+  return Printer(graph).Print(fused);
+}
+
+}  // namespace rullama::gpu

@@ -1,0 +1,355 @@
+#include "backends/gpu/fusion_rules.h"
+
+#include <rullama/sdk/operands.h>
+
+#include <algorithm>
+
+#include "backends/gpu/attention.h"
+#include "backends/gpu/matrix_product.h"
+
+namespace rullama::gpu {
+namespace {
+
+using sdk::GraphView;
+
+const rl_op& OpOf(const Fusion& fusion, uint32_t index) { return fusion.graph().op(index); }
+
+void SetNorm(Prologue& prologue, const rl_op& norm) {
+  prologue.norm = true;
+  prologue.norm_weight = OperandIndex(norm, operands::RmsNorm::weight);
+  prologue.norm_eps = GraphView::attrs<rl_rms_norm_attrs>(norm).eps;
+}
+
+// ---- norms of one row, computed by the GEMVs that read them -------------------------------------
+// A separate norm takes one workgroup a few microseconds while all others wait at a barrier, so
+// each workgroup of the GEMV normalises the row itself. The sum of a residual norm has other
+// readers too: the first GEMV stores it.
+
+bool StagesRows(const Tuning& tuning) { return tuning.most_prologue > 0; }
+
+// Whether a value is one row that a GEMV may stage in shared memory.
+bool IsShortRow(const Fusion& fusion, uint32_t value) {
+  constexpr int64_t kTerms = 32;  // elements a lane reads at once
+  const rl_value& row = fusion.value(value);
+  return MaxRows(fusion.graph(), row) <= 1 && RowElements(row) == Last(row) &&
+         Last(row) % kTerms == 0 && Last(row) <= fusion.tuning().most_prologue;
+}
+
+// Whether an op is a GEMV with a prologue if it has one row.
+bool IsGemv(const rl_op& op) {
+  return op.kind == RL_OP_geglu_linear ||
+         (op.kind == RL_OP_matmul && GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
+}
+
+bool OnlyGemvsRead(const Fusion& fusion, uint32_t value) {
+  const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(value);
+  return !readers.empty() && std::ranges::all_of(readers, [&](uint32_t reader) {
+    const rl_op& op = OpOf(fusion, reader);
+    return IsGemv(op) && op.inputs[0] == value;
+  });
+}
+
+// Gives the norm `op` to all its readers.
+void GiveToReaders(Fusion& fusion, uint32_t op) {
+  const rl_op& norm = OpOf(fusion, op);
+  Prologue prologue;
+  prologue.x = norm.inputs[operands::RmsNorm::x];
+  SetNorm(prologue, norm);
+  for (const uint32_t reader : fusion.uses().ReadersOf(norm.results[0])) {
+    fusion.node(reader).prologue = prologue;
+    fusion.FuseInto(reader, op);
+  }
+}
+
+bool NormIntoGemvs(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
+  const uint32_t result = OpOf(fusion, op).results[0];
+  if (!IsShortRow(fusion, result) || !OnlyGemvsRead(fusion, result)) return false;
+  GiveToReaders(fusion, op);
+  return true;
+}
+
+// The first product of the experts waits for the router, by which time the norm's operands have
+// been stored.
+bool NormIntoExperts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
+  const uint32_t result = OpOf(fusion, op).results[0];
+  const bool fits =
+      IsShortRow(fusion, result) &&
+      std::ranges::all_of(fusion.uses().ReadersOf(result), [&](uint32_t reader) {
+        return ExpertsGoByBytes(fusion.tuning(), fusion.graph(), OpOf(fusion, reader));
+      });
+  if (fits) GiveToReaders(fusion, op);
+  return fits;
+}
+
+// The norms of `sum` that only GEMVs read.
+std::vector<uint32_t> NormsOf(const Fusion& fusion, uint32_t sum) {
+  std::vector<uint32_t> norms;
+  for (const uint32_t reader : fusion.uses().ReadersOf(sum)) {
+    const rl_op& op = OpOf(fusion, reader);
+    if (op.kind == RL_OP_rms_norm && op.inputs[0] == sum &&
+        IsPrivate(fusion.value(op.results[0])) && OnlyGemvsRead(fusion, op.results[0])) {
+      norms.push_back(reader);
+    }
+  }
+  return norms;
+}
+
+// Whether all readers of `sum` other than `norms` come after `product`, which stores it.
+bool OthersComeLater(const Fusion& fusion, uint32_t sum, const std::vector<uint32_t>& norms,
+                     uint32_t product) {
+  return std::ranges::all_of(fusion.uses().ReadersOf(sum), [&](uint32_t reader) {
+    return reader >= product || std::ranges::find(norms, reader) != norms.end();
+  });
+}
+
+// To the first GEMV that reads the sum, or to all that read norms of it.
+bool ResidualNormIntoGemvs(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
+  const rl_op& residual_norm = OpOf(fusion, op);
+  const uint32_t sum = residual_norm.results[0];
+  if (!IsShortRow(fusion, sum)) return false;
+  Prologue prologue;
+  prologue.x = residual_norm.inputs[operands::ResidualNorm::x];
+  prologue.residual = residual_norm.inputs[operands::ResidualNorm::residual];
+  prologue.weight = OperandIndex(residual_norm, operands::ResidualNorm::weight);
+  prologue.scale = OperandIndex(residual_norm, operands::ResidualNorm::scale);
+  prologue.eps = GraphView::attrs<rl_residual_norm_attrs>(residual_norm).eps;
+  prologue.sum = sum;
+  const std::vector<uint32_t> norms = NormsOf(fusion, sum);
+  if (norms.empty()) {
+    const uint32_t first = fusion.uses().ReadersOf(sum).front();
+    if (!IsGemv(OpOf(fusion, first)) || OpOf(fusion, first).inputs[0] != sum) return false;
+    fusion.node(first).prologue = prologue;
+    fusion.FuseInto(first, op);
+    fusion.StoreIn(first, sum);
+    return true;
+  }
+  uint32_t first = RL_NO_OP;
+  for (const uint32_t norm : norms) {
+    first = std::min(first, fusion.uses().ReadersOf(OpOf(fusion, norm).results[0]).front());
+  }
+  if (!OthersComeLater(fusion, sum, norms, first)) return false;
+  for (const uint32_t norm : norms) {
+    SetNorm(prologue, OpOf(fusion, norm));
+    for (const uint32_t reader : fusion.uses().ReadersOf(OpOf(fusion, norm).results[0])) {
+      prologue.sum = reader == first ? sum : RL_NO_VALUE;
+      fusion.node(reader).prologue = prologue;
+      fusion.FuseInto(reader, op);
+      fusion.FuseInto(reader, norm);
+    }
+  }
+  fusion.StoreIn(first, sum);
+  return true;
+}
+
+// ---- heads --------------------------------------------------------------------------------------
+
+// A rotation reads each head anyway, so it normalises it too.
+bool NormIntoRope(Fusion& fusion, uint32_t op, uint32_t reader) {
+  const rl_op& norm = OpOf(fusion, op);
+  Prologue prologue;
+  prologue.x = norm.inputs[operands::RmsNorm::x];
+  SetNorm(prologue, norm);
+  fusion.node(reader).prologue = prologue;
+  fusion.FuseInto(reader, op);
+  return true;
+}
+
+// Whether the memory of a value is still intact when a later op reads it.
+bool Stays(const Fusion& fusion, uint32_t value) {
+  const uint32_t producer = fusion.uses().ProducerOf(value);
+  if (producer == RL_NO_OP) return true;
+  if (!IsPrivate(fusion.value(value))) return false;
+  const rl_op& op = OpOf(fusion, producer);
+  return op.kind != RL_OP_reshape || Stays(fusion, op.inputs[operands::Reshape::x]);
+}
+
+bool SameRows(const rl_value& a, const rl_value& b) {
+  return a.dims[0].constant == b.dims[0].constant && a.dims[0].t == b.dims[0].t &&
+         a.dims[0].r == b.dims[0].r;
+}
+
+// Whether attention with one query row may transform the heads that it reads as `value`.
+bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t value) {
+  using operands::Attention;
+  const auto times = std::count(attention.inputs, attention.inputs + attention.input_count, value);
+  if (times != 1) return false;
+  if (attention.inputs[Attention::q] == value) return fusion.OnlyReader(value) != RL_NO_OP;
+  if (attention.inputs[Attention::k_new] != value && attention.inputs[Attention::v_new] != value) {
+    return false;
+  }
+  // A step that wants no query runs no attention, but may still need the keys and values.
+  const rl_value& fresh = fusion.value(value);
+  return SameRows(fusion.value(attention.inputs[Attention::q]), fresh) &&
+         fresh.dtype == fusion.value(attention.inputs[Attention::k_state]).dtype;
+}
+
+// Attention with one query row transforms its queries, which saves a level of small dispatches. If
+// it is the first reader of the new key or value, it transforms that too and stores it for later
+// readers.
+bool HeadsIntoAttention(Fusion& fusion, uint32_t op, uint32_t reader) {
+  const rl_op& last = OpOf(fusion, op);
+  const bool rotates = last.kind == RL_OP_rope;
+  const std::optional<Prologue>& norm = fusion.node(op).prologue;
+  HeadTransform heads;
+  heads.x = norm ? norm->x : last.inputs[0];
+  if (norm) {
+    heads.norm = true;
+    heads.norm_weight = norm->norm_weight;
+    heads.norm_eps = norm->norm_eps;
+  } else if (!rotates) {
+    heads.norm = true;
+    heads.norm_weight = OperandIndex(last, operands::RmsNorm::weight);
+    heads.norm_eps = GraphView::attrs<rl_rms_norm_attrs>(last).eps;
+  }
+  if (rotates) heads.rope = op;
+  const rl_op& attention = OpOf(fusion, reader);
+  if (!Stays(fusion, heads.x) || !IsOneRow(fusion.graph(), fusion.tuning(), attention)) {
+    return false;
+  }
+  const uint32_t cast = fusion.HalfCastOf(last.results[0]);
+  const uint32_t value = cast == RL_NO_OP ? last.results[0] : OpOf(fusion, cast).results[0];
+  if (!TransformsHeads(fusion, attention, value)) return false;
+  const uint32_t* end = attention.inputs + attention.input_count;
+  heads.operand = static_cast<uint32_t>(std::find(attention.inputs, end, value) - attention.inputs);
+  fusion.node(reader).heads.push_back(heads);
+  fusion.FuseInto(reader, op);
+  if (cast != RL_NO_OP) fusion.FuseInto(reader, cast);
+  fusion.StoreIn(reader, value);
+  return true;
+}
+
+// ---- epilogues ----------------------------------------------------------------------------------
+
+void SetEpilogue(Fusion& fusion, uint32_t op, uint32_t reader, Epilogue epilogue) {
+  epilogue.result = OpOf(fusion, reader).results[0];
+  fusion.node(op).epilogue = epilogue;
+  fusion.FuseInto(op, reader);
+  fusion.StoreIn(op, epilogue.result);
+}
+
+bool CastAfter(Fusion& fusion, uint32_t op, uint32_t reader) {
+  if (TypeOf(fusion.value(OpOf(fusion, reader).results[0])) != DType::kF16) return false;
+  SetEpilogue(fusion, op, reader, {.kind = EpilogueKind::kCastF16});
+  return true;
+}
+
+// A norm that reads the sum of a residual norm.
+bool NormAfterResidual(Fusion& fusion, uint32_t op, uint32_t reader) {
+  const rl_op& norm = OpOf(fusion, reader);
+  const uint32_t weight = OperandIndex(norm, operands::RmsNorm::weight);
+  if (!fusion.IsStoredBefore(weight, op)) return false;
+  SetEpilogue(fusion, op, reader,
+              {.kind = EpilogueKind::kNorm,
+               .norm_weight = weight,
+               .norm_eps = GraphView::attrs<rl_rms_norm_attrs>(norm).eps});
+  return true;
+}
+
+// A product that is only the gate of a geglu computes that op's result.
+bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
+  const rl_op& product = OpOf(fusion, op);
+  const uint32_t up = OpOf(fusion, reader).inputs[operands::GeGlu::up];
+  // A weight in pieces gives its columns to several dispatches, which are copied together.
+  const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
+  if (!IsGemv(product) || !fusion.IsStoredBefore(up, op) ||
+      MaxRows(fusion.graph(), fusion.value(product.results[0])) > kFewProductRows ||
+      PiecesOf(shape, fusion.tuning().max_piece_bytes).size() > 1) {
+    return false;
+  }
+  SetEpilogue(fusion, op, reader, {.kind = EpilogueKind::kGate, .up = up});
+  return true;
+}
+
+// The end of a router: the softmax, possibly of scaled values, is computed with the top-k.
+bool SoftmaxAfterTopK(Fusion& fusion, uint32_t op, uint32_t reader) {
+  if (Last(fusion.value(OpOf(fusion, op).inputs[0])) > kFewTopKColumns) return false;
+  Epilogue epilogue{.kind = EpilogueKind::kSoftmax};
+  if (OpOf(fusion, reader).kind == RL_OP_affine) {
+    const rl_op& affine = OpOf(fusion, reader);
+    const auto& a = GraphView::attrs<rl_affine_attrs>(affine);
+    const uint32_t softmax = fusion.OnlyReader(affine.results[0]);
+    // A factor above zero keeps the first value the largest.
+    if (a.bias != 0 || !(a.scale > 0) || softmax == RL_NO_OP ||
+        OpOf(fusion, softmax).kind != RL_OP_softmax) {
+      return false;
+    }
+    epilogue.factor = a.scale;
+    fusion.FuseInto(op, reader);
+    reader = softmax;
+  }
+  SetEpilogue(fusion, op, reader, epilogue);
+  return true;
+}
+
+bool Always(const Tuning& /*tuning*/) { return true; }
+bool HasRowAttention(const Tuning& tuning) { return tuning.subgroups && tuning.special_kernels; }
+
+constexpr uint32_t kNorm = RL_OP_rms_norm, kResidual = RL_OP_residual_norm, kRope = RL_OP_rope;
+
+constexpr Rule kRules[] = {
+    {"norm into rotation", kNorm, {kRope}, Readers::kOne, Steps::kFewRows, Always, NormIntoRope},
+    {"norm into GEMVs",
+     kNorm,
+     {RL_OP_matmul, RL_OP_geglu_linear},
+     Readers::kAll,
+     Steps::kOneRow,
+     StagesRows,
+     NormIntoGemvs},
+    {"norm into experts",
+     kNorm,
+     {RL_OP_moe_ffn},
+     Readers::kAll,
+     Steps::kOneRow,
+     StagesRows,
+     NormIntoExperts},
+    {"norm into attention",
+     kNorm,
+     {RL_OP_attention},
+     Readers::kFirst,
+     Steps::kOneRow,
+     HasRowAttention,
+     HeadsIntoAttention},
+    {"cast after norm", kNorm, {RL_OP_cast}, Readers::kOne, Steps::kFewRows, Always, CastAfter},
+    {"rotation into attention",
+     kRope,
+     {RL_OP_attention},
+     Readers::kFirst,
+     Steps::kOneRow,
+     HasRowAttention,
+     HeadsIntoAttention},
+    {"cast after rotation", kRope, {RL_OP_cast}, Readers::kOne, Steps::kFewRows, Always, CastAfter},
+    {"residual norm into GEMVs",
+     kResidual,
+     {kNorm, RL_OP_matmul, RL_OP_geglu_linear},
+     Readers::kSome,
+     Steps::kOneRow,
+     StagesRows,
+     ResidualNormIntoGemvs},
+    {"norm after residual norm",
+     kResidual,
+     {kNorm},
+     Readers::kSome,
+     Steps::kFewRows,
+     Always,
+     NormAfterResidual},
+    {"gate after product",
+     RL_OP_matmul,
+     {RL_OP_geglu},
+     Readers::kOne,
+     Steps::kFewRows,
+     Always,
+     GateAfterProduct},
+    {"softmax after top-k",
+     RL_OP_topk,
+     {RL_OP_softmax, RL_OP_affine},
+     Readers::kOne,
+     Steps::kFewRows,
+     Always,
+     SoftmaxAfterTopK},
+};
+
+}  // namespace
+
+std::span<const Rule> FusionRules() { return kRules; }
+
+}  // namespace rullama::gpu
