@@ -8,7 +8,7 @@ namespace rullama::gpu {
 // Query heads per workgroup: the most, up to `most`, that share a key/value head.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most);
 // The maximum number of cached keys that a query may see.
-int64_t MostOld(int64_t capacity, int64_t window);
+int64_t MaxOld(int64_t capacity, int64_t window);
 
 // Whether attention_row.comp can compute this attention op: it has one query row.
 bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention);

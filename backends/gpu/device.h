@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/gpu/device_memory_objects.h"
+#include "backends/gpu/op_rows.h"
 #include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {
@@ -18,15 +19,8 @@ template <typename Gpu>
 class GpuDevice : public sdk::Device {
  public:
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
-    std::vector<sdk::OpSupport> support;
-    support.reserve(graph.op_count());
-    for (uint32_t i = 0; i < graph.op_count(); ++i) {
-      std::string why = WhyNot(graph, graph.op(i), gpu_.capabilities().float64,
-                               gpu_.memory().most_piece() - kWeightSlack);
-      const bool supported = why.empty();
-      support.push_back({supported, std::move(why)});
-    }
-    return support;
+    return OpRows().Query(
+        graph, DeviceLimits{gpu_.capabilities().float64, gpu_.memory().max_piece() - kWeightSlack});
   }
 
   sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {

@@ -1,7 +1,7 @@
 // Owners of device memory for all APIs: buffers, weights, and the memory of a plan. `Gpu` has the
 // members that device.h requires and
 //   NewMemory(bytes, shared)  an allocation; `shared`: host and device access it in every step
-//   FillZero(allocation), WaitQuietly(), MostGroups(axis)
+//   FillZero(allocation), WaitQuietly(), MaxGroups(axis)
 //   kFollowsPointers          whether kernels may read addresses from memory
 // and its allocations have address() and mapped(), null if the host does not see them.
 //
@@ -45,7 +45,7 @@ class OwnedWeight final : public DeviceWeight {
  public:
   OwnedWeight(Gpu& gpu, const rl_weight_desc& desc) : DeviceWeight(desc), gpu_(gpu) {
     gpu_.Wait();  // the host writes to mapped memory that running work may still use
-    for (const WeightRows& rows : PiecesOf(shape(), gpu_.memory().most_piece() - kWeightSlack)) {
+    for (const WeightRows& rows : PiecesOf(shape(), gpu_.memory().max_piece() - kWeightSlack)) {
       WeightShape part = shape();
       part.rows = rows.count;
       const auto& memory = memory_.emplace_back(
@@ -74,7 +74,7 @@ class PlanMemory final : public PlanDevice {
   void Fill(DeviceAddress address, std::span<const std::byte> bytes) override {
     gpu_.Write(*std::ranges::find(memory_, address, &AllocationOf<Gpu>::address), 0, bytes);
   }
-  [[nodiscard]] uint32_t MostGroups(uint32_t axis) const override { return gpu_.MostGroups(axis); }
+  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const override { return gpu_.MaxGroups(axis); }
   [[nodiscard]] bool FollowsPointers() const override { return Gpu::kFollowsPointers; }
 
   [[nodiscard]] size_t allocations() const { return memory_.size(); }

@@ -34,7 +34,7 @@ inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value);
 struct Dispatch {
   // Maximum bytes of the push constants, without and with records (DispatchBuilder::Record).
   static constexpr uint32_t kPushBytes = 128;
-  static constexpr uint32_t kMostBytes = 320;
+  static constexpr uint32_t kMaxBytes = 320;
 
   struct Extent {
     uint32_t offset;  // in the push constants
@@ -50,7 +50,7 @@ struct Dispatch {
     uint32_t offset = 0;
   };
   PipelineKey pipeline;
-  std::array<std::byte, kMostBytes> push{};
+  std::array<std::byte, kMaxBytes> push{};
   uint32_t push_bytes = 0;
   std::vector<uint32_t>
       pointers;  // offsets of addresses in the push constants, including null ones

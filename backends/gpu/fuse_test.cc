@@ -27,7 +27,7 @@ Tuning TuningOf(const std::string& device) {
   tuning.subgroup_size = 32;
   tuning.integer_dot = true;
   tuning.shared_bytes = 49152;
-  tuning.most_prologue = 8192;
+  tuning.max_prologue = 8192;
   if (device == "gpu") return tuning;
   if (device == "no_subgroups") {
     tuning.subgroups = false;
@@ -36,7 +36,7 @@ Tuning TuningOf(const std::string& device) {
   } else if (device == "no_int8_dot") {
     tuning.integer_dot = false;
   } else if (device == "short_prologue") {
-    tuning.most_prologue = 128;
+    tuning.max_prologue = 128;
   } else if (device == "pieces") {
     tuning.max_piece_bytes = 4096;
   } else {

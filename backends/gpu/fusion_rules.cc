@@ -25,14 +25,14 @@ void SetNorm(Prologue& prologue, const rl_op& norm) {
 // each workgroup of the GEMV normalises the row itself. The sum of a residual norm has other
 // readers too: the first GEMV stores it.
 
-bool StagesRows(const Tuning& tuning) { return tuning.most_prologue > 0; }
+bool StagesRows(const Tuning& tuning) { return tuning.max_prologue > 0; }
 
 // Whether a value is one row that a GEMV may stage in shared memory.
 bool IsShortRow(const Fusion& fusion, uint32_t value) {
   constexpr int64_t kTerms = 32;  // elements a lane reads at once
   const rl_value& row = fusion.value(value);
   return MaxRows(fusion.graph(), row) <= 1 && RowElements(row) == Last(row) &&
-         Last(row) % kTerms == 0 && Last(row) <= fusion.tuning().most_prologue;
+         Last(row) % kTerms == 0 && Last(row) <= fusion.tuning().max_prologue;
 }
 
 // Whether an op is a GEMV with a prologue if it has one row.
@@ -75,7 +75,7 @@ bool NormIntoExperts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const bool fits =
       IsShortRow(fusion, result) &&
       std::ranges::all_of(fusion.uses().ReadersOf(result), [&](uint32_t reader) {
-        return ExpertsGoByBytes(fusion.tuning(), fusion.graph(), OpOf(fusion, reader));
+        return ExpertsFitInt8Gemv(fusion.tuning(), fusion.graph(), OpOf(fusion, reader));
       });
   if (fits) GiveToReaders(fusion, op);
   return fits;

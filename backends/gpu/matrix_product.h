@@ -2,6 +2,8 @@
 // ops_matmul.cc and ops_moe.cc; defined in ops_matmul.cc and ops_matvec_dot.cc.
 #pragma once
 
+#include <string>
+
 #include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {
@@ -54,6 +56,10 @@ inline constexpr uint32_t kPrologueThreads = 256;
 
 // Appends the address of an operand to the push constants and declares the access.
 DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write);
+// Refuses a gated product whose weights have different types: one kernel decodes both. `up` may be
+// absent.
+std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t gate, uint32_t up);
+
 // Appends the record of a prologue (prologue.glsl).
 void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& prologue);
 
@@ -66,22 +72,22 @@ struct GemvShape {
 // Whether matvec_dot.comp, the int8 dot product GEMV, can compute a product: it has one row, which
 // fits in shared memory. For experts the mode must be kShared, whose results it multiplies by
 // ProductOperands::extra and factor, or kSummed.
-bool GoesByBytes(const Tuning& tuning, const GemvShape& product, int64_t most_rows);
+bool FitsInt8Gemv(const Tuning& tuning, const GemvShape& product, int64_t max_rows);
 // Emits matvec_dot.comp for such a product. `prologue` may be null.
-void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                const Prologue* prologue);
+void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                  const Prologue* prologue);
 
 // The weight rows of a product. Stacked experts follow each other.
 Dispatch::Shares SharesOf(const Product& product);
 // Splits the weight rows of a matvec_dot.comp or matvec.comp dispatch among `groups` workgroups.
 void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups);
 // Whether matvec_dot.comp computes both products of a moe_ffn.
-bool ExpertsGoByBytes(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op);
+bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op);
 
 // Emits a GEMV (matvec.comp). Accepts any mode but kSummed.
-void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
+void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
 // Emits a tiled GEMM with at most `tiles` tiles of rows. Accepts neither kWeighted nor kSummed.
-void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles);
 
 }  // namespace rullama::gpu

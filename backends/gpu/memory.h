@@ -83,7 +83,7 @@ class PlanDevice {
   // Fills the beginning of such memory.
   virtual void Fill(DeviceAddress address, std::span<const std::byte> bytes) = 0;
   // The maximum number of workgroups of a dispatch along `axis`.
-  [[nodiscard]] virtual uint32_t MostGroups(uint32_t axis) const = 0;
+  [[nodiscard]] virtual uint32_t MaxGroups(uint32_t axis) const = 0;
   // Whether kernels may read addresses from memory. If not, all addresses are arguments.
   [[nodiscard]] virtual bool FollowsPointers() const = 0;
 };

@@ -1,23 +1,26 @@
 // attention.
+#include <rullama/sdk/operands.h>
+
 #include <bit>
 
 #include "backends/gpu/attention.h"
+#include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kThreads = 128;             // of attention.comp, which wants no fewer
-constexpr int64_t kMostQueries = 16;           // of a workgroup
-constexpr int64_t kMostQueriesInSoftware = 4;  // whose compilers are slow with many registers
-constexpr int64_t kQueryBytes = 16384;         // of shared memory for them
-constexpr int64_t kKeys = 32;                  // of a tile
+constexpr uint32_t kThreads = 128;            // of attention.comp, which wants no fewer
+constexpr int64_t kMaxQueries = 16;           // of a workgroup
+constexpr int64_t kMaxQueriesInSoftware = 4;  // whose compilers are slow with many registers
+constexpr int64_t kQueryBytes = 16384;        // of shared memory for them
+constexpr int64_t kKeys = 32;                 // of a tile
 // Rows of queries up to which keys are split among workgroups: with more there is work for all.
 constexpr int64_t kSplitRows = 8;
-constexpr int64_t kMostParts = 64;  // room in attention_merge.comp
+constexpr int64_t kMaxParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
-int64_t MostQueries(const PlanBuilder& plan, int64_t dim) {
-  const int64_t most = plan.tuning().software ? kMostQueriesInSoftware : kMostQueries;
+int64_t MaxQueries(const PlanBuilder& plan, int64_t dim) {
+  const int64_t most = plan.tuning().software ? kMaxQueriesInSoftware : kMaxQueries;
   const int64_t fit = kQueryBytes / (dim * static_cast<int64_t>(sizeof(float)));
   return std::clamp<int64_t>(fit, 1, most);
 }
@@ -34,42 +37,68 @@ void Merge(PlanBuilder& plan, const Scratch& partial, int64_t parts) {
       .U32(heads)
       .U32(Last(y))
       .U32(parts)
-      .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
+      .Emit(static_cast<uint64_t>(plan.MaxRows(y) * heads));
 }
 
-void Attention(PlanBuilder& plan) {
-  enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState };
+void AttentionInTiles(PlanBuilder& plan) {
+  using operands::Attention;
   const auto& a = plan.attrs<rl_attention_attrs>();
-  const rl_value& q = plan.Input(kQ);
-  const rl_value& state = plan.Input(kKState);
-  const int64_t rows = plan.MostRows(q), heads = q.dims[1].constant, dim = Last(q);
+  const rl_value& q = plan.Input(Attention::q);
+  const rl_value& state = plan.Input(Attention::k_state);
+  const int64_t rows = plan.MaxRows(q), heads = q.dims[1].constant, dim = Last(q);
   const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  const int64_t most_queries = MostQueries(plan, dim);
-  const int64_t group = GroupOf(heads / kv_heads, most_queries);
-  const int64_t query_rows = std::clamp<int64_t>(most_queries / group, 1, rows);
+  const int64_t max_queries = MaxQueries(plan, dim);
+  const int64_t group = GroupOf(heads / kv_heads, max_queries);
+  const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, rows);
   const int64_t tiles =
-      TilesOf(MostOld(capacity, a.window)) + TilesOf(plan.MostRows(plan.Input(kKNew)));
+      TilesOf(MaxOld(capacity, a.window)) + TilesOf(plan.MaxRows(plan.Input(Attention::k_new)));
   const bool split = rows <= kSplitRows && !plan.tuning().software;
-  const int64_t parts = split ? std::min(tiles, kMostParts) : 1;
+  const int64_t parts = split ? std::min(tiles, kMaxParts) : 1;
   const auto word = [](int64_t n) { return static_cast<uint32_t>(n); };
   DispatchBuilder dispatch(
       plan, Shader::kAttention,
       {kThreads, word(heads), word(kv_heads), word(group), word(query_rows), word(dim), state.dtype,
        word(state.dims[0].constant), word(capacity), word(a.window),
        a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U});
-  for (uint32_t i = 0; i < 10; ++i) dispatch.Read(plan.InputIndex(i));
+  for (uint32_t i = 0; i < plan.op().input_count; ++i) dispatch.Read(plan.InputIndex(i));
   Scratch partial;
   if (parts > 1) {
     partial =
-        plan.NewScratch(static_cast<uint64_t>(parts * rows * heads * (dim + 2)) * sizeof(float));
+        plan.scratch().New(static_cast<uint64_t>(parts * rows * heads * (dim + 2)) * sizeof(float));
     dispatch.Write(partial);
   } else {
     dispatch.Write(plan.ResultIndex());
   }
-  dispatch.Rows(q.dims[0]).Extent(plan.Input(kKNew).dims[0]);
-  dispatch.Go(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group),
-              static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
+  dispatch.Rows(q.dims[0]).Extent(plan.Input(Attention::k_new).dims[0]);
+  dispatch.Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group),
+                static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
   if (parts > 1) Merge(plan, partial, parts);
+}
+
+void EmitAttention(PlanBuilder& plan) {
+  if (!AttentionOfOneRow(plan) && !AttentionOnMatrixUnits(plan)) AttentionInTiles(plan);
+}
+
+std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
+                            const DeviceLimits& limits) {
+  using operands::Attention;
+  constexpr int64_t kMaxHeadDim = 4096;  // a query fits the shared memory of attention.comp
+  if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
+  const DType state = TypeOf(*graph.input(op, Attention::k_state));
+  for (const uint32_t i :
+       {Attention::k_new, Attention::v_new, Attention::k_state, Attention::v_state}) {
+    const DType dtype = TypeOf(*graph.input(op, i));
+    if ((dtype != DType::kF16 && dtype != DType::kF32) || dtype != state) {
+      return "keys and values must be all f16 or all f32";
+    }
+  }
+  const int64_t dim = Last(*graph.input(op, Attention::q));
+  return dim % 4 != 0 || dim > kMaxHeadDim ? "head dim " + std::to_string(dim) : "";
+}
+
+std::string RefusePart(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
+                       const DeviceLimits& /*limits*/) {
+  return "attention runs whole";
 }
 
 }  // namespace
@@ -80,14 +109,12 @@ int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
   return group;
 }
 
-int64_t MostOld(int64_t capacity, int64_t window) {
+int64_t MaxOld(int64_t capacity, int64_t window) {
   return window > 0 ? std::min(window, capacity) : capacity;
 }
 
-bool CompileAttention(PlanBuilder& plan) {
-  if (plan.op().kind != RL_OP_attention) return false;
-  if (!AttentionOfOneRow(plan) && !AttentionOnMatrixUnits(plan)) Attention(plan);
-  return true;
-}
+const OpRow rows::kAttention = {RL_OP_attention, RefuseAttention, EmitAttention};
+const OpRow rows::kAttentionScores = {RL_OP_attention_scores, RefusePart, nullptr};
+const OpRow rows::kAttentionMix = {RL_OP_attention_mix, RefusePart, nullptr};
 
 }  // namespace rullama::gpu

@@ -1,4 +1,6 @@
 // attention of many rows on matrix units.
+#include <rullama/sdk/operands.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -10,16 +12,14 @@ namespace {
 // As attention_coop.comp has them.
 constexpr uint32_t kThreads = 256;
 constexpr int64_t kMatrix = 16;
-constexpr int64_t kMostQueries = 32;      // of a workgroup
+constexpr int64_t kMaxQueries = 32;       // of a workgroup
 constexpr int64_t kQueryElements = 8192;  // of shared memory for their halves
 constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix each
 // Rows from which on its tiles have something to do.
 constexpr int64_t kFewestRows = 16;
 
-enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState };
-
 int64_t QueriesOf(int64_t dim) {
-  const auto fit = static_cast<uint64_t>(std::min(kMostQueries, kQueryElements / dim));
+  const auto fit = static_cast<uint64_t>(std::min(kMaxQueries, kQueryElements / dim));
   return static_cast<int64_t>(std::bit_floor(fit));
 }
 
@@ -28,11 +28,12 @@ bool IsHalf(const rl_value& value) { return TypeOf(value) == DType::kF16; }
 }  // namespace
 
 bool AttentionOnMatrixUnits(PlanBuilder& plan) {
+  using operands::Attention;
   const auto& a = plan.attrs<rl_attention_attrs>();
-  const rl_value& q = plan.Input(kQ);
-  const rl_value& state = plan.Input(kKState);
-  const int64_t rows = plan.MostRows(q), heads = q.dims[1].constant, dim = Last(q);
-  const int64_t fresh = plan.MostRows(plan.Input(kKNew));
+  const rl_value& q = plan.Input(Attention::q);
+  const rl_value& state = plan.Input(Attention::k_state);
+  const int64_t rows = plan.MaxRows(q), heads = q.dims[1].constant, dim = Last(q);
+  const int64_t fresh = plan.MaxRows(plan.Input(Attention::k_new));
   const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
   if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels || !IsHalf(state) ||
       rows < kFewestRows || fresh < kMatrix || capacity % kMatrix != 0 || dim % kDimStep != 0 ||
@@ -46,13 +47,13 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
                            {kThreads, word(heads), word(kv_heads), word(group), word(queries),
                             word(dim), word(state.dims[0].constant), word(capacity), word(a.window),
                             a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), word(fresh)});
-  for (uint32_t i = 0; i < 10; ++i) dispatch.Read(plan.InputIndex(i));
+  for (uint32_t i = 0; i < plan.op().input_count; ++i) dispatch.Read(plan.InputIndex(i));
   const int64_t query_rows = queries / group;
   dispatch.Write(plan.ResultIndex())
       .Rows(q.dims[0])
-      .Extent(plan.Input(kKNew).dims[0])
-      .Go(1, static_cast<uint64_t>(heads / group),
-          static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
+      .Extent(plan.Input(Attention::k_new).dims[0])
+      .Emit(1, static_cast<uint64_t>(heads / group),
+            static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
   return true;
 }
 

@@ -1,7 +1,10 @@
 // matmul and geglu_linear, and the products that ops_moe.cc shares.
+#include <rullama/sdk/operands.h>
+
 #include <bit>
 
 #include "backends/gpu/matrix_product.h"
+#include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
 namespace {
@@ -43,20 +46,20 @@ uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 
 HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
   constexpr uint32_t kThreads = 256;
   const bool is_value = x.scratch.bytes == 0;
-  const DeviceAddress address = is_value ? plan.Place(x.value).begin : x.scratch.address;
-  if (const HalfRows* half = plan.FindHalf(address)) return *half;
+  const DeviceAddress address = is_value ? plan.addresses().AddressOf(x.value) : x.scratch.address;
+  if (const HalfRows* half = plan.dispatches().FindHalf(address)) return *half;
   const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
-  const auto rows = static_cast<uint64_t>(plan.Most(product.rows) * times);
-  const HalfRows half{plan.Take(rows * static_cast<uint64_t>(columns) * 2),
-                      plan.Take(rows * sizeof(float))};
+  const auto rows = static_cast<uint64_t>(plan.Max(product.rows) * times);
+  const HalfRows half{plan.scratch().Take(rows * static_cast<uint64_t>(columns) * 2),
+                      plan.scratch().Take(rows * sizeof(float))};
   DispatchBuilder dispatch(plan, Shader::kToHalf, {kThreads});
   Place(dispatch, x, false)
       .Write(half.rows)
       .Write(half.factors)
       .Rows(product.rows, times)
       .U32(columns)
-      .Go(rows);
-  plan.KeepHalf(address, half);
+      .Emit(rows);
+  plan.dispatches().KeepHalf(address, half);
   return half;
 }
 
@@ -77,7 +80,7 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   // Of what keeps a device busy, for a large and for a middle tile.
   constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;
   if (product.mode != ProductMode::kDense) return kSmall;
-  const auto rows = static_cast<uint64_t>(plan.Most(product.rows));
+  const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
   const auto columns = static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
   const auto is_busy = [&](const CoopTile& tile, uint64_t share) {
     return CeilDiv(rows, tile.rows) * CeilDiv(columns, tile.columns) * share >=
@@ -87,8 +90,8 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmall;
 }
 
-void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
-                   int64_t tiles) {
+void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                        int64_t tiles) {
   const WeightShape& shape = product.weight->shape();
   const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns));
   operands.x.scratch = half.rows;
@@ -102,22 +105,22 @@ void OnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands op
   Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
   const uint64_t results = tile.columns / (gated ? 2 : 1);
   const bool dense = product.mode == ProductMode::kDense;
-  dispatch.Go(CeilDiv(static_cast<uint64_t>(product.n), results),
-              dense ? CeilDiv(static_cast<uint64_t>(plan.Most(product.rows)), tile.rows)
-                    : static_cast<uint64_t>(tiles));
+  dispatch.Emit(CeilDiv(static_cast<uint64_t>(product.n), results),
+                dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
+                      : static_cast<uint64_t>(tiles));
 }
 
 // Adds up parts of rows of n results.
 void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
               int64_t n, uint64_t parts) {
-  const auto elements = static_cast<uint64_t>(plan.Most(rows) * n);
+  const auto elements = static_cast<uint64_t>(plan.Max(rows) * n);
   DispatchBuilder dispatch(plan, Shader::kSumParts, {kTileThreads});
   dispatch.Read(partial);
   Place(dispatch, y, true)
       .Rows(rows)
       .U32(n)
       .U32(static_cast<int64_t>(parts))
-      .Go(CeilDiv(elements, kTileThreads));
+      .Emit(CeilDiv(elements, kTileThreads));
 }
 
 // Products with a matrix as it is stored: its rows are the terms, of which workgroups take parts.
@@ -128,33 +131,36 @@ struct StoredProduct {
   Operand y;       // of each part
 };
 
-void StoredInChunks(PlanBuilder& plan, const StoredProduct& product) {
+void EmitStoredInChunks(PlanBuilder& plan, const StoredProduct& product) {
   constexpr uint32_t kThreads = 64, kNt = 4;
   const uint32_t threads = plan.tuning().Threads(kThreads);
   const WeightShape& shape = product.shape;
-  DispatchBuilder dispatch(plan, Shader::kMatMulStored, {threads, plan.Input(1).dtype});
-  dispatch.Read(plan.InputIndex(0)).Read(plan.InputIndex(1));
+  DispatchBuilder dispatch(plan, Shader::kMatMulStored,
+                           {threads, static_cast<uint32_t>(shape.dtype)});
+  dispatch.Read(plan.InputIndex(operands::MatMul::x))
+      .Read(plan.InputIndex(operands::MatMul::weight));
   Place(dispatch, product.y, true)
       .Rows(plan.Result().dims[0])
       .U32(static_cast<int64_t>(shape.columns))
       .U32(static_cast<int64_t>(shape.rows))
       .U32(static_cast<int64_t>(shape.stride))
       .U32(static_cast<int64_t>(shape.blocks))
-      .Go(CeilDiv(CeilDiv(shape.columns, kChunk), threads), CeilDiv(product.rows, kNt),
-          product.parts);
+      .Emit(CeilDiv(CeilDiv(shape.columns, kChunk), threads), CeilDiv(product.rows, kNt),
+            product.parts);
 }
 
 // The tile of matmul_stored_coop.comp.
 constexpr uint64_t kStoredTile = 128;
 
-void StoredOnMatrixUnits(PlanBuilder& plan, const StoredProduct& stored) {
+void EmitStoredOnMatrixUnits(PlanBuilder& plan, const StoredProduct& stored) {
   Product product;
-  product.weight = &PlanBuilder::WeightOf(plan.Input(1));
-  product.gate = plan.Place(plan.InputIndex(1)).begin;
+  product.weight = &PlanBuilder::WeightOf(plan.Input(operands::MatMul::weight));
+  product.gate = plan.addresses().AddressOf(plan.InputIndex(operands::MatMul::weight));
   product.rows = plan.Result().dims[0];
   product.n = static_cast<int64_t>(stored.shape.columns);
   const auto terms = static_cast<int64_t>(stored.shape.rows);
-  const HalfRows half = HalfOf(plan, product, {.value = plan.InputIndex(0)}, terms);
+  const HalfRows half =
+      HalfOf(plan, product, {.value = plan.InputIndex(operands::MatMul::x)}, terms);
   ProductOperands operands;
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
@@ -162,30 +168,30 @@ void StoredOnMatrixUnits(PlanBuilder& plan, const StoredProduct& stored) {
   DispatchBuilder dispatch(plan, Shader::kMatMulStoredCoop,
                            {kTileThreads, static_cast<uint32_t>(stored.shape.dtype)});
   Fill(dispatch, plan, product, operands, terms);
-  dispatch.Go(CeilDiv(stored.shape.columns, kStoredTile), CeilDiv(stored.rows, kStoredTile),
-              stored.parts);
+  dispatch.Emit(CeilDiv(stored.shape.columns, kStoredTile), CeilDiv(stored.rows, kStoredTile),
+                stored.parts);
 }
 
 void MatMulAsStored(PlanBuilder& plan) {
   // Terms worth a workgroup of their own.
-  constexpr uint64_t kPartTerms = 4096, kMostParts = 32;
-  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(1)).shape();
+  constexpr uint64_t kPartTerms = 4096, kMaxParts = 32;
+  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(operands::MatMul::weight)).shape();
   const rl_value& y = plan.Result();
-  const auto rows = static_cast<uint64_t>(plan.MostRows(y));
+  const auto rows = static_cast<uint64_t>(plan.MaxRows(y));
   StoredProduct product{shape,
                         rows,
-                        std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMostParts),
+                        std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMaxParts),
                         {.value = plan.ResultIndex()}};
   if (product.parts > 1) {
-    product.y.scratch = plan.NewScratch(product.parts * rows * shape.columns * sizeof(float));
+    product.y.scratch = plan.scratch().New(product.parts * rows * shape.columns * sizeof(float));
   }
   const bool coop = plan.tuning().cooperative_matrix && plan.tuning().special_kernels &&
                     IsBlockType(shape.dtype) && rows > kFewProductRows &&
                     shape.rows % kCoopTerms == 0 && shape.columns % kStoredTile == 0;
   if (coop) {
-    StoredOnMatrixUnits(plan, product);
+    EmitStoredOnMatrixUnits(plan, product);
   } else {
-    StoredInChunks(plan, product);
+    EmitStoredInChunks(plan, product);
   }
   if (product.parts == 1) return;
   AddParts(plan, product.y.scratch, {.value = plan.ResultIndex()}, y.dims[0],
@@ -193,7 +199,8 @@ void MatMulAsStored(PlanBuilder& plan) {
 }
 
 // In f32. Where there are too few tiles to keep a device busy, workgroups share the terms of each.
-void InTiles(PlanBuilder& plan, const Product& product, ProductOperands operands, uint64_t tiles) {
+void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                   uint64_t tiles) {
   constexpr uint64_t kPartTerms = 128;  // at least
   const WeightShape& shape = product.weight->shape();
   const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
@@ -204,87 +211,121 @@ void InTiles(PlanBuilder& plan, const Product& product, ProductOperands operands
                              : 1;
   const Operand y = operands.y;
   if (parts > 1) {
-    const auto results = static_cast<uint64_t>(plan.Most(product.rows) * product.n);
-    operands.y = {.scratch = plan.Take(parts * results * sizeof(float))};
+    const auto results = static_cast<uint64_t>(plan.Max(product.rows) * product.n);
+    operands.y = {.scratch = plan.scratch().Take(parts * results * sizeof(float))};
   }
   DispatchBuilder dispatch(
       plan, Shader::kMatMul,
       {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
        static_cast<uint32_t>(product.mode), Checked(shape)});
   Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
-  dispatch.Go(columns, tiles, parts);
+  dispatch.Emit(columns, tiles, parts);
   if (parts == 1) return;
   AddParts(plan, operands.y.scratch, y, product.rows, product.n, parts);
-  plan.GiveBack(operands.y.scratch);
+  plan.scratch().GiveBack(operands.y.scratch);
 }
 
-void AnyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
-  const int64_t rows = plan.Most(product.rows);
+void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+  const int64_t rows = plan.Max(product.rows);
   if (rows <= kFewProductRows) {
-    FewRows(plan, product, operands);
+    EmitGemv(plan, product, operands);
   } else {
-    ManyRows(plan, product, operands, (rows + kProductTile - 1) / kProductTile);
+    EmitGemm(plan, product, operands, (rows + kProductTile - 1) / kProductTile);
   }
 }
 
 // Each piece of the weights gives some columns of the result.
-void ByPieces(PlanBuilder& plan, Product product, ProductOperands operands,
-              const DeviceWeight* up) {
+void EmitByPieces(PlanBuilder& plan, Product product, ProductOperands operands,
+                  const DeviceWeight* up) {
   const std::vector<DeviceWeight::Piece>& pieces = product.weight->pieces();
   for (size_t i = 0; i < pieces.size(); ++i) {
     product.gate = pieces[i].address;
     product.up = up == nullptr ? 0 : up->pieces()[i].address;
     product.n = static_cast<int64_t>(pieces[i].rows.count);
-    const auto rows = static_cast<uint64_t>(plan.Most(product.rows));
-    operands.y.scratch = plan.Take(rows * pieces[i].rows.count * sizeof(float));
-    AnyRows(plan, product, operands);
+    const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
+    operands.y.scratch = plan.scratch().Take(rows * pieces[i].rows.count * sizeof(float));
+    EmitProduct(plan, product, operands);
     PutColumns(plan, operands.y.scratch, product.n, static_cast<int64_t>(pieces[i].rows.first));
-    plan.GiveBack(operands.y.scratch);
+    plan.scratch().GiveBack(operands.y.scratch);
   }
 }
 
-void Linear(PlanBuilder& plan, uint32_t gate, uint32_t up) {
+// y = x gate^T, or with `up` the gated product of both.
+void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
   Product product;
   product.weight = &PlanBuilder::WeightOf(plan.graph().value(gate));
   product.rows = plan.Result().dims[0];
   ProductOperands operands;
-  operands.x.value = plan.InputIndex(0);
+  operands.x.value = x;
   if (product.weight->pieces().size() > 1) {
-    ByPieces(plan, product, operands,
-             up == RL_NO_VALUE ? nullptr : &PlanBuilder::WeightOf(plan.graph().value(up)));
+    EmitByPieces(plan, product, operands,
+                 up == RL_NO_VALUE ? nullptr : &PlanBuilder::WeightOf(plan.graph().value(up)));
     return;
   }
-  product.gate = plan.Place(gate).begin;
-  product.up = up == RL_NO_VALUE ? 0 : plan.Place(up).begin;
+  product.gate = plan.addresses().AddressOf(gate);
+  product.up = plan.addresses().AddressOf(up);
   product.n = Last(plan.Result());
   operands.y.value = plan.StoredIndex();
   if (plan.node().epilogue.kind == EpilogueKind::kGate) {
     product.up_is_given = true;
     operands.extra.value = plan.node().epilogue.up;
   }
-  AnyRows(plan, product, operands);
+  EmitProduct(plan, product, operands);
+}
+
+void MatMul(PlanBuilder& plan) {
+  if (plan.attrs<rl_matmul_attrs>().transpose_weight == 0) {
+    MatMulAsStored(plan);
+  } else {
+    Linear(plan, plan.InputIndex(operands::MatMul::x), plan.InputIndex(operands::MatMul::weight),
+           RL_NO_VALUE);
+  }
+}
+
+std::string RefuseMatMul(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
+  const bool transposed = sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0;
+  return RefuseWeights(graph, op, limits, transposed);
+}
+
+void GeGluLinear(PlanBuilder& plan) {
+  using operands::GeGluLinear;
+  Linear(plan, plan.InputIndex(GeGluLinear::x), plan.InputIndex(GeGluLinear::gate_weight),
+         plan.InputIndex(GeGluLinear::up_weight));
+}
+
+std::string RefuseGeGluLinear(const sdk::GraphView& graph, const rl_op& op,
+                              const DeviceLimits& limits) {
+  using operands::GeGluLinear;
+  std::string reason = RefuseGated(graph, op, GeGluLinear::gate_weight, GeGluLinear::up_weight);
+  return reason.empty() ? RefuseWeights(graph, op, limits, true) : reason;
 }
 
 }  // namespace
 
-void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t gate, uint32_t up) {
+  const rl_value* second = graph.input(op, up);
+  if (second == nullptr || second->dtype == graph.input(op, gate)->dtype) return {};
+  return "gate and up have different types";
+}
+
+void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
   const WeightShape& shape = product.weight->shape();
   const Tuning& tuning = plan.tuning();
   const bool gated = product.up != 0;
-  const int64_t rows = plan.Most(product.rows);
+  const int64_t rows = plan.Max(product.rows);
   const bool dense = product.mode == ProductMode::kDense;
   const uint32_t halves = gated ? 2 : 1;
   const Prologue* prologue = dense ? plan.prologue() : nullptr;
-  if (dense && GoesByBytes(tuning, {product.mode, shape, product.used}, rows)) {
-    RowByBytes(plan, product, operands, prologue);
+  if (dense && FitsInt8Gemv(tuning, {product.mode, shape, product.used}, rows)) {
+    EmitInt8Gemv(plan, product, operands, prologue);
     return;
   }
   // Lanes that share a row: as many as find two chunks each, at most a subgroup.
   const uint64_t chunks = CeilDiv(shape.columns, kChunk);
-  const uint32_t most_lanes = std::min(tuning.subgroups ? tuning.subgroup_size : 32U,
-                                       tuning.Threads(kMatVecThreads) == 1 ? 1U : 32U);
+  const uint32_t max_lanes = std::min(tuning.subgroups ? tuning.subgroup_size : 32U,
+                                      tuning.Threads(kMatVecThreads) == 1 ? 1U : 32U);
   const auto lanes = static_cast<uint32_t>(
-      std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, most_lanes));
+      std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, max_lanes));
   uint32_t nr = 1;
   if (dense && rows == 1 && !tuning.software) {
     nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
@@ -321,10 +362,10 @@ void FewRows(PlanBuilder& plan, const Product& product, const ProductOperands& o
     groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
     if (y == 1) dispatch.Share(SharesOf(product), false);
   }
-  dispatch.Go(groups, y);
+  dispatch.Emit(groups, y);
 }
 
-void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles) {
   const WeightShape& shape = product.weight->shape();
   // Weights in whole numbers of bits lose less in f16 than their quantisation lost; others are to
@@ -332,27 +373,13 @@ void ManyRows(PlanBuilder& plan, const Product& product, const ProductOperands& 
   const bool coop = plan.tuning().cooperative_matrix && IsBlockType(shape.dtype) &&
                     shape.columns % kCoopTerms == 0;
   if (coop) {
-    OnMatrixUnits(plan, product, operands, tiles);
+    EmitMatrixUnitGemm(plan, product, operands, tiles);
     return;
   }
-  InTiles(plan, product, operands, static_cast<uint64_t>(tiles));
+  EmitTiledGemm(plan, product, operands, static_cast<uint64_t>(tiles));
 }
 
-bool CompileMatMul(PlanBuilder& plan) {
-  switch (plan.op().kind) {
-    case RL_OP_matmul:
-      if (plan.attrs<rl_matmul_attrs>().transpose_weight == 0) {
-        MatMulAsStored(plan);
-      } else {
-        Linear(plan, plan.InputIndex(1), RL_NO_VALUE);
-      }
-      return true;
-    case RL_OP_geglu_linear:
-      Linear(plan, plan.InputIndex(1), plan.InputIndex(2));
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, MatMul};
+const OpRow rows::kGeGluLinear = {RL_OP_geglu_linear, RefuseGeGluLinear, GeGluLinear};
 
 }  // namespace rullama::gpu

@@ -22,10 +22,10 @@ constexpr uint64_t kChunk = 32;  // columns
 uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kChunk;
-  const uint64_t most_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
+  const uint64_t max_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
   const uint64_t least = std::bit_floor(std::clamp<uint64_t>(chunks / kUnderWay, 1, kLeastLanes));
   uint64_t best = 1, least_cost = 0;
-  for (uint64_t lanes = std::min(least, most_lanes); lanes <= most_lanes; lanes *= 2) {
+  for (uint64_t lanes = std::min(least, max_lanes); lanes <= max_lanes; lanes *= 2) {
     const uint64_t turns = CeilDiv(share, threads / lanes);
     const uint64_t cost = turns * (CeilDiv(chunks, lanes * kUnderWay) * kUnderWay + 1);
     if (least_cost != 0 && cost >= least_cost) continue;
@@ -83,12 +83,12 @@ DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool w
 
 void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p) {
   constexpr float kNoNorm = -1;
-  const PrologueRecord record{plan.AddressOf(p.x),
-                              plan.AddressOf(p.residual),
-                              plan.AddressOf(p.weight),
-                              plan.AddressOf(p.scale),
-                              plan.AddressOf(p.sum),
-                              plan.AddressOf(p.norm_weight),
+  const PrologueRecord record{plan.addresses().AddressOf(p.x),
+                              plan.addresses().AddressOf(p.residual),
+                              plan.addresses().AddressOf(p.weight),
+                              plan.addresses().AddressOf(p.scale),
+                              plan.addresses().AddressOf(p.sum),
+                              plan.addresses().AddressOf(p.norm_weight),
                               p.eps,
                               p.norm ? p.norm_eps : kNoNorm};
   dispatch.Align(8).Record(std::as_bytes(std::span(&record, 1)),
@@ -115,7 +115,7 @@ void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups) {
   std::memcpy(dispatch.push.data() + dispatch.shares.offset, &division, sizeof(division));
 }
 
-bool GoesByBytes(const Tuning& tuning, const GemvShape& product, int64_t most_rows) {
+bool FitsInt8Gemv(const Tuning& tuning, const GemvShape& product, int64_t max_rows) {
   // kRuns of matvec_dot.comp, and what its reductions take.
   constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
   const WeightShape& shape = product.weight;
@@ -125,12 +125,12 @@ bool GoesByBytes(const Tuning& tuning, const GemvShape& product, int64_t most_ro
       product.mode == ProductMode::kDense ||
       ((product.mode == ProductMode::kShared || product.mode == ProductMode::kSummed) &&
        product.used <= tuning.subgroup_size);
-  return tuning.integer_dot && is_known && most_rows == 1 && IsBlockType(shape.dtype) &&
+  return tuning.integer_dot && is_known && max_rows == 1 && IsBlockType(shape.dtype) &&
          shape.columns % 32 == 0 && row + kOtherBytes <= tuning.shared_bytes;
 }
 
-void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                const Prologue* prologue) {
+void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                  const Prologue* prologue) {
   const WeightShape& shape = product.weight->shape();
   const Tuning& tuning = plan.tuning();
   const uint32_t threads = tuning.Threads(kPrologueThreads);
@@ -171,7 +171,7 @@ void RowByBytes(PlanBuilder& plan, const Product& product, const ProductOperands
       .U32(product.expert_rows)
       .U32(is_stacked ? product.n : static_cast<int64_t>(shape.columns / kChunk))
       .U32(plan.op_index() + 1)
-      .Go(groups);
+      .Emit(groups);
 }
 
 }  // namespace rullama::gpu

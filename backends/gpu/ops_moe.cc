@@ -1,12 +1,16 @@
 // grouped_matmul and moe_ffn. With few rows each pair of row and expert is computed by itself; with
 // many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
+#include <rullama/sdk/operands.h>
+
 #include "backends/gpu/matrix_product.h"
+#include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kSortThreads = 256;
 constexpr uint32_t kThreads = 256;
+constexpr int64_t kMaxExperts = 1024;  // moe_sort.comp
 
 struct Sorted {
   Scratch table;
@@ -16,11 +20,11 @@ struct Sorted {
 Sorted Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count) {
   const rl_value& value = plan.graph().value(experts);
   const int64_t used = Last(value);
-  const int64_t pairs = plan.MostRows(value) * used;
+  const int64_t pairs = plan.MaxRows(value) * used;
   Sorted sorted;
   // Each expert may leave one tile that is not full.
   sorted.tiles = pairs / kProductTile + std::min(expert_count, pairs);
-  sorted.table = plan.NewScratch(
+  sorted.table = plan.scratch().New(
       static_cast<uint64_t>(2 + sorted.tiles + sorted.tiles * kProductTile) * sizeof(uint32_t));
   DispatchBuilder(plan, Shader::kMoeSort, {kSortThreads})
       .Read(experts)
@@ -30,7 +34,7 @@ Sorted Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count) {
       .U32(expert_count)
       .U32(sorted.tiles)
       .U32(plan.op_index() + 1)
-      .Go(1);
+      .Emit(1);
   return sorted;
 }
 
@@ -51,82 +55,87 @@ Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t we
 }
 
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
-  return plan.MostRows(plan.graph().value(experts)) <= kFewProductRows;
+  return plan.MaxRows(plan.graph().value(experts)) <= kFewProductRows;
 }
 
 void GroupedMatMul(PlanBuilder& plan) {
-  const uint32_t experts = plan.InputIndex(2);
-  const ProductMode mode = plan.Input(0).rank == 2 ? ProductMode::kShared : ProductMode::kPairs;
-  const Product product = ExpertProduct(plan.graph(), mode, plan.InputIndex(1), experts);
-  ProductOperands operands;
-  operands.x.value = plan.InputIndex(0);
-  operands.y.value = plan.ResultIndex();
-  operands.experts = experts;
+  using operands::GroupedMatMul;
+  const uint32_t experts = plan.InputIndex(GroupedMatMul::experts);
+  const ProductMode mode =
+      plan.Input(GroupedMatMul::x).rank == 2 ? ProductMode::kShared : ProductMode::kPairs;
+  const Product product =
+      ExpertProduct(plan.graph(), mode, plan.InputIndex(GroupedMatMul::weight), experts);
+  ProductOperands values;
+  values.x.value = plan.InputIndex(GroupedMatMul::x);
+  values.y.value = plan.ResultIndex();
+  values.experts = experts;
   if (HasFewRows(plan, experts)) {
-    FewRows(plan, product, operands);
+    EmitGemv(plan, product, values);
     return;
   }
   const Sorted sorted = Sort(plan, experts, product.expert_count);
-  operands.extra.scratch = sorted.table;
-  ManyRows(plan, product, operands, sorted.tiles);
+  values.extra.scratch = sorted.table;
+  EmitGemm(plan, product, values, sorted.tiles);
 }
 
-enum MoeFfnInput : uint32_t { kX, kWeights, kExperts, kGate, kUp, kDown, kFactor };
-
-// Of the experts: the gated one, and that of what it gives.
+// The products of the experts: the gated one, and the one that reads its result.
 struct MoeFfnProducts {
   Product first, second;
 };
 MoeFfnProducts ProductsOf(const sdk::GraphView& graph, const rl_op& op) {
-  const uint32_t experts = op.inputs[kExperts];
-  Product first = ExpertProduct(graph, ProductMode::kShared, op.inputs[kGate], experts);
-  if (op.inputs[kUp] == RL_NO_VALUE) {
+  const uint32_t experts = op.inputs[operands::MoeFfn::experts];
+  Product first =
+      ExpertProduct(graph, ProductMode::kShared, op.inputs[operands::MoeFfn::gate_weight], experts);
+  const uint32_t up = OperandIndex(op, operands::MoeFfn::up_weight);
+  if (up == RL_NO_VALUE) {
     first.n /= 2;
     first.up = first.gate + static_cast<uint64_t>(first.n) * first.weight->shape().stride;
   } else {
-    first.up = PlanBuilder::WeightOf(graph.value(op.inputs[kUp])).address();
+    first.up = PlanBuilder::WeightOf(graph.value(up)).address();
   }
-  return {first, ExpertProduct(graph, ProductMode::kPairs, op.inputs[kDown], experts)};
+  const uint32_t down = op.inputs[operands::MoeFfn::down_weight];
+  return {first, ExpertProduct(graph, ProductMode::kPairs, down, experts)};
 }
 
 void MoeFfn(PlanBuilder& plan) {
-  const uint32_t experts = plan.InputIndex(kExperts);
+  using operands::MoeFfn;
+  const uint32_t experts = plan.InputIndex(MoeFfn::experts);
   auto [first, second] = ProductsOf(plan.graph(), plan.op());
-  const int64_t pairs = plan.MostRows(plan.graph().value(experts)) * first.used;
+  const int64_t pairs = plan.MaxRows(plan.graph().value(experts)) * first.used;
   const auto floats = [pairs](int64_t n) {
     return static_cast<uint64_t>(pairs * n) * sizeof(float);
   };
-  const Scratch hidden = plan.NewScratch(floats(first.n));
+  const Scratch hidden = plan.scratch().New(floats(first.n));
   ProductOperands up, down;
-  up.x.value = plan.InputIndex(kX);
+  up.x.value = plan.InputIndex(MoeFfn::x);
   up.experts = down.experts = experts;
   up.y.scratch = down.x.scratch = hidden;
-  const Operand weights{.value = plan.InputIndex(kWeights)};
-  const Operand factor{.value = plan.InputIndex(kFactor)};
-  if (ExpertsGoByBytes(plan.tuning(), plan.graph(), plan.op())) {
+  const Operand weights{.value = plan.InputIndex(MoeFfn::weights)};
+  const Operand factor{.value = plan.InputIndex(MoeFfn::expert_scale)};
+  if (ExpertsFitInt8Gemv(plan.tuning(), plan.graph(), plan.op())) {
     up.extra = weights;
     up.factor = factor;
-    RowByBytes(plan, first, up, plan.prologue());
+    EmitInt8Gemv(plan, first, up, plan.prologue());
     second.mode = ProductMode::kSummed;
     down.y.value = plan.ResultIndex();
-    RowByBytes(plan, second, down, nullptr);
+    EmitInt8Gemv(plan, second, down, nullptr);
     return;
   }
   if (HasFewRows(plan, experts)) {
-    FewRows(plan, first, up);
+    EmitGemv(plan, first, up);
     second.mode = ProductMode::kWeighted;
     down.extra = weights;
     down.factor = factor;
     down.y.value = plan.ResultIndex();
-    FewRows(plan, second, down);
+    EmitGemv(plan, second, down);
     return;
   }
   const Sorted sorted = Sort(plan, experts, first.expert_count);
-  const Scratch terms = plan.NewScratch(floats(second.n));
+  const Scratch terms = plan.scratch().New(floats(second.n));
   up.extra.scratch = down.extra.scratch = sorted.table;
   down.y.scratch = terms;
-  ManyRows(plan, first, up, sorted.tiles);
-  ManyRows(plan, second, down, sorted.tiles);
+  EmitGemm(plan, first, up, sorted.tiles);
+  EmitGemm(plan, second, down, sorted.tiles);
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, Shader::kMoeCombine, {kThreads})
       .Read(terms)
@@ -138,31 +147,38 @@ void MoeFfn(PlanBuilder& plan) {
       .U32(first.used)
       .U32(second.n)
       .U32(second.expert_count)
-      .Go((static_cast<uint64_t>(plan.MostRows(y) * second.n) + kThreads - 1) / kThreads);
+      .Emit((static_cast<uint64_t>(plan.MaxRows(y) * second.n) + kThreads - 1) / kThreads);
+}
+
+std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t weight,
+                          const DeviceLimits& limits) {
+  if (graph.input(op, weight)->dims[0].constant > kMaxExperts) return "more than 1024 experts";
+  return RefuseWeights(graph, op, limits);
+}
+
+std::string RefuseGroupedMatMul(const sdk::GraphView& graph, const rl_op& op,
+                                const DeviceLimits& limits) {
+  return RefuseExperts(graph, op, operands::GroupedMatMul::weight, limits);
+}
+
+std::string RefuseMoeFfn(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
+  using operands::MoeFfn;
+  std::string reason = RefuseGated(graph, op, MoeFfn::gate_weight, MoeFfn::up_weight);
+  return reason.empty() ? RefuseExperts(graph, op, MoeFfn::gate_weight, limits) : reason;
 }
 
 }  // namespace
 
-bool ExpertsGoByBytes(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op) {
-  const rl_value& experts = graph.value(op.inputs[kExperts]);
-  const WeightShape first = ShapeOfConstant(graph.value(op.inputs[kGate]));
-  const WeightShape second = ShapeOfConstant(graph.value(op.inputs[kDown]));
+bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op) {
+  const rl_value& experts = graph.value(op.inputs[operands::MoeFfn::experts]);
+  const WeightShape first = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::gate_weight]));
+  const WeightShape second = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::down_weight]));
   const int64_t rows = MaxRows(graph, experts);
-  return GoesByBytes(tuning, {ProductMode::kShared, first, Last(experts)}, rows) &&
-         GoesByBytes(tuning, {ProductMode::kSummed, second, Last(experts)}, rows);
+  return FitsInt8Gemv(tuning, {ProductMode::kShared, first, Last(experts)}, rows) &&
+         FitsInt8Gemv(tuning, {ProductMode::kSummed, second, Last(experts)}, rows);
 }
 
-bool CompileMoe(PlanBuilder& plan) {
-  switch (plan.op().kind) {
-    case RL_OP_grouped_matmul:
-      GroupedMatMul(plan);
-      return true;
-    case RL_OP_moe_ffn:
-      MoeFfn(plan);
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseGroupedMatMul, GroupedMatMul};
+const OpRow rows::kMoeFfn = {RL_OP_moe_ffn, RefuseMoeFfn, MoeFfn};
 
 }  // namespace rullama::gpu

@@ -1,10 +1,14 @@
 // unary, binary, scale, affine, select, geglu, softcap.
+#include <rullama/sdk/operands.h>
+
+#include "backends/gpu/op_rows.h"
 #include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {
 namespace {
 
-enum Pointwise : uint32_t {  // of pointwise.comp
+// The kinds of pointwise.comp.
+enum Pointwise : uint32_t {
   kUnary = 0,
   kBinary = 1,
   kScale = 2,
@@ -33,7 +37,7 @@ std::array<int64_t, 3> Inner(const rl_value& value) {
   return dims;
 }
 
-void Compile(PlanBuilder& plan, const Element& element) {
+void Emit(PlanBuilder& plan, const Element& element) {
   const rl_value& y = plan.Result();
   const std::array<int64_t, 3> dims = Inner(y);
   std::array<int64_t, 4> strides{};
@@ -60,45 +64,61 @@ void Compile(PlanBuilder& plan, const Element& element) {
   dispatch.Align(16);
   for (const int64_t stride : strides) dispatch.U32(stride);
   dispatch.F32(element.f0).F32(element.f1);
-  dispatch.Go((static_cast<uint64_t>(plan.MostRows(y) * inner) + kThreads - 1) / kThreads);
+  dispatch.Emit((static_cast<uint64_t>(plan.MaxRows(y) * inner) + kThreads - 1) / kThreads);
+}
+
+void Unary(PlanBuilder& plan) {
+  Emit(plan, {.kind = kUnary,
+              .fn = plan.attrs<rl_unary_attrs>().fn,
+              .a = plan.InputIndex(operands::Unary::x)});
+}
+
+void Binary(PlanBuilder& plan) {
+  Emit(plan, {.kind = kBinary,
+              .fn = plan.attrs<rl_binary_attrs>().fn,
+              .a = plan.InputIndex(operands::Binary::a),
+              .b = plan.InputIndex(operands::Binary::b)});
+}
+
+void Scale(PlanBuilder& plan) {
+  Emit(plan, {.kind = kScale,
+              .a = plan.InputIndex(operands::Scale::x),
+              .b = plan.InputIndex(operands::Scale::weight)});
+}
+
+void Affine(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_affine_attrs>();
+  Emit(plan,
+       {.kind = kAffine, .a = plan.InputIndex(operands::Affine::x), .f0 = a.scale, .f1 = a.bias});
+}
+
+void Select(PlanBuilder& plan) {
+  Emit(plan, {.kind = kSelect,
+              .a = plan.InputIndex(operands::Select::condition),
+              .b = plan.InputIndex(operands::Select::a),
+              .f0 = plan.attrs<rl_select_attrs>().otherwise});
+}
+
+void GeGlu(PlanBuilder& plan) {
+  Emit(plan, {.kind = kGeGlu,
+              .a = plan.InputIndex(operands::GeGlu::gate),
+              .b = plan.InputIndex(operands::GeGlu::up)});
+}
+
+void Softcap(PlanBuilder& plan) {
+  Emit(plan, {.kind = kSoftcap,
+              .a = plan.InputIndex(operands::Softcap::x),
+              .f0 = plan.attrs<rl_softcap_attrs>().cap});
 }
 
 }  // namespace
 
-bool CompilePointwise(PlanBuilder& plan) {
-  const uint32_t first = plan.InputIndex(0);
-  const uint32_t second = plan.InputIndex(1);
-  switch (plan.op().kind) {
-    case RL_OP_unary:
-      Compile(plan, {.kind = kUnary, .fn = plan.attrs<rl_unary_attrs>().fn, .a = first});
-      return true;
-    case RL_OP_binary:
-      Compile(plan,
-              {.kind = kBinary, .fn = plan.attrs<rl_binary_attrs>().fn, .a = first, .b = second});
-      return true;
-    case RL_OP_scale:
-      Compile(plan, {.kind = kScale, .a = first, .b = second});
-      return true;
-    case RL_OP_affine: {
-      const auto& a = plan.attrs<rl_affine_attrs>();
-      Compile(plan, {.kind = kAffine, .a = first, .f0 = a.scale, .f1 = a.bias});
-      return true;
-    }
-    case RL_OP_select:
-      Compile(plan, {.kind = kSelect,
-                     .a = first,
-                     .b = second,
-                     .f0 = plan.attrs<rl_select_attrs>().otherwise});
-      return true;
-    case RL_OP_geglu:
-      Compile(plan, {.kind = kGeGlu, .a = first, .b = second});
-      return true;
-    case RL_OP_softcap:
-      Compile(plan, {.kind = kSoftcap, .a = first, .f0 = plan.attrs<rl_softcap_attrs>().cap});
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kUnary = {RL_OP_unary, RefusePlain, Unary};
+const OpRow rows::kBinary = {RL_OP_binary, RefusePlain, Binary};
+const OpRow rows::kScale = {RL_OP_scale, RefusePlain, Scale};
+const OpRow rows::kAffine = {RL_OP_affine, RefusePlain, Affine};
+const OpRow rows::kSelect = {RL_OP_select, RefusePlain, Select};
+const OpRow rows::kGeGlu = {RL_OP_geglu, RefusePlain, GeGlu};
+const OpRow rows::kSoftcap = {RL_OP_softcap, RefusePlain, Softcap};
 
 }  // namespace rullama::gpu

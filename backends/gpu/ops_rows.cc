@@ -1,15 +1,19 @@
 // Ops along the last dimension: reduce, softmax, entropy, norms, argmax, min_p_mask, and rope.
+#include <rullama/sdk/operands.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "backends/gpu/attention.h"
 #include "backends/gpu/matrix_product.h"
+#include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
 namespace {
 
-enum Rows : uint32_t {  // of rows.comp
+// The kinds of rows.comp.
+enum Rows : uint32_t {
   kSum = 0,
   kMax = 1,
   kMean = 2,
@@ -46,9 +50,9 @@ bool CastsToHalf(const PlanBuilder& plan) {
 
 // Workgroups among which a row is divided: a long one keeps a single workgroup waiting for memory.
 int64_t PartsOf(int64_t columns) {
-  constexpr int64_t kLeastColumns = 2048, kMostParts = 128;
+  constexpr int64_t kLeastColumns = 2048, kMaxParts = 128;
   int64_t parts = 1;
-  while (parts < kMostParts && columns % (parts * 2) == 0 &&
+  while (parts < kMaxParts && columns % (parts * 2) == 0 &&
          columns / (parts * 2) >= kLeastColumns) {
     parts *= 2;
   }
@@ -69,52 +73,55 @@ void Dispatch(PlanBuilder& plan, Rows kind, const Operands& o, const Operand& x,
       .Align(8)
       .Read(o.weight2)
       .Write(o.y2)
-      .Go(static_cast<uint64_t>(plan.MostRows(shape) * times));
+      .Emit(static_cast<uint64_t>(plan.MaxRows(shape) * times));
 }
 
-void Compile(PlanBuilder& plan, Rows kind, const Operands& o) {
+void Emit(PlanBuilder& plan, Rows kind, const Operands& o) {
   const rl_value& x = plan.graph().value(o.x);
   Dispatch(plan, kind, o, {.value = o.x}, {.value = plan.StoredIndex()}, x, MiddleElements(x),
            Last(x));
 }
 
-// Of equal parts first, if they are several, then of what these give: of means too.
-void Reduce(PlanBuilder& plan, Rows kind) {
-  const rl_value& x = plan.Input(0);
+// Reduces equal parts of long rows first, then their results. The mean of the means of equal parts
+// is the mean.
+void Reduce(PlanBuilder& plan) {
+  const auto kind = static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn);
+  const uint32_t input = plan.InputIndex(operands::Reduce::x);
+  const rl_value& x = plan.graph().value(input);
   const int64_t middle = MiddleElements(x), parts = PartsOf(Last(x));
   if (parts == 1) {
-    Compile(plan, kind, {.x = plan.InputIndex(0)});
+    Emit(plan, kind, {.x = input});
     return;
   }
-  const auto items = static_cast<uint64_t>(plan.MostRows(x) * middle * parts);
-  const Operand partial{.scratch = plan.NewScratch(items * sizeof(float))};
-  Dispatch(plan, kind, {}, {.value = plan.InputIndex(0)}, partial, x, middle * parts,
-           Last(x) / parts);
+  const auto items = static_cast<uint64_t>(plan.MaxRows(x) * middle * parts);
+  const Operand partial{.scratch = plan.scratch().New(items * sizeof(float))};
+  Dispatch(plan, kind, {}, {.value = input}, partial, x, middle * parts, Last(x) / parts);
   Dispatch(plan, kind, {}, partial, {.value = plan.ResultIndex()}, x, middle, parts);
 }
 
 void ArgMax(PlanBuilder& plan) {
-  const rl_value& x = plan.Input(0);
+  const uint32_t input = plan.InputIndex(operands::ArgMax::x);
+  const rl_value& x = plan.graph().value(input);
   const int64_t parts = PartsOf(Last(x));
-  const auto rows = static_cast<uint64_t>(plan.MostRows(x));
+  const auto rows = static_cast<uint64_t>(plan.MaxRows(x));
   const auto dispatch = [&](const Operand& among, const Operand& y, int64_t of, int64_t span) {
     DispatchBuilder next(plan, Shader::kArgMax, {ThreadsFor(plan, span)});
-    next.Read(plan.InputIndex(0));
+    next.Read(input);
     Place(next, among, false);
     Place(next, y, true)
         .Rows(x.dims[0])
         .U32(Last(x))
         .U32(of)
         .U32(span)
-        .Go(rows * static_cast<uint64_t>(of));
+        .Emit(rows * static_cast<uint64_t>(of));
   };
   const Operand result{.value = plan.ResultIndex()};
   if (parts == 1) {
     dispatch({}, result, 1, Last(x));
     return;
   }
-  const Operand best{.scratch =
-                         plan.NewScratch(rows * static_cast<uint64_t>(parts) * sizeof(uint32_t))};
+  const Operand best{
+      .scratch = plan.scratch().New(rows * static_cast<uint64_t>(parts) * sizeof(uint32_t))};
   dispatch({}, best, parts, Last(x) / parts);
   dispatch(best, result, 1, parts);
 }
@@ -126,8 +133,8 @@ void Rope(PlanBuilder& plan) {
   DispatchBuilder(
       plan, Shader::kRope,
       {ThreadsFor(plan, Last(y)), norm != nullptr ? 1U : 0U, CastsToHalf(plan) ? 1U : 0U})
-      .Read(norm != nullptr ? norm->x : plan.InputIndex(0))
-      .Read(plan.InputIndex(1))
+      .Read(norm != nullptr ? norm->x : plan.InputIndex(operands::Rope::x))
+      .Read(plan.InputIndex(operands::Rope::pos))
       .Pointer(RopeRates(plan, plan.op()))
       .Read(norm != nullptr ? norm->norm_weight : RL_NO_VALUE)
       .Write(plan.StoredIndex())
@@ -136,30 +143,52 @@ void Rope(PlanBuilder& plan) {
       .U32(Last(y))
       .U32(RotatedPairs(plan.op()))
       .F32(norm != nullptr ? norm->norm_eps : 0)
-      .Go(static_cast<uint64_t>(plan.MostRows(y) * heads));
+      .Emit(static_cast<uint64_t>(plan.MaxRows(y) * heads));
 }
 
 void RmsNorm(PlanBuilder& plan) {
-  Compile(plan, kRmsNorm,
-          {.x = plan.InputIndex(0),
-           .weight = plan.InputIndex(1),
-           .eps = plan.attrs<rl_rms_norm_attrs>().eps});
+  Emit(plan, kRmsNorm,
+       {.x = plan.InputIndex(operands::RmsNorm::x),
+        .weight = plan.InputIndex(operands::RmsNorm::weight),
+        .eps = plan.attrs<rl_rms_norm_attrs>().eps});
 }
 
 void ResidualNorm(PlanBuilder& plan) {
-  Operands operands{.x = plan.InputIndex(1),
-                    .weight = plan.InputIndex(2),
-                    .residual = plan.InputIndex(0),
-                    .scale = plan.InputIndex(3),
-                    .eps = plan.attrs<rl_residual_norm_attrs>().eps};
+  Operands o{.x = plan.InputIndex(operands::ResidualNorm::x),
+             .weight = plan.InputIndex(operands::ResidualNorm::weight),
+             .residual = plan.InputIndex(operands::ResidualNorm::residual),
+             .scale = plan.InputIndex(operands::ResidualNorm::scale),
+             .eps = plan.attrs<rl_residual_norm_attrs>().eps};
   const Epilogue& epilogue = plan.node().epilogue;
   const bool two = epilogue.kind == EpilogueKind::kNorm;
   if (two) {
-    operands.weight2 = epilogue.norm_weight;
-    operands.y2 = epilogue.result;
-    operands.eps2 = epilogue.norm_eps;
+    o.weight2 = epilogue.norm_weight;
+    o.y2 = epilogue.result;
+    o.eps2 = epilogue.norm_eps;
   }
-  Compile(plan, two ? kTwoNorms : kResidualNorm, operands);
+  Emit(plan, two ? kTwoNorms : kResidualNorm, o);
+}
+
+void Softmax(PlanBuilder& plan) {
+  Emit(plan, kSoftmax, {.x = plan.InputIndex(operands::Softmax::x)});
+}
+
+void Entropy(PlanBuilder& plan) {
+  Emit(plan, kEntropy, {.x = plan.InputIndex(operands::Entropy::x)});
+}
+
+void MinPMask(PlanBuilder& plan) {
+  Emit(plan, kMinP,
+       {.x = plan.InputIndex(operands::MinPMask::x),
+        .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
+}
+
+std::string RefuseRope(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
+  const rl_value* factors = graph.input(op, operands::Rope::freq_factors);
+  if (factors != nullptr && factors->lifetime != RL_LIFETIME_CONSTANT) {
+    return "frequency factors are no constant";
+  }
+  return RefusePlain(graph, op, limits);
 }
 
 }  // namespace
@@ -169,7 +198,7 @@ DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {
   constexpr double kTwoPi = 6.283185307179586476925;
   constexpr double kTwo32 = 4294967296.0;
   std::vector<uint32_t> rates;
-  const rl_value* factors = plan.graph().input(rope, 2);
+  const rl_value* factors = plan.graph().input(rope, operands::Rope::freq_factors);
   for (int32_t i = 0; i < a.n_rot / 2; ++i) {
     float factor = 1;
     if (factors != nullptr) {
@@ -183,39 +212,16 @@ DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {
     rates.push_back(static_cast<uint32_t>(scaled));
     rates.push_back(static_cast<uint32_t>((scaled - std::floor(scaled)) * kTwo32));
   }
-  return plan.Constant(std::as_bytes(std::span(rates)));
+  return plan.scratch().Constant(std::as_bytes(std::span(rates)));
 }
 
-bool CompileRows(PlanBuilder& plan) {
-  const uint32_t first = plan.InputIndex(0);
-  switch (plan.op().kind) {
-    case RL_OP_reduce:
-      Reduce(plan, static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn));
-      return true;
-    case RL_OP_softmax:
-      Compile(plan, kSoftmax, {.x = first});
-      return true;
-    case RL_OP_entropy:
-      Compile(plan, kEntropy, {.x = first});
-      return true;
-    case RL_OP_min_p_mask:
-      Compile(plan, kMinP, {.x = first, .eps = std::log(plan.attrs<rl_min_p_mask_attrs>().p)});
-      return true;
-    case RL_OP_rms_norm:
-      RmsNorm(plan);
-      return true;
-    case RL_OP_residual_norm:
-      ResidualNorm(plan);
-      return true;
-    case RL_OP_argmax:
-      ArgMax(plan);
-      return true;
-    case RL_OP_rope:
-      Rope(plan);
-      return true;
-    default:
-      return false;
-  }
-}
+const OpRow rows::kReduce = {RL_OP_reduce, RefusePlain, Reduce};
+const OpRow rows::kSoftmax = {RL_OP_softmax, RefusePlain, Softmax};
+const OpRow rows::kEntropy = {RL_OP_entropy, RefusePlain, Entropy};
+const OpRow rows::kMinPMask = {RL_OP_min_p_mask, RefusePlain, MinPMask};
+const OpRow rows::kRmsNorm = {RL_OP_rms_norm, RefusePlain, RmsNorm};
+const OpRow rows::kResidualNorm = {RL_OP_residual_norm, RefusePlain, ResidualNorm};
+const OpRow rows::kArgMax = {RL_OP_argmax, RefusePlain, ArgMax};
+const OpRow rows::kRope = {RL_OP_rope, RefuseRope, Rope};
 
 }  // namespace rullama::gpu

@@ -1,5 +1,8 @@
 // reshape, slice, concat, cast, copy, gather_rows, gather_last, where, state_append.
+#include <rullama/sdk/operands.h>
+
 #include "backends/gpu/matrix_product.h"
+#include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
 namespace {
@@ -37,7 +40,7 @@ void Run(PlanBuilder& plan, std::vector<uint32_t> constants, const Operands& o, 
       .U32(s.x_offset)
       .U32(s.y_stride)
       .U32(s.y_offset)
-      .Go((static_cast<uint64_t>(plan.Most(rows) * outer * s.inner) + kThreads - 1) / kThreads);
+      .Emit((static_cast<uint64_t>(plan.Max(rows) * outer * s.inner) + kThreads - 1) / kThreads);
 }
 
 // Copies `inner` elements of each of `outer` runs per row.
@@ -52,11 +55,11 @@ Stretch WholeRows(const PlanBuilder& plan) {
 }
 
 void Reshape(PlanBuilder& plan) {
-  const uint32_t x = plan.InputIndex(0);
+  const uint32_t x = plan.InputIndex(operands::Reshape::x);
   const uint32_t y = plan.ResultIndex();
-  if (plan.Place(x).begin == plan.Place(y).begin) return;
+  if (plan.addresses().AddressOf(x) == plan.addresses().AddressOf(y)) return;
   if (IsPrivate(plan.Result())) {
-    plan.Alias(y, x, 0);
+    plan.addresses().Alias(y, x, 0);
   } else {
     Copy(plan);
   }
@@ -71,25 +74,25 @@ int64_t From(const rl_value& value, uint32_t axis) {
 
 void Slice(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_slice_attrs>();
-  const rl_value& x = plan.Input(0);
+  const rl_value& x = plan.Input(operands::Slice::x);
   const auto axis = static_cast<uint32_t>(a.axis);
   const int64_t after = From(x, axis + 1);
   const int64_t before = RowElements(x) / From(x, axis);
   const Stretch s{a.size * after, From(x, axis), a.start * after, a.size * after, 0};
   // A part of a single row is where it is; shaders want what they read at a multiple of 16 bytes.
   const uint64_t offset = static_cast<uint64_t>(s.x_offset) * BytesOf(x);
-  if (before == 1 && plan.MostRows(x) == 1 && offset % 16 == 0 && IsPrivate(plan.Result())) {
-    plan.Alias(plan.ResultIndex(), plan.InputIndex(0), offset);
+  if (before == 1 && plan.MaxRows(x) == 1 && offset % 16 == 0 && IsPrivate(plan.Result())) {
+    plan.addresses().Alias(plan.ResultIndex(), plan.InputIndex(operands::Slice::x), offset);
     return;
   }
-  MoveRuns(plan, plan.InputIndex(0), before, s);
+  MoveRuns(plan, plan.InputIndex(operands::Slice::x), before, s);
 }
 
 void Concat(PlanBuilder& plan) {
   const auto axis = static_cast<uint32_t>(plan.attrs<rl_concat_attrs>().axis);
   const int64_t whole = From(plan.Result(), axis);
   int64_t at = 0;
-  for (uint32_t i = 0; i < 2; ++i) {
+  for (const uint32_t i : {operands::Concat::a, operands::Concat::b}) {
     const int64_t part = From(plan.Input(i), axis);
     MoveRuns(plan, plan.InputIndex(i), RowElements(plan.Result()) / whole,
              {part, part, 0, whole, at});
@@ -98,26 +101,32 @@ void Concat(PlanBuilder& plan) {
 }
 
 void Cast(PlanBuilder& plan) {
-  Run(plan, {kCast, plan.Input(0).dtype, plan.Result().dtype}, {.x = {.value = plan.InputIndex(0)}},
-      1, WholeRows(plan));
+  const uint32_t x = plan.InputIndex(operands::Cast::x);
+  Run(plan, {kCast, plan.graph().value(x).dtype, plan.Result().dtype}, {.x = {.value = x}}, 1,
+      WholeRows(plan));
 }
 
 void Where(PlanBuilder& plan) {
-  const Operands operands{
-      .x = {.value = plan.InputIndex(1)}, .b = plan.InputIndex(2), .condition = plan.InputIndex(0)};
-  Run(plan, {kWhere, BytesOf(plan.Result()), 0}, operands, 1, WholeRows(plan));
+  Run(plan, {kWhere, BytesOf(plan.Result()), 0},
+      {.x = {.value = plan.InputIndex(operands::Where::a)},
+       .b = plan.InputIndex(operands::Where::b),
+       .condition = plan.InputIndex(operands::Where::condition)},
+      1, WholeRows(plan));
 }
 
 void GatherLast(PlanBuilder& plan) {
-  // In place of the result's stride, the op for a failure.
-  const Stretch s{1, Last(plan.Input(0)), 0, plan.op_index() + 1, 0};
-  Run(plan, {kGatherLast, plan.Input(0).dtype, 0},
-      {.x = {.value = plan.InputIndex(0)}, .b = plan.InputIndex(1)}, 1, s);
+  const rl_value& x = plan.Input(operands::GatherLast::x);
+  // The kernel takes the op, for its error, in place of the result's stride.
+  const Stretch s{1, Last(x), 0, plan.op_index() + 1, 0};
+  Run(plan, {kGatherLast, x.dtype, 0},
+      {.x = {.value = plan.InputIndex(operands::GatherLast::x)},
+       .b = plan.InputIndex(operands::GatherLast::index)},
+      1, s);
 }
 
 void GatherRows(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_gather_rows_attrs>();
-  const rl_value& table = plan.Input(0);
+  const rl_value& table = plan.Input(operands::GatherRows::table);
   const DType dtype = TypeOf(table);
   const bool constant = table.lifetime == RL_LIFETIME_CONSTANT;
   const bool decoded = table.rank == 2 && dtype != DType::kF32 && dtype != DType::kI32;
@@ -130,15 +139,16 @@ void GatherRows(PlanBuilder& plan) {
     blocks = shape.blocks;
   }
   if (a.columns > 0) columns = a.columns;
-  const auto rows = static_cast<uint64_t>(plan.MostRows(table));
-  std::vector<DeviceWeight::Piece> pieces = {{{0, rows}, plan.Place(plan.InputIndex(0)).begin}};
+  const auto rows = static_cast<uint64_t>(plan.MaxRows(table));
+  std::vector<DeviceWeight::Piece> pieces = {
+      {{0, rows}, plan.addresses().AddressOf(plan.InputIndex(operands::GatherRows::table))}};
   if (constant && table.rank == 2) pieces = PlanBuilder::WeightOf(table).pieces();
   for (const DeviceWeight::Piece& piece : pieces) {
     DispatchBuilder(plan, Shader::kGatherRows,
                     {kRowThreads, table.dtype, decoded ? 0 : BytesOf(table)})
-        .Reads(plan.InputIndex(0))
+        .Reads(plan.InputIndex(operands::GatherRows::table))
         .Pointer(piece.address)
-        .Read(plan.InputIndex(1))
+        .Read(plan.InputIndex(operands::GatherRows::ids))
         .Write(plan.ResultIndex())
         .Rows(plan.Result().dims[0])
         .U32(static_cast<int64_t>(rows))
@@ -149,24 +159,42 @@ void GatherRows(PlanBuilder& plan) {
         .U32(a.column)
         .U32(columns)
         .U32(plan.op_index() + 1)
-        .Go(static_cast<uint64_t>(plan.MostRows(plan.Result())));
+        .Emit(static_cast<uint64_t>(plan.MaxRows(plan.Result())));
   }
 }
 
 void StateAppend(PlanBuilder& plan) {
-  const rl_value& state = plan.Input(0);
+  using operands::StateAppend;
+  const rl_value& state = plan.Input(StateAppend::state);
+  const rl_value& rows = plan.Input(StateAppend::rows);
   const int64_t inner = RowElements(state) / state.dims[1].constant;
   DispatchBuilder(plan, Shader::kStateAppend, {kRowThreads, BytesOf(state)})
-      .Write(plan.InputIndex(0))
-      .Read(plan.InputIndex(1))
-      .Read(plan.InputIndex(2))
-      .Read(plan.InputIndex(3))
-      .Rows(plan.Input(1).dims[0])
+      .Write(plan.InputIndex(StateAppend::state))
+      .Read(plan.InputIndex(StateAppend::rows))
+      .Read(plan.InputIndex(StateAppend::pos))
+      .Read(plan.InputIndex(StateAppend::slot))
+      .Rows(rows.dims[0])
       .U32(state.dims[0].constant)
       .U32(state.dims[1].constant)
       .U32(inner)
       .U32(plan.op_index() + 1)
-      .Go(static_cast<uint64_t>(plan.MostRows(plan.Input(1))));
+      .Emit(static_cast<uint64_t>(plan.MaxRows(rows)));
+}
+
+std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
+                             const DeviceLimits& limits) {
+  const rl_value& table = *graph.input(op, operands::GatherRows::table);
+  std::string reason = RefuseShapes(graph, op, limits, table.rank == 2);
+  if (!reason.empty()) return reason;
+  const DType dtype = TypeOf(table);
+  const bool constant = table.lifetime == RL_LIFETIME_CONSTANT;
+  if (constant && table.rank != 2 && !ShapeOfConstant(table).contiguous()) {
+    return "a constant of several rows, which are padded";
+  }
+  const bool copied =
+      IsPlainType(dtype) && (table.rank != 2 || dtype == DType::kF32 || dtype == DType::kI32);
+  if (copied || (constant && IsMatrixType(dtype))) return {};
+  return "table of type " + std::string(NameOf(dtype));
 }
 
 }  // namespace
@@ -176,40 +204,18 @@ void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t
       {columns, columns, 0, RowElements(plan.Result()), first});
 }
 
-void Copy(PlanBuilder& plan) { MoveRuns(plan, plan.InputIndex(0), 1, WholeRows(plan)); }
-
-bool CompileStructure(PlanBuilder& plan) {
-  switch (plan.op().kind) {
-    case RL_OP_reshape:
-      Reshape(plan);
-      return true;
-    case RL_OP_slice:
-      Slice(plan);
-      return true;
-    case RL_OP_concat:
-      Concat(plan);
-      return true;
-    case RL_OP_cast:
-      Cast(plan);
-      return true;
-    case RL_OP_copy:
-      Copy(plan);
-      return true;
-    case RL_OP_where:
-      Where(plan);
-      return true;
-    case RL_OP_gather_rows:
-      GatherRows(plan);
-      return true;
-    case RL_OP_gather_last:
-      GatherLast(plan);
-      return true;
-    case RL_OP_state_append:
-      StateAppend(plan);
-      return true;
-    default:
-      return false;
-  }
+void Copy(PlanBuilder& plan) {
+  MoveRuns(plan, plan.InputIndex(operands::Copy::x), 1, WholeRows(plan));
 }
+
+const OpRow rows::kReshape = {RL_OP_reshape, RefusePlain, Reshape};
+const OpRow rows::kSlice = {RL_OP_slice, RefusePlain, Slice};
+const OpRow rows::kConcat = {RL_OP_concat, RefusePlain, Concat};
+const OpRow rows::kCast = {RL_OP_cast, RefusePlain, Cast};
+const OpRow rows::kCopy = {RL_OP_copy, RefusePlain, Copy};
+const OpRow rows::kWhere = {RL_OP_where, RefusePlain, Where};
+const OpRow rows::kGatherRows = {RL_OP_gather_rows, RefuseGatherRows, GatherRows};
+const OpRow rows::kGatherLast = {RL_OP_gather_last, RefusePlain, GatherLast};
+const OpRow rows::kStateAppend = {RL_OP_state_append, RefusePlain, StateAppend};
 
 }  // namespace rullama::gpu

@@ -15,7 +15,7 @@ struct Tuning {
   bool integer_dot = false;         // products of one row by dot products of bytes
   uint32_t shared_bytes = 0;        // shared memory of a workgroup
   bool profile = false;             // time each dispatch, one after the other
-  int64_t most_prologue = 0;        // longest row, in elements, that a GEMV may normalise itself
+  int64_t max_prologue = 0;         // longest row, in elements, that a GEMV may normalise itself
   uint32_t few_groups = 1;          // workgroups that keep the device busy
   // Use the dedicated kernels for attention with one query row, and for attention and soft
   // embeddings on matrix units.

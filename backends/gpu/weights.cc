@@ -15,7 +15,7 @@ constexpr uint64_t kChunk = 32;   // elements it decodes at once
 constexpr uint64_t kParallelBytes = uint64_t{8}
                                     << 20;  // smallest weight repacked on several threads
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20;  // repacked before they are copied
-constexpr unsigned kMostThreads = 16;
+constexpr unsigned kMaxThreads = 16;
 
 // A field of a block in the file. Each field has a plane of its own in the device's row.
 struct Piece {
@@ -128,11 +128,11 @@ void Repack(const WeightShape& shape, const std::byte* file, uint64_t first, uin
   }
 }
 
-std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes) {
+std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t max_bytes) {
   // Prefer pieces that are a multiple of the GEMM tile height.
   constexpr uint64_t kTile = 256;
-  if (shape.bytes() <= most_bytes) return {{0, shape.rows}};
-  uint64_t count = std::max<uint64_t>(most_bytes / shape.stride, 1);
+  if (shape.bytes() <= max_bytes) return {{0, shape.rows}};
+  uint64_t count = std::max<uint64_t>(max_bytes / shape.stride, 1);
   if (count > kTile) count -= count % kTile;
   std::vector<WeightRows> pieces;
   for (uint64_t first = 0; first < shape.rows; first += count) {
@@ -151,7 +151,7 @@ void RepackAll(const WeightShape& shape, const std::byte* file, std::byte* mappe
     const uint64_t count = std::min(rows_at_once, shape.rows - first);
     if (mapped == nullptr) staged.resize(count * row);
     std::byte* out = mapped != nullptr ? mapped : staged.data();
-    const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+    const unsigned cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
     const uint64_t parts = count * row < kParallelBytes ? 1 : std::min<uint64_t>(cores, count);
     InParallel(parts, [&](size_t i) {
       const uint64_t begin = count * i / parts, end = count * (i + 1) / parts;

@@ -56,13 +56,13 @@ struct WeightRows {
 inline constexpr uint64_t kLeastPiece = 4096;
 // The maximum size of a piece in bytes: `option`, or `max_allocation` if that is 0, rounded down to
 // a multiple of `granularity`. The last `granularity` bytes stay unused.
-inline uint64_t MostPiece(uint64_t option, uint64_t max_allocation, uint64_t granularity) {
+inline uint64_t MaxPiece(uint64_t option, uint64_t max_allocation, uint64_t granularity) {
   const uint64_t bytes = option > 0 ? option : max_allocation;
   return std::max(bytes / granularity * granularity, 2 * granularity) - granularity;
 }
-// Splits a weight into pieces of at most `most_bytes`; most weights need one. If a single row is
+// Splits a weight into pieces of at most `max_bytes`; most weights need one. If a single row is
 // larger than that, each piece holds one row.
-std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t most_bytes);
+std::vector<WeightRows> PiecesOf(const WeightShape& shape, uint64_t max_bytes);
 
 // Repacks all rows on several threads, into `mapped`. If `mapped` is null, the result is passed to
 // `write` in parts of some MiB with the offset of each.

@@ -112,7 +112,7 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.wide = static_cast<uint32_t>(std::min<size_t>(
       tuning.subgroups ? kWideThreadsOfNvidia : kWideThreads, std::bit_floor(can.max_work_group)));
   tuning.few_groups = kGroupsOfUnit * can.compute_units;
-  tuning.most_prologue = (tuning.shared_bytes - kOtherLocalBytes) / sizeof(float);
+  tuning.max_prologue = (tuning.shared_bytes - kOtherLocalBytes) / sizeof(float);
   return tuning;
 }
 
@@ -123,7 +123,7 @@ class OpenClDevice final : public gpu::GpuDevice<Gpu> {
       : GpuDevice(api, physical, host, settings.profile),
         tuning_(TuningFor(physical.capabilities, settings)),
         programs_(gpu(), settings.form, settings.cache) {
-    tuning_.max_piece_bytes = gpu().memory().most_piece() - gpu::kWeightSlack;
+    tuning_.max_piece_bytes = gpu().memory().max_piece() - gpu::kWeightSlack;
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {

@@ -9,7 +9,7 @@ namespace {
 // Writes up to this long are copied and not waited for: what a step brings along.
 constexpr size_t kCopiedBytes = 4096;
 // Copies that may be under way.
-constexpr size_t kMostCopies = 256;
+constexpr size_t kMaxCopies = 256;
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void Gpu::Forget(const gpu::Noted& work) noexcept {
 void Gpu::Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data) {
   if (data.empty()) return;
   if (lost_) Check(CL_DEVICE_NOT_AVAILABLE, "clEnqueueWriteBuffer, after an earlier failure");
-  const bool small = data.size() <= kCopiedBytes && copies_.size() < kMostCopies;
+  const bool small = data.size() <= kCopiedBytes && copies_.size() < kMaxCopies;
   if (small) {
     copies_.emplace_back(data.begin(), data.end());
     data = copies_.back();

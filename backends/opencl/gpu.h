@@ -48,7 +48,7 @@ class Gpu {
   static constexpr bool kFollowsPointers = false;
   // Workgroups a dispatch may have. OpenCL names no limit but that of the number of work-items;
   // NVIDIA's devices have these.
-  [[nodiscard]] static uint32_t MostGroups(uint32_t axis) { return axis == 0 ? 0x7FFFFFFF : 65535; }
+  [[nodiscard]] static uint32_t MaxGroups(uint32_t axis) { return axis == 0 ? 0x7FFFFFFF : 65535; }
 
   // Copies after all that was queued; `data` is free on return. `offset` counts from the
   // allocation's start.

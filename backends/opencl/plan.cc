@@ -44,21 +44,20 @@ OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph
       memory_(gpu),
       profile_(tuning.profile) {
   gpu_.FillZero(step_);
-  gpu::PlanBuilder builder(memory_, graph, tuning, step_.address());
-  builder.Build();
-  const std::vector<PipelineKey> kinds = gpu::KindsOf(builder.dispatches());
+  const gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
+  const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
   stats_.compilations = std::max<uint64_t>(1, programs_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
-  stats_.workspace_bytes = builder.workspace_bytes();
+  stats_.workspace_bytes = lowered.workspace_bytes;
   if (!HasOneRow(graph)) {
-    Record(builder.dispatches(), recordings_.emplace_back());
+    Record(lowered.dispatches, recordings_.emplace_back());
     return;
   }
   for (int64_t r = 0; r <= graph.max_r(); ++r) {
     Recording& recording = recordings_.emplace_back();
     recording.t = 1;
     recording.r = r;
-    Record(gpu::AtExtents(builder.dispatches(), 1, r), recording);
+    Record(gpu::AtExtents(lowered.dispatches, 1, r), recording);
   }
 }
 

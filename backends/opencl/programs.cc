@@ -19,10 +19,10 @@ constexpr const char* kNames[] = {
 };
 
 // Of the log of a compiler, which an error shows.
-constexpr size_t kMostLog = 4000;
+constexpr size_t kMaxLog = 4000;
 // Entries of a list in local memory, one size for all: which of them are used is an argument.
 constexpr uint32_t kLocalList = 1024;
-constexpr uint32_t kMostConstants = 16;  // of struct Constants in common.cl
+constexpr uint32_t kMaxConstants = 16;  // of struct Constants in common.cl
 // Of the file of binaries.
 constexpr uint32_t kMagic = 0x4C434C52;
 
@@ -96,7 +96,7 @@ std::vector<uint32_t> Programs::ArgumentsOf(const PipelineKey& key) const {
   for (size_t i = 1; i < key.constants.size(); ++i) any |= IsArgument(form_, key.shader, i);
   if (!any) return {};
   std::vector<uint32_t> arguments = key.constants;
-  arguments.resize(kMostConstants);
+  arguments.resize(kMaxConstants);
   return arguments;
 }
 
@@ -125,7 +125,7 @@ std::string Programs::LogOf(cl_program program) const {
   if (get(0, nullptr, &size) != CL_SUCCESS || size == 0) return "the driver gives no log";
   std::string log(size, '\0');
   if (get(size, log.data(), nullptr) != CL_SUCCESS) return "the driver gives no log";
-  log.resize(std::min({log.size(), log.find('\0'), kMostLog}));
+  log.resize(std::min({log.size(), log.find('\0'), kMaxLog}));
   return log;
 }
 

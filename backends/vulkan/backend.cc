@@ -110,7 +110,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
     tuning.persistent_threads = std::min(
         tuning.software ? kPersistentSoftwareThreads : kPersistentThreads, 32 * can.subgroup_size);
   }
-  tuning.most_prologue = (tuning.shared_bytes - kOtherSharedBytes) / sizeof(float);
+  tuning.max_prologue = (tuning.shared_bytes - kOtherSharedBytes) / sizeof(float);
   return tuning;
 }
 
@@ -122,7 +122,7 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
         instance_(instance),
         tuning_(TuningFor(physical.capabilities, settings)),
         pipelines_(gpu(), settings.subgroups) {
-    tuning_.max_piece_bytes = gpu().memory().most_piece() - gpu::kWeightSlack;
+    tuning_.max_piece_bytes = gpu().memory().max_piece() - gpu::kWeightSlack;
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {

@@ -15,7 +15,7 @@ constexpr uint64_t kStagingBytes = uint64_t{16} << 20;
 // faster.
 constexpr uint64_t kDirectReadBytes = 256;
 // How long the host asks whether the device is done before it sleeps.
-constexpr auto kMostAsking = std::chrono::milliseconds(5);
+constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 
 }  // namespace
 
@@ -115,7 +115,7 @@ void Gpu::Submit(VkCommandBuffer commands) {
 // device that is a CPU has better use for it.
 bool Gpu::IsDoneSoon() {
   if (physical_.capabilities.IsSoftware()) return false;
-  const auto end = std::chrono::steady_clock::now() + kMostAsking;
+  const auto end = std::chrono::steady_clock::now() + kMaxAsking;
   do {
     uint64_t value = 0;
     CheckLost(vkGetSemaphoreCounterValue(device_, timeline_, &value), "vkGetSemaphoreCounterValue");

@@ -44,7 +44,7 @@ class Gpu {
   }
   static constexpr bool kFollowsPointers = true;
   // Workgroups a dispatch may have.
-  [[nodiscard]] uint32_t MostGroups(uint32_t axis) const {
+  [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const {
     return capabilities().properties.limits.maxComputeWorkGroupCount[axis];
   }
 

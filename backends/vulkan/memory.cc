@@ -91,9 +91,9 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
   return *blocks.back();
 }
 
-uint64_t Memory::most_piece() const {
+uint64_t Memory::max_piece() const {
   const auto& can = physical_.capabilities;
-  return gpu::MostPiece(can.weight_piece, can.max_allocation, kGranularity);
+  return gpu::MaxPiece(can.weight_piece, can.max_allocation, kGranularity);
 }
 
 Allocation Memory::Allocate(uint64_t bytes, Residence residence) {

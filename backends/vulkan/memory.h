@@ -57,7 +57,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   // Bytes that a piece of a weight may have.
-  [[nodiscard]] uint64_t most_piece() const;
+  [[nodiscard]] uint64_t max_piece() const;
   // Contents are undefined. Errors: RL_OUT_OF_MEMORY says how much was asked for and is free.
   Allocation Allocate(uint64_t bytes, Residence residence);
   [[nodiscard]] uint64_t allocations() const { return allocations_; }

@@ -17,7 +17,7 @@ namespace {
 
 // Of a submission of a step of many rows: drivers end what keeps a device busy for seconds (amdgpu
 // after ten, Windows after two). This many are two or three layers.
-constexpr size_t kMostDispatches = 64;
+constexpr size_t kMaxDispatches = 64;
 
 struct StepWords {
   uint32_t t, r, failed_op, reserved;
@@ -43,7 +43,7 @@ bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     if (op.kind == RL_OP_grouped_matmul) return false;
-    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsGoByBytes(tuning, graph, op)) return false;
+    if (op.kind == RL_OP_moe_ffn && !gpu::ExpertsFitInt8Gemv(tuning, graph, op)) return false;
   }
   return true;
 }
@@ -63,8 +63,8 @@ Tuning TuningFor(const Tuning& device, const sdk::GraphView& graph) {
 // there that are none: graphs of whole models crash it. In a joined attention_row.comp, though not
 // in one alone, subgroups that skip a loop get past the barrier behind it.
 bool SoftwareJoins(std::span<const PipelineKey> kinds) {
-  constexpr size_t kMostKinds = 4;
-  return kinds.size() <= kMostKinds && std::ranges::none_of(kinds, [](const PipelineKey& kind) {
+  constexpr size_t kMaxKinds = 4;
+  return kinds.size() <= kMaxKinds && std::ranges::none_of(kinds, [](const PipelineKey& kind) {
            return kind.shader == Shader::kAttentionRow;
          });
 }
@@ -76,20 +76,20 @@ bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
 
 // Tasks share their memory anyway: those that differ only in how much of it they have become one.
 void AgreeOnSizes(std::vector<Dispatch>& dispatches) {
-  constexpr size_t kMostColumns = 7;               // of matvec_dot.comp
+  constexpr size_t kMaxColumns = 7;                // of matvec_dot.comp
   std::map<std::vector<uint32_t>, uint32_t> most;  // by the constants before
   const auto others = [](const Dispatch& dispatch) {
     const auto& constants = dispatch.pipeline.constants;
-    return std::vector<uint32_t>(constants.begin(), constants.begin() + kMostColumns);
+    return std::vector<uint32_t>(constants.begin(), constants.begin() + kMaxColumns);
   };
   for (const Dispatch& dispatch : dispatches) {
     if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
     uint32_t& size = most[others(dispatch)];
-    size = std::max(size, dispatch.pipeline.constants[kMostColumns]);
+    size = std::max(size, dispatch.pipeline.constants[kMaxColumns]);
   }
   for (Dispatch& dispatch : dispatches) {
     if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
-    dispatch.pipeline.constants[kMostColumns] = most.at(others(dispatch));
+    dispatch.pipeline.constants[kMaxColumns] = most.at(others(dispatch));
   }
 }
 
@@ -111,33 +111,32 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
   const Tuning tuning = TuningFor(device_tuning, graph);
-  gpu::PlanBuilder builder(memory_, graph, tuning, step_.address());
-  builder.Build();
-  if (tuning.persistent_groups > 0) AgreeOnSizes(builder.dispatches());
-  const std::vector<PipelineKey> kinds = gpu::KindsOf(builder.dispatches());
+  gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
+  if (tuning.persistent_groups > 0) AgreeOnSizes(lowered.dispatches);
+  const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
   const VkPipeline joined = MayJoin(tuning, kinds) ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
   stats_.compilations =
       joined != VK_NULL_HANDLE ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
-  stats_.workspace_bytes = builder.workspace_bytes();
-  const size_t most =
-      gpu::TransientsAreUnaliased(graph) ? builder.dispatches().size() : kMostDispatches;
+  stats_.workspace_bytes = lowered.workspace_bytes;
+  const size_t max_dispatches =
+      gpu::TransientsAreUnaliased(graph) ? lowered.dispatches.size() : kMaxDispatches;
   if (!HasOneRow(graph)) {
-    const std::vector<Dispatch>& dispatches = builder.dispatches();
-    Record(dispatches, gpu::LevelsOf(dispatches), most, recordings_.emplace_back());
+    const std::vector<Dispatch>& dispatches = lowered.dispatches;
+    Record(dispatches, gpu::LevelsOf(dispatches), max_dispatches, recordings_.emplace_back());
     return;
   }
   for (int64_t r = 0; r <= graph.max_r(); ++r) {
     Recording& recording = recordings_.emplace_back();
     recording.t = 1;
     recording.r = r;
-    std::vector<Dispatch> dispatches = gpu::AtExtents(builder.dispatches(), 1, r);
+    std::vector<Dispatch> dispatches = gpu::AtExtents(lowered.dispatches, 1, r);
     const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
     gpu::Balance(dispatches, levels, tuning);
     if (joined != VK_NULL_HANDLE) {
       RecordPersistent(joined, tuning, kinds, dispatches, levels, recording);
     } else {
-      Record(dispatches, levels, most, recording);
+      Record(dispatches, levels, max_dispatches, recording);
     }
   }
 }
@@ -159,14 +158,14 @@ VulkanPlan::~VulkanPlan() {
 }
 
 void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
-                        const std::vector<uint32_t>& levels, size_t most_dispatches,
+                        const std::vector<uint32_t>& levels, size_t max_dispatches,
                         Recording& recording) {
   std::vector<uint32_t> order(dispatches.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
   if (profile_) recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
   for (std::span<const uint32_t> rest(order); !rest.empty();) {
-    const auto part = rest.first(std::min(most_dispatches, rest.size()));
+    const auto part = rest.first(std::min(max_dispatches, rest.size()));
     recording.commands.push_back(RecordPart(dispatches, levels, part, recording.profile.get()));
     rest = rest.subspan(part.size());
   }

@@ -40,9 +40,9 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
     std::shared_ptr<PersistentStep> persistent;  // if they are one
   };
 
-  // `most_dispatches`: of a command buffer.
+  // `max_dispatches`: of a command buffer.
   void Record(const std::vector<Dispatch>& dispatches, const std::vector<uint32_t>& levels,
-              size_t most_dispatches, Recording& recording);
+              size_t max_dispatches, Recording& recording);
   // One command buffer with one dispatch that does what these do.
   void RecordPersistent(VkPipeline joined, const Tuning& tuning, std::span<const PipelineKey> kinds,
                         const std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,

@@ -88,7 +88,7 @@ TEST(OpenCl, WeightsInPieces) {
 TEST(OpenCl, ExpertsHaveToBeInOnePiece) {
   const RunResult result = InPieces(TinyMoeModel(), "30000");
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("of which one allocation may have"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("one allocation has at most"),
                                 HasSubstr("placement.host_ops")));
   const RunResult least = InPieces(TinyModel(), "100");
   EXPECT_NE(least.exit_code, 0);

@@ -1,0 +1,112 @@
+#include "backends/gpu/op_rows.h"
+
+#include <rullama/sdk/operands.h>
+
+#include <algorithm>
+
+#include "backends/gpu/graph_facts.h"
+
+namespace rullama::gpu {
+namespace {
+
+constexpr uint64_t kMaxElements = UINT32_MAX;  // of a value: shaders count in 32 bits
+
+constexpr const OpRow* kAllRows[] = {
+#define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) &rows::k##Name,
+#include <rullama/ir/ops.def>
+};
+
+std::string RefuseComposite(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
+                            const DeviceLimits& /*limits*/) {
+  return "runs as its parts";
+}
+
+std::string RefuseLargeConstants(const sdk::GraphView& graph, const rl_op& op,
+                                 const DeviceLimits& limits) {
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    const rl_value* value = graph.input(op, i);
+    if (value == nullptr || value->lifetime != RL_LIFETIME_CONSTANT) continue;
+    const uint64_t bytes = ShapeOfConstant(*value).bytes();
+    if (bytes <= limits.max_allocation_bytes) continue;
+    return "a weight of " + std::to_string(bytes) + " bytes; one allocation has at most " +
+           std::to_string(limits.max_allocation_bytes);
+  }
+  return {};
+}
+
+std::string RefuseShape(const sdk::GraphView& graph, const rl_value& value) {
+  uint64_t elements = 1;
+  for (uint32_t axis = 0; axis < value.rank; ++axis) {
+    const rl_dim& dim = value.dims[axis];
+    if (axis > 0 && (dim.t != 0 || dim.r != 0)) return "an inner dimension depends on T or R";
+    const int64_t max = dim.constant + dim.t * graph.max_t() + dim.r * graph.max_r();
+    elements *= static_cast<uint64_t>(std::max<int64_t>(max, 1));
+  }
+  const bool counted =
+      value.lifetime != RL_LIFETIME_CONSTANT && value.lifetime != RL_LIFETIME_STATE;
+  return counted && elements > kMaxElements ? "more than 2^32 elements" : "";
+}
+
+}  // namespace
+
+// The core decomposes these composites without loss.
+const OpRow rows::kPleInject = {RL_OP_ple_inject, RefuseComposite, nullptr};
+const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, RefuseComposite, nullptr};
+
+const sdk::OpTable<OpRow>& OpRows() {
+  static constexpr sdk::OpTable<OpRow> kTable(kAllRows);
+  return kTable;
+}
+
+bool IsPlainType(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 ||
+         dtype == DType::kI32;
+}
+
+std::string RefuseShapes(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits,
+                         bool reads_pieces) {
+  if (!reads_pieces) {
+    if (std::string reason = RefuseLargeConstants(graph, op, limits); !reason.empty()) {
+      return reason;
+    }
+  }
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    if (const rl_value* value = graph.input(op, i); value != nullptr) {
+      if (std::string reason = RefuseShape(graph, *value); !reason.empty()) return reason;
+    }
+  }
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    std::string reason = RefuseShape(graph, graph.result(op, i));
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
+std::string RefusePlain(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
+  if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    const rl_value* value = graph.input(op, i);
+    if (value == nullptr) continue;
+    if (value->lifetime == RL_LIFETIME_CONSTANT && !ShapeOfConstant(*value).contiguous()) {
+      return "a constant of several rows, which are padded";
+    }
+    if (!IsPlainType(TypeOf(*value))) return "type " + std::string(NameOf(TypeOf(*value)));
+  }
+  return {};
+}
+
+std::string RefuseWeights(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits,
+                          bool reads_pieces) {
+  std::string reason = RefuseShapes(graph, op, limits, reads_pieces);
+  if (!reason.empty()) return reason;
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    const rl_value* weight = graph.input(op, i);
+    if (weight == nullptr || RoleOf(op.kind, i) != OperandRole::kWeight) continue;
+    const DType dtype = TypeOf(*weight);
+    if (!IsMatrixType(dtype)) return "weight type " + std::string(NameOf(dtype));
+    if (weight->lifetime != RL_LIFETIME_CONSTANT) return "weight is no constant";
+  }
+  return {};
+}
+
+}  // namespace rullama::gpu
