@@ -1,7 +1,9 @@
 // rullama graph: the model as ops, before the passes and as a backend gets it.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/backend_setup.h"
 #include "cli/command.h"
@@ -20,6 +22,7 @@ struct GraphFlags {
   ConfigFlags config;
   bool before = false;
   bool after = false;
+  bool fused = false;
   bool dot = false;
   int64_t rows = 1;
   std::string demand = "asked";
@@ -59,6 +62,21 @@ std::string Print(const Graph& graph, const Form& form) {
   return form.dot ? PrintDot(graph, form.layers) : PrintText(graph);
 }
 
+// How the backends run the segments; empty for a segment whose ops run one by one. Refuses --fused
+// if that is every segment.
+Result<std::vector<std::string>> FusedTexts(const Program& program, const BackendDevices& devices) {
+  std::vector<std::string> texts;
+  for (const PlannedSegment& segment : program.segments) {
+    Device& device = *devices.devices[static_cast<size_t>(segment.device)];
+    RL_ASSIGN_OR_RETURN(texts.emplace_back(), device.DescribeGraph(segment.graph));
+  }
+  if (!std::ranges::all_of(texts, &std::string::empty)) return texts;
+  return MakeError(ErrorKind::kUsage, "graph.not_fused",
+                   "backend '{}' runs every op by itself and fuses none: leave out --fused to see "
+                   "the ops that it gets",
+                   devices.backend);
+}
+
 Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& graph,
                       const BackendDevices& devices, Console& console) {
   PipelineOptions options;
@@ -70,13 +88,18 @@ Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& gr
     options.alignments.push_back(device->description().alignment);
   }
   RL_ASSIGN_OR_RETURN(const Program program, BuildProgram(graph, QueryOf(devices), options));
+  std::vector<std::string> texts;
+  if (flags.fused) {
+    RL_ASSIGN_OR_RETURN(texts, FusedTexts(program, devices));
+  }
   for (size_t i = 0; i < program.segments.size(); ++i) {
     const PlannedSegment& segment = program.segments[i];
     RL_RETURN_IF_ERROR(console.Write(
         fmt::format("{} segment {} on {}, arena {} bytes\n", flags.dot ? "//" : "#", i,
                     options.policy.device_names[static_cast<size_t>(segment.device)],
                     segment.memory.arena_bytes)));
-    RL_RETURN_IF_ERROR(console.Write(Print(segment.graph, form)));
+    const bool fused = !texts.empty() && !texts[i].empty();
+    RL_RETURN_IF_ERROR(console.Write(fused ? texts[i] : Print(segment.graph, form)));
   }
   DescribePlacement(program.report, options.policy.device_names, console);
   return 0;
@@ -131,8 +154,10 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   AddModelOptions(*command, flags->config);
   command->add_flag("--before", flags->before, "As the model builder wrote it");
   command->add_flag("--after", flags->after, "As the backend gets it (the default)");
+  CLI::Option* fused =
+      command->add_flag("--fused", flags->fused, "As the backend fuses it (vulkan, opencl)");
   command->add_flag("--canvas", flags->canvas, "The denoising pass of a DiffusionGemma");
-  CLI::Option* dot = command->add_flag("--dot", flags->dot, "For GraphViz");
+  CLI::Option* dot = command->add_flag("--dot", flags->dot, "For GraphViz")->excludes(fused);
   command->add_option("--layers", flags->layers, "With --dot: draw only these layers")
       ->needs(dot)
       ->option_text("A-B");
@@ -144,6 +169,7 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
       ->option_text("MODE");
   command->footer(R"(Examples:
   rullama graph -m model.gguf --before
+  rullama graph -m model.gguf --backend vulkan --fused
   rullama graph -m model.gguf --dot | dot -Tsvg > model.svg)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return ShowGraph(*flags, context.console); };

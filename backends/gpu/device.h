@@ -23,6 +23,10 @@ class GpuDevice : public sdk::Device {
         graph, DeviceLimits{gpu_.capabilities().float64, gpu_.memory().max_piece() - kWeightSlack});
   }
 
+  std::string DescribeGraph(const sdk::GraphView& graph) override {
+    return PrintFused(graph, Fuse(graph, TuningOf(graph)));
+  }
+
   sdk::WeightLayout LayoutWeight(const rl_weight_desc& desc) override {
     return {false, ShapeOf(static_cast<DType>(desc.dtype), {desc.dims, desc.rank}).bytes()};
   }
@@ -53,6 +57,8 @@ class GpuDevice : public sdk::Device {
   template <typename... Arguments>
   explicit GpuDevice(Arguments&&... arguments) : gpu_(std::forward<Arguments>(arguments)...) {}
 
+  // The parameters with which a graph is lowered.
+  [[nodiscard]] virtual Tuning TuningOf(const sdk::GraphView& graph) const = 0;
   // Called after each wait. Throws any further error of the backend.
   virtual void CheckMore() const {}
   [[nodiscard]] Gpu& gpu() { return gpu_; }

@@ -131,6 +131,10 @@ class OpenClDevice final : public gpu::GpuDevice<Gpu> {
   }
 
  private:
+  [[nodiscard]] gpu::Tuning TuningOf(const sdk::GraphView& /*graph*/) const override {
+    return tuning_;
+  }
+
   gpu::Tuning tuning_;
   Programs programs_;
 };

@@ -130,6 +130,9 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
   }
 
  private:
+  [[nodiscard]] Tuning TuningOf(const sdk::GraphView& graph) const override {
+    return TuningForGraph(tuning_, graph);
+  }
   // What the validation layer found is a bug of this plugin.
   void CheckMore() const override {
     const uint32_t errors = instance_.validation_errors();

@@ -48,17 +48,6 @@ bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
   return true;
 }
 
-Tuning TuningFor(const Tuning& device, const sdk::GraphView& graph) {
-  Tuning tuning = device;
-  // Parts of a dispatch cannot be timed.
-  if (device.profile || !IsWorthOneDispatch(device, graph)) tuning.persistent_groups = 0;
-  if (tuning.persistent_groups > 0) {
-    tuning.few_groups = tuning.persistent_groups;
-    tuning.wide = tuning.threads = tuning.persistent_threads;
-  }
-  return tuning;
-}
-
 // llvmpipe runs every side of a branch, masked, for every entry of a list, and follows pointers
 // there that are none: graphs of whole models crash it. In a joined attention_row.comp, though not
 // in one alone, subgroups that skip a loop get past the barrier behind it.
@@ -101,6 +90,17 @@ void AgreeOnSizes(std::vector<Dispatch>& dispatches) {
 
 }  // namespace
 
+Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph) {
+  Tuning tuning = device;
+  // Parts of a dispatch cannot be timed.
+  if (device.profile || !IsWorthOneDispatch(device, graph)) tuning.persistent_groups = 0;
+  if (tuning.persistent_groups > 0) {
+    tuning.few_groups = tuning.persistent_groups;
+    tuning.wide = tuning.threads = tuning.persistent_threads;
+  }
+  return tuning;
+}
+
 VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph,
                        const Tuning& device_tuning)
     : gpu_(gpu),
@@ -110,7 +110,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
       profile_(device_tuning.profile) {
   const StepWords empty{};
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
-  const Tuning tuning = TuningFor(device_tuning, graph);
+  const Tuning tuning = TuningForGraph(device_tuning, graph);
   gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
   if (tuning.persistent_groups > 0) AgreeOnSizes(lowered.dispatches);
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);

@@ -18,6 +18,9 @@ namespace rullama::vulkan {
 class PersistentStep;
 class Profile;
 
+// The parameters with which a graph is lowered: those of the device, or of its persistent dispatch.
+Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph);
+
 class VulkanPlan final : public sdk::Plan, public gpu::Noted {
  public:
   VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& graph, const Tuning& tuning);

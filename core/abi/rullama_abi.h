@@ -38,7 +38,7 @@ extern "C" {
 /* The major number is also in the name of the entry point: an incompatible change makes a second one.
  * The minor number counts additions at the end of structs. */
 #define RL_ABI_MAJOR 1
-#define RL_ABI_MINOR 1
+#define RL_ABI_MINOR 2
 
 typedef struct rl_str {
   const char* data;
@@ -307,7 +307,11 @@ typedef struct rl_plan_stats {
   uint64_t workspace_bytes; /* memory the plan holds beside the arena */
 } rl_plan_stats;
 
-/* The plugin's table. Every function has to be present. */
+/* Receives text for people, in parts. [any]: may be called until the function it was passed to
+ * returns. */
+typedef void (*rl_text_sink)(void* sink, rl_str text);
+
+/* The plugin's table. Every function has to be present, except those added since 1.0. */
 typedef struct rl_plugin_v1 {
   uint32_t struct_size;
   uint16_t abi_major; /* RL_ABI_MAJOR, RL_ABI_MINOR the plugin was built with; 0 is refused */
@@ -364,6 +368,11 @@ typedef struct rl_plugin_v1 {
 
   /* [any] Called once from main before the process ends, after every device was closed. */
   void (*shutdown)(void* context);
+
+  /* [device] Since 1.2, may be null: says how the backend runs a graph whose values have no storage,
+   * for example which ops it fuses, one per line. Writes nothing if it runs op by op. */
+  int32_t (*graph_describe)(rl_device* device, const rl_graph* graph, void* sink, rl_text_sink write,
+                            rl_error* error);
 } rl_plugin_v1;
 
 /* The one exported symbol. `host` lives as long as the process. The plugin points *plugin at its

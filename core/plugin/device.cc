@@ -49,6 +49,11 @@ tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {
   return tl::unexpected<Error>(ContractError(site, what));
 }
 
+// Appends what a plugin writes to the std::string `sink`.
+void AppendText(void* sink, rl_str text) {
+  static_cast<std::string*>(sink)->append(text.data, text.size);
+}
+
 }  // namespace
 
 Device::Device(std::shared_ptr<const Plugin> plugin, rl_device* handle,
@@ -78,6 +83,17 @@ Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
     support.push_back({answer.supported == 1, Printable({answer.reason, size}, size)});
   }
   return support;
+}
+
+Result<std::string> Device::DescribeGraph(const Graph& graph) {
+  const rl_plugin_v1& table = plugin_->table();
+  if (table.graph_describe == nullptr) return std::string();
+  const CallSite site = SiteOf(*this, "graph_describe", &graph);
+  const FlatGraph flat(graph);
+  std::string text;
+  RL_RETURN_IF_ERROR(Call(site, table.graph_describe, handle_, flat.view(),
+                          static_cast<void*>(&text), AppendText));
+  return text;
 }
 
 Result<WeightLayout> Device::LayoutWeight(const WeightDesc& desc) {

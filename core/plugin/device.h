@@ -123,6 +123,9 @@ class Device {
 
   // One answer for each op of the graph.
   Result<std::vector<OpSupport>> QueryOps(const Graph& graph);
+  // How the backend would run the graph, as text for people; empty if it runs op by op or does not
+  // say.
+  Result<std::string> DescribeGraph(const Graph& graph);
   // `desc.data` is not read. Error: plugin.contract for an answer that cannot be.
   Result<WeightLayout> LayoutWeight(const WeightDesc& desc);
   Result<DeviceWeight> CreateWeight(const WeightDesc& desc);

@@ -202,6 +202,9 @@ class Device {
   virtual void Write(Buffer& buffer, uint64_t offset, std::span<const std::byte> data) = 0;
   virtual void Read(Buffer& buffer, uint64_t offset, std::span<std::byte> data) = 0;
   virtual std::unique_ptr<Plan> Compile(const GraphView& graph) = 0;
+  // How a graph without storage would run, as text for people (`rullama graph --fused`); empty if
+  // every op runs by itself.
+  virtual std::string DescribeGraph(const GraphView& /*graph*/) { return {}; }
   virtual void Wait() {}
 };
 

@@ -148,6 +148,16 @@ inline int32_t QueryOps(rl_device* device, const rl_graph* graph, rl_op_support*
   });
 }
 
+inline int32_t DescribeGraph(rl_device* device, const rl_graph* graph, void* sink,
+                             rl_text_sink write, rl_error* error) noexcept {
+  return Guard(error, "DescribeGraph", [&] {
+    RequireGraph(graph);
+    Require(write != nullptr, "the sink is missing");
+    const std::string text = DeviceOf(device).DescribeGraph(GraphView(*graph));
+    if (!text.empty()) write(sink, Str(text));
+  });
+}
+
 // The host's description in today's size: what an older host does not have is zero.
 inline rl_weight_desc WholeWeight(const rl_weight_desc* desc) {
   RequireWeight(desc);
@@ -296,6 +306,7 @@ inline rl_plugin_v1 MakeTable(Exported* exported, void (*shutdown)(void*)) {
   table.plan_free = FreePlan;
   table.device_wait = WaitDevice;
   table.shutdown = shutdown;
+  table.graph_describe = DescribeGraph;
   return table;
 }
 

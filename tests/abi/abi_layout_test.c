@@ -1,4 +1,4 @@
-/* The layout of versions 1.0 and 1.1, checked by the compiler: this file is compiled as C11 and,
+/* The layout of versions 1.0 to 1.2, checked by the compiler: this file is compiled as C11 and,
  * through abi_layout_test.cc, as C++20. A failing assertion means that plugins in the field would
  * break. What the compiler saw is also put into a table, so that C and C++ can be compared with
  * each other. */

@@ -88,8 +88,8 @@ TEST(OpenCl, WeightsInPieces) {
 TEST(OpenCl, ExpertsHaveToBeInOnePiece) {
   const RunResult result = InPieces(TinyMoeModel(), "30000");
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("one allocation has at most"),
-                                HasSubstr("placement.host_ops")));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("one allocation has at most"), HasSubstr("placement.host_ops")));
   const RunResult least = InPieces(TinyModel(), "100");
   EXPECT_NE(least.exit_code, 0);
   EXPECT_THAT(least.err, HasSubstr("weight_piece is '100', expected bytes from 4096 to"));

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/cli/program.h"
 
@@ -27,6 +29,24 @@ TEST(Vulkan, TheSameSeedGivesTheTextOfTheCpu) {
     EXPECT_GT(cpu.out.size(), 20U);
     EXPECT_EQ(vulkan.out, cpu.out) << model << ", seed " << seed;
   }
+}
+
+// One row: the norm before the queries is their prologue, and the gate the epilogue of a product.
+TEST(Vulkan, GraphShowsWhatIsFused) {
+  const std::vector<std::string> graph = {"graph", "-m", TinyModel(), "--fused", "--device", "0"};
+  const auto with_backend = [&](const std::string& backend) {
+    std::vector<std::string> arguments = graph;
+    arguments.insert(arguments.end(), {"--backend", backend});
+    return RunRullama(arguments);
+  };
+  const RunResult vulkan = with_backend("vulkan");
+  EXPECT_EQ(vulkan.exit_code, 0) << vulkan.err;
+  EXPECT_THAT(vulkan.out, HasSubstr("prologue:"));
+  EXPECT_THAT(vulkan.out, HasSubstr("epilogue:"));
+  EXPECT_THAT(vulkan.out, HasSubstr("fused: rms_norm"));
+  const RunResult cpu = with_backend("cpu");
+  EXPECT_EQ(cpu.exit_code, 2);
+  EXPECT_THAT(cpu.err, HasSubstr("graph.not_fused"));
 }
 
 RunResult WithOptions(const std::string& options) {

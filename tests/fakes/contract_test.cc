@@ -1,4 +1,6 @@
 // The handshake: tables that cannot be used are refused with both versions or the member named.
+#include <cstddef>
+
 #include "core/plugin/loader.h"
 #include "tests/fakes/fake_fixture.h"
 
@@ -6,6 +8,11 @@ namespace rullama::testing {
 namespace {
 
 using ::testing::HasSubstr;
+
+// "MAJOR.MINOR" of a plugin built with this header.
+std::string WithMinor(int major) {
+  return std::to_string(major) + "." + std::to_string(RL_ABI_MINOR);
+}
 
 void ExpectRefused(const std::string& script, std::string_view id,
                    const std::vector<std::string>& parts) {
@@ -15,12 +22,12 @@ void ExpectRefused(const std::string& script, std::string_view id,
 }
 
 TEST(Handshake, OtherMajorNamesBothVersions) {
-  ExpectRefused("major=2", "plugin.abi", {"2.1", "1.1", "rebuild"});
+  ExpectRefused("major=2", "plugin.abi", {WithMinor(2), WithMinor(1), "rebuild"});
   ExpectRefused("major=65535;minor=3", "plugin.abi", {"65535.3"});
 }
 
 TEST(Handshake, UnsetVersionIsRefused) {
-  ExpectRefused("major=0", "plugin.abi", {"0.1", "not set"});
+  ExpectRefused("major=0", "plugin.abi", {WithMinor(0), "not set"});
 }
 
 TEST(Handshake, NewerMinorIsAccepted) {
@@ -33,10 +40,12 @@ TEST(Handshake, NewerMinorIsAccepted) {
 }
 
 TEST(Handshake, ImplausibleSizesAreRefused) {
-  const std::string expected = std::to_string(sizeof(rl_plugin_v1));
+  constexpr size_t kSizeV10 =
+      offsetof(rl_plugin_v1, graph_describe);  // the last of 1.0 is before it
+  const std::string expected = std::to_string(kSizeV10);
   ExpectRefused("struct_size=0", "plugin.abi", {"claims 0 bytes", expected});
   ExpectRefused("struct_size=8", "plugin.abi", {"claims 8 bytes", expected});
-  ExpectRefused("struct_size=" + std::to_string(sizeof(rl_plugin_v1) - 1), "plugin.abi",
+  ExpectRefused("struct_size=" + std::to_string(kSizeV10 - 1), "plugin.abi",
                 {"at least " + expected});
   ExpectRefused("struct_size=4294967295", "plugin.abi", {"claims 4294967295 bytes"});
 }
@@ -110,7 +119,7 @@ TEST_F(HostTable, OtherMajor) {
   table_.abi_major = 2;
   EXPECT_EQ(Query(&table_), nullptr);
   EXPECT_EQ(code_, RL_UNSUPPORTED);
-  EXPECT_THAT(text_, HasSubstr("speaks version 1.1, the host 2.1"));
+  EXPECT_THAT(text_, HasSubstr("speaks version " + WithMinor(1) + ", the host " + WithMinor(2)));
 }
 
 TEST_F(HostTable, TooSmall) {

@@ -69,6 +69,10 @@ class FakeDevice : public sdk::Device {
     if (Misbehave("QueryOps")) return {};
     return std::vector<sdk::OpSupport>(graph.op_count(), {true, {}});
   }
+  std::string DescribeGraph(const sdk::GraphView& graph) override {
+    (void)Misbehave("DescribeGraph");
+    return std::to_string(graph.op_count()) + " ops\n";
+  }
   sdk::WeightLayout LayoutWeight(const rl_weight_desc&) override {
     (void)Misbehave("LayoutWeight");
     return {true, 0};

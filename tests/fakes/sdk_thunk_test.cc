@@ -45,6 +45,7 @@ class SdkThunk : public ::testing::Test {
     if (method == "Devices") return drop(plugin_->Open(0, {}));
     if (method == "Open") return drop(plugin_->Open(0, {}));
     if (method == "QueryOps") return drop(device_->QueryOps(graph_));
+    if (method == "DescribeGraph") return drop(device_->DescribeGraph(graph_));
     if (method == "LayoutWeight") return drop(device_->LayoutWeight(weight));
     if (method == "CreateWeight") return drop(device_->CreateWeight(weight));
     if (method == "CreateBuffer") return drop(device_->CreateBuffer(8, RL_BUFFER_IO));
@@ -66,9 +67,9 @@ class SdkThunk : public ::testing::Test {
   DevicePlan plan_;
 };
 
-constexpr const char* kMethods[] = {"Devices",      "Open",  "QueryOps", "LayoutWeight",
-                                    "CreateWeight", "Write", "Read",     "CreateBuffer",
-                                    "Compile",      "Wait",  "Execute",  "Stats"};
+constexpr const char* kMethods[] = {
+    "Devices",      "Open",    "QueryOps", "LayoutWeight", "CreateWeight", "Write",        "Read",
+    "CreateBuffer", "Compile", "Wait",     "Execute",      "Stats",        "DescribeGraph"};
 
 TEST_F(SdkThunk, HonestPluginWorks) {
   for (const std::string method : kMethods) EXPECT_TRUE(Call(method)) << method;
