@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_summary.h"
-#include "core/gguf/ollama_list.h"
+#include "core/ollama/list.h"
 
 namespace rullama::cli {
 namespace {

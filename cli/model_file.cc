@@ -8,7 +8,7 @@
 #include "cli/signals.h"
 #include "core/config/nearest_key.h"
 #include "core/config/value_codec.h"
-#include "core/gguf/ollama_list.h"
+#include "core/ollama/list.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
 
 namespace rullama::cli {

@@ -8,7 +8,7 @@
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
 #include "core/gguf/gguf.h"
-#include "core/gguf/ollama_store.h"
+#include "core/ollama/store.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace rullama::cli {

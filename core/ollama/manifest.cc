@@ -1,4 +1,4 @@
-#include "core/gguf/ollama_manifest.h"
+#include "core/ollama/manifest.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "core/gguf/ollama_store.h"
+#include "core/ollama/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

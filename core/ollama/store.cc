@@ -1,4 +1,4 @@
-#include "core/gguf/ollama_store.h"
+#include "core/ollama/store.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 #include "core/base/mmap_file.h"
 #include "core/base/utf8.h"
-#include "core/gguf/ollama_manifest.h"
+#include "core/ollama/manifest.h"
 
 namespace rullama {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/gguf/ollama_name.h"
+#include "core/ollama/name.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/gguf/ollama_store.h"
+#include "core/ollama/store.h"
 
 namespace rullama {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/gguf/ollama_name.h"
+#include "core/ollama/name.h"
 
 namespace rullama {
 

@@ -1,4 +1,4 @@
-#include "core/gguf/ollama_list.h"
+#include "core/ollama/list.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The JSON files of an Ollama store, validated. Internal to core/gguf; use ResolveOllamaModel.
+// The JSON files of an Ollama store, validated. Internal to core/ollama; use ResolveOllamaModel.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/gguf/ollama_store.h"
+#include "core/ollama/store.h"
 
 namespace rullama::gguf_internal {
 
