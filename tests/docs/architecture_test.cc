@@ -15,12 +15,14 @@ namespace fs = std::filesystem;
 
 using Includes = std::map<std::string, std::set<std::string>>;
 
-// "core/ir" of "core/ir/graph.h", "cli" of "cli/main.cc".
+// "core/ir" of "core/ir/graph.h", "models/gemma4/chat" of "models/gemma4/chat/text.h", "cli" of
+// "cli/main.cc".
 std::string ComponentOf(const std::string& file) {
   const size_t first = file.find('/');
   const std::string top = file.substr(0, first);
   if (top != "core" && top != "backends" && top != "models") return top;
-  return file.substr(0, file.find('/', first + 1));
+  const size_t second = file.find('/', first + 1);
+  return file.substr(0, top == "models" ? file.find('/', second + 1) : second);
 }
 
 bool IsForTests(const std::string& name) {
@@ -31,9 +33,9 @@ bool IsForTests(const std::string& name) {
 
 Includes IncludesOfSources() {
   static const std::regex kInclude(
-      R"re(#include ["<]((?:core|models|samplers|cli|backends|rullama)/[^">]+)[">])re");
+      R"re(#include ["<]((?:core|models|samplers|cli|conformance|backends|rullama)/[^">]+)[">])re");
   Includes includes;
-  for (const char* folder : {"core", "models", "samplers", "cli", "backends"}) {
+  for (const char* folder : {"core", "models", "samplers", "cli", "conformance", "backends"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;

@@ -52,7 +52,7 @@ constexpr Indirect kIndirect[] = {
     {"models/gemma4/gemma4_model.cc", "model.", ErrorKind::kUsage},
     {"samplers/entropy_bound.cc", "sampler.", ErrorKind::kUsage},
     {"samplers/settings.cc", "sampler.", ErrorKind::kUsage},
-    {"tests/conformance/suite.h", "conformance.", ErrorKind::kBackend},
+    {"conformance/suite.h", "conformance.", ErrorKind::kBackend},
 };
 
 int ExitCodeOf(const std::string& kind) {
@@ -121,7 +121,7 @@ bool IsTestSource(const std::string& name) {
 
 Uses UsesInSources() {
   Uses uses;
-  for (const char* folder : {"core", "models", "samplers", "cli", "tests/conformance"}) {
+  for (const char* folder : {"core", "models", "samplers", "cli", "conformance"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;

@@ -1,0 +1,116 @@
+// A case: a small graph with its data and how close results have to be. Cases are made from a seed,
+// so a failure is replayed with one flag. Value types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/builder.h"
+#include "core/ir/graph.h"
+#include "conformance/tolerance.h"
+
+namespace rullama::conformance {
+
+using Bytes = std::vector<std::byte>;
+
+struct Case {
+  Graph graph;
+  Extents extents;  // of the execution; the graph is compiled for more
+  // By name: inputs at `extents`, constants, states at their beginning.
+  std::map<std::string, Bytes, std::less<>> data;
+  Closeness closeness = Closeness::kExact;
+};
+
+struct CaseSpec {
+  std::string name;  // "matmul/q4_k_k256_n31_t7"
+  OpKind kind;       // the op under test
+  std::function<Case(uint64_t seed)> make;
+};
+
+// Every case of every op.
+std::vector<CaseSpec> AllCases();
+void AddStructureCases(std::vector<CaseSpec>& cases);
+void AddPointwiseCases(std::vector<CaseSpec>& cases);
+void AddReductionCases(std::vector<CaseSpec>& cases);
+void AddMatMulCases(std::vector<CaseSpec>& cases);
+void AddNormCases(std::vector<CaseSpec>& cases);
+void AddAttentionCases(std::vector<CaseSpec>& cases);
+void AddStateCases(std::vector<CaseSpec>& cases);
+void AddSamplingCases(std::vector<CaseSpec>& cases);
+
+// Cases of several ops; `kind` is the one they are about.
+std::vector<CaseSpec> NeighbourCases();
+
+// The types of weights that have a published layout, and the shapes they have to have.
+std::vector<DType> WeightTypes();
+
+// Draws numbers from a seed (splitmix64); the same everywhere.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Next();
+  double Uniform(double low, double high);
+  int64_t Int(int64_t low, int64_t high);  // both ends included
+  double Normal();                         // roughly: the sum of twelve uniforms
+
+ private:
+  uint64_t state_;
+};
+
+// Makes a case: values with random data, then ops, then Finish.
+class CaseBuilder {
+ public:
+  // Rows T and R of the execution. The plan is compiled for more: the largest step must not leak
+  // into a smaller one. Steps of one row have a plan of their own, as when a model decodes.
+  CaseBuilder(uint64_t seed, int64_t t, int64_t r = 1);
+  static constexpr int64_t kSpareRows = 3;
+
+  [[nodiscard]] GraphBuilder& graph() { return builder_; }
+  [[nodiscard]] Random& random() { return random_; }
+  [[nodiscard]] const Extents& extents() const { return extents_; }
+
+  // Values with uniform numbers, or these numbers (as many as there are elements).
+  ValueId Floats(std::string_view name, const TensorType& type, double low = -2, double high = 2);
+  ValueId Floats(std::string_view name, const TensorType& type, const std::vector<double>& values);
+  ValueId Ints(std::string_view name, const TensorType& type, int64_t low, int64_t high);
+  ValueId Ints(std::string_view name, const TensorType& type, const std::vector<int32_t>& values);
+  // A constant of any weight type with numbers of order one.
+  ValueId Weight(std::string_view name, const TensorType& type);
+  // A constant of a plain dtype.
+  ValueId Constant(std::string_view name, const TensorType& type, double low = -2, double high = 2);
+  ValueId ConstantInts(std::string_view name, const std::vector<int32_t>& values);
+  ValueId State(std::string_view name, const TensorType& type, double low = -2, double high = 2);
+
+  // Every result of the op becomes an output.
+  std::vector<ValueId> Op(OpKind kind, std::vector<ValueId> inputs, const OpAttrs& attrs);
+  void Output(ValueId value);
+  Case Finish(Closeness closeness) &&;
+
+ private:
+  void Store(std::string_view name, const TensorType& type, const std::vector<double>& values);
+  std::vector<double> Draw(const TensorType& type, double low, double high);
+
+  Extents extents_;
+  Random random_;
+  GraphBuilder builder_;
+  std::map<std::string, Bytes, std::less<>> data_;
+};
+
+// A case of one op, all of whose results are outputs.
+Case OneOp(CaseBuilder&& builder, OpKind kind, std::vector<ValueId> inputs, const OpAttrs& attrs,
+           Closeness closeness);
+
+// f32 or i32 of these dims.
+inline TensorType F(std::initializer_list<Dim> dims) { return {DType::kF32, dims}; }
+inline TensorType I(std::initializer_list<Dim> dims) { return {DType::kI32, dims}; }
+inline const Dim kT = Dim::T();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace rullama::conformance

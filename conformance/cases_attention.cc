@@ -1,0 +1,197 @@
+// Cases of attention and its parts: grouped heads, rings that have wrapped, windows, several slots
+// in one step, the canvas mask.
+#include <algorithm>
+#include <cmath>
+
+#include "conformance/case.h"
+
+namespace rullama::conformance {
+namespace {
+
+// The rows of a step: `fresh[s]` rows of slot s after `past[s]` old ones.
+struct Rows {
+  std::vector<int32_t> past, fresh;
+};
+
+struct Setup {
+  const char* name;
+  int64_t heads, kv_heads, dim, capacity, window;
+  rl_mask mask;
+  DType dtype;
+  Rows rows;
+  bool interleaved = false;  // rows of the slots take turns
+};
+
+const Setup kSetups[] = {
+    {"decode_f16", 4, 1, 64, 32, 0, RL_MASK_CAUSAL, DType::kF16, {{17}, {1}}},
+    {"decode_f32", 2, 2, 256, 32, 0, RL_MASK_CAUSAL, DType::kF32, {{31}, {1}}},
+    {"first_token", 2, 1, 64, 16, 0, RL_MASK_CAUSAL, DType::kF16, {{0}, {1}}},
+    {"prefill_empty", 4, 2, 64, 32, 0, RL_MASK_CAUSAL, DType::kF16, {{0}, {19}}},
+    {"prefill_behind_old", 4, 2, 64, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{23}, {19}}},
+    {"window", 4, 2, 64, 16, 16, RL_MASK_CAUSAL, DType::kF16, {{9}, {21}}},
+    {"ring_wrapped", 4, 2, 64, 16, 16, RL_MASK_CAUSAL, DType::kF16, {{41}, {7}}},
+    {"ring_wrapped_decode", 8, 1, 256, 16, 16, RL_MASK_CAUSAL, DType::kF16, {{1000}, {1}}},
+    {"window_below_ring", 2, 1, 64, 32, 7, RL_MASK_CAUSAL, DType::kF16, {{50}, {3}}},
+    {"long_decode", 8, 2, 128, 700, 0, RL_MASK_CAUSAL, DType::kF16, {{613}, {1}}},
+    {"slots", 2, 1, 64, 32, 0, RL_MASK_CAUSAL, DType::kF16, {{5, 30, 0}, {3, 1, 4}}},
+    {"slots_interleaved",
+     2,
+     1,
+     64,
+     32,
+     12,
+     RL_MASK_CAUSAL,
+     DType::kF16,
+     {{5, 20, 0}, {3, 3, 3}},
+     true},
+    {"canvas", 4, 2, 64, 64, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {16}}},
+    {"canvas_window", 4, 2, 64, 16, 16, RL_MASK_CANVAS, DType::kF16, {{29}, {24}}},
+    {"canvas_window_f32", 2, 2, 64, 16, 16, RL_MASK_CANVAS, DType::kF32, {{10}, {16}}},
+    {"head_512", 2, 1, 512, 24, 0, RL_MASK_CAUSAL, DType::kF16, {{11}, {5}}},
+    // Many rows, which devices compute in tiles.
+    {"many", 8, 1, 256, 160, 0, RL_MASK_CAUSAL, DType::kF16, {{70}, {75}}},
+    {"many_first", 8, 1, 512, 160, 0, RL_MASK_CAUSAL, DType::kF16, {{0}, {150}}},
+    {"many_head_512", 8, 2, 512, 320, 0, RL_MASK_CAUSAL, DType::kF16, {{201}, {37}}},
+    {"many_heads", 64, 1, 128, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{9}, {17}}},
+    {"many_own_keys", 4, 4, 128, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{40}, {33}}},
+    {"many_window", 8, 1, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{45}, {131}}},
+    {"many_ring_wrapped", 4, 2, 256, 48, 40, RL_MASK_CAUSAL, DType::kF16, {{1003}, {70}}},
+    {"many_slots", 2, 1, 256, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{5, 60, 0}, {23, 1, 40}}},
+    {"many_slots_interleaved",
+     4,
+     2,
+     128,
+     32,
+     20,
+     RL_MASK_CAUSAL,
+     DType::kF16,
+     {{5, 100, 0}, {11, 11, 11}},
+     true},
+    {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
+    {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
+};
+
+struct Values {
+  ValueId q, k_new, v_new, k_state, v_state, pos, slot, past;
+};
+
+int64_t StepRows(const Rows& rows) {
+  int64_t count = 0;
+  for (const int32_t fresh : rows.fresh) count += fresh;
+  return count;
+}
+
+// Positions and slots of the rows in the order of the step.
+void Order(const Setup& s, std::vector<int32_t>& pos, std::vector<int32_t>& slot) {
+  std::vector<int32_t> next = s.rows.past;
+  const auto add = [&](size_t i) {
+    pos.push_back(next[i]++);
+    slot.push_back(static_cast<int32_t>(i));
+  };
+  const size_t slots = s.rows.past.size();
+  if (s.interleaved) {
+    for (int32_t round = 0; round < s.rows.fresh[0]; ++round) {
+      for (size_t i = 0; i < slots; ++i) add(i);
+    }
+    return;
+  }
+  for (size_t i = 0; i < slots; ++i) {
+    for (int32_t n = 0; n < s.rows.fresh[i]; ++n) add(i);
+  }
+}
+
+Values Make(CaseBuilder& b, const Setup& s) {
+  const auto slots = static_cast<int64_t>(s.rows.past.size());
+  const TensorType fresh(s.dtype, {kT, s.kv_heads, s.dim});
+  const TensorType state(s.dtype, {slots, s.capacity, s.kv_heads, s.dim});
+  std::vector<int32_t> pos, slot;
+  Order(s, pos, slot);
+  // Scores of order one.
+  const double size = 1 / std::sqrt(static_cast<double>(s.dim));
+  return {b.Floats("q", F({kT, s.heads, s.dim}), -3, 3),
+          b.Floats("k_new", fresh, -3 * size, 3 * size),
+          b.Floats("v_new", fresh),
+          b.State("k_state", state, -3 * size, 3 * size),
+          b.State("v_state", state),
+          b.Ints("pos", I({kT}), pos),
+          b.Ints("slot", I({kT}), slot),
+          b.Ints("past", I({slots}), s.rows.past)};
+}
+
+// Rows of the state that no query may see are not-a-numbers in half of the cases: they must not be
+// read.
+void SpoilUnused(Case& test, const Setup& s) {
+  for (const char* name : {"k_state", "v_state"}) {
+    Bytes& bytes = test.data.find(name)->second;
+    const size_t row = bytes.size() / (s.rows.past.size() * static_cast<size_t>(s.capacity));
+    for (size_t slot = 0; slot < s.rows.past.size(); ++slot) {
+      const auto used = static_cast<size_t>(std::min<int64_t>(s.rows.past[slot], s.capacity));
+      for (size_t i = used; i < static_cast<size_t>(s.capacity); ++i) {
+        const size_t at = (slot * static_cast<size_t>(s.capacity) + i) * row;
+        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), row, std::byte{0xFF});
+      }
+    }
+  }
+}
+
+Case AttentionCase(const Setup& s, uint64_t seed) {
+  CaseBuilder b(seed, StepRows(s.rows));
+  const Values v = Make(b, s);
+  Case test =
+      OneOp(std::move(b), OpKind::kAttention,
+            {v.q, v.k_new, v.v_new, v.k_state, v.v_state, v.pos, v.slot, v.pos, v.slot, v.past},
+            OpAttrs(rl_attention_attrs{0, s.mask, s.window, 0.7F}), Closeness::kContraction);
+  SpoilUnused(test, s);
+  return test;
+}
+
+Case ScoresCase(const Setup& s, uint64_t seed) {
+  CaseBuilder b(seed, StepRows(s.rows));
+  const Values v = Make(b, s);
+  Case test =
+      OneOp(std::move(b), OpKind::kAttentionScores,
+            {v.q, v.k_new, v.k_state, v.pos, v.slot, v.pos, v.slot, v.past},
+            OpAttrs(rl_attention_scores_attrs{0, s.mask, s.window, 0.7F}), Closeness::kContraction);
+  return test;
+}
+
+// Probabilities of which half are 0; there the state holds not-a-numbers.
+Case MixCase(const Setup& s, uint64_t seed) {
+  CaseBuilder b(seed, StepRows(s.rows));
+  const Values v = Make(b, s);
+  const TensorType type(DType::kF32, {kT, s.heads, Dim(s.capacity, 1, 0)});
+  const auto columns = static_cast<size_t>(s.capacity + b.extents().t);
+  std::vector<double> p(static_cast<size_t>(type.ElementsAt(b.extents())));
+  for (size_t i = 0; i < p.size(); ++i) {
+    const size_t column = i % columns;
+    const bool unused = column < static_cast<size_t>(s.capacity) && column % 2 == 1;
+    p[i] = unused ? 0 : b.random().Uniform(0, 2.0 / static_cast<double>(columns));
+  }
+  const ValueId probability = b.Floats("probability", type, p);
+  Case test = OneOp(std::move(b), OpKind::kAttentionMix, {probability, v.v_new, v.v_state, v.slot},
+                    OpAttrs(OpKind::kAttentionMix), Closeness::kContraction);
+  Bytes& bytes = test.data.find("v_state")->second;
+  const size_t rows = s.rows.past.size() * static_cast<size_t>(s.capacity);
+  const size_t row = bytes.size() / rows;
+  for (size_t i = 0; i < rows; ++i) {
+    if (i % static_cast<size_t>(s.capacity) % 2 == 1) {
+      std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(i * row), row, std::byte{0xFF});
+    }
+  }
+  return test;
+}
+
+}  // namespace
+
+void AddAttentionCases(std::vector<CaseSpec>& cases) {
+  for (const Setup& s : kSetups) {
+    cases.push_back({fmt::format("attention/{}", s.name), OpKind::kAttention,
+                     [&s](uint64_t seed) { return AttentionCase(s, seed); }});
+    cases.push_back({fmt::format("attention_scores/{}", s.name), OpKind::kAttentionScores,
+                     [&s](uint64_t seed) { return ScoresCase(s, seed); }});
+    cases.push_back({fmt::format("attention_mix/{}", s.name), OpKind::kAttentionMix,
+                     [&s](uint64_t seed) { return MixCase(s, seed); }});
+  }
+}
+
+}  // namespace rullama::conformance

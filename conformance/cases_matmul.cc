@@ -1,0 +1,213 @@
+// Cases of the products with weights: every weight type, both orders, sizes around the tiles of
+// kernels.
+#include "conformance/case.h"
+
+namespace rullama::conformance {
+namespace {
+
+Closeness ClosenessOf(DType dtype) {
+  return IsBlockType(dtype) ? Closeness::kBlocks : Closeness::kContraction;
+}
+
+// Lengths of a row of weights of this type: one block, several, a count of blocks that no vector
+// length divides, and the widths of published models.
+std::vector<int64_t> LengthsOf(DType dtype) {
+  const auto block = static_cast<int64_t>(InfoOf(dtype).block_elements);
+  if (block == 1) return {1, 31, 33, 257, 640};
+  if (block == 256) return {256, 768, 1536};
+  return {block, 5 * block, 7 * block, 2112 / block * block};
+}
+
+struct Shape {
+  int64_t t, n, k;
+};
+std::vector<Shape> ShapesOf(DType dtype) {
+  const std::vector<int64_t> lengths = LengthsOf(dtype);
+  std::vector<Shape> shapes;
+  for (const int64_t k : lengths) {
+    shapes.push_back({1, 31, k});
+    shapes.push_back({7, 67, k});
+  }
+  shapes.push_back({1, 1, lengths[1]});
+  shapes.push_back({2, 128, lengths[0]});
+  shapes.push_back({33, 17, lengths[1]});
+  // Rows in whole groups, which backends may rearrange.
+  shapes.push_back({1, 96, lengths.back()});
+  shapes.push_back({13, 64, lengths[1]});
+  shapes.push_back({70, 96, lengths[1]});
+  // Results enough for the larger tiles of kernels that have several.
+  if (dtype == DType::kQ4_K) {
+    shapes.push_back({130, 2201, lengths[0]});
+    shapes.push_back({130, 8500, lengths[0]});
+  }
+  // Rows enough for kernels that pay from many on.
+  if (dtype == DType::kQ6_K || dtype == DType::kF16) shapes.push_back({150, 67, lengths[1]});
+  return shapes;
+}
+
+// UnevenRows with one value in a block far above the others, and a block of zeros: what 8-bit
+// scales of neighbours must not see.
+ValueId UnevenRows(CaseBuilder& b, int64_t k) {
+  const TensorType type = F({kT, k});
+  std::vector<double> values;
+  for (int64_t n = type.ElementsAt(b.extents()); n > 0; --n) values.push_back(b.random().Normal());
+  const auto row = static_cast<size_t>(k);
+  for (size_t i = 0; i < row && i < 32 && k > 64; ++i) values[i] = 0;
+  if (k > 64) values[row - 3] *= 1000;
+  return b.Floats("x", type, values);
+}
+
+void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
+  for (const Shape& s : ShapesOf(dtype)) {
+    cases.push_back({fmt::format("matmul/{}_k{}_n{}_t{}", NameOf(dtype), s.k, s.n, s.t),
+                     OpKind::kMatMul, [=](uint64_t seed) {
+                       CaseBuilder b(seed, s.t);
+                       const ValueId x = UnevenRows(b, s.k);
+                       const ValueId weight = b.Weight("weight", {dtype, {s.n, s.k}});
+                       return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
+                                    OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));
+                     }});
+  }
+  for (const int64_t n : {LengthsOf(dtype)[0], LengthsOf(dtype)[1]}) {
+    cases.push_back({fmt::format("matmul/{}_as_stored_n{}", NameOf(dtype), n), OpKind::kMatMul,
+                     [=](uint64_t seed) {
+                       CaseBuilder b(seed, 5);
+                       const ValueId x = UnevenRows(b, 77);
+                       const ValueId weight = b.Weight("weight", {dtype, {77, n}});
+                       return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
+                                    OpAttrs(rl_matmul_attrs{0, 0}), ClosenessOf(dtype));
+                     }});
+  }
+}
+
+// Many rows and terms: what kernels take in tiles and in parts.
+void AddManyAsStored(std::vector<CaseSpec>& cases) {
+  constexpr int64_t kTerms = 8256, kColumns = 256;
+  for (const DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
+    cases.push_back({fmt::format("matmul/{}_as_stored_t150", NameOf(dtype)), OpKind::kMatMul,
+                     [=](uint64_t seed) {
+                       CaseBuilder b(seed, 150);
+                       const ValueId x = UnevenRows(b, kTerms);
+                       const ValueId weight = b.Weight("weight", {dtype, {kTerms, kColumns}});
+                       return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
+                                    OpAttrs(rl_matmul_attrs{0, 0}), ClosenessOf(dtype));
+                     }});
+  }
+}
+
+void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
+  const int64_t k = LengthsOf(dtype)[1];
+  for (const int64_t t : {1, 7, 40, 70, 150}) {
+    const int64_t n = t == 70 ? 2244 : 67;  // enough for larger tiles
+    if (t == 70 && dtype != DType::kQ6_K) continue;
+    if (t == 150 && dtype != DType::kQ4_K) continue;
+    // Small activations, and some that take the gate to both of its ends.
+    const double most = t == 7 ? 5 : 0.3;
+    cases.push_back({fmt::format("geglu_linear/{}_t{}", NameOf(dtype), t), OpKind::kGeGluLinear,
+                     [=](uint64_t seed) {
+                       CaseBuilder b(seed, t);
+                       const ValueId x = b.Floats("x", F({kT, k}), -most, most);
+                       const ValueId gate = b.Weight("gate", {dtype, {n, k}});
+                       const ValueId up = b.Weight("up", {dtype, {n, k}});
+                       return OneOp(std::move(b), OpKind::kGeGluLinear, {x, gate, up},
+                                    OpAttrs(OpKind::kGeGluLinear), ClosenessOf(dtype));
+                     }});
+  }
+  cases.push_back(
+      {fmt::format("soft_embed/{}", NameOf(dtype)), OpKind::kSoftEmbed, [=](uint64_t seed) {
+         CaseBuilder b(seed, 5);
+         const ValueId logits = b.Floats("logits", F({kT, 77}), -10, 10);
+         const ValueId inverse = b.Floats("inverse", F({1}), std::vector<double>{1.6});
+         const ValueId table = b.Weight("table", {dtype, {77, k}});
+         return OneOp(std::move(b), OpKind::kSoftEmbed, {logits, inverse, table},
+                      OpAttrs(OpKind::kSoftEmbed), ClosenessOf(dtype));
+       }});
+}
+
+// Mixtures of experts: one row, several, an expert that all rows choose and experts that none does.
+void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
+  constexpr int64_t kExperts = 7, kUsed = 3, kWidth = 256, kInner = 160;
+  const auto choose = [](CaseBuilder& b, int64_t t) {
+    std::vector<int32_t> chosen;
+    for (int64_t row = 0; row < t; ++row) {
+      const auto first = static_cast<int32_t>(b.random().Int(1, 3));
+      for (const int32_t expert : {0, first, first + 2}) chosen.push_back(expert);
+    }
+    return b.Ints("experts", I({kT, kUsed}), chosen);
+  };
+  const DType inner_dtype = kInner % InfoOf(dtype).block_elements == 0 ? dtype : DType::kQ8_0;
+  for (const int64_t t : {1, 7, 40, 350}) {
+    if (t == 350 && dtype != DType::kQ4_K) continue;  // 150 rows for an expert on average
+    const std::string suffix = fmt::format("{}_t{}", NameOf(dtype), t);
+    for (const bool shared : {true, false}) {
+      cases.push_back({fmt::format("grouped_matmul/{}{}", suffix, shared ? "" : "_pairs"),
+                       OpKind::kGroupedMatMul, [=](uint64_t seed) {
+                         CaseBuilder b(seed, t);
+                         const TensorType rows = shared ? F({kT, kWidth}) : F({kT, kUsed, kWidth});
+                         const ValueId x = b.Floats("x", rows);
+                         const ValueId weight = b.Weight("weight", {dtype, {kExperts, 67, kWidth}});
+                         return OneOp(std::move(b), OpKind::kGroupedMatMul,
+                                      {x, weight, choose(b, t)}, OpAttrs(OpKind::kGroupedMatMul),
+                                      ClosenessOf(dtype));
+                       }});
+    }
+    for (const bool fused : {true, false}) {
+      cases.push_back(
+          {fmt::format("moe_ffn/{}{}", suffix, fused ? "_fused" : ""), OpKind::kMoeFfn,
+           [=](uint64_t seed) {
+             CaseBuilder b(seed, t);
+             const ValueId x = b.Floats("x", F({kT, kWidth}), -0.3, 0.3);
+             const ValueId weights = b.Floats("weights", F({kT, kUsed}), 0, 1);
+             const ValueId chosen = choose(b, t);
+             const int64_t gate_rows = fused ? 2 * kInner : kInner;
+             const ValueId gate = b.Weight("gate", {dtype, {kExperts, gate_rows, kWidth}});
+             const ValueId up =
+                 fused ? kNoValue : b.Weight("up", {dtype, {kExperts, kInner, kWidth}});
+             const ValueId down = b.Weight("down", {inner_dtype, {kExperts, kWidth, kInner}});
+             const ValueId scale = fused ? b.Constant("scale", F({kExperts}), 0.5, 2) : kNoValue;
+             return OneOp(std::move(b), OpKind::kMoeFfn,
+                          {x, weights, chosen, gate, up, down, scale}, OpAttrs(OpKind::kMoeFfn),
+                          Closeness::kComposite);
+           }});
+    }
+  }
+}
+
+// The widths of each shipped configuration, a few rows of each matrix.
+void AddModelShapes(std::vector<CaseSpec>& cases) {
+  struct Width {
+    const char* model;
+    int64_t width, ffn;
+  };
+  constexpr Width kWidths[] = {
+      {"e2b", 1536, 6144}, {"e4b", 2560, 10240}, {"31b", 5376, 21504}, {"26b", 2816, 2112}};
+  for (const Width& model : kWidths) {
+    for (const DType dtype : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kF16}) {
+      for (const int64_t k : {model.width, model.ffn}) {
+        if (k % static_cast<int64_t>(InfoOf(dtype).block_elements) != 0) continue;
+        cases.push_back({fmt::format("matmul/{}_{}_k{}", NameOf(dtype), model.model, k),
+                         OpKind::kMatMul, [=](uint64_t seed) {
+                           CaseBuilder b(seed, 3);
+                           const ValueId x = UnevenRows(b, k);
+                           const ValueId weight = b.Weight("weight", {dtype, {32, k}});
+                           return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
+                                        OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));
+                         }});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void AddMatMulCases(std::vector<CaseSpec>& cases) {
+  for (const DType dtype : WeightTypes()) {
+    AddMatMul(cases, dtype);
+    AddFused(cases, dtype);
+    AddExperts(cases, dtype);
+  }
+  AddManyAsStored(cases);
+  AddModelShapes(cases);
+}
+
+}  // namespace rullama::conformance

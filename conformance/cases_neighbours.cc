@@ -1,0 +1,287 @@
+// Cases of ops that follow each other in a layer of one row, compiled for one row: what a backend
+// may compute as one when it generates token by token, and what looks like it and must not be.
+#include "conformance/case.h"
+
+namespace rullama::conformance {
+namespace {
+
+constexpr float kEps = 1e-6F;
+
+ValueId Matrix(CaseBuilder& b, std::string_view name, DType dtype, int64_t n, int64_t k) {
+  const TensorType type(dtype, {n, k});
+  return IsBlockType(dtype) ? b.Weight(name, type) : b.Constant(name, type, -0.3, 0.3);
+}
+
+struct Residual {
+  ValueId residual, x, weight, scale;
+};
+Residual ResidualOperands(CaseBuilder& b, int64_t k, bool scaled) {
+  return {b.Floats("residual", F({kT, k})), b.Floats("x", F({kT, k}), -3, 3),
+          b.Constant("sum.weight", F({k}), 0.5, 1.5),
+          scaled ? b.Constant("scale", F({1}), 0.2, 0.9) : kNoValue};
+}
+ValueId ResidualSum(CaseBuilder& b, const Residual& r) {
+  return b.graph().Add(
+      ops::ResidualNorm{
+          .residual = r.residual, .x = r.x, .weight = r.weight, .scale = r.scale, .eps = kEps},
+      "sum");
+}
+
+// Results have many columns: errors are judged by the largest of a row.
+struct Pattern {
+  const char* name;
+  OpKind kind;
+  void (*make)(CaseBuilder& b, DType dtype, int64_t k);
+};
+
+// The end of a layer and the beginning of the next: the sum goes on, its norm has three readers.
+void NextLayer(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "q.weight", dtype, 67, k)), "q"));
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "k.weight", dtype, 33, k)), "k"));
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "v.weight", dtype, 65, k)), "v"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
+}
+
+void Mlp(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
+  const ValueId norm = g.Add(ops::RmsNorm{.x = sum, .eps = kEps}, "norm");
+  const ValueId hidden =
+      g.Add(ops::GeGluLinear{.x = norm,
+                             .gate_weight = Matrix(b, "gate.weight", dtype, 67, k),
+                             .up_weight = Matrix(b, "up.weight", dtype, 67, k)},
+            "hidden");
+  b.Output(hidden);
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
+}
+
+// A product reads the sum itself, and gates what is there already.
+void Gate(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId up = b.Floats("up", F({kT, 67}));
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  b.Output(g.Add(
+      ops::GeGlu{.gate = g.Add(ops::Linear(sum, Matrix(b, "gate.weight", dtype, 67, k)), "gate"),
+                 .up = up},
+      "gated"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
+}
+
+void FirstNorm(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = x, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
+}
+
+// The norm is wanted by others too.
+void NormIsShared(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = x, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
+  b.Output(g.Add(ops::Affine{.x = norm, .scale = 2, .bias = 1}, "other"));
+}
+
+// The sum is read before any product could have written it.
+void SumIsReadFirst(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "earlier"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
+}
+
+// Two norms of one sum.
+void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
+  const ValueId a = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("a.weight", F({k}), 0.5, 1.5), .eps = kEps}, "a");
+  const ValueId c = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("c.weight", F({k}), 0.5, 1.5), .eps = kEps}, "c");
+  b.Output(g.Add(ops::Linear(a, Matrix(b, "first.weight", dtype, 67, k)), "first"));
+  b.Output(g.Add(ops::Linear(c, Matrix(b, "second.weight", dtype, 33, k)), "second"));
+}
+
+// A mixture of experts beside a dense feed-forward: the sum is normed for that, for the router and
+// for the experts.
+void Experts(CaseBuilder& b, DType dtype, int64_t k) {
+  constexpr int64_t kCount = 9, kUsed = 3, kInner = 256;
+  GraphBuilder& g = b.graph();
+  const auto vector = [&](std::string_view name, int64_t n) {
+    return b.Constant(name, F({n}), 0.5, 1.5);
+  };
+  const auto experts = [&](std::string_view name, int64_t rows, int64_t columns) {
+    const TensorType type(dtype, {kCount, rows, columns});
+    return IsBlockType(dtype) ? b.Weight(name, type) : b.Constant(name, type, -0.3, 0.3);
+  };
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
+  const ValueId dense =
+      g.Add(ops::RmsNorm{.x = sum, .weight = vector("dense.weight", k), .eps = kEps}, "dense.norm");
+  b.Output(g.Add(ops::GeGluLinear{.x = dense,
+                                  .gate_weight = Matrix(b, "gate.weight", dtype, 67, k),
+                                  .up_weight = Matrix(b, "up.weight", dtype, 67, k)},
+                 "dense"));
+  const ValueId routed = g.Add(
+      ops::RmsNorm{.x = sum, .weight = vector("router.scale", k), .eps = kEps}, "router.norm");
+  const ValueId scores =
+      g.Add(ops::Linear(routed, Matrix(b, "router", DType::kF32, kCount, k)), "scores");
+  const auto chosen = g.Add(ops::TopK{.x = scores, .k = kUsed}, "chosen");
+  const ValueId weights = g.Add(
+      ops::Softmax{g.Add(ops::Affine{.x = chosen.values, .scale = 0.02F, .bias = 0}, "logits")},
+      "weights");
+  const ValueId x = g.Add(
+      ops::RmsNorm{.x = sum, .weight = vector("experts.weight", k), .eps = kEps}, "experts.norm");
+  b.Output(g.Add(ops::MoeFfn{.x = x,
+                             .weights = weights,
+                             .experts = chosen.indices,
+                             .gate_weight = experts("gate_up", 2 * kInner, k),
+                             .down_weight = experts("down", k, kInner),
+                             .expert_scale = vector("factors", kCount)},
+                 "experts"));
+  b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "later"));
+}
+
+constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer},
+                                 {"mlp", OpKind::kGeGluLinear, Mlp},
+                                 {"gate", OpKind::kGeGlu, Gate},
+                                 {"first_norm", OpKind::kRmsNorm, FirstNorm},
+                                 {"norm_is_shared", OpKind::kRmsNorm, NormIsShared},
+                                 {"sum_is_read_first", OpKind::kResidualNorm, SumIsReadFirst},
+                                 {"two_norms", OpKind::kResidualNorm, TwoNorms},
+                                 {"experts", OpKind::kMoeFfn, Experts}};
+
+// Heads that are normed, turned and rounded for the cache.
+Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
+  CaseBuilder b(seed, 1);
+  GraphBuilder& g = b.graph();
+  const ValueId x = b.Floats("x", F({kT, 3, dim}), -3, 3);
+  const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{777});
+  const ValueId weight = weighted ? b.Constant("weight", F({dim}), 0.5, 1.5) : kNoValue;
+  const ValueId norm = g.Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, "norm");
+  const ValueId turned = g.Add(
+      ops::Rope{.x = norm, .pos = pos, .theta = 1e4F, .n_rot = static_cast<int>(dim)}, "turned");
+  b.Output(half ? g.Add(ops::Cast{.x = turned, .dtype = DType::kF16}, "half") : turned);
+  const ValueId v = b.Floats("v", F({kT, 2, dim}), -3, 3);
+  const ValueId v_norm = g.Add(ops::RmsNorm{.x = v, .eps = kEps}, "v.norm");
+  b.Output(half ? g.Add(ops::Cast{.x = v_norm, .dtype = DType::kF16}, "v.half") : v_norm);
+  return std::move(b).Finish(half ? Closeness::kHalf : Closeness::kComposite);
+}
+
+// Attention of one row with what makes its operands, which may be left to it, and the cache that it
+// reads before the row is appended.
+struct Decode {
+  const char* name;
+  DType cache;
+  int64_t heads, kv_heads, dim;
+  int64_t capacity, window;
+  std::vector<int32_t> past;  // of the slots; the row belongs to the last
+  bool normed_k = true, normed_v = true;
+  bool twice = false;  // a second attention reads the same cache
+};
+
+const Decode kDecodes[] = {{"own", DType::kF16, 8, 1, 256, 64, 0, {41}},
+                           {"own_f32", DType::kF32, 4, 2, 64, 64, 0, {19}},
+                           {"first_token", DType::kF16, 2, 1, 64, 32, 0, {0}},
+                           {"head_512", DType::kF16, 3, 1, 512, 96, 0, {70}},
+                           {"ring_wrapped", DType::kF16, 4, 2, 64, 16, 16, {1000}},
+                           {"slots", DType::kF16, 4, 1, 96, 48, 20, {7, 40}},
+                           {"shared", DType::kF16, 4, 1, 64, 64, 0, {33}, true, true, true},
+                           {"key_alone", DType::kF16, 4, 2, 64, 64, 0, {33}, true, false},
+                           {"value_alone", DType::kF32, 4, 2, 64, 64, 0, {33}, false, true}};
+
+Case DecodeCase(const Decode& d, uint64_t seed) {
+  CaseBuilder b(seed, 1);
+  GraphBuilder& g = b.graph();
+  const auto slots = static_cast<int64_t>(d.past.size());
+  const TensorType state(d.cache, {slots, d.capacity, d.kv_heads, d.dim});
+  const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{d.past.back()});
+  const ValueId slot =
+      b.Ints("slot", I({kT}), std::vector<int32_t>{static_cast<int32_t>(slots - 1)});
+  const ValueId past = b.Ints("past", I({slots}), d.past);
+  const ValueId k_state = b.State("k_state", state, -1, 1);
+  const ValueId v_state = b.State("v_state", state, -1, 1);
+  const auto cached = [&](ValueId x, const std::string& name) {
+    return d.cache == DType::kF32 ? x
+                                  : g.Add(ops::Cast{.x = x, .dtype = d.cache}, name + ".cached");
+  };
+  const auto rotated = [&](const std::string& name, int64_t heads) {
+    const ValueId x = b.Floats(name + ".x", F({kT, heads, d.dim}), -3, 3);
+    const ValueId weight = b.Constant(name + ".weight", F({d.dim}), 0.1, 0.3);
+    const ValueId norm = g.Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, name + ".norm");
+    return g.Add(
+        ops::Rope{.x = norm, .pos = pos, .theta = 1e4F, .n_rot = static_cast<int>(d.dim / 2)},
+        name);
+  };
+  const auto given = [&](const std::string& name) {
+    return b.Floats(name, TensorType(d.cache, {kT, d.kv_heads, d.dim}), -1, 1);
+  };
+  const ValueId k = d.normed_k ? cached(rotated("k", d.kv_heads), "k") : given("k");
+  const ValueId v =
+      d.normed_v
+          ? cached(g.Add(ops::RmsNorm{.x = b.Floats("v.x", F({kT, d.kv_heads, d.dim}), -3, 3),
+                                      .eps = kEps},
+                         "v"),
+                   "v")
+          : given("v");
+  const ops::AttentionRows rows{pos, slot, pos, slot, past};
+  for (int i = 0; i < (d.twice ? 2 : 1); ++i) {
+    const std::string name = fmt::format("q{}", i);
+    b.Output(g.Add(ops::WithRows(ops::Attention{.q = rotated(name, d.heads),
+                                                .k_new = k,
+                                                .v_new = v,
+                                                .k_state = k_state,
+                                                .v_state = v_state,
+                                                .mask = RL_MASK_CAUSAL,
+                                                .window = d.window,
+                                                .scale = 1.0F},
+                                 rows),
+                   name + ".mix"));
+  }
+  g.Add(ops::StateAppend{.state = k_state, .rows = k, .pos = pos, .slot = slot}, "k.next");
+  g.Add(ops::StateAppend{.state = v_state, .rows = v, .pos = pos, .slot = slot}, "v.next");
+  return std::move(b).Finish(d.cache == DType::kF32 ? Closeness::kComposite : Closeness::kHalf);
+}
+
+}  // namespace
+
+std::vector<CaseSpec> NeighbourCases() {
+  std::vector<CaseSpec> cases;
+  const std::pair<DType, int64_t> widths[] = {
+      {DType::kF32, 96}, {DType::kF32, 33}, {DType::kQ4_K, 1536}, {DType::kQ8_0, 64}};
+  for (const Pattern& pattern : kPatterns) {
+    for (const auto& [dtype, k] : widths) {
+      cases.push_back({fmt::format("{}_{}_k{}", pattern.name, NameOf(dtype), k), pattern.kind,
+                       [=, dtype = dtype, k = k](uint64_t seed) {
+                         CaseBuilder b(seed, 1);
+                         pattern.make(b, dtype, k);
+                         return std::move(b).Finish(Closeness::kComposite);
+                       }});
+    }
+  }
+  for (const int64_t dim : {2, 64, 256}) {
+    for (const bool half : {false, true}) {
+      cases.push_back({fmt::format("heads_n{}{}", dim, half ? "_f16" : ""), OpKind::kRope,
+                       [=](uint64_t seed) { return NormedHeads(seed, dim, dim != 64, half); }});
+    }
+  }
+  for (const Decode& decode : kDecodes) {
+    cases.push_back({fmt::format("decode_{}", decode.name), OpKind::kAttention,
+                     [&decode](uint64_t seed) { return DecodeCase(decode, seed); }});
+  }
+  return cases;
+}
+
+}  // namespace rullama::conformance

@@ -1,0 +1,31 @@
+// Runs a case on a device and on the float64 reference and compares. Functions return an empty text
+// or what is wrong; a Status that fails is a test that fails, too.
+#pragma once
+
+#include <string>
+
+#include "core/plugin/device.h"
+#include "core/reference/interpreter.h"
+#include "conformance/case.h"
+#include "conformance/program.h"
+
+namespace rullama::conformance {
+
+// Why the device does not run this graph, or nothing.
+Result<std::string> WhyUnsupported(Device& device, const Graph& graph);
+
+// The case after the reference has run it.
+Result<reference::Interpreter> RunReference(const Case& test);
+
+// Results of a program after a run: outputs, then states, by name.
+Result<std::map<std::string, Bytes>> ReadResults(Program& program, const Case& test);
+
+// Results as close to the reference as they have to be?
+Status CompareWithReference(const Case& test, const reference::Interpreter& ran,
+                            const std::map<std::string, Bytes>& results, Activations activations);
+
+// Everything at once: two runs over differently poisoned memory that agree with the reference and,
+// if the device is deterministic, with each other, and write nothing beside.
+Status CheckCase(Device& device, const Case& test, Activations activations);
+
+}  // namespace rullama::conformance

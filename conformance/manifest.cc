@@ -1,0 +1,105 @@
+#include "conformance/manifest.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+namespace rullama::conformance {
+namespace {
+
+using Json = nlohmann::json;
+
+Error ManifestError(const std::filesystem::path& path, std::string_view what) {
+  return {ErrorKind::kUsage, "conformance.manifest",
+          fmt::format("manifest '{}': {}", path.string(), what)};
+}
+
+std::optional<Activations> ActivationsFrom(std::string_view name) {
+  if (name == "float") return Activations::kFloat;
+  if (name == "int16") return Activations::kInt16;
+  if (name == "float16") return Activations::kFloat16;
+  if (name == "int8") return Activations::kInt8;
+  return std::nullopt;
+}
+
+std::optional<std::vector<Manifest::Entry>> EntriesFrom(const Json& list) {
+  std::vector<Manifest::Entry> entries;
+  if (!list.is_array()) return std::nullopt;
+  for (const Json& item : list) {
+    const bool good = item.is_object() && item.contains("test") && item["test"].is_string() &&
+                      item.contains("reason") && item["reason"].is_string();
+    if (!good) return std::nullopt;
+    entries.push_back({item["test"], item["reason"]});
+  }
+  return entries;
+}
+
+}  // namespace
+
+Result<Manifest> Manifest::Load(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return tl::unexpected(ManifestError(path, "cannot be read"));
+  const Json json = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return tl::unexpected(ManifestError(path, "is no JSON object"));
+  Manifest manifest;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "activations") {
+      const auto activations =
+          value.is_string() ? ActivationsFrom(value.get<std::string>()) : std::nullopt;
+      if (!activations) {
+        return tl::unexpected(
+            ManifestError(path, "'activations' has to be float, int16, float16 or int8"));
+      }
+      manifest.activations = *activations;
+    } else if (key == "unsupported" || key == "expected_failure") {
+      auto entries = EntriesFrom(value);
+      if (!entries) {
+        return tl::unexpected(ManifestError(
+            path, fmt::format("'{}' has to be a list of objects with 'test' and 'reason'", key)));
+      }
+      if (key == "unsupported") manifest.names_all_unsupported = true;
+      (key == "unsupported" ? manifest.unsupported : manifest.expected_failure) =
+          *std::move(entries);
+    } else {
+      return tl::unexpected(ManifestError(
+          path, fmt::format("unknown key '{}'; known are activations, unsupported and "
+                            "expected_failure",
+                            key)));
+    }
+  }
+  return manifest;
+}
+
+const Manifest::Entry* FindEntry(const std::vector<Manifest::Entry>& entries,
+                                 std::string_view test) {
+  for (const Manifest::Entry& entry : entries) {
+    if (MatchesGlob(entry.test, test)) return &entry;
+  }
+  return nullptr;
+}
+
+bool MatchesGlob(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0;
+  size_t star = std::string_view::npos, resume = 0;  // the last * and where its text may end
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace rullama::conformance

@@ -1,0 +1,57 @@
+// A graph compiled on a device, each value in a buffer of its own between two guard zones, so that
+// what a plugin writes outside its values is seen. Not thread-safe. Errors: those of Device; id
+// "conformance.memory" for memory that changed or did not.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plugin/device.h"
+#include "conformance/case.h"
+
+namespace rullama::conformance {
+
+class Program {
+ public:
+  // Constants are taken from the case, and it outlives this object. `observed`: every value is
+  // marked as read by the host.
+  static Result<std::unique_ptr<Program>> Create(Device& device, const Case& test,
+                                                 bool observed = false);
+
+  // Fills results and transients with this byte, so that what is not written can be told.
+  Status Poison(uint8_t byte);
+  // The bytes of an input or a state.
+  Status Bind(std::string_view name, std::span<const std::byte> bytes);
+  // All inputs and states of the case.
+  Status BindAll(const Case& test);
+  Status Run(const Extents& extents);
+  // A value, or a state by its first name, at these extents.
+  Result<Bytes> Read(std::string_view name, const Extents& extents);
+  // Whether the inputs are still those of the case: an op reads them and no more.
+  Status CheckInputs(const Case& test);
+  // Whether all guard zones are as they were.
+  Status CheckGuards();
+  Result<rl_plan_stats> Stats() { return device_.Stats(plan_); }
+
+ private:
+  struct Place {
+    DeviceBuffer buffer;
+    uint64_t bytes = 0;
+  };
+  Program(Device& device, const Graph& graph) : device_(device), graph_(graph) {}
+  Status Allocate(const Case& test, bool observed);
+  Status FillGuards(const Place& place);
+
+  Device& device_;
+  const Graph& graph_;
+  uint64_t guard_ = 0;  // bytes before and after each value
+  std::vector<DeviceWeight> weights_;
+  std::map<ValueId, Place> places_;  // by value; states by their first version
+  std::vector<Storage> storage_;
+  DevicePlan plan_;
+};
+
+}  // namespace rullama::conformance

@@ -1,0 +1,58 @@
+// What the tests run on, and the tests by name. A test is a function: its Status says what is
+// wrong, and the id kUnsupported that the plugin does not do this.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plugin/device.h"
+#include "conformance/manifest.h"
+
+namespace rullama::conformance {
+
+inline constexpr std::string_view kUnsupportedId = "conformance.unsupported";
+inline tl::unexpected<Error> Unsupported(std::string reason) {
+  return tl::unexpected(Error{ErrorKind::kBackend, std::string(kUnsupportedId), std::move(reason)});
+}
+template <typename... Args>
+tl::unexpected<Error> Failed(fmt::format_string<Args...> format, Args&&... args) {
+  return tl::unexpected(Error{ErrorKind::kThreshold, "conformance.failed",
+                              fmt::format(format, std::forward<Args>(args)...)});
+}
+
+struct Suite {
+  std::shared_ptr<Plugin> plugin;
+  rl_plugin_query_fn query = nullptr;  // its entry point, for tests below the C++ classes
+  uint32_t device_index = 0;
+  std::vector<std::pair<std::string, std::string>> options;
+  std::shared_ptr<std::atomic<bool>> cancelled;  // what the plugin sees as the user's wish
+  uint64_t seed = 1;
+  Manifest manifest;
+  std::string written_while_opening;  // to standard output, by the plugin
+
+  [[nodiscard]] Result<std::unique_ptr<Device>> Open() const {
+    return plugin->Open(device_index, options);
+  }
+};
+
+struct NamedTest {
+  std::string name;  // "Op.matmul/q4_k_k256_n31_t7"
+  std::function<Status(Suite&, Device&)> run;
+};
+
+std::vector<NamedTest> AllTests();
+void AddOpTests(std::vector<NamedTest>& tests);
+void AddContractTests(std::vector<NamedTest>& tests);
+void AddOutputTests(std::vector<NamedTest>& tests);
+void AddBufferTests(std::vector<NamedTest>& tests);
+void AddReplayTests(std::vector<NamedTest>& tests);
+void AddFaultTests(std::vector<NamedTest>& tests);
+
+// The seed of a case: of the run and of its name, so that a filter does not change it.
+uint64_t SeedOf(const Suite& suite, std::string_view name);
+
+}  // namespace rullama::conformance

@@ -1,0 +1,137 @@
+// The handshake and the description of devices, below the C++ classes of the host.
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "core/base/utf8.h"
+#include "core/plugin/host_table.h"
+#include "conformance/suite.h"
+
+namespace rullama::conformance {
+namespace {
+
+rl_error EmptyError() {
+  rl_error error{};
+  error.struct_size = sizeof(error);
+  std::memset(error.message, 'x', sizeof(error.message));  // not terminated
+  return error;
+}
+
+// An error text is terminated, not empty and UTF-8.
+Status CheckText(const rl_error& error, std::string_view call) {
+  const void* end = std::memchr(error.message, 0, sizeof(error.message));
+  if (end == nullptr) return Failed("{}: the error text is not terminated", call);
+  const std::string_view text(error.message);
+  if (text.empty()) return Failed("{}: the error text is empty", call);
+  if (FindInvalidUtf8(text)) return Failed("{}: the error text is not UTF-8", call);
+  return OkStatus();
+}
+
+Status RefusesAnotherMajor(Suite& suite, Device&) {
+  const rl_host_v1* real =
+      PluginHost::MakeTable(std::make_shared<PluginHost>(HostOptions{}), "conformance");
+  for (const uint16_t major : {uint16_t{0}, uint16_t{99}}) {
+    rl_host_v1 host = *real;
+    host.abi_major = major;
+    const rl_plugin_v1* table = nullptr;
+    rl_error error = EmptyError();
+    const int32_t code = suite.query(&host, &table, &error);
+    if (code == RL_OK) return Failed("a host of ABI {}.0 was accepted", major);
+    RL_RETURN_IF_ERROR(CheckText(error, "query"));
+  }
+  return OkStatus();
+}
+
+// A host of a later minor version hands out a larger table.
+Status AcceptsALaterMinor(Suite& suite, Device&) {
+  const rl_host_v1* real =
+      PluginHost::MakeTable(std::make_shared<PluginHost>(HostOptions{}), "conformance");
+  struct Later {
+    rl_host_v1 host;
+    void* more[4];
+  };
+  static Later later;  // as long as the process: the plugin may keep it
+  later.host = *real;
+  later.host.struct_size = sizeof(Later);
+  later.host.abi_minor = 7;
+  const rl_plugin_v1* table = nullptr;
+  rl_error error = EmptyError();
+  if (suite.query(&later.host, &table, &error) != RL_OK || table == nullptr) {
+    return Failed("a host of ABI 1.7 was refused: {}", error.message);
+  }
+  return OkStatus();
+}
+
+Status TableIsComplete(Suite& suite, Device&) {
+  const rl_plugin_v1& table = suite.plugin->table();
+  if (table.abi_major != RL_ABI_MAJOR) return Failed("abi_major is {}", table.abi_major);
+  if (suite.plugin->version().empty()) return Failed("the version is empty");
+  if (suite.plugin->vendor().empty()) return Failed("the vendor is empty");
+  return OkStatus();
+}
+
+Status DevicesAreDescribed(Suite& suite, Device&) {
+  RL_ASSIGN_OR_RETURN(const auto list, suite.plugin->ListDevices());
+  for (const DeviceDescription& device : list.devices) {
+    if (device.name.empty()) return Failed("a device has no name");
+    if (!std::has_single_bit(device.alignment)) {
+      return Failed("the alignment of '{}' is {}, no power of two", device.name, device.alignment);
+    }
+    if (device.max_buffer_bytes == 0) return Failed("max_buffer_bytes of '{}' is 0", device.name);
+  }
+  return OkStatus();
+}
+
+Status NoSuchDevice(Suite& suite, Device&) {
+  const rl_plugin_v1& table = suite.plugin->table();
+  rl_str reason{};
+  const uint32_t count = table.device_count(table.context, &reason);
+  rl_device* device = nullptr;
+  rl_error error = EmptyError();
+  if (table.device_open(table.context, count + 5, nullptr, 0, &device, &error) == RL_OK) {
+    table.device_close(device);
+    return Failed("device {} of {} was opened", count + 5, count);
+  }
+  return CheckText(error, "device_open");
+}
+
+Status UnknownOption(Suite& suite, Device&) {
+  const rl_plugin_v1& table = suite.plugin->table();
+  constexpr std::string_view kKey = "no_such_option";
+  const rl_option option = {{kKey.data(), kKey.size()}, {"1", 1}};
+  rl_device* device = nullptr;
+  rl_error error = EmptyError();
+  const int32_t code =
+      table.device_open(table.context, suite.device_index, &option, 1, &device, &error);
+  if (code == RL_OK) {
+    table.device_close(device);
+    return Failed("an unknown option was taken");
+  }
+  RL_RETURN_IF_ERROR(CheckText(error, "device_open"));
+  if (code != RL_INVALID_ARGUMENT) {
+    return Failed("the code is {}, expected RL_INVALID_ARGUMENT ({})", code, error.message);
+  }
+  if (std::string_view(error.message).find(kKey) == std::string_view::npos) {
+    return Failed("the text does not name the option: {}", error.message);
+  }
+  // Which options there are is the plugin's affair, but those it was opened with are among them.
+  for (const auto& [known, value] : suite.options) {
+    if (std::string_view(error.message).find(known) == std::string_view::npos) {
+      return Failed("the text does not list the known option '{}': {}", known, error.message);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddContractTests(std::vector<NamedTest>& tests) {
+  tests.push_back({"Contract.refuses_a_host_of_another_major", RefusesAnotherMajor});
+  tests.push_back({"Contract.accepts_a_host_of_a_later_minor", AcceptsALaterMinor});
+  tests.push_back({"Contract.table_is_complete", TableIsComplete});
+  tests.push_back({"Contract.devices_are_described", DevicesAreDescribed});
+  tests.push_back({"Contract.device_that_is_not_there", NoSuchDevice});
+  tests.push_back({"Contract.unknown_option_is_named", UnknownOption});
+}
+
+}  // namespace rullama::conformance

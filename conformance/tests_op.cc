@@ -1,0 +1,66 @@
+// Each case of each op, composites in their decomposition, and ops that follow each other.
+#include <set>
+
+#include "core/passes/decompose.h"
+#include "conformance/check.h"
+#include "conformance/suite.h"
+
+namespace rullama::conformance {
+namespace {
+
+Status RunCase(Suite& suite, Device& device, const CaseSpec& spec) {
+  const Case test = spec.make(SeedOf(suite, spec.name));
+  RL_ASSIGN_OR_RETURN(std::string refusal, WhyUnsupported(device, test.graph));
+  if (!refusal.empty()) return Unsupported(std::move(refusal));
+  return CheckCase(device, test, suite.manifest.activations);
+}
+
+// The composite as the primitives it stands for, where the device runs all of them: as close to the
+// reference of the composite as the composite has to be.
+Status RunDecomposed(Suite& suite, Device& device, const CaseSpec& spec) {
+  const Case whole = spec.make(SeedOf(suite, spec.name));
+  Case parts = whole;
+  RL_ASSIGN_OR_RETURN(parts.graph, DecomposeAll(whole.graph));
+  RL_ASSIGN_OR_RETURN(std::string refusal, WhyUnsupported(device, parts.graph));
+  if (!refusal.empty()) return Unsupported(std::move(refusal));
+  RL_ASSIGN_OR_RETURN(const auto program, Program::Create(device, parts));
+  RL_RETURN_IF_ERROR(program->Poison(0xFF));
+  RL_RETURN_IF_ERROR(program->BindAll(parts));
+  RL_RETURN_IF_ERROR(program->Run(parts.extents));
+  RL_ASSIGN_OR_RETURN(const auto results, ReadResults(*program, parts));
+  RL_ASSIGN_OR_RETURN(const auto ran, RunReference(whole));
+  RL_RETURN_IF_ERROR(CompareWithReference(whole, ran, results, suite.manifest.activations));
+  return program->CheckGuards();
+}
+
+// A new op without cases would be tested by nobody.
+Status EveryOpHasCases(Suite&, Device&) {
+  std::set<OpKind> covered;
+  for (const CaseSpec& spec : AllCases()) covered.insert(spec.kind);
+  for (const OpInfo& op : AllOps()) {
+    if (!covered.contains(op.kind)) return Failed("op {} has no case", op.name);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+void AddOpTests(std::vector<NamedTest>& tests) {
+  tests.push_back({"Suite.every_op_has_cases", EveryOpHasCases});
+  for (const CaseSpec& spec : AllCases()) {
+    tests.push_back({"Op." + spec.name, [spec](Suite& suite, Device& device) {
+                       return RunCase(suite, device, spec);
+                     }});
+    if (!HasDecomposition(spec.kind)) continue;
+    tests.push_back({"Decomposed." + spec.name, [spec](Suite& suite, Device& device) {
+                       return RunDecomposed(suite, device, spec);
+                     }});
+  }
+  for (const CaseSpec& spec : NeighbourCases()) {
+    tests.push_back({"Neighbours." + spec.name, [spec](Suite& suite, Device& device) {
+                       return RunCase(suite, device, spec);
+                     }});
+  }
+}
+
+}  // namespace rullama::conformance

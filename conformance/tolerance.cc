@@ -1,0 +1,385 @@
+#include "conformance/tolerance.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/reference/evaluate.h"
+#include "conformance/case.h"
+
+namespace rullama::conformance {
+namespace {
+
+using reference::Interpreter;
+using reference::Tensor;
+
+Bounds BlockBounds(Activations activations) {
+  switch (activations) {
+    case Activations::kFloat:
+      return {1e-10, 1e-5, 1e-6};
+    case Activations::kInt16:
+      // Two rows of 8 bits: off by 1.6e-5 of the largest in a block at most, so the variance is
+      // 8e-11 of its square. All results of a row share these errors, hence five deviations.
+      return {2e-9, 3e-5, 1e-6};
+    case Activations::kFloat16:
+      return {1e-5, 1e-3, 1e-4};
+    case Activations::kInt8:
+      return {5e-4, 8e-3, 1e-3};  // 1/254 of the largest in a block, twice for safety
+  }
+  return {};
+}
+
+Tensor Abs(const Tensor& tensor) {
+  auto plain = reference::Unpack(tensor);
+  Tensor result = plain ? *std::move(plain) : Tensor();
+  for (double& value : result.f) value = std::abs(value);
+  return result;
+}
+
+// Each value replaced by the largest magnitude of its block of 32: what a quantised activation is
+// rounded against.
+Tensor BlockMaxima(const Tensor& x) {
+  constexpr size_t kBlock = 32;
+  Tensor result = Abs(x);
+  const auto columns = static_cast<size_t>(std::max<int64_t>(1, x.last()));
+  for (size_t row = 0; row < result.f.size(); row += columns) {
+    for (size_t begin = row; begin < row + columns; begin += kBlock) {
+      const auto first = result.f.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto last =
+          result.f.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kBlock, row + columns));
+      std::fill(first, last, *std::max_element(first, last));
+    }
+  }
+  return result;
+}
+
+std::vector<double> Evaluate(OpKind kind, const OpAttrs& attrs,
+                             const std::vector<const Tensor*>& operands) {
+  auto results = reference::EvaluateOp(kind, attrs, operands);
+  return results ? (*results)[0].f : std::vector<double>();
+}
+
+// What terms add up to: their magnitudes bound an error, their squares are what independent errors
+// have in the mean.
+enum class Norm { kMagnitude, kEnergy };
+
+double Raised(Norm norm, double value) {
+  return norm == Norm::kEnergy ? value * value : std::abs(value);
+}
+
+Tensor Raised(Norm norm, Tensor tensor) {
+  for (double& value : tensor.f) value = Raised(norm, value);
+  return tensor;
+}
+
+// The activations of a linear layer as errors see them.
+Tensor Activation(Norm norm, const Tensor& x, const Tensor& weight) {
+  return Raised(norm, IsBlockType(weight.dtype) ? BlockMaxima(x) : Abs(x));
+}
+
+// sum |x| |w| of a linear layer, or sum x^2 w^2.
+std::vector<double> LinearSize(Norm norm, const Tensor& x, const Tensor& weight, int transposed) {
+  const Tensor largest = Activation(norm, x, weight);
+  const Tensor weights = Raised(norm, Abs(weight));
+  return Evaluate(OpKind::kMatMul, OpAttrs(rl_matmul_attrs{0, transposed}), {&largest, &weights});
+}
+
+std::vector<double> GroupedSize(Norm norm, const Tensor& x, const Tensor& weight,
+                                const Tensor& experts) {
+  const Tensor largest = Activation(norm, x, weight);
+  const Tensor weights = Raised(norm, Abs(weight));
+  return Evaluate(OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul),
+                  {&largest, &weights, &experts});
+}
+
+double Largest(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+// The largest magnitude of each row of the last dimension.
+std::vector<double> RowMaxima(const Tensor& tensor) {
+  std::vector<double> result = tensor.f;
+  const auto columns = static_cast<size_t>(std::max<int64_t>(1, tensor.last()));
+  for (size_t begin = 0; begin < result.size(); begin += columns) {
+    double largest = 0;
+    for (size_t i = begin; i < begin + columns; ++i) {
+      if (std::isfinite(tensor.f[i])) largest = std::max(largest, std::abs(tensor.f[i]));
+    }
+    std::fill_n(result.begin() + static_cast<std::ptrdiff_t>(begin), columns, largest);
+  }
+  return result;
+}
+
+// The op of a case and its operands after the reference ran.
+struct Site {
+  const Op& op;
+  const Interpreter& ran;
+  [[nodiscard]] const Tensor& in(size_t i) const { return *ran.Get(op.inputs[i]); }
+};
+
+std::vector<double> BinaryMagnitude(const Site& s) {
+  using In = operands::Binary;
+  const Tensor a = Abs(s.in(In::a));
+  const Tensor b = Abs(s.in(In::b));
+  const int32_t fn = s.op.As<rl_binary_attrs>().fn;
+  const bool sum = fn == RL_BINARY_ADD || fn == RL_BINARY_SUB;
+  return Evaluate(OpKind::kBinary, OpAttrs(rl_binary_attrs{0, sum ? RL_BINARY_ADD : fn}), {&a, &b});
+}
+
+std::vector<double> ReduceMagnitude(const Site& s) {
+  using In = operands::Reduce;
+  const Tensor x = Abs(s.in(In::x));
+  return Evaluate(s.op.kind, s.op.attrs, {&x});
+}
+
+// gelu(g) u: an error e in g and u becomes gelu'(g) e |u| + |gelu(g)| e, and |gelu'| stays
+// below this.
+constexpr double kSteepest = 1.13;
+
+std::vector<double> GeGluLinearSize(Norm norm, const Site& s) {
+  using In = operands::GeGluLinear;
+  const OpAttrs attrs(rl_matmul_attrs{0, 1});
+  const std::vector<double> gate =
+      Evaluate(OpKind::kMatMul, attrs, {&s.in(In::x), &s.in(In::gate_weight)});
+  const std::vector<double> up =
+      Evaluate(OpKind::kMatMul, attrs, {&s.in(In::x), &s.in(In::up_weight)});
+  const std::vector<double> gate_size = LinearSize(norm, s.in(In::x), s.in(In::gate_weight), 1);
+  std::vector<double> result = LinearSize(norm, s.in(In::x), s.in(In::up_weight), 1);
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = Raised(norm, kSteepest) * gate_size[i] * Raised(norm, up[i]) +
+                Raised(norm, gate[i]) * result[i];
+  }
+  return result;
+}
+
+// The values and sizes of gate and up of every pair, whether they are one tensor or two.
+struct ExpertHalf {
+  std::vector<double> value, size;
+};
+ExpertHalf HalfOf(Norm norm, const Site& s, size_t operand, bool second_half, int64_t inner) {
+  using In = operands::MoeFfn;
+  const Tensor& weight = s.in(operand);
+  const std::vector<double> value =
+      Evaluate(OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul),
+               {&s.in(In::x), &weight, &s.in(In::experts)});
+  const std::vector<double> size = GroupedSize(norm, s.in(In::x), weight, s.in(In::experts));
+  ExpertHalf half;
+  const auto width = static_cast<size_t>(inner);
+  const auto stride = static_cast<size_t>(weight.dims[1]);
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (i % stride / width != (second_half ? 1 : 0)) continue;
+    half.value.push_back(value[i]);
+    half.size.push_back(size[i]);
+  }
+  return half;
+}
+
+// The rule of geglu_linear, carried through the second product and the weighted sum.
+std::vector<double> MoeSize(Norm norm, const Site& s, const Tensor& expected) {
+  using In = operands::MoeFfn;
+  const int64_t inner = s.in(In::down_weight).dims[2];
+  const bool fused = s.op.inputs[In::up_weight] == kNoValue;
+  const ExpertHalf gate = HalfOf(norm, s, In::gate_weight, false, inner);
+  const ExpertHalf up = HalfOf(norm, s, fused ? In::gate_weight : In::up_weight, fused, inner);
+  Tensor hidden = reference::MakeZeros(
+      DType::kF32, {s.in(In::experts).dims[0], s.in(In::experts).dims[1], inner});
+  for (size_t i = 0; i < hidden.f.size(); ++i) {
+    hidden.f[i] = Raised(norm, gate.value[i] * up.value[i]) +
+                  Raised(norm, kSteepest * up.value[i]) * gate.size[i] +
+                  Raised(norm, gate.value[i]) * up.size[i];
+    // GroupedSize raises it again.
+    if (norm == Norm::kEnergy) hidden.f[i] = std::sqrt(hidden.f[i]);
+  }
+  const std::vector<double> down =
+      GroupedSize(norm, hidden, s.in(In::down_weight), s.in(In::experts));
+  const std::vector<double> scales = s.op.inputs[In::expert_scale] == kNoValue
+                                         ? std::vector<double>()
+                                         : Abs(s.in(In::expert_scale)).f;
+  std::vector<double> result(expected.f.size(), 0);
+  const auto columns = static_cast<size_t>(expected.last());
+  const auto chosen = static_cast<size_t>(s.in(In::experts).last());
+  for (size_t i = 0; i < down.size(); ++i) {
+    const size_t pair = i / columns;
+    const auto expert = static_cast<size_t>(s.in(In::experts).i[pair]);
+    const double scale = scales.empty() ? 1 : scales[expert];
+    result[pair / chosen * columns + i % columns] +=
+        Raised(norm, s.in(In::weights).f[pair] * scale) * down[i];
+  }
+  return result;
+}
+
+// A score has the sum of |q| |k|; an error e in it changes a probability by the factor 1 + e.
+double ScoreMagnitude(const Tensor& q, const Tensor& k_new, const Tensor& k_state, double scale) {
+  const double keys = std::max(Largest(Abs(k_new).f), Largest(Abs(k_state).f));
+  return static_cast<double>(q.last()) * Largest(q.f) * keys * std::abs(scale);
+}
+
+std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
+  using In = operands::Attention;
+  const double scale = s.op.As<rl_attention_attrs>().scale;
+  const double values =
+      std::max(Largest(Abs(s.in(In::v_new)).f), Largest(Abs(s.in(In::v_state)).f));
+  return std::vector<double>(
+      count, values * (1 + ScoreMagnitude(s.in(In::q), s.in(In::k_new), s.in(In::k_state), scale)));
+}
+
+// "[1, 3, 96] of [7, 8, 128]".
+std::string PlaceOf(size_t element, const std::vector<int64_t>& dims) {
+  std::vector<size_t> place(dims.size());
+  for (size_t axis = dims.size(); axis-- > 0;) {
+    const auto size = static_cast<size_t>(dims[axis]);
+    place[axis] = element % size;
+    element /= size;
+  }
+  return fmt::format("[{}] of [{}]", fmt::join(place, ", "), fmt::join(dims, ", "));
+}
+
+std::vector<double> Constant(size_t count, double value) {
+  return std::vector<double>(count, value);
+}
+
+}  // namespace
+
+Bounds BoundsOf(Closeness closeness, Activations activations) {
+  switch (closeness) {
+    case Closeness::kExact:
+      return {};
+    case Closeness::kRounding:
+      return {1e-12, 1e-5, 1e-6};
+    case Closeness::kHalf:
+      // A step is 2^-10 of the element; few elements are so near the middle between two.
+      return {1e-7, 0x1p-10 + 1e-5, 1e-6};
+    case Closeness::kContraction:
+      return {1e-10, 1e-5, 1e-6};
+    case Closeness::kBlocks:
+      return BlockBounds(activations);
+    case Closeness::kComposite: {
+      // The second product of a chain amplifies what the first one lost, relative to a smaller
+      // result.
+      constexpr double kAmplification = 8;
+      const Bounds blocks = BlockBounds(activations);
+      return {blocks.nmse * kAmplification * kAmplification, blocks.relative * kAmplification,
+              blocks.absolute * kAmplification};
+    }
+  }
+  return {};
+}
+
+std::vector<double> Magnitudes(const Case& test, const Interpreter& ran, const Tensor& expected) {
+  const size_t count = expected.f.size();
+  if (test.graph.ops.size() == 1) {
+    const Site s{test.graph.ops[0], ran};
+    switch (s.op.kind) {
+      case OpKind::kMatMul:
+        return LinearSize(Norm::kMagnitude, s.in(0), s.in(1),
+                          s.op.As<rl_matmul_attrs>().transpose_weight);
+      case OpKind::kGeGluLinear:
+        return GeGluLinearSize(Norm::kMagnitude, s);
+      case OpKind::kBinary:
+        return BinaryMagnitude(s);
+      case OpKind::kReduce:
+      case OpKind::kCumSum:
+        return ReduceMagnitude(s);
+      case OpKind::kAffine:
+        return Constant(count, Largest(s.in(0).f) * std::abs(s.op.As<rl_affine_attrs>().scale) +
+                                   std::abs(s.op.As<rl_affine_attrs>().bias));
+      case OpKind::kAttention:
+        return AttentionMagnitude(s, count);
+      case OpKind::kAttentionScores:
+        return Constant(count, ScoreMagnitude(s.in(0), s.in(1), s.in(2),
+                                              s.op.As<rl_attention_scores_attrs>().scale));
+      case OpKind::kAttentionMix:
+        return Constant(count, std::max(Largest(Abs(s.in(1)).f), Largest(Abs(s.in(2)).f)));
+      case OpKind::kSoftEmbed:
+        return Constant(count,
+                        Largest(Abs(s.in(2)).f) * (1 + Largest(s.in(0).f) * Largest(s.in(1).f)));
+      case OpKind::kSoftmax:
+        return Constant(count, 1);
+      case OpKind::kRope:
+      case OpKind::kResidualNorm:
+      case OpKind::kPleInject:
+        return RowMaxima(expected);
+      case OpKind::kMoeFfn:
+        return MoeSize(Norm::kMagnitude, s, expected);
+      case OpKind::kGroupedMatMul:
+        return GroupedSize(Norm::kMagnitude, s.in(0), s.in(1), s.in(2));
+      default:
+        return Abs(expected).f;
+    }
+  }
+  return RowMaxima(expected);
+}
+
+std::vector<double> Energies(const Case& test, const Interpreter& ran, const Tensor& expected) {
+  if (test.graph.ops.size() == 1) {
+    const Site s{test.graph.ops[0], ran};
+    switch (s.op.kind) {
+      case OpKind::kMatMul:
+        return LinearSize(Norm::kEnergy, s.in(0), s.in(1),
+                          s.op.As<rl_matmul_attrs>().transpose_weight);
+      case OpKind::kGeGluLinear:
+        return GeGluLinearSize(Norm::kEnergy, s);
+      case OpKind::kGroupedMatMul:
+        return GroupedSize(Norm::kEnergy, s.in(0), s.in(1), s.in(2));
+      case OpKind::kMoeFfn:
+        return MoeSize(Norm::kEnergy, s, expected);
+      case OpKind::kSoftEmbed:
+        return Constant(expected.f.size(), Raised(Norm::kEnergy, Largest(Abs(s.in(2)).f)));
+      default:
+        break;
+    }
+  }
+  return Raised(Norm::kEnergy, expected).f;
+}
+
+std::string Compare(const Tensor& expected, const Tensor& actual,
+                    std::span<const double> magnitudes, std::span<const double> energies,
+                    const Bounds& bounds) {
+  size_t bad = 0;
+  std::string first;
+  const auto complain = [&](size_t at, auto found, auto wanted, double allowed) {
+    if (bad++ == 0) {
+      first = fmt::format("element {} is {}, expected {} (allowed difference {:.3g})",
+                          PlaceOf(at, expected.dims), found, wanted, allowed);
+    }
+  };
+  for (size_t j = 0; j < expected.i.size(); ++j) {
+    if (expected.i[j] != actual.i[j]) complain(j, actual.i[j], expected.i[j], 0);
+  }
+  double error = 0, energy = 0;
+  for (size_t j = 0; j < expected.f.size(); ++j) {
+    const double e = expected.f[j], a = actual.f[j];
+    if (!std::isfinite(e) || !std::isfinite(a)) {
+      if (!(std::isnan(e) && std::isnan(a)) && e != a) complain(j, a, e, 0);
+      continue;
+    }
+    const double allowed =
+        bounds.relative == 0 ? 0 : bounds.absolute + bounds.relative * magnitudes[j];
+    if (std::abs(a - e) > allowed) complain(j, a, e, allowed);
+    error += (a - e) * (a - e);
+    energy += energies[j];
+  }
+  if (bad > 0) {
+    const size_t count = expected.i.size() + expected.f.size();
+    return fmt::format("{}; {} of {} elements are off", first, bad, count);
+  }
+  // Of a few elements, cancellation may leave one that is small beside its terms; the bound above,
+  // which knows the terms, has judged it.
+  constexpr size_t kEnoughForNmse = 16;
+  if (expected.f.size() < kEnoughForNmse) return {};
+  // Below the absolute bound everything is rounding of zero.
+  const double floor = bounds.absolute * bounds.absolute * static_cast<double>(expected.f.size());
+  if (error > bounds.nmse * energy + floor) {
+    return fmt::format("NMSE is {:.3g}, allowed {:.3g}", error / std::max(energy, 1e-300),
+                       bounds.nmse);
+  }
+  return {};
+}
+
+}  // namespace rullama::conformance
