@@ -12,8 +12,8 @@
 #include "cli/model_summary.h"
 #include "cli/size_text.h"
 #include "core/base/printable.h"
-#include "models/gemma4/gemma4_config.h"
-#include "models/gemma4/gemma4_model.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/model.h"
 
 namespace rullama::cli {
 namespace {

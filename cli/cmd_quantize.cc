@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/signals.h"
-#include "models/gemma4/quantize.h"
+#include "models/gemma4/files/quantize.h"
 
 namespace rullama::cli {
 namespace {

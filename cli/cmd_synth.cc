@@ -10,7 +10,7 @@
 #include "cli/signals.h"
 #include "core/config/consistency.h"
 #include "core/config/layered_config.h"
-#include "models/gemma4/synth.h"
+#include "models/gemma4/files/synth.h"
 
 namespace rullama::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "cli/backend_setup.h"
 #include "cli/engine.h"
 #include "cli/prompt.h"
-#include "models/gemma4/random_model.h"
+#include "models/gemma4/files/random_model.h"
 
 namespace rullama::cli {
 

@@ -11,9 +11,9 @@
 #include "cli/model_program.h"
 #include "cli/options.h"
 #include "core/runtime/session.h"
-#include "models/gemma4/gemma4_config.h"
-#include "models/gemma4/gemma4_model.h"
-#include "models/gemma4/gemma4_weights.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/model.h"
+#include "models/gemma4/graph/weights.h"
 #include "samplers/settings.h"
 
 namespace rullama::cli {

@@ -8,9 +8,9 @@
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
-#include "models/gemma4/gemma4_config.h"
-#include "models/gemma4/gemma4_model.h"
-#include "models/gemma4/gemma4_weights.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/model.h"
+#include "models/gemma4/graph/weights.h"
 #include "samplers/settings.h"
 
 namespace rullama::cli {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/base/printable.h"
-#include "models/gemma4/gemma4_config.h"
-#include "models/gemma4/gemma4_weights.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/weights.h"
 
 namespace rullama::cli {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "cli/console.h"
 #include "core/base/utf8.h"
-#include "models/gemma4/chat_encoding.h"
-#include "models/gemma4/chat_template.h"
+#include "models/gemma4/chat/encoding.h"
+#include "models/gemma4/chat/template.h"
 
 namespace rullama::cli {
 namespace {

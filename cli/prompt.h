@@ -36,7 +36,7 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 // The tokens of a prompt on its own: as it is, or as the first turn of a conversation.
 Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt);
 
-// The tokens of a conversation (messages as models/gemma4/chat_template.h takes them), ready for
+// The tokens of a conversation (messages as models/gemma4/chat/template.h takes them), ready for
 // the model's turn, with or without thinking. Error chat.markers_missing for models that cannot
 // chat.
 Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages,

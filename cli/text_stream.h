@@ -9,7 +9,7 @@
 #include "cli/answer.h"
 #include "cli/stop_text.h"
 #include "core/tokenizer/detokenizer.h"
-#include "models/gemma4/output_parser.h"
+#include "models/gemma4/chat/output_parser.h"
 
 namespace rullama::cli {
 

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "conformance/tolerance.h"
 #include "core/ir/builder.h"
 #include "core/ir/graph.h"
-#include "conformance/tolerance.h"
 
 namespace rullama::conformance {
 

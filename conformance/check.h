@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "core/plugin/device.h"
-#include "core/reference/interpreter.h"
 #include "conformance/case.h"
 #include "conformance/program.h"
+#include "core/plugin/device.h"
+#include "core/reference/interpreter.h"
 
 namespace rullama::conformance {
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/plugin/call_guard.h"
 #include "conformance/case.h"
 #include "conformance/flags.h"
 #include "conformance/matrix.h"
@@ -12,6 +11,7 @@
 #include "conformance/suite.h"
 #include "conformance/supervisor.h"
 #include "conformance/worker.h"
+#include "core/plugin/call_guard.h"
 
 namespace rullama::conformance {
 namespace {

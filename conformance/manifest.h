@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/status.h"
 #include "conformance/tolerance.h"
+#include "core/base/status.h"
 
 namespace rullama::conformance {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plugin/device.h"
 #include "conformance/case.h"
+#include "core/plugin/device.h"
 
 namespace rullama::conformance {
 

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/status.h"
 #include "conformance/flags.h"
 #include "conformance/manifest.h"
 #include "conformance/worker.h"
+#include "core/base/status.h"
 
 namespace rullama::conformance {
 

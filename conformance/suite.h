@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/plugin/device.h"
 #include "conformance/manifest.h"
+#include "core/plugin/device.h"
 
 namespace rullama::conformance {
 

@@ -9,10 +9,10 @@
 
 #include <span>
 
-#include "core/base/status.h"
 #include "conformance/flags.h"
 #include "conformance/report.h"
 #include "conformance/suite.h"
+#include "core/base/status.h"
 
 namespace rullama::conformance {
 

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <string>
 
+#include "conformance/suite.h"
 #include "core/base/utf8.h"
 #include "core/plugin/host_table.h"
-#include "conformance/suite.h"
 
 namespace rullama::conformance {
 namespace {

@@ -1,9 +1,9 @@
 // Each case of each op, composites in their decomposition, and ops that follow each other.
 #include <set>
 
-#include "core/passes/decompose.h"
 #include "conformance/check.h"
 #include "conformance/suite.h"
+#include "core/passes/decompose.h"
 
 namespace rullama::conformance {
 namespace {

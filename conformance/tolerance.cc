@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/reference/evaluate.h"
 #include "conformance/case.h"
+#include "core/reference/evaluate.h"
 
 namespace rullama::conformance {
 namespace {

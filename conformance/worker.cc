@@ -7,9 +7,9 @@
 #include <memory>
 #include <utility>
 
+#include "conformance/stdout_capture.h"
 #include "core/plugin/host_table.h"
 #include "core/reference/reference_backend.h"
-#include "conformance/stdout_capture.h"
 
 namespace rullama::conformance {
 namespace {

@@ -8,9 +8,9 @@
 #include <span>
 #include <string>
 
-#include "core/base/status.h"
 #include "conformance/flags.h"
 #include "conformance/suite.h"
+#include "core/base/status.h"
 
 namespace rullama::conformance {
 

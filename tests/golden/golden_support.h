@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/reference/interpreter.h"
-#include "models/gemma4/gemma4_model.h"
+#include "models/gemma4/graph/model.h"
 
 namespace rullama::golden {
 

@@ -15,9 +15,9 @@
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
 #include "core/runtime/session.h"
-#include "models/gemma4/gemma4_config.h"
-#include "models/gemma4/gemma4_model.h"
-#include "models/gemma4/gemma4_weights.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/model.h"
+#include "models/gemma4/graph/weights.h"
 
 namespace rullama::golden {
 

@@ -14,7 +14,7 @@
 #include "core/reference/reference_backend.h"
 #include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
-#include "models/gemma4/random_model.h"
+#include "models/gemma4/files/random_model.h"
 
 namespace rullama::testing {
 

@@ -1,0 +1,37 @@
+#include "models/gemma4/chat/encoding.h"
+
+#include <string>
+
+#include "models/gemma4/chat/markers.h"
+
+namespace rullama::gemma4 {
+
+Status CheckChatMarkers(const Tokenizer& tokenizer) {
+  std::string missing;
+  for (const std::string_view marker : {kTurnBegin, kTurnEnd}) {
+    if (tokenizer.FindToken(marker)) continue;
+    missing += missing.empty() ? "" : ", ";
+    missing += marker;
+  }
+  if (missing.empty()) return OkStatus();
+  return MakeError(ErrorKind::kModelFile, "chat.markers_missing",
+                   "the vocabulary lacks {}; this model can complete raw text but not chat, use an "
+                   "instruction-tuned Gemma 4 file",
+                   missing);
+}
+
+Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const ChatPrompt& prompt,
+                                          const std::stop_token& stop) {
+  RL_RETURN_IF_ERROR(CheckChatMarkers(tokenizer));
+  std::vector<TextSegment> segments;
+  segments.reserve(prompt.segments.size());
+  for (const PromptSegment& segment : prompt.segments) {
+    segments.push_back({segment.text, segment.is_template});
+  }
+  EncodeOptions options;
+  options.add_bos = true;
+  options.stop = stop;
+  return tokenizer.EncodeSegments(segments, options);
+}
+
+}  // namespace rullama::gemma4

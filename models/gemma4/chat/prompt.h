@@ -1,0 +1,38 @@
+// A rendered conversation as stretches of template text and of text that came from outside.
+//
+// Keeping them apart is what makes prompt injection through marker strings impossible: only
+// template text is searched for markers when the prompt is turned into tokens (encoding.h).
+// Thread safety: plain data.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rullama::gemma4 {
+
+struct PromptSegment {
+  std::string text;
+  bool is_template = false;
+};
+
+struct ChatPrompt {
+  std::vector<PromptSegment> segments;  // never empty texts; neighbours differ in is_template
+
+  [[nodiscard]] std::string ToString() const;
+};
+
+class PromptWriter {
+ public:
+  void Template(std::string_view text) { Append(text, true); }
+  void User(std::string_view text) { Append(text, false); }
+  // A user string in the template's string delimiters.
+  void QuotedUser(std::string_view text);
+  ChatPrompt Finish() && { return std::move(prompt_); }
+
+ private:
+  void Append(std::string_view text, bool is_template);
+  ChatPrompt prompt_;
+};
+
+}  // namespace rullama::gemma4

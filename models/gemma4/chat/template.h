@@ -1,0 +1,42 @@
+// Renders a conversation as the prompt Gemma 4 was trained on: a native form of Google's chat
+// template of 2026-07-09.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/base/status.h"
+#include "models/gemma4/chat/prompt.h"
+
+namespace rullama::gemma4 {
+
+// The published templates differ in one place: with thinking off, that of the larger models (12B,
+// 26B, 31B) puts an empty thought after the generation prompt; that of E2B and E4B does not.
+enum class ChatVariant { kSmall, kLarge };
+
+struct ChatOptions {
+  ChatVariant variant = ChatVariant::kSmall;
+  bool enable_thinking = false;
+  // Show the model its earlier thoughts that led to tool calls, not only those of the current turn.
+  bool preserve_thinking = false;
+  bool add_generation_prompt = true;
+};
+
+// `messages` and `tools` have the shape of the OpenAI chat API: messages with role (system,
+// developer, user, assistant or model, tool), content (a string or a list of parts of type text,
+// image, image_url, audio, input_audio, video), and optionally reasoning or reasoning_content,
+// tool_calls (arguments as an object, or as a string that holds one), tool_responses, tool_call_id,
+// name. `tools` may be null.
+//
+// Errors (kUsage), each naming the place ("messages[3].content[0].type: ..."): chat.messages,
+// chat.role, chat.content, chat.tool_call, chat.tool_result, chat.tools, chat.depth, chat.json.
+Result<ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
+                              const ChatOptions& options);
+
+// The variant for a model: by the size in its name ("gemma-4-E2B-it"), else by parameter count.
+ChatVariant VariantForModel(std::string_view name, uint64_t parameters);
+
+}  // namespace rullama::gemma4

@@ -1,0 +1,141 @@
+#include "models/gemma4/files/quant_mix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+namespace rullama {
+namespace {
+
+constexpr QuantMix kMixes[] = {
+    {"Q4_K_M", 15, DType::kQ4_K, DType::kQ6_K, DType::kQ6_K},
+    {"Q5_K_M", 17, DType::kQ5_K, DType::kQ6_K, DType::kQ6_K},
+    {"Q6_K", 18, DType::kQ6_K, DType::kQ6_K, DType::kQ6_K},
+    {"Q8_0", 7, DType::kQ8_0, DType::kQ8_0, DType::kQ8_0},
+    {"Q4_0", 2, DType::kQ4_0, DType::kQ6_K, DType::kQ4_0},
+    {"Q5_0", 8, DType::kQ5_0, DType::kQ6_K, DType::kQ5_0},
+    {"F16", 1, DType::kF16, DType::kF16, DType::kF16},
+    {"BF16", 32, DType::kBF16, DType::kBF16, DType::kBF16},
+};
+
+// llama-quantize gives the attention of models with exactly this many experts more bits, because
+// it is small beside them.
+constexpr int64_t kExpertsWithBetterAttention = 8;
+
+bool FitsRow(DType dtype, uint64_t row) { return row % InfoOf(dtype).block_elements == 0; }
+
+// K-quants come in blocks of 256; rows of another length take the 32-element type next in size.
+DType FitRow(DType dtype, uint64_t row) {
+  if (FitsRow(dtype, row)) return dtype;
+  DType smaller_blocks = DType::kF16;
+  if (dtype == DType::kQ4_K) smaller_blocks = DType::kQ5_0;
+  if (dtype == DType::kQ5_K) smaller_blocks = DType::kQ5_1;
+  if (dtype == DType::kQ6_K) smaller_blocks = DType::kQ8_0;
+  return FitsRow(smaller_blocks, row) ? smaller_blocks : DType::kF16;
+}
+
+char ToUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
+// The layer that a name belongs to; 0 for names outside of layers.
+int64_t LayerOf(std::string_view name) {
+  int64_t layer = 0;
+  if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
+  return layer;
+}
+
+bool IsOfTower(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("a.") || name.starts_with("mm.");
+}
+
+bool StaysAsItIs(const QuantTensor& tensor) {
+  const std::string_view name = tensor.name;
+  return tensor.rank < 2 || !name.ends_with("weight") || name.ends_with("_norm.weight") ||
+         name.ends_with("ffn_gate_inp.weight") || name == "per_layer_model_proj.weight" ||
+         IsOfTower(name);
+}
+
+bool IsEmbedding(std::string_view name) {
+  return name == "token_embd.weight" || name == "per_layer_token_embd.weight" ||
+         name == "output.weight";
+}
+
+bool IsValueProjection(std::string_view name) { return name.ends_with(".attn_v.weight"); }
+
+bool IsDownProjection(std::string_view name) {
+  return name.ends_with(".ffn_down.weight") || name.ends_with(".ffn_down_exps.weight");
+}
+
+bool IsFloat(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// The layers with a value projection, ascending whatever the order of the file.
+std::vector<int64_t> LayersOfValueProjections(std::span<const QuantTensor> tensors) {
+  std::vector<int64_t> layers;
+  for (const QuantTensor& tensor : tensors) {
+    if (IsValueProjection(tensor.name)) layers.push_back(LayerOf(tensor.name));
+  }
+  std::ranges::sort(layers);
+  return layers;
+}
+
+// The type of a matrix by its place in the network, before its row length is looked at.
+DType TypeByPlace(const QuantMix& mix, std::string_view name, bool more_bits, int64_t experts) {
+  if (IsEmbedding(name)) return mix.embedding;
+  if (experts == kExpertsWithBetterAttention && !IsFloat(mix.base)) {
+    if (IsValueProjection(name) || name.ends_with(".attn_k.weight")) return DType::kQ8_0;
+    if (name.ends_with(".attn_output.weight") && mix.base == DType::kQ4_K) return DType::kQ5_K;
+  }
+  return more_bits ? mix.important : mix.base;
+}
+
+}  // namespace
+
+std::string QuantMixNames() {
+  std::string names;
+  for (const QuantMix& mix : kMixes) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", mix.name);
+  }
+  return names;
+}
+
+Result<QuantMix> FindQuantMix(std::string_view name) {
+  // llama-quantize takes any case as well.
+  const auto same = [name](const QuantMix& mix) {
+    return std::ranges::equal(mix.name, name,
+                              [](char a, char b) { return ToUpper(a) == ToUpper(b); });
+  };
+  const auto* const found = std::ranges::find_if(kMixes, same);
+  if (found != std::end(kMixes)) return *found;
+  return MakeError(ErrorKind::kUsage, "quantize.type", "type '{}' is not one of {}", name,
+                   QuantMixNames());
+}
+
+bool MoreBits(int64_t index, int64_t count) {
+  return index < count / 8 || index >= 7 * count / 8 || (index - count / 8) % 3 == 2;
+}
+
+std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
+                                              std::span<const QuantTensor> tensors,
+                                              int64_t layer_count, int64_t expert_count) {
+  const std::vector<int64_t> values = LayersOfValueProjections(tensors);
+  std::vector<std::optional<DType>> types;
+  for (const QuantTensor& tensor : tensors) {
+    if (StaysAsItIs(tensor)) {
+      types.push_back(std::nullopt);
+      continue;
+    }
+    const int64_t layer = LayerOf(tensor.name);
+    bool more_bits = false;
+    if (IsValueProjection(tensor.name)) {
+      const int64_t before = std::ranges::lower_bound(values, layer) - values.begin();
+      more_bits = MoreBits(before, std::ssize(values));
+    } else if (IsDownProjection(tensor.name)) {
+      more_bits = MoreBits(layer, layer_count);
+    }
+    types.push_back(FitRow(TypeByPlace(mix, tensor.name, more_bits, expert_count), tensor.row));
+  }
+  return types;
+}
+
+}  // namespace rullama

@@ -1,0 +1,187 @@
+#include "models/gemma4/files/quantize.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "core/gguf/dequantize.h"
+#include "core/gguf/gguf_writer.h"
+#include "core/gguf/quantize.h"
+
+namespace rullama {
+namespace {
+
+// Values converted between two writes: enough to keep threads busy, small beside a model. A
+// multiple of every block length.
+constexpr uint64_t kPieceValues = uint64_t{1} << 22;
+// Values a thread converts between two looks at the cancel flag.
+constexpr uint64_t kSliceValues = uint64_t{1} << 16;
+// The version of the block layouts that general.quantization_version names.
+constexpr uint32_t kQuantizationVersion = 2;
+
+constexpr std::array kArchitectures = {"gemma4", "diffusion-gemma"};
+constexpr std::array kSourceTypes = {DType::kF32, DType::kF16, DType::kBF16};
+
+struct Plan {
+  std::vector<DType> types;  // as in the output, by tensor of the input
+  uint64_t elements = 0;
+  QuantizeReport report;
+};
+
+Result<std::string_view> ArchitectureOf(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
+  if (std::ranges::find(kArchitectures, name) != kArchitectures.end()) return name;
+  return MakeError(ErrorKind::kModelFile, "model.arch",
+                   "found architecture '{}', expected one of: {}; rules for the types of tensors "
+                   "are known for these only",
+                   name, fmt::join(kArchitectures, ", "));
+}
+
+Status CheckSource(const TensorInfo& tensor, DType target) {
+  if (tensor.dtype == target) return OkStatus();
+  if (std::ranges::find(kSourceTypes, tensor.dtype) != kSourceTypes.end()) return OkStatus();
+  return MakeError(ErrorKind::kModelFile, "quantize.source_type",
+                   "tensor '{}' has type {}, expected f32, f16 or bf16: quantising twice adds the "
+                   "errors of both; start from the file before it was quantised",
+                   tensor.name, NameOf(tensor.dtype));
+}
+
+Result<Plan> MakePlan(const GgufFile& input, const QuantMix& mix) {
+  RL_ASSIGN_OR_RETURN(const std::string_view architecture, ArchitectureOf(input));
+  RL_ASSIGN_OR_RETURN(const uint32_t layers,
+                      input.GetU32(fmt::format("{}.block_count", architecture)));
+  RL_ASSIGN_OR_RETURN(const auto experts,
+                      input.FindU32(fmt::format("{}.expert_count", architecture)));
+  std::vector<QuantTensor> tensors;
+  for (const TensorInfo& tensor : input.tensors()) {
+    tensors.push_back({tensor.name, tensor.rank, tensor.dims[0]});
+  }
+  const auto chosen = ChooseTypes(mix, tensors, layers, experts.value_or(0));
+  Plan plan;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const TensorInfo& tensor = input.tensors()[i];
+    const DType type = chosen[i].value_or(tensor.dtype);
+    RL_RETURN_IF_ERROR(CheckSource(tensor, type));
+    plan.types.push_back(type);
+    plan.elements += tensor.elements();
+    plan.report.bytes_before += tensor.bytes;
+    plan.report.bytes_after += RowBytes(type, tensor.elements());
+    ++(type == tensor.dtype ? plan.report.copied : plan.report.converted);
+  }
+  return plan;
+}
+
+class Quantizer {
+ public:
+  Quantizer(const GgufFile& input, const QuantizeOptions& options, const Plan& plan)
+      : input_(input), options_(options), plan_(plan) {}
+
+  Status Write(GgufOutput& output) {
+    for (size_t i = 0; i < plan_.types.size(); ++i) {
+      // A file that shrank would end the process on reading beyond its end.
+      RL_RETURN_IF_ERROR(input_.CheckUnchanged());
+      RL_RETURN_IF_ERROR(WriteTensor(input_.tensors()[i], plan_.types[i], output));
+    }
+    return OkStatus();
+  }
+
+ private:
+  Status WriteTensor(const TensorInfo& tensor, DType type, GgufOutput& output) {
+    const uint64_t elements = tensor.elements();
+    for (uint64_t first = 0; first < elements; first += kPieceValues) {
+      const uint64_t count = std::min(kPieceValues, elements - first);
+      const auto source =
+          input_.data(tensor).subspan(RowBytes(tensor.dtype, first), RowBytes(tensor.dtype, count));
+      RL_RETURN_IF_ERROR(CheckNotCancelled());
+      if (type == tensor.dtype) {
+        RL_RETURN_IF_ERROR(output.Append(source));
+      } else {
+        piece_.resize(RowBytes(type, count));
+        RL_RETURN_IF_ERROR(ConvertPiece(tensor, type, first, count));
+        RL_RETURN_IF_ERROR(output.Append(piece_));
+      }
+      done_ += count;
+      if (options_.on_progress) options_.on_progress(done_, plan_.elements);
+    }
+    return OkStatus();
+  }
+
+  // Into piece_, by all threads. Of several errors, the one that comes first in the tensor.
+  Status ConvertPiece(const TensorInfo& tensor, DType type, uint64_t first, uint64_t count) {
+    const uint64_t slices = (count + kSliceValues - 1) / kSliceValues;
+    const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), slices);
+    std::vector<Status> results(workers);
+    {
+      std::vector<std::jthread> threads;
+      for (uint64_t worker = 0; worker < workers; ++worker) {
+        threads.emplace_back([&, worker] {
+          const uint64_t begin = slices * worker / workers * kSliceValues;
+          const uint64_t end = std::min(slices * (worker + 1) / workers * kSliceValues, count);
+          results[worker] = ConvertRange(tensor, type, first, begin, end);
+        });
+      }
+    }
+    for (const Status& result : results) RL_RETURN_IF_ERROR(result);
+    return OkStatus();
+  }
+
+  // Values [begin, end) of the piece that starts with value `first` of the tensor.
+  Status ConvertRange(const TensorInfo& tensor, DType type, uint64_t first, uint64_t begin,
+                      uint64_t end) {
+    std::vector<float> values;
+    for (uint64_t at = begin; at < end; at += kSliceValues) {
+      RL_RETURN_IF_ERROR(CheckNotCancelled());
+      values.resize(std::min(kSliceValues, end - at));
+      const auto source = input_.data(tensor).subspan(RowBytes(tensor.dtype, first + at),
+                                                      RowBytes(tensor.dtype, values.size()));
+      RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, source, values));
+      const auto target =
+          std::span(piece_).subspan(RowBytes(type, at), RowBytes(type, values.size()));
+      if (Status status = Quantize(type, values, target, first + at); !status) {
+        return tl::unexpected(
+            std::move(status).error().WithContext(fmt::format("tensor '{}'", tensor.name)));
+      }
+    }
+    return OkStatus();
+  }
+
+  [[nodiscard]] Status CheckNotCancelled() const {
+    if (options_.cancel == nullptr || !options_.cancel->load(std::memory_order_relaxed)) {
+      return OkStatus();
+    }
+    return MakeError(ErrorKind::kRuntime, "run.cancelled", "cancelled; no file was written");
+  }
+
+  const GgufFile& input_;
+  const QuantizeOptions& options_;
+  const Plan& plan_;
+  std::vector<std::byte> piece_;
+  uint64_t done_ = 0;
+};
+
+}  // namespace
+
+Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
+                                    const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  RL_RETURN_IF_ERROR(file.CheckIsNot(input.path()));
+  RL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input, options.mix));
+  GgufWriter writer;
+  for (const GgufEntry& entry : input.metadata()) {
+    RL_RETURN_IF_ERROR(writer.SetRaw(entry.key, entry.value));
+  }
+  RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));
+  RL_RETURN_IF_ERROR(writer.Set("general.quantization_version", kQuantizationVersion));
+  for (size_t i = 0; i < plan.types.size(); ++i) {
+    const TensorInfo& tensor = input.tensors()[i];
+    RL_RETURN_IF_ERROR(
+        writer.AddTensor(tensor.name, plan.types[i], std::span(tensor.dims).first(tensor.rank)));
+  }
+  RL_ASSIGN_OR_RETURN(GgufOutput output, writer.Begin(std::move(file)));
+  RL_RETURN_IF_ERROR(Quantizer(input, options, plan).Write(output));
+  RL_RETURN_IF_ERROR(output.Finish());
+  return plan.report;
+}
+
+}  // namespace rullama

@@ -1,0 +1,44 @@
+// Quantises a Gemma 4 file: the same model with its matrices in smaller types.
+//
+// Metadata, alignment and the order of tensors stay; general.file_type and
+// general.quantization_version say what was made. Tensors stream through in pieces, so memory does
+// not grow with the model. The file appears under its name when it is complete, or not at all.
+//
+// The bytes depend on the input and the mix alone, not on the number of threads. Thread safety:
+// QuantizeFile may run on several threads with different outputs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "core/base/status.h"
+#include "core/gguf/gguf.h"
+#include "models/gemma4/files/quant_mix.h"
+
+namespace rullama {
+
+struct QuantizeOptions {
+  QuantMix mix = {};
+  int threads = 1;
+  std::shared_ptr<const std::atomic<bool>> cancel = nullptr;            // null: never
+  std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // elements
+};
+
+struct QuantizeReport {
+  uint64_t bytes_before = 0;  // of tensor data
+  uint64_t bytes_after = 0;
+  uint64_t converted = 0;  // tensors
+  uint64_t copied = 0;
+};
+
+// Errors: model.arch for a file that is no Gemma 4; quantize.source_type for tensors that are
+// quantised already; io.same_file (kUsage) if `path` is the input; gguf.quantize_value with the
+// tensor and element for weights that are not finite; run.cancelled; gguf.* and io.* of reading and
+// writing (core/gguf/atomic_file.h).
+Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
+                                    const std::filesystem::path& path);
+
+}  // namespace rullama

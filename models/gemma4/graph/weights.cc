@@ -1,0 +1,143 @@
+#include "models/gemma4/graph/weights.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <utility>
+
+namespace rullama {
+namespace {
+
+// Collects the tensors of one layer under their full names.
+class LayerTable {
+ public:
+  LayerTable(std::vector<TensorSpec>& specs, int64_t index)
+      : specs_(specs), prefix_(fmt::format("blk.{}.", index)) {}
+
+  void Add(std::string_view name, std::vector<int64_t> dims,
+           Presence presence = Presence::kRequired,
+           std::initializer_list<std::string_view> alternatives = {}) {
+    TensorSpec spec{.name = prefix_ + std::string(name),
+                    .alternatives = {},
+                    .dims = std::move(dims),
+                    .presence = presence};
+    for (const std::string_view alternative : alternatives) {
+      spec.alternatives.push_back(prefix_ + std::string(alternative));
+    }
+    specs_.push_back(std::move(spec));
+  }
+
+ private:
+  std::vector<TensorSpec>& specs_;
+  std::string prefix_;
+};
+
+void AddAttention(const Gemma4Config& c, int64_t index, LayerTable& table) {
+  const Gemma4Layer& layer = c.layer(index);
+  const int64_t q_width = c.heads * layer.head_dim;
+  const int64_t kv_width = layer.kv_heads * layer.head_dim;
+  const Presence kv = c.OwnsCache(index) ? Presence::kRequired : Presence::kUnused;
+  table.Add("attn_norm.weight", {c.width});
+  table.Add("attn_q.weight", {q_width, c.width});
+  table.Add("attn_q_norm.weight", {layer.head_dim});
+  table.Add("attn_k.weight", {kv_width, c.width}, kv);
+  table.Add("attn_k_norm.weight", {layer.head_dim}, kv);
+  if (!layer.k_eq_v) table.Add("attn_v.weight", {kv_width, c.width}, kv);
+  table.Add("attn_output.weight", {c.width, q_width});
+  table.Add("post_attention_norm.weight", {c.width}, Presence::kRequired,
+            {"attn_post_norm.weight"});
+}
+
+void AddFeedForward(const Gemma4Config& c, int64_t index, LayerTable& table) {
+  const int64_t ffn = c.layer(index).ffn_width;
+  table.Add("ffn_norm.weight", {c.width}, Presence::kRequired, {"ffn_pre_norm.weight"});
+  table.Add("ffn_gate.weight", {ffn, c.width});
+  table.Add("ffn_up.weight", {ffn, c.width});
+  table.Add("ffn_down.weight", {c.width, ffn});
+  table.Add("post_ffw_norm.weight", {c.width}, Presence::kRequired, {"ffn_post_norm.weight"});
+}
+
+void AddExperts(const Gemma4Config& c, LayerTable& table) {
+  const Gemma4Experts& e = c.experts;
+  if (e.count == 0) return;
+  table.Add("ffn_gate_inp.weight", {e.count, c.width});
+  table.Add("ffn_gate_inp.scale", {c.width}, Presence::kUsual);
+  table.Add("pre_ffw_norm_2.weight", {c.width}, Presence::kRequired, {"ffn_pre_norm_2.weight"});
+  table.Add("post_ffw_norm_1.weight", {c.width}, Presence::kRequired, {"ffn_post_norm_1.weight"});
+  table.Add("post_ffw_norm_2.weight", {c.width}, Presence::kRequired, {"ffn_post_norm_2.weight"});
+  if (e.fused_gate_up) {
+    table.Add("ffn_gate_up_exps.weight", {e.count, 2 * e.ffn_width, c.width});
+  } else {
+    table.Add("ffn_gate_exps.weight", {e.count, e.ffn_width, c.width});
+    table.Add("ffn_up_exps.weight", {e.count, e.ffn_width, c.width});
+  }
+  table.Add("ffn_down_exps.weight", {e.count, c.width, e.ffn_width});
+  table.Add("ffn_down_exps.scale", {e.count}, Presence::kUsual, {"ffn_gate_inp.per_expert_scale"});
+}
+
+void AddInjection(const Gemma4Config& c, LayerTable& table) {
+  if (c.ple_dim > 0) {
+    table.Add("inp_gate.weight", {c.ple_dim, c.width});
+    table.Add("proj.weight", {c.width, c.ple_dim});
+    table.Add("post_norm.weight", {c.width});
+  }
+  table.Add("layer_output_scale.weight", {1}, c.denoises() ? Presence::kRequired : Presence::kUsual,
+            {"layer_scalar.weight", "layer_scalar"});
+  if (c.denoises()) table.Add("enc_layer_output_scale.weight", {1});
+}
+
+}  // namespace
+
+std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
+  std::vector<TensorSpec> specs;
+  const auto add = [&specs](std::string_view name, std::vector<int64_t> dims, Presence presence) {
+    specs.push_back({.name = std::string(name),
+                     .alternatives = {},
+                     .dims = std::move(dims),
+                     .presence = presence});
+  };
+  add("token_embd.weight", {c.vocabulary, c.width}, Presence::kRequired);
+  add("rope_freqs.weight", {c.n_rot_global / 2}, Presence::kUsual);
+  if (c.ple_dim > 0) {
+    const int64_t ple_width = c.ple_dim * c.layer_count();
+    add("per_layer_token_embd.weight", {c.vocabulary, ple_width}, Presence::kRequired);
+    add("per_layer_model_proj.weight", {ple_width, c.width}, Presence::kRequired);
+    add("per_layer_proj_norm.weight", {c.ple_dim}, Presence::kRequired);
+  }
+  if (c.denoises()) {
+    const int64_t ffn = c.layer(0).ffn_width;
+    add("self_cond_pre_norm.weight", {c.width}, Presence::kRequired);
+    add("self_cond_gate.weight", {ffn, c.width}, Presence::kRequired);
+    add("self_cond_up.weight", {ffn, c.width}, Presence::kRequired);
+    add("self_cond_down.weight", {c.width, ffn}, Presence::kRequired);
+  }
+  for (int64_t i = 0; i < c.layer_count(); ++i) {
+    LayerTable table(specs, i);
+    AddAttention(c, i, table);
+    AddFeedForward(c, i, table);
+    AddExperts(c, table);
+    AddInjection(c, table);
+  }
+  add("output_norm.weight", {c.width}, Presence::kRequired);
+  add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+  return specs;
+}
+
+Gemma4Weights Gemma4Weights::Synthetic(const Gemma4Config& config,
+                                       const std::function<DType(const TensorSpec&)>& dtype_of) {
+  Gemma4Weights weights;
+  for (TensorSpec& spec : ExpectedTensors(config)) {
+    if (spec.presence != Presence::kRequired && spec.presence != Presence::kUsual) continue;
+    const DType dtype = spec.is_vector() ? DType::kF32 : dtype_of(spec);
+    weights.bindings_[spec.name] = {
+        .tensor = spec.name, .dtype = dtype, .dims = std::move(spec.dims)};
+  }
+  return weights;
+}
+
+const WeightBinding* Gemma4Weights::Find(std::string_view name) const {
+  const auto found = bindings_.find(name);
+  return found == bindings_.end() ? nullptr : &found->second;
+}
+
+}  // namespace rullama
