@@ -145,6 +145,13 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
   return registry;
 }
 
+std::vector<Device*> BackendDevices::Borrow() const {
+  std::vector<Device*> borrowed;
+  borrowed.reserve(devices.size());
+  for (const auto& device : devices) borrowed.push_back(device.get());
+  return borrowed;
+}
+
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console) {
   RL_ASSIGN_OR_RETURN(const Choice choice, Choose(registry, config.backend, console));
   WarnOfManyThreads(config.backend, console);

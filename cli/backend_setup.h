@@ -29,6 +29,8 @@ struct BackendDevices {
   PlacementPolicy policy;  // its indices are those of `devices`
 
   [[nodiscard]] Device& main() const { return *devices.front(); }
+  // The devices without their ownership, in the same order.
+  [[nodiscard]] std::vector<Device*> Borrow() const;
 };
 
 // Opens the configured device and, if the policy lets ops leave it, the cpu backend beside it. What

@@ -22,6 +22,7 @@
 #include "cli/signals.h"
 #include "cli/stopwatch.h"
 #include "cli/traffic.h"
+#include "core/runtime/device_program.h"
 #include "core/runtime/generator.h"
 #include "core/runtime/sequence_feeder.h"
 #include "samplers/canvas_generator.h"
@@ -150,15 +151,9 @@ class Bench {
   Status Prepare() {
     const auto build = [this](DemandMode demand, size_t index = 0) {
       const Graph& graph = engine_.session().graph(index);
-      PipelineOptions options;
-      options.demand = demand;
-      options.max_t = graph.max_t;
-      options.max_r = graph.max_r;
-      options.policy = engine_.devices().policy;
-      for (const auto& device : engine_.devices().devices) {
-        options.alignments.push_back(device->description().alignment);
-      }
-      return BuildProgram(graph, QueryOf(engine_.devices()), options);
+      const BackendDevices& devices = engine_.devices();
+      return BuildDeviceProgram(graph, devices.Borrow(), devices.policy,
+                                {.max_t = graph.max_t, .max_r = graph.max_r, .demand = demand});
     };
     if (all_rows_) {
       RL_ASSIGN_OR_RETURN(asked_, build(DemandMode::kAllRows));

@@ -12,7 +12,7 @@
 #include "cli/placement_text.h"
 #include "core/ir/dot.h"
 #include "core/ir/text.h"
-#include "core/passes/pipeline.h"
+#include "core/runtime/device_program.h"
 #include "samplers/session_canvas.h"
 
 namespace rullama::cli {
@@ -79,15 +79,11 @@ Result<std::vector<std::string>> FusedTexts(const Program& program, const Backen
 
 Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& graph,
                       const BackendDevices& devices, Console& console) {
-  PipelineOptions options;
-  options.demand = DemandOf(flags.demand);
-  options.max_t = graph.max_t;
-  options.max_r = graph.max_r;
-  options.policy = devices.policy;
-  for (const auto& device : devices.devices) {
-    options.alignments.push_back(device->description().alignment);
-  }
-  RL_ASSIGN_OR_RETURN(const Program program, BuildProgram(graph, QueryOf(devices), options));
+  RL_ASSIGN_OR_RETURN(
+      const Program program,
+      BuildDeviceProgram(
+          graph, devices.Borrow(), devices.policy,
+          {.max_t = graph.max_t, .max_r = graph.max_r, .demand = DemandOf(flags.demand)}));
   std::vector<std::string> texts;
   if (flags.fused) {
     RL_ASSIGN_OR_RETURN(texts, FusedTexts(program, devices));
@@ -96,12 +92,12 @@ Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& gr
     const PlannedSegment& segment = program.segments[i];
     RL_RETURN_IF_ERROR(console.Write(
         fmt::format("{} segment {} on {}, arena {} bytes\n", flags.dot ? "//" : "#", i,
-                    options.policy.device_names[static_cast<size_t>(segment.device)],
+                    devices.policy.device_names[static_cast<size_t>(segment.device)],
                     segment.memory.arena_bytes)));
     const bool fused = !texts.empty() && !texts[i].empty();
     RL_RETURN_IF_ERROR(console.Write(fused ? texts[i] : Print(segment.graph, form)));
   }
-  DescribePlacement(program.report, options.policy.device_names, console);
+  DescribePlacement(program.report, devices.policy.device_names, console);
   return 0;
 }
 

@@ -151,7 +151,7 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
                                 const std::vector<std::string>& watched, const DiffValues& given,
                                 const BackendDevices& devices) {
   SessionOptions options;
-  for (const auto& device : devices.devices) options.devices.push_back(device.get());
+  options.devices = devices.Borrow();
   options.policy = devices.policy;
   options.limits = {.max_rows = std::ssize(model.tokens)};
   std::vector<std::string> names;

@@ -110,21 +110,6 @@ DType KvDtypeFor(const Config& config, const std::string& backend) {
   return backend == "reference" ? DType::kF32 : DType::kF16;
 }
 
-SupportQuery QueryOf(const BackendDevices& devices) {
-  return [&devices](int device, const Graph& graph) -> Result<std::vector<std::string>> {
-    RL_ASSIGN_OR_RETURN(const auto answers,
-                        devices.devices[static_cast<size_t>(device)]->QueryOps(graph));
-    std::vector<std::string> reasons;
-    reasons.reserve(answers.size());
-    for (const OpSupport& answer : answers) {
-      reasons.push_back(answer.supported        ? ""
-                        : answer.reason.empty() ? "no reason given"
-                                                : answer.reason);
-    }
-    return reasons;
-  };
-}
-
 Result<std::unique_ptr<Engine>> Engine::Open(const ConfigFlags& flags, const EngineOptions& options,
                                              Console& console) {
   const auto start = std::chrono::steady_clock::now();
@@ -162,7 +147,7 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   // Before gigabytes are read through the mapping.
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   SessionOptions session;
-  for (const auto& device : devices_.devices) session.devices.push_back(device.get());
+  session.devices = devices_.Borrow();
   session.policy = devices_.policy;
   session.limits = limits_;
   RL_ASSIGN_OR_RETURN(session_,

@@ -44,9 +44,6 @@ Result<LoadedModel> LoadModel(const ConfigFlags& flags, Console& console);
 // Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.
 DType KvDtypeFor(const Config& config, const std::string& backend);
 
-// How placement asks devices; `devices` must outlive the query.
-SupportQuery QueryOf(const BackendDevices& devices);
-
 struct EngineOptions {
   GraphOutputs outputs = GraphOutputs::kText;
   int64_t max_rows = 0;  // of a step; 0: as configured

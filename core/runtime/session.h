@@ -1,28 +1,30 @@
-// A session: a model's graphs on one or more devices, with their weights, states and compiled
-// plans. It runs a step (token rows of one or more slots) as plan executions. A plan is compiled on
-// first use for each graph, bucket of row counts and demand mode, and then reused.
+// A session: a model's graphs on one or more devices with their caches. It runs steps (token rows
+// of one or more slots). A plan is compiled on first use for each graph, bucket of row counts and
+// demand mode, and then reused; after its second execution a step allocates nothing on the host.
 //
 // Ownership: borrows the devices and the weight source, which outlive it. Thread safety: one thread
-// at a time. Errors of a device are returned unchanged; a failed step leaves `past` unchanged.
+// at a time. Errors: session.internal for steps, inputs and outputs that do not fit the graphs;
+// errors of the passes and devices are returned unchanged; a failed step leaves `past` unchanged.
+// Run blocks until the step was started, and in its first execution while weights are loaded and
+// plans compiled; ReadOutput blocks until its value is there.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
-#include "core/ir/weight_uses.h"
 #include "core/passes/bucket.h"
-#include "core/passes/pipeline.h"
+#include "core/passes/placement.h"
 #include "core/plugin/device.h"
+#include "core/runtime/bound_plan.h"
+#include "core/runtime/device_resources.h"
+#include "core/runtime/kept_inputs.h"
 #include "core/runtime/step_rows.h"
 #include "core/runtime/weights.h"
 
@@ -74,7 +76,9 @@ class Session {
 
   // Sets an input that is not part of StepRows (seed, biases). It is kept until set again. `data`
   // has the size of the input's type; if the type has T rows, following steps must have that T.
-  Status SetInput(std::string_view name, std::span<const std::byte> data);
+  Status SetInput(std::string_view name, std::span<const std::byte> data) {
+    return kept_inputs_.Set(name, data);
+  }
 
   Status Run(const StepRows& rows);
 
@@ -83,7 +87,7 @@ class Session {
   Status ReadOutput(std::string_view name, std::span<std::byte> data);
 
   // Fills a state with zeros on every device that holds it.
-  Status ClearState(std::string_view name);
+  Status ClearState(std::string_view name) { return resources_.ClearState(name); }
 
   // The number of cached rows of a slot. ForgetSlot() does no work: old rows become invisible.
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
@@ -97,76 +101,36 @@ class Session {
   [[nodiscard]] int64_t max_rows(size_t graph = 0) const { return graphs_[graph].buckets.back(); }
   // The plugin of the main device, for messages.
   [[nodiscard]] const std::string& plugin_name() const {
-    return options_.devices.front()->plugin().name();
+    return resources_.devices().front()->plugin().name();
   }
   // The placement of the plan that was compiled last.
   [[nodiscard]] const PlacementReport& placement() const { return placement_; }
   Result<SessionStats> Stats();
 
  private:
-  struct Segment {
-    int device = 0;
-    Graph graph;
-    DevicePlan plan;
-  };
   struct Plan {
     size_t graph = 0;
     Bucket bucket;
-    std::vector<Segment> segments;
-  };
-  struct IoBuffer {
-    DeviceBuffer buffer;
-    uint64_t bytes = 0;
-  };
-  // Device, value name, type. The type is part of the key, because a value may have T rows in one
-  // plan and R rows in another.
-  using IoKey = std::tuple<int, std::string, std::string>;
-
-  struct StateBuffer {
-    DeviceBuffer buffer;
-    uint64_t bytes = 0;
+    std::unique_ptr<BoundPlan> bound;
   };
 
-  Session(std::vector<SessionGraph> graphs, const WeightSource& weights, SessionOptions options);
+  Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
+          SessionOptions options, Extents largest, WeightNames in_products);
 
-  Status CheckRows(const StepRows& rows) const;
-  Result<Plan*> PlanFor(size_t graph, int64_t rows, DemandMode demand);
-  Result<Plan> Compile(size_t graph, const Bucket& bucket);
-  Status CheckMemory(const Program& program);
-  Result<std::vector<Storage>> PlaceValues(int device, const Graph& graph,
-                                           const MemoryPlan& memory);
-  Result<DeviceBuffer*> Arena(int device, uint64_t bytes);
-  Result<rl_buffer*> State(int device, const Value& state);
-  Result<rl_weight*> Weight(int device, const Value& constant);
-  [[nodiscard]] Result<WeightDesc> DescribeWeight(const Value& constant) const;
-  Result<IoBuffer*> Io(std::map<IoKey, IoBuffer>& table, int device, const std::string& name,
-                       const TensorType& type);
-  Status BindInputs(const Plan& plan, const StepRows& rows);
-  Status CheckKeptInputs(const Plan& plan, const Extents& extents) const;
-  Status WriteInput(int device, const Value& input, std::span<const std::byte> data);
-  Status Import(const Plan& plan, size_t segment, const Extents& extents);
+  Status CheckRows(const StepRows& rows);
+  Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand);
 
   std::vector<SessionGraph> graphs_;
-  const WeightSource& weights_;
-  SessionOptions options_;
-  Extents largest_;  // maximum over all buckets: the size of the I/O buffers
-  std::vector<int32_t> past_;
-  std::map<std::string, std::vector<std::byte>, std::less<>> inputs_;  // set by SetInput()
+  PlacementPolicy policy_;
+  StepLimits limits_;
+  std::vector<int32_t> past_;       // by slot
+  std::vector<int32_t> next_past_;  // memory of CheckRows
   PlacementReport placement_;
-
-  // Device objects, declared before the objects that depend on them.
-  WeightNames in_products_;
-  std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
-  std::map<std::pair<int, std::string>, StateBuffer> states_;
-  std::vector<std::vector<std::pair<uint64_t, std::unique_ptr<DeviceBuffer>>>> arenas_;
-  std::map<IoKey, IoBuffer> input_buffers_;
-  std::map<IoKey, IoBuffer> output_buffers_;
-  std::vector<std::unique_ptr<Plan>> plans_;
-
-  std::vector<uint64_t> allocated_bytes_;  // by device
-  const Plan* last_plan_ = nullptr;
-  Extents last_extents_;
-  SessionStats stats_;
+  DeviceResources resources_;  // outlives the plans
+  KeptInputs kept_inputs_;
+  std::vector<Plan> plans_;
+  const BoundPlan* last_plan_ = nullptr;
+  uint64_t steps_ = 0;
 };
 
 }  // namespace rullama

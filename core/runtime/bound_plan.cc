@@ -1,0 +1,162 @@
+#include "core/runtime/bound_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace rullama {
+namespace {
+
+Extents ExtentsOf(const StepRows& rows) {
+  return {std::ssize(rows.tokens), std::ssize(rows.wanted)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BoundPlan>> BoundPlan::Compile(Program program, DeviceResources& resources,
+                                                      KeptInputs& kept) {
+  std::unique_ptr<BoundPlan> plan(new BoundPlan());
+  plan->segments_.reserve(program.segments.size());
+  for (PlannedSegment& planned : program.segments) {
+    RL_RETURN_IF_ERROR(plan->AddSegment(std::move(planned), resources, kept));
+  }
+  return plan;
+}
+
+Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept) {
+  const int index = planned.device;
+  RL_ASSIGN_OR_RETURN(const auto storage,
+                      resources.AssignStorage(index, planned.graph, planned.memory));
+  BoundSegment segment;
+  segment.device = resources.devices()[static_cast<size_t>(index)];
+  RL_ASSIGN_OR_RETURN(segment.plan, segment.device->Compile(planned.graph, storage));
+  for (const Value& value : planned.graph.values) {
+    if (value.lifetime != Lifetime::kInput) continue;
+    RL_RETURN_IF_ERROR(BindInput(index, value, resources, kept, segment));
+  }
+  for (const ImportBinding& import : segment.imports) {
+    const auto bytes = static_cast<size_t>(import.type.BytesAt(planned.graph.MaxExtents()));
+    staging_.resize(std::max(staging_.size(), bytes));
+  }
+  for (const Output& output : planned.graph.outputs) {
+    const TensorType& type = planned.graph.type(output.value);
+    segment.outputs.push_back({output.name, &resources.output(index, output.name, type), type});
+  }
+  segment.graph = std::move(planned.graph);
+  segments_.push_back(std::move(segment));
+  return OkStatus();
+}
+
+const BoundPlan::RowSource* BoundPlan::FindRowSource(std::string_view input) {
+  static constexpr std::array<std::pair<std::string_view, RowSource>, 5> kSources = {
+      {{input_names::kTokens, RowSource::kTokens},
+       {input_names::kPos, RowSource::kPos},
+       {input_names::kSlot, RowSource::kSlot},
+       {input_names::kPast, RowSource::kPast},
+       {input_names::kRows, RowSource::kWanted}}};
+  for (const auto& [name, source] : kSources) {
+    if (name == input) return &source;
+  }
+  return nullptr;
+}
+
+Status BoundPlan::BindInput(int device, const Value& input, const DeviceResources& resources,
+                            KeptInputs& kept, BoundSegment& segment) {
+  const DeviceBuffer& buffer = resources.input(device, input);
+  if (const RowSource* source = FindRowSource(input.name)) {
+    segment.rows.push_back({*source, &buffer});
+    return OkStatus();
+  }
+  // The latest earlier segment that exports a value of this name.
+  for (auto exporter = segments_.rbegin(); exporter != segments_.rend(); ++exporter) {
+    const auto output = std::ranges::find(exporter->outputs, input.name, &OutputBinding::name);
+    if (output == exporter->outputs.end()) continue;
+    segment.imports.push_back({exporter->device, output->buffer, &buffer, input.type});
+    return OkStatus();
+  }
+  const KeptInput* value = kept.Find(input.name);
+  if (value == nullptr) {
+    return MakeError(ErrorKind::kRuntime, "session.internal",
+                     "input '{}' of a segment is neither an input of the graph nor an output of an "
+                     "earlier segment",
+                     input.name);
+  }
+  segment.kept.push_back({value, input.type});
+  return kept.AddTarget(*value, *segment.device, buffer);
+}
+
+Status BoundPlan::CheckKeptInputs(const Extents& extents) const {
+  for (const BoundSegment& segment : segments_) {
+    for (const auto& [input, type] : segment.kept) {
+      if (input->bytes.empty() || input->bytes.size() == type.BytesAt(extents)) continue;
+      return MakeError(ErrorKind::kRuntime, "session.internal",
+                       "input '{}' was set to {} bytes, but is {} in a step of {} rows",
+                       input->name, input->bytes.size(), ToString(type), extents.t);
+    }
+  }
+  return OkStatus();
+}
+
+Status BoundPlan::WriteInputs(const StepRows& rows, std::span<const int32_t> past) {
+  // Indexed by RowSource.
+  const std::array<std::span<const int32_t>, 5> sources = {rows.tokens, rows.pos, rows.slot, past,
+                                                           rows.wanted};
+  for (const BoundSegment& segment : segments_) {
+    for (const auto& [source, buffer] : segment.rows) {
+      const std::span<const int32_t> data = sources[static_cast<size_t>(source)];
+      if (data.empty()) continue;  // no row is wanted
+      RL_RETURN_IF_ERROR(segment.device->Write(*buffer, 0, std::as_bytes(data)));
+    }
+  }
+  return OkStatus();
+}
+
+Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extents) {
+  for (const ImportBinding& import : segment.imports) {
+    const auto bytes = std::span(staging_).first(import.type.BytesAt(extents));
+    RL_RETURN_IF_ERROR(import.from_device->Read(*import.from, 0, bytes));
+    RL_RETURN_IF_ERROR(segment.device->Write(*import.to, 0, bytes));
+  }
+  return OkStatus();
+}
+
+Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past) {
+  const Extents extents = ExtentsOf(rows);
+  RL_RETURN_IF_ERROR(CheckKeptInputs(extents));
+  RL_RETURN_IF_ERROR(WriteInputs(rows, past));
+  for (const BoundSegment& segment : segments_) {
+    RL_RETURN_IF_ERROR(CopyImports(segment, extents));
+    RL_RETURN_IF_ERROR(segment.device->Execute(segment.plan, extents, &segment.graph));
+  }
+  extents_ = extents;
+  return OkStatus();
+}
+
+Status BoundPlan::ReadOutput(std::string_view name, std::span<std::byte> data) const {
+  for (const BoundSegment& segment : segments_) {
+    const auto output = std::ranges::find(segment.outputs, name, &OutputBinding::name);
+    if (output == segment.outputs.end()) continue;
+    const uint64_t bytes = output->type.BytesAt(extents_);
+    if (bytes != data.size()) {
+      return MakeError(ErrorKind::kRuntime, "session.internal",
+                       "output '{}' has {} bytes, asked for {}", name, bytes, data.size());
+    }
+    return segment.device->Read(*output->buffer, 0, data);
+  }
+  return MakeError(ErrorKind::kRuntime, "session.internal", "the last step has no output '{}'",
+                   name);
+}
+
+Status BoundPlan::AddStats(rl_plan_stats& sum) const {
+  for (const BoundSegment& segment : segments_) {
+    RL_ASSIGN_OR_RETURN(const rl_plan_stats counters, segment.device->Stats(segment.plan));
+    sum.compilations += counters.compilations;
+    sum.allocations += counters.allocations;
+    sum.recordings += counters.recordings;
+    sum.dispatches += counters.dispatches;
+    sum.workspace_bytes += counters.workspace_bytes;
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama

@@ -1,0 +1,92 @@
+// A graph compiled for one bucket of steps, with every input, import and output resolved to the
+// buffers it is copied between. After its second execution a plan allocates nothing on the host.
+//
+// Ownership: owns the plans of the devices; borrows the devices, DeviceResources and KeptInputs,
+// which outlive it. Thread safety: one thread at a time. Errors: those of the passes and devices;
+// session.internal for inputs of a wrong size. Execute blocks until the last segment was started;
+// ReadOutput blocks until its value is there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/passes/bucket.h"
+#include "core/passes/pipeline.h"
+#include "core/plugin/device.h"
+#include "core/runtime/device_resources.h"
+#include "core/runtime/kept_inputs.h"
+#include "core/runtime/step_rows.h"
+
+namespace rullama {
+
+class BoundPlan {
+ public:
+  // Creates what the program needs in `resources` and compiles its segments.
+  static Result<std::unique_ptr<BoundPlan>> Compile(Program program, DeviceResources& resources,
+                                                    KeptInputs& kept);
+
+  // Runs a step that fits the bucket the program was built for. `past`: the number of cached rows
+  // of each slot.
+  Status Execute(const StepRows& rows, std::span<const int32_t> past);
+
+  // Copies an output of the last successful Execute to `data`, whose size is that of the output's
+  // type at the extents of that step.
+  Status ReadOutput(std::string_view name, std::span<std::byte> data) const;
+
+  // Adds the counters of the devices' plans to `sum`; struct_size is left alone.
+  Status AddStats(rl_plan_stats& sum) const;
+
+ private:
+  // An input that every step writes.
+  enum class RowSource : uint8_t { kTokens, kPos, kSlot, kPast, kWanted };
+  struct RowBinding {
+    RowSource source;
+    const DeviceBuffer* buffer;
+  };
+  struct KeptBinding {
+    const KeptInput* input;
+    TensorType type;  // of the plan, which may differ from that of another graph
+  };
+  // An output of an earlier segment that is an input of this one.
+  struct ImportBinding {
+    Device* from_device;
+    const DeviceBuffer* from;
+    const DeviceBuffer* to;
+    TensorType type;
+  };
+  struct OutputBinding {
+    std::string name;
+    const DeviceBuffer* buffer;
+    TensorType type;
+  };
+  struct BoundSegment {
+    Device* device = nullptr;
+    Graph graph;  // for messages of the device
+    DevicePlan plan;
+    std::vector<RowBinding> rows;
+    std::vector<KeptBinding> kept;
+    std::vector<ImportBinding> imports;
+    std::vector<OutputBinding> outputs;
+  };
+
+  BoundPlan() = default;
+  static const RowSource* FindRowSource(std::string_view input);
+  Status AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept);
+  Status BindInput(int device, const Value& input, const DeviceResources& resources,
+                   KeptInputs& kept, BoundSegment& segment);
+  [[nodiscard]] Status CheckKeptInputs(const Extents& extents) const;
+  Status WriteInputs(const StepRows& rows, std::span<const int32_t> past);
+  Status CopyImports(const BoundSegment& segment, const Extents& extents);
+
+  std::vector<BoundSegment> segments_;
+  std::vector<std::byte> staging_;  // has room for the largest import
+  Extents extents_;                 // of the last successful step
+};
+
+}  // namespace rullama

@@ -1,0 +1,34 @@
+#include "core/runtime/device_program.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rullama {
+
+Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
+                                   const PlacementPolicy& policy, const Bucket& bucket) {
+  const SupportQuery query = [devices](int device,
+                                       const Graph& asked) -> Result<std::vector<std::string>> {
+    RL_ASSIGN_OR_RETURN(const auto answers, devices[static_cast<size_t>(device)]->QueryOps(asked));
+    std::vector<std::string> reasons;
+    reasons.reserve(answers.size());
+    for (const OpSupport& answer : answers) {
+      std::string reason;
+      if (!answer.supported) reason = answer.reason.empty() ? "no reason given" : answer.reason;
+      reasons.push_back(std::move(reason));
+    }
+    return reasons;
+  };
+  PipelineOptions options;
+  options.demand = bucket.demand;
+  options.max_t = bucket.max_t;
+  options.max_r = bucket.max_r;
+  options.policy = policy;
+  for (const Device* device : devices) {
+    options.alignments.push_back(device->description().alignment);
+  }
+  return BuildProgram(graph, query, options);
+}
+
+}  // namespace rullama

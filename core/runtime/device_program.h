@@ -1,0 +1,20 @@
+// Compiles a graph for a set of devices, up to the plans of the devices.
+#pragma once
+
+#include <span>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "core/passes/bucket.h"
+#include "core/passes/pipeline.h"
+#include "core/plugin/device.h"
+
+namespace rullama {
+
+// Runs all passes over `graph` for steps of `bucket`. Segments and `policy` name devices by their
+// index in `devices`. Errors: those of BuildProgram and of the devices. One thread at a time per
+// device.
+Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
+                                   const PlacementPolicy& policy, const Bucket& bucket);
+
+}  // namespace rullama

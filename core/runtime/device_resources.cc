@@ -1,0 +1,194 @@
+#include "core/runtime/device_resources.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "core/runtime/memory_need.h"
+
+namespace rullama {
+
+DeviceResources::DeviceResources(std::vector<Device*> devices, const WeightSource& weights,
+                                 Extents io_extents, WeightNames in_products)
+    : devices_(std::move(devices)),
+      weights_(weights),
+      io_extents_(io_extents),
+      in_products_(std::move(in_products)),
+      arenas_(devices_.size()),
+      allocated_bytes_(devices_.size()) {}
+
+Status DeviceResources::CheckMemory(const Program& program) {
+  std::vector<MemoryNeed> needs(devices_.size());
+  std::set<std::pair<int, std::string>> counted;
+  for (const auto& [index, graph, memory] : program.segments) {
+    MemoryNeed& need = needs[static_cast<size_t>(index)];
+    for (const Value& value : graph.values) {
+      const bool constant = value.lifetime == Lifetime::kConstant;
+      if (!constant && value.lifetime != Lifetime::kState) continue;
+      const Value& owner = constant ? value : graph.value(value.state);
+      const std::pair key(index, owner.name);
+      const bool held = constant ? weight_handles_.contains(key) : states_.contains(key);
+      if (held || !counted.insert(key).second) continue;
+      if (!constant) {
+        need.states += owner.type.BytesAt({});
+        continue;
+      }
+      RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(value));
+      RL_ASSIGN_OR_RETURN(const WeightLayout layout, device(index).LayoutWeight(desc));
+      need.weights += layout.bytes;
+      if (layout.bytes > 0) {
+        need.weight_elements += static_cast<uint64_t>(value.type.ElementsAt({}));
+      }
+    }
+    if (!HasArena(index, memory.arena_bytes)) need.work = std::max(need.work, memory.arena_bytes);
+  }
+  for (size_t i = 0; i < needs.size(); ++i) {
+    RL_RETURN_IF_ERROR(
+        CheckDeviceMemory(devices_[i]->description(), needs[i], allocated_bytes_[i]));
+    allocated_bytes_[i] += needs[i].total();
+  }
+  return OkStatus();
+}
+
+Result<std::vector<Storage>> DeviceResources::AssignStorage(int device, const Graph& graph,
+                                                            const MemoryPlan& memory) {
+  rl_buffer* arena = nullptr;
+  if (memory.arena_bytes > 0) {
+    RL_ASSIGN_OR_RETURN(arena, FindOrCreateArena(device, memory.arena_bytes));
+  }
+  std::vector<Storage> storage(graph.values.size());
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[i];
+    Storage& place = storage[i];
+    place.bytes = value.type.BytesAt(graph.MaxExtents());
+    switch (value.lifetime) {
+      case Lifetime::kConstant: {
+        place.lifetime = RL_LIFETIME_CONSTANT;
+        RL_ASSIGN_OR_RETURN(place.weight, FindOrLoadWeight(device, value));
+        break;
+      }
+      case Lifetime::kState: {
+        place.lifetime = RL_LIFETIME_STATE;
+        RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateState(device, graph.value(value.state)));
+        break;
+      }
+      case Lifetime::kInput: {
+        place.lifetime = RL_LIFETIME_INPUT;
+        RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateIo(inputs_, device, value.name, value.type));
+        break;
+      }
+      case Lifetime::kTransient:
+        place.buffer = arena;
+        place.offset = memory.offset[i];
+        break;
+    }
+  }
+  RL_RETURN_IF_ERROR(AssignOutputs(device, graph, storage));
+  return storage;
+}
+
+Status DeviceResources::AssignOutputs(int device, const Graph& graph,
+                                      std::vector<Storage>& storage) {
+  for (const Output& output : graph.outputs) {
+    const Value& value = graph.value(output.value);
+    Storage& place = storage[output.value];
+    if (value.lifetime != Lifetime::kTransient || place.lifetime == RL_LIFETIME_OUTPUT) {
+      return MakeError(ErrorKind::kRuntime, "session.internal",
+                       "output '{}' is not a value of its own; copy it first", output.name);
+    }
+    place.lifetime = RL_LIFETIME_OUTPUT;
+    RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateIo(outputs_, device, output.name, value.type));
+    place.offset = 0;
+  }
+  return OkStatus();
+}
+
+const DeviceBuffer& DeviceResources::input(int device, const Value& value) const {
+  return inputs_.at({device, value.name, ToString(value.type)});
+}
+
+const DeviceBuffer& DeviceResources::output(int device, const std::string& name,
+                                            const TensorType& type) const {
+  return outputs_.at({device, name, ToString(type)});
+}
+
+bool DeviceResources::HasArena(int device, uint64_t bytes) const {
+  return std::ranges::any_of(arenas_[static_cast<size_t>(device)],
+                             [bytes](const Arena& arena) { return arena.bytes >= bytes; });
+}
+
+Result<rl_buffer*> DeviceResources::FindOrCreateArena(int device, uint64_t bytes) {
+  auto& arenas = arenas_[static_cast<size_t>(device)];
+  // Steps run one after another, so plans can share any arena that is large enough.
+  const auto found =
+      std::ranges::find_if(arenas, [bytes](const Arena& arena) { return arena.bytes >= bytes; });
+  if (found != arenas.end()) return found->buffer->get();
+  RL_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                      this->device(device).CreateBuffer(bytes, RL_BUFFER_ARENA));
+  bytes_.arenas += bytes;
+  arenas.push_back({bytes, std::make_unique<DeviceBuffer>(std::move(buffer))});
+  return arenas.back().buffer->get();
+}
+
+Result<rl_buffer*> DeviceResources::FindOrCreateState(int device, const Value& state) {
+  const std::pair key(device, state.name);
+  if (const auto found = states_.find(key); found != states_.end()) {
+    return found->second.buffer.get();
+  }
+  const uint64_t bytes = state.type.BytesAt({});
+  RL_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                      this->device(device).CreateBuffer(bytes, RL_BUFFER_STATE));
+  bytes_.states += bytes;
+  return states_.emplace(key, StateBuffer{std::move(buffer), bytes}).first->second.buffer.get();
+}
+
+Result<WeightDesc> DeviceResources::DescribeWeight(const Value& constant) const {
+  RL_ASSIGN_OR_RETURN(const auto bytes, weights_.Bytes(constant));
+  const uint32_t uses = in_products_.contains(constant.name) ? RL_WEIGHT_IN_PRODUCTS : 0;
+  return WeightDesc{constant.name, constant.type, bytes, uses};
+}
+
+Result<rl_weight*> DeviceResources::FindOrLoadWeight(int device, const Value& constant) {
+  const std::pair key(device, constant.name);
+  if (const auto found = weight_handles_.find(key); found != weight_handles_.end()) {
+    return found->second.get();
+  }
+  RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(constant));
+  Device& owner = this->device(device);
+  RL_ASSIGN_OR_RETURN(const WeightLayout layout, owner.LayoutWeight(desc));
+  RL_ASSIGN_OR_RETURN(DeviceWeight weight, owner.CreateWeight(desc));
+  bytes_.weights += layout.bytes;
+  if (layout.in_place) {
+    bytes_.weights_in_file += desc.data.size();
+  } else {
+    weights_.Release(desc.data);
+  }
+  return weight_handles_.emplace(key, std::move(weight)).first->second.get();
+}
+
+Result<rl_buffer*> DeviceResources::FindOrCreateIo(IoBuffers& buffers, int device,
+                                                   const std::string& name,
+                                                   const TensorType& type) {
+  const IoKey key(device, name, ToString(type));
+  if (const auto found = buffers.find(key); found != buffers.end()) return found->second.get();
+  const uint64_t bytes = std::max<uint64_t>(type.BytesAt(io_extents_), 1);
+  RL_ASSIGN_OR_RETURN(DeviceBuffer buffer, this->device(device).CreateBuffer(bytes, RL_BUFFER_IO));
+  bytes_.io += bytes;
+  return buffers.emplace(key, std::move(buffer)).first->second.get();
+}
+
+Status DeviceResources::ClearState(std::string_view name) {
+  constexpr uint64_t kMaxZeros = uint64_t{4} << 20;  // bytes written at once
+  for (const auto& [key, state] : states_) {
+    if (key.second != name) continue;
+    zeros_.resize(std::max<size_t>(zeros_.size(), std::min(state.bytes, kMaxZeros)));
+    for (uint64_t offset = 0; offset < state.bytes; offset += zeros_.size()) {
+      const uint64_t count = std::min<uint64_t>(zeros_.size(), state.bytes - offset);
+      RL_RETURN_IF_ERROR(
+          device(key.first).Write(state.buffer, offset, std::span(zeros_).first(count)));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama

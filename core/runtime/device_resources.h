@@ -1,0 +1,102 @@
+// What a session holds on its devices: weights, states, arenas and the buffers of inputs and
+// outputs. Each is created when a plan first needs it and is shared by all plans of the session.
+//
+// Ownership: owns all buffers and weights; borrows the devices and the weight source, which outlive
+// it. Buffers keep their addresses until it is destroyed, after all plans that use them. Thread
+// safety: one thread at a time. Errors: device.memory, session.internal, those of the weight source
+// and of the devices. Loading a weight blocks until the device has its bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "core/ir/weight_uses.h"
+#include "core/passes/pipeline.h"
+#include "core/plugin/device.h"
+#include "core/runtime/weights.h"
+
+namespace rullama {
+
+// Bytes on all devices.
+struct ResourceBytes {
+  uint64_t weights = 0;          // held by the devices beside the file mapping
+  uint64_t weights_in_file = 0;  // read in place
+  uint64_t states = 0;
+  uint64_t arenas = 0;
+  uint64_t io = 0;
+};
+
+class DeviceResources {
+ public:
+  // `io_extents`: the largest step; input and output buffers have room for it. `in_products`: the
+  // constants that some graph of the session multiplies with activations.
+  DeviceResources(std::vector<Device*> devices, const WeightSource& weights, Extents io_extents,
+                  WeightNames in_products);
+
+  // Checks that every device has free memory for what the program needs in addition to what is held
+  // already (error device.memory), and counts that as allocated.
+  Status CheckMemory(const Program& program);
+
+  // Creates what the values of a segment's graph need and returns where each value lies.
+  Result<std::vector<Storage>> AssignStorage(int device, const Graph& graph,
+                                             const MemoryPlan& memory);
+
+  // The buffers of an input and of an output of a graph that has storage on the device.
+  [[nodiscard]] const DeviceBuffer& input(int device, const Value& value) const;
+  [[nodiscard]] const DeviceBuffer& output(int device, const std::string& name,
+                                           const TensorType& type) const;
+
+  // Fills a state with zeros on every device that holds it.
+  Status ClearState(std::string_view name);
+
+  [[nodiscard]] const std::vector<Device*>& devices() const { return devices_; }
+  [[nodiscard]] const ResourceBytes& bytes() const { return bytes_; }
+
+ private:
+  // Device, value name, type. The type is part of the key, because a value may have T rows in one
+  // plan and R rows in another.
+  using IoKey = std::tuple<int, std::string, std::string>;
+  using IoBuffers = std::map<IoKey, DeviceBuffer>;
+  struct Arena {
+    uint64_t bytes = 0;
+    std::unique_ptr<DeviceBuffer> buffer;
+  };
+  struct StateBuffer {
+    DeviceBuffer buffer;
+    uint64_t bytes = 0;
+  };
+
+  [[nodiscard]] Device& device(int index) const { return *devices_[static_cast<size_t>(index)]; }
+  [[nodiscard]] bool HasArena(int device, uint64_t bytes) const;
+  [[nodiscard]] Result<WeightDesc> DescribeWeight(const Value& constant) const;
+  Result<rl_buffer*> FindOrCreateArena(int device, uint64_t bytes);
+  Result<rl_buffer*> FindOrCreateState(int device, const Value& state);
+  Result<rl_weight*> FindOrLoadWeight(int device, const Value& constant);
+  Result<rl_buffer*> FindOrCreateIo(IoBuffers& buffers, int device, const std::string& name,
+                                    const TensorType& type);
+  Status AssignOutputs(int device, const Graph& graph, std::vector<Storage>& storage);
+
+  std::vector<Device*> devices_;
+  const WeightSource& weights_;
+  Extents io_extents_;
+  WeightNames in_products_;
+  std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
+  std::map<std::pair<int, std::string>, StateBuffer> states_;
+  std::vector<std::vector<Arena>> arenas_;  // by device
+  IoBuffers inputs_;
+  IoBuffers outputs_;
+  std::vector<uint64_t> allocated_bytes_;  // by device, since the device was described
+  std::vector<std::byte> zeros_;           // source of ClearState
+  ResourceBytes bytes_;
+};
+
+}  // namespace rullama

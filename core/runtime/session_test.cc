@@ -1,0 +1,125 @@
+// What a session accepts, keeps and refuses, on a graph that counts.
+#include "core/runtime/session.h"
+
+#include <gmock/gmock.h>
+
+#include "core/runtime/step_test_util.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr StepLimits kSixRows{.max_rows = 6, .max_wanted = 3};
+
+void ExpectRefused(const Status& status, const std::string& part) {
+  ASSERT_FALSE(status) << "expected an error with: " << part;
+  EXPECT_EQ(status.error().id, "session.internal");
+  EXPECT_THAT(status.error().message, HasSubstr(part));
+}
+
+// Rows of slots 0 and 1 after `past` rows of each, alternating; the last of each slot is wanted.
+StepRows TwoSlots(std::vector<int32_t> first, std::vector<int32_t> second, int32_t past) {
+  StepRows rows;
+  for (size_t i = 0; i < first.size(); ++i) {
+    for (const int32_t slot : {0, 1}) {
+      rows.tokens.push_back(slot == 0 ? first[i] : second[i]);
+      rows.pos.push_back(past + static_cast<int32_t>(i));
+      rows.slot.push_back(slot);
+    }
+  }
+  const auto count = static_cast<int32_t>(rows.tokens.size());
+  rows.wanted = {count - 2, count - 1};
+  return rows;
+}
+
+TEST(SessionTest, SlotsOfAStepAreIndependent) {
+  const CountingSession counting(kSixRows);
+  ASSERT_TRUE(counting.get().Run(TwoSlots({1, 2}, {4, 6}, 0)));
+  EXPECT_THAT(counting.Tokens(2), ElementsAre(3, 7));
+  EXPECT_EQ(counting.get().past(0), 2);
+  EXPECT_EQ(counting.get().past(1), 2);
+  EXPECT_EQ(counting.get().past(2), 0);
+  counting.get().ForgetSlot(0);
+  EXPECT_EQ(counting.get().past(0), 0);
+  EXPECT_EQ(counting.get().past(1), 2);
+}
+
+TEST(SessionTest, RefusesStepsThatDoNotFitAndStaysUsable) {
+  const CountingSession counting(kSixRows);
+  Session& session = counting.get();
+  const std::vector<int32_t> seven(7, 1);
+  const auto rows = [](std::vector<int32_t> tokens, int32_t past = 0, int32_t slot = 0) {
+    return StepRows::Consecutive(tokens, past, slot, DemandMode::kPerOutput);
+  };
+  ExpectRefused(session.Run(rows({})), "0 tokens");
+  ExpectRefused(session.Run(rows(seven)), "7 tokens");
+  StepRows wanted = rows({1, 2, 3, 4});
+  wanted.wanted = {0, 1, 2, 3};
+  ExpectRefused(session.Run(wanted), "4 wanted rows; expected 1 to 6 rows and up to 3 wanted");
+  wanted.wanted = {4};
+  ExpectRefused(session.Run(wanted), "wanted row 4 of 4");
+  wanted.wanted = {};
+  ExpectRefused(session.Run(wanted), "0 wanted rows");
+  ExpectRefused(session.Run(rows({1}, 1)), "position 1, which does not continue");
+  ExpectRefused(session.Run(rows({1}, 0, 3)), "slot 3");
+  ExpectRefused(session.Run(rows({1}, 0, -1)), "slot -1");
+  StepRows other = rows({1});
+  other.graph = 1;
+  ExpectRefused(session.Run(other), "graph 1 of 1");
+  EXPECT_EQ(session.past(0), 0);
+  ASSERT_TRUE(session.Run(rows({5})));
+  EXPECT_THAT(counting.Tokens(1), ElementsAre(6));
+}
+
+TEST(SessionTest, AnInputIsKeptForPlansThatAreCompiledLater) {
+  const CountingSession counting(kSixRows);
+  Session& session = counting.get();
+  ASSERT_TRUE(session.Run(StepRows::Consecutive(std::vector{1}, 0, 0, DemandMode::kPerOutput)));
+  counting.SetBias(0, 2);
+  ASSERT_TRUE(session.Run(StepRows::Consecutive(std::vector{2}, 1, 0, DemandMode::kPerOutput)));
+  EXPECT_THAT(counting.Tokens(1), ElementsAre(0));
+  const std::vector<int32_t> five = {1, 2, 3, 4, 5};
+  ASSERT_TRUE(session.Run(StepRows::Consecutive(five, 2, 0, DemandMode::kPerOutput)));
+  EXPECT_THAT(counting.Tokens(1), ElementsAre(0));
+  EXPECT_EQ(session.Stats()->plans, 2U);
+}
+
+TEST(SessionTest, RefusesInputsAndOutputsOfOtherNamesAndSizes) {
+  const CountingSession counting(kSixRows);
+  Session& session = counting.get();
+  std::vector<std::byte> bytes(4);
+  ExpectRefused(session.SetInput("weather", bytes), "no graph has an input 'weather'");
+  ExpectRefused(session.SetInput(kBias, std::span(bytes).first(3)), "found 3 bytes");
+  ExpectRefused(session.ReadOutput(output_names::kToken, bytes), "no step has run");
+  ASSERT_TRUE(session.Run(StepRows::Consecutive(std::vector{1}, 0, 0, DemandMode::kPerOutput)));
+  ExpectRefused(session.ReadOutput("weather", bytes), "no output 'weather'");
+  bytes.resize(8);
+  ExpectRefused(session.ReadOutput(output_names::kToken, bytes), "has 4 bytes, asked for 8");
+}
+
+TEST(SessionTest, ASegmentReadsWhatAnotherDeviceComputed) {
+  const CountingSession counting(kSixRows, true);
+  ASSERT_TRUE(counting.get().Run(TwoSlots({1, 2}, {4, 6}, 0)));
+  EXPECT_THAT(counting.Tokens(2), ElementsAre(3, 7));
+  ASSERT_TRUE(counting.get().Run(TwoSlots({5}, {0}, 2)));
+  EXPECT_THAT(counting.Tokens(2), ElementsAre(6, 1));
+}
+
+TEST(SessionTest, NeedsAGraphWithSlots) {
+  const CountingWeights weights;
+  ReferenceDevices devices;
+  const auto create = [&](Graph graph, SessionOptions options) {
+    return Session::Create(std::move(graph), weights, std::move(options)).map([](auto) {});
+  };
+  ExpectRefused(create(CountingGraph(), {}), "a session needs");
+  ExpectRefused(create(CountingGraph(),
+                       {.devices = {devices.Open()}, .policy = {}, .limits = {.max_rows = 0}}),
+                "a session needs");
+  ExpectRefused(create(Graph{}, {.devices = {devices.Open()}, .policy = {}, .limits = {}}),
+                "no input 'past'");
+}
+
+}  // namespace
+}  // namespace rullama

@@ -1,0 +1,82 @@
+// After the second execution of a plan, a step allocates nothing on the host. What plugins allocate
+// is theirs (rl_plan_stats counts it).
+#include <cstdlib>
+#include <new>
+
+#include "core/plugin/call_guard.h"
+#include "core/runtime/step_test_util.h"
+
+namespace {
+
+thread_local bool counting = false;
+thread_local int64_t allocations = 0;
+
+void* Allocate(std::size_t bytes) {
+  if (counting && rullama::CurrentPluginCall().plugin.empty()) ++allocations;
+  void* memory = std::malloc(bytes > 0 ? bytes : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return Allocate(bytes); }
+void* operator new[](std::size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace rullama {
+namespace {
+
+constexpr StepLimits kLimits{.max_rows = 4, .max_wanted = 1};
+
+template <typename Work>
+int64_t AllocationsOf(Work work) {
+  allocations = 0;
+  counting = true;
+  work();
+  counting = false;
+  return allocations;
+}
+
+TEST(StepAllocationTest, TheCounterCounts) {
+  EXPECT_GT(AllocationsOf([] { const std::string text(100, 'x'); }), 0);
+}
+
+// Steps of one row and of several, on one device and with a copy between two.
+TEST(StepAllocationTest, AStepAllocatesNothingAfterItsSecondExecution) {
+  for (const bool split : {false, true}) {
+    const CountingSession counted(kLimits, split);
+    StepRows rows;
+    float sum = 0;
+    const std::vector<int32_t> tokens = {1, 2, 3};
+    const auto run = [&](size_t count) {
+      rows.SetConsecutive(std::span(tokens).first(count), counted.get().past(0), 0,
+                          DemandMode::kPerOutput);
+      const bool done =
+          counted.get().Run(rows).has_value() &&
+          counted.get()
+              .ReadOutput(output_names::kLogitsSum, std::as_writable_bytes(std::span(&sum, 1)))
+              .has_value();
+      ASSERT_TRUE(done);
+    };
+    for (const size_t count : {1U, 3U, 1U, 3U}) run(count);
+    for (const size_t count : {1U, 3U}) {
+      EXPECT_EQ(AllocationsOf([&] { run(count); }), 0) << count << " rows, split " << split;
+    }
+  }
+}
+
+TEST(StepAllocationTest, GeneratingATokenAllocatesNothing) {
+  const CountingSession counted(kLimits);
+  Generator generator(counted.get(), {.capacity = 64, .vocabulary = kVocabulary});
+  const std::function<bool(int32_t)> ignore = [](int32_t) { return true; };
+  ASSERT_TRUE(generator.Feed(std::vector<int32_t>{1}));
+  ASSERT_TRUE(generator.Generate(2, 4, ignore));
+  EXPECT_EQ(AllocationsOf([&] { ASSERT_TRUE(generator.Generate(2, 16, ignore)); }), 0);
+}
+
+}  // namespace
+}  // namespace rullama
