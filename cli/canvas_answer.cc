@@ -6,8 +6,8 @@
 #include "cli/signals.h"
 #include "cli/stopwatch.h"
 #include "cli/text_stream.h"
-#include "samplers/canvas_generator.h"
-#include "samplers/session_canvas.h"
+#include "engine/canvas_generator.h"
+#include "engine/session_canvas.h"
 
 namespace rullama::cli {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "cli/score.h"
 #include "core/runtime/generator.h"
-#include "samplers/canvas_generator.h"
-#include "samplers/session_canvas.h"
+#include "engine/canvas_generator.h"
+#include "engine/session_canvas.h"
 
 namespace rullama::cli {
 namespace {

@@ -25,8 +25,8 @@
 #include "core/runtime/device_program.h"
 #include "core/runtime/generator.h"
 #include "core/runtime/sequence_feeder.h"
-#include "samplers/canvas_generator.h"
-#include "samplers/session_canvas.h"
+#include "engine/canvas_generator.h"
+#include "engine/session_canvas.h"
 
 namespace rullama::cli {
 namespace {

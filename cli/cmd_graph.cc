@@ -13,7 +13,7 @@
 #include "core/ir/dot.h"
 #include "core/ir/text.h"
 #include "core/runtime/device_program.h"
-#include "samplers/session_canvas.h"
+#include "engine/session_canvas.h"
 
 namespace rullama::cli {
 namespace {

@@ -53,7 +53,7 @@ last=${3:-1000}
 broken=0
 check_applies || broken=1
 
-for item in CMakeLists.txt cmake core backends models samplers cli bench; do
+for item in CMakeLists.txt cmake core backends models samplers engine cli bench; do
   cp -r "$source/$item" "$work/"
 done
 # A fault is the same without much optimisation, and compiled in a third of the time.

@@ -149,10 +149,11 @@ TEST(Documents, PathsInBackticksExist) {
   int paths = 0;
   for (const fs::path& page : pages) {
     if (page.extension() != ".md") continue;
-    for (const std::string& path : Matches(ReadText(page),
-                                           "`((?:core|models|samplers|backends|cli|conformance|"
-                                           "configs|tests|bench|tools|cmake|docs|[.]ci|"
-                                           "[.]github)/[A-Za-z0-9_./-]+)`")) {
+    for (const std::string& path :
+         Matches(ReadText(page),
+                 "`((?:core|models|samplers|engine|backends|cli|conformance|"
+                 "configs|tests|bench|tools|cmake|docs|[.]ci|"
+                 "[.]github)/[A-Za-z0-9_./-]+)`")) {
       if (std::regex_search(path, std::regex("[A-Z]{2}"))) continue;
       const fs::path file = SourceDirectory() / path;
       EXPECT_TRUE(fs::exists(file) || fs::exists(file.string() + ".h") ||

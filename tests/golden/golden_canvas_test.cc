@@ -9,15 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "cli/model_program.h"
-#include "samplers/canvas_generator.h"
-#include "samplers/session_canvas.h"
+#include "engine/canvas_generator.h"
+#include "engine/model_program.h"
+#include "engine/session_canvas.h"
 #include "tests/golden/session_support.h"
 
 namespace rullama {
 namespace {
 
-using cli::GraphOutputs;
 using golden::Backend;
 using golden::Loaded;
 using golden::Must;
@@ -31,12 +30,12 @@ double Bound(const Backend& backend) { return backend.name == "reference" ? 2e-5
 std::unique_ptr<Loaded> Load(const Backend& backend, GraphOutputs outputs, DType kv_dtype) {
   auto loaded = golden::Open(backend, kShared + "/models/tiny-diffusion-f16.gguf");
   const EntropyBoundSettings diffusion;
-  auto program = Must(cli::BuildModelProgram(loaded->config, loaded->tensors,
-                                             {.outputs = outputs,
-                                              .diffusion = &diffusion,
-                                              .capacity = kCapacity,
-                                              .kv_dtype = kv_dtype,
-                                              .limits = {.max_rows = 64}}));
+  auto program = Must(BuildModelProgram(loaded->config, loaded->tensors,
+                                        {.outputs = outputs,
+                                         .diffusion = &diffusion,
+                                         .capacity = kCapacity,
+                                         .kv_dtype = kv_dtype,
+                                         .limits = {.max_rows = 64}}));
   loaded->AddConstants(std::move(program.constants));
   loaded->session =
       Must(Session::Create(std::move(program.graphs), *loaded->weights, loaded->Options(64)));

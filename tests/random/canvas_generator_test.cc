@@ -1,10 +1,10 @@
 // Several canvases in a sequence, on a random model that denoises: what joins the caches, where
 // text ends, and what does not fit.
-#include "samplers/canvas_generator.h"
+#include "engine/canvas_generator.h"
 
 #include <gmock/gmock.h>
 
-#include "cli/model_program.h"
+#include "engine/model_program.h"
 #include "tests/random/random_support.h"
 
 namespace rullama::testing {
@@ -29,11 +29,11 @@ class CanvasGeneratorTest : public ::testing::Test {
 
   std::unique_ptr<Session> Open(int64_t capacity) {
     const EntropyBoundSettings diffusion = ThreeSteps();
-    auto program = Must(cli::BuildModelProgram(model_.config, model_.weights,
-                                               {.diffusion = &diffusion,
-                                                .capacity = capacity,
-                                                .kv_dtype = DType::kF32,
-                                                .limits = {.max_rows = 8}}));
+    auto program = Must(BuildModelProgram(model_.config, model_.weights,
+                                          {.diffusion = &diffusion,
+                                           .capacity = capacity,
+                                           .kv_dtype = DType::kF32,
+                                           .limits = {.max_rows = 8}}));
     weights_ = std::make_unique<RandomWeights>(model_, std::move(program.constants));
     SessionOptions options;
     options.devices = {device_.get()};
@@ -163,8 +163,8 @@ TEST_F(CanvasGeneratorTest, ACanvasThatDoesNotFitIsAnError) {
   EXPECT_THAT(canvas.error().message, HasSubstr("shorten the prompt"));
 
   const EntropyBoundSettings diffusion;
-  const auto program = cli::BuildModelProgram(model_.config, model_.weights,
-                                              {.diffusion = &diffusion, .capacity = kCanvas - 1});
+  const auto program = BuildModelProgram(model_.config, model_.weights,
+                                         {.diffusion = &diffusion, .capacity = kCanvas - 1});
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().id, "context.overflow");
 }

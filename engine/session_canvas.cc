@@ -1,4 +1,4 @@
-#include "samplers/session_canvas.h"
+#include "engine/session_canvas.h"
 
 #include <algorithm>
 #include <cmath>

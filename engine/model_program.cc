@@ -1,12 +1,12 @@
-#include "cli/model_program.h"
+#include "engine/model_program.h"
 
 #include <algorithm>
 
 #include "core/runtime/generator.h"
+#include "engine/session_canvas.h"
 #include "samplers/chain.h"
-#include "samplers/session_canvas.h"
 
-namespace rullama::cli {
+namespace rullama {
 namespace {
 
 // The NaN check adds up logits. Suppressed tokens are -inf by design, so the sum is taken in front
@@ -115,4 +115,4 @@ Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4We
   return program;
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama

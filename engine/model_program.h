@@ -13,7 +13,7 @@
 #include "models/gemma4/graph/weights.h"
 #include "samplers/settings.h"
 
-namespace rullama::cli {
+namespace rullama {
 
 enum class GraphOutputs {
   kText,       // what generating needs: the sampled token and the sum that tells NaN logits, or the
@@ -45,4 +45,4 @@ EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas);
 Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
                                        const ModelProgramOptions& options);
 
-}  // namespace rullama::cli
+}  // namespace rullama

@@ -1,9 +1,9 @@
-#include "samplers/canvas_generator.h"
+#include "engine/canvas_generator.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "samplers/session_canvas.h"
+#include "engine/session_canvas.h"
 
 namespace rullama {
 
