@@ -11,9 +11,9 @@
 #include "cli/command.h"
 #include "cli/diff_model.h"
 #include "core/diff/bisect.h"
-#include "core/diff/choices.h"
 #include "core/diff/compare.h"
-#include "core/diff/watch.h"
+#include "core/diff/probes.h"
+#include "core/diff/router_selections.h"
 #include "core/runtime/generator.h"
 
 namespace rullama::cli {
@@ -36,9 +36,9 @@ struct ValueRow {
 };
 
 // A choice that the baseline was made to follow.
-struct ChoiceRow {
+struct SelectionRow {
   std::string name;
-  ChoiceError error;
+  SelectionError error;
   bool above = false;
 };
 
@@ -51,8 +51,8 @@ struct Culprit {
 struct Report {
   std::string backend;
   DiffConfig thresholds;
-  std::vector<ValueRow> values;    // in the order they are computed
-  std::vector<ChoiceRow> choices;  // that the baseline would have made otherwise
+  std::vector<ValueRow> values;          // in the order they are computed
+  std::vector<SelectionRow> selections;  // that the baseline would have made otherwise
   LogitsError logits;
   bool above = false;
   std::optional<Culprit> culprit;  // what --bisect found
@@ -76,7 +76,7 @@ class Comparison {
       : flags_(flags), model_(model), config_(config), registry_(registry), console_(console) {
     if (flags.level == "op") watched_ = ComparableValues(model.graph);
     if (flags.level == "layer") watched_ = model.layers;
-    choices_ = ChoicesOf(model.graph);
+    selections_ = RouterSelections(model.graph);
   }
 
   Result<std::vector<Report>> Run() {
@@ -89,7 +89,7 @@ class Comparison {
     for (const std::string& backend : flags_.backends) {
       if (backend == baseline) continue;
       RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend, {}));
-      Expectation expectation{expected, OtherChoices(actual, expected)};
+      Expectation expectation{expected, OtherSelections(actual, expected)};
       if (!expectation.given.empty()) {
         console_.Note(fmt::format("{} runs again, with the choices of {}", baseline, backend));
         RL_ASSIGN_OR_RETURN(expectation.values, RunOn(baseline, expectation.given));
@@ -131,8 +131,8 @@ class Comparison {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,
                         OpenDevices(registry_, ConfigFor(backend), console_));
     std::vector<std::string> names = watched_;
-    for (const ScoreChoice& choice : choices_) {
-      for (const std::string& name : {choice.scores, choice.indices}) {
+    for (const RouterSelection& selection : selections_) {
+      for (const std::string& name : {selection.scores, selection.indices}) {
         if (std::ranges::find(names, name) == names.end()) names.push_back(name);
       }
     }
@@ -140,19 +140,19 @@ class Comparison {
   }
 
   // The choices of `actual`, or none if `expected` has the same.
-  [[nodiscard]] DiffValues OtherChoices(const DiffValues& actual,
-                                        const DiffValues& expected) const {
+  [[nodiscard]] DiffValues OtherSelections(const DiffValues& actual,
+                                           const DiffValues& expected) const {
     DiffValues given;
     bool same = true;
-    for (const ScoreChoice& choice : choices_) {
-      given[choice.indices] = actual.at(choice.indices);
-      same = same && actual.at(choice.indices) == expected.at(choice.indices);
+    for (const RouterSelection& selection : selections_) {
+      given[selection.indices] = actual.at(selection.indices);
+      same = same && actual.at(selection.indices) == expected.at(selection.indices);
     }
     return same ? DiffValues() : given;
   }
 
   // Each of two scores may be off by what any value may be.
-  [[nodiscard]] bool IsAbove(const ChoiceError& error) const {
+  [[nodiscard]] bool IsAbove(const SelectionError& error) const {
     return !(error.gap <= 2 * std::sqrt(config_.diff.nmse));
   }
 
@@ -175,13 +175,14 @@ class Comparison {
       report.above = report.above || row.above;
       report.values.push_back(std::move(row));
     }
-    for (const ScoreChoice& choice : choices_) {
-      ChoiceRow row{choice.indices,
-                    CompareChoice(actual.at(choice.indices), expected.at(choice.scores), choice)};
+    for (const RouterSelection& selection : selections_) {
+      SelectionRow row{
+          selection.indices,
+          CompareSelection(actual.at(selection.indices), expected.at(selection.scores), selection)};
       if (row.error.rows == 0) continue;
       row.above = IsAbove(row.error);
       report.above = report.above || row.above;
-      report.choices.push_back(std::move(row));
+      report.selections.push_back(std::move(row));
     }
     report.logits = CompareLogits(actual.at(logits), expected.at(logits), model_.vocabulary);
     report.above = report.above || IsAbove({}, report.logits);
@@ -239,7 +240,7 @@ class Comparison {
   Registry& registry_;
   Console& console_;
   std::vector<std::string> watched_;
-  std::vector<ScoreChoice> choices_;
+  std::vector<RouterSelection> selections_;
 };
 
 std::string CauseAsText(const std::optional<Culprit>& culprit, const std::string& baseline) {
@@ -269,7 +270,7 @@ std::string AsText(const Report& report, const std::string& baseline, bool bisec
                         row.error.max_error, std::max(0.0, 1 - row.error.cosine),
                         row.above ? "  ABOVE" : "");
   }
-  for (const ChoiceRow& row : report.choices) {
+  for (const SelectionRow& row : report.selections) {
     text += fmt::format(
         "{}: {} rows are chosen otherwise, among scores up to {:.3g} of their size apart; {} was "
         "made to follow{}\n",
@@ -297,7 +298,7 @@ nlohmann::json AsJson(const Report& report, const std::string& baseline) {
                       {"above", row.above}});
   }
   nlohmann::json choices = nlohmann::json::array();
-  for (const ChoiceRow& row : report.choices) {
+  for (const SelectionRow& row : report.selections) {
     choices.push_back({{"name", row.name},
                        {"rows", row.error.rows},
                        {"gap", row.error.gap},

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/diff/choices.h"
-#include "core/diff/watch.h"
+#include "core/diff/probes.h"
+#include "core/diff/router_selections.h"
 #include "core/ir/canvas_names.h"
 #include "core/runtime/generator.h"
 
@@ -156,7 +156,7 @@ Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
   options.limits = {.max_rows = std::ssize(model.tokens)};
   std::vector<std::string> names;
   for (const auto& [name, values] : given) names.push_back(name);
-  const Graph observed = WithGiven(WithOutputs(graph, watched), names);
+  const Graph observed = WithPinnedValues(WithOutputs(graph, watched), names);
   RL_ASSIGN_OR_RETURN(const auto session, Session::Create(observed, *model.weights, options));
   const StepRows rows =
       StepRows::Consecutive(model.tokens, /*past=*/0, /*slot=*/0, DemandMode::kAllRows);

@@ -192,20 +192,20 @@ void CaseBuilder::Output(ValueId value) {
   builder_.Output(builder_.graph().value(value).name, value, RowDemand::kAll);
 }
 
-Case CaseBuilder::Finish(Closeness closeness) && {
+Case CaseBuilder::Finish(ToleranceClass tolerance) && {
   auto graph = std::move(builder_).Finish();
   if (!graph) fmt::print(stderr, "{}\n", graph.error().ToString());
   RL_CHECK(graph.has_value());
-  return {*std::move(graph), extents_, std::move(data_), closeness};
+  return {*std::move(graph), extents_, std::move(data_), tolerance};
 }
 
 Case OneOp(CaseBuilder&& builder, OpKind kind, std::vector<ValueId> inputs, const OpAttrs& attrs,
-           Closeness closeness) {
+           ToleranceClass tolerance) {
   const bool effect = InfoOf(kind).trait == OpTrait::kEffect;
   for (const ValueId result : builder.Op(kind, std::move(inputs), attrs)) {
     if (!effect) builder.Output(result);  // states are read by their name
   }
-  return std::move(builder).Finish(closeness);
+  return std::move(builder).Finish(tolerance);
 }
 
 std::vector<DType> WeightTypes() {

@@ -24,7 +24,7 @@ struct Case {
   Extents extents;  // of the execution; the graph is compiled for more
   // By name: inputs at `extents`, constants, states at their beginning.
   std::map<std::string, Bytes, std::less<>> data;
-  Closeness closeness = Closeness::kExact;
+  ToleranceClass tolerance = ToleranceClass::kExact;
 };
 
 struct CaseSpec {
@@ -90,7 +90,7 @@ class CaseBuilder {
   // Every result of the op becomes an output.
   std::vector<ValueId> Op(OpKind kind, std::vector<ValueId> inputs, const OpAttrs& attrs);
   void Output(ValueId value);
-  Case Finish(Closeness closeness) &&;
+  Case Finish(ToleranceClass tolerance) &&;
 
  private:
   void Store(std::string_view name, const TensorType& type, const std::vector<double>& values);
@@ -104,7 +104,7 @@ class CaseBuilder {
 
 // A case of one op, all of whose results are outputs.
 Case OneOp(CaseBuilder&& builder, OpKind kind, std::vector<ValueId> inputs, const OpAttrs& attrs,
-           Closeness closeness);
+           ToleranceClass tolerance);
 
 // f32 or i32 of these dims.
 inline TensorType F(std::initializer_list<Dim> dims) { return {DType::kF32, dims}; }

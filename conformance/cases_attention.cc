@@ -140,7 +140,7 @@ Case AttentionCase(const Setup& s, uint64_t seed) {
   Case test =
       OneOp(std::move(b), OpKind::kAttention,
             {v.q, v.k_new, v.v_new, v.k_state, v.v_state, v.pos, v.slot, v.pos, v.slot, v.past},
-            OpAttrs(rl_attention_attrs{0, s.mask, s.window, 0.7F}), Closeness::kContraction);
+            OpAttrs(rl_attention_attrs{0, s.mask, s.window, 0.7F}), ToleranceClass::kContraction);
   SpoilUnused(test, s);
   return test;
 }
@@ -148,10 +148,10 @@ Case AttentionCase(const Setup& s, uint64_t seed) {
 Case ScoresCase(const Setup& s, uint64_t seed) {
   CaseBuilder b(seed, StepRows(s.rows));
   const Values v = Make(b, s);
-  Case test =
-      OneOp(std::move(b), OpKind::kAttentionScores,
-            {v.q, v.k_new, v.k_state, v.pos, v.slot, v.pos, v.slot, v.past},
-            OpAttrs(rl_attention_scores_attrs{0, s.mask, s.window, 0.7F}), Closeness::kContraction);
+  Case test = OneOp(std::move(b), OpKind::kAttentionScores,
+                    {v.q, v.k_new, v.k_state, v.pos, v.slot, v.pos, v.slot, v.past},
+                    OpAttrs(rl_attention_scores_attrs{0, s.mask, s.window, 0.7F}),
+                    ToleranceClass::kContraction);
   return test;
 }
 
@@ -169,7 +169,7 @@ Case MixCase(const Setup& s, uint64_t seed) {
   }
   const ValueId probability = b.Floats("probability", type, p);
   Case test = OneOp(std::move(b), OpKind::kAttentionMix, {probability, v.v_new, v.v_state, v.slot},
-                    OpAttrs(OpKind::kAttentionMix), Closeness::kContraction);
+                    OpAttrs(OpKind::kAttentionMix), ToleranceClass::kContraction);
   Bytes& bytes = test.data.find("v_state")->second;
   const size_t rows = s.rows.past.size() * static_cast<size_t>(s.capacity);
   const size_t row = bytes.size() / rows;

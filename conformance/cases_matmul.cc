@@ -5,8 +5,8 @@
 namespace rullama::conformance {
 namespace {
 
-Closeness ClosenessOf(DType dtype) {
-  return IsBlockType(dtype) ? Closeness::kBlocks : Closeness::kContraction;
+ToleranceClass ToleranceClassOf(DType dtype) {
+  return IsBlockType(dtype) ? ToleranceClass::kBlocks : ToleranceClass::kContraction;
 }
 
 // Lengths of a row of weights of this type: one block, several, a count of blocks that no vector
@@ -65,7 +65,7 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
                        const ValueId x = UnevenRows(b, s.k);
                        const ValueId weight = b.Weight("weight", {dtype, {s.n, s.k}});
                        return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
-                                    OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));
+                                    OpAttrs(rl_matmul_attrs{0, 1}), ToleranceClassOf(dtype));
                      }});
   }
   for (const int64_t n : {LengthsOf(dtype)[0], LengthsOf(dtype)[1]}) {
@@ -75,7 +75,7 @@ void AddMatMul(std::vector<CaseSpec>& cases, DType dtype) {
                        const ValueId x = UnevenRows(b, 77);
                        const ValueId weight = b.Weight("weight", {dtype, {77, n}});
                        return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
-                                    OpAttrs(rl_matmul_attrs{0, 0}), ClosenessOf(dtype));
+                                    OpAttrs(rl_matmul_attrs{0, 0}), ToleranceClassOf(dtype));
                      }});
   }
 }
@@ -90,7 +90,7 @@ void AddManyAsStored(std::vector<CaseSpec>& cases) {
                        const ValueId x = UnevenRows(b, kTerms);
                        const ValueId weight = b.Weight("weight", {dtype, {kTerms, kColumns}});
                        return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
-                                    OpAttrs(rl_matmul_attrs{0, 0}), ClosenessOf(dtype));
+                                    OpAttrs(rl_matmul_attrs{0, 0}), ToleranceClassOf(dtype));
                      }});
   }
 }
@@ -110,7 +110,7 @@ void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
                        const ValueId gate = b.Weight("gate", {dtype, {n, k}});
                        const ValueId up = b.Weight("up", {dtype, {n, k}});
                        return OneOp(std::move(b), OpKind::kGeGluLinear, {x, gate, up},
-                                    OpAttrs(OpKind::kGeGluLinear), ClosenessOf(dtype));
+                                    OpAttrs(OpKind::kGeGluLinear), ToleranceClassOf(dtype));
                      }});
   }
   cases.push_back(
@@ -120,7 +120,7 @@ void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
          const ValueId inverse = b.Floats("inverse", F({1}), std::vector<double>{1.6});
          const ValueId table = b.Weight("table", {dtype, {77, k}});
          return OneOp(std::move(b), OpKind::kSoftEmbed, {logits, inverse, table},
-                      OpAttrs(OpKind::kSoftEmbed), ClosenessOf(dtype));
+                      OpAttrs(OpKind::kSoftEmbed), ToleranceClassOf(dtype));
        }});
 }
 
@@ -148,7 +148,7 @@ void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
                          const ValueId weight = b.Weight("weight", {dtype, {kExperts, 67, kWidth}});
                          return OneOp(std::move(b), OpKind::kGroupedMatMul,
                                       {x, weight, choose(b, t)}, OpAttrs(OpKind::kGroupedMatMul),
-                                      ClosenessOf(dtype));
+                                      ToleranceClassOf(dtype));
                        }});
     }
     for (const bool fused : {true, false}) {
@@ -167,7 +167,7 @@ void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
              const ValueId scale = fused ? b.Constant("scale", F({kExperts}), 0.5, 2) : kNoValue;
              return OneOp(std::move(b), OpKind::kMoeFfn,
                           {x, weights, chosen, gate, up, down, scale}, OpAttrs(OpKind::kMoeFfn),
-                          Closeness::kComposite);
+                          ToleranceClass::kComposite);
            }});
     }
   }
@@ -191,7 +191,7 @@ void AddModelShapes(std::vector<CaseSpec>& cases) {
                            const ValueId x = UnevenRows(b, k);
                            const ValueId weight = b.Weight("weight", {dtype, {32, k}});
                            return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
-                                        OpAttrs(rl_matmul_attrs{0, 1}), ClosenessOf(dtype));
+                                        OpAttrs(rl_matmul_attrs{0, 1}), ToleranceClassOf(dtype));
                          }});
       }
     }

@@ -9,15 +9,15 @@ constexpr int64_t kNormColumns[] = {1, 15, 17, 256, 1536};
 void AddRmsNorm(std::vector<CaseSpec>& cases) {
   for (const int64_t n : kNormColumns) {
     for (const bool weighted : {false, true}) {
-      cases.push_back({fmt::format("rms_norm/n{}{}", n, weighted ? "_weight" : ""),
-                       OpKind::kRmsNorm, [=](uint64_t seed) {
-                         CaseBuilder b(seed, 5);
-                         const ValueId x = b.Floats("x", F({kT, 2, n}), -3, 3);
-                         const ValueId weight =
-                             weighted ? b.Constant("weight", F({n}), 0.5, 1.5) : kNoValue;
-                         return OneOp(std::move(b), OpKind::kRmsNorm, {x, weight},
-                                      OpAttrs(rl_rms_norm_attrs{0, 1e-6F}), Closeness::kRounding);
-                       }});
+      cases.push_back(
+          {fmt::format("rms_norm/n{}{}", n, weighted ? "_weight" : ""), OpKind::kRmsNorm,
+           [=](uint64_t seed) {
+             CaseBuilder b(seed, 5);
+             const ValueId x = b.Floats("x", F({kT, 2, n}), -3, 3);
+             const ValueId weight = weighted ? b.Constant("weight", F({n}), 0.5, 1.5) : kNoValue;
+             return OneOp(std::move(b), OpKind::kRmsNorm, {x, weight},
+                          OpAttrs(rl_rms_norm_attrs{0, 1e-6F}), ToleranceClass::kRounding);
+           }});
       cases.push_back(
           {fmt::format("residual_norm/n{}{}", n, weighted ? "_scale" : ""), OpKind::kResidualNorm,
            [=](uint64_t seed) {
@@ -27,7 +27,7 @@ void AddRmsNorm(std::vector<CaseSpec>& cases) {
              const ValueId weight = b.Constant("weight", F({n}), 0.5, 1.5);
              const ValueId scale = weighted ? b.Constant("scale", F({1}), 0.2, 0.9) : kNoValue;
              return OneOp(std::move(b), OpKind::kResidualNorm, {residual, x, weight, scale},
-                          OpAttrs(rl_residual_norm_attrs{0, 1e-6F}), Closeness::kRounding);
+                          OpAttrs(rl_residual_norm_attrs{0, 1e-6F}), ToleranceClass::kRounding);
            }});
     }
   }
@@ -40,7 +40,7 @@ void AddRmsNorm(std::vector<CaseSpec>& cases) {
                      }
                      const ValueId x = b.Floats("x", F({kT, 33}), values);
                      return OneOp(std::move(b), OpKind::kRmsNorm, {x, kNoValue},
-                                  OpAttrs(rl_rms_norm_attrs{0, 1e-6F}), Closeness::kRounding);
+                                  OpAttrs(rl_rms_norm_attrs{0, 1e-6F}), ToleranceClass::kRounding);
                    }});
 }
 
@@ -58,16 +58,17 @@ void AddRope(std::vector<CaseSpec>& cases) {
                              {"tiny", 1, 2, 2, false, 1e4F},
                              {"odd_half", 2, 48, 38, true, 1e4F}};
   for (const Rope& rope : kRopes) {
-    cases.push_back(
-        {fmt::format("rope/{}", rope.name), OpKind::kRope, [=](uint64_t seed) {
-           CaseBuilder b(seed, 5);
-           const ValueId x = b.Floats("x", F({kT, rope.heads, rope.dim}));
-           const ValueId pos = b.Ints("pos", I({kT}), {0, 1, 777, 65537, 262143});
-           const ValueId factors =
-               rope.factors ? b.Constant("factors", F({rope.n_rot / 2}), 1, 8) : kNoValue;
-           return OneOp(std::move(b), OpKind::kRope, {x, pos, factors},
-                        OpAttrs(rl_rope_attrs{0, rope.theta, rope.n_rot}), Closeness::kRounding);
-         }});
+    cases.push_back({fmt::format("rope/{}", rope.name), OpKind::kRope, [=](uint64_t seed) {
+                       CaseBuilder b(seed, 5);
+                       const ValueId x = b.Floats("x", F({kT, rope.heads, rope.dim}));
+                       const ValueId pos = b.Ints("pos", I({kT}), {0, 1, 777, 65537, 262143});
+                       const ValueId factors =
+                           rope.factors ? b.Constant("factors", F({rope.n_rot / 2}), 1, 8)
+                                        : kNoValue;
+                       return OneOp(std::move(b), OpKind::kRope, {x, pos, factors},
+                                    OpAttrs(rl_rope_attrs{0, rope.theta, rope.n_rot}),
+                                    ToleranceClass::kRounding);
+                     }});
   }
 }
 
@@ -85,7 +86,7 @@ void AddPleInject(std::vector<CaseSpec>& cases) {
              const ValueId norm = b.Constant("norm", F({512}), 0.5, 1.5);
              const ValueId scale = scaled ? b.Constant("scale", F({1}), 0.2, 0.9) : kNoValue;
              return OneOp(std::move(b), OpKind::kPleInject, {x, ple, gate, proj, norm, scale},
-                          OpAttrs(rl_ple_inject_attrs{0, 1e-6F}), Closeness::kComposite);
+                          OpAttrs(rl_ple_inject_attrs{0, 1e-6F}), ToleranceClass::kComposite);
            }});
     }
   }

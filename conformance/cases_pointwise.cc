@@ -60,14 +60,15 @@ void AddUnary(std::vector<CaseSpec>& cases) {
   for (int32_t i = RL_UNARY_NEG; i <= RL_UNARY_SQUARE; ++i) {
     const auto fn = static_cast<rl_unary>(i);
     const std::string name(EnumeratorName("rl_unary", i));
-    const Closeness closeness = IsExact(fn) ? Closeness::kExact : Closeness::kRounding;
+    const ToleranceClass tolerance =
+        IsExact(fn) ? ToleranceClass::kExact : ToleranceClass::kRounding;
     for (const int64_t n : kPointwiseColumns) {
       cases.push_back({fmt::format("unary/{}_n{}", name, n), OpKind::kUnary, [=](uint64_t seed) {
                          CaseBuilder b(seed, 5);
                          const Domain domain = DomainOf(fn);
                          const ValueId x = b.Floats("x", F({kT, n}), domain.low, domain.high);
                          return OneOp(std::move(b), OpKind::kUnary, {x},
-                                      OpAttrs(rl_unary_attrs{0, fn}), closeness);
+                                      OpAttrs(rl_unary_attrs{0, fn}), tolerance);
                        }});
     }
     cases.push_back(
@@ -76,7 +77,7 @@ void AddUnary(std::vector<CaseSpec>& cases) {
            CaseBuilder b(seed, 1);
            const ValueId x = b.Floats("x", F({kT, static_cast<int64_t>(values.size())}), values);
            return OneOp(std::move(b), OpKind::kUnary, {x}, OpAttrs(rl_unary_attrs{0, fn}),
-                        closeness);
+                        tolerance);
          }});
   }
 }
@@ -94,7 +95,8 @@ void AddBinary(std::vector<CaseSpec>& cases) {
                            {"broadcast_both", F({kT, 3, 5, 17}), F({kT, 1, 5, 1})}};
   for (int32_t i = RL_BINARY_ADD; i <= RL_BINARY_EQ; ++i) {
     const auto fn = static_cast<rl_binary>(i);
-    const Closeness closeness = IsExact(fn) ? Closeness::kExact : Closeness::kRounding;
+    const ToleranceClass tolerance =
+        IsExact(fn) ? ToleranceClass::kExact : ToleranceClass::kRounding;
     for (const Shapes& shape : shapes) {
       cases.push_back({fmt::format("binary/{}_{}", EnumeratorName("rl_binary", i), shape.name),
                        OpKind::kBinary, [=](uint64_t seed) {
@@ -111,7 +113,7 @@ void AddBinary(std::vector<CaseSpec>& cases) {
                          const ValueId x = b.Floats("a", shape.a, first);
                          const ValueId y = b.Floats("b", shape.b, second);
                          return OneOp(std::move(b), OpKind::kBinary, {x, y},
-                                      OpAttrs(rl_binary_attrs{0, fn}), closeness);
+                                      OpAttrs(rl_binary_attrs{0, fn}), tolerance);
                        }});
     }
   }
@@ -123,7 +125,7 @@ void AddBinary(std::vector<CaseSpec>& cases) {
            const ValueId x = b.Floats("a", F({kT, 5}), {kNaN, 1, kInfinity, -kInfinity, 0});
            const ValueId y = b.Floats("b", F({kT, 5}), {1, kNaN, kInfinity, kInfinity, -0.0});
            return OneOp(std::move(b), OpKind::kBinary, {x, y}, OpAttrs(rl_binary_attrs{0, fn}),
-                        Closeness::kExact);
+                        ToleranceClass::kExact);
          }});
   }
 }
@@ -136,21 +138,21 @@ void AddScaling(std::vector<CaseSpec>& cases) {
                        const ValueId x = b.Floats("x", F({kT, 2, n}));
                        const ValueId weight = b.Constant("weight", F({n}));
                        return OneOp(std::move(b), OpKind::kScale, {x, weight},
-                                    OpAttrs(OpKind::kScale), Closeness::kRounding);
+                                    OpAttrs(OpKind::kScale), ToleranceClass::kRounding);
                      }});
     cases.push_back({"scale/one_" + suffix, OpKind::kScale, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, n}));
                        const ValueId weight = b.Floats("weight", F({1}));
                        return OneOp(std::move(b), OpKind::kScale, {x, weight},
-                                    OpAttrs(OpKind::kScale), Closeness::kRounding);
+                                    OpAttrs(OpKind::kScale), ToleranceClass::kRounding);
                      }});
     cases.push_back({"affine/" + suffix, OpKind::kAffine, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, n}));
                        return OneOp(std::move(b), OpKind::kAffine, {x},
                                     OpAttrs(rl_affine_attrs{0, -1.75F, 0.3F}),
-                                    Closeness::kRounding);
+                                    ToleranceClass::kRounding);
                      }});
   }
 }
@@ -170,7 +172,8 @@ void AddChoices(std::vector<CaseSpec>& cases) {
                        const ValueId chosen = condition(b, F({kT, n}));
                        const ValueId a = b.Floats("a", F({kT, n}));
                        return OneOp(std::move(b), OpKind::kSelect, {chosen, a},
-                                    OpAttrs(rl_select_attrs{0, -HUGE_VALF}), Closeness::kExact);
+                                    OpAttrs(rl_select_attrs{0, -HUGE_VALF}),
+                                    ToleranceClass::kExact);
                      }});
   }
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kI32}) {
@@ -182,7 +185,7 @@ void AddChoices(std::vector<CaseSpec>& cases) {
                        const ValueId a = ints ? b.Ints("a", type, 0, 99) : b.Floats("a", type);
                        const ValueId c = ints ? b.Ints("b", type, 0, 99) : b.Floats("b", type);
                        return OneOp(std::move(b), OpKind::kWhere, {chosen, a, c},
-                                    OpAttrs(OpKind::kWhere), Closeness::kExact);
+                                    OpAttrs(OpKind::kWhere), ToleranceClass::kExact);
                      }});
   }
 }
@@ -193,21 +196,21 @@ void AddActivations(std::vector<CaseSpec>& cases) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, n}), -200, 200);
                        return OneOp(std::move(b), OpKind::kSoftcap, {x},
-                                    OpAttrs(rl_softcap_attrs{0, 30.0F}), Closeness::kRounding);
+                                    OpAttrs(rl_softcap_attrs{0, 30.0F}), ToleranceClass::kRounding);
                      }});
     cases.push_back({fmt::format("geglu/n{}", n), OpKind::kGeGlu, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId gate = b.Floats("gate", F({kT, n}), -8, 8);
                        const ValueId up = b.Floats("up", F({kT, n}), -8, 8);
                        return OneOp(std::move(b), OpKind::kGeGlu, {gate, up},
-                                    OpAttrs(OpKind::kGeGlu), Closeness::kRounding);
+                                    OpAttrs(OpKind::kGeGlu), ToleranceClass::kRounding);
                      }});
   }
   cases.push_back({"softcap/specials", OpKind::kSoftcap, [](uint64_t seed) {
                      CaseBuilder b(seed, 1);
                      const ValueId x = b.Floats("x", F({kT, 4}), {kInfinity, -kInfinity, kNaN, 0});
                      return OneOp(std::move(b), OpKind::kSoftcap, {x},
-                                  OpAttrs(rl_softcap_attrs{0, 30.0F}), Closeness::kRounding);
+                                  OpAttrs(rl_softcap_attrs{0, 30.0F}), ToleranceClass::kRounding);
                    }});
 }
 

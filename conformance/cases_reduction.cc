@@ -30,16 +30,16 @@ std::vector<int64_t> ShortAndLongRows() {
 void AddReduce(std::vector<CaseSpec>& cases) {
   for (const int32_t fn : {RL_REDUCE_SUM, RL_REDUCE_MAX, RL_REDUCE_MEAN}) {
     for (const int64_t n : ShortAndLongRows()) {
-      cases.push_back({fmt::format("reduce/{}_n{}", EnumeratorName("rl_reduce", fn), n),
-                       OpKind::kReduce, [=](uint64_t seed) {
-                         CaseBuilder b(seed, 5);
-                         // All negative for the maximum: nothing may start at 0.
-                         const double high = fn == RL_REDUCE_MAX ? -0.5 : 2;
-                         const ValueId x = b.Floats("x", F({kT, 3, n}), -2, high);
-                         return OneOp(
-                             std::move(b), OpKind::kReduce, {x}, OpAttrs(rl_reduce_attrs{0, fn}),
-                             fn == RL_REDUCE_MAX ? Closeness::kExact : Closeness::kRounding);
-                       }});
+      cases.push_back(
+          {fmt::format("reduce/{}_n{}", EnumeratorName("rl_reduce", fn), n), OpKind::kReduce,
+           [=](uint64_t seed) {
+             CaseBuilder b(seed, 5);
+             // All negative for the maximum: nothing may start at 0.
+             const double high = fn == RL_REDUCE_MAX ? -0.5 : 2;
+             const ValueId x = b.Floats("x", F({kT, 3, n}), -2, high);
+             return OneOp(std::move(b), OpKind::kReduce, {x}, OpAttrs(rl_reduce_attrs{0, fn}),
+                          fn == RL_REDUCE_MAX ? ToleranceClass::kExact : ToleranceClass::kRounding);
+           }});
     }
   }
   for (const int64_t n : kReductionColumns) {
@@ -47,7 +47,7 @@ void AddReduce(std::vector<CaseSpec>& cases) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, 2, n}));
                        return OneOp(std::move(b), OpKind::kCumSum, {x}, OpAttrs(OpKind::kCumSum),
-                                    Closeness::kRounding);
+                                    ToleranceClass::kRounding);
                      }});
   }
 }
@@ -58,7 +58,7 @@ void AddSorting(std::vector<CaseSpec>& cases) {
                        CaseBuilder b(seed, 7);
                        const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 6));
                        return OneOp(std::move(b), OpKind::kArgMax, {x}, OpAttrs(OpKind::kArgMax),
-                                    Closeness::kExact);
+                                    ToleranceClass::kExact);
                      }});
   }
   for (const int64_t n : kReductionColumns) {
@@ -67,7 +67,7 @@ void AddSorting(std::vector<CaseSpec>& cases) {
                          CaseBuilder b(seed, 3);
                          const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 40));
                          return OneOp(std::move(b), OpKind::kTopK, {x},
-                                      OpAttrs(rl_topk_attrs{0, k}), Closeness::kExact);
+                                      OpAttrs(rl_topk_attrs{0, k}), ToleranceClass::kExact);
                        }});
     }
   }
@@ -78,13 +78,13 @@ void AddSorting(std::vector<CaseSpec>& cases) {
                      CaseBuilder b(seed, 3);
                      const ValueId x = b.Floats("x", F({kT, 6}), specials);
                      return OneOp(std::move(b), OpKind::kArgMax, {x}, OpAttrs(OpKind::kArgMax),
-                                  Closeness::kExact);
+                                  ToleranceClass::kExact);
                    }});
   cases.push_back({"topk/specials", OpKind::kTopK, [=](uint64_t seed) {
                      CaseBuilder b(seed, 3);
                      const ValueId x = b.Floats("x", F({kT, 6}), specials);
                      return OneOp(std::move(b), OpKind::kTopK, {x}, OpAttrs(rl_topk_attrs{0, 4}),
-                                  Closeness::kExact);
+                                  ToleranceClass::kExact);
                    }});
 }
 
@@ -99,13 +99,15 @@ void AddProbabilities(std::vector<CaseSpec>& cases) {
       cases.push_back({fmt::format("{}/n{}", op, n), kind, [=](uint64_t seed) {
                          CaseBuilder b(seed, 5);
                          const ValueId x = b.Floats("x", F({kT, n}), -12, 12);
-                         return OneOp(std::move(b), kind, {x}, OpAttrs(kind), Closeness::kRounding);
+                         return OneOp(std::move(b), kind, {x}, OpAttrs(kind),
+                                      ToleranceClass::kRounding);
                        }});
     }
     cases.push_back({op + "/specials", kind, [=](uint64_t seed) {
                        CaseBuilder b(seed, 4);
                        const ValueId x = b.Floats("x", F({kT, 5}), specials);
-                       return OneOp(std::move(b), kind, {x}, OpAttrs(kind), Closeness::kRounding);
+                       return OneOp(std::move(b), kind, {x}, OpAttrs(kind),
+                                    ToleranceClass::kRounding);
                      }});
   }
 }

@@ -32,7 +32,7 @@ void AddMask(std::vector<CaseSpec>& cases, OpKind kind, bool sorted) {
           {fmt::format("{}/n{}_p{}", NameOf(kind), n, p), kind, [=](uint64_t seed) {
              CaseBuilder b(seed, 5);
              const ValueId x = sorted ? Descending(b, n) : b.Floats("x", F({kT, n}), -6, 6);
-             return OneOp(std::move(b), kind, {x}, OpAttrs(Attrs{0, p}), Closeness::kExact);
+             return OneOp(std::move(b), kind, {x}, OpAttrs(Attrs{0, p}), ToleranceClass::kExact);
            }});
     }
   }
@@ -42,7 +42,7 @@ void AddMask(std::vector<CaseSpec>& cases, OpKind kind, bool sorted) {
          const ValueId x = b.Floats(
              "x", F({kT, 4}),
              {-kInfinity, -kInfinity, -kInfinity, -kInfinity, 3, 1, -kInfinity, -kInfinity});
-         return OneOp(std::move(b), kind, {x}, OpAttrs(Attrs{0, 0.8F}), Closeness::kExact);
+         return OneOp(std::move(b), kind, {x}, OpAttrs(Attrs{0, 0.8F}), ToleranceClass::kExact);
        }});
 }
 
@@ -80,7 +80,7 @@ void AddPenalties(std::vector<CaseSpec>& cases) {
            return OneOp(std::move(b), OpKind::kPenalties,
                         {logits, history, tokens, pos, slot, pos, slot, past},
                         OpAttrs(rl_penalties_attrs{0, look.last_n, 1.3F, 0.25F, 0.5F}),
-                        Closeness::kRounding);
+                        ToleranceClass::kRounding);
          }});
   }
 }
@@ -92,7 +92,7 @@ void AddDraws(std::vector<CaseSpec>& cases) {
                        const ValueId x = b.Floats("x", F({kT, n}), -4, 4);
                        const ValueId u = b.Floats("u", F({kT}), 0, 0.999);
                        return OneOp(std::move(b), OpKind::kCategorical, {x, u},
-                                    OpAttrs(OpKind::kCategorical), Closeness::kExact);
+                                    OpAttrs(OpKind::kCategorical), ToleranceClass::kExact);
                      }});
   }
   // u = 0 skips columns without mass; u on an edge takes the next column; a row without mass gives
@@ -106,7 +106,7 @@ void AddDraws(std::vector<CaseSpec>& cases) {
                           kNaN,       2, kNaN, 2, 5,          5,          -kInfinity, -kInfinity});
                      const ValueId u = b.Floats("u", F({kT}), {0, 0.5, 0.25, 0.5, 0.5, 0.999});
                      return OneOp(std::move(b), OpKind::kCategorical, {x, u},
-                                  OpAttrs(OpKind::kCategorical), Closeness::kExact);
+                                  OpAttrs(OpKind::kCategorical), ToleranceClass::kExact);
                    }});
   cases.push_back({"random_uniform/rows", OpKind::kRandomUniform, [](uint64_t seed) {
                      CaseBuilder b(seed, 5);
@@ -114,7 +114,7 @@ void AddDraws(std::vector<CaseSpec>& cases) {
                      const ValueId pos = b.Ints("pos", I({kT}), {0, 1, 2, 131071, 7});
                      const ValueId slot = b.Ints("slot", I({kT}), {0, 0, 3, 1, 2});
                      return OneOp(std::move(b), OpKind::kRandomUniform, {key, pos, slot},
-                                  OpAttrs(rl_random_uniform_attrs{0, 5}), Closeness::kExact);
+                                  OpAttrs(rl_random_uniform_attrs{0, 5}), ToleranceClass::kExact);
                    }});
   for (const float bound : {0.0F, 0.1F, 2.0F, 1e9F}) {
     cases.push_back(
@@ -127,7 +127,7 @@ void AddDraws(std::vector<CaseSpec>& cases) {
            entropy[5] = kNaN;
            const ValueId x = b.Floats("entropy", F({kT}), entropy);
            return OneOp(std::move(b), OpKind::kEntropyAccept, {x},
-                        OpAttrs(rl_entropy_accept_attrs{0, bound}), Closeness::kExact);
+                        OpAttrs(rl_entropy_accept_attrs{0, bound}), ToleranceClass::kExact);
          }});
   }
 }
@@ -142,7 +142,7 @@ void AddSamplingCases(std::vector<CaseSpec>& cases) {
                      const ValueId ids = b.ConstantInts("ids", {49, 0, 17});
                      const ValueId bias = b.Floats("bias", F({3}), {1.5, -kInfinity, -0.25});
                      return OneOp(std::move(b), OpKind::kBiasAdd, {logits, ids, bias},
-                                  OpAttrs(OpKind::kBiasAdd), Closeness::kRounding);
+                                  OpAttrs(OpKind::kBiasAdd), ToleranceClass::kRounding);
                    }});
   AddMask<rl_top_p_mask_attrs>(cases, OpKind::kTopPMask, true);
   AddMask<rl_min_p_mask_attrs>(cases, OpKind::kMinPMask, false);

@@ -47,7 +47,7 @@ void AddStateCases(std::vector<CaseSpec>& cases) {
              const ValueId pos = b.Ints("pos", I({kT}), append.pos);
              const ValueId slot = b.Ints("slot", I({kT}), append.slot);
              return OneOp(std::move(b), OpKind::kStateAppend, {before, fresh, pos, slot},
-                          OpAttrs(OpKind::kStateAppend), Closeness::kExact);
+                          OpAttrs(OpKind::kStateAppend), ToleranceClass::kExact);
            }});
     }
   }

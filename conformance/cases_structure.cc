@@ -25,13 +25,14 @@ void AddMoves(std::vector<CaseSpec>& cases, DType dtype) {
                        CaseBuilder b(seed, t);
                        const ValueId x = Plain(b, "x", {dtype, {kT, 37}});
                        return OneOp(std::move(b), OpKind::kCopy, {x}, OpAttrs(OpKind::kCopy),
-                                    Closeness::kExact);
+                                    ToleranceClass::kExact);
                      }});
     cases.push_back({Name("reshape", dtype, rows), OpKind::kReshape, [=](uint64_t seed) {
                        CaseBuilder b(seed, t);
                        const ValueId x = Plain(b, "x", {dtype, {kT, 60}});
                        return OneOp(std::move(b), OpKind::kReshape, {x},
-                                    OpAttrs(rl_reshape_attrs{0, 4, 5, 3, 4}), Closeness::kExact);
+                                    OpAttrs(rl_reshape_attrs{0, 4, 5, 3, 4}),
+                                    ToleranceClass::kExact);
                      }});
     for (const int axis : {1, 2}) {
       cases.push_back({Name("slice", dtype, fmt::format("axis{}_t{}", axis, t)), OpKind::kSlice,
@@ -39,7 +40,8 @@ void AddMoves(std::vector<CaseSpec>& cases, DType dtype) {
                          CaseBuilder b(seed, t);
                          const ValueId x = Plain(b, "x", {dtype, {kT, 5, 7}});
                          return OneOp(std::move(b), OpKind::kSlice, {x},
-                                      OpAttrs(rl_slice_attrs{0, axis, 1, 3}), Closeness::kExact);
+                                      OpAttrs(rl_slice_attrs{0, axis, 1, 3}),
+                                      ToleranceClass::kExact);
                        }});
       cases.push_back({Name("concat", dtype, fmt::format("axis{}_t{}", axis, t)), OpKind::kConcat,
                        [=](uint64_t seed) {
@@ -48,7 +50,7 @@ void AddMoves(std::vector<CaseSpec>& cases, DType dtype) {
                          const ValueId second =
                              Plain(b, "b", {dtype, {kT, axis == 1 ? 3 : 4, axis == 2 ? 5 : 6}});
                          return OneOp(std::move(b), OpKind::kConcat, {first, second},
-                                      OpAttrs(rl_concat_attrs{0, axis}), Closeness::kExact);
+                                      OpAttrs(rl_concat_attrs{0, axis}), ToleranceClass::kExact);
                        }});
     }
   }
@@ -86,7 +88,8 @@ void AddCasts(std::vector<CaseSpec>& cases) {
                x = b.Floats("x", type, values);
              }
              return OneOp(std::move(b), OpKind::kCast, {x},
-                          OpAttrs(rl_cast_attrs{0, static_cast<int32_t>(to)}), Closeness::kExact);
+                          OpAttrs(rl_cast_attrs{0, static_cast<int32_t>(to)}),
+                          ToleranceClass::kExact);
            }});
     }
   }
@@ -98,20 +101,20 @@ void AddGathers(std::vector<CaseSpec>& cases) {
   for (const DType dtype : tables) {
     for (const bool part : {false, true}) {
       if (part && dtype == DType::kI32) continue;  // only weights have columns to choose
-      cases.push_back({Name("gather_rows", dtype, part ? "columns" : "whole"), OpKind::kGatherRows,
-                       [=](uint64_t seed) {
-                         constexpr int64_t kRows = 23, kColumns = 768, kBlock = 256;
-                         CaseBuilder b(seed, 5);
-                         const TensorType type(dtype, {kRows, kColumns});
-                         const ValueId table = dtype == DType::kI32 ? b.Ints("table", type, -99, 99)
-                                                                    : b.Weight("table", type);
-                         const ValueId ids = b.Ints("ids", I({kT}), {22, 0, 7, 7, 1});
-                         const rl_gather_rows_attrs attrs{0, part ? kBlock : 0, part ? kBlock : 0};
-                         // A decoder may round its products in another order.
-                         return OneOp(
-                             std::move(b), OpKind::kGatherRows, {table, ids}, OpAttrs(attrs),
-                             IsBlockType(dtype) ? Closeness::kRounding : Closeness::kExact);
-                       }});
+      cases.push_back(
+          {Name("gather_rows", dtype, part ? "columns" : "whole"), OpKind::kGatherRows,
+           [=](uint64_t seed) {
+             constexpr int64_t kRows = 23, kColumns = 768, kBlock = 256;
+             CaseBuilder b(seed, 5);
+             const TensorType type(dtype, {kRows, kColumns});
+             const ValueId table =
+                 dtype == DType::kI32 ? b.Ints("table", type, -99, 99) : b.Weight("table", type);
+             const ValueId ids = b.Ints("ids", I({kT}), {22, 0, 7, 7, 1});
+             const rl_gather_rows_attrs attrs{0, part ? kBlock : 0, part ? kBlock : 0};
+             // A decoder may round its products in another order.
+             return OneOp(std::move(b), OpKind::kGatherRows, {table, ids}, OpAttrs(attrs),
+                          IsBlockType(dtype) ? ToleranceClass::kRounding : ToleranceClass::kExact);
+           }});
     }
   }
   for (const DType dtype : {DType::kF32, DType::kF16}) {
@@ -120,7 +123,7 @@ void AddGathers(std::vector<CaseSpec>& cases) {
                        const ValueId table = b.Floats("table", {dtype, {6, 2, 9}});
                        const ValueId ids = b.Ints("ids", I({kT}), {5, 0, 2});
                        return OneOp(std::move(b), OpKind::kGatherRows, {table, ids},
-                                    OpAttrs(OpKind::kGatherRows), Closeness::kExact);
+                                    OpAttrs(OpKind::kGatherRows), ToleranceClass::kExact);
                      }});
   }
   for (const DType dtype : {DType::kF32, DType::kI32}) {
@@ -129,7 +132,7 @@ void AddGathers(std::vector<CaseSpec>& cases) {
                        const ValueId x = Plain(b, "x", {dtype, {kT, 33}});
                        const ValueId index = b.Ints("index", I({kT}), {32, 0, -1, 16, 31});
                        return OneOp(std::move(b), OpKind::kGatherLast, {x, index},
-                                    OpAttrs(OpKind::kGatherLast), Closeness::kExact);
+                                    OpAttrs(OpKind::kGatherLast), ToleranceClass::kExact);
                      }});
   }
 }

@@ -84,7 +84,7 @@ Result<std::map<std::string, Bytes>> ReadResults(Program& program, const Case& t
 
 Status CompareWithReference(const Case& test, const Interpreter& ran,
                             const std::map<std::string, Bytes>& results, Activations activations) {
-  const Bounds bounds = BoundsOf(test.closeness, activations);
+  const Bounds bounds = BoundsOf(test.tolerance, activations);
   for (const auto& [name, bytes] : results) {
     const ValueId id = test.graph.Find(name);
     RL_ASSIGN_OR_RETURN(const Tensor actual, TensorOf(test.graph.type(id), test.extents, bytes));

@@ -85,8 +85,8 @@ Case LayerCase(uint64_t seed, DType weights) {
   const ValueId best = g.Add(ops::ArgMax{wanted}, "best");
   b.Output(wanted);
   b.Output(best);
-  return std::move(b).Finish(IsBlockType(weights) ? Closeness::kComposite
-                                                  : Closeness::kContraction);
+  return std::move(b).Finish(IsBlockType(weights) ? ToleranceClass::kComposite
+                                                  : ToleranceClass::kContraction);
 }
 
 Case ChainCase(uint64_t seed, OpKind kind) {
@@ -98,7 +98,7 @@ Case ChainCase(uint64_t seed, OpKind kind) {
     value = b.graph().Add(kind, inputs, ChainAttrs(kind), name)[0];
   }
   b.Output(value);
-  return std::move(b).Finish(Closeness::kContraction);
+  return std::move(b).Finish(ToleranceClass::kContraction);
 }
 
 Result<Case> RichestCase(Device& device, uint64_t seed) {

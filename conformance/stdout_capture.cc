@@ -20,10 +20,10 @@ Result<StdoutCapture> StdoutCapture::Begin() {
 }
 
 std::string StdoutCapture::Take() {
-  constexpr size_t kMostBytes = 200;
+  constexpr size_t kMaxBytes = 200;
   std::cout.flush();
   std::fflush(stdout);
-  std::string text(kMostBytes, '\0');
+  std::string text(kMaxBytes, '\0');
   const ssize_t size = ::pread(file_, text.data(), text.size(), 0);
   text.resize(size > 0 ? static_cast<size_t>(size) : 0);
   // The offset is shared with the stream, which goes on at the beginning.

@@ -23,7 +23,7 @@ namespace rullama::conformance {
 namespace {
 
 // A plugin that ends its process in each test is not started over for every one of them.
-constexpr int kMostWorkers = 20;
+constexpr int kMaxWorkers = 20;
 
 Error WorkerError(std::string_view what) {
   return {ErrorKind::kRuntime, "conformance.worker",
@@ -190,7 +190,7 @@ Result<Course> RunOne(const Flags& flags, std::span<const NamedTest> tests, size
 Status Supervise(const Flags& flags, std::span<const NamedTest> tests, Report& report) {
   size_t next = 0;
   for (int workers = 0; next < tests.size(); ++workers) {
-    if (workers == kMostWorkers) {
+    if (workers == kMaxWorkers) {
       report.Fail(
           fmt::format("{} tests were not run, because the plugin has ended {} "
                       "processes; mend what is above first",

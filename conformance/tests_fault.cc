@@ -36,13 +36,14 @@ Status BadIndices(Suite& suite, Device& device, OpKind kind) {
     if (kind == OpKind::kGatherRows) {
       const ValueId table = b.Floats("table", F({20, 32}));
       const ValueId ids = b.Ints("ids", I({kT}), {3, bad, 19});
-      test = OneOp(std::move(b), kind, {table, ids}, OpAttrs(kind), Closeness::kExact);
+      test = OneOp(std::move(b), kind, {table, ids}, OpAttrs(kind), ToleranceClass::kExact);
     } else {
       const ValueId state = b.State("state", F({2, 8, 16}));
       const ValueId rows = b.Floats("rows", F({kT, 16}));
       const ValueId pos = b.Ints("pos", I({kT}), 0, 7);
       const ValueId slot = b.Ints("slot", I({kT}), {0, bad, 1});
-      test = OneOp(std::move(b), kind, {state, rows, pos, slot}, OpAttrs(kind), Closeness::kExact);
+      test = OneOp(std::move(b), kind, {state, rows, pos, slot}, OpAttrs(kind),
+                   ToleranceClass::kExact);
     }
     RL_ASSIGN_OR_RETURN(std::string refusal, WhyUnsupported(device, test.graph));
     if (!refusal.empty()) return Unsupported(std::move(refusal));

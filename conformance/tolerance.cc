@@ -246,20 +246,20 @@ std::vector<double> Constant(size_t count, double value) {
 
 }  // namespace
 
-Bounds BoundsOf(Closeness closeness, Activations activations) {
-  switch (closeness) {
-    case Closeness::kExact:
+Bounds BoundsOf(ToleranceClass tolerance, Activations activations) {
+  switch (tolerance) {
+    case ToleranceClass::kExact:
       return {};
-    case Closeness::kRounding:
+    case ToleranceClass::kRounding:
       return {1e-12, 1e-5, 1e-6};
-    case Closeness::kHalf:
+    case ToleranceClass::kHalf:
       // A step is 2^-10 of the element; few elements are so near the middle between two.
       return {1e-7, 0x1p-10 + 1e-5, 1e-6};
-    case Closeness::kContraction:
+    case ToleranceClass::kContraction:
       return {1e-10, 1e-5, 1e-6};
-    case Closeness::kBlocks:
+    case ToleranceClass::kBlocks:
       return BlockBounds(activations);
-    case Closeness::kComposite: {
+    case ToleranceClass::kComposite: {
       // The second product of a chain amplifies what the first one lost, relative to a smaller
       // result.
       constexpr double kAmplification = 8;

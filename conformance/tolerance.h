@@ -14,7 +14,7 @@ namespace rullama::conformance {
 struct Case;
 
 // What the arithmetic of an op may cost (docs/numerics.md, Tolerances).
-enum class Closeness {
+enum class ToleranceClass {
   kExact,        // no arithmetic, or integers
   kRounding,     // a few roundings of f32, functions within 2 ulp
   kHalf,         // the same on the grid of f16, where a rounding may make one step
@@ -31,7 +31,7 @@ struct Bounds {
   double relative = 0;  // of an element's magnitude
   double absolute = 0;
 };
-Bounds BoundsOf(Closeness closeness, Activations activations);
+Bounds BoundsOf(ToleranceClass tolerance, Activations activations);
 
 // For each element of a result, the size of what went into it: for sums the sum of the magnitudes
 // of the terms, so that cancellation is not punished.

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
-#include "core/plugin/answer.h"
+#include "core/plugin/call_status.h"
 #include "core/plugin/graph_flatten.h"
 
 namespace rullama {
@@ -42,7 +42,7 @@ template <typename Function, typename... Args>
 Status Call(const CallSite& site, Function function, Args... args) {
   rl_error error = EmptyError();
   const int32_t code = CallPlugin(site.plugin, site.function, function, args..., &error);
-  return CheckAnswer(site, code, error);
+  return CallStatus(site, code, error);
 }
 
 tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {

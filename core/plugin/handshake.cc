@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/plugin/answer.h"
 #include "core/plugin/call_guard.h"
+#include "core/plugin/call_status.h"
 #include "core/plugin/host_table.h"
 
 namespace rullama {
@@ -93,7 +93,7 @@ Result<rl_plugin_v1> Handshake(rl_plugin_query_fn query, std::string_view origin
   const rl_plugin_v1* theirs = nullptr;
   rl_error error = EmptyError();
   const int32_t code = CallPlugin(origin, site.function, query, host, &theirs, &error);
-  if (Status status = CheckAnswer(site, code, error); !status) {
+  if (Status status = CallStatus(site, code, error); !status) {
     // The plugin does not want to work here, for a reason of its own.
     if (status.error().id != "plugin.contract") {
       status.error().id = "plugin.refused";

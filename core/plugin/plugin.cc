@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "core/plugin/answer.h"
+#include "core/plugin/call_status.h"
 #include "core/plugin/device.h"
 #include "core/plugin/handshake.h"
 #include "core/plugin/loader.h"
@@ -65,7 +65,7 @@ Result<DeviceDescription> Plugin::Describe(uint32_t index) const {
   rl_error error = EmptyError();
   const int32_t code =
       CallPlugin(name_, site.function, table_.device_info, table_.context, index, &info, &error);
-  RL_RETURN_IF_ERROR(CheckAnswer(site, code, error));
+  RL_RETURN_IF_ERROR(CallStatus(site, code, error));
   const auto broken = [&](std::string_view what) {
     return tl::unexpected<Error>(
         ContractError(site, fmt::format("described device {} {}", index, what)));
@@ -128,7 +128,7 @@ Result<std::unique_ptr<Device>> Plugin::Open(
   const int32_t code =
       CallPlugin(name_, site.function, table_.device_open, table_.context, index, pairs.data(),
                  static_cast<uint32_t>(pairs.size()), &handle, &error);
-  if (Status status = CheckAnswer(site, code, error); !status) {
+  if (Status status = CallStatus(site, code, error); !status) {
     // The arguments are ours except for the options, which are the user's.
     if (code == RL_INVALID_ARGUMENT) {
       status.error().kind = ErrorKind::kUsage;

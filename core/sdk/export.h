@@ -46,14 +46,14 @@ namespace rullama::sdk::internal {
 
 inline constexpr std::string_view kBuild = RL_SDK_COMPILER ", " RL_SDK_LIBRARY ", " RL_SDK_ASSERTS;
 
-// What stands behind rl_plugin_v1::context.
+// The object that rl_plugin_v1::context points to.
 class Exported {
  public:
   explicit Exported(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   [[nodiscard]] Backend& backend() { return *backend_; }
-  // Keeps the text of a failed enumeration; strings have to live until shutdown, so the first
-  // stays.
+  // Keeps the text of a failed enumeration. Strings have to live until shutdown, so only the first
+  // text is kept.
   std::string_view KeepFailure(const rl_error& error) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = error.message;
@@ -158,7 +158,7 @@ inline int32_t DescribeGraph(rl_device* device, const rl_graph* graph, void* sin
   });
 }
 
-// The host's description in today's size: what an older host does not have is zero.
+// The host's description in the current size; members that an older host lacks are zero.
 inline rl_weight_desc WholeWeight(const rl_weight_desc* desc) {
   RequireWeight(desc);
   rl_weight_desc whole{};
@@ -249,7 +249,7 @@ inline int32_t WaitDevice(rl_device* device, rl_error* error) noexcept {
   return Guard(error, "Wait", [&] { DeviceOf(device).Wait(); });
 }
 
-// ---- the door
+// ---- the query function
 
 // Refuses a host this plugin cannot work with.
 inline void CheckHost(const rl_host_v1* host) {
@@ -271,7 +271,7 @@ inline void CheckHost(const rl_host_v1* host) {
 
 // The one backend of this plugin and its table. The members are set by the first query and cleared
 // by shutdown; the mutex guards against queries from two threads.
-struct Door {
+struct PluginInstance {
   std::mutex mutex;
   Exported* exported = nullptr;  // owned; freed by shutdown and by nothing else (see above)
   rl_plugin_v1 table{};
@@ -314,9 +314,9 @@ inline rl_plugin_v1 MakeTable(Exported* exported, void (*shutdown)(void*)) {
 template <typename B>
 struct Entry {
   // Allocated once and never freed: no destructor of ours runs after main.
-  static Door& TheDoor() {
-    static Door* const kDoor = new Door;
-    return *kDoor;
+  static PluginInstance& Instance() {
+    static PluginInstance* const kInstance = new PluginInstance;
+    return *kInstance;
   }
 
   static int32_t Query(const rl_host_v1* host, const rl_plugin_v1** plugin,
@@ -324,22 +324,22 @@ struct Entry {
     return Guard(error, RL_PLUGIN_QUERY_NAME, [&] {
       CheckHost(host);
       Require(plugin != nullptr, "the result pointer is missing");
-      Door& door = TheDoor();
-      const std::lock_guard lock(door.mutex);
-      if (door.exported == nullptr) {
+      PluginInstance& instance = Instance();
+      const std::lock_guard lock(instance.mutex);
+      if (instance.exported == nullptr) {
         auto exported = std::make_unique<Exported>(std::make_unique<B>(Host(*host)));
-        door.table = MakeTable(exported.get(), Shutdown);
-        door.exported = exported.release();
+        instance.table = MakeTable(exported.get(), Shutdown);
+        instance.exported = exported.release();
       }
-      *plugin = &door.table;
+      *plugin = &instance.table;
     });
   }
 
   static void Shutdown(void*) noexcept {
     (void)Guard(nullptr, "shutdown", [] {
-      Door& door = TheDoor();
-      const std::lock_guard lock(door.mutex);
-      delete std::exchange(door.exported, nullptr);
+      PluginInstance& instance = Instance();
+      const std::lock_guard lock(instance.mutex);
+      delete std::exchange(instance.exported, nullptr);
     });
   }
 };

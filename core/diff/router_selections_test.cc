@@ -1,4 +1,4 @@
-#include "core/diff/choices.h"
+#include "core/diff/router_selections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::DoubleNear;
 
-const ScoreChoice kTwoOfFour{"scores", "chosen", 4, 2};
+const RouterSelection kTwoOfFour{"scores", "chosen", 4, 2};
 
 // Scores, the two largest of them, and a value of each kind made from these.
 Graph Choosing() {
@@ -31,20 +31,20 @@ Graph Choosing() {
   return *std::move(graph);
 }
 
-TEST(ChoicesTest, AreTheTopKsOfTheStep) {
+TEST(RouterSelectionsTest, AreTheTopKsOfTheStep) {
   const Graph graph = Choosing();
-  const std::vector<ScoreChoice> choices = ChoicesOf(graph);
-  ASSERT_EQ(choices.size(), 1U);
-  EXPECT_EQ(choices[0].scores, "scores");
-  EXPECT_NE(graph.Find(choices[0].indices), kNoValue);
-  EXPECT_EQ(choices[0].columns, 4);
-  EXPECT_EQ(choices[0].count, 2);
+  const std::vector<RouterSelection> selections = RouterSelections(graph);
+  ASSERT_EQ(selections.size(), 1U);
+  EXPECT_EQ(selections[0].scores, "scores");
+  EXPECT_NE(graph.Find(selections[0].indices), kNoValue);
+  EXPECT_EQ(selections[0].columns, 4);
+  EXPECT_EQ(selections[0].count, 2);
 }
 
-TEST(ChoicesTest, GivenOnesAreInputs) {
+TEST(RouterSelectionsTest, GivenOnesAreInputs) {
   const Graph before = Choosing();
-  const std::string name = ChoicesOf(before)[0].indices;
-  const Graph graph = WithGiven(before, {name, "no such value"});
+  const std::string name = RouterSelections(before)[0].indices;
+  const Graph graph = WithPinnedValues(before, {name, "no such value"});
   const Status valid = Verify(graph);
   EXPECT_TRUE(valid) << valid.error().ToString();
   EXPECT_EQ(graph.value(graph.Find(name)).lifetime, Lifetime::kInput);
@@ -54,14 +54,14 @@ TEST(ChoicesTest, GivenOnesAreInputs) {
   EXPECT_EQ(graph.ops.size(), before.ops.size());
 }
 
-TEST(ChoicesTest, TheLargestInOrderHaveNoGap) {
+TEST(RouterSelectionsTest, TheLargestInOrderHaveNoGap) {
   const std::vector<float> scores = {1, 4, 3, 2, 5, 5, 0, 1};
-  const ChoiceError error = CompareChoice(std::vector<float>{1, 2, 0, 1}, scores, kTwoOfFour);
+  const SelectionError error = CompareSelection(std::vector<float>{1, 2, 0, 1}, scores, kTwoOfFour);
   EXPECT_EQ(error.rows, 0);
   EXPECT_EQ(error.gap, 0);
 }
 
-TEST(ChoicesTest, GapIsByHowMuchABetterOneWasPassedOver) {
+TEST(RouterSelectionsTest, GapIsByHowMuchABetterOneWasPassedOver) {
   const std::vector<float> scores = {1, 4, 3, 2};
   const double size = std::sqrt((1 + 16 + 9 + 4) / 4.0);
   // 2 in place of 3; both the other way around; 1 in place of 4.
@@ -70,17 +70,17 @@ TEST(ChoicesTest, GapIsByHowMuchABetterOneWasPassedOver) {
     double gap;
   } cases[] = {{{1, 3}, 1}, {{2, 1}, 1}, {{0, 1}, 3}};
   for (const auto& [chosen, gap] : cases) {
-    const ChoiceError error = CompareChoice(chosen, scores, kTwoOfFour);
+    const SelectionError error = CompareSelection(chosen, scores, kTwoOfFour);
     EXPECT_EQ(error.rows, 1);
     EXPECT_THAT(error.gap, DoubleNear(gap / size, 1e-12));
   }
 }
 
-TEST(ChoicesTest, IndicesThatAreNoneAreInfinitelyWrong) {
+TEST(RouterSelectionsTest, IndicesThatAreNoneAreInfinitelyWrong) {
   const std::vector<float> scores = {1, 4, 3, 2};
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::vector<float>& chosen : {std::vector<float>{1, 1}, {1, 4}, {-1, 1}, {1, nan}}) {
-    EXPECT_TRUE(std::isinf(CompareChoice(chosen, scores, kTwoOfFour).gap));
+    EXPECT_TRUE(std::isinf(CompareSelection(chosen, scores, kTwoOfFour).gap));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "core/diff/choices.h"
+#include "core/diff/router_selections.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ double RootMeanSquare(std::span<const float> row) {
   return std::sqrt(squares / static_cast<double>(row.size()));
 }
 
-// The largest amount by which a score that is left comes before the one chosen next.
+// The largest amount by which a remaining score exceeds the one selected next.
 double GapOf(std::span<const float> chosen, std::span<const float> scores) {
   std::vector<double> left(scores.begin(), scores.end());
   double gap = 0;
@@ -31,20 +31,20 @@ double GapOf(std::span<const float> chosen, std::span<const float> scores) {
 
 }  // namespace
 
-std::vector<ScoreChoice> ChoicesOf(const Graph& graph) {
-  std::vector<ScoreChoice> choices;
+std::vector<RouterSelection> RouterSelections(const Graph& graph) {
+  std::vector<RouterSelection> selections;
   for (const Op& op : graph.ops) {
     if (op.kind != OpKind::kTopK) continue;
     const Value& scores = graph.value(op.inputs[operands::TopK::x]);
     const Value& indices = graph.value(op.results[1]);
     if (indices.type.rows() != Dim::T()) continue;
-    choices.push_back(
+    selections.push_back(
         {scores.name, indices.name, scores.type.last().constant, indices.type.last().constant});
   }
-  return choices;
+  return selections;
 }
 
-Graph WithGiven(Graph graph, const std::vector<std::string>& values) {
+Graph WithPinnedValues(Graph graph, const std::vector<std::string>& values) {
   for (const std::string& name : values) {
     const ValueId computed = graph.Find(name);
     if (computed == kNoValue) continue;
@@ -59,11 +59,11 @@ Graph WithGiven(Graph graph, const std::vector<std::string>& values) {
   return graph;
 }
 
-ChoiceError CompareChoice(std::span<const float> indices, std::span<const float> scores,
-                          const ScoreChoice& choice) {
-  const auto count = static_cast<size_t>(choice.count);
-  const auto columns = static_cast<size_t>(choice.columns);
-  ChoiceError error;
+SelectionError CompareSelection(std::span<const float> indices, std::span<const float> scores,
+                                const RouterSelection& selection) {
+  const auto count = static_cast<size_t>(selection.count);
+  const auto columns = static_cast<size_t>(selection.columns);
+  SelectionError error;
   for (size_t row = 0; row < scores.size() / columns; ++row) {
     const auto of_row = scores.subspan(row * columns, columns);
     const double gap = GapOf(indices.subspan(row * count, count), of_row);

@@ -1,4 +1,4 @@
-#include "core/diff/watch.h"
+#include "core/diff/probes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,11 +42,11 @@ Graph Cached() {
   return *std::move(graph);
 }
 
-TEST(WatchTest, ComparableValuesAreFloatsOfTheStep) {
+TEST(ProbesTest, ComparableValuesAreFloatsOfTheStep) {
   EXPECT_THAT(ComparableValues(Cached()), ElementsAre("rotated", "mix", "flat"));
 }
 
-TEST(WatchTest, OutputsAreAddedOnce) {
+TEST(ProbesTest, OutputsAreAddedOnce) {
   const Graph graph = WithOutputs(Cached(), {"mix", "best", "no such value"});
   ASSERT_EQ(graph.outputs.size(), 2U);
   EXPECT_EQ(graph.outputs[1].name, "mix");
@@ -54,7 +54,7 @@ TEST(WatchTest, OutputsAreAddedOnce) {
   EXPECT_TRUE(Verify(graph));
 }
 
-TEST(WatchTest, StatesBecomeInputs) {
+TEST(ProbesTest, StatesBecomeInputs) {
   const Graph graph = WithoutStates(Cached());
   const Status valid = Verify(graph);
   EXPECT_TRUE(valid) << valid.error().ToString();

@@ -1,4 +1,4 @@
-#include "core/diff/watch.h"
+#include "core/diff/probes.h"
 
 #include <algorithm>
 

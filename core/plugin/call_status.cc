@@ -1,4 +1,4 @@
-#include "core/plugin/answer.h"
+#include "core/plugin/call_status.h"
 
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace rullama {
 namespace {
 
-// The text of the record, or words for its absence.
+// The text of the record; if it has none, a text that says so.
 std::string TextOf(const rl_error& error) {
   const size_t size = ::strnlen(error.message, RL_ERROR_TEXT);
   if (size == 0) return "it gave no reason";
@@ -63,7 +63,7 @@ Error ContractError(const CallSite& site, std::string_view what) {
           fmt::format("{} {}; this is a bug in the plugin", Describe(site), what)};
 }
 
-Status CheckAnswer(const CallSite& site, int32_t code, const rl_error& error) {
+Status CallStatus(const CallSite& site, int32_t code, const rl_error& error) {
   if (code == RL_OK) return OkStatus();
   for (const CodeRow& row : kCodes) {
     if (row.code != code) continue;

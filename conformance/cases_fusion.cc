@@ -177,7 +177,7 @@ Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
   const ValueId v = b.Floats("v", F({kT, 2, dim}), -3, 3);
   const ValueId v_norm = g.Add(ops::RmsNorm{.x = v, .eps = kEps}, "v.norm");
   b.Output(half ? g.Add(ops::Cast{.x = v_norm, .dtype = DType::kF16}, "v.half") : v_norm);
-  return std::move(b).Finish(half ? Closeness::kHalf : Closeness::kComposite);
+  return std::move(b).Finish(half ? ToleranceClass::kHalf : ToleranceClass::kComposite);
 }
 
 // Attention of one row with what makes its operands, which may be left to it, and the cache that it
@@ -252,7 +252,8 @@ Case DecodeCase(const Decode& d, uint64_t seed) {
   }
   g.Add(ops::StateAppend{.state = k_state, .rows = k, .pos = pos, .slot = slot}, "k.next");
   g.Add(ops::StateAppend{.state = v_state, .rows = v, .pos = pos, .slot = slot}, "v.next");
-  return std::move(b).Finish(d.cache == DType::kF32 ? Closeness::kComposite : Closeness::kHalf);
+  return std::move(b).Finish(d.cache == DType::kF32 ? ToleranceClass::kComposite
+                                                    : ToleranceClass::kHalf);
 }
 
 }  // namespace
@@ -267,7 +268,7 @@ std::vector<CaseSpec> NeighbourCases() {
                        [=, dtype = dtype, k = k](uint64_t seed) {
                          CaseBuilder b(seed, 1);
                          pattern.make(b, dtype, k);
-                         return std::move(b).Finish(Closeness::kComposite);
+                         return std::move(b).Finish(ToleranceClass::kComposite);
                        }});
     }
   }
