@@ -21,7 +21,8 @@ nlohmann::json CountersAsJson(const SessionStats& stats) {
           {"dispatches", stats.dispatches}};
 }
 
-// Nothing for fewer than two tokens: a rate of one is the time of whatever came with it.
+// Tokens per second; nothing for fewer than two, since the time of a single token is dominated by
+// other work.
 std::optional<double> PerSecond(int64_t tokens, double seconds) {
   if (tokens < 2 || seconds <= 0) return std::nullopt;
   return static_cast<double>(tokens) / seconds;

@@ -23,7 +23,7 @@ struct AnswerOptions {
   std::function<Status(std::string_view text)> on_thought;
   // Each denoising step of canvas number `canvas`; may be empty.
   std::function<Status(int64_t canvas, const CanvasStep& step)> on_step;
-  // After the last of all these; may be empty.
+  // Called after the last of these callbacks; may be empty.
   std::function<Status()> on_end;
 };
 
@@ -54,7 +54,7 @@ Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
 
 // "12 prompt tokens, 34.5 t/s; ..." for stderr: fits a terminal of 80 columns.
 std::string DescribeAnswer(const Answer& answer);
-// What -v adds: times.
+// The times that -v adds to the statistics.
 std::string DescribeTimes(const Answer& answer);
 // The record {"type": "final", ...} of --json.
 nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine);

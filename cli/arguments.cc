@@ -145,7 +145,8 @@ Error UnexpectedArgument(const CLI::App& command) {
                       extra.empty() ? "" : extra.front())};
 }
 
-// In words, from CLI11's name for a type and its check: "INT:INT in [1 - 64]", "TEXT:{op,layer}".
+// Describes the expected value in words, from CLI11's name for a type and its check: "INT:INT in [1
+// - 64]", "TEXT:{op,layer}".
 std::string ExpectedValue(const std::string& type_name) {
   const size_t colon = std::min(type_name.find(':'), type_name.size());
   const std::string type = type_name.substr(0, colon);

@@ -19,7 +19,7 @@ namespace rullama::cli {
 Result<std::vector<std::string>> PrepareArguments(std::vector<std::string> words,
                                                   const CLI::App& app);
 
-// What CLI11 objected to.
+// Describes the mistake that CLI11 found.
 Error DescribeParseError(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace rullama::cli

@@ -31,7 +31,7 @@ Fallback FallbackOf(FallbackPolicy policy) {
   return Fallback::kDeny;
 }
 
-// How much `auto` likes a device; 0 is never chosen.
+// The rank of a device for `auto`; a device of rank 0 is never chosen.
 int RankOf(const DeviceDescription& device) {
   switch (device.type) {
     case RL_DEVICE_GPU:

@@ -7,7 +7,7 @@
 
 namespace rullama::cli {
 
-// What all rows of a table share.
+// The properties that all rows of a table share.
 struct BenchSubject {
   std::string model;  // "gemma4:e2b"
   std::string quantization;
@@ -35,7 +35,7 @@ std::string BenchTableRow(const BenchSubject& subject, const BenchRow& row);
 // The line below: device and build.
 std::string BenchTableFoot(const BenchSubject& subject);
 
-// What to say about a test whose repetitions differ by more than a tenth; empty for the others.
+// A warning about a test whose repetitions differ by more than a tenth; empty for the others.
 std::string SpreadWarning(const BenchRow& row);
 
 }  // namespace rullama::cli

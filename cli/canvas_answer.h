@@ -7,7 +7,7 @@
 
 namespace rullama::cli {
 
-// As GenerateAnswer, which calls it.
+// Does the work of GenerateAnswer, which calls it, for a model that denoises.
 Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> prompt,
                                     const AnswerOptions& options, Console& console);
 

@@ -1,6 +1,6 @@
-// What was typed into conversations before, in a file: one JSON string for each message, the oldest
-// first. Programs that run at the same time may all add to it. Failing to read or write it is no
-// error: a conversation does not depend on it. Thread safety: none.
+// The history of conversations: a file with one JSON string for each message, the oldest first.
+// Programs that run at the same time may all add to it. Failing to read or write it is no error: a
+// conversation does not depend on it. Thread safety: none.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// What the lines typed into a conversation mean: messages of one or more lines, and commands.
-// Thread safety: none; pure otherwise.
+// Parses the lines typed into a conversation: messages of one or more lines, and commands. Thread
+// safety: none. It has no side effects.
 #pragma once
 
 #include <optional>

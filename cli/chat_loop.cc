@@ -28,7 +28,8 @@ Pasted lines are one message. Begin with a space to send a line that looks like
 a command. Arrow keys recall earlier messages, Ctrl-R searches them.
 )";
 
-// What a sampler does is part of the compiled model.
+// Settings that cannot change during a conversation, because the sampler is part of the compiled
+// model.
 constexpr std::string_view kFixedSettings[][2] = {
     {"temperature", "--temp"},
     {"temp", "--temp"},
@@ -111,7 +112,7 @@ class ChatLoop {
     return Send(*message);
   }
 
-  // For the arrow keys, now and next time.
+  // Keeps a message for the arrow keys, in this conversation and the next.
   void Keep(const std::string& text) {
     input_->Remember(text);
     history_.Append(text);

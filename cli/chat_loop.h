@@ -10,8 +10,8 @@ struct ChatOptions {
   bool history = true;   // read and write the file of earlier messages
 };
 
-// Until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. The result is the exit code. Errors: those
-// after which no answer is possible any more.
+// Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. The result is the exit
+// code. Errors: those after which no answer is possible any more.
 Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat,
                         Console& console);
 

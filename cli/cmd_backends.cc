@@ -132,7 +132,8 @@ Result<int> ListBackends(const ConfigFlags& flags, bool as_json, Console& consol
   } else {
     for (const json& entry : entries) RL_RETURN_IF_ERROR(console.Write(TextOf(entry)));
   }
-  // What the user named is more than a finding.
+  // A plugin that the user named has to work, so its failure is an error and not only a line of
+  // output.
   RL_RETURN_IF_ERROR(named);
   return 0;
 }

@@ -374,7 +374,8 @@ Status WriteMeasurements(Bench& bench, const Engine& engine, const std::vector<T
   return OkStatus();
 }
 
-// Of the model to be measured; 0: it does not denoise. Reading its header twice costs little.
+// The canvas length of the model to be measured, or 0 if it does not denoise. Reading its header
+// twice costs little.
 Result<int64_t> CanvasLengthOf(const LoadedConfig& loaded) {
   RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
   RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));

@@ -63,7 +63,7 @@ std::string BaselineOf(const std::vector<std::string>& backends) {
   return has ? kReferenceBackend : backends.back();
 }
 
-// What the baseline computes, and the choices it was given for it.
+// The values of the baseline and the selections that were pinned to compute them.
 struct Expectation {
   DiffValues values, given;
 };

@@ -35,7 +35,7 @@ DemandMode DemandOf(const std::string& name) {
   return name == "state" ? DemandMode::kStateOnly : DemandMode::kPerOutput;
 }
 
-// What is printed of each graph.
+// The parts of each graph that are printed.
 struct Form {
   bool dot = false;
   std::optional<BlockRange> layers;
@@ -62,8 +62,8 @@ std::string Print(const Graph& graph, const Form& form) {
   return form.dot ? PrintDot(graph, form.layers) : PrintText(graph);
 }
 
-// How the backends run the segments; empty for a segment whose ops run one by one. Refuses --fused
-// if that is every segment.
+// Texts on how the backends run the segments; empty for a segment whose ops run one by one. Refuses
+// --fused if that is every segment.
 Result<std::vector<std::string>> FusedTexts(const Program& program, const BackendDevices& devices) {
   std::vector<std::string> texts;
   for (const PlannedSegment& segment : program.segments) {

@@ -104,7 +104,7 @@ json TensorsAsJson(const GgufFile& file) {
   return tensors;
 }
 
-// What a session of one slot needs. For a file rullama cannot run, the reason instead.
+// The memory that a session of one slot needs, or the reason why rullama cannot run the file.
 json MemoryAsJson(const GgufFile& file, int64_t context) {
   const auto gemma = Gemma4Config::FromFile(file);
   if (!gemma) {
@@ -179,7 +179,7 @@ std::string Megabytes(const json& bytes) {
   return fmt::format("{:.1f} MiB", bytes.get<double>() / (1024.0 * 1024.0));
 }
 
-// What most readers want to know: what it is, whether it runs, what it takes.
+// The beginning of the output: the kind of model, whether it runs, and the memory it takes.
 std::string HeadText(const json& file) {
   std::string text = fmt::format(
       "{}: {}, {}, {} parameters, {}", Safe(file["name"].get<std::string>()),

@@ -44,7 +44,8 @@ Result<std::vector<float>> ReadFloats(const std::string& path) {
   return values;
 }
 
-// Before the work: what cannot be written, or is read, is no output.
+// Creates the output before the work begins, and refuses a file that cannot be written or is an
+// input.
 Result<AtomicFile> CreateOutput(const LogitsFlags& flags) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
   for (const std::string& input : {flags.tokens_path, flags.canvas_path, flags.condition_path,

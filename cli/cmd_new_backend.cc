@@ -25,8 +25,7 @@ struct NewBackendFlags {
   std::string folder;
 };
 
-// What a namespace cannot be called: keywords, what compilers define as macros, and namespaces that
-// are there.
+// Words that cannot name a namespace: keywords, macros of compilers, and existing namespaces.
 constexpr std::string_view kTakenByTheLanguage[] = {"alignas",      "alignof",
                                                     "and",          "and_eq",
                                                     "asm",          "auto",
@@ -147,7 +146,7 @@ Status WriteFolder(const NewBackendFlags& flags, const fs::path& folder) {
   return OkStatus();
 }
 
-// Where the guide for authors lies: beside the installed program, else in the source tree.
+// The path of the guide for authors: beside the installed program, else in the source tree.
 std::string GuidePath() {
   const fs::path program = RegistryOptions::FromProcess().program_directory;
   std::error_code failure;

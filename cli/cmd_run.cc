@@ -169,7 +169,7 @@ Result<int> TakeWordsAndRun(const RunFlags& flags, Console& console) {
   return Run(complete, console);
 }
 
-// With --json an error is a record as well: a reader of stdout needs no second stream.
+// With --json an error is a record too, so that a reader of stdout needs no second stream.
 Result<int> RunAndReport(const RunFlags& flags, Console& console) {
   Result<int> result = TakeWordsAndRun(flags, console);
   if (result || !flags.json || result.error().id == kPipeClosedId) return result;

@@ -1,6 +1,6 @@
-// What every subcommand of the program gets, and how it plugs in: one file per command, with one
-// function AddXCommand(app, context) that declares its flags. The callback of a command sets
-// `context.action`; main runs it once the command line has been understood.
+// The interface of a subcommand: one file per command, with one function AddXCommand(app, context)
+// that declares its flags. The callback of a command sets `context.action`; main runs it once the
+// command line has been parsed.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -20,7 +20,7 @@ namespace {
 constexpr int kBarWidth = 30;
 constexpr int kLeastBarWidth = 5;
 constexpr size_t kReadBytes = 64 * 1024;
-// Of one message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
+// The longest message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
 constexpr size_t kMaxLineBytes = 2048;
 
 // Writes everything or returns errno.

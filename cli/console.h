@@ -18,9 +18,10 @@ namespace rullama::cli {
 
 inline constexpr std::string_view kPipeClosedId = "io.pipe_closed";
 
-// What goes to stderr beside the output of commands. RULLAMA_LOG, -q and -v decide.
+// The messages on stderr beside the output of commands, chosen by RULLAMA_LOG, -q and -v.
 enum class Verbosity { kErrors, kWarnings, kNotes };
-// Of a log level: "off" and "error" leave errors, "warn" warnings too, everything else notes.
+// The verbosity for a log level: "off" and "error" leave errors, "warn" warnings too, everything
+// else notes.
 Verbosity VerbosityOf(std::string_view log_level);
 
 enum class ColorMode { kAuto, kAlways, kNever };
@@ -37,7 +38,7 @@ class Console {
   void set_verbosity(Verbosity verbosity) { verbosity_ = verbosity; }
   [[nodiscard]] Verbosity verbosity() const { return verbosity_; }
 
-  // To stdout, completely.
+  // Writes all of `text` to stdout.
   Status Write(std::string_view text);
 
   // One line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear. What a
@@ -45,7 +46,7 @@ class Console {
   void Note(std::string_view text);
   void Warn(std::string_view text);
   void Fail(const Error& error);
-  // To stderr as it is.
+  // Writes `text` to stderr without changes.
   void WriteError(std::string_view text);
 
   [[nodiscard]] bool stdout_is_terminal() const { return stdout_is_terminal_; }
@@ -70,7 +71,7 @@ struct TerminalSize {
   int columns = 80;
   int rows = 24;
 };
-// Of the terminal behind `fd`; 80 x 24 if it does not say.
+// The size of the terminal behind `fd`; 80 x 24 if it does not report one.
 TerminalSize SizeOfTerminal(int fd);
 
 // Progress of something long on stderr, as notes are: a bar on a terminal, no wider than it; else

@@ -9,7 +9,7 @@
 namespace rullama::cli {
 namespace {
 
-// Of the context: what an answer should find free, so that turns are not dropped one by one.
+// An answer should find a quarter of the context free, so that turns are not dropped one by one.
 constexpr int64_t kReservedPart = 4;
 
 // Removes the oldest message of the user and all up to the next one. The last one stays.

@@ -10,7 +10,8 @@
 
 namespace rullama::cli {
 
-// With the setting `raw` there are no messages: each text is continued on its own.
+// A conversation of messages. With the setting `raw` there are no messages: each text is continued
+// on its own.
 class Conversation {
  public:
   // All three outlive this object.

@@ -1,5 +1,5 @@
-// What the program says when it crashes: drivers and plugins run in its process, and a fault in one
-// of them (a damaged cache of compiled kernels is enough) would end it without a word.
+// Reports crashes: drivers and plugins run in the program's process, and a fault in one of them (a
+// damaged cache of compiled kernels is enough) would otherwise end it without a message.
 //
 // SIGSEGV, SIGBUS, SIGABRT, SIGILL and SIGFPE print version, plugin call, backend, device, driver
 // and the caches to delete, and then end the process as they would have without a handler, with a

@@ -29,7 +29,7 @@ std::vector<int32_t> SomeTokens(uint64_t seed, int64_t count, int64_t vocabulary
   return tokens;
 }
 
-// What a step before this one might have expected: small numbers, the same every time.
+// Embeddings as a preceding step might have computed them: small numbers, the same every time.
 std::vector<std::byte> SomeEmbeddings(const TensorType& type) {
   std::vector<float> values(static_cast<size_t>(type.ElementsAt({})));
   const float scale = 1 / std::sqrt(static_cast<float>(type.last().constant));

@@ -1,4 +1,5 @@
-// What `rullama diff` compares backends on: a graph with its weights and the tokens of one step.
+// The subject of a comparison by `rullama diff`: a graph with its weights and the tokens of one
+// step.
 #pragma once
 
 #include <cstdint>

@@ -144,7 +144,7 @@ Status Engine::OpenSession(const ConfigFlags& flags, const EngineOptions& option
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
   }
-  // Before gigabytes are read through the mapping.
+  // The check comes before gigabytes are read through the mapping.
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   SessionOptions session;
   session.devices = devices_.Borrow();

@@ -1,4 +1,5 @@
-// From a configuration to a session that can run: the steps every command with a model shares.
+// An Engine turns a configuration into a session that can run. It holds the steps that all commands
+// with a model share.
 #pragma once
 
 #include <memory>
@@ -33,7 +34,7 @@ struct LoadedModel {
   [[nodiscard]] const Config& config() const { return loaded.config.values(); }
   // Tokens per slot: as configured, or the default within the model's limit.
   [[nodiscard]] int64_t capacity() const;
-  // As configured, but never more rows than the capacity.
+  // The configured limits, but never more rows than the capacity.
   [[nodiscard]] StepLimits step_limits() const;
 };
 
@@ -64,15 +65,15 @@ class Engine {
   [[nodiscard]] const Tokenizer& tokenizer() const { return *model_.tokenizer; }
   [[nodiscard]] const BackendDevices& devices() const { return devices_; }
   [[nodiscard]] Session& session() { return *session_; }
-  // With the seed in force.
+  // The settings of the sampler, with the seed in use.
   [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
-  // Of a model that denoises.
+  // The settings for a model that denoises.
   [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
   [[nodiscard]] const StepLimits& limits() const { return limits_; }
   [[nodiscard]] double load_seconds() const { return load_seconds_; }
 
-  // For -v: device, sampling chain, seed, what runs where.
+  // Prints the notes of -v: device, sampling chain, seed, placement.
   void Describe(Console& console) const;
 
  private:

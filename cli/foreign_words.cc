@@ -6,7 +6,7 @@ namespace rullama::cli {
 namespace {
 
 constexpr ForeignWord kOptions[] = {
-    // What computes.
+    // Options for the devices.
     {"-ngl --gpu-layers --n-gpu-layers",
      "use --backend NAME: the whole model runs on it (rullama backends lists them)"},
     {"-dev", "use --backend NAME and --device D"},

@@ -1,4 +1,4 @@
-// How --help is laid out: as CLI11 does it, with one blank line between groups.
+// The layout of --help: CLI11's, with one blank line between groups.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -110,7 +110,8 @@ class EditedInput final : public LineInput {
                            "\x1b[0m" + kHidden
                      : prompt;
     SetEditing(true);
-    // Before the prompt appears: what is typed at once would be shown twice.
+    // The terminal is prepared before the prompt appears; otherwise early input would be shown
+    // twice.
     ::el_set(edit_, EL_PREP_TERM, 1);
     WriteTo(out_, kPasteOn);
     int count = 0;
@@ -143,7 +144,7 @@ class EditedInput final : public LineInput {
 
   static char* Prompt(EditLine* edit) { return Of(edit).prompt_.data(); }
 
-  // For libedit: 1 and a character, or -1.
+  // Reads a character for libedit: returns 1 and sets the character, or returns -1.
   static int ReadCharacter(EditLine* edit, wchar_t* character) {
     std::string bytes;
     for (;;) {
@@ -163,7 +164,7 @@ class EditedInput final : public LineInput {
     }
   }
 
-  // Of one valid sequence.
+  // Decodes one valid UTF-8 sequence.
   static wchar_t Decode(std::string_view bytes) {
     const auto lead = static_cast<unsigned char>(bytes[0]);
     if (bytes.size() == 1) return lead;
@@ -191,7 +192,8 @@ class EditedInput final : public LineInput {
     return CC_REFRESH;
   }
 
-  // After the terminal's size changed, or after the program was stopped and another one had it.
+  // Redraws the line after the terminal's size changed, or after the program was stopped and
+  // another one used the terminal.
   void Redraw() {
     ::el_set(edit_, EL_PREP_TERM, 0);
     ::el_set(edit_, EL_PREP_TERM, 1);

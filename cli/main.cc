@@ -90,7 +90,7 @@ int RunProgram(int argc, char** argv) {
   AddNewBackendCommand(app, context);
   AddConfigCommand(app, context);
   for (CLI::App* command : app.get_subcommands({})) add_color(*command);
-  // After the commands, which would take both over.
+  // These flags are set after the commands, which would inherit both.
   app.set_help_all_flag("--help-all", "Show the flags of all commands");
   app.footer(kExamples);
 

@@ -14,7 +14,8 @@
 namespace rullama::cli {
 namespace {
 
-// What the store has instead of a model that is not there; empty if it has nothing.
+// A hint that names the models in the store and the one that was probably meant; empty if the store
+// has none.
 std::string StoreHint(std::string_view wanted, const OllamaStoreOptions& options) {
   constexpr size_t kMaxShown = 8;
   const auto models = ListOllamaModels(options);

@@ -27,7 +27,8 @@ bool MayNameModel(const std::string& word);
 // name of the file.
 Result<ModelFile> OpenModelFile(const std::optional<std::string>& path);
 
-// What the author recommends in Ollama's store becomes part of the configuration, below YAML.
+// Makes the settings that the author recommends in Ollama's store part of the configuration, with a
+// lower precedence than YAML.
 Status ApplyOllamaParams(const ModelFile& model, LayeredConfig& config);
 
 Result<std::shared_ptr<const Tokenizer>> MakeTokenizer(const GgufFile& file);

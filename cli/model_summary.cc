@@ -23,7 +23,7 @@ constexpr std::pair<uint32_t, const char*> kFileTypes[] = {
     {21, "Q2_K_S"}, {25, "IQ4_NL"}, {30, "IQ4_XS"}, {32, "BF16"},   {38, "MXFP4"},
 };
 
-// What the file says of itself, else the type that most of its bytes have.
+// The quantisation that the file states, else the type of most of its bytes.
 std::string QuantizationOf(const GgufFile& file) {
   if (const auto type = file.FindU32("general.file_type"); type && *type) {
     const auto* const known =

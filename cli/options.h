@@ -17,7 +17,7 @@ class Option;
 
 namespace rullama::cli {
 
-// What was said on the command line, not yet judged: ranges are the configuration's business.
+// The options of the command line before any check; the configuration checks the ranges.
 struct ConfigFlags {
   struct Setting {
     std::string path;  // of the configuration: "sampler.temperature"
@@ -44,11 +44,11 @@ void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
 // --config alone is part of both; --seed, --temp and everything else about drawing tokens.
 void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
 
-// What is in `sampler.diffusion`.
+// Adds the options for `sampler.diffusion`.
 void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags);
 
-// What holds without an option, as the last part of its help: " [default 64]". Empty if there is
-// nothing to say.
+// The value without the option, as the last part of its help: " [default 64]". Empty if there is
+// none.
 std::string DefaultText(const std::string& path);
 
 // An option whose value becomes the value of a configuration key; the last one given counts.

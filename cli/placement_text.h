@@ -1,4 +1,4 @@
-// What a placement did, in words.
+// Describes a placement in words.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace rullama::cli {
 
-// How many ops run on each device, and which left the main one or were decomposed, as notes: one
-// line for each kind of op and reason, with the first op it happened to. `names` are those of the
+// Notes how many ops run on each device, and which left the main one or were decomposed: one line
+// for each kind of op and reason, with the first op concerned. `names` are the names of the
 // devices.
 void DescribePlacement(const PlacementReport& report, const std::vector<std::string>& names,
                        Console& console);

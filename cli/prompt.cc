@@ -80,7 +80,7 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags) {
     AppendPart(prompt.text, WithoutLastNewline(piped));
     return std::optional(std::move(prompt));
   }
-  // What stands in for a closed stdin fails when it is read; a device such as /dev/null is empty.
+  // A replacement of a closed stdin fails when it is read; a device such as /dev/null is empty.
   if (!given && !StdinIsTerminal()) RL_RETURN_IF_ERROR(ReadStdin(kMaxPromptBytes));
   if (!given) return std::optional<Prompt>();
   return std::optional(std::move(prompt));

@@ -1,4 +1,4 @@
-// Where a prompt comes from, and how it becomes tokens.
+// Reads a prompt from its source and turns it into tokens.
 #pragma once
 
 #include <nlohmann/json.hpp>

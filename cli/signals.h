@@ -1,4 +1,4 @@
-// What the program does on signals.
+// The signal handlers of the program.
 //
 //   SIGINT   the first sets the cancel flag: work stops at the next token. A second within two
 //            seconds ends the process at once with exit code 130.
@@ -38,7 +38,7 @@ bool TakeTerminalChange();
 // first, also if it came before the call or is handled by another thread.
 bool WaitForInput();
 
-// After an interrupt that only ended one answer. A SIGTERM stays.
+// Clears the flag after an interrupt that ended one answer only. A SIGTERM stays.
 void ClearInterrupt();
 
 bool Interrupted();  // by SIGINT since the last ClearInterrupt

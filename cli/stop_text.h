@@ -14,7 +14,7 @@ class StopText {
 
   // The text that is now known to be in front of any stop string.
   std::string Feed(std::string_view piece);
-  // What was held back, once no more text comes.
+  // Returns the text that was held back, when no more text comes.
   std::string Finish();
   // Whether a stop string was found; the text from it on is gone.
   [[nodiscard]] bool found() const { return found_; }

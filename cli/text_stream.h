@@ -20,7 +20,7 @@ class TextStream {
   TextStream(const Tokenizer& tokenizer, const AnswerOptions& options, Answer& answer);
 
   Status Push(int32_t token);
-  // What was held back, at the end.
+  // Writes the text that was held back, at the end.
   Status Finish();
   // Whether a stop text was found; nothing comes after it.
   [[nodiscard]] bool stopped() const { return stop_.found(); }

@@ -1,5 +1,5 @@
-// How much a step has to read and compute at least, counted from the ops that run: the yardstick
-// that measured times are held against. Pure functions.
+// The least traffic and work of a step, counted from the ops that run. Measured times are compared
+// with it. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Traffic {
   Traffic& operator+=(const Traffic& other);
 };
 
-// Of one step at these extents, with `past` rows in the cache of its only slot.
+// The traffic of one step at these extents, with `past` rows in the cache of its only slot.
 Traffic TrafficOfStep(const Program& program, const Extents& extents, int64_t past);
 
 }  // namespace rullama::cli

@@ -4,7 +4,8 @@
 # rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target; the ordinary build
 #                                                          replays its corpus as a test
 
-# Of tests that may run on PoCL, the OpenCL driver for CPUs: it keeps what it has compiled in this build.
+# The environment of tests that may run on PoCL, the OpenCL driver for CPUs: its cache of compiled
+# kernels stays in this build folder.
 set(RULLAMA_POCL_ENVIRONMENT "POCL_CACHE_DIR=${CMAKE_BINARY_DIR}/pocl")
 
 function(rullama_library name)

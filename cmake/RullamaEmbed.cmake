@@ -27,7 +27,8 @@ struct EmbeddedFile {
 inline constexpr EmbeddedFile ${variable}[] = {
 ${rows}};
 ")
-  # Not file(CONFIGURE), which would replace the @NAMES@ of templates; and only if something changed.
+  # file(CONFIGURE) would replace the @NAMES@ of templates. The file is written only if its content
+  # changed.
   set(old)
   if(EXISTS ${folder}/${variable}.h)
     file(READ ${folder}/${variable}.h old)

@@ -51,8 +51,8 @@ if(RULLAMA_SANITIZE)
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${RULLAMA_SANITIZE})
 endif()
-# For code that calls much and does little: tests and commands. What GoogleTest's macros and CLI11's
-# headers unfold into costs the optimiser most of a build, most of all with checks in it.
+# Tests and commands call much and compute little. Optimising the macros of GoogleTest and the
+# headers of CLI11 would take most of a build, above all with sanitizers.
 if(RULLAMA_SANITIZE)
   set(RULLAMA_GLUE_FLAGS -O0)
 else()

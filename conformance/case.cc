@@ -22,7 +22,7 @@ Graph EmptyGraph(const Extents& extents) {
   return graph;
 }
 
-// Where the f16 scales of a block are, and how large to make them: codes of a type reach up to
+// The places of the f16 scales in a block and how large to make them: quants of a type reach up to
 // `largest`, so that weights are of order one.
 struct ScalePlace {
   size_t offset;

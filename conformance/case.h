@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 struct Case {
   Graph graph;
   Extents extents;  // of the execution; the graph is compiled for more
-  // By name: inputs at `extents`, constants, states at their beginning.
+  // Data by name: inputs at `extents`, constants, and the initial states.
   std::map<std::string, Bytes, std::less<>> data;
   ToleranceClass tolerance = ToleranceClass::kExact;
 };
@@ -87,7 +87,7 @@ class CaseBuilder {
   ValueId ConstantInts(std::string_view name, const std::vector<int32_t>& values);
   ValueId State(std::string_view name, const TensorType& type, double low = -2, double high = 2);
 
-  // Every result of the op becomes an output.
+  // Turns every result of the op into an output.
   std::vector<ValueId> Op(OpKind kind, std::vector<ValueId> inputs, const OpAttrs& attrs);
   void Output(ValueId value);
   Case Finish(ToleranceClass tolerance) &&;

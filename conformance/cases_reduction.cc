@@ -20,7 +20,7 @@ std::vector<double> Tied(CaseBuilder& b, const TensorType& type, int64_t levels)
   return values;
 }
 
-// Also rows as long as those of logits, which backends divide.
+// Row lengths; some are as long as rows of logits, which backends split.
 std::vector<int64_t> ShortAndLongRows() {
   std::vector<int64_t> columns(std::begin(kReductionColumns), std::end(kReductionColumns));
   columns.push_back(8192);

@@ -1,12 +1,12 @@
-// What is known about a plugin: tests it does not support and tests it is known to fail, each with
-// a reason, and how it treats activations. JSON:
+// A manifest lists the tests that a plugin does not support and those that it is known to fail,
+// each with a reason, and how the plugin treats activations. JSON:
 //
 //   {"activations": "int16",
 //    "unsupported": [{"test": "Op.attention/*", "reason": "no shader yet"}],
 //    "expected_failure": [{"test": "Op.rope/global", "reason": "driver bug 123"}]}
 //
-// Where it has "unsupported", that is all of it: a test of anything else that the plugin refuses
-// fails. A plugin that grows leaves the key out.
+// If the key "unsupported" exists, it is complete: a test outside it that the plugin refuses fails.
+// A plugin under development leaves the key out.
 //
 // Value type. Errors: conformance.manifest.
 #pragma once

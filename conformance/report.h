@@ -1,5 +1,5 @@
-// What came of each test: printed as it happens, counted, and written as JSON.
-// Not thread-safe. Error of Write: conformance.report (kIo).
+// The result of each test: printed as it happens, counted, and written as JSON. Not thread-safe.
+// Error of Write: conformance.report (kIo).
 #pragma once
 
 #include <map>
@@ -23,12 +23,13 @@ class Report {
   void Begin(std::string_view test) const;
   // Judges by the manifest.
   void End(std::string_view test, Verdict verdict, const std::string& text);
-  // What is no test's fault: a crash after the last one, tests that were not run.
+  // Reports a failure that belongs to no single test: a crash after the last one, or tests that
+  // were not run.
   void Fail(const std::string& text);
 
   [[nodiscard]] bool failed() const { return counts_.contains("failed"); }
   void PrintSummary() const;
-  // To the file of --json; nothing without one.
+  // Writes the file of --json; without that option it does nothing.
   [[nodiscard]] Status Write() const;
 
  private:

@@ -15,7 +15,7 @@ class StdoutCapture {
   // Error: conformance.capture (kIo).
   static Result<StdoutCapture> Begin();
 
-  // What was written since the last call: its beginning, if it is long.
+  // Returns the output written since the last call; of a long output only the beginning.
   std::string Take();
 
  private:

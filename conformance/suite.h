@@ -1,5 +1,5 @@
-// What the tests run on, and the tests by name. A test is a function: its Status says what is
-// wrong, and the id kUnsupported that the plugin does not do this.
+// The suite holds the tests by name and the plugin they run on. A test is a function: its Status
+// says what is wrong; the id kUnsupported says that the plugin does not support the test.
 #pragma once
 
 #include <atomic>

@@ -36,13 +36,14 @@ void WriteLine(int file, const Event& event) {
   for (size_t at = 0; at < line.size();) {
     const ssize_t written = ::write(file, line.data() + at, line.size() - at);
     if (written < 0 && errno == EINTR) continue;
-    // Without a reader, or with a plugin that closed what is not its own, nobody can be told.
+    // If nobody reads the pipe, or the plugin closed a descriptor that is not its own, there is no
+    // way left to report anything.
     if (written <= 0) std::_Exit(static_cast<int>(ErrorKind::kRuntime));
     at += static_cast<size_t>(written);
   }
 }
 
-// How a process ended that was to send kDone and exit with 0; empty if it did.
+// Describes how a process ended that should have sent kDone and exited with 0; empty if it did.
 std::string HowItEnded(int status, bool done) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
@@ -67,7 +68,7 @@ class WorkerProcess {
     const pid_t pid = ::fork();
     if (pid < 0) return tl::unexpected(WorkerError("fork"));
     if (pid == 0) {
-      // Whoever ends the parent wants both gone.
+      // A signal that ends the parent is meant for both processes.
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) std::_Exit(1);
       ::close(ends[0]);
@@ -106,7 +107,8 @@ class WorkerProcess {
     }
   }
 
-  // After Next had nothing: how it ended, or that it had to be.
+  // Called when Next returned nothing. Describes how the process ended or that it had to be killed;
+  // empty if it ended as it should.
   std::string End(bool done, std::chrono::seconds patience) {
     if (late_) {
       ::kill(pid_, SIGKILL);
@@ -143,7 +145,7 @@ class WorkerProcess {
   bool late_ = false;
 };
 
-// What one worker did.
+// The progress of one worker.
 struct Course {
   size_t finished = 0;    // tests
   std::string unnatural;  // how it ended, if that was not its own wish

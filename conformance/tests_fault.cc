@@ -1,4 +1,4 @@
-// What goes wrong at run time: cancelled work, ids out of range, graphs that cannot be compiled.
+// Tests of failures at run time: cancelled work, ids out of range, graphs that cannot be compiled.
 #include "conformance/check.h"
 #include "conformance/layer.h"
 #include "conformance/suite.h"

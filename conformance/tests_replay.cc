@@ -65,7 +65,8 @@ Status EqualsAFreshPlan(Suite& suite, Device& device) {
 }
 
 // With block weights a plan keeps more between executions: quantised activations, whose number
-// changes with T. The choice of the largest of noisy values is no matter for the reference.
+// changes with T. The results are not compared with the reference: rounding may change which
+// experts the layer selects.
 Status BlockWeightsEqualAFreshPlan(Suite& suite, Device& device) {
   const uint64_t seed = SeedOf(suite, "ReplayBlocks");
   if (!device.description().deterministic) return Unsupported("the device is not deterministic");

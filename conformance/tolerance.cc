@@ -61,8 +61,8 @@ std::vector<double> Evaluate(OpKind kind, const OpAttrs& attrs,
   return results ? (*results)[0].f : std::vector<double>();
 }
 
-// What terms add up to: their magnitudes bound an error, their squares are what independent errors
-// have in the mean.
+// How the sizes of terms are combined: the sum of magnitudes bounds the error, the sum of squares
+// estimates the mean square of independent errors.
 enum class Norm { kMagnitude, kEnergy };
 
 double Raised(Norm norm, double value) {
@@ -369,8 +369,8 @@ std::string Compare(const Tensor& expected, const Tensor& actual,
     const size_t count = expected.i.size() + expected.f.size();
     return fmt::format("{}; {} of {} elements are off", first, bad, count);
   }
-  // Of a few elements, cancellation may leave one that is small beside its terms; the bound above,
-  // which knows the terms, has judged it.
+  // Cancellation may leave one of a few elements small beside its terms. The bound above, which
+  // knows the terms, has already judged it.
   constexpr size_t kEnoughForNmse = 16;
   if (expected.f.size() < kEnoughForNmse) return {};
   // Below the absolute bound everything is rounding of zero.

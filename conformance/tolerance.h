@@ -1,5 +1,5 @@
-// How close results have to be to the float64 reference: the classes of docs/numerics.md, and why.
-// Pure functions.
+// Tolerance classes: how close results must be to the float64 reference, with the reasons of
+// docs/numerics.md. Pure functions.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace rullama::conformance {
 
 struct Case;
 
-// What the arithmetic of an op may cost (docs/numerics.md, Tolerances).
+// The error that the arithmetic of an op may have (docs/numerics.md, Tolerances).
 enum class ToleranceClass {
   kExact,        // no arithmetic, or integers
   kRounding,     // a few roundings of f32, functions within 2 ulp
@@ -23,7 +23,7 @@ enum class ToleranceClass {
   kComposite,    // a chain of the above, where errors of one part are inputs of the next
 };
 
-// How a backend treats activations that meet block weights; its manifest says so.
+// The precision of activations that are multiplied with block weights; the manifest states it.
 enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
 
 struct Bounds {
@@ -33,14 +33,14 @@ struct Bounds {
 };
 Bounds BoundsOf(ToleranceClass tolerance, Activations activations);
 
-// For each element of a result, the size of what went into it: for sums the sum of the magnitudes
-// of the terms, so that cancellation is not punished.
+// Returns the magnitude that the error of each element is relative to. For sums it is the sum of
+// the magnitudes of the terms, so that cancellation is not punished.
 std::vector<double> Magnitudes(const Case& test, const reference::Interpreter& ran,
                                const reference::Tensor& expected);
 
-// For each element of a result, the square of what errors are measured against in the mean: of the
-// element itself; for sums of products the sum of the squares of the terms. A sum that cancels by
-// chance keeps the errors of its terms, and a wrong scale or block is as large as they are.
+// Returns the square that the mean error of each element is relative to: the square of the element,
+// or for sums of products the sum of the squares of the terms. A sum that cancels by chance keeps
+// the errors of its terms, while a wrong scale or block gives errors as large as the terms.
 std::vector<double> Energies(const Case& test, const reference::Interpreter& ran,
                              const reference::Tensor& expected);
 

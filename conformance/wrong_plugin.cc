@@ -39,7 +39,7 @@ void DisturbAt(const rl_graph& graph) {
   if (Fault("prints")) std::puts("here I am");
 }
 
-// What is known about a compiled plan.
+// The record of a compiled plan.
 struct Record {
   rl_device* device = nullptr;
   rl_value input{}, output{};  // the first of each, if `has_` says so
@@ -175,7 +175,7 @@ int32_t Compile(rl_device* device, const rl_graph* graph, rl_plan** plan, rl_err
   return code;
 }
 
-// What goes wrong after a step with outputs.
+// Corrupts the outputs of a step in the way that was asked for.
 void Spoil(const Record& record, const Word& before, rl_error* error) {
   const rl_value& output = record.output;
   if (Fault("element_not_written")) WriteWord(record, output, before, error);

@@ -57,7 +57,7 @@ Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_pas
   return OkStatus();
 }
 
-// In the order of CanvasGraph.
+// Builds the graphs in the order of CanvasGraph.
 Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
                                         const ModelProgramOptions& options) {
   const int64_t length = gemma.canvas.length;

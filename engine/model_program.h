@@ -1,4 +1,5 @@
-// What a session is made from: the graphs of a model with what a command wants of them. Pure.
+// The program of a session: the graphs of a model, with the outputs that a command needs. Pure
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ enum class GraphOutputs {
 
 struct ModelProgramOptions {
   GraphOutputs outputs = GraphOutputs::kText;
-  // Only with kText; `diffusion` for a model that denoises, else `sampler`.
+  // Used with kText only; `diffusion` is for a model that denoises, `sampler` for all others.
   const SamplerSettings* sampler = nullptr;
   const EntropyBoundSettings* diffusion = nullptr;
   int64_t capacity = 0;  // tokens per slot
@@ -37,7 +38,7 @@ struct ModelProgram {
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
 };
 
-// What the file of a model recommends for denoising.
+// The settings for denoising that the model file recommends.
 EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas);
 
 // Errors: of BuildModel and of the samplers; context.overflow if the canvas is longer than the

@@ -22,8 +22,8 @@ Status SetCanvasRows(Session& session, int64_t canvas_length);
 
 class SessionCanvas final : public CanvasModel {
  public:
-  // For a canvas that follows the rows that `slot` holds now. `session` must outlive this object.
-  // Errors: those of the device.
+  // Begins a canvas that follows the rows that `slot` holds now. `session` must outlive this
+  // object. Errors: those of the device.
   static Result<SessionCanvas> Begin(Session& session, int64_t vocabulary, int64_t canvas_length,
                                      int32_t slot);
 

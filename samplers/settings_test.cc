@@ -80,7 +80,7 @@ TEST(SamplerSettingsTest, PenaltiesNeedALookBack) {
   EXPECT_FALSE((SamplerSettings{.repeat_penalty = 1.1, .repeat_last_n = 0}).HasPenalties());
 }
 
-// Of a model without any recommendation, whose vocabulary is the largest there can be.
+// Checks settings for a model without recommendations and with the largest possible vocabulary.
 Status CheckedLater(const LayeredConfig& config) {
   const SamplerConfig& sampler = config.values().sampler;
   const auto bytes = GgufWriter().EncodeHeader();

@@ -21,8 +21,9 @@ shift
 if [[ $# -gt 0 ]]; then
   files=("$@")
 else
-  # Only what the build compiles: kernels of another processor are not in its database. Of tests also
-  # the joined sources, which lie in the build folder of their target.
+  # Only files that the build compiles are checked: kernels of another processor are not in its
+  # database. For tests these include the joined sources, which lie in the build folder of their
+  # target.
   mapfile -t files < <(sed -n 's/^ *"file": "\(.*\.\(cc\|cxx\)\)",\?$/\1/p' "$build/compile_commands.json" |
     grep -vE '/tests/|_test\.cc$|_test\.dir/|_fuzz\.cc$|_corpus\.dir/|_fuzz\.dir/|_headers\.cc$' | sort -u)
 fi

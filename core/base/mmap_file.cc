@@ -74,7 +74,7 @@ void MmapFile::Release(std::span<const std::byte> range) const {
   const uintptr_t begin = (address + page - 1) / page * page;
   const uintptr_t end = (address + range.size()) / page * page;
   if (begin >= end) return;
-  // Only advice: should it fail, pages stay until the system wants them.
+  // This is advice only: if it fails, the pages stay until the system wants them.
   auto* first = const_cast<std::byte*>(range.data() + (begin - address));
   ::madvise(first, end - begin, MADV_DONTNEED);
 }

@@ -57,7 +57,7 @@ TEST_F(MmapFileTest, WhatIsReleasedLeavesTheProcessAndComesBack) {
   const auto sum = [&] { return std::ranges::count(file->bytes(), std::byte{'g'}); };
   EXPECT_EQ(sum(), std::ssize(content));
   const size_t before = ResidentPages(file->bytes());
-  // Only whole pages go: the first and the last are shared with neighbours.
+  // Only whole pages are released: the first and the last are shared with neighbours.
   file->Release(file->bytes().subspan(1, content.size() - 2));
   EXPECT_EQ(before, content.size() / static_cast<size_t>(::sysconf(_SC_PAGESIZE)));
   EXPECT_EQ(ResidentPages(file->bytes()), 2u);

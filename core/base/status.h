@@ -14,7 +14,7 @@
 
 namespace rullama {
 
-// What kind of thing went wrong. The number is the exit code of the `rullama` program.
+// The kind of an error. The number is the exit code of the `rullama` program.
 enum class ErrorKind : int {
   kRuntime = 1,      // failure while running: NaN logits, cancelled work, an internal limit
   kUsage = 2,        // command line or configuration

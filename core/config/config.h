@@ -40,7 +40,7 @@ struct PluginsConfig {
   std::vector<std::string> paths;  // files or directories, in search order
 };
 
-// What to do with ops the chosen backend refuses.
+// The treatment of ops that the chosen backend refuses.
 enum class FallbackPolicy {
   kDeny,   // an error
   kList,   // only the ops of `host_ops` may run on the host
@@ -55,7 +55,7 @@ struct PlacementConfig {
 
 enum class DiffusionRandom { kPhilox, kXorShift64 };
 
-// How a canvas is denoised (DiffusionGemma); what is unset comes from the model file.
+// The denoising of a canvas (DiffusionGemma); members without a value come from the model file.
 struct DiffusionConfig {
   std::optional<int64_t> max_steps;
   std::optional<double> t_min;
@@ -66,8 +66,8 @@ struct DiffusionConfig {
   DiffusionRandom random = DiffusionRandom::kPhilox;
 };
 
-// Everything unset falls back to the model file, then to Gemma 4's published values
-// (temperature 1.0, top_k 64, top_p 0.95); the rest is off.
+// Members without a value come from the model file, then from Gemma 4's published values
+// (temperature 1.0, top_k 64, top_p 0.95); all other steps are off.
 struct SamplerConfig {
   std::optional<double> temperature;
   std::optional<int64_t> top_k;
@@ -145,7 +145,7 @@ struct ArchitectureConfig {
   std::optional<double> final_softcap;  // 30; 0 = none
 };
 
-// Above these `rullama diff` reports a difference.
+// The thresholds above which `rullama diff` reports a difference.
 struct DiffConfig {
   double nmse = 1e-4;  // of a value: squared differences over squares
   double kl = 1e-3;    // nats, mean over positions

@@ -37,7 +37,7 @@ struct BlockSpec;
 struct FieldSpec;
 struct ValueFault;
 
-// In rising precedence.
+// The origins of a value in rising precedence.
 enum class Origin { kDefault, kModelFile, kYaml, kEnvironment, kFlag };
 std::string_view OriginName(Origin origin);
 
@@ -60,14 +60,14 @@ class LayeredConfig {
   [[nodiscard]] Status SetList(std::string_view path, std::span<const std::string> items,
                                Origin origin, std::string_view source);
 
-  // What can only be judged when all layers are in: settings of a backend that a higher layer
-  // replaced are taken back (see notices), and values are checked against each other.
+  // Makes the checks that need all layers: takes back settings of a backend that a higher layer
+  // replaced (see notices) and checks values against each other.
   [[nodiscard]] Status Finish();
 
   [[nodiscard]] const Config& values() const { return values_; }
-  // Where the value of "block.key" or "block.map.entry" came from.
+  // The origin of the value of "block.key" or "block.map.entry".
   [[nodiscard]] Origin origin(std::string_view path) const;
-  // For the user: what Finish took back and why.
+  // Texts for the user about what Finish took back and why.
   [[nodiscard]] const std::vector<std::string>& notices() const { return notices_; }
 
   // All values as YAML that ApplyYaml reads back, each with its origin in a comment; keys that are

@@ -223,7 +223,7 @@ TEST(LayeredConfig, TheSameBackendKeepsItsSettings) {
   EXPECT_THAT(config.notices(), IsEmpty());
 }
 
-// What `config --show` prints is a configuration of the same values.
+// The output of `config --show` is a configuration with the same values.
 TEST(LayeredConfig, ToYamlIsReadBack) {
   LayeredConfig config;
   ASSERT_TRUE(config.ApplyFile(RULLAMA_SOURCE_DIR "/tests/data/config/full.yaml").has_value());

@@ -16,7 +16,7 @@ inline constexpr IntegerRange kRepeatLastN{-1, int64_t{1} << 24};
 inline constexpr RealRange kAdditivePenalty{-2, 2};  // the range of the OpenAI interface
 inline constexpr RealRange kLogitBias{-100, 100};    // the same; -infinity bans a token
 
-// Of block diffusion.
+// Settings of block diffusion.
 inline constexpr IntegerRange kMaxSteps{1, 1'000'000};
 inline constexpr RealRange kCanvasTemperature{0, 100, /*above_min=*/true};
 inline constexpr RealRange kEntropy{0, 1e9};  // nats; more than any canvas has

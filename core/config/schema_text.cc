@@ -1,4 +1,4 @@
-// What people read of the schema: docs/configuration.md and `rullama config --show`.
+// Texts made from the schema: docs/configuration.md and `rullama config --show`.
 #include <iterator>
 
 #include "core/config/layered_config.h"

@@ -1,4 +1,4 @@
-// How one value is read from a YAML node, described to the reader and printed back. A codec has
+// A codec reads one value from a YAML node, describes it to the user and prints it. It has
 //   using Value = ...;
 //   Parsed<Value> Parse(const YamlNode&, const ValueContext&) const;
 //   std::string Describe() const;            "a whole number from 1 to 256"

@@ -53,8 +53,8 @@ std::optional<size_t> FindTabIndent(std::string_view text) {
   return std::nullopt;
 }
 
-// What must hold before yaml-cpp sees the text. It guesses UTF-16 and UTF-32, and it takes the byte
-// 0x04 for the end of the file, so that the rest would be ignored in silence.
+// Checks the text before yaml-cpp sees it. yaml-cpp guesses UTF-16 and UTF-32, and it takes the
+// byte 0x04 for the end of the file, so that the rest would be ignored in silence.
 Status CheckText(std::string_view text, std::string_view source) {
   if (text.size() > kMaxYamlBytes) {
     return MakeError(ErrorKind::kUsage, "config.limit",

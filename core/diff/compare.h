@@ -1,4 +1,5 @@
-// How far two backends are apart on one value. Sums are float64. Pure functions; thread-safe.
+// Differences between the results of two backends for one value. Sums are float64. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <cstdint>

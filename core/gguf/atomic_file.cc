@@ -65,7 +65,7 @@ fs::path PartialName(const fs::path& target, int attempt) {
 
 std::string NameOfDescriptor(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
-// What a path leads to: a name that is no link, or a descriptor of this process (/dev/stdout).
+// The target of a path: a name that is no link, or a descriptor of this process (/dev/stdout).
 struct Target {
   fs::path path;
   int descriptor = -1;
@@ -78,8 +78,9 @@ std::optional<int> ParseNumber(std::string_view text) {
   return number;
 }
 
-// By hand, since the last name may not exist yet, and links in /proc/self/fd must not be followed:
-// what they show need not be a name, and opening it again would begin at the start of the file.
+// Resolves links without realpath, since the last name may not exist yet and links in /proc/self/fd
+// must not be followed: their text need not be a name, and opening them again would begin at the
+// start of the file.
 Result<Target> FollowLinks(const fs::path& path) {
   Target target{path};
   std::error_code code;
@@ -203,7 +204,7 @@ Status AtomicFile::OpenTemporary(Temporary temporary) {
     const bool unsupported = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL;
     return unsupported ? OpenNamed() : IoError(errno, "create", path_.string());
   }
-  // Without /proc the file could not be named later.
+  // A file without a name can only be linked later through /proc.
   if (::access(NameOfDescriptor(fd_).c_str(), F_OK) == 0) return OkStatus();
   ::close(std::exchange(fd_, -1));
   return OpenNamed();
@@ -229,7 +230,8 @@ void AtomicFile::KeepMode() {
   struct stat info {};
   if (::stat(target_.c_str(), &info) != 0) return;
   const bool given = ::fchown(fd_, info.st_uid, info.st_gid) == 0;
-  // Of a file of another owner, the rights of the group are not for ours.
+  // If the file could not be given to the owner and group of the old one, our group does not get
+  // the rights of theirs.
   const mode_t rights = given ? 0777 : 0707;
   ::fchmod(fd_, info.st_mode & rights);
 }

@@ -33,8 +33,8 @@ class AtomicFile {
     kNamed,
   };
 
-  // Opens what `path` names, or a temporary file in its folder, which must exist. To be called
-  // before the work, so that a name that cannot be written is noticed then.
+  // Opens the file that `path` names, or a temporary file in its folder, which must exist. Call it
+  // before the work begins, so that a name that cannot be written is noticed then.
   static Result<AtomicFile> Create(const std::filesystem::path& path,
                                    Temporary temporary = Temporary::kUnnamed);
 
@@ -48,7 +48,8 @@ class AtomicFile {
   // input is no file.
   [[nodiscard]] Status CheckIsNot(const std::filesystem::path& input) const;
 
-  // Small pieces are collected in a buffer. After an error the file can only be dropped.
+  // Appends through a buffer, so small pieces are cheap. After an error the file can only be
+  // dropped.
   Status Append(std::span<const std::byte> bytes);
   // Replaces a file that already has the name. Append must not be called afterwards.
   Status Commit();

@@ -90,7 +90,7 @@ class GgufFile {
   [[nodiscard]] uint32_t version() const { return contents_.version; }
   [[nodiscard]] uint32_t alignment() const { return contents_.alignment; }
   [[nodiscard]] uint64_t data_offset() const { return contents_.data_offset; }
-  // In the order of the file.
+  // The metadata in the order of the file.
   [[nodiscard]] std::span<const GgufEntry> metadata() const { return contents_.metadata; }
   [[nodiscard]] std::span<const TensorInfo> tensors() const { return contents_.tensors; }
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
@@ -98,7 +98,7 @@ class GgufFile {
   [[nodiscard]] std::string path() const { return file_ ? file_->path() : std::string(); }
 
   [[nodiscard]] bool Has(std::string_view key) const { return Find(key) != nullptr; }
-  // Null if there is none.
+  // Returns null if there is no such tensor.
   [[nodiscard]] const GgufValue* Find(std::string_view key) const;
   [[nodiscard]] const TensorInfo* FindTensor(std::string_view name) const;
 

@@ -17,7 +17,7 @@ Result<GgufContents> ParseGguf(std::span<const std::byte> file);
 // tensor is the number of the file (relative to `data_offset`); on success it is absolute.
 Status PlaceTensors(uint64_t file_bytes, GgufContents& contents);
 
-// What a file that is not GGUF looks like: "a ZIP archive", "a web page (HTML)"...
+// Guesses the format of a file that is not GGUF: "a ZIP archive", "a web page (HTML)"...
 // Precondition: at least 4 bytes.
 std::string LooksLike(std::span<const std::byte> file);
 

@@ -1,4 +1,4 @@
-// Where the tensors of a file lie.
+// Checks where the tensors of a file lie.
 #include <algorithm>
 #include <numeric>
 

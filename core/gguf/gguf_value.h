@@ -128,7 +128,7 @@ class GgufStrings {
       ++*this;
       return before;
     }
-    // Only iterators of the same array compare.
+    // Both iterators must belong to the same array.
     bool operator==(const Iterator& other) const { return left_ == other.left_; }
 
    private:
@@ -181,7 +181,7 @@ extern template std::optional<int32_t> IntegerAt<int32_t>(const GgufValue&, size
 extern template std::optional<uint64_t> IntegerAt<uint64_t>(const GgufValue&, size_t);
 extern template std::optional<int64_t> IntegerAt<int64_t>(const GgufValue&, size_t);
 
-// What a value is, for messages: "f32", "i32 with value -1", "array of 35 i32".
+// Describes a value for messages: "f32", "i32 with value -1", "array of 35 i32".
 [[nodiscard]] std::string Describe(const GgufValue& value);
 
 }  // namespace rullama

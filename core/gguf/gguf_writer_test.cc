@@ -82,7 +82,7 @@ TEST_F(GgufWriterTest, WhatIsWrittenIsReadBack) {
   ASSERT_TRUE(output) << output.error().ToString();
   for (const TensorInfo& tensor : source->tensors()) {
     const auto data = source->data(tensor);
-    // In unequal pieces.
+    // The data is appended in unequal pieces.
     ASSERT_TRUE(output->Append(data.first(7)));
     ASSERT_TRUE(output->Append(data.subspan(7)));
   }

@@ -92,7 +92,7 @@ void QuantizeQ5_1(const float* values, size_t count, std::byte* blocks) {
                                        });
 }
 
-// With 8 bits a search gains next to nothing: the scale that covers the range is taken.
+// A search gains next to nothing with 8 bits, so the scale is the one that covers the range.
 void QuantizeQ8_0(const float* values, size_t count, std::byte* blocks) {
   ForEachBlock<sdk::BlockQ8_0, kBlock>(
       values, count, blocks, [](const float* x, sdk::BlockQ8_0& block) {

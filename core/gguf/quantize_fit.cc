@@ -26,7 +26,7 @@ struct Lanes {
   }
 };
 
-// What the codes of a run tell about its scale.
+// Sums over the quants of a run, from which its scale is computed.
 struct Moments {
   double code = 0;         // sum of codes
   double code_square = 0;  // of squared codes

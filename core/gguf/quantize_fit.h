@@ -28,8 +28,8 @@ struct AffineFit {
   float offset = 0;
 };
 
-// To the nearest integer, for |value| < 2^22: adding and taking away 1.5 * 2^23 leaves no room for
-// a fraction.
+// Rounds to the nearest integer, for |value| < 2^22: adding and subtracting 1.5 * 2^23 leaves no
+// room for a fraction.
 inline float Nearest(float value) {
   constexpr float kRounder = 12582912.0f;
   return (value + kRounder) - kRounder;
@@ -40,8 +40,8 @@ inline float NearestCode(float value, float low, float high) {
   return Nearest(above > high ? high : above);
 }
 
-// 1 / scale, or 0 for a scale so small that its inverse, or a product with it, could overflow.
-// Every code is then the one next to 0, and so are all values.
+// Returns 1 / scale, or 0 if the scale is so small that its inverse, or a product with it, could
+// overflow. Every quant then is the one next to 0, and so are all values.
 float SafeInverse(float scale);
 
 // The scale, of either sign, for which `n` values are nearest to scale * {low..high}, low < 0.

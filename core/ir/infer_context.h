@@ -1,5 +1,5 @@
-// What the infer functions of all ops share: operands and attributes with checks. Internal to
-// core/ir.
+// Access to operands and attributes with checks, shared by the infer functions of all ops. Internal
+// to core/ir.
 #pragma once
 
 #include <fmt/format.h>

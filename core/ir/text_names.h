@@ -10,7 +10,8 @@ namespace rullama {
 // The name a constant has unless another is given: its source, with "@row" if it begins later.
 std::string DefaultConstantName(std::string_view source, int64_t first_row);
 
-// In double quotes; quotes and backslashes with a backslash before, control bytes as \xHH.
+// Quotes a text: double quotes around it, a backslash before quotes and backslashes, control bytes
+// as \xHH.
 std::string QuoteText(std::string_view text);
 
 }  // namespace rullama

@@ -1,5 +1,5 @@
-// What the ops of a graph do with its constants, which a backend may want to know before it decides
-// how to keep them.
+// The ways in which the ops of a graph use its constants. A backend may need them before it decides
+// how to store a weight.
 #pragma once
 
 #include <functional>

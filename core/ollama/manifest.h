@@ -15,7 +15,7 @@ namespace rullama::gguf_internal {
 // Real manifests have a few kilobytes.
 inline constexpr size_t kMaxStoreJsonBytes = size_t{1} << 20;
 
-// What a layer of a manifest is to us.
+// The role of a layer of a manifest.
 enum class LayerRole { kModel, kProjector, kAdapter, kDraft, kParams, kSystem, kIgnored };
 
 struct OllamaLayer {

@@ -35,7 +35,7 @@ bool IsInside(const fs::path& path, const fs::path& folder) {
 // One store on disk. All paths handed out are canonical and inside `root`.
 class Store {
  public:
-  // Nothing if there is no such folder.
+  // Returns nothing if there is no such folder.
   static Result<std::optional<Store>> Open(const fs::path& root) {
     std::error_code failure;
     fs::path canonical = fs::canonical(root, failure);
@@ -165,7 +165,7 @@ Result<OllamaModel> Load(const Store& store, const OllamaName& name, const fs::p
   return model;
 }
 
-// Nothing if the model is not in this store.
+// Returns nothing if the model is not in this store.
 Result<std::optional<OllamaModel>> ResolveIn(const fs::path& root, const OllamaName& name) {
   RL_ASSIGN_OR_RETURN(const std::optional<Store> store, Store::Open(root));
   if (!store) return std::nullopt;

@@ -10,8 +10,8 @@
 namespace rullama {
 namespace {
 
-// In rising order: a value that is needed both at all rows and at the wanted rows is computed at
-// all.
+// The rows for which a value is needed, in rising order: a value needed both for all rows and for
+// the wanted rows is computed for all.
 enum class Level : uint8_t { kNone, kWanted, kAll };
 
 class RowDemandPass {

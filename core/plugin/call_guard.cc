@@ -9,8 +9,8 @@
 namespace rullama {
 namespace {
 
-// What this thread is calling; read by the terminate handler and by handlers of signals, which get
-// no arguments.
+// The call that this thread is in. The terminate handler and signal handlers, which get no
+// arguments, read it.
 thread_local PluginCall current_call;
 
 void PrintException() noexcept {

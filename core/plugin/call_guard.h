@@ -31,8 +31,8 @@ struct PluginCall {
 };
 PluginCall CurrentPluginCall() noexcept;
 
-// To be called once at the start of main. If an exception leaves a plugin, or a plugin calls exit,
-// prints the plugin and the function (and the exception's text) to stderr and exits with
+// Call this once at the start of main. If an exception leaves a plugin, or a plugin calls exit, the
+// handler prints the plugin and the function (and the exception's text) to stderr and exits with
 // ErrorKind::kBackend; any other termination is our own bug and aborts.
 void InstallTerminateHandler();
 

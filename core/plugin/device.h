@@ -100,7 +100,7 @@ using DeviceBuffer = DeviceObject<rl_buffer, &rl_plugin_v1::buffer_free>;
 using DeviceWeight = DeviceObject<rl_weight, &rl_plugin_v1::weight_free>;
 using DevicePlan = DeviceObject<rl_plan, &rl_plugin_v1::plan_free>;
 
-// Where a value of a graph lives on the device; parallel to Graph::values when a plan is compiled.
+// The storage of a graph's value on the device; parallel to Graph::values when a plan is compiled.
 struct Storage {
   rl_lifetime lifetime = RL_LIFETIME_TRANSIENT;  // kOutput marks transients the host reads
   bool observed = false;
@@ -123,8 +123,8 @@ class Device {
 
   // One answer for each op of the graph.
   Result<std::vector<OpSupport>> QueryOps(const Graph& graph);
-  // How the backend would run the graph, as text for people; empty if it runs op by op or does not
-  // say.
+  // Returns a text for people about how the backend would run the graph; empty if it runs op by op
+  // or does not say.
   Result<std::string> DescribeGraph(const Graph& graph);
   // `desc.data` is not read. Error: plugin.contract for an answer that cannot be.
   Result<WeightLayout> LayoutWeight(const WeightDesc& desc);

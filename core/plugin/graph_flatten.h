@@ -16,9 +16,10 @@ namespace rullama {
 
 class FlatGraph {
  public:
-  // Without storage, for query_ops: lifetimes are those of the graph, weights and buffers null.
+  // Flattens a graph without storage, for query_ops: lifetimes are those of the graph, weights and
+  // buffers are null.
   explicit FlatGraph(const Graph& graph);
-  // With storage, parallel to graph.values, for plan_compile.
+  // Flattens a graph with storage, parallel to graph.values, for plan_compile.
   FlatGraph(const Graph& graph, std::span<const Storage> storage);
   FlatGraph(const FlatGraph&) = delete;
   FlatGraph& operator=(const FlatGraph&) = delete;

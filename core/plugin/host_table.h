@@ -20,7 +20,7 @@
 
 namespace rullama {
 
-// How long a plugin may take to list or open its devices before a message names it.
+// The time a plugin may take to list or open its devices before a message names it.
 inline constexpr std::chrono::milliseconds kPluginPatience = std::chrono::seconds(10);
 
 struct HostOptions {

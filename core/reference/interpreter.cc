@@ -147,7 +147,8 @@ Status Interpreter::Append(const Op& op) {
 
 Status Interpreter::RunOp(OpIndex index) {
   const Op& op = graph_.ops[index];
-  // In place is safe: the verifier has checked that nothing reads the old version after its append.
+  // Appending in place is safe: the verifier has checked that nothing reads the old version after
+  // its append.
   if (op.kind == OpKind::kStateAppend) return Append(op);
   std::vector<const Tensor*> operands;
   for (const ValueId input : op.inputs) {

@@ -61,7 +61,7 @@ Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& expe
   const auto width = static_cast<size_t>(inner);
   for (size_t i = 0; i < result.f.size(); ++i) {
     const size_t pair = i / width, column = i % width;
-    // Without a separate tensor, up follows gate in the same row.
+    // If there is no separate tensor, up follows gate in the same row.
     const double g = call.has(In::up_weight) ? gate.f[i] : gate.f[pair * 2 * width + column];
     const double u = call.has(In::up_weight) ? up.f[i] : gate.f[(pair * 2 + 1) * width + column];
     result.f[i] = GeluTanh(g) * u;

@@ -1,4 +1,4 @@
-// What a session holds on its devices: weights, states, arenas and the buffers of inputs and
+// The resources of a session on its devices: weights, states, arenas and the buffers of inputs and
 // outputs. Each is created when a plan first needs it and is shared by all plans of the session.
 //
 // Ownership: owns all buffers and weights; borrows the devices and the weight source, which outlive

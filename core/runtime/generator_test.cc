@@ -1,4 +1,4 @@
-// How a sequence is fed, where it stops and what is no token, on a graph that counts.
+// Tests how a sequence is fed, where it stops and which ids are refused, on a graph that counts.
 #include "core/runtime/generator.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What a session accepts, keeps and refuses, on a graph that counts.
+// Tests what a session accepts, keeps and refuses, on a graph that counts.
 #include "core/runtime/session.h"
 
 #include <gmock/gmock.h>

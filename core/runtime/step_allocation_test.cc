@@ -1,5 +1,5 @@
-// After the second execution of a plan, a step allocates nothing on the host. What plugins allocate
-// is theirs (rl_plan_stats counts it).
+// After the second execution of a plan, a step allocates nothing on the host. Allocations of
+// plugins are not included (rl_plan_stats counts them).
 #include <cstdlib>
 #include <new>
 

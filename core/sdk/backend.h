@@ -28,7 +28,8 @@
 
 namespace rullama::sdk {
 
-// What the smaller headers have outside of this namespace, so that plugins need to know one only.
+// Names that the smaller headers declare outside of this namespace; plugins need this namespace
+// only.
 using rullama::BFloat16ToFloat;
 using rullama::DType;
 using rullama::DTypeInfo;
@@ -134,7 +135,7 @@ class GraphView {
   const rl_graph& graph_;
 };
 
-// What the host offers; a copy of its table with C++ manners. Outlives every plugin object.
+// The host's functions; a C++ view of a copy of its table. It outlives every plugin object.
 class Host {
  public:
   explicit Host(const rl_host_v1& table) : table_(&table) {}
@@ -180,11 +181,11 @@ struct OpSupport {
   std::string reason;  // why not; what is longer than 123 bytes ends in "..."
 };
 
-// What a weight will cost, asked before anything is loaded; the host's estimates and limits rely on
-// it. Either in_place = true and bytes = 0: CreateWeight keeps desc.data and allocates nothing. Or
-// in_place = false and the memory that CreateWeight will allocate. The latter may go on reading
-// desc.data, too, for example to gather rows of a table in place that it multiplies from a copy:
-// the bytes of the file stay mapped until the weight is freed, whatever was answered here.
+// The memory a weight will take, asked for before anything is loaded; the host's estimates and
+// limits rely on it. Either in_place = true and bytes = 0: CreateWeight keeps desc.data and
+// allocates nothing. Or in_place = false, and bytes is the memory that CreateWeight will allocate.
+// In both cases the plugin may read desc.data later, for example to gather rows in place from a
+// table of which it multiplies a copy: the bytes of the file stay mapped until the weight is freed.
 struct WeightLayout {
   bool in_place = false;
   uint64_t bytes = 0;
@@ -202,8 +203,8 @@ class Device {
   virtual void Write(Buffer& buffer, uint64_t offset, std::span<const std::byte> data) = 0;
   virtual void Read(Buffer& buffer, uint64_t offset, std::span<std::byte> data) = 0;
   virtual std::unique_ptr<Plan> Compile(const GraphView& graph) = 0;
-  // How a graph without storage would run, as text for people (`rullama graph --fused`); empty if
-  // every op runs by itself.
+  // Returns a text for people about how a graph without storage would run (`rullama graph
+  // --fused`); empty if every op runs by itself.
   virtual std::string DescribeGraph(const GraphView& /*graph*/) { return {}; }
   virtual void Wait() {}
 };

@@ -101,7 +101,7 @@ inline int Q3Scale(const uint8_t (&s)[12], int g) {
 
 // ---- plain types
 
-// To the nearest float.
+// Rounds to the nearest float.
 template <typename T>
 void DequantizePlain(const std::byte* blocks, size_t count, float* out) {
   for (size_t i = 0; i < count; ++i) {

@@ -11,10 +11,10 @@
 
 namespace rullama {
 
-// How the rows wanted of an op's results map to rows of an operand (see ops.def).
+// The mapping from the wanted rows of an op's results to rows of an operand (see ops.def).
 enum class RowRule : uint8_t { kSame, kAll, kWhole };
 
-// What an op does with an operand (see ops.def).
+// The use an op makes of an operand (see ops.def).
 enum class OperandRole : uint8_t { kData, kWeight, kTable, kState, kIndex };
 
 namespace operands {

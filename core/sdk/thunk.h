@@ -1,5 +1,6 @@
-// How the thunks of export.h talk to the host: errors into the caller's record, structs no larger
-// than the caller's. Part of the SDK's machinery; plugin authors need export.h only.
+// Helpers with which the thunks of export.h return results to the host: errors go into the caller's
+// record, structs are cut to the caller's size. Part of the SDK's machinery; plugin authors need
+// export.h only.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>

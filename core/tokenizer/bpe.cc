@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxScanned = 48;
 // Up to this many symbols one heap beats groups.
 constexpr size_t kMaxHeaped = 1 << 15;
-// How many merges pass between two looks at the stop token (about a millisecond).
+// The number of merges between two checks of the stop token (about a millisecond).
 constexpr uint32_t kStopInterval = 1 << 14;
 
 void MergeByScanning(const MergeTable& merges, std::vector<TokenId>& ids) {

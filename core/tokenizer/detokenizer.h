@@ -23,8 +23,8 @@ class Detokenizer {
   // such token.
   Result<std::string_view> Push(TokenId id);
 
-  // What is left at the end: nothing, or U+FFFD for a sequence that was never completed. Starts
-  // afresh.
+  // Returns the rest at the end: nothing, or U+FFFD for a sequence that was never completed. The
+  // detokenizer then is as new.
   std::string_view Flush();
 
  private:

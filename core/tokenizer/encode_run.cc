@@ -81,8 +81,8 @@ Status EncodeRun::JoinSegments(std::span<const TextSegment> segments) {
   return OkStatus();
 }
 
-// How many bytes from `at` on belong to one stretch in which markers are recognised. Calls come
-// with ascending positions.
+// Returns the number of bytes from `at` on that belong to one stretch in which markers are
+// recognised. Calls come with ascending positions.
 size_t EncodeRun::TrustedLength(size_t at) {
   while (next_trusted_ < trusted_.size() && trusted_[next_trusted_].end <= at) ++next_trusted_;
   if (next_trusted_ == trusted_.size() || at < trusted_[next_trusted_].begin) return 0;

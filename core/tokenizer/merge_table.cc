@@ -15,7 +15,7 @@ namespace {
 
 // Three look-ups per merge in flight at once, to hide the latency of the last-level cache.
 constexpr size_t kMergesAtOnce = 16;
-// How much of a damaged line an error message repeats.
+// The longest part of a damaged line that an error message repeats.
 constexpr size_t kMaxQuotedBytes = 64;
 // Gemma's longest merge is 94 bytes. The limit lets the joined text live on the stack, so that the
 // building threads never allocate.
@@ -23,7 +23,7 @@ constexpr size_t kMaxMergeBytes = 1024;
 
 }  // namespace
 
-// What building knows of one merge while its look-ups are under way.
+// The state of one merge while its look-ups are under way.
 struct MergeTable::Pending {
   std::string_view left;
   std::string_view right;
@@ -125,7 +125,7 @@ void MergeTable::FillSlots(size_t count) {
     }
     const Line& line = lines_[rank];
     uint32_t& slot = slots_[Locate(line.left, line.right)];
-    // Of repeated pairs the first stays.
+    // The first of several equal pairs stays.
     if (slot == 0) slot = TagOf(HashOf(line.left, line.right)) | (static_cast<uint32_t>(rank) + 1);
   }
 }

@@ -31,7 +31,7 @@ ZeroedArray<T> MakeZeroedArray(size_t count) {
 
 class TokenTable {
  public:
-  // Of equal texts the lowest id is found; the empty text never is.
+  // If texts are equal, the lowest id is found; the empty text never is.
   void Build(std::span<const std::string_view> tokens);
 
   // The id of `text`, or kNoToken. Find with a hash lets callers hash first, Prefetch, and look up
@@ -46,9 +46,9 @@ class TokenTable {
       if (tokens_[static_cast<size_t>(id)] == text) return id;
     }
   }
-  // For texts that are expected to be tokens: the same without touching the text, which would cost
-  // two cache misses. What is a token is always found; what is not is taken for one only if it
-  // shares 32 hash bits with a neighbour in the table.
+  // A faster look-up for texts that are expected to be tokens. It does not touch the text, which
+  // would cost two cache misses. Every token is found; a text that is no token is taken for one
+  // only if it shares 32 hash bits with a neighbour in the table.
   [[nodiscard]] TokenId FindExpected(std::string_view text, uint64_t hash) const {
     if (has_twins_) return Find(text, hash);
     for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {

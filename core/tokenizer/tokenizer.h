@@ -23,7 +23,7 @@
 
 namespace rullama {
 
-// What a token is to the program, whatever type the file gives it.
+// The kind of a token as the program uses it, which may differ from the type in the file.
 enum class TokenKind : uint8_t {
   kText,
   kControl,      // control tokens and Gemma 4's markers: hidden from the reader

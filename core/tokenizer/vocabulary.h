@@ -1,5 +1,5 @@
-// What a tokenizer is built from: views of the arrays a model file carries, and the checks that
-// make them safe to use.
+// The data a tokenizer is built from: views of the arrays in a model file, and the checks that make
+// them safe to use.
 //
 // Ownership: the string views borrow; the bytes behind `tokens` must outlive every Tokenizer built
 // from them (they normally lie in the memory-mapped model file). `merges` is read while building

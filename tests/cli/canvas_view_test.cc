@@ -42,7 +42,7 @@ TEST(CanvasLayout, OnlyTheLastLinesThatFitTheScreen) {
   EXPECT_THAT(LayOutCanvas(pieces, 0, {.columns = 80, .rows = 3}), ElementsAre("3", "4"));
 }
 
-// What a model writes must not move the cursor, change colours or set the title.
+// Text from a model must not move the cursor, change colours or set the title.
 TEST(CanvasLayout, ControlCharactersAreHarmless) {
   const std::vector<CanvasPiece> pieces = {{"a\x1b[2Jb\rc\td\x7f", true}};
   EXPECT_THAT(LayOutCanvas(pieces, 0, kWide), ElementsAre("a?[2Jb?c d?"));

@@ -142,7 +142,7 @@ TEST(Canvas, ATerminalSeesItDenoise) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("\x1b[2m")) << "undecided tokens are dim";
   EXPECT_THAT(result.out, HasSubstr("\x1b[J")) << "a canvas is removed before the next is drawn";
-  // Behind the last removal comes text that stays: the second canvas's. The terminal turns line
+  // The last removal is followed by text that stays: the second canvas. The terminal turns line
   // ends into CR LF.
   std::string last = result.out.substr(result.out.rfind("\x1b[J") + 3);
   std::erase(last, '\r');

@@ -25,7 +25,7 @@ std::vector<std::string> Arguments(const std::vector<std::string>& more) {
   return arguments;
 }
 
-// What the model says to a prompt, without a conversation around it.
+// The model's answer to a prompt without a conversation around it.
 std::string AnswerTo(const std::string& prompt, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {"-p", prompt};
   arguments.insert(arguments.end(), more.begin(), more.end());

@@ -1,4 +1,4 @@
-// What is said when a plugin or a driver crashes.
+// The reports of a crash in a plugin or a driver.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -76,7 +76,7 @@ RunResult InPieces(const std::string& model, const std::string& bytes) {
       PoclAlone());
 }
 
-// Of the tiny model all matrices but those of keys and values.
+// Pieces of 30,000 bytes split all matrices of the tiny model except those of keys and values.
 TEST(OpenCl, WeightsInPieces) {
   const RunResult pieces = InPieces(TinyModel(), "30000");
   const RunResult whole = InPieces(TinyModel(), "1000000000");
@@ -98,7 +98,7 @@ TEST(OpenCl, ExpertsHaveToBeInOnePiece) {
 TEST(OpenCl, OptionsThatContradictEachOther) {
   const RunResult result = WithOptions("kernels: generic, tensor_cores: \"on\"");
   EXPECT_NE(result.exit_code, 0);
-  // Of a device without them that is said first.
+  // If the device has no tensor cores, that is reported first.
   EXPECT_THAT(result.err, AnyOf(HasSubstr("but needs kernels to be 'nvidia'"),
                                 HasSubstr("but the device has no tensor cores")));
 }

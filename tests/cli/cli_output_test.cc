@@ -1,5 +1,5 @@
-// Where commands write: names that are no plain files, names of files that are read, and processes
-// that end in the middle.
+// Tests the outputs of commands: names that are no plain files, names of files that are read, and
+// processes that end in the middle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ TEST_F(OutputTest, StdoutCanBeNamed) {
   EXPECT_EQ(result.out, ReadFile(Path("file")));
 }
 
-// Before any work: the model is not even looked for.
+// The output's name is checked before any work: the model is not even looked for.
 TEST_F(OutputTest, ImpossibleNamesAreNoticedFirst) {
   for (const std::string& out : {folder_.string(), Path("new/"), Path("no/such/file")}) {
     const std::vector<std::string> words = {

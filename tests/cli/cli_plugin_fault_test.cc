@@ -1,5 +1,5 @@
-// What a user sees of a plugin that does not keep the contract: its name, and exit code 3. And the
-// names that `new-backend` refuses.
+// A plugin that breaks the contract is reported to the user with its name and exit code 3. The file
+// also tests which names `new-backend` refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -95,7 +95,7 @@ TEST(Quantize, InterruptLeavesNothing) {
   const std::string source =
       SyntheticModel("wide.gguf", TemporaryFile("wide.yaml", config).string());
   RunningProgram program({"quantize", source, OutputPath("stopped.gguf"), "Q4_K_M"});
-  // With a name only on file systems that know none without.
+  // The temporary file has a name only if the file system has no unnamed files.
   WaitUntil([] { return HasFile(".stopped") || HasUnnamedFile(TemporaryDirectory()); });
   program.Signal(SIGINT);
   EXPECT_EQ(program.Wait(), 130);

@@ -224,7 +224,7 @@ TEST(Perplexity, ThresholdDecidesTheExitCode) {
             7);
 }
 
-// What the tests of a run are called; checks that every one measured something, twice.
+// The names of a run's tests; checks that each one measured something, twice.
 std::vector<std::string> BenchTests(std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), {"-m", TinyModel(), "-r", "2", "--json"});
   arguments.insert(arguments.begin(), "bench");

@@ -1,4 +1,4 @@
-// What goes to which stream, and what happens when a stream fails or a signal comes.
+// Tests which output goes to which stream, and the effect of a failing stream or a signal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-// What remains on a terminal after a run: stdin, stdout and stderr are all on it.
+// Tests what remains on a terminal after a run: stdin, stdout and stderr are all on it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ Shown Show(const std::vector<std::string>& arguments, const TerminalOptions& opt
   return {program.screen().Text(), program.received()};
 }
 
-// What the program writes into a pipe, without the newline at its end.
+// The output of the program into a pipe, without the newline at its end.
 std::string Piped(const std::vector<std::string>& arguments) {
   const RunResult result = RunRullama(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;

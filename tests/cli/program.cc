@@ -57,7 +57,7 @@ class Spawner {
     std::vector<char*> environment;
     for (std::string& setting : settings) environment.push_back(setting.data());
     for (char** entry = environ; *entry != nullptr; ++entry) {
-      // What the tester has set must not decide what is tested.
+      // The tester's own settings must not influence the tests.
       const bool decides =
           std::strncmp(*entry, "RULLAMA_", 8) == 0 || std::strncmp(*entry, "NO_COLOR=", 9) == 0 ||
           std::strncmp(*entry, "TERM=", 5) == 0 || std::strncmp(*entry, "XDG_STATE_HOME=", 15) == 0;

@@ -25,8 +25,8 @@ struct RunOptions {
   std::string limits;                         // of the process, as for ulimit: "-v 100000"
 };
 
-// For runs that ask every driver of the machine for its devices. What drivers leave behind is not
-// ours (driver_leaks.supp); whose it is shows only in stacks that are unwound whole.
+// Options for runs that ask every driver of the machine for its devices. Leaks of drivers are not
+// ours (driver_leaks.supp); only completely unwound stacks show whose a leak is.
 RunOptions AskingDrivers();
 
 struct RunResult {
@@ -91,7 +91,7 @@ class RunningProgram {
   RunningProgram(const RunningProgram&) = delete;
   RunningProgram& operator=(const RunningProgram&) = delete;
 
-  // At least one byte of stdout, or nothing at its end.
+  // Reads at least one byte of stdout; returns nothing at its end.
   std::string ReadSome();
   void CloseStdout();
   void Signal(int signal) const;

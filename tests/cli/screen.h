@@ -1,6 +1,6 @@
-// What a terminal shows after it received some bytes: enough of an xterm for the program's output
-// and for a line editor. Everything that scrolled off the top is kept. Unknown escape sequences
-// throw, so that a test cannot pass by misunderstanding them. Thread safety: none.
+// The picture on a terminal after it received some bytes: enough of an xterm for the program's
+// output and for a line editor. Everything that scrolled off the top is kept. Unknown escape
+// sequences throw, so that a test cannot pass by misunderstanding them. Thread safety: none.
 #pragma once
 
 #include <string>

@@ -69,7 +69,7 @@ bool IsIndirect(std::string_view file) {
   return std::ranges::any_of(kIndirect, [&](const Indirect& row) { return row.file == file; });
 }
 
-// What is left of a comment line is no code.
+// Removes lines that are comments.
 std::string WithoutComments(const std::string& text) {
   std::istringstream lines(text);
   std::string code;
@@ -104,7 +104,7 @@ void CollectIds(const std::string& file, const std::string& text, Uses& uses) {
       const auto used = uses.find(id);
       const bool direct = used != uses.end() && taken.contains(at->position());
       if (!direct && id.starts_with(row.area) && !id.ends_with(".h")) {
-        // Only a comparison with an id that is made elsewhere.
+        // A comparison with an id does not make an error; another place does.
         const std::string before = text.substr(static_cast<size_t>(at->position()) - 3, 3);
         if (before != "!= " && before != "== ") {
           uses[id][static_cast<int>(row.kind)].insert(file);

@@ -1,4 +1,4 @@
-// What README.md and the index of docs/ claim about the tree is so.
+// Tests that README.md and the index of docs/ are true of the tree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

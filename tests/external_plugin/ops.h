@@ -20,7 +20,7 @@ using OpRow = sdk::OpRow<std::string(const sdk::GraphView& graph, const rl_op& o
 
 const sdk::OpTable<OpRow>& Ops();
 
-// Nothing if all operands and results are f32, else a reason to refuse.
+// Returns an empty string if all operands and results are f32, else a reason to refuse.
 std::string RefuseUnlessF32(const sdk::GraphView& graph, const rl_op& op);
 
 // op_structure.cc

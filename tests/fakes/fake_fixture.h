@@ -1,5 +1,5 @@
-// What the tests of tests/fakes share: the fakes' files, a scripted environment, a host whose log
-// can be read, and a graph of copies.
+// The parts that the tests of tests/fakes share: the fakes' files, a scripted environment, a host
+// whose log can be read, and a graph of copies.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -60,7 +60,7 @@ namespace {
 constexpr int32_t kGarbageCode = 4711;
 constexpr auto kHang = std::chrono::milliseconds(300);
 
-// What RULLAMA_FAKE says, and how often each function was called since the last query.
+// The script in RULLAMA_FAKE, and the number of calls of each function since the last query.
 struct Script {
   std::multimap<std::string, std::string> items;
   std::map<std::string, int> calls;
@@ -341,8 +341,8 @@ rl_plugin_v1 MakeTable() {
 
 extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v1(
     const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {
-  // As large as a table of a newer minor version may be, so that a claimed size is there to be
-  // read.
+  // The table is as large as one of a newer minor version may be, so that bytes up to a claimed
+  // size can be read.
   static union {
     rl_plugin_v1 table;
     unsigned char space[2 * sizeof(rl_plugin_v1)];

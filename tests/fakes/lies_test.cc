@@ -45,7 +45,7 @@ constexpr const char* kFallible[] = {"device_info",   "device_open",   "query_op
                                      "weight_layout", "weight_create", "buffer_create",
                                      "buffer_write",  "buffer_read",   "plan_compile",
                                      "plan_execute",  "plan_stats",    "device_wait"};
-// Those that hand out an object.
+// The functions among them that create an object.
 constexpr const char* kCreating[] = {"device_open", "weight_create", "buffer_create",
                                      "plan_compile"};
 

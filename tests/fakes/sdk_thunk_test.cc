@@ -1,4 +1,4 @@
-// What a plugin written against the SDK throws arrives as a code, a text and the op at fault.
+// Exceptions of a plugin written against the SDK arrive as a code, a text and the op at fault.
 #include <rullama/sdk/thunk.h>
 
 #include <array>

@@ -133,7 +133,7 @@ void CheckStep(const CanvasStep& step, const nlohmann::json& golden) {
   const auto entropy = golden.at("entropy").get<std::vector<double>>();
   ASSERT_EQ(reply.entropy.size(), entropy.size());
   for (size_t row = 0; row < entropy.size(); ++row) {
-    // Of at most 7.6 nats: float32 sums over 2,048 tokens.
+    // Entropies are at most 7.6 nats; the tolerance is for float32 sums over 2,048 tokens.
     EXPECT_NEAR(reply.entropy[row], entropy[row], 1e-4) << "row " << row;
     EXPECT_EQ(reply.accepted[row] != 0, golden.at("accepted")[row].get<int>() != 0)
         << "row " << row;
@@ -141,8 +141,8 @@ void CheckStep(const CanvasStep& step, const nlohmann::json& golden) {
   EXPECT_NEAR(step.mean_entropy, golden.at("mean_entropy").get<double>(), 1e-4);
 }
 
-// With a cache of f32, as the recording's was: f16 moves entropies by 4e-3, and with them a draw
-// that falls on the edge between two tokens.
+// The cache is f32, as in the recording: f16 moves entropies by 4e-3, and with them a draw that
+// falls on the edge between two tokens.
 TEST_P(GoldenCanvas, RecordedRunsStepByStep) {
   for (const auto& golden : Cases()) {
     SCOPED_TRACE(golden.at("name"));

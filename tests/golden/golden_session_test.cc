@@ -142,8 +142,8 @@ TEST_P(GoldenSession, LogitsOfEveryPosition) {
   EXPECT_LE(error, Bound(backend, model));
 }
 
-// Only 16-bit activations: a last-bit difference between two orders of summation moves the rounding
-// of an 8-bit one, and the difference grows to the size of the rounding error itself.
+// These tests use 16-bit activations: a last-bit difference between two orders of summation moves
+// the rounding of an 8-bit one, and the difference grows to the size of the rounding error itself.
 class ExactGoldenSession : public GoldenSession {};
 
 TEST_P(ExactGoldenSession, ChunksGiveTheSameLogits) {

@@ -1,5 +1,5 @@
-// What the golden tests share: a model file run by the reference interpreter, and comparison with
-// numbers that an independent implementation computed.
+// The parts that the golden tests share: a model file run by the reference interpreter, and
+// comparison with numbers that an independent implementation computed.
 #pragma once
 
 #include <algorithm>
@@ -103,7 +103,8 @@ class ReferenceModel {
     return OkStatus();
   }
 
-  // Of the last step, [rows, vocabulary] and [rows, width]; null if the step failed.
+  // The logits [rows, vocabulary] and hidden states [rows, width] of the last step; null if the
+  // step failed.
   [[nodiscard]] const std::vector<double>* logits() const {
     const reference::Tensor* tensor = interpreter_->GetOutput("logits");
     return tensor == nullptr ? nullptr : &tensor->f;

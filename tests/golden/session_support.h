@@ -1,4 +1,5 @@
-// What the golden tests on sessions share: backends by name and instruction set, and model files.
+// The parts that the golden tests on sessions share: backends by name and instruction set, and
+// model files.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -25,6 +25,6 @@ if [[ $(grep -c . "$script") -lt 10 ]]; then
   exit 1
 fi
 cd "$work/empty"
-# Nothing of the caller's settings for the program itself.
+# The caller's settings for the program must not influence the test.
 unset RULLAMA_PLUGIN_PATH
 exec bash "$script"

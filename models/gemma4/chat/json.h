@@ -33,7 +33,7 @@ tl::unexpected<Error> ErrorAt(std::string_view path, std::string_view id,
 // The member `key` of an object, or null if it is absent or `value` is no object.
 const nlohmann::json& Member(const nlohmann::json& value, std::string_view key);
 
-// What Python counts as true: not null, false, zero or empty.
+// Whether Python counts the value as true: not null, false, zero or empty.
 bool IsTruthy(const nlohmann::json& value);
 
 // The string of a JSON string. A view into `value`, which must be one.

@@ -37,8 +37,8 @@ class OutputParser {
  public:
   explicit OutputParser(const OutputParserOptions& options = {});
 
-  // What `text` completes. White space next to markers is dropped, so it may come with a later
-  // call.
+  // Returns the events that `text` completes. White space next to markers is dropped, so it may
+  // come with a later call.
   std::vector<OutputEvent> Feed(std::string_view text);
 
   // The end of the output: closes an open thought or call. Ready for another output.

@@ -157,7 +157,7 @@ TEST(OutputParser, MalformedCalls) {
   }
 }
 
-// What the template writes for a call of the history is what the parser reads from the model.
+// The parser reads from the model the same text that the template writes for a call of the history.
 TEST(OutputParser, ReadsBackWhatTheTemplateWrites) {
   std::ifstream file(RULLAMA_SOURCE_DIR "/tests/data/chat_generated.jsonl");
   size_t calls = 0;

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// From this size on a model counts as large; Gemma 4's are 12B, 26B and 31B against E2B and E4B.
+// A model of at least this size counts as large: Gemma 4's 12B, 26B and 31B do, E2B and E4B do not.
 constexpr uint64_t kLargeParameters = 12'000'000'000;
 
 std::string_view RoleOf(const Json& message) { return Text(Member(message, "role")); }
@@ -27,7 +27,7 @@ class Renderer {
   Result<ChatPrompt> Render();
 
  private:
-  // What the last rendered message ended with, if that decides how generation starts.
+  // The end of the last rendered message, as far as it decides how generation starts.
   enum class Ending { kTurn, kOpenCall, kResponse };
 
   Status SystemTurn();

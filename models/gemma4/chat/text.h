@@ -7,10 +7,10 @@
 
 namespace rullama::gemma4 {
 
-// Without white space (Unicode's, as Python's str.strip) at either end. A view into `text`.
+// Removes white space (Unicode's, as Python's str.strip) at both ends. Returns a view into `text`.
 std::string_view Trim(std::string_view text);
 
-// Without every <|channel>...<channel|> span, trimmed.
+// Removes every <|channel>...<channel|> span and trims the rest.
 std::string StripThinking(std::string_view text);
 
 // ASCII letters only; others stay.

@@ -127,7 +127,8 @@ Status DeclarationWriter::Response(const Json& response, const std::string& path
   return OkStatus();
 }
 
-// With skip_schema_keys the object is itself a schema whose other members are taken for properties.
+// If skip_schema_keys is set, the object is itself a schema whose other members are taken for
+// properties.
 Status DeclarationWriter::Properties(const Json& properties, bool skip_schema_keys,
                                      const std::string& path) {
   constexpr auto kSchemaKeys = std::to_array<std::string_view>(

@@ -24,7 +24,7 @@ struct QuantMix {
   DType important;        // attn_v and ffn_down of the layers that count (see MoreBits)
 };
 
-// In any case: "q4_k_m" as well. Error quantize.type lists the mixes there are.
+// Finds a mix by name, in upper or lower case. Error quantize.type lists the mixes there are.
 Result<QuantMix> FindQuantMix(std::string_view name);
 
 // Names of the mixes, separated by commas, for messages.
@@ -34,7 +34,7 @@ Result<QuantMix> FindQuantMix(std::string_view name);
 // of the rest.
 [[nodiscard]] bool MoreBits(int64_t index, int64_t count);
 
-// What the rules look at.
+// The properties of a tensor that the rules depend on.
 struct QuantTensor {
   std::string_view name;
   uint32_t rank = 1;

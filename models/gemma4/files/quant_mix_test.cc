@@ -99,7 +99,8 @@ TEST(QuantMix, LayersThatCountGetMoreBits) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (types[i] == DType::kQ6_K) more.push_back(names[i]);
   }
-  // Of 8 layers 0, 3, 6 and 7; of the four value projections (1, 3, 5, 7) the third and fourth.
+  // The mix takes layers 0, 3, 6 and 7 of 8, and the third and fourth of the four value projections
+  // (1, 3, 5, 7).
   EXPECT_THAT(more,
               ElementsAre("blk.7.attn_v.weight", "blk.7.ffn_down.weight", "blk.6.ffn_down.weight",
                           "blk.5.attn_v.weight", "blk.3.ffn_down.weight", "blk.0.ffn_down.weight"));

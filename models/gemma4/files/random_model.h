@@ -22,7 +22,7 @@
 
 namespace rullama {
 
-// What a model is to have; the rest is drawn.
+// The required properties of a model; all others are drawn at random.
 struct RandomModelTraits {
   bool per_layer_embeddings = false;
   bool shared_kv = false;    // trailing layers without a cache of their own

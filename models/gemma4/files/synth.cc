@@ -81,7 +81,7 @@ std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpe
     tensors.push_back({spec.name, static_cast<uint32_t>(spec.dims.size()),
                        static_cast<uint64_t>(spec.dims.back())});
   }
-  // What no mix changes is as converters write it.
+  // Tensors that no mix changes have the type that converters write.
   const DType projection = mix.base == DType::kBF16 ? DType::kBF16 : DType::kF16;
   std::vector<DType> types;
   for (const auto& chosen : ChooseTypes(mix, tensors, config.layer_count(), config.experts.count)) {

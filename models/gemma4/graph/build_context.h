@@ -1,5 +1,5 @@
-// What the parts of the model builder share: the graph under construction and its weights. Internal
-// to models/gemma4/graph. Not thread-safe.
+// The state that the parts of the model builder share: the graph under construction and its
+// weights. Internal to models/gemma4/graph. Not thread-safe.
 #pragma once
 
 #include <map>

@@ -102,7 +102,7 @@ struct Gemma4Config {
   // model.moe, model.vocabulary, and gguf.key_* for missing or mistyped metadata.
   static Result<Gemma4Config> FromFile(const GgufFile& file);
 
-  // What `architecture` leaves open gets Gemma 4's published value. Errors: config.missing_key,
+  // Values that `architecture` lacks get Gemma 4's published value. Errors: config.missing_key,
   // config.conflict and model.architecture (a value that FromFile would refuse), all kUsage.
   static Result<Gemma4Config> FromArchitecture(const ArchitectureConfig& architecture);
 
@@ -116,7 +116,7 @@ struct Gemma4Config {
 // Part of a global head's pairs that rotates, in every published model of the family.
 inline constexpr double kGemma4RotaryFraction = 0.25;
 
-// How many values of `rope_factors` let their pair rotate noticeably.
+// The number of values of `rope_factors` that let their pair rotate noticeably.
 [[nodiscard]] int64_t CountRotatingPairs(const std::vector<float>& rope_factors);
 
 // Factors that let the first `fraction` of `pairs` rotate and hold the others still.

@@ -47,8 +47,8 @@ std::vector<int64_t> CacheLayers(const std::vector<Gemma4Layer>& layers) {
 // ---- donors -------------------------------------------------------------------------------------
 
 TEST(AssignDonorsTest, LastOwnLayerOfTheSameKindWins) {
-  // With the global layer not last among the owners, "the last owner" and "the one before it" would
-  // both be sliding.
+  // The global layer is not the last of the owners; otherwise "the last owner" and "the one before
+  // it" would both be sliding.
   auto layers = Layers({kS, kS, kS, kG, kS, kS, kS, kG});
   ASSERT_TRUE(AssignDonors(layers, 3));
   EXPECT_THAT(CacheLayers(layers), ElementsAre(0, 1, 2, 3, 4, 4, 4, 3));

@@ -72,7 +72,7 @@ struct ModelGraph {
   ValueId logits = kNoValue;  // f32[T, vocabulary], soft-capped; suppressed tokens are -inf
   // pos, slot and past as attention (and the penalties of a sampler) want them.
   ops::AttentionRows attention_rows = {};
-  // Of a canvas pass: the row of each token, the token embeddings, and the state of
+  // Results of a canvas pass: the row of each token, the token embeddings, and the state of
   // self-conditioning (canvas_names).
   struct Canvas {
     ValueId row = kNoValue;

@@ -152,8 +152,8 @@ TEST(Gemma4ModelTest, PerLayerInputsComeInTwoGroups) {
   EXPECT_EQ(ToString(graph.type(graph.Find("ple.shared.inputs"))), "f32[T,20,256]");
 }
 
-// What the row-demand pass is to find in this graph: in a prefill chunk nothing behind the last
-// layer that fills a cache, and in the last chunk only the wanted rows there.
+// The row-demand pass finds in this graph that a prefill chunk needs nothing after the last layer
+// that fills a cache, and the last chunk needs only the wanted rows there.
 TEST(Gemma4ModelTest, PrefillLeavesOutWhatFeedsNoCache) {
   const auto config = Gemma4Config::FromArchitecture(E2B());
   ASSERT_TRUE(config.has_value());

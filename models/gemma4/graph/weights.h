@@ -71,7 +71,7 @@ class Gemma4Weights {
   // The tensor behind a name of the table, or null if the model does without.
   [[nodiscard]] const WeightBinding* Find(std::string_view name) const;
 
-  // For the user: tensors that were ignored, things that look unusual. One sentence each.
+  // Warnings for the user about ignored tensors and unusual properties, one sentence each.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
