@@ -20,6 +20,9 @@ inline uint32_t RotatedPairs(const rl_op& rope) {
   return static_cast<uint32_t>(sdk::GraphView::attrs<rl_rope_attrs>(rope).n_rot / 2);
 }
 
+// The arguments of the current attention op for kernels of several rows, with these results.
+kernels::AttentionArgs AttentionArgsOf(const PlanBuilder& plan, const BufferArgument& y);
+
 // Appends the current attention op and returns true if it has one query row.
 bool AttentionOfOneRow(PlanBuilder& plan);
 // The same for many query rows on matrix units, if the device, the shape and the types allow it.

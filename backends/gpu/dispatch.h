@@ -4,23 +4,17 @@
 #include <rullama/sdk/backend.h>
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <vector>
 
+#include "backends/gpu/kernels.h"
 #include "backends/gpu/memory.h"
 
 namespace rullama::gpu {
 
-enum class Shader : uint8_t {
-#define RL_SHADER(file, Name) k##Name,
-#include "backends/gpu/shaders.def"
-};
-
-// A shader and its specialisation constants. Constant 0 is the workgroup size; each shader defines
-// the others.
+// A kernel and its specialisation constants by id (kernels.def). Constant 0 is the workgroup size.
 struct PipelineKey {
   Shader shader;
   std::vector<uint32_t> constants;
@@ -29,10 +23,9 @@ struct PipelineKey {
     return std::tie(shader, constants) < std::tie(other.shader, other.constants);
   }
 };
-inline uint32_t ConstantOf(float value) { return std::bit_cast<uint32_t>(value); }
 
 struct Dispatch {
-  // Maximum bytes of the push constants, without and with records (DispatchBuilder::Record).
+  // Maximum bytes of the push constants, without and with records (kernels.def).
   static constexpr uint32_t kPushBytes = 128;
   static constexpr uint32_t kMaxBytes = 320;
 
@@ -52,6 +45,7 @@ struct Dispatch {
   PipelineKey pipeline;
   std::array<std::byte, kMaxBytes> push{};
   uint32_t push_bytes = 0;
+  uint32_t records_offset = 0;  // of records in the push constants; 0: there are none
   std::vector<uint32_t>
       pointers;  // offsets of addresses in the push constants, including null ones
   std::array<uint32_t, 3> groups{1, 1, 1};

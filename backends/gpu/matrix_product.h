@@ -8,18 +8,6 @@
 
 namespace rullama::gpu {
 
-// How a product of a mixture of experts reads its rows. kShared: all experts of a row read that
-// row. kPairs: each pair of row and expert has a row. kWeighted: as kPairs, and the results of a
-// row's experts are added up with weights. kSummed: as kWeighted, with the weights already in the
-// rows.
-enum class ProductMode : uint32_t {
-  kDense = 0,
-  kShared = 1,
-  kPairs = 2,
-  kWeighted = 3,
-  kSummed = 4
-};
-
 // Rows and columns of an output tile of matmul.comp, and rows of an expert's tile (moe_sort.comp).
 inline constexpr int64_t kProductTile = 64;
 
@@ -36,12 +24,6 @@ struct Product {
   int64_t expert_rows = 0;  // weight rows of an expert
 };
 
-// An operand of a product: a value of the graph or scratch of the plan.
-struct Operand {
-  uint32_t value = RL_NO_VALUE;
-  Scratch scratch{};
-};
-
 struct ProductOperands {
   Operand x, y;
   uint32_t experts = RL_NO_VALUE;
@@ -54,14 +36,12 @@ constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 // Workgroup size of a GEMV that first stages its row in shared memory.
 inline constexpr uint32_t kPrologueThreads = 256;
 
-// Appends the address of an operand to the push constants and declares the access.
-DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write);
 // Refuses a gated product whose weights have different types: one kernel decodes both. `up` may be
 // absent.
 std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t gate, uint32_t up);
 
-// Appends the record of a prologue (prologue.glsl).
-void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& prologue);
+// The record of a prologue (kernels.def); none of null.
+std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue);
 
 // What the choice of a GEMV depends on.
 struct GemvShape {

@@ -30,13 +30,13 @@ int64_t TilesOf(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
 void Merge(PlanBuilder& plan, const Scratch& partial, int64_t parts) {
   const rl_value& y = plan.Result();
   const int64_t heads = y.dims[1].constant;
-  DispatchBuilder(plan, Shader::kAttentionMerge, {kThreads})
-      .Read(partial)
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .U32(heads)
-      .U32(Last(y))
-      .U32(parts)
+  DispatchBuilder(plan, kernels::AttentionMerge{.threads = kThreads},
+                  {.x = partial,
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .heads = heads,
+                   .dim = Last(y),
+                   .parts = parts})
       .Emit(static_cast<uint64_t>(plan.MaxRows(y) * heads));
 }
 
@@ -54,24 +54,28 @@ void AttentionInTiles(PlanBuilder& plan) {
       TilesOf(MaxOld(capacity, a.window)) + TilesOf(plan.MaxRows(plan.Input(Attention::k_new)));
   const bool split = rows <= kSplitRows && !plan.tuning().software;
   const int64_t parts = split ? std::min(tiles, kMaxParts) : 1;
-  const auto word = [](int64_t n) { return static_cast<uint32_t>(n); };
-  DispatchBuilder dispatch(
-      plan, Shader::kAttention,
-      {kThreads, word(heads), word(kv_heads), word(group), word(query_rows), word(dim), state.dtype,
-       word(state.dims[0].constant), word(capacity), word(a.window),
-       a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), plan.tuning().software ? 2U : 8U});
-  for (uint32_t i = 0; i < plan.op().input_count; ++i) dispatch.Read(plan.InputIndex(i));
   Scratch partial;
   if (parts > 1) {
     partial =
         plan.scratch().New(static_cast<uint64_t>(parts * rows * heads * (dim + 2)) * sizeof(float));
-    dispatch.Write(partial);
-  } else {
-    dispatch.Write(plan.ResultIndex());
   }
-  dispatch.Rows(q.dims[0]).Extent(plan.Input(Attention::k_new).dims[0]);
-  dispatch.Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group),
-                static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
+  DispatchBuilder(plan,
+                  kernels::Attention{.threads = kThreads,
+                                     .heads = heads,
+                                     .kv_heads = kv_heads,
+                                     .group = group,
+                                     .rows = query_rows,
+                                     .dim = dim,
+                                     .type = state.dtype,
+                                     .slots = state.dims[0].constant,
+                                     .capacity = capacity,
+                                     .window = a.window,
+                                     .canvas = a.mask == RL_MASK_CANVAS,
+                                     .scale = a.scale,
+                                     .batch = plan.tuning().software ? 2 : 8},
+                  AttentionArgsOf(plan, parts > 1 ? BufferArgument(partial) : plan.ResultIndex()))
+      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group),
+            static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
   if (parts > 1) Merge(plan, partial, parts);
 }
 
@@ -102,6 +106,23 @@ std::string RefusePart(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
 }
 
 }  // namespace
+
+kernels::AttentionArgs AttentionArgsOf(const PlanBuilder& plan, const BufferArgument& y) {
+  enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
+  return {.q = plan.InputIndex(kQ),
+          .k_new = plan.InputIndex(kKNew),
+          .v_new = plan.InputIndex(kVNew),
+          .k_state = plan.InputIndex(kKState),
+          .v_state = plan.InputIndex(kVState),
+          .q_pos = plan.InputIndex(kQPos),
+          .q_slot = plan.InputIndex(kQSlot),
+          .kv_pos = plan.InputIndex(kKvPos),
+          .kv_slot = plan.InputIndex(kKvSlot),
+          .past = plan.InputIndex(kPast),
+          .y = y,
+          .rows = plan.Input(kQ).dims[0],
+          .fresh = plan.Input(kKNew).dims[0]};
+}
 
 int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
   int64_t group = std::min(heads_per_kv, most);

@@ -42,16 +42,21 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   }
   const int64_t queries = QueriesOf(dim), group = std::min(heads / kv_heads, queries);
   if (queries % group != 0 || heads / kv_heads % group != 0) return false;
-  const auto word = [](int64_t n) { return static_cast<uint32_t>(n); };
-  DispatchBuilder dispatch(plan, Shader::kAttentionCoop,
-                           {kThreads, word(heads), word(kv_heads), word(group), word(queries),
-                            word(dim), word(state.dims[0].constant), word(capacity), word(a.window),
-                            a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale), word(fresh)});
-  for (uint32_t i = 0; i < plan.op().input_count; ++i) dispatch.Read(plan.InputIndex(i));
   const int64_t query_rows = queries / group;
-  dispatch.Write(plan.ResultIndex())
-      .Rows(q.dims[0])
-      .Extent(plan.Input(Attention::k_new).dims[0])
+  DispatchBuilder(plan,
+                  kernels::AttentionCoop{.threads = kThreads,
+                                         .heads = heads,
+                                         .kv_heads = kv_heads,
+                                         .group = group,
+                                         .queries = queries,
+                                         .dim = dim,
+                                         .slots = state.dims[0].constant,
+                                         .capacity = capacity,
+                                         .window = a.window,
+                                         .canvas = a.mask == RL_MASK_CANVAS,
+                                         .scale = a.scale,
+                                         .max_fresh = fresh},
+                  AttentionArgsOf(plan, plan.ResultIndex()))
       .Emit(1, static_cast<uint64_t>(heads / group),
             static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
   return true;

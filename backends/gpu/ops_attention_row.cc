@@ -14,15 +14,6 @@ constexpr int64_t kMaxQueries = 2;  // of a workgroup
 constexpr uint32_t kSplit = 16;     // invocations that share a key
 constexpr int64_t kMaxParts = 64;   // room in attention_row.comp
 
-constexpr float kNoNorm = -1;  // in place of eps
-
-// As attention_row.comp reads it. Heads that are not transformed have no addresses.
-struct HeadsRecord {
-  DeviceAddress x = 0, weight = 0, pos = 0, rates = 0;
-  float eps = 0;
-  uint32_t half_rot = 0;
-};
-
 uint32_t ThreadsOf(const Tuning& tuning) {
   constexpr uint32_t kThreads = 256, kSoftwareThreads = 128;
   return tuning.Threads(tuning.software ? kSoftwareThreads : kThreads);
@@ -34,17 +25,15 @@ const HeadTransform* TransformOf(const PlanBuilder& plan, uint32_t operand) {
   return found == all.end() ? nullptr : &*found;
 }
 
-// Declares what transformed heads are computed from.
-HeadsRecord RecordOf(PlanBuilder& plan, DispatchBuilder& dispatch, const HeadTransform& heads) {
-  HeadsRecord record{.x = plan.addresses().AddressOf(heads.x),
-                     .weight = plan.addresses().AddressOf(heads.norm_weight),
-                     .eps = heads.norm ? heads.norm_eps : kNoNorm};
-  dispatch.Reads(heads.x);
+kernels::HeadTransform RecordOf(PlanBuilder& plan, const HeadTransform& heads) {
+  constexpr float kNoNorm = -1;
+  kernels::HeadTransform record{.x = heads.x,
+                                .weight = heads.norm_weight,
+                                .eps = heads.norm ? heads.norm_eps : kNoNorm,
+                                .half_rot = 0};
   if (heads.rope == RL_NO_OP) return record;
   const rl_op& rope = plan.graph().op(heads.rope);
-  const uint32_t pos = rope.inputs[operands::Rope::pos];
-  dispatch.Reads(pos);
-  record.pos = plan.addresses().AddressOf(pos);
+  record.pos = rope.inputs[operands::Rope::pos];
   record.rates = RopeRates(plan, rope);
   record.half_rot = RotatedPairs(rope);
   return record;
@@ -75,39 +64,48 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   const int64_t tiles = (MaxOld(capacity, a.window) + keys) / keys;  // the fresh one as well
   const int64_t parts =
       std::clamp<int64_t>(tuning.few_groups / (heads / group), 1, std::min(tiles, kMaxParts));
-  const auto word = [](int64_t n) { return static_cast<uint32_t>(n); };
-  DispatchBuilder dispatch(plan, Shader::kAttentionRow,
-                           {threads, word(heads), word(kv_heads), word(group), word(dim),
-                            state.dtype, word(state.dims[0].constant), word(capacity),
-                            word(a.window), a.mask == RL_MASK_CANVAS ? 1U : 0U, ConstantOf(a.scale),
-                            split, word(std::min(threads / (dim / 4), keys))});
-  for (const uint32_t i : {Attention::q_pos, Attention::q_slot, Attention::kv_pos,
-                           Attention::kv_slot, Attention::past}) {
-    dispatch.Read(plan.InputIndex(i));
-  }
-  HeadsRecord record[3] = {};
-  const HeadTransform* queries = TransformOf(plan, Attention::q);
-  record[Attention::q] =
-      RecordOf(plan, dispatch,
-               queries != nullptr ? *queries : HeadTransform{.x = plan.InputIndex(Attention::q)});
-  for (const uint32_t i : {Attention::k_new, Attention::v_new}) {
-    const uint32_t fresh = plan.InputIndex(i);
-    if (const HeadTransform* transform = TransformOf(plan, i); transform != nullptr) {
-      record[i] = RecordOf(plan, dispatch, *transform);
-      dispatch.Write(fresh);
-    } else {
-      dispatch.Read(fresh);
-    }
-  }
+  const uint32_t q_value = plan.InputIndex(Attention::q);
+  const uint32_t k_new = plan.InputIndex(Attention::k_new);
+  const uint32_t v_new = plan.InputIndex(Attention::v_new);
+  const HeadTransform* q_heads = TransformOf(plan, Attention::q);
+  const HeadTransform* k_heads = TransformOf(plan, Attention::k_new);
+  const HeadTransform* v_heads = TransformOf(plan, Attention::v_new);
+  const kernels::HeadTransform none_made{.eps = 0, .half_rot = 0};
   const auto rows = static_cast<uint64_t>(parts * heads);
   const std::vector<uint32_t> none(static_cast<size_t>(heads / group));
-  dispatch.Read(plan.InputIndex(Attention::k_state))
-      .Read(plan.InputIndex(Attention::v_state))
-      .Write(plan.ResultIndex())
-      .Pointer(plan.scratch().New(rows * static_cast<uint64_t>(dim + 4) * sizeof(float)).address)
-      .Pointer(plan.scratch().Constant(std::as_bytes(std::span(none))))
-      .Record(std::as_bytes(std::span(record)), {0, 8, 16, 24, 40, 48, 56, 64, 80, 88, 96, 104})
-      .Rows(q.dims[0])
+  DispatchBuilder(
+      plan,
+      kernels::AttentionRow{.threads = threads,
+                            .heads = heads,
+                            .kv_heads = kv_heads,
+                            .group = group,
+                            .dim = dim,
+                            .type = state.dtype,
+                            .slots = state.dims[0].constant,
+                            .capacity = capacity,
+                            .window = a.window,
+                            .canvas = a.mask == RL_MASK_CANVAS,
+                            .scale = a.scale,
+                            .split = split,
+                            .teams = std::min(threads / (dim / 4), keys)},
+      {.q_pos = plan.InputIndex(Attention::q_pos),
+       .q_slot = plan.InputIndex(Attention::q_slot),
+       .kv_pos = plan.InputIndex(Attention::kv_pos),
+       .kv_slot = plan.InputIndex(Attention::kv_slot),
+       .past = plan.InputIndex(Attention::past),
+       .k_new = k_new,
+       .v_new = v_new,
+       .k_state = plan.InputIndex(Attention::k_state),
+       .v_state = plan.InputIndex(Attention::v_state),
+       .y = plan.ResultIndex(),
+       .partial = plan.scratch().New(rows * static_cast<uint64_t>(dim + 4) * sizeof(float)).address,
+       .counters = plan.scratch().Constant(std::as_bytes(std::span(none))),
+       .rows = q.dims[0],
+       .transforms = {RecordOf(plan, q_heads != nullptr ? *q_heads : HeadTransform{.x = q_value}),
+                      k_heads != nullptr ? RecordOf(plan, *k_heads) : none_made,
+                      v_heads != nullptr ? RecordOf(plan, *v_heads) : none_made}})
+      .Writes(k_heads != nullptr ? k_new : RL_NO_VALUE)
+      .Writes(v_heads != nullptr ? v_new : RL_NO_VALUE)
       .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group));
   return true;
 }

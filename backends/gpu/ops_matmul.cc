@@ -17,30 +17,34 @@ constexpr uint32_t kMatVecThreads = 128;
 constexpr int64_t kManyResults = 4096;
 constexpr int64_t kVeryManyResults = 65536;
 constexpr uint64_t kChunk = 32;  // elements of a row of weights that a lane takes at a time
-// Of a product that keeps no row, for which pipelines need not differ.
+// `columns` of a matvec without a prologue: a fixed value, so that pipelines are shared.
 constexpr uint32_t kAnyColumns = 4;
 // Chunks of weights a lane has under way: more would take too many registers.
 constexpr uint32_t kUnderWay = 4;
 
-void Fill(DispatchBuilder& dispatch, PlanBuilder& plan, const Product& p, const ProductOperands& o,
-          int64_t terms) {
+kernels::ProductArgs ArgsOf(const PlanBuilder& plan, const Product& p, const ProductOperands& o,
+                            uint64_t terms, const Prologue* prologue = nullptr) {
   const WeightShape& shape = p.weight->shape();
-  Place(dispatch, o.x, false).Pointer(p.gate).Pointer(p.up).Read(o.experts);
-  Place(dispatch, o.extra, false);
-  Place(dispatch, o.factor, false);
-  Place(dispatch, o.y, true)
-      .Rows(p.rows)
-      .U32(p.n)
-      .U32(terms)
-      .U32(static_cast<int64_t>(shape.stride))
-      .U32(static_cast<int64_t>(shape.blocks))
-      .U32(p.used)
-      .U32(p.expert_count)
-      .U32(p.expert_rows)
-      .U32(plan.op_index() + 1);
+  return {.x = o.x,
+          .weight = p.gate,
+          .weight2 = p.up,
+          .experts = o.experts,
+          .extra = o.extra,
+          .factor = o.factor,
+          .y = o.y,
+          .rows = p.rows,
+          .n = p.n,
+          .k = terms,
+          .stride = shape.stride,
+          .blocks = shape.blocks,
+          .used = p.used,
+          .count = p.expert_count,
+          .expert_rows = p.expert_rows,
+          .op = plan.op_index() + 1,
+          .prologue = PrologueRecord(prologue)};
 }
 
-uint32_t Checked(const WeightShape& shape) { return shape.columns % 32 == 0 ? 0 : 1; }
+bool Checked(const WeightShape& shape) { return shape.columns % 32 != 0; }
 
 // The f16 form of the rows a product reads, made once for all products that read them.
 HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
@@ -52,12 +56,12 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows) * times);
   const HalfRows half{plan.scratch().Take(rows * static_cast<uint64_t>(columns) * 2),
                       plan.scratch().Take(rows * sizeof(float))};
-  DispatchBuilder dispatch(plan, Shader::kToHalf, {kThreads});
-  Place(dispatch, x, false)
-      .Write(half.rows)
-      .Write(half.factors)
-      .Rows(product.rows, times)
-      .U32(columns)
+  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads},
+                  {.x = x,
+                   .y = half.rows,
+                   .factors = half.factors,
+                   .rows = {product.rows, times},
+                   .columns = columns})
       .Emit(rows);
   plan.dispatches().KeepHalf(address, half);
   return half;
@@ -98,28 +102,29 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
   operands.factor.scratch = half.factors;
   const CoopTile tile = CoopTileOf(plan, product);
   const bool gated = product.up != 0;
-  DispatchBuilder dispatch(plan, Shader::kMatMulCoop,
-                           {tile.threads(), static_cast<uint32_t>(shape.dtype), 0, 0, 0,
-                            gated ? 1U : 0U, static_cast<uint32_t>(product.mode), tile.rows,
-                            tile.columns, tile.subgroup_rows, tile.subgroup_columns});
-  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
   const uint64_t results = tile.columns / (gated ? 2 : 1);
   const bool dense = product.mode == ProductMode::kDense;
-  dispatch.Emit(CeilDiv(static_cast<uint64_t>(product.n), results),
-                dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
-                      : static_cast<uint64_t>(tiles));
+  DispatchBuilder(plan,
+                  kernels::MatMulCoop{.threads = tile.threads(),
+                                      .type = shape.dtype,
+                                      .glu = gated,
+                                      .mode = product.mode,
+                                      .tile = tile.rows,
+                                      .columns = tile.columns,
+                                      .subgroup_rows = tile.subgroup_rows,
+                                      .subgroup_columns = tile.subgroup_columns},
+                  ArgsOf(plan, product, operands, shape.columns))
+      .Emit(CeilDiv(static_cast<uint64_t>(product.n), results),
+            dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
+                  : static_cast<uint64_t>(tiles));
 }
 
 // Adds up parts of rows of n results.
 void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
               int64_t n, uint64_t parts) {
   const auto elements = static_cast<uint64_t>(plan.Max(rows) * n);
-  DispatchBuilder dispatch(plan, Shader::kSumParts, {kTileThreads});
-  dispatch.Read(partial);
-  Place(dispatch, y, true)
-      .Rows(rows)
-      .U32(n)
-      .U32(static_cast<int64_t>(parts))
+  DispatchBuilder(plan, kernels::SumParts{.threads = kTileThreads},
+                  {.x = partial, .y = y, .rows = rows, .n = n, .parts = parts})
       .Emit(CeilDiv(elements, kTileThreads));
 }
 
@@ -135,16 +140,15 @@ void EmitStoredInChunks(PlanBuilder& plan, const StoredProduct& product) {
   constexpr uint32_t kThreads = 64, kNt = 4;
   const uint32_t threads = plan.tuning().Threads(kThreads);
   const WeightShape& shape = product.shape;
-  DispatchBuilder dispatch(plan, Shader::kMatMulStored,
-                           {threads, static_cast<uint32_t>(shape.dtype)});
-  dispatch.Read(plan.InputIndex(operands::MatMul::x))
-      .Read(plan.InputIndex(operands::MatMul::weight));
-  Place(dispatch, product.y, true)
-      .Rows(plan.Result().dims[0])
-      .U32(static_cast<int64_t>(shape.columns))
-      .U32(static_cast<int64_t>(shape.rows))
-      .U32(static_cast<int64_t>(shape.stride))
-      .U32(static_cast<int64_t>(shape.blocks))
+  DispatchBuilder(plan, kernels::MatMulStored{.threads = threads, .type = shape.dtype},
+                  {.x = plan.InputIndex(operands::MatMul::x),
+                   .weight = plan.addresses().AddressOf(plan.InputIndex(operands::MatMul::weight)),
+                   .y = product.y,
+                   .rows = plan.Result().dims[0],
+                   .n = shape.columns,
+                   .k = shape.rows,
+                   .stride = shape.stride,
+                   .blocks = shape.blocks})
       .Emit(CeilDiv(CeilDiv(shape.columns, kChunk), threads), CeilDiv(product.rows, kNt),
             product.parts);
 }
@@ -158,18 +162,17 @@ void EmitStoredOnMatrixUnits(PlanBuilder& plan, const StoredProduct& stored) {
   product.gate = plan.addresses().AddressOf(plan.InputIndex(operands::MatMul::weight));
   product.rows = plan.Result().dims[0];
   product.n = static_cast<int64_t>(stored.shape.columns);
-  const auto terms = static_cast<int64_t>(stored.shape.rows);
-  const HalfRows half =
-      HalfOf(plan, product, {.value = plan.InputIndex(operands::MatMul::x)}, terms);
+  const HalfRows half = HalfOf(plan, product, {.value = plan.InputIndex(operands::MatMul::x)},
+                               static_cast<int64_t>(stored.shape.rows));
   ProductOperands operands;
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   operands.y = stored.y;
-  DispatchBuilder dispatch(plan, Shader::kMatMulStoredCoop,
-                           {kTileThreads, static_cast<uint32_t>(stored.shape.dtype)});
-  Fill(dispatch, plan, product, operands, terms);
-  dispatch.Emit(CeilDiv(stored.shape.columns, kStoredTile), CeilDiv(stored.rows, kStoredTile),
-                stored.parts);
+  DispatchBuilder(plan,
+                  kernels::MatMulStoredCoop{.threads = kTileThreads, .type = stored.shape.dtype},
+                  ArgsOf(plan, product, operands, stored.shape.rows))
+      .Emit(CeilDiv(stored.shape.columns, kStoredTile), CeilDiv(stored.rows, kStoredTile),
+            stored.parts);
 }
 
 void MatMulAsStored(PlanBuilder& plan) {
@@ -214,12 +217,14 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands op
     const auto results = static_cast<uint64_t>(plan.Max(product.rows) * product.n);
     operands.y = {.scratch = plan.scratch().Take(parts * results * sizeof(float))};
   }
-  DispatchBuilder dispatch(
-      plan, Shader::kMatMul,
-      {kTileThreads, static_cast<uint32_t>(shape.dtype), 0, 0, 0, product.up != 0 ? 1U : 0U,
-       static_cast<uint32_t>(product.mode), Checked(shape)});
-  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
-  dispatch.Emit(columns, tiles, parts);
+  DispatchBuilder(plan,
+                  kernels::MatMul{.threads = kTileThreads,
+                                  .type = shape.dtype,
+                                  .glu = product.up != 0,
+                                  .mode = product.mode,
+                                  .checked = Checked(shape)},
+                  ArgsOf(plan, product, operands, shape.columns))
+      .Emit(columns, tiles, parts);
   if (parts == 1) return;
   AddParts(plan, operands.y.scratch, y, product.rows, product.n, parts);
   plan.scratch().GiveBack(operands.y.scratch);
@@ -340,18 +345,25 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
                               ? 1
                               : static_cast<uint32_t>(std::min<uint64_t>(
                                     turns, std::max(kUnderWay / (halves * nr), 1U)));
-  DispatchBuilder dispatch(
-      plan, Shader::kMatVec,
-      {threads, static_cast<uint32_t>(shape.dtype), lanes, nr, std::min(nt, 4U),
-       gated                 ? 1U
-       : product.up_is_given ? 2U
-                             : 0U,
-       static_cast<uint32_t>(product.mode), Checked(shape), unroll, prologue != nullptr ? 1U : 0U,
-       prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns});
-  Fill(dispatch, plan, product, operands, static_cast<int64_t>(shape.columns));
+  const uint32_t staged_columns =
+      prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns;
+  DispatchBuilder dispatch(plan,
+                           kernels::MatVec{.threads = threads,
+                                           .type = shape.dtype,
+                                           .lanes = lanes,
+                                           .nr = nr,
+                                           .nt = std::min(nt, 4U),
+                                           .glu = gated                 ? 1
+                                                  : product.up_is_given ? 2
+                                                                        : 0,
+                                           .mode = product.mode,
+                                           .checked = Checked(shape),
+                                           .unroll = unroll,
+                                           .staged = prologue != nullptr,
+                                           .columns = staged_columns},
+                           ArgsOf(plan, product, operands, shape.columns, prologue));
   const uint64_t per_group = threads / lanes * nr;
   uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
-  if (prologue != nullptr) AddPrologue(dispatch, plan, *prologue);
   uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);
   if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
     y = static_cast<uint64_t>(rows * product.used);
@@ -360,7 +372,7 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   // take several turns.
   if (prologue != nullptr || tuning.persistent_groups > 0 || threads == 1) {
     groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
-    if (y == 1) dispatch.Share(SharesOf(product), false);
+    if (y == 1) dispatch.Share(SharesOf(product));
   }
   dispatch.Emit(groups, y);
 }

@@ -35,10 +35,14 @@ uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64
   return best;
 }
 
-// As matvec_dot.comp reads it: a workgroup has `share` rows, the first `more` have one more.
+// The fields of MatVecDotArgs that say how its rows are split.
 struct Division {
-  uint32_t lanes, share, more;
+  uint32_t lanes, share, remainder;
 };
+static_assert(offsetof(kernels::MatVecDotLayout, share) ==
+                  offsetof(kernels::MatVecDotLayout, lanes) + offsetof(Division, share) &&
+              offsetof(kernels::MatVecDotLayout, remainder) ==
+                  offsetof(kernels::MatVecDotLayout, lanes) + offsetof(Division, remainder));
 Division DivisionOf(const Tuning& tuning, const Dispatch::Shares& shares, uint64_t groups,
                     uint64_t threads) {
   const uint64_t lanes = LanesFor(tuning, CeilDiv(shares.rows, groups), shares.columns, threads);
@@ -59,44 +63,25 @@ uint64_t ColumnsOf(const Product& product) {
   return ColumnsOf({product.mode, product.weight->shape(), product.used});
 }
 
-// What matvec_dot.comp calls kExperts.
-uint32_t ExpertsOf(ProductMode mode) {
-  constexpr uint32_t kStacked = 1, kSideBySide = 2;
-  if (mode == ProductMode::kDense) return 0;
-  return mode == ProductMode::kShared ? kStacked : kSideBySide;
+ExpertLayout ExpertsOf(ProductMode mode) {
+  if (mode == ProductMode::kDense) return ExpertLayout::kNoExperts;
+  return mode == ProductMode::kShared ? ExpertLayout::kStacked : ExpertLayout::kSideBySide;
 }
-
-// As prologue.glsl reads it.
-struct PrologueRecord {
-  DeviceAddress x, residual, weight, scale, sum, norm_weight;
-  float eps, norm_eps;
-};
 
 }  // namespace
 
-DispatchBuilder& Place(DispatchBuilder& dispatch, const Operand& operand, bool write) {
-  if (operand.scratch.bytes == 0) {
-    return write ? dispatch.Write(operand.value) : dispatch.Read(operand.value);
-  }
-  return write ? dispatch.Write(operand.scratch) : dispatch.Read(operand.scratch);
-}
-
-void AddPrologue(DispatchBuilder& dispatch, PlanBuilder& plan, const Prologue& p) {
+std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue) {
   constexpr float kNoNorm = -1;
-  const PrologueRecord record{plan.addresses().AddressOf(p.x),
-                              plan.addresses().AddressOf(p.residual),
-                              plan.addresses().AddressOf(p.weight),
-                              plan.addresses().AddressOf(p.scale),
-                              plan.addresses().AddressOf(p.sum),
-                              plan.addresses().AddressOf(p.norm_weight),
-                              p.eps,
-                              p.norm ? p.norm_eps : kNoNorm};
-  dispatch.Align(8).Record(std::as_bytes(std::span(&record, 1)),
-                           {offsetof(PrologueRecord, x), offsetof(PrologueRecord, residual),
-                            offsetof(PrologueRecord, weight), offsetof(PrologueRecord, scale),
-                            offsetof(PrologueRecord, sum), offsetof(PrologueRecord, norm_weight)});
-  for (const uint32_t value : {p.x, p.residual, p.scale}) dispatch.Reads(value);
-  dispatch.Writes(p.sum);
+  if (prologue == nullptr) return std::nullopt;
+  const Prologue& p = *prologue;
+  return kernels::Prologue{.x = p.x,
+                           .residual = p.residual,
+                           .weight = p.weight,
+                           .scale = p.scale,
+                           .sum = p.sum,
+                           .norm_weight = p.norm_weight,
+                           .eps = p.eps,
+                           .norm_eps = p.norm ? p.norm_eps : kNoNorm};
 }
 
 Dispatch::Shares SharesOf(const Product& product) {
@@ -140,37 +125,41 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
   // In a step of one dispatch llvmpipe lets subgroups that leave out a loop past the barrier behind
   // it.
   const uint32_t together = tuning.software && tuning.persistent_groups > 0 ? 1 : 0;
-  DispatchBuilder dispatch(plan, Shader::kMatVecDot,
-                           {threads, static_cast<uint32_t>(shape.dtype), product.up != 0 ? 2U : 1U,
-                            kUnderWay, static_cast<uint32_t>(turns), together,
-                            ExpertsOf(product.mode), static_cast<uint32_t>(columns)});
-  Place(dispatch, operands.x, false).Pointer(product.gate).Pointer(product.up);
-  Place(dispatch, operands.extra, false);
-  Place(dispatch, operands.y, true);
-  if (prologue != nullptr) {
-    AddPrologue(dispatch, plan, *prologue);
-  } else {
-    dispatch.Pointer(0);
-  }
-  dispatch.Read(operands.experts);
-  Place(dispatch, operands.factor, false);
   const bool is_stacked = product.mode == ProductMode::kShared;
-  const Dispatch::Shares shares = SharesOf(product);
+  Dispatch::Shares shares = SharesOf(product);
+  shares.offset = offsetof(kernels::MatVecDotLayout, lanes);
   const uint64_t groups = std::clamp<uint64_t>(tuning.few_groups, 1, shares.rows);
   const Division division = DivisionOf(tuning, shares, groups, threads);
-  dispatch.Rows(product.rows)
-      .U32(static_cast<int64_t>(shares.rows))
-      .U32(static_cast<int64_t>(columns))
-      .U32(static_cast<int64_t>(shape.stride))
-      .Share(shares, true)
-      .U32(division.lanes)
-      .U32(division.share)
-      .U32(division.more)
-      .U32(product.used)
-      .U32(product.expert_count)
-      .U32(product.expert_rows)
-      .U32(is_stacked ? product.n : static_cast<int64_t>(shape.columns / kChunk))
-      .U32(plan.op_index() + 1)
+  DispatchBuilder(plan,
+                  kernels::MatVecDot{.threads = threads,
+                                     .type = shape.dtype,
+                                     .halves = product.up != 0 ? 2 : 1,
+                                     .unroll = kUnderWay,
+                                     .turns = turns,
+                                     .together = together,
+                                     .experts = ExpertsOf(product.mode),
+                                     .max_columns = columns},
+                  {.x = operands.x,
+                   .weight = product.gate,
+                   .weight2 = product.up,
+                   .extra = operands.extra,
+                   .y = operands.y,
+                   .experts = operands.experts,
+                   .factor = operands.factor,
+                   .rows = product.rows,
+                   .n = shares.rows,
+                   .k = columns,
+                   .stride = shape.stride,
+                   .lanes = division.lanes,
+                   .share = division.share,
+                   .remainder = division.remainder,
+                   .used = product.used,
+                   .count = product.expert_count,
+                   .expert_rows = product.expert_rows,
+                   .span = is_stacked ? product.n : static_cast<int64_t>(shape.columns / kChunk),
+                   .op = plan.op_index() + 1,
+                   .prologue = PrologueRecord(prologue)})
+      .Share(shares)
       .Emit(groups);
 }
 

@@ -26,14 +26,14 @@ Sorted Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count) {
   sorted.tiles = pairs / kProductTile + std::min(expert_count, pairs);
   sorted.table = plan.scratch().New(
       static_cast<uint64_t>(2 + sorted.tiles + sorted.tiles * kProductTile) * sizeof(uint32_t));
-  DispatchBuilder(plan, Shader::kMoeSort, {kSortThreads})
-      .Read(experts)
-      .Write(sorted.table)
-      .Rows(value.dims[0])
-      .U32(used)
-      .U32(expert_count)
-      .U32(sorted.tiles)
-      .U32(plan.op_index() + 1)
+  DispatchBuilder(plan, kernels::MoeSort{.threads = kSortThreads},
+                  {.experts = experts,
+                   .table = sorted.table,
+                   .rows = value.dims[0],
+                   .used = used,
+                   .count = expert_count,
+                   .tiles = sorted.tiles,
+                   .op = plan.op_index() + 1})
       .Emit(1);
   return sorted;
 }
@@ -137,16 +137,16 @@ void MoeFfn(PlanBuilder& plan) {
   EmitGemm(plan, first, up, sorted.tiles);
   EmitGemm(plan, second, down, sorted.tiles);
   const rl_value& y = plan.Result();
-  DispatchBuilder(plan, Shader::kMoeCombine, {kThreads})
-      .Read(terms)
-      .Read(weights.value)
-      .Read(experts)
-      .Read(factor.value)
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .U32(first.used)
-      .U32(second.n)
-      .U32(second.expert_count)
+  DispatchBuilder(plan, kernels::MoeCombine{.threads = kThreads},
+                  {.x = terms,
+                   .weights = weights,
+                   .experts = experts,
+                   .factor = factor,
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .used = first.used,
+                   .n = second.n,
+                   .count = second.expert_count})
       .Emit((static_cast<uint64_t>(plan.MaxRows(y) * second.n) + kThreads - 1) / kThreads);
 }
 

@@ -7,21 +7,12 @@
 namespace rullama::gpu {
 namespace {
 
-// The kinds of pointwise.comp.
-enum Pointwise : uint32_t {
-  kUnary = 0,
-  kBinary = 1,
-  kScale = 2,
-  kAffine = 3,
-  kSelect = 4,
-  kGeGlu = 5,
-  kSoftcap = 6
-};
+using enum PointwiseOp;
 
 constexpr uint32_t kThreads = 256;
 
 struct Element {
-  Pointwise kind;
+  PointwiseOp kind;
   int32_t fn = 0;
   uint32_t a = 0;
   uint32_t b = RL_NO_VALUE;
@@ -56,15 +47,23 @@ void Emit(PlanBuilder& plan, const Element& element) {
     }
   }
   const int64_t inner = RowElements(y);
-  DispatchBuilder dispatch(plan, Shader::kPointwise,
-                           {kThreads, element.kind, static_cast<uint32_t>(element.fn)});
-  dispatch.Read(element.a).Read(element.b).Write(plan.ResultIndex());
-  dispatch.Rows(y.dims[0]).U32(inner).Align(16);
-  for (const int64_t dim : dims) dispatch.U32(dim);
-  dispatch.Align(16);
-  for (const int64_t stride : strides) dispatch.U32(stride);
-  dispatch.F32(element.f0).F32(element.f1);
-  dispatch.Emit((static_cast<uint64_t>(plan.MaxRows(y) * inner) + kThreads - 1) / kThreads);
+  DispatchBuilder(plan,
+                  kernels::Pointwise{.threads = kThreads, .op = element.kind, .fn = element.fn},
+                  {.a = element.a,
+                   .b = element.b,
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .inner = inner,
+                   .size_1 = dims[0],
+                   .size_2 = dims[1],
+                   .size_3 = dims[2],
+                   .stride_0 = strides[0],
+                   .stride_1 = strides[1],
+                   .stride_2 = strides[2],
+                   .stride_3 = strides[3],
+                   .f0 = element.f0,
+                   .f1 = element.f1})
+      .Emit((static_cast<uint64_t>(plan.MaxRows(y) * inner) + kThreads - 1) / kThreads);
 }
 
 void Unary(PlanBuilder& plan) {

@@ -12,18 +12,7 @@
 namespace rullama::gpu {
 namespace {
 
-// The kinds of rows.comp.
-enum Rows : uint32_t {
-  kSum = 0,
-  kMax = 1,
-  kMean = 2,
-  kSoftmax = 3,
-  kEntropy = 4,
-  kRmsNorm = 5,
-  kResidualNorm = 6,
-  kMinP = 7,
-  kTwoNorms = 8
-};
+using enum RowsOp;
 
 // Invocations for rows of this length, a power of two: with fewer than eight elements each, waiting
 // for one another costs more than the work.
@@ -60,23 +49,26 @@ int64_t PartsOf(int64_t columns) {
 }
 
 // `times` rows of `columns` for each of dimension 0 of `shape`.
-void Dispatch(PlanBuilder& plan, Rows kind, const Operands& o, const Operand& x, const Operand& y,
+void Dispatch(PlanBuilder& plan, RowsOp kind, const Operands& o, const Operand& x, const Operand& y,
               const rl_value& shape, int64_t times, int64_t columns) {
-  DispatchBuilder dispatch(plan, Shader::kRows,
-                           {ThreadsFor(plan, columns), kind, CastsToHalf(plan) ? 1U : 0U});
-  Place(dispatch, x, false).Read(o.weight).Read(o.residual).Read(o.scale);
-  Place(dispatch, y, true)
-      .Rows(shape.dims[0], times)
-      .U32(columns)
-      .F32(o.eps)
-      .F32(o.eps2)
-      .Align(8)
-      .Read(o.weight2)
-      .Write(o.y2)
+  DispatchBuilder(
+      plan,
+      kernels::Rows{.threads = ThreadsFor(plan, columns), .op = kind, .half = CastsToHalf(plan)},
+      {.x = x,
+       .weight = o.weight,
+       .residual = o.residual,
+       .scale = o.scale,
+       .y = y,
+       .weight2 = o.weight2,
+       .y2 = o.y2,
+       .rows = {shape.dims[0], times},
+       .columns = columns,
+       .eps = o.eps,
+       .eps2 = o.eps2})
       .Emit(static_cast<uint64_t>(plan.MaxRows(shape) * times));
 }
 
-void Emit(PlanBuilder& plan, Rows kind, const Operands& o) {
+void Emit(PlanBuilder& plan, RowsOp kind, const Operands& o) {
   const rl_value& x = plan.graph().value(o.x);
   Dispatch(plan, kind, o, {.value = o.x}, {.value = plan.StoredIndex()}, x, MiddleElements(x),
            Last(x));
@@ -85,7 +77,7 @@ void Emit(PlanBuilder& plan, Rows kind, const Operands& o) {
 // Reduces equal parts of long rows first, then their results. The mean of the means of equal parts
 // is the mean.
 void Reduce(PlanBuilder& plan) {
-  const auto kind = static_cast<Rows>(plan.attrs<rl_reduce_attrs>().fn);
+  const auto kind = static_cast<RowsOp>(plan.attrs<rl_reduce_attrs>().fn);
   const uint32_t input = plan.InputIndex(operands::Reduce::x);
   const rl_value& x = plan.graph().value(input);
   const int64_t middle = MiddleElements(x), parts = PartsOf(Last(x));
@@ -105,14 +97,14 @@ void ArgMax(PlanBuilder& plan) {
   const int64_t parts = PartsOf(Last(x));
   const auto rows = static_cast<uint64_t>(plan.MaxRows(x));
   const auto dispatch = [&](const Operand& among, const Operand& y, int64_t of, int64_t span) {
-    DispatchBuilder next(plan, Shader::kArgMax, {ThreadsFor(plan, span)});
-    next.Read(input);
-    Place(next, among, false);
-    Place(next, y, true)
-        .Rows(x.dims[0])
-        .U32(Last(x))
-        .U32(of)
-        .U32(span)
+    DispatchBuilder(plan, kernels::ArgMax{.threads = ThreadsFor(plan, span)},
+                    {.x = input,
+                     .among = among,
+                     .y = y,
+                     .rows = x.dims[0],
+                     .columns = Last(x),
+                     .parts = of,
+                     .span = span})
         .Emit(rows * static_cast<uint64_t>(of));
   };
   const Operand result{.value = plan.ResultIndex()};
@@ -131,18 +123,19 @@ void Rope(PlanBuilder& plan) {
   const Prologue* norm = plan.prologue();
   const int64_t heads = y.dims[1].constant;
   DispatchBuilder(
-      plan, Shader::kRope,
-      {ThreadsFor(plan, Last(y)), norm != nullptr ? 1U : 0U, CastsToHalf(plan) ? 1U : 0U})
-      .Read(norm != nullptr ? norm->x : plan.InputIndex(operands::Rope::x))
-      .Read(plan.InputIndex(operands::Rope::pos))
-      .Pointer(RopeRates(plan, plan.op()))
-      .Read(norm != nullptr ? norm->norm_weight : RL_NO_VALUE)
-      .Write(plan.StoredIndex())
-      .Rows(y.dims[0])
-      .U32(heads)
-      .U32(Last(y))
-      .U32(RotatedPairs(plan.op()))
-      .F32(norm != nullptr ? norm->norm_eps : 0)
+      plan,
+      kernels::Rope{
+          .threads = ThreadsFor(plan, Last(y)), .norm = norm != nullptr, .half = CastsToHalf(plan)},
+      {.x = norm != nullptr ? norm->x : plan.InputIndex(operands::Rope::x),
+       .pos = plan.InputIndex(operands::Rope::pos),
+       .rates = RopeRates(plan, plan.op()),
+       .weight = norm != nullptr ? norm->norm_weight : RL_NO_VALUE,
+       .y = plan.StoredIndex(),
+       .rows = y.dims[0],
+       .heads = heads,
+       .dim = Last(y),
+       .half_rot = RotatedPairs(plan.op()),
+       .eps = norm != nullptr ? norm->norm_eps : 0})
       .Emit(static_cast<uint64_t>(plan.MaxRows(y) * heads));
 }
 

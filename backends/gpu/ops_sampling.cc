@@ -9,7 +9,7 @@
 namespace rullama::gpu {
 namespace {
 
-enum Scan : uint32_t { kCumSum = 0, kTopP = 1, kCategorical = 2 };  // of scan.comp
+using enum ScanOp;
 
 constexpr uint32_t kThreads = 256;
 // Entries of a list that is sorted in shared memory.
@@ -31,22 +31,18 @@ List ListFor(PlanBuilder& plan, int64_t entries, int64_t rows) {
   }
   return list;
 }
-DispatchBuilder& Place(DispatchBuilder& dispatch, const List& list) {
-  return list.shared != 0 ? dispatch.Pointer(0) : dispatch.Write(list.memory);
-}
-
 // As wide as the scans of the shaders allow.
 uint32_t Wide(const PlanBuilder& plan) { return std::min(plan.tuning().wide, 1024U); }
 
-void RunScan(PlanBuilder& plan, Scan kind, uint32_t input, uint32_t u, float top_p) {
+void RunScan(PlanBuilder& plan, ScanOp kind, uint32_t input, uint32_t u, float top_p) {
   const rl_value& x = plan.graph().value(input);
-  DispatchBuilder(plan, Shader::kScan, {Wide(plan), kind})
-      .Read(input)
-      .Read(u)
-      .Write(plan.ResultIndex())
-      .Rows(x.dims[0], MiddleElements(x))
-      .U32(Last(x))
-      .F32(top_p)
+  DispatchBuilder(plan, kernels::Scan{.threads = Wide(plan), .op = kind},
+                  {.x = input,
+                   .u = u,
+                   .y = plan.ResultIndex(),
+                   .rows = {x.dims[0], MiddleElements(x)},
+                   .columns = Last(x),
+                   .top_p = top_p})
       .Emit(static_cast<uint64_t>(plan.MaxRows(x) * MiddleElements(x)));
 }
 
@@ -67,15 +63,16 @@ void Categorical(PlanBuilder& plan) {
 void TopKOfFew(PlanBuilder& plan) {
   const rl_value& x = plan.Input(operands::TopK::x);
   const Epilogue& epilogue = plan.node().epilogue;
-  DispatchBuilder(plan, Shader::kTopKFew,
-                  {kThreads, epilogue.kind == EpilogueKind::kSoftmax ? 1U : 0U})
-      .Read(plan.InputIndex(operands::TopK::x))
-      .Write(plan.StoredIndex())
-      .Write(plan.ResultIndex(1))
-      .Rows(x.dims[0])
-      .U32(Last(x))
-      .U32(plan.attrs<rl_topk_attrs>().k)
-      .F32(epilogue.factor)
+  DispatchBuilder(
+      plan,
+      kernels::TopKFew{.threads = kThreads, .softmax = epilogue.kind == EpilogueKind::kSoftmax},
+      {.x = plan.InputIndex(operands::TopK::x),
+       .values = plan.StoredIndex(),
+       .indices = plan.ResultIndex(1),
+       .rows = x.dims[0],
+       .columns = Last(x),
+       .k = plan.attrs<rl_topk_attrs>().k,
+       .factor = epilogue.factor})
       .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
@@ -87,15 +84,15 @@ void TopK(PlanBuilder& plan) {
   }
   const int64_t k = plan.attrs<rl_topk_attrs>().k;
   const List list = ListFor(plan, k, plan.MaxRows(x));
-  DispatchBuilder dispatch(plan, Shader::kTopK, {Wide(plan), list.shared});
-  dispatch.Read(plan.InputIndex(operands::TopK::x))
-      .Write(plan.ResultIndex(0))
-      .Write(plan.ResultIndex(1));
-  Place(dispatch, list)
-      .Rows(x.dims[0])
-      .U32(Last(x))
-      .U32(k)
-      .U32(static_cast<int64_t>(list.room))
+  DispatchBuilder(plan, kernels::TopK{.threads = Wide(plan), .shared = list.shared},
+                  {.x = plan.InputIndex(operands::TopK::x),
+                   .values = plan.ResultIndex(0),
+                   .indices = plan.ResultIndex(1),
+                   .list = list.memory,
+                   .rows = x.dims[0],
+                   .columns = Last(x),
+                   .k = k,
+                   .room = list.room})
       .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
@@ -103,13 +100,14 @@ void TypicalPMask(PlanBuilder& plan) {
   const uint32_t input = plan.InputIndex(operands::TypicalPMask::x);
   const rl_value& x = plan.graph().value(input);
   const List list = ListFor(plan, Last(x), plan.MaxRows(x));
-  DispatchBuilder dispatch(plan, Shader::kTypicalP, {Wide(plan), list.shared});
-  dispatch.Read(input).Write(plan.ResultIndex());
-  Place(dispatch, list)
-      .Rows(x.dims[0])
-      .U32(Last(x))
-      .U32(static_cast<int64_t>(list.room))
-      .F32(plan.attrs<rl_typical_p_mask_attrs>().p)
+  DispatchBuilder(plan, kernels::TypicalP{.threads = Wide(plan), .shared = list.shared},
+                  {.x = input,
+                   .y = plan.ResultIndex(),
+                   .list = list.memory,
+                   .rows = x.dims[0],
+                   .columns = Last(x),
+                   .room = list.room,
+                   .top_p = plan.attrs<rl_typical_p_mask_attrs>().p})
       .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
@@ -117,12 +115,13 @@ void EntropyAccept(PlanBuilder& plan) {
   const uint32_t input = plan.InputIndex(operands::EntropyAccept::entropy);
   const rl_value& x = plan.graph().value(input);
   const List list = ListFor(plan, plan.MaxRows(x), 1);
-  DispatchBuilder dispatch(plan, Shader::kEntropyAccept, {kThreads, list.shared});
-  dispatch.Read(input).Write(plan.ResultIndex());
-  Place(dispatch, list)
-      .Rows(x.dims[0])
-      .U32(static_cast<int64_t>(list.room))
-      .F32(plan.attrs<rl_entropy_accept_attrs>().bound)
+  DispatchBuilder(plan, kernels::EntropyAccept{.threads = kThreads, .shared = list.shared},
+                  {.x = input,
+                   .y = plan.ResultIndex(),
+                   .list = list.memory,
+                   .rows = x.dims[0],
+                   .room = list.room,
+                   .bound = plan.attrs<rl_entropy_accept_attrs>().bound})
       .Emit(1);
 }
 
@@ -131,54 +130,56 @@ void Penalties(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_penalties_attrs>();
   const rl_value& history = plan.Input(operands::Penalties::history);
   const rl_value& y = plan.Result();
-  DispatchBuilder dispatch(
-      plan, Shader::kPenalties,
-      {kThreads, 0, ConstantOf(a.repeat), ConstantOf(a.frequency), ConstantOf(a.presence)});
-  for (uint32_t i = 0; i < plan.op().input_count; ++i) dispatch.Read(plan.InputIndex(i));
-  dispatch.Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .Extent(plan.Input(operands::Penalties::tokens).dims[0])
-      .U32(Last(y))
-      .U32(history.dims[0].constant)
-      .U32(history.dims[1].constant)
-      .U32(a.last_n)
-      .U32(plan.op_index() + 1)
+  using In = operands::Penalties;
+  DispatchBuilder(plan,
+                  kernels::Penalties{.threads = kThreads,
+                                     .repeat = a.repeat,
+                                     .frequency = a.frequency,
+                                     .presence = a.presence},
+                  {.x = plan.InputIndex(In::logits),
+                   .history = plan.InputIndex(In::history),
+                   .tokens = plan.InputIndex(In::tokens),
+                   .q_pos = plan.InputIndex(In::q_pos),
+                   .q_slot = plan.InputIndex(In::q_slot),
+                   .kv_pos = plan.InputIndex(In::kv_pos),
+                   .kv_slot = plan.InputIndex(In::kv_slot),
+                   .past = plan.InputIndex(In::past),
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .fresh = plan.Input(In::tokens).dims[0],
+                   .columns = Last(y),
+                   .slots = history.dims[0].constant,
+                   .capacity = history.dims[1].constant,
+                   .last_n = a.last_n,
+                   .op = plan.op_index() + 1})
       .Emit(static_cast<uint64_t>(plan.MaxRows(y)));
 }
 
 void BiasAdd(PlanBuilder& plan) {
   Copy(plan);
   const rl_value& y = plan.Result();
-  constexpr rl_dim kNoRows{0, 0, 0};
-  DispatchBuilder(plan, Shader::kPenalties, {kThreads, 1})
-      .Read(plan.InputIndex(operands::BiasAdd::logits))
-      .Read(plan.InputIndex(operands::BiasAdd::ids))
-      .Pointer(0)
-      .Pointer(0)
-      .Pointer(0)
-      .Pointer(0)
-      .Pointer(0)
-      .Read(plan.InputIndex(operands::BiasAdd::bias))
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .Extent(kNoRows)
-      .U32(Last(y))
-      .U32(plan.Input(operands::BiasAdd::ids).dims[0].constant)
-      .U32(0)
-      .U32(0)
-      .U32(plan.op_index() + 1)
+  using In = operands::BiasAdd;
+  DispatchBuilder(plan, kernels::BiasAdd{.threads = kThreads},
+                  {.x = plan.InputIndex(In::logits),
+                   .ids = plan.InputIndex(In::ids),
+                   .biases = plan.InputIndex(In::bias),
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .columns = Last(y),
+                   .count = plan.Input(In::ids).dims[0].constant,
+                   .op = plan.op_index() + 1})
       .Emit(static_cast<uint64_t>(plan.MaxRows(y)));
 }
 
 void RandomUniform(PlanBuilder& plan) {
   const rl_value& y = plan.Result();
-  DispatchBuilder(plan, Shader::kRandomUniform, {kThreads})
-      .Read(plan.InputIndex(operands::RandomUniform::seed))
-      .Read(plan.InputIndex(operands::RandomUniform::pos))
-      .Read(plan.InputIndex(operands::RandomUniform::slot))
-      .Write(plan.ResultIndex())
-      .Rows(y.dims[0])
-      .U32(plan.attrs<rl_random_uniform_attrs>().stream)
+  DispatchBuilder(plan, kernels::RandomUniform{.threads = kThreads},
+                  {.seed = plan.InputIndex(operands::RandomUniform::seed),
+                   .pos = plan.InputIndex(operands::RandomUniform::pos),
+                   .slot = plan.InputIndex(operands::RandomUniform::slot),
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .stream = plan.attrs<rl_random_uniform_attrs>().stream})
       .Emit((static_cast<uint64_t>(plan.MaxRows(y)) + kThreads - 1) / kThreads);
 }
 

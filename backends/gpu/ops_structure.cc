@@ -7,7 +7,7 @@
 namespace rullama::gpu {
 namespace {
 
-enum Move : uint32_t { kMove = 0, kCast = 1, kWhere = 2, kGatherLast = 3 };  // of move.comp
+using enum CopyOp;
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kRowThreads = 128;
@@ -24,28 +24,34 @@ struct Operands {
   uint32_t condition = RL_NO_VALUE;
 };
 
-// To the result, by the constants of move.comp; `outer` runs per row.
-void Run(PlanBuilder& plan, std::vector<uint32_t> constants, const Operands& o, int64_t outer,
+// The constants `from` and `to` of strided_copy.
+struct ElementTypes {
+  uint32_t from, to = 0;
+};
+
+// Writes the result; `outer` runs per row.
+void Run(PlanBuilder& plan, CopyOp op, const ElementTypes& types, const Operands& o, int64_t outer,
          const Stretch& s) {
   const rl_dim& rows = plan.Result().dims[0];
-  constants.insert(constants.begin(), kThreads);
-  DispatchBuilder dispatch(plan, Shader::kMove, std::move(constants));
-  Place(dispatch, o.x, false)
-      .Read(o.b)
-      .Read(o.condition)
-      .Write(plan.ResultIndex())
-      .Rows(rows, outer)
-      .U32(s.inner)
-      .U32(s.x_stride)
-      .U32(s.x_offset)
-      .U32(s.y_stride)
-      .U32(s.y_offset)
+  DispatchBuilder(
+      plan, kernels::StridedCopy{.threads = kThreads, .op = op, .from = types.from, .to = types.to},
+      {.x = o.x,
+       .b = o.b,
+       .condition = o.condition,
+       .y = plan.ResultIndex(),
+       .rows = {rows, outer},
+       .inner = s.inner,
+       .x_stride = s.x_stride,
+       .x_offset = s.x_offset,
+       .y_stride = s.y_stride,
+       .y_offset = s.y_offset,
+       .op = plan.op_index() + 1})
       .Emit((static_cast<uint64_t>(plan.Max(rows) * outer * s.inner) + kThreads - 1) / kThreads);
 }
 
 // Copies `inner` elements of each of `outer` runs per row.
 void MoveRuns(PlanBuilder& plan, uint32_t x, int64_t outer, const Stretch& s) {
-  Run(plan, {kMove, BytesOf(plan.Result()), 0}, {.x = {.value = x}}, outer, s);
+  Run(plan, kCopy, {BytesOf(plan.Result())}, {.x = {.value = x}}, outer, s);
 }
 
 // Rows of the result, element by element.
@@ -102,12 +108,12 @@ void Concat(PlanBuilder& plan) {
 
 void Cast(PlanBuilder& plan) {
   const uint32_t x = plan.InputIndex(operands::Cast::x);
-  Run(plan, {kCast, plan.graph().value(x).dtype, plan.Result().dtype}, {.x = {.value = x}}, 1,
+  Run(plan, kCast, {plan.graph().value(x).dtype, plan.Result().dtype}, {.x = {.value = x}}, 1,
       WholeRows(plan));
 }
 
 void Where(PlanBuilder& plan) {
-  Run(plan, {kWhere, BytesOf(plan.Result()), 0},
+  Run(plan, kWhere, {BytesOf(plan.Result())},
       {.x = {.value = plan.InputIndex(operands::Where::a)},
        .b = plan.InputIndex(operands::Where::b),
        .condition = plan.InputIndex(operands::Where::condition)},
@@ -116,9 +122,8 @@ void Where(PlanBuilder& plan) {
 
 void GatherLast(PlanBuilder& plan) {
   const rl_value& x = plan.Input(operands::GatherLast::x);
-  // The kernel takes the op, for its error, in place of the result's stride.
-  const Stretch s{1, Last(x), 0, plan.op_index() + 1, 0};
-  Run(plan, {kGatherLast, x.dtype, 0},
+  const Stretch s{1, Last(x), 0, 0, 0};
+  Run(plan, kGatherLast, {x.dtype},
       {.x = {.value = plan.InputIndex(operands::GatherLast::x)},
        .b = plan.InputIndex(operands::GatherLast::index)},
       1, s);
@@ -144,21 +149,23 @@ void GatherRows(PlanBuilder& plan) {
       {{0, rows}, plan.addresses().AddressOf(plan.InputIndex(operands::GatherRows::table))}};
   if (constant && table.rank == 2) pieces = PlanBuilder::WeightOf(table).pieces();
   for (const DeviceWeight::Piece& piece : pieces) {
-    DispatchBuilder(plan, Shader::kGatherRows,
-                    {kRowThreads, table.dtype, decoded ? 0 : BytesOf(table)})
+    DispatchBuilder(
+        plan,
+        kernels::GatherRows{
+            .threads = kRowThreads, .type = table.dtype, .raw = decoded ? 0 : BytesOf(table)},
+        {.table = piece.address,
+         .ids = plan.InputIndex(operands::GatherRows::ids),
+         .y = plan.ResultIndex(),
+         .rows = plan.Result().dims[0],
+         .table_rows = rows,
+         .first = piece.rows.first,
+         .rows_there = piece.rows.count,
+         .stride = stride,
+         .blocks = blocks,
+         .column = a.column,
+         .columns = columns,
+         .op = plan.op_index() + 1})
         .Reads(plan.InputIndex(operands::GatherRows::table))
-        .Pointer(piece.address)
-        .Read(plan.InputIndex(operands::GatherRows::ids))
-        .Write(plan.ResultIndex())
-        .Rows(plan.Result().dims[0])
-        .U32(static_cast<int64_t>(rows))
-        .U32(static_cast<int64_t>(piece.rows.first))
-        .U32(static_cast<int64_t>(piece.rows.count))
-        .U32(static_cast<int64_t>(stride))
-        .U32(static_cast<int64_t>(blocks))
-        .U32(a.column)
-        .U32(columns)
-        .U32(plan.op_index() + 1)
         .Emit(static_cast<uint64_t>(plan.MaxRows(plan.Result())));
   }
 }
@@ -168,16 +175,16 @@ void StateAppend(PlanBuilder& plan) {
   const rl_value& state = plan.Input(StateAppend::state);
   const rl_value& rows = plan.Input(StateAppend::rows);
   const int64_t inner = RowElements(state) / state.dims[1].constant;
-  DispatchBuilder(plan, Shader::kStateAppend, {kRowThreads, BytesOf(state)})
-      .Write(plan.InputIndex(StateAppend::state))
-      .Read(plan.InputIndex(StateAppend::rows))
-      .Read(plan.InputIndex(StateAppend::pos))
-      .Read(plan.InputIndex(StateAppend::slot))
-      .Rows(rows.dims[0])
-      .U32(state.dims[0].constant)
-      .U32(state.dims[1].constant)
-      .U32(inner)
-      .U32(plan.op_index() + 1)
+  DispatchBuilder(plan, kernels::StateAppend{.threads = kRowThreads, .bytes = BytesOf(state)},
+                  {.state = plan.InputIndex(StateAppend::state),
+                   .x = plan.InputIndex(StateAppend::rows),
+                   .pos = plan.InputIndex(StateAppend::pos),
+                   .slot = plan.InputIndex(StateAppend::slot),
+                   .rows = rows.dims[0],
+                   .slots = state.dims[0].constant,
+                   .capacity = state.dims[1].constant,
+                   .inner = inner,
+                   .op = plan.op_index() + 1})
       .Emit(static_cast<uint64_t>(plan.MaxRows(rows)));
 }
 
@@ -200,7 +207,7 @@ std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
 }  // namespace
 
 void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first) {
-  Run(plan, {kMove, BytesOf(plan.Result()), 0}, {.x = {.scratch = from}}, 1,
+  Run(plan, kCopy, {BytesOf(plan.Result())}, {.x = {.scratch = from}}, 1,
       {columns, columns, 0, RowElements(plan.Result()), first});
 }
 

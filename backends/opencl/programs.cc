@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "backends/gpu/in_parallel.h"
+#include "backends/gpu/kernel_source.h"
 #include "backends/opencl/sources.h"
 
 namespace rullama::opencl {
@@ -12,11 +13,6 @@ namespace {
 
 using gpu::PipelineKey;
 using gpu::Shader;
-
-constexpr const char* kNames[] = {
-#define RL_SHADER(file, Name) #file,
-#include "backends/gpu/shaders.def"
-};
 
 // Of the log of a compiler, which an error shows.
 constexpr size_t kMaxLog = 4000;
@@ -37,17 +33,12 @@ const char* DefineOf(Form form) {
   }
 }
 
-bool HasLocalList(Shader shader) {
-  return shader == Shader::kTopK || shader == Shader::kTypicalP || shader == Shader::kEntropyAccept;
-}
-
 // Whether a constant is an argument: those that differ from model to model and gain nothing from
 // being known. On a CPU that is the shape of attention, whose kernel takes long to compile.
 bool IsArgument(Form form, Shader shader, size_t index) {
-  constexpr size_t kAttentionType = 6;
-  if (shader == Shader::kPenalties) return index >= 2;
+  if (shader == Shader::kPenalties) return index >= 1;
   return form == Form::kCpu && shader == Shader::kAttention && index >= 1 &&
-         index != kAttentionType;
+         index != gpu::FindConstant(shader, "kType");
 }
 
 // FNV-1a.
@@ -72,7 +63,7 @@ bool Take(std::span<const std::byte>& from, T& value) {
 
 }  // namespace
 
-std::string_view Programs::NameOf(Shader shader) { return kNames[static_cast<size_t>(shader)]; }
+std::string_view Programs::NameOf(Shader shader) { return gpu::NameOf(shader); }
 
 Programs::Programs(Gpu& gpu, Form form, bool cache) : gpu_(gpu), form_(form), cache_(cache) {
   if (cache_) LoadCache();
@@ -87,7 +78,8 @@ PipelineKey Programs::ProgramOf(const PipelineKey& key) const {
   for (size_t i = 1; i < program.constants.size(); ++i) {
     if (IsArgument(form_, key.shader, i)) program.constants[i] = 0;
   }
-  if (HasLocalList(key.shader) && program.constants[1] != 0) program.constants[1] = kLocalList;
+  const size_t capacity = gpu::FindCapacity(key.shader);
+  if (capacity != 0 && program.constants[capacity] != 0) program.constants[capacity] = kLocalList;
   return program;
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 #include <stdexcept>
+#include <string>
+
+#include "backends/gpu/kernel_source.h"
 
 // Written at build time: kSources, the name and text of each file.
 #include "kernel_sources.h"
@@ -12,17 +15,24 @@ namespace {
 
 constexpr std::string_view kInclude = "#include \"";
 
-std::string_view TextOf(std::string_view file) {
+// The text of a file, or of what it includes of kernels.def: NAME.args for the kernel NAME, and
+// types.args.
+std::string TextOf(std::string_view file) {
+  if (file == "types.args") return gpu::OpenClTypes();
+  for (const gpu::Shader shader : gpu::AllShaders()) {
+    if (file == std::string(gpu::NameOf(shader)) + ".args") return gpu::OpenClHeader(shader);
+  }
   const auto* found = std::ranges::find(kSources, file, &Source::name);
   if (found == std::end(kSources)) {
     throw std::logic_error("no kernel source " + std::string(file));
   }
-  return found->text;
+  return std::string(found->text);
 }
 
 void Append(std::string_view file, std::set<std::string, std::less<>>& seen, std::string& out) {
   if (!seen.emplace(file).second) return;
-  for (std::string_view rest = TextOf(file); !rest.empty();) {
+  const std::string text = TextOf(file);
+  for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
     rest.remove_prefix(line.size());
     if (line.starts_with(kInclude)) {

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "backends/gpu/in_parallel.h"
+#include "backends/gpu/kernel_source.h"
 #include "backends/vulkan/join.h"
 
 // Written at build time: the code of each shader as kNamePlain, kNameSubgroups and kNameTask.
@@ -17,17 +18,13 @@ struct Code {
 };
 
 constexpr Code kCode[] = {
-#define RL_SHADER(file, Name) {k##Name##Plain, k##Name##Subgroups, k##Name##Task},
-#include "backends/gpu/shaders.def"
-};
-constexpr const char* kNames[] = {
-#define RL_SHADER(file, Name) #file,
-#include "backends/gpu/shaders.def"
+#define RL_KERNEL(file, Name, Arguments) {k##Name##Plain, k##Name##Subgroups, k##Name##Task},
+#include "backends/gpu/kernels.def"
 };
 
 }  // namespace
 
-std::string_view Pipelines::NameOf(Shader shader) { return kNames[static_cast<size_t>(shader)]; }
+std::string_view Pipelines::NameOf(Shader shader) { return gpu::NameOf(shader); }
 
 Pipelines::Pipelines(Gpu& gpu, bool subgroups) : gpu_(gpu), subgroups_(subgroups) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, Dispatch::kPushBytes};

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "backends/gpu/kernel_source.h"
 #include "backends/gpu/matrix_product.h"
 #include "backends/gpu/schedule.h"
 #include "backends/gpu/work_split.h"
@@ -63,22 +64,23 @@ bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
          (!tuning.software || SoftwareJoins(kinds));
 }
 
-// Tasks share their memory anyway: those that differ only in how much of it they have become one.
-void AgreeOnSizes(std::vector<Dispatch>& dispatches) {
-  constexpr size_t kMaxColumns = 7;                // of matvec_dot.comp
-  std::map<std::vector<uint32_t>, uint32_t> most;  // by the constants before
-  const auto others = [](const Dispatch& dispatch) {
-    const auto& constants = dispatch.pipeline.constants;
-    return std::vector<uint32_t>(constants.begin(), constants.begin() + kMaxColumns);
+// Tasks share their memory anyway: those that differ only in its capacity become one.
+void AgreeOnCapacities(std::vector<Dispatch>& dispatches) {
+  std::map<PipelineKey, uint32_t> max;  // by the key with a capacity of 0
+  const auto key_of = [](const Dispatch& dispatch, size_t capacity) {
+    PipelineKey key = dispatch.pipeline;
+    key.constants[capacity] = 0;
+    return key;
   };
-  for (const Dispatch& dispatch : dispatches) {
-    if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
-    uint32_t& size = most[others(dispatch)];
-    size = std::max(size, dispatch.pipeline.constants[kMaxColumns]);
-  }
-  for (Dispatch& dispatch : dispatches) {
-    if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
-    dispatch.pipeline.constants[kMaxColumns] = most.at(others(dispatch));
+  for (const bool set : {false, true}) {
+    for (Dispatch& dispatch : dispatches) {
+      if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
+      const size_t capacity = gpu::FindCapacity(dispatch.pipeline.shader);
+      uint32_t& own = dispatch.pipeline.constants[capacity];
+      uint32_t& largest = max[key_of(dispatch, capacity)];
+      if (set) own = largest;
+      largest = std::max(largest, own);
+    }
   }
 }
 
@@ -112,7 +114,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
   const Tuning tuning = TuningForGraph(device_tuning, graph);
   gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
-  if (tuning.persistent_groups > 0) AgreeOnSizes(lowered.dispatches);
+  if (tuning.persistent_groups > 0) AgreeOnCapacities(lowered.dispatches);
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
   const VkPipeline joined = MayJoin(tuning, kinds) ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
   stats_.compilations =

@@ -1,19 +1,10 @@
 // The lowest index of the largest value of each row, or of parts of it, or among some of its elements. One
 // work-group for each row or part.
 #include "common.cl"
+#include "argmax.args"
 #include "order.cl"
 
-typedef struct {
-  Pointer step, x;
-  Pointer among;  // uint[rows][span]: the elements that are looked at, or null: all
-  Pointer y;      // uint[rows][parts]
-  Extent rows;
-  uint columns;
-  uint parts;
-  uint span;  // elements of a part
-} Push;
-
-KERNEL argmax(BUFFER(step) BUFFER(x) BUFFER(among) BUFFER(y) const Push push) {
+KERNEL argmax(ARGUMENTS) {
   __local uint shared_key[THREADS];
   __local uint shared_index[THREADS];
   const uint count = ROWS_OF(rows);

@@ -1,7 +1,7 @@
 // attention.cl on a CPU: a work-group is one work-item, which takes up to 4 queries, one after the other
 // in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf), so that one kernel serves all.
 
-#define kMostRows 4         // times heads: kMostQueriesInSoftware in gpu/ops_attention.cc
+#define kMostRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
 #define kMostElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
 
 
@@ -72,7 +72,7 @@ void AddTile(const float *q, float *acc, float *most, float *sum, float scale, u
   }
 }
 
-KERNEL attention(ATTENTION_BUFFERS const Push push, const Constants constants) {
+KERNEL attention(ARGUMENTS, const Constants constants) {
   const uint rows = ROWS_OF(rows), first_row = (uint)get_group_id(2) * kRows;
   if (first_row >= rows) return;
   const uint dim = kDim, group = kGroup, heads = kHeads;

@@ -11,8 +11,8 @@
 typedef struct {
   float4 q[kQueries * kQuads];
   float p[kKeys * kQueries];
-  float stat[kMostQueries * kHelpers];
-  float most[kMostQueries], sum[kMostQueries], factor[kMostQueries];
+  float stat[kMaxQueries * kHelpers];
+  float most[kMaxQueries], sum[kMaxQueries], factor[kMaxQueries];
   int pos[kRows], slot[kRows];  // slot -1: no such row
   uint used[kKeys];  // whether some query weighs a key: others are not read
   int key_row[kKeys], key_pos[kKeys], key_slot[kKeys];
@@ -167,7 +167,7 @@ INLINED void Tile(__local Shared *s, __global const Element *keys, __global cons
 // Of the tiles that follow `tiles` others, the first one that is a part's own.
 uint OwnTile(uint tiles, uint part, uint parts) { return (part + parts - tiles % parts) % parts; }
 
-KERNEL attention(ATTENTION_BUFFERS const Push push) {
+KERNEL attention(ARGUMENTS) {
   __local Shared shared;
   __local Shared *s = &shared;
   const uint rows = ROWS_OF(rows), fresh = ROWS_OF(fresh);
@@ -184,7 +184,7 @@ KERNEL attention(ATTENTION_BUFFERS const Push push) {
     s->slot[ME] = slot >= (int)kSlots ? -1 : slot;
     s->pos[ME] = row < rows ? AT(int, q_pos)[row] : 0;
   }
-  if (ME < kMostQueries) {
+  if (ME < kMaxQueries) {
     s->most[ME] = -kInfinity;
     s->sum[ME] = 0.0f;
   }

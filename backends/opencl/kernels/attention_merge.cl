@@ -1,17 +1,12 @@
 // Joins the parts of attention.cl: y = sum w_i acc_i / sum w_i sum_i with w_i = exp(max_i - max).
 // One work-group for each head of each row.
 #include "common.cl"
+#include "attention_merge.args"
 #include "math.cl"
-
-typedef struct {
-  Pointer step, x, y;
-  Extent rows;
-  uint heads, dim, parts;
-} Push;
 
 #define kMostParts 64
 
-KERNEL attention_merge(BUFFER(step) BUFFER(x) BUFFER(y) const Push push) {
+KERNEL attention_merge(ARGUMENTS) {
   __local float shared_max[kMostParts];
   __local float shared_sum[kMostParts];
   __local float shared_weight[kMostParts];

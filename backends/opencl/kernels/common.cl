@@ -10,7 +10,6 @@
 #endif
 
 typedef ulong Pointer;
-#define BUFFER(name) __global uchar *name##_buffer,
 // The memory behind `name` of the push constants, as a pointer to T.
 #define AT(T, name) ((__global T *)(name##_buffer + push.name))
 #define IS_NULL(name) (push.name == ULONG_MAX)
@@ -115,8 +114,4 @@ uint FloatToBFloat16(float value) {
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
 
-// Element types as in dtypes.def.
-#define kF32 0
-#define kF16 1
-#define kI32 26
-#define kBF16 30
+#include "types.args"

@@ -1,17 +1,11 @@
 // Accepts rows in ascending order of entropy while the float64 sum of those before is within the
 // bound. One work-group.
 #include "common.cl"
+#include "entropy_accept.args"
 #include "order.cl"
 #include "sort.cl"
 
-typedef struct {
-  Pointer step, x, y, list;
-  Extent rows;
-  uint room;
-  float bound;
-} Push;
-
-KERNEL entropy_accept(BUFFER(step) BUFFER(x) BUFFER(y) BUFFER(list) const Push push) {
+KERNEL entropy_accept(ARGUMENTS) {
   LIST();
   LIST_AT(0);
   const uint rows = ROWS_OF(rows);

@@ -1,22 +1,9 @@
 // Rows of a table by id: of weights, decoded; of anything else, as they are.
 #include "common.cl"
+#include "gather_rows.args"
 #include "weights.cl"
 
-#define kRaw C2  // bytes of an element that is moved as it is, or 0
-
-typedef struct {
-  Pointer step, table, ids, y;
-  Extent rows;
-  uint table_rows;
-  uint first, rows_there;  // of the table: those that are here
-  uint stride;   // bytes of a row of the table
-  uint blocks;   // of a row
-  uint column;   // first element
-  uint columns;  // elements
-  uint op;       // 1 + its index, for failures
-} Push;
-
-KERNEL gather_rows(BUFFER(step) BUFFER(table) BUFFER(ids) BUFFER(y) const Push push) {
+KERNEL gather_rows(ARGUMENTS) {
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
     const int id = AT(int, ids)[row];

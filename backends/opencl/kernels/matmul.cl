@@ -3,12 +3,12 @@
 // vectors of 16 results. Accumulates in f32. Work-groups of dimension 2 take parts of the terms, which
 // sum_parts.cl adds.
 #include "common.cl"
+#include "matmul.args"
 #include "math.cl"
 #include "weights.cl"
 #include "product.cl"
 #include "tile_rows.cl"
 
-#define kChecked C7  // 1: k is no multiple of 32
 #if kChecked
 #define IN_X(column) ((column) < push.k)
 #else
@@ -52,7 +52,7 @@ void AddChunk(const float *x, const float16 *w, float16 *sums) {
   }
 }
 
-KERNEL matmul(PRODUCT_BUFFERS const Push push) {
+KERNEL matmul(ARGUMENTS) {
   __local int row_of[kTile];
   __local int pair_of[kTile];
   float16 sums[kTile * kHalves * kVectors];
@@ -104,7 +104,7 @@ KERNEL matmul(PRODUCT_BUFFERS const Push push) {
 #define kPitch (kTile + 1)  // of the tiles, column by column, so that banks differ
 #define kSums (kHalves * 16)
 
-KERNEL matmul(PRODUCT_BUFFERS const Push push) {
+KERNEL matmul(ARGUMENTS) {
   __local float shared_x[32 * kPitch];
   __local float shared_w[kHalves * 32 * kPitch];
   __local int row_of[kTile];

@@ -2,17 +2,14 @@
 // decoded to f16, sums in f32. A work-group computes a tile of rows and results in steps of 64 terms,
 // which it brings into local memory; each warp has a part of the tile. What the next step needs is on
 // its way from memory meanwhile. k is a multiple of 64.
-#define kTile C7  // rows
 #include "common.cl"
+#include "matmul_coop.args"
 #include "math.cl"
 #include "weights.cl"
 #include "product.cl"
 #include "tile_rows.cl"
 #include "half_pairs.cl"
 
-#define kColumns C8      // of the tile: results, or of gated products twice as many
-#define kWarpRows C9     // of a warp's part
-#define kWarpColumns C10
 
 #define kTerms 64                         // of a step
 #define kChunks (kTerms / 32)             // of weights, in a row of a step
@@ -21,8 +18,8 @@
 #define kWords (kPitch * 4)               // the same in words
 #define kResults (kColumns / (kGlu + 1))  // of the tile
 // The matrices of an instruction: 16 rows of x, 8 columns, 16 terms.
-#define kRowMatrices (kWarpRows / 16)
-#define kColumnMatrices (kWarpColumns / 8)
+#define kRowMatrices (kSubgroupRows / 16)
+#define kColumnMatrices (kSubgroupColumns / 8)
 #define kOwnVectors (kTile * kVectors / THREADS)
 #define kOwnChunks (kColumns * kChunks / THREADS)
 #define OWN(i) (ME + (i)*THREADS)
@@ -68,7 +65,7 @@ INLINED void Multiply(__local const uint *tile, uint first_row, uint first_colum
   }
 }
 
-KERNEL matmul_coop(PRODUCT_BUFFERS const Push push) {
+KERNEL matmul_coop(ARGUMENTS) {
   // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
   __local uint4 tile[(kTile + kColumns) * kPitch];
   __local int row_of[kTile];
@@ -79,9 +76,9 @@ KERNEL matmul_coop(PRODUCT_BUFFERS const Push push) {
     return;
   }
   const uint first_result = GROUP * kResults;
-  const uint warp = ME / 32, warps_of_rows = kTile / kWarpRows;
-  const uint first_row = warp % warps_of_rows * kWarpRows;
-  const uint first_column = warp / warps_of_rows * kWarpColumns;
+  const uint warp = ME / 32, warps_of_rows = kTile / kSubgroupRows;
+  const uint first_row = warp % warps_of_rows * kSubgroupRows;
+  const uint first_column = warp / warps_of_rows * kSubgroupColumns;
   float sums[kColumnMatrices][kRowMatrices][4];
   UNROLL for (uint n = 0; n < kColumnMatrices; ++n) {
     UNROLL for (uint m = 0; m < kRowMatrices; ++m) {

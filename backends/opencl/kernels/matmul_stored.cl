@@ -2,20 +2,12 @@
 // work-item takes a chunk of 32 columns and up to 4 rows of x; a work-group in z takes a part of the
 // terms, and sum_parts.cl adds the parts.
 #include "common.cl"
+#include "matmul_stored.args"
 #include "weights.cl"
-
-typedef struct {
-  Pointer step, x, weight, y;
-  Extent rows;
-  uint n;  // columns
-  uint k;  // terms
-  uint stride;
-  uint blocks;
-} Push;
 
 #define kRows 4
 
-KERNEL matmul_stored(BUFFER(step) BUFFER(x) BUFFER(weight) BUFFER(y) const Push push) {
+KERNEL matmul_stored(ARGUMENTS) {
   const uint rows = ROWS_OF(rows);
   const uint first = (uint)get_group_id(1) * kRows;
   const uint chunk = GROUP * THREADS + ME;

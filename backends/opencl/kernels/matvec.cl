@@ -2,19 +2,13 @@
 // work-items, kLanes of them share a row of weights and add up their parts; on a CPU a work-item takes
 // a block of rows, 16 terms at a time.
 #include "common.cl"
-#if C9
-#define PROLOGUE
-#endif
+#define HAS_PROLOGUE kStaged
+#include "matvec.args"
 #include "math.cl"
 #include "weights.cl"
 #include "product.cl"
 #include "reduce.cl"
 
-#define kLanes C2    // a power of two
-#define kNr C3       // rows of weights of each group of lanes
-#define kNt C4       // rows of x
-#define kChecked C7  // 1: k is no multiple of 32
-#define kUnroll C8   // chunks of a row of weights under way at a time
 #define kHalves (kGlu == 1 ? 2 : 1)
 
 // What the products of one work-item are made from.
@@ -86,7 +80,7 @@ void Multiply(const Matrix *m, uint row, __global const float *x, uint last_x, f
 
 #define X_ROW(row) (AT(const float, x) + (size_t)(row)*push.k)
 
-KERNEL matvec(PRODUCT_BUFFERS const Push push) {
+KERNEL matvec(ARGUMENTS) {
   const Matrix m = {AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks,
                     push.n,                  push.k};
   const uint rows = ROWS_OF(rows);
@@ -141,7 +135,7 @@ KERNEL matvec(PRODUCT_BUFFERS const Push push) {
 }
 
 #else  // many work-items
-#ifdef PROLOGUE
+#if HAS_PROLOGUE
 #include "prologue.cl"
 #define XPointer __local const float *
 #else
@@ -153,7 +147,7 @@ float4 LoadX(XPointer x, uint at, uint k) {
 #if kChecked
   return (float4)(at < k ? x[at] : 0.0f, at + 1 < k ? x[at + 1] : 0.0f,
                   at + 2 < k ? x[at + 2] : 0.0f, at + 3 < k ? x[at + 3] : 0.0f);
-#elif defined(PROLOGUE)
+#elif HAS_PROLOGUE
   return *(__local const float4 *)(x + at);
 #else
   return *(__global const float4 *)(x + at);
@@ -257,11 +251,9 @@ INLINED float Result(const float *acc, uint r, uint t, __local float *shared) {
 #define GROUP_Y ((uint)get_group_id(1))
 #define GROUPS_Y ((uint)get_num_groups(1))
 
-#ifdef PROLOGUE
-KERNEL matvec(PRODUCT_BUFFERS PROLOGUE_BUFFERS const Push push) {
+KERNEL matvec(ARGUMENTS) {
+#if HAS_PROLOGUE
   __local float4 staged[kQuads];
-#else
-KERNEL matvec(PRODUCT_BUFFERS const Push push) {
 #endif
   __local float shared[THREADS];
   const Matrix m = {AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks,
@@ -270,7 +262,7 @@ KERNEL matvec(PRODUCT_BUFFERS const Push push) {
   const uint lane = ME & (kLanes - 1);
   const uint at_a_time = THREADS / kLanes * kNr;  // rows of weights of a work-group
   float acc[kWays * kNt];
-#ifdef PROLOGUE
+#if HAS_PROLOGUE
   {
     float4 x_row[kTurns];
     NormRow(x_row, &push.prologue, prologue_x_buffer, prologue_residual_buffer,
@@ -287,7 +279,7 @@ KERNEL matvec(PRODUCT_BUFFERS const Push push) {
 #if kMode == kDense
     for (uint first = GROUP_Y * kNt; first < rows; first += GROUPS_Y * kNt) {
       Clear(acc);
-#ifdef PROLOGUE
+#if HAS_PROLOGUE
       Accumulate(&m, lane, row, 0, (__local const float *)staged, 0, acc);
 #else
       Accumulate(&m, lane, row, 0, X_ROW(first), rows - 1 - first, acc);

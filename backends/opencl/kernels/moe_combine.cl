@@ -1,14 +1,8 @@
 // y[t] = sum over the experts j of a row of weight[t, j] * factor[expert] * x[t, j].
 #include "common.cl"
+#include "moe_combine.args"
 
-typedef struct {
-  Pointer step, x, weights, experts, factor, y;
-  Extent rows;
-  uint used, n, count;
-} Push;
-
-KERNEL moe_combine(BUFFER(step) BUFFER(x) BUFFER(weights) BUFFER(experts) BUFFER(factor)
-                       BUFFER(y) const Push push) {
+KERNEL moe_combine(ARGUMENTS) {
   FOR_EACH(i, ROWS_OF(rows) * push.n) {
     const uint row = i / push.n, column = i % push.n;
     float sum = 0.0f;

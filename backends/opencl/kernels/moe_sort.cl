@@ -2,17 +2,12 @@
 // matmul.cl. One work-group. The table: tiles there are, tiles there is room for, the expert of each
 // tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
 #include "common.cl"
-
-typedef struct {
-  Pointer step, experts, table;
-  Extent rows;
-  uint used, count, tiles, op;
-} Push;
+#include "moe_sort.args"
 
 #define kTile 64u
 #define kMaxExperts 1024
 
-KERNEL moe_sort(BUFFER(step) BUFFER(experts) BUFFER(table) const Push push) {
+KERNEL moe_sort(ARGUMENTS) {
   __local uint shared_count[kMaxExperts];
   __local uint shared_first[kMaxExperts];  // tile
   const uint pairs = ROWS_OF(rows) * push.used;

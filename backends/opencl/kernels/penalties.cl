@@ -1,21 +1,7 @@
-// Penalties on tokens seen in a window of positions, and biases on single columns. y already holds a
-// copy of the logits. One work-group for each row.
+// Penalties on tokens seen in a window of positions. y already holds a copy of the logits. One work-group for each row.
 #include "common.cl"
+#include "penalties.args"
 
-#define kBias C1  // 1: bias_add, with ids in `history`, biases in `past`
-#define kRepeat as_float(C2)
-#define kFrequency as_float(C3)
-#define kPresence as_float(C4)
-
-typedef struct {
-  Pointer step, x, history, tokens, q_pos, q_slot, kv_pos, kv_slot, past, y;
-  Extent rows;
-  Extent fresh;
-  uint columns;
-  uint slots, capacity;  // of a bias: how many, in `slots`
-  int last_n;
-  uint op;
-} Push;
 
 // The tokens a row may have seen: positions of its slot that end at the last old one, then the fresh
 // rows.
@@ -38,26 +24,11 @@ int TokenAt(const Window *w, int e) {
   return there ? w->tokens[row] : -1;
 }
 
-KERNEL penalties(BUFFER(step) BUFFER(x) BUFFER(history) BUFFER(tokens) BUFFER(q_pos) BUFFER(q_slot)
-                     BUFFER(kv_pos) BUFFER(kv_slot) BUFFER(past) BUFFER(y) const Push push
-#if !kBias
-                 , const Constants constants
-#endif
-                 ) {
+KERNEL penalties(ARGUMENTS, const Constants constants) {
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
     __global const float *x = AT(float, x) + (size_t)row * push.columns;
     __global float *y = AT(float, y) + (size_t)row * push.columns;
-#if kBias
-    FOR_MINE(i, push.slots) {
-      const int id = AT(int, history)[i];
-      if (id < 0 || id >= (int)push.columns) {
-        FAIL();
-        continue;
-      }
-      y[id] = x[id] + AT(float, past)[i];
-    }
-#else
     const int slot = AT(int, q_slot)[row];
     if (slot < 0 || slot >= (int)push.slots) {
       FAIL();
@@ -82,6 +53,5 @@ KERNEL penalties(BUFFER(step) BUFFER(x) BUFFER(history) BUFFER(tokens) BUFFER(q_
       z = z > 0.0f ? z / kRepeat : z * kRepeat;
       y[token] = z - ((float)seen * kFrequency + kPresence);
     }
-#endif
   }
 }

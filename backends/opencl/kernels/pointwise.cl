@@ -1,26 +1,7 @@
 // One element at a time: unary, binary with broadcast, scale, affine, select, geglu, softcap.
 #include "common.cl"
+#include "pointwise.args"
 #include "math.cl"
-
-#define kOp C1  // as enum Pointwise in gpu/ops_pointwise.cc
-#define kFn C2  // rl_unary or rl_binary
-
-typedef struct {
-  Pointer step, a, b, y;
-  Extent rows;
-  uint inner;  // elements of a row
-  uint dims[3], reserved;  // the three inner dimensions, 1 where there are fewer
-  uint strides[4];  // of b in elements, 0 where it is broadcast
-  float f0, f1;
-} Push;
-
-#define kUnary 0
-#define kBinary 1
-#define kScale 2
-#define kAffine 3
-#define kSelect 4
-#define kGeGlu 5
-#define kSoftcap 6
 
 float Unary(float x) {
   switch (kFn) {
@@ -54,13 +35,13 @@ float Binary(float a, float b) {
 }
 
 uint OffsetOfB(const Push *push, uint i) {
-  const uint i3 = i % push->dims[2], rest3 = i / push->dims[2];
-  const uint i2 = rest3 % push->dims[1], rest2 = rest3 / push->dims[1];
-  return (rest2 / push->dims[0]) * push->strides[0] + (rest2 % push->dims[0]) * push->strides[1] +
-         i2 * push->strides[2] + i3 * push->strides[3];
+  const uint i3 = i % push->size_3, rest3 = i / push->size_3;
+  const uint i2 = rest3 % push->size_2, rest2 = rest3 / push->size_2;
+  return (rest2 / push->size_1) * push->stride_0 + (rest2 % push->size_1) * push->stride_1 +
+         i2 * push->stride_2 + i3 * push->stride_3;
 }
 
-KERNEL pointwise(BUFFER(step) BUFFER(a) BUFFER(b) BUFFER(y) const Push push) {
+KERNEL pointwise(ARGUMENTS) {
   __global const float *b = AT(float, b);
   FOR_EACH(i, ROWS_OF(rows) * push.inner) {
     const float a = AT(float, a)[i];
@@ -69,7 +50,7 @@ KERNEL pointwise(BUFFER(step) BUFFER(a) BUFFER(b) BUFFER(y) const Push push) {
 #elif kOp == kBinary
     const float y = Binary(a, b[OffsetOfB(&push, i)]);
 #elif kOp == kScale
-    const float y = a * b[push.strides[3] == 0 ? 0 : i % push.dims[2]];
+    const float y = a * b[push.stride_3 == 0 ? 0 : i % push.size_3];
 #elif kOp == kAffine
     const float y = a * push.f0 + push.f1;
 #elif kOp == kSelect

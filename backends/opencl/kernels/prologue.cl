@@ -1,7 +1,5 @@
-// What a product of one row does to it first (Prologue in gpu/plan_builder.h): leaves the row in local
-// memory. Included after product.cl; not on a CPU, whose work-groups are too many to repeat it.
-
-#define kColumns C10
+// The prologue of a GEMV (Prologue in kernels.def): norms of its row, which stays in local memory. Not
+// on a CPU, whose work-groups are too many to repeat it.
 
 // The row, four elements at a time: those at 4 * ROW_PLACE(t), 0 beyond the end.
 #define kQuads (kColumns / 4)
@@ -22,16 +20,13 @@ INLINED float NormFactor(const float4 *row, float eps, __local float *shared) {
   return 1.0f / sqrt(GroupSum(squares, shared) / (float)kColumns + eps);
 }
 
-#define PROLOGUE_BUFFERS                                                              \
-  BUFFER(prologue_x) BUFFER(prologue_residual) BUFFER(prologue_weight) BUFFER(prologue_scale) \
-      BUFFER(prologue_sum) BUFFER(prologue_norm_weight)
-// Of the prologue's memory, as AT and IS_NULL.
+// AT and IS_NULL for the memory of the prologue.
 #define PROLOGUE_AT(T, name) ((__global T *)(prologue_##name##_buffer + p->name))
 #define PROLOGUE_HAS(name) (p->name != ULONG_MAX)
 
 // The row after its norms, in `row`. `leads`: whether this work-group writes the sum, if it is wanted.
 // All that is read is on its way before the first of it is used.
-INLINED void NormRow(float4 *row, const Prologue *p, PROLOGUE_BUFFERS bool leads,
+INLINED void NormRow(float4 *row, const Prologue *p, PROLOGUE_PARAMETERS bool leads,
                      __local float *shared) {
   float4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
   LoadRow(PROLOGUE_AT(const float4, x), true, 0.0f, row);

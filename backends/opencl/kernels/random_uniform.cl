@@ -1,13 +1,8 @@
 // Philox4x32-10 of (pos, slot, stream): <rullama/sdk/philox.h>.
 #include "common.cl"
+#include "random_uniform.args"
 
-typedef struct {
-  Pointer step, seed, pos, slot, y;
-  Extent rows;
-  uint stream;
-} Push;
-
-KERNEL random_uniform(BUFFER(step) BUFFER(seed) BUFFER(pos) BUFFER(slot) BUFFER(y) const Push push) {
+KERNEL random_uniform(ARGUMENTS) {
   FOR_EACH(row, ROWS_OF(rows)) {
     uint4 counter = (uint4)(AT(uint, pos)[row], AT(uint, slot)[row], push.stream, 0);
     uint2 key = (uint2)(AT(uint, seed)[0], AT(uint, seed)[1]);

@@ -1,20 +1,9 @@
 // Rotary embedding, after an optional RMS norm of each head: the two follow each other in a model
 // and read the same few values. One work-group for each head of each row.
 #include "common.cl"
+#include "rope.args"
 #include "math.cl"
 #include "reduce.cl"
-
-#define kNorm C1  // 1: normalise first
-#define kHalf C2  // 1: the result is f16
-
-typedef struct {
-  Pointer step, x, pos, rates, weight, y;
-  Extent rows;
-  uint heads;
-  uint dim;
-  uint half_rot;  // pairs that turn
-  float eps;
-} Push;
 
 #if kHalf
 #define STORE(i, value) AT(ushort, y)[i] = (ushort)FloatToHalf(value)
@@ -22,8 +11,7 @@ typedef struct {
 #define STORE(i, value) AT(float, y)[i] = value
 #endif
 
-KERNEL rope(BUFFER(step) BUFFER(x) BUFFER(pos) BUFFER(rates) BUFFER(weight) BUFFER(y)
-                const Push push) {
+KERNEL rope(ARGUMENTS) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows) * push.heads;
   const bool weighted = !IS_NULL(weight);

@@ -1,29 +1,8 @@
 // One work-group for each row of the last dimension: norms, softmax, reductions, entropy.
 #include "common.cl"
+#include "rows.args"
 #include "math.cl"
 #include "reduce.cl"
-
-#define kOp C1    // as enum Rows in gpu/ops_rows.cc
-#define kHalf C2  // 1: the result of kRmsNorm is f16
-
-typedef struct {
-  Pointer step, x, weight, residual, scale, y;
-  Extent rows;
-  uint columns;
-  float eps;
-  float eps2;
-  Pointer weight2, y2;  // kTwoNorms: y2 = rms_norm(y, weight2)
-} Push;
-
-#define kSum 0
-#define kMax 1
-#define kMean 2
-#define kSoftmax 3
-#define kEntropy 4
-#define kRmsNorm 5
-#define kResidualNorm 6
-#define kMinP 7
-#define kTwoNorms 8
 
 // The maximum, and whether some element is not a number: fmax() drops it.
 float MaxOf(__global const float *x, uint columns, bool *has_nan, __local float *shared) {
@@ -80,8 +59,7 @@ float Entropy(__global const float *x, uint columns, __local float *shared) {
   return most == -kInfinity ? 0.0f : Log(sum) - weighted / sum;
 }
 
-KERNEL rows(BUFFER(step) BUFFER(x) BUFFER(weight) BUFFER(residual) BUFFER(scale) BUFFER(y)
-                BUFFER(weight2) BUFFER(y2) const Push push) {
+KERNEL rows(ARGUMENTS) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows), columns = push.columns;
   for (uint row = GROUP; row < count; row += GROUPS) {

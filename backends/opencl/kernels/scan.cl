@@ -1,23 +1,11 @@
 // What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One work-group
 // for each row; each work-item takes a run of consecutive columns.
 #include "common.cl"
+#include "scan.args"
 #include "math.cl"
 #include "reduce.cl"
 #define Summed float
 #include "prefix_sum.cl"
-
-#define kOp C1  // as enum Scan in gpu/ops_sampling.cc
-
-typedef struct {
-  Pointer step, x, u, y;
-  Extent rows;
-  uint columns;
-  float top_p;
-} Push;
-
-#define kCumSum 0
-#define kTopP 1
-#define kCategorical 2
 
 float Logit(float x) { return kOp != kCumSum && IS_NAN(x) ? -kInfinity : x; }
 float Mass(float x, float most) {
@@ -26,7 +14,7 @@ float Mass(float x, float most) {
   return x == -kInfinity ? 0.0f : Exp(x - most);
 }
 
-KERNEL scan(BUFFER(step) BUFFER(x) BUFFER(u) BUFFER(y) const Push push) {
+KERNEL scan(ARGUMENTS) {
   __local float shared[THREADS];
   __local uint shared_first;
   __local int shared_last;

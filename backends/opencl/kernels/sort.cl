@@ -1,7 +1,6 @@
 // A list of keys with ids, and sorting it by key descending, then id ascending (bitonic): in local
 // memory, or where the push constants say. The kernel declares the list by LIST, its number of entries
 // is `room`, a power of two.
-#define kShared C1  // entries there is room for in local memory; 0: the list is in memory
 #if kShared != 0
 #define Entries __local uint2
 #define LIST(row)                 \

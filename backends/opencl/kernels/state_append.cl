@@ -1,17 +1,7 @@
 // Stores rows at [slot, pos mod capacity] unless a later row of the step takes the same place. One
 // work-group for each row.
 #include "common.cl"
-
-#define kBytes C1  // of an element
-
-typedef struct {
-  Pointer step, state, x, pos, slot;
-  Extent rows;
-  uint slots;
-  uint capacity;
-  uint inner;  // elements of a row
-  uint op;     // 1 + its index, for failures
-} Push;
+#include "state_append.args"
 
 #if kBytes == 4
 #define Element uint
@@ -19,7 +9,7 @@ typedef struct {
 #define Element ushort
 #endif
 
-KERNEL state_append(BUFFER(step) BUFFER(state) BUFFER(x) BUFFER(pos) BUFFER(slot) const Push push) {
+KERNEL state_append(ARGUMENTS) {
   __local uint shared_taken;
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {

@@ -1,13 +1,8 @@
 // y = the sum of `parts` tensors that follow each other, in order.
 #include "common.cl"
+#include "sum_parts.args"
 
-typedef struct {
-  Pointer step, x, y;
-  Extent rows;
-  uint n, parts;
-} Push;
-
-KERNEL sum_parts(BUFFER(step) BUFFER(x) BUFFER(y) const Push push) {
+KERNEL sum_parts(ARGUMENTS) {
   const uint total = ROWS_OF(rows) * push.n;
   FOR_EACH(i, total) {
     float sum = 0.0f;

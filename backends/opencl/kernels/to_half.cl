@@ -1,16 +1,11 @@
 // Rows of f32 as f16 times a power of two of their own, so that the largest value of a row fits f16
 // and the smallest lose little. One work-group for each row; the factors follow the rows.
 #include "common.cl"
+#include "to_half.args"
 #include "reduce.cl"
 #include "half_pairs.cl"
 
-typedef struct {
-  Pointer step, x, y, factors;
-  Extent rows;
-  uint columns;  // a multiple of two
-} Push;
-
-KERNEL to_half(BUFFER(step) BUFFER(x) BUFFER(y) BUFFER(factors) const Push push) {
+KERNEL to_half(ARGUMENTS) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {

@@ -2,16 +2,11 @@
 // row: a radix search finds the k-th largest key; what is above it and the first of its equals are
 // collected and sorted (bitonic, by key descending, then index).
 #include "common.cl"
+#include "topk.args"
 #include "order.cl"
 #include "sort.cl"
 #define Summed uint
 #include "prefix_sum.cl"
-
-typedef struct {
-  Pointer step, x, values, indices, list;
-  Extent rows;
-  uint columns, k, room;  // room: a power of two, at least k
-} Push;
 
 // Leaves the k-th largest key in found[0], and in found[1] how many of the elements that have it belong
 // to the list.
@@ -40,7 +35,7 @@ void FindThreshold(__global const float *x, uint columns, uint k, __local uint *
   }
 }
 
-KERNEL topk(BUFFER(step) BUFFER(x) BUFFER(values) BUFFER(indices) BUFFER(list) const Push push) {
+KERNEL topk(ARGUMENTS) {
   LIST();
   __local uint shared_count[256];
   __local uint shared_found[2];

@@ -1,18 +1,11 @@
 // The k largest values of each row of few columns, descending, equal ones by ascending index, or a softmax
 // of these. One work-group for each row: a column's place is the number of those that come before it.
 #include "common.cl"
+#include "topk_few.args"
 #include "math.cl"
 #include "order.cl"
 
-#define kSoftmax (C1 != 0)  // the values are softmax(factor * those found)
 #define kMostColumns 512
-
-typedef struct {
-  Pointer step, x, values, indices;
-  Extent rows;
-  uint columns, k;
-  float factor;
-} Push;
 
 uint PlaceOf(uint column, __local const uint *keys, uint columns) {
   const uint key = keys[column];
@@ -34,7 +27,7 @@ float SoftmaxOf(uint place, __local const float *found, uint k) {
   return Exp(found[place] - most) / sum;
 }
 
-KERNEL topk_few(BUFFER(step) BUFFER(x) BUFFER(values) BUFFER(indices) const Push push) {
+KERNEL topk_few(ARGUMENTS) {
   __local uint shared_keys[kMostColumns];
   __local float shared_found[kMostColumns];
   const uint count = ROWS_OF(rows), columns = push.columns, k = push.k;
@@ -51,7 +44,7 @@ KERNEL topk_few(BUFFER(step) BUFFER(x) BUFFER(values) BUFFER(indices) const Push
       shared_found[place] = push.factor * ValueOf(shared_keys[i]);
     }
     BARRIER();
-    FOR_MINE(i, k) values[i] = kSoftmax ? SoftmaxOf(i, shared_found, k) : shared_found[i];
+    FOR_MINE(i, k) values[i] = kSoftmax != 0 ? SoftmaxOf(i, shared_found, k) : shared_found[i];
     BARRIER();
   }
 }

@@ -1,6 +1,7 @@
 // Locally typical sampling: columns in the order of |surprise - entropy| stay while the mass before
 // them is below p. One work-group for each row.
 #include "common.cl"
+#include "typical_p.args"
 #include "math.cl"
 #include "order.cl"
 #include "reduce.cl"
@@ -8,16 +9,9 @@
 #define Summed float
 #include "prefix_sum.cl"
 
-typedef struct {
-  Pointer step, x, y, list;
-  Extent rows;
-  uint columns, room;  // room: a power of two, at least the columns
-  float top_p;
-} Push;
-
 float Logit(float x) { return IS_NAN(x) ? -kInfinity : x; }
 
-KERNEL typical_p(BUFFER(step) BUFFER(x) BUFFER(y) BUFFER(list) const Push push) {
+KERNEL typical_p(ARGUMENTS) {
   LIST();
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows), columns = push.columns;

@@ -1,22 +1,7 @@
 // Weights in the layouts of gpu/weights.cc. A row is cut into chunks of 32 elements, each decoded as two
 // runs of 16 consecutive elements with one scale and one offset: value = scale * code + offset.
 
-#define kType C1  // as in dtypes.def
 
-#define kQ4_0 2
-#define kQ4_1 3
-#define kQ5_0 6
-#define kQ5_1 7
-#define kQ8_0 8
-#define kQ2_K 10
-#define kQ3_K 11
-#define kQ4_K 12
-#define kQ5_K 13
-#define kQ6_K 14
-#define kIQ4_NL 20
-#define kIQ4_XS 23
-#define kMXFP4 39
-#define kNVFP4 40
 
 #if kType == kF32 || kType == kF16 || kType == kBF16
 #define PLAIN 1

@@ -3,17 +3,8 @@
 // workgroup for each row or part.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "argmax.args.glsl"
 #include "order.glsl"
-
-PUSH Push {
-  uvec2 step, x;
-  uvec2 among;  // u32[rows, span]: the elements that are looked at, or null: all
-  uvec2 y;      // u32[rows, parts]
-  Extent rows;
-  uint columns;
-  uint parts;
-  uint span;    // elements of a part
-} AS_P;
 
 shared uint shared_key[1024];
 shared uint shared_index[1024];

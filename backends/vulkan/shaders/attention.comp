@@ -5,21 +5,9 @@
 // once for all of its queries. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "attention.args.glsl"
 #include "math.glsl"
 #include "lanes.glsl"
-
-layout(constant_id = 1) const uint kHeads = 1;     // query heads in all
-layout(constant_id = 2) const uint kKvHeads = 1;
-layout(constant_id = 3) const uint kGroup = 1;     // query heads of this workgroup
-layout(constant_id = 4) const uint kRows = 1;      // query rows of this workgroup
-layout(constant_id = 5) const uint kDim = 64;
-layout(constant_id = 6) const uint kType = 1;      // of keys and values, f32 or f16
-layout(constant_id = 7) const uint kSlots = 1;
-layout(constant_id = 8) const uint kCapacity = 1;  // rows of a slot
-layout(constant_id = 9) const int kWindow = 0;
-layout(constant_id = 10) const uint kCanvas = 0;
-layout(constant_id = 11) const float kScale = 1.0;
-layout(constant_id = 12) const uint kBatch = 8;    // loads under way at a time
 
 layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 

@@ -1,11 +1,5 @@
-// Push constants of attention, and which keys a query sees. Of the rows of a workgroup, shared_pos and
+// Which keys a query sees. Of the rows of a workgroup, shared_pos and
 // shared_slot say where they are.
-
-PUSH Push {
-  uvec2 step, q, k_new, v_new, k_state, v_state, q_pos, q_slot, kv_pos, kv_slot, past, y;
-  Extent rows;   // of queries
-  Extent fresh;  // of keys
-} AS_P;
 
 int FirstOld(uint row, int past) {
   if (kWindow == 0) return 0;

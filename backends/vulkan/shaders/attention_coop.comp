@@ -13,19 +13,8 @@
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
+#include "attention_coop.args.glsl"
 #include "math.glsl"
-
-layout(constant_id = 1) const uint kHeads = 1;  // query heads in all
-layout(constant_id = 2) const uint kKvHeads = 1;
-layout(constant_id = 3) const uint kGroup = 1;     // query heads of this workgroup
-layout(constant_id = 4) const uint kQueries = 16;  // of this workgroup: 16 or 32
-layout(constant_id = 5) const uint kDim = 128;     // a multiple of 128
-layout(constant_id = 6) const uint kSlots = 1;
-layout(constant_id = 7) const uint kCapacity = 16;  // rows of a slot, a multiple of 16
-layout(constant_id = 8) const int kWindow = 0;
-layout(constant_id = 9) const uint kCanvas = 0;
-layout(constant_id = 10) const float kScale = 1.0;
-layout(constant_id = 11) const uint kMostFresh = 16;  // rows there is memory for
 
 const uint kRows = kQueries / kGroup;
 shared int shared_pos[kRows];
@@ -148,7 +137,7 @@ struct Segment {
 // The first of the 16 rows in which a block of keys lies, in rows of [kv_heads, dim].
 uint FirstRowOf(const Segment s, int at, uint block) {
   const int first = at + int(block * kMatrix);
-  if (s.fresh) return uint(min(first, int(kMostFresh - kMatrix)));
+  if (s.fresh) return uint(min(first, int(kMaxFresh - kMatrix)));
   return uint(s.slot) * kCapacity + uint(first) % kCapacity;
 }
 

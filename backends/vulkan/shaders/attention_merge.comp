@@ -3,13 +3,8 @@
 // One workgroup for each head of each row.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "attention_merge.args.glsl"
 #include "math.glsl"
-
-PUSH Push {
-  uvec2 step, x, y;
-  Extent rows;
-  uint heads, dim, parts;
-} AS_P;
 
 const uint kMostParts = 64;
 const uint kBatch = 16;  // parts on their way at a time

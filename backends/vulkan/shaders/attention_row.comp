@@ -2,44 +2,18 @@
 // Attention of one row over the old rows of its slot and its fresh one. A workgroup takes a few query
 // heads that share a key/value head, and every `parts`-th tile of keys; the last one to be done joins
 // the parts. Norms and rotations of the row's queries, key and value are computed on the way where the
-// host left them out (Heads). Keys and values are on their way before anything waits. Accumulates in f32.
+// host left them out (HeadTransform). Keys and values are on their way before anything waits.
+// Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
+#include "attention_row.args.glsl"
 #include "math.glsl"
 #include "lanes.glsl"
 #include "arrival.glsl"
 
-layout(constant_id = 1) const uint kHeads = 1;  // query heads in all
-layout(constant_id = 2) const uint kKvHeads = 1;
-layout(constant_id = 3) const uint kGroup = 1;  // query heads of this workgroup
-layout(constant_id = 4) const uint kDim = 64;
-layout(constant_id = 5) const uint kType = 1;  // of keys and values, f32 or f16
-layout(constant_id = 6) const uint kSlots = 1;
-layout(constant_id = 7) const uint kCapacity = 1;  // rows of a slot
-layout(constant_id = 8) const int kWindow = 0;
-layout(constant_id = 9) const uint kCanvas = 0;
-layout(constant_id = 10) const float kScale = 1.0;
-layout(constant_id = 11) const uint kSplit = 16;  // invocations that share the product of a key
-layout(constant_id = 12) const uint kTeams = 1;   // that share the values of a tile
-
-PUSH Push {
-  uvec2 step, q_pos, q_slot, kv_pos, kv_slot, past, k_new, v_new, k_state, v_state, y;
-  uvec2 partial;  // f32[parts, heads, dim], then f32[parts, heads, 4]: sum, maximum, two unused
-  uvec2 counters;  // of ArrivesLast, for each group of heads
-  uvec2 heads;     // HeadsRecord
-  Extent rows;     // for the host
-} AS_P;
-
-// Rows of heads that become queries, keys or values: x * norm * weight, rotated.
-struct Heads {
-  uvec2 x;  // null: they are what they should be
-  uvec2 weight, pos, rates;
-  float eps;      // of the norm; below 0: none
-  uint half_rot;  // pairs that turn
-};
-layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT HeadsRecord {
-  Heads q, k, v;
+layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT Transforms {
+  HeadTransform q, k, v;
 };
 layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 
@@ -82,25 +56,25 @@ float MembersMax(float x) { return x; }
 uint me;
 uint kv_head;
 uint first_head;
-HeadsRecord heads;
+Transforms heads;
 
 // ---- the row's own heads ------------------------------------------------------------------------
 
 vec4 Row4(uint quad) { return uintBitsToFloat(shared_rows[quad]); }
 
 // As many as this workgroup has: queries, then the key and the value.
-Heads HeadsOf(uint item) {
+HeadTransform HeadsOf(uint item) {
   if (item < kGroup) return heads.q;
   if (item == kGroup) return heads.k;
   return heads.v;
 }
-uvec2 PlaceOf(uint item, const Heads h) {
+uvec2 PlaceOf(uint item, const HeadTransform h) {
   return Advance(h.x, (item < kGroup ? first_head + item : kv_head) * kDim * 4);
 }
 
 void FindNorms(uint items) {
   for (uint item = TEAM; item < items; item += TEAMS) {
-    const Heads h = HeadsOf(item);
+    const HeadTransform h = HeadsOf(item);
     float squares = 0.0;
     if (!IsNull(h.x) && h.eps >= 0.0) {
       const uvec2 place = PlaceOf(item, h);
@@ -139,7 +113,7 @@ void PutElement(uint item, uint i, float value) {
 
 // Two elements of an item: a pair that turns, or two of the rest.
 void Rotate(uint item, uint pair) {
-  const Heads h = HeadsOf(item);
+  const HeadTransform h = HeadsOf(item);
   if (IsNull(h.x)) return;
   const bool turns = pair < h.half_rot;
   const uint i = turns ? pair : 2 * pair, j = turns ? pair + h.half_rot : i + 1;
@@ -387,7 +361,7 @@ void main() {
   me = Index();
   first_head = GROUP.y * kGroup;
   kv_head = first_head / (kHeads / kKvHeads);
-  heads = HeadsRecord(p.heads);
+  heads = Transforms(p.transforms);
   FindKeys();
   const uint tiles = uint(past - first) / kKeys + 1;
   const uint part = GROUP.x, parts = tiles > kFewTiles ? min(GROUPS.x, tiles) : 1;

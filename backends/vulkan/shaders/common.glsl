@@ -3,6 +3,7 @@
 #extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_control_flow_attributes : require
+#include "types.glsl"
 
 // Invocations of a workgroup are always constant 0; constants of an op count from 1.
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
@@ -19,19 +20,11 @@ uvec3 task_group, task_groups;
 #define INPUT nonprivate buffer  // other tasks write it
 #define GROUP task_group
 #define GROUPS task_groups
-// All of it is read at once, before anything waits.
-#define PUSH struct
-#define AS_P                                                                                 \
-  ;                                                                                          \
-  layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT PushAt { Push v; }; \
-  Push p = PushAt(task_push).v
 #else
 #define BUFFER buffer
 #define INPUT readonly buffer
 #define GROUP gl_WorkGroupID
 #define GROUPS gl_NumWorkGroups
-#define PUSH layout(push_constant, std430) uniform
-#define AS_P p
 #endif
 // What nothing writes while a step runs.
 #define CONSTANT readonly buffer
@@ -91,9 +84,6 @@ uint FloatToBFloat16(float value) {
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16) | 0x40u;
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
-
-// Element types as in dtypes.def.
-const uint kF32 = 0, kF16 = 1, kI32 = 26, kBF16 = 30;
 
 bool IsNull(uvec2 pointer) { return (pointer.x | pointer.y) == 0; }
 uvec2 Advance(uvec2 pointer, uint bytes) {

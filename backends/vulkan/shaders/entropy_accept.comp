@@ -3,14 +3,9 @@
 // bound. One workgroup.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "entropy_accept.args.glsl"
 #include "order.glsl"
 
-PUSH Push {
-  uvec2 step, x, y, list;
-  Extent rows;
-  uint room;
-  float bound;
-} AS_P;
 #include "sort.glsl"
 
 void main() {

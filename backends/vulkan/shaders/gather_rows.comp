@@ -2,21 +2,8 @@
 // Rows of a table by id: of weights, decoded; of anything else, as they are.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "gather_rows.args.glsl"
 #include "weights.glsl"
-
-layout(constant_id = 2) const uint kRaw = 0;  // bytes of an element that is moved as it is, or 0
-
-PUSH Push {
-  uvec2 step, table, ids, y;
-  Extent rows;
-  uint table_rows;
-  uint first, rows_there;  // of the table: those that are here
-  uint stride;   // bytes of a row of the table
-  uint blocks;   // of a row
-  uint column;   // first element
-  uint columns;  // elements
-  uint op;       // 1 + its index, for failures
-} AS_P;
 
 void main() {
   const uint count = At(p.rows, Step(p.step));

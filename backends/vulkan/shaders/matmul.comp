@@ -4,13 +4,10 @@
 // parts of the terms, which sum_parts.comp adds.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "matmul.args.glsl"
 #include "math.glsl"
 #include "weights.glsl"
 #include "matvec.glsl"
-
-layout(constant_id = 5) const uint kGlu = 0;
-layout(constant_id = 6) const uint kMode = 0;
-layout(constant_id = 7) const uint kChecked = 0;
 
 const uint kTile = 64;
 const uint kPitch = kTile + 1;  // of the tiles, column by column, so that banks differ

@@ -5,16 +5,10 @@
 // is on its way from memory meanwhile. k is a multiple of 64.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "matmul_coop.args.glsl"
 #include "math.glsl"
 #include "weights.glsl"
 #include "matvec.glsl"
-
-layout(constant_id = 5) const uint kGlu = 0;
-layout(constant_id = 6) const uint kMode = 0;
-layout(constant_id = 7) const uint kTile = 64;          // rows
-layout(constant_id = 8) const uint kColumns = 64;       // of the tile: results, or twice as many
-layout(constant_id = 9) const uint kSubgroupRows = 32;  // of a subgroup's part
-layout(constant_id = 10) const uint kSubgroupColumns = 32;
 
 const uint kThreads = gl_WorkGroupSize.x;
 const uint kTerms = 64;            // of a step

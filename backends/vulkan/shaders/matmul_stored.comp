@@ -4,16 +4,8 @@
 // terms, and sum_parts.comp adds the parts.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "matmul_stored.args.glsl"
 #include "weights.glsl"
-
-PUSH Push {
-  uvec2 step, x, weight, y;
-  Extent rows;
-  uint n;  // columns
-  uint k;  // terms
-  uint stride;
-  uint blocks;
-} AS_P;
 
 const uint kNt = 4;
 

@@ -5,6 +5,7 @@
 // and sum_parts.comp adds the parts. k is a multiple of 64, n one of 128.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "matmul_stored_coop.args.glsl"
 #include "weights.glsl"
 #include "matvec.glsl"
 

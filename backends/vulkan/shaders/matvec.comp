@@ -3,22 +3,13 @@
 // up their parts. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "matvec.args.glsl"
 #include "math.glsl"
 #include "weights.glsl"
 #include "matvec.glsl"
 #include "reduce.glsl"
 #include "lanes.glsl"
 
-layout(constant_id = 2) const uint kLanes = 8;    // a power of two
-layout(constant_id = 3) const uint kNr = 1;       // rows of weights of each group of lanes
-layout(constant_id = 4) const uint kNt = 1;       // rows of x
-layout(constant_id = 5) const uint kGlu = 0;      // 1: gate and up; 2: gate, and up is given in `extra`
-layout(constant_id = 6) const uint kMode = 0;     // see matvec.glsl
-layout(constant_id = 7) const uint kChecked = 0;  // 1: k is no multiple of 32
-layout(constant_id = 8) const uint kUnroll = 1;   // chunks of a row of weights read at a time
-
-layout(constant_id = 9) const uint kStaged = 0;   // 1: the row is one, and changed first
-layout(constant_id = 10) const uint kColumns = 4;  // of that
 const uint kTurns = (kColumns / 4 + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 #include "prologue.glsl"
 

@@ -13,47 +13,16 @@
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
+#include "matvec_dot.args.glsl"
 #include "math.glsl"
 #include "weights.glsl"
 #include "reduce.glsl"
 #include "lanes.glsl"
 
-layout(constant_id = 2) const uint kHalves = 1;        // 2: gelu(x G^T) * (x U^T)
-layout(constant_id = 3) const uint kUnroll = 1;        // chunks of a row of weights under way
-layout(constant_id = 4) const uint kTurns = 1;         // quads of x of an invocation at a time
-layout(constant_id = 5) const uint kTogether = 0;      // 1: no subgroup leaves out what others do
-layout(constant_id = 6) const uint kExperts = 0;       // which rows of weights there are, see below
-layout(constant_id = 7) const uint kMostColumns = 32;  // room for x: its columns or more
-
-const uint kStacked = 1;     // results of one expert after those of another
-const uint kSideBySide = 2;  // sums over experts: their columns follow each other
-
-PUSH Push {
-  uvec2 step, x;
-  uvec2 weight, weight2;
-  uvec2 extra;     // f32[n], or null: y = gelu(x W^T) * extra; kStacked: f32[used], which the results
-                   // of an expert are multiplied by
-  uvec2 y;
-  uvec2 prologue;  // PrologueRecord, or null
-  uvec2 experts;   // i32[used], or null
-  uvec2 factor;    // kStacked: f32[count], for the results of an expert too, or null
-  Extent rows;     // for the host
-  uint n;          // results
-  uint k;          // columns of the row
-  uint stride;     // bytes of a row of weights
-  uint lanes;      // that share a row of weights: a power of two, of one subgroup
-  uint share;      // rows of weights of each workgroup,
-  uint more;       // and one more of so many
-  uint used;         // experts of the row, no more than a subgroup has lanes
-  uint count;        // experts there are
-  uint expert_rows;  // from the weights of one to those of the next
-  uint span;         // of an expert: kStacked: results; kSideBySide: chunks
-  uint op;           // 1 + its index, for failures
-} AS_P;
 #include "prologue.glsl"
 
 // Of 16 elements, as many as chunks have, in groups of 16 (PlaceOf).
-const uint kRuns = (kMostColumns + 255) / 256 * 16;
+const uint kRuns = (kMaxColumns + 255) / 256 * 16;
 
 // OpSUDot on vectors in words: signed bytes times unsigned ones.
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4452)
@@ -221,8 +190,8 @@ void main() {
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
-  const uint begin = GROUP.x * p.share + min(GROUP.x, p.more);
-  const uint end = begin + p.share + (GROUP.x < p.more ? 1 : 0);
+  const uint begin = GROUP.x * p.share + min(GROUP.x, p.remainder);
+  const uint end = begin + p.share + (GROUP.x < p.remainder ? 1 : 0);
   if (kExperts != 0) LoadExperts();
   WeightRow rows[kHalves];
   [[unroll]] for (uint h = 0; h < kHalves; ++h) {

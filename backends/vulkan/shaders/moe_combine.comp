@@ -2,12 +2,7 @@
 // y[t] = sum over the experts j of a row of weight[t, j] * factor[expert] * x[t, j].
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-PUSH Push {
-  uvec2 step, x, weights, experts, factor, y;
-  Extent rows;
-  uint used, n, count;
-} AS_P;
+#include "moe_combine.args.glsl"
 
 void main() {
   const uint total = At(p.rows, Step(p.step)) * p.n;

@@ -4,12 +4,7 @@
 // tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-PUSH Push {
-  uvec2 step, experts, table;
-  Extent rows;
-  uint used, count, tiles, op;
-} AS_P;
+#include "moe_sort.args.glsl"
 
 const uint kTile = 64;
 const uint kMaxExperts = 1024;

@@ -1,24 +1,9 @@
 #version 460
-// Penalties on tokens seen in a window of positions, and biases on single columns. y already holds a
-// copy of the logits. One workgroup for each row.
+// Penalties on tokens seen in a window of positions. y already holds a copy of the logits. One
+// workgroup for each row.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-layout(constant_id = 1) const uint kBias = 0;  // 1: bias_add, with ids in `history`, biases in `past`
-
-layout(constant_id = 2) const float kRepeat = 1.0;
-layout(constant_id = 3) const float kFrequency = 0.0;
-layout(constant_id = 4) const float kPresence = 0.0;
-
-PUSH Push {
-  uvec2 step, x, history, tokens, q_pos, q_slot, kv_pos, kv_slot, past, y;
-  Extent rows;
-  Extent fresh;
-  uint columns;
-  uint slots, capacity;  // of a bias: how many, in `slots`
-  int last_n;
-  uint op;
-} AS_P;
+#include "penalties.args.glsl"
 
 int pos, slot, old;
 
@@ -62,25 +47,7 @@ void Penalise(uint row) {
   }
 }
 
-void AddBias(uint row) {
-  for (uint i = gl_LocalInvocationIndex; i < p.slots; i += gl_WorkGroupSize.x) {
-    const int id = I32(p.history).v[i];
-    if (id < 0 || id >= int(p.columns)) {
-      Step(p.step).failed_op = p.op;
-      continue;
-    }
-    const uint at = row * p.columns + uint(id);
-    F32(p.y).v[at] = F32(p.x).v[at] + F32(p.past).v[i];
-  }
-}
-
 void main() {
   const uint count = At(p.rows, Step(p.step));
-  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
-    if (kBias != 0) {
-      AddBias(row);
-    } else {
-      Penalise(row);
-    }
-  }
+  for (uint row = GROUP.x; row < count; row += GROUPS.x) Penalise(row);
 }

@@ -2,21 +2,8 @@
 // One element at a time: unary, binary with broadcast, scale, affine, select, geglu, softcap.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "pointwise.args.glsl"
 #include "math.glsl"
-
-layout(constant_id = 1) const uint kOp = 0;  // as enum Pointwise in ops_pointwise.cc
-layout(constant_id = 2) const uint kFn = 0;  // rl_unary or rl_binary
-
-PUSH Push {
-  uvec2 step, a, b, y;
-  Extent rows;
-  uint inner;       // elements of a row
-  uvec3 dims;       // the three inner dimensions, 1 where there are fewer
-  uvec4 strides;    // of b in elements, 0 where it is broadcast
-  float f0, f1;
-} AS_P;
-
-const uint kUnary = 0, kBinary = 1, kScale = 2, kAffine = 3, kSelect = 4, kGeGlu = 5, kSoftcap = 6;
 
 float Unary(float x) {
   switch (kFn) {
@@ -50,12 +37,12 @@ float Binary(float a, float b) {
 }
 
 uint OffsetOfB(uint i) {
-  const uint i3 = i % p.dims.z;
-  const uint rest3 = i / p.dims.z;
-  const uint i2 = rest3 % p.dims.y;
-  const uint rest2 = rest3 / p.dims.y;
-  return (rest2 / p.dims.x) * p.strides.x + (rest2 % p.dims.x) * p.strides.y + i2 * p.strides.z +
-         i3 * p.strides.w;
+  const uint i3 = i % p.size_3;
+  const uint rest3 = i / p.size_3;
+  const uint i2 = rest3 % p.size_2;
+  const uint rest2 = rest3 / p.size_2;
+  return (rest2 / p.size_1) * p.stride_0 + (rest2 % p.size_1) * p.stride_1 + i2 * p.stride_2 +
+         i3 * p.stride_3;
 }
 
 void main() {
@@ -68,7 +55,7 @@ void main() {
     } else if (kOp == kBinary) {
       y = Binary(a, F32(p.b).v[OffsetOfB(i)]);
     } else if (kOp == kScale) {
-      y = a * F32(p.b).v[p.strides.w == 0 ? 0 : i % p.dims.z];
+      y = a * F32(p.b).v[p.stride_3 == 0 ? 0 : i % p.size_3];
     } else if (kOp == kAffine) {
       y = a * p.f0 + p.f1;
     } else if (kOp == kSelect) {

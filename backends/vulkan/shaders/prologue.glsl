@@ -1,18 +1,8 @@
-// What a product of one row does to it first (Prologue in plan_builder.h). The includer's push constants
+// What a product of one row does to it first (Prologue in kernels.def). The includer's push constants
 // `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how many turns of the
 // workgroup take a row, kTurns, and counts its invocations, Index().
 
-struct PrologueRecord {
-  uvec2 x;
-  uvec2 residual;  // or null
-  uvec2 weight;    // of the norm that is added to it, or null
-  uvec2 scale;     // of the sum, or null
-  uvec2 sum;       // where the sum goes, or null
-  uvec2 norm_weight;  // or null
-  float eps;
-  float norm_eps;  // of the norm of what is there by then; below 0: none
-};
-layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { PrologueRecord v; };
+layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { Prologue v; };
 layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER Sums { vec4 v[]; };
 
 // The row, four elements at a time: those at 4 * RowPlace(t), 0 beyond the end.
@@ -40,7 +30,7 @@ void LoadRow(uvec2 x, uint first) {
 
 // All that is read is on its way before the first of it is used.
 void LoadNormedRow() {
-  const PrologueRecord r = PrologueAt(p.prologue).v;
+  const Prologue r = PrologueAt(p.prologue).v;
   vec4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
   LoadRow(r.x, 0);
   [[unroll]] for (uint t = 0; t < kTurns; ++t) {

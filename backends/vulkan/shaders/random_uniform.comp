@@ -2,12 +2,7 @@
 // Philox4x32-10 of (pos, slot, stream): <rullama/sdk/philox.h>.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-PUSH Push {
-  uvec2 step, seed, pos, slot, y;
-  Extent rows;
-  uint stream;
-} AS_P;
+#include "random_uniform.args.glsl"
 
 void main() {
   const uint count = At(p.rows, Step(p.step));

@@ -3,20 +3,9 @@
 // and read the same few values. One workgroup for each head of each row.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "rope.args.glsl"
 #include "math.glsl"
 #include "reduce.glsl"
-
-layout(constant_id = 1) const uint kNorm = 0;  // 1: normalise first
-layout(constant_id = 2) const uint kHalf = 0;  // 1: the result is f16
-
-PUSH Push {
-  uvec2 step, x, pos, rates, weight, y;
-  Extent rows;
-  uint heads;
-  uint dim;
-  uint half_rot;  // pairs that turn
-  float eps;
-} AS_P;
 
 void Store(uint i, float value) {
   if (kHalf == 0) {

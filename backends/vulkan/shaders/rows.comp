@@ -2,23 +2,9 @@
 // One workgroup for each row of the last dimension: norms, softmax, reductions, entropy.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "rows.args.glsl"
 #include "math.glsl"
 #include "reduce.glsl"
-
-layout(constant_id = 1) const uint kOp = 0;    // as enum Rows in ops_rows.cc
-layout(constant_id = 2) const uint kHalf = 0;  // 1: the result of kRmsNorm is f16
-
-PUSH Push {
-  uvec2 step, x, weight, residual, scale, y;
-  Extent rows;
-  uint columns;
-  float eps;
-  float eps2;
-  uvec2 weight2, y2;  // kTwoNorms: y2 = rms_norm(y, weight2)
-} AS_P;
-
-const uint kSum = 0, kMax = 1, kMean = 2, kSoftmax = 3, kEntropy = 4, kRmsNorm = 5, kResidualNorm = 6,
-           kMinP = 7, kTwoNorms = 8;
 
 uint first;  // of the row, in elements
 

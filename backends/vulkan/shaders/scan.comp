@@ -3,21 +3,12 @@
 // for each row; each invocation takes a run of consecutive columns.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "scan.args.glsl"
 #include "math.glsl"
 #include "reduce.glsl"
 #define Summed float
 #include "prefix_sum.glsl"
 
-layout(constant_id = 1) const uint kOp = 0;  // as enum Scan in ops_sampling.cc
-
-PUSH Push {
-  uvec2 step, x, u, y;
-  Extent rows;
-  uint columns;
-  float top_p;
-} AS_P;
-
-const uint kCumSum = 0, kTopP = 1, kCategorical = 2;
 
 shared uint shared_first;
 shared int shared_last;

@@ -1,8 +1,6 @@
 // A list of keys with ids, and sorting it by key descending, then id ascending (bitonic): in shared
 // memory, or where the includer's push constants `p` say: `list`, `room` entries, a power of two.
 
-layout(constant_id = 1) const uint kShared = 2048;  // room of the shared list; 0: it is in memory
-
 layout(buffer_reference, std430, buffer_reference_align = 8) coherent BUFFER Entries { uvec2 v[]; };
 
 shared uint shared_keys[kShared == 0 ? 1 : kShared];

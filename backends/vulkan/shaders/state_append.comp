@@ -3,17 +3,7 @@
 // workgroup for each row.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-layout(constant_id = 1) const uint kBytes = 4;  // of an element
-
-PUSH Push {
-  uvec2 step, state, x, pos, slot;
-  Extent rows;
-  uint slots;
-  uint capacity;
-  uint inner;  // elements of a row
-  uint op;     // 1 + its index, for failures
-} AS_P;
+#include "state_append.args.glsl"
 
 shared uint shared_taken;
 

@@ -2,12 +2,7 @@
 // y = the sum of `parts` tensors that follow each other, in order.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-PUSH Push {
-  uvec2 step, x, y;
-  Extent rows;
-  uint n, parts;
-} AS_P;
+#include "sum_parts.args.glsl"
 
 void main() {
   const uint total = At(p.rows, Step(p.step)) * p.n;

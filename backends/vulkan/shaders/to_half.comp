@@ -3,13 +3,8 @@
 // and the smallest lose little. One workgroup for each row; the factors follow the rows.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "to_half.args.glsl"
 #include "reduce.glsl"
-
-PUSH Push {
-  uvec2 step, x, y, factors;
-  Extent rows;
-  uint columns;
-} AS_P;
 
 void main() {
   const uint count = At(p.rows, Step(p.step));

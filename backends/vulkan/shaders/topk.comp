@@ -5,15 +5,11 @@
 // fits, else in `list`.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "topk.args.glsl"
 #include "order.glsl"
 #define Summed uint
 #include "prefix_sum.glsl"
 
-PUSH Push {
-  uvec2 step, x, values, indices, list;
-  Extent rows;
-  uint columns, k, room;  // room: a power of two, at least k
-} AS_P;
 #include "sort.glsl"
 
 shared uint shared_count[256];

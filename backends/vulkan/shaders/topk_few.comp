@@ -3,17 +3,9 @@
 // of these. One workgroup for each row: a column's place is the number of those that come before it.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "topk_few.args.glsl"
 #include "math.glsl"
 #include "order.glsl"
-
-layout(constant_id = 1) const uint kSoftmax = 0;  // 1: the values are softmax(factor * those found)
-
-PUSH Push {
-  uvec2 step, x, values, indices;
-  Extent rows;
-  uint columns, k;
-  float factor;
-} AS_P;
 
 const uint kMostColumns = 512;
 shared uint shared_keys[kMostColumns];

@@ -3,18 +3,13 @@
 // them is below p. One workgroup for each row.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "typical_p.args.glsl"
 #include "math.glsl"
 #include "order.glsl"
 #include "reduce.glsl"
 #define Summed float
 #include "prefix_sum.glsl"
 
-PUSH Push {
-  uvec2 step, x, y, list;
-  Extent rows;
-  uint columns, room;  // room: a power of two, at least the columns
-  float top_p;
-} AS_P;
 #include "sort.glsl"
 
 uint first;

@@ -1,11 +1,8 @@
 // Weights in the layouts of weights.cc. A row is cut into chunks of 32 elements, each decoded as two
 // runs of 16 consecutive elements with one scale and one offset: value = scale * code + offset.
 
-// The type, as in dtypes.def.
-layout(constant_id = 1) const uint kType = 0;
+// The type is kType.
 
-const uint kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8, kQ2_K = 10, kQ3_K = 11, kQ4_K = 12,
-           kQ5_K = 13, kQ6_K = 14, kIQ4_NL = 20, kIQ4_XS = 23, kMXFP4 = 39, kNVFP4 = 40;
 
 const bool kHasOffset = kType == kQ4_1 || kType == kQ5_1 || kType == kQ2_K || kType == kQ4_K ||
                         kType == kQ5_K;

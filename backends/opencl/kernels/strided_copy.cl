@@ -1,21 +1,8 @@
 // Moves and converts elements: copy, slice, concat (twice), reshape, cast, where, gather_last.
 #include "common.cl"
+#include "strided_copy.args"
 
-#define kOp C1    // as enum Move in gpu/ops_structure.cc
-#define kFrom C2  // element type, or for moves the size in bytes
-#define kTo C3    // of the result of a cast
-
-typedef struct {
-  Pointer step, x, b, condition, y;
-  Extent rows;
-  uint inner;  // elements that are moved of each row
-  uint x_stride, x_offset, y_stride, y_offset;
-} Push;
-
-#define kMove 0
-#define kCast 1
-#define kWhere 2
-#define kGatherLast 3
+#define kCopy 0
 
 // Towards zero, at most the ends of the range, 0 for not-a-number.
 int Truncate(float x) {
@@ -68,11 +55,11 @@ To Cast(From bits) {
 #define To ushort
 #endif
 
-KERNEL move(BUFFER(step) BUFFER(x) BUFFER(b) BUFFER(condition) BUFFER(y) const Push push) {
+KERNEL strided_copy(ARGUMENTS) {
   __global const From *x = AT(From, x);
   __global To *y = AT(To, y);
   FOR_EACH(i, ROWS_OF(rows) * push.inner) {
-#if kOp == kMove
+#if kOp == kCopy
     const uint row = i / push.inner, column = i % push.inner;
     y[row * push.y_stride + push.y_offset + column] = x[row * push.x_stride + push.x_offset + column];
 #elif kOp == kCast
@@ -81,10 +68,9 @@ KERNEL move(BUFFER(step) BUFFER(x) BUFFER(b) BUFFER(condition) BUFFER(y) const P
     const bool chosen = (AT(uint, condition)[i] & 0x7FFFFFFFu) != 0u;
     y[i] = chosen ? x[i] : AT(From, b)[i];
 #else
-    // In place of the result's stride, the op for a failure.
     const int index = AT(int, b)[i];
     if (index >= (int)push.x_stride) {
-      AT(Step, step)->failed_op = push.y_stride;
+      FAIL();
     } else {
       y[i] = index >= 0 ? x[i * push.x_stride + (uint)index] : kFrom == kI32 ? 0xFFFFFFFFu : 0x7FC00000u;
     }

@@ -1,20 +1,8 @@
 #version 460
-// Moves and converts elements: copy, slice, concat (twice), reshape, cast, where, gather_last.
+// Copies and converts elements: copy, slice, concat (twice), reshape, cast, where, gather_last.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-
-layout(constant_id = 1) const uint kOp = 0;    // as enum Move in ops_structure.cc
-layout(constant_id = 2) const uint kFrom = 0;  // element type, or for moves the size in bytes
-layout(constant_id = 3) const uint kTo = 0;    // of the result of a cast
-
-PUSH Push {
-  uvec2 step, x, b, condition, y;
-  Extent rows;
-  uint inner;  // elements that are moved of each row
-  uint x_stride, x_offset, y_stride, y_offset;
-} AS_P;
-
-const uint kMove = 0, kCast = 1, kWhere = 2, kGatherLast = 3;
+#include "strided_copy.args.glsl"
 
 float LoadFloat(uvec2 base, uint i) {
   if (kFrom == kF32) return F32(base).v[i];
@@ -69,7 +57,7 @@ void Cast(uint from, uint to) {
   }
 }
 
-void MoveOne(uvec2 source, uint from, uint to) {
+void CopyOne(uvec2 source, uint from, uint to) {
   if (kFrom == 4) {
     U32(p.y).v[to] = U32(source).v[from];
   } else {
@@ -80,7 +68,7 @@ void MoveOne(uvec2 source, uint from, uint to) {
 void GatherLast(uint row) {
   const int index = I32(p.b).v[row];
   if (index >= int(p.x_stride)) {
-    Step(p.step).failed_op = p.y_stride;
+    Step(p.step).failed_op = p.op;
   } else if (index >= 0) {
     U32(p.y).v[row] = U32(p.x).v[row * p.x_stride + uint(index)];
   } else {
@@ -93,14 +81,14 @@ void main() {
   for (uint i = INVOCATION; i < count; i += GROUPS.x * gl_WorkGroupSize.x) {
     const uint row = i / p.inner;
     const uint column = i % p.inner;
-    if (kOp == kMove) {
-      MoveOne(p.x, row * p.x_stride + p.x_offset + column,
+    if (kOp == kCopy) {
+      CopyOne(p.x, row * p.x_stride + p.x_offset + column,
               row * p.y_stride + p.y_offset + column);
     } else if (kOp == kCast) {
       Cast(i, i);
     } else if (kOp == kWhere) {
       const bool chosen = (U32(p.condition).v[i] & 0x7FFFFFFFu) != 0u;
-      MoveOne(chosen ? p.x : p.b, i, i);
+      CopyOne(chosen ? p.x : p.b, i, i);
     } else {
       GatherLast(i);
     }

@@ -1,0 +1,46 @@
+// What kernels.def says of a kernel, as text for its compiler: shared numbers, specialisation
+// constants, and the arguments. Shaders get it at build time (write_kernel_headers.cc), OpenCL at
+// run time.
+//
+// Thread safety: all functions are pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/gpu/kernels.h"
+
+namespace rullama::gpu {
+
+// The name of a kernel, which is that of its file without the extension.
+std::string_view NameOf(Shader shader);
+std::span<const Shader> AllShaders();
+
+struct SpecConstant {
+  enum class Type : uint8_t { kU32, kI32, kF32 };
+  std::string name;  // in kernels: kHeads
+  Type type = Type::kU32;
+  std::string value;  // before specialisation
+  bool is_capacity = false;
+};
+// The specialisation constants of a kernel from id 1 on; 0 is the size of a workgroup.
+std::vector<SpecConstant> ConstantsOf(Shader shader);
+// The id of the constant of this name (kType), or of the capacity of a kernel that has one; 0 if
+// there is none.
+size_t FindConstant(Shader shader, std::string_view name);
+size_t FindCapacity(Shader shader);
+
+// `const uint kF32 = 0;` and the like for all element types.
+std::string GlslTypes();
+// Needs common.glsl before it. Declares the kernel's constants and the push constants `p`.
+std::string GlslHeader(Shader shader);
+// `#define kF32 0` and the like for all element types.
+std::string OpenClTypes();
+// Needs common.cl before it. Defines the kernel's constants by the options C1, C2, ... of the
+// compiler, the struct Push, and ARGUMENTS, the parameters of the kernel. An optional record R is
+// there if the kernel defines HAS_R as 1; the parameters of its addresses are R_PARAMETERS.
+std::string OpenClHeader(Shader shader);
+
+}  // namespace rullama::gpu

@@ -1,0 +1,87 @@
+// What compilers get of kernels.def.
+#include "backends/gpu/kernel_source.h"
+
+#include <gmock/gmock.h>
+
+#include <cstddef>
+
+namespace rullama::gpu {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(KernelSourceTest, GlslHasConstantsByIdAndArgumentsInOrder) {
+  EXPECT_EQ(GlslHeader(Shader::kSumParts), R"(// Made from backends/gpu/kernels.def.
+#ifdef TASK
+struct Push {
+  uvec2 step;
+  uvec2 x;
+  uvec2 y;
+  Extent rows;
+  uint n;
+  uint parts;
+};
+layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT PushAt {
+  Push v;
+};
+// All of it is read at once, before anything waits.
+Push p = PushAt(task_push).v;
+#else
+layout(push_constant, std430) uniform Push {
+  uvec2 step;
+  uvec2 x;
+  uvec2 y;
+  Extent rows;
+  uint n;
+  uint parts;
+} p;
+#endif
+)");
+  const std::string rope = GlslHeader(Shader::kRope);
+  EXPECT_THAT(rope, HasSubstr("layout(constant_id = 1) const uint kNorm = 0;"));
+  EXPECT_THAT(rope, HasSubstr("layout(constant_id = 2) const uint kHalf = 0;"));
+}
+
+TEST(KernelSourceTest, OpenClHasTheSameConstantsAndABufferForEachAddress) {
+  EXPECT_EQ(OpenClHeader(Shader::kSumParts), R"(// Made from backends/gpu/kernels.def.
+typedef struct {
+  Pointer step;
+  Pointer x;
+  Pointer y;
+  Extent rows;
+  uint n;
+  uint parts;
+} Push;
+#define ARGUMENTS __global uchar *step_buffer, __global uchar *x_buffer, __global uchar *y_buffer, const Push push
+)");
+  const std::string attention = OpenClHeader(Shader::kAttention);
+  EXPECT_THAT(attention, HasSubstr("#define kHeads C1\n"));
+  EXPECT_THAT(attention, HasSubstr("#define kWindow ((int)C9)\n"));
+  EXPECT_THAT(attention, HasSubstr("#define kScale as_float(C11)\n"));
+}
+
+TEST(KernelSourceTest, AnOptionalRecordIsThereIfTheKernelAsksForIt) {
+  const std::string matvec = OpenClHeader(Shader::kMatVec);
+  EXPECT_THAT(matvec, HasSubstr("#ifndef HAS_PROLOGUE\n#define HAS_PROLOGUE 0\n#endif"));
+  EXPECT_THAT(matvec, HasSubstr("#if HAS_PROLOGUE\n  Prologue prologue;\n#endif\n} Push;"));
+  EXPECT_THAT(OpenClHeader(Shader::kRope), Not(HasSubstr("PROLOGUE")));
+}
+
+TEST(KernelSourceTest, ConstantsAreFoundByNameAndKind) {
+  EXPECT_EQ(FindConstant(Shader::kAttention, "kType"), 6U);
+  EXPECT_EQ(FindConstant(Shader::kAttention, "kWeather"), 0U);
+  EXPECT_EQ(FindCapacity(Shader::kTopK), 1U);
+  EXPECT_EQ(FindCapacity(Shader::kRope), 0U);
+}
+
+// The host's structs have no holes, so a field lies where the kernels' compilers put it.
+TEST(KernelSourceTest, ArgumentsFollowOneAnother) {
+  using kernels::MatVecDotLayout;
+  EXPECT_EQ(offsetof(MatVecDotLayout, rows), 8 * sizeof(DeviceAddress));
+  EXPECT_EQ(offsetof(MatVecDotLayout, n), 8 * sizeof(DeviceAddress) + 3 * sizeof(uint32_t));
+  EXPECT_EQ(offsetof(kernels::PrologueLayout, eps), 6 * sizeof(DeviceAddress));
+}
+
+}  // namespace
+}  // namespace rullama::gpu

@@ -1,0 +1,39 @@
+// Writes what shaders include of kernels.def: write_kernel_headers DIRECTORY.
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "backends/gpu/kernel_source.h"
+
+namespace rullama::gpu {
+namespace {
+
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+}  // namespace
+}  // namespace rullama::gpu
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: write_kernel_headers DIRECTORY\n", stderr);
+    return 2;
+  }
+  try {
+    const std::string directory = argv[1];
+    rullama::gpu::Write(directory + "/types.glsl", rullama::gpu::GlslTypes());
+    for (const rullama::gpu::Shader shader : rullama::gpu::AllShaders()) {
+      const std::string name(rullama::gpu::NameOf(shader));
+      rullama::gpu::Write(directory + "/" + name + ".args.glsl", rullama::gpu::GlslHeader(shader));
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "write_kernel_headers: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
