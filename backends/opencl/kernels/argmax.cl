@@ -1,5 +1,5 @@
-// The lowest index of the largest value of each row, or of parts of it, or among some of its elements. One
-// work-group for each row or part.
+// The lowest index of the largest value of each row, or of parts of it, or among some of its
+// elements. One work-group for each row or part.
 #include "common.cl"
 #include "argmax.args"
 #include "order.cl"
@@ -10,11 +10,10 @@ KERNEL argmax(ARGUMENTS) {
   const uint count = ROWS_OF(rows);
   for (uint item = GROUP; item < count * push.parts; item += GROUPS) {
     const uint row = item / push.parts, first = item % push.parts * push.span;
-    __global const float *x = AT(float, x) + (size_t)row * push.columns;
+    __global const float* x = AT(float, x) + (size_t)row * push.columns;
     uint best = 0, at = 0xFFFFFFFFu;
     FOR_MINE(i, push.span) {
-      const uint element =
-          IS_NULL(among) ? first + i : AT(const uint, among)[row * push.span + i];
+      const uint element = IS_NULL(among) ? first + i : AT(const uint, among)[row * push.span + i];
       const uint key = KeyOf(x[element]);
       if (key > best || at == 0xFFFFFFFFu) {
         best = key;

@@ -1,9 +1,9 @@
-// attention.cl on a CPU: a work-group is one work-item, which takes up to 4 queries, one after the other
-// in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf), so that one kernel serves all.
+// attention.cl on a CPU: a work-group is one work-item, which takes up to 4 queries, one after the
+// other in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf), so that one kernel
+// serves all.
 
 #define kMostRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
 #define kMostElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
-
 
 // Whether a query at `pos` of its slot sees a key of that slot.
 bool Reaches(int pos, int key_pos, int past, int window, uint canvas, bool fresh) {
@@ -11,23 +11,23 @@ bool Reaches(int pos, int key_pos, int past, int window, uint canvas, bool fresh
   return key_pos <= pos && (window == 0 || pos - key_pos < window);
 }
 
-float16 Widen(__global const Element *from) {
+float16 Widen(__global const Element* from) {
 #if kType == kF32
   return vload16(0, from);
 #else
-  return vload_half16(0, (__global const half *)from);
+  return vload_half16(0, (__global const half*)from);
 #endif
 }
-float WidenOne(__global const Element *from) {
+float WidenOne(__global const Element* from) {
 #if kType == kF32
   return *from;
 #else
-  return vload_half(0, (__global const half *)from);
+  return vload_half(0, (__global const half*)from);
 #endif
 }
 
 // The product of a query and a key of `dim` elements.
-float Score(const float *q, __global const Element *k, uint dim) {
+float Score(const float* q, __global const Element* k, uint dim) {
   float16 sums = 0.0f;
   uint i = 0;
   for (; i + 16 <= dim; i += 16) sums = fma(vload16(0, q + i), Widen(k + i), sums);
@@ -39,7 +39,7 @@ float Score(const float *q, __global const Element *k, uint dim) {
 }
 
 // acc += weight * v
-void AddValue(float *acc, float weight, __global const Element *v, uint dim) {
+void AddValue(float* acc, float weight, __global const Element* v, uint dim) {
   uint i = 0;
   for (; i + 16 <= dim; i += 16) {
     vstore16(fma((float16)weight, Widen(v + i), vload16(0, acc + i)), 0, acc + i);
@@ -47,10 +47,10 @@ void AddValue(float *acc, float weight, __global const Element *v, uint dim) {
   for (; i < dim; ++i) acc[i] = fma(weight, WidenOne(v + i), acc[i]);
 }
 
-// Adds one tile of keys to a query. The rows of keys and values are given for each, or null where the
-// query does not see it.
-void AddTile(const float *q, float *acc, float *most, float *sum, float scale, uint dim,
-             __global const Element **keys, __global const Element **values) {
+// Adds one tile of keys to a query. The rows of keys and values are given for each, or null where
+// the query does not see it.
+void AddTile(const float* q, float* acc, float* most, float* sum, float scale, uint dim,
+             __global const Element** keys, __global const Element** values) {
   float scores[kKeys];
   float highest = *most;
   for (uint i = 0; i < kKeys; ++i) {
@@ -88,8 +88,9 @@ KERNEL attention(ARGUMENTS, const Constants constants) {
     sum[i] = 0.0f;
     for (uint d = 0; d < dim; ++d) {
       acc[i * dim + d] = 0.0f;
-      q[i * dim + d] =
-          row < rows ? AT(float, q)[((size_t)row * heads + first_head + i % group) * dim + d] : 0.0f;
+      q[i * dim + d] = row < rows
+                           ? AT(float, q)[((size_t)row * heads + first_head + i % group) * dim + d]
+                           : 0.0f;
     }
   }
   const uint fresh = ROWS_OF(fresh);
@@ -132,7 +133,7 @@ KERNEL attention(ARGUMENTS, const Constants constants) {
     if (row >= rows) continue;
     // A sum that is not a number is none to divide by, and shows.
     const float factor = sum[i] == 0.0f ? 0.0f : 1.0f / sum[i];
-    __global float *y = AT(float, y) + ((size_t)row * heads + first_head + i % group) * dim;
+    __global float* y = AT(float, y) + ((size_t)row * heads + first_head + i % group) * dim;
     for (uint d = 0; d < dim; ++d) y[d] = acc[i * dim + d] * factor;
   }
 }

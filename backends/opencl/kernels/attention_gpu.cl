@@ -2,9 +2,9 @@
 
 #define kQueries (kGroup * kRows)
 #define kQuads (kDim / 4)
-#define kSplit (THREADS / kKeys)                          // lanes that share the product of a key
-#define kPairs ((kDim / 2 + THREADS - 1) / THREADS)       // of dims, of each work-item
-#define kHelpers 8                                        // work-items of a query's softmax
+#define kSplit (THREADS / kKeys)                     // lanes that share the product of a key
+#define kPairs ((kDim / 2 + THREADS - 1) / THREADS)  // of dims, of each work-item
+#define kHelpers 8                                   // work-items of a query's softmax
 #define kSums (kQueries * kPairs * 2)
 
 // What a work-group shares.
@@ -14,52 +14,52 @@ typedef struct {
   float stat[kMaxQueries * kHelpers];
   float most[kMaxQueries], sum[kMaxQueries], factor[kMaxQueries];
   int pos[kRows], slot[kRows];  // slot -1: no such row
-  uint used[kKeys];  // whether some query weighs a key: others are not read
+  uint used[kKeys];             // whether some query weighs a key: others are not read
   int key_row[kKeys], key_pos[kKeys], key_slot[kKeys];
   float lanes[THREADS];
 } Shared;
 
-int FirstOld(__local const Shared *s, uint row, int past) {
+int FirstOld(__local const Shared* s, uint row, int past) {
   if (kWindow == 0) return 0;
   return (kCanvas != 0 ? past : s->pos[row]) - kWindow + 1;
 }
 
-bool Sees(__local const Shared *s, uint row, int slot, int pos, bool fresh, int past) {
+bool Sees(__local const Shared* s, uint row, int slot, int pos, bool fresh, int past) {
   if (s->slot[row] != slot) return false;
   if (kCanvas != 0) return fresh || pos >= FirstOld(s, row, past);
   return pos <= s->pos[row] && (kWindow == 0 ? true : s->pos[row] - pos < kWindow);
 }
 
-float4 LoadFour(__global const Element *from) {
+float4 LoadFour(__global const Element* from) {
 #if kType == kF32
-  return *(__global const float4 *)from;
+  return *(__global const float4*)from;
 #elif defined(NVIDIA)
-  const uint2 bits = *(__global const uint2 *)from;
+  const uint2 bits = *(__global const uint2*)from;
   return (float4)(HalfToFloat(bits.x & 0xFFFFu), HalfToFloat(bits.x >> 16),
                   HalfToFloat(bits.y & 0xFFFFu), HalfToFloat(bits.y >> 16));
 #else
-  return vload_half4(0, (__global const half *)from);
+  return vload_half4(0, (__global const half*)from);
 #endif
 }
-float2 LoadTwo(__global const Element *from) {
+float2 LoadTwo(__global const Element* from) {
 #if kType == kF32
   return vload2(0, from);
 #elif defined(NVIDIA)
-  const uint bits = *(__global const uint *)from;
+  const uint bits = *(__global const uint*)from;
   return (float2)(HalfToFloat(bits & 0xFFFFu), HalfToFloat(bits >> 16));
 #else
-  return vload_half2(0, (__global const half *)from);
+  return vload_half2(0, (__global const half*)from);
 #endif
 }
 
 // Leaves the scores of a tile in s->p.
-void Scores(__local Shared *s, __global const Element *keys, bool fresh, int past) {
+void Scores(__local Shared* s, __global const Element* keys, bool fresh, int past) {
   const uint key = ME / kSplit, part = ME % kSplit;
   const int key_row = s->key_row[key];  // in rows of [kv_heads, dim], or -1
   float sum[kQueries];
   UNROLL for (uint i = 0; i < kQueries; ++i) sum[i] = 0.0f;
   if (key_row >= 0) {
-    __global const Element *base = keys + (size_t)key_row * (kKvHeads * kDim);
+    __global const Element* base = keys + (size_t)key_row * (kKvHeads * kDim);
     for (uint first = part; first < kQuads; first += kSplit * kBatch) {
       float4 k[kBatch];
       UNROLL for (uint b = 0; b < kBatch; ++b) {
@@ -75,15 +75,15 @@ void Scores(__local Shared *s, __global const Element *keys, bool fresh, int pas
   UNROLL for (uint i = 0; i < kQueries; ++i) {
     const float score = SumOfLanes(sum[i], kSplit, s->lanes);
     if (part == i % kSplit) {
-      const bool sees = key_row >= 0 &&
-                        Sees(s, i / kGroup, s->key_slot[key], s->key_pos[key], fresh, past);
+      const bool sees =
+          key_row >= 0 && Sees(s, i / kGroup, s->key_slot[key], s->key_pos[key], fresh, past);
       s->p[key * kQueries + i] = sees ? score * kScale : -kInfinity;
     }
   }
 }
 
 // Scores to weights, with a running maximum: `kHelpers` work-items for each query.
-void Weigh(__local Shared *s) {
+void Weigh(__local Shared* s) {
   const uint query = ME / kHelpers, helper = ME % kHelpers;
   const bool helps = query < kQueries;
   float most = -kInfinity;
@@ -123,7 +123,7 @@ void Weigh(__local Shared *s) {
   }
 }
 
-INLINED void AddValues(__local const Shared *s, __global const Element *values, float *acc) {
+INLINED void AddValues(__local const Shared* s, __global const Element* values, float* acc) {
   UNROLL for (uint i = 0; i < kQueries; ++i) {
     UNROLL for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= s->factor[i];
   }
@@ -151,8 +151,8 @@ INLINED void AddValues(__local const Shared *s, __global const Element *values, 
 }
 
 // Keys and values of one tile, of this work-group's key/value head.
-INLINED void Tile(__local Shared *s, __global const Element *keys, __global const Element *values,
-          bool fresh, int past, float *acc) {
+INLINED void Tile(__local Shared* s, __global const Element* keys, __global const Element* values,
+                  bool fresh, int past, float* acc) {
   BARRIER();
   if (ME < kKeys) s->used[ME] = 0;
   BARRIER();
@@ -169,7 +169,7 @@ uint OwnTile(uint tiles, uint part, uint parts) { return (part + parts - tiles %
 
 KERNEL attention(ARGUMENTS) {
   __local Shared shared;
-  __local Shared *s = &shared;
+  __local Shared* s = &shared;
   const uint rows = ROWS_OF(rows), fresh = ROWS_OF(fresh);
   const uint first_row = (uint)get_group_id(2) * kRows;
   if (first_row >= rows) return;
@@ -243,7 +243,7 @@ KERNEL attention(ARGUMENTS) {
     const uint index = row * kHeads + head;
     const float sum = s->sum[i];
     const float factor = parts > 1 ? 1.0f : sum > 0.0f ? 1.0f / sum : 0.0f;
-    __global float *y = AT(float, y) + ((size_t)part * all + index) * kDim;
+    __global float* y = AT(float, y) + ((size_t)part * all + index) * kDim;
     UNROLL for (uint j = 0; j < kPairs; ++j) {
       const uint pair = ME + j * THREADS;
       if (pair < kDim / 2) {
@@ -252,7 +252,7 @@ KERNEL attention(ARGUMENTS) {
       }
     }
     if (parts > 1 && ME == 0) {
-      __global float *stats = AT(float, y) + (size_t)parts * all * kDim;
+      __global float* stats = AT(float, y) + (size_t)parts * all * kDim;
       stats[part * all + index] = s->most[i];
       stats[(parts + part) * all + index] = sum;
     }

@@ -13,7 +13,7 @@ KERNEL attention_merge(ARGUMENTS) {
   const uint all = ROWS_OF(rows) * push.heads;
   const uint index = GROUP, parts = push.parts;
   if (index >= all) return;
-  __global const float *stats = AT(float, x) + (size_t)parts * all * push.dim;
+  __global const float* stats = AT(float, x) + (size_t)parts * all * push.dim;
   FOR_MINE(i, parts) {
     shared_max[i] = stats[i * all + index];
     shared_sum[i] = stats[(parts + i) * all + index];

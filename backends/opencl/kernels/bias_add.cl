@@ -5,8 +5,8 @@
 KERNEL bias_add(ARGUMENTS) {
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
-    __global const float *x = AT(float, x) + (size_t)row * push.columns;
-    __global float *y = AT(float, y) + (size_t)row * push.columns;
+    __global const float* x = AT(float, x) + (size_t)row * push.columns;
+    __global float* y = AT(float, y) + (size_t)row * push.columns;
     FOR_MINE(i, push.count) {
       const int id = AT(int, ids)[i];
       if (id < 0 || id >= (int)push.columns) {

@@ -1,9 +1,9 @@
 // What every kernel includes: its arguments, the rows of a step, numbers at the edges.
 //
-// A kernel gets a buffer for each address of its push constants, in their order, and the push constants,
-// where each address is an offset in its buffer. THREADS is the number of work-items of a work-group, C1
-// and on are the kernel's own constants, all from the host. Forms: -DCPU, where a work-group is one
-// work-item; -DGENERIC; -DNVIDIA, which may use PTX.
+// A kernel gets a buffer for each address of its push constants, in their order, and the push
+// constants, where each address is an offset in its buffer. THREADS is the number of work-items of
+// a work-group, C1 and on are the kernel's own constants, all from the host. Forms: -DCPU, where a
+// work-group is one work-item; -DGENERIC; -DNVIDIA, which may use PTX.
 
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -11,7 +11,7 @@
 
 typedef ulong Pointer;
 // The memory behind `name` of the push constants, as a pointer to T.
-#define AT(T, name) ((__global T *)(name##_buffer + push.name))
+#define AT(T, name) ((__global T*)(name##_buffer + push.name))
 #define IS_NULL(name) (push.name == ULONG_MAX)
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
@@ -31,15 +31,15 @@ typedef struct {
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 
-// For each of `count` elements, shared by all work-items: a run of neighbours for each work-item of a
-// CPU, neighbours side by side on anything else.
+// For each of `count` elements, shared by all work-items: a run of neighbours for each work-item of
+// a CPU, neighbours side by side on anything else.
 #ifdef CPU
-#define FOR_EACH(i, count)                                          \
-  for (uint i = (uint)((ulong)(count)*GROUP / GROUPS),              \
+#define FOR_EACH(i, count)                                           \
+  for (uint i = (uint)((ulong)(count)*GROUP / GROUPS),               \
             i##_end = (uint)((ulong)(count) * (GROUP + 1) / GROUPS); \
        i < i##_end; ++i)
 #else
-#define FOR_EACH(i, count)                                    \
+#define FOR_EACH(i, count)                                              \
   for (uint i = (uint)get_global_id(0), i##_all = (count); i < i##_all; \
        i += (uint)get_global_size(0))
 #endif
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
   uint constant_, t, r;
 } Extent;
-uint At(Extent e, __global const Step *step) {
+uint At(Extent e, __global const Step* step) {
   if ((e.t | e.r) == 0) return e.constant_;
   return e.constant_ + e.t * step->t + e.r * step->r;
 }
@@ -82,8 +82,8 @@ float HalfToFloat(uint bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((ushort)bits));
   return value;
 #else
-  // Of normal numbers and infinities the exponent is moved up, past the end of what f32 has, and scaled
-  // down again; of subnormal ones the bits are the fraction of a number from 0.5 on.
+  // Of normal numbers and infinities the exponent is moved up, past the end of what f32 has, and
+  // scaled down again; of subnormal ones the bits are the fraction of a number from 0.5 on.
   const uint doubled = bits << 17;  // without the sign
   const float normal = as_float((doubled >> 4) + (224u << 23)) * 0x1p-112f;
   const float subnormal = as_float((doubled >> 17) | (126u << 23)) - 0.5f;

@@ -13,17 +13,17 @@ KERNEL gather_rows(ARGUMENTS) {
     }
     const uint place = (uint)id - push.first;
     if (place >= push.rows_there) continue;  // another piece has it
-    __global const uchar *base = AT(uchar, table) + (size_t)place * push.stride;
+    __global const uchar* base = AT(uchar, table) + (size_t)place * push.stride;
     const size_t out_at = (size_t)row * push.columns;
 #if kRaw == 4
-    __global const uint *from = (__global const uint *)base + push.column;
+    __global const uint* from = (__global const uint*)base + push.column;
     FOR_MINE(i, push.columns) AT(uint, y)[out_at + i] = from[i];
 #elif kRaw == 2
-    __global const ushort *from = (__global const ushort *)base + push.column;
+    __global const ushort* from = (__global const ushort*)base + push.column;
     FOR_MINE(i, push.columns) AT(ushort, y)[out_at + i] = from[i];
 #else
     const WeightRow weights = {base, push.blocks};
-    __global float *y = AT(float, y) + out_at;
+    __global float* y = AT(float, y) + out_at;
     // Whole chunks that touch the columns; their ends are cut off.
     const uint end_column = push.column + push.columns;
     const uint begin = kBlock == 256 ? push.column / 256 * 8 : push.column / 32;

@@ -90,7 +90,8 @@ float2 CosSin(float turns) {
   const float s = a * a;
   float sine = fma(fma(-1.9515295891e-4f, s, 8.3321608736e-3f), s, -1.6666654611e-1f);
   sine = fma(sine * s, a, a);
-  float cosine = fma(fma(2.443315711809948e-5f, s, -1.388731625493765e-3f), s, 4.166664568298827e-2f);
+  float cosine =
+      fma(fma(2.443315711809948e-5f, s, -1.388731625493765e-3f), s, 4.166664568298827e-2f);
   cosine = fma(cosine * s, s, fma(-0.5f, s, 1.0f));
   const int q = (int)quadrant & 3;
   if (q == 0) return (float2)(cosine, sine);
@@ -99,8 +100,8 @@ float2 CosSin(float turns) {
   return (float2)(sine, -cosine);
 }
 
-// The fraction of pos times a rate of turns, in [-1/2, 1/2). The rate is a fraction of 64 bits, high
-// word first, so that integers give its product exactly, whatever the position.
+// The fraction of pos times a rate of turns, in [-1/2, 1/2). The rate is a fraction of 64 bits,
+// high word first, so that integers give its product exactly, whatever the position.
 float Turns(uint pos, uint2 rate) {
   return (float)(int)(pos * rate.x + mul_hi(pos, rate.y)) * 2.3283064365386963e-10f;
 }

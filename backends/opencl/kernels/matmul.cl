@@ -1,7 +1,7 @@
-// Products of many rows with a matrix of weights, in tiles of 64 rows and 64 results: of 256 work-items
-// with 4 x 4 results each, which share the tile's rows in local memory, or of one work-item of a CPU with
-// vectors of 16 results. Accumulates in f32. Work-groups of dimension 2 take parts of the terms, which
-// sum_parts.cl adds.
+// Products of many rows with a matrix of weights, in tiles of 64 rows and 64 results: of 256
+// work-items with 4 x 4 results each, which share the tile's rows in local memory, or of one
+// work-item of a CPU with vectors of 16 results. Accumulates in f32. Work-groups of dimension 2
+// take parts of the terms, which sum_parts.cl adds.
 #include "common.cl"
 #include "matmul.args"
 #include "math.cl"
@@ -26,9 +26,9 @@
 #define kVectors (kTile / 16)  // of 16 results
 #define kRowsAtOnce 4          // of x, whose sums are in registers
 
-// Adds the products of `rows` rows of x with a chunk of weights, in order of the terms, to their sums.
-// Sums of sums of 32 terms round less than sums of all.
-void AddChunk(const float *x, const float16 *w, float16 *sums) {
+// Adds the products of `rows` rows of x with a chunk of weights, in order of the terms, to their
+// sums. Sums of sums of 32 terms round less than sums of all.
+void AddChunk(const float* x, const float16* w, float16* sums) {
   for (uint row = 0; row < kTile; row += kRowsAtOnce) {
     for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
       float16 sum[kRowsAtOnce][kVectors];
@@ -59,8 +59,8 @@ KERNEL matmul(ARGUMENTS) {
   float16 w[kHalves * 32 * kVectors];
   float x[kTile * 32];
   uint first_weight_row;
-  if (!FindRows(get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows, row_of,
-                pair_of, &first_weight_row)) {
+  if (!FindRows(get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows,
+                row_of, pair_of, &first_weight_row)) {
     return;
   }
   const uint first = GROUP * kTile, begin = PART * SHARE;
@@ -69,7 +69,7 @@ KERNEL matmul(ARGUMENTS) {
   for (uint chunk = begin; chunk < end; ++chunk) {
     const uint2 at = ChunkAt(chunk);
     for (uint row = 0; row < kTile; ++row) {
-      __global const float *from = AT(float, x) + (size_t)max(row_of[row], 0) * push.k;
+      __global const float* from = AT(float, x) + (size_t)max(row_of[row], 0) * push.k;
       for (uint i = 0; i < 32; ++i) {
         const uint column = RUN_AT(at, i >> 4) + (i & 15);
         const bool there = row_of[row] >= 0 && IN_X(column);
@@ -77,10 +77,11 @@ KERNEL matmul(ARGUMENTS) {
       }
     }
     for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
-      float *to = (float *)(w + half_glu * 32 * kVectors);
+      float* to = (float*)(w + half_glu * 32 * kVectors);
       for (uint result = 0; result < kTile; ++result) {
         const uint row = first_weight_row + min(first + result, push.n - 1);
-        const WeightRow weights = half_glu == 0 ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
+        const WeightRow weights =
+            half_glu == 0 ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
         const Chunk c = Decode(weights, chunk);
         for (uint run = 0; run < 2; ++run) {
           const Sixteen values = ValuesOf(&c, run);
@@ -92,8 +93,8 @@ KERNEL matmul(ARGUMENTS) {
   }
   for (uint row = 0; row < kTile; ++row) {
     if (pair_of[row] < 0) continue;
-    const float *sum = (const float *)(sums + row * kHalves * kVectors);
-    __global float *y = RESULTS + (size_t)pair_of[row] * push.n + first;
+    const float* sum = (const float*)(sums + row * kHalves * kVectors);
+    __global float* y = RESULTS + (size_t)pair_of[row] * push.n + first;
     for (uint result = 0; result < kTile && first + result < push.n; ++result) {
       y[result] = kGlu ? GeluTanh(sum[result]) * sum[kTile + result] : sum[result];
     }
@@ -110,8 +111,8 @@ KERNEL matmul(ARGUMENTS) {
   __local int row_of[kTile];
   __local int pair_of[kTile];
   uint first_weight_row;
-  if (!FindRows(get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows, row_of,
-                pair_of, &first_weight_row)) {
+  if (!FindRows(get_group_id(1), ROWS_OF(rows), AT(uint, extra), push.used, push.expert_rows,
+                row_of, pair_of, &first_weight_row)) {
     return;
   }
   const uint first = GROUP * kTile, begin = PART * SHARE;
@@ -119,7 +120,7 @@ KERNEL matmul(ARGUMENTS) {
   // What this work-item brings along: 8 consecutive columns of one row of x, ...
   const uint x_row = ME >> 2, part = (ME & 3) * 8;
   const int source = row_of[x_row];
-  __global const float *from = AT(float, x) + (size_t)max(source, 0) * push.k;
+  __global const float* from = AT(float, x) + (size_t)max(source, 0) * push.k;
   // ... and of the first ones, a chunk of a row of weights.
   const uint half_glu = ME / kTile, result = ME % kTile;
   const uint weight_row = first_weight_row + min(first + result, push.n - 1);

@@ -1,7 +1,7 @@
-// Products of many rows with a matrix of weights on NVIDIA's tensor cores: x in f16 (to_half.cl), weights
-// decoded to f16, sums in f32. A work-group computes a tile of rows and results in steps of 64 terms,
-// which it brings into local memory; each warp has a part of the tile. What the next step needs is on
-// its way from memory meanwhile. k is a multiple of 64.
+// Products of many rows with a matrix of weights on NVIDIA's tensor cores: x in f16 (to_half.cl),
+// weights decoded to f16, sums in f32. A work-group computes a tile of rows and results in steps of
+// 64 terms, which it brings into local memory; each warp has a part of the tile. What the next step
+// needs is on its way from memory meanwhile. k is a multiple of 64.
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.cl"
@@ -9,7 +9,6 @@
 #include "product.cl"
 #include "tile_rows.cl"
 #include "half_pairs.cl"
-
 
 #define kTerms 64                         // of a step
 #define kChunks (kTerms / 32)             // of weights, in a row of a step
@@ -25,7 +24,7 @@
 #define OWN(i) (ME + (i)*THREADS)
 
 // sums += a b: each lane has two rows and two columns of the sums, 8 rows apart.
-INLINED void MultiplyMatrices(float *sums, const uint *a, const uint *b) {
+INLINED void MultiplyMatrices(float* sums, const uint* a, const uint* b) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
@@ -33,8 +32,8 @@ INLINED void MultiplyMatrices(float *sums, const uint *a, const uint *b) {
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// The column of the tile where matrix `i` of a warp's part begins: of a gated product, half of them are
-// the gate's and the others those of the other matrix for the same results.
+// The column of the tile where matrix `i` of a warp's part begins: of a gated product, half of them
+// are the gate's and the others those of the other matrix for the same results.
 uint ColumnOf(uint first_column, uint i) {
 #if kGlu
   return i / (kColumnMatrices / 2) * kResults + first_column / 2 + i % (kColumnMatrices / 2) * 8;
@@ -44,20 +43,20 @@ uint ColumnOf(uint first_column, uint i) {
 }
 
 // Adds the products of a step to a warp's sums.
-INLINED void Multiply(__local const uint *tile, uint first_row, uint first_column,
-              float (*sums)[kRowMatrices][4]) {
+INLINED void Multiply(__local const uint* tile, uint first_row, uint first_column,
+                      float (*sums)[kRowMatrices][4]) {
   const uint lane = ME % 32, row = lane / 4, word = lane % 4;
   UNROLL for (uint k = 0; k < kTerms / 16; ++k) {
     uint a[kRowMatrices][4];
     UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
-      __local const uint *from = tile + (first_row + m * 16 + row) * kWords + k * 8 + word;
+      __local const uint* from = tile + (first_row + m * 16 + row) * kWords + k * 8 + word;
       a[m][0] = from[0];
       a[m][1] = from[8 * kWords];
       a[m][2] = from[4];
       a[m][3] = from[8 * kWords + 4];
     }
     UNROLL for (uint n = 0; n < kColumnMatrices; ++n) {
-      __local const uint *from =
+      __local const uint* from =
           tile + (kTile + ColumnOf(first_column, n) + row) * kWords + k * 8 + word;
       const uint b[2] = {from[0], from[4]};
       UNROLL for (uint m = 0; m < kRowMatrices; ++m) MultiplyMatrices(sums[n][m], a[m], b);
@@ -87,7 +86,7 @@ KERNEL matmul_coop(ARGUMENTS) {
   }
 
   // What this work-item brings: vectors of some rows of x, chunks of some rows of weights.
-  __global const uchar *x_row[kOwnVectors];
+  __global const uchar* x_row[kOwnVectors];
   uint4 x_vector[kOwnVectors];
   WeightRow weight_row[kOwnChunks];
   RawChunk weight_chunk[kOwnChunks];
@@ -111,10 +110,10 @@ KERNEL matmul_coop(ARGUMENTS) {
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
         const uint chunk = OWN(i) % kChunks;
         const Chunk c = Unpack(weight_chunk[i], (next - 1) * kChunks + chunk);
-        __local uint4 *to = tile + (kTile + OWN(i) / kChunks) * kPitch + chunk * 4;
+        __local uint4* to = tile + (kTile + OWN(i) / kChunks) * kPitch + chunk * 4;
         UNROLL for (uint j = 0; j < 4; ++j) {
           const Sixteen v = ValuesOf(&c, j / 2);
-          const float *eight = v.one + (j & 1) * 8;
+          const float* eight = v.one + (j & 1) * 8;
           to[j] = (uint4)(HalfPair(eight[0], eight[1]), HalfPair(eight[2], eight[3]),
                           HalfPair(eight[4], eight[5]), HalfPair(eight[6], eight[7]));
         }
@@ -126,13 +125,13 @@ KERNEL matmul_coop(ARGUMENTS) {
       const uint2 at = ChunkAt(next * kChunks + part / 4);
       const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
       UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
-        x_vector[i] = *(__global const uint4 *)(x_row[i] + term * 2);
+        x_vector[i] = *(__global const uint4*)(x_row[i] + term * 2);
       }
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
         weight_chunk[i] = Load(weight_row[i], next * kChunks + OWN(i) % kChunks);
       }
     }
-    if (next > 0) Multiply((__local const uint *)tile, first_row, first_column, sums);
+    if (next > 0) Multiply((__local const uint*)tile, first_row, first_column, sums);
   }
 
   const uint lane = ME % 32;
@@ -142,15 +141,15 @@ KERNEL matmul_coop(ARGUMENTS) {
       const int pair = pair_of[row];
       if (pair < 0) continue;
       const float factor = AT(float, factor)[row_of[row]];
-      __global float *y = AT(float, y) + (size_t)pair * push.n;
+      __global float* y = AT(float, y) + (size_t)pair * push.n;
       UNROLL for (uint n = 0; n < kColumnMatrices / (kGlu + 1); ++n) {
         UNROLL for (uint i = 0; i < 2; ++i) {
           const uint result = first_result + ColumnOf(first_column, n) + lane % 4 * 2 + i;
           if (result >= push.n) continue;
           float value = sums[n][m][half_matrix * 2 + i] * factor;
 #if kGlu
-          value = GeluTanh(value) *
-                  (sums[n + kColumnMatrices / 2][m][half_matrix * 2 + i] * factor);
+          value =
+              GeluTanh(value) * (sums[n + kColumnMatrices / 2][m][half_matrix * 2 + i] * factor);
 #endif
           y[result] = value;
         }

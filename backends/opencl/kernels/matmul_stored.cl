@@ -1,6 +1,6 @@
 // y = x W with W as it is stored, rows of W being the terms of the sums: expected embeddings. Each
-// work-item takes a chunk of 32 columns and up to 4 rows of x; a work-group in z takes a part of the
-// terms, and sum_parts.cl adds the parts.
+// work-item takes a chunk of 32 columns and up to 4 rows of x; a work-group in z takes a part of
+// the terms, and sum_parts.cl adds the parts.
 #include "common.cl"
 #include "matmul_stored.args"
 #include "weights.cl"
@@ -37,7 +37,7 @@ KERNEL matmul_stored(ARGUMENTS) {
   const uint2 at = ChunkAt(chunk);
   UNROLL for (uint t = 0; t < kRows; ++t) {
     if (first + t >= rows) continue;
-    __global float *y = AT(float, y) + (size_t)(part * rows + first + t) * push.n;
+    __global float* y = AT(float, y) + (size_t)(part * rows + first + t) * push.n;
     UNROLL for (uint i = 0; i < 32; ++i) {
       const uint column = RUN_AT(at, i >> 4) + (i & 15u);
       if (column < push.n) y[column] = sums[t][i >> 4].one[i & 15];

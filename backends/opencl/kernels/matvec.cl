@@ -1,6 +1,6 @@
 // Products of few rows with a matrix of weights. Accumulates in f32. Where a work-group is many
-// work-items, kLanes of them share a row of weights and add up their parts; on a CPU a work-item takes
-// a block of rows, 16 terms at a time.
+// work-items, kLanes of them share a row of weights and add up their parts; on a CPU a work-item
+// takes a block of rows, 16 terms at a time.
 #include "common.cl"
 #define HAS_PROLOGUE kStaged
 #include "matvec.args"
@@ -17,13 +17,13 @@ typedef struct {
   uint stride, blocks, n, k;
 } Matrix;
 
-WeightRow RowOf(const Matrix *m, uint half_glu, uint row) {
+WeightRow RowOf(const Matrix* m, uint half_glu, uint row) {
   return (WeightRow){(half_glu == 0 ? m->weight : m->weight2) + (size_t)row * m->stride, m->blocks};
 }
 
 #ifdef CPU
 // Of run `at`, 0 beyond the end.
-float16 LoadX(__global const float *x, uint at, uint k) {
+float16 LoadX(__global const float* x, uint at, uint k) {
   if (!kChecked || at + 16 <= k) return vload16(0, x + at);
   Sixteen v;
   for (uint i = 0; i < 16; ++i) v.one[i] = at + i < k ? x[at + i] : 0.0f;
@@ -36,8 +36,9 @@ float SumOf(float16 x) {
   return (four.x + four.y) + (four.z + four.w);
 }
 
-// Adds the products of a chunk of weights with kNt rows of x, of which the last ones may be the same.
-void AddChunk(const Chunk *c, uint chunk, const Matrix *m, __global const float *x, uint last_x,
+// Adds the products of a chunk of weights with kNt rows of x, of which the last ones may be the
+// same.
+void AddChunk(const Chunk* c, uint chunk, const Matrix* m, __global const float* x, uint last_x,
               float16 (*acc)[2]) {
   const uint2 at = ChunkAt(chunk);
   UNROLL for (uint run = 0; run < 2; ++run) {
@@ -54,7 +55,7 @@ void AddChunk(const Chunk *c, uint chunk, const Matrix *m, __global const float 
 }
 
 // The products of row `row` of both weights with kNt rows of x.
-void Multiply(const Matrix *m, uint row, __global const float *x, uint last_x, float *sums) {
+void Multiply(const Matrix* m, uint row, __global const float* x, uint last_x, float* sums) {
   const uint chunks = CHUNKS(m->k, m->blocks);
   for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
     const WeightRow weights = RowOf(m, half_glu, row);
@@ -81,8 +82,8 @@ void Multiply(const Matrix *m, uint row, __global const float *x, uint last_x, f
 #define X_ROW(row) (AT(const float, x) + (size_t)(row)*push.k)
 
 KERNEL matvec(ARGUMENTS) {
-  const Matrix m = {AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks,
-                    push.n,                  push.k};
+  const Matrix m = {
+      AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks, push.n, push.k};
   const uint rows = ROWS_OF(rows);
   float sums[kHalves * kNt];
   FOR_EACH(row, push.n) {
@@ -137,9 +138,9 @@ KERNEL matvec(ARGUMENTS) {
 #else  // many work-items
 #if HAS_PROLOGUE
 #include "prologue.cl"
-#define XPointer __local const float *
+#define XPointer __local const float*
 #else
-#define XPointer __global const float *
+#define XPointer __global const float*
 #endif
 
 // Four values of x from `at` on, 0 beyond its end.
@@ -148,13 +149,13 @@ float4 LoadX(XPointer x, uint at, uint k) {
   return (float4)(at < k ? x[at] : 0.0f, at + 1 < k ? x[at + 1] : 0.0f,
                   at + 2 < k ? x[at + 2] : 0.0f, at + 3 < k ? x[at + 3] : 0.0f);
 #elif HAS_PROLOGUE
-  return *(__local const float4 *)(x + at);
+  return *(__local const float4*)(x + at);
 #else
-  return *(__global const float4 *)(x + at);
+  return *(__global const float4*)(x + at);
 #endif
 }
 
-float Dot(Sixteen codes, const float4 *v) {
+float Dot(Sixteen codes, const float4* v) {
   float sum = 0.0f;
   UNROLL for (uint i = 0; i < 4; ++i) {
     sum = fma(codes.four[i].x, v[i].x, sum);
@@ -166,7 +167,7 @@ float Dot(Sixteen codes, const float4 *v) {
 }
 
 // A run of a chunk times sixteen values, whose sum is `plain`, added to `sum`.
-float AddRun(const Chunk *c, uint run, const float4 *v, float plain, float sum) {
+float AddRun(const Chunk* c, uint run, const float4* v, float plain, float sum) {
 #ifdef PLAIN
   return sum + Dot(CodesOf(c, run), v);
 #else
@@ -176,7 +177,7 @@ float AddRun(const Chunk *c, uint run, const float4 *v, float plain, float sum) 
 }
 
 // Sixteen values of x and, if the weights want it, their sum.
-float LoadRun(XPointer x, uint at, uint k, float4 *v) {
+float LoadRun(XPointer x, uint at, uint k, float4* v) {
   float4 plain = 0.0f;
   UNROLL for (uint i = 0; i < 4; ++i) {
     v[i] = LoadX(x, at + i * 4, k);
@@ -188,8 +189,8 @@ float LoadRun(XPointer x, uint at, uint k, float4 *v) {
 #define kWays (kHalves * kNr)
 
 // Adds the products of rows [row, row + kNr) of the weights with kNt rows of x to `acc`.
-INLINED void Accumulate(const Matrix *m, uint lane, uint row, uint first_weight_row, XPointer x, uint last_x,
-                float *acc) {
+INLINED void Accumulate(const Matrix* m, uint lane, uint row, uint first_weight_row, XPointer x,
+                        uint last_x, float* acc) {
   const uint chunks = CHUNKS(m->k, m->blocks);
   WeightRow weights[kWays];
   UNROLL for (uint i = 0; i < kWays; ++i) {
@@ -209,10 +210,12 @@ INLINED void Accumulate(const Matrix *m, uint lane, uint row, uint first_weight_
       const uint2 at = ChunkAt(chunk);
       float4 v[2][4];
       float plain[2];
-      UNROLL for (uint run = 0; run < 2; ++run) plain[run] = LoadRun(x, RUN_AT(at, run), m->k, v[run]);
+      UNROLL for (uint run = 0; run < 2; ++run) plain[run] =
+          LoadRun(x, RUN_AT(at, run), m->k, v[run]);
       UNROLL for (uint i = 0; i < kWays; ++i) {
         const Chunk c = Unpack(raw[u * kWays + i], chunk);
-        UNROLL for (uint run = 0; run < 2; ++run) acc[i] = AddRun(&c, run, v[run], plain[run], acc[i]);
+        UNROLL for (uint run = 0; run < 2; ++run) acc[i] =
+            AddRun(&c, run, v[run], plain[run], acc[i]);
       }
     }
   }
@@ -235,12 +238,10 @@ INLINED void Accumulate(const Matrix *m, uint lane, uint row, uint first_weight_
 #endif
 }
 
-INLINED void Clear(float *acc) {
-  UNROLL for (uint i = 0; i < kWays * kNt; ++i) acc[i] = 0.0f;
-}
+INLINED void Clear(float* acc) { UNROLL for (uint i = 0; i < kWays * kNt; ++i) acc[i] = 0.0f; }
 
 // Of row r of the weights and row t of x, in all lanes.
-INLINED float Result(const float *acc, uint r, uint t, __local float *shared) {
+INLINED float Result(const float* acc, uint r, uint t, __local float* shared) {
   const float y = SumOfLanes(acc[r * kNt + t], kLanes, shared);
   if (kGlu == 0) return y;
   if (kGlu == 2) return GeluTanh(y);
@@ -256,8 +257,8 @@ KERNEL matvec(ARGUMENTS) {
   __local float4 staged[kQuads];
 #endif
   __local float shared[THREADS];
-  const Matrix m = {AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks,
-                    push.n,                  push.k};
+  const Matrix m = {
+      AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks, push.n, push.k};
   const uint rows = ROWS_OF(rows);
   const uint lane = ME & (kLanes - 1);
   const uint at_a_time = THREADS / kLanes * kNr;  // rows of weights of a work-group
@@ -280,7 +281,7 @@ KERNEL matvec(ARGUMENTS) {
     for (uint first = GROUP_Y * kNt; first < rows; first += GROUPS_Y * kNt) {
       Clear(acc);
 #if HAS_PROLOGUE
-      Accumulate(&m, lane, row, 0, (__local const float *)staged, 0, acc);
+      Accumulate(&m, lane, row, 0, (__local const float*)staged, 0, acc);
 #else
       Accumulate(&m, lane, row, 0, X_ROW(first), rows - 1 - first, acc);
 #endif

@@ -1,6 +1,6 @@
 // Sorts the pairs of row and expert by expert and cuts them into tiles of 64 of one expert, for
-// matmul.cl. One work-group. The table: tiles there are, tiles there is room for, the expert of each
-// tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
+// matmul.cl. One work-group. The table: tiles there are, tiles there is room for, the expert of
+// each tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
 #include "common.cl"
 #include "moe_sort.args"
 
@@ -11,8 +11,8 @@ KERNEL moe_sort(ARGUMENTS) {
   __local uint shared_count[kMaxExperts];
   __local uint shared_first[kMaxExperts];  // tile
   const uint pairs = ROWS_OF(rows) * push.used;
-  __global const int *experts = AT(int, experts);
-  __global uint *table = AT(uint, table);
+  __global const int* experts = AT(int, experts);
+  __global uint* table = AT(uint, table);
   FOR_MINE(e, push.count) shared_count[e] = 0;
   BARRIER();
   FOR_MINE(pair, pairs) {
@@ -37,7 +37,7 @@ KERNEL moe_sort(ARGUMENTS) {
   // A work-item for each expert, so that its pairs keep their order.
   FOR_MINE(e, push.count) {
     if (shared_count[e] == 0) continue;
-    __global int *places = AT(int, table) + 2 + push.tiles + shared_first[e] * kTile;
+    __global int* places = AT(int, table) + 2 + push.tiles + shared_first[e] * kTile;
     uint at = 0;
     for (uint pair = 0; pair < pairs; ++pair) {
       if (experts[pair] == (int)e) places[at++] = (int)pair;

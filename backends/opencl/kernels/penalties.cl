@@ -1,17 +1,17 @@
-// Penalties on tokens seen in a window of positions. y already holds a copy of the logits. One work-group for each row.
+// Penalties on tokens seen in a window of positions. y already holds a copy of the logits. One
+// work-group for each row.
 #include "common.cl"
 #include "penalties.args"
 
-
-// The tokens a row may have seen: positions of its slot that end at the last old one, then the fresh
-// rows.
+// The tokens a row may have seen: positions of its slot that end at the last old one, then the
+// fresh rows.
 typedef struct {
   __global const int *history, *tokens, *kv_pos, *kv_slot;
   int pos, slot, old, capacity, last_n;
 } Window;
 
 // Of entry e; -1: none.
-int TokenAt(const Window *w, int e) {
+int TokenAt(const Window* w, int e) {
   if (e < w->last_n) {
     const int at = w->old - w->last_n + e;
     const bool there =
@@ -27,14 +27,14 @@ int TokenAt(const Window *w, int e) {
 KERNEL penalties(ARGUMENTS, const Constants constants) {
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
-    __global const float *x = AT(float, x) + (size_t)row * push.columns;
-    __global float *y = AT(float, y) + (size_t)row * push.columns;
+    __global const float* x = AT(float, x) + (size_t)row * push.columns;
+    __global float* y = AT(float, y) + (size_t)row * push.columns;
     const int slot = AT(int, q_slot)[row];
     if (slot < 0 || slot >= (int)push.slots) {
       FAIL();
       continue;
     }
-    const Window w = {AT(int, history),    AT(int, tokens), AT(int, kv_pos),
+    const Window w = {AT(int, history),    AT(int, tokens),     AT(int, kv_pos),
                       AT(int, kv_slot),    AT(int, q_pos)[row], slot,
                       AT(int, past)[slot], (int)push.capacity,  push.last_n};
     const int entries = push.last_n + (int)ROWS_OF(fresh);

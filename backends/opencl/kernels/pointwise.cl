@@ -5,36 +5,59 @@
 
 float Unary(float x) {
   switch (kFn) {
-    case 0: return -x;
-    case 1: return fabs(x);
-    case 2: return Exp(x);
-    case 3: return Log(x);
-    case 4: return IS_NAN(x) || x < 0.0f ? kNan : sqrt(x);
-    case 5: return IS_NAN(x) || x < 0.0f ? kNan : x == 0.0f ? kInfinity : x == kInfinity ? 0.0f : 1.0f / sqrt(x);
-    case 6: return Tanh(x);
-    case 7: return IS_NAN(x) ? x : Sigmoid(x);
-    case 8: return IS_NAN(x) ? x : GeluTanh(x);
-    case 9: return IS_NAN(x) ? x : x * Sigmoid(x);
-    default: return x * x;
+    case 0:
+      return -x;
+    case 1:
+      return fabs(x);
+    case 2:
+      return Exp(x);
+    case 3:
+      return Log(x);
+    case 4:
+      return IS_NAN(x) || x < 0.0f ? kNan : sqrt(x);
+    case 5:
+      return IS_NAN(x) || x < 0.0f ? kNan
+             : x == 0.0f           ? kInfinity
+             : x == kInfinity      ? 0.0f
+                                   : 1.0f / sqrt(x);
+    case 6:
+      return Tanh(x);
+    case 7:
+      return IS_NAN(x) ? x : Sigmoid(x);
+    case 8:
+      return IS_NAN(x) ? x : GeluTanh(x);
+    case 9:
+      return IS_NAN(x) ? x : x * Sigmoid(x);
+    default:
+      return x * x;
   }
 }
 
 float Binary(float a, float b) {
   const bool ordered = !IS_NAN(a) && !IS_NAN(b);
   switch (kFn) {
-    case 0: return a + b;
-    case 1: return a - b;
-    case 2: return a * b;
-    case 3: return a / b;
-    case 4: return a < b ? a : b;
-    case 5: return a > b ? a : b;
-    case 6: return ordered && a < b ? 1.0f : 0.0f;
-    case 7: return ordered && a <= b ? 1.0f : 0.0f;
-    default: return ordered && a == b ? 1.0f : 0.0f;
+    case 0:
+      return a + b;
+    case 1:
+      return a - b;
+    case 2:
+      return a * b;
+    case 3:
+      return a / b;
+    case 4:
+      return a < b ? a : b;
+    case 5:
+      return a > b ? a : b;
+    case 6:
+      return ordered && a < b ? 1.0f : 0.0f;
+    case 7:
+      return ordered && a <= b ? 1.0f : 0.0f;
+    default:
+      return ordered && a == b ? 1.0f : 0.0f;
   }
 }
 
-uint OffsetOfB(const Push *push, uint i) {
+uint OffsetOfB(const Push* push, uint i) {
   const uint i3 = i % push->size_3, rest3 = i / push->size_3;
   const uint i2 = rest3 % push->size_2, rest2 = rest3 / push->size_2;
   return (rest2 / push->size_1) * push->stride_0 + (rest2 % push->size_1) * push->stride_1 +
@@ -42,7 +65,7 @@ uint OffsetOfB(const Push *push, uint i) {
 }
 
 KERNEL pointwise(ARGUMENTS) {
-  __global const float *b = AT(float, b);
+  __global const float* b = AT(float, b);
   FOR_EACH(i, ROWS_OF(rows) * push.inner) {
     const float a = AT(float, a)[i];
 #if kOp == kUnary

@@ -1,12 +1,13 @@
 // Running sums over a work-group: the sum of `x` over the work-items before this one, and over all.
-// Every work-item calls it, with THREADS elements of local memory. The includer defines Summed, the type.
+// Every work-item calls it, with THREADS elements of local memory. The includer defines Summed, the
+// type.
 #ifdef CPU
-Summed PrefixSum(Summed x, Summed *total, __local Summed *shared) {
+Summed PrefixSum(Summed x, Summed* total, __local Summed* shared) {
   *total = x;
   return 0;
 }
 #else
-Summed PrefixSum(Summed x, Summed *total, __local Summed *shared) {
+Summed PrefixSum(Summed x, Summed* total, __local Summed* shared) {
   BARRIER();
   shared[ME] = x;
   BARRIER();

@@ -1,6 +1,6 @@
-// The rows of weights of matrix products (matvec.cl, matmul.cl): y = x W^T, gelu(x G^T) * (x U^T), and
-// both for the experts of a mixture.
+// The rows of weights of matrix products (matvec.cl, matmul.cl): y = x W^T, gelu(x G^T) * (x U^T),
+// and both for the experts of a mixture.
 
 // Row `row` of one of the two matrices.
-#define WEIGHT_ROW(name, row)                                             \
-  ((WeightRow){AT(const uchar, name) + (size_t)(row) * push.stride, push.blocks})
+#define WEIGHT_ROW(name, row) \
+  ((WeightRow){AT(const uchar, name) + (size_t)(row)*push.stride, push.blocks})

@@ -1,5 +1,5 @@
-// The prologue of a GEMV (Prologue in kernels.def): norms of its row, which stays in local memory. Not
-// on a CPU, whose work-groups are too many to repeat it.
+// The prologue of a GEMV (Prologue in kernels.def): norms of its row, which stays in local memory.
+// Not on a CPU, whose work-groups are too many to repeat it.
 
 // The row, four elements at a time: those at 4 * ROW_PLACE(t), 0 beyond the end.
 #define kQuads (kColumns / 4)
@@ -8,26 +8,26 @@
 #define IN_ROW(t) (ROW_PLACE(t) < kQuads)
 
 // A row of memory; where there is none, `otherwise`.
-INLINED void LoadRow(__global const float4 *from, bool there, float otherwise, float4 *row) {
+INLINED void LoadRow(__global const float4* from, bool there, float otherwise, float4* row) {
   UNROLL for (uint t = 0; t < kTurns; ++t) {
     row[t] = there && IN_ROW(t) ? from[ROW_PLACE(t)] : (float4)otherwise;
   }
 }
 
-INLINED float NormFactor(const float4 *row, float eps, __local float *shared) {
+INLINED float NormFactor(const float4* row, float eps, __local float* shared) {
   float squares = 0.0f;
   UNROLL for (uint t = 0; t < kTurns; ++t) squares += dot(row[t], row[t]);
   return 1.0f / sqrt(GroupSum(squares, shared) / (float)kColumns + eps);
 }
 
 // AT and IS_NULL for the memory of the prologue.
-#define PROLOGUE_AT(T, name) ((__global T *)(prologue_##name##_buffer + p->name))
+#define PROLOGUE_AT(T, name) ((__global T*)(prologue_##name##_buffer + p->name))
 #define PROLOGUE_HAS(name) (p->name != ULONG_MAX)
 
-// The row after its norms, in `row`. `leads`: whether this work-group writes the sum, if it is wanted.
-// All that is read is on its way before the first of it is used.
-INLINED void NormRow(float4 *row, const Prologue *p, PROLOGUE_PARAMETERS bool leads,
-                     __local float *shared) {
+// The row after its norms, in `row`. `leads`: whether this work-group writes the sum, if it is
+// wanted. All that is read is on its way before the first of it is used.
+INLINED void NormRow(float4* row, const Prologue* p, PROLOGUE_PARAMETERS bool leads,
+                     __local float* shared) {
   float4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
   LoadRow(PROLOGUE_AT(const float4, x), true, 0.0f, row);
   LoadRow(PROLOGUE_AT(const float4, residual), PROLOGUE_HAS(residual), 0.0f, residual);

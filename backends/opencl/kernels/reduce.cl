@@ -4,7 +4,7 @@ float Add(float a, float b) { return a + b; }
 
 #if defined(CPU)
 #define DEFINE_REDUCTION(Name, OfTwo) \
-  float Name(float x, __local float *shared) { return x; }
+  float Name(float x, __local float* shared) { return x; }
 #elif defined(NVIDIA)
 float ShuffleXor(float x, uint mask) {
   uint y;
@@ -14,7 +14,7 @@ float ShuffleXor(float x, uint mask) {
   return as_float(y);
 }
 #define DEFINE_REDUCTION(Name, OfTwo)                                            \
-  float Name(float x, __local float *shared) {                                   \
+  float Name(float x, __local float* shared) {                                   \
     for (uint mask = 16; mask > 0; mask /= 2) x = OfTwo(x, ShuffleXor(x, mask)); \
     if (THREADS <= 32) return x;                                                 \
     BARRIER();                                                                   \
@@ -25,16 +25,16 @@ float ShuffleXor(float x, uint mask) {
     return x;                                                                    \
   }
 #else
-#define DEFINE_REDUCTION(Name, OfTwo)                                   \
-  float Name(float x, __local float *shared) {                          \
-    BARRIER();                                                          \
-    shared[ME] = x;                                                     \
-    BARRIER();                                                          \
-    for (uint width = THREADS / 2; width > 0; width /= 2) {             \
+#define DEFINE_REDUCTION(Name, OfTwo)                                     \
+  float Name(float x, __local float* shared) {                            \
+    BARRIER();                                                            \
+    shared[ME] = x;                                                       \
+    BARRIER();                                                            \
+    for (uint width = THREADS / 2; width > 0; width /= 2) {               \
       if (ME < width) shared[ME] = OfTwo(shared[ME], shared[ME + width]); \
-      BARRIER();                                                        \
-    }                                                                   \
-    return shared[0];                                                   \
+      BARRIER();                                                          \
+    }                                                                     \
+    return shared[0];                                                     \
   }
 #endif
 
@@ -43,14 +43,14 @@ DEFINE_REDUCTION(GroupMax, fmax)
 
 // Sums over lanes: aligned runs of `lanes` work-items, a power of two of at most 32.
 #if defined(CPU)
-float SumOfLanes(float x, uint lanes, __local float *shared) { return x; }
+float SumOfLanes(float x, uint lanes, __local float* shared) { return x; }
 #elif defined(NVIDIA)
-float SumOfLanes(float x, uint lanes, __local float *shared) {
+float SumOfLanes(float x, uint lanes, __local float* shared) {
   for (uint mask = lanes / 2; mask > 0; mask /= 2) x += ShuffleXor(x, mask);
   return x;
 }
 #else
-float SumOfLanes(float x, uint lanes, __local float *shared) {
+float SumOfLanes(float x, uint lanes, __local float* shared) {
   BARRIER();
   shared[ME] = x;
   BARRIER();
@@ -61,7 +61,7 @@ float SumOfLanes(float x, uint lanes, __local float *shared) {
 #endif
 
 // This work-item's part of the sum of `count` numbers, or of their squares.
-float MySum(__global const float *x, uint count, bool squares) {
+float MySum(__global const float* x, uint count, bool squares) {
 #ifdef CPU
   // Sixteen sums, which is faster and rounds less.
   float16 sums = 0.0f;

@@ -15,10 +15,10 @@ KERNEL rope(ARGUMENTS) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows) * push.heads;
   const bool weighted = !IS_NULL(weight);
-  __global const float *weight = AT(float, weight);
+  __global const float* weight = AT(float, weight);
   for (uint head = GROUP; head < count; head += GROUPS) {
     const size_t first = (size_t)head * push.dim;
-    __global const float *x = AT(float, x) + first;
+    __global const float* x = AT(float, x) + first;
     float factor = 1.0f;
 #if kNorm
     factor = 1.0f / sqrt(GroupSum(MySum(x, push.dim, true), shared) / (float)push.dim + push.eps);

@@ -5,7 +5,7 @@
 #include "reduce.cl"
 
 // The maximum, and whether some element is not a number: fmax() drops it.
-float MaxOf(__global const float *x, uint columns, bool *has_nan, __local float *shared) {
+float MaxOf(__global const float* x, uint columns, bool* has_nan, __local float* shared) {
   float most = -kInfinity;
   float nan = 0.0f;
   FOR_MINE(i, columns) {
@@ -21,7 +21,7 @@ float MaxOf(__global const float *x, uint columns, bool *has_nan, __local float 
 }
 
 // This work-item's part of the sum of e^(x - most): sums of sums of 32, which round less than one.
-float MyExps(__global const float *x, uint columns, float most) {
+float MyExps(__global const float* x, uint columns, float most) {
   float sum = 0.0f, part = 0.0f;
   uint terms = 0;
   FOR_MINE(i, columns) {
@@ -33,7 +33,7 @@ float MyExps(__global const float *x, uint columns, float most) {
   return sum + part;
 }
 
-void Softmax(__global const float *x, __global float *y, uint columns, __local float *shared) {
+void Softmax(__global const float* x, __global float* y, uint columns, __local float* shared) {
   bool has_nan;
   const float most = MaxOf(x, columns, &has_nan, shared);
   const bool is_plain = !has_nan && most != kInfinity && most != -kInfinity;
@@ -43,7 +43,7 @@ void Softmax(__global const float *x, __global float *y, uint columns, __local f
 }
 
 // H = ln S - sum e^z z / S with z = x - max.
-float Entropy(__global const float *x, uint columns, __local float *shared) {
+float Entropy(__global const float* x, uint columns, __local float* shared) {
   bool has_nan;
   const float most = MaxOf(x, columns, &has_nan, shared);
   float sum = 0.0f, weighted = 0.0f;
@@ -64,8 +64,8 @@ KERNEL rows(ARGUMENTS) {
   const uint count = ROWS_OF(rows), columns = push.columns;
   for (uint row = GROUP; row < count; row += GROUPS) {
     const size_t first = (size_t)row * columns;
-    __global const float *x = AT(float, x) + first;
-    __global float *y = AT(float, y) + first;
+    __global const float* x = AT(float, x) + first;
+    __global float* y = AT(float, y) + first;
 #if kOp == kSoftmax
     Softmax(x, y, columns, shared);
 #elif kOp == kEntropy
@@ -90,7 +90,7 @@ KERNEL rows(ARGUMENTS) {
     const float mean = GroupSum(MySum(x, columns, true), shared) / (float)columns;
     const float factor = 1.0f / sqrt(mean + push.eps);
     const bool weighted = !IS_NULL(weight);
-    __global const float *weight = AT(float, weight);
+    __global const float* weight = AT(float, weight);
     const float scale = !IS_NULL(scale) ? AT(float, scale)[0] : 1.0f;
     float squares = 0.0f;
     FOR_MINE(i, columns) {

@@ -1,5 +1,5 @@
-// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One work-group
-// for each row; each work-item takes a run of consecutive columns.
+// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One
+// work-group for each row; each work-item takes a run of consecutive columns.
 #include "common.cl"
 #include "scan.args"
 #include "math.cl"
@@ -22,7 +22,7 @@ KERNEL scan(ARGUMENTS) {
   const uint share = (columns + THREADS - 1) / THREADS;
   const uint begin = min(ME * share, columns), end = min(begin + share, columns);
   for (uint row = GROUP; row < count; row += GROUPS) {
-    __global const float *x = AT(float, x) + (size_t)row * columns;
+    __global const float* x = AT(float, x) + (size_t)row * columns;
     float most = 0.0f;
     if (kOp != kCumSum) {
       most = -kInfinity;
@@ -57,7 +57,7 @@ KERNEL scan(ARGUMENTS) {
     }
     BARRIER();
 #else
-    __global float *y = AT(float, y) + (size_t)row * columns;
+    __global float* y = AT(float, y) + (size_t)row * columns;
     for (uint i = begin; i < end; ++i) {
       const float mass = Mass(x[i], most);
       if (kOp == kCumSum) {

@@ -28,8 +28,8 @@ KERNEL state_append(ARGUMENTS) {
     BARRIER();
     if (valid && shared_taken == 0) {
       const size_t place = (size_t)slot * push.capacity + (uint)pos % push.capacity;
-      __global Element *to = AT(Element, state) + place * push.inner;
-      __global const Element *from = AT(Element, x) + (size_t)row * push.inner;
+      __global Element* to = AT(Element, state) + place * push.inner;
+      __global const Element* from = AT(Element, x) + (size_t)row * push.inner;
       FOR_MINE(i, push.inner) to[i] = from[i];
     }
     BARRIER();

@@ -56,12 +56,13 @@ To Cast(From bits) {
 #endif
 
 KERNEL strided_copy(ARGUMENTS) {
-  __global const From *x = AT(From, x);
-  __global To *y = AT(To, y);
+  __global const From* x = AT(From, x);
+  __global To* y = AT(To, y);
   FOR_EACH(i, ROWS_OF(rows) * push.inner) {
 #if kOp == kCopy
     const uint row = i / push.inner, column = i % push.inner;
-    y[row * push.y_stride + push.y_offset + column] = x[row * push.x_stride + push.x_offset + column];
+    y[row * push.y_stride + push.y_offset + column] =
+        x[row * push.x_stride + push.x_offset + column];
 #elif kOp == kCast
     y[i] = Cast(x[i]);
 #elif kOp == kWhere
@@ -72,7 +73,9 @@ KERNEL strided_copy(ARGUMENTS) {
     if (index >= (int)push.x_stride) {
       FAIL();
     } else {
-      y[i] = index >= 0 ? x[i * push.x_stride + (uint)index] : kFrom == kI32 ? 0xFFFFFFFFu : 0x7FC00000u;
+      y[i] = index >= 0      ? x[i * push.x_stride + (uint)index]
+             : kFrom == kI32 ? 0xFFFFFFFFu
+                             : 0x7FC00000u;
     }
 #endif
   }

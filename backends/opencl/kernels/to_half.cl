@@ -9,8 +9,8 @@ KERNEL to_half(ARGUMENTS) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
-    __global const float2 *x = AT(float2, x) + (size_t)row * (push.columns / 2);
-    __global uint *y = AT(uint, y) + (size_t)row * (push.columns / 2);
+    __global const float2* x = AT(float2, x) + (size_t)row * (push.columns / 2);
+    __global uint* y = AT(uint, y) + (size_t)row * (push.columns / 2);
     float most = 0.0f;
     FOR_MINE(i, push.columns / 2) most = fmax(most, fmax(fabs(x[i].x), fabs(x[i].y)));
     most = GroupMax(most, shared);

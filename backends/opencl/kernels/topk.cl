@@ -1,6 +1,6 @@
-// The k largest values of each row, descending, equal ones by ascending index. One work-group for each
-// row: a radix search finds the k-th largest key; what is above it and the first of its equals are
-// collected and sorted (bitonic, by key descending, then index).
+// The k largest values of each row, descending, equal ones by ascending index. One work-group for
+// each row: a radix search finds the k-th largest key; what is above it and the first of its equals
+// are collected and sorted (bitonic, by key descending, then index).
 #include "common.cl"
 #include "topk.args"
 #include "order.cl"
@@ -8,10 +8,10 @@
 #define Summed uint
 #include "prefix_sum.cl"
 
-// Leaves the k-th largest key in found[0], and in found[1] how many of the elements that have it belong
-// to the list.
-void FindThreshold(__global const float *x, uint columns, uint k, __local uint *count,
-                   __local uint *found) {
+// Leaves the k-th largest key in found[0], and in found[1] how many of the elements that have it
+// belong to the list.
+void FindThreshold(__global const float* x, uint columns, uint k, __local uint* count,
+                   __local uint* found) {
   if (ME == 0) {
     found[0] = 0;
     found[1] = k;
@@ -43,7 +43,7 @@ KERNEL topk(ARGUMENTS) {
   const uint count = ROWS_OF(rows), columns = push.columns, k = push.k;
   for (uint row = GROUP; row < count; row += GROUPS) {
     LIST_AT(row);
-    __global const float *x = AT(float, x) + (size_t)row * columns;
+    __global const float* x = AT(float, x) + (size_t)row * columns;
     FindThreshold(x, columns, k, shared_count, shared_found);
     const uint threshold = shared_found[0], equals = shared_found[1];
     // Each work-item takes a run of consecutive columns, so that equal keys keep their order.

@@ -1,5 +1,6 @@
-// The k largest values of each row of few columns, descending, equal ones by ascending index, or a softmax
-// of these. One work-group for each row: a column's place is the number of those that come before it.
+// The k largest values of each row of few columns, descending, equal ones by ascending index, or a
+// softmax of these. One work-group for each row: a column's place is the number of those that come
+// before it.
 #include "common.cl"
 #include "topk_few.args"
 #include "math.cl"
@@ -7,7 +8,7 @@
 
 #define kMostColumns 512
 
-uint PlaceOf(uint column, __local const uint *keys, uint columns) {
+uint PlaceOf(uint column, __local const uint* keys, uint columns) {
   const uint key = keys[column];
   uint place = 0;
   for (uint i = 0; i < columns; ++i) {
@@ -18,7 +19,7 @@ uint PlaceOf(uint column, __local const uint *keys, uint columns) {
 }
 
 // Each result for itself: there are few. The largest comes first.
-float SoftmaxOf(uint place, __local const float *found, uint k) {
+float SoftmaxOf(uint place, __local const float* found, uint k) {
   const float most = found[0];
   if (most == kInfinity) return kNan;
   if (most == -kInfinity) return 0.0f;
@@ -32,9 +33,9 @@ KERNEL topk_few(ARGUMENTS) {
   __local float shared_found[kMostColumns];
   const uint count = ROWS_OF(rows), columns = push.columns, k = push.k;
   for (uint row = GROUP; row < count; row += GROUPS) {
-    __global const float *x = AT(float, x) + (size_t)row * columns;
-    __global float *values = AT(float, values) + (size_t)row * k;
-    __global int *indices = AT(int, indices) + (size_t)row * k;
+    __global const float* x = AT(float, x) + (size_t)row * columns;
+    __global float* values = AT(float, values) + (size_t)row * k;
+    __global int* indices = AT(int, indices) + (size_t)row * k;
     FOR_MINE(i, columns) shared_keys[i] = KeyOf(x[i]);
     BARRIER();
     FOR_MINE(i, columns) {

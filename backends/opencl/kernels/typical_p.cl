@@ -17,8 +17,8 @@ KERNEL typical_p(ARGUMENTS) {
   const uint count = ROWS_OF(rows), columns = push.columns;
   for (uint row = GROUP; row < count; row += GROUPS) {
     LIST_AT(row);
-    __global const float *x = AT(float, x) + (size_t)row * columns;
-    __global float *y = AT(float, y) + (size_t)row * columns;
+    __global const float* x = AT(float, x) + (size_t)row * columns;
+    __global float* y = AT(float, y) + (size_t)row * columns;
     float most = -kInfinity;
     FOR_MINE(i, columns) most = fmax(most, Logit(x[i]));
     most = GroupMax(most, shared);

@@ -1,7 +1,6 @@
-// Weights in the layouts of gpu/weights.cc. A row is cut into chunks of 32 elements, each decoded as two
-// runs of 16 consecutive elements with one scale and one offset: value = scale * code + offset.
-
-
+// Weights in the layouts of gpu/weights.cc. A row is cut into chunks of 32 elements, each decoded
+// as two runs of 16 consecutive elements with one scale and one offset: value = scale * code +
+// offset.
 
 #if kType == kF32 || kType == kF16 || kType == kBF16
 #define PLAIN 1
@@ -34,7 +33,7 @@
 
 // A row of weights: where it begins and how many blocks it has.
 typedef struct {
-  __global const uchar *base;
+  __global const uchar* base;
   uint blocks;
 } WeightRow;
 
@@ -57,8 +56,8 @@ typedef union {
 } Sixteen;
 
 #ifndef PLAIN
-// A byte of a word as a float without a conversion, which GPUs do at a fraction of their rate: put below
-// the exponent of a power of two, it is added to it.
+// A byte of a word as a float without a conversion, which GPUs do at a fraction of their rate: put
+// below the exponent of a power of two, it is added to it.
 float4 FourCodes(uint word) {
   const float low = 8388608.0f + kBias, high = 32768.0f + kBias;
   return (float4)(as_float((word & 0xFFu) | 0x4B000000u) - low,
@@ -69,7 +68,7 @@ float4 FourCodes(uint word) {
 #endif
 
 // The codes of a run as floats.
-Sixteen CodesOf(const Chunk *c, uint run) {
+Sixteen CodesOf(const Chunk* c, uint run) {
   Sixteen codes;
 #if defined(PLAIN)
   codes.vector = c->plain[run];
@@ -85,7 +84,7 @@ Sixteen CodesOf(const Chunk *c, uint run) {
 }
 
 // The values of a run.
-Sixteen ValuesOf(const Chunk *c, uint run) {
+Sixteen ValuesOf(const Chunk* c, uint run) {
   Sixteen values = CodesOf(c, run);
 #ifndef PLAIN
   values.vector *= c->scale[run];
@@ -134,12 +133,12 @@ uint ByteOf(uint4 words, uint i) { return (WordOf(words, i >> 2) >> ((i & 3u) * 
 // Four bits to bit 4 of four bytes.
 uint Spread(uint bits) { return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4; }
 
-uint Load16(WeightRow row, uint offset) { return *(__global const ushort *)(row.base + offset); }
-uint Load32(WeightRow row, uint offset) { return *(__global const uint *)(row.base + offset); }
-uint4 Load128(WeightRow row, uint offset) { return *(__global const uint4 *)(row.base + offset); }
+uint Load16(WeightRow row, uint offset) { return *(__global const ushort*)(row.base + offset); }
+uint Load32(WeightRow row, uint offset) { return *(__global const uint*)(row.base + offset); }
+uint4 Load128(WeightRow row, uint offset) { return *(__global const uint4*)(row.base + offset); }
 
-// What a chunk is decoded from, as it lies in memory. It is loaded and unpacked in two steps, so that
-// work may be put between them.
+// What a chunk is decoded from, as it lies in memory. It is loaded and unpacked in two steps, so
+// that work may be put between them.
 typedef struct {
 #if kType == kF32
   uint4 vector[8];
@@ -155,7 +154,8 @@ typedef struct {
 RawChunk Load(WeightRow row, uint chunk) {
   RawChunk raw;
   const uint vectors = kType == kF32 ? 8 : 4;
-  UNROLL for (uint i = 0; i < vectors; ++i) raw.vector[i] = Load128(row, (chunk * vectors + i) * 16);
+  UNROLL for (uint i = 0; i < vectors; ++i) raw.vector[i] =
+      Load128(row, (chunk * vectors + i) * 16);
   return raw;
 }
 #if kType == kF32
@@ -203,7 +203,8 @@ Chunk Unpack(const RawChunk raw, uint chunk) {
 RawChunk Load(WeightRow row, uint chunk) {
   RawChunk raw;
   const uint vectors = kType == kQ8_0 ? 2 : 1;
-  UNROLL for (uint i = 0; i < vectors; ++i) raw.vector[i] = Load128(row, (chunk * vectors + i) * 16);
+  UNROLL for (uint i = 0; i < vectors; ++i) raw.vector[i] =
+      Load128(row, (chunk * vectors + i) * 16);
   uint plane = row.blocks * vectors * 16;  // what follows the codes
   if (kHasHighBits) {
     raw.word[1] = Load32(row, plane + chunk * 4);
@@ -215,7 +216,8 @@ RawChunk Load(WeightRow row, uint chunk) {
 
 Chunk Unpack(const RawChunk raw, uint chunk) {
   Chunk c;
-  const float scale = kType == kMXFP4 ? BFloat16ToFloat(raw.word[0]) * 0.5f : HalfToFloat(raw.word[0] & 0xFFFFu);
+  const float scale =
+      kType == kMXFP4 ? BFloat16ToFloat(raw.word[0]) * 0.5f : HalfToFloat(raw.word[0] & 0xFFFFu);
   c.scale[0] = c.scale[1] = scale;
 #if kHasMinimum
   c.offset[0] = c.offset[1] = HalfToFloat(raw.word[0] >> 16);
@@ -230,7 +232,8 @@ Chunk Unpack(const RawChunk raw, uint chunk) {
 #if kHasHighBits
   const uint high = raw.word[1];
   c.codes[0] |= (uint4)(Spread(high), Spread(high >> 4), Spread(high >> 8), Spread(high >> 12));
-  c.codes[1] |= (uint4)(Spread(high >> 16), Spread(high >> 20), Spread(high >> 24), Spread(high >> 28));
+  c.codes[1] |=
+      (uint4)(Spread(high >> 16), Spread(high >> 20), Spread(high >> 24), Spread(high >> 28));
 #elif kType == kIQ4_NL
   c.codes[0] = Iq4(c.codes[0]);
   c.codes[1] = Iq4(c.codes[1]);
@@ -401,13 +404,13 @@ uint2 ChunkAt(uint chunk) {
 #define RUN_AT(at, run) ((run) == 0 ? (at).x : (at).y)
 
 // Chunks of a row of `k` elements.
-#define CHUNKS(k, blocks) (kBlock == 1 ? ((k) + 31) / 32 : (blocks) * kBlock / 32)
+#define CHUNKS(k, blocks) (kBlock == 1 ? ((k) + 31) / 32 : (blocks)*kBlock / 32)
 
 Chunk Decode(WeightRow row, uint chunk) { return Unpack(Load(row, chunk), chunk); }
 
 #if defined(CPU) && (kType == kQ4_K || kType == kQ5_K || kType == kQ6_K)
-// Scales and offsets of the 16 runs of a block, two of each chunk in their order: what Unpack finds out
-// eight times, with vectors once.
+// Scales and offsets of the 16 runs of a block, two of each chunk in their order: what Unpack finds
+// out eight times, with vectors once.
 #define WHOLE_BLOCKS
 typedef struct {
   float scale[16], offset[16];
@@ -426,10 +429,10 @@ Factors FactorsOf(WeightRow row, uint block) {
   }
 #else
   const uint4 header = Load128(row, block * (kType == kQ4_K ? 144 : 176));
-  const uint4 bytes = (uint4)(header.y & 0x3F3F3F3Fu,
-                              (header.w & kNibbles) | ((header.y >> 2) & 0x30303030u),
-                              header.z & 0x3F3F3F3Fu,
-                              ((header.w >> 4) & kNibbles) | ((header.z >> 2) & 0x30303030u));
+  const uint4 bytes =
+      (uint4)(header.y & 0x3F3F3F3Fu, (header.w & kNibbles) | ((header.y >> 2) & 0x30303030u),
+              header.z & 0x3F3F3F3Fu,
+              ((header.w >> 4) & kNibbles) | ((header.z >> 2) & 0x30303030u));
   Sixteen factors;
   factors.vector = convert_float16(as_uchar16(bytes));
   const float d = HalfToFloat(header.x & 0xFFFFu), minimum = -HalfToFloat(header.x >> 16);
@@ -444,7 +447,7 @@ Factors FactorsOf(WeightRow row, uint block) {
   return f;
 }
 
-Chunk DecodeWith(const Factors *f, WeightRow row, uint chunk) {
+Chunk DecodeWith(const Factors* f, WeightRow row, uint chunk) {
   Chunk c = Decode(row, chunk);
   UNROLL for (uint run = 0; run < 2; ++run) {
     c.scale[run] = f->scale[2 * (chunk & 7) + run];

@@ -1,6 +1,6 @@
 #version 460
-// The lowest index of the largest value of each row, or of parts of it, or among some of its elements. One
-// workgroup for each row or part.
+// The lowest index of the largest value of each row, or of parts of it, or among some of its
+// elements. One workgroup for each row or part.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "argmax.args.glsl"

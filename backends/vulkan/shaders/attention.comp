@@ -1,8 +1,8 @@
 #version 460
 // Attention over the old rows of a slot and the fresh rows of the step, in tiles of 32 keys with a
-// running softmax. A workgroup takes up to 16 queries (rows times heads that share a key/value head)
-// and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and values are read
-// once for all of its queries. Accumulates in f32.
+// running softmax. A workgroup takes up to 16 queries (rows times heads that share a key/value
+// head) and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and values
+// are read once for all of its queries. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention.args.glsl"
@@ -12,14 +12,14 @@
 layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };
 
 const uint kQueries = kGroup * kRows;
-const uint kThreads = gl_WorkGroupSize.x;  // a power of two, at least 128
-const uint kKeys = 32;                     // of a tile
-const uint kSplit = kThreads / kKeys;      // lanes that share the product of a key
+const uint kThreads = gl_WorkGroupSize.x;                  // a power of two, at least 128
+const uint kKeys = 32;                                     // of a tile
+const uint kSplit = kThreads / kKeys;                      // lanes that share the product of a key
 const uint kPairs = (kDim / 2 + kThreads - 1) / kThreads;  // of dims, of each invocation
-const uint kHelpers = 8;  // invocations of a query's softmax
+const uint kHelpers = 8;                                   // invocations of a query's softmax
 
-// Floats as words: matvec_dot.comp has an array like it, which in a step of one dispatch is the same
-// memory.
+// Floats as words: matvec_dot.comp has an array like it, which in a step of one dispatch is the
+// same memory.
 shared uvec4 shared_q[kQueries * (kDim / 4)];
 shared float shared_p[kKeys * kQueries];
 shared float shared_stat[16 * kHelpers];
@@ -82,8 +82,8 @@ void Scores(uvec2 keys, bool fresh, int past) {
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     const float score = SumOfLanes(sum[i], kSplit);
     if (part != i % kSplit) continue;
-    const bool sees = k_row >= 0 &&
-                      Sees(i / kGroup, shared_key_slot[key], shared_key_pos[key], fresh, past);
+    const bool sees =
+        k_row >= 0 && Sees(i / kGroup, shared_key_slot[key], shared_key_pos[key], fresh, past);
     shared_p[key * kQueries + i] = sees ? score * kScale : -kInfinity;
   }
 }
@@ -153,9 +153,9 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
         // Rows that no query sees may hold anything.
         if (shared_used[key + b] == 0) continue;
         const uint row = uint(shared_key_row[key + b]);
-        v[b] = LoadTwo(Advance(AdvanceBy(values, row, kKvHeads * kDim * kElement),
-                               kv_head * kDim * kElement),
-                       pair * 2);
+        v[b] = LoadTwo(
+            Advance(AdvanceBy(values, row, kKvHeads * kDim * kElement), kv_head * kDim * kElement),
+            pair * 2);
       }
       [[unroll]] for (uint b = 0; b < kBatch; ++b) {
         [[unroll]] for (uint i = 0; i < kQueries; ++i) {
@@ -217,8 +217,7 @@ void Old(uint part, uint parts, inout uint tile_index) {
         const int pos = at + int(me);
         shared_key_pos[me] = pos;
         shared_key_slot[me] = slot;
-        shared_key_row[me] =
-            pos < past ? slot * int(kCapacity) + int(uint(pos) % kCapacity) : -1;
+        shared_key_row[me] = pos < past ? slot * int(kCapacity) + int(uint(pos) % kCapacity) : -1;
       }
       Tile(p.k_state, p.v_state, false, past);
     }

@@ -1,10 +1,10 @@
 #version 460
-// Attention of many rows on matrix units: the same as attention.comp for keys and values in f16. What
-// is f32 there, queries and weights, is here the sum of two f16, so that as little is lost. A
-// workgroup of eight subgroups takes some queries (rows times heads that share a key/value head) and
-// goes through the keys in tiles with a running softmax. In a tile each subgroup computes the scores
-// of 16 queries and 16 keys, later an eighth of the dims of all results; keys and values come
-// straight from memory, 16 consecutive rows at a time.
+// Attention of many rows on matrix units: the same as attention.comp for keys and values in f16.
+// What is f32 there, queries and weights, is here the sum of two f16, so that as little is lost. A
+// workgroup of eight subgroups takes some queries (rows times heads that share a key/value head)
+// and goes through the keys in tiles with a running softmax. In a tile each subgroup computes the
+// scores of 16 queries and 16 keys, later an eighth of the dims of all results; keys and values
+// come straight from memory, 16 consecutive rows at a time.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -27,8 +27,9 @@ const uint kSubgroups = 8;  // of 32 invocations
 const uint kLanes = 32;
 const uint kQueryBlocks = kQueries / kMatrix;
 const uint kKeyBlocks = kSubgroups / kQueryBlocks;
-const uint kKeys = kKeyBlocks * kMatrix;               // of a tile
-const uint kHelpers = kSubgroups * kLanes / kQueries;  // invocations of a query's softmax, of 8 keys
+const uint kKeys = kKeyBlocks * kMatrix;  // of a tile
+const uint kHelpers =
+    kSubgroups * kLanes / kQueries;  // invocations of a query's softmax, of 8 keys
 const uint kDimMatrices = kDim / kSubgroups / kMatrix;  // of a subgroup's share of the results
 const uint kTurns = kKeys / kLanes;
 
@@ -314,7 +315,8 @@ void Tile(uvec2 keys, uvec2 values, const Segment s, int at) {
   barrier();  // the weights of the last tile are used
   if (gl_SubgroupID == 0) StoreKeys();
   coopMatStoreNV(scores, shared_score,
-                 query_block * kMatrix * kScorePitch + key_block * (kMatrix / 4), kScorePitch, false);
+                 query_block * kMatrix * kScorePitch + key_block * (kMatrix / 4), kScorePitch,
+                 false);
   barrier();
   Softmax(s);
   barrier();

@@ -42,7 +42,8 @@ void main() {
       }
       [[unroll]] for (uint j = 0; j < kBatch; ++j) y = fma(shared_weight[i + j], part[j], y);
     }
-    for (; i < p.parts; ++i) y = fma(shared_weight[i], F32(p.x).v[(i * all + index) * p.dim + d], y);
+    for (; i < p.parts; ++i)
+      y = fma(shared_weight[i], F32(p.x).v[(i * all + index) * p.dim + d], y);
     F32(p.y).v[index * p.dim + d] = y * factor;
   }
 }

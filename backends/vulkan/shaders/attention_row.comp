@@ -1,9 +1,9 @@
 #version 460
-// Attention of one row over the old rows of its slot and its fresh one. A workgroup takes a few query
-// heads that share a key/value head, and every `parts`-th tile of keys; the last one to be done joins
-// the parts. Norms and rotations of the row's queries, key and value are computed on the way where the
-// host left them out (HeadTransform). Keys and values are on their way before anything waits.
-// Accumulates in f32.
+// Attention of one row over the old rows of its slot and its fresh one. A workgroup takes a few
+// query heads that share a key/value head, and every `parts`-th tile of keys; the last one to be
+// done joins the parts. Norms and rotations of the row's queries, key and value are computed on the
+// way where the host left them out (HeadTransform). Keys and values are on their way before
+// anything waits. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
@@ -26,8 +26,9 @@ const uint kMostParts = 64;
 // So many tiles one after another take less than joining the sums of several workgroups.
 const uint kFewTiles = 2;
 
-// Queries, the fresh key and value, in the end the sums of teams. Floats as words: matvec_dot.comp has
-// an array like it, which in a step of one dispatch is the same memory. As large as either is at most.
+// Queries, the fresh key and value, in the end the sums of teams. Floats as words: matvec_dot.comp
+// has an array like it, which in a step of one dispatch is the same memory. As large as either is
+// at most.
 shared uvec4 shared_rows[(kThreads + 2 * kQuads) * kGroup];
 shared float shared_p[2 * kKeys * kGroup];  // scores, then weights, of this tile and the one before
 shared float shared_weight[kMostParts * kGroup];
@@ -282,7 +283,8 @@ vec4 SumOfTeams(uint teams, uint output_at) {
 
 void PutSum(uint at, vec4 sum) { shared_rows[at] = floatBitsToUint(sum); }
 
-// Weights of the parts' sums: y = sum w_i acc_i with w_i = exp(max_i - max) / sum_j exp(max_j - max) sum_j.
+// Weights of the parts' sums: y = sum w_i acc_i with w_i = exp(max_i - max) / sum_j exp(max_j -
+// max) sum_j.
 void WeighParts(Shared stats, uint parts) {
   for (uint i = TEAM; i < kGroup; i += TEAMS) {
     float most = -kInfinity;

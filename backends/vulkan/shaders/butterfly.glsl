@@ -1,5 +1,6 @@
-// Sums and maxima over aligned lanes of a subgroup, as many as a power of two. By shuffles: subgroupAdd comes
-// with code for subgroups of which some invocations are elsewhere. Every lane gets the result.
+// Sums and maxima over aligned lanes of a subgroup, as many as a power of two. By shuffles:
+// subgroupAdd comes with code for subgroups of which some invocations are elsewhere. Every lane
+// gets the result.
 #ifndef BUTTERFLY_GLSL
 #define BUTTERFLY_GLSL
 #extension GL_KHR_shader_subgroup_basic : require

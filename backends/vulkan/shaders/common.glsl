@@ -8,8 +8,8 @@
 // Invocations of a workgroup are always constant 0; constants of an op count from 1.
 layout(local_size_x_id = 0, local_size_y = 1, local_size_z = 1) in;
 
-// Each shader has two kinds of forms. Alone it is a pipeline, and a dispatch gives it `p` and its workgroups.
-// As a task (-DTASK) it is one of the functions of a pipeline that runs a whole step
+// Each shader has two kinds of forms. Alone it is a pipeline, and a dispatch gives it `p` and its
+// workgroups. As a task (-DTASK) it is one of the functions of a pipeline that runs a whole step
 // (persistent.comp), whose variables of these names say what would be a dispatch's.
 #ifdef TASK
 #pragma use_vulkan_memory_model

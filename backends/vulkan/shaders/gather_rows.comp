@@ -29,8 +29,8 @@ void main() {
       const WeightRow weights = WeightRow(base, p.blocks);
       // Whole chunks that touch the columns; their ends are cut off.
       const uint first = kBlock == 256 ? p.column / 256 * 8 : p.column / 32;
-      const uint end = kBlock == 256 ? (p.column + p.columns) / 256 * 8
-                                     : (p.column + p.columns + 31) / 32;
+      const uint end =
+          kBlock == 256 ? (p.column + p.columns) / 256 * 8 : (p.column + p.columns + 31) / 32;
       for (uint chunk = first + gl_LocalInvocationID.x; chunk < end; chunk += gl_WorkGroupSize.x) {
         const Chunk c = Decode(weights, chunk);
         const uvec2 runs = ChunkAt(chunk);

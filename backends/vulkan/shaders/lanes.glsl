@@ -1,6 +1,7 @@
-// The invocations of a workgroup in an order in which those of a subgroup follow each other, and sums
-// over lanes: aligned runs of them, as many as a power of two, which with subgroups are of one. Two
-// forms, as in reduce.glsl; in that with shared memory alone every invocation calls the sums.
+// The invocations of a workgroup in an order in which those of a subgroup follow each other, and
+// sums over lanes: aligned runs of them, as many as a power of two, which with subgroups are of
+// one. Two forms, as in reduce.glsl; in that with shared memory alone every invocation calls the
+// sums.
 #ifdef SUBGROUPS
 #include "butterfly.glsl"
 uint Index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }

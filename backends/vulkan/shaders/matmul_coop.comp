@@ -1,8 +1,8 @@
 #version 460
 // Products of many rows with a matrix of weights on matrix units: x in f16 (to_half.comp), weights
-// decoded to f16, sums in f32. A workgroup computes a tile of rows and results in steps of 64 terms,
-// which it brings into shared memory; each subgroup has a part of the tile. What the next step needs
-// is on its way from memory meanwhile. k is a multiple of 64.
+// decoded to f16, sums in f32. A workgroup computes a tile of rows and results in steps of 64
+// terms, which it brings into shared memory; each subgroup has a part of the tile. What the next
+// step needs is on its way from memory meanwhile. k is a multiple of 64.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
@@ -11,10 +11,10 @@
 #include "matvec.glsl"
 
 const uint kThreads = gl_WorkGroupSize.x;
-const uint kTerms = 64;            // of a step
-const uint kChunks = kTerms / 32;  // of weights, in a row of a step
-const uint kVectors = kTerms / 8;  // of 8 terms, likewise
-const uint kPitch = kVectors + 1;  // so that rows begin in different banks
+const uint kTerms = 64;                       // of a step
+const uint kChunks = kTerms / 32;             // of weights, in a row of a step
+const uint kVectors = kTerms / 8;             // of 8 terms, likewise
+const uint kPitch = kVectors + 1;             // so that rows begin in different banks
 const uint kResults = kColumns / (kGlu + 1);  // of the tile
 // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
 shared uvec4 shared_tile[(kTile + kColumns) * kPitch];
@@ -53,7 +53,8 @@ void LoadStep(uint step_index) {
   const uint part = gl_LocalInvocationIndex % kVectors;
   const uvec2 at = ChunkAt(step_index * kChunks + part / 4);
   const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
-  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) x_vector[i] = U32x4(Advance(x_row[i], term * 2)).v[0];
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) x_vector[i] =
+      U32x4(Advance(x_row[i], term * 2)).v[0];
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
     weight_chunk[i] = Load(weight_row[i], step_index * kChunks + Own(i) % kChunks);
   }
@@ -72,8 +73,8 @@ void StoreStep(uint step_index) {
   }
 }
 
-// The column of the tile where matrix i of the subgroup's part begins. Those of a gated product take
-// turns, so that a subgroup has both halves of its results.
+// The column of the tile where matrix i of the subgroup's part begins. Those of a gated product
+// take turns, so that a subgroup has both halves of its results.
 uint ColumnOf(uint first_column, uint i) {
   if (kGlu == 0) return first_column + i * kMatrix;
   return (i & 1) * kResults + first_column / 2 + i / 2 * kMatrix;

@@ -1,7 +1,7 @@
 #version 460
 // y = x W with W as it is stored, rows of W being the terms of the sums: expected embeddings. Each
-// invocation takes a chunk of 32 columns and up to 4 rows of x; a workgroup in z takes a part of the
-// terms, and sum_parts.comp adds the parts.
+// invocation takes a chunk of 32 columns and up to 4 rows of x; a workgroup in z takes a part of
+// the terms, and sum_parts.comp adds the parts.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_stored.args.glsl"

@@ -1,8 +1,8 @@
 #version 460
 // y = x W with W as it is stored, rows of W being the terms of the sums, on matrix units: expected
-// embeddings of many rows. x is in f16 (to_half.comp), weights are decoded to f16, sums are in f32. A
-// workgroup computes a tile of rows and columns in steps of 64 terms; one in z takes a part of the terms,
-// and sum_parts.comp adds the parts. k is a multiple of 64, n one of 128.
+// embeddings of many rows. x is in f16 (to_half.comp), weights are decoded to f16, sums are in f32.
+// A workgroup computes a tile of rows and columns in steps of 64 terms; one in z takes a part of
+// the terms, and sum_parts.comp adds the parts. k is a multiple of 64, n one of 128.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_stored_coop.args.glsl"
@@ -15,12 +15,12 @@ const uint kColumns = 128;  // a whole number of what the chunks of any type lie
 const uint kSubgroupRows = 64, kSubgroupColumns = 32;
 
 const uint kThreads = gl_WorkGroupSize.x;
-const uint kTerms = 64;                    // of a step
-const uint kVectors = kTerms / 8;          // of 8 terms, in a row of x
-const uint kPitch = kVectors + 1;          // so that rows begin in different banks
-const uint kChunks = kColumns / 32;        // of weights, in a term
+const uint kTerms = 64;                      // of a step
+const uint kVectors = kTerms / 8;            // of 8 terms, in a row of x
+const uint kPitch = kVectors + 1;            // so that rows begin in different banks
+const uint kChunks = kColumns / 32;          // of weights, in a term
 const uint kWeightPitch = kColumns / 8 + 1;  // of 8 columns
-const uint kWeights = kTile * kPitch;      // where they begin
+const uint kWeights = kTile * kPitch;        // where they begin
 // Rows of x, then terms of weights.
 shared uvec4 shared_tile[kWeights + kTerms * kWeightPitch];
 shared int shared_row[kTile];

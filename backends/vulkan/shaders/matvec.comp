@@ -1,6 +1,6 @@
 #version 460
-// Products of few rows with a matrix of weights: `kLanes` invocations share a row of weights and add
-// up their parts. Accumulates in f32.
+// Products of few rows with a matrix of weights: `kLanes` invocations share a row of weights and
+// add up their parts. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matvec.args.glsl"
@@ -112,9 +112,7 @@ void Accumulate(uint lane, uint row, uint first_weight_row, uvec2 x, uint last_x
 
 float LaneSum(float x) { return SumOfLanes(x, kLanes); }
 
-void Clear() {
-  [[unroll]] for (uint i = 0; i < kHalves * kNr * kNt; ++i) acc[i] = 0.0;
-}
+void Clear() { [[unroll]] for (uint i = 0; i < kHalves * kNr * kNt; ++i) acc[i] = 0.0; }
 
 float Result(uint r, uint t) {
   const float y = LaneSum(acc[r * kNt + t]);

@@ -4,11 +4,13 @@
 // scale: high and low bytes apart, because a dot product takes bytes. A few lanes share a row
 // of weights. Accumulates in f32.
 //
-// With a mixture of experts the rows of weights are those of the experts chosen for the row, one expert
-// after another; or, for the sum of what experts make of a part of the row each, side by side.
+// With a mixture of experts the rows of weights are those of the experts chosen for the row, one
+// expert after another; or, for the sum of what experts make of a part of the row each, side by
+// side.
 //
-// Little of a product is a constant here: in a step of one dispatch (persistent.comp) the code of all tasks
-// takes turns, and what is not in the instruction cache costs more than what it would compute.
+// Little of a product is a constant here: in a step of one dispatch (persistent.comp) the code of
+// all tasks takes turns, and what is not in the instruction cache costs more than what it would
+// compute.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -25,8 +27,8 @@
 const uint kRuns = (kMaxColumns + 255) / 256 * 16;
 
 // OpSUDot on vectors in words: signed bytes times unsigned ones.
-spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4452)
-int SignedUnsignedDot(int a, uint b, spirv_literal int format);
+spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [ 6018, 6019 ],
+                  id = 4452) int SignedUnsignedDot(int a, uint b, spirv_literal int format);
 const int kPackedBytes = 0;
 
 shared uvec4 shared_bytes[2 * kRuns];  // the high ones of all runs, then the low ones
@@ -57,7 +59,8 @@ ivec4 Rounded(vec4 x) { return floatBitsToInt(x + 12582912.0) - 0x4B400000; }
 // Quad `quad` of the row. Four invocations, which follow each other, have a run.
 void StageQuad(uint quad, vec4 x) {
   const vec4 a = abs(x);
-  // max() may drop what is not a number: it becomes an infinite scale, and so a result that is none.
+  // max() may drop what is not a number: it becomes an infinite scale, and so a result that is
+  // none.
   const bool is_number = !IsNan(a.x + a.y + a.z + a.w);
   float most = is_number ? max(max(a.x, a.y), max(a.z, a.w)) : kInfinity;
   most = max(most, subgroupShuffleXor(most, 1));
@@ -210,8 +213,8 @@ void main() {
     [[unroll]] for (uint h = 0; h < kHalves; ++h) acc[h] = 0.0;
     const uint turn = p.lanes * kUnroll;
     for (uint first = 0; first < Chunks(); first += turn) {
-      // A chunk makes room for that of the next turn, or in the end for itself once more: a choice would
-      // wait for it.
+      // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
+      // would wait for it.
       const bool ends_row = first + turn >= Chunks();
       const bool ends = ends_row && first_row + groups >= end;
       const uint next = ends ? first : ends_row ? 0 : first + turn;

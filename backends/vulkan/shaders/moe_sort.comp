@@ -1,7 +1,7 @@
 #version 460
 // Sorts the pairs of row and expert by expert and cuts them into tiles of 64 of one expert, for
-// matmul.comp. One workgroup. The table: tiles there are, tiles there is room for, the expert of each
-// tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
+// matmul.comp. One workgroup. The table: tiles there are, tiles there is room for, the expert of
+// each tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "moe_sort.args.glsl"

@@ -1,11 +1,11 @@
 #version 460
-// A whole step in one dispatch: workgroups that all run at the same time go through lists of tasks and
-// wait for one another between levels, in place of a dispatch for each task and a barrier of the
-// command buffer for each level. The code of the tasks is joined to this (join.h).
+// A whole step in one dispatch: workgroups that all run at the same time go through lists of tasks
+// and wait for one another between levels, in place of a dispatch for each task and a barrier of
+// the command buffer for each level. The code of the tasks is joined to this (join.h).
 //
 // A barrier is a counter on the device. It ends only if every workgroup of the dispatch runs, which
-// Vulkan does not promise: the host starts no more than fit on the device at once, and whoever waits
-// too long gives up and says so.
+// Vulkan does not promise: the host starts no more than fit on the device at once, and whoever
+// waits too long gives up and says so.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_ballot : require
@@ -23,7 +23,8 @@ layout(push_constant, std430) uniform Push {
   uvec2 meeting;
   uvec2 step;
   uint levels;
-} p;
+}
+p;
 
 const uint kNothing = 0xFFFFu;
 const uint kEndsLevel = 0x10000u;

@@ -7,32 +7,55 @@
 
 float Unary(float x) {
   switch (kFn) {
-    case 0: return -x;
-    case 1: return abs(x);
-    case 2: return Exp(x);
-    case 3: return Log(x);
-    case 4: return IsNan(x) || x < 0.0 ? kNan : sqrt(x);
-    case 5: return IsNan(x) || x < 0.0 ? kNan : x == 0.0 ? kInfinity : x == kInfinity ? 0.0 : 1.0 / sqrt(x);
-    case 6: return Tanh(x);
-    case 7: return IsNan(x) ? x : Sigmoid(x);
-    case 8: return IsNan(x) ? x : GeluTanh(x);
-    case 9: return IsNan(x) ? x : x * Sigmoid(x);
-    default: return x * x;
+    case 0:
+      return -x;
+    case 1:
+      return abs(x);
+    case 2:
+      return Exp(x);
+    case 3:
+      return Log(x);
+    case 4:
+      return IsNan(x) || x < 0.0 ? kNan : sqrt(x);
+    case 5:
+      return IsNan(x) || x < 0.0 ? kNan
+             : x == 0.0          ? kInfinity
+             : x == kInfinity    ? 0.0
+                                 : 1.0 / sqrt(x);
+    case 6:
+      return Tanh(x);
+    case 7:
+      return IsNan(x) ? x : Sigmoid(x);
+    case 8:
+      return IsNan(x) ? x : GeluTanh(x);
+    case 9:
+      return IsNan(x) ? x : x * Sigmoid(x);
+    default:
+      return x * x;
   }
 }
 
 float Binary(float a, float b) {
   const bool ordered = !IsNan(a) && !IsNan(b);
   switch (kFn) {
-    case 0: return a + b;
-    case 1: return a - b;
-    case 2: return a * b;
-    case 3: return a / b;
-    case 4: return a < b ? a : b;
-    case 5: return a > b ? a : b;
-    case 6: return ordered && a < b ? 1.0 : 0.0;
-    case 7: return ordered && a <= b ? 1.0 : 0.0;
-    default: return ordered && a == b ? 1.0 : 0.0;
+    case 0:
+      return a + b;
+    case 1:
+      return a - b;
+    case 2:
+      return a * b;
+    case 3:
+      return a / b;
+    case 4:
+      return a < b ? a : b;
+    case 5:
+      return a > b ? a : b;
+    case 6:
+      return ordered && a < b ? 1.0 : 0.0;
+    case 7:
+      return ordered && a <= b ? 1.0 : 0.0;
+    default:
+      return ordered && a == b ? 1.0 : 0.0;
   }
 }
 

@@ -1,5 +1,6 @@
-// Running sums over a workgroup of up to 1024 invocations. Every invocation calls PrefixSum and gets
-// the sum of `x` over the invocations before it, and over all. The includer defines Summed, the type.
+// Running sums over a workgroup of up to 1024 invocations. Every invocation calls PrefixSum and
+// gets the sum of `x` over the invocations before it, and over all. The includer defines Summed,
+// the type.
 shared Summed shared_scan[1024];
 
 Summed PrefixSum(Summed x, out Summed total) {

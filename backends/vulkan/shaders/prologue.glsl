@@ -1,6 +1,6 @@
-// What a product of one row does to it first (Prologue in kernels.def). The includer's push constants
-// `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how many turns of the
-// workgroup take a row, kTurns, and counts its invocations, Index().
+// What a product of one row does to it first (Prologue in kernels.def). The includer's push
+// constants `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how
+// many turns of the workgroup take a row, kTurns, and counts its invocations, Index().
 
 layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { Prologue v; };
 layout(buffer_reference, std430, buffer_reference_align = 16) BUFFER Sums { vec4 v[]; };

@@ -1,6 +1,6 @@
 #version 460
-// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One workgroup
-// for each row; each invocation takes a run of consecutive columns.
+// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One
+// workgroup for each row; each invocation takes a run of consecutive columns.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "scan.args.glsl"
@@ -8,7 +8,6 @@
 #include "reduce.glsl"
 #define Summed float
 #include "prefix_sum.glsl"
-
 
 shared uint shared_first;
 shared int shared_last;

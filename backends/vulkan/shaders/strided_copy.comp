@@ -82,8 +82,7 @@ void main() {
     const uint row = i / p.inner;
     const uint column = i % p.inner;
     if (kOp == kCopy) {
-      CopyOne(p.x, row * p.x_stride + p.x_offset + column,
-              row * p.y_stride + p.y_offset + column);
+      CopyOne(p.x, row * p.x_stride + p.x_offset + column, row * p.y_stride + p.y_offset + column);
     } else if (kOp == kCast) {
       Cast(i, i);
     } else if (kOp == kWhere) {

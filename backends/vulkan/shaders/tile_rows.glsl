@@ -1,7 +1,7 @@
 // The rows of a tile of matmul.comp and matmul_coop.comp, in shared_row and shared_pair.
 
-// Which rows of x this tile takes; false if there are none. Tiles of experts come from moe_sort.comp:
-// how many, the expert of each, and the pairs of each.
+// Which rows of x this tile takes; false if there are none. Tiles of experts come from
+// moe_sort.comp: how many, the expert of each, and the pairs of each.
 bool FindRows(uint tile, out uint first_weight_row) {
   const uint rows = At(p.rows, Step(p.step));
   first_weight_row = 0;
@@ -12,8 +12,9 @@ bool FindRows(uint tile, out uint first_weight_row) {
     if (gl_LocalInvocationIndex < kTile) {
       const int pair = I32(p.extra).v[2 + tiles + tile * kTile + gl_LocalInvocationIndex];
       shared_pair[gl_LocalInvocationIndex] = pair;
-      shared_row[gl_LocalInvocationIndex] =
-          pair < 0 ? -1 : kMode == kShared ? pair / int(p.used) : pair;
+      shared_row[gl_LocalInvocationIndex] = pair < 0           ? -1
+                                            : kMode == kShared ? pair / int(p.used)
+                                                               : pair;
     }
   } else {
     if (tile * kTile >= rows) return false;
@@ -26,4 +27,3 @@ bool FindRows(uint tile, out uint first_weight_row) {
   barrier();
   return true;
 }
-

@@ -1,8 +1,8 @@
 #version 460
-// The k largest values of each row, descending, equal ones by ascending index. One workgroup for each
-// row: a radix search finds the k-th largest key; what is above it and the first of its equals are
-// collected and sorted (bitonic, by key descending, then index). The list is in shared memory if it
-// fits, else in `list`.
+// The k largest values of each row, descending, equal ones by ascending index. One workgroup for
+// each row: a radix search finds the k-th largest key; what is above it and the first of its equals
+// are collected and sorted (bitonic, by key descending, then index). The list is in shared memory
+// if it fits, else in `list`.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "topk.args.glsl"

@@ -1,6 +1,7 @@
 #version 460
-// The k largest values of each row of few columns, descending, equal ones by ascending index, or a softmax
-// of these. One workgroup for each row: a column's place is the number of those that come before it.
+// The k largest values of each row of few columns, descending, equal ones by ascending index, or a
+// softmax of these. One workgroup for each row: a column's place is the number of those that come
+// before it.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "topk_few.args.glsl"

@@ -1,11 +1,10 @@
-// Weights in the layouts of weights.cc. A row is cut into chunks of 32 elements, each decoded as two
-// runs of 16 consecutive elements with one scale and one offset: value = scale * code + offset.
+// Weights in the layouts of weights.cc. A row is cut into chunks of 32 elements, each decoded as
+// two runs of 16 consecutive elements with one scale and one offset: value = scale * code + offset.
 
 // The type is kType.
 
-
-const bool kHasOffset = kType == kQ4_1 || kType == kQ5_1 || kType == kQ2_K || kType == kQ4_K ||
-                        kType == kQ5_K;
+const bool kHasOffset =
+    kType == kQ4_1 || kType == kQ5_1 || kType == kQ2_K || kType == kQ4_K || kType == kQ5_K;
 
 // A row of weights: where it begins and how many blocks it has.
 struct WeightRow {
@@ -14,10 +13,10 @@ struct WeightRow {
 };
 
 // Elements of a block.
-const uint kBlock = (kType == kF32 || kType == kF16 || kType == kBF16)      ? 1
-                    : kType == kNVFP4                                        ? 64
+const uint kBlock = (kType == kF32 || kType == kF16 || kType == kBF16)         ? 1
+                    : kType == kNVFP4                                          ? 64
                     : ((kType >= kQ2_K && kType <= kQ6_K) || kType == kIQ4_XS) ? 256
-                                                                             : 32;
+                                                                               : 32;
 
 // Codes are bytes, four to a word, less the bias of their type; of plain types, floats.
 struct Chunk {
@@ -27,13 +26,14 @@ struct Chunk {
   float plain[32];
 };
 
-const float kBias = kType == kQ4_0                       ? 8.0
-                    : kType == kQ5_0                     ? 16.0
-                    : kType == kQ6_K                     ? 32.0
-                    : kType == kQ3_K                     ? 4.0
-                    : (kType == kQ8_0 || kType == kIQ4_NL || kType == kIQ4_XS || kType == kMXFP4 ||
-                       kType == kNVFP4)                  ? 128.0
-                                                         : 0.0;
+const float kBias =
+    kType == kQ4_0   ? 8.0
+    : kType == kQ5_0 ? 16.0
+    : kType == kQ6_K ? 32.0
+    : kType == kQ3_K ? 4.0
+    : (kType == kQ8_0 || kType == kIQ4_NL || kType == kIQ4_XS || kType == kMXFP4 || kType == kNVFP4)
+        ? 128.0
+        : 0.0;
 
 // A byte as a float without a conversion, which GPUs do at a fraction of their rate: put below the
 // exponent of a power of two, it is added to it.
@@ -92,8 +92,8 @@ uvec2 ScalesMins(uvec4 header, uint pair) {
   return (uvec2(bytes.z, bytes.z >> 4) & 0x0F0Fu) | ((bytes.xy >> 2) & 0x3030u);
 }
 
-// Number `i` of two bytes of those that a word has been loaded for. The word is taken apart no sooner than
-// it is used: that would wait for it.
+// Number `i` of two bytes of those that a word has been loaded for. The word is taken apart no
+// sooner than it is used: that would wait for it.
 uint HalfOf(uint word, uint i) { return (word >> ((i & 1u) * 16u)) & 0xFFFFu; }
 
 // What a chunk is decoded from, as it lies in memory: see Load.
@@ -224,8 +224,8 @@ void UnpackQ6K(const RawChunk raw, uint chunk, inout Chunk c) {
     const uint word = WordOf(scales, n * 2 + run);
     c.scale[run] = d * float(bitfieldExtract(int(word), int(piece * 8), 8));
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-      c.word[run * 4 + i] = ((low[i] >> (4 * run)) & kNibbles) |
-                            (((high[i] >> (4 * run)) & 0x03030303u) << 4);
+      c.word[run * 4 + i] =
+          ((low[i] >> (4 * run)) & kNibbles) | (((high[i] >> (4 * run)) & 0x03030303u) << 4);
     }
   }
 }
