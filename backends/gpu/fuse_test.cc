@@ -45,7 +45,7 @@ Tuning TuningOf(const std::string& device) {
   return tuning;
 }
 
-// What stands in a line "---- ...".
+// The title in a line "---- ...".
 struct Setting {
   std::string device;
   std::optional<int64_t> max_t;

@@ -102,7 +102,7 @@ bool OthersComeLater(const Fusion& fusion, uint32_t sum, const std::vector<uint3
   });
 }
 
-// To the first GEMV that reads the sum, or to all that read norms of it.
+// Gives a residual norm to the first GEMV that reads the sum, or to all that read norms of it.
 bool ResidualNormIntoGemvs(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const rl_op& residual_norm = OpOf(fusion, op);
   const uint32_t sum = residual_norm.results[0];

@@ -201,7 +201,7 @@ struct DimLayout {
 #define RL_CAPACITY(name, value) WordArgument name;
 #include "backends/gpu/kernels.def"
 
-// In the order of their ids.
+// The values of the constants, in the order of their ids.
 #define RL_KERNEL(file, Name, Arguments)                         \
   inline std::vector<uint32_t> ConstantsOf(const Name& kernel) { \
     return {                                                     \

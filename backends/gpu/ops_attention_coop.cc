@@ -9,7 +9,7 @@
 namespace rullama::gpu {
 namespace {
 
-// As attention_coop.comp has them.
+// These numbers are also in attention_coop.comp.
 constexpr uint32_t kThreads = 256;
 constexpr int64_t kMatrix = 16;
 constexpr int64_t kMaxQueries = 32;       // of a workgroup

@@ -81,7 +81,8 @@ struct CoopTile {
 CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32};
   static_assert(kSmall.rows == kProductTile);
-  // Of what keeps a device busy, for a large and for a middle tile.
+  // A device counts as busy with a quarter of Tuning::few_groups of large tiles, and with an eighth
+  // of middle ones.
   constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;
   if (product.mode != ProductMode::kDense) return kSmall;
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
@@ -368,8 +369,8 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   if (product.mode == ProductMode::kShared || product.mode == ProductMode::kPairs) {
     y = static_cast<uint64_t>(rows * product.used);
   }
-  // Where each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
-  // take several turns.
+  // If each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
+  // workgroups take several turns each.
   if (prologue != nullptr || tuning.persistent_groups > 0 || threads == 1) {
     groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
     if (y == 1) dispatch.Share(SharesOf(product));

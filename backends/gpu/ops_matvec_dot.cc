@@ -55,7 +55,7 @@ uint64_t SideBySide(ProductMode mode, int64_t used) {
   return mode == ProductMode::kSummed ? static_cast<uint64_t>(used) : 1;
 }
 
-// Of the row that a product stages.
+// The number of columns of the row that a product stages.
 uint64_t ColumnsOf(const GemvShape& product) {
   return product.weight.columns * SideBySide(product.mode, product.used);
 }

@@ -31,7 +31,7 @@ List ListFor(PlanBuilder& plan, int64_t entries, int64_t rows) {
   }
   return list;
 }
-// As wide as the scans of the shaders allow.
+// The workgroup size of kernels with a prefix sum, which takes at most 1,024 invocations.
 uint32_t Wide(const PlanBuilder& plan) { return std::min(plan.tuning().wide, 1024U); }
 
 void RunScan(PlanBuilder& plan, ScanOp kind, uint32_t input, uint32_t u, float top_p) {

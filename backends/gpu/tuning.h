@@ -1,4 +1,5 @@
-// What plans depend on of a device and of its options. Plain data; a plan may override its copy.
+// The properties and options of a device that plans depend on. Plain data; a plan may override its
+// copy.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ rl_code CodeOf(cl_int result) {
     case CL_OUT_OF_HOST_MEMORY:
     case CL_INVALID_BUFFER_SIZE:
       return RL_OUT_OF_MEMORY;
-    // What a kernel's fault leaves behind: no call on the context succeeds any more.
+    // After a fault of a kernel no call on the context succeeds any more.
     case CL_OUT_OF_RESOURCES:
     case CL_INVALID_COMMAND_QUEUE:
     case CL_DEVICE_NOT_AVAILABLE:

@@ -14,7 +14,7 @@
 namespace rullama::opencl {
 namespace {
 
-// Of value offsets: vectors of 16 bytes, and lines of the caches.
+// Values begin at multiples of this: kernels read vectors of 16 bytes, caches have lines of 64.
 constexpr uint32_t kAlignment = 64;
 // Work-items that walk a long row together.
 constexpr uint32_t kWideThreads = 256;
@@ -23,7 +23,7 @@ constexpr uint32_t kWideThreadsOfNvidia = 1024;
 // work-groups are one work-item, so that all cores are done at about the same time.
 constexpr uint32_t kGroupsOfUnit = 4;
 constexpr uint32_t kGroupsOfCore = 16;
-// Of local memory, left for what else a product of few rows keeps there.
+// Local memory that a GEMV needs beside the row that it stages.
 constexpr uint32_t kOtherLocalBytes = 8192;
 constexpr uint32_t kWarp = 32;
 

@@ -38,7 +38,7 @@ class Instance {
  public:
   // Never throws for want of a loader or a driver: then there are no devices and a reason.
   Instance();
-  // With functions of the caller's: of tests.
+  // Uses the functions of the caller; for tests.
   explicit Instance(const Api& api);
 
   [[nodiscard]] const Api& api() const { return api_; }

@@ -8,12 +8,12 @@
 namespace rullama::opencl {
 namespace {
 
-// Of the offsets of allocations: a cache line of GPUs, and the longest vector of OpenCL's.
+// Allocations begin at multiples of this: a cache line of GPUs, and the longest vector of OpenCL.
 constexpr uint64_t kGranularity = 256;
 // Small allocations share a block, so that few buffers exist. Larger ones have their own.
 constexpr uint64_t kBlockBytes = uint64_t{64} << 20;
-// Where the addresses of the first block begin, and of what those of a block are a multiple: so
-// that no pointer past an end is one into another block.
+// Addresses of blocks are multiples of this, so that no pointer past the end of one block points
+// into another.
 constexpr gpu::DeviceAddress kFirstAddress = uint64_t{1} << 32;
 
 }  // namespace

@@ -28,7 +28,7 @@ class Allocation : public gpu::BlockRange<MemoryBlock> {
   [[nodiscard]] static std::byte* mapped() { return nullptr; }
 };
 
-// What a kernel is given for an address.
+// What a kernel receives for an address: a buffer and an offset in it.
 struct Place {
   cl_mem buffer = nullptr;
   uint64_t offset = 0;
@@ -46,7 +46,7 @@ class Memory {
   [[nodiscard]] uint64_t max_piece() const;
   // Contents are undefined. Errors: RL_OUT_OF_MEMORY says how much was asked for.
   Allocation Allocate(uint64_t bytes);
-  // Of an address inside an allocation that lives.
+  // The place of an address inside an allocation that lives.
   [[nodiscard]] Place PlaceOf(gpu::DeviceAddress address) const;
 
  private:

@@ -1,5 +1,5 @@
-// What goes wrong on an OpenCL device: nobody has such devices at hand, so functions of a real one
-// are replaced. Needs a driver; in CI that is PoCL.
+// Faults of OpenCL devices. No such device is at hand, so functions of a working driver are
+// replaced. Needs a driver; in CI that is PoCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

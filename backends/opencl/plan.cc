@@ -16,9 +16,9 @@ struct StepWords {
   uint32_t t, r, failed_op, reserved;
 };
 
-// In place of the offset of a null pointer.
+// The offset that stands for a null pointer.
 constexpr uint64_t kNullOffset = UINT64_MAX;
-// Of the push constants: as a struct with addresses.
+// The size of the push constants is a multiple of this, as that of a struct with addresses is.
 constexpr uint64_t kPushAlignment = 8;
 
 // "matvec 128 12 8 1 groups 64 1 1"

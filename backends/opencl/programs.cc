@@ -14,12 +14,12 @@ namespace {
 using gpu::PipelineKey;
 using gpu::Shader;
 
-// Of the log of a compiler, which an error shows.
+// The number of characters of a compiler log that an error message shows.
 constexpr size_t kMaxLog = 4000;
 // Entries of a list in local memory, one size for all: which of them are used is an argument.
 constexpr uint32_t kLocalList = 1024;
 constexpr uint32_t kMaxConstants = 16;  // of struct Constants in common.cl
-// Of the file of binaries.
+// The first bytes of the file of binaries.
 constexpr uint32_t kMagic = 0x4C434C52;
 
 const char* DefineOf(Form form) {
@@ -204,7 +204,7 @@ std::string Programs::CacheName() const {
 }
 
 Programs::Binary Programs::BinaryOf(cl_program program) const {
-  // Of the program's one device.
+  // The program has one device.
   size_t size = 0;
   if (gpu_.api().GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, nullptr) !=
       CL_SUCCESS) {

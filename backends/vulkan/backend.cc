@@ -14,12 +14,12 @@
 namespace rullama::vulkan {
 namespace {
 
-// Of value offsets: vectors of 16 bytes, and lines of the caches.
+// Values begin at multiples of this: kernels read vectors of 16 bytes, caches have lines of 64.
 constexpr uint32_t kAlignment = 64;
 // Invocations that walk a long row together.
 constexpr uint32_t kWideThreads = 1024;
 constexpr uint32_t kWideSoftwareThreads = 64;
-// Of devices that do not say how many they have.
+// The assumed number of multiprocessors of devices that do not report it.
 constexpr uint32_t kUsualMultiprocessors = 32;
 constexpr uint32_t kSoftwareMultiprocessors = 2;
 // Workgroups of 256 that one takes at a time.
@@ -27,10 +27,10 @@ constexpr uint32_t kGroupsOfMultiprocessor = 4;
 // Invocations of a workgroup of a step in one dispatch: one is sure to fit on a multiprocessor.
 constexpr uint32_t kPersistentThreads = 512;
 constexpr uint32_t kPersistentSoftwareThreads = 128;
-// Of shared memory, left for what else a product of few rows keeps there.
+// Shared memory that a GEMV needs beside the row that it stages.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
-// What matmul_coop.comp and attention_coop.comp count on.
+// The subgroup size and shared memory that matmul_coop.comp and attention_coop.comp require.
 constexpr uint32_t kCoopSubgroup = 32;
 constexpr uint32_t kCoopSharedBytes = 49152;
 
@@ -133,7 +133,7 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
   [[nodiscard]] Tuning TuningOf(const sdk::GraphView& graph) const override {
     return TuningForGraph(tuning_, graph);
   }
-  // What the validation layer found is a bug of this plugin.
+  // Errors that the validation layer reports are bugs of this plugin.
   void CheckMore() const override {
     const uint32_t errors = instance_.validation_errors();
     if (errors == 0) return;

@@ -9,7 +9,7 @@
 namespace rullama::vulkan {
 namespace {
 
-// Of the buffer through which what the host cannot map is copied.
+// The size of the staging buffer for memory that the host cannot map.
 constexpr uint64_t kStagingBytes = uint64_t{16} << 20;
 // The host reads mapped device memory a few bytes at a time over the bus; beyond this a copy is
 // faster.

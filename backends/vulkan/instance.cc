@@ -71,7 +71,7 @@ bool HasCooperativeMatrix(VkPhysicalDevice device) {
   });
 }
 
-// Of NVIDIA's and AMD's drivers, which have extensions for it.
+// The number of multiprocessors, which the drivers of NVIDIA and AMD report through extensions.
 uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::string>& extensions) {
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV, nullptr, 0, 0};

@@ -183,7 +183,8 @@ void Joiner::AddOnce(Spirv words, Spirv& section) {
   if (known_.try_emplace(words, 0).second) Append(section, words);
 }
 
-// What is the same variable in all shaders: those the device fills in, and those of kCommonNames.
+// Makes one variable of those that all shaders share: built-in variables and those of
+// kCommonNames.
 void Joiner::ShareVariables(Module& module) {
   const auto share = [&](uint32_t id, auto& table, const auto& key) {
     const auto [place, fresh] = table.try_emplace(key, 0);

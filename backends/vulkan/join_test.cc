@@ -29,7 +29,7 @@ Spirv Task(std::span<const uint32_t> code, std::vector<uint32_t> constants) {
   return WithConstants(code, constants);
 }
 
-// What the validator has to say, or nothing.
+// The validator's messages; empty if the code is valid.
 std::string Complaints(const Spirv& code) {
   spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_2);
   std::string text;

@@ -9,7 +9,7 @@
 namespace rullama::vulkan {
 namespace {
 
-// Of the offsets of allocations: a cache line of GPUs, and what sub-ranges of copies want.
+// Allocations begin at multiples of this: a cache line of GPUs, and the alignment of copies.
 constexpr uint64_t kGranularity = 256;
 // Drivers allow few thousand allocations, so small ones share a block. Larger ones have their own.
 constexpr uint64_t kBlockBytes = uint64_t{64} << 20;

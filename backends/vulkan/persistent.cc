@@ -7,7 +7,7 @@
 namespace rullama::vulkan {
 namespace {
 
-// As in persistent.comp.
+// These values are also in persistent.comp.
 constexpr uint32_t kNothing = 0xFFFF;
 constexpr uint32_t kEndsLevel = 0x10000;
 constexpr uint64_t kMeetingBytes = 8;
@@ -21,7 +21,7 @@ struct Entry {
   std::array<uint32_t, 3> groups{};
 };
 
-// What each workgroup of the device does, in order.
+// The entries that each workgroup of the device runs, in order.
 using Lists = std::vector<std::vector<Entry>>;
 
 Entry EntryOf(const Dispatch& dispatch, uint32_t kind, VkDeviceAddress push, uint32_t index) {

@@ -26,7 +26,7 @@ class PersistentStep {
   static constexpr uint64_t kAllocations = 4;  // that a step makes
 
  private:
-  // As persistent.comp reads it.
+  // The push constants of persistent.comp.
   struct Push {
     VkDeviceAddress entries, starts, meeting, step;
     uint32_t levels;

@@ -49,7 +49,8 @@ Pipelines::~Pipelines() {
   vkDestroyPipelineLayout(gpu_.handle(), layout_, nullptr);
 }
 
-// Of plugin, device and driver: a cache of another would be refused or, worse, not.
+// The key of the pipeline cache names plugin, device and driver: a cache of another one would be
+// refused or, worse, accepted.
 std::string Pipelines::CacheName() const {
   const VkPhysicalDeviceProperties& p = gpu_.capabilities().properties;
   std::string name = std::string("pipelines ") + RULLAMA_VERSION + " " + p.deviceName + " " +

@@ -16,14 +16,15 @@
 namespace rullama::vulkan {
 namespace {
 
-// Of a submission of a step of many rows: drivers end what keeps a device busy for seconds (amdgpu
-// after ten, Windows after two). This many are two or three layers.
+// The maximum number of dispatches of one submission of a step of many rows: drivers end work that
+// keeps a device busy for seconds (amdgpu after ten, Windows after two). 64 are two or three
+// layers.
 constexpr size_t kMaxDispatches = 64;
 
 struct StepWords {
   uint32_t t, r, failed_op, reserved;
 };
-// In place of an op: workgroups of a persistent step waited for others in vain.
+// Stands for failed_op when workgroups of a persistent step waited for others in vain.
 constexpr uint32_t kStuck = 0xFFFFFFFF;
 
 constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;

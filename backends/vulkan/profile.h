@@ -22,7 +22,8 @@ class Profile {
   // While recording: at the start of each command buffer, and after each dispatch.
   void Start(VkCommandBuffer commands);
   void After(VkCommandBuffer commands, const Dispatch& dispatch);
-  // Of the last execution, which is done: a line for each shader with its share, longest first.
+  // The times of the last execution, which has to be done: a line for each shader with its share,
+  // longest first.
   [[nodiscard]] std::vector<std::string> Report() const;
 
  private:

@@ -2,8 +2,8 @@
 // other in a tile of keys. Its shapes are arguments (Programs::ArgumentsOf), so that one kernel
 // serves all.
 
-#define kMostRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
-#define kMostElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
+#define kMaxRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
+#define kMaxElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
 
 // Whether a query at `pos` of its slot sees a key of that slot.
 bool Reaches(int pos, int key_pos, int past, int window, uint canvas, bool fresh) {
@@ -57,7 +57,7 @@ void AddTile(const float* q, float* acc, float* most, float* sum, float scale, u
     scores[i] = keys[i] == 0 ? -kInfinity : Score(q, keys[i], dim) * scale;
     highest = fmax(highest, scores[i]);
   }
-  // What is not a number is dropped by fmax() and stays in the sum.
+  // fmax() drops a value that is not a number; the sum keeps it.
   const float factor = *most == -kInfinity ? 0.0f : Exp(*most - highest);
   if (factor != 1.0f) {
     for (uint i = 0; i < dim; ++i) acc[i] *= factor;
@@ -80,8 +80,8 @@ KERNEL attention(ARGUMENTS, const Constants constants) {
   const uint kv_head = first_head / (heads / kKvHeads);
   const size_t pitch = (size_t)kKvHeads * dim;
   const uint queries = group * kRows;
-  float acc[kMostElements], q[kMostElements];
-  float most[kMostRows], sum[kMostRows];
+  float acc[kMaxElements], q[kMaxElements];
+  float most[kMaxRows], sum[kMaxRows];
   for (uint i = 0; i < queries; ++i) {
     const uint row = first_row + i / group;
     most[i] = -kInfinity;

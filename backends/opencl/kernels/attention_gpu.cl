@@ -7,7 +7,7 @@
 #define kHelpers 8                                   // work-items of a query's softmax
 #define kSums (kQueries * kPairs * 2)
 
-// What a work-group shares.
+// The local memory of a work-group.
 typedef struct {
   float4 q[kQueries * kQuads];
   float p[kKeys * kQueries];
@@ -164,7 +164,7 @@ INLINED void Tile(__local Shared* s, __global const Element* keys, __global cons
   BARRIER();
 }
 
-// Of the tiles that follow `tiles` others, the first one that is a part's own.
+// The first tile of a part among those that follow `tiles` others.
 uint OwnTile(uint tiles, uint part, uint parts) { return (part + parts - tiles % parts) % parts; }
 
 KERNEL attention(ARGUMENTS) {

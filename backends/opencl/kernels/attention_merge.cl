@@ -4,12 +4,12 @@
 #include "attention_merge.args"
 #include "math.cl"
 
-#define kMostParts 64
+#define kMaxParts 64
 
 KERNEL attention_merge(ARGUMENTS) {
-  __local float shared_max[kMostParts];
-  __local float shared_sum[kMostParts];
-  __local float shared_weight[kMostParts];
+  __local float shared_max[kMaxParts];
+  __local float shared_sum[kMaxParts];
+  __local float shared_weight[kMaxParts];
   const uint all = ROWS_OF(rows) * push.heads;
   const uint index = GROUP, parts = push.parts;
   if (index >= all) return;

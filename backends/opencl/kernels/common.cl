@@ -1,4 +1,4 @@
-// What every kernel includes: its arguments, the rows of a step, numbers at the edges.
+// Every kernel includes this file: its arguments, the rows of a step, numbers at the edges.
 //
 // A kernel gets a buffer for each address of its push constants, in their order, and the push
 // constants, where each address is an offset in its buffer. THREADS is the number of work-items of
@@ -52,7 +52,7 @@ typedef struct {
 #define UNROLL _Pragma("unroll")
 #endif
 
-// Of functions that get arrays of this work-item's: so that these stay in registers.
+// For functions that get arrays of a work-item, so that these stay in registers.
 #define INLINED __attribute__((always_inline))
 
 // The extents of the step and the first failure of a run: 0, or 1 + the index of an op.
@@ -82,8 +82,8 @@ float HalfToFloat(uint bits) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((ushort)bits));
   return value;
 #else
-  // Of normal numbers and infinities the exponent is moved up, past the end of what f32 has, and
-  // scaled down again; of subnormal ones the bits are the fraction of a number from 0.5 on.
+  // The exponent of normal numbers and infinities is moved up past the range of f32 and scaled
+  // down again; the bits of subnormal numbers become the fraction of a number from 0.5 on.
   const uint doubled = bits << 17;  // without the sign
   const float normal = as_float((doubled >> 4) + (224u << 23)) * 0x1p-112f;
   const float subnormal = as_float((doubled >> 17) | (126u << 23)) - 0.5f;

@@ -117,7 +117,7 @@ KERNEL matmul(ARGUMENTS) {
   }
   const uint first = GROUP * kTile, begin = PART * SHARE;
   const uint end = min(begin + SHARE, CHUNKS(push.k, push.blocks));
-  // What this work-item brings along: 8 consecutive columns of one row of x, ...
+  // This work-item loads 8 consecutive columns of one row of x, ...
   const uint x_row = ME >> 2, part = (ME & 3) * 8;
   const int source = row_of[x_row];
   __global const float* from = AT(float, x) + (size_t)max(source, 0) * push.k;

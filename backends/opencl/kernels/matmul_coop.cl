@@ -85,7 +85,7 @@ KERNEL matmul_coop(ARGUMENTS) {
     }
   }
 
-  // What this work-item brings: vectors of some rows of x, chunks of some rows of weights.
+  // This work-item loads: vectors of some rows of x, chunks of some rows of weights.
   __global const uchar* x_row[kOwnVectors];
   uint4 x_vector[kOwnVectors];
   WeightRow weight_row[kOwnChunks];

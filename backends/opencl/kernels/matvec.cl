@@ -11,7 +11,7 @@
 
 #define kHalves (kGlu == 1 ? 2 : 1)
 
-// What the products of one work-item are made from.
+// The operands of the products of one work-item.
 typedef struct {
   __global const uchar *weight, *weight2;
   uint stride, blocks, n, k;
@@ -22,7 +22,7 @@ WeightRow RowOf(const Matrix* m, uint half_glu, uint row) {
 }
 
 #ifdef CPU
-// Of run `at`, 0 beyond the end.
+// The values of run `at`, 0 beyond the end.
 float16 LoadX(__global const float* x, uint at, uint k) {
   if (!kChecked || at + 16 <= k) return vload16(0, x + at);
   Sixteen v;
@@ -240,7 +240,7 @@ INLINED void Accumulate(const Matrix* m, uint lane, uint row, uint first_weight_
 
 INLINED void Clear(float* acc) { UNROLL for (uint i = 0; i < kWays * kNt; ++i) acc[i] = 0.0f; }
 
-// Of row r of the weights and row t of x, in all lanes.
+// The product of row r of the weights and row t of x, in all lanes.
 INLINED float Result(const float* acc, uint r, uint t, __local float* shared) {
   const float y = SumOfLanes(acc[r * kNt + t], kLanes, shared);
   if (kGlu == 0) return y;

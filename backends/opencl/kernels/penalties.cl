@@ -10,7 +10,7 @@ typedef struct {
   int pos, slot, old, capacity, last_n;
 } Window;
 
-// Of entry e; -1: none.
+// The token of entry e; -1: none.
 int TokenAt(const Window* w, int e) {
   if (e < w->last_n) {
     const int at = w->old - w->last_n + e;

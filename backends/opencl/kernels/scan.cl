@@ -1,4 +1,4 @@
-// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One
+// Ops that need running sums along a row: cumsum, the nucleus mask, the draw of a category. One
 // work-group for each row; each work-item takes a run of consecutive columns.
 #include "common.cl"
 #include "scan.args"

@@ -6,7 +6,7 @@
 #include "math.cl"
 #include "order.cl"
 
-#define kMostColumns 512
+#define kMaxColumns 512
 
 uint PlaceOf(uint column, __local const uint* keys, uint columns) {
   const uint key = keys[column];
@@ -29,8 +29,8 @@ float SoftmaxOf(uint place, __local const float* found, uint k) {
 }
 
 KERNEL topk_few(ARGUMENTS) {
-  __local uint shared_keys[kMostColumns];
-  __local float shared_found[kMostColumns];
+  __local uint shared_keys[kMaxColumns];
+  __local float shared_found[kMaxColumns];
   const uint count = ROWS_OF(rows), columns = push.columns, k = push.k;
   for (uint row = GROUP; row < count; row += GROUPS) {
     __global const float* x = AT(float, x) + (size_t)row * columns;

@@ -16,7 +16,7 @@
 #define kHasOffset \
   (kType == kQ4_1 || kType == kQ5_1 || kType == kQ2_K || kType == kQ4_K || kType == kQ5_K)
 
-// What the bytes of a type's codes are more than the codes.
+// The bias that the codes of a type are stored with.
 #if kType == kQ4_0
 #define kBias 8
 #elif kType == kQ5_0
@@ -37,7 +37,7 @@ typedef struct {
   uint blocks;
 } WeightRow;
 
-// Of a run: 16 codes, a byte each, less the bias of their type; of plain types, floats.
+// A run of 16 codes of a byte each, less the bias of their type; floats for plain types.
 typedef struct {
   float scale[2];
   float offset[2];
@@ -137,8 +137,8 @@ uint Load16(WeightRow row, uint offset) { return *(__global const ushort*)(row.b
 uint Load32(WeightRow row, uint offset) { return *(__global const uint*)(row.base + offset); }
 uint4 Load128(WeightRow row, uint offset) { return *(__global const uint4*)(row.base + offset); }
 
-// What a chunk is decoded from, as it lies in memory. It is loaded and unpacked in two steps, so
-// that work may be put between them.
+// The bytes that a chunk is decoded from, as they lie in memory. It is loaded and unpacked in two
+// steps, so that work may be put between them.
 typedef struct {
 #if kType == kF32
   uint4 vector[8];

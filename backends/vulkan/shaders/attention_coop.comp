@@ -1,6 +1,6 @@
 #version 460
 // Attention of many rows on matrix units: the same as attention.comp for keys and values in f16.
-// What is f32 there, queries and weights, is here the sum of two f16, so that as little is lost. A
+// Queries and weights, which are f32 there, are sums of two f16 here, so that as little is lost. A
 // workgroup of eight subgroups takes some queries (rows times heads that share a key/value head)
 // and goes through the keys in tiles with a running softmax. In a tile each subgroup computes the
 // scores of 16 queries and 16 keys, later an eighth of the dims of all results; keys and values

@@ -6,11 +6,11 @@
 #include "attention_merge.args.glsl"
 #include "math.glsl"
 
-const uint kMostParts = 64;
+const uint kMaxParts = 64;
 const uint kBatch = 16;  // parts on their way at a time
-shared float shared_max[kMostParts];
-shared float shared_sum[kMostParts];
-shared float shared_weight[kMostParts];
+shared float shared_max[kMaxParts];
+shared float shared_sum[kMaxParts];
+shared float shared_weight[kMaxParts];
 
 void main() {
   const uint all = At(p.rows, Step(p.step)) * p.heads;

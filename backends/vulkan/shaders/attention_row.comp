@@ -22,7 +22,7 @@ const uint kKeys = kThreads / kSplit;  // of a tile
 const uint kQuads = kDim / 4;
 const uint kLoads = (kQuads + kSplit - 1) / kSplit;  // of a key, by each invocation that shares it
 const uint kTeamKeys = (kKeys + kTeams - 1) / kTeams;
-const uint kMostParts = 64;
+const uint kMaxParts = 64;
 // So many tiles one after another take less than joining the sums of several workgroups.
 const uint kFewTiles = 2;
 
@@ -31,7 +31,7 @@ const uint kFewTiles = 2;
 // at most.
 shared uvec4 shared_rows[(kThreads + 2 * kQuads) * kGroup];
 shared float shared_p[2 * kKeys * kGroup];  // scores, then weights, of this tile and the one before
-shared float shared_weight[kMostParts * kGroup];
+shared float shared_weight[kMaxParts * kGroup];
 shared float shared_norm[kGroup + 2];
 shared float shared_max[kGroup];
 shared float shared_sum[kGroup];
@@ -296,7 +296,7 @@ void WeighParts(Shared stats, uint parts) {
     for (uint part = MEMBER; part < parts; part += MEMBERS) {
       const vec4 stat = stats.v[part * kHeads + first_head + i];
       const float weight = stat.y == -kInfinity ? 0.0 : Exp(stat.y - most);
-      shared_weight[i * kMostParts + part] = weight;
+      shared_weight[i * kMaxParts + part] = weight;
       sum += weight * stat.x;
     }
     sum = MembersSum(sum);
@@ -323,7 +323,7 @@ void Merge(uint parts_in_all, uint parts) {
       }
       [[unroll]] for (uint i = 0; i < kAhead; ++i) {
         const uint part = first_part + i * teams;
-        const float weight = shared_weight[head * kMostParts + min(part, parts - 1)];
+        const float weight = shared_weight[head * kMaxParts + min(part, parts - 1)];
         sum += (part < parts ? weight : 0.0) * values[i];
       }
     }

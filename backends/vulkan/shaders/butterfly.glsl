@@ -6,18 +6,18 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-// Of the largest subgroups.
-const uint kMostLaneBits = 7;
+// The logarithm of the largest subgroup size.
+const uint kMaxLaneBits = 7;
 float SumOfLanes(float x, uint lanes) {
-  [[unroll]] for (uint i = 1; i <= kMostLaneBits; ++i) {
-    const uint mask = (1u << kMostLaneBits) >> i;
+  [[unroll]] for (uint i = 1; i <= kMaxLaneBits; ++i) {
+    const uint mask = (1u << kMaxLaneBits) >> i;
     if (mask < lanes) x += subgroupShuffleXor(x, mask);
   }
   return x;
 }
 float MaxOfLanes(float x, uint lanes) {
-  [[unroll]] for (uint i = 1; i <= kMostLaneBits; ++i) {
-    const uint mask = (1u << kMostLaneBits) >> i;
+  [[unroll]] for (uint i = 1; i <= kMaxLaneBits; ++i) {
+    const uint mask = (1u << kMaxLaneBits) >> i;
     if (mask < lanes) x = max(x, subgroupShuffleXor(x, mask));
   }
   return x;

@@ -1,4 +1,4 @@
-// What every shader includes: pointers into memory, the rows of a step, numbers at the edges.
+// Every shader includes this file: pointers into memory, the rows of a step, numbers at the edges.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -26,7 +26,7 @@ uvec3 task_group, task_groups;
 #define GROUP gl_WorkGroupID
 #define GROUPS gl_NumWorkGroups
 #endif
-// What nothing writes while a step runs.
+// Memory that nothing writes while a step runs.
 #define CONSTANT readonly buffer
 #define INVOCATION (GROUP.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 

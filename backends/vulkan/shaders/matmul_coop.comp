@@ -24,7 +24,7 @@ shared int shared_pair[kTile];
 #include "tile_rows.glsl"
 #include "coop_tile.glsl"
 
-// What an invocation brings: vectors of some rows of x, chunks of some rows of weights.
+// An invocation loads: vectors of some rows of x, chunks of some rows of weights.
 const uint kOwnVectors = kTile * kVectors / kThreads;
 const uint kOwnChunks = kColumns * kChunks / kThreads;
 uvec2 x_row[kOwnVectors];

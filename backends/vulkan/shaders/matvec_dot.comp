@@ -23,7 +23,7 @@
 
 #include "prologue.glsl"
 
-// Of 16 elements, as many as chunks have, in groups of 16 (PlaceOf).
+// Runs of 16 elements, as many as the chunks have, in groups of 16 (PlaceOf).
 const uint kRuns = (kMaxColumns + 255) / 256 * 16;
 
 // OpSUDot on vectors in words: signed bytes times unsigned ones.
@@ -137,7 +137,7 @@ RawChunk LoadChunk(WeightRow row, uint chunk) {
   return Load(row, chunk);
 }
 
-// Of one run of 16 weights.
+// Adds the dot product of one run of 16 weights.
 void AddRun(const Chunk c, uint half_glu, uint run, uvec4 high, uvec4 low, vec2 scale) {
   int sum_high = 0, sum_low = 0;
   [[unroll]] for (uint i = 0; i < 4; ++i) {
@@ -169,7 +169,7 @@ void AddChunk(uint chunk, uint i) {
 
 bool IsGateOfExtra() { return kExperts == 0 && kHalves == 1 && !IsNull(p.extra); }
 
-// What the result of a row of weights is multiplied by.
+// The factor of the result of a row of weights.
 float ExtraOf(uint weight_row, uint end) {
   weight_row = min(weight_row, end - 1);
   if (kExperts == kStacked) {

@@ -28,8 +28,8 @@ p;
 
 const uint kNothing = 0xFFFFu;
 const uint kEndsLevel = 0x10000u;
-const uint kMostPolls = 1u << 22;  // seconds: a level takes microseconds
-const uint kStuck = 0xFFFFFFFFu;   // as in plan.cc
+const uint kMaxPolls = 1u << 22;  // seconds: a level takes microseconds
+const uint kStuck = 0xFFFFFFFFu;  // as in plan.cc
 
 uint task_kind;
 shared uint shared_met;
@@ -48,10 +48,10 @@ bool Meet(uint level) {
     const uint all = (level + 1) * gl_NumWorkGroups.x;
     memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer,
                   gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-    // What it was before is not asked for: that would be one more way to memory and back.
+    // The old value is not read back: that would be one more round trip to memory.
     atomicAdd(meeting.arrived, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
     uint arrived = 0;
-    for (uint polls = 0; arrived < all && polls < kMostPolls; ++polls) {
+    for (uint polls = 0; arrived < all && polls < kMaxPolls; ++polls) {
       arrived = atomicLoad(meeting.arrived, gl_ScopeDevice, gl_StorageSemanticsBuffer,
                            gl_SemanticsRelaxed);
     }

@@ -1,4 +1,4 @@
-// What a product of one row does to it first (Prologue in kernels.def). The includer's push
+// The prologue of a GEMV (Prologue in kernels.def). The includer's push
 // constants `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how
 // many turns of the workgroup take a row, kTurns, and counts its invocations, Index().
 

@@ -1,5 +1,5 @@
 #version 460
-// What needs running sums along a row: cumsum, the nucleus mask, the draw of a category. One
+// Ops that need running sums along a row: cumsum, the nucleus mask, the draw of a category. One
 // workgroup for each row; each invocation takes a run of consecutive columns.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

@@ -8,9 +8,9 @@
 #include "math.glsl"
 #include "order.glsl"
 
-const uint kMostColumns = 512;
-shared uint shared_keys[kMostColumns];
-shared float shared_found[kMostColumns];
+const uint kMaxColumns = 512;
+shared uint shared_keys[kMaxColumns];
+shared float shared_found[kMaxColumns];
 
 uint PlaceOf(uint column) {
   const uint key = shared_keys[column];

@@ -79,7 +79,7 @@ uint ByteOf(uvec4 words, uint i) { return (WordOf(words, i >> 2) >> ((i & 3u) * 
 // Four bits to bit 4 of four bytes.
 uint Spread(uint bits) { return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4; }
 
-// Of a row: the numbers of 4 and 16 bytes from its base on.
+// A row of weights as words of 4 and vectors of 16 bytes, from its base on.
 layout(buffer_reference, std430, buffer_reference_align = 4) CONSTANT Weights32 { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) CONSTANT Weights128 { uvec4 v[]; };
 uint Load32(const WeightRow row, uint at) { return Weights32(row.base).v[at]; }
@@ -96,7 +96,7 @@ uvec2 ScalesMins(uvec4 header, uint pair) {
 // sooner than it is used: that would wait for it.
 uint HalfOf(uint word, uint i) { return (word >> ((i & 1u) * 16u)) & 0xFFFFu; }
 
-// What a chunk is decoded from, as it lies in memory: see Load.
+// The bytes that a chunk is decoded from, as they lie in memory (Load).
 struct RawChunk {
   uvec4 vector[8];
   uint word[2];
