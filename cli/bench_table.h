@@ -17,7 +17,7 @@ struct BenchSubject {
   std::string device;
   std::string driver;
   std::string threads;  // "4"; "-" for backends without such an option
-  std::string build;    // "0.1.0 (a422e76)"
+  std::string build;    // "0.2.0 (a422e76)"
 };
 
 // One test.

@@ -5,7 +5,7 @@
 
 namespace rullama::cli {
 
-// "0.1.0", and of a git checkout what `git describe` said: "0.1.0 (a422e76)".
+// "0.2.0", and of a git checkout what `git describe` said: "0.2.0 (a422e76)".
 std::string BuildText();
 // The output of `git describe`; empty outside of a git checkout.
 std::string BuildCommit();
