@@ -9,7 +9,7 @@
 // alone. Included after one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
-#include "backends/cpu/kernels/activations.h"
+#include "backends/cpu/kernels/quantized_row.h"
 #include "backends/cpu/kernels/weight_decoders.h"
 
 namespace rullama::cpu {
@@ -116,29 +116,42 @@ struct GemvRows {
   size_t count;     // at most kGemvRows
 };
 
+// The incomplete last chunks of `rows`, padded (see PaddedChunk). Not inlined, so that it is
+// compiled once per type.
+template <DType T>
+struct PaddedChunks {
+  [[gnu::noinline]] void Fill(const GemvRows& rows, size_t at, size_t elements) {
+    for (size_t r = 0; r < rows.count; ++r) {
+      chunks[r] = PaddedChunk<T>(rows.first + r * rows.distance + at, elements);
+    }
+  }
+  PaddedChunk<T> chunks[kGemvRows];
+};
+
 // sums[row][m] = the products of `rows` with kBatch batch rows.
 template <DType T, int kParts, size_t kBatch>
 RL_INLINE void MultiplyRows(const GemvRows& rows, size_t k, const QuantizedRow* x,
                             float (&sums)[kGemvRows][kBatch]) {
-  const size_t chunks = k / kChunk;
+  constexpr bool kMayBePadded = kBlockElements<T> < kChunk;
+  const size_t whole = k / kChunk;
+  const size_t chunks = kMayBePadded ? (k + kChunk - 1) / kChunk : whole;
   F32x16 acc[kGemvRows][kBatch];
   for (size_t r = 0; r < rows.count; ++r) {
     for (size_t m = 0; m < kBatch; ++m) acc[r][m] = Zero();
   }
-  for (size_t i = 0; i < chunks; ++i) {
-    const uint8_t* chunk = rows.first + i * kChunkBytes<T>;
-    for (size_t r = 0; r < rows.count; ++r, chunk += rows.distance) {
+  [[maybe_unused]] PaddedChunks<T> padded;
+  GemvRows here = rows;
+  for (size_t i = 0; i < chunks; ++i, here.first += kChunkBytes<T>) {
+    if constexpr (kMayBePadded) {
+      if (i == whole) {
+        padded.Fill(rows, i * kChunkBytes<T>, k % kChunk);
+        here = {padded.chunks[0].bytes, sizeof(PaddedChunk<T>), rows.count};
+      }
+    }
+    const uint8_t* chunk = here.first;
+    for (size_t r = 0; r < rows.count; ++r, chunk += here.distance) {
       for (size_t at = 0; at < kChunkBytes<T>; at += 64) Prefetch(chunk + kPrefetchBytes + at);
       AddChunk<T, kParts>(chunk, x, i, acc[r]);
-    }
-  }
-  if constexpr (kBlockElements<T> < kChunk) {
-    if (k % kChunk != 0) {
-      for (size_t r = 0; r < rows.count; ++r) {
-        const uint8_t* row = rows.first + r * rows.distance;
-        const PaddedChunk<T> last(row + chunks * kChunkBytes<T>, k % kChunk);
-        AddChunk<T, kParts>(last.bytes, x, chunks, acc[r]);
-      }
     }
   }
   for (size_t r = 0; r < rows.count; ++r) {

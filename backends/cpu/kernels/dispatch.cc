@@ -75,13 +75,13 @@ struct Level {
 };
 
 constexpr Level kLevels[] = {
-    {Isa::kPortable, "portable", Always, PortableTable},
+    {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>},
 #ifdef RULLAMA_CPU_X86_KERNELS
-    {Isa::kAvx2, "avx2", HasAvx2, Avx2Table},
-    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, AvxVnniTable},
-    {Isa::kAvx512, "avx512", HasAvx512, Avx512Table},
-    {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, Avx512VnniTable},
-    {Isa::kAmx, "amx", HasAmx, AmxTable},
+    {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>},
+    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>},
+    {Isa::kAvx512, "avx512", HasAvx512, TableOf<Isa::kAvx512>},
+    {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, TableOf<Isa::kAvx512Vnni>},
+    {Isa::kAmx, "amx", HasAmx, TableOf<Isa::kAmx>},
 #endif
 };
 
@@ -113,7 +113,7 @@ const char* IsaName(Isa isa) {
 
 const KernelTable& KernelsFor(Isa isa) {
   const Level* level = FindLevel(isa);
-  return level != nullptr ? level->table() : PortableTable();
+  return level != nullptr ? level->table() : TableOf<Isa::kPortable>();
 }
 
 const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {

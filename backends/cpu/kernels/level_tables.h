@@ -1,16 +1,29 @@
-// The tables of the instruction-set levels in this build. Callers outside dispatch.cc use
-// KernelsFor() of kernel_table.h, which checks that the processor can run the level.
+// The table of each instruction-set level and the functions that fill it. The files level_*.cc are
+// compiled once for every level (see CMakeLists.txt); each adds one family of kernels, so that a
+// changed kernel header costs the compilation of its family only.
+//
+// Callers outside dispatch.cc use KernelsFor() of kernel_table.h, which checks that the processor
+// can run the level.
 #pragma once
 
 #include "backends/cpu/kernels/kernel_table.h"
 
 namespace rullama::cpu {
 
-extern const KernelTable& PortableTable();
-extern const KernelTable& Avx2Table();
-extern const KernelTable& AvxVnniTable();
-extern const KernelTable& Avx512Table();
-extern const KernelTable& Avx512VnniTable();
-extern const KernelTable& AmxTable();
+// Row kernels, attention, the conversion of activations, and products of F32, F16 and BF16 weights.
+template <Isa kLevel>
+void AddFloatKernels(KernelTable& table);
+// Products of block types in GGUF layout.
+template <Isa kLevel>
+void AddBlockGemv(KernelTable& table);
+// Products of block types, packed or not, with many batch rows.
+template <Isa kLevel>
+void AddBlockGemm(KernelTable& table);
+// Packing, and products of packed rows.
+template <Isa kLevel>
+void AddPackedGemv(KernelTable& table);
+
+template <Isa kLevel>
+const KernelTable& TableOf();
 
 }  // namespace rullama::cpu

@@ -7,8 +7,8 @@
 // throughout, see simd_portable.h.
 #pragma once
 
-#include "backends/cpu/kernels/activations.h"
 #include "backends/cpu/kernels/packed_rows.h"
+#include "backends/cpu/kernels/quantized_row.h"
 
 namespace rullama::cpu {
 namespace {

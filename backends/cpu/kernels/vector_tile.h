@@ -2,9 +2,9 @@
 // products of four bytes. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
-#include "backends/cpu/kernels/activations.h"
 #include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/packed_rows.h"
+#include "backends/cpu/kernels/quantized_row.h"
 
 namespace rullama::cpu {
 namespace {

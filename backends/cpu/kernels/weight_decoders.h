@@ -379,6 +379,7 @@ constexpr size_t kChunkBytes = Decoder<T>::kBlockBytes*(kChunk / kBlockElements<
 // chunk. Only types with 32 elements per block need it. The activations of the padding are zero.
 template <DType T>
 struct PaddedChunk {
+  PaddedChunk() = default;  // undefined bytes
   explicit PaddedChunk(const uint8_t* chunk, size_t elements) : bytes{} {
     std::memcpy(bytes, chunk, elements / kBlockElements<T> * Decoder<T>::kBlockBytes);
   }

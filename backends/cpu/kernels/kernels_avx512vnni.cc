@@ -1,9 +1,0 @@
-#define RULLAMA_SIMD_AVX512 1
-#include "backends/cpu/kernels/build_table.h"
-#include "backends/cpu/kernels/level_tables.h"
-
-namespace rullama::cpu {
-
-const KernelTable& Avx512VnniTable() { return kTable; }
-
-}  // namespace rullama::cpu

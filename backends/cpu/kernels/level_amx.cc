@@ -1,0 +1,28 @@
+// The AMX level: the AVX-512 VNNI level plus split_gemm on the matrix unit.
+#include "backends/cpu/kernels/amx_tile.h"
+#include "backends/cpu/kernels/level_tables.h"
+#include "backends/cpu/kernels/weight_types.h"
+
+namespace rullama::cpu {
+
+template <>
+const KernelTable& TableOf<Isa::kAmx>() {
+  static const KernelTable kTable = [] {
+    KernelTable table = TableOf<Isa::kAvx512Vnni>();
+    table.isa = Isa::kAmx;
+    table.split_min_batch = 128;
+    // The size is the same for every weight type.
+    table.split_scratch_bytes = sizeof(GemmScratch<AmxTile<DType::kQ8_0, 1>>);
+    table.split_row = &SplitRow;
+    ForEachBlockType(table, []<DType kType>(WeightKernels& kernels) {
+      kernels.split_gemm = &SplitBlockGemm<kType>;
+    });
+    ForEachType<DType::kF16, DType::kBF16>(table, []<DType kType>(WeightKernels& kernels) {
+      kernels.split_gemm = &SplitFloatGemm<kType>;
+    });
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace rullama::cpu

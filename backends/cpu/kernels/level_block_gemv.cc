@@ -1,0 +1,16 @@
+#include "backends/cpu/kernels/block_gemv.h"
+#include "backends/cpu/kernels/dequantize_rows.h"
+#include "backends/cpu/kernels/level_tables.h"
+#include "backends/cpu/kernels/weight_types.h"
+
+namespace rullama::cpu {
+
+template <>
+void AddBlockGemv<kIsa>(KernelTable& table) {
+  ForEachBlockType(table, []<DType kType>(WeightKernels& kernels) {
+    kernels.gemv = &BlockGemv<kType>;
+    kernels.dequantize = &DequantizeBlockRow<kType>;
+  });
+}
+
+}  // namespace rullama::cpu
