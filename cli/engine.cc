@@ -26,15 +26,6 @@ std::string DescribeSampler(const EntropyBoundSettings& s) {
       s.confidence_threshold);
 }
 
-std::string DescribeSampler(const SamplerSettings& s) {
-  if (s.IsGreedy()) return "greedy";
-  return fmt::format(
-      "top_k {}, typical_p {}, top_p {}, min_p {}, temperature {}, repeat_penalty {} over {}, "
-      "seed {}",
-      s.top_k, s.typical_p, s.top_p, s.min_p, s.temperature, s.repeat_penalty, s.repeat_last_n,
-      s.seed);
-}
-
 std::string_view NameOfSource(Origin origin) {
   if (origin == Origin::kModelFile) return "the model in Ollama's store";
   return origin == Origin::kFlag ? "--system" : "the configuration";
@@ -172,7 +163,7 @@ void Engine::Describe(Console& console) const {
                            capacity()));
   console.Note(fmt::format("backend: {} on {} ({})", devices_.backend, device.name, device.driver));
   console.Note("sampling: " +
-               (model_.gemma.denoises() ? DescribeSampler(diffusion_) : DescribeSampler(sampler_)));
+               (model_.gemma.denoises() ? DescribeSampler(diffusion_) : sampler_.Describe()));
   console.Note(fmt::format("seed: {}", sampler_.seed));
   if (const auto& system = config().generation.system; system && !config().generation.raw) {
     console.Note(fmt::format("system prompt: {} bytes, from {}", system->size(),

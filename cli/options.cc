@@ -164,15 +164,9 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
     const char* help;
   } options[] = {
       {"-s,--seed", "sampler.seed", "The same seed gives the same text; -1 draws one"},
-      {"--temp", "sampler.temperature", "Temperature; 0 always takes the best token"},
-      {"--top-k", "sampler.top_k", "Keep the k most likely tokens; 0 keeps all"},
-      {"--top-p", "sampler.top_p", "Keep the most likely tokens up to this probability"},
-      {"--min-p", "sampler.min_p", "Drop tokens below this part of the best one's probability"},
-      {"--typical", "sampler.typical_p", "Locally typical sampling; 1 is off"},
-      {"--repeat-penalty", "sampler.repeat_penalty", "Divides logits of recent tokens; 1 is off"},
-      {"--repeat-last-n", "sampler.repeat_last_n", "Tokens that count as recent; -1 is all"},
-      {"--presence-penalty", "sampler.presence_penalty", "Subtracted if a recent token was used"},
-      {"--frequency-penalty", "sampler.frequency_penalty", "Subtracted for each recent use"},
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  {flag, "sampler." #name, help},
+#include "core/config/sampler_settings.def"
   };
   for (const auto& option : options) {
     AddSetting(app, flags, option.names, option.path, option.help)

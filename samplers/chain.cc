@@ -6,6 +6,11 @@
 #include "samplers/steps.h"
 
 namespace rullama {
+namespace {
+
+enum class When { kAlways, kDrawn };
+
+}  // namespace
 
 std::vector<std::byte> SeedBytes(uint64_t seed) {
   const std::array<uint32_t, 2> words = {static_cast<uint32_t>(seed),
@@ -28,18 +33,11 @@ Result<Sampler> AppendSampler(GraphBuilder& builder, ValueId logits, const Sampl
                                 .vocabulary = vocabulary,
                                 .sampler = sampler};
   samplers::Candidates candidates{.logits = logits};
-  AddLogitBias(context, candidates);
-  AddPenalties(context, candidates);
-  if (settings.IsGreedy()) {
-    sampler.token = AddGreedy(context, candidates);
-  } else {
-    AddTopK(context, candidates);
-    AddTypicalP(context, candidates);
-    AddTopP(context, candidates);
-    AddMinP(context, candidates);
-    AddTemperature(context, candidates);
-    sampler.token = AddDraw(context, candidates);
-  }
+  const bool greedy = settings.IsGreedy();
+#define RL_SAMPLER_STEP(Name, name, when) \
+  if (!greedy || When::when == When::kAlways) Add##Name(context, candidates);
+#include "samplers/steps.def"
+  sampler.token = greedy ? AddGreedy(context, candidates) : AddDraw(context, candidates);
   builder.Output(kTokenOutput, sampler.token, RowDemand::kWanted);
   return sampler;
 }

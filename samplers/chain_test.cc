@@ -108,7 +108,7 @@ TEST(SamplerChainTest, BadSettingsAddNothing) {
   const auto sampler =
       AppendSampler(bench.builder, bench.logits, bench.inputs, {.temperature = -1});
   ASSERT_FALSE(sampler);
-  EXPECT_EQ(sampler.error().id, "sampler.temperature");
+  EXPECT_EQ(sampler.error().id, "sampler.range");
   EXPECT_TRUE(bench.builder.graph().ops.empty());
 }
 

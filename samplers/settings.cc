@@ -1,5 +1,7 @@
 #include "samplers/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -17,9 +19,25 @@ constexpr double kGreedyTemperature = 1e-4;
 constexpr size_t kMaxBiasedTokens = 4096;
 
 template <typename Range, typename Number>
-Status InRange(std::string_view id, Number value, const Range& range) {
+Status InRange(std::string_view name, Number value, const Range& range) {
   if (range.Contains(value)) return OkStatus();
-  return MakeError(ErrorKind::kUsage, id, "{} is {}, expected {}", id, value, range.Describe());
+  return MakeError(ErrorKind::kUsage, "sampler.range", "sampler.{} is {}, expected {}", name, value,
+                   range.Describe());
+}
+
+// The recommendation of the model file under `key`, if it has one.
+Status Recommend(const GgufFile& file, const char* key, double& member) {
+  RL_ASSIGN_OR_RETURN(const auto recommended, file.FindF32(key));
+  if (recommended) member = *recommended;
+  return OkStatus();
+}
+
+Status Recommend(const GgufFile& file, const char* key, int64_t& member) {
+  const GgufValue* recommended = file.Find(key);
+  if (recommended != nullptr && recommended->type != GgufType::kArray) {
+    member = IntegerAt<int64_t>(*recommended, 0).value_or(member);
+  }
+  return OkStatus();
 }
 
 Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
@@ -52,19 +70,20 @@ Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
 }  // namespace
 
 Status SamplerSettings::Validate(int64_t vocabulary) const {
-  namespace ranges = sampler_ranges;
-  RL_RETURN_IF_ERROR(InRange("sampler.temperature", temperature, ranges::kTemperature));
-  RL_RETURN_IF_ERROR(InRange("sampler.top_k", top_k, IntegerRange{0, vocabulary}));
-  RL_RETURN_IF_ERROR(InRange("sampler.top_p", top_p, ranges::kTopP));
-  RL_RETURN_IF_ERROR(InRange("sampler.typical_p", typical_p, ranges::kTypicalP));
-  RL_RETURN_IF_ERROR(InRange("sampler.min_p", min_p, ranges::kMinP));
-  RL_RETURN_IF_ERROR(InRange("sampler.repeat_penalty", repeat_penalty, ranges::kRepeatPenalty));
-  RL_RETURN_IF_ERROR(InRange("sampler.repeat_last_n", repeat_last_n, ranges::kRepeatLastN));
-  RL_RETURN_IF_ERROR(
-      InRange("sampler.frequency_penalty", frequency_penalty, ranges::kAdditivePenalty));
-  RL_RETURN_IF_ERROR(
-      InRange("sampler.presence_penalty", presence_penalty, ranges::kAdditivePenalty));
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  RL_RETURN_IF_ERROR(InRange(#name, name, range));
+#include "core/config/sampler_settings.def"
+  RL_RETURN_IF_ERROR(InRange("top_k", top_k, IntegerRange{0, vocabulary}));
   return CheckBias(logit_bias, vocabulary);
+}
+
+std::string SamplerSettings::Describe() const {
+  if (IsGreedy()) return "greedy";
+  std::string text;
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  text += fmt::format("{} {}, ", #name, name);
+#include "core/config/sampler_settings.def"
+  return text + fmt::format("seed {}", seed);
 }
 
 bool SamplerSettings::IsGreedy() const { return greedy || temperature < kGreedyTemperature; }
@@ -76,33 +95,10 @@ bool SamplerSettings::HasPenalties() const {
 
 Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufFile& file) {
   SamplerSettings s;
-  const auto real = [&file](double& member, const std::optional<double>& chosen,
-                            const char* key) -> Status {
-    RL_ASSIGN_OR_RETURN(const auto recommended, file.FindF32(key));
-    if (recommended) member = *recommended;
-    member = chosen.value_or(member);
-    return OkStatus();
-  };
-  const auto integer = [&file](int64_t& member, const std::optional<int64_t>& chosen,
-                               const char* key) -> Status {
-    const GgufValue* recommended = file.Find(key);
-    if (recommended != nullptr && recommended->type != GgufType::kArray) {
-      member = IntegerAt<int64_t>(*recommended, 0).value_or(member);
-    }
-    member = chosen.value_or(member);
-    return OkStatus();
-  };
-  RL_RETURN_IF_ERROR(real(s.temperature, config.temperature, "general.sampling.temp"));
-  RL_RETURN_IF_ERROR(integer(s.top_k, config.top_k, "general.sampling.top_k"));
-  RL_RETURN_IF_ERROR(real(s.top_p, config.top_p, "general.sampling.top_p"));
-  RL_RETURN_IF_ERROR(real(s.min_p, config.min_p, "general.sampling.min_p"));
-  RL_RETURN_IF_ERROR(
-      real(s.repeat_penalty, config.repeat_penalty, "general.sampling.penalty_repeat"));
-  RL_RETURN_IF_ERROR(
-      integer(s.repeat_last_n, config.repeat_last_n, "general.sampling.penalty_last_n"));
-  s.typical_p = config.typical_p.value_or(s.typical_p);
-  s.frequency_penalty = config.frequency_penalty.value_or(s.frequency_penalty);
-  s.presence_penalty = config.presence_penalty.value_or(s.presence_penalty);
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  if (*key != 0) RL_RETURN_IF_ERROR(Recommend(file, key, s.name));         \
+  s.name = config.name.value_or(s.name);
+#include "core/config/sampler_settings.def"
   s.greedy = config.greedy.value_or(s.greedy);
   s.seed = static_cast<uint64_t>(std::max<int64_t>(config.seed.value_or(0), 0));
   s.logit_bias = config.logit_bias;

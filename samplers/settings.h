@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "core/base/status.h"
 #include "core/config/config.h"
@@ -11,25 +12,21 @@
 
 namespace rullama {
 
-// The defaults are the published values of Gemma 4; everything except temperature, top_k and top_p
-// is off.
+// The numbers are those of sampler_settings.def. The defaults are the published values of Gemma 4;
+// all steps except temperature, top_k and top_p are off.
 struct SamplerSettings {
   bool greedy = false;  // always take the most likely token, like temperature 0
-  double temperature = 1.0;
-  int64_t top_k = 64;          // 0 keeps all
-  double top_p = 0.95;         // 1 keeps all
-  double min_p = 0;            // 0 keeps all
-  double typical_p = 1;        // 1 keeps all
-  double repeat_penalty = 1;   // 1 is off
-  int64_t repeat_last_n = 64;  // tokens the three penalties look back; 0 = none, -1 = all
-  double frequency_penalty = 0;
-  double presence_penalty = 0;
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) Type name = value;
+#include "core/config/sampler_settings.def"
   std::map<int64_t, double> logit_bias = {};  // token id -> added to its logit; -infinity bans it
   uint64_t seed = 0;
 
-  // Errors: sampler.<member> (kUsage) with what was found and the range; sampler.empty (kRuntime)
-  // if the bias bans the whole vocabulary.
+  // Errors: sampler.range (kUsage) with the setting, its value and its range; sampler.logit_bias
+  // (kUsage); sampler.empty (kRuntime) if the bias bans the whole vocabulary.
   [[nodiscard]] Status Validate(int64_t vocabulary) const;
+
+  // "temperature 1, top_k 64, ...", or "greedy".
+  [[nodiscard]] std::string Describe() const;
 
   [[nodiscard]] bool IsGreedy() const;
   // True if any penalty has an effect.

@@ -21,13 +21,10 @@ struct StepContext {
   Sampler& sampler;
 };
 
-void AddLogitBias(StepContext& context, Candidates& candidates);
-void AddPenalties(StepContext& context, Candidates& candidates);
-void AddTopK(StepContext& context, Candidates& candidates);
-void AddTypicalP(StepContext& context, Candidates& candidates);
-void AddTopP(StepContext& context, Candidates& candidates);
-void AddMinP(StepContext& context, Candidates& candidates);
-void AddTemperature(StepContext& context, Candidates& candidates);
+#define RL_SAMPLER_STEP(Name, name, when) \
+  void Add##Name(StepContext& context, Candidates& candidates);
+#include "samplers/steps.def"
+
 // i32[rows]: a token id drawn from the candidates.
 ValueId AddDraw(StepContext& context, const Candidates& candidates);
 ValueId AddGreedy(StepContext& context, const Candidates& candidates);

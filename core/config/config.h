@@ -69,15 +69,8 @@ struct DiffusionConfig {
 // Members without a value come from the model file, then from Gemma 4's published values
 // (temperature 1.0, top_k 64, top_p 0.95); all other steps are off.
 struct SamplerConfig {
-  std::optional<double> temperature;
-  std::optional<int64_t> top_k;
-  std::optional<double> top_p;
-  std::optional<double> min_p;
-  std::optional<double> typical_p;
-  std::optional<double> repeat_penalty;
-  std::optional<int64_t> repeat_last_n;
-  std::optional<double> frequency_penalty;
-  std::optional<double> presence_penalty;
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) std::optional<Type> name;
+#include "core/config/sampler_settings.def"
   std::optional<int64_t> seed;
   std::optional<bool> greedy;
   std::map<int64_t, double> logit_bias;  // token id -> added to its logit

@@ -9,6 +9,10 @@
 
 namespace rullama {
 
+// Far above every published vocabulary, small enough that products of three of them stay inside 64
+// bits.
+inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
+
 struct IntegerRange {
   int64_t min;
   int64_t max;
@@ -36,5 +40,9 @@ struct RealRange {
                      : fmt::format("a number from {} to {}", min, max);
   }
 };
+
+constexpr IntegerRange Integers(int64_t min, int64_t max) { return {min, max}; }
+constexpr RealRange Reals(double min, double max) { return {min, max}; }
+constexpr RealRange RealsAbove(double min, double max) { return {min, max, true}; }
 
 }  // namespace rullama

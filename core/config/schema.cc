@@ -1,5 +1,7 @@
 #include "core/config/schema.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "core/config/sampler_ranges.h"
@@ -107,36 +109,17 @@ BlockSpec DiffusionSchema() {
       .Build();
 }
 
+IntegerCodec CodecOf(const IntegerRange& range) { return IntegerCodec{range}; }
+RealCodec CodecOf(const RealRange& range) { return RealCodec{range}; }
+
 BlockSpec SamplerSchema() {
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  .Field(#name, &SamplerConfig::name, CodecOf(range), doc, fmt::format("{}", Type{value}))
   return BlockBuilder<&Config::sampler>(
              "sampler",
              "How the next token is drawn. What is not given comes from the model file "
              "(`general.sampling.*`), then from the default named here.")
-      .Field("temperature", &SamplerConfig::temperature, RealCodec{sampler_ranges::kTemperature},
-             "Above 1 flattens the distribution, below 1 sharpens it, 0 always takes the best.",
-             "1")
-      .Field("top_k", &SamplerConfig::top_k, IntegerCodec{0, kMaxVocabulary},
-             "Keep the k most likely tokens; 0 keeps all.", "64")
-      .Field("top_p", &SamplerConfig::top_p, RealCodec{sampler_ranges::kTopP},
-             "Keep the most likely tokens until their probabilities sum to p; 1 keeps all.", "0.95")
-      .Field("min_p", &SamplerConfig::min_p, RealCodec{sampler_ranges::kMinP},
-             "Drop tokens less likely than this part of the best one; 0 keeps all.", "0")
-      .Field("typical_p", &SamplerConfig::typical_p, RealCodec{sampler_ranges::kTypicalP},
-             "Locally typical sampling: keep the tokens nearest to the expected surprise until "
-             "they sum to p; 1 keeps all.",
-             "1")
-      .Field("repeat_penalty", &SamplerConfig::repeat_penalty,
-             RealCodec{sampler_ranges::kRepeatPenalty},
-             "Divides the logits of recent tokens; 1 is off.", "1")
-      .Field("repeat_last_n", &SamplerConfig::repeat_last_n,
-             IntegerCodec{sampler_ranges::kRepeatLastN},
-             "How many tokens count as recent; 0 is none, -1 the whole context.", "64")
-      .Field("frequency_penalty", &SamplerConfig::frequency_penalty,
-             RealCodec{sampler_ranges::kAdditivePenalty},
-             "Subtracted once for each time a recent token was used.", "0")
-      .Field("presence_penalty", &SamplerConfig::presence_penalty,
-             RealCodec{sampler_ranges::kAdditivePenalty},
-             "Subtracted once if a recent token was used.", "0")
+#include "core/config/sampler_settings.def"
       .Field("seed", &SamplerConfig::seed, IntegerCodec{-1, std::numeric_limits<int64_t>::max()},
              "The same seed gives the same text; -1 draws one anew for each run.",
              "drawn anew for each run")

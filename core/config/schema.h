@@ -6,14 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/config/range.h"
 #include "core/config/schema_builder.h"
 
 namespace rullama {
 
-// Far above every published context and vocabulary, small enough that products of three of them
-// stay inside 64 bits.
+// Far above every published context, small enough that products of three of them stay inside 64
+// bits.
 inline constexpr int64_t kMaxConfiguredTokens = int64_t{1} << 24;
-inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 
 // The root block; built once, immutable afterwards, safe from any thread.
 const BlockSpec& ConfigSchema();

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/config/range.h"
+
 namespace rullama {
 namespace {
 
@@ -15,7 +17,6 @@ constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxFfnWidth = int64_t{1} << 20;
 constexpr int64_t kMaxPleDim = 4096;
 constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 constexpr float kMinRmsEps = 1e-12F;
 constexpr float kMaxRmsEps = 0.1F;
 constexpr float kMaxSoftcap = 1e6F;
