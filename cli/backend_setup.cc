@@ -19,18 +19,6 @@ namespace {
 constexpr const char* kHostBackend = "cpu";
 constexpr const char* kAutoBackend = "auto";
 
-Fallback FallbackOf(FallbackPolicy policy) {
-  switch (policy) {
-    case FallbackPolicy::kDeny:
-      return Fallback::kDeny;
-    case FallbackPolicy::kList:
-      return Fallback::kList;
-    case FallbackPolicy::kAllow:
-      return Fallback::kAllow;
-  }
-  return Fallback::kDeny;
-}
-
 // The rank of a device for `auto`; a device of rank 0 is never chosen.
 int RankOf(const DeviceDescription& device) {
   switch (device.type) {
@@ -163,13 +151,13 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
   RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, options));
   opened.devices.push_back(std::move(device));
   ReclaimSignalHandlers();
-  opened.policy.fallback = FallbackOf(config.placement.fallback);
+  opened.policy.fallback = config.placement.fallback;
   opened.policy.host_ops = config.placement.host_ops;
   opened.policy.host_weights = config.placement.host_weights;
   opened.policy.device_names = {opened.backend};
   const bool is_host = opened.backend == kHostBackend || opened.backend == kReferenceBackend;
   // There is nothing that the host itself could fall back to, so advice must not mention it.
-  if (is_host) opened.policy.fallback = Fallback::kList;
+  if (is_host) opened.policy.fallback = FallbackPolicy::kList;
   if (!is_host && config.placement.fallback != FallbackPolicy::kDeny) {
     if (auto host = OpenHost(registry, console)) {
       opened.devices.push_back(std::move(host));

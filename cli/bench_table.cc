@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/size_text.h"
+#include "core/base/size_text.h"
 
 namespace rullama::cli {
 namespace {
@@ -37,7 +37,7 @@ std::string Padded(std::string_view text, size_t width, bool right) {
 std::vector<Column> Columns(const BenchSubject& subject, const BenchRow& row) {
   std::vector<Column> columns = {
       {"model", subject.model + " " + subject.quantization, 0, false},
-      {"size", GibibytesText(subject.bytes), 0, true},
+      {"size", SizeText(subject.bytes), 0, true},
       {"params", ParametersText(subject.parameters), 0, true},
       {"backend", subject.backend, 0, false},
       {"threads", subject.threads, 0, true},

@@ -7,6 +7,7 @@
 #include "cli/backend_setup.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "core/base/size_text.h"
 
 namespace rullama::cli {
 namespace {
@@ -79,15 +80,11 @@ json ListingAsJson(const PluginListing& listing) {
   return entry;
 }
 
-std::string Gigabytes(uint64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
-}
-
 // 0 stands for a number that the driver does not tell.
 std::string MemoryText(uint64_t total, uint64_t available) {
   if (total == 0) return {};
-  if (available == 0) return fmt::format(", {}, free unknown", Gigabytes(total));
-  return fmt::format(", {} of {} free", Gigabytes(available), Gigabytes(total));
+  if (available == 0) return fmt::format(", {}, free unknown", SizeText(total));
+  return fmt::format(", {} of {} free", SizeText(available), SizeText(total));
 }
 
 std::string TextOf(const json& entry) {

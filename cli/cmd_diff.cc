@@ -203,7 +203,7 @@ class Comparison {
                         OpenDevices(registry_, ConfigFor(baseline), console_));
     devices.devices.push_back(std::move(other.devices.front()));
     devices.policy = {};
-    devices.policy.fallback = Fallback::kAllow;
+    devices.policy.fallback = FallbackPolicy::kAllow;
     devices.policy.host_device = 1;
     devices.policy.device_names = {backend, baseline};
     devices.policy.on_host = std::move(on_baseline);

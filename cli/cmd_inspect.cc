@@ -10,8 +10,8 @@
 #include "cli/engine.h"
 #include "cli/model_file.h"
 #include "cli/model_summary.h"
-#include "cli/size_text.h"
 #include "core/base/printable.h"
+#include "core/base/size_text.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/model.h"
 
@@ -175,17 +175,14 @@ std::string Shortened(std::string text) {
   return text.substr(0, length) + "...";
 }
 
-std::string Megabytes(const json& bytes) {
-  return fmt::format("{:.1f} MiB", bytes.get<double>() / (1024.0 * 1024.0));
-}
+std::string SizeOf(const json& bytes) { return SizeText(bytes.get<uint64_t>()); }
 
 // The beginning of the output: the kind of model, whether it runs, and the memory it takes.
 std::string HeadText(const json& file) {
   std::string text = fmt::format(
       "{}: {}, {}, {} parameters, {}", Safe(file["name"].get<std::string>()),
       Safe(file["architecture"].get<std::string>()), file["quantization"].get<std::string>(),
-      ParametersText(file["parameters"].get<uint64_t>()),
-      GibibytesText(file["bytes"].get<uint64_t>()));
+      ParametersText(file["parameters"].get<uint64_t>()), SizeOf(file["bytes"]));
   if (file["context_length"].is_number()) {
     text += fmt::format(", context length {}", Dump(file["context_length"]));
   }
@@ -198,8 +195,8 @@ std::string HeadText(const json& file) {
   const json& memory = file["memory"];
   if (!memory.contains("reason")) {
     text += fmt::format("memory for a context of {}: weights {}, KV cache (f16) {}, together {}\n",
-                        Dump(memory["context"]), Megabytes(memory["weights_bytes"]),
-                        Megabytes(memory["kv_cache_bytes"]), Megabytes(memory["total_bytes"]));
+                        Dump(memory["context"]), SizeOf(memory["weights_bytes"]),
+                        SizeOf(memory["kv_cache_bytes"]), SizeOf(memory["total_bytes"]));
   }
   return text + fmt::format("file: {}, GGUF {}, dialect of {}, {} tensors\n",
                             Safe(file["path"].get<std::string>()), Dump(file["version"]),
@@ -209,8 +206,7 @@ std::string HeadText(const json& file) {
 std::string FileText(const json& file) {
   std::string text = HeadText(file);
   for (const auto& [type, sum] : file["types"].items()) {
-    text +=
-        fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]), Megabytes(sum["bytes"]));
+    text += fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]), SizeOf(sum["bytes"]));
   }
   text += "\nmetadata\n";
   for (const auto& [key, value] : file["metadata"].items()) {

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/model_summary.h"
+#include "core/base/size_text.h"
 #include "core/ollama/list.h"
 
 namespace rullama::cli {
@@ -56,12 +57,6 @@ json AsJson(const ListedModel& listed) {
   return record;
 }
 
-std::string Size(uint64_t bytes) {
-  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
-  return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
-                          : fmt::format("{:.1f} GiB", mebibytes / 1024);
-}
-
 // Labels come from JSON files of the network.
 std::string Label(std::string text) {
   std::erase_if(text, [](unsigned char c) { return c < 0x20 || c >= 0x7F; });
@@ -80,7 +75,7 @@ std::string TableOf(const std::vector<ListedModel>& models) {
       continue;
     }
     text += fmt::format("{:<{}}  {:>10}  {:<16}  {:<10}  {:<10}  {}\n", listed.name, width,
-                        Size(listed.bytes), listed.modified, Label(listed.model->model_family),
+                        SizeText(listed.bytes), listed.modified, Label(listed.model->model_family),
                         Label(listed.model->model_type), Label(listed.model->file_type));
   }
   return text;

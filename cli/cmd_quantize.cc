@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/model_file.h"
 #include "cli/signals.h"
+#include "core/base/size_text.h"
 #include "models/gemma4/files/quantize.h"
 
 namespace rullama::cli {
@@ -18,8 +19,6 @@ struct QuantizeFlags {
   std::string type;
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
-
-double Mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
   QuantizeOptions options;
@@ -37,10 +36,9 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
     return tl::unexpected(
         std::move(report).error().WithContext(fmt::format("quantising '{}'", model.name)));
   }
-  console.Note(
-      fmt::format("wrote '{}': {} tensors as {}, {} as they were; {:.1f} MiB became {:.1f} MiB",
-                  flags.output, report->converted, options.mix.name, report->copied,
-                  Mebibytes(report->bytes_before), Mebibytes(report->bytes_after)));
+  console.Note(fmt::format("wrote '{}': {} tensors as {}, {} as they were; {} became {}",
+                           flags.output, report->converted, options.mix.name, report->copied,
+                           SizeText(report->bytes_before), SizeText(report->bytes_after)));
   return 0;
 }
 

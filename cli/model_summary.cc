@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/printable.h"
+#include "core/base/size_text.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/weights.h"
 
@@ -79,10 +80,9 @@ std::string SummaryText(const ModelSummary& s) {
       s.refused ? fmt::format("no: {}", s.refused->ToString()) : std::string("yes");
   return fmt::format(
       "model          {}\narchitecture   {}\nparameters     {}\nquantisation   {}\n"
-      "context        {}\nsize           {:.1f} MiB\nrullama run    {}\n",
+      "context        {}\nsize           {}\nrullama run    {}\n",
       Masked(s.name), s.architecture.empty() ? "unknown" : Masked(s.architecture),
-      Count(s.parameters), s.quantization, context, static_cast<double>(s.bytes) / (1 << 20),
-      Masked(runs));
+      Count(s.parameters), s.quantization, context, SizeText(s.bytes), Masked(runs));
 }
 
 }  // namespace rullama::cli

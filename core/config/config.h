@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/fallback_policy.h"
+
 namespace rullama {
 
 struct ModelConfig {
@@ -38,13 +40,6 @@ struct BackendConfig {
 
 struct PluginsConfig {
   std::vector<std::string> paths;  // files or directories, in search order
-};
-
-// The treatment of ops that the chosen backend refuses.
-enum class FallbackPolicy {
-  kDeny,   // an error
-  kList,   // only the ops of `host_ops` may run on the host
-  kAllow,  // any op may run on the host
 };
 
 struct PlacementConfig {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "core/base/must_test_util.h"
 #include "core/passes/canonicalise.h"
 #include "core/passes/decompose.h"
 #include "core/passes/mini_model_for_test.h"
@@ -26,15 +27,6 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // Decompositions round differently from composites. Both compute in float64, but attributes such as
 // ln(p) are float, so the tolerance is not tighter.
 constexpr double kTolerance = 1e-6;
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) {
-    ADD_FAILURE() << result.error().ToString();
-    std::abort();
-  }
-  return *std::move(result);
-}
 
 // Random numbers that depend on the name of the tensor only.
 Result<Tensor> RandomWeights(std::string_view source, int64_t, const TensorType& type) {
@@ -185,7 +177,7 @@ TEST(EquivalenceOfSegments, OnTwoDevices) {
   options.max_t = 5;
   options.max_r = 2;
   options.alignments = {64, 64};
-  options.policy.fallback = Fallback::kAllow;
+  options.policy.fallback = FallbackPolicy::kAllow;
   options.policy.host_device = 1;
   options.policy.host_weights = {"per_layer_token_embd", "down.weight"};
   const SupportQuery all = [](int, const Graph& graph) {

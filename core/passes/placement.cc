@@ -71,8 +71,8 @@ class Placer {
   }
 
   [[nodiscard]] bool MayRunOnHost(const Op& op) const {
-    if (!HasHost() || policy_.fallback == Fallback::kDeny) return false;
-    return policy_.fallback == Fallback::kAllow || IsListed(op);
+    if (!HasHost() || policy_.fallback == FallbackPolicy::kDeny) return false;
+    return policy_.fallback == FallbackPolicy::kAllow || IsListed(op);
   }
 
   // The pattern of host_weights that matches a constant of the op; null if there is none.
@@ -152,7 +152,7 @@ class Placer {
   }
 
   [[nodiscard]] std::string AdviceFor(size_t i, const std::vector<std::string_view>& kinds) const {
-    if (policy_.fallback == Fallback::kDeny) {
+    if (policy_.fallback == FallbackPolicy::kDeny) {
       return fmt::format(
           "set placement.fallback to 'list', with '{}' in placement.host_ops, or to 'allow' to let "
           "the host run what is refused, or choose another backend",
@@ -173,7 +173,7 @@ class Placer {
   // (such as selecting the wanted token ids for an embedding). On the main device each would cost a
   // round trip between the devices.
   void PullTowardsHost() {
-    if (!HasHost() || policy_.fallback == Fallback::kDeny) return;
+    if (!HasHost() || policy_.fallback == FallbackPolicy::kDeny) return;
     std::vector<bool> feeds_host(graph_.values.size(), false);
     for (size_t i = graph_.ops.size(); i-- > 0;) {
       Op& op = graph_.ops[i];

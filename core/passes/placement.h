@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/fallback_policy.h"
 #include "core/base/status.h"
 #include "core/ir/graph.h"
 
@@ -18,14 +19,8 @@ namespace rullama {
 // supported, else the device's reason. Called once per device and form of the graph.
 using SupportQuery = std::function<Result<std::vector<std::string>>(int device, const Graph&)>;
 
-enum class Fallback : uint8_t {
-  kDeny,   // everything runs on the main device
-  kList,   // the ops named in host_ops may run on the host
-  kAllow,  // any op may run on the host
-};
-
 struct PlacementPolicy {
-  Fallback fallback = Fallback::kList;
+  FallbackPolicy fallback = FallbackPolicy::kList;
   std::vector<std::string> host_ops;
   // Ops that read a constant whose tensor name contains one of these strings run on the host, if
   // the fallback allows it. This keeps large, sparsely read tables out of device memory.

@@ -37,7 +37,7 @@ class FakeDevices {
   std::map<int, std::set<OpKind>> refused_;
 };
 
-PlacementPolicy PolicyWithHost(Fallback fallback) {
+PlacementPolicy PolicyWithHost(FallbackPolicy fallback) {
   PlacementPolicy policy;
   policy.fallback = fallback;
   policy.host_device = 1;
@@ -84,30 +84,32 @@ TEST(Placement, ARefusedPrimitiveIsAnErrorThatSaysWhatToSet) {
   EXPECT_THAT(alone.error().message, AllOf(HasSubstr("'blk.0.k' (rope)"), HasSubstr("device 0"),
                                            HasSubstr("no kernel"), HasSubstr("another backend")));
 
-  auto denied = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(Fallback::kDeny));
+  auto denied =
+      PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(FallbackPolicy::kDeny));
   ASSERT_FALSE(denied.has_value());
   EXPECT_THAT(denied.error().message,
               AllOf(HasSubstr("gpu"), HasSubstr("placement.fallback to 'list'")));
   // The program opens no host that may not be used.
   PlacementPolicy strict;
-  strict.fallback = Fallback::kDeny;
+  strict.fallback = FallbackPolicy::kDeny;
   denied = PlaceOps(MiniModel::Build(), devices.Query(), strict);
   ASSERT_FALSE(denied.has_value());
   EXPECT_THAT(denied.error().message, HasSubstr("or to 'allow' to let the host run"));
 
-  auto unlisted = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(Fallback::kList));
+  auto unlisted =
+      PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(FallbackPolicy::kList));
   ASSERT_FALSE(unlisted.has_value());
   EXPECT_THAT(unlisted.error().message, HasSubstr("add 'rope' to placement.host_ops"));
 
   FakeDevices both({{0, {OpKind::kRope}}, {1, {OpKind::kRope}}});
-  auto nowhere = PlaceOps(MiniModel::Build(), both.Query(), PolicyWithHost(Fallback::kAllow));
+  auto nowhere = PlaceOps(MiniModel::Build(), both.Query(), PolicyWithHost(FallbackPolicy::kAllow));
   ASSERT_FALSE(nowhere.has_value());
   EXPECT_THAT(nowhere.error().message, HasSubstr("the host (cpu) refuses it too: no kernel"));
 }
 
 TEST(Placement, AllRefusedKindsAreNamedAtOnce) {
   FakeDevices devices({{0, {OpKind::kRope, OpKind::kMatMul}}});
-  for (const Fallback fallback : {Fallback::kDeny, Fallback::kList}) {
+  for (const FallbackPolicy fallback : {FallbackPolicy::kDeny, FallbackPolicy::kList}) {
     const auto refused = PlaceOps(MiniModel::Build(), devices.Query(), PolicyWithHost(fallback));
     ASSERT_FALSE(refused.has_value());
     EXPECT_THAT(refused.error().message,
@@ -118,9 +120,9 @@ TEST(Placement, AllRefusedKindsAreNamedAtOnce) {
 
 TEST(Placement, ThePolicyLetsTheHostTakeRefusedOps) {
   FakeDevices devices({{0, {OpKind::kRope}}});
-  PlacementPolicy policy = PolicyWithHost(Fallback::kList);
+  PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);
   policy.host_ops = {"rope"};
-  for (const Fallback fallback : {Fallback::kList, Fallback::kAllow}) {
+  for (const FallbackPolicy fallback : {FallbackPolicy::kList, FallbackPolicy::kAllow}) {
     policy.fallback = fallback;
     auto placed = PlaceOps(MiniModel::Build(), devices.Query(), policy);
     ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
@@ -136,7 +138,7 @@ TEST(Placement, ThePolicyLetsTheHostTakeRefusedOps) {
 
 TEST(Placement, AListedCompositeGoesToTheHostWhole) {
   FakeDevices devices({{0, {OpKind::kSoftcap}}});
-  PlacementPolicy policy = PolicyWithHost(Fallback::kList);
+  PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);
   policy.host_ops = {"softcap"};
   auto placed = PlaceOps(MiniModel::Build(), devices.Query(), policy);
   ASSERT_TRUE(placed.has_value());
@@ -146,7 +148,7 @@ TEST(Placement, AListedCompositeGoesToTheHostWhole) {
 
 TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
   FakeDevices devices({});
-  PlacementPolicy policy = PolicyWithHost(Fallback::kList);
+  PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);
   policy.host_weights = {"per_layer_token_embd"};
   auto graph = ApplyRowDemand(MiniModel::Build(), DemandMode::kPerOutput);
   ASSERT_TRUE(graph.has_value());
@@ -163,14 +165,14 @@ TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
 }
 
 TEST(Placement, HostWeightsStayOnTheMainDeviceWithoutPermission) {
-  PlacementPolicy policy = PolicyWithHost(Fallback::kDeny);
+  PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kDeny);
   policy.host_weights = {"per_layer_token_embd"};
   FakeDevices devices({});
   auto denied = PlaceOps(MiniModel::Build(), devices.Query(), policy);
   ASSERT_TRUE(denied.has_value());
   EXPECT_EQ(denied->report.ops_per_device[1], 0U);
 
-  policy.fallback = Fallback::kList;
+  policy.fallback = FallbackPolicy::kList;
   policy.host_weights = {"o.weight"};  // read by matmul, which is not in host_ops
   auto unlisted = PlaceOps(MiniModel::Build(), devices.Query(), policy);
   ASSERT_TRUE(unlisted.has_value());

@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <string>
 
+#include "core/base/size_text.h"
+
 namespace rullama {
 namespace {
-
-std::string Gibibytes(uint64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
-}
 
 // A smaller context or fewer bits per weight that would fit.
 std::string SuggestFit(const MemoryNeed& need, uint64_t free_bytes) {
   const uint64_t others = need.states + need.work;
   if (need.weight_elements == 0 || others >= free_bytes) {
     return fmt::format("a context or chunk that takes {} less",
-                       Gibibytes(others - std::min(others, free_bytes)));
+                       SizeText(others - std::min(others, free_bytes)));
   }
   const auto bits = [&need](uint64_t bytes) {
     return 8.0 * static_cast<double>(bytes) / static_cast<double>(need.weight_elements);
@@ -38,9 +36,9 @@ Status CheckDeviceMemory(const DeviceDescription& device, const MemoryNeed& need
                    "which has {} free of {}: {} are missing; {} would fit, or parts of the model "
                    "on another backend, or weights that stay in the file where the backend has an "
                    "option for that (cpu: weights=mapped)",
-                   Gibibytes(need.total()), device.name, Gibibytes(need.weights),
-                   Gibibytes(need.states), Gibibytes(need.work), Gibibytes(free_bytes),
-                   Gibibytes(device.memory_total), Gibibytes(need.total() - free_bytes),
+                   SizeText(need.total()), device.name, SizeText(need.weights),
+                   SizeText(need.states), SizeText(need.work), SizeText(free_bytes),
+                   SizeText(device.memory_total), SizeText(need.total() - free_bytes),
                    SuggestFit(need, free_bytes));
 }
 

@@ -43,7 +43,7 @@ TEST(CheckDeviceMemory, SaysWhatIsMissingAndWhatWouldFit) {
 TEST(CheckDeviceMemory, WeightsCannotHelpWhereTheRestIsTooLarge) {
   const Status status = CheckDeviceMemory(DeviceWith(kGibibyte + kGibibyte / 2), kNeed, 0);
   ASSERT_FALSE(status);
-  EXPECT_THAT(status.error().message, HasSubstr("a context or chunk that takes 0.50 GiB less"));
+  EXPECT_THAT(status.error().message, HasSubstr("a context or chunk that takes 512.0 MiB less"));
 }
 
 TEST(CheckDeviceMemory, WhatTheSessionHoldsIsNotFree) {

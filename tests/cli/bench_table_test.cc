@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cli/size_text.h"
-
 namespace rullama::cli {
 namespace {
 
@@ -66,13 +64,6 @@ TEST(BenchTable, ALargeSpreadIsNamed) {
       ::testing::AllOf(HasSubstr("tg128 varies by 83 %"), HasSubstr("the machine is busy")));
   EXPECT_THAT(SpreadWarning({.test = "tg128", .mean_per_s = 100, .stddev_per_s = 10}), IsEmpty());
   EXPECT_THAT(SpreadWarning({.test = "tg128", .mean_per_s = 100, .stddev_per_s = 0}), IsEmpty());
-}
-
-TEST(SizeText, TakesTheUnitThatFits) {
-  EXPECT_EQ(ParametersText(4'630'000'000), "4.63 B");
-  EXPECT_EQ(ParametersText(3'210'000), "3.21 M");
-  EXPECT_EQ(GibibytesText(uint64_t{3} << 30), "3.00 GiB");
-  EXPECT_EQ(GibibytesText(9'332'326), "8.9 MiB");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // matmul of f32 rows with a weight of f32, f16 or bf16, in both orders, accumulated in f64.
 #include <rullama/sdk/half.h>
+#include <rullama/sdk/operands.h>
 
 #include "memory.h"
 #include "ops.h"
@@ -7,8 +8,10 @@
 namespace external {
 namespace {
 
+using rullama::operands::MatMul;
+
 std::string Refuse(const sdk::GraphView& graph, const rl_op& op) {
-  const uint32_t dtype = graph.input(op, 1)->dtype;
+  const uint32_t dtype = graph.input(op, MatMul::weight)->dtype;
   const bool plain = dtype == RL_DTYPE_F32 || dtype == RL_DTYPE_F16 || dtype == RL_DTYPE_BF16;
   return plain ? "" : "only f32, f16 and bf16 weights";
 }
@@ -25,10 +28,10 @@ float ToFloat(BFloat16 value) { return rullama::BFloat16ToFloat(value.bits); }
 
 template <typename Weight>
 Kernel BuildFor(const sdk::GraphView& graph, const rl_op& op) {
-  const rl_value& x = *graph.input(op, 0);
+  const rl_value& x = *graph.input(op, MatMul::x);
   const rl_value& y = graph.result(op);
   const bool transposed = sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0;
-  return [x_rows = Source<float>(x), weight = Source<Weight>(*graph.input(op, 1)),
+  return [x_rows = Source<float>(x), weight = Source<Weight>(*graph.input(op, MatMul::weight)),
           y_rows = Target<float>(y), x_shape = sdk::Shape(x), y_shape = sdk::Shape(y),
           transposed](int64_t t, int64_t r) {
     const int64_t k = x_shape.row_elements(t, r), n = y_shape.row_elements(t, r);
@@ -47,7 +50,7 @@ Kernel BuildFor(const sdk::GraphView& graph, const rl_op& op) {
 }
 
 Kernel Build(const sdk::GraphView& graph, const rl_op& op) {
-  switch (graph.input(op, 1)->dtype) {
+  switch (graph.input(op, MatMul::weight)->dtype) {
     case RL_DTYPE_F32:
       return BuildFor<float>(graph, op);
     case RL_DTYPE_F16:

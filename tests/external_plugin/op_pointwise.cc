@@ -1,4 +1,6 @@
 // unary, binary, scale and affine on f32.
+#include <rullama/sdk/operands.h>
+
 #include <cmath>
 #include <limits>
 
@@ -7,6 +9,8 @@
 
 namespace external {
 namespace {
+
+namespace operands = rullama::operands;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -78,7 +82,8 @@ std::string RefuseUnknownFunction(const sdk::GraphView& graph, const rl_op& op) 
 
 Kernel BuildUnary(const sdk::GraphView& graph, const rl_op& op) {
   const rl_value& y = graph.result(op);
-  return [from = Source<float>(*graph.input(op, 0)), to = Target<float>(y), shape = sdk::Shape(y),
+  return [from = Source<float>(*graph.input(op, operands::Unary::x)), to = Target<float>(y),
+          shape = sdk::Shape(y),
           fn = static_cast<rl_unary>(sdk::GraphView::attrs<rl_unary_attrs>(op).fn)](int64_t t,
                                                                                     int64_t r) {
     const int64_t elements = shape.elements(t, r);
@@ -88,9 +93,9 @@ Kernel BuildUnary(const sdk::GraphView& graph, const rl_op& op) {
 
 // Each inner dimension of b is that of a, or 1: then its stride is 0.
 Kernel BuildBinary(const sdk::GraphView& graph, const rl_op& op) {
-  const rl_value& b = *graph.input(op, 1);
+  const rl_value& b = *graph.input(op, operands::Binary::b);
   const rl_value& y = graph.result(op);
-  return [from_a = Source<float>(*graph.input(op, 0)), from_b = Source<float>(b),
+  return [from_a = Source<float>(*graph.input(op, operands::Binary::a)), from_b = Source<float>(b),
           to = Target<float>(y), b_shape = sdk::Shape(b), shape = sdk::Shape(y),
           fn = static_cast<rl_binary>(sdk::GraphView::attrs<rl_binary_attrs>(op).fn)](int64_t t,
                                                                                       int64_t r) {
@@ -109,21 +114,21 @@ Kernel BuildBinary(const sdk::GraphView& graph, const rl_op& op) {
 }
 
 Kernel BuildScale(const sdk::GraphView& graph, const rl_op& op) {
-  const rl_value& weight = *graph.input(op, 1);
+  const rl_value& weight = *graph.input(op, operands::Scale::weight);
   const rl_value& y = graph.result(op);
-  return
-      [from = Source<float>(*graph.input(op, 0)), by = Source<float>(weight), to = Target<float>(y),
-       n = sdk::Shape(weight).dim(0, 0, 0), shape = sdk::Shape(y)](int64_t t, int64_t r) {
-        const int64_t elements = shape.elements(t, r);
-        for (int64_t i = 0; i < elements; ++i) to[i] = from[i] * by[i % n];
-      };
+  return [from = Source<float>(*graph.input(op, operands::Scale::x)), by = Source<float>(weight),
+          to = Target<float>(y), n = sdk::Shape(weight).dim(0, 0, 0),
+          shape = sdk::Shape(y)](int64_t t, int64_t r) {
+    const int64_t elements = shape.elements(t, r);
+    for (int64_t i = 0; i < elements; ++i) to[i] = from[i] * by[i % n];
+  };
 }
 
 Kernel BuildAffine(const sdk::GraphView& graph, const rl_op& op) {
   const auto& attrs = sdk::GraphView::attrs<rl_affine_attrs>(op);
   const rl_value& y = graph.result(op);
-  return [from = Source<float>(*graph.input(op, 0)), to = Target<float>(y), shape = sdk::Shape(y),
-          scale = attrs.scale, bias = attrs.bias](int64_t t, int64_t r) {
+  return [from = Source<float>(*graph.input(op, operands::Affine::x)), to = Target<float>(y),
+          shape = sdk::Shape(y), scale = attrs.scale, bias = attrs.bias](int64_t t, int64_t r) {
     const int64_t elements = shape.elements(t, r);
     for (int64_t i = 0; i < elements; ++i) to[i] = from[i] * scale + bias;
   };

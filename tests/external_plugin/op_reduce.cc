@@ -1,4 +1,6 @@
 // reduce on f32: sum, max or mean of the last dimension, accumulated in f64.
+#include <rullama/sdk/operands.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -22,7 +24,7 @@ float Reduce(rl_reduce fn, const float* row, int64_t n) {
 }
 
 Kernel Build(const sdk::GraphView& graph, const rl_op& op) {
-  const rl_value& x = *graph.input(op, 0);
+  const rl_value& x = *graph.input(op, rullama::operands::Reduce::x);
   return [from = Source<float>(x), to = Target<float>(graph.result(op)), shape = sdk::Shape(x),
           fn = static_cast<rl_reduce>(sdk::GraphView::attrs<rl_reduce_attrs>(op).fn)](int64_t t,
                                                                                       int64_t r) {

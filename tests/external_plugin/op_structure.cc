@@ -1,4 +1,6 @@
 // copy, reshape, slice and concat of plain dtypes: bytes that move.
+#include <rullama/sdk/operands.h>
+
 #include <cstring>
 
 #include "memory.h"
@@ -6,6 +8,9 @@
 
 namespace external {
 namespace {
+
+namespace operands = rullama::operands;
+static_assert(uint32_t{operands::Copy::x} == uint32_t{operands::Reshape::x});
 
 std::string RefuseNothing(const sdk::GraphView&, const rl_op&) { return {}; }
 
@@ -26,9 +31,10 @@ Split SplitAt(const sdk::Shape& shape, uint32_t axis, int64_t t, int64_t r) {
   return split;
 }
 
+// Copy and reshape; both have one operand.
 Kernel BuildCopy(const sdk::GraphView& graph, const rl_op& op) {
   const rl_value& y = graph.result(op);
-  return [from = Source<std::byte>(*graph.input(op, 0)), to = Target<std::byte>(y),
+  return [from = Source<std::byte>(*graph.input(op, operands::Copy::x)), to = Target<std::byte>(y),
           shape = sdk::Shape(y), size = ElementBytes(y)](int64_t t, int64_t r) {
     std::memmove(to, from, static_cast<size_t>(shape.elements(t, r) * size));
   };
@@ -36,7 +42,7 @@ Kernel BuildCopy(const sdk::GraphView& graph, const rl_op& op) {
 
 Kernel BuildSlice(const sdk::GraphView& graph, const rl_op& op) {
   const auto& attrs = sdk::GraphView::attrs<rl_slice_attrs>(op);
-  const rl_value& x = *graph.input(op, 0);
+  const rl_value& x = *graph.input(op, operands::Slice::x);
   const rl_value& y = graph.result(op);
   return [from = Source<std::byte>(x), to = Target<std::byte>(y), x_shape = sdk::Shape(x),
           y_shape = sdk::Shape(y), size = ElementBytes(x), axis = static_cast<uint32_t>(attrs.axis),
@@ -53,8 +59,8 @@ Kernel BuildSlice(const sdk::GraphView& graph, const rl_op& op) {
 
 Kernel BuildConcat(const sdk::GraphView& graph, const rl_op& op) {
   const auto& attrs = sdk::GraphView::attrs<rl_concat_attrs>(op);
-  const rl_value& a = *graph.input(op, 0);
-  const rl_value& b = *graph.input(op, 1);
+  const rl_value& a = *graph.input(op, operands::Concat::a);
+  const rl_value& b = *graph.input(op, operands::Concat::b);
   const rl_value& y = graph.result(op);
   return [from_a = Source<std::byte>(a), from_b = Source<std::byte>(b), to = Target<std::byte>(y),
           a_shape = sdk::Shape(a), b_shape = sdk::Shape(b), size = ElementBytes(y),

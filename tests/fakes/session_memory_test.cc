@@ -53,7 +53,7 @@ TEST(SessionMemory, CacheThatDoesNotFitIsRefusedBeforeItIsAskedFor) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().id, "device.memory");
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("1.00 GiB of caches"));
-  EXPECT_THAT(status.error().message, ::testing::HasSubstr("0.50 GiB free of 1.00 GiB"));
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("512.0 MiB free of 1.00 GiB"));
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ namespace {
 
 using golden::Backend;
 using golden::Loaded;
-using golden::Must;
 
 const std::string kShared = RULLAMA_SOURCE_DIR "/../shared";
 constexpr int64_t kCapacity = 256;

@@ -19,7 +19,6 @@ namespace {
 using golden::Backend;
 using golden::Backends;
 using golden::Loaded;
-using golden::Must;
 using golden::RelativeL2;
 
 const std::string kShared = RULLAMA_SOURCE_DIR "/../shared";

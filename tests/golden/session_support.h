@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/must_test_util.h"
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
 #include "core/runtime/session.h"
@@ -42,15 +43,6 @@ inline Backend Vulkan() { return {"vulkan", ""}; }
 
 // The first OpenCL device there is, PoCL on a CPU where there is no GPU.
 inline Backend OpenCl() { return {"opencl", ""}; }
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) {
-    ADD_FAILURE() << result.error().ToString();
-    std::abort();
-  }
-  return *std::move(result);
-}
 
 inline double RelativeL2(std::span<const float> actual, std::span<const float> expected) {
   if (actual.size() != expected.size() || expected.empty()) return INFINITY;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/must_test_util.h"
 #include "core/ir/canvas_names.h"
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
@@ -17,15 +18,6 @@
 #include "models/gemma4/files/random_model.h"
 
 namespace rullama::testing {
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) {
-    ADD_FAILURE() << result.error().ToString();
-    std::abort();
-  }
-  return *std::move(result);
-}
 
 // Devices by name, opened once.
 class Backends {
