@@ -210,6 +210,25 @@ TEST(Manifest, WhatIsRefusedAndNotSaidToBeFails) {
   EXPECT_THAT(run.out, HasSubstr("the manifest does not name it as unsupported"));
 }
 
+// conformance_cpu_int8 fails unless the override works.
+TEST(Manifest, AnUnknownKindOfActivationsIsRefused) {
+  const RunResult run = RunWrong("", {"--filter", "Op.copy/f32_t7", "--activations", "int12"});
+  EXPECT_EQ(run.exit_code, kUsage);
+  EXPECT_THAT(run.err, HasSubstr("--activations is 'int12', expected float, int16"));
+}
+
+TEST(Manifest, TheMatrixMayListRefusedOps) {
+  const nlohmann::json manifest = {{"unsupported", nlohmann::json::array()},
+                                   {"matrix_lists_refused_ops", true}};
+  const std::string file = TemporaryFile("manifest.json", manifest.dump());
+  const RunResult op = RunWrong("refuses_all", {"--filter", "Op.softcap/n1", "--manifest", file});
+  EXPECT_EQ(op.exit_code, 0) << op.out << op.err;
+  EXPECT_THAT(op.out, HasSubstr("1 unsupported"));
+  const RunResult parts =
+      RunWrong("refuses_all", {"--filter", "Decomposed.softcap/n1", "--manifest", file});
+  EXPECT_EQ(parts.exit_code, kTestFailed) << parts.out << parts.err;
+}
+
 TEST(Manifest, AnEntryForNoTestIsAnError) {
   const RunResult run = RunWithEntry("", "unsupported", "Op.copi/*");
   EXPECT_EQ(run.exit_code, kUsage);

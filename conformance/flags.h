@@ -12,6 +12,7 @@ namespace rullama::conformance {
 struct Flags {
   std::string plugin;
   std::string manifest;
+  std::string activations;  // overrides the manifest; may be empty
   std::string filter = "*";
   std::string json;
   std::vector<std::string> options;

@@ -60,10 +60,7 @@ Result<int> PrintMatrix(const Flags& flags) {
 
 Result<int> RunTests(const Flags& flags) {
   if (flags.matrix) return PrintMatrix(flags);
-  Manifest manifest;
-  if (!flags.manifest.empty()) {
-    RL_ASSIGN_OR_RETURN(manifest, Manifest::Load(flags.manifest));
-  }
+  RL_ASSIGN_OR_RETURN(const Manifest manifest, Manifest::Load(flags.manifest, flags.activations));
   std::vector<NamedTest> all = AllTests();
   RL_RETURN_IF_ERROR(CheckManifest(manifest, all));
   RL_ASSIGN_OR_RETURN(const std::vector<NamedTest> tests, ChosenTests(flags, std::move(all)));
@@ -97,6 +94,9 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", flags.seed, "Seed of all data")->capture_default_str();
   app.add_option("--manifest", flags.manifest,
                  "JSON file with what is unsupported or known to fail, and why");
+  app.add_option("--activations", flags.activations,
+                 "How the plugin treats activations, in place of what the manifest says: float, "
+                 "int16, float16 or int8");
   app.add_option("--json", flags.json, "Write the results to this file");
   int64_t timeout = flags.timeout.count();
   app.add_option("--timeout", timeout, "Seconds after which a test that does not end is stopped")
@@ -120,6 +120,7 @@ std::string Flags::Again(std::string_view test) const {
       fmt::format("rullama-conformance --plugin {} --seed {} --filter '{}'", plugin, seed, test);
   // The manifest decides how close results have to be, so it is part of what is repeated.
   if (!manifest.empty()) command += fmt::format(" --manifest '{}'", manifest);
+  if (!activations.empty()) command += fmt::format(" --activations {}", activations);
   if (device != 0) command += fmt::format(" --device {}", device);
   for (const std::string& option : options) command += fmt::format(" --plugin-option '{}'", option);
   return command;

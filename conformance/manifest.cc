@@ -35,9 +35,7 @@ std::optional<std::vector<Manifest::Entry>> EntriesFrom(const Json& list) {
   return entries;
 }
 
-}  // namespace
-
-Result<Manifest> Manifest::Load(const std::filesystem::path& path) {
+Result<Manifest> LoadFile(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -54,6 +52,12 @@ Result<Manifest> Manifest::Load(const std::filesystem::path& path) {
             ManifestError(path, "'activations' has to be float, int16, float16 or int8"));
       }
       manifest.activations = *activations;
+    } else if (key == "matrix_lists_refused_ops") {
+      if (!value.is_boolean()) {
+        return tl::unexpected(
+            ManifestError(path, fmt::format("'{}' has to be true or false", key)));
+      }
+      manifest.matrix_lists_refused_ops = value.get<bool>();
     } else if (key == "unsupported" || key == "expected_failure") {
       auto entries = EntriesFrom(value);
       if (!entries) {
@@ -64,12 +68,29 @@ Result<Manifest> Manifest::Load(const std::filesystem::path& path) {
       (key == "unsupported" ? manifest.unsupported : manifest.expected_failure) =
           *std::move(entries);
     } else {
-      return tl::unexpected(ManifestError(
-          path, fmt::format("unknown key '{}'; known are activations, unsupported and "
-                            "expected_failure",
-                            key)));
+      return tl::unexpected(
+          ManifestError(path, fmt::format("unknown key '{}'; known are activations, unsupported, "
+                                          "expected_failure and matrix_lists_refused_ops",
+                                          key)));
     }
   }
+  return manifest;
+}
+
+}  // namespace
+
+Result<Manifest> Manifest::Load(const std::filesystem::path& path, std::string_view activations) {
+  Manifest manifest;
+  if (!path.empty()) {
+    RL_ASSIGN_OR_RETURN(manifest, LoadFile(path));
+  }
+  if (activations.empty()) return manifest;
+  const auto chosen = ActivationsFrom(activations);
+  if (!chosen) {
+    return MakeError(ErrorKind::kUsage, "conformance.manifest",
+                     "--activations is '{}', expected float, int16, float16 or int8", activations);
+  }
+  manifest.activations = *chosen;
   return manifest;
 }
 

@@ -6,7 +6,8 @@
 //    "expected_failure": [{"test": "Op.rope/global", "reason": "driver bug 123"}]}
 //
 // If the key "unsupported" exists, it is complete: a test outside it that the plugin refuses fails.
-// A plugin under development leaves the key out.
+// A plugin under development leaves the key out. With {"matrix_lists_refused_ops": true} the tests
+// Op.* need no entry there, since a page with the output of --matrix is compared with the plugin.
 //
 // Value type. Errors: conformance.manifest.
 #pragma once
@@ -29,9 +30,12 @@ struct Manifest {
   Activations activations = Activations::kFloat;
   std::vector<Entry> unsupported;
   bool names_all_unsupported = false;
+  bool matrix_lists_refused_ops = false;
   std::vector<Entry> expected_failure;
 
-  static Result<Manifest> Load(const std::filesystem::path& path);
+  // An empty path gives an empty manifest. `activations` overrides what the file says, unless
+  // empty.
+  static Result<Manifest> Load(const std::filesystem::path& path, std::string_view activations);
 };
 
 // The first entry whose pattern matches, or null.

@@ -1,4 +1,4 @@
-// The table of ops and element types that a plugin runs, as Markdown.
+// The table of ops and element types that a plugin runs: its section of docs/ops.md.
 #pragma once
 
 #include <string>

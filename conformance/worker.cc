@@ -81,9 +81,7 @@ Result<Suite> OpenSuite(const Flags& flags) {
   suite.seed = flags.seed;
   suite.device_index = flags.device;
   suite.cancelled = std::make_shared<std::atomic<bool>>(false);
-  if (!flags.manifest.empty()) {
-    RL_ASSIGN_OR_RETURN(suite.manifest, Manifest::Load(flags.manifest));
-  }
+  RL_ASSIGN_OR_RETURN(suite.manifest, Manifest::Load(flags.manifest, flags.activations));
   for (const std::string& option : flags.options) {
     const size_t equals = option.find('=');
     if (equals == std::string::npos) {

@@ -112,8 +112,8 @@ int32_t Open(void* context, uint32_t index, const rl_option* options, uint32_t o
 
 int32_t CreateBuffer(rl_device* device, uint64_t bytes, int32_t usage, rl_buffer** buffer,
                      rl_error* error) {
-  constexpr uint64_t kMost = uint64_t{1} << 30;
-  if (Fault("any_size")) bytes = std::min(bytes, kMost);
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+  if (Fault("any_size")) bytes = std::min(bytes, kMaxBytes);
   const int32_t code = reference->buffer_create(device, bytes, usage, buffer, error);
   if (code == RL_OK && usage == RL_BUFFER_STATE && Fault("state_not_zeroed")) {
     constexpr char kDirt = 1;

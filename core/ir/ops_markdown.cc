@@ -141,6 +141,14 @@ std::string Enumerations() {
   return text;
 }
 
+constexpr std::string_view kBackends = R"(
+## What each backend runs
+
+The sections below are what `rullama-conformance --matrix` prints: the ops a plugin says it runs, by
+element type of the weight, state or first operand. A composite that is refused runs as its
+decomposition.
+)";
+
 }  // namespace
 
 std::string OpsAsMarkdown() {
@@ -153,7 +161,7 @@ std::string OpsAsMarkdown() {
       if (id >= kGroups[g].first_id && id < end) text += Section(info);
     }
   }
-  return text + Enumerations();
+  return text + Enumerations() + std::string(kBackends);
 }
 
 }  // namespace rullama
