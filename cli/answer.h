@@ -1,4 +1,4 @@
-// One answer of the model, from prompt tokens to text on the way to the reader.
+// Generates one answer of the model, from prompt tokens to text.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct AnswerOptions {
   // Receives what the reader sees, whole UTF-8 sequences; an error ends the answer.
   std::function<Status(std::string_view text)> on_text;
   std::function<Status(std::string_view text)> on_thought;
-  // Each denoising step of canvas number `canvas`; may be empty.
+  // Called after each denoising step of canvas number `canvas`; may be empty.
   std::function<Status(int64_t canvas, const CanvasStep& step)> on_step;
   // Called after the last of these callbacks; may be empty.
   std::function<Status()> on_end;

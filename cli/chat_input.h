@@ -15,9 +15,9 @@ class MessageAssembler {
  public:
   // `text` is a line, or several that were pasted together. Returns the message once it is whole.
   std::optional<std::string> Add(std::string_view text);
-  // Whether a message was begun and is not whole yet.
+  // Whether a message was begun and is not complete yet.
   [[nodiscard]] bool open() const { return open_; }
-  // Forgets what was begun.
+  // Drops an incomplete message.
   void Clear();
 
  private:

@@ -27,7 +27,7 @@ Verbosity VerbosityOf(std::string_view log_level);
 enum class ColorMode { kAuto, kAlways, kNever };
 
 // Keeps descriptors 0 to 2 occupied: in a process started without them, the first file opened would
-// become "stdout" and be written to. Standing in for them are descriptors that fail when used.
+// become "stdout" and be written to. The replacements are descriptors that fail when used.
 void OccupyStandardStreams();
 
 class Console {
@@ -41,8 +41,8 @@ class Console {
   // Writes all of `text` to stdout.
   Status Write(std::string_view text);
 
-  // One line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear. What a
-  // model file or a plugin put into the text cannot act on the terminal (core/base/printable.h).
+  // Writes one line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear.
+  // Text from a model file or a plugin cannot act on the terminal (core/base/printable.h).
   void Note(std::string_view text);
   void Warn(std::string_view text);
   void Fail(const Error& error);
@@ -74,8 +74,8 @@ struct TerminalSize {
 // The size of the terminal behind `fd`; 80 x 24 if it does not report one.
 TerminalSize SizeOfTerminal(int fd);
 
-// Progress of something long on stderr, as notes are: a bar on a terminal, no wider than it; else
-// one line for each tenth.
+// Shows the progress of long work on stderr, as notes are: a bar on a terminal, no wider than it;
+// else one line for each tenth.
 class Progress {
  public:
   Progress(Console& console, std::string label) : console_(console), label_(std::move(label)) {}
@@ -94,13 +94,14 @@ class Progress {
   bool shown_ = false;
 };
 
-// All of stdin, at most `limit` bytes. Errors (kIo): io.stdin; input.limit (kUsage).
+// Reads all of stdin, at most `limit` bytes. Errors (kIo): io.stdin; input.limit (kUsage).
 Result<std::string> ReadStdin(size_t limit);
 // Whether stdin is a file or a pipe, that is, brings data without anyone typing.
 bool StdinBringsData();
 bool StdinIsTerminal();
 
-// All of a file that the user named. Errors: io.open, io.permission, io.read (kIo); input.limit.
+// Reads all of a file that the user named. Errors: io.open, io.permission, io.read (kIo);
+// input.limit.
 Result<std::string> ReadTextFile(const std::string& path, size_t limit);
 
 }  // namespace rullama::cli

@@ -14,12 +14,12 @@ namespace rullama::cli {
 // on its own.
 class Conversation {
  public:
-  // All three outlive this object.
+  // All three arguments must outlive this object.
   Conversation(Engine& engine, const AnswerOptions& options, Console& console);
 
-  // The model's answer to `text`, written as the options say. If the context is too small for the
+  // Writes the model's answer to `text` as the options say. If the context is too small for the
   // conversation, the oldest turns are dropped, with a warning; the system prompt stays. After an
-  // error it is as if the text had not been said. Errors: context.overflow if the text alone does
+  // error the conversation is as before the call. Errors: context.overflow if the text alone does
   // not fit; those of GenerateAnswer.
   Result<Answer> Say(const std::string& text);
 

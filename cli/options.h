@@ -32,16 +32,15 @@ struct ConfigFlags {
   bool quiet = false;
 };
 
-// --config and --model: for commands that only read the file.
+// Adds --config and --model, for commands that only read the file.
 void AddModelFileOptions(CLI::App& app, ConfigFlags& flags);
-// Those, and --backend, --device, --ctx-size, --threads, --prefill-chunk.
+// Adds these and --backend, --device, --ctx-size, --threads, --prefill-chunk.
 void AddModelSettings(CLI::App& app, ConfigFlags& flags);
-// Those, and --plugin, -v and -q.
-// `flags` must outlive the parsing.
+// Adds these and --plugin, -v and -q.
 void AddModelOptions(CLI::App& app, ConfigFlags& flags);
-// --config, --backend, --plugin: for commands that need no model.
+// Adds --config, --backend, --plugin, for commands that need no model.
 void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
-// --config alone is part of both; --seed, --temp and everything else about drawing tokens.
+// Adds the options for drawing tokens: --seed, --temp and the others.
 void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
 
 // Adds the options for `sampler.diffusion`.
@@ -60,7 +59,7 @@ struct LoadedConfig {
   EnvironmentOverrides environment;
 };
 
-// YAML, environment and flags. Errors config.* (kUsage).
+// Joins YAML, environment and flags. Errors config.* (kUsage).
 Result<LoadedConfig> LoadConfig(const ConfigFlags& flags);
 
 // "x,y z" or "[x, y, z]" as numbers. `what` begins the message, which has the position. Errors

@@ -11,7 +11,7 @@
 
 namespace rullama::cli {
 
-// More is no prompt but a mistake; every model's context is far smaller.
+// The size limit of a prompt, far above the context of every model.
 inline constexpr size_t kMaxPromptBytes = size_t{256} << 20;
 
 struct PromptFlags {

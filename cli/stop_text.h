@@ -1,5 +1,5 @@
-// Finds stop strings in text that arrives in pieces, and never lets out a part of one.
-// Thread safety: one thread at a time.
+// Finds stop strings in text that arrives in pieces, and never passes on a part of one. Thread
+// safety: one thread at a time.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A case: a small graph with its data and how close results have to be. Cases are made from a seed,
-// so a failure is replayed with one flag. Value types.
+// A case is a small graph with its data and its tolerance class. Cases are made from a seed, so a
+// failure is replayed with one flag. Value types.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ void AddSamplingCases(std::vector<CaseSpec>& cases);
 // Cases of several ops; `kind` is the one they are about.
 std::vector<CaseSpec> NeighbourCases();
 
-// The types of weights that have a published layout, and the shapes they have to have.
+// The weight types with a published layout, and the shapes that each requires.
 std::vector<DType> WeightTypes();
 
 // Draws numbers from a seed (splitmix64); the same everywhere.
@@ -75,14 +75,14 @@ class CaseBuilder {
   [[nodiscard]] Random& random() { return random_; }
   [[nodiscard]] const Extents& extents() const { return extents_; }
 
-  // Values with uniform numbers, or these numbers (as many as there are elements).
+  // Adds a value with uniform numbers, or with these numbers (as many as there are elements).
   ValueId Floats(std::string_view name, const TensorType& type, double low = -2, double high = 2);
   ValueId Floats(std::string_view name, const TensorType& type, const std::vector<double>& values);
   ValueId Ints(std::string_view name, const TensorType& type, int64_t low, int64_t high);
   ValueId Ints(std::string_view name, const TensorType& type, const std::vector<int32_t>& values);
-  // A constant of any weight type with numbers of order one.
+  // Adds a constant of any weight type with numbers of order one.
   ValueId Weight(std::string_view name, const TensorType& type);
-  // A constant of a plain dtype.
+  // Adds a constant of a plain dtype.
   ValueId Constant(std::string_view name, const TensorType& type, double low = -2, double high = 2);
   ValueId ConstantInts(std::string_view name, const std::vector<int32_t>& values);
   ValueId State(std::string_view name, const TensorType& type, double low = -2, double high = 2);

@@ -11,7 +11,7 @@
 
 namespace rullama::conformance {
 
-// Why the device does not run this graph, or nothing.
+// The reason why the device does not run this graph, or an empty text.
 Result<std::string> WhyUnsupported(Device& device, const Graph& graph);
 
 // The case after the reference has run it.
@@ -20,12 +20,13 @@ Result<reference::Interpreter> RunReference(const Case& test);
 // Results of a program after a run: outputs, then states, by name.
 Result<std::map<std::string, Bytes>> ReadResults(Program& program, const Case& test);
 
-// Results as close to the reference as they have to be?
+// Checks that the results are within the tolerance of the reference.
 Status CompareWithReference(const Case& test, const reference::Interpreter& ran,
                             const std::map<std::string, Bytes>& results, Activations activations);
 
-// Everything at once: two runs over differently poisoned memory that agree with the reference and,
-// if the device is deterministic, with each other, and write nothing beside.
+// Runs the case twice over differently poisoned memory and checks that both runs agree with the
+// reference, with each other if the device is deterministic, and write nothing outside their
+// values.
 Status CheckCase(Device& device, const Case& test, Activations activations);
 
 }  // namespace rullama::conformance

@@ -14,12 +14,12 @@ inline constexpr int64_t kLayerSlots = 2;
 inline constexpr int64_t kLayerCapacity = 12;  // rows of its ring; its window is as long
 inline constexpr int64_t kLayerMaxRows = 8;    // of a step
 
-// norm, projections, rotation, attention with a ring and its append, the wanted rows, arg-max.
-// Inputs: x f32[T, 32], pos, slot i32[T], past i32[2], rows i32[R]. States k_state and v_state.
-// The type of the projections' weights decides the tolerance class.
+// A layer: norm, projections, rotation, attention with a ring and its append, the wanted rows,
+// arg-max. Inputs: x f32[T, 32], pos, slot i32[T], past i32[2], rows i32[R]. States k_state and
+// v_state. The type of the projections' weights decides the tolerance class.
 Case LayerCase(uint64_t seed, DType weights = DType::kF32);
 
-// Three ops of one kind in a row on x f32[T, 33]: something for plugins that know only `kind`.
+// Three ops of one kind in a row on x f32[T, 33], for plugins that support `kind` only.
 Case ChainCase(uint64_t seed, OpKind kind);
 
 // The richest of these graphs that the device runs. Error kUnsupportedId if it runs none.

@@ -7,8 +7,8 @@
 
 namespace rullama::conformance {
 
-// One row for each op: "yes", "no", or the types of its cases that are refused. Ops are asked for,
-// not run.
+// One row for each op with the element types of its cases that run and of those that are refused.
+// Ops are queried, not run.
 Result<std::string> OpMatrix(const Suite& suite, Device& device);
 
 }  // namespace rullama::conformance

@@ -1,5 +1,5 @@
 // A graph compiled on a device, each value in a buffer of its own between two guard zones, so that
-// what a plugin writes outside its values is seen. Not thread-safe. Errors: those of Device; id
+// writes outside the values are found. Not thread-safe. Errors: those of Device; id
 // "conformance.memory" for memory that changed or did not.
 #pragma once
 
@@ -21,7 +21,7 @@ class Program {
   static Result<std::unique_ptr<Program>> Create(Device& device, const Case& test,
                                                  bool observed = false);
 
-  // Fills results and transients with this byte, so that what is not written can be told.
+  // Fills results and transients with this byte, so that unwritten elements are found.
   Status Poison(uint8_t byte);
   // The bytes of an input or a state.
   Status Bind(std::string_view name, std::span<const std::byte> bytes);
@@ -30,9 +30,9 @@ class Program {
   Status Run(const Extents& extents);
   // A value, or a state by its first name, at these extents.
   Result<Bytes> Read(std::string_view name, const Extents& extents);
-  // Whether the inputs are still those of the case: an op reads them and no more.
+  // Checks that the inputs are unchanged: an op only reads them.
   Status CheckInputs(const Case& test);
-  // Whether all guard zones are as they were.
+  // Checks that all guard zones are unchanged.
   Status CheckGuards();
   Result<rl_plan_stats> Stats() { return device_.Stats(plan_); }
 

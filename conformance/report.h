@@ -21,7 +21,7 @@ class Report {
   // Printed once, however many workers it takes.
   void Ready(const Event& ready, size_t tests);
   void Begin(std::string_view test) const;
-  // Judges by the manifest.
+  // Judges the result of a test by the manifest.
   void End(std::string_view test, Verdict verdict, const std::string& text);
   // Reports a failure that belongs to no single test: a crash after the last one, or tests that
   // were not run.

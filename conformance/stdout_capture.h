@@ -1,5 +1,5 @@
-// Keeps what this process writes to standard output from there on. A plugin must not write there:
-// that stream belongs to the program, whose answers other programs read.
+// Captures the standard output of this process from its construction on. A plugin must not write
+// there: that stream belongs to the program, whose answers other programs read.
 //
 // Thread safety: one object in a process, used by one thread; any thread may write to the stream.
 #pragma once

@@ -1,9 +1,9 @@
-// Runs the tests in a process of their own (worker.h), and in another one from the next test on
-// when the plugin has ended it: by a crash, by exit, or by a test that does not end. The results
-// before and after it are kept.
+// Runs the tests in a child process (worker.h). If a plugin ends that process by a crash, by exit
+// or by a test that does not end, another one goes on from the next test. The results of both are
+// kept.
 //
-// To be called before this process has threads. Errors: what the worker says when the plugin cannot
-// be used; conformance.crash (kBackend) if it ends while the plugin is opened; conformance.worker
+// Call it before this process has threads. Errors: those of the worker when the plugin cannot be
+// used; conformance.crash (kBackend) if it ends while the plugin is opened; conformance.worker
 // (kRuntime) if no process can be made.
 #pragma once
 

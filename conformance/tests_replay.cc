@@ -65,8 +65,8 @@ Status EqualsAFreshPlan(Suite& suite, Device& device) {
 }
 
 // With block weights a plan keeps more between executions: quantised activations, whose number
-// changes with T. The results are not compared with the reference: rounding may change which
-// experts the layer selects.
+// changes with T. The results are not compared with the reference: rounding may change which of
+// several close values is the largest.
 Status BlockWeightsEqualAFreshPlan(Suite& suite, Device& device) {
   const uint64_t seed = SeedOf(suite, "ReplayBlocks");
   if (!device.description().deterministic) return Unsupported("the device is not deterministic");

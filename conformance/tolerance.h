@@ -44,8 +44,8 @@ std::vector<double> Magnitudes(const Case& test, const reference::Interpreter& r
 std::vector<double> Energies(const Case& test, const reference::Interpreter& ran,
                              const reference::Tensor& expected);
 
-// Empty if `actual` is as close to `expected` as the bounds say, else what is wrong: the first bad
-// element, how many there are, and the NMSE. Not-a-numbers and infinities have to be equal.
+// Returns an empty text if `actual` is within the bounds of `expected`, else a description: the
+// first bad element, how many there are, and the NMSE. NaN and infinities have to be equal.
 std::string Compare(const reference::Tensor& expected, const reference::Tensor& actual,
                     std::span<const double> magnitudes, std::span<const double> energies,
                     const Bounds& bounds);

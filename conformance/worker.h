@@ -1,6 +1,5 @@
-// The process that loads the plugin and runs the tests. It tells its parent (supervisor.h) before
-// and after each test how it goes, so that whatever the plugin does to its process, the parent
-// knows where.
+// The process that loads the plugin and runs the tests. It reports to its parent (supervisor.h)
+// before and after each test, so that the parent knows which test ended the process.
 #pragma once
 
 #include <functional>

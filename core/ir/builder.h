@@ -26,18 +26,19 @@ class GraphBuilder {
   explicit GraphBuilder(Graph graph);
 
   ValueId Input(std::string_view name, TensorType type);
-  // Rows [first_row, first_row + dim 0) of tensor `source` of the model file, with this type.
+  // Declares a constant of this type: rows [first_row, first_row + dim 0) of tensor `source` of the
+  // model file.
   ValueId Constant(std::string_view source, TensorType type, int64_t first_row = 0);
   ValueId State(std::string_view name, TensorType type);
   void Output(std::string_view name, ValueId value, RowDemand demand = RowDemand::kWanted);
   // Declares the input that names the wanted rows; done once.
   void WantedRows(ValueId rows);
 
-  // Any op: operands in the order of ops.def, kNoValue for an absent optional one.
+  // Adds any op: operands in the order of ops.def, kNoValue for an absent optional one.
   std::vector<ValueId> Add(OpKind kind, std::vector<ValueId> inputs, OpAttrs attrs,
                            std::string_view name = {});
 
-  // An op with named operands and attributes (op_structs.h). The value it gives; for an op of
+  // Adds an op with named operands and attributes (op_structs.h). Returns its value; for an op of
   // several results, its struct `Results`.
   template <ops::OpStruct Op>
   auto Add(const Op& op, std::string_view name = {}) {

@@ -1,5 +1,5 @@
-// Names of what a graph that denoises a canvas has beside the inputs of every language model
-// (input_names). One row for each token of one canvas, T = its length.
+// Names of the values that a graph which denoises a canvas has beside the inputs of every language
+// model (input_names). Rows are the tokens of one canvas; T is its length.
 #pragma once
 
 #include <string_view>

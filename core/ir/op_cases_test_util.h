@@ -17,7 +17,7 @@ struct OpUse {
   std::vector<std::optional<TensorType>> operands;  // nothing: an absent optional operand
 };
 
-// A change that makes a use wrong, and words its error has to contain.
+// A change that makes a use wrong, and a fragment that its error has to contain.
 struct WrongUse {
   std::function<void(OpUse&)> change;
   std::string fragment;

@@ -84,7 +84,7 @@ concept OpStruct = requires(const T& op) {
   AttributesOf(op);
 };
 
-// The other way: operands in the order of ops.def and stored attributes, by name.
+// The inverse: operands in the order of ops.def and stored attributes, by name.
 template <OpStruct T>
 T Read(std::span<const ValueId> operands, const OpAttrs& attrs) {
   T op;

@@ -1,7 +1,7 @@
-// Calls into plugins. A plugin must not throw across the boundary; one that does leaves us with
-// frames of foreign code half done, so the only safe answer is to end the process, but with a
-// message that says who did it. CallPlugin notes who is being called, then calls through a noexcept
-// frame: whatever is thrown ends in std::terminate, whose handler prints the note.
+// Calls into plugins. A plugin must not throw across the boundary: an exception would unwind frames
+// of foreign code, so the only safe reaction is to end the process with a message that names the
+// plugin. CallPlugin notes the plugin and function, then calls through a noexcept frame: an
+// exception ends in std::terminate, whose handler prints the note.
 //
 // Thread safety: the note is per thread.
 #pragma once
@@ -37,15 +37,15 @@ PluginCall CurrentPluginCall() noexcept;
 void InstallTerminateHandler();
 
 namespace internal {
-// The frame an exception cannot pass. It holds no object with a destructor: such a one could run,
-// and erase the note, before std::terminate is reached.
+// The noexcept frame. It holds no object with a destructor, which could run and erase the note
+// before std::terminate is reached.
 template <typename Function, typename... Args>
 auto InvokeNoexcept(Function function, Args... args) noexcept {
   return function(args...);
 }
 }  // namespace internal
 
-// function(args...), a function of a plugin's table.
+// Calls function(args...), a function of a plugin's table.
 template <typename Function, typename... Args>
 auto CallPlugin(std::string_view plugin, std::string_view name, Function function, Args... args) {
   const ScopedPluginCall call(plugin, name);

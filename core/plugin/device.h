@@ -1,13 +1,13 @@
 // A plugin and its devices as the core sees them: RAII over the C tables of rullama_abi.h. Every
-// answer of a plugin is checked here (null handles, wrong counts, garbage codes, missing text), so
-// that the rest of the core never meets a lie.
+// answer of a plugin is checked here (null handles, wrong counts, unknown codes, missing text), so
+// that the rest of the core can rely on it.
 //
 // Ownership: Plugin owns the loaded library (which is never unloaded) and outlives its Devices; a
 // Device outlives its DeviceBuffer, DeviceWeight and DevicePlan objects, which free themselves.
 // Thread safety: Plugin is immutable after loading. A Device and its objects are used by one thread
 // at a time; the caller serialises. Errors: kind kBackend (kOutOfMemory for RL_OUT_OF_MEMORY,
 // kUsage for a bad option, kRuntime with id "run.cancelled" for a cancelled call); ids plugin.* and
-// device.* as in answer.h; the message names plugin, device and op.
+// device.* as in call_status.h; the message names plugin, device and op.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
@@ -121,7 +121,7 @@ class Device {
   [[nodiscard]] const Plugin& plugin() const { return *plugin_; }
   [[nodiscard]] const DeviceDescription& description() const { return description_; }
 
-  // One answer for each op of the graph.
+  // Returns one answer for each op of the graph.
   Result<std::vector<OpSupport>> QueryOps(const Graph& graph);
   // Returns a text for people about how the backend would run the graph; empty if it runs op by op
   // or does not say.

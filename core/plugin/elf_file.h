@@ -1,5 +1,5 @@
-// Whether a shared library is all there. The dynamic loader maps what the headers promise without
-// asking how long the file is; what is missing then ends the process with SIGBUS.
+// Checks that a shared library is complete. The dynamic loader maps what the headers promise
+// without checking the length of the file; a missing part then ends the process with SIGBUS.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace rullama {
 
-// plugin.load (kBackend) if the file ends before what its ELF headers describe, which a full disk
-// or an interrupted copy leaves behind. Whatever else may be wrong with it, a file that is no ELF
-// file for one, is left to the dynamic loader, which says so. Thread-safe.
+// Error plugin.load (kBackend) if the file ends before the parts that its ELF headers describe, as
+// a full disk or an interrupted copy leaves it. All other faults, such as a file that is no ELF
+// file, are left to the dynamic loader, which reports them. Thread-safe.
 Status CheckElfIsWhole(const std::filesystem::path& path);
 
 }  // namespace rullama

@@ -1,5 +1,4 @@
-// Asks a plugin for its table and refuses what it does not understand, before anything of it is
-// used.
+// Asks a plugin for its table and checks the table before anything of it is used.
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>

@@ -1,4 +1,4 @@
-// The host's side of the plugin boundary: what plugins may ask of us (rl_host_v1).
+// The host's side of the plugin boundary: the functions that plugins may call (rl_host_v1).
 //
 // Ownership: main makes one PluginHost and shares it with every plugin. The tables it hands out
 // live until the process ends, as the contract promises: libraries are never unloaded, so their

@@ -60,7 +60,7 @@ class Registry {
   // the plugin calls itself.
   void RegisterBuiltIn(std::string name, rl_plugin_query_fn query);
 
-  // Everything found, in search order; loads what has not been loaded yet.
+  // Returns everything found, in search order; loads plugins that have not been loaded yet.
   const std::vector<PluginListing>& List();
 
   // Loads every plugin file that the user named (--plugin, `plugins` of the configuration). The

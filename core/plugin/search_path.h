@@ -1,4 +1,4 @@
-// Which files and directories plugins may come from. Stateless; thread-safe.
+// The files and directories that plugins may come from. Stateless; thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -12,11 +12,12 @@ namespace rullama {
 // "cpu" of "librullama_backend_cpu.so", or nothing for any other name.
 std::optional<std::string> BackendNameOf(const std::filesystem::path& file);
 
-// Why plugins of this directory are not trusted, or nothing: anyone may put files into it.
+// The reason why plugins of this directory are not trusted (anyone may put files into it), or
+// nothing.
 std::optional<std::string> WhyUntrustedDirectory(const std::filesystem::path& directory);
 
-// Why this file, which the user named, is not trusted, or nothing: anyone may change or replace it.
-// A directory like /tmp, where only the owner may replace a file, is accepted here.
+// The reason why this file, which the user named, is not trusted (anyone may change or replace it),
+// or nothing. A directory like /tmp, where only the owner may replace a file, is accepted here.
 std::optional<std::string> WhyUntrustedFile(const std::filesystem::path& file);
 
 // Plugin files of a directory, by name; nothing if it cannot be read (`error` then says why).

@@ -1,5 +1,5 @@
-// Says so when something takes too long: a driver that hangs while it lists its devices otherwise
-// looks like rullama itself hanging. It only reports; nothing is interrupted.
+// Reports an operation that takes too long: a driver that hangs while it lists its devices
+// otherwise looks like rullama itself hanging. It only reports; nothing is interrupted.
 //
 // Ownership: the thread is joined by the destructor. Thread safety: construct and destroy on one
 // thread; `on_late` runs once at most, on the watchdog's thread.

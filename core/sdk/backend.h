@@ -61,7 +61,7 @@ class Error : public std::runtime_error {
 inline std::string_view View(rl_str text) { return std::string_view(text.data, text.size); }
 inline rl_str Str(std::string_view text) { return {text.data(), text.size()}; }
 
-// The elements of an array of the host, which may be larger than this plugin's idea of them. For
+// The elements of an array of the host, whose structs may be larger than this plugin knows. For
 // range-for.
 template <typename T>
 class HostArray {

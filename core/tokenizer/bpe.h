@@ -9,8 +9,8 @@
 
 namespace rullama::tokenizer_internal {
 
-// Merges `ids` in place. Time is O(n log n) in the worst case, O(n) for the short words that text
-// is made of; no recursion. Returns false, leaving `ids` unspecified, if `stop` was requested.
+// Merges `ids` in place. Time is O(n log n) in the worst case and O(n) for short words; there is no
+// recursion. Returns false, leaving `ids` unspecified, if `stop` was requested.
 bool MergeSymbols(const MergeTable& merges, const std::stop_token& stop, std::vector<TokenId>& ids);
 
 }  // namespace rullama::tokenizer_internal

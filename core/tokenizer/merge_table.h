@@ -23,7 +23,7 @@ struct Merge {
 
 class MergeTable {
  public:
-  // Resolves "left right" lines to ids. Of repeated pairs the lowest rank counts. Error
+  // Resolves "left right" lines to ids. The lowest rank of several equal pairs counts. Error
   // tokenizer.merge: a line without a separating space, or one whose parts or result are no tokens.
   // May throw std::bad_alloc.
   Status Build(std::span<const std::string_view> merges, const TokenTable& tokens);

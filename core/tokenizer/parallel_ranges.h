@@ -29,7 +29,7 @@ void ParallelRanges(size_t count, const Body& body) {
       threads.emplace_back([&body, &begin_of, i = next] { body(begin_of(i), begin_of(i + 1)); });
     }
   } catch (const std::system_error&) {
-    // No thread to be had: this one does the rest.
+    // If the system gives no thread, this one does the rest.
   }
   body(begin_of(0), begin_of(1));
   if (next < ranges) body(begin_of(next), count);

@@ -156,7 +156,7 @@ class ReferenceModel {
 
 // Feeds prompt and expected continuation in one step: if every row's best token is the expected
 // next one, greedy generation would have written the same text. Rows whose two best tokens are
-// closer than honest implementations agree are not judged.
+// closer than the differences between correct implementations are not judged.
 inline constexpr double kJudgedMargin = 0.05;
 struct GreedyOutcome {
   int64_t first_wrong = -1;  // index into the continuation, -1: none

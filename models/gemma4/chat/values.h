@@ -18,7 +18,7 @@ enum class KeyStyle { kBare, kQuoted };
 // {k:v,...}, [a,b], <|"|>text<|"|>, true, null, 1.5. Keys are sorted ignoring (ASCII) case.
 void WriteValue(const nlohmann::json& value, KeyStyle keys, PromptWriter& out);
 
-// The k:v,... of an object, without braces, keys bare.
+// Writes the k:v,... of an object, without braces, keys bare.
 void WriteMembers(const nlohmann::json& object, PromptWriter& out);
 
 // declaration:NAME{...} of one entry of `tools` ({"type": "function", "function": {...}}).

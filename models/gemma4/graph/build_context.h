@@ -26,11 +26,11 @@ class ModelBuildContext {
   // The constant behind a name of the tensor table; one value however often it is asked for. It
   // must be in the table (checked when the weights were).
   ValueId Weight(std::string_view name);
-  // kNoValue if the model does without.
+  // Returns kNoValue if the model has no such tensor.
   ValueId OptionalWeight(std::string_view name);
-  // Rows [first, first + count) of a matrix.
+  // Returns rows [first, first + count) of a matrix.
   ValueId WeightRows(std::string_view name, int64_t first, int64_t count);
-  // A constant with these contents, which no file has.
+  // Returns a constant with these contents, which is in no file.
   ValueId Synthetic(std::string_view name, const TensorType& type, std::vector<std::byte> bytes);
   // Divisors of the rotation frequencies of global layers.
   ValueId RopeFactors();
@@ -69,7 +69,7 @@ class PerLayerInputs {
 class LayerStack {
  public:
   explicit LayerStack(ModelBuildContext& context);
-  // The residual stream after layer `index`, from that before it.
+  // Returns the residual stream after layer `index`, from that before it.
   ValueId Build(int64_t index, ValueId hidden, ValueId per_layer_input);
 
  private:
@@ -85,7 +85,7 @@ class LayerStack {
   void FillCache(int64_t index, ValueId x);
   ValueId Attention(int64_t index, ValueId hidden);
   void AppendCache(int64_t index);
-  // Which experts each row has chosen, and how much each counts: [rows, used].
+  // The experts that each row has selected and their weights: [rows, used].
   struct Routes {
     ValueId weights = kNoValue;
     ValueId experts = kNoValue;
@@ -94,7 +94,7 @@ class LayerStack {
   ValueId DenseFeedForward(int64_t index, ValueId hidden);
   ValueId MixtureOfExperts(int64_t index, ValueId hidden, ValueId dense);
   ValueId FeedForward(int64_t index, ValueId hidden, ValueId scale);
-  // q or k: norm per head, then rotation.
+  // Applies the norm per head, then the rotation, to q or k.
   ValueId NormAndRotate(int64_t index, ValueId heads, std::string_view norm, std::string_view name);
   [[nodiscard]] std::string Name(int64_t index, std::string_view suffix) const;
 
