@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/runtime/sequence_feeder.h"
 #include "core/runtime/step_test_util.h"
 
 namespace rullama {
@@ -44,6 +45,49 @@ TEST(SessionTest, SlotsOfAStepAreIndependent) {
   counting.get().ForgetSlot(0);
   EXPECT_EQ(counting.get().past(0), 0);
   EXPECT_EQ(counting.get().past(1), 2);
+}
+
+TEST(SessionTest, SlotsMayHoldDifferentNumbersOfRows) {
+  const CountingSession counting(kSixRows);
+  Session& session = counting.get();
+  const std::vector<int32_t> three = {1, 2, 3};
+  ASSERT_TRUE(session.Run(StepRows::Consecutive(three, 0, 1, DemandMode::kPerOutput)));
+  StepRows rows;
+  rows.tokens = {4, 5};
+  rows.pos = {0, 3};
+  rows.slot = {0, 1};
+  rows.wanted = {0, 1};
+  ASSERT_TRUE(session.Run(rows));
+  EXPECT_THAT(counting.Tokens(2), ElementsAre(5, 6));
+  EXPECT_EQ(session.past(0), 1);
+  EXPECT_EQ(session.past(1), 4);
+  EXPECT_EQ(session.past(2), 0);
+}
+
+TEST(SessionTest, AGraphThatDoesNotExtendThePastRepeatsItsPositions) {
+  const CountingWeights weights;
+  ReferenceDevices devices;
+  std::vector<SessionGraph> graphs;
+  graphs.push_back({.graph = CountingGraph()});
+  graphs.push_back({.graph = CountingGraph(), .buckets = {2}, .extends_past = false});
+  auto created = Session::Create(std::move(graphs), weights,
+                                 {.devices = {devices.Open()}, .policy = {}, .limits = kSixRows});
+  ASSERT_TRUE(created) << created.error().ToString();
+  Session& session = **created;
+  const int32_t token = 0;
+  const float bias = 0;
+  ASSERT_TRUE(session.SetInput(kBiased, std::as_bytes(std::span(&token, 1))));
+  ASSERT_TRUE(session.SetInput(kBias, std::as_bytes(std::span(&bias, 1))));
+  SequenceFeeder first(session, {.graph = 0, .slot = 2});
+  SequenceFeeder second(session, {.graph = 1, .slot = 2});
+  const std::vector<int32_t> three = {1, 2, 3};
+  ASSERT_TRUE(first.Feed(three, DemandMode::kStateOnly, DemandMode::kPerOutput, {}));
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    ASSERT_TRUE(second.RunStep(std::span(three).first(2), DemandMode::kPerOutput));
+    EXPECT_EQ(session.past(2), 3);
+  }
+  EXPECT_EQ(session.past(0), 0) << "the feeder appends to its own slot";
+  ExpectRefused(second.RunStep(three, DemandMode::kPerOutput), "3 tokens");
 }
 
 TEST(SessionTest, RefusesStepsThatDoNotFitAndStaysUsable) {
