@@ -42,7 +42,6 @@ std::vector<double> SpecialsOf(rl_unary fn) {
     case RL_UNARY_LOG:
       return {0, 1, kInfinity, -1};
     case RL_UNARY_SQRT:
-      return {0, 4, kInfinity, -1};
     case RL_UNARY_RSQRT:
       return {0, 4, kInfinity, -1};
     case RL_UNARY_TANH:

@@ -120,10 +120,8 @@ void AddDraws(std::vector<CaseSpec>& cases) {
     cases.push_back(
         {fmt::format("entropy_accept/bound{}", bound), OpKind::kEntropyAccept, [=](uint64_t seed) {
            CaseBuilder b(seed, 37);
-           std::vector<double> entropy;
-           for (int i = 0; i < 37; ++i) {
-             entropy.push_back(static_cast<double>(b.random().Int(0, 12)) / 16);
-           }
+           std::vector<double> entropy(37);
+           for (double& x : entropy) x = static_cast<double>(b.random().Int(0, 12)) / 16;
            entropy[5] = kNaN;
            const ValueId x = b.Floats("entropy", F({kT}), entropy);
            return OneOp(std::move(b), OpKind::kEntropyAccept, {x},

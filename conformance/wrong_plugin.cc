@@ -220,6 +220,7 @@ void FreePlan(rl_device* device, rl_plan* plan) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): the ABI's name
 extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v1(
     const rl_host_v1* host, const rl_plugin_v1** plugin, rl_error* error) {
   static rl_host_v1 any;  // hosts live as long as the process

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 #include <iterator>
 #include <stdexcept>
 
@@ -100,6 +101,12 @@ bool IsRecord(const Row& row) {
 }
 
 // ---- texts --------------------------------------------------------------------------------------
+
+std::string Joined(std::initializer_list<std::string_view> parts) {
+  std::string out;
+  for (const std::string_view part : parts) out += part;
+  return out;
+}
 
 // kv_heads: kKvHeads.
 std::string ConstantName(std::string_view name) {
@@ -285,12 +292,12 @@ std::string OpenClHeader(Shader shader) {
     if (!IsRecord(row)) continue;
     const Rows of_record = Block(Kind::kRecord, row.type);
     const std::string name = Upper(row.type), type(row.type);
-    records += "typedef struct {\n" + Members(of_record, kOpenCl) + "} " + type + ";\n";
-    constants += "#ifndef HAS_" + name + "\n#define HAS_" + name + " 0\n#endif\n";
-    macros += "#if HAS_" + name + "\n#define " + name + "_PARAMETERS " +
-              Parameters(of_record, std::string(row.name) + "_") + "\n#else\n#define " + name +
-              "_PARAMETERS\n#endif\n";
-    members += "#if HAS_" + name + "\n  " + type + " " + std::string(row.name) + ";\n#endif\n";
+    records += Joined({"typedef struct {\n", Members(of_record, kOpenCl), "} ", type, ";\n"});
+    constants += Joined({"#ifndef HAS_", name, "\n#define HAS_", name, " 0\n#endif\n"});
+    macros += Joined({"#if HAS_", name, "\n#define ", name, "_PARAMETERS ",
+                      Parameters(of_record, Joined({row.name, "_"})), "\n#else\n#define ", name,
+                      "_PARAMETERS\n#endif\n"});
+    members += Joined({"#if HAS_", name, "\n  ", type, " ", row.name, ";\n#endif\n"});
   }
   std::string parameters = "__global uchar *step_buffer, " + Parameters(fields, "");
   for (const Row& row : fields) {

@@ -28,8 +28,9 @@ int main(int argc, char** argv) {
     const std::string directory = argv[1];
     rullama::gpu::Write(directory + "/types.glsl", rullama::gpu::GlslTypes());
     for (const rullama::gpu::Shader shader : rullama::gpu::AllShaders()) {
-      const std::string name(rullama::gpu::NameOf(shader));
-      rullama::gpu::Write(directory + "/" + name + ".args.glsl", rullama::gpu::GlslHeader(shader));
+      std::string path = directory;
+      path.append("/").append(rullama::gpu::NameOf(shader)).append(".args.glsl");
+      rullama::gpu::Write(path, rullama::gpu::GlslHeader(shader));
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "write_kernel_headers: %s\n", error.what());
