@@ -1,5 +1,7 @@
 // After the second execution of a plan, a step allocates nothing on the host. Allocations of
 // plugins are not included (rl_plan_stats counts them).
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -11,21 +13,48 @@ namespace {
 thread_local bool counting = false;
 thread_local int64_t allocations = 0;
 
-void* Allocate(std::size_t bytes) {
+// Null if there is no memory.
+void* Allocate(std::size_t bytes, std::size_t alignment) noexcept {
   if (counting && rullama::CurrentPluginCall().plugin.empty()) ++allocations;
-  void* memory = std::malloc(bytes > 0 ? bytes : 1);
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  return std::aligned_alloc(alignment, rounded > 0 ? rounded : alignment);
+}
+
+void* AllocateOrThrow(std::size_t bytes, std::size_t alignment) {
+  void* memory = Allocate(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
+constexpr std::size_t kUsual = alignof(std::max_align_t);
+
 }  // namespace
 
-void* operator new(std::size_t bytes) { return Allocate(bytes); }
-void* operator new[](std::size_t bytes) { return Allocate(bytes); }
+// All forms are replaced, because memory of one form may be freed by another.
+void* operator new(std::size_t bytes) { return AllocateOrThrow(bytes, kUsual); }
+void* operator new[](std::size_t bytes) { return AllocateOrThrow(bytes, kUsual); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return Allocate(bytes, kUsual);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return Allocate(bytes, kUsual);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return AllocateOrThrow(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return AllocateOrThrow(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace rullama {
 namespace {
