@@ -1,6 +1,6 @@
 #include "backends/gpu/op_rows.h"
 
-#include <rullama/sdk/operands.h>
+#include <rullama/sdk/shape.h>
 
 #include <algorithm>
 
@@ -15,11 +15,6 @@ constexpr const OpRow* kAllRows[] = {
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) &rows::k##Name,
 #include <rullama/ir/ops.def>
 };
-
-std::string RefuseComposite(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
-                            const DeviceLimits& /*limits*/) {
-  return "runs as its parts";
-}
 
 std::string RefuseLargeConstants(const sdk::GraphView& graph, const rl_op& op,
                                  const DeviceLimits& limits) {
@@ -39,7 +34,7 @@ std::string RefuseShape(const sdk::GraphView& graph, const rl_value& value) {
   for (uint32_t axis = 0; axis < value.rank; ++axis) {
     const rl_dim& dim = value.dims[axis];
     if (axis > 0 && (dim.t != 0 || dim.r != 0)) return "an inner dimension depends on T or R";
-    const int64_t max = dim.constant + dim.t * graph.max_t() + dim.r * graph.max_r();
+    const int64_t max = sdk::DimAt(dim, graph.max_t(), graph.max_r());
     elements *= static_cast<uint64_t>(std::max<int64_t>(max, 1));
   }
   const bool counted =
@@ -50,8 +45,8 @@ std::string RefuseShape(const sdk::GraphView& graph, const rl_value& value) {
 }  // namespace
 
 // The core decomposes these composites without loss.
-const OpRow rows::kPleInject = {RL_OP_ple_inject, RefuseComposite, nullptr};
-const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, RefuseComposite, nullptr};
+const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr};
+const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
 
 const sdk::OpTable<OpRow>& OpRows() {
   static constexpr sdk::OpTable<OpRow> kTable(kAllRows);
@@ -98,15 +93,7 @@ std::string RefusePlain(const sdk::GraphView& graph, const rl_op& op, const Devi
 std::string RefuseWeights(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits,
                           bool reads_pieces) {
   std::string reason = RefuseShapes(graph, op, limits, reads_pieces);
-  if (!reason.empty()) return reason;
-  for (uint32_t i = 0; i < op.input_count; ++i) {
-    const rl_value* weight = graph.input(op, i);
-    if (weight == nullptr || RoleOf(op.kind, i) != OperandRole::kWeight) continue;
-    const DType dtype = TypeOf(*weight);
-    if (!IsMatrixType(dtype)) return "weight type " + std::string(NameOf(dtype));
-    if (weight->lifetime != RL_LIFETIME_CONSTANT) return "weight is no constant";
-  }
-  return {};
+  return reason.empty() ? sdk::RefuseWeights(graph, op, IsMatrixType) : reason;
 }
 
 }  // namespace rullama::gpu

@@ -5,7 +5,9 @@
 
 #include <rullama/abi/rullama_abi.h>
 #include <rullama/sdk/backend.h>
+#include <rullama/sdk/dtype.h>
 #include <rullama/sdk/op_scope.h>
+#include <rullama/sdk/operands.h>
 
 #include <cstdint>
 #include <span>
@@ -79,5 +81,26 @@ class OpTable {
 
   std::span<const Row* const> rows_;
 };
+
+// The `refuse` of a composite that the backend wants decomposed.
+template <typename... Context>
+std::string RefuseComposite(const GraphView& /*graph*/, const rl_op& /*op*/,
+                            const Context&... /*context*/) {
+  return "runs as its parts";
+}
+
+// Refuses weights (OperandRole::kWeight) that are computed, and weights of a type for which
+// is_supported(DType) is false.
+template <typename IsSupported>
+std::string RefuseWeights(const GraphView& graph, const rl_op& op, IsSupported&& is_supported) {
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    const rl_value* weight = graph.input(op, i);
+    if (weight == nullptr || RoleOf(op.kind, i) != OperandRole::kWeight) continue;
+    const auto dtype = static_cast<DType>(weight->dtype);
+    if (!is_supported(dtype)) return "weight type " + std::string(NameOf(dtype));
+    if (weight->lifetime != RL_LIFETIME_CONSTANT) return "weight is no constant";
+  }
+  return {};
+}
 
 }  // namespace rullama::sdk

@@ -84,5 +84,32 @@ TEST_F(OpTableTest, ThrowsForARefusedOp) {
   internal::failed_op = RL_NO_OP;
 }
 
+// Weights must be constants of a type that the backend knows. The table of a matrix product is one.
+TEST(RefuseWeightsTest, NamesTheTypeOrTheLifetime) {
+  rl_value values[2] = {};
+  values[operands::MatMul::x].dtype = RL_DTYPE_F32;
+  rl_value& weight = values[operands::MatMul::weight];
+  weight.dtype = RL_DTYPE_Q4_K;
+  weight.lifetime = RL_LIFETIME_CONSTANT;
+  const uint32_t inputs[] = {operands::MatMul::x, operands::MatMul::weight};
+  rl_op op{};
+  op.kind = RL_OP_matmul;
+  op.inputs = inputs;
+  op.input_count = 2;
+  rl_graph graph{};
+  graph.value_size = sizeof(rl_value);
+  graph.value_count = 2;
+  graph.values = values;
+  graph.op_size = sizeof(rl_op);
+  graph.op_count = 1;
+  graph.ops = &op;
+  const auto is_q4 = [](DType dtype) { return dtype == DType::kQ4_K; };
+  EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "");
+  weight.lifetime = RL_LIFETIME_TRANSIENT;
+  EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "weight is no constant");
+  weight.dtype = RL_DTYPE_F16;
+  EXPECT_EQ(RefuseWeights(GraphView(graph), op, is_q4), "weight type f16");
+}
+
 }  // namespace
 }  // namespace rullama::sdk
