@@ -6,8 +6,9 @@
 #   tools/check-mutants.sh --apply
 #
 # BUILD_DIR holds a finished build of this tree (its rullama-conformance is used). Faults are numbered from 1. Takes about
-# half a minute for each. With --apply nothing is built: each fault is only applied to the source. Exit code 1 if a
-# fault survives, does not compile or does not apply; all faults are tried and reported in any case.
+# half a minute for each. With --apply nothing is built: each fault is only applied to the source, and the copy of the
+# tree is configured. Exit code 1 if a fault survives, does not compile or does not apply; all faults are tried and
+# reported in any case.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -37,8 +38,20 @@ check_applies() {
   ((number > 0 && wrong == 0))
 }
 
+# Copies the sources to $work and configures them in $work/build.
+configure_copy() {
+  cp -r "$source/CMakeLists.txt" "$source/cmake" "$work/"
+  for folder in "$source"/*/CMakeLists.txt; do
+    cp -r "${folder%/CMakeLists.txt}" "$work/"
+  done
+  # A fault is the same without much optimisation, and compiled in a third of the time.
+  cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
+    -DRULLAMA_TESTS=OFF >/dev/null
+}
+
 if [[ ${1:-} == --apply ]]; then
   check_applies
+  configure_copy
   exit
 fi
 if [[ $# -lt 1 || ! -x $1/bin/rullama-conformance ]]; then
@@ -53,12 +66,7 @@ last=${3:-1000}
 broken=0
 check_applies || broken=1
 
-for item in CMakeLists.txt cmake core backends models samplers engine cli bench; do
-  cp -r "$source/$item" "$work/"
-done
-# A fault is the same without much optimisation, and compiled in a third of the time.
-cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 \
-  -DRULLAMA_TESTS=OFF >/dev/null
+configure_copy
 plugin=$work/build/lib/rullama/librullama_backend_cpu.so
 
 compile() {
