@@ -66,7 +66,7 @@ std::string_view InWords(StopReason reason) {
 }
 
 // A prompt that does not fit is refused with advice that the model allows to follow.
-Status CheckFits(Engine& engine, int64_t prompt, const AnswerOptions& options) {
+Status CheckFits(ModelSession& engine, int64_t prompt, const AnswerOptions& options) {
   const Gemma4Config& gemma = engine.model().gemma;
   const int64_t held = engine.session().past(0);
   const int64_t canvas = gemma.denoises() && options.max_tokens != 0 ? gemma.canvas.length : 0;
@@ -85,7 +85,7 @@ Status CheckFits(Engine& engine, int64_t prompt, const AnswerOptions& options) {
 
 }  // namespace
 
-Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
+Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> prompt,
                               const AnswerOptions& options, Console& console) {
   RL_RETURN_IF_ERROR(CheckFits(engine, static_cast<int64_t>(prompt.size()), options));
   if (engine.model().gemma.denoises()) {
@@ -163,7 +163,7 @@ std::string DescribeTimes(const Answer& answer) {
   return text;
 }
 
-nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine) {
+nlohmann::json AnswerAsJson(const Answer& answer, const ModelSession& engine) {
   const auto generated = static_cast<int64_t>(answer.ids.size());
   nlohmann::json record = {
       {"type", "final"},

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/engine.h"
+#include "cli/loading.h"
 #include "core/runtime/generator.h"
 #include "samplers/entropy_bound.h"
 
@@ -49,7 +49,7 @@ struct Answer {
 
 // Feeds `prompt` after what the session's slot 0 already holds and generates. A Ctrl-C while
 // generating is a stop reason; while the prompt is evaluated it is the error run.cancelled.
-Result<Answer> GenerateAnswer(Engine& engine, std::span<const int32_t> prompt,
+Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> prompt,
                               const AnswerOptions& options, Console& console);
 
 // "12 prompt tokens, 34.5 t/s; ..." for stderr: fits a terminal of 80 columns.
@@ -57,7 +57,7 @@ std::string DescribeAnswer(const Answer& answer);
 // The times that -v adds to the statistics.
 std::string DescribeTimes(const Answer& answer);
 // The record {"type": "final", ...} of --json.
-nlohmann::json AnswerAsJson(const Answer& answer, const Engine& engine);
+nlohmann::json AnswerAsJson(const Answer& answer, const ModelSession& engine);
 // One line, invalid UTF-8 replaced.
 std::string JsonLine(const nlohmann::json& value);
 

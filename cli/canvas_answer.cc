@@ -12,7 +12,7 @@
 namespace rullama::cli {
 namespace {
 
-Result<std::unique_ptr<CanvasRandom>> MakeRandom(const Engine& engine) {
+Result<std::unique_ptr<CanvasRandom>> MakeRandom(const ModelSession& engine) {
   const uint64_t seed = engine.sampler().seed;
   if (engine.config().sampler.diffusion.random == DiffusionRandom::kPhilox) {
     return std::make_unique<PhiloxCanvasRandom>(seed);
@@ -21,7 +21,7 @@ Result<std::unique_ptr<CanvasRandom>> MakeRandom(const Engine& engine) {
   return std::make_unique<XorShiftCanvasRandom>(std::move(random));
 }
 
-CanvasGeneratorOptions MakeOptions(const Engine& engine, const std::atomic<bool>* cancelled) {
+CanvasGeneratorOptions MakeOptions(const ModelSession& engine, const std::atomic<bool>* cancelled) {
   CanvasGeneratorOptions options;
   options.capacity = engine.capacity();
   options.canvas_length = engine.model().gemma.canvas.length;
@@ -35,7 +35,7 @@ CanvasGeneratorOptions MakeOptions(const Engine& engine, const std::atomic<bool>
 
 }  // namespace
 
-Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> prompt,
+Result<Answer> GenerateCanvasAnswer(ModelSession& engine, std::span<const int32_t> prompt,
                                     const AnswerOptions& options, Console& console) {
   Answer answer;
   answer.denoised = true;

@@ -8,7 +8,7 @@
 namespace rullama::cli {
 
 // Does the work of GenerateAnswer, which calls it, for a model that denoises.
-Result<Answer> GenerateCanvasAnswer(Engine& engine, std::span<const int32_t> prompt,
+Result<Answer> GenerateCanvasAnswer(ModelSession& engine, std::span<const int32_t> prompt,
                                     const AnswerOptions& options, Console& console);
 
 // The record {"type": "step", ...} of --json.

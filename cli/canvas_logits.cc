@@ -11,7 +11,7 @@
 namespace rullama::cli {
 namespace {
 
-Status CheckSizes(const Engine& engine, const CanvasScore& score) {
+Status CheckSizes(const ModelSession& engine, const CanvasScore& score) {
   const Gemma4Config& gemma = engine.model().gemma;
   if (!gemma.denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
@@ -49,7 +49,7 @@ Status Condition(Session& session, const CanvasScore& score) {
 
 }  // namespace
 
-Result<std::vector<float>> CanvasLogits(Engine& engine, const CanvasScore& score) {
+Result<std::vector<float>> CanvasLogits(ModelSession& engine, const CanvasScore& score) {
   RL_RETURN_IF_ERROR(CheckSizes(engine, score));
   RL_RETURN_IF_ERROR(CheckIds(engine, score.prefix));
   RL_RETURN_IF_ERROR(CheckIds(engine, score.canvas));

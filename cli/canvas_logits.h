@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "cli/engine.h"
+#include "cli/loading.h"
 
 namespace rullama::cli {
 
@@ -19,6 +19,6 @@ struct CanvasScore {
 
 // f32 [canvas, vocabulary]. `engine` was opened with GraphOutputs::kAllLogits. Errors:
 // model.canvas, usage.canvas, context.overflow, tokenizer.id, backend.nan.
-Result<std::vector<float>> CanvasLogits(Engine& engine, const CanvasScore& score);
+Result<std::vector<float>> CanvasLogits(ModelSession& engine, const CanvasScore& score);
 
 }  // namespace rullama::cli

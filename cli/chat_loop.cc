@@ -54,7 +54,8 @@ bool IsSurvivable(const Error& error) {
 
 class ChatLoop {
  public:
-  ChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat, Console& console)
+  ChatLoop(ModelSession& engine, const AnswerOptions& options, const ChatOptions& chat,
+           Console& console)
       : raw_(engine.config().generation.raw),
         verbose_(chat.verbose),
         capacity_(engine.capacity()),
@@ -214,7 +215,7 @@ class ChatLoop {
 
 }  // namespace
 
-Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat,
+Result<int> RunChatLoop(ModelSession& engine, const AnswerOptions& options, const ChatOptions& chat,
                         Console& console) {
   return ChatLoop(engine, options, chat, console).Run();
 }

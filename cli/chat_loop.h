@@ -12,7 +12,7 @@ struct ChatOptions {
 
 // Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. The result is the exit
 // code. Errors: those after which no answer is possible any more.
-Result<int> RunChatLoop(Engine& engine, const AnswerOptions& options, const ChatOptions& chat,
+Result<int> RunChatLoop(ModelSession& engine, const AnswerOptions& options, const ChatOptions& chat,
                         Console& console);
 
 }  // namespace rullama::cli

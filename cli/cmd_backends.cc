@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/answer.h"
-#include "cli/backend_setup.h"
 #include "cli/command.h"
+#include "cli/loading.h"
 #include "cli/options.h"
 #include "core/base/size_text.h"
 

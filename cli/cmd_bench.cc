@@ -16,7 +16,7 @@
 #include "cli/bench_table.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
-#include "cli/engine.h"
+#include "cli/loading.h"
 #include "cli/model_summary.h"
 #include "cli/options.h"
 #include "cli/signals.h"
@@ -146,7 +146,7 @@ std::vector<Test> WithSteps(const std::vector<Test>& tests, int64_t canvas_lengt
 class Bench {
  public:
   // all_rows: there are only tests of that kind.
-  Bench(Engine& engine, bool all_rows) : engine_(engine), all_rows_(all_rows) {}
+  Bench(ModelSession& engine, bool all_rows) : engine_(engine), all_rows_(all_rows) {}
 
   Status Prepare() {
     const auto build = [this](DemandMode demand, size_t index = 0) {
@@ -274,7 +274,7 @@ class Bench {
     return sum;
   }
 
-  Engine& engine_;
+  ModelSession& engine_;
   bool all_rows_;
   Program asked_;
   Program denoise_;
@@ -293,13 +293,13 @@ BenchRow RowOf(const Measurement& m) {
 }
 
 // Threads of the cpu backend, which takes the physical cores unless told otherwise.
-std::string ThreadsOf(const Engine& engine) {
+std::string ThreadsOf(const ModelSession& engine) {
   const auto& options = engine.config().backend.options;
   if (const auto found = options.find("threads"); found != options.end()) return found->second;
   return engine.devices().backend == "cpu" ? fmt::format("{}", sdk::PhysicalCores()) : "-";
 }
 
-BenchSubject SubjectOf(const Engine& engine) {
+BenchSubject SubjectOf(const ModelSession& engine) {
   const ModelFile& file = engine.model().file;
   const ModelSummary model = Summarize(file);
   const DeviceDescription& device = engine.devices().main().description();
@@ -350,7 +350,7 @@ nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubj
 }
 
 // Measures test by test and writes each as soon as it is known.
-Status WriteMeasurements(Bench& bench, const Engine& engine, const std::vector<Test>& tests,
+Status WriteMeasurements(Bench& bench, const ModelSession& engine, const std::vector<Test>& tests,
                          int64_t repetitions, bool as_json, Console& console) {
   const BenchSubject subject = SubjectOf(engine);
   if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableHead(subject)));
@@ -404,10 +404,10 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
   }
-  EngineOptions options;
+  ModelSessionOptions options;
   if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;
-  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(config, options, console));
-  if (config.verbose) engine->Describe(console);
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(config, options, console));
+  if (config.verbose) DescribeSession(*engine, console);
   Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
   RL_RETURN_IF_ERROR(WriteMeasurements(bench, *engine, tests, repetitions, flags.json, console));

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/backend_setup.h"
 #include "cli/command.h"
-#include "cli/engine.h"
+#include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
 #include "core/ir/dot.h"
@@ -102,7 +101,8 @@ Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& gr
 }
 
 Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(flags.config, console));
+  RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(flags.config, console));
+  const LoadedModel& model = loaded.model;
   RL_ASSIGN_OR_RETURN(const SamplerSettings sampler,
                       ResolveSettings(model.config().sampler, *model.file.file));
   const EntropyBoundSettings diffusion =
@@ -128,8 +128,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
     RL_RETURN_IF_ERROR(console.Write(Print(program.graphs[index].graph, form)));
     if (!flags.after) return 0;
   }
-  const auto registry =
-      MakeRegistry(model.config(), model.loaded.environment, flags.config.plugins);
+  const auto registry = MakeRegistry(model.config(), loaded.environment, flags.config.plugins);
   Result<int> shown = 0;
   {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,

@@ -7,8 +7,7 @@
 
 #include "cli/answer.h"
 #include "cli/command.h"
-#include "cli/engine.h"
-#include "cli/model_file.h"
+#include "cli/loading.h"
 #include "cli/model_summary.h"
 #include "core/base/printable.h"
 #include "core/base/size_text.h"

@@ -9,7 +9,7 @@
 
 #include "cli/answer.h"
 #include "cli/command.h"
-#include "cli/model_file.h"
+#include "cli/loading.h"
 #include "cli/model_summary.h"
 #include "core/base/size_text.h"
 #include "core/ollama/list.h"

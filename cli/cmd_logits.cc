@@ -63,12 +63,12 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
     RL_ASSIGN_OR_RETURN(previous, ReadFloats(flags.condition_path));
   }
   RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
-  EngineOptions options;
+  ModelSessionOptions options;
   options.outputs = GraphOutputs::kAllLogits;
   options.max_rows = flags.chunk;
-  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, options, console));
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, options, console));
   RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
-  if (flags.config.verbose) engine->Describe(console);
+  if (flags.config.verbose) DescribeSession(*engine, console);
   RL_ASSIGN_OR_RETURN(const auto logits,
                       CanvasLogits(*engine, {.prefix = prefix,
                                              .canvas = canvas,
@@ -89,9 +89,9 @@ Result<int> WriteLogits(const LogitsFlags& flags, Console& console) {
                      flags.tokens_path);
   }
   RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringEngine(flags.config, flags.chunk, console));
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringSession(flags.config, flags.chunk, console));
   RL_RETURN_IF_ERROR(file.CheckIsNot(engine->model().file.file->path()));
-  if (flags.config.verbose) engine->Describe(console);
+  if (flags.config.verbose) DescribeSession(*engine, console);
   RL_RETURN_IF_ERROR(ScoreTokens(*engine, ids, [&file](int64_t, std::span<const float> logits) {
     return file.Append(std::as_bytes(logits));
   }));

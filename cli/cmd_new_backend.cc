@@ -10,8 +10,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "cli/backend_setup.h"
 #include "cli/command.h"
+#include "cli/loading.h"
 #include "core/plugin/registry.h"
 #include "new_backend_files.h"
 

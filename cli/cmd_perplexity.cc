@@ -42,7 +42,7 @@ double NegativeLogLikelihood(std::span<const float> logits, int32_t target) {
   return max + std::log(sum) - logits[static_cast<size_t>(target)];
 }
 
-Status ScoreChunk(Engine& engine, std::span<const int32_t> chunk, Score& score) {
+Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, Score& score) {
   const auto vocabulary = static_cast<size_t>(engine.model().gemma.vocabulary);
   return ScoreTokens(engine, chunk, [&](int64_t first, std::span<const float> logits) {
     for (size_t row = 0; row * vocabulary < logits.size(); ++row) {
@@ -55,7 +55,7 @@ Status ScoreChunk(Engine& engine, std::span<const int32_t> chunk, Score& score) 
   });
 }
 
-Result<Score> ScoreText(Engine& engine, const std::string& text, Console& console) {
+Result<Score> ScoreText(ModelSession& engine, const std::string& text, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().Encode(text));
   const std::optional<TokenId> bos = engine.tokenizer().bos_id();
   const auto room = static_cast<size_t>(engine.capacity()) - (bos ? 1 : 0);
@@ -87,7 +87,7 @@ Result<int> Perplexity(const PerplexityFlags& flags, Console& console) {
     config.settings.push_back(
         {"context.capacity", fmt::format("{}", kDefaultChunkTokens), "perplexity"});
   }
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringEngine(config, 0, console));
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringSession(config, 0, console));
   RL_ASSIGN_OR_RETURN(const Score score, ScoreText(*engine, text, console));
   const double perplexity = std::exp(score.mean());
   if (flags.json) {

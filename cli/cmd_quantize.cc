@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "cli/command.h"
-#include "cli/model_file.h"
+#include "cli/loading.h"
 #include "cli/signals.h"
 #include "core/base/size_text.h"
 #include "models/gemma4/files/quantize.h"

@@ -12,8 +12,7 @@
 #include "cli/canvas_view.h"
 #include "cli/chat_loop.h"
 #include "cli/command.h"
-#include "cli/engine.h"
-#include "cli/model_file.h"
+#include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
 #include "cli/prompt.h"
@@ -62,7 +61,7 @@ void ShowOnTerminal(std::shared_ptr<CanvasView> view, Console& console, AnswerOp
   options.on_end = [view] { return view->Clear(); };
 }
 
-Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Engine& engine,
+Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const ModelSession& engine,
                                         Console& console) {
   const Config& config = engine.config();
   AnswerOptions options;
@@ -95,8 +94,8 @@ Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const Engine& eng
 }
 
 Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
-  if (flags.config.verbose) engine->Describe(console);
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, {}, console));
+  if (flags.config.verbose) DescribeSession(*engine, console);
   RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
   RL_ASSIGN_OR_RETURN(const auto ids, PromptTokens(*engine, prompt));
   RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, ids, options, console));
@@ -115,8 +114,8 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
 }
 
 Result<int> Converse(const RunFlags& flags, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(flags.config, {}, console));
-  if (flags.config.verbose) engine->Describe(console);
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, {}, console));
+  if (flags.config.verbose) DescribeSession(*engine, console);
   RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
   return RunChatLoop(*engine, options,
                      {.verbose = flags.config.verbose, .history = !flags.no_history}, console);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/model_file.h"
+#include "cli/loading.h"
 #include "cli/options.h"
 
 namespace rullama::cli {

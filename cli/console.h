@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "engine/host_hooks.h"
 
 namespace rullama::cli {
 
@@ -30,7 +31,7 @@ enum class ColorMode { kAuto, kAlways, kNever };
 // become "stdout" and be written to. The replacements are descriptors that fail when used.
 void OccupyStandardStreams();
 
-class Console {
+class Console final : public Notices {
  public:
   // Auto: colours on a terminal, unless NO_COLOR is set or TERM is dumb.
   explicit Console(ColorMode color = ColorMode::kAuto) { set_color(color); }
@@ -43,8 +44,8 @@ class Console {
 
   // Writes one line to stderr, "rullama: <text>", if the verbosity admits it. Errors always appear.
   // Text from a model file or a plugin cannot act on the terminal (core/base/printable.h).
-  void Note(std::string_view text);
-  void Warn(std::string_view text);
+  void Note(std::string_view text) override;
+  void Warn(std::string_view text) override;
   void Fail(const Error& error);
   // Writes `text` to stderr without changes.
   void WriteError(std::string_view text);

@@ -25,7 +25,7 @@ bool DropOldestTurn(nlohmann::json& messages) {
 
 }  // namespace
 
-Conversation::Conversation(Engine& engine, const AnswerOptions& options, Console& console)
+Conversation::Conversation(ModelSession& engine, const AnswerOptions& options, Console& console)
     : engine_(engine),
       options_(options),
       console_(console),

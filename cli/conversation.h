@@ -15,7 +15,7 @@ namespace rullama::cli {
 class Conversation {
  public:
   // All three arguments must outlive this object.
-  Conversation(Engine& engine, const AnswerOptions& options, Console& console);
+  Conversation(ModelSession& engine, const AnswerOptions& options, Console& console);
 
   // Writes the model's answer to `text` as the options say. If the context is too small for the
   // conversation, the oldest turns are dropped, with a warning; the system prompt stays. After an
@@ -39,7 +39,7 @@ class Conversation {
   [[nodiscard]] Error TooLong(size_t tokens) const;
   Result<Answer> AnswerTo(const std::vector<int32_t>& ids);
 
-  Engine& engine_;
+  ModelSession& engine_;
   AnswerOptions options_;
   Console& console_;
   nlohmann::json messages_;

@@ -110,7 +110,8 @@ std::vector<float> AsFloats(DType dtype, const std::vector<std::byte>& bytes) {
 Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
                                                  const PromptFlags& prompt, Console& console) {
   auto model = std::make_unique<DiffModel>();
-  RL_ASSIGN_OR_RETURN(model->file, LoadModel(flags, console));
+  RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags, console));
+  model->file = std::move(loaded.model);
   const LoadedModel& file = *model->file;
   RL_ASSIGN_OR_RETURN(model->tokens, TokensOf(file, prompt));
   const auto count = static_cast<int64_t>(model->tokens.size());

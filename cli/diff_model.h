@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/backend_setup.h"
-#include "cli/engine.h"
+#include "cli/loading.h"
 #include "cli/prompt.h"
 #include "models/gemma4/files/random_model.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/model_file.h"
+#include "cli/loading.h"
 
 namespace rullama::cli {
 

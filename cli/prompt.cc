@@ -94,7 +94,7 @@ nlohmann::json OpeningMessages(const Config& config) {
   return messages;
 }
 
-Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages,
+Result<std::vector<int32_t>> ChatTokens(const ModelSession& engine, const nlohmann::json& messages,
                                         bool thinking) {
   RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(engine.tokenizer()));
   gemma4::ChatOptions options;
@@ -109,7 +109,7 @@ Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::js
   return gemma4::EncodePrompt(engine.tokenizer(), prompt);
 }
 
-Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt) {
+Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prompt& prompt) {
   if (prompt.ids) {
     for (const int32_t id : *prompt.ids) {
       if (!engine.tokenizer().Contains(id)) {

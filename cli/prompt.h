@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/engine.h"
+#include "cli/loading.h"
 
 namespace rullama::cli {
 
@@ -34,12 +34,12 @@ std::string Unescape(std::string_view text);
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 
 // The tokens of a prompt on its own: as it is, or as the first turn of a conversation.
-Result<std::vector<int32_t>> PromptTokens(const Engine& engine, const Prompt& prompt);
+Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prompt& prompt);
 
 // The tokens of a conversation (messages as models/gemma4/chat/template.h takes them), ready for
 // the model's turn, with or without thinking. Error chat.markers_missing for models that cannot
 // chat.
-Result<std::vector<int32_t>> ChatTokens(const Engine& engine, const nlohmann::json& messages,
+Result<std::vector<int32_t>> ChatTokens(const ModelSession& engine, const nlohmann::json& messages,
                                         bool thinking);
 // The messages a conversation begins with: the system prompt, if there is one.
 nlohmann::json OpeningMessages(const Config& config);

@@ -14,7 +14,7 @@ constexpr int64_t kMaxLogitsOfStep = int64_t{16} << 20;  // 64 MiB of f32
 
 }  // namespace
 
-Status CheckIds(const Engine& engine, std::span<const int32_t> ids) {
+Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids) {
   const auto count = static_cast<int64_t>(ids.size());
   if (count > engine.capacity()) {
     return MakeError(ErrorKind::kRuntime, "context.overflow",
@@ -35,7 +35,7 @@ int64_t ScoreRows(int64_t vocabulary, int64_t max_rows) {
 }
 
 Status ScoreTokens(
-    Engine& engine, std::span<const int32_t> ids,
+    ModelSession& engine, std::span<const int32_t> ids,
     const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows) {
   if (engine.model().gemma.denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
@@ -66,8 +66,8 @@ Status ScoreTokens(
       .Feed(ids, DemandMode::kAllRows, DemandMode::kAllRows, read_logits);
 }
 
-Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int64_t chunk,
-                                                  Console& console) {
+Result<std::unique_ptr<ModelSession>> OpenScoringSession(const ConfigFlags& flags, int64_t chunk,
+                                                         Console& console) {
   // The size of a step depends on the vocabulary, which is known once the file was read; reading
   // its header twice costs little.
   if (chunk == 0) {
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int6
     RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));
     chunk = ScoreRows(gemma.vocabulary, loaded.config.values().context.prefill_chunk);
   }
-  return Engine::Open(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);
+  return OpenModelSession(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);
 }
 
 }  // namespace rullama::cli

@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "cli/engine.h"
+#include "cli/loading.h"
 
 namespace rullama::cli {
 
 // Errors: context.overflow, tokenizer.id.
-Status CheckIds(const Engine& engine, std::span<const int32_t> ids);
+Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids);
 
 // Rows of a step such that its logits stay small beside the model.
 int64_t ScoreRows(int64_t vocabulary, int64_t max_rows);
@@ -18,11 +18,11 @@ int64_t ScoreRows(int64_t vocabulary, int64_t max_rows);
 // Runs `ids` through slot 0 from an empty cache. Calls `on_rows` with the logits [rows, vocabulary]
 // that follow ids[first], ids[first + 1], ... Errors: context.overflow, run.cancelled, backend.nan.
 Status ScoreTokens(
-    Engine& engine, std::span<const int32_t> ids,
+    ModelSession& engine, std::span<const int32_t> ids,
     const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows);
 
 // Opens an engine whose graph gives all logits. `chunk` 0 chooses.
-Result<std::unique_ptr<Engine>> OpenScoringEngine(const ConfigFlags& flags, int64_t chunk,
-                                                  Console& console);
+Result<std::unique_ptr<ModelSession>> OpenScoringSession(const ConfigFlags& flags, int64_t chunk,
+                                                         Console& console);
 
 }  // namespace rullama::cli

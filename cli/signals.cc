@@ -34,7 +34,7 @@ struct SignalState {
   std::atomic<uintptr_t> mapping_end{0};
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
-SignalState state;
+SignalState signals;
 
 int64_t MonotonicMs() {
   timespec now{};
@@ -48,7 +48,7 @@ void Say(std::string_view text) {
 }
 
 void Wake() {
-  const int fd = state.wake_write.load();
+  const int fd = signals.wake_write.load();
   if (fd < 0) return;
   const int saved = errno;
   // A full pipe wakes as well.
@@ -57,23 +57,24 @@ void Wake() {
 }
 
 void OnInterrupt(int) {
-  if (!state.editing.load()) {
+  if (!signals.editing.load()) {
     const int64_t now = MonotonicMs();
-    if (now - state.last_interrupt_ms.exchange(now) < kSecondInterruptMs) ::_exit(kExitInterrupted);
+    if (now - signals.last_interrupt_ms.exchange(now) < kSecondInterruptMs)
+      ::_exit(kExitInterrupted);
   }
-  state.interrupted.store(true);
-  state.cancelled.store(true);
+  signals.interrupted.store(true);
+  signals.cancelled.store(true);
   Wake();
 }
 
 void OnTerminalChange(int) {
-  state.terminal_changed.store(true);
+  signals.terminal_changed.store(true);
   Wake();
 }
 
 void OnTerminate(int) {
-  state.terminated.store(true);
-  state.cancelled.store(true);
+  signals.terminated.store(true);
+  signals.cancelled.store(true);
   Wake();
   ::alarm(kDrainSeconds);
 }
@@ -82,7 +83,7 @@ void OnAlarm(int) { ::_exit(kExitTerminated); }
 
 void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-  if (address >= state.mapping_begin.load() && address < state.mapping_end.load()) {
+  if (address >= signals.mapping_begin.load() && address < signals.mapping_end.load()) {
     Say("\nrullama: error: the model file changed or shrank on disk while it was in use; do not "
         "replace the file of a running program [io.mapped_file_changed]\n");
     ::_exit(kExitIo);
@@ -133,25 +134,25 @@ void ReclaimSignalHandlers() {
 
 std::shared_ptr<const std::atomic<bool>> CancelFlag() {
   // Shares nothing: the flag lives as long as the process.
-  return {std::shared_ptr<void>(), &state.cancelled};
+  return {std::shared_ptr<void>(), &signals.cancelled};
 }
 
 void SetEditing(bool editing) {
-  state.editing.store(editing);
-  if (!editing || state.wake_read.load() >= 0) return;
+  signals.editing.store(editing);
+  if (!editing || signals.wake_read.load() >= 0) return;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
-    state.wake_read.store(ends[0]);
-    state.wake_write.store(ends[1]);
+    signals.wake_read.store(ends[0]);
+    signals.wake_write.store(ends[1]);
   }
   Handle(SIGWINCH, OnTerminalChange);
   Handle(SIGCONT, OnTerminalChange);
 }
 
-bool TakeTerminalChange() { return state.terminal_changed.exchange(false); }
+bool TakeTerminalChange() { return signals.terminal_changed.exchange(false); }
 
 bool WaitForInput() {
-  const int wake = state.wake_read.load();
+  const int wake = signals.wake_read.load();
   pollfd ready[] = {{STDIN_FILENO, POLLIN, 0}, {wake, POLLIN, 0}};  // -1 is passed over
   const int count = ::poll(ready, 2, -1);
   if (count < 0) return false;
@@ -162,17 +163,17 @@ bool WaitForInput() {
 }
 
 void ClearInterrupt() {
-  state.interrupted.store(false);
-  state.cancelled.store(state.terminated.load());
+  signals.interrupted.store(false);
+  signals.cancelled.store(signals.terminated.load());
 }
 
-bool Interrupted() { return state.interrupted.load(); }
-bool Terminated() { return state.terminated.load(); }
+bool Interrupted() { return signals.interrupted.load(); }
+bool Terminated() { return signals.terminated.load(); }
 
 void WatchMapping(std::span<const std::byte> mapping) {
   const auto begin = reinterpret_cast<uintptr_t>(mapping.data());
-  state.mapping_begin.store(begin);
-  state.mapping_end.store(begin + mapping.size());
+  signals.mapping_begin.store(begin);
+  signals.mapping_end.store(begin + mapping.size());
 }
 
 }  // namespace rullama::cli

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/answer.h"
-#include "cli/stop_text.h"
 #include "core/tokenizer/detokenizer.h"
+#include "engine/stop_text.h"
 #include "models/gemma4/chat/output_parser.h"
 
 namespace rullama::cli {

@@ -5,22 +5,21 @@
 #include <string>
 #include <vector>
 
-#include "cli/console.h"
-#include "cli/options.h"
 #include "core/config/config.h"
 #include "core/passes/placement.h"
 #include "core/plugin/registry.h"
+#include "engine/host_hooks.h"
 
-namespace rullama::cli {
+namespace rullama {
 
 // The backend that is built in.
 inline constexpr const char* kReferenceBackend = "reference";
 
-// A registry with the built-in reference backend. Log lines go to stderr, at the level of
-// RULLAMA_LOG (default: warnings). A cancelled process (signals.h) cancels work in plugins.
+// A registry with the built-in reference backend. `plugin_paths` are searched before those of the
+// configuration.
 std::unique_ptr<Registry> MakeRegistry(const Config& config,
-                                       const EnvironmentOverrides& environment,
-                                       const std::vector<std::string>& plugin_flags);
+                                       const std::vector<std::string>& plugin_paths,
+                                       const HostHooks& hooks);
 
 // The devices of a session, main device first. Owns them; the registry must outlive it.
 struct BackendDevices {
@@ -34,8 +33,9 @@ struct BackendDevices {
 };
 
 // Opens the configured device and, if the policy lets ops leave it, the cpu backend beside it. What
-// `auto` chose and a host device that could not be opened are noted on `console`. Errors: those of
+// `auto` chose and a host device that could not be opened are told to `notices`. Errors: those of
 // Registry and Plugin::Open; backend.none if `auto` finds nothing.
-Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console);
+Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, const HostHooks& hooks,
+                                   Notices& notices);
 
-}  // namespace rullama::cli
+}  // namespace rullama

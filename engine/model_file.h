@@ -11,12 +11,12 @@
 #include "core/ollama/store.h"
 #include "core/tokenizer/tokenizer.h"
 
-namespace rullama::cli {
+namespace rullama {
 
 // Movable; views of the file stay valid. Thread safety: immutable after opening.
 struct ModelFile {
-  std::string name;                   // as the user would recognise it
-  std::unique_ptr<GgufFile> file;     // its mapping is watched for SIGBUS
+  std::string name;  // as the user would recognise it
+  std::unique_ptr<GgufFile> file;
   std::optional<OllamaModel> ollama;  // if it came from Ollama's store
 };
 
@@ -33,4 +33,4 @@ Status ApplyOllamaParams(const ModelFile& model, LayeredConfig& config);
 
 Result<std::shared_ptr<const Tokenizer>> MakeTokenizer(const GgufFile& file);
 
-}  // namespace rullama::cli
+}  // namespace rullama

@@ -1,19 +1,16 @@
-#include "cli/backend_setup.h"
+#include "engine/backend_setup.h"
 
+#include <fmt/format.h>
 #include <sched.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <charconv>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "cli/crash_report.h"
-#include "cli/signals.h"
 #include "core/reference/reference_backend.h"
 
-namespace rullama::cli {
+namespace rullama {
 namespace {
 
 constexpr const char* kHostBackend = "cpu";
@@ -64,10 +61,10 @@ Result<Choice> ChooseBest(Registry& registry) {
   return best;
 }
 
-Result<Choice> Choose(Registry& registry, const BackendConfig& config, Console& console) {
+Result<Choice> Choose(Registry& registry, const BackendConfig& config, Notices& notices) {
   if (config.name == kAutoBackend) {
     RL_ASSIGN_OR_RETURN(Choice choice, ChooseBest(registry));
-    console.Note(
+    notices.Note(
         fmt::format("--backend auto chose '{}' on {}", choice.plugin->name(), choice.device_name));
     return choice;
   }
@@ -82,7 +79,7 @@ Result<Choice> Choose(Registry& registry, const BackendConfig& config, Console& 
 }
 
 // More threads than processors wait for each other at every barrier of a step.
-void WarnOfManyThreads(const BackendConfig& config, Console& console) {
+void WarnOfManyThreads(const BackendConfig& config, Notices& notices) {
   const auto option = config.options.find("threads");
   if (option == config.options.end()) return;
   cpu_set_t allowed;
@@ -93,39 +90,35 @@ void WarnOfManyThreads(const BackendConfig& config, Console& console) {
   const std::string& text = option->second;
   std::from_chars(text.data(), text.data() + text.size(), threads);
   if (processors < 1 || threads <= processors) return;
-  console.Warn(fmt::format(
+  notices.Warn(fmt::format(
       "{} threads share {} processor{} and will mostly wait for each other; usual is one thread "
       "per core, which is what the cpu backend takes without -t",
       threads, processors, processors == 1 ? "" : "s"));
 }
 
 // The cpu device for ops that may leave the main one, or nothing.
-std::unique_ptr<Device> OpenHost(Registry& registry, Console& console) {
+std::unique_ptr<Device> OpenHost(Registry& registry, Notices& notices) {
   auto plugin = registry.Find(kHostBackend);
   if (plugin) {
     auto device = (*plugin)->Open(0, {});
     if (device) return *std::move(device);
-    console.Warn(fmt::format("no op can run on the host: {}", device.error().ToString()));
+    notices.Warn(fmt::format("no op can run on the host: {}", device.error().ToString()));
     return nullptr;
   }
-  console.Warn(fmt::format("no op can run on the host: {}", plugin.error().ToString()));
+  notices.Warn(fmt::format("no op can run on the host: {}", plugin.error().ToString()));
   return nullptr;
 }
 
 }  // namespace
 
 std::unique_ptr<Registry> MakeRegistry(const Config& config,
-                                       const EnvironmentOverrides& environment,
-                                       const std::vector<std::string>& plugin_flags) {
-  DescribeCachesForCrash();
+                                       const std::vector<std::string>& plugin_paths,
+                                       const HostHooks& hooks) {
   HostOptions host;
-  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  host.logger = std::make_shared<spdlog::logger>("rullama", std::move(sink));
-  host.logger->set_pattern("rullama: %l: %v");
-  host.logger->set_level(spdlog::level::from_str(environment.log_level.value_or("warn")));
-  host.cancelled = CancelFlag();
+  host.logger = hooks.logger;
+  host.cancelled = hooks.cancelled;
   RegistryOptions options = RegistryOptions::FromProcess();
-  options.flag_paths.assign(plugin_flags.begin(), plugin_flags.end());
+  options.flag_paths.assign(plugin_paths.begin(), plugin_paths.end());
   options.config_paths.assign(config.plugins.paths.begin(), config.plugins.paths.end());
   auto registry =
       std::make_unique<Registry>(std::move(options), std::make_shared<PluginHost>(std::move(host)));
@@ -140,17 +133,18 @@ std::vector<Device*> BackendDevices::Borrow() const {
   return borrowed;
 }
 
-Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console) {
-  RL_ASSIGN_OR_RETURN(const Choice choice, Choose(registry, config.backend, console));
-  WarnOfManyThreads(config.backend, console);
+Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, const HostHooks& hooks,
+                                   Notices& notices) {
+  RL_ASSIGN_OR_RETURN(const Choice choice, Choose(registry, config.backend, notices));
+  WarnOfManyThreads(config.backend, notices);
   BackendDevices opened;
   opened.backend = choice.plugin->name();
-  DescribeDeviceForCrash(opened.backend, choice.device_name, choice.driver);
+  if (hooks.on_device) hooks.on_device(opened.backend, choice.device_name, choice.driver);
   const std::vector<std::pair<std::string, std::string>> options(config.backend.options.begin(),
                                                                  config.backend.options.end());
   RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, options));
   opened.devices.push_back(std::move(device));
-  ReclaimSignalHandlers();
+  if (hooks.on_drivers_loaded) hooks.on_drivers_loaded();
   opened.policy.fallback = config.placement.fallback;
   opened.policy.host_ops = config.placement.host_ops;
   opened.policy.host_weights = config.placement.host_weights;
@@ -159,7 +153,7 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
   // There is nothing that the host itself could fall back to, so advice must not mention it.
   if (is_host) opened.policy.fallback = FallbackPolicy::kList;
   if (!is_host && config.placement.fallback != FallbackPolicy::kDeny) {
-    if (auto host = OpenHost(registry, console)) {
+    if (auto host = OpenHost(registry, notices)) {
       opened.devices.push_back(std::move(host));
       opened.policy.host_device = 1;
       opened.policy.device_names.emplace_back(kHostBackend);
@@ -168,4 +162,4 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
   return opened;
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama

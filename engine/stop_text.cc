@@ -1,9 +1,9 @@
-#include "cli/stop_text.h"
+#include "engine/stop_text.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace rullama::cli {
+namespace rullama {
 
 std::string StopText::Feed(std::string_view piece) {
   if (found_) return {};
@@ -27,4 +27,4 @@ std::string StopText::Feed(std::string_view piece) {
 
 std::string StopText::Finish() { return found_ ? std::string() : std::exchange(held_, {}); }
 
-}  // namespace rullama::cli
+}  // namespace rullama

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace rullama::cli {
+namespace rullama {
 
 class StopText {
  public:
@@ -25,4 +25,4 @@ class StopText {
   bool found_ = false;
 };
 
-}  // namespace rullama::cli
+}  // namespace rullama

@@ -1,17 +1,16 @@
-#include "cli/model_file.h"
+#include "engine/model_file.h"
 
 #include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "cli/signals.h"
 #include "core/config/nearest_key.h"
 #include "core/config/value_codec.h"
 #include "core/ollama/list.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
 
-namespace rullama::cli {
+namespace rullama {
 namespace {
 
 // A hint that names the models in the store and the one that was probably meant; empty if the store
@@ -70,7 +69,6 @@ Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
   // Its errors name the file.
   RL_ASSIGN_OR_RETURN(GgufFile opened, GgufFile::Open(file));
   model.file = std::make_unique<GgufFile>(std::move(opened));
-  WatchMapping(model.file->bytes());
   return model;
 }
 
@@ -95,4 +93,4 @@ Result<std::shared_ptr<const Tokenizer>> MakeTokenizer(const GgufFile& file) {
   return Tokenizer::Build(std::move(vocabulary));
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama

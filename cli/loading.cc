@@ -1,0 +1,120 @@
+#include "cli/loading.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/crash_report.h"
+#include "cli/signals.h"
+
+namespace rullama::cli {
+namespace {
+
+std::string DescribeSampler(const EntropyBoundSettings& s) {
+  return fmt::format(
+      "denoising, at most {} steps, temperature {} to {}, entropy bound {}, finished after {} "
+      "stable "
+      "steps below {}",
+      s.max_steps, s.t_max, s.t_min, s.entropy_bound, s.stability_threshold,
+      s.confidence_threshold);
+}
+
+std::string_view NameOfSource(Origin origin) {
+  if (origin == Origin::kModelFile) return "the model in Ollama's store";
+  return origin == Origin::kFlag ? "--system" : "the configuration";
+}
+
+// Settings of the command line that this kind of model does not have. In a file they may be meant
+// for another model.
+void WarnOfIdleSettings(const ConfigFlags& flags, bool denoises, Console& console) {
+  for (const ConfigFlags::Setting& setting : flags.settings) {
+    if (!setting.path.starts_with("sampler.") || setting.path == "sampler.seed") continue;
+    const bool denoising = setting.path.starts_with("sampler.diffusion.");
+    if (denoising == denoises) continue;
+    console.Warn(fmt::format(
+        "{} has no effect: this model {}", setting.flag,
+        denoises ? "denoises, with settings of its own (rullama run --help)" : "does not denoise"));
+  }
+}
+
+Status SetVerbosity(const ConfigFlags& flags, Console& console) {
+  if (flags.quiet && flags.verbose) {
+    return MakeError(ErrorKind::kUsage, "usage.option", "-q and -v exclude each other; give one");
+  }
+  // A flag counts more than RULLAMA_LOG.
+  if (flags.quiet) console.set_verbosity(std::min(console.verbosity(), Verbosity::kWarnings));
+  if (flags.verbose) console.set_verbosity(Verbosity::kNotes);
+  return OkStatus();
+}
+
+}  // namespace
+
+HostHooks ProcessHooks(const EnvironmentOverrides& environment) {
+  DescribeCachesForCrash();
+  HostHooks hooks;
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  hooks.logger = std::make_shared<spdlog::logger>("rullama", std::move(sink));
+  hooks.logger->set_pattern("rullama: %l: %v");
+  hooks.logger->set_level(spdlog::level::from_str(environment.log_level.value_or("warn")));
+  hooks.cancelled = CancelFlag();
+  hooks.on_mapping = WatchMapping;
+  hooks.on_device = DescribeDeviceForCrash;
+  hooks.on_drivers_loaded = ReclaimSignalHandlers;
+  return hooks;
+}
+
+Result<ModelFile> OpenModelFile(const std::optional<std::string>& path) {
+  RL_ASSIGN_OR_RETURN(ModelFile model, rullama::OpenModelFile(path));
+  WatchMapping(model.file->bytes());
+  return model;
+}
+
+Result<ConfiguredModel> LoadModel(const ConfigFlags& flags, Console& console) {
+  RL_RETURN_IF_ERROR(SetVerbosity(flags, console));
+  RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags));
+  const HostHooks hooks = ProcessHooks(loaded.environment);
+  RL_ASSIGN_OR_RETURN(LoadedModel model,
+                      rullama::LoadModel(std::move(loaded.config), hooks, console));
+  WarnOfIdleSettings(flags, model.gemma.denoises(), console);
+  return ConfiguredModel{std::move(model), std::move(loaded.environment)};
+}
+
+Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
+                                                       ModelSessionOptions options,
+                                                       Console& console) {
+  RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags, console));
+  options.plugin_paths = flags.plugins;
+  return ModelSession::Open(std::move(loaded.model), options, ProcessHooks(loaded.environment),
+                            console);
+}
+
+std::unique_ptr<Registry> MakeRegistry(const Config& config,
+                                       const EnvironmentOverrides& environment,
+                                       const std::vector<std::string>& plugin_flags) {
+  return rullama::MakeRegistry(config, plugin_flags, ProcessHooks(environment));
+}
+
+Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console) {
+  return rullama::OpenDevices(registry, config, ProcessHooks({}), console);
+}
+
+void DescribeSession(const ModelSession& session, Console& console) {
+  const DeviceDescription& device = session.devices().main().description();
+  const Gemma4Config& gemma = session.model().gemma;
+  console.Note(fmt::format("model: {} layers, width {}, vocabulary {}, context {}",
+                           gemma.layer_count(), gemma.width, gemma.vocabulary, session.capacity()));
+  console.Note(
+      fmt::format("backend: {} on {} ({})", session.devices().backend, device.name, device.driver));
+  console.Note("sampling: " + (gemma.denoises() ? DescribeSampler(session.diffusion())
+                                                : session.sampler().Describe()));
+  console.Note(fmt::format("seed: {}", session.sampler().seed));
+  if (const auto& system = session.config().generation.system;
+      system && !session.config().generation.raw) {
+    console.Note(fmt::format("system prompt: {} bytes, from {}", system->size(),
+                             NameOfSource(session.model().layers.origin("generation.system"))));
+  }
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,46 @@
+// Models, sessions and devices as the command line asks for them: the configuration joined from
+// flags, environment and file, and the program's hooks (signals, reports of crashes, log lines).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "cli/options.h"
+#include "engine/model_session.h"
+
+namespace rullama::cli {
+
+// The hooks of this process: Ctrl-C cancels work in plugins, log lines go to stderr at the level of
+// RULLAMA_LOG (default: warnings), the mapping of the model is watched for SIGBUS, and crashes in
+// drivers are reported with the device in use.
+HostHooks ProcessHooks(const EnvironmentOverrides& environment);
+
+// OpenModelFile of the engine, with a mapping that is watched.
+Result<ModelFile> OpenModelFile(const std::optional<std::string>& path);
+
+// A model, and the environment that its configuration was joined with.
+struct ConfiguredModel {
+  LoadedModel model;
+  EnvironmentOverrides environment;
+};
+// Takes -q and -v into account. Errors: config.*, and those of LoadModel.
+Result<ConfiguredModel> LoadModel(const ConfigFlags& flags, Console& console);
+
+// Errors: those of LoadModel and ModelSession::Open.
+Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
+                                                       ModelSessionOptions options,
+                                                       Console& console);
+
+// The functions of the engine with the hooks of this process.
+std::unique_ptr<Registry> MakeRegistry(const Config& config,
+                                       const EnvironmentOverrides& environment,
+                                       const std::vector<std::string>& plugin_flags);
+Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console);
+
+// Prints the notes of -v: device, sampling chain, seed, placement.
+void DescribeSession(const ModelSession& session, Console& console);
+
+}  // namespace rullama::cli

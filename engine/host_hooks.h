@@ -1,0 +1,39 @@
+// The calls by which a program learns what happens while a model is loaded and run. All members may
+// be empty.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace rullama {
+
+// Notes about choices that were made, and warnings. Thread safety: called by one thread at a time.
+class Notices {
+ public:
+  Notices() = default;
+  Notices(const Notices&) = default;
+  Notices& operator=(const Notices&) = default;
+  virtual ~Notices() = default;
+  virtual void Note(std::string_view text) = 0;
+  virtual void Warn(std::string_view text) = 0;
+};
+
+struct HostHooks {
+  std::shared_ptr<spdlog::logger> logger;              // of plugins; null: spdlog's default logger
+  std::shared_ptr<const std::atomic<bool>> cancelled;  // cancels work in plugins
+  // The mapping of a model file whose pages are going to be read; empty when it is closed.
+  std::function<void(std::span<const std::byte> mapping)> on_mapping = {};
+  // The device that is going to be opened.
+  std::function<void(std::string_view backend, std::string_view device, std::string_view driver)>
+      on_device = {};
+  // A device was opened, so its drivers have been loaded and may have installed signal handlers.
+  std::function<void()> on_drivers_loaded = {};
+};
+
+}  // namespace rullama

@@ -1,0 +1,56 @@
+#include "engine/loaded_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rullama {
+
+int64_t LoadedModel::capacity() const {
+  const int64_t chosen =
+      config().context.capacity.value_or(std::min(gemma.context_length, kDefaultCapacity));
+  return chosen == 0 ? gemma.context_length : chosen;
+}
+
+StepLimits LoadedModel::step_limits() const {
+  return {.max_rows = std::min(config().context.prefill_chunk, capacity())};
+}
+
+Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
+  LoadedModel model;
+  model.started = std::chrono::steady_clock::now();
+  model.layers = std::move(layers);
+  RL_ASSIGN_OR_RETURN(model.file, OpenModelFile(model.config().model.path));
+  if (hooks.on_mapping) hooks.on_mapping(model.file.file->bytes());
+  RL_RETURN_IF_ERROR(ApplyOllamaParams(model.file, model.layers));
+  for (const std::string& notice : model.layers.notices()) notices.Note(notice);
+  const GgufFile& file = *model.file.file;
+  const auto in_file = [&model](Error error) {
+    return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
+  };
+  auto gemma = Gemma4Config::FromFile(file);
+  if (!gemma) return in_file(std::move(gemma).error());
+  model.gemma = *std::move(gemma);
+  auto weights = Gemma4Weights::FromFile(model.gemma, file);
+  if (!weights) return in_file(std::move(weights).error());
+  model.weights = *std::move(weights);
+  for (const std::string& warning : model.weights.warnings()) notices.Warn(warning);
+  RL_RETURN_IF_ERROR(model.gemma.CheckAgainst(model.config().architecture));
+  auto tokenizer = MakeTokenizer(file);
+  if (!tokenizer) return in_file(std::move(tokenizer).error());
+  model.tokenizer = *std::move(tokenizer);
+  return model;
+}
+
+DType KvDtypeFor(const Config& config, const std::string& backend) {
+  switch (config.context.kv_dtype) {
+    case KvDtype::kF16:
+      return DType::kF16;
+    case KvDtype::kF32:
+      return DType::kF32;
+    case KvDtype::kAuto:
+      break;
+  }
+  return backend == "reference" ? DType::kF32 : DType::kF16;
+}
+
+}  // namespace rullama

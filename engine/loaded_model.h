@@ -1,0 +1,48 @@
+// A model that was opened and checked, before any device is touched.
+//
+// Thread safety: immutable once loaded.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/config/layered_config.h"
+#include "core/runtime/step_rows.h"
+#include "core/tokenizer/tokenizer.h"
+#include "engine/host_hooks.h"
+#include "engine/model_file.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/weights.h"
+
+namespace rullama {
+
+// Tokens per sequence unless the user asks for more: the whole context of a large model would need
+// gigabytes of cache that most conversations never touch.
+inline constexpr int64_t kDefaultCapacity = 8192;
+
+struct LoadedModel {
+  std::chrono::steady_clock::time_point started;  // when loading began
+  LayeredConfig layers;
+  ModelFile file;
+  Gemma4Config gemma;
+  Gemma4Weights weights;
+  std::shared_ptr<const Tokenizer> tokenizer;
+
+  [[nodiscard]] const Config& config() const { return layers.values(); }
+  // Tokens per slot: as configured, or the default within the model's limit.
+  [[nodiscard]] int64_t capacity() const;
+  // The configured limits, but never more rows than the capacity.
+  [[nodiscard]] StepLimits step_limits() const;
+};
+
+// Opens the model that a finished configuration names. Warnings (unusual tensors, replaced
+// settings) go to `notices`. Errors: config.*, gguf.*, store.*, model.*, tokenizer.*, io.*.
+Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices);
+
+// Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.
+DType KvDtypeFor(const Config& config, const std::string& backend);
+
+}  // namespace rullama

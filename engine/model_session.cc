@@ -1,0 +1,69 @@
+#include "engine/model_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <utility>
+
+namespace rullama {
+
+uint64_t DrawSeed() {
+  std::random_device device;
+  const uint64_t high = device();
+  return ((high << 32) | device()) & static_cast<uint64_t>(INT64_MAX);
+}
+
+Result<std::unique_ptr<ModelSession>> ModelSession::Open(LoadedModel model,
+                                                         const ModelSessionOptions& options,
+                                                         HostHooks hooks, Notices& notices) {
+  std::unique_ptr<ModelSession> opened(new ModelSession(std::move(model), std::move(hooks)));
+  RL_RETURN_IF_ERROR(opened->Start(options, notices));
+  return opened;
+}
+
+Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices) {
+  RL_ASSIGN_OR_RETURN(sampler_, ResolveSettings(config().sampler, *model_.file.file));
+  if (config().sampler.seed.value_or(-1) < 0) sampler_.seed = DrawSeed();
+  RL_RETURN_IF_ERROR(sampler_.Validate(model_.gemma.vocabulary));
+  diffusion_ = ResolveSettings(config().sampler.diffusion, RecommendedBy(model_.gemma.canvas));
+  if (model_.gemma.denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());
+  registry_ = MakeRegistry(config(), options.plugin_paths, hooks_);
+  RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), hooks_, notices));
+  limits_ = model_.step_limits();
+  if (options.max_rows > 0) limits_.max_rows = std::min(options.max_rows, capacity());
+  RL_ASSIGN_OR_RETURN(ModelProgram program,
+                      BuildModelProgram(model_.gemma, model_.weights,
+                                        {.outputs = options.outputs,
+                                         .sampler = &sampler_,
+                                         .diffusion = &diffusion_,
+                                         .capacity = capacity(),
+                                         .kv_dtype = KvDtypeFor(config(), devices_.backend),
+                                         .limits = limits_}));
+  weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
+  for (SyntheticConstant& constant : program.constants) {
+    weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
+  }
+  // The check comes before gigabytes are read through the mapping.
+  RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
+  SessionOptions session;
+  session.devices = devices_.Borrow();
+  session.policy = devices_.policy;
+  session.limits = limits_;
+  RL_ASSIGN_OR_RETURN(session_,
+                      Session::Create(std::move(program.graphs), *weight_source_, session));
+  for (const auto& [name, bytes] : program.inputs) {
+    RL_RETURN_IF_ERROR(session_->SetInput(name, bytes));
+  }
+  load_seconds_ =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
+  return OkStatus();
+}
+
+ModelSession::~ModelSession() {
+  session_.reset();
+  devices_.devices.clear();
+  if (registry_) registry_->Shutdown();
+  if (hooks_.on_mapping) hooks_.on_mapping({});
+}
+
+}  // namespace rullama

@@ -1,0 +1,71 @@
+// A model on its devices: all that evaluating tokens needs. Whoever wants text uses Engine; the
+// commands that look at logits or steps use this.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/runtime/session.h"
+#include "engine/backend_setup.h"
+#include "engine/host_hooks.h"
+#include "engine/loaded_model.h"
+#include "engine/model_program.h"
+#include "samplers/settings.h"
+
+namespace rullama {
+
+struct ModelSessionOptions {
+  GraphOutputs outputs = GraphOutputs::kText;
+  int64_t max_rows = 0;                        // of a step; 0: as configured
+  std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
+};
+
+// Owns everything a session needs. Thread safety: one thread at a time.
+class ModelSession {
+ public:
+  // Errors of all the parts: plugins, devices, graph, memory.
+  static Result<std::unique_ptr<ModelSession>> Open(LoadedModel model,
+                                                    const ModelSessionOptions& options,
+                                                    HostHooks hooks, Notices& notices);
+  ~ModelSession();
+  ModelSession(const ModelSession&) = delete;
+  ModelSession& operator=(const ModelSession&) = delete;
+
+  [[nodiscard]] const LoadedModel& model() const { return model_; }
+  [[nodiscard]] const Config& config() const { return model_.config(); }
+  [[nodiscard]] const Tokenizer& tokenizer() const { return *model_.tokenizer; }
+  [[nodiscard]] const BackendDevices& devices() const { return devices_; }
+  [[nodiscard]] Session& session() { return *session_; }
+  // The settings of the sampler, with the seed in use.
+  [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
+  // The settings for a model that denoises.
+  [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
+  [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
+  [[nodiscard]] const StepLimits& limits() const { return limits_; }
+  // From opening the file until the session could run.
+  [[nodiscard]] double load_seconds() const { return load_seconds_; }
+
+ private:
+  ModelSession(LoadedModel model, HostHooks hooks)
+      : model_(std::move(model)), hooks_(std::move(hooks)) {}
+  Status Start(const ModelSessionOptions& options, Notices& notices);
+
+  LoadedModel model_;
+  HostHooks hooks_;
+  SamplerSettings sampler_;
+  EntropyBoundSettings diffusion_;
+  StepLimits limits_;
+  double load_seconds_ = 0;
+  // Declared in the order they depend on each other, destroyed in reverse.
+  std::unique_ptr<Registry> registry_;
+  BackendDevices devices_;
+  std::unique_ptr<GgufWeights> weight_source_;
+  std::unique_ptr<Session> session_;
+};
+
+// A seed that was drawn from the system's random numbers. 63 bits: what --seed accepts, so that a
+// printed seed can be given back.
+uint64_t DrawSeed();
+
+}  // namespace rullama
