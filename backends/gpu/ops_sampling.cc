@@ -125,14 +125,16 @@ void EntropyAccept(PlanBuilder& plan) {
       .Emit(1);
 }
 
-void Penalties(PlanBuilder& plan) {
+// Both ops have their operands at the same positions. `settings`: those of each row, or
+// RL_NO_VALUE.
+void Penalise(PlanBuilder& plan, const rl_penalties_attrs& a, uint32_t settings) {
   Copy(plan);  // the kernel changes single logits of the copy
-  const auto& a = plan.attrs<rl_penalties_attrs>();
   const rl_value& history = plan.Input(operands::Penalties::history);
   const rl_value& y = plan.Result();
   using In = operands::Penalties;
   DispatchBuilder(plan,
                   kernels::Penalties{.threads = kThreads,
+                                     .last_n = static_cast<int32_t>(a.last_n),
                                      .repeat = a.repeat,
                                      .frequency = a.frequency,
                                      .presence = a.presence},
@@ -144,18 +146,24 @@ void Penalties(PlanBuilder& plan) {
                    .kv_pos = plan.InputIndex(In::kv_pos),
                    .kv_slot = plan.InputIndex(In::kv_slot),
                    .past = plan.InputIndex(In::past),
+                   .settings = settings,
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
                    .fresh = plan.Input(In::tokens).dims[0],
                    .columns = Last(y),
                    .slots = history.dims[0].constant,
                    .capacity = history.dims[1].constant,
-                   .last_n = a.last_n,
                    .op = plan.op_index() + 1})
       .Emit(static_cast<uint64_t>(plan.MaxRows(y)));
 }
 
-void BiasAdd(PlanBuilder& plan) {
+void Penalties(PlanBuilder& plan) { Penalise(plan, plan.attrs<rl_penalties_attrs>(), RL_NO_VALUE); }
+void RowPenalties(PlanBuilder& plan) {
+  Penalise(plan, {}, plan.InputIndex(operands::RowPenalties::settings));
+}
+
+// Both ops have their operands at the same positions.
+void AddBiases(PlanBuilder& plan, int64_t count, int64_t stride) {
   Copy(plan);
   const rl_value& y = plan.Result();
   using In = operands::BiasAdd;
@@ -166,21 +174,71 @@ void BiasAdd(PlanBuilder& plan) {
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
                    .columns = Last(y),
-                   .count = plan.Input(In::ids).dims[0].constant,
+                   .count = count,
+                   .stride = stride,
                    .op = plan.op_index() + 1})
       .Emit(static_cast<uint64_t>(plan.MaxRows(y)));
 }
 
-void RandomUniform(PlanBuilder& plan) {
+void BiasAdd(PlanBuilder& plan) {
+  AddBiases(plan, plan.Input(operands::BiasAdd::ids).dims[0].constant, 0);
+}
+void RowBias(PlanBuilder& plan) {
+  const int64_t count = Last(plan.Input(operands::RowBias::ids));
+  AddBiases(plan, count, count);
+}
+
+void TokenMask(PlanBuilder& plan) {
   const rl_value& y = plan.Result();
-  DispatchBuilder(plan, kernels::RandomUniform{.threads = kThreads},
-                  {.seed = plan.InputIndex(operands::RandomUniform::seed),
-                   .pos = plan.InputIndex(operands::RandomUniform::pos),
-                   .slot = plan.InputIndex(operands::RandomUniform::slot),
+  const auto elements = static_cast<uint64_t>(plan.MaxRows(y) * Last(y));
+  DispatchBuilder(plan, kernels::TokenMask{.threads = kThreads},
+                  {.x = plan.InputIndex(operands::TokenMask::logits),
+                   .bits = plan.InputIndex(operands::TokenMask::bits),
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
-                   .stream = plan.attrs<rl_random_uniform_attrs>().stream})
+                   .columns = Last(y),
+                   .words = Last(plan.Input(operands::TokenMask::bits))})
+      .Emit((elements + kThreads - 1) / kThreads);
+}
+
+void DrawUniform(PlanBuilder& plan, uint32_t seed, uint32_t pos, uint32_t slot, int32_t stream) {
+  const rl_value& y = plan.Result();
+  DispatchBuilder(plan, kernels::RandomUniform{.threads = kThreads},
+                  {.seed = seed,
+                   .pos = pos,
+                   .slot = slot,
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .stream = stream})
       .Emit((static_cast<uint64_t>(plan.MaxRows(y)) + kThreads - 1) / kThreads);
+}
+
+void RandomUniform(PlanBuilder& plan) {
+  using In = operands::RandomUniform;
+  DrawUniform(plan, plan.InputIndex(In::seed), plan.InputIndex(In::pos), plan.InputIndex(In::slot),
+              plan.attrs<rl_random_uniform_attrs>().stream);
+}
+void RowUniform(PlanBuilder& plan) {
+  using In = operands::RowUniform;
+  DrawUniform(plan, plan.InputIndex(In::key), plan.InputIndex(In::pos), RL_NO_VALUE, 0);
+}
+
+void RowSample(PlanBuilder& plan) {
+  const uint32_t input = plan.InputIndex(operands::RowSample::x);
+  const rl_value& x = plan.graph().value(input);
+  const List list = ListFor(plan, Last(x), plan.MaxRows(x));
+  const auto elements = static_cast<uint64_t>(plan.MaxRows(x) * Last(x));
+  DispatchBuilder(plan, kernels::RowSample{.threads = Wide(plan), .shared = list.shared},
+                  {.x = input,
+                   .u = plan.InputIndex(operands::RowSample::u),
+                   .settings = plan.InputIndex(operands::RowSample::settings),
+                   .y = plan.ResultIndex(),
+                   .kept = plan.scratch().New(elements * sizeof(float)),
+                   .list = list.memory,
+                   .rows = x.dims[0],
+                   .columns = Last(x),
+                   .room = list.room})
+      .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
 std::string RefuseEntropyAccept(const sdk::GraphView& graph, const rl_op& op,
@@ -199,5 +257,10 @@ const OpRow rows::kEntropyAccept = {RL_OP_entropy_accept, RefuseEntropyAccept, E
 const OpRow rows::kPenalties = {RL_OP_penalties, RefusePlain, Penalties};
 const OpRow rows::kBiasAdd = {RL_OP_bias_add, RefusePlain, BiasAdd};
 const OpRow rows::kRandomUniform = {RL_OP_random_uniform, RefusePlain, RandomUniform};
+const OpRow rows::kTokenMask = {RL_OP_token_mask, RefusePlain, TokenMask};
+const OpRow rows::kRowBias = {RL_OP_row_bias, RefusePlain, RowBias};
+const OpRow rows::kRowPenalties = {RL_OP_row_penalties, RefusePlain, RowPenalties};
+const OpRow rows::kRowUniform = {RL_OP_row_uniform, RefusePlain, RowUniform};
+const OpRow rows::kRowSample = {RL_OP_row_sample, RefusePlain, RowSample};
 
 }  // namespace rullama::gpu

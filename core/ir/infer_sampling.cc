@@ -5,12 +5,14 @@
 
 namespace rullama::infer_internal {
 
-Types InferPenalties(Context& c) {
+namespace {
+
+// The operands that both kinds of penalties have. True if there is a history.
+bool WantHistory(Context& c) {
   using In = operands::Penalties;
-  const auto& a = c.attrs<rl_penalties_attrs>();
   if (!c.WantMatrix(In::logits) || !c.WantRank(In::history, 2) ||
       !c.WantDType(In::history, DType::kI32) || !c.WantRank(In::tokens, 1)) {
-    return {};
+    return false;
   }
   const TensorType& logits = c.operand(In::logits);
   const TensorType& history = c.operand(In::history);
@@ -21,6 +23,16 @@ Types InferPenalties(Context& c) {
   c.WantIndex(In::kv_pos, fresh);
   c.WantIndex(In::kv_slot, fresh);
   c.WantIndex(In::past, history.dim(0));
+  return true;
+}
+
+}  // namespace
+
+Types InferPenalties(Context& c) {
+  using In = operands::Penalties;
+  if (!WantHistory(c)) return {};
+  const auto& a = c.attrs<rl_penalties_attrs>();
+  const TensorType& history = c.operand(In::history);
   if (a.last_n < 0 || a.last_n > history.dim(1).constant) {
     c.Fail("last_n = {} is outside 0 to the capacity {}", a.last_n, ToString(history.dim(1)));
   }
@@ -28,7 +40,7 @@ Types InferPenalties(Context& c) {
       !std::isfinite(a.presence)) {
     c.Fail("penalties {}, {}, {} must be finite and repeat > 0", a.repeat, a.frequency, a.presence);
   }
-  return {logits};
+  return {c.operand(In::logits)};
 }
 
 Types InferBiasAdd(Context& c) {
@@ -79,6 +91,55 @@ Types InferEntropyAccept(Context& c) {
   if (!(bound >= 0)) c.Fail("bound is {}, expected >= 0", bound);
   if (!c.WantDType(In::entropy, DType::kF32) || !c.WantRank(In::entropy, 1)) return {};
   return {c.operand(In::entropy)};
+}
+
+Types InferTokenMask(Context& c) {
+  using In = operands::TokenMask;
+  if (!c.WantMatrix(In::logits)) return {};
+  constexpr int64_t kBits = 32;  // of a word
+  const TensorType& logits = c.operand(In::logits);
+  const int64_t words = (logits.last().constant + kBits - 1) / kBits;
+  c.WantType(In::bits, {DType::kI32, {logits.rows(), words}});
+  return {logits};
+}
+
+Types InferRowBias(Context& c) {
+  using In = operands::RowBias;
+  if (!c.WantMatrix(In::logits) || !c.WantRank(In::ids, 2)) return {};
+  const TensorType& logits = c.operand(In::logits);
+  const Dim& count = c.operand(In::ids).last();
+  c.WantType(In::ids, {DType::kI32, {logits.rows(), count}});
+  c.WantType(In::bias, {DType::kF32, {logits.rows(), count}});
+  return {logits};
+}
+
+Types InferRowPenalties(Context& c) {
+  using In = operands::RowPenalties;
+  if (!WantHistory(c)) return {};
+  constexpr int64_t kSettings = 4;
+  const TensorType& logits = c.operand(In::logits);
+  c.WantType(In::settings, {DType::kF32, {logits.rows(), kSettings}});
+  return {logits};
+}
+
+Types InferRowUniform(Context& c) {
+  using In = operands::RowUniform;
+  if (!c.WantRank(In::pos, 1)) return {};
+  constexpr int64_t kWords = 3;
+  const Dim& rows = c.operand(In::pos).rows();
+  c.WantIndex(In::pos, rows);
+  c.WantType(In::key, {DType::kI32, {rows, kWords}});
+  return {TensorType(DType::kF32, {rows})};
+}
+
+Types InferRowSample(Context& c) {
+  using In = operands::RowSample;
+  if (!c.WantMatrix(In::x)) return {};
+  constexpr int64_t kSettings = 5;
+  const Dim& rows = c.operand(In::x).rows();
+  c.WantVector(In::u, rows);
+  c.WantType(In::settings, {DType::kF32, {rows, kSettings}});
+  return {TensorType(DType::kI32, {rows})};
 }
 
 }  // namespace rullama::infer_internal

@@ -1,4 +1,5 @@
 // Repetition, frequency and presence penalties over the last positions of a sequence.
+#include <algorithm>
 #include <map>
 
 #include "core/reference/kernels.h"
@@ -7,9 +8,9 @@ namespace rullama::reference {
 namespace {
 
 // The number of occurrences of each token at positions (q_pos - last_n, q_pos] of a slot.
-std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t q_pos, int64_t slot) {
+std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t last_n, int64_t q_pos,
+                                       int64_t slot) {
   using In = operands::Penalties;
-  const int64_t last_n = call.As<rl_penalties_attrs>().last_n;
   const Tensor& history = call.in(In::history);
   const int64_t capacity = history.dims[1];
   const int64_t past = call.in(In::past).i[static_cast<size_t>(slot)];
@@ -28,11 +29,15 @@ std::map<int64_t, int64_t> CountTokens(const Call& call, int64_t q_pos, int64_t 
   return counts;
 }
 
-}  // namespace
+struct Penalty {
+  double repeat, frequency, presence;
+  int64_t last_n;
+};
 
-Status EvalPenalties(const Call& call) {
+// Both ops have their operands at the same positions. `penalty_of` gives the settings of a row.
+template <typename PenaltyOf>
+Status Penalise(const Call& call, const PenaltyOf& penalty_of) {
   using In = operands::Penalties;
-  const auto& a = call.As<rl_penalties_attrs>();
   const int64_t slots = call.in(In::history).dims[0];
   call.y() = call.in(In::logits);
   for (int64_t row = 0; row < call.y().rows(); ++row) {
@@ -40,16 +45,35 @@ Status EvalPenalties(const Call& call) {
     if (slot < 0 || slot >= slots) {
       return IndexError(call, "row {} has slot {}, the history {} slots", row, slot, slots);
     }
+    const Penalty penalty = penalty_of(row);
     const auto z = Row(call.y(), row);
-    for (const auto& [token, count] :
-         CountTokens(call, call.in(In::q_pos).i[static_cast<size_t>(row)], slot)) {
+    const int64_t pos = call.in(In::q_pos).i[static_cast<size_t>(row)];
+    for (const auto& [token, count] : CountTokens(call, penalty.last_n, pos, slot)) {
       if (token >= static_cast<int64_t>(z.size())) continue;
       double& logit = z[static_cast<size_t>(token)];
-      logit = logit > 0 ? logit / double{a.repeat} : logit * double{a.repeat};
-      logit -= static_cast<double>(count) * double{a.frequency} + double{a.presence};
+      logit = logit > 0 ? logit / penalty.repeat : logit * penalty.repeat;
+      logit -= static_cast<double>(count) * penalty.frequency + penalty.presence;
     }
   }
   return OkStatus();
+}
+
+}  // namespace
+
+Status EvalPenalties(const Call& call) {
+  const auto& a = call.As<rl_penalties_attrs>();
+  const Penalty penalty{a.repeat, a.frequency, a.presence, a.last_n};
+  return Penalise(call, [&](int64_t) { return penalty; });
+}
+
+Status EvalRowPenalties(const Call& call) {
+  using In = operands::RowPenalties;
+  const int64_t capacity = call.in(In::history).dims[1];
+  return Penalise(call, [&](int64_t row) {
+    const auto settings = Row(call.in(In::settings), row);
+    return Penalty{settings[0], settings[1], settings[2],
+                   std::min(static_cast<int64_t>(settings[3]), capacity)};
+  });
 }
 
 }  // namespace rullama::reference

@@ -32,13 +32,13 @@ struct PhiloxBlock {
 }
 
 // The uniform number in [0, 1) of one row: key = the 64-bit seed (low word first), counter =
-// (position, slot, stream, 0), value = the upper 24 bits of word 0 times 2^-24, exact in binary32.
-// `stream` separates independent uses at one position (sampler 0, further uses 1, 2, ...).
-[[nodiscard]] constexpr float PhiloxUniform(uint64_t seed, uint32_t position, uint32_t slot,
-                                            uint32_t stream) {
-  const PhiloxBlock block =
-      Philox4x32({position, slot, stream, 0},
-                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+// (position, stream, use, 0), value = the upper 24 bits of word 0 times 2^-24, exact in binary32.
+// `stream` separates sequences with one seed, `use` independent uses at one position (sampler 0,
+// further uses 1, 2, ...).
+[[nodiscard]] constexpr float PhiloxUniform(uint64_t seed, uint32_t position, uint32_t stream,
+                                            uint32_t use) {
+  const PhiloxBlock block = Philox4x32(
+      {position, stream, use, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return static_cast<float>(block.word[0] >> 8) * 0x1p-24f;
 }
 

@@ -8,12 +8,14 @@ KERNEL bias_add(ARGUMENTS) {
     __global const float* x = AT(float, x) + (size_t)row * push.columns;
     __global float* y = AT(float, y) + (size_t)row * push.columns;
     FOR_MINE(i, push.count) {
-      const int id = AT(int, ids)[i];
+      const size_t at = (size_t)row * push.stride + i;
+      const int id = AT(int, ids)[at];
+      if (push.stride != 0 && id == -1) continue;
       if (id < 0 || id >= (int)push.columns) {
         FAIL();
         continue;
       }
-      y[id] = x[id] + AT(float, biases)[i];
+      y[id] = x[id] + AT(float, biases)[at];
     }
   }
 }

@@ -34,10 +34,20 @@ KERNEL penalties(ARGUMENTS, const Constants constants) {
       FAIL();
       continue;
     }
+    float repeat = kRepeat, frequency = kFrequency, presence = kPresence;
+    int last_n = kLastN;
+    if (!IS_NULL(settings)) {
+      __global const float* settings = AT(float, settings) + (size_t)row * 4;
+      repeat = settings[0];
+      frequency = settings[1];
+      presence = settings[2];
+      last_n = (int)clamp(settings[3], 0.0f, (float)push.capacity);
+      if (last_n == 0) continue;
+    }
     const Window w = {AT(int, history),    AT(int, tokens),     AT(int, kv_pos),
                       AT(int, kv_slot),    AT(int, q_pos)[row], slot,
-                      AT(int, past)[slot], (int)push.capacity,  push.last_n};
-    const int entries = push.last_n + (int)ROWS_OF(fresh);
+                      AT(int, past)[slot], (int)push.capacity,  last_n};
+    const int entries = last_n + (int)ROWS_OF(fresh);
     for (int e = (int)ME; e < entries; e += THREADS) {
       const int token = TokenAt(&w, e);
       if (token < 0 || token >= (int)push.columns) continue;
@@ -50,8 +60,8 @@ KERNEL penalties(ARGUMENTS, const Constants constants) {
       }
       if (!is_first) continue;
       float z = x[token];
-      z = z > 0.0f ? z / kRepeat : z * kRepeat;
-      y[token] = z - ((float)seen * kFrequency + kPresence);
+      z = z > 0.0f ? z / repeat : z * repeat;
+      y[token] = z - ((float)seen * frequency + presence);
     }
   }
 }

@@ -5,18 +5,18 @@
 #include "common.glsl"
 #include "penalties.args.glsl"
 
-int pos, slot, old;
+int pos, slot, old, last_n;
 
 // Entry e of the window: positions ending at the last old one, then the fresh rows. -1: none.
 int TokenAt(int e) {
-  if (e < p.last_n) {
-    const int at = old - p.last_n + e;
-    const bool there = at >= 0 && at >= old - int(p.capacity) && at > pos - p.last_n && at <= pos;
+  if (e < last_n) {
+    const int at = old - last_n + e;
+    const bool there = at >= 0 && at >= old - int(p.capacity) && at > pos - last_n && at <= pos;
     return there ? I32(p.history).v[uint(slot) * p.capacity + uint(at) % p.capacity] : -1;
   }
-  const uint row = uint(e - p.last_n);
+  const uint row = uint(e - last_n);
   const int at = I32(p.kv_pos).v[row];
-  const bool there = I32(p.kv_slot).v[row] == slot && at > pos - p.last_n && at <= pos;
+  const bool there = I32(p.kv_slot).v[row] == slot && at > pos - last_n && at <= pos;
   return there ? I32(p.tokens).v[row] : -1;
 }
 
@@ -28,7 +28,16 @@ void Penalise(uint row) {
     return;
   }
   old = I32(p.past).v[slot];
-  const int entries = p.last_n + int(At(p.fresh, Step(p.step)));
+  float repeat = kRepeat, frequency = kFrequency, presence = kPresence;
+  last_n = kLastN;
+  if (!IsNull(p.settings)) {
+    repeat = F32(p.settings).v[row * 4];
+    frequency = F32(p.settings).v[row * 4 + 1];
+    presence = F32(p.settings).v[row * 4 + 2];
+    last_n = int(clamp(F32(p.settings).v[row * 4 + 3], 0.0, float(p.capacity)));
+    if (last_n == 0) return;
+  }
+  const int entries = last_n + int(At(p.fresh, Step(p.step)));
   for (int e = int(gl_LocalInvocationIndex); e < entries; e += int(gl_WorkGroupSize.x)) {
     const int token = TokenAt(e);
     if (token < 0 || token >= int(p.columns)) continue;
@@ -41,8 +50,8 @@ void Penalise(uint row) {
     }
     if (!is_first) continue;
     float z = F32(p.x).v[row * p.columns + uint(token)];
-    z = z > 0.0 ? z / kRepeat : z * kRepeat;
-    z -= float(seen) * kFrequency + kPresence;
+    z = z > 0.0 ? z / repeat : z * repeat;
+    z -= float(seen) * frequency + presence;
     F32(p.y).v[row * p.columns + uint(token)] = z;
   }
 }
