@@ -33,6 +33,7 @@ Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelP
                   output_names::kLogitsSum);
   builder.Output(output_names::kLogitsSum, sum);
   const SamplerInputs inputs{.tokens = parts.tokens,
+                             .wanted = parts.rows,
                              .rows = parts.attention_rows,
                              .slots = 1,
                              .capacity = options.capacity};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -31,7 +32,7 @@ struct Step {
   std::vector<int32_t> past = {0, 0};
 };
 
-// The same logits for every row of every step.
+// The same logits for every row of every step; all rows are wanted.
 class Chain {
  public:
   Chain(std::vector<double> logits, const SamplerSettings& settings) : logits_(std::move(logits)) {
@@ -43,7 +44,14 @@ class Chain {
     auto interpreter = Interpreter::Create(*std::move(graph), nullptr);
     EXPECT_TRUE(interpreter) << interpreter.error().ToString();
     interpreter_.emplace(*std::move(interpreter));
-    for (const SamplerBinding& binding : sampler->bindings) Bind(binding);
+    for (const SamplerBinding& binding : sampler->bindings) {
+      if (binding.name == kDrawKeyInput) {
+        key_.resize(3);
+        std::memcpy(key_.data(), binding.bytes.data(), binding.bytes.size());
+      } else {
+        Bind(binding);
+      }
+    }
   }
 
   std::vector<int64_t> Run(const Step& step) {
@@ -54,10 +62,13 @@ class Chain {
     BindRows(input_names::kPos, step.pos);
     BindRows(input_names::kSlot, step.slot);
     BindRows(input_names::kPast, step.past);
-    BindRows(input_names::kRows, {0});
+    std::vector<int32_t> all(step.tokens.size());
+    std::iota(all.begin(), all.end(), 0);
+    BindRows(input_names::kRows, all);
+    BindKey(rows);
     EXPECT_TRUE(interpreter_->Bind(
         "logits", Tensor::F32({rows, static_cast<int64_t>(logits_.size())}, std::move(logits))));
-    const Status status = interpreter_->Run({.t = rows, .r = 1});
+    const Status status = interpreter_->Run({.t = rows, .r = rows});
     EXPECT_TRUE(status) << status.error().ToString();
     return status ? interpreter_->GetOutput("token")->i : std::vector<int64_t>();
   }
@@ -69,6 +80,13 @@ class Chain {
   void BindRows(std::string_view name, const std::vector<int32_t>& values) {
     EXPECT_TRUE(
         interpreter_->Bind(name, Tensor::I32({static_cast<int64_t>(values.size())}, values)));
+  }
+  // The key of one row for all.
+  void BindKey(int64_t rows) {
+    if (key_.empty()) return;
+    std::vector<int32_t> keys;
+    for (int64_t i = 0; i < rows; ++i) keys.insert(keys.end(), key_.begin(), key_.end());
+    EXPECT_TRUE(interpreter_->Bind(kDrawKeyInput, Tensor::I32({rows, 3}, keys)));
   }
   void Bind(const SamplerBinding& binding) {
     if (binding.type.dtype == DType::kI32) {
@@ -84,6 +102,7 @@ class Chain {
   }
 
   std::vector<double> logits_;
+  std::vector<int32_t> key_;
   std::optional<Interpreter> interpreter_;
 };
 
@@ -110,7 +129,7 @@ void ExpectDraws(const std::vector<double>& probabilities, SamplerSettings setti
   ASSERT_EQ(drawn.size(), static_cast<size_t>(kMaxRows));
   int judged = 0;
   for (uint32_t i = 0; i < kMaxRows; ++i) {
-    const double u = PhiloxUniform(settings.seed, i, 1, 0);
+    const double u = PhiloxUniform(settings.seed, i, 0, 0);
     double sum = 0;
     int64_t token = -1;
     bool near_boundary = false;

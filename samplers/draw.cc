@@ -1,23 +1,34 @@
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
 #include "samplers/steps.h"
 
 namespace rullama::samplers {
-namespace {
 
-constexpr int kSamplerStream = 0;  // stream of PhiloxUniform()
+ValueId WantedRows(GraphBuilder& builder, ValueId value, ValueId wanted) {
+  return builder.Add(ops::GatherRows{.table = value, .ids = wanted});
+}
 
-}  // namespace
+SamplerInputs AtWantedRows(GraphBuilder& builder, SamplerInputs inputs) {
+  inputs.rows.q_pos = WantedRows(builder, inputs.rows.q_pos, inputs.wanted);
+  inputs.rows.q_slot = WantedRows(builder, inputs.rows.q_slot, inputs.wanted);
+  return inputs;
+}
 
 ValueId AddDraw(StepContext& context, const Candidates& candidates) {
   GraphBuilder& b = context.builder;
-  const TensorType seed_type(DType::kI32, {2});
-  const ValueId seed = b.Input(input_names::kSeed, seed_type);
-  context.sampler.bindings.push_back(
-      {std::string(input_names::kSeed), seed_type, SeedBytes(context.settings.seed)});
-  const ValueId uniform = b.Add(ops::RandomUniform{.seed = seed,
-                                                   .pos = context.inputs.rows.q_pos,
-                                                   .slot = context.inputs.rows.q_slot,
-                                                   .stream = kSamplerStream},
-                                "sampler.uniform");
+  const TensorType type(DType::kI32, {Dim::R(), 3});
+  const uint64_t seed = context.settings.seed;
+  const std::array<uint32_t, 3> words = {static_cast<uint32_t>(seed),
+                                         static_cast<uint32_t>(seed >> 32), /*stream=*/0};
+  std::vector<std::byte> bytes(sizeof(words));
+  std::memcpy(bytes.data(), words.data(), sizeof(words));
+  context.sampler.bindings.push_back({std::string(kDrawKeyInput), type, std::move(bytes)});
+  const ValueId uniform =
+      b.Add(ops::RowUniform{.key = b.Input(kDrawKeyInput, type), .pos = context.inputs.rows.q_pos},
+            "sampler.uniform");
   if (candidates.ids == kNoValue)
     return b.Add(ops::Categorical{.x = candidates.logits, .u = uniform}, "sampler.token");
   const ValueId column =

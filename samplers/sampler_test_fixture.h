@@ -22,7 +22,8 @@ struct SamplerFixture {
     inputs.rows = {.q_pos = pos, .q_slot = slot, .kv_pos = pos, .kv_slot = slot, .past = past};
     inputs.slots = kSlots;
     inputs.capacity = 512;
-    builder.WantedRows(builder.Input(input_names::kRows, {DType::kI32, {Dim::R()}}));
+    inputs.wanted = builder.Input(input_names::kRows, {DType::kI32, {Dim::R()}});
+    builder.WantedRows(inputs.wanted);
     logits = builder.Input("logits", {DType::kF32, {Dim::T(), vocabulary}});
   }
 

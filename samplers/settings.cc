@@ -12,9 +12,6 @@
 namespace rullama {
 namespace {
 
-// Below this temperature only logits within 1e-3 of the best could be drawn, and 1 / temperature
-// approaches the limits of f32.
-constexpr double kGreedyTemperature = 1e-4;
 // The bias is looked up row by row; a request with more is not a bias but an attack.
 constexpr size_t kMaxBiasedTokens = 4096;
 

@@ -12,6 +12,10 @@
 
 namespace rullama {
 
+// Below this temperature only logits within 1e-3 of the best could be drawn, and 1 / temperature
+// approaches the limits of f32.
+inline constexpr double kGreedyTemperature = 1e-4;
+
 // The numbers are those of sampler_settings.def. The defaults are the published values of Gemma 4;
 // all steps except temperature, top_k and top_p are off.
 struct SamplerSettings {

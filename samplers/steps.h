@@ -13,6 +13,7 @@ struct Candidates {
   ValueId ids = kNoValue;     // i32[rows, n], token ids by descending logit; kNoValue: column = id
 };
 
+// `inputs` has the wanted rows of q_pos and q_slot.
 struct StepContext {
   GraphBuilder& builder;
   const SamplerInputs& inputs;
@@ -24,6 +25,10 @@ struct StepContext {
 #define RL_SAMPLER_STEP(Name, name, when) \
   void Add##Name(StepContext& context, Candidates& candidates);
 #include "samplers/steps.def"
+
+// The wanted rows of a value of T rows, and the inputs with those of the positions and slots.
+ValueId WantedRows(GraphBuilder& builder, ValueId value, ValueId wanted);
+SamplerInputs AtWantedRows(GraphBuilder& builder, SamplerInputs inputs);
 
 // i32[rows]: a token id drawn from the candidates.
 ValueId AddDraw(StepContext& context, const Candidates& candidates);

@@ -82,9 +82,22 @@ class RowDemandPass {
     return InfoOf(op.kind).operands[i].rows == RowRule::kSame && IsIndexedByRows(op.inputs[i]);
   }
 
+  // Whether an op gathers the wanted rows of a value, which is what this pass does by itself.
+  [[nodiscard]] bool GathersWantedRows(const Op& op) const {
+    using In = operands::GatherRows;
+    if (op.kind != OpKind::kGatherRows || op.inputs[In::ids] != source_.rows_input) return false;
+    const ValueId table = op.inputs[In::table];
+    return IsIndexedByRows(table) && op.As<rl_gather_rows_attrs>().columns == 0 &&
+           source_.type(table).dtype == source_.type(op.results[0]).dtype;
+  }
+
   void DemandOperands(const Op& op) {
     const Level level = LevelOf(op);
     if (level == Level::kNone) return;
+    if (GathersWantedRows(op)) {
+      Demand(op.inputs[operands::GatherRows::table], Level::kWanted);
+      return;
+    }
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] == kNoValue) continue;
       Demand(op.inputs[i], FollowsRows(op, i) ? level : Level::kAll);
@@ -94,6 +107,10 @@ class RowDemandPass {
   void Rewrite(const Op& op) {
     const Level level = LevelOf(op);
     if (level == Level::kNone) return;
+    if (GathersWantedRows(op)) {
+      rewriter_.Bind(op.results[0], AtWantedRows(op.inputs[operands::GatherRows::table]));
+      return;
+    }
     if (level == Level::kAll) {
       rewriter_.Keep(op);
       return;

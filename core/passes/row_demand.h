@@ -5,6 +5,9 @@
 // independent of the model. Example: in a prefill chunk of a model whose last layers share the
 // cache of earlier ones, everything behind the last layer that writes a cache runs on R rows.
 //
+// A gather_rows of the input "rows" in the source graph counts as a demand of the wanted rows of
+// its table. So ops that follow the wanted rows of a value may read inputs of R rows.
+//
 // A value is indexed by rows if its dimension 0 is T. Pure; thread-safe.
 #pragma once
 

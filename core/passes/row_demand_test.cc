@@ -70,6 +70,34 @@ TEST(RowDemand, AllRowsGathersNothing) {
   for (const Output& output : graph.outputs) EXPECT_EQ(output.demand, RowDemand::kAll);
 }
 
+// A graph may follow the wanted rows itself, to combine them with inputs of R rows. The values in
+// front of them are computed at those rows as if an output had asked.
+TEST(RowDemand, AGatherOfTheWantedRowsIsADemand) {
+  GraphBuilder b("gathers");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 8}});
+  const ValueId rows = b.Input(input_names::kRows, {DType::kI32, {Dim::R()}});
+  b.WantedRows(rows);
+  const ValueId settings = b.Input("settings", {DType::kF32, {Dim::R(), 1}});
+  const ValueId doubled = b.Add(ops::Affine{.x = x, .scale = 2}, "doubled");
+  const ValueId wanted = b.Add(ops::GatherRows{.table = doubled, .ids = rows}, "wanted");
+  b.Output("y", b.Add(ops::Product(wanted, settings), "product"));
+  b.Output("z", b.Add(ops::Affine{.x = doubled, .scale = 3}, "tripled"));
+  const Graph source = *std::move(b).Finish();
+
+  const Graph graph = Demanded(source, DemandMode::kPerOutput);
+  EXPECT_EQ(graph.Find("wanted"), kNoValue);
+  EXPECT_EQ(CountOps(graph, OpKind::kGatherRows), 1U);
+  for (const char* name : {"x/rows", "doubled", "product", "tripled"}) {
+    EXPECT_EQ(RowsOf(graph, name), Dim::R()) << name;
+  }
+  EXPECT_TRUE(Demanded(source, DemandMode::kStateOnly).ops.empty());
+  // All rows of "doubled" are computed for "z", so that the wanted ones are gathered from it.
+  const Graph all = Demanded(source, DemandMode::kAllRows);
+  EXPECT_EQ(RowsOf(all, "tripled"), Dim::T());
+  EXPECT_EQ(RowsOf(all, "doubled"), Dim::T());
+  EXPECT_EQ(RowsOf(all, "doubled/rows"), Dim::R());
+}
+
 TEST(RowDemand, StateOnlyStopsAtTheLastCache) {
   const Graph graph = Demanded(MiniModel::Build(), DemandMode::kStateOnly);
   EXPECT_TRUE(graph.outputs.empty());

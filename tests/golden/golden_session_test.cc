@@ -60,7 +60,7 @@ std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t
   if (greedy) {
     SamplerSettings settings;
     settings.greedy = true;
-    const SamplerInputs inputs{graph.tokens, graph.attention_rows, 1, build.capacity};
+    const SamplerInputs inputs{graph.tokens, graph.rows, graph.attention_rows, 1, build.capacity};
     Must(AppendSampler(graph.builder, graph.logits, inputs, settings));
     graph.builder.Output(output_names::kLogitsSum,
                          graph.builder.Add(ops::Reduce{.x = graph.logits, .fn = RL_REDUCE_SUM}));
