@@ -19,26 +19,33 @@ ValueId FiniteLogits(const GraphBuilder& builder, ValueId logits) {
 }
 
 BuildOptions CausalPass(const ModelProgramOptions& options) {
-  return {.slots = 1,
+  return {.slots = options.slots,
           .capacity = options.capacity,
           .kv_dtype = options.kv_dtype,
           .max_t = options.limits.max_rows,
           .max_r = options.limits.max_wanted};
 }
 
-Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelProgram& program) {
+void AddLogitsSum(ModelGraph& parts) {
   GraphBuilder& builder = parts.builder;
   const ValueId sum =
       builder.Add(ops::Reduce{.x = FiniteLogits(builder, parts.logits), .fn = RL_REDUCE_SUM},
                   output_names::kLogitsSum);
   builder.Output(output_names::kLogitsSum, sum);
-  const SamplerInputs inputs{.tokens = parts.tokens,
-                             .wanted = parts.rows,
-                             .rows = parts.attention_rows,
-                             .slots = 1,
-                             .capacity = options.capacity};
-  RL_ASSIGN_OR_RETURN(Sampler sampler,
-                      AppendSampler(builder, parts.logits, inputs, *options.sampler));
+}
+
+SamplerInputs InputsOf(const ModelGraph& parts, const ModelProgramOptions& options) {
+  return {.tokens = parts.tokens,
+          .wanted = parts.rows,
+          .rows = parts.attention_rows,
+          .slots = options.slots,
+          .capacity = options.capacity};
+}
+
+Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelProgram& program) {
+  AddLogitsSum(parts);
+  RL_ASSIGN_OR_RETURN(Sampler sampler, AppendSampler(parts.builder, parts.logits,
+                                                     InputsOf(parts, options), *options.sampler));
   for (SamplerBinding& binding : sampler.bindings) {
     program.inputs.emplace_back(std::move(binding.name), std::move(binding.bytes));
   }
@@ -56,6 +63,26 @@ Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_pas
   RL_ASSIGN_OR_RETURN(Graph graph, std::move(parts.builder).Finish());
   program.graphs.push_back({std::move(graph), std::move(buckets), extends_past});
   return OkStatus();
+}
+
+// Builds the graphs in the order of BatchGraph().
+Result<ModelProgram> BuildBatchProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
+                                       const ModelProgramOptions& options) {
+  std::vector<int64_t> buckets = DecodeBuckets(options.slots);
+  if (options.limits.max_rows > buckets.back()) buckets.push_back(options.limits.max_rows);
+  BuildOptions build = CausalPass(options);
+  build.max_t = buckets.back();
+  ModelProgram program;
+  for (size_t kind = 0; kind < kRowChainKinds; ++kind) {
+    for (const bool logprobs : {false, true}) {
+      RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(gemma, weights, build));
+      AddLogitsSum(parts);
+      AppendRowChain(parts.builder, parts.logits, InputsOf(parts, options),
+                     {.kind = static_cast<RowChainKind>(kind), .logprobs = logprobs});
+      RL_RETURN_IF_ERROR(AddGraph(std::move(parts), buckets, /*extends_past=*/true, program));
+    }
+  }
+  return program;
 }
 
 // Builds the graphs in the order of CanvasGraph.
@@ -76,7 +103,7 @@ Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4W
   build.pass = Gemma4Pass::kCanvas;
   build.max_t = length;
   RL_ASSIGN_OR_RETURN(ModelGraph denoise, BuildModel(gemma, weights, build));
-  if (options.outputs == GraphOutputs::kText) {
+  if (options.outputs != GraphOutputs::kAllLogits) {
     const ValueId inverse_temperature =
         AppendEntropyBound(denoise.builder, denoise.logits, options.diffusion->entropy_bound);
     AppendSelfConditioning(denoise, denoise.logits, inverse_temperature);
@@ -84,7 +111,7 @@ Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4W
     AddLogitsOutput(denoise.builder, denoise.logits, RowDemand::kAll);
   }
   RL_RETURN_IF_ERROR(AddGraph(std::move(denoise), {length}, /*extends_past=*/false, program));
-  if (options.outputs == GraphOutputs::kText) return program;
+  if (options.outputs != GraphOutputs::kAllLogits) return program;
 
   RL_ASSIGN_OR_RETURN(Graph condition, BuildConditioning(gemma, weights));
   program.graphs.push_back({std::move(condition), {length}, /*extends_past=*/false});
@@ -102,9 +129,21 @@ EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas) {
           .confidence_threshold = canvas.confidence_threshold};
 }
 
+StepLimits BatchLimits(int64_t slots, int64_t chunk) {
+  return {.max_rows = std::max(slots, chunk), .max_wanted = slots};
+}
+
+Status SetRowInputs(const RowInputs& inputs, Session& session) {
+  for (const auto& [name, bytes] : inputs.inputs()) {
+    RL_RETURN_IF_ERROR(session.SetInput(name, bytes));
+  }
+  return OkStatus();
+}
+
 Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
                                        const ModelProgramOptions& options) {
   if (gemma.denoises()) return BuildCanvasProgram(gemma, weights, options);
+  if (options.outputs == GraphOutputs::kBatch) return BuildBatchProgram(gemma, weights, options);
   ModelProgram program;
   RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(gemma, weights, CausalPass(options)));
   if (options.outputs == GraphOutputs::kAllLogits) {

@@ -12,6 +12,7 @@
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/model.h"
 #include "models/gemma4/graph/weights.h"
+#include "samplers/row_chain.h"
 #include "samplers/settings.h"
 
 namespace rullama {
@@ -19,6 +20,7 @@ namespace rullama {
 enum class GraphOutputs {
   kText,       // what generating needs: the sampled token and the sum that tells NaN logits, or the
                // graphs of CanvasGraph with the sampler of a model that denoises
+  kBatch,      // what generating for several requests at once needs: the graphs of BatchGraph()
   kAllLogits,  // the logits of every row; of a model that denoises, those of a canvas
 };
 
@@ -27,19 +29,35 @@ struct ModelProgramOptions {
   // Used with kText only; `diffusion` is for a model that denoises, `sampler` for all others.
   const SamplerSettings* sampler = nullptr;
   const EntropyBoundSettings* diffusion = nullptr;
+  int64_t slots = 1;     // sequences of their own
   int64_t capacity = 0;  // tokens per slot
   DType kv_dtype = DType::kF16;
   StepLimits limits = {.max_rows = 1};  // of a step of the causal pass
 };
 
+// Of a step in which each of `slots` sequences may decode a token, or one reads up to `chunk`
+// tokens.
+[[nodiscard]] StepLimits BatchLimits(int64_t slots, int64_t chunk);
+
+// The index of the graph of a kBatch program that ends in this chain. A step takes the first kind
+// that all its rows allow (KindFor); their inputs are those of RowInputs. A step that wants no rows
+// may take any graph.
+[[nodiscard]] constexpr size_t BatchGraph(const RowChainOptions& chain) {
+  return 2 * static_cast<size_t>(chain.kind) + (chain.logprobs ? 1 : 0);
+}
+
 struct ModelProgram {
-  std::vector<SessionGraph> graphs;  // of a model that denoises: by CanvasGraph
+  // Of a model that denoises: by CanvasGraph. Of a batch: by BatchGraph().
+  std::vector<SessionGraph> graphs;
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
 };
 
 // The settings for denoising that the model file recommends.
 EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas);
+
+// Sets the inputs of the chain to the rows that RowInputs::Set() took.
+Status SetRowInputs(const RowInputs& inputs, Session& session);
 
 // Errors: of BuildModel and of the samplers; context.overflow if the canvas is longer than the
 // context.

@@ -14,6 +14,13 @@ std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk) {
   return buckets;
 }
 
+std::vector<int64_t> DecodeBuckets(int64_t most) {
+  std::vector<int64_t> buckets;
+  for (int64_t rows = 1; rows < most; rows *= 2) buckets.push_back(rows);
+  buckets.push_back(most);
+  return buckets;
+}
+
 Result<int64_t> ChooseBucket(std::span<const int64_t> buckets, int64_t rows) {
   const auto bucket = std::ranges::lower_bound(buckets, rows);
   if (rows < 1 || bucket == buckets.end()) {

@@ -24,6 +24,9 @@ struct Bucket {
 // the end of a prompt), and a whole chunk of a prompt.
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk);
 
+// The row counts of steps that decode up to `most` sequences at once: 1, 2, 4, ..., most.
+std::vector<int64_t> DecodeBuckets(int64_t most);
+
 // The smallest of `buckets` (ascending) that holds `rows` rows. Error passes.bucket if none does or
 // rows < 1.
 Result<int64_t> ChooseBucket(std::span<const int64_t> buckets, int64_t rows);

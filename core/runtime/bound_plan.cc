@@ -90,8 +90,9 @@ Status BoundPlan::CheckKeptInputs(const Extents& extents) const {
     for (const auto& [input, type] : segment.kept) {
       if (input->bytes.empty() || input->bytes.size() == type.BytesAt(extents)) continue;
       return MakeError(ErrorKind::kRuntime, "session.internal",
-                       "input '{}' was set to {} bytes, but is {} in a step of {} rows",
-                       input->name, input->bytes.size(), ToString(type), extents.t);
+                       "input '{}' was set to {} bytes, but is {} in a step of {} rows, {} of "
+                       "them wanted",
+                       input->name, input->bytes.size(), ToString(type), extents.t, extents.r);
     }
   }
   return OkStatus();

@@ -32,9 +32,13 @@ Status KeptInputs::Set(std::string_view name, std::span<const std::byte> data) {
     return MakeError(ErrorKind::kRuntime, "session.internal", "input '{}' is {}, found {} bytes",
                      name, ToString(input->type), data.size());
   }
+  if (!data.empty() && std::ranges::equal(data, input->bytes)) return OkStatus();
   input->bytes.assign(data.begin(), data.end());
   for (const KeptInput::Target& target : input->targets) {
-    RL_RETURN_IF_ERROR(target.device->Write(*target.buffer, 0, input->bytes));
+    if (Status written = target.device->Write(*target.buffer, 0, input->bytes); !written) {
+      input->bytes.clear();  // the targets differ, so the same value has to be written again
+      return written;
+    }
   }
   return OkStatus();
 }

@@ -37,7 +37,8 @@ class KeptInputs {
   void Declare(const Graph& graph);
 
   // Sets an input and writes it to its targets. `data` has the size of the input's type; if the
-  // type depends on the size of the step, at most its size at the largest step.
+  // type depends on the size of the step, at most its size at the largest step. A value that is
+  // kept already is not written again. After an error the input is not set.
   Status Set(std::string_view name, std::span<const std::byte> data);
 
   // The input of this name, or null. The address is stable.

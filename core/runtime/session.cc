@@ -1,6 +1,7 @@
 #include "core/runtime/session.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "core/runtime/device_program.h"
@@ -59,11 +60,16 @@ Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource
   return Create(std::move(graphs), weights, std::move(options));
 }
 
-Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand) {
+Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
+                                              int64_t wanted) {
   Bucket bucket;
   bucket.demand = demand;
   RL_ASSIGN_OR_RETURN(bucket.max_t, ChooseBucket(graphs_[graph].buckets, rows));
-  bucket.max_r = demand == DemandMode::kPerOutput ? std::min(limits_.max_wanted, bucket.max_t) : 0;
+  bucket.max_r = 0;
+  if (demand == DemandMode::kPerOutput) {
+    const auto wanted_bucket = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(wanted, 1)));
+    bucket.max_r = std::min(static_cast<int64_t>(wanted_bucket), limits_.max_wanted);
+  }
   for (const Plan& plan : plans_) {
     if (plan.graph == graph && plan.bucket == bucket) return plan.bound.get();
   }
@@ -108,14 +114,14 @@ Status Session::CheckRows(const StepRows& rows) {
   return OkStatus();
 }
 
-Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph) {
-  return FindOrCompilePlan(graph, rows, demand).map([](BoundPlan*) {});
+Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t wanted) {
+  return FindOrCompilePlan(graph, rows, demand, wanted).map([](BoundPlan*) {});
 }
 
 Status Session::Run(const StepRows& rows) {
   RL_RETURN_IF_ERROR(CheckRows(rows));
-  RL_ASSIGN_OR_RETURN(BoundPlan * plan,
-                      FindOrCompilePlan(rows.graph, std::ssize(rows.tokens), rows.demand));
+  RL_ASSIGN_OR_RETURN(BoundPlan * plan, FindOrCompilePlan(rows.graph, std::ssize(rows.tokens),
+                                                          rows.demand, std::ssize(rows.wanted)));
   RL_RETURN_IF_ERROR(plan->Execute(rows, past_));
   if (graphs_[rows.graph].extends_past) past_.swap(next_past_);
   last_plan_ = plan;

@@ -1,6 +1,7 @@
 // A session: a model's graphs on one or more devices with their caches. It runs steps (token rows
-// of one or more slots). A plan is compiled on first use for each graph, bucket of row counts and
-// demand mode, and then reused; after its second execution a step allocates nothing on the host.
+// of one or more slots). A plan is compiled on first use for each graph, bucket of row counts,
+// bucket of wanted rows (1, 2, 4, ...) and demand mode, and then reused; after its second execution
+// a step allocates nothing on the host.
 //
 // Ownership: borrows the devices and the weight source, which outlive it. Thread safety: one thread
 // at a time. Errors: session.internal for steps, inputs and outputs that do not fit the graphs;
@@ -75,7 +76,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Sets an input that is not part of StepRows (seed, biases). It is kept until set again. `data`
-  // has the size of the input's type; if the type has T rows, following steps must have that T.
+  // has the size of the input's type; if the type has T or R rows, following steps that read it
+  // must have that T or R. Setting what is kept already costs a comparison.
   Status SetInput(std::string_view name, std::span<const std::byte> data) {
     return kept_inputs_.Set(name, data);
   }
@@ -93,8 +95,9 @@ class Session {
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
   void ForgetSlot(int32_t slot) { past_[static_cast<size_t>(slot)] = 0; }
 
-  // Compiles the plan of a bucket now instead of on first use.
-  Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0);
+  // Compiles the plan of a bucket now instead of on first use. `wanted`: the wanted rows, with
+  // DemandMode::kPerOutput.
+  Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0, int64_t wanted = 1);
 
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
   // The largest step of a graph.
@@ -118,7 +121,8 @@ class Session {
           SessionOptions options, Extents largest, WeightNames in_products);
 
   Status CheckRows(const StepRows& rows);
-  Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand);
+  Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
+                                       int64_t wanted);
 
   std::vector<SessionGraph> graphs_;
   PlacementPolicy policy_;

@@ -1,0 +1,98 @@
+// The chain of samplers.h for rows of several requests: settings, seeds and masks are inputs of the
+// graph with one row for each wanted row.
+//
+// Order: mask, logit bias, penalties; then either greedy selection, or top_k, typical_p, top_p,
+// min_p, temperature and a draw. A row's token depends only on its own logits, settings, seed,
+// stream and position: what is neutral for a row leaves its logits as they are, bit by bit, so that
+// the kind of chain, which all rows of a step share, does not matter. The chain of chain.h gives
+// the same tokens.
+//
+// Every kind keeps the tokens of each slot (state kSamplerHistory), so that a slot may come to a
+// kind with penalties at any time.
+//
+// Thread safety: one thread per builder; RowInputs belongs to one thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/builder.h"
+#include "samplers/chain.h"
+#include "samplers/row_sampling.h"
+
+namespace rullama {
+
+// What the settings of a chain's rows may ask for, in rising order.
+enum class RowChainKind : uint8_t {
+  kPlain,   // no mask, bias or penalty; top_k of 1 to kMaxPlainTopK, or greedy
+  kEdited,  // any mask, bias and penalty; top_k as above
+  kFull,    // anything
+};
+inline constexpr size_t kRowChainKinds = 3;
+inline constexpr int64_t kMaxPlainTopK = 64;
+
+// The first kind that can draw a row, or all rows.
+[[nodiscard]] RowChainKind KindFor(const RowSampling& row, int64_t vocabulary);
+[[nodiscard]] RowChainKind KindFor(std::span<const RowSampling> rows, int64_t vocabulary);
+
+// Outputs beside kTokenOutput. Log-probabilities are natural logarithms of the softmax of the
+// logits in front of masks, biases, penalties and temperature.
+inline constexpr std::string_view kLogprobOutput = "logprob";           // f32[R, 1]: of the token
+inline constexpr std::string_view kTopLogprobsOutput = "top_logprobs";  // f32[R, n], descending
+inline constexpr std::string_view kTopTokensOutput = "top_tokens";      // i32[R, n]
+// n of the outputs above, for a vocabulary that has as many.
+inline constexpr int64_t kTopLogprobs = 20;
+
+struct RowChainOptions {
+  RowChainKind kind = RowChainKind::kPlain;
+  bool logprobs = false;  // adds the outputs of log-probabilities
+};
+
+// Appends the chain after `logits` (f32[T, vocabulary]); returns i32[R], already the output
+// kTokenOutput: -1 where every token was banned. Its inputs are those of RowInputs.
+ValueId AppendRowChain(GraphBuilder& builder, ValueId logits, const SamplerInputs& inputs,
+                       const RowChainOptions& options);
+
+// The inputs of a step's chain as the bytes of its tensors. Memory is reused from step to step.
+class RowInputs {
+ public:
+  struct Input {
+    std::string_view name;
+    std::span<const std::byte> bytes;  // valid until the next Set()
+  };
+
+  explicit RowInputs(int64_t vocabulary);
+
+  // Takes the settings of a step's wanted rows, in their order. Errors (kUsage): sampler.mask for a
+  // mask of another length, sampler.logit_bias for too many biases or a token outside the
+  // vocabulary; sampler.kind (kRuntime) if `kind` cannot draw a row.
+  Status Set(RowChainKind kind, std::span<const RowSampling> rows);
+
+  // Of the last Set().
+  [[nodiscard]] std::span<const Input> inputs() const {
+    return std::span(inputs_).first(input_count_);
+  }
+
+ private:
+  void AddInput(std::string_view name, std::span<const std::byte> bytes);
+  [[nodiscard]] Status Check(RowChainKind kind, const RowSampling& row) const;
+  void SetEdits(std::span<const RowSampling> rows);
+
+  int64_t vocabulary_;
+  std::vector<float> settings_;
+  std::vector<int32_t> key_;
+  std::vector<int32_t> path_;
+  std::vector<uint32_t> mask_;
+  std::vector<int32_t> bias_ids_;
+  std::vector<float> bias_;
+  std::vector<float> penalties_;
+  std::array<Input, 7> inputs_;
+  size_t input_count_ = 0;
+};
+
+}  // namespace rullama
