@@ -59,7 +59,7 @@ std::string_view InWords(StopReason reason) {
       return "context full";
     case StopReason::kCancelled:
       return "interrupted";
-    case StopReason::kCallback:
+    case StopReason::kStopped:
       return "stop text";
   }
   return "unknown";

@@ -71,7 +71,7 @@ Result<CanvasGenerator::Outcome> CanvasGenerator::Generate(int64_t max_tokens,
     outcome.steps += canvas.steps;
     ++outcome.canvases;
     if (!canvas.finished) {
-      outcome.reason = feeder_.cancelled() ? StopReason::kCancelled : StopReason::kCallback;
+      outcome.reason = feeder_.cancelled() ? StopReason::kCancelled : StopReason::kStopped;
       return outcome;
     }
     const size_t length = TextLength(canvas.tokens);
@@ -82,7 +82,7 @@ Result<CanvasGenerator::Outcome> CanvasGenerator::Generate(int64_t max_tokens,
     }
     outcome.tokens += static_cast<int64_t>(taken);
     if (callbacks.on_canvas && !callbacks.on_canvas(std::span(canvas.tokens).first(taken))) {
-      outcome.reason = StopReason::kCallback;
+      outcome.reason = StopReason::kStopped;
       return outcome;
     }
     if (ended && taken == length) {

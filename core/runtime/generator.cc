@@ -6,22 +6,6 @@
 
 namespace rullama {
 
-std::string_view NameOf(StopReason reason) {
-  switch (reason) {
-    case StopReason::kEndOfGeneration:
-      return "eog";
-    case StopReason::kMaxTokens:
-      return "length";
-    case StopReason::kContextFull:
-      return "context";
-    case StopReason::kCancelled:
-      return "cancelled";
-    case StopReason::kCallback:
-      return "stop";
-  }
-  return "unknown";
-}
-
 Generator::Generator(Session& session, GeneratorOptions options)
     : session_(session),
       options_(std::move(options)),
@@ -88,7 +72,7 @@ Result<Generator::Outcome> Generator::Generate(int32_t first, int64_t max_tokens
     }
     ++outcome.tokens;
     if (!on_token(token)) {
-      outcome.reason = StopReason::kCallback;
+      outcome.reason = StopReason::kStopped;
       return outcome;
     }
     if (feeder_.cancelled()) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/base/stop_reason.h"
 #include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
 
@@ -23,9 +24,6 @@ inline constexpr std::string_view kToken = "token";           // i32 [R]: the sa
 inline constexpr std::string_view kLogitsSum = "logits_sum";  // f32 [R, 1]: NaN if any logit is
 inline constexpr std::string_view kLogits = "logits";         // f32 [R or T, vocabulary]
 }  // namespace output_names
-
-enum class StopReason { kEndOfGeneration, kMaxTokens, kContextFull, kCancelled, kCallback };
-std::string_view NameOf(StopReason reason);  // "eog", "length", "context", "cancelled", "stop"
 
 struct GeneratorOptions {
   int32_t slot = 0;

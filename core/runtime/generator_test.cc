@@ -65,7 +65,7 @@ TEST_F(GeneratorTest, StopsForEachReason) {
   EXPECT_THAT(Generate(generator, 5, -1, StopReason::kEndOfGeneration), ElementsAre(5, 6));
   EXPECT_THAT(Generate(generator, 0, 0, StopReason::kMaxTokens), ElementsAre());
   stop_after_ = 2;
-  EXPECT_THAT(Generate(generator, 0, -1, StopReason::kCallback), ElementsAre(0, 1));
+  EXPECT_THAT(Generate(generator, 0, -1, StopReason::kStopped), ElementsAre(0, 1));
   stop_after_ = 100;
   // 4 positions are taken, 8 are free. The token that fills the context is still passed on.
   counting_.SetBias(0, 2);

@@ -216,7 +216,7 @@ TEST_F(CanvasGeneratorTest, ACallbackOrACancellationStopsBetweenSteps) {
   CanvasGenerator::Callbacks callbacks;
   callbacks.on_step = [](int64_t, const CanvasStep& step) { return step.index < 1; };
   auto outcome = Must(generator.Generate(-1, callbacks));
-  EXPECT_EQ(outcome.reason, StopReason::kCallback);
+  EXPECT_EQ(outcome.reason, StopReason::kStopped);
   EXPECT_EQ(outcome.steps, 2);
   EXPECT_EQ(outcome.tokens, 0);
 
