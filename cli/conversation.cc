@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/prompt.h"
+#include "engine/chat_tokens.h"
 
 namespace rullama::cli {
 namespace {
@@ -26,10 +27,9 @@ bool DropOldestTurn(nlohmann::json& messages) {
 }  // namespace
 
 Conversation::Conversation(ModelSession& engine, const AnswerOptions& options, Console& console)
-    : engine_(engine),
-      options_(options),
-      console_(console),
-      messages_(OpeningMessages(engine.config())) {}
+    : engine_(engine), options_(options), console_(console), messages_(nlohmann::json::array()) {
+  AddSystemPrompt(engine.config(), messages_);
+}
 
 void Conversation::Clear() {
   messages_.erase(messages_.begin() + (has_system() ? 1 : 0), messages_.end());
@@ -81,7 +81,8 @@ Result<std::vector<int32_t>> Conversation::FittedTokens() {
   nlohmann::json kept = messages_;
   int dropped = 0;
   for (;;) {
-    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ChatTokens(engine_, kept, options_.thinking));
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                        ChatTokens(engine_.model(), kept, /*tools=*/nullptr, options_.thinking));
     const auto count = static_cast<int64_t>(ids.size());
     const bool fits = count + Reserve() <= engine_.capacity();
     if (!fits && DropOldestTurn(kept)) {

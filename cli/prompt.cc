@@ -1,11 +1,11 @@
 #include "cli/prompt.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/console.h"
 #include "core/base/utf8.h"
-#include "models/gemma4/chat/encoding.h"
-#include "models/gemma4/chat/template.h"
+#include "engine/chat_tokens.h"
 
 namespace rullama::cli {
 namespace {
@@ -86,29 +86,6 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags) {
   return std::optional(std::move(prompt));
 }
 
-nlohmann::json OpeningMessages(const Config& config) {
-  nlohmann::json messages = nlohmann::json::array();
-  if (config.generation.system && !config.generation.system->empty()) {
-    messages.push_back({{"role", "system"}, {"content", *config.generation.system}});
-  }
-  return messages;
-}
-
-Result<std::vector<int32_t>> ChatTokens(const ModelSession& engine, const nlohmann::json& messages,
-                                        bool thinking) {
-  RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(engine.tokenizer()));
-  gemma4::ChatOptions options;
-  options.enable_thinking = thinking;
-  const GgufFile& file = *engine.model().file.file;
-  uint64_t parameters = 0;
-  for (const TensorInfo& tensor : file.tensors()) parameters += tensor.elements();
-  RL_ASSIGN_OR_RETURN(const auto name, file.FindString("general.name"));
-  options.variant = gemma4::VariantForModel(name.value_or(std::string_view()), parameters);
-  RL_ASSIGN_OR_RETURN(const gemma4::ChatPrompt prompt,
-                      gemma4::RenderChat(messages, nullptr, options));
-  return gemma4::EncodePrompt(engine.tokenizer(), prompt);
-}
-
 Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prompt& prompt) {
   if (prompt.ids) {
     for (const int32_t id : *prompt.ids) {
@@ -128,9 +105,10 @@ Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prom
     options.add_bos = true;
     return engine.tokenizer().Encode(prompt.text, options);
   }
-  nlohmann::json messages = OpeningMessages(engine.config());
-  messages.push_back({{"role", "user"}, {"content", prompt.text}});
-  return ChatTokens(engine, messages, engine.config().generation.thinking.value_or(false));
+  nlohmann::json messages = nlohmann::json::array({{{"role", "user"}, {"content", prompt.text}}});
+  AddSystemPrompt(engine.config(), messages);
+  return ChatTokens(engine.model(), messages, /*tools=*/nullptr,
+                    engine.config().generation.thinking.value_or(false));
 }
 
 }  // namespace rullama::cli

@@ -1,7 +1,6 @@
 // Reads a prompt from its source and turns it into tokens.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,13 +34,5 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 
 // The tokens of a prompt on its own: as it is, or as the first turn of a conversation.
 Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prompt& prompt);
-
-// The tokens of a conversation (messages as models/gemma4/chat/template.h takes them), ready for
-// the model's turn, with or without thinking. Error chat.markers_missing for models that cannot
-// chat.
-Result<std::vector<int32_t>> ChatTokens(const ModelSession& engine, const nlohmann::json& messages,
-                                        bool thinking);
-// The messages a conversation begins with: the system prompt, if there is one.
-nlohmann::json OpeningMessages(const Config& config);
 
 }  // namespace rullama::cli

@@ -65,11 +65,40 @@ Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_pas
   return OkStatus();
 }
 
-// Builds the graphs in the order of BatchGraph().
+constexpr BatchOutputGraph kOutputGraphs[] = {
+    {2 * kRowChainKinds, "hidden"},
+    {2 * kRowChainKinds + 1, output_names::kLogits},
+};
+
+// A step keeps the logits of all its rows, which stay small beside a model: 64 MiB.
+int64_t RowsWithLogits(int64_t vocabulary, int64_t most) {
+  constexpr int64_t kMaxLogits = int64_t{16} << 20;
+  return std::clamp<int64_t>(kMaxLogits / vocabulary, 1, most);
+}
+
+Status AddOutputGraphs(const Gemma4Config& gemma, const Gemma4Weights& weights,
+                       const ModelProgramOptions& options, ModelProgram& program) {
+  BuildOptions build = CausalPass(options);
+  RL_ASSIGN_OR_RETURN(ModelGraph hidden, BuildModel(gemma, weights, build));
+  hidden.builder.Output(BatchGraphOf(BatchOutput::kHidden).output, hidden.last_norm,
+                        RowDemand::kAll);
+  RL_RETURN_IF_ERROR(AddGraph(std::move(hidden), {options.limits.max_rows},
+                              /*extends_past=*/true, program));
+  const int64_t rows = RowsWithLogits(gemma.vocabulary, options.limits.max_rows);
+  build.max_t = rows;
+  RL_ASSIGN_OR_RETURN(ModelGraph logits, BuildModel(gemma, weights, build));
+  AddLogitsOutput(logits.builder, logits.logits, RowDemand::kAll);
+  return AddGraph(std::move(logits), {rows}, /*extends_past=*/true, program);
+}
+
+// Builds the graphs in the order of BatchGraph() and BatchGraphOf().
 Result<ModelProgram> BuildBatchProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
                                        const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
-  if (options.limits.max_rows > buckets.back()) buckets.push_back(options.limits.max_rows);
+  // The chunks of prompts, most of which end in one that is short.
+  for (const int64_t rows : DefaultBuckets(options.limits.max_rows)) {
+    if (rows > buckets.back()) buckets.push_back(rows);
+  }
   BuildOptions build = CausalPass(options);
   build.max_t = buckets.back();
   ModelProgram program;
@@ -82,6 +111,7 @@ Result<ModelProgram> BuildBatchProgram(const Gemma4Config& gemma, const Gemma4We
       RL_RETURN_IF_ERROR(AddGraph(std::move(parts), buckets, /*extends_past=*/true, program));
     }
   }
+  RL_RETURN_IF_ERROR(AddOutputGraphs(gemma, weights, options, program));
   return program;
 }
 
@@ -127,6 +157,10 @@ EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas) {
           .entropy_bound = canvas.entropy_bound,
           .stability_threshold = canvas.stability_threshold,
           .confidence_threshold = canvas.confidence_threshold};
+}
+
+const BatchOutputGraph& BatchGraphOf(BatchOutput output) {
+  return kOutputGraphs[static_cast<size_t>(output)];
 }
 
 StepLimits BatchLimits(int64_t slots, int64_t chunk) {

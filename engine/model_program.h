@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,8 +47,19 @@ struct ModelProgramOptions {
   return 2 * static_cast<size_t>(chain.kind) + (chain.logprobs ? 1 : 0);
 }
 
+// What a kBatch program computes of every row of a step, beside the tokens it draws.
+enum class BatchOutput : uint8_t {
+  kHidden,  // the output of the last norm, f32[T, width]
+  kLogits,  // f32[T, vocabulary]
+};
+struct BatchOutputGraph {
+  size_t index;  // of the graph
+  std::string_view output;
+};
+[[nodiscard]] const BatchOutputGraph& BatchGraphOf(BatchOutput output);
+
 struct ModelProgram {
-  // Of a model that denoises: by CanvasGraph. Of a batch: by BatchGraph().
+  // Of a model that denoises: by CanvasGraph. Of a batch: by BatchGraph(), then BatchGraphOf().
   std::vector<SessionGraph> graphs;
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once

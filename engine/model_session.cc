@@ -31,11 +31,15 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), hooks_, notices));
   limits_ = model_.step_limits();
   if (options.max_rows > 0) limits_.max_rows = std::min(options.max_rows, capacity());
+  if (options.outputs == GraphOutputs::kBatch) {
+    limits_ = BatchLimits(options.slots, limits_.max_rows);
+  }
   RL_ASSIGN_OR_RETURN(ModelProgram program,
                       BuildModelProgram(model_.gemma, model_.weights,
                                         {.outputs = options.outputs,
                                          .sampler = &sampler_,
                                          .diffusion = &diffusion_,
+                                         .slots = options.slots,
                                          .capacity = capacity(),
                                          .kv_dtype = KvDtypeFor(config(), devices_.backend),
                                          .limits = limits_}));

@@ -18,6 +18,7 @@ namespace rullama {
 struct ModelSessionOptions {
   GraphOutputs outputs = GraphOutputs::kText;
   int64_t max_rows = 0;                        // of a step; 0: as configured
+  int64_t slots = 1;                           // sequences with a cache of their own
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
 };
 

@@ -1,5 +1,6 @@
 #include "core/plugin/registry.h"
 
+#include <dlfcn.h>
 #include <sys/auxv.h>
 
 #include <algorithm>
@@ -30,6 +31,11 @@ RegistryOptions RegistryOptions::FromProcess() {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
   if (!code) options.program_directory = program.parent_path();
+  Dl_info own;
+  if (::dladdr(reinterpret_cast<const void*>(&RegistryOptions::FromProcess), &own) != 0) {
+    const fs::path file = fs::canonical(own.dli_fname, code);
+    if (!code && file != program) options.library_directory = file.parent_path();
+  }
   return options;
 }
 
@@ -51,7 +57,9 @@ void Registry::Discover() {
   for (const fs::path& path : options_.flag_paths) AddUserPath(kFromFlag, path);
   for (const fs::path& path : options_.config_paths) AddUserPath(kFromConfig, path);
   AddEnvironment();
-  if (!options_.program_directory.empty()) {
+  if (!options_.library_directory.empty()) {
+    AddDirectory(kFromInstallation, options_.library_directory / "rullama", true);
+  } else if (!options_.program_directory.empty()) {
     const fs::path beside = options_.program_directory / ".." / "lib" / "rullama";
     AddDirectory(kFromInstallation, beside.lexically_normal(), true);
   }

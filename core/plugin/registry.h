@@ -28,9 +28,12 @@ struct RegistryOptions {
   std::string environment;
   bool privileged = false;  // setuid or the like: the environment is not to be trusted
   std::filesystem::path program_directory;  // where the program lies; empty: do not look beside it
-  std::filesystem::path build_directory;    // set by programs of the build tree only
+  // Where librullama lies, if this code is part of it: plugins lie in `rullama` beside it, and
+  // those of the program's installation are not looked for.
+  std::filesystem::path library_directory;
+  std::filesystem::path build_directory;  // set by programs of the build tree only
 
-  // environment, privileged and program_directory of this process.
+  // environment, privileged and the directories of this process.
   static RegistryOptions FromProcess();
 };
 

@@ -46,6 +46,7 @@ Includes IncludesOfSources() {
       const std::string text = ReadText(entry.path());
       for (std::sregex_iterator at(text.begin(), text.end(), kInclude), end; at != end; ++at) {
         std::string to = (*at)[1];
+        if (to.starts_with("rullama/engine/")) to = to.substr(std::string("rullama/").size());
         if (to.starts_with("rullama/")) to = "core/" + to.substr(std::string("rullama/").size());
         to = ComponentOf(to);
         if (to != from) includes[from].insert(to);

@@ -92,6 +92,7 @@ ValueId Head(gemma4::ModelBuildContext& context, ValueId hidden) {
   const ValueId x = b.Add(
       ops::RmsNorm{.x = hidden, .weight = context.Weight("output_norm.weight"), .eps = c.rms_eps},
       "output.norm");
+  context.model().last_norm = x;
   ValueId weight = context.OptionalWeight("output.weight");
   if (weight == kNoValue) weight = context.Weight("token_embd.weight");
   const bool done = !cap && !suppress;

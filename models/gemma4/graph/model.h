@@ -69,7 +69,8 @@ struct ModelGraph {
   ValueId slot = kNoValue;
   ValueId past = kNoValue;
   ValueId rows = kNoValue;
-  ValueId logits = kNoValue;  // f32[T, vocabulary], soft-capped; suppressed tokens are -inf
+  ValueId last_norm = kNoValue;  // f32[T, width]
+  ValueId logits = kNoValue;     // f32[T, vocabulary], soft-capped; suppressed tokens are -inf
   // pos, slot and past as attention (and the penalties of a sampler) want them.
   ops::AttentionRows attention_rows = {};
   // Results of a canvas pass: the row of each token, the token embeddings, and the state of

@@ -1,0 +1,27 @@
+# cmake -DNM=nm -DLIBRARY=file.so -P CheckLibraryExports.cmake: fails unless the dynamic symbols that
+# the library defines are members of the classes of its interface.
+execute_process(COMMAND ${NM} -D --defined-only -C ${LIBRARY}
+  OUTPUT_VARIABLE output RESULT_VARIABLE code)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "${NM} failed on ${LIBRARY}: ${code}")
+endif()
+string(STRIP "${output}" output)
+string(REPLACE ";" "," output "${output}")
+string(REPLACE "\n" ";" lines "${output}")
+set(others)
+set(members 0)
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE "^[0-9a-f]+ [A-Za-z] " "" symbol "${line}")
+  if(symbol MATCHES
+     "^rullama::(Engine|Generation)::(operator=|[~A-Za-z]+)(\\[abi:[a-z0-9]+\\])?\\(")
+    math(EXPR members "${members} + 1")
+  else()
+    string(APPEND others "\n  ${symbol}")
+  endif()
+endforeach()
+if(members EQUAL 0)
+  message(FATAL_ERROR "${LIBRARY} exports nothing of its interface")
+endif()
+if(others)
+  message(FATAL_ERROR "${LIBRARY} exports more than its interface:${others}")
+endif()

@@ -1,0 +1,92 @@
+// Carries the results of one request from the engine's thread to the thread that reads them.
+//
+// Thread safety: one writer (the engine's thread) and one reader; Cancel() and cancelled() from any
+// thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "core/base/status.h"
+#include "engine/api/request.h"
+
+namespace rullama {
+
+// Wakes the engine's thread: a request has come, was cancelled, or has room again.
+class Wakeup {
+ public:
+  void Notify();
+  // Blocks until Notify() was called since the last Wait().
+  void Wait();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool notified_ = false;
+};
+
+struct ReadProgress {
+  int64_t done = 0;
+  int64_t total = 0;
+};
+struct DrawnToken {
+  int32_t token = 0;
+  LogprobStep logprobs = {};
+};
+struct Draft {
+  int64_t step = 0;  // from 1
+  int64_t max_steps = 0;
+  std::vector<int32_t> tokens = {};
+};
+// Rows of logits, or the sum of the rows of a text's hidden states.
+struct ResultRows {
+  int64_t first = 0;
+  std::vector<float> values = {};
+};
+// The end of a request.
+struct RequestEnd {
+  StopReason reason = StopReason::kEndOfGeneration;
+  int64_t cached_tokens = 0;
+  double queue_seconds = 0;
+  double prompt_seconds = 0;
+  double generate_seconds = 0;
+};
+using ChannelItem = std::variant<ReadProgress, DrawnToken, Draft, ResultRows, RequestEnd, Error>;
+
+class AnswerChannel {
+ public:
+  explicit AnswerChannel(std::shared_ptr<Wakeup> wakeup) : wakeup_(std::move(wakeup)) {}
+
+  // Adds an item. A progress or draft replaces one that has not been read. After RequestEnd or
+  // Error nothing is added.
+  void Push(ChannelItem item);
+  // Whether the reader is so far behind that the request should pause; until half was read.
+  [[nodiscard]] bool full() const { return full_.load(std::memory_order_acquire); }
+
+  // The next item; blocks until there is one. After RequestEnd or Error it must not be called.
+  ChannelItem Take();
+
+  // Asks the engine to end the request.
+  void Cancel();
+  [[nodiscard]] bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
+  [[nodiscard]] const std::atomic<bool>* cancel_flag() const { return &cancelled_; }
+
+ private:
+  // Items that wait for the reader before the request pauses; rows of results are large, so one.
+  static constexpr size_t kMaxItems = 256;
+
+  std::shared_ptr<Wakeup> wakeup_;
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<ChannelItem> items_;
+  std::atomic<bool> full_ = false;
+  std::atomic<bool> cancelled_ = false;
+};
+
+}  // namespace rullama

@@ -1,0 +1,136 @@
+// A model that answers requests. This is the interface of librullama: what a program needs to get
+// from a model file to text.
+//
+//   auto engine = rullama::Engine::Open({.model = "gemma4:e2b", .backend = "auto"});
+//   if (!engine) return Report(engine.error());
+//   auto answer = (*engine)->Submit({.messages = R"([{"role": "user", "content": "Why?"}])"});
+//   if (!answer) return Report(answer.error());
+//   while (true) {
+//     auto event = answer->Next();
+//     if (!event) return Report(event.error());
+//     if (!*event) break;
+//     std::cout << (*event)->text << std::flush;
+//   }
+//
+// Requests of any number of threads share the slots of one session (`context.slots`) and run in
+// steps together. A request's bytes do not depend on what runs beside it.
+#pragma once
+
+#include <rullama/base/error.h>
+#include <rullama/engine/export.h>
+#include <rullama/engine/options.h>
+#include <rullama/engine/request.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rullama {
+
+struct ModelInfo {
+  std::string name;          // the file or the Ollama name
+  std::string architecture;  // "gemma4"
+  std::string backend;
+  std::string device;
+  int64_t layers = 0;
+  int64_t width = 0;           // of the residual stream, and of embeddings
+  int64_t vocabulary = 0;      // tokens
+  int64_t context_length = 0;  // the longest the model was trained for, tokens
+  int64_t capacity = 0;        // tokens per slot
+  int64_t slots = 0;
+  int64_t canvas_length = 0;  // tokens denoised together; 0: the model writes token by token
+};
+
+// One running request. Its text is made on the thread that calls Next().
+//
+// Thread safety: one thread at a time; Cancel() from any thread. Destroying it cancels the request.
+// It keeps the engine alive.
+class RULLAMA_API Generation {
+ public:
+  Generation(Generation&&) noexcept;
+  Generation& operator=(Generation&&) noexcept;
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+  ~Generation();
+
+  // The next part, or nothing after the last one. Blocks until there is one. A reader that is slow
+  // holds up its own request only. Errors: backend.nan, sampler.empty, those of the device; after
+  // an error the answer is over.
+  Result<std::optional<Event>> Next();
+
+  // Blocks until the answer is over and returns it; parts that Next() has not returned yet go to
+  // `on_event`, if it is not empty, which returns false to cancel. Errors as Next().
+  Result<Completion> Wait(const std::function<bool(const Event&)>& on_event = {});
+
+  // What has come so far; whole once Next() has returned nothing.
+  [[nodiscard]] const Completion& completion() const;
+
+  // Ends the answer within one step, with reason kCancelled.
+  void Cancel();
+
+ private:
+  friend class Engine;
+  struct Impl;
+  explicit Generation(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Thread safety: all member functions may be called from any thread at any time. Open() and
+// the destructor block; the destructor cancels what still runs.
+class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  // Loads a model and opens a device. Blocks until requests can run. Errors: config.*, gguf.*,
+  // store.*, model.*, tokenizer.*, io.*, plugin.*, backend.*, memory.* (docs/errors.md).
+  static Result<std::shared_ptr<Engine>> Open(const EngineOptions& options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  [[nodiscard]] const ModelInfo& info() const;
+
+  // Starts a request. Does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
+  // member out of range), sampler.*, chat.*, tokenizer.*, text.utf8; context.overflow if the prompt
+  // does not fit.
+  Result<Generation> Submit(const Request& request);
+
+  // The token ids of a text. `parse_special`: recognise markers such as <|turn>. Errors: text.utf8,
+  // text.size.
+  [[nodiscard]] Result<std::vector<int32_t>> Tokenize(std::string_view text,
+                                                      bool parse_special = true,
+                                                      bool add_bos = false) const;
+  // The text of token ids; `show_control`: with markers. Error tokenizer.id.
+  [[nodiscard]] Result<std::string> Detokenize(std::span<const int32_t> ids,
+                                               bool show_control = false) const;
+  // The token ids of a conversation, ready for the model's turn; arguments as in Request.
+  [[nodiscard]] Result<std::vector<int32_t>> ChatTokens(std::string_view messages,
+                                                        std::string_view tools = {},
+                                                        bool thinking = false) const;
+
+  // The embedding of a text: the mean over all rows (BOS included) of the output of the last norm,
+  // scaled to length 1; `width` numbers. Blocks. Errors: context.overflow, text.utf8; model.canvas
+  // for a model that denoises.
+  Result<std::vector<float>> Embed(std::string_view text);
+
+  // The logits that follow each of `ids`, handed to `on_rows` in steps: [rows, vocabulary] that
+  // follow ids[first], ids[first + 1], ... `on_rows` is called on this thread and returns false to
+  // stop. Blocks. Errors: context.overflow, tokenizer.id, backend.nan, model.canvas.
+  Status Logits(std::span<const int32_t> ids,
+                const std::function<bool(int64_t first, std::span<const float> logits)>& on_rows);
+
+  // The sum of -ln p over the tokens behind the first of `ids`, each predicted from those in front
+  // of it; perplexity is exp(sum / (count - 1)). Blocks. Errors as Logits(), usage.request for
+  // fewer than two ids.
+  Result<double> NegativeLogLikelihood(std::span<const int32_t> ids);
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace rullama

@@ -1,0 +1,102 @@
+// What is asked of an Engine, and what it answers. Value types.
+#pragma once
+
+#include <rullama/base/stop_reason.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rullama {
+
+// How tokens are drawn. What has no value is as configured, else as the model file recommends. The
+// ranges are those of docs/configuration.md, block `sampler`.
+struct SamplingOptions {
+  std::optional<double> temperature = {};  // 0 always takes the most likely token
+  std::optional<int64_t> top_k = {};       // 0 keeps all
+  std::optional<double> top_p = {};
+  std::optional<double> min_p = {};
+  std::optional<double> typical_p = {};
+  std::optional<double> repeat_penalty = {};
+  std::optional<int64_t> repeat_last_n = {};
+  std::optional<double> frequency_penalty = {};
+  std::optional<double> presence_penalty = {};
+  std::map<int32_t, float> logit_bias = {};  // token -> added to its logit; -infinity bans it
+  // Same build, device, configuration, request and seed: same bytes, whatever else runs. Without a
+  // seed one is drawn and told in Completion::seed. 0 to 2^63 - 1.
+  std::optional<int64_t> seed = {};
+};
+
+// One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given.
+struct Request {
+  // A conversation as a JSON list of messages in the form of the OpenAI chat API: {"role",
+  // "content"}, with "tool_calls" and "tool_call_id". It is rendered with the model's chat
+  // template.
+  std::string messages = {};
+  // A text to be continued as it is. Markers of the template are recognised; BOS is added once.
+  std::string prompt = {};
+  std::vector<int32_t> ids = {};  // token ids to be continued as they are
+
+  std::string tools = {};             // JSON list of functions in OpenAI's form; with `messages`
+  std::optional<bool> thinking = {};  // let the model think first; with `messages`
+
+  int64_t max_tokens = -1;  // 0 only reads the prompt; negative: until the end or a full context
+  std::vector<std::string> stop = {};  // texts in front of which the answer ends
+  SamplingOptions sampling = {};
+  // -1: no log-probabilities; else those of the drawn tokens and of this many best ones, at
+  // most 20.
+  int32_t top_logprobs = -1;
+  // Use what slots still hold of a prompt with the same beginning. The answer is the same.
+  bool reuse_prefix = true;
+};
+
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // a JSON object
+};
+
+// The natural logarithm of a token's probability in front of bias, penalties and temperature.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
+};
+struct LogprobStep {
+  TokenLogprob drawn = {};
+  std::vector<TokenLogprob> top = {};  // descending
+};
+
+// A part of an answer, in the order in which parts are written.
+struct Event {
+  enum class Kind {
+    kProgress,  // `done` of `total` prompt tokens have been read
+    kText,      // `text`: whole UTF-8 sequences of the answer
+    kThinking,  // `text` of a thought
+    kToolCall,  // `call`
+    kDraft,     // of a model that denoises: step `done` of at most `total`, `text` as it stands now
+  };
+  Kind kind = Kind::kText;
+  std::string text = {};
+  ToolCall call = {};
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+// A whole answer. Events, joined, give the same text, thoughts and calls.
+struct Completion {
+  std::string text = {};
+  std::string thoughts = {};
+  std::vector<ToolCall> tool_calls = {};
+  std::vector<int32_t> ids = {};           // drawn, without the end token
+  std::vector<LogprobStep> logprobs = {};  // one for each of `ids`, if asked for
+  StopReason reason = StopReason::kEndOfGeneration;
+  int64_t seed = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt: found in a slot and not read again
+  double queue_seconds = 0;   // until a slot was free
+  double prompt_seconds = 0;  // from then on until the first token was drawn
+  double generate_seconds = 0;
+};
+
+}  // namespace rullama

@@ -1,0 +1,130 @@
+#include "engine/batch_session.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/runtime/generator.h"
+
+namespace rullama {
+namespace {
+
+template <typename T>
+std::span<std::byte> BytesOf(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+}  // namespace
+
+BatchSession::BatchSession(Session& session, int64_t vocabulary)
+    : session_(session), vocabulary_(vocabulary), inputs_(vocabulary) {}
+
+Result<std::span<const RowResult>> BatchSession::Decode(std::span<const RowRequest> rows) {
+  step_.demand = DemandMode::kPerOutput;
+  step_.tokens.clear();
+  step_.pos.clear();
+  step_.slot.clear();
+  step_.wanted.clear();
+  for (const RowRequest& row : rows) {
+    step_.wanted.push_back(static_cast<int32_t>(step_.tokens.size()));
+    step_.tokens.push_back(row.token);
+    step_.pos.push_back(session_.past(row.slot));
+    step_.slot.push_back(row.slot);
+  }
+  RL_RETURN_IF_ERROR(DrawStep(rows));
+  return results_;
+}
+
+Result<std::optional<RowResult>> BatchSession::Read(int32_t slot, std::span<const int32_t> chunk,
+                                                    const RowRequest* draw) {
+  const DemandMode demand = draw == nullptr ? DemandMode::kStateOnly : DemandMode::kPerOutput;
+  step_.SetConsecutive(chunk, session_.past(slot), slot, demand);
+  if (draw == nullptr) {
+    step_.graph = BatchGraph({});
+    RL_RETURN_IF_ERROR(session_.Run(step_));
+    return std::nullopt;
+  }
+  RL_RETURN_IF_ERROR(DrawStep(std::span(draw, 1)));
+  return results_.front();
+}
+
+Status BatchSession::Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,
+                              std::vector<float>& rows) {
+  const BatchOutputGraph& graph = BatchGraphOf(output);
+  step_.SetConsecutive(chunk, session_.past(slot), slot, DemandMode::kAllRows);
+  step_.graph = graph.index;
+  RL_RETURN_IF_ERROR(session_.Run(step_));
+  const Graph& ops = session_.graph(graph.index);
+  const int64_t columns = ops.type(ops.outputs.front().value).last().constant;
+  rows.resize(chunk.size() * static_cast<size_t>(columns));
+  return session_.ReadOutput(graph.output, BytesOf(rows));
+}
+
+Status BatchSession::DrawStep(std::span<const RowRequest> rows) {
+  samplings_.clear();
+  RowChainOptions chain;
+  for (const RowRequest& row : rows) {
+    samplings_.push_back(row.sampling);
+    chain.logprobs = chain.logprobs || row.top_logprobs >= 0;
+  }
+  chain.kind = KindFor(samplings_, vocabulary_);
+  RL_RETURN_IF_ERROR(inputs_.Set(chain.kind, samplings_));
+  RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_));
+  step_.graph = BatchGraph(chain);
+  RL_RETURN_IF_ERROR(session_.Run(step_));
+  tokens_.resize(rows.size());
+  sums_.resize(rows.size());
+  RL_RETURN_IF_ERROR(session_.ReadOutput(output_names::kLogitsSum, BytesOf(sums_)));
+  RL_RETURN_IF_ERROR(session_.ReadOutput(output_names::kToken, BytesOf(tokens_)));
+  results_.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    results_[i].token = CheckToken(rows[i], tokens_[i], sums_[i]);
+  }
+  return chain.logprobs ? ReadLogprobs(rows) : OkStatus();
+}
+
+Status BatchSession::ReadLogprobs(std::span<const RowRequest> rows) {
+  const auto best = static_cast<size_t>(std::min(kTopLogprobs, vocabulary_));
+  logprobs_.resize(rows.size());
+  top_logprobs_.resize(rows.size() * best);
+  top_tokens_.resize(rows.size() * best);
+  RL_RETURN_IF_ERROR(session_.ReadOutput(kLogprobOutput, BytesOf(logprobs_)));
+  RL_RETURN_IF_ERROR(session_.ReadOutput(kTopLogprobsOutput, BytesOf(top_logprobs_)));
+  RL_RETURN_IF_ERROR(session_.ReadOutput(kTopTokensOutput, BytesOf(top_tokens_)));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    LogprobStep& step = results_[i].logprobs;
+    step = {.drawn = {.token = tokens_[i], .logprob = logprobs_[i]}};
+    const auto asked = static_cast<size_t>(std::max(rows[i].top_logprobs, 0));
+    for (size_t k = 0; k < std::min(asked, best); ++k) {
+      step.top.push_back({top_tokens_[i * best + k], top_logprobs_[i * best + k]});
+    }
+  }
+  return OkStatus();
+}
+
+Result<int32_t> BatchSession::CheckToken(const RowRequest& row, int32_t token, float sum) const {
+  const int32_t position = session_.past(row.slot) - 1;
+  if (!std::isfinite(sum)) {
+    return MakeError(
+        ErrorKind::kRuntime, "backend.nan",
+        "the logits after position {} are not finite; the model file may be damaged, or "
+        "the backend computes wrongly (compare with `--backend reference`)",
+        position);
+  }
+  constexpr int32_t kNone = -1;  // what `categorical` gives where nothing is left
+  if (token == kNone && (!row.sampling.bias.empty() || !row.sampling.mask.empty())) {
+    return MakeError(ErrorKind::kRuntime, "sampler.empty",
+                     "no token is left to choose from after position {}: every one is banned; "
+                     "loosen logit_bias",
+                     position);
+  }
+  if (token < 0 || token >= vocabulary_) {
+    return MakeError(
+        ErrorKind::kBackend, "backend.token",
+        "plugin '{}' chose token {} after position {}, expected 0 to {}; this is a bug "
+        "in the plugin (compare with `--backend reference`)",
+        session_.plugin_name(), token, position, vocabulary_ - 1);
+  }
+  return token;
+}
+
+}  // namespace rullama

@@ -1,0 +1,74 @@
+// Steps of a session that several requests share: one token for each of several slots, or a chunk
+// of one slot's prompt. Draws tokens with settings of their own for each row.
+//
+// Ownership: borrows the session, whose program is of GraphOutputs::kBatch. Thread safety: one
+// thread at a time. Errors: those of Session::Run, with which the whole step has failed; errors of
+// single rows are in their results.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/runtime/session.h"
+#include "engine/api/request.h"
+#include "engine/model_program.h"
+#include "samplers/row_chain.h"
+
+namespace rullama {
+
+// A row whose token is to be drawn.
+struct RowRequest {
+  int32_t slot = 0;
+  int32_t token = 0;  // the row's own, in a decode step
+  RowSampling sampling = {};
+  int32_t top_logprobs = -1;  // as Request::top_logprobs
+};
+
+struct RowResult {
+  // Errors: backend.nan (NaN logits), sampler.empty (every token banned), backend.token (what the
+  // device chose is no token).
+  Result<int32_t> token = 0;
+  LogprobStep logprobs = {};
+};
+
+class BatchSession {
+ public:
+  BatchSession(Session& session, int64_t vocabulary);
+
+  // Appends one token to each row's slot and draws the next one; the slots differ. The results are
+  // in the order of the rows, valid until the next call.
+  Result<std::span<const RowResult>> Decode(std::span<const RowRequest> rows);
+
+  // Appends the tokens of a chunk to a slot. With `draw`, draws the token that follows.
+  Result<std::optional<RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
+                                        const RowRequest* draw);
+
+  // Runs tokens through the graph that gives the output of the last norm, or the logits, of every
+  // row, and copies it to `rows`.
+  Status Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,
+                  std::vector<float>& rows);
+
+ private:
+  // Runs the rows of step_ and reads what was drawn into results_.
+  Status DrawStep(std::span<const RowRequest> rows);
+  Status ReadLogprobs(std::span<const RowRequest> rows);
+  [[nodiscard]] Result<int32_t> CheckToken(const RowRequest& row, int32_t token, float sum) const;
+
+  Session& session_;
+  int64_t vocabulary_;
+  RowInputs inputs_;
+  StepRows step_;
+  // Memory that is reused from step to step.
+  std::vector<RowSampling> samplings_;
+  std::vector<RowResult> results_;
+  std::vector<int32_t> tokens_;
+  std::vector<float> sums_;
+  std::vector<float> logprobs_;
+  std::vector<float> top_logprobs_;
+  std::vector<int32_t> top_tokens_;
+};
+
+}  // namespace rullama

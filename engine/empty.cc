@@ -1,0 +1,1 @@
+// librullama is made of the objects of rullama_engine; CMake wants a source of its own.

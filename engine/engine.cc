@@ -1,0 +1,268 @@
+#include "engine/api/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/canvas_runner.h"
+#include "engine/chat_tokens.h"
+#include "engine/generation_impl.h"
+#include "engine/model_session.h"
+#include "engine/request_job.h"
+#include "engine/scheduler.h"
+
+namespace rullama {
+namespace {
+
+class LoggedNotices final : public Notices {
+ public:
+  explicit LoggedNotices(const EngineOptions& options) : options_(options) {}
+  void Note(std::string_view text) override { Log(LogLevel::kNote, text); }
+  void Warn(std::string_view text) override { Log(LogLevel::kWarning, text); }
+
+ private:
+  void Log(LogLevel level, std::string_view text) {
+    if (options_.log) options_.log(level, text);
+  }
+  const EngineOptions& options_;
+};
+
+Result<LayeredConfig> ConfigOf(const EngineOptions& options) {
+  LayeredConfig config;
+  if (!options.config_file.empty()) RL_RETURN_IF_ERROR(config.ApplyFile(options.config_file));
+  const auto set = [&config](const std::string& key, const std::string& value) -> Status {
+    return config.Set(key, value, Origin::kFlag, key);
+  };
+  for (const Setting& setting : options.settings) {
+    RL_RETURN_IF_ERROR(set(setting.key, setting.value));
+  }
+  if (!options.model.empty()) RL_RETURN_IF_ERROR(set("model.path", options.model));
+  if (!options.backend.empty()) RL_RETURN_IF_ERROR(set("backend.name", options.backend));
+  RL_RETURN_IF_ERROR(config.Finish());
+  return config;
+}
+
+ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
+  const LoadedModel& model = session.model();
+  return {.name = model.file.name,
+          .architecture = std::string(
+              model.file.file->FindString("general.architecture").value_or("").value_or("")),
+          .backend = session.devices().backend,
+          .device = session.devices().main().description().name,
+          .layers = model.gemma.layer_count(),
+          .width = model.gemma.width,
+          .vocabulary = model.gemma.vocabulary,
+          .context_length = model.gemma.context_length,
+          .capacity = model.capacity(),
+          .slots = slots,
+          .canvas_length = model.gemma.canvas.length};
+}
+
+std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
+  const std::span<const TokenId> ends = tokenizer.end_of_generation_ids();
+  return {ends.begin(), ends.end()};
+}
+
+// -ln softmax(logits)[target].
+double SurpriseOf(std::span<const float> logits, int32_t target) {
+  const double max = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - max);
+  return max + std::log(sum) - logits[static_cast<size_t>(target)];
+}
+
+}  // namespace
+
+struct RULLAMA_LOCAL Engine::Impl {
+ public:
+  Status Start(const EngineOptions& options);
+  // A job whose results are rows, at whose end the channel has RequestEnd or Error.
+  Result<std::shared_ptr<AnswerChannel>> SubmitRows(Job::Kind kind, std::vector<int32_t> ids);
+
+  std::unique_ptr<ModelSession> session;
+  SamplerSettings sampler;
+  bool has_seed = false;
+  ModelInfo info;
+  std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
+  std::unique_ptr<JobRunner> runner;  // uses the session
+};
+
+Status Engine::Impl::Start(const EngineOptions& options) {
+  LoggedNotices notices(options);
+  RL_ASSIGN_OR_RETURN(LayeredConfig config, ConfigOf(options));
+  RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(config), {}, notices));
+  const bool denoises = model.gemma.denoises();
+  const int64_t slots = denoises ? 1 : model.config().context.slots;
+  RL_ASSIGN_OR_RETURN(
+      session, ModelSession::Open(std::move(model),
+                                  {.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
+                                   .slots = slots,
+                                   .plugin_paths = options.plugin_paths},
+                                  {}, notices));
+  sampler = session->sampler();
+  has_seed = session->config().sampler.seed.value_or(-1) >= 0;
+  info = InfoOf(*session, slots);
+  if (denoises) {
+    runner = std::make_unique<CanvasRunner>(
+        session->session(),
+        CanvasRunnerOptions{.generator = {.capacity = info.capacity,
+                                          .canvas_length = info.canvas_length,
+                                          .vocabulary = info.vocabulary,
+                                          .settings = session->diffusion(),
+                                          .end_tokens = EndTokens(session->tokenizer())},
+                            .random = session->config().sampler.diffusion.random},
+        wakeup);
+    return OkStatus();
+  }
+  runner = std::make_unique<Scheduler>(
+      session->session(),
+      SchedulerOptions{.slots = slots,
+                       .capacity = info.capacity,
+                       .chunk = std::min(session->config().context.prefill_chunk, info.capacity),
+                       .vocabulary = info.vocabulary,
+                       .end_tokens = EndTokens(session->tokenizer())},
+      wakeup);
+  return OkStatus();
+}
+
+Result<std::shared_ptr<AnswerChannel>> Engine::Impl::SubmitRows(Job::Kind kind,
+                                                                std::vector<int32_t> ids) {
+  if (info.canvas_length > 0) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "this model denoises canvases and predicts no next token");
+  }
+  if (ids.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "there are no tokens, expected at least 1");
+  }
+  for (const int32_t id : ids) {
+    if (session->tokenizer().Contains(id)) continue;
+    return MakeError(ErrorKind::kUsage, "tokenizer.id",
+                     "token id {} is outside the vocabulary of {} tokens", id,
+                     session->tokenizer().size());
+  }
+  RL_RETURN_IF_ERROR(CheckFits(session->model(), std::ssize(ids), 0));
+  auto job = std::make_unique<Job>();
+  job->kind = kind;
+  job->prompt = std::move(ids);
+  job->channel = std::make_shared<AnswerChannel>(wakeup);
+  std::shared_ptr<AnswerChannel> channel = job->channel;
+  runner->Submit(std::move(job));
+  return channel;
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::shared_ptr<Engine>> Engine::Open(const EngineOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  RL_RETURN_IF_ERROR(impl->Start(options));
+  return std::shared_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const ModelInfo& Engine::info() const { return impl_->info; }
+
+Result<Generation> Engine::Submit(const Request& request) {
+  SamplerSettings sampler = impl_->sampler;
+  if (!impl_->has_seed) sampler.seed = DrawSeed();
+  RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
+                      PrepareRequest(impl_->session->model(), sampler, request));
+  Job& job = *prepared.job;
+  job.channel = std::make_shared<AnswerChannel>(impl_->wakeup);
+  auto generation = std::make_unique<Generation::Impl>(shared_from_this(), job.channel,
+                                                       impl_->session->tokenizer(),
+                                                       std::move(prepared.text), prepared.logprobs);
+  generation->completion.prompt_tokens = std::ssize(job.prompt);
+  generation->completion.seed = static_cast<int64_t>(job.sampling.seed);
+  impl_->runner->Submit(std::move(prepared.job));
+  return Generation(std::move(generation));
+}
+
+Result<std::vector<int32_t>> Engine::Tokenize(std::string_view text, bool parse_special,
+                                              bool add_bos) const {
+  return impl_->session->tokenizer().Encode(text,
+                                            {.parse_special = parse_special, .add_bos = add_bos});
+}
+
+Result<std::string> Engine::Detokenize(std::span<const int32_t> ids, bool show_control) const {
+  return impl_->session->tokenizer().Decode(ids, show_control);
+}
+
+Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::string_view tools,
+                                                bool thinking) const {
+  RL_ASSIGN_OR_RETURN(const nlohmann::json parsed, ParseJson(messages, "messages"));
+  nlohmann::json functions;
+  if (!tools.empty()) {
+    RL_ASSIGN_OR_RETURN(functions, ParseJson(tools, "tools"));
+  }
+  return rullama::ChatTokens(impl_->session->model(), parsed, functions, thinking);
+}
+
+Result<std::vector<float>> Engine::Embed(std::string_view text) {
+  RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokenize(text, /*parse_special=*/false,
+                                                         /*add_bos=*/true));
+  RL_ASSIGN_OR_RETURN(const auto channel, impl_->SubmitRows(Job::Kind::kEmbed, std::move(ids)));
+  ChannelItem item = channel->Take();
+  if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
+  auto* rows = std::get_if<ResultRows>(&item);
+  if (rows == nullptr) {
+    return MakeError(ErrorKind::kRuntime, "run.cancelled", "the engine is being closed");
+  }
+  // The mean and the sum have the same direction, so the length of the prompt does not matter.
+  double squares = 0;
+  for (const float x : rows->values) squares += static_cast<double>(x) * x;
+  if (!std::isfinite(squares) || squares == 0) {
+    return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is not finite, or zero");
+  }
+  const double scale = 1 / std::sqrt(squares);
+  for (float& x : rows->values) x = static_cast<float>(x * scale);
+  return std::move(rows->values);
+}
+
+Status Engine::Logits(
+    std::span<const int32_t> ids,
+    const std::function<bool(int64_t first, std::span<const float> logits)>& on_rows) {
+  RL_ASSIGN_OR_RETURN(const auto channel,
+                      impl_->SubmitRows(Job::Kind::kLogits, {ids.begin(), ids.end()}));
+  for (int64_t done = 0;;) {
+    ChannelItem item = channel->Take();
+    if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
+    const auto* rows = std::get_if<ResultRows>(&item);
+    if (rows == nullptr) {
+      if (done == std::ssize(ids) || channel->cancelled()) return OkStatus();
+      return MakeError(ErrorKind::kRuntime, "run.cancelled", "the engine is being closed");
+    }
+    if (channel->cancelled()) continue;
+    const auto bad = std::ranges::find_if(rows->values, [](float x) { return std::isnan(x); });
+    if (bad != rows->values.end()) {
+      channel->Cancel();
+      return MakeError(ErrorKind::kRuntime, "backend.nan",
+                       "the logits after position {} are not numbers",
+                       rows->first + (bad - rows->values.begin()) / impl_->info.vocabulary);
+    }
+    done = rows->first + std::ssize(rows->values) / impl_->info.vocabulary;
+    if (!on_rows(rows->first, rows->values)) channel->Cancel();
+  }
+}
+
+Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
+  if (ids.size() < 2) {
+    return MakeError(ErrorKind::kUsage, "usage.request", "there are {} tokens, expected at least 2",
+                     ids.size());
+  }
+  const auto vocabulary = static_cast<size_t>(impl_->info.vocabulary);
+  double sum = 0;
+  RL_RETURN_IF_ERROR(Logits(ids, [&](int64_t first, std::span<const float> logits) {
+    for (size_t row = 0; row * vocabulary < logits.size(); ++row) {
+      const size_t next = static_cast<size_t>(first) + row + 1;
+      if (next < ids.size()) {
+        sum += SurpriseOf(logits.subspan(row * vocabulary, vocabulary), ids[next]);
+      }
+    }
+    return true;
+  }));
+  return sum;
+}
+
+}  // namespace rullama

@@ -1,0 +1,101 @@
+#include <utility>
+
+#include "engine/generation_impl.h"
+
+namespace rullama {
+
+Generation::Impl::Impl(std::shared_ptr<const void> owner_of_tokenizer,
+                       std::shared_ptr<AnswerChannel> answers, const Tokenizer& tokenizer,
+                       AnswerTextOptions options, bool logprobs)
+    : owner(std::move(owner_of_tokenizer)),
+      channel(std::move(answers)),
+      tokenizer_(tokenizer),
+      text_(tokenizer, std::move(options)),
+      logprobs_(logprobs) {}
+
+Generation::Impl::~Impl() { channel->Cancel(); }
+
+Result<std::optional<Event>> Generation::Impl::Next() {
+  while (events_.empty() && !over_) RL_RETURN_IF_ERROR(Advance());
+  if (events_.empty()) return std::nullopt;
+  std::optional<Event> event = std::move(events_.front());
+  events_.pop_front();
+  Record(*event);
+  return event;
+}
+
+Status Generation::Impl::Advance() {
+  ChannelItem item = channel->Take();
+  if (auto* error = std::get_if<Error>(&item)) {
+    over_ = true;
+    return tl::unexpected(std::move(*error));
+  }
+  if (const auto* progress = std::get_if<ReadProgress>(&item)) Take(*progress);
+  if (auto* drawn = std::get_if<DrawnToken>(&item)) return Take(std::move(*drawn));
+  if (const auto* draft = std::get_if<Draft>(&item)) return Take(*draft);
+  if (const auto* end = std::get_if<RequestEnd>(&item)) Take(*end);
+  return OkStatus();
+}
+
+void Generation::Impl::Take(const ReadProgress& progress) {
+  events_.push_back(
+      {.kind = Event::Kind::kProgress, .done = progress.done, .total = progress.total});
+}
+
+// Tokens that were drawn behind a stop text, before the engine heard of it, are no part of the
+// answer.
+Status Generation::Impl::Take(DrawnToken drawn) {
+  if (text_.stopped()) return OkStatus();
+  completion.ids.push_back(drawn.token);
+  if (logprobs_) completion.logprobs.push_back(std::move(drawn.logprobs));
+  const Status status = text_.Push(drawn.token, events_);
+  if (!status) over_ = true;
+  if (!status || text_.stopped()) channel->Cancel();
+  return status;
+}
+
+Status Generation::Impl::Take(const Draft& draft) {
+  RL_ASSIGN_OR_RETURN(std::string text, tokenizer_.Decode(draft.tokens));
+  events_.push_back({.kind = Event::Kind::kDraft,
+                     .text = std::move(text),
+                     .done = draft.step,
+                     .total = draft.max_steps});
+  return OkStatus();
+}
+
+void Generation::Impl::Take(const RequestEnd& end) {
+  over_ = true;
+  text_.Finish(events_);
+  completion.reason = text_.stopped() ? StopReason::kStopped : end.reason;
+  completion.cached_tokens = end.cached_tokens;
+  completion.queue_seconds = end.queue_seconds;
+  completion.prompt_seconds = end.prompt_seconds;
+  completion.generate_seconds = end.generate_seconds;
+}
+
+void Generation::Impl::Record(const Event& event) {
+  if (event.kind == Event::Kind::kText) completion.text += event.text;
+  if (event.kind == Event::Kind::kThinking) completion.thoughts += event.text;
+  if (event.kind == Event::Kind::kToolCall) completion.tool_calls.push_back(event.call);
+}
+
+Generation::Generation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Generation::Generation(Generation&&) noexcept = default;
+Generation& Generation::operator=(Generation&&) noexcept = default;
+Generation::~Generation() = default;
+
+Result<std::optional<Event>> Generation::Next() { return impl_->Next(); }
+
+Result<Completion> Generation::Wait(const std::function<bool(const Event&)>& on_event) {
+  for (;;) {
+    RL_ASSIGN_OR_RETURN(const std::optional<Event> event, Next());
+    if (!event) return impl_->completion;
+    if (on_event && !on_event(*event)) Cancel();
+  }
+}
+
+const Completion& Generation::completion() const { return impl_->completion; }
+
+void Generation::Cancel() { impl_->channel->Cancel(); }
+
+}  // namespace rullama

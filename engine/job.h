@@ -1,0 +1,47 @@
+// A request as the scheduler runs it: tokens in, tokens out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/answer_channel.h"
+#include "engine/batch_session.h"
+#include "samplers/row_sampling.h"
+
+namespace rullama {
+
+using EngineClock = std::chrono::steady_clock;
+
+struct Job {
+  enum class Kind : uint8_t {
+    kGenerate,  // draws tokens behind the prompt
+    kEmbed,     // adds up the hidden states of the prompt's rows: one ResultRows
+    kLogits,    // the logits of the prompt's rows: a ResultRows for each step
+  };
+  Kind kind = Kind::kGenerate;
+  std::vector<int32_t> prompt;  // at least one token, and within the capacity
+  int64_t max_tokens = -1;      // as Request::max_tokens
+  RowSampling sampling = {};    // `bias` points into `bias` below
+  std::vector<TokenBias> bias = {};
+  int32_t top_logprobs = -1;
+  bool reuse_prefix = true;
+  EngineClock::time_point submitted = EngineClock::now();
+  std::shared_ptr<AnswerChannel> channel;
+};
+
+// Runs jobs on a thread of its own. Destroying it ends all jobs as cancelled.
+// Thread safety: Submit() from any thread.
+class JobRunner {
+ public:
+  JobRunner() = default;
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+  virtual ~JobRunner() = default;
+
+  // Queues a job. Its results come through its channel.
+  virtual void Submit(std::unique_ptr<Job> job) = 0;
+};
+
+}  // namespace rullama

@@ -1,0 +1,146 @@
+#include "engine/request_job.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/chat_tokens.h"
+#include "engine/model_session.h"
+
+namespace rullama {
+namespace {
+
+constexpr int32_t kMaxTopLogprobs = kTopLogprobs;
+constexpr int kMaxJsonDepth = 64;
+
+Status CheckMembers(const Request& request) {
+  const int prompts = static_cast<int>(!request.messages.empty()) +
+                      static_cast<int>(!request.prompt.empty()) +
+                      static_cast<int>(!request.ids.empty());
+  if (prompts != 1) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "a request has {} of `messages`, `prompt` and `ids`, expected exactly one",
+                     prompts);
+  }
+  if (request.messages.empty() && (!request.tools.empty() || request.thinking)) {
+    return MakeError(
+        ErrorKind::kUsage, "usage.request",
+        "`tools` and `thinking` belong to `messages`, which the request does not have");
+  }
+  if (request.top_logprobs < -1 || request.top_logprobs > kMaxTopLogprobs) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "top_logprobs is {}, expected -1 (none) to {}", request.top_logprobs,
+                     kMaxTopLogprobs);
+  }
+  if (std::ranges::find(request.stop, std::string()) != request.stop.end()) {
+    return MakeError(ErrorKind::kUsage, "usage.request", "a text of `stop` is empty");
+  }
+  return OkStatus();
+}
+
+Result<std::vector<int32_t>> PromptOf(const LoadedModel& model, const Request& request,
+                                      bool thinking) {
+  const Tokenizer& tokenizer = *model.tokenizer;
+  if (!request.prompt.empty()) return tokenizer.Encode(request.prompt, {.add_bos = true});
+  if (!request.ids.empty()) {
+    for (const int32_t id : request.ids) {
+      if (tokenizer.Contains(id)) continue;
+      return MakeError(ErrorKind::kUsage, "tokenizer.id",
+                       "token id {} is outside the vocabulary of {} tokens", id, tokenizer.size());
+    }
+    return request.ids;
+  }
+  RL_ASSIGN_OR_RETURN(nlohmann::json messages, ParseJson(request.messages, "messages"));
+  nlohmann::json tools;
+  if (!request.tools.empty()) {
+    RL_ASSIGN_OR_RETURN(tools, ParseJson(request.tools, "tools"));
+  }
+  if (messages.is_array()) AddSystemPrompt(model.config(), messages);
+  return ChatTokens(model, messages, tools, thinking);
+}
+
+Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptions& options,
+                                   int64_t vocabulary) {
+  const bool sets_temperature = options.temperature.has_value();
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  if (options.name) settings.name = *options.name;
+#include "core/config/sampler_settings.def"
+  if (sets_temperature) settings.greedy = false;
+  for (const auto& [token, bias] : options.logit_bias) settings.logit_bias[token] = bias;
+  if (options.seed) {
+    if (*options.seed < 0) {
+      return MakeError(ErrorKind::kUsage, "sampler.range", "seed is {}, expected 0 to 2^63 - 1",
+                       *options.seed);
+    }
+    settings.seed = static_cast<uint64_t>(*options.seed);
+  }
+  RL_RETURN_IF_ERROR(settings.Validate(vocabulary));
+  return settings;
+}
+
+}  // namespace
+
+Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what) {
+  int deepest = 0;
+  const auto watch_depth = [&deepest](int depth, nlohmann::json::parse_event_t /*event*/,
+                                      nlohmann::json& /*parsed*/) {
+    deepest = std::max(deepest, depth);
+    return depth <= kMaxJsonDepth;
+  };
+  nlohmann::json value = nlohmann::json::parse(text, watch_depth, /*allow_exceptions=*/false);
+  if (value.is_discarded() || deepest > kMaxJsonDepth) {
+    return MakeError(ErrorKind::kUsage, "chat.json",
+                     "{} is no JSON text of at most {} levels: {} bytes, expected a list", what,
+                     kMaxJsonDepth, text.size());
+  }
+  return value;
+}
+
+Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas) {
+  if (tokens + canvas <= model.capacity()) return OkStatus();
+  const int64_t limit = model.gemma.context_length;
+  const std::string larger =
+      model.capacity() < limit
+          ? fmt::format("shorten the prompt or raise context.capacity (this model takes up to {})",
+                        limit)
+          : "shorten the prompt: this model takes no longer context";
+  const std::string with = canvas > 0 ? fmt::format(" and a canvas {}", canvas) : std::string();
+  return MakeError(ErrorKind::kRuntime, "context.overflow",
+                   "the prompt has {} tokens{}, but the context holds {}; {}", tokens, with,
+                   model.capacity(), larger);
+}
+
+Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
+                                       const Request& request) {
+  RL_RETURN_IF_ERROR(CheckMembers(request));
+  const GenerationConfig& defaults = model.config().generation;
+  const bool thinking = request.thinking.value_or(defaults.thinking.value_or(false));
+  PreparedRequest prepared{.job = std::make_unique<Job>()};
+  Job& job = *prepared.job;
+  RL_ASSIGN_OR_RETURN(job.prompt, PromptOf(model, request, thinking));
+  job.max_tokens = request.max_tokens < 0 ? defaults.max_tokens.value_or(-1) : request.max_tokens;
+  const bool denoises = model.gemma.denoises();
+  RL_RETURN_IF_ERROR(CheckFits(model, std::ssize(job.prompt),
+                               denoises && job.max_tokens != 0 ? model.gemma.canvas.length : 0));
+  if (denoises && request.top_logprobs >= 0) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "this model denoises canvases and predicts no next token, so there are no "
+                     "log-probabilities");
+  }
+  RL_ASSIGN_OR_RETURN(const SamplerSettings settings,
+                      SettingsOf(sampler, request.sampling, model.gemma.vocabulary));
+  for (const auto& [token, bias] : settings.logit_bias) {
+    job.bias.push_back({static_cast<int32_t>(token), static_cast<float>(bias)});
+  }
+  job.sampling = RowSamplingOf(settings);
+  job.sampling.bias = job.bias;
+  job.top_logprobs = request.top_logprobs;
+  job.reuse_prefix = request.reuse_prefix;
+  prepared.logprobs = request.top_logprobs >= 0;
+  prepared.text = {.chat = !request.messages.empty(),
+                   .thinking = thinking,
+                   .stop = request.stop.empty() ? defaults.stop : request.stop};
+  return prepared;
+}
+
+}  // namespace rullama

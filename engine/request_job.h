@@ -1,0 +1,33 @@
+// Requests of the public interface as jobs: what is missing is taken from the configuration, and
+// everything is checked.
+#pragma once
+
+#include <memory>
+
+#include "core/base/status.h"
+#include "engine/answer_text.h"
+#include "engine/api/request.h"
+#include "engine/job.h"
+#include "engine/loaded_model.h"
+
+namespace rullama {
+
+struct PreparedRequest {
+  std::unique_ptr<Job> job;  // without a channel
+  AnswerTextOptions text = {};
+  bool logprobs = false;
+};
+
+// `sampler`: the settings for what a request leaves open. Pure function. Errors: those of
+// Engine::Submit.
+Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
+                                       const Request& request);
+
+// JSON text of limited depth as a value. Error chat.json (kUsage); `what` begins the message.
+Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what);
+
+// Error context.overflow (kRuntime) if so many tokens, a canvas of `canvas` tokens among them, do
+// not fit into a slot.
+Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas);
+
+}  // namespace rullama

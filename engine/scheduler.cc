@@ -1,0 +1,230 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rullama {
+namespace {
+
+double SecondsBetween(EngineClock::time_point from, EngineClock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr<Wakeup> wakeup)
+    : session_(session),
+      options_(std::move(options)),
+      wakeup_(std::move(wakeup)),
+      batch_(session, options_.vocabulary),
+      table_(options_.slots, options_.chunk),
+      slots_(static_cast<size_t>(options_.slots)),
+      thread_([this] { Loop(); }) {}
+
+Scheduler::~Scheduler() {
+  stopping_ = true;
+  wakeup_->Notify();
+  thread_.join();
+}
+
+void Scheduler::Submit(std::unique_ptr<Job> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    submitted_.push_back(std::move(job));
+  }
+  wakeup_->Notify();
+}
+
+void Scheduler::Loop() {
+  while (!stopping_) {
+    TakeNewJobs();
+    EndCancelled();
+    Admit();
+    const bool wrote = DecodeStep();
+    const bool read = ReadChunk();
+    if (!wrote && !read) wakeup_->Wait();
+  }
+  TakeNewJobs();
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot]) End(static_cast<int32_t>(slot), StopReason::kCancelled);
+  }
+  for (const auto& job : waiting_) job->channel->Push(RequestEnd{StopReason::kCancelled});
+}
+
+void Scheduler::TakeNewJobs() {
+  const std::lock_guard lock(mutex_);
+  std::ranges::move(submitted_, std::back_inserter(waiting_));
+  submitted_.clear();
+}
+
+void Scheduler::EndCancelled() {
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot] && slots_[slot]->job->channel->cancelled()) {
+      End(static_cast<int32_t>(slot), StopReason::kCancelled);
+    }
+  }
+  std::erase_if(waiting_, [](const auto& job) {
+    if (!job->channel->cancelled()) return false;
+    job->channel->Push(RequestEnd{StopReason::kCancelled});
+    return true;
+  });
+}
+
+void Scheduler::Admit() {
+  while (!waiting_.empty()) {
+    const Job& first = *waiting_.front();
+    const bool reuse = first.reuse_prefix && first.kind == Job::Kind::kGenerate;
+    const auto choice = table_.Choose(first.prompt, reuse,
+                                      [](int32_t /*slot*/, int64_t /*position*/) { return false; });
+    if (!choice) return;
+    Running running;
+    running.job = std::move(waiting_.front());
+    waiting_.pop_front();
+    running.started = EngineClock::now();
+    running.read = running.reused = choice->reused;
+    table_.Take(*choice);
+    slots_[static_cast<size_t>(choice->slot)] = std::move(running);
+    session_.ForgetSlot(choice->slot);
+  }
+}
+
+bool Scheduler::DecodeStep() {
+  rows_.clear();
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    const auto& running = slots_[slot];
+    if (!running || !running->token || running->job->channel->full()) continue;
+    rows_.push_back({.slot = static_cast<int32_t>(slot),
+                     .token = *running->token,
+                     .sampling = running->job->sampling,
+                     .top_logprobs = running->job->top_logprobs});
+  }
+  if (rows_.empty()) return false;
+  const auto results = batch_.Decode(rows_);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (results) {
+      TakeResult(rows_[i].slot, (*results)[i]);
+    } else {
+      Fail(rows_[i].slot, results.error());
+    }
+  }
+  return true;
+}
+
+bool Scheduler::ReadChunk() {
+  for (size_t turn = 0; turn < slots_.size(); ++turn) {
+    const size_t slot = (next_reader_ + turn) % slots_.size();
+    auto& running = slots_[slot];
+    if (!running || running->token || running->job->channel->full()) continue;
+    next_reader_ = slot + 1;
+    const std::span<const int32_t> prompt = running->job->prompt;
+    const int64_t most = ChunkOf(running->job->kind);
+    const int64_t end = std::min(std::ssize(prompt), (running->read / most + 1) * most);
+    const auto chunk = prompt.subspan(static_cast<size_t>(running->read),
+                                      static_cast<size_t>(end - running->read));
+    const auto at = static_cast<int32_t>(slot);
+    const Status status = running->job->kind == Job::Kind::kGenerate
+                              ? ReadForGeneration(at, *running, chunk)
+                              : ReadForRows(at, *running, chunk);
+    if (!status) Fail(at, status.error());
+    return true;
+  }
+  return false;
+}
+
+// The most rows of a step that reads the prompt of such a job.
+int64_t Scheduler::ChunkOf(Job::Kind kind) const {
+  switch (kind) {
+    case Job::Kind::kGenerate:
+      break;
+    case Job::Kind::kEmbed:
+      return session_.max_rows(BatchGraphOf(BatchOutput::kHidden).index);
+    case Job::Kind::kLogits:
+      return session_.max_rows(BatchGraphOf(BatchOutput::kLogits).index);
+  }
+  return table_.chunk();
+}
+
+Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
+                                    std::span<const int32_t> chunk) {
+  const Job& job = *running.job;
+  const int64_t total = std::ssize(job.prompt);
+  const bool last = running.read + std::ssize(chunk) == total;
+  const RowRequest draw{.slot = slot, .sampling = job.sampling, .top_logprobs = job.top_logprobs};
+  RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, last ? &draw : nullptr));
+  running.read += std::ssize(chunk);
+  table_.Append(slot, chunk);
+  job.channel->Push(ReadProgress{running.read, total});
+  if (result) {
+    running.first_token = EngineClock::now();
+    TakeResult(slot, *result);
+  }
+  return OkStatus();
+}
+
+Status Scheduler::ReadForRows(int32_t slot, Running& running, std::span<const int32_t> chunk) {
+  const Job& job = *running.job;
+  const bool embeds = job.kind == Job::Kind::kEmbed;
+  RL_RETURN_IF_ERROR(batch_.Evaluate(embeds ? BatchOutput::kHidden : BatchOutput::kLogits, slot,
+                                     chunk, evaluated_));
+  const int64_t first = running.read;
+  running.read += std::ssize(chunk);
+  const bool last = running.read == std::ssize(job.prompt);
+  if (embeds) {
+    const size_t width = evaluated_.size() / chunk.size();
+    running.sum.resize(width);
+    for (size_t i = 0; i < evaluated_.size(); ++i) running.sum[i % width] += evaluated_[i];
+    if (last) job.channel->Push(ResultRows{0, std::move(running.sum)});
+  } else {
+    job.channel->Push(ResultRows{first, evaluated_});
+  }
+  if (last) End(slot, StopReason::kEndOfGeneration);
+  return OkStatus();
+}
+
+void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
+  Running& running = *slots_[static_cast<size_t>(slot)];
+  const Job& job = *running.job;
+  if (!result.token) return Fail(slot, result.token.error());
+  const int32_t token = *result.token;
+  const auto at_limit = [&] { return job.max_tokens >= 0 && running.drawn >= job.max_tokens; };
+  if (IsEnd(token)) return End(slot, StopReason::kEndOfGeneration);
+  if (at_limit()) return End(slot, StopReason::kMaxTokens);
+  job.channel->Push(DrawnToken{token, job.top_logprobs >= 0 ? result.logprobs : LogprobStep{}});
+  ++running.drawn;
+  if (at_limit()) return End(slot, StopReason::kMaxTokens);
+  if (session_.past(slot) >= options_.capacity) return End(slot, StopReason::kContextFull);
+  running.token = token;
+}
+
+void Scheduler::End(int32_t slot, StopReason reason) {
+  const Running& running = *slots_[static_cast<size_t>(slot)];
+  const EngineClock::time_point now = EngineClock::now();
+  const bool wrote = running.first_token != EngineClock::time_point();
+  const EngineClock::time_point first = wrote ? running.first_token : now;
+  running.job->channel->Push(
+      RequestEnd{.reason = reason,
+                 .cached_tokens = running.reused,
+                 .queue_seconds = SecondsBetween(running.job->submitted, running.started),
+                 .prompt_seconds = SecondsBetween(running.started, first),
+                 .generate_seconds = SecondsBetween(first, now)});
+  if (running.job->kind != Job::Kind::kGenerate) table_.Forget(slot);
+  Free(slot);
+}
+
+void Scheduler::Fail(int32_t slot, const Error& error) {
+  slots_[static_cast<size_t>(slot)]->job->channel->Push(error);
+  table_.Forget(slot);
+  session_.ForgetSlot(slot);
+  Free(slot);
+}
+
+void Scheduler::Free(int32_t slot) {
+  slots_[static_cast<size_t>(slot)].reset();
+  table_.Release(slot);
+}
+
+bool Scheduler::IsEnd(int32_t token) const {
+  return std::ranges::find(options_.end_tokens, token) != options_.end_tokens.end();
+}
+
+}  // namespace rullama

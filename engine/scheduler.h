@@ -1,0 +1,90 @@
+// Runs the jobs of many requests on the slots of one session, on a thread of its own.
+//
+// Each round takes new jobs, gives free slots to the first of them, runs one decode step over all
+// slots that write, and one chunk of one slot that reads a prompt, in turn. So a long prompt costs
+// the others one chunk per token at most. The two are separate steps, because the bytes of a row
+// may depend on the kernels that a step of this size takes.
+//
+// Ownership: borrows the session. Thread safety: Submit() from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "core/runtime/session.h"
+#include "engine/batch_session.h"
+#include "engine/job.h"
+#include "engine/slot_table.h"
+
+namespace rullama {
+
+struct SchedulerOptions {
+  int64_t slots = 1;
+  int64_t capacity = 0;  // tokens per slot
+  int64_t chunk = 0;     // most rows of a step that reads a prompt
+  int64_t vocabulary = 0;
+  std::vector<int32_t> end_tokens = {};
+};
+
+class Scheduler final : public JobRunner {
+ public:
+  // Starts the thread. `wakeup` is shared with the channels of all jobs.
+  Scheduler(Session& session, SchedulerOptions options, std::shared_ptr<Wakeup> wakeup);
+  // Ends all jobs as cancelled and joins the thread.
+  ~Scheduler() override;
+
+  void Submit(std::unique_ptr<Job> job) override;
+
+ private:
+  // A job that has a slot.
+  struct Running {
+    std::unique_ptr<Job> job;
+    int64_t read = 0;              // rows of the prompt in the slot
+    int64_t reused = 0;            // of these, found there
+    std::optional<int32_t> token;  // drawn, not yet in the slot
+    int64_t drawn = 0;             // tokens handed out
+    std::vector<float> sum;        // of an embedding
+    EngineClock::time_point started;
+    EngineClock::time_point first_token;
+  };
+
+  void Loop();
+  void TakeNewJobs();
+  void Admit();
+  void EndCancelled();
+  bool DecodeStep();
+  bool ReadChunk();
+  Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  Status ReadForRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // Hands out a token that was drawn, or ends the job if it was the last.
+  void TakeResult(int32_t slot, const RowResult& result);
+  [[nodiscard]] int64_t ChunkOf(Job::Kind kind) const;
+  void End(int32_t slot, StopReason reason);
+  // Ends the job with an error; the slot's rows are given up.
+  void Fail(int32_t slot, const Error& error);
+  void Free(int32_t slot);
+  [[nodiscard]] bool IsEnd(int32_t token) const;
+
+  Session& session_;
+  SchedulerOptions options_;
+  std::shared_ptr<Wakeup> wakeup_;
+  BatchSession batch_;
+  SlotTable table_;
+  std::vector<std::optional<Running>> slots_;
+  std::deque<std::unique_ptr<Job>> waiting_;
+  size_t next_reader_ = 0;        // the slot whose turn it is to read
+  std::vector<RowRequest> rows_;  // of a decode step; kept for its memory
+  std::vector<float> evaluated_;  // rows of ReadForRows; kept for its memory
+  std::mutex mutex_;              // guards submitted_
+  std::vector<std::unique_ptr<Job>> submitted_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace rullama

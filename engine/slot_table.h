@@ -1,0 +1,68 @@
+// What the slots of a session hold, and which one suits a new request.
+//
+// A prompt is read in chunks that end at multiples of the chunk length, whoever reads it. A request
+// that reuses the rows of an earlier one therefore runs the same steps as one that does not, from
+// the first row that it reads on, and gives the same bytes. Rows of drawn tokens are not reused:
+// they met the kernels of a decode step.
+//
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace rullama {
+
+class SlotTable {
+ public:
+  SlotTable(int64_t slots, int64_t chunk);
+
+  struct Choice {
+    int32_t slot = 0;
+    int64_t reused = 0;  // rows of the prompt that the slot holds; a multiple of the chunk length
+  };
+  // A free slot for this prompt, or nothing: the one that holds most of it, else an empty one, else
+  // the one that was used least recently. At least one row of the prompt is left to be read.
+  // `can_return(slot, position)` says whether the session can go back to this position of a slot.
+  template <typename CanReturn>
+  std::optional<Choice> Choose(std::span<const int32_t> prompt, bool reuse,
+                               const CanReturn& can_return) const {
+    std::optional<Choice> best;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].busy) continue;
+      const auto slot = static_cast<int32_t>(i);
+      Choice choice{slot, reuse ? CommonRows(slots_[i], prompt) : 0};
+      while (choice.reused > 0 && !can_return(slot, choice.reused)) choice.reused -= chunk_;
+      if (!best || Suits(choice, *best)) best = choice;
+    }
+    return best;
+  }
+
+  // The slot is taken for a request that begins with `reused` rows of what it holds.
+  void Take(const Choice& choice);
+  // Rows of a prompt chunk were appended to the slot.
+  void Append(int32_t slot, std::span<const int32_t> chunk);
+  // The slot is free; what it holds may be reused.
+  void Release(int32_t slot);
+  // The slot holds nothing that may be reused.
+  void Forget(int32_t slot);
+
+  [[nodiscard]] int64_t chunk() const { return chunk_; }
+
+ private:
+  struct Slot {
+    bool busy = false;
+    uint64_t last_used = 0;
+    std::vector<int32_t> prompt;  // the tokens whose rows were read as chunks
+  };
+  [[nodiscard]] int64_t CommonRows(const Slot& slot, std::span<const int32_t> prompt) const;
+  [[nodiscard]] bool Suits(const Choice& choice, const Choice& other) const;
+
+  int64_t chunk_;
+  uint64_t uses_ = 0;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace rullama

@@ -1,0 +1,312 @@
+// The public interface on a tiny trained model: what a request gives, alone and beside others.
+#include "engine/api/engine.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
+
+#include "core/base/must_test_util.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr const char* kE2b = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf";
+constexpr const char* kDiffusion = RULLAMA_SOURCE_DIR "/tests/data/tiny-diffusion-Q4_K_M.gguf";
+constexpr const char* kPlugins = RULLAMA_BINARY_DIR "/lib/rullama";
+
+std::shared_ptr<Engine> Open(const std::string& backend, int slots = 1,
+                             std::vector<Setting> settings = {}, const char* model = kE2b) {
+  settings.push_back({"context.slots", std::to_string(slots)});
+  settings.push_back({"context.capacity", "512"});
+  settings.push_back({"backend.device", "0"});  // also one in software
+  return Must(Engine::Open(
+      {.model = model, .backend = backend, .settings = settings, .plugin_paths = {kPlugins}}));
+}
+
+Completion Answer(Engine& engine, const Request& request) {
+  auto generation = Must(engine.Submit(request));
+  return Must(generation.Wait());
+}
+
+std::string ErrorId(const Result<Generation>& result) {
+  return result ? "none" : result.error().id;
+}
+
+// Requests of different lengths, settings and seeds.
+std::vector<Request> MixedRequests(int count) {
+  const std::string text =
+      "Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes. But I warn "
+      "you, if you don't tell me that this means war, if you still try to defend the infamies";
+  std::vector<Request> requests;
+  for (int i = 0; i < count; ++i) {
+    Request request{.prompt = text.substr(0, 20 + static_cast<size_t>(i) * 9), .max_tokens = 24};
+    request.sampling.seed = 100 + i;
+    switch (i % 4) {
+      case 0:
+        request.sampling.temperature = 0;
+        break;
+      case 1:
+        request.sampling.temperature = 0.8;
+        request.sampling.top_k = 20;
+        break;
+      case 2:
+        request.sampling.repeat_penalty = 1.3;
+        request.sampling.top_k = 0;
+        break;
+      default:
+        request.sampling.logit_bias = {{300, 2.0F}, {301, -1.0F}};
+        request.top_logprobs = 2;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+class EachBackend : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, EachBackend, ::testing::Values("cpu", "vulkan", "opencl"),
+                         [](const auto& backend) -> std::string {
+                           const std::string name = backend.param;
+                           if (name == "cpu") return "Cpu";
+                           return name == "vulkan" ? "Vulkan" : "OpenCl";
+                         });
+
+TEST_P(EachBackend, SixteenAtOnceGiveTheBytesOfEachAlone) {
+  constexpr int kRequests = 16;
+  const std::vector<Request> requests = MixedRequests(kRequests);
+  const auto engine = Open(GetParam(), kRequests, {{"context.prefill_chunk", "32"}});
+  std::vector<Completion> alone;
+  alone.reserve(requests.size());
+  for (const Request& request : requests) alone.push_back(Answer(*engine, request));
+
+  std::vector<Generation> running;
+  running.reserve(requests.size());
+  for (const Request& request : requests) running.push_back(Must(engine->Submit(request)));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    const Completion together = Must(running[i].Wait());
+    EXPECT_THAT(together.ids, ElementsAreArray(alone[i].ids));
+    EXPECT_EQ(together.text, alone[i].text);
+    EXPECT_EQ(together.reason, alone[i].reason);
+    EXPECT_EQ(together.logprobs.size(), alone[i].logprobs.size());
+    EXPECT_FALSE(together.ids.empty());
+  }
+}
+
+// More requests than slots, from several threads.
+TEST(EngineTest, ThreadsShareSlots) {
+  constexpr int kThreads = 6;
+  const std::vector<Request> requests = MixedRequests(kThreads);
+  const auto engine = Open("cpu", 2);
+  std::vector<Completion> alone;
+  for (const Request& request : requests) alone.push_back(Answer(*engine, request));
+  std::vector<std::string> texts(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      texts[static_cast<size_t>(i)] = Answer(*engine, requests[static_cast<size_t>(i)]).text;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], alone[i].text) << i;
+}
+
+TEST_P(EachBackend, GreedyTextIsTheGolden) {
+  std::ifstream file(RULLAMA_SOURCE_DIR "/tests/data/golden/tiny-e2b-Q4_K_M.json");
+  const auto golden = nlohmann::json::parse(file);
+  const auto engine = Open(GetParam());
+  ASSERT_FALSE(golden["greedy"].empty());
+  for (const auto& one : golden["greedy"]) {
+    SCOPED_TRACE(one["name"].get<std::string>());
+    const auto expected = one["greedy"].get<std::vector<int32_t>>();
+    Request request{.ids = one["prompt"].get<std::vector<int32_t>>(),
+                    .max_tokens = std::ssize(expected)};
+    request.sampling.temperature = 0;
+    EXPECT_THAT(Answer(*engine, request).ids, ElementsAreArray(expected));
+  }
+}
+
+TEST(EngineTest, EventsJoinedAreTheCompletion) {
+  const auto engine = Open("cpu");
+  auto generation = Must(engine->Submit({.prompt = "The prince", .max_tokens = 12}));
+  std::string text;
+  int64_t read = 0;
+  for (;;) {
+    const std::optional<Event> event = Must(generation.Next());
+    if (!event) break;
+    if (event->kind == Event::Kind::kText) text += event->text;
+    if (event->kind == Event::Kind::kProgress) read = event->done;
+  }
+  const Completion& completion = generation.completion();
+  EXPECT_EQ(text, completion.text);
+  EXPECT_EQ(completion.ids.size(), 12U);
+  EXPECT_EQ(completion.reason, StopReason::kMaxTokens);
+  EXPECT_EQ(read, completion.prompt_tokens);
+  EXPECT_GE(completion.prompt_seconds, 0);
+}
+
+TEST(EngineTest, AStopTextEndsTheAnswerInFrontOfIt) {
+  const auto engine = Open("cpu");
+  Request request{.prompt = "The prince", .max_tokens = 40};
+  request.sampling.temperature = 0;
+  const std::string whole = Answer(*engine, request).text;
+  ASSERT_GT(whole.size(), 10U);
+  request.stop = {whole.substr(6, 3)};
+  const Completion cut = Answer(*engine, request);
+  EXPECT_EQ(cut.text, whole.substr(0, whole.find(request.stop.front())));
+  EXPECT_EQ(cut.reason, StopReason::kStopped);
+}
+
+TEST(EngineTest, CancelledRequestsLeaveTheirSlotToOthers) {
+  const auto engine = Open("cpu");
+  for (int i = 0; i < 20; ++i) {
+    auto generation = Must(engine->Submit({.prompt = "The prince"}));
+    Must(generation.Next());
+    if (i % 2 == 0) {
+      generation.Cancel();
+      EXPECT_EQ(Must(generation.Wait()).reason, StopReason::kCancelled);
+    }
+  }
+  EXPECT_EQ(Answer(*engine, {.prompt = "The prince", .max_tokens = 3}).ids.size(), 3U);
+}
+
+// A reader that takes nothing holds up its own request only.
+TEST(EngineTest, ASlowReaderHoldsUpNobodyElse) {
+  const auto engine = Open("cpu", 2, {{"sampler.logit_bias.1", "-100"}});
+  auto slow = Must(engine->Submit({.prompt = "The prince"}));
+  EXPECT_EQ(Answer(*engine, {.prompt = "It was", .max_tokens = 300}).reason,
+            StopReason::kMaxTokens);
+  const Completion late = Must(slow.Wait());
+  EXPECT_FALSE(late.text.empty());
+}
+
+TEST(EngineTest, TheEndOfAnEngineEndsItsRequests) {
+  auto engine = Open("cpu", 1);
+  auto generation = Must(engine->Submit({.prompt = "The prince"}));
+  engine.reset();  // the generation keeps it
+  EXPECT_FALSE(Must(generation.Wait()).text.empty());
+}
+
+TEST(EngineTest, ChatsWithTheTemplate) {
+  const auto engine = Open("cpu");
+  const std::string messages = R"([{"role": "user", "content": "Who is Anna Pavlovna?"}])";
+  const auto ids = Must(engine->ChatTokens(messages));
+  const Completion answer = Answer(*engine, {.messages = messages, .max_tokens = 8});
+  EXPECT_EQ(answer.prompt_tokens, std::ssize(ids));
+  EXPECT_THAT(Must(engine->Detokenize(ids, /*show_control=*/true)), HasSubstr("<|turn>user"));
+}
+
+TEST(EngineTest, LogprobsAreThoseOfTheLogits) {
+  const auto engine = Open("cpu");
+  const auto prompt = Must(engine->Tokenize("The prince", true, true));
+  const Completion answer = Answer(*engine, {.ids = prompt, .max_tokens = 1, .top_logprobs = 3});
+  ASSERT_EQ(answer.logprobs.size(), 1U);
+  std::vector<float> last;
+  const Status status =
+      engine->Logits(prompt, [&](int64_t /*first*/, std::span<const float> logits) {
+        last.assign(logits.end() - engine->info().vocabulary, logits.end());
+        return true;
+      });
+  ASSERT_TRUE(status) << status.error().ToString();
+  double sum = 0;
+  for (const float x : last) sum += std::exp(static_cast<double>(x));
+  const auto logprob = [&](int32_t token) {
+    return last[static_cast<size_t>(token)] - std::log(sum);
+  };
+  const LogprobStep& step = answer.logprobs.front();
+  // f16 activations of a step of another size.
+  constexpr double kTolerance = 2e-2;
+  EXPECT_NEAR(step.drawn.logprob, logprob(step.drawn.token), kTolerance);
+  ASSERT_EQ(step.top.size(), 3U);
+  for (const TokenLogprob& top : step.top) {
+    EXPECT_NEAR(top.logprob, logprob(top.token), kTolerance);
+  }
+  EXPECT_EQ(step.top.front().token, std::max_element(last.begin(), last.end()) - last.begin());
+}
+
+TEST(EngineTest, EmbeddingsAreUnitVectorsThatDependOnTheText) {
+  const auto engine = Open("cpu", 2, {{"context.prefill_chunk", "16"}});
+  const auto dot = [](const std::vector<float>& a, const std::vector<float>& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  const std::string prince =
+      "Prince Vasili always spoke languidly, like an actor repeating a stale part.";
+  const auto first = Must(engine->Embed(prince));
+  const auto again = Must(engine->Embed(prince));
+  const auto other = Must(engine->Embed("1 2 3 4"));
+  EXPECT_EQ(std::ssize(first), engine->info().width);
+  EXPECT_NEAR(dot(first, first), 1, 1e-5);
+  EXPECT_EQ(first, again);
+  EXPECT_LT(dot(first, other), 0.999);
+}
+
+TEST(EngineTest, PerplexityIsThatOfTheLogits) {
+  const auto engine = Open("cpu");
+  const auto ids = Must(engine->Tokenize("It was in July, 1805, and the speaker was", true, true));
+  const double nll = Must(engine->NegativeLogLikelihood(ids));
+  EXPECT_GT(nll, 0);
+  EXPECT_LT(nll / static_cast<double>(ids.size() - 1), std::log(engine->info().vocabulary));
+}
+
+TEST(EngineTest, RefusesBadRequests) {
+  const auto engine = Open("cpu");
+  EXPECT_EQ(ErrorId(engine->Submit({})), "usage.request");
+  EXPECT_EQ(ErrorId(engine->Submit({.prompt = "a", .ids = {1}})), "usage.request");
+  EXPECT_EQ(ErrorId(engine->Submit({.prompt = "a", .tools = "[]"})), "usage.request");
+  EXPECT_EQ(ErrorId(engine->Submit({.prompt = "a", .stop = {""}})), "usage.request");
+  EXPECT_EQ(ErrorId(engine->Submit({.prompt = "a", .top_logprobs = 21})), "usage.request");
+  EXPECT_EQ(ErrorId(engine->Submit({.messages = "{"})), "chat.json");
+  EXPECT_EQ(ErrorId(engine->Submit({.messages = std::string(1000, '[')})), "chat.json");
+  EXPECT_EQ(ErrorId(engine->Submit({.messages = R"({"role": "user"})"})), "chat.messages");
+  EXPECT_EQ(ErrorId(engine->Submit({.prompt = "\xff"})), "text.utf8");
+  EXPECT_EQ(ErrorId(engine->Submit({.ids = {1 << 20}})), "tokenizer.id");
+  EXPECT_EQ(ErrorId(engine->Submit({.ids = std::vector<int32_t>(513, 5)})), "context.overflow");
+  Request hot{.prompt = "a"};
+  hot.sampling.temperature = 1000;
+  EXPECT_EQ(ErrorId(engine->Submit(hot)), "sampler.range");
+  Request seeded{.prompt = "a"};
+  seeded.sampling.seed = -3;
+  EXPECT_EQ(ErrorId(engine->Submit(seeded)), "sampler.range");
+  // The engine goes on.
+  EXPECT_EQ(Answer(*engine, {.prompt = "The prince", .max_tokens = 2}).ids.size(), 2U);
+}
+
+TEST(EngineTest, SaysWhyItCannotOpen) {
+  const auto id = [](const EngineOptions& options) {
+    const auto engine = Engine::Open(options);
+    return engine ? std::string("none") : engine.error().id;
+  };
+  EXPECT_EQ(id({}), "usage.model");
+  EXPECT_EQ(id({.model = "/nowhere/model.gguf"}), "io.open");
+  EXPECT_EQ(id({.model = kE2b, .settings = {{"context.sluts", "2"}}}), "config.unknown_key");
+  EXPECT_EQ(id({.model = kE2b, .backend = "none-such", .plugin_paths = {kPlugins}}),
+            "backend.unknown");
+}
+
+TEST(EngineTest, DenoisesCanvases) {
+  const auto engine = Open("cpu", 1, {}, kDiffusion);
+  Request request{.prompt = "The prince", .max_tokens = 20};
+  request.sampling.seed = 3;
+  auto generation = Must(engine->Submit(request));
+  int drafts = 0;
+  const Completion answer = Must(generation.Wait([&](const Event& event) {
+    drafts += event.kind == Event::Kind::kDraft ? 1 : 0;
+    return true;
+  }));
+  EXPECT_GT(drafts, 0);
+  EXPECT_THAT(answer.text, Not(IsEmpty()));
+  EXPECT_EQ(Answer(*engine, request).text, answer.text);
+  EXPECT_EQ(engine->Embed("a").error().id, "model.canvas");
+}
+
+}  // namespace
+}  // namespace rullama

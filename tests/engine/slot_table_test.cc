@@ -1,0 +1,73 @@
+#include "engine/slot_table.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+namespace rullama {
+namespace {
+
+constexpr int64_t kChunk = 4;
+
+std::vector<int32_t> Tokens(int count, int first = 0) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+class SlotTableTest : public ::testing::Test {
+ protected:
+  // A request with this prompt has run and is over.
+  SlotTable::Choice Use(const std::vector<int32_t>& prompt) {
+    const SlotTable::Choice choice = *Choose(prompt);
+    table_.Take(choice);
+    table_.Append(choice.slot, std::span(prompt).subspan(static_cast<size_t>(choice.reused)));
+    table_.Release(choice.slot);
+    return choice;
+  }
+  std::optional<SlotTable::Choice> Choose(const std::vector<int32_t>& prompt, bool reuse = true) {
+    return table_.Choose(prompt, reuse, [this](int32_t, int64_t p) { return p <= can_return_; });
+  }
+
+  SlotTable table_{2, kChunk};
+  int64_t can_return_ = 1000;
+};
+
+TEST_F(SlotTableTest, ReusesWholeChunksAndLeavesOneRow) {
+  Use(Tokens(12));
+  EXPECT_EQ(Choose(Tokens(12))->reused, 8);  // one row is left to be read
+  EXPECT_EQ(Choose(Tokens(13))->reused, 12);
+  EXPECT_EQ(Choose(Tokens(11))->reused, 8);
+  EXPECT_EQ(Choose(Tokens(12), /*reuse=*/false)->reused, 0);
+  EXPECT_EQ(Choose(Tokens(3))->reused, 0);
+}
+
+TEST_F(SlotTableTest, ReusesOnlyWhatTheSessionCanReturnTo) {
+  Use(Tokens(12));
+  can_return_ = 5;
+  EXPECT_EQ(Choose(Tokens(20))->reused, 4);
+}
+
+TEST_F(SlotTableTest, PrefersTheLongestPrefixThenAnEmptySlotThenTheOldest) {
+  EXPECT_EQ(Use(Tokens(12)).slot, 0);
+  EXPECT_EQ(Use(Tokens(12, 100)).slot, 1);    // empty
+  EXPECT_EQ(Use(Tokens(16)).slot, 0);         // holds most of it
+  EXPECT_EQ(Choose(Tokens(5, 50))->slot, 1);  // unused for longer
+}
+
+TEST_F(SlotTableTest, BusySlotsAreNotChosen) {
+  table_.Take(*Choose(Tokens(5)));
+  table_.Take(*Choose(Tokens(5)));
+  EXPECT_FALSE(Choose(Tokens(5)).has_value());
+  table_.Release(1);
+  EXPECT_EQ(Choose(Tokens(5))->slot, 1);
+}
+
+TEST_F(SlotTableTest, ForgetsWhatFailed) {
+  Use(Tokens(12));
+  table_.Forget(0);
+  EXPECT_EQ(Choose(Tokens(20))->reused, 0);
+}
+
+}  // namespace
+}  // namespace rullama
