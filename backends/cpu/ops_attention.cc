@@ -1,6 +1,10 @@
 // Attention: the fused op and its two decomposed parts. The fused op reads each key and value once
-// for all query heads that share it. With few query rows the keys are split among the workers, and
-// a second node combines the partial results.
+// for all query heads that share it. The keys of a few query rows are split into parts. With few
+// rows in all, workers share the parts, and a second node combines the partial results.
+//
+// What a row gives must not depend on the rows of other slots beside it. So the number of parts of
+// a slot's only row is a function of its own keys and the number of workers; where other rows keep
+// the workers busy, one worker computes and combines the same parts.
 #include <rullama/sdk/half.h>
 
 #include <algorithm>
@@ -109,7 +113,7 @@ void KeepPart(std::vector<KvSegment>& segments, size_t part, size_t parts) {
 // Query rows that are processed together in prefill: enough to reuse each converted tile of keys,
 // few enough that the scores of all heads stay in L1.
 constexpr int64_t kQueryTile = 8;
-// Most query rows whose keys are split among the workers.
+// Most query rows of a step in which workers share the parts of the keys.
 constexpr int64_t kSplitRows = kQueryTile;
 // Fewest keys per part when keys are split.
 constexpr int64_t kMinKeysPerPart = 64;
@@ -124,9 +128,10 @@ struct HeadShape {
 // three arrays one after the other.
 class PartialSoftmax {
  public:
-  PartialSoftmax(Workspace& workspace, size_t parts, const HeadShape& shape)
-      : rows_(kSplitRows * shape.heads),
-        dim_(shape.dim),
+  // For `rows` (row, head) indices.
+  PartialSoftmax(Workspace& workspace, size_t parts, size_t rows, size_t dim)
+      : rows_(rows),
+        dim_(dim),
         data_(reinterpret_cast<float*>(workspace.Allocate(parts * part_stride() * sizeof(float)))) {
   }
 
@@ -149,11 +154,12 @@ class PartialSoftmax {
 };
 
 // The division of one execution into items: tiles of query rows, key/value heads and parts of the
-// keys. Keys have more than one part only if there is a single tile.
+// keys. Items have parts only if there is a single tile; `parts` is the most of any row.
 struct Split {
   int64_t tiles;
   int64_t kv_heads;
   int64_t parts;
+  bool shares_parts;  // among the items
 };
 
 class AttentionNode final : public Node {
@@ -174,12 +180,14 @@ class AttentionNode final : public Node {
                        RL_LIFETIME_INPUT),
         y_(context.Result()),
         partial_(context.workspace, static_cast<size_t>(context.workers),
-                 ShapeAt(context.MaxStep())) {
+                 kSplitRows * ShapeAt(context.MaxStep()).heads, ShapeAt(context.MaxStep()).dim) {
     const HeadShape shape = ShapeAt(context.MaxStep());
     const size_t max_queries = kQueryTile * shape.group;
+    const auto parts = static_cast<size_t>(context.workers);
     for (int worker = 0; worker < context.workers; ++worker) {
-      WorkerState state;
-      state.scratch = context.workspace.Allocate(AttentionScratchBytes(shape.dim, max_queries));
+      WorkerState state{
+          .scratch = context.workspace.Allocate(AttentionScratchBytes(shape.dim, max_queries)),
+          .partial = {context.workspace, parts, shape.group, shape.dim}};
       state.segments.reserve(kReservedSegments);
       state.queries.resize(max_queries);
       workers_.push_back(std::move(state));
@@ -189,44 +197,40 @@ class AttentionNode final : public Node {
   [[nodiscard]] Split SplitOf(const Step& step) const {
     const int64_t rows = q_.Rows(step);
     const int64_t kv_heads = kv_.k_new.Dim(1, step);
-    if (rows == 0) return {0, kv_heads, 0};
+    if (rows == 0) return {0, kv_heads, 0, false};
     const int64_t tiles = (rows + kQueryTile - 1) / kQueryTile;
-    if (tiles * kv_heads >= 2 * step.workers || rows > kSplitRows) return {tiles, kv_heads, 1};
-    const int64_t keys = MaxCachedKeys(step);
-    const int64_t parts = std::clamp<int64_t>(keys / kMinKeysPerPart, 1, step.workers);
-    return {tiles, kv_heads, parts};
+    const int64_t parts = PartsOf(step, MaxPast(step));
+    const bool shares = rows <= kSplitRows && tiles * kv_heads < 2 * step.workers && parts > 1;
+    return {tiles, kv_heads, parts, shares};
   }
 
   [[nodiscard]] int64_t Items(const Step& step) const override {
     const Split split = SplitOf(step);
-    return split.tiles * split.kv_heads * split.parts;
+    return split.tiles * split.kv_heads * (split.shares_parts ? split.parts : 1);
   }
 
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     const Split split = SplitOf(step);
+    const int64_t parts = split.shares_parts ? split.parts : 1;
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t part = item % split.parts;
-      const int64_t head = item / split.parts % split.kv_heads;
-      const int64_t tile = item / (split.parts * split.kv_heads);
-      RunTile(
-          step, worker, tile,
-          {static_cast<size_t>(head), static_cast<size_t>(part), static_cast<size_t>(split.parts)});
+      const int64_t part = item % parts;
+      const int64_t head = item / parts % split.kv_heads;
+      const int64_t tile = item / (parts * split.kv_heads);
+      RunTile(step, worker, tile,
+              {static_cast<size_t>(head), static_cast<size_t>(part), split.shares_parts});
     }
   }
 
   // Combines the parts of every row and head.
   void Merge(const Step& step) const {
-    const auto parts = std::min(static_cast<size_t>(SplitOf(step).parts), kMaxParts);
     const HeadShape shape = ShapeAt(step);
-    std::array<float, kMaxParts> max{};
-    std::array<float, kMaxParts> sum{};
-    for (size_t index = 0; index < q_.Count(0, step) * shape.heads; ++index) {
-      for (size_t part = 0; part < parts; ++part) {
-        max[part] = partial_.Max(part, index);
-        sum[part] = partial_.Sum(part, index);
+    const auto* slots = rows_.q_slot.as<const int32_t>();
+    for (size_t row = 0; row < q_.Count(0, step); ++row) {
+      const auto parts = static_cast<size_t>(PartsOf(step, PastOf(slots[row])));
+      for (size_t head = 0; parts > 1 && head < shape.heads; ++head) {
+        const size_t index = row * shape.heads + head;
+        MergeParts(partial_, index, parts, shape.dim, y_.as<float>() + index * shape.dim);
       }
-      AttentionMerge(partial_.Accumulator(0, index), partial_.part_stride(), max.data(), sum.data(),
-                     parts, shape.dim, y_.as<float>() + index * shape.dim);
     }
   }
 
@@ -237,28 +241,50 @@ class AttentionNode final : public Node {
 
   struct WorkerState {
     std::byte* scratch = nullptr;
-    std::vector<KvSegment> segments;
-    std::vector<AttentionQuery> queries;
+    std::vector<KvSegment> segments = {};
+    std::vector<AttentionQuery> queries = {};
+    PartialSoftmax partial;  // of one row of one key/value head
   };
 
-  // One part of the keys of one key/value head.
+  // One key/value head, and the part of the keys that an item is for if items share them.
   struct KeyRange {
-    size_t kv_head, part, parts;
+    size_t kv_head, part;
+    bool shares_parts;
   };
+
+  static void MergeParts(const PartialSoftmax& partial, size_t index, size_t parts, size_t dim,
+                         float* y) {
+    std::array<float, kMaxParts> max{};
+    std::array<float, kMaxParts> sum{};
+    for (size_t part = 0; part < std::min(parts, kMaxParts); ++part) {
+      max[part] = partial.Max(part, index);
+      sum[part] = partial.Sum(part, index);
+    }
+    AttentionMerge(partial.Accumulator(0, index), partial.part_stride(), max.data(), sum.data(),
+                   std::min(parts, kMaxParts), dim, y);
+  }
 
   [[nodiscard]] HeadShape ShapeAt(const Step& step) const {
     const size_t heads = q_.Count(1, step);
     return {heads, q_.Count(2, step), heads / kv_.k_new.Count(1, step)};
   }
 
-  // An upper bound of the number of cached keys that any row sees. This is called before the plan
-  // runs, when only the host's inputs are set: positions and slots of the wanted rows may still
-  // have to be gathered.
-  [[nodiscard]] int64_t MaxCachedKeys(const Step& step) const {
+  // The most cached rows of any slot. This is called before the plan runs, when only the host's
+  // inputs are set: positions and slots of the wanted rows may still have to be gathered.
+  [[nodiscard]] int64_t MaxPast(const Step& step) const {
     if (!past_is_input_) return 0;
     const auto* past = rows_.past.as<const int32_t>();
-    const int64_t most = *std::max_element(past, past + rows_.past.Rows(step));
-    return rows_.window > 0 ? std::min(most, rows_.window) : most;
+    return *std::max_element(past, past + rows_.past.Rows(step));
+  }
+  [[nodiscard]] int64_t PastOf(int32_t slot) const {
+    return past_is_input_ ? rows_.past.as<const int32_t>()[slot] : 0;
+  }
+
+  // Into how many parts the keys of a slot with so many cached rows are split.
+  [[nodiscard]] int64_t PartsOf(const Step& step, int64_t past) const {
+    if (kv_.k_new.Dim(1, step) >= 2 * step.workers) return 1;  // heads keep the workers busy
+    const int64_t keys = rows_.window > 0 ? std::min(past, rows_.window) : past;
+    return std::clamp<int64_t>(keys / kMinKeysPerPart, 1, step.workers);
   }
 
   void RunTile(const Step& step, int worker, int64_t tile, const KeyRange& range) {
@@ -280,43 +306,84 @@ class AttentionNode final : public Node {
     const HeadShape shape = ShapeAt(step);
     const size_t first_index =
         static_cast<size_t>(begin) * shape.heads + range.kv_head * shape.group;
+    const int32_t slot = rows_.q_slot.as<const int32_t>()[begin];
+    const auto parts = static_cast<size_t>(PartsOf(step, PastOf(slot)));
+    const bool splits = parts > 1 && (range.shares_parts || end - begin == 1);
+    if (!splits) {
+      if (range.part > 0) return;  // other slots have more parts
+      SetQueries(state, shape, begin, end, first_index,
+                 [&](size_t index) { return y_.as<float>() + index * shape.dim; });
+      SetSegments(step, state, begin, end, range.kv_head);
+      kernels_.attention(ArgsOf(state, shape, end - begin));
+    } else if (range.shares_parts) {
+      if (range.part >= parts) return;
+      SetQueries(state, shape, begin, end, first_index,
+                 [&](size_t index) { return partial_.Accumulator(range.part, index); });
+      SetSegments(step, state, begin, end, range.kv_head);
+      KeepPart(state.segments, range.part, parts);
+      RunPart(ArgsOf(state, shape, end - begin), shape, partial_, first_index, range.part);
+    } else {
+      for (size_t part = 0; part < parts; ++part) {
+        SetQueries(state, shape, begin, end, first_index, [&](size_t index) {
+          return state.partial.Accumulator(part, index - first_index);
+        });
+        SetSegments(step, state, begin, end, range.kv_head);
+        KeepPart(state.segments, part, parts);
+        RunPart(ArgsOf(state, shape, end - begin), shape, state.partial, /*first_index=*/0, part);
+      }
+      for (size_t g = 0; g < shape.group; ++g) {
+        MergeParts(state.partial, g, parts, shape.dim,
+                   y_.as<float>() + (first_index + g) * shape.dim);
+      }
+    }
+  }
+
+  // Sets the queries of rows [begin, end); `output_of` gives the place of a (row, head) index.
+  template <typename OutputOf>
+  void SetQueries(WorkerState& state, const HeadShape& shape, int64_t begin, int64_t end,
+                  size_t first_index, const OutputOf& output_of) const {
     size_t count = 0;
-    int64_t first_visible = std::numeric_limits<int64_t>::max();
     for (int64_t row = begin; row < end; ++row) {
       const auto [first, last] = rows_.Visible(row);
-      first_visible = std::min(first_visible, first);
       for (size_t g = 0; g < shape.group; ++g, ++count) {
         const size_t index = first_index + static_cast<size_t>(row - begin) * shape.heads + g;
-        float* out = range.parts > 1 ? partial_.Accumulator(range.part, index)
-                                     : y_.as<float>() + index * shape.dim;
-        state.queries[count] = {q_.as<const float>() + index * shape.dim, out, first, last};
+        state.queries[count] = {q_.as<const float>() + index * shape.dim, output_of(index), first,
+                                last};
       }
+    }
+  }
+
+  // Sets the keys that rows [begin, end) of one slot see.
+  void SetSegments(const Step& step, WorkerState& state, int64_t begin, int64_t end,
+                   size_t kv_head) const {
+    int64_t first_visible = std::numeric_limits<int64_t>::max();
+    for (int64_t row = begin; row < end; ++row) {
+      first_visible = std::min(first_visible, rows_.Visible(row).first);
     }
     const int64_t slot = rows_.q_slot.as<const int32_t>()[begin];
     state.segments.clear();
-    AddStateSegments(kv_, step, slot, rows_.past.as<const int32_t>()[slot], first_visible,
-                     range.kv_head, state.segments);
-    AddFreshSegments(kv_, rows_, step, slot, range.kv_head, state.segments);
-    if (range.parts > 1) KeepPart(state.segments, range.part, range.parts);
+    AddStateSegments(kv_, step, slot, rows_.past.as<const int32_t>()[slot], first_visible, kv_head,
+                     state.segments);
+    AddFreshSegments(kv_, rows_, step, slot, kv_head, state.segments);
+  }
 
+  [[nodiscard]] AttentionArgs ArgsOf(const WorkerState& state, const HeadShape& shape,
+                                     int64_t rows) const {
     AttentionArgs args;
     args.segments = state.segments.data();
     args.segment_count = state.segments.size();
     args.queries = state.queries.data();
-    args.query_count = count;
+    args.query_count = static_cast<size_t>(rows) * shape.group;
     args.head_dim = shape.dim;
     args.scale = scale_;
     args.scratch = state.scratch;
-    if (range.parts == 1) {
-      kernels_.attention(args);
-    } else {
-      RunPart(args, shape, first_index, range.part);
-    }
+    return args;
   }
 
-  // Runs the kernel for one part of the keys and stores maxima and sums. Query i belongs to row
-  // i / group of the call; `first_index` is the (row, head) index of query 0.
-  void RunPart(AttentionArgs args, const HeadShape& shape, size_t first_index, size_t part) const {
+  // Runs the kernel for one part of the keys and stores maxima and sums in `partial`. Query i
+  // belongs to row i / group of the call; `first_index` is the (row, head) index of query 0.
+  void RunPart(AttentionArgs args, const HeadShape& shape, const PartialSoftmax& partial,
+               size_t first_index, size_t part) const {
     std::array<float, kMaxQueries> max;
     std::array<float, kMaxQueries> sum;
     args.partial_max = max.data();
@@ -330,8 +397,8 @@ class AttentionNode final : public Node {
       for (size_t i = 0; i < args.query_count; ++i) {
         const size_t query = done + i;
         const size_t index = first_index + query / shape.group * shape.heads + query % shape.group;
-        partial_.Max(part, index) = max[i];
-        partial_.Sum(part, index) = sum[i];
+        partial.Max(part, index) = max[i];
+        partial.Sum(part, index) = sum[i];
       }
     }
   }
@@ -351,7 +418,7 @@ class AttentionMergeNode final : public Node {
  public:
   explicit AttentionMergeNode(const AttentionNode& attention) : attention_(attention) {}
   [[nodiscard]] int64_t Items(const Step& step) const override {
-    return attention_.SplitOf(step).parts > 1 ? 1 : 0;
+    return attention_.SplitOf(step).shares_parts ? 1 : 0;
   }
   void Run(const Step& step, int /*worker*/, int64_t /*begin*/, int64_t /*end*/) override {
     attention_.Merge(step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "core/runtime/memory_need.h"
 
@@ -187,6 +188,40 @@ Status DeviceResources::ClearState(std::string_view name) {
       RL_RETURN_IF_ERROR(
           device(key.first).Write(state.buffer, offset, std::span(zeros_).first(count)));
     }
+  }
+  return OkStatus();
+}
+
+bool DeviceResources::HoldsState(std::string_view name) const {
+  return std::ranges::any_of(states_, [=](const auto& item) { return item.first.second == name; });
+}
+
+Status DeviceResources::ReadState(std::string_view name, uint64_t offset,
+                                  std::span<std::byte> data) {
+  std::vector<std::byte> copy;
+  bool is_first = true;
+  for (const auto& [key, state] : states_) {
+    if (key.second != name) continue;
+    if (std::exchange(is_first, false)) {
+      RL_RETURN_IF_ERROR(device(key.first).Read(state.buffer, offset, data));
+      continue;
+    }
+    copy.resize(data.size());
+    RL_RETURN_IF_ERROR(device(key.first).Read(state.buffer, offset, copy));
+    if (std::ranges::equal(copy, data)) continue;
+    return MakeError(ErrorKind::kRuntime, "snapshot.copies",
+                     "two devices hold different rows of state '{}'; let the placement policy keep "
+                     "its ops on one device",
+                     name);
+  }
+  return OkStatus();
+}
+
+Status DeviceResources::WriteState(std::string_view name, uint64_t offset,
+                                   std::span<const std::byte> data) {
+  for (const auto& [key, state] : states_) {
+    if (key.second != name) continue;
+    RL_RETURN_IF_ERROR(device(key.first).Write(state.buffer, offset, data));
   }
   return OkStatus();
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -57,6 +58,14 @@ class DeviceResources {
 
   // Fills a state with zeros on every device that holds it.
   Status ClearState(std::string_view name);
+
+  // Whether a device holds the state.
+  [[nodiscard]] bool HoldsState(std::string_view name) const;
+  // Copies bytes of a state that some device holds; with several the first one's, after a check
+  // that the others have the same (error snapshot.copies).
+  Status ReadState(std::string_view name, uint64_t offset, std::span<std::byte> data);
+  // Writes bytes of a state on every device that holds it.
+  Status WriteState(std::string_view name, uint64_t offset, std::span<const std::byte> data);
 
   [[nodiscard]] const std::vector<Device*>& devices() const { return devices_; }
   [[nodiscard]] const ResourceBytes& bytes() const { return bytes_; }

@@ -21,13 +21,26 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
     : graphs_(std::move(graphs)),
       policy_(std::move(options.policy)),
       limits_(options.limits),
+      model_(options.model),
+      slot_states_(FindSlotStates(graphs_, slots)),
+      identity_(std::make_shared<const int>()),
       past_(slots),
+      logs_(slots, SlotLog(slot_states_ ? slot_states_->shortest() : kMaxRows)),
       resources_(std::move(options.devices), weights, largest, std::move(in_products)),
       kept_inputs_(largest) {
   for (const SessionGraph& graph : graphs_) kept_inputs_.Declare(graph.graph);
 }
 
 Session::~Session() = default;
+
+Result<SlotStates> Session::FindSlotStates(std::span<const SessionGraph> graphs, size_t slots) {
+  SlotStates states;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    if (!graphs[i].extends_past) continue;
+    RL_RETURN_IF_ERROR(states.AddGraph(graphs[i].graph, i, static_cast<int64_t>(slots)));
+  }
+  return states;
+}
 
 Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graphs,
                                                  const WeightSource& weights,
@@ -122,8 +135,12 @@ Status Session::Run(const StepRows& rows) {
   RL_RETURN_IF_ERROR(CheckRows(rows));
   RL_ASSIGN_OR_RETURN(BoundPlan * plan, FindOrCompilePlan(rows.graph, std::ssize(rows.tokens),
                                                           rows.demand, std::ssize(rows.wanted)));
+  const bool extends_past = graphs_[rows.graph].extends_past;
+  for (size_t slot = 0; extends_past && slot < logs_.size(); ++slot) {
+    logs_[slot].Append(next_past_[slot]);  // also if the step fails: it may have written rows
+  }
   RL_RETURN_IF_ERROR(plan->Execute(rows, past_));
-  if (graphs_[rows.graph].extends_past) past_.swap(next_past_);
+  if (extends_past) past_.swap(next_past_);
   last_plan_ = plan;
   ++steps_;
   return OkStatus();

@@ -26,6 +26,9 @@
 #include "core/runtime/bound_plan.h"
 #include "core/runtime/device_resources.h"
 #include "core/runtime/kept_inputs.h"
+#include "core/runtime/slot_log.h"
+#include "core/runtime/slot_states.h"
+#include "core/runtime/snapshot.h"
 #include "core/runtime/step_rows.h"
 #include "core/runtime/weights.h"
 
@@ -45,6 +48,7 @@ struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
   StepLimits limits;
+  ModelFingerprint model = {};  // snapshots of another model are refused
 };
 
 struct SessionStats {
@@ -91,9 +95,23 @@ class Session {
   // Fills a state with zeros on every device that holds it.
   Status ClearState(std::string_view name) { return resources_.ClearState(name); }
 
-  // The number of cached rows of a slot. ForgetSlot() does no work: old rows become invisible.
+  // The number of cached rows of a slot. ForgetSlot() moves no data: old rows become invisible.
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
-  void ForgetSlot(int32_t slot) { past_[static_cast<size_t>(slot)] = 0; }
+  void ForgetSlot(int32_t slot);
+
+  // The following four block until the data is copied. `p` is 0 to past(slot). A position that the
+  // slot cannot go back to (slot_log.h) is snapshot.rewind. A graph with states that are not slots'
+  // is snapshot.state.
+  //
+  // Copies what the slot held at position p.
+  Result<Snapshot> Save(int32_t slot, int32_t p, SnapshotContent content = SnapshotContent::kAll);
+  // Replaces the content of the slot and sets past(slot) to the snapshot's position. Errors:
+  // snapshot.mismatch; snapshot.stale. If a device fails half-way the slot is forgotten.
+  Status Restore(int32_t slot, const Snapshot& snapshot);
+  // Replaces the content of slot `to` by that of `from`.
+  Status Fork(int32_t from, int32_t to);
+  // Goes back to position p.
+  Status SetPast(int32_t slot, int32_t p);
 
   // Compiles the plan of a bucket now instead of on first use. `wanted`: the wanted rows, with
   // DemandMode::kPerOutput.
@@ -119,16 +137,28 @@ class Session {
 
   Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
           SessionOptions options, Extents largest, WeightNames in_products);
+  static Result<SlotStates> FindSlotStates(std::span<const SessionGraph> graphs, size_t slots);
 
   Status CheckRows(const StepRows& rows);
   Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
                                        int64_t wanted);
 
+  [[nodiscard]] Status CheckSlot(int32_t slot) const;
+  [[nodiscard]] Status CheckPosition(int32_t slot, int32_t p) const;
+  [[nodiscard]] Status CheckFits(int32_t slot, const Snapshot& snapshot) const;
+  [[nodiscard]] const SlotState& SlotStateOf(std::string_view name) const;
+  [[nodiscard]] SnapshotInfo Describe(int32_t slot, int32_t p, SnapshotContent content) const;
+  Status PrepareStates();
+
   std::vector<SessionGraph> graphs_;
   PlacementPolicy policy_;
   StepLimits limits_;
+  ModelFingerprint model_;
+  Result<SlotStates> slot_states_;
+  std::shared_ptr<const int> identity_;
   std::vector<int32_t> past_;       // by slot
   std::vector<int32_t> next_past_;  // memory of CheckRows
+  std::vector<SlotLog> logs_;       // by slot
   PlacementReport placement_;
   DeviceResources resources_;  // outlives the plans
   KeptInputs kept_inputs_;

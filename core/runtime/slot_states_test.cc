@@ -1,0 +1,65 @@
+#include "core/runtime/slot_states.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ir/builder.h"
+
+namespace rullama {
+namespace {
+
+constexpr int64_t kTestSlots = 3;
+
+// A graph that appends rows of `state` at the inputs pos and `slot_input`.
+Graph Appending(const TensorType& state, const TensorType& rows, std::string_view slot_input) {
+  GraphBuilder b("appending");
+  const TensorType index(DType::kI32, {Dim::T()});
+  const ValueId pos = b.Input(input_names::kPos, index);
+  const ValueId slot = b.Input(slot_input, index);
+  const ValueId fresh = b.Input("fresh", rows);
+  b.Add(ops::StateAppend{
+            .state = b.State("cache", state), .rows = fresh, .pos = pos, .slot = slot},
+        "cache.next");
+  auto graph = std::move(b).Finish();
+  EXPECT_TRUE(graph) << graph.error().ToString();
+  return *std::move(graph);
+}
+
+TEST(SlotStatesTest, DescribesCachesAndHistories) {
+  SlotStates states;
+  ASSERT_TRUE(states.AddGraph(Appending({DType::kF16, {kTestSlots, 64, 2, 16}},
+                                        {DType::kF16, {Dim::T(), 2, 16}}, input_names::kSlot),
+                              4, kTestSlots));
+  ASSERT_EQ(states.all().size(), 1U);
+  const SlotState& cache = states.all()[0];
+  EXPECT_EQ(cache.name, "cache");
+  EXPECT_EQ(cache.row_type, "f16[2,16]");
+  EXPECT_EQ(cache.rows, 64);
+  EXPECT_EQ(cache.row_bytes, 64U);
+  EXPECT_EQ(cache.graph, 4U);
+  EXPECT_EQ(cache.OffsetOf(2), 2U * 64 * 64);
+  EXPECT_EQ(cache.RowsAfter(10), 10);
+  EXPECT_EQ(cache.RowsAfter(100), 64);
+
+  SlotStates history;
+  ASSERT_TRUE(history.AddGraph(Appending({DType::kI32, {kTestSlots, 7}}, {DType::kI32, {Dim::T()}},
+                                         input_names::kSlot),
+                               0, kTestSlots));
+  EXPECT_EQ(history.all()[0].row_bytes, 4U);
+  EXPECT_EQ(history.all()[0].OffsetOf(1), 28U);
+}
+
+TEST(SlotStatesTest, RefusesAStateThatIsNoSlots) {
+  const TensorType rows(DType::kF32, {Dim::T(), 8});
+  SlotStates states;
+  for (const Graph& graph :
+       {Appending({DType::kF32, {kTestSlots + 1, 4, 8}}, rows, input_names::kSlot),
+        Appending({DType::kF32, {kTestSlots, 4, 8}}, rows, "canvas.row")}) {
+    const Status added = states.AddGraph(graph, 0, kTestSlots);
+    ASSERT_FALSE(added);
+    EXPECT_EQ(added.error().id, "snapshot.state");
+  }
+  EXPECT_EQ(states.shortest(), kMaxRows) << "without states nothing wraps";
+}
+
+}  // namespace
+}  // namespace rullama
