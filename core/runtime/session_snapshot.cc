@@ -33,8 +33,7 @@ Status CheckPart(const SnapshotPart& part, const SlotState& state, const Snapsho
   }
   if (part.state_rows != expected.state_rows &&
       info.written > std::min(part.state_rows, expected.state_rows)) {
-    return Misfit(fmt::format("{} after {} tokens", TextOf(part), info.written),
-                  TextOf(expected));
+    return Misfit(fmt::format("{} after {} tokens", TextOf(part), info.written), TextOf(expected));
   }
   return OkStatus();
 }
@@ -122,8 +121,8 @@ Status Session::PrepareStates() {
   for (const SlotState& state : slot_states_->all()) {
     if (resources_.HoldsState(state.name)) continue;
     const bool has_outputs = !graphs_[state.graph].graph.outputs.empty();
-    RL_RETURN_IF_ERROR(Prepare(
-        1, has_outputs ? DemandMode::kPerOutput : DemandMode::kStateOnly, state.graph));
+    RL_RETURN_IF_ERROR(
+        Prepare(1, has_outputs ? DemandMode::kPerOutput : DemandMode::kStateOnly, state.graph));
   }
   return OkStatus();
 }

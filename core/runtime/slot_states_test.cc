@@ -16,8 +16,7 @@ Graph Appending(const TensorType& state, const TensorType& rows, std::string_vie
   const ValueId pos = b.Input(input_names::kPos, index);
   const ValueId slot = b.Input(slot_input, index);
   const ValueId fresh = b.Input("fresh", rows);
-  b.Add(ops::StateAppend{
-            .state = b.State("cache", state), .rows = fresh, .pos = pos, .slot = slot},
+  b.Add(ops::StateAppend{.state = b.State("cache", state), .rows = fresh, .pos = pos, .slot = slot},
         "cache.next");
   auto graph = std::move(b).Finish();
   EXPECT_TRUE(graph) << graph.error().ToString();
@@ -41,9 +40,9 @@ TEST(SlotStatesTest, DescribesCachesAndHistories) {
   EXPECT_EQ(cache.RowsAfter(100), 64);
 
   SlotStates history;
-  ASSERT_TRUE(history.AddGraph(Appending({DType::kI32, {kTestSlots, 7}}, {DType::kI32, {Dim::T()}},
-                                         input_names::kSlot),
-                               0, kTestSlots));
+  ASSERT_TRUE(history.AddGraph(
+      Appending({DType::kI32, {kTestSlots, 7}}, {DType::kI32, {Dim::T()}}, input_names::kSlot), 0,
+      kTestSlots));
   EXPECT_EQ(history.all()[0].row_bytes, 4U);
   EXPECT_EQ(history.all()[0].OffsetOf(1), 28U);
 }

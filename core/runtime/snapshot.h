@@ -5,8 +5,8 @@
 // has the rings only; it is small, and of use while the rows of its slot before its position have
 // not been given up.
 //
-// Ownership: owns its bytes; moves, never copies. Thread safety: immutable once made; any thread may
-// read. Errors: snapshot.memory (kOutOfMemory).
+// Ownership: owns its bytes; moves, never copies. Thread safety: immutable once made; any thread
+// may read. Errors: snapshot.memory (kOutOfMemory).
 #pragma once
 
 #include <array>

@@ -32,8 +32,12 @@ std::unique_ptr<Loaded> OpenTiny(const Backend& backend) {
   SamplerSettings settings;
   settings.greedy = true;
   settings.repeat_penalty = 1.3;
-  settings.repeat_last_n = 48;
-  const SamplerInputs inputs{graph.tokens, graph.attention_rows, kSlotCount, build.capacity};
+  settings.repeat_last_n = kWindow;
+  const SamplerInputs inputs{.tokens = graph.tokens,
+                             .wanted = graph.rows,
+                             .rows = graph.attention_rows,
+                             .slots = kSlotCount,
+                             .capacity = build.capacity};
   Must(AppendSampler(graph.builder, graph.logits, inputs, settings));
   AddLogitsOutput(graph.builder, graph.logits, RowDemand::kWanted);
   loaded->session = Must(Session::Create(Must(std::move(graph.builder).Finish()), *loaded->weights,
@@ -61,7 +65,8 @@ class SnapshotBackendsTest : public ::testing::TestWithParam<Backend> {
   // Feeds a prompt of `count` tokens in chunks.
   void Feed(int32_t slot, int32_t count, int32_t seed) const {
     std::vector<int32_t> tokens;
-    for (int32_t i = 0; i < count; ++i) tokens.push_back(500 + (i * i * 7 + i * 13 + seed * 31) % 1500);
+    for (int32_t i = 0; i < count; ++i)
+      tokens.push_back(500 + (i * i * 7 + i * 13 + seed * 31) % 1500);
     const Status fed = SequenceFeeder(session(), {.slot = slot})
                            .Feed(tokens, DemandMode::kStateOnly, DemandMode::kStateOnly, {});
     ASSERT_TRUE(fed) << fed.error().ToString();
