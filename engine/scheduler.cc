@@ -19,6 +19,7 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       batch_(session, options_.vocabulary),
       table_(options_.slots, options_.chunk),
       slots_(static_cast<size_t>(options_.slots)),
+      rings_(static_cast<size_t>(options_.slots)),
       thread_([this] { Loop(); }) {}
 
 Scheduler::~Scheduler() {
@@ -74,8 +75,9 @@ void Scheduler::Admit() {
   while (!waiting_.empty()) {
     const Job& first = *waiting_.front();
     const bool reuse = first.reuse_prefix && first.kind == Job::Kind::kGenerate;
-    const auto choice = table_.Choose(first.prompt, reuse,
-                                      [](int32_t /*slot*/, int64_t /*position*/) { return false; });
+    const auto choice = table_.Choose(first.prompt, reuse, [this](int32_t slot, int64_t position) {
+      return CanReturn(slot, position);
+    });
     if (!choice) return;
     Running running;
     running.job = std::move(waiting_.front());
@@ -84,8 +86,33 @@ void Scheduler::Admit() {
     running.read = running.reused = choice->reused;
     table_.Take(*choice);
     slots_[static_cast<size_t>(choice->slot)] = std::move(running);
-    session_.ForgetSlot(choice->slot);
+    if (const Status status = Return(choice->slot, choice->reused); !status) {
+      Fail(choice->slot, status.error());
+    }
   }
+}
+
+bool Scheduler::CanReturn(int32_t slot, int64_t position) const {
+  const auto& rings = rings_[static_cast<size_t>(slot)];
+  return session_.CanGoBack(slot, static_cast<int32_t>(position)) ||
+         (rings && rings->position() == position);
+}
+
+Status Scheduler::Return(int32_t slot, int64_t position) {
+  auto& rings = rings_[static_cast<size_t>(slot)];
+  const auto p = static_cast<int32_t>(position);
+  if (rings && rings->position() > position) rings.reset();
+  if (session_.CanGoBack(slot, p)) return session_.SetPast(slot, p);
+  return session_.Restore(slot, *rings);
+}
+
+Status Scheduler::KeepRings(int32_t slot, const Running& running) {
+  const int64_t last_chunk = std::ssize(running.job->prompt) / table_.chunk() * table_.chunk();
+  if (!running.job->reuse_prefix || running.read != last_chunk) return OkStatus();
+  RL_ASSIGN_OR_RETURN(
+      rings_[static_cast<size_t>(slot)],
+      session_.Save(slot, static_cast<int32_t>(last_chunk), SnapshotContent::kRings));
+  return OkStatus();
 }
 
 bool Scheduler::DecodeStep() {
@@ -153,6 +180,7 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, last ? &draw : nullptr));
   running.read += std::ssize(chunk);
   table_.Append(slot, chunk);
+  RL_RETURN_IF_ERROR(KeepRings(slot, running));
   job.channel->Push(ReadProgress{running.read, total});
   if (result) {
     running.first_token = EngineClock::now();
@@ -214,6 +242,7 @@ void Scheduler::End(int32_t slot, StopReason reason) {
 void Scheduler::Fail(int32_t slot, const Error& error) {
   slots_[static_cast<size_t>(slot)]->job->channel->Push(error);
   table_.Forget(slot);
+  rings_[static_cast<size_t>(slot)].reset();
   session_.ForgetSlot(slot);
   Free(slot);
 }

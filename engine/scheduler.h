@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/runtime/session.h"
+#include "core/runtime/snapshot.h"
 #include "engine/batch_session.h"
 #include "engine/job.h"
 #include "engine/slot_table.h"
@@ -58,6 +59,12 @@ class Scheduler final : public JobRunner {
   void TakeNewJobs();
   void Admit();
   void EndCancelled();
+  // Whether the rows of a slot up to a position can be reused, and their reuse.
+  [[nodiscard]] bool CanReturn(int32_t slot, int64_t position) const;
+  Status Return(int32_t slot, int64_t position);
+  // Keeps the rings of a slot as they are behind the last whole chunk of its prompt, since drawn
+  // tokens are going to overwrite them.
+  Status KeepRings(int32_t slot, const Running& running);
   bool DecodeStep();
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
@@ -77,6 +84,7 @@ class Scheduler final : public JobRunner {
   BatchSession batch_;
   SlotTable table_;
   std::vector<std::optional<Running>> slots_;
+  std::vector<std::optional<Snapshot>> rings_;  // by slot; see KeepRings
   std::deque<std::unique_ptr<Job>> waiting_;
   size_t next_reader_ = 0;        // the slot whose turn it is to read
   std::vector<RowRequest> rows_;  // of a decode step; kept for its memory

@@ -112,6 +112,8 @@ class Session {
   Status Fork(int32_t from, int32_t to);
   // Goes back to position p.
   Status SetPast(int32_t slot, int32_t p);
+  // Whether SetPast() can.
+  [[nodiscard]] bool CanGoBack(int32_t slot, int32_t p) const;
 
   // Compiles the plan of a bucket now instead of on first use. `wanted`: the wanted rows, with
   // DemandMode::kPerOutput.

@@ -164,6 +164,11 @@ Status Session::SetPast(int32_t slot, int32_t p) {
   return OkStatus();
 }
 
+bool Session::CanGoBack(int32_t slot, int32_t p) const {
+  return CheckSlot(slot).has_value() && (slot_states_.has_value() || p == 0) &&
+         CheckPosition(slot, p).has_value();
+}
+
 void Session::ForgetSlot(int32_t slot) {
   past_[static_cast<size_t>(slot)] = 0;
   logs_[static_cast<size_t>(slot)].GoBack(0);

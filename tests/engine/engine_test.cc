@@ -179,6 +179,34 @@ TEST(EngineTest, CancelledRequestsLeaveTheirSlotToOthers) {
   EXPECT_EQ(Answer(*engine, {.prompt = "The prince", .max_tokens = 3}).ids.size(), 3U);
 }
 
+// A conversation goes on behind what its slot holds of it, and the answer is the one that a slot
+// without it gives: below the window of the tiny model (64 tokens) and far above it, and also when
+// another conversation was held in between.
+TEST_P(EachBackend, ReusedPrefixesChangeNothing) {
+  const auto engine = Open(GetParam(), 2, {{"context.prefill_chunk", "16"}});
+  std::vector<int32_t> prompt = {2};
+  for (const size_t length : {24, 60, 200, 290}) {
+    SCOPED_TRACE(length);
+    while (prompt.size() < length) {
+      prompt.push_back(300 + static_cast<int32_t>(prompt.size() * prompt.size() % 1700));
+    }
+    Request request{.ids = prompt, .max_tokens = 20};
+    request.sampling.seed = 5;
+    const Completion reused = Answer(*engine, request);
+    request.reuse_prefix = false;
+    const Completion fresh = Answer(*engine, request);
+    EXPECT_THAT(reused.ids, ElementsAreArray(fresh.ids));
+    EXPECT_EQ(fresh.cached_tokens, 0);
+    EXPECT_GE(reused.cached_tokens, length > 24 ? 16 : 0) << "nothing was reused";
+    request.reuse_prefix = true;
+    const Completion again = Answer(*engine, request);
+    EXPECT_THAT(again.ids, ElementsAreArray(fresh.ids));
+    EXPECT_EQ(again.cached_tokens, (std::ssize(prompt) - 1) / 16 * 16);
+    Answer(*engine,
+           {.prompt = "Another conversation, which takes the other slot.", .max_tokens = 4});
+  }
+}
+
 // A reader that takes nothing holds up its own request only.
 TEST(EngineTest, ASlowReaderHoldsUpNobodyElse) {
   const auto engine = Open("cpu", 2, {{"sampler.logit_bias.1", "-100"}});
