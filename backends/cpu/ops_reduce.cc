@@ -89,7 +89,11 @@ class TopKNode final : public Node {
     for (int64_t row = begin; row < end; ++row) {
       const float* x = x_.as<const float>() + static_cast<size_t>(row) * n;
       const size_t found = Select(x, n, order);
-      std::partial_sort(order, order + k_, order + found, DescendingOrder{x});
+      if (found == k_) {
+        std::sort(order, order + k_, DescendingOrder{x});  // several times as fast
+      } else {
+        std::partial_sort(order, order + k_, order + found, DescendingOrder{x});
+      }
       for (size_t i = 0; i < k_; ++i) {
         const size_t at = static_cast<size_t>(row) * k_ + i;
         indices_.as<int32_t>()[at] = order[i];

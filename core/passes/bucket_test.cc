@@ -27,5 +27,12 @@ TEST(Bucket, TheSmallestThatHoldsTheStepIsChosen) {
   }
 }
 
+TEST(Bucket, OfDecodingDoubleUpToTheSequences) {
+  EXPECT_EQ(DecodeBuckets(1), (std::vector<int64_t>{1}));
+  EXPECT_EQ(DecodeBuckets(4), (std::vector<int64_t>{1, 2, 4}));
+  EXPECT_EQ(DecodeBuckets(6), (std::vector<int64_t>{1, 2, 4, 6}));
+  EXPECT_EQ(DecodeBuckets(16), (std::vector<int64_t>{1, 2, 4, 8, 16}));
+}
+
 }  // namespace
 }  // namespace rullama

@@ -55,6 +55,45 @@ TEST(KeptInputsTest, EveryTargetGetsTheValueAtOnceAndWheneverItIsSet) {
   EXPECT_THAT(read(second, *far), ElementsAre(5, 6));
 }
 
+// Inputs that a batch sets before each step are mostly what they were.
+TEST(KeptInputsTest, AValueThatIsKeptIsNotWrittenAgain) {
+  ReferenceDevices devices;
+  Device* const device = devices.Open();
+  const auto buffer = device->CreateBuffer(8, RL_BUFFER_IO);
+  ASSERT_TRUE(buffer);
+  KeptInputs kept({.t = 2, .r = 1});
+  kept.Declare(ExtraGraph());
+  ASSERT_TRUE(kept.AddTarget(*kept.Find(kExtra), *device, *buffer));
+  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
+  // A trace of writes: the target is changed behind the back of the inputs.
+  ASSERT_TRUE(device->Write(*buffer, 0, BytesOf({7, 7})));
+  const auto read = [&] {
+    std::vector<int32_t> values(2);
+    EXPECT_TRUE(device->Read(*buffer, 0, std::as_writable_bytes(std::span(values))));
+    return values;
+  };
+  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
+  EXPECT_THAT(read(), ElementsAre(7, 7));
+  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3})));
+  EXPECT_THAT(read(), ElementsAre(3, 7));
+  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
+  EXPECT_THAT(read(), ElementsAre(3, 4));
+}
+
+TEST(KeptInputsTest, AFailedWriteLeavesTheInputUnset) {
+  ReferenceDevices devices;
+  Device* const device = devices.Open();
+  const auto small = device->CreateBuffer(4, RL_BUFFER_IO);
+  ASSERT_TRUE(small);
+  KeptInputs kept({.t = 2, .r = 1});
+  kept.Declare(ExtraGraph());
+  const KeptInput* const extra = kept.Find(kExtra);
+  ASSERT_TRUE(kept.AddTarget(*extra, *device, *small));
+  ASSERT_FALSE(kept.Set(kExtra, BytesOf({3, 4})));
+  EXPECT_TRUE(extra->bytes.empty());
+  EXPECT_FALSE(kept.Set(kExtra, BytesOf({3, 4}))) << "the same value is tried again";
+}
+
 TEST(KeptInputsTest, AStepOfOtherRowsThanTheInputIsRefused) {
   const CountingWeights weights;
   ReferenceDevices devices;

@@ -130,6 +130,29 @@ TEST(SessionTest, AnInputIsKeptForPlansThatAreCompiledLater) {
   EXPECT_EQ(session.Stats()->plans, 2U);
 }
 
+// Plans are made for 1, 2, 4, ... wanted rows, at most those of the limits, and rows may be wanted
+// several times.
+TEST(SessionTest, WantedRowsHaveBuckets) {
+  const CountingSession counting(kSixRows);
+  Session& session = counting.get();
+  auto run = [&session, past = 0](size_t wanted) mutable {
+    StepRows rows = StepRows::Consecutive(std::vector{2, 5}, past, 0, DemandMode::kPerOutput);
+    rows.wanted.assign(wanted, 1);
+    past += 2;
+    return session.Run(rows);
+  };
+  const std::vector<std::pair<size_t, uint64_t>> plans_after = {
+      {1, 1U}, {2, 2U}, {1, 2U}, {3, 3U}, {2, 3U}};
+  for (const auto& [wanted, plans] : plans_after) {
+    const Status status = run(wanted);
+    ASSERT_TRUE(status) << status.error().ToString();
+    EXPECT_EQ(counting.Tokens(wanted), std::vector<int32_t>(wanted, 6));
+    EXPECT_EQ(session.Stats()->plans, plans);
+  }
+  ASSERT_TRUE(session.Prepare(2, DemandMode::kPerOutput, 0, 2));
+  EXPECT_EQ(session.Stats()->plans, 3U);
+}
+
 TEST(SessionTest, RefusesInputsAndOutputsOfOtherNamesAndSizes) {
   const CountingSession counting(kSixRows);
   Session& session = counting.get();
