@@ -19,8 +19,8 @@ template <typename Gpu>
 class GpuDevice : public sdk::Device {
  public:
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
-    return OpRows().Query(
-        graph, DeviceLimits{gpu_.capabilities().float64, gpu_.memory().max_piece() - kWeightSlack});
+    return OpRows().Query(graph,
+                          DeviceLimits{gpu_.capabilities().float64, tuning_.max_piece_bytes});
   }
 
   std::string DescribeGraph(const sdk::GraphView& graph) override {
@@ -54,14 +54,19 @@ class GpuDevice : public sdk::Device {
   }
 
  protected:
+  // `arguments`: of the constructor of Gpu.
   template <typename... Arguments>
-  explicit GpuDevice(Arguments&&... arguments) : gpu_(std::forward<Arguments>(arguments)...) {}
+  explicit GpuDevice(const Tuning& tuning, Arguments&&... arguments)
+      : gpu_(std::forward<Arguments>(arguments)...), tuning_(tuning) {
+    tuning_.max_piece_bytes = gpu_.memory().max_piece() - kWeightSlack;
+  }
 
   // The parameters with which a graph is lowered.
-  [[nodiscard]] virtual Tuning TuningOf(const sdk::GraphView& graph) const = 0;
+  [[nodiscard]] virtual Tuning TuningOf(const sdk::GraphView& /*graph*/) const { return tuning_; }
   // Called after each wait. Throws any further error of the backend.
   virtual void CheckMore() const {}
   [[nodiscard]] Gpu& gpu() { return gpu_; }
+  [[nodiscard]] const Tuning& tuning() const { return tuning_; }
 
  private:
   static const auto& Checked(sdk::Buffer& buffer, uint64_t offset, uint64_t size) {
@@ -74,6 +79,7 @@ class GpuDevice : public sdk::Device {
   }
 
   Gpu gpu_;
+  Tuning tuning_;
 };
 
 }  // namespace rullama::gpu

@@ -120,22 +120,15 @@ class OpenClDevice final : public gpu::GpuDevice<Gpu> {
  public:
   OpenClDevice(const Api& api, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)
-      : GpuDevice(api, physical, host, settings.profile),
-        tuning_(TuningFor(physical.capabilities, settings)),
-        programs_(gpu(), settings.form, settings.cache) {
-    tuning_.max_piece_bytes = gpu().memory().max_piece() - gpu::kWeightSlack;
-  }
+      : GpuDevice(TuningFor(physical.capabilities, settings), api, physical, host,
+                  settings.profile),
+        programs_(gpu(), settings.form, settings.cache) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<OpenClPlan>(gpu(), programs_, graph, tuning_);
+    return std::make_unique<OpenClPlan>(gpu(), programs_, graph, tuning());
   }
 
  private:
-  [[nodiscard]] gpu::Tuning TuningOf(const sdk::GraphView& /*graph*/) const override {
-    return tuning_;
-  }
-
-  gpu::Tuning tuning_;
   Programs programs_;
 };
 

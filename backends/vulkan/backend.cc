@@ -118,20 +118,17 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
  public:
   VulkanDevice(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)
-      : GpuDevice(physical, host),
+      : GpuDevice(TuningFor(physical.capabilities, settings), physical, host),
         instance_(instance),
-        tuning_(TuningFor(physical.capabilities, settings)),
-        pipelines_(gpu(), settings.subgroups) {
-    tuning_.max_piece_bytes = gpu().memory().max_piece() - gpu::kWeightSlack;
-  }
+        pipelines_(gpu(), settings.subgroups) {}
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<VulkanPlan>(gpu(), pipelines_, graph, tuning_);
+    return std::make_unique<VulkanPlan>(gpu(), pipelines_, graph, tuning());
   }
 
  private:
   [[nodiscard]] Tuning TuningOf(const sdk::GraphView& graph) const override {
-    return TuningForGraph(tuning_, graph);
+    return TuningForGraph(tuning(), graph);
   }
   // Errors that the validation layer reports are bugs of this plugin.
   void CheckMore() const override {
@@ -142,7 +139,6 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
   }
 
   const Instance& instance_;
-  Tuning tuning_;
   Pipelines pipelines_;
 };
 
