@@ -7,8 +7,6 @@ namespace rullama::gpu {
 
 // Query heads per workgroup: the most, up to `most`, that share a key/value head.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most);
-// The maximum number of cached keys that a query may see.
-int64_t MaxOld(int64_t capacity, int64_t window);
 
 // Whether attention_row.comp can compute this attention op: it has one query row.
 bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention);
@@ -19,6 +17,26 @@ DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope);
 inline uint32_t RotatedPairs(const rl_op& rope) {
   return static_cast<uint32_t>(sdk::GraphView::attrs<rl_rope_attrs>(rope).n_rot / 2);
 }
+
+// The shape and the mask of an attention op.
+struct AttentionShape {
+  int64_t rows;   // of queries, at most
+  int64_t fresh;  // rows of new keys, at most
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t dim;  // of a head
+  int64_t slots;
+  int64_t capacity;  // cached rows of a slot
+  int64_t window;    // 0: none
+  bool canvas;
+  float scale;
+  DType type;  // of keys and values
+
+  [[nodiscard]] int64_t HeadsPerKv() const { return heads / kv_heads; }
+  // The maximum number of cached keys that a query may see.
+  [[nodiscard]] int64_t MaxOld() const;
+};
+AttentionShape AttentionShapeOf(const PlanBuilder& plan);
 
 // The arguments of the current attention op for kernels of several rows, with these results.
 kernels::AttentionArgs AttentionArgsOf(const PlanBuilder& plan, const BufferArgument& y);

@@ -19,6 +19,10 @@ int64_t RowElements(const rl_value& value);
 int64_t MiddleElements(const rl_value& value);
 // The number of rows at the largest T and R.
 int64_t MaxRows(const sdk::GraphView& graph, const rl_value& value);
+// Whether the steps of a graph have one row and want at most one.
+inline bool HasOneRow(const sdk::GraphView& graph) {
+  return graph.max_t() == 1 && graph.max_r() <= 1;
+}
 // The layout on the device of a value whose dimensions are all constant.
 WeightShape ShapeOfConstant(const rl_value& value);
 

@@ -1,4 +1,4 @@
-// attention.
+// Emission of attention: the choice of its kernel, and the kernel that takes any shape.
 #include <rullama/sdk/operands.h>
 
 #include <bit>
@@ -41,41 +41,35 @@ void Merge(PlanBuilder& plan, const Scratch& partial, int64_t parts) {
 }
 
 void AttentionInTiles(PlanBuilder& plan) {
-  using operands::Attention;
-  const auto& a = plan.attrs<rl_attention_attrs>();
-  const rl_value& q = plan.Input(Attention::q);
-  const rl_value& state = plan.Input(Attention::k_state);
-  const int64_t rows = plan.MaxRows(q), heads = q.dims[1].constant, dim = Last(q);
-  const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  const int64_t max_queries = MaxQueries(plan, dim);
-  const int64_t group = GroupOf(heads / kv_heads, max_queries);
-  const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, rows);
-  const int64_t tiles =
-      TilesOf(MaxOld(capacity, a.window)) + TilesOf(plan.MaxRows(plan.Input(Attention::k_new)));
-  const bool split = rows <= kSplitRows && !plan.tuning().software;
+  const AttentionShape a = AttentionShapeOf(plan);
+  const int64_t max_queries = MaxQueries(plan, a.dim);
+  const int64_t group = GroupOf(a.HeadsPerKv(), max_queries);
+  const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, a.rows);
+  const int64_t tiles = TilesOf(a.MaxOld()) + TilesOf(a.fresh);
+  const bool split = a.rows <= kSplitRows && !plan.tuning().software;
   const int64_t parts = split ? std::min(tiles, kMaxParts) : 1;
   Scratch partial;
   if (parts > 1) {
-    partial =
-        plan.scratch().New(static_cast<uint64_t>(parts * rows * heads * (dim + 2)) * sizeof(float));
+    partial = plan.scratch().New(static_cast<uint64_t>(parts * a.rows * a.heads * (a.dim + 2)) *
+                                 sizeof(float));
   }
   DispatchBuilder(plan,
                   kernels::Attention{.threads = kThreads,
-                                     .heads = heads,
-                                     .kv_heads = kv_heads,
+                                     .heads = a.heads,
+                                     .kv_heads = a.kv_heads,
                                      .group = group,
                                      .rows = query_rows,
-                                     .dim = dim,
-                                     .type = state.dtype,
-                                     .slots = state.dims[0].constant,
-                                     .capacity = capacity,
+                                     .dim = a.dim,
+                                     .type = a.type,
+                                     .slots = a.slots,
+                                     .capacity = a.capacity,
                                      .window = a.window,
-                                     .canvas = a.mask == RL_MASK_CANVAS,
+                                     .canvas = a.canvas,
                                      .scale = a.scale,
                                      .batch = plan.tuning().software ? 2 : 8},
                   AttentionArgsOf(plan, parts > 1 ? BufferArgument(partial) : plan.ResultIndex()))
-      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group),
-            static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
+      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(a.heads / group),
+            static_cast<uint64_t>((a.rows + query_rows - 1) / query_rows));
   if (parts > 1) Merge(plan, partial, parts);
 }
 
@@ -107,21 +101,39 @@ std::string RefusePart(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
 
 }  // namespace
 
+AttentionShape AttentionShapeOf(const PlanBuilder& plan) {
+  using operands::Attention;
+  const auto& attrs = plan.attrs<rl_attention_attrs>();
+  const rl_value& q = plan.Input(Attention::q);
+  const rl_value& state = plan.Input(Attention::k_state);
+  return {.rows = plan.MaxRows(q),
+          .fresh = plan.MaxRows(plan.Input(Attention::k_new)),
+          .heads = q.dims[1].constant,
+          .kv_heads = state.dims[2].constant,
+          .dim = Last(q),
+          .slots = state.dims[0].constant,
+          .capacity = state.dims[1].constant,
+          .window = attrs.window,
+          .canvas = attrs.mask == RL_MASK_CANVAS,
+          .scale = attrs.scale,
+          .type = TypeOf(state)};
+}
+
 kernels::AttentionArgs AttentionArgsOf(const PlanBuilder& plan, const BufferArgument& y) {
-  enum : uint32_t { kQ, kKNew, kVNew, kKState, kVState, kQPos, kQSlot, kKvPos, kKvSlot, kPast };
-  return {.q = plan.InputIndex(kQ),
-          .k_new = plan.InputIndex(kKNew),
-          .v_new = plan.InputIndex(kVNew),
-          .k_state = plan.InputIndex(kKState),
-          .v_state = plan.InputIndex(kVState),
-          .q_pos = plan.InputIndex(kQPos),
-          .q_slot = plan.InputIndex(kQSlot),
-          .kv_pos = plan.InputIndex(kKvPos),
-          .kv_slot = plan.InputIndex(kKvSlot),
-          .past = plan.InputIndex(kPast),
+  using operands::Attention;
+  return {.q = plan.InputIndex(Attention::q),
+          .k_new = plan.InputIndex(Attention::k_new),
+          .v_new = plan.InputIndex(Attention::v_new),
+          .k_state = plan.InputIndex(Attention::k_state),
+          .v_state = plan.InputIndex(Attention::v_state),
+          .q_pos = plan.InputIndex(Attention::q_pos),
+          .q_slot = plan.InputIndex(Attention::q_slot),
+          .kv_pos = plan.InputIndex(Attention::kv_pos),
+          .kv_slot = plan.InputIndex(Attention::kv_slot),
+          .past = plan.InputIndex(Attention::past),
           .y = y,
-          .rows = plan.Input(kQ).dims[0],
-          .fresh = plan.Input(kKNew).dims[0]};
+          .rows = plan.Input(Attention::q).dims[0],
+          .fresh = plan.Input(Attention::k_new).dims[0]};
 }
 
 int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
@@ -130,7 +142,7 @@ int64_t GroupOf(int64_t heads_per_kv, int64_t most) {
   return group;
 }
 
-int64_t MaxOld(int64_t capacity, int64_t window) {
+int64_t AttentionShape::MaxOld() const {
   return window > 0 ? std::min(window, capacity) : capacity;
 }
 

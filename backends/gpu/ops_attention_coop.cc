@@ -1,6 +1,4 @@
-// attention of many rows on matrix units.
-#include <rullama/sdk/operands.h>
-
+// Emission of attention of many rows on matrix units.
 #include <algorithm>
 #include <bit>
 
@@ -23,42 +21,34 @@ int64_t QueriesOf(int64_t dim) {
   return static_cast<int64_t>(std::bit_floor(fit));
 }
 
-bool IsHalf(const rl_value& value) { return TypeOf(value) == DType::kF16; }
-
 }  // namespace
 
 bool AttentionOnMatrixUnits(PlanBuilder& plan) {
-  using operands::Attention;
-  const auto& a = plan.attrs<rl_attention_attrs>();
-  const rl_value& q = plan.Input(Attention::q);
-  const rl_value& state = plan.Input(Attention::k_state);
-  const int64_t rows = plan.MaxRows(q), heads = q.dims[1].constant, dim = Last(q);
-  const int64_t fresh = plan.MaxRows(plan.Input(Attention::k_new));
-  const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels || !IsHalf(state) ||
-      rows < kFewestRows || fresh < kMatrix || capacity % kMatrix != 0 || dim % kDimStep != 0 ||
-      dim > kQueryElements / kMatrix) {
+  const AttentionShape a = AttentionShapeOf(plan);
+  if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels ||
+      a.type != DType::kF16 || a.rows < kFewestRows || a.fresh < kMatrix ||
+      a.capacity % kMatrix != 0 || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
     return false;
   }
-  const int64_t queries = QueriesOf(dim), group = std::min(heads / kv_heads, queries);
-  if (queries % group != 0 || heads / kv_heads % group != 0) return false;
+  const int64_t queries = QueriesOf(a.dim), group = std::min(a.HeadsPerKv(), queries);
+  if (queries % group != 0 || a.HeadsPerKv() % group != 0) return false;
   const int64_t query_rows = queries / group;
   DispatchBuilder(plan,
                   kernels::AttentionCoop{.threads = kThreads,
-                                         .heads = heads,
-                                         .kv_heads = kv_heads,
+                                         .heads = a.heads,
+                                         .kv_heads = a.kv_heads,
                                          .group = group,
                                          .queries = queries,
-                                         .dim = dim,
-                                         .slots = state.dims[0].constant,
-                                         .capacity = capacity,
+                                         .dim = a.dim,
+                                         .slots = a.slots,
+                                         .capacity = a.capacity,
                                          .window = a.window,
-                                         .canvas = a.mask == RL_MASK_CANVAS,
+                                         .canvas = a.canvas,
                                          .scale = a.scale,
-                                         .max_fresh = fresh},
+                                         .max_fresh = a.fresh},
                   AttentionArgsOf(plan, plan.ResultIndex()))
-      .Emit(1, static_cast<uint64_t>(heads / group),
-            static_cast<uint64_t>((rows + query_rows - 1) / query_rows));
+      .Emit(1, static_cast<uint64_t>(a.heads / group),
+            static_cast<uint64_t>((a.rows + query_rows - 1) / query_rows));
   return true;
 }
 

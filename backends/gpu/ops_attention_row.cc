@@ -1,4 +1,4 @@
-// attention of one row.
+// Emission of attention of one row.
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
@@ -52,18 +52,14 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   const Tuning& tuning = plan.tuning();
   if (!tuning.special_kernels || !IsOneRow(plan.graph(), tuning, plan.op())) return false;
   using operands::Attention;
-  const auto& a = plan.attrs<rl_attention_attrs>();
-  const rl_value& q = plan.Input(Attention::q);
-  const rl_value& state = plan.Input(Attention::k_state);
-  const int64_t heads = q.dims[1].constant, dim = Last(q);
-  const int64_t kv_heads = state.dims[2].constant, capacity = state.dims[1].constant;
-  const int64_t group = GroupOf(heads / kv_heads, kMaxQueries);
+  const AttentionShape a = AttentionShapeOf(plan);
+  const int64_t group = GroupOf(a.HeadsPerKv(), kMaxQueries);
   const uint32_t threads = ThreadsOf(tuning);
   const uint32_t split = std::min(std::bit_floor(tuning.subgroup_size), kSplit);
   const int64_t keys = threads / split;
-  const int64_t tiles = (MaxOld(capacity, a.window) + keys) / keys;  // the fresh one as well
+  const int64_t tiles = (a.MaxOld() + keys) / keys;  // the fresh one as well
   const int64_t parts =
-      std::clamp<int64_t>(tuning.few_groups / (heads / group), 1, std::min(tiles, kMaxParts));
+      std::clamp<int64_t>(tuning.few_groups / (a.heads / group), 1, std::min(tiles, kMaxParts));
   const uint32_t q_value = plan.InputIndex(Attention::q);
   const uint32_t k_new = plan.InputIndex(Attention::k_new);
   const uint32_t v_new = plan.InputIndex(Attention::v_new);
@@ -71,23 +67,23 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   const HeadTransform* k_heads = TransformOf(plan, Attention::k_new);
   const HeadTransform* v_heads = TransformOf(plan, Attention::v_new);
   const kernels::HeadTransform none_made{.eps = 0, .half_rot = 0};
-  const auto rows = static_cast<uint64_t>(parts * heads);
-  const std::vector<uint32_t> none(static_cast<size_t>(heads / group));
+  const auto rows = static_cast<uint64_t>(parts * a.heads);
+  const std::vector<uint32_t> none(static_cast<size_t>(a.heads / group));
   DispatchBuilder(
       plan,
       kernels::AttentionRow{.threads = threads,
-                            .heads = heads,
-                            .kv_heads = kv_heads,
+                            .heads = a.heads,
+                            .kv_heads = a.kv_heads,
                             .group = group,
-                            .dim = dim,
-                            .type = state.dtype,
-                            .slots = state.dims[0].constant,
-                            .capacity = capacity,
+                            .dim = a.dim,
+                            .type = a.type,
+                            .slots = a.slots,
+                            .capacity = a.capacity,
                             .window = a.window,
-                            .canvas = a.mask == RL_MASK_CANVAS,
+                            .canvas = a.canvas,
                             .scale = a.scale,
                             .split = split,
-                            .teams = std::min(threads / (dim / 4), keys)},
+                            .teams = std::min(threads / (a.dim / 4), keys)},
       {.q_pos = plan.InputIndex(Attention::q_pos),
        .q_slot = plan.InputIndex(Attention::q_slot),
        .kv_pos = plan.InputIndex(Attention::kv_pos),
@@ -98,15 +94,16 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
        .k_state = plan.InputIndex(Attention::k_state),
        .v_state = plan.InputIndex(Attention::v_state),
        .y = plan.ResultIndex(),
-       .partial = plan.scratch().New(rows * static_cast<uint64_t>(dim + 4) * sizeof(float)).address,
+       .partial =
+           plan.scratch().New(rows * static_cast<uint64_t>(a.dim + 4) * sizeof(float)).address,
        .counters = plan.scratch().Constant(std::as_bytes(std::span(none))),
-       .rows = q.dims[0],
+       .rows = plan.Input(Attention::q).dims[0],
        .transforms = {RecordOf(plan, q_heads != nullptr ? *q_heads : HeadTransform{.x = q_value}),
                       k_heads != nullptr ? RecordOf(plan, *k_heads) : none_made,
                       v_heads != nullptr ? RecordOf(plan, *v_heads) : none_made}})
       .Writes(k_heads != nullptr ? k_new : RL_NO_VALUE)
       .Writes(v_heads != nullptr ? v_new : RL_NO_VALUE)
-      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(heads / group));
+      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(a.heads / group));
   return true;
 }
 

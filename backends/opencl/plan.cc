@@ -32,8 +32,6 @@ std::string NameOf(const Dispatch& dispatch) {
   return name;
 }
 
-bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
-
 }  // namespace
 
 OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph,
@@ -49,7 +47,7 @@ OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph
   stats_.compilations = std::max<uint64_t>(1, programs_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
-  if (!HasOneRow(graph)) {
+  if (!gpu::HasOneRow(graph)) {
     Record(lowered.dispatches, recordings_.emplace_back());
     return;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "backends/gpu/kernel_source.h"
 #include "backends/gpu/matrix_product.h"
@@ -35,13 +36,11 @@ void Barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags 
   vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-bool HasOneRow(const sdk::GraphView& graph) { return graph.max_t() == 1 && graph.max_r() <= 1; }
-
 // Whether steps of a plan are worth one dispatch. With experts whose products do not go by bytes
 // they are not: these want more workgroups than stay on a device (557 tokens a second against 475
 // on an H200).
 bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
-  if (!HasOneRow(graph)) return false;
+  if (!gpu::HasOneRow(graph)) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     if (op.kind == RL_OP_grouped_matmul) return false;
@@ -67,21 +66,19 @@ bool MayJoin(const Tuning& tuning, std::span<const PipelineKey> kinds) {
 
 // Tasks share their memory anyway: those that differ only in its capacity become one.
 void AgreeOnCapacities(std::vector<Dispatch>& dispatches) {
-  std::map<PipelineKey, uint32_t> max;  // by the key with a capacity of 0
-  const auto key_of = [](const Dispatch& dispatch, size_t capacity) {
+  const size_t capacity = gpu::FindCapacity(Shader::kMatVecDot);
+  std::map<PipelineKey, uint32_t> largest;  // by the key with a capacity of 0
+  for (const Dispatch& dispatch : dispatches) {
+    if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
     PipelineKey key = dispatch.pipeline;
-    key.constants[capacity] = 0;
-    return key;
-  };
-  for (const bool set : {false, true}) {
-    for (Dispatch& dispatch : dispatches) {
-      if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
-      const size_t capacity = gpu::FindCapacity(dispatch.pipeline.shader);
-      uint32_t& own = dispatch.pipeline.constants[capacity];
-      uint32_t& largest = max[key_of(dispatch, capacity)];
-      if (set) own = largest;
-      largest = std::max(largest, own);
-    }
+    const uint32_t own = std::exchange(key.constants[capacity], 0);
+    uint32_t& most = largest[key];
+    most = std::max(most, own);
+  }
+  for (Dispatch& dispatch : dispatches) {
+    if (dispatch.pipeline.shader != Shader::kMatVecDot) continue;
+    dispatch.pipeline.constants[capacity] = 0;
+    dispatch.pipeline.constants[capacity] = largest.at(dispatch.pipeline);
   }
 }
 
@@ -124,7 +121,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   stats_.workspace_bytes = lowered.workspace_bytes;
   const size_t max_dispatches =
       gpu::TransientsAreUnaliased(graph) ? lowered.dispatches.size() : kMaxDispatches;
-  if (!HasOneRow(graph)) {
+  if (!gpu::HasOneRow(graph)) {
     const std::vector<Dispatch>& dispatches = lowered.dispatches;
     Record(dispatches, gpu::LevelsOf(dispatches), max_dispatches, recordings_.emplace_back());
     return;
