@@ -1,4 +1,4 @@
-// Which build of rullama this is, for tables that are read elsewhere.
+// Names this build of rullama, for tables that are read elsewhere.
 #pragma once
 
 #include <string>

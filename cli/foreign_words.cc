@@ -27,7 +27,7 @@ constexpr ForeignWord kOptions[] = {
     {"--no-warmup --warmup", "not needed: there is no warm-up run"},
     {"-ub --ubatch-size --batch-size", "use -b N: prompt tokens per step"},
     {"-np --parallel -cb --cont-batching", "not supported: one prompt is answered at a time"},
-    // Which model.
+    // The choice of the model.
     {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url",
      "not supported: nothing is downloaded; use -m with a GGUF file or with the name of a model "
      "that Ollama has pulled"},

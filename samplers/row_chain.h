@@ -27,7 +27,7 @@
 
 namespace rullama {
 
-// What the settings of a chain's rows may ask for, in rising order.
+// The settings that a chain's rows may have, in rising order.
 enum class RowChainKind : uint8_t {
   kPlain,   // no mask, bias or penalty; top_k of 1 to kMaxPlainTopK, or greedy
   kEdited,  // any mask, bias and penalty; top_k as above
@@ -73,7 +73,7 @@ class RowInputs {
   // vocabulary; sampler.kind (kRuntime) if `kind` cannot draw a row.
   Status Set(RowChainKind kind, std::span<const RowSampling> rows);
 
-  // Of the last Set().
+  // The inputs of the last Set().
   [[nodiscard]] std::span<const Input> inputs() const {
     return std::span(inputs_).first(input_count_);
   }

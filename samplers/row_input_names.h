@@ -18,7 +18,7 @@ inline constexpr int64_t kDrawSettings = 5;
 inline constexpr int64_t kPenaltySettings = 4;
 inline constexpr int64_t kKeyWords = 3;
 
-// Where the full chain draws a row.
+// The tokens from which the full chain draws a row.
 enum class Path : int32_t {
   kFew,     // from the best tokens
   kSorted,  // from all tokens by descending logit

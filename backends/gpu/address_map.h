@@ -1,4 +1,4 @@
-// Where the values of a graph lie in the memory of a device.
+// The addresses of the values of a graph in the memory of a device.
 //
 // Thread safety: none.
 #pragma once

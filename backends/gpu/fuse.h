@@ -18,9 +18,9 @@
 
 namespace rullama::gpu {
 
-// What a node computes from the row it reads before its main op. With a residual it computes
-// y = (residual + norm(x)) * scale. An optional second norm is then applied to y, or to x if there
-// is no residual.
+// The part of a node that comes before its main op, on the row that it reads. With a residual it
+// computes y = (residual + norm(x)) * scale. An optional second norm is then applied to y, or to x
+// if there is no residual.
 struct Prologue {
   uint32_t x = RL_NO_VALUE;
   uint32_t residual = RL_NO_VALUE;
@@ -44,7 +44,7 @@ struct HeadTransform {
   uint32_t rope = RL_NO_OP;  // the rotation; RL_NO_OP: none
 };
 
-// What a node computes from its main op's result.
+// The part of a node that comes after its main op, on the result.
 enum class EpilogueKind : uint8_t {
   kNone,
   kCastF16,  // stores the result as f16

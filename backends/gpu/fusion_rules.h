@@ -49,7 +49,7 @@ class Fusion {
   std::vector<uint32_t> writer_;  // by value: the op whose node stores it
 };
 
-// Which readers of an op's first result let a rule apply. A reader reads the result as its first
+// The readers of an op's first result that a rule wants. A reader reads the result as its first
 // operand, except with kFirst.
 enum class Readers : uint8_t {
   kOne,   // there is one, of the kinds `into`, and the host does not see the result
@@ -58,7 +58,7 @@ enum class Readers : uint8_t {
   kFirst  // the first reader of the result, or of its only reader if that casts to f16, is
 };
 
-// Which steps let a rule apply.
+// The steps that a rule wants.
 enum class Steps : uint8_t {
   kFewRows,  // TransientsAreUnaliased
   kOneRow

@@ -1,6 +1,6 @@
-// What kernels.def says of a kernel, as text for its compiler: shared numbers, specialisation
-// constants, and the arguments. Shaders get it at build time (write_kernel_headers.cc), OpenCL at
-// run time.
+// Translates the entry of a kernel in kernels.def to text for its compiler: shared numbers,
+// specialisation constants, and the arguments. Shaders get it at build time
+// (write_kernel_headers.cc), OpenCL at run time.
 //
 // Thread safety: all functions are pure.
 #pragma once

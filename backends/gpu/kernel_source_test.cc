@@ -1,4 +1,4 @@
-// What compilers get of kernels.def.
+// Tests of the text that compilers get of kernels.def.
 #include "backends/gpu/kernel_source.h"
 
 #include <gmock/gmock.h>

@@ -43,7 +43,7 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
 // The record of a prologue (kernels.def); none of null.
 std::optional<kernels::Prologue> PrologueRecord(const Prologue* prologue);
 
-// What the choice of a GEMV depends on.
+// The facts that the choice of a GEMV depends on.
 struct GemvShape {
   ProductMode mode;
   const WeightShape& weight;

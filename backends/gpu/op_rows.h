@@ -11,7 +11,7 @@ namespace rullama::gpu {
 
 class PlanBuilder;
 
-// What refusals depend on besides the graph.
+// The limits of a device that refusals depend on.
 struct DeviceLimits {
   bool float64 = false;               // the device has 64-bit floats
   uint64_t max_allocation_bytes = 0;  // that a constant may take without being split into pieces

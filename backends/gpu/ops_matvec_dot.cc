@@ -16,9 +16,9 @@ constexpr uint64_t kLeastTurns = 2;
 constexpr uint64_t kQuad = 4;
 constexpr uint64_t kChunk = 32;  // columns
 
-// How many lanes share a row of weights, a power of two, if a workgroup has `share` rows: by how
-// many chunks lanes take one after another, those for nothing counted as well, and the end of each
-// row like one more.
+// The number of lanes that share a row of weights, a power of two, if a workgroup has `share` rows.
+// It depends on how many chunks lanes take one after another, those for nothing counted as well,
+// and the end of each row like one more.
 uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kChunk;

@@ -29,7 +29,7 @@ struct LoweredGraph {
 LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
                    DeviceAddress step);
 
-// What the emission of a node reads, and the parts of the plan that it adds to.
+// The interface for the emission of a node: what it reads, and the parts of the plan it adds to.
 class PlanBuilder {
  public:
   PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,
@@ -70,7 +70,7 @@ class PlanBuilder {
   // ---- values
   // The value of a dimension at the largest T and R.
   [[nodiscard]] int64_t Max(const rl_dim& dim) const;
-  [[nodiscard]] int64_t MaxRows(const rl_value& value) const { return Max(value.dims[0]); }
+  [[nodiscard]] int64_t MaxRows(const rl_value& value) const { return gpu::MaxRows(graph_, value); }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
 
   // ---- the parts of the plan

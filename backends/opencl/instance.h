@@ -10,7 +10,7 @@
 
 namespace rullama::opencl {
 
-// What a device can do, as far as kernels depend on it.
+// The properties of a device that kernels depend on.
 struct Capabilities {
   std::string name;
   std::string driver;  // platform and version of the driver

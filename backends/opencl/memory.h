@@ -28,7 +28,7 @@ class Allocation : public gpu::BlockRange<MemoryBlock> {
   [[nodiscard]] static std::byte* mapped() { return nullptr; }
 };
 
-// What a kernel receives for an address: a buffer and an offset in it.
+// A kernel receives an address as a buffer and an offset in it.
 struct Place {
   cl_mem buffer = nullptr;
   uint64_t offset = 0;

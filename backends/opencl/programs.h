@@ -16,8 +16,8 @@
 
 namespace rullama::opencl {
 
-// How kernels are written: a work-group is one work-item of a CPU, which takes vectors; or many
-// that share local memory; or the same with what NVIDIA's compiler takes as inline PTX.
+// The form in which kernels are written: a work-group is one work-item of a CPU, which takes
+// vectors; or many that share local memory; or many with inline PTX for NVIDIA's compiler.
 enum class Form : uint8_t { kCpu, kGeneric, kNvidia };
 
 class Programs {

@@ -14,7 +14,7 @@ constexpr uint64_t kStagingBytes = uint64_t{16} << 20;
 // The host reads mapped device memory a few bytes at a time over the bus; beyond this a copy is
 // faster.
 constexpr uint64_t kDirectReadBytes = 256;
-// How long the host asks whether the device is done before it sleeps.
+// The time for which the host asks whether the device is done before it sleeps.
 constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace rullama::vulkan {
 
-// What a device can do, as far as kernels depend on it.
+// The properties of a device that kernels depend on.
 struct Capabilities {
   VkPhysicalDeviceProperties properties{};
   VkPhysicalDeviceMemoryProperties memory{};
@@ -54,7 +54,7 @@ class Instance {
   [[nodiscard]] const std::string& reason() const { return reason_; }
   // Memory of the largest heap on the device: in all, and free now.
   [[nodiscard]] static std::pair<uint64_t, uint64_t> Memory(const PhysicalDevice& device);
-  // How many errors the validation layer has reported.
+  // The number of errors that the validation layer has reported.
   [[nodiscard]] uint32_t validation_errors() const { return validation_errors_; }
 
  private:

@@ -10,7 +10,7 @@ namespace rullama {
 
 // `text` with line breaks and tabs as spaces, and with escapes such as \x1b for control characters,
 // bytes that are not UTF-8, and characters that reorder a line (\u202e). Other UTF-8 stays as it
-// is. Of a text longer than `limit` bytes, the middle is replaced by a note of how much was left
+// is. The middle of a text longer than `limit` bytes is replaced by a note of how much was left
 // out; escapes and the note come on top of `limit`.
 std::string Printable(std::string_view text, size_t limit);
 

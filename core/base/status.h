@@ -1,5 +1,5 @@
-// What functions that return Status or Result need beside the types: formatted errors, and macros
-// that pass an error on to the caller.
+// Helpers for functions that return Status or Result: formatted errors, and macros that pass an
+// error on to the caller.
 #pragma once
 
 #include <fmt/format.h>

@@ -32,7 +32,7 @@ struct FieldSpec {
   std::function<std::optional<ValueFault>(Config&, const YamlNode&, const ValueContext&)> assign;
   std::function<std::optional<ValueFault>(Config&, const YamlEntry&, const ValueContext&)>
       assign_entry;
-  // The value as YAML; nothing while it is unset. Of a map, the keys and values.
+  // The value as YAML, for a map its keys and values; nothing while it is unset.
   std::function<std::optional<std::string>(const Config&)> print;
   std::function<std::vector<std::pair<std::string, std::string>>(const Config&)> print_entries;
 };

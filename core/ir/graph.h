@@ -49,7 +49,7 @@ struct Op {
   }
 };
 
-// Which rows of an output the caller wants: the R rows named by the input "rows", or all T.
+// The rows of an output that the caller wants: the R rows named by the input "rows", or all T.
 enum class RowDemand : uint8_t { kWanted, kAll };
 
 struct Output {

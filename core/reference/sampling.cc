@@ -41,7 +41,7 @@ void KeepMass(const std::vector<double>& row, std::span<const size_t> order, dou
   }
 }
 
-// What each filter keeps of a row; the others become -infinity.
+// Each filter keeps some logits of a row; the others become -infinity.
 std::vector<double> TopP(const std::vector<double>& row, double p) {
   std::vector<size_t> order(row.size());
   std::iota(order.begin(), order.end(), size_t{0});

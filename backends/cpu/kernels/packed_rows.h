@@ -36,12 +36,12 @@
 namespace rullama::cpu {
 namespace {
 
-// How the kernels read a packed block of type T: the scales first, then kSections sections. A
-// section has kPairs pairs of quant vectors; both vectors of a pair are decoded from the same
-// loads, in kSteps steps of four elements. Vector v of a pair holds, at step s, the elements
-// FirstElement(section, pair, v) + [4 * s, 4 * s + 4). If kTwoGroups is set, the two vectors of a
-// pair belong to different groups of elements, each with its own scale; otherwise the whole block
-// is one group. SourceWord(i) is the GGUF word that is stored at position i.
+// The order in which kernels read a packed block of type T: the scales first, then kSections
+// sections. A section has kPairs pairs of quant vectors; both vectors of a pair are decoded from
+// the same loads, in kSteps steps of four elements. Vector v of a pair holds, at step s, the
+// elements FirstElement(section, pair, v) + [4 * s, 4 * s + 4). If kTwoGroups is set, the two
+// vectors of a pair belong to different groups of elements, each with its own scale; otherwise the
+// whole block is one group. SourceWord(i) is the GGUF word that is stored at position i.
 template <DType T>
 struct PackedBlock;
 template <DType T>

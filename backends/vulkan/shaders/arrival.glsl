@@ -1,5 +1,5 @@
-// Which of some workgroups is the last to be done. What the others wrote to a Shared buffer before
-// they arrived, the last one sees.
+// Finds the last of some workgroups to be done. It sees everything that the others wrote to a
+// Shared buffer before they arrived.
 #ifdef TASK
 layout(buffer_reference, std430, buffer_reference_align = 16) nonprivate buffer Shared {
   vec4 v[];

@@ -1,5 +1,5 @@
-// Which keys a query sees. Of the rows of a workgroup, shared_pos and
-// shared_slot say where they are.
+// The range of keys that a query sees. shared_pos and shared_slot hold the position and the slot
+// of each row of a workgroup.
 
 int FirstOld(uint row, int past) {
   if (kWindow == 0) return 0;

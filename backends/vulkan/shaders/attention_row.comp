@@ -38,7 +38,7 @@ shared float shared_sum[kGroup];
 shared float shared_factor[kGroup];
 
 #ifdef SUBGROUPS
-// Who works on an item of its own, and with how many others.
+// A team works on an item of its own; its members share the work.
 #define TEAM gl_SubgroupID
 #define TEAMS gl_NumSubgroups
 #define MEMBER gl_SubgroupInvocationID

@@ -34,8 +34,8 @@ const int kPackedBytes = 0;
 shared uvec4 shared_bytes[2 * kRuns];  // the high ones of all runs, then the low ones
 shared vec2 shared_scale[kRuns];       // and the sum of the run
 
-// Where a run of a chunk is: eight chunks after each other, so that lanes next to each other read
-// different banks.
+// The place of a run of a chunk: eight chunks after each other, so that lanes next to each other
+// read different banks.
 uint PlaceOf(uint chunk, uint run) { return (chunk >> 3) * 16 + run * 8 + (chunk & 7); }
 
 // The same of the run that has element 16 * i: ChunkAt the other way.

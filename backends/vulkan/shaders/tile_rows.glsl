@@ -1,6 +1,6 @@
 // The rows of a tile of matmul.comp and matmul_coop.comp, in shared_row and shared_pair.
 
-// Which rows of x this tile takes; false if there are none. Tiles of experts come from
+// Finds the rows of x that this tile takes; false if there are none. Tiles of experts come from
 // moe_sort.comp: how many, the expert of each, and the pairs of each.
 bool FindRows(uint tile, out uint first_weight_row) {
   const uint rows = At(p.rows, Step(p.step));

@@ -74,7 +74,7 @@ void OutputParser::MarkerByte(char byte) {
   for (const char later : rest.substr(1)) Byte(later);
 }
 
-// Which markers mean something here; others are ordinary text.
+// Says whether a marker means something here; otherwise it is ordinary text.
 bool OutputParser::IsActive(std::string_view marker) const {
   if (state_ == State::kCall) {
     if (marker == kStringDelimiter) return true;

@@ -1,4 +1,4 @@
-// Which element type each tensor of a quantised Gemma 4 file has: the mixes that llama-quantize
+// The element type of each tensor of a quantised Gemma 4 file, in the mixes that llama-quantize
 // writes. One set of rules for files that are quantised and for synthetic ones. Pure functions;
 // thread-safe.
 #pragma once

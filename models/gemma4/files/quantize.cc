@@ -107,7 +107,7 @@ class Quantizer {
     return OkStatus();
   }
 
-  // Into piece_, by all threads. Of several errors, the one that comes first in the tensor.
+  // Converts into piece_, with all threads. Returns the error that comes first in the tensor.
   Status ConvertPiece(const TensorInfo& tensor, DType type, uint64_t first, uint64_t count) {
     const uint64_t slices = (count + kSliceValues - 1) / kSliceValues;
     const auto workers = std::min(static_cast<uint64_t>(std::max(1, options_.threads)), slices);

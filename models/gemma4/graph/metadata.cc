@@ -94,7 +94,8 @@ Result<int64_t> U32Or(const GgufFile& file, std::string_view key, int64_t otherw
   return value ? int64_t{*value} : otherwise;
 }
 
-// Which layers are sliding: one bool per layer, or the period after which a global layer comes.
+// Reads which layers are sliding: one bool per layer, or the period after which a global layer
+// comes.
 Result<std::vector<bool>> ReadPattern(const GgufFile& file, size_t layers) {
   const std::string key = Key(file, "attention.sliding_window_pattern");
   const GgufValue* value = file.Find(key);
