@@ -107,6 +107,14 @@ void DescribeSession(const ModelSession& session, Console& console) {
                            gemma.layer_count(), gemma.width, gemma.vocabulary, session.capacity()));
   console.Note(
       fmt::format("backend: {} on {} ({})", session.devices().backend, device.name, device.driver));
+  if (session.auto_choices().max_rows) {
+    console.Note(
+        fmt::format("context.prefill_chunk: {}, chosen for the device", session.limits().max_rows));
+  }
+  if (session.auto_choices().host_weights) {
+    console.Note(fmt::format("placement.host_weights: [{}], chosen for the device",
+                             fmt::join(session.devices().policy.host_weights, ", ")));
+  }
   console.Note("sampling: " + (gemma.denoises() ? DescribeSampler(session.diffusion())
                                                 : session.sampler().Describe()));
   console.Note(fmt::format("seed: {}", session.sampler().seed));

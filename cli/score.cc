@@ -74,7 +74,8 @@ Result<std::unique_ptr<ModelSession>> OpenScoringSession(const ConfigFlags& flag
     RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags));
     RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
     RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));
-    chunk = ScoreRows(gemma.vocabulary, loaded.config.values().context.prefill_chunk);
+    chunk = ScoreRows(gemma.vocabulary,
+                      loaded.config.values().context.prefill_chunk.value_or(kFewestAutoRows));
   }
   return OpenModelSession(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/reference/reference_backend.h"
+#include "engine/auto_settings.h"
 
 namespace rullama {
 namespace {
@@ -147,7 +148,9 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, con
   if (hooks.on_drivers_loaded) hooks.on_drivers_loaded();
   opened.policy.fallback = config.placement.fallback;
   opened.policy.host_ops = config.placement.host_ops;
-  opened.policy.host_weights = config.placement.host_weights;
+  // Without a value a session decides with the model; until then the table is on the host.
+  opened.policy.host_weights =
+      config.placement.host_weights.value_or(DeviceSettings().host_weights);
   opened.policy.device_names = {opened.backend};
   const bool is_host = opened.backend == kHostBackend || opened.backend == kReferenceBackend;
   // There is nothing that the host itself could fall back to, so advice must not mention it.

@@ -115,14 +115,15 @@ Status Engine::Impl::Start(const EngineOptions& options) {
         wakeup);
     return OkStatus();
   }
-  runner = std::make_unique<Scheduler>(
-      session->session(),
-      SchedulerOptions{.slots = slots,
-                       .capacity = info.capacity,
-                       .chunk = std::min(session->config().context.prefill_chunk, info.capacity),
-                       .vocabulary = info.vocabulary,
-                       .end_tokens = EndTokens(session->tokenizer())},
-      wakeup);
+  const int64_t chunk = session->config().context.prefill_chunk.value_or(kFewestAutoRows);
+  runner =
+      std::make_unique<Scheduler>(session->session(),
+                                  SchedulerOptions{.slots = slots,
+                                                   .capacity = info.capacity,
+                                                   .chunk = std::min(chunk, info.capacity),
+                                                   .vocabulary = info.vocabulary,
+                                                   .end_tokens = EndTokens(session->tokenizer())},
+                                  wakeup);
   return OkStatus();
 }
 

@@ -11,10 +11,6 @@ int64_t LoadedModel::capacity() const {
   return chosen == 0 ? gemma.context_length : chosen;
 }
 
-StepLimits LoadedModel::step_limits() const {
-  return {.max_rows = std::min(config().context.prefill_chunk, capacity())};
-}
-
 Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
   LoadedModel model;
   model.started = std::chrono::steady_clock::now();

@@ -10,7 +10,6 @@
 
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
-#include "core/runtime/step_rows.h"
 #include "core/tokenizer/tokenizer.h"
 #include "engine/host_hooks.h"
 #include "engine/model_file.h"
@@ -34,8 +33,6 @@ struct LoadedModel {
   [[nodiscard]] const Config& config() const { return layers.values(); }
   // Tokens per slot: as configured, or the default within the model's limit.
   [[nodiscard]] int64_t capacity() const;
-  // The configured limits, but never more rows than the capacity.
-  [[nodiscard]] StepLimits step_limits() const;
 };
 
 // Opens the model that a finished configuration names. Warnings (unusual tensors, replaced

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -29,11 +30,48 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   if (model_.gemma.denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());
   registry_ = MakeRegistry(config(), options.plugin_paths, hooks_);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), hooks_, notices));
-  limits_ = model_.step_limits();
-  if (options.max_rows > 0) limits_.max_rows = std::min(options.max_rows, capacity());
+  // The check comes before gigabytes are read through the mapping.
+  RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
+  RL_RETURN_IF_ERROR(ChooseSettings(options));
+  load_seconds_ =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
+  return OkStatus();
+}
+
+// Leaves the session with what the configuration says and the device decides.
+Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
+  const std::optional<int64_t> chunk =
+      options.max_rows > 0 ? std::optional(options.max_rows) : config().context.prefill_chunk;
+  const auto& host_weights = config().placement.host_weights;
+  // The many graphs of a batch may be asked for the logits of all rows, which take gigabytes in
+  // long steps, so they keep the defaults.
+  const bool chooses = options.outputs != GraphOutputs::kBatch;
+  auto_choices_ = {.max_rows = chooses && !chunk,
+                   .host_weights = chooses && !host_weights && devices_.policy.host_device >= 0 &&
+                                   model_.gemma.ple_dim > 0};
+  DeviceSettings settings;
+  settings.max_rows = std::min(chunk.value_or(settings.max_rows), capacity());
+  settings.host_weights = host_weights.value_or(settings.host_weights);
+  std::optional<DeviceSettings> built;
+  const auto need = [&](const DeviceSettings& asked) -> Result<uint64_t> {
+    built = asked;
+    RL_RETURN_IF_ERROR(BuildSession(options, asked));
+    RL_ASSIGN_OR_RETURN(const auto needs, session_->PredictMemory());
+    return needs.front().total();
+  };
+  RL_ASSIGN_OR_RETURN(settings, ChooseForDevice(std::move(settings), auto_choices_,
+                                                devices_.main().description(), capacity(), need));
+  return built == settings ? OkStatus() : BuildSession(options, settings);
+}
+
+Status ModelSession::BuildSession(const ModelSessionOptions& options,
+                                  const DeviceSettings& settings) {
+  session_.reset();
+  limits_.max_rows = settings.max_rows;
   if (options.outputs == GraphOutputs::kBatch) {
-    limits_ = BatchLimits(options.slots, limits_.max_rows);
+    limits_ = BatchLimits(options.slots, settings.max_rows);
   }
+  devices_.policy.host_weights = settings.host_weights;
   RL_ASSIGN_OR_RETURN(ModelProgram program,
                       BuildModelProgram(model_.gemma, model_.weights,
                                         {.outputs = options.outputs,
@@ -47,8 +85,6 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
   }
-  // The check comes before gigabytes are read through the mapping.
-  RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   SessionOptions session;
   session.devices = devices_.Borrow();
   session.policy = devices_.policy;
@@ -58,8 +94,6 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   for (const auto& [name, bytes] : program.inputs) {
     RL_RETURN_IF_ERROR(session_->SetInput(name, bytes));
   }
-  load_seconds_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
   return OkStatus();
 }
 

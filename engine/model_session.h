@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/runtime/session.h"
+#include "engine/auto_settings.h"
 #include "engine/backend_setup.h"
 #include "engine/host_hooks.h"
 #include "engine/loaded_model.h"
@@ -44,6 +45,8 @@ class ModelSession {
   [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
   [[nodiscard]] const StepLimits& limits() const { return limits_; }
+  // Which settings the device decided; limits() and the policy of devices() have the results.
+  [[nodiscard]] const AutoChoices& auto_choices() const { return auto_choices_; }
   // From opening the file until the session could run.
   [[nodiscard]] double load_seconds() const { return load_seconds_; }
 
@@ -51,11 +54,14 @@ class ModelSession {
   ModelSession(LoadedModel model, HostHooks hooks)
       : model_(std::move(model)), hooks_(std::move(hooks)) {}
   Status Start(const ModelSessionOptions& options, Notices& notices);
+  Status ChooseSettings(const ModelSessionOptions& options);
+  Status BuildSession(const ModelSessionOptions& options, const DeviceSettings& settings);
 
   LoadedModel model_;
   HostHooks hooks_;
   SamplerSettings sampler_;
   EntropyBoundSettings diffusion_;
+  AutoChoices auto_choices_;
   StepLimits limits_;
   double load_seconds_ = 0;
   // Declared in the order they depend on each other, destroyed in reverse.

@@ -26,8 +26,8 @@ struct ModelConfig {
 enum class KvDtype { kAuto, kF16, kF32 };
 
 struct ContextConfig {
-  std::optional<int64_t> capacity;  // tokens per slot; min(model's context length, 8192)
-  int64_t prefill_chunk = 512;      // tokens per prefill step
+  std::optional<int64_t> capacity;       // tokens per slot; min(model's context length, 8192)
+  std::optional<int64_t> prefill_chunk;  // tokens per prefill step; without a value: by device
   KvDtype kv_dtype = KvDtype::kAuto;
   int64_t slots = 1;  // sequences that share the loaded model
 };
@@ -45,7 +45,8 @@ struct PluginsConfig {
 struct PlacementConfig {
   FallbackPolicy fallback = FallbackPolicy::kList;
   std::vector<std::string> host_ops = {"gather_rows"};
-  std::vector<std::string> host_weights = {"per_layer_token_embd"};  // name patterns
+  // Name patterns. Without a value the device decides about the per-layer embedding table.
+  std::optional<std::vector<std::string>> host_weights;
 };
 
 enum class DiffusionRandom { kPhilox, kXorShift64 };

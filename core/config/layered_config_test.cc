@@ -111,7 +111,7 @@ TEST(LayeredConfig, EmptyTextGivesTheDefaults) {
     ASSERT_TRUE(config.Finish().has_value());
     const Config& values = config.values();
     EXPECT_EQ(values.backend.name, "cpu");
-    EXPECT_EQ(values.context.prefill_chunk, 512);
+    EXPECT_EQ(values.context.prefill_chunk, std::nullopt);
     EXPECT_FALSE(values.context.capacity.has_value());
     EXPECT_FALSE(values.sampler.temperature.has_value());
     EXPECT_THAT(values.placement.host_ops, ElementsAre("gather_rows"));

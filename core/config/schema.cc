@@ -28,8 +28,12 @@ BlockSpec ContextSchema() {
           "Tokens of prompt and answer together that fit; 0 is the model's context length. The KV "
           "cache grows with it.",
           "the model's context length, at most 8192")
-      .Field("prefill_chunk", &ContextConfig::prefill_chunk, IntegerCodec{1, kMaxPrefillChunk},
-             "Tokens of the prompt processed in one step.")
+      .Field(
+          "prefill_chunk", &ContextConfig::prefill_chunk,
+          AutoCodec<IntegerCodec>{{1, kMaxPrefillChunk}},
+          "Tokens of the prompt processed in one step. `auto` is 512 on a processor; on a GPU it "
+          "is 2048, or the largest power of two from 512 on whose step leaves a fifth of the "
+          "device's memory free.")
       .Field("kv_dtype", &ContextConfig::kv_dtype,
              ChoiceCodec<KvDtype>{
                  {{"auto", KvDtype::kAuto}, {"f16", KvDtype::kF16}, {"f32", KvDtype::kF32}}},
@@ -72,8 +76,11 @@ BlockSpec PlacementSchema() {
              "the host; `allow`: any op may.")
       .Field("host_ops", &PlacementConfig::host_ops, ListCodec<NameCodec>{},
              "Ops that may run on the host under `list`.")
-      .Field("host_weights", &PlacementConfig::host_weights, ListCodec<NameCodec>{},
-             "Weights whose name contains one of these texts stay in host memory.")
+      .Field(
+          "host_weights", &PlacementConfig::host_weights, AutoCodec<ListCodec<NameCodec>>{},
+          "Weights whose name contains one of these texts stay in host memory. `auto` is [] on a "
+          "GPU that holds the whole model with a fifth of its memory to spare, and "
+          "[per_layer_token_embd] anywhere else.")
       .Build();
 }
 

@@ -161,6 +161,27 @@ struct ListCodec {
   }
 };
 
+// The word `auto`, which is no value, or what Item takes.
+template <typename Item>
+struct AutoCodec {
+  using Value = std::optional<typename Item::Value>;
+  static constexpr std::string_view kAuto = "auto";
+  Item item;
+
+  [[nodiscard]] Parsed<Value> Parse(const YamlNode& node, const ValueContext& context) const {
+    if (node.kind == YamlNode::Kind::kScalar && node.text == kAuto) return Value();
+    auto value = item.Parse(node, context);
+    if (value) return Value(*std::move(value));
+    ValueFault fault = std::move(value).error();
+    if (fault.node == &node) fault.expected = Describe();
+    return tl::unexpected(std::move(fault));
+  }
+  [[nodiscard]] std::string Describe() const { return "auto, or " + item.Describe(); }
+  [[nodiscard]] std::string Print(const Value& value) const {
+    return value ? item.Print(*value) : std::string(kAuto);
+  }
+};
+
 // Two whole numbers with names, or one number that stands for both: `4` or `{a: 4, b: 1}`.
 template <typename Pair>
 struct PairCodec {

@@ -23,6 +23,25 @@ TEST(IntegerCodec, AcceptsDecimalNumbersInRange) {
   EXPECT_EQ(codec.Parse(Scalar("9223372036854775807"), {}), 9223372036854775807);
 }
 
+TEST(AutoCodec, TheWordIsNoValue) {
+  const AutoCodec<IntegerCodec> codec{{1, 100}};
+  EXPECT_EQ(codec.Describe(), "auto, or a whole number from 1 to 100");
+  const auto word = codec.Parse(Scalar("auto"), {});
+  ASSERT_TRUE(word.has_value());
+  EXPECT_EQ(*word, std::nullopt);
+  EXPECT_EQ(codec.Print(*word), "auto");
+  const auto number = codec.Parse(Scalar("7"), {});
+  ASSERT_TRUE(number.has_value());
+  EXPECT_EQ(*number, 7);
+  EXPECT_EQ(codec.Print(*number), "7");
+  for (const char* text : {"0", "Auto", "automatic", ""}) {
+    const YamlNode node = Scalar(text);
+    const auto value = codec.Parse(node, {});
+    ASSERT_FALSE(value.has_value()) << text;
+    EXPECT_EQ(value.error().expected, codec.Describe()) << text;
+  }
+}
+
 TEST(IntegerCodec, RefusesEverySpellingThatIsNotOneDecimalNumber) {
   const IntegerCodec codec{1, 100};
   for (const char* text : {"0",

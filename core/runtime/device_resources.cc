@@ -1,11 +1,8 @@
 #include "core/runtime/device_resources.h"
 
 #include <algorithm>
-#include <set>
 #include <span>
 #include <utility>
-
-#include "core/runtime/memory_need.h"
 
 namespace rullama {
 
@@ -18,31 +15,46 @@ DeviceResources::DeviceResources(std::vector<Device*> devices, const WeightSourc
       arenas_(devices_.size()),
       allocated_bytes_(devices_.size()) {}
 
-Status DeviceResources::CheckMemory(const Program& program) {
+// `counted` has the weights and states, by device, that are part of the needs already.
+Status DeviceResources::AddNeed(const PlannedSegment& segment,
+                                std::set<std::pair<int, std::string>>& counted,
+                                MemoryNeed& need) const {
+  for (const Value& value : segment.graph.values) {
+    const bool constant = value.lifetime == Lifetime::kConstant;
+    if (!constant && value.lifetime != Lifetime::kState) continue;
+    const Value& owner = constant ? value : segment.graph.value(value.state);
+    const std::pair key(segment.device, owner.name);
+    const bool held = constant ? weight_handles_.contains(key) : states_.contains(key);
+    if (held || !counted.insert(key).second) continue;
+    if (!constant) {
+      need.states += owner.type.BytesAt({});
+      continue;
+    }
+    RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(value));
+    RL_ASSIGN_OR_RETURN(const WeightLayout layout, device(segment.device).LayoutWeight(desc));
+    need.weights += layout.bytes;
+    if (layout.bytes > 0) {
+      need.weight_elements += static_cast<uint64_t>(value.type.ElementsAt({}));
+    }
+  }
+  const uint64_t arena = segment.memory.arena_bytes;
+  if (!HasArena(segment.device, arena)) need.work = std::max(need.work, arena);
+  return OkStatus();
+}
+
+Result<std::vector<MemoryNeed>> DeviceResources::NeedOf(std::span<const Program> programs) const {
   std::vector<MemoryNeed> needs(devices_.size());
   std::set<std::pair<int, std::string>> counted;
-  for (const auto& [index, graph, memory] : program.segments) {
-    MemoryNeed& need = needs[static_cast<size_t>(index)];
-    for (const Value& value : graph.values) {
-      const bool constant = value.lifetime == Lifetime::kConstant;
-      if (!constant && value.lifetime != Lifetime::kState) continue;
-      const Value& owner = constant ? value : graph.value(value.state);
-      const std::pair key(index, owner.name);
-      const bool held = constant ? weight_handles_.contains(key) : states_.contains(key);
-      if (held || !counted.insert(key).second) continue;
-      if (!constant) {
-        need.states += owner.type.BytesAt({});
-        continue;
-      }
-      RL_ASSIGN_OR_RETURN(const WeightDesc desc, DescribeWeight(value));
-      RL_ASSIGN_OR_RETURN(const WeightLayout layout, device(index).LayoutWeight(desc));
-      need.weights += layout.bytes;
-      if (layout.bytes > 0) {
-        need.weight_elements += static_cast<uint64_t>(value.type.ElementsAt({}));
-      }
+  for (const Program& program : programs) {
+    for (const PlannedSegment& segment : program.segments) {
+      RL_RETURN_IF_ERROR(AddNeed(segment, counted, needs[static_cast<size_t>(segment.device)]));
     }
-    if (!HasArena(index, memory.arena_bytes)) need.work = std::max(need.work, memory.arena_bytes);
   }
+  return needs;
+}
+
+Status DeviceResources::CheckMemory(const Program& program) {
+  RL_ASSIGN_OR_RETURN(const auto needs, NeedOf({&program, 1}));
   for (size_t i = 0; i < needs.size(); ++i) {
     RL_RETURN_IF_ERROR(
         CheckDeviceMemory(devices_[i]->description(), needs[i], allocated_bytes_[i]));

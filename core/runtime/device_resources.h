@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "core/ir/weight_uses.h"
 #include "core/passes/pipeline.h"
 #include "core/plugin/device.h"
+#include "core/runtime/memory_need.h"
 #include "core/runtime/weights.h"
 
 namespace rullama {
@@ -42,6 +44,10 @@ class DeviceResources {
   // constants that some graph of the session multiplies with activations.
   DeviceResources(std::vector<Device*> devices, const WeightSource& weights, Extents io_extents,
                   WeightNames in_products);
+
+  // The bytes that each device would hold beside those it holds already once all the programs have
+  // run. Programs share weights, caches and the largest arena.
+  [[nodiscard]] Result<std::vector<MemoryNeed>> NeedOf(std::span<const Program> programs) const;
 
   // Checks that every device has free memory for what the program needs in addition to what is held
   // already (error device.memory), and counts that as allocated.
@@ -86,6 +92,8 @@ class DeviceResources {
 
   [[nodiscard]] Device& device(int index) const { return *devices_[static_cast<size_t>(index)]; }
   [[nodiscard]] bool HasArena(int device, uint64_t bytes) const;
+  Status AddNeed(const PlannedSegment& segment, std::set<std::pair<int, std::string>>& counted,
+                 MemoryNeed& need) const;
   [[nodiscard]] Result<WeightDesc> DescribeWeight(const Value& constant) const;
   Result<rl_buffer*> FindOrCreateArena(int device, uint64_t bytes);
   Result<rl_buffer*> FindOrCreateState(int device, const Value& state);

@@ -131,6 +131,21 @@ Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t w
   return FindOrCompilePlan(graph, rows, demand, wanted).map([](BoundPlan*) {});
 }
 
+Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
+  std::vector<Program> programs;
+  for (const SessionGraph& graph : graphs_) {
+    Bucket bucket;
+    bucket.max_t = graph.buckets.back();
+    // Graphs that leave the caches alone are run for all of their rows.
+    bucket.demand = graph.extends_past ? DemandMode::kPerOutput : DemandMode::kAllRows;
+    bucket.max_r = graph.extends_past ? std::min(limits_.max_wanted, bucket.max_t) : 0;
+    RL_ASSIGN_OR_RETURN(Program program,
+                        BuildDeviceProgram(graph.graph, resources_.devices(), policy_, bucket));
+    programs.push_back(std::move(program));
+  }
+  return resources_.NeedOf(programs);
+}
+
 Status Session::Run(const StepRows& rows) {
   RL_RETURN_IF_ERROR(CheckRows(rows));
   RL_ASSIGN_OR_RETURN(BoundPlan * plan, FindOrCompilePlan(rows.graph, std::ssize(rows.tokens),

@@ -26,6 +26,7 @@
 #include "core/runtime/bound_plan.h"
 #include "core/runtime/device_resources.h"
 #include "core/runtime/kept_inputs.h"
+#include "core/runtime/memory_need.h"
 #include "core/runtime/slot_log.h"
 #include "core/runtime/slot_states.h"
 #include "core/runtime/snapshot.h"
@@ -118,6 +119,10 @@ class Session {
   // Compiles the plan of a bucket now instead of on first use. `wanted`: the wanted rows, with
   // DemandMode::kPerOutput.
   Status Prepare(int64_t rows, DemandMode demand, size_t graph = 0, int64_t wanted = 1);
+
+  // The bytes that each device will hold beside those it holds already once every graph has run its
+  // largest step. Allocates nothing on a device.
+  [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory() const;
 
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
   // The largest step of a graph.

@@ -54,6 +54,50 @@ TEST(PluginFault, ExitIsNotSilent) {
   EXPECT_THAT(result.err, HasSubstr("plugin 'faulty' ended the program inside device_count"));
 }
 
+// A device that claims to be a GPU, with this many bytes of memory; the notes of -v.
+std::string NotesOfGpu(const std::string& bytes, const std::vector<std::string>& more = {}) {
+  RunOptions options;
+  options.environment.push_back("RULLAMA_FAULTY_GPU=" + bytes);
+  std::vector<std::string> arguments = {"-m",        TinyModel(), "--plugin", RULLAMA_FAULTY_PLUGIN,
+                                        "--backend", "faulty",    "-c",       "2048",
+                                        "-v",        "-n",        "1",        "-p",
+                                        "Hi"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const RunResult result = RunRullama(arguments, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return result.err;
+}
+
+TEST(AutoSettings, AGpuWithRoomTakesLongStepsAndThePerLayerTable) {
+  const std::string notes = NotesOfGpu("1000000000000");
+  EXPECT_THAT(notes, HasSubstr("context.prefill_chunk: 2048, chosen for the device"));
+  EXPECT_THAT(notes, HasSubstr("placement.host_weights: [], chosen for the device"));
+  EXPECT_THAT(notes, HasSubstr("cpu runs 0 ops"));
+}
+
+TEST(AutoSettings, AGpuWithoutRoomDoesNot) {
+  // 512 rows fit, but without the fifth to spare.
+  const std::string notes = NotesOfGpu("8500000");
+  EXPECT_THAT(notes, HasSubstr("context.prefill_chunk: 512, chosen for the device"));
+  EXPECT_THAT(notes, HasSubstr("placement.host_weights: [per_layer_token_embd], chosen"));
+  EXPECT_THAT(notes, HasSubstr("reads a weight of placement.host_weights"));
+}
+
+TEST(AutoSettings, GivenValuesAreNotChosen) {
+  const auto config =
+      TemporaryFile("given.yaml", "placement: {host_weights: [per_layer_token_embd]}\n");
+  const std::string notes = NotesOfGpu("1000000000000", {"-b", "64", "--config", config.string()});
+  EXPECT_THAT(notes, Not(HasSubstr("chosen for the device")));
+  EXPECT_THAT(notes, HasSubstr("reads a weight of placement.host_weights"));
+  EXPECT_THAT(NotesOfGpu("1000000000000", {"-b", "auto"}), HasSubstr("prefill_chunk: 2048"));
+}
+
+TEST(AutoSettings, AProcessorTakesShortSteps) {
+  const RunResult result = RunRullama({"-m", TinyModel(), "-v", "-n", "1", "-p", "Hi"});
+  EXPECT_THAT(result.err, HasSubstr("context.prefill_chunk: 512, chosen for the device"));
+  EXPECT_THAT(result.err, Not(HasSubstr("host_weights")));
+}
+
 TEST(PluginFault, DenyNamesAllKindsAndSaysWhatToSet) {
   const auto config = TemporaryFile("deny.yaml", "placement:\n  fallback: deny\n");
   RunOptions options;

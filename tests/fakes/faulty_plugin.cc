@@ -4,8 +4,8 @@
 // whether a name was there at all. Only results of type f32 can be off.
 //
 // RULLAMA_FAULTY_READS=N fills everything that is read with this byte, RULLAMA_FAULTY_LAYOUT makes
-// each weight need all memory there is, and RULLAMA_FAULTY_EXIT calls exit(0) when devices are
-// counted.
+// each weight need all memory there is, RULLAMA_FAULTY_EXIT calls exit(0) when devices are counted,
+// and RULLAMA_FAULTY_GPU=N calls the device a GPU with N bytes of memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -150,6 +150,15 @@ int32_t LayoutWithFaults(rl_device* device, const rl_weight_desc* desc, rl_weigh
   return code;
 }
 
+int32_t InfoWithFaults(void* context, uint32_t index, rl_device_info* info, rl_error* error) {
+  const int32_t code = reference->device_info(context, index, info, error);
+  if (const char* bytes = std::getenv("RULLAMA_FAULTY_GPU")) {
+    info->type = RL_DEVICE_GPU;
+    info->memory_total = info->memory_free = std::strtoull(bytes, nullptr, 10);
+  }
+  return code;
+}
+
 uint32_t CountWithFaults(void* context, rl_str* reason) {
   if (std::getenv("RULLAMA_FAULTY_EXIT") != nullptr) std::exit(0);
   return reference->device_count(context, reason);
@@ -182,6 +191,7 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table.buffer_read = ReadWithFaults;
   table.weight_layout = LayoutWithFaults;
   table.device_count = CountWithFaults;
+  table.device_info = InfoWithFaults;
   *plugin = &table;
   return RL_OK;
 }
