@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string_view>
 
 #include "cli/foreign_words.h"
@@ -14,6 +15,11 @@ namespace rullama::cli {
 namespace {
 
 constexpr std::array<std::string_view, 3> kColorWords = {"auto", "always", "never"};
+constexpr std::array<std::string_view, 3> kFlashWords = {"auto", "on", "off"};
+constexpr const char* kSpelledOut[][2] = {
+    {"-sys", "--system"},       {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
+    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
+};
 
 const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {
   return command.get_option_no_throw(name);
@@ -80,14 +86,18 @@ Error UnknownOption(const CLI::App& command, const std::string& name) {
                       name, hint)};
 }
 
-// "-sys" and a "--color" without a value.
+// Several letters behind one dash, which CLI11 does not take for a name, and options whose value
+// may be left out.
 void SpellOut(const CLI::App& command, std::vector<std::string>& words, size_t index) {
   std::string& word = words[index];
-  if (word == "-sys" && FindOption(command, "--system") != nullptr) word = "--system";
-  if (word != "--color") return;
-  const bool has_value = index + 1 < words.size() &&
-                         std::ranges::find(kColorWords, words[index + 1]) != kColorWords.end();
-  if (!has_value) word = "--color=always";
+  for (const auto& [habit, name] : kSpelledOut) {
+    if (word == habit && FindOption(command, name) != nullptr) word = name;
+  }
+  const auto is_next = [&](std::span<const std::string_view> values) {
+    return index + 1 < words.size() && std::ranges::find(values, words[index + 1]) != values.end();
+  };
+  if (word == "--color" && !is_next(kColorWords)) word = "--color=always";
+  if (word == "--flash-attn" && !is_next(kFlashWords)) word = "--flash-attn=on";
 }
 
 Status CheckCount(const CLI::Option& option, const std::string& name, int count) {

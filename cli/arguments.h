@@ -13,9 +13,10 @@
 
 namespace rullama::cli {
 
-// The words as CLI11 wants them, last word first, with the implied `run` spelt out, "-sys" as
-// "--system" and "--color" with its value. `app` has all its commands. Errors (kUsage):
-// usage.command, usage.unknown_option (with what to use instead), usage.option.
+// The words as CLI11 wants them, last word first, with the implied `run` spelt out, names of
+// several letters behind one dash ("-sys") as long ones, and "--color" with its value. `app` has
+// all its commands. Errors (kUsage): usage.command, usage.unknown_option (with what to use
+// instead), usage.option.
 Result<std::vector<std::string>> PrepareArguments(std::vector<std::string> words,
                                                   const CLI::App& app);
 

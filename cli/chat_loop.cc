@@ -58,6 +58,7 @@ class ChatLoop {
            Console& console)
       : raw_(engine.config().generation.raw),
         verbose_(chat.verbose),
+        first_message_(chat.first_message),
         capacity_(engine.capacity()),
         console_(console),
         conversation_(engine, options, console),
@@ -68,6 +69,11 @@ class ChatLoop {
 
   Result<int> Run() {
     console_.Note("/help lists the commands; Ctrl-D or /bye ends the conversation");
+    if (!IsBlank(first_message_)) {
+      Keep(first_message_);
+      RL_RETURN_IF_ERROR(Send(first_message_));
+      ClearInterrupt();
+    }
     for (;;) {
       std::string text;
       switch (input_->Read(assembler_.open() ? ". " : "> ", text)) {
@@ -203,6 +209,7 @@ class ChatLoop {
 
   bool raw_;
   bool verbose_;
+  std::string first_message_;
   int64_t capacity_;
   Console& console_;
   Conversation conversation_;

@@ -1,13 +1,16 @@
 // A conversation on a terminal: reads messages and commands, shows answers.
 #pragma once
 
+#include <string>
+
 #include "cli/answer.h"
 
 namespace rullama::cli {
 
 struct ChatOptions {
-  bool verbose = false;  // statistics after each answer
-  bool history = true;   // read and write the file of earlier messages
+  bool verbose = false;            // statistics after each answer
+  bool history = true;             // read and write the file of earlier messages
+  std::string first_message = {};  // sent before anything is typed
 };
 
 // Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. The result is the exit

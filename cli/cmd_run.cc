@@ -28,6 +28,7 @@ struct RunFlags {
   std::optional<std::string> max_tokens;
   bool escape = false;
   bool no_history = false;
+  bool conversation = false;  // the prompt, if there is one, is the first message
   bool json = false;
 };
 
@@ -113,16 +114,25 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
   return 0;
 }
 
-Result<int> Converse(const RunFlags& flags, Console& console) {
+Result<int> Converse(const RunFlags& flags, std::string first_message, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, {}, console));
   if (flags.config.verbose) DescribeSession(*engine, console);
   RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
   return RunChatLoop(*engine, options,
-                     {.verbose = flags.config.verbose, .history = !flags.no_history}, console);
+                     {.verbose = flags.config.verbose,
+                      .history = !flags.no_history,
+                      .first_message = std::move(first_message)},
+                     console);
 }
 
 Result<int> Run(const RunFlags& flags, Console& console) {
+  if (flags.conversation && (!StdinIsTerminal() || flags.json || !flags.prompt.ids_path.empty())) {
+    return MakeError(ErrorKind::kUsage, "usage.prompt",
+                     "--conversation needs a terminal to type on, and goes neither with --json nor "
+                     "with --prompt-ids; leave it out to answer one prompt");
+  }
   RL_ASSIGN_OR_RETURN(const std::optional<Prompt> prompt, ReadPrompt(flags.prompt));
+  if (flags.conversation) return Converse(flags, prompt ? prompt->text : std::string(), console);
   if (prompt) return AnswerOnce(flags, *prompt, console);
   if (!StdinIsTerminal()) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
@@ -132,7 +142,7 @@ Result<int> Run(const RunFlags& flags, Console& console) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
                      "--json answers one prompt; give it with -p TEXT, -f FILE or on stdin");
   }
-  return Converse(flags, console);
+  return Converse(flags, {}, console);
 }
 
 // Words without an option are the model and the prompt; behind -m, all of them are the prompt.
@@ -234,6 +244,9 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--stop", flags->config.stop, "Stop in front of this text; may be repeated")
       ->option_text("TEXT")
       ->allow_extra_args(false);
+  command->add_flag("-i,--conversation,--interactive", flags->conversation,
+                    "Chat on the terminal (also -cnv), as without a prompt; a prompt is the first "
+                    "message");
   command->add_flag("--no-history", flags->no_history,
                     "In a chat: neither read nor write the file of earlier messages");
   command

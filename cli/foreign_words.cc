@@ -7,16 +7,11 @@ namespace {
 
 constexpr ForeignWord kOptions[] = {
     // Options for the devices.
-    {"-ngl --gpu-layers --n-gpu-layers",
-     "use --backend NAME: the whole model runs on it (rullama backends lists them)"},
     {"-dev", "use --backend NAME and --device D"},
     {"-sm --split-mode -ts --tensor-split --rpc",
      "not supported: a model runs on one device; choose it with --backend and --device"},
     {"-mg --main-gpu", "use --device D: index or name of the device"},
     {"--list-devices", "use the command: rullama backends"},
-    {"-fa --flash-attn", "not needed: each backend has one kernel for attention"},
-    {"-ctk -ctv --cache-type-k --cache-type-v",
-     "use context.kv_dtype in a file for --config: auto, f16 or f32"},
     {"-cmoe --cpu-moe -ncmoe --n-cpu-moe -ot --override-tensor",
      "use placement.host_weights in a file for --config"},
     {"-tb --threads-batch", "use -t N: the same threads read the prompt and answer"},
@@ -40,7 +35,7 @@ constexpr ForeignWord kOptions[] = {
      "not supported: positions are as the model file says"},
     {"--check-tensors", "use the command: rullama inspect FILE"},
     // The conversation.
-    {"-cnv --conversation -i --interactive -if --interactive-first -ins --instruct",
+    {"-if --interactive-first -ins --instruct",
      "not needed: without a prompt, rullama run chats on a terminal"},
     {"-no-cnv --no-conversation", "use --raw: continues the text without the chat template"},
     {"-st --single-turn", "not needed: -p answers one prompt and ends"},

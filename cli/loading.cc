@@ -77,6 +77,7 @@ Result<ConfiguredModel> LoadModel(const ConfigFlags& flags, Console& console) {
   const HostHooks hooks = ProcessHooks(loaded.environment);
   RL_ASSIGN_OR_RETURN(LoadedModel model,
                       rullama::LoadModel(std::move(loaded.config), hooks, console));
+  RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, model.gemma.layer_count()));
   WarnOfIdleSettings(flags, model.gemma.denoises(), console);
   return ConfiguredModel{std::move(model), std::move(loaded.environment)};
 }

@@ -147,6 +147,7 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
   AddSetting(app, flags, "-b,--prefill-chunk", "context.prefill_chunk", "Prompt tokens per step")
       ->option_text("N")
       ->group("Model");
+  AddPeerOptions(app, flags.peer);
 }
 
 void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
@@ -235,6 +236,7 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
   for (const ConfigFlags::Setting& setting : flags.settings) {
     RL_RETURN_IF_ERROR(loaded.config.Set(setting.path, setting.text, Origin::kFlag, setting.flag));
   }
+  RL_RETURN_IF_ERROR(ApplyPeerOptions(flags.peer, loaded.config));
   if (!flags.stop.empty()) {
     RL_RETURN_IF_ERROR(
         loaded.config.SetList("generation.stop", flags.stop, Origin::kFlag, "--stop"));

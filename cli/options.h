@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/console.h"
+#include "cli/peer_options.h"
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
 
@@ -28,6 +29,7 @@ struct ConfigFlags {
   std::vector<std::string> plugins;
   std::vector<Setting> settings;
   std::vector<std::string> stop;
+  PeerOptions peer;
   bool verbose = false;
   bool quiet = false;
 };

@@ -18,20 +18,14 @@ struct Habit {
 
 std::vector<Habit> Habits() {
   return {
-      {{"-ngl", "99"}, "use --backend"},
-      {{"--n-gpu-layers", "99"}, "use --backend"},
       {{"--list-devices"}, "rullama backends"},
       {{"-np", "4"}, "not supported: one prompt"},
       {{"-sm", "none"}, "--backend and --device"},
       {{"-mg", "0"}, "use --device"},
-      {{"-ctk", "q8_0"}, "use context.kv_dtype"},
       {{"-cmoe"}, "use placement.host_weights"},
       {{"-tb", "4"}, "use -t N"},
       {{"-md", "F"}, "not supported: speculative decoding"},
-      {{"-fa"}, "not needed"},
-      {{"-fa", "on"}, "not needed"},
       {{"-hf", "google/x"}, "nothing is downloaded; use -m"},
-      {{"-cnv"}, "not needed: without a prompt"},
       {{"-no-cnv"}, "use --raw"},
       {{"-st"}, "not needed: -p answers"},
       {{"-mli"}, "use -f FILE"},
@@ -46,7 +40,6 @@ std::vector<Habit> Habits() {
       {{"--grammar", "G"}, "not supported: an answer"},
       {{"-j", "{}"}, "not supported: an answer"},
       {{"--json-schema", "{}"}, "not supported: an answer"},
-      {{"-i"}, "not needed: without a prompt"},
       {{"--no-escape"}, "not needed: text is taken as it is"},
       {{"-r", "User:"}, "use --stop"},
       {{"-ub", "512"}, "use -b N"},
@@ -103,6 +96,66 @@ TEST(Habits, CommandsAreRefusedByNameWithWhatToDo) {
     EXPECT_THAT(result.err, HasSubstr(habit.advice)) << habit.typed[0];
     EXPECT_THAT(result.err, HasSubstr("[usage.command]"));
   }
+}
+
+// The configuration that these options make, as `config --show` prints it.
+RunResult Shown(std::vector<std::string> options) {
+  options.insert(options.begin(), {"config", "--show"});
+  return RunRullama(options);
+}
+
+TEST(Habits, GpuLayersChooseTheBackend) {
+  EXPECT_THAT(Shown({"-ngl", "0"}).out, HasSubstr("name: \"cpu\"  # flag"));
+  for (const char* all : {"99", "auto", "all", "-1"}) {
+    EXPECT_THAT(Shown({"-ngl", all}).out, HasSubstr("name: \"auto\"  # flag")) << all;
+  }
+  EXPECT_THAT(Shown({"--n-gpu-layers", "99", "--backend", "vulkan"}).out,
+              HasSubstr("name: \"vulkan\""));
+  EXPECT_THAT(Shown({"-ngl", "99", "--backend", "cpu"}).out, HasSubstr("name: \"cpu\""));
+  const RunResult both = Shown({"-ngl", "0", "--backend", "vulkan"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("but --backend is 'vulkan'"));
+  EXPECT_THAT(Shown({"-ngl", "many"}).err, HasSubstr("expected a number, auto or all"));
+}
+
+TEST(Habits, AModelIsNotSplit) {
+  const auto run = [](const char* layers) {
+    return RunRullama(
+        {"-m", TinyModel(), "--backend", "cpu", "-ngl", layers, "-p", "Hi", "-n", "1"});
+  };
+  const RunResult part = run("3");
+  EXPECT_EQ(part.exit_code, 2);
+  EXPECT_THAT(part.err, HasSubstr("--gpu-layers 3 would split the 8 layers"));
+  EXPECT_EQ(run("8").exit_code, 0);
+  EXPECT_EQ(run("99").exit_code, 0);
+}
+
+TEST(Habits, CacheTypesAreOneSetting) {
+  EXPECT_THAT(Shown({"-ctk", "f32", "-ctv", "f32"}).out, HasSubstr("kv_dtype: f32  # flag"));
+  EXPECT_THAT(Shown({"-ctk", "f16"}).out, HasSubstr("kv_dtype: f16  # flag"));
+  EXPECT_THAT(Shown({"-ctk", "f32"}).err, HasSubstr("keys are to be f32 and values f16"));
+  EXPECT_THAT(Shown({"-ctk", "q8_0", "-ctv", "q8_0"}).err, HasSubstr("expected f16 or f32"));
+}
+
+TEST(Habits, FusedAttentionIsAlwaysOn) {
+  for (const std::vector<std::string>& on :
+       {std::vector<std::string>{"-fa"}, {"-fa", "on"}, {"--flash-attn", "auto"}}) {
+    EXPECT_EQ(Shown(on).exit_code, 0) << on.back();
+  }
+  EXPECT_THAT(Shown({"-fa", "off"}).err, HasSubstr("cannot be off"));
+}
+
+TEST(Habits, AConversationNeedsATerminal) {
+  for (const char* name : {"-i", "-cnv", "--conversation"}) {
+    const RunResult result = RunRullama({"-m", TinyModel(), "-p", "Hi", name});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.err, HasSubstr("--conversation needs a terminal")) << name;
+  }
+  ProgramOnTerminal chat({"-m", TinyModel(), "-cnv", "-p", "Hi", "-n", "1", "--no-history", "-v"});
+  chat.Expect("14 prompt tokens");
+  chat.Expect("\n>");
+  chat.Type("/bye\r");
+  EXPECT_EQ(chat.Wait(), 0);
 }
 
 // A value may look like an option.

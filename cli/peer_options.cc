@@ -1,0 +1,96 @@
+#include "cli/peer_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr const char* kGroup = "As in llama.cpp";
+constexpr const char* kGpuLayers = "--gpu-layers";
+constexpr const char* kDefaultCacheType = "f16";  // of llama.cpp
+
+template <typename... Args>
+tl::unexpected<Error> Refused(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeError(ErrorKind::kUsage, "usage.option", format, std::forward<Args>(args)...);
+}
+
+// The number of layers; nothing for all of them.
+Result<std::optional<int64_t>> ParseGpuLayers(const std::string& text) {
+  if (text == "auto" || text == "all" || text == "-1") return std::optional<int64_t>();
+  const auto layers = ParseInteger(text, kGpuLayers, 0, INT32_MAX);
+  if (!layers) return Refused("{}: found '{}', expected a number, auto or all", kGpuLayers, text);
+  return std::optional(*layers);
+}
+
+Status ApplyGpuLayers(const std::string& text, LayeredConfig& config) {
+  RL_ASSIGN_OR_RETURN(const auto layers, ParseGpuLayers(text));
+  const std::string& backend = config.values().backend.name;
+  const bool on_host = layers && *layers == 0;
+  if (config.origin("backend.name") == Origin::kFlag) {
+    if (!on_host || backend == "cpu") return OkStatus();
+    return Refused(
+        "{} 0 leaves the model to the processor, but --backend is '{}'; give one of both",
+        kGpuLayers, backend);
+  }
+  if (on_host) return config.Set("backend.name", "cpu", Origin::kFlag, kGpuLayers);
+  if (backend != "cpu") return OkStatus();
+  return config.Set("backend.name", "auto", Origin::kFlag, kGpuLayers);
+}
+
+Status ApplyCacheTypes(const PeerOptions& options, LayeredConfig& config) {
+  if (!options.cache_type_k && !options.cache_type_v) return OkStatus();
+  const std::string k = options.cache_type_k.value_or(kDefaultCacheType);
+  const std::string v = options.cache_type_v.value_or(kDefaultCacheType);
+  for (const std::string& type : {k, v}) {
+    if (type == "f16" || type == "f32") continue;
+    return Refused("the KV cache cannot have the type '{}', expected f16 or f32", type);
+  }
+  if (k == v) return config.Set("context.kv_dtype", k, Origin::kFlag, "--cache-type-k");
+  return Refused(
+      "keys are to be {} and values {} (without a flag: {}), but both have one type; give "
+      "--cache-type-k and --cache-type-v the same",
+      k, v, kDefaultCacheType);
+}
+
+}  // namespace
+
+void AddPeerOptions(CLI::App& app, PeerOptions& options) {
+  const auto add = [&app](const char* names, std::optional<std::string>& value, const char* help,
+                          const char* text) {
+    app.add_option(names, value, help)->take_last()->option_text(text)->group(kGroup);
+  };
+  add("--gpu-layers,--n-gpu-layers", options.gpu_layers,
+      "Also -ngl. 0: the cpu backend; auto, all or as many as there are: the best device, unless "
+      "--backend names one",
+      "N");
+  add("--flash-attn", options.flash_attention,
+      "Also -fa. on or auto: nothing to do, attention is always fused", "MODE");
+  add("--cache-type-k", options.cache_type_k, "Also -ctk. Type of the KV cache: f16 or f32",
+      "TYPE");
+  add("--cache-type-v", options.cache_type_v, "Also -ctv. The same as that of the keys", "TYPE");
+}
+
+Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config) {
+  if (options.gpu_layers) RL_RETURN_IF_ERROR(ApplyGpuLayers(*options.gpu_layers, config));
+  if (const auto& mode = options.flash_attention; mode && *mode != "on" && *mode != "auto") {
+    if (*mode != "off") {
+      return Refused("--flash-attn: found '{}', expected on, auto or off", *mode);
+    }
+    return Refused("--flash-attn cannot be off: each backend has one kernel for attention");
+  }
+  return ApplyCacheTypes(options, config);
+}
+
+Status CheckGpuLayers(const PeerOptions& options, int64_t layers) {
+  if (!options.gpu_layers) return OkStatus();
+  RL_ASSIGN_OR_RETURN(const auto asked, ParseGpuLayers(*options.gpu_layers));
+  if (!asked || *asked == 0 || *asked >= layers) return OkStatus();
+  return Refused(
+      "{} {} would split the {} layers of this model, but a model runs on one device as a whole; "
+      "give 0 for the processor, or all",
+      kGpuLayers, *asked, layers);
+}
+
+}  // namespace rullama::cli

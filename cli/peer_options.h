@@ -1,0 +1,36 @@
+// Options of llama.cpp that mean something here under another name: -ngl, -fa, -ctk and -ctv.
+// Thread safety: none; used by main's thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/config/layered_config.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own name
+class App;
+}  // namespace CLI
+
+namespace rullama::cli {
+
+struct PeerOptions {
+  std::optional<std::string> gpu_layers;
+  std::optional<std::string> flash_attention;
+  std::optional<std::string> cache_type_k;
+  std::optional<std::string> cache_type_v;
+};
+
+void AddPeerOptions(CLI::App& app, PeerOptions& options);
+
+// Sets what the options stand for: the backend for --gpu-layers, unless --backend was given, and
+// context.kv_dtype for the types of the cache. Errors (kUsage): usage.option for what rullama
+// cannot do, and those of LayeredConfig::Set.
+Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config);
+
+// A model runs on one device as a whole. Error usage.option (kUsage) if --gpu-layers asks for a
+// part of its layers.
+Status CheckGpuLayers(const PeerOptions& options, int64_t layers);
+
+}  // namespace rullama::cli
