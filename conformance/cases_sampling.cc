@@ -184,7 +184,7 @@ void AddRowDraws(std::vector<CaseSpec>& cases) {
       {"row_sample/one", OpKind::kRowSample, [](uint64_t seed) {
          CaseBuilder b(seed, 1);
          const ValueId x = Descending(b, 64);
-         const ValueId u = b.Floats("u", F({kT}), {0.4});
+         const ValueId u = b.Floats("u", F({kT}), std::vector<double>{0.4});
          const ValueId settings = b.Floats("settings", F({kT, 5}), {1, 20, 0.5, -3, 0.75});
          return OneOp(std::move(b), OpKind::kRowSample, {x, u, settings},
                       OpAttrs(OpKind::kRowSample), ToleranceClass::kExact);
