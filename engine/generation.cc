@@ -48,7 +48,7 @@ Status Generation::Impl::Take(DrawnToken drawn) {
   if (text_.stopped()) return OkStatus();
   completion.ids.push_back(drawn.token);
   if (logprobs_) completion.logprobs.push_back(std::move(drawn.logprobs));
-  const Status status = text_.Push(drawn.token, events_);
+  Status status = text_.Push(drawn.token, events_);
   if (!status) over_ = true;
   if (!status || text_.stopped()) channel->Cancel();
   return status;

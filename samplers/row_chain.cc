@@ -8,7 +8,16 @@
 namespace rullama {
 namespace {
 
-using namespace row_inputs;
+using row_inputs::kBias;
+using row_inputs::kBiasIds;
+using row_inputs::kDrawSettings;
+using row_inputs::kKeyWords;
+using row_inputs::kMask;
+using row_inputs::kPath;
+using row_inputs::kPenalties;
+using row_inputs::kPenaltySettings;
+using row_inputs::kSettings;
+using row_inputs::Path;
 
 // The chain being appended: what its steps share.
 struct Rows {

@@ -9,7 +9,15 @@
 namespace rullama {
 namespace {
 
-using namespace row_inputs;
+using row_inputs::kBias;
+using row_inputs::kBiasIds;
+using row_inputs::kDrawSettings;
+using row_inputs::kMask;
+using row_inputs::kPath;
+using row_inputs::kPenalties;
+using row_inputs::kPenaltySettings;
+using row_inputs::kSettings;
+using row_inputs::Path;
 
 // Larger than any context, and exact in f32.
 constexpr float kWholeContext = 1 << 24;
