@@ -142,7 +142,7 @@ std::string Enumerations() {
 }
 
 constexpr std::string_view kBackends = R"(
-## Ops of each backend
+## Backends and their ops
 
 The sections below are what `rullama-conformance --matrix` prints: the ops a plugin says it runs, by
 element type of the weight, state or first operand. A composite that is refused runs as its
