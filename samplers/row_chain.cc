@@ -17,7 +17,6 @@ using row_inputs::kPath;
 using row_inputs::kPenalties;
 using row_inputs::kPenaltySettings;
 using row_inputs::kSettings;
-using row_inputs::Path;
 
 // The chain being appended: what its steps share.
 struct Rows {
