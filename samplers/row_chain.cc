@@ -32,6 +32,13 @@ struct Rows {
   }
 };
 
+void AddDrawInputs(Rows& rows) {
+  rows.settings = rows.Input(kSettings, DType::kF32, kDrawSettings);
+  const ValueId key = rows.Input(kDrawKeyInput, DType::kI32, kKeyWords);
+  rows.uniform =
+      rows.b.Add(ops::RowUniform{.key = key, .pos = rows.inputs.rows.q_pos}, "sampler.uniform");
+}
+
 ValueId AddEdits(Rows& rows, ValueId logits, ValueId history) {
   GraphBuilder& b = rows.b;
   const ValueId bits = rows.Input(kMask, DType::kI32, MaskWords(rows.vocabulary));
@@ -51,6 +58,11 @@ ValueId AddEdits(Rows& rows, ValueId logits, ValueId history) {
 // i32[R]: columns of `x`.
 ValueId AddSample(Rows& rows, ValueId x, std::string_view name) {
   return rows.b.Add(ops::RowSample{.x = x, .u = rows.uniform, .settings = rows.settings}, name);
+}
+
+// i32[R]: the column of the largest logit, the first of equal ones.
+ValueId AddMostLikely(Rows& rows, ValueId logits) {
+  return rows.b.Add(ops::ArgMax{.x = logits}, "sampler.most_likely");
 }
 
 // i32[R]: tokens drawn from the k best.
@@ -106,22 +118,20 @@ ValueId AppendRowChain(GraphBuilder& builder, ValueId logits, const SamplerInput
             .inputs = samplers::AtWantedRows(builder, inputs),
             .vocabulary = builder.graph().type(logits).last().constant};
   const ValueId original = samplers::WantedRows(builder, logits, inputs.wanted);
-  rows.settings = rows.Input(kSettings, DType::kF32, kDrawSettings);
-  rows.uniform =
-      builder.Add(ops::RowUniform{.key = rows.Input(kDrawKeyInput, DType::kI32, kKeyWords),
-                                  .pos = rows.inputs.rows.q_pos},
-                  "sampler.uniform");
+  if (options.kind != RowChainKind::kGreedy) AddDrawInputs(rows);
   const ValueId history =
       builder.State(kSamplerHistory, {DType::kI32, {inputs.slots, inputs.capacity}});
   ValueId edited = original;
-  if (options.kind != RowChainKind::kPlain) edited = AddEdits(rows, original, history);
+  if (options.kind >= RowChainKind::kEdited) edited = AddEdits(rows, original, history);
   builder.Add(ops::StateAppend{.state = history,
                                .rows = inputs.tokens,
                                .pos = inputs.rows.kv_pos,
                                .slot = inputs.rows.kv_slot},
               "sampler.history.next");
   ValueId token =
-      AddSampleOfBest(rows, edited, std::min(kMaxPlainTopK, rows.vocabulary), "sampler.few");
+      options.kind == RowChainKind::kGreedy
+          ? AddMostLikely(rows, edited)
+          : AddSampleOfBest(rows, edited, std::min(kMaxPlainTopK, rows.vocabulary), "sampler.few");
   if (options.kind == RowChainKind::kFull) token = AddSampleOfAny(rows, edited, token);
   builder.Output(kTokenOutput, token);
   if (options.logprobs) AddLogprobs(rows, original, token);

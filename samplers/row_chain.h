@@ -29,11 +29,12 @@ namespace rullama {
 
 // The settings that a chain's rows may have, in rising order.
 enum class RowChainKind : uint8_t {
-  kPlain,   // no mask, bias or penalty; top_k of 1 to kMaxPlainTopK, or greedy
-  kEdited,  // any mask, bias and penalty; top_k as above
+  kGreedy,  // greedy; no mask, bias or penalty
+  kPlain,   // also top_k of 1 to kMaxPlainTopK
+  kEdited,  // also any mask, bias and penalty
   kFull,    // anything
 };
-inline constexpr size_t kRowChainKinds = 3;
+inline constexpr size_t kRowChainKinds = 4;
 inline constexpr int64_t kMaxPlainTopK = 64;
 
 // The first kind that can draw a row, or all rows.

@@ -348,7 +348,8 @@ TEST(RowChainTest, TheKindIsTheFirstThatHasTheSettings) {
   const auto kind = [](const RowSampling& row) { return KindFor(row, kVocabulary); };
   EXPECT_EQ(kind({.top_k = 64, .top_p = 0.1, .min_p = 0.5, .typical_p = 0.5}),
             RowChainKind::kPlain);
-  EXPECT_EQ(kind({.temperature = 0}), RowChainKind::kPlain);
+  EXPECT_EQ(kind({.temperature = 0}), RowChainKind::kGreedy);
+  EXPECT_EQ(kind({.temperature = 0, .bias = bias}), RowChainKind::kEdited);
   EXPECT_EQ(kind({.top_k = 65}), RowChainKind::kFull);
   EXPECT_EQ(kind({}), RowChainKind::kFull);
   EXPECT_EQ(kind({.top_k = 1, .repeat_penalty = 2}), RowChainKind::kPlain) << "looks at no token";
@@ -357,6 +358,8 @@ TEST(RowChainTest, TheKindIsTheFirstThatHasTheSettings) {
   EXPECT_EQ(kind({.top_k = 1, .bias = bias}), RowChainKind::kEdited);
   const std::vector<RowSampling> rows = {{.top_k = 1}, {.top_k = 1, .bias = bias}, {.top_k = 2}};
   EXPECT_EQ(KindFor(rows, kVocabulary), RowChainKind::kEdited);
+  EXPECT_EQ(KindFor(std::vector<RowSampling>{{.temperature = 0}, {.top_k = 1}}, kVocabulary),
+            RowChainKind::kPlain);
 }
 
 TEST(RowChainTest, RefusesWhatTheGraphDoesNotHave) {
@@ -376,6 +379,9 @@ TEST(RowChainTest, RefusesWhatTheGraphDoesNotHave) {
   EXPECT_THAT(error(RowChainKind::kEdited, {.top_k = 1, .bias = many}), HasSubstr("1025 entries"));
   EXPECT_EQ(error(RowChainKind::kPlain, {.top_k = 1}), "no error");
   EXPECT_EQ(inputs.inputs().size(), 2U);
+  EXPECT_THAT(error(RowChainKind::kGreedy, {.top_k = 1}), HasSubstr("sampler.kind"));
+  EXPECT_EQ(error(RowChainKind::kGreedy, {.temperature = 0}), "no error");
+  EXPECT_EQ(inputs.inputs().size(), 0U);
 }
 
 }  // namespace

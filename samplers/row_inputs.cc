@@ -56,11 +56,12 @@ void Append(const std::array<T, kCount>& values, std::vector<T>& all) {
 RowChainKind KindFor(const RowSampling& row, int64_t vocabulary) {
   if (PathOf(row, vocabulary) != Path::kFew) return RowChainKind::kFull;
   const bool edited = !row.mask.empty() || !row.bias.empty() || row.HasPenalties();
-  return edited ? RowChainKind::kEdited : RowChainKind::kPlain;
+  if (edited) return RowChainKind::kEdited;
+  return row.IsGreedy() ? RowChainKind::kGreedy : RowChainKind::kPlain;
 }
 
 RowChainKind KindFor(std::span<const RowSampling> rows, int64_t vocabulary) {
-  RowChainKind kind = RowChainKind::kPlain;
+  auto kind = RowChainKind::kGreedy;
   for (const RowSampling& row : rows) kind = std::max(kind, KindFor(row, vocabulary));
   return kind;
 }
@@ -106,9 +107,10 @@ Status RowInputs::Set(RowChainKind kind, std::span<const RowSampling> rows) {
     path_.push_back(static_cast<int32_t>(PathOf(row, vocabulary_)));
   }
   input_count_ = 0;
+  if (kind == RowChainKind::kGreedy) return OkStatus();
   AddInput(kSettings, std::as_bytes(std::span(settings_)));
   AddInput(kDrawKeyInput, std::as_bytes(std::span(key_)));
-  if (kind != RowChainKind::kPlain) SetEdits(rows);
+  if (kind >= RowChainKind::kEdited) SetEdits(rows);
   if (kind == RowChainKind::kFull) AddInput(kPath, std::as_bytes(std::span(path_)));
   return OkStatus();
 }
