@@ -1,8 +1,10 @@
 // cumsum, topk, the masks and draws of samplers, penalties and biases.
 #include <rullama/sdk/operands.h>
 
+#include <algorithm>
 #include <bit>
 
+#include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
 #include "backends/gpu/plan_builder.h"
 
@@ -76,24 +78,69 @@ void TopKOfFew(PlanBuilder& plan) {
       .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
+// How many workgroups share a row of a top-k. Each part has k columns or more: the last one is
+// shorter than the others by less than kMostParts. The candidates of all parts are far fewer than
+// the columns.
+uint64_t TopKParts(uint64_t columns, uint64_t k) {
+  constexpr uint64_t kMostParts = 64;
+  constexpr uint64_t kLeastShare = 2048;  // columns that keep a workgroup busy
+  constexpr uint64_t kGain = 8;           // columns of a part for each of its candidates
+  const uint64_t parts = std::min({kMostParts, columns / kLeastShare, columns / (k * kGain)});
+  return std::max<uint64_t>(parts, 1);
+}
+
+struct TopKStage {
+  BufferArgument x, ids, values, indices;
+  uint64_t columns, parts;
+};
+void EmitTopK(PlanBuilder& plan, const TopKStage& stage) {
+  const rl_value& x = plan.Input(operands::TopK::x);
+  const int64_t k = plan.attrs<rl_topk_attrs>().k;
+  const auto groups = static_cast<int64_t>(stage.parts) * plan.MaxRows(x);
+  const List list = ListFor(plan, k, groups);
+  DispatchBuilder(plan, kernels::TopK{.threads = Wide(plan), .shared = list.shared},
+                  {.x = stage.x,
+                   .ids = stage.ids,
+                   .values = stage.values,
+                   .indices = stage.indices,
+                   .list = list.memory,
+                   .rows = x.dims[0],
+                   .columns = stage.columns,
+                   .parts = stage.parts,
+                   .share = CeilDiv(stage.columns, stage.parts),
+                   .k = k,
+                   .room = list.room})
+      .Emit(static_cast<uint64_t>(groups));
+}
+
+// A long row is shared by several workgroups, whose candidates a second dispatch merges. They come
+// in the order of their columns where they are equal.
 void TopK(PlanBuilder& plan) {
   const rl_value& x = plan.Input(operands::TopK::x);
   if (Last(x) <= kFewTopKColumns) {
     TopKOfFew(plan);
     return;
   }
-  const int64_t k = plan.attrs<rl_topk_attrs>().k;
-  const List list = ListFor(plan, k, plan.MaxRows(x));
-  DispatchBuilder(plan, kernels::TopK{.threads = Wide(plan), .shared = list.shared},
-                  {.x = plan.InputIndex(operands::TopK::x),
-                   .values = plan.ResultIndex(0),
-                   .indices = plan.ResultIndex(1),
-                   .list = list.memory,
-                   .rows = x.dims[0],
-                   .columns = Last(x),
-                   .k = k,
-                   .room = list.room})
-      .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
+  const auto k = static_cast<uint64_t>(plan.attrs<rl_topk_attrs>().k);
+  const auto columns = static_cast<uint64_t>(Last(x));
+  const uint64_t parts = TopKParts(columns, k);
+  TopKStage stage{.x = plan.InputIndex(operands::TopK::x),
+                  .ids = RL_NO_VALUE,
+                  .values = plan.ResultIndex(0),
+                  .indices = plan.ResultIndex(1),
+                  .columns = columns,
+                  .parts = parts};
+  if (parts > 1) {
+    const auto bytes = static_cast<uint64_t>(plan.MaxRows(x)) * parts * k * sizeof(uint32_t);
+    const Scratch values = plan.scratch().New(bytes);
+    const Scratch indices = plan.scratch().New(bytes);
+    TopKStage candidates = stage;
+    candidates.values = values;
+    candidates.indices = indices;
+    EmitTopK(plan, candidates);
+    stage = {values, indices, stage.values, stage.indices, parts * k, 1};
+  }
+  EmitTopK(plan, stage);
 }
 
 void TypicalPMask(PlanBuilder& plan) {

@@ -1,6 +1,6 @@
-// The k largest values of each row, descending, equal ones by ascending index. One work-group for
-// each row: a radix search finds the k-th largest key; what is above it and the first of its equals
-// are collected and sorted (bitonic, by key descending, then index).
+// The k largest values of each part of each row, descending, equal ones by ascending index. One
+// work-group for each part: a radix search finds the k-th largest key; what is above it and the
+// first of its equals are collected and sorted (bitonic, by key descending, then index).
 #include "common.cl"
 #include "topk.args"
 #include "order.cl"
@@ -40,10 +40,13 @@ KERNEL topk(ARGUMENTS) {
   __local uint shared_count[256];
   __local uint shared_found[2];
   __local uint shared_sum[THREADS];
-  const uint count = ROWS_OF(rows), columns = push.columns, k = push.k;
-  for (uint row = GROUP; row < count; row += GROUPS) {
-    LIST_AT(row);
-    __global const float* x = AT(float, x) + (size_t)row * columns;
+  const uint count = ROWS_OF(rows) * push.parts, k = push.k;
+  for (uint group = GROUP; group < count; group += GROUPS) {
+    LIST_AT(group);
+    const uint offset = group % push.parts * push.share;
+    const size_t first = (size_t)(group / push.parts) * push.columns + offset;
+    const uint columns = min(push.share, push.columns - offset);
+    __global const float* x = AT(float, x) + first;
     FindThreshold(x, columns, k, shared_count, shared_found);
     const uint threshold = shared_found[0], equals = shared_found[1];
     // Each work-item takes a run of consecutive columns, so that equal keys keep their order.
@@ -71,8 +74,9 @@ KERNEL topk(ARGUMENTS) {
     Sort(list, push.room);
     FOR_MINE(i, k) {
       const uint2 entry = list[i];
-      AT(float, values)[(size_t)row * k + i] = ValueOf(entry.x);
-      AT(uint, indices)[(size_t)row * k + i] = entry.y;
+      AT(float, values)[(size_t)group * k + i] = ValueOf(entry.x);
+      AT(uint, indices)
+      [(size_t)group * k + i] = IS_NULL(ids) ? offset + entry.y : AT(uint, ids)[first + entry.y];
     }
     BARRIER();
   }

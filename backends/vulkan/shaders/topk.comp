@@ -1,8 +1,8 @@
 #version 460
-// The k largest values of each row, descending, equal ones by ascending index. One workgroup for
-// each row: a radix search finds the k-th largest key; what is above it and the first of its equals
-// are collected and sorted (bitonic, by key descending, then index). The list is in shared memory
-// if it fits, else in `list`.
+// The k largest values of each part of each row, descending, equal ones by ascending index. One
+// workgroup for each part: a radix search finds the k-th largest key; what is above it and the
+// first of its equals are collected and sorted (bitonic, by key descending, then index). The list
+// is in shared memory if it fits, else in `list`.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "topk.args.glsl"
@@ -14,7 +14,7 @@
 
 shared uint shared_count[256];
 shared uint shared_prefix, shared_left;
-uint first;
+uint first, columns;  // of the part
 
 uint Key(uint i) { return KeyOf(F32(p.x).v[first + i]); }
 
@@ -26,7 +26,7 @@ uint Threshold(out uint equals) {
     barrier();
     for (uint i = me; i < 256; i += size) shared_count[i] = 0;
     barrier();
-    for (uint i = me; i < p.columns; i += size) {
+    for (uint i = me; i < columns; i += size) {
       const uint key = Key(i);
       if ((key & mask) == prefix) atomicAdd(shared_count[(key >> shift) & 255u], 1);
     }
@@ -48,8 +48,8 @@ uint Threshold(out uint equals) {
 
 // Each invocation takes a run of consecutive columns, so that equal keys keep their order.
 void Collect(uint threshold, uint equals) {
-  const uint share = (p.columns + size - 1) / size;
-  const uint begin = min(me * share, p.columns), end = min(begin + share, p.columns);
+  const uint share = (columns + size - 1) / size;
+  const uint begin = min(me * share, columns), end = min(begin + share, columns);
   uint above = 0, same = 0;
   for (uint i = begin; i < end; ++i) {
     const uint key = Key(i);
@@ -73,18 +73,21 @@ void Collect(uint threshold, uint equals) {
 }
 
 void main() {
-  const uint count = At(p.rows, Step(p.step));
-  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
-    first = row * p.columns;
-    list_first = row * p.room;
+  const uint count = At(p.rows, Step(p.step)) * p.parts;
+  for (uint group = GROUP.x; group < count; group += GROUPS.x) {
+    const uint offset = group % p.parts * p.share;
+    first = group / p.parts * p.columns + offset;
+    columns = min(p.share, p.columns - offset);
+    list_first = group * p.room;
     uint equals;
     const uint threshold = Threshold(equals);
     Collect(threshold, equals);
     Sort();
     for (uint i = me; i < p.k; i += size) {
       const uvec2 entry = Get(i);
-      F32(p.values).v[row * p.k + i] = ValueOf(entry.x);
-      U32(p.indices).v[row * p.k + i] = entry.y;
+      F32(p.values).v[group * p.k + i] = ValueOf(entry.x);
+      U32(p.indices).v[group * p.k + i] =
+          IsNull(p.ids) ? offset + entry.y : U32(p.ids).v[first + entry.y];
     }
     Sync();
   }
