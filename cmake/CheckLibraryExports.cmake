@@ -1,27 +1,39 @@
-# cmake -DNM=nm -DLIBRARY=file.so -P CheckLibraryExports.cmake: fails unless the dynamic symbols that
-# the library defines are members of the classes of its interface.
+# cmake -DNM=nm -DLIBRARY=file.so -DHEADER=rullama.h -P CheckLibraryExports.cmake: fails unless the
+# dynamic symbols that the library defines are members of the classes of its C++ interface and all
+# functions that the header of its C interface declares.
+cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${NM} -D --defined-only -C ${LIBRARY}
   OUTPUT_VARIABLE output RESULT_VARIABLE code)
 if(NOT code EQUAL 0)
   message(FATAL_ERROR "${NM} failed on ${LIBRARY}: ${code}")
 endif()
+file(READ ${HEADER} header)
+string(REGEX MATCHALL "\nRULLAMA_FUNCTION [^(;]*" declarations "${header}")
+list(TRANSFORM declarations REPLACE "^.*[ *]" "")
+
 string(STRIP "${output}" output)
 string(REPLACE ";" "," output "${output}")
 string(REPLACE "\n" ";" lines "${output}")
 set(others)
 set(members 0)
+set(missing ${declarations})
 foreach(line IN LISTS lines)
   string(REGEX REPLACE "^[0-9a-f]+ [A-Za-z] " "" symbol "${line}")
   if(symbol MATCHES
      "^rullama::(Engine|Generation)::(operator=|[~A-Za-z]+)(\\[abi:[a-z0-9]+\\])?\\(")
     math(EXPR members "${members} + 1")
+  elseif(symbol IN_LIST missing)
+    list(REMOVE_ITEM missing ${symbol})
   else()
     string(APPEND others "\n  ${symbol}")
   endif()
 endforeach()
-if(members EQUAL 0)
-  message(FATAL_ERROR "${LIBRARY} exports nothing of its interface")
+if(members EQUAL 0 OR NOT declarations)
+  message(FATAL_ERROR "${LIBRARY} exports nothing of its C++ interface, or ${HEADER} declares nothing")
+endif()
+if(missing)
+  message(FATAL_ERROR "${LIBRARY} lacks functions of ${HEADER}: ${missing}")
 endif()
 if(others)
-  message(FATAL_ERROR "${LIBRARY} exports more than its interface:${others}")
+  message(FATAL_ERROR "${LIBRARY} exports more than its interfaces:${others}")
 endif()

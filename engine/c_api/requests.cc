@@ -1,0 +1,139 @@
+#include "engine/c_api/requests.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/c_api/versioned_struct.h"
+
+namespace rullama::c_api {
+namespace {
+
+// The sizes of version 1.0: up to the end of its last member.
+constexpr size_t kOptionsSize = offsetof(rullama_engine_options, log_data) + sizeof(void*);
+constexpr size_t kRequestSize = offsetof(rullama_request, reserved) + sizeof(uint32_t);
+
+template <typename... Args>
+tl::unexpected<Error> BadArgument(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeError(ErrorKind::kUsage, "usage.argument", format, std::forward<Args>(args)...);
+}
+
+std::string StringOr(const char* text) { return text == nullptr ? std::string() : text; }
+
+Result<std::vector<std::string>> StringsOf(const char* const* texts, size_t count,
+                                           std::string_view name) {
+  std::vector<std::string> strings;
+  RL_ASSIGN_OR_RETURN(const auto list, SpanOf(texts, count, name));
+  strings.reserve(list.size());
+  for (const char* text : list) {
+    if (text == nullptr) return BadArgument("{}[{}] is NULL", name, strings.size());
+    strings.emplace_back(text);
+  }
+  return strings;
+}
+
+// Nothing for RULLAMA_DEFAULT.
+Result<std::optional<bool>> SwitchOf(int32_t value, std::string_view name) {
+  switch (value) {
+    case RULLAMA_DEFAULT:
+      return std::nullopt;
+    case RULLAMA_ON:
+      return true;
+    case RULLAMA_OFF:
+      return false;
+    default:
+      return BadArgument("{} is {}, expected RULLAMA_DEFAULT, RULLAMA_ON or RULLAMA_OFF", name,
+                         value);
+  }
+}
+
+Status CheckReserved(uint32_t reserved, std::string_view name) {
+  if (reserved == 0) return OkStatus();
+  return BadArgument("{}.reserved is {}, expected 0", name, reserved);
+}
+
+Status SetPrompt(const rullama_request& from, Request& to) {
+  to.messages = StringOr(from.messages);
+  to.tools = StringOr(from.tools);
+  RL_ASSIGN_OR_RETURN(const std::string_view prompt,
+                      TextOf(from.prompt,
+                             from.prompt != nullptr && from.prompt_size == 0 ? RULLAMA_TERMINATED
+                                                                             : from.prompt_size,
+                             "prompt"));
+  to.prompt = prompt;
+  RL_ASSIGN_OR_RETURN(const auto ids, SpanOf(from.ids, from.id_count, "ids"));
+  to.ids.assign(ids.begin(), ids.end());
+  RL_ASSIGN_OR_RETURN(to.thinking, SwitchOf(from.thinking, "thinking"));
+  return OkStatus();
+}
+
+Status SetSampling(const rullama_request& from, SamplingOptions& to) {
+#define RL_SAMPLER_SETTING(Type, name, value_, range, key, flag, help, doc) \
+  if (from.name.given != 0) to.name = from.name.value;
+#include "core/config/sampler_settings.def"
+  if (from.seed.given != 0) to.seed = from.seed.value;
+  RL_ASSIGN_OR_RETURN(const auto biases,
+                      SpanOf(from.logit_bias, from.logit_bias_count, "logit_bias"));
+  for (const rullama_logit_bias& bias : biases) to.logit_bias[bias.token] = bias.bias;
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<std::string_view> TextOf(const char* text, size_t size, std::string_view name) {
+  if (size > 0) RL_RETURN_IF_ERROR(NeedPointer(text, name));
+  return size == RULLAMA_TERMINATED ? std::string_view(text) : std::string_view(text, size);
+}
+
+Result<EngineOptions> OptionsOf(const rullama_engine_options* options) {
+  EngineOptions to;
+  if (options == nullptr) return to;
+  RL_ASSIGN_OR_RETURN(const rullama_engine_options from,
+                      ReadStruct(options, kOptionsSize, "rullama_engine_options"));
+  RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_engine_options"));
+  to.model = StringOr(from.model);
+  to.backend = StringOr(from.backend);
+  to.config_file = StringOr(from.config_file);
+  RL_ASSIGN_OR_RETURN(const auto settings, SpanOf(from.settings, from.setting_count, "settings"));
+  for (const rullama_setting& setting : settings) {
+    RL_RETURN_IF_ERROR(NeedPointer(setting.key, "key of a setting"));
+    RL_RETURN_IF_ERROR(NeedPointer(setting.value, setting.key));
+    to.settings.push_back({setting.key, setting.value});
+  }
+  RL_ASSIGN_OR_RETURN(to.plugin_paths,
+                      StringsOf(from.plugin_paths, from.plugin_path_count, "plugin_paths"));
+  if (from.log != nullptr) {
+    to.log = [log = from.log, data = from.log_data](LogLevel level, std::string_view text) {
+      log(data, static_cast<rullama_log_level>(level), std::string(text).c_str());
+    };
+  }
+  return to;
+}
+
+Result<Request> RequestOf(const rullama_request* request) {
+  RL_ASSIGN_OR_RETURN(const rullama_request from,
+                      ReadStruct(request, kRequestSize, "rullama_request"));
+  RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_request"));
+  Request to;
+  RL_RETURN_IF_ERROR(SetPrompt(from, to));
+  RL_RETURN_IF_ERROR(SetSampling(from, to.sampling));
+  if (from.max_tokens.given != 0) to.max_tokens = from.max_tokens.value;
+  if (from.top_logprobs.given != 0) {
+    const int64_t top = from.top_logprobs.value;
+    if (top < 0 || top > std::numeric_limits<int32_t>::max()) {
+      return BadArgument("top_logprobs is {}, expected 0 to 20", top);
+    }
+    to.top_logprobs = static_cast<int32_t>(top);
+  }
+  RL_ASSIGN_OR_RETURN(to.stop, StringsOf(from.stop, from.stop_count, "stop"));
+  RL_ASSIGN_OR_RETURN(const auto reuse, SwitchOf(from.reuse_prefix, "reuse_prefix"));
+  to.reuse_prefix = reuse.value_or(to.reuse_prefix);
+  return to;
+}
+
+static_assert(RULLAMA_LOG_ERROR == static_cast<int>(LogLevel::kError) &&
+              RULLAMA_LOG_WARNING == static_cast<int>(LogLevel::kWarning) &&
+              RULLAMA_LOG_NOTE == static_cast<int>(LogLevel::kNote));
+
+}  // namespace rullama::c_api

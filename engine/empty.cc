@@ -1,1 +1,0 @@
-// librullama is made of the objects of rullama_engine; CMake wants a source of its own.
