@@ -1,6 +1,6 @@
 #!/bin/bash
-# build_and_run.sh BUILD_DIR WORK_DIR: installs the package, builds the examples against it as a stranger would, with
-# CMake and with pkg-config, and runs them.
+# build_and_run.sh BUILD_DIR WORK_DIR: installs the package, builds the examples in C and C++ against it as a stranger
+# would, with CMake and with pkg-config, and runs them.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,14 +11,22 @@ mkdir -p "$work"
 cd "$work"
 
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
-cp -r "$source/examples/cpp" cpp
+cp -r "$source/examples/cpp" "$source/examples/c" .
 cmake -S cpp -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build build
+cmake -S c -B build_c -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build build_c
 model=$work/prefix/share/rullama/models/tiny-e2b-Q4_K_M.gguf
 
 answer=$(build/chat "$model" 'Who is "Anna" Pavlovna?')
 echo "chat: $answer"
 [[ -n $answer ]]
+
+# The program in C asks for the same.
+if [[ $(build_c/chat "$model" 'Who is "Anna" Pavlovna?') != "$answer" ]]; then
+  echo "the C program writes something else" >&2
+  exit 1
+fi
 
 # The lines of several prompts at once are those of each alone, and those of the program.
 together=$(build/together "$model" "The prince" "It was in July" "Well, my")
@@ -33,14 +41,32 @@ if [[ -z $together || $together != "$alone" || $together != "$program" ]]; then
 fi
 
 # Errors have the exit codes of the program.
-code=0
-build/chat /nowhere.gguf Hello 2>error.txt || code=$?
-if ((code != 6)) || ! grep -q 'io.open' error.txt; then
-  echo "a missing file gave exit code $code and: $(cat error.txt)" >&2
-  exit 1
-fi
+for chat in build/chat build_c/chat; do
+  code=0
+  $chat /nowhere.gguf Hello 2>error.txt || code=$?
+  if ((code != 6)) || ! grep -q 'io.open' error.txt; then
+    echo "$chat: a missing file gave exit code $code and: $(cat error.txt)" >&2
+    exit 1
+  fi
+done
 
 export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
-# shellcheck disable=SC2046
-"${CXX:-c++}" -std=c++20 cpp/chat.cc $(pkg-config --cflags --libs rullama) -Wl,-rpath,"$work/prefix/lib" -o chat
-[[ $(./chat "$model" 'Who is "Anna" Pavlovna?') == "$answer" ]]
+read -ra flags < <(pkg-config --cflags --libs rullama)
+flags+=("-Wl,-rpath,$work/prefix/lib")
+"${CXX:-c++}" -std=c++20 cpp/chat.cc "${flags[@]}" -o chat
+"${CC:-cc}" -std=c99 -Wall -Wextra -Wpedantic -Werror c/chat.c "${flags[@]}" -o chat_c
+for chat in ./chat ./chat_c; do
+  [[ $($chat "$model" 'Who is "Anna" Pavlovna?') == "$answer" ]]
+done
+
+# The programs of docs/library.md, which continue a prompt greedily.
+for language in c cpp; do
+  awk -v fence="\`\`\`$language" '$0 == fence { inside = 1; next } /^```/ { inside = 0 } inside' \
+    "$source/docs/library.md" >page.$language
+done
+"${CC:-cc}" -std=c99 -Wall -Wextra -Wpedantic -Werror page.c "${flags[@]}" -o page_c
+"${CXX:-c++}" -std=c++20 page.cpp "${flags[@]}" -o page_cpp
+expected=$("$work/prefix/bin/rullama" run "$model" -p "The prince" --raw --greedy -n 20 -q)
+for page in ./page_c ./page_cpp; do
+  [[ -n $expected && $($page "$model" "The prince") == "$expected" ]]
+done
