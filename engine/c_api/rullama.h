@@ -124,7 +124,7 @@ RULLAMA_FUNCTION const char* rullama_version(void);
  * RULLAMA_C_API_MAJOR * 65536 + RULLAMA_C_API_MINOR. [any] */
 RULLAMA_FUNCTION uint32_t rullama_c_api_version(void);
 
-/* Releases a buffer that a function of this interface handed out. [any] */
+/* Releases a buffer that a function of this interface handed out; NULL does nothing. [one] */
 RULLAMA_FUNCTION void rullama_free(void* buffer);
 
 /* ---- errors ------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ RULLAMA_FUNCTION const char* rullama_error_id(const rullama_error* error);
 RULLAMA_FUNCTION const char* rullama_error_message(const rullama_error* error);
 RULLAMA_FUNCTION const char* rullama_error_hint(const rullama_error* error);
 RULLAMA_FUNCTION const char* rullama_error_text(const rullama_error* error);
-/* Releases an error; NULL does nothing. [any] */
+/* Releases an error; NULL does nothing. [one] */
 RULLAMA_FUNCTION void rullama_error_free(rullama_error* error);
 
 /* ---- engines -----------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ RULLAMA_FUNCTION rullama_code rullama_engine_open(const rullama_engine_options* 
                                                   rullama_engine** engine, rullama_error** error);
 
 /* Releases the handle. The engine itself ends with its last generation; then it waits for the step
- * that runs. NULL does nothing. [blocks] */
+ * that runs. NULL does nothing. [one] [blocks] */
 RULLAMA_FUNCTION void rullama_engine_free(rullama_engine* engine);
 
 /* What was loaded; lives as long as the handle. NULL for NULL. [any] */
@@ -386,8 +386,8 @@ RULLAMA_FUNCTION rullama_code rullama_generation_completion(rullama_generation* 
  * it goes on. NULL does nothing. [any] */
 RULLAMA_FUNCTION void rullama_generation_cancel(rullama_generation* generation);
 
-/* Cancels the request, if it still runs, and releases the handle. NULL does nothing. Blocks only if
- * the engine's handle was freed before and no other generation is left. */
+/* Cancels the request, if it still runs, and releases the handle. NULL does nothing. [one] [blocks]
+ * only if the engine's handle was freed before and no other generation is left. */
 RULLAMA_FUNCTION void rullama_generation_free(rullama_generation* generation);
 
 /* ---- tokens ------------------------------------------------------------------------------------

@@ -248,6 +248,10 @@ TEST_F(CApi, NoExceptionLeaves) {
             "run.exception");
 }
 
+// The sizes of version 1.0 (layout_v1_0.def).
+constexpr size_t kFirstRequest = 288;
+constexpr size_t kFirstOptions = 80;
+
 // A struct at the end of its allocation: the sanitizers see a read behind it.
 template <typename T>
 std::unique_ptr<unsigned char[]> Sized(const T& from, size_t size) {
@@ -258,7 +262,7 @@ std::unique_ptr<unsigned char[]> Sized(const T& from, size_t size) {
   return bytes;
 }
 
-TEST_F(CApi, TakesStructsOfNewerHeadersWhileTheyAskForNothingNew) {
+TEST_F(CApi, TakesStructsOfOtherVersions) {
   const auto submit = [](const unsigned char* bytes) {
     rullama_generation* generation = nullptr;
     const std::string id = ErrorId([&](auto** e) {
@@ -273,7 +277,8 @@ TEST_F(CApi, TakesStructsOfNewerHeadersWhileTheyAskForNothingNew) {
   EXPECT_EQ(submit(newer.get()), "none");
   newer[sizeof request + 23] = 1;
   EXPECT_EQ(submit(newer.get()), "usage.struct");
-  for (const size_t size : {size_t{4}, sizeof request - 4}) {
+  EXPECT_EQ(submit(Sized(request, kFirstRequest).get()), "none");
+  for (const size_t size : {size_t{4}, kFirstRequest - 4}) {
     EXPECT_EQ(submit(Sized(request, size).get()), "usage.struct");
   }
   rullama_request none = request;
@@ -283,7 +288,7 @@ TEST_F(CApi, TakesStructsOfNewerHeadersWhileTheyAskForNothingNew) {
   EXPECT_EQ(SubmitErrorId(none), "usage.struct");
 }
 
-TEST(CApiOpen, TakesStructsOfNewerHeadersWhileTheyAskForNothingNew) {
+TEST(CApiOpen, TakesStructsOfOtherVersions) {
   rullama_engine_options options = Options();
   options.model = "/nowhere/model.gguf";
   const auto id_of = [](const unsigned char* bytes) {
@@ -293,7 +298,8 @@ TEST(CApiOpen, TakesStructsOfNewerHeadersWhileTheyAskForNothingNew) {
   EXPECT_EQ(id_of(newer.get()), "io.open");
   newer[sizeof options] = 1;
   EXPECT_EQ(id_of(newer.get()), "usage.struct");
-  EXPECT_EQ(id_of(Sized(options, sizeof options - 8).get()), "usage.struct");
+  EXPECT_EQ(id_of(Sized(options, kFirstOptions).get()), "io.open");
+  EXPECT_EQ(id_of(Sized(options, kFirstOptions - 8).get()), "usage.struct");
 }
 
 }  // namespace
