@@ -87,11 +87,10 @@ Result<std::string_view> TextOf(const char* text, size_t size, std::string_view 
 }
 
 Result<EngineOptions> OptionsOf(const rullama_engine_options* options) {
-  EngineOptions to;
-  if (options == nullptr) return to;
   RL_ASSIGN_OR_RETURN(const rullama_engine_options from,
                       ReadStruct(options, kOptionsSize, "rullama_engine_options"));
   RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_engine_options"));
+  EngineOptions to;
   to.model = StringOr(from.model);
   to.backend = StringOr(from.backend);
   to.config_file = StringOr(from.config_file);

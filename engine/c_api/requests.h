@@ -14,9 +14,8 @@
 
 namespace rullama::c_api {
 
-// `options` may be nullptr. Errors: usage.struct, usage.argument.
-Result<EngineOptions> OptionsOf(const rullama_engine_options* options);
 // Errors: usage.struct, usage.argument.
+Result<EngineOptions> OptionsOf(const rullama_engine_options* options);
 Result<Request> RequestOf(const rullama_request* request);
 
 // Views of what stands behind a pointer and a count or size. Error usage.argument for nullptr with

@@ -25,8 +25,10 @@ std::string OpenErrorId(const rullama_engine_options* options) {
 }
 
 TEST(CApiOpen, SaysWhyItCannot) {
-  EXPECT_EQ(OpenErrorId(nullptr), "usage.model");
+  EXPECT_EQ(OpenErrorId(nullptr), "usage.argument");
   rullama_engine_options options = Options();
+  options.model = nullptr;
+  EXPECT_EQ(OpenErrorId(&options), "usage.model");
   options.model = "/nowhere/model.gguf";
   EXPECT_EQ(OpenErrorId(&options), "io.open");
   options = Options();

@@ -2,13 +2,13 @@
  * file to text. C99, also valid C++. It stands on the C++ interface <rullama/engine/engine.h>,
  * whose ranges and defaults hold here as well.
  *
- *   rullama_engine_options options = {sizeof(options)};
+ *   rullama_engine_options options = {.struct_size = sizeof(options)};
  *   options.model = "gemma4:e2b";
  *   rullama_engine* engine = NULL;
  *   rullama_error* error = NULL;
  *   if (rullama_engine_open(&options, &engine, &error)) return Report(error);
  *
- *   rullama_request request = {sizeof(request)};
+ *   rullama_request request = {.struct_size = sizeof(request)};
  *   request.prompt = "Why is the sky blue?";
  *   request.max_tokens = rullama_given_int(100);
  *   rullama_generation* generation = NULL;
@@ -22,32 +22,41 @@
  *   rullama_generation_free(generation);
  *   rullama_engine_free(engine);
  *
- * Rules that hold for every struct and function below
+ * Rules that hold for every struct and function below:
  *
- *  Structs     A struct that begins with `struct_size` only ever grows at its end. The caller sets
- * the struct_size of what it hands in to sizeof the struct and the rest to zero, which means the
- * default of every member. Structs of an older header are accepted; one of a newer header is, as
+ * Structs. A struct that begins with `struct_size` only ever grows at its end. The caller sets the
+ * struct_size of what it hands in to sizeof the struct and the rest to zero, which means the
+ * default of every member. Structs of an older header are accepted; those of a newer header are as
  * long as the members that this library does not know are zero. Structs that the library hands out
  * have its own struct_size; a member that came after version 1.0 says so, and is there if
  * struct_size covers it. Structs without struct_size never change. Members named `reserved` are
- * zero. Ownership   A handle that a function hands out is released with the free function of its
- * type, a buffer with rullama_free(). These take NULL, which does nothing. What a function receives
- * is only read until it returns, unless its comment says otherwise: the caller may free it then.
- * Pointers without a free function are borrowed, and the comment says from whom and for how long.
- *  Strings     UTF-8. Those handed in are terminated by a zero byte, or have a size in bytes beside
- *              them, for which RULLAMA_TERMINATED stands for "up to the zero byte". Those handed
- * out are terminated; where a size stands beside them it does not count the zero byte. Errors A
- * function that can fail returns RULLAMA_OK or the kind of the error. If `error` is not NULL,
- * *error becomes a new handle that the caller frees, or NULL on success; what *error was before
- * does not matter. Results are set to NULL or zero by a function that fails. There is no global
- * state and no last error. Every such function may fail with usage.argument (NULL where something
- * is needed, an unknown flag), usage.struct (a wrong struct_size), memory.host and run.exception;
- * the comment names others by their ids, which docs/errors.md explains. No exception leaves the
- * library. Threads     [any]  may be called from any thread, also while other threads use the same
- * handle. [one]  one thread at a time for each handle. A free function is called once, when no
- * other call on that handle is running. Blocking    [blocks] waits for the device, for a slot or
- * for a file. The others return at once. Callbacks   Run on the thread that the comment names. They
- * must not throw, longjmp, or free the handle of the function that calls them.
+ * zero.
+ *
+ * Ownership. A handle that a function hands out is released with the free function of its type, a
+ * buffer with rullama_free(). What a function receives is only read until it returns, unless its
+ * comment says otherwise: the caller may free it then. Pointers without a free function are
+ * borrowed, and the comment says for how long.
+ *
+ * Strings are UTF-8. Those handed in are terminated by a zero byte, or have a size in bytes beside
+ * them, for which RULLAMA_TERMINATED stands for "up to the zero byte". Those handed out are
+ * terminated; a size beside them does not count the zero byte.
+ *
+ * Errors. A function that can fail returns RULLAMA_OK or the kind of the error. If `error` is not
+ * NULL, *error becomes a new handle that the caller frees, or NULL on success; what *error was
+ * before does not matter. Results are set to NULL or zero by a function that fails. There is no
+ * global state and no last error. Every such function may fail with usage.argument (NULL where
+ * something is needed, an unknown flag), usage.struct (a wrong struct_size), memory.host and
+ * run.exception; the comment names others by their ids, which docs/errors.md explains. No exception
+ * leaves the library.
+ *
+ * Threads. [any]: may be called from any thread, also while other threads use the same handle.
+ * [one]: from any thread, but from one at a time for each handle or buffer. A handle is freed when
+ * no other call on it is running.
+ *
+ * Blocking. [blocks]: waits for the device, for a slot or for a file. The others return at once.
+ *
+ * Callbacks run on the thread that the comment names. They must not throw, longjmp, or free the
+ * handle of the function that calls them.
  */
 #ifndef RULLAMA_RULLAMA_H_
 #define RULLAMA_RULLAMA_H_
@@ -114,8 +123,7 @@ typedef enum rullama_switch {
   RULLAMA_SWITCH_MAX_ENUM = 0x7FFFFFFF
 } rullama_switch;
 
-/* ---- version and memory ------------------------------------------------------------------------
- */
+/* ---- version and memory ---------------------------------------------------------------------- */
 
 /* The version of the library, such as "0.2.0"; a constant. [any] */
 RULLAMA_FUNCTION const char* rullama_version(void);
@@ -127,15 +135,13 @@ RULLAMA_FUNCTION uint32_t rullama_c_api_version(void);
 /* Releases a buffer that a function of this interface handed out; NULL does nothing. [one] */
 RULLAMA_FUNCTION void rullama_free(void* buffer);
 
-/* ---- errors ------------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* The kind of an error is the exit code of the `rullama` program. */
 typedef enum rullama_code {
   RULLAMA_OK = 0,
-  RULLAMA_ERROR_RUNTIME =
-      1,                   /* failure while running: logits that are not numbers, cancelled work */
-  RULLAMA_ERROR_USAGE = 2, /* an argument or the configuration */
+  RULLAMA_ERROR_RUNTIME = 1,    /* failure while running: logits that are not numbers */
+  RULLAMA_ERROR_USAGE = 2,      /* an argument or the configuration */
   RULLAMA_ERROR_BACKEND = 3,    /* plugin, device or driver cannot be used */
   RULLAMA_ERROR_MODEL_FILE = 4, /* model file, tokenizer or model store is invalid or unsupported */
   RULLAMA_ERROR_MEMORY = 5,     /* out of memory, of the host or the device */
@@ -158,8 +164,7 @@ RULLAMA_FUNCTION const char* rullama_error_text(const rullama_error* error);
 /* Releases an error; NULL does nothing. [one] */
 RULLAMA_FUNCTION void rullama_error_free(rullama_error* error);
 
-/* ---- engines -----------------------------------------------------------------------------------
- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 typedef enum rullama_log_level {
   RULLAMA_LOG_ERROR = 0,
@@ -188,8 +193,7 @@ typedef struct rullama_engine_options {
   const char* config_file;         /* YAML */
   const rullama_setting* settings; /* {"backend.device", "1"}: the second device */
   size_t setting_count;
-  const char* const*
-      plugin_paths; /* folders or files of plugins, searched before those configured */
+  const char* const* plugin_paths; /* folders or files, searched before those configured */
   size_t plugin_path_count;
   rullama_log_callback log; /* warnings and notes; may be NULL */
   void* log_data; /* handed to `log`; both are used until engine and generations are freed */
@@ -212,8 +216,8 @@ typedef struct rullama_model_info {
   int64_t canvas_length; /* tokens denoised together; 0: the model writes token by token */
 } rullama_model_info;
 
-/* Loads a model and opens a device; returns when requests can run. `options` may be NULL, if the
- * environment names a model. Errors: config.*, gguf.*, store.*, model.*, tokenizer.*, io.*,
+/* Loads a model and opens a device; returns when requests can run. Options or configuration file
+ * have to name a model. Errors: usage.model, config.*, gguf.*, store.*, model.*, tokenizer.*, io.*,
  * plugin.*, backend.*, device.*, memory.*. [any] [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_engine_open(const rullama_engine_options* options,
                                                   rullama_engine** engine, rullama_error** error);
@@ -225,8 +229,7 @@ RULLAMA_FUNCTION void rullama_engine_free(rullama_engine* engine);
 /* What was loaded; lives as long as the handle. NULL for NULL. [any] */
 RULLAMA_FUNCTION const rullama_model_info* rullama_engine_info(const rullama_engine* engine);
 
-/* ---- requests ----------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 typedef struct rullama_logit_bias {
   int32_t token;
@@ -284,16 +287,14 @@ RULLAMA_FUNCTION rullama_code rullama_engine_submit(rullama_engine* engine,
                                                     rullama_generation** generation,
                                                     rullama_error** error);
 
-/* ---- answers -----------------------------------------------------------------------------------
- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 typedef enum rullama_event_kind {
   RULLAMA_EVENT_PROGRESS = 0,  /* `done` of `total` prompt tokens have been read */
   RULLAMA_EVENT_TEXT = 1,      /* `text`: whole UTF-8 sequences of the answer */
   RULLAMA_EVENT_THINKING = 2,  /* `text` of a thought */
   RULLAMA_EVENT_TOOL_CALL = 3, /* `call` */
-  RULLAMA_EVENT_DRAFT = 4, /* of a model that denoises: step `done` of at most `total`, `text` as it
-                              stands now */
+  RULLAMA_EVENT_DRAFT = 4,     /* of a model that denoises: `text` after step `done` of `total` */
   RULLAMA_EVENT_KIND_MAX_ENUM = 0x7FFFFFFF
 } rullama_event_kind;
 
@@ -368,8 +369,8 @@ RULLAMA_FUNCTION rullama_code rullama_generation_next(rullama_generation* genera
                                                       rullama_error** error);
 
 /* Returns when the answer is over. Parts that rullama_generation_next() has not returned yet go to
- * `on_event`, on this thread; it may be NULL. Errors as rullama_generation_next(). [one] [blocks]
- */
+ * `on_event`, on this thread; it may be NULL. Errors are those of rullama_generation_next(). [one]
+ * [blocks] */
 RULLAMA_FUNCTION rullama_code rullama_generation_wait(rullama_generation* generation,
                                                       rullama_event_callback on_event, void* data,
                                                       rullama_error** error);
@@ -390,8 +391,7 @@ RULLAMA_FUNCTION void rullama_generation_cancel(rullama_generation* generation);
  * only if the engine's handle was freed before and no other generation is left. */
 RULLAMA_FUNCTION void rullama_generation_free(rullama_generation* generation);
 
-/* ---- tokens ------------------------------------------------------------------------------------
- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 typedef enum rullama_token_flags {
   RULLAMA_PLAIN_TEXT = 1,   /* tokenize: markers such as <|turn> are text like any other */
@@ -408,7 +408,7 @@ RULLAMA_FUNCTION rullama_code rullama_engine_tokenize(const rullama_engine* engi
                                                       uint32_t flags, int32_t** ids,
                                                       size_t* id_count, rullama_error** error);
 
-/* The text of token ids, in a new buffer; *text_size may be NULL. `flags`: RULLAMA_SHOW_CONTROL or
+/* The text of token ids, in a new buffer; `text_size` may be NULL. `flags`: RULLAMA_SHOW_CONTROL or
  * 0. Error: tokenizer.id. [any] */
 RULLAMA_FUNCTION rullama_code rullama_engine_detokenize(const rullama_engine* engine,
                                                         const int32_t* ids, size_t id_count,
@@ -423,8 +423,7 @@ RULLAMA_FUNCTION rullama_code rullama_engine_chat_tokens(const rullama_engine* e
                                                          uint32_t flags, int32_t** ids,
                                                          size_t* id_count, rullama_error** error);
 
-/* ---- embeddings and logits ---------------------------------------------------------------------
- */
+/* ---- embeddings and logits ------------------------------------------------------------------- */
 
 /* The embedding of a text, in a new buffer: the mean over all rows (BOS included) of the output of
  * the last norm, scaled to length 1; `width` numbers. Errors: context.overflow, text.utf8;
