@@ -3,10 +3,11 @@
 
 #include <memory>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "engine/api/engine.h"
 #include "engine/c_api/rullama.h"
+#include "engine/c_api/views.h"
 
 struct rullama_engine {
   explicit rullama_engine(std::shared_ptr<rullama::Engine> opened);
@@ -21,9 +22,5 @@ struct rullama_generation {
   rullama::Generation generation;
   std::optional<rullama::Event> event;  // the last one handed out, and its view
   rullama_event event_view{};
-  // Views of the generation's completion, made when they are asked for.
-  rullama_completion completion_view{};
-  std::vector<rullama_tool_call> tool_calls;
-  std::vector<rullama_token_logprob> top_logprobs;
-  std::vector<rullama_logprob_step> logprobs;
+  rullama::c_api::CompletionView completion;
 };

@@ -292,6 +292,34 @@ TEST_F(CApi, EmbedsAndScores) {
   EXPECT_NEAR(sum, seen.surprise, 1e-6 * sum);
 }
 
+TEST(CApiDiffusion, ShowsDrafts) {
+  rullama_engine_options options = Options();
+  options.model = RULLAMA_SOURCE_DIR "/tests/data/tiny-diffusion-Q4_K_M.gguf";
+  const EnginePtr engine = Open(options);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_GT(rullama_engine_info(engine.get())->canvas_length, 0);
+  const rullama_request request = Prompt("The prince");
+  rullama_generation* generation = nullptr;
+  ASSERT_EQ(rullama_engine_submit(engine.get(), &request, &generation, nullptr), RULLAMA_OK);
+  const GenerationPtr owner(generation);
+  int64_t last_draft = 0;
+  const auto see = [](void* data, const rullama_event* event) -> int {
+    if (event->kind != RULLAMA_EVENT_DRAFT) return 0;
+    EXPECT_GT(event->text_size, 0U);
+    EXPECT_GE(event->total, event->done);
+    *static_cast<int64_t*>(data) = event->done;
+    return 0;
+  };
+  ASSERT_EQ(rullama_generation_wait(generation, see, &last_draft, nullptr), RULLAMA_OK);
+  EXPECT_GT(last_draft, 0);
+  float* values = nullptr;
+  size_t count = 0;
+  EXPECT_EQ(ErrorId([&](auto** error) {
+              return rullama_engine_embed(engine.get(), "a", 1, &values, &count, error);
+            }),
+            "model.canvas");
+}
+
 TEST_F(CApi, ErrorsHaveTheirParts) {
   const std::vector<int32_t> many(600, 5);
   rullama_request request = Prompt(nullptr);
