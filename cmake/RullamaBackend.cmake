@@ -2,8 +2,9 @@
 #
 # A plugin librullama_backend_NAME.so (target rullama_backend_NAME) that uses RULLAMA_EXPORT_BACKEND in
 # one of its sources. It exports its entry point and nothing else, resolves nothing from the host, and
-# lies in ${CMAKE_BINARY_DIR}/lib/rullama, later in <prefix>/lib/rullama. Its libraries are looked for
-# beside it. If the build has tests, one checks the list of exported symbols.
+# lies in ${CMAKE_BINARY_DIR}/lib/rullama, later in rullama/ of the folder of libraries (component
+# plugin-NAME). Its libraries are looked for beside it. If the build has tests, one checks the list of
+# exported symbols.
 # Also part of the installed package: find_package(rullama) gives plugin authors the same functions.
 set(RULLAMA_BACKEND_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
@@ -39,7 +40,12 @@ function(rullama_add_backend name)
     endif()
   endif()
   if(NOT ARG_NO_INSTALL)
-    install(TARGETS ${target} LIBRARY DESTINATION lib/rullama COMPONENT plugins OPTIONAL)
+    set(libraries lib)
+    if(CMAKE_INSTALL_LIBDIR)
+      set(libraries ${CMAKE_INSTALL_LIBDIR})
+    endif()
+    install(TARGETS ${target}
+      LIBRARY DESTINATION ${libraries}/rullama COMPONENT plugin-${name} OPTIONAL)
   endif()
 endfunction()
 
@@ -57,7 +63,7 @@ function(rullama_add_conformance_test name)
     set(program $<TARGET_FILE:rullama-conformance>)
   else()
     find_program(RULLAMA_CONFORMANCE rullama-conformance REQUIRED
-      HINTS ${RULLAMA_BACKEND_CMAKE_DIR}/../../../bin)
+      HINTS ${RULLAMA_BACKEND_CMAKE_DIR}/../../../bin ${RULLAMA_BACKEND_CMAKE_DIR}/../../../../bin)
     set(program ${RULLAMA_CONFORMANCE})
   endif()
   set(arguments --plugin $<TARGET_FILE:rullama_backend_${name}> ${ARG_ARGS})

@@ -31,6 +31,10 @@ RegistryOptions RegistryOptions::FromProcess() {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
   if (!code) options.program_directory = program.parent_path();
+  // Debian has a folder of libraries for each architecture. A build tree always has `lib`.
+  if (std::string_view(RULLAMA_LIBDIR) != "lib") {
+    options.library_folders.insert(options.library_folders.begin(), RULLAMA_LIBDIR);
+  }
   Dl_info own;
   if (::dladdr(reinterpret_cast<const void*>(&RegistryOptions::FromProcess), &own) != 0) {
     const fs::path file = fs::canonical(own.dli_fname, code);
@@ -60,8 +64,10 @@ void Registry::Discover() {
   if (!options_.library_directory.empty()) {
     AddDirectory(kFromInstallation, options_.library_directory / "rullama", true);
   } else if (!options_.program_directory.empty()) {
-    const fs::path beside = options_.program_directory / ".." / "lib" / "rullama";
-    AddDirectory(kFromInstallation, beside.lexically_normal(), true);
+    for (const fs::path& folder : options_.library_folders) {
+      const fs::path beside = options_.program_directory / ".." / folder / "rullama";
+      AddDirectory(kFromInstallation, beside.lexically_normal(), true);
+    }
   }
   if (!options_.build_directory.empty()) {
     AddDirectory(kFromBuildTree, options_.build_directory, true);

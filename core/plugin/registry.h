@@ -28,6 +28,9 @@ struct RegistryOptions {
   std::string environment;
   bool privileged = false;  // setuid or the like: the environment is not to be trusted
   std::filesystem::path program_directory;  // where the program lies; empty: do not look beside it
+  // Folders of libraries beside the program's folder, relative to their common parent. Plugins lie
+  // in `rullama` of each.
+  std::vector<std::filesystem::path> library_folders = {"lib"};
   // Where librullama lies, if this code is part of it: plugins lie in `rullama` beside it, and
   // those of the program's installation are not looked for.
   std::filesystem::path library_directory;

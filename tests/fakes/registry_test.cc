@@ -100,6 +100,20 @@ TEST_F(RegistryTest, EachPlaceAloneIsEnough) {
   }
 }
 
+TEST_F(RegistryTest, EachFolderOfLibrariesIsSearchedInOrder) {
+  const fs::path first = PutPlugin(MakeDirectory("lib/an-architecture/rullama"));
+  const fs::path second = PutPlugin(MakeDirectory("lib/rullama"));
+  options_.program_directory = MakeDirectory("bin");
+  options_.library_folders = {"lib/an-architecture", "lib"};
+  Registry registry(options_, host_.get());
+  const auto& list = registry.List();
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0].path, first);
+  EXPECT_EQ(list[0].state, PluginState::kLoaded);
+  EXPECT_EQ(list[1].path, second);
+  EXPECT_EQ(list[1].state, PluginState::kShadowed);
+}
+
 TEST_F(RegistryTest, CurrentDirectoryIsNotSearched) {
   const fs::path directory = MakeDirectory("current");
   PutPlugin(directory);
