@@ -74,12 +74,13 @@ void AddSorting(std::vector<CaseSpec>& cases) {
   }
   // Rows that several workgroups share: whole parts, and a short last one.
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{8192, 64}, {6001, 20}, {4097, 250}}) {
-    cases.push_back({fmt::format("topk/long_n{}_k{}", n, k), OpKind::kTopK, [=](uint64_t seed) {
-                       CaseBuilder b(seed, 2);
-                       const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 400));
-                       return OneOp(std::move(b), OpKind::kTopK, {x}, OpAttrs(rl_topk_attrs{0, k}),
-                                    ToleranceClass::kExact);
-                     }});
+    cases.push_back(
+        {fmt::format("topk/long_n{}_k{}", n, k), OpKind::kTopK, [n = n, k = k](uint64_t seed) {
+           CaseBuilder b(seed, 2);
+           const ValueId x = b.Floats("x", F({kT, n}), Tied(b, F({kT, n}), 400));
+           return OneOp(std::move(b), OpKind::kTopK, {x}, OpAttrs(rl_topk_attrs{0, k}),
+                        ToleranceClass::kExact);
+         }});
   }
   const std::vector<double> specials = {kNaN, -1,        kNaN,       3,    -kInfinity, 3,
                                         kNaN, kNaN,      kNaN,       kNaN, kNaN,       kNaN,
