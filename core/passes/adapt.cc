@@ -1,0 +1,175 @@
+#include "core/passes/adapt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/passes/decompose.h"
+#include "core/passes/graph_rewriter.h"
+
+namespace rullama {
+namespace {
+
+using PairsByWeight = std::map<std::string, std::vector<const LowRankPair*>, std::less<>>;
+
+// The adapters of the constant `id`, or null.
+const std::vector<const LowRankPair*>* AdaptersOf(const Graph& graph, const PairsByWeight& pairs,
+                                                  ValueId id) {
+  if (id == kNoValue || graph.value(id).lifetime != Lifetime::kConstant) return nullptr;
+  const auto found = pairs.find(graph.value(id).source);
+  return found == pairs.end() ? nullptr : &found->second;
+}
+
+bool UsesAdapted(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
+  return std::ranges::any_of(op.inputs,
+                             [&](ValueId id) { return AdaptersOf(graph, pairs, id) != nullptr; });
+}
+
+// Until no composite holds an adapted weight.
+Result<Graph> DecomposeAround(Graph graph, const PairsByWeight& pairs) {
+  while (true) {
+    std::vector<bool> refused;
+    for (const Op& op : graph.ops) {
+      refused.push_back(HasDecomposition(op.kind) && UsesAdapted(graph, pairs, op));
+    }
+    if (std::ranges::find(refused, true) == refused.end()) return graph;
+    RL_ASSIGN_OR_RETURN(graph, Decompose(graph, refused));
+  }
+}
+
+class Adapter {
+ public:
+  Adapter(const Graph& graph, const PairsByWeight& pairs)
+      : graph_(graph), pairs_(pairs), rewriter_(graph) {}
+
+  Result<Graph> Run() && {
+    for (const Op& op : graph_.ops) {
+      if (UsesAdapted(graph_, pairs_, op)) {
+        RL_RETURN_IF_ERROR(Product(op));
+      } else {
+        rewriter_.Keep(op);
+      }
+    }
+    rewriter_.KeepOutputs();
+    return std::move(rewriter_).Finish();
+  }
+
+ private:
+  Status Product(const Op& op) {
+    const bool grouped = op.kind == OpKind::kGroupedMatMul;
+    const bool linear =
+        op.kind == OpKind::kMatMul && op.As<rl_matmul_attrs>().transpose_weight != 0;
+    const auto at = grouped ? static_cast<size_t>(operands::GroupedMatMul::weight)
+                            : static_cast<size_t>(operands::MatMul::weight);
+    const auto* adapters = grouped || linear ? AdaptersOf(graph_, pairs_, op.inputs[at]) : nullptr;
+    const std::string name = graph_.value(op.results[0]).name;
+    if (adapters == nullptr) {
+      return MakeError(ErrorKind::kRuntime, "adapt.op",
+                       "op {} '{}' uses an adapted weight, expected matmul with a transposed "
+                       "weight or grouped_matmul",
+                       InfoOf(op.kind).name, name);
+    }
+    const Value& weight = graph_.value(op.inputs[at]);
+    rewriter_.SetDevice(op.device);
+    GraphBuilder& b = rewriter_.builder();
+    const std::vector<ValueId> inputs = rewriter_.MapAll(op.inputs);
+    ValueId sum = b.Add(op.kind, inputs, op.attrs, name + "/base")[0];
+    for (size_t i = 0; i < adapters->size(); ++i) {
+      const LowRankPair& pair = *(*adapters)[i];
+      RL_RETURN_IF_ERROR(CheckFits(pair, weight, grouped));
+      const std::string part = fmt::format("{}/lora{}", name, i);
+      const ValueId delta = Delta(pair, weight, inputs, grouped, part);
+      sum = b.Add(ops::Sum(sum, delta), i + 1 == adapters->size() ? name : part + ".sum");
+    }
+    rewriter_.Bind(op.results[0], sum);
+    return OkStatus();
+  }
+
+  static Status CheckFits(const LowRankPair& pair, const Value& weight, bool grouped) {
+    const TensorType& type = weight.type;
+    const int rank = grouped ? 3 : 2;
+    const bool whole = weight.first_row == 0 && type.dim(0).constant == pair.outputs;
+    const bool rows_fit =
+        grouped ? type.dim(0).constant == pair.experts && type.dim(1).constant == pair.outputs
+                : pair.experts == 0 && weight.first_row >= 0 &&
+                      weight.first_row + type.dim(0).constant <= pair.outputs;
+    if (pair.rank < 1 || type.rank != rank || !rows_fit || type.last().constant != pair.inputs) {
+      return MakeError(ErrorKind::kRuntime, "adapt.shape",
+                       "the adapter of '{}' has {} inputs, {} outputs, rank {} and {} experts, the "
+                       "weight is {}",
+                       pair.weight, pair.inputs, pair.outputs, pair.rank, pair.experts,
+                       ToString(type));
+    }
+    if (grouped || whole || pair.lifetime == Lifetime::kConstant) return OkStatus();
+    return MakeError(ErrorKind::kRuntime, "adapt.rows",
+                     "'{}' is used in parts of its rows, expected the whole weight where adapters "
+                     "are states",
+                     pair.weight);
+  }
+
+  // scale * B (A x), with the rows of B that belong to those of the weight.
+  ValueId Delta(const LowRankPair& pair, const Value& weight, const std::vector<ValueId>& inputs,
+                bool grouped, const std::string& name) {
+    GraphBuilder& b = rewriter_.builder();
+    TensorType b_type = pair.BType();
+    b_type.dim(0) = weight.type.dim(0);
+    const ValueId down = Leaf(pair, pair.a, pair.AType(), 0);
+    const ValueId up = Leaf(pair, pair.b, b_type, weight.first_row);
+    ValueId delta = kNoValue;
+    if (grouped) {
+      const ValueId experts = inputs[operands::GroupedMatMul::experts];
+      const ValueId inner = b.Add(
+          ops::GroupedMatMul{
+              .x = inputs[operands::GroupedMatMul::x], .weight = down, .experts = experts},
+          name + ".a");
+      delta = b.Add(ops::GroupedMatMul{.x = inner, .weight = up, .experts = experts}, name + ".b");
+    } else {
+      const ValueId inner = b.Add(ops::Linear(inputs[operands::MatMul::x], down), name + ".a");
+      delta = b.Add(ops::Linear(inner, up), name + ".b");
+    }
+    if (pair.scale == 1.0F) return delta;
+    return b.Add(ops::Affine{.x = delta, .scale = pair.scale, .bias = 0}, name + ".scaled");
+  }
+
+  // One value for each part of a matrix, however often it is used.
+  ValueId Leaf(const LowRankPair& pair, const std::string& name, const TensorType& type,
+               int64_t first_row) {
+    const auto key = std::tuple(name, first_row, type.dim(0).constant);
+    if (const auto found = leaves_.find(key); found != leaves_.end()) return found->second;
+    GraphBuilder& b = rewriter_.builder();
+    const ValueId leaf =
+        pair.lifetime == Lifetime::kState ? b.State(name, type) : b.Constant(name, type, first_row);
+    leaves_.emplace(key, leaf);
+    return leaf;
+  }
+
+  const Graph& graph_;
+  const PairsByWeight& pairs_;
+  GraphRewriter rewriter_;
+  std::map<std::tuple<std::string, int64_t, int64_t>, ValueId> leaves_;
+};
+
+}  // namespace
+
+TensorType LowRankPair::AType() const {
+  if (experts == 0) return {DType::kF32, {rank, inputs}};
+  return {DType::kF32, {experts, rank, inputs}};
+}
+
+TensorType LowRankPair::BType() const {
+  if (experts == 0) return {DType::kF32, {outputs, rank}};
+  return {DType::kF32, {experts, outputs, rank}};
+}
+
+Result<Graph> AdaptProducts(const Graph& graph, std::span<const LowRankPair> pairs) {
+  PairsByWeight by_weight;
+  for (const LowRankPair& pair : pairs) by_weight[pair.weight].push_back(&pair);
+  RL_ASSIGN_OR_RETURN(const Graph products, DecomposeAround(graph, by_weight));
+  return Adapter(products, by_weight).Run();
+}
+
+}  // namespace rullama

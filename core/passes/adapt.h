@@ -1,0 +1,41 @@
+// Low-rank adapters: each product y = W x of an adapted weight becomes y + scale * B (A x). Several
+// adapters of one weight add up, in the order given. Composites that hold an adapted weight are
+// decomposed down to their products. The sum has the name of the old product, whose own result
+// becomes NAME/base.
+//
+// A and B are leaves of the graph: constants, which a WeightSource finds by name, or states, which
+// a training step changes. A 3-D weight (experts) has A and B for each expert.
+//
+// Thread safety: pure. Errors: adapt.shape (A, B and weight do not fit), adapt.op (an adapted
+// weight is used by an op that is no product), adapt.rows (a part of the rows of a weight with
+// states).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+
+namespace rullama {
+
+struct LowRankPair {
+  std::string weight;   // source of the adapted constants
+  int64_t experts = 0;  // of a 3-D weight; 0: the weight is a matrix
+  int64_t rank = 0;
+  int64_t inputs = 0;                       // columns of the weight
+  int64_t outputs = 0;                      // rows of the weight (of each expert)
+  Lifetime lifetime = Lifetime::kConstant;  // or kState
+  std::string a;                            // f32 [rank, inputs], or [experts, rank, inputs]
+  std::string b;                            // f32 [outputs, rank], or [experts, outputs, rank]
+  float scale = 1;
+
+  [[nodiscard]] TensorType AType() const;
+  [[nodiscard]] TensorType BType() const;
+};
+
+// Pairs whose weight the graph does not use change nothing.
+Result<Graph> AdaptProducts(const Graph& graph, std::span<const LowRankPair> pairs);
+
+}  // namespace rullama
