@@ -90,9 +90,8 @@ Error UnknownOption(const CLI::App& command, const std::string& name) {
 // may be left out.
 void SpellOut(const CLI::App& command, std::vector<std::string>& words, size_t index) {
   std::string& word = words[index];
-  for (const auto& [habit, name] : kSpelledOut) {
-    if (word == habit && FindOption(command, name) != nullptr) word = name;
-  }
+  const std::string full = FullOptionName(word);
+  if (full != word && FindOption(command, full) != nullptr) word = full;
   const auto is_next = [&](std::span<const std::string_view> values) {
     return index + 1 < words.size() && std::ranges::find(values, words[index + 1]) != values.end();
   };
@@ -209,6 +208,13 @@ Result<std::vector<std::string>> PrepareArguments(std::vector<std::string> words
   }
   std::ranges::reverse(words);
   return words;
+}
+
+std::string FullOptionName(const std::string& name) {
+  for (const auto& [habit, full] : kSpelledOut) {
+    if (name == habit) return full;
+  }
+  return name;
 }
 
 Error DescribeParseError(const CLI::App& app, const CLI::ParseError& error) {

@@ -20,6 +20,9 @@ namespace rullama::cli {
 Result<std::vector<std::string>> PrepareArguments(std::vector<std::string> words,
                                                   const CLI::App& app);
 
+// The name of an option as CLI11 knows it: "--system" for "-sys".
+std::string FullOptionName(const std::string& name);
+
 // Describes the mistake that CLI11 found.
 Error DescribeParseError(const CLI::App& app, const CLI::ParseError& error);
 

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/loading.h"
+#include "cli/option_words.h"
 #include "cli/signals.h"
 #include "core/base/size_text.h"
 #include "models/gemma4/files/quantize.h"
@@ -50,7 +51,8 @@ void AddQuantizeCommand(CLI::App& app, CommandContext& context) {
       "quantize", "Write a model in a smaller type, from a file of f32, f16 or bf16");
   command->add_option("IN", flags->input, "The model: a GGUF file")->required();
   command->add_option("OUT", flags->output, "Where the new file goes")->required();
-  command->add_option("TYPE", flags->type, "One of " + QuantMixNames())->required();
+  SetChoices(*command->add_option("TYPE", flags->type, "One of " + QuantMixNames())->required(),
+             QuantMixNames(), "TEXT REQUIRED");
   command->add_option("--threads", flags->threads, "Threads that convert; default: all cores")
       ->check(CLI::Range(1, 1024));
   command->footer("Example:\n  rullama quantize model-bf16.gguf model-q4.gguf Q4_K_M");

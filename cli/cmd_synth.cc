@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/command.h"
+#include "cli/option_words.h"
 #include "cli/signals.h"
 #include "core/config/consistency.h"
 #include "core/config/layered_config.h"
@@ -58,8 +59,10 @@ void AddSynthCommand(CLI::App& app, CommandContext& context) {
       "synth", "Write a model file with random weights, for measuring speed without a download");
   command->add_option("--config", flags->config, "YAML file whose `architecture` block is built")
       ->required();
-  command->add_option("--type", flags->type, "Mix of element types: " + QuantMixNames())
-      ->capture_default_str();
+  SetChoices(*command->add_option("--type", flags->type,
+                                  fmt::format("Mix of element types: {} [default {}]",
+                                              QuantMixNames(), flags->type)),
+             QuantMixNames(), "TYPE");
   command->add_option("--out", flags->out, "Where the file goes")->required();
   command->add_option("--vocab", flags->vocabulary,
                       "GGUF file whose tokenizer is copied; without it, one is made up");

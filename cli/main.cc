@@ -11,7 +11,9 @@
 
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "cli/help_format.h"
+#include "cli/manual_page.h"
 #include "cli/signals.h"
 #include "core/plugin/call_guard.h"
 
@@ -62,6 +64,17 @@ Result<std::optional<int>> Parse(int argc, char** argv, CLI::App& app, Console& 
   return std::optional<int>();
 }
 
+// Answers the shells (cli/completion) and the build (cmake/RullamaManual.cmake), which ask for what
+// --help does not mention. Nothing if the words are an ordinary command line.
+std::optional<std::string> AnswerScripts(const std::vector<std::string>& words,
+                                         const CLI::App& app) {
+  if (words.empty()) return std::nullopt;
+  if (words[0] == "__complete") return CompletionText(app, {words.begin() + 1, words.end()});
+  if (words[0] != "__manual" || words.size() > 3) return std::nullopt;
+  if (words.size() == 1) return fmt::format("{}\n", fmt::join(ManualPageNames(app), "\n"));
+  return ManualPage(app, words[1], words.size() == 3 ? words[2] : "");
+}
+
 int RunProgram(int argc, char** argv) {
   Console console;
   CommandContext context{console, {}};
@@ -94,6 +107,10 @@ int RunProgram(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "Show the flags of all commands");
   app.footer(kExamples);
 
+  if (const auto answer = AnswerScripts({argv + 1, argv + argc}, app)) {
+    const Status written = console.Write(*answer);
+    return written ? 0 : ExitCodeOf(console, written.error());
+  }
   const auto done = Parse(argc, argv, app, console);
   if (!done) return ExitCodeOf(console, done.error());
   if (done->has_value()) return **done;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "cli/option_words.h"
 #include "core/config/schema.h"
 
 namespace rullama::cli {
@@ -107,14 +108,20 @@ std::string DefaultText(const std::string& path) {
 CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
                         const std::string& path, const std::string& help) {
   const std::string flag = names.substr(names.rfind(',') + 1);
-  return app
-      .add_option_function<std::string>(
-          names,
-          [&flags, path, flag](const std::string& text) {
-            flags.settings.push_back({path, text, flag});
-          },
-          help + DefaultText(path))
-      ->take_last();
+  CLI::Option* option = app.add_option_function<std::string>(
+                               names,
+                               [&flags, path, flag](const std::string& text) {
+                                 flags.settings.push_back({path, text, flag});
+                               },
+                               help + DefaultText(path))
+                            ->take_last();
+  // The configuration checks the value; the choices are for completion and manual pages.
+  constexpr std::string_view kChoice = "one of ";
+  const FieldSpec* field = FindField(path);
+  if (field != nullptr && field->accepts.starts_with(kChoice)) {
+    SetChoices(*option, field->accepts.substr(kChoice.size()), "");
+  }
+  return option;
 }
 
 void AddBackendOptions(CLI::App& app, ConfigFlags& flags) {

@@ -17,8 +17,9 @@ minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-d
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
 minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers opencl-headers)
 # The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the
-# OpenCL loader and a driver that needs no GPU.
-tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd pkg-config)
+# OpenCL loader and a driver that needs no GPU. Manual pages are checked, and shells complete.
+tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd pkg-config
+       mandoc zsh fish)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)

@@ -199,6 +199,14 @@ const std::vector<PluginListing>& Registry::List() {
   return listings_;
 }
 
+std::vector<std::string> Registry::Names() const {
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates_) {
+    if (candidate.named_by_file) names.push_back(candidate.listing.name);
+  }
+  return names;
+}
+
 Status Registry::CheckNamedByUser() {
   for (Candidate& candidate : candidates_) {
     if (!candidate.named_by_user) continue;

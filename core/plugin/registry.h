@@ -69,6 +69,10 @@ class Registry {
   // Returns everything found, in search order; loads plugins that have not been loaded yet.
   const std::vector<PluginListing>& List();
 
+  // The names that built-in backends and plugin files promise; loads nothing. A name may be there
+  // twice.
+  [[nodiscard]] std::vector<std::string> Names() const;
+
   // Loads every plugin file that the user named (--plugin, `plugins` of the configuration). The
   // error of the first such file or directory that cannot be used: another plugin in its place
   // would be used without a word.

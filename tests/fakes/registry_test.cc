@@ -106,6 +106,7 @@ TEST_F(RegistryTest, EachFolderOfLibrariesIsSearchedInOrder) {
   options_.program_directory = MakeDirectory("bin");
   options_.library_folders = {"lib/an-architecture", "lib"};
   Registry registry(options_, host_.get());
+  EXPECT_THAT(registry.Names(), ::testing::ElementsAre("fake", "fake"));
   const auto& list = registry.List();
   ASSERT_EQ(list.size(), 2U);
   EXPECT_EQ(list[0].path, first);
