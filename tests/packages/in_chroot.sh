@@ -1,0 +1,148 @@
+#!/bin/bash
+# Builds the Debian packages, installs them in a fresh Debian 12, uses them there, and removes and
+# purges them again: nothing may be left. Needs root, the network, debootstrap and lintian; not part of
+# CI.
+#
+#   tests/packages/in_chroot.sh [--packages FOLDER] WORK_DIR
+#
+# WORK_DIR gets the build and, while the script runs, the system in WORK_DIR/root. With --packages the
+# *.deb of that folder are tried and nothing is built. Without DEBFULLNAME and DEBEMAIL the author of
+# the last commit is the maintainer of the packages.
+set -euo pipefail
+
+usage() {
+  echo "usage: tests/packages/in_chroot.sh [--packages FOLDER] WORK_DIR" >&2
+  exit 2
+}
+folder=
+if [[ ${1:-} == --packages ]]; then
+  [[ $# -ge 2 && -d $2 ]] || usage
+  folder=$(cd "$2" && pwd)
+  shift 2
+fi
+[[ $# -eq 1 ]] || usage
+for tool in debootstrap lintian; do
+  if ! command -v "$tool" >/dev/null; then
+    echo "there is no $tool: apt-get install debootstrap lintian" >&2
+    exit 1
+  fi
+done
+if [[ $(id -u) -ne 0 ]]; then
+  echo "debootstrap and chroot need root" >&2
+  exit 1
+fi
+source=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$1"
+work=$(cd "$1" && pwd)
+root=$work/root
+
+leave() {
+  for mount in dev/pts proc sys; do
+    if mountpoint -q "$root/$mount"; then umount "$root/$mount"; fi
+    if mountpoint -q "$root/$mount"; then
+      echo "$root/$mount is still mounted, so $root stays" >&2
+      return
+    fi
+  done
+  rm -rf --one-file-system "$root"
+}
+step() { echo "==== $*"; }
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+if [[ -z $folder ]]; then
+  step "build"
+  if [[ -z ${DEBEMAIL:-} ]]; then
+    DEBFULLNAME=$(git -C "$source" log -1 --format=%an)
+    DEBEMAIL=$(git -C "$source" log -1 --format=%ae)
+    export DEBFULLNAME DEBEMAIL
+  fi
+  (cd "$source" && cmake --preset deb -B "$work/build" && cmake --build "$work/build")
+  rm -rf "$work/build/packages"
+  (cd "$work/build" && cpack)
+  folder=$work/build/packages
+fi
+packages=("$folder"/*.deb)
+step "lintian"
+lintian --fail-on error --allow-root "${packages[@]}"
+
+step "a fresh system"
+leave
+trap leave EXIT
+debootstrap --variant=minbase bookworm "$root" http://deb.debian.org/debian >"$work/debootstrap.log"
+cp /etc/resolv.conf "$root/etc/"
+mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sys "$root/sys"
+mount -t devpts devpts "$root/dev/pts"
+inside() {
+  chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+    DEBIAN_FRONTEND=noninteractive "$@"
+}
+# Everything of the system but what the package manager keeps about itself.
+list_files() {
+  inside find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /packages \
+    -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log \) -prune \
+    -o -print | LC_ALL=C sort
+}
+mkdir "$root/packages"
+cp "${packages[@]}" "$root/packages/"
+inside apt-get update -q
+# What the packages and the compiler of the example need is installed before, so that what is
+# compared is theirs alone.
+inside apt-get install -q -y --no-install-recommends g++ cmake make pkg-config libexpected-dev \
+  libvulkan1 ocl-icd-libopencl1 libedit2 libfmt9 libspdlog1.10 libyaml-cpp0.7 man-db bash-completion \
+  >"$work/apt.log"
+list_files >"$work/before.txt"
+
+step "install"
+names=()
+for package in "${packages[@]}"; do names+=("$(dpkg-deb --field "$package" Package)"); done
+inside sh -c 'exec apt-get install -q -y --no-install-recommends /packages/*.deb'
+share=/usr/share/rullama
+
+step "the program"
+inside rullama --version
+text=$(inside rullama --config $share/configs/tiny.yaml --backend cpu -p "The prince" -n 16 --greedy -q)
+echo "$text"
+[[ -n $text ]] || fail "the program wrote no text"
+# A machine without a GPU has no device, but the backends load and say so.
+inside rullama backends | tee "$work/backends.txt"
+for backend in cpu vulkan opencl; do
+  grep -q "^$backend: loaded (.*/rullama/librullama_backend_$backend.so" "$work/backends.txt" ||
+    fail "the backend $backend is not loaded"
+done
+inside man -P cat rullama-run >"$work/manual.txt"
+grep -q -e '--predict' "$work/manual.txt" || fail "man rullama-run does not show --predict"
+# shellcheck disable=SC2016  # the inner bash expands
+inside bash -c 'source /usr/share/bash-completion/bash_completion && _completion_loader rullama
+  COMP_LINE="rullama run --backend v" COMP_POINT=23 COMP_WORDS=(rullama run --backend v) COMP_CWORD=3
+  _rullama rullama && [[ ${COMPREPLY[*]} == vulkan ]]' || fail "bash does not complete 'vulkan'"
+
+step "the library"
+cp -r "$source/examples/cpp" "$root/tmp/cpp"
+inside cmake -S /tmp/cpp -B /tmp/build >"$work/example.log"
+inside cmake --build /tmp/build
+text=$(inside /tmp/build/chat $share/models/tiny-e2b-Q4_K_M.gguf "Who is the prince?")
+echo "$text"
+[[ -n $text ]] || fail "the example wrote no text"
+# shellcheck disable=SC2016  # the inner shell expands
+inside sh -c 'c++ -std=c++20 /tmp/cpp/chat.cc $(pkg-config --cflags --libs rullama) -o /tmp/chat'
+[[ $(inside /tmp/chat $share/models/tiny-e2b-Q4_K_M.gguf "Who is the prince?") == "$text" ]] ||
+  fail "built with pkg-config the example writes something else"
+
+step "remove and purge"
+inside apt-get remove -q -y "${names[@]}"
+if inside which rullama; then fail "the program is still there"; fi
+# apt does not know packages that left no configuration; dpkg says so and goes on.
+inside dpkg --purge "${names[@]}"
+list_files >"$work/after.txt"
+# Caches of the loader and of man change, files do not.
+if ! diff "$work/before.txt" "$work/after.txt"; then
+  fail "these files came (>) or went (<)"
+fi
+for name in "${names[@]}"; do
+  if inside dpkg-query --show "$name" 2>/dev/null; then fail "dpkg still knows $name"; fi
+done
+step "passed: ${names[*]}"
