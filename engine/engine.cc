@@ -115,12 +115,11 @@ Status Engine::Impl::Start(const EngineOptions& options) {
         wakeup);
     return OkStatus();
   }
-  const int64_t chunk = session->config().context.prefill_chunk.value_or(kFewestAutoRows);
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.slots = slots,
                                                    .capacity = info.capacity,
-                                                   .chunk = std::min(chunk, info.capacity),
+                                                   .chunk = session->chunk(),
                                                    .vocabulary = info.vocabulary,
                                                    .end_tokens = EndTokens(session->tokenizer())},
                                   wakeup);

@@ -43,11 +43,8 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   const std::optional<int64_t> chunk =
       options.max_rows > 0 ? std::optional(options.max_rows) : config().context.prefill_chunk;
   const auto& host_weights = config().placement.host_weights;
-  // The many graphs of a batch may be asked for the logits of all rows, which take gigabytes in
-  // long steps, so they keep the defaults.
-  const bool chooses = options.outputs != GraphOutputs::kBatch;
-  auto_choices_ = {.max_rows = chooses && !chunk,
-                   .host_weights = chooses && !host_weights && devices_.policy.host_device >= 0 &&
+  auto_choices_ = {.max_rows = !chunk,
+                   .host_weights = !host_weights && devices_.policy.host_device >= 0 &&
                                    model_.gemma.ple_dim > 0};
   DeviceSettings settings;
   settings.max_rows = std::min(chunk.value_or(settings.max_rows), capacity());
@@ -67,9 +64,10 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
 Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                   const DeviceSettings& settings) {
   session_.reset();
-  limits_.max_rows = settings.max_rows;
+  chunk_ = settings.max_rows;
+  limits_.max_rows = chunk_;
   if (options.outputs == GraphOutputs::kBatch) {
-    limits_ = BatchLimits(options.slots, settings.max_rows);
+    limits_ = BatchLimits(options.slots, chunk_);
   }
   devices_.policy.host_weights = settings.host_weights;
   RL_ASSIGN_OR_RETURN(ModelProgram program,

@@ -45,6 +45,8 @@ class ModelSession {
   [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
   [[nodiscard]] const StepLimits& limits() const { return limits_; }
+  // The most rows of a step that reads a prompt.
+  [[nodiscard]] int64_t chunk() const { return chunk_; }
   // Which settings the device decided; limits() and the policy of devices() have the results.
   [[nodiscard]] const AutoChoices& auto_choices() const { return auto_choices_; }
   // From opening the file until the session could run.
@@ -63,6 +65,7 @@ class ModelSession {
   EntropyBoundSettings diffusion_;
   AutoChoices auto_choices_;
   StepLimits limits_;
+  int64_t chunk_ = 0;
   double load_seconds_ = 0;
   // Declared in the order they depend on each other, destroyed in reverse.
   std::unique_ptr<Registry> registry_;

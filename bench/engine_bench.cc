@@ -1,0 +1,130 @@
+// What an Engine costs beside the bare steps of its session: the same greedy answer of one request,
+// step by step on a BatchSession, and through Engine::Submit and Generation::Next.
+//
+//   engine_bench MODEL BACKEND [TOKENS [ROUNDS [KEY=VALUE...]]]
+//
+// The rounds alternate between the two. Prints the rate of each round, the medians, and by how much
+// the engine is slower.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/api/engine.h"
+#include "engine/batch_session.h"
+#include "engine/model_session.h"
+
+namespace rullama {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+const std::vector<int32_t> kPrompt = {2, 500, 600, 700};
+
+class StderrNotices final : public Notices {
+ public:
+  void Note(std::string_view /*text*/) override {}
+  void Warn(std::string_view text) override { fmt::print(stderr, "warning: {}\n", text); }
+};
+
+template <typename T>
+T Must(Result<T> result) {
+  if (result) return *std::move(result);
+  fmt::print(stderr, "{}\n", result.error().ToString());
+  std::exit(1);
+}
+
+// Tokens per second behind the first of `tokens`.
+using Round = double;
+
+std::unique_ptr<ModelSession> OpenSession(const EngineOptions& options) {
+  StderrNotices notices;
+  LayeredConfig config;
+  const auto set = [&config](const std::string& key, const std::string& value) {
+    if (const Status status = config.Set(key, value, Origin::kFlag, key); !status) {
+      fmt::print(stderr, "{}\n", status.error().ToString());
+      std::exit(2);
+    }
+  };
+  for (const Setting& setting : options.settings) set(setting.key, setting.value);
+  set("model.path", options.model);
+  set("backend.name", options.backend);
+  if (!config.Finish()) std::exit(2);
+  return Must(ModelSession::Open(Must(LoadModel(std::move(config), {}, notices)),
+                                 {.outputs = GraphOutputs::kBatch, .slots = 1}, {}, notices));
+}
+
+Round RunBare(ModelSession& session, int64_t tokens) {
+  BatchSession batch(session.session(), session.model().gemma.vocabulary);
+  session.session().ForgetSlot(0);
+  RowRequest row{.slot = 0, .sampling = {.temperature = 0}};
+  row.token = Must(Must(batch.Read(0, kPrompt, &row))->token);
+  const auto start = Clock::now();
+  for (int64_t i = 1; i < tokens; ++i) {
+    row.token = Must(Must(batch.Decode(std::span(&row, 1))).front().token);
+  }
+  return static_cast<double>(tokens - 1) /
+         std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Round RunEngine(Engine& engine, int64_t tokens) {
+  Request request{.ids = kPrompt, .max_tokens = tokens, .reuse_prefix = false};
+  request.sampling.temperature = 0;
+  Generation generation = Must(engine.Submit(request));
+  const Completion completion = Must(generation.Wait());
+  const auto drawn = std::ssize(completion.ids);
+  if (drawn < tokens) {
+    fmt::print(stderr, "the model ended after {} tokens, expected {}\n", drawn, tokens);
+    std::exit(1);
+  }
+  return static_cast<double>(drawn - 1) / completion.generate_seconds;
+}
+
+double MedianOf(std::vector<Round> rounds) {
+  std::ranges::sort(rounds);
+  return rounds[rounds.size() / 2];
+}
+
+int Run(const EngineOptions& options, int64_t tokens, int64_t rounds) {
+  const auto session = OpenSession(options);
+  const auto engine = Must(Engine::Open(options));
+  RunBare(*session, tokens);  // compiles plans
+  RunEngine(*engine, tokens);
+  std::vector<Round> bare;
+  std::vector<Round> through_engine;
+  for (int64_t i = 0; i < rounds; ++i) {
+    bare.push_back(RunBare(*session, tokens));
+    through_engine.push_back(RunEngine(*engine, tokens));
+    fmt::print("session {:.1f}, engine {:.1f} tokens/s\n", bare.back(), through_engine.back());
+  }
+  const double session_rate = MedianOf(bare);
+  const double engine_rate = MedianOf(through_engine);
+  fmt::print("medians: session {:.1f}, engine {:.1f} tokens/s; overhead {:.2f} %\n", session_rate,
+             engine_rate, (session_rate / engine_rate - 1) * 100);
+  return 0;
+}
+
+}  // namespace
+}  // namespace rullama
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() < 2) {
+    fmt::print(stderr, "usage: engine_bench MODEL BACKEND [TOKENS [ROUNDS [KEY=VALUE...]]]\n");
+    return 2;
+  }
+  rullama::EngineOptions options{.model = words[0], .backend = words[1]};
+  for (size_t i = 4; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    options.settings.push_back({words[i].substr(0, equals), words[i].substr(equals + 1)});
+  }
+  const auto number = [&words](size_t i, int64_t otherwise) {
+    return words.size() > i ? std::strtoll(words[i].c_str(), nullptr, 10) : otherwise;
+  };
+  return rullama::Run(options, number(2, 128), number(3, 7));
+}
