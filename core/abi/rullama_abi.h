@@ -366,7 +366,8 @@ typedef struct rl_plugin_v1 {
   /* [device] Waits for everything enqueued; reports failures of asynchronous work. */
   int32_t (*device_wait)(rl_device* device, rl_error* error);
 
-  /* [any] Called once from main before the process ends, after every device was closed. */
+  /* [any] Called after every device was closed, by the last user of the plugin in the process. The
+   * plugin may be queried again afterwards, and starts anew then. */
   void (*shutdown)(void* context);
 
   /* [device] Since 1.2, may be null: says how the backend runs a graph whose values have no storage,

@@ -176,15 +176,19 @@ class Plugin : public std::enable_shared_from_this<Plugin> {
   Result<std::unique_ptr<Device>> Open(
       uint32_t index, std::span<const std::pair<std::string, std::string>> options) const;
 
-  // Tells the plugin that the process ends; called from main after all devices are closed.
-  void Shutdown() const;
+  // Gives the plugin up after all devices of this object are closed; the object is not to be used
+  // afterwards. The last object of the process that uses the plugin tells it to shut down. The
+  // destructor does the same.
+  void Shutdown();
+  ~Plugin();
 
  private:
   Plugin() = default;
   Result<DeviceDescription> Describe(uint32_t index) const;
 
   std::shared_ptr<PluginHost> host_;
-  rl_plugin_v1 table_{};  // our copy: min(struct_size) bytes of the plugin's
+  rl_plugin_query_fn query_ = nullptr;  // null once given up
+  rl_plugin_v1 table_{};                // our copy: min(struct_size) bytes of the plugin's
   std::string name_, version_, vendor_, build_, origin_;
   std::pair<int, int> abi_{0, 0};
 };

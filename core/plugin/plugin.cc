@@ -1,3 +1,5 @@
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/plugin/call_status.h"
@@ -21,6 +23,18 @@ std::string ComponentOf(std::string_view origin) {
   return stem;
 }
 
+// How many objects of this process use what a query function returned: the same instance, however
+// often it is asked. The mutex is held while an instance comes to life or shuts down.
+struct Uses {
+  std::mutex mutex;
+  std::map<rl_plugin_query_fn, int> counts;
+};
+// Never freed: plugins may be given up while static objects are destroyed.
+Uses& AllUses() {
+  static Uses* const kUses = new Uses;
+  return *kUses;
+}
+
 Watchdog WatchCall(const PluginHost& host, std::string_view plugin, std::string_view what) {
   return Watchdog(host.patience(), [&host, name = std::string(plugin), what = std::string(what)] {
     host.logger().warn(
@@ -42,8 +56,12 @@ Result<std::shared_ptr<Plugin>> Plugin::FromQuery(rl_plugin_query_fn query, std:
                                                   const std::shared_ptr<PluginHost>& host) {
   const Watchdog watchdog = WatchCall(*host, origin, RL_PLUGIN_QUERY_NAME);
   const rl_host_v1* host_table = PluginHost::MakeTable(host, ComponentOf(origin));
+  Uses& uses = AllUses();
+  const std::lock_guard lock(uses.mutex);
   RL_ASSIGN_OR_RETURN(const rl_plugin_v1 table, Handshake(query, origin, host_table));
   const auto plugin = std::shared_ptr<Plugin>(new Plugin());
+  plugin->query_ = query;
+  ++uses.counts[query];
   plugin->host_ = host;
   plugin->table_ = table;
   plugin->name_ = Printable(table.name, kMaxTextBytes);
@@ -142,6 +160,16 @@ Result<std::unique_ptr<Device>> Plugin::Open(
   return std::unique_ptr<Device>(new Device(shared_from_this(), handle, std::move(description)));
 }
 
-void Plugin::Shutdown() const { CallPlugin(name_, "shutdown", table_.shutdown, table_.context); }
+void Plugin::Shutdown() {
+  if (query_ == nullptr) return;
+  Uses& uses = AllUses();
+  const std::lock_guard lock(uses.mutex);
+  const auto use = uses.counts.find(std::exchange(query_, nullptr));
+  if (--use->second > 0) return;
+  uses.counts.erase(use);
+  CallPlugin(name_, "shutdown", table_.shutdown, table_.context);
+}
+
+Plugin::~Plugin() { Shutdown(); }
 
 }  // namespace rullama

@@ -89,8 +89,8 @@ class Registry {
   // device.ambiguous, device.software.
   Result<DeviceChoice> SelectDevice(const Plugin& plugin, std::string_view selector);
 
-  // Tells all loaded plugins that the process ends, the last loaded first. From main, after the
-  // last device was closed; the registry and its plugins are not to be used afterwards.
+  // Gives up all loaded plugins, the last loaded first. After the last device of this registry was
+  // closed; the registry and its plugins are not to be used afterwards.
   void Shutdown();
 
  private:

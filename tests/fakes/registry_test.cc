@@ -3,6 +3,7 @@
 
 #include <rullama/sdk/export.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -266,7 +267,13 @@ TEST_F(RegistryTest, FindDoesNotOpenOtherPlugins) {
 // A backend linked into the program.
 class BuiltIn : public sdk::Backend {
  public:
-  using Backend::Backend;
+  explicit BuiltIn(sdk::Host host) : Backend(host) { ++alive; }
+  ~BuiltIn() override { --alive; }
+  BuiltIn(const BuiltIn&) = delete;
+  BuiltIn& operator=(const BuiltIn&) = delete;
+
+  static inline int alive = 0;  // instances
+
   [[nodiscard]] std::string_view name() const override { return "built_in_test"; }
   [[nodiscard]] std::string_view version() const override { return "1"; }
   [[nodiscard]] std::string_view vendor() const override { return ""; }
@@ -304,6 +311,28 @@ TEST_F(RegistryTest, BuiltInBackendGoesThroughTheSameDoor) {
   ExpectError((*found)->Open(0, {}), "device.unavailable", {"only for listing"});
   ExpectError(registry.Find("nope"), "backend.unknown", {"usable backends: fake, built_in_test"});
   registry.Shutdown();
+}
+
+TEST_F(RegistryTest, APluginShutsDownWithItsLastUser) {
+  auto registries = std::array{Registry(options_, host_.get()), Registry(options_, host_.get())};
+  std::vector<std::shared_ptr<Plugin>> plugins;
+  for (Registry& registry : registries) {
+    registry.RegisterBuiltIn("built_in_test", RULLAMA_BACKEND_QUERY(BuiltIn));
+    plugins.push_back(*registry.Find("built_in_test"));
+  }
+  EXPECT_EQ(BuiltIn::alive, 1);
+  registries[0].Shutdown();
+  registries[0].Shutdown();
+  EXPECT_EQ(BuiltIn::alive, 1);
+  EXPECT_EQ(plugins[1]->ListDevices()->devices.size(), 1U);
+  registries[1].Shutdown();
+  EXPECT_EQ(BuiltIn::alive, 0);
+  Registry later(options_, host_.get());
+  later.RegisterBuiltIn("built_in_test", RULLAMA_BACKEND_QUERY(BuiltIn));
+  ASSERT_TRUE(later.Find("built_in_test"));
+  EXPECT_EQ(BuiltIn::alive, 1);
+  later.Shutdown();
+  EXPECT_EQ(BuiltIn::alive, 0);
 }
 
 TEST(RegistryOptionsTest, FromProcess) {
