@@ -13,7 +13,7 @@ set -euo pipefail
 minimal=(g++ binutils cmake make ninja-build python3)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
-          libcli11-dev libedit-dev libgtest-dev libgmock-dev)
+          libcli11-dev libedit-dev libgtest-dev libgmock-dev libxxhash-dev)
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
 minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers opencl-headers)
 # The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the

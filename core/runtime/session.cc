@@ -21,7 +21,6 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
     : graphs_(std::move(graphs)),
       policy_(std::move(options.policy)),
       limits_(options.limits),
-      model_(options.model),
       slot_states_(FindSlotStates(graphs_, slots)),
       identity_(std::make_shared<const int>()),
       past_(slots),

@@ -49,7 +49,6 @@ struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
   StepLimits limits;
-  ModelFingerprint model = {};  // snapshots of another model are refused
 };
 
 struct SessionStats {
@@ -160,7 +159,6 @@ class Session {
   std::vector<SessionGraph> graphs_;
   PlacementPolicy policy_;
   StepLimits limits_;
-  ModelFingerprint model_;
   Result<SlotStates> slot_states_;
   std::shared_ptr<const int> identity_;
   std::vector<int32_t> past_;       // by slot

@@ -61,7 +61,7 @@ Status Session::CheckPosition(int32_t slot, int32_t p) const {
 
 SnapshotInfo Session::Describe(int32_t slot, int32_t p, SnapshotContent content) const {
   const SlotLog& log = logs_[static_cast<size_t>(slot)];
-  SnapshotInfo info{.model = model_, .content = content, .position = p};
+  SnapshotInfo info{.content = content, .position = p};
   info.written = log.written() <= slot_states_->shortest() ? p : log.written();
   for (const SlotState& state : slot_states_->all()) {
     if (content == SnapshotContent::kRings && state.rows == slot_states_->longest()) continue;
@@ -91,10 +91,6 @@ const SlotState& Session::SlotStateOf(std::string_view name) const {
 
 Status Session::CheckFits(int32_t slot, const Snapshot& snapshot) const {
   const SnapshotInfo& info = snapshot.info();
-  if (info.model != model_) {
-    return Misfit(fmt::format("the fingerprint {:016x}{:016x}", info.model[0], info.model[1]),
-                  fmt::format("{:016x}{:016x}", model_[0], model_[1]));
-  }
   const SnapshotInfo expected = Describe(slot, 0, info.content);
   if (info.parts.size() != expected.parts.size()) {
     return Misfit(fmt::format("{} states", info.parts.size()),

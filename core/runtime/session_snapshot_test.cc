@@ -58,12 +58,10 @@ Graph MemoryGraph(const MemoryGraphOptions& options = {}) {
 
 class MemorySession {
  public:
-  explicit MemorySession(const MemoryGraphOptions& options = {}, ModelFingerprint model = {}) {
-    session_ = Must(Session::Create(MemoryGraph(options), weights_,
-                                    {.devices = {devices_.Open()},
-                                     .policy = {},
-                                     .limits = {.max_rows = 3, .max_wanted = 1},
-                                     .model = model}));
+  explicit MemorySession(const MemoryGraphOptions& options = {}) {
+    session_ = Must(Session::Create(
+        MemoryGraph(options), weights_,
+        {.devices = {devices_.Open()}, .policy = {}, .limits = {.max_rows = 3, .max_wanted = 1}}));
   }
   Session* operator->() const { return session_.get(); }
 
@@ -209,14 +207,6 @@ TEST(SessionSnapshotTest, RingsAreRefusedWhereTheRestIsGone) {
   const Snapshot later = Must(session->Save(0, 12, SnapshotContent::kRings));
   session->ForgetSlot(0);
   ExpectError(session->Restore(0, later), "snapshot.stale", "position 12");
-}
-
-TEST(SessionSnapshotTest, RefusesWhatBelongsToAnotherModel) {
-  const MemorySession session({}, {1, 2});
-  session.Feed(0, 5);
-  const Snapshot snapshot = Must(session->Save(0, 5));
-  ExpectError(MemorySession({}, {1, 3})->Restore(0, snapshot), "snapshot.mismatch",
-              "fingerprint 00000000000000010000000000000002");
 }
 
 TEST(SessionSnapshotTest, CapacitiesMayDifferUntilTheShorterOneWraps) {

@@ -1,5 +1,5 @@
 // The rows that a slot's caches hold at a position, in host memory: what Session::Save takes and
-// Session::Restore puts back, into any slot of any session that it fits.
+// Session::Restore puts back, into any slot of any session of the same model that it fits.
 //
 // A complete snapshot has all rows a sequence needs. One without the long states (SnapshotContent)
 // has the rings only; it is small, and of use while the rows of its slot before its position have
@@ -9,7 +9,6 @@
 // may read. Errors: snapshot.memory (kOutOfMemory).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,10 +19,6 @@
 #include "core/base/status.h"
 
 namespace rullama {
-
-// Tells models apart, with all of their configuration that changes the numbers in a cache and is
-// not seen in the types of the states. Zero: the caller makes no difference.
-using ModelFingerprint = std::array<uint64_t, 2>;
 
 enum class SnapshotContent : uint8_t {
   kAll,
@@ -46,7 +41,6 @@ struct SnapshotPart {
 
 // What a snapshot says about itself.
 struct SnapshotInfo {
-  ModelFingerprint model = {};
   SnapshotContent content = SnapshotContent::kAll;
   int32_t position = 0;  // tokens before it are in the caches
   // The slot had been written to here: `position`, or one more where a ring had wrapped.
