@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/runtime/snapshot_file.h"
 #include "engine/api/request.h"
 
 namespace rullama {
@@ -57,7 +58,8 @@ struct RequestEnd {
   double prompt_seconds = 0;
   double generate_seconds = 0;
 };
-using ChannelItem = std::variant<ReadProgress, DrawnToken, Draft, ResultRows, RequestEnd, Error>;
+using ChannelItem =
+    std::variant<ReadProgress, DrawnToken, Draft, ResultRows, StoredSnapshot, RequestEnd, Error>;
 
 class AnswerChannel {
  public:

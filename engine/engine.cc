@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/canvas_runner.h"
 #include "engine/chat_tokens.h"
 #include "engine/generation_impl.h"
+#include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
 #include "engine/request_job.h"
 #include "engine/scheduler.h"
@@ -77,8 +79,14 @@ double SurpriseOf(std::span<const float> logits, int32_t target) {
 struct RULLAMA_LOCAL Engine::Impl {
  public:
   Status Start(const EngineOptions& options);
+  // Error model.canvas for a model that denoises.
+  [[nodiscard]] Status CheckPredicts() const;
   // A job whose results are rows, at whose end the channel has RequestEnd or Error.
   Result<std::shared_ptr<AnswerChannel>> SubmitRows(Job::Kind kind, std::vector<int32_t> ids);
+  // The next item of a job's channel that is no progress. Errors: what the job ended with;
+  // run.cancelled at the end of the engine.
+  Result<ChannelItem> Await(std::unique_ptr<Job> job);
+  Result<ModelFingerprint> Fingerprint();
 
   std::unique_ptr<ModelSession> session;
   SamplerSettings sampler;
@@ -86,6 +94,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   ModelInfo info;
   std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
   std::unique_ptr<JobRunner> runner;  // uses the session
+
+ private:
+  std::mutex mutex_;  // guards fingerprint_
+  std::optional<ModelFingerprint> fingerprint_;
 };
 
 Status Engine::Impl::Start(const EngineOptions& options) {
@@ -126,12 +138,15 @@ Status Engine::Impl::Start(const EngineOptions& options) {
   return OkStatus();
 }
 
+Status Engine::Impl::CheckPredicts() const {
+  if (info.canvas_length == 0) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "model.canvas",
+                   "this model denoises canvases and predicts no next token");
+}
+
 Result<std::shared_ptr<AnswerChannel>> Engine::Impl::SubmitRows(Job::Kind kind,
                                                                 std::vector<int32_t> ids) {
-  if (info.canvas_length > 0) {
-    return MakeError(ErrorKind::kUsage, "model.canvas",
-                     "this model denoises canvases and predicts no next token");
-  }
+  RL_RETURN_IF_ERROR(CheckPredicts());
   if (ids.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "there are no tokens, expected at least 1");
@@ -150,6 +165,28 @@ Result<std::shared_ptr<AnswerChannel>> Engine::Impl::SubmitRows(Job::Kind kind,
   std::shared_ptr<AnswerChannel> channel = job->channel;
   runner->Submit(std::move(job));
   return channel;
+}
+
+Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job) {
+  job->channel = std::make_shared<AnswerChannel>(wakeup);
+  const std::shared_ptr<AnswerChannel> channel = job->channel;
+  runner->Submit(std::move(job));
+  ChannelItem item = channel->Take();
+  while (std::holds_alternative<ReadProgress>(item)) item = channel->Take();
+  if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
+  const auto* end = std::get_if<RequestEnd>(&item);
+  if (end != nullptr && end->reason == StopReason::kCancelled) {
+    return MakeError(ErrorKind::kRuntime, "run.cancelled", "the engine is being closed");
+  }
+  return item;
+}
+
+Result<ModelFingerprint> Engine::Impl::Fingerprint() {
+  const std::lock_guard lock(mutex_);
+  if (!fingerprint_) {
+    RL_ASSIGN_OR_RETURN(fingerprint_, FingerprintOf(*session));
+  }
+  return *fingerprint_;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -263,6 +300,50 @@ Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
     return true;
   }));
   return sum;
+}
+
+Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& path) {
+  RL_RETURN_IF_ERROR(impl_->CheckPredicts());
+  RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
+                      PrepareRequest(impl_->session->model(), impl_->sampler, request));
+  Job& job = *prepared.job;
+  const int64_t chunk = impl_->session->chunk();
+  const int64_t tokens = std::ssize(job.prompt);
+  if (tokens < chunk) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "the prompt has {} tokens, expected at least one chunk of {}; a shorter one "
+                     "is read faster than it is loaded, or set context.prefill_chunk",
+                     tokens, chunk);
+  }
+  job.kind = Job::Kind::kSave;
+  job.prompt.resize(static_cast<size_t>(tokens / chunk * chunk));
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->Fingerprint());
+  RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(prepared.job)));
+  auto& stored = std::get<StoredSnapshot>(item);
+  stored.model = model;
+  RL_RETURN_IF_ERROR(WriteSnapshot(stored, path));
+  return std::ssize(stored.tokens);
+}
+
+Result<int64_t> Engine::LoadPrompt(const std::string& path) {
+  RL_RETURN_IF_ERROR(impl_->CheckPredicts());
+  RL_ASSIGN_OR_RETURN(StoredSnapshot stored, ReadSnapshot(path));
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->Fingerprint());
+  const int64_t tokens = std::ssize(stored.tokens);
+  if (stored.model != model || tokens % impl_->session->chunk() != 0) {
+    return MakeError(ErrorKind::kUsage, "snapshot.mismatch",
+                     "{} was stored with the fingerprint {:016x}{:016x}, expected {:016x}{:016x}: "
+                     "another model, adapter, backend, device, version or chunk length; store the "
+                     "prompt again",
+                     path, stored.model[0], stored.model[1], model[0], model[1]);
+  }
+  RL_RETURN_IF_ERROR(CheckFits(impl_->session->model(), tokens, 0));
+  auto job = std::make_unique<Job>();
+  job->kind = Job::Kind::kLoad;
+  job->prompt = stored.tokens;
+  job->stored = std::move(stored);
+  RL_RETURN_IF_ERROR(impl_->Await(std::move(job)));
+  return tokens;
 }
 
 }  // namespace rullama

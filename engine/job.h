@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/answer_channel.h"
@@ -19,6 +20,8 @@ struct Job {
     kGenerate,  // draws tokens behind the prompt
     kEmbed,     // adds up the hidden states of the prompt's rows: one ResultRows
     kLogits,    // the logits of the prompt's rows: a ResultRows for each step
+    kSave,      // a snapshot behind the prompt, which has whole chunks: a StoredSnapshot
+    kLoad,      // restores `stored`, whose tokens are the prompt
   };
   Kind kind = Kind::kGenerate;
   std::vector<int32_t> prompt;  // at least one token, and within the capacity
@@ -27,6 +30,7 @@ struct Job {
   std::vector<TokenBias> bias = {};
   int32_t top_logprobs = -1;
   bool reuse_prefix = true;
+  std::optional<StoredSnapshot> stored = {};
   EngineClock::time_point submitted = EngineClock::now();
   std::shared_ptr<AnswerChannel> channel;
 };

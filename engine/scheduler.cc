@@ -10,6 +10,11 @@ double SecondsBetween(EngineClock::time_point from, EngineClock::time_point to) 
   return std::chrono::duration<double>(to - from).count();
 }
 
+// Whether a job reads its prompt in the chunks of a prompt, so that others may reuse its rows.
+bool ReadsChunks(Job::Kind kind) {
+  return kind == Job::Kind::kGenerate || kind == Job::Kind::kSave;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr<Wakeup> wakeup)
@@ -74,7 +79,7 @@ void Scheduler::EndCancelled() {
 void Scheduler::Admit() {
   while (!waiting_.empty()) {
     const Job& first = *waiting_.front();
-    const bool reuse = first.reuse_prefix && first.kind == Job::Kind::kGenerate;
+    const bool reuse = first.reuse_prefix && ReadsChunks(first.kind);
     const auto choice = table_.Choose(first.prompt, reuse, [this](int32_t slot, int64_t position) {
       return CanReturn(slot, position);
     });
@@ -86,9 +91,10 @@ void Scheduler::Admit() {
     running.read = running.reused = choice->reused;
     table_.Take(*choice);
     slots_[static_cast<size_t>(choice->slot)] = std::move(running);
-    if (const Status status = Return(choice->slot, choice->reused); !status) {
-      Fail(choice->slot, status.error());
-    }
+    Status status = Return(choice->slot, choice->reused);
+    const bool loads = slots_[static_cast<size_t>(choice->slot)]->job->kind == Job::Kind::kLoad;
+    if (status && loads) status = Load(choice->slot);
+    if (!status) Fail(choice->slot, status.error());
   }
 }
 
@@ -149,9 +155,8 @@ bool Scheduler::ReadChunk() {
     const auto chunk = prompt.subspan(static_cast<size_t>(running->read),
                                       static_cast<size_t>(end - running->read));
     const auto at = static_cast<int32_t>(slot);
-    const Status status = running->job->kind == Job::Kind::kGenerate
-                              ? ReadForGeneration(at, *running, chunk)
-                              : ReadForRows(at, *running, chunk);
+    const Status status = ReadsChunks(running->job->kind) ? ReadForGeneration(at, *running, chunk)
+                                                          : ReadForRows(at, *running, chunk);
     if (!status) Fail(at, status.error());
     return true;
   }
@@ -162,6 +167,8 @@ bool Scheduler::ReadChunk() {
 int64_t Scheduler::ChunkOf(Job::Kind kind) const {
   switch (kind) {
     case Job::Kind::kGenerate:
+    case Job::Kind::kSave:
+    case Job::Kind::kLoad:
       break;
     case Job::Kind::kEmbed:
       return session_.max_rows(BatchGraphOf(BatchOutput::kHidden).index);
@@ -177,7 +184,8 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   const int64_t total = std::ssize(job.prompt);
   const bool last = running.read + std::ssize(chunk) == total;
   const RowRequest draw{.slot = slot, .sampling = job.sampling, .top_logprobs = job.top_logprobs};
-  RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, last ? &draw : nullptr));
+  const bool draws = last && job.kind == Job::Kind::kGenerate;
+  RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, draws ? &draw : nullptr));
   running.read += std::ssize(chunk);
   table_.Append(slot, chunk);
   RL_RETURN_IF_ERROR(KeepRings(slot, running));
@@ -186,6 +194,25 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
     running.first_token = EngineClock::now();
     TakeResult(slot, *result);
   }
+  return last && !draws ? Save(slot) : OkStatus();
+}
+
+Status Scheduler::Save(int32_t slot) {
+  const Job& job = *slots_[static_cast<size_t>(slot)]->job;
+  RL_ASSIGN_OR_RETURN(Snapshot snapshot, session_.Save(slot, session_.past(slot)));
+  job.channel->Push(StoredSnapshot{std::move(snapshot), job.prompt});
+  End(slot, StopReason::kEndOfGeneration);
+  return OkStatus();
+}
+
+Status Scheduler::Load(int32_t slot) {
+  const Running& running = *slots_[static_cast<size_t>(slot)];
+  const Job& job = *running.job;
+  RL_RETURN_IF_ERROR(session_.Restore(slot, job.stored->snapshot));
+  table_.Append(slot, job.prompt);
+  RL_ASSIGN_OR_RETURN(rings_[static_cast<size_t>(slot)],
+                      session_.Save(slot, session_.past(slot), SnapshotContent::kRings));
+  End(slot, StopReason::kEndOfGeneration);
   return OkStatus();
 }
 
@@ -235,7 +262,8 @@ void Scheduler::End(int32_t slot, StopReason reason) {
                  .queue_seconds = SecondsBetween(running.job->submitted, running.started),
                  .prompt_seconds = SecondsBetween(running.started, first),
                  .generate_seconds = SecondsBetween(first, now)});
-  if (running.job->kind != Job::Kind::kGenerate) table_.Forget(slot);
+  const Job::Kind kind = running.job->kind;
+  if (kind == Job::Kind::kEmbed || kind == Job::Kind::kLogits) table_.Forget(slot);
   Free(slot);
 }
 

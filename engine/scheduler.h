@@ -69,6 +69,9 @@ class Scheduler final : public JobRunner {
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
   Status ReadForRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // The ends of jobs of kSave and kLoad.
+  Status Save(int32_t slot);
+  Status Load(int32_t slot);
   // Hands out a token that was drawn, or ends the job if it was the last.
   void TakeResult(int32_t slot, const RowResult& result);
   [[nodiscard]] int64_t ChunkOf(Job::Kind kind) const;

@@ -127,6 +127,19 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // fewer than two ids.
   Result<double> NegativeLogLikelihood(std::span<const int32_t> ids);
 
+  // Reads the prompt of a request and stores what the model's caches hold of its whole chunks
+  // (context.prefill_chunk, or what the device chose) in a file, which is of use to an engine of
+  // the same build, model, device and configuration. Returns the number of tokens stored. Blocks.
+  // Errors: those of Submit(); usage.request for a prompt shorter than a chunk; model.canvas;
+  // snapshot.memory; io.*.
+  Result<int64_t> SavePrompt(const Request& request, const std::string& path);
+  // Puts what SavePrompt() stored into a free slot. Requests with `reuse_prefix` that begin with
+  // the same tokens read them from there, until the slot is needed for something else; their
+  // answers are the same bytes as without. Returns the number of tokens. Blocks until a slot is
+  // free. Errors: io.*, gguf.*, snapshot.file for a file that is damaged or no stored prompt,
+  // snapshot.mismatch for one of another model or configuration, model.canvas.
+  Result<int64_t> LoadPrompt(const std::string& path);
+
  private:
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);

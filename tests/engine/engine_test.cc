@@ -2,9 +2,11 @@
 #include "engine/api/engine.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -205,6 +207,53 @@ TEST_P(EachBackend, ReusedPrefixesChangeNothing) {
     Answer(*engine,
            {.prompt = "Another conversation, which takes the other slot.", .max_tokens = 4});
   }
+}
+
+// The prompts of several lengths go through a file into another engine, which has the same answers.
+TEST_P(EachBackend, StoredPromptsChangeNothing) {
+  const std::string path =
+      ::testing::TempDir() + "stored_prompt_" + std::to_string(::getpid()) + ".gguf";
+  const std::vector<Setting> settings = {{"context.prefill_chunk", "16"}};
+  const auto writer = Open(GetParam(), 2, settings);
+  const auto reader = Open(GetParam(), 2, settings);
+  std::vector<int32_t> prompt = {2};
+  for (const size_t length : {17, 60, 200}) {
+    SCOPED_TRACE(length);
+    while (prompt.size() < length) {
+      prompt.push_back(300 + static_cast<int32_t>(prompt.size() * prompt.size() % 1700));
+    }
+    Request request{.ids = prompt, .max_tokens = 12};
+    request.sampling.seed = 5;
+    const int64_t whole = std::ssize(prompt) / 16 * 16;
+    EXPECT_EQ(Must(writer->SavePrompt(request, path)), whole);
+    EXPECT_EQ(Must(reader->LoadPrompt(path)), whole);
+    const Completion loaded = Answer(*reader, request);
+    EXPECT_EQ(loaded.cached_tokens, (std::ssize(prompt) - 1) / 16 * 16);
+    request.reuse_prefix = false;
+    EXPECT_THAT(loaded.ids, ElementsAreArray(Answer(*writer, request).ids));
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(EngineTest, RefusesStoredPromptsOfOthers) {
+  const std::string path =
+      ::testing::TempDir() + "others_prompt_" + std::to_string(::getpid()) + ".gguf";
+  const auto engine = Open("cpu", 1, {{"context.prefill_chunk", "16"}});
+  const Request request{.ids = std::vector<int32_t>(32, 300)};
+  ASSERT_TRUE(engine->SavePrompt(request, path));
+  const auto id = [](const Result<int64_t>& result) { return result ? "none" : result.error().id; };
+  EXPECT_EQ(id(Open("cpu", 1, {{"context.prefill_chunk", "8"}})->LoadPrompt(path)),
+            "snapshot.mismatch");
+  EXPECT_EQ(id(Open("cpu", 1, {{"context.prefill_chunk", "16"}},
+                    RULLAMA_SOURCE_DIR "/tests/data/tiny-moe-Q4_K_M.gguf")
+                   ->LoadPrompt(path)),
+            "snapshot.mismatch");
+  EXPECT_EQ(id(Open("cpu", 1, {}, kDiffusion)->LoadPrompt(path)), "model.canvas");
+  EXPECT_EQ(id(engine->LoadPrompt(kE2b)), "snapshot.file");
+  EXPECT_EQ(id(engine->LoadPrompt(path + ".missing")), "io.open");
+  EXPECT_EQ(id(engine->SavePrompt({.ids = {2, 3}}, path)), "usage.request");
+  EXPECT_EQ(id(engine->SavePrompt(request, "/missing/folder/file")), "io.open");
+  std::filesystem::remove(path);
 }
 
 // A reader that takes nothing holds up its own request only.

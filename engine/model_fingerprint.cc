@@ -1,0 +1,27 @@
+#include "engine/model_fingerprint.h"
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <string>
+
+namespace rullama {
+
+Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
+  const GgufFile& file = *session.model().file.file;
+  RL_RETURN_IF_ERROR(file.CheckUnchanged());
+  const DeviceDescription& device = session.devices().main().description();
+  std::string settings =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n", RULLAMA_VERSION, session.devices().backend, device.name,
+                  device.driver, session.chunk());
+  for (const auto& [key, value] : session.config().backend.options) {
+    settings += fmt::format("{}={}\n", key, value);
+  }
+  const uint64_t seed = XXH3_64bits(settings.data(), settings.size());
+  const std::span<const std::byte> bytes = file.bytes();
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
+  return ModelFingerprint{hash.high64, hash.low64};
+}
+
+}  // namespace rullama

@@ -1,0 +1,16 @@
+// Tells whether two processes compute the same bytes of a prompt.
+#pragma once
+
+#include "core/base/status.h"
+#include "core/runtime/snapshot_file.h"
+#include "engine/model_session.h"
+
+namespace rullama {
+
+// A hash of all bytes of the model file and of what else changes the numbers in the caches: the
+// version of rullama, backend, device and driver, the backend's options, the length of a chunk.
+// Reads the whole file, at the speed of memory once it is cached. Safe from any thread while the
+// session exists. Error io.mapped_file_changed.
+Result<ModelFingerprint> FingerprintOf(const ModelSession& session);
+
+}  // namespace rullama
