@@ -59,7 +59,7 @@ Status AddParts(const SnapshotInfo& info, GgufWriter& writer) {
   for (const SnapshotPart& part : info.parts) {
     const std::optional<DType> dtype = ElementTypeOf(part.row_type);
     if (!dtype) {
-      return MakeError(ErrorKind::kRuntime, "snapshot.file", "rows of {} cannot be stored",
+      return MakeError(ErrorKind::kRuntime, "session.internal", "rows of {} cannot be stored",
                        part.row_type);
     }
     const std::array<uint64_t, 2> dims = {part.row_bytes / InfoOf(*dtype).block_bytes,
@@ -128,7 +128,7 @@ Status WriteSnapshot(const StoredSnapshot& stored, const std::filesystem::path& 
   const std::span<const int32_t> tokens = stored.tokens;
   const SnapshotInfo& info = snapshot.info();
   if (!snapshot.complete() || std::ssize(tokens) != info.position || info.position == 0) {
-    return MakeError(ErrorKind::kRuntime, "snapshot.file",
+    return MakeError(ErrorKind::kRuntime, "session.internal",
                      "found a {} snapshot at position {} with {} tokens, expected a complete one "
                      "with a token for each position",
                      snapshot.complete() ? "complete" : "partial", info.position, tokens.size());

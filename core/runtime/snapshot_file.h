@@ -26,7 +26,7 @@ struct StoredSnapshot {
 };
 
 // Writes a complete snapshot; the file appears under its name once it is whole, and replaces an
-// older one. Errors: snapshot.file (kRuntime) if the snapshot is not complete or there are not
+// older one. Errors: session.internal if the snapshot is not complete or there are not
 // `position` tokens; io.*.
 Status WriteSnapshot(const StoredSnapshot& stored, const std::filesystem::path& path);
 
