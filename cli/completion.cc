@@ -155,8 +155,9 @@ std::string CompletionText(const CLI::App& app, std::vector<std::string> words) 
   words.pop_back();
   Candidates candidates = OfProgram(app, words, current);
   std::ranges::stable_sort(candidates.words, {}, &Candidate::word);
-  const auto repeated = std::ranges::unique(candidates.words, {}, &Candidate::word);
-  candidates.words.erase(repeated.begin(), repeated.end());
+  const auto same = [](const Candidate& a, const Candidate& b) { return a.word == b.word; };
+  candidates.words.erase(std::unique(candidates.words.begin(), candidates.words.end(), same),
+                         candidates.words.end());
   std::string text = candidates.files ? "files\n" : "words\n";
   for (const Candidate& candidate : candidates.words) {
     if (!candidate.word.starts_with(current)) continue;

@@ -83,7 +83,7 @@ std::string FooterSections(const std::string& footer) {
   std::string notes;
   bool in_examples = false;
   bool new_paragraph = true;
-  for (std::string line : CLI::detail::split(footer, '\n')) {
+  for (const std::string& line : CLI::detail::split(footer, '\n')) {
     if (line == "Examples:" || line == "Example:") {
       in_examples = true;
     } else if (line.empty()) {

@@ -12,7 +12,7 @@ constexpr std::string_view kChoicesBegin = ":{";
 
 std::string ValueWord(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return {};
-  const std::string text = CLI::detail::trim_copy(option.get_option_text());
+  std::string text = CLI::detail::trim_copy(option.get_option_text());
   if (!text.empty()) return text;
   if (option.get_positional() && option.get_lnames().empty()) return option.get_name(true);
   const std::string type = option.get_type_name();
