@@ -1,7 +1,9 @@
 // Products with weights of any type. A packed weight is decoded row by row, each row once, so that
 // a model file can be used in place.
+#include <algorithm>
 #include <vector>
 
+#include "core/reference/dot_lanes.h"
 #include "core/reference/kernels.h"
 
 namespace rullama::reference {
@@ -10,15 +12,15 @@ namespace {
 // y[rows, n] = x[rows, k] weight[n, k]^T.
 Status Linear(const Tensor& x, const Tensor& weight, Tensor& y) {
   const int64_t n = weight.dims[0];
-  const int64_t k = weight.dims[1];
-  std::vector<double> row(static_cast<size_t>(k));
-  for (int64_t j = 0; j < n; ++j) {
-    RL_RETURN_IF_ERROR(ReadFloats(weight, j * k, row));
+  const auto k = static_cast<size_t>(weight.dims[1]);
+  std::vector<double> row(k);
+  std::vector<Lanes> lanes(k);
+  for (int64_t j = 0; j < n; j += kLanes) {
+    const int64_t count = std::min<int64_t>(kLanes, n - j);
+    RL_RETURN_IF_ERROR(ReadLanes(weight, j, count, row, lanes));
     for (int64_t r = 0; r < x.rows(); ++r) {
-      const auto input = Row(x, r);
-      double sum = 0;
-      for (size_t i = 0; i < row.size(); ++i) sum += input[i] * row[i];
-      y.f[static_cast<size_t>(r * n + j)] = sum;
+      const Lanes sums = DotLanes(Row(x, r), lanes);
+      std::copy_n(sums.begin(), count, y.f.begin() + (r * n + j));
     }
   }
   return OkStatus();

@@ -1,7 +1,10 @@
 // Products with the experts that the router chose. Each row of a chosen expert is decoded once;
 // other experts are not decoded.
+#include <algorithm>
+#include <span>
 #include <vector>
 
+#include "core/reference/dot_lanes.h"
 #include "core/reference/kernels.h"
 
 namespace rullama::reference {
@@ -30,14 +33,17 @@ Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, co
   const int64_t m = weight.dims[2];
   const size_t pairs_per_row = x.dims.size() == 3 ? 1 : static_cast<size_t>(experts.last());
   std::vector<double> row(static_cast<size_t>(m));
+  std::vector<Lanes> lanes(row.size());
   for (size_t expert = 0; expert < groups.size(); ++expert) {
-    for (int64_t j = 0; j < n && !groups[expert].empty(); ++j) {
-      RL_RETURN_IF_ERROR(ReadFloats(weight, (static_cast<int64_t>(expert) * n + j) * m, row));
+    for (int64_t j = 0; j < n && !groups[expert].empty(); j += kLanes) {
+      const int64_t count = std::min<int64_t>(kLanes, n - j);
+      const int64_t first = static_cast<int64_t>(expert) * n + j;
+      RL_RETURN_IF_ERROR(ReadLanes(weight, first, count, row, lanes));
       for (const size_t pair : groups[expert]) {
-        const double* input = x.f.data() + pair / pairs_per_row * row.size();
-        double sum = 0;
-        for (size_t i = 0; i < row.size(); ++i) sum += input[i] * row[i];
-        y.f[pair * static_cast<size_t>(n) + static_cast<size_t>(j)] = sum;
+        const std::span<const double> input(x.f.data() + pair / pairs_per_row * row.size(),
+                                            row.size());
+        const Lanes sums = DotLanes(input, lanes);
+        std::copy_n(sums.begin(), count, y.f.begin() + (static_cast<int64_t>(pair) * n + j));
       }
     }
   }
