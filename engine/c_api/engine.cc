@@ -200,4 +200,29 @@ rullama_code rullama_engine_negative_log_likelihood(rullama_engine* engine, cons
   });
 }
 
+rullama_code rullama_engine_save_prompt(rullama_engine* engine, const rullama_request* request,
+                                        const char* path, int64_t* tokens, rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(NeedPointer(tokens, "tokens"));
+    *tokens = 0;
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_RETURN_IF_ERROR(NeedPointer(path, "path"));
+    RL_ASSIGN_OR_RETURN(const auto checked, rullama::c_api::RequestOf(request));
+    RL_ASSIGN_OR_RETURN(*tokens, engine->engine->SavePrompt(checked, path));
+    return OkStatus();
+  });
+}
+
+rullama_code rullama_engine_load_prompt(rullama_engine* engine, const char* path, int64_t* tokens,
+                                        rullama_error** error) {
+  return AtBorder(error, [&]() -> Status {
+    RL_RETURN_IF_ERROR(NeedPointer(tokens, "tokens"));
+    *tokens = 0;
+    RL_RETURN_IF_ERROR(NeedEngine(engine));
+    RL_RETURN_IF_ERROR(NeedPointer(path, "path"));
+    RL_ASSIGN_OR_RETURN(*tokens, engine->engine->LoadPrompt(path));
+    return OkStatus();
+  });
+}
+
 }  // extern "C"

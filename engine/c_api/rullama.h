@@ -453,6 +453,24 @@ RULLAMA_FUNCTION rullama_code rullama_engine_negative_log_likelihood(rullama_eng
                                                                      size_t id_count, double* sum,
                                                                      rullama_error** error);
 
+/* Reads the prompt of a request and stores what the model's caches hold of its whole chunks (the
+ * setting context.prefill_chunk, or what the device chose) in the file `path`, for engines of the
+ * same build, model, device and configuration. Sets *tokens to how many were stored. Errors: those
+ * of rullama_engine_submit(), usage.request for a prompt shorter than a chunk, model.canvas,
+ * snapshot.memory, io.*. [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_save_prompt(rullama_engine* engine,
+                                                         const rullama_request* request,
+                                                         const char* path, int64_t* tokens,
+                                                         rullama_error** error);
+
+/* Puts what rullama_engine_save_prompt() stored into a free slot, where requests that reuse
+ * prefixes find it until the slot is needed for something else; their answers are the same bytes as
+ * without. Sets *tokens to how many there are. Errors: io.*, gguf.*, snapshot.file for a file that
+ * is damaged or no stored prompt, snapshot.mismatch for one of another model or configuration,
+ * model.canvas. [any] [blocks] */
+RULLAMA_FUNCTION rullama_code rullama_engine_load_prompt(rullama_engine* engine, const char* path,
+                                                         int64_t* tokens, rullama_error** error);
+
 #ifdef __cplusplus
 }
 #endif

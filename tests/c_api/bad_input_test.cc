@@ -137,6 +137,20 @@ TEST_F(CApi, RefusesNullHandles) {
   refuses([&](auto** e) {
     return rullama_engine_negative_log_likelihood(engine(), nullptr, 2, &sum, e);
   });
+  int64_t tokens = 7;
+  refuses(
+      [&](auto** e) { return rullama_engine_save_prompt(nullptr, &request, "file", &tokens, e); });
+  EXPECT_EQ(tokens, 0);
+  refuses(
+      [&](auto** e) { return rullama_engine_save_prompt(engine(), nullptr, "file", &tokens, e); });
+  refuses([&](auto** e) {
+    return rullama_engine_save_prompt(engine(), &request, nullptr, &tokens, e);
+  });
+  refuses(
+      [&](auto** e) { return rullama_engine_save_prompt(engine(), &request, "file", nullptr, e); });
+  refuses([&](auto** e) { return rullama_engine_load_prompt(nullptr, "file", &tokens, e); });
+  refuses([&](auto** e) { return rullama_engine_load_prompt(engine(), nullptr, &tokens, e); });
+  refuses([&](auto** e) { return rullama_engine_load_prompt(engine(), "file", nullptr, e); });
 }
 
 TEST_F(CApi, RefusesUnknownFlags) {

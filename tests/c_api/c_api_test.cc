@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <rullama/engine/engine.h>
 #include <rullama/rullama.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -290,6 +292,28 @@ TEST_F(CApi, EmbedsAndScores) {
   ASSERT_EQ(rullama_engine_negative_log_likelihood(engine(), ids.data(), ids.size(), &sum, nullptr),
             RULLAMA_OK);
   EXPECT_NEAR(sum, seen.surprise, 1e-6 * sum);
+}
+
+TEST(CApiPrompts, GoThroughAFile) {
+  rullama_engine_options options = Options();
+  const rullama_setting settings[] = {{"context.capacity", "512"}, {"context.prefill_chunk", "8"}};
+  options.settings = settings;
+  options.setting_count = std::size(settings);
+  const EnginePtr engine = Open(options);
+  ASSERT_NE(engine, nullptr);
+  const std::string path =
+      ::testing::TempDir() + "c_prompt_" + std::to_string(::getpid()) + ".gguf";
+  const rullama_request request =
+      Prompt("Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes.");
+  int64_t saved = 0;
+  ASSERT_EQ(rullama_engine_save_prompt(engine.get(), &request, path.c_str(), &saved, nullptr),
+            RULLAMA_OK);
+  EXPECT_GE(saved, 8);
+  EXPECT_EQ(saved % 8, 0);
+  int64_t loaded = 0;
+  EXPECT_EQ(rullama_engine_load_prompt(engine.get(), path.c_str(), &loaded, nullptr), RULLAMA_OK);
+  EXPECT_EQ(loaded, saved);
+  std::filesystem::remove(path);
 }
 
 TEST(CApiDiffusion, ShowsDrafts) {

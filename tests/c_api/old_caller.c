@@ -152,7 +152,7 @@ static void Fail(rullama_engine* engine) {
 int main(int argc, char** argv) {
   rullama_engine* engine = NULL;
   if (argc != 3) return 2;
-  EXPECT(sizeof(kFunctions) / sizeof(kFunctions[0]) == 24);
+  EXPECT(sizeof(kFunctions) / sizeof(kFunctions[0]) == 26);
   EXPECT(rullama_c_api_version() >> 16 == RULLAMA_C_API_MAJOR);
   EXPECT(rullama_version()[0] != '\0');
   engine = Open(argv[1], argv[2]);
