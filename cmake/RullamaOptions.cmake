@@ -1,6 +1,7 @@
 # Build options and the flags every target of this project shares.
 option(RULLAMA_TESTS "Build the tests" ON)
 option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)
+option(RULLAMA_PYTHON "Build the Python package in the build tree, and its tests; not with sanitizers" OFF)
 option(RULLAMA_WERROR "Treat warnings as errors" OFF)
 option(RULLAMA_VERIFY_PASSES "Verify the graph after every pass, also in optimised builds" OFF)
 option(RULLAMA_FUZZ "Build the libFuzzer targets (needs clang)" OFF)

@@ -20,9 +20,24 @@ minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-heade
 # OpenCL loader and a driver that needs no GPU. Manual pages are checked, and shells complete.
 tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd pkg-config
        mandoc zsh fish)
+# The Python package and its tests.
+tests+=(python3-dev python3-venv)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)
+
+# The packages of python/requirements.txt, in .venv at the root: what the Python package is built and
+# tested with. Made anew when the file has changed. From the Python package index, or a mirror that
+# pip is configured for.
+readonly venv=$(dirname "$0")/../.venv
+readonly requirements=$(dirname "$0")/../python/requirements.txt
+python_packages_missing() { ! cmp -s "$requirements" "$venv/installed.txt"; }
+install_python_packages() {
+  if ! python_packages_missing; then return; fi
+  python3 -m venv --clear "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+  cp "$requirements" "$venv/installed.txt"
+}
 
 mode=full
 case "${1:-}" in
@@ -42,7 +57,18 @@ for package in "${packages[@]}"; do
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
   if [[ $state != installed ]]; then missing+=("$package"); fi
 done
-if [[ ${#missing[@]} -eq 0 ]]; then exit 0; fi
+if [[ ${#missing[@]} -eq 0 ]]; then
+  case $mode in
+    full | tests) install_python_packages ;;
+    check)
+      if python_packages_missing; then
+        echo "missing: the packages of python/requirements.txt in .venv"
+        exit 1
+      fi
+      ;;
+  esac
+  exit 0
+fi
 echo "missing packages: ${missing[*]}"
 if [[ $mode == check ]]; then exit 1; fi
 
@@ -58,3 +84,4 @@ export DEBIAN_FRONTEND=noninteractive
 "${root[@]}" apt-get update -q
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -q -y --no-install-recommends "${missing[@]}"
+if [[ $mode != minimal ]]; then install_python_packages; fi

@@ -1,0 +1,369 @@
+// The native module rullama._rullama: the C++ interface of librullama with plain arguments and
+// results. The types that users see are made in python/rullama; _rullama.pyi has the signatures.
+//
+// Every function that blocks releases the GIL. `on_main_thread` is explained at Await().
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+#include <rullama/engine/engine.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/native/await.h"
+#include "python/native/failure.h"
+#include "python/native/logits_stream.h"
+
+namespace nb = nanobind;
+
+namespace rullama::python {
+namespace {
+
+using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
+
+// A str; bytes that are no UTF-8 become U+FFFD.
+nb::object Text(const std::string& text) {
+  PyObject* object =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (object == nullptr) nb::raise_python_error();
+  return nb::steal(object);
+}
+
+// An array that owns its numbers.
+FloatRows RowsOf(std::unique_ptr<float[]> values, int64_t rows, int64_t columns) {
+  float* data = values.get();
+  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  values.release();
+  return {data, {static_cast<size_t>(rows), static_cast<size_t>(columns)}, owner};
+}
+FloatRows RowsOf(std::vector<float> values, int64_t columns) {
+  auto kept = std::make_unique<std::vector<float>>(std::move(values));
+  const int64_t rows = static_cast<int64_t>(kept->size()) / columns;
+  float* data = kept->data();
+  const nb::capsule owner(kept.get(),
+                          [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  kept.release();
+  return {data, {static_cast<size_t>(rows), static_cast<size_t>(columns)}, owner};
+}
+
+// One running answer. The reader is one thread at a time; cancel() is for any thread.
+class Answer {
+ public:
+  explicit Answer(Generation generation) : generation_(std::move(generation)) {}
+  ~Answer() {
+    // The last owner of an engine waits for its thread.
+    const nb::gil_scoped_release released;
+    generation_.reset();
+  }
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+
+  nb::object Next(bool on_main_thread) {
+    const auto event = Unwrap(Await(
+        on_main_thread, [this] { return Read(); }, [this] { Cancel(); }));
+    if (!event) return nb::none();
+    return nb::make_tuple(static_cast<int>(event->kind), Text(event->text), Text(event->call.name),
+                          Text(event->call.arguments), event->done, event->total);
+  }
+  void Cancel() { generation_->Cancel(); }
+  nb::dict Whole();
+
+ private:
+  Result<std::optional<Event>> Read() {
+    const std::scoped_lock lock(reader_);
+    return generation_->Next();
+  }
+  std::mutex reader_;  // two threads that read one answer take turns
+  std::optional<Generation> generation_;
+};
+
+nb::dict Answer::Whole() {
+  const Completion whole = [this] {
+    const nb::gil_scoped_release released;
+    const std::scoped_lock lock(reader_);
+    return generation_->completion();
+  }();
+  nb::list calls;
+  for (const ToolCall& call : whole.tool_calls) {
+    calls.append(nb::make_tuple(Text(call.name), Text(call.arguments)));
+  }
+  nb::list logprobs;
+  for (const LogprobStep& step : whole.logprobs) {
+    nb::list top;
+    for (const TokenLogprob& one : step.top) top.append(nb::make_tuple(one.token, one.logprob));
+    logprobs.append(nb::make_tuple(step.drawn.token, step.drawn.logprob, top));
+  }
+  nb::dict result;
+  result["text"] = Text(whole.text);
+  result["thoughts"] = Text(whole.thoughts);
+  result["tool_calls"] = calls;
+  result["ids"] = nb::cast(whole.ids);
+  result["logprobs"] = logprobs;
+  result["reason"] = static_cast<int>(whole.reason);
+  result["seed"] = whole.seed;
+  result["prompt_tokens"] = whole.prompt_tokens;
+  result["cached_tokens"] = whole.cached_tokens;
+  result["queue_seconds"] = whole.queue_seconds;
+  result["prompt_seconds"] = whole.prompt_seconds;
+  result["generate_seconds"] = whole.generate_seconds;
+  return result;
+}
+
+template <typename T>
+std::optional<T> Find(const nb::dict& values, const char* name) {
+  if (!values.contains(name)) return std::nullopt;
+  T value{};
+  if (!nb::try_cast<T>(values[name], value)) {
+    throw nb::type_error(
+        ("'" + std::string(name) + "' has a wrong type, or is out of range").c_str());
+  }
+  return value;
+}
+
+Request RequestOf(const nb::dict& values) {
+  Request request;
+  request.messages = Find<std::string>(values, "messages").value_or("");
+  request.prompt = Find<std::string>(values, "prompt").value_or("");
+  request.ids = Find<std::vector<int32_t>>(values, "ids").value_or(std::vector<int32_t>());
+  request.tools = Find<std::string>(values, "tools").value_or("");
+  request.thinking = Find<bool>(values, "thinking");
+  request.max_tokens = Find<int64_t>(values, "max_tokens").value_or(-1);
+  request.stop =
+      Find<std::vector<std::string>>(values, "stop").value_or(std::vector<std::string>());
+  request.top_logprobs = Find<int32_t>(values, "top_logprobs").value_or(-1);
+  request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
+  SamplingOptions& sampling = request.sampling;
+  sampling.temperature = Find<double>(values, "temperature");
+  sampling.top_k = Find<int64_t>(values, "top_k");
+  sampling.top_p = Find<double>(values, "top_p");
+  sampling.min_p = Find<double>(values, "min_p");
+  sampling.typical_p = Find<double>(values, "typical_p");
+  sampling.repeat_penalty = Find<double>(values, "repeat_penalty");
+  sampling.repeat_last_n = Find<int64_t>(values, "repeat_last_n");
+  sampling.frequency_penalty = Find<double>(values, "frequency_penalty");
+  sampling.presence_penalty = Find<double>(values, "presence_penalty");
+  sampling.seed = Find<int64_t>(values, "seed");
+  if (values.contains("logit_bias")) {
+    for (const auto& [token, bias] : nb::cast<nb::dict>(values["logit_bias"])) {
+      sampling.logit_bias[nb::cast<int32_t>(token)] = nb::cast<float>(bias);
+    }
+  }
+  return request;
+}
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// An engine until close(). All functions may be called from any thread.
+class Model {
+ public:
+  Model(const std::string& model, const std::string& backend, const std::string& config_file,
+        const Settings& settings, const std::vector<std::string>& plugin_paths,
+        bool on_main_thread) {
+    EngineOptions options{.model = model,
+                          .backend = backend,
+                          .config_file = config_file,
+                          .plugin_paths = plugin_paths,
+                          .log = [log = log_](LogLevel level, std::string_view text) {
+                            const std::scoped_lock lock(log->mutex);
+                            log->lines.emplace_back(static_cast<int>(level), text);
+                          }};
+    for (const auto& [key, value] : settings) options.settings.push_back({key, value});
+    engine_ = Unwrap(Await(
+        on_main_thread, [&options] { return Engine::Open(options); }, [] {}));
+  }
+  ~Model() { Close(); }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  void Close() {
+    // Taken out first: the last owner of an engine waits for its thread.
+    std::shared_ptr<Engine> engine;
+    {
+      const std::scoped_lock lock(mutex_);
+      engine.swap(engine_);
+    }
+    const nb::gil_scoped_release released;
+    engine.reset();
+  }
+  bool Closed() const {
+    const std::scoped_lock lock(mutex_);
+    return engine_ == nullptr;
+  }
+  nb::dict Info() const;
+  std::vector<std::pair<int, std::string>> TakeLog() {
+    const std::scoped_lock lock(log_->mutex);
+    return std::exchange(log_->lines, {});
+  }
+
+  std::unique_ptr<Answer> Submit(const nb::dict& values) {
+    const Request request = RequestOf(values);
+    const std::shared_ptr<Engine> engine = Open();
+    return std::make_unique<Answer>(Unwrap(Released([&] { return engine->Submit(request); })));
+  }
+  std::vector<int32_t> Tokenize(const std::string& text, bool parse_special, bool add_bos) const {
+    const std::shared_ptr<Engine> engine = Open();
+    return Unwrap(Released([&] { return engine->Tokenize(text, parse_special, add_bos); }));
+  }
+  nb::object Detokenize(const std::vector<int32_t>& ids, bool show_control) const {
+    return Text(Unwrap(Open()->Detokenize(ids, show_control)));
+  }
+  std::vector<int32_t> ChatTokens(const std::string& messages, const std::string& tools,
+                                  bool thinking) const {
+    return Unwrap(Open()->ChatTokens(messages, tools, thinking));
+  }
+  FloatRows Embed(const std::vector<std::string>& texts, bool on_main_thread);
+  FloatRows Logits(const std::vector<int32_t>& ids, bool on_main_thread);
+  std::unique_ptr<LogitsStream> LogitsParts(const std::vector<int32_t>& ids) {
+    return std::make_unique<LogitsStream>(Open(), ids);
+  }
+
+ private:
+  struct Log {
+    std::mutex mutex;
+    std::vector<std::pair<int, std::string>> lines;
+  };
+
+  template <typename Work>
+  static auto Released(const Work& work) -> decltype(work()) {
+    const nb::gil_scoped_release released;
+    return work();
+  }
+  std::shared_ptr<Engine> Open() const {
+    const std::scoped_lock lock(mutex_);
+    if (engine_ == nullptr) {
+      throw Failure({.kind = ErrorKind::kUsage,
+                     .id = "usage.request",
+                     .message = "the model has been closed; open another rullama.Model"});
+    }
+    return engine_;
+  }
+
+  std::shared_ptr<Log> log_ = std::make_shared<Log>();
+  mutable std::mutex mutex_;
+  std::shared_ptr<Engine> engine_;
+};
+
+nb::dict Model::Info() const {
+  const ModelInfo info = Open()->info();
+  nb::dict result;
+  result["name"] = Text(info.name);
+  result["architecture"] = Text(info.architecture);
+  result["backend"] = Text(info.backend);
+  result["device"] = Text(info.device);
+  result["layers"] = info.layers;
+  result["width"] = info.width;
+  result["vocabulary"] = info.vocabulary;
+  result["context_length"] = info.context_length;
+  result["capacity"] = info.capacity;
+  result["slots"] = info.slots;
+  result["canvas_length"] = info.canvas_length;
+  return result;
+}
+
+FloatRows Model::Embed(const std::vector<std::string>& texts, bool on_main_thread) {
+  const std::shared_ptr<Engine> engine = Open();
+  std::atomic<bool> cancelled = false;
+  auto values = Unwrap(Await(
+      on_main_thread,
+      [&]() -> Result<std::vector<float>> {
+        std::vector<float> all;
+        for (const std::string& text : texts) {
+          if (cancelled) break;
+          Result<std::vector<float>> one = engine->Embed(text);
+          if (!one) return one;
+          all.insert(all.end(), one->begin(), one->end());
+        }
+        return all;
+      },
+      [&] { cancelled = true; }));
+  return RowsOf(std::move(values), engine->info().width);
+}
+
+FloatRows Model::Logits(const std::vector<int32_t>& ids, bool on_main_thread) {
+  const std::shared_ptr<Engine> engine = Open();
+  const int64_t vocabulary = engine->info().vocabulary;
+  // As many rows as fit at all: longer input is an error of the engine.
+  const auto rows = static_cast<int64_t>(ids.size());
+  if (rows > engine->info().capacity) {
+    Unwrap(Await(
+        on_main_thread, [&] { return engine->Logits(ids, [](auto, auto) { return false; }); },
+        [] {}));
+  }
+  std::unique_ptr<float[]> values(new float[static_cast<size_t>(rows * vocabulary)]);
+  std::atomic<bool> cancelled = false;
+  Unwrap(Await(
+      on_main_thread,
+      [&] {
+        return engine->Logits(ids, [&](int64_t first, std::span<const float> logits) {
+          std::ranges::copy(logits, values.get() + first * vocabulary);
+          return !cancelled;
+        });
+      },
+      [&] { cancelled = true; }));
+  return RowsOf(std::move(values), rows, vocabulary);
+}
+
+nb::object NextPart(LogitsStream& stream, bool on_main_thread) {
+  auto part = Unwrap(Await(
+      on_main_thread, [&] { return stream.Next(); }, [&] { stream.Cancel(); }));
+  if (!part) return nb::none();
+  return nb::make_tuple(part->first, RowsOf(std::move(part->logits), stream.vocabulary()));
+}
+
+void RaiseInPython(const std::exception_ptr& thrown, void* /*payload*/) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Failure& failure) {
+    const Error& error = failure.error();
+    const nb::object make = nb::module_::import_("rullama._errors").attr("make_error");
+    const nb::object exception =
+        make(static_cast<int>(error.kind), Text(error.id), Text(error.message));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  }
+}
+
+}  // namespace
+}  // namespace rullama::python
+
+NB_MODULE(_rullama, module) {
+  using rullama::python::Answer;
+  using rullama::python::LogitsStream;
+  using rullama::python::Model;
+  nb::register_exception_translator(&rullama::python::RaiseInPython, nullptr);
+  nb::class_<Answer>(module, "Answer")
+      .def("next", &Answer::Next, nb::arg("on_main_thread"))
+      .def("cancel", &Answer::Cancel)
+      .def("whole", &Answer::Whole);
+  nb::class_<LogitsStream>(module, "LogitsStream")
+      .def("next", &rullama::python::NextPart, nb::arg("on_main_thread"))
+      .def("cancel", &LogitsStream::Cancel, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<Model>(module, "Model")
+      .def(nb::init<const std::string&, const std::string&, const std::string&,
+                    const rullama::python::Settings&, const std::vector<std::string>&, bool>(),
+           nb::arg("model"), nb::arg("backend"), nb::arg("config_file"), nb::arg("settings"),
+           nb::arg("plugin_paths"), nb::arg("on_main_thread"))
+      .def("close", &Model::Close)
+      .def("closed", &Model::Closed)
+      .def("info", &Model::Info)
+      .def("take_log", &Model::TakeLog)
+      .def("submit", &Model::Submit, nb::arg("values"))
+      .def("tokenize", &Model::Tokenize, nb::arg("text"), nb::arg("parse_special"),
+           nb::arg("add_bos"))
+      .def("detokenize", &Model::Detokenize, nb::arg("ids"), nb::arg("show_control"))
+      .def("chat_tokens", &Model::ChatTokens, nb::arg("messages"), nb::arg("tools"),
+           nb::arg("thinking"))
+      .def("embed", &Model::Embed, nb::arg("texts"), nb::arg("on_main_thread"))
+      .def("logits", &Model::Logits, nb::arg("ids"), nb::arg("on_main_thread"))
+      .def("logits_parts", &Model::LogitsParts, nb::arg("ids"));
+}

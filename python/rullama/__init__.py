@@ -1,0 +1,54 @@
+"""Gemma 4 on plugin backends, from GGUF files.
+
+    import rullama
+
+    with rullama.Model("gemma4:e2b") as model:
+        for event in model.chat([{"role": "user", "content": "Why?"}], stream=True):
+            print(event.text, end="", flush=True)
+"""
+
+from ._diff import Difference, diff
+from ._errors import (
+    BackendError,
+    Error,
+    FileError,
+    ModelFileError,
+    OutOfMemoryError,
+    RunError,
+    ThresholdError,
+    UsageError,
+)
+from ._model import Model
+from ._stream import AsyncStream, Stream
+from ._types import (
+    Completion,
+    Event,
+    LogprobStep,
+    ModelInfo,
+    RequestOptions,
+    TokenLogprob,
+    ToolCall,
+)
+
+__all__ = [
+    "AsyncStream",
+    "BackendError",
+    "Completion",
+    "Difference",
+    "Error",
+    "Event",
+    "FileError",
+    "LogprobStep",
+    "Model",
+    "ModelFileError",
+    "ModelInfo",
+    "OutOfMemoryError",
+    "RequestOptions",
+    "RunError",
+    "Stream",
+    "ThresholdError",
+    "TokenLogprob",
+    "ToolCall",
+    "UsageError",
+    "diff",
+]

@@ -1,0 +1,276 @@
+"""A model that answers requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, Unpack, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _rullama
+from ._stream import AsyncStream, Stream, on_main_thread
+from ._types import Completion, ModelInfo, RequestOptions
+
+#: A text to be continued as it is (markers of the template are recognised), or token ids.
+Prompt: TypeAlias = str | Sequence[int]
+#: A conversation in the form of the OpenAI chat API.
+Messages: TypeAlias = Sequence[Mapping[str, Any]]
+Tools: TypeAlias = Sequence[Mapping[str, Any]]
+
+_LOGGER = logging.getLogger("rullama")
+_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO)
+
+
+def _yaml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_yaml(one) for one in value) + "]"
+    return str(value)
+
+
+def _options(values: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
+    unknown = set(options) - set(RequestOptions.__annotations__)
+    if unknown:
+        raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+    result = {k: v for k, v in values.items() if v is not None}
+    result.update((k, v) for k, v in options.items() if v is not None)
+    if isinstance(result.get("stop"), str):
+        result["stop"] = [result["stop"]]
+    return result
+
+
+class Model:
+    """A model, open on a device. All functions may be called from any thread at any time; what
+    blocks releases the GIL. Requests of all threads share ``slots`` and run in steps together.
+
+    Use it in a ``with`` statement or call ``close()``.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        backend: str = "auto",
+        *,
+        device: int | str | None = None,
+        context: int | None = None,
+        slots: int | None = None,
+        config: str | os.PathLike[str] | Mapping[str, object] | None = None,
+        plugin_paths: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        """Opens a GGUF file or a model of Ollama (``"gemma4:e2b"``). Blocks until requests can run;
+        Ctrl-C takes effect then.
+
+        ``backend``: ``"cpu"``, ``"vulkan"``, ``"opencl"``, ``"auto"``. ``device``: its number or a
+        part of its name. ``context``: tokens per slot. ``slots``: requests that run at once.
+        ``config``: a YAML file, or values by their names in docs/configuration.md, such as
+        ``{"context.prefill_chunk": 512}``. ``plugin_paths``: folders or files of plugins, searched
+        first. Warnings and notes go to the logger ``rullama``.
+
+        Raises ``rullama.Error``: ``config.*``, ``gguf.*``, ``store.*``, ``model.*``,
+        ``tokenizer.*``, ``io.*``, ``plugin.*``, ``backend.*``, ``memory.*``.
+        """
+        settings: list[tuple[str, str]] = []
+        config_file = ""
+        if isinstance(config, Mapping):
+            settings += [(key, _yaml(value)) for key, value in config.items()]
+        elif config is not None:
+            config_file = os.fspath(config)
+        for key, value in (
+            ("backend.device", device),
+            ("context.capacity", context),
+            ("context.slots", slots),
+        ):
+            if value is not None:
+                settings.append((key, _yaml(value)))
+        self._native = _rullama.Model(
+            os.fspath(model),
+            backend,
+            config_file,
+            settings,
+            [os.fspath(path) for path in plugin_paths],
+            on_main_thread(),
+        )
+        self._pass_on_log()
+        self._info = ModelInfo(**self._native.info())
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def close(self) -> None:
+        """Closes the model. Answers that still run keep their device until they are over; any other
+        use of the model raises ``usage.request`` from now on."""
+        self._native.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def generate(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion:
+        """Continues a prompt and returns the whole answer. Blocks. Ctrl-C cancels it.
+
+        Raises ``rullama.Error``: ``usage.request`` (an option out of range), ``sampler.*``,
+        ``text.utf8``, ``context.overflow``, ``backend.*``.
+        """
+        return self.stream(prompt, **options).wait()
+
+    def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Stream:
+        """Starts to continue a prompt; does not wait for a slot. Raises as ``generate()``."""
+        return Stream(self._submit(_prompt(prompt), options))
+
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools | None = None,
+        thinking: bool | None = None,
+        stream: Literal[False] = False,
+        **options: Unpack[RequestOptions],
+    ) -> Completion: ...
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools | None = None,
+        thinking: bool | None = None,
+        stream: Literal[True],
+        **options: Unpack[RequestOptions],
+    ) -> Stream: ...
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools | None = None,
+        thinking: bool | None = None,
+        stream: bool = False,
+        **options: Unpack[RequestOptions],
+    ) -> Completion | Stream:
+        """Answers a conversation: ``[{"role": "user", "content": "Why?"}]``. ``tools``: functions
+        that the model may call, in OpenAI's form. Raises as ``generate()``, and ``chat.*``."""
+        answer = Stream(self._submit(_chat(messages, tools, thinking), options))
+        return answer if stream else answer.wait()
+
+    async def agenerate(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Completion:
+        """``generate()`` for asyncio. Cancelling the task cancels the answer."""
+        async with self.astream(prompt, **options) as answer:
+            return await answer.wait()
+
+    def astream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> AsyncStream:
+        """``stream()`` for asyncio; to be called while an event loop runs."""
+        return AsyncStream(self._submit(_prompt(prompt), options))
+
+    def achat(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools | None = None,
+        thinking: bool | None = None,
+        **options: Unpack[RequestOptions],
+    ) -> AsyncStream:
+        """``chat(stream=True)`` for asyncio; to be called while an event loop runs."""
+        return AsyncStream(self._submit(_chat(messages, tools, thinking), options))
+
+    def tokenize(
+        self, text: str, *, parse_special: bool = True, add_bos: bool = False
+    ) -> list[int]:
+        """The token ids of a text. ``parse_special``: recognise markers such as ``<|turn>``."""
+        return self._native.tokenize(text, parse_special, add_bos)
+
+    def detokenize(self, ids: Sequence[int], *, show_control: bool = False) -> str:
+        """The text of token ids; ``show_control``: with markers. Raises ``tokenizer.id``."""
+        return self._native.detokenize(_ids(ids), show_control)
+
+    def chat_tokens(
+        self, messages: Messages, *, tools: Tools | None = None, thinking: bool = False
+    ) -> list[int]:
+        """The token ids of a conversation, ready for the model's turn."""
+        functions = "" if tools is None else json.dumps(list(tools))
+        return self._native.chat_tokens(json.dumps(list(messages)), functions, thinking)
+
+    @overload
+    def embed(self, text: str) -> NDArray[np.float32]: ...
+    @overload
+    def embed(self, text: Sequence[str]) -> NDArray[np.float32]: ...
+    def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
+        """The embedding of a text, float32 ``[width]``, or of several, ``[texts, width]``, each of
+        length 1. Blocks; Ctrl-C takes effect behind the text being read. Raises
+        ``context.overflow``, ``model.canvas`` for a model that denoises."""
+        if isinstance(text, str):
+            one: NDArray[np.float32] = self._native.embed([text], on_main_thread())[0]
+            return one
+        return self._native.embed(list(text), on_main_thread())
+
+    def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """The logits that follow each of ``ids``: float32 ``[len(ids), vocabulary]``, 1 MiB a row
+        for a vocabulary of 262,144. Blocks; Ctrl-C takes effect within a step. Raises
+        ``context.overflow``, ``tokenizer.id``, ``backend.nan``, ``model.canvas``."""
+        return self._native.logits(_ids(ids), on_main_thread())
+
+    def logits_parts(self, ids: Sequence[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """``logits()`` in parts: ``(first, rows)`` with the rows that follow ``ids[first]``,
+        ``ids[first + 1]``, ... At most two parts are computed ahead. Closing the iterator cancels."""
+        parts = self._native.logits_parts(_ids(ids))
+        try:
+            while (part := parts.next(on_main_thread())) is not None:
+                yield part
+        finally:
+            parts.cancel()
+
+    def negative_log_likelihood(self, ids: Sequence[int]) -> float:
+        """The sum of -ln p over the tokens behind the first, each predicted from those in front of
+        it, in nats. Raises as ``logits()``, and ``ValueError`` for fewer than two ids."""
+        tokens = np.asarray(_ids(ids), dtype=np.int64)
+        if len(tokens) < 2:
+            raise ValueError(f"there are {len(tokens)} tokens, expected at least 2")
+        total = 0.0
+        for first, rows in self.logits_parts(ids):
+            for row, target in zip(rows, tokens[first + 1 :]):
+                largest = float(row.max())
+                sum_exp = float(np.exp(row.astype(np.float64) - largest).sum())
+                total += largest + math.log(sum_exp) - float(row[target])
+        return total
+
+    def perplexity(self, text: str | Sequence[int]) -> float:
+        """exp of the mean of -ln p over the tokens of a text, BOS in front, or of token ids."""
+        ids = self.tokenize(text, parse_special=False, add_bos=True) if isinstance(text, str) else text
+        return math.exp(self.negative_log_likelihood(ids) / (len(ids) - 1))
+
+    def _submit(self, values: dict[str, Any], options: RequestOptions) -> _rullama.Answer:
+        self._pass_on_log()
+        return self._native.submit(_options(values, options))
+
+    def _pass_on_log(self) -> None:
+        for level, line in self._native.take_log():
+            _LOGGER.log(_LEVELS[level], "%s", line)
+
+
+def _ids(ids: Sequence[int]) -> list[int]:
+    return [int(one) for one in ids]
+
+
+def _prompt(prompt: Prompt) -> dict[str, Any]:
+    return {"prompt": prompt} if isinstance(prompt, str) else {"ids": _ids(prompt)}
+
+
+def _chat(messages: Messages, tools: Tools | None, thinking: bool | None) -> dict[str, Any]:
+    return {
+        "messages": json.dumps(list(messages)),
+        "tools": None if tools is None else json.dumps(list(tools)),
+        "thinking": thinking,
+    }

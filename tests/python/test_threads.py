@@ -1,0 +1,158 @@
+"""Several threads, cancellation, Ctrl-C and asyncio."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import rullama
+from conftest import E2B
+
+PROMPTS = ["The prince", "It was in July", "Well, my", "Anna Pavlovna"]
+
+
+def test_threads_have_the_answers_of_each_alone(model):
+    alone = [model.generate(p, max_tokens=12, temperature=0).ids for p in PROMPTS]
+    together = [None] * len(PROMPTS)
+
+    def run(i):
+        together[i] = model.generate(PROMPTS[i], max_tokens=12, temperature=0).ids
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(PROMPTS))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_other_threads_run_while_one_waits(model):
+    ran = []
+    over = threading.Event()
+
+    def count():
+        while not over.is_set():
+            ran.append(time.monotonic())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    begin = time.monotonic()
+    model.generate("The prince", max_tokens=200, temperature=0)
+    end = time.monotonic()
+    over.set()
+    thread.join()
+    assert len([t for t in ran if begin < t < end]) >= 5
+
+
+def test_cancel_from_another_thread_ends_the_answer(model):
+    stream = model.stream("The prince", temperature=0)
+    next(stream)
+    threading.Thread(target=stream.cancel).start()
+    assert stream.wait().reason == "cancelled"
+
+
+def test_leaving_a_stream_frees_its_slot(model):
+    for _ in range(4):
+        with model.stream("The prince", temperature=0) as stream:
+            next(stream)
+    model.stream("The prince", temperature=0)  # dropped at once
+    assert len(model.generate("The prince", max_tokens=2, temperature=0).ids) == 2
+
+
+INTERRUPTED = """
+import sys, time, rullama
+model = rullama.Model(sys.argv[1], "cpu", context=512, config={"context.slots": 1})
+# Another answer holds the only slot and is not read, so the wait for it has no end.
+held = model.stream("The prince", temperature=0)
+next(held)
+print("ready", flush=True)
+try:
+    %s
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    held.close()
+    print(len(model.generate("The prince", max_tokens=3, temperature=0).ids), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'model.generate("It was in July")',
+        'next(model.stream("It was in July"))',
+        'while True: model.logits(model.tokenize("Well, Prince " * 50)[:300])',
+        'while True: model.embed(["It was in July"] * 50)',
+    ],
+)
+def test_ctrl_c_interrupts(call):
+    if "while" in call:  # these end by themselves, and need the slot
+        text = INTERRUPTED.replace("next(held)", "held.close()") % call
+    else:
+        # Bounded queues hold up the unread answer before its context is full or not; either way
+        # the interrupted call is repeated until the signal comes.
+        text = INTERRUPTED % f"while True: {call}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", text, str(E2B)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        assert process.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - begin < 10
+        assert process.stdout.readline() == "3\n"
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def test_asyncio_streams_run_together(model):
+    alone = [model.generate(p, max_tokens=12, temperature=0) for p in PROMPTS]
+
+    async def one(prompt):
+        async with model.astream(prompt, max_tokens=12, temperature=0) as stream:
+            text = "".join([e.text async for e in stream if e.kind == "text"])
+            return text, stream.completion
+
+    async def main():
+        streams = await asyncio.gather(*(one(p) for p in PROMPTS))
+        whole = await asyncio.gather(
+            *(model.agenerate(p, max_tokens=12, temperature=0) for p in PROMPTS)
+        )
+        chat = await model.achat([{"role": "user", "content": "Who?"}], max_tokens=2).wait()
+        return streams, whole, chat
+
+    streams, whole, chat = asyncio.run(main())
+    assert [text for text, _ in streams] == [a.text for a in alone]
+    assert [c.ids for _, c in streams] == [a.ids for a in alone] == [c.ids for c in whole]
+    assert chat.prompt_tokens > 0
+
+
+def test_cancelling_a_task_cancels_the_answer(model):
+    async def main():
+        tasks = [asyncio.create_task(model.agenerate("The prince", temperature=0)) for _ in range(6)]
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    results = asyncio.run(main())
+    assert any(isinstance(r, asyncio.CancelledError) for r in results)
+    assert not [t for t in threading.enumerate() if t.name == "rullama answer" and t.join(10)]
+    assert len(model.generate("The prince", max_tokens=2, temperature=0).ids) == 2
+
+
+def test_asyncio_errors(model):
+    async def main():
+        with pytest.raises(rullama.UsageError):
+            await model.agenerate("The prince", temperature=-1)
+
+    asyncio.run(main())
