@@ -111,6 +111,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
     return BuildModelProgram(model.gemma, model.weights,
                              {.sampler = &sampler,
                               .diffusion = &diffusion,
+                              .adapters = &model.adapters,
                               .capacity = model.capacity(),
                               .kv_dtype = kv_dtype,
                               .limits = {.max_rows = std::min(flags.rows, model.capacity())}});

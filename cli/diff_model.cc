@@ -44,8 +44,8 @@ std::vector<std::byte> SomeEmbeddings(const TensorType& type) {
 
 // The graph of one step over the tokens, with all logits; what is not in the file goes to
 // `constants`.
-Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, DType kv_dtype,
-             DiffModel& model, std::vector<SyntheticConstant>& constants) {
+Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, const ModelAdapters& adapters,
+             DType kv_dtype, DiffModel& model, std::vector<SyntheticConstant>& constants) {
   const auto rows = static_cast<int64_t>(model.tokens.size());
   const Gemma4Pass pass = gemma.denoises() ? Gemma4Pass::kCanvas : Gemma4Pass::kCausal;
   RL_ASSIGN_OR_RETURN(
@@ -57,7 +57,9 @@ Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, DType kv_d
   model.layers.emplace_back(output_names::kLogits);
   AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
   constants = std::move(parts.constants);
-  RL_ASSIGN_OR_RETURN(model.graph, std::move(parts.builder).Finish());
+  constants.insert(constants.end(), adapters.constants.begin(), adapters.constants.end());
+  RL_ASSIGN_OR_RETURN(const Graph graph, std::move(parts.builder).Finish());
+  RL_ASSIGN_OR_RETURN(model.graph, AdaptProducts(graph, adapters.pairs));
   // A canvas pass changes no state: what it reads can be given to it.
   if (gemma.denoises()) model.graph = WithoutStates(std::move(model.graph));
   model.vocabulary = gemma.vocabulary;
@@ -126,7 +128,7 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
   // One number format for every backend, or they would not run the same graph.
   const DType kv_dtype = KvDtypeFor(file.config(), "any");
   std::vector<SyntheticConstant> constants;
-  RL_RETURN_IF_ERROR(Build(file.gemma, file.weights, kv_dtype, *model, constants));
+  RL_RETURN_IF_ERROR(Build(file.gemma, file.weights, file.adapters, kv_dtype, *model, constants));
   auto weights = std::make_unique<GgufWeights>(*file.file.file);
   for (SyntheticConstant& constant : constants) {
     weights->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
@@ -143,7 +145,7 @@ Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed) {
   const int64_t count = gemma.denoises() ? gemma.canvas.length : 2 * gemma.sliding_window;
   model->tokens = SomeTokens(seed, count, gemma.vocabulary);
   std::vector<SyntheticConstant> constants;
-  RL_RETURN_IF_ERROR(Build(random.config, random.weights, DType::kF32, *model, constants));
+  RL_RETURN_IF_ERROR(Build(random.config, random.weights, {}, DType::kF32, *model, constants));
   model->weights = std::make_unique<RandomWeights>(random, std::move(constants));
   return model;
 }

@@ -26,8 +26,7 @@ constexpr ForeignWord kOptions[] = {
     {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url",
      "not supported: nothing is downloaded; use -m with a GGUF file or with the name of a model "
      "that Ollama has pulled"},
-    {"--lora --lora-scaled --adapter",
-     "not supported: merge the adapter into the model before it becomes a GGUF file"},
+    {"--adapter", "use --lora FILE, or --lora FILE:SCALE"},
     {"-md --model-draft --draft --draft-max -ngld", "not supported: speculative decoding"},
     {"-mm --mmproj --mmproj-url --image --audio --video",
      "not supported: prompts are text, without images or sound"},

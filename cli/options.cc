@@ -154,6 +154,11 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
   AddSetting(app, flags, "-b,--prefill-chunk", "context.prefill_chunk", "Prompt tokens per step")
       ->option_text("N")
       ->group("Model");
+  app.add_option("--lora,--lora-scaled", flags.adapters,
+                 "Low-rank adapter: GGUF, or a folder of PEFT or MLX; may be repeated")
+      ->option_text("FILE[:SCALE]")
+      ->allow_extra_args(false)
+      ->group("Model");
   AddPeerOptions(app, flags.peer);
 }
 
@@ -247,6 +252,10 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
   if (!flags.stop.empty()) {
     RL_RETURN_IF_ERROR(
         loaded.config.SetList("generation.stop", flags.stop, Origin::kFlag, "--stop"));
+  }
+  if (!flags.adapters.empty()) {
+    RL_RETURN_IF_ERROR(
+        loaded.config.SetList("model.adapters", flags.adapters, Origin::kFlag, "--lora"));
   }
   RL_RETURN_IF_ERROR(loaded.config.Finish());
   return loaded;

@@ -29,6 +29,7 @@ struct ConfigFlags {
   std::vector<std::string> plugins;
   std::vector<Setting> settings;
   std::vector<std::string> stop;
+  std::vector<std::string> adapters;
   PeerOptions peer;
   bool verbose = false;
   bool quiet = false;

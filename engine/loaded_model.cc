@@ -5,6 +5,24 @@
 
 namespace rullama {
 
+namespace {
+
+// Opens all adapters of the configuration, or none.
+Result<ModelAdapters> LoadAdapters(const Config& config, const Gemma4Config& gemma,
+                                   Notices& notices) {
+  std::vector<ScaledAdapter> adapters;
+  for (const AdapterSetting& setting : config.model.adapters) {
+    RL_ASSIGN_OR_RETURN(Adapter adapter, ReadAdapter(setting.path, gemma));
+    for (const std::string& warning : adapter.warnings) notices.Warn(warning);
+    notices.Note(fmt::format("adapter '{}': {}{}", setting.path, adapter.Describe(),
+                             setting.scale == 1 ? "" : fmt::format(", times {}", setting.scale)));
+    adapters.push_back({std::move(adapter), setting.scale});
+  }
+  return JoinAdapters(adapters);
+}
+
+}  // namespace
+
 int64_t LoadedModel::capacity() const {
   const int64_t chosen =
       config().context.capacity.value_or(std::min(gemma.context_length, kDefaultCapacity));
@@ -31,6 +49,7 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   model.weights = *std::move(weights);
   for (const std::string& warning : model.weights.warnings()) notices.Warn(warning);
   RL_RETURN_IF_ERROR(model.gemma.CheckAgainst(model.config().architecture));
+  RL_ASSIGN_OR_RETURN(model.adapters, LoadAdapters(model.config(), model.gemma, notices));
   auto tokenizer = MakeTokenizer(file);
   if (!tokenizer) return in_file(std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);

@@ -13,6 +13,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "engine/host_hooks.h"
 #include "engine/model_file.h"
+#include "models/gemma4/adapters/adapter.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/weights.h"
 
@@ -28,6 +29,7 @@ struct LoadedModel {
   ModelFile file;
   Gemma4Config gemma;
   Gemma4Weights weights;
+  ModelAdapters adapters;
   std::shared_ptr<const Tokenizer> tokenizer;
 
   [[nodiscard]] const Config& config() const { return layers.values(); }
@@ -36,7 +38,8 @@ struct LoadedModel {
 };
 
 // Opens the model that a finished configuration names. Warnings (unusual tensors, replaced
-// settings) go to `notices`. Errors: config.*, gguf.*, store.*, model.*, tokenizer.*, io.*.
+// settings) go to `notices`. Errors: config.*, gguf.*, store.*, model.*, adapter.*, safetensors.*,
+// tokenizer.*, io.*.
 Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices);
 
 // Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.

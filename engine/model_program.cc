@@ -174,7 +174,9 @@ Status SetRowInputs(const RowInputs& inputs, Session& session) {
   return OkStatus();
 }
 
-Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
+namespace {
+
+Result<ModelProgram> BuildPlainProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
                                        const ModelProgramOptions& options) {
   if (gemma.denoises()) return BuildCanvasProgram(gemma, weights, options);
   if (options.outputs == GraphOutputs::kBatch) return BuildBatchProgram(gemma, weights, options);
@@ -186,6 +188,21 @@ Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4We
     RL_RETURN_IF_ERROR(AppendToken(options, parts, program));
   }
   RL_RETURN_IF_ERROR(AddGraph(std::move(parts), {}, /*extends_past=*/true, program));
+  return program;
+}
+
+}  // namespace
+
+Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
+                                       const ModelProgramOptions& options) {
+  RL_ASSIGN_OR_RETURN(ModelProgram program, BuildPlainProgram(gemma, weights, options));
+  if (options.adapters == nullptr || options.adapters->pairs.empty()) return program;
+  for (SessionGraph& graph : program.graphs) {
+    RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(graph.graph, options.adapters->pairs));
+  }
+  for (const SyntheticConstant& constant : options.adapters->constants) {
+    program.constants.push_back(constant);
+  }
   return program;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
+#include "models/gemma4/adapters/adapter.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/model.h"
 #include "models/gemma4/graph/weights.h"
@@ -30,8 +31,9 @@ struct ModelProgramOptions {
   // Used with kText only; `diffusion` is for a model that denoises, `sampler` for all others.
   const SamplerSettings* sampler = nullptr;
   const EntropyBoundSettings* diffusion = nullptr;
-  int64_t slots = 1;     // sequences of their own
-  int64_t capacity = 0;  // tokens per slot
+  const ModelAdapters* adapters = nullptr;  // null: none
+  int64_t slots = 1;                        // sequences of their own
+  int64_t capacity = 0;                     // tokens per slot
   DType kv_dtype = DType::kF16;
   StepLimits limits = {.max_rows = 1};  // of a step of the causal pass
 };

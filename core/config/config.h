@@ -17,10 +17,18 @@
 
 namespace rullama {
 
+// A low-rank adapter (LoRA) and the factor of its effect.
+struct AdapterSetting {
+  std::string path;  // a file, or a folder of PEFT or MLX
+  double scale = 1;
+  bool operator==(const AdapterSetting&) const = default;
+};
+
 struct ModelConfig {
   // A file (LooksLikeModelFile) or an Ollama name such as gemma4:e2b. A relative file that came
   // from YAML has been resolved against the folder of the YAML file.
   std::optional<std::string> path;
+  std::vector<AdapterSetting> adapters;  // they add up
 };
 
 enum class KvDtype { kAuto, kF16, kF32 };

@@ -18,6 +18,9 @@ BlockSpec ModelSchema() {
              "A GGUF file, or the name of a model that Ollama has downloaded. A relative file is "
              "relative to the folder of this YAML file.",
              "must come from the command line")
+      .Field("adapters", &ModelConfig::adapters, ListCodec<AdapterCodec>{},
+             "Low-rank adapters (LoRA) of the model, which add up: files of llama.cpp, folders of "
+             "PEFT or MLX. Relative ones are relative to the folder of this YAML file.")
       .Build();
 }
 

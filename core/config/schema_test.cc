@@ -82,6 +82,10 @@ TEST(Schema, ValuesOfTheFullFile) {
   const auto config = LoadConfigFile(RULLAMA_SOURCE_DIR "/tests/data/config/full.yaml");
   ASSERT_TRUE(config.has_value()) << config.error().ToString();
   EXPECT_EQ(config->model.path, RULLAMA_SOURCE_DIR "/tests/data/config/models/some.gguf");
+  const std::string folder = RULLAMA_SOURCE_DIR "/tests/data/config/";
+  EXPECT_THAT(config->model.adapters,
+              ElementsAre(AdapterSetting{folder + "one", 1}, AdapterSetting{"/opt/two", 0.5},
+                          AdapterSetting{folder + "three:2", -1}));
   EXPECT_EQ(config->context.capacity, 4096);
   EXPECT_EQ(config->context.prefill_chunk, 128);
   EXPECT_EQ(config->context.kv_dtype, KvDtype::kF32);

@@ -57,6 +57,9 @@ bool HasControlCharacter(std::string_view text) {
   });
 }
 
+// Factors beyond this are slips of the keyboard.
+constexpr double kMaxAdapterScale = 1000;
+
 // A double-quoted YAML text.
 std::string PrintQuoted(std::string_view text) {
   std::string quoted = "\"";
@@ -173,6 +176,49 @@ Parsed<std::string> FileCodec::Parse(const YamlNode& node, const ValueContext& c
 std::string FileCodec::Describe() const { return "a file or directory"; }
 
 std::string FileCodec::Print(const std::string& value) const { return PrintQuoted(value); }
+
+Parsed<AdapterSetting> AdapterCodec::Parse(const YamlNode& node,
+                                           const ValueContext& context) const {
+  const RealCodec factor{.range = {-kMaxAdapterScale, kMaxAdapterScale}};
+  const auto refused = [this](const YamlNode& at) {
+    return tl::unexpected(Fault(ValueFault::Kind::kType, at, Describe()));
+  };
+  YamlNode path = node;
+  AdapterSetting setting;
+  if (node.kind == YamlNode::Kind::kMap) {
+    path = {};
+    for (const YamlEntry& entry : node.entries) {
+      if (entry.key.text == "path") {
+        path = entry.value;
+      } else if (entry.key.text == "scale") {
+        const auto scale = factor.Parse(entry.value, context);
+        if (!scale) return tl::unexpected(scale.error());
+        setting.scale = *scale;
+      } else {
+        return refused(entry.key);
+      }
+    }
+  } else if (const size_t colon = node.text.rfind(':'); colon != std::string::npos) {
+    if (const auto scale = ParseDecimal<double>(std::string_view(node.text).substr(colon + 1))) {
+      if (!factor.range.Contains(*scale)) return refused(node);
+      setting.scale = *scale;
+      path.text.resize(colon);
+    }
+  }
+  const auto file = FileCodec{}.Parse(path, context);
+  if (!file) return refused(node);
+  setting.path = *file;
+  return setting;
+}
+
+std::string AdapterCodec::Describe() const {
+  return fmt::format("FILE, FILE:SCALE or {{path: FILE, scale: SCALE}} with a scale from {} to {}",
+                     -kMaxAdapterScale, kMaxAdapterScale);
+}
+
+std::string AdapterCodec::Print(const AdapterSetting& value) const {
+  return fmt::format("{{path: {}, scale: {}}}", PrintQuoted(value.path), value.scale);
+}
 
 bool LooksLikeModelFile(std::string_view path) {
   return path.starts_with('/') || path.starts_with('.') || path.ends_with(".gguf");

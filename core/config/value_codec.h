@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/config/config.h"
 #include "core/config/range.h"
 #include "core/config/yaml_tree.h"
 
@@ -99,6 +100,16 @@ struct ModelCodec {
   [[nodiscard]] Parsed<std::string> Parse(const YamlNode& node, const ValueContext& context) const;
   [[nodiscard]] std::string Describe() const;
   [[nodiscard]] std::string Print(const std::string& value) const;
+};
+
+// A low-rank adapter: FILE, FILE:SCALE, or {path: FILE, scale: SCALE}. What stands behind the last
+// colon is a scale if it is a number.
+struct AdapterCodec {
+  using Value = AdapterSetting;
+  [[nodiscard]] Parsed<AdapterSetting> Parse(const YamlNode& node,
+                                             const ValueContext& context) const;
+  [[nodiscard]] std::string Describe() const;
+  [[nodiscard]] std::string Print(const AdapterSetting& value) const;
 };
 
 // Whether model.path means a file: it begins with '/' or '.', or ends in ".gguf". Anything else is

@@ -34,7 +34,7 @@ std::vector<Habit> Habits() {
       {{"--no-mmap"}, "not supported: model files"},
       {{"--jinja"}, "not needed: the chat template"},
       {{"--chat-template", "gemma"}, "not supported: the chat template"},
-      {{"--lora", "F"}, "not supported: merge"},
+      {{"--adapter", "F"}, "use --lora FILE"},
       {{"--mmproj", "F"}, "not supported: prompts are text"},
       {{"--image", "F"}, "not supported: prompts are text"},
       {{"--grammar", "G"}, "not supported: an answer"},
