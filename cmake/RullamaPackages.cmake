@@ -3,7 +3,7 @@
 # Configures cpack to make Debian packages of this build, if RULLAMA_PACKAGES is on (preset `deb`):
 #   rullama                  the program with its manual, completions, configurations and tiny models
 #   librullama0              the shared library and the cpu backend
-#   librullama-dev           headers and CMake files for programs and for backends
+#   librullama-dev           headers and CMake files for programs and for backends, rullama-conformance
 #   rullama-backend-vulkan   the backend for GPUs with Vulkan
 #   rullama-backend-opencl   the backend for GPUs with OpenCL
 # docs/packages.md describes them; tests/packages/in_chroot.sh builds and tries them.

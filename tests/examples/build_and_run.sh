@@ -11,6 +11,10 @@ mkdir -p "$work"
 cd "$work"
 
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
+for file in man/man1/rullama.1 man/man1/rullama-run.1 bash-completion/completions/rullama \
+  zsh/site-functions/_rullama fish/vendor_completions.d/rullama.fish; do
+  [[ -s $work/prefix/share/$file ]]
+done
 cp -r "$source/examples/cpp" "$source/examples/c" .
 cmake -S cpp -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build build

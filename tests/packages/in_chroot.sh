@@ -132,6 +132,10 @@ inside sh -c 'c++ -std=c++20 /tmp/cpp/chat.cc $(pkg-config --cflags --libs rulla
 [[ $(inside /tmp/chat $share/models/tiny-e2b-Q4_K_M.gguf "Who is the prince?") == "$text" ]] ||
   fail "built with pkg-config the example writes something else"
 
+step "a new backend"
+inside sh -ec 'cd /tmp && rullama new-backend mine && cd mine && cmake -B build && cmake --build build &&
+  ctest --test-dir build --output-on-failure'
+
 step "remove and purge"
 inside apt-get remove -q -y "${names[@]}"
 if inside which rullama; then fail "the program is still there"; fi
