@@ -18,7 +18,11 @@ Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
   for (const auto& [key, value] : session.config().backend.options) {
     settings += fmt::format("{}={}\n", key, value);
   }
-  const uint64_t seed = XXH3_64bits(settings.data(), settings.size());
+  uint64_t seed = XXH3_64bits(settings.data(), settings.size());
+  for (const SyntheticConstant& constant : session.model().adapters.constants) {
+    seed = XXH3_64bits_withSeed(constant.name.data(), constant.name.size(), seed);
+    seed = XXH3_64bits_withSeed(constant.bytes.data(), constant.bytes.size(), seed);
+  }
   const std::span<const std::byte> bytes = file.bytes();
   const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
   return ModelFingerprint{hash.high64, hash.low64};

@@ -8,7 +8,8 @@
 namespace rullama {
 
 // A hash of all bytes of the model file and of what else changes the numbers in the caches: the
-// version of rullama, backend, device and driver, the backend's options, the length of a chunk.
+// version of rullama, adapters, backend, device and driver, the backend's options, the length of a
+// chunk.
 // Reads the whole file, at the speed of memory once it is cached. Safe from any thread while the
 // session exists. Error io.mapped_file_changed.
 Result<ModelFingerprint> FingerprintOf(const ModelSession& session);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -23,28 +24,9 @@ void WriteText(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// A PEFT folder that adapts blk.0.ffn_down, whose model has 256 columns of output.
 std::string AdapterFolder(const std::string& name, int64_t inputs) {
   const auto folder = TemporaryDirectory() / name;
-  std::filesystem::create_directories(folder);
-  const std::string prefix = "base_model.model.model.layers.0.mlp.down_proj.lora_";
-  const int64_t a_bytes = inputs * 4;
-  const nlohmann::json header = {
-      {prefix + "A.weight",
-       {{"dtype", "F32"}, {"shape", {1, inputs}}, {"data_offsets", {0, a_bytes}}}},
-      {prefix + "B.weight",
-       {{"dtype", "F32"}, {"shape", {256, 1}}, {"data_offsets", {a_bytes, a_bytes + 1024}}}}};
-  const std::string text = header.dump();
-  std::string bytes;
-  for (size_t i = 0; i < 8; ++i) bytes += static_cast<char>(text.size() >> (8 * i));
-  bytes += text;
-  for (int64_t i = 0; i < inputs + 256; ++i) {
-    const float value = i % 3 == 0 ? 0.5F : -0.25F;
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  WriteText(folder / "adapter_model.safetensors", bytes);
-  WriteText(folder / "adapter_config.json",
-            R"({"peft_type":"LORA","r":1,"lora_alpha":4,"target_modules":["down_proj"]})");
+  WriteAdapterFolder(folder, inputs);
   return folder.string();
 }
 

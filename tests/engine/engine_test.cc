@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/base/must_test_util.h"
+#include "tests/fakes/adapter_folder.h"
 
 namespace rullama {
 namespace {
@@ -248,6 +249,13 @@ TEST(EngineTest, RefusesStoredPromptsOfOthers) {
                     RULLAMA_SOURCE_DIR "/tests/data/tiny-moe-Q4_K_M.gguf")
                    ->LoadPrompt(path)),
             "snapshot.mismatch");
+  const std::string adapter = path + ".adapter";
+  WriteAdapterFolder(adapter, 512);
+  EXPECT_EQ(
+      id(Open("cpu", 1, {{"context.prefill_chunk", "16"}, {"model.adapters", "[" + adapter + "]"}})
+             ->LoadPrompt(path)),
+      "snapshot.mismatch");
+  std::filesystem::remove_all(adapter);
   EXPECT_EQ(id(Open("cpu", 1, {}, kDiffusion)->LoadPrompt(path)), "model.canvas");
   EXPECT_EQ(id(engine->LoadPrompt(kE2b)), "snapshot.file");
   EXPECT_EQ(id(engine->LoadPrompt(path + ".missing")), "io.open");
