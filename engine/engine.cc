@@ -39,6 +39,10 @@ Result<LayeredConfig> ConfigOf(const EngineOptions& options) {
   for (const Setting& setting : options.settings) {
     RL_RETURN_IF_ERROR(set(setting.key, setting.value));
   }
+  if (!options.adapters.empty()) {
+    RL_RETURN_IF_ERROR(
+        config.SetList("model.adapters", options.adapters, Origin::kFlag, "adapters"));
+  }
   if (!options.model.empty()) RL_RETURN_IF_ERROR(set("model.path", options.model));
   if (!options.backend.empty()) RL_RETURN_IF_ERROR(set("backend.name", options.backend));
   RL_RETURN_IF_ERROR(config.Finish());

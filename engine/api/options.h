@@ -23,6 +23,9 @@ struct EngineOptions {
   std::string backend = {};      // "cpu", "vulkan", ..., "auto"; as "backend.name"
   std::string config_file = {};  // YAML
   std::vector<Setting> settings = {};
+  // Low-rank adapters (LoRA), which add up: each a file or folder, or "FILE:SCALE"; as
+  // "model.adapters". Empty: those of the configuration file.
+  std::vector<std::string> adapters = {};
   // Folders or files of plugins, searched before those of the configuration.
   std::vector<std::string> plugin_paths = {};
   // Warnings and notes, one line each. Called by the thread that opens the engine and by the

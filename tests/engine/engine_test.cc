@@ -251,10 +251,12 @@ TEST(EngineTest, RefusesStoredPromptsOfOthers) {
             "snapshot.mismatch");
   const std::string adapter = path + ".adapter";
   WriteAdapterFolder(adapter, 512);
-  EXPECT_EQ(
-      id(Open("cpu", 1, {{"context.prefill_chunk", "16"}, {"model.adapters", "[" + adapter + "]"}})
-             ->LoadPrompt(path)),
-      "snapshot.mismatch");
+  const auto adapted = Must(Engine::Open({.model = kE2b,
+                                          .backend = "cpu",
+                                          .settings = {{"context.prefill_chunk", "16"}},
+                                          .adapters = {adapter},
+                                          .plugin_paths = {kPlugins}}));
+  EXPECT_EQ(id(adapted->LoadPrompt(path)), "snapshot.mismatch");
   std::filesystem::remove_all(adapter);
   EXPECT_EQ(id(Open("cpu", 1, {}, kDiffusion)->LoadPrompt(path)), "model.canvas");
   EXPECT_EQ(id(engine->LoadPrompt(kE2b)), "snapshot.file");
