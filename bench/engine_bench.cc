@@ -1,5 +1,5 @@
-// What an Engine costs beside the bare steps of its session: the same greedy answer of one request,
-// step by step on a BatchSession, and through Engine::Submit and Generation::Next.
+// Measures the overhead of Engine over the bare steps of its session: the same greedy answer of one
+// request, step by step on a BatchSession, and through Engine::Submit and Generation::Next.
 //
 //   engine_bench MODEL BACKEND [TOKENS [ROUNDS [KEY=VALUE...]]]
 //

@@ -39,7 +39,7 @@ void AddBackendNames(Candidates& candidates, const std::string& prefix) {
   }
 }
 
-// What may be the value of `option`, of which `text` has been typed.
+// The candidates for the value of `option`, of which `text` has been typed.
 Candidates ValuesOf(const CLI::Option& option, const std::string& text) {
   Candidates candidates;
   const std::string value = ValueWord(option);

@@ -1,4 +1,4 @@
-// What an option of CLI11 says about its value, for completion and manual pages.
+// Reads and sets the description of an option's value in CLI11, for completion and manual pages.
 // Thread safety: pure functions.
 #pragma once
 

@@ -29,7 +29,7 @@ bool UsesAdapted(const Graph& graph, const PairsByWeight& pairs, const Op& op) {
                              [&](ValueId id) { return AdaptersOf(graph, pairs, id) != nullptr; });
 }
 
-// Until no composite holds an adapted weight.
+// Decomposes composites until none holds an adapted weight.
 Result<Graph> DecomposeAround(Graph graph, const PairsByWeight& pairs) {
   while (true) {
     std::vector<bool> refused;

@@ -1,4 +1,4 @@
-// What stands behind the handles of the C interface.
+// The structs behind the handles of the C interface.
 #pragma once
 
 #include <memory>

@@ -85,7 +85,7 @@ extern "C" {
 typedef struct rullama_engine rullama_engine;
 /* One running request. It keeps its engine alive, also behind rullama_engine_free(). */
 typedef struct rullama_generation rullama_generation;
-/* What went wrong. */
+/* The error of a call that failed. */
 typedef struct rullama_error rullama_error;
 
 /* A number that is given or left to its default. */
@@ -115,7 +115,7 @@ static inline rullama_optional_double rullama_given_double(double value) {
   return given;
 }
 
-/* For members whose default is not "off". */
+/* The values of members whose default is not "off". */
 typedef enum rullama_switch {
   RULLAMA_DEFAULT = 0,
   RULLAMA_ON = 1,
@@ -226,7 +226,7 @@ RULLAMA_FUNCTION rullama_code rullama_engine_open(const rullama_engine_options* 
  * that runs. NULL does nothing. [one] [blocks] */
 RULLAMA_FUNCTION void rullama_engine_free(rullama_engine* engine);
 
-/* What was loaded; lives as long as the handle. NULL for NULL. [any] */
+/* The description of the loaded model; lives as long as the handle. NULL for NULL. [any] */
 RULLAMA_FUNCTION const rullama_model_info* rullama_engine_info(const rullama_engine* engine);
 
 /* ---- requests -------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-// What a C program sees of events and completions: structs of pointers into those of C++.
+// Views of events and completions for C programs: structs of pointers into those of C++.
 //
 // Ownership: a view is valid as long as what it shows exists unchanged. Thread safety: none of its
 // own.

@@ -1,4 +1,4 @@
-// What becomes of a struct of the C interface after it has grown.
+// Structs of the C interface that have grown are read from older and newer callers.
 #include "engine/c_api/versioned_struct.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What shells and `man` get from the program: completion in bash, zsh and fish, and manual pages.
+// The program's output for shells and `man`: completion in bash, zsh and fish, and manual pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -50,7 +50,8 @@ ShellResult RunShell(const std::string& shell, const std::string& script) {
   return result;
 }
 
-// What bash offers, one word per line. `words` are those of the line as bash splits it, in quotes.
+// The words that bash offers, one per line. `words` are those of the line as bash splits it, in
+// quotes.
 std::string CompleteInBash(const std::string& line, const std::string& words) {
   const std::string script = "set -u\nsource " + std::string(kScripts) +
                              "/rullama.bash\n"

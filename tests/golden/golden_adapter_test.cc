@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Gpus, GoldenAdapter,
                                                               AdapterCase{"moe", "f16"})),
                          NameOfCase);
 
-// What is read and written again is the same, byte by byte.
+// Tensors that are read and written again are the same, byte by byte.
 TEST(GoldenAdapterFile, PeftTensorsSurviveARoundTrip) {
   for (const char* model : {"e2b", "dense", "moe"}) {
     const std::string path = FolderOf({model, "f16"}) + "/adapter/adapter_model.safetensors";

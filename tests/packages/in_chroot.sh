@@ -89,8 +89,8 @@ list_files() {
 mkdir "$root/packages"
 cp "${packages[@]}" "$root/packages/"
 inside apt-get update -q
-# What the packages and the compiler of the example need is installed before, so that what is
-# compared is theirs alone.
+# The dependencies of the packages and of the example are installed before the first list of files is
+# made, so that the lists differ by the packages alone.
 inside apt-get install -q -y --no-install-recommends g++ cmake make pkg-config libexpected-dev \
   libvulkan1 ocl-icd-libopencl1 libedit2 libfmt9 libspdlog1.10 libyaml-cpp0.7 man-db bash-completion \
   >"$work/apt.log"

@@ -58,8 +58,8 @@ struct ScaledAdapter {
   double scale = 1;
 };
 
-// What the pass AdaptProducts and a WeightSource need: one pair for each adapted weight, in which
-// the adapters lie behind each other along the rank and all factors are part of B.
+// All adapters of a model, for the pass AdaptProducts and a WeightSource: one pair for each adapted
+// weight, in which the adapters lie behind each other along the rank and all factors are part of B.
 struct ModelAdapters {
   std::vector<LowRankPair> pairs;
   std::vector<SyntheticConstant> constants;
