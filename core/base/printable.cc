@@ -81,4 +81,9 @@ std::string Printable(std::string_view text, size_t limit) {
   return out;
 }
 
+std::string ShownName(std::string_view text) {
+  constexpr size_t kMaxShown = 200;
+  return Printable(text, kMaxShown);
+}
+
 }  // namespace rullama

@@ -14,4 +14,7 @@ namespace rullama {
 // out; escapes and the note come on top of `limit`.
 std::string Printable(std::string_view text, size_t limit);
 
+// A name from a foreign file, fit for a message: Printable() with a limit of 200 bytes.
+std::string ShownName(std::string_view text);
+
 }  // namespace rullama

@@ -33,11 +33,6 @@ constexpr std::array kElementTypes = {
     ElementType{"F8_E4M3", 1}, ElementType{"F8_E5M2", 1}, ElementType{"BOOL", 1},
 };
 
-std::string Shown(std::string_view text) {
-  constexpr size_t kMaxShown = 200;
-  return Printable(text, kMaxShown);
-}
-
 std::string JsonText(const Json& value) {
   return value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
@@ -78,7 +73,8 @@ Result<Json> ParseHeader(std::string_view text) {
   }
   if (!repeated.empty()) {
     repeated.pop_back();
-    return BadHeader("'{}' occurs twice in the header, expected each name once", Shown(repeated));
+    return BadHeader("'{}' occurs twice in the header, expected each name once",
+                     ShownName(repeated));
   }
   return json;
 }
@@ -88,7 +84,7 @@ Result<std::map<std::string, std::string>> ReadMetadata(const Json& json) {
   std::map<std::string, std::string> metadata;
   for (const auto& [key, value] : json.items()) {
     if (!value.is_string()) {
-      return BadHeader("__metadata__ has '{}' of type {}, expected a string", Shown(key),
+      return BadHeader("__metadata__ has '{}' of type {}, expected a string", ShownName(key),
                        value.type_name());
     }
     metadata[key] = value.get<std::string>();
@@ -116,7 +112,7 @@ Result<uint64_t> BytesOf(const SafetensorsTensor& tensor) {
     return MakeError(ErrorKind::kModelFile, "safetensors.tensor",
                      "tensor '{}' has type '{}', expected F32, F16, BF16 or another type of the "
                      "format",
-                     Shown(tensor.name), Shown(tensor.dtype));
+                     ShownName(tensor.name), ShownName(tensor.dtype));
   }
   std::optional<uint64_t> bytes = type->bytes;
   for (const int64_t dim : tensor.shape) {
@@ -126,7 +122,7 @@ Result<uint64_t> BytesOf(const SafetensorsTensor& tensor) {
     return MakeError(ErrorKind::kModelFile, "safetensors.tensor",
                      "tensor '{}' has shape [{}], which is more than 2^64 bytes; the file is "
                      "damaged",
-                     Shown(tensor.name), fmt::join(tensor.shape, ", "));
+                     ShownName(tensor.name), fmt::join(tensor.shape, ", "));
   }
   return *bytes;
 }
@@ -134,7 +130,7 @@ Result<uint64_t> BytesOf(const SafetensorsTensor& tensor) {
 Result<SafetensorsTensor> ReadTensor(const std::string& name, const Json& json,
                                      uint64_t data_bytes) {
   const auto bad = [&name](std::string_view what) {
-    return MakeError(ErrorKind::kModelFile, "safetensors.tensor", "tensor '{}' {}", Shown(name),
+    return MakeError(ErrorKind::kModelFile, "safetensors.tensor", "tensor '{}' {}", ShownName(name),
                      what);
   };
   if (!json.is_object() || json.size() != 3) {
@@ -171,7 +167,7 @@ Status CheckLayout(const std::vector<SafetensorsTensor>& tensors, uint64_t data_
     if (tensor.begin != at) {
       return MakeError(ErrorKind::kModelFile, "safetensors.layout",
                        "tensor '{}' begins at byte {}, expected {}, where the one before it ends",
-                       Shown(tensor.name), tensor.begin, at);
+                       ShownName(tensor.name), tensor.begin, at);
     }
     at = tensor.end;
   }
@@ -223,7 +219,7 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::filesystem::path& path)
   auto file = Parse(mapping.bytes());
   if (!file) {
     return tl::unexpected(
-        std::move(file).error().WithContext(fmt::format("'{}'", Shown(path.string()))));
+        std::move(file).error().WithContext(fmt::format("'{}'", ShownName(path.string()))));
   }
   file->mapping_ = std::move(mapping);
   return file;
@@ -242,7 +238,7 @@ Result<std::vector<float>> SafetensorsFile::Floats(const SafetensorsTensor& tens
   }
   if (tensor.dtype != "F16" && tensor.dtype != "BF16") {
     return MakeError(ErrorKind::kModelFile, "safetensors.tensor",
-                     "tensor '{}' has type {}, expected F32, F16 or BF16", Shown(tensor.name),
+                     "tensor '{}' has type {}, expected F32, F16 or BF16", ShownName(tensor.name),
                      tensor.dtype);
   }
   std::vector<float> values(bytes.size() / sizeof(uint16_t));

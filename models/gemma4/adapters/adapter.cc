@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "core/base/printable.h"
+#include "core/gguf/gguf.h"
 #include "core/safetensors/safetensors.h"
 #include "models/gemma4/adapters/adapter_builder.h"
 
@@ -42,10 +44,10 @@ Result<AdapterFiles> FindFiles(const std::string& path) {
 
 Result<Adapter> ReadFiles(const AdapterFiles& files, const Gemma4Config& config) {
   RL_ASSIGN_OR_RETURN(const MmapFile file, MmapFile::Open(files.tensors));
-  constexpr std::string_view kMagic = "GGUF";
   const auto bytes = file.bytes();
-  if (bytes.size() >= kMagic.size() &&
-      std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0) {
+  uint32_t magic = 0;
+  if (bytes.size() >= sizeof(magic)) std::memcpy(&magic, bytes.data(), sizeof(magic));
+  if (magic == kGgufMagic) {
     return gemma4::ReadGgufAdapter(files.tensors, config);
   }
   if (SafetensorsFile::LooksLike(bytes) || files.tensors.ends_with(".safetensors")) {
@@ -116,7 +118,7 @@ std::string Adapter::Describe() const {
 Result<Adapter> ReadAdapter(const std::string& path, const Gemma4Config& config) {
   const auto named = [&path](Error error) {
     return tl::unexpected(
-        std::move(error).WithContext(fmt::format("adapter '{}'", gemma4::ShownName(path))));
+        std::move(error).WithContext(fmt::format("adapter '{}'", ShownName(path))));
   };
   const auto files = FindFiles(path);
   if (!files) return named(files.error());

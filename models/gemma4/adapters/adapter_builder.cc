@@ -61,11 +61,6 @@ std::optional<int64_t> LayerNumber(std::string_view text) {
 
 }  // namespace
 
-std::string ShownName(std::string_view text) {
-  constexpr size_t kMaxShown = 200;
-  return Printable(text, kMaxShown);
-}
-
 Result<ModuleTarget> TargetOfModule(std::string_view module, std::string_view tensor) {
   for (const std::string_view tower : {"vision", "audio", "multi_modal"}) {
     if (module.find(tower) == std::string_view::npos) continue;

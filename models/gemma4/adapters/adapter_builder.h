@@ -14,9 +14,6 @@
 
 namespace rullama::gemma4 {
 
-// Text of a foreign file, fit for a message.
-std::string ShownName(std::string_view text);
-
 class AdapterBuilder {
  public:
   AdapterBuilder(const Gemma4Config& config, std::string path);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf.h"
 #include "models/gemma4/adapters/adapter_builder.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/safetensors/safetensors.h"
 #include "models/gemma4/adapters/adapter_builder.h"
 #include "models/gemma4/adapters/peft_config.h"

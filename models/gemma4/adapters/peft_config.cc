@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/mmap_file.h"
+#include "core/base/printable.h"
 #include "models/gemma4/adapters/adapter_builder.h"
 
 namespace rullama::gemma4 {
