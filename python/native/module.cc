@@ -144,15 +144,9 @@ Request RequestOf(const nb::dict& values) {
   request.top_logprobs = Find<int32_t>(values, "top_logprobs").value_or(-1);
   request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
   SamplingOptions& sampling = request.sampling;
-  sampling.temperature = Find<double>(values, "temperature");
-  sampling.top_k = Find<int64_t>(values, "top_k");
-  sampling.top_p = Find<double>(values, "top_p");
-  sampling.min_p = Find<double>(values, "min_p");
-  sampling.typical_p = Find<double>(values, "typical_p");
-  sampling.repeat_penalty = Find<double>(values, "repeat_penalty");
-  sampling.repeat_last_n = Find<int64_t>(values, "repeat_last_n");
-  sampling.frequency_penalty = Find<double>(values, "frequency_penalty");
-  sampling.presence_penalty = Find<double>(values, "presence_penalty");
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  sampling.name = Find<Type>(values, #name);
+#include "core/config/sampler_settings.def"
   sampling.seed = Find<int64_t>(values, "seed");
   if (values.contains("logit_bias")) {
     for (const auto& [token, bias] : nb::cast<nb::dict>(values["logit_bias"])) {
