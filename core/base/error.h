@@ -5,6 +5,8 @@
 // Part of the public interface. Thread safety: value types, no shared state.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -35,6 +37,34 @@ struct Error {
   }
   // "<message> [<id>]", the form shown to users.
   [[nodiscard]] std::string ToString() const { return message + " [" + id + "]"; }
+
+  // The parts of `message`: what was found and expected, and, behind the last semicolon, what to
+  // do, which may be empty.
+  [[nodiscard]] std::string_view finding() const {
+    return std::string_view(message).substr(0, HintBegin());
+  }
+  [[nodiscard]] std::string_view hint() const {
+    return std::string_view(message).substr(std::min(HintBegin() + 2, message.size()));
+  }
+
+ private:
+  // The position of the last "; ", or the size. One between quotes belongs to what was found, such
+  // as the name of a file.
+  [[nodiscard]] size_t HintBegin() const {
+    bool quoted = false;
+    for (size_t i = message.size(); i-- > 0;) {
+      const bool apostrophe = i > 0 && IsLetter(i - 1) && IsLetter(i + 1);
+      if (message[i] == '\'' && !apostrophe) quoted = !quoted;
+      if (!quoted && message.compare(i, 2, "; ") == 0) return i;
+    }
+    return message.size();
+  }
+  // Bytes outside ASCII are parts of letters.
+  [[nodiscard]] bool IsLetter(size_t at) const {
+    if (at >= message.size()) return false;
+    const auto c = static_cast<unsigned char>(message[at]);
+    return c >= 0x80 || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  }
 };
 
 template <typename T>

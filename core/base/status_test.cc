@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 namespace rullama {
 namespace {
 
@@ -25,6 +28,20 @@ Status CheckQuarter(int value) {
 TEST(Status, ValuesPassThroughMacros) {
   EXPECT_EQ(Quarter(12).value(), 3);
   EXPECT_TRUE(CheckQuarter(12));
+}
+
+TEST(Status, TheHintIsBehindTheLastSemicolonOutsideQuotes) {
+  const auto parts = [](std::string message) {
+    const Error error{.kind = ErrorKind::kIo, .id = "io.open", .message = std::move(message)};
+    return std::pair(std::string(error.finding()), std::string(error.hint()));
+  };
+  EXPECT_EQ(parts("no such file"), std::pair(std::string("no such file"), std::string()));
+  EXPECT_EQ(parts("cannot open 'a; b'"),
+            std::pair(std::string("cannot open 'a; b'"), std::string()));
+  EXPECT_EQ(parts("it's 'a; b'; no; check it"),
+            std::pair(std::string("it's 'a; b'; no"), std::string("check it")));
+  EXPECT_EQ(parts("l'\xC3\xA9t\xC3\xA9; d'\xC3\xA9t\xC3\xA9").second, "d'\xC3\xA9t\xC3\xA9");
+  EXPECT_EQ(parts(""), std::pair(std::string(), std::string()));
 }
 
 TEST(Status, ErrorsKeepKindIdAndMessage) {

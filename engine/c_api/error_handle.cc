@@ -1,6 +1,5 @@
 #include "engine/c_api/error_handle.h"
 
-#include <cctype>
 #include <exception>
 #include <memory>
 #include <new>
@@ -22,29 +21,13 @@ constexpr rullama_error kNoMemory = {RULLAMA_ERROR_MEMORY, "memory.host",
                                      "the system refused more memory", "",
                                      "the system refused more memory [memory.host]"};
 
-// Messages say what was found and expected, and behind the last semicolon what to do. A semicolon
-// between quotes belongs to what was found, such as the name of a file.
-size_t HintBegin(std::string_view message) {
-  const auto is_letter = [&message](size_t at) {
-    return at < message.size() && std::isalpha(static_cast<unsigned char>(message[at])) != 0;
-  };
-  bool quoted = false;
-  for (size_t i = message.size(); i-- > 0;) {
-    const bool apostrophe = i > 0 && is_letter(i - 1) && is_letter(i + 1);
-    if (message[i] == '\'' && !apostrophe) quoted = !quoted;
-    if (!quoted && message.substr(i, 2) == "; ") return i;
-  }
-  return message.size();
-}
-
 struct OwnedError : rullama_error {
   explicit OwnedError(const Error& error)
-      : rullama_error(), id_text(error.id), message_text(error.message), whole(error.ToString()) {
-    const size_t hint_begin = HintBegin(message_text);
-    if (hint_begin < message_text.size()) {
-      hint_text = message_text.substr(hint_begin + 2);
-      message_text.resize(hint_begin);
-    }
+      : rullama_error(),
+        id_text(error.id),
+        message_text(error.finding()),
+        hint_text(error.hint()),
+        whole(error.ToString()) {
     code = static_cast<rullama_code>(error.kind);
     id = id_text.c_str();
     message = message_text.c_str();

@@ -18,6 +18,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,7 +34,7 @@ namespace {
 using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
 
 // A str; bytes that are no UTF-8 become U+FFFD.
-nb::object Text(const std::string& text) {
+nb::object Text(std::string_view text) {
   PyObject* object =
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
   if (object == nullptr) nb::raise_python_error();
@@ -335,6 +336,15 @@ NB_MODULE(_rullama, module) {
   using rullama::python::LogitsStream;
   using rullama::python::Model;
   nb::register_exception_translator(&rullama::python::RaiseInPython, nullptr);
+  module.def(
+      "split_message",
+      [](const std::string& message) {
+        rullama::Error error;
+        error.message = message;
+        return nb::make_tuple(rullama::python::Text(error.finding()),
+                              rullama::python::Text(error.hint()));
+      },
+      nb::arg("message"));
   nb::class_<Answer>(module, "Answer")
       .def("next", &Answer::Next, nb::arg("on_main_thread"))
       .def("cancel", &Answer::Cancel)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
+
+from . import _rullama
 
 
 class Error(Exception):
@@ -90,15 +91,8 @@ _CLASSES: dict[int, type[Error]] = {
         ThresholdError,
     )
 }
-# Behind the last semicolon stands what to do. One between quotes belongs to what was found, such as
-# the name of a file; an apostrophe between letters is no quote.
-_QUOTED = re.compile(r"(?<![^\W\d_])'(?:[^']|(?<=[^\W\d_])'(?=[^\W\d_]))*'|(; )")
 
 
 def make_error(kind: int, id: str, message: str) -> Error:
     """The exception for an error of the library. The native module calls this."""
-    splits = [m.start() for m in _QUOTED.finditer(message) if m.group(1)]
-    hint = ""
-    if splits:
-        message, hint = message[: splits[-1]], message[splits[-1] + 2 :]
-    return _CLASSES.get(kind, RunError)(id, message, hint)
+    return _CLASSES.get(kind, RunError)(id, *_rullama.split_message(message))
