@@ -96,6 +96,8 @@ Status RowInputs::Check(RowChainKind kind, const RowSampling& row) const {
 
 Status RowInputs::Set(RowChainKind kind, std::span<const RowSampling> rows) {
   for (const RowSampling& row : rows) RL_RETURN_IF_ERROR(Check(kind, row));
+  input_count_ = 0;
+  if (kind == RowChainKind::kGreedy) return OkStatus();
   settings_.clear();
   key_.clear();
   path_.clear();
@@ -106,8 +108,6 @@ Status RowInputs::Set(RowChainKind kind, std::span<const RowSampling> rows) {
     key_.push_back(static_cast<int32_t>(row.stream));
     path_.push_back(static_cast<int32_t>(PathOf(row, vocabulary_)));
   }
-  input_count_ = 0;
-  if (kind == RowChainKind::kGreedy) return OkStatus();
   AddInput(kSettings, std::as_bytes(std::span(settings_)));
   AddInput(kDrawKeyInput, std::as_bytes(std::span(key_)));
   if (kind >= RowChainKind::kEdited) SetEdits(rows);
