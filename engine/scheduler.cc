@@ -112,12 +112,9 @@ Status Scheduler::Return(int32_t slot, int64_t position) {
   return session_.Restore(slot, *rings);
 }
 
-Status Scheduler::KeepRings(int32_t slot, const Running& running) {
-  const int64_t last_chunk = std::ssize(running.job->prompt) / table_.chunk() * table_.chunk();
-  if (!running.job->reuse_prefix || running.read != last_chunk) return OkStatus();
-  RL_ASSIGN_OR_RETURN(
-      rings_[static_cast<size_t>(slot)],
-      session_.Save(slot, static_cast<int32_t>(last_chunk), SnapshotContent::kRings));
+Status Scheduler::KeepRings(int32_t slot) {
+  RL_ASSIGN_OR_RETURN(rings_[static_cast<size_t>(slot)],
+                      session_.Save(slot, session_.past(slot), SnapshotContent::kRings));
   return OkStatus();
 }
 
@@ -188,7 +185,8 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, draws ? &draw : nullptr));
   running.read += std::ssize(chunk);
   table_.Append(slot, chunk);
-  RL_RETURN_IF_ERROR(KeepRings(slot, running));
+  const int64_t last_chunk = total / table_.chunk() * table_.chunk();
+  if (job.reuse_prefix && running.read == last_chunk) RL_RETURN_IF_ERROR(KeepRings(slot));
   job.channel->Push(ReadProgress{running.read, total});
   if (result) {
     running.first_token = EngineClock::now();
@@ -210,8 +208,7 @@ Status Scheduler::Load(int32_t slot) {
   const Job& job = *running.job;
   RL_RETURN_IF_ERROR(session_.Restore(slot, job.stored->snapshot));
   table_.Append(slot, job.prompt);
-  RL_ASSIGN_OR_RETURN(rings_[static_cast<size_t>(slot)],
-                      session_.Save(slot, session_.past(slot), SnapshotContent::kRings));
+  RL_RETURN_IF_ERROR(KeepRings(slot));
   End(slot, StopReason::kEndOfGeneration);
   return OkStatus();
 }

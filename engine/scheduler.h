@@ -62,9 +62,9 @@ class Scheduler final : public JobRunner {
   // Whether the rows of a slot up to a position can be reused, and their reuse.
   [[nodiscard]] bool CanReturn(int32_t slot, int64_t position) const;
   Status Return(int32_t slot, int64_t position);
-  // Keeps the rings of a slot as they are behind the last whole chunk of its prompt, since drawn
-  // tokens are going to overwrite them.
-  Status KeepRings(int32_t slot, const Running& running);
+  // Keeps the rings of a slot as they are behind a whole chunk, since what follows is going to
+  // overwrite them.
+  Status KeepRings(int32_t slot);
   bool DecodeStep();
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
