@@ -17,6 +17,7 @@
 
 #include "engine/api/engine.h"
 #include "engine/batch_session.h"
+#include "engine/engine_config.h"
 #include "engine/model_session.h"
 
 namespace rullama {
@@ -44,19 +45,9 @@ using Round = double;
 
 std::unique_ptr<ModelSession> OpenSession(const EngineOptions& options) {
   StderrNotices notices;
-  LayeredConfig config;
-  const auto set = [&config](const std::string& key, const std::string& value) {
-    if (const Status status = config.Set(key, value, Origin::kFlag, key); !status) {
-      fmt::print(stderr, "{}\n", status.error().ToString());
-      std::exit(2);
-    }
-  };
-  for (const Setting& setting : options.settings) set(setting.key, setting.value);
-  set("model.path", options.model);
-  set("backend.name", options.backend);
-  if (!config.Finish()) std::exit(2);
-  return Must(ModelSession::Open(Must(LoadModel(std::move(config), {}, notices)),
-                                 {.outputs = GraphOutputs::kBatch, .slots = 1}, {}, notices));
+  LoadedModel model = Must(LoadModel(Must(ConfigOf(options)), {}, notices));
+  return Must(ModelSession::Open(std::move(model), {.outputs = GraphOutputs::kBatch, .slots = 1},
+                                 {}, notices));
 }
 
 Round RunBare(ModelSession& session, int64_t tokens) {

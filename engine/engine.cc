@@ -8,6 +8,7 @@
 
 #include "engine/canvas_runner.h"
 #include "engine/chat_tokens.h"
+#include "engine/engine_config.h"
 #include "engine/generation_impl.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
@@ -29,25 +30,6 @@ class LoggedNotices final : public Notices {
   }
   const EngineOptions& options_;
 };
-
-Result<LayeredConfig> ConfigOf(const EngineOptions& options) {
-  LayeredConfig config;
-  if (!options.config_file.empty()) RL_RETURN_IF_ERROR(config.ApplyFile(options.config_file));
-  const auto set = [&config](const std::string& key, const std::string& value) -> Status {
-    return config.Set(key, value, Origin::kFlag, key);
-  };
-  for (const Setting& setting : options.settings) {
-    RL_RETURN_IF_ERROR(set(setting.key, setting.value));
-  }
-  if (!options.adapters.empty()) {
-    RL_RETURN_IF_ERROR(
-        config.SetList("model.adapters", options.adapters, Origin::kFlag, "adapters"));
-  }
-  if (!options.model.empty()) RL_RETURN_IF_ERROR(set("model.path", options.model));
-  if (!options.backend.empty()) RL_RETURN_IF_ERROR(set("backend.name", options.backend));
-  RL_RETURN_IF_ERROR(config.Finish());
-  return config;
-}
 
 ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   const LoadedModel& model = session.model();
@@ -85,8 +67,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   Status Start(const EngineOptions& options);
   // Error model.canvas for a model that denoises.
   [[nodiscard]] Status CheckPredicts() const;
-  // A job whose results are rows, at whose end the channel has RequestEnd or Error.
-  Result<std::shared_ptr<AnswerChannel>> SubmitRows(Job::Kind kind, std::vector<int32_t> ids);
+  // A job whose results are rows of these tokens.
+  Result<std::unique_ptr<Job>> RowsJob(Job::Kind kind, std::vector<int32_t> ids) const;
+  // Hands a job to the runner. At its end the channel has RequestEnd or Error.
+  std::shared_ptr<AnswerChannel> Enqueue(std::unique_ptr<Job> job);
   // The next item of a job's channel that is no progress. Errors: what the job ended with;
   // run.cancelled at the end of the engine.
   Result<ChannelItem> Await(std::unique_ptr<Job> job);
@@ -148,8 +132,7 @@ Status Engine::Impl::CheckPredicts() const {
                    "this model denoises canvases and predicts no next token");
 }
 
-Result<std::shared_ptr<AnswerChannel>> Engine::Impl::SubmitRows(Job::Kind kind,
-                                                                std::vector<int32_t> ids) {
+Result<std::unique_ptr<Job>> Engine::Impl::RowsJob(Job::Kind kind, std::vector<int32_t> ids) const {
   RL_RETURN_IF_ERROR(CheckPredicts());
   if (ids.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
@@ -165,6 +148,10 @@ Result<std::shared_ptr<AnswerChannel>> Engine::Impl::SubmitRows(Job::Kind kind,
   auto job = std::make_unique<Job>();
   job->kind = kind;
   job->prompt = std::move(ids);
+  return job;
+}
+
+std::shared_ptr<AnswerChannel> Engine::Impl::Enqueue(std::unique_ptr<Job> job) {
   job->channel = std::make_shared<AnswerChannel>(wakeup);
   std::shared_ptr<AnswerChannel> channel = job->channel;
   runner->Submit(std::move(job));
@@ -172,9 +159,7 @@ Result<std::shared_ptr<AnswerChannel>> Engine::Impl::SubmitRows(Job::Kind kind,
 }
 
 Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job) {
-  job->channel = std::make_shared<AnswerChannel>(wakeup);
-  const std::shared_ptr<AnswerChannel> channel = job->channel;
-  runner->Submit(std::move(job));
+  const std::shared_ptr<AnswerChannel> channel = Enqueue(std::move(job));
   ChannelItem item = channel->Take();
   while (std::holds_alternative<ReadProgress>(item)) item = channel->Take();
   if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
@@ -243,29 +228,25 @@ Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::
 Result<std::vector<float>> Engine::Embed(std::string_view text) {
   RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokenize(text, /*parse_special=*/false,
                                                          /*add_bos=*/true));
-  RL_ASSIGN_OR_RETURN(const auto channel, impl_->SubmitRows(Job::Kind::kEmbed, std::move(ids)));
-  ChannelItem item = channel->Take();
-  if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
-  auto* rows = std::get_if<ResultRows>(&item);
-  if (rows == nullptr) {
-    return MakeError(ErrorKind::kRuntime, "run.cancelled", "the engine is being closed");
-  }
+  RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kEmbed, std::move(ids)));
+  RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(job)));
+  std::vector<float> values = std::get<ResultRows>(std::move(item)).values;
   // The mean and the sum have the same direction, so the length of the prompt does not matter.
   double squares = 0;
-  for (const float x : rows->values) squares += static_cast<double>(x) * x;
+  for (const float x : values) squares += static_cast<double>(x) * x;
   if (!std::isfinite(squares) || squares == 0) {
     return MakeError(ErrorKind::kRuntime, "backend.nan", "the embedding is not finite, or zero");
   }
   const double scale = 1 / std::sqrt(squares);
-  for (float& x : rows->values) x = static_cast<float>(x * scale);
-  return std::move(rows->values);
+  for (float& x : values) x = static_cast<float>(x * scale);
+  return values;
 }
 
 Status Engine::Logits(
     std::span<const int32_t> ids,
     const std::function<bool(int64_t first, std::span<const float> logits)>& on_rows) {
-  RL_ASSIGN_OR_RETURN(const auto channel,
-                      impl_->SubmitRows(Job::Kind::kLogits, {ids.begin(), ids.end()}));
+  RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kLogits, {ids.begin(), ids.end()}));
+  const std::shared_ptr<AnswerChannel> channel = impl_->Enqueue(std::move(job));
   for (int64_t done = 0;;) {
     ChannelItem item = channel->Take();
     if (auto* error = std::get_if<Error>(&item)) return tl::unexpected(std::move(*error));
