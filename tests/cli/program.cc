@@ -254,7 +254,8 @@ int ProgramOnTerminal::Wait() {
 
 RunOptions AskingDrivers() {
   RunOptions options;
-  options.environment = {"ASAN_OPTIONS=fast_unwind_on_malloc=0",
+  // intercept_tls_get_addr: as in the test preset `asan`.
+  options.environment = {"ASAN_OPTIONS=fast_unwind_on_malloc=0:intercept_tls_get_addr=0",
                          "LSAN_OPTIONS=print_suppressions=0:suppressions=" RULLAMA_SOURCE_DIR
                          "/tests/cli/driver_leaks.supp"};
   return options;
