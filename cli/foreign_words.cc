@@ -70,7 +70,8 @@ constexpr ForeignWord kOptions[] = {
     {"--log-disable --log-file -lv --log-verbosity",
      "use RULLAMA_LOG=off in the environment; answers alone go to standard output"},
     {"--verbose-prompt", "use -v, and rullama tokenize for the tokens"},
-    {"--host --port --api-key", "not supported: there is no server"},
+    {"--host --port", "these are of 'rullama serve'"},
+    {"--api-key", "not supported: the server asks for no key"},
     {"--keepalive --nowordwrap --insecure --simple-io",
      "not needed: the program ends after the answer and writes plain text"},
 };
@@ -83,8 +84,7 @@ constexpr ForeignWord kCommands[] = {
     {"ps",
      "nothing runs in the background: a model is loaded for each run; 'rullama list' shows "
      "what there is"},
-    {"serve server launch",
-     "there is no server; use 'rullama run MODEL' with a prompt, and --json for records"},
+    {"server launch", "the server is 'rullama serve'"},
     {"chat generate completion cli", "use 'rullama run MODEL [PROMPT]'"},
     {"models", "use 'rullama list'"},
     {"devices", "use 'rullama backends'"},

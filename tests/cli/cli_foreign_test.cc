@@ -80,7 +80,7 @@ TEST(Habits, OptionsAreRefusedByNameWithWhatToUse) {
 TEST(Habits, CommandsAreRefusedByNameWithWhatToDo) {
   const Habit kCommands[] = {
       {{"pull", "gemma4:e2b"}, "ollama pull"},
-      {{"serve"}, "there is no server"},
+      {{"server"}, "the server is 'rullama serve'"},
       {{"ps"}, "nothing runs in the background"},
       {{"rm", "gemma4:e2b"}, "use 'ollama'"},
       {{"help"}, "use 'rullama --help'"},

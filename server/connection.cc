@@ -1,0 +1,362 @@
+#include "server/connection.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
+#include <future>
+#include <random>
+#include <utility>
+
+#include "server/head_check.h"
+
+namespace rullama::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr size_t kReadBytes = 4096;
+constexpr size_t kDroppedBytes = 16U << 20;  // read and dropped behind an error, at most
+constexpr std::chrono::milliseconds kDropTime{2000};
+
+bool IsRequestId(std::string_view id) {
+  return !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
+std::string MakeRequestId() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("req_{:016x}", random());
+}
+
+HttpAnswer AnswerOf(const ApiError& error) {
+  return {.status = error.status,
+          .content_type = "application/json",
+          .body = OpenAiBody(error),
+          .fields = {}};
+}
+
+// The error that a failed read is answered with; nothing if there is nobody to answer.
+std::optional<ApiError> ErrorOfRead(const boost::system::error_code& failure,
+                                    const HttpLimits& limits) {
+  if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
+    return MakeApiError(
+        "header_too_large",
+        fmt::format("the head of the request is longer than {} bytes", limits.header_bytes));
+  }
+  if (failure == http::error::body_limit) {
+    return MakeApiError("body_too_large", fmt::format("the body is longer than {} bytes; send less",
+                                                      limits.body_bytes));
+  }
+  if (failure == http::error::bad_version) {
+    return MakeApiError("version_not_supported", "the request is not HTTP/1.1 or HTTP/1.0");
+  }
+  const bool ours = failure.category() == make_error_code(http::error::bad_method).category();
+  if (!ours || failure == http::error::end_of_stream || failure == http::error::partial_message) {
+    return std::nullopt;
+  }
+  return MakeApiError("bad_request", fmt::format("the request is not HTTP: {}", failure.message()));
+}
+
+}  // namespace
+
+std::string HeadText(const HttpAnswer& answer, unsigned version, const std::string& request_id,
+                     bool keep_open, std::optional<size_t> length) {
+  const auto reason = http::obsolete_reason(static_cast<http::status>(answer.status));
+  std::string head = fmt::format(
+      "HTTP/1.1 {} {}\r\nServer: rullama\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n"
+      "Content-Type: {}\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: {}\r\n",
+      answer.status, std::string_view(reason.data(), reason.size()),
+      fmt::gmtime(std::time(nullptr)), answer.content_type, request_id);
+  for (const HeaderField& field : answer.fields) {
+    head += fmt::format("{}: {}\r\n", field.name, field.value);
+  }
+  if (length) {
+    head += fmt::format("Content-Length: {}\r\n", *length);
+  } else if (version >= 11) {
+    head += "Transfer-Encoding: chunked\r\n";
+  }
+  if (!keep_open) {
+    head += "Connection: close\r\n";
+  } else if (version < 11) {
+    head += "Connection: keep-alive\r\n";
+  }
+  return head + "\r\n";
+}
+
+// The exchange of the request that the connection has read last.
+class Connection::HandledRequest : public Exchange {
+ public:
+  HandledRequest(std::shared_ptr<Connection> connection, HttpRequest request, unsigned version,
+                 bool keep_open)
+      : connection_(std::move(connection)),
+        request_(std::move(request)),
+        version_(version),
+        keep_open_(keep_open) {}
+  HandledRequest(const HandledRequest&) = delete;
+  HandledRequest& operator=(const HandledRequest&) = delete;
+  ~HandledRequest() override {
+    connection_->OnLeave({});
+    const bool keep_open = keep_open_ && ended_ && !failed_;
+    asio::post(connection_->socket_.get_executor(),
+               [connection = connection_, keep_open] { connection->FinishRequest(keep_open); });
+  }
+
+  [[nodiscard]] const HttpRequest& request() const override { return request_; }
+
+  bool Send(HttpAnswer answer) override {
+    std::string bytes =
+        HeadText(answer, version_, request_.request_id, keep_open_, answer.body.size());
+    if (request_.method != "HEAD") bytes += answer.body;
+    ended_ = true;
+    return Put(std::move(bytes));
+  }
+  bool Begin(HttpAnswer head) override {
+    if (version_ < 11) keep_open_ = false;  // the end of the connection ends the answer
+    return Put(HeadText(head, version_, request_.request_id, keep_open_, std::nullopt));
+  }
+  bool Write(std::string_view bytes) override {
+    if (bytes.empty()) return !failed_;
+    if (version_ < 11) return Put(std::string(bytes));
+    return Put(fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes));
+  }
+  bool End() override {
+    ended_ = true;
+    return version_ < 11 ? !failed_ : Put("0\r\n\r\n");
+  }
+  void OnLeave(std::function<void()> left) override { connection_->OnLeave(std::move(left)); }
+
+ private:
+  bool Put(std::string bytes) {
+    failed_ = failed_ || !connection_->WriteAndWait(std::move(bytes));
+    return !failed_;
+  }
+
+  std::shared_ptr<Connection> connection_;
+  HttpRequest request_;
+  unsigned version_;
+  bool keep_open_;
+  bool ended_ = false;
+  bool failed_ = false;
+};
+
+Connection::Connection(asio::ip::tcp::socket socket,
+                       std::shared_ptr<const ConnectionContext> context)
+    : socket_(std::move(socket)),
+      context_(std::move(context)),
+      read_timer_(socket_.get_executor()),
+      write_timer_(socket_.get_executor()),
+      buffer_(2 * size_t{context_->limits.header_bytes} + kReadBytes) {}
+
+void Connection::StartTimer(std::chrono::milliseconds limit) {
+  timed_out_ = false;
+  read_timer_.expires_after(limit);
+  read_timer_.async_wait([self = shared_from_this()](const ErrorCode& failure) {
+    if (failure) return;
+    self->timed_out_ = true;
+    ErrorCode ignored;
+    self->socket_.cancel(ignored);
+  });
+}
+
+void Connection::WaitForRequest() {
+  if (closing_) return Close();
+  answered_ = false;
+  parser_.emplace();
+  parser_->header_limit(context_->limits.header_bytes);
+  parser_->body_limit(context_->limits.body_bytes);
+  if (buffer_.size() > 0) return ReadHead();
+  idle_ = true;
+  StartTimer(context_->limits.idle_timeout);
+  socket_.async_read_some(buffer_.prepare(kReadBytes),
+                          [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
+                            self->idle_ = false;
+                            self->read_timer_.cancel();
+                            if (failure) return self->Close();
+                            self->buffer_.commit(bytes);
+                            self->ReadHead();
+                          });
+}
+
+void Connection::ReadHead() {
+  StartTimer(context_->limits.header_timeout);
+  http::async_read_header(socket_, buffer_, *parser_,
+                          [self = shared_from_this()](const ErrorCode& failure, size_t) {
+                            self->read_timer_.cancel();
+                            if (failure) return self->AnswerReadError(failure);
+                            self->TakeHead();
+                          });
+}
+
+void Connection::TakeHead() {
+  const auto& head = parser_->get();
+  const auto target = head.target();
+  auto path = PathOf({target.data(), target.size()}, context_->limits.target_bytes);
+  if (!path) return Refuse(path.error());
+  path_ = *std::move(path);
+  const auto checked = CheckHead(head, context_->limits, context_->allowed_hosts);
+  if (!checked) return Refuse(checked.error());
+  if (!boost::beast::iequals(head[http::field::expect], "100-continue")) return ReadBody();
+  out_ = "HTTP/1.1 100 Continue\r\n\r\n";
+  asio::async_write(socket_, asio::buffer(out_),
+                    [self = shared_from_this()](const ErrorCode& failure, size_t) {
+                      if (failure) return self->Close();
+                      self->ReadBody();
+                    });
+}
+
+void Connection::ReadBody() {
+  StartTimer(context_->limits.body_timeout);
+  http::async_read(socket_, buffer_, *parser_,
+                   [self = shared_from_this()](const ErrorCode& failure, size_t) {
+                     self->read_timer_.cancel();
+                     if (failure) return self->AnswerReadError(failure);
+                     self->HandleRequest();
+                   });
+}
+
+void Connection::AnswerReadError(const ErrorCode& failure) {
+  if (timed_out_) {
+    return Refuse(MakeApiError("request_timeout", "the request did not arrive in time"));
+  }
+  const auto error = ErrorOfRead(failure, context_->limits);
+  if (!error) return Close();
+  Refuse(*error);
+}
+
+void Connection::Refuse(const ApiError& error) {
+  const HttpAnswer answer = AnswerOf(error);
+  out_ = HeadText(answer, 11, MakeRequestId(), false, answer.body.size()) + answer.body;
+  StartTimer(context_->limits.write_timeout);
+  asio::async_write(socket_, asio::buffer(out_),
+                    [self = shared_from_this()](const ErrorCode& failure, size_t) {
+                      self->read_timer_.cancel();
+                      if (failure) return self->Close();
+                      ErrorCode ignored;
+                      self->socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+                      self->StartTimer(kDropTime);
+                      self->DropInput();
+                    });
+}
+
+void Connection::DropInput() {
+  buffer_.clear();
+  socket_.async_read_some(buffer_.prepare(kReadBytes),
+                          [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
+                            self->dropped_ += bytes;
+                            if (failure || self->dropped_ > kDroppedBytes) {
+                              self->read_timer_.cancel();
+                              return self->Close();
+                            }
+                            self->DropInput();
+                          });
+}
+
+void Connection::HandleRequest() {
+  auto message = parser_->release();
+  const auto method = message.method_string();
+  const auto id = message["X-Request-Id"];
+  HttpRequest request{.method = {method.data(), method.size()},
+                      .path = std::move(path_),
+                      .body = std::move(message.body()),
+                      .request_id = {id.data(), id.size()}};
+  if (!IsRequestId(request.request_id)) request.request_id = MakeRequestId();
+  const bool keep_open = message.keep_alive();
+  const unsigned version = message.version();
+  // The exchange is made on the handler's thread, whose end makes the connection go on.
+  const bool started = context_->start_handler(
+      [self = shared_from_this(), request = std::move(request), keep_open, version]() mutable {
+        HandledRequest exchange(self, std::move(request), version, keep_open);
+        self->context_->handler(exchange);
+      });
+  if (!started) return Refuse(MakeApiError("shutting_down", "the server is shutting down"));
+  Watch();
+}
+
+void Connection::Watch() {
+  if (buffer_.size() >= context_->limits.header_bytes) return;
+  watching_ = true;
+  socket_.async_read_some(buffer_.prepare(kReadBytes),
+                          [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
+                            self->watching_ = false;
+                            self->buffer_.commit(bytes);
+                            const bool cancelled = failure == asio::error::operation_aborted;
+                            if (failure && !cancelled) {
+                              self->NoticeLeave();
+                              if (self->answered_) self->Close();
+                              return;
+                            }
+                            if (self->answered_) return self->WaitForRequest();
+                            if (!cancelled) self->Watch();
+                          });
+}
+
+void Connection::NoticeLeave() {
+  closing_ = true;
+  const std::lock_guard lock(mutex_);
+  left_ = true;
+  if (on_leave_) on_leave_();
+}
+
+void Connection::OnLeave(std::function<void()> left) {
+  const std::lock_guard lock(mutex_);
+  on_leave_ = std::move(left);
+  if (left_ && on_leave_) on_leave_();
+}
+
+void Connection::FinishRequest(bool keep_open) {
+  answered_ = true;
+  if (!keep_open) closing_ = true;
+  if (!watching_) return WaitForRequest();
+  ErrorCode ignored;
+  socket_.cancel(ignored);
+}
+
+void Connection::CloseWhenIdle() {
+  closing_ = true;
+  if (idle_) Close();
+}
+
+void Connection::Leave() {
+  NoticeLeave();
+  Close();
+}
+
+void Connection::Close() {
+  ErrorCode ignored;
+  read_timer_.cancel();
+  write_timer_.cancel();
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  socket_.close(ignored);
+}
+
+bool Connection::WriteAndWait(std::string bytes) {
+  auto written = std::make_shared<std::promise<bool>>();
+  auto result = written->get_future();
+  asio::post(socket_.get_executor(),
+             [self = shared_from_this(), bytes = std::move(bytes), written]() mutable {
+               {
+                 const std::lock_guard lock(self->mutex_);
+                 if (self->left_ || !self->socket_.is_open()) return written->set_value(false);
+               }
+               self->out_ = std::move(bytes);
+               self->write_timer_.expires_after(self->context_->limits.write_timeout);
+               self->write_timer_.async_wait([self](const ErrorCode& failure) {
+                 if (!failure) self->Close();
+               });
+               asio::async_write(self->socket_, asio::buffer(self->out_),
+                                 [self, written](const ErrorCode& failure, size_t) {
+                                   self->write_timer_.cancel();
+                                   written->set_value(!failure);
+                                 });
+             });
+  return result.get();
+}
+
+}  // namespace rullama::server

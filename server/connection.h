@@ -1,0 +1,92 @@
+// One connection of a client: reads its requests one after the other, and writes their answers.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "server/api_error.h"
+#include "server/exchange.h"
+#include "server/limits.h"
+
+namespace rullama::server {
+
+// What all connections of a server share. `start_handler` runs a function on a thread of its own,
+// or returns false if the server is closing.
+struct ConnectionContext {
+  HttpLimits limits;
+  std::vector<std::string> allowed_hosts;
+  std::function<void(Exchange&)> handler;
+  std::function<bool(std::function<void()>)> start_handler;
+};
+
+// Thread safety: the thread of the sockets runs everything but WriteAndWait() and OnLeave(), which
+// belong to the thread of the handler.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(boost::asio::ip::tcp::socket socket, std::shared_ptr<const ConnectionContext> context);
+
+  void Start() { WaitForRequest(); }
+  // Answers with the error and closes.
+  void Refuse(const ApiError& error);
+  // Closes once the request that is being answered is over.
+  void CloseWhenIdle();
+  // Closes at once; a request that is being answered is told that its client has left.
+  void Leave();
+
+  // Writes on the thread of the sockets; false if the client has left or does not read.
+  bool WriteAndWait(std::string bytes);
+  void OnLeave(std::function<void()> left);
+
+ private:
+  class HandledRequest;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using ErrorCode = boost::system::error_code;
+
+  void Close();
+  void WaitForRequest();
+  void ReadHead();
+  void TakeHead();
+  void ReadBody();
+  void HandleRequest();
+  void FinishRequest(bool keep_open);
+  // Reads on while a request is answered, to notice that the client leaves.
+  void Watch();
+  void NoticeLeave();
+  void AnswerReadError(const ErrorCode& failure);
+  // Lets the client read the answer before the connection is reset: reads and drops what it sends.
+  void DropInput();
+  void StartTimer(std::chrono::milliseconds limit);
+
+  boost::asio::ip::tcp::socket socket_;
+  std::shared_ptr<const ConnectionContext> context_;
+  boost::asio::steady_timer read_timer_;
+  boost::asio::steady_timer write_timer_;
+  boost::beast::flat_buffer buffer_;  // bytes that have been read and not been parsed
+  std::optional<Parser> parser_;
+  std::string path_;
+  std::string out_;  // being written
+  size_t dropped_ = 0;
+  bool timed_out_ = false;
+  bool idle_ = false;      // waits for the first byte of a request
+  bool watching_ = false;  // the read of Watch() is outstanding
+  bool answered_ = false;  // and the request is over
+  bool closing_ = false;
+
+  std::mutex mutex_;  // of what follows
+  bool left_ = false;
+  std::function<void()> on_leave_;
+};
+
+// The head and, with Content-Length, the body of an answer as they go over the wire.
+std::string HeadText(const HttpAnswer& answer, unsigned version, const std::string& request_id,
+                     bool keep_open, std::optional<size_t> length);
+
+}  // namespace rullama::server

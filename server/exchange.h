@@ -1,0 +1,55 @@
+// One HTTP request and the way to answer it, as the handler of a route sees them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rullama::server {
+
+struct HttpRequest {
+  std::string method;  // "POST"
+  std::string path;    // decoded once, without the query: "/v1/models"
+  std::string body;
+  std::string request_id;  // of X-Request-Id, or made
+};
+
+struct HeaderField {
+  std::string name;
+  std::string value;
+};
+
+// A whole answer. Content-Length, Date and the fields that all answers carry are added when it is
+// written.
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<HeaderField> fields;
+};
+
+// Answers exactly once: Send(), or Begin(), any number of Write() and End(). An exchange that is
+// destroyed without an end closes the connection.
+//
+// Thread safety: one thread at a time, the handler's. Every call blocks until the bytes are in the
+// socket and returns false if the client has left or does not read.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  [[nodiscard]] virtual const HttpRequest& request() const = 0;
+
+  virtual bool Send(HttpAnswer answer) = 0;
+  // Starts an answer of unknown length; the body of `head` is not written.
+  virtual bool Begin(HttpAnswer head) = 0;
+  virtual bool Write(std::string_view bytes) = 0;
+  virtual bool End() = 0;
+
+  // Calls `left` when the client closes, resets or half-closes its side; at once if it has already.
+  // It is called on the thread of the sockets and must not block. An empty function takes it back
+  // and waits for a call that is running.
+  virtual void OnLeave(std::function<void()> left) = 0;
+};
+
+}  // namespace rullama::server

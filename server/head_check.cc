@@ -1,0 +1,154 @@
+#include "server/head_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/ip/address.hpp>
+#include <boost/beast/core/string.hpp>
+
+#include "core/base/printable.h"
+
+namespace rullama::server {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr std::array<std::string_view, 3> kMediaTypes = {
+    "application/json", "application/x-www-form-urlencoded", "text/plain"};
+
+// ASCII only, as in names of hosts and media types.
+bool EqualIgnoringCase(std::string_view a, std::string_view b) {
+  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
+
+std::string_view ViewOf(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// "host", "host:port", "[v6]" or "[v6]:port" without the port and the brackets.
+std::string_view HostName(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool HostAllowed(std::string_view host, const std::vector<std::string>& allowed) {
+  const std::string name(HostName(host));
+  boost::system::error_code failure;
+  boost::asio::ip::make_address(name, failure);
+  if (!failure || EqualIgnoringCase(name, "localhost")) return true;
+  return std::any_of(allowed.begin(), allowed.end(),
+                     [&](const std::string& one) { return EqualIgnoringCase(one, name); });
+}
+
+ApiResult<void> CheckHost(const RequestHead& head, const std::vector<std::string>& allowed) {
+  const auto count = head.count(http::field::host);
+  if (count > 1 || (count == 0 && head.version() >= 11)) {
+    return tl::unexpected(MakeApiError(
+        "invalid_value",
+        fmt::format("the request has {} Host fields, expected one; name the server once", count)));
+  }
+  if (count == 0) return {};
+  const std::string_view host = ViewOf(head[http::field::host]);
+  if (HostAllowed(host, allowed)) return {};
+  return tl::unexpected(MakeApiError(
+      "host_forbidden",
+      fmt::format("the request is for host '{}', expected an IP address, localhost or a name that "
+                  "was allowed; start the server with --allowed-host NAME",
+                  ShownName(host.substr(0, 64)))));
+}
+
+ApiResult<void> CheckOrigin(const RequestHead& head) {
+  if (head.count(http::field::origin) == 0) return {};
+  const std::string_view origin = ViewOf(head[http::field::origin]);
+  const std::string host(ViewOf(head[http::field::host]));
+  if (head.count(http::field::origin) == 1 && EqualIgnoringCase(origin, "http://" + host))
+    return {};
+  return tl::unexpected(MakeApiError(
+      "origin_forbidden", fmt::format("the request comes from a page of '{}', expected one of this "
+                                      "server; pages of others may not use it",
+                                      ShownName(origin.substr(0, 64)))));
+}
+
+ApiResult<void> CheckBodyKind(const RequestHead& head) {
+  const std::string_view coding = ViewOf(head[http::field::content_encoding]);
+  if (!coding.empty() && !EqualIgnoringCase(coding, "identity")) {
+    return tl::unexpected(MakeApiError(
+        "unsupported_media_type",
+        fmt::format("the body has Content-Encoding '{}', expected none; send it uncompressed",
+                    ShownName(coding.substr(0, 64)))));
+  }
+  const std::string_view transfer = ViewOf(head[http::field::transfer_encoding]);
+  if (!transfer.empty() && !EqualIgnoringCase(transfer, "chunked")) {
+    return tl::unexpected(
+        MakeApiError("invalid_value",
+                     "Transfer-Encoding is not 'chunked'; send the body in chunks or with "
+                     "Content-Length"));
+  }
+  std::string_view type = ViewOf(head[http::field::content_type]);
+  type = type.substr(0, type.find(';'));
+  while (type.ends_with(' ')) type.remove_suffix(1);
+  if (type.empty() ||
+      std::any_of(kMediaTypes.begin(), kMediaTypes.end(),
+                  [&](std::string_view one) { return EqualIgnoringCase(one, type); })) {
+    return {};
+  }
+  return tl::unexpected(MakeApiError(
+      "unsupported_media_type",
+      fmt::format("the body is '{}', expected application/json", ShownName(type.substr(0, 64)))));
+}
+
+}  // namespace
+
+ApiResult<std::string> PathOf(std::string_view target, size_t limit) {
+  if (target.size() > limit) {
+    return tl::unexpected(MakeApiError(
+        "uri_too_long",
+        fmt::format("the path has {} bytes, expected at most {}", target.size(), limit)));
+  }
+  target = target.substr(0, target.find('?'));
+  std::string path;
+  for (size_t i = 0; i < target.size(); ++i) {
+    char c = target[i];
+    if (c == '%') {
+      const int high = i + 2 < target.size() ? HexDigit(target[i + 1]) : -1;
+      const int low = high < 0 ? -1 : HexDigit(target[i + 2]);
+      if (low < 0) {
+        return tl::unexpected(
+            MakeApiError("invalid_value", "the path has a '%' without two hexadecimal digits"));
+      }
+      c = static_cast<char>(high * 16 + low);
+      i += 2;
+    }
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '\\') {
+      return tl::unexpected(
+          MakeApiError("invalid_value", "the path has a control character or a backslash"));
+    }
+    path.push_back(c);
+  }
+  if (path.find("..") != std::string::npos) {
+    return tl::unexpected(MakeApiError("invalid_value", "the path has '..'"));
+  }
+  return path;
+}
+
+ApiResult<void> CheckHead(const RequestHead& head, const HttpLimits& limits,
+                          const std::vector<std::string>& allowed_hosts) {
+  const auto fields = static_cast<size_t>(std::distance(head.begin(), head.end()));
+  if (fields > limits.header_fields) {
+    return tl::unexpected(
+        MakeApiError("header_too_large", fmt::format("the request has {} fields, expected at most "
+                                                     "{}",
+                                                     fields, limits.header_fields)));
+  }
+  if (auto host = CheckHost(head, allowed_hosts); !host) return host;
+  if (auto origin = CheckOrigin(head); !origin) return origin;
+  return CheckBodyKind(head);
+}
+
+}  // namespace rullama::server

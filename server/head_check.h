@@ -1,0 +1,26 @@
+// What is checked of the head of a request before its body is read.
+#pragma once
+
+#include <boost/beast/http/fields.hpp>
+#include <boost/beast/http/message.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api_error.h"
+#include "server/limits.h"
+
+namespace rullama::server {
+
+using RequestHead = boost::beast::http::request_header<boost::beast::http::fields>;
+
+// The path of a request target, decoded once and without its query. Errors 400 for escapes that are
+// none, control characters, "..", "\"; 414 for more than `limit` bytes.
+ApiResult<std::string> PathOf(std::string_view target, size_t limit);
+
+// Errors: 400 (Host, Transfer-Encoding), 403 (Host, Origin), 415 (media type, content coding), 431
+// (number of fields).
+ApiResult<void> CheckHead(const RequestHead& head, const HttpLimits& limits,
+                          const std::vector<std::string>& allowed_hosts);
+
+}  // namespace rullama::server

@@ -1,0 +1,175 @@
+#include "server/http_server.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/printable.h"
+#include "server/connection.h"
+
+namespace rullama::server {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+struct HttpServer::Impl {
+  Impl() : acceptor(io) {}
+
+  void Accept();
+  void Admit(tcp::socket socket);
+  bool StartHandler(std::function<void()> work);
+  std::vector<std::shared_ptr<Connection>> OpenConnections();
+
+  asio::io_context io{1};
+  tcp::acceptor acceptor;
+  std::shared_ptr<ConnectionContext> context;
+  std::vector<std::weak_ptr<Connection>> connections;  // of the thread of the sockets
+  std::thread thread;
+
+  mutable std::mutex mutex;  // of what follows
+  std::condition_variable idle;
+  size_t handlers = 0;  // requests that are being answered
+  size_t open = 0;
+  bool closing = false;
+};
+
+std::vector<std::shared_ptr<Connection>> HttpServer::Impl::OpenConnections() {
+  std::vector<std::shared_ptr<Connection>> open_ones;
+  for (const auto& one : connections) {
+    if (auto connection = one.lock()) open_ones.push_back(std::move(connection));
+  }
+  connections.assign(open_ones.begin(), open_ones.end());
+  const std::lock_guard lock(mutex);
+  open = open_ones.size();
+  return open_ones;
+}
+
+void HttpServer::Impl::Accept() {
+  acceptor.async_accept([this](const boost::system::error_code& failure, tcp::socket socket) {
+    if (!acceptor.is_open()) return;
+    if (!failure) Admit(std::move(socket));
+    if (!failure || failure == asio::error::connection_aborted) return Accept();
+    // No descriptors are left: try again once some may be free.
+    auto pause = std::make_shared<asio::steady_timer>(io, std::chrono::milliseconds(100));
+    pause->async_wait([this, pause](const boost::system::error_code&) {
+      if (acceptor.is_open()) Accept();
+    });
+  });
+}
+
+void HttpServer::Impl::Admit(tcp::socket socket) {
+  boost::system::error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  const size_t others = OpenConnections().size();
+  auto connection = std::make_shared<Connection>(std::move(socket), context);
+  connections.push_back(connection);
+  if (others < context->limits.connections) return connection->Start();
+  connection->Refuse(
+      MakeApiError("too_many_connections",
+                   fmt::format("the server has {} connections, its limit; close some", others)));
+}
+
+bool HttpServer::Impl::StartHandler(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex);
+    if (closing) return false;
+    ++handlers;
+  }
+  std::thread([this, work = std::move(work)]() mutable {
+    try {
+      work();
+    } catch (const std::exception&) {
+      // The exchange has gone, which closes the connection.
+    }
+    work = nullptr;  // with what it holds of the connection
+    const std::lock_guard lock(mutex);
+    --handlers;
+    idle.notify_all();
+  }).detach();
+  return true;
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options,
+                                                      HttpHandler handler) {
+  auto impl = std::make_unique<Impl>();
+  boost::system::error_code failure;
+  tcp::resolver resolver(impl->io);
+  const auto found =
+      resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, failure);
+  if (!failure) {
+    const tcp::endpoint endpoint = *found.begin();
+    impl->acceptor.open(endpoint.protocol(), failure);
+    if (!failure) impl->acceptor.set_option(tcp::acceptor::reuse_address(true), failure);
+    if (!failure) impl->acceptor.bind(endpoint, failure);
+    if (!failure) impl->acceptor.listen(asio::socket_base::max_listen_connections, failure);
+  }
+  if (failure) {
+    return tl::unexpected(
+        Error{ErrorKind::kIo, "server.bind",
+              fmt::format("cannot listen on '{}', port {}: {}; choose another --host or --port, "
+                          "or stop what listens there",
+                          ShownName(options.host), options.port, failure.message())});
+  }
+  impl->context = std::make_shared<ConnectionContext>();
+  impl->context->limits = options.limits;
+  impl->context->allowed_hosts = options.allowed_hosts;
+  impl->context->handler = std::move(handler);
+  impl->context->start_handler = [impl = impl.get()](std::function<void()> work) {
+    return impl->StartHandler(std::move(work));
+  };
+  impl->Accept();
+  impl->thread = std::thread([impl = impl.get()] { impl->io.run(); });
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+uint16_t HttpServer::port() const {
+  boost::system::error_code ignored;
+  return impl_->acceptor.local_endpoint(ignored).port();
+}
+
+size_t HttpServer::connections() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->open;
+}
+
+void HttpServer::StopListening() {
+  asio::post(impl_->io, [impl = impl_.get()] {
+    boost::system::error_code ignored;
+    impl->acceptor.close(ignored);
+    for (const auto& connection : impl->OpenConnections()) connection->CloseWhenIdle();
+  });
+}
+
+bool HttpServer::WaitUntilIdle(std::chrono::milliseconds limit) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->idle.wait_for(lock, limit, [this] { return impl_->handlers == 0; });
+}
+
+HttpServer::~HttpServer() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->closing = true;
+  }
+  asio::post(impl_->io, [impl = impl_.get()] {
+    boost::system::error_code ignored;
+    impl->acceptor.close(ignored);
+    for (const auto& connection : impl->OpenConnections()) connection->Leave();
+  });
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->idle.wait(lock, [this] { return impl_->handlers == 0; });
+  }
+  impl_->thread.join();
+}
+
+}  // namespace rullama::server

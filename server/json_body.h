@@ -1,0 +1,19 @@
+// The body of a request as JSON, read strictly.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "server/api_error.h"
+
+namespace rullama::server {
+
+inline constexpr size_t kMaxJsonDepth = 64;
+inline constexpr size_t kMaxJsonValues = 200'000;
+
+// An object, checked before any of it is built. Errors (400): json.utf8, json.syntax (also what
+// follows the object, and numbers that binary64 cannot hold), json.depth, json.size,
+// json.duplicate_key; invalid_type for a body that is no object.
+ApiResult<nlohmann::json> ParseBody(std::string_view body);
+
+}  // namespace rullama::server

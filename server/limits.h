@@ -1,0 +1,22 @@
+// The limits of the HTTP side of the server.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace rullama::server {
+
+struct HttpLimits {
+  std::chrono::milliseconds header_timeout{10'000};  // from the first byte of a request
+  std::chrono::milliseconds body_timeout{60'000};    // of a whole body
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests
+  std::chrono::milliseconds write_timeout{60'000};   // of one write
+  size_t connections = 512;
+  uint32_t header_bytes = 16'384;
+  size_t header_fields = 100;
+  size_t target_bytes = 2'048;
+  uint64_t body_bytes = 4ULL << 20;
+};
+
+}  // namespace rullama::server

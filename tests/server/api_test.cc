@@ -1,0 +1,222 @@
+// The endpoints on a tiny trained model, over HTTP.
+#include "server/api.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/must_test_util.h"
+#include "server/http_server.h"
+#include "tests/server/client.h"
+
+namespace rullama::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kModel = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf";
+constexpr const char* kPlugins = RULLAMA_BINARY_DIR "/lib/rullama";
+constexpr const char* kChat = "/v1/chat/completions";
+
+// One engine and one server for all tests; each asks with a connection of its own.
+class ApiTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    engine_ = new std::shared_ptr<Engine>(
+        Must(Engine::Open({.model = kModel,
+                           .backend = "cpu",
+                           .settings = {{"context.slots", "4"}, {"context.capacity", "256"}},
+                           .plugin_paths = {kPlugins}})));
+    api_ =
+        new Api(*engine_, {.model_id = "tiny", .model_time = 1, .version = "1", .max_queue = 64});
+    server_ =
+        Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    delete api_;
+    delete engine_;
+  }
+
+  static std::string Ask(std::string_view path, const std::string& body) {
+    Client client(server_->port());
+    client.Send(Post(path, body));
+    return client.ReadAll();
+  }
+  static std::string Get(const std::string& path) {
+    Client client(server_->port());
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    return client.ReadAll();
+  }
+  // A chat of one message; `members` follow it.
+  static std::string Chat(const std::string& text, const std::string& members) {
+    return R"({"messages": [{"role": "user", "content": ")" + text +
+           R"("}], "max_tokens": 16, "seed": 5, )" + members + "}";
+  }
+  static json Answer(std::string_view path, const std::string& body) {
+    const std::string answer = Ask(path, body);
+    EXPECT_EQ(StatusOf(answer), 200) << answer;
+    return json::parse(BodyOf(answer));
+  }
+
+  static std::shared_ptr<Engine>* engine_;
+  static Api* api_;
+  static HttpServer* server_;
+};
+std::shared_ptr<Engine>* ApiTest::engine_ = nullptr;
+Api* ApiTest::api_ = nullptr;
+HttpServer* ApiTest::server_ = nullptr;
+
+// The JSON of the events of a stream; the mark of the end as the text "[DONE]".
+std::vector<json> Events(const std::string& answer) {
+  std::vector<json> events;
+  for (size_t at = answer.find("data: "); at != std::string::npos;
+       at = answer.find("data: ", at + 1)) {
+    const std::string text = answer.substr(at + 6, answer.find("\n\n", at) - at - 6);
+    events.push_back(text == "[DONE]" ? json(text) : json::parse(text));
+  }
+  return events;
+}
+
+TEST_F(ApiTest, AChatIsAnswered) {
+  const json answer = Answer(kChat, Chat("Hello", R"("temperature": 0.8)"));
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["model"], "tiny");
+  EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_FALSE(answer["choices"][0]["message"]["content"].get<std::string>().empty());
+  const json& usage = answer["usage"];
+  EXPECT_EQ(usage["total_tokens"].get<int>(),
+            usage["prompt_tokens"].get<int>() + usage["completion_tokens"].get<int>());
+  EXPECT_EQ(answer["timings"]["seed"], 5);
+}
+
+TEST_F(ApiTest, AStreamIsTheAnswerInParts) {
+  for (const char* path : {kChat, "/v1/completions"}) {
+    const std::string body =
+        path == kChat ? Chat("Hello", R"("temperature": 0.8)") : R"({"prompt": "Once", "seed": 5})";
+    const json whole = Answer(path, body);
+    const std::string streamed =
+        Ask(path, body.substr(0, body.size() - 1) +
+                      R"(, "stream": true, "stream_options": {"include_usage": true}})");
+    EXPECT_THAT(streamed, HasSubstr("text/event-stream"));
+    const std::vector<json> events = Events(streamed);
+    ASSERT_GE(events.size(), 4U) << streamed;
+    std::string text;
+    for (size_t i = 0; i + 2 < events.size(); ++i) {
+      EXPECT_TRUE(events[i]["usage"].is_null());
+      EXPECT_EQ(events[i]["id"], events[0]["id"]);
+      const json& choice = events[i]["choices"][0];
+      text += path == kChat ? choice["delta"].value("content", "") : choice.value("text", "");
+    }
+    const json& choice = whole["choices"][0];
+    EXPECT_EQ(text, path == kChat ? choice["message"]["content"] : choice["text"]);
+    EXPECT_EQ(events[events.size() - 3]["choices"][0]["finish_reason"], choice["finish_reason"]);
+    EXPECT_EQ(events[events.size() - 2]["usage"]["total_tokens"], whole["usage"]["total_tokens"]);
+    EXPECT_EQ(events.back(), "[DONE]");
+  }
+}
+
+TEST_F(ApiTest, NeighboursChangeNothing) {
+  std::vector<std::string> alone;
+  std::vector<std::string> bodies;
+  for (int i = 0; i < 8; ++i) {
+    bodies.push_back(Chat("Message " + std::string(static_cast<size_t>(i) * 5, 'x'),
+                          R"("temperature": 0.)" + std::to_string(i + 1)));
+    alone.push_back(Answer(kChat, bodies.back())["choices"].dump());
+  }
+  std::vector<std::string> together(bodies.size());
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    clients.emplace_back([&, i] { together[i] = Answer(kChat, bodies[i])["choices"].dump(); });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST_F(ApiTest, WhatIsAskedWronglyIsRefused) {
+  struct Row {
+    const char* path;
+    std::string body;
+    int status;
+    const char* code;
+  };
+  const Row table[] = {
+      {kChat, "{", 400, "json.syntax"},
+      {kChat, "{}", 400, "missing_required_parameter"},
+      {kChat, Chat("Hi", R"("model": "other")"), 404, "model_not_found"},
+      {kChat, Chat("Hi", R"("n": 2)"), 501, "not_implemented"},
+      {kChat, R"({"messages": [{"role": "nobody", "content": "Hi"}]})", 400, "invalid_value"},
+      {kChat, Chat(std::string(5000, 'x'), R"("temperature": 0)"), 400, "context_length_exceeded"},
+      {"/v1/nothing", "{}", 404, "route_not_found"},
+      {"/v1/responses", "{}", 501, "not_implemented"},
+      {"/api/chat", "{}", 501, "not_implemented"},
+      {"/v1/models", "{}", 405, "method_not_allowed"},
+      {"/v1/embeddings", R"({"input": ""})", 400, "invalid_value"},
+      {"/v1/embeddings", R"({"input": []})", 400, "invalid_value"},
+      {"/v1/embeddings", R"({"input": "a", "dimensions": 100000})", 400, "invalid_value"},
+      {"/tokenize", "{}", 400, "missing_required_parameter"},
+      {"/detokenize", R"({"tokens": [1e9]})", 400, "invalid_type"},
+      {"/detokenize", R"({"tokens": [2000000000]})", 400, "invalid_value"},
+  };
+  for (const Row& row : table) {
+    const std::string answer = Ask(row.path, row.body);
+    EXPECT_EQ(StatusOf(answer), row.status) << row.path << " " << answer;
+    const json error = json::parse(BodyOf(answer))["error"];
+    EXPECT_EQ(error["code"], row.code) << row.path;
+    for (const char* member : {"message", "type", "param"}) EXPECT_TRUE(error.contains(member));
+  }
+}
+
+TEST_F(ApiTest, UnknownMembersAreNamed) {
+  EXPECT_THAT(Ask(kChat, Chat("Hi", R"("odd": 1, "user": "me")")),
+              HasSubstr("X-Rullama-Ignored: odd\r\n"));
+  EXPECT_THAT(Ask(kChat, Chat("Hi", R"("user": "me")")), Not(HasSubstr("Ignored")));
+}
+
+TEST_F(ApiTest, ModelsAndHealthAreTold) {
+  EXPECT_EQ(BodyOf(Get("/health")), R"({"status":"ok"})");
+  EXPECT_EQ(json::parse(BodyOf(Get("/v1/models")))["data"][0]["id"], "tiny");
+  EXPECT_EQ(json::parse(BodyOf(Get("/v1/models/tiny:latest")))["created"], 1);
+  EXPECT_EQ(StatusOf(Get("/v1/models/other")), 404);
+}
+
+TEST_F(ApiTest, EmbeddingsHaveLengthOneInBothForms) {
+  const json floats = Answer("/v1/embeddings", R"({"input": ["one", "two"], "dimensions": 8})");
+  ASSERT_EQ(floats["data"].size(), 2U);
+  double squares = 0;
+  for (const json& value : floats["data"][1]["embedding"]) {
+    squares += value.get<double>() * value.get<double>();
+  }
+  EXPECT_EQ(floats["data"][1]["embedding"].size(), 8U);
+  EXPECT_NEAR(squares, 1, 1e-6);
+  const json text =
+      Answer("/v1/embeddings", R"({"input": "two", "dimensions": 8, "encoding_format": "base64"})");
+  // 32 bytes: 44 characters, of which the last one pads.
+  const auto encoded = text["data"][0]["embedding"].get<std::string>();
+  EXPECT_EQ(encoded.size(), 44U);
+  EXPECT_EQ(encoded.find('='), 43U);
+}
+
+TEST_F(ApiTest, TokensGoThereAndBack) {
+  const json tokens = Answer("/tokenize", R"({"content": "Once upon a time"})");
+  const json text = Answer("/detokenize", tokens.dump());
+  EXPECT_EQ(text["content"], "Once upon a time");
+}
+
+// Would run into the time limit of the test if the slots stayed taken.
+TEST_F(ApiTest, ClientsThatLeaveGiveTheirSlotsBack) {
+  for (int i = 0; i < 40; ++i) {
+    Client client(server_->port());
+    client.Send(Post(kChat, Chat("Hello", R"("stream": true)")));
+    client.ReadUntil("data: ");
+  }
+  Answer(kChat, Chat("Hello", R"("temperature": 0)"));
+}
+
+}  // namespace
+}  // namespace rullama::server

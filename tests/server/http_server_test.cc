@@ -1,0 +1,200 @@
+// HTTP as clients send it: whole, in parts, wrong, too large, too slow.
+#include "server/http_server.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "core/base/must_test_util.h"
+#include "tests/server/client.h"
+
+namespace rullama::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Answers with method, path and body.
+void Echo(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  exchange.Send({.status = 200,
+                 .content_type = "text/plain",
+                 .body = request.method + " " + request.path + " " + request.body,
+                 .fields = {}});
+}
+
+std::unique_ptr<HttpServer> Start(HttpHandler handler = Echo, HttpLimits limits = {}) {
+  return Must(HttpServer::Start({.limits = limits, .allowed_hosts = {"models.example"}},
+                                std::move(handler)));
+}
+
+struct Exchanged {
+  const char* name;
+  std::string sent;
+  int status;
+};
+
+std::string Get(const std::string& target, const std::string& fields = "Host: localhost\r\n") {
+  return "GET " + target + " HTTP/1.1\r\nConnection: close\r\n" + fields + "\r\n";
+}
+
+TEST(HttpServerTest, EachRequestHasItsStatus) {
+  const auto server = Start();
+  std::string many_fields = "Host: localhost\r\n";
+  for (int i = 0; i < 100; ++i) many_fields += "X-" + std::to_string(i) + ": 1\r\n";
+  const Exchanged table[] = {
+      {"plain", Get("/a"), 200},
+      {"HTTP/1.0 without a host", "GET /a HTTP/1.0\r\n\r\n", 200},
+      {"allowed name", Get("/a", "Host: Models.Example:80\r\n"), 200},
+      {"IPv6", Get("/a", "Host: [::1]:80\r\n"), 200},
+      {"own origin", Get("/a", "Host: localhost\r\nOrigin: http://localhost\r\n"), 200},
+      {"no host", Get("/a", ""), 400},
+      {"two hosts", Get("/a", "Host: localhost\r\nHost: localhost\r\n"), 400},
+      {"foreign host", Get("/a", "Host: evil.example\r\n"), 403},
+      {"foreign origin", Get("/a", "Host: localhost\r\nOrigin: http://evil.example\r\n"), 403},
+      {"no origin", Get("/a", "Host: localhost\r\nOrigin: null\r\n"), 403},
+      {"bad escape", Get("/%zz"), 400},
+      {"escaped zero", Get("/a%00b"), 400},
+      {"up", Get("/a/../b"), 400},
+      {"escaped up", Get("/a/%2e%2e/b"), 400},
+      {"long path", Get("/" + std::string(2048, 'a')), 414},
+      {"long header", Get("/a", "Host: localhost\r\nX: " + std::string(20000, 'a') + "\r\n"), 431},
+      {"many fields", Get("/a", many_fields), 431},
+      {"compressed", Get("/a", "Host: localhost\r\nContent-Encoding: gzip\r\n"), 415},
+      {"xml", Get("/a", "Host: localhost\r\nContent-Type: text/xml\r\n"), 415},
+      {"curl's default", Get("/a", "Host: h\r\nHost2: a\r\n"), 403},
+      {"length is no number", Get("/a", "Host: localhost\r\nContent-Length: x\r\n"), 400},
+      {"two lengths", Get("/a", "Host: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n"),
+       400},
+      {"length and chunks",
+       Get("/a", "Host: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"), 400},
+      {"too long a body", Get("/a", "Host: localhost\r\nContent-Length: 4194305\r\n"), 413},
+      {"no HTTP", "hello\r\n\r\n", 400},
+      {"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
+      {"control character", Get("/a", "Host: localhost\r\nX: a\001b\r\n"), 400},
+  };
+  for (const Exchanged& row : table) {
+    Client client(server->port());
+    client.Send(row.sent);
+    const std::string answer = client.ReadAll();
+    EXPECT_EQ(StatusOf(answer), row.status) << row.name << ": " << answer;
+    const bool is_error = BodyOf(answer).find(R"("error":{)") != std::string::npos;
+    EXPECT_EQ(is_error, row.status != 200) << row.name;
+  }
+}
+
+TEST(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  const auto server = Start();
+  Client client(server->port());
+  std::string requests;
+  for (int i = 0; i < 3; ++i) {
+    requests += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  }
+  client.Send(requests + Get("/last"));
+  const std::string answers = client.ReadAll();
+  size_t at = 0;
+  for (const char* body : {"GET /0 ", "GET /1 ", "GET /2 ", "GET /last "}) {
+    at = answers.find(body, at);
+    ASSERT_NE(at, std::string::npos) << body << " in " << answers;
+  }
+}
+
+TEST(HttpServerTest, ChunkedBodiesAndContinueAreUnderstood) {
+  const auto server = Start();
+  Client client(server->port());
+  client.Send(
+      "POST /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+      "Expect: 100-continue\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 100 Continue"));
+  client.Send("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  EXPECT_THAT(client.ReadAll(), HasSubstr("POST /a abcde"));
+}
+
+TEST(HttpServerTest, SlowRequestsAreCutOff) {
+  HttpLimits limits;
+  limits.header_timeout = std::chrono::milliseconds(100);
+  limits.body_timeout = std::chrono::milliseconds(100);
+  limits.idle_timeout = std::chrono::milliseconds(100);
+  const auto server = Start(Echo, limits);
+  Client header(server->port());
+  header.Send("GET /a HT");
+  EXPECT_EQ(StatusOf(header.ReadAll()), 408);
+  Client body(server->port());
+  body.Send("POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab");
+  EXPECT_EQ(StatusOf(body.ReadAll()), 408);
+  Client idle(server->port());
+  EXPECT_EQ(idle.ReadAll(), "");
+}
+
+TEST(HttpServerTest, StreamsComeInChunksAndEnd) {
+  const auto server = Start([](Exchange& exchange) {
+    exchange.Begin({.status = 200, .content_type = "text/plain", .body = {}, .fields = {}});
+    exchange.Write("one");
+    exchange.Write("two");
+    exchange.End();
+  });
+  Client client(server->port());
+  client.Send(Get("/a"));
+  EXPECT_EQ(BodyOf(client.ReadAll()), "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n");
+  Client old(server->port());
+  old.Send("GET /a HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(BodyOf(old.ReadAll()), "onetwo");
+}
+
+TEST(HttpServerTest, AHandlerHearsThatItsClientLeft) {
+  std::promise<void> left;
+  std::promise<void> heard;
+  const auto server = Start([&](Exchange& exchange) {
+    exchange.OnLeave([&left] { left.set_value(); });
+    left.get_future().wait();
+    exchange.OnLeave({});
+    EXPECT_FALSE(exchange.Write("x"));
+    heard.set_value();
+  });
+  Client client(server->port());
+  client.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  client.EndSending();
+  heard.get_future().wait();
+}
+
+TEST(HttpServerTest, ConnectionsBeyondTheLimitAreTold) {
+  HttpLimits limits;
+  limits.connections = 1;
+  const auto server = Start(Echo, limits);
+  Client first(server->port());
+  first.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(first.ReadUntil("GET /a "), HasSubstr("200 OK"));
+  Client second(server->port());
+  EXPECT_EQ(StatusOf(second.ReadAll()), 503);
+}
+
+TEST(HttpServerTest, APortInUseIsAnError) {
+  const auto server = Start();
+  const auto second = HttpServer::Start({.port = server->port()}, Echo);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().id, "server.bind");
+}
+
+TEST(HttpServerTest, DrainingLetsRunningAnswersEnd) {
+  std::promise<void> go;
+  std::promise<void> started;
+  const auto server = Start([&](Exchange& exchange) {
+    started.set_value();
+    go.get_future().wait();
+    Echo(exchange);
+  });
+  Client client(server->port());
+  client.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  started.get_future().wait();
+  server->StopListening();
+  EXPECT_FALSE(server->WaitUntilIdle(std::chrono::milliseconds(1)));
+  go.set_value();
+  EXPECT_THAT(client.ReadAll(), HasSubstr("GET /a "));
+  EXPECT_TRUE(server->WaitUntilIdle(std::chrono::seconds(60)));
+}
+
+}  // namespace
+}  // namespace rullama::server
