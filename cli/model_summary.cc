@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-#include <utility>
-
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
+#include "engine/model_facts.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/weights.h"
 
@@ -15,29 +12,6 @@ namespace rullama::cli {
 namespace {
 
 constexpr size_t kMaxShownBytes = 1024;  // of a name or an error
-
-// The numbers of general.file_type, as llama.cpp gives them out (enum llama_ftype).
-constexpr std::pair<uint32_t, const char*> kFileTypes[] = {
-    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},    {3, "Q4_1"},    {7, "Q8_0"},     {8, "Q5_0"},
-    {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"}, {13, "Q3_K_L"},  {14, "Q4_K_S"},
-    {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"}, {18, "Q6_K"},   {19, "IQ2_XXS"}, {20, "IQ2_XS"},
-    {21, "Q2_K_S"}, {25, "IQ4_NL"}, {30, "IQ4_XS"}, {32, "BF16"},   {38, "MXFP4"},
-};
-
-// The quantisation that the file states, else the type of most of its bytes.
-std::string QuantizationOf(const GgufFile& file) {
-  if (const auto type = file.FindU32("general.file_type"); type && *type) {
-    const auto* const known =
-        std::ranges::find(kFileTypes, **type, &std::pair<uint32_t, const char*>::first);
-    if (known != std::end(kFileTypes)) return known->second;
-  }
-  std::map<DType, uint64_t> bytes;
-  for (const TensorInfo& tensor : file.tensors()) bytes[tensor.dtype] += tensor.bytes;
-  if (bytes.empty()) return "unknown";
-  const auto most =
-      std::ranges::max_element(bytes, {}, [](const auto& item) { return item.second; });
-  return fmt::format("mostly {}", NameOf(most->first));
-}
 
 std::optional<Error> WhyRefused(const GgufFile& file) {
   const auto gemma = Gemma4Config::FromFile(file);
@@ -66,7 +40,7 @@ ModelSummary Summarize(const ModelFile& model) {
     const auto context = file.FindU32(summary.architecture + ".context_length");
     if (context && *context) summary.context_length = **context;
   }
-  for (const TensorInfo& tensor : file.tensors()) summary.parameters += tensor.elements();
+  summary.parameters = ParameterCount(file);
   summary.quantization = QuantizationOf(file);
   summary.bytes = file.bytes().size();
   summary.refused = WhyRefused(file);

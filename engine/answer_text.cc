@@ -8,11 +8,15 @@ namespace rullama {
 AnswerText::AnswerText(const Tokenizer& tokenizer, AnswerTextOptions options)
     : options_(std::move(options)),
       detokenizer_(tokenizer, /*show_control=*/options_.chat),
-      parser_({.report_thinking = options_.thinking}),
+      parser_(
+          {.report_thinking = options_.thinking, .starts_in_thought = options_.starts_in_thought}),
       stop_(options_.stop) {}
 
-Status AnswerText::Push(int32_t token, std::deque<Event>& events) {
+Status AnswerText::Push(int32_t token, std::optional<LogprobStep> logprobs,
+                        std::deque<Event>& events) {
   RL_ASSIGN_OR_RETURN(const std::string_view piece, detokenizer_.Push(token));
+  ++unassigned_;
+  if (logprobs) undecided_.push_back(*std::move(logprobs));
   Take(piece, events);
   return OkStatus();
 }
@@ -27,8 +31,17 @@ void AnswerText::Take(std::string_view piece, std::deque<Event>& events) {
   if (options_.chat) {
     TakeParsed(parser_.Feed(piece), events);
   } else {
-    Emit(stop_.Feed(piece), events);
+    TakeContent(piece, events);
   }
+}
+
+void AnswerText::TakeContent(std::string_view text, std::deque<Event>& events) {
+  if (text.empty()) return;
+  for (LogprobStep& step : undecided_) held_.push_back({std::move(step), content_bytes_});
+  undecided_.clear();
+  unassigned_ = 0;
+  content_bytes_ += text.size();
+  Emit(stop_.Feed(text), events);
 }
 
 void AnswerText::TakeParsed(const std::vector<gemma4::OutputEvent>& parsed,
@@ -36,12 +49,16 @@ void AnswerText::TakeParsed(const std::vector<gemma4::OutputEvent>& parsed,
   for (const gemma4::OutputEvent& event : parsed) {
     switch (event.kind) {
       case gemma4::OutputEvent::Kind::kContent:
-        Emit(stop_.Feed(event.text), events);
+        TakeContent(event.text, events);
         break;
       case gemma4::OutputEvent::Kind::kThinking:
+        thought_tokens_ += std::exchange(unassigned_, 0);
+        undecided_.clear();
         events.push_back({.kind = Event::Kind::kThinking, .text = event.text});
         break;
       case gemma4::OutputEvent::Kind::kToolCall:
+        unassigned_ = 0;
+        undecided_.clear();
         events.push_back({.kind = Event::Kind::kToolCall,
                           .call = {event.call.name, event.call.arguments.dump()}});
         break;
@@ -50,7 +67,14 @@ void AnswerText::TakeParsed(const std::vector<gemma4::OutputEvent>& parsed,
 }
 
 void AnswerText::Emit(std::string text, std::deque<Event>& events) {
-  if (!text.empty()) events.push_back({.kind = Event::Kind::kText, .text = std::move(text)});
+  if (text.empty()) return;
+  emitted_bytes_ += text.size();
+  Event event{.kind = Event::Kind::kText, .text = std::move(text)};
+  while (!held_.empty() && held_.front().begin < emitted_bytes_) {
+    event.logprobs.push_back(std::move(held_.front().logprobs));
+    held_.pop_front();
+  }
+  events.push_back(std::move(event));
 }
 
 }  // namespace rullama

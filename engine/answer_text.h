@@ -4,7 +4,9 @@
 // Ownership: borrows the tokenizer. Thread safety: one thread per object.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +20,9 @@
 namespace rullama {
 
 struct AnswerTextOptions {
-  bool chat = false;      // the output has thoughts and tool calls in markers
-  bool thinking = false;  // report thoughts
+  bool chat = false;               // the output has thoughts and tool calls in markers
+  bool thinking = false;           // report thoughts
+  bool starts_in_thought = false;  // the prompt leaves a thought open
   std::vector<std::string> stop = {};
 };
 
@@ -27,22 +30,39 @@ class AnswerText {
  public:
   AnswerText(const Tokenizer& tokenizer, AnswerTextOptions options);
 
-  // Appends the events that a token completes. Error tokenizer.id.
-  Status Push(int32_t token, std::deque<Event>& events);
+  // Appends the events that a token completes; those of text carry the log-probabilities of their
+  // tokens, if there are any. Error tokenizer.id.
+  Status Push(int32_t token, std::optional<LogprobStep> logprobs, std::deque<Event>& events);
   // Appends what was held back, at the end.
   void Finish(std::deque<Event>& events);
   // Whether a stop text was found; nothing comes after it.
   [[nodiscard]] bool stopped() const { return stop_.found(); }
+  // Tokens so far whose text was part of thoughts.
+  [[nodiscard]] int64_t thought_tokens() const { return thought_tokens_; }
 
  private:
   void Take(std::string_view piece, std::deque<Event>& events);
   void TakeParsed(const std::vector<gemma4::OutputEvent>& parsed, std::deque<Event>& events);
-  static void Emit(std::string text, std::deque<Event>& events);
+  // Text of the answer, in front of the search for stop texts.
+  void TakeContent(std::string_view text, std::deque<Event>& events);
+  void Emit(std::string text, std::deque<Event>& events);
+
+  // A token of which no text has been handed out yet.
+  struct HeldToken {
+    LogprobStep logprobs;
+    size_t begin = 0;  // of its text, in the bytes of content
+  };
 
   AnswerTextOptions options_;
   Detokenizer detokenizer_;
   gemma4::OutputParser parser_;
   StopText stop_;
+  size_t content_bytes_ = 0;  // given to stop_
+  size_t emitted_bytes_ = 0;  // of these, handed out
+  int64_t unassigned_ = 0;    // tokens that gave neither content nor a thought so far
+  int64_t thought_tokens_ = 0;
+  std::vector<LogprobStep> undecided_;  // those of the unassigned tokens
+  std::deque<HeldToken> held_;          // tokens of content
 };
 
 }  // namespace rullama

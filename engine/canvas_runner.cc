@@ -40,8 +40,16 @@ void CanvasRunner::Submit(std::unique_ptr<Job> job) {
   wakeup_->Notify();
 }
 
+EngineStats CanvasRunner::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.waiting = std::ssize(waiting_);
+  return stats;
+}
+
 std::unique_ptr<Job> CanvasRunner::TakeJob() {
   const std::lock_guard lock(mutex_);
+  stats_.slots_busy = waiting_.empty() ? 0 : 1;
   if (waiting_.empty()) return nullptr;
   std::unique_ptr<Job> job = std::move(waiting_.front());
   waiting_.pop_front();

@@ -29,6 +29,7 @@ class CanvasRunner final : public JobRunner {
   ~CanvasRunner() override;
 
   void Submit(std::unique_ptr<Job> job) override;
+  [[nodiscard]] EngineStats stats() const override;
 
  private:
   void Loop();
@@ -38,7 +39,8 @@ class CanvasRunner final : public JobRunner {
   Session& session_;
   CanvasRunnerOptions options_;
   std::shared_ptr<Wakeup> wakeup_;
-  std::mutex mutex_;  // guards waiting_
+  mutable std::mutex mutex_;  // guards waiting_ and stats_
+  EngineStats stats_{.slots = 1};
   std::deque<std::unique_ptr<Job>> waiting_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "engine/model_facts.h"
 #include "models/gemma4/chat/encoding.h"
 #include "models/gemma4/chat/template.h"
 
@@ -14,10 +15,9 @@ Result<std::vector<int32_t>> ChatTokens(const LoadedModel& model, const nlohmann
   gemma4::ChatOptions options;
   options.enable_thinking = thinking;
   const GgufFile& file = *model.file.file;
-  uint64_t parameters = 0;
-  for (const TensorInfo& tensor : file.tensors()) parameters += tensor.elements();
   RL_ASSIGN_OR_RETURN(const auto name, file.FindString("general.name"));
-  options.variant = gemma4::VariantForModel(name.value_or(std::string_view()), parameters);
+  options.variant =
+      gemma4::VariantForModel(name.value_or(std::string_view()), ParameterCount(file));
   RL_ASSIGN_OR_RETURN(const gemma4::ChatPrompt prompt,
                       gemma4::RenderChat(messages, tools, options));
   return gemma4::EncodePrompt(*model.tokenizer, prompt);

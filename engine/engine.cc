@@ -10,6 +10,7 @@
 #include "engine/chat_tokens.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
+#include "engine/model_facts.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
 #include "engine/request_job.h"
@@ -44,7 +45,11 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
           .context_length = model.gemma.context_length,
           .capacity = model.capacity(),
           .slots = slots,
-          .canvas_length = model.gemma.canvas.length};
+          .canvas_length = model.gemma.canvas.length,
+          .file_bytes = std::ssize(model.file.file->bytes()),
+          .parameters = static_cast<int64_t>(ParameterCount(*model.file.file)),
+          .quantization = QuantizationOf(*model.file.file),
+          .digest = ContentDigest(model.file)};
 }
 
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
@@ -189,6 +194,12 @@ Result<std::shared_ptr<Engine>> Engine::Open(const EngineOptions& options) {
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 
+std::string Engine::Metadata(size_t most_items) const {
+  return MetadataJson(*impl_->session->model().file.file, most_items);
+}
+
+EngineStats Engine::stats() const { return impl_->runner->stats(); }
+
 Result<Generation> Engine::Submit(const Request& request) {
   SamplerSettings sampler = impl_->sampler;
   if (!impl_->has_seed) sampler.seed = DrawSeed();
@@ -205,6 +216,12 @@ Result<Generation> Engine::Submit(const Request& request) {
   return Generation(std::move(generation));
 }
 
+Result<int64_t> Engine::CountPrompt(const Request& request) const {
+  RL_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
+                      PromptTokens(impl_->session->model(), request));
+  return std::ssize(prompt);
+}
+
 Result<std::vector<int32_t>> Engine::Tokenize(std::string_view text, bool parse_special,
                                               bool add_bos) const {
   return impl_->session->tokenizer().Encode(text,
@@ -213,6 +230,17 @@ Result<std::vector<int32_t>> Engine::Tokenize(std::string_view text, bool parse_
 
 Result<std::string> Engine::Detokenize(std::span<const int32_t> ids, bool show_control) const {
   return impl_->session->tokenizer().Decode(ids, show_control);
+}
+
+Result<std::string> Engine::TokenBytes(int32_t id) const {
+  const Tokenizer& tokenizer = impl_->session->tokenizer();
+  if (!tokenizer.Contains(id)) {
+    return MakeError(ErrorKind::kUsage, "tokenizer.id",
+                     "token id {} is outside the vocabulary of {} tokens", id, tokenizer.size());
+  }
+  std::string bytes;
+  tokenizer.AppendBytes(id, bytes);
+  return bytes;
 }
 
 Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::string_view tools,
@@ -226,9 +254,13 @@ Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::
 }
 
 Result<std::vector<float>> Engine::Embed(std::string_view text) {
-  RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, Tokenize(text, /*parse_special=*/false,
-                                                         /*add_bos=*/true));
-  RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kEmbed, std::move(ids)));
+  RL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Tokenize(text, /*parse_special=*/false,
+                                                               /*add_bos=*/true));
+  return Embed(ids);
+}
+
+Result<std::vector<float>> Engine::Embed(std::span<const int32_t> ids) {
+  RL_ASSIGN_OR_RETURN(auto job, impl_->RowsJob(Job::Kind::kEmbed, {ids.begin(), ids.end()}));
   RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(job)));
   std::vector<float> values = std::get<ResultRows>(std::move(item)).values;
   // The mean and the sum have the same direction, so the length of the prompt does not matter.

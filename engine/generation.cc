@@ -47,8 +47,9 @@ void Generation::Impl::Take(const ReadProgress& progress) {
 Status Generation::Impl::Take(DrawnToken drawn) {
   if (text_.stopped()) return OkStatus();
   completion.ids.push_back(drawn.token);
-  if (logprobs_) completion.logprobs.push_back(std::move(drawn.logprobs));
-  Status status = text_.Push(drawn.token, events_);
+  std::optional<LogprobStep> logprobs;
+  if (logprobs_) logprobs = completion.logprobs.emplace_back(std::move(drawn.logprobs));
+  Status status = text_.Push(drawn.token, std::move(logprobs), events_);
   if (!status) over_ = true;
   if (!status || text_.stopped()) channel->Cancel();
   return status;
@@ -67,6 +68,7 @@ void Generation::Impl::Take(const RequestEnd& end) {
   over_ = true;
   text_.Finish(events_);
   completion.reason = text_.stopped() ? StopReason::kStopped : end.reason;
+  completion.thought_tokens = text_.thought_tokens();
   completion.cached_tokens = end.cached_tokens;
   completion.queue_seconds = end.queue_seconds;
   completion.prompt_seconds = end.prompt_seconds;

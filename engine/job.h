@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/answer_channel.h"
+#include "engine/api/stats.h"
 #include "engine/batch_session.h"
 #include "samplers/row_sampling.h"
 
@@ -26,17 +27,19 @@ struct Job {
   Kind kind = Kind::kGenerate;
   std::vector<int32_t> prompt;  // at least one token, and within the capacity
   int64_t max_tokens = -1;      // as Request::max_tokens
+  int64_t max_context = 0;      // as Request::max_context
   RowSampling sampling = {};    // `bias` points into `bias` below
   std::vector<TokenBias> bias = {};
   int32_t top_logprobs = -1;
   bool reuse_prefix = true;
+  uint64_t client = 0;  // as Request::client
   std::optional<StoredSnapshot> stored = {};
   EngineClock::time_point submitted = EngineClock::now();
   std::shared_ptr<AnswerChannel> channel;
 };
 
 // Runs jobs on a thread of its own. Destroying it ends all jobs as cancelled.
-// Thread safety: Submit() from any thread.
+// Thread safety: all member functions from any thread.
 class JobRunner {
  public:
   JobRunner() = default;
@@ -46,6 +49,7 @@ class JobRunner {
 
   // Queues a job. Its results come through its channel.
   virtual void Submit(std::unique_ptr<Job> job) = 0;
+  [[nodiscard]] virtual EngineStats stats() const = 0;
 };
 
 }  // namespace rullama

@@ -1,11 +1,13 @@
 #include "engine/request_job.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/chat_tokens.h"
 #include "engine/model_session.h"
+#include "models/gemma4/chat/markers.h"
 
 namespace rullama {
 namespace {
@@ -78,6 +80,26 @@ Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptio
   return settings;
 }
 
+bool Thinks(const LoadedModel& model, const Request& request) {
+  return request.thinking.value_or(model.config().generation.thinking.value_or(false));
+}
+
+void BanTokens(std::span<const TokenId> tokens, std::vector<TokenBias>& biases) {
+  for (const TokenId token : tokens) {
+    std::erase_if(biases, [token](const TokenBias& bias) { return bias.token == token; });
+    biases.push_back({token, -std::numeric_limits<float>::infinity()});
+  }
+}
+
+// Whether the prompt of a conversation leaves a thought open, for the model to go on with.
+bool EndsInThought(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
+  const auto begin = tokenizer.FindToken(gemma4::kChannelBegin);
+  const auto end = tokenizer.FindToken(gemma4::kChannelEnd);
+  const auto last = std::find_if(prompt.rbegin(), prompt.rend(),
+                                 [&](int32_t token) { return token == begin || token == end; });
+  return last != prompt.rend() && *last == begin;
+}
+
 }  // namespace
 
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what) {
@@ -96,32 +118,41 @@ Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what) {
   return value;
 }
 
-Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas) {
-  if (tokens + canvas <= model.capacity()) return OkStatus();
+Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64_t max_context) {
+  const bool limited = max_context > 0 && max_context < model.capacity();
+  const int64_t capacity = limited ? max_context : model.capacity();
+  if (tokens + canvas <= capacity) return OkStatus();
   const int64_t limit = model.gemma.context_length;
   const std::string larger =
-      model.capacity() < limit
+      !limited && model.capacity() < limit
           ? fmt::format("shorten the prompt or raise context.capacity (this model takes up to {})",
                         limit)
-          : "shorten the prompt: this model takes no longer context";
+          : "shorten the prompt";
   const std::string with = canvas > 0 ? fmt::format(" and a canvas {}", canvas) : std::string();
   return MakeError(ErrorKind::kRuntime, "context.overflow",
                    "the prompt has {} tokens{}, but the context holds {}; {}", tokens, with,
-                   model.capacity(), larger);
+                   capacity, larger);
+}
+
+Result<std::vector<int32_t>> PromptTokens(const LoadedModel& model, const Request& request) {
+  RL_RETURN_IF_ERROR(CheckMembers(request));
+  return PromptOf(model, request, Thinks(model, request));
 }
 
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
                                        const Request& request) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
   const GenerationConfig& defaults = model.config().generation;
-  const bool thinking = request.thinking.value_or(defaults.thinking.value_or(false));
+  const bool thinking = Thinks(model, request);
   PreparedRequest prepared{.job = std::make_unique<Job>()};
   Job& job = *prepared.job;
   RL_ASSIGN_OR_RETURN(job.prompt, PromptOf(model, request, thinking));
   job.max_tokens = request.max_tokens < 0 ? defaults.max_tokens.value_or(-1) : request.max_tokens;
   const bool denoises = model.gemma.denoises();
   RL_RETURN_IF_ERROR(CheckFits(model, std::ssize(job.prompt),
-                               denoises && job.max_tokens != 0 ? model.gemma.canvas.length : 0));
+                               denoises && job.max_tokens != 0 ? model.gemma.canvas.length : 0,
+                               request.max_context));
+  job.max_context = request.max_context;
   if (denoises && request.top_logprobs >= 0) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "this model denoises canvases and predicts no next token, so there are no "
@@ -132,13 +163,17 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   for (const auto& [token, bias] : settings.logit_bias) {
     job.bias.push_back({static_cast<int32_t>(token), static_cast<float>(bias)});
   }
-  job.sampling = RowSamplingOf(settings);
+  if (request.ignore_end) BanTokens(model.tokenizer->end_of_generation_ids(), job.bias);
+  job.sampling = RowSamplingOf(settings, request.choice);
   job.sampling.bias = job.bias;
   job.top_logprobs = request.top_logprobs;
   job.reuse_prefix = request.reuse_prefix;
+  job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;
-  prepared.text = {.chat = !request.messages.empty(),
+  const bool chat = !request.messages.empty();
+  prepared.text = {.chat = chat,
                    .thinking = thinking,
+                   .starts_in_thought = chat && EndsInThought(*model.tokenizer, job.prompt),
                    .stop = request.stop.empty() ? defaults.stop : request.stop};
   return prepared;
 }

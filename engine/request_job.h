@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "core/base/status.h"
 #include "engine/answer_text.h"
@@ -23,11 +24,15 @@ struct PreparedRequest {
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
                                        const Request& request);
 
+// The prompt of a request, whether it fits or not. Errors: those of Engine::Submit that are about
+// the prompt.
+Result<std::vector<int32_t>> PromptTokens(const LoadedModel& model, const Request& request);
+
 // JSON text of limited depth as a value. Error chat.json (kUsage); `what` begins the message.
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what);
 
-// Error context.overflow (kRuntime) if so many tokens, a canvas of `canvas` tokens among them, do
-// not fit into a slot.
-Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas);
+// Error context.overflow (kRuntime) if so many tokens and a canvas of `canvas` tokens do not fit
+// into a slot, or into `max_context` tokens of it if that is not 0.
+Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64_t max_context = 0);
 
 }  // namespace rullama

@@ -24,8 +24,10 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       batch_(session, options_.vocabulary),
       table_(options_.slots, options_.chunk),
       slots_(static_cast<size_t>(options_.slots)),
-      rings_(static_cast<size_t>(options_.slots)),
-      thread_([this] { Loop(); }) {}
+      rings_(static_cast<size_t>(options_.slots)) {
+  stats_.slots = options_.slots;
+  thread_ = std::thread([this] { Loop(); });
+}
 
 Scheduler::~Scheduler() {
   stopping_ = true;
@@ -41,11 +43,44 @@ void Scheduler::Submit(std::unique_ptr<Job> job) {
   wakeup_->Notify();
 }
 
+EngineStats Scheduler::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.waiting += std::ssize(submitted_);
+  return stats;
+}
+
+void Scheduler::CountSlots() {
+  int64_t busy = 0;
+  int64_t paused = 0;
+  int64_t tokens = 0;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (!slots_[slot]) continue;
+    ++busy;
+    paused += static_cast<int64_t>(slots_[slot]->job->channel->full());
+    tokens += session_.past(static_cast<int32_t>(slot));
+  }
+  const std::lock_guard lock(mutex_);
+  stats_.slots_busy = busy;
+  stats_.slots_paused = paused;
+  stats_.kv_tokens = tokens;
+  stats_.waiting = std::ssize(waiting_);
+}
+
+void Scheduler::CountStep(StepStats EngineStats::*kind, size_t rows,
+                          EngineClock::time_point begin) {
+  const double seconds = SecondsBetween(begin, EngineClock::now());
+  const std::lock_guard lock(mutex_);
+  (stats_.*kind).seconds.Observe(seconds);
+  (stats_.*kind).rows.Observe(static_cast<double>(rows));
+}
+
 void Scheduler::Loop() {
   while (!stopping_) {
     TakeNewJobs();
     EndCancelled();
     Admit();
+    CountSlots();
     const bool wrote = DecodeStep();
     const bool read = ReadChunk();
     if (!wrote && !read) wakeup_->Wait();
@@ -76,20 +111,35 @@ void Scheduler::EndCancelled() {
   });
 }
 
+std::deque<std::unique_ptr<Job>>::iterator Scheduler::NextWaiting() {
+  return std::ranges::min_element(waiting_, {}, [this](const auto& job) {
+    const auto last = last_turns_.find(job->client);
+    return last == last_turns_.end() ? 0 : last->second;
+  });
+}
+
 void Scheduler::Admit() {
+  if (waiting_.empty()) last_turns_.clear();
   while (!waiting_.empty()) {
-    const Job& first = *waiting_.front();
-    const bool reuse = first.reuse_prefix && ReadsChunks(first.kind);
-    const auto choice = table_.Choose(first.prompt, reuse, [this](int32_t slot, int64_t position) {
-      return CanReturn(slot, position);
-    });
+    const auto next = NextWaiting();
+    const Job& job = **next;
+    const bool reads = ReadsChunks(job.kind);
+    const auto choice =
+        table_.Choose(job.prompt, job.reuse_prefix && reads, job.client,
+                      [this](int32_t slot, int64_t position) { return CanReturn(slot, position); });
     if (!choice) return;
+    last_turns_[job.client] = ++turns_;
     Running running;
-    running.job = std::move(waiting_.front());
-    waiting_.pop_front();
+    running.job = std::move(*next);
+    waiting_.erase(next);
     running.started = EngineClock::now();
     running.read = running.reused = choice->reused;
-    table_.Take(*choice);
+    if (reads) {
+      running.job->channel->Push(ReadProgress{choice->reused, std::ssize(running.job->prompt)});
+      const std::lock_guard lock(mutex_);
+      ++(choice->reused > 0 ? stats_.prefix_hits : stats_.prefix_misses);
+    }
+    table_.Take(*choice, running.job->client);
     slots_[static_cast<size_t>(choice->slot)] = std::move(running);
     Status status = Return(choice->slot, choice->reused);
     const bool loads = slots_[static_cast<size_t>(choice->slot)]->job->kind == Job::Kind::kLoad;
@@ -129,7 +179,9 @@ bool Scheduler::DecodeStep() {
                      .top_logprobs = running->job->top_logprobs});
   }
   if (rows_.empty()) return false;
+  const EngineClock::time_point begin = EngineClock::now();
   const auto results = batch_.Decode(rows_);
+  CountStep(&EngineStats::decode, rows_.size(), begin);
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (results) {
       TakeResult(rows_[i].slot, (*results)[i]);
@@ -152,8 +204,11 @@ bool Scheduler::ReadChunk() {
     const auto chunk = prompt.subspan(static_cast<size_t>(running->read),
                                       static_cast<size_t>(end - running->read));
     const auto at = static_cast<int32_t>(slot);
+    const EngineClock::time_point begin = EngineClock::now();
+    const size_t rows = chunk.size();
     const Status status = ReadsChunks(running->job->kind) ? ReadForGeneration(at, *running, chunk)
                                                           : ReadForRows(at, *running, chunk);
+    CountStep(&EngineStats::prompt, rows, begin);
     if (!status) Fail(at, status.error());
     return true;
   }
@@ -244,7 +299,9 @@ void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
   job.channel->Push(DrawnToken{token, job.top_logprobs >= 0 ? result.logprobs : LogprobStep{}});
   ++running.drawn;
   if (at_limit()) return End(slot, StopReason::kMaxTokens);
-  if (session_.past(slot) >= options_.capacity) return End(slot, StopReason::kContextFull);
+  const int64_t capacity =
+      job.max_context > 0 ? std::min(job.max_context, options_.capacity) : options_.capacity;
+  if (session_.past(slot) >= capacity) return End(slot, StopReason::kContextFull);
   running.token = token;
 }
 

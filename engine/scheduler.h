@@ -5,12 +5,13 @@
 // the others one chunk per token at most. The two are separate steps, because the bytes of a row
 // may depend on the kernels that a step of this size takes.
 //
-// Ownership: borrows the session. Thread safety: Submit() from any thread.
+// Ownership: borrows the session. Thread safety: Submit() and stats() from any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,6 +42,7 @@ class Scheduler final : public JobRunner {
   ~Scheduler() override;
 
   void Submit(std::unique_ptr<Job> job) override;
+  [[nodiscard]] EngineStats stats() const override;
 
  private:
   // A job that has a slot.
@@ -58,7 +60,13 @@ class Scheduler final : public JobRunner {
   void Loop();
   void TakeNewJobs();
   void Admit();
+  // The job whose turn it is to get a slot: the first one of the client that has waited longest
+  // since its last. Some job waits.
+  [[nodiscard]] std::deque<std::unique_ptr<Job>>::iterator NextWaiting();
   void EndCancelled();
+  // Publishes what stats() tells of this round.
+  void CountSlots();
+  void CountStep(StepStats EngineStats::*kind, size_t rows, EngineClock::time_point begin);
   // Whether the rows of a slot up to a position can be reused, and their reuse.
   [[nodiscard]] bool CanReturn(int32_t slot, int64_t position) const;
   Status Return(int32_t slot, int64_t position);
@@ -89,11 +97,14 @@ class Scheduler final : public JobRunner {
   std::vector<std::optional<Running>> slots_;
   std::vector<std::optional<Snapshot>> rings_;  // by slot; see KeepRings
   std::deque<std::unique_ptr<Job>> waiting_;
+  std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot
+  uint64_t turns_ = 0;
   size_t next_reader_ = 0;        // the slot whose turn it is to read
   std::vector<RowRequest> rows_;  // of a decode step; kept for its memory
   std::vector<float> evaluated_;  // rows of ReadForRows; kept for its memory
-  std::mutex mutex_;              // guards submitted_
+  mutable std::mutex mutex_;      // guards submitted_ and stats_
   std::vector<std::unique_ptr<Job>> submitted_;
+  EngineStats stats_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

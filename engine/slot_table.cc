@@ -25,9 +25,10 @@ bool SlotTable::Suits(const Choice& choice, const Choice& other) const {
   return slot.last_used < than.last_used;
 }
 
-void SlotTable::Take(const Choice& choice) {
+void SlotTable::Take(const Choice& choice, uint64_t client) {
   Slot& slot = slots_[static_cast<size_t>(choice.slot)];
   slot.busy = true;
+  slot.client = client;
   slot.prompt.resize(static_cast<size_t>(choice.reused));
 }
 

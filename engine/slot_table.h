@@ -24,24 +24,25 @@ class SlotTable {
     int64_t reused = 0;  // rows of the prompt that the slot holds; a multiple of the chunk length
   };
   // A free slot for this prompt, or nothing: the one that holds most of it, else an empty one, else
-  // the one that was used least recently. At least one row of the prompt is left to be read.
-  // `can_return(slot, position)` says whether the session can go back to this position of a slot.
+  // the one that was used least recently. At least one row of the prompt is left to be read. Only
+  // rows of the same client count. `can_return(slot, position)` says whether the session can go
+  // back to this position of a slot.
   template <typename CanReturn>
-  std::optional<Choice> Choose(std::span<const int32_t> prompt, bool reuse,
+  std::optional<Choice> Choose(std::span<const int32_t> prompt, bool reuse, uint64_t client,
                                const CanReturn& can_return) const {
     std::optional<Choice> best;
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].busy) continue;
       const auto slot = static_cast<int32_t>(i);
-      Choice choice{slot, reuse ? CommonRows(slots_[i], prompt) : 0};
+      Choice choice{slot, reuse && slots_[i].client == client ? CommonRows(slots_[i], prompt) : 0};
       while (choice.reused > 0 && !can_return(slot, choice.reused)) choice.reused -= chunk_;
       if (!best || Suits(choice, *best)) best = choice;
     }
     return best;
   }
 
-  // The slot is taken for a request that begins with `reused` rows of what it holds.
-  void Take(const Choice& choice);
+  // The slot is taken for a client's request that begins with `reused` rows of what it holds.
+  void Take(const Choice& choice, uint64_t client);
   // Rows of a prompt chunk were appended to the slot.
   void Append(int32_t slot, std::span<const int32_t> chunk);
   // The slot is free; what it holds may be reused.
@@ -54,6 +55,7 @@ class SlotTable {
  private:
   struct Slot {
     bool busy = false;
+    uint64_t client = 0;  // whose rows these are
     uint64_t last_used = 0;
     std::vector<int32_t> prompt;  // the tokens whose rows were read as chunks
   };

@@ -14,7 +14,9 @@ Result<std::string_view> Detokenizer::Push(TokenId id) {
                      "token id is {}, but the vocabulary has tokens 0 to {}", id,
                      tokenizer_.size() - 1);
   }
-  AppendPiece(id);
+  if (show_control_ || tokenizer_.kind(id) != TokenKind::kControl) {
+    tokenizer_.AppendBytes(id, pending_);
+  }
   ReleaseComplete();
   return released_;
 }
@@ -24,29 +26,6 @@ std::string_view Detokenizer::Flush() {
   if (!pending_.empty()) released_ = kReplacementCharacter;
   pending_.clear();
   return released_;
-}
-
-void Detokenizer::AppendPiece(TokenId id) {
-  const std::string_view text = tokenizer_.TokenText(id);
-  switch (tokenizer_.kind(id)) {
-    case TokenKind::kByte:
-      pending_ += static_cast<char>(*ParseByteToken(text));
-      return;
-    case TokenKind::kControl:
-      if (show_control_) pending_ += text;
-      return;
-    case TokenKind::kUserDefined:
-    case TokenKind::kText:
-      break;
-  }
-  size_t at = 0;
-  for (size_t space = text.find(kSpaceSymbol); space != std::string_view::npos;
-       space = text.find(kSpaceSymbol, at)) {
-    pending_ += text.substr(at, space - at);
-    pending_ += ' ';
-    at = space + kSpaceSymbol.size();
-  }
-  pending_ += text.substr(at);
 }
 
 void Detokenizer::ReleaseComplete() {

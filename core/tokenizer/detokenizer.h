@@ -28,7 +28,6 @@ class Detokenizer {
   std::string_view Flush();
 
  private:
-  void AppendPiece(TokenId id);
   void ReleaseComplete();
 
   const Tokenizer& tokenizer_;

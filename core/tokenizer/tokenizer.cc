@@ -140,6 +140,23 @@ void Tokenizer::ResolveEndOfGeneration(const VocabularyData& data) {
   std::erase_if(eog_ids_, [this](TokenId id) { return TokenText(id) == "</s>"; });
 }
 
+void Tokenizer::AppendBytes(TokenId id, std::string& bytes) const {
+  const std::string_view text = TokenText(id);
+  if (kind(id) == TokenKind::kByte) {
+    bytes += static_cast<char>(*ParseByteToken(text));
+    return;
+  }
+  size_t at = 0;
+  for (size_t space = kind(id) == TokenKind::kControl ? std::string_view::npos
+                                                      : text.find(kSpaceSymbol);
+       space != std::string_view::npos; space = text.find(kSpaceSymbol, at)) {
+    bytes += text.substr(at, space - at);
+    bytes += ' ';
+    at = space + kSpaceSymbol.size();
+  }
+  bytes += text.substr(at);
+}
+
 std::optional<TokenId> Tokenizer::FindToken(std::string_view text) const {
   const TokenId id = table_.Find(text);
   if (id == kNoToken) return std::nullopt;

@@ -75,6 +75,9 @@ class Tokenizer {
   [[nodiscard]] std::string_view TokenText(TokenId id) const {
     return tokens_[static_cast<size_t>(id)];
   }
+  // Appends the bytes that the token stands for: U+2581 is a space, a byte token its byte, a marker
+  // its spelling. `id` must be contained.
+  void AppendBytes(TokenId id, std::string& bytes) const;
   [[nodiscard]] TokenKind kind(TokenId id) const { return kinds_[static_cast<size_t>(id)]; }
   // The token with exactly this spelling.
   [[nodiscard]] std::optional<TokenId> FindToken(std::string_view text) const;

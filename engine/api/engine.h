@@ -20,6 +20,7 @@
 #include <rullama/engine/export.h>
 #include <rullama/engine/options.h>
 #include <rullama/engine/request.h>
+#include <rullama/engine/stats.h>
 
 #include <cstdint>
 #include <functional>
@@ -44,6 +45,10 @@ struct ModelInfo {
   int64_t capacity = 0;        // tokens per slot
   int64_t slots = 0;
   int64_t canvas_length = 0;  // tokens denoised together; 0: the model writes token by token
+  int64_t file_bytes = 0;
+  int64_t parameters = 0;    // numbers in all tensors
+  std::string quantization;  // "Q4_K_M", or "unknown"
+  std::string digest;        // SHA-256 of the manifest's blob or of the header of a file, 64 digits
 };
 
 // One running request. Its text is made on the thread that calls Next().
@@ -92,11 +97,18 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   ~Engine();
 
   [[nodiscard]] const ModelInfo& info() const;
+  // The metadata of the model file as a JSON object. Lists of more than `most_items` are null.
+  [[nodiscard]] std::string Metadata(size_t most_items) const;
+  // What the engine is doing now and has done since it was opened.
+  [[nodiscard]] EngineStats stats() const;
 
   // Starts a request. Does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
   // member out of range), sampler.*, chat.*, tokenizer.*, text.utf8; context.overflow if the prompt
   // does not fit.
   Result<Generation> Submit(const Request& request);
+
+  // Tokens of the prompt of a request, whether it fits or not. Errors as Submit().
+  [[nodiscard]] Result<int64_t> CountPrompt(const Request& request) const;
 
   // The token ids of a text. `parse_special`: recognise markers such as <|turn>. Errors: text.utf8,
   // text.size.
@@ -106,6 +118,9 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // The text of token ids; `show_control`: with markers. Error tokenizer.id.
   [[nodiscard]] Result<std::string> Detokenize(std::span<const int32_t> ids,
                                                bool show_control = false) const;
+  // The bytes of one token, which may be a part of a character; those of markers are their
+  // spelling. Error tokenizer.id.
+  [[nodiscard]] Result<std::string> TokenBytes(int32_t id) const;
   // The token ids of a conversation, ready for the model's turn; arguments as in Request.
   [[nodiscard]] Result<std::vector<int32_t>> ChatTokens(std::string_view messages,
                                                         std::string_view tools = {},
@@ -115,6 +130,8 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // scaled to length 1; `width` numbers. Blocks. Errors: context.overflow, text.utf8; model.canvas
   // for a model that denoises.
   Result<std::vector<float>> Embed(std::string_view text);
+  // The same for token ids as they are. Error tokenizer.id.
+  Result<std::vector<float>> Embed(std::span<const int32_t> ids);
 
   // The logits that follow each of `ids`, handed to `on_rows` in steps: [rows, vocabulary] that
   // follow ids[first], ids[first + 1], ... `on_rows` is called on this thread and returns false to

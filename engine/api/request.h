@@ -43,6 +43,7 @@ struct Request {
   std::optional<bool> thinking = {};  // let the model think first; with `messages`
 
   int64_t max_tokens = -1;  // 0 only reads the prompt; negative: until the end or a full context
+  int64_t max_context = 0;  // tokens of prompt and answer; 0: as many as a slot holds
   std::vector<std::string> stop = {};  // texts in front of which the answer ends
   SamplingOptions sampling = {};
   // -1: no log-probabilities; else those of the drawn tokens and of this many best ones, at
@@ -50,6 +51,12 @@ struct Request {
   int32_t top_logprobs = -1;
   // Use what slots still hold of a prompt with the same beginning. The answer is the same.
   bool reuse_prefix = true;
+  // Draw no token that ends the answer: it goes on to `max_tokens` or a full context.
+  bool ignore_end = false;
+  // Of several answers to one prompt with one seed, which one: each has random numbers of its own.
+  uint32_t choice = 0;
+  // Who asks. Clients take turns for free slots, and a prompt is only reused by its own client.
+  uint64_t client = 0;
 };
 
 struct ToolCall {
@@ -61,16 +68,18 @@ struct ToolCall {
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0;
+  bool operator==(const TokenLogprob&) const = default;
 };
 struct LogprobStep {
   TokenLogprob drawn = {};
   std::vector<TokenLogprob> top = {};  // descending
+  bool operator==(const LogprobStep&) const = default;
 };
 
 // A part of an answer, in the order in which parts are written.
 struct Event {
   enum class Kind {
-    kProgress,  // `done` of `total` prompt tokens have been read
+    kProgress,  // the request has a slot, and `done` of `total` prompt tokens have been read
     kText,      // `text`: whole UTF-8 sequences of the answer
     kThinking,  // `text` of a thought
     kToolCall,  // `call`
@@ -81,6 +90,9 @@ struct Event {
   ToolCall call = {};
   int64_t done = 0;
   int64_t total = 0;
+  // Of kText, if asked for: those of the tokens whose text begins in `text`, or is white space in
+  // front of it.
+  std::vector<LogprobStep> logprobs = {};
 };
 
 // A whole answer. Events, joined, give the same text, thoughts and calls.
@@ -90,6 +102,7 @@ struct Completion {
   std::vector<ToolCall> tool_calls = {};
   std::vector<int32_t> ids = {};           // drawn, without the end token
   std::vector<LogprobStep> logprobs = {};  // one for each of `ids`, if asked for
+  int64_t thought_tokens = 0;              // of `ids`: those whose text is in `thoughts`
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t seed = 0;
   int64_t prompt_tokens = 0;

@@ -336,6 +336,86 @@ TEST(EngineTest, EmbeddingsAreUnitVectorsThatDependOnTheText) {
   EXPECT_LT(dot(first, other), 0.999);
 }
 
+TEST(EngineTest, TextEventsCarryTheLogprobsOfTheirTokens) {
+  const auto engine = Open("cpu");
+  const Request request{
+      .messages = R"([{"role": "user", "content": "Hello"}])", .max_tokens = 40, .top_logprobs = 1};
+  std::vector<LogprobStep> steps;
+  std::string bytes;
+  auto generation = Must(engine->Submit(request));
+  const Completion answer = Must(generation.Wait([&](const Event& event) {
+    for (const LogprobStep& step : event.logprobs) {
+      steps.push_back(step);
+      bytes += Must(engine->TokenBytes(step.drawn.token));
+    }
+    return true;
+  }));
+  ASSERT_EQ(answer.thought_tokens, 0);
+  EXPECT_EQ(steps, answer.logprobs);
+  EXPECT_EQ(bytes.substr(0, answer.text.size()), answer.text);
+}
+
+TEST(EngineTest, LogprobsEndWithTheTextInFrontOfAStopText) {
+  const auto engine = Open("cpu");
+  Request request{.prompt = "The prince", .max_tokens = 24, .top_logprobs = 0};
+  request.sampling.temperature = 0;
+  const std::string stop = Answer(*engine, request).text.substr(12, 5);
+  request.stop = {stop};
+  std::string bytes;
+  auto generation = Must(engine->Submit(request));
+  const Completion answer = Must(generation.Wait([&](const Event& event) {
+    for (const LogprobStep& step : event.logprobs) {
+      bytes += Must(engine->TokenBytes(step.drawn.token));
+    }
+    return true;
+  }));
+  EXPECT_THAT(bytes, ::testing::StartsWith(answer.text));
+  EXPECT_LT(bytes.size(), answer.text.size() + 10);  // the last token may reach into the stop text
+}
+
+TEST(EngineTest, AnswersWithoutAnEndFillTheirLimit) {
+  const auto engine = Open("cpu");
+  Request request{.messages = R"([{"role": "user", "content": "Hello"}])", .max_context = 100};
+  request.sampling.seed = 1;
+  request.sampling.logit_bias = {{Must(engine->Tokenize("<turn|>")).front(), 20.0F}};
+  EXPECT_EQ(Answer(*engine, request).reason, StopReason::kEndOfGeneration);
+  request.ignore_end = true;
+  const Completion answer = Answer(*engine, request);
+  EXPECT_EQ(answer.reason, StopReason::kContextFull);
+  // The last token that is drawn is not read.
+  EXPECT_EQ(answer.prompt_tokens + std::ssize(answer.ids), 101);
+}
+
+TEST(EngineTest, ChoicesHaveRandomNumbersOfTheirOwn) {
+  const auto engine = Open("cpu");
+  Request request{.prompt = "The prince", .max_tokens = 24};
+  request.sampling.temperature = 1.5;
+  request.sampling.seed = 7;
+  const Completion first = Answer(*engine, request);
+  request.choice = 1;
+  EXPECT_NE(Answer(*engine, request).ids, first.ids);
+  request.choice = 0;
+  EXPECT_EQ(Answer(*engine, request).ids, first.ids);
+}
+
+TEST(EngineTest, TellsWhatItDoes) {
+  const auto engine = Open("cpu", 2);
+  const Request request{.prompt = "The prince", .max_tokens = 5, .ignore_end = true};
+  EXPECT_EQ(Must(engine->CountPrompt(request)), Answer(*engine, request).prompt_tokens);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.slots, 2);
+  const auto sum = [](const Histogram& histogram) {
+    return std::accumulate(histogram.counts.begin(), histogram.counts.end(), uint64_t{0});
+  };
+  EXPECT_EQ(sum(stats.decode.rows), 4U);  // the first token comes with the prompt
+  EXPECT_EQ(sum(stats.prompt.rows), 1U);
+  const auto metadata = nlohmann::json::parse(engine->Metadata(16));
+  EXPECT_EQ(metadata["general.architecture"], "gemma4");
+  EXPECT_TRUE(metadata["tokenizer.ggml.tokens"].is_null());
+  EXPECT_EQ(engine->info().quantization, "Q4_K_M");
+  EXPECT_EQ(engine->info().digest.size(), 64U);
+}
+
 TEST(EngineTest, PerplexityIsThatOfTheLogits) {
   const auto engine = Open("cpu");
   const auto ids = Must(engine->Tokenize("It was in July, 1805, and the speaker was", true, true));

@@ -20,17 +20,19 @@ class SlotTableTest : public ::testing::Test {
   // A request with this prompt has run and is over.
   SlotTable::Choice Use(const std::vector<int32_t>& prompt) {
     const SlotTable::Choice choice = *Choose(prompt);
-    table_.Take(choice);
+    table_.Take(choice, client_);
     table_.Append(choice.slot, std::span(prompt).subspan(static_cast<size_t>(choice.reused)));
     table_.Release(choice.slot);
     return choice;
   }
   std::optional<SlotTable::Choice> Choose(const std::vector<int32_t>& prompt, bool reuse = true) {
-    return table_.Choose(prompt, reuse, [this](int32_t, int64_t p) { return p <= can_return_; });
+    return table_.Choose(prompt, reuse, client_,
+                         [this](int32_t, int64_t p) { return p <= can_return_; });
   }
 
   SlotTable table_{2, kChunk};
   int64_t can_return_ = 1000;
+  uint64_t client_ = 0;
 };
 
 TEST_F(SlotTableTest, ReusesWholeChunksAndLeavesOneRow) {
@@ -56,11 +58,19 @@ TEST_F(SlotTableTest, PrefersTheLongestPrefixThenAnEmptySlotThenTheOldest) {
 }
 
 TEST_F(SlotTableTest, BusySlotsAreNotChosen) {
-  table_.Take(*Choose(Tokens(5)));
-  table_.Take(*Choose(Tokens(5)));
+  table_.Take(*Choose(Tokens(5)), client_);
+  table_.Take(*Choose(Tokens(5)), client_);
   EXPECT_FALSE(Choose(Tokens(5)).has_value());
   table_.Release(1);
   EXPECT_EQ(Choose(Tokens(5))->slot, 1);
+}
+
+TEST_F(SlotTableTest, ClientsShareNothing) {
+  Use(Tokens(12));
+  client_ = 1;
+  EXPECT_EQ(Choose(Tokens(20))->reused, 0);
+  client_ = 0;
+  EXPECT_EQ(Choose(Tokens(20))->reused, 12);
 }
 
 TEST_F(SlotTableTest, ForgetsWhatFailed) {

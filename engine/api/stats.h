@@ -1,0 +1,49 @@
+// What an Engine counts. Value types.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace rullama {
+
+// Counts values in buckets that grow as 1, 2, 5, 10, ... from 0.0001 to 100; seconds, or numbers of
+// rows.
+struct Histogram {
+  static constexpr std::array<double, 19> kBounds = {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2,
+                                                     2e-2, 5e-2, 0.1,  0.2,  0.5,  1,    2,
+                                                     5,    10,   20,   50,   100};
+
+  void Observe(double value) {
+    const auto* bucket = std::lower_bound(kBounds.begin(), kBounds.end(), value);
+    ++counts[static_cast<size_t>(bucket - kBounds.begin())];
+    sum += value;
+  }
+
+  std::array<uint64_t, kBounds.size() + 1> counts = {};  // [i]: up to kBounds[i]; then the rest
+  double sum = 0;
+};
+
+// The steps of one kind.
+struct StepStats {
+  Histogram seconds = {};
+  Histogram rows = {};
+};
+
+struct EngineStats {
+  int64_t slots = 0;
+  int64_t slots_busy = 0;    // have a request
+  int64_t slots_paused = 0;  // of these, those that wait for a reader that is slow
+  int64_t waiting = 0;       // requests without a slot
+  int64_t kv_tokens = 0;     // tokens that requests with a slot hold in the caches
+  int64_t prefix_bytes = 0;  // of host memory that snapshots of prompts take
+  int64_t prefix_entries = 0;
+  uint64_t prefix_hits = 0;  // prompts of which a part was found in a slot
+  uint64_t prefix_misses = 0;
+  StepStats decode = {};   // one token for each slot that writes
+  StepStats prompt = {};   // a chunk of a prompt
+  StepStats denoise = {};  // of a canvas
+};
+
+}  // namespace rullama

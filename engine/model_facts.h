@@ -1,0 +1,27 @@
+// What a model file says about itself, for people and programs. Pure functions of the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/gguf/gguf.h"
+#include "engine/model_file.h"
+
+namespace rullama {
+
+// The quantisation that the file states ("Q4_K_M"), else the type of most of its bytes ("mostly
+// q8_0"), else "unknown".
+std::string QuantizationOf(const GgufFile& file);
+
+// The numbers in all tensors.
+uint64_t ParameterCount(const GgufFile& file);
+
+// 64 hexadecimal digits that name the content: of a model from Ollama's store its blob, of a file
+// the SHA-256 of its header (metadata and table of tensors).
+std::string ContentDigest(const ModelFile& model);
+
+// The metadata as a JSON object; arrays of more than `most_items` elements are null.
+std::string MetadataJson(const GgufFile& file, size_t most_items);
+
+}  // namespace rullama
