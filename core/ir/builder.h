@@ -38,11 +38,10 @@ class GraphBuilder {
   std::vector<ValueId> Add(OpKind kind, std::vector<ValueId> inputs, OpAttrs attrs,
                            std::string_view name = {});
 
-  // Adds an op with named operands and attributes (op_structs.h). Returns its value; for an op of
-  // several results, its struct `Results`.
+  // Adds an op with named operands and attributes (op_structs.h).
   template <ops::OpStruct Op>
-  auto Add(const Op& op, std::string_view name = {}) {
-    constexpr size_t kCount = sizeof(typename Op::Results) / sizeof(ValueId);
+  ops::ResultOf<Op> Add(const Op& op, std::string_view name = {}) {
+    constexpr size_t kCount = ops::kResultCount<Op>;
     const std::vector<ValueId> results = Add(Op::kKind, OperandsOf(op), AttributesOf(op), name);
     if constexpr (kCount == 1) {
       return results[0];

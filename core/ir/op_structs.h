@@ -9,9 +9,11 @@
 
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "core/base/check.h"
@@ -76,6 +78,12 @@ using rl_dtype = DType;
     inputs attributes                                                                           \
   }
 #include <rullama/ir/ops.def>
+
+// What an op gives: its value, or its struct `Results` if it has several.
+template <typename T>
+inline constexpr size_t kResultCount = sizeof(typename T::Results) / sizeof(ValueId);
+template <typename T>
+using ResultOf = std::conditional_t<kResultCount<T> == 1, ValueId, typename T::Results>;
 
 template <typename T>
 concept OpStruct = requires(const T& op) {

@@ -1,7 +1,10 @@
 #include "core/passes/decompose.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <span>
+#include <string>
 
 #include "core/base/check.h"
 #include "core/passes/decompositions.h"
@@ -11,8 +14,18 @@ namespace rullama {
 namespace {
 
 using decompositions::Site;
-// The operands are ids in the graph under construction, the attributes those of the op.
-using Decomposition = ValueId (*)(const Site&, std::span<const ValueId>, const OpAttrs&);
+// The operands are ids in the graph under construction, the attributes those of the op. Returns a
+// value for each result.
+using Decomposition = std::vector<ValueId> (*)(const Site&, std::span<const ValueId>,
+                                               const OpAttrs&);
+
+std::vector<ValueId> ToList(ValueId value) { return {value}; }
+template <typename Results>
+std::vector<ValueId> ToList(const Results& results) {
+  const auto values =
+      std::bit_cast<std::array<ValueId, sizeof(Results) / sizeof(ValueId)>>(results);
+  return {values.begin(), values.end()};
+}
 
 // Null for an op that is not composite.
 Decomposition FindDecomposition(OpKind kind) {
@@ -26,7 +39,7 @@ Decomposition FindDecomposition(OpKind kind) {
 #define RL_DECOMPOSE(Name)                                                                 \
   case OpKind::k##Name:                                                                    \
     return [](const Site& site, std::span<const ValueId> operands, const OpAttrs& attrs) { \
-      return decompositions::Name(site, ops::Read<ops::Name>(operands, attrs));            \
+      return ToList(decompositions::Name(site, ops::Read<ops::Name>(operands, attrs)));    \
     };
 #define RL_OP(id, Name, name, inputs, results, attributes, traits, doc) traits(Name)
 #include <rullama/ir/ops.def>
@@ -52,8 +65,11 @@ Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused) {
     }
     rewriter.SetDevice(op.device);
     const std::vector<ValueId> inputs = rewriter.MapAll(op.inputs);
-    const std::string& name = graph.value(op.results[0]).name;
-    rewriter.Bind(op.results[0], decomposition({rewriter.builder(), name}, inputs, op.attrs));
+    std::vector<std::string> names;
+    for (const ValueId result : op.results) names.push_back(graph.value(result).name);
+    const std::vector<ValueId> values =
+        decomposition(Site{rewriter.builder(), names}, inputs, op.attrs);
+    for (size_t j = 0; j < values.size(); ++j) rewriter.Bind(op.results[j], values[j]);
   }
   rewriter.KeepOutputs();
   return std::move(rewriter).Finish();

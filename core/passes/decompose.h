@@ -1,8 +1,8 @@
 // Replaces composite ops by simpler ones, so that a backend with a dozen primitives can run every
 // model. ops.def documents each composite; the decompositions express that documentation in ops.
 //
-// The last op of a decomposition takes the name of the value it replaces, the ones before it are
-// named "<value>/<part>". A decomposition may contain composites again (residual_norm contains
+// In a decomposition, an op that replaces a result takes its name, others are named
+// "<first result>/<part>". A decomposition may contain composites again (residual_norm contains
 // rms_norm); repeated until nothing changes, only primitives are left. Pure; thread-safe.
 #pragma once
 
