@@ -51,12 +51,13 @@ void AddRope(std::vector<CaseSpec>& cases) {
     int32_t n_rot;
     bool factors;
     float theta;
+    int32_t inverse = 0;
   };
-  constexpr Rope kRopes[] = {{"sliding", 4, 256, 256, false, 1e4F},
-                             {"global", 2, 512, 512, true, 1e6F},
-                             {"partial", 3, 64, 32, false, 1e4F},
-                             {"tiny", 1, 2, 2, false, 1e4F},
-                             {"odd_half", 2, 48, 38, true, 1e4F}};
+  constexpr Rope kRopes[] = {
+      {"sliding", 4, 256, 256, false, 1e4F},         {"global", 2, 512, 512, true, 1e6F},
+      {"partial", 3, 64, 32, false, 1e4F},           {"tiny", 1, 2, 2, false, 1e4F},
+      {"odd_half", 2, 48, 38, true, 1e4F},           {"inverse", 2, 256, 256, true, 1e6F, 1},
+      {"inverse_partial", 3, 64, 32, false, 1e4F, 1}};
   for (const Rope& rope : kRopes) {
     cases.push_back({fmt::format("rope/{}", rope.name), OpKind::kRope, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
@@ -66,7 +67,7 @@ void AddRope(std::vector<CaseSpec>& cases) {
                            rope.factors ? b.Constant("factors", F({rope.n_rot / 2}), 1, 8)
                                         : kNoValue;
                        return OneOp(std::move(b), OpKind::kRope, {x, pos, factors},
-                                    OpAttrs(rl_rope_attrs{0, rope.theta, rope.n_rot}),
+                                    OpAttrs(rl_rope_attrs{0, rope.theta, rope.n_rot, rope.inverse}),
                                     ToleranceClass::kRounding);
                      }});
   }

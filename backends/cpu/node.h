@@ -130,7 +130,7 @@ struct CompileContext {
   }
   [[nodiscard]] View Result(uint32_t i = 0) const { return View::Of(graph.result(op, i)); }
   template <typename Attrs>
-  [[nodiscard]] const Attrs& attrs() const {
+  [[nodiscard]] Attrs attrs() const {
     return sdk::GraphView::attrs<Attrs>(op);
   }
   [[nodiscard]] Step MaxStep() const { return {graph.max_t(), graph.max_r(), workers}; }

@@ -18,13 +18,14 @@ class RopeNode final : public Node {
         y_(context.Result()),
         half_(static_cast<size_t>(context.attrs<rl_rope_attrs>().n_rot) / 2) {
     // theta^(-2i / n_rot) / factor, in float64: angles reach 1e5 radians, so the rate needs more
-    // than float32's 24 bits.
-    const auto& a = context.attrs<rl_rope_attrs>();
+    // than float32's 24 bits. The inverse turns the other way.
+    const auto a = context.attrs<rl_rope_attrs>();
+    const double direction = a.inverse != 0 ? -1 : 1;
     const View factors = context.Input(operands::Rope::freq_factors);
     for (size_t i = 0; i < half_; ++i) {
       const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
       const double factor = factors.present() ? factors.as<const float>()[i] : 1.0;
-      rate_.push_back(std::pow(static_cast<double>(a.theta), exponent) / factor);
+      rate_.push_back(direction * std::pow(static_cast<double>(a.theta), exponent) / factor);
     }
     for (int worker = 0; worker < context.workers; ++worker) {
       table_.push_back(

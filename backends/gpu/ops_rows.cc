@@ -199,8 +199,9 @@ DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {
       std::memcpy(&factor, file + static_cast<size_t>(i) * sizeof(float), sizeof(float));
     }
     const double exponent = -2.0 * i / a.n_rot;
-    const double rate =
+    const double turn =
         std::pow(static_cast<double>(a.theta), exponent) / static_cast<double>(factor) / kTwoPi;
+    const double rate = a.inverse != 0 ? -turn : turn;  // modulo a whole turn
     const double scaled = (rate - std::floor(rate)) * kTwo32;
     rates.push_back(static_cast<uint32_t>(scaled));
     rates.push_back(static_cast<uint32_t>((scaled - std::floor(scaled)) * kTwo32));

@@ -54,7 +54,7 @@ class PlanBuilder {
   [[nodiscard]] uint32_t op_index() const { return node_->op; }
   [[nodiscard]] const rl_op& op() const { return graph_.op(op_index()); }  // its main op
   template <typename Attrs>
-  [[nodiscard]] const Attrs& attrs() const {
+  [[nodiscard]] Attrs attrs() const {
     return sdk::GraphView::attrs<Attrs>(op());
   }
   // `i`: an operand index of <rullama/sdk/operands.h>.

@@ -70,6 +70,7 @@ Types InferRope(Context& c) {
     c.Fail("n_rot = {} is not an even number of 2 to {} dims", a.n_rot, ToString(x.last()));
   }
   if (!std::isfinite(a.theta) || a.theta <= 0) c.Fail("theta = {}, expected > 0", a.theta);
+  if (a.inverse != 0 && a.inverse != 1) c.Fail("inverse is {}, expected 0 or 1", a.inverse);
   c.WantIndex(In::pos, x.rows());
   c.WantVector(In::freq_factors, a.n_rot / 2);
   return {x};

@@ -77,7 +77,7 @@ TEST(InferTest, AttributesOfAnotherOpAreRefused) {
   use.operands.resize(3);
   const auto types = Infer(use);
   ASSERT_FALSE(types);
-  EXPECT_THAT(types.error().message, HasSubstr("attributes of 4 bytes, expected 12"));
+  EXPECT_THAT(types.error().message, HasSubstr("attributes of 4 bytes, expected 16"));
 }
 
 TEST(InferTest, WeightOfPlainTypesGathersToF32) {

@@ -1,7 +1,10 @@
 #include "core/ir/ops.h"
 
+#include <rullama/sdk/attributes.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <iterator>
 
 namespace rullama {
@@ -19,14 +22,15 @@ namespace {
   constexpr std::string_view k##Name##Results[] = {results};
 #include <rullama/ir/ops.def>
 
-#define RL_I32(field) {#field, AttrType::kI32, "", offsetof(Struct, field)},
-#define RL_I64(field) {#field, AttrType::kI64, "", offsetof(Struct, field)},
-#define RL_F32(field) {#field, AttrType::kF32, "", offsetof(Struct, field)},
-#define RL_ENUM(type, field) {#field, AttrType::kEnum, #type, offsetof(Struct, field)},
-#define RL_OP(id, Name, name, operands, results, attributes, traits, doc)         \
-  struct Name##Attrs {                                                            \
-    using Struct = rl_##name##_attrs;                                             \
-    static constexpr AttrInfo kInfos[] = {attributes{"", AttrType::kI32, "", 0}}; \
+#define RL_I32(field) {#field, AttrType::kI32, "", offsetof(Struct, field), 0},
+#define RL_I32_SINCE(minor, field) {#field, AttrType::kI32, "", offsetof(Struct, field), minor},
+#define RL_I64(field) {#field, AttrType::kI64, "", offsetof(Struct, field), 0},
+#define RL_F32(field) {#field, AttrType::kF32, "", offsetof(Struct, field), 0},
+#define RL_ENUM(type, field) {#field, AttrType::kEnum, #type, offsetof(Struct, field), 0},
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc)            \
+  struct Name##Attrs {                                                               \
+    using Struct = rl_##name##_attrs;                                                \
+    static constexpr AttrInfo kInfos[] = {attributes{"", AttrType::kI32, "", 0, 0}}; \
   };
 #include <rullama/ir/ops.def>
 
@@ -41,6 +45,7 @@ constexpr OpInfo kOps[] = {
    k##Name##Results,                                                                   \
    std::span<const AttrInfo>(Name##Attrs::kInfos, std::size(Name##Attrs::kInfos) - 1), \
    sizeof(rl_##name##_attrs),                                                          \
+   kLeastAttributeBytes<rl_##name##_attrs>,                                            \
    traits,                                                                             \
    doc},
 #include <rullama/ir/ops.def>
@@ -50,6 +55,7 @@ struct Enumerator {
   std::string_view enum_name;
   std::string_view name;
   int32_t value;
+  uint16_t since = 0;  // the ABI minor that added it to an older enumeration, else 0
 };
 
 constexpr Enumerator kEnumerators[] = {
@@ -115,6 +121,21 @@ std::optional<int32_t> EnumeratorFromName(std::string_view enum_name, std::strin
     if (row.enum_name == enum_name && row.name == name) return row.value;
   }
   return std::nullopt;
+}
+
+uint16_t RequiredAbiMinor(OpKind kind, const OpAttrs& attrs) {
+  uint16_t minor = 0;
+  for (const AttrInfo& attr : InfoOf(kind).attrs) {
+    if (attr.type != AttrType::kI32 && attr.type != AttrType::kEnum) continue;
+    int32_t value = 0;
+    std::memcpy(&value, static_cast<const std::byte*>(attrs.data()) + attr.offset, sizeof(value));
+    if (value != 0) minor = std::max(minor, attr.since);
+    for (const Enumerator& row : kEnumerators) {
+      const bool is_value = row.enum_name == attr.enum_name && row.value == value;
+      if (is_value) minor = std::max(minor, row.since);
+    }
+  }
+  return minor;
 }
 
 OpAttrs::OpAttrs(OpKind kind) : size_(static_cast<uint32_t>(InfoOf(kind).attrs_size)) {

@@ -41,6 +41,7 @@ struct AttrInfo {
   AttrType type;
   std::string_view enum_name;  // "rl_unary"; empty unless type is kEnum
   size_t offset;               // in the attribute struct
+  uint16_t since;              // the ABI minor that appended it to an older op, else 0
 };
 
 struct OpInfo {
@@ -50,6 +51,7 @@ struct OpInfo {
   std::span<const std::string_view> results;
   std::span<const AttrInfo> attrs;
   size_t attrs_size;
+  size_t least_attrs_size;  // in the oldest ABI version with the op
   OpTrait trait;
   std::string_view doc;
 };
@@ -64,6 +66,13 @@ inline std::string_view NameOf(OpKind kind) { return InfoOf(kind).name; }
 // none.
 std::string_view EnumeratorName(std::string_view enum_name, int32_t value);
 std::optional<int32_t> EnumeratorFromName(std::string_view enum_name, std::string_view name);
+
+class OpAttrs;
+
+// The minor version of the plugin ABI from which on a plugin reads all of these attributes: 0, or
+// that of an appended attribute that is not 0 or of an enumerator that was added later. An older
+// plugin would not notice, and compute something else.
+uint16_t RequiredAbiMinor(OpKind kind, const OpAttrs& attrs);
 
 // The kind an attribute struct belongs to: AttrsKind<rl_rms_norm_attrs>::kKind.
 template <typename Attrs>

@@ -117,6 +117,7 @@ std::string Section(const OpInfo& info) {
   separator = "- Attributes: ";
   for (const AttrInfo& attr : info.attrs) {
     fmt::format_to(to, "{}{}", separator, TextOf(attr));
+    if (attr.since != 0) fmt::format_to(to, " (since ABI 1.{})", attr.since);
     separator = ", ";
   }
   if (!info.attrs.empty()) fmt::format_to(to, "\n");

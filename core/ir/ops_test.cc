@@ -77,6 +77,18 @@ TEST(OpsTest, EnumeratorsGoBothWays) {
   EXPECT_EQ(EnumeratorFromName("rl_mask", "square"), std::nullopt);
 }
 
+// What a plugin of an older version would take for something else.
+TEST(OpsTest, LaterAdditionsRequireALaterAbi) {
+  const auto required = [](const auto& attrs) {
+    return RequiredAbiMinor(AttrsKind<std::decay_t<decltype(attrs)>>::kKind, OpAttrs(attrs));
+  };
+  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 0}), 0);
+  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 1}), 3);
+  EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_SQUARE}), 0);
+  EXPECT_EQ(InfoOf(OpKind::kRope).least_attrs_size, 12u);
+  EXPECT_EQ(InfoOf(OpKind::kRope).attrs_size, 16u);
+}
+
 TEST(OpsTest, EffectsWriteTheirFirstOperand) {
   for (const OpInfo& info : AllOps()) {
     if (info.trait != OpTrait::kEffect) continue;

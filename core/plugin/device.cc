@@ -79,6 +79,13 @@ Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
       return Broken(site, fmt::format("answered {} for op {} ({}), expected 0 or 1",
                                       answer.supported, i, NameOf(graph.ops[i].kind)));
     }
+    // A plugin does not see what was added after it was built, so its yes means something else.
+    const int required = RequiredAbiMinor(graph.ops[i].kind, graph.ops[i].attrs);
+    if (const auto [major, minor] = plugin_->abi_version(); minor < required) {
+      support.push_back({false, fmt::format("needs a plugin of ABI {}.{}, '{}' has {}.{}", major,
+                                            required, plugin_->name(), major, minor)});
+      continue;
+    }
     const size_t size = ::strnlen(answer.reason, sizeof(answer.reason));
     support.push_back({answer.supported == 1, Printable({answer.reason, size}, size)});
   }

@@ -119,7 +119,8 @@ Status EvalRope(const Call& call) {
     for (size_t i = 0; i < half; ++i) {
       const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
       const double factor = call.has(In::freq_factors) ? call.in(In::freq_factors).f[i] : 1.0;
-      const double angle = pos * std::pow(double{a.theta}, exponent) / factor;
+      const double turn = pos * std::pow(double{a.theta}, exponent) / factor;
+      const double angle = a.inverse != 0 ? -turn : turn;
       out[i] = in[i] * std::cos(angle) - in[i + half] * std::sin(angle);
       out[i + half] = in[i] * std::sin(angle) + in[i + half] * std::cos(angle);
     }

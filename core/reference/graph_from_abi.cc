@@ -42,7 +42,8 @@ Result<Value> ValueFromAbi(const rl_value& from) {
   }
 }
 
-// Copies attributes from a struct of another ABI version, which may be shorter or longer.
+// Copies attributes from a struct of another ABI version, which may be shorter or longer. What it
+// lacks is zero.
 Result<OpAttrs> AttrsFromAbi(OpKind kind, const rl_op& from) {
   OpAttrs attrs(kind);
   uint32_t found = 0;
@@ -50,12 +51,12 @@ Result<OpAttrs> AttrsFromAbi(OpKind kind, const rl_op& from) {
     std::memcpy(&found, from.attrs, sizeof(found));
   }
   found = std::min(found, from.attrs_size);
-  if (found < attrs.size()) {
+  if (found < InfoOf(kind).least_attrs_size) {
     return MakeError(ErrorKind::kBackend, "ref.graph", "{}: attributes of {} bytes, expected {}",
                      NameOf(kind), found, attrs.size());
   }
   const uint32_t size = attrs.size();
-  std::memcpy(attrs.data(), from.attrs, size);
+  std::memcpy(attrs.data(), from.attrs, std::min(found, size));
   std::memcpy(attrs.data(), &size, sizeof(size));
   return attrs;
 }

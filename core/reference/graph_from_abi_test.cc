@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "core/ir/builder.h"
 #include "core/ir/op_cases_test_util.h"
 #include "core/ir/text.h"
 #include "core/plugin/graph_flatten.h"
@@ -92,6 +93,24 @@ TEST(GraphFromAbiTest, LongerAttributesOfANewerHostAreRead) {
               c.op().attrs_size = sizeof(newer);
             }),
             "no error");
+}
+
+TEST(GraphFromAbiTest, ShorterAttributesOfAnOlderHostAreRead) {
+  GraphBuilder b("g");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 2, 8}});
+  const ValueId pos = b.Input("pos", {DType::kI32, {Dim::T()}});
+  b.Output("y", b.Add(ops::Rope{.x = x, .pos = pos, .theta = 100, .n_rot = 4, .inverse = 1}, "y"),
+           RowDemand::kAll);
+  const Graph graph = *std::move(b).Finish();
+  const FlatGraph flat(graph);
+  rl_op op = flat.view()->ops[0];
+  op.attrs_size = kLeastAttributeBytes<rl_rope_attrs>;
+  rl_graph older = *flat.view();
+  older.ops = &op;
+  const auto converted = GraphFromAbi(sdk::GraphView(older));
+  ASSERT_TRUE(converted) << converted.error().ToString();
+  EXPECT_EQ(converted->ops[0].As<rl_rope_attrs>().n_rot, 4);
+  EXPECT_EQ(converted->ops[0].As<rl_rope_attrs>().inverse, 0);
 }
 
 TEST(GraphFromAbiTest, ObservedValuesBecomeOutputs) {

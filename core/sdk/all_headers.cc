@@ -1,4 +1,5 @@
 // Every header of the SDK as a plugin of stricter authors compiles it (CMakeLists.txt).
+#include <rullama/sdk/attributes.h>
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/blocks.h>
 #include <rullama/sdk/dequantize.h>

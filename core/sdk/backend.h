@@ -10,6 +10,7 @@
 #pragma once
 
 #include <rullama/abi/rullama_abi.h>
+#include <rullama/sdk/attributes.h>
 #include <rullama/sdk/dtype.h>
 #include <rullama/sdk/half.h>
 #include <rullama/sdk/op_scope.h>
@@ -122,13 +123,14 @@ class GraphView {
   [[nodiscard]] const rl_value& result(const rl_op& op, uint32_t i = 0) const {
     return value(op.results[i]);
   }
-  // The attributes as their ABI struct, e.g. attrs<rl_rms_norm_attrs>(op).
+  // The attributes as their ABI struct, e.g. attrs<rl_rms_norm_attrs>(op). What an older host does
+  // not know is zero.
   template <typename Attrs>
-  [[nodiscard]] static const Attrs& attrs(const rl_op& op) {
-    if (op.attrs_size < sizeof(Attrs)) {
+  [[nodiscard]] static Attrs attrs(const rl_op& op) {
+    if (op.attrs_size < kLeastAttributeBytes<Attrs>) {
       throw Error(RL_INVALID_ARGUMENT, "attributes are smaller than this plugin expects");
     }
-    return *static_cast<const Attrs*>(op.attrs);
+    return ReadAttributes<Attrs>(op.attrs, op.attrs_size);
   }
 
  private:

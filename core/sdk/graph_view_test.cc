@@ -36,6 +36,20 @@ TEST(GraphView, WalksArraysOfLargerElements) {
   EXPECT_EQ(view.op(1).kind, 11U);
 }
 
+// A rotation as a host of ABI 1.2 or of a later version describes it.
+TEST(GraphView, ReadsAttributesOfOlderAndNewerHosts) {
+  const Larger<rl_rope_attrs> newer{{sizeof(newer), 100.0F, 4, 1}};
+  rl_op op{};
+  op.attrs = &newer;
+  op.attrs_size = sizeof(newer);
+  EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).inverse, 1);
+  op.attrs_size = 12;
+  EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).n_rot, 4);
+  EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).inverse, 0);
+  op.attrs_size = 8;
+  EXPECT_THROW((void)GraphView::attrs<rl_rope_attrs>(op), Error);
+}
+
 TEST(ByteSize, CountsBlocksAtTheExtentsOfAStep) {
   rl_value value{};
   value.dtype = RL_DTYPE_Q8_0;

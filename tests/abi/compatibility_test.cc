@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/ir/builder.h"
 #include "core/plugin/device.h"
 
 namespace rullama {
@@ -64,6 +65,31 @@ TEST_F(OldPlugin, AnswersForEachOp) {
   EXPECT_TRUE((*support)[0].supported);
   EXPECT_FALSE((*support)[1].supported);
   EXPECT_EQ((*support)[1].reason, "only affine on f32");
+}
+
+// It would compute the square and the forward rotation.
+TEST_F(OldPlugin, IsNotBelievedAboutWhatWasAddedLater) {
+  const auto answer = [&](const auto& op) {
+    GraphBuilder b("later");
+    const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 2}});
+    const ValueId pos = b.Input("pos", {DType::kI32, {Dim::T()}});
+    b.Output("y", b.Add(op(x, pos), "y"), RowDemand::kAll);
+    const auto support = device_->QueryOps(*std::move(b).Finish());
+    EXPECT_TRUE(support);
+    return support->at(0);
+  };
+  const auto rope = [&](int32_t inverse) {
+    return answer([&](ValueId x, ValueId pos) {
+      return ops::Rope{.x = x, .pos = pos, .theta = 1, .n_rot = 2, .inverse = inverse};
+    });
+  };
+  const auto unary = [&](rl_unary fn) {
+    return answer([&](ValueId x, ValueId) { return ops::Unary{.x = x, .fn = fn}; });
+  };
+  EXPECT_TRUE(rope(0).supported);
+  EXPECT_FALSE(rope(1).supported);
+  EXPECT_EQ(rope(1).reason, "needs a plugin of ABI 1.3, 'old' has 1.0");
+  EXPECT_TRUE(unary(RL_UNARY_SQUARE).supported);
 }
 
 TEST_F(OldPlugin, Computes) {

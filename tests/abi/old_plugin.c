@@ -1,5 +1,7 @@
 /* A plugin built in C with the headers of ABI 1.0: one device in host memory that runs `affine` on
- * f32. Today's host has to load it, take its refusals and get its results. */
+ * f32, and says that it runs `unary` and `rope` without looking at their attributes. Today's host
+ * has to load it, take its refusals and get its results, and ask it for nothing that it cannot
+ * know. */
 #include <rullama/abi/rullama_abi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +83,8 @@ static int32_t query_ops(rl_device* device, const rl_graph* graph, rl_op_support
   for (uint32_t i = 0; i < graph->op_count; ++i) {
     const rl_op* op = op_at(graph, i);
     support[i].supported =
-        op->kind == RL_OP_affine && value_at(graph, op->inputs[0])->dtype == RL_DTYPE_F32;
+        (op->kind == RL_OP_affine && value_at(graph, op->inputs[0])->dtype == RL_DTYPE_F32) ||
+        op->kind == RL_OP_unary || op->kind == RL_OP_rope;
     if (!support[i].supported) strcpy(support[i].reason, "only affine on f32");
   }
   return RL_OK;
