@@ -227,6 +227,7 @@ std::vector<CaseSpec> AllCases() {
   AddAttentionCases(cases);
   AddStateCases(cases);
   AddSamplingCases(cases);
+  AddTrainingCases(cases);
   return cases;
 }
 

@@ -43,6 +43,7 @@ void AddNormCases(std::vector<CaseSpec>& cases);
 void AddAttentionCases(std::vector<CaseSpec>& cases);
 void AddStateCases(std::vector<CaseSpec>& cases);
 void AddSamplingCases(std::vector<CaseSpec>& cases);
+void AddTrainingCases(std::vector<CaseSpec>& cases);
 
 // Cases of several ops; `kind` is the one they are about.
 std::vector<CaseSpec> NeighbourCases();

@@ -50,13 +50,15 @@ std::vector<double> SpecialsOf(rl_unary fn) {
     case RL_UNARY_GELU_TANH:
     case RL_UNARY_SILU:
       return {0, 1e-5, -1e-5, 60, -60, kNaN};
+    case RL_UNARY_GELU_TANH_GRAD:
+      return {0, 1e-5, -1e-5, 10, -10, 10.5, -10.5, 1e30, -1e30, kInfinity, -kInfinity, kNaN};
     default:
       return {0, kInfinity, -kInfinity, kNaN, 1e-30};
   }
 }
 
 void AddUnary(std::vector<CaseSpec>& cases) {
-  for (int32_t i = RL_UNARY_NEG; i <= RL_UNARY_SQUARE; ++i) {
+  for (int32_t i = RL_UNARY_NEG; i <= RL_UNARY_GELU_TANH_GRAD; ++i) {
     const auto fn = static_cast<rl_unary>(i);
     const std::string name(EnumeratorName("rl_unary", i));
     const ToleranceClass tolerance =

@@ -229,6 +229,91 @@ std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
       count, values * (1 + ScoreMagnitude(s.in(In::q), s.in(In::k_new), s.in(In::k_state), scale)));
 }
 
+// y (dy - sum(y dy)): the magnitudes of the difference.
+std::vector<double> SoftmaxGradMagnitude(const Site& s) {
+  using In = operands::SoftmaxGrad;
+  const Tensor& y = s.in(In::y);
+  const auto n = static_cast<size_t>(y.last());
+  std::vector<double> result(y.f.size(), 0);
+  for (size_t begin = 0; begin < result.size(); begin += n) {
+    double sum = 0;
+    for (size_t j = begin; j < begin + n; ++j) {
+      if (y.f[j] == 0) continue;
+      result[j] = std::abs(y.f[j] * s.in(In::dy).f[j]);
+      sum += result[j];
+    }
+    for (size_t j = begin; j < begin + n; ++j) result[j] += std::abs(y.f[j]) * sum;
+  }
+  return result;
+}
+
+// r (g - x r^2 mean(g x)): the magnitudes of the difference, whose second term is at most as large
+// as the root mean square of g.
+std::vector<double> RmsNormGradMagnitude(const Site& s) {
+  using In = operands::RmsNormGrad;
+  const Tensor& x = s.in(In::x);
+  const double eps = s.op.As<rl_rms_norm_grad_attrs>().eps;
+  const bool weighted = s.op.inputs[In::weight] != kNoValue;
+  const auto n = static_cast<size_t>(x.last());
+  const auto count = static_cast<double>(n);
+  std::vector<double> result(x.f.size());
+  for (size_t begin = 0; begin < result.size(); begin += n) {
+    double squares = 0, products = 0;
+    for (size_t j = 0; j < n; ++j) {
+      const double weight = weighted ? Abs(s.in(In::weight)).f[j] : 1;
+      result[begin + j] = std::abs(s.in(In::dy).f[begin + j]) * weight;
+      squares += x.f[begin + j] * x.f[begin + j];
+      products += result[begin + j] * std::abs(x.f[begin + j]);
+    }
+    const double r = 1 / std::sqrt(squares / count + eps);
+    for (size_t j = begin; j < begin + n; ++j) {
+      result[j] = r * (result[j] + std::abs(x.f[j]) * r * r * products / count);
+    }
+  }
+  return result;
+}
+
+// An error of the gate reaches dgate through the slope, which crosses zero, and dup through gelu.
+std::vector<double> GeGluGradMagnitude(const Site& s) {
+  using In = operands::GeGluGrad;
+  std::vector<double> result = Abs(s.in(In::dy)).f;
+  for (size_t j = 0; j < result.size(); ++j) {
+    result[j] *= kSteepest * std::max(std::abs(s.in(In::up).f[j]), std::abs(s.in(In::gate).f[j]));
+  }
+  return result;
+}
+
+// An error e of the logits of a row changes its loss by at most 2 e, and a probability by the
+// factor 1 + 2 e, which the second product carries to dx.
+std::vector<double> HeadSize(Norm norm, const Site& s, const Tensor& expected) {
+  using In = operands::LinearCrossEntropy;
+  const Tensor& weight = s.in(In::weight);
+  const float cap = s.op.As<rl_linear_cross_entropy_attrs>().cap;
+  Tensor logits;
+  logits.dims = {s.in(In::x).rows(), weight.dims[0]};
+  logits.f = Evaluate(OpKind::kMatMul, OpAttrs(rl_matmul_attrs{0, 1}), {&s.in(In::x), &weight});
+  if (cap > 0) logits.f = Evaluate(OpKind::kSoftcap, OpAttrs(rl_softcap_attrs{0, cap}), {&logits});
+  Tensor size = logits;
+  size.f = LinearSize(norm, s.in(In::x), weight, 1);
+  Tensor grad = logits;
+  grad.f = Evaluate(OpKind::kCrossEntropyGrad, OpAttrs(OpKind::kCrossEntropyGrad),
+                    {&logits, &s.in(In::targets), &s.in(In::factor)});
+  const std::vector<double> of_row = RowMaxima(size);
+  const auto n = static_cast<size_t>(logits.last());
+  if (expected.dims.size() == 1) {
+    std::vector<double> result = expected.f;
+    for (size_t i = 0; i < result.size(); ++i) {
+      result[i] = Raised(norm, result[i]) + Raised(norm, 2) * of_row[i * n];
+    }
+    return result;
+  }
+  for (size_t i = 0; i < grad.f.size(); ++i) {
+    const double error = norm == Norm::kEnergy ? std::sqrt(of_row[i]) : of_row[i];
+    grad.f[i] *= 1 + 2 * error;
+  }
+  return LinearSize(norm, grad, weight, 0);
+}
+
 // "[1, 3, 96] of [7, 8, 128]".
 std::string PlaceOf(size_t element, const std::vector<int64_t>& dims) {
   std::vector<size_t> place(dims.size());
@@ -301,6 +386,16 @@ std::vector<double> Magnitudes(const Case& test, const Interpreter& ran, const T
                         Largest(Abs(s.in(2)).f) * (1 + Largest(s.in(0).f) * Largest(s.in(1).f)));
       case OpKind::kSoftmax:
         return Constant(count, 1);
+      case OpKind::kCrossEntropyGrad:
+        return Constant(count, Largest(s.in(operands::CrossEntropyGrad::factor).f));
+      case OpKind::kSoftmaxGrad:
+        return SoftmaxGradMagnitude(s);
+      case OpKind::kRmsNormGrad:
+        return RmsNormGradMagnitude(s);
+      case OpKind::kGeGluGrad:
+        return GeGluGradMagnitude(s);
+      case OpKind::kLinearCrossEntropy:
+        return HeadSize(Norm::kMagnitude, s, expected);
       case OpKind::kRope:
       case OpKind::kResidualNorm:
       case OpKind::kPleInject:
@@ -329,6 +424,8 @@ std::vector<double> Energies(const Case& test, const Interpreter& ran, const Ten
         return GroupedSize(Norm::kEnergy, s.in(0), s.in(1), s.in(2));
       case OpKind::kMoeFfn:
         return MoeSize(Norm::kEnergy, s, expected);
+      case OpKind::kLinearCrossEntropy:
+        return HeadSize(Norm::kEnergy, s, expected);
       case OpKind::kSoftEmbed:
         return Constant(expected.f.size(), Raised(Norm::kEnergy, Largest(Abs(s.in(2)).f)));
       default:

@@ -52,6 +52,17 @@ void AddElementwise(const CompileContext& context, RunKernel kernel, uint32_t a,
                                                              b ? context.Input(*b) : View{}));
 }
 
+// s + x s (1 - s) 2 u'(x) with u = sqrt(2 / pi) (x + 0.044715 x^3) and s the logistic function of
+// 2u. Beyond 10 it is 1 or 0 in float32, before the cube overflows.
+float GeluTanhGrad(float x) {
+  constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;
+  constexpr float kCubic = 0.044715f;
+  if (std::fabs(x) > 10.0f) return x > 0 ? 1.0f : 0.0f;
+  const float e = std::exp(-kTwoSqrt2OverPi * x * (1 + kCubic * x * x));
+  const float s = 1 / (1 + e);
+  return s + x * s * (e * s) * kTwoSqrt2OverPi * (1 + 3 * kCubic * x * x);
+}
+
 float ApplyUnary(int32_t fn, float x) {
   switch (fn) {
     case RL_UNARY_NEG:
@@ -72,6 +83,8 @@ float ApplyUnary(int32_t fn, float x) {
       return 1.0f / (1.0f + std::exp(-x));
     case RL_UNARY_SILU:
       return x / (1.0f + std::exp(-x));
+    case RL_UNARY_GELU_TANH_GRAD:
+      return GeluTanhGrad(x);
     default:
       return x * x;  // RL_UNARY_SQUARE
   }

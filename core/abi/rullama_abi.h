@@ -90,7 +90,8 @@ typedef enum rl_unary {
   RL_UNARY_SIGMOID = 7,
   RL_UNARY_GELU_TANH = 8, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
   RL_UNARY_SILU = 9,
-  RL_UNARY_SQUARE = 10
+  RL_UNARY_SQUARE = 10,
+  RL_UNARY_GELU_TANH_GRAD = 11 /* since 1.3: the derivative of gelu_tanh at x */
 } rl_unary;
 
 typedef enum rl_binary {

@@ -59,6 +59,12 @@ class Context {
     Fail("operand {} is {}, expected rank {}", info_.operands[i].name, ToString(operand(i)), rank);
     return false;
   }
+  bool WantLeastRank(size_t i, int rank) {
+    if (operand(i).rank >= rank) return true;
+    Fail("operand {} is {}, expected rank {} or more", info_.operands[i].name, ToString(operand(i)),
+         rank);
+    return false;
+  }
   bool WantType(size_t i, const TensorType& type) {
     if (!has(i) || operand(i) == type) return true;
     Fail("operand {} is {}, expected {}", info_.operands[i].name, ToString(operand(i)),
@@ -118,11 +124,17 @@ inline std::optional<Dim> WantWeight(Context& c, size_t i, const Dim& k, bool tr
   return transposed ? weight.dim(0) : weight.dim(1);
 }
 
+// An axis of operand 0, but not its rows.
+inline bool WantInnerAxis(Context& c, int axis) {
+  if (axis >= 1 && axis < c.operand(0).rank) return true;
+  c.Fail("axis {} is outside 1 to {}", axis, c.operand(0).rank - 1);
+  return false;
+}
+
+// The result of an op along the last dimension: that of operand 0, f32 of rank 2 or more.
 inline Types InferRowwise(Context& c) {
   c.WantDType(0, DType::kF32);
-  if (c.operand(0).rank < 2) {
-    c.Fail("operand x is {}, expected rank 2 or more", ToString(c.operand(0)));
-  }
+  c.WantLeastRank(0, 2);
   return {c.operand(0)};
 }
 

@@ -40,16 +40,6 @@ Types InferReshape(Context& c) {
   return {y};
 }
 
-namespace {
-
-bool WantInnerAxis(Context& c, int axis) {
-  if (axis >= 1 && axis < c.operand(0).rank) return true;
-  c.Fail("axis {} is outside 1 to {}", axis, c.operand(0).rank - 1);
-  return false;
-}
-
-}  // namespace
-
 Types InferSlice(Context& c) {
   using In = operands::Slice;
   const auto& a = c.attrs<rl_slice_attrs>();

@@ -65,8 +65,8 @@ std::vector<OpCase> StructureCases() {
 const std::vector<OpCase>& OpCases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> all;
-    for (const auto& part :
-         {StructureCases(), ArithmeticCases(), AttentionCases(), SamplingCases()}) {
+    for (const auto& part : {StructureCases(), ArithmeticCases(), AttentionCases(), SamplingCases(),
+                             TrainingCases()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

@@ -35,6 +35,7 @@ std::vector<OpCase> StructureCases();
 std::vector<OpCase> ArithmeticCases();
 std::vector<OpCase> AttentionCases();
 std::vector<OpCase> SamplingCases();
+std::vector<OpCase> TrainingCases();
 
 // A graph of this one op: operands are inputs (a state for what is written), results are outputs.
 Graph GraphOf(const OpUse& use);

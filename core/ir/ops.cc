@@ -70,6 +70,7 @@ constexpr Enumerator kEnumerators[] = {
     {"rl_unary", "gelu_tanh", RL_UNARY_GELU_TANH},
     {"rl_unary", "silu", RL_UNARY_SILU},
     {"rl_unary", "square", RL_UNARY_SQUARE},
+    {"rl_unary", "gelu_tanh_grad", RL_UNARY_GELU_TANH_GRAD, 3},
     {"rl_binary", "add", RL_BINARY_ADD},
     {"rl_binary", "sub", RL_BINARY_SUB},
     {"rl_binary", "mul", RL_BINARY_MUL},

@@ -39,6 +39,7 @@ constexpr Group kGroups[] = {
     {120, "State"},
     {140, "Gemma"},
     {160, "Sampling"},
+    {180, "Training"},
 };
 
 std::string_view TextOf(RowRule rule) {

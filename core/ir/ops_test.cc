@@ -66,8 +66,8 @@ TEST(OpsTest, EnumeratorsGoBothWays) {
     EXPECT_GE(found, 2) << name;
   }
   // The last enumerator of each type has a name, and the next number none.
-  EXPECT_EQ(EnumeratorName("rl_unary", RL_UNARY_SQUARE), "square");
-  EXPECT_EQ(EnumeratorName("rl_unary", RL_UNARY_SQUARE + 1), "");
+  EXPECT_EQ(EnumeratorName("rl_unary", RL_UNARY_GELU_TANH_GRAD), "gelu_tanh_grad");
+  EXPECT_EQ(EnumeratorName("rl_unary", RL_UNARY_GELU_TANH_GRAD + 1), "");
   EXPECT_EQ(EnumeratorName("rl_binary", RL_BINARY_EQ), "eq");
   EXPECT_EQ(EnumeratorName("rl_binary", RL_BINARY_EQ + 1), "");
   EXPECT_EQ(EnumeratorName("rl_reduce", RL_REDUCE_MEAN), "mean");
@@ -85,6 +85,8 @@ TEST(OpsTest, LaterAdditionsRequireALaterAbi) {
   EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 0}), 0);
   EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 1}), 3);
   EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_SQUARE}), 0);
+  EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_GELU_TANH_GRAD}), 3);
+  EXPECT_EQ(required(rl_binary_attrs{0, RL_UNARY_GELU_TANH_GRAD}), 0);  // another enumeration
   EXPECT_EQ(InfoOf(OpKind::kRope).least_attrs_size, 12u);
   EXPECT_EQ(InfoOf(OpKind::kRope).attrs_size, 16u);
 }

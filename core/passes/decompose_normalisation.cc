@@ -3,13 +3,11 @@
 
 namespace rullama::decompositions {
 
-// exp(x - max) / sum. A row of only -inf gives zeros, although (-inf) - (-inf) is NaN. Such a row
-// is detected without comparisons of NaN, which some shader compilers get wrong: its maximum is the
-// only number with m = 2m and m < -1. The maximum is replaced by 0, so that every exp is 0, and 1
-// is added to the sum.
-ValueId Softmax(const Site& s, const ops::Softmax& op) {
+// (-inf) - (-inf) is NaN. A row of only -inf is detected without comparisons of NaN, which some
+// shader compilers get wrong: its maximum is the only number with m = 2m and m < -1. The maximum is
+// replaced by 0, so that every exp is 0, and 1 is added to the sum.
+Exponentials AddExponentials(const Site& s, ValueId x) {
   GraphBuilder& b = s.b;
-  const ValueId x = op.x;
   const ValueId max = b.Add(ops::Reduce{.x = x, .fn = RL_REDUCE_MAX}, s.Part("max"));
   const ValueId twice = b.Add(ops::Affine{.x = max, .scale = 2, .bias = 0}, s.Part("twice"));
   const ValueId is_fixed =
@@ -27,8 +25,12 @@ ValueId Softmax(const Site& s, const ops::Softmax& op) {
       b.Add(ops::Binary{.a = x, .b = offset, .fn = RL_BINARY_SUB}, s.Part("shifted"));
   const ValueId exp = b.Add(ops::Unary{.x = shifted, .fn = RL_UNARY_EXP}, s.Part("exp"));
   const ValueId sum = b.Add(ops::Reduce{.x = exp, .fn = RL_REDUCE_SUM}, s.Part("sum"));
-  const ValueId divisor = b.Add(ops::Sum(sum, is_empty), s.Part("divisor"));
-  return b.Add(ops::Binary{.a = exp, .b = divisor, .fn = RL_BINARY_DIV}, s.name);
+  return {offset, exp, b.Add(ops::Sum(sum, is_empty), s.Part("divisor"))};
+}
+
+ValueId Softmax(const Site& s, const ops::Softmax& op) {
+  const Exponentials e = AddExponentials(s, op.x);
+  return s.b.Add(ops::Binary{.a = e.exp, .b = e.divisor, .fn = RL_BINARY_DIV}, s.name);
 }
 
 ValueId RmsNorm(const Site& s, const ops::RmsNorm& op) {

@@ -30,4 +30,14 @@ struct Site {
 #undef RL_NO_DECOMPOSITION
 #undef RL_DECOMPOSITION
 
+// The exponentials of a softmax, shared with the losses: along the last dimension, exp(x - offset)
+// with the maximum as the offset, and their sum. In a row of only -inf the offset is 0, every
+// exponential is 0 and the divisor is 1.
+struct Exponentials {
+  ValueId offset;   // [..., 1]
+  ValueId exp;      // as x
+  ValueId divisor;  // [..., 1]
+};
+Exponentials AddExponentials(const Site& s, ValueId x);
+
 }  // namespace rullama::decompositions

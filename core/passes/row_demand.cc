@@ -62,19 +62,16 @@ class RowDemandPass {
     if (InfoOf(op.kind).trait == OpTrait::kEffect) return Level::kAll;
     Level level = Level::kNone;
     for (const ValueId result : op.results) level = std::max(level, level_[result]);
-    return level == Level::kWanted && MixesRows(op) ? Level::kAll : level;
+    return level == Level::kWanted && !FollowsRows(op) ? Level::kAll : level;
   }
 
-  // Every row of the results depends on all rows of the operand, so fewer rows would change the
-  // result.
-  [[nodiscard]] bool MixesRows(const Op& op) const {
-    bool mixes = false;
+  // True if an operand is read row by row. The rows of any other op come from no rows of their own:
+  // it computes all or none.
+  [[nodiscard]] bool FollowsRows(const Op& op) const {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (op.inputs[i] == kNoValue || !IsIndexedByRows(op.inputs[i])) continue;
-      if (FollowsRows(op, i)) return false;
-      mixes = mixes || InfoOf(op.kind).operands[i].rows == RowRule::kAll;
+      if (op.inputs[i] != kNoValue && FollowsRows(op, i)) return true;
     }
-    return mixes;
+    return false;
   }
 
   // True if operand `i` of an op is read row by row, so that it needs only the rows of the results.

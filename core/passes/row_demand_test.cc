@@ -50,6 +50,18 @@ TEST(RowDemand, GathersEachValueOnce) {
                                                       "tokens/rows", "pos/rows", "slot/rows"));
 }
 
+// The rows of its result come from no rows of their own, so a part of them cannot be computed.
+TEST(RowDemand, ScatteredRowsAreComputedWhole) {
+  GraphBuilder b("g");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::R(), 4}});
+  const ValueId rows = b.Input("rows", {DType::kI32, {Dim::R()}});
+  b.WantedRows(rows);
+  b.Output("y", b.Add(ops::ScatterRows{.x = x, .rows = rows}, "scattered"));
+  const Graph graph = Demanded(*std::move(b).Finish(), DemandMode::kPerOutput);
+  EXPECT_EQ(RowsOf(graph, "scattered"), Dim::T());
+  EXPECT_EQ(graph.type(graph.outputs[0].value).rows(), Dim::R());
+}
+
 TEST(RowDemand, AttentionKeepsAllFreshKeys) {
   const Graph graph = Demanded(MiniModel::Build(), DemandMode::kPerOutput);
   const Op& attention = graph.ops[OpOf(graph, "blk.2.attn")];

@@ -20,10 +20,10 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Operands = std::vector<std::optional<Tensor>>;
 
 inline Result<std::vector<Tensor>> TryEval(OpKind kind, const OpAttrs& attrs,
-                                           const Operands& operands) {
+                                           const Operands& operands, int64_t t = 1) {
   std::vector<const Tensor*> pointers;
   for (const auto& operand : operands) pointers.push_back(operand ? &*operand : nullptr);
-  return EvaluateOp(kind, attrs, pointers);
+  return EvaluateOp(kind, attrs, pointers, t);
 }
 
 // Returns the first result. After an error, fails the test and returns an empty tensor.

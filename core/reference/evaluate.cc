@@ -46,8 +46,6 @@ TensorType TypeOf(const Tensor& tensor) {
   return type;
 }
 
-constexpr Extents kNoRows{.t = 1, .r = 0};
-
 Status CheckHolder(const OpInfo& info, size_t index, const Tensor& tensor) {
   const auto count = static_cast<uint64_t>(tensor.elements());
   if (!tensor.packed.empty()) {
@@ -63,7 +61,7 @@ Status CheckHolder(const OpInfo& info, size_t index, const Tensor& tensor) {
 }  // namespace
 
 Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
-                                       std::span<const Tensor* const> operands) {
+                                       std::span<const Tensor* const> operands, int64_t t) {
   const OpInfo* info = FindOp(kind);
   const Kernel kernel = KernelOf(kind);
   if (info == nullptr || kernel == nullptr) {
@@ -94,7 +92,7 @@ Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
   std::vector<Tensor> results;
   results.reserve(result_types.size());
   for (const TensorType& type : result_types) {
-    results.push_back(MakeZeros(type.dtype, DimsAt(type, kNoRows)));
+    results.push_back(MakeZeros(type.dtype, DimsAt(type, {.t = t, .r = 0})));
   }
   RL_RETURN_IF_ERROR(kernel(Call{kind, attrs, ready, results}));
   return results;

@@ -13,11 +13,12 @@ namespace rullama::reference {
 
 // Evaluates one op; pure, thread-safe. `operands` are in the order of ops.def, null for an absent
 // optional one. Operands may be packed; results never are. f32 results keep float64 precision;
-// other dtypes are rounded to their grid. A state_append returns a new state. Errors: ir.type for
-// operands that do not fit the op; ref.index for an id, slot or position out of range; gguf.type
-// for a weight type that cannot be decoded.
+// other dtypes are rounded to their grid. A state_append returns a new state. `t`: the rows of the
+// step, which the result of scatter_rows has. Errors: ir.type for operands that do not fit the op;
+// ref.index for an id, row, slot or position out of range; gguf.type for a weight type that cannot
+// be decoded.
 Result<std::vector<Tensor>> EvaluateOp(OpKind kind, const OpAttrs& attrs,
-                                       std::span<const Tensor* const> operands);
+                                       std::span<const Tensor* const> operands, int64_t t = 1);
 
 // state_append on a state that the caller owns. `state` is unpacked and updated in place.
 Status AppendInPlace(Tensor& state, const Tensor& rows, const Tensor& pos, const Tensor& slot);

@@ -55,8 +55,8 @@ TEST(EvaluateTest, EveryOpRunsPackedAndUnpacked) {
       for (auto& operand : unpacked) {
         if (operand) operand = *Unpack(*operand);
       }
-      const auto from_packed = TryEval(row.use.kind, row.use.attrs, packed.operands);
-      const auto from_unpacked = TryEval(row.use.kind, row.use.attrs, unpacked);
+      const auto from_packed = TryEval(row.use.kind, row.use.attrs, packed.operands, extents.t);
+      const auto from_unpacked = TryEval(row.use.kind, row.use.attrs, unpacked, extents.t);
       ASSERT_TRUE(from_packed) << from_packed.error().ToString();
       ASSERT_TRUE(from_unpacked) << from_unpacked.error().ToString();
       ASSERT_EQ(from_packed->size(), row.results.size());

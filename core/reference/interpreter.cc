@@ -145,7 +145,7 @@ Status Interpreter::Append(const Op& op) {
                         operands[2]);
 }
 
-Status Interpreter::RunOp(OpIndex index) {
+Status Interpreter::RunOp(OpIndex index, int64_t t) {
   const Op& op = graph_.ops[index];
   // Appending in place is safe: the verifier has checked that nothing reads the old version after
   // its append.
@@ -154,7 +154,7 @@ Status Interpreter::RunOp(OpIndex index) {
   for (const ValueId input : op.inputs) {
     operands.push_back(input == kNoValue ? nullptr : &tensors_[Home(input)]);
   }
-  RL_ASSIGN_OR_RETURN(std::vector<Tensor> results, EvaluateOp(op.kind, op.attrs, operands));
+  RL_ASSIGN_OR_RETURN(std::vector<Tensor> results, EvaluateOp(op.kind, op.attrs, operands, t));
   for (size_t i = 0; i < results.size(); ++i) {
     tensors_[op.results[i]] = std::move(results[i]);
     present_[op.results[i]] = true;
@@ -182,7 +182,7 @@ Status Interpreter::Run(const Extents& extents, OpIndex* failed_op) {
     if (options_.cancelled && options_.cancelled()) {
       return MakeError(ErrorKind::kRuntime, "run.cancelled", "the run was cancelled at op {}", i);
     }
-    if (auto status = RunOp(i); !status) {
+    if (auto status = RunOp(i, extents.t); !status) {
       if (failed_op != nullptr) *failed_op = i;
       return tl::unexpected<Error>(std::move(status).error().WithContext(
           fmt::format("op {} -> '{}'", i, graph_.value(graph_.ops[i].results[0]).name)));

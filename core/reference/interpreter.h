@@ -68,7 +68,7 @@ class Interpreter {
   // version.
   [[nodiscard]] ValueId Home(ValueId id) const;
   Status CheckInputs(const Extents& extents) const;
-  Status RunOp(OpIndex index);
+  Status RunOp(OpIndex index, int64_t t);
   Status Append(const Op& op);
   void DropDeadValues(OpIndex index);
 

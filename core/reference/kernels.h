@@ -48,10 +48,16 @@ tl::unexpected<Error> IndexError(const Call& call, fmt::format_string<Args...> f
 #include <rullama/ir/ops.def>
 
 double GeluTanh(double x);
+// The derivative of 0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+double GeluTanhGrad(double x);
 void SoftmaxRow(std::span<const double> x, std::span<double> y);
 // y = x / sqrt(mean(x^2) + eps) * weight; an empty weight is all ones.
 void RmsNormRow(std::span<const double> x, std::span<const double> weight, double eps,
                 std::span<double> y);
+// y[rows, n] = x[rows, k] times weight[n, k] transposed, or weight[k, n] as stored; `y` begins at
+// 0. Errors: those of ReadFloats.
+Status Linear(const Tensor& x, const Tensor& weight, Tensor& y);
+Status LinearAsStored(const Tensor& x, const Tensor& weight, Tensor& y);
 // The position that row `row` of a ring of `capacity` rows holds when `past` rows have been stored,
 // or -1 if none was stored there.
 int64_t RingPosition(int64_t row, int64_t past, int64_t capacity);

@@ -7,9 +7,7 @@
 #include "core/reference/kernels.h"
 
 namespace rullama::reference {
-namespace {
 
-// y[rows, n] = x[rows, k] weight[n, k]^T.
 Status Linear(const Tensor& x, const Tensor& weight, Tensor& y) {
   const int64_t n = weight.dims[0];
   const auto k = static_cast<size_t>(weight.dims[1]);
@@ -26,7 +24,6 @@ Status Linear(const Tensor& x, const Tensor& weight, Tensor& y) {
   return OkStatus();
 }
 
-// y[rows, n] = x[rows, k] weight[k, n].
 Status LinearAsStored(const Tensor& x, const Tensor& weight, Tensor& y) {
   const int64_t k = weight.dims[0];
   const int64_t n = weight.dims[1];
@@ -41,8 +38,6 @@ Status LinearAsStored(const Tensor& x, const Tensor& weight, Tensor& y) {
   }
   return OkStatus();
 }
-
-}  // namespace
 
 Status EvalMatMul(const Call& call) {
   using In = operands::MatMul;

@@ -32,6 +32,8 @@ double Apply(rl_unary fn, double x) {
       return x / (1.0 + std::exp(-x));
     case RL_UNARY_SQUARE:
       return x * x;
+    case RL_UNARY_GELU_TANH_GRAD:
+      return GeluTanhGrad(x);
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

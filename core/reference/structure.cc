@@ -1,4 +1,4 @@
-// Structure ops: reshape, copy, slice, concat, cast, gather_rows, gather_last.
+// Structure ops: reshape, copy, slice, concat, pad, cast, gather_rows, gather_last.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -71,6 +71,20 @@ Status EvalConcat(const Call& call) {
   for (int64_t o = 0; o < split.outer; ++o) {
     CopyElements(call.in(In::a), o * a, a, call.y(), o * (a + b));
     CopyElements(call.in(In::b), o * b, b, call.y(), o * (a + b) + a);
+  }
+  return OkStatus();
+}
+
+Status EvalPad(const Call& call) {
+  using In = operands::Pad;
+  const auto& a = call.As<rl_pad_attrs>();
+  const Tensor& x = call.in(In::x);
+  const AxisSplit split = SplitAt(x, a.axis);
+  const int64_t size = x.dims[static_cast<size_t>(a.axis)];
+  const int64_t padded = call.y().dims[static_cast<size_t>(a.axis)];
+  for (int64_t o = 0; o < split.outer; ++o) {
+    CopyElements(x, o * size * split.inner, size * split.inner, call.y(),
+                 (o * padded + a.before) * split.inner);
   }
   return OkStatus();
 }

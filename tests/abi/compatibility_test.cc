@@ -90,6 +90,7 @@ TEST_F(OldPlugin, IsNotBelievedAboutWhatWasAddedLater) {
   EXPECT_FALSE(rope(1).supported);
   EXPECT_EQ(rope(1).reason, "needs a plugin of ABI 1.3, 'old' has 1.0");
   EXPECT_TRUE(unary(RL_UNARY_SQUARE).supported);
+  EXPECT_FALSE(unary(RL_UNARY_GELU_TANH_GRAD).supported);
 }
 
 TEST_F(OldPlugin, Computes) {

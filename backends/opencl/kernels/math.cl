@@ -83,6 +83,17 @@ float GeluTanh(float x) {
   return x * Sigmoid(2.0f * u);
 }
 
+// Its derivative sigmoid(2u) + x sigmoid(2u) sigmoid(-2u) 2u'(x), which is 1 or 0 in f32 beyond 10,
+// before the cube overflows.
+float GeluTanhGrad(float x) {
+  if (fabs(x) > 10.0f) return x > 0.0f ? 1.0f : 0.0f;
+  const float square = x * x;
+  const float twice = 1.5957691216057308f * x * fma(0.044715f, square, 1.0f);
+  const float slope = 1.5957691216057308f * fma(0.134145f, square, 1.0f);
+  const float s = Sigmoid(twice);
+  return s + x * (s * Sigmoid(-twice)) * slope;
+}
+
 // cos and sin of `turns` whole turns, |turns| <= 1/2: after Cephes' polynomials on [-pi/4, pi/4].
 float2 CosSin(float turns) {
   const float quadrant = floor(turns * 4.0f + 0.5f);

@@ -28,6 +28,8 @@ float Unary(float x) {
       return IS_NAN(x) ? x : GeluTanh(x);
     case 9:
       return IS_NAN(x) ? x : x * Sigmoid(x);
+    case 11:
+      return IS_NAN(x) ? x : GeluTanhGrad(x);
     default:
       return x * x;
   }

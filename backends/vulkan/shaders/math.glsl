@@ -83,6 +83,17 @@ float GeluTanh(float x) {
   return x * Sigmoid(2.0 * u);
 }
 
+// Its derivative sigmoid(2u) + x sigmoid(2u) sigmoid(-2u) 2u'(x), which is 1 or 0 in f32 beyond 10,
+// before the cube overflows.
+float GeluTanhGrad(float x) {
+  if (abs(x) > 10.0) return x > 0.0 ? 1.0 : 0.0;
+  const float square = x * x;
+  const float twice = 1.5957691216057308 * x * fma(0.044715, square, 1.0);
+  const float slope = 1.5957691216057308 * fma(0.134145, square, 1.0);
+  const float s = Sigmoid(twice);
+  return s + x * (s * Sigmoid(-twice)) * slope;
+}
+
 // cos and sin of `turns` whole turns, |turns| <= 1/2: after Cephes' polynomials on [-pi/4, pi/4].
 vec2 CosSin(float turns) {
   const float quadrant = floor(turns * 4.0 + 0.5);

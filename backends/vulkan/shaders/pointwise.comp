@@ -30,6 +30,8 @@ float Unary(float x) {
       return IsNan(x) ? x : GeluTanh(x);
     case 9:
       return IsNan(x) ? x : x * Sigmoid(x);
+    case 11:
+      return IsNan(x) ? x : GeluTanhGrad(x);
     default:
       return x * x;
   }
