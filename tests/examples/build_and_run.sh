@@ -1,11 +1,13 @@
 #!/bin/bash
-# build_and_run.sh BUILD_DIR WORK_DIR: installs the package, builds the examples in C and C++ against it as a stranger
-# would, with CMake and with pkg-config, and runs them.
+# build_and_run.sh BUILD_DIR WORK_DIR PYTHON: installs the package, builds the examples in C and C++ against it as a
+# stranger would, with CMake and with pkg-config, and runs them. If PYTHON is 1, the examples in Python run with the
+# installed Python package.
 set -euo pipefail
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=$1
 work=$2
+with_python=$3
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
@@ -74,3 +76,14 @@ expected=$("$work/prefix/bin/rullama" run "$model" -p "The prince" --raw --greed
 for page in ./page_c ./page_cpp; do
   [[ -n $expected && $($page "$model" "The prince") == "$expected" ]]
 done
+
+# The Python package of the prefix, with nothing of the build tree on its search path.
+if ((with_python)); then
+  python=$source/.venv/bin/python
+  packages=$(compgen -G "$work/prefix/lib/python3.*/site-packages")
+  export PYTHONPATH=$packages PYTHONDONTWRITEBYTECODE=1
+  [[ $($python -c 'import rullama; print(rullama.__file__)') == "$packages/rullama/__init__.py" ]]
+  greedy=$("$work/prefix/bin/rullama" run "$model" -p 'Who is "Anna" Pavlovna?' --greedy -n 64 -q)
+  [[ -n $greedy && $($python "$source/examples/python/chat.py" "$model" 'Who is "Anna" Pavlovna?' cpu) == "$greedy" ]]
+  [[ $($python "$source/examples/python/together.py" "$model" "The prince" "It was in July" "Well, my") == "$together" ]]
+fi
