@@ -67,19 +67,19 @@ std::string_view InWords(StopReason reason) {
 
 // A prompt that does not fit is refused with advice that the model allows to follow.
 Status CheckFits(ModelSession& engine, int64_t prompt, const AnswerOptions& options) {
-  const Gemma4Config& gemma = engine.model().gemma;
+  const ModelFacts& facts = engine.model().facts();
   const int64_t held = engine.session().past(0);
-  const int64_t canvas = gemma.denoises() && options.max_tokens != 0 ? gemma.canvas.length : 0;
+  const int64_t canvas = facts.denoises() && options.max_tokens != 0 ? facts.canvas.length : 0;
   if (held + prompt + canvas <= engine.capacity()) return OkStatus();
   std::string need = fmt::format("the prompt has {} tokens", prompt);
   if (held > 0) need += fmt::format(", the conversation before it {}", held);
   if (canvas > 0) need += fmt::format(", a canvas {}", canvas);
-  const bool can_grow = engine.capacity() < gemma.context_length;
+  const bool can_grow = engine.capacity() < facts.context_length;
   return MakeError(
       ErrorKind::kRuntime, "context.overflow", "{}, but the context holds {}; {}", need,
       engine.capacity(),
       can_grow ? fmt::format("shorten the prompt or raise --ctx-size (this model takes up to {})",
-                             gemma.context_length)
+                             facts.context_length)
                : "shorten the prompt: this model takes no longer context");
 }
 
@@ -88,7 +88,7 @@ Status CheckFits(ModelSession& engine, int64_t prompt, const AnswerOptions& opti
 Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> prompt,
                               const AnswerOptions& options, Console& console) {
   RL_RETURN_IF_ERROR(CheckFits(engine, static_cast<int64_t>(prompt.size()), options));
-  if (engine.model().gemma.denoises()) {
+  if (engine.model().facts().denoises()) {
     return GenerateCanvasAnswer(engine, prompt, options, console);
   }
   Answer answer;
@@ -97,7 +97,7 @@ Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> pro
   Progress progress(console, "prompt");
   GeneratorOptions generator_options;
   generator_options.capacity = engine.capacity();
-  generator_options.vocabulary = engine.model().gemma.vocabulary;
+  generator_options.vocabulary = engine.model().facts().vocabulary;
   generator_options.may_ban_all = !engine.sampler().logit_bias.empty();
   const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
   generator_options.end_tokens.assign(ends.begin(), ends.end());
@@ -117,7 +117,7 @@ Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> pro
   answer.times.prompt_seconds = SecondsSince(start);
   RL_ASSIGN_OR_RETURN(answer.after_first_token, engine.session().Stats());
 
-  TextStream stream(engine.tokenizer(), options, answer);
+  TextStream stream(engine, options, answer);
   Status status;
   const auto on_token = [&](int32_t token) {
     answer.ids.push_back(token);

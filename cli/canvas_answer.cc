@@ -24,8 +24,8 @@ Result<std::unique_ptr<CanvasRandom>> MakeRandom(const ModelSession& engine) {
 CanvasGeneratorOptions MakeOptions(const ModelSession& engine, const std::atomic<bool>* cancelled) {
   CanvasGeneratorOptions options;
   options.capacity = engine.capacity();
-  options.canvas_length = engine.model().gemma.canvas.length;
-  options.vocabulary = engine.model().gemma.vocabulary;
+  options.canvas_length = engine.model().facts().canvas.length;
+  options.vocabulary = engine.model().facts().vocabulary;
   options.settings = engine.diffusion();
   const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
   options.end_tokens.assign(ends.begin(), ends.end());
@@ -52,14 +52,14 @@ Result<Answer> GenerateCanvasAnswer(ModelSession& engine, std::span<const int32_
   CanvasGenerator generator(engine.session(), *random, std::move(generator_options));
 
   const auto start = Clock::now();
-  RL_RETURN_IF_ERROR(engine.session().Prepare(engine.model().gemma.canvas.length,
+  RL_RETURN_IF_ERROR(engine.session().Prepare(engine.model().facts().canvas.length,
                                               DemandMode::kAllRows, kDenoiseGraph));
   RL_RETURN_IF_ERROR(generator.Feed(prompt));
   progress.Clear();
   answer.times.prompt_seconds = SecondsSince(start);
   RL_ASSIGN_OR_RETURN(answer.after_first_token, engine.session().Stats());
 
-  TextStream stream(engine.tokenizer(), options, answer);
+  TextStream stream(engine, options, answer);
   Status status;
   CanvasGenerator::Callbacks callbacks;
   callbacks.on_step = [&](int64_t canvas, const CanvasStep& step) {

@@ -12,23 +12,23 @@ namespace rullama::cli {
 namespace {
 
 Status CheckSizes(const ModelSession& engine, const CanvasScore& score) {
-  const Gemma4Config& gemma = engine.model().gemma;
-  if (!gemma.denoises()) {
+  const ModelFacts& facts = engine.model().facts();
+  if (!facts.denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "this model predicts the next token and has no canvas; expected a "
                      "DiffusionGemma, or no canvas");
   }
   const auto rows = static_cast<int64_t>(score.canvas.size());
-  if (rows != gemma.canvas.length) {
+  if (rows != facts.canvas.length) {
     return MakeError(ErrorKind::kUsage, "usage.canvas",
                      "the canvas has {} tokens, expected {}, the model's canvas length", rows,
-                     gemma.canvas.length);
+                     facts.canvas.length);
   }
   const auto elements = static_cast<int64_t>(score.previous.size());
-  if (elements != 0 && elements != rows * gemma.vocabulary) {
+  if (elements != 0 && elements != rows * facts.vocabulary) {
     return MakeError(ErrorKind::kUsage, "usage.canvas",
                      "the logits to condition on are {} numbers, expected [{}, {}]", elements, rows,
-                     gemma.vocabulary);
+                     facts.vocabulary);
   }
   return OkStatus();
 }
@@ -68,7 +68,7 @@ Result<std::vector<float>> CanvasLogits(ModelSession& engine, const CanvasScore&
   if (!score.previous.empty()) RL_RETURN_IF_ERROR(Condition(session, score));
   RL_RETURN_IF_ERROR(RunCanvas(session, kDenoiseGraph, score.canvas));
   std::vector<float> logits(score.canvas.size() *
-                            static_cast<size_t>(engine.model().gemma.vocabulary));
+                            static_cast<size_t>(engine.model().facts().vocabulary));
   RL_RETURN_IF_ERROR(
       session.ReadOutput(output_names::kLogits, std::as_writable_bytes(std::span(logits))));
   if (std::ranges::any_of(logits, [](float x) { return std::isnan(x); })) {

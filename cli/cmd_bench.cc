@@ -27,6 +27,7 @@
 #include "core/runtime/sequence_feeder.h"
 #include "engine/canvas_generator.h"
 #include "engine/session_canvas.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -177,7 +178,7 @@ class Bench {
   }
 
  private:
-  [[nodiscard]] bool denoises() const { return engine_.model().gemma.denoises(); }
+  [[nodiscard]] bool denoises() const { return engine_.model().facts().denoises(); }
 
   Result<double> RunOnce(const Test& test) {
     engine_.session().ForgetSlot(0);
@@ -223,7 +224,7 @@ class Bench {
                                std::span<const int32_t> rest) {
     CanvasGeneratorOptions options;
     options.capacity = engine_.capacity();
-    options.canvas_length = engine_.model().gemma.canvas.length;
+    options.canvas_length = engine_.model().facts().canvas.length;
     const auto cancelled = CancelFlag();
     options.cancelled = cancelled.get();
     PhiloxCanvasRandom unused(0);
@@ -235,7 +236,7 @@ class Bench {
       return SecondsSince(start);
     }
     RL_ASSIGN_OR_RETURN(auto canvas,
-                        SessionCanvas::Begin(engine_.session(), engine_.model().gemma.vocabulary,
+                        SessionCanvas::Begin(engine_.session(), engine_.model().facts().vocabulary,
                                              options.canvas_length, 0));
     const std::vector<float> uniforms(rest.size(), 0.5F);
     const CanvasRequest request{.canvas = rest,
@@ -251,7 +252,7 @@ class Bench {
 
   // Any tokens, the same in each run: a varied text costs what a sensible one does.
   [[nodiscard]] std::vector<int32_t> Tokens(int64_t count) const {
-    const auto vocabulary = static_cast<uint64_t>(engine_.model().gemma.vocabulary);
+    const auto vocabulary = static_cast<uint64_t>(engine_.model().facts().vocabulary);
     constexpr uint64_t kStride = 2654435761;  // odd and large: visits the vocabulary evenly
     std::vector<int32_t> tokens(static_cast<size_t>(count));
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -378,8 +379,8 @@ Status WriteMeasurements(Bench& bench, const ModelSession& engine, const std::ve
 // twice costs little.
 Result<int64_t> CanvasLengthOf(const LoadedConfig& loaded) {
   RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
-  RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));
-  return gemma.canvas.length;
+  RL_ASSIGN_OR_RETURN(const auto model, OpenModel(*file.file));
+  return model->facts().canvas.length;
 }
 
 Result<int> RunBench(const BenchFlags& flags, Console& console) {

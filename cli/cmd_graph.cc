@@ -106,9 +106,9 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const SamplerSettings sampler,
                       ResolveSettings(model.config().sampler, *model.file.file));
   const EntropyBoundSettings diffusion =
-      ResolveSettings(model.config().sampler.diffusion, RecommendedBy(model.gemma.canvas));
+      ResolveSettings(model.config().sampler.diffusion, RecommendedBy(model.facts().canvas));
   const auto build = [&](DType kv_dtype) {
-    return BuildModelProgram(model.gemma, model.weights,
+    return BuildModelProgram(*model.model,
                              {.sampler = &sampler,
                               .diffusion = &diffusion,
                               .adapters = &model.adapters,
@@ -116,9 +116,9 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                               .kv_dtype = kv_dtype,
                               .limits = {.max_rows = std::min(flags.rows, model.capacity())}});
   };
-  RL_ASSIGN_OR_RETURN(const Form form, FormOf(flags, model.gemma.layer_count()));
+  RL_ASSIGN_OR_RETURN(const Form form, FormOf(flags, model.facts().layers));
   const auto index = static_cast<size_t>(flags.canvas ? kDenoiseGraph : kEncodeGraph);
-  if (flags.canvas && !model.gemma.denoises()) {
+  if (flags.canvas && !model.facts().denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "--canvas shows how a DiffusionGemma denoises; this model predicts the next "
                      "token");

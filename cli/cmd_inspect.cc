@@ -11,8 +11,7 @@
 #include "cli/model_summary.h"
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
-#include "models/gemma4/graph/config.h"
-#include "models/gemma4/graph/model.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -82,11 +81,9 @@ json ValueAsJson(const GgufValue& value) {
   return {{"type", NameOf(value.element_type)}, {"count", value.count}, {"first", first}};
 }
 
-const char* DialectOf(const GgufFile& file) {
-  const auto tokenizer = file.FindString("tokenizer.ggml.model");
-  if (!tokenizer || !tokenizer->has_value()) return "unknown";
-  if (**tokenizer == "gemma4") return "llama.cpp";
-  return **tokenizer == "llama" ? "ollama" : "unknown";
+std::string_view DialectOf(const GgufFile& file) {
+  const auto family = FamilyOf(file);
+  return family ? (*family)->dialect(file) : "unknown";
 }
 
 json TensorsAsJson(const GgufFile& file) {
@@ -105,15 +102,15 @@ json TensorsAsJson(const GgufFile& file) {
 
 // The memory that a session of one slot needs, or the reason why rullama cannot run the file.
 json MemoryAsJson(const GgufFile& file, int64_t context) {
-  const auto gemma = Gemma4Config::FromFile(file);
-  if (!gemma) {
-    return {{"reason", gemma.error().message}, {"code", gemma.error().id}};
+  const auto model = OpenModel(file);
+  if (!model) {
+    return {{"reason", model.error().message}, {"code", model.error().id}};
   }
-  const int64_t capacity = std::min(context, gemma->context_length);
+  const int64_t capacity = std::min(context, (*model)->facts().context_length);
   const BuildOptions build{.slots = 1, .capacity = capacity};
   uint64_t weights = 0;
   for (const TensorInfo& tensor : file.tensors()) weights += tensor.bytes;
-  const uint64_t cache = CacheBytes(*gemma, build);
+  const uint64_t cache = (*model)->CacheBytes(build);
   return {{"context", capacity},
           {"weights_bytes", weights},
           {"kv_cache_bytes", cache},

@@ -77,7 +77,7 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(logits))));
   RL_RETURN_IF_ERROR(file.Commit());
   console.Note(fmt::format("wrote logits [{}, {}] to '{}'", canvas.size(),
-                           engine->model().gemma.vocabulary, flags.out_path));
+                           engine->model().facts().vocabulary, flags.out_path));
   return 0;
 }
 
@@ -97,7 +97,7 @@ Result<int> WriteLogits(const LogitsFlags& flags, Console& console) {
   }));
   RL_RETURN_IF_ERROR(file.Commit());
   console.Note(fmt::format("wrote logits [{}, {}] to '{}'", ids.size(),
-                           engine->model().gemma.vocabulary, flags.out_path));
+                           engine->model().facts().vocabulary, flags.out_path));
   return 0;
 }
 

@@ -43,7 +43,7 @@ double NegativeLogLikelihood(std::span<const float> logits, int32_t target) {
 }
 
 Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, Score& score) {
-  const auto vocabulary = static_cast<size_t>(engine.model().gemma.vocabulary);
+  const auto vocabulary = static_cast<size_t>(engine.model().facts().vocabulary);
   return ScoreTokens(engine, chunk, [&](int64_t first, std::span<const float> logits) {
     for (size_t row = 0; row * vocabulary < logits.size(); ++row) {
       const size_t next = static_cast<size_t>(first) + row + 1;

@@ -9,7 +9,8 @@
 #include "cli/option_words.h"
 #include "cli/signals.h"
 #include "core/base/size_text.h"
-#include "models/gemma4/files/quantize.h"
+#include "models/quantize/quantize.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -25,6 +26,8 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
   QuantizeOptions options;
   RL_ASSIGN_OR_RETURN(options.mix, FindQuantMix(flags.type));
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.input));
+  // The rules for the types of tensors are known for these families only.
+  RL_RETURN_IF_ERROR(FamilyOf(*model.file));
   options.threads = flags.threads;
   options.cancel = CancelFlag();
   Progress progress(console, "quantising");

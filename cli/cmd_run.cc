@@ -87,7 +87,7 @@ Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const ModelSessio
       console.WriteError(console.Colored(text, "2"));
       return OkStatus();
     };
-    if (engine.model().gemma.denoises() && console.stdout_draws()) {
+    if (engine.model().facts().denoises() && console.stdout_draws()) {
       ShowOnTerminal(std::make_shared<CanvasView>(engine.tokenizer(), console), console, options);
     }
   }

@@ -9,9 +9,8 @@
 #include "cli/command.h"
 #include "cli/option_words.h"
 #include "cli/signals.h"
-#include "core/config/consistency.h"
 #include "core/config/layered_config.h"
-#include "models/gemma4/files/synth.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -29,10 +28,11 @@ Result<int> WriteModel(const SynthFlags& flags, Console& console) {
   SyntheticOptions options;
   RL_ASSIGN_OR_RETURN(options.mix, FindQuantMix(flags.type));
   RL_ASSIGN_OR_RETURN(Config config, LoadConfigFile(flags.config));
-  RL_RETURN_IF_ERROR(CheckArchitectureComplete(config.architecture));
   if (flags.layers > 0) config.architecture.layers = flags.layers;
-  RL_ASSIGN_OR_RETURN(const Gemma4Config model,
-                      Gemma4Config::FromArchitecture(config.architecture));
+  const ModelFamily* family = ModelFamilies().front();
+  if (config.architecture.family) {
+    RL_ASSIGN_OR_RETURN(family, FindFamily(*config.architecture.family));
+  }
   std::optional<GgufFile> vocabulary;
   if (!flags.vocabulary.empty()) {
     RL_ASSIGN_OR_RETURN(vocabulary, GgufFile::Open(flags.vocabulary));
@@ -47,7 +47,7 @@ Result<int> WriteModel(const SynthFlags& flags, Console& console) {
   options.on_progress = [&](uint64_t done, uint64_t total) {
     progress.Update(static_cast<int64_t>(done), static_cast<int64_t>(total));
   };
-  RL_RETURN_IF_ERROR(WriteSynthetic(model, options, flags.out));
+  RL_RETURN_IF_ERROR(family->write_synthetic(config.architecture, options, flags.out));
   return 0;
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cli/prompt.h"
-#include "engine/chat_tokens.h"
+#include "engine/system_prompt.h"
 
 namespace rullama::cli {
 namespace {
@@ -51,8 +51,8 @@ bool Conversation::has_system() const {
 }
 
 int64_t Conversation::canvas_length() const {
-  const Gemma4Config& gemma = engine_.model().gemma;
-  return gemma.denoises() ? gemma.canvas.length : 0;
+  const ModelFacts& facts = engine_.model().facts();
+  return facts.denoises() ? facts.canvas.length : 0;
 }
 
 int64_t Conversation::Reserve() const {
@@ -62,7 +62,7 @@ int64_t Conversation::Reserve() const {
 }
 
 Error Conversation::TooLong(size_t tokens) const {
-  const int64_t limit = engine_.model().gemma.context_length;
+  const int64_t limit = engine_.model().facts().context_length;
   const std::string with = has_system() ? " with the system prompt" : "";
   const std::string canvas =
       canvas_length() > 0 ? fmt::format(" and a canvas {}", canvas_length()) : std::string();
@@ -81,8 +81,10 @@ Result<std::vector<int32_t>> Conversation::FittedTokens() {
   nlohmann::json kept = messages_;
   int dropped = 0;
   for (;;) {
-    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                        ChatTokens(engine_.model(), kept, /*tools=*/nullptr, options_.thinking));
+    RL_ASSIGN_OR_RETURN(EncodedChat chat,
+                        engine_.model().model->EncodeChat(engine_.tokenizer(), kept,
+                                                          /*tools=*/nullptr, options_.thinking));
+    std::vector<int32_t> ids = std::move(chat.ids);
     const auto count = static_cast<int64_t>(ids.size());
     const bool fits = count + Reserve() <= engine_.capacity();
     if (!fits && DropOldestTurn(kept)) {

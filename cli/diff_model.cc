@@ -11,6 +11,7 @@
 #include "core/diff/router_selections.h"
 #include "core/ir/canvas_names.h"
 #include "core/runtime/generator.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -44,14 +45,14 @@ std::vector<std::byte> SomeEmbeddings(const TensorType& type) {
 
 // The graph of one step over the tokens, with all logits; what is not in the file goes to
 // `constants`.
-Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, const ModelAdapters& adapters,
-             DType kv_dtype, DiffModel& model, std::vector<SyntheticConstant>& constants) {
+Status Build(const Model& network, const ModelAdapters& adapters, DType kv_dtype, DiffModel& model,
+             std::vector<SyntheticConstant>& constants) {
+  const ModelFacts& facts = network.facts();
   const auto rows = static_cast<int64_t>(model.tokens.size());
-  const Gemma4Pass pass = gemma.denoises() ? Gemma4Pass::kCanvas : Gemma4Pass::kCausal;
+  const ModelPass pass = facts.denoises() ? ModelPass::kCanvas : ModelPass::kCausal;
   RL_ASSIGN_OR_RETURN(
       ModelGraph parts,
-      BuildModel(gemma, weights,
-                 {.pass = pass, .capacity = rows, .kv_dtype = kv_dtype, .max_t = rows}));
+      network.BuildGraph({.pass = pass, .capacity = rows, .kv_dtype = kv_dtype, .max_t = rows}));
   for (const ValueId id : parts.hidden)
     model.layers.push_back(parts.builder.graph().value(id).name);
   model.layers.emplace_back(output_names::kLogits);
@@ -61,17 +62,17 @@ Status Build(const Gemma4Config& gemma, const Gemma4Weights& weights, const Mode
   RL_ASSIGN_OR_RETURN(const Graph graph, std::move(parts.builder).Finish());
   RL_ASSIGN_OR_RETURN(model.graph, AdaptProducts(graph, adapters.pairs));
   // A canvas pass changes no state: what it reads can be given to it.
-  if (gemma.denoises()) model.graph = WithoutStates(std::move(model.graph));
-  model.vocabulary = gemma.vocabulary;
-  model.sliding_window = gemma.sliding_window;
-  model.heads = gemma.heads;
+  if (facts.denoises()) model.graph = WithoutStates(std::move(model.graph));
+  model.vocabulary = facts.vocabulary;
+  model.sliding_window = facts.sliding_window;
+  model.heads = facts.heads;
   return OkStatus();
 }
 
 Result<std::vector<int32_t>> TokensOf(const LoadedModel& model, const PromptFlags& flags) {
   RL_ASSIGN_OR_RETURN(const auto prompt, ReadPrompt(flags));
-  const int64_t count = model.gemma.denoises() ? model.gemma.canvas.length : kDefaultTokens;
-  if (!prompt) return SomeTokens(1, count, model.gemma.vocabulary);
+  const int64_t count = model.facts().denoises() ? model.facts().canvas.length : kDefaultTokens;
+  if (!prompt) return SomeTokens(1, count, model.facts().vocabulary);
   if (!prompt->ids) {
     EncodeOptions options;
     options.add_bos = true;
@@ -117,8 +118,8 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
   const LoadedModel& file = *model->file;
   RL_ASSIGN_OR_RETURN(model->tokens, TokensOf(file, prompt));
   const auto count = static_cast<int64_t>(model->tokens.size());
-  const bool denoises = file.gemma.denoises();
-  const int64_t most = denoises ? file.gemma.canvas.length : file.capacity();
+  const bool denoises = file.facts().denoises();
+  const int64_t most = denoises ? file.facts().canvas.length : file.capacity();
   if (count < 1 || count > most) {
     return MakeError(ErrorKind::kRuntime, "context.overflow",
                      "the prompt has {} tokens, expected 1 to {} ({})", count, most,
@@ -128,7 +129,7 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
   // One number format for every backend, or they would not run the same graph.
   const DType kv_dtype = KvDtypeFor(file.config(), "any");
   std::vector<SyntheticConstant> constants;
-  RL_RETURN_IF_ERROR(Build(file.gemma, file.weights, file.adapters, kv_dtype, *model, constants));
+  RL_RETURN_IF_ERROR(Build(*file.model, file.adapters, kv_dtype, *model, constants));
   auto weights = std::make_unique<GgufWeights>(*file.file.file);
   for (SyntheticConstant& constant : constants) {
     weights->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
@@ -139,14 +140,14 @@ Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
 
 Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed) {
   auto model = std::make_unique<DiffModel>();
-  const RandomModel random = MakeRandomModel(seed);
-  model->name = random.Describe();
-  const Gemma4Config& gemma = random.config;
-  const int64_t count = gemma.denoises() ? gemma.canvas.length : 2 * gemma.sliding_window;
-  model->tokens = SomeTokens(seed, count, gemma.vocabulary);
+  const DrawnModel drawn = ModelFamilies().front()->draw(seed);
+  model->name = drawn.description;
+  const ModelFacts& facts = drawn.model->facts();
+  const int64_t count = facts.denoises() ? facts.canvas.length : 2 * facts.sliding_window;
+  model->tokens = SomeTokens(seed, count, facts.vocabulary);
   std::vector<SyntheticConstant> constants;
-  RL_RETURN_IF_ERROR(Build(random.config, random.weights, {}, DType::kF32, *model, constants));
-  model->weights = std::make_unique<RandomWeights>(random, std::move(constants));
+  RL_RETURN_IF_ERROR(Build(*drawn.model, {}, DType::kF32, *model, constants));
+  model->weights = drawn.weights(std::move(constants));
   return model;
 }
 

@@ -12,7 +12,6 @@
 
 #include "cli/loading.h"
 #include "cli/prompt.h"
-#include "models/gemma4/files/random_model.h"
 
 namespace rullama::cli {
 
@@ -32,7 +31,7 @@ struct DiffModel {
 // are some of the vocabulary. Errors: of LoadModel and ReadPrompt; context.overflow.
 Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
                                                  const PromptFlags& prompt, Console& console);
-// A random model and random tokens (random_model.h).
+// A random model (ModelFamily::draw) and random tokens.
 Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed);
 
 // Values of one run, by name, as f32; integers below 2^24 are exact.

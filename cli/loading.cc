@@ -77,8 +77,8 @@ Result<ConfiguredModel> LoadModel(const ConfigFlags& flags, Console& console) {
   const HostHooks hooks = ProcessHooks(loaded.environment);
   RL_ASSIGN_OR_RETURN(LoadedModel model,
                       rullama::LoadModel(std::move(loaded.config), hooks, console));
-  RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, model.gemma.layer_count()));
-  WarnOfIdleSettings(flags, model.gemma.denoises(), console);
+  RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, model.facts().layers));
+  WarnOfIdleSettings(flags, model.facts().denoises(), console);
   return ConfiguredModel{std::move(model), std::move(loaded.environment)};
 }
 
@@ -103,9 +103,9 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
 
 void DescribeSession(const ModelSession& session, Console& console) {
   const DeviceDescription& device = session.devices().main().description();
-  const Gemma4Config& gemma = session.model().gemma;
-  console.Note(fmt::format("model: {} layers, width {}, vocabulary {}, context {}",
-                           gemma.layer_count(), gemma.width, gemma.vocabulary, session.capacity()));
+  const ModelFacts& facts = session.model().facts();
+  console.Note(fmt::format("model: {} layers, width {}, vocabulary {}, context {}", facts.layers,
+                           facts.width, facts.vocabulary, session.capacity()));
   console.Note(
       fmt::format("backend: {} on {} ({})", session.devices().backend, device.name, device.driver));
   if (session.auto_choices().max_rows) {
@@ -116,7 +116,7 @@ void DescribeSession(const ModelSession& session, Console& console) {
     console.Note(fmt::format("placement.host_weights: [{}], chosen for the device",
                              fmt::join(session.devices().policy.host_weights, ", ")));
   }
-  console.Note("sampling: " + (gemma.denoises() ? DescribeSampler(session.diffusion())
+  console.Note("sampling: " + (facts.denoises() ? DescribeSampler(session.diffusion())
                                                 : session.sampler().Describe()));
   console.Note(fmt::format("seed: {}", session.sampler().seed));
   if (const auto& system = session.config().generation.system;

@@ -5,8 +5,7 @@
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
 #include "engine/model_facts.h"
-#include "models/gemma4/graph/config.h"
-#include "models/gemma4/graph/weights.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -14,9 +13,7 @@ namespace {
 constexpr size_t kMaxShownBytes = 1024;  // of a name or an error
 
 std::optional<Error> WhyRefused(const GgufFile& file) {
-  const auto gemma = Gemma4Config::FromFile(file);
-  if (!gemma) return gemma.error();
-  if (const auto weights = Gemma4Weights::FromFile(*gemma, file); !weights) return weights.error();
+  if (const auto opened = OpenModel(file); !opened) return opened.error();
   if (const auto tokenizer = MakeTokenizer(file); !tokenizer) return tokenizer.error();
   return std::nullopt;
 }

@@ -5,7 +5,7 @@
 
 #include "cli/console.h"
 #include "core/base/utf8.h"
-#include "engine/chat_tokens.h"
+#include "engine/system_prompt.h"
 
 namespace rullama::cli {
 namespace {
@@ -107,8 +107,10 @@ Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prom
   }
   nlohmann::json messages = nlohmann::json::array({{{"role", "user"}, {"content", prompt.text}}});
   AddSystemPrompt(engine.config(), messages);
-  return ChatTokens(engine.model(), messages, /*tools=*/nullptr,
-                    engine.config().generation.thinking.value_or(false));
+  RL_ASSIGN_OR_RETURN(EncodedChat chat, engine.model().model->EncodeChat(
+                                            engine.tokenizer(), messages, /*tools=*/nullptr,
+                                            engine.config().generation.thinking.value_or(false)));
+  return std::move(chat.ids);
 }
 
 }  // namespace rullama::cli

@@ -6,6 +6,7 @@
 #include "cli/signals.h"
 #include "core/runtime/generator.h"
 #include "core/runtime/sequence_feeder.h"
+#include "models/registry.h"
 
 namespace rullama::cli {
 namespace {
@@ -22,10 +23,10 @@ Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids) {
                      count, engine.capacity());
   }
   for (const int32_t id : ids) {
-    if (id >= 0 && id < engine.model().gemma.vocabulary) continue;
+    if (id >= 0 && id < engine.model().facts().vocabulary) continue;
     return MakeError(ErrorKind::kUsage, "tokenizer.id",
                      "token id {} is outside the vocabulary of {} tokens", id,
-                     engine.model().gemma.vocabulary);
+                     engine.model().facts().vocabulary);
   }
   return OkStatus();
 }
@@ -37,13 +38,13 @@ int64_t ScoreRows(int64_t vocabulary, int64_t max_rows) {
 Status ScoreTokens(
     ModelSession& engine, std::span<const int32_t> ids,
     const std::function<Status(int64_t first, std::span<const float> logits)>& on_rows) {
-  if (engine.model().gemma.denoises()) {
+  if (engine.model().facts().denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "this model denoises canvases and predicts no next token; `rullama logits "
                      "--canvas-ids` gives the logits of a canvas");
   }
   RL_RETURN_IF_ERROR(CheckIds(engine, ids));
-  const auto vocabulary = static_cast<size_t>(engine.model().gemma.vocabulary);
+  const auto vocabulary = static_cast<size_t>(engine.model().facts().vocabulary);
   engine.session().ForgetSlot(0);
   const auto cancelled = CancelFlag();
   std::vector<float> logits;
@@ -73,8 +74,8 @@ Result<std::unique_ptr<ModelSession>> OpenScoringSession(const ConfigFlags& flag
   if (chunk == 0) {
     RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags));
     RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
-    RL_ASSIGN_OR_RETURN(const Gemma4Config gemma, Gemma4Config::FromFile(*file.file));
-    chunk = ScoreRows(gemma.vocabulary,
+    RL_ASSIGN_OR_RETURN(const auto model, OpenModel(*file.file));
+    chunk = ScoreRows(model->facts().vocabulary,
                       loaded.config.values().context.prefill_chunk.value_or(kFewestAutoRows));
   }
   return OpenModelSession(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);

@@ -2,6 +2,7 @@
 // Thread safety: one thread per object.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "cli/answer.h"
 #include "core/tokenizer/detokenizer.h"
 #include "engine/stop_text.h"
-#include "models/gemma4/chat/output_parser.h"
+#include "models/common/chat.h"
 
 namespace rullama::cli {
 
@@ -17,7 +18,7 @@ namespace rullama::cli {
 // Errors: of the callbacks and of the detokenizer.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const AnswerOptions& options, Answer& answer);
+  TextStream(const ModelSession& engine, const AnswerOptions& options, Answer& answer);
 
   Status Push(int32_t token);
   // Writes the text that was held back, at the end.
@@ -27,13 +28,13 @@ class TextStream {
 
  private:
   Status Take(std::string_view piece);
-  Status TakeEvents(const std::vector<gemma4::OutputEvent>& events);
+  Status TakeEvents(const std::vector<OutputEvent>& events);
   Status Emit(const std::string& text);
 
   const AnswerOptions& options_;
   Answer& answer_;
   Detokenizer detokenizer_;
-  gemma4::OutputParser parser_;
+  std::unique_ptr<OutputParser> parser_;  // null: no chat
   StopText stop_;
 };
 

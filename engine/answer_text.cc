@@ -6,11 +6,9 @@
 namespace rullama {
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, AnswerTextOptions options)
-    : options_(std::move(options)),
-      detokenizer_(tokenizer, /*show_control=*/options_.chat),
-      parser_(
-          {.report_thinking = options_.thinking, .starts_in_thought = options_.starts_in_thought}),
-      stop_(options_.stop) {}
+    : parser_(std::move(options.parser)),
+      detokenizer_(tokenizer, /*show_control=*/parser_ != nullptr),
+      stop_(std::move(options.stop)) {}
 
 Status AnswerText::Push(int32_t token, std::optional<LogprobStep> logprobs,
                         std::deque<Event>& events) {
@@ -23,13 +21,13 @@ Status AnswerText::Push(int32_t token, std::optional<LogprobStep> logprobs,
 
 void AnswerText::Finish(std::deque<Event>& events) {
   Take(detokenizer_.Flush(), events);
-  if (options_.chat) TakeParsed(parser_.Finish(), events);
+  if (parser_) TakeParsed(parser_->Finish(), events);
   Emit(stop_.Finish(), events);
 }
 
 void AnswerText::Take(std::string_view piece, std::deque<Event>& events) {
-  if (options_.chat) {
-    TakeParsed(parser_.Feed(piece), events);
+  if (parser_) {
+    TakeParsed(parser_->Feed(piece), events);
   } else {
     TakeContent(piece, events);
   }
@@ -44,19 +42,18 @@ void AnswerText::TakeContent(std::string_view text, std::deque<Event>& events) {
   Emit(stop_.Feed(text), events);
 }
 
-void AnswerText::TakeParsed(const std::vector<gemma4::OutputEvent>& parsed,
-                            std::deque<Event>& events) {
-  for (const gemma4::OutputEvent& event : parsed) {
+void AnswerText::TakeParsed(const std::vector<OutputEvent>& parsed, std::deque<Event>& events) {
+  for (const OutputEvent& event : parsed) {
     switch (event.kind) {
-      case gemma4::OutputEvent::Kind::kContent:
+      case OutputEvent::Kind::kContent:
         TakeContent(event.text, events);
         break;
-      case gemma4::OutputEvent::Kind::kThinking:
+      case OutputEvent::Kind::kThinking:
         thought_tokens_ += std::exchange(unassigned_, 0);
         undecided_.clear();
         events.push_back({.kind = Event::Kind::kThinking, .text = event.text});
         break;
-      case gemma4::OutputEvent::Kind::kToolCall:
+      case OutputEvent::Kind::kToolCall:
         unassigned_ = 0;
         undecided_.clear();
         events.push_back({.kind = Event::Kind::kToolCall,

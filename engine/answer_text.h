@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,14 +16,13 @@
 #include "core/tokenizer/detokenizer.h"
 #include "engine/api/request.h"
 #include "engine/stop_text.h"
-#include "models/gemma4/chat/output_parser.h"
+#include "models/common/chat.h"
 
 namespace rullama {
 
 struct AnswerTextOptions {
-  bool chat = false;               // the output has thoughts and tool calls in markers
-  bool thinking = false;           // report thoughts
-  bool starts_in_thought = false;  // the prompt leaves a thought open
+  // Of an answer in a chat, which has thoughts and tool calls in markers; else null.
+  std::unique_ptr<OutputParser> parser = {};
   std::vector<std::string> stop = {};
 };
 
@@ -42,7 +42,7 @@ class AnswerText {
 
  private:
   void Take(std::string_view piece, std::deque<Event>& events);
-  void TakeParsed(const std::vector<gemma4::OutputEvent>& parsed, std::deque<Event>& events);
+  void TakeParsed(const std::vector<OutputEvent>& parsed, std::deque<Event>& events);
   // Text of the answer, in front of the search for stop texts.
   void TakeContent(std::string_view text, std::deque<Event>& events);
   void Emit(std::string text, std::deque<Event>& events);
@@ -53,9 +53,8 @@ class AnswerText {
     size_t begin = 0;  // of its text, in the bytes of content
   };
 
-  AnswerTextOptions options_;
+  std::unique_ptr<OutputParser> parser_;  // null: the text is as the model writes it
   Detokenizer detokenizer_;
-  gemma4::OutputParser parser_;
   StopText stop_;
   size_t content_bytes_ = 0;  // given to stop_
   size_t emitted_bytes_ = 0;  // of these, handed out

@@ -24,9 +24,7 @@ uint64_t Budget(const DeviceDescription& device) {
 Result<DeviceSettings> ChooseForDevice(DeviceSettings settings, const AutoChoices& choices,
                                        const DeviceDescription& device, int64_t most_rows,
                                        const MemoryQuery& need) {
-  const DeviceSettings defaults;
-  if (choices.host_weights) settings.host_weights = defaults.host_weights;
-  if (choices.max_rows) settings.max_rows = std::min(defaults.max_rows, most_rows);
+  if (choices.max_rows) settings.max_rows = std::min(kFewestAutoRows, most_rows);
   if (!IsGpu(device)) return settings;
   const uint64_t budget = Budget(device);
   const auto fits = [&](const DeviceSettings& asked) {

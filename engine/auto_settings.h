@@ -16,13 +16,10 @@ namespace rullama {
 inline constexpr int64_t kFewestAutoRows = 512;
 inline constexpr int64_t kMostAutoRows = 2048;  // a power of two times kFewestAutoRows
 
-// The table of a model that `auto` moves between host and device.
-inline constexpr const char* kPerLayerTable = "per_layer_token_embd";
-
 // Settings that can be left to the device.
 struct DeviceSettings {
-  int64_t max_rows = kFewestAutoRows;                        // of a step
-  std::vector<std::string> host_weights = {kPerLayerTable};  // name patterns
+  int64_t max_rows = kFewestAutoRows;          // of a step
+  std::vector<std::string> host_weights = {};  // name patterns of tables that stay on the host
 
   friend bool operator==(const DeviceSettings&, const DeviceSettings&) = default;
 };
@@ -37,8 +34,8 @@ struct AutoChoices {
 using MemoryQuery = std::function<Result<uint64_t>(const DeviceSettings&)>;
 
 // `settings` with the choices of `auto` for the device. A GPU gets the largest step that leaves a
-// fifth of its memory free, then the table if that leaves as much; any other device gets the
-// defaults of DeviceSettings. `most_rows` is the longest step that can be used. Errors: those of
+// fifth of its memory free, then the tables if that leaves as much; any other device gets steps of
+// kFewestAutoRows and no table. `most_rows` is the longest step that can be used. Errors: those of
 // `need`, which is asked about GPUs only.
 Result<DeviceSettings> ChooseForDevice(DeviceSettings settings, const AutoChoices& choices,
                                        const DeviceDescription& device, int64_t most_rows,

@@ -14,6 +14,8 @@ constexpr int64_t kLongContext = 8192;
 constexpr uint64_t kModel = 1000;
 constexpr uint64_t kTable = 500;
 
+const DeviceSettings kDefaults{.host_weights = {"table"}};
+
 // A model of 1,000 bytes with a table of 500 and one byte of work for each row.
 Result<uint64_t> Need(const DeviceSettings& settings) {
   const uint64_t table = settings.host_weights.empty() ? kTable : 0;
@@ -29,7 +31,7 @@ DeviceDescription Gpu(uint64_t total, uint64_t free) {
 }
 
 DeviceSettings Choose(const DeviceDescription& device, int64_t most_rows = kLongContext,
-                      AutoChoices choices = kBoth, DeviceSettings given = {}) {
+                      AutoChoices choices = kBoth, DeviceSettings given = kDefaults) {
   auto settings = ChooseForDevice(std::move(given), choices, device, most_rows, Need);
   EXPECT_TRUE(settings.has_value());
   return settings.value_or(DeviceSettings{.max_rows = -1});
@@ -42,26 +44,24 @@ TEST(AutoSettings, ARoomyGpuTakesLongStepsAndTheTable) {
 // 1,000 + 500 + 2,048 bytes with a fifth of 4,435 (887) to spare are exactly 4,435.
 TEST(AutoSettings, AFifthOfTheMemoryStaysFree) {
   EXPECT_THAT(Choose(Gpu(4435, 4435)).host_weights, IsEmpty());
-  EXPECT_EQ(Choose(Gpu(4435, 4434)),
-            (DeviceSettings{.max_rows = 2048, .host_weights = {kPerLayerTable}}));
+  EXPECT_EQ(Choose(Gpu(4435, 4434)), (DeviceSettings{.max_rows = 2048, .host_weights = {"table"}}));
 }
 
 TEST(AutoSettings, ASmallGpuTakesTheLongestStepThatFits) {
   // Budgets of 2,048 (1,024 rows fit, the table does not), 2,023 (512 rows and the table), 1,600.
-  EXPECT_EQ(Choose(Gpu(2560, 2560)),
-            (DeviceSettings{.max_rows = 1024, .host_weights = {kPerLayerTable}}));
+  EXPECT_EQ(Choose(Gpu(2560, 2560)), (DeviceSettings{.max_rows = 1024, .host_weights = {"table"}}));
   EXPECT_EQ(Choose(Gpu(2528, 2528)), (DeviceSettings{.max_rows = 512, .host_weights = {}}));
-  EXPECT_EQ(Choose(Gpu(2000, 2000)), DeviceSettings{});
+  EXPECT_EQ(Choose(Gpu(2000, 2000)), kDefaults);
 }
 
 TEST(AutoSettings, MemoryThatOthersUseDoesNotCount) {
-  EXPECT_EQ(Choose(Gpu(100000, 20000)), DeviceSettings{});
+  EXPECT_EQ(Choose(Gpu(100000, 20000)), kDefaults);
   EXPECT_EQ(Choose(Gpu(100000, 24000)), (DeviceSettings{.max_rows = 2048, .host_weights = {}}));
 }
 
 TEST(AutoSettings, UnknownFreeMemoryIsAllOfIt) {
   EXPECT_EQ(Choose(Gpu(100000, 0)), (DeviceSettings{.max_rows = 2048, .host_weights = {}}));
-  EXPECT_EQ(Choose(Gpu(0, 0)), DeviceSettings{});
+  EXPECT_EQ(Choose(Gpu(0, 0)), kDefaults);
 }
 
 TEST(AutoSettings, NoStepIsLongerThanTheContext) {
@@ -75,10 +75,10 @@ TEST(AutoSettings, AnythingElseKeepsShortStepsAndTheTableInTheFile) {
     DeviceDescription device = Gpu(100000, 100000);
     device.type = type;
     const auto settings = ChooseForDevice(
-        {}, kBoth, device, kLongContext, [](const DeviceSettings&) -> Result<uint64_t> {
+        kDefaults, kBoth, device, kLongContext, [](const DeviceSettings&) -> Result<uint64_t> {
           return MakeError(ErrorKind::kRuntime, "test", "must not be asked");
         });
-    EXPECT_EQ(settings, DeviceSettings{}) << type;
+    EXPECT_EQ(settings, kDefaults) << type;
   }
 }
 
@@ -93,7 +93,7 @@ TEST(AutoSettings, GivenValuesStay) {
 
 TEST(AutoSettings, ErrorsOfTheQueryAreReturned) {
   const auto settings = ChooseForDevice(
-      {}, kBoth, Gpu(1, 1), kLongContext, [](const DeviceSettings&) -> Result<uint64_t> {
+      kDefaults, kBoth, Gpu(1, 1), kLongContext, [](const DeviceSettings&) -> Result<uint64_t> {
         return MakeError(ErrorKind::kBackend, "placement.refused", "no");
       });
   ASSERT_FALSE(settings.has_value());

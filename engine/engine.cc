@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/canvas_runner.h"
-#include "engine/chat_tokens.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
 #include "engine/model_facts.h"
@@ -39,13 +38,13 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
               model.file.file->FindString("general.architecture").value_or("").value_or("")),
           .backend = session.devices().backend,
           .device = session.devices().main().description().name,
-          .layers = model.gemma.layer_count(),
-          .width = model.gemma.width,
-          .vocabulary = model.gemma.vocabulary,
-          .context_length = model.gemma.context_length,
+          .layers = model.facts().layers,
+          .width = model.facts().width,
+          .vocabulary = model.facts().vocabulary,
+          .context_length = model.facts().context_length,
           .capacity = model.capacity(),
           .slots = slots,
-          .canvas_length = model.gemma.canvas.length,
+          .canvas_length = model.facts().canvas.length,
           .file_bytes = std::ssize(model.file.file->bytes()),
           .parameters = static_cast<int64_t>(ParameterCount(*model.file.file)),
           .quantization = QuantizationOf(*model.file.file),
@@ -97,7 +96,7 @@ Status Engine::Impl::Start(const EngineOptions& options) {
   LoggedNotices notices(options);
   RL_ASSIGN_OR_RETURN(LayeredConfig config, ConfigOf(options));
   RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(config), {}, notices));
-  const bool denoises = model.gemma.denoises();
+  const bool denoises = model.facts().denoises();
   const int64_t slots = denoises ? 1 : model.config().context.slots;
   RL_ASSIGN_OR_RETURN(
       session, ModelSession::Open(std::move(model),
@@ -250,7 +249,10 @@ Result<std::vector<int32_t>> Engine::ChatTokens(std::string_view messages, std::
   if (!tools.empty()) {
     RL_ASSIGN_OR_RETURN(functions, ParseJson(tools, "tools"));
   }
-  return rullama::ChatTokens(impl_->session->model(), parsed, functions, thinking);
+  RL_ASSIGN_OR_RETURN(EncodedChat chat,
+                      impl_->session->model().model->EncodeChat(impl_->session->tokenizer(), parsed,
+                                                                functions, thinking));
+  return std::move(chat.ids);
 }
 
 Result<std::vector<float>> Engine::Embed(std::string_view text) {

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/registry.h"
+
 namespace rullama {
 
 namespace {
 
 // Opens all adapters of the configuration, or none.
-Result<ModelAdapters> LoadAdapters(const Config& config, const Gemma4Config& gemma,
-                                   Notices& notices) {
+Result<ModelAdapters> LoadAdapters(const Config& config, const Model& model, Notices& notices) {
   std::vector<ScaledAdapter> adapters;
   for (const AdapterSetting& setting : config.model.adapters) {
-    RL_ASSIGN_OR_RETURN(Adapter adapter, ReadAdapter(setting.path, gemma));
+    RL_ASSIGN_OR_RETURN(Adapter adapter, model.ReadAdapter(setting.path));
     for (const std::string& warning : adapter.warnings) notices.Warn(warning);
     notices.Note(fmt::format("adapter '{}': {}{}", setting.path, adapter.Describe(),
                              setting.scale == 1 ? "" : fmt::format(", times {}", setting.scale)));
@@ -24,9 +25,9 @@ Result<ModelAdapters> LoadAdapters(const Config& config, const Gemma4Config& gem
 }  // namespace
 
 int64_t LoadedModel::capacity() const {
-  const int64_t chosen =
-      config().context.capacity.value_or(std::min(gemma.context_length, kDefaultCapacity));
-  return chosen == 0 ? gemma.context_length : chosen;
+  const int64_t longest = facts().context_length;
+  const int64_t chosen = config().context.capacity.value_or(std::min(longest, kDefaultCapacity));
+  return chosen == 0 ? longest : chosen;
 }
 
 Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
@@ -41,15 +42,12 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   const auto in_file = [&model](Error error) {
     return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
   };
-  auto gemma = Gemma4Config::FromFile(file);
-  if (!gemma) return in_file(std::move(gemma).error());
-  model.gemma = *std::move(gemma);
-  auto weights = Gemma4Weights::FromFile(model.gemma, file);
-  if (!weights) return in_file(std::move(weights).error());
-  model.weights = *std::move(weights);
-  for (const std::string& warning : model.weights.warnings()) notices.Warn(warning);
-  RL_RETURN_IF_ERROR(model.gemma.CheckAgainst(model.config().architecture));
-  RL_ASSIGN_OR_RETURN(model.adapters, LoadAdapters(model.config(), model.gemma, notices));
+  auto opened = OpenModel(file);
+  if (!opened) return in_file(std::move(opened).error());
+  model.model = *std::move(opened);
+  for (const std::string& warning : model.model->warnings()) notices.Warn(warning);
+  RL_RETURN_IF_ERROR(model.model->CheckAgainst(model.config().architecture));
+  RL_ASSIGN_OR_RETURN(model.adapters, LoadAdapters(model.config(), *model.model, notices));
   auto tokenizer = MakeTokenizer(file);
   if (!tokenizer) return in_file(std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);

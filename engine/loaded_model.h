@@ -13,9 +13,7 @@
 #include "core/tokenizer/tokenizer.h"
 #include "engine/host_hooks.h"
 #include "engine/model_file.h"
-#include "models/gemma4/adapters/adapter.h"
-#include "models/gemma4/graph/config.h"
-#include "models/gemma4/graph/weights.h"
+#include "models/common/model.h"
 
 namespace rullama {
 
@@ -27,12 +25,12 @@ struct LoadedModel {
   std::chrono::steady_clock::time_point started;  // when loading began
   LayeredConfig layers;
   ModelFile file;
-  Gemma4Config gemma;
-  Gemma4Weights weights;
+  std::unique_ptr<const Model> model;
   ModelAdapters adapters;
   std::shared_ptr<const Tokenizer> tokenizer;
 
   [[nodiscard]] const Config& config() const { return layers.values(); }
+  [[nodiscard]] const ModelFacts& facts() const { return model->facts(); }
   // Tokens per slot: as configured, or the default within the model's limit.
   [[nodiscard]] int64_t capacity() const;
 };

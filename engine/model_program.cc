@@ -76,24 +76,23 @@ int64_t RowsWithLogits(int64_t vocabulary, int64_t most) {
   return std::clamp<int64_t>(kMaxLogits / vocabulary, 1, most);
 }
 
-Status AddOutputGraphs(const Gemma4Config& gemma, const Gemma4Weights& weights,
-                       const ModelProgramOptions& options, ModelProgram& program) {
+Status AddOutputGraphs(const Model& model, const ModelProgramOptions& options,
+                       ModelProgram& program) {
   BuildOptions build = CausalPass(options);
-  RL_ASSIGN_OR_RETURN(ModelGraph hidden, BuildModel(gemma, weights, build));
+  RL_ASSIGN_OR_RETURN(ModelGraph hidden, model.BuildGraph(build));
   hidden.builder.Output(BatchGraphOf(BatchOutput::kHidden).output, hidden.last_norm,
                         RowDemand::kAll);
   RL_RETURN_IF_ERROR(AddGraph(std::move(hidden), {options.limits.max_rows},
                               /*extends_past=*/true, program));
-  const int64_t rows = RowsWithLogits(gemma.vocabulary, options.limits.max_rows);
+  const int64_t rows = RowsWithLogits(model.facts().vocabulary, options.limits.max_rows);
   build.max_t = rows;
-  RL_ASSIGN_OR_RETURN(ModelGraph logits, BuildModel(gemma, weights, build));
+  RL_ASSIGN_OR_RETURN(ModelGraph logits, model.BuildGraph(build));
   AddLogitsOutput(logits.builder, logits.logits, RowDemand::kAll);
   return AddGraph(std::move(logits), {rows}, /*extends_past=*/true, program);
 }
 
 // Builds the graphs in the order of BatchGraph() and BatchGraphOf().
-Result<ModelProgram> BuildBatchProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
-                                       const ModelProgramOptions& options) {
+Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
   // The chunks of prompts, most of which end in one that is short.
   for (const int64_t rows : DefaultBuckets(options.limits.max_rows)) {
@@ -104,21 +103,20 @@ Result<ModelProgram> BuildBatchProgram(const Gemma4Config& gemma, const Gemma4We
   ModelProgram program;
   for (size_t kind = 0; kind < kRowChainKinds; ++kind) {
     for (const bool logprobs : {false, true}) {
-      RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(gemma, weights, build));
+      RL_ASSIGN_OR_RETURN(ModelGraph parts, model.BuildGraph(build));
       AddLogitsSum(parts);
       AppendRowChain(parts.builder, parts.logits, InputsOf(parts, options),
                      {.kind = static_cast<RowChainKind>(kind), .logprobs = logprobs});
       RL_RETURN_IF_ERROR(AddGraph(std::move(parts), buckets, /*extends_past=*/true, program));
     }
   }
-  RL_RETURN_IF_ERROR(AddOutputGraphs(gemma, weights, options, program));
+  RL_RETURN_IF_ERROR(AddOutputGraphs(model, options, program));
   return program;
 }
 
 // Builds the graphs in the order of CanvasGraph.
-Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
-                                        const ModelProgramOptions& options) {
-  const int64_t length = gemma.canvas.length;
+Result<ModelProgram> BuildCanvasProgram(const Model& model, const ModelProgramOptions& options) {
+  const int64_t length = model.facts().canvas.length;
   if (length > options.capacity) {
     return MakeError(ErrorKind::kRuntime, "context.overflow",
                      "a canvas of this model has {} tokens, but the context holds {}; raise "
@@ -127,12 +125,12 @@ Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4W
   }
   ModelProgram program;
   BuildOptions build = CausalPass(options);
-  RL_ASSIGN_OR_RETURN(ModelGraph encode, BuildModel(gemma, weights, build));
+  RL_ASSIGN_OR_RETURN(ModelGraph encode, model.BuildGraph(build));
   RL_RETURN_IF_ERROR(AddGraph(std::move(encode), {}, /*extends_past=*/true, program));
 
-  build.pass = Gemma4Pass::kCanvas;
+  build.pass = ModelPass::kCanvas;
   build.max_t = length;
-  RL_ASSIGN_OR_RETURN(ModelGraph denoise, BuildModel(gemma, weights, build));
+  RL_ASSIGN_OR_RETURN(ModelGraph denoise, model.BuildGraph(build));
   if (options.outputs != GraphOutputs::kAllLogits) {
     const ValueId inverse_temperature =
         AppendEntropyBound(denoise.builder, denoise.logits, options.diffusion->entropy_bound);
@@ -143,14 +141,14 @@ Result<ModelProgram> BuildCanvasProgram(const Gemma4Config& gemma, const Gemma4W
   RL_RETURN_IF_ERROR(AddGraph(std::move(denoise), {length}, /*extends_past=*/false, program));
   if (options.outputs != GraphOutputs::kAllLogits) return program;
 
-  RL_ASSIGN_OR_RETURN(Graph condition, BuildConditioning(gemma, weights));
+  RL_ASSIGN_OR_RETURN(Graph condition, model.BuildConditioning());
   program.graphs.push_back({std::move(condition), {length}, /*extends_past=*/false});
   return program;
 }
 
 }  // namespace
 
-EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas) {
+EntropyBoundSettings RecommendedBy(const CanvasFacts& canvas) {
   return {.max_steps = canvas.max_steps,
           .t_min = canvas.t_min,
           .t_max = canvas.t_max,
@@ -176,12 +174,11 @@ Status SetRowInputs(const RowInputs& inputs, Session& session) {
 
 namespace {
 
-Result<ModelProgram> BuildPlainProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
-                                       const ModelProgramOptions& options) {
-  if (gemma.denoises()) return BuildCanvasProgram(gemma, weights, options);
-  if (options.outputs == GraphOutputs::kBatch) return BuildBatchProgram(gemma, weights, options);
+Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOptions& options) {
+  if (model.facts().denoises()) return BuildCanvasProgram(model, options);
+  if (options.outputs == GraphOutputs::kBatch) return BuildBatchProgram(model, options);
   ModelProgram program;
-  RL_ASSIGN_OR_RETURN(ModelGraph parts, BuildModel(gemma, weights, CausalPass(options)));
+  RL_ASSIGN_OR_RETURN(ModelGraph parts, model.BuildGraph(CausalPass(options)));
   if (options.outputs == GraphOutputs::kAllLogits) {
     AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
   } else {
@@ -193,9 +190,8 @@ Result<ModelProgram> BuildPlainProgram(const Gemma4Config& gemma, const Gemma4We
 
 }  // namespace
 
-Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
-                                       const ModelProgramOptions& options) {
-  RL_ASSIGN_OR_RETURN(ModelProgram program, BuildPlainProgram(gemma, weights, options));
+Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOptions& options) {
+  RL_ASSIGN_OR_RETURN(ModelProgram program, BuildPlainProgram(model, options));
   if (options.adapters == nullptr || options.adapters->pairs.empty()) return program;
   for (SessionGraph& graph : program.graphs) {
     RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(graph.graph, options.adapters->pairs));

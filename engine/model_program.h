@@ -10,10 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
-#include "models/gemma4/adapters/adapter.h"
-#include "models/gemma4/graph/config.h"
-#include "models/gemma4/graph/model.h"
-#include "models/gemma4/graph/weights.h"
+#include "models/common/model.h"
 #include "samplers/row_chain.h"
 #include "samplers/settings.h"
 
@@ -68,14 +65,13 @@ struct ModelProgram {
 };
 
 // The settings for denoising that the model file recommends.
-EntropyBoundSettings RecommendedBy(const Gemma4Canvas& canvas);
+EntropyBoundSettings RecommendedBy(const CanvasFacts& canvas);
 
 // Sets the inputs of the chain to the rows that RowInputs::Set() took.
 Status SetRowInputs(const RowInputs& inputs, Session& session);
 
-// Errors: of BuildModel and of the samplers; context.overflow if the canvas is longer than the
-// context.
-Result<ModelProgram> BuildModelProgram(const Gemma4Config& gemma, const Gemma4Weights& weights,
-                                       const ModelProgramOptions& options);
+// Errors: of Model::BuildGraph and of the samplers; context.overflow if the canvas is longer than
+// the context.
+Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOptions& options);
 
 }  // namespace rullama

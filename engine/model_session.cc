@@ -25,9 +25,9 @@ Result<std::unique_ptr<ModelSession>> ModelSession::Open(LoadedModel model,
 Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices) {
   RL_ASSIGN_OR_RETURN(sampler_, ResolveSettings(config().sampler, *model_.file.file));
   if (config().sampler.seed.value_or(-1) < 0) sampler_.seed = DrawSeed();
-  RL_RETURN_IF_ERROR(sampler_.Validate(model_.gemma.vocabulary));
-  diffusion_ = ResolveSettings(config().sampler.diffusion, RecommendedBy(model_.gemma.canvas));
-  if (model_.gemma.denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());
+  RL_RETURN_IF_ERROR(sampler_.Validate(model_.facts().vocabulary));
+  diffusion_ = ResolveSettings(config().sampler.diffusion, RecommendedBy(model_.facts().canvas));
+  if (model_.facts().denoises()) RL_RETURN_IF_ERROR(diffusion_.Validate());
   registry_ = MakeRegistry(config(), options.plugin_paths, hooks_);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), hooks_, notices));
   // The check comes before gigabytes are read through the mapping.
@@ -45,8 +45,8 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   const auto& host_weights = config().placement.host_weights;
   auto_choices_ = {.max_rows = !chunk,
                    .host_weights = !host_weights && devices_.policy.host_device >= 0 &&
-                                   model_.gemma.ple_dim > 0};
-  DeviceSettings settings;
+                                   !model_.facts().host_tables.empty()};
+  DeviceSettings settings{.host_weights = model_.facts().host_tables};
   settings.max_rows = std::min(chunk.value_or(settings.max_rows), capacity());
   settings.host_weights = host_weights.value_or(settings.host_weights);
   std::optional<DeviceSettings> built;
@@ -70,16 +70,16 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
     limits_ = BatchLimits(options.slots, chunk_);
   }
   devices_.policy.host_weights = settings.host_weights;
-  RL_ASSIGN_OR_RETURN(ModelProgram program,
-                      BuildModelProgram(model_.gemma, model_.weights,
-                                        {.outputs = options.outputs,
-                                         .sampler = &sampler_,
-                                         .diffusion = &diffusion_,
-                                         .adapters = &model_.adapters,
-                                         .slots = options.slots,
-                                         .capacity = capacity(),
-                                         .kv_dtype = KvDtypeFor(config(), devices_.backend),
-                                         .limits = limits_}));
+  RL_ASSIGN_OR_RETURN(
+      ModelProgram program,
+      BuildModelProgram(*model_.model, {.outputs = options.outputs,
+                                        .sampler = &sampler_,
+                                        .diffusion = &diffusion_,
+                                        .adapters = &model_.adapters,
+                                        .slots = options.slots,
+                                        .capacity = capacity(),
+                                        .kv_dtype = KvDtypeFor(config(), devices_.backend),
+                                        .limits = limits_}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));

@@ -5,9 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/chat_tokens.h"
 #include "engine/model_session.h"
-#include "models/gemma4/chat/markers.h"
+#include "engine/system_prompt.h"
 
 namespace rullama {
 namespace {
@@ -40,17 +39,20 @@ Status CheckMembers(const Request& request) {
   return OkStatus();
 }
 
-Result<std::vector<int32_t>> PromptOf(const LoadedModel& model, const Request& request,
-                                      bool thinking) {
+Result<EncodedChat> PromptOf(const LoadedModel& model, const Request& request, bool thinking) {
   const Tokenizer& tokenizer = *model.tokenizer;
-  if (!request.prompt.empty()) return tokenizer.Encode(request.prompt, {.add_bos = true});
+  if (!request.prompt.empty()) {
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
+                        tokenizer.Encode(request.prompt, {.add_bos = true}));
+    return EncodedChat{.ids = std::move(ids)};
+  }
   if (!request.ids.empty()) {
     for (const int32_t id : request.ids) {
       if (tokenizer.Contains(id)) continue;
       return MakeError(ErrorKind::kUsage, "tokenizer.id",
                        "token id {} is outside the vocabulary of {} tokens", id, tokenizer.size());
     }
-    return request.ids;
+    return EncodedChat{.ids = request.ids};
   }
   RL_ASSIGN_OR_RETURN(nlohmann::json messages, ParseJson(request.messages, "messages"));
   nlohmann::json tools;
@@ -58,7 +60,7 @@ Result<std::vector<int32_t>> PromptOf(const LoadedModel& model, const Request& r
     RL_ASSIGN_OR_RETURN(tools, ParseJson(request.tools, "tools"));
   }
   if (messages.is_array()) AddSystemPrompt(model.config(), messages);
-  return ChatTokens(model, messages, tools, thinking);
+  return model.model->EncodeChat(tokenizer, messages, tools, thinking);
 }
 
 Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptions& options,
@@ -91,15 +93,6 @@ void BanTokens(std::span<const TokenId> tokens, std::vector<TokenBias>& biases) 
   }
 }
 
-// Whether the prompt of a conversation leaves a thought open, for the model to go on with.
-bool EndsInThought(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
-  const auto begin = tokenizer.FindToken(gemma4::kChannelBegin);
-  const auto end = tokenizer.FindToken(gemma4::kChannelEnd);
-  const auto last = std::find_if(prompt.rbegin(), prompt.rend(),
-                                 [&](int32_t token) { return token == begin || token == end; });
-  return last != prompt.rend() && *last == begin;
-}
-
 }  // namespace
 
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what) {
@@ -122,7 +115,7 @@ Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64
   const bool limited = max_context > 0 && max_context < model.capacity();
   const int64_t capacity = limited ? max_context : model.capacity();
   if (tokens + canvas <= capacity) return OkStatus();
-  const int64_t limit = model.gemma.context_length;
+  const int64_t limit = model.facts().context_length;
   const std::string larger =
       !limited && model.capacity() < limit
           ? fmt::format("shorten the prompt or raise context.capacity (this model takes up to {})",
@@ -136,7 +129,8 @@ Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64
 
 Result<std::vector<int32_t>> PromptTokens(const LoadedModel& model, const Request& request) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
-  return PromptOf(model, request, Thinks(model, request));
+  RL_ASSIGN_OR_RETURN(EncodedChat prompt, PromptOf(model, request, Thinks(model, request)));
+  return std::move(prompt.ids);
 }
 
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
@@ -146,11 +140,12 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   const bool thinking = Thinks(model, request);
   PreparedRequest prepared{.job = std::make_unique<Job>()};
   Job& job = *prepared.job;
-  RL_ASSIGN_OR_RETURN(job.prompt, PromptOf(model, request, thinking));
+  RL_ASSIGN_OR_RETURN(EncodedChat prompt, PromptOf(model, request, thinking));
+  job.prompt = std::move(prompt.ids);
   job.max_tokens = request.max_tokens < 0 ? defaults.max_tokens.value_or(-1) : request.max_tokens;
-  const bool denoises = model.gemma.denoises();
+  const bool denoises = model.facts().denoises();
   RL_RETURN_IF_ERROR(CheckFits(model, std::ssize(job.prompt),
-                               denoises && job.max_tokens != 0 ? model.gemma.canvas.length : 0,
+                               denoises && job.max_tokens != 0 ? model.facts().canvas.length : 0,
                                request.max_context));
   job.max_context = request.max_context;
   if (denoises && request.top_logprobs >= 0) {
@@ -159,7 +154,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
                      "log-probabilities");
   }
   RL_ASSIGN_OR_RETURN(const SamplerSettings settings,
-                      SettingsOf(sampler, request.sampling, model.gemma.vocabulary));
+                      SettingsOf(sampler, request.sampling, model.facts().vocabulary));
   for (const auto& [token, bias] : settings.logit_bias) {
     job.bias.push_back({static_cast<int32_t>(token), static_cast<float>(bias)});
   }
@@ -170,11 +165,11 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.reuse_prefix = request.reuse_prefix;
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;
-  const bool chat = !request.messages.empty();
-  prepared.text = {.chat = chat,
-                   .thinking = thinking,
-                   .starts_in_thought = chat && EndsInThought(*model.tokenizer, job.prompt),
-                   .stop = request.stop.empty() ? defaults.stop : request.stop};
+  prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
+  if (!request.messages.empty()) {
+    prepared.text.parser = model.model->MakeOutputParser(
+        {.report_thinking = thinking, .starts_in_thought = prompt.opens_thought});
+  }
   return prepared;
 }
 

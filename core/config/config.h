@@ -103,8 +103,6 @@ struct OwnedShared {
   bool operator==(const OwnedShared&) const = default;
 };
 
-enum class ModelFamily { kGemma4, kDiffusionGemma };
-
 struct ExpertsConfig {
   std::optional<int64_t> count;  // 0 = none
   std::optional<int64_t> used;   // by each token
@@ -120,7 +118,7 @@ struct RopeConfig {
 // Shapes of the network. `rullama synth` builds a model from them; a loaded file is checked against
 // those that are given.
 struct ArchitectureConfig {
-  std::optional<ModelFamily> family;
+  std::optional<std::string> family;  // general.architecture
   std::optional<int64_t> layers;
   std::optional<int64_t> width;  // of the residual stream
   std::optional<int64_t> heads;  // query heads

@@ -56,22 +56,12 @@ Status CheckExperts(const ExpertsConfig& experts) {
                   *experts.used, *experts.count);
 }
 
-Status CheckFamily(const ArchitectureConfig& a) {
-  if (!a.family) return OkStatus();
-  const bool denoises = *a.family == ModelFamily::kDiffusionGemma;
-  if (denoises && a.canvas_length && *a.canvas_length == 0) {
-    return Conflict("architecture.canvas_length is 0, but diffusion-gemma denoises a canvas");
+Status CheckCanvas(const ArchitectureConfig& a) {
+  if (!a.canvas_length || !a.context_length || *a.canvas_length <= *a.context_length) {
+    return OkStatus();
   }
-  if (!denoises && a.canvas_length.value_or(0) > 0) {
-    return Conflict("architecture.canvas_length ({}) belongs to family diffusion-gemma, not gemma4",
-                    *a.canvas_length);
-  }
-  if (a.canvas_length && a.context_length && *a.canvas_length > *a.context_length) {
-    return Conflict(
-        "architecture.canvas_length ({}) is longer than architecture.context_length ({})",
-        *a.canvas_length, *a.context_length);
-  }
-  return OkStatus();
+  return Conflict("architecture.canvas_length ({}) is longer than architecture.context_length ({})",
+                  *a.canvas_length, *a.context_length);
 }
 
 Status CheckDiffusion(const DiffusionConfig& diffusion) {
@@ -89,7 +79,7 @@ Status CheckConsistency(const Config& config) {
   RL_RETURN_IF_ERROR(CheckHeads(a));
   RL_RETURN_IF_ERROR(CheckSharing(a));
   RL_RETURN_IF_ERROR(CheckExperts(a.experts));
-  RL_RETURN_IF_ERROR(CheckFamily(a));
+  RL_RETURN_IF_ERROR(CheckCanvas(a));
   RL_RETURN_IF_ERROR(CheckDiffusion(config.sampler.diffusion));
   if (a.sliding_window && a.context_length && *a.sliding_window > *a.context_length) {
     return Conflict(
@@ -115,9 +105,6 @@ Status CheckArchitectureComplete(const ArchitectureConfig& a) {
   require(a.pattern.has_value(), "pattern");
   require(a.vocabulary.has_value(), "vocabulary");
   require(a.context_length.has_value(), "context_length");
-  if (a.family == ModelFamily::kDiffusionGemma) {
-    require(a.canvas_length.has_value(), "canvas_length");
-  }
   if (missing.empty()) return OkStatus();
   return MakeError(ErrorKind::kUsage, "config.missing_key",
                    "missing: {}; see configs/ for examples", fmt::join(missing, ", "));

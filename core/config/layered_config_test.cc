@@ -67,8 +67,8 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
       {"architecture: {kv_heads: 0}\n", "config.range", "or {sliding: N, global: N}, found '0'"},
       {"architecture: {kv_heads: {sliding: 1}}\n", "config.type", "or {sliding: N, global: N}"},
       {"architecture: {ffn: {owned: 1, globl: 2}}\n", "config.type", "found 'globl'"},
-      {"architecture: {family: gemma3}\n", "config.type",
-       "expected one of gemma4, diffusion-gemma, found 'gemma3'"},
+      {"architecture: {family: \"\"}\n", "config.type", "architecture.family: expected a name"},
+      {"context: {kv_dtype: f8}\n", "config.type", "expected one of auto, f16, f32, found 'f8'"},
   };
   for (const auto& row : rows) {
     LayeredConfig config;

@@ -54,10 +54,8 @@ BlockSpec ArchitectureSchema() {
              "Shapes of the network. A model file brings its own, so this block is not needed to "
              "run one; what is given here is checked against the file. `rullama synth` builds a "
              "model of these shapes.")
-      .Field("family", &ArchitectureConfig::family,
-             ChoiceCodec<ModelFamily>{{{"gemma4", ModelFamily::kGemma4},
-                                       {"diffusion-gemma", ModelFamily::kDiffusionGemma}}},
-             "Model family.", kFromFile)
+      .Field("family", &ArchitectureConfig::family, NameCodec{},
+             "The family member: what a file has as `general.architecture`.", kFromFile)
       .Field("layers", &ArchitectureConfig::layers, IntegerCodec{1, kMaxLayers},
              "Transformer layers.", kFromFile)
       .Field("width", &ArchitectureConfig::width, IntegerCodec{1, kMaxWidth},

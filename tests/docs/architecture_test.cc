@@ -15,14 +15,20 @@ namespace fs = std::filesystem;
 
 using Includes = std::map<std::string, std::set<std::string>>;
 
-// "core/ir" of "core/ir/graph.h", "models/gemma4/chat" of "models/gemma4/chat/text.h", "cli" of
-// "cli/main.cc".
+// "core/ir" of "core/ir/graph.h", "models/gemma4/chat" of "models/gemma4/chat/text.h", "models" of
+// "models/registry.h", "cli" of "cli/main.cc".
 std::string ComponentOf(const std::string& file) {
-  const size_t first = file.find('/');
-  const std::string top = file.substr(0, first);
-  if (top != "core" && top != "backends" && top != "models") return top;
-  const size_t second = file.find('/', first + 1);
-  return file.substr(0, top == "models" ? file.find('/', second + 1) : second);
+  const fs::path folder = fs::path(file).parent_path();
+  const std::string top = folder.begin()->string();
+  size_t depth = 1;
+  if (top == "core" || top == "backends") depth = 2;
+  if (top == "models") depth = 3;
+  fs::path component;
+  for (const fs::path& part : folder) {
+    if (depth-- == 0) break;
+    component /= part;
+  }
+  return component.generic_string();
 }
 
 bool IsForTests(const std::string& name) {

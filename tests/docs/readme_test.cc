@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/gemma4/files/quant_mix.h"
+#include "models/quantize/quant_mix.h"
 #include "tests/docs/source_text.h"
 
 namespace rullama {

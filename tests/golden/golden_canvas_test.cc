@@ -12,6 +12,7 @@
 #include "engine/canvas_generator.h"
 #include "engine/model_program.h"
 #include "engine/session_canvas.h"
+#include "models/gemma4/gemma4_model.h"
 #include "tests/golden/session_support.h"
 
 namespace rullama {
@@ -29,7 +30,7 @@ double Bound(const Backend& backend) { return backend.name == "reference" ? 2e-5
 std::unique_ptr<Loaded> Load(const Backend& backend, GraphOutputs outputs, DType kv_dtype) {
   auto loaded = golden::Open(backend, kShared + "/models/tiny-diffusion-f16.gguf");
   const EntropyBoundSettings diffusion;
-  auto program = Must(BuildModelProgram(loaded->config, loaded->tensors,
+  auto program = Must(BuildModelProgram(Gemma4Model(loaded->config, loaded->tensors),
                                         {.outputs = outputs,
                                          .diffusion = &diffusion,
                                          .capacity = kCapacity,

@@ -6,6 +6,7 @@
 
 #include "core/runtime/generator.h"
 #include "engine/model_program.h"
+#include "models/gemma4/gemma4_model.h"
 #include "tests/random/random_support.h"
 
 namespace rullama::testing {
@@ -37,7 +38,7 @@ struct Request {
 class Batch {
  public:
   Batch(const RandomModel& model, Device& device) : inputs_(model.config.vocabulary) {
-    auto program = Must(BuildModelProgram(model.config, model.weights,
+    auto program = Must(BuildModelProgram(Gemma4Model(model.config, model.weights),
                                           {.outputs = GraphOutputs::kBatch,
                                            .slots = kTestSlots,
                                            .capacity = kCapacity,

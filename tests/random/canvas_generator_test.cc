@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/model_program.h"
+#include "models/gemma4/gemma4_model.h"
 #include "tests/random/random_support.h"
 
 namespace rullama::testing {
@@ -29,11 +30,11 @@ class CanvasGeneratorTest : public ::testing::Test {
 
   std::unique_ptr<Session> Open(int64_t capacity) {
     const EntropyBoundSettings diffusion = ThreeSteps();
-    auto program = Must(BuildModelProgram(model_.config, model_.weights,
-                                          {.diffusion = &diffusion,
-                                           .capacity = capacity,
-                                           .kv_dtype = DType::kF32,
-                                           .limits = {.max_rows = 8}}));
+    auto program = Must(
+        BuildModelProgram(Gemma4Model(model_.config, model_.weights), {.diffusion = &diffusion,
+                                                                       .capacity = capacity,
+                                                                       .kv_dtype = DType::kF32,
+                                                                       .limits = {.max_rows = 8}}));
     weights_ = std::make_unique<RandomWeights>(model_, std::move(program.constants));
     SessionOptions options;
     options.devices = {device_.get()};
@@ -163,7 +164,7 @@ TEST_F(CanvasGeneratorTest, ACanvasThatDoesNotFitIsAnError) {
   EXPECT_THAT(canvas.error().message, HasSubstr("shorten the prompt"));
 
   const EntropyBoundSettings diffusion;
-  const auto program = BuildModelProgram(model_.config, model_.weights,
+  const auto program = BuildModelProgram(Gemma4Model(model_.config, model_.weights),
                                          {.diffusion = &diffusion, .capacity = kCanvas - 1});
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().id, "context.overflow");

@@ -84,7 +84,7 @@ inline std::vector<float> CanvasLogits(const RandomModel& model, Device& device,
   build.capacity = std::ssize(prompt) + length;
   build.max_t = chunk;
   auto encode = Must(BuildModel(model.config, model.weights, build));
-  build.pass = Gemma4Pass::kCanvas;
+  build.pass = ModelPass::kCanvas;
   build.max_t = length;
   auto denoise = Must(BuildModel(model.config, model.weights, build));
   AddLogitsOutput(denoise.builder, denoise.logits, RowDemand::kAll);

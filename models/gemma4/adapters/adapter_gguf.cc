@@ -57,8 +57,7 @@ Result<Adapter> ReadGgufAdapter(const std::string& path, const Gemma4Config& con
   RL_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
   RL_RETURN_IF_ERROR(CheckKey(file, "general.type", "adapter"));
   RL_RETURN_IF_ERROR(CheckKey(file, "adapter.type", "lora"));
-  RL_RETURN_IF_ERROR(
-      CheckKey(file, "general.architecture", config.denoises() ? "diffusion-gemma" : "gemma4"));
+  RL_RETURN_IF_ERROR(CheckKey(file, "general.architecture", config.architecture()));
   if (file.Has("adapter.alora.invocation_tokens")) {
     return MakeError(ErrorKind::kModelFile, "adapter.unsupported",
                      "the adapter is an activated LoRA (adapter.alora.invocation_tokens), which "

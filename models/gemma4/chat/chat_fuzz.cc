@@ -11,9 +11,9 @@
 
 namespace {
 
-using rullama::gemma4::OutputEvent;
+using rullama::OutputEvent;
+using rullama::OutputParserOptions;
 using rullama::gemma4::OutputParser;
-using rullama::gemma4::OutputParserOptions;
 
 void Require(bool condition, const char* what) {
   if (condition) return;

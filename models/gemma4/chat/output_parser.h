@@ -1,48 +1,20 @@
-// Splits what the model writes into content, thoughts and tool calls, as it arrives.
-//
-// Feed it text with the markers visible (Detokenizer with show_control), in pieces of any size: how
-// the text is cut never changes what comes out. Time is linear in the text.
-// Thread safety: one thread at a time.
+// The parser of what Gemma 4 writes. Thread safety: one thread at a time.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/common/chat.h"
+
 namespace rullama::gemma4 {
 
-struct ToolCall {
-  std::string name;
-  nlohmann::json arguments;  // an object
-};
-
-struct OutputEvent {
-  enum class Kind { kContent, kThinking, kToolCall };
-  Kind kind = Kind::kContent;
-  std::string text;  // of content and thoughts
-  ToolCall call;     // of a tool call
-  // Content that is a tool call which could not be understood, markers included.
-  bool malformed_call = false;
-};
-
-struct OutputParserOptions {
-  // Report thoughts. If off they are dropped, as are the empty ones that models write nevertheless.
-  bool report_thinking = true;
-  // The prompt ended inside an open thought (after a tool's result with thinking on).
-  bool starts_in_thought = false;
-};
-
-class OutputParser {
+class OutputParser final : public rullama::OutputParser {
  public:
   explicit OutputParser(const OutputParserOptions& options = {});
 
-  // Returns the events that `text` completes. White space next to markers is dropped, so it may
-  // come with a later call.
-  std::vector<OutputEvent> Feed(std::string_view text);
-
-  // The end of the output: closes an open thought or call. Ready for another output.
-  std::vector<OutputEvent> Finish();
+  std::vector<OutputEvent> Feed(std::string_view text) override;
+  std::vector<OutputEvent> Finish() override;
 
  private:
   enum class State { kContent, kChannelName, kThinking, kCall };

@@ -17,12 +17,12 @@ class CallReader {
  public:
   explicit CallReader(std::string_view text) : rest_(text) {}
 
-  std::optional<ToolCall> Read() {
+  std::optional<ParsedCall> Read() {
     SkipSpace();
     if (!Take("call:")) return std::nullopt;
     const size_t brace = rest_.find('{');
     if (brace == std::string_view::npos) return std::nullopt;
-    ToolCall call;
+    ParsedCall call;
     call.name = Stripped(rest_.substr(0, brace));
     rest_.remove_prefix(brace);
     auto arguments = Value(0);
@@ -147,7 +147,7 @@ class CallReader {
 
 }  // namespace
 
-std::optional<ToolCall> ParseToolCall(std::string_view text) {
+std::optional<ParsedCall> ParseToolCall(std::string_view text) {
   if (FindInvalidUtf8(text)) return std::nullopt;
   return CallReader(text).Read();
 }

@@ -4,13 +4,13 @@
 #include <optional>
 #include <string_view>
 
-#include "models/gemma4/chat/output_parser.h"
+#include "models/common/chat.h"
 
 namespace rullama::gemma4 {
 
 // Values are <|"|>text<|"|> (taken verbatim), JSON strings, numbers, true, false, null, objects
 // with bare or quoted keys, and lists; white space between them is ignored. Nothing if `text` is
 // anything else, nests deeper than kMaxJsonDepth or is not UTF-8.
-std::optional<ToolCall> ParseToolCall(std::string_view text);
+std::optional<ParsedCall> ParseToolCall(std::string_view text);
 
 }  // namespace rullama::gemma4

@@ -18,6 +18,7 @@ struct PromptSegment {
 
 struct ChatPrompt {
   std::vector<PromptSegment> segments;  // never empty texts; neighbours differ in is_template
+  bool opens_thought = false;  // the text ends inside a thought, which the model goes on with
 
   [[nodiscard]] std::string ToString() const;
 };
@@ -28,6 +29,8 @@ class PromptWriter {
   void User(std::string_view text) { Append(text, false); }
   // A user string in the template's string delimiters.
   void QuotedUser(std::string_view text);
+  // The text ends inside a thought.
+  void OpenThought() { prompt_.opens_thought = true; }
   ChatPrompt Finish() && { return std::move(prompt_); }
 
  private:

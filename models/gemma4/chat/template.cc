@@ -265,6 +265,7 @@ void Renderer::GenerationPrompt() {
     out_.Template(kChannelBegin);
     out_.Template(kThoughtChannel);
     out_.Template("\n");
+    out_.OpenThought();
   }
 }
 

@@ -116,6 +116,24 @@ TEST(ChatTemplate, ArgumentsMayBeAStringThatHoldsAnObject) {
   }
 }
 
+// Behind a tool's result the model goes on with the thought that led to the call.
+TEST(ChatTemplate, AThoughtIsOpenBehindAToolsResult) {
+  const Json call = {{"id", "1"}, {"function", {{"name", "f"}, {"arguments", Json::object()}}}};
+  const Json messages = {{{"role", "user"}, {"content", "q"}},
+                         {{"role", "assistant"}, {"tool_calls", Json::array({call})}},
+                         {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "r"}}};
+  for (const bool thinking : {false, true}) {
+    const auto prompt = RenderChat(messages, nullptr, {.enable_thinking = thinking});
+    ASSERT_TRUE(prompt) << prompt.error().ToString();
+    EXPECT_EQ(prompt->opens_thought, thinking);
+    EXPECT_EQ(prompt->ToString().ends_with("<|channel>thought\n"), thinking);
+  }
+  const auto first =
+      RenderChat({{{"role", "user"}, {"content", "q"}}}, nullptr, {.enable_thinking = true});
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(first->opens_thought);
+}
+
 TEST(ChatTemplate, MalformedMessagesAreNamedByTheirPath) {
   ExpectError("{}", "chat.messages", "messages");
   ExpectError("[]", "chat.messages", "messages");

@@ -10,10 +10,6 @@
 namespace rullama {
 namespace {
 
-std::string_view ArchitectureName(const Gemma4Config& config) {
-  return config.denoises() ? "diffusion-gemma" : "gemma4";
-}
-
 // Token types of GGUF.
 constexpr int32_t kNormal = 1;
 constexpr int32_t kUnknown = 2;
@@ -144,7 +140,7 @@ LayerLists ListLayers(const Gemma4Config& config) {
   return lists;
 }
 
-Status WriteCanvas(const Gemma4Canvas& canvas, GgufWriter& writer) {
+Status WriteCanvas(const CanvasFacts& canvas, GgufWriter& writer) {
   RL_RETURN_IF_ERROR(writer.Set("diffusion-gemma.attention.causal", false));
   const std::pair<std::string_view, int64_t> integers[] = {
       {"canvas_length", canvas.length},
@@ -166,7 +162,7 @@ Status WriteCanvas(const Gemma4Canvas& canvas, GgufWriter& writer) {
 
 Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
   const auto own = [&config](std::string_view key) {
-    return fmt::format("{}.{}", ArchitectureName(config), key);
+    return fmt::format("{}.{}", config.architecture(), key);
   };
   const LayerLists lists = ListLayers(config);
   const std::pair<std::string_view, int64_t> integers[] = {
@@ -219,7 +215,7 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
 
 Status WriteMetadata(const Gemma4Config& config, const SyntheticOptions& options,
                      GgufWriter& writer) {
-  RL_RETURN_IF_ERROR(writer.Set("general.architecture", ArchitectureName(config)));
+  RL_RETURN_IF_ERROR(writer.Set("general.architecture", config.architecture()));
   RL_RETURN_IF_ERROR(writer.Set("general.type", "model"));
   RL_RETURN_IF_ERROR(writer.Set("general.name", options.name));
   RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));

@@ -26,6 +26,26 @@ float Narrow(const std::optional<double>& value, float otherwise) {
   return value ? static_cast<float>(*value) : otherwise;
 }
 
+// Whether the block names a member of this family and has a canvas if that member denoises one.
+Status CheckFamily(const ArchitectureConfig& a) {
+  if (!a.family) return OkStatus();
+  if (*a.family != kGemma4Architecture && *a.family != kDiffusionGemmaArchitecture) {
+    return MakeError(ErrorKind::kUsage, "model.architecture",
+                     "architecture.family is '{}', expected '{}' or '{}'", *a.family,
+                     kGemma4Architecture, kDiffusionGemmaArchitecture);
+  }
+  const bool denoises = *a.family == kDiffusionGemmaArchitecture;
+  if (denoises && !a.canvas_length) {
+    return MakeError(ErrorKind::kUsage, "config.missing_key",
+                     "missing: architecture.canvas_length; see configs/ for examples");
+  }
+  if (denoises == (a.canvas_length.value_or(0) > 0)) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "config.conflict",
+                   "architecture.canvas_length is {}, but architecture.family is '{}': {}",
+                   a.canvas_length.value_or(0), *a.family,
+                   denoises ? "it denoises a canvas" : "it predicts the next token");
+}
+
 Result<Gemma4Config> Build(const ArchitectureConfig& a) {
   if (*a.layers < 1 || *a.layers > kMaxGemma4Layers || *a.pattern < 1) {
     return MakeError(ErrorKind::kUsage, "model.architecture",
@@ -137,6 +157,7 @@ bool AnyKEqV(const Gemma4Config& c) {
 
 Result<Gemma4Config> Gemma4Config::FromArchitecture(const ArchitectureConfig& architecture) {
   RL_RETURN_IF_ERROR(CheckArchitectureComplete(architecture));
+  RL_RETURN_IF_ERROR(CheckFamily(architecture));
   Config whole;
   whole.architecture = architecture;
   RL_RETURN_IF_ERROR(CheckConsistency(whole));
@@ -152,10 +173,7 @@ Result<Gemma4Config> Gemma4Config::FromArchitecture(const ArchitectureConfig& ar
 
 Status Gemma4Config::CheckAgainst(const ArchitectureConfig& a) const {
   Differences d;
-  const auto family = [](bool diffusion) { return diffusion ? "diffusion-gemma" : "gemma4"; };
-  if (a.family && (*a.family == ModelFamily::kDiffusionGemma) != denoises()) {
-    d.Add<std::string_view>("family", family(!denoises()), family(denoises()));
-  }
+  d.Compare("family", a.family, std::string(architecture()));
   d.Compare("canvas_length", a.canvas_length, canvas.length);
   d.Compare("layers", a.layers, layer_count());
   d.Compare("width", a.width, width);

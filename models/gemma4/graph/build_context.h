@@ -19,7 +19,7 @@ class ModelBuildContext {
 
   [[nodiscard]] const Gemma4Config& config() const { return config_; }
   [[nodiscard]] const BuildOptions& options() const { return options_; }
-  [[nodiscard]] bool canvas() const { return options_.pass == Gemma4Pass::kCanvas; }
+  [[nodiscard]] bool canvas() const { return options_.pass == ModelPass::kCanvas; }
   [[nodiscard]] ModelGraph& model() { return model_; }
   [[nodiscard]] GraphBuilder& builder() { return model_.builder; }
 

@@ -9,13 +9,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/config/config.h"
 #include "core/gguf/gguf.h"
+#include "models/common/facts.h"
 
 namespace rullama {
+
+// Values of general.architecture.
+inline constexpr std::string_view kGemma4Architecture = "gemma4";
+inline constexpr std::string_view kDiffusionGemmaArchitecture = "diffusion-gemma";
 
 // Far above every published size; bounds what is allocated per layer before anything else is known.
 inline constexpr int64_t kMaxGemma4Layers = 1024;
@@ -47,21 +53,6 @@ struct Gemma4Experts {
   friend bool operator==(const Gemma4Experts&, const Gemma4Experts&) = default;
 };
 
-// Block diffusion (DiffusionGemma): the model denoises a canvas of tokens, all at once, instead of
-// predicting the next one.
-struct Gemma4Canvas {
-  int64_t length = 0;  // tokens; 0: the model predicts the next token
-  // The sampler the model was made for (EntropyBoundSettings says what the numbers mean).
-  int64_t max_steps = 48;
-  float t_min = 0.4F;
-  float t_max = 0.8F;
-  float entropy_bound = 0.1F;
-  int64_t stability_threshold = 1;
-  float confidence_threshold = 0.005F;
-
-  friend bool operator==(const Gemma4Canvas&, const Gemma4Canvas&) = default;
-};
-
 struct Gemma4Config {
   int64_t width = 0;  // of the residual stream
   int64_t vocabulary = 0;
@@ -81,7 +72,7 @@ struct Gemma4Config {
   bool rope_factors_in_file = false;  // as tensor rope_freqs.weight
   std::vector<Gemma4Layer> layers;
   Gemma4Experts experts;
-  Gemma4Canvas canvas;
+  CanvasFacts canvas;                    // DiffusionGemma
   std::vector<int32_t> suppress_tokens;  // never generated; distinct, ascending
 
   [[nodiscard]] int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
@@ -90,6 +81,10 @@ struct Gemma4Config {
   }
   // Whether it denoises canvases (DiffusionGemma) instead of predicting the next token.
   [[nodiscard]] bool denoises() const { return canvas.length > 0; }
+  // The value of general.architecture.
+  [[nodiscard]] std::string_view architecture() const {
+    return denoises() ? kDiffusionGemmaArchitecture : kGemma4Architecture;
+  }
   [[nodiscard]] bool OwnsCache(int64_t index) const { return layer(index).cache_layer == index; }
   // The first of the trailing layers without a cache of their own; layer_count() if there is none.
   [[nodiscard]] int64_t first_shared_layer() const;
@@ -97,9 +92,9 @@ struct Gemma4Config {
     return kind == LayerKind::kSliding ? n_rot_sliding : n_rot_global;
   }
 
-  // Errors: model.arch (not Gemma 4), model.unsupported (a member of the family that this version
-  // does not run), model.hparam (a number out of its range), model.array_length, model.kv_donor,
-  // model.moe, model.vocabulary, and gguf.key_* for missing or mistyped metadata.
+  // `file` is of one of the two architectures. Errors: model.hparam (a number out of its range),
+  // model.array_length, model.kv_donor, model.moe, model.vocabulary, and gguf.key_* for missing or
+  // mistyped metadata.
   static Result<Gemma4Config> FromFile(const GgufFile& file);
 
   // Values that `architecture` lacks get Gemma 4's published value. Errors: config.missing_key,

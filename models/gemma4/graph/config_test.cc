@@ -224,9 +224,6 @@ std::function<void(Gemma4TestFile&)> Drop(const char* key) {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 const HostileCase kHostile[] = {
-    {"other_architecture", "model.arch", Set("general.architecture", "llama")},
-    {"towers_alone", "model.arch", Set("general.architecture", "clip")},
-    {"assistant", "model.unsupported", Set("general.architecture", "gemma4-assistant")},
     {"no_architecture", "gguf.key_missing", Drop("general.architecture")},
     {"no_layers", "model.hparam", Set("gemma4.block_count", uint32_t{0})},
     {"a_million_layers", "model.hparam", Set("gemma4.block_count", uint32_t{1000000})},
@@ -352,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Table, HostileMetadataTest, testing::ValuesIn(kHostile)
 
 ArchitectureConfig SmallArchitecture() {
   ArchitectureConfig a;
-  a.family = ModelFamily::kGemma4;
+  a.family = kGemma4Architecture;
   a.layers = 5;
   a.width = 32;
   a.heads = 2;
@@ -378,6 +375,24 @@ TEST(ArchitectureTest, MakesTheSameConfigAsAFile) {
   file.Remove("rope_freqs.weight");
   EXPECT_EQ(*made, *Parse(file));
   EXPECT_TRUE(made->CheckAgainst(SmallArchitecture()));
+}
+
+TEST(ArchitectureTest, OnlyDiffusionGemmaHasACanvas) {
+  ArchitectureConfig a = SmallArchitecture();
+  a.ple_dim = 0;
+  a.canvas_length = 16;
+  EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "config.conflict");
+  a.family = kDiffusionGemmaArchitecture;
+  const auto made = Gemma4Config::FromArchitecture(a);
+  ASSERT_TRUE(made) << made.error().ToString();
+  EXPECT_EQ(made->architecture(), kDiffusionGemmaArchitecture);
+  EXPECT_TRUE(made->CheckAgainst(a));
+  EXPECT_THAT(made->CheckAgainst(SmallArchitecture()).error().message,
+              HasSubstr("architecture.family is gemma4 in the configuration, diffusion-gemma in"));
+  a.canvas_length = 0;
+  EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "config.conflict");
+  a.canvas_length.reset();
+  EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "config.missing_key");
 }
 
 TEST(ArchitectureTest, EmptyBlockMatchesEverything) {
@@ -410,6 +425,9 @@ TEST(ArchitectureTest, IncompleteOrImpossibleBlocksAreRefused) {
   ArchitectureConfig a = SmallArchitecture();
   a.width.reset();
   EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "config.missing_key");
+  a = SmallArchitecture();
+  a.family = "gemma3";
+  EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "model.architecture");
   a = SmallArchitecture();
   a.layers = int64_t{1} << 60;
   EXPECT_EQ(Gemma4Config::FromArchitecture(a).error().id, "model.architecture");

@@ -48,16 +48,16 @@ TEST(DiffusionFileTest, HasACanvasAndTwoPasses) {
   ASSERT_TRUE(file);
   const auto config = Gemma4Config::FromFile(*file);
   ASSERT_TRUE(config) << config.error().ToString();
-  const Gemma4Canvas expected{.length = 64};  // everything else is as published
+  const CanvasFacts expected{.length = 64};  // everything else is as published
   EXPECT_EQ(config->canvas, expected);
   const auto weights = Gemma4Weights::FromFile(*config, *file, {.strict = true});
   ASSERT_TRUE(weights) << weights.error().ToString();
-  for (const Gemma4Pass pass : {Gemma4Pass::kCausal, Gemma4Pass::kCanvas}) {
+  for (const ModelPass pass : {ModelPass::kCausal, ModelPass::kCanvas}) {
     auto model = BuildModel(*config, *weights, {.pass = pass, .capacity = 2048, .max_t = 64});
     ASSERT_TRUE(model) << model.error().ToString();
     const auto graph = std::move(model->builder).Finish();
     ASSERT_TRUE(graph) << graph.error().ToString();
-    const bool canvas = pass == Gemma4Pass::kCanvas;
+    const bool canvas = pass == ModelPass::kCanvas;
     const auto has = [&graph](std::string_view name) { return graph->Find(name) != kNoValue; };
     EXPECT_EQ(has("blk.0.layer_output_scale.weight"), canvas);
     EXPECT_EQ(has("blk.0.enc_layer_output_scale.weight"), !canvas);

@@ -13,34 +13,15 @@
 namespace rullama {
 namespace {
 
-constexpr std::string_view kArchitecture = "gemma4";
-constexpr std::string_view kDiffusionArchitecture = "diffusion-gemma";
-
-// Hyperparameters carry the name of the architecture, which was checked.
+// Hyperparameters carry the name of the architecture.
 std::string Key(const GgufFile& file, std::string_view suffix) {
   const auto name = file.GetString("general.architecture");
-  return fmt::format("{}.{}", name ? *name : kArchitecture, suffix);
+  return fmt::format("{}.{}", name ? *name : kGemma4Architecture, suffix);
 }
 
 template <typename... Args>
 tl::unexpected<Error> BadHparam(fmt::format_string<Args...> format, Args&&... args) {
   return MakeError(ErrorKind::kModelFile, "model.hparam", format, std::forward<Args>(args)...);
-}
-
-Status CheckArchitectureName(const GgufFile& file) {
-  RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
-  if (name == kArchitecture || name == kDiffusionArchitecture) return OkStatus();
-  if (name == "gemma4-assistant" || name == "gemma4_assistant") {
-    return MakeError(ErrorKind::kModelFile, "model.unsupported",
-                     "found architecture '{}', a drafter for speculative decoding, which is not "
-                     "supported yet by this version; give the model it was made for",
-                     name);
-  }
-  const std::string_view hint =
-      name == "clip" ? "; this file holds the image and audio towers, give the text model" : "";
-  return MakeError(ErrorKind::kModelFile, "model.arch",
-                   "found architecture '{}', expected '{}' or '{}'{}", name, kArchitecture,
-                   kDiffusionArchitecture, hint);
 }
 
 const TensorInfo* FindExpertTensor(const GgufFile& file) {
@@ -273,8 +254,8 @@ Status ReadVocabulary(const GgufFile& file, Gemma4Config& config) {
 // sampler.
 Status ReadCanvas(const GgufFile& file, Gemma4Config& config) {
   RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
-  if (name != kDiffusionArchitecture) return OkStatus();
-  Gemma4Canvas& canvas = config.canvas;
+  if (name != kDiffusionGemmaArchitecture) return OkStatus();
+  CanvasFacts& canvas = config.canvas;
   RL_ASSIGN_OR_RETURN(canvas.length, file.GetU32("diffusion.canvas_length"));
   if (canvas.length == 0) {
     return BadHparam("key 'diffusion.canvas_length' is 0, expected the tokens of a canvas");
@@ -305,7 +286,7 @@ Status ReadSoftcap(const GgufFile& file, Gemma4Config& config) {
 }  // namespace
 
 Result<Gemma4Config> Gemma4Config::FromFile(const GgufFile& file) {
-  RL_RETURN_IF_ERROR(CheckArchitectureName(file));
+  RL_RETURN_IF_ERROR(file.GetString("general.architecture"));
   RL_ASSIGN_OR_RETURN(const uint32_t layers, file.GetU32(Key(file, "block_count")));
   if (layers == 0 || layers > kMaxGemma4Layers) {
     return BadHparam("key '{}' is {}, expected 1 to {}", Key(file, "block_count"), layers,

@@ -29,7 +29,7 @@ Status CheckOptions(const Gemma4Config& config, const BuildOptions& options) {
                                  options.capacity, config.context_length));
   RL_RETURN_IF_ERROR(CheckOption("model.rows", "rows of a step", options.max_t, kMaxStepRows));
   RL_RETURN_IF_ERROR(CheckOption("model.rows", "wanted rows", options.max_r, options.max_t));
-  if (options.pass == Gemma4Pass::kCanvas && !config.denoises()) {
+  if (options.pass == ModelPass::kCanvas && !config.denoises()) {
     return MakeError(ErrorKind::kUsage, "model.canvas",
                      "a canvas was asked for, but this model predicts the next token; expected a "
                      "DiffusionGemma");
@@ -174,7 +174,7 @@ uint64_t CacheBytes(const Gemma4Config& config, const BuildOptions& options) {
 Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& weights,
                               const BuildOptions& options) {
   RL_RETURN_IF_ERROR(CheckOptions(config, options));
-  const bool canvas = options.pass == Gemma4Pass::kCanvas;
+  const bool canvas = options.pass == ModelPass::kCanvas;
   ModelGraph model{.builder = EmptyGraph(canvas ? "gemma4.canvas" : "gemma4", options)};
   AddInputs(model, options.slots);
   gemma4::ModelBuildContext context(config, weights, options, model);
@@ -192,24 +192,9 @@ Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& w
   return model;
 }
 
-void AppendSelfConditioning(ModelGraph& model, ValueId logits, ValueId inverse_temperature) {
-  GraphBuilder& b = model.builder;
-  const ModelGraph::Canvas& canvas = model.canvas;
-  const ValueId soft = b.Add(
-      ops::SoftEmbed{
-          .logits = logits, .inverse_temperature = inverse_temperature, .table = canvas.embeddings},
-      "canvas.soft_embedding.rows");
-  // The state is one place for each row of the canvas: any position is that place.
-  b.Add(
-      ops::StateAppend{
-          .state = canvas.soft_embedding, .rows = soft, .pos = canvas.row, .slot = canvas.row},
-      "canvas.soft_embedding.next");
-}
-
 Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights& weights) {
-  const BuildOptions options{.pass = Gemma4Pass::kCanvas,
-                             .capacity = config.context_length,
-                             .max_t = config.canvas.length};
+  const BuildOptions options{
+      .pass = ModelPass::kCanvas, .capacity = config.context_length, .max_t = config.canvas.length};
   RL_RETURN_IF_ERROR(CheckOptions(config, options));
   ModelGraph model{.builder = EmptyGraph("gemma4.conditioning", options)};
   gemma4::ModelBuildContext context(config, weights, options, model);
@@ -221,10 +206,6 @@ Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights&
       b.Input(canvas_names::kInverseTemperature, {DType::kF32, {1}});
   AppendSelfConditioning(model, logits, inverse_temperature);
   return std::move(b).Finish();
-}
-
-void AddLogitsOutput(GraphBuilder& builder, ValueId logits, RowDemand demand) {
-  builder.Output("logits", logits, demand);
 }
 
 }  // namespace rullama

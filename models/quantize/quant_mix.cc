@@ -1,4 +1,4 @@
-#include "models/gemma4/files/quant_mix.h"
+#include "models/quantize/quant_mix.h"
 
 #include <fmt/format.h>
 

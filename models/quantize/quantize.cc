@@ -1,4 +1,4 @@
-#include "models/gemma4/files/quantize.h"
+#include "models/quantize/quantize.h"
 
 #include <algorithm>
 #include <array>
@@ -20,7 +20,6 @@ constexpr uint64_t kSliceValues = uint64_t{1} << 16;
 // The version of the block layouts that general.quantization_version names.
 constexpr uint32_t kQuantizationVersion = 2;
 
-constexpr std::array kArchitectures = {"gemma4", "diffusion-gemma"};
 constexpr std::array kSourceTypes = {DType::kF32, DType::kF16, DType::kBF16};
 
 struct Plan {
@@ -28,15 +27,6 @@ struct Plan {
   uint64_t elements = 0;
   QuantizeReport report;
 };
-
-Result<std::string_view> ArchitectureOf(const GgufFile& file) {
-  RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
-  if (std::ranges::find(kArchitectures, name) != kArchitectures.end()) return name;
-  return MakeError(ErrorKind::kModelFile, "model.arch",
-                   "found architecture '{}', expected one of: {}; rules for the types of tensors "
-                   "are known for these only",
-                   name, fmt::join(kArchitectures, ", "));
-}
 
 Status CheckSource(const TensorInfo& tensor, DType target) {
   if (tensor.dtype == target) return OkStatus();
@@ -48,7 +38,7 @@ Status CheckSource(const TensorInfo& tensor, DType target) {
 }
 
 Result<Plan> MakePlan(const GgufFile& input, const QuantMix& mix) {
-  RL_ASSIGN_OR_RETURN(const std::string_view architecture, ArchitectureOf(input));
+  RL_ASSIGN_OR_RETURN(const std::string_view architecture, input.GetString("general.architecture"));
   RL_ASSIGN_OR_RETURN(const uint32_t layers,
                       input.GetU32(fmt::format("{}.block_count", architecture)));
   RL_ASSIGN_OR_RETURN(const auto experts,

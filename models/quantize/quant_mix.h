@@ -1,6 +1,5 @@
-// The element type of each tensor of a quantised Gemma 4 file, in the mixes that llama-quantize
-// writes. One set of rules for files that are quantised and for synthetic ones. Pure functions;
-// thread-safe.
+// The element type of each tensor of a quantised file, in the mixes that llama-quantize writes. One
+// set of rules for files that are quantised and for synthetic ones. Pure functions; thread-safe.
 #pragma once
 
 #include <rullama/sdk/dtype.h>

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "models/gemma4/files/quantize.h"
+#include "models/quantize/quantize.h"
 
 namespace rullama {
 namespace {

@@ -1,4 +1,4 @@
-// Quantises a Gemma 4 file: the same model with its matrices in smaller types.
+// Quantises a model file: the same model with its matrices in smaller types.
 //
 // Metadata, alignment and the order of tensors stay; general.file_type and
 // general.quantization_version say what was made. Tensors stream through in pieces, so memory does
@@ -16,7 +16,7 @@
 
 #include "core/base/status.h"
 #include "core/gguf/gguf.h"
-#include "models/gemma4/files/quant_mix.h"
+#include "models/quantize/quant_mix.h"
 
 namespace rullama {
 
@@ -34,10 +34,11 @@ struct QuantizeReport {
   uint64_t copied = 0;
 };
 
-// Errors: model.arch for a file that is no Gemma 4; quantize.source_type for tensors that are
-// quantised already; io.same_file (kUsage) if `path` is the input; gguf.quantize_value with the
-// tensor and element for weights that are not finite; run.cancelled; gguf.* and io.* of reading and
-// writing (core/gguf/atomic_file.h).
+// `input` is of a family that rullama knows (models/registry.h): the rules for types go by the
+// names of llama.cpp's tensors. Errors: quantize.source_type for tensors that are quantised
+// already; io.same_file (kUsage) if `path` is the input; gguf.quantize_value with the tensor and
+// element for weights that are not finite; run.cancelled; gguf.* and io.* of reading and writing
+// (core/gguf/atomic_file.h).
 Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
                                     const std::filesystem::path& path);
 

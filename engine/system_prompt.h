@@ -1,0 +1,13 @@
+// The system prompt that the configuration adds to conversations.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/config/config.h"
+
+namespace rullama {
+
+// Puts the configured system prompt (generation.system) in front of messages that have none.
+void AddSystemPrompt(const Config& config, nlohmann::json& messages);
+
+}  // namespace rullama

@@ -1,0 +1,52 @@
+// Low-rank adapters (LoRA) of a model, read and checked: what a session needs of them. Each family
+// reads the files (Model::ReadAdapter).
+//
+// Thread safety: value types and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/passes/adapt.h"
+#include "models/common/model_graph.h"
+
+namespace rullama {
+
+// The adapter of one weight.
+struct AdapterWeight {
+  std::string tensor;   // of the model's table: "blk.0.attn_q.weight"
+  int64_t experts = 0;  // of a 3-D weight; 0: a matrix
+  int64_t rank = 0;
+  int64_t inputs = 0;
+  int64_t outputs = 0;   // of each expert
+  double scale = 1;      // of B (A x), as the file says
+  std::vector<float> a;  // [rank, inputs], or [experts, rank, inputs]
+  std::vector<float> b;  // [outputs, rank], or [experts, outputs, rank]
+};
+
+struct Adapter {
+  std::string path;
+  std::vector<AdapterWeight> weights;  // by name of the tensor
+  std::vector<std::string> warnings;
+
+  // "96 tensors on 48 weights, rank 4, scale 2"
+  [[nodiscard]] std::string Describe() const;
+};
+
+// An adapter and the user's factor.
+struct ScaledAdapter {
+  Adapter adapter;
+  double scale = 1;
+};
+
+// All adapters of a model, for the pass AdaptProducts and a WeightSource: one pair for each adapted
+// weight, in which the adapters lie behind each other along the rank and all factors are part of B.
+struct ModelAdapters {
+  std::vector<LowRankPair> pairs;
+  std::vector<SyntheticConstant> constants;
+};
+ModelAdapters JoinAdapters(std::span<const ScaledAdapter> adapters);
+
+}  // namespace rullama

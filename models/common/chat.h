@@ -1,0 +1,60 @@
+// Conversations between a program and a model: prompts as tokens, and the parser of what the model
+// writes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tokenizer/tokenizer.h"
+
+namespace rullama {
+
+// A conversation as tokens, ready for the model's turn.
+struct EncodedChat {
+  std::vector<TokenId> ids;
+  bool opens_thought = false;  // the answer begins inside a thought that the prompt has opened
+};
+
+// A call of a function that the model asks for.
+struct ParsedCall {
+  std::string name;
+  nlohmann::json arguments;  // an object
+};
+
+struct OutputEvent {
+  enum class Kind { kContent, kThinking, kToolCall };
+  Kind kind = Kind::kContent;
+  std::string text;  // of content and thoughts
+  ParsedCall call;   // of a tool call
+  // Content that is a tool call which could not be understood, markers included.
+  bool malformed_call = false;
+};
+
+struct OutputParserOptions {
+  // Report thoughts. If off they are dropped, as are the empty ones that models write nevertheless.
+  bool report_thinking = true;
+  bool starts_in_thought = false;  // as EncodedChat::opens_thought
+};
+
+// Splits what the model writes into content, thoughts and tool calls, as it arrives.
+//
+// Feed it text with the markers visible (Detokenizer with show_control), in pieces of any size: how
+// the text is cut never changes what comes out. Time is linear in the text.
+// Thread safety: one thread at a time.
+class OutputParser {
+ public:
+  OutputParser() = default;
+  OutputParser(const OutputParser&) = default;
+  OutputParser& operator=(const OutputParser&) = default;
+  virtual ~OutputParser() = default;
+
+  // Returns the events that `text` completes. White space next to markers is dropped, so it may
+  // come with a later call.
+  virtual std::vector<OutputEvent> Feed(std::string_view text) = 0;
+  // The end of the output: closes an open thought or call. Ready for another output.
+  virtual std::vector<OutputEvent> Finish() = 0;
+};
+
+}  // namespace rullama

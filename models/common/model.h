@@ -1,0 +1,68 @@
+// A model whose file was opened and checked: what the engine and the commands need of it, whatever
+// its family. models/registry.h opens it.
+//
+// Thread safety: immutable; const member functions may be called from any thread.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/config/config.h"
+#include "models/common/adapter.h"
+#include "models/common/chat.h"
+#include "models/common/facts.h"
+#include "models/common/model_graph.h"
+
+namespace rullama {
+
+class Model {
+ public:
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  virtual ~Model() = default;
+
+  [[nodiscard]] const ModelFacts& facts() const { return facts_; }
+  // Warnings for the user about the file, one sentence each.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // Whether this model has the shapes that the configuration expects; what the configuration leaves
+  // open is not compared. Error model.architecture_mismatch (kUsage) lists every difference.
+  [[nodiscard]] virtual Status CheckAgainst(const ArchitectureConfig& architecture) const = 0;
+
+  // One of the model's graphs. Errors (kUsage) for options out of range: model.capacity,
+  // model.slots, model.rows, model.kv_dtype, model.canvas.
+  [[nodiscard]] virtual Result<ModelGraph> BuildGraph(const BuildOptions& options) const = 0;
+  // A graph that conditions the next step of a canvas pass on logits made elsewhere: inputs row,
+  // logits and inverse temperature of canvas_names, no outputs. Error model.canvas.
+  [[nodiscard]] virtual Result<Graph> BuildConditioning() const = 0;
+  // Bytes of all K/V states of the graph that these options build.
+  [[nodiscard]] virtual uint64_t CacheBytes(const BuildOptions& options) const = 0;
+
+  // Reads a low-rank adapter of this model. Errors: adapter.*, safetensors.*, gguf.*, io.*.
+  [[nodiscard]] virtual Result<Adapter> ReadAdapter(const std::string& path) const = 0;
+
+  // The tokens of a conversation with the model's chat template. `messages` and `tools` (may be
+  // null) have the form of the OpenAI chat API; `thinking` lets the model think first. Markers are
+  // recognised in the template's own text only. Errors: chat.*, with chat.markers_missing
+  // (kModelFile) for a vocabulary without chat; those of Tokenizer::Encode.
+  [[nodiscard]] virtual Result<EncodedChat> EncodeChat(const Tokenizer& tokenizer,
+                                                       const nlohmann::json& messages,
+                                                       const nlohmann::json& tools,
+                                                       bool thinking) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<OutputParser> MakeOutputParser(
+      const OutputParserOptions& options) const = 0;
+
+ protected:
+  Model(ModelFacts facts, std::vector<std::string> warnings)
+      : facts_(std::move(facts)), warnings_(std::move(warnings)) {}
+
+ private:
+  ModelFacts facts_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace rullama

@@ -1,0 +1,55 @@
+#include "models/gemma4/family.h"
+
+#include <array>
+#include <utility>
+
+#include "models/gemma4/files/random_model.h"
+#include "models/gemma4/files/synth.h"
+#include "models/gemma4/gemma4_model.h"
+
+namespace rullama {
+namespace {
+
+constexpr std::array<std::string_view, 2> kArchitectures = {kGemma4Architecture,
+                                                            kDiffusionGemmaArchitecture};
+constexpr std::string_view kDrafter = "a drafter for speculative decoding";
+constexpr std::array<UnsupportedArchitecture, 2> kUnsupported = {
+    {{"gemma4-assistant", kDrafter}, {"gemma4_assistant", kDrafter}}};
+
+Result<std::unique_ptr<Model>> OpenGemma4(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(auto model, Gemma4Model::FromFile(file));
+  return model;
+}
+
+std::string_view DialectOf(const GgufFile& file) {
+  const auto tokenizer = file.FindString("tokenizer.ggml.model");
+  if (!tokenizer || !tokenizer->has_value()) return "unknown";
+  if (**tokenizer == "gemma4") return "llama.cpp";
+  return **tokenizer == "llama" ? "ollama" : "unknown";
+}
+
+Status WriteSyntheticGemma4(const ArchitectureConfig& architecture, const SyntheticOptions& options,
+                            const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(const Gemma4Config config, Gemma4Config::FromArchitecture(architecture));
+  return WriteSynthetic(config, options, path);
+}
+
+DrawnModel DrawGemma4(uint64_t seed) {
+  const RandomModel random = MakeRandomModel(seed);
+  return {.description = random.Describe(),
+          .model = std::make_unique<Gemma4Model>(random.config, random.weights),
+          .weights = [random](std::vector<SyntheticConstant> constants) {
+            return std::make_unique<RandomWeights>(random, std::move(constants));
+          }};
+}
+
+}  // namespace
+
+const ModelFamily kGemma4Family = {.architectures = kArchitectures,
+                                   .unsupported = kUnsupported,
+                                   .open = OpenGemma4,
+                                   .dialect = DialectOf,
+                                   .write_synthetic = WriteSyntheticGemma4,
+                                   .draw = DrawGemma4};
+
+}  // namespace rullama

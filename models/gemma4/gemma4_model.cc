@@ -1,0 +1,87 @@
+#include "models/gemma4/gemma4_model.h"
+
+#include <utility>
+
+#include "models/gemma4/adapters/adapter.h"
+#include "models/gemma4/chat/encoding.h"
+#include "models/gemma4/chat/output_parser.h"
+#include "models/gemma4/graph/model.h"
+
+namespace rullama {
+namespace {
+
+// The table of per-layer embeddings, half of an E2B.
+constexpr const char* kPerLayerTable = "per_layer_token_embd";
+
+ModelFacts FactsOf(const Gemma4Config& config) {
+  ModelFacts facts{.layers = config.layer_count(),
+                   .width = config.width,
+                   .heads = config.heads,
+                   .vocabulary = config.vocabulary,
+                   .context_length = config.context_length,
+                   .sliding_window = config.sliding_window,
+                   .canvas = config.canvas,
+                   .host_tables = {}};
+  if (config.ple_dim > 0) facts.host_tables.emplace_back(kPerLayerTable);
+  return facts;
+}
+
+gemma4::ChatVariant VariantOf(const GgufFile& file) {
+  uint64_t parameters = 0;
+  for (const TensorInfo& tensor : file.tensors()) parameters += tensor.elements();
+  const auto name = file.FindString("general.name");
+  return gemma4::VariantForModel(name ? name->value_or(std::string_view()) : std::string_view(),
+                                 parameters);
+}
+
+}  // namespace
+
+Gemma4Model::Gemma4Model(Gemma4Config config, Gemma4Weights weights, gemma4::ChatVariant variant)
+    : Model(FactsOf(config), weights.warnings()),
+      config_(std::move(config)),
+      weights_(std::move(weights)),
+      variant_(variant) {}
+
+Result<std::unique_ptr<Gemma4Model>> Gemma4Model::FromFile(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(Gemma4Config config, Gemma4Config::FromFile(file));
+  RL_ASSIGN_OR_RETURN(Gemma4Weights weights, Gemma4Weights::FromFile(config, file));
+  return std::make_unique<Gemma4Model>(std::move(config), std::move(weights), VariantOf(file));
+}
+
+Status Gemma4Model::CheckAgainst(const ArchitectureConfig& architecture) const {
+  return config_.CheckAgainst(architecture);
+}
+
+Result<ModelGraph> Gemma4Model::BuildGraph(const BuildOptions& options) const {
+  return BuildModel(config_, weights_, options);
+}
+
+Result<Graph> Gemma4Model::BuildConditioning() const {
+  return rullama::BuildConditioning(config_, weights_);
+}
+
+uint64_t Gemma4Model::CacheBytes(const BuildOptions& options) const {
+  return rullama::CacheBytes(config_, options);
+}
+
+Result<Adapter> Gemma4Model::ReadAdapter(const std::string& path) const {
+  return rullama::ReadAdapter(path, config_);
+}
+
+Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
+                                            const nlohmann::json& messages,
+                                            const nlohmann::json& tools, bool thinking) const {
+  RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(tokenizer));
+  RL_ASSIGN_OR_RETURN(
+      const gemma4::ChatPrompt prompt,
+      gemma4::RenderChat(messages, tools, {.variant = variant_, .enable_thinking = thinking}));
+  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, gemma4::EncodePrompt(tokenizer, prompt));
+  return EncodedChat{.ids = std::move(ids), .opens_thought = prompt.opens_thought};
+}
+
+std::unique_ptr<OutputParser> Gemma4Model::MakeOutputParser(
+    const OutputParserOptions& options) const {
+  return std::make_unique<gemma4::OutputParser>(options);
+}
+
+}  // namespace rullama

@@ -1,0 +1,38 @@
+// A Gemma 4 model behind the interface of all families.
+#pragma once
+
+#include <memory>
+
+#include "models/common/model.h"
+#include "models/gemma4/chat/template.h"
+#include "models/gemma4/graph/config.h"
+#include "models/gemma4/graph/weights.h"
+
+namespace rullama {
+
+class Gemma4Model final : public Model {
+ public:
+  // Errors: those of Gemma4Config::FromFile and Gemma4Weights::FromFile.
+  static Result<std::unique_ptr<Gemma4Model>> FromFile(const GgufFile& file);
+  Gemma4Model(Gemma4Config config, Gemma4Weights weights,
+              gemma4::ChatVariant variant = gemma4::ChatVariant::kSmall);
+
+  [[nodiscard]] Status CheckAgainst(const ArchitectureConfig& architecture) const override;
+  [[nodiscard]] Result<ModelGraph> BuildGraph(const BuildOptions& options) const override;
+  [[nodiscard]] Result<Graph> BuildConditioning() const override;
+  [[nodiscard]] uint64_t CacheBytes(const BuildOptions& options) const override;
+  [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
+  [[nodiscard]] Result<EncodedChat> EncodeChat(const Tokenizer& tokenizer,
+                                               const nlohmann::json& messages,
+                                               const nlohmann::json& tools,
+                                               bool thinking) const override;
+  [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(
+      const OutputParserOptions& options) const override;
+
+ private:
+  Gemma4Config config_;
+  Gemma4Weights weights_;
+  gemma4::ChatVariant variant_;
+};
+
+}  // namespace rullama
