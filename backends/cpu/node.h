@@ -6,6 +6,7 @@
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/operands.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -47,8 +48,12 @@ struct View {
   bool packed = false;  // weights only: rows are packed (kernels/packed_rows.h)
   int rank = 0;
   rl_dim dims[RL_MAX_RANK] = {};
+  int64_t first_row = 0;  // of the value; `data` is where it lies
+  int64_t most_rows = INT64_MAX;
 
   static View Of(const rl_value& value);
+  // Rows [first, first + most) of a value of a plain type: as many of them as the step has.
+  [[nodiscard]] View RowRange(int64_t first, int64_t most) const;
 
   [[nodiscard]] bool present() const { return data != nullptr; }
   [[nodiscard]] int64_t Dim(int axis, const Step& step) const {
@@ -58,7 +63,9 @@ struct View {
   [[nodiscard]] size_t Count(int axis, const Step& step) const {
     return static_cast<size_t>(Dim(axis, step));
   }
-  [[nodiscard]] int64_t Rows(const Step& step) const { return Dim(0, step); }
+  [[nodiscard]] int64_t Rows(const Step& step) const {
+    return std::clamp<int64_t>(Dim(0, step) - first_row, 0, most_rows);
+  }
   // Elements of one row: the product of the inner dimensions.
   [[nodiscard]] int64_t RowElements(const Step& step) const {
     int64_t elements = 1;

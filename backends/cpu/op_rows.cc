@@ -13,12 +13,6 @@ constexpr const OpRow* kAllRows[] = {
 // The core decomposes these composites without loss.
 const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr};
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
-const OpRow rows::kLinearCrossEntropy = {RL_OP_linear_cross_entropy, sdk::RefuseComposite, nullptr};
-const OpRow rows::kCrossEntropy = {RL_OP_cross_entropy, sdk::RefuseComposite, nullptr};
-const OpRow rows::kCrossEntropyGrad = {RL_OP_cross_entropy_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kSoftmaxGrad = {RL_OP_softmax_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kRmsNormGrad = {RL_OP_rms_norm_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kGeGluGrad = {RL_OP_geglu_grad, sdk::RefuseComposite, nullptr};
 
 const sdk::OpTable<OpRow>& OpRows() {
   static constexpr sdk::OpTable<OpRow> kTable(kAllRows);

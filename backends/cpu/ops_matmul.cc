@@ -1,8 +1,10 @@
 // Matrix products. For block types the activations are converted once for all products that read
 // the same value.
 #include <algorithm>
+#include <memory>
 #include <vector>
 
+#include "backends/cpu/matmul_nodes.h"
 #include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
@@ -11,7 +13,8 @@ namespace {
 // One product y[m][n] = x[m] . W[n]; runs it for ranges of rows of W.
 class Product {
  public:
-  static Product Of(const CompileContext& context, const View& x, const View& weight, float* y,
+  // `rows` are those of x in the format that the product reads.
+  static Product Of(const CompileContext& context, const void* rows, const View& weight, float* y,
                     size_t y_stride) {
     Product product(weight.dtype, context.kernels);
     MatMulArgs& a = product.args_;
@@ -20,7 +23,7 @@ class Product {
     a.k = static_cast<size_t>(weight.dims[1].constant);
     a.row_bytes = RowBytes(weight.dtype, a.k);
     a.activation_bits = context.activation_bits;
-    a.x = UsesActivationRows(weight.dtype) ? context.nodes.Activations(context, x) : x.data;
+    a.x = rows;
     a.y = y;
     a.y_stride = y_stride;
     return product;
@@ -59,6 +62,11 @@ class Product {
   const KernelTable& kernels_;
   MatMulArgs args_;  // batch, format, range and scratch are set per call
 };
+
+// The rows of x as a product reads them, converted once for all products that read the value.
+const void* SharedRows(const CompileContext& context, const View& x, const View& weight) {
+  return UsesActivationRows(weight.dtype) ? context.nodes.Activations(context, x) : x.data;
+}
 
 // Items are panels of weight rows; each worker has its own scratch.
 class PanelNode : public Node {
@@ -99,16 +107,14 @@ class PanelNode : public Node {
 
 class MatMulNode final : public PanelNode {
  public:
-  explicit MatMulNode(const CompileContext& context)
-      : MatMulNode(context, context.Input(operands::MatMul::x),
-                   context.Input(operands::MatMul::weight), context.Result()) {}
-
- private:
-  MatMulNode(const CompileContext& context, const View& x, const View& weight, const View& y)
+  // `rows` are those of x in the format that the product reads.
+  MatMulNode(const CompileContext& context, const View& x, const void* rows, const View& weight,
+             const View& y)
       : PanelNode(context, x, weight.dims[0].constant, {weight.dtype}),
-        product_(Product::Of(context, x, weight, y.as<float>(),
+        product_(Product::Of(context, rows, weight, y.as<float>(),
                              static_cast<size_t>(weight.dims[0].constant))) {}
 
+ private:
   void RunRows(size_t batch, size_t n_begin, size_t n_end, int /*worker*/,
                std::byte* scratch) override {
     product_.Run(batch, n_begin, n_end, scratch);
@@ -133,8 +139,8 @@ class GeGluLinearNode final : public PanelNode {
         kernels_(context.kernels),
         n_(static_cast<size_t>(gate.dims[0].constant)),
         y_(y.as<float>()),
-        gate_(Product::Of(context, x, gate, y_, n_)),
-        up_(Product::Of(context, x, up, y_, n_)) {
+        gate_(Product::Of(context, SharedRows(context, x, gate), gate, y_, n_)),
+        up_(Product::Of(context, SharedRows(context, x, up), up, y_, n_)) {
     const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
       up_y_.push_back(reinterpret_cast<float*>(
@@ -169,12 +175,13 @@ class GeGluLinearNode final : public PanelNode {
 // W is skipped if its factors are zero in every row of x.
 class MatMulNoTransposeNode final : public Node {
  public:
-  explicit MatMulNoTransposeNode(const CompileContext& context)
+  MatMulNoTransposeNode(const CompileContext& context, const View& x, const View& weight,
+                        const View& y)
       : kernels_(context.kernels),
-        weight_kernels_(FindWeight(context.kernels, context.Input(operands::MatMul::weight).dtype)),
-        x_(context.Input(operands::MatMul::x)),
-        weight_(context.Input(operands::MatMul::weight)),
-        y_(context.Result()) {
+        weight_kernels_(FindWeight(context.kernels, weight.dtype)),
+        x_(x),
+        weight_(weight),
+        y_(y) {
     // kSpan is a multiple of every block length, so that each span starts at a block.
     for (int worker = 0; worker < context.workers; ++worker) {
       unpacked_.push_back(reinterpret_cast<float*>(
@@ -243,14 +250,28 @@ class MatMulNoTransposeNode final : public Node {
 };
 
 void CompileMatMul(const CompileContext& context) {
+  const View x = context.Input(operands::MatMul::x);
+  const View weight = context.Input(operands::MatMul::weight);
   if (context.attrs<rl_matmul_attrs>().transpose_weight == 0) {
-    AddNode<MatMulNoTransposeNode>(context);
-  } else {
-    AddNode<MatMulNode>(context);
+    AddProductAsStored(context, x, weight, context.Result());
+    return;
   }
+  const void* rows = SharedRows(context, x, weight);
+  context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, context.Result()));
 }
 
 }  // namespace
+
+void AddProduct(const CompileContext& context, const View& x, const View& weight, const View& y) {
+  const void* rows =
+      UsesActivationRows(weight.dtype) ? context.nodes.ActivationsOnce(context, x) : x.data;
+  context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, y));
+}
+
+void AddProductAsStored(const CompileContext& context, const View& x, const View& weight,
+                        const View& y) {
+  context.nodes.Add(std::make_unique<MatMulNoTransposeNode>(context, x, weight, y));
+}
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseWeights, CompileMatMul};
 const OpRow rows::kGeGluLinear = {RL_OP_geglu_linear, RefuseWeights, AddNode<GeGluLinearNode>};

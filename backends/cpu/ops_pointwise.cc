@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "backends/cpu/kernels/training_kernels.h"
 #include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
@@ -52,17 +53,6 @@ void AddElementwise(const CompileContext& context, RunKernel kernel, uint32_t a,
                                                              b ? context.Input(*b) : View{}));
 }
 
-// s + x s (1 - s) 2 u'(x) with u = sqrt(2 / pi) (x + 0.044715 x^3) and s the logistic function of
-// 2u. Beyond 10 it is 1 or 0 in float32, before the cube overflows.
-float GeluTanhGrad(float x) {
-  constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;
-  constexpr float kCubic = 0.044715f;
-  if (std::fabs(x) > 10.0f) return x > 0 ? 1.0f : 0.0f;
-  const float e = std::exp(-kTwoSqrt2OverPi * x * (1 + kCubic * x * x));
-  const float s = 1 / (1 + e);
-  return s + x * s * (e * s) * kTwoSqrt2OverPi * (1 + 3 * kCubic * x * x);
-}
-
 float ApplyUnary(int32_t fn, float x) {
   switch (fn) {
     case RL_UNARY_NEG:
@@ -83,8 +73,6 @@ float ApplyUnary(int32_t fn, float x) {
       return 1.0f / (1.0f + std::exp(-x));
     case RL_UNARY_SILU:
       return x / (1.0f + std::exp(-x));
-    case RL_UNARY_GELU_TANH_GRAD:
-      return GeluTanhGrad(x);
     default:
       return x * x;  // RL_UNARY_SQUARE
   }
@@ -95,6 +83,8 @@ void UnaryRun(const KernelTable& kernels, const void* attrs, const float* x, con
   const int32_t fn = static_cast<const rl_unary_attrs*>(attrs)->fn;
   if (fn == RL_UNARY_GELU_TANH) {
     kernels.gelu_tanh(x, n, out);
+  } else if (fn == RL_UNARY_GELU_TANH_GRAD) {
+    TrainingKernelsFor(kernels.isa).gelu_tanh_grad(x, n, out);
   } else if (fn == RL_UNARY_EXP) {
     kernels.exp(x, n, out);
   } else {

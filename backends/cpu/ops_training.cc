@@ -1,9 +1,11 @@
-// Adjoints of gathers and slices, and the sum of squares.
+// Losses and derivatives.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
 
+#include "backends/cpu/kernels/training_kernels.h"
+#include "backends/cpu/loss_targets.h"
 #include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {
@@ -13,6 +15,142 @@ namespace {
 constexpr int64_t kPiece = 8192;
 
 int64_t Pieces(int64_t elements) { return (elements + kPiece - 1) / kPiece; }
+
+class CrossEntropyNode final : public Node {
+ public:
+  explicit CrossEntropyNode(const CompileContext& context)
+      : kernels_(TrainingKernelsFor(context.kernels.isa)),
+        logits_(context.Input(operands::CrossEntropy::logits)),
+        n_(logits_.Last(context.MaxStep())),
+        targets_(context.Input(operands::CrossEntropy::targets), n_),
+        loss_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return logits_.Rows(step); }
+  void Run(const Step& /*step*/, int /*worker*/, int64_t begin, int64_t end) override {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* z = logits_.as<const float>() + row * n_;
+      loss_.as<float>()[row] =
+          targets_.Counts(row)
+              ? kernels_.cross_entropy(z, static_cast<size_t>(n_), targets_.Column(row))
+              : 0.0f;
+    }
+  }
+
+ private:
+  const TrainingKernels& kernels_;
+  View logits_;
+  int64_t n_;
+  LossTargets targets_;
+  View loss_;
+};
+
+class CrossEntropyGradNode final : public Node {
+ public:
+  explicit CrossEntropyGradNode(const CompileContext& context)
+      : kernels_(TrainingKernelsFor(context.kernels.isa)),
+        logits_(context.Input(operands::CrossEntropyGrad::logits)),
+        factor_(context.Input(operands::CrossEntropyGrad::factor)),
+        n_(logits_.Last(context.MaxStep())),
+        targets_(context.Input(operands::CrossEntropyGrad::targets), n_),
+        dlogits_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return logits_.Rows(step); }
+  void Run(const Step& /*step*/, int /*worker*/, int64_t begin, int64_t end) override {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* z = logits_.as<const float>() + row * n_;
+      float* dz = dlogits_.as<float>() + row * n_;
+      if (targets_.Counts(row)) {
+        kernels_.cross_entropy_grad(z, static_cast<size_t>(n_), targets_.Column(row),
+                                    *factor_.as<const float>(), 0.0f, dz);
+      } else {
+        std::fill_n(dz, n_, 0.0f);
+      }
+    }
+  }
+
+ private:
+  const TrainingKernels& kernels_;
+  View logits_, factor_;
+  int64_t n_;
+  LossTargets targets_;
+  View dlogits_;
+};
+
+// Derivatives along the last dimension, of a value `of` and dy. Items are rows.
+class LastDimGradNode : public Node {
+ public:
+  LastDimGradNode(const CompileContext& context, uint32_t of, uint32_t dy)
+      : kernels_(TrainingKernelsFor(context.kernels.isa)),
+        of_(context.Input(of)),
+        dy_(context.Input(dy)),
+        dx_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return dx_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) final {
+    const int64_t n = dx_.Last(step);
+    const int64_t row = dx_.RowElements(step);
+    for (int64_t at = begin * row; at < end * row; at += n) {
+      RunOne(of_.as<const float>() + at, dy_.as<const float>() + at, static_cast<size_t>(n),
+             dx_.as<float>() + at);
+    }
+  }
+
+ protected:
+  virtual void RunOne(const float* of, const float* dy, size_t n, float* dx) = 0;
+  const TrainingKernels& kernels_;
+
+ private:
+  View of_, dy_, dx_;
+};
+
+class SoftmaxGradNode final : public LastDimGradNode {
+ public:
+  explicit SoftmaxGradNode(const CompileContext& context)
+      : LastDimGradNode(context, operands::SoftmaxGrad::y, operands::SoftmaxGrad::dy) {}
+
+ private:
+  void RunOne(const float* y, const float* dy, size_t n, float* dx) override {
+    kernels_.softmax_grad(y, dy, n, dx);
+  }
+};
+
+class RmsNormGradNode final : public LastDimGradNode {
+ public:
+  explicit RmsNormGradNode(const CompileContext& context)
+      : LastDimGradNode(context, operands::RmsNormGrad::x, operands::RmsNormGrad::dy),
+        weight_(context.Input(operands::RmsNormGrad::weight)),
+        eps_(context.attrs<rl_rms_norm_grad_attrs>().eps) {}
+
+ private:
+  void RunOne(const float* x, const float* dy, size_t n, float* dx) override {
+    kernels_.rms_norm_grad(x, dy, weight_.as<const float>(), n, eps_, dx);
+  }
+
+  View weight_;
+  float eps_;
+};
+
+class GeGluGradNode final : public Node {
+ public:
+  explicit GeGluGradNode(const CompileContext& context)
+      : kernels_(TrainingKernelsFor(context.kernels.isa)),
+        gate_(context.Input(operands::GeGluGrad::gate)),
+        up_(context.Input(operands::GeGluGrad::up)),
+        dy_(context.Input(operands::GeGluGrad::dy)),
+        dgate_(context.Result(0)),
+        dup_(context.Result(1)) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return Pieces(dy_.Elements(step));
+  }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const int64_t from = begin * kPiece;
+    const int64_t to = std::min(end * kPiece, dy_.Elements(step));
+    kernels_.geglu_grad(gate_.as<const float>() + from, up_.as<const float>() + from,
+                        dy_.as<const float>() + from, static_cast<size_t>(to - from),
+                        dgate_.as<float>() + from, dup_.as<float>() + from);
+  }
+
+ private:
+  const TrainingKernels& kernels_;
+  View gate_, up_, dy_, dgate_, dup_;
+};
 
 // Items are spans of columns, so that each element has its sum from one worker, in order.
 class ScatterRowsNode final : public Node {
@@ -113,21 +251,19 @@ class PadNode final : public Node {
 // The sums of pieces of x, whose size depends on no number of workers.
 class SumSquaresNode final : public Node {
  public:
-  SumSquaresNode(const View& x, double* sums) : x_(x), sums_(sums) {}
+  SumSquaresNode(const TrainingKernels& kernels, const View& x, double* sums)
+      : kernels_(kernels), x_(x), sums_(sums) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return Pieces(x_.Elements(step)); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t count = std::min(kPiece, x_.Elements(step) - i * kPiece);
-      double sum = 0;
-      for (int64_t j = 0; j < count; ++j) {
-        const double value = x_.as<const float>()[i * kPiece + j];
-        sum += value * value;
-      }
-      sums_[i] = sum;
+      sums_[i] =
+          kernels_.sum_squares(x_.as<const float>() + i * kPiece, static_cast<size_t>(count));
     }
   }
 
  private:
+  const TrainingKernels& kernels_;
   View x_;
   double* sums_;
 };
@@ -153,12 +289,19 @@ void CompileSumSquares(const CompileContext& context) {
   const View x = context.Input(operands::SumSquares::x);
   const auto pieces = static_cast<uint64_t>(Pieces(x.Elements(context.MaxStep())));
   auto* sums = reinterpret_cast<double*>(context.workspace.AllocateForOp(pieces * sizeof(double)));
-  context.nodes.Add(std::make_unique<SumSquaresNode>(x, sums));
+  context.nodes.Add(
+      std::make_unique<SumSquaresNode>(TrainingKernelsFor(context.kernels.isa), x, sums));
   context.nodes.Add(std::make_unique<AddPiecesNode>(x, sums, context.Result()));
 }
 
 }  // namespace
 
+const OpRow rows::kCrossEntropy = {RL_OP_cross_entropy, nullptr, AddNode<CrossEntropyNode>};
+const OpRow rows::kCrossEntropyGrad = {RL_OP_cross_entropy_grad, nullptr,
+                                       AddNode<CrossEntropyGradNode>};
+const OpRow rows::kSoftmaxGrad = {RL_OP_softmax_grad, nullptr, AddNode<SoftmaxGradNode>};
+const OpRow rows::kRmsNormGrad = {RL_OP_rms_norm_grad, nullptr, AddNode<RmsNormGradNode>};
+const OpRow rows::kGeGluGrad = {RL_OP_geglu_grad, nullptr, AddNode<GeGluGradNode>};
 const OpRow rows::kScatterRows = {RL_OP_scatter_rows, nullptr, AddNode<ScatterRowsNode>};
 const OpRow rows::kScatterLast = {RL_OP_scatter_last, nullptr, AddNode<ScatterLastNode>};
 const OpRow rows::kPad = {RL_OP_pad, nullptr, AddNode<PadNode>};

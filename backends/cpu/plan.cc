@@ -74,6 +74,14 @@ View View::Of(const rl_value& value) {
   return view;
 }
 
+View View::RowRange(int64_t first, int64_t most) const {
+  View range = *this;
+  range.data += static_cast<uint64_t>(first * RowElements({})) * InfoOf(dtype).block_bytes;
+  range.first_row = first;
+  range.most_rows = most;
+  return range;
+}
+
 void Node::Fail(std::string message) {
   if (claimed_.exchange(true)) return;
   message_ = std::move(message);

@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "backends/cpu/kernels/level_tables.h"
+#include "backends/cpu/kernels/training_kernels.h"
 
 namespace rullama::cpu {
 namespace {
@@ -72,16 +73,18 @@ struct Level {
   const char* name;
   bool (*available)();
   const KernelTable& (*table)();
+  const TrainingKernels& (*training)();
 };
 
 constexpr Level kLevels[] = {
-    {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>},
+    {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>, TrainingTableOf<Isa::kPortable>},
 #ifdef RULLAMA_CPU_X86_KERNELS
-    {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>},
-    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>},
-    {Isa::kAvx512, "avx512", HasAvx512, TableOf<Isa::kAvx512>},
-    {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, TableOf<Isa::kAvx512Vnni>},
-    {Isa::kAmx, "amx", HasAmx, TableOf<Isa::kAmx>},
+    {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>, TrainingTableOf<Isa::kAvx2>},
+    {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>, TrainingTableOf<Isa::kAvxVnni>},
+    {Isa::kAvx512, "avx512", HasAvx512, TableOf<Isa::kAvx512>, TrainingTableOf<Isa::kAvx512>},
+    {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, TableOf<Isa::kAvx512Vnni>,
+     TrainingTableOf<Isa::kAvx512Vnni>},
+    {Isa::kAmx, "amx", HasAmx, TableOf<Isa::kAmx>, TrainingTableOf<Isa::kAvx512Vnni>},
 #endif
 };
 
@@ -114,6 +117,11 @@ const char* IsaName(Isa isa) {
 const KernelTable& KernelsFor(Isa isa) {
   const Level* level = FindLevel(isa);
   return level != nullptr ? level->table() : TableOf<Isa::kPortable>();
+}
+
+const TrainingKernels& TrainingKernelsFor(Isa isa) {
+  const Level* level = FindLevel(isa);
+  return level != nullptr ? level->training() : TrainingTableOf<Isa::kPortable>();
 }
 
 const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
