@@ -51,7 +51,7 @@ std::unique_ptr<ModelSession> OpenSession(const EngineOptions& options) {
 }
 
 Round RunBare(ModelSession& session, int64_t tokens) {
-  BatchSession batch(session.session(), session.model().gemma.vocabulary);
+  BatchSession batch(session.session(), session.model().facts().vocabulary);
   session.session().ForgetSlot(0);
   RowRequest row{.slot = 0, .sampling = {.temperature = 0}};
   row.token = Must(Must(batch.Read(0, kPrompt, &row))->token);
