@@ -225,7 +225,9 @@ std::vector<CaseSpec> AllCases() {
   AddMatMulCases(cases);
   AddNormCases(cases);
   AddAttentionCases(cases);
+  AddAttentionGradientCases(cases);
   AddStateCases(cases);
+  AddOptimizerCases(cases);
   AddSamplingCases(cases);
   AddTrainingCases(cases);
   return cases;

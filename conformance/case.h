@@ -41,7 +41,9 @@ void AddReductionCases(std::vector<CaseSpec>& cases);
 void AddMatMulCases(std::vector<CaseSpec>& cases);
 void AddNormCases(std::vector<CaseSpec>& cases);
 void AddAttentionCases(std::vector<CaseSpec>& cases);
+void AddAttentionGradientCases(std::vector<CaseSpec>& cases);
 void AddStateCases(std::vector<CaseSpec>& cases);
+void AddOptimizerCases(std::vector<CaseSpec>& cases);
 void AddSamplingCases(std::vector<CaseSpec>& cases);
 void AddTrainingCases(std::vector<CaseSpec>& cases);
 

@@ -151,6 +151,17 @@ void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
                                       ToleranceClassOf(dtype));
                        }});
     }
+    if (t <= 40) {
+      cases.push_back({fmt::format("grouped_matmul/{}_stored", suffix), OpKind::kGroupedMatMul,
+                       [=](uint64_t seed) {
+                         CaseBuilder b(seed, t);
+                         const ValueId x = b.Floats("x", F({kT, kUsed, 67}));
+                         const ValueId weight = b.Weight("weight", {dtype, {kExperts, 67, kWidth}});
+                         return OneOp(
+                             std::move(b), OpKind::kGroupedMatMul, {x, weight, choose(b, t)},
+                             OpAttrs(rl_grouped_matmul_attrs{0, 1}), ToleranceClassOf(dtype));
+                       }});
+    }
     for (const bool fused : {true, false}) {
       cases.push_back(
           {fmt::format("moe_ffn/{}{}", suffix, fused ? "_fused" : ""), OpKind::kMoeFfn,

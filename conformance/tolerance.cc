@@ -87,10 +87,10 @@ std::vector<double> LinearSize(Norm norm, const Tensor& x, const Tensor& weight,
 }
 
 std::vector<double> GroupedSize(Norm norm, const Tensor& x, const Tensor& weight,
-                                const Tensor& experts) {
+                                const Tensor& experts, int as_stored = 0) {
   const Tensor largest = Activation(norm, x, weight);
   const Tensor weights = Raised(norm, Abs(weight));
-  return Evaluate(OpKind::kGroupedMatMul, OpAttrs(OpKind::kGroupedMatMul),
+  return Evaluate(OpKind::kGroupedMatMul, OpAttrs(rl_grouped_matmul_attrs{0, as_stored}),
                   {&largest, &weights, &experts});
 }
 
@@ -121,6 +121,10 @@ struct Site {
   const Op& op;
   const Interpreter& ran;
   [[nodiscard]] const Tensor& in(size_t i) const { return *ran.Get(op.inputs[i]); }
+  // 0 for an absent operand.
+  [[nodiscard]] double LargestOf(size_t i) const {
+    return op.inputs[i] == kNoValue ? 0 : Largest(Abs(in(i)).f);
+  }
 };
 
 std::vector<double> BinaryMagnitude(const Site& s) {
@@ -215,18 +219,46 @@ std::vector<double> MoeSize(Norm norm, const Site& s, const Tensor& expected) {
 }
 
 // A score has the sum of |q| |k|; an error e in it changes a probability by the factor 1 + e.
-double ScoreMagnitude(const Tensor& q, const Tensor& k_new, const Tensor& k_state, double scale) {
-  const double keys = std::max(Largest(Abs(k_new).f), Largest(Abs(k_state).f));
+double ScoreMagnitude(const Tensor& q, double keys, double scale) {
   return static_cast<double>(q.last()) * Largest(q.f) * keys * std::abs(scale);
 }
 
 std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
   using In = operands::Attention;
   const double scale = s.op.As<rl_attention_attrs>().scale;
-  const double values =
-      std::max(Largest(Abs(s.in(In::v_new)).f), Largest(Abs(s.in(In::v_state)).f));
-  return std::vector<double>(
-      count, values * (1 + ScoreMagnitude(s.in(In::q), s.in(In::k_new), s.in(In::k_state), scale)));
+  const double keys = std::max(s.LargestOf(In::k_new), s.LargestOf(In::k_state));
+  const double values = std::max(s.LargestOf(In::v_new), s.LargestOf(In::v_state));
+  return std::vector<double>(count, values * (1 + ScoreMagnitude(s.in(In::q), keys, scale)));
+}
+
+// The derivative by a score is p (dy . v - dy . y), and dq, dk and dv are sums of such derivatives
+// or of p, times k, q and dy. The p of a query sum to 1, those of a key to the number of queries.
+template <typename In>
+std::vector<double> AttentionGradMagnitude(const Site& s, double scale, double queries,
+                                           size_t count) {
+  const Tensor& q = s.in(In::q);
+  const double dy = s.LargestOf(In::dy);
+  const double by_score = 2 * static_cast<double>(q.last()) * dy * s.LargestOf(In::v_new);
+  const double rows = std::max(s.LargestOf(In::k_new), s.LargestOf(In::q));
+  const double sum = queries * std::max(dy, by_score * std::abs(scale) * rows);
+  const double scores = ScoreMagnitude(q, s.LargestOf(In::k_new), scale);
+  return std::vector<double>(count, sum * (1 + scores));
+}
+
+// |g| + |factor| sum |a| |b|; g is the next version.
+std::vector<double> GradAccumulateMagnitude(const Site& s) {
+  using In = operands::GradAccumulate;
+  const Tensor g = Abs(s.in(In::g));
+  const Tensor a = Abs(s.in(In::a));
+  const Tensor b = Abs(s.in(In::b));
+  const float factor = std::abs(s.op.As<rl_grad_accumulate_attrs>().factor);
+  return Evaluate(s.op.kind, OpAttrs(rl_grad_accumulate_attrs{0, factor}), {&g, &a, &b});
+}
+
+std::vector<double> MixRowsMagnitude(const Site& s) {
+  const Tensor p = Abs(s.in(operands::AttentionMixRows::probability));
+  const Tensor x = Abs(s.in(operands::AttentionMixRows::x));
+  return Evaluate(s.op.kind, s.op.attrs, {&p, &x});
 }
 
 // y (dy - sum(y dy)): the magnitudes of the difference.
@@ -377,10 +409,24 @@ std::vector<double> Magnitudes(const Case& test, const Interpreter& ran, const T
       case OpKind::kAttention:
         return AttentionMagnitude(s, count);
       case OpKind::kAttentionScores:
-        return Constant(count, ScoreMagnitude(s.in(0), s.in(1), s.in(2),
+        return Constant(count, ScoreMagnitude(s.in(0), std::max(s.LargestOf(1), s.LargestOf(2)),
                                               s.op.As<rl_attention_scores_attrs>().scale));
       case OpKind::kAttentionMix:
-        return Constant(count, std::max(Largest(Abs(s.in(1)).f), Largest(Abs(s.in(2)).f)));
+        return Constant(count, std::max(s.LargestOf(1), s.LargestOf(2)));
+      case OpKind::kAttentionStats:
+        return Constant(count, ScoreMagnitude(s.in(0), s.LargestOf(1),
+                                              s.op.As<rl_attention_stats_attrs>().scale));
+      case OpKind::kAttentionGradQ:
+        return AttentionGradMagnitude<operands::AttentionGradQ>(
+            s, s.op.As<rl_attention_grad_q_attrs>().scale, 1, count);
+      case OpKind::kAttentionGradKv:
+        return AttentionGradMagnitude<operands::AttentionGradKv>(
+            s, s.op.As<rl_attention_grad_kv_attrs>().scale,
+            static_cast<double>(s.in(0).rows() * s.in(0).dims[1] / s.in(1).dims[1]), count);
+      case OpKind::kAttentionMixRows:
+        return MixRowsMagnitude(s);
+      case OpKind::kGradAccumulate:
+        return GradAccumulateMagnitude(s);
       case OpKind::kSoftEmbed:
         return Constant(count,
                         Largest(Abs(s.in(2)).f) * (1 + Largest(s.in(0).f) * Largest(s.in(1).f)));
@@ -403,7 +449,8 @@ std::vector<double> Magnitudes(const Case& test, const Interpreter& ran, const T
       case OpKind::kMoeFfn:
         return MoeSize(Norm::kMagnitude, s, expected);
       case OpKind::kGroupedMatMul:
-        return GroupedSize(Norm::kMagnitude, s.in(0), s.in(1), s.in(2));
+        return GroupedSize(Norm::kMagnitude, s.in(0), s.in(1), s.in(2),
+                           s.op.As<rl_grouped_matmul_attrs>().as_stored);
       default:
         return Abs(expected).f;
     }
@@ -421,7 +468,8 @@ std::vector<double> Energies(const Case& test, const Interpreter& ran, const Ten
       case OpKind::kGeGluLinear:
         return GeGluLinearSize(Norm::kEnergy, s);
       case OpKind::kGroupedMatMul:
-        return GroupedSize(Norm::kEnergy, s.in(0), s.in(1), s.in(2));
+        return GroupedSize(Norm::kEnergy, s.in(0), s.in(1), s.in(2),
+                           s.op.As<rl_grouped_matmul_attrs>().as_stored);
       case OpKind::kMoeFfn:
         return MoeSize(Norm::kEnergy, s, expected);
       case OpKind::kLinearCrossEntropy:

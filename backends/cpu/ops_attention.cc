@@ -21,28 +21,39 @@ namespace {
 
 // ---- Visibility ---------------------------------------------------------------------------------
 
-// Positions and slots of the query and key rows of a step, and the mask.
+// Positions and slots of the query and key rows of a step, and the mask. Without `past` there are
+// no cached rows.
 struct AttentionRows {
   View q_pos, q_slot, kv_pos, kv_slot, past;
   int32_t mask;
   int64_t window;
+
+  // Cached rows of a slot.
+  [[nodiscard]] int64_t Past(int64_t slot) const {
+    return past.present() ? past.as<const int32_t>()[slot] : 0;
+  }
 
   // The first and last position that a query row sees. With the canvas mask these bound the cached
   // rows of its slot; every fresh row of the slot is visible.
   [[nodiscard]] std::pair<int64_t, int64_t> Visible(int64_t row) const {
     const int64_t pos = q_pos.as<const int32_t>()[row];
     if (mask == RL_MASK_CANVAS) {
-      const int64_t old = past.as<const int32_t>()[q_slot.as<const int32_t>()[row]];
+      const int64_t old = Past(q_slot.as<const int32_t>()[row]);
       return {window > 0 ? old - window + 1 : 0, std::numeric_limits<int64_t>::max()};
     }
     return {window > 0 ? pos - window + 1 : 0, pos};
   }
 };
 
-// Keys and values: cached rows [slots, capacity, heads, dim] and fresh rows [T, heads, dim].
+// Keys and values: cached rows [slots, capacity, heads, dim], unless they are absent, and fresh
+// rows [T, heads, dim].
 struct KeyValue {
   View k_new, v_new, k_state, v_state;
 };
+
+int64_t CapacityOf(const View& state, const Step& step) {
+  return state.present() ? state.Dim(1, step) : 0;
+}
 
 // A segment of `count` rows of one head, starting at row `row`, which has position `position`. The
 // last two dimensions of keys and values are heads and head dimension.
@@ -60,7 +71,7 @@ KvSegment MakeSegment(const View& keys, const View& values, const Step& step, in
 // two segments.
 void AddStateSegments(const KeyValue& kv, const Step& step, int64_t slot, int64_t past,
                       int64_t first, size_t head, std::vector<KvSegment>& out) {
-  const int64_t capacity = kv.k_state.Dim(1, step);
+  const int64_t capacity = CapacityOf(kv.k_state, step);
   for (int64_t position = std::max({first, past - capacity, int64_t{0}}); position < past;) {
     const int64_t at = position % capacity;
     const int64_t count = std::min(capacity - at, past - position);
@@ -176,8 +187,7 @@ class AttentionNode final : public Node {
             context.Input(operands::Attention::past),   context.attrs<rl_attention_attrs>().mask,
             context.attrs<rl_attention_attrs>().window},
         scale_(context.attrs<rl_attention_attrs>().scale),
-        past_is_input_(context.graph.input(context.op, operands::Attention::past)->lifetime ==
-                       RL_LIFETIME_INPUT),
+        past_is_input_(HasPastInput(context)),
         y_(context.Result()),
         partial_(context.workspace, static_cast<size_t>(context.workers),
                  kSplitRows * ShapeAt(context.MaxStep()).heads, ShapeAt(context.MaxStep()).dim) {
@@ -262,6 +272,11 @@ class AttentionNode final : public Node {
     }
     AttentionMerge(partial.Accumulator(0, index), partial.part_stride(), max.data(), sum.data(),
                    std::min(parts, kMaxParts), dim, y);
+  }
+
+  static bool HasPastInput(const CompileContext& context) {
+    const rl_value* past = context.graph.input(context.op, operands::Attention::past);
+    return past != nullptr && past->lifetime == RL_LIFETIME_INPUT;
   }
 
   [[nodiscard]] HeadShape ShapeAt(const Step& step) const {
@@ -362,8 +377,7 @@ class AttentionNode final : public Node {
     }
     const int64_t slot = rows_.q_slot.as<const int32_t>()[begin];
     state.segments.clear();
-    AddStateSegments(kv_, step, slot, rows_.past.as<const int32_t>()[slot], first_visible, kv_head,
-                     state.segments);
+    AddStateSegments(kv_, step, slot, rows_.Past(slot), first_visible, kv_head, state.segments);
     AddFreshSegments(kv_, rows_, step, slot, kv_head, state.segments);
   }
 
@@ -468,7 +482,7 @@ class AttentionScoresNode final : public Node {
         float* y = y_.as<float>() + (row * heads + head) * columns;
         std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
         ScoreState(step, row, head, y);
-        ScoreFresh(step, row, head, y + k_state_.Dim(1, step));
+        ScoreFresh(step, row, head, y + CapacityOf(k_state_, step));
       }
     }
   }
@@ -487,8 +501,8 @@ class AttentionScoresNode final : public Node {
   }
   void ScoreState(const Step& step, int64_t row, int64_t head, float* y) const {
     const int64_t slot = rows_.q_slot.as<const int32_t>()[row];
-    const int64_t past = rows_.past.as<const int32_t>()[slot];
-    const int64_t capacity = k_state_.Dim(1, step);
+    const int64_t past = rows_.Past(slot);
+    const int64_t capacity = CapacityOf(k_state_, step);
     const auto [first, last] = rows_.Visible(row);
     for (int64_t p = std::max({first, past - capacity, int64_t{0}}); p < past && p <= last; ++p) {
       y[p % capacity] = Score(step, row, head, k_state_, slot * capacity + p % capacity);
@@ -524,7 +538,7 @@ class AttentionValuesNode final : public Node {
     const int64_t heads = p_.Dim(1, step);
     const int64_t kv_heads = v_new_.Dim(1, step);
     const int64_t dim = y_.Last(step);
-    const int64_t capacity = v_state_.Dim(1, step);
+    const int64_t capacity = CapacityOf(v_state_, step);
     const int64_t columns = p_.Last(step);
     for (int64_t row = begin; row < end; ++row) {
       const int64_t slot = q_slot_.as<const int32_t>()[row];

@@ -403,9 +403,16 @@ void CompileMoeFfn(const CompileContext& context) {
   context.nodes.Add(std::make_unique<CombineNode>(context, builder.routing(), results));
 }
 
+std::string RefuseGroupedMatMul(const sdk::GraphView& graph, const rl_op& op,
+                                const KernelTable& kernels) {
+  if (sdk::GraphView::attrs<rl_grouped_matmul_attrs>(op).as_stored != 0) return "as_stored";
+  return RefuseWeights(graph, op, kernels);
+}
+
 }  // namespace
 
-const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseWeights, CompileGroupedMatMul};
+const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseGroupedMatMul,
+                                    CompileGroupedMatMul};
 const OpRow rows::kMoeFfn = {RL_OP_moe_ffn, RefuseWeights, CompileMoeFfn};
 
 }  // namespace rullama::cpu

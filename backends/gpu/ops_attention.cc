@@ -82,6 +82,7 @@ std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
   using operands::Attention;
   constexpr int64_t kMaxHeadDim = 4096;  // a query fits the shared memory of attention.comp
   if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
+  if (graph.input(op, Attention::k_state) == nullptr) return "attention without old rows";
   const DType state = TypeOf(*graph.input(op, Attention::k_state));
   for (const uint32_t i :
        {Attention::k_new, Attention::v_new, Attention::k_state, Attention::v_state}) {

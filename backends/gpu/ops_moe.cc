@@ -158,6 +158,7 @@ std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t
 
 std::string RefuseGroupedMatMul(const sdk::GraphView& graph, const rl_op& op,
                                 const DeviceLimits& limits) {
+  if (sdk::GraphView::attrs<rl_grouped_matmul_attrs>(op).as_stored != 0) return "as_stored";
   return RefuseExperts(graph, op, operands::GroupedMatMul::weight, limits);
 }
 

@@ -71,9 +71,9 @@ std::vector<ValueId> GraphBuilder::Add(OpKind kind, std::vector<ValueId> inputs,
   const auto producer = static_cast<OpIndex>(graph_.ops.size());
   for (size_t i = 0; i < results.size(); ++i) {
     Value value{.type = (*types)[i], .producer = producer};
-    if (info.trait == OpTrait::kEffect) {
+    if (i < WrittenOperands(info)) {
       value.lifetime = Lifetime::kState;
-      value.state = graph_.values[inputs[kWrittenOperand]].state;
+      value.state = graph_.values[inputs[i]].state;
     }
     value.name =
         name.empty() ? fmt::format("{}.{}", info.name, graph_.values.size()) : std::string(name);

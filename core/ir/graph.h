@@ -21,7 +21,7 @@ inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();
 enum class Lifetime : uint8_t {
   kInput,      // bound by name before a step
   kConstant,   // a weight: rows [first_row, first_row + dim 0) of the tensor `source`
-  kState,      // persists; a state_append makes the next version of the same storage
+  kState,      // persists; an effect makes the next version of the same storage
   kTransient,  // computed by an op
 };
 

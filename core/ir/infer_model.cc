@@ -1,4 +1,4 @@
-// Contraction, normalisation, activation, attention and the ops of Gemma.
+// Contraction, normalisation, activation, rotation and the ops of Gemma.
 #include <cmath>
 
 #include "core/ir/infer_context.h"
@@ -76,95 +76,6 @@ Types InferRope(Context& c) {
   return {x};
 }
 
-namespace {
-
-// k_new/v_new [t, kv_heads, dim] and their state [slots, capacity, kv_heads, dim] of the same
-// dtype.
-bool WantKeysOrValues(Context& c, size_t fresh_index, size_t state_index) {
-  if (!c.WantRank(fresh_index, 3) || !c.WantRank(state_index, 4)) return false;
-  const TensorType& fresh = c.operand(fresh_index);
-  const TensorType& state = c.operand(state_index);
-  if (!IsFloat(fresh.dtype)) c.Fail("{} is not a float type", ToString(fresh));
-  return c.WantType(state_index,
-                    {fresh.dtype, {state.dim(0), state.dim(1), fresh.dim(1), fresh.dim(2)}});
-}
-
-// q [rows, heads, dim] over kv_heads heads of the same dim.
-bool WantQueries(Context& c, size_t q_index, const TensorType& k) {
-  if (!c.WantDType(q_index, DType::kF32) || !c.WantRank(q_index, 3)) return false;
-  const TensorType& q = c.operand(q_index);
-  const bool constant = q.dim(1).IsConstant() && k.dim(1).IsConstant();
-  if (!constant || q.dim(2) != k.dim(2) || k.dim(1).constant < 1 ||
-      q.dim(1).constant % k.dim(1).constant != 0) {
-    c.Fail("queries {} do not fit keys {}", ToString(q), ToString(k));
-    return false;
-  }
-  return true;
-}
-
-bool WantMask(Context& c, int32_t mask, int64_t window, float scale) {
-  WantEnumerator(c, "rl_mask", mask);
-  if (window < 0) c.Fail("window is {}, expected >= 0", window);
-  if (!std::isfinite(scale)) c.Fail("scale is not finite");
-  return c.ok();
-}
-
-}  // namespace
-
-Types InferAttention(Context& c) {
-  using In = operands::Attention;
-  const auto& a = c.attrs<rl_attention_attrs>();
-  WantMask(c, a.mask, a.window, a.scale);
-  if (!WantKeysOrValues(c, 1, 3) || !WantKeysOrValues(c, 2, 4)) return {};
-  c.WantType(In::v_new, c.operand(In::k_new));
-  c.WantType(In::v_state, c.operand(In::k_state));
-  if (!WantQueries(c, 0, c.operand(In::k_new))) return {};
-  const Dim& q_rows = c.operand(In::q).rows();
-  const Dim& kv_rows = c.operand(In::k_new).rows();
-  c.WantIndex(In::q_pos, q_rows);
-  c.WantIndex(In::q_slot, q_rows);
-  c.WantIndex(In::kv_pos, kv_rows);
-  c.WantIndex(In::kv_slot, kv_rows);
-  c.WantIndex(In::past, c.operand(In::k_state).dim(0));
-  return {c.operand(In::q)};
-}
-
-Types InferAttentionScores(Context& c) {
-  using In = operands::AttentionScores;
-  const auto& a = c.attrs<rl_attention_scores_attrs>();
-  WantMask(c, a.mask, a.window, a.scale);
-  if (!WantKeysOrValues(c, 1, 2) || !WantQueries(c, 0, c.operand(In::k_new))) return {};
-  const TensorType& q = c.operand(In::q);
-  const Dim& kv_rows = c.operand(In::k_new).rows();
-  c.WantIndex(In::q_pos, q.rows());
-  c.WantIndex(In::q_slot, q.rows());
-  c.WantIndex(In::kv_pos, kv_rows);
-  c.WantIndex(In::kv_slot, kv_rows);
-  c.WantIndex(In::past, c.operand(In::k_state).dim(0));
-  const Dim& capacity = c.operand(In::k_state).dim(1);
-  return {TensorType(
-      DType::kF32,
-      {q.rows(), q.dim(1), Dim(capacity.constant + kv_rows.constant, kv_rows.t, kv_rows.r)})};
-}
-
-Types InferAttentionMix(Context& c) {
-  using In = operands::AttentionMix;
-  if (!WantKeysOrValues(c, 1, 2) || !c.WantDType(In::probability, DType::kF32) ||
-      !c.WantRank(In::probability, 3))
-    return {};
-  const TensorType& p = c.operand(In::probability);
-  const TensorType& v = c.operand(In::v_new);
-  const Dim& capacity = c.operand(In::v_state).dim(1);
-  const Dim columns(capacity.constant + v.rows().constant, v.rows().t, v.rows().r);
-  c.WantType(In::probability, {DType::kF32, {p.rows(), p.dim(1), columns}});
-  if (!p.dim(1).IsConstant() || v.dim(1).constant < 1 ||
-      p.dim(1).constant % v.dim(1).constant != 0) {
-    c.Fail("{} heads do not share {} value heads", ToString(p.dim(1)), ToString(v.dim(1)));
-  }
-  c.WantIndex(In::q_slot, p.rows());
-  return {TensorType(DType::kF32, {p.rows(), p.dim(1), v.dim(2)})};
-}
-
 Types InferPleInject(Context& c) {
   using In = operands::PleInject;
   WantEps(c, c.attrs<rl_ple_inject_attrs>().eps);
@@ -195,22 +106,25 @@ Types InferSoftEmbed(Context& c) {
 
 namespace {
 
-// Weights [experts, n, k] of a mixture; n, or nothing after an error.
-std::optional<Dim> WantExpertWeight(Context& c, size_t i, const Dim& k) {
+// Weights [experts, n, k] of a mixture, or [experts, k, n] as stored; n, or nothing after an error.
+std::optional<Dim> WantExpertWeight(Context& c, size_t i, const Dim& k, bool as_stored = false) {
   if (!c.WantRank(i, 3)) return std::nullopt;
   const TensorType& weight = c.operand(i);
+  const int inner = as_stored ? 1 : 2;
   for (int axis = 0; axis < weight.rank; ++axis) {
-    if (weight.dim(axis).IsConstant() && (axis < 2 || weight.dim(axis) == k)) continue;
+    if (weight.dim(axis).IsConstant() && (axis != inner || weight.dim(axis) == k)) continue;
     c.Fail("weight {} does not fit {} input columns", ToString(weight), ToString(k));
     return std::nullopt;
   }
-  return weight.dim(1);
+  return weight.dim(as_stored ? 2 : 1);
 }
 
 }  // namespace
 
 Types InferGroupedMatMul(Context& c) {
   using In = operands::GroupedMatMul;
+  const int32_t as_stored = c.attrs<rl_grouped_matmul_attrs>().as_stored;
+  if (as_stored != 0 && as_stored != 1) c.Fail("as_stored is {}, expected 0 or 1", as_stored);
   c.WantDType(In::x, DType::kF32);
   if (!c.WantRank(In::experts, 2) || !c.WantDType(In::experts, DType::kI32)) return {};
   const TensorType& x = c.operand(In::x);
@@ -223,7 +137,7 @@ Types InferGroupedMatMul(Context& c) {
   if (x.rows() != experts.rows() || (!shared && x.dim(1) != experts.dim(1))) {
     c.Fail("x {} does not fit experts {}", ToString(x), ToString(experts));
   }
-  const auto n = WantExpertWeight(c, 1, x.last());
+  const auto n = WantExpertWeight(c, In::weight, x.last(), as_stored == 1);
   if (!n) return {};
   return {TensorType(DType::kF32, {x.rows(), experts.dim(1), *n})};
 }

@@ -63,6 +63,7 @@ TEST(InferTest, EveryRequiredOperandIsMissedAndEveryOptionalOneIsNot) {
       SCOPED_TRACE(std::string(info.name) + " without " + std::string(info.operands[i].name));
       OpUse use = row.use;
       use.operands[i] = std::nullopt;
+      if (info.operands[i].optional && row.leave_out) row.leave_out(use);
       const auto types = Infer(use);
       EXPECT_EQ(types.has_value(), info.operands[i].optional);
       if (!types) {
@@ -78,6 +79,16 @@ TEST(InferTest, AttributesOfAnotherOpAreRefused) {
   const auto types = Infer(use);
   ASSERT_FALSE(types);
   EXPECT_THAT(types.error().message, HasSubstr("attributes of 4 bytes, expected 16"));
+}
+
+TEST(InferTest, WeightsAsStoredGiveTheirColumns) {
+  const TensorType x = test::F({Dim::T(), 2, 512});
+  const TensorType weight(DType::kQ4_K, {8, 512, 256});
+  const TensorType experts = test::I({Dim::T(), 2});
+  const auto types = InferTypes(OpKind::kGroupedMatMul, OpAttrs(rl_grouped_matmul_attrs{0, 1}),
+                                std::vector{&x, &weight, &experts});
+  ASSERT_TRUE(types) << types.error().ToString();
+  EXPECT_EQ((*types)[0], test::F({Dim::T(), 2, 256}));
 }
 
 TEST(InferTest, WeightOfPlainTypesGathersToF32) {

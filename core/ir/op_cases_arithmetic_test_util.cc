@@ -99,6 +99,8 @@ std::vector<OpCase> LinearCases() {
        {{Operand(0, F({kT, 3, 256})), "does not fit experts i32[T,2]"},
         {Operand(0, F({kT, 128})), "does not fit 128 input columns"},
         {Operand(1, weight), "expected rank 3"},
+        {Attr(rl_grouped_matmul_attrs{0, 2}), "as_stored is 2, expected 0 or 1"},
+        {Attr(rl_grouped_matmul_attrs{0, 1}), "weight q4_k[8,512,256] does not fit 256 input"},
         {Operand(2, F({kT, 2})), "operand experts is f32[T,2], expected i32"}}},
       {{OpKind::kMoeFfn,
         OpAttrs(OpKind::kMoeFfn),

@@ -98,7 +98,7 @@ Graph GraphOf(const OpUse& use) {
       continue;
     }
     const auto id = static_cast<ValueId>(graph.values.size());
-    const bool written = info.trait == OpTrait::kEffect && i == 0;
+    const bool written = i < WrittenOperands(info);
     Value value;
     value.type = *use.operands[i];
     value.lifetime = written ? Lifetime::kState : Lifetime::kInput;
@@ -115,9 +115,9 @@ Graph GraphOf(const OpUse& use) {
       value.type = row.results[i];
       value.name = std::string("result.") + std::string(info.results[i]);
       value.producer = 0;
-      if (info.trait == OpTrait::kEffect) {
+      if (i < WrittenOperands(info)) {
         value.lifetime = Lifetime::kState;
-        value.state = 0;
+        value.state = op.inputs[i];
       } else {
         graph.outputs.push_back({value.name, id, RowDemand::kAll});
       }

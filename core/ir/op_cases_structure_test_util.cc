@@ -66,7 +66,7 @@ const std::vector<OpCase>& OpCases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> all;
     for (const auto& part : {StructureCases(), ArithmeticCases(), AttentionCases(), SamplingCases(),
-                             TrainingCases()}) {
+                             TrainingCases(), OptimizerCases()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

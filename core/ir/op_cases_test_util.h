@@ -27,6 +27,8 @@ struct OpCase {
   OpUse use;
   std::vector<TensorType> results;
   std::vector<WrongUse> wrong;
+  // Changes a use whose optional operands go with something else so that one of them is absent.
+  std::function<void(OpUse&)> leave_out = {};
 };
 
 // Rows for each op of the table; infer_test checks that none is missing.
@@ -36,6 +38,7 @@ std::vector<OpCase> ArithmeticCases();
 std::vector<OpCase> AttentionCases();
 std::vector<OpCase> SamplingCases();
 std::vector<OpCase> TrainingCases();
+std::vector<OpCase> OptimizerCases();
 
 // A graph of this one op: operands are inputs (a state for what is written), results are outputs.
 Graph GraphOf(const OpUse& use);
@@ -48,6 +51,9 @@ inline const Dim kT = Dim::T();
 // Changes for WrongUse.
 inline std::function<void(OpUse&)> Operand(size_t index, TensorType type) {
   return [=](OpUse& use) { use.operands[index] = type; };
+}
+inline std::function<void(OpUse&)> Absent(size_t index) {
+  return [=](OpUse& use) { use.operands[index] = std::nullopt; };
 }
 template <typename Attrs>
 std::function<void(OpUse&)> Attr(Attrs attrs) {

@@ -31,9 +31,6 @@ struct OperandInfo {
   bool optional;
 };
 
-// An op with OpTrait::kEffect writes this operand, a state, and gives its next version.
-inline constexpr size_t kWrittenOperand = operands::StateAppend::state;
-
 enum class AttrType : uint8_t { kI32, kI64, kF32, kEnum };
 
 struct AttrInfo {
@@ -55,6 +52,12 @@ struct OpInfo {
   OpTrait trait;
   std::string_view doc;
 };
+
+// The number of leading operands that an op writes. They are states, and result i of the op is the
+// next version of operand i. 0 unless the op has OpTrait::kEffect.
+inline size_t WrittenOperands(const OpInfo& info) {
+  return info.trait == OpTrait::kEffect ? info.results.size() : 0;
+}
 
 std::span<const OpInfo> AllOps();
 const OpInfo* FindOp(OpKind kind);  // null for a number that is no op

@@ -20,7 +20,7 @@ description says otherwise, values are f32. Ties, NaN, infinities and tolerances
   need every row, *whole* is not indexed by rows. An operand marked optional may be absent.
 - **Kind**: a *primitive* is what every backend has to run somewhere; a *composite* has a
   decomposition into simpler ops, which the core uses where a backend refuses it; an *effect* makes
-  the next version of a state.
+  the next versions of its first operands, which are states, one for each result.
 )";
 
 struct Group {

@@ -91,11 +91,15 @@ TEST(OpsTest, LaterAdditionsRequireALaterAbi) {
   EXPECT_EQ(InfoOf(OpKind::kRope).attrs_size, 16u);
 }
 
-TEST(OpsTest, EffectsWriteTheirFirstOperand) {
+TEST(OpsTest, ExactlyTheWrittenOperandsOfEffectsAreStates) {
   for (const OpInfo& info : AllOps()) {
     if (info.trait != OpTrait::kEffect) continue;
-    EXPECT_EQ(info.operands[0].rows, RowRule::kWhole) << info.name;
-    EXPECT_EQ(info.results.size(), 1u) << info.name;
+    const size_t written = WrittenOperands(info);
+    EXPECT_EQ(written, info.results.size()) << info.name;
+    for (size_t i = 0; i < info.operands.size(); ++i) {
+      EXPECT_EQ(info.operands[i].role == OperandRole::kState, i < written)
+          << info.name << "." << info.operands[i].name;
+    }
   }
 }
 

@@ -380,9 +380,10 @@ class Parser {
       Value value;
       value.name = *std::move(definition.name);
       value.producer = static_cast<OpIndex>(graph_.ops.size());
-      if (info.trait == OpTrait::kEffect) {
+      const size_t index = op.results.size();
+      if (index < WrittenOperands(info)) {
         value.lifetime = Lifetime::kState;
-        const ValueId old = op.inputs[kWrittenOperand];
+        const ValueId old = index < op.inputs.size() ? op.inputs[index] : kNoValue;
         value.state = old == kNoValue ? kNoValue : graph_.values[old].state;
       }
       RL_RETURN_IF_ERROR(in_.Expect(separator));

@@ -126,10 +126,9 @@ class Verifier {
   }
 
   [[nodiscard]] Status CheckStateValue(const Value& value) const {
-    if (!IsConstantType(value.type) || value.type.rank < 2 || IsBlockType(value.type.dtype)) {
+    if (!IsConstantType(value.type) || IsBlockType(value.type.dtype)) {
       return Broken(kType,
-                    "state '{}' is {}, expected [slots, capacity, ...] of constant dimensions and "
-                    "a plain element type",
+                    "state '{}' is {}, expected constant dimensions and a plain element type",
                     value.name, ToString(value.type));
     }
     if (!Exists(value.state) || graph_.values[value.state].lifetime != Lifetime::kState) {
@@ -187,9 +186,9 @@ class Verifier {
 
   [[nodiscard]] Status CheckResults(OpIndex index) const {
     const Op& op = graph_.ops[index];
-    const Lifetime expected =
-        InfoOf(op.kind).trait == OpTrait::kEffect ? Lifetime::kState : Lifetime::kTransient;
     for (size_t i = 0; i < op.results.size(); ++i) {
+      const Lifetime expected =
+          i < WrittenOperands(InfoOf(op.kind)) ? Lifetime::kState : Lifetime::kTransient;
       const ValueId result = op.results[i];
       if (!Exists(result) || graph_.values[result].producer != index) {
         return Broken(kStructure, "{}: result {} does not name this op as its producer",
@@ -207,17 +206,26 @@ class Verifier {
     return OkStatus();
   }
 
-  // An op that writes a state makes the next version of its first operand.
+  // An op that writes states makes the next version of each, and has no other use of them.
   [[nodiscard]] Status CheckEffect(OpIndex index) const {
     const Op& op = graph_.ops[index];
-    if (op.inputs.empty() || op.inputs[kWrittenOperand] == kNoValue ||
-        graph_.values[op.inputs[kWrittenOperand]].lifetime != Lifetime::kState) {
-      return Broken(kState, "{}: writes a value that is no state", Describe(index));
-    }
-    if (graph_.values[op.results[0]].state != graph_.values[op.inputs[kWrittenOperand]].state) {
-      return Broken(kState, "{}: result '{}' is a version of another state than operand '{}'",
-                    Describe(index), graph_.values[op.results[0]].name,
-                    graph_.values[op.inputs[kWrittenOperand]].name);
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      if (i >= op.inputs.size() || op.inputs[i] == kNoValue ||
+          graph_.values[op.inputs[i]].lifetime != Lifetime::kState) {
+        return Broken(kState, "{}: writes a value that is no state", Describe(index));
+      }
+      const Value& old = graph_.values[op.inputs[i]];
+      if (graph_.values[op.results[i]].state != old.state) {
+        return Broken(kState, "{}: result '{}' is a version of another state than operand '{}'",
+                      Describe(index), graph_.values[op.results[i]].name, old.name);
+      }
+      const auto uses = std::ranges::count_if(op.inputs, [&](ValueId input) {
+        return input != kNoValue && graph_.values[input].state == old.state;
+      });
+      if (uses != 1) {
+        return Broken(kState, "{}: writes state '{}', which is another operand as well",
+                      Describe(index), old.name);
+      }
     }
     return OkStatus();
   }
@@ -260,23 +268,21 @@ class Verifier {
     return OkStatus();
   }
 
-  // All versions of a state share one storage, so a version may be read until its append only.
+  // All versions of a state share one storage, so a version may be read until it is replaced.
   [[nodiscard]] Status CheckStates() const {
-    std::vector<OpIndex> appended(graph_.values.size(), kNoOp);
+    std::vector<OpIndex> replaced(graph_.values.size(), kNoOp);
     for (OpIndex i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
-      for (const ValueId input : op.inputs) {
-        if (input == kNoValue || appended[input] == kNoOp) continue;
-        const bool appends =
-            InfoOf(op.kind).trait == OpTrait::kEffect && input == op.inputs[kWrittenOperand];
-        return Broken(kState, "{}: {} state '{}' after {} has replaced it; {}", Describe(i),
-                      appends ? "appends to" : "reads", graph_.values[input].name,
-                      Describe(appended[input]),
-                      appends ? "a version takes one append" : "readers come before the append");
+      const size_t written = WrittenOperands(InfoOf(op.kind));
+      for (size_t j = 0; j < op.inputs.size(); ++j) {
+        const ValueId input = op.inputs[j];
+        if (input == kNoValue || replaced[input] == kNoOp) continue;
+        return Broken(
+            kState, "{}: {} state '{}' after {} has replaced it; {}", Describe(i),
+            j < written ? "writes" : "reads", graph_.values[input].name, Describe(replaced[input]),
+            j < written ? "a version is replaced once" : "readers come before what replaces it");
       }
-      if (InfoOf(op.kind).trait == OpTrait::kEffect) {
-        appended[op.inputs[kWrittenOperand]] = i;
-      }
+      for (size_t j = 0; j < written; ++j) replaced[op.inputs[j]] = i;
     }
     return OkStatus();
   }

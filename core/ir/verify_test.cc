@@ -172,7 +172,10 @@ TEST(VerifyTest, Types) {
 TEST(VerifyTest, StateVersions) {
   ExpectRefused({
       {"ir.type", "state 'k' is f32[T,16,1,8]", [](Graph& g) { At(g, "k").type.dim(0) = kT; }},
-      {"ir.type", "state 'k' is f32[2]", [](Graph& g) { At(g, "k").type = F({2}); }},
+      {"ir.type", "expected constant dimensions and a plain element type",
+       [](Graph& g) {
+         At(g, "k").type = {DType::kQ8_0, {2, 16, 1, 32}};
+       }},
       {"ir.state", "value 'x' belongs to a state but is none",
        [](Graph& g) { At(g, "x").state = g.Find("k"); }},
       {"ir.state", "state 'k' does not name its first version",
@@ -195,6 +198,40 @@ TEST(VerifyTest, StateVersions) {
   });
 }
 
+TEST(VerifyTest, AnEffectWritesSeveralStatesOnceEach) {
+  GraphBuilder b("g");
+  const auto state = [&](const char* name) { return b.State(name, F({3, 4})); };
+  const auto number = [&](const char* name) { return b.Input(name, F({1})); };
+  b.Add(ops::AdamW{.p = state("p"),
+                   .m = state("m"),
+                   .v = state("v"),
+                   .g = state("g"),
+                   .lr = number("lr"),
+                   .m_correction = number("mc"),
+                   .v_correction = number("vc"),
+                   .g_factor = number("factor"),
+                   .m_rate = 0.1F,
+                   .v_rate = 0.001F},
+        "next");
+  const Graph good = *std::move(b).Finish();
+  const Status status = Verify(good);
+  ASSERT_TRUE(status) << status.error().ToString();
+  const auto expect_refused = [&](std::string_view fragment, auto change) {
+    Graph graph = good;
+    change(graph);
+    const Status refused = Verify(graph);
+    ASSERT_FALSE(refused) << fragment;
+    EXPECT_EQ(refused.error().id, "ir.state");
+    EXPECT_THAT(refused.error().message, HasSubstr(fragment));
+  };
+  expect_refused("writes state 'm', which is another operand as well", [](Graph& g) {
+    g.ops[0].inputs[2] = g.Find("m");
+    At(g, "next.v_next").state = g.Find("m");
+  });
+  expect_refused("result 'next.m_next' is a version of another state than operand 'm'",
+                 [](Graph& g) { At(g, "next.m_next").state = g.Find("v"); });
+}
+
 TEST(VerifyTest, AppendsComeLastAndOnce) {
   ExpectRefused({
       {"ir.state", "op 4 (attention -> 'late'): reads state 'k' after op 3 (state_append",
@@ -206,7 +243,7 @@ TEST(VerifyTest, AppendsComeLastAndOnce) {
          reader.results = {static_cast<ValueId>(g.values.size() - 1)};
          g.ops.push_back(reader);
        }},
-      {"ir.state", "op 4 (state_append -> 'second'): appends to state 'k' after op 3",
+      {"ir.state", "op 4 (state_append -> 'second'): writes state 'k' after op 3",
        [](Graph& g) {
          Op append = g.ops[3];
          g.values.push_back(At(g, "k.next"));

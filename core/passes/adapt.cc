@@ -60,7 +60,8 @@ class Adapter {
 
  private:
   Status Product(const Op& op) {
-    const bool grouped = op.kind == OpKind::kGroupedMatMul;
+    const bool grouped =
+        op.kind == OpKind::kGroupedMatMul && op.As<rl_grouped_matmul_attrs>().as_stored == 0;
     const bool linear =
         op.kind == OpKind::kMatMul && op.As<rl_matmul_attrs>().transpose_weight != 0;
     const auto at = grouped ? static_cast<size_t>(operands::GroupedMatMul::weight)
@@ -70,7 +71,7 @@ class Adapter {
     if (adapters == nullptr) {
       return MakeError(ErrorKind::kRuntime, "adapt.op",
                        "op {} '{}' uses an adapted weight, expected matmul with a transposed "
-                       "weight or grouped_matmul",
+                       "weight or grouped_matmul that is not as stored",
                        InfoOf(op.kind).name, name);
     }
     const Value& weight = graph_.value(op.inputs[at]);

@@ -1,4 +1,4 @@
-// Decompositions of attention, the gated activation and the per-layer embedding.
+// Decompositions of the gated activation and the per-layer embedding.
 #include "core/passes/decompositions.h"
 
 namespace rullama::decompositions {
@@ -25,26 +25,6 @@ ValueId PleInject(const Site& s, const ops::PleInject& op) {
                                  .scale = op.scale,
                                  .eps = op.eps},
                s.name);
-}
-
-ValueId Attention(const Site& s, const ops::Attention& op) {
-  GraphBuilder& b = s.b;
-  const ops::AttentionScores scores{.q = op.q,
-                                    .k_new = op.k_new,
-                                    .k_state = op.k_state,
-                                    .q_pos = op.q_pos,
-                                    .q_slot = op.q_slot,
-                                    .kv_pos = op.kv_pos,
-                                    .kv_slot = op.kv_slot,
-                                    .past = op.past,
-                                    .mask = op.mask,
-                                    .window = op.window,
-                                    .scale = op.scale};
-  const ValueId probability =
-      b.Add(ops::Softmax{b.Add(scores, s.Part("scores"))}, s.Part("probability"));
-  const ops::AttentionMix mix{
-      .probability = probability, .v_new = op.v_new, .v_state = op.v_state, .q_slot = op.q_slot};
-  return b.Add(mix, s.name);
 }
 
 }  // namespace rullama::decompositions

@@ -143,12 +143,12 @@ class Partitioner {
     for (ValueId& input : op.inputs) {
       if (input != kNoValue) input = map_[input];
     }
-    for (ValueId& result : op.results) {
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      ValueId& result = op.results[i];
       Value value = source_.value(result);
       map_[result] = static_cast<ValueId>(graph.values.size());
       value.producer = static_cast<OpIndex>(graph.ops.size());
-      if (value.lifetime == Lifetime::kState)
-        value.state = graph.value(op.inputs[kWrittenOperand]).state;
+      if (value.lifetime == Lifetime::kState) value.state = graph.value(op.inputs[i]).state;
       graph.values.push_back(std::move(value));
       result = map_[result];
     }

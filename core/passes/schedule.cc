@@ -33,9 +33,11 @@ Dependencies FindDependencies(const Graph& graph) {
     }
   }
   for (OpIndex i = 0; i < graph.ops.size(); ++i) {
-    if (InfoOf(graph.ops[i].kind).trait != OpTrait::kEffect) continue;
-    for (const OpIndex reader : readers[graph.ops[i].inputs[kWrittenOperand]]) {
-      if (reader != i) add(reader, i);
+    const Op& op = graph.ops[i];
+    for (size_t j = 0; j < WrittenOperands(InfoOf(op.kind)); ++j) {
+      for (const OpIndex reader : readers[op.inputs[j]]) {
+        if (reader != i) add(reader, i);
+      }
     }
   }
   return deps;

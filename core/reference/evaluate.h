@@ -13,7 +13,7 @@ namespace rullama::reference {
 
 // Evaluates one op; pure, thread-safe. `operands` are in the order of ops.def, null for an absent
 // optional one. Operands may be packed; results never are. f32 results keep float64 precision;
-// other dtypes are rounded to their grid. A state_append returns a new state. `t`: the rows of the
+// other dtypes are rounded to their grid. An effect returns new states. `t`: the rows of the
 // step, which the result of scatter_rows has. Errors: ir.type for operands that do not fit the op;
 // ref.index for an id, row, slot or position out of range; gguf.type for a weight type that cannot
 // be decoded.

@@ -90,9 +90,11 @@ void Link(Graph& graph) {
     if (value.lifetime == Lifetime::kState && value.producer == kNoOp) value.state = id;
   }
   for (const Op& op : graph.ops) {  // in order, so that the old version is linked before the new
-    if (InfoOf(op.kind).trait != OpTrait::kEffect) continue;
-    if (op.inputs.empty() || op.inputs[kWrittenOperand] == kNoValue || op.results.empty()) continue;
-    graph.values[op.results[0]].state = graph.values[op.inputs[kWrittenOperand]].state;
+    const size_t written = std::min(WrittenOperands(InfoOf(op.kind)), op.results.size());
+    for (size_t i = 0; i < written; ++i) {
+      if (i >= op.inputs.size() || op.inputs[i] == kNoValue) continue;
+      graph.values[op.results[i]].state = graph.values[op.inputs[i]].state;
+    }
   }
 }
 

@@ -130,7 +130,7 @@ Status Interpreter::CheckInputs(const Extents& extents) const {
 }
 
 Status Interpreter::Append(const Op& op) {
-  const ValueId home = Home(op.inputs[kWrittenOperand]);
+  const ValueId home = Home(op.inputs[operands::StateAppend::state]);
   // Rows and positions may be packed constants, which the append cannot read.
   std::vector<Tensor> operands;
   for (size_t i = 1; i < op.inputs.size(); ++i) {
@@ -156,6 +156,10 @@ Status Interpreter::RunOp(OpIndex index, int64_t t) {
   }
   RL_ASSIGN_OR_RETURN(std::vector<Tensor> results, EvaluateOp(op.kind, op.attrs, operands, t));
   for (size_t i = 0; i < results.size(); ++i) {
+    if (i < WrittenOperands(InfoOf(op.kind))) {
+      StoreState(Home(op.results[i]), std::move(results[i]));
+      continue;
+    }
     tensors_[op.results[i]] = std::move(results[i]);
     present_[op.results[i]] = true;
   }
@@ -220,13 +224,17 @@ Status Interpreter::WriteState(std::string_view name, const Tensor& tensor) {
   const ValueId home = Home(graph_.Find(name));
   RL_RETURN_IF_ERROR(CheckFits(tensor, graph_.type(home), {}, "ref.state", name));
   RL_ASSIGN_OR_RETURN(Tensor unpacked, Unpack(tensor));
-  if (state_memory_[home].empty()) {
-    for (double& value : unpacked.f) value = RoundTo(unpacked.dtype, value);
-    tensors_[home] = std::move(unpacked);
-    return OkStatus();
-  }
-  PackElements(unpacked, 0, unpacked.elements(), unpacked.dtype, 0, state_memory_[home]);
+  StoreState(home, std::move(unpacked));
   return OkStatus();
+}
+
+void Interpreter::StoreState(ValueId home, Tensor unpacked) {
+  if (!state_memory_[home].empty()) {
+    PackElements(unpacked, 0, unpacked.elements(), unpacked.dtype, 0, state_memory_[home]);
+    return;
+  }
+  for (double& value : unpacked.f) value = RoundTo(unpacked.dtype, value);
+  tensors_[home] = std::move(unpacked);
 }
 
 }  // namespace rullama::reference

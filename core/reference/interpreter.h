@@ -70,6 +70,8 @@ class Interpreter {
   Status CheckInputs(const Extents& extents) const;
   Status RunOp(OpIndex index, int64_t t);
   Status Append(const Op& op);
+  // Replaces the contents of a state, rounded to its dtype.
+  void StoreState(ValueId home, Tensor unpacked);
   void DropDeadValues(OpIndex index);
 
   Graph graph_;

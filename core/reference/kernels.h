@@ -25,6 +25,8 @@ struct Call {
 
   [[nodiscard]] const Tensor& in(size_t index) const { return *operands[index]; }
   [[nodiscard]] bool has(size_t index) const { return operands[index] != nullptr; }
+  // Null for an absent operand.
+  [[nodiscard]] const Tensor* find(size_t index) const { return operands[index]; }
   [[nodiscard]] Tensor& y() const { return out[0]; }
   template <typename Attrs>
   [[nodiscard]] const Attrs& As() const {

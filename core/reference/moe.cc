@@ -50,6 +50,28 @@ Status GroupedLinear(const Call& call, const Tensor& x, const Tensor& weight, co
   return OkStatus();
 }
 
+// y[pair] = x of the pair times weight[expert][m, n] as stored.
+Status GroupedAsStored(const Call& call, const Tensor& x, const Tensor& weight,
+                       const Tensor& experts, Tensor& y) {
+  RL_ASSIGN_OR_RETURN(const auto groups, GroupByExpert(call, experts, weight.dims[0]));
+  const int64_t m = weight.dims[1];
+  const int64_t n = weight.dims[2];
+  const size_t pairs_per_row = x.dims.size() == 3 ? 1 : static_cast<size_t>(experts.last());
+  std::vector<double> row(static_cast<size_t>(n));
+  for (size_t expert = 0; expert < groups.size(); ++expert) {
+    for (int64_t i = 0; i < m && !groups[expert].empty(); ++i) {
+      RL_RETURN_IF_ERROR(ReadFloats(weight, (static_cast<int64_t>(expert) * m + i) * n, row));
+      for (const size_t pair : groups[expert]) {
+        const double factor =
+            x.f[pair / pairs_per_row * static_cast<size_t>(m) + static_cast<size_t>(i)];
+        double* out = y.f.data() + pair * row.size();
+        for (size_t j = 0; j < row.size(); ++j) out[j] += factor * row[j];
+      }
+    }
+  }
+  return OkStatus();
+}
+
 // gelu(gate) * up for every pair, f32[rows, k, f].
 Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& experts,
                            int64_t inner) {
@@ -79,7 +101,9 @@ Result<Tensor> Activations(const Call& call, const Tensor& x, const Tensor& expe
 
 Status EvalGroupedMatMul(const Call& call) {
   using In = operands::GroupedMatMul;
-  return GroupedLinear(call, call.in(In::x), call.in(In::weight), call.in(In::experts), call.y());
+  const bool as_stored = call.As<rl_grouped_matmul_attrs>().as_stored == 1;
+  return (as_stored ? GroupedAsStored : GroupedLinear)(call, call.in(In::x), call.in(In::weight),
+                                                       call.in(In::experts), call.y());
 }
 
 Status EvalMoeFfn(const Call& call) {

@@ -1,0 +1,135 @@
+// What the derivatives of attention over fresh rows are made of.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/reference/attention_rows.h"
+#include "core/reference/kernels.h"
+
+namespace rullama::reference {
+namespace {
+
+template <typename In, typename Attrs>
+Visibility VisibilityOf(const Call& call) {
+  const auto& a = call.As<Attrs>();
+  return {call.in(In::q_pos),
+          call.in(In::q_slot),
+          call.in(In::kv_pos),
+          call.in(In::kv_slot),
+          nullptr,
+          static_cast<rl_mask>(a.mask),
+          a.window};
+}
+
+// A query head of a row, a key that it sees, and their share of the derivative.
+struct Pair {
+  int64_t row;
+  int64_t head;
+  int64_t key;
+  int64_t kv_head;
+  double probability;
+  double score_gradient;  // of q . k
+};
+
+// Calls use(Pair) for each query and each key that it sees, in the order of rows, heads and keys.
+template <typename In, typename Attrs, typename Use>
+Status ForEachPair(const Call& call, Use&& use) {
+  const Tensor& q = call.in(In::q);
+  const Tensor& k = call.in(In::k_new);
+  const Visibility visibility = VisibilityOf<In, Attrs>(call);
+  const double scale = call.As<Attrs>().scale;
+  const int64_t heads = q.dims[1];
+  const int64_t group = heads / k.dims[1];
+  for (int64_t row = 0; row < q.rows(); ++row) {
+    RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
+                        visibility.Columns(call, row, /*capacity=*/0, kMaxRows));
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto dy = HeadOf(call.in(In::dy), row, head);
+      const double mean = Dot(dy, HeadOf(call.in(In::y), row, head));
+      const double lse = call.in(In::lse).f[static_cast<size_t>(row * heads + head)];
+      for (const int64_t key : columns) {
+        const int64_t kv_head = head / group;
+        const double score = Dot(HeadOf(q, row, head), HeadOf(k, key, kv_head)) * scale;
+        const double p = std::exp(score - lse);
+        const double difference = Dot(dy, HeadOf(call.in(In::v_new), key, kv_head)) - mean;
+        use(Pair{row, head, key, kv_head, p, scale * p * difference});
+      }
+    }
+  }
+  return OkStatus();
+}
+
+void AddScaled(double factor, std::span<const double> x, std::span<double> y) {
+  for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
+}
+
+}  // namespace
+
+Status EvalAttentionStats(const Call& call) {
+  using In = operands::AttentionStats;
+  const Tensor& q = call.in(In::q);
+  const Tensor& k = call.in(In::k_new);
+  const auto visibility = VisibilityOf<In, rl_attention_stats_attrs>(call);
+  const double scale = call.As<rl_attention_stats_attrs>().scale;
+  const int64_t heads = q.dims[1];
+  const int64_t group = heads / k.dims[1];
+  for (int64_t row = 0; row < q.rows(); ++row) {
+    RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
+                        visibility.Columns(call, row, /*capacity=*/0, kMaxRows));
+    for (int64_t head = 0; head < heads; ++head) {
+      std::vector<double> scores;
+      double largest = std::numeric_limits<double>::lowest();
+      for (const int64_t key : columns) {
+        scores.push_back(Dot(HeadOf(q, row, head), HeadOf(k, key, head / group)) * scale);
+        largest = std::max(largest, scores.back());
+      }
+      double sum = 0;
+      for (const double score : scores) sum += std::exp(score - largest);
+      if (!columns.empty()) {
+        call.y().f[static_cast<size_t>(row * heads + head)] = largest + std::log(sum);
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status EvalAttentionGradQ(const Call& call) {
+  using In = operands::AttentionGradQ;
+  const int64_t heads = call.in(In::q).dims[1];
+  return ForEachPair<In, rl_attention_grad_q_attrs>(call, [&](const Pair& pair) {
+    AddScaled(pair.score_gradient, HeadOf(call.in(In::k_new), pair.key, pair.kv_head),
+              Row(call.y(), pair.row * heads + pair.head));
+  });
+}
+
+Status EvalAttentionGradKv(const Call& call) {
+  using In = operands::AttentionGradKv;
+  Tensor& dk = call.out[0];
+  Tensor& dv = call.out[1];
+  return ForEachPair<In, rl_attention_grad_kv_attrs>(call, [&](const Pair& pair) {
+    const int64_t at = pair.key * dk.dims[1] + pair.kv_head;
+    AddScaled(pair.score_gradient, HeadOf(call.in(In::q), pair.row, pair.head), Row(dk, at));
+    AddScaled(pair.probability, HeadOf(call.in(In::dy), pair.row, pair.head), Row(dv, at));
+  });
+}
+
+Status EvalAttentionMixRows(const Call& call) {
+  using In = operands::AttentionMixRows;
+  const Tensor& probability = call.in(In::probability);
+  const int64_t heads = probability.dims[1];
+  const int64_t kv_heads = call.y().dims[1];
+  for (int64_t row = 0; row < probability.rows(); ++row) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto p = HeadOf(probability, row, head);
+      for (size_t key = 0; key < p.size(); ++key) {
+        if (p[key] == 0) continue;
+        AddScaled(p[key], HeadOf(call.in(In::x), row, head),
+                  Row(call.y(), static_cast<int64_t>(key) * kv_heads + head / (heads / kv_heads)));
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace rullama::reference
