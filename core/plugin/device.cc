@@ -1,5 +1,6 @@
 #include "core/plugin/device.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/base/check.h"
@@ -49,6 +50,27 @@ tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {
   return tl::unexpected<Error>(ContractError(site, what));
 }
 
+// The minor version of the ABI from which on a plugin understands an op of a kind that it knows.
+uint16_t RequiredAbiMinor(const Op& op) {
+  constexpr uint16_t kOptionalStates = 3;  // attention without old rows
+  const auto& operands = InfoOf(op.kind).operands;
+  uint16_t minor = RequiredAbiMinor(op.kind, op.attrs);
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const bool state = operands[i].role == OperandRole::kState;
+    if (state && op.inputs[i] == kNoValue) minor = std::max(minor, kOptionalStates);
+  }
+  return minor;
+}
+
+// The graph as a plugin of an older version may look at it: it does not know the kind of an op that
+// it would misread, and refuses it.
+Graph ForOlderPlugin(Graph graph, int minor) {
+  for (Op& op : graph.ops) {
+    if (RequiredAbiMinor(op) > minor) op.kind = static_cast<OpKind>(RL_OP_MAX_ENUM);
+  }
+  return graph;
+}
+
 // Appends what a plugin writes to the std::string `sink`.
 void AppendText(void* sink, rl_str text) {
   static_cast<std::string*>(sink)->append(text.data, text.size);
@@ -66,7 +88,10 @@ Device::~Device() {
 
 Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
   const CallSite site = SiteOf(*this, "query_ops", &graph);
-  const FlatGraph flat(graph);
+  const auto [major, minor] = plugin_->abi_version();
+  const bool is_older = minor < RL_ABI_MINOR;
+  const Graph reduced = is_older ? ForOlderPlugin(graph, minor) : Graph();
+  const FlatGraph flat(is_older ? reduced : graph);
   rl_op_support unanswered{};
   unanswered.supported = kUnanswered;
   std::vector<rl_op_support> answers(graph.ops.size(), unanswered);
@@ -79,9 +104,7 @@ Result<std::vector<OpSupport>> Device::QueryOps(const Graph& graph) {
       return Broken(site, fmt::format("answered {} for op {} ({}), expected 0 or 1",
                                       answer.supported, i, NameOf(graph.ops[i].kind)));
     }
-    // A plugin does not see what was added after it was built, so its yes means something else.
-    const int required = RequiredAbiMinor(graph.ops[i].kind, graph.ops[i].attrs);
-    if (const auto [major, minor] = plugin_->abi_version(); minor < required) {
+    if (const int required = RequiredAbiMinor(graph.ops[i]); minor < required) {
       support.push_back({false, fmt::format("needs a plugin of ABI {}.{}, '{}' has {}.{}", major,
                                             required, plugin_->name(), major, minor)});
       continue;

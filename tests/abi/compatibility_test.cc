@@ -93,6 +93,28 @@ TEST_F(OldPlugin, IsNotBelievedAboutWhatWasAddedLater) {
   EXPECT_FALSE(unary(RL_UNARY_GELU_TANH_GRAD).supported);
 }
 
+// It would take the absent cache for a value and read outside of the graph's.
+TEST_F(OldPlugin, IsNotAskedAboutAttentionWithoutOldRows) {
+  GraphBuilder b("later");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 8}});
+  const ValueId rows = b.Input("rows", {DType::kI32, {Dim::T()}});
+  b.Output("y",
+           b.Add(ops::Attention{.q = x,
+                                .k_new = x,
+                                .v_new = x,
+                                .q_pos = rows,
+                                .q_slot = rows,
+                                .kv_pos = rows,
+                                .kv_slot = rows,
+                                .scale = 1},
+                 "y"),
+           RowDemand::kAll);
+  const auto support = device_->QueryOps(*std::move(b).Finish());
+  ASSERT_TRUE(support) << support.error().ToString();
+  EXPECT_FALSE(support->at(0).supported);
+  EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.3, 'old' has 1.0");
+}
+
 TEST_F(OldPlugin, Computes) {
   Graph graph = TwoOps();
   graph.ops.pop_back();
