@@ -209,6 +209,34 @@ void AddModelShapes(std::vector<CaseSpec>& cases) {
   }
 }
 
+// Matrices of an adapter that is trained: states, in both directions; and a matrix that is computed
+// each step.
+void AddVariableWeights(std::vector<CaseSpec>& cases) {
+  struct Matrix {
+    int64_t n, k;
+  };
+  for (const auto [n, k] : {Matrix{16, 300}, Matrix{300, 8}, Matrix{5, 64}}) {
+    for (const int64_t t : {1, 7, 150}) {
+      for (const int transposed : {1, 0}) {
+        for (const bool state : {true, false}) {
+          if (!state && n != 5) continue;
+          cases.push_back({fmt::format("matmul/{}_n{}_k{}_t{}{}", state ? "state" : "computed", n,
+                                       k, t, transposed == 1 ? "" : "_stored"),
+                           OpKind::kMatMul, [n = n, k = k, t, transposed, state](uint64_t seed) {
+                             CaseBuilder b(seed, t);
+                             const ValueId x = b.Floats("x", F({kT, transposed == 1 ? k : n}));
+                             const ValueId weight = state ? b.State("weight", F({n, k}))
+                                                          : b.Floats("weight", F({n, k}));
+                             return OneOp(std::move(b), OpKind::kMatMul, {x, weight},
+                                          OpAttrs(rl_matmul_attrs{0, transposed}),
+                                          ToleranceClass::kContraction);
+                           }});
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void AddMatMulCases(std::vector<CaseSpec>& cases) {
@@ -218,6 +246,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     AddExperts(cases, dtype);
   }
   AddManyAsStored(cases);
+  AddVariableWeights(cases);
   AddModelShapes(cases);
 }
 

@@ -8,11 +8,12 @@ namespace {
 
 // Gradients of the matrices of an adapter, which are wide or tall, and of single numbers.
 void AddGradAccumulate(std::vector<CaseSpec>& cases) {
-  struct Shape {
+  struct GradientShape {
     int64_t m, n, t;
   };
-  for (const auto [m, n, t] : {Shape{16, 300, 1}, Shape{16, 300, 7}, Shape{300, 8, 40},
-                               Shape{3, 67, 150}, Shape{1, 1, 9}}) {
+  for (const auto [m, n, t] :
+       {GradientShape{16, 300, 1}, GradientShape{16, 300, 7}, GradientShape{300, 8, 40},
+        GradientShape{3, 67, 150}, GradientShape{1, 1, 9}}) {
     cases.push_back({fmt::format("grad_accumulate/m{}_n{}_t{}", m, n, t), OpKind::kGradAccumulate,
                      [m = m, n = n, t = t](uint64_t seed) {
                        CaseBuilder b(seed, t);

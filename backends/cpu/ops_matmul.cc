@@ -260,6 +260,13 @@ void CompileMatMul(const CompileContext& context) {
   context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, context.Result()));
 }
 
+// A weight may be a state or computed if it is f32, which products read as it is.
+std::string RefuseMatMul(const sdk::GraphView& graph, const rl_op& op, const KernelTable& kernels) {
+  const rl_value& weight = *graph.input(op, operands::MatMul::weight);
+  const bool constant = weight.lifetime == RL_LIFETIME_CONSTANT;
+  return !constant && weight.dtype == RL_DTYPE_F32 ? "" : RefuseWeights(graph, op, kernels);
+}
+
 }  // namespace
 
 void AddProduct(const CompileContext& context, const View& x, const View& weight, const View& y) {
@@ -273,7 +280,7 @@ void AddProductAsStored(const CompileContext& context, const View& x, const View
   context.nodes.Add(std::make_unique<MatMulNoTransposeNode>(context, x, weight, y));
 }
 
-const OpRow rows::kMatMul = {RL_OP_matmul, RefuseWeights, CompileMatMul};
+const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, CompileMatMul};
 const OpRow rows::kGeGluLinear = {RL_OP_geglu_linear, RefuseWeights, AddNode<GeGluLinearNode>};
 
 }  // namespace rullama::cpu
