@@ -37,6 +37,8 @@ constexpr Indirect kIndirect[] = {
     {"cli/console.h", "io.", ErrorKind::kIo},
     {"core/config/layered_config.cc", "config.", ErrorKind::kUsage},
     {"core/config/yaml_tree.cc", "config.", ErrorKind::kUsage},
+    {"core/constraint/json_text.cc", "schema.", ErrorKind::kUsage},
+    {"core/constraint/schema_node.cc", "schema.", ErrorKind::kUsage},
     {"core/gguf/atomic_file.cc", "io.", ErrorKind::kIo},
     {"core/gguf/gguf_parse.cc", "gguf.", ErrorKind::kModelFile},
     {"core/ir/verify.cc", "ir.", ErrorKind::kRuntime},

@@ -1,0 +1,229 @@
+#include "core/constraint/matcher.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rullama::constraint {
+namespace {
+
+// Masks of at most so many tokens are kept as lists.
+constexpr size_t kFewTokens = 1024;
+
+void AddMask(std::span<const uint32_t> mask, std::span<uint32_t> to) {
+  for (size_t i = 0; i < mask.size(); ++i) to[i] |= mask[i];
+}
+
+// Whether each of `mask` is allowed, or belongs to no token.
+bool AllowsAll(std::span<const uint32_t> mask, int64_t vocabulary) {
+  for (TokenId id = 0; id < vocabulary; ++id) {
+    if (!IsTokenAllowed(mask, id)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// A walk through the vocabulary from one configuration.
+struct MaskTable::Walk {
+  std::span<uint32_t> mask;
+  // Behind an allowed token the end takes at most so many symbols.
+  uint32_t limit = kUnreachable;
+  uint32_t most_symbols = 0;
+};
+
+// Texts of a character set inside of which a configuration is.
+struct MaskTable::Inside {
+  CharacterSet set = CharacterSet::kNone;
+  uint32_t room = 0;     // characters that the text may go on by
+  uint32_t symbols = 0;  // at most so many to the end, behind one character or more
+  bool others = false;   // whether there may be other ways to take characters of the set
+};
+
+MaskTable::MaskTable(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
+    : grammar_(std::move(grammar)), trie_(std::move(trie)), automaton_(grammar_) {}
+
+const MaskTable::Entry& MaskTable::Find(ConfigId config) {
+  const auto [found, is_new] = entries_.try_emplace(config);
+  Entry& entry = found->second;
+  if (!is_new) return entry;
+  entry.mask.assign(trie_->mask_words(), 0);
+  Walk walk{.mask = entry.mask};
+  Fill(config, walk);
+  entry.most_symbols = walk.most_symbols;
+  size_t count = 0;
+  for (const uint32_t word : entry.mask) count += static_cast<size_t>(__builtin_popcount(word));
+  if (count <= kFewTokens) {
+    for (TokenId id = 0; id < trie_->vocabulary(); ++id) {
+      if (IsTokenAllowed(entry.mask, id)) entry.tokens.push_back(id);
+    }
+    entry.mask = {};
+  } else if (AllowsAll(entry.mask, trie_->vocabulary())) {
+    entry.all = true;
+    entry.mask = {};
+  }
+  mask_bytes_ += sizeof(Entry) + entry.mask.size() * sizeof(uint32_t) +
+                 entry.tokens.capacity() * sizeof(TokenId);
+  return entry;
+}
+
+void MaskTable::FindWithin(ConfigId config, uint32_t symbols, TokenMask& mask) {
+  mask.assign(trie_->mask_words(), 0);
+  Walk walk{.mask = mask, .limit = symbols};
+  Fill(config, walk);
+}
+
+void MaskTable::Fill(ConfigId config, Walk& walk) {
+  if (automaton_.may_end(config)) {
+    for (const TokenId token : trie_->end_tokens()) AllowToken(walk.mask, token);
+  }
+  for (const auto& [symbol, tokens] : trie_->specials()) {
+    const ConfigId next = automaton_.Step(config, symbol);
+    const uint32_t symbols = automaton_.symbols_to_end(next);
+    if (next == Automaton::kNowhere || symbols > walk.limit) continue;
+    AddMask(tokens, walk.mask);
+    walk.most_symbols = std::max(walk.most_symbols, symbols);
+  }
+  WalkText(config, walk);
+}
+
+void MaskTable::WalkText(ConfigId config, Walk& walk) {
+  const uint32_t symbols = automaton_.symbols_to_end(config);
+  if (symbols <= walk.limit && TakesAllText(config)) {
+    AddMask(trie_->text_tokens(), walk.mask);
+    walk.most_symbols = std::max(walk.most_symbols, symbols);
+    return;
+  }
+  const Inside inside = InsideOf(config);
+  if (inside.set != CharacterSet::kNone && inside.symbols <= walk.limit) {
+    const TokenTrie::Slice& slice = trie_->slice(inside.set);
+    if (inside.room >= slice.longest || !inside.others) {
+      WalkSlice(slice, config, inside, walk);
+      return;
+    }
+  }
+  WalkNodes(trie_->nodes(), config, walk);
+}
+
+// Whether every byte leads back to the same configuration.
+bool MaskTable::TakesAllText(ConfigId config) {
+  const uint32_t byte_classes = grammar_->class_of(kFirstMarker);
+  for (uint32_t c = 0; c < byte_classes; ++c) {
+    if (automaton_.Step(config, grammar_->representative(c)) != config) return false;
+  }
+  return true;
+}
+
+MaskTable::Inside MaskTable::InsideOf(ConfigId config) {
+  Inside inside;
+  bool ends_by_quote = false;
+  for (const Automaton::Thread& thread : automaton_.threads(config)) {
+    const Automaton::Frame& frame = automaton_.frame(thread.frame);
+    const Grammar::State& caller = grammar_->state(frame.state);
+    auto set = CharacterSet::kNone;
+    if (thread.frame != Automaton::kNoFrame && caller.kind == Grammar::Kind::kRepeat &&
+        grammar_->start(caller.rule) == thread.state) {
+      set = grammar_->characters(caller.rule);
+    }
+    if (set != CharacterSet::kNone && (inside.set == CharacterSet::kNone || inside.set == set)) {
+      inside.set = set;
+      const uint32_t room = caller.max == kUnlimited ? kUnlimited : caller.max - frame.count + 1;
+      inside.room = std::max(inside.room, room);
+      inside.symbols = std::max(inside.symbols, frame.symbols);
+      continue;
+    }
+    for (const Grammar::Edge& edge : grammar_->edges(thread.state)) {
+      const bool is_quote = edge.first == '"' && edge.last == '"';
+      ends_by_quote = ends_by_quote || is_quote;
+      inside.others = inside.others || (edge.first < kFirstMarker && !is_quote);
+    }
+  }
+  if (ends_by_quote && inside.set == CharacterSet::kRawPlain) inside.others = true;
+  return inside;
+}
+
+void MaskTable::WalkSlice(const TokenTrie::Slice& slice, ConfigId config, const Inside& inside,
+                          Walk& walk) {
+  constexpr auto kCounted = static_cast<uint32_t>(TokenTrie::Slice::kCounted);
+  const bool has_room = inside.room >= slice.longest;
+  AddMask(has_room ? slice.all : slice.at_most[std::min(inside.room, kCounted)], walk.mask);
+  walk.most_symbols = std::max(walk.most_symbols, inside.symbols);
+  WalkNodes(slice.other_tokens, config, walk);
+  if (!has_room && inside.room > kCounted) WalkNodes(slice.long_tokens, config, walk);
+}
+
+void MaskTable::WalkNodes(std::span<const TokenTrie::Node> nodes, ConfigId config, Walk& walk) {
+  path_.clear();  // the end of each open subtree, and the configuration it began in
+  const auto end = static_cast<uint32_t>(nodes.size());
+  uint32_t subtree_end = end;
+  for (uint32_t i = 0; i < end;) {
+    while (i >= subtree_end) {
+      std::tie(subtree_end, config) = path_.back();
+      path_.pop_back();
+    }
+    const TokenTrie::Node& node = nodes[i];
+    const ConfigId next = automaton_.Step(config, static_cast<Symbol>(node.byte));
+    if (next == Automaton::kNowhere) {
+      i += node.size;
+      continue;
+    }
+    if (node.token_plus_1 != 0) {
+      const uint32_t symbols = automaton_.symbols_to_end(next);
+      if (symbols <= walk.limit) {
+        AllowToken(walk.mask, node.token());
+        walk.most_symbols = std::max(walk.most_symbols, symbols);
+      }
+    }
+    if (node.size > 1) {
+      path_.emplace_back(subtree_end, config);
+      subtree_end = i + node.size;
+      config = next;
+    }
+    ++i;
+  }
+}
+
+Matcher::Matcher(std::shared_ptr<MaskTable> table)
+    : table_(std::move(table)), config_(table_->automaton().start()) {}
+
+Result<std::span<const uint32_t>> Matcher::Mask(int64_t left) {
+  if (table_->bytes() > kMaxTableBytes) {
+    auto fresh = std::make_shared<MaskTable>(table_->grammar(), table_->shared_trie());
+    config_ = fresh->automaton().Import(table_->automaton(), config_);
+    table_ = std::move(fresh);
+  }
+  const MaskTable::Entry& entry = table_->Find(config_);
+  const int64_t behind = left - 1;  // tokens that may follow the next one
+  if (behind < entry.most_symbols && behind >= 0) {
+    table_->FindWithin(config_, static_cast<uint32_t>(behind), mask_);
+    const auto is_zero = [](uint32_t word) { return word == 0; };
+    if (!std::ranges::all_of(mask_, is_zero)) return mask_;
+  }
+  if (entry.all) return std::span<const uint32_t>();
+  if (entry.mask.empty()) {
+    if (entry.tokens.empty()) {
+      return MakeError(ErrorKind::kRuntime, "constraint.dead_end",
+                       "no token of the vocabulary continues the answer as its schema demands; "
+                       "report this with the schema");
+    }
+    mask_.assign(table_->trie().mask_words(), 0);
+    for (const TokenId token : entry.tokens) AllowToken(mask_, token);
+    return mask_;
+  }
+  return entry.mask;
+}
+
+Status Matcher::Accept(TokenId token) {
+  ConfigId config = config_;
+  const std::vector<Symbol> symbols = table_->trie().SymbolsOf(token);
+  for (const Symbol symbol : symbols) config = table_->automaton().Step(config, symbol);
+  if (symbols.empty() || config == Automaton::kNowhere) {
+    return MakeError(ErrorKind::kRuntime, "constraint.token",
+                     "token {} was drawn, which the mask of this step bans; the backend may not "
+                     "compute token_mask correctly (compare with `--backend reference`)",
+                     token);
+  }
+  config_ = config;
+  return OkStatus();
+}
+
+}  // namespace rullama::constraint

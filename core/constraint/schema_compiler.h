@@ -1,0 +1,87 @@
+// JSON Schemas as rules of a grammar (docs/constrained-output.md says which keywords).
+//
+// What a grammar accepts is valid under the schema; not every valid text is accepted: members come
+// in the order of `properties`, there is hardly any white space, and so on.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/constraint/flat_schema.h"
+#include "core/constraint/number_rules.h"
+#include "core/constraint/text_rules.h"
+
+namespace rullama::constraint {
+
+// Adds schemas to a grammar. Ownership: borrows the builder and the documents.
+// Thread safety: one thread at a time.
+class SchemaCompiler {
+ public:
+  SchemaCompiler(GrammarBuilder& builder, const ValueSyntax& syntax);
+
+  // The rule of the values that are valid under a schema; `path` is how messages call it.
+  // Errors (kUsage), which name the place: schema.invalid, schema.unsupported, schema.too_large.
+  Result<RuleId> Add(const Json& schema, const std::string& path);
+  // The same, of objects only.
+  Result<RuleId> AddObject(const Json& schema, const std::string& path);
+
+  // Once the grammar is finished: error schema.invalid (kUsage) for a schema under which nothing is
+  // valid, schema.too_large for one whose shortest text nests too deep.
+  [[nodiscard]] Status Check(const Grammar& grammar) const;
+
+  // Keywords that no standard gives a meaning, which were skipped.
+  [[nodiscard]] const std::set<std::string>& ignored() const { return ignored_; }
+
+ private:
+  struct Task {
+    RuleId rule = 0;
+    Conjunction schemas;
+    int depth = 0;
+  };
+  struct Added {
+    RuleId rule = 0;
+    std::string path;
+  };
+
+  // The rule of what is valid under the root of a document and under `others`.
+  Result<RuleId> AddDocument(const Json& schema, const std::string& path,
+                             const Conjunction& others);
+  RuleId RuleOf(const Conjunction& schemas, int depth);
+  Status Compile(const Task& task);
+  Status CompileChoice(const Task& task, const SplitSchema& split);
+  Status CheckApart(const SplitSchema& split, const std::vector<SchemaPlace>& branches);
+  Status CompileFlat(const Task& task, const FlatSchema& flat);
+  Status AddValues(const FlatSchema& flat, StateId from, StateId to);
+  Status CheckSpelling(const FlatSchema& flat, const Json& value) const;
+  void AddWords(std::initializer_list<std::string_view> words, StateId from);
+  void AddNumber(const FlatSchema& flat, StateId from);
+  Status AddString(const FlatSchema& flat, StateId from);
+  void AddList(const FlatSchema& flat, int depth, StateId from, StateId to);
+  Status AddObject(const FlatSchema& flat, int depth, StateId from, StateId to);
+  // A rule for a separator and then an item.
+  RuleId SeparatedItem(RuleId item);
+  [[nodiscard]] Status CheckLimits(const Task& task) const;
+
+  GrammarBuilder& builder_;
+  TextRules texts_;
+  SchemaReader* reader_ = nullptr;  // of the document that is being added
+  std::map<std::vector<std::pair<const Json*, SchemaItem::Part>>, RuleId> rules_;
+  std::map<std::string, RuleId> leaf_rules_;  // numbers and strings by what they are made from
+  std::map<RuleId, RuleId> separated_;
+  std::deque<Task> tasks_;
+  std::vector<Added> added_;
+  size_t literal_states_ = 0;  // of texts that stand in the schema, which have limits of their own
+  std::set<std::string> ignored_;
+  std::chrono::steady_clock::time_point deadline_;
+};
+
+}  // namespace rullama::constraint

@@ -1,0 +1,75 @@
+// How values are written: as JSON, or with strings between markers, as models write the arguments
+// of tool calls.
+//
+// Every value has one spelling only: JSON strings escape what they must, with the short form where
+// there is one; \u stands for other control characters.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/constraint/content_dfa.h"
+#include "core/constraint/grammar.h"
+#include "core/constraint/json_text.h"
+
+namespace rullama::constraint {
+
+struct ValueSyntax {
+  // The marker on both sides of a string, between which nothing is escaped; keys are bare. None:
+  // JSON.
+  std::optional<Symbol> quote = {};
+  // What the marker looks like, which must not be inside a string.
+  std::string_view quote_text = {};
+  bool spaces = true;  // one may follow : and ,
+};
+
+// Whether a key can be written without quotes: letters, digits, _, . and -.
+[[nodiscard]] bool IsBareKey(std::string_view key);
+
+// Adds the rules of strings to a grammar, each once. Ownership: borrows the builder.
+class TextRules {
+ public:
+  TextRules(GrammarBuilder& builder, const ValueSyntax& syntax)
+      : builder_(builder), syntax_(syntax) {}
+
+  [[nodiscard]] const ValueSyntax& syntax() const { return syntax_; }
+
+  // A string of min to max characters (kUnlimited: any number).
+  RuleId String(uint32_t min, uint32_t max);
+  // A string that `content` accepts. Error schema.too_large.
+  Result<RuleId> StringOf(const ContentDfa& content);
+  // A key that is none of `names`.
+  RuleId KeyBut(std::span<const std::string> names);
+  // Goes on by a separator and the space that may follow it.
+  StateId AddSeparator(StateId from, char separator);
+  // Goes on from `from` by a key, and returns the state behind it. With bare keys `name` is one.
+  StateId AddKey(StateId from, std::string_view name);
+  // A value as symbols. With bare keys all keys of `value` are such (HasBareKeys).
+  [[nodiscard]] std::vector<Symbol> Spell(const Json& value) const;
+
+ private:
+  void Spell(const Json& value, std::vector<Symbol>& symbols) const;
+  // The rules that take one character: one for JSON; with markers one for each part of a marker
+  // that may have been spelled out so far.
+  const std::vector<RuleId>& Characters();
+  RuleId JsonCharacter();
+  RuleId MarkedCharacter(size_t spelled);
+  void AddUtf8(StateId from, StateId to);
+  StateId AddEscapes(std::span<const uint8_t> bytes, StateId to);
+  // Goes on from one to another state by the bytes first to last of a string's content.
+  void AddContent(StateId from, uint8_t first, uint8_t last, StateId to);
+  RuleId Content(const ContentDfa& content, bool quoted);
+  StateId AddQuote(StateId from);
+
+  GrammarBuilder& builder_;
+  ValueSyntax syntax_;
+  std::vector<RuleId> characters_;
+  std::map<std::pair<uint32_t, uint32_t>, RuleId> strings_;
+  // Of one call of Content(): where escapes of these bytes begin that lead to a state.
+  std::map<std::pair<StateId, std::vector<uint8_t>>, StateId> escapes_;
+};
+
+}  // namespace rullama::constraint
