@@ -42,26 +42,12 @@ std::string RefuseShape(const sdk::GraphView& graph, const rl_value& value) {
   return counted && elements > kMaxElements ? "more than 2^32 elements" : "";
 }
 
-std::string RefuseWithoutKernel(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
-                                const DeviceLimits& /*limits*/) {
-  return "no kernel for it";
-}
-
 }  // namespace
 
 // The core decomposes these composites without loss.
 const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr};
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
 const OpRow rows::kLinearCrossEntropy = {RL_OP_linear_cross_entropy, sdk::RefuseComposite, nullptr};
-const OpRow rows::kCrossEntropy = {RL_OP_cross_entropy, sdk::RefuseComposite, nullptr};
-const OpRow rows::kCrossEntropyGrad = {RL_OP_cross_entropy_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kSoftmaxGrad = {RL_OP_softmax_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kRmsNormGrad = {RL_OP_rms_norm_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kGeGluGrad = {RL_OP_geglu_grad, sdk::RefuseComposite, nullptr};
-const OpRow rows::kScatterRows = {RL_OP_scatter_rows, RefuseWithoutKernel, nullptr};
-const OpRow rows::kScatterLast = {RL_OP_scatter_last, RefuseWithoutKernel, nullptr};
-const OpRow rows::kPad = {RL_OP_pad, RefuseWithoutKernel, nullptr};
-const OpRow rows::kSumSquares = {RL_OP_sum_squares, RefuseWithoutKernel, nullptr};
 
 // Ops of training that have no kernels yet.
 namespace {

@@ -1,4 +1,4 @@
-// reshape, slice, concat, cast, copy, gather_rows, gather_last, where, state_append.
+// reshape, slice, concat, pad, cast, copy, gather_rows, gather_last, where, state_append.
 #include <rullama/sdk/operands.h>
 
 #include "backends/gpu/matrix_product.h"
@@ -104,6 +104,17 @@ void Concat(PlanBuilder& plan) {
              {part, part, 0, whole, at});
     at += part;
   }
+}
+
+void Pad(PlanBuilder& plan) {
+  const auto a = plan.attrs<rl_pad_attrs>();
+  const uint32_t x = plan.InputIndex(operands::Pad::x);
+  const auto axis = static_cast<uint32_t>(a.axis);
+  const int64_t whole = From(plan.Result(), axis);
+  const Stretch s{whole, From(plan.graph().value(x), axis),
+                  a.before * From(plan.Result(), axis + 1), whole, 0};
+  Run(plan, kPad, {BytesOf(plan.Result())}, {.x = {.value = x}}, RowElements(plan.Result()) / whole,
+      s);
 }
 
 void Cast(PlanBuilder& plan) {
@@ -218,6 +229,7 @@ void Copy(PlanBuilder& plan) {
 const OpRow rows::kReshape = {RL_OP_reshape, RefusePlain, Reshape};
 const OpRow rows::kSlice = {RL_OP_slice, RefusePlain, Slice};
 const OpRow rows::kConcat = {RL_OP_concat, RefusePlain, Concat};
+const OpRow rows::kPad = {RL_OP_pad, RefusePlain, Pad};
 const OpRow rows::kCast = {RL_OP_cast, RefusePlain, Cast};
 const OpRow rows::kCopy = {RL_OP_copy, RefusePlain, Copy};
 const OpRow rows::kWhere = {RL_OP_where, RefusePlain, Where};

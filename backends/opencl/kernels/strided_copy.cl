@@ -1,4 +1,4 @@
-// Moves and converts elements: copy, slice, concat (twice), reshape, cast, where, gather_last.
+// Moves and converts elements: copy, slice, concat (twice), pad, reshape, cast, where, gather_last.
 #include "common.cl"
 #include "strided_copy.args"
 
@@ -65,6 +65,9 @@ KERNEL strided_copy(ARGUMENTS) {
         x[row * push.x_stride + push.x_offset + column];
 #elif kOp == kCast
     y[i] = Cast(x[i]);
+#elif kOp == kPad
+    const uint from = i % push.inner - push.x_offset;  // beyond every column if that is negative
+    y[i] = from < push.x_stride ? x[i / push.inner * push.x_stride + from] : 0;
 #elif kOp == kWhere
     const bool chosen = (AT(uint, condition)[i] & 0x7FFFFFFFu) != 0u;
     y[i] = chosen ? x[i] : AT(From, b)[i];

@@ -1,5 +1,6 @@
 #version 460
-// Copies and converts elements: copy, slice, concat (twice), reshape, cast, where, gather_last.
+// Copies and converts elements: copy, slice, concat (twice), pad, reshape, cast, where,
+// gather_last.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "strided_copy.args.glsl"
@@ -88,6 +89,15 @@ void main() {
     } else if (kOp == kWhere) {
       const bool chosen = (U32(p.condition).v[i] & 0x7FFFFFFFu) != 0u;
       CopyOne(chosen ? p.x : p.b, i, i);
+    } else if (kOp == kPad) {
+      const uint from = column - p.x_offset;  // beyond every column where that is negative
+      if (from < p.x_stride) {
+        CopyOne(p.x, row * p.x_stride + from, i);
+      } else if (kFrom == 4) {
+        U32(p.y).v[i] = 0;
+      } else {
+        U16(p.y).v[i] = uint16_t(0);
+      }
     } else {
       GatherLast(i);
     }
