@@ -11,4 +11,5 @@
 #include <rullama/sdk/operands.h>
 #include <rullama/sdk/philox.h>
 #include <rullama/sdk/shape.h>
+#include <rullama/sdk/slots.h>
 #include <rullama/sdk/thunk.h>

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <rullama/sdk/backend.h>
 #include <rullama/sdk/half.h>
+#include <rullama/sdk/slots.h>
 
 #include <vector>
 
@@ -48,6 +49,32 @@ TEST(GraphView, ReadsAttributesOfOlderAndNewerHosts) {
   EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).inverse, 0);
   op.attrs_size = 8;
   EXPECT_THROW((void)GraphView::attrs<rl_rope_attrs>(op), Error);
+}
+
+TEST(Slots, AreThoseOfTheCachesThatAttentionReads) {
+  rl_value past{};
+  past.rank = 1;
+  past.dims[0].constant = 4;
+  std::vector<uint32_t> operands(rullama::operands::Attention::kCount, 0);
+  rl_op op{};
+  op.kind = RL_OP_attention;
+  op.inputs = operands.data();
+  op.input_count = static_cast<uint32_t>(operands.size());
+  rl_graph graph{};
+  graph.value_size = sizeof(past);
+  graph.op_size = sizeof(op);
+  graph.value_count = 1;
+  graph.values = &past;
+  graph.ops = &op;
+  EXPECT_EQ(SlotsOf(GraphView(graph)), 0);
+  graph.op_count = 1;
+  graph.max_t = 4;
+  EXPECT_EQ(SlotsOf(GraphView(graph)), 4);
+  EXPECT_TRUE(DecodesBatch(GraphView(graph)));
+  graph.max_t = 5;
+  EXPECT_FALSE(DecodesBatch(GraphView(graph)));
+  past.dims[0].constant = graph.max_t = 1;
+  EXPECT_FALSE(DecodesBatch(GraphView(graph)));
 }
 
 TEST(ByteSize, CountsBlocksAtTheExtentsOfAStep) {

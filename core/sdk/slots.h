@@ -1,0 +1,33 @@
+// What a graph says about the sequences that share its caches, and so about the steps that it is
+// compiled for.
+#pragma once
+
+#include <rullama/sdk/backend.h>
+#include <rullama/sdk/operands.h>
+
+#include <cstdint>
+
+namespace rullama::sdk {
+
+// The number of slots of the caches that a graph reads; 0 if none of its ops reads a cache.
+inline int64_t SlotsOf(const GraphView& graph) {
+  for (const rl_op& op : graph.ops()) {
+    const rl_value* past = nullptr;
+    if (op.kind == RL_OP_attention) past = graph.input(op, operands::Attention::past);
+    if (op.kind == RL_OP_attention_scores) {
+      past = graph.input(op, operands::AttentionScores::past);
+    }
+    if (past != nullptr) return past->dims[0].constant;
+  }
+  return 0;
+}
+
+// Whether the graph is for steps that may decode for several slots at once. What a row of such a
+// step gives must not depend on the number of rows or on the others (docs/numerics.md): plans of 1,
+// 2, 4, ... rows give the same bytes. Longer steps read prompts.
+inline bool DecodesBatch(const GraphView& graph) {
+  const int64_t slots = SlotsOf(graph);
+  return slots > 1 && graph.max_t() <= slots;
+}
+
+}  // namespace rullama::sdk
