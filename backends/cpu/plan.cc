@@ -1,5 +1,7 @@
 #include "backends/cpu/plan.h"
 
+#include <rullama/sdk/slots.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -171,11 +173,13 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
                  ActivationBits activation_bits, ThreadPool& pool, const sdk::Host* log)
-    : pool_(pool), log_(log) {
+    : pool_(pool),
+      kernels_(sdk::DecodesBatch(graph) ? WithOneOrderOfSums(kernels) : kernels),
+      log_(log) {
   const auto compile = [&](const OpRow& row, const rl_op& op, uint32_t index) {
     list_.set_op_index(index);
     if (log_ != nullptr) names_.push_back(ProfileName(graph, op));
-    row.build({graph, op, kernels, activation_bits, pool.workers(), workspace_, list_});
+    row.build({graph, op, kernels_, activation_bits, pool.workers(), workspace_, list_});
     for (uint32_t result = 0; result < op.result_count; ++result) {
       list_.Written(graph.result(op, result), workspace_);
     }

@@ -85,6 +85,7 @@ class CpuPlan final : public sdk::Plan {
   void RunShared(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;
+  KernelTable kernels_;  // the nodes refer to it
   Workspace workspace_;
   NodeList list_;
   std::vector<int64_t> items_;      // Items() of each node at the current step

@@ -3,7 +3,8 @@
 // panels of the block stream from L2, so activations are read once per block even when they exceed
 // L2.
 //
-// Sums are float32 in rising order of k and independent of other weight rows and batch rows.
+// Sums are float32, in an order that the tile decides and that is independent of other weight rows
+// and batch rows.
 // Internal linkage throughout, see simd_portable.h.
 #pragma once
 

@@ -124,6 +124,12 @@ const TrainingKernels& TrainingKernelsFor(Isa isa) {
   return level != nullptr ? level->training() : TrainingTableOf<Isa::kPortable>();
 }
 
+KernelTable WithOneOrderOfSums(KernelTable table) {
+  table.unpacked_gemm_min_batch = SIZE_MAX;
+  table.split_min_batch = SIZE_MAX;
+  return table;
+}
+
 const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
   const auto index = static_cast<size_t>(dtype);
   if (index >= kWeightTypes || table.weights[index].gemv == nullptr) return nullptr;
@@ -164,9 +170,10 @@ void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
                          ? args.format == ActivationFormat::kSplitBf16
                          : args.batch >= table.split_min_batch && kernels.split_gemm != nullptr;
   if (split) return kernels.split_gemm(args);
-  if (args.batch >= (args.packed ? kPackedGemmMinBatch : table.gemm_min_batch)) {
-    return kernels.gemm(args);
-  }
+  const size_t gemm_min_batch = args.packed          ? kPackedGemmMinBatch
+                                : IsBlockType(dtype) ? table.unpacked_gemm_min_batch
+                                                     : table.gemm_min_batch;
+  if (args.batch >= gemm_min_batch) return kernels.gemm(args);
   (args.packed ? kernels.packed_gemv : kernels.gemv)(args);
 }
 

@@ -30,8 +30,10 @@ struct KernelTable {
   // Indexed by DType; all pointers are null for a type that cannot be a weight. Use FindWeight().
   WeightKernels weights[kWeightTypes] = {};
 
-  // Smallest batch for which gemm is faster than gemv.
+  // Smallest batches for which gemm is faster than gemv: of F16, BF16 and F32, and of block types
+  // that are not packed (see kPackedGemmMinBatch for others).
   size_t gemm_min_batch = 5;
+  size_t unpacked_gemm_min_batch = 5;
   size_t gemm_scratch_bytes = 0;  // for block types
   // Smallest batch for which split_gemm is faster than gemm; SIZE_MAX on levels without it.
   size_t split_min_batch = SIZE_MAX;
@@ -84,6 +86,10 @@ struct KernelTable {
 
 // The table of a level; of the portable level when `isa` is not available.
 [[nodiscard]] const KernelTable& KernelsFor(Isa isa);
+
+// The table for plans in which a row of activations has to get the same bytes in batches of any
+// size: batches of any size meet kernels that sum in one order (matmul.h).
+[[nodiscard]] KernelTable WithOneOrderOfSums(KernelTable table);
 
 // Null when `dtype` cannot be a weight of a matrix product.
 [[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);

@@ -11,7 +11,8 @@
 //
 // Determinism: y[m][n] of one kernel depends only on W[n], x[m] and k, not on the batch size, the
 // other batch rows or the range of n. Different kernels sum in different orders and differ in the
-// last bits, except gemv and gemm of F16, BF16 and F32, which give the same bytes.
+// last bits, except two pairs that give the same bytes: gemv and gemm of F16, BF16 and F32, and
+// packed_gemv and gemm of packed rows.
 #pragma once
 
 #include <cstddef>

@@ -309,6 +309,49 @@ TEST_P(MatMulTest, PackedRowsDoNotDependOnTheRangeOrOtherBatchRows) {
   }
 }
 
+TEST_P(MatMulTest, PackedRowsGiveTheSameBytesInBothKernels) {
+  Rng rng(17);
+  for (const DType dtype : PackedTypes(table())) {
+    const size_t k = InfoOf(dtype).block_elements == 256 ? 1280 : 704;
+    for (const ActivationBits bits : kAllBits) {
+      const Problem p{dtype, kBlockRows + kPanelRows, k, 9, bits, true};
+      SCOPED_TRACE(Describe(GetParam(), p));
+      const auto weights = Pack(p, RandomWeights(p.dtype, p.n, p.k, rng));
+      const Activations x =
+          MakeActivations(table(), dtype, ActivationFormat::kInt8Blocks, bits, p.batch, p.k, rng);
+      const WeightKernels& kernels = *FindWeight(table(), dtype);
+      EXPECT_EQ(Run(kernels.packed_gemv, p, weights, x, 0, p.n, p.n),
+                Run(kernels.gemm, p, weights, x, 0, p.n, p.n));
+    }
+  }
+}
+
+TEST_P(MatMulTest, OneOrderOfSumsGivesTheSameBytesForAnyBatchSize) {
+  Rng rng(18);
+  const KernelTable one_order = WithOneOrderOfSums(table());
+  const std::vector<DType> packed_types = PackedTypes(table());
+  for (const DType dtype : AllTypes()) {
+    for (const bool packed : {false, true}) {
+      if (packed && std::ranges::find(packed_types, dtype) == packed_types.end()) continue;
+      constexpr size_t kBatch = 130;
+      const Problem p{dtype, kPanelRows, 768, kBatch, ActivationBits::k16, packed};
+      SCOPED_TRACE(Describe(GetParam(), p));
+      auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
+      if (packed) weights = Pack(p, weights);
+      ASSERT_EQ(FormatFor(one_order, kBatch), ActivationFormat::kInt8Blocks);
+      const Activations x =
+          MakeActivations(table(), dtype, ActivationFormat::kInt8Blocks, p.bits, p.batch, p.k, rng);
+      const Kernel product = [&](const MatMulArgs& args) { MatMul(one_order, dtype, args); };
+      const auto all = Run(product, p, weights, x, 0, p.n, p.n);
+      for (const size_t batch : {1U, 4U, 5U, 15U, 16U}) {
+        const auto few =
+            Run(product, {dtype, p.n, p.k, batch, p.bits, packed}, weights, x, 0, p.n, p.n);
+        EXPECT_TRUE(std::equal(few.begin(), few.end(), all.begin())) << batch;
+      }
+    }
+  }
+}
+
 TEST_P(MatMulTest, PackedRowsDequantizeTheSame) {
   Rng rng(17);
   for (const DType dtype : PackedTypes(table())) {

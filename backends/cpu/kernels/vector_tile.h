@@ -90,6 +90,18 @@ RL_INLINE void AddGroup(const VectorOperands& tile, size_t k, F32x16 (&acc)[kTil
   }
 }
 
+// The first element of a tile's i-th group in the order in which packed_gemv.h adds them up, so
+// that sums do not depend on which of the two kernels a batch meets. That order rises with k,
+// except for types with groups of sixteen: of these, only Q6_K is packed.
+template <int kGroup>
+constexpr size_t ElementOfGroup(size_t i) {
+  if constexpr (kGroup == 32) return 32 * i;
+  constexpr size_t kPerChunk = kChunk / 16;
+  const auto g = static_cast<int>(i % kPerChunk);
+  return i / kPerChunk * kChunk +
+         PackedBlock<DType::kQ6_K>::FirstElement(g / 4, /*pair=*/g / 2 % 2, /*v=*/g % 2);
+}
+
 template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
 void RunTile(const TileArgs& args, const VectorOperands& tile) {
   F32x16 acc[kTilePanels][kBatch];
@@ -100,11 +112,11 @@ void RunTile(const TileArgs& args, const VectorOperands& tile) {
   }
   const size_t depth = args.depth.end - args.depth.begin;
   const size_t fetch = args.fetch * 32 / kPanelDepth + 1;
-  for (size_t k = 0; k < depth; k += 32) {
+  constexpr size_t kPerFetch = 32 / kGroup;
+  for (size_t i = 0; i < depth / kGroup; i += kPerFetch) {
     args.ahead->Fetch(fetch);
-    AddGroup<kGroup, kWide, kHasMin, kParts, kBatch>(tile, k, acc);
-    if constexpr (kGroup == 16) {
-      AddGroup<kGroup, kWide, kHasMin, kParts, kBatch>(tile, k + 16, acc);
+    for (size_t g = i; g < i + kPerFetch; ++g) {
+      AddGroup<kGroup, kWide, kHasMin, kParts, kBatch>(tile, ElementOfGroup<kGroup>(g), acc);
     }
   }
   for (int p = 0; p < kTilePanels; ++p) {
