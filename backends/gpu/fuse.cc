@@ -13,7 +13,7 @@ bool IsOneOf(uint32_t kind, const std::array<uint32_t, 3>& kinds) {
 }
 
 bool StepsAllow(const sdk::GraphView& graph, Steps steps) {
-  return steps == Steps::kOneRow ? graph.max_t() == 1 : TransientsAreUnaliased(graph);
+  return steps == Steps::kOneRow ? LargestStep(graph).t == 1 : TransientsAreUnaliased(graph);
 }
 
 // The first reader by which a rule applies to the result of an op, or RL_NO_OP.

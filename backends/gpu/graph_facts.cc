@@ -1,6 +1,7 @@
 #include "backends/gpu/graph_facts.h"
 
 #include <rullama/sdk/shape.h>
+#include <rullama/sdk/slots.h>
 
 namespace rullama::gpu {
 
@@ -16,8 +17,15 @@ int64_t MiddleElements(const rl_value& value) {
   return elements;
 }
 
+StepSize LargestStep(const sdk::GraphView& graph) {
+  if (!sdk::DecodesBatch(graph)) return {graph.max_t(), graph.max_r()};
+  const int64_t slots = sdk::SlotsOf(graph);
+  return {slots, graph.max_r() > 0 ? slots : 0};
+}
+
 int64_t MaxRows(const sdk::GraphView& graph, const rl_value& value) {
-  return sdk::DimAt(value.dims[0], graph.max_t(), graph.max_r());
+  const StepSize step = LargestStep(graph);
+  return sdk::DimAt(value.dims[0], step.t, step.r);
 }
 
 WeightShape ShapeOfConstant(const rl_value& value) {
@@ -32,7 +40,7 @@ bool IsPrivate(const rl_value& value) {
 
 bool TransientsAreUnaliased(const sdk::GraphView& graph) {
   constexpr int64_t kFewRows = 8;
-  return graph.max_t() <= kFewRows;
+  return LargestStep(graph).t <= kFewRows;
 }
 
 ValueUses::ValueUses(const sdk::GraphView& graph)

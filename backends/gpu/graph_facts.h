@@ -17,11 +17,19 @@ inline int64_t Last(const rl_value& value) { return value.dims[value.rank - 1].c
 int64_t RowElements(const rl_value& value);
 // The product of the dimensions between the first and the last.
 int64_t MiddleElements(const rl_value& value);
-// The number of rows at the largest T and R.
+// The T and R for which a graph is lowered: those of its largest step, or, where steps decode for
+// several slots, one row for each slot. All plans of a batch then have the same kernels with the
+// same tiles, so what a row gives does not depend on how many there are.
+struct StepSize {
+  int64_t t, r;
+};
+StepSize LargestStep(const sdk::GraphView& graph);
+// The number of rows of a value in that step.
 int64_t MaxRows(const sdk::GraphView& graph, const rl_value& value);
-// Whether the steps of a graph have one row and want at most one.
+// Whether that step has one row and wants at most one.
 inline bool HasOneRow(const sdk::GraphView& graph) {
-  return graph.max_t() == 1 && graph.max_r() <= 1;
+  const StepSize step = LargestStep(graph);
+  return step.t == 1 && step.r <= 1;
 }
 // The layout on the device of a value whose dimensions are all constant.
 WeightShape ShapeOfConstant(const rl_value& value);

@@ -44,7 +44,7 @@ kernels::HeadTransform RecordOf(PlanBuilder& plan, const HeadTransform& heads) {
 bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention) {
   const rl_value& q = graph.value(attention.inputs[operands::Attention::q]);
   // One invocation handles four dimensions of a head.
-  return graph.max_t() == 1 && MaxRows(graph, q) <= 1 &&
+  return LargestStep(graph).t == 1 && MaxRows(graph, q) <= 1 &&
          Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(tuning));
 }
 

@@ -28,7 +28,8 @@ void PlanBuilder::Emit(const FusedNode& node) {
 }
 
 int64_t PlanBuilder::Max(const rl_dim& dim) const {
-  return sdk::DimAt(dim, graph_.max_t(), graph_.max_r());
+  const StepSize step = LargestStep(graph_);
+  return sdk::DimAt(dim, step.t, step.r);
 }
 
 const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {
