@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -18,6 +19,13 @@
 namespace rullama::conformance {
 
 using Bytes = std::vector<std::byte>;
+
+template <typename T>
+Bytes BytesOf(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
 
 struct Case {
   Graph graph;
@@ -49,6 +57,10 @@ void AddTrainingCases(std::vector<CaseSpec>& cases);
 
 // Cases of several ops; `kind` is the one they are about.
 std::vector<CaseSpec> NeighbourCases();
+
+// Cases of a step that decodes one row for each of T slots: row i of each T-shaped input belongs to
+// slot i, the input "past" has a number for each slot, and every output has T or R rows.
+std::vector<CaseSpec> BatchCases();
 
 // The weight types with a published layout, and the shapes that each requires.
 std::vector<DType> WeightTypes();

@@ -13,13 +13,6 @@ namespace {
 // CaseBuilder compiles for more rows than it is told.
 constexpr int64_t kBuilderRows = kLayerMaxRows - CaseBuilder::kSpareRows;
 
-template <typename T>
-Bytes BytesOf(const std::vector<T>& values) {
-  Bytes bytes(values.size() * sizeof(T));
-  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
 OpAttrs ChainAttrs(OpKind kind) {
   switch (kind) {
     case OpKind::kAffine:

@@ -202,6 +202,7 @@ int32_t Execute(rl_plan* plan, const rl_step* step, rl_error* error) {
   if (code == RL_CANCELLED && Fault("cancelled_for_ever")) record.cancelled = true;
   if (code != RL_OK) return code;
   if (record.has_output) Spoil(record, before, error);
+  if (step->t > 1 && Fault("neighbours_matter")) FlipLowestBit(record, record.output, error);
   if (record.has_input && Fault("writes_input")) FlipLowestBit(record, record.input, error);
   return RL_OK;
 }
