@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/prefetch.h"
 #include "benchmark/benchmark.h"
 
 namespace rullama::cpu {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/matmul_nodes.h"
 #include "backends/cpu/op_rows.h"
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/op_rows.h"
 
 namespace rullama::cpu {

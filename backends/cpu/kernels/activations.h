@@ -2,6 +2,7 @@
 // Internal linkage throughout, see simd_portable.h.
 #pragma once
 
+#include "backends/cpu/kernels/activation_format.h"
 #include "backends/cpu/kernels/simd.h"
 
 namespace rullama::cpu {

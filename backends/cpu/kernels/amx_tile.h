@@ -8,7 +8,9 @@
 
 #include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/float_matmul.h"
+#include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/packed_rows.h"
+#include "backends/cpu/kernels/scratch.h"
 #include "backends/cpu/kernels/split_bf16.h"
 
 namespace rullama::cpu {

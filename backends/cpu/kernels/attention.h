@@ -5,8 +5,10 @@
 // there.
 #pragma once
 
+#include "backends/cpu/kernels/attention_args.h"
 #include "backends/cpu/kernels/float_matmul.h"
 #include "backends/cpu/kernels/row_ops.h"
+#include "backends/cpu/kernels/scratch.h"
 
 namespace rullama::cpu {
 namespace {

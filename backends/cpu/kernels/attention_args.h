@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cpu/kernels/tuning.h"
+#include "backends/cpu/kernels/scratch.h"
 
 namespace rullama::cpu {
 

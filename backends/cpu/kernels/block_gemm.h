@@ -8,6 +8,8 @@
 // Internal linkage throughout, see simd_portable.h.
 #pragma once
 
+#include "backends/cpu/kernels/gemm_blocks.h"
+#include "backends/cpu/kernels/scratch.h"
 #include "backends/cpu/kernels/weight_panel.h"
 
 namespace rullama::cpu {

@@ -9,6 +9,8 @@
 // alone. Included after one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
+#include "backends/cpu/kernels/matmul.h"
+#include "backends/cpu/kernels/prefetch.h"
 #include "backends/cpu/kernels/quantized_row.h"
 #include "backends/cpu/kernels/weight_decoders.h"
 
@@ -72,10 +74,12 @@ struct DecodedChunk {
   U8x64 quants[4];
 };
 
-// acc + the scaled products of elements [64 * kQuarter, 64 * kQuarter + 64) of chunk `index`.
+// acc + the scaled products of elements [64 * kQuarter, 64 * kQuarter + 64) of chunk `index`. This
+// and ChunkDot() are inlined on every level: the portable level is slower by a quarter without.
 template <DType T, int kParts, int kQuarter>
-RL_INLINE F32x16 AddQuarter(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index,
-                            const F32x16& scaled, const F32x16& acc) {
+[[gnu::always_inline]] inline F32x16 AddQuarter(const DecodedChunk<T>& weights,
+                                                const QuantizedRow& row, size_t index,
+                                                const F32x16& scaled, const F32x16& acc) {
   const size_t at = index * kChunk + 64 * kQuarter;
   I32x16 dot = Dot<Decoder<T>::kWide>(ZeroInt(), weights.quants[kQuarter], row.high + at);
   if constexpr (kParts == 2) {
@@ -87,7 +91,8 @@ RL_INLINE F32x16 AddQuarter(const DecodedChunk<T>& weights, const QuantizedRow& 
 // The scaled products of chunk `index` with one batch row. Each chunk starts a new sum, so that the
 // chain of dependent additions along a row has one addition per chunk.
 template <DType T, int kParts>
-RL_INLINE F32x16 ChunkDot(const DecodedChunk<T>& weights, const QuantizedRow& row, size_t index) {
+[[gnu::always_inline]] inline F32x16 ChunkDot(const DecodedChunk<T>& weights,
+                                              const QuantizedRow& row, size_t index) {
   const F32x16 scaled = weights.scales.Times(row, index);
   F32x16 sum = weights.scales.Start(scaled, row, index);
   sum = AddQuarter<T, kParts, 0>(weights, row, index, scaled, sum);
@@ -96,12 +101,33 @@ RL_INLINE F32x16 ChunkDot(const DecodedChunk<T>& weights, const QuantizedRow& ro
   return AddQuarter<T, kParts, 3>(weights, row, index, scaled, sum);
 }
 
-template <DType T, int kParts, size_t kBatch>
-RL_INLINE void AddChunk(const uint8_t* chunk, const QuantizedRow* rows, size_t index,
-                        F32x16 (&acc)[kBatch]) {
+// The batch rows of a pass. One or two are a specialisation each. Up to kGemvBatch are a loop,
+// which is as fast because the decoded chunk stays in registers, and compiles in a fraction of the
+// time.
+template <size_t kMaxBatch>
+struct GemvBatch {
+  RL_INLINE size_t Count() const { return kMaxBatch <= 2 ? kMaxBatch : count; }
+  QuantizedRow row;  // the first one
+  size_t stride;     // bytes between rows
+  size_t count;
+};
+
+template <typename V>
+RL_INLINE const V* Shift(const V* p, size_t bytes) {
+  return reinterpret_cast<const V*>(reinterpret_cast<const uint8_t*>(p) + bytes);
+}
+// The batch row `bytes` behind x.
+RL_INLINE QuantizedRow Behind(const QuantizedRow& x, size_t bytes) {
+  return {Shift(x.high, bytes),         Shift(x.low, bytes),         Shift(x.scale, bytes),
+          Shift(x.scaled_sum32, bytes), Shift(x.quant_sum32, bytes), Shift(x.quant_sum16, bytes)};
+}
+
+template <DType T, int kParts, size_t kMaxBatch>
+RL_INLINE void AddChunk(const uint8_t* chunk, const GemvBatch<kMaxBatch>& x, size_t index,
+                        F32x16 (&acc)[kMaxBatch]) {
   const DecodedChunk<T> weights(chunk);
-  for (size_t m = 0; m < kBatch; ++m) {
-    acc[m] = Add(acc[m], ChunkDot<T, kParts>(weights, rows[m], index));
+  for (size_t m = 0; m < x.Count(); ++m) {
+    acc[m] = Add(acc[m], ChunkDot<T, kParts>(weights, Behind(x.row, m * x.stride), index));
   }
 }
 
@@ -128,16 +154,16 @@ struct PaddedChunks {
   PaddedChunk<T> chunks[kGemvRows];
 };
 
-// sums[row][m] = the products of `rows` with kBatch batch rows.
-template <DType T, int kParts, size_t kBatch>
-RL_INLINE void MultiplyRows(const GemvRows& rows, size_t k, const QuantizedRow* x,
-                            float (&sums)[kGemvRows][kBatch]) {
+// sums[row][m] = the products of `rows` with batch row m.
+template <DType T, int kParts, size_t kMaxBatch>
+RL_INLINE void MultiplyRows(const GemvRows& rows, size_t k, const GemvBatch<kMaxBatch>& x,
+                            float (&sums)[kGemvRows][kMaxBatch]) {
   constexpr bool kMayBePadded = kBlockElements<T> < kChunk;
   const size_t whole = k / kChunk;
   const size_t chunks = kMayBePadded ? (k + kChunk - 1) / kChunk : whole;
-  F32x16 acc[kGemvRows][kBatch];
+  F32x16 acc[kGemvRows][kMaxBatch];
   for (size_t r = 0; r < rows.count; ++r) {
-    for (size_t m = 0; m < kBatch; ++m) acc[r][m] = Zero();
+    for (F32x16& sum : acc[r]) sum = Zero();
   }
   [[maybe_unused]] PaddedChunks<T> padded;
   GemvRows here = rows;
@@ -155,29 +181,26 @@ RL_INLINE void MultiplyRows(const GemvRows& rows, size_t k, const QuantizedRow* 
     }
   }
   for (size_t r = 0; r < rows.count; ++r) {
-    for (size_t m = 0; m < kBatch; ++m) sums[r][m] = ReduceAdd(acc[r][m]);
+    for (size_t m = 0; m < x.Count(); ++m) sums[r][m] = ReduceAdd(acc[r][m]);
   }
 }
 
-// All weight rows of a call with batch rows [first, first + kBatch).
-template <DType T, int kParts, size_t kBatch>
-void GemvPass(const MatMulArgs& args, size_t first) {
-  const auto* x = static_cast<const uint8_t*>(args.x);
-  QuantizedRow x_rows[kBatch];
-  for (size_t m = 0; m < kBatch; ++m) {
-    x_rows[m] = ViewRow(x + (first + m) * args.x_stride, args.k, kParts);
-  }
+// All weight rows of a call with batch rows [first, first + count), at most kMaxBatch.
+template <DType T, int kParts, size_t kMaxBatch>
+void GemvPass(const MatMulArgs& args, size_t first, size_t count) {
+  const auto* row = static_cast<const uint8_t*>(args.x) + first * args.x_stride;
+  const GemvBatch<kMaxBatch> x{ViewRow(row, args.k, kParts), args.x_stride, count};
   const size_t total = args.n_end - args.n_begin;
   const size_t apart = (total + kGemvRows - 1) / kGemvRows;
   const auto* weights = static_cast<const uint8_t*>(args.weights);
-  float sums[kGemvRows][kBatch];
+  float sums[kGemvRows][kMaxBatch];
   for (size_t i = 0; i < apart; ++i) {
     const size_t n = args.n_begin + i;
-    const size_t count = (total - i + apart - 1) / apart;
-    const GemvRows rows{weights + n * args.row_bytes, apart * args.row_bytes, count};
-    MultiplyRows<T, kParts>(rows, args.k, x_rows, sums);
-    for (size_t r = 0; r < count; ++r) {
-      for (size_t m = 0; m < kBatch; ++m) {
+    const size_t rows = (total - i + apart - 1) / apart;
+    MultiplyRows<T, kParts>({weights + n * args.row_bytes, apart * args.row_bytes, rows}, args.k, x,
+                            sums);
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t m = 0; m < x.Count(); ++m) {
         args.y[(first + m) * args.y_stride + n + r * apart] = sums[r][m];
       }
     }
@@ -189,13 +212,11 @@ void GemvWithParts(const MatMulArgs& args) {
   for (size_t first = 0; first < args.batch; first += kGemvBatch) {
     const size_t left = args.batch - first;
     if (left == 1) {
-      GemvPass<T, kParts, 1>(args, first);
+      GemvPass<T, kParts, 1>(args, first, 1);
     } else if (left == 2) {
-      GemvPass<T, kParts, 2>(args, first);
-    } else if (left == 3) {
-      GemvPass<T, kParts, 3>(args, first);
+      GemvPass<T, kParts, 2>(args, first, 2);
     } else {
-      GemvPass<T, kParts, kGemvBatch>(args, first);
+      GemvPass<T, kParts, kGemvBatch>(args, first, left < kGemvBatch ? left : kGemvBatch);
     }
   }
 }

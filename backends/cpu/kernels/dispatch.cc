@@ -10,11 +10,18 @@
 #include <cmath>
 #include <iterator>
 
+#include "backends/cpu/kernels/gemm_blocks.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/level_tables.h"
+#include "backends/cpu/kernels/scratch.h"
 #include "backends/cpu/kernels/training_kernels.h"
 
 namespace rullama::cpu {
 namespace {
+
+// At this batch size packed weights switch from GEMV to GEMM. The break-even is 10 (Intel, Q6_K) to
+// more than 64 (AMD, Q4_K) batch rows; around 16 the two differ by some 5 %.
+constexpr size_t kPackedGemmMinBatch = 16;
 
 #ifdef RULLAMA_CPU_X86_KERNELS
 

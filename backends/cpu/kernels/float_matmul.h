@@ -5,6 +5,11 @@
 // simd_*.h headers; internal linkage, see there.
 #pragma once
 
+#include <rullama/sdk/dtype.h>
+
+#include "backends/cpu/kernels/gemm_blocks.h"
+#include "backends/cpu/kernels/matmul.h"
+#include "backends/cpu/kernels/prefetch.h"
 #include "backends/cpu/kernels/simd.h"
 
 namespace rullama::cpu {

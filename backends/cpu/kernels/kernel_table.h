@@ -18,17 +18,13 @@
 #include "backends/cpu/kernels/attention_args.h"
 #include "backends/cpu/kernels/isa.h"
 #include "backends/cpu/kernels/matmul.h"
-#include "backends/cpu/kernels/tuning.h"
 
 namespace rullama::cpu {
-
-inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
 
 struct KernelTable {
   Isa isa = Isa::kPortable;
 
-  // Indexed by DType; all pointers are null for a type that cannot be a weight. Use FindWeight().
-  WeightKernels weights[kWeightTypes] = {};
+  WeightTable weights = {};  // use FindWeight()
 
   // Smallest batches for which gemm is faster than gemv: of F16, BF16 and F32, and of block types
   // that are not packed (see kPackedGemmMinBatch for others).

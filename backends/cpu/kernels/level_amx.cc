@@ -1,5 +1,6 @@
 // The AMX level: the AVX-512 VNNI level plus split_gemm on the matrix unit.
 #include "backends/cpu/kernels/amx_tile.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/level_tables.h"
 #include "backends/cpu/kernels/weight_types.h"
 
@@ -14,10 +15,10 @@ const KernelTable& TableOf<Isa::kAmx>() {
     // The size is the same for every weight type.
     table.split_scratch_bytes = sizeof(GemmScratch<AmxTile<DType::kQ8_0, 1>>);
     table.split_row = &SplitRow;
-    ForEachBlockType(table, []<DType kType>(WeightKernels& kernels) {
+    ForEachBlockType(table.weights, []<DType kType>(WeightKernels& kernels) {
       kernels.split_gemm = &SplitBlockGemm<kType>;
     });
-    ForEachType<DType::kF16, DType::kBF16>(table, []<DType kType>(WeightKernels& kernels) {
+    ForEachType<DType::kF16, DType::kBF16>(table.weights, []<DType kType>(WeightKernels& kernels) {
       kernels.split_gemm = &SplitFloatGemm<kType>;
     });
     return table;

@@ -5,11 +5,10 @@
 namespace rullama::cpu {
 
 template <>
-void AddBlockGemm<kIsa>(KernelTable& table) {
-  ForEachBlockType(table,
+size_t AddBlockGemm<kIsa>(WeightTable& weights) {
+  ForEachBlockType(weights,
                    []<DType kType>(WeightKernels& kernels) { kernels.gemm = &BlockGemm<kType>; });
-  // The size is the same for every weight type.
-  table.gemm_scratch_bytes = sizeof(GemmScratch<VectorTile<DType::kQ8_0, 1>>);
+  return sizeof(GemmScratch<VectorTile<DType::kQ8_0, 1>>);
 }
 
 }  // namespace rullama::cpu

@@ -6,8 +6,8 @@
 namespace rullama::cpu {
 
 template <>
-void AddBlockGemv<kIsa>(KernelTable& table) {
-  ForEachBlockType(table, []<DType kType>(WeightKernels& kernels) {
+void AddBlockGemv<kIsa>(WeightTable& weights) {
+  ForEachBlockType(weights, []<DType kType>(WeightKernels& kernels) {
     kernels.gemv = &BlockGemv<kType>;
     kernels.dequantize = &DequantizeBlockRow<kType>;
   });

@@ -1,6 +1,7 @@
 #include "backends/cpu/kernels/activations.h"
 #include "backends/cpu/kernels/attention.h"
 #include "backends/cpu/kernels/float_matmul.h"
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/level_tables.h"
 #include "backends/cpu/kernels/row_ops.h"
 #include "backends/cpu/kernels/weight_types.h"
@@ -31,7 +32,7 @@ void AddFloatKernels<kIsa>(KernelTable& table) {
   table.argmax = &ArgmaxRow;
   table.attention = &Attention;
   ForEachType<DType::kF32, DType::kF16, DType::kBF16>(
-      table, []<DType kType>(WeightKernels& kernels) {
+      table.weights, []<DType kType>(WeightKernels& kernels) {
         kernels.gemv = &FloatGemv<kType>;
         kernels.gemm = &FloatGemm<kType>;
         kernels.dequantize = &DequantizeFloatRow<kType>;

@@ -5,8 +5,8 @@
 namespace rullama::cpu {
 
 template <>
-void AddPackedGemv<kIsa>(KernelTable& table) {
-  ForEachBlockType(table, []<DType kType>(WeightKernels& kernels) {
+void AddPackedGemv<kIsa>(WeightTable& weights) {
+  ForEachBlockType(weights, []<DType kType>(WeightKernels& kernels) {
     if constexpr (kCanBePacked<kType>) {
       kernels.packed_gemv = &PackedGemv<kType>;
       kernels.pack = &PackRows<kType>;

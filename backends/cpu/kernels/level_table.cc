@@ -1,3 +1,4 @@
+#include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/level_tables.h"
 #include "backends/cpu/kernels/simd.h"
 
@@ -9,9 +10,9 @@ const KernelTable& TableOf<kIsa>() {
     KernelTable table;
     table.isa = kIsa;
     AddFloatKernels<kIsa>(table);
-    AddBlockGemv<kIsa>(table);
-    AddBlockGemm<kIsa>(table);
-    AddPackedGemv<kIsa>(table);
+    AddBlockGemv<kIsa>(table.weights);
+    table.gemm_scratch_bytes = AddBlockGemm<kIsa>(table.weights);
+    AddPackedGemv<kIsa>(table.weights);
     return table;
   }();
   return kTable;

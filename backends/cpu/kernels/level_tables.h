@@ -6,22 +6,26 @@
 // can run the level.
 #pragma once
 
-#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/isa.h"
+#include "backends/cpu/kernels/matmul.h"
 
 namespace rullama::cpu {
+
+struct KernelTable;
 
 // Row kernels, attention, the conversion of activations, and products of F32, F16 and BF16 weights.
 template <Isa kLevel>
 void AddFloatKernels(KernelTable& table);
 // Products of block types in GGUF layout.
 template <Isa kLevel>
-void AddBlockGemv(KernelTable& table);
-// Products of block types, packed or not, with many batch rows.
+void AddBlockGemv(WeightTable& weights);
+// Products of block types, packed or not, with many batch rows. Returns their scratch size, which
+// is the same for every type.
 template <Isa kLevel>
-void AddBlockGemm(KernelTable& table);
+size_t AddBlockGemm(WeightTable& weights);
 // Packing, and products of packed rows.
 template <Isa kLevel>
-void AddPackedGemv(KernelTable& table);
+void AddPackedGemv(WeightTable& weights);
 
 template <Isa kLevel>
 const KernelTable& TableOf();

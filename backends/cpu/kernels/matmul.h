@@ -63,4 +63,8 @@ struct WeightKernels {
   void (*split_gemm)(const MatMulArgs&) = nullptr;
 };
 
+inline constexpr size_t kWeightTypes = 64;  // GGUF type ids are below this
+// Indexed by DType; all pointers are null for a type that cannot be a weight.
+using WeightTable = WeightKernels[kWeightTypes];
+
 }  // namespace rullama::cpu

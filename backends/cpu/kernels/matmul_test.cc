@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/test_weights.h"
 #include "gmock/gmock.h"

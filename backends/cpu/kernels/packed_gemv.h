@@ -7,6 +7,7 @@
 // throughout, see simd_portable.h.
 #pragma once
 
+#include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/quantized_row.h"
 

@@ -12,17 +12,3 @@
 #else
 #error "define the SIMD level before including kernel templates"
 #endif
-
-namespace rullama::cpu {
-namespace {
-
-// Aligns to a cache line: vectors that straddle lines halve the speed of products.
-RL_INLINE uint8_t* AlignUp(void* scratch) {
-  const auto address = reinterpret_cast<uintptr_t>(scratch);
-  const uintptr_t aligned =
-      (address + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-  return static_cast<uint8_t*>(scratch) + (aligned - address);
-}
-
-}  // namespace
-}  // namespace rullama::cpu

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/isa.h"
 #include "backends/cpu/kernels/simd_x86.h"
 
 namespace rullama::cpu {
@@ -25,6 +25,7 @@ constexpr bool kWideQuantsAreSigned = true;
 // Six int32 accumulators of eight lanes and the temporaries of a dot product fill 16 registers.
 constexpr int kTilePanels = 1;
 constexpr int kTileBatch = 3;
+constexpr int kTileSteps = 4;
 constexpr int kPackedGemvBatch = 2;
 constexpr int kPackedGemvSums = 4;  // two registers each
 

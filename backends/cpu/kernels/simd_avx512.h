@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/isa.h"
 #include "backends/cpu/kernels/simd_x86.h"
 
 namespace rullama::cpu {
@@ -26,6 +26,7 @@ constexpr bool kWideQuantsAreSigned = true;  // as in simd_avx2.h
 // 12 int32 and 12 float accumulators, two weight vectors and a few temporaries fill 32 registers.
 constexpr int kTilePanels = 2;
 constexpr int kTileBatch = 6;
+constexpr int kTileSteps = 4;
 // Packed GEMV: most batch rows per pass, and the int32 accumulators that leave registers for scales
 // and operands.
 constexpr int kPackedGemvBatch = 8;

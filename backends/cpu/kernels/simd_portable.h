@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-#include "backends/cpu/kernels/kernel_table.h"
+#include "backends/cpu/kernels/isa.h"
 
 #define RL_INLINE inline
 
@@ -23,6 +23,7 @@ constexpr Isa kIsa = Isa::kPortable;
 constexpr bool kWideQuantsAreSigned = true;
 constexpr int kTilePanels = 1;       // GEMM register tile: panels of sixteen weight rows
 constexpr int kTileBatch = 4;        // GEMM register tile: batch rows
+constexpr int kTileSteps = 8;        // GEMM register tile: unrolled steps of four elements
 constexpr int kPackedGemvBatch = 4;  // packed GEMV: most batch rows per pass
 constexpr int kPackedGemvSums = 16;  // packed GEMV: int32 accumulators that fit in registers
 

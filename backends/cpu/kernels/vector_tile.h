@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/block_gemm.h"
+#include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/quantized_row.h"
 
@@ -14,6 +15,9 @@ RL_INLINE const T* AtBatchRow(const T* p, size_t stride, size_t m) {
   return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(p) + m * stride);
 }
 
+// Elements of k per panel of quants. A tile of batch rows of that depth stays in L1.
+constexpr size_t kPanelDepth = 512;
+
 // The weights and activations of a tile.
 struct VectorOperands {
   const QuantPanel<kPanelDepth>* panels;
@@ -22,11 +26,12 @@ struct VectorOperands {
   int zero;         // the quant of weight 0 in symmetric types
 };
 
-// dot += the products of elements [k, k + kGroup) with `x`, the high or the low bytes.
+// dot += the products of elements [k, k + kGroup) with `x`, the high or the low bytes. More
+// unrolling than kTileSteps is no faster and takes longer to compile.
 template <int kGroup, bool kWide, int kBatch>
 RL_INLINE void AddDots(const VectorOperands& tile, const int8_t* x, size_t k,
                        I32x16 (&dot)[kTilePanels][kBatch]) {
-#pragma GCC unroll 8
+#pragma GCC unroll kTileSteps
   for (int step = 0; step < kGroup / 4; ++step) {
     const size_t at = k + 4 * static_cast<size_t>(step);
     U8x64 quants[kTilePanels];

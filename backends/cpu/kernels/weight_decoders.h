@@ -18,6 +18,9 @@
 // Internal linkage throughout, see simd_portable.h.
 #pragma once
 
+#include <rullama/sdk/dtype.h>
+
+#include "backends/cpu/kernels/activation_format.h"
 #include "backends/cpu/kernels/simd.h"
 
 namespace rullama::cpu {
