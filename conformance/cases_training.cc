@@ -1,7 +1,10 @@
 // Cases of the losses and derivatives.
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "conformance/case.h"
 
@@ -26,7 +29,7 @@ void AddLossesOf(std::vector<CaseSpec>& cases, const std::string& name,
                      CaseBuilder b(seed, rows);
                      const ValueId z = logits(b);
                      const ValueId t = b.Ints("targets", I({kT}), targets);
-                     const ValueId factor = b.Floats("factor", F({1}), {0.375});
+                     const ValueId factor = b.Floats("factor", F({1}), std::vector<double>{0.375});
                      return OneOp(std::move(b), OpKind::kCrossEntropyGrad, {z, t, factor},
                                   OpAttrs(OpKind::kCrossEntropyGrad), ToleranceClass::kRounding);
                    }});
@@ -100,7 +103,7 @@ void AddHeads(std::vector<CaseSpec>& cases) {
            }
            const ValueId weight = b.Weight("weight", {head.dtype, {kClasses, kWidth}});
            const ValueId t = b.Ints("targets", I({kT}), targets);
-           const ValueId factor = b.Floats("factor", F({1}), {0.25});
+           const ValueId factor = b.Floats("factor", F({1}), std::vector<double>{0.25});
            return OneOp(std::move(b), OpKind::kLinearCrossEntropy, {x, weight, t, factor},
                         OpAttrs(rl_linear_cross_entropy_attrs{0, head.cap}),
                         ToleranceClass::kComposite);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/ir/builder.h"
 #include "core/ir/verify.h"
 #include "core/passes/decompose.h"
 #include "core/reference/interpreter.h"
