@@ -10,30 +10,6 @@
 #include "engine/session_canvas.h"
 
 namespace rullama::cli {
-namespace {
-
-Result<std::unique_ptr<CanvasRandom>> MakeRandom(const ModelSession& engine) {
-  const uint64_t seed = engine.sampler().seed;
-  if (engine.config().sampler.diffusion.random == DiffusionRandom::kPhilox) {
-    return std::make_unique<PhiloxCanvasRandom>(seed);
-  }
-  RL_ASSIGN_OR_RETURN(XorShiftCanvasRandom random, XorShiftCanvasRandom::Create(seed));
-  return std::make_unique<XorShiftCanvasRandom>(std::move(random));
-}
-
-CanvasGeneratorOptions MakeOptions(const ModelSession& engine, const std::atomic<bool>* cancelled) {
-  CanvasGeneratorOptions options;
-  options.capacity = engine.capacity();
-  options.canvas_length = engine.model().facts().canvas.length;
-  options.vocabulary = engine.model().facts().vocabulary;
-  options.settings = engine.diffusion();
-  const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
-  options.end_tokens.assign(ends.begin(), ends.end());
-  options.cancelled = cancelled;
-  return options;
-}
-
-}  // namespace
 
 Result<Answer> GenerateCanvasAnswer(ModelSession& engine, std::span<const int32_t> prompt,
                                     const AnswerOptions& options, Console& console) {
@@ -41,8 +17,10 @@ Result<Answer> GenerateCanvasAnswer(ModelSession& engine, std::span<const int32_
   answer.denoised = true;
   answer.prompt_tokens = static_cast<int64_t>(prompt.size());
   const std::shared_ptr<const std::atomic<bool>> cancelled = CancelFlag();
-  RL_ASSIGN_OR_RETURN(const auto random, MakeRandom(engine));
-  CanvasGeneratorOptions generator_options = MakeOptions(engine, cancelled.get());
+  RL_ASSIGN_OR_RETURN(const auto random, MakeCanvasRandom(engine.config().sampler.diffusion.random,
+                                                          engine.sampler().seed));
+  CanvasGeneratorOptions generator_options = CanvasOptionsOf(engine);
+  generator_options.cancelled = cancelled.get();
   Progress progress(console, "prompt");
   if (options.show_progress && answer.prompt_tokens > engine.limits().max_rows) {
     generator_options.on_prefill = [&progress](int64_t done, int64_t total) {

@@ -3,9 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/model_session.h"
 #include "engine/session_canvas.h"
 
 namespace rullama {
+
+CanvasGeneratorOptions CanvasOptionsOf(const ModelSession& session) {
+  const ModelFacts& facts = session.model().facts();
+  const std::span<const TokenId> ends = session.tokenizer().end_of_generation_ids();
+  return {.capacity = session.capacity(),
+          .canvas_length = facts.canvas.length,
+          .vocabulary = facts.vocabulary,
+          .settings = session.diffusion(),
+          .end_tokens = {ends.begin(), ends.end()}};
+}
 
 CanvasGenerator::CanvasGenerator(Session& session, CanvasRandom& random,
                                  CanvasGeneratorOptions options)

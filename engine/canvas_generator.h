@@ -20,6 +20,8 @@
 
 namespace rullama {
 
+class ModelSession;
+
 struct CanvasGeneratorOptions {
   int32_t slot = 0;
   int64_t capacity = 0;  // most positions of the sequence
@@ -31,6 +33,9 @@ struct CanvasGeneratorOptions {
   // Rows evaluated so far and in all, after each chunk that Feed evaluates.
   std::function<void(int64_t done, int64_t total)> on_prefill = {};
 };
+
+// The options for slot 0 of a session with a model that denoises, without callbacks.
+CanvasGeneratorOptions CanvasOptionsOf(const ModelSession& session);
 
 class CanvasGenerator {
  public:

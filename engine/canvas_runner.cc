@@ -11,12 +11,6 @@ double SecondsSince(EngineClock::time_point start) {
   return std::chrono::duration<double>(EngineClock::now() - start).count();
 }
 
-Result<std::unique_ptr<CanvasRandom>> MakeRandom(DiffusionRandom kind, uint64_t seed) {
-  if (kind == DiffusionRandom::kPhilox) return std::make_unique<PhiloxCanvasRandom>(seed);
-  RL_ASSIGN_OR_RETURN(XorShiftCanvasRandom random, XorShiftCanvasRandom::Create(seed));
-  return std::make_unique<XorShiftCanvasRandom>(std::move(random));
-}
-
 }  // namespace
 
 CanvasRunner::CanvasRunner(Session& session, CanvasRunnerOptions options,
@@ -76,7 +70,7 @@ Result<RequestEnd> CanvasRunner::Run(const Job& job) {
   AnswerChannel& channel = *job.channel;
   RequestEnd end{.queue_seconds = SecondsSince(job.submitted)};
   const EngineClock::time_point start = EngineClock::now();
-  RL_ASSIGN_OR_RETURN(const auto random, MakeRandom(options_.random, job.sampling.seed));
+  RL_ASSIGN_OR_RETURN(const auto random, MakeCanvasRandom(options_.random, job.sampling.seed));
   CanvasGeneratorOptions options = options_.generator;
   options.cancelled = channel.cancel_flag();
   options.on_prefill = [&channel](int64_t done, int64_t total) {

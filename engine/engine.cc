@@ -110,11 +110,7 @@ Status Engine::Impl::Start(const EngineOptions& options) {
   if (denoises) {
     runner = std::make_unique<CanvasRunner>(
         session->session(),
-        CanvasRunnerOptions{.generator = {.capacity = info.capacity,
-                                          .canvas_length = info.canvas_length,
-                                          .vocabulary = info.vocabulary,
-                                          .settings = session->diffusion(),
-                                          .end_tokens = EndTokens(session->tokenizer())},
+        CanvasRunnerOptions{.generator = CanvasOptionsOf(*session),
                             .random = session->config().sampler.diffusion.random},
         wakeup);
     return OkStatus();

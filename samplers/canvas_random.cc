@@ -110,4 +110,10 @@ Status RecordedCanvasRandom::Draw(std::span<float> uniforms, std::span<int32_t> 
   return OkStatus();
 }
 
+Result<std::unique_ptr<CanvasRandom>> MakeCanvasRandom(DiffusionRandom kind, uint64_t seed) {
+  if (kind == DiffusionRandom::kPhilox) return std::make_unique<PhiloxCanvasRandom>(seed);
+  RL_ASSIGN_OR_RETURN(XorShiftCanvasRandom random, XorShiftCanvasRandom::Create(seed));
+  return std::make_unique<XorShiftCanvasRandom>(std::move(random));
+}
+
 }  // namespace rullama

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/config/config.h"
 
 namespace rullama {
 
@@ -80,5 +82,8 @@ class RecordedCanvasRandom final : public CanvasRandom {
   CanvasRecording recording_;
   size_t step_ = 0;
 };
+
+// The generator that a configuration names. Error sampler.seed: it does not take this seed.
+Result<std::unique_ptr<CanvasRandom>> MakeCanvasRandom(DiffusionRandom kind, uint64_t seed);
 
 }  // namespace rullama
