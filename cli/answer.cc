@@ -120,7 +120,6 @@ Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> pro
   TextStream stream(engine, options, answer);
   Status status;
   const auto on_token = [&](int32_t token) {
-    answer.ids.push_back(token);
     status = stream.Push(token);
     return status.has_value() && !stream.stopped();
   };

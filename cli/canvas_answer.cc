@@ -48,7 +48,6 @@ Result<Answer> GenerateCanvasAnswer(ModelSession& engine, std::span<const int32_
   };
   callbacks.on_canvas = [&](std::span<const int32_t> tokens) {
     for (const int32_t token : tokens) {
-      answer.ids.push_back(token);
       status = stream.Push(token);
       if (!status || stream.stopped()) return false;
     }

@@ -1,21 +1,16 @@
-// Turns tokens into what the reader sees: text without markers, cut in front of a stop text.
+// Hands the text that the engine makes of an answer's tokens to the callbacks of the answer.
 // Thread safety: one thread per object.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <deque>
 
 #include "cli/answer.h"
-#include "core/tokenizer/detokenizer.h"
-#include "engine/stop_text.h"
-#include "models/common/chat.h"
+#include "engine/answer_text.h"
 
 namespace rullama::cli {
 
-// Text goes to the callbacks of the options and into the answer. All three outlive this object.
-// Errors: of the callbacks and of the detokenizer.
+// Text goes to the callbacks of the options and, with the tokens, into the answer. All three
+// outlive this object. Errors: of the callbacks and of AnswerText.
 class TextStream {
  public:
   TextStream(const ModelSession& engine, const AnswerOptions& options, Answer& answer);
@@ -24,18 +19,16 @@ class TextStream {
   // Writes the text that was held back, at the end.
   Status Finish();
   // Whether a stop text was found; nothing comes after it.
-  [[nodiscard]] bool stopped() const { return stop_.found(); }
+  [[nodiscard]] bool stopped() const { return text_.stopped(); }
 
  private:
-  Status Take(std::string_view piece);
-  Status TakeEvents(const std::vector<OutputEvent>& events);
-  Status Emit(const std::string& text);
+  Status Deliver(const Event& event);
+  Status DeliverAll();
 
   const AnswerOptions& options_;
   Answer& answer_;
-  Detokenizer detokenizer_;
-  std::unique_ptr<OutputParser> parser_;  // null: no chat
-  StopText stop_;
+  AnswerText text_;
+  std::deque<Event> events_;  // not yet delivered
 };
 
 }  // namespace rullama::cli
