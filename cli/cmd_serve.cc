@@ -1,12 +1,14 @@
 // rullama serve: answers programs over HTTP until it is told to end.
 #include <sys/stat.h>
 
-#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/options.h"
@@ -19,13 +21,12 @@ namespace rullama::cli {
 namespace {
 
 constexpr int64_t kDefaultSlots = 4;
-// Running answers have this long after SIGTERM; the process ends after five seconds at the latest.
-constexpr std::chrono::milliseconds kDrainTime{4000};
 
 struct ServeFlags {
   ConfigFlags config;
-  server::HttpServerOptions http = {
-      .host = "127.0.0.1", .port = 11435, .limits = {}, .allowed_hosts = {}};
+  std::vector<std::string> api_keys;  // files
+  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> allowed_origins;
   bool no_auth = false;
 };
 
@@ -67,35 +68,109 @@ void WaitForSignal() {
   while (!cancelled->load()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
-Result<int> Serve(const ServeFlags& flags, Console& console) {
-  if (!IsLoopback(flags.http.host) && !flags.no_auth) {
-    return MakeError(ErrorKind::kUsage, "server.no_key",
-                     "--host {} lets other machines in, and this server asks for no key; stay on "
-                     "127.0.0.1, or give --insecure-no-auth",
-                     flags.http.host);
+// Makes the lists of the command line part of the configuration.
+Status ApplyLists(const ServeFlags& flags, LayeredConfig& config) {
+  const struct {
+    const char* path;
+    const std::vector<std::string>& items;
+    const char* flag;
+  } lists[] = {{"server.api_keys", flags.api_keys, "--api-key-file"},
+               {"server.allowed_hosts", flags.allowed_hosts, "--allowed-host"},
+               {"server.allowed_origins", flags.allowed_origins, "--allowed-origin"}};
+  for (const auto& list : lists) {
+    if (list.items.empty()) continue;
+    RL_RETURN_IF_ERROR(config.SetList(list.path, list.items, Origin::kFlag, list.flag));
   }
-  if (flags.no_auth) console.Warn("everybody who reaches this server may use it");
+  return OkStatus();
+}
+
+Result<server::ApiKeys> ReadKeys(const LoadedConfig& loaded) {
+  server::ApiKeys keys;
+  for (const std::string& file : loaded.config.values().server.api_keys) {
+    RL_RETURN_IF_ERROR(keys.AddFile(file));
+  }
+  for (const std::string& key : loaded.environment.api_keys) {
+    RL_RETURN_IF_ERROR(keys.AddLines(key, "RULLAMA_API_KEY"));
+  }
+  return keys;
+}
+
+std::chrono::milliseconds Seconds(int64_t seconds) { return std::chrono::seconds(seconds); }
+
+server::HttpServerOptions HttpOptionsOf(const ServerConfig& config) {
+  return {.host = config.host,
+          .port = static_cast<uint16_t>(config.port),
+          .limits = {.header_timeout = Seconds(config.header_timeout),
+                     .body_timeout = Seconds(config.body_timeout),
+                     .idle_timeout = Seconds(config.idle_timeout),
+                     .write_timeout = Seconds(config.write_timeout),
+                     .connections = static_cast<size_t>(config.max_connections),
+                     .header_bytes = static_cast<uint32_t>(config.max_header_bytes),
+                     .body_bytes = static_cast<uint64_t>(config.max_body_bytes)},
+          .allowed = {.hosts = config.allowed_hosts, .origins = config.allowed_origins}};
+}
+
+server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
+  return {
+      .version = RULLAMA_VERSION,
+      .limits = {.max_queue = config.max_queue,
+                 .max_queue_per_client = config.max_queue_per_key,
+                 .queue_timeout = Seconds(config.queue_timeout),
+                 .request_timeout = Seconds(config.request_timeout)},
+      .max_body_bytes = config.max_body_bytes,
+      .page = config.page,
+      .metrics = config.metrics,
+      .embeddings = config.embeddings,
+      .log = [&console](std::string_view line) { console.WriteError(std::string(line) + "\n"); }};
+}
+
+Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has_keys,
+                   Console& console) {
+  if (has_keys || IsLoopback(config.host)) return OkStatus();
+  if (!flags.no_auth) {
+    return MakeError(ErrorKind::kUsage, "server.no_key",
+                     "server.host {} lets other machines in, and no key is asked for; name a file "
+                     "of keys with --api-key-file, stay on 127.0.0.1, or give --insecure-no-auth",
+                     config.host);
+  }
+  console.Warn("everybody who reaches this server may use it");
+  return OkStatus();
+}
+
+Result<int> Serve(const ServeFlags& flags, Console& console) {
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
-  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags.config));
-  RL_ASSIGN_OR_RETURN(const auto engine, Engine::Open(OptionsOf(flags.config, loaded, console)));
-  const ModelInfo& info = engine->info();
-  const std::string id = ModelId(info.name);
-  server::Api api(engine, {.model_id = id,
-                           .model_time = ModelTime(info.name),
-                           .version = RULLAMA_VERSION,
-                           .max_queue = 64});
+  RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
+  RL_RETURN_IF_ERROR(ApplyLists(flags, loaded.config));
+  const ServerConfig& config = loaded.config.values().server;
+  RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded));
+  RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
+  SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
+  const EngineOptions options = OptionsOf(flags.config, loaded, console);
+  RL_ASSIGN_OR_RETURN(auto engine, Engine::Open(options));
+  const ModelInfo info = engine->info();
+  const server::ServedModel model{.id = ModelId(info.name), .time = ModelTime(info.name)};
+  std::atomic<const server::HttpServer*> listener = nullptr;
+  server::ApiOptions api_options = ApiOptionsOf(config, console);
+  api_options.connections = [&listener]() -> int64_t {
+    const server::HttpServer* server = listener.load();
+    return server == nullptr ? 0 : static_cast<int64_t>(server->connections());
+  };
+  server::Api api(
+      std::exchange(engine, nullptr), model, [&] { return Engine::Open(options); },
+      std::move(api_options), std::move(keys));
   RL_ASSIGN_OR_RETURN(const auto http,
-                      server::HttpServer::Start(flags.http, [&api](server::Exchange& exchange) {
-                        api.Handle(exchange);
-                      }));
+                      server::HttpServer::Start(HttpOptionsOf(config),
+                                                [&](server::Exchange& one) { api.Handle(one); }));
+  listener = http.get();
   console.WriteError(fmt::format("listening on http://{}:{} ({} on {}, {} slots of {} tokens)\n",
-                                 flags.http.host, http->port(), id, info.backend, info.slots,
+                                 config.host, http->port(), model.id, info.backend, info.slots,
                                  info.capacity));
   WaitForSignal();
   api.Drain();
   http->StopListening();
-  http->WaitUntilIdle(kDrainTime);
+  if (!http->WaitUntilIdle(Seconds(config.drain))) api.CancelAll();
+  http->WaitUntilIdle(std::chrono::seconds(1));
   return 0;
 }
 
@@ -109,15 +184,28 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   AddSamplerOptions(*command, flags->config);
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
              "Requests that run at the same time [default 4]");
-  command->add_option("--host", flags->http.host, "Address to listen on [default 127.0.0.1]")
+  AddSetting(*command, flags->config, "--host", "server.host", "Address to listen on")
       ->option_text("ADDRESS");
-  command
-      ->add_option("--port", flags->http.port, "Port to listen on; 0: any free one [default 11435]")
+  AddSetting(*command, flags->config, "--port", "server.port", "Port to listen on; 0: any free one")
       ->option_text("N");
-  command
-      ->add_option("--allowed-host", flags->http.allowed_hosts,
-                   "Name of this server that clients may use, besides addresses and localhost")
-      ->option_text("NAME");
+  const struct {
+    const char* name;
+    std::vector<std::string>& items;
+    const char* text;
+    const char* help;
+  } lists[] = {
+      {"--api-key-file", flags->api_keys, "FILE",
+       "File of keys that clients may use, one a line; may be repeated (also RULLAMA_API_KEY)"},
+      {"--allowed-host", flags->allowed_hosts, "NAME",
+       "Name of this server that clients may use, besides addresses and localhost"},
+      {"--allowed-origin", flags->allowed_origins, "URL",
+       "Pages of another server that may use this one through a browser"},
+  };
+  for (const auto& list : lists) {
+    command->add_option(list.name, list.items, list.help)
+        ->option_text(list.text)
+        ->allow_extra_args(false);
+  }
   command->add_flag("--insecure-no-auth", flags->no_auth,
                     "Let other machines in, although no key is asked for");
   command->footer(R"(Examples:

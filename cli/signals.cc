@@ -16,7 +16,6 @@ namespace rullama::cli {
 namespace {
 
 constexpr int64_t kSecondInterruptMs = 2000;
-constexpr unsigned kDrainSeconds = 5;
 constexpr int kExitIo = 6;
 
 // A handler can only reach what has static storage. All of it is lock-free atomics.
@@ -26,6 +25,7 @@ struct SignalState {
   std::atomic<bool> terminated{false};
   std::atomic<bool> editing{false};
   std::atomic<bool> terminal_changed{false};
+  std::atomic<unsigned> drain_seconds{5};
   // A pipe that handlers write to, so that a wait cannot miss a signal; -1 until it is needed.
   std::atomic<int> wake_read{-1};
   std::atomic<int> wake_write{-1};
@@ -73,10 +73,10 @@ void OnTerminalChange(int) {
 }
 
 void OnTerminate(int) {
-  signals.terminated.store(true);
+  if (signals.terminated.exchange(true)) ::_exit(kExitTerminated);
   signals.cancelled.store(true);
   Wake();
-  ::alarm(kDrainSeconds);
+  ::alarm(signals.drain_seconds.load());
 }
 
 void OnAlarm(int) { ::_exit(kExitTerminated); }
@@ -136,6 +136,8 @@ std::shared_ptr<const std::atomic<bool>> CancelFlag() {
   // Shares nothing: the flag lives as long as the process.
   return {std::shared_ptr<void>(), &signals.cancelled};
 }
+
+void SetDrainSeconds(unsigned seconds) { signals.drain_seconds.store(seconds); }
 
 void SetEditing(bool editing) {
   signals.editing.store(editing);

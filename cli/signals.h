@@ -2,7 +2,8 @@
 //
 //   SIGINT   the first sets the cancel flag: work stops at the next token. A second within two
 //            seconds ends the process at once with exit code 130.
-//   SIGTERM  sets the cancel flag; the process ends with 143, after five seconds at the latest.
+//   SIGTERM  sets the cancel flag; the process ends with 143, after five seconds at the latest (see
+//            SetDrainSeconds), or at once with the second one.
 //   SIGHUP   as SIGTERM, unless it was ignored when the program started (nohup).
 //   SIGBUS   inside a watched mapping: the model file changed on disk; a message, and exit code 6.
 //   SIGPIPE  ignored: a reader that goes away is an error of a write.
@@ -29,6 +30,8 @@ void ReclaimSignalHandlers();
 
 // Set by SIGINT, SIGTERM and SIGHUP.
 std::shared_ptr<const std::atomic<bool>> CancelFlag();
+// How long the process may take to end after SIGTERM.
+void SetDrainSeconds(unsigned seconds);
 // While a line is edited an interrupt only sets the flags, however often: the editor has to leave
 // the terminal as it found it. SIGWINCH and SIGCONT are noticed from then on.
 void SetEditing(bool editing);

@@ -31,6 +31,15 @@ class LoggedNotices final : public Notices {
   const EngineOptions& options_;
 };
 
+SamplingDefaults DefaultsOf(const SamplerSettings& settings) {
+  SamplingDefaults defaults;
+#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+  defaults.name = settings.name;
+#include "core/config/sampler_settings.def"
+  if (settings.greedy) defaults.temperature = 0;
+  return defaults;
+}
+
 ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   const LoadedModel& model = session.model();
   return {.name = model.file.name,
@@ -48,6 +57,9 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
           .file_bytes = std::ssize(model.file.file->bytes()),
           .parameters = static_cast<int64_t>(ParameterCount(*model.file.file)),
           .quantization = QuantizationOf(*model.file.file),
+          .chunk = session.chunk(),
+          .deterministic = session.devices().main().description().deterministic,
+          .sampling = DefaultsOf(session.sampler()),
           .digest = ContentDigest(model.file)};
 }
 

@@ -71,13 +71,7 @@ Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptio
 #include "core/config/sampler_settings.def"
   if (sets_temperature) settings.greedy = false;
   for (const auto& [token, bias] : options.logit_bias) settings.logit_bias[token] = bias;
-  if (options.seed) {
-    if (*options.seed < 0) {
-      return MakeError(ErrorKind::kUsage, "sampler.range", "seed is {}, expected 0 to 2^63 - 1",
-                       *options.seed);
-    }
-    settings.seed = static_cast<uint64_t>(*options.seed);
-  }
+  if (options.seed) settings.seed = static_cast<uint64_t>(*options.seed);
   RL_RETURN_IF_ERROR(settings.Validate(vocabulary));
   return settings;
 }

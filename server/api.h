@@ -1,58 +1,47 @@
-// The endpoints: finds the handler of a request in a table, and answers with an engine.
+// Answers requests: finds the endpoint, asks for the key, keeps the log and the metrics.
 #pragma once
 
-#include <atomic>
-#include <ctime>
 #include <memory>
-#include <string>
 
-#include "engine/api/engine.h"
-#include "server/api_error.h"
+#include "server/api_keys.h"
+#include "server/call.h"
 #include "server/exchange.h"
+#include "server/metrics.h"
+#include "server/model_host.h"
+#include "server/running_requests.h"
+#include "server/services.h"
 
 namespace rullama::server {
 
-struct ApiOptions {
-  std::string model_id;  // the name under which the model is served
-  std::time_t model_time = 0;
-  std::string version;
-  int64_t max_queue = 64;  // requests that wait for a slot
-};
-
-// Thread safety: Handle() from any thread. Requests share the slots of the engine.
+// Thread safety: all member functions from any thread.
 class Api {
  public:
-  Api(std::shared_ptr<Engine> engine, ApiOptions options);
+  // `loader` opens the model again after it has been unloaded.
+  Api(std::shared_ptr<Engine> engine, ServedModel model, ModelHost::Loader loader,
+      ApiOptions options, ApiKeys keys = {});
 
   // Answers one request.
   void Handle(Exchange& exchange);
 
-  // From then on /health says so, and requests for answers are refused: 503 shutting_down.
-  void Drain() { draining_.store(true); }
+  // From then on /health says so, requests for answers are refused, and those that wait for a slot
+  // are ended: 503 shutting_down.
+  void Drain() { running_.Drain(); }
+  // Ends all answers.
+  void CancelAll() { running_.CancelAll(); }
 
  private:
-  struct Route;
-  static const Route kRoutes[];
+  void Answer(Call& call);
+  void AnswerPreflight(Call& call);
+  // Whether the call may go on; else it has been answered.
+  bool CheckKey(Call& call);
+  void Log(Call& call);
 
-  void Health(Exchange& exchange);
-  void Models(Exchange& exchange);
-  void Model(Exchange& exchange);
-  void ChatCompletions(Exchange& exchange);
-  void Completions(Exchange& exchange);
-  void Embeddings(Exchange& exchange);
-  void Tokenize(Exchange& exchange);
-  void Detokenize(Exchange& exchange);
-
-  void Complete(Exchange& exchange, bool chat);
-  // 404 if `model` is neither empty nor the one that is served.
-  ApiResult<void> CheckModel(const std::string& model) const;
-  // 429 if too many requests wait, 503 while draining.
-  ApiResult<void> CheckLoad() const;
-
-  std::shared_ptr<Engine> engine_;
   ApiOptions options_;
-  std::atomic<int64_t> running_ = 0;  // requests that have a slot or wait for one
-  std::atomic<bool> draining_ = false;
+  ApiKeys keys_;
+  Metrics metrics_;
+  ModelHost model_;
+  RunningRequests running_;
+  Services services_;
 };
 
 }  // namespace rullama::server

@@ -17,7 +17,7 @@ struct CodeRow {
 constexpr std::string_view kInvalid = "invalid_request_error";
 constexpr std::string_view kUnavailable = "unavailable_error";
 
-constexpr std::array<CodeRow, 34> kCodes = {{
+constexpr std::array<CodeRow, 42> kCodes = {{
     {"json.syntax", 400, kInvalid},
     {"json.depth", 400, kInvalid},
     {"json.size", 400, kInvalid},
@@ -29,6 +29,9 @@ constexpr std::array<CodeRow, 34> kCodes = {{
     {"unsupported_parameter", 400, kInvalid},
     {"unsupported_value", 400, kInvalid},
     {"context_length_exceeded", 400, kInvalid},
+    {"schema.invalid", 400, kInvalid},
+    {"schema.unsupported", 400, kInvalid},
+    {"schema.too_large", 400, kInvalid},
     {"bad_request", 400, kInvalid},
     {"invalid_api_key", 401, "authentication_error"},
     {"host_forbidden", 403, "permission_error"},
@@ -44,9 +47,12 @@ constexpr std::array<CodeRow, 34> kCodes = {{
     {"queue_full", 429, "rate_limit_error"},
     {"backend.nan", 500, "server_error"},
     {"sampler.empty", 500, "server_error"},
+    {"constraint.dead_end", 500, "server_error"},
     {"internal", 500, "server_error"},
     {"not_implemented", 501, "not_supported_error"},
+    {"model_loading", 503, kUnavailable},
     {"shutting_down", 503, kUnavailable},
+    {"queue_timeout", 503, kUnavailable},
     {"deadline_exceeded", 503, kUnavailable},
     {"device_lost", 503, kUnavailable},
     {"out_of_memory", 503, kUnavailable},
@@ -54,14 +60,38 @@ constexpr std::array<CodeRow, 34> kCodes = {{
     {"version_not_supported", 505, kInvalid},
 }};
 
-// What a request gets wrong has these ids in the engine; all of them are told when it is submitted.
+// The codes of the engine's errors that have one of their own.
+struct EngineErrorRow {
+  std::string_view id;
+  std::string_view code;
+};
+constexpr std::array<EngineErrorRow, 8> kEngineErrors = {{
+    {"context.overflow", "context_length_exceeded"},
+    {"device.lost", "device_lost"},
+    {"backend.nan", "backend.nan"},
+    {"sampler.empty", "sampler.empty"},
+    {"schema.invalid", "schema.invalid"},
+    {"schema.unsupported", "schema.unsupported"},
+    {"schema.too_large", "schema.too_large"},
+    {"constraint.dead_end", "constraint.dead_end"},
+}};
+
 std::string_view CodeOf(const Error& error) {
-  if (error.id == "context.overflow") return "context_length_exceeded";
-  if (error.id == "backend.nan" || error.id == "sampler.empty") return error.id;
+  for (const EngineErrorRow& row : kEngineErrors) {
+    if (row.id == error.id) return row.code;
+  }
   if (error.kind == ErrorKind::kOutOfMemory) return "out_of_memory";
-  if (error.id == "device.lost") return "device_lost";
   if (error.kind == ErrorKind::kUsage) return "invalid_value";
   return "internal";
+}
+
+// "messages[1].content: expected ..." -> "messages[1].content".
+std::optional<std::string> PlaceIn(std::string_view message) {
+  const std::string_view place = message.substr(0, message.find(": "));
+  const bool is_place = place.size() < message.size() &&
+                        (place.starts_with("messages") || place.starts_with("tools")) &&
+                        place.find(' ') == std::string_view::npos;
+  return is_place ? std::optional(std::string(place)) : std::nullopt;
 }
 
 }  // namespace
@@ -78,22 +108,33 @@ ApiError MakeApiError(std::string_view code, std::string message,
           .param = std::move(param)};
 }
 
-ApiError FromEngine(const Error& error) { return MakeApiError(CodeOf(error), error.ToString()); }
+ApiError FromEngine(const Error& error) {
+  return MakeApiError(CodeOf(error), error.ToString(), PlaceIn(error.message));
+}
 
-std::string OpenAiBody(const ApiError& error) {
+Dialect DialectOf(std::string_view path) {
+  return path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
+}
+
+json ErrorJson(Dialect dialect, const ApiError& error) {
   json fields = error.extra;
+  fields["code"] = error.code;
+  if (dialect == Dialect::kOllama) {
+    fields["error"] = error.message;
+    return fields;
+  }
   fields["message"] = error.message;
   fields["type"] = error.type;
   fields["param"] = error.param ? json(*error.param) : json(nullptr);
-  fields["code"] = error.code;
-  return json{{"error", fields}}.dump(-1, ' ', false, json::error_handler_t::replace);
+  return {{"error", std::move(fields)}};
 }
 
-std::string OllamaBody(const ApiError& error) {
-  json fields = error.extra;
-  fields["error"] = error.message;
-  fields["code"] = error.code;
-  return fields.dump(-1, ' ', false, json::error_handler_t::replace);
+std::string ErrorBody(Dialect dialect, const ApiError& error) {
+  return Dump(ErrorJson(dialect, error));
+}
+
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace rullama::server

@@ -6,8 +6,10 @@
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "core/base/error.h"
+#include "server/header_field.h"
 
 namespace rullama::server {
 
@@ -18,6 +20,7 @@ struct ApiError {
   std::string message;                              // what was found, what was expected, what to do
   std::optional<std::string> param;                 // the place in the body: "messages[1].content"
   nlohmann::json extra = nlohmann::json::object();  // further members of the error object
+  std::vector<HeaderField> fields = {};             // of the head of the answer
 };
 
 template <typename T>
@@ -28,12 +31,20 @@ using ApiResult = tl::expected<T, ApiError>;
 ApiError MakeApiError(std::string_view code, std::string message,
                       std::optional<std::string> param = std::nullopt);
 
-// The error of the engine, under the code that clients know; else under its own id.
+// The error of the engine, under the code that clients know; else under its own id. `param` is the
+// place that its message begins with: "messages[1].content".
 ApiError FromEngine(const Error& error);
 
-// The bodies in the two dialects: {"error": {"message", "type", "param", "code"}} and
+// The two ways to write an error: {"error": {"message", "type", "param", "code"}} and
 // {"error": "...", "code": "..."}.
-std::string OpenAiBody(const ApiError& error);
-std::string OllamaBody(const ApiError& error);
+enum class Dialect { kOpenAi, kOllama };
+// That of the API to which a path belongs.
+Dialect DialectOf(std::string_view path);
+nlohmann::json ErrorJson(Dialect dialect, const ApiError& error);
+// The body of an answer.
+std::string ErrorBody(Dialect dialect, const ApiError& error);
+
+// JSON on one line; bytes that are no UTF-8 are replaced.
+std::string Dump(const nlohmann::json& value);
 
 }  // namespace rullama::server

@@ -19,6 +19,7 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
+constexpr int kNoContent = 204;
 constexpr size_t kReadBytes = 4096;
 constexpr size_t kDroppedBytes = 16U << 20;  // read and dropped behind an error, at most
 constexpr std::chrono::milliseconds kDropTime{2000};
@@ -35,11 +36,11 @@ std::string MakeRequestId() {
   return fmt::format("req_{:016x}", random());
 }
 
-HttpAnswer AnswerOf(const ApiError& error) {
+HttpAnswer AnswerOf(Dialect dialect, const ApiError& error) {
   return {.status = error.status,
           .content_type = "application/json",
-          .body = OpenAiBody(error),
-          .fields = {}};
+          .body = ErrorBody(dialect, error),
+          .fields = error.fields};
 }
 
 // The error that a failed read is answered with; nothing if there is nobody to answer.
@@ -71,13 +72,16 @@ std::string HeadText(const HttpAnswer& answer, unsigned version, const std::stri
   const auto reason = http::obsolete_reason(static_cast<http::status>(answer.status));
   std::string head = fmt::format(
       "HTTP/1.1 {} {}\r\nServer: rullama\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n"
-      "Content-Type: {}\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: {}\r\n",
+      "X-Content-Type-Options: nosniff\r\nX-Request-Id: {}\r\n",
       answer.status, std::string_view(reason.data(), reason.size()),
-      fmt::gmtime(std::time(nullptr)), answer.content_type, request_id);
+      fmt::gmtime(std::time(nullptr)), request_id);
+  if (answer.status != kNoContent) head += fmt::format("Content-Type: {}\r\n", answer.content_type);
   for (const HeaderField& field : answer.fields) {
     head += fmt::format("{}: {}\r\n", field.name, field.value);
   }
-  if (length) {
+  if (answer.status == kNoContent) {
+    // Such an answer has no body and says nothing about one.
+  } else if (length) {
     head += fmt::format("Content-Length: {}\r\n", *length);
   } else if (version >= 11) {
     head += "Transfer-Encoding: chunked\r\n";
@@ -111,6 +115,7 @@ class Connection::HandledRequest : public Exchange {
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
 
   bool Send(HttpAnswer answer) override {
+    AllowPage(answer);
     std::string bytes =
         HeadText(answer, version_, request_.request_id, keep_open_, answer.body.size());
     if (request_.method != "HEAD") bytes += answer.body;
@@ -118,6 +123,7 @@ class Connection::HandledRequest : public Exchange {
     return Put(std::move(bytes));
   }
   bool Begin(HttpAnswer head) override {
+    AllowPage(head);
     if (version_ < 11) keep_open_ = false;  // the end of the connection ends the answer
     return Put(HeadText(head, version_, request_.request_id, keep_open_, std::nullopt));
   }
@@ -133,6 +139,12 @@ class Connection::HandledRequest : public Exchange {
   void OnLeave(std::function<void()> left) override { connection_->OnLeave(std::move(left)); }
 
  private:
+  // Lets a page of an allowed origin read the answer.
+  void AllowPage(HttpAnswer& answer) const {
+    if (request_.foreign_origin.empty()) return;
+    answer.fields.push_back({"Access-Control-Allow-Origin", request_.foreign_origin});
+    answer.fields.push_back({"Vary", "Origin"});
+  }
   bool Put(std::string bytes) {
     failed_ = failed_ || !connection_->WriteAndWait(std::move(bytes));
     return !failed_;
@@ -168,6 +180,7 @@ void Connection::StartTimer(std::chrono::milliseconds limit) {
 void Connection::WaitForRequest() {
   if (closing_) return Close();
   answered_ = false;
+  path_.clear();
   parser_.emplace();
   parser_->header_limit(context_->limits.header_bytes);
   parser_->body_limit(context_->limits.body_bytes);
@@ -200,7 +213,7 @@ void Connection::TakeHead() {
   auto path = PathOf({target.data(), target.size()}, context_->limits.target_bytes);
   if (!path) return Refuse(path.error());
   path_ = *std::move(path);
-  const auto checked = CheckHead(head, context_->limits, context_->allowed_hosts);
+  const auto checked = CheckHead(head, context_->limits, context_->allowed);
   if (!checked) return Refuse(checked.error());
   if (!boost::beast::iequals(head[http::field::expect], "100-continue")) return ReadBody();
   out_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -231,7 +244,7 @@ void Connection::AnswerReadError(const ErrorCode& failure) {
 }
 
 void Connection::Refuse(const ApiError& error) {
-  const HttpAnswer answer = AnswerOf(error);
+  const HttpAnswer answer = AnswerOf(DialectOf(path_), error);
   out_ = HeadText(answer, 11, MakeRequestId(), false, answer.body.size()) + answer.body;
   StartTimer(context_->limits.write_timeout);
   asio::async_write(socket_, asio::buffer(out_),
@@ -261,11 +274,21 @@ void Connection::DropInput() {
 void Connection::HandleRequest() {
   auto message = parser_->release();
   const auto method = message.method_string();
-  const auto id = message["X-Request-Id"];
+  const auto field = [&message](std::string_view name) {
+    const auto value = message[boost::beast::string_view(name.data(), name.size())];
+    return std::string(value.data(), value.size());
+  };
   HttpRequest request{.method = {method.data(), method.size()},
-                      .path = std::move(path_),
+                      .path = path_,
                       .body = std::move(message.body()),
-                      .request_id = {id.data(), id.size()}};
+                      .request_id = field("X-Request-Id"),
+                      .authorization = field("Authorization"),
+                      .api_key = field("X-Api-Key"),
+                      .user_agent = field("User-Agent"),
+                      .accept = field("Accept"),
+                      .foreign_origin = IsForeignPage(message) ? field("Origin") : "",
+                      .asked_method = field("Access-Control-Request-Method"),
+                      .asked_fields = field("Access-Control-Request-Headers")};
   if (!IsRequestId(request.request_id)) request.request_id = MakeRequestId();
   const bool keep_open = message.keep_alive();
   const unsigned version = message.version();

@@ -14,6 +14,7 @@
 
 #include "server/api_error.h"
 #include "server/exchange.h"
+#include "server/head_check.h"
 #include "server/limits.h"
 
 namespace rullama::server {
@@ -22,7 +23,7 @@ namespace rullama::server {
 // or returns false if the server is closing.
 struct ConnectionContext {
   HttpLimits limits;
-  std::vector<std::string> allowed_hosts;
+  AllowedNames allowed;
   std::function<void(Exchange&)> handler;
   std::function<bool(std::function<void()>)> start_handler;
 };

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/header_field.h"
+
 namespace rullama::server {
 
 struct HttpRequest {
@@ -13,11 +15,14 @@ struct HttpRequest {
   std::string path;    // decoded once, without the query: "/v1/models"
   std::string body;
   std::string request_id;  // of X-Request-Id, or made
-};
-
-struct HeaderField {
-  std::string name;
-  std::string value;
+  // The values of these fields; empty if they did not come.
+  std::string authorization;
+  std::string api_key;  // X-Api-Key
+  std::string user_agent;
+  std::string accept;
+  std::string foreign_origin;  // Origin, if it is that of another server that is allowed
+  std::string asked_method;    // Access-Control-Request-Method
+  std::string asked_fields;    // Access-Control-Request-Headers
 };
 
 // A whole answer. Content-Length, Date and the fields that all answers carry are added when it is

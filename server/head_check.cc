@@ -63,16 +63,27 @@ ApiResult<void> CheckHost(const RequestHead& head, const std::vector<std::string
                   ShownName(host.substr(0, 64)))));
 }
 
-ApiResult<void> CheckOrigin(const RequestHead& head) {
-  if (head.count(http::field::origin) == 0) return {};
+// Behind a proxy the page may have come by https.
+bool IsOwnOrigin(const RequestHead& head) {
   const std::string_view origin = ViewOf(head[http::field::origin]);
   const std::string host(ViewOf(head[http::field::host]));
-  if (head.count(http::field::origin) == 1 && EqualIgnoringCase(origin, "http://" + host))
-    return {};
+  return EqualIgnoringCase(origin, "http://" + host) ||
+         EqualIgnoringCase(origin, "https://" + host);
+}
+
+ApiResult<void> CheckOrigin(const RequestHead& head, const std::vector<std::string>& allowed) {
+  const auto count = head.count(http::field::origin);
+  if (count == 0 || (count == 1 && IsOwnOrigin(head))) return {};
+  const std::string_view origin = ViewOf(head[http::field::origin]);
+  const bool listed = std::any_of(allowed.begin(), allowed.end(), [&](const std::string& one) {
+    return EqualIgnoringCase(one, origin);
+  });
+  if (count == 1 && listed) return {};
   return tl::unexpected(MakeApiError(
-      "origin_forbidden", fmt::format("the request comes from a page of '{}', expected one of this "
-                                      "server; pages of others may not use it",
-                                      ShownName(origin.substr(0, 64)))));
+      "origin_forbidden",
+      fmt::format("the request comes from a page of '{}', expected one of this server; allow it "
+                  "with server.allowed_origins",
+                  ShownName(origin.substr(0, 64)))));
 }
 
 ApiResult<void> CheckBodyKind(const RequestHead& head) {
@@ -111,6 +122,10 @@ ApiResult<std::string> PathOf(std::string_view target, size_t limit) {
         "uri_too_long",
         fmt::format("the path has {} bytes, expected at most {}", target.size(), limit)));
   }
+  // The absolute form names the server first, whose name the Host field has too.
+  if (constexpr std::string_view kScheme = "http://"; target.starts_with(kScheme)) {
+    target.remove_prefix(std::min(target.find('/', kScheme.size()), target.size()));
+  }
   target = target.substr(0, target.find('?'));
   std::string path;
   for (size_t i = 0; i < target.size(); ++i) {
@@ -138,7 +153,7 @@ ApiResult<std::string> PathOf(std::string_view target, size_t limit) {
 }
 
 ApiResult<void> CheckHead(const RequestHead& head, const HttpLimits& limits,
-                          const std::vector<std::string>& allowed_hosts) {
+                          const AllowedNames& allowed) {
   const auto fields = static_cast<size_t>(std::distance(head.begin(), head.end()));
   if (fields > limits.header_fields) {
     return tl::unexpected(
@@ -146,9 +161,13 @@ ApiResult<void> CheckHead(const RequestHead& head, const HttpLimits& limits,
                                                      "{}",
                                                      fields, limits.header_fields)));
   }
-  if (auto host = CheckHost(head, allowed_hosts); !host) return host;
-  if (auto origin = CheckOrigin(head); !origin) return origin;
+  if (auto host = CheckHost(head, allowed.hosts); !host) return host;
+  if (auto origin = CheckOrigin(head, allowed.origins); !origin) return origin;
   return CheckBodyKind(head);
+}
+
+bool IsForeignPage(const RequestHead& head) {
+  return head.count(http::field::origin) > 0 && !IsOwnOrigin(head);
 }
 
 }  // namespace rullama::server

@@ -122,7 +122,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& o
   }
   impl->context = std::make_shared<ConnectionContext>();
   impl->context->limits = options.limits;
-  impl->context->allowed_hosts = options.allowed_hosts;
+  impl->context->allowed = options.allowed;
   impl->context->handler = std::move(handler);
   impl->context->start_handler = [impl = impl.get()](std::function<void()> work) {
     return impl->StartHandler(std::move(work));

@@ -9,6 +9,7 @@
 #include "core/base/status.h"
 #include "server/api_error.h"
 #include "server/exchange.h"
+#include "server/head_check.h"
 #include "server/limits.h"
 
 namespace rullama::server {
@@ -17,8 +18,7 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: any free one
   HttpLimits limits = {};
-  // Host names that are accepted besides IP addresses and "localhost" (DNS rebinding).
-  std::vector<std::string> allowed_hosts = {};
+  AllowedNames allowed = {};
 };
 
 // Answers one request. Called on a thread of its own; what it throws closes the connection.

@@ -71,7 +71,98 @@ class LimitCheck : public nlohmann::json_sax<json> {
   std::optional<ApiError> error_;
 };
 
+// Writes the value at a path as text, as its parts are read.
+class OrderedCopy : public nlohmann::json_sax<json> {
+ public:
+  explicit OrderedCopy(const std::vector<std::string>& path) : path_(path) {}
+  [[nodiscard]] std::string text() && { return std::move(text_); }
+
+  bool null() override { return Value("null"); }
+  bool boolean(bool value) override { return Value(value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return Value(json(value).dump()); }
+  bool number_unsigned(number_unsigned_t value) override { return Value(json(value).dump()); }
+  bool number_float(number_float_t /*value*/, const string_t& spelt) override {
+    return Value(spelt);
+  }
+  bool string(string_t& value) override { return Value(json(value).dump()); }
+  bool binary(binary_t& /*value*/) override { return false; }
+  bool start_object(size_t /*size*/) override { return Open('{'); }
+  bool end_object() override { return Close('}'); }
+  bool start_array(size_t /*size*/) override { return Open('['); }
+  bool end_array() override { return Close(']'); }
+  bool key(string_t& name) override {
+    if (copying_ > 0) {
+      Separate();
+      text_ += json(name).dump() + ":";
+      after_key_ = true;
+    } else {
+      at_name_ = matched_ == depth_ - 1 && name == path_[matched_];
+    }
+    return true;
+  }
+  bool parse_error(size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& /*failure*/) override {
+    return false;
+  }
+
+ private:
+  // Whether the value that begins now is the one that is looked for, or leads to it.
+  bool TakeName() {
+    const bool found = at_name_;
+    at_name_ = false;
+    if (found) ++matched_;
+    return found;
+  }
+  void Separate() {
+    if (!after_key_ && !first_) text_ += ',';
+    after_key_ = false;
+    first_ = false;
+  }
+  // Reading ends with the value that was looked for.
+  bool Value(const std::string& value) {
+    if (copying_ == 0) {
+      if (!TakeName() || matched_ < path_.size()) return true;
+      text_ = value;
+      return false;
+    }
+    Separate();
+    text_ += value;
+    return true;
+  }
+  bool Open(char bracket) {
+    ++depth_;
+    if (copying_ == 0 && (!TakeName() || matched_ < path_.size())) return true;
+    if (copying_ > 0) Separate();
+    text_ += bracket;
+    first_ = true;
+    ++copying_;
+    return true;
+  }
+  bool Close(char bracket) {
+    --depth_;
+    if (copying_ == 0) return true;
+    text_ += bracket;
+    first_ = false;
+    return --copying_ > 0;
+  }
+
+  const std::vector<std::string>& path_;
+  std::string text_;
+  size_t depth_ = 0;    // of open objects and lists
+  size_t matched_ = 0;  // names of the path that have led here
+  size_t copying_ = 0;  // open objects and lists of the value
+  bool at_name_ = false;
+  bool first_ = true;  // nothing has been written since the bracket
+  bool after_key_ = false;
+};
+
 }  // namespace
+
+std::string OrderedText(std::string_view body, const std::vector<std::string>& path) {
+  OrderedCopy copy(path);
+  json::sax_parse(body.begin(), body.end(), &copy);
+  return std::move(copy).text();
+}
 
 ApiResult<json> ParseBody(std::string_view body) {
   if (FindInvalidUtf8(body)) {

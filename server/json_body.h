@@ -2,7 +2,9 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/api_error.h"
 
@@ -15,5 +17,9 @@ inline constexpr size_t kMaxJsonValues = 200'000;
 // follows the object, and numbers that binary64 cannot hold), json.depth, json.size,
 // json.duplicate_key; invalid_type for a body that is no object.
 ApiResult<nlohmann::json> ParseBody(std::string_view body);
+
+// The value that member names lead to in a text that ParseBody() has taken, as JSON text with the
+// members of objects in their order. There is such a value.
+std::string OrderedText(std::string_view body, const std::vector<std::string>& path);
 
 }  // namespace rullama::server

@@ -147,6 +147,30 @@ struct DiffConfig {
   double top1 = 0.95;  // least part of the positions with the same likeliest token
 };
 
+// `rullama serve`. Times are in seconds.
+struct ServerConfig {
+  std::string host = "127.0.0.1";
+  int64_t port = 11435;               // 0: any free one
+  std::vector<std::string> api_keys;  // files of keys
+  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> allowed_origins;
+  int64_t max_queue = 64;
+  int64_t max_queue_per_key = 32;
+  int64_t queue_timeout = 300;
+  int64_t request_timeout = 600;
+  int64_t header_timeout = 10;
+  int64_t body_timeout = 60;
+  int64_t idle_timeout = 75;
+  int64_t write_timeout = 60;
+  int64_t drain = 30;
+  int64_t max_connections = 512;
+  int64_t max_header_bytes = 16'384;
+  int64_t max_body_bytes = int64_t{4} << 20;
+  bool page = true;
+  bool metrics = true;
+  bool embeddings = true;
+};
+
 struct Config {
   ModelConfig model;
   ContextConfig context;
@@ -156,6 +180,7 @@ struct Config {
   SamplerConfig sampler;
   GenerationConfig generation;
   DiffConfig diff;
+  ServerConfig server;
   ArchitectureConfig architecture;
 };
 

@@ -12,13 +12,13 @@ namespace {
 constexpr std::array<std::string_view, 6> kLogLevels = {"trace", "debug", "info",
                                                         "warn",  "error", "off"};
 
-std::vector<std::string> SplitAtColons(std::string_view text) {
+std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {
-    const size_t colon = std::min(text.find(':'), text.size());
+    const size_t end = std::min(text.find(separator), text.size());
     // An empty part means the current directory elsewhere; here it means nothing.
-    if (colon > 0) parts.emplace_back(text.substr(0, colon));
-    text.remove_prefix(std::min(colon + 1, text.size()));
+    if (end > 0) parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parts;
 }
@@ -35,9 +35,10 @@ Result<EnvironmentOverrides> ReadEnvironment(
   EnvironmentOverrides result;
   result.backend = read("RULLAMA_BACKEND");
   result.log_level = read("RULLAMA_LOG");
+  if (const auto keys = read("RULLAMA_API_KEY")) result.api_keys = Split(*keys, ',');
   if (!privileged) {
     result.config_path = read("RULLAMA_CONFIG");
-    if (const auto paths = read("RULLAMA_PLUGIN_PATH")) result.plugin_paths = SplitAtColons(*paths);
+    if (const auto paths = read("RULLAMA_PLUGIN_PATH")) result.plugin_paths = Split(*paths, ':');
   }
   if (result.log_level &&
       std::find(kLogLevels.begin(), kLogLevels.end(), *result.log_level) == kLogLevels.end()) {

@@ -15,6 +15,8 @@ struct EnvironmentOverrides {
   std::optional<std::string> backend;      // RULLAMA_BACKEND: backend.name
   // RULLAMA_PLUGIN_PATH, split at colons: searched after --plugin and plugins.paths.
   std::vector<std::string> plugin_paths;
+  // RULLAMA_API_KEY, split at commas: keys of clients of `rullama serve`.
+  std::vector<std::string> api_keys;
   std::optional<std::string> log_level;  // RULLAMA_LOG: trace, debug, info, warn, error or off
 };
 

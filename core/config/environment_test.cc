@@ -26,7 +26,7 @@ const std::map<std::string, std::string> kAll = {{"RULLAMA_CONFIG", "e2b.yaml"},
                                                  {"RULLAMA_PLUGIN_PATH", "/a:/b::/c:"},
                                                  {"RULLAMA_LOG", "debug"}};
 
-TEST(Environment, ReadsTheFourVariables) {
+TEST(Environment, ReadsTheVariables) {
   const auto environment = Read(kAll);
   ASSERT_TRUE(environment.has_value());
   EXPECT_EQ(environment->config_path, "e2b.yaml");
@@ -61,6 +61,15 @@ TEST(Environment, UnknownLogLevelIsAnError) {
   ASSERT_FALSE(environment.has_value());
   EXPECT_EQ(environment.error().kind, ErrorKind::kUsage);
   EXPECT_EQ(environment.error().id, "config.environment");
+}
+
+TEST(Environment, KeysAreSeparatedByCommas) {
+  const auto getenv = [](const char* name) -> const char* {
+    return std::string_view(name) == "RULLAMA_API_KEY" ? "ann:one,,two" : nullptr;
+  };
+  const auto result = ReadEnvironment(getenv, false);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->api_keys, (std::vector<std::string>{"ann:one", "two"}));
 }
 
 }  // namespace

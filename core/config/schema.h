@@ -20,6 +20,8 @@ const BlockSpec& ConfigSchema();
 
 // The `architecture` block, declared in a file of its own.
 BlockSpec ArchitectureSchema();
+// The same for the `server` block.
+BlockSpec ServerSchema();
 
 // The field with this path, or null. The pointer lives as long as the program.
 const FieldSpec* FindField(std::string_view path);

@@ -115,6 +115,9 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->generation.thinking, true);
   EXPECT_EQ(config->generation.system, "Be brief.\nSay \"please\".\n");
   EXPECT_TRUE(config->generation.raw);
+  EXPECT_EQ(config->server.port, 8080);
+  EXPECT_EQ(config->server.queue_timeout, 3);
+  EXPECT_THAT(config->server.api_keys, ElementsAre(folder + "keys"));
   const ArchitectureConfig& a = config->architecture;
   EXPECT_EQ(a.kv_heads, (SlidingGlobal{.sliding = 2, .global = 1}));
   EXPECT_EQ(a.head_dim, (SlidingGlobal{.sliding = 64, .global = 128}));

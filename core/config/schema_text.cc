@@ -43,6 +43,7 @@ constexpr std::string_view kEnvironmentSection = R"(
 | `RULLAMA_CONFIG` | configuration file used when there is no `--config` |
 | `RULLAMA_BACKEND` | overrides `backend.name` |
 | `RULLAMA_PLUGIN_PATH` | plugin files or directories, separated by colons, searched after `--plugin` and `plugins.paths` |
+| `RULLAMA_API_KEY` | keys of clients of `rullama serve`, separated by commas |
 | `RULLAMA_LOG` | log level: `trace`, `debug`, `info`, `warn`, `error` or `off`; from `warn` on there are no statistics and no progress |
 | `RULLAMA_HISTORY` | file of the messages typed into chats, or `off`; without it `rullama/history` in `$XDG_STATE_HOME` or `~/.local/state` |
 

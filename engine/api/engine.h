@@ -33,6 +33,19 @@
 
 namespace rullama {
 
+// The settings of the sampler for what a request leaves open.
+struct SamplingDefaults {
+  double temperature = 1;  // 0: greedy
+  int64_t top_k = 0;
+  double top_p = 1;
+  double min_p = 0;
+  double typical_p = 1;
+  double repeat_penalty = 1;
+  int64_t repeat_last_n = 0;
+  double frequency_penalty = 0;
+  double presence_penalty = 0;
+};
+
 struct ModelInfo {
   std::string name;          // the file or the Ollama name
   std::string architecture;  // "gemma4"
@@ -46,9 +59,13 @@ struct ModelInfo {
   int64_t slots = 0;
   int64_t canvas_length = 0;  // tokens denoised together; 0: the model writes token by token
   int64_t file_bytes = 0;
-  int64_t parameters = 0;    // numbers in all tensors
-  std::string quantization;  // "Q4_K_M", or "unknown"
-  std::string digest;        // SHA-256 of the manifest's blob or of the header of a file, 64 digits
+  int64_t parameters = 0;          // numbers in all tensors
+  std::string quantization;        // "Q4_K_M", or "unknown"
+  int64_t chunk = 0;               // most tokens of a prompt that a step reads
+  int64_t prefix_cache_bytes = 0;  // of host memory for snapshots of prompts; 0: none
+  bool deterministic = true;       // answers depend on nothing but request and configuration
+  SamplingDefaults sampling;
+  std::string digest;  // SHA-256 of the manifest's blob or of the header of a file, 64 digits
 };
 
 // One running request. Its text is made on the thread that calls Next().

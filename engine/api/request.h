@@ -25,7 +25,7 @@ struct SamplingOptions {
   std::optional<double> presence_penalty = {};
   std::map<int32_t, float> logit_bias = {};  // token -> added to its logit; -infinity bans it
   // Same build, device, configuration, request and seed: same bytes, whatever else runs. Without a
-  // seed one is drawn and told in Completion::seed. 0 to 2^63 - 1.
+  // seed one is drawn and told in Completion::seed.
   std::optional<int64_t> seed = {};
 };
 

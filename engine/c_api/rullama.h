@@ -268,7 +268,7 @@ typedef struct rullama_request {
   rullama_optional_int repeat_last_n;
   rullama_optional_double frequency_penalty;
   rullama_optional_double presence_penalty;
-  /* 0 to 2^63 - 1. Same build, device, configuration, request and seed: same bytes, whatever else
+  /* Same build, device, configuration, request and seed: same bytes, whatever else
    * runs. Without a seed one is drawn and told in rullama_completion. */
   rullama_optional_int seed;
   const rullama_logit_bias* logit_bias; /* of two for one token the last counts */

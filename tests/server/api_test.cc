@@ -21,36 +21,42 @@ using ::testing::Not;
 
 constexpr const char* kModel = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf";
 constexpr const char* kPlugins = RULLAMA_BINARY_DIR "/lib/rullama";
+constexpr const char* kKey = "Authorization: Bearer sk-12345678\r\n";
 constexpr const char* kChat = "/v1/chat/completions";
 
 // One engine and one server for all tests; each asks with a connection of its own.
 class ApiTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    engine_ = new std::shared_ptr<Engine>(
-        Must(Engine::Open({.model = kModel,
-                           .backend = "cpu",
-                           .settings = {{"context.slots", "4"}, {"context.capacity", "256"}},
-                           .plugin_paths = {kPlugins}})));
-    api_ =
-        new Api(*engine_, {.model_id = "tiny", .model_time = 1, .version = "1", .max_queue = 64});
+    ApiKeys keys;
+    ASSERT_TRUE(keys.AddLines("ann:sk-12345678", "keys"));
+    api_ = new Api(Must(Open()), {.id = "tiny", .time = 1}, Open, {.version = "1"}, keys);
     server_ =
         Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
   }
   static void TearDownTestSuite() {
     delete server_;
     delete api_;
-    delete engine_;
+  }
+
+  static Result<std::shared_ptr<Engine>> Open() {
+    return Engine::Open({.model = kModel,
+                         .backend = "cpu",
+                         .settings = {{"context.slots", "4"},
+                                      {"context.capacity", "256"},
+                                      {"backend.options.threads", "1"}},
+                         .plugin_paths = {kPlugins}});
   }
 
   static std::string Ask(std::string_view path, const std::string& body) {
     Client client(server_->port());
-    client.Send(Post(path, body));
+    client.Send(Post(path, body, kKey));
     return client.ReadAll();
   }
-  static std::string Get(const std::string& path) {
+  static std::string Get(const std::string& path, const std::string& fields = kKey) {
     Client client(server_->port());
-    client.Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + fields +
+                "\r\n");
     return client.ReadAll();
   }
   // A chat of one message; `members` follow it.
@@ -64,11 +70,9 @@ class ApiTest : public ::testing::Test {
     return json::parse(BodyOf(answer));
   }
 
-  static std::shared_ptr<Engine>* engine_;
   static Api* api_;
   static HttpServer* server_;
 };
-std::shared_ptr<Engine>* ApiTest::engine_ = nullptr;
 Api* ApiTest::api_ = nullptr;
 HttpServer* ApiTest::server_ = nullptr;
 
@@ -149,18 +153,18 @@ TEST_F(ApiTest, WhatIsAskedWronglyIsRefused) {
       {kChat, "{", 400, "json.syntax"},
       {kChat, "{}", 400, "missing_required_parameter"},
       {kChat, Chat("Hi", R"("model": "other")"), 404, "model_not_found"},
-      {kChat, Chat("Hi", R"("n": 2)"), 501, "not_implemented"},
+      {kChat, Chat("Hi", R"("n": 5)"), 400, "invalid_value"},
       {kChat, R"({"messages": [{"role": "nobody", "content": "Hi"}]})", 400, "invalid_value"},
       {kChat, Chat(std::string(5000, 'x'), R"("temperature": 0)"), 400, "context_length_exceeded"},
       {"/v1/nothing", "{}", 404, "route_not_found"},
-      {"/v1/responses", "{}", 501, "not_implemented"},
-      {"/api/chat", "{}", 501, "not_implemented"},
+      {"/v1/responses", "{}", 400, "missing_required_parameter"},
+      {"/v1/files", "{}", 501, "not_implemented"},
       {"/v1/models", "{}", 405, "method_not_allowed"},
       {"/v1/embeddings", R"({"input": ""})", 400, "invalid_value"},
       {"/v1/embeddings", R"({"input": []})", 400, "invalid_value"},
       {"/v1/embeddings", R"({"input": "a", "dimensions": 100000})", 400, "invalid_value"},
       {"/tokenize", "{}", 400, "missing_required_parameter"},
-      {"/detokenize", R"({"tokens": [1e9]})", 400, "invalid_type"},
+      {"/detokenize", R"({"tokens": [1.5]})", 400, "invalid_type"},
       {"/detokenize", R"({"tokens": [2000000000]})", 400, "invalid_value"},
   };
   for (const Row& row : table) {
@@ -208,11 +212,114 @@ TEST_F(ApiTest, TokensGoThereAndBack) {
   EXPECT_EQ(text["content"], "Once upon a time");
 }
 
+TEST_F(ApiTest, SeveralAnswersHaveTheirOwnRandomNumbers) {
+  const json one = Answer(kChat, Chat("Hello", R"("temperature": 1.5)"));
+  const json two = Answer(kChat, Chat("Hello", R"("temperature": 1.5, "n": 2)"));
+  ASSERT_EQ(two["choices"].size(), 2U);
+  EXPECT_EQ(two["choices"][0]["message"], one["choices"][0]["message"]);
+  EXPECT_NE(two["choices"][1]["message"], one["choices"][0]["message"]);
+  EXPECT_EQ(two["choices"][1]["index"], 1);
+  EXPECT_EQ(two["usage"]["prompt_tokens"], one["usage"]["prompt_tokens"]);
+}
+
+TEST_F(ApiTest, LogprobsSpellTheText) {
+  const json answer = Answer(kChat, Chat("Hello", R"("logprobs": true, "top_logprobs": 2)"));
+  std::string text;
+  for (const json& token : answer["choices"][0]["logprobs"]["content"]) {
+    for (const json& byte : token["bytes"]) text += static_cast<char>(byte.get<int>());
+    EXPECT_EQ(token["top_logprobs"].size(), 2U);
+  }
+  const auto content = answer["choices"][0]["message"]["content"].get<std::string>();
+  EXPECT_EQ(text.substr(0, content.size()), content);
+  const json legacy = Answer("/v1/completions", R"({"prompt": "Once", "logprobs": 1, "seed": 1})");
+  const json& probabilities = legacy["choices"][0]["logprobs"];
+  EXPECT_EQ(probabilities["tokens"].size(), probabilities["text_offset"].size());
+}
+
+TEST_F(ApiTest, SeveralPromptsAreAnsweredInOrder) {
+  const json one = Answer("/v1/completions", R"({"prompt": "Once", "seed": 1, "echo": true})");
+  const json two =
+      Answer("/v1/completions", R"({"prompt": ["Once", "The"], "seed": 1, "echo": true})");
+  EXPECT_EQ(two["choices"][0]["text"], one["choices"][0]["text"]);
+  EXPECT_THAT(two["choices"][1]["text"].get<std::string>(), ::testing::StartsWith("The"));
+}
+
+TEST_F(ApiTest, OllamaSaysTheSameWords) {
+  const json chat = Answer(kChat, Chat("Hello", R"("temperature": 0)"));
+  const std::string body = R"({"model": "tiny", "messages": [{"role": "user", "content": "Hello"}],
+                               "options": {"temperature": 0, "num_predict": 16})";
+  const json whole = Answer("/api/chat", body + R"(, "stream": false})");
+  EXPECT_EQ(whole["message"]["content"], chat["choices"][0]["message"]["content"]);
+  EXPECT_EQ(whole["eval_count"], chat["usage"]["completion_tokens"]);
+  std::string lines = Ask("/api/chat", body + "}");
+  EXPECT_THAT(lines, HasSubstr("application/x-ndjson"));
+  EXPECT_THAT(lines, HasSubstr(R"("done":true)"));
+  const json generated =
+      Answer("/api/generate", R"({"model": "tiny", "prompt": "Hello", "stream": false,
+                                  "options": {"temperature": 0, "num_predict": 16}})");
+  EXPECT_EQ(generated["response"], whole["message"]["content"]);
+  const json error = json::parse(BodyOf(Ask("/api/chat", R"({"model": "other"})")));
+  EXPECT_TRUE(error["error"].is_string());
+}
+
+TEST_F(ApiTest, AModelThatWasUnloadedComesBack) {
+  const json gone = Answer("/api/chat", R"({"model": "tiny", "messages": [], "keep_alive": 0})");
+  EXPECT_EQ(gone["done_reason"], "unload");
+  EXPECT_TRUE(json::parse(BodyOf(Get("/api/ps")))["models"].empty());
+  Answer(kChat, Chat("Hello", R"("temperature": 0)"));
+  EXPECT_EQ(json::parse(BodyOf(Get("/api/ps")))["models"].size(), 1U);
+}
+
+TEST_F(ApiTest, ResponsesSayTheSameWords) {
+  const json chat = Answer(kChat, Chat("Hello", R"("temperature": 0)"));
+  const std::string body = R"({"input": "Hello", "temperature": 0, "max_output_tokens": 16)";
+  const json whole = Answer("/v1/responses", body + "}");
+  const json& text = chat["choices"][0]["message"]["content"];
+  EXPECT_EQ(whole["output"].back()["content"][0]["text"], text);
+  std::string joined;
+  int64_t number = 0;
+  json last;
+  for (const json& event : Events(Ask("/v1/responses", body + R"(, "stream": true})"))) {
+    EXPECT_EQ(event["sequence_number"], number++);
+    if (event["type"] == "response.output_text.delta") joined += event["delta"];
+    last = event;
+  }
+  EXPECT_EQ(joined, text);
+  EXPECT_EQ(last["response"]["output"].back()["content"][0]["text"], text);
+}
+
+TEST_F(ApiTest, AKeyIsAskedFor) {
+  EXPECT_EQ(StatusOf(Get("/v1/models", "")), 401);
+  EXPECT_EQ(StatusOf(Get("/v1/models", "Authorization: Bearer sk-87654321\r\n")), 401);
+  EXPECT_EQ(StatusOf(Get("/v1/models", "X-Api-Key: sk-12345678\r\n")), 200);
+  EXPECT_EQ(StatusOf(Get("/health", "")), 200);
+}
+
+TEST_F(ApiTest, MetricsCountTokensAndNameNobody) {
+  const auto value = [](const std::string& name) {
+    const std::string text = Get("/metrics");
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+  };
+  const double before = value("rullama_generated_tokens_total");
+  Answer(kChat, Chat("Secret", R"("ignore_eos": true)"));
+  EXPECT_EQ(value("rullama_generated_tokens_total"), before + 16);
+  EXPECT_EQ(value("rullama_slots"), 4);
+  EXPECT_THAT(Get("/metrics"), Not(HasSubstr("Secret")));
+}
+
+TEST_F(ApiTest, ThePageRunsOnlyItsOwnScript) {
+  const std::string page = Get("/", "Accept: text/html\r\n");
+  EXPECT_THAT(page, HasSubstr("script-src 'sha256-"));
+  EXPECT_THAT(page, HasSubstr("<title>rullama</title>"));
+  EXPECT_EQ(BodyOf(Get("/", "")), "Ollama is running");
+}
+
 // Would run into the time limit of the test if the slots stayed taken.
 TEST_F(ApiTest, ClientsThatLeaveGiveTheirSlotsBack) {
   for (int i = 0; i < 40; ++i) {
     Client client(server_->port());
-    client.Send(Post(kChat, Chat("Hello", R"("stream": true)")));
+    client.Send(Post(kChat, Chat("Hello", R"("stream": true)"), kKey));
     client.ReadUntil("data: ");
   }
   Answer(kChat, Chat("Hello", R"("temperature": 0)"));

@@ -49,10 +49,11 @@ class Client {
 };
 
 // The bytes of a request with a body that closes the connection behind its answer.
-inline std::string Post(std::string_view path, std::string_view body) {
+inline std::string Post(std::string_view path, std::string_view body,
+                        std::string_view fields = "") {
   return "POST " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
          "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n\r\n" + std::string(body);
+         "\r\n" + std::string(fields) + "\r\n" + std::string(body);
 }
 
 // The status of an answer; 0 if there is none.

@@ -27,8 +27,10 @@ void Echo(Exchange& exchange) {
 }
 
 std::unique_ptr<HttpServer> Start(HttpHandler handler = Echo, HttpLimits limits = {}) {
-  return Must(HttpServer::Start({.limits = limits, .allowed_hosts = {"models.example"}},
-                                std::move(handler)));
+  return Must(HttpServer::Start(
+      {.limits = limits,
+       .allowed = {.hosts = {"models.example"}, .origins = {"https://chat.example"}}},
+      std::move(handler)));
 }
 
 struct Exchanged {
@@ -47,6 +49,8 @@ TEST(HttpServerTest, EachRequestHasItsStatus) {
   for (int i = 0; i < 100; ++i) many_fields += "X-" + std::to_string(i) + ": 1\r\n";
   const Exchanged table[] = {
       {"plain", Get("/a"), 200},
+      {"absolute form", Get("http://localhost/a"), 200},
+      {"listed origin", Get("/a", "Host: localhost\r\nOrigin: https://chat.example\r\n"), 200},
       {"HTTP/1.0 without a host", "GET /a HTTP/1.0\r\n\r\n", 200},
       {"allowed name", Get("/a", "Host: Models.Example:80\r\n"), 200},
       {"IPv6", Get("/a", "Host: [::1]:80\r\n"), 200},

@@ -1,10 +1,16 @@
 // Bodies of requests: what is read, what is refused and with which code.
 #include <gmock/gmock.h>
 
+#include <future>
+#include <limits>
 #include <string>
 
+#include "server/api_keys.h"
 #include "server/chat_request.h"
 #include "server/json_body.h"
+#include "server/ollama_request.h"
+#include "server/responses_request.h"
+#include "server/running_requests.h"
 
 namespace rullama::server {
 namespace {
@@ -62,7 +68,7 @@ constexpr Row kRows[] = {
     {R"("max_tokens": 1.0)", "invalid_type", "max_tokens"},
     {R"("max_completion_tokens": 0)", "invalid_value", "max_completion_tokens"},
     {R"("seed": 0)", "ok", ""},
-    {R"("seed": -1)", "invalid_value", "seed"},
+    {R"("seed": -1)", "ok", ""},
     {R"("seed": 9223372036854775808)", "invalid_value", "seed"},
     {R"("stop": "a")", "ok", ""},
     {R"("stop": [])", "ok", ""},
@@ -74,15 +80,33 @@ constexpr Row kRows[] = {
     {R"("logit_bias": {"5": 101})", "invalid_value", "logit_bias"},
     {R"("logit_bias": {"x": 1})", "invalid_value", "logit_bias"},
     {R"("logit_bias": [1])", "invalid_type", "logit_bias"},
-    {R"("n": 2)", "not_implemented", "n"},
+    {R"("n": 4)", "ok", ""},
+    {R"("n": 5)", "invalid_value", "n"},
     {R"("n": 0)", "invalid_value", "n"},
-    {R"("logprobs": true)", "not_implemented", "logprobs"},
+    {R"("logprobs": true, "top_logprobs": 20)", "ok", ""},
+    {R"("logprobs": true, "top_logprobs": 21)", "invalid_value", "top_logprobs"},
+    {R"("top_logprobs": 1)", "invalid_value", "top_logprobs"},
     {R"("response_format": {"type": "text"})", "ok", ""},
-    {R"("response_format": {"type": "json_object"})", "not_implemented", "response_format.type"},
+    {R"("response_format": [])", "invalid_type", "response_format"},
+    {R"("response_format": {"type": "json_schema"})", "missing_required_parameter",
+     "response_format.json_schema.name"},
     {R"("response_format": {"type": "xml"})", "invalid_value", "response_format.type"},
     {R"("response_format": {})", "missing_required_parameter", "response_format.type"},
-    {R"("tool_choice": "required")", "not_implemented", "tool_choice"},
-    {R"("tool_choice": "none", "tools": [{}])", "not_implemented", "tool_choice"},
+    {R"("tool_choice": "required")", "invalid_value", "tool_choice"},
+    {R"("tools": [{}])", "unsupported_value", "tools[0].type"},
+    {R"("tools": [{"type": "function"}])", "missing_required_parameter", "tools[0].function"},
+    {R"("tools": [{"type": "function", "function": {"name": "a b"}}])", "invalid_value",
+     "tools[0].function.name"},
+    {R"("tools": [{"type": "function", "function": {"name": "f"}},
+                  {"type": "function", "function": {"name": "f"}}])",
+     "invalid_value", "tools[1].function.name"},
+    {R"("tools": [{"type": "function", "function": {"name": "f", "parameters": 1}}])",
+     "invalid_type", "tools[0].function.parameters"},
+    {R"("tools": [{"type": "function", "function": {"name": "f"}}],
+        "tool_choice": {"type": "function", "function": {"name": "g"}})",
+     "invalid_value", "tool_choice.name"},
+    {R"("tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none")", "ok",
+     ""},
     {R"("tool_choice": "maybe")", "invalid_value", "tool_choice"},
     {R"("functions": [])", "unsupported_parameter", "functions"},
     {R"("store": true)", "unsupported_value", "store"},
@@ -94,15 +118,17 @@ constexpr Row kRows[] = {
     {R"("reasoning_effort": "much")", "invalid_value", "reasoning_effort"},
     {R"("reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true})",
      "invalid_value", "chat_template_kwargs.enable_thinking"},
-    {R"("chat_template_kwargs": {"other": true})", "unsupported_parameter",
-     "chat_template_kwargs.other"},
+    {R"("chat_template_kwargs": {"other": true})", "ok", ""},
+    {R"("ignore_eos": true)", "ok", ""},
 };
 
-ApiResult<CompletionRequest> ReadChat(const std::string& members) {
+const BodyContext kContext = {.text = {}, .slots = 4, .capacity = 256, .tool_call_token = 9};
+
+ApiResult<AnswerRequest> ReadChat(const std::string& members) {
   const auto body =
       ParseBody(R"({"messages": [{"role": "user", "content": "Hi"}], )" + members + "}");
   if (!body) return tl::unexpected(body.error());
-  return ReadChatRequest(*body);
+  return ReadChatRequest(*body, kContext);
 }
 
 TEST(ChatRequestTest, MembersAreCheckedOneByOne) {
@@ -122,34 +148,193 @@ TEST(ChatRequestTest, ValuesReachTheEngine) {
          "reasoning_effort": "low", "cache_prompt": false, "user": "me", "odd": 1)");
   ASSERT_TRUE(request) << request.error().message;
   EXPECT_EQ(request->model, "m");
-  EXPECT_EQ(request->request.sampling.temperature, 0.5);
-  EXPECT_EQ(request->request.sampling.top_k, 7);
-  EXPECT_EQ(request->request.sampling.seed, 11);
-  EXPECT_EQ(request->request.max_tokens, 5);
-  EXPECT_THAT(request->request.stop, ElementsAre("x", "y"));
+  const Request& prompt = request->prompts.front();
+  EXPECT_EQ(prompt.sampling.temperature, 0.5);
+  EXPECT_EQ(prompt.sampling.top_k, 7);
+  EXPECT_EQ(prompt.sampling.seed, 11);
+  EXPECT_EQ(prompt.max_tokens, 5);
+  EXPECT_THAT(prompt.stop, ElementsAre("x", "y"));
   EXPECT_TRUE(request->stream);
   EXPECT_TRUE(request->include_usage);
-  EXPECT_EQ(request->request.sampling.logit_bias.at(5), -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(request->request.sampling.logit_bias.at(6), 1.5F);
-  EXPECT_EQ(request->request.thinking, true);
-  EXPECT_FALSE(request->request.reuse_prefix);
+  EXPECT_EQ(prompt.sampling.logit_bias.at(5), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(prompt.sampling.logit_bias.at(6), 1.5F);
+  EXPECT_EQ(prompt.thinking, true);
+  EXPECT_FALSE(prompt.reuse_prefix);
   EXPECT_THAT(request->ignored, ElementsAre("odd"));
+}
+
+TEST(ChatRequestTest, MessagesAreNamedByTheirPlace) {
+  const Row rows[] = {
+      {R"(["hello"])", "invalid_type", "messages[0]"},
+      {R"([{"content": "x"}])", "missing_required_parameter", "messages[0].role"},
+      {R"([{"role": "wizard", "content": "x"}])", "invalid_value", "messages[0].role"},
+      {R"([{"role": "user"}])", "missing_required_parameter", "messages[0].content"},
+      {R"([{"role": "user", "content": 5}])", "invalid_type", "messages[0].content"},
+      {R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "smell"}]}])",
+       "unsupported_value", "messages[0].content[1].type"},
+      {R"([{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "x", "content": ""}])",
+       "invalid_value", "messages[1].tool_call_id"},
+      {R"([{"role": "assistant", "content": null,
+            "tool_calls": [{"id": "x", "function": {"name": "f"}}]},
+           {"role": "tool", "tool_call_id": "x", "content": ""}])",
+       "ok", ""},
+  };
+  for (const Row& row : rows) {
+    const auto body = ParseBody(std::string(R"({"messages": )") + row.members + "}");
+    const auto request = ReadChatRequest(*body, kContext);
+    EXPECT_EQ(request ? "ok" : request.error().code, row.code) << row.members;
+    EXPECT_EQ(request ? "" : request.error().param.value_or(""), row.param) << row.members;
+  }
 }
 
 TEST(TextRequestTest, PromptsAreTextsOrIds) {
   const auto code = [](const char* text) {
-    const auto request = ReadTextRequest(*ParseBody(text));
+    const auto request = ReadTextRequest(*ParseBody(text), kContext);
     return request ? "ok" : request.error().code;
   };
   EXPECT_EQ(code(R"({"prompt": "a"})"), "ok");
   EXPECT_EQ(code(R"({"prompt": [1, 2]})"), "ok");
-  EXPECT_EQ(code(R"({"prompt": ""})"), "invalid_value");
+  EXPECT_EQ(code(R"({"prompt": ""})"), "ok");
   EXPECT_EQ(code(R"({"prompt": [-1]})"), "invalid_type");
-  EXPECT_EQ(code(R"({"prompt": ["a", "b"]})"), "not_implemented");
+  EXPECT_EQ(code(R"({"prompt": ["a", "b"]})"), "ok");
+  EXPECT_EQ(code(R"({"prompt": [[1], [2, 3]]})"), "ok");
+  EXPECT_EQ(code(R"({"prompt": ["a", 1]})"), "invalid_type");
+  EXPECT_EQ(code(R"({"prompt": [[1.5]]})"), "invalid_type");
   EXPECT_EQ(code(R"({"prompt": 1})"), "invalid_type");
   EXPECT_EQ(code(R"({})"), "missing_required_parameter");
-  EXPECT_EQ(code(R"({"prompt": "a", "echo": true})"), "not_implemented");
-  EXPECT_EQ(ReadTextRequest(*ParseBody(R"({"prompt": "a"})"))->request.max_tokens, 16);
+  EXPECT_EQ(code(R"({"prompt": "a", "echo": true})"), "ok");
+  EXPECT_EQ(code(R"({"prompt": "a", "echo": true, "logprobs": 1})"), "unsupported_value");
+  EXPECT_EQ(code(R"({"prompt": "a", "best_of": 2})"), "unsupported_value");
+  EXPECT_EQ(code(R"({"prompt": "a", "best_of": 2, "n": 2})"), "ok");
+  EXPECT_EQ(code(R"({"prompt": "a", "suffix": "b"})"), "unsupported_parameter");
+  const auto request = ReadTextRequest(*ParseBody(R"({"prompt": ["a", "b"], "n": 2})"), kContext);
+  EXPECT_EQ(request->answers(), 4);
+  EXPECT_EQ(request->prompts.back().prompt, "b");
+  EXPECT_EQ(request->prompts.back().max_tokens, 16);
+}
+
+TEST(OllamaRequestTest, OptionsReachTheEngine) {
+  const auto request =
+      ReadOllamaChat(*ParseBody(R"({"model": "m", "messages": [{"role": "user", "content": "Hi"}],
+                     "options": {"temperature": 0.5, "num_predict": 9, "num_ctx": 1000,
+                                 "num_gpu": 1}, "keep_alive": "5m", "think": "high"})"),
+                     kContext);
+  ASSERT_TRUE(request) << request.error().message;
+  const Request& prompt = request->answer.prompts.front();
+  EXPECT_EQ(prompt.sampling.temperature, 0.5);
+  EXPECT_EQ(prompt.max_tokens, 9);
+  EXPECT_EQ(prompt.max_context, 256);
+  EXPECT_EQ(prompt.thinking, true);
+  EXPECT_TRUE(request->answer.stream);
+  EXPECT_FALSE(request->unload);
+  EXPECT_THAT(request->answer.ignored, ElementsAre("num_ctx>256", "options.num_gpu", "keep_alive"));
+}
+
+TEST(OllamaRequestTest, WrongMembersHaveTheirCodes) {
+  const struct {
+    const char* members;
+    const char* code;
+  } rows[] = {
+      {R"("keep_alive": 0)", "ok"},
+      {R"("keep_alive": "1h30m")", "ok"},
+      {R"("keep_alive": "-1")", "ok"},
+      {R"("keep_alive": "soon")", "invalid_value"},
+      {R"("keep_alive": [1])", "invalid_value"},
+      {R"("think": "enormous")", "invalid_value"},
+      {R"("think": 3)", "invalid_type"},
+      {R"("format": "yaml")", "invalid_value"},
+      {R"("format": 7)", "invalid_type"},
+      {R"("options": 5)", "invalid_type"},
+      {R"("options": {"num_predict": -7})", "invalid_value"},
+      {R"("shift": true)", "unsupported_value"},
+      {R"("messages": [{"role": "user", "content": "x", "images": ["@@"]}])", "unsupported_value"},
+  };
+  for (const auto& row : rows) {
+    const auto body = ParseBody(std::string(R"({"model": "m", )") + row.members + "}");
+    const auto request = ReadOllamaChat(*body, kContext);
+    EXPECT_EQ(request ? "ok" : request.error().code, row.code) << row.members;
+  }
+}
+
+TEST(OllamaRequestTest, TheOldestTurnsAreLeftOut) {
+  Request request{.messages =
+                      R"([{"role": "system", "content": "s"}, {"role": "user", "content": "1"},
+      {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"},
+      {"role": "user", "content": "4"}])"};
+  const auto count = [](const Request& one) {
+    return std::ssize(nlohmann::json::parse(one.messages));
+  };
+  EXPECT_EQ(TruncateMessages(request, 5, count), 0);
+  EXPECT_EQ(TruncateMessages(request, 3, count), 2);
+  EXPECT_EQ(nlohmann::json::parse(request.messages)[1]["content"], "3");
+  EXPECT_EQ(TruncateMessages(request, 1, count), 1);  // the last turn stays
+  EXPECT_EQ(count(request), 2);
+}
+
+TEST(ResponsesRequestTest, ItemsBecomeMessages) {
+  const auto request = ReadResponsesRequest(*ParseBody(R"({"instructions": "Be terse.", "input": [
+          {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+          {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+          {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+          {"type": "function_call_output", "call_id": "c", "output": "1"}]})"),
+                                            kContext);
+  ASSERT_TRUE(request) << request.error().message;
+  const auto messages = nlohmann::json::parse(request->answer.prompts.front().messages);
+  ASSERT_EQ(messages.size(), 4U);
+  EXPECT_EQ(messages[0]["role"], "system");
+  EXPECT_EQ(messages[1]["content"], "a");
+  EXPECT_EQ(messages[2]["reasoning_content"], "hm");
+  EXPECT_EQ(messages[2]["tool_calls"][0]["id"], "c");
+  EXPECT_EQ(messages[3]["role"], "tool");
+}
+
+TEST(ResponsesRequestTest, StateIsRefused) {
+  for (const char* members :
+       {R"("previous_response_id": "r")", R"("background": true)", R"("store": true)",
+        R"("truncation": "auto")", R"("tools": [{"type": "web_search"}])"}) {
+    const auto body = ParseBody(std::string(R"({"input": "a", )") + members + "}");
+    const auto request = ReadResponsesRequest(*body, kContext);
+    ASSERT_FALSE(request) << members;
+    EXPECT_EQ(request.error().status, 400) << members;
+  }
+}
+
+TEST(ApiKeysTest, KeysHaveNamesAndNumbers) {
+  ApiKeys keys;
+  ASSERT_TRUE(keys.AddLines("# staff\nann:sk-12345678\n\nsk-abcdefgh\r\n", "keys"));
+  EXPECT_EQ(keys.Find("sk-12345678")->name, "ann");
+  EXPECT_EQ(keys.Find("sk-abcdefgh")->client, 2U);
+  EXPECT_FALSE(keys.Find("sk-1234567"));
+  EXPECT_FALSE(keys.Find(""));
+  EXPECT_EQ(keys.AddLines("short", "keys").error().id, "server.api_key");
+}
+
+TEST(RunningRequestsTest, TheQueueHasALimitForAllAndForEach) {
+  RunningRequests running({.slots = 1, .max_queue = 2, .max_queue_per_client = 1});
+  const auto first = running.Admit(1, 1);
+  const auto second = running.Admit(1, 1);
+  ASSERT_TRUE(first && second);
+  const auto third = running.Admit(1, 1);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, "queue_full");
+  EXPECT_EQ(third.error().fields.front().name, "Retry-After");
+  EXPECT_TRUE(running.Admit(2, 1));
+  EXPECT_FALSE(running.Admit(2, 2));
+}
+
+TEST(RunningRequestsTest, LateOnesAndQueuedOnesAreEnded) {
+  RunningRequests running({.slots = 1, .queue_timeout = std::chrono::milliseconds(1)});
+  auto late = *running.Admit(1, 1);
+  std::promise<void> ended;
+  late->SetCancel([&] { ended.set_value(); });
+  ended.get_future().wait();
+  EXPECT_EQ(late->Failure().code, "queue_timeout");
+  late->SetCancel({});
+  auto with_slot = *running.Admit(1, 1);
+  with_slot->GotSlot();
+  running.Drain();
+  EXPECT_EQ(with_slot->cause(), CancelCause::kNone);
+  EXPECT_EQ(running.Admit(1, 1).error().code, "shutting_down");
 }
 
 }  // namespace

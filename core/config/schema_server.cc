@@ -1,0 +1,61 @@
+#include "core/config/schema.h"
+
+namespace rullama {
+namespace {
+
+constexpr int64_t kMaxPort = 65535;
+constexpr int64_t kMaxRequests = 100'000;
+constexpr int64_t kMaxSeconds = 86'400;
+constexpr int64_t kMostHeaderBytes = int64_t{1} << 20;
+constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
+constexpr IntegerRange kSeconds{1, kMaxSeconds};
+
+}  // namespace
+
+BlockSpec ServerSchema() {
+  return BlockBuilder<&Config::server>("server", "How `rullama serve` listens, and its limits.")
+      .Field("host", &ServerConfig::host, NameCodec{},
+             "Address or name to listen on. One that other machines reach asks for `api_keys`.")
+      .Field("port", &ServerConfig::port, IntegerCodec{0, kMaxPort},
+             "Port to listen on; 0 is any free one.")
+      .Field("api_keys", &ServerConfig::api_keys, ListCodec<FileCodec>{},
+             "Files of keys, one a line: `KEY` or `NAME:KEY`, of 8 to 256 characters. With the "
+             "keys of `RULLAMA_API_KEY`, those that clients may use; without any, no key is asked "
+             "for. Relative ones are relative to the folder of this YAML file.")
+      .Field("allowed_hosts", &ServerConfig::allowed_hosts, ListCodec<NameCodec>{},
+             "Names of this server that clients may use, besides IP addresses and `localhost`.")
+      .Field("allowed_origins", &ServerConfig::allowed_origins, ListCodec<NameCodec>{},
+             "Pages of other servers that may use this one through a browser: "
+             "`https://chat.example`.")
+      .Field("max_queue", &ServerConfig::max_queue, IntegerCodec{0, kMaxRequests},
+             "Answers that may wait for a slot.")
+      .Field("max_queue_per_key", &ServerConfig::max_queue_per_key, IntegerCodec{0, kMaxRequests},
+             "The same, of one key.")
+      .Field("queue_timeout_s", &ServerConfig::queue_timeout, IntegerCodec{kSeconds},
+             "Seconds that a request may wait for a slot.")
+      .Field("request_timeout_s", &ServerConfig::request_timeout, IntegerCodec{kSeconds},
+             "Seconds from the slot to the last token.")
+      .Field("header_timeout_s", &ServerConfig::header_timeout, IntegerCodec{kSeconds},
+             "Seconds from the first byte of a request to the end of its head.")
+      .Field("body_timeout_s", &ServerConfig::body_timeout, IntegerCodec{kSeconds},
+             "Seconds for a whole body.")
+      .Field("idle_timeout_s", &ServerConfig::idle_timeout, IntegerCodec{kSeconds},
+             "Seconds that a connection may wait for its next request.")
+      .Field("write_timeout_s", &ServerConfig::write_timeout, IntegerCodec{kSeconds},
+             "Seconds without progress of a write, after which the client has left.")
+      .Field("drain_s", &ServerConfig::drain, IntegerCodec{0, kMaxSeconds},
+             "Seconds that running answers have after SIGTERM.")
+      .Field("max_connections", &ServerConfig::max_connections, IntegerCodec{1, kMaxRequests},
+             "Open connections.")
+      .Field("max_header_bytes", &ServerConfig::max_header_bytes,
+             IntegerCodec{1024, kMostHeaderBytes}, "Bytes of the head of a request.")
+      .Field("max_body_bytes", &ServerConfig::max_body_bytes, IntegerCodec{1024, kMostBodyBytes},
+             "Bytes of the body of a request.")
+      .Field("page", &ServerConfig::page, BoolCodec{}, "Offer the chat page at `/`.")
+      .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
+      .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},
+             "Offer the endpoints of embeddings.")
+      .Build();
+}
+
+}  // namespace rullama

@@ -1,0 +1,77 @@
+// How an endpoint writes answers: whole, or in parts as they come.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/api/request.h"
+#include "server/api_error.h"
+
+namespace rullama::server {
+
+// One of the answers to a request, when it is over.
+struct Choice {
+  Completion completion;
+  std::vector<LogprobStep> logprobs;  // of the tokens of its text
+};
+
+// What does not change within an answer.
+struct AnswerIdentity {
+  std::string model;
+  std::string fingerprint;  // of the program and the backend
+  int64_t created = 0;      // seconds since 1970
+  // The bytes of a token.
+  std::function<std::string(int32_t)> token_bytes;
+};
+
+// Thread safety: one thread at a time. The functions for streams are called in the order Begin(),
+// Part() and End() of each choice, Last(); each returns bytes for the client, which may be none.
+class AnswerFormat {
+ public:
+  AnswerFormat() = default;
+  AnswerFormat(const AnswerFormat&) = delete;
+  AnswerFormat& operator=(const AnswerFormat&) = delete;
+  virtual ~AnswerFormat() = default;
+
+  // The body of an answer that is sent at once.
+  virtual std::string Whole(const std::vector<Choice>& choices) = 0;
+
+  [[nodiscard]] virtual std::string_view stream_type() const {
+    return "text/event-stream; charset=utf-8";
+  }
+  virtual std::string Begin(int64_t choices) = 0;
+  virtual std::string Part(int64_t choice, const Event& event) = 0;
+  virtual std::string End(int64_t choice, const Choice& answer) = 0;
+  virtual std::string Last(const std::vector<Choice>& choices) = 0;
+  // Instead of the rest: the answer breaks off.
+  virtual std::string Failure(const ApiError& error) = 0;
+  // Tells a client that the server is still there.
+  [[nodiscard]] virtual std::string Ping() const { return ": ping\n\n"; }
+};
+
+struct StreamOptions {
+  bool usage = false;  // the stream ends with the counts
+};
+
+// /v1/chat/completions.
+std::unique_ptr<AnswerFormat> MakeChatFormat(AnswerIdentity identity, StreamOptions options);
+
+// /v1/completions. `echoes`: the texts in front of the answers, empty or one for each prompt, which
+// has `per_prompt` answers next to each other.
+std::unique_ptr<AnswerFormat> MakeTextFormat(AnswerIdentity identity, StreamOptions options,
+                                             std::vector<std::string> echoes, size_t per_prompt);
+
+// /v1/responses. `repeated`: the members of the request that the answer repeats.
+std::unique_ptr<AnswerFormat> MakeResponsesFormat(AnswerIdentity identity, nlohmann::json repeated);
+
+// /api/chat and /api/generate.
+enum class OllamaAnswer { kChat, kGenerate };
+std::unique_ptr<AnswerFormat> MakeOllamaFormat(AnswerIdentity identity, OllamaAnswer kind,
+                                               int64_t truncated_messages);
+
+}  // namespace rullama::server

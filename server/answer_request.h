@@ -1,0 +1,26 @@
+// What is to be answered, in whatever form it was asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/api/request.h"
+
+namespace rullama::server {
+
+struct AnswerRequest {
+  std::vector<Request> prompts;  // one, or several of a completion
+  std::vector<std::string>
+      echoes;         // written in front of the answers; empty, or one for each prompt
+  int64_t n = 1;      // answers to each prompt
+  std::string model;  // empty: the one that is served
+  bool stream = false;
+  bool include_usage = false;
+  bool one_call = false;             // the answer ends behind its first call
+  std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer
+
+  [[nodiscard]] int64_t answers() const { return n * std::ssize(prompts); }
+};
+
+}  // namespace rullama::server

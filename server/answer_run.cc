@@ -1,0 +1,259 @@
+#include "server/answer_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/answer_parts.h"
+
+namespace rullama::server {
+namespace {
+
+constexpr double kPingSeconds = 15;
+
+// The answers to one request while they are written. Each is read by a thread of its own.
+class AnswerRun {
+ public:
+  AnswerRun(const Services& services, Call& call, const AnswerRequest& request,
+            AnswerFormat& format, RunningRequest& running)
+      : services_(services), call_(call), request_(request), format_(format), running_(running) {}
+
+  // Starts all answers; none is left if one cannot be started.
+  ApiResult<void> Submit(Engine& engine);
+  void Run();
+
+ private:
+  void Read(size_t index);
+  bool Take(size_t index, const Event& event);
+  bool BeginStream();
+  bool Write(const std::string& bytes);
+  void CountTokens(const Event& event);
+  void EndEarly(const ApiError& error);
+  void Finish();
+  void Cancel() {
+    for (Generation& generation : generations_) generation.Cancel();
+  }
+
+  const Services& services_;
+  Call& call_;
+  const AnswerRequest& request_;
+  AnswerFormat& format_;
+  RunningRequest& running_;
+  std::vector<Generation> generations_;
+  std::mutex mutex_;  // guards what follows, and the writing
+  std::vector<Choice> choices_;
+  std::vector<bool> ended_by_call_;
+  std::optional<ApiError> error_;  // the first one
+  bool begun_ = false;             // the head of the stream is out
+  Clock::time_point last_write_ = Clock::now();
+  Clock::time_point last_token_;
+};
+
+ApiResult<void> AnswerRun::Submit(Engine& engine) {
+  for (const Request& prompt : request_.prompts) {
+    for (int64_t i = 0; i < request_.n; ++i) {
+      Request one = prompt;
+      one.choice = static_cast<uint32_t>(i);
+      one.client = call_.client();
+      // All answers to a prompt draw from streams of one seed.
+      if (i > 0) one.sampling.seed = generations_.back().completion().seed;
+      auto generation = engine.Submit(one);
+      if (!generation) return tl::unexpected(SubmitError(engine, prompt, generation.error()));
+      generations_.push_back(*std::move(generation));
+    }
+  }
+  choices_.resize(generations_.size());
+  ended_by_call_.resize(generations_.size());
+  return {};
+}
+
+void AnswerRun::Run() {
+  running_.SetCancel([this] { Cancel(); });
+  call_.OnLeave([this] { running_.Cancel(CancelCause::kLeft); });
+  std::vector<std::thread> readers;
+  for (size_t i = 1; i < generations_.size(); ++i) readers.emplace_back([this, i] { Read(i); });
+  Read(0);
+  for (std::thread& reader : readers) reader.join();
+  call_.OnLeave({});
+  running_.SetCancel({});
+  Finish();
+}
+
+void AnswerRun::Read(size_t index) {
+  auto answer = generations_[index].Wait([&](const Event& event) { return Take(index, event); });
+  const std::lock_guard lock(mutex_);
+  if (!answer) {
+    if (!error_) error_ = FromEngine(answer.error());
+    return Cancel();
+  }
+  Choice& choice = choices_[index];
+  choice.completion = *std::move(answer);
+  if (ended_by_call_[index]) choice.completion.tool_calls.resize(1);
+  const bool cancelled = choice.completion.reason == StopReason::kCancelled;
+  if (cancelled && !ended_by_call_[index]) return;
+  if (request_.stream && BeginStream()) {
+    Write(format_.End(static_cast<int64_t>(index), choice));
+  }
+}
+
+bool AnswerRun::Take(size_t index, const Event& event) {
+  running_.GotSlot();
+  const std::lock_guard lock(mutex_);
+  if (ended_by_call_[index]) return false;
+  if (event.kind == Event::Kind::kText) {
+    std::ranges::copy(event.logprobs, std::back_inserter(choices_[index].logprobs));
+  }
+  CountTokens(event);
+  if (event.kind == Event::Kind::kToolCall && request_.one_call) ended_by_call_[index] = true;
+  bool sent = true;
+  if (request_.stream) {
+    sent = BeginStream() && Write(format_.Part(static_cast<int64_t>(index), event));
+    if (sent && SecondsSince(last_write_) > kPingSeconds) sent = Write(format_.Ping());
+    if (!sent) running_.Cancel(CancelCause::kSlow);
+  }
+  return sent && !ended_by_call_[index];
+}
+
+void AnswerRun::CountTokens(const Event& event) {
+  if (event.kind == Event::Kind::kProgress || event.kind == Event::Kind::kDraft) return;
+  const Clock::time_point now = Clock::now();
+  if (last_token_ == Clock::time_point()) {
+    call_.record().first_seconds = SecondsSince(call_.begin());
+    services_.metrics.Observe(Distribution::kFirstTokenSeconds, call_.record().first_seconds);
+  } else {
+    services_.metrics.Observe(Distribution::kInterTokenSeconds,
+                              std::chrono::duration<double>(now - last_token_).count());
+  }
+  last_token_ = now;
+}
+
+bool AnswerRun::BeginStream() {
+  if (begun_) return true;
+  begun_ = true;
+  HttpAnswer head{.status = 200,
+                  .content_type = std::string(format_.stream_type()),
+                  .body = {},
+                  .fields = IgnoredFields(request_.ignored)};
+  head.fields.push_back({"Cache-Control", "no-cache"});
+  return call_.Begin(std::move(head)) &&
+         Write(format_.Begin(static_cast<int64_t>(generations_.size())));
+}
+
+bool AnswerRun::Write(const std::string& bytes) {
+  if (bytes.empty()) return true;
+  last_write_ = Clock::now();
+  return call_.Write(bytes);
+}
+
+void AnswerRun::EndEarly(const ApiError& error) {
+  call_.record().reason = NameOf(running_.cause());
+  if (running_.cause() == CancelCause::kLeft || running_.cause() == CancelCause::kSlow) return;
+  if (!begun_) return call_.Fail(error);
+  call_.Write(format_.Failure(error));
+  call_.End();
+}
+
+void AnswerRun::Finish() {
+  CallRecord& record = call_.record();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Completion& answer = choices_[i].completion;
+    record.drawn_tokens += std::ssize(answer.ids);
+    record.queue_seconds = answer.queue_seconds;
+    if (i % static_cast<size_t>(request_.n) > 0) continue;
+    record.prompt_tokens += answer.prompt_tokens;
+    record.cached_tokens += answer.cached_tokens;
+  }
+  Metrics& metrics = services_.metrics;
+  metrics.Add(Counter::kDrawnTokens, static_cast<double>(record.drawn_tokens));
+  metrics.Add(Counter::kCachedTokens, static_cast<double>(record.cached_tokens));
+  metrics.Add(Counter::kPromptTokens,
+              static_cast<double>(record.prompt_tokens - record.cached_tokens));
+  metrics.Observe(Distribution::kQueueSeconds, record.queue_seconds);
+  if (running_.cause() != CancelCause::kNone) {
+    metrics.Add(Counter::kCancelled, 1, fmt::format("reason=\"{}\"", NameOf(running_.cause())));
+    return EndEarly(running_.Failure());
+  }
+  if (error_) return EndEarly(*error_);
+  const bool over = std::ranges::all_of(choices_, [this](const Choice& choice) {
+    return choice.completion.reason != StopReason::kCancelled ||
+           ended_by_call_[static_cast<size_t>(&choice - choices_.data())];
+  });
+  if (!over) return EndEarly(MakeApiError("shutting_down", "the model is being closed"));
+  record.reason = FinishReason(choices_.front().completion);
+  if (request_.stream) {
+    if (Write(format_.Last(choices_))) call_.End();
+    return;
+  }
+  call_.Send({.status = 200,
+              .content_type = "application/json",
+              .body = format_.Whole(choices_),
+              .fields = IgnoredFields(request_.ignored)});
+}
+
+}  // namespace
+
+ApiError SubmitError(const Engine& engine, const Request& request, const Error& error) {
+  ApiError out = FromEngine(error);
+  const bool chat = !request.messages.empty();
+  if (out.code == "invalid_value" && !out.param) out.param = chat ? "messages" : "prompt";
+  if (out.code != "context_length_exceeded") return out;
+  const int64_t tokens = engine.CountPrompt(request).value_or(0);
+  const int64_t capacity = engine.info().capacity;
+  const int64_t limit =
+      request.max_context > 0 ? std::min(request.max_context, capacity) : capacity;
+  // The words that clients look for.
+  out.message = fmt::format(
+      "This model's maximum context length is {} tokens. However, your messages resulted in {} "
+      "tokens. Shorten them, or start the server with a larger context.capacity.",
+      limit, tokens);
+  out.param = chat ? "messages" : "prompt";
+  out.extra = {{"n_prompt_tokens", tokens}, {"n_ctx", limit}};
+  return out;
+}
+
+ApiResult<LoadedContext> ContextOf(const Services& services, std::string_view body) {
+  auto engine = services.model.Acquire();
+  if (!engine) return tl::unexpected(engine.error());
+  const auto marker = (*engine)->Tokenize("<|tool_call>");
+  const bool known = marker && marker->size() == 1;
+  return LoadedContext{.engine = *engine,
+                       .body = {.text = body,
+                                .slots = (*engine)->info().slots,
+                                .capacity = (*engine)->info().capacity,
+                                .tool_call_token = known ? marker->front() : -1}};
+}
+
+void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request) {
+  for (Request& prompt : request.prompts) {
+    if (!prompt.messages.empty() || !prompt.prompt.empty() || !prompt.ids.empty()) continue;
+    prompt.ids = engine.Tokenize("", true, /*add_bos=*/true).value_or(std::vector<int32_t>());
+  }
+}
+
+AnswerIdentity IdentityOf(const Services& services, std::shared_ptr<Engine> engine) {
+  return {
+      .model = services.model.model().id,
+      .fingerprint = fmt::format("rullama-{}-{}", services.options.version, engine->info().backend),
+      .created = SecondsNow(),
+      .token_bytes = [engine = std::move(engine)](int32_t token) {
+        return engine->TokenBytes(token).value_or("");
+      }};
+}
+
+void RunAnswer(const Services& services, Call& call, Engine& engine, const AnswerRequest& request,
+               AnswerFormat& format) {
+  call.record().model = services.model.model().id;
+  auto running = services.running.Admit(call.client(), request.answers());
+  if (!running) return call.Fail(running.error());
+  AnswerRun run(services, call, request, format, **running);
+  if (const auto submitted = run.Submit(engine); !submitted) return call.Fail(submitted.error());
+  run.Run();
+}
+
+}  // namespace rullama::server

@@ -1,0 +1,96 @@
+#include "server/api_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "core/base/printable.h"
+
+namespace rullama::server {
+namespace {
+
+constexpr size_t kFewestKeyBytes = 8;
+constexpr size_t kMostKeyBytes = 256;
+constexpr size_t kBlockBytes = 64;  // of SHA-256
+
+bool IsVisible(char c) { return c > ' ' && c <= '~'; }
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && !IsVisible(text.front())) text.remove_prefix(1);
+  while (!text.empty() && !IsVisible(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::string XorAll(std::string text, char mask) {
+  for (char& c : text) c = static_cast<char>(c ^ mask);
+  return text;
+}
+
+}  // namespace
+
+ApiKeys::ApiKeys() {
+  std::random_device random;
+  while (salt_.size() < kBlockBytes) salt_ += static_cast<char>(random());
+}
+
+// HMAC (RFC 2104) under a key of one block.
+Sha256Digest ApiKeys::DigestOf(std::string_view key) const {
+  const Sha256Digest inner = Sha256(XorAll(salt_, 0x36) + std::string(key));
+  return Sha256(XorAll(salt_, 0x5c) + std::string(inner.begin(), inner.end()));
+}
+
+Status ApiKeys::AddLines(std::string_view text, std::string_view source) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = Trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.empty() && line.front() != '#') RL_RETURN_IF_ERROR(Add(line, source));
+  }
+  return OkStatus();
+}
+
+Status ApiKeys::AddFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return MakeError(ErrorKind::kIo, "io.open", "cannot read the file of keys '{}'; check its name",
+                     ShownName(path));
+  }
+  return AddLines(text.str(), fmt::format("'{}'", ShownName(path)));
+}
+
+Status ApiKeys::Add(std::string_view line, std::string_view source) {
+  const size_t colon = line.find(':');
+  const std::string_view key =
+      Trimmed(colon == std::string_view::npos ? line : line.substr(colon + 1));
+  if (key.size() < kFewestKeyBytes || key.size() > kMostKeyBytes ||
+      !std::all_of(key.begin(), key.end(), IsVisible)) {
+    return MakeError(
+        ErrorKind::kUsage, "server.api_key",
+        "{}: key {} has {} bytes, expected {} to {} visible characters of ASCII; write "
+        "one key a line, as KEY or NAME:KEY",
+        source, keys_.size() + 1, key.size(), kFewestKeyBytes, kMostKeyBytes);
+  }
+  std::string name = fmt::format("key{}", keys_.size() + 1);
+  if (colon != std::string_view::npos) name = ShownName(Trimmed(line.substr(0, colon)));
+  keys_.push_back({DigestOf(key), std::move(name)});
+  return OkStatus();
+}
+
+std::optional<KeyOwner> ApiKeys::Find(std::string_view key) const {
+  const Sha256Digest digest = DigestOf(key);
+  std::optional<KeyOwner> owner;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    unsigned difference = 0;
+    for (size_t k = 0; k < digest.size(); ++k) {
+      difference |= static_cast<unsigned>(digest[k] ^ keys_[i].digest[k]);
+    }
+    if (difference == 0) owner = KeyOwner{i + 1, keys_[i].name};
+  }
+  return owner;
+}
+
+}  // namespace rullama::server

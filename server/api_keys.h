@@ -1,0 +1,50 @@
+// The keys of the clients that may use the server.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/sha256.h"
+#include "core/base/status.h"
+
+namespace rullama::server {
+
+// A key and a number that stands for it elsewhere; the first one is 1.
+struct KeyOwner {
+  uint64_t client = 0;
+  std::string name;
+};
+
+// Thread safety: immutable. Keeps no key, only their digests under a number that is drawn when the
+// program starts, so that comparing them takes the same time whatever was given.
+class ApiKeys {
+ public:
+  ApiKeys();
+
+  // Lines "name:key" or "key"; a key has 8 to 256 visible characters of ASCII. Empty lines and
+  // those that begin with '#' are passed over. `source` begins the message of an error:
+  // server.api_key (kUsage).
+  Status AddLines(std::string_view text, std::string_view source);
+  // The same of a file. Errors: io.open, io.read.
+  Status AddFile(const std::string& path);
+
+  [[nodiscard]] bool empty() const { return keys_.empty(); }
+  // The owner of a key, or nothing.
+  [[nodiscard]] std::optional<KeyOwner> Find(std::string_view key) const;
+
+ private:
+  struct Entry {
+    Sha256Digest digest;
+    std::string name;
+  };
+  Status Add(std::string_view line, std::string_view source);
+  [[nodiscard]] Sha256Digest DigestOf(std::string_view key) const;
+
+  std::string salt_;
+  std::vector<Entry> keys_;
+};
+
+}  // namespace rullama::server

@@ -1,0 +1,50 @@
+#include "server/call.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rullama::server {
+namespace {
+
+constexpr size_t kMaxIgnoredNames = 20;
+constexpr size_t kMaxNameBytes = 64;
+
+}  // namespace
+
+std::vector<HeaderField> IgnoredFields(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kMaxIgnoredNames); ++i) {
+    std::string name = names[i].substr(0, kMaxNameBytes);
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c <= ' ' || c > '~' || c == ','; }, '?');
+    list += (i == 0 ? "" : ", ") + name;
+  }
+  return {{"X-Rullama-Ignored", list}};
+}
+
+bool Call::Send(HttpAnswer answer) {
+  record_.status = answer.status;
+  return exchange_.Send(std::move(answer));
+}
+
+bool Call::SendJson(const nlohmann::json& body, const std::vector<std::string>& ignored) {
+  return Send({.status = 200,
+               .content_type = "application/json",
+               .body = Dump(body),
+               .fields = IgnoredFields(ignored)});
+}
+
+void Call::Fail(const ApiError& error) {
+  Send({.status = error.status,
+        .content_type = "application/json",
+        .body = ErrorBody(dialect_, error),
+        .fields = error.fields});
+}
+
+bool Call::Begin(HttpAnswer head) {
+  record_.status = head.status;
+  return exchange_.Begin(std::move(head));
+}
+
+}  // namespace rullama::server

@@ -1,0 +1,72 @@
+// One request while it is handled: the way to answer it, who asks, and what is known of it for the
+// log and the metrics.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api_error.h"
+#include "server/exchange.h"
+
+namespace rullama::server {
+
+using Clock = std::chrono::steady_clock;
+
+// Seconds since `begin`.
+inline double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What one line of the log tells of a request. Nothing of its text.
+struct CallRecord {
+  std::string_view endpoint = "other";  // of the table of routes
+  int status = 0;                       // 0: nothing was answered
+  std::string model;
+  std::string client = "-";  // the name of its key
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t drawn_tokens = 0;
+  double queue_seconds = 0;
+  double first_seconds = 0;       // until the first token
+  std::string_view reason = "-";  // why the answer ended
+};
+
+// Thread safety: as Exchange. Answers exactly once.
+class Call {
+ public:
+  explicit Call(Exchange& exchange)
+      : exchange_(exchange), dialect_(DialectOf(exchange.request().path)) {}
+
+  [[nodiscard]] const HttpRequest& request() const { return exchange_.request(); }
+  [[nodiscard]] Dialect dialect() const { return dialect_; }
+  [[nodiscard]] Clock::time_point begin() const { return begin_; }
+  [[nodiscard]] CallRecord& record() { return record_; }
+  // Which key was given; 0 if none is asked for.
+  [[nodiscard]] uint64_t client() const { return client_; }
+  void set_client(uint64_t client) { client_ = client; }
+
+  bool Send(HttpAnswer answer);
+  bool SendJson(const nlohmann::json& body, const std::vector<std::string>& ignored = {});
+  void Fail(const ApiError& error);
+
+  bool Begin(HttpAnswer head);
+  bool Write(std::string_view bytes) { return exchange_.Write(bytes); }
+  bool End() { return exchange_.End(); }
+  void OnLeave(std::function<void()> left) { exchange_.OnLeave(std::move(left)); }
+
+ private:
+  Exchange& exchange_;
+  Dialect dialect_;
+  Clock::time_point begin_ = Clock::now();
+  CallRecord record_;
+  uint64_t client_ = 0;
+};
+
+// The field X-Rullama-Ignored with the names of members that mean nothing here, or no field.
+std::vector<HeaderField> IgnoredFields(const std::vector<std::string>& names);
+
+}  // namespace rullama::server

@@ -1,0 +1,16 @@
+// The chat page: one file of HTML (chat_page.html) that asks nobody but this server.
+#pragma once
+
+#include <string_view>
+
+#include "server/exchange.h"
+
+namespace rullama::server {
+
+// The bytes of the page.
+std::string_view ChatPageText();
+
+// The page with a policy that lets only its own script and style run.
+HttpAnswer ChatPage();
+
+}  // namespace rullama::server

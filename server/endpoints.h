@@ -1,0 +1,37 @@
+// The handlers of the endpoints. Each answers its call, also with errors.
+#pragma once
+
+#include "server/call.h"
+#include "server/services.h"
+
+namespace rullama::server {
+
+// endpoints_openai.cc
+void ListModels(const Services& services, Call& call);
+void ShowModel(const Services& services, Call& call);
+void ChatCompletions(const Services& services, Call& call);
+void Completions(const Services& services, Call& call);
+void Embeddings(const Services& services, Call& call);
+void Responses(const Services& services, Call& call);
+void ResponsesInputTokens(const Services& services, Call& call);
+
+// endpoints_ollama.cc
+void OllamaVersion(const Services& services, Call& call);
+void OllamaTags(const Services& services, Call& call);
+void OllamaShow(const Services& services, Call& call);
+void OllamaPs(const Services& services, Call& call);
+void OllamaChat(const Services& services, Call& call);
+void OllamaGenerate(const Services& services, Call& call);
+void OllamaEmbed(const Services& services, Call& call);
+void OllamaEmbeddings(const Services& services, Call& call);
+
+// endpoints_native.cc
+void Root(const Services& services, Call& call);
+void Health(const Services& services, Call& call);
+void Props(const Services& services, Call& call);
+void MetricsText(const Services& services, Call& call);
+void Tokenize(const Services& services, Call& call);
+void Detokenize(const Services& services, Call& call);
+void ApplyTemplate(const Services& services, Call& call);
+
+}  // namespace rullama::server

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/utf8.h"
+#include "server/answer_run.h"
+#include "server/chat_page.h"
+#include "server/chat_request.h"
+#include "server/endpoints.h"
+#include "server/json_body.h"
+#include "server/sampling_fields.h"
+
+namespace rullama::server {
+namespace {
+
+using nlohmann::json;
+
+// {"id", "piece"}; a piece that is no UTF-8 is a list of its bytes.
+json PieceOf(const Engine& engine, int32_t token) {
+  const std::string bytes = engine.TokenBytes(token).value_or("");
+  if (!FindInvalidUtf8(bytes)) return {{"id", token}, {"piece", bytes}};
+  json list = json::array();
+  for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
+  return {{"id", token}, {"piece", std::move(list)}};
+}
+
+}  // namespace
+
+void Root(const Services& services, Call& call) {
+  if (services.options.page && call.request().accept.find("text/html") != std::string::npos) {
+    call.Send(ChatPage());
+    return;
+  }
+  call.Send({.status = 200,
+             .content_type = "text/plain; charset=utf-8",
+             .body = "Ollama is running",
+             .fields = {}});
+}
+
+void Health(const Services& services, Call& call) {
+  if (!services.running.draining()) {
+    call.SendJson({{"status", "ok"}});
+    return;
+  }
+  const ApiError error = MakeApiError("shutting_down", "the server is shutting down");
+  json body = ErrorJson(Dialect::kOpenAi, error);
+  body["status"] = "draining";
+  call.Send({.status = error.status,
+             .content_type = "application/json",
+             .body = Dump(body),
+             .fields = {{"Retry-After", "1"}}});
+}
+
+void Props(const Services& services, Call& call) {
+  const ModelInfo& info = services.model.info();
+  const auto engine = services.model.loaded();
+  const EngineStats stats = engine ? engine->stats() : EngineStats{};
+  const SamplingDefaults& defaults = info.sampling;
+  const RequestLimits& limits = services.options.limits;
+  const json params = {{"temperature", defaults.temperature},
+                       {"top_k", defaults.top_k},
+                       {"top_p", defaults.top_p},
+                       {"min_p", defaults.min_p},
+                       {"typical_p", defaults.typical_p},
+                       {"repeat_penalty", defaults.repeat_penalty},
+                       {"repeat_last_n", defaults.repeat_last_n},
+                       {"frequency_penalty", defaults.frequency_penalty},
+                       {"presence_penalty", defaults.presence_penalty}};
+  json rullama = {
+      {"version", services.options.version},
+      {"backend", info.backend},
+      {"device", info.device},
+      {"deterministic", info.deterministic},
+      {"models", json::array({{{"id", services.model.model().id}, {"loaded", engine != nullptr}}})},
+      {"limits",
+       {{"max_queue", limits.max_queue},
+        {"max_queue_per_key", limits.max_queue_per_client},
+        {"max_body_bytes", services.options.max_body_bytes},
+        {"queue_timeout_s", limits.queue_timeout.count() / 1000},
+        {"request_timeout_s", limits.request_timeout.count() / 1000}}},
+      {"prefix_cache",
+       {{"limit_bytes", info.prefix_cache_bytes},
+        {"used_bytes", stats.prefix_bytes},
+        {"snapshots", stats.prefix_entries}}},
+      {"chunk", info.chunk},
+      {"embedding", "mean"}};
+  call.SendJson({{"total_slots", info.slots},
+                 {"default_generation_settings", {{"n_ctx", info.capacity}, {"params", params}}},
+                 {"rullama", std::move(rullama)}});
+}
+
+void MetricsText(const Services& services, Call& call) {
+  const auto engine = services.model.loaded();
+  Gauges gauges{.capacity = services.model.info().capacity,
+                .models_loaded = engine ? 1 : 0,
+                .device_memory_bytes = engine ? services.model.info().file_bytes : 0,
+                .version = services.options.version,
+                .backend = services.model.info().backend};
+  if (engine) gauges.engine = engine->stats();
+  if (services.options.connections) gauges.connections = services.options.connections();
+  call.Send({.status = 200,
+             .content_type = "text/plain; version=0.0.4; charset=utf-8",
+             .body = services.metrics.Text(gauges),
+             .fields = {}});
+}
+
+void Tokenize(const Services& services, Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  FieldReader fields(*body);
+  const auto text = fields.Text("content");
+  const bool add_bos = fields.Boolean("add_special").value_or(false);
+  const bool parse_special = fields.Boolean("parse_special").value_or(true);
+  const bool pieces = fields.Boolean("with_pieces").value_or(false);
+  if (!text) fields.Fail("missing_required_parameter", "content", "is missing; give a text");
+  if (fields.error()) return call.Fail(*fields.error());
+  const auto engine = services.model.Acquire();
+  if (!engine) return call.Fail(engine.error());
+  const auto ids = (*engine)->Tokenize(*text, parse_special, add_bos);
+  if (!ids) return call.Fail(FromEngine(ids.error()));
+  json tokens = json::array();
+  for (const int32_t id : *ids) tokens.push_back(pieces ? PieceOf(**engine, id) : json(id));
+  call.SendJson({{"tokens", std::move(tokens)}}, fields.Unknown());
+}
+
+void Detokenize(const Services& services, Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  FieldReader fields(*body);
+  std::vector<int32_t> ids;
+  const json* tokens = fields.Find("tokens");
+  if (tokens == nullptr) {
+    fields.Fail("missing_required_parameter", "tokens", "is missing; give a list of token ids");
+  } else if (!tokens->is_array()) {
+    fields.Fail("invalid_type", "tokens", "is no list of token ids");
+  } else if (!tokens->empty()) {
+    ids = ReadIds(fields, "tokens", *tokens);
+  }
+  if (fields.error()) return call.Fail(*fields.error());
+  const auto engine = services.model.Acquire();
+  if (!engine) return call.Fail(engine.error());
+  const auto text = (*engine)->Detokenize(ids, true);
+  if (!text) return call.Fail(FromEngine(text.error()));
+  call.SendJson({{"content", *text}}, fields.Unknown());
+}
+
+void ApplyTemplate(const Services& services, Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  const auto context = ContextOf(services, call.request().body);
+  if (!context) return call.Fail(context.error());
+  const auto request = ReadChatRequest(*body, context->body);
+  if (!request) return call.Fail(request.error());
+  const Request& prompt = request->prompts.front();
+  const auto ids =
+      context->engine->ChatTokens(prompt.messages, prompt.tools, prompt.thinking.value_or(false));
+  if (!ids) return call.Fail(FromEngine(ids.error()));
+  const auto text = context->engine->Detokenize(*ids, true);
+  if (!text) return call.Fail(FromEngine(text.error()));
+  call.SendJson({{"prompt", *text}}, request->ignored);
+}
+
+}  // namespace rullama::server

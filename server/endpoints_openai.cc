@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "server/answer_run.h"
+#include "server/base64.h"
+#include "server/chat_request.h"
+#include "server/embedding_request.h"
+#include "server/endpoints.h"
+#include "server/json_body.h"
+#include "server/responses_request.h"
+
+namespace rullama::server {
+namespace {
+
+using nlohmann::json;
+
+json ModelEntry(const ServedModel& model) {
+  return {{"id", model.id},
+          {"object", "model"},
+          {"created", static_cast<int64_t>(model.time)},
+          {"owned_by", "rullama"}};
+}
+
+using BodyReader = ApiResult<AnswerRequest> (*)(const json& body, const BodyContext& context);
+using FormatMaker = std::unique_ptr<AnswerFormat> (*)(AnswerIdentity identity,
+                                                      const AnswerRequest& request);
+
+// The way from a body to an answer that both endpoints of completions go.
+void Complete(const Services& services, Call& call, BodyReader read, FormatMaker make_format) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  const auto context = ContextOf(services, call.request().body);
+  if (!context) return call.Fail(context.error());
+  auto request = read(*body, context->body);
+  if (!request) return call.Fail(request.error());
+  if (const auto model = services.model.CheckName(request->model); !model) {
+    return call.Fail(model.error());
+  }
+  ContinueEmptyPrompts(*context->engine, *request);
+  const auto format = make_format(IdentityOf(services, context->engine), *request);
+  RunAnswer(services, call, *context->engine, *request, *format);
+}
+
+}  // namespace
+
+void ListModels(const Services& services, Call& call) {
+  call.SendJson({{"object", "list"}, {"data", json::array({ModelEntry(services.model.model())})}});
+}
+
+void ShowModel(const Services& services, Call& call) {
+  const std::string id = call.request().path.substr(std::string_view("/v1/models").size());
+  const auto found = services.model.CheckName(id.size() > 1 ? id.substr(1) : "/");
+  if (!found) return call.Fail(found.error());
+  call.SendJson(ModelEntry(services.model.model()));
+}
+
+void ChatCompletions(const Services& services, Call& call) {
+  Complete(services, call, ReadChatRequest,
+           [](AnswerIdentity identity, const AnswerRequest& request) {
+             return MakeChatFormat(std::move(identity), {.usage = request.include_usage});
+           });
+}
+
+void Completions(const Services& services, Call& call) {
+  Complete(services, call, ReadTextRequest,
+           [](AnswerIdentity identity, const AnswerRequest& request) {
+             return MakeTextFormat(std::move(identity), {.usage = request.include_usage},
+                                   request.echoes, static_cast<size_t>(request.n));
+           });
+}
+
+namespace {
+
+// A request of /v1/responses for the model that is served, and the model.
+struct LoadedResponses {
+  std::shared_ptr<Engine> engine;
+  ResponsesRequest request;
+};
+ApiResult<LoadedResponses> LoadResponses(const Services& services, const Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return tl::unexpected(body.error());
+  const auto context = ContextOf(services, call.request().body);
+  if (!context) return tl::unexpected(context.error());
+  auto request = ReadResponsesRequest(*body, context->body);
+  if (!request) return tl::unexpected(request.error());
+  if (const auto model = services.model.CheckName(request->answer.model); !model) {
+    return tl::unexpected(model.error());
+  }
+  return LoadedResponses{context->engine, *std::move(request)};
+}
+
+}  // namespace
+
+void Responses(const Services& services, Call& call) {
+  auto loaded = LoadResponses(services, call);
+  if (!loaded) return call.Fail(loaded.error());
+  const SamplingDefaults& defaults = services.model.info().sampling;
+  nlohmann::json& repeated = loaded->request.repeated;
+  if (repeated["temperature"].is_null()) repeated["temperature"] = defaults.temperature;
+  if (repeated["top_p"].is_null()) repeated["top_p"] = defaults.top_p;
+  const auto format =
+      MakeResponsesFormat(IdentityOf(services, loaded->engine), std::move(repeated));
+  RunAnswer(services, call, *loaded->engine, loaded->request.answer, *format);
+}
+
+void ResponsesInputTokens(const Services& services, Call& call) {
+  const auto loaded = LoadResponses(services, call);
+  if (!loaded) return call.Fail(loaded.error());
+  const AnswerRequest& request = loaded->request.answer;
+  const auto tokens = loaded->engine->CountPrompt(request.prompts.front());
+  if (!tokens) {
+    return call.Fail(SubmitError(*loaded->engine, request.prompts.front(), tokens.error()));
+  }
+  call.SendJson({{"object", "response.input_tokens"}, {"input_tokens", *tokens}}, request.ignored);
+}
+
+void Embeddings(const Services& services, Call& call) {
+  const auto body = ParseBody(call.request().body);
+  if (!body) return call.Fail(body.error());
+  FieldReader fields(*body);
+  const auto model = services.model.CheckName(fields.Text("model").value_or(""));
+  const auto inputs = ReadInputs(fields, "input", /*ids=*/true, /*may_be_empty=*/false);
+  const auto format = fields.Text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") {
+    fields.Fail("invalid_value", "encoding_format", "is none of float, base64");
+  }
+  const auto dimensions = fields.Integer("dimensions", 1, services.model.info().width);
+  fields.Find("user");
+  if (fields.error()) return call.Fail(*fields.error());
+  if (!model) return call.Fail(model.error());
+  const auto embedded = EmbedAll(services, call, inputs, dimensions, /*truncate=*/false);
+  if (!embedded) return call.Fail(embedded.error());
+  json data = json::array();
+  // As the clients of OpenAI ask for: little-endian binary32 in base64.
+  for (const std::vector<float>& values : embedded->vectors) {
+    json entry = {{"object", "embedding"}, {"index", data.size()}};
+    entry["embedding"] =
+        format == "base64" ? json(Base64(std::as_bytes(std::span(values)))) : json(values);
+    data.push_back(std::move(entry));
+  }
+  call.SendJson(
+      {{"object", "list"},
+       {"data", std::move(data)},
+       {"model", services.model.model().id},
+       {"usage", {{"prompt_tokens", embedded->tokens}, {"total_tokens", embedded->tokens}}}},
+      fields.Unknown());
+}
+
+}  // namespace rullama::server

@@ -1,0 +1,20 @@
+// The messages of a conversation, as both APIs give them, in the form that the engine takes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "server/field_reader.h"
+
+namespace rullama::server {
+
+inline constexpr size_t kMaxMessages = 4096;
+
+// `messages` of the OpenAI API: 1 to 4096 objects with role and content. What the template checks
+// (calls and their results) is left to the engine. Null if there is an error.
+nlohmann::json ReadMessages(FieldReader& fields);
+
+// `messages` of the Ollama API, which may be empty or missing: arguments of calls are objects,
+// `thinking` are the thoughts, results name their tool or their call.
+nlohmann::json ReadOllamaMessages(FieldReader& fields);
+
+}  // namespace rullama::server

@@ -1,0 +1,71 @@
+// What /metrics tells, in the text form 0.0.4 of Prometheus. No text of requests, no path and no
+// name that a client chose is ever part of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/api/stats.h"
+
+namespace rullama::server {
+
+enum class Counter : uint8_t {
+  kRequests,      // {endpoint, code}
+  kPromptTokens,  // read
+  kCachedTokens,  // of prompts, not read again
+  kDrawnTokens,
+  kCancelled,  // {reason}
+  kConstraintFailures,
+  kToolParseFailures,
+  kPrefixEvictions,
+  kModelLoads,  // {result}
+  kDeviceLost,
+  kAuthFailures,
+  kCount,
+};
+
+enum class Distribution : uint8_t {
+  kQueueSeconds,
+  kFirstTokenSeconds,
+  kInterTokenSeconds,
+  kRequestSeconds,
+  kMaskSeconds,
+  kSchemaCompileSeconds,
+  kCount,
+};
+
+// What is so at the moment of the question.
+struct Gauges {
+  EngineStats engine = {};
+  int64_t capacity = 0;  // tokens of a slot
+  int64_t connections = 0;
+  int64_t models_loaded = 0;
+  int64_t device_memory_bytes = 0;
+  std::string version;
+  std::string backend;
+};
+
+// Thread safety: all member functions from any thread.
+class Metrics {
+ public:
+  Metrics();
+
+  // `labels` as in the text: `code="200"`; those of kCancelled and kModelLoads are listed in
+  // metrics.cc.
+  void Add(Counter counter, double count = 1, const std::string& labels = "");
+  void Observe(Distribution distribution, double seconds);
+
+  [[nodiscard]] std::string Text(const Gauges& gauges) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::array<std::map<std::string, double>, static_cast<size_t>(Counter::kCount)> counters_;
+  std::array<Histogram, static_cast<size_t>(Distribution::kCount)> distributions_;
+};
+
+}  // namespace rullama::server

@@ -1,0 +1,78 @@
+#include "server/routes.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "server/endpoints.h"
+
+namespace rullama::server {
+namespace {
+
+constexpr bool kOpen = false;  // needs no key
+
+constexpr Route kRoutes[] = {
+    {"GET", "/", Root, kOpen},
+    {"GET", "/health", Health, kOpen},
+    {"GET", "/v1/health", Health, kOpen},
+    {"GET", "/props", Props},
+    {"GET", "/metrics", MetricsText, true, &ApiOptions::metrics},
+    {"POST", "/tokenize", Tokenize},
+    {"POST", "/detokenize", Detokenize},
+    {"POST", "/apply-template", ApplyTemplate},
+    {"GET", "/v1/models", ListModels},
+    {"GET", "/v1/models/*", ShowModel},
+    {"POST", "/v1/chat/completions", ChatCompletions},
+    {"POST", "/v1/completions", Completions},
+    {"POST", "/v1/embeddings", Embeddings, true, &ApiOptions::embeddings},
+    {"POST", "/v1/responses", Responses},
+    {"POST", "/v1/responses/input_tokens", ResponsesInputTokens},
+    {"GET", "/api/version", OllamaVersion},
+    {"GET", "/api/tags", OllamaTags},
+    {"POST", "/api/show", OllamaShow},
+    {"GET", "/api/ps", OllamaPs},
+    {"POST", "/api/chat", OllamaChat},
+    {"POST", "/api/generate", OllamaGenerate},
+    {"POST", "/api/embed", OllamaEmbed, true, &ApiOptions::embeddings},
+    {"POST", "/api/embeddings", OllamaEmbeddings, true, &ApiOptions::embeddings},
+};
+
+// Endpoints of both APIs that this server does not have, with any method.
+constexpr std::string_view kNotHere[] = {
+    "/v1/images/*",        "/v1/audio/*",       "/v1/files/*",      "/v1/uploads/*",
+    "/v1/batches/*",       "/v1/fine_tuning/*", "/v1/assistants/*", "/v1/threads/*",
+    "/v1/vector_stores/*", "/v1/moderations/*", "/v1/realtime/*",   "/v1/conversations/*",
+    "/v1/messages/*",      "/v1/rerank/*",      "/v1/responses/*",  "/api/pull/*",
+    "/api/push/*",         "/api/create/*",     "/api/copy/*",      "/api/delete/*",
+    "/api/blobs/*",        "/api/me/*",         "/api/signout/*",   "/api/web_search/*",
+    "/api/web_fetch/*",
+};
+
+bool Matches(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with("/*")) return pattern == path;
+  pattern.remove_suffix(2);
+  return path.starts_with(pattern) &&
+         (path.size() == pattern.size() || path[pattern.size()] == '/');
+}
+
+}  // namespace
+
+FoundRoute FindRoute(std::string_view method, std::string_view path, const ApiOptions& options) {
+  FoundRoute found;
+  if (method == "HEAD") method = "GET";
+  for (const Route& route : kRoutes) {
+    if (!Matches(route.path, path)) continue;
+    if (route.enabled != nullptr && !(options.*route.enabled)) continue;
+    if (route.method == method) {
+      found.route = &route;
+      return found;
+    }
+    found.allowed = route.method == "GET" ? "GET, HEAD" : route.method;
+  }
+  found.not_implemented =
+      found.allowed.empty() &&
+      std::any_of(std::begin(kNotHere), std::end(kNotHere),
+                  [&](std::string_view pattern) { return Matches(pattern, path); });
+  return found;
+}
+
+}  // namespace rullama::server

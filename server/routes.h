@@ -1,0 +1,28 @@
+// The table of the endpoints.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/call.h"
+#include "server/services.h"
+
+namespace rullama::server {
+
+struct Route {
+  std::string_view method;  // a GET answers HEAD too
+  std::string_view path;    // "/*" at its end stands for whatever follows
+  void (*handle)(const Services& services, Call& call);
+  bool needs_key = true;
+  bool ApiOptions::*enabled = nullptr;  // false: there is no such endpoint
+};
+
+// What a path leads to: a route, or the methods that it takes instead, or nothing.
+struct FoundRoute {
+  const Route* route = nullptr;
+  std::string allowed;           // "POST"; empty: no route has this path
+  bool not_implemented = false;  // an endpoint of one of the APIs that this server does not have
+};
+FoundRoute FindRoute(std::string_view method, std::string_view path, const ApiOptions& options);
+
+}  // namespace rullama::server

@@ -1,0 +1,30 @@
+// The members of requests that say how tokens are drawn and where an answer ends. Both APIs have
+// them, in the body or in `options`.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/api/request.h"
+#include "server/field_reader.h"
+
+namespace rullama::server {
+
+inline constexpr int64_t kMaxTopLogprobs = 20;
+
+// temperature, top_k, top_p, min_p, typical_p, repeat_penalty, repeat_last_n, frequency_penalty,
+// presence_penalty and seed, each within its range.
+void ReadSampling(FieldReader& fields, SamplingOptions& sampling);
+
+// logit_bias: token id -> -100 (bans) to 100.
+void ReadBias(FieldReader& fields, std::map<int32_t, float>& biases);
+
+// stop: a text or up to 16, each of 1 to 256 bytes.
+void ReadStop(FieldReader& fields, std::vector<std::string>& stops);
+
+// A list of token ids, not empty and not negative. `name` is its place in errors.
+std::vector<int32_t> ReadIds(FieldReader& fields, std::string_view name,
+                             const nlohmann::json& list);
+
+}  // namespace rullama::server

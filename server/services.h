@@ -1,0 +1,35 @@
+// What the endpoints share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "server/metrics.h"
+#include "server/model_host.h"
+#include "server/running_requests.h"
+
+namespace rullama::server {
+
+struct ApiOptions {
+  std::string version;
+  RequestLimits limits = {};
+  int64_t max_body_bytes = 4 << 20;
+  // Endpoints that may be switched off.
+  bool page = true;
+  bool metrics = true;
+  bool embeddings = true;
+  std::function<int64_t()> connections = {};            // how many are open
+  std::function<void(std::string_view line)> log = {};  // one line for each request
+};
+
+// Thread safety: as its members.
+struct Services {
+  const ApiOptions& options;
+  ModelHost& model;
+  Metrics& metrics;
+  RunningRequests& running;
+};
+
+}  // namespace rullama::server

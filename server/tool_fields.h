@@ -1,0 +1,29 @@
+// The tools that a request offers, and which of them are to be called.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/field_reader.h"
+
+namespace rullama::server {
+
+inline constexpr size_t kMaxTools = 128;
+
+struct ToolFields {
+  enum class Choice {
+    kAuto,      // text or calls, as the model likes
+    kNone,      // no calls
+    kRequired,  // at least one call, in front of any text
+  };
+  nlohmann::json tools = nlohmann::json::array();  // in the form of chat completions
+  Choice choice = Choice::kAuto;
+  std::vector<std::string> allowed;  // names of the tools that may be called; empty: all
+  bool parallel = true;              // more than one call
+};
+
+// `tools`, `tool_choice` and `parallel_tool_calls` of chat completions; with `flat` those of
+// responses, whose functions have their members beside `type`.
+ToolFields ReadTools(FieldReader& fields, bool flat = false);
+
+}  // namespace rullama::server
