@@ -91,7 +91,7 @@ TEST(Generate, RecordsAddUp) {
   const RunResult result = RunRullama(With({"--greedy", "-n", "16"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Records records = Parse(result);
-  EXPECT_EQ(records.deltas, records.final["text"]);
+  EXPECT_EQ(records.final["text"], records.deltas);
   EXPECT_EQ(records.final["generated_tokens"], 16);
   EXPECT_EQ(records.final["stop_reason"], "length");
   EXPECT_EQ(records.final["backend"], "cpu");

@@ -118,7 +118,7 @@ TEST_F(ApiTest, AStreamIsTheAnswerInParts) {
       text += path == kChat ? choice["delta"].value("content", "") : choice.value("text", "");
     }
     const json& choice = whole["choices"][0];
-    EXPECT_EQ(text, path == kChat ? choice["message"]["content"] : choice["text"]);
+    EXPECT_EQ(path == kChat ? choice["message"]["content"] : choice["text"], text);
     EXPECT_EQ(events[events.size() - 3]["choices"][0]["finish_reason"], choice["finish_reason"]);
     EXPECT_EQ(events[events.size() - 2]["usage"]["total_tokens"], whole["usage"]["total_tokens"]);
     EXPECT_EQ(events.back(), "[DONE]");

@@ -121,7 +121,6 @@ TEST(HttpServerTest, SlowRequestsAreCutOff) {
   HttpLimits limits;
   limits.header_timeout = std::chrono::milliseconds(100);
   limits.body_timeout = std::chrono::milliseconds(100);
-  limits.idle_timeout = std::chrono::milliseconds(100);
   const auto server = Start(Echo, limits);
   Client header(server->port());
   header.Send("GET /a HT");
@@ -129,6 +128,12 @@ TEST(HttpServerTest, SlowRequestsAreCutOff) {
   Client body(server->port());
   body.Send("POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab");
   EXPECT_EQ(StatusOf(body.ReadAll()), 408);
+}
+
+TEST(HttpServerTest, ConnectionsWithoutARequestAreClosed) {
+  HttpLimits limits;
+  limits.idle_timeout = std::chrono::milliseconds(100);
+  const auto server = Start(Echo, limits);
   Client idle(server->port());
   EXPECT_EQ(idle.ReadAll(), "");
 }
