@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/canvas_runner.h"
+#include "engine/cut_points.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
 #include "engine/model_facts.h"
@@ -83,6 +84,11 @@ struct RULLAMA_LOCAL Engine::Impl {
   Status Start(const EngineOptions& options);
   // Error model.canvas for a model that denoises.
   [[nodiscard]] Status CheckPredicts() const;
+  // Where the steps that read a prompt end.
+  [[nodiscard]] std::vector<int64_t> CutsOf(std::span<const int32_t> prompt) const {
+    const auto borders = session->model().model->TurnBorders(session->tokenizer(), prompt);
+    return CutPoints(std::ssize(prompt), session->chunk(), borders);
+  }
   // A job whose results are rows of these tokens.
   Result<std::unique_ptr<Job>> RowsJob(Job::Kind kind, std::vector<int32_t> ids) const;
   // Hands a job to the runner. At its end the channel has RequestEnd or Error.
@@ -131,7 +137,6 @@ Status Engine::Impl::Start(const EngineOptions& options) {
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.slots = slots,
                                                    .capacity = info.capacity,
-                                                   .chunk = session->chunk(),
                                                    .vocabulary = info.vocabulary,
                                                    .end_tokens = EndTokens(session->tokenizer())},
                                   wakeup);
@@ -213,6 +218,7 @@ Result<Generation> Engine::Submit(const Request& request) {
   RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
                       PrepareRequest(impl_->session->model(), sampler, request));
   Job& job = *prepared.job;
+  job.cuts = impl_->CutsOf(job.prompt);
   job.channel = std::make_shared<AnswerChannel>(impl_->wakeup);
   auto generation = std::make_unique<Generation::Impl>(shared_from_this(), job.channel,
                                                        impl_->session->tokenizer(),
@@ -334,16 +340,15 @@ Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& pa
   RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
                       PrepareRequest(impl_->session->model(), impl_->sampler, request));
   Job& job = *prepared.job;
-  const int64_t chunk = impl_->session->chunk();
-  const int64_t tokens = std::ssize(job.prompt);
-  if (tokens < chunk) {
+  job.cuts = impl_->CutsOf(job.prompt);
+  if (job.cuts.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "the prompt has {} tokens, expected at least one chunk of {}; a shorter one "
                      "is read faster than it is loaded, or set context.prefill_chunk",
-                     tokens, chunk);
+                     job.prompt.size(), impl_->session->chunk());
   }
   job.kind = Job::Kind::kSave;
-  job.prompt.resize(static_cast<size_t>(tokens / chunk * chunk));
+  job.prompt.resize(static_cast<size_t>(job.cuts.back()));
   RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->Fingerprint());
   RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(prepared.job)));
   auto& stored = std::get<StoredSnapshot>(item);
@@ -357,7 +362,8 @@ Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   RL_ASSIGN_OR_RETURN(StoredSnapshot stored, ReadSnapshot(path));
   RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->Fingerprint());
   const int64_t tokens = std::ssize(stored.tokens);
-  if (stored.model != model || tokens % impl_->session->chunk() != 0) {
+  const std::vector<int64_t> cuts = impl_->CutsOf(stored.tokens);
+  if (stored.model != model || cuts.empty() || cuts.back() != tokens) {
     return MakeError(ErrorKind::kUsage, "snapshot.mismatch",
                      "{} was stored with the fingerprint {:016x}{:016x}, expected {:016x}{:016x}: "
                      "another model, adapter, backend, device, version or chunk length; store the "

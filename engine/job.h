@@ -21,14 +21,15 @@ struct Job {
     kGenerate,  // draws tokens behind the prompt
     kEmbed,     // adds up the hidden states of the prompt's rows: one ResultRows
     kLogits,    // the logits of the prompt's rows: a ResultRows for each step
-    kSave,      // a snapshot behind the prompt, which has whole chunks: a StoredSnapshot
+    kSave,      // a snapshot behind the prompt, which ends at a cut point: a StoredSnapshot
     kLoad,      // restores `stored`, whose tokens are the prompt
   };
   Kind kind = Kind::kGenerate;
-  std::vector<int32_t> prompt;  // at least one token, and within the capacity
-  int64_t max_tokens = -1;      // as Request::max_tokens
-  int64_t max_context = 0;      // as Request::max_context
-  RowSampling sampling = {};    // `bias` points into `bias` below
+  std::vector<int32_t> prompt;     // at least one token, and within the capacity
+  std::vector<int64_t> cuts = {};  // of the prompt (cut_points.h)
+  int64_t max_tokens = -1;         // as Request::max_tokens
+  int64_t max_context = 0;         // as Request::max_context
+  RowSampling sampling = {};       // `bias` points into `bias` below
   std::vector<TokenBias> bias = {};
   int32_t top_logprobs = -1;
   bool reuse_prefix = true;

@@ -22,7 +22,7 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       options_(std::move(options)),
       wakeup_(std::move(wakeup)),
       batch_(session, options_.vocabulary),
-      table_(options_.slots, options_.chunk),
+      table_(options_.slots),
       slots_(static_cast<size_t>(options_.slots)),
       rings_(static_cast<size_t>(options_.slots)) {
   stats_.slots = options_.slots;
@@ -124,8 +124,10 @@ void Scheduler::Admit() {
     const auto next = NextWaiting();
     const Job& job = **next;
     const bool reads = ReadsChunks(job.kind);
+    const auto reusable =
+        job.reuse_prefix && reads ? std::span(job.cuts) : std::span<const int64_t>();
     const auto choice =
-        table_.Choose(job.prompt, job.reuse_prefix && reads, job.client,
+        table_.Choose(job.prompt, reusable, job.client,
                       [this](int32_t slot, int64_t position) { return CanReturn(slot, position); });
     if (!choice) return;
     last_turns_[job.client] = ++turns_;
@@ -199,8 +201,7 @@ bool Scheduler::ReadChunk() {
     if (!running || running->token || running->job->channel->full()) continue;
     next_reader_ = slot + 1;
     const std::span<const int32_t> prompt = running->job->prompt;
-    const int64_t most = ChunkOf(running->job->kind);
-    const int64_t end = std::min(std::ssize(prompt), (running->read / most + 1) * most);
+    const int64_t end = EndOfChunk(*running);
     const auto chunk = prompt.subspan(static_cast<size_t>(running->read),
                                       static_cast<size_t>(end - running->read));
     const auto at = static_cast<int32_t>(slot);
@@ -215,19 +216,16 @@ bool Scheduler::ReadChunk() {
   return false;
 }
 
-// The most rows of a step that reads the prompt of such a job.
-int64_t Scheduler::ChunkOf(Job::Kind kind) const {
-  switch (kind) {
-    case Job::Kind::kGenerate:
-    case Job::Kind::kSave:
-    case Job::Kind::kLoad:
-      break;
-    case Job::Kind::kEmbed:
-      return session_.max_rows(BatchGraphOf(BatchOutput::kHidden).index);
-    case Job::Kind::kLogits:
-      return session_.max_rows(BatchGraphOf(BatchOutput::kLogits).index);
+int64_t Scheduler::EndOfChunk(const Running& running) const {
+  const Job& job = *running.job;
+  const int64_t tokens = std::ssize(job.prompt);
+  if (ReadsChunks(job.kind)) {
+    const auto cut = std::ranges::upper_bound(job.cuts, running.read);
+    return cut == job.cuts.end() ? tokens : *cut;
   }
-  return table_.chunk();
+  const BatchOutput output =
+      job.kind == Job::Kind::kEmbed ? BatchOutput::kHidden : BatchOutput::kLogits;
+  return std::min(tokens, running.read + session_.max_rows(BatchGraphOf(output).index));
 }
 
 Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
@@ -240,8 +238,8 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, draws ? &draw : nullptr));
   running.read += std::ssize(chunk);
   table_.Append(slot, chunk);
-  const int64_t last_chunk = total / table_.chunk() * table_.chunk();
-  if (job.reuse_prefix && running.read == last_chunk) RL_RETURN_IF_ERROR(KeepRings(slot));
+  const bool at_last_cut = !job.cuts.empty() && running.read == job.cuts.back();
+  if (job.reuse_prefix && at_last_cut) RL_RETURN_IF_ERROR(KeepRings(slot));
   job.channel->Push(ReadProgress{running.read, total});
   if (result) {
     running.first_token = EngineClock::now();

@@ -29,7 +29,6 @@ namespace rullama {
 struct SchedulerOptions {
   int64_t slots = 1;
   int64_t capacity = 0;  // tokens per slot
-  int64_t chunk = 0;     // most rows of a step that reads a prompt
   int64_t vocabulary = 0;
   std::vector<int32_t> end_tokens = {};
 };
@@ -82,7 +81,8 @@ class Scheduler final : public JobRunner {
   Status Load(int32_t slot);
   // Hands out a token that was drawn, or ends the job if it was the last.
   void TakeResult(int32_t slot, const RowResult& result);
-  [[nodiscard]] int64_t ChunkOf(Job::Kind kind) const;
+  // The position behind the next chunk of a job's prompt.
+  [[nodiscard]] int64_t EndOfChunk(const Running& running) const;
   void End(int32_t slot, StopReason reason);
   // Ends the job with an error; the slot's rows are given up.
   void Fail(int32_t slot, const Error& error);

@@ -4,17 +4,15 @@
 
 namespace rullama {
 
-SlotTable::SlotTable(int64_t slots, int64_t chunk)
-    : chunk_(chunk), slots_(static_cast<size_t>(slots)) {}
+SlotTable::SlotTable(int64_t slots) : slots_(static_cast<size_t>(slots)) {}
 
+// The rows that both begin with, but for the last of the prompt.
 int64_t SlotTable::CommonRows(const Slot& slot, std::span<const int32_t> prompt) const {
   const size_t most = std::min(slot.prompt.size(), prompt.size() - 1);
-  const auto common =
-      std::mismatch(slot.prompt.begin(), slot.prompt.begin() + static_cast<std::ptrdiff_t>(most),
-                    prompt.begin())
-          .first -
-      slot.prompt.begin();
-  return common / chunk_ * chunk_;
+  return std::mismatch(slot.prompt.begin(), slot.prompt.begin() + static_cast<std::ptrdiff_t>(most),
+                       prompt.begin())
+             .first -
+         slot.prompt.begin();
 }
 
 bool SlotTable::Suits(const Choice& choice, const Choice& other) const {

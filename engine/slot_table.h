@@ -1,9 +1,9 @@
 // What the slots of a session hold, and which one suits a new request.
 //
-// A prompt is read in chunks that end at multiples of the chunk length, whoever reads it. A request
-// that reuses the rows of an earlier one therefore runs the same steps as one that does not, from
-// the first row that it reads on, and gives the same bytes. Rows of drawn tokens are not reused:
-// they met the kernels of a decode step.
+// A prompt is read in chunks that end at its cut points (cut_points.h), whoever reads it. A request
+// that reuses the rows of an earlier one up to a cut point therefore runs the same steps as one
+// that does not, from the first row that it reads on, and gives the same bytes. Rows of drawn
+// tokens are not reused: they met the kernels of a decode step.
 //
 // Thread safety: one thread.
 #pragma once
@@ -17,25 +17,28 @@ namespace rullama {
 
 class SlotTable {
  public:
-  SlotTable(int64_t slots, int64_t chunk);
+  explicit SlotTable(int64_t slots);
 
   struct Choice {
     int32_t slot = 0;
-    int64_t reused = 0;  // rows of the prompt that the slot holds; a multiple of the chunk length
+    int64_t reused = 0;  // rows of the prompt that the slot holds; 0 or a cut point
   };
   // A free slot for this prompt, or nothing: the one that holds most of it, else an empty one, else
   // the one that was used least recently. At least one row of the prompt is left to be read. Only
-  // rows of the same client count. `can_return(slot, position)` says whether the session can go
-  // back to this position of a slot.
+  // rows of the same client count. `cuts` are those of the prompt; none: nothing is reused.
+  // `can_return(slot, position)` says whether the session can go back to this position of a slot.
   template <typename CanReturn>
-  std::optional<Choice> Choose(std::span<const int32_t> prompt, bool reuse, uint64_t client,
-                               const CanReturn& can_return) const {
+  std::optional<Choice> Choose(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
+                               uint64_t client, const CanReturn& can_return) const {
     std::optional<Choice> best;
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].busy) continue;
       const auto slot = static_cast<int32_t>(i);
-      Choice choice{slot, reuse && slots_[i].client == client ? CommonRows(slots_[i], prompt) : 0};
-      while (choice.reused > 0 && !can_return(slot, choice.reused)) choice.reused -= chunk_;
+      Choice choice{slot, 0};
+      const int64_t common = slots_[i].client == client ? CommonRows(slots_[i], prompt) : 0;
+      for (const int64_t cut : cuts) {
+        if (cut <= common && can_return(slot, cut)) choice.reused = cut;
+      }
       if (!best || Suits(choice, *best)) best = choice;
     }
     return best;
@@ -50,8 +53,6 @@ class SlotTable {
   // The slot holds nothing that may be reused.
   void Forget(int32_t slot);
 
-  [[nodiscard]] int64_t chunk() const { return chunk_; }
-
  private:
   struct Slot {
     bool busy = false;
@@ -62,7 +63,6 @@ class SlotTable {
   [[nodiscard]] int64_t CommonRows(const Slot& slot, std::span<const int32_t> prompt) const;
   [[nodiscard]] bool Suits(const Choice& choice, const Choice& other) const;
 
-  int64_t chunk_;
   uint64_t uses_ = 0;
   std::vector<Slot> slots_;
 };

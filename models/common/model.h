@@ -4,8 +4,10 @@
 // Thread safety: immutable; const member functions may be called from any thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,10 @@ class Model {
                                                        const nlohmann::json& messages,
                                                        const nlohmann::json& tools,
                                                        bool thinking) const = 0;
+  // The positions behind the turns of a conversation's tokens, ascending: where the next turn
+  // begins. A function of the tokens before each alone.
+  [[nodiscard]] virtual std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
+                                                         std::span<const TokenId> ids) const = 0;
   [[nodiscard]] virtual std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const = 0;
 

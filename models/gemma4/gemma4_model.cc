@@ -79,6 +79,11 @@ Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
   return EncodedChat{.ids = std::move(ids), .opens_thought = prompt.opens_thought};
 }
 
+std::vector<int64_t> Gemma4Model::TurnBorders(const Tokenizer& tokenizer,
+                                              std::span<const TokenId> ids) const {
+  return gemma4::TurnBorders(tokenizer, ids);
+}
+
 std::unique_ptr<OutputParser> Gemma4Model::MakeOutputParser(
     const OutputParserOptions& options) const {
   return std::make_unique<gemma4::OutputParser>(options);

@@ -1,7 +1,10 @@
 // A Gemma 4 model behind the interface of all families.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "models/common/model.h"
 #include "models/gemma4/chat/template.h"
@@ -26,6 +29,8 @@ class Gemma4Model final : public Model {
                                                const nlohmann::json& messages,
                                                const nlohmann::json& tools,
                                                bool thinking) const override;
+  [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
+                                                 std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const override;
 

@@ -85,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(, EachBackend, ::testing::Values("cpu", "vulkan", "open
 
 TEST_P(EachBackend, SixteenAtOnceGiveTheBytesOfEachAlone) {
   constexpr int kRequests = 16;
-  const std::vector<Request> requests = MixedRequests(kRequests);
+  std::vector<Request> requests = MixedRequests(kRequests);
+  for (size_t i = 1; i < requests.size(); i += 2) requests[i].top_logprobs = 20;
   const auto engine = Open(GetParam(), kRequests, {{"context.prefill_chunk", "32"}});
   std::vector<Completion> alone;
   alone.reserve(requests.size());
@@ -100,9 +101,27 @@ TEST_P(EachBackend, SixteenAtOnceGiveTheBytesOfEachAlone) {
     EXPECT_THAT(together.ids, ElementsAreArray(alone[i].ids));
     EXPECT_EQ(together.text, alone[i].text);
     EXPECT_EQ(together.reason, alone[i].reason);
-    EXPECT_EQ(together.logprobs.size(), alone[i].logprobs.size());
+    EXPECT_EQ(together.logprobs, alone[i].logprobs);  // of logits to the last bit
     EXPECT_FALSE(together.ids.empty());
   }
+}
+
+TEST(EngineTest, TheNextTurnReusesThePromptUpToTheLastTurnBorder) {
+  const std::string text(300, 'a');
+  const std::string first = R"([{"role": "user", "content": ")" + text + R"("})";
+  const auto engine = Open("cpu", 1, {{"context.prefill_chunk", "384"}});
+  const Completion before = Answer(*engine, {.messages = first + "]", .max_tokens = 4});
+  Request request{.messages = first + R"(, {"role": "assistant", "content": "Yes."},)"
+                                      R"( {"role": "user", "content": "Why?"}])",
+                  .max_tokens = 8};
+  request.sampling.seed = 7;
+  const Completion reused = Answer(*engine, request);
+  EXPECT_GE(reused.cached_tokens, 64);
+  EXPECT_LT(reused.cached_tokens, before.prompt_tokens);
+  request.reuse_prefix = false;
+  const Completion fresh = Answer(*engine, request);
+  EXPECT_EQ(fresh.cached_tokens, 0);
+  EXPECT_THAT(reused.ids, ElementsAreArray(fresh.ids));
 }
 
 // More requests than slots, from several threads.

@@ -26,11 +26,15 @@ class SlotTableTest : public ::testing::Test {
     return choice;
   }
   std::optional<SlotTable::Choice> Choose(const std::vector<int32_t>& prompt, bool reuse = true) {
-    return table_.Choose(prompt, reuse, client_,
+    std::vector<int64_t> cuts;
+    for (int64_t cut = kChunk; reuse && cut <= std::ssize(prompt); cut += kChunk) {
+      cuts.push_back(cut);
+    }
+    return table_.Choose(prompt, cuts, client_,
                          [this](int32_t, int64_t p) { return p <= can_return_; });
   }
 
-  SlotTable table_{2, kChunk};
+  SlotTable table_{2};
   int64_t can_return_ = 1000;
   uint64_t client_ = 0;
 };

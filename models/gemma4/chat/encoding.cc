@@ -34,4 +34,17 @@ Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const Chat
   return tokenizer.EncodeSegments(segments, options);
 }
 
+std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
+  const auto turn_end = tokenizer.FindToken(kTurnEnd);
+  const auto line_break = tokenizer.FindToken("\n");
+  std::vector<int64_t> borders;
+  if (!turn_end || !line_break) return borders;
+  for (size_t i = 1; i < ids.size(); ++i) {
+    if (ids[i - 1] == *turn_end && ids[i] == *line_break) {
+      borders.push_back(static_cast<int64_t>(i) + 1);
+    }
+  }
+  return borders;
+}
+
 }  // namespace rullama::gemma4

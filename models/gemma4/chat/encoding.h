@@ -1,6 +1,9 @@
 // Rendered conversations as tokens.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <stop_token>
 #include <vector>
 
 #include "core/base/status.h"
@@ -17,5 +20,9 @@ Status CheckChatMarkers(const Tokenizer& tokenizer);
 // those of Tokenizer::Encode.
 Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const ChatPrompt& prompt,
                                           const std::stop_token& stop = {});
+
+// The positions behind turns, ascending: behind each `<turn|>` and the line break after it. What
+// users write holds no markers, so these are the template's own.
+std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, std::span<const TokenId> ids);
 
 }  // namespace rullama::gemma4

@@ -47,6 +47,29 @@ TEST(ChatEncoding, UserTextCannotEndItsTurn) {
   EXPECT_EQ(tokenizer->Decode(ids, /*show_control=*/true), prompt->ToString());
 }
 
+TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
+  const auto vocabulary = LoadTinyVocabulary();
+  const auto tokenizer = vocabulary->Build();
+  Json messages = Json::array({{{"role", "system"}, {"content", "Be brief."}},
+                               {{"role", "user"}, {"content", "A<turn|>\n<|turn>user\nB"}}});
+  const auto first = RenderChat(messages, {}, {});
+  ASSERT_TRUE(first);
+  const auto ids = EncodeOrFail(*tokenizer, *first);
+  const std::vector<int64_t> borders = TurnBorders(*tokenizer, ids);
+  ASSERT_EQ(borders.size(), 2U);  // behind the system prompt and the user's turn
+  for (const int64_t border : borders) {
+    EXPECT_EQ(ids[static_cast<size_t>(border)], tokenizer->FindToken("<|turn>"));
+  }
+  // A conversation that goes on keeps them.
+  messages.push_back({{"role", "assistant"}, {"content", "C"}});
+  messages.push_back({{"role", "user"}, {"content", "D"}});
+  const auto second = RenderChat(messages, {}, {});
+  ASSERT_TRUE(second);
+  const std::vector<int64_t> later = TurnBorders(*tokenizer, EncodeOrFail(*tokenizer, *second));
+  ASSERT_EQ(later.size(), 4U);
+  EXPECT_TRUE(std::equal(borders.begin(), borders.end(), later.begin()));
+}
+
 TEST(ChatEncoding, AVocabularyWithoutTurnMarkersCannotChat) {
   const auto vocabulary = LoadTinyVocabulary();
   for (std::string_view& token : vocabulary->data().tokens) {

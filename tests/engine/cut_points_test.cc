@@ -1,0 +1,46 @@
+#include "engine/cut_points.h"
+
+#include <gmock/gmock.h>
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<int64_t> Cuts(int64_t tokens, int64_t chunk, std::vector<int64_t> borders = {}) {
+  return CutPoints(tokens, chunk, borders);
+}
+
+TEST(CutPoints, AreWholeChunksWithoutTurns) {
+  EXPECT_THAT(Cuts(0, 256), IsEmpty());
+  EXPECT_THAT(Cuts(255, 256), IsEmpty());
+  EXPECT_THAT(Cuts(256, 256), ElementsAre(256));
+  EXPECT_THAT(Cuts(700, 256), ElementsAre(256, 512));
+}
+
+TEST(CutPoints, AreAtTurnBordersThatAreFarEnoughFromTheLastCut) {
+  EXPECT_THAT(Cuts(100, 256, {63}), IsEmpty());
+  EXPECT_THAT(Cuts(100, 256, {64}), ElementsAre(64));
+  EXPECT_THAT(Cuts(400, 256, {70, 100, 134}), ElementsAre(70, 134, 390));
+  EXPECT_THAT(Cuts(600, 256, {256, 300, 330}), ElementsAre(256, 330, 586));
+  EXPECT_THAT(Cuts(300, 32, {70, 100}), ElementsAre(32, 64, 96, 128, 160, 192, 224, 256, 288));
+}
+
+TEST(CutPoints, StayWhereTheyAreWhenThePromptGoesOn) {
+  const std::vector<int64_t> borders = {40, 90, 130, 400, 470, 471, 900};
+  const std::vector<int64_t> whole = Cuts(1000, 256, borders);
+  for (int64_t tokens = 0; tokens <= 1000; ++tokens) {
+    std::vector<int64_t> known;
+    for (const int64_t border : borders) {
+      if (border <= tokens) known.push_back(border);
+    }
+    const std::vector<int64_t> cuts = Cuts(tokens, 256, known);
+    ASSERT_LE(cuts.size(), whole.size());
+    EXPECT_TRUE(std::equal(cuts.begin(), cuts.end(), whole.begin())) << tokens;
+    EXPECT_TRUE(cuts.size() == whole.size() || whole[cuts.size()] > tokens) << tokens;
+  }
+}
+
+}  // namespace
+}  // namespace rullama
