@@ -38,8 +38,17 @@ struct AttentionShape {
 };
 AttentionShape AttentionShapeOf(const PlanBuilder& plan);
 
+// The old rows of the current attention op. Where it has none, `past` is 0 for each slot below the
+// number of fresh rows, and the others stand for memory that is not read.
+struct OldRows {
+  BufferArgument keys;
+  BufferArgument values;
+  BufferArgument past;
+};
+OldRows OldRowsOf(PlanBuilder& plan);
+
 // The arguments of the current attention op for kernels of several rows, with these results.
-kernels::AttentionArgs AttentionArgsOf(const PlanBuilder& plan, const BufferArgument& y);
+kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& y);
 
 // Appends the current attention op and returns true if it has one query row.
 bool AttentionOfOneRow(PlanBuilder& plan);

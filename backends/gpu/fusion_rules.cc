@@ -36,16 +36,17 @@ bool IsShortRow(const Fusion& fusion, uint32_t value) {
 }
 
 // Whether an op is a GEMV with a prologue if it has one row.
-bool IsGemv(const rl_op& op) {
-  return op.kind == RL_OP_geglu_linear ||
-         (op.kind == RL_OP_matmul && GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
+bool IsGemv(const Fusion& fusion, const rl_op& op) {
+  if (op.kind == RL_OP_geglu_linear) return true;
+  return op.kind == RL_OP_matmul && GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0 &&
+         fusion.value(op.inputs[operands::MatMul::weight]).lifetime == RL_LIFETIME_CONSTANT;
 }
 
 bool OnlyGemvsRead(const Fusion& fusion, uint32_t value) {
   const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(value);
   return !readers.empty() && std::ranges::all_of(readers, [&](uint32_t reader) {
     const rl_op& op = OpOf(fusion, reader);
-    return IsGemv(op) && op.inputs[0] == value;
+    return IsGemv(fusion, op) && op.inputs[0] == value;
   });
 }
 
@@ -117,7 +118,7 @@ bool ResidualNormIntoGemvs(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const std::vector<uint32_t> norms = NormsOf(fusion, sum);
   if (norms.empty()) {
     const uint32_t first = fusion.uses().ReadersOf(sum).front();
-    if (!IsGemv(OpOf(fusion, first)) || OpOf(fusion, first).inputs[0] != sum) return false;
+    if (!IsGemv(fusion, OpOf(fusion, first)) || OpOf(fusion, first).inputs[0] != sum) return false;
     fusion.node(first).prologue = prologue;
     fusion.FuseInto(first, op);
     fusion.StoreIn(first, sum);
@@ -180,6 +181,7 @@ bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t valu
   // A step that wants no query runs no attention, but may still need the keys and values.
   const rl_value& fresh = fusion.value(value);
   return SameRows(fusion.value(attention.inputs[Attention::q]), fresh) &&
+         attention.inputs[Attention::k_state] != RL_NO_VALUE &&
          fresh.dtype == fusion.value(attention.inputs[Attention::k_state]).dtype;
 }
 
@@ -251,7 +253,7 @@ bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   const uint32_t up = OpOf(fusion, reader).inputs[operands::GeGlu::up];
   // A weight in pieces gives its columns to several dispatches, which are copied together.
   const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
-  if (!IsGemv(product) || !fusion.IsStoredBefore(up, op) ||
+  if (!IsGemv(fusion, product) || !fusion.IsStoredBefore(up, op) ||
       MaxRows(fusion.graph(), fusion.value(product.results[0])) > kFewProductRows ||
       PiecesOf(shape, fusion.tuning().max_piece_bytes).size() > 1) {
     return false;

@@ -64,6 +64,9 @@ void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups);
 // Whether matvec_dot.comp computes both products of a moe_ffn.
 bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op);
 
+// Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
+void EmitMatMulPlain(PlanBuilder& plan, const kernels::MatMulPlainArgs& args, bool adds = false);
+
 // Emits a GEMV (matvec.comp). Accepts any mode but kSummed.
 void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
 // Emits a tiled GEMM with at most `tiles` tiles of rows. Accepts neither kWeighted nor kSummed.

@@ -49,20 +49,6 @@ const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr}
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
 const OpRow rows::kLinearCrossEntropy = {RL_OP_linear_cross_entropy, sdk::RefuseComposite, nullptr};
 
-// Ops of training that have no kernels yet.
-namespace {
-std::string RefuseTraining(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
-                           const DeviceLimits& /*limits*/) {
-  return "training is not supported";
-}
-}  // namespace
-const OpRow rows::kAttentionStats = {RL_OP_attention_stats, RefuseTraining, nullptr};
-const OpRow rows::kAttentionGradQ = {RL_OP_attention_grad_q, RefuseTraining, nullptr};
-const OpRow rows::kAttentionGradKv = {RL_OP_attention_grad_kv, RefuseTraining, nullptr};
-const OpRow rows::kAttentionMixRows = {RL_OP_attention_mix_rows, RefuseTraining, nullptr};
-const OpRow rows::kGradAccumulate = {RL_OP_grad_accumulate, RefuseTraining, nullptr};
-const OpRow rows::kAdamW = {RL_OP_adamw, RefuseTraining, nullptr};
-
 const sdk::OpTable<OpRow>& OpRows() {
   static constexpr sdk::OpTable<OpRow> kTable(kAllRows);
   return kTable;

@@ -2,6 +2,8 @@
 #include <rullama/sdk/operands.h>
 
 #include <bit>
+#include <span>
+#include <vector>
 
 #include "backends/gpu/attention.h"
 #include "backends/gpu/op_rows.h"
@@ -82,12 +84,12 @@ std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,
   using operands::Attention;
   constexpr int64_t kMaxHeadDim = 4096;  // a query fits the shared memory of attention.comp
   if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
-  if (graph.input(op, Attention::k_state) == nullptr) return "attention without old rows";
-  const DType state = TypeOf(*graph.input(op, Attention::k_state));
+  const DType fresh = TypeOf(*graph.input(op, Attention::k_new));
   for (const uint32_t i :
        {Attention::k_new, Attention::v_new, Attention::k_state, Attention::v_state}) {
-    const DType dtype = TypeOf(*graph.input(op, i));
-    if ((dtype != DType::kF16 && dtype != DType::kF32) || dtype != state) {
+    const rl_value* value = graph.input(op, i);
+    const DType dtype = value == nullptr ? fresh : TypeOf(*value);
+    if ((dtype != DType::kF16 && dtype != DType::kF32) || dtype != fresh) {
       return "keys and values must be all f16 or all f32";
     }
   }
@@ -106,32 +108,50 @@ AttentionShape AttentionShapeOf(const PlanBuilder& plan) {
   using operands::Attention;
   const auto& attrs = plan.attrs<rl_attention_attrs>();
   const rl_value& q = plan.Input(Attention::q);
-  const rl_value& state = plan.Input(Attention::k_state);
-  return {.rows = plan.MaxRows(q),
-          .fresh = plan.MaxRows(plan.Input(Attention::k_new)),
-          .heads = q.dims[1].constant,
-          .kv_heads = state.dims[2].constant,
-          .dim = Last(q),
-          .slots = state.dims[0].constant,
-          .capacity = state.dims[1].constant,
-          .window = attrs.window,
-          .canvas = attrs.mask == RL_MASK_CANVAS,
-          .scale = attrs.scale,
-          .type = TypeOf(state)};
+  const rl_value& keys = plan.Input(Attention::k_new);
+  AttentionShape shape{.rows = plan.MaxRows(q),
+                       .fresh = plan.MaxRows(keys),
+                       .heads = q.dims[1].constant,
+                       .kv_heads = keys.dims[1].constant,
+                       .dim = Last(q),
+                       .slots = plan.MaxRows(keys),
+                       .capacity = 1,
+                       .window = attrs.window,
+                       .canvas = attrs.mask == RL_MASK_CANVAS,
+                       .scale = attrs.scale,
+                       .type = TypeOf(keys)};
+  if (const rl_value* state = plan.graph().input(plan.op(), Attention::k_state)) {
+    shape.slots = state->dims[0].constant;
+    shape.capacity = state->dims[1].constant;
+  }
+  return shape;
 }
 
-kernels::AttentionArgs AttentionArgsOf(const PlanBuilder& plan, const BufferArgument& y) {
+OldRows OldRowsOf(PlanBuilder& plan) {
   using operands::Attention;
+  const uint32_t past = plan.InputIndex(Attention::past);
+  if (past != RL_NO_VALUE) {
+    return {plan.InputIndex(Attention::k_state), plan.InputIndex(Attention::v_state), past};
+  }
+  const std::vector<int32_t> none(static_cast<size_t>(AttentionShapeOf(plan).slots));
+  const auto bytes = std::as_bytes(std::span(none));
+  return {plan.InputIndex(Attention::k_new), plan.InputIndex(Attention::v_new),
+          Scratch{plan.scratch().Constant(bytes), bytes.size()}};
+}
+
+kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& y) {
+  using operands::Attention;
+  const OldRows old = OldRowsOf(plan);
   return {.q = plan.InputIndex(Attention::q),
           .k_new = plan.InputIndex(Attention::k_new),
           .v_new = plan.InputIndex(Attention::v_new),
-          .k_state = plan.InputIndex(Attention::k_state),
-          .v_state = plan.InputIndex(Attention::v_state),
+          .k_state = old.keys,
+          .v_state = old.values,
           .q_pos = plan.InputIndex(Attention::q_pos),
           .q_slot = plan.InputIndex(Attention::q_slot),
           .kv_pos = plan.InputIndex(Attention::kv_pos),
           .kv_slot = plan.InputIndex(Attention::kv_slot),
-          .past = plan.InputIndex(Attention::past),
+          .past = old.past,
           .y = y,
           .rows = plan.Input(Attention::q).dims[0],
           .fresh = plan.Input(Attention::k_new).dims[0]};

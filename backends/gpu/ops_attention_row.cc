@@ -60,6 +60,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   const int64_t tiles = (a.MaxOld() + keys) / keys;  // the fresh one as well
   const int64_t parts =
       std::clamp<int64_t>(tuning.few_groups / (a.heads / group), 1, std::min(tiles, kMaxParts));
+  const OldRows old = OldRowsOf(plan);
   const uint32_t q_value = plan.InputIndex(Attention::q);
   const uint32_t k_new = plan.InputIndex(Attention::k_new);
   const uint32_t v_new = plan.InputIndex(Attention::v_new);
@@ -88,11 +89,11 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
        .q_slot = plan.InputIndex(Attention::q_slot),
        .kv_pos = plan.InputIndex(Attention::kv_pos),
        .kv_slot = plan.InputIndex(Attention::kv_slot),
-       .past = plan.InputIndex(Attention::past),
+       .past = old.past,
        .k_new = k_new,
        .v_new = v_new,
-       .k_state = plan.InputIndex(Attention::k_state),
-       .v_state = plan.InputIndex(Attention::v_state),
+       .k_state = old.keys,
+       .v_state = old.values,
        .y = plan.ResultIndex(),
        .partial =
            plan.scratch().New(rows * static_cast<uint64_t>(a.dim + 4) * sizeof(float)).address,

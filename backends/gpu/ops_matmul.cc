@@ -279,7 +279,30 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
   EmitProduct(plan, product, operands);
 }
 
+// A weight that is no constant has no layout for products.
+void MatMulPlain(PlanBuilder& plan, bool transposed) {
+  const rl_value& weight = plan.Input(operands::MatMul::weight);
+  const int64_t rows = weight.dims[0].constant, columns = weight.dims[1].constant;
+  const int64_t terms = transposed ? columns : rows;
+  EmitMatMulPlain(plan, {.a = plan.InputIndex(operands::MatMul::x),
+                         .b = plan.InputIndex(operands::MatMul::weight),
+                         .y = plan.ResultIndex(),
+                         .rows = plan.Result().dims[0],
+                         .terms = rl_dim{terms, 0, 0},
+                         .columns = transposed ? rows : columns,
+                         .a_row = terms,
+                         .a_term = 1,
+                         .b_term = transposed ? 1 : columns,
+                         .b_column = transposed ? columns : 1,
+                         .factor = 1});
+}
+
 void MatMul(PlanBuilder& plan) {
+  const bool transposed = plan.attrs<rl_matmul_attrs>().transpose_weight != 0;
+  if (plan.Input(operands::MatMul::weight).lifetime != RL_LIFETIME_CONSTANT) {
+    MatMulPlain(plan, transposed);
+    return;
+  }
   if (plan.attrs<rl_matmul_attrs>().transpose_weight == 0) {
     MatMulAsStored(plan);
   } else {
@@ -290,6 +313,10 @@ void MatMul(PlanBuilder& plan) {
 
 std::string RefuseMatMul(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
   const bool transposed = sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0;
+  const rl_value& weight = *graph.input(op, operands::MatMul::weight);
+  if (weight.lifetime != RL_LIFETIME_CONSTANT && weight.dtype == RL_DTYPE_F32) {
+    return RefuseShapes(graph, op, limits);
+  }
   return RefuseWeights(graph, op, limits, transposed);
 }
 
@@ -312,6 +339,15 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
   const rl_value* second = graph.input(op, up);
   if (second == nullptr || second->dtype == graph.input(op, gate)->dtype) return {};
   return "gate and up have different types";
+}
+
+void EmitMatMulPlain(PlanBuilder& plan, const kernels::MatMulPlainArgs& args, bool adds) {
+  constexpr uint32_t kThreads = 64;
+  constexpr uint64_t kTile = 32;  // of matmul_plain.comp
+  const auto rows = static_cast<uint64_t>(plan.Max(args.rows.dim()));
+  DispatchBuilder(
+      plan, kernels::MatMulPlain{.threads = plan.tuning().Threads(kThreads), .adds = adds}, args)
+      .Emit(CeilDiv(rows, kTile) * CeilDiv(uint64_t{args.columns.word()}, kTile));
 }
 
 void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {

@@ -3,6 +3,7 @@
 #include <rullama/sdk/shape.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -50,12 +51,14 @@ bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
 }
 
 // llvmpipe runs every side of a branch, masked, for every entry of a list, and follows pointers
-// there that are none: graphs of whole models crash it. In a joined attention_row.comp, though not
+// there that are none: graphs of whole models crash it. In joined kernels of attention, though not
 // in one alone, subgroups that skip a loop get past the barrier behind it.
 bool SoftwareJoins(std::span<const PipelineKey> kinds) {
   constexpr size_t kMaxKinds = 4;
-  return kinds.size() <= kMaxKinds && std::ranges::none_of(kinds, [](const PipelineKey& kind) {
-           return kind.shader == Shader::kAttentionRow;
+  constexpr std::array kSkipLoops = {Shader::kAttentionRow, Shader::kAttentionStats,
+                                     Shader::kAttentionGradQ, Shader::kAttentionGradKv};
+  return kinds.size() <= kMaxKinds && std::ranges::none_of(kinds, [&](const PipelineKey& kind) {
+           return std::ranges::find(kSkipLoops, kind.shader) != kSkipLoops.end();
          });
 }
 
@@ -151,6 +154,7 @@ VulkanPlan::~VulkanPlan() {
         gpu_.host().Log(RL_LOG_WARNING, line);
       }
     }
+    if (recording.commands.empty()) continue;  // no op has rows in such a step
     vkFreeCommandBuffers(gpu_.handle(), gpu_.pool(),
                          static_cast<uint32_t>(recording.commands.size()),
                          recording.commands.data());

@@ -1,0 +1,159 @@
+// Emission of the derivatives of attention over fresh rows.
+#include <rullama/sdk/operands.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "backends/gpu/attention.h"
+#include "backends/gpu/op_rows.h"
+
+namespace rullama::gpu {
+namespace {
+
+constexpr uint32_t kThreads = 64;
+
+// What the kernels of this file are specialised for.
+struct FreshShape {
+  int64_t rows, keys, heads, kv_heads, dim;
+  int64_t window;
+  bool canvas;
+  float scale;
+};
+
+template <typename In, typename Attrs>
+FreshShape FreshShapeOf(const PlanBuilder& plan) {
+  const auto attrs = plan.attrs<Attrs>();
+  const rl_value& q = plan.Input(In::q);
+  const rl_value& k = plan.Input(In::k_new);
+  return {.rows = plan.MaxRows(q),
+          .keys = plan.MaxRows(k),
+          .heads = q.dims[1].constant,
+          .kv_heads = k.dims[1].constant,
+          .dim = Last(q),
+          .window = attrs.window,
+          .canvas = attrs.mask == RL_MASK_CANVAS,
+          .scale = attrs.scale};
+}
+
+// Query heads of a workgroup that share a kv head.
+int64_t FreshGroupOf(const FreshShape& shape) {
+  constexpr int64_t kMost = 4, kMostOfLongHeads = 2, kLongHead = 256;
+  return GroupOf(shape.heads / shape.kv_heads, shape.dim > kLongHead ? kMostOfLongHeads : kMost);
+}
+
+void AttentionStats(PlanBuilder& plan) {
+  using In = operands::AttentionStats;
+  const FreshShape s = FreshShapeOf<In, rl_attention_stats_attrs>(plan);
+  const int64_t group = FreshGroupOf(s);
+  DispatchBuilder(plan,
+                  kernels::AttentionStats{.threads = plan.tuning().Threads(kThreads),
+                                          .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .group = group,
+                                          .dim = s.dim,
+                                          .window = s.window,
+                                          .canvas = s.canvas,
+                                          .scale = s.scale},
+                  {.q = plan.InputIndex(In::q),
+                   .k = plan.InputIndex(In::k_new),
+                   .q_pos = plan.InputIndex(In::q_pos),
+                   .q_slot = plan.InputIndex(In::q_slot),
+                   .kv_pos = plan.InputIndex(In::kv_pos),
+                   .kv_slot = plan.InputIndex(In::kv_slot),
+                   .lse = plan.ResultIndex(),
+                   .rows = plan.Input(In::q).dims[0],
+                   .keys = plan.Input(In::k_new).dims[0]})
+      .Emit(static_cast<uint64_t>(s.rows * (s.heads / group)));
+}
+
+void AttentionGradQ(PlanBuilder& plan) {
+  using In = operands::AttentionGradQ;
+  const FreshShape s = FreshShapeOf<In, rl_attention_grad_q_attrs>(plan);
+  const int64_t group = FreshGroupOf(s);
+  DispatchBuilder(plan,
+                  kernels::AttentionGradQ{.threads = plan.tuning().Threads(kThreads),
+                                          .heads = s.heads,
+                                          .kv_heads = s.kv_heads,
+                                          .group = group,
+                                          .dim = s.dim,
+                                          .window = s.window,
+                                          .canvas = s.canvas,
+                                          .scale = s.scale},
+                  {.q = plan.InputIndex(In::q),
+                   .k = plan.InputIndex(In::k_new),
+                   .v = plan.InputIndex(In::v_new),
+                   .y = plan.InputIndex(In::y),
+                   .lse = plan.InputIndex(In::lse),
+                   .dy = plan.InputIndex(In::dy),
+                   .q_pos = plan.InputIndex(In::q_pos),
+                   .q_slot = plan.InputIndex(In::q_slot),
+                   .kv_pos = plan.InputIndex(In::kv_pos),
+                   .kv_slot = plan.InputIndex(In::kv_slot),
+                   .dq = plan.ResultIndex(),
+                   .rows = plan.Input(In::q).dims[0],
+                   .keys = plan.Input(In::k_new).dims[0]})
+      .Emit(static_cast<uint64_t>(s.rows * (s.heads / group)));
+}
+
+void AttentionGradKv(PlanBuilder& plan) {
+  using In = operands::AttentionGradKv;
+  const FreshShape s = FreshShapeOf<In, rl_attention_grad_kv_attrs>(plan);
+  // Keys of a workgroup: they and their sums have to fit shared memory and registers.
+  constexpr int64_t kMost = 4, kElements = 1024;
+  const int64_t keys = std::clamp<int64_t>(kElements / s.dim, 1, kMost);
+  DispatchBuilder(plan,
+                  kernels::AttentionGradKv{.threads = plan.tuning().Threads(kThreads),
+                                           .heads = s.heads,
+                                           .kv_heads = s.kv_heads,
+                                           .group = s.heads / s.kv_heads,
+                                           .dim = s.dim,
+                                           .window = s.window,
+                                           .canvas = s.canvas,
+                                           .scale = s.scale,
+                                           .keys = keys},
+                  {.q = plan.InputIndex(In::q),
+                   .k = plan.InputIndex(In::k_new),
+                   .v = plan.InputIndex(In::v_new),
+                   .y = plan.InputIndex(In::y),
+                   .lse = plan.InputIndex(In::lse),
+                   .dy = plan.InputIndex(In::dy),
+                   .q_pos = plan.InputIndex(In::q_pos),
+                   .q_slot = plan.InputIndex(In::q_slot),
+                   .kv_pos = plan.InputIndex(In::kv_pos),
+                   .kv_slot = plan.InputIndex(In::kv_slot),
+                   .dk = plan.ResultIndex(0),
+                   .dv = plan.ResultIndex(1),
+                   .keys = plan.Input(In::k_new).dims[0],
+                   .rows = plan.Input(In::q).dims[0]})
+      .Emit(static_cast<uint64_t>((s.keys + keys - 1) / keys * s.kv_heads));
+}
+
+template <uint32_t kQueries, uint32_t kKeys>
+std::string RefuseFresh(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
+  constexpr int64_t kMaxDim = 1024;  // a key and a value in shared memory
+  if (std::string reason = RefuseShapes(graph, op, limits); !reason.empty()) return reason;
+  if (TypeOf(*graph.input(op, kKeys)) != DType::kF32) return "keys must be f32";
+  const int64_t dim = Last(*graph.input(op, kQueries));
+  return dim % 4 != 0 || dim > kMaxDim ? "head dim " + std::to_string(dim) : "";
+}
+
+std::string RefuseMixRows(const sdk::GraphView& /*graph*/, const rl_op& /*op*/,
+                          const DeviceLimits& /*limits*/) {
+  return "attention runs whole";
+}
+
+}  // namespace
+
+const OpRow rows::kAttentionStats = {
+    RL_OP_attention_stats,
+    RefuseFresh<operands::AttentionStats::q, operands::AttentionStats::k_new>, AttentionStats};
+const OpRow rows::kAttentionGradQ = {
+    RL_OP_attention_grad_q,
+    RefuseFresh<operands::AttentionGradQ::q, operands::AttentionGradQ::k_new>, AttentionGradQ};
+const OpRow rows::kAttentionGradKv = {
+    RL_OP_attention_grad_kv,
+    RefuseFresh<operands::AttentionGradKv::q, operands::AttentionGradKv::k_new>, AttentionGradKv};
+const OpRow rows::kAttentionMixRows = {RL_OP_attention_mix_rows, RefuseMixRows, nullptr};
+
+}  // namespace rullama::gpu
