@@ -355,11 +355,82 @@ class CombineNode final : public Node {
   View weights_, chosen_, scale_, y_;
 };
 
+// y[pair] = x of the pair times the matrix [m, n] of its expert as it is stored. An item is a span
+// of columns; of each expert that has pairs, a few rows are dequantised at a time for all of them.
+class GroupedAsStoredNode final : public Node {
+ public:
+  GroupedAsStoredNode(const CompileContext& context, std::shared_ptr<ExpertRouting> routing)
+      : kernels_(context.kernels),
+        routing_(std::move(routing)),
+        x_(context.Input(operands::GroupedMatMul::x)),
+        weight_(context.Input(operands::GroupedMatMul::weight)),
+        chosen_(context.Input(operands::GroupedMatMul::experts)),
+        y_(context.Result()),
+        weight_kernels_(*FindWeight(context.kernels, weight_.dtype)) {
+    for (int worker = 0; worker < context.workers; ++worker) {
+      rows_.push_back(reinterpret_cast<float*>(
+          context.workspace.AllocateForOp(kDepth * kSpan * sizeof(float))));
+    }
+  }
+
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return chosen_.Rows(step) == 0 ? 0 : (weight_.Last(step) + kSpan - 1) / kSpan;
+  }
+  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
+    for (int64_t span = begin; span < end; ++span) {
+      RunSpan(step, span * kSpan, rows_[static_cast<size_t>(worker)]);
+    }
+  }
+
+ private:
+  static constexpr int64_t kSpan = 256;  // a multiple of every block length
+  static constexpr int64_t kDepth = 16;  // rows that are dequantised together: 16 KiB
+
+  void RunSpan(const Step& step, int64_t first, float* rows) const {
+    const int64_t m = weight_.Dim(1, step);
+    const int64_t n = weight_.Last(step);
+    const int64_t pairs = chosen_.Elements(step);
+    const int64_t pairs_per_row = x_.rank == 3 ? 1 : routing_->chosen;
+    const auto count = static_cast<size_t>(std::min(kSpan, n - first));
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      std::fill_n(y_.as<float>() + pair * n + first, count, 0.0f);
+    }
+    for (int64_t u = 0; u < routing_->used_count; ++u) {
+      const int32_t expert = routing_->used[u];
+      for (int64_t i = 0; i < m; i += kDepth) {
+        const int64_t depth = std::min(kDepth, m - i);
+        for (int64_t d = 0; d < depth; ++d) {
+          ReadRow(weight_kernels_, weight_.dtype,
+                  {weight_.data, weight_.packed, static_cast<size_t>(n),
+                   static_cast<size_t>(expert * m + i + d)},
+                  static_cast<size_t>(first), count, rows + d * kSpan);
+        }
+        for (int64_t pair = 0; pair < pairs; ++pair) {
+          if (chosen_.as<const int32_t>()[pair] != expert) continue;
+          kernels_.add_weighted_rows(x_.as<const float>() + pair / pairs_per_row * m + i, rows,
+                                     kSpan, static_cast<size_t>(depth), count,
+                                     y_.as<float>() + pair * n + first);
+        }
+      }
+    }
+  }
+
+  const KernelTable& kernels_;
+  std::shared_ptr<ExpertRouting> routing_;
+  View x_, weight_, chosen_, y_;
+  const WeightKernels& weight_kernels_;
+  std::vector<float*> rows_;  // by worker
+};
+
 void CompileGroupedMatMul(const CompileContext& context) {
   const View x = context.Input(operands::GroupedMatMul::x);
   const View weight = context.Input(operands::GroupedMatMul::weight);
   const View chosen = context.Input(operands::GroupedMatMul::experts);
   const ExpertBuilder builder(context, chosen, weight.dims[0].constant);
+  if (context.attrs<rl_grouped_matmul_attrs>().as_stored != 0) {
+    context.nodes.Add(std::make_unique<GroupedAsStoredNode>(context, builder.routing()));
+    return;
+  }
   const int64_t n = weight.dims[1].constant;
   // An x of rank 3 has one row per pair: flatten the first two dimensions.
   View rows = x;
@@ -404,16 +475,9 @@ void CompileMoeFfn(const CompileContext& context) {
   context.nodes.Add(std::make_unique<CombineNode>(context, builder.routing(), results));
 }
 
-std::string RefuseGroupedMatMul(const sdk::GraphView& graph, const rl_op& op,
-                                const KernelTable& kernels) {
-  if (sdk::GraphView::attrs<rl_grouped_matmul_attrs>(op).as_stored != 0) return "as_stored";
-  return RefuseWeights(graph, op, kernels);
-}
-
 }  // namespace
 
-const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseGroupedMatMul,
-                                    CompileGroupedMatMul};
+const OpRow rows::kGroupedMatMul = {RL_OP_grouped_matmul, RefuseWeights, CompileGroupedMatMul};
 const OpRow rows::kMoeFfn = {RL_OP_moe_ffn, RefuseWeights, CompileMoeFfn};
 
 }  // namespace rullama::cpu
