@@ -90,6 +90,7 @@ void PrintOp(Buffer& out, const Graph& graph, const Op& op) {
     Append(out, "}}");
   }
   if (op.device != 0) Append(out, " on {}", op.device);
+  if (op.epoch != 0) Append(out, " epoch {}", op.epoch);
   separator = " : ";
   for (const ValueId result : op.results) {
     Append(out, "{}{}", separator, ToString(graph.type(result)));

@@ -7,6 +7,7 @@
 //   %2 = state "blk.0.k" : f16[1,64,1,64]
 //   %3 "embd" = gather_rows(%1, %0) {column=0, columns=0} : f32[T,256]
 //   %4 "blk.0.k.next" = state_append(%2, %3, ...) : ...
+//   %9 "again" = rms_norm(%8, _) {eps=1e-06} on 1 epoch 1 : ...   (device and epoch, unless 0)
 //   rows %5
 //   output "logits" = %9 wanted
 #pragma once

@@ -374,6 +374,9 @@ class Parser {
     if (in_.Take("on")) {
       RL_ASSIGN_OR_RETURN(op.device, in_.Number<int>("a device index"));
     }
+    if (in_.Take("epoch")) {
+      RL_ASSIGN_OR_RETURN(op.epoch, in_.Number<int>("an epoch"));
+    }
     std::string_view separator = ":";
     for (Definition& definition : definitions) {
       if (!definition.name) return in_.Fail("a result of {} has no name", info.name);

@@ -161,6 +161,9 @@ class Verifier {
     if (op.device < 0) {
       return Broken(kStructure, "{}: is placed on device {}", Describe(index), op.device);
     }
+    if (op.epoch < 0 || op.epoch > 1) {
+      return Broken(kStructure, "{}: is of epoch {}, expected 0 or 1", Describe(index), op.epoch);
+    }
     RL_RETURN_IF_ERROR(CheckOperands(index));
     RL_RETURN_IF_ERROR(CheckResults(index));
     if (info->trait == OpTrait::kEffect) RL_RETURN_IF_ERROR(CheckEffect(index));

@@ -20,7 +20,8 @@ namespace {
 using OpKey = std::vector<uint64_t>;
 
 OpKey KeyOf(const Op& op, const std::vector<ValueId>& inputs) {
-  OpKey key = {static_cast<uint64_t>(op.kind), static_cast<uint64_t>(op.device)};
+  OpKey key = {static_cast<uint64_t>(op.kind), static_cast<uint64_t>(op.device),
+               static_cast<uint64_t>(op.epoch)};
   key.insert(key.end(), inputs.begin(), inputs.end());
   for (const AttrInfo& attr : InfoOf(op.kind).attrs) {
     const size_t bytes = attr.type == AttrType::kI64 ? sizeof(int64_t) : sizeof(int32_t);
@@ -109,7 +110,10 @@ class Canonicaliser {
   void FoldIntoOperand(Op& op, std::vector<ValueId>& inputs) {
     if (op.kind != OpKind::kReshape && op.kind != OpKind::kAffine) return;
     const Op* inner = ProducerOf(inputs[0]);
-    if (inner == nullptr || inner->kind != op.kind || inner->device != op.device) return;
+    if (inner == nullptr || inner->kind != op.kind || inner->device != op.device ||
+        inner->epoch != op.epoch) {
+      return;
+    }
     if (op.kind == OpKind::kAffine) {
       const auto& f = op.As<rl_affine_attrs>();
       const auto& g = inner->As<rl_affine_attrs>();

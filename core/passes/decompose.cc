@@ -63,7 +63,7 @@ Result<Graph> Decompose(const Graph& graph, const std::vector<bool>& refused) {
       rewriter.Keep(op);
       continue;
     }
-    rewriter.SetDevice(op.device);
+    rewriter.SetDevice(op.device, op.epoch);
     const std::vector<ValueId> inputs = rewriter.MapAll(op.inputs);
     std::vector<std::string> names;
     for (const ValueId result : op.results) names.push_back(graph.value(result).name);

@@ -93,8 +93,8 @@ Graph Compact(const Graph& graph) {
 GraphRewriter::GraphRewriter(const Graph& source)
     : source_(source), builder_(LeavesOf(source, map_)) {}
 
-void GraphRewriter::SetDevice(int device) {
-  devices_.emplace_back(builder_.graph().ops.size(), device);
+void GraphRewriter::SetDevice(int device, int epoch) {
+  runs_.push_back({builder_.graph().ops.size(), device, epoch});
 }
 
 ValueId GraphRewriter::Map(ValueId source_value) const {
@@ -115,7 +115,7 @@ void GraphRewriter::Bind(ValueId source_value, ValueId target_value) {
 }
 
 std::vector<ValueId> GraphRewriter::Emit(const Op& op, std::vector<ValueId> inputs) {
-  SetDevice(op.device);
+  SetDevice(op.device, op.epoch);
   std::vector<ValueId> results =
       builder_.Add(op.kind, std::move(inputs), op.attrs, source_.value(op.results[0]).name);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -143,8 +143,9 @@ Result<Graph> GraphRewriter::Finish() && {
   }
   size_t run = 0;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    while (run + 1 < devices_.size() && devices_[run + 1].first <= i) ++run;
-    graph.ops[i].device = devices_[run].second;
+    while (run + 1 < runs_.size() && runs_[run + 1].first_op <= i) ++run;
+    graph.ops[i].device = runs_[run].device;
+    graph.ops[i].epoch = runs_[run].epoch;
   }
   return Compact(graph);
 }

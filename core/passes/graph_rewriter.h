@@ -22,17 +22,17 @@ class GraphRewriter {
   // The new graph has the bounds and all leaves of `source`, which must outlive the rewriter.
   explicit GraphRewriter(const Graph& source);
 
-  // Ops that are added to it belong to the device of the last SetDevice().
+  // Ops that are added to it belong to the device and the epoch of the last SetDevice().
   [[nodiscard]] GraphBuilder& builder() { return builder_; }
-  void SetDevice(int device);
+  void SetDevice(int device, int epoch = 0);
 
   // The new value of an old value, which must have been mapped.
   [[nodiscard]] ValueId Map(ValueId source_value) const;
   [[nodiscard]] std::vector<ValueId> MapAll(const std::vector<ValueId>& source_values) const;
   void Bind(ValueId source_value, ValueId target_value);
 
-  // Adds `op` of the source with these new operands on its device. Results keep their names and
-  // types are inferred again. Keep() maps the results, Emit() does not.
+  // Adds `op` of the source with these new operands on its device, in its epoch. Results keep their
+  // names and types are inferred again. Keep() maps the results, Emit() does not.
   std::vector<ValueId> Emit(const Op& op, std::vector<ValueId> inputs);
   void Keep(const Op& op);
 
@@ -46,8 +46,13 @@ class GraphRewriter {
   const Graph& source_;
   std::vector<ValueId> map_;  // by source value
   GraphBuilder builder_;
-  std::vector<std::pair<ValueId, ValueId>> renamed_;        // (target, source it is named after)
-  std::vector<std::pair<size_t, int>> devices_ = {{0, 0}};  // (first op, device) of each run
+  std::vector<std::pair<ValueId, ValueId>> renamed_;  // (target, source it is named after)
+  struct Run {                                        // of ops with one device and epoch
+    size_t first_op;
+    int device;
+    int epoch;
+  };
+  std::vector<Run> runs_ = {{0, 0, 0}};
 };
 
 }  // namespace rullama

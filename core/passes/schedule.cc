@@ -32,6 +32,11 @@ Dependencies FindDependencies(const Graph& graph) {
       if (graph.value(input).producer != kNoOp) add(graph.value(input).producer, i);
     }
   }
+  // An op that computes something again stays behind the op before it: earlier, its result would
+  // take memory for longer.
+  for (OpIndex i = 1; i < graph.ops.size(); ++i) {
+    if (graph.ops[i].epoch > 0) add(i - 1, i);
+  }
   for (OpIndex i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     for (size_t j = 0; j < WrittenOperands(InfoOf(op.kind)); ++j) {
