@@ -8,6 +8,7 @@
 #include "core/ir/text.h"
 #include "core/passes/canonicalise.h"
 #include "core/passes/decompose.h"
+#include "core/passes/differentiate.h"
 #include "core/passes/row_demand.h"
 
 namespace rullama {
@@ -47,7 +48,21 @@ INSTANTIATE_TEST_SUITE_P(
         Golden{"row_demand_all",
                [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kAllRows); }},
         Golden{"row_demand_state_only",
-               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kStateOnly); }}),
+               [](const Graph& graph) { return ApplyRowDemand(graph, DemandMode::kStateOnly); }},
+        Golden{"differentiate",
+               [](const Graph& graph) {
+                 return Differentiate(graph, {.seeds = {{"y", "dy"}},
+                                              .parameters = {"a", "b"},
+                                              .observed = {},
+                                              .checkpoints = {}});
+               }},
+        Golden{"differentiate_again",
+               [](const Graph& graph) {
+                 return Differentiate(graph, {.seeds = {{"y", "dy"}},
+                                              .parameters = {"a", "b"},
+                                              .observed = {"h0"},
+                                              .checkpoints = {"h0", "h1"}});
+               }}),
     [](const testing::TestParamInfo<Golden>& test) { return std::string(test.param.file); });
 
 }  // namespace

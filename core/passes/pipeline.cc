@@ -70,6 +70,12 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
   RL_ASSIGN_OR_RETURN(current,
                       Finished("row_demand", ApplyRowDemand(current, options.demand), options));
 
+  if (options.differentiation) {
+    RL_ASSIGN_OR_RETURN(
+        current,
+        Finished("differentiate", Differentiate(current, *options.differentiation), options));
+  }
+
   auto placement = PlaceOps(current, query, options.policy);
   if (!placement) return InPass("placement", std::move(placement).error());
   RL_RETURN_IF_ERROR(Checkpoint("placement", placement->graph, options));

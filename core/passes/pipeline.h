@@ -1,15 +1,18 @@
-// All passes in their fixed order: canonicalise, row demand, placement (which decomposes what
-// devices refuse), schedule, partition, memory plan. With RULLAMA_VERIFY_PASSES the verifier runs
-// after each. Pure except for the queries and dumps that it calls; thread-safe if those are.
+// All passes in their fixed order: canonicalise, row demand, differentiate (of a training graph),
+// placement (which decomposes what devices refuse), schedule, partition, memory plan. With
+// RULLAMA_VERIFY_PASSES the verifier runs after each. Pure except for the queries and dumps that it
+// calls; thread-safe if those are.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
+#include "core/passes/differentiate.h"
 #include "core/passes/memory_plan.h"
 #include "core/passes/placement.h"
 #include "core/passes/row_demand.h"
@@ -20,10 +23,11 @@ struct PipelineOptions {
   DemandMode demand = DemandMode::kPerOutput;
   int64_t max_t = 1;  // bounds of the step; max_r is used with kPerOutput only
   int64_t max_r = 1;
+  std::optional<Differentiation> differentiation;  // of a training graph
   PlacementPolicy policy;
   std::vector<uint64_t> alignments;  // of arena offsets, by device
-  // Called with the graph after each pass ("canonicalise", "row_demand", "placement", "schedule"),
-  // and once for each segment ("segment"). May be empty.
+  // Called with the graph after each pass ("canonicalise", "row_demand", "differentiate" if there
+  // is one, "placement", "schedule"), and once for each segment ("segment"). May be empty.
   std::function<void(std::string_view pass, const Graph&)> dump;
 };
 
