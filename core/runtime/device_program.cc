@@ -7,7 +7,8 @@
 namespace rullama {
 
 Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
-                                   const PlacementPolicy& policy, const Bucket& bucket) {
+                                   const PlacementPolicy& policy, const Bucket& bucket,
+                                   const std::optional<Differentiation>& differentiation) {
   const SupportQuery query = [devices](int device,
                                        const Graph& asked) -> Result<std::vector<std::string>> {
     RL_ASSIGN_OR_RETURN(const auto answers, devices[static_cast<size_t>(device)]->QueryOps(asked));
@@ -25,6 +26,7 @@ Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> 
   options.max_t = bucket.max_t;
   options.max_r = bucket.max_r;
   options.policy = policy;
+  options.differentiation = differentiation;
   for (const Device* device : devices) {
     options.alignments.push_back(device->description().alignment);
   }

@@ -1,6 +1,7 @@
 // Compiles a graph for a set of devices, up to the plans of the devices.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "core/base/status.h"
@@ -11,10 +12,12 @@
 
 namespace rullama {
 
-// Runs all passes over `graph` for steps of `bucket`. Segments and `policy` name devices by their
+// Runs all passes over `graph` for steps of `bucket`, with its derivatives if there is a
+// `differentiation`. Segments and `policy` name devices by their
 // index in `devices`. Errors: those of BuildProgram and of the devices. One thread at a time per
 // device.
 Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
-                                   const PlacementPolicy& policy, const Bucket& bucket);
+                                   const PlacementPolicy& policy, const Bucket& bucket,
+                                   const std::optional<Differentiation>& differentiation = {});
 
 }  // namespace rullama

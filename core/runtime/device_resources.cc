@@ -208,6 +208,12 @@ bool DeviceResources::HoldsState(std::string_view name) const {
   return std::ranges::any_of(states_, [=](const auto& item) { return item.first.second == name; });
 }
 
+uint64_t DeviceResources::StateBytes(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(states_, [=](const auto& item) { return item.first.second == name; });
+  return found == states_.end() ? 0 : found->second.bytes;
+}
+
 Status DeviceResources::ReadState(std::string_view name, uint64_t offset,
                                   std::span<std::byte> data) {
   std::vector<std::byte> copy;

@@ -67,6 +67,8 @@ class DeviceResources {
 
   // Whether a device holds the state.
   [[nodiscard]] bool HoldsState(std::string_view name) const;
+  // Its size; 0 if no device holds it.
+  [[nodiscard]] uint64_t StateBytes(std::string_view name) const;
   // Copies bytes of a state that some device holds; with several the first one's, after a check
   // that the others have the same (error snapshot.copies).
   Status ReadState(std::string_view name, uint64_t offset, std::span<std::byte> data);

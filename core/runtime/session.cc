@@ -50,10 +50,11 @@ Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graph
   }
   const Graph& first = graphs.front().graph;
   const ValueId past = first.Find(input_names::kPast);
-  if (past == kNoValue || !first.type(past).rows().IsConstant()) {
+  if (options.slots < 1 && (past == kNoValue || !first.type(past).rows().IsConstant())) {
     return InternalError("the graph has no input 'past' with a slot count");
   }
-  const auto slots = static_cast<size_t>(first.type(past).rows().constant);
+  const auto slots =
+      static_cast<size_t>(options.slots > 0 ? options.slots : first.type(past).rows().constant);
   Extents largest = {limits.max_rows, limits.max_wanted};
   WeightNames in_products;
   for (SessionGraph& graph : graphs) {
@@ -85,8 +86,9 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   for (const Plan& plan : plans_) {
     if (plan.graph == graph && plan.bucket == bucket) return plan.bound.get();
   }
-  RL_ASSIGN_OR_RETURN(Program program, BuildDeviceProgram(graphs_[graph].graph,
-                                                          resources_.devices(), policy_, bucket));
+  RL_ASSIGN_OR_RETURN(Program program,
+                      BuildDeviceProgram(graphs_[graph].graph, resources_.devices(), policy_,
+                                         bucket, graphs_[graph].differentiation));
   placement_ = std::move(program.report);
   RL_RETURN_IF_ERROR(resources_.CheckMemory(program));
   RL_ASSIGN_OR_RETURN(auto bound, BoundPlan::Compile(std::move(program), resources_, kept_inputs_));
@@ -135,11 +137,13 @@ Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
   for (const SessionGraph& graph : graphs_) {
     Bucket bucket;
     bucket.max_t = graph.buckets.back();
-    // Graphs that leave the caches alone are run for all of their rows.
-    bucket.demand = graph.extends_past ? DemandMode::kPerOutput : DemandMode::kAllRows;
-    bucket.max_r = graph.extends_past ? std::min(limits_.max_wanted, bucket.max_t) : 0;
+    // Graphs that leave the caches alone are run for all of their rows, except in training.
+    const bool per_output = graph.extends_past || graph.differentiation;
+    bucket.demand = per_output ? DemandMode::kPerOutput : DemandMode::kAllRows;
+    bucket.max_r = per_output ? std::min(limits_.max_wanted, bucket.max_t) : 0;
     RL_ASSIGN_OR_RETURN(Program program,
-                        BuildDeviceProgram(graph.graph, resources_.devices(), policy_, bucket));
+                        BuildDeviceProgram(graph.graph, resources_.devices(), policy_, bucket,
+                                           graph.differentiation));
     programs.push_back(std::move(program));
   }
   return resources_.NeedOf(programs);
@@ -163,6 +167,22 @@ Status Session::Run(const StepRows& rows) {
 Status Session::ReadOutput(std::string_view name, std::span<std::byte> data) {
   if (last_plan_ == nullptr) return InternalError("no step has run, so there is no '{}'", name);
   return last_plan_->ReadOutput(name, data);
+}
+
+Status Session::ReadState(std::string_view name, std::span<std::byte> data) {
+  if (resources_.StateBytes(name) != data.size()) {
+    return InternalError("state '{}' has {} bytes, asked for {}", name, resources_.StateBytes(name),
+                         data.size());
+  }
+  return resources_.ReadState(name, 0, data);
+}
+
+Status Session::WriteState(std::string_view name, std::span<const std::byte> data) {
+  if (resources_.StateBytes(name) != data.size()) {
+    return InternalError("state '{}' has {} bytes, given {}", name, resources_.StateBytes(name),
+                         data.size());
+  }
+  return resources_.WriteState(name, 0, data);
 }
 
 Result<SessionStats> Session::Stats() {

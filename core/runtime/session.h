@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "core/base/status.h"
 #include "core/ir/graph.h"
 #include "core/passes/bucket.h"
+#include "core/passes/differentiate.h"
 #include "core/passes/placement.h"
 #include "core/plugin/device.h"
 #include "core/runtime/bound_plan.h"
@@ -43,12 +45,15 @@ struct SessionGraph {
   std::vector<int64_t> buckets = {};
   // True if a step appends its rows to the caches and advances `past`.
   bool extends_past = true;
+  // Of a training graph: the derivatives that a step computes after the graph.
+  std::optional<Differentiation> differentiation = {};
 };
 
 struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
   StepLimits limits;
+  int64_t slots = 0;  // 0: the length of the input "past" of the first graph
 };
 
 struct SessionStats {
@@ -69,7 +74,6 @@ struct SessionStats {
 
 class Session {
  public:
-  // The number of slots is the length of the input "past" of the first graph.
   static Result<std::unique_ptr<Session>> Create(std::vector<SessionGraph> graphs,
                                                  const WeightSource& weights,
                                                  SessionOptions options);
@@ -94,6 +98,13 @@ class Session {
 
   // Fills a state with zeros on every device that holds it.
   Status ClearState(std::string_view name) { return resources_.ClearState(name); }
+  // Copies all bytes of a state, which a plan that uses it has created (Prepare). `data` has the
+  // size of the state.
+  [[nodiscard]] uint64_t StateBytes(std::string_view name) const {
+    return resources_.StateBytes(name);
+  }
+  Status ReadState(std::string_view name, std::span<std::byte> data);
+  Status WriteState(std::string_view name, std::span<const std::byte> data);
 
   // The number of cached rows of a slot. ForgetSlot() moves no data: old rows become invisible.
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
