@@ -35,6 +35,16 @@ struct Adapter {
   [[nodiscard]] std::string Describe() const;
 };
 
+// A weight that an adapter can be trained for.
+struct AdaptableWeight {
+  std::string tensor;  // of the model's table: "blk.0.attn_q.weight"
+  std::string name;    // without layer: "attn_q"
+  std::string module;  // Hugging Face's name of it: "q_proj"
+  int64_t layer = -1;  // -1: of no layer
+  int64_t inputs = 0;
+  int64_t outputs = 0;
+};
+
 // An adapter and the user's factor.
 struct ScaledAdapter {
   Adapter adapter;

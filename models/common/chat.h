@@ -2,6 +2,7 @@
 // writes.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -15,6 +16,16 @@ namespace rullama {
 struct EncodedChat {
   std::vector<TokenId> ids;
   bool opens_thought = false;  // the answer begins inside a thought that the prompt has opened
+};
+
+// The assistant's turns that a model learns from a conversation: their text, thoughts, calls of
+// tools and end markers.
+enum class TrainedTurns : uint8_t { kNone, kAll, kLast };
+
+// A conversation to learn from: tokens, and by token whether the model is to learn to write it.
+struct EncodedExample {
+  std::vector<TokenId> ids;
+  std::vector<uint8_t> trained;
 };
 
 // A call of a function that the model asks for.

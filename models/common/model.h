@@ -47,6 +47,26 @@ class Model {
   // Reads a low-rank adapter of this model. Errors: adapter.*, safetensors.*, gguf.*, io.*.
   [[nodiscard]] virtual Result<Adapter> ReadAdapter(const std::string& path) const = 0;
 
+  // The weights that adapters can be trained for, layer by layer. Empty: the family cannot be
+  // trained.
+  [[nodiscard]] virtual std::vector<AdaptableWeight> AdaptableWeights() const { return {}; }
+  // Writes an adapter into a folder, which exists: PEFT's two files, and adapter.gguf of
+  // llama.cpp. `base` is the name of the model, for people. Errors: adapter.unsupported,
+  // train.model, io.*, gguf.*.
+  [[nodiscard]] virtual Status WriteAdapter(const Adapter& /*adapter*/, const std::string& /*base*/,
+                                            const std::string& /*folder*/) const {
+    return NotTrainable();
+  }
+
+  // A conversation to learn from. Errors: those of EncodeChat; train.model.
+  [[nodiscard]] virtual Result<EncodedExample> EncodeExample(const Tokenizer& /*tokenizer*/,
+                                                             const nlohmann::json& /*messages*/,
+                                                             const nlohmann::json& /*tools*/,
+                                                             TrainedTurns /*turns*/,
+                                                             bool /*thinking*/) const {
+    return NotTrainable();
+  }
+
   // The tokens of a conversation with the model's chat template. `messages` and `tools` (may be
   // null) have the form of the OpenAI chat API; `thinking` lets the model think first. Markers are
   // recognised in the template's own text only. Errors: chat.*, with chat.markers_missing
@@ -67,6 +87,11 @@ class Model {
       : facts_(std::move(facts)), warnings_(std::move(warnings)) {}
 
  private:
+  static tl::unexpected<Error> NotTrainable() {
+    return MakeError(ErrorKind::kModelFile, "train.model",
+                     "models of this family cannot be trained by this version");
+  }
+
   ModelFacts facts_;
   std::vector<std::string> warnings_;
 };

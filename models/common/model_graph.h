@@ -37,6 +37,9 @@ struct BuildOptions {
   // Number format of the KV cache, f16 or f32. Fresh keys and values are rounded to it before
   // attention reads them, so a prompt gives the same numbers in one step or in several.
   DType kv_dtype = DType::kF16;
+  // Without caches a graph has no states: a step sees its own rows only, and `past` is absent. For
+  // training, with kv_dtype f32.
+  bool caches = true;
   int64_t max_t = 1;  // the largest T and R of any step
   int64_t max_r = 1;
 };
@@ -58,6 +61,12 @@ struct ModelGraph {
   ValueId rows = kNoValue;
   ValueId last_norm = kNoValue;  // f32[T, width]
   ValueId logits = kNoValue;     // f32[T, vocabulary]; tokens that must not be drawn are -inf
+  // How logits come of last_norm, before tokens are ruled out: softcap(last_norm weight^T).
+  struct Head {
+    ValueId weight = kNoValue;  // [vocabulary, width], a constant
+    float softcap = 0;          // 0: none
+  };
+  Head head = {};
   // pos, slot and past as attention (and the penalties of a sampler) want them.
   ops::AttentionRows attention_rows = {};
   // Results of a canvas pass: the row of each token, the token embeddings, and the state of

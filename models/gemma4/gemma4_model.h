@@ -25,6 +25,14 @@ class Gemma4Model final : public Model {
   [[nodiscard]] Result<Graph> BuildConditioning() const override;
   [[nodiscard]] uint64_t CacheBytes(const BuildOptions& options) const override;
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
+  [[nodiscard]] std::vector<AdaptableWeight> AdaptableWeights() const override;
+  [[nodiscard]] Status WriteAdapter(const Adapter& adapter, const std::string& base,
+                                    const std::string& folder) const override;
+  [[nodiscard]] Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer,
+                                                     const nlohmann::json& messages,
+                                                     const nlohmann::json& tools,
+                                                     TrainedTurns turns,
+                                                     bool thinking) const override;
   [[nodiscard]] Result<EncodedChat> EncodeChat(const Tokenizer& tokenizer,
                                                const nlohmann::json& messages,
                                                const nlohmann::json& tools,

@@ -103,6 +103,24 @@ Result<ModuleTarget> TargetOfModule(std::string_view module, std::string_view te
                    ShownName(tensor));
 }
 
+Result<std::string> ModuleOfTensor(std::string_view tensor) {
+  if (tensor == "per_layer_model_proj.weight") return std::string("per_layer_model_projection");
+  constexpr std::string_view kBlock = "blk.";
+  constexpr std::string_view kWeight = ".weight";
+  std::string_view rest = tensor;
+  if (rest.starts_with(kBlock) && rest.ends_with(kWeight)) {
+    rest = rest.substr(kBlock.size(), rest.size() - kBlock.size() - kWeight.size());
+    const size_t dot = std::min(rest.find('.'), rest.size());
+    const auto* const found = std::ranges::find(
+        kModules, rest.substr(std::min(dot + 1, rest.size())), &ModuleName::tensor);
+    if (found != kModules.end()) {
+      return fmt::format("layers.{}.{}", rest.substr(0, dot), found->module);
+    }
+  }
+  return MakeError(ErrorKind::kUsage, "adapter.write",
+                   "'{}' is no projection that PEFT has a module for", tensor);
+}
+
 AdapterBuilder::AdapterBuilder(const Gemma4Config& config, std::string path) {
   adapter_.path = std::move(path);
   for (TensorSpec& spec : ExpectedTensors(config)) {

@@ -59,6 +59,10 @@ struct ModuleTarget {
 };
 Result<ModuleTarget> TargetOfModule(std::string_view module, std::string_view tensor);
 
+// The module behind a tensor of the table, without what stands before the layers:
+// layers.3.self_attn.q_proj. Error adapter.write (kUsage) for tensors without one.
+Result<std::string> ModuleOfTensor(std::string_view tensor);
+
 Result<Adapter> ReadGgufAdapter(const std::string& path, const Gemma4Config& config);
 Result<Adapter> ReadSafetensorsAdapter(const std::string& path, const std::string& config_path,
                                        const Gemma4Config& config);

@@ -19,8 +19,9 @@ void PromptWriter::QuotedUser(std::string_view text) {
 void PromptWriter::Append(std::string_view text, bool is_template) {
   if (text.empty()) return;
   auto& segments = prompt_.segments;
-  if (segments.empty() || segments.back().is_template != is_template) {
-    segments.push_back({.text = {}, .is_template = is_template});
+  if (segments.empty() || segments.back().is_template != is_template ||
+      segments.back().is_trained != trained_) {
+    segments.push_back({.text = {}, .is_template = is_template, .is_trained = trained_});
   }
   segments.back().text += text;
 }

@@ -14,10 +14,11 @@ namespace rullama::gemma4 {
 struct PromptSegment {
   std::string text;
   bool is_template = false;
+  bool is_trained = false;  // the model is to learn to write it
 };
 
 struct ChatPrompt {
-  std::vector<PromptSegment> segments;  // never empty texts; neighbours differ in is_template
+  std::vector<PromptSegment> segments;  // never empty texts; neighbours differ
   bool opens_thought = false;  // the text ends inside a thought, which the model goes on with
 
   [[nodiscard]] std::string ToString() const;
@@ -27,6 +28,8 @@ class PromptWriter {
  public:
   void Template(std::string_view text) { Append(text, true); }
   void User(std::string_view text) { Append(text, false); }
+  // Whether what follows is to be learnt.
+  void SetTrained(bool trained) { trained_ = trained; }
   // A user string in the template's string delimiters.
   void QuotedUser(std::string_view text);
   // The text ends inside a thought.
@@ -36,6 +39,7 @@ class PromptWriter {
  private:
   void Append(std::string_view text, bool is_template);
   ChatPrompt prompt_;
+  bool trained_ = false;
 };
 
 }  // namespace rullama::gemma4

@@ -38,6 +38,9 @@ class Renderer {
   void ToolResult(const Json& calls, const Json& result);
   void Response(std::string_view name, const Json& value);
   bool Content(const Json& message);
+  void EndTurn(bool is_last);
+  void EmptyThought();
+  [[nodiscard]] bool is_example() const { return options_.trained != TrainedTurns::kNone; }
   void Media(const Json& parts);
   void GenerationPrompt();
 
@@ -47,6 +50,7 @@ class Renderer {
   PromptWriter out_;
   size_t first_ = 0;       // first message after the system turn
   size_t after_user_ = 0;  // first message after the last one of the user
+  size_t last_turn_ = 0;   // first message of the model's last turn
   bool after_model_ =
       false;  // whether the previous message, results of tools aside, was the model's
   Ending ending_ = Ending::kTurn;
@@ -58,6 +62,11 @@ Result<ChatPrompt> Renderer::Render() {
   after_user_ = first_;
   for (size_t i = first_; i < messages_.size(); ++i) {
     if (RoleOf(messages_[i]) == "user") after_user_ = i + 1;
+  }
+  for (size_t i = first_; i < messages_.size(); ++i) {
+    const bool begins = i == first_ || !IsModel(RoleOf(messages_[i - 1]));
+    const bool follows_tool = i > first_ && RoleOf(messages_[i - 1]) == "tool";
+    if (IsModel(RoleOf(messages_[i])) && begins && !follows_tool) last_turn_ = i;
   }
   for (size_t i = first_; i < messages_.size(); ++i) {
     if (RoleOf(messages_[i]) != "tool") RL_RETURN_IF_ERROR(Message(i));
@@ -108,10 +117,18 @@ Status Renderer::Message(size_t index) {
     out_.Template("\n");
   }
   after_model_ = is_model;
+  const bool starts_last = is_example() && is_model && index == last_turn_;
+  if (starts_last && options_.variant == ChatVariant::kLarge && !options_.enable_thinking) {
+    EmptyThought();
+  }
+  const bool is_trained =
+      is_model && (options_.trained == TrainedTurns::kAll || (is_example() && index >= last_turn_));
+  out_.SetTrained(is_trained);
   Thinking(message, index);
   RL_RETURN_IF_ERROR(Calls(message, index));
   const bool has_calls = IsTruthy(Member(message, "tool_calls"));
   const bool responded = Responses(message, index);
+  out_.SetTrained(is_trained);
   const bool has_content = Content(message);
 
   size_t next = index + 1;
@@ -122,10 +139,16 @@ Status Renderer::Message(size_t index) {
   if (has_calls && !responded) {
     out_.Template(kToolResponseBegin);  // left open: the result is to follow
   } else if (!continues && !(responded && !has_content && is_last)) {
-    out_.Template(kTurnEnd);
-    out_.Template("\n");
+    EndTurn(is_last);
   }
+  out_.SetTrained(false);
   return OkStatus();
+}
+
+void Renderer::EndTurn(bool is_last) {
+  out_.Template(kTurnEnd);
+  out_.SetTrained(false);
+  if (!(is_last && is_example())) out_.Template("\n");
 }
 
 void Renderer::Thinking(const Json& message, size_t index) {
@@ -134,7 +157,7 @@ void Renderer::Thinking(const Json& message, size_t index) {
                               : Member(message, "reasoning_content");
   const bool shown = index >= after_user_ ||
                      (options_.preserve_thinking && IsTruthy(Member(message, "tool_calls")));
-  if (!IsTruthy(reasoning) || !shown) return;
+  if (!IsTruthy(reasoning) || !shown || (is_example() && !options_.enable_thinking)) return;
   out_.Template(kChannelBegin);
   out_.Template(kThoughtChannel);
   out_.Template("\n");
@@ -202,8 +225,10 @@ void Renderer::ToolResult(const Json& calls, const Json& result) {
   Media(content);
 }
 
+// The model writes the marker with which its turn stops, and learns to; the result is not its own.
 void Renderer::Response(std::string_view name, const Json& value) {
   out_.Template(kToolResponseBegin);
+  out_.SetTrained(false);
   out_.Template("response:");
   out_.User(name);
   out_.Template("{");
@@ -256,17 +281,20 @@ void Renderer::GenerationPrompt() {
   if (ending_ == Ending::kTurn) {
     out_.Template(kTurnBegin);
     out_.Template("model\n");
-    if (options_.enable_thinking || !large) return;
-    out_.Template(kChannelBegin);
-    out_.Template(kThoughtChannel);
-    out_.Template("\n");
-    out_.Template(kChannelEnd);
+    if (!options_.enable_thinking && large) EmptyThought();
   } else if (ending_ == Ending::kResponse && options_.enable_thinking) {
     out_.Template(kChannelBegin);
     out_.Template(kThoughtChannel);
     out_.Template("\n");
     out_.OpenThought();
   }
+}
+
+void Renderer::EmptyThought() {
+  out_.Template(kChannelBegin);
+  out_.Template(kThoughtChannel);
+  out_.Template("\n");
+  out_.Template(kChannelEnd);
 }
 
 }  // namespace

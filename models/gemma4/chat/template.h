@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "models/common/chat.h"
 #include "models/gemma4/chat/prompt.h"
 
 namespace rullama::gemma4 {
@@ -23,6 +24,10 @@ struct ChatOptions {
   // Show the model its earlier thoughts that led to tool calls, not only those of the current turn.
   bool preserve_thinking = false;
   bool add_generation_prompt = true;
+  // Other than kNone: the conversation is an example to learn from. It ends with the marker that
+  // ends the last turn, and an empty thought that generation would begin with is in front of the
+  // last turn of the assistant. Reasoning is left out unless thinking is enabled.
+  TrainedTurns trained = TrainedTurns::kNone;
 };
 
 // `messages` and `tools` have the shape of the OpenAI chat API: messages with role (system,

@@ -20,7 +20,7 @@ LayerStack::LayerStack(ModelBuildContext& context) : context_(context) {
   const BuildOptions& options = context.options();
   for (int64_t i = 0; i < c.layer_count(); ++i) {
     caches_[c.layer(i).cache_layer].last_reader = i;
-    if (!c.OwnsCache(i)) continue;
+    if (!c.OwnsCache(i) || !options.caches) continue;
     const TensorType type(options.kv_dtype, {options.slots, CacheRows(c, options, i),
                                              c.layer(i).kv_heads, c.layer(i).head_dim});
     caches_[i].k_state = context.builder().State(Name(i, "k"), type);
@@ -87,7 +87,8 @@ void LayerStack::FillCache(int64_t index, ValueId x) {
 }
 
 void LayerStack::AppendCache(int64_t index) {
-  if (context_.canvas()) return;  // its keys and values are those of one step
+  // The keys and values of a canvas are those of one step.
+  if (context_.canvas() || !context_.options().caches) return;
   // Every reader of the old version comes first in the graph.
   const int64_t owner = context_.config().layer(index).cache_layer;
   const Cache& cache = caches_[owner];

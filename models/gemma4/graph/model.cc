@@ -49,7 +49,7 @@ GraphBuilder EmptyGraph(std::string_view name, const BuildOptions& options) {
   return GraphBuilder(std::move(empty));
 }
 
-void AddInputs(ModelGraph& model, int64_t slots) {
+void AddInputs(ModelGraph& model, int64_t slots, bool caches) {
   GraphBuilder& b = model.builder;
   model.tokens = b.Input(input_names::kTokens, {DType::kI32, {Dim::T()}});
   model.pos = b.Input(input_names::kPos, {DType::kI32, {Dim::T()}});
@@ -61,7 +61,7 @@ void AddInputs(ModelGraph& model, int64_t slots) {
                           .q_slot = model.slot,
                           .kv_pos = model.pos,
                           .kv_slot = model.slot,
-                          .past = model.past};
+                          .past = caches ? model.past : kNoValue};
 }
 
 template <typename T>
@@ -95,6 +95,7 @@ ValueId Head(gemma4::ModelBuildContext& context, ValueId hidden) {
   context.model().last_norm = x;
   ValueId weight = context.OptionalWeight("output.weight");
   if (weight == kNoValue) weight = context.Weight("token_embd.weight");
+  context.model().head = {.weight = weight, .softcap = c.final_softcap};
   const bool done = !cap && !suppress;
   ValueId logits = b.Add(ops::Linear(x, weight), done ? "logits" : "output.project");
   if (cap)
@@ -176,7 +177,7 @@ Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& w
   RL_RETURN_IF_ERROR(CheckOptions(config, options));
   const bool canvas = options.pass == ModelPass::kCanvas;
   ModelGraph model{.builder = EmptyGraph(canvas ? "gemma4.canvas" : "gemma4", options)};
-  AddInputs(model, options.slots);
+  AddInputs(model, options.slots, options.caches);
   gemma4::ModelBuildContext context(config, weights, options, model);
 
   ValueId hidden = canvas ? ConditionedEmbedding(context) : Embedding(context, "embd");
