@@ -171,6 +171,55 @@ struct ServerConfig {
   bool embeddings = true;
 };
 
+// Which tokens of an example a model learns to write.
+enum class TrainOn {
+  kAssistant,  // the assistant's turns, or the completion of a prompt
+  kLast,       // the assistant's last turn
+  kAll,        // everything behind BOS
+};
+enum class LearningSchedule { kConstant, kLinear, kCosine };
+enum class OnLongLine { kCut, kDrop, kError };
+
+// The fine-tuning of low-rank adapters (`rullama finetune`).
+struct TrainingConfig {
+  std::optional<std::string> data;  // a file of lines, or a folder with train.jsonl
+  std::string output = "adapters";  // the folder that the adapter goes to
+  // The adapter.
+  int64_t rank = 16;
+  double alpha = 32;  // the product of A and B counts alpha / rank
+  std::vector<std::string> targets = {"all"};
+  int64_t num_layers = -1;  // the last ones; -1: all
+  // The optimizer: AdamW.
+  double learning_rate = 2e-4;
+  double min_learning_rate = 0;  // at the last step
+  LearningSchedule schedule = LearningSchedule::kCosine;
+  std::optional<int64_t> warmup_steps;  // 3 % of the steps
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+  double max_grad_norm = 1;  // 0: gradients are not clipped
+  // Steps.
+  std::optional<int64_t> epochs;        // 1, unless `iters` is given
+  std::optional<int64_t> iters;         // optimizer steps
+  int64_t batch_size = 4;               // examples
+  int64_t grad_accumulation_steps = 1;  // batches of an optimizer step
+  int64_t max_seq_length = 2048;        // tokens of an example, and rows of a device step
+  int64_t seed = 0;
+  bool shuffle = true;
+  // Data.
+  TrainOn train_on = TrainOn::kAssistant;
+  bool raw = false;  // prompt and completion without the chat template
+  OnLongLine on_long = OnLongLine::kCut;
+  bool strict = false;   // a line without a token to learn is an error
+  double val_split = 0;  // part of the lines that is kept for validation
+  // Reports.
+  int64_t steps_per_report = 10;
+  int64_t steps_per_eval = 200;
+  int64_t save_every = 100;
+  std::optional<bool> grad_checkpoint;  // compute activations again instead of keeping them
+};
+
 struct Config {
   ModelConfig model;
   ContextConfig context;
@@ -181,6 +230,7 @@ struct Config {
   GenerationConfig generation;
   DiffConfig diff;
   ServerConfig server;
+  TrainingConfig training;
   ArchitectureConfig architecture;
 };
 

@@ -192,7 +192,7 @@ const BlockSpec& ConfigSchema() {
       .fields = {},
       .blocks = {ModelSchema(), ContextSchema(), BackendSchema(), PluginsSchema(),
                  PlacementSchema(), SamplerSchema(), GenerationSchema(), DiffSchema(),
-                 ServerSchema(), ArchitectureSchema()}};
+                 ServerSchema(), TrainingSchema(), ArchitectureSchema()}};
   return kSchema;
 }
 

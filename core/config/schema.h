@@ -23,6 +23,9 @@ BlockSpec ArchitectureSchema();
 // The same for the `server` block.
 BlockSpec ServerSchema();
 
+// The `training` block, likewise.
+BlockSpec TrainingSchema();
+
 // The field with this path, or null. The pointer lives as long as the program.
 const FieldSpec* FindField(std::string_view path);
 
