@@ -1,0 +1,146 @@
+#include "engine/training/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/base/mmap_file.h"
+#include "core/gguf/atomic_file.h"
+#include "core/safetensors/safetensors.h"
+
+namespace rullama {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr int kStateVersion = 1;
+constexpr const char* kPlaceFile = "training_state.json";
+constexpr const char* kMomentsFile = "training_state.safetensors";
+constexpr std::string_view kM = ".m";
+constexpr std::string_view kV = ".v";
+
+Status SaveError(const fs::path& path, const std::error_code& error) {
+  return MakeError(ErrorKind::kIo, "train.save", "'{}' cannot be written: {}", path.string(),
+                   error.message());
+}
+
+tl::unexpected<Error> BadState(const fs::path& path, std::string_view why) {
+  return MakeError(ErrorKind::kUsage, "train.resume",
+                   "'{}' {}, expected a checkpoint of `rullama finetune`", path.string(), why);
+}
+
+Status WriteFile(const fs::path& path, std::span<const std::byte> bytes) {
+  const auto write = [&]() -> Status {
+    RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+    RL_RETURN_IF_ERROR(file.Append(bytes));
+    return file.Commit();
+  };
+  if (Status status = write(); !status) {
+    return MakeError(ErrorKind::kIo, "train.save", "{}", status.error().message);
+  }
+  return OkStatus();
+}
+
+// The member of an object with the right type.
+template <typename T>
+std::optional<T> MemberOf(const OrderedJson& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<T>();
+}
+
+Result<OrderedJson> ReadPlace(const fs::path& path) {
+  RL_ASSIGN_OR_RETURN(const MmapFile file, MmapFile::Open(path));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  OrderedJson place = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!place.is_object()) return BadState(path, "is no JSON object");
+  const auto version = MemberOf<int>(place, "version");
+  if (version == kStateVersion) return place;
+  return BadState(path, fmt::format("has version {}, not {}", version.value_or(0), kStateVersion));
+}
+
+Status CheckIdentity(const fs::path& path, const OrderedJson& place, const RunIdentity& expected) {
+  const auto found = place.find("run");
+  if (found == place.end() || !found->is_object()) return BadState(path, "does not say its run");
+  for (const auto& [key, value] : expected) {
+    const auto member = found->find(key);
+    const std::string stored =
+        member != found->end() && member->is_string() ? member->get<std::string>() : "nothing";
+    if (stored == value) continue;
+    return MakeError(ErrorKind::kUsage, "train.resume",
+                     "the checkpoint '{}' has {} = {}, this run has {}; expected the same, or "
+                     "--resume-adapter-file, which takes the adapter alone",
+                     path.parent_path().string(), key, stored, value);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointName(int64_t step) { return fmt::format("{:07}", step); }
+
+Status WriteRunState(const RunState& state, const fs::path& folder) {
+  std::vector<SafetensorsOutput> tensors;
+  for (const auto& [name, values] : state.m) {
+    tensors.push_back({name + std::string(kM), {std::ssize(values)}, values});
+  }
+  for (const auto& [name, values] : state.v) {
+    tensors.push_back({name + std::string(kV), {std::ssize(values)}, values});
+  }
+  RL_RETURN_IF_ERROR(WriteFile(folder / kMomentsFile, EncodeSafetensors(std::move(tensors), {})));
+  const OrderedJson place = {{"version", kStateVersion},
+                             {"step", state.step},
+                             {"examples", state.examples},
+                             {"best_loss", state.best_loss},
+                             {"run", state.identity}};
+  const std::string text = place.dump(2) + "\n";
+  return WriteFile(folder / kPlaceFile, std::as_bytes(std::span(text)));
+}
+
+Result<RunState> ReadRunState(const fs::path& folder, const RunIdentity& identity) {
+  const fs::path place_path = folder / kPlaceFile;
+  RL_ASSIGN_OR_RETURN(const OrderedJson place, ReadPlace(place_path));
+  RL_RETURN_IF_ERROR(CheckIdentity(place_path, place, identity));
+  const auto step = MemberOf<int64_t>(place, "step");
+  const auto examples = MemberOf<uint64_t>(place, "examples");
+  const auto best = MemberOf<double>(place, "best_loss");
+  if (!step || *step < 0 || !examples || !best) return BadState(place_path, "has no step");
+  RunState state{.identity = identity, .step = *step, .examples = *examples, .best_loss = *best};
+  RL_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(folder / kMomentsFile));
+  for (const SafetensorsTensor& tensor : file.tensors()) {
+    const std::string_view name = tensor.name;
+    const bool is_m = name.ends_with(kM);
+    if (!is_m && !name.ends_with(kV)) return BadState(folder / kMomentsFile, "has other tensors");
+    auto& moments = is_m ? state.m : state.v;
+    RL_ASSIGN_OR_RETURN(moments[std::string(name.substr(0, name.size() - kM.size()))],
+                        file.Floats(tensor));
+  }
+  return state;
+}
+
+Status MakeFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  return error ? SaveError(folder, error) : OkStatus();
+}
+
+Status BeginFolder(const fs::path& temporary) {
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  return error ? SaveError(temporary, error) : MakeFolder(temporary);
+}
+
+Status CommitFolder(const fs::path& temporary, const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) fs::rename(temporary, folder, error);
+  return error ? SaveError(folder, error) : OkStatus();
+}
+
+}  // namespace rullama

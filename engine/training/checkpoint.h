@@ -1,0 +1,57 @@
+// Checkpoints of a run: a folder with the adapter as PEFT has it, the moments of AdamW
+// (training_state.safetensors) and the place of the run (training_state.json).
+//
+// Thread safety: pure functions but for the files. Errors: train.save (kIo), train.resume (kUsage:
+// the checkpoint is of another run, with the key that differs; or damaged), those of reading.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace rullama {
+
+// What a run must have in common with the checkpoint that it goes on from: hyperparameters, model,
+// data. Text by key.
+using RunIdentity = std::map<std::string, std::string>;
+
+struct RunState {
+  RunIdentity identity;
+  int64_t step = 0;       // optimizer steps that were done
+  uint64_t examples = 0;  // that they saw
+  double best_loss = 0;   // of validation; 0: there was none
+  // AdamW's moments by parameter.
+  std::map<std::string, std::vector<float>> m = {};
+  std::map<std::string, std::vector<float>> v = {};
+};
+
+// Writes the state beside the adapter.
+Status WriteRunState(const RunState& state, const std::filesystem::path& folder);
+// Reads it and compares the identity.
+Result<RunState> ReadRunState(const std::filesystem::path& folder, const RunIdentity& identity);
+
+// Makes `folder` what `fill` writes into a new folder beside it: complete, or as it was before.
+template <typename Fill>
+Status ReplaceFolder(const std::filesystem::path& folder, const Fill& fill);
+
+// The name of the checkpoint of a step: "0000100".
+std::string CheckpointName(int64_t step);
+
+// Creates a folder that may be there already.
+Status MakeFolder(const std::filesystem::path& folder);
+Status BeginFolder(const std::filesystem::path& temporary);
+Status CommitFolder(const std::filesystem::path& temporary, const std::filesystem::path& folder);
+
+template <typename Fill>
+Status ReplaceFolder(const std::filesystem::path& folder, const Fill& fill) {
+  const std::filesystem::path temporary = folder.string() + ".new";
+  RL_RETURN_IF_ERROR(BeginFolder(temporary));
+  RL_RETURN_IF_ERROR(fill(temporary));
+  return CommitFolder(temporary, folder);
+}
+
+}  // namespace rullama

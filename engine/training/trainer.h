@@ -1,0 +1,94 @@
+// The adapter of a model under training on its devices: steps of the optimizer, losses, and the
+// values of the parameters.
+//
+// Ownership: owns the session; borrows model, devices and weights, which outlive it. Thread safety:
+// one thread at a time. Errors: those of the session; train.not_finite (kRuntime): a loss or a
+// gradient is NaN or infinite, and the parameters are those of the step before.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/runtime/session.h"
+#include "engine/training/example.h"
+#include "engine/training/training_program.h"
+#include "models/common/model.h"
+
+namespace rullama {
+
+struct TrainerOptions {
+  std::vector<Device*> devices;
+  PlacementPolicy policy;
+  std::vector<LowRankPair> pairs;
+  AdamWSettings adamw;
+  double max_grad_norm = 1;  // 0: gradients are not clipped
+  int64_t slots = 1;         // the most examples of an optimizer step
+  int64_t max_rows = 1;      // of a step of the device
+  bool checkpoint = false;
+};
+
+struct LossSum {
+  double sum = 0;      // natural logarithm
+  int64_t tokens = 0;  // that count
+
+  [[nodiscard]] double mean() const { return tokens == 0 ? 0 : sum / static_cast<double>(tokens); }
+};
+
+struct StepResult {
+  LossSum loss;      // before the step
+  double norm = 0;   // of the gradient of the mean loss, before it was clipped
+  int64_t rows = 0;  // tokens that went through the model
+};
+
+// What is stored of a parameter, f32.
+struct ParameterValues {
+  std::vector<float> value;
+  std::vector<float> m;  // AdamW's mean of the gradients
+  std::vector<float> v;  // and of their squares
+};
+
+class Trainer {
+ public:
+  // `weights`: the tensors of the model's file.
+  static Result<std::unique_ptr<Trainer>> Create(const Model& model, const GgufFile& file,
+                                                 TrainerOptions options);
+
+  // What each device will hold once all graphs have run their largest step; of the main one.
+  [[nodiscard]] Result<MemoryNeed> PredictMemory() const;
+  // Creates the states, all zero. Done once, before the functions below.
+  Status Start();
+
+  // One step of AdamW on the mean loss over all learnt tokens of the examples. `number`: steps that
+  // were done before, for the corrections of the moments.
+  Result<StepResult> Step(std::span<const Example* const> examples, int64_t number, double rate);
+  // Adds the gradient of the mean loss to what the gradients are, which Step() leaves at zero.
+  Result<LossSum> AddGradients(std::span<const Example* const> examples);
+  Result<LossSum> Evaluate(std::span<const Example* const> examples);
+
+  // A and B of the pairs, by name.
+  [[nodiscard]] std::vector<std::string> parameters() const;
+  Result<std::vector<float>> Read(const std::string& state);
+  Status Write(const std::string& state, std::span<const float> values);
+
+  [[nodiscard]] const std::vector<LowRankPair>& pairs() const { return options_.pairs; }
+  [[nodiscard]] Session& session() { return *session_; }
+
+ private:
+  explicit Trainer(TrainerOptions options) : options_(std::move(options)) {}
+  Status SetNumber(std::string_view input, double value);
+  Status RunOnce(size_t graph);
+  Result<LossSum> RunLoss(size_t graph, std::span<const Example* const> examples);
+  Result<double> GradientNorm();
+  Status ClearGradients();
+
+  TrainerOptions options_;
+  std::unique_ptr<GgufWeights> weights_;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace rullama

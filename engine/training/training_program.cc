@@ -1,0 +1,139 @@
+#include "engine/training/training_program.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace rullama {
+namespace {
+
+struct Parameter {
+  std::string name;
+  TensorType type;
+};
+
+// A and B of every pair.
+std::vector<Parameter> ParametersOf(const TrainingProgramOptions& options) {
+  std::vector<Parameter> parameters;
+  for (const LowRankPair& pair : options.pairs) {
+    parameters.push_back({pair.a, pair.AType()});
+    parameters.push_back({pair.b, pair.BType()});
+  }
+  return parameters;
+}
+
+std::vector<std::string> NamesOf(const std::vector<ValueId>& values, const GraphBuilder& b) {
+  std::vector<std::string> names;
+  for (const ValueId value : values) names.push_back(b.graph().value(value).name);
+  return names;
+}
+
+// The model up to the loss of its wanted rows, with the adapter.
+Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions& options,
+                               bool differentiate, TrainingProgram& program) {
+  RL_ASSIGN_OR_RETURN(ModelGraph parts, model.BuildGraph({.slots = options.slots,
+                                                          .capacity = options.max_rows,
+                                                          .kv_dtype = DType::kF32,
+                                                          .caches = false,
+                                                          .max_t = options.max_rows,
+                                                          .max_r = options.max_rows}));
+  if (parts.head.weight == kNoValue) {
+    return MakeError(ErrorKind::kModelFile, "train.model",
+                     "this model has no output layer that predicts the next token, expected one "
+                     "that writes text");
+  }
+  GraphBuilder& b = parts.builder;
+  const std::string hidden = b.ok() ? b.graph().value(parts.last_norm).name : "";
+  const ValueId targets = b.Input(training_names::kTargets, {DType::kI32, {Dim::R()}});
+  const ValueId factor = b.Input(training_names::kLossFactor, {DType::kF32, {1}});
+  const ValueId x =
+      b.Add(ops::GatherRows{.table = parts.last_norm, .ids = parts.rows}, "loss.hidden");
+  const auto loss = b.Add(ops::LinearCrossEntropy{.x = x,
+                                                  .weight = parts.head.weight,
+                                                  .targets = targets,
+                                                  .factor = factor,
+                                                  .cap = parts.head.softcap},
+                          "loss");
+  b.Output(training_names::kLoss, loss.loss, RowDemand::kAll);
+  SessionGraph graph{.graph = {}, .buckets = {options.max_rows}, .extends_past = false};
+  if (differentiate) {
+    Differentiation what;
+    what.seeds = {{hidden, b.ok() ? b.graph().value(loss.dx).name : ""}};
+    for (const Parameter& parameter : ParametersOf(options)) {
+      what.parameters.push_back(parameter.name);
+    }
+    if (options.checkpoint) what.checkpoints = NamesOf(parts.hidden, b);
+    graph.differentiation = std::move(what);
+    program.constants = std::move(parts.constants);
+  }
+  RL_ASSIGN_OR_RETURN(const Graph plain, std::move(b).Finish());
+  RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(plain, options.pairs));
+  return graph;
+}
+
+// The sum of the squares of the gradients of all parameters, added up in their order.
+Result<SessionGraph> NormGraph(const std::vector<Parameter>& parameters) {
+  GraphBuilder b("training.norm");
+  ValueId sum = kNoValue;
+  for (const Parameter& parameter : parameters) {
+    const std::string gradient = GradientOf(parameter.name);
+    const ValueId squares =
+        b.Add(ops::SumSquares{b.State(gradient, parameter.type)}, gradient + ".squares");
+    sum = sum == kNoValue ? squares : b.Add(ops::Sum(sum, squares), gradient + ".sum");
+  }
+  b.Output(training_names::kSquares, sum, RowDemand::kAll);
+  RL_ASSIGN_OR_RETURN(Graph graph, std::move(b).Finish());
+  return SessionGraph{.graph = std::move(graph), .buckets = {1}, .extends_past = false};
+}
+
+Result<SessionGraph> UpdateGraph(const std::vector<Parameter>& parameters,
+                                 const AdamWSettings& adamw) {
+  GraphBuilder b("training.update");
+  const auto number = [&](std::string_view name) { return b.Input(name, {DType::kF32, {1}}); };
+  const ValueId rate = number(training_names::kRate);
+  const ValueId m_correction = number(training_names::kMCorrection);
+  const ValueId v_correction = number(training_names::kVCorrection);
+  const ValueId factor = number(training_names::kGradientFactor);
+  for (const Parameter& parameter : parameters) {
+    const auto state = [&](const std::string& name) { return b.State(name, parameter.type); };
+    b.Add(ops::AdamW{.p = state(parameter.name),
+                     .m = state(FirstMomentOf(parameter.name)),
+                     .v = state(SecondMomentOf(parameter.name)),
+                     .g = state(GradientOf(parameter.name)),
+                     .lr = rate,
+                     .m_correction = m_correction,
+                     .v_correction = v_correction,
+                     .g_factor = factor,
+                     .m_rate = static_cast<float>(1 - adamw.beta1),
+                     .v_rate = static_cast<float>(1 - adamw.beta2),
+                     .eps = static_cast<float>(adamw.epsilon),
+                     .weight_decay = static_cast<float>(adamw.weight_decay)},
+          parameter.name + ".next");
+  }
+  RL_ASSIGN_OR_RETURN(Graph graph, std::move(b).Finish());
+  return SessionGraph{.graph = std::move(graph), .buckets = {1}, .extends_past = false};
+}
+
+}  // namespace
+
+std::string FirstMomentOf(const std::string& parameter) { return parameter + "/m"; }
+std::string SecondMomentOf(const std::string& parameter) { return parameter + "/v"; }
+
+Result<TrainingProgram> BuildTrainingProgram(const Model& model,
+                                             const TrainingProgramOptions& options) {
+  TrainingProgram program;
+  const std::vector<Parameter> parameters = ParametersOf(options);
+  const auto add = [&](Result<SessionGraph> graph) -> Status {
+    if (!graph) return tl::unexpected(std::move(graph).error());
+    program.graphs.push_back(*std::move(graph));
+    return OkStatus();
+  };
+  // In the order of training_graphs.
+  RL_RETURN_IF_ERROR(add(LossGraph(model, options, /*differentiate=*/true, program)));
+  RL_RETURN_IF_ERROR(add(LossGraph(model, options, /*differentiate=*/false, program)));
+  RL_RETURN_IF_ERROR(add(NormGraph(parameters)));
+  RL_RETURN_IF_ERROR(add(UpdateGraph(parameters, options.adamw)));
+  return program;
+}
+
+}  // namespace rullama

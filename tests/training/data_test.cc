@@ -1,0 +1,172 @@
+// Examples: which tokens of a line are learnt, what happens to lines that are long, wrong or empty,
+// their order, and the steps that they are packed into.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/must_test_util.h"
+#include "core/tokenizer/vocabulary_from_gguf.h"
+#include "engine/training/data_set.h"
+#include "engine/training/example_order.h"
+#include "engine/training/learning_rate.h"
+#include "engine/training/packing.h"
+#include "models/registry.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class DataTest : public testing::Test {
+ protected:
+  [[nodiscard]] Result<DataSet> Parse(const std::string& text, DataOptions options = {}) const {
+    return ParseDataSet(text, "lines.jsonl", *model_, *tokenizer_, options);
+  }
+  [[nodiscard]] std::string ErrorOf(const std::string& text, DataOptions options = {}) const {
+    const auto set = Parse(text, options);
+    return set ? "no error" : set.error().ToString();
+  }
+  // The learnt text of an example, target by target.
+  [[nodiscard]] std::string LearntOf(const Example& example) const {
+    std::vector<int32_t> ids;
+    for (const int32_t target : example.targets) {
+      if (target != kNoTarget) ids.push_back(target);
+    }
+    return Must(tokenizer_->Decode(ids, /*show_control=*/true));
+  }
+
+  GgufFile file_ = Must(GgufFile::Open(RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf"));
+  std::unique_ptr<Model> model_ = Must(OpenModel(file_));
+  std::shared_ptr<const Tokenizer> tokenizer_ =
+      Must(Tokenizer::Build(Must(VocabularyFromGguf(file_))));
+};
+
+constexpr const char* kTwoTurns =
+    R"({"messages":[{"role":"user","content":"Who?"},{"role":"assistant","content":" A count. "},)"
+    R"({"role":"user","content":"And?"},{"role":"assistant","content":"A prince."}]})";
+
+TEST_F(DataTest, TurnsOfTheAssistantAreLearnt) {
+  const Example all = Must(Parse(kTwoTurns)).examples.at(0);
+  EXPECT_EQ(LearntOf(all), "A count.<turn|>A prince.<turn|>");
+  EXPECT_EQ(all.targets.back(), kNoTarget);
+  const Example last = Must(Parse(kTwoTurns, {.train_on = TrainOn::kLast})).examples.at(0);
+  EXPECT_EQ(LearntOf(last), "A prince.<turn|>");
+  EXPECT_EQ(last.ids, all.ids);
+  const Example every = Must(Parse(kTwoTurns, {.train_on = TrainOn::kAll})).examples.at(0);
+  EXPECT_EQ(every.counted(), every.rows() - 1);
+}
+
+TEST_F(DataTest, CallsOfToolsAreLearntUpToTheMarkerOfTheirResult) {
+  const char* line =
+      R"({"messages":[{"role":"user","content":"Weather?"},{"role":"assistant","tool_calls":[)"
+      R"({"id":"1","type":"function","function":{"name":"get","arguments":{}}}]},)"
+      R"({"role":"tool","tool_call_id":"1","content":"sun"},)"
+      R"({"role":"assistant","content":"It shines."}]})";
+  EXPECT_EQ(LearntOf(Must(Parse(line)).examples.at(0)),
+            "<|tool_call>call:get{}<tool_call|><|tool_response>It shines.<turn|>");
+}
+
+TEST_F(DataTest, PromptsAndTexts) {
+  const std::string pair = R"({"prompt":"It was in July, ","completion":"1805."})";
+  EXPECT_EQ(LearntOf(Must(Parse(pair)).examples.at(0)), "1805.<turn|>");
+  EXPECT_EQ(LearntOf(Must(Parse(pair, {.raw = true})).examples.at(0)), "1805.<eos>");
+  EXPECT_EQ(LearntOf(Must(Parse(R"({"text":"It was."})")).examples.at(0)), "It was.<eos>");
+}
+
+TEST_F(DataTest, WhatIsTooLong) {
+  const std::string text = R"({"text":"It was in July, 1805, and it was in the evening."})";
+  const DataSet whole = Must(Parse(text));
+  const DataSet pieces = Must(Parse(text, {.max_tokens = 8}));
+  EXPECT_EQ(pieces.split, 1);
+  std::string learnt;
+  for (const Example& piece : pieces.examples) {
+    EXPECT_LE(piece.rows(), 8);
+    EXPECT_EQ(piece.ids[0], *tokenizer_->bos_id());
+    learnt += LearntOf(piece);
+  }
+  EXPECT_EQ(learnt, LearntOf(whole.examples[0]));
+
+  const auto rows = static_cast<int64_t>(Must(Parse(kTwoTurns)).examples[0].ids.size());
+  const DataSet cut = Must(Parse(kTwoTurns, {.max_tokens = rows - 2}));
+  EXPECT_EQ(cut.cut, 1);
+  EXPECT_EQ(cut.examples[0].rows(), rows - 2);
+  EXPECT_THAT(ErrorOf(kTwoTurns, {.max_tokens = 5}), HasSubstr("1 too long and dropped"));
+  EXPECT_THAT(ErrorOf(kTwoTurns, {.on_long = OnLongLine::kDrop, .max_tokens = rows - 2}),
+              HasSubstr("data.empty"));
+  EXPECT_THAT(ErrorOf(kTwoTurns, {.on_long = OnLongLine::kError, .max_tokens = rows - 2}),
+              HasSubstr("data.long"));
+}
+
+TEST_F(DataTest, LinesThatAreWrongAreNamed) {
+  const std::string good = std::string(kTwoTurns) + "\n";
+  EXPECT_THAT(ErrorOf(good + "no json\n"), HasSubstr("'lines.jsonl', line 2: found no JSON"));
+  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("found array, expected a JSON object"));
+  EXPECT_THAT(ErrorOf("{\"text\":\"\xff\"}"), HasSubstr("no UTF-8 at 9"));
+  EXPECT_THAT(ErrorOf(R"({"txt":"a"})"), HasSubstr("found none of the keys"));
+  EXPECT_THAT(ErrorOf(R"({"text":1})"), HasSubstr("'text' is number, expected a string"));
+  EXPECT_THAT(ErrorOf(R"({"prompt":"a"})"), HasSubstr("found no 'completion'"));
+  EXPECT_THAT(ErrorOf(good + R"({"text":"a"})"), HasSubstr("another kind of line"));
+  EXPECT_THAT(ErrorOf(R"({"messages":[{"role":"wizard","content":"a"}]})"), HasSubstr("data.line"));
+  EXPECT_THAT(ErrorOf(R"({"messages":[{"role":"user","content":[{"type":"image"}]}]})"),
+              HasSubstr("expected text only"));
+}
+
+TEST_F(DataTest, LinesWithoutAnAnswerAreCounted) {
+  const std::string question = R"({"messages":[{"role":"user","content":"Who?"}]})";
+  EXPECT_THAT(ErrorOf(question), HasSubstr("1 without a token to learn (the first is line 1)"));
+  const DataSet set = Must(Parse(std::string(kTwoTurns) + "\n\n" + question + "\n"));
+  EXPECT_EQ(set.Describe(),
+            "2 lines, 1 examples, 1 without a token to learn (the first is line 3)");
+  EXPECT_THAT(ErrorOf(question, {.strict = true}), HasSubstr("data.untrained"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("data.empty"));
+}
+
+TEST(ExampleOrder, EachEpochHasAllExamplesInItsOwnOrder) {
+  ExampleOrder order(20, /*seed=*/7, /*shuffle=*/true);
+  std::vector<std::vector<size_t>> epochs(3);
+  for (uint64_t k = 0; k < 60; ++k) epochs[k / 20].push_back(order.At(k));
+  for (const auto& epoch : epochs) {
+    EXPECT_EQ(std::set<size_t>(epoch.begin(), epoch.end()).size(), 20u);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+  // A run that goes on sees the same, whatever it asks for first.
+  ExampleOrder resumed(20, 7, true);
+  EXPECT_EQ(resumed.At(47), epochs[2][7]);
+  EXPECT_EQ(resumed.At(3), epochs[0][3]);
+  ExampleOrder plain(3, 7, false);
+  EXPECT_EQ(plain.At(4), 1u);
+}
+
+TEST(PackExamples, SideBySideWithPositionsOfTheirOwn) {
+  const Example a{.ids = {5, 6, 7}, .targets = {-1, 7, -1}, .line = 1};
+  const Example b{.ids = {8, 9}, .targets = {9, -1}, .line = 2};
+  const Example none{.ids = {8, 9}, .targets = {-1, -1}, .line = 3};
+  const Example* examples[] = {&a, &none, &b, &a};
+  const std::vector<PackedStep> steps = PackExamples(examples, 5);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_THAT(steps[0].rows.tokens, ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THAT(steps[0].rows.pos, ElementsAre(0, 1, 2, 0, 1));
+  EXPECT_THAT(steps[0].rows.slot, ElementsAre(0, 0, 0, 1, 1));
+  EXPECT_THAT(steps[0].rows.wanted, ElementsAre(1, 3));
+  EXPECT_THAT(steps[0].targets, ElementsAre(7, 9));
+  EXPECT_THAT(steps[0].lines, ElementsAre(1, 2));
+  EXPECT_THAT(steps[1].rows.slot, ElementsAre(0, 0, 0));
+}
+
+TEST(LearningRateOf, WarmsUpForAPartOfTheSteps) {
+  TrainingConfig config;
+  EXPECT_EQ(LearningRateOf(config, 200).warmup, 6);
+  config.warmup_steps = 500;
+  EXPECT_EQ(LearningRateOf(config, 200).warmup, 200);
+}
+
+}  // namespace
+}  // namespace rullama
