@@ -101,6 +101,7 @@ int RunProgram(int argc, char** argv) {
   AddSynthCommand(app, context);
   AddDiffCommand(app, context);
   AddNewBackendCommand(app, context);
+  AddFinetuneCommand(app, context);
   AddServeCommand(app, context);
   AddConfigCommand(app, context);
   for (CLI::App* command : app.get_subcommands({})) add_color(*command);

@@ -257,6 +257,10 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
     RL_RETURN_IF_ERROR(
         loaded.config.SetList("model.adapters", flags.adapters, Origin::kFlag, "--lora"));
   }
+  if (!flags.training_targets.empty()) {
+    RL_RETURN_IF_ERROR(loaded.config.SetList("training.targets", flags.training_targets,
+                                             Origin::kFlag, "--lora-targets"));
+  }
   RL_RETURN_IF_ERROR(loaded.config.Finish());
   return loaded;
 }

@@ -1,0 +1,235 @@
+// rullama finetune: trains a low-rank adapter of a model on examples.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/answer.h"
+#include "cli/command.h"
+#include "cli/loading.h"
+#include "cli/options.h"
+#include "cli/signals.h"
+#include "engine/training/fine_tune.h"
+
+namespace rullama::cli {
+namespace {
+
+struct FinetuneFlags {
+  ConfigFlags config;
+  FineTuneOptions options;
+  bool json = false;
+};
+
+struct TrainingFlag {
+  const char* names;
+  const char* key;  // of the block `training`
+  const char* help;
+  const char* group;
+};
+
+constexpr const char* kAdapter = "Adapter";
+constexpr const char* kData = "Examples";
+constexpr const char* kSteps = "Steps";
+constexpr const char* kOptimizer = "Optimizer";
+
+constexpr TrainingFlag kTrainingFlags[] = {
+    {"--data,--train-file", "data", "Examples: a file of JSON lines, or a folder of train.jsonl",
+     kData},
+    {"-o,--adapter-path,--output", "output", "Folder for the adapter and its checkpoints",
+     kAdapter},
+    {"--rank,--lora-rank", "rank", "Rank of the adapter", kAdapter},
+    {"--alpha,--lora-alpha", "alpha", "B (A x) counts alpha / rank", kAdapter},
+    {"--num-layers", "num_layers", "The last layers that get adapters; -1: all", kAdapter},
+    {"--lr,--learning-rate", "learning_rate", "Learning rate behind the warm-up", kOptimizer},
+    {"--lr-min,--min-learning-rate", "min_learning_rate", "What the learning rate falls towards",
+     kOptimizer},
+    {"--lr-schedule,--schedule", "schedule", "How the learning rate falls", kOptimizer},
+    {"--warmup,--warmup-steps", "warmup_steps", "Steps in which the learning rate rises",
+     kOptimizer},
+    {"--weight-decay", "weight_decay", "Decay of the adapter's values", kOptimizer},
+    {"--max-grad-norm", "max_grad_norm", "Larger gradients are scaled down to it; 0: never",
+     kOptimizer},
+    {"--epochs", "epochs", "Passes over the examples", kSteps},
+    {"--iters", "iters", "Optimizer steps, instead of epochs", kSteps},
+    {"--batch-size", "batch_size", "Examples of a batch", kSteps},
+    {"--grad-accumulation-steps", "grad_accumulation_steps", "Batches of an optimizer step",
+     kSteps},
+    {"--max-seq-length", "max_seq_length", "Tokens of the longest example", kData},
+    {"-s,--seed", "seed", "Decides the first adapter and the order of the examples", kSteps},
+    {"--train-on", "train_on", "What is learnt of a conversation", kData},
+    {"--on-long", "on_long", "What happens to examples that are too long", kData},
+    {"--val-split", "val_split", "Part of the examples kept for validation", kData},
+    {"--steps-per-report", "steps_per_report", "Steps between two lines about the loss", kSteps},
+    {"--steps-per-eval", "steps_per_eval", "Steps between two validations", kSteps},
+    {"--save-every", "save_every", "Steps between two checkpoints", kSteps},
+};
+
+struct TrainingSwitch {
+  const char* names;
+  const char* key;
+  const char* value;
+  const char* help;
+  const char* group;
+};
+constexpr TrainingSwitch kTrainingSwitches[] = {
+    {"--raw", "raw", "true", "Prompts and completions are texts, without the chat template", kData},
+    {"--strict", "strict", "true", "An example without a token to learn is an error", kData},
+    {"--no-shuffle", "shuffle", "false", "Examples in the order of the file", kSteps},
+    {"--mask-prompt", "train_on", "assistant", "Learn answers only, the default", kData},
+    {"--no-mask-prompt", "train_on", "all", "Learn every token behind BOS", kData},
+    {"--grad-checkpoint", "grad_checkpoint", "true",
+     "Compute activations again instead of keeping them", kSteps},
+    {"--no-grad-checkpoint", "grad_checkpoint", "false", "Keep all activations", kSteps},
+};
+
+void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
+  for (const TrainingFlag& flag : kTrainingFlags) {
+    AddSetting(command, flags.config, flag.names, std::string("training.") + flag.key, flag.help)
+        ->option_text("V")
+        ->group(flag.group);
+  }
+  for (const TrainingSwitch& flag : kTrainingSwitches) {
+    command
+        .add_flag_callback(
+            flag.names,
+            [&flags, flag] {
+              flags.config.settings.push_back(
+                  {std::string("training.") + flag.key, flag.value, flag.names});
+            },
+            flag.help)
+        ->group(flag.group);
+  }
+  command
+      .add_option("--lora-targets", flags.config.training_targets,
+                  "attn, mlp, all, or names of projections with commas between [default all]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("LIST")
+      ->group(kAdapter);
+  command.add_option("--resume", flags.options.resume, "Checkpoint to go on from")
+      ->option_text("FOLDER")
+      ->group(kSteps);
+  command
+      .add_option("--adapter-init,--resume-adapter-file", flags.options.first_adapter,
+                  "Adapter to begin with, instead of a new one")
+      ->option_text("FILE")
+      ->group(kAdapter);
+  command
+      .add_option("--dump-gradients", flags.options.dump_gradients,
+                  "Write the gradients of the first step and end")
+      ->option_text("FILE")
+      ->group(kSteps);
+  command.add_flag("--test", flags.options.test_only, "Only the loss of test.jsonl")->group(kData);
+}
+
+nlohmann::json AsJson(const LossSum& loss) {
+  return {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}};
+}
+
+// Writes what happens to stdout, as lines of text or of JSON. The first error of stdout is kept.
+class Reporter {
+ public:
+  Reporter(Console& console, bool json) : console_(console), json_(json) {}
+
+  [[nodiscard]] FineTuneHooks Hooks() {
+    return {.on_report = [this](const TrainingReport& report) { Report(report); },
+            .on_validation = [this](const ValidationReport& report) { Report(report); },
+            .on_saved =
+                [this](const std::string& folder) {
+                  console_.Note(fmt::format("wrote the checkpoint '{}'", folder));
+                },
+            .cancelled = CancelFlag()};
+  }
+  [[nodiscard]] const Status& status() const { return status_; }
+
+  void End(const FineTuneResult& result) {
+    if (json_) {
+      nlohmann::json line = {{"type", "final"},
+                             {"step", result.step},
+                             {"loss", result.last.mean()},
+                             {"folder", result.folder}};
+      if (result.test.tokens > 0) line["test"] = AsJson(result.test);
+      return Write(JsonLine(line));
+    }
+    if (result.test.tokens > 0) {
+      Write(fmt::format("test loss {:.4f}, perplexity {:.4f} over {} tokens\n", result.test.mean(),
+                        std::exp(result.test.mean()), result.test.tokens));
+    }
+  }
+
+ private:
+  void Write(const std::string& text) {
+    if (status_) status_ = console_.Write(text);
+  }
+
+  void Report(const TrainingReport& report) {
+    const double speed = static_cast<double>(report.rows) / std::max(report.seconds, 1e-9);
+    if (json_) {
+      nlohmann::json line = AsJson(report.loss);
+      line.update({{"type", "train"},
+                   {"step", report.step},
+                   {"steps", report.steps},
+                   {"grad_norm", report.norm},
+                   {"learning_rate", report.rate},
+                   {"tokens_per_second", speed}});
+      return Write(JsonLine(line));
+    }
+    Write(fmt::format(
+        "step {}/{}: loss {:.4f}, gradient {:.3g}, learning rate {:.3g}, {:.0f} "
+        "tokens/s\n",
+        report.step, report.steps, report.loss.mean(), report.norm, report.rate, speed));
+  }
+
+  void Report(const ValidationReport& report) {
+    if (json_) {
+      nlohmann::json line = AsJson(report.loss);
+      line.update({{"type", "validation"}, {"step", report.step}, {"best", report.is_best}});
+      return Write(JsonLine(line));
+    }
+    Write(fmt::format("step {}: validation loss {:.4f}, perplexity {:.4f}{}\n", report.step,
+                      report.loss.mean(), std::exp(report.loss.mean()),
+                      report.is_best ? ", the best so far" : ""));
+  }
+
+  Console& console_;
+  bool json_;
+  Status status_;
+};
+
+Result<int> Finetune(const FinetuneFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(flags.config, console));
+  FineTuneOptions options = flags.options;
+  options.plugin_paths = flags.config.plugins;
+  Reporter reporter(console, flags.json);
+  RL_ASSIGN_OR_RETURN(
+      const FineTuneResult result,
+      FineTune(loaded.model, options, reporter.Hooks(), ProcessHooks(loaded.environment), console));
+  reporter.End(result);
+  RL_RETURN_IF_ERROR(reporter.status());
+  if (result.cancelled) {
+    console.Note(fmt::format("stopped after step {}; go on with --resume", result.step));
+    return Terminated() ? kExitTerminated : kExitInterrupted;
+  }
+  if (!flags.options.test_only) console.Note(fmt::format("wrote '{}'", result.folder));
+  return 0;
+}
+
+}  // namespace
+
+void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
+  const auto flags = std::make_shared<FinetuneFlags>();
+  CLI::App* command = app.add_subcommand("finetune", "Train a low-rank adapter (LoRA) on examples");
+  AddModelOptions(*command, flags->config);
+  AddTrainingOptions(*command, *flags);
+  command->add_flag("--json", flags->json, "Reports as JSON lines");
+  command->footer(R"(Examples:
+  rullama finetune -m model.gguf --data chats.jsonl -o my-adapter
+  rullama finetune -m model.gguf --data folder --iters 600 --lora-targets attn --rank 8
+  rullama -m model.gguf --lora my-adapter -p "Hello")");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return Finetune(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli
