@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -261,9 +262,16 @@ const gpu::PipelineKey kArgMax{gpu::Shader::kArgMax, {1}};
 
 TEST(OpenClSources, IncludesAreInTheirPlace) {
   const std::string source = SourceOf("argmax.cl");
-  EXPECT_THAT(source, AllOf(HasSubstr("uint KeyOf(float x)"), HasSubstr("KERNEL argmax(")));
+  EXPECT_THAT(source, AllOf(HasSubstr("uint KeyOf(float x)"), HasSubstr("KERNEL(argmax)")));
   EXPECT_EQ(source.find("#include"), std::string::npos);
   EXPECT_EQ(source.find("typedef ulong Pointer;"), source.rfind("typedef ulong Pointer;"));
+}
+
+TEST(OpenClSources, CommonKernelsGetWhatEveryKernelIncludes) {
+  const std::string source = SourceOf("pointwise.cl");
+  EXPECT_THAT(source, AllOf(HasSubstr("typedef ulong Pointer;"), HasSubstr("#define ARGUMENTS"),
+                            HasSubstr("float Exp(float x)"), HasSubstr("KERNEL(pointwise)")));
+  EXPECT_THROW(SourceOf("none.cl"), std::logic_error);
 }
 
 TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {

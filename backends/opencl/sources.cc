@@ -15,18 +15,25 @@ namespace {
 
 constexpr std::string_view kInclude = "#include \"";
 
+const Source* Find(std::string_view file) {
+  const auto* found = std::ranges::find(kSources, file, &Source::name);
+  return found == std::end(kSources) ? nullptr : found;
+}
+
 // The text of a file, or of what it includes of kernels.def: NAME.args for the kernel NAME, and
-// types.args.
+// types.args. NAME.cl of a kernel that Vulkan shares consists of includes.
 std::string TextOf(std::string_view file) {
   if (file == "types.args") return gpu::OpenClTypes();
   for (const gpu::Shader shader : gpu::AllShaders()) {
     if (file == std::string(gpu::NameOf(shader)) + ".args") return gpu::OpenClHeader(shader);
   }
-  const auto* found = std::ranges::find(kSources, file, &Source::name);
-  if (found == std::end(kSources)) {
+  if (const Source* found = Find(file)) return std::string(found->text);
+  const std::string kernel(file.substr(0, file.find('.')));
+  if (Find(kernel + ".kernel") == nullptr) {
     throw std::logic_error("no kernel source " + std::string(file));
   }
-  return std::string(found->text);
+  return "#include \"common.cl\"\n#include \"" + kernel + ".args\"\n#include \"" + kernel +
+         ".kernel\"\n";
 }
 
 void Append(std::string_view file, std::set<std::string, std::less<>>& seen, std::string& out) {

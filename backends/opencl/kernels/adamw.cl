@@ -2,7 +2,7 @@
 #include "common.cl"
 #include "adamw.args"
 
-KERNEL adamw(ARGUMENTS) {
+KERNEL(adamw) {
   const float lr = *AT(float, lr), g_factor = *AT(float, g_factor);
   const float m_correction = *AT(float, m_correction), v_correction = *AT(float, v_correction);
   __global float* p = AT(float, p);

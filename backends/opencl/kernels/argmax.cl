@@ -2,9 +2,9 @@
 // elements. One work-group for each row or part.
 #include "common.cl"
 #include "argmax.args"
-#include "order.cl"
+#include "order.kernel"
 
-KERNEL argmax(ARGUMENTS) {
+KERNEL(argmax) {
   __local uint shared_key[THREADS];
   __local uint shared_index[THREADS];
   const uint count = ROWS_OF(rows);

@@ -4,7 +4,7 @@
 // read once for all of its queries. Accumulates in f32.
 #include "common.cl"
 #include "attention.args"
-#include "math.cl"
+#include "math.kernel"
 #include "reduce.cl"
 
 #if kType == kF32

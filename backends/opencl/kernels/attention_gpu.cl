@@ -167,7 +167,7 @@ INLINED void Tile(__local Shared* s, __global const Element* keys, __global cons
 // The first tile of a part among those that follow `tiles` others.
 uint OwnTile(uint tiles, uint part, uint parts) { return (part + parts - tiles % parts) % parts; }
 
-KERNEL attention(ARGUMENTS) {
+KERNEL(attention) {
   __local Shared shared;
   __local Shared* s = &shared;
   const uint rows = ROWS_OF(rows), fresh = ROWS_OF(fresh);

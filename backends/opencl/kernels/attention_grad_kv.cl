@@ -3,7 +3,7 @@
 // and its scores, then dimensions and sums over the pairs of the tile, in their order.
 #include "common.cl"
 #include "attention_grad_kv.args"
-#include "math.cl"
+#include "math.kernel"
 #include "fresh_keys.cl"
 
 #define kTile 64                                // pairs
@@ -54,7 +54,7 @@ void Gradients(const Query query, uint place, __local Shared* s) {
   }
 }
 
-KERNEL attention_grad_kv(ARGUMENTS) {
+KERNEL(attention_grad_kv) {
   __local Shared s;
   const uint rows = ROWS_OF(rows), keys = ROWS_OF(keys);
   const uint tiles = (keys + kKeys - 1) / kKeys, pairs = rows * kGroup;

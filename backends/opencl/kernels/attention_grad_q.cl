@@ -3,13 +3,13 @@
 // scores, then dimensions and sums over the keys of the tile, in their order.
 #include "common.cl"
 #include "attention_grad_q.args"
-#include "math.cl"
+#include "math.kernel"
 #include "fresh_keys.cl"
 
 #define kTile 64                                // keys
 #define kDims ((kDim + THREADS - 1) / THREADS)  // of a work-item
 
-KERNEL attention_grad_q(ARGUMENTS) {
+KERNEL(attention_grad_q) {
   __local float4 shared_q[kGroup * kQuads];
   __local float4 shared_dy[kGroup * kQuads];
   __local float shared_mean[kGroup];

@@ -2,11 +2,11 @@
 // One work-group for each head of each row.
 #include "common.cl"
 #include "attention_merge.args"
-#include "math.cl"
+#include "math.kernel"
 
 #define kMaxParts 64
 
-KERNEL attention_merge(ARGUMENTS) {
+KERNEL(attention_merge) {
   __local float shared_max[kMaxParts];
   __local float shared_sum[kMaxParts];
   __local float shared_weight[kMaxParts];

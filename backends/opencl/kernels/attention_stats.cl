@@ -2,12 +2,12 @@
 // query row and up to 4 heads that share a kv head; each work-item takes every n-th key.
 #include "common.cl"
 #include "attention_stats.args"
-#include "math.cl"
+#include "math.kernel"
 #include "fresh_keys.cl"
 
 #define kLowest -3.4e38f
 
-KERNEL attention_stats(ARGUMENTS) {
+KERNEL(attention_stats) {
   __local float4 shared_q[kGroup * kQuads];
   __local float shared_most[kGroup * THREADS];
   __local float shared_sum[kGroup * THREADS];

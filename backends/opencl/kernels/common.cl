@@ -14,7 +14,20 @@ typedef ulong Pointer;
 #define AT(T, name) ((__global T*)(name##_buffer + push.name))
 #define IS_NULL(name) (push.name == ULONG_MAX)
 
-#define KERNEL __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+// What the sources in backends/gpu/kernels use beside OpenCL C; see dialect.glsl for both halves.
+#define FLOATS(name) AT(float, name)
+#define INTS(name) AT(int, name)
+#define UINTS(name) AT(uint, name)
+#define WORKGROUP GROUP
+#define WORKGROUPS GROUPS
+#define PRECISE
+#define make_float2 (float2)
+#define make_uint2 (uint2)
+#define make_uint4 (uint4)
+
+// KERNEL(name) { ... } with the arguments of kernels.def, or KERNEL_RESULT name(...) { ... }.
+#define KERNEL_RESULT __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+#define KERNEL(name) KERNEL_RESULT name(ARGUMENTS)
 
 // Constants that a kernel is not built with (Programs::ArgumentsOf).
 typedef struct {
@@ -71,7 +84,7 @@ uint At(Extent e, __global const Step* step) {
 #define ROWS_OF(extent) At(push.extent, AT(Step, step))
 #define FAIL() AT(Step, step)->failed_op = push.op
 
-#define IS_NAN(x) ((as_uint(x) & 0x7FFFFFFFu) > 0x7F800000u)
+#define IsNan(x) ((as_uint(x) & 0x7FFFFFFFu) > 0x7F800000u)
 #define kInfinity as_float(0x7F800000u)
 #define kNan as_float(0x7FC00000u)
 

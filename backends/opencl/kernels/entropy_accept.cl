@@ -2,10 +2,10 @@
 // bound. One work-group.
 #include "common.cl"
 #include "entropy_accept.args"
-#include "order.cl"
+#include "order.kernel"
 #include "sort.cl"
 
-KERNEL entropy_accept(ARGUMENTS) {
+KERNEL(entropy_accept) {
   LIST();
   LIST_AT(0);
   const uint rows = ROWS_OF(rows);
@@ -13,7 +13,7 @@ KERNEL entropy_accept(ARGUMENTS) {
     uint key = 0;
     if (i < rows) {
       const float x = AT(float, x)[i];
-      key = IS_NAN(x) ? 1 : ~KeyOf(x);
+      key = IsNan(x) ? 1 : ~KeyOf(x);
     }
     list[i] = (uint2)(key, i);
   }
@@ -24,7 +24,7 @@ KERNEL entropy_accept(ARGUMENTS) {
   for (uint i = 0; i < rows; ++i) {
     const uint row = list[i].y;
     const float x = AT(float, x)[row];
-    AT(float, y)[row] = !IS_NAN(x) && sum <= (double)push.bound ? 1.0f : 0.0f;
-    if (!IS_NAN(x)) sum += (double)x;
+    AT(float, y)[row] = !IsNan(x) && sum <= (double)push.bound ? 1.0f : 0.0f;
+    if (!IsNan(x)) sum += (double)x;
   }
 }

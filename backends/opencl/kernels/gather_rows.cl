@@ -3,7 +3,7 @@
 #include "gather_rows.args"
 #include "weights.cl"
 
-KERNEL gather_rows(ARGUMENTS) {
+KERNEL(gather_rows) {
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
     const int id = AT(int, ids)[row];

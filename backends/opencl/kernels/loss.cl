@@ -1,7 +1,7 @@
 // One work-group for each row of logits: the cross entropy of its target, or the derivative.
 #include "common.cl"
 #include "loss.args"
-#include "math.cl"
+#include "math.kernel"
 #include "reduce.cl"
 
 // Of softmax: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in such a
@@ -14,7 +14,7 @@ typedef struct {
 Parts PartsOfSoftmax(__global const float* x, uint columns, __local float* shared) {
   float most = -kInfinity, bad = 0.0f;
   FOR_MINE(i, columns) {
-    if (IS_NAN(x[i]) || x[i] == kInfinity) {
+    if (IsNan(x[i]) || x[i] == kInfinity) {
       bad = 1.0f;
     } else {
       most = fmax(most, x[i]);
@@ -45,7 +45,7 @@ float Loss(Parts parts, float logit) {
   return Log(parts.sum) + distance;
 }
 
-KERNEL loss(ARGUMENTS) {
+KERNEL(loss) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows), columns = push.columns;
   for (uint row = GROUP; row < count; row += GROUPS) {

@@ -4,7 +4,7 @@
 // take parts of the terms, which sum_parts.cl adds.
 #include "common.cl"
 #include "matmul.args"
-#include "math.cl"
+#include "math.kernel"
 #include "weights.cl"
 #include "product.cl"
 #include "tile_rows.cl"
@@ -52,7 +52,7 @@ void AddChunk(const float* x, const float16* w, float16* sums) {
   }
 }
 
-KERNEL matmul(ARGUMENTS) {
+KERNEL(matmul) {
   __local int row_of[kTile];
   __local int pair_of[kTile];
   float16 sums[kTile * kHalves * kVectors];
@@ -105,7 +105,7 @@ KERNEL matmul(ARGUMENTS) {
 #define kPitch (kTile + 1)  // of the tiles, column by column, so that banks differ
 #define kSums (kHalves * 16)
 
-KERNEL matmul(ARGUMENTS) {
+KERNEL(matmul) {
   __local float shared_x[32 * kPitch];
   __local float shared_w[kHalves * 32 * kPitch];
   __local int row_of[kTile];

@@ -4,7 +4,7 @@
 // needs is on its way from memory meanwhile. k is a multiple of 64.
 #include "common.cl"
 #include "matmul_coop.args"
-#include "math.cl"
+#include "math.kernel"
 #include "weights.cl"
 #include "product.cl"
 #include "tile_rows.cl"
@@ -64,7 +64,7 @@ INLINED void Multiply(__local const uint* tile, uint first_row, uint first_colum
   }
 }
 
-KERNEL matmul_coop(ARGUMENTS) {
+KERNEL(matmul_coop) {
   // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
   __local uint4 tile[(kTile + kColumns) * kPitch];
   __local int row_of[kTile];

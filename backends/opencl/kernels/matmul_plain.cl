@@ -13,7 +13,7 @@
 #define TERM_OF(element, stride) ((stride) == 1 ? (element) % kDepth : (element) / kTile)
 #define PLACE_OF(element, stride) ((stride) == 1 ? (element) / kDepth : (element) % kTile)
 
-KERNEL matmul_plain(ARGUMENTS) {
+KERNEL(matmul_plain) {
   __local float shared_a[kDepth * kTile];
   __local float shared_b[kDepth * kTile];
   const uint rows = ROWS_OF(rows), terms = ROWS_OF(terms);

@@ -7,7 +7,7 @@
 
 #define kRows 4
 
-KERNEL matmul_stored(ARGUMENTS) {
+KERNEL(matmul_stored) {
   const uint rows = ROWS_OF(rows);
   const uint first = (uint)get_group_id(1) * kRows;
   const uint chunk = GROUP * THREADS + ME;

@@ -4,7 +4,7 @@
 #include "common.cl"
 #define HAS_PROLOGUE kStaged
 #include "matvec.args"
-#include "math.cl"
+#include "math.kernel"
 #include "weights.cl"
 #include "product.cl"
 #include "reduce.cl"
@@ -81,7 +81,7 @@ void Multiply(const Matrix* m, uint row, __global const float* x, uint last_x, f
 
 #define X_ROW(row) (AT(const float, x) + (size_t)(row)*push.k)
 
-KERNEL matvec(ARGUMENTS) {
+KERNEL(matvec) {
   const Matrix m = {
       AT(const uchar, weight), AT(const uchar, weight2), push.stride, push.blocks, push.n, push.k};
   const uint rows = ROWS_OF(rows);
@@ -252,7 +252,7 @@ INLINED float Result(const float* acc, uint r, uint t, __local float* shared) {
 #define GROUP_Y ((uint)get_group_id(1))
 #define GROUPS_Y ((uint)get_num_groups(1))
 
-KERNEL matvec(ARGUMENTS) {
+KERNEL(matvec) {
 #if HAS_PROLOGUE
   __local float4 staged[kQuads];
 #endif

@@ -7,7 +7,7 @@
 #define kTile 64u
 #define kMaxExperts 1024
 
-KERNEL moe_sort(ARGUMENTS) {
+KERNEL(moe_sort) {
   __local uint shared_count[kMaxExperts];
   __local uint shared_first[kMaxExperts];  // tile
   const uint pairs = ROWS_OF(rows) * push.used;

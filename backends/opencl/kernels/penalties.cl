@@ -24,7 +24,7 @@ int TokenAt(const Window* w, int e) {
   return there ? w->tokens[row] : -1;
 }
 
-KERNEL penalties(ARGUMENTS, const Constants constants) {
+KERNEL_RESULT penalties(ARGUMENTS, const Constants constants) {
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {
     __global const float* x = AT(float, x) + (size_t)row * push.columns;

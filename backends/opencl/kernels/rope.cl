@@ -2,7 +2,7 @@
 // and read the same few values. One work-group for each head of each row.
 #include "common.cl"
 #include "rope.args"
-#include "math.cl"
+#include "math.kernel"
 #include "reduce.cl"
 
 #if kHalf
@@ -11,7 +11,7 @@
 #define STORE(i, value) AT(float, y)[i] = value
 #endif
 
-KERNEL rope(ARGUMENTS) {
+KERNEL(rope) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows) * push.heads;
   const bool weighted = !IS_NULL(weight);

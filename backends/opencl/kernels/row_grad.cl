@@ -6,7 +6,7 @@
 // Neither 0 nor below every normal number; NaN is something.
 #define HAS_MASS(y) ((as_uint(y) & 0x7FFFFFFFu) >= 0x00800000u)
 
-KERNEL row_grad(ARGUMENTS) {
+KERNEL(row_grad) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows), columns = push.columns;
   for (uint row = GROUP; row < count; row += GROUPS) {

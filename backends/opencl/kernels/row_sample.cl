@@ -4,8 +4,8 @@
 // those kernels.
 #include "common.cl"
 #include "row_sample.args"
-#include "math.cl"
-#include "order.cl"
+#include "math.kernel"
+#include "order.kernel"
 #include "reduce.cl"
 #include "sort.cl"
 #define Summed float
@@ -117,7 +117,7 @@ void Draw(const Kept* k, float u, __local uint* found, __local int* last) {
   }
 }
 
-KERNEL row_sample(ARGUMENTS) {
+KERNEL(row_sample) {
   LIST();
   __local float shared[THREADS];
   __local uint shared_first;
@@ -139,7 +139,7 @@ KERNEL row_sample(ARGUMENTS) {
       shared_first = 0xFFFFFFFFu;
       shared_last = -1;
     }
-    for (uint i = begin; i < end; ++i) kept.x[i] = i >= count || IS_NAN(x[i]) ? -kInfinity : x[i];
+    for (uint i = begin; i < end; ++i) kept.x[i] = i >= count || IsNan(x[i]) ? -kInfinity : x[i];
     BARRIER();
     if (best) {
       Best(&kept, &shared_first);

@@ -1,7 +1,7 @@
 // One work-group for each row of the last dimension: norms, softmax, reductions, entropy.
 #include "common.cl"
 #include "rows.args"
-#include "math.cl"
+#include "math.kernel"
 #include "reduce.cl"
 
 // The maximum, and whether some element is not a number: fmax() drops it.
@@ -9,7 +9,7 @@ float MaxOf(__global const float* x, uint columns, bool* has_nan, __local float*
   float most = -kInfinity;
   float nan = 0.0f;
   FOR_MINE(i, columns) {
-    if (IS_NAN(x[i])) {
+    if (IsNan(x[i])) {
       nan = 1.0f;
     } else {
       most = fmax(most, x[i]);
@@ -59,7 +59,7 @@ float Entropy(__global const float* x, uint columns, __local float* shared) {
   return most == -kInfinity ? 0.0f : Log(sum) - weighted / sum;
 }
 
-KERNEL rows(ARGUMENTS) {
+KERNEL(rows) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows), columns = push.columns;
   for (uint row = GROUP; row < count; row += GROUPS) {
@@ -76,7 +76,7 @@ KERNEL rows(ARGUMENTS) {
     bool has_nan;
     const float most = MaxOf(x, columns, &has_nan, shared);
     FOR_MINE(i, columns) {
-      const bool kept = !IS_NAN(x[i]) && x[i] >= most + push.eps;
+      const bool kept = !IsNan(x[i]) && x[i] >= most + push.eps;
       y[i] = kept ? x[i] : -kInfinity;
     }
 #elif kOp == kMax

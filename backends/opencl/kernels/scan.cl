@@ -2,19 +2,19 @@
 // work-group for each row; each work-item takes a run of consecutive columns.
 #include "common.cl"
 #include "scan.args"
-#include "math.cl"
+#include "math.kernel"
 #include "reduce.cl"
 #define Summed float
 #include "prefix_sum.cl"
 
-float Logit(float x) { return kOp != kCumSum && IS_NAN(x) ? -kInfinity : x; }
+float Logit(float x) { return kOp != kCumSum && IsNan(x) ? -kInfinity : x; }
 float Mass(float x, float most) {
   x = Logit(x);
   if (kOp == kCumSum) return x;
   return x == -kInfinity ? 0.0f : Exp(x - most);
 }
 
-KERNEL scan(ARGUMENTS) {
+KERNEL(scan) {
   __local float shared[THREADS];
   __local uint shared_first;
   __local int shared_last;

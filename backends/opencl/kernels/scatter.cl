@@ -3,7 +3,7 @@
 #include "common.cl"
 #include "scatter.args"
 
-KERNEL scatter(ARGUMENTS) {
+KERNEL(scatter) {
   const uint rows = ROWS_OF(rows), count = ROWS_OF(count), columns = push.columns;
   for (uint row = GROUP; row < rows; row += GROUPS) {
 #if kOp == kScatterRows

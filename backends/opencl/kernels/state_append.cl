@@ -9,7 +9,7 @@
 #define Element ushort
 #endif
 
-KERNEL state_append(ARGUMENTS) {
+KERNEL(state_append) {
   __local uint shared_taken;
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {

@@ -6,7 +6,7 @@
 
 // Towards zero, at most the ends of the range, 0 for not-a-number.
 int Truncate(float x) {
-  if (IS_NAN(x)) return 0;
+  if (IsNan(x)) return 0;
   if (x >= 2147483648.0f) return 2147483647;
   if (x <= -2147483648.0f) return -2147483647 - 1;
   return (int)x;
@@ -55,7 +55,7 @@ To Cast(From bits) {
 #define To ushort
 #endif
 
-KERNEL strided_copy(ARGUMENTS) {
+KERNEL(strided_copy) {
   __global const From* x = AT(From, x);
   __global To* y = AT(To, y);
   FOR_EACH(i, ROWS_OF(rows) * push.inner) {

@@ -3,7 +3,7 @@
 #include "sum_squares.args"
 #include "reduce.cl"
 
-KERNEL sum_squares(ARGUMENTS) {
+KERNEL(sum_squares) {
   __local float shared[THREADS];
   __global const float* x = AT(float, x);
   // Sums of sums of 32, which round less than one.

@@ -5,7 +5,7 @@
 #include "reduce.cl"
 #include "half_pairs.cl"
 
-KERNEL to_half(ARGUMENTS) {
+KERNEL(to_half) {
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows);
   for (uint row = GROUP; row < count; row += GROUPS) {

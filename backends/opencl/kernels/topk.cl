@@ -3,7 +3,7 @@
 // first of its equals are collected and sorted (bitonic, by key descending, then index).
 #include "common.cl"
 #include "topk.args"
-#include "order.cl"
+#include "order.kernel"
 #include "sort.cl"
 #define Summed uint
 #include "prefix_sum.cl"
@@ -35,7 +35,7 @@ void FindThreshold(__global const float* x, uint columns, uint k, __local uint* 
   }
 }
 
-KERNEL topk(ARGUMENTS) {
+KERNEL(topk) {
   LIST();
   __local uint shared_count[256];
   __local uint shared_found[2];

@@ -3,8 +3,8 @@
 // before it.
 #include "common.cl"
 #include "topk_few.args"
-#include "math.cl"
-#include "order.cl"
+#include "math.kernel"
+#include "order.kernel"
 
 #define kMaxColumns 512
 
@@ -28,7 +28,7 @@ float SoftmaxOf(uint place, __local const float* found, uint k) {
   return Exp(found[place] - most) / sum;
 }
 
-KERNEL topk_few(ARGUMENTS) {
+KERNEL(topk_few) {
   __local uint shared_keys[kMaxColumns];
   __local float shared_found[kMaxColumns];
   const uint count = ROWS_OF(rows), columns = push.columns, k = push.k;

@@ -2,16 +2,16 @@
 // them is below p. One work-group for each row.
 #include "common.cl"
 #include "typical_p.args"
-#include "math.cl"
-#include "order.cl"
+#include "math.kernel"
+#include "order.kernel"
 #include "reduce.cl"
 #include "sort.cl"
 #define Summed float
 #include "prefix_sum.cl"
 
-float Logit(float x) { return IS_NAN(x) ? -kInfinity : x; }
+float Logit(float x) { return IsNan(x) ? -kInfinity : x; }
 
-KERNEL typical_p(ARGUMENTS) {
+KERNEL(typical_p) {
   LIST();
   __local float shared[THREADS];
   const uint count = ROWS_OF(rows), columns = push.columns;

@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "argmax.args.glsl"
-#include "order.glsl"
+#include "order.kernel"
 
 shared uint shared_key[1024];
 shared uint shared_index[1024];

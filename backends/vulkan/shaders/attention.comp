@@ -6,7 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "lanes.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 8) INPUT U32x2 { uvec2 v[]; };

@@ -14,7 +14,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "attention_coop.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 
 const uint kRows = kQueries / kGroup;
 shared int shared_pos[kRows];

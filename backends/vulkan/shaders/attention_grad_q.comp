@@ -5,7 +5,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention_grad_q.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "fresh_keys.glsl"
 
 const uint kTile = 64;                                                    // keys

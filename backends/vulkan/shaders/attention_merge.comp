@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention_merge.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 
 const uint kMaxParts = 64;
 const uint kBatch = 16;  // parts on their way at a time

@@ -8,7 +8,7 @@
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
 #include "attention_row.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "lanes.glsl"
 #include "arrival.glsl"
 

@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention_stats.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "fresh_keys.glsl"
 
 const float kLowest = -3.4e38;

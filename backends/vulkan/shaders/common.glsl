@@ -99,3 +99,5 @@ uvec2 AdvanceBy(uvec2 pointer, uint count, uint bytes) {
   pointer.y += high;
   return pointer;
 }
+
+#include "dialect.glsl"

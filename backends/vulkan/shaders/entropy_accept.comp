@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "entropy_accept.args.glsl"
-#include "order.glsl"
+#include "order.kernel"
 
 #include "sort.glsl"
 

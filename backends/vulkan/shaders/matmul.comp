@@ -5,7 +5,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "weights.glsl"
 #include "matvec.glsl"
 

@@ -6,7 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "weights.glsl"
 #include "matvec.glsl"
 

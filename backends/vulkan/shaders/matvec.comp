@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matvec.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "weights.glsl"
 #include "matvec.glsl"
 #include "reduce.glsl"

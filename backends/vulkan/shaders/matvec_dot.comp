@@ -16,7 +16,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common.glsl"
 #include "matvec_dot.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "weights.glsl"
 #include "reduce.glsl"
 #include "lanes.glsl"

@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "rope.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "reduce.glsl"
 
 void Store(uint i, float value) {

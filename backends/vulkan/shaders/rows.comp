@@ -3,7 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "rows.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "reduce.glsl"
 
 uint first;  // of the row, in elements

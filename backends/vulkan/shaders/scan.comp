@@ -4,7 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "scan.args.glsl"
-#include "math.glsl"
+#include "math.kernel"
 #include "reduce.glsl"
 #define Summed float
 #include "prefix_sum.glsl"

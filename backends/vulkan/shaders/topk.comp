@@ -6,7 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "topk.args.glsl"
-#include "order.glsl"
+#include "order.kernel"
 #define Summed uint
 #include "prefix_sum.glsl"
 

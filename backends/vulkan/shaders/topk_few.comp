@@ -5,8 +5,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "topk_few.args.glsl"
-#include "math.glsl"
-#include "order.glsl"
+#include "math.kernel"
+#include "order.kernel"
 
 const uint kMaxColumns = 512;
 shared uint shared_keys[kMaxColumns];

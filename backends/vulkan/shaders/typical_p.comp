@@ -4,8 +4,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "typical_p.args.glsl"
-#include "math.glsl"
-#include "order.glsl"
+#include "math.kernel"
+#include "order.kernel"
 #include "reduce.glsl"
 #define Summed float
 #include "prefix_sum.glsl"
