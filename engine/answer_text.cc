@@ -6,7 +6,8 @@
 namespace rullama {
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, AnswerTextOptions options)
-    : parser_(std::move(options.parser)),
+    : tokenizer_(tokenizer),
+      parser_(std::move(options.parser)),
       detokenizer_(tokenizer, /*show_control=*/parser_ != nullptr),
       stop_(std::move(options.stop)) {}
 
@@ -15,7 +16,13 @@ Status AnswerText::Push(int32_t token, std::optional<LogprobStep> logprobs,
   RL_ASSIGN_OR_RETURN(const std::string_view piece, detokenizer_.Push(token));
   ++unassigned_;
   if (logprobs) undecided_.push_back(*std::move(logprobs));
-  Take(piece, events);
+  // What merely looks like a marker is text.
+  const bool is_marker = tokenizer_.kind(token) == TokenKind::kControl;
+  if (parser_ && !is_marker) {
+    TakeParsed(parser_->FeedText(piece), events);
+  } else {
+    Take(piece, events);
+  }
   return OkStatus();
 }
 

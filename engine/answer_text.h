@@ -53,6 +53,7 @@ class AnswerText {
     size_t begin = 0;  // of its text, in the bytes of content
   };
 
+  const Tokenizer& tokenizer_;
   std::unique_ptr<OutputParser> parser_;  // null: the text is as the model writes it
   Detokenizer detokenizer_;
   StopText stop_;

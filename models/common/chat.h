@@ -51,7 +51,8 @@ struct OutputParserOptions {
 
 // Splits what the model writes into content, thoughts and tool calls, as it arrives.
 //
-// Feed it text with the markers visible (Detokenizer with show_control), in pieces of any size: how
+// Feed it text with the markers visible (Detokenizer with show_control), or markers and other text
+// apart, in pieces of any size: how
 // the text is cut never changes what comes out. Time is linear in the text.
 // Thread safety: one thread at a time.
 class OutputParser {
@@ -64,6 +65,8 @@ class OutputParser {
   // Returns the events that `text` completes. White space next to markers is dropped, so it may
   // come with a later call.
   virtual std::vector<OutputEvent> Feed(std::string_view text) = 0;
+  // The same for text in which nothing is a marker, whatever it looks like.
+  virtual std::vector<OutputEvent> FeedText(std::string_view text) = 0;
   // The end of the output: closes an open thought or call. Ready for another output.
   virtual std::vector<OutputEvent> Finish() = 0;
 };

@@ -28,6 +28,12 @@ std::vector<OutputEvent> OutputParser::Feed(std::string_view text) {
   return std::exchange(events_, {});
 }
 
+std::vector<OutputEvent> OutputParser::FeedText(std::string_view text) {
+  for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
+  for (const char byte : text) OrdinaryByte(byte);
+  return std::exchange(events_, {});
+}
+
 std::vector<OutputEvent> OutputParser::Finish() {
   for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
   switch (state_) {

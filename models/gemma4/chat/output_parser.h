@@ -14,6 +14,7 @@ class OutputParser final : public rullama::OutputParser {
   explicit OutputParser(const OutputParserOptions& options = {});
 
   std::vector<OutputEvent> Feed(std::string_view text) override;
+  std::vector<OutputEvent> FeedText(std::string_view text) override;
   std::vector<OutputEvent> Finish() override;
 
  private:
