@@ -99,6 +99,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   Result<ModelFingerprint> Fingerprint();
 
   std::unique_ptr<ModelSession> session;
+  std::unique_ptr<AnswerConstraints> constraints;  // uses the model of the session
   SamplerSettings sampler;
   bool has_seed = false;
   ModelInfo info;
@@ -122,6 +123,7 @@ Status Engine::Impl::Start(const EngineOptions& options) {
                                    .slots = slots,
                                    .plugin_paths = options.plugin_paths},
                                   {}, notices));
+  constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
   info = InfoOf(*session, slots);
@@ -215,8 +217,8 @@ EngineStats Engine::stats() const { return impl_->runner->stats(); }
 Result<Generation> Engine::Submit(const Request& request) {
   SamplerSettings sampler = impl_->sampler;
   if (!impl_->has_seed) sampler.seed = DrawSeed();
-  RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
-                      PrepareRequest(impl_->session->model(), sampler, request));
+  RL_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(impl_->session->model(), sampler,
+                                                               *impl_->constraints, request));
   Job& job = *prepared.job;
   job.cuts = impl_->CutsOf(job.prompt);
   job.channel = std::make_shared<AnswerChannel>(impl_->wakeup);
@@ -224,6 +226,7 @@ Result<Generation> Engine::Submit(const Request& request) {
                                                        impl_->session->tokenizer(),
                                                        std::move(prepared.text), prepared.logprobs);
   generation->completion.prompt_tokens = std::ssize(job.prompt);
+  generation->completion.ignored_keywords = job.constraint.ignored;
   generation->completion.seed = static_cast<int64_t>(job.sampling.seed);
   impl_->runner->Submit(std::move(prepared.job));
   return Generation(std::move(generation));
@@ -337,8 +340,9 @@ Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
 
 Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
-  RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
-                      PrepareRequest(impl_->session->model(), impl_->sampler, request));
+  RL_ASSIGN_OR_RETURN(
+      PreparedRequest prepared,
+      PrepareRequest(impl_->session->model(), impl_->sampler, *impl_->constraints, request));
   Job& job = *prepared.job;
   job.cuts = impl_->CutsOf(job.prompt);
   if (job.cuts.empty()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/answer_channel.h"
+#include "engine/answer_constraints.h"
 #include "engine/api/stats.h"
 #include "engine/batch_session.h"
 #include "samplers/row_sampling.h"
@@ -31,6 +32,7 @@ struct Job {
   int64_t max_context = 0;         // as Request::max_context
   RowSampling sampling = {};       // `bias` points into `bias` below
   std::vector<TokenBias> bias = {};
+  AnswerConstraint constraint = {};
   int32_t top_logprobs = -1;
   bool reuse_prefix = true;
   uint64_t client = 0;  // as Request::client

@@ -128,7 +128,7 @@ Result<std::vector<int32_t>> PromptTokens(const LoadedModel& model, const Reques
 }
 
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
-                                       const Request& request) {
+                                       AnswerConstraints& constraints, const Request& request) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
   const GenerationConfig& defaults = model.config().generation;
   const bool thinking = Thinks(model, request);
@@ -155,6 +155,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   if (request.ignore_end) BanTokens(model.tokenizer->end_of_generation_ids(), job.bias);
   job.sampling = RowSamplingOf(settings, request.choice);
   job.sampling.bias = job.bias;
+  RL_ASSIGN_OR_RETURN(job.constraint, constraints.Make(request, thinking, prompt.opens_thought));
   job.top_logprobs = request.top_logprobs;
   job.reuse_prefix = request.reuse_prefix;
   job.client = request.client;

@@ -22,7 +22,7 @@ struct PreparedRequest {
 // `sampler`: the settings for what a request leaves open. Pure function. Errors: those of
 // Engine::Submit.
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
-                                       const Request& request);
+                                       AnswerConstraints& constraints, const Request& request);
 
 // The prompt of a request, whether it fits or not. Errors: those of Engine::Submit that are about
 // the prompt.

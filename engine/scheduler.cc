@@ -170,17 +170,39 @@ Status Scheduler::KeepRings(int32_t slot) {
   return OkStatus();
 }
 
+int64_t Scheduler::CapacityOf(const Job& job) const {
+  return job.max_context > 0 ? std::min(job.max_context, options_.capacity) : options_.capacity;
+}
+
+Result<RowSampling> Scheduler::SamplingOf(Running& running, int32_t position) const {
+  Job& job = *running.job;
+  RowSampling sampling = job.sampling;
+  if (!job.constraint.matcher) return sampling;
+  int64_t left = CapacityOf(job) - position;
+  if (job.max_tokens >= 0) left = std::min(left, job.max_tokens - running.drawn);
+  RL_ASSIGN_OR_RETURN(sampling.mask, job.constraint.matcher->Mask(left));
+  return sampling;
+}
+
 bool Scheduler::DecodeStep() {
   rows_.clear();
+  bool failed = false;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    const auto& running = slots_[slot];
+    auto& running = slots_[slot];
     if (!running || !running->token || running->job->channel->full()) continue;
-    rows_.push_back({.slot = static_cast<int32_t>(slot),
+    const auto at = static_cast<int32_t>(slot);
+    const auto sampling = SamplingOf(*running, session_.past(at));
+    if (!sampling) {
+      Fail(at, sampling.error());
+      failed = true;
+      continue;
+    }
+    rows_.push_back({.slot = at,
                      .token = *running->token,
-                     .sampling = running->job->sampling,
+                     .sampling = *sampling,
                      .top_logprobs = running->job->top_logprobs});
   }
-  if (rows_.empty()) return false;
+  if (rows_.empty()) return failed;
   const EngineClock::time_point begin = EngineClock::now();
   const auto results = batch_.Decode(rows_);
   CountStep(&EngineStats::decode, rows_.size(), begin);
@@ -233,8 +255,11 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   const Job& job = *running.job;
   const int64_t total = std::ssize(job.prompt);
   const bool last = running.read + std::ssize(chunk) == total;
-  const RowRequest draw{.slot = slot, .sampling = job.sampling, .top_logprobs = job.top_logprobs};
+  RowRequest draw{.slot = slot, .sampling = job.sampling, .top_logprobs = job.top_logprobs};
   const bool draws = last && job.kind == Job::Kind::kGenerate;
+  if (draws) {
+    RL_ASSIGN_OR_RETURN(draw.sampling, SamplingOf(running, static_cast<int32_t>(total - 1)));
+  }
   RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, draws ? &draw : nullptr));
   running.read += std::ssize(chunk);
   table_.Append(slot, chunk);
@@ -288,7 +313,7 @@ Status Scheduler::ReadForRows(int32_t slot, Running& running, std::span<const in
 
 void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
   Running& running = *slots_[static_cast<size_t>(slot)];
-  const Job& job = *running.job;
+  Job& job = *running.job;
   if (!result.token) return Fail(slot, result.token.error());
   const int32_t token = *result.token;
   const auto at_limit = [&] { return job.max_tokens >= 0 && running.drawn >= job.max_tokens; };
@@ -296,10 +321,17 @@ void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
   if (at_limit()) return End(slot, StopReason::kMaxTokens);
   job.channel->Push(DrawnToken{token, job.top_logprobs >= 0 ? result.logprobs : LogprobStep{}});
   ++running.drawn;
-  if (at_limit()) return End(slot, StopReason::kMaxTokens);
-  const int64_t capacity =
-      job.max_context > 0 ? std::min(job.max_context, options_.capacity) : options_.capacity;
-  if (session_.past(slot) >= capacity) return End(slot, StopReason::kContextFull);
+  bool whole = false;  // the answer is valid, and need not go on
+  if (auto& matcher = job.constraint.matcher) {
+    if (const Status status = matcher->Accept(token); !status) return Fail(slot, status.error());
+    if (matcher->must_end()) return End(slot, StopReason::kEndOfGeneration);
+    whole = job.constraint.ends_when_valid && matcher->may_end();
+  }
+  const StopReason end = StopReason::kEndOfGeneration;
+  if (at_limit()) return End(slot, whole ? end : StopReason::kMaxTokens);
+  if (session_.past(slot) >= CapacityOf(job)) {
+    return End(slot, whole ? end : StopReason::kContextFull);
+  }
   running.token = token;
 }
 

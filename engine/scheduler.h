@@ -72,6 +72,11 @@ class Scheduler final : public JobRunner {
   // Keeps the rings of a slot as they are behind a whole chunk, since what follows is going to
   // overwrite them.
   Status KeepRings(int32_t slot);
+  // The most tokens that prompt and answer may have.
+  [[nodiscard]] int64_t CapacityOf(const Job& job) const;
+  // The settings of the next draw, with its mask. `position`: of the row it is drawn behind.
+  // Errors: constraint.dead_end.
+  Result<RowSampling> SamplingOf(Running& running, int32_t position) const;
   bool DecodeStep();
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);

@@ -40,7 +40,9 @@ struct MaskTable::Inside {
 };
 
 MaskTable::MaskTable(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
-    : grammar_(std::move(grammar)), trie_(std::move(trie)), automaton_(grammar_) {}
+    : grammar_(std::move(grammar)), trie_(std::move(trie)), automaton_(grammar_) {
+  CountBytes();
+}
 
 const MaskTable::Entry& MaskTable::Find(ConfigId config) {
   const auto [found, is_new] = entries_.try_emplace(config);
@@ -63,13 +65,19 @@ const MaskTable::Entry& MaskTable::Find(ConfigId config) {
   }
   mask_bytes_ += sizeof(Entry) + entry.mask.size() * sizeof(uint32_t) +
                  entry.tokens.capacity() * sizeof(TokenId);
+  CountBytes();
   return entry;
+}
+
+void MaskTable::CountBytes() {
+  bytes_.store(automaton_.bytes() + mask_bytes_, std::memory_order_relaxed);
 }
 
 void MaskTable::FindWithin(ConfigId config, uint32_t symbols, TokenMask& mask) {
   mask.assign(trie_->mask_words(), 0);
   Walk walk{.mask = mask, .limit = symbols};
   Fill(config, walk);
+  CountBytes();
 }
 
 void MaskTable::Fill(ConfigId config, Walk& walk) {

@@ -4,6 +4,7 @@
 // grammar share.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -39,9 +40,11 @@ class MaskTable {
   // The same, without the tokens behind which the end takes more than `symbols` symbols.
   void FindWithin(ConfigId config, uint32_t symbols, TokenMask& mask);
 
-  [[nodiscard]] size_t bytes() const { return automaton_.bytes() + mask_bytes_; }
+  // The memory of what has been found so far. From any thread.
+  [[nodiscard]] size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
+  void CountBytes();
   struct Walk;
   struct Inside;
   void Fill(ConfigId config, Walk& walk);
@@ -56,6 +59,7 @@ class MaskTable {
   Automaton automaton_;
   std::unordered_map<ConfigId, Entry> entries_;
   size_t mask_bytes_ = 0;
+  std::atomic<size_t> bytes_ = 0;
   std::vector<std::pair<uint32_t, ConfigId>> path_;  // of a walk; kept for its memory
 };
 

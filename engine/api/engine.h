@@ -120,8 +120,8 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] EngineStats stats() const;
 
   // Starts a request. Does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
-  // member out of range), sampler.*, chat.*, tokenizer.*, text.utf8; context.overflow if the prompt
-  // does not fit.
+  // member out of range), sampler.*, chat.*, tokenizer.*, text.utf8, schema.*; context.overflow if
+  // the prompt does not fit; model.canvas.
   Result<Generation> Submit(const Request& request);
 
   // Tokens of the prompt of a request, whether it fits or not. Errors as Submit().

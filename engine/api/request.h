@@ -29,6 +29,12 @@ struct SamplingOptions {
   std::optional<int64_t> seed = {};
 };
 
+enum class ToolChoice {
+  kAuto,      // text or calls, as the model likes
+  kNone,      // no calls
+  kRequired,  // at least one call, and no text
+};
+
 // One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given.
 struct Request {
   // A conversation as a JSON list of messages in the form of the OpenAI chat API: {"role",
@@ -41,6 +47,15 @@ struct Request {
 
   std::string tools = {};             // JSON list of functions in OpenAI's form; with `messages`
   std::optional<bool> thinking = {};  // let the model think first; with `messages`
+  // Calls are valid by construction: their names are those of tools, their arguments valid under
+  // the tools' `parameters`.
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::vector<std::string> allowed_tools = {};  // names of those that may be called; empty: all
+  bool parallel_tool_calls = true;              // several calls may follow one another
+  // A JSON schema under which the text of the answer is valid: {"type": "object"} for any object.
+  // docs/constrained-output.md says which keywords there are. Properties are written in the order
+  // of this text.
+  std::string json_schema = {};
 
   int64_t max_tokens = -1;  // 0 only reads the prompt; negative: until the end or a full context
   int64_t max_context = 0;  // tokens of prompt and answer; 0: as many as a slot holds
@@ -103,6 +118,8 @@ struct Completion {
   std::vector<int32_t> ids = {};           // drawn, without the end token
   std::vector<LogprobStep> logprobs = {};  // one for each of `ids`, if asked for
   int64_t thought_tokens = 0;              // of `ids`: those whose text is in `thoughts`
+  // Keywords of `json_schema` and `tools` that no standard gives a meaning, which were skipped.
+  std::vector<std::string> ignored_keywords = {};
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t seed = 0;
   int64_t prompt_tokens = 0;

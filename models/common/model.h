@@ -9,12 +9,14 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/config/config.h"
 #include "models/common/adapter.h"
+#include "models/common/answer_form.h"
 #include "models/common/chat.h"
 #include "models/common/facts.h"
 #include "models/common/model_graph.h"
@@ -81,6 +83,12 @@ class Model {
                                                          std::span<const TokenId> ids) const = 0;
   [[nodiscard]] virtual std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const = 0;
+
+  // The special tokens that the grammars of answers name, in the order of their symbols.
+  [[nodiscard]] virtual std::span<const std::string_view> AnswerMarkers() const = 0;
+  // The grammar of the answers of a form. Errors (kUsage): schema.invalid, schema.unsupported,
+  // schema.too_large, which name the place.
+  [[nodiscard]] virtual Result<AnswerGrammar> MakeAnswerGrammar(const AnswerForm& form) const = 0;
 
  protected:
   Model(ModelFacts facts, std::vector<std::string> warnings)

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "models/gemma4/adapters/adapter.h"
+#include "models/gemma4/chat/answer_grammar.h"
 #include "models/gemma4/chat/encoding.h"
 #include "models/gemma4/chat/output_parser.h"
 #include "models/gemma4/graph/model.h"
@@ -87,6 +88,14 @@ std::vector<int64_t> Gemma4Model::TurnBorders(const Tokenizer& tokenizer,
 std::unique_ptr<OutputParser> Gemma4Model::MakeOutputParser(
     const OutputParserOptions& options) const {
   return std::make_unique<gemma4::OutputParser>(options);
+}
+
+std::span<const std::string_view> Gemma4Model::AnswerMarkers() const {
+  return gemma4::AnswerMarkers();
+}
+
+Result<AnswerGrammar> Gemma4Model::MakeAnswerGrammar(const AnswerForm& form) const {
+  return gemma4::MakeAnswerGrammar(form);
 }
 
 }  // namespace rullama

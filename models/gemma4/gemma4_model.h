@@ -41,6 +41,8 @@ class Gemma4Model final : public Model {
                                                  std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(
       const OutputParserOptions& options) const override;
+  [[nodiscard]] std::span<const std::string_view> AnswerMarkers() const override;
+  [[nodiscard]] Result<AnswerGrammar> MakeAnswerGrammar(const AnswerForm& form) const override;
 
  private:
   Gemma4Config config_;

@@ -1,0 +1,42 @@
+// What the answer to a request may be, in words that every family of models understands, and the
+// grammar that a family makes of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/constraint/grammar.h"
+#include "core/constraint/json_text.h"
+
+namespace rullama {
+
+enum class ToolUse : uint8_t {
+  kAuto,      // text or calls, as the model likes
+  kNone,      // no calls
+  kRequired,  // calls only
+};
+
+// Without a schema and without tools an answer may be anything, and needs no grammar.
+struct AnswerForm {
+  const constraint::Json* schema = nullptr;  // of the text; null: any text
+  // The functions that may be called, as entries of a request's `tools`, with their places there.
+  struct Tool {
+    const constraint::Json* json = nullptr;
+    std::string path;  // "tools[0]"
+  };
+  std::vector<Tool> tools = {};
+  ToolUse tool_use = ToolUse::kAuto;
+  bool parallel_calls = true;  // several calls may follow one another
+  bool thinking = false;       // a thought may come first
+  bool opens_thought = false;  // as EncodedChat
+};
+
+struct AnswerGrammar {
+  std::shared_ptr<const constraint::Grammar> grammar;
+  // Keywords of the schemas that no standard gives a meaning, which were skipped.
+  std::vector<std::string> ignored;
+};
+
+}  // namespace rullama
