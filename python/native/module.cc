@@ -132,6 +132,22 @@ std::optional<T> Find(const nb::dict& values, const char* name) {
   return value;
 }
 
+// What the answer may be.
+void SetForm(const nb::dict& values, Request& request) {
+  request.json_schema = Find<std::string>(values, "json_schema").value_or("");
+  request.allowed_tools =
+      Find<std::vector<std::string>>(values, "allowed_tools").value_or(std::vector<std::string>());
+  request.parallel_tool_calls = Find<bool>(values, "parallel_tool_calls").value_or(true);
+  const std::string choice = Find<std::string>(values, "tool_choice").value_or("auto");
+  if (choice == "none") {
+    request.tool_choice = ToolChoice::kNone;
+  } else if (choice == "required") {
+    request.tool_choice = ToolChoice::kRequired;
+  } else if (choice != "auto") {
+    throw nb::value_error("'tool_choice' is none of 'auto', 'none' and 'required'");
+  }
+}
+
 Request RequestOf(const nb::dict& values) {
   Request request;
   request.messages = Find<std::string>(values, "messages").value_or("");
@@ -139,6 +155,7 @@ Request RequestOf(const nb::dict& values) {
   request.ids = Find<std::vector<int32_t>>(values, "ids").value_or(std::vector<int32_t>());
   request.tools = Find<std::string>(values, "tools").value_or("");
   request.thinking = Find<bool>(values, "thinking");
+  SetForm(values, request);
   request.max_tokens = Find<int64_t>(values, "max_tokens").value_or(-1);
   request.stop =
       Find<std::vector<std::string>>(values, "stop").value_or(std::vector<std::string>());

@@ -43,6 +43,8 @@ def _options(values: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
     result.update((k, v) for k, v in options.items() if v is not None)
     if isinstance(result.get("stop"), str):
         result["stop"] = [result["stop"]]
+    if not isinstance(result.get("json_schema", ""), str):
+        result["json_schema"] = json.dumps(result["json_schema"])
     return result
 
 

@@ -106,6 +106,11 @@ class RequestOptions(TypedDict, total=False):
     logit_bias: Mapping[int, float]  #: added to the logit of a token; -infinity bans it
     seed: int  #: 0 to 2**63 - 1; without one a seed is drawn
     top_logprobs: int  #: log-probabilities of this many best tokens, at most 20
+    #: the text of the answer is valid under it (docs/constrained-output.md); as text or as a value
+    json_schema: str | bool | Mapping[str, Any]
+    tool_choice: Literal["auto", "none", "required"]  #: may, must not or must be called
+    allowed_tools: Sequence[str]  #: names of the tools that may be called; by default all
+    parallel_tool_calls: bool  #: several calls may follow one another, as by default
     reuse_prefix: bool  #: use what slots hold of a prompt with the same beginning
 
 
