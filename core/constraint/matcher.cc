@@ -1,6 +1,7 @@
 #include "core/constraint/matcher.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace rullama::constraint {
@@ -13,12 +14,21 @@ void AddMask(std::span<const uint32_t> mask, std::span<uint32_t> to) {
   for (size_t i = 0; i < mask.size(); ++i) to[i] |= mask[i];
 }
 
-// Whether each of `mask` is allowed, or belongs to no token.
-bool AllowsAll(std::span<const uint32_t> mask, int64_t vocabulary) {
-  for (TokenId id = 0; id < vocabulary; ++id) {
-    if (!IsTokenAllowed(mask, id)) return false;
+size_t CountTokens(std::span<const uint32_t> mask) {
+  size_t count = 0;
+  for (const uint32_t word : mask) count += static_cast<size_t>(std::popcount(word));
+  return count;
+}
+
+std::vector<TokenId> TokensOf(std::span<const uint32_t> mask, size_t count) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(count);
+  for (size_t i = 0; i < mask.size(); ++i) {
+    for (uint32_t word = mask[i]; word != 0; word &= word - 1) {
+      tokens.push_back(static_cast<TokenId>(i * 32) + std::countr_zero(word));
+    }
   }
-  return true;
+  return tokens;
 }
 
 }  // namespace
@@ -52,14 +62,11 @@ const MaskTable::Entry& MaskTable::Find(ConfigId config) {
   Walk walk{.mask = entry.mask};
   Fill(config, walk);
   entry.most_symbols = walk.most_symbols;
-  size_t count = 0;
-  for (const uint32_t word : entry.mask) count += static_cast<size_t>(__builtin_popcount(word));
+  const size_t count = CountTokens(entry.mask);
   if (count <= kFewTokens) {
-    for (TokenId id = 0; id < trie_->vocabulary(); ++id) {
-      if (IsTokenAllowed(entry.mask, id)) entry.tokens.push_back(id);
-    }
+    entry.tokens = TokensOf(entry.mask, count);
     entry.mask = {};
-  } else if (AllowsAll(entry.mask, trie_->vocabulary())) {
+  } else if (count == static_cast<size_t>(trie_->vocabulary())) {
     entry.all = true;
     entry.mask = {};
   }
