@@ -17,7 +17,6 @@ struct AnswerRequest {
   std::string model;  // empty: the one that is served
   bool stream = false;
   bool include_usage = false;
-  bool one_call = false;             // the answer ends behind its first call
   std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer
 
   [[nodiscard]] int64_t answers() const { return n * std::ssize(prompts); }

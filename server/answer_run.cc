@@ -22,7 +22,12 @@ class AnswerRun {
  public:
   AnswerRun(const Services& services, Call& call, const AnswerRequest& request,
             AnswerFormat& format, RunningRequest& running)
-      : services_(services), call_(call), request_(request), format_(format), running_(running) {}
+      : services_(services),
+        call_(call),
+        request_(request),
+        format_(format),
+        running_(running),
+        ignored_(request.ignored) {}
 
   // Starts all answers; none is left if one cannot be started.
   ApiResult<void> Submit(Engine& engine);
@@ -46,9 +51,9 @@ class AnswerRun {
   AnswerFormat& format_;
   RunningRequest& running_;
   std::vector<Generation> generations_;
-  std::mutex mutex_;  // guards what follows, and the writing
+  std::vector<std::string> ignored_;  // members and keywords
+  std::mutex mutex_;                  // guards what follows, and the writing
   std::vector<Choice> choices_;
-  std::vector<bool> ended_by_call_;
   std::optional<ApiError> error_;  // the first one
   bool begun_ = false;             // the head of the stream is out
   Clock::time_point last_write_ = Clock::now();
@@ -69,7 +74,9 @@ ApiResult<void> AnswerRun::Submit(Engine& engine) {
     }
   }
   choices_.resize(generations_.size());
-  ended_by_call_.resize(generations_.size());
+  for (const std::string& keyword : generations_.front().completion().ignored_keywords) {
+    ignored_.push_back("schema." + keyword);
+  }
   return {};
 }
 
@@ -94,9 +101,7 @@ void AnswerRun::Read(size_t index) {
   }
   Choice& choice = choices_[index];
   choice.completion = *std::move(answer);
-  if (ended_by_call_[index]) choice.completion.tool_calls.resize(1);
-  const bool cancelled = choice.completion.reason == StopReason::kCancelled;
-  if (cancelled && !ended_by_call_[index]) return;
+  if (choice.completion.reason == StopReason::kCancelled) return;
   if (request_.stream && BeginStream()) {
     Write(format_.End(static_cast<int64_t>(index), choice));
   }
@@ -105,19 +110,17 @@ void AnswerRun::Read(size_t index) {
 bool AnswerRun::Take(size_t index, const Event& event) {
   running_.GotSlot();
   const std::lock_guard lock(mutex_);
-  if (ended_by_call_[index]) return false;
   if (event.kind == Event::Kind::kText) {
     std::ranges::copy(event.logprobs, std::back_inserter(choices_[index].logprobs));
   }
   CountTokens(event);
-  if (event.kind == Event::Kind::kToolCall && request_.one_call) ended_by_call_[index] = true;
   bool sent = true;
   if (request_.stream) {
     sent = BeginStream() && Write(format_.Part(static_cast<int64_t>(index), event));
     if (sent && SecondsSince(last_write_) > kPingSeconds) sent = Write(format_.Ping());
     if (!sent) running_.Cancel(CancelCause::kSlow);
   }
-  return sent && !ended_by_call_[index];
+  return sent;
 }
 
 void AnswerRun::CountTokens(const Event& event) {
@@ -139,7 +142,7 @@ bool AnswerRun::BeginStream() {
   HttpAnswer head{.status = 200,
                   .content_type = std::string(format_.stream_type()),
                   .body = {},
-                  .fields = IgnoredFields(request_.ignored)};
+                  .fields = IgnoredFields(ignored_)};
   head.fields.push_back({"Cache-Control", "no-cache"});
   return call_.Begin(std::move(head)) &&
          Write(format_.Begin(static_cast<int64_t>(generations_.size())));
@@ -180,9 +183,8 @@ void AnswerRun::Finish() {
     return EndEarly(running_.Failure());
   }
   if (error_) return EndEarly(*error_);
-  const bool over = std::ranges::all_of(choices_, [this](const Choice& choice) {
-    return choice.completion.reason != StopReason::kCancelled ||
-           ended_by_call_[static_cast<size_t>(&choice - choices_.data())];
+  const bool over = std::ranges::none_of(choices_, [](const Choice& choice) {
+    return choice.completion.reason == StopReason::kCancelled;
   });
   if (!over) return EndEarly(MakeApiError("shutting_down", "the model is being closed"));
   record.reason = FinishReason(choices_.front().completion);
@@ -193,7 +195,7 @@ void AnswerRun::Finish() {
   call_.Send({.status = 200,
               .content_type = "application/json",
               .body = format_.Whole(choices_),
-              .fields = IgnoredFields(request_.ignored)});
+              .fields = IgnoredFields(ignored_)});
 }
 
 }  // namespace
@@ -220,13 +222,10 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
 ApiResult<LoadedContext> ContextOf(const Services& services, std::string_view body) {
   auto engine = services.model.Acquire();
   if (!engine) return tl::unexpected(engine.error());
-  const auto marker = (*engine)->Tokenize("<|tool_call>");
-  const bool known = marker && marker->size() == 1;
-  return LoadedContext{.engine = *engine,
-                       .body = {.text = body,
-                                .slots = (*engine)->info().slots,
-                                .capacity = (*engine)->info().capacity,
-                                .tool_call_token = known ? marker->front() : -1}};
+  return LoadedContext{
+      .engine = *engine,
+      .body = {
+          .text = body, .slots = (*engine)->info().slots, .capacity = (*engine)->info().capacity}};
 }
 
 void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request) {

@@ -152,7 +152,7 @@ ApiResult<OllamaRequest> ReadOllamaChat(const json& body, const BodyContext& con
   out.empty = messages.empty();
   request.messages = messages.dump();
   const ToolFields tools = ReadTools(fields);
-  ApplyOutput(fields, context, tools, ReadOllamaFormat(fields, context), out.answer, request);
+  ApplyOutput(context, tools, ReadOllamaFormat(fields, context), request);
   return FinishOllama(fields, std::move(out));
 }
 
@@ -189,7 +189,7 @@ ApiResult<OllamaRequest> ReadOllamaGenerate(const json& body, const BodyContext&
     messages.push_back({{"role", "user"}, {"content", prompt}});
     request.messages = messages.dump();
   }
-  ApplyOutput(fields, context, {}, ReadOllamaFormat(fields, context), out.answer, request);
+  ApplyOutput(context, {}, ReadOllamaFormat(fields, context), request);
   return FinishOllama(fields, std::move(out));
 }
 

@@ -28,11 +28,6 @@ constexpr std::array<std::string_view, 6> kEfforts = {"none",   "minimal", "low"
 
 }  // namespace
 
-void NotImplemented(FieldReader& fields, std::string_view name, std::string_view what) {
-  fields.Fail("not_implemented", name,
-              fmt::format("asks for {}, which this server does not do yet; leave it out", what));
-}
-
 void ReadCommon(FieldReader& fields, AnswerRequest& out, Request& request) {
   out.model = fields.Text("model").value_or("");
   ReadSampling(fields, request.sampling);
@@ -123,19 +118,17 @@ TextFormat ReadTextFormat(FieldReader& fields, const json& format,
   return out;
 }
 
-void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFields& tools,
-                 const TextFormat& format, AnswerRequest& out, Request& request) {
-  if (!tools.tools.empty()) request.tools = tools.tools.dump();
-  out.one_call = !tools.parallel;
-  if (tools.choice == ToolFields::Choice::kNone && context.tool_call_token >= 0) {
-    request.sampling.logit_bias[context.tool_call_token] = -std::numeric_limits<float>::infinity();
+void ApplyOutput(const BodyContext& context, const ToolFields& tools, const TextFormat& format,
+                 Request& request) {
+  // Arguments of calls are written in the order of the body.
+  if (!tools.tools.empty()) {
+    request.tools = tools.flat ? tools.tools.dump() : OrderedText(context.text, {"tools"});
   }
-  if (tools.choice == ToolFields::Choice::kRequired || !tools.allowed.empty()) {
-    NotImplemented(fields, "tool_choice", "a call that is forced");
-  }
-  if (format.kind != TextFormat::Kind::kText) {
-    NotImplemented(fields, "response_format", "an answer of a given form");
-  }
+  request.tool_choice = tools.choice;
+  request.allowed_tools = tools.allowed;
+  request.parallel_tool_calls = tools.parallel;
+  if (format.kind == TextFormat::Kind::kJsonObject) request.json_schema = R"({"type":"object"})";
+  if (format.kind == TextFormat::Kind::kJsonSchema) request.json_schema = format.schema;
 }
 
 void NameIgnored(const FieldReader& fields, AnswerRequest& out) {

@@ -14,8 +14,7 @@ namespace rullama::server {
 struct BodyContext {
   std::string_view text;  // the body as it came: nlohmann::json does not keep the order of members
   int64_t slots = 1;
-  int64_t capacity = 0;          // tokens of a slot
-  int32_t tool_call_token = -1;  // the marker that begins a call; -1 if the model has none
+  int64_t capacity = 0;  // tokens of a slot
 };
 
 // model, stop, logit_bias, cache_prompt, ignore_eos, sampling; what is accepted without effect and
@@ -41,16 +40,13 @@ TextFormat ReadTextFormat(FieldReader& fields, const nlohmann::json& format,
                           const BodyContext& context);
 
 // Makes tools and format part of a request.
-void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFields& tools,
-                 const TextFormat& format, AnswerRequest& out, Request& request);
+void ApplyOutput(const BodyContext& context, const ToolFields& tools, const TextFormat& format,
+                 Request& request);
 
 // The value of "reasoning_effort" or "effort": whether to think.
 std::optional<bool> ReadEffort(FieldReader& fields, std::string_view name);
 
 // The members that nobody asked for become ignored ones.
 void NameIgnored(const FieldReader& fields, AnswerRequest& out);
-
-// 501 for what this server does not do yet.
-void NotImplemented(FieldReader& fields, std::string_view name, std::string_view what);
 
 }  // namespace rullama::server

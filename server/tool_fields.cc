@@ -93,11 +93,11 @@ void AllowTool(FieldReader& fields, const json& choice, bool flat, ToolFields& o
 
 void ReadMode(FieldReader& fields, const json& mode, ToolFields& out) {
   if (mode == "auto") {
-    out.choice = ToolFields::Choice::kAuto;
+    out.choice = ToolChoice::kAuto;
   } else if (mode == "none") {
-    out.choice = ToolFields::Choice::kNone;
+    out.choice = ToolChoice::kNone;
   } else if (mode == "required") {
-    out.choice = ToolFields::Choice::kRequired;
+    out.choice = ToolChoice::kRequired;
   } else {
     fields.Fail(mode.is_string() ? "invalid_value" : "invalid_type", "tool_choice",
                 "is none of auto, none, required, a function");
@@ -132,14 +132,14 @@ void ReadChoice(FieldReader& fields, const json& choice, bool flat, ToolFields& 
   if (!choice.is_object()) {
     ReadMode(fields, choice, out);
   } else if (choice.value("type", json()) == "function") {
-    out.choice = ToolFields::Choice::kRequired;
+    out.choice = ToolChoice::kRequired;
     AllowTool(fields, choice, flat, out);
   } else if (choice.value("type", json()) == "allowed_tools") {
     ReadAllowed(fields, choice, flat, out);
   } else {
     fields.Fail("invalid_value", "tool_choice.type", "is none of function, allowed_tools");
   }
-  if (out.choice == ToolFields::Choice::kRequired && out.tools.empty()) {
+  if (out.choice == ToolChoice::kRequired && out.tools.empty()) {
     fields.Fail("invalid_value", "tool_choice", "asks for a call, but the request has no 'tools'");
   }
 }
@@ -148,6 +148,7 @@ void ReadChoice(FieldReader& fields, const json& choice, bool flat, ToolFields& 
 
 ToolFields ReadTools(FieldReader& fields, bool flat) {
   ToolFields out;
+  out.flat = flat;
   if (const json* tools = fields.Find("tools")) ReadToolList(fields, *tools, flat, out.tools);
   out.parallel = fields.Boolean("parallel_tool_calls").value_or(true);
   const json* choice = fields.Find("tool_choice");

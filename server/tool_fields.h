@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/api/request.h"
 #include "server/field_reader.h"
 
 namespace rullama::server {
@@ -11,15 +12,11 @@ namespace rullama::server {
 inline constexpr size_t kMaxTools = 128;
 
 struct ToolFields {
-  enum class Choice {
-    kAuto,      // text or calls, as the model likes
-    kNone,      // no calls
-    kRequired,  // at least one call, in front of any text
-  };
   nlohmann::json tools = nlohmann::json::array();  // in the form of chat completions
-  Choice choice = Choice::kAuto;
+  ToolChoice choice = ToolChoice::kAuto;
   std::vector<std::string> allowed;  // names of the tools that may be called; empty: all
   bool parallel = true;              // more than one call
+  bool flat = false;                 // the body has them in the form of responses
 };
 
 // `tools`, `tool_choice` and `parallel_tool_calls` of chat completions; with `flat` those of

@@ -244,6 +244,32 @@ TEST_F(ApiTest, SeveralPromptsAreAnsweredInOrder) {
   EXPECT_THAT(two["choices"][1]["text"].get<std::string>(), ::testing::StartsWith("The"));
 }
 
+TEST_F(ApiTest, OutputHasTheFormThatIsAskedFor) {
+  const std::string schema =
+      R"({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}},
+          "required": ["color"], "additionalProperties": false})";
+  const json answer =
+      Answer(kChat, Chat("Hello", R"("response_format": {"type": "json_schema", "json_schema":
+                                     {"name": "x", "schema": )" +
+                                      schema + "}}"));
+  const auto text = answer["choices"][0]["message"]["content"].get<std::string>();
+  EXPECT_TRUE(json::parse(text)["color"].is_string()) << text;
+  const json call =
+      Answer(kChat, Chat("Hello", R"("tools": [{"type": "function", "function": {"name": "paint",
+                              "parameters": )" +
+                                      schema + R"(}}], "tool_choice": "required",
+                              "parallel_tool_calls": false, "max_completion_tokens": 40)"));
+  EXPECT_EQ(call["choices"][0]["finish_reason"], "tool_calls");
+  const json& called = call["choices"][0]["message"]["tool_calls"][0]["function"];
+  EXPECT_EQ(called["name"], "paint");
+  EXPECT_TRUE(json::parse(called["arguments"].get<std::string>())["color"].is_string());
+  const std::string refused =
+      Ask(kChat, Chat("Hi", R"("response_format": {"type": "json_schema", "json_schema":
+                               {"name": "x", "schema": {"not": {}}}})"));
+  EXPECT_EQ(StatusOf(refused), 400);
+  EXPECT_THAT(refused, HasSubstr("schema.unsupported"));
+}
+
 TEST_F(ApiTest, OllamaSaysTheSameWords) {
   const json chat = Answer(kChat, Chat("Hello", R"("temperature": 0)"));
   const std::string body = R"({"model": "tiny", "messages": [{"role": "user", "content": "Hello"}],

@@ -122,7 +122,7 @@ constexpr Row kRows[] = {
     {R"("ignore_eos": true)", "ok", ""},
 };
 
-const BodyContext kContext = {.text = {}, .slots = 4, .capacity = 256, .tool_call_token = 9};
+const BodyContext kContext = {.text = {}, .slots = 4, .capacity = 256};
 
 ApiResult<AnswerRequest> ReadChat(const std::string& members) {
   const auto body =
@@ -161,6 +161,29 @@ TEST(ChatRequestTest, ValuesReachTheEngine) {
   EXPECT_EQ(prompt.thinking, true);
   EXPECT_FALSE(prompt.reuse_prefix);
   EXPECT_THAT(request->ignored, ElementsAre("odd"));
+}
+
+TEST(ChatRequestTest, FormsOfTheOutputReachTheEngineInTheOrderOfTheBody) {
+  const std::string text = R"({"messages": [{"role": "user", "content": "Hi"}],
+      "tools": [{"type": "function", "function": {"name": "f", "parameters":
+          {"type": "object", "properties": {"z": {}, "a": {}}}}}],
+      "tool_choice": {"type": "function", "function": {"name": "f"}},
+      "parallel_tool_calls": false,
+      "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema":
+          {"type": "object", "properties": {"zebra": true, "apple": [1.5, ")"
+                           "\\u0041"
+                           R"(", null]}}}}})";
+  BodyContext context = kContext;
+  context.text = text;
+  const auto request = ReadChatRequest(*ParseBody(text), context);
+  ASSERT_TRUE(request) << request.error().message;
+  const Request& prompt = request->prompts.front();
+  EXPECT_EQ(prompt.json_schema,
+            R"({"type":"object","properties":{"zebra":true,"apple":[1.5,"A",null]}})");
+  EXPECT_THAT(prompt.tools, ::testing::HasSubstr(R"("properties":{"z":{},"a":{}})"));
+  EXPECT_EQ(prompt.tool_choice, ToolChoice::kRequired);
+  EXPECT_THAT(prompt.allowed_tools, ElementsAre("f"));
+  EXPECT_FALSE(prompt.parallel_tool_calls);
 }
 
 TEST(ChatRequestTest, MessagesAreNamedByTheirPlace) {
