@@ -310,7 +310,7 @@ TEST_F(ApiTest, ResponsesSayTheSameWords) {
     if (event["type"] == "response.output_text.delta") joined += event["delta"];
     last = event;
   }
-  EXPECT_EQ(joined, text);
+  EXPECT_EQ(text, joined);
   EXPECT_EQ(last["response"]["output"].back()["content"][0]["text"], text);
 }
 
