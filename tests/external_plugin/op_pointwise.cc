@@ -20,6 +20,15 @@ float GeluTanh(float x) {
   return 0.5F * x * (1 + std::tanh(kSqrt2OverPi * (x + kCubic * x * x * x)));
 }
 
+// Its derivative, which is 1 or 0 to the last bit where |x| > 10; x^3 overflows further out.
+float GeluTanhGrad(float x) {
+  if (std::abs(x) > 10) return x > 0 ? 1.0F : 0.0F;
+  constexpr float kSqrt2OverPi = 0.79788456F;
+  constexpr float kCubic = 0.044715F;
+  const float t = std::tanh(kSqrt2OverPi * (x + kCubic * x * x * x));
+  return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * kSqrt2OverPi * (1 + 3 * kCubic * x * x);
+}
+
 float Apply(rl_unary fn, float x) {
   switch (fn) {
     case RL_UNARY_NEG:
@@ -44,6 +53,8 @@ float Apply(rl_unary fn, float x) {
       return x / (1 + std::exp(-x));
     case RL_UNARY_SQUARE:
       return x * x;
+    case RL_UNARY_GELU_TANH_GRAD:
+      return GeluTanhGrad(x);
   }
   return kNaN;
 }
@@ -136,7 +147,7 @@ Kernel BuildAffine(const sdk::GraphView& graph, const rl_op& op) {
 
 }  // namespace
 
-const OpRow kUnary = {RL_OP_unary, RefuseUnknownFunction<rl_unary_attrs, RL_UNARY_SQUARE>,
+const OpRow kUnary = {RL_OP_unary, RefuseUnknownFunction<rl_unary_attrs, RL_UNARY_GELU_TANH_GRAD>,
                       BuildUnary};
 const OpRow kBinary = {RL_OP_binary, RefuseUnknownFunction<rl_binary_attrs, RL_BINARY_EQ>,
                        BuildBinary};
