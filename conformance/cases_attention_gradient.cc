@@ -73,6 +73,7 @@ class FreshCase {
   }
   std::vector<ValueId> Ids(const std::vector<std::string>& names) {
     std::vector<ValueId> ids;
+    ids.reserve(names.size());
     for (const std::string& name : names) ids.push_back(name.empty() ? kNoValue : Id(name));
     return ids;
   }
@@ -81,6 +82,7 @@ class FreshCase {
   void Compute(const std::string& name, const TensorType& type, OpKind kind, const OpAttrs& attrs,
                const std::vector<std::string>& operands) {
     std::vector<const Tensor*> tensors;
+    tensors.reserve(operands.size());
     for (const std::string& operand : operands) {
       tensors.push_back(operand.empty() ? nullptr : &values_.at(operand).second);
     }

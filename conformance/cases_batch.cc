@@ -200,8 +200,8 @@ void BatchRowOps(CaseBuilder& b, DType /*dtype*/) {
   b.Output(g.Add(ops::Reduce{.x = logits, .fn = RL_REDUCE_SUM}, "sum"));
   const ValueId bits = b.Ints("bits", I({kT, (kColumns + 31) / 32}), INT32_MIN, INT32_MAX);
   const ValueId allowed = g.Add(ops::TokenMask{.logits = logits, .bits = bits}, "allowed");
-  std::vector<int32_t> distinct;
-  for (int32_t i = 0; i < b.extents().t * kBiases; ++i) distinct.push_back(101 * i);
+  std::vector<int32_t> distinct(static_cast<size_t>(b.extents().t * kBiases));
+  for (size_t i = 0; i < distinct.size(); ++i) distinct[i] = 101 * static_cast<int32_t>(i);
   const ValueId ids = b.Ints("ids", I({kT, kBiases}), distinct);
   const ValueId bias = b.Floats("bias", F({kT, kBiases}));
   const ValueId biased = g.Add(ops::RowBias{.logits = allowed, .ids = ids, .bias = bias}, "biased");

@@ -66,10 +66,15 @@ void ReadThink(FieldReader& fields, Request& request) {
   }
 }
 
+// Clients of Ollama send "" for a member that they leave out.
+bool IsEmptyText(const json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 TextFormat ReadOllamaFormat(FieldReader& fields, const BodyContext& context) {
   TextFormat out;
   const json* format = fields.Find("format");
-  if (format == nullptr || *format == "") return out;
+  if (format == nullptr || IsEmptyText(*format)) return out;
   if (format->is_object()) {
     out.kind = TextFormat::Kind::kJsonSchema;
     out.schema = OrderedText(context.text, {"format"});
@@ -167,7 +172,7 @@ ApiResult<OllamaRequest> ReadOllamaGenerate(const json& body, const BodyContext&
   out.empty = prompt.empty();
   for (const std::string_view name : kOllamaRefused) {
     const json* found = fields.Find(name);
-    if (found != nullptr && *found != "") {
+    if (found != nullptr && !IsEmptyText(*found)) {
       fields.Fail("unsupported_parameter", name, "is not supported; leave it out");
     }
   }

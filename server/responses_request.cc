@@ -215,7 +215,8 @@ json TextMember(FieldReader& fields, const BodyContext& context, AnswerRequest& 
 
 json MemberOr(const json& body, const char* name, json otherwise) {
   const auto found = body.find(name);
-  return found == body.end() || found->is_null() ? std::move(otherwise) : *found;
+  if (found == body.end() || found->is_null()) return otherwise;
+  return *found;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 #include <bitset>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -198,7 +199,10 @@ void PatternNfa::EmitBytes(uint32_t first, uint32_t last, size_t length, size_t 
 struct DfaKey {
   std::vector<uint32_t> states;  // ascending; only kFound once it is among them
   int utf8 = 0;
-  friend auto operator<=>(const DfaKey&, const DfaKey&) = default;
+
+  bool operator<(const DfaKey& other) const {
+    return std::tie(states, utf8) < std::tie(other.states, other.utf8);
+  }
 };
 
 class Determiniser {

@@ -68,13 +68,14 @@ void TextRules::Spell(const Json& value, std::vector<Symbol>& symbols) const {
   const auto add = [&symbols](std::string_view text) {
     for (const char byte : text) symbols.push_back(static_cast<uint8_t>(byte));
   };
-  if (!syntax_.quote) {
+  const bool has_quotes = value.is_string() || value.is_structured();
+  if (!syntax_.quote || !has_quotes) {
     add(value.dump());
   } else if (value.is_string()) {
     symbols.push_back(*syntax_.quote);
     add(value.get_ref<const std::string&>());
     symbols.push_back(*syntax_.quote);
-  } else if (value.is_structured()) {
+  } else {
     add(value.is_object() ? "{" : "[");
     bool first = true;
     for (const auto& [key, member] : value.items()) {
@@ -84,8 +85,6 @@ void TextRules::Spell(const Json& value, std::vector<Symbol>& symbols) const {
       Spell(member, symbols);
     }
     add(value.is_object() ? "}" : "]");
-  } else {
-    add(value.dump());
   }
 }
 

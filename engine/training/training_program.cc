@@ -24,6 +24,7 @@ std::vector<Parameter> ParametersOf(const TrainingProgramOptions& options) {
 
 std::vector<std::string> NamesOf(const std::vector<ValueId>& values, const GraphBuilder& b) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const ValueId value : values) names.push_back(b.graph().value(value).name);
   return names;
 }
