@@ -413,7 +413,9 @@ std::vector<double> OpMagnitudes(const Site& s, const Tensor& expected) {
     case OpKind::kAttentionGradKv:
       return AttentionGradMagnitude<operands::AttentionGradKv>(
           s, s.op.As<rl_attention_grad_kv_attrs>().scale,
-          static_cast<double>(s.in(0).rows() * s.in(0).dims[1] / s.in(1).dims[1]), count);
+          static_cast<double>(s.in(0).rows() * s.in(0).dims[1]) /
+              static_cast<double>(s.in(1).dims[1]),
+          count);
     case OpKind::kAttentionMixRows:
       return MixRowsMagnitude(s);
     case OpKind::kGradAccumulate:
