@@ -181,7 +181,7 @@ void BatchLayer(CaseBuilder& b, DType dtype) {
   b.Output(g.Add(ops::ArgMax{.x = logits}, "best"));
 }
 
-// What is left of a layer and of the steps of samplers.
+// The other ops of a layer and of the steps of samplers.
 void BatchRowOps(CaseBuilder& b, DType /*dtype*/) {
   constexpr int64_t kColumns = 5000, kBest = 64, kBiases = 3, kCapacity = 32;
   GraphBuilder& g = b.graph();

@@ -42,7 +42,7 @@ class AnswerConstraints {
   static constexpr size_t kMaxForms = 128;
   static constexpr size_t kMaxBytes = size_t{256} << 20;  // of all forms
 
-  // What answers of one form share.
+  // State that answers of one form share.
   struct Form {
     std::string key;
     std::shared_ptr<constraint::MaskTable> masks;

@@ -16,7 +16,7 @@ Status AnswerText::Push(int32_t token, std::optional<LogprobStep> logprobs,
   RL_ASSIGN_OR_RETURN(const std::string_view piece, detokenizer_.Push(token));
   ++unassigned_;
   if (logprobs) undecided_.push_back(*std::move(logprobs));
-  // What merely looks like a marker is text.
+  // Text that merely looks like a marker stays text.
   const bool is_marker = tokenizer_.kind(token) == TokenKind::kControl;
   if (parser_ && !is_marker) {
     TakeParsed(parser_->FeedText(piece), events);

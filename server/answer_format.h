@@ -20,7 +20,7 @@ struct Choice {
   std::vector<LogprobStep> logprobs;  // of the tokens of its text
 };
 
-// What does not change within an answer.
+// Facts that do not change within an answer.
 struct AnswerIdentity {
   std::string model;
   std::string fingerprint;  // of the program and the backend

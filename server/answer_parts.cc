@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// What stands for the logarithm of zero.
+// The number that stands for the logarithm of zero.
 constexpr float kLeastLogprob = -9999.0F;
 
 double PerSecond(int64_t count, double seconds) {

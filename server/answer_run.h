@@ -30,7 +30,7 @@ void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
 // The error for a client that a request could not be submitted with.
 ApiError SubmitError(const Engine& engine, const Request& request, const Error& error);
 
-// What the formats need to know of the model.
+// Facts of the model that the formats need.
 AnswerIdentity IdentityOf(const Services& services, std::shared_ptr<Engine> engine);
 
 }  // namespace rullama::server

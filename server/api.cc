@@ -13,7 +13,7 @@
 namespace rullama::server {
 namespace {
 
-// What a wrong key costs.
+// The time that a wrong key costs.
 constexpr std::chrono::milliseconds kKeyDelay{100};
 constexpr size_t kMaxAgentBytes = 64;
 constexpr size_t kMaxAskedFields = 50;

@@ -39,7 +39,7 @@ enum class Distribution : uint8_t {
   kCount,
 };
 
-// What is so at the moment of the question.
+// Gauges: values at the moment of the question.
 struct Gauges {
   EngineStats engine = {};
   int64_t capacity = 0;  // tokens of a slot

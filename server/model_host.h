@@ -27,7 +27,7 @@ class ModelHost {
   ModelHost(ServedModel model, std::shared_ptr<Engine> engine, Loader loader, Metrics& metrics);
 
   [[nodiscard]] const ServedModel& model() const { return model_; }
-  // What does not change from one loading to the next.
+  // Facts that do not change from one loading to the next.
   [[nodiscard]] const ModelInfo& info() const { return info_; }
 
   // The model, loaded if it is not. Blocks. Errors: those of the engine.

@@ -17,7 +17,7 @@ json OpenAiCall(const ToolCall& call) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-// What both formats share; how a choice looks is left to them.
+// Code that both formats share; how a choice looks is left to them.
 class OpenAiFormat : public AnswerFormat {
  public:
   OpenAiFormat(AnswerIdentity identity, StreamOptions options, std::string_view id_prefix)

@@ -1,4 +1,4 @@
-// What the endpoints share.
+// Objects that the endpoints share.
 #pragma once
 
 #include <cstdint>

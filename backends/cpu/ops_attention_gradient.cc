@@ -53,7 +53,7 @@ struct HeadRows {
   }
 };
 
-// What the ops of this file share: operands q, k_new, the mask and the indices of the rows.
+// Operands that the ops of this file share: q, k_new, the mask and the indices of the rows.
 class FreshAttention {
  public:
   template <typename In, typename Attrs>

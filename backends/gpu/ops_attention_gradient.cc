@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kThreads = 64;
 
-// What the kernels of this file are specialised for.
+// The sizes and settings that the kernels of this file are compiled for.
 struct FreshShape {
   int64_t rows, keys, heads, kv_heads, dim;
   int64_t window;

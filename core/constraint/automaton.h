@@ -27,7 +27,7 @@ class Automaton {
   static constexpr uint32_t kMaxFrames = 256;
   static constexpr size_t kMaxStacks = 64;
 
-  // What is left of the callers of a rule, as a list from the innermost on.
+  // The remaining callers of a rule, as a list from the innermost on.
   using FrameId = uint32_t;
   static constexpr FrameId kNoFrame = 0;
   struct Frame {

@@ -13,7 +13,7 @@
 namespace rullama::constraint {
 namespace {
 
-// What a byte of 0x80 to 0xFF may do in each state behind the first byte of a sequence.
+// The transitions of a byte of 0x80 to 0xFF in each state behind the first byte of a sequence.
 struct Continuation {
   uint8_t first;
   uint8_t last;

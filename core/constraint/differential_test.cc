@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kTestMarkers = {kTestQuote};
 
-// What drawn schemas may be refused for: they contradict themselves, or mix what cannot be merged.
+// Reasons for which drawn schemas may be refused: they contradict themselves, or mix what cannot be
+// merged.
 bool IsExpected(const Error& error) {
   return error.id == "schema.invalid" || error.id == "schema.unsupported";
 }

@@ -246,7 +246,7 @@ Result<bool> AllAreApart(SchemaReader& reader, const std::vector<FlatSchema>& a,
 
 Result<bool> NoneFits(const std::vector<const Json*>& values, const FlatSchema& schema) {
   for (const Json* value : values) {
-    // Of a list or object too little is known to say that it does not fit.
+    // A list or an object is kept: too little is known to say that it does not fit.
     if (value->is_structured() && SaysMoreThanTypes(schema)) return false;
     RL_ASSIGN_OR_RETURN(const bool fits, Fits(schema, *value));
     if (fits) return false;

@@ -47,7 +47,7 @@ struct FlatSchema {
   std::optional<Conjunction> additional;
 };
 
-// What is left of a conjunction once references and allOf have been followed.
+// The rest of a conjunction once references and allOf have been followed.
 struct SplitSchema {
   std::vector<const SchemaNode*> own;  // with keywords of their own
   Conjunction choices;                 // anyOf and oneOf that still have to be chosen from

@@ -36,7 +36,7 @@ constexpr auto kTypeNames = std::to_array<TypeName>({{"null", kNullType},
                                                      {"array", kArrayType},
                                                      {"object", kObjectType}});
 
-// What the standard says does not change which values are valid.
+// Annotations: keywords that do not change which values are valid.
 constexpr auto kAnnotations = std::to_array<std::string_view>(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
      "$schema", "$id", "$comment", "$anchor", "$defs", "definitions"});

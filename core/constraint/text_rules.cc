@@ -16,7 +16,7 @@ struct ShortEscape {
 constexpr auto kShortEscapes = std::to_array<ShortEscape>(
     {{'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}});
 
-// What stands for a byte inside a JSON string.
+// The spelling of a byte inside a JSON string.
 std::string Escaped(uint8_t byte) {
   for (const ShortEscape& escape : kShortEscapes) {
     if (static_cast<uint8_t>(escape.byte) == byte) return {'\\', escape.letter};

@@ -79,7 +79,7 @@ using rl_dtype = DType;
   }
 #include <rullama/ir/ops.def>
 
-// What an op gives: its value, or its struct `Results` if it has several.
+// The result of adding an op: its value, or its struct `Results` if it has several.
 template <typename T>
 inline constexpr size_t kResultCount = sizeof(typename T::Results) / sizeof(ValueId);
 template <typename T>

@@ -10,7 +10,7 @@
 
 namespace rullama::derivatives {
 
-// What an active operand gets from one op.
+// The contribution of one op to the gradient of an active operand.
 struct Contribution {
   enum class Kind : uint8_t {
     kMissing,

@@ -30,7 +30,7 @@ struct GradientSeed {
   std::string gradient;
 };
 
-// What is differentiated by what; all values by name.
+// The loss and the parameters to differentiate it by; all values by name.
 struct Differentiation {
   std::vector<GradientSeed> seeds;
   // States, matrices of products. The gradient of parameter P is added to the state GradientOf(P).

@@ -30,7 +30,8 @@ using reference::Tensor;
 constexpr int64_t kRows = 3;
 constexpr Extents kExtents = {kRows, 2};
 constexpr double kStep = 1e-5;
-// Of the largest gradient. Central differences of float64 are good to about 1e-9.
+// Tolerance relative to the largest gradient. Central differences of float64 are good to about
+// 1e-9.
 constexpr double kGradientTolerance = 1e-6;
 // States are stored as f32, so their step is larger, and its square is the error of differences.
 constexpr double kStateStep = 0x1p-12;

@@ -1,4 +1,4 @@
-// What the derivatives of attention over fresh rows are made of.
+// Derivatives of attention over fresh rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>

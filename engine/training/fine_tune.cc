@@ -260,7 +260,7 @@ class FineTuning {
                      path, adapter.weights.size(), pairs_.size());
   }
 
-  // What must not change between a checkpoint and the run that goes on from it.
+  // Settings that must not change between a checkpoint and the run that goes on from it.
   [[nodiscard]] RunIdentity Identity() const {
     const TrainingConfig& c = config();
     const auto text = [](const auto& value) { return fmt::format("{}", value); };

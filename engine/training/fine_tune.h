@@ -17,7 +17,7 @@
 
 namespace rullama {
 
-// What happened in the steps since the last report.
+// A report of the steps since the last one.
 struct TrainingReport {
   int64_t step = 0;   // the last one, from 1
   int64_t steps = 0;  // of the run

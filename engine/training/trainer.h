@@ -45,7 +45,7 @@ struct StepResult {
   int64_t rows = 0;  // tokens that went through the model
 };
 
-// What is stored of a parameter, f32.
+// The stored tensors of a parameter, f32.
 struct ParameterValues {
   std::vector<float> value;
   std::vector<float> m;  // AdamW's mean of the gradients

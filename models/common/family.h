@@ -20,7 +20,7 @@
 
 namespace rullama {
 
-// What a file of random weights is written with.
+// Settings of a file of random weights.
 struct SyntheticOptions {
   QuantMix mix = {};
   uint64_t seed = 0;

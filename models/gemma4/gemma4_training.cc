@@ -1,4 +1,4 @@
-// What training needs of a Gemma 4 model: examples, and adapters as files.
+// The parts of a Gemma 4 model for training: examples, and adapters as files.
 #include <string>
 #include <vector>
 

@@ -132,7 +132,7 @@ std::optional<T> Find(const nb::dict& values, const char* name) {
   return value;
 }
 
-// What the answer may be.
+// Constraints of the answer.
 void SetForm(const nb::dict& values, Request& request) {
   request.json_schema = Find<std::string>(values, "json_schema").value_or("");
   request.allowed_tools =

@@ -1,4 +1,4 @@
-// What row kernels are made of: loops over a row, transcendental functions, and reductions. exp,
+// Building blocks of row kernels: loops over a row, transcendental functions, and reductions. exp,
 // tanh and gelu have a relative error of at most 2e-7 for finite inputs; NaN propagates. Internal
 // linkage throughout, see simd_portable.h.
 #pragma once

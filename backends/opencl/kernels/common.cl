@@ -14,7 +14,8 @@ typedef ulong Pointer;
 #define AT(T, name) ((__global T*)(name##_buffer + push.name))
 #define IS_NULL(name) (push.name == ULONG_MAX)
 
-// What the sources in backends/gpu/kernels use beside OpenCL C; see dialect.glsl for both halves.
+// Names that the sources in backends/gpu/kernels use beside OpenCL C; see dialect.glsl for both
+// halves.
 #define FLOATS(name) AT(float, name)
 #define INTS(name) AT(int, name)
 #define UINTS(name) AT(uint, name)

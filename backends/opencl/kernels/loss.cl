@@ -4,8 +4,8 @@
 #include "math.kernel"
 #include "reduce.cl"
 
-// Of softmax: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in such a
-// row), and whether both are numbers.
+// Softmax statistics: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in
+// such a row), and whether both are numbers.
 typedef struct {
   float shift, sum;
   bool plain;

@@ -10,8 +10,8 @@ uint first;  // of the row, in elements
 
 float X(uint i) { return F32(p.x).v[first + i]; }
 
-// Of softmax: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in such a
-// row), and whether both are numbers.
+// Softmax statistics: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in
+// such a row), and whether both are numbers.
 struct Parts {
   float shift;
   float sum;
