@@ -4,9 +4,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "core/tokenizer/parallel_ranges.h"
 
@@ -20,6 +22,29 @@ constexpr size_t kMaxQuotedBytes = 64;
 // Gemma's longest merge is 94 bytes. The limit lets the joined text live on the stack, so that the
 // building threads never allocate.
 constexpr size_t kMaxMergeBytes = 1024;
+// Longer tokens never come of merges of a scored vocabulary, which bounds the time to build it:
+// every way to cut a token in two is looked up. Gemma's longest token has 93 bytes.
+constexpr size_t kMaxScoredBytes = 256;
+
+// The number of places to cut a token between two bytes.
+size_t CountCuts(std::string_view text) {
+  return text.empty() || text.size() > kMaxScoredBytes ? 0 : text.size() - 1;
+}
+
+// Rank of each token by its score, the highest first; equal scores have equal ranks.
+std::vector<uint32_t> RanksOf(std::span<const float> scores) {
+  std::vector<std::pair<float, uint32_t>> order;
+  order.reserve(scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) order.emplace_back(scores[i], i);
+  std::ranges::sort(order, std::greater<>());
+  std::vector<uint32_t> ranks(scores.size());
+  uint32_t rank = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && order[i].first != order[i - 1].first) ++rank;
+    ranks[order[i].second] = rank;
+  }
+  return ranks;
+}
 
 }  // namespace
 
@@ -113,20 +138,72 @@ size_t MergeTable::Resolve(std::span<const std::string_view> merges, size_t begi
   return end;
 }
 
+// Writes the pairs of tokens that join to the token `merged`, cut between characters, in the order
+// of the cuts. Returns how many there are.
+size_t MergeTable::FindPairs(std::string_view text, TokenId merged,
+                             const std::vector<bool>& is_piece, const TokenTable& tokens,
+                             Line* pairs) {
+  // Of equal texts, the lowest id merges.
+  if (!is_piece[static_cast<size_t>(merged)] || tokens.Find(text) != merged) return 0;
+  const auto find_piece = [&](std::string_view part) {
+    const TokenId id = tokens.Find(part);
+    return id != kNoToken && is_piece[static_cast<size_t>(id)] ? id : kNoToken;
+  };
+  size_t count = 0;
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    const bool inside_character = (static_cast<uint8_t>(text[cut]) & 0xC0) == 0x80;
+    if (inside_character) continue;
+    const TokenId left = find_piece(text.substr(0, cut));
+    if (left == kNoToken) continue;
+    const TokenId right = find_piece(text.substr(cut));
+    if (right != kNoToken) pairs[count++] = {left, right, merged};
+  }
+  return count;
+}
+
+// All cores look up the pairs of each token, in a place of its own, as threads must not allocate;
+// what is left free between them is then closed up.
+void MergeTable::BuildFromScores(std::span<const std::string_view> texts,
+                                 std::span<const float> scores, const std::vector<bool>& is_piece,
+                                 const TokenTable& tokens) {
+  std::vector<size_t> first(texts.size() + 1);
+  for (size_t i = 0; i < texts.size(); ++i) first[i + 1] = first[i] + CountCuts(texts[i]);
+  lines_ = std::make_unique_for_overwrite<Line[]>(first.back());
+  std::vector<uint32_t> counts(texts.size());
+  ParallelRanges(texts.size(), [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      if (CountCuts(texts[i]) == 0) continue;
+      counts[i] = static_cast<uint32_t>(
+          FindPairs(texts[i], static_cast<TokenId>(i), is_piece, tokens, lines_.get() + first[i]));
+    }
+  });
+  size_t count = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::memmove(lines_.get() + count, lines_.get() + first[i], counts[i] * sizeof(Line));
+    count += counts[i];
+  }
+  const std::vector<uint32_t> rank_of_token = RanksOf(scores);
+  ranks_.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    ranks_[i] = rank_of_token[static_cast<size_t>(lines_[i].merged)];
+  }
+  FillSlots(count);
+}
+
 void MergeTable::FillSlots(size_t count) {
   const size_t capacity = std::bit_ceil(count * 2);
   slots_ = MakeZeroedArray<uint32_t>(capacity);
   mask_ = capacity - 1;
   rank_mask_ = std::bit_ceil(static_cast<uint32_t>(count) + 1) - 1;
-  for (size_t rank = 0; rank < count; ++rank) {
-    if (rank + kMergesAtOnce < count) {
-      const Line& later = lines_[rank + kMergesAtOnce];
+  for (size_t index = 0; index < count; ++index) {
+    if (index + kMergesAtOnce < count) {
+      const Line& later = lines_[index + kMergesAtOnce];
       __builtin_prefetch(&slots_[HashOf(later.left, later.right) & mask_], /*rw=*/1);
     }
-    const Line& line = lines_[rank];
+    const Line& line = lines_[index];
     uint32_t& slot = slots_[Locate(line.left, line.right)];
     // The first of several equal pairs stays.
-    if (slot == 0) slot = TagOf(HashOf(line.left, line.right)) | (static_cast<uint32_t>(rank) + 1);
+    if (slot == 0) slot = TagOf(HashOf(line.left, line.right)) | (static_cast<uint32_t>(index) + 1);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/tokenizer/token_table.h"
@@ -27,12 +28,17 @@ class MergeTable {
   // tokenizer.merge: a line without a separating space, or one whose parts or result are no tokens.
   // May throw std::bad_alloc.
   Status Build(std::span<const std::string_view> merges, const TokenTable& tokens);
+  // The merges of SentencePiece: every pair of tokens whose joined text is a token, ranked by its
+  // score, the highest first; equal scores have equal ranks. `is_piece` says which tokens take part
+  // (control and byte tokens do not); of equal texts the lowest id does. May throw std::bad_alloc.
+  void BuildFromScores(std::span<const std::string_view> texts, std::span<const float> scores,
+                       const std::vector<bool>& is_piece, const TokenTable& tokens);
 
   [[nodiscard]] Merge Find(TokenId left, TokenId right) const {
     const uint32_t slot = slots_[Locate(left, right)];
     if (slot == 0) return {};
-    const uint32_t rank = (slot & rank_mask_) - 1;
-    return {rank, lines_[rank].merged};
+    const uint32_t line = (slot & rank_mask_) - 1;
+    return {ranks_.empty() ? line : ranks_[line], lines_[line].merged};
   }
 
  private:
@@ -65,13 +71,16 @@ class MergeTable {
   static Status BadMerge(std::string_view line, size_t rank, const TokenTable& tokens);
   size_t Resolve(std::span<const std::string_view> merges, size_t begin, size_t end,
                  const TokenTable& tokens);
+  static size_t FindPairs(std::string_view text, TokenId merged, const std::vector<bool>& is_piece,
+                          const TokenTable& tokens, Line* pairs);
   void FillSlots(size_t count);
 
   // Two small arrays instead of one table of wide slots: first touches of memory are a third of the
   // time to build it.
-  std::unique_ptr<Line[]> lines_;  // by rank
-  // rank + 1 in the low bits, bits of the hash above; 0 is empty. At most half of the slots are
-  // used.
+  std::unique_ptr<Line[]> lines_;
+  std::vector<uint32_t> ranks_;  // of each line; empty: a line's index is its rank
+  // Index of a line + 1 in the low bits, bits of the hash above; 0 is empty. At most half of the
+  // slots are used.
   ZeroedArray<uint32_t> slots_;
   uint64_t mask_ = 0;
   uint32_t rank_mask_ = 0;

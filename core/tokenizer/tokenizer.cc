@@ -12,7 +12,7 @@ constexpr std::string_view kReservedPrefix = "<unused";
 // Longer tokens are never matched as a whole; the limit bounds the matcher's memory. Gemma's
 // longest special token has 31 bytes.
 constexpr size_t kMaxSpecialBytes = 256;
-// Longer runs of newlines than this are never one token; Gemma 4 has 31.
+// Longer runs of newlines than this are never one token; Gemma has 31.
 constexpr size_t kMaxNewlineRun = 1024;
 
 bool IsReserved(std::string_view text) {
@@ -59,8 +59,12 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::Build(VocabularyData data) {
 
 Status Tokenizer::BuildTables(const VocabularyData& data) {
   table_.Build(tokens_);
-  RL_RETURN_IF_ERROR(merges_.Build(data.merges, table_));
   ClassifyTokens(data);
+  if (data.is_scored()) {
+    BuildScoredMerges(*data.scores);
+  } else {
+    RL_RETURN_IF_ERROR(merges_.Build(data.merges, table_));
+  }
   RL_RETURN_IF_ERROR(ResolveBytes(data));
   ResolveCharacters();
   ResolveEndOfGeneration(data);
@@ -68,6 +72,15 @@ Status Tokenizer::BuildTables(const VocabularyData& data) {
   padding_id_ = Narrow(data.padding_id);
   for (const int64_t id : data.suppress_ids) suppressed_ids_.push_back(static_cast<TokenId>(id));
   return OkStatus();
+}
+
+// Control and byte tokens stand for something else than their spelling, which text must not become.
+void Tokenizer::BuildScoredMerges(std::span<const float> scores) {
+  std::vector<bool> is_piece(tokens_.size());
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    is_piece[i] = kinds_[i] == TokenKind::kText || kinds_[i] == TokenKind::kUserDefined;
+  }
+  merges_.BuildFromScores(tokens_, scores, is_piece, table_);
 }
 
 void Tokenizer::ClassifyTokens(const VocabularyData& data) {
@@ -117,7 +130,7 @@ void Tokenizer::ResolveCharacters() {
     newline_run_ids_[n] = id;
   }
   // Text may be cut before a space, unless some token contains the byte in front followed by a
-  // space: only then could a merge join the two sides. Gemma 4 has one such token (">▁</").
+  // space: only then could a merge join the two sides. Gemma has one such token (">▁</").
   for (const std::string_view token : tokens_) {
     for (size_t at = token.find(kSpaceSymbol, 1); at != std::string_view::npos;
          at = token.find(kSpaceSymbol, at + 1)) {
@@ -129,7 +142,7 @@ void Tokenizer::ResolveCharacters() {
 }
 
 void Tokenizer::ResolveEndOfGeneration(const VocabularyData& data) {
-  for (const std::string_view text : {"<eos>", "<turn|>", "<|tool_response>"}) {
+  for (const std::string_view text : {"<eos>", "<turn|>", "<|tool_response>", "<end_of_turn>"}) {
     if (const auto id = FindToken(text)) eog_ids_.push_back(*id);
   }
   if (const auto id = Narrow(data.eos_id)) eog_ids_.push_back(*id);

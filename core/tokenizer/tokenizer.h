@@ -1,5 +1,6 @@
-// Text -> token ids for Gemma 4: special tokens by exact match, then byte-pair encoding with ranked
-// merges, spaces as U+2581, byte tokens for what the vocabulary lacks.
+// Text -> token ids: special tokens by exact match, then byte-pair encoding with ranked merges,
+// spaces as U+2581, byte tokens for what the vocabulary lacks. The merges are listed in the file
+// (Gemma 4) or follow from the scores of the tokens (SentencePiece, Gemma 3).
 //
 // Ownership: borrows the bytes of the vocabulary's tokens (see vocabulary.h).
 // Thread safety: immutable after Build; any number of threads may encode and decode at once.
@@ -26,7 +27,7 @@ namespace rullama {
 // The kind of a token as the program uses it, which may differ from the type in the file.
 enum class TokenKind : uint8_t {
   kText,
-  kControl,      // control tokens and Gemma 4's markers: hidden from the reader
+  kControl,      // control tokens and markers: hidden from the reader
   kUserDefined,  // matched as a whole string, shown
   kByte,
 };
@@ -84,8 +85,8 @@ class Tokenizer {
 
   [[nodiscard]] std::optional<TokenId> bos_id() const { return bos_id_; }
   [[nodiscard]] std::optional<TokenId> padding_id() const { return padding_id_; }
-  // Tokens that end generation, ascending: <eos>, <turn|>, <|tool_response> and the ids the file
-  // names, but never </s>, which is an HTML tag in this vocabulary.
+  // Tokens that end generation, ascending: <eos>, <turn|>, <|tool_response>, <end_of_turn> and the
+  // ids the file names, but never </s>, which is an HTML tag in these vocabularies.
   [[nodiscard]] std::span<const TokenId> end_of_generation_ids() const { return eog_ids_; }
   [[nodiscard]] bool IsEndOfGeneration(TokenId id) const;
   // Tokens the file asks never to sample.
@@ -96,6 +97,7 @@ class Tokenizer {
   Tokenizer() = default;
 
   Status BuildTables(const VocabularyData& data);
+  void BuildScoredMerges(std::span<const float> scores);
   void ClassifyTokens(const VocabularyData& data);
   Status ResolveBytes(const VocabularyData& data);
   void ResolveCharacters();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 namespace rullama {
@@ -11,10 +12,12 @@ namespace {
 constexpr uint64_t kMaxTokens = std::numeric_limits<TokenId>::max();
 
 constexpr auto kMarkerNames = std::to_array<std::string_view>({
-    "<|tool>",          "<tool|>",  "<|tool_call>", "<tool_call|>", "<|tool_response>",
-    "<tool_response|>", "<|\"|>",   "<|think|>",    "<|channel>",   "<channel|>",
-    "<|turn>",          "<turn|>",  "<|image>",     "<image|>",     "<|image|>",
-    "<|audio>",         "<audio|>", "<|audio|>",    "<|video|>",
+    "<|tool>",          "<tool|>",          "<|tool_call>",   "<tool_call|>",
+    "<|tool_response>", "<tool_response|>", "<|\"|>",         "<|think|>",
+    "<|channel>",       "<channel|>",       "<|turn>",        "<turn|>",
+    "<|image>",         "<image|>",         "<|image|>",      "<|audio>",
+    "<audio|>",         "<|audio|>",        "<|video|>",      "<start_of_turn>",
+    "<end_of_turn>",    "<start_of_image>", "<end_of_image>", "<image_soft_token>",
 });
 
 Status CheckLength(std::string_view what, uint64_t found, uint64_t expected) {
@@ -44,8 +47,8 @@ Status CheckSizes(const VocabularyData& data) {
   if (!data.types.empty()) {
     RL_RETURN_IF_ERROR(CheckLength("tokenizer.ggml.token_type", data.types.size(), count));
   }
-  if (data.score_count) {
-    RL_RETURN_IF_ERROR(CheckLength("tokenizer.ggml.scores", *data.score_count, count));
+  if (data.scores) {
+    RL_RETURN_IF_ERROR(CheckLength("tokenizer.ggml.scores", data.scores->size(), count));
   }
   if (data.embedding_rows) {
     RL_RETURN_IF_ERROR(CheckLength("the embedding matrix", *data.embedding_rows, count));
@@ -72,15 +75,40 @@ Status CheckIds(const VocabularyData& data) {
   return OkStatus();
 }
 
+Status CheckMerges(const VocabularyData& data) {
+  if (!data.merges.empty() && data.merges.size() <= kMaxTokens) return OkStatus();
+  return MakeError(ErrorKind::kModelFile, "tokenizer.merge",
+                   "the vocabulary has {} merges, expected 1 to {}; a Gemma 4 file carries its "
+                   "merge list in tokenizer.ggml.merges",
+                   data.merges.size(), kMaxTokens);
+}
+
+Status CheckScores(const VocabularyData& data) {
+  if (data.add_space_prefix.value_or(false)) {
+    return MakeError(ErrorKind::kModelFile, "tokenizer.space_prefix",
+                     "tokenizer.ggml.add_space_prefix is true, expected false: the supported "
+                     "models were trained without a space in front of texts");
+  }
+  if (!data.scores) {
+    return MakeError(ErrorKind::kModelFile, "tokenizer.score",
+                     "tokenizer.ggml.scores is missing, expected one score per token, from which "
+                     "the merges of a 'llama' vocabulary follow");
+  }
+  const std::vector<float>& scores = *data.scores;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (std::isfinite(scores[i])) continue;
+    return MakeError(ErrorKind::kModelFile, "tokenizer.score",
+                     "token {} has score {}, expected a finite number", i, scores[i]);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CheckVocabulary(const VocabularyData& data) {
-  // Ollama names the model "llama" and says "gemma4" in `pre`; it is the same ranked-merge BPE.
-  if (data.model != "gemma4" && !(data.model == "llama" && data.pre == "gemma4")) {
+  if (data.model != "gemma4" && data.model != "llama") {
     return MakeError(ErrorKind::kModelFile, "tokenizer.model",
-                     "tokenizer model is '{}' (pre '{}'), expected 'gemma4', or 'llama' with pre "
-                     "'gemma4'; only Gemma 4 vocabularies are supported",
-                     data.model, data.pre);
+                     "tokenizer model is '{}', expected 'gemma4' or 'llama'", data.model);
   }
   RL_RETURN_IF_ERROR(CheckSizes(data));
   for (size_t i = 0; i < data.types.size(); ++i) {
@@ -90,13 +118,7 @@ Status CheckVocabulary(const VocabularyData& data) {
                      static_cast<int32_t>(TokenType::kByte));
   }
   RL_RETURN_IF_ERROR(CheckIds(data));
-  if (data.merges.empty() || data.merges.size() > kMaxTokens) {
-    return MakeError(ErrorKind::kModelFile, "tokenizer.merge",
-                     "the vocabulary has {} merges, expected 1 to {}; a Gemma 4 file carries its "
-                     "merge list in tokenizer.ggml.merges",
-                     data.merges.size(), kMaxTokens);
-  }
-  return OkStatus();
+  return data.is_scored() ? CheckScores(data) : CheckMerges(data);
 }
 
 bool IsMarkerName(std::string_view text) {

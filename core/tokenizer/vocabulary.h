@@ -35,12 +35,14 @@ enum class TokenType : int32_t {
 struct VocabularyData {
   std::vector<std::string_view> tokens;
   std::vector<int32_t> types;            // empty (all normal) or one TokenType per token
-  std::vector<std::string_view> merges;  // "left right", the index is the rank
+  std::vector<std::string_view> merges;  // "left right", the index is the rank; not if scored
 
-  std::string model;  // "gemma4", or "llama" together with pre "gemma4"
+  std::string model;  // "gemma4" or "llama"
   std::string pre;
 
-  std::optional<uint64_t> score_count;     // length of the scores array, if the file has one
+  // SentencePiece's scores, one per token: of a scored vocabulary the higher merges first.
+  std::optional<std::vector<float>> scores;
+  std::optional<bool> add_space_prefix;    // put a space in front of every text
   std::optional<uint64_t> embedding_rows;  // rows of the embedding matrix, if known
 
   std::optional<uint64_t> bos_id;
@@ -50,16 +52,22 @@ struct VocabularyData {
   std::optional<uint64_t> padding_id;
   std::vector<int64_t> extra_eos_ids;
   std::vector<int64_t> suppress_ids;
+
+  // Whether merges follow from the scores of the tokens (SentencePiece), not from a list. Ollama
+  // calls a listed vocabulary "llama" as well, and says "gemma4" in `pre`.
+  [[nodiscard]] bool is_scored() const { return model == "llama" && pre != "gemma4"; }
 };
 
-// Checks everything that needs no look-up of tokens. Errors (kModelFile): tokenizer.model (not a
-// Gemma 4 vocabulary), tokenizer.size (array lengths that do not agree), tokenizer.type (a token
-// type outside 0..6), tokenizer.vocabulary_id (an id outside the vocabulary), tokenizer.merge (no
-// merges).
+// Checks everything that needs no look-up of tokens. Errors (kModelFile): tokenizer.model (of
+// another kind), tokenizer.size (array lengths that do not agree), tokenizer.type (a token type
+// outside 0..6), tokenizer.vocabulary_id (an id outside the vocabulary), tokenizer.merge (no
+// merges), tokenizer.score (scored, but a score is missing or not finite), tokenizer.space_prefix
+// (texts would begin with a space that nobody wrote).
 Status CheckVocabulary(const VocabularyData& data);
 
-// Whether `text` is one of the turn, channel, tool and media markers of Gemma 4. Files disagree
-// about their token type (control, user-defined or even normal), so they are recognised by name.
+// Whether `text` is one of the turn, channel, tool and media markers of Gemma 3 and 4. Files
+// disagree about their token type (control, user-defined or even normal), so they are recognised by
+// name.
 bool IsMarkerName(std::string_view text);
 
 // The byte a byte token stands for ("<0x0A>" is 10), or nothing if `text` is not of that form.

@@ -39,13 +39,18 @@ Status ReadArrays(const GgufFile& file, VocabularyData& data) {
   RL_ASSIGN_OR_RETURN(const GgufStrings tokens, file.GetStrings("tokenizer.ggml.tokens"));
   data.tokens.reserve(tokens.size());
   for (const std::string_view token : tokens) data.tokens.push_back(token);
-  RL_ASSIGN_OR_RETURN(const GgufStrings merges, file.GetStrings("tokenizer.ggml.merges"));
-  data.merges.reserve(merges.size());
-  for (const std::string_view merge : merges) data.merges.push_back(merge);
+  if (!data.is_scored()) {
+    RL_ASSIGN_OR_RETURN(const GgufStrings merges, file.GetStrings("tokenizer.ggml.merges"));
+    data.merges.reserve(merges.size());
+    for (const std::string_view merge : merges) data.merges.push_back(merge);
+  }
   RL_ASSIGN_OR_RETURN(auto types, file.FindI32Array("tokenizer.ggml.token_type"));
   if (types) data.types = *std::move(types);
-  if (const GgufValue* scores = file.Find("tokenizer.ggml.scores")) {
-    data.score_count = scores->count;
+  RL_ASSIGN_OR_RETURN(const auto scores, file.FindF32Array("tokenizer.ggml.scores"));
+  if (scores) {
+    std::vector<float>& copy = data.scores.emplace();
+    copy.reserve(scores->size());
+    for (size_t i = 0; i < scores->size(); ++i) copy.push_back((*scores)[i]);
   }
   if (const TensorInfo* embedding = file.FindTensor(kEmbeddingTensor)) {
     data.embedding_rows = embedding->dims[1];
@@ -72,6 +77,7 @@ Result<VocabularyData> VocabularyFromGguf(const GgufFile& file) {
     RL_ASSIGN_OR_RETURN(data.model, file.GetString("tokenizer.ggml.model"));
     RL_ASSIGN_OR_RETURN(const auto pre, file.FindString("tokenizer.ggml.pre"));
     data.pre = pre.value_or("");
+    RL_ASSIGN_OR_RETURN(data.add_space_prefix, file.FindBool("tokenizer.ggml.add_space_prefix"));
     RL_RETURN_IF_ERROR(ReadArrays(file, data));
     RL_RETURN_IF_ERROR(ReadIds(file, data));
     return data;

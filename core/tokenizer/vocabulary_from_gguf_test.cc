@@ -38,7 +38,7 @@ TEST(VocabularyFromGguf, ConverterSpelling) {
   EXPECT_THAT(data->tokens, ElementsAre("<unk>", "a", "b", "ab"));
   EXPECT_THAT(data->types, ElementsAre(2, 1, 1, 1));
   EXPECT_THAT(data->merges, ElementsAre("a b"));
-  EXPECT_EQ(data->score_count, 4u);
+  EXPECT_THAT(data->scores, ::testing::Optional(ElementsAre(0, 0, 0, 0)));
   EXPECT_EQ(data->embedding_rows, std::nullopt);
   EXPECT_EQ(data->eos_id, 1u);
   EXPECT_EQ(data->bos_id, std::nullopt);
@@ -120,6 +120,25 @@ TEST(VocabularyFromGguf, TinyModelFile) {
                                          RULLAMA_SOURCE_DIR "/tests/data/tokenizer_tiny.jsonl"),
             123u);
   EXPECT_THAT((*tokenizer)->end_of_generation_ids(), ElementsAre(1, 9, 16));
+}
+
+TEST(VocabularyFromGguf, ScoresInPlaceOfMerges) {
+  GgufBytes bytes;
+  bytes.Header(0, 6)
+      .Entry("tokenizer.ggml.model", "llama")
+      .Entry("tokenizer.ggml.pre", "default")
+      .StringsEntry("tokenizer.ggml.tokens", {"<unk>", "a", "b", "ab"})
+      .ArrayEntry<float>("tokenizer.ggml.scores", {0, -3, -2, -1})
+      .Entry<bool>("tokenizer.ggml.add_space_prefix", false)
+      .Entry<uint32_t>("tokenizer.ggml.unknown_token_id", 0);
+  const GgufFile file = Parse(bytes);
+  const auto data = VocabularyFromGguf(file);
+  ASSERT_TRUE(data) << data.error().ToString();
+  EXPECT_THAT(data->scores, ::testing::Optional(ElementsAre(0, -3, -2, -1)));
+  EXPECT_EQ(data->add_space_prefix, false);
+  const auto tokenizer = Tokenizer::Build(*data);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().ToString();
+  EXPECT_EQ((*tokenizer)->Encode("aab"), (std::vector<TokenId>{1, 3}));
 }
 
 // -1 for "no token" is answered by the vocabulary, as an id outside it.

@@ -1,6 +1,8 @@
 // Damaged and hostile vocabularies.
 #include "core/tokenizer/vocabulary.h"
 
+#include <limits>
+
 #include "core/tokenizer/tokenizer_test_support.h"
 
 namespace rullama {
@@ -29,9 +31,9 @@ TEST_F(DamagedVocabulary, ArraysOfOtherLength) {
   data_.embedding_rows = 2047;
   ExpectRefused(data_, "tokenizer.size", "embedding matrix has 2047 entries");
   data_.embedding_rows = 2048;
-  data_.score_count = 2049;
+  data_.scores.emplace(2049);
   ExpectRefused(data_, "tokenizer.size", "scores has 2049");
-  data_.score_count.reset();
+  data_.scores.reset();
   data_.types.pop_back();
   ExpectRefused(data_, "tokenizer.size", "token_type has 2047");
 }
@@ -87,11 +89,26 @@ TEST_F(DamagedVocabulary, TheFirstBadMergeIsNamed) {
 TEST_F(DamagedVocabulary, OtherTokenizerModels) {
   data_.model = "gpt2";
   ExpectRefused(data_, "tokenizer.model", "'gpt2'");
+  // Ollama's name for a list of merges.
   data_.model = "llama";
-  data_.pre = "default";
-  ExpectRefused(data_, "tokenizer.model", "'llama'");
   data_.pre = "gemma4";
   EXPECT_TRUE(Tokenizer::Build(data_));
+}
+
+TEST_F(DamagedVocabulary, Scores) {
+  data_.model = "llama";
+  ExpectRefused(data_, "tokenizer.score", "tokenizer.ggml.scores is missing");
+  data_.scores.emplace(2047);
+  ExpectRefused(data_, "tokenizer.size", "scores has 2047");
+  data_.scores.emplace(2048);
+  EXPECT_TRUE(Tokenizer::Build(data_));
+  data_.scores->at(9) = std::numeric_limits<float>::quiet_NaN();
+  ExpectRefused(data_, "tokenizer.score", "token 9 has score nan");
+  data_.scores->at(9) = std::numeric_limits<float>::infinity();
+  ExpectRefused(data_, "tokenizer.score", "token 9 has score inf");
+  data_.scores->at(9) = 0;
+  data_.add_space_prefix = true;
+  ExpectRefused(data_, "tokenizer.space_prefix", "expected false");
 }
 
 TEST(Vocabulary, TextThatCannotBeEncodedIsRefusedAtLoad) {
