@@ -1,7 +1,6 @@
 // Derivatives of attention over fresh rows.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/reference/attention_rows.h"
@@ -22,6 +21,39 @@ Visibility VisibilityOf(const Call& call) {
           a.window};
 }
 
+// A query head of a row and the keys that it sees.
+struct Query {
+  int64_t row;
+  int64_t head;
+  int64_t kv_head;
+  const std::vector<int64_t>& keys;   // ascending
+  const std::vector<double>& scores;  // of each key
+};
+
+// Calls use(Query) for each query head, in the order of rows and heads.
+template <typename In, typename Attrs, typename Use>
+Status ForEachQuery(const Call& call, Use&& use) {
+  const Tensor& q = call.in(In::q);
+  const Tensor& k = call.in(In::k_new);
+  const Visibility visibility = VisibilityOf<In, Attrs>(call);
+  const double scale = call.As<Attrs>().scale;
+  const int64_t heads = q.dims[1];
+  const int64_t group = heads / k.dims[1];
+  for (int64_t row = 0; row < q.rows(); ++row) {
+    RL_ASSIGN_OR_RETURN(const std::vector<int64_t> keys,
+                        visibility.Columns(call, row, /*capacity=*/0, kMaxRows));
+    std::vector<double> scores(keys.size());
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t kv_head = head / group;
+      std::ranges::transform(keys, scores.begin(), [&](int64_t key) {
+        return Dot(HeadOf(q, row, head), HeadOf(k, key, kv_head)) * scale;
+      });
+      use(Query{row, head, kv_head, keys, scores});
+    }
+  }
+  return OkStatus();
+}
+
 // A query head of a row, a key that it sees, and their share of the derivative.
 struct Pair {
   int64_t row;
@@ -35,29 +67,19 @@ struct Pair {
 // Calls use(Pair) for each query and each key that it sees, in the order of rows, heads and keys.
 template <typename In, typename Attrs, typename Use>
 Status ForEachPair(const Call& call, Use&& use) {
-  const Tensor& q = call.in(In::q);
-  const Tensor& k = call.in(In::k_new);
-  const Visibility visibility = VisibilityOf<In, Attrs>(call);
   const double scale = call.As<Attrs>().scale;
-  const int64_t heads = q.dims[1];
-  const int64_t group = heads / k.dims[1];
-  for (int64_t row = 0; row < q.rows(); ++row) {
-    RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
-                        visibility.Columns(call, row, /*capacity=*/0, kMaxRows));
-    for (int64_t head = 0; head < heads; ++head) {
-      const auto dy = HeadOf(call.in(In::dy), row, head);
-      const double mean = Dot(dy, HeadOf(call.in(In::y), row, head));
-      const double lse = call.in(In::lse).f[static_cast<size_t>(row * heads + head)];
-      for (const int64_t key : columns) {
-        const int64_t kv_head = head / group;
-        const double score = Dot(HeadOf(q, row, head), HeadOf(k, key, kv_head)) * scale;
-        const double p = std::exp(score - lse);
-        const double difference = Dot(dy, HeadOf(call.in(In::v_new), key, kv_head)) - mean;
-        use(Pair{row, head, key, kv_head, p, scale * p * difference});
-      }
+  const int64_t heads = call.in(In::q).dims[1];
+  return ForEachQuery<In, Attrs>(call, [&](const Query& query) {
+    const auto dy = HeadOf(call.in(In::dy), query.row, query.head);
+    const double mean = Dot(dy, HeadOf(call.in(In::y), query.row, query.head));
+    const double lse = call.in(In::lse).f[static_cast<size_t>(query.row * heads + query.head)];
+    for (size_t i = 0; i < query.keys.size(); ++i) {
+      const int64_t key = query.keys[i];
+      const double p = std::exp(query.scores[i] - lse);
+      const double difference = Dot(dy, HeadOf(call.in(In::v_new), key, query.kv_head)) - mean;
+      use(Pair{query.row, query.head, key, query.kv_head, p, scale * p * difference});
     }
-  }
-  return OkStatus();
+  });
 }
 
 void AddScaled(double factor, std::span<const double> x, std::span<double> y) {
@@ -68,30 +90,14 @@ void AddScaled(double factor, std::span<const double> x, std::span<double> y) {
 
 Status EvalAttentionStats(const Call& call) {
   using In = operands::AttentionStats;
-  const Tensor& q = call.in(In::q);
-  const Tensor& k = call.in(In::k_new);
-  const auto visibility = VisibilityOf<In, rl_attention_stats_attrs>(call);
-  const double scale = call.As<rl_attention_stats_attrs>().scale;
-  const int64_t heads = q.dims[1];
-  const int64_t group = heads / k.dims[1];
-  for (int64_t row = 0; row < q.rows(); ++row) {
-    RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
-                        visibility.Columns(call, row, /*capacity=*/0, kMaxRows));
-    for (int64_t head = 0; head < heads; ++head) {
-      std::vector<double> scores;
-      double largest = std::numeric_limits<double>::lowest();
-      for (const int64_t key : columns) {
-        scores.push_back(Dot(HeadOf(q, row, head), HeadOf(k, key, head / group)) * scale);
-        largest = std::max(largest, scores.back());
-      }
-      double sum = 0;
-      for (const double score : scores) sum += std::exp(score - largest);
-      if (!columns.empty()) {
-        call.y().f[static_cast<size_t>(row * heads + head)] = largest + std::log(sum);
-      }
-    }
-  }
-  return OkStatus();
+  const int64_t heads = call.in(In::q).dims[1];
+  return ForEachQuery<In, rl_attention_stats_attrs>(call, [&](const Query& query) {
+    if (query.keys.empty()) return;
+    const double largest = std::ranges::max(query.scores);
+    double sum = 0;
+    for (const double score : query.scores) sum += std::exp(score - largest);
+    call.y().f[static_cast<size_t>(query.row * heads + query.head)] = largest + std::log(sum);
+  });
 }
 
 Status EvalAttentionGradQ(const Call& call) {
