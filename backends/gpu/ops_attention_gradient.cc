@@ -13,27 +13,20 @@ namespace {
 
 constexpr uint32_t kThreads = 64;
 
-// The sizes and settings that the kernels of this file are compiled for.
+// The sizes of the current op, whose operands are those of In.
 struct FreshShape {
   int64_t rows, keys, heads, kv_heads, dim;
-  int64_t window;
-  bool canvas;
-  float scale;
 };
 
-template <typename In, typename Attrs>
+template <typename In>
 FreshShape FreshShapeOf(const PlanBuilder& plan) {
-  const auto attrs = plan.attrs<Attrs>();
   const rl_value& q = plan.Input(In::q);
   const rl_value& k = plan.Input(In::k_new);
   return {.rows = plan.MaxRows(q),
           .keys = plan.MaxRows(k),
           .heads = q.dims[1].constant,
           .kv_heads = k.dims[1].constant,
-          .dim = Last(q),
-          .window = attrs.window,
-          .canvas = attrs.mask == RL_MASK_CANVAS,
-          .scale = attrs.scale};
+          .dim = Last(q)};
 }
 
 // Query heads of a workgroup that share a kv head.
@@ -42,90 +35,65 @@ int64_t FreshGroupOf(const FreshShape& shape) {
   return GroupOf(shape.heads / shape.kv_heads, shape.dim > kLongHead ? kMostOfLongHeads : kMost);
 }
 
-void AttentionStats(PlanBuilder& plan) {
-  using In = operands::AttentionStats;
-  const FreshShape s = FreshShapeOf<In, rl_attention_stats_attrs>(plan);
+// A kernel of the current op. `more`: the constants that it alone has.
+template <typename Kernel, typename Attrs, typename... More>
+Kernel FreshKernel(const PlanBuilder& plan, const FreshShape& s, int64_t group, More... more) {
+  const auto attrs = plan.attrs<Attrs>();
+  return {
+      kThreads,    s.heads, s.kv_heads, group, s.dim, attrs.window, attrs.mask == RL_MASK_CANVAS,
+      attrs.scale, more...};
+}
+
+template <typename In>
+kernels::FreshAttentionArgs FreshArgs(const PlanBuilder& plan) {
+  kernels::FreshAttentionArgs args{.q = plan.InputIndex(In::q),
+                                   .k = plan.InputIndex(In::k_new),
+                                   .q_pos = plan.InputIndex(In::q_pos),
+                                   .q_slot = plan.InputIndex(In::q_slot),
+                                   .kv_pos = plan.InputIndex(In::kv_pos),
+                                   .kv_slot = plan.InputIndex(In::kv_slot),
+                                   .result = plan.ResultIndex(),
+                                   .rows = plan.Input(In::q).dims[0],
+                                   .keys = plan.Input(In::k_new).dims[0]};
+  if constexpr (requires { In::dy; }) {
+    args.v = plan.InputIndex(In::v_new);
+    args.y = plan.InputIndex(In::y);
+    args.lse = plan.InputIndex(In::lse);
+    args.dy = plan.InputIndex(In::dy);
+  }
+  return args;
+}
+
+// A workgroup for each query row and group of heads.
+template <typename Kernel, typename In, typename Attrs>
+void EmitForQueries(PlanBuilder& plan) {
+  const FreshShape s = FreshShapeOf<In>(plan);
   const int64_t group = FreshGroupOf(s);
-  DispatchBuilder(plan,
-                  kernels::AttentionStats{.threads = plan.tuning().Threads(kThreads),
-                                          .heads = s.heads,
-                                          .kv_heads = s.kv_heads,
-                                          .group = group,
-                                          .dim = s.dim,
-                                          .window = s.window,
-                                          .canvas = s.canvas,
-                                          .scale = s.scale},
-                  {.q = plan.InputIndex(In::q),
-                   .k = plan.InputIndex(In::k_new),
-                   .q_pos = plan.InputIndex(In::q_pos),
-                   .q_slot = plan.InputIndex(In::q_slot),
-                   .kv_pos = plan.InputIndex(In::kv_pos),
-                   .kv_slot = plan.InputIndex(In::kv_slot),
-                   .lse = plan.ResultIndex(),
-                   .rows = plan.Input(In::q).dims[0],
-                   .keys = plan.Input(In::k_new).dims[0]})
+  DispatchBuilder(plan, FreshKernel<Kernel, Attrs>(plan, s, group), FreshArgs<In>(plan))
       .Emit(static_cast<uint64_t>(s.rows * (s.heads / group)));
 }
 
+void AttentionStats(PlanBuilder& plan) {
+  EmitForQueries<kernels::AttentionStats, operands::AttentionStats, rl_attention_stats_attrs>(plan);
+}
+
 void AttentionGradQ(PlanBuilder& plan) {
-  using In = operands::AttentionGradQ;
-  const FreshShape s = FreshShapeOf<In, rl_attention_grad_q_attrs>(plan);
-  const int64_t group = FreshGroupOf(s);
-  DispatchBuilder(plan,
-                  kernels::AttentionGradQ{.threads = plan.tuning().Threads(kThreads),
-                                          .heads = s.heads,
-                                          .kv_heads = s.kv_heads,
-                                          .group = group,
-                                          .dim = s.dim,
-                                          .window = s.window,
-                                          .canvas = s.canvas,
-                                          .scale = s.scale},
-                  {.q = plan.InputIndex(In::q),
-                   .k = plan.InputIndex(In::k_new),
-                   .v = plan.InputIndex(In::v_new),
-                   .y = plan.InputIndex(In::y),
-                   .lse = plan.InputIndex(In::lse),
-                   .dy = plan.InputIndex(In::dy),
-                   .q_pos = plan.InputIndex(In::q_pos),
-                   .q_slot = plan.InputIndex(In::q_slot),
-                   .kv_pos = plan.InputIndex(In::kv_pos),
-                   .kv_slot = plan.InputIndex(In::kv_slot),
-                   .dq = plan.ResultIndex(),
-                   .rows = plan.Input(In::q).dims[0],
-                   .keys = plan.Input(In::k_new).dims[0]})
-      .Emit(static_cast<uint64_t>(s.rows * (s.heads / group)));
+  EmitForQueries<kernels::AttentionGradQ, operands::AttentionGradQ, rl_attention_grad_q_attrs>(
+      plan);
 }
 
 void AttentionGradKv(PlanBuilder& plan) {
   using In = operands::AttentionGradKv;
-  const FreshShape s = FreshShapeOf<In, rl_attention_grad_kv_attrs>(plan);
+  const FreshShape s = FreshShapeOf<In>(plan);
   // Keys of a workgroup: they and their sums have to fit shared memory and registers.
   constexpr int64_t kMost = 4, kElements = 1024;
   const int64_t keys = std::clamp<int64_t>(kElements / s.dim, 1, kMost);
+  kernels::FreshAttentionArgs args = FreshArgs<In>(plan);
+  args.dv = plan.ResultIndex(1);
   DispatchBuilder(plan,
-                  kernels::AttentionGradKv{.threads = plan.tuning().Threads(kThreads),
-                                           .heads = s.heads,
-                                           .kv_heads = s.kv_heads,
-                                           .group = s.heads / s.kv_heads,
-                                           .dim = s.dim,
-                                           .window = s.window,
-                                           .canvas = s.canvas,
-                                           .scale = s.scale,
-                                           .keys = keys},
-                  {.q = plan.InputIndex(In::q),
-                   .k = plan.InputIndex(In::k_new),
-                   .v = plan.InputIndex(In::v_new),
-                   .y = plan.InputIndex(In::y),
-                   .lse = plan.InputIndex(In::lse),
-                   .dy = plan.InputIndex(In::dy),
-                   .q_pos = plan.InputIndex(In::q_pos),
-                   .q_slot = plan.InputIndex(In::q_slot),
-                   .kv_pos = plan.InputIndex(In::kv_pos),
-                   .kv_slot = plan.InputIndex(In::kv_slot),
-                   .dk = plan.ResultIndex(0),
-                   .dv = plan.ResultIndex(1),
-                   .keys = plan.Input(In::k_new).dims[0],
-                   .rows = plan.Input(In::q).dims[0]})
+                  FreshKernel<kernels::AttentionGradKv, rl_attention_grad_kv_attrs>(
+                      plan, s, s.heads / s.kv_heads, keys),
+                  args)
       .Emit(static_cast<uint64_t>((s.keys + keys - 1) / keys * s.kv_heads));
 }
 

@@ -110,7 +110,7 @@ KERNEL(attention_grad_kv) {
       for (uint e = 0; e < kDims; ++e) {
         const uint d = ME + e * THREADS;
         if (d >= kDim) continue;
-        AT(float, dk)[at + d] = dk[j * kDims + e];
+        AT(float, result)[at + d] = dk[j * kDims + e];
         AT(float, dv)[at + d] = dv[j * kDims + e];
       }
     }

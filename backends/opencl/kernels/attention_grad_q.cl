@@ -80,7 +80,7 @@ KERNEL(attention_grad_q) {
       }
     }
     for (uint h = 0; h < kGroup; ++h) {
-      __global float* dq = AT(float, dq) + (size_t)(row * kHeads + first_head + h) * kDim;
+      __global float* dq = AT(float, result) + (size_t)(row * kHeads + first_head + h) * kDim;
       for (uint e = 0; e < kDims; ++e) {
         const uint d = ME + e * THREADS;
         if (d < kDim) dq[d] = sums[h * kDims + e];

@@ -54,7 +54,7 @@ KERNEL(attention_stats) {
         const uint at = h * THREADS + i;
         if (shared_sum[at] > 0.0f) total += shared_sum[at] * Exp(shared_most[at] - largest);
       }
-      AT(float, lse)
+      AT(float, result)
       [(size_t)row * kHeads + first_head + h] = total > 0.0f ? largest + Log(total) : 0.0f;
     }
   }

@@ -101,7 +101,7 @@ void Keys(uint first, uint kv_head, uint keys, uint rows) {
       const uint d = me + e * gl_WorkGroupSize.x;
       if (d >= kDim) continue;
       const uint at = ((first + j) * kKvHeads + kv_head) * kDim + d;
-      F32(p.dk).v[at] = dk[j * kDims + e];
+      F32(p.result).v[at] = dk[j * kDims + e];
       F32(p.dv).v[at] = dv[j * kDims + e];
     }
   }

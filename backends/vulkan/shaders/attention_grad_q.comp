@@ -89,7 +89,8 @@ void Group(uint row, uint first_head, uint keys) {
   for (uint h = 0; h < kGroup; ++h) {
     for (uint e = 0; e < kDims; ++e) {
       const uint d = me + e * gl_WorkGroupSize.x;
-      if (d < kDim) F32(p.dq).v[(row * kHeads + first_head + h) * kDim + d] = sums[h * kDims + e];
+      if (d < kDim)
+        F32(p.result).v[(row * kHeads + first_head + h) * kDim + d] = sums[h * kDims + e];
     }
   }
 }

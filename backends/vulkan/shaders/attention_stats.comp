@@ -56,7 +56,7 @@ void Group(uint row, uint first_head, uint keys) {
       const uint at = h * gl_WorkGroupSize.x + i;
       if (shared_sum[at] > 0.0) total += shared_sum[at] * Exp(shared_most[at] - largest);
     }
-    F32(p.lse).v[row * kHeads + first_head + h] = total > 0.0 ? largest + Log(total) : 0.0;
+    F32(p.result).v[row * kHeads + first_head + h] = total > 0.0 ? largest + Log(total) : 0.0;
   }
 }
 
