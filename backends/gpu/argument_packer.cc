@@ -6,7 +6,11 @@
 
 namespace rullama::gpu {
 
-DeviceAddress ArgumentPacker::Step() const { return Address(plan_->step(), 0); }
+DeviceAddress ArgumentPacker::Step() const {
+  const Scratch& step = plan_->step();
+  if (step.bytes > 0) dispatch_->reads.push_back(plan_->RangeOf({.scratch = step}));
+  return Address(step.address, 0);
+}
 
 DeviceAddress ArgumentPacker::Address(const AddressArgument& address, size_t offset) const {
   if (!in_memory_) dispatch_->pointers.push_back(static_cast<uint32_t>(base_ + offset));
@@ -16,15 +20,13 @@ DeviceAddress ArgumentPacker::Address(const AddressArgument& address, size_t off
 DeviceAddress ArgumentPacker::Note(const BufferArgument& buffer,
                                    std::vector<Range>& accesses) const {
   const Operand& operand = buffer.operand();
-  if (operand.scratch.bytes > 0) {
-    const Scratch& scratch = operand.scratch;
-    accesses.push_back({scratch.address, scratch.address + scratch.bytes});
-    return scratch.address;
-  }
-  if (operand.value == RL_NO_VALUE) return 0;
-  const bool constant = plan_->graph().value(operand.value).lifetime == RL_LIFETIME_CONSTANT;
-  if (!constant) accesses.push_back(plan_->addresses().RangeOf(operand.value));
-  return plan_->addresses().AddressOf(operand.value);
+  const bool is_value = operand.scratch.bytes == 0;
+  if (is_value && operand.value == RL_NO_VALUE) return 0;
+  const Range range = plan_->RangeOf(operand);
+  const bool constant =
+      is_value && plan_->graph().value(operand.value).lifetime == RL_LIFETIME_CONSTANT;
+  if (!constant) accesses.push_back(range);
+  return range.begin;
 }
 
 DeviceAddress ArgumentPacker::Input(const BufferArgument& buffer, size_t offset) const {

@@ -1,24 +1,27 @@
 #include "backends/gpu/dispatch_list.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace rullama::gpu {
 
 void DispatchList::Append(Dispatch dispatch) {
   for (const Range& range : dispatch.writes) {
-    std::erase_if(halves_, [&](const auto& half) {
-      if (half.first < range.begin || half.first >= range.end) return false;
-      scratch_.GiveBack(half.second.rows);
-      scratch_.GiveBack(half.second.factors);
+    std::erase_if(halves_, [&](const KeptHalf& kept) {
+      if (!kept.source.Overlaps(range)) return false;
+      scratch_.GiveBack(kept.half.rows);
+      scratch_.GiveBack(kept.half.factors);
       return true;
     });
   }
   dispatches_.push_back(std::move(dispatch));
 }
 
-const HalfRows* DispatchList::FindHalf(DeviceAddress address) const {
-  const auto found = halves_.find(address);
-  return found == halves_.end() ? nullptr : &found->second;
+const HalfRows* DispatchList::FindHalf(const Range& source) const {
+  const auto found = std::ranges::find_if(halves_, [&](const KeptHalf& kept) {
+    return kept.source.begin == source.begin && kept.source.end == source.end;
+  });
+  return found == halves_.end() ? nullptr : &found->half;
 }
 
 }  // namespace rullama::gpu

@@ -3,7 +3,6 @@
 // Thread safety: none.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
@@ -23,16 +22,20 @@ class DispatchList {
 
   // Forgets the f16 copies of memory that the dispatch writes.
   void Append(Dispatch dispatch);
-  // The f16 copy of the value or scratch at `address`, or null if there is none.
-  [[nodiscard]] const HalfRows* FindHalf(DeviceAddress address) const;
+  // The f16 copy of the value or scratch in `source`, or null if there is none.
+  [[nodiscard]] const HalfRows* FindHalf(const Range& source) const;
   // Keeps a copy, which lies in ScratchPool::Take memory, until its source is written.
-  void KeepHalf(DeviceAddress address, const HalfRows& half) { halves_[address] = half; }
+  void KeepHalf(const Range& source, const HalfRows& half) { halves_.push_back({source, half}); }
   [[nodiscard]] std::vector<Dispatch> Take() { return std::move(dispatches_); }
 
  private:
+  struct KeptHalf {
+    Range source;  // in f32
+    HalfRows half;
+  };
   ScratchPool& scratch_;
   std::vector<Dispatch> dispatches_;
-  std::map<DeviceAddress, HalfRows> halves_;  // by the address of the f32 source
+  std::vector<KeptHalf> halves_;
 };
 
 }  // namespace rullama::gpu

@@ -1,5 +1,6 @@
-// Emits matrix products: GEMV (matvec.comp, matvec_dot.comp) and tiled GEMM (matmul.comp). Used by
-// ops_matmul.cc and ops_moe.cc; defined in ops_matmul.cc and ops_matvec_dot.cc.
+// Emits matrix products: GEMV (matvec.comp, matvec_dot.comp), tiled GEMM (matmul.comp) and products
+// with a matrix as it is stored (matmul_stored.comp). Defined in ops_matmul.cc, ops_matvec_dot.cc
+// and ops_matmul_stored.cc.
 #pragma once
 
 #include <string>
@@ -10,6 +11,8 @@ namespace rullama::gpu {
 
 // Rows and columns of an output tile of matmul.comp, and rows of an expert's tile (moe_sort.comp).
 inline constexpr int64_t kProductTile = 64;
+inline constexpr uint32_t kTileThreads = 256;  // of a workgroup that computes a tile
+inline constexpr uint64_t kCoopTerms = 64;     // of a step of the kernels for matrix units
 
 struct Product {
   ProductMode mode = ProductMode::kDense;
@@ -27,8 +30,8 @@ struct Product {
 struct ProductOperands {
   Operand x, y;
   uint32_t experts = RL_NO_VALUE;
-  Operand extra;  // weights of the pairs, or the table of moe_sort.comp
-  Operand factor;
+  Operand extra{};  // weights of the pairs, or the table of moe_sort.comp
+  Operand factor{};
 };
 
 constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -66,6 +69,30 @@ bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const
 
 // Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, const kernels::MatMulPlainArgs& args, bool adds = false);
+
+// The dense product x W^T with all rows of a weight.
+Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& rows);
+// The arguments of a product of `terms` terms.
+kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
+                                   const ProductOperands& o, uint64_t terms,
+                                   const Prologue* prologue = nullptr);
+// The f16 form of the rows that a product reads, made once for all products that read them.
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns);
+// y = the sum of `parts` tensors of rows of n results.
+void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
+              int64_t n, uint64_t parts);
+// y = y + x, of rows of n results.
+void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n);
+
+// Emits a dense product that is not gated by the kernel for its number of rows, from all pieces of
+// the weight.
+void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
+// Emits the dense product y = x W from all pieces of the weight. product.n: columns of W.
+void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
+// Emits the same for experts, of mode kShared or kPairs, with at most `tiles` tiles of pairs.
+// operands.extra: the table of moe_sort.comp.
+void EmitStoredExperts(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                       int64_t tiles);
 
 // Emits a GEMV (matvec.comp). Accepts any mode but kSummed.
 void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands);

@@ -9,8 +9,6 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kTileThreads = 256;
-constexpr uint64_t kCoopTerms = 64;  // of a step of matmul_coop.comp
 constexpr uint32_t kMatVecThreads = 128;
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
 // with fewer there would be too few groups to hide the latency of memory.
@@ -22,50 +20,7 @@ constexpr uint32_t kAnyColumns = 4;
 // Chunks of weights a lane has under way: more would take too many registers.
 constexpr uint32_t kUnderWay = 4;
 
-kernels::ProductArgs ArgsOf(const PlanBuilder& plan, const Product& p, const ProductOperands& o,
-                            uint64_t terms, const Prologue* prologue = nullptr) {
-  const WeightShape& shape = p.weight->shape();
-  return {.x = o.x,
-          .weight = p.gate,
-          .weight2 = p.up,
-          .experts = o.experts,
-          .extra = o.extra,
-          .factor = o.factor,
-          .y = o.y,
-          .rows = p.rows,
-          .n = p.n,
-          .k = terms,
-          .stride = shape.stride,
-          .blocks = shape.blocks,
-          .used = p.used,
-          .count = p.expert_count,
-          .expert_rows = p.expert_rows,
-          .op = plan.op_index() + 1,
-          .prologue = PrologueRecord(prologue)};
-}
-
 bool Checked(const WeightShape& shape) { return shape.columns % 32 != 0; }
-
-// The f16 form of the rows a product reads, made once for all products that read them.
-HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
-  constexpr uint32_t kThreads = 256;
-  const bool is_value = x.scratch.bytes == 0;
-  const DeviceAddress address = is_value ? plan.addresses().AddressOf(x.value) : x.scratch.address;
-  if (const HalfRows* half = plan.dispatches().FindHalf(address)) return *half;
-  const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
-  const auto rows = static_cast<uint64_t>(plan.Max(product.rows) * times);
-  const HalfRows half{plan.scratch().Take(rows * static_cast<uint64_t>(columns) * 2),
-                      plan.scratch().Take(rows * sizeof(float))};
-  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads},
-                  {.x = x,
-                   .y = half.rows,
-                   .factors = half.factors,
-                   .rows = {product.rows, times},
-                   .columns = columns})
-      .Emit(rows);
-  plan.dispatches().KeepHalf(address, half);
-  return half;
-}
 
 // A tile of matmul_coop.comp and the part of it that a subgroup computes. Columns are results, of
 // gated products those of both matrices.
@@ -114,92 +69,10 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
                                       .columns = tile.columns,
                                       .subgroup_rows = tile.subgroup_rows,
                                       .subgroup_columns = tile.subgroup_columns},
-                  ArgsOf(plan, product, operands, shape.columns))
+                  ProductArgsOf(plan, product, operands, shape.columns))
       .Emit(CeilDiv(static_cast<uint64_t>(product.n), results),
             dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
                   : static_cast<uint64_t>(tiles));
-}
-
-// Adds up parts of rows of n results.
-void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
-              int64_t n, uint64_t parts) {
-  const auto elements = static_cast<uint64_t>(plan.Max(rows) * n);
-  DispatchBuilder(plan, kernels::SumParts{.threads = kTileThreads},
-                  {.x = partial, .y = y, .rows = rows, .n = n, .parts = parts})
-      .Emit(CeilDiv(elements, kTileThreads));
-}
-
-// Products with a matrix as it is stored: its rows are the terms, of which workgroups take parts.
-struct StoredProduct {
-  const WeightShape& shape;
-  uint64_t rows;   // of x
-  uint64_t parts;  // of the terms
-  Operand y;       // of each part
-};
-
-void EmitStoredInChunks(PlanBuilder& plan, const StoredProduct& product) {
-  constexpr uint32_t kThreads = 64, kNt = 4;
-  const uint32_t threads = plan.tuning().Threads(kThreads);
-  const WeightShape& shape = product.shape;
-  DispatchBuilder(plan, kernels::MatMulStored{.threads = threads, .type = shape.dtype},
-                  {.x = plan.InputIndex(operands::MatMul::x),
-                   .weight = plan.addresses().AddressOf(plan.InputIndex(operands::MatMul::weight)),
-                   .y = product.y,
-                   .rows = plan.Result().dims[0],
-                   .n = shape.columns,
-                   .k = shape.rows,
-                   .stride = shape.stride,
-                   .blocks = shape.blocks})
-      .Emit(CeilDiv(CeilDiv(shape.columns, kChunk), threads), CeilDiv(product.rows, kNt),
-            product.parts);
-}
-
-// The tile of matmul_stored_coop.comp.
-constexpr uint64_t kStoredTile = 128;
-
-void EmitStoredOnMatrixUnits(PlanBuilder& plan, const StoredProduct& stored) {
-  Product product;
-  product.weight = &PlanBuilder::WeightOf(plan.Input(operands::MatMul::weight));
-  product.gate = plan.addresses().AddressOf(plan.InputIndex(operands::MatMul::weight));
-  product.rows = plan.Result().dims[0];
-  product.n = static_cast<int64_t>(stored.shape.columns);
-  const HalfRows half = HalfOf(plan, product, {.value = plan.InputIndex(operands::MatMul::x)},
-                               static_cast<int64_t>(stored.shape.rows));
-  ProductOperands operands;
-  operands.x.scratch = half.rows;
-  operands.factor.scratch = half.factors;
-  operands.y = stored.y;
-  DispatchBuilder(plan,
-                  kernels::MatMulStoredCoop{.threads = kTileThreads, .type = stored.shape.dtype},
-                  ArgsOf(plan, product, operands, stored.shape.rows))
-      .Emit(CeilDiv(stored.shape.columns, kStoredTile), CeilDiv(stored.rows, kStoredTile),
-            stored.parts);
-}
-
-void MatMulAsStored(PlanBuilder& plan) {
-  // Terms worth a workgroup of their own.
-  constexpr uint64_t kPartTerms = 4096, kMaxParts = 32;
-  const WeightShape& shape = PlanBuilder::WeightOf(plan.Input(operands::MatMul::weight)).shape();
-  const rl_value& y = plan.Result();
-  const auto rows = static_cast<uint64_t>(plan.MaxRows(y));
-  StoredProduct product{shape,
-                        rows,
-                        std::clamp<uint64_t>(shape.rows / kPartTerms, 1, kMaxParts),
-                        {.value = plan.ResultIndex()}};
-  if (product.parts > 1) {
-    product.y.scratch = plan.scratch().New(product.parts * rows * shape.columns * sizeof(float));
-  }
-  const bool coop = plan.tuning().cooperative_matrix && plan.tuning().special_kernels &&
-                    IsBlockType(shape.dtype) && rows > kFewProductRows &&
-                    shape.rows % kCoopTerms == 0 && shape.columns % kStoredTile == 0;
-  if (coop) {
-    EmitStoredOnMatrixUnits(plan, product);
-  } else {
-    EmitStoredInChunks(plan, product);
-  }
-  if (product.parts == 1) return;
-  AddParts(plan, product.y.scratch, {.value = plan.ResultIndex()}, y.dims[0],
-           static_cast<int64_t>(shape.columns), product.parts);
 }
 
 // In f32. Where there are too few tiles to keep a device busy, workgroups share the terms of each.
@@ -224,14 +97,14 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands op
                                   .glu = product.up != 0,
                                   .mode = product.mode,
                                   .checked = Checked(shape)},
-                  ArgsOf(plan, product, operands, shape.columns))
+                  ProductArgsOf(plan, product, operands, shape.columns))
       .Emit(columns, tiles, parts);
   if (parts == 1) return;
   AddParts(plan, operands.y.scratch, y, product.rows, product.n, parts);
   plan.scratch().GiveBack(operands.y.scratch);
 }
 
-void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+void EmitWhole(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
   const int64_t rows = plan.Max(product.rows);
   if (rows <= kFewProductRows) {
     EmitGemv(plan, product, operands);
@@ -244,39 +117,44 @@ void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperand
 void EmitByPieces(PlanBuilder& plan, Product product, ProductOperands operands,
                   const DeviceWeight* up) {
   const std::vector<DeviceWeight::Piece>& pieces = product.weight->pieces();
+  const Operand y = operands.y;
+  const int64_t columns = product.n;
   for (size_t i = 0; i < pieces.size(); ++i) {
     product.gate = pieces[i].address;
     product.up = up == nullptr ? 0 : up->pieces()[i].address;
     product.n = static_cast<int64_t>(pieces[i].rows.count);
     const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
-    operands.y.scratch = plan.scratch().Take(rows * pieces[i].rows.count * sizeof(float));
-    EmitProduct(plan, product, operands);
-    PutColumns(plan, operands.y.scratch, product.n, static_cast<int64_t>(pieces[i].rows.first));
-    plan.scratch().GiveBack(operands.y.scratch);
+    const Scratch part = plan.scratch().Take(rows * pieces[i].rows.count * sizeof(float));
+    operands.y = {.scratch = part};
+    EmitWhole(plan, product, operands);
+    CopyColumns(plan, {.rows = product.rows,
+                       .columns = product.n,
+                       .from = operands.y,
+                       .from_columns = product.n,
+                       .to = y,
+                       .to_columns = columns,
+                       .to_first = static_cast<int64_t>(pieces[i].rows.first)});
+    plan.scratch().GiveBack(part);
   }
 }
 
 // y = x gate^T, or with `up` the gated product of both.
 void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
-  Product product;
-  product.weight = &PlanBuilder::WeightOf(plan.graph().value(gate));
-  product.rows = plan.Result().dims[0];
+  Product product = DenseProduct(plan, gate, plan.Result().dims[0]);
   ProductOperands operands;
   operands.x.value = x;
+  operands.y.value = plan.StoredIndex();
   if (product.weight->pieces().size() > 1) {
     EmitByPieces(plan, product, operands,
                  up == RL_NO_VALUE ? nullptr : &PlanBuilder::WeightOf(plan.graph().value(up)));
     return;
   }
-  product.gate = plan.addresses().AddressOf(gate);
   product.up = plan.addresses().AddressOf(up);
-  product.n = Last(plan.Result());
-  operands.y.value = plan.StoredIndex();
   if (plan.node().epilogue.kind == EpilogueKind::kGate) {
     product.up_is_given = true;
     operands.extra.value = plan.node().epilogue.up;
   }
-  EmitProduct(plan, product, operands);
+  EmitWhole(plan, product, operands);
 }
 
 // A weight that is no constant has no layout for products.
@@ -303,21 +181,26 @@ void MatMul(PlanBuilder& plan) {
     MatMulPlain(plan, transposed);
     return;
   }
-  if (plan.attrs<rl_matmul_attrs>().transpose_weight == 0) {
-    MatMulAsStored(plan);
-  } else {
-    Linear(plan, plan.InputIndex(operands::MatMul::x), plan.InputIndex(operands::MatMul::weight),
-           RL_NO_VALUE);
+  const uint32_t x = plan.InputIndex(operands::MatMul::x);
+  const uint32_t weight = plan.InputIndex(operands::MatMul::weight);
+  if (transposed) {
+    Linear(plan, x, weight, RL_NO_VALUE);
+    return;
   }
+  Product product = DenseProduct(plan, weight, plan.Result().dims[0]);
+  product.n = Last(plan.Result());
+  ProductOperands operands;
+  operands.x.value = x;
+  operands.y.value = plan.ResultIndex();
+  EmitStored(plan, product, operands);
 }
 
 std::string RefuseMatMul(const sdk::GraphView& graph, const rl_op& op, const DeviceLimits& limits) {
-  const bool transposed = sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0;
   const rl_value& weight = *graph.input(op, operands::MatMul::weight);
   if (weight.lifetime != RL_LIFETIME_CONSTANT && weight.dtype == RL_DTYPE_F32) {
     return RefuseShapes(graph, op, limits);
   }
-  return RefuseWeights(graph, op, limits, transposed);
+  return RefuseWeights(graph, op, limits, /*reads_pieces=*/true);
 }
 
 void GeGluLinear(PlanBuilder& plan) {
@@ -334,6 +217,73 @@ std::string RefuseGeGluLinear(const sdk::GraphView& graph, const rl_op& op,
 }
 
 }  // namespace
+
+kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
+                                   const ProductOperands& o, uint64_t terms,
+                                   const Prologue* prologue) {
+  const WeightShape& shape = p.weight->shape();
+  return {.x = o.x,
+          .weight = p.gate,
+          .weight2 = p.up,
+          .experts = o.experts,
+          .extra = o.extra,
+          .factor = o.factor,
+          .y = o.y,
+          .rows = p.rows,
+          .n = p.n,
+          .k = terms,
+          .stride = shape.stride,
+          .blocks = shape.blocks,
+          .used = p.used,
+          .count = p.expert_count,
+          .expert_rows = p.expert_rows,
+          .op = plan.op_index() + 1,
+          .prologue = PrologueRecord(prologue)};
+}
+
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
+  constexpr uint32_t kThreads = 256;
+  const Range source = plan.RangeOf(x);
+  if (const HalfRows* half = plan.dispatches().FindHalf(source)) return *half;
+  const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
+  const auto rows = static_cast<uint64_t>(plan.Max(product.rows) * times);
+  const HalfRows half{plan.scratch().Take(rows * static_cast<uint64_t>(columns) * 2),
+                      plan.scratch().Take(rows * sizeof(float))};
+  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads},
+                  {.x = x,
+                   .y = half.rows,
+                   .factors = half.factors,
+                   .rows = {product.rows, times},
+                   .columns = columns})
+      .Emit(rows);
+  plan.dispatches().KeepHalf(source, half);
+  return half;
+}
+
+void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
+              int64_t n, uint64_t parts) {
+  const auto elements = static_cast<uint64_t>(plan.Max(rows) * n);
+  DispatchBuilder(plan, kernels::SumParts{.threads = kTileThreads},
+                  {.x = partial, .y = y, .rows = rows, .n = n, .parts = parts})
+      .Emit(CeilDiv(elements, kTileThreads));
+}
+
+Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& rows) {
+  Product product;
+  product.weight = &PlanBuilder::WeightOf(plan.graph().value(weight));
+  product.gate = product.weight->address();
+  product.rows = rows;
+  product.n = static_cast<int64_t>(product.weight->shape().rows);
+  return product;
+}
+
+void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+  if (product.weight->pieces().size() > 1) {
+    EmitByPieces(plan, product, operands, nullptr);
+  } else {
+    EmitWhole(plan, product, operands);
+  }
+}
 
 std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t gate, uint32_t up) {
   const rl_value* second = graph.input(op, up);
@@ -398,7 +348,7 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
                                            .unroll = unroll,
                                            .staged = prologue != nullptr,
                                            .columns = staged_columns},
-                           ArgsOf(plan, product, operands, shape.columns, prologue));
+                           ProductArgsOf(plan, product, operands, shape.columns, prologue));
   const uint64_t per_group = threads / lanes * nr;
   uint64_t groups = (static_cast<uint64_t>(product.n) + per_group - 1) / per_group;
   uint64_t y = (static_cast<uint64_t>(rows) + std::min(nt, 4U) - 1) / std::min(nt, 4U);

@@ -54,6 +54,14 @@ Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t we
   return product;
 }
 
+// Pairs are sorted however few they are: a tile reads the weights of an expert once.
+void GroupedAsStored(PlanBuilder& plan, Product product, ProductOperands operands) {
+  product.n = Last(plan.Result());
+  const Sorted sorted = Sort(plan, operands.experts, product.expert_count);
+  operands.extra.scratch = sorted.table;
+  EmitStoredExperts(plan, product, operands, sorted.tiles);
+}
+
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
   return plan.MaxRows(plan.graph().value(experts)) <= kFewProductRows;
 }
@@ -69,6 +77,10 @@ void GroupedMatMul(PlanBuilder& plan) {
   values.x.value = plan.InputIndex(GroupedMatMul::x);
   values.y.value = plan.ResultIndex();
   values.experts = experts;
+  if (plan.attrs<rl_grouped_matmul_attrs>().as_stored != 0) {
+    GroupedAsStored(plan, product, values);
+    return;
+  }
   if (HasFewRows(plan, experts)) {
     EmitGemv(plan, product, values);
     return;
@@ -158,7 +170,6 @@ std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t
 
 std::string RefuseGroupedMatMul(const sdk::GraphView& graph, const rl_op& op,
                                 const DeviceLimits& limits) {
-  if (sdk::GraphView::attrs<rl_grouped_matmul_attrs>(op).as_stored != 0) return "as_stored";
   return RefuseExperts(graph, op, operands::GroupedMatMul::weight, limits);
 }
 

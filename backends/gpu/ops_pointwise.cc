@@ -1,8 +1,8 @@
 // unary, binary, scale, affine, select, geglu, softcap.
 #include <rullama/sdk/operands.h>
 
+#include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
-#include "backends/gpu/plan_builder.h"
 
 namespace rullama::gpu {
 namespace {
@@ -111,6 +111,25 @@ void Softcap(PlanBuilder& plan) {
 }
 
 }  // namespace
+
+void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n) {
+  DispatchBuilder(plan, kernels::Pointwise{.threads = kThreads, .op = kBinary, .fn = RL_BINARY_ADD},
+                  {.a = y,
+                   .b = x,
+                   .y = y,
+                   .rows = rows,
+                   .inner = n,
+                   .size_1 = 1,
+                   .size_2 = 1,
+                   .size_3 = n,
+                   .stride_0 = n,
+                   .stride_1 = 0,
+                   .stride_2 = 0,
+                   .stride_3 = 1,
+                   .f0 = 0,
+                   .f1 = 0})
+      .Emit(CeilDiv(static_cast<uint64_t>(plan.Max(rows) * n), kThreads));
+}
 
 const OpRow rows::kUnary = {RL_OP_unary, RefusePlain, Unary};
 const OpRow rows::kBinary = {RL_OP_binary, RefusePlain, Binary};

@@ -217,9 +217,19 @@ std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
 
 }  // namespace
 
-void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first) {
-  Run(plan, kCopy, {BytesOf(plan.Result())}, {.x = {.scratch = from}}, 1,
-      {columns, columns, 0, RowElements(plan.Result()), first});
+void CopyColumns(PlanBuilder& plan, const ColumnCopy& copy) {
+  DispatchBuilder(
+      plan, kernels::StridedCopy{.threads = kThreads, .op = kCopy, .from = sizeof(float), .to = 0},
+      {.x = copy.from,
+       .y = copy.to,
+       .rows = copy.rows,
+       .inner = copy.columns,
+       .x_stride = copy.from_columns,
+       .x_offset = copy.from_first,
+       .y_stride = copy.to_columns,
+       .y_offset = copy.to_first,
+       .op = plan.op_index() + 1})
+      .Emit(CeilDiv(static_cast<uint64_t>(plan.Max(copy.rows) * copy.columns), kThreads));
 }
 
 void Copy(PlanBuilder& plan) {

@@ -12,7 +12,8 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
     : device_(device),
       graph_(graph),
       tuning_(tuning),
-      step_(step),
+      step_{step, 0},
+      largest_(LargestStep(graph)),
       scratch_(device),
       addresses_(graph, scratch_),
       dispatches_(scratch_) {}
@@ -28,12 +29,17 @@ void PlanBuilder::Emit(const FusedNode& node) {
 }
 
 int64_t PlanBuilder::Max(const rl_dim& dim) const {
-  const StepSize step = LargestStep(graph_);
-  return sdk::DimAt(dim, step.t, step.r);
+  return sdk::DimAt(dim, largest_.t, largest_.r);
 }
 
 const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {
   return *sdk::WeightOf<DeviceWeight>(value);
+}
+
+Range PlanBuilder::RangeOf(const Operand& operand) const {
+  const Scratch& scratch = operand.scratch;
+  if (scratch.bytes > 0) return {scratch.address, scratch.address + scratch.bytes};
+  return addresses_.RangeOf(operand.value);
 }
 
 LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,

@@ -42,7 +42,8 @@ class PlanBuilder {
   // ---- the graph and the device
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }
   [[nodiscard]] const Tuning& tuning() const { return tuning_; }
-  [[nodiscard]] DeviceAddress step() const { return step_; }
+  // Where kernels read T and R. Of no bytes if the host writes them, not a dispatch.
+  [[nodiscard]] const Scratch& step() const { return step_; }
   [[nodiscard]] uint32_t MaxGroups(uint32_t axis) const { return device_.MaxGroups(axis); }
   [[nodiscard]] bool FollowsPointers() const { return device_.FollowsPointers(); }
 
@@ -68,10 +69,11 @@ class PlanBuilder {
   [[nodiscard]] uint32_t StoredIndex() const { return node_->StoredResult(ResultIndex()); }
 
   // ---- values
-  // The value of a dimension at the largest T and R.
+  // The value of a dimension at the largest T and R, in a RowChunk those of its rows.
   [[nodiscard]] int64_t Max(const rl_dim& dim) const;
   [[nodiscard]] int64_t MaxRows(const rl_value& value) const { return gpu::MaxRows(graph_, value); }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
+  [[nodiscard]] Range RangeOf(const Operand& operand) const;
 
   // ---- the parts of the plan
   [[nodiscard]] AddressMap& addresses() { return addresses_; }
@@ -79,19 +81,55 @@ class PlanBuilder {
   [[nodiscard]] DispatchList& dispatches() { return dispatches_; }
 
  private:
+  friend class RowChunk;
+
   PlanDevice& device_;
   const sdk::GraphView& graph_;
   const Tuning& tuning_;
-  DeviceAddress step_;
+  Scratch step_;
+  StepSize largest_;
   const FusedNode* node_ = nullptr;
   ScratchPool scratch_;
   AddressMap addresses_;
   DispatchList dispatches_;
 };
 
-// Appends a copy of rows of `columns` elements to the result of the current op, from column
-// `first` on.
-void PutColumns(PlanBuilder& plan, const Scratch& from, int64_t columns, int64_t first);
+// While it exists, T and R of the plan's dispatches are the rows of a chunk, at most `rows`, which
+// a dispatch of RowChunks has written to `step`.
+class RowChunk {
+ public:
+  RowChunk(PlanBuilder& plan, const Scratch& step, int64_t rows)
+      : plan_(plan), step_(plan.step_), largest_(plan.largest_) {
+    plan.step_ = step;
+    plan.largest_ = {rows, rows};
+  }
+  ~RowChunk() {
+    plan_.step_ = step_;
+    plan_.largest_ = largest_;
+  }
+  RowChunk(const RowChunk&) = delete;
+  RowChunk& operator=(const RowChunk&) = delete;
+
+ private:
+  PlanBuilder& plan_;
+  Scratch step_;  // of the plan
+  StepSize largest_;
+};
+
+// `columns` columns of each row of f32.
+struct ColumnCopy {
+  rl_dim rows;
+  int64_t columns;
+  Operand from;
+  int64_t from_columns;  // of a row
+  int64_t from_first = 0;
+  Operand to;
+  int64_t to_columns;  // of a row
+  int64_t to_first = 0;
+};
+void CopyColumns(PlanBuilder& plan, const ColumnCopy& copy);
+// Invocations of a workgroup for a row of this length, a power of two.
+uint32_t ThreadsOfRow(const Tuning& tuning, int64_t columns);
 // Appends a copy of the first operand to the result of the current op.
 void Copy(PlanBuilder& plan);
 

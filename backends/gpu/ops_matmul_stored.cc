@@ -1,0 +1,119 @@
+// Products with a matrix as it is stored, whose rows are the terms of the sums.
+#include <algorithm>
+
+#include "backends/gpu/matrix_product.h"
+
+namespace rullama::gpu {
+namespace {
+
+// How a dispatch divides a product.
+struct StoredSplit {
+  uint64_t terms;
+  uint64_t rows;   // of x, for which each workgroup in y takes some
+  uint64_t parts;  // of the terms, each for a workgroup in z
+};
+
+void EmitInChunks(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                  const StoredSplit& split) {
+  constexpr uint32_t kThreads = 64;
+  constexpr uint64_t kRows = 4, kChunk = 32;  // of a workgroup, of an invocation
+  const uint32_t threads = plan.tuning().Threads(kThreads);
+  const WeightShape& shape = product.weight->shape();
+  DispatchBuilder(
+      plan, kernels::MatMulStored{.threads = threads, .type = shape.dtype, .mode = product.mode},
+      ProductArgsOf(plan, product, operands, split.terms))
+      .Emit(CeilDiv(CeilDiv(shape.columns, kChunk), threads), CeilDiv(split.rows, kRows),
+            split.parts);
+}
+
+// The tile of matmul_stored_coop.comp.
+constexpr uint64_t kStoredTile = 128;
+
+bool FitsMatrixUnits(const Tuning& tuning, const WeightShape& shape, const StoredSplit& split) {
+  return tuning.cooperative_matrix && tuning.special_kernels && IsBlockType(shape.dtype) &&
+         split.rows > kFewProductRows && split.terms % kCoopTerms == 0 &&
+         shape.columns % kStoredTile == 0;
+}
+
+void EmitOnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                       const StoredSplit& split) {
+  const WeightShape& shape = product.weight->shape();
+  const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(split.terms));
+  operands.x.scratch = half.rows;
+  operands.factor.scratch = half.factors;
+  DispatchBuilder(plan, kernels::MatMulStoredCoop{.threads = kTileThreads, .type = shape.dtype},
+                  ProductArgsOf(plan, product, operands, split.terms))
+      .Emit(CeilDiv(shape.columns, kStoredTile), CeilDiv(split.rows, kStoredTile), split.parts);
+}
+
+// A product of `terms` rows of the weight from product.gate on.
+void EmitDense(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+               uint64_t terms) {
+  // Terms worth a workgroup of their own.
+  constexpr uint64_t kPartTerms = 4096, kMaxParts = 32;
+  const WeightShape& shape = product.weight->shape();
+  const StoredSplit split{terms, static_cast<uint64_t>(plan.Max(product.rows)),
+                          std::clamp<uint64_t>(terms / kPartTerms, 1, kMaxParts)};
+  ProductOperands part = operands;
+  if (split.parts > 1) {
+    const uint64_t bytes = split.parts * split.rows * shape.columns * sizeof(float);
+    part.y = {.scratch = plan.scratch().Take(bytes)};
+  }
+  if (FitsMatrixUnits(plan.tuning(), shape, split)) {
+    EmitOnMatrixUnits(plan, product, part, split);
+  } else {
+    EmitInChunks(plan, product, part, split);
+  }
+  if (split.parts == 1) return;
+  AddParts(plan, part.y.scratch, operands.y, product.rows, product.n, split.parts);
+  plan.scratch().GiveBack(part.y.scratch);
+}
+
+// Each piece of the weight has some of the terms: y is the sum of its products.
+void EmitByPieces(PlanBuilder& plan, Product product, const ProductOperands& operands) {
+  const auto terms = static_cast<int64_t>(product.weight->shape().rows);
+  const auto bytes_of = [&](uint64_t columns) {
+    return static_cast<uint64_t>(plan.Max(product.rows)) * columns * sizeof(float);
+  };
+  const Scratch sum = plan.scratch().Take(bytes_of(product.weight->shape().columns));
+  bool first = true;
+  for (const DeviceWeight::Piece& piece : product.weight->pieces()) {
+    const Scratch x = plan.scratch().Take(bytes_of(piece.rows.count));
+    CopyColumns(plan, {.rows = product.rows,
+                       .columns = static_cast<int64_t>(piece.rows.count),
+                       .from = operands.x,
+                       .from_columns = terms,
+                       .from_first = static_cast<int64_t>(piece.rows.first),
+                       .to = {.scratch = x},
+                       .to_columns = static_cast<int64_t>(piece.rows.count)});
+    product.gate = piece.address;
+    ProductOperands part = operands;
+    part.x = {.scratch = x};
+    if (!first) part.y = {.scratch = sum};
+    EmitDense(plan, product, part, piece.rows.count);
+    if (!first) AddTo(plan, operands.y, {.scratch = sum}, product.rows, product.n);
+    plan.scratch().GiveBack(x);
+    first = false;
+  }
+  plan.scratch().GiveBack(sum);
+}
+
+}  // namespace
+
+void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
+  if (product.weight->pieces().size() > 1) {
+    EmitByPieces(plan, product, operands);
+  } else {
+    EmitDense(plan, product, operands, product.weight->shape().rows);
+  }
+}
+
+void EmitStoredExperts(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
+                       int64_t tiles) {
+  EmitInChunks(plan, product, operands,
+               {.terms = static_cast<uint64_t>(product.expert_rows),
+                .rows = static_cast<uint64_t>(tiles * kProductTile),
+                .parts = 1});
+}
+
+}  // namespace rullama::gpu
