@@ -47,7 +47,6 @@ std::string RefuseShape(const sdk::GraphView& graph, const rl_value& value) {
 // The core decomposes these composites without loss.
 const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr};
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
-const OpRow rows::kLinearCrossEntropy = {RL_OP_linear_cross_entropy, sdk::RefuseComposite, nullptr};
 
 const sdk::OpTable<OpRow>& OpRows() {
   static constexpr sdk::OpTable<OpRow> kTable(kAllRows);

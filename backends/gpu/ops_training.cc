@@ -12,35 +12,32 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Invocations for a row of this length, a power of two.
-uint32_t ThreadsOfRow(const PlanBuilder& plan, int64_t columns) {
-  const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(std::max<uint64_t>(wanted, 64), plan.tuning().wide));
-}
-
 void CrossEntropy(PlanBuilder& plan) {
   const rl_value& logits = plan.Input(operands::CrossEntropy::logits);
-  DispatchBuilder(plan,
-                  kernels::Loss{.threads = ThreadsOfRow(plan, Last(logits)), .op = LossOp::kLoss},
-                  {.x = plan.InputIndex(operands::CrossEntropy::logits),
-                   .targets = plan.InputIndex(operands::CrossEntropy::targets),
-                   .y = plan.ResultIndex(),
-                   .rows = logits.dims[0],
-                   .columns = Last(logits)})
+  DispatchBuilder(
+      plan,
+      kernels::Loss{.threads = ThreadsOfRow(plan.tuning(), Last(logits)), .op = LossOp::kLoss},
+      {.x = plan.InputIndex(operands::CrossEntropy::logits),
+       .targets = plan.InputIndex(operands::CrossEntropy::targets),
+       .y = plan.ResultIndex(),
+       .rows = logits.dims[0],
+       .columns = Last(logits),
+       .cap = 0})
       .Emit(static_cast<uint64_t>(plan.MaxRows(logits)));
 }
 
 void CrossEntropyGrad(PlanBuilder& plan) {
   const rl_value& logits = plan.Input(operands::CrossEntropyGrad::logits);
   DispatchBuilder(
-      plan, kernels::Loss{.threads = ThreadsOfRow(plan, Last(logits)), .op = LossOp::kLossGrad},
+      plan,
+      kernels::Loss{.threads = ThreadsOfRow(plan.tuning(), Last(logits)), .op = LossOp::kLossGrad},
       {.x = plan.InputIndex(operands::CrossEntropyGrad::logits),
        .targets = plan.InputIndex(operands::CrossEntropyGrad::targets),
        .factor = plan.InputIndex(operands::CrossEntropyGrad::factor),
        .y = plan.ResultIndex(),
        .rows = logits.dims[0],
-       .columns = Last(logits)})
+       .columns = Last(logits),
+       .cap = 0})
       .Emit(static_cast<uint64_t>(plan.MaxRows(logits)));
 }
 
@@ -49,7 +46,8 @@ void EmitRowGrad(PlanBuilder& plan, RowGradOp op, uint32_t x, uint32_t dy, uint3
                  float eps) {
   const rl_value& dx = plan.Result();
   const int64_t middle = MiddleElements(dx);
-  DispatchBuilder(plan, kernels::RowGrad{.threads = ThreadsOfRow(plan, Last(dx)), .op = op},
+  DispatchBuilder(plan,
+                  kernels::RowGrad{.threads = ThreadsOfRow(plan.tuning(), Last(dx)), .op = op},
                   {.x = x,
                    .dy = dy,
                    .weight = weight,
@@ -90,7 +88,7 @@ void GeGluGrad(PlanBuilder& plan) {
 void EmitScatter(PlanBuilder& plan, ScatterOp op, uint32_t x, uint32_t index, const rl_dim& count) {
   const rl_value& y = plan.Result();
   const int64_t columns = RowElements(y);
-  DispatchBuilder(plan, kernels::Scatter{.threads = ThreadsOfRow(plan, columns), .op = op},
+  DispatchBuilder(plan, kernels::Scatter{.threads = ThreadsOfRow(plan.tuning(), columns), .op = op},
                   {.x = x,
                    .index = index,
                    .y = plan.ResultIndex(),
@@ -142,6 +140,11 @@ void SumSquares(PlanBuilder& plan) {
 }
 
 }  // namespace
+
+uint32_t ThreadsOfRow(const Tuning& tuning, int64_t columns) {
+  const auto wanted = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(columns / 8, 1)));
+  return static_cast<uint32_t>(std::min<uint64_t>(std::max<uint64_t>(wanted, 64), tuning.wide));
+}
 
 const OpRow rows::kCrossEntropy = {RL_OP_cross_entropy, RefusePlain, CrossEntropy};
 const OpRow rows::kCrossEntropyGrad = {RL_OP_cross_entropy_grad, RefusePlain, CrossEntropyGrad};

@@ -24,6 +24,7 @@ constexpr double kWorstGradientTolerance = 1e-3;
 // After twenty steps. Adam divides the noise of small gradients by its own size.
 constexpr double kRunLossTolerance = 3e-4;
 constexpr double kAdapterTolerance = 2.4e-3;
+constexpr double kRate = 1e-3;  // of AdamW, in the goldens
 
 struct OpenDevice {
   std::shared_ptr<PluginHost> host = std::make_shared<PluginHost>(HostOptions{});
@@ -72,50 +73,81 @@ Tensors ReadAll(Trainer& trainer, const std::function<std::string(const std::str
 
 std::string Itself(const std::string& name) { return name; }
 
-class RunGolden : public testing::TestWithParam<GoldenCase> {};
+struct RunCase {
+  GoldenCase golden;
+  const char* backend;
+};
+void PrintTo(const RunCase& test, std::ostream* out) {
+  PrintTo(test.golden, out);
+  *out << " on " << test.backend;
+}
 
-TEST_P(RunGolden, GradientsOfAStep) {
-  const Golden golden(GetParam());
+class StepGolden : public testing::TestWithParam<RunCase> {};
+class RunGolden : public testing::TestWithParam<RunCase> {};
+
+// The states that a checkpoint keeps, by their own names.
+Tensors Saved(Trainer& trainer) {
+  Tensors values;
+  for (const std::string& name : trainer.parameters()) {
+    for (const std::string& state : {name, FirstMomentOf(name), SecondMomentOf(name)}) {
+      values[state] = Must(trainer.Read(state));
+    }
+  }
+  return values;
+}
+
+void ExpectGradients(const RunCase& test, const Tensors& found, const Tensors& expected) {
+  RelativeError whole;
+  double worst = 0;
+  for (const auto& [name, values] : expected) {
+    worst = std::max(worst, whole.Add(found.at(name), values));
+  }
+  std::printf("%s on %s: gradient off by %.2g, worst tensor %.2g\n", test.golden.model,
+              test.backend, whole.value(), worst);
+  EXPECT_LT(whole.value(), kStepGradientTolerance);
+  EXPECT_LT(worst, kWorstGradientTolerance);
+}
+
+// Gradients of a step, and the same bytes where activations are computed again, and where a trainer
+// goes on from what another one had after a step.
+TEST_P(StepGolden, Gradients) {
+  const Golden golden(GetParam().golden);
   const nlohmann::json& chat = golden.json.at("cases").at("chat");
   const Example example = ExampleOf(chat, golden.model->facts().vocabulary);
   const Example* examples[] = {&example};
-  OpenDevice opened("cpu");
+  OpenDevice opened(GetParam().backend);
   const Tensors init = golden.Read("lora.init.safetensors");
-  Tensors kept;
-  for (const bool checkpoint : {false, true}) {
-    const auto trainer = MakeTrainer(golden, *opened.device, checkpoint);
-    Fill(*trainer, init, /*zero_b=*/false);
-    const LossSum evaluated = Must(trainer->Evaluate(examples));
-    const LossSum loss = Must(trainer->AddGradients(examples));
-    EXPECT_EQ(loss.sum, evaluated.sum);
-    EXPECT_NEAR(loss.mean(), chat.at("loss_mean"), kStepLossTolerance);
-    const Tensors gradients = ReadAll(*trainer, GradientOf);
-    if (checkpoint) {
-      // Computing activations again changes no byte.
-      EXPECT_EQ(gradients, kept);
-      continue;
-    }
-    kept = gradients;
-    RelativeError whole;
-    double worst = 0;
-    for (const auto& [name, expected] : golden.Read("chat.grad.safetensors")) {
-      worst = std::max(worst, whole.Add(gradients.at(name), expected));
-    }
-    std::printf("%s on cpu: loss off by %.2g, gradient %.2g, worst tensor %.2g\n", GetParam().model,
-                loss.mean() - chat.at("loss_mean").get<double>(), whole.value(), worst);
-    EXPECT_LT(whole.value(), kStepGradientTolerance);
-    EXPECT_LT(worst, kWorstGradientTolerance);
+
+  const auto kept = MakeTrainer(golden, *opened.device, /*checkpoint=*/false);
+  Fill(*kept, init, /*zero_b=*/false);
+  EXPECT_NEAR(Must(kept->Evaluate(examples)).mean(), chat.at("loss_mean"), kStepLossTolerance);
+  EXPECT_NEAR(Must(kept->AddGradients(examples)).mean(), chat.at("loss_mean"), kStepLossTolerance);
+  const Tensors gradients = ReadAll(*kept, GradientOf);
+  ExpectGradients(GetParam(), gradients, golden.Read("chat.grad.safetensors"));
+  Must(kept->Step(examples, 0, kRate));
+  const Tensors saved = Saved(*kept);
+  Must(kept->Step(examples, 1, kRate));
+
+  const auto again = MakeTrainer(golden, *opened.device, /*checkpoint=*/true);
+  Fill(*again, init, /*zero_b=*/false);
+  Must(again->AddGradients(examples));
+  EXPECT_EQ(ReadAll(*again, GradientOf), gradients);
+  for (const auto& [name, values] : gradients) {
+    ASSERT_TRUE(again->Write(GradientOf(name), std::vector<float>(values.size(), 0)));
   }
+  Fill(*again, saved, /*zero_b=*/false);
+  Must(again->Step(examples, 1, kRate));
+  EXPECT_EQ(Saved(*again), Saved(*kept));
 }
 
 TEST_P(RunGolden, TwentyStepsOfAdamW) {
-  const Golden golden(GetParam());
+  const Golden golden(GetParam().golden);
   const nlohmann::json& run = golden.json.at("run");
   std::vector<Example> sequences;
   for (const auto& sequence : run.at("sequences")) {
     sequences.push_back(ExampleOf(sequence, golden.model->facts().vocabulary));
   }
-  OpenDevice opened("cpu");
+  OpenDevice opened(GetParam().backend);
   const auto trainer = MakeTrainer(golden, *opened.device, /*checkpoint=*/false);
   Fill(*trainer, golden.Read("lora.init.safetensors"), /*zero_b=*/true);
   for (size_t i = 0; i < run.at("micro_batches").size(); ++i) {
@@ -123,7 +155,7 @@ TEST_P(RunGolden, TwentyStepsOfAdamW) {
     for (const size_t index : run.at("micro_batches").at(i)) {
       examples.push_back(&sequences[index]);
     }
-    const StepResult step = Must(trainer->Step(examples, static_cast<int64_t>(i), 1e-3));
+    const StepResult step = Must(trainer->Step(examples, static_cast<int64_t>(i), kRate));
     EXPECT_NEAR(step.loss.mean(), run.at("loss").at(i), kRunLossTolerance) << "step " << i;
     EXPECT_NEAR(step.norm / run.at("grad_norm").at(i).get<double>(), 1, 1e-2) << "step " << i;
     EXPECT_EQ(step.loss.tokens, run.at("counted").at(i));
@@ -136,15 +168,25 @@ TEST_P(RunGolden, TwentyStepsOfAdamW) {
     error.Add(found.at(weight.tensor + ".lora_a"), weight.a);
     error.Add(found.at(weight.tensor + ".lora_b"), weight.b);
   }
-  std::printf("%s on cpu: adapter off by %.2g\n", GetParam().model, error.value());
+  std::printf("%s on %s: adapter off by %.2g\n", GetParam().golden.model, GetParam().backend,
+              error.value());
   EXPECT_LT(error.value(), kAdapterTolerance);
 }
 
-const auto kRunName = [](const testing::TestParamInfo<GoldenCase>& test) {
-  return std::string(test.param.model) + "_" + test.param.type;
+const auto kRunName = [](const testing::TestParamInfo<RunCase>& test) {
+  return std::string(test.param.golden.model) + "_" + test.param.golden.type + "_" +
+         test.param.backend;
 };
+INSTANTIATE_TEST_SUITE_P(Plain, StepGolden,
+                         testing::Values(RunCase{{"e2b", "f16"}, "cpu"},
+                                         RunCase{{"dense", "f16"}, "cpu"},
+                                         RunCase{{"moe", "f16"}, "cpu"},
+                                         RunCase{{"dense", "f16"}, "vulkan"},
+                                         RunCase{{"moe", "f16"}, "opencl"}),
+                         kRunName);
 INSTANTIATE_TEST_SUITE_P(Plain, RunGolden,
-                         testing::Values(GoldenCase{"e2b", "f16"}, GoldenCase{"dense", "f16"}),
+                         testing::Values(RunCase{{"e2b", "f16"}, "cpu"},
+                                         RunCase{{"dense", "f16"}, "cpu"}),
                          kRunName);
 
 }  // namespace

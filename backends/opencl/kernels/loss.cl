@@ -1,8 +1,16 @@
-// One work-group for each row of logits: the cross entropy of its target, or the derivative.
+// One work-group for each row of logits: the cross entropy of its target, the derivative, or both.
 #include "common.cl"
 #include "loss.args"
 #include "math.kernel"
 #include "reduce.cl"
+
+// A logit; `cap`: of its soft-cap, if that is to be applied.
+float Logit(float x, float cap) {
+#if kOp == kHead
+  if (cap > 0.0f && !IsNan(x)) return cap * Tanh(x / cap);
+#endif
+  return x;
+}
 
 // Softmax statistics: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in
 // such a row), and whether both are numbers.
@@ -11,13 +19,14 @@ typedef struct {
   bool plain;
 } Parts;
 
-Parts PartsOfSoftmax(__global const float* x, uint columns, __local float* shared) {
+Parts PartsOfSoftmax(__global const float* x, uint columns, float cap, __local float* shared) {
   float most = -kInfinity, bad = 0.0f;
   FOR_MINE(i, columns) {
-    if (IsNan(x[i]) || x[i] == kInfinity) {
+    const float logit = Logit(x[i], cap);
+    if (IsNan(logit) || logit == kInfinity) {
       bad = 1.0f;
     } else {
-      most = fmax(most, x[i]);
+      most = fmax(most, logit);
     }
   }
   Parts parts;
@@ -28,7 +37,7 @@ Parts PartsOfSoftmax(__global const float* x, uint columns, __local float* share
   float sum = 0.0f, part = 0.0f;
   uint terms = 0;
   FOR_MINE(i, columns) {
-    part += Exp(x[i] - parts.shift);
+    part += Exp(Logit(x[i], cap) - parts.shift);
     if (++terms % 32 != 0) continue;
     sum += part;
     part = 0.0f;
@@ -54,7 +63,7 @@ KERNEL(loss) {
     const int target = AT(int, targets)[row];
     const bool counts = target >= 0 && (uint)target < columns;
     Parts parts = {0.0f, 1.0f, true};
-    if (counts) parts = PartsOfSoftmax(x, columns, shared);
+    if (counts) parts = PartsOfSoftmax(x, columns, push.cap, shared);
 #if kOp == kLoss
     if (ME == 0) AT(float, y)[row] = counts ? Loss(parts, x[target]) : 0.0f;
 #else
@@ -64,12 +73,21 @@ KERNEL(loss) {
     FOR_MINE(i, columns) {
       float value = 0.0f;
       if (counts) {
-        value = Exp(x[i] - parts.shift) / divisor;
+        const float logit = Logit(x[i], push.cap);
+        value = Exp(logit - parts.shift) / divisor;
         value = factor * (i == (uint)target ? value - 1.0f : value);
+#if kOp == kHead
+        // y may be x: this work-item alone reads the logit of the target from here on.
+        if (i == (uint)target) AT(float, loss)[row] = Loss(parts, logit);
+        if (push.cap > 0.0f) value *= 1.0f - logit / push.cap * (logit / push.cap);
+#endif
         if (!parts.plain) value = kNan;
       }
       y[i] = value;
     }
+#if kOp == kHead
+    if (!counts && ME == 0) AT(float, loss)[row] = 0.0f;
+#endif
 #endif
   }
 }

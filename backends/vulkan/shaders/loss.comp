@@ -1,5 +1,5 @@
 #version 460
-// One workgroup for each row of logits: the cross entropy of its target, or the derivative.
+// One workgroup for each row of logits: the cross entropy of its target, the derivative, or both.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "loss.args.glsl"
@@ -8,7 +8,10 @@
 
 uint first;  // of the row, in elements
 
-float X(uint i) { return F32(p.x).v[first + i]; }
+float X(uint i) {
+  const float x = F32(p.x).v[first + i];
+  return kOp != kHead || p.cap == 0.0 || IsNan(x) ? x : p.cap * Tanh(x / p.cap);
+}
 
 // Softmax statistics: the maximum (0 in a row of only -infinity), the sum of exponentials (0 in
 // such a row), and whether both are numbers.
@@ -41,9 +44,8 @@ Parts PartsOfSoftmax() {
 }
 
 // ln(sum) + (max - logit), in this order: the logarithm is small beside both.
-float Loss(Parts parts, uint target) {
+float Loss(Parts parts, float logit) {
   if (!parts.plain) return kNan;
-  const float logit = X(target);
   if (parts.sum == 0.0 || logit == -kInfinity) return kInfinity;
   precise const float distance = parts.shift - logit;
   return Log(parts.sum) + distance;
@@ -59,7 +61,7 @@ void main() {
     if (counts) parts = PartsOfSoftmax();
     if (kOp == kLoss) {
       if (gl_LocalInvocationID.x == 0) {
-        F32(p.y).v[row] = counts ? Loss(parts, uint(target)) : 0.0;
+        F32(p.y).v[row] = counts ? Loss(parts, X(uint(target))) : 0.0;
       }
       continue;
     }
@@ -68,11 +70,18 @@ void main() {
     for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
       float y = 0.0;
       if (counts) {
-        y = Exp(X(i) - parts.shift) / divisor;
+        const float x = X(i);
+        y = Exp(x - parts.shift) / divisor;
         y = factor * (i == uint(target) ? y - 1.0 : y);
+        if (kOp == kHead) {
+          // y may be x: this invocation alone reads the logit of the target from here on.
+          if (i == uint(target)) F32(p.loss).v[row] = Loss(parts, x);
+          if (p.cap > 0.0) y *= 1.0 - x / p.cap * (x / p.cap);
+        }
         if (!parts.plain) y = kNan;
       }
       F32(p.y).v[first + i] = y;
     }
+    if (kOp == kHead && !counts && gl_LocalInvocationID.x == 0) F32(p.loss).v[row] = 0.0;
   }
 }
