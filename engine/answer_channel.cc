@@ -21,8 +21,8 @@ void Wakeup::Wait() {
 void AnswerChannel::Push(ChannelItem item) {
   {
     const std::lock_guard lock(mutex_);
-    const bool replaces =
-        std::holds_alternative<ReadProgress>(item) || std::holds_alternative<Draft>(item);
+    const bool replaces = std::holds_alternative<ReadProgress>(item) ||
+                          (std::holds_alternative<Draft>(item) && !every_draft_);
     if (replaces && !items_.empty() && items_.back().index() == item.index()) {
       items_.back() = std::move(item);
       return;

@@ -43,7 +43,7 @@ struct DrawnToken {
 struct Draft {
   int64_t step = 0;  // from 1
   int64_t max_steps = 0;
-  std::vector<int32_t> tokens = {};
+  CanvasDraft canvas = {};
 };
 // Rows of logits, or the sum of the rows of a text's hidden states.
 struct ResultRows {
@@ -57,16 +57,20 @@ struct RequestEnd {
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double generate_seconds = 0;
+  SessionStats after_prompt = {};
+  SessionStats at_end = {};
 };
 using ChannelItem =
     std::variant<ReadProgress, DrawnToken, Draft, ResultRows, StoredSnapshot, RequestEnd, Error>;
 
 class AnswerChannel {
  public:
-  explicit AnswerChannel(std::shared_ptr<Wakeup> wakeup) : wakeup_(std::move(wakeup)) {}
+  // `every_draft`: as Request::every_draft.
+  explicit AnswerChannel(std::shared_ptr<Wakeup> wakeup, bool every_draft = false)
+      : wakeup_(std::move(wakeup)), every_draft_(every_draft) {}
 
-  // Adds an item. A progress or draft replaces one that has not been read. After RequestEnd or
-  // Error nothing is added.
+  // Adds an item. A progress, and a draft unless every one is asked for, replaces one that has not
+  // been read. After RequestEnd or Error nothing is added.
   void Push(ChannelItem item);
   // Whether the reader is so far behind that the request should pause; until half was read.
   [[nodiscard]] bool full() const { return full_.load(std::memory_order_acquire); }
@@ -84,6 +88,7 @@ class AnswerChannel {
   static constexpr size_t kMaxItems = 256;
 
   std::shared_ptr<Wakeup> wakeup_;
+  bool every_draft_;
   std::mutex mutex_;
   std::condition_variable added_;
   std::deque<ChannelItem> items_;

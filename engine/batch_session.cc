@@ -59,7 +59,11 @@ Status BatchSession::Evaluate(BatchOutput output, int32_t slot, std::span<const 
   return session_.ReadOutput(graph.output, BytesOf(rows));
 }
 
-Status BatchSession::DrawStep(std::span<const RowRequest> rows) {
+Status BatchSession::PrepareDecode(const RowRequest& row) {
+  return session_.Prepare(1, DemandMode::kPerOutput, BatchGraph(ChainFor(std::span(&row, 1))));
+}
+
+RowChainOptions BatchSession::ChainFor(std::span<const RowRequest> rows) {
   samplings_.clear();
   RowChainOptions chain;
   for (const RowRequest& row : rows) {
@@ -67,6 +71,11 @@ Status BatchSession::DrawStep(std::span<const RowRequest> rows) {
     chain.logprobs = chain.logprobs || row.top_logprobs >= 0;
   }
   chain.kind = KindFor(samplings_, vocabulary_);
+  return chain;
+}
+
+Status BatchSession::DrawStep(std::span<const RowRequest> rows) {
+  const RowChainOptions chain = ChainFor(rows);
   RL_RETURN_IF_ERROR(inputs_.Set(chain.kind, samplings_));
   RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_));
   step_.graph = BatchGraph(chain);

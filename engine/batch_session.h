@@ -46,12 +46,17 @@ class BatchSession {
   Result<std::optional<RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
                                         const RowRequest* draw);
 
+  // Compiles the plan of a decode step of this row alone, unless it is there.
+  Status PrepareDecode(const RowRequest& row);
+
   // Runs tokens through the graph that gives the output of the last norm, or the logits, of every
   // row, and copies it to `rows`.
   Status Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,
                   std::vector<float>& rows);
 
  private:
+  // The chain that can draw all rows.
+  [[nodiscard]] RowChainOptions ChainFor(std::span<const RowRequest> rows);
   // Runs the rows of step_ and reads what was drawn into results_.
   Status DrawStep(std::span<const RowRequest> rows);
   Status ReadLogprobs(std::span<const RowRequest> rows);
@@ -62,7 +67,7 @@ class BatchSession {
   RowInputs inputs_;
   StepRows step_;
   // Memory that is reused from step to step.
-  std::vector<RowSampling> samplings_;
+  std::vector<RowSampling> samplings_;  // of the rows of the last ChainFor()
   std::vector<RowResult> results_;
   std::vector<int32_t> tokens_;
   std::vector<float> sums_;

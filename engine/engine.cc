@@ -8,6 +8,7 @@
 
 #include "engine/canvas_runner.h"
 #include "engine/cut_points.h"
+#include "engine/engine_access.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
 #include "engine/model_facts.h"
@@ -61,7 +62,8 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
           .chunk = session.chunk(),
           .deterministic = session.devices().main().description().deterministic,
           .sampling = DefaultsOf(session.sampler()),
-          .digest = ContentDigest(model.file)};
+          .digest = ContentDigest(model.file),
+          .load_seconds = session.load_seconds()};
 }
 
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
@@ -81,7 +83,7 @@ double SurpriseOf(std::span<const float> logits, int32_t target) {
 
 struct RULLAMA_LOCAL Engine::Impl {
  public:
-  Status Start(const EngineOptions& options);
+  Status Start(LoadedModel model, const EngineSetup& setup, Notices& notices);
   // Error model.canvas for a model that denoises.
   [[nodiscard]] Status CheckPredicts() const;
   // Where the steps that read a prompt end.
@@ -111,18 +113,15 @@ struct RULLAMA_LOCAL Engine::Impl {
   std::optional<ModelFingerprint> fingerprint_;
 };
 
-Status Engine::Impl::Start(const EngineOptions& options) {
-  LoggedNotices notices(options);
-  RL_ASSIGN_OR_RETURN(LayeredConfig config, ConfigOf(options));
-  RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(config), {}, notices));
+Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices& notices) {
   const bool denoises = model.facts().denoises();
-  const int64_t slots = denoises ? 1 : model.config().context.slots;
+  const int64_t slots = denoises ? 1 : setup.slots.value_or(model.config().context.slots);
   RL_ASSIGN_OR_RETURN(
       session, ModelSession::Open(std::move(model),
                                   {.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
                                    .slots = slots,
-                                   .plugin_paths = options.plugin_paths},
-                                  {}, notices));
+                                   .plugin_paths = setup.plugin_paths},
+                                  setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
@@ -131,7 +130,8 @@ Status Engine::Impl::Start(const EngineOptions& options) {
     runner = std::make_unique<CanvasRunner>(
         session->session(),
         CanvasRunnerOptions{.generator = CanvasOptionsOf(*session),
-                            .random = session->config().sampler.diffusion.random},
+                            .random = session->config().sampler.diffusion.random,
+                            .cancelled = setup.hooks.cancelled},
         wakeup);
     return OkStatus();
   }
@@ -140,7 +140,8 @@ Status Engine::Impl::Start(const EngineOptions& options) {
                                   SchedulerOptions{.slots = slots,
                                                    .capacity = info.capacity,
                                                    .vocabulary = info.vocabulary,
-                                                   .end_tokens = EndTokens(session->tokenizer())},
+                                                   .end_tokens = EndTokens(session->tokenizer()),
+                                                   .cancelled = setup.hooks.cancelled},
                                   wakeup);
   return OkStatus();
 }
@@ -201,10 +202,20 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::shared_ptr<Engine>> Engine::Open(const EngineOptions& options) {
-  auto impl = std::make_unique<Impl>();
-  RL_RETURN_IF_ERROR(impl->Start(options));
+  LoggedNotices notices(options);
+  RL_ASSIGN_OR_RETURN(LayeredConfig config, ConfigOf(options));
+  RL_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(config), {}, notices));
+  return EngineAccess::Open(std::move(model), {.plugin_paths = options.plugin_paths}, notices);
+}
+
+Result<std::shared_ptr<Engine>> EngineAccess::Open(LoadedModel model, const EngineSetup& setup,
+                                                   Notices& notices) {
+  auto impl = std::make_unique<Engine::Impl>();
+  RL_RETURN_IF_ERROR(impl->Start(std::move(model), setup, notices));
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
 }
+
+const ModelSession& EngineAccess::SessionOf(const Engine& engine) { return *engine.impl_->session; }
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 
@@ -221,7 +232,7 @@ Result<Generation> Engine::Submit(const Request& request) {
                                                                *impl_->constraints, request));
   Job& job = *prepared.job;
   job.cuts = impl_->CutsOf(job.prompt);
-  job.channel = std::make_shared<AnswerChannel>(impl_->wakeup);
+  job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
   auto generation = std::make_unique<Generation::Impl>(shared_from_this(), job.channel,
                                                        impl_->session->tokenizer(),
                                                        std::move(prepared.text), prepared.logprobs);

@@ -32,7 +32,7 @@ Status Generation::Impl::Advance() {
   }
   if (const auto* progress = std::get_if<ReadProgress>(&item)) Take(*progress);
   if (auto* drawn = std::get_if<DrawnToken>(&item)) return Take(std::move(*drawn));
-  if (const auto* draft = std::get_if<Draft>(&item)) return Take(*draft);
+  if (auto* draft = std::get_if<Draft>(&item)) return Take(std::move(*draft));
   if (const auto* end = std::get_if<RequestEnd>(&item)) Take(*end);
   return OkStatus();
 }
@@ -55,12 +55,13 @@ Status Generation::Impl::Take(DrawnToken drawn) {
   return status;
 }
 
-Status Generation::Impl::Take(const Draft& draft) {
-  RL_ASSIGN_OR_RETURN(std::string text, tokenizer_.Decode(draft.tokens));
+Status Generation::Impl::Take(Draft draft) {
+  RL_ASSIGN_OR_RETURN(std::string text, tokenizer_.Decode(draft.canvas.ids));
   events_.push_back({.kind = Event::Kind::kDraft,
                      .text = std::move(text),
                      .done = draft.step,
-                     .total = draft.max_steps});
+                     .total = draft.max_steps,
+                     .draft = std::move(draft.canvas)});
   return OkStatus();
 }
 
@@ -73,6 +74,8 @@ void Generation::Impl::Take(const RequestEnd& end) {
   completion.queue_seconds = end.queue_seconds;
   completion.prompt_seconds = end.prompt_seconds;
   completion.generate_seconds = end.generate_seconds;
+  completion.after_prompt = end.after_prompt;
+  completion.at_end = end.at_end;
 }
 
 void Generation::Impl::Record(const Event& event) {

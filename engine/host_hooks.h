@@ -25,8 +25,9 @@ class Notices {
 };
 
 struct HostHooks {
-  std::shared_ptr<spdlog::logger> logger;              // of plugins; null: spdlog's default logger
-  std::shared_ptr<const std::atomic<bool>> cancelled;  // cancels work in plugins
+  std::shared_ptr<spdlog::logger> logger;  // of plugins; null: spdlog's default logger
+  // While it is set, work in plugins is cancelled and requests end, as by Generation::Cancel().
+  std::shared_ptr<const std::atomic<bool>> cancelled;
   // The mapping of a model file whose pages are going to be read; empty when it is closed.
   std::function<void(std::span<const std::byte> mapping)> on_mapping = {};
   // The device that is going to be opened.

@@ -35,7 +35,8 @@ struct Job {
   AnswerConstraint constraint = {};
   int32_t top_logprobs = -1;
   bool reuse_prefix = true;
-  uint64_t client = 0;  // as Request::client
+  bool reuse_answers = false;  // as Request::reuse_answers
+  uint64_t client = 0;         // as Request::client
   std::optional<StoredSnapshot> stored = {};
   EngineClock::time_point submitted = EngineClock::now();
   std::shared_ptr<AnswerChannel> channel;

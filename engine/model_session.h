@@ -39,6 +39,7 @@ class ModelSession {
   [[nodiscard]] const Tokenizer& tokenizer() const { return *model_.tokenizer; }
   [[nodiscard]] const BackendDevices& devices() const { return devices_; }
   [[nodiscard]] Session& session() { return *session_; }
+  [[nodiscard]] const Session& session() const { return *session_; }
   // The settings of the sampler, with the seed in use.
   [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
   // The settings for a model that denoises.

@@ -59,7 +59,7 @@ Result<EncodedChat> PromptOf(const LoadedModel& model, const Request& request, b
   if (!request.tools.empty()) {
     RL_ASSIGN_OR_RETURN(tools, ParseJson(request.tools, "tools"));
   }
-  if (messages.is_array()) AddSystemPrompt(model.config(), messages);
+  if (messages.is_array() && request.default_system) AddSystemPrompt(model.config(), messages);
   return model.model->EncodeChat(tokenizer, messages, tools, thinking);
 }
 
@@ -161,6 +161,8 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
+  // How many tokens are drawn behind a stop text depends on how fast the reader is.
+  job.reuse_answers = request.reuse_answers && prepared.text.stop.empty();
   if (!request.messages.empty()) {
     prepared.text.parser = model.model->MakeOutputParser(
         {.report_thinking = thinking, .starts_in_thought = prompt.opens_thought});

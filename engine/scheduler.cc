@@ -98,14 +98,18 @@ void Scheduler::TakeNewJobs() {
   submitted_.clear();
 }
 
+bool Scheduler::IsCancelled(const Job& job) const {
+  return job.channel->cancelled() || (options_.cancelled && *options_.cancelled);
+}
+
 void Scheduler::EndCancelled() {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot] && slots_[slot]->job->channel->cancelled()) {
+    if (slots_[slot] && IsCancelled(*slots_[slot]->job)) {
       End(static_cast<int32_t>(slot), StopReason::kCancelled);
     }
   }
-  std::erase_if(waiting_, [](const auto& job) {
-    if (!job->channel->cancelled()) return false;
+  std::erase_if(waiting_, [this](const auto& job) {
+    if (!IsCancelled(*job)) return false;
     job->channel->Push(RequestEnd{StopReason::kCancelled});
     return true;
   });
@@ -127,7 +131,7 @@ void Scheduler::Admit() {
     const auto reusable =
         job.reuse_prefix && reads ? std::span(job.cuts) : std::span<const int64_t>();
     const auto choice =
-        table_.Choose(job.prompt, reusable, job.client,
+        table_.Choose(job.prompt, reusable, job.reuse_answers, job.client,
                       [this](int32_t slot, int64_t position) { return CanReturn(slot, position); });
     if (!choice) return;
     last_turns_[job.client] = ++turns_;
@@ -208,9 +212,10 @@ bool Scheduler::DecodeStep() {
   CountStep(&EngineStats::decode, rows_.size(), begin);
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (results) {
+      table_.AppendDrawn(rows_[i].slot, rows_[i].token);
       TakeResult(rows_[i].slot, (*results)[i]);
     } else {
-      Fail(rows_[i].slot, results.error());
+      EndFailed(rows_[i].slot, results.error());
     }
   }
   return true;
@@ -232,7 +237,7 @@ bool Scheduler::ReadChunk() {
     const Status status = ReadsChunks(running->job->kind) ? ReadForGeneration(at, *running, chunk)
                                                           : ReadForRows(at, *running, chunk);
     CountStep(&EngineStats::prompt, rows, begin);
-    if (!status) Fail(at, status.error());
+    if (!status) EndFailed(at, status.error());
     return true;
   }
   return false;
@@ -259,6 +264,7 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   const bool draws = last && job.kind == Job::Kind::kGenerate;
   if (draws) {
     RL_ASSIGN_OR_RETURN(draw.sampling, SamplingOf(running, static_cast<int32_t>(total - 1)));
+    if (job.max_tokens != 0) RL_RETURN_IF_ERROR(batch_.PrepareDecode(draw));
   }
   RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, draws ? &draw : nullptr));
   running.read += std::ssize(chunk);
@@ -268,6 +274,7 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
   job.channel->Push(ReadProgress{running.read, total});
   if (result) {
     running.first_token = EngineClock::now();
+    RL_ASSIGN_OR_RETURN(running.after_prompt, session_.Stats());
     TakeResult(slot, *result);
   }
   return last && !draws ? Save(slot) : OkStatus();
@@ -337,6 +344,8 @@ void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
 
 void Scheduler::End(int32_t slot, StopReason reason) {
   const Running& running = *slots_[static_cast<size_t>(slot)];
+  const auto stats = session_.Stats();
+  if (!stats) return Fail(slot, stats.error());
   const EngineClock::time_point now = EngineClock::now();
   const bool wrote = running.first_token != EngineClock::time_point();
   const EngineClock::time_point first = wrote ? running.first_token : now;
@@ -345,10 +354,16 @@ void Scheduler::End(int32_t slot, StopReason reason) {
                  .cached_tokens = running.reused,
                  .queue_seconds = SecondsBetween(running.job->submitted, running.started),
                  .prompt_seconds = SecondsBetween(running.started, first),
-                 .generate_seconds = SecondsBetween(first, now)});
+                 .generate_seconds = SecondsBetween(first, now),
+                 .after_prompt = running.after_prompt,
+                 .at_end = *stats});
   const Job::Kind kind = running.job->kind;
   if (kind == Job::Kind::kEmbed || kind == Job::Kind::kLogits) table_.Forget(slot);
   Free(slot);
+}
+
+void Scheduler::EndFailed(int32_t slot, const Error& error) {
+  error.id == "run.cancelled" ? End(slot, StopReason::kCancelled) : Fail(slot, error);
 }
 
 void Scheduler::Fail(int32_t slot, const Error& error) {

@@ -31,6 +31,7 @@ struct SchedulerOptions {
   int64_t capacity = 0;  // tokens per slot
   int64_t vocabulary = 0;
   std::vector<int32_t> end_tokens = {};
+  std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
 };
 
 class Scheduler final : public JobRunner {
@@ -54,6 +55,7 @@ class Scheduler final : public JobRunner {
     std::vector<float> sum;        // of an embedding
     EngineClock::time_point started;
     EngineClock::time_point first_token;
+    SessionStats after_prompt;
   };
 
   void Loop();
@@ -62,6 +64,7 @@ class Scheduler final : public JobRunner {
   // The job whose turn it is to get a slot: the first one of the client that has waited longest
   // since its last. Some job waits.
   [[nodiscard]] std::deque<std::unique_ptr<Job>>::iterator NextWaiting();
+  [[nodiscard]] bool IsCancelled(const Job& job) const;
   void EndCancelled();
   // Publishes what stats() tells of this round.
   void CountSlots();
@@ -89,6 +92,9 @@ class Scheduler final : public JobRunner {
   // The position behind the next chunk of a job's prompt.
   [[nodiscard]] int64_t EndOfChunk(const Running& running) const;
   void End(int32_t slot, StopReason reason);
+  // Ends a job whose step has failed: as cancelled if the device was told to stop, so that the rows
+  // of the steps before stay, else with the error.
+  void EndFailed(int32_t slot, const Error& error);
   // Ends the job with an error; the slot's rows are given up.
   void Fail(int32_t slot, const Error& error);
   void Free(int32_t slot);

@@ -3,7 +3,8 @@
 // A prompt is read in chunks that end at its cut points (cut_points.h), whoever reads it. A request
 // that reuses the rows of an earlier one up to a cut point therefore runs the same steps as one
 // that does not, from the first row that it reads on, and gives the same bytes. Rows of drawn
-// tokens are not reused: they met the kernels of a decode step.
+// tokens met the kernels of a decode step, and what is read behind them is cut elsewhere. Both are
+// reused only by requests that ask for it, and only if the prompt goes on behind all of them.
 //
 // Thread safety: one thread.
 #pragma once
@@ -21,23 +22,31 @@ class SlotTable {
 
   struct Choice {
     int32_t slot = 0;
-    int64_t reused = 0;  // rows of the prompt that the slot holds; 0 or a cut point
+    int64_t reused = 0;    // rows of the prompt that the slot holds
+    bool goes_on = false;  // `reused` is all that the slot holds, else 0 or a cut point
   };
   // A free slot for this prompt, or nothing: the one that holds most of it, else an empty one, else
   // the one that was used least recently. At least one row of the prompt is left to be read. Only
   // rows of the same client count. `cuts` are those of the prompt; none: nothing is reused.
+  // `answers`: rows of drawn tokens may be reused.
   // `can_return(slot, position)` says whether the session can go back to this position of a slot.
   template <typename CanReturn>
   std::optional<Choice> Choose(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
-                               uint64_t client, const CanReturn& can_return) const {
+                               bool answers, uint64_t client, const CanReturn& can_return) const {
     std::optional<Choice> best;
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].busy) continue;
       const auto slot = static_cast<int32_t>(i);
       Choice choice{slot, 0};
-      const int64_t common = slots_[i].client == client ? CommonRows(slots_[i], prompt) : 0;
+      const bool own = slots_[i].client == client;
+      const int64_t common = own ? CommonRows(slots_[i], prompt) : 0;
       for (const int64_t cut : cuts) {
         if (cut <= common && can_return(slot, cut)) choice.reused = cut;
+      }
+      const int64_t held = std::ssize(slots_[i].tokens);
+      if (own && answers && held > choice.reused && GoesOn(slots_[i], prompt) &&
+          can_return(slot, held)) {
+        choice = {.slot = slot, .reused = held, .goes_on = true};
       }
       if (!best || Suits(choice, *best)) best = choice;
     }
@@ -48,6 +57,8 @@ class SlotTable {
   void Take(const Choice& choice, uint64_t client);
   // Rows of a prompt chunk were appended to the slot.
   void Append(int32_t slot, std::span<const int32_t> chunk);
+  // The row of a drawn token was appended to the slot.
+  void AppendDrawn(int32_t slot, int32_t token);
   // The slot is free; what it holds may be reused.
   void Release(int32_t slot);
   // The slot holds nothing that may be reused.
@@ -58,9 +69,13 @@ class SlotTable {
     bool busy = false;
     uint64_t client = 0;  // whose rows these are
     uint64_t last_used = 0;
-    std::vector<int32_t> prompt;  // the tokens whose rows were read as chunks
+    std::vector<int32_t> tokens;  // of all rows
+    size_t chunked = 0;    // the first rows, which were read in chunks that end at cut points
+    bool goes_on = false;  // what is appended now is read in other chunks
   };
-  [[nodiscard]] int64_t CommonRows(const Slot& slot, std::span<const int32_t> prompt) const;
+  [[nodiscard]] static int64_t CommonRows(const Slot& slot, std::span<const int32_t> prompt);
+  // Whether the prompt begins with all tokens of the slot, and has more.
+  [[nodiscard]] static bool GoesOn(const Slot& slot, std::span<const int32_t> prompt);
   [[nodiscard]] bool Suits(const Choice& choice, const Choice& other) const;
 
   uint64_t uses_ = 0;

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/session_stats.h"
 #include "core/base/status.h"
 #include "core/ir/graph.h"
 #include "core/passes/bucket.h"
@@ -54,22 +55,6 @@ struct SessionOptions {
   PlacementPolicy policy;
   StepLimits limits;
   int64_t slots = 0;  // 0: the length of the input "past" of the first graph
-};
-
-struct SessionStats {
-  uint64_t steps = 0;
-  uint64_t plans = 0;         // compiled by the session
-  uint64_t compilations = 0;  // this and the next three are reported by the plugins
-  uint64_t allocations = 0;
-  uint64_t recordings = 0;
-  uint64_t dispatches = 0;
-  // Bytes on devices.
-  uint64_t weight_bytes = 0;       // held by the devices beside the file mapping
-  uint64_t weight_file_bytes = 0;  // read in place
-  uint64_t state_bytes = 0;
-  uint64_t arena_bytes = 0;
-  uint64_t io_bytes = 0;
-  uint64_t workspace_bytes = 0;
 };
 
 class Session {

@@ -65,7 +65,8 @@ struct ModelInfo {
   int64_t prefix_cache_bytes = 0;  // of host memory for snapshots of prompts; 0: none
   bool deterministic = true;       // answers depend on nothing but request and configuration
   SamplingDefaults sampling;
-  std::string digest;  // SHA-256 of the manifest's blob or of the header of a file, 64 digits
+  std::string digest;       // SHA-256 of the manifest's blob or of the header of a file, 64 digits
+  double load_seconds = 0;  // from opening the file until requests could run
 };
 
 // One running request. Its text is made on the thread that calls Next().
@@ -175,6 +176,7 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   Result<int64_t> LoadPrompt(const std::string& path);
 
  private:
+  friend struct EngineAccess;
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -1,6 +1,7 @@
 // What is asked of an Engine, and what it answers. Value types.
 #pragma once
 
+#include <rullama/base/session_stats.h>
 #include <rullama/base/stop_reason.h>
 
 #include <cstdint>
@@ -41,6 +42,8 @@ struct Request {
   // "content"}, with "tool_calls" and "tool_call_id". It is rendered with the model's chat
   // template.
   std::string messages = {};
+  // Put the configured system prompt (generation.system) in front of messages without one.
+  bool default_system = true;
   // A text to be continued as it is. Markers of the template are recognised; BOS is added once.
   std::string prompt = {};
   std::vector<int32_t> ids = {};  // token ids to be continued as they are
@@ -66,12 +69,20 @@ struct Request {
   int32_t top_logprobs = -1;
   // Use what slots still hold of a prompt with the same beginning. The answer is the same.
   bool reuse_prefix = true;
+  // Also use the rows of an answer that a slot still holds, if the prompt goes on behind it, as a
+  // conversation does. They were computed token by token, so the last bits of the logits, and with
+  // them the answer, may depend on the earlier requests of the client. Without effect for a request
+  // with stop texts.
+  bool reuse_answers = false;
   // Draw no token that ends the answer: it goes on to `max_tokens` or a full context.
   bool ignore_end = false;
   // Of several answers to one prompt with one seed, which one: each has random numbers of its own.
   uint32_t choice = 0;
   // Who asks. Clients take turns for free slots, and a prompt is only reused by its own client.
   uint64_t client = 0;
+  // An event for every step of a canvas. Otherwise those for which the reader comes too late are
+  // left out.
+  bool every_draft = false;
 };
 
 struct ToolCall {
@@ -91,6 +102,16 @@ struct LogprobStep {
   bool operator==(const LogprobStep&) const = default;
 };
 
+// A canvas after a step of a model that denoises. The vectors have one element for each token.
+struct CanvasDraft {
+  int64_t canvas = 0;  // of this answer, from 0
+  double temperature = 0;
+  double mean_entropy = 0;             // nats
+  std::vector<int32_t> ids = {};       // the most likely tokens
+  std::vector<float> entropy = {};     // nats
+  std::vector<uint8_t> accepted = {};  // 1: the token is kept for the next step
+};
+
 // A part of an answer, in the order in which parts are written.
 struct Event {
   enum class Kind {
@@ -108,6 +129,7 @@ struct Event {
   // Of kText, if asked for: those of the tokens whose text begins in `text`, or is white space in
   // front of it.
   std::vector<LogprobStep> logprobs = {};
+  CanvasDraft draft = {};  // of kDraft
 };
 
 // A whole answer. Events, joined, give the same text, thoughts and calls.
@@ -127,6 +149,9 @@ struct Completion {
   double queue_seconds = 0;   // until a slot was free
   double prompt_seconds = 0;  // from then on until the first token was drawn
   double generate_seconds = 0;
+  // Of the engine since it was opened, all requests together.
+  SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins
+  SessionStats at_end = {};
 };
 
 }  // namespace rullama

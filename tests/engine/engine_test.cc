@@ -12,6 +12,8 @@
 #include <numeric>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/base/must_test_util.h"
 #include "tests/fakes/adapter_folder.h"
@@ -129,6 +131,26 @@ TEST(EngineTest, TheNextTurnReusesThePromptUpToTheLastTurnBorder) {
   const Completion fresh = Answer(*engine, request);
   EXPECT_EQ(fresh.cached_tokens, 0);
   EXPECT_THAT(reused.ids, ElementsAreArray(fresh.ids));
+}
+
+// A conversation that goes on behind an answer reads only the new turn, if it asks for that.
+TEST(EngineTest, TheNextTurnReusesAnAnswerIfAsked) {
+  const auto engine = Open("cpu");
+  Request request{.ids = Must(engine->Tokenize("The prince", true, true)),
+                  .max_tokens = 6,
+                  .reuse_answers = true,
+                  .ignore_end = true};
+  request.sampling.temperature = 0;
+  const Completion before = Answer(*engine, request);
+  request.ids.insert(request.ids.end(), before.ids.begin(), before.ids.end());
+  const int64_t written = std::ssize(request.ids) - 1;  // the last token has no row
+  request.ids.push_back(300);
+  Request fresh = request;
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, written);
+  fresh.reuse_answers = false;
+  EXPECT_EQ(Answer(*engine, fresh).cached_tokens, 0);
+  request.stop = {"no such text"};
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, 0);
 }
 
 // More requests than slots, from several threads.
@@ -440,6 +462,25 @@ TEST(EngineTest, TellsWhatItDoes) {
   EXPECT_TRUE(metadata["tokenizer.ggml.tokens"].is_null());
   EXPECT_EQ(engine->info().quantization, "Q4_K_M");
   EXPECT_EQ(engine->info().digest.size(), 64U);
+  EXPECT_GT(engine->info().load_seconds, 0);
+}
+
+TEST(EngineTest, NothingIsCompiledOrAllocatedBehindThePrompt) {
+  const auto engine = Open("cpu");
+  const Completion answer = Answer(*engine, {.prompt = "The prince", .max_tokens = 5});
+  EXPECT_GT(answer.after_prompt.compilations, 0U);
+  EXPECT_EQ(answer.at_end.compilations, answer.after_prompt.compilations);
+  EXPECT_EQ(answer.at_end.allocations, answer.after_prompt.allocations);
+  EXPECT_EQ(answer.at_end.steps, answer.after_prompt.steps + answer.ids.size() - 1);
+  EXPECT_GT(answer.at_end.state_bytes, 0U);
+}
+
+TEST(EngineTest, TheConfiguredSystemPromptCanBeLeftOut) {
+  const auto engine = Open("cpu", 1, {{"generation.system", "Be brief."}});
+  Request request{.messages = R"([{"role": "user", "content": "Why?"}])"};
+  const int64_t with = Must(engine->CountPrompt(request));
+  request.default_system = false;
+  EXPECT_LT(Must(engine->CountPrompt(request)), with);
 }
 
 TEST(EngineTest, PerplexityIsThatOfTheLogits) {
@@ -495,7 +536,44 @@ TEST(EngineTest, DenoisesCanvases) {
   EXPECT_GT(drafts, 0);
   EXPECT_THAT(answer.text, Not(IsEmpty()));
   EXPECT_EQ(Answer(*engine, request).text, answer.text);
+  EXPECT_EQ(answer.at_end.compilations, answer.after_prompt.compilations);
   EXPECT_EQ(engine->Embed("a").error().id, "model.canvas");
+}
+
+TEST(EngineTest, EveryStepOfACanvasIsTold) {
+  const auto engine = Open("cpu", 1, {{"sampler.diffusion.max_steps", "5"}}, kDiffusion);
+  const auto canvas = static_cast<size_t>(engine->info().canvas_length);
+  Request request{.prompt = "The prince", .max_tokens = 100, .every_draft = true};
+  request.sampling.seed = 3;
+  auto generation = Must(engine->Submit(request));
+  std::vector<std::pair<int64_t, int64_t>> steps;  // canvas, step
+  const Completion answer = Must(generation.Wait([&](const Event& event) {
+    if (event.kind != Event::Kind::kDraft) return true;
+    steps.emplace_back(event.draft.canvas, event.done);
+    EXPECT_EQ(event.draft.ids.size(), canvas);
+    EXPECT_EQ(event.draft.entropy.size(), canvas);
+    EXPECT_EQ(event.draft.accepted.size(), canvas);
+    return true;
+  }));
+  ASSERT_THAT(steps, Not(IsEmpty()));
+  EXPECT_EQ(steps.front(), std::pair(int64_t{0}, int64_t{1}));
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const auto& [before, step] = steps[i - 1];
+    const bool next_canvas = steps[i] == std::pair(before + 1, int64_t{1});
+    EXPECT_TRUE(next_canvas || steps[i] == std::pair(before, step + 1)) << i;
+  }
+  EXPECT_THAT(answer.ids, Not(IsEmpty()));
+}
+
+TEST(EngineTest, CanvasesGoOnBehindAnAnswerIfAsked) {
+  const auto engine = Open("cpu", 1, {{"sampler.diffusion.max_steps", "2"}}, kDiffusion);
+  Request request{.max_tokens = 1, .reuse_answers = true};
+  request.ids = Must(engine->Tokenize("The prince", true, true));
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, 0);
+  const int64_t read = std::ssize(request.ids);
+  request.ids.push_back(300);
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, read);
+  EXPECT_EQ(Answer(*engine, request).cached_tokens, 0) << "nothing is left to be read";
 }
 
 }  // namespace

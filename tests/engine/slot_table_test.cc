@@ -30,12 +30,13 @@ class SlotTableTest : public ::testing::Test {
     for (int64_t cut = kChunk; reuse && cut <= std::ssize(prompt); cut += kChunk) {
       cuts.push_back(cut);
     }
-    return table_.Choose(prompt, cuts, client_,
+    return table_.Choose(prompt, cuts, answers_, client_,
                          [this](int32_t, int64_t p) { return p <= can_return_; });
   }
 
   SlotTable table_{2};
   int64_t can_return_ = 1000;
+  bool answers_ = false;
   uint64_t client_ = 0;
 };
 
@@ -81,6 +82,27 @@ TEST_F(SlotTableTest, ForgetsWhatFailed) {
   Use(Tokens(12));
   table_.Forget(0);
   EXPECT_EQ(Choose(Tokens(20))->reused, 0);
+}
+
+TEST_F(SlotTableTest, GoesOnBehindAnAnswerIfAsked) {
+  const SlotTable::Choice first = *Choose(Tokens(10));
+  table_.Take(first, client_);
+  table_.Append(first.slot, Tokens(10));
+  for (const int32_t token : {10, 11, 12}) table_.AppendDrawn(first.slot, token);
+  table_.Release(first.slot);
+  EXPECT_EQ(Choose(Tokens(20))->reused, 8);
+  answers_ = true;
+  EXPECT_EQ(Choose(Tokens(13))->reused, 8);  // one row is left to be read
+  const SlotTable::Choice next = Use(Tokens(20));
+  EXPECT_EQ(next.reused, 13);
+  EXPECT_TRUE(next.goes_on);
+  // What was read behind the answer was not cut at cut points.
+  answers_ = false;
+  EXPECT_EQ(Choose(Tokens(40))->reused, 8);
+  answers_ = true;
+  EXPECT_EQ(Choose(Tokens(40))->reused, 20);
+  client_ = 1;
+  EXPECT_EQ(Choose(Tokens(40))->reused, 0);
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+// An Engine as the programs of this project open it: from a configuration that they have joined
+// themselves, with the hooks of their process, and with a look at what it runs on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "engine/api/engine.h"
+#include "engine/host_hooks.h"
+#include "engine/loaded_model.h"
+#include "engine/model_session.h"
+
+namespace rullama {
+
+struct EngineSetup {
+  std::optional<int64_t> slots = {};           // none: context.slots
+  std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
+  HostHooks hooks = {};
+};
+
+struct RULLAMA_LOCAL EngineAccess {
+  // Blocks until requests can run. Errors: those of ModelSession::Open.
+  static Result<std::shared_ptr<Engine>> Open(LoadedModel model, const EngineSetup& setup,
+                                              Notices& notices);
+  // The session of the engine, for what does not change while requests run: model, configuration,
+  // devices and settings; while none runs also the placement.
+  static const ModelSession& SessionOf(const Engine& engine);
+};
+
+}  // namespace rullama
