@@ -1,13 +1,9 @@
 #include "cli/answer.h"
 
+#include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
-
-#include "cli/canvas_answer.h"
-#include "cli/signals.h"
-#include "cli/stopwatch.h"
-#include "cli/text_stream.h"
+#include <vector>
 
 namespace rullama::cli {
 namespace {
@@ -30,8 +26,8 @@ std::optional<double> PerSecond(int64_t tokens, double seconds) {
 
 // The first token comes with the prompt, except on a canvas.
 std::optional<double> GenerationRate(const Answer& answer) {
-  const auto generated = static_cast<int64_t>(answer.ids.size());
-  const double seconds = answer.times.generate_seconds;
+  const int64_t generated = std::ssize(answer.completion.ids);
+  const double seconds = answer.completion.generate_seconds;
   if (answer.denoised) return PerSecond(generated, seconds);
   if (generated < 2 || seconds <= 0) return std::nullopt;
   return static_cast<double>(generated - 1) / seconds;
@@ -65,142 +61,182 @@ std::string_view InWords(StopReason reason) {
   return "unknown";
 }
 
-// A prompt that does not fit is refused with advice that the model allows to follow.
-Status CheckFits(ModelSession& engine, int64_t prompt, const AnswerOptions& options) {
-  const ModelFacts& facts = engine.model().facts();
-  const int64_t held = engine.session().past(0);
-  const int64_t canvas = facts.denoises() && options.max_tokens != 0 ? facts.canvas.length : 0;
-  if (held + prompt + canvas <= engine.capacity()) return OkStatus();
-  std::string need = fmt::format("the prompt has {} tokens", prompt);
-  if (held > 0) need += fmt::format(", the conversation before it {}", held);
-  if (canvas > 0) need += fmt::format(", a canvas {}", canvas);
-  const bool can_grow = engine.capacity() < facts.context_length;
-  return MakeError(
-      ErrorKind::kRuntime, "context.overflow", "{}, but the context holds {}; {}", need,
-      engine.capacity(),
-      can_grow ? fmt::format("shorten the prompt or raise --ctx-size (this model takes up to {})",
-                             facts.context_length)
-               : "shorten the prompt: this model takes no longer context");
+// Advice in words of the command line for a prompt that does not fit.
+Error WithAdvice(Error error, const ModelInfo& model) {
+  if (error.id != "context.overflow") return error;
+  const std::string advice =
+      model.capacity < model.context_length
+          ? fmt::format("shorten the prompt or raise --ctx-size (this model takes up to {})",
+                        model.context_length)
+          : "shorten the prompt: this model takes no longer context";
+  error.message = fmt::format("{}; {}", error.finding(), advice);
+  return error;
 }
+
+// Hands the events of one answer to its view.
+class AnswerReader {
+ public:
+  AnswerReader(const ModelInfo& model, const AnswerView& view, Console& console)
+      : model_(model), view_(view), progress_(console, "prompt") {
+    answer_.denoised = model.canvas_length > 0;
+  }
+
+  Result<Answer> Read(Generation& generation) {
+    const Status status = ReadEvents(generation);
+    progress_.Clear();
+    if (view_.on_end) RL_RETURN_IF_ERROR(view_.on_end());
+    RL_RETURN_IF_ERROR(status);
+    answer_.completion = generation.completion();
+    if (answer_.completion.reason == StopReason::kCancelled && read_ < total_) {
+      return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens", read_,
+                       total_);
+    }
+    return std::move(answer_);
+  }
+
+ private:
+  Status ReadEvents(Generation& generation) {
+    total_ = generation.completion().prompt_tokens;
+    for (;;) {
+      RL_ASSIGN_OR_RETURN(const std::optional<Event> event, generation.Next());
+      if (!event) return OkStatus();
+      if (event->kind != Event::Kind::kProgress) progress_.Clear();
+      RL_RETURN_IF_ERROR(Take(*event));
+    }
+  }
+
+  Status Take(const Event& event) {
+    switch (event.kind) {
+      case Event::Kind::kProgress:
+        TakeProgress(event);
+        return OkStatus();
+      case Event::Kind::kText:
+        return view_.on_text ? view_.on_text(event.text) : OkStatus();
+      case Event::Kind::kThinking:
+        return view_.on_thought ? view_.on_thought(event.text) : OkStatus();
+      case Event::Kind::kToolCall:
+        return view_.on_call ? view_.on_call(event.call) : OkStatus();
+      case Event::Kind::kDraft:
+        answer_.canvases = event.draft.canvas + 1;
+        ++answer_.steps;
+        return view_.on_step ? view_.on_step(event) : OkStatus();
+    }
+    return OkStatus();
+  }
+
+  // The first event tells how much of the prompt need not be read.
+  void TakeProgress(const Event& event) {
+    read_ = event.done;
+    if (!reused_) reused_ = event.done;
+    if (read_ > *reused_ && total_ - *reused_ > model_.chunk) {
+      progress_.Update(read_ - *reused_, total_ - *reused_);
+    }
+  }
+
+  const ModelInfo& model_;
+  const AnswerView& view_;
+  Progress progress_;
+  Answer answer_;
+  std::optional<int64_t> reused_;
+  int64_t read_ = 0;  // tokens of the prompt, and all of them
+  int64_t total_ = 0;
+};
 
 }  // namespace
 
-Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> prompt,
-                              const AnswerOptions& options, Console& console) {
-  RL_RETURN_IF_ERROR(CheckFits(engine, static_cast<int64_t>(prompt.size()), options));
-  if (engine.model().facts().denoises()) {
-    return GenerateCanvasAnswer(engine, prompt, options, console);
+Result<Answer> GenerateAnswer(Engine& engine, const Request& request, const AnswerView& view,
+                              Console& console) {
+  auto generation = engine.Submit(request);
+  if (!generation) {
+    return tl::unexpected(WithAdvice(std::move(generation).error(), engine.info()));
   }
-  Answer answer;
-  answer.prompt_tokens = static_cast<int64_t>(prompt.size());
-  const std::shared_ptr<const std::atomic<bool>> cancelled = CancelFlag();
-  Progress progress(console, "prompt");
-  GeneratorOptions generator_options;
-  generator_options.capacity = engine.capacity();
-  generator_options.vocabulary = engine.model().facts().vocabulary;
-  generator_options.may_ban_all = !engine.sampler().logit_bias.empty();
-  const std::span<const TokenId> ends = engine.tokenizer().end_of_generation_ids();
-  generator_options.end_tokens.assign(ends.begin(), ends.end());
-  generator_options.cancelled = cancelled.get();
-  if (options.show_progress && answer.prompt_tokens > engine.limits().max_rows) {
-    generator_options.on_prefill = [&progress](int64_t done, int64_t total) {
-      progress.Update(done, total);
-    };
-  }
-  Generator generator(engine.session(), std::move(generator_options));
-
-  const auto start = Clock::now();
-  // The plan of single tokens is compiled now, so that nothing is compiled after the first one.
-  RL_RETURN_IF_ERROR(engine.session().Prepare(1, DemandMode::kPerOutput));
-  RL_ASSIGN_OR_RETURN(const int32_t first, generator.Feed(prompt));
-  progress.Clear();
-  answer.times.prompt_seconds = SecondsSince(start);
-  RL_ASSIGN_OR_RETURN(answer.after_first_token, engine.session().Stats());
-
-  TextStream stream(engine, options, answer);
-  Status status;
-  const auto on_token = [&](int32_t token) {
-    status = stream.Push(token);
-    return status.has_value() && !stream.stopped();
-  };
-  const auto generate_start = Clock::now();
-  auto outcome = generator.Generate(first, options.max_tokens, on_token);
-  answer.times.generate_seconds = SecondsSince(generate_start);
-  RL_RETURN_IF_ERROR(status);
-  if (outcome) {
-    answer.reason = outcome->reason;
-  } else if (outcome.error().id == "run.cancelled") {
-    answer.reason = StopReason::kCancelled;  // the device noticed before we did
-  } else {
-    return tl::unexpected(std::move(outcome).error());
-  }
-  RL_RETURN_IF_ERROR(stream.Finish());
-  RL_ASSIGN_OR_RETURN(answer.at_end, engine.session().Stats());
-  return answer;
+  return AnswerReader(engine.info(), view, console).Read(*generation);
 }
 
 std::string DescribeAnswer(const Answer& answer) {
+  const Completion& completion = answer.completion;
   const std::string rate = RateText(GenerationRate(answer));
   if (answer.denoised) {
-    return fmt::format("{} prompt tokens; {} denoised in {} steps{}; {}", answer.prompt_tokens,
-                       answer.ids.size(), answer.steps, rate, InWords(answer.reason));
+    return fmt::format("{} prompt tokens; {} denoised in {} steps{}; {}", answer.prompt_tokens(),
+                       completion.ids.size(), answer.steps, rate, InWords(completion.reason));
   }
-  return fmt::format("{} prompt tokens{}; {} generated{}; {}", answer.prompt_tokens,
-                     RateText(PerSecond(answer.prompt_tokens, answer.times.prompt_seconds)),
-                     answer.ids.size(), rate, InWords(answer.reason));
+  return fmt::format("{} prompt tokens{}; {} generated{}; {}", answer.prompt_tokens(),
+                     RateText(PerSecond(answer.prompt_tokens(), completion.prompt_seconds)),
+                     completion.ids.size(), rate, InWords(completion.reason));
 }
 
 std::string DescribeTimes(const Answer& answer) {
-  const AnswerTimes& times = answer.times;
-  if (!answer.denoised) return fmt::format("first token after {:.3f} s", times.prompt_seconds);
+  const Completion& completion = answer.completion;
+  if (!answer.denoised) {
+    return fmt::format("first token after {:.3f} s", completion.prompt_seconds);
+  }
   std::string text =
-      fmt::format("prompt {:.3f} s, {} canvases", times.prompt_seconds, answer.canvases);
+      fmt::format("prompt {:.3f} s, {} canvases", completion.prompt_seconds, answer.canvases);
   if (answer.steps > 0) {
     text += fmt::format(", {:.3f} s a step",
-                        times.generate_seconds / static_cast<double>(answer.steps));
+                        completion.generate_seconds / static_cast<double>(answer.steps));
   }
   return text;
 }
 
-nlohmann::json AnswerAsJson(const Answer& answer, const ModelSession& engine) {
-  const auto generated = static_cast<int64_t>(answer.ids.size());
+nlohmann::json AnswerAsJson(const Answer& answer, const ModelInfo& model) {
+  const Completion& completion = answer.completion;
   nlohmann::json record = {
       {"type", "final"},
-      {"text", answer.text},
-      {"ids", answer.ids},
-      {"stop_reason", NameOf(answer.reason)},
-      {"seed", engine.sampler().seed},
-      {"backend", engine.devices().backend},
-      {"device", engine.devices().main().description().name},
-      {"prompt_tokens", answer.prompt_tokens},
-      {"generated_tokens", generated},
+      {"text", completion.text},
+      {"ids", completion.ids},
+      {"stop_reason", NameOf(completion.reason)},
+      {"seed", completion.seed},
+      {"backend", model.backend},
+      {"device", model.device},
+      {"prompt_tokens", answer.prompt_tokens()},
+      {"generated_tokens", completion.ids.size()},
       {"timings",
-       {{"load_s", engine.load_seconds()},
-        {"prompt_s", answer.times.prompt_seconds},
-        {"prompt_per_s", RateAsJson(PerSecond(answer.prompt_tokens, answer.times.prompt_seconds))},
-        {"generate_s", answer.times.generate_seconds},
+       {{"load_s", model.load_seconds},
+        {"prompt_s", completion.prompt_seconds},
+        {"prompt_per_s", RateAsJson(PerSecond(answer.prompt_tokens(), completion.prompt_seconds))},
+        {"generate_s", completion.generate_seconds},
         {"generate_per_s", RateAsJson(GenerationRate(answer))}}},
       {"counters",
-       {{"after_first_token", CountersAsJson(answer.after_first_token)},
-        {"at_end", CountersAsJson(answer.at_end)}}},
+       {{"after_first_token", CountersAsJson(completion.after_prompt)},
+        {"at_end", CountersAsJson(completion.at_end)}}},
       {"memory_bytes",
-       {{"weights", answer.at_end.weight_bytes},
-        {"weights_in_file", answer.at_end.weight_file_bytes},
-        {"states", answer.at_end.state_bytes},
-        {"arena", answer.at_end.arena_bytes},
-        {"io", answer.at_end.io_bytes},
-        {"workspace", answer.at_end.workspace_bytes}}}};
+       {{"weights", completion.at_end.weight_bytes},
+        {"weights_in_file", completion.at_end.weight_file_bytes},
+        {"states", completion.at_end.state_bytes},
+        {"arena", completion.at_end.arena_bytes},
+        {"io", completion.at_end.io_bytes},
+        {"workspace", completion.at_end.workspace_bytes}}}};
   if (answer.denoised) {
     record["canvases"] = answer.canvases;
     record["steps"] = answer.steps;
   }
-  if (!answer.thoughts.empty()) record["thoughts"] = answer.thoughts;
-  if (!answer.tool_calls.empty()) record["tool_calls"] = answer.tool_calls;
+  if (!completion.thoughts.empty()) record["thoughts"] = completion.thoughts;
+  for (const ToolCall& call : completion.tool_calls) {
+    record["tool_calls"].push_back(CallAsJson(call));
+  }
   return record;
 }
 
-std::string JsonLine(const nlohmann::json& value) {
-  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+nlohmann::json StepAsJson(const Event& step) {
+  const CanvasDraft& draft = step.draft;
+  const std::vector<bool> accepted(draft.accepted.begin(), draft.accepted.end());
+  return {{"type", "step"},
+          {"canvas", draft.canvas},
+          {"step", step.done - 1},
+          {"max_steps", step.total},
+          {"temperature", draft.temperature},
+          {"mean_entropy", draft.mean_entropy},
+          {"accepted_count", std::ranges::count(accepted, true)},
+          {"accepted", accepted},
+          {"entropy", draft.entropy},
+          {"ids", draft.ids}};
+}
+
+nlohmann::json CallAsJson(const ToolCall& call) {
+  return {
+      {"name", call.name},
+      {"arguments", nlohmann::json::parse(call.arguments, nullptr, /*allow_exceptions=*/false)}};
 }
 
 }  // namespace rullama::cli

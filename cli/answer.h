@@ -1,64 +1,56 @@
-// Generates one answer of the model, from prompt tokens to text.
+// One answer of the model: shows its parts as they come, and says in the end what it took.
 #pragma once
 
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "cli/loading.h"
-#include "core/runtime/generator.h"
-#include "samplers/entropy_bound.h"
+#include "cli/console.h"
+#include "engine/api/engine.h"
 
 namespace rullama::cli {
 
-struct AnswerOptions {
-  int64_t max_tokens = -1;  // negative: until the turn ends or the context is full
-  std::vector<std::string> stop;
-  bool chat = false;      // the output has thoughts and tool calls in markers
-  bool thinking = false;  // report thoughts
-  bool show_progress = true;
-  // Receives what the reader sees, whole UTF-8 sequences; an error ends the answer.
-  std::function<Status(std::string_view text)> on_text;
-  std::function<Status(std::string_view text)> on_thought;
-  // Called after each denoising step of canvas number `canvas`; may be empty.
-  std::function<Status(int64_t canvas, const CanvasStep& step)> on_step;
-  // Called after the last of these callbacks; may be empty.
-  std::function<Status()> on_end;
-};
-
-struct AnswerTimes {
-  double prompt_seconds = 0;  // until the first token was there
-  double generate_seconds = 0;
+// Receives the parts of an answer; an error ends it. Members may be empty.
+struct AnswerView {
+  std::function<Status(std::string_view text)> on_text = {};  // whole UTF-8 sequences
+  std::function<Status(std::string_view text)> on_thought = {};
+  std::function<Status(const ToolCall& call)> on_call = {};
+  std::function<Status(const Event& step)> on_step = {};  // a kDraft
+  std::function<Status()> on_end = {};                    // after the last of the others
 };
 
 struct Answer {
-  std::string text;  // what on_text got, in one piece
-  std::string thoughts;
-  std::vector<nlohmann::json> tool_calls;  // {"name", "arguments"}
-  std::vector<int32_t> ids;                // generated, without the end token
-  StopReason reason = StopReason::kEndOfGeneration;
-  int64_t prompt_tokens = 0;  // evaluated for this answer
+  Completion completion;
   bool denoised = false;
   int64_t canvases = 0;  // of a model that denoises: begun, and all their steps
   int64_t steps = 0;
-  AnswerTimes times;
-  SessionStats after_first_token;
-  SessionStats at_end;
+
+  // Tokens of the prompt that were evaluated for this answer.
+  [[nodiscard]] int64_t prompt_tokens() const {
+    return completion.prompt_tokens - completion.cached_tokens;
+  }
+  // Whether it ends in text, behind which the line is still open.
+  [[nodiscard]] bool ends_in_text() const {
+    return !completion.text.empty() && completion.tool_calls.empty();
+  }
 };
 
-// Feeds `prompt` after what the session's slot 0 already holds and generates. A Ctrl-C while
-// generating is a stop reason; while the prompt is evaluated it is the error run.cancelled.
-Result<Answer> GenerateAnswer(ModelSession& engine, std::span<const int32_t> prompt,
-                              const AnswerOptions& options, Console& console);
+// Answers a request, with the progress of a long prompt on the console. A Ctrl-C while the answer
+// is written is a stop reason; while the prompt is evaluated it is the error run.cancelled. Errors:
+// those of Engine::Submit and Generation::Next.
+Result<Answer> GenerateAnswer(Engine& engine, const Request& request, const AnswerView& view,
+                              Console& console);
 
 // "12 prompt tokens, 34.5 t/s; ..." for stderr: fits a terminal of 80 columns.
 std::string DescribeAnswer(const Answer& answer);
 // The times that -v adds to the statistics.
 std::string DescribeTimes(const Answer& answer);
 // The record {"type": "final", ...} of --json.
-nlohmann::json AnswerAsJson(const Answer& answer, const ModelSession& engine);
-// One line, invalid UTF-8 replaced.
-std::string JsonLine(const nlohmann::json& value);
+nlohmann::json AnswerAsJson(const Answer& answer, const ModelInfo& model);
+// The record {"type": "step", ...} of --json for a kDraft.
+nlohmann::json StepAsJson(const Event& step);
+// A call as {"name", "arguments"}.
+nlohmann::json CallAsJson(const ToolCall& call);
 
 }  // namespace rullama::cli

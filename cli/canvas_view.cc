@@ -104,15 +104,15 @@ std::vector<std::string> LayOutCanvas(std::span<const CanvasPiece> pieces, int c
 CanvasView::CanvasView(const Tokenizer& tokenizer, Console& console)
     : tokenizer_(tokenizer), console_(console) {}
 
-Status CanvasView::Show(const CanvasStep& step) {
+Status CanvasView::Show(const CanvasDraft& draft) {
   std::vector<CanvasPiece> pieces;
   Detokenizer detokenizer(tokenizer_);
   const std::span<const TokenId> ends = tokenizer_.end_of_generation_ids();
-  for (size_t row = 0; row < step.reply->best.size(); ++row) {
-    const int32_t token = step.reply->best[row];
+  for (size_t row = 0; row < draft.ids.size(); ++row) {
+    const int32_t token = draft.ids[row];
     if (std::ranges::find(ends, token) != ends.end()) break;
     RL_ASSIGN_OR_RETURN(const std::string_view text, detokenizer.Push(token));
-    pieces.push_back({std::string(text), step.reply->accepted[row] != 0});
+    pieces.push_back({std::string(text), draft.accepted[row] != 0});
   }
   const auto lines = LayOutCanvas(pieces, column_, SizeOfTerminal(STDOUT_FILENO));
   RL_RETURN_IF_ERROR(Clear());

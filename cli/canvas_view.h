@@ -12,7 +12,7 @@
 
 #include "cli/console.h"
 #include "core/tokenizer/tokenizer.h"
-#include "samplers/entropy_bound.h"
+#include "engine/api/request.h"
 
 namespace rullama::cli {
 
@@ -35,7 +35,7 @@ class CanvasView {
   // The terminal's cursor is at the start of a line: a new answer begins.
   void StartLine() { column_ = 0; }
   // Draws the canvas of a step over that of the last one.
-  Status Show(const CanvasStep& step);
+  Status Show(const CanvasDraft& draft);
   // Removes it; then text that stays may be written.
   Status Clear();
   // Text that was written and stays, so that the next canvas begins where it ended.

@@ -10,6 +10,7 @@
 #include "cli/line_input.h"
 #include "cli/signals.h"
 #include "core/base/utf8.h"
+#include "engine/engine_access.h"
 
 namespace rullama::cli {
 namespace {
@@ -54,14 +55,14 @@ bool IsSurvivable(const Error& error) {
 
 class ChatLoop {
  public:
-  ChatLoop(ModelSession& engine, const AnswerOptions& options, const ChatOptions& chat,
+  ChatLoop(Engine& engine, const Request& request, const AnswerView& view, const ChatOptions& chat,
            Console& console)
-      : raw_(engine.config().generation.raw),
+      : raw_(EngineAccess::SessionOf(engine).config().generation.raw),
         verbose_(chat.verbose),
         first_message_(chat.first_message),
-        capacity_(engine.capacity()),
+        capacity_(engine.info().capacity),
         console_(console),
-        conversation_(engine, options, console),
+        conversation_(engine, request, view, console),
         history_(chat.history ? HistoryPath() : std::filesystem::path()),
         input_(LineInput::Open(!console.Colored("", "1").empty())) {
     for (const std::string& message : history_.Load()) input_->Remember(message);
@@ -140,9 +141,10 @@ class ChatLoop {
       }
       return OkStatus();
     }
-    const bool ended_early = answer->reason == StopReason::kCancelled;
-    if (!answer->text.empty() || ended_early) RL_RETURN_IF_ERROR(console_.Write("\n"));
-    if (answer->reason == StopReason::kContextFull) {
+    const Completion& completion = answer->completion;
+    const bool ended_early = completion.reason == StopReason::kCancelled;
+    if (answer->ends_in_text() || ended_early) RL_RETURN_IF_ERROR(console_.Write("\n"));
+    if (completion.reason == StopReason::kContextFull) {
       console_.Warn(
           fmt::format("the answer ends here: the context of {} tokens is full", capacity_));
     }
@@ -222,9 +224,9 @@ class ChatLoop {
 
 }  // namespace
 
-Result<int> RunChatLoop(ModelSession& engine, const AnswerOptions& options, const ChatOptions& chat,
-                        Console& console) {
-  return ChatLoop(engine, options, chat, console).Run();
+Result<int> RunChatLoop(Engine& engine, const Request& request, const AnswerView& view,
+                        const ChatOptions& chat, Console& console) {
+  return ChatLoop(engine, request, view, chat, console).Run();
 }
 
 }  // namespace rullama::cli

@@ -13,9 +13,10 @@ struct ChatOptions {
   std::string first_message = {};  // sent before anything is typed
 };
 
-// Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. The result is the exit
-// code. Errors: those after which no answer is possible any more.
-Result<int> RunChatLoop(ModelSession& engine, const AnswerOptions& options, const ChatOptions& chat,
-                        Console& console);
+// Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. `request` is what every
+// turn asks for, but for the prompt. The result is the exit code. Errors: those after which no
+// answer is possible any more.
+Result<int> RunChatLoop(Engine& engine, const Request& request, const AnswerView& view,
+                        const ChatOptions& chat, Console& console);
 
 }  // namespace rullama::cli

@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/answer.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "core/base/size_text.h"

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/answer.h"
 #include "cli/bench_table.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/model_summary.h"
 #include "cli/options.h"

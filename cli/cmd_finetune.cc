@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/answer.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/signals.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/answer.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/model_summary.h"
 #include "core/base/size_text.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/answer.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/options.h"
 #include "cli/score.h"
 

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "cli/answer.h"
-#include "cli/canvas_answer.h"
 #include "cli/canvas_view.h"
 #include "cli/chat_loop.h"
 #include "cli/command.h"
+#include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
 #include "cli/prompt.h"
+#include "engine/engine_access.h"
 
 namespace rullama::cli {
 namespace {
@@ -42,83 +43,105 @@ void UnescapeTexts(RunFlags& flags) {
   for (std::string& stop : flags.config.stop) stop = Unescape(stop);
 }
 
-// -n: -1 is no limit, 0 evaluates the prompt only, what exceeds the context is cut by it.
+// -n: -1 is no limit, whatever the configuration says; 0 evaluates the prompt only, what exceeds
+// the context is cut by it.
 Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
-  if (flags.max_tokens) return ParseInteger(*flags.max_tokens, "--predict", -1, INT64_MAX);
-  return config.generation.max_tokens.value_or(-1);
+  if (!flags.max_tokens) return config.generation.max_tokens.value_or(INT64_MAX);
+  RL_ASSIGN_OR_RETURN(const int64_t most,
+                      ParseInteger(*flags.max_tokens, "--predict", -1, INT64_MAX));
+  return most < 0 ? INT64_MAX : most;
 }
 
-// `view` draws canvases, if stdout is to be drawn on.
-void ShowOnTerminal(std::shared_ptr<CanvasView> view, Console& console, AnswerOptions& options) {
-  options.on_step = [view](int64_t canvas, const CanvasStep& step) {
-    if (canvas == 0 && step.index == 0) view->StartLine();
-    return view->Show(step);
+// What every request of this command has, whatever its prompt.
+Result<Request> MakeRequest(const RunFlags& flags, const ModelSession& session) {
+  Request request{.every_draft = true};
+  RL_ASSIGN_OR_RETURN(request.max_tokens, MaxTokens(flags, session.config()));
+  request.sampling.seed = static_cast<int64_t>(session.sampler().seed);
+  return request;
+}
+
+// `canvas` draws canvases, if stdout is to be drawn on.
+void ShowOnTerminal(std::shared_ptr<CanvasView> canvas, AnswerView& view) {
+  view.on_step = [canvas](const Event& step) {
+    if (step.draft.canvas == 0 && step.done == 1) canvas->StartLine();
+    return canvas->Show(step.draft);
   };
-  options.on_text = [view, &console](std::string_view text) -> Status {
-    RL_RETURN_IF_ERROR(view->Clear());
-    view->Wrote(text);
+  view.on_text = [canvas, write = view.on_text](std::string_view text) -> Status {
+    RL_RETURN_IF_ERROR(canvas->Clear());
+    canvas->Wrote(text);
+    return write(text);
+  };
+  view.on_end = [canvas, end = view.on_end]() -> Status {
+    RL_RETURN_IF_ERROR(canvas->Clear());
+    return end();
+  };
+}
+
+AnswerView JsonView(Console& console) {
+  const auto delta = [&console](const char* what, const nlohmann::json& part) {
+    return console.Write(JsonLine({{"type", "delta"}, {what, part}}));
+  };
+  return {.on_text = [delta](std::string_view text) { return delta("text", text); },
+          .on_thought = [delta](std::string_view text) { return delta("thought", text); },
+          .on_call = [delta](const ToolCall& call) { return delta("tool_call", CallAsJson(call)); },
+          .on_step =
+              [&console](const Event& step) { return console.Write(JsonLine(StepAsJson(step))); }};
+}
+
+AnswerView TextView(const Engine& engine, Console& console) {
+  AnswerView view;
+  const auto in_line = std::make_shared<bool>(false);
+  view.on_text = [&console, in_line](std::string_view text) {
+    *in_line = true;
     return console.Write(text);
   };
-  options.on_end = [view] { return view->Clear(); };
-}
-
-Result<AnswerOptions> MakeAnswerOptions(const RunFlags& flags, const ModelSession& engine,
-                                        Console& console) {
-  const Config& config = engine.config();
-  AnswerOptions options;
-  RL_ASSIGN_OR_RETURN(options.max_tokens, MaxTokens(flags, config));
-  options.stop = config.generation.stop;
-  options.chat = !config.generation.raw && flags.prompt.ids_path.empty();
-  options.thinking = config.generation.thinking.value_or(false);
-  if (flags.json) {
-    options.on_text = [&console](std::string_view text) {
-      return console.Write(JsonLine({{"type", "delta"}, {"text", text}}));
-    };
-    options.on_thought = [&console](std::string_view text) {
-      return console.Write(JsonLine({{"type", "delta"}, {"thought", text}}));
-    };
-    options.on_step = [&console](int64_t canvas, const CanvasStep& step) {
-      return console.Write(JsonLine(StepAsJson(canvas, step)));
-    };
-  } else {
-    options.on_text = [&console](std::string_view text) { return console.Write(text); };
-    // Thoughts are not the answer.
-    options.on_thought = [&console](std::string_view text) {
-      console.WriteError(console.Colored(text, "2"));
-      return OkStatus();
-    };
-    if (engine.model().facts().denoises() && console.stdout_draws()) {
-      ShowOnTerminal(std::make_shared<CanvasView>(engine.tokenizer(), console), console, options);
-    }
+  // Thoughts are not the answer.
+  view.on_thought = [&console](std::string_view text) {
+    console.WriteError(console.Colored(text, "2"));
+    return OkStatus();
+  };
+  // Each call has a line of its own.
+  view.on_call = [&console, in_line](const ToolCall& call) {
+    const bool breaks = std::exchange(*in_line, false);
+    return console.Write((breaks ? "\n" : "") + JsonLine(CallAsJson(call)));
+  };
+  view.on_end = [in_line] {
+    *in_line = false;
+    return OkStatus();
+  };
+  if (engine.info().canvas_length > 0 && console.stdout_draws()) {
+    const Tokenizer& tokenizer = EngineAccess::SessionOf(engine).tokenizer();
+    ShowOnTerminal(std::make_shared<CanvasView>(tokenizer, console), view);
   }
-  return options;
+  return view;
 }
 
 Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, {}, console));
-  if (flags.config.verbose) DescribeSession(*engine, console);
-  RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
-  RL_ASSIGN_OR_RETURN(const auto ids, PromptTokens(*engine, prompt));
-  RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, ids, options, console));
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console));
+  const ModelSession& session = EngineAccess::SessionOf(*engine);
+  RL_ASSIGN_OR_RETURN(Request request, MakeRequest(flags, session));
+  request.reuse_prefix = false;  // there is no second request
+  RL_ASSIGN_OR_RETURN(request, WithPrompt(std::move(request), *engine, prompt));
+  const AnswerView view = flags.json ? JsonView(console) : TextView(*engine, console);
+  RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, request, view, console));
   if (flags.json) {
-    RL_RETURN_IF_ERROR(console.Write(JsonLine(AnswerAsJson(answer, *engine))));
+    RL_RETURN_IF_ERROR(console.Write(JsonLine(AnswerAsJson(answer, engine->info()))));
   } else {
-    if (!answer.text.empty()) RL_RETURN_IF_ERROR(console.Write("\n"));
+    if (answer.ends_in_text()) RL_RETURN_IF_ERROR(console.Write("\n"));
     console.Note(DescribeAnswer(answer));
     if (flags.config.verbose) console.Note(DescribeTimes(answer));
   }
   if (flags.config.verbose) {
-    DescribePlacement(engine->session().placement(), engine->devices().policy.device_names,
+    DescribePlacement(session.session().placement(), session.devices().policy.device_names,
                       console);
   }
   return 0;
 }
 
 Result<int> Converse(const RunFlags& flags, std::string first_message, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, {}, console));
-  if (flags.config.verbose) DescribeSession(*engine, console);
-  RL_ASSIGN_OR_RETURN(const AnswerOptions options, MakeAnswerOptions(flags, *engine, console));
-  return RunChatLoop(*engine, options,
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console));
+  RL_ASSIGN_OR_RETURN(const Request request, MakeRequest(flags, EngineAccess::SessionOf(*engine)));
+  return RunChatLoop(*engine, request, TextView(*engine, console),
                      {.verbose = flags.config.verbose,
                       .history = !flags.no_history,
                       .first_message = std::move(first_message)},

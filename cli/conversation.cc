@@ -1,10 +1,11 @@
 #include "cli/conversation.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
+#include "cli/json_text.h"
 #include "cli/prompt.h"
+#include "engine/engine_access.h"
 #include "engine/system_prompt.h"
 
 namespace rullama::cli {
@@ -26,15 +27,20 @@ bool DropOldestTurn(nlohmann::json& messages) {
 
 }  // namespace
 
-Conversation::Conversation(ModelSession& engine, const AnswerOptions& options, Console& console)
-    : engine_(engine), options_(options), console_(console), messages_(nlohmann::json::array()) {
-  AddSystemPrompt(engine.config(), messages_);
+Conversation::Conversation(Engine& engine, Request request, const AnswerView& view,
+                           Console& console)
+    : engine_(engine),
+      request_(std::move(request)),
+      view_(view),
+      console_(console),
+      messages_(nlohmann::json::array()) {
+  request_.default_system = false;
+  request_.reuse_answers = true;
+  AddSystemPrompt(EngineAccess::SessionOf(engine).config(), messages_);
 }
 
 void Conversation::Clear() {
   messages_.erase(messages_.begin() + (has_system() ? 1 : 0), messages_.end());
-  engine_.session().ForgetSlot(0);
-  cached_.clear();
 }
 
 void Conversation::SetSystem(const std::string& text) {
@@ -44,95 +50,73 @@ void Conversation::SetSystem(const std::string& text) {
   }
 }
 
-void Conversation::SetThinking(bool thinking) { options_.thinking = thinking; }
+void Conversation::SetThinking(bool thinking) { request_.thinking = thinking; }
 
 bool Conversation::has_system() const {
   return !messages_.empty() && messages_[0]["role"] == "system";
 }
 
-int64_t Conversation::canvas_length() const {
-  const ModelFacts& facts = engine_.model().facts();
-  return facts.denoises() ? facts.canvas.length : 0;
-}
-
 int64_t Conversation::Reserve() const {
-  int64_t wanted = engine_.capacity() / kReservedPart;
-  if (options_.max_tokens >= 0) wanted = std::min(wanted, options_.max_tokens);
-  return std::max(wanted, canvas_length());
+  const ModelInfo& model = engine_.info();
+  return std::max(std::min(model.capacity / kReservedPart, request_.max_tokens),
+                  model.canvas_length);
 }
 
-Error Conversation::TooLong(size_t tokens) const {
-  const int64_t limit = engine_.model().facts().context_length;
+Error Conversation::TooLong(int64_t tokens) const {
+  const ModelInfo& model = engine_.info();
   const std::string with = has_system() ? " with the system prompt" : "";
-  const std::string canvas =
-      canvas_length() > 0 ? fmt::format(" and a canvas {}", canvas_length()) : std::string();
+  const std::string canvas = model.canvas_length > 0
+                                 ? fmt::format(" and a canvas {}", model.canvas_length)
+                                 : std::string();
   const std::string larger =
-      engine_.capacity() < limit
+      model.capacity < model.context_length
           ? fmt::format(", or start again with a larger --ctx-size (this model takes up to {})",
-                        limit)
+                        model.context_length)
           : std::string();
   return {ErrorKind::kRuntime, "context.overflow",
           fmt::format("this message alone has {} tokens{}{}, but the context holds {}; shorten "
                       "it{}; the conversation goes on without it",
-                      tokens, with, canvas, engine_.capacity(), larger)};
+                      tokens, with, canvas, model.capacity, larger)};
 }
 
-Result<std::vector<int32_t>> Conversation::FittedTokens() {
+Result<Request> Conversation::FittedRequest() {
+  const ModelInfo& model = engine_.info();
   nlohmann::json kept = messages_;
+  Request request = request_;
   int dropped = 0;
   for (;;) {
-    RL_ASSIGN_OR_RETURN(EncodedChat chat,
-                        engine_.model().model->EncodeChat(engine_.tokenizer(), kept,
-                                                          /*tools=*/nullptr, options_.thinking));
-    std::vector<int32_t> ids = std::move(chat.ids);
-    const auto count = static_cast<int64_t>(ids.size());
-    const bool fits = count + Reserve() <= engine_.capacity();
+    request.messages = JsonText(kept);
+    RL_ASSIGN_OR_RETURN(const int64_t tokens, engine_.CountPrompt(request));
+    const bool fits = tokens + Reserve() <= model.capacity;
     if (!fits && DropOldestTurn(kept)) {
       ++dropped;
       continue;
     }
-    if (count + canvas_length() > engine_.capacity()) return tl::unexpected(TooLong(ids.size()));
+    if (tokens + model.canvas_length > model.capacity) return tl::unexpected(TooLong(tokens));
     if (dropped > 0) {
       messages_ = std::move(kept);
-      console_.Warn(
-          fmt::format("forgot the {} so that the context of {} tokens suffices",
-                      dropped == 1 ? "oldest turn" : fmt::format("{} oldest turns", dropped),
-                      engine_.capacity()));
+      console_.Warn(fmt::format(
+          "forgot the {} so that the context of {} tokens suffices",
+          dropped == 1 ? "oldest turn" : fmt::format("{} oldest turns", dropped), model.capacity));
     }
-    return ids;
+    return request;
   }
 }
 
 Result<Answer> Conversation::Say(const std::string& text) {
-  if (engine_.config().generation.raw) {
-    RL_ASSIGN_OR_RETURN(const auto ids, PromptTokens(engine_, {.text = text, .ids = {}}));
-    return AnswerTo(ids);
+  const auto answer_to = [this](const Request& request) {
+    return GenerateAnswer(engine_, request, view_, console_);
+  };
+  if (EngineAccess::SessionOf(engine_).config().generation.raw) {
+    return WithPrompt(request_, engine_, {.text = text, .ids = {}}).and_then(answer_to);
   }
   messages_.push_back({{"role", "user"}, {"content", text}});
-  auto answer = FittedTokens().and_then([this](const auto& ids) { return AnswerTo(ids); });
+  auto answer = FittedRequest().and_then(answer_to);
   if (answer) {
-    messages_.push_back({{"role", "assistant"}, {"content", answer->text}});
+    messages_.push_back({{"role", "assistant"}, {"content", answer->completion.text}});
   } else {
     messages_.erase(messages_.size() - 1);
   }
-  return answer;
-}
-
-// Evaluates only what the cache does not hold yet, if the conversation merely went on.
-Result<Answer> Conversation::AnswerTo(const std::vector<int32_t>& ids) {
-  const bool continues =
-      ids.size() > cached_.size() && std::equal(cached_.begin(), cached_.end(), ids.begin());
-  if (!continues) {
-    engine_.session().ForgetSlot(0);
-    cached_.clear();
-  }
-  const auto fresh = std::span(ids).subspan(cached_.size());
-  auto answer = GenerateAnswer(engine_, fresh, options_, console_);
-  cached_ = ids;
-  if (answer) cached_.insert(cached_.end(), answer->ids.begin(), answer->ids.end());
-  // The last token that was drawn has not been evaluated, nor has the rest of a prompt that
-  // failed.
-  cached_.resize(std::min(cached_.size(), static_cast<size_t>(engine_.session().past(0))));
   return answer;
 }
 

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "cli/answer.h"
 
@@ -14,10 +13,10 @@ namespace rullama::cli {
 // on its own.
 class Conversation {
  public:
-  // All three arguments must outlive this object.
-  Conversation(ModelSession& engine, const AnswerOptions& options, Console& console);
+  // `request` is what every turn asks for, but for the prompt. The others must outlive this object.
+  Conversation(Engine& engine, Request request, const AnswerView& view, Console& console);
 
-  // Writes the model's answer to `text` as the options say. If the context is too small for the
+  // Shows the model's answer to `text` on the view. If the context is too small for the
   // conversation, the oldest turns are dropped, with a warning; the system prompt stays. After an
   // error the conversation is as before the call. Errors: context.overflow if the text alone does
   // not fit; those of GenerateAnswer.
@@ -31,19 +30,17 @@ class Conversation {
 
  private:
   [[nodiscard]] bool has_system() const;
-  [[nodiscard]] int64_t canvas_length() const;  // 0 for a model that writes token by token
   // Tokens that an answer should find free.
   [[nodiscard]] int64_t Reserve() const;
-  // The tokens of the conversation after dropping what does not fit.
-  Result<std::vector<int32_t>> FittedTokens();
-  [[nodiscard]] Error TooLong(size_t tokens) const;
-  Result<Answer> AnswerTo(const std::vector<int32_t>& ids);
+  // The request for the next turn, after dropping the messages that do not fit.
+  Result<Request> FittedRequest();
+  [[nodiscard]] Error TooLong(int64_t tokens) const;
 
-  ModelSession& engine_;
-  AnswerOptions options_;
+  Engine& engine_;
+  Request request_;
+  const AnswerView& view_;
   Console& console_;
   nlohmann::json messages_;
-  std::vector<int32_t> cached_;  // the tokens whose rows slot 0 holds
 };
 
 }  // namespace rullama::cli

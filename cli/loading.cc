@@ -8,6 +8,7 @@
 
 #include "cli/crash_report.h"
 #include "cli/signals.h"
+#include "engine/engine_access.h"
 
 namespace rullama::cli {
 namespace {
@@ -89,6 +90,17 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
   options.plugin_paths = flags.plugins;
   return ModelSession::Open(std::move(loaded.model), options, ProcessHooks(loaded.environment),
                             console);
+}
+
+Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags, console));
+  RL_ASSIGN_OR_RETURN(auto engine, EngineAccess::Open(std::move(loaded.model),
+                                                      {.slots = 1,
+                                                       .plugin_paths = flags.plugins,
+                                                       .hooks = ProcessHooks(loaded.environment)},
+                                                      console));
+  if (flags.verbose) DescribeSession(EngineAccess::SessionOf(*engine), console);
+  return engine;
 }
 
 std::unique_ptr<Registry> MakeRegistry(const Config& config,

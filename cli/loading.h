@@ -9,6 +9,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
+#include "engine/api/engine.h"
 #include "engine/model_session.h"
 
 namespace rullama::cli {
@@ -33,6 +34,10 @@ Result<ConfiguredModel> LoadModel(const ConfigFlags& flags, Console& console);
 Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
                                                        ModelSessionOptions options,
                                                        Console& console);
+
+// An engine for one request at a time; with -v it is described. Errors: those of LoadModel and
+// EngineAccess::Open.
+Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console);
 
 // The functions of the engine with the hooks of this process.
 std::unique_ptr<Registry> MakeRegistry(const Config& config,

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "cli/console.h"
+#include "cli/json_text.h"
+#include "cli/options.h"
 #include "core/base/utf8.h"
-#include "engine/system_prompt.h"
+#include "engine/engine_access.h"
 
 namespace rullama::cli {
 namespace {
@@ -86,31 +88,20 @@ Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags) {
   return std::optional(std::move(prompt));
 }
 
-Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prompt& prompt) {
+Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& prompt) {
   if (prompt.ids) {
-    for (const int32_t id : *prompt.ids) {
-      if (!engine.tokenizer().Contains(id)) {
-        return MakeError(ErrorKind::kUsage, "tokenizer.id",
-                         "token id {} is outside the vocabulary of {} tokens", id,
-                         engine.tokenizer().size());
-      }
-    }
     if (prompt.ids->empty()) {
       return MakeError(ErrorKind::kUsage, "usage.prompt", "the list of token ids is empty");
     }
-    return *prompt.ids;
+    request.ids = *prompt.ids;
+  } else if (EngineAccess::SessionOf(engine).config().generation.raw) {
+    RL_ASSIGN_OR_RETURN(request.ids, engine.Tokenize(prompt.text, /*parse_special=*/true,
+                                                     /*add_bos=*/true));
+  } else {
+    request.messages =
+        JsonText(nlohmann::json::array({{{"role", "user"}, {"content", prompt.text}}}));
   }
-  if (engine.config().generation.raw) {
-    EncodeOptions options;
-    options.add_bos = true;
-    return engine.tokenizer().Encode(prompt.text, options);
-  }
-  nlohmann::json messages = nlohmann::json::array({{{"role", "user"}, {"content", prompt.text}}});
-  AddSystemPrompt(engine.config(), messages);
-  RL_ASSIGN_OR_RETURN(EncodedChat chat, engine.model().model->EncodeChat(
-                                            engine.tokenizer(), messages, /*tools=*/nullptr,
-                                            engine.config().generation.thinking.value_or(false)));
-  return std::move(chat.ids);
+  return request;
 }
 
 }  // namespace rullama::cli

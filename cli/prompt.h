@@ -1,4 +1,4 @@
-// Reads a prompt from its source and turns it into tokens.
+// Reads a prompt from its source and makes a request of it.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/loading.h"
+#include "cli/console.h"
+#include "engine/api/engine.h"
 
 namespace rullama::cli {
 
@@ -32,7 +33,8 @@ std::string Unescape(std::string_view text);
 // input.*, text.utf8 (with the byte offset).
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 
-// The tokens of a prompt on its own: as it is, or as the first turn of a conversation.
-Result<std::vector<int32_t>> PromptTokens(const ModelSession& engine, const Prompt& prompt);
+// The request with a prompt on its own: as it is, or as the first turn of a conversation. Errors:
+// usage.prompt for an empty list of ids; text.size.
+Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& prompt);
 
 }  // namespace rullama::cli
