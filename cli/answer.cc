@@ -150,6 +150,10 @@ Result<Answer> GenerateAnswer(Engine& engine, const Request& request, const Answ
   if (!generation) {
     return tl::unexpected(WithAdvice(std::move(generation).error(), engine.info()));
   }
+  if (const auto& ignored = generation->completion().ignored_keywords; !ignored.empty()) {
+    console.Warn(fmt::format("keywords of the schema or of tools that have no effect: {}",
+                             fmt::join(ignored, ", ")));
+  }
   return AnswerReader(engine.info(), view, console).Read(*generation);
 }
 

@@ -17,8 +17,9 @@ namespace {
 constexpr std::array<std::string_view, 3> kColorWords = {"auto", "always", "never"};
 constexpr std::array<std::string_view, 3> kFlashWords = {"auto", "on", "off"};
 constexpr const char* kSpelledOut[][2] = {
-    {"-sys", "--system"},       {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
-    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
+    {"-sys", "--system"},          {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
+    {"-ctk", "--cache-type-k"},    {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
+    {"-jf", "--json-schema-file"},
 };
 
 const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {

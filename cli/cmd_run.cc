@@ -27,6 +27,9 @@ struct RunFlags {
   std::string model;                      // the first word without an option
   std::vector<std::string> prompt_words;  // those behind it
   std::optional<std::string> max_tokens;
+  std::optional<std::string> schema;       // --json-schema
+  std::optional<std::string> schema_path;  // --json-schema-file
+  std::optional<std::string> tools_path;   // --tools
   bool escape = false;
   bool no_history = false;
   bool conversation = false;  // the prompt, if there is one, is the first message
@@ -52,10 +55,44 @@ Result<int64_t> MaxTokens(const RunFlags& flags, const Config& config) {
   return most < 0 ? INT64_MAX : most;
 }
 
+// A JSON text of the command line. No text at all would mean that nothing is asked for.
+Status CheckJsonText(const std::string& text, std::string_view option) {
+  if (text.find_first_not_of(" \t\r\n") != std::string::npos) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "usage.option", "the JSON text of {} is empty", option);
+}
+
+// Holds the answer to a schema and to calls of tools. The engine says what is wrong with them.
+Status ApplyConstraints(const RunFlags& flags, Request& request) {
+  if (flags.schema && flags.schema_path) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--json-schema and --json-schema-file exclude each other; give one");
+  }
+  if (flags.schema) {
+    request.json_schema = *flags.schema;
+    RL_RETURN_IF_ERROR(CheckJsonText(request.json_schema, "--json-schema"));
+  }
+  if (flags.schema_path) {
+    RL_ASSIGN_OR_RETURN(request.json_schema, ReadTextFile(*flags.schema_path, kMaxPromptBytes));
+    RL_RETURN_IF_ERROR(CheckJsonText(request.json_schema, "--json-schema-file"));
+  }
+  if (flags.tools_path) {
+    RL_ASSIGN_OR_RETURN(request.tools, ReadTextFile(*flags.tools_path, kMaxPromptBytes));
+    RL_RETURN_IF_ERROR(CheckJsonText(request.tools, "--tools"));
+  }
+  return OkStatus();
+}
+
 // What every request of this command has, whatever its prompt.
 Result<Request> MakeRequest(const RunFlags& flags, const ModelSession& session) {
   Request request{.every_draft = true};
   RL_ASSIGN_OR_RETURN(request.max_tokens, MaxTokens(flags, session.config()));
+  if (flags.tools_path && (session.config().generation.raw || !flags.prompt.ids_path.empty())) {
+    return MakeError(
+        ErrorKind::kUsage, "usage.option",
+        "--tools belongs to a conversation, and --raw and --prompt-ids continue a text "
+        "as it is; leave one of them out");
+  }
+  RL_RETURN_IF_ERROR(ApplyConstraints(flags, request));
   request.sampling.seed = static_cast<int64_t>(session.sampler().seed);
   return request;
 }
@@ -267,6 +304,16 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->add_option("--stop", flags->config.stop, "Stop in front of this text; may be repeated")
       ->option_text("TEXT")
       ->allow_extra_args(false);
+  const auto add_constraint = [command](const char* name, std::optional<std::string>& value,
+                                        const char* text, const char* help) {
+    command->add_option(name, value, help)->option_text(text)->group("Form of the answer");
+  };
+  add_constraint("-j,--json-schema", flags->schema, "SCHEMA",
+                 "Write JSON that is valid under this schema; {} allows any");
+  add_constraint("--json-schema-file", flags->schema_path, "FILE",
+                 "The schema from a file (also -jf)");
+  add_constraint("--tools", flags->tools_path, "FILE",
+                 "Functions that the model may call, as the list 'tools' of the OpenAI API");
   command->add_flag("-i,--conversation,--interactive", flags->conversation,
                     "Chat on the terminal (also -cnv), as without a prompt; a prompt is the first "
                     "message");
@@ -283,6 +330,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200
   rullama -m model.gguf -f question.txt --greedy
   git diff | rullama -m gemma4:e2b -p "Write a commit message for:"
+  rullama -m gemma4:e2b -p "Three colours" -j '{"type": "array", "items": {"type": "string"}}'
   rullama --config configs/tiny.yaml -p "The prince" --seed 7 --json)");
   command->callback([flags, &context] {
     if (flags->escape) UnescapeTexts(*flags);

@@ -25,6 +25,15 @@ bool DropOldestTurn(nlohmann::json& messages) {
   return true;
 }
 
+// An answer as a message of the conversation.
+nlohmann::json MessageOf(const Completion& completion) {
+  nlohmann::json message = {{"role", "assistant"}, {"content", completion.text}};
+  for (const ToolCall& call : completion.tool_calls) {
+    message["tool_calls"].push_back({{"type", "function"}, {"function", CallAsJson(call)}});
+  }
+  return message;
+}
+
 }  // namespace
 
 Conversation::Conversation(Engine& engine, Request request, const AnswerView& view,
@@ -113,7 +122,7 @@ Result<Answer> Conversation::Say(const std::string& text) {
   messages_.push_back({{"role", "user"}, {"content", text}});
   auto answer = FittedRequest().and_then(answer_to);
   if (answer) {
-    messages_.push_back({{"role", "assistant"}, {"content", answer->completion.text}});
+    messages_.push_back(MessageOf(answer->completion));
   } else {
     messages_.erase(messages_.size() - 1);
   }

@@ -61,8 +61,8 @@ constexpr ForeignWord kOptions[] = {
      "--dry-base --xtc-probability --xtc-threshold --top-nsigma --dynatemp-range",
      "not supported; use --top-k, --top-p, --min-p or --typical"},
     {"--typical-p", "use --typical N"},
-    {"--grammar --grammar-file -j --json-schema -jf --json-schema-file --format",
-     "not supported: an answer cannot be forced into a grammar or schema"},
+    {"--grammar --grammar-file", "not supported: an answer can be held to a --json-schema"},
+    {"--format", "use --json-schema SCHEMA; '{\"type\": \"object\"}' allows any object"},
     {"--ctx --n-ctx --num-ctx --num_ctx", "use -c N, or --ctx-size N"},
     {"--num-predict --num_predict", "use -n N, or --predict N"},
     // The program.

@@ -162,6 +162,72 @@ TEST(Generate, EmptyPromptIsOneBos) {
   EXPECT_EQ(Parse(result).final["prompt_tokens"], 1);
 }
 
+constexpr const char* kPerson =
+    R"({"properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "x-order": 1})";
+constexpr const char* kTools =
+    R"([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",)"
+    R"( "properties": {"city": {"enum": ["Moscow", "Paris"]}}, "required": ["city"]}}}])";
+
+TEST(Form, AnswersAreValidUnderTheSchema) {
+  const std::vector<std::string> base = {"-m", TinyModel(), "-p", "Who?", "-n", "60", "-s", "3"};
+  std::vector<std::string> typed = base;
+  typed.insert(typed.end(), {"-j", kPerson});
+  const RunResult result = RunRullama(typed);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(json::parse(result.out)["name"].is_string());
+  EXPECT_TRUE(json::parse(result.out)["age"].is_number_integer());
+  EXPECT_THAT(result.err, HasSubstr("that have no effect: x-order"));
+  std::vector<std::string> from_file = base;
+  from_file.insert(from_file.end(), {"-jf", TemporaryFile("person.json", kPerson).string()});
+  EXPECT_EQ(RunRullama(from_file).out, result.out);
+}
+
+TEST(Form, WrongFormsAreRefused) {
+  const struct {
+    std::vector<std::string> arguments;
+    int exit_code;
+    const char* error;
+  } cases[] = {
+      {{"-j", R"({"not": {}})"}, 2, "schema.not: the keyword is not supported"},
+      {{"-j", "{"}, 2, "[schema.invalid]"},
+      {{"-j", ""}, 2, "the JSON text of --json-schema is empty"},
+      {{"-j", "{}", "-jf", "x"}, 2, "exclude each other"},
+      {{"--json-schema-file", "no_such_file"}, 6, "[io.open]"},
+      {{"--tools", TemporaryFile("object.json", "{}").string()}, 2, "tools: expected a list"},
+      {{"--tools", TemporaryFile("tools.json", kTools).string(), "--raw"}, 2, "leave one of them"},
+  };
+  for (const auto& [arguments, exit_code, error] : cases) {
+    std::vector<std::string> all = {"-m", TinyModel(), "-p", "Who?", "-n", "1"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const RunResult result = RunRullama(all);
+    EXPECT_EQ(result.exit_code, exit_code) << error;
+    EXPECT_THAT(result.err, HasSubstr(error));
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(Form, CallsOfToolsAreShown) {
+  // The model calls nothing by itself.
+  const RunResult marker = RunRullama({"tokenize", "-m", TinyModel(), "--no-bos", "<|tool_call>"});
+  const json ids = json::parse(marker.out);
+  ASSERT_EQ(ids.size(), 1U) << marker.out;
+  std::vector<std::string> arguments = {
+      "-m",       TinyModel(),    "-p",
+      "Rain?",    "--tools",      TemporaryFile("tools.json", kTools).string(),
+      "--greedy", "-n",           "40",
+      "-q",       "--logit-bias", ids[0].dump() + "=100"};
+  const json call = json::parse(RunRullama(arguments).out);
+  EXPECT_EQ(call["name"], "weather");
+  EXPECT_THAT(call["arguments"]["city"], ::testing::AnyOf("Moscow", "Paris"));
+  arguments.emplace_back("--json");
+  std::istringstream lines(RunRullama(arguments).out);
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(json::parse(line), json({{"type", "delta"}, {"tool_call", call}}));
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(json::parse(line)["tool_calls"], json::array({call}));
+}
+
 TEST(Generate, ReferenceAgreesWithCpu) {
   const json cpu = Final({"--greedy", "-n", "8"});
   const json reference = Final({"--greedy", "-n", "8", "--backend", "reference"});
