@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "models/gemma4/adapters/adapter.h"
+#include "models/common/adapters/adapter.h"
 #include "models/gemma4/chat/answer_grammar.h"
 #include "models/gemma4/chat/encoding.h"
 #include "models/gemma4/chat/output_parser.h"
@@ -66,23 +66,25 @@ uint64_t Gemma4Model::CacheBytes(const BuildOptions& options) const {
 }
 
 Result<Adapter> Gemma4Model::ReadAdapter(const std::string& path) const {
-  return rullama::ReadAdapter(path, config_);
+  return rullama::ReadAdapter(path,
+                              {std::string(config_.architecture()), ExpectedTensors(config_)});
 }
 
 Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
                                             const nlohmann::json& messages,
                                             const nlohmann::json& tools, bool thinking) const {
-  RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(tokenizer));
+  RL_RETURN_IF_ERROR(chat::CheckMarkers(tokenizer, gemma4::kTurnMarkers));
   RL_ASSIGN_OR_RETURN(
-      const gemma4::ChatPrompt prompt,
+      const chat::ChatPrompt prompt,
       gemma4::RenderChat(messages, tools, {.variant = variant_, .enable_thinking = thinking}));
-  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids, gemma4::EncodePrompt(tokenizer, prompt));
+  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
+                      chat::EncodePrompt(tokenizer, gemma4::kTurnMarkers, prompt));
   return EncodedChat{.ids = std::move(ids), .opens_thought = prompt.opens_thought};
 }
 
 std::vector<int64_t> Gemma4Model::TurnBorders(const Tokenizer& tokenizer,
                                               std::span<const TokenId> ids) const {
-  return gemma4::TurnBorders(tokenizer, ids);
+  return chat::TurnBorders(tokenizer, gemma4::kTurnMarkers, ids);
 }
 
 std::unique_ptr<OutputParser> Gemma4Model::MakeOutputParser(

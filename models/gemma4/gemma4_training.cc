@@ -2,38 +2,13 @@
 #include <string>
 #include <vector>
 
-#include "models/gemma4/adapters/adapter_writer.h"
+#include "models/common/adapters/adapter_writer.h"
 #include "models/gemma4/chat/encoding.h"
 #include "models/gemma4/gemma4_model.h"
 
 namespace rullama {
-namespace {
-
-// Text that is learnt and text that is not are encoded apart, as they are when a model goes on
-// behind a prompt. Exactly one BOS.
-Result<EncodedExample> EncodeStretches(const Tokenizer& tokenizer,
-                                       const gemma4::ChatPrompt& prompt) {
-  RL_RETURN_IF_ERROR(gemma4::CheckChatMarkers(tokenizer));
-  EncodedExample example;
-  const std::vector<gemma4::PromptSegment>& all = prompt.segments;
-  for (size_t begin = 0; begin < all.size();) {
-    std::vector<TextSegment> stretch;
-    size_t end = begin;
-    for (; end < all.size() && all[end].is_trained == all[begin].is_trained; ++end) {
-      stretch.push_back({all[end].text, all[end].is_template});
-    }
-    RL_ASSIGN_OR_RETURN(const auto ids, tokenizer.EncodeSegments(stretch, {.add_bos = begin == 0}));
-    example.ids.insert(example.ids.end(), ids.begin(), ids.end());
-    example.trained.resize(example.ids.size(), all[begin].is_trained ? 1 : 0);
-    begin = end;
-  }
-  return example;
-}
-
-}  // namespace
-
 std::vector<AdaptableWeight> Gemma4Model::AdaptableWeights() const {
-  return rullama::AdaptableWeights(config_);
+  return rullama::AdaptableWeights(ExpectedTensors(config_));
 }
 
 Status Gemma4Model::WriteAdapter(const Adapter& adapter, const std::string& base,
@@ -48,13 +23,13 @@ Result<EncodedExample> Gemma4Model::EncodeExample(const Tokenizer& tokenizer,
                                                   const nlohmann::json& messages,
                                                   const nlohmann::json& tools, TrainedTurns turns,
                                                   bool thinking) const {
-  RL_ASSIGN_OR_RETURN(const gemma4::ChatPrompt prompt,
+  RL_ASSIGN_OR_RETURN(const chat::ChatPrompt prompt,
                       gemma4::RenderChat(messages, tools,
                                          {.variant = variant_,
                                           .enable_thinking = thinking,
                                           .add_generation_prompt = false,
                                           .trained = turns}));
-  return EncodeStretches(tokenizer, prompt);
+  return chat::EncodeExample(tokenizer, gemma4::kTurnMarkers, prompt);
 }
 
 }  // namespace rullama

@@ -11,7 +11,7 @@
 
 #include "core/runtime/generator.h"
 #include "core/safetensors/safetensors.h"
-#include "models/gemma4/adapters/adapter.h"
+#include "models/common/adapters/adapter.h"
 #include "tests/golden/session_support.h"
 
 namespace rullama::golden {
@@ -50,9 +50,11 @@ std::vector<float> AdaptedLogits(const Backend& backend, const AdapterCase& test
   auto loaded = Open(backend, kShared + "/models/tiny-" + test.model + "-" + test.type + ".gguf");
   const std::vector<int32_t> tokens = ProbeTokens(test);
   const auto rows = static_cast<int64_t>(tokens.size());
+  const AdapterTarget target{std::string(loaded->config.architecture()),
+                             ExpectedTensors(loaded->config)};
   std::vector<ScaledAdapter> scaled;
   for (const auto& [path, scale] : adapters) {
-    scaled.push_back({Must(ReadAdapter(path, loaded->config)), scale});
+    scaled.push_back({Must(ReadAdapter(path, target)), scale});
   }
   ModelAdapters joined = JoinAdapters(scaled);
   ModelGraph parts = Must(BuildModel(

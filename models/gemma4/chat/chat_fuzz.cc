@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "models/gemma4/chat/json.h"
+#include "models/common/chat/json.h"
 #include "models/gemma4/chat/output_parser.h"
 #include "models/gemma4/chat/template.h"
 
@@ -62,9 +62,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(Run(text, 1 + data[0] / 4, options) == whole, "pieces give the same");
 
   // The renderer on the same bytes as a request: it answers, with a prompt or an error.
-  if (const auto json = rullama::gemma4::ParseJson(text)) {
-    const auto& messages = rullama::gemma4::Member(*json, "messages");
-    const auto& tools = rullama::gemma4::Member(*json, "tools");
+  if (const auto json = rullama::chat::ParseJson(text)) {
+    const auto& messages = rullama::chat::Member(*json, "messages");
+    const auto& tools = rullama::chat::Member(*json, "tools");
     const auto prompt =
         rullama::gemma4::RenderChat(messages, tools, {.enable_thinking = (data[0] & 1) != 0});
     if (prompt) Require(prompt->ToString().starts_with("<bos>"), "prompts begin with BOS");

@@ -11,8 +11,8 @@ namespace {
 using Json = nlohmann::json;
 using tokenizer_test::LoadTinyVocabulary;
 
-std::vector<TokenId> EncodeOrFail(const Tokenizer& tokenizer, const ChatPrompt& prompt) {
-  const auto ids = EncodePrompt(tokenizer, prompt);
+std::vector<TokenId> EncodeOrFail(const Tokenizer& tokenizer, const chat::ChatPrompt& prompt) {
+  const auto ids = chat::EncodePrompt(tokenizer, kTurnMarkers, prompt);
   EXPECT_TRUE(ids) << ids.error().ToString();
   return ids.value_or(std::vector<TokenId>{});
 }
@@ -55,7 +55,7 @@ TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
   const auto first = RenderChat(messages, {}, {});
   ASSERT_TRUE(first);
   const auto ids = EncodeOrFail(*tokenizer, *first);
-  const std::vector<int64_t> borders = TurnBorders(*tokenizer, ids);
+  const std::vector<int64_t> borders = chat::TurnBorders(*tokenizer, kTurnMarkers, ids);
   ASSERT_EQ(borders.size(), 2U);  // behind the system prompt and the user's turn
   for (const int64_t border : borders) {
     EXPECT_EQ(ids[static_cast<size_t>(border)], tokenizer->FindToken("<|turn>"));
@@ -65,7 +65,8 @@ TEST(ChatEncoding, TurnBordersAreWhereTheTemplateBeginsTurns) {
   messages.push_back({{"role", "user"}, {"content", "D"}});
   const auto second = RenderChat(messages, {}, {});
   ASSERT_TRUE(second);
-  const std::vector<int64_t> later = TurnBorders(*tokenizer, EncodeOrFail(*tokenizer, *second));
+  const std::vector<int64_t> later =
+      chat::TurnBorders(*tokenizer, kTurnMarkers, EncodeOrFail(*tokenizer, *second));
   ASSERT_EQ(later.size(), 4U);
   EXPECT_TRUE(std::equal(borders.begin(), borders.end(), later.begin()));
 }
@@ -76,7 +77,7 @@ TEST(ChatEncoding, AVocabularyWithoutTurnMarkersCannotChat) {
     if (token == "<turn|>") token = "<nothing>";
   }
   const auto tokenizer = vocabulary->Build();
-  const auto ids = EncodePrompt(*tokenizer, {});
+  const auto ids = chat::EncodePrompt(*tokenizer, kTurnMarkers, {});
   ASSERT_FALSE(ids);
   EXPECT_EQ(ids.error().id, "chat.markers_missing");
   EXPECT_EQ(ids.error().kind, ErrorKind::kModelFile);

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/base/utf8.h"
-#include "models/gemma4/chat/json.h"
+#include "models/common/chat/json.h"
 #include "models/gemma4/chat/markers.h"
 
 namespace rullama::gemma4 {
@@ -48,7 +48,7 @@ class CallReader {
   }
 
   std::optional<Json> Value(int depth) {
-    if (depth >= kMaxJsonDepth) return std::nullopt;
+    if (depth >= chat::kMaxJsonDepth) return std::nullopt;
     SkipSpace();
     if (rest_.starts_with('{')) return Object(depth);
     if (rest_.starts_with('[')) return List(depth);

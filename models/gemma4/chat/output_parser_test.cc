@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "models/common/chat/prompt.h"
 #include "models/gemma4/chat/output_parser_call.h"
-#include "models/gemma4/chat/prompt.h"
 #include "models/gemma4/chat/values.h"
 
 namespace rullama::gemma4 {
@@ -170,7 +170,7 @@ TEST(OutputParser, ReadsBackWhatTheTemplateWrites) {
         if (!arguments.is_object()) continue;
         // A string that holds the string delimiter cannot be told from two strings.
         if (arguments.dump().find(R"(<|\"|>)") != std::string::npos) continue;
-        PromptWriter out;
+        chat::PromptWriter out;
         out.Template("call:f");
         WriteValue(arguments, KeyStyle::kBare, out);
         const std::string text = std::move(out).Finish().ToString();

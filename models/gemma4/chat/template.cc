@@ -2,22 +2,29 @@
 
 #include <string>
 
-#include "models/gemma4/chat/json.h"
+#include "models/common/chat/json.h"
+#include "models/common/chat/trim.h"
+#include "models/common/chat/validate.h"
 #include "models/gemma4/chat/markers.h"
 #include "models/gemma4/chat/text.h"
-#include "models/gemma4/chat/validate.h"
 #include "models/gemma4/chat/values.h"
 
 namespace rullama::gemma4 {
 namespace {
 
+using chat::CallArguments;
+using chat::ChatPrompt;
+using chat::IsTruthy;
+using chat::Member;
+using chat::PromptWriter;
+using chat::RoleOf;
+using chat::Text;
+using chat::Trim;
 using Json = nlohmann::json;
 
 // A model of at least this size counts as large: Gemma 4's 12B, 26B and 31B do, E2B and E4B do not.
 constexpr uint64_t kLargeParameters = 12'000'000'000;
 
-std::string_view RoleOf(const Json& message) { return Text(Member(message, "role")); }
-bool IsModel(std::string_view role) { return role == "assistant" || role == "model"; }
 class Renderer {
  public:
   Renderer(const Json& messages, const Json& tools, const ChatOptions& options)
@@ -64,9 +71,9 @@ Result<ChatPrompt> Renderer::Render() {
     if (RoleOf(messages_[i]) == "user") after_user_ = i + 1;
   }
   for (size_t i = first_; i < messages_.size(); ++i) {
-    const bool begins = i == first_ || !IsModel(RoleOf(messages_[i - 1]));
+    const bool begins = i == first_ || !chat::IsAssistant(RoleOf(messages_[i - 1]));
     const bool follows_tool = i > first_ && RoleOf(messages_[i - 1]) == "tool";
-    if (IsModel(RoleOf(messages_[i])) && begins && !follows_tool) last_turn_ = i;
+    if (chat::IsAssistant(RoleOf(messages_[i])) && begins && !follows_tool) last_turn_ = i;
   }
   for (size_t i = first_; i < messages_.size(); ++i) {
     if (RoleOf(messages_[i]) != "tool") RL_RETURN_IF_ERROR(Message(i));
@@ -76,7 +83,7 @@ Result<ChatPrompt> Renderer::Render() {
 }
 
 Status Renderer::SystemTurn() {
-  const bool has_message = IsSystem(RoleOf(messages_[0]));
+  const bool has_message = chat::IsSystem(RoleOf(messages_[0]));
   const bool has_tools = IsTruthy(tools_);
   if (!options_.enable_thinking && !has_tools && !has_message) return OkStatus();
   out_.Template(kTurnBegin);
@@ -110,7 +117,7 @@ Status Renderer::SystemTurn() {
 Status Renderer::Message(size_t index) {
   const Json& message = messages_[index];
   const std::string_view role = RoleOf(message);
-  const bool is_model = IsModel(role);
+  const bool is_model = chat::IsAssistant(role);
   if (!is_model || !after_model_) {
     out_.Template(kTurnBegin);
     out_.Template(is_model ? "model" : role);
@@ -134,7 +141,7 @@ Status Renderer::Message(size_t index) {
   size_t next = index + 1;
   while (next < messages_.size() && RoleOf(messages_[next]) == "tool") ++next;
   const bool is_last = next == messages_.size();
-  const bool continues = is_model && !is_last && IsModel(RoleOf(messages_[next]));
+  const bool continues = is_model && !is_last && chat::IsAssistant(RoleOf(messages_[next]));
   ending_ = responded ? Ending::kResponse : has_calls ? Ending::kOpenCall : Ending::kTurn;
   if (has_calls && !responded) {
     out_.Template(kToolResponseBegin);  // left open: the result is to follow
@@ -244,7 +251,7 @@ void Renderer::Response(std::string_view name, const Json& value) {
 
 // Returns whether anything but white space was written.
 bool Renderer::Content(const Json& message) {
-  const bool is_model = IsModel(RoleOf(message));
+  const bool is_model = chat::IsAssistant(RoleOf(message));
   bool written = false;
   const auto write_text = [&](std::string_view text) {
     const std::string shown = is_model ? StripThinking(text) : std::string(Trim(text));
@@ -300,11 +307,11 @@ void Renderer::EmptyThought() {
 }  // namespace
 
 Result<ChatPrompt> RenderChat(const Json& messages, const Json& tools, const ChatOptions& options) {
-  RL_RETURN_IF_ERROR(CheckMessages(messages));
+  RL_RETURN_IF_ERROR(chat::CheckMessages(messages));
   if (!tools.is_null() && !tools.is_array()) {
-    return ErrorAt("tools", "chat.tools", "expected a list, found {}", tools.type_name());
+    return chat::ErrorAt("tools", "chat.tools", "expected a list, found {}", tools.type_name());
   }
-  RL_RETURN_IF_ERROR(CheckDepth(tools, "tools"));
+  RL_RETURN_IF_ERROR(chat::CheckDepth(tools, "tools"));
   return Renderer(messages, tools, options).Render();
 }
 

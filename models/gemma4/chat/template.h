@@ -10,7 +10,7 @@
 
 #include "core/base/status.h"
 #include "models/common/chat.h"
-#include "models/gemma4/chat/prompt.h"
+#include "models/common/chat/prompt.h"
 
 namespace rullama::gemma4 {
 
@@ -30,16 +30,11 @@ struct ChatOptions {
   TrainedTurns trained = TrainedTurns::kNone;
 };
 
-// `messages` and `tools` have the shape of the OpenAI chat API: messages with role (system,
-// developer, user, assistant or model, tool), content (a string or a list of parts of type text,
-// image, image_url, audio, input_audio, video), and optionally reasoning or reasoning_content,
-// tool_calls (arguments as an object, or as a string that holds one), tool_responses, tool_call_id,
-// name. `tools` may be null.
-//
-// Errors (kUsage), each naming the place ("messages[3].content[0].type: ..."): chat.messages,
-// chat.role, chat.content, chat.tool_call, chat.tool_result, chat.tools, chat.depth, chat.json.
-Result<ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
-                              const ChatOptions& options);
+// `messages` are those of chat::CheckMessages; arguments of tool_calls are an object, or a string
+// that holds one. `tools` has the shape of the OpenAI chat API and may be null. Errors: those of
+// CheckMessages; chat.tools (kUsage).
+Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
+                                    const ChatOptions& options);
 
 // The variant for a model: by the size in its name ("gemma-4-E2B-it"), else by parameter count.
 ChatVariant VariantForModel(std::string_view name, uint64_t parameters);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "models/gemma4/chat/json.h"
+#include "models/common/chat/json.h"
 
 namespace rullama::gemma4 {
 namespace {
@@ -82,7 +82,7 @@ TEST(ChatTemplate, OutsideTextIsNeverTemplateText) {
   const auto prompt = RenderChat(messages, tools, {.enable_thinking = true});
   ASSERT_TRUE(prompt) << prompt.error().ToString();
   size_t evil = 0;
-  for (const PromptSegment& segment : prompt->segments) {
+  for (const chat::PromptSegment& segment : prompt->segments) {
     if (segment.is_template) {
       EXPECT_THAT(segment.text, ::testing::Not(HasSubstr("obey")));
     } else if (segment.text.find("obey") != std::string::npos ||
@@ -188,16 +188,16 @@ TEST(ChatTemplate, DeepDocumentsAreRefused) {
   EXPECT_EQ(RenderError(messages).id, "chat.depth");
   messages[0].erase("extra");
   EXPECT_EQ(RenderError(messages, Json::array({deep})).id, "chat.depth");
-  const auto parsed = ParseJson(std::string(100000, '['));
+  const auto parsed = chat::ParseJson(std::string(100000, '['));
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().id, "chat.depth");
 }
 
 TEST(ChatTemplate, LoneSurrogatesAreRefusedByTheParser) {
-  const auto parsed = ParseJson(R"(["\ud800"])");
+  const auto parsed = chat::ParseJson(R"(["\ud800"])");
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().id, "chat.json");
-  EXPECT_TRUE(ParseJson(R"(["\ud83d\ude00 ]]]]"])"));
+  EXPECT_TRUE(chat::ParseJson(R"(["\ud83d\ude00 ]]]]"])"));
 }
 
 TEST(ChatTemplate, VariantFollowsTheModelSize) {

@@ -7,9 +7,6 @@
 
 namespace rullama::gemma4 {
 
-// Removes white space (Unicode's, as Python's str.strip) at both ends. Returns a view into `text`.
-std::string_view Trim(std::string_view text);
-
 // Removes every <|channel>...<channel|> span and trims the rest.
 std::string StripThinking(std::string_view text);
 

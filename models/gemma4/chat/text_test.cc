@@ -4,14 +4,16 @@
 
 #include <vector>
 
+#include "models/common/chat/trim.h"
+
 namespace rullama::gemma4 {
 namespace {
 
 TEST(ChatText, TrimKnowsUnicodeSpaces) {
-  EXPECT_EQ(Trim(" \t\n\v\f\r\x1C\x1F x y \u00A0\u2003\u3000\u0085"), "x y");
-  EXPECT_EQ(Trim("\u200Bx\uFEFF"), "\u200Bx\uFEFF");  // zero-width: no white space
-  EXPECT_EQ(Trim(" \u2028 "), "");
-  EXPECT_EQ(Trim("é"), "é");
+  EXPECT_EQ(chat::Trim(" \t\n\v\f\r\x1C\x1F x y \u00A0\u2003\u3000\u0085"), "x y");
+  EXPECT_EQ(chat::Trim("\u200Bx\uFEFF"), "\u200Bx\uFEFF");  // zero-width: no white space
+  EXPECT_EQ(chat::Trim(" \u2028 "), "");
+  EXPECT_EQ(chat::Trim("é"), "é");
 }
 
 TEST(ChatText, StripThinking) {

@@ -7,13 +7,26 @@
 #include <string>
 #include <vector>
 
-#include "models/gemma4/chat/json.h"
+#include "models/common/chat/json.h"
+#include "models/gemma4/chat/markers.h"
 #include "models/gemma4/chat/text.h"
 
 namespace rullama::gemma4 {
 namespace {
 
+using chat::ErrorAt;
+using chat::IsTruthy;
+using chat::Member;
+using chat::PromptWriter;
+using chat::Text;
 using Json = nlohmann::json;
+
+// A user string in the template's string delimiters.
+void WriteQuoted(PromptWriter& out, std::string_view text) {
+  out.Template(kStringDelimiter);
+  out.User(text);
+  out.Template(kStringDelimiter);
+}
 
 struct NamedValue {
   std::string_view key;
@@ -109,7 +122,7 @@ Status DeclarationWriter::Parameters(const Json& parameters, const std::string& 
   // The reference leaves the brace open without a type; parameters are always an object.
   RL_ASSIGN_OR_RETURN(std::string type, TypeName(Member(parameters, "type"), path + ".type"));
   out_.Template("type:");
-  out_.QuotedUser(type.empty() ? "OBJECT" : type);
+  WriteQuoted(out_, type.empty() ? "OBJECT" : type);
   out_.Template("}");
   return OkStatus();
 }
@@ -122,7 +135,7 @@ Status DeclarationWriter::Response(const Json& response, const std::string& path
   }
   RL_ASSIGN_OR_RETURN(const std::string type, TypeName(Member(response, "type"), path + ".type"));
   out_.Template("type:");
-  out_.QuotedUser(type);
+  WriteQuoted(out_, type);
   out_.Template("}");
   return OkStatus();
 }
@@ -175,7 +188,7 @@ Status DeclarationWriter::Property(const Json& schema, const std::string& path) 
   if (type == "OBJECT") RL_RETURN_IF_ERROR(Object(schema, commas, path));
   commas.Next();
   out_.Template("type:");
-  out_.QuotedUser(type);
+  WriteQuoted(out_, type);
   return OkStatus();
 }
 
@@ -209,7 +222,7 @@ Status DeclarationWriter::Items(const Json& items, const std::string& path) {
       RL_RETURN_IF_ERROR(Required(*value, value_path));
     } else if (key == "type" && value->is_string()) {
       out_.Template("type:");
-      out_.QuotedUser(ToUpper(Text(*value)));
+      WriteQuoted(out_, ToUpper(Text(*value)));
     } else if (key == "type") {
       RL_RETURN_IF_ERROR(TypeName(*value, value_path));
       Json upper = Json::array();
@@ -237,7 +250,7 @@ Status DeclarationWriter::Required(const Json& names, const std::string& path) {
                      names[i].type_name());
     }
     commas.Next();
-    out_.QuotedUser(Text(names[i]));
+    WriteQuoted(out_, Text(names[i]));
   }
   out_.Template("]");
   return OkStatus();
@@ -249,7 +262,7 @@ Status DeclarationWriter::Description(const Json& description, const std::string
                    description.type_name());
   }
   out_.Template("description:");
-  out_.QuotedUser(description.is_null() ? std::string_view() : Text(description));
+  WriteQuoted(out_, description.is_null() ? std::string_view() : Text(description));
   return OkStatus();
 }
 
@@ -283,13 +296,13 @@ void WriteMembers(const Json& object, PromptWriter& out) {
 
 void WriteValue(const Json& value, KeyStyle keys, PromptWriter& out) {
   if (value.is_string()) {
-    out.QuotedUser(Text(value));
+    WriteQuoted(out, Text(value));
   } else if (value.is_object()) {
     out.Template("{");
     Commas commas(out);
     for (const auto& [key, member] : SortedMembers(value)) {
       commas.Next();
-      keys == KeyStyle::kQuoted ? out.QuotedUser(key) : out.User(key);
+      keys == KeyStyle::kQuoted ? WriteQuoted(out, key) : out.User(key);
       out.Template(":");
       WriteValue(*member, keys, out);
     }

@@ -1,63 +1,23 @@
 #include "models/gemma4/files/random_model.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstring>
+#include <utility>
 
 #include "core/base/check.h"
-#include "models/gemma4/files/synth_blocks.h"
 
 namespace rullama {
 namespace {
 
-// Numbers from a seed, one after another.
-class Draw {
- public:
-  explicit Draw(uint64_t seed) : seed_(seed) {}
-  int64_t Int(int64_t low, int64_t high) {
-    const uint64_t word = TensorSeed(seed_ + count_++, "draw");
-    return low + static_cast<int64_t>(word % static_cast<uint64_t>(high - low + 1));
-  }
-  template <size_t n>
-  int64_t Of(const std::array<int64_t, n>& choices) {
-    return choices[static_cast<size_t>(Int(0, static_cast<int64_t>(n) - 1))];
-  }
-
- private:
-  uint64_t seed_;
-  uint64_t count_ = 0;
-};
-
-constexpr std::array<DType, 9> kBlockTypes = {DType::kQ4_K, DType::kQ6_K, DType::kQ5_K,
-                                              DType::kQ8_0, DType::kQ5_0, DType::kQ4_0,
-                                              DType::kQ5_1, DType::kF16,  DType::kBF16};
-constexpr std::array<DType, 2> kFloatTypes = {DType::kF16, DType::kBF16};
-
-bool Fits(DType dtype, int64_t row) {
-  return row % static_cast<int64_t>(InfoOf(dtype).block_elements) == 0;
-}
-
-// A type for a matrix, from its name: of the allowed ones the first, from a drawn place on, whose
-// blocks divide a row.
 DType TypeFor(uint64_t seed, const RandomModelTraits& traits, int64_t ple_dim,
               const TensorSpec& spec) {
   // A layer's part of a row of the per-layer table has to be whole blocks, too.
   const bool per_layer = spec.name == "per_layer_token_embd.weight";
   const int64_t row = per_layer ? ple_dim : spec.dims.back();
   if (spec.name.ends_with("ffn_gate_inp.weight")) return DType::kF32;  // routers stay exact
-  const auto pick = [&](const auto& types) {
-    const size_t first = TensorSeed(seed, spec.name + ".type") % types.size();
-    for (size_t i = 0; i < types.size(); ++i) {
-      const DType dtype = types[(first + i) % types.size()];
-      if (Fits(dtype, row)) return dtype;
-    }
-    return DType::kF16;
-  };
-  return traits.quantised ? pick(kBlockTypes) : pick(kFloatTypes);
+  return DrawType(seed, spec.name, row, traits.quantised);
 }
 
-void DrawShapes(Draw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
+void DrawShapes(SeededDraw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
   constexpr int64_t kContext = 512;
   c.width = draw.Of<5>({32, 64, 96, 256, 200});
   c.vocabulary = draw.Int(64, 300);
@@ -79,7 +39,7 @@ void DrawShapes(Draw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
 }
 
 // The last `shared` layers read a cache; each kind among them has a donor among the first ones.
-void DrawLayers(Draw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
+void DrawLayers(SeededDraw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
   const int64_t owned = draw.Int(2, 5);
   const int64_t shared = traits.shared_kv ? draw.Int(1, 4) : 0;
   const int64_t sliding_kv = draw.Int(0, 1) == 0 ? 1 : c.heads;
@@ -99,42 +59,6 @@ void DrawLayers(Draw& draw, const RandomModelTraits& traits, Gemma4Config& c) {
   }
   const Status assigned = AssignDonors(c.layers, shared);
   RL_CHECK(assigned.has_value());
-}
-
-std::vector<std::byte> BytesOf(const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-// The middle of what a vector's values are drawn from. Weights of norms are near 1, but those of
-// queries: random keys give far higher scores than trained ones, and a softmax that is all but an
-// arg-max turns a rounding into another text. The scale of a layer is below 1.
-float MiddleOf(std::string_view tensor) {
-  if (tensor.ends_with("attn_q_norm.weight")) return 0.3F;
-  if (tensor.ends_with("layer_output_scale.weight")) return 0.75F;
-  return 1.0F;
-}
-
-std::vector<std::byte> VectorBytes(uint64_t seed, const WeightBinding& tensor) {
-  constexpr float kSpread = 0.5F;
-  const float middle = MiddleOf(tensor.tensor);
-  std::vector<float> values(static_cast<size_t>(tensor.dims[0]));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto word = static_cast<float>(TensorSeed(seed + i, tensor.tensor) >> 40) * 0x1p-24F;
-    values[i] = middle * (1 + kSpread * (word - 0.5F));
-  }
-  return BytesOf(values);
-}
-
-std::vector<std::byte> MatrixBytes(uint64_t seed, const WeightBinding& tensor) {
-  const auto row = static_cast<uint64_t>(tensor.dims.back());
-  uint64_t rows = 1;
-  for (size_t i = 0; i + 1 < tensor.dims.size(); ++i) rows *= static_cast<uint64_t>(tensor.dims[i]);
-  std::vector<std::byte> bytes(rows * RowBytes(tensor.dtype, row));
-  const float deviation = 1.0F / std::sqrt(static_cast<float>(row));
-  FillRandomBlocks(tensor.dtype, TensorSeed(seed, tensor.tensor), 0, deviation, bytes);
-  return bytes;
 }
 
 }  // namespace
@@ -164,7 +88,7 @@ std::string RandomModel::Describe() const {
 }
 
 RandomModel MakeRandomModel(uint64_t seed, const RandomModelTraits& traits) {
-  Draw draw(seed);
+  SeededDraw draw(seed);
   Gemma4Config config;
   DrawShapes(draw, traits, config);
   DrawLayers(draw, traits, config);
@@ -182,43 +106,8 @@ RandomModel MakeRandomModel(uint64_t seed, const RandomModelTraits& traits, Gemm
   return model;
 }
 
-// ---- weights ------------------------------------------------------------------------------------
-
 RandomWeights::RandomWeights(const RandomModel& model, std::vector<SyntheticConstant> constants)
-    : rope_factors_(model.config.rope_factors), seed_(model.seed) {
-  for (const TensorSpec& spec : ExpectedTensors(model.config)) {
-    if (const WeightBinding* binding = model.weights.Find(spec.name)) {
-      tensors_[binding->tensor] = *binding;
-    }
-  }
-  for (SyntheticConstant& constant : constants) {
-    made_[std::move(constant.name)] = std::move(constant.bytes);
-  }
-}
-
-Result<std::span<const std::byte>> RandomWeights::Bytes(const Value& constant) const {
-  auto made = made_.find(constant.source);
-  if (made == made_.end()) {
-    const auto tensor = tensors_.find(constant.source);
-    if (tensor == tensors_.end()) {
-      return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
-                       "the random model has no tensor '{}'", constant.source);
-    }
-    const WeightBinding& binding = tensor->second;
-    std::vector<std::byte> bytes;
-    if (binding.tensor == "rope_freqs.weight") {
-      bytes = BytesOf(rope_factors_);
-    } else if (binding.dims.size() == 1) {
-      bytes = VectorBytes(seed_, binding);
-    } else {
-      bytes = MatrixBytes(seed_, binding);
-    }
-    made = made_.emplace(constant.source, std::move(bytes)).first;
-  }
-  const uint64_t wanted = constant.type.BytesAt({});
-  const auto rows = static_cast<uint64_t>(constant.type.dim(0).constant);
-  const uint64_t first = static_cast<uint64_t>(constant.first_row) * (wanted / rows);
-  return std::span(made->second).subspan(first, wanted);
-}
+    : RandomTensors(model.weights, model.seed, {{"rope_freqs.weight", model.config.rope_factors}},
+                    std::move(constants)) {}
 
 }  // namespace rullama

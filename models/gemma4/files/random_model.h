@@ -5,17 +5,11 @@
 // Thread safety: value types; RandomWeights may be shared once it is made.
 #pragma once
 
-#include <rullama/sdk/dtype.h>
-
-#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "core/base/status.h"
-#include "core/runtime/weights.h"
+#include "models/common/files/random_tensors.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/model.h"
 #include "models/gemma4/graph/weights.h"
@@ -52,19 +46,10 @@ inline RandomModel MakeRandomModel(uint64_t seed) {
 // The weights for a config that the caller has made.
 RandomModel MakeRandomModel(uint64_t seed, const RandomModelTraits& traits, Gemma4Config config);
 
-// Tensors of a random model, made on first use: matrices with a spread that keeps activations near
-// 1, norm weights near 1. Not thread-safe before every tensor was asked for once.
-class RandomWeights final : public WeightSource {
+// The tensors of a random model.
+class RandomWeights final : public RandomTensors {
  public:
   RandomWeights(const RandomModel& model, std::vector<SyntheticConstant> constants);
-  // Error model.missing_tensor.
-  [[nodiscard]] Result<std::span<const std::byte>> Bytes(const Value& constant) const override;
-
- private:
-  std::map<std::string, WeightBinding, std::less<>> tensors_;
-  std::vector<float> rope_factors_;
-  uint64_t seed_;
-  mutable std::map<std::string, std::vector<std::byte>, std::less<>> made_;
 };
 
 }  // namespace rullama

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
-#include <vector>
 
 #include "core/base/status.h"
 #include "models/common/family.h"
@@ -13,10 +11,6 @@
 #include "models/gemma4/graph/weights.h"
 
 namespace rullama {
-
-// The type of each tensor of a synthetic file, in the order of `specs`.
-std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpec> specs,
-                                  const Gemma4Config& config);
 
 // Errors: synth.vocabulary (too small, or of another size than the config's), io.same_file,
 // run.cancelled, gguf.* and io.* of the writer.

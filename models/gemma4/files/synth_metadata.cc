@@ -3,114 +3,39 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/common/files/made_up_tokenizer.h"
+
 namespace rullama {
 namespace {
 
-// Token types of GGUF.
-constexpr int32_t kNormal = 1;
-constexpr int32_t kUnknown = 2;
-constexpr int32_t kControl = 3;
-constexpr int32_t kUserDefined = 4;
-constexpr int32_t kByte = 6;
-
-constexpr size_t kFirstByteToken = 238;
-constexpr size_t kSmallestVocabulary = 1024;
-
-struct Special {
-  size_t id;
-  std::string_view text;
-  int32_t type;
-};
-
 // The family's markers at their ids; those beyond a small vocabulary are left out.
+using Special = MadeUpTokenizer::Special;
 constexpr std::array kSpecials = {
-    Special{0, "<pad>", kControl},
-    Special{1, "<eos>", kControl},
-    Special{2, "<bos>", kControl},
-    Special{3, "<unk>", kUnknown},
-    Special{46, "<|tool>", kControl},
-    Special{47, "<tool|>", kControl},
-    Special{48, "<|tool_call>", kUserDefined},
-    Special{49, "<tool_call|>", kUserDefined},
-    Special{50, "<|tool_response>", kUserDefined},
-    Special{51, "<tool_response|>", kUserDefined},
-    Special{52, "<|\"|>", kUserDefined},
-    Special{98, "<|think|>", kControl},
-    Special{100, "<|channel>", kUserDefined},
-    Special{101, "<channel|>", kUserDefined},
-    Special{105, "<|turn>", kControl},
-    Special{106, "<turn|>", kControl},
+    Special{0, "<pad>", TokenType::kControl},
+    Special{1, "<eos>", TokenType::kControl},
+    Special{2, "<bos>", TokenType::kControl},
+    Special{3, "<unk>", TokenType::kUnknown},
+    Special{46, "<|tool>", TokenType::kControl},
+    Special{47, "<tool|>", TokenType::kControl},
+    Special{48, "<|tool_call>", TokenType::kUserDefined},
+    Special{49, "<tool_call|>", TokenType::kUserDefined},
+    Special{50, "<|tool_response>", TokenType::kUserDefined},
+    Special{51, "<tool_response|>", TokenType::kUserDefined},
+    Special{52, "<|\"|>", TokenType::kUserDefined},
+    Special{98, "<|think|>", TokenType::kControl},
+    Special{100, "<|channel>", TokenType::kUserDefined},
+    Special{101, "<channel|>", TokenType::kUserDefined},
+    Special{105, "<|turn>", TokenType::kControl},
+    Special{106, "<turn|>", TokenType::kControl},
 };
 
-// Markers, newlines, byte tokens, printable characters, one word, then fillers.
-struct MadeUpVocabulary {
-  explicit MadeUpVocabulary(size_t size) : types(size, kNormal), scores(size, -1000.0f) {
-    for (size_t id = 0; id < size; ++id) tokens.push_back(fmt::format("\xE2\x96\x81w{}", id));
-    for (const Special& special : kSpecials) Put(special.id, special.text, special.type);
-    Put(107, "\n", kNormal);
-    for (size_t byte = 0; byte < 256; ++byte) {
-      Put(kFirstByteToken + byte, fmt::format("<0x{:02X}>", byte), kByte);
-    }
-    size_t next = kFirstByteToken + 256;
-    for (char c = '!'; c <= '~'; ++c) Put(next++, std::string(1, c), kNormal);
-    Put(next++, "\xE2\x96\x81", kNormal);
-    Put(next++, "th", kNormal);
-    Put(next++, "the", kNormal);
-  }
-  void Put(size_t id, std::string_view text, int32_t type) {
-    tokens[id] = text;
-    types[id] = type;
-  }
-
-  std::vector<std::string> tokens;
-  std::vector<int32_t> types;
-  std::vector<float> scores;
-  std::vector<std::string> merges = {"t h", "th e"};
-};
-
-Status WriteMadeUpTokenizer(int64_t size, GgufWriter& writer) {
-  if (size < static_cast<int64_t>(kSmallestVocabulary)) {
-    return MakeError(
-        ErrorKind::kUsage, "synth.vocabulary",
-        "architecture.vocabulary is {}, a made-up vocabulary needs {} tokens; give one "
-        "with --vocab",
-        size, kSmallestVocabulary);
-  }
-  const MadeUpVocabulary vocabulary(static_cast<size_t>(size));
-  RL_RETURN_IF_ERROR(writer.Set("tokenizer.ggml.model", "gemma4"));
-  RL_RETURN_IF_ERROR(writer.SetStrings("tokenizer.ggml.tokens", vocabulary.tokens));
-  RL_RETURN_IF_ERROR(
-      writer.SetArray("tokenizer.ggml.scores", std::span<const float>(vocabulary.scores)));
-  RL_RETURN_IF_ERROR(
-      writer.SetArray("tokenizer.ggml.token_type", std::span<const int32_t>(vocabulary.types)));
-  RL_RETURN_IF_ERROR(writer.SetStrings("tokenizer.ggml.merges", vocabulary.merges));
-  constexpr std::pair<std::string_view, uint32_t> kIds[] = {
-      {"bos", 2}, {"eos", 1}, {"unknown", 3}, {"padding", 0}};
-  for (const auto& [name, id] : kIds) {
-    RL_RETURN_IF_ERROR(writer.Set(fmt::format("tokenizer.ggml.{}_token_id", name), id));
-  }
-  RL_RETURN_IF_ERROR(writer.Set("tokenizer.ggml.add_bos_token", true));
-  return writer.Set("tokenizer.ggml.add_space_prefix", false);
-}
-
-Status CopyTokenizer(const GgufFile& vocabulary, int64_t size, GgufWriter& writer) {
-  const GgufValue* tokens = vocabulary.Find("tokenizer.ggml.tokens");
-  const uint64_t found = tokens == nullptr ? 0 : tokens->count;
-  if (found != static_cast<uint64_t>(size)) {
-    return MakeError(ErrorKind::kUsage, "synth.vocabulary",
-                     "'{}' has {} tokens, the architecture {}", vocabulary.path(), found, size);
-  }
-  for (const GgufEntry& entry : vocabulary.metadata()) {
-    if (entry.key.starts_with("tokenizer.")) {
-      RL_RETURN_IF_ERROR(writer.SetRaw(entry.key, entry.value));
-    }
-  }
-  return OkStatus();
-}
+constexpr MadeUpTokenizer kTokenizer = {
+    .model = "gemma4", .lists_merges = true, .specials = kSpecials};
 
 // A number of each layer: one value if they are all the same, else a list, as the converter does.
 Status SetPerLayer(GgufWriter& writer, std::string_view key, const std::vector<int32_t>& values) {
@@ -215,16 +140,8 @@ Status WriteHyperparameters(const Gemma4Config& config, GgufWriter& writer) {
 
 Status WriteMetadata(const Gemma4Config& config, const SyntheticOptions& options,
                      GgufWriter& writer) {
-  RL_RETURN_IF_ERROR(writer.Set("general.architecture", config.architecture()));
-  RL_RETURN_IF_ERROR(writer.Set("general.type", "model"));
-  RL_RETURN_IF_ERROR(writer.Set("general.name", options.name));
-  RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));
-  RL_RETURN_IF_ERROR(writer.Set("general.quantization_version", uint32_t{2}));
   RL_RETURN_IF_ERROR(WriteHyperparameters(config, writer));
-  if (options.vocabulary != nullptr) {
-    return CopyTokenizer(*options.vocabulary, config.vocabulary, writer);
-  }
-  return WriteMadeUpTokenizer(config.vocabulary, writer);
+  return WriteTokenizer(kTokenizer, config.vocabulary, options, writer);
 }
 
 }  // namespace rullama

@@ -10,7 +10,8 @@
 
 #include "core/config/layered_config.h"
 #include "core/gguf/dequantize.h"
-#include "models/gemma4/files/synth_blocks.h"
+#include "models/common/files/synth_blocks.h"
+#include "models/common/files/synth_file.h"
 
 namespace rullama {
 namespace {
@@ -28,7 +29,8 @@ Gemma4Config ConfigOf(const std::string& name) {
 std::set<int> SixBitLayers(const std::string& name) {
   const Gemma4Config config = ConfigOf(name);
   const auto specs = ExpectedTensors(config);
-  const auto types = SyntheticTypes(*FindQuantMix("Q4_K_M"), specs, config);
+  const auto types =
+      SyntheticTypes(*FindQuantMix("Q4_K_M"), specs, config.layer_count(), config.experts.count);
   std::set<int> layers;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!specs[i].name.ends_with("ffn_down.weight")) continue;

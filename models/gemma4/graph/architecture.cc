@@ -1,10 +1,13 @@
 // Gemma4Config and the `architecture` block of a configuration.
+#include "models/common/graph/architecture.h"
+
 #include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/config/consistency.h"
+#include "models/common/graph/hparams.h"
 #include "models/gemma4/graph/config.h"
 
 namespace rullama {
@@ -19,11 +22,6 @@ LayerKind KindInPattern(int64_t index, int64_t layers, int64_t pattern) {
 
 int64_t ByKind(const SlidingGlobal& pair, LayerKind kind) {
   return kind == LayerKind::kSliding ? pair.sliding : pair.global;
-}
-
-// Numbers of a YAML file in range of the schema; only f32 is stored.
-float Narrow(const std::optional<double>& value, float otherwise) {
-  return value ? static_cast<float>(*value) : otherwise;
 }
 
 // Whether the block names a member of this family and has a canvas if that member denoises one.
@@ -47,10 +45,10 @@ Status CheckFamily(const ArchitectureConfig& a) {
 }
 
 Result<Gemma4Config> Build(const ArchitectureConfig& a) {
-  if (*a.layers < 1 || *a.layers > kMaxGemma4Layers || *a.pattern < 1) {
+  if (*a.layers < 1 || *a.layers > kMaxLayers || *a.pattern < 1) {
     return MakeError(ErrorKind::kUsage, "model.architecture",
                      "layers is {} and pattern {}, expected 1 to {} and 1 or more", *a.layers,
-                     *a.pattern, kMaxGemma4Layers);
+                     *a.pattern, kMaxLayers);
   }
   Gemma4Config config;
   config.width = *a.width;
@@ -88,33 +86,9 @@ Result<Gemma4Config> Build(const ArchitectureConfig& a) {
   return config;
 }
 
-// Collects differences between what the configuration expects and what the model has.
-class Differences {
- public:
-  template <typename T>
-  void Compare(std::string_view key, const std::optional<T>& expected, T found) {
-    if (expected && *expected != found) Add(key, *expected, found);
-  }
-  // Both sides are f32 at heart: YAML's 0.000001 is the file's 9.99999997e-07.
-  void CompareReal(std::string_view key, const std::optional<double>& expected, double found) {
-    constexpr double kTolerance = 1e-6;
-    if (expected && std::abs(*expected - found) > kTolerance * std::abs(*expected)) {
-      Add(key, *expected, found);
-    }
-  }
-  template <typename T>
-  void Add(std::string_view key, const T& expected, const T& found) {
-    text_ += fmt::format("{}architecture.{} is {} in the configuration, {} in the model",
-                         text_.empty() ? "" : "; ", key, expected, found);
-  }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 // One line per key and layer kind, not per layer: the first layer that differs stands for all.
-void CompareLayers(const Gemma4Config& c, const ArchitectureConfig& a, Differences& differences) {
+void CompareLayers(const Gemma4Config& c, const ArchitectureConfig& a,
+                   ArchitectureDifferences& differences) {
   bool told_heads = false;
   bool told_dims = false;
   bool told_ffn = false;
@@ -161,18 +135,11 @@ Result<Gemma4Config> Gemma4Config::FromArchitecture(const ArchitectureConfig& ar
   Config whole;
   whole.architecture = architecture;
   RL_RETURN_IF_ERROR(CheckConsistency(whole));
-  auto config = Build(architecture);
-  if (!config) {
-    Error error = std::move(config).error();
-    error.kind = ErrorKind::kUsage;
-    error.id = "model.architecture";
-    return tl::unexpected(std::move(error).WithContext("architecture"));
-  }
-  return config;
+  return AsArchitectureError(Build(architecture));
 }
 
 Status Gemma4Config::CheckAgainst(const ArchitectureConfig& a) const {
-  Differences d;
+  ArchitectureDifferences d;
   d.Compare("family", a.family, std::string(architecture()));
   d.Compare("canvas_length", a.canvas_length, canvas.length);
   d.Compare("layers", a.layers, layer_count());
@@ -198,11 +165,7 @@ Status Gemma4Config::CheckAgainst(const ArchitectureConfig& a) const {
                        CountRotatingPairs(rope_factors));
   }
   CompareLayers(*this, a, d);
-  if (d.text().empty()) return OkStatus();
-  return MakeError(ErrorKind::kUsage, "model.architecture_mismatch",
-                   "the model is not the one the configuration describes: {}; correct the "
-                   "`architecture` block or leave it out",
-                   d.text());
+  return d.Report();
 }
 
 }  // namespace rullama

@@ -5,35 +5,18 @@
 #include <string_view>
 
 #include "core/config/range.h"
+#include "models/common/graph/hparams.h"
 
 namespace rullama {
 namespace {
 
-// Limits far above every published size and small enough that products of four of these numbers
-// stay inside 64 bits. Positions and token ids are 32-bit numbers in kernels.
-constexpr int64_t kMaxWidth = 65536;
-constexpr int64_t kMaxHeads = 1024;
-constexpr int64_t kMaxHeadDim = 4096;
-constexpr int64_t kMaxFfnWidth = int64_t{1} << 20;
 constexpr int64_t kMaxPleDim = 4096;
-constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr float kMinRmsEps = 1e-12F;
-constexpr float kMaxRmsEps = 0.1F;
 constexpr float kMaxSoftcap = 1e6F;
-constexpr float kMaxRopeBase = 1e12F;
 
 // A pair whose frequency is divided by more than this turns by less than 1e-8 rad per token: not
 // at all in f32 within any context. Gemma's files use 1e30.
 constexpr float kStillFactor = 1e8F;
 constexpr float kStoredStillFactor = 1e30F;
-
-template <typename T>
-Status InRange(std::string_view what, T value, T low, T high) {
-  // Written so that NaN fails.
-  if (value >= low && value <= high) return OkStatus();
-  return MakeError(ErrorKind::kModelFile, "model.hparam", "{} is {}, expected {} to {}", what,
-                   value, low, high);
-}
 
 Status CheckLayer(const Gemma4Config& c, int64_t index) {
   const Gemma4Layer& layer = c.layer(index);
@@ -120,16 +103,6 @@ Status CheckRopeFactors(const Gemma4Config& c) {
   return OkStatus();
 }
 
-Status CheckSuppressed(const Gemma4Config& c) {
-  for (const int32_t id : c.suppress_tokens) {
-    if (id < 0 || id >= c.vocabulary) {
-      return MakeError(ErrorKind::kModelFile, "model.hparam",
-                       "suppressed token {} is outside the vocabulary of {}", id, c.vocabulary);
-    }
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 int64_t Gemma4Config::first_shared_layer() const {
@@ -177,10 +150,10 @@ Status AssignDonors(std::vector<Gemma4Layer>& layers, int64_t shared_kv_layers) 
 }
 
 Status ValidateConfig(const Gemma4Config& c) {
-  RL_RETURN_IF_ERROR(InRange<int64_t>("layer count", c.layer_count(), 1, kMaxGemma4Layers));
+  RL_RETURN_IF_ERROR(InRange<int64_t>("layer count", c.layer_count(), 1, kMaxLayers));
   RL_RETURN_IF_ERROR(InRange<int64_t>("model width", c.width, 1, kMaxWidth));
   RL_RETURN_IF_ERROR(InRange<int64_t>("vocabulary size", c.vocabulary, 1, kMaxVocabulary));
-  RL_RETURN_IF_ERROR(InRange<int64_t>("context length", c.context_length, 1, kMaxTokens));
+  RL_RETURN_IF_ERROR(InRange<int64_t>("context length", c.context_length, 1, kMaxContext));
   RL_RETURN_IF_ERROR(InRange<int64_t>("query head count", c.heads, 1, kMaxHeads));
   RL_RETURN_IF_ERROR(InRange<int64_t>("sliding window", c.sliding_window, 1, c.context_length));
   RL_RETURN_IF_ERROR(InRange<int64_t>("per-layer embedding width", c.ple_dim, 0, kMaxPleDim));
@@ -196,7 +169,7 @@ Status ValidateConfig(const Gemma4Config& c) {
   RL_RETURN_IF_ERROR(CheckExperts(c.experts));
   RL_RETURN_IF_ERROR(CheckCanvas(c));
   RL_RETURN_IF_ERROR(CheckRopeFactors(c));
-  return CheckSuppressed(c);
+  return CheckSuppressed(c.suppress_tokens, c.vocabulary);
 }
 
 }  // namespace rullama

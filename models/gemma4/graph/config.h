@@ -16,18 +16,13 @@
 #include "core/config/config.h"
 #include "core/gguf/gguf.h"
 #include "models/common/facts.h"
+#include "models/common/graph/layer_kind.h"
 
 namespace rullama {
 
 // Values of general.architecture.
 inline constexpr std::string_view kGemma4Architecture = "gemma4";
 inline constexpr std::string_view kDiffusionGemmaArchitecture = "diffusion-gemma";
-
-// Far above every published size; bounds what is allocated per layer before anything else is known.
-inline constexpr int64_t kMaxGemma4Layers = 1024;
-
-// The attention of a layer: over the last `sliding_window` tokens, or over all of them.
-enum class LayerKind : uint8_t { kSliding, kGlobal };
 
 struct Gemma4Layer {
   LayerKind kind = LayerKind::kSliding;

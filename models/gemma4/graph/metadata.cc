@@ -8,21 +8,11 @@
 #include <utility>
 
 #include "core/base/checked_math.h"
+#include "models/common/graph/hparams.h"
 #include "models/gemma4/graph/config.h"
 
 namespace rullama {
 namespace {
-
-// Hyperparameters carry the name of the architecture.
-std::string Key(const GgufFile& file, std::string_view suffix) {
-  const auto name = file.GetString("general.architecture");
-  return fmt::format("{}.{}", name ? *name : kGemma4Architecture, suffix);
-}
-
-template <typename... Args>
-tl::unexpected<Error> BadHparam(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeError(ErrorKind::kModelFile, "model.hparam", format, std::forward<Args>(args)...);
-}
 
 const TensorInfo* FindExpertTensor(const GgufFile& file) {
   for (const TensorInfo& tensor : file.tensors()) {
@@ -34,8 +24,8 @@ const TensorInfo* FindExpertTensor(const GgufFile& file) {
 }
 
 Result<Gemma4Experts> ReadExperts(const GgufFile& file) {
-  RL_ASSIGN_OR_RETURN(const auto count, file.FindU32(Key(file, "expert_count")));
-  RL_ASSIGN_OR_RETURN(const auto used, file.FindU32(Key(file, "expert_used_count")));
+  RL_ASSIGN_OR_RETURN(const auto count, file.FindU32(HparamKey(file, "expert_count")));
+  RL_ASSIGN_OR_RETURN(const auto used, file.FindU32(HparamKey(file, "expert_used_count")));
   Gemma4Experts experts;
   experts.count = count.value_or(0);
   experts.used = used.value_or(0);
@@ -48,37 +38,19 @@ Result<Gemma4Experts> ReadExperts(const GgufFile& file) {
   if (experts.count == 0 && tensor != nullptr) {
     return MakeError(ErrorKind::kModelFile, "model.moe",
                      "tensor '{}' belongs to experts, but key '{}' says there are none",
-                     tensor->name, Key(file, "expert_count"));
+                     tensor->name, HparamKey(file, "expert_count"));
   }
   if (experts.count == 0) return experts;
-  RL_ASSIGN_OR_RETURN(experts.ffn_width, file.GetU32(Key(file, "expert_feed_forward_length")));
+  RL_ASSIGN_OR_RETURN(experts.ffn_width,
+                      file.GetU32(HparamKey(file, "expert_feed_forward_length")));
   experts.fused_gate_up = file.FindTensor("blk.0.ffn_gate_exps.weight") == nullptr;
   return experts;
-}
-
-// A number that must be the same on all layers, written once or per layer.
-Result<int64_t> UniformU32(const GgufFile& file, std::string_view key, size_t layers) {
-  RL_ASSIGN_OR_RETURN(const auto values, file.GetU32PerLayer(key, layers));
-  if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end()) {
-    return BadHparam("key '{}' differs between layers, expected one value", key);
-  }
-  return int64_t{values.front()};
-}
-
-Result<float> F32Or(const GgufFile& file, std::string_view key, float otherwise) {
-  RL_ASSIGN_OR_RETURN(const auto value, file.FindF32(key));
-  return value.value_or(otherwise);
-}
-
-Result<int64_t> U32Or(const GgufFile& file, std::string_view key, int64_t otherwise) {
-  RL_ASSIGN_OR_RETURN(const auto value, file.FindU32(key));
-  return value ? int64_t{*value} : otherwise;
 }
 
 // Reads which layers are sliding: one bool per layer, or the period after which a global layer
 // comes.
 Result<std::vector<bool>> ReadPattern(const GgufFile& file, size_t layers) {
-  const std::string key = Key(file, "attention.sliding_window_pattern");
+  const std::string key = HparamKey(file, "attention.sliding_window_pattern");
   const GgufValue* value = file.Find(key);
   const bool number = value != nullptr && value->type != GgufType::kArray &&
                       IntegerAt<uint32_t>(*value, 0).has_value();
@@ -97,14 +69,14 @@ struct HeadDims {
 
 Result<HeadDims> ReadHeadDims(const GgufFile& file) {
   HeadDims dims;
-  RL_ASSIGN_OR_RETURN(const uint32_t global, file.GetU32(Key(file, "attention.key_length")));
+  RL_ASSIGN_OR_RETURN(const uint32_t global, file.GetU32(HparamKey(file, "attention.key_length")));
   dims.global = global;
   RL_ASSIGN_OR_RETURN(dims.sliding,
-                      U32Or(file, Key(file, "attention.key_length_swa"), dims.global));
+                      U32Or(file, HparamKey(file, "attention.key_length_swa"), dims.global));
   RL_ASSIGN_OR_RETURN(const int64_t v_global,
-                      U32Or(file, Key(file, "attention.value_length"), dims.global));
+                      U32Or(file, HparamKey(file, "attention.value_length"), dims.global));
   RL_ASSIGN_OR_RETURN(const int64_t v_sliding,
-                      U32Or(file, Key(file, "attention.value_length_swa"), dims.sliding));
+                      U32Or(file, HparamKey(file, "attention.value_length_swa"), dims.sliding));
   if (v_global != dims.global || v_sliding != dims.sliding) {
     return BadHparam(
         "values have {} (global) and {} (sliding) dims a head, keys {} and {}; expected the same",
@@ -120,7 +92,7 @@ Result<int64_t> KvHeadsFromTensor(const GgufFile& file, int64_t index, int64_t h
   if (tensor == nullptr) {
     return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
                      "neither key '{}' nor tensor '{}' says how many key/value heads layer {} has",
-                     Key(file, "attention.head_count_kv"), name, index);
+                     HparamKey(file, "attention.head_count_kv"), name, index);
   }
   const auto rows = CheckedCast<int64_t>(tensor->dims[1]);
   if (head_dim < 1 || !rows || *rows % head_dim != 0) {
@@ -132,14 +104,14 @@ Result<int64_t> KvHeadsFromTensor(const GgufFile& file, int64_t index, int64_t h
 }
 
 Status ReadKvHeads(const GgufFile& file, Gemma4Config& config) {
-  const std::string key = Key(file, "attention.head_count_kv");
+  const std::string key = HparamKey(file, "attention.head_count_kv");
   if (const GgufValue* value = file.Find(key)) {
     RL_ASSIGN_OR_RETURN(const auto counts, file.GetU32PerLayer(key, config.layers.size()));
     for (size_t i = 0; i < counts.size(); ++i) config.layers[i].kv_heads = counts[i];
     if (value->type == GgufType::kArray) return OkStatus();
     // An older converter writes the sliding layers' count there and the global one apart.
     RL_ASSIGN_OR_RETURN(const auto global,
-                        file.FindU32(Key(file, "attention.global_head_count_kv")));
+                        file.FindU32(HparamKey(file, "attention.global_head_count_kv")));
     for (Gemma4Layer& layer : config.layers) {
       if (global && layer.kind == LayerKind::kGlobal) layer.kv_heads = *global;
     }
@@ -158,10 +130,11 @@ Status ReadKvHeads(const GgufFile& file, Gemma4Config& config) {
 
 Status ReadLayers(const GgufFile& file, size_t count, Gemma4Config& config) {
   RL_ASSIGN_OR_RETURN(const auto sliding, ReadPattern(file, count));
-  RL_ASSIGN_OR_RETURN(const auto ffn, file.GetU32PerLayer(Key(file, "feed_forward_length"), count));
+  RL_ASSIGN_OR_RETURN(const auto ffn,
+                      file.GetU32PerLayer(HparamKey(file, "feed_forward_length"), count));
   RL_ASSIGN_OR_RETURN(const HeadDims dims, ReadHeadDims(file));
   RL_ASSIGN_OR_RETURN(const int64_t shared,
-                      U32Or(file, Key(file, "attention.shared_kv_layers"), 0));
+                      U32Or(file, HparamKey(file, "attention.shared_kv_layers"), 0));
   config.layers.resize(count);
   for (size_t i = 0; i < count; ++i) {
     Gemma4Layer& layer = config.layers[i];
@@ -199,11 +172,12 @@ Status ReadRopeFactors(const GgufFile& file, int64_t head_dim, Gemma4Config& con
         "'rope_freqs.weight', which would say what rotates, is missing; convert the model again",
         config.n_rot_global, head_dim);
   }
-  RL_ASSIGN_OR_RETURN(const float fraction, F32Or(file, Key(file, "rope.partial_rotary_factor"),
-                                                  static_cast<float>(kGemma4RotaryFraction)));
+  RL_ASSIGN_OR_RETURN(const float fraction,
+                      F32Or(file, HparamKey(file, "rope.partial_rotary_factor"),
+                            static_cast<float>(kGemma4RotaryFraction)));
   if (!(fraction >= 0 && fraction <= 1)) {
-    return BadHparam("key '{}' is {}, expected 0 to 1", Key(file, "rope.partial_rotary_factor"),
-                     fraction);
+    return BadHparam("key '{}' is {}, expected 0 to 1",
+                     HparamKey(file, "rope.partial_rotary_factor"), fraction);
   }
   config.rope_factors = MakeRopeFactors(config.n_rot_global / 2, fraction);
   return OkStatus();
@@ -212,42 +186,16 @@ Status ReadRopeFactors(const GgufFile& file, int64_t head_dim, Gemma4Config& con
 Status ReadRope(const GgufFile& file, Gemma4Config& config) {
   const int64_t global_head_dim = config.n_rot_global;
   RL_ASSIGN_OR_RETURN(config.rope_base_global,
-                      F32Or(file, Key(file, "rope.freq_base"), config.rope_base_global));
-  RL_ASSIGN_OR_RETURN(const float local,
-                      F32Or(file, Key(file, "rope.local.freq_base"), config.rope_base_sliding));
+                      F32Or(file, HparamKey(file, "rope.freq_base"), config.rope_base_global));
+  RL_ASSIGN_OR_RETURN(const float local, F32Or(file, HparamKey(file, "rope.local.freq_base"),
+                                               config.rope_base_sliding));
   RL_ASSIGN_OR_RETURN(config.rope_base_sliding,
-                      F32Or(file, Key(file, "rope.freq_base_swa"), local));
+                      F32Or(file, HparamKey(file, "rope.freq_base_swa"), local));
   RL_ASSIGN_OR_RETURN(config.n_rot_global,
-                      U32Or(file, Key(file, "rope.dimension_count"), config.n_rot_global));
-  RL_ASSIGN_OR_RETURN(config.n_rot_sliding,
-                      U32Or(file, Key(file, "rope.dimension_count_swa"), config.n_rot_sliding));
+                      U32Or(file, HparamKey(file, "rope.dimension_count"), config.n_rot_global));
+  RL_ASSIGN_OR_RETURN(config.n_rot_sliding, U32Or(file, HparamKey(file, "rope.dimension_count_swa"),
+                                                  config.n_rot_sliding));
   return ReadRopeFactors(file, global_head_dim, config);
-}
-
-Status ReadVocabulary(const GgufFile& file, Gemma4Config& config) {
-  RL_ASSIGN_OR_RETURN(const auto tokens, file.FindStrings("tokenizer.ggml.tokens"));
-  const TensorInfo* table = file.FindTensor("token_embd.weight");
-  if (table == nullptr && !tokens) {
-    return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
-                     "tensor 'token_embd.weight' is missing, expected the token embeddings");
-  }
-  if (table != nullptr && tokens && table->dims[1] != tokens->size()) {
-    return MakeError(ErrorKind::kModelFile, "model.vocabulary",
-                     "tensor 'token_embd.weight' has {} rows, the tokenizer {} tokens; expected "
-                     "the same",
-                     table->dims[1], tokens->size());
-  }
-  const uint64_t size = table != nullptr ? table->dims[1] : uint64_t{tokens->size()};
-  const auto vocabulary = CheckedCast<int64_t>(size);
-  if (!vocabulary) return BadHparam("vocabulary size is {}", size);
-  config.vocabulary = *vocabulary;
-
-  RL_ASSIGN_OR_RETURN(auto suppressed, file.FindI32Array("tokenizer.ggml.suppress_tokens"));
-  if (!suppressed) return OkStatus();
-  std::sort(suppressed->begin(), suppressed->end());
-  suppressed->erase(std::unique(suppressed->begin(), suppressed->end()), suppressed->end());
-  config.suppress_tokens = *std::move(suppressed);
-  return OkStatus();
 }
 
 // The canvas of a model that denoises; its sampler's numbers are optional, and judged by the
@@ -273,11 +221,11 @@ Status ReadCanvas(const GgufFile& file, Gemma4Config& config) {
 }
 
 Status ReadSoftcap(const GgufFile& file, Gemma4Config& config) {
-  RL_ASSIGN_OR_RETURN(const auto cap, file.FindF32(Key(file, "final_logit_softcapping")));
+  RL_ASSIGN_OR_RETURN(const auto cap, file.FindF32(HparamKey(file, "final_logit_softcapping")));
   if (!cap) return OkStatus();
   if (!(*cap > 0) || !std::isfinite(*cap)) {
     return BadHparam("key '{}' is {}, expected a finite number above 0",
-                     Key(file, "final_logit_softcapping"), *cap);
+                     HparamKey(file, "final_logit_softcapping"), *cap);
   }
   config.final_softcap = *cap;
   return OkStatus();
@@ -287,24 +235,29 @@ Status ReadSoftcap(const GgufFile& file, Gemma4Config& config) {
 
 Result<Gemma4Config> Gemma4Config::FromFile(const GgufFile& file) {
   RL_RETURN_IF_ERROR(file.GetString("general.architecture"));
-  RL_ASSIGN_OR_RETURN(const uint32_t layers, file.GetU32(Key(file, "block_count")));
-  if (layers == 0 || layers > kMaxGemma4Layers) {
-    return BadHparam("key '{}' is {}, expected 1 to {}", Key(file, "block_count"), layers,
-                     kMaxGemma4Layers);
+  RL_ASSIGN_OR_RETURN(const uint32_t layers, file.GetU32(HparamKey(file, "block_count")));
+  if (layers == 0 || layers > kMaxLayers) {
+    return BadHparam("key '{}' is {}, expected 1 to {}", HparamKey(file, "block_count"), layers,
+                     kMaxLayers);
   }
   Gemma4Config config;
   RL_ASSIGN_OR_RETURN(config.experts, ReadExperts(file));
-  RL_ASSIGN_OR_RETURN(config.width, file.GetU32(Key(file, "embedding_length")));
-  RL_ASSIGN_OR_RETURN(config.context_length, file.GetU32(Key(file, "context_length")));
-  RL_ASSIGN_OR_RETURN(config.sliding_window, file.GetU32(Key(file, "attention.sliding_window")));
-  RL_ASSIGN_OR_RETURN(config.heads, UniformU32(file, Key(file, "attention.head_count"), layers));
+  RL_ASSIGN_OR_RETURN(config.width, file.GetU32(HparamKey(file, "embedding_length")));
+  RL_ASSIGN_OR_RETURN(config.context_length, file.GetU32(HparamKey(file, "context_length")));
+  RL_ASSIGN_OR_RETURN(config.sliding_window,
+                      file.GetU32(HparamKey(file, "attention.sliding_window")));
+  RL_ASSIGN_OR_RETURN(config.heads,
+                      UniformU32(file, HparamKey(file, "attention.head_count"), layers));
   RL_ASSIGN_OR_RETURN(config.ple_dim,
-                      U32Or(file, Key(file, "embedding_length_per_layer_input"), 0));
-  RL_ASSIGN_OR_RETURN(config.rms_eps,
-                      F32Or(file, Key(file, "attention.layer_norm_rms_epsilon"), config.rms_eps));
+                      U32Or(file, HparamKey(file, "embedding_length_per_layer_input"), 0));
+  RL_ASSIGN_OR_RETURN(
+      config.rms_eps,
+      F32Or(file, HparamKey(file, "attention.layer_norm_rms_epsilon"), config.rms_eps));
   RL_RETURN_IF_ERROR(ReadSoftcap(file, config));
   RL_RETURN_IF_ERROR(ReadCanvas(file, config));
-  RL_RETURN_IF_ERROR(ReadVocabulary(file, config));
+  RL_ASSIGN_OR_RETURN(FileVocabulary vocabulary, ReadFileVocabulary(file));
+  config.vocabulary = vocabulary.size;
+  config.suppress_tokens = std::move(vocabulary.suppress_tokens);
   RL_RETURN_IF_ERROR(ReadLayers(file, layers, config));
   RL_RETURN_IF_ERROR(ReadRope(file, config));
   RL_RETURN_IF_ERROR(ValidateConfig(config));

@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "core/base/status.h"
+#include "models/common/graph/decoder_parts.h"
 #include "models/common/model_graph.h"
 #include "models/gemma4/graph/config.h"
 #include "models/gemma4/graph/weights.h"
@@ -38,8 +39,8 @@ Result<Graph> BuildConditioning(const Gemma4Config& config, const Gemma4Weights&
 // Bytes of all K/V states of such a graph.
 [[nodiscard]] uint64_t CacheBytes(const Gemma4Config& config, const BuildOptions& options);
 
-// Rows per slot of the cache of a layer that owns one.
-[[nodiscard]] int64_t CacheRows(const Gemma4Config& config, const BuildOptions& options,
-                                int64_t layer);
+// The cache of a layer that owns one.
+[[nodiscard]] CacheShape CacheShapeOf(const Gemma4Config& config, const BuildOptions& options,
+                                      int64_t layer);
 
 }  // namespace rullama

@@ -1,36 +1,9 @@
 #include "models/gemma4/graph/weights.h"
 
-#include <fmt/format.h>
-
-#include <initializer_list>
 #include <utility>
 
 namespace rullama {
 namespace {
-
-// Collects the tensors of one layer under their full names.
-class LayerTable {
- public:
-  LayerTable(std::vector<TensorSpec>& specs, int64_t index)
-      : specs_(specs), prefix_(fmt::format("blk.{}.", index)) {}
-
-  void Add(std::string_view name, std::vector<int64_t> dims,
-           Presence presence = Presence::kRequired,
-           std::initializer_list<std::string_view> alternatives = {}) {
-    TensorSpec spec{.name = prefix_ + std::string(name),
-                    .alternatives = {},
-                    .dims = std::move(dims),
-                    .presence = presence};
-    for (const std::string_view alternative : alternatives) {
-      spec.alternatives.push_back(prefix_ + std::string(alternative));
-    }
-    specs_.push_back(std::move(spec));
-  }
-
- private:
-  std::vector<TensorSpec>& specs_;
-  std::string prefix_;
-};
 
 void AddAttention(const Gemma4Config& c, int64_t index, LayerTable& table) {
   const Gemma4Layer& layer = c.layer(index);
@@ -46,15 +19,6 @@ void AddAttention(const Gemma4Config& c, int64_t index, LayerTable& table) {
   table.Add("attn_output.weight", {c.width, q_width});
   table.Add("post_attention_norm.weight", {c.width}, Presence::kRequired,
             {"attn_post_norm.weight"});
-}
-
-void AddFeedForward(const Gemma4Config& c, int64_t index, LayerTable& table) {
-  const int64_t ffn = c.layer(index).ffn_width;
-  table.Add("ffn_norm.weight", {c.width}, Presence::kRequired, {"ffn_pre_norm.weight"});
-  table.Add("ffn_gate.weight", {ffn, c.width});
-  table.Add("ffn_up.weight", {ffn, c.width});
-  table.Add("ffn_down.weight", {c.width, ffn});
-  table.Add("post_ffw_norm.weight", {c.width}, Presence::kRequired, {"ffn_post_norm.weight"});
 }
 
 void AddExperts(const Gemma4Config& c, LayerTable& table) {
@@ -114,7 +78,7 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
   for (int64_t i = 0; i < c.layer_count(); ++i) {
     LayerTable table(specs, i);
     AddAttention(c, i, table);
-    AddFeedForward(c, i, table);
+    table.AddFeedForward(c.width, c.layer(i).ffn_width);
     AddExperts(c, table);
     AddInjection(c, table);
   }
@@ -125,19 +89,7 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma4Config& c) {
 
 Gemma4Weights Gemma4Weights::Synthetic(const Gemma4Config& config,
                                        const std::function<DType(const TensorSpec&)>& dtype_of) {
-  Gemma4Weights weights;
-  for (TensorSpec& spec : ExpectedTensors(config)) {
-    if (spec.presence != Presence::kRequired && spec.presence != Presence::kUsual) continue;
-    const DType dtype = spec.is_vector() ? DType::kF32 : dtype_of(spec);
-    weights.bindings_[spec.name] = {
-        .tensor = spec.name, .dtype = dtype, .dims = std::move(spec.dims)};
-  }
-  return weights;
-}
-
-const WeightBinding* Gemma4Weights::Find(std::string_view name) const {
-  const auto found = bindings_.find(name);
-  return found == bindings_.end() ? nullptr : &found->second;
+  return Gemma4Weights(ModelWeights::Synthetic(ExpectedTensors(config), dtype_of));
 }
 
 }  // namespace rullama

@@ -1,8 +1,5 @@
-// Gemma4Weights from a file: every way in which the tensors can differ from the table.
-#include <algorithm>
-#include <array>
+// Gemma4Weights from a file: what the common checks of tensors do not see.
 #include <cmath>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -10,96 +7,6 @@
 
 namespace rullama {
 namespace {
-
-constexpr size_t kNamedInMessages = 5;  // enough to recognise the pattern, short enough to read
-
-// Tensors of other networks in the same file: image and audio towers and their projectors.
-constexpr std::array<std::string_view, 5> kTowerPrefixes = {
-    "v.", "a.", "mm.", "model.vision_tower.", "model.audio_tower."};
-
-// Dims in the order of the file, as other tools print them.
-std::string FileShape(const std::vector<int64_t>& dims) {
-  return fmt::format("[{}]", fmt::join(dims.rbegin(), dims.rend(), ", "));
-}
-
-std::string FileShape(const TensorInfo& tensor) {
-  return fmt::format("[{}]",
-                     fmt::join(tensor.dims.begin(), tensor.dims.begin() + tensor.rank, ", "));
-}
-
-bool SameShape(const TensorInfo& tensor, const std::vector<int64_t>& dims) {
-  for (size_t i = 0; i < tensor.dims.size(); ++i) {
-    const int64_t expected = i < dims.size() ? dims[dims.size() - 1 - i] : 1;
-    if (!std::in_range<int64_t>(tensor.dims[i]) ||
-        static_cast<int64_t>(tensor.dims[i]) != expected) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Types that matmul and gather_rows read. The rest are integers and formats that only exist while
-// computing.
-bool IsWeightType(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-    case DType::kI16:
-    case DType::kI32:
-    case DType::kI64:
-    case DType::kF64:
-    case DType::kQ8_1:
-    case DType::kQ8_K:
-      return false;
-    default:
-      return true;
-  }
-}
-
-const TensorInfo* FindSpec(const GgufFile& file, const TensorSpec& spec) {
-  if (const TensorInfo* tensor = file.FindTensor(spec.name)) return tensor;
-  for (const std::string& name : spec.alternatives) {
-    if (const TensorInfo* tensor = file.FindTensor(name)) return tensor;
-  }
-  return nullptr;
-}
-
-Status CheckPresent(const GgufFile& file, const std::vector<TensorSpec>& specs) {
-  std::vector<std::string> missing;
-  for (const TensorSpec& spec : specs) {
-    if (spec.presence == Presence::kRequired && FindSpec(file, spec) == nullptr) {
-      missing.push_back(fmt::format("'{}' {}", spec.name, FileShape(spec.dims)));
-    }
-  }
-  if (missing.empty()) return OkStatus();
-  const size_t named = std::min(missing.size(), kNamedInMessages);
-  return MakeError(
-      ErrorKind::kModelFile, "model.missing_tensor",
-      "{} of {} tensors missing, expected {}{}; is the file whole and a Gemma 4 text "
-      "model?",
-      missing.size(), specs.size(),
-      fmt::join(missing.begin(), missing.begin() + static_cast<ptrdiff_t>(named), ", "),
-      named < missing.size() ? ", ..." : "");
-}
-
-Status CheckTensor(const TensorSpec& spec, const TensorInfo& tensor) {
-  if (!SameShape(tensor, spec.dims)) {
-    return MakeError(ErrorKind::kModelFile, "model.tensor_shape",
-                     "tensor '{}' has shape {}, expected {} (fastest dimension first); the "
-                     "metadata and the tensors are of different models",
-                     tensor.name, FileShape(tensor), FileShape(spec.dims));
-  }
-  if (spec.is_vector() && tensor.dtype != DType::kF32) {
-    return MakeError(ErrorKind::kModelFile, "model.tensor_dtype",
-                     "tensor '{}' is {}, expected f32: norms and scales are not quantised",
-                     tensor.name, NameOf(tensor.dtype));
-  }
-  if (!IsWeightType(tensor.dtype)) {
-    return MakeError(ErrorKind::kModelFile, "model.tensor_dtype",
-                     "tensor '{}' is {}, expected f32, f16, bf16 or a quantised weight type",
-                     tensor.name, NameOf(tensor.dtype));
-  }
-  return OkStatus();
-}
 
 // Per-layer embeddings are read for a few layers at a time, so a layer must begin at a block.
 Status CheckPleBlocks(const Gemma4Config& config, const GgufFile& file) {
@@ -111,44 +18,6 @@ Status CheckPleBlocks(const Gemma4Config& config, const GgufFile& file) {
                    "tensor '{}' is {} with blocks of {}, expected a block length that divides the "
                    "per-layer width {}",
                    table->name, NameOf(table->dtype), block, config.ple_dim);
-}
-
-bool IsTower(std::string_view name) {
-  return std::any_of(kTowerPrefixes.begin(), kTowerPrefixes.end(),
-                     [name](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-// The tensors that nothing above accounts for.
-Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs, bool strict,
-                  std::vector<std::string>& warnings) {
-  std::set<std::string_view> known;
-  for (const TensorSpec& spec : specs) {
-    known.insert(spec.name);
-    known.insert(spec.alternatives.begin(), spec.alternatives.end());
-  }
-  std::vector<std::string_view> extra;
-  for (const TensorInfo& tensor : file.tensors()) {
-    if (known.contains(tensor.name) || IsTower(tensor.name)) continue;
-    if (tensor.name.ends_with(".scale")) {
-      return MakeError(ErrorKind::kModelFile, "model.unsupported",
-                       "tensor '{}' scales the output of a weight (NVFP4 files), which is not "
-                       "supported yet by this version; expected weights that need no such tensor",
-                       tensor.name);
-    }
-    extra.push_back(tensor.name);
-  }
-  if (extra.empty()) return OkStatus();
-  const size_t named = std::min(extra.size(), kNamedInMessages);
-  std::string text =
-      fmt::format("{} tensors are not part of a Gemma 4 text model: {}{}", extra.size(),
-                  fmt::join(extra.begin(), extra.begin() + static_cast<ptrdiff_t>(named), ", "),
-                  named < extra.size() ? ", ..." : "");
-  if (strict) {
-    return MakeError(ErrorKind::kModelFile, "model.unknown_tensor",
-                     "{}; expected none (strict check)", text);
-  }
-  warnings.push_back(text + "; they are ignored");
-  return OkStatus();
 }
 
 Status CheckLayerScales(std::string_view suffix, const Gemma4Config& config, const GgufFile& file,
@@ -187,17 +56,10 @@ Status CheckLayerScales(std::string_view suffix, const Gemma4Config& config, con
 
 Result<Gemma4Weights> Gemma4Weights::FromFile(const Gemma4Config& config, const GgufFile& file,
                                               CheckOptions options) {
-  const std::vector<TensorSpec> specs = ExpectedTensors(config);
-  RL_RETURN_IF_ERROR(CheckPresent(file, specs));
-  Gemma4Weights weights;
-  for (const TensorSpec& spec : specs) {
-    if (spec.presence == Presence::kUnused) continue;
-    const TensorInfo* tensor = FindSpec(file, spec);
-    if (tensor == nullptr) continue;
-    RL_RETURN_IF_ERROR(CheckTensor(spec, *tensor));
-    weights.bindings_[spec.name] = {
-        .tensor = std::string(tensor->name), .dtype = tensor->dtype, .dims = spec.dims};
-  }
+  options.family = "Gemma 4";
+  RL_ASSIGN_OR_RETURN(ModelWeights found,
+                      ModelWeights::FromFile(ExpectedTensors(config), file, options));
+  Gemma4Weights weights(std::move(found));
   RL_RETURN_IF_ERROR(CheckPleBlocks(config, file));
   RL_RETURN_IF_ERROR(
       CheckLayerScales("layer_output_scale.weight", config, file, weights, weights.warnings_));
@@ -205,7 +67,6 @@ Result<Gemma4Weights> Gemma4Weights::FromFile(const Gemma4Config& config, const 
     RL_RETURN_IF_ERROR(CheckLayerScales("enc_layer_output_scale.weight", config, file, weights,
                                         weights.warnings_));
   }
-  RL_RETURN_IF_ERROR(CheckExtra(file, specs, options.strict, weights.warnings_));
   return weights;
 }
 

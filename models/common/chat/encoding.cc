@@ -1,0 +1,69 @@
+#include "models/common/chat/encoding.h"
+
+#include <string>
+
+namespace rullama::chat {
+
+Status CheckMarkers(const Tokenizer& tokenizer, const TurnMarkers& markers) {
+  std::string missing;
+  for (const std::string_view marker : {markers.begin, markers.end}) {
+    if (tokenizer.FindToken(marker)) continue;
+    missing += missing.empty() ? "" : ", ";
+    missing += marker;
+  }
+  if (missing.empty()) return OkStatus();
+  return MakeError(ErrorKind::kModelFile, "chat.markers_missing",
+                   "the vocabulary lacks {}; this model can complete raw text but not chat, use an "
+                   "instruction-tuned {} file",
+                   missing, markers.family);
+}
+
+Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                                          const ChatPrompt& prompt, const std::stop_token& stop) {
+  RL_RETURN_IF_ERROR(CheckMarkers(tokenizer, markers));
+  std::vector<TextSegment> segments;
+  segments.reserve(prompt.segments.size());
+  for (const PromptSegment& segment : prompt.segments) {
+    segments.push_back({segment.text, segment.is_template});
+  }
+  EncodeOptions options;
+  options.add_bos = true;
+  options.stop = stop;
+  return tokenizer.EncodeSegments(segments, options);
+}
+
+Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                                     const ChatPrompt& prompt) {
+  RL_RETURN_IF_ERROR(CheckMarkers(tokenizer, markers));
+  EncodedExample example;
+  const std::vector<PromptSegment>& all = prompt.segments;
+  for (size_t begin = 0; begin < all.size();) {
+    std::vector<TextSegment> stretch;
+    size_t end = begin;
+    for (; end < all.size() && all[end].is_trained == all[begin].is_trained; ++end) {
+      stretch.push_back({all[end].text, all[end].is_template});
+    }
+    // Exactly one BOS.
+    RL_ASSIGN_OR_RETURN(const auto ids, tokenizer.EncodeSegments(stretch, {.add_bos = begin == 0}));
+    example.ids.insert(example.ids.end(), ids.begin(), ids.end());
+    example.trained.resize(example.ids.size(), all[begin].is_trained ? 1 : 0);
+    begin = end;
+  }
+  return example;
+}
+
+std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                                 std::span<const TokenId> ids) {
+  const auto turn_end = tokenizer.FindToken(markers.end);
+  const auto line_break = tokenizer.FindToken("\n");
+  std::vector<int64_t> borders;
+  if (!turn_end || !line_break) return borders;
+  for (size_t i = 1; i < ids.size(); ++i) {
+    if (ids[i - 1] == *turn_end && ids[i] == *line_break) {
+      borders.push_back(static_cast<int64_t>(i) + 1);
+    }
+  }
+  return borders;
+}
+
+}  // namespace rullama::chat

@@ -1,0 +1,44 @@
+// Rendered conversations as tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/tokenizer/tokenizer.h"
+#include "models/common/chat.h"
+#include "models/common/chat/prompt.h"
+
+namespace rullama::chat {
+
+// The markers around a turn, and the family they belong to.
+struct TurnMarkers {
+  std::string_view begin;   // "<start_of_turn>"
+  std::string_view end;     // "<end_of_turn>"
+  std::string_view family;  // "Gemma 3"
+};
+
+// Whether the vocabulary has the markers without which no conversation can be held. Error
+// chat.markers_missing (kModelFile) names them; raw completion still works with such a file.
+Status CheckMarkers(const Tokenizer& tokenizer, const TurnMarkers& markers);
+
+// Markers are recognised in template text only. Exactly one BOS. Errors: chat.markers_missing and
+// those of Tokenizer::Encode.
+Result<std::vector<TokenId>> EncodePrompt(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                                          const ChatPrompt& prompt,
+                                          const std::stop_token& stop = {});
+
+// A conversation to learn from. Text that is learnt and text that is not are encoded apart, as they
+// are when a model goes on behind a prompt. Errors: those of EncodePrompt.
+Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                                     const ChatPrompt& prompt);
+
+// The positions behind turns, ascending: behind each end of a turn and the line break after it.
+// What users write holds no markers, so these are the template's own.
+std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
+                                 std::span<const TokenId> ids);
+
+}  // namespace rullama::chat

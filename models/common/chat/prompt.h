@@ -1,0 +1,43 @@
+// A rendered conversation as stretches of template text and of text that came from outside.
+//
+// Keeping them apart is what makes prompt injection through marker strings impossible: only
+// template text is searched for markers when the prompt is turned into tokens (encoding.h).
+// Thread safety: plain data.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rullama::chat {
+
+struct PromptSegment {
+  std::string text;
+  bool is_template = false;
+  bool is_trained = false;  // the model is to learn to write it
+};
+
+struct ChatPrompt {
+  std::vector<PromptSegment> segments;  // never empty texts; neighbours differ
+  bool opens_thought = false;  // the text ends inside a thought, which the model goes on with
+
+  [[nodiscard]] std::string ToString() const;
+};
+
+class PromptWriter {
+ public:
+  void Template(std::string_view text) { Append(text, true); }
+  void User(std::string_view text) { Append(text, false); }
+  // Whether what follows is to be learnt.
+  void SetTrained(bool trained) { trained_ = trained; }
+  // The text ends inside a thought.
+  void OpenThought() { prompt_.opens_thought = true; }
+  ChatPrompt Finish() && { return std::move(prompt_); }
+
+ private:
+  void Append(std::string_view text, bool is_template);
+  ChatPrompt prompt_;
+  bool trained_ = false;
+};
+
+}  // namespace rullama::chat

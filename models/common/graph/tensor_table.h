@@ -1,0 +1,101 @@
+// The tensors of a text model: what a file must have, what it may have, and which tensor of a file
+// stands behind each name the model uses. Each family lists its own (TensorSpec); checking them is
+// the same for all.
+//
+// Thread safety: immutable after construction. Errors: kind kModelFile, ids model.*.
+#pragma once
+
+#include <rullama/sdk/dtype.h>
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/gguf/gguf.h"
+
+namespace rullama {
+
+enum class Presence : uint8_t {
+  kRequired,
+  kUsual,     // every current converter writes it; a model without it runs
+  kOptional,  // seldom there
+  kUnused,    // may be there and is never read: K and V of layers that share a cache
+};
+
+// One tensor a file is expected to have.
+struct TensorSpec {
+  std::string name;                       // llama.cpp's spelling; the name the model uses
+  std::vector<std::string> alternatives;  // other converters' spellings
+  std::vector<int64_t> dims;              // numpy order: [rows, columns] or [n]
+  Presence presence = Presence::kRequired;
+
+  // Vectors (norm weights, scales) are f32 and used as they are; matrices may be of any type.
+  [[nodiscard]] bool is_vector() const { return dims.size() == 1; }
+};
+
+// Collects the tensors of one layer under their full names.
+class LayerTable {
+ public:
+  LayerTable(std::vector<TensorSpec>& specs, int64_t index);
+
+  // `name` and `alternatives` lack the prefix of the layer: "attn_q.weight".
+  void Add(std::string_view name, std::vector<int64_t> dims,
+           Presence presence = Presence::kRequired,
+           std::initializer_list<std::string_view> alternatives = {});
+  // The gated feed-forward and the norms on both sides of it.
+  void AddFeedForward(int64_t width, int64_t ffn_width);
+
+ private:
+  std::vector<TensorSpec>& specs_;
+  std::string prefix_;
+};
+
+// A tensor of a model file.
+struct WeightBinding {
+  std::string tensor;  // its name in the file
+  DType dtype = DType::kF32;
+  std::vector<int64_t> dims;  // numpy order
+};
+
+class ModelWeights {
+ public:
+  using Bindings = std::map<std::string, WeightBinding, std::less<>>;
+
+  struct CheckOptions {
+    std::string_view family = {};  // of the model, for messages: "Gemma 4"
+    bool strict = false;           // unknown tensors are an error instead of a warning
+  };
+
+  // Checks the tensors of `file` against the table. Towers (v.*, a.*, mm.*) are accepted and left
+  // alone. Errors: model.missing_tensor (the first five named, with a count), model.tensor_shape,
+  // model.tensor_dtype, model.unsupported (scale sidecars of NVFP4 weights), model.unknown_tensor
+  // (strict only).
+  static Result<ModelWeights> FromFile(const std::vector<TensorSpec>& specs, const GgufFile& file,
+                                       const CheckOptions& options);
+
+  // The tensors of a model that is yet to be written (`rullama synth`): required and usual ones,
+  // matrices with the type that `dtype_of` gives them.
+  static ModelWeights Synthetic(const std::vector<TensorSpec>& specs,
+                                const std::function<DType(const TensorSpec&)>& dtype_of);
+
+  // The tensor behind a name of the table, or null if the model does without.
+  [[nodiscard]] const WeightBinding* Find(std::string_view name) const;
+  // All tensors that were found, by their names of the table.
+  [[nodiscard]] const Bindings& bindings() const { return bindings_; }
+
+  // Warnings for the user about ignored tensors and unusual properties, one sentence each.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+ protected:
+  std::vector<std::string> warnings_;
+
+ private:
+  Bindings bindings_;
+};
+
+}  // namespace rullama
