@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "models/gemma3/family.h"
 #include "models/gemma4/family.h"
 
 namespace rullama {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr const ModelFamily* kFamilies[] = {
     &kGemma4Family,
+    &kGemma3Family,
 };
 
 // "'gemma4' or 'diffusion-gemma'"

@@ -36,6 +36,7 @@ TEST(Registry, EveryArchitectureHasOneFamily) {
   }
   EXPECT_TRUE(seen.contains("gemma4"));
   EXPECT_TRUE(seen.contains("diffusion-gemma"));
+  EXPECT_TRUE(seen.contains("gemma3"));
 }
 
 TEST(Registry, AFileIsOpenedByItsArchitecture) {
@@ -55,8 +56,9 @@ TEST(Registry, OtherArchitecturesAreRefused) {
   ASSERT_FALSE(llama);
   EXPECT_EQ(llama.error().id, "model.arch");
   EXPECT_EQ(llama.error().kind, ErrorKind::kModelFile);
-  EXPECT_THAT(llama.error().message,
-              HasSubstr("found architecture 'llama', expected 'gemma4' or 'diffusion-gemma'"));
+  EXPECT_THAT(
+      llama.error().message,
+      HasSubstr("found architecture 'llama', expected 'gemma4' or 'diffusion-gemma' or 'gemma3'"));
   EXPECT_THAT(OpenSmall("clip").error().message, HasSubstr("give the text model"));
   const auto drafter = OpenSmall("gemma4-assistant");
   ASSERT_FALSE(drafter);

@@ -1,0 +1,42 @@
+// Renders a conversation as the prompt Gemma 3 was trained on: a native form of Google's chat
+// template. System text stands in front of the first user's turn; there are no tools and no
+// thoughts.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "core/base/status.h"
+#include "models/common/chat.h"
+#include "models/common/chat/encoding.h"
+#include "models/common/chat/prompt.h"
+
+namespace rullama::gemma3 {
+
+inline constexpr chat::TurnMarkers kTurnMarkers = {
+    .begin = "<start_of_turn>", .end = "<end_of_turn>", .family = "Gemma 3"};
+
+enum class ChatForm : uint8_t {
+  kTurns,
+  // A base model, which has seen no turns: the texts of the messages one behind the other, which
+  // the model continues. A user's text behind an answer begins a line.
+  kContinuation,
+};
+
+struct ChatOptions {
+  ChatForm form = ChatForm::kTurns;
+  bool add_generation_prompt = true;
+  // Other than kNone: the conversation is an example to learn from, which ends with the marker that
+  // ends the last turn.
+  TrainedTurns trained = TrainedTurns::kNone;
+};
+
+// `messages` are those of chat::CheckMessages. Errors (kUsage), each naming the place: those of
+// CheckMessages; chat.role (turns of user and assistant that do not alternate), chat.content
+// (media), chat.tools (any).
+Result<chat::ChatPrompt> RenderChat(const nlohmann::json& messages, const nlohmann::json& tools,
+                                    const ChatOptions& options);
+
+}  // namespace rullama::gemma3

@@ -1,0 +1,60 @@
+#include "models/gemma3/family.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/common/files/random_tensors.h"
+#include "models/gemma3/files/random_model.h"
+#include "models/gemma3/files/synth.h"
+#include "models/gemma3/gemma3_model.h"
+
+namespace rullama {
+namespace {
+
+constexpr std::array<std::string_view, 1> kArchitectures = {kGemma3Architecture};
+constexpr std::array<UnsupportedArchitecture, 1> kUnsupported = {
+    {{"gemma3n", "a model with per-layer embeddings and alternating updates"}}};
+
+Result<std::unique_ptr<Model>> OpenGemma3(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(auto model, Gemma3Model::FromFile(file));
+  return model;
+}
+
+// Ollama's converter names the bases of both kinds of layers.
+std::string_view DialectOf(const GgufFile& file) {
+  if (file.Has("gemma3.rope.local.freq_base")) return "ollama";
+  return file.Has("gemma3.rope.freq_base") ? "llama.cpp" : "unknown";
+}
+
+Status WriteSyntheticGemma3(const ArchitectureConfig& architecture, const SyntheticOptions& options,
+                            const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(const Gemma3Config config, Gemma3Config::FromArchitecture(architecture));
+  return WriteSynthetic(config, options, path);
+}
+
+DrawnModel DrawGemma3(uint64_t seed) {
+  const RandomGemma3 random = MakeRandomGemma3(seed);
+  return {.description = random.Describe(),
+          .model = std::make_unique<Gemma3Model>(
+              random.config, random.weights, gemma3::ChatForm::kTurns, std::vector<std::string>()),
+          .weights = [random](std::vector<SyntheticConstant> constants) {
+            return std::make_unique<RandomTensors>(random.weights, random.seed,
+                                                   std::map<std::string, std::vector<float>>(),
+                                                   std::move(constants));
+          }};
+}
+
+}  // namespace
+
+const ModelFamily kGemma3Family = {.architectures = kArchitectures,
+                                   .unsupported = kUnsupported,
+                                   .open = OpenGemma3,
+                                   .dialect = DialectOf,
+                                   .write_synthetic = WriteSyntheticGemma3,
+                                   .draw = DrawGemma3};
+
+}  // namespace rullama

@@ -1,0 +1,124 @@
+#include "models/gemma3/gemma3_model.h"
+
+#include <utility>
+
+#include "models/common/adapters/adapter.h"
+#include "models/common/adapters/adapter_writer.h"
+#include "models/common/chat/encoding.h"
+#include "models/common/chat/plain_output_parser.h"
+#include "models/gemma3/chat/answer_grammar.h"
+#include "models/gemma3/graph/model.h"
+#include "models/gemma3/graph/weights.h"
+
+namespace rullama {
+namespace {
+
+ModelFacts FactsOf(const Gemma3Config& config) {
+  return {.layers = config.layers,
+          .width = config.width,
+          .heads = config.heads,
+          .vocabulary = config.vocabulary,
+          .context_length = config.context_length,
+          .sliding_window = config.sliding_window,
+          .canvas = {},
+          .host_tables = {}};
+}
+
+// Files of instruction-tuned models have a chat template, or say that they are ones.
+Result<gemma3::ChatForm> FormOf(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(const auto finetune, file.FindString("general.finetune"));
+  const bool tuned = file.Has("tokenizer.chat_template") || finetune.value_or("") == "it";
+  return tuned ? gemma3::ChatForm::kTurns : gemma3::ChatForm::kContinuation;
+}
+
+}  // namespace
+
+Gemma3Model::Gemma3Model(Gemma3Config config, ModelWeights weights, gemma3::ChatForm form,
+                         std::vector<std::string> warnings)
+    : Model(FactsOf(config), std::move(warnings)),
+      config_(std::move(config)),
+      weights_(std::move(weights)),
+      form_(form) {}
+
+Result<std::unique_ptr<Gemma3Model>> Gemma3Model::FromFile(const GgufFile& file) {
+  RL_ASSIGN_OR_RETURN(Gemma3Config config, Gemma3Config::FromFile(file));
+  RL_ASSIGN_OR_RETURN(ModelWeights weights, ReadGemma3Weights(config, file));
+  RL_ASSIGN_OR_RETURN(const gemma3::ChatForm form, FormOf(file));
+  std::vector<std::string> warnings = weights.warnings();
+  if (form == gemma3::ChatForm::kContinuation) {
+    warnings.emplace_back(
+        "this is a base model, without a chat template: it continues text instead of answering");
+  }
+  return std::make_unique<Gemma3Model>(std::move(config), std::move(weights), form,
+                                       std::move(warnings));
+}
+
+Status Gemma3Model::CheckAgainst(const ArchitectureConfig& architecture) const {
+  return config_.CheckAgainst(architecture);
+}
+
+Result<ModelGraph> Gemma3Model::BuildGraph(const BuildOptions& options) const {
+  return BuildModel(config_, weights_, options);
+}
+
+Result<Graph> Gemma3Model::BuildConditioning() const {
+  return MakeError(ErrorKind::kUsage, "model.canvas",
+                   "a canvas was asked for, but Gemma 3 predicts the next token");
+}
+
+uint64_t Gemma3Model::CacheBytes(const BuildOptions& options) const {
+  return rullama::CacheBytes(config_, options);
+}
+
+Result<Adapter> Gemma3Model::ReadAdapter(const std::string& path) const {
+  return rullama::ReadAdapter(path, {std::string(kGemma3Architecture), ExpectedTensors(config_)});
+}
+
+std::vector<AdaptableWeight> Gemma3Model::AdaptableWeights() const {
+  return rullama::AdaptableWeights(ExpectedTensors(config_));
+}
+
+Status Gemma3Model::WriteAdapter(const Adapter& adapter, const std::string& base,
+                                 const std::string& folder) const {
+  RL_RETURN_IF_ERROR(WritePeftAdapter(adapter, base, folder));
+  return WriteGgufAdapter(adapter, std::string(kGemma3Architecture), folder + "/adapter.gguf");
+}
+
+Result<EncodedExample> Gemma3Model::EncodeExample(const Tokenizer& tokenizer,
+                                                  const nlohmann::json& messages,
+                                                  const nlohmann::json& tools, TrainedTurns turns,
+                                                  bool /*thinking*/) const {
+  RL_ASSIGN_OR_RETURN(
+      const chat::ChatPrompt prompt,
+      gemma3::RenderChat(messages, tools,
+                         {.form = form_, .add_generation_prompt = false, .trained = turns}));
+  return chat::EncodeExample(tokenizer, gemma3::kTurnMarkers, prompt);
+}
+
+Result<EncodedChat> Gemma3Model::EncodeChat(const Tokenizer& tokenizer,
+                                            const nlohmann::json& messages,
+                                            const nlohmann::json& tools, bool /*thinking*/) const {
+  RL_ASSIGN_OR_RETURN(const chat::ChatPrompt prompt,
+                      gemma3::RenderChat(messages, tools, {.form = form_}));
+  RL_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
+                      chat::EncodePrompt(tokenizer, gemma3::kTurnMarkers, prompt));
+  return EncodedChat{.ids = std::move(ids)};
+}
+
+std::vector<int64_t> Gemma3Model::TurnBorders(const Tokenizer& tokenizer,
+                                              std::span<const TokenId> ids) const {
+  return chat::TurnBorders(tokenizer, gemma3::kTurnMarkers, ids);
+}
+
+std::unique_ptr<OutputParser> Gemma3Model::MakeOutputParser(
+    const OutputParserOptions& /*options*/) const {
+  return std::make_unique<chat::PlainOutputParser>();
+}
+
+std::span<const std::string_view> Gemma3Model::AnswerMarkers() const { return {}; }
+
+Result<AnswerGrammar> Gemma3Model::MakeAnswerGrammar(const AnswerForm& form) const {
+  return gemma3::MakeAnswerGrammar(form);
+}
+
+}  // namespace rullama

@@ -1,0 +1,334 @@
+// Gemma 3: hyperparameters and tensors of files, the graph, conversations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "core/base/must_test_util.h"
+#include "core/gguf/gguf_writer.h"
+#include "core/tokenizer/vocabulary_from_gguf.h"
+#include "models/gemma3/family.h"
+#include "models/gemma3/files/synth.h"
+#include "models/gemma3/gemma3_model.h"
+#include "models/gemma3/graph/model.h"
+#include "models/gemma3/graph/weights.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+Gemma3Config TinyConfig() {
+  Gemma3Config config;
+  config.layers = 7;
+  config.width = 32;
+  config.vocabulary = 1024;
+  config.context_length = 64;
+  config.heads = 2;
+  config.kv_heads = 1;
+  config.head_dim = 16;
+  config.ffn_width = 32;
+  config.sliding_window = 8;
+  config.rope_scaling_global = 8;
+  return config;
+}
+
+// The header of a file of these shapes with its metadata and tensors changed, and data of zeros.
+class Gemma3File : public ::testing::Test {
+ protected:
+  Gemma3File() {
+    const std::pair<const char*, int64_t> numbers[] = {
+        {"block_count", config_.layers},
+        {"context_length", config_.context_length},
+        {"embedding_length", config_.width},
+        {"feed_forward_length", config_.ffn_width},
+        {"attention.head_count", config_.heads},
+        {"attention.head_count_kv", config_.kv_heads},
+        {"attention.key_length", config_.head_dim},
+        {"attention.sliding_window", config_.sliding_window}};
+    writer_.Set("general.architecture", "gemma3");
+    for (const auto& [key, value] : numbers) Set(key, static_cast<uint32_t>(value));
+    Set("rope.scaling.type", "linear");
+    Set("rope.scaling.factor", 8.0F);
+    tensors_ = ExpectedTensors(config_);
+    std::erase_if(tensors_, [](const TensorSpec& spec) { return spec.name == "output.weight"; });
+  }
+
+  template <typename T>
+  void Set(const std::string& key, const T& value) {
+    ASSERT_TRUE(writer_.Set("gemma3." + key, value));
+  }
+
+  [[nodiscard]] Result<std::unique_ptr<Gemma3Model>> Open() {
+    for (const TensorSpec& spec : tensors_) {
+      const std::vector<uint64_t> dims(spec.dims.rbegin(), spec.dims.rend());
+      EXPECT_TRUE(writer_.AddTensor(spec.name, DType::kF32, dims));
+    }
+    bytes_ = Must(writer_.EncodeHeader());
+    for (const TensorSpec& spec : tensors_) {
+      uint64_t elements = 1;
+      for (const int64_t dim : spec.dims) elements *= static_cast<uint64_t>(dim);
+      bytes_.resize((bytes_.size() + 31) / 32 * 32 + elements * sizeof(float));
+    }
+    bytes_.resize((bytes_.size() + 31) / 32 * 32);
+    return Gemma3Model::FromFile(Must(GgufFile::Parse(bytes_)));
+  }
+  [[nodiscard]] std::string ErrorOf() {
+    const auto model = Open();
+    return model ? "no error" : model.error().ToString();
+  }
+
+  Gemma3Config config_ = TinyConfig();
+  GgufWriter writer_;
+  std::vector<TensorSpec> tensors_;
+  std::vector<std::byte> bytes_;
+};
+
+TEST_F(Gemma3File, OpensWithWhatConvertersWrite) {
+  const auto model = Must(Open());
+  EXPECT_EQ(model->facts().layers, 7);
+  EXPECT_EQ(model->facts().vocabulary, 1024);
+  EXPECT_FALSE(model->facts().denoises());
+  EXPECT_THAT(model->warnings(), ::testing::ElementsAre(HasSubstr("base model")));
+  EXPECT_EQ(model->AdaptableWeights().size(), 7u * 7u);
+}
+
+TEST_F(Gemma3File, AChatTemplateMakesItAChatModel) {
+  writer_.Set("tokenizer.chat_template", "{{ bos_token }}");
+  EXPECT_TRUE(Must(Open())->warnings().empty());
+}
+
+TEST_F(Gemma3File, MissingTensor) {
+  tensors_.erase(tensors_.begin() + 3);
+  EXPECT_THAT(ErrorOf(), HasSubstr("is the file whole and a Gemma 3 text model? [model.missing"));
+}
+
+TEST_F(Gemma3File, TensorOfAnotherShape) {
+  tensors_[2].dims[0] += 1;
+  EXPECT_THAT(ErrorOf(), HasSubstr("[model.tensor_shape]"));
+}
+
+TEST_F(Gemma3File, NumbersOutOfRange) {
+  Set("attention.head_count", uint32_t{0});
+  EXPECT_THAT(ErrorOf(), HasSubstr("query head count is 0, expected 1 to"));
+}
+
+TEST_F(Gemma3File, LayersWithoutEnd) {
+  Set("block_count", uint32_t{4000000000});
+  EXPECT_THAT(ErrorOf(), HasSubstr("'gemma3.block_count' is 4000000000, expected 1 to 1024"));
+}
+
+TEST_F(Gemma3File, HeadsThatDoNotDivide) {
+  Set("attention.head_count_kv", uint32_t{3});
+  EXPECT_THAT(ErrorOf(), HasSubstr("2 query heads and 3 key/value heads"));
+}
+
+TEST_F(Gemma3File, OtherRopeScaling) {
+  Set("rope.scaling.type", "yarn");
+  EXPECT_THAT(ErrorOf(), HasSubstr("'yarn', expected 'linear' or 'none'"));
+}
+
+TEST_F(Gemma3File, RopeScalingThatIsNoNumber) {
+  Set("rope.scaling.factor", std::numeric_limits<float>::quiet_NaN());
+  EXPECT_THAT(ErrorOf(), HasSubstr("rope scaling factor is nan"));
+}
+
+TEST(Gemma3Config, EverySixthLayerIsGlobal) {
+  const Gemma3Config config = TinyConfig();
+  for (int64_t i = 0; i < config.layers; ++i) {
+    EXPECT_EQ(config.kind(i), i == 5 ? LayerKind::kGlobal : LayerKind::kSliding) << i;
+  }
+}
+
+TEST(Gemma3Config, ScoresOf27BAreScaledByTheWidthOfAHeadOfTheStream) {
+  Gemma3Config config = TinyConfig();
+  EXPECT_FLOAT_EQ(config.attention_scale(), 0.25F);
+  config.layers = 62;
+  config.width = 5376;
+  config.heads = 32;
+  config.head_dim = 128;
+  EXPECT_FLOAT_EQ(config.attention_scale(), 1 / std::sqrt(168.0F));
+}
+
+// A file of random weights has the shapes it was made of, and a vocabulary that encodes.
+TEST(Gemma3Synth, FilesReadBack) {
+  const Gemma3Config config = TinyConfig();
+  const std::string path = ::testing::TempDir() + "/gemma3_synth.gguf";
+  SyntheticOptions options;
+  options.mix = *FindQuantMix("Q8_0");
+  const Status written = WriteSynthetic(config, options, path);
+  ASSERT_TRUE(written) << written.error().ToString();
+  const GgufFile file = Must(GgufFile::Open(path));
+  EXPECT_EQ(Must(Gemma3Config::FromFile(file)), config);
+  EXPECT_TRUE(Must(Gemma3Model::FromFile(file))->BuildGraph({.capacity = 64}));
+  const auto tokenizer = Must(Tokenizer::Build(Must(VocabularyFromGguf(file))));
+  EXPECT_EQ(tokenizer->Decode(Must(tokenizer->Encode("the cat\n"))), "the cat\n");
+  EXPECT_EQ(kGemma3Family.dialect(file), "llama.cpp");
+  std::filesystem::remove(path);
+}
+
+ArchitectureConfig TinyArchitecture() {
+  ArchitectureConfig a;
+  a.family = "gemma3";
+  a.layers = 7;
+  a.width = 32;
+  a.heads = 2;
+  a.kv_heads = {1, 1};
+  a.head_dim = {16, 16};
+  a.ffn = {32, 32};
+  a.sliding_window = 8;
+  a.pattern = 6;
+  a.vocabulary = 1024;
+  a.context_length = 131072;
+  return a;
+}
+
+TEST(Gemma3Architecture, BuildsWhatItSays) {
+  Gemma3Config expected = TinyConfig();
+  expected.context_length = 131072;
+  EXPECT_EQ(Must(Gemma3Config::FromArchitecture(TinyArchitecture())), expected);
+  EXPECT_TRUE(expected.CheckAgainst(TinyArchitecture()));
+  expected.ffn_width = 64;
+  expected.heads = 4;
+  const Status status = expected.CheckAgainst(TinyArchitecture());
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("architecture.heads is 2 in the configuration, 4"));
+  EXPECT_THAT(status.error().message, HasSubstr("architecture.ffn is 32"));
+}
+
+TEST(Gemma3Architecture, PartsOfOtherFamiliesAreRefused) {
+  ArchitectureConfig a = TinyArchitecture();
+  a.ple_dim = 8;
+  a.head_dim = {16, 32};
+  const auto config = Gemma3Config::FromArchitecture(a);
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().id, "model.architecture");
+  EXPECT_THAT(config.error().message,
+              HasSubstr("has no head_dim by kind of layer, ple_dim; leave it out"));
+}
+
+// ---- the graph ----------------------------------------------------------------------------------
+
+TEST(Gemma3Graph, CachesAreRingsButOnGlobalLayers) {
+  const Gemma3Config config = TinyConfig();
+  const ModelWeights weights = ModelWeights::Synthetic(
+      ExpectedTensors(config), [](const TensorSpec&) { return DType::kF16; });
+  auto model = Must(BuildModel(config, weights, {.slots = 2, .capacity = 32}));
+  EXPECT_EQ(model.hidden.size(), 8u);
+  AddLogitsOutput(model.builder, model.logits, RowDemand::kAll);
+  const Graph graph = Must(std::move(model.builder).Finish());
+  uint64_t bytes = 0;
+  for (const Value& value : graph.values) {
+    if (!value.name.ends_with(".k") && !value.name.ends_with(".v")) continue;  // nor "blk.0.k.next"
+    if (value.lifetime != Lifetime::kState) continue;
+    EXPECT_EQ(value.type.dim(1), value.name.starts_with("blk.5.") ? 32 : 8) << value.name;
+    bytes += value.type.BytesAt({});
+  }
+  EXPECT_EQ(bytes, CacheBytes(config, {.slots = 2, .capacity = 32}));
+}
+
+TEST(Gemma3Graph, OnlyGlobalLayersScaleTheRotation) {
+  const Gemma3Config config = TinyConfig();
+  const ModelWeights weights = ModelWeights::Synthetic(
+      ExpectedTensors(config), [](const TensorSpec&) { return DType::kF16; });
+  const auto model = Must(BuildModel(config, weights, {.capacity = 32}));
+  ASSERT_EQ(model.constants.size(), 1u);
+  EXPECT_EQ(model.constants[0].name, "rope_freqs.weight");
+  EXPECT_EQ(model.constants[0].bytes.size(), 8 * sizeof(float));
+}
+
+TEST(Gemma3Graph, OptionsOutOfRange) {
+  const Gemma3Config config = TinyConfig();
+  const auto id_of = [&](const BuildOptions& options) {
+    const auto model = BuildModel(config, {}, options);
+    return model ? "no error" : model.error().id;
+  };
+  EXPECT_EQ(id_of({.capacity = 65}), "model.capacity");
+  EXPECT_EQ(id_of({.pass = ModelPass::kCanvas, .capacity = 8}), "model.canvas");
+}
+
+// ---- conversations ------------------------------------------------------------------------------
+
+std::string Rendered(const Json& messages, const gemma3::ChatOptions& options = {}) {
+  const auto prompt = gemma3::RenderChat(messages, {}, options);
+  return prompt ? prompt->ToString() : prompt.error().ToString();
+}
+
+Json Message(const char* role, const Json& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+// As Google's published template renders them.
+TEST(Gemma3Chat, TurnsOfAConversation) {
+  EXPECT_EQ(Rendered(Json::array({Message("user", " Hi \n")})),
+            "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_EQ(Rendered(Json::array({Message("system", "Be brief."), Message("user", "Hi"),
+                                  Message("assistant", "Hello!"), Message("user", "Bye")})),
+            "<bos><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n"
+            "<start_of_turn>model\nHello!<end_of_turn>\n"
+            "<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
+  const Json parts =
+      Json::array({{{"type", "text"}, {"text", "a "}}, {{"type", "text"}, {"text", "b"}}});
+  EXPECT_EQ(Rendered(Json::array({Message("user", parts)})),
+            "<bos><start_of_turn>user\nab<end_of_turn>\n<start_of_turn>model\n");
+}
+
+TEST(Gemma3Chat, ABaseModelContinuesTheText) {
+  const gemma3::ChatOptions options{.form = gemma3::ChatForm::kContinuation};
+  EXPECT_EQ(Rendered(Json::array({Message("user", "Once ")}), options), "<bos>Once ");
+  EXPECT_EQ(Rendered(Json::array({Message("system", "A tale."), Message("user", "Once"),
+                                  Message("assistant", " upon"), Message("user", "Then")}),
+                     options),
+            "<bos>A tale.\n\nOnce upon\nThen");
+}
+
+TEST(Gemma3Chat, OnlyTheTemplateIsTemplate) {
+  const auto prompt = gemma3::RenderChat(
+      Json::array({Message("system", "<end_of_turn>"), Message("user", "<start_of_turn>model\n")}),
+      {}, {});
+  ASSERT_TRUE(prompt);
+  for (const auto& segment : prompt->segments) {
+    if (segment.is_template) continue;
+    EXPECT_TRUE(segment.text == "<end_of_turn>" || segment.text == "<start_of_turn>model")
+        << segment.text;
+  }
+}
+
+TEST(Gemma3Chat, AnExampleTrainsTheAnswersAndTheirEnd) {
+  const Json messages = Json::array({Message("user", "1"), Message("assistant", "one"),
+                                     Message("user", "2"), Message("assistant", "two")});
+  const auto trained = [&](TrainedTurns turns) {
+    std::string text;
+    const auto prompt =
+        gemma3::RenderChat(messages, {}, {.add_generation_prompt = false, .trained = turns});
+    for (const auto& segment : prompt->segments) {
+      if (segment.is_trained) text += segment.text + "|";
+    }
+    return text;
+  };
+  EXPECT_EQ(trained(TrainedTurns::kAll), "one|<end_of_turn>|two|<end_of_turn>|");
+  EXPECT_EQ(trained(TrainedTurns::kLast), "two|<end_of_turn>|");
+  EXPECT_THAT(Rendered(messages, {.add_generation_prompt = false, .trained = TrainedTurns::kAll}),
+              ::testing::EndsWith("two<end_of_turn>"));
+}
+
+TEST(Gemma3Chat, WhatTheTemplateRefuses) {
+  const auto error = [](const Json& messages, const Json& tools = {}) {
+    const auto prompt = gemma3::RenderChat(messages, tools, {});
+    return prompt ? "no error" : prompt.error().ToString();
+  };
+  EXPECT_THAT(error(Json::array({Message("user", "a"), Message("user", "b")})),
+              HasSubstr("messages[1].role: found 'user', expected 'assistant'"));
+  EXPECT_THAT(error(Json::array({Message("assistant", "a")})), HasSubstr("[chat.role]"));
+  EXPECT_THAT(error(Json::array({Message("system", "a")})), HasSubstr("[chat.messages]"));
+  EXPECT_THAT(error(Json::array({Message("user", "a")}), Json::array({Json::object()})),
+              HasSubstr("[chat.tools]"));
+  EXPECT_THAT(error(Json::array({Message("user", Json::array({{{"type", "image"}}}))})),
+              HasSubstr("messages[0].content[0].type: found 'image', expected text"));
+}
+
+}  // namespace
+}  // namespace rullama

@@ -1,0 +1,135 @@
+#include "models/gemma3/graph/model.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/common/graph/decoder_parts.h"
+
+namespace rullama {
+namespace {
+
+CacheShape CacheShapeOf(const Gemma3Config& config, const BuildOptions& options, int64_t layer) {
+  return {.rows = CacheRowsOf(config.kind(layer), config.sliding_window, options),
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim};
+}
+
+// One decoder layer after another.
+class Gemma3Layers {
+ public:
+  Gemma3Layers(GraphContext& context, const Gemma3Config& config)
+      : context_(context), config_(config) {}
+
+  // Returns the residual stream after the layer, from that before it.
+  ValueId Build(int64_t layer, ValueId hidden) {
+    hidden = Attention(layer, hidden);
+    const ValueId out = DenseFeedForward(context_, layer, hidden, config_.rms_eps);
+    return context_.builder().Add(
+        ops::ResidualNorm{.residual = hidden,
+                          .x = out,
+                          .weight = context_.Weight(LayerName(layer, "post_ffw_norm.weight")),
+                          .eps = config_.rms_eps},
+        LayerName(layer, "out"));
+  }
+
+ private:
+  ValueId Project(int64_t layer, ValueId x, std::string_view weight, int64_t heads,
+                  std::string name, std::string heads_name) {
+    return ProjectHeads(context_, layer, x,
+                        {.weight = weight,
+                         .heads = heads,
+                         .head_dim = config_.head_dim,
+                         .name = std::move(name),
+                         .heads_name = std::move(heads_name)});
+  }
+
+  ValueId Rotate(int64_t layer, ValueId heads, std::string_view norm, std::string name) {
+    const bool sliding = config_.kind(layer) == LayerKind::kSliding;
+    return NormAndRotate(context_, layer, heads,
+                         {.norm = norm,
+                          .eps = config_.rms_eps,
+                          .theta = sliding ? config_.rope_base_sliding : config_.rope_base_global,
+                          .n_rot = config_.head_dim,
+                          .factors = sliding ? kNoValue : GlobalRopeFactors(),
+                          .name = std::move(name)});
+  }
+
+  // Linear scaling: dividing every frequency is dividing the positions.
+  ValueId GlobalRopeFactors() {
+    if (config_.rope_scaling_global == 1) return kNoValue;
+    const std::vector<float> factors(static_cast<size_t>(config_.head_dim / 2),
+                                     config_.rope_scaling_global);
+    return context_.RopeFactors(factors);
+  }
+
+  ValueId Attention(int64_t layer, ValueId hidden) {
+    GraphBuilder& b = context_.builder();
+    const std::string q_name = LayerName(layer, "attn.q");
+    const std::string k_name = LayerName(layer, "attn.k");
+    const std::string v_name = LayerName(layer, "attn.v");
+    LayerCache cache = AddCache(context_, layer, CacheShapeOf(config_, context_.options(), layer));
+    const ValueId x =
+        b.Add(ops::RmsNorm{.x = hidden,
+                           .weight = context_.Weight(LayerName(layer, "attn_norm.weight")),
+                           .eps = config_.rms_eps},
+              LayerName(layer, "attn.norm"));
+    const ValueId q_heads =
+        Project(layer, x, "attn_q.weight", config_.heads, q_name, q_name + ".heads");
+    const ValueId k_heads =
+        Project(layer, x, "attn_k.weight", config_.kv_heads, k_name, k_name + ".heads");
+    const ValueId v = Project(layer, x, "attn_v.weight", config_.kv_heads, v_name,
+                              UnroundedName(context_, v_name));
+    const ValueId q = Rotate(layer, q_heads, "attn_q_norm.weight", q_name);
+    const ValueId k = Rotate(layer, k_heads, "attn_k_norm.weight", UnroundedName(context_, k_name));
+    SetFreshRows(context_, layer, k, v, cache);
+    const bool sliding = config_.kind(layer) == LayerKind::kSliding;
+    const ValueId mix =
+        b.Add(ops::WithRows(ops::Attention{.q = q,
+                                           .k_new = cache.k_new,
+                                           .v_new = cache.v_new,
+                                           .k_state = cache.k_state,
+                                           .v_state = cache.v_state,
+                                           .mask = RL_MASK_CAUSAL,
+                                           .window = sliding ? config_.sliding_window : 0,
+                                           .scale = config_.attention_scale()},
+                            context_.model().attention_rows),
+              LayerName(layer, "attn.mix"));
+    if (context_.options().caches) AppendFreshRows(context_, layer, cache);
+    return EndAttention(context_, layer, hidden, mix, config_.heads * config_.head_dim,
+                        config_.rms_eps);
+  }
+
+  GraphContext& context_;
+  const Gemma3Config& config_;
+};
+
+}  // namespace
+
+uint64_t CacheBytes(const Gemma3Config& config, const BuildOptions& options) {
+  uint64_t bytes = 0;
+  for (int64_t i = 0; i < config.layers; ++i) {
+    bytes += CacheStateBytes(CacheShapeOf(config, options, i), options);
+  }
+  return bytes;
+}
+
+Result<ModelGraph> BuildModel(const Gemma3Config& config, const ModelWeights& weights,
+                              const BuildOptions& options) {
+  RL_ASSIGN_OR_RETURN(
+      ModelGraph model,
+      BeginModelGraph("gemma3", {.context_length = config.context_length}, options));
+  GraphContext context(weights, options, model);
+  ValueId hidden = ScaledEmbedding(context, config.width, "embd");
+  model.hidden.push_back(hidden);
+  Gemma3Layers layers(context, config);
+  for (int64_t i = 0; i < config.layers; ++i) {
+    hidden = layers.Build(i, hidden);
+    model.hidden.push_back(hidden);
+  }
+  model.logits =
+      BuildHead(context, hidden, {.eps = config.rms_eps, .suppress = config.suppress_tokens});
+  return model;
+}
+
+}  // namespace rullama

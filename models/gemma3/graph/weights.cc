@@ -1,0 +1,41 @@
+#include "models/gemma3/graph/weights.h"
+
+#include <string>
+#include <utility>
+
+namespace rullama {
+
+std::vector<TensorSpec> ExpectedTensors(const Gemma3Config& c) {
+  std::vector<TensorSpec> specs;
+  const auto add = [&specs](std::string_view name, std::vector<int64_t> dims, Presence presence) {
+    specs.push_back({.name = std::string(name),
+                     .alternatives = {},
+                     .dims = std::move(dims),
+                     .presence = presence});
+  };
+  const int64_t q_width = c.heads * c.head_dim;
+  const int64_t kv_width = c.kv_heads * c.head_dim;
+  add("token_embd.weight", {c.vocabulary, c.width}, Presence::kRequired);
+  for (int64_t i = 0; i < c.layers; ++i) {
+    LayerTable table(specs, i);
+    table.Add("attn_norm.weight", {c.width});
+    table.Add("attn_q.weight", {q_width, c.width});
+    table.Add("attn_q_norm.weight", {c.head_dim});
+    table.Add("attn_k.weight", {kv_width, c.width});
+    table.Add("attn_k_norm.weight", {c.head_dim});
+    table.Add("attn_v.weight", {kv_width, c.width});
+    table.Add("attn_output.weight", {c.width, q_width});
+    table.Add("post_attention_norm.weight", {c.width}, Presence::kRequired,
+              {"attn_post_norm.weight"});
+    table.AddFeedForward(c.width, c.ffn_width);
+  }
+  add("output_norm.weight", {c.width}, Presence::kRequired);
+  add("output.weight", {c.vocabulary, c.width}, Presence::kOptional);
+  return specs;
+}
+
+Result<ModelWeights> ReadGemma3Weights(const Gemma3Config& config, const GgufFile& file) {
+  return ModelWeights::FromFile(ExpectedTensors(config), file, {.family = "Gemma 3"});
+}
+
+}  // namespace rullama
