@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cli/score.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "engine/canvas_generator.h"
 #include "engine/session_canvas.h"
 

@@ -23,7 +23,7 @@
 #include "cli/stopwatch.h"
 #include "cli/traffic.h"
 #include "core/runtime/device_program.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
 #include "engine/canvas_generator.h"
 #include "engine/session_canvas.h"
@@ -190,32 +190,35 @@ class Bench {
   }
 
   Result<double> RunAllRowsTest(std::span<const int32_t> depth, std::span<const int32_t> rest) {
-    RL_RETURN_IF_ERROR(RunRows(depth, DemandMode::kStateOnly));
+    RL_RETURN_IF_ERROR(RunRows(depth, DemandMode::kStateOnly, DemandMode::kStateOnly));
     const auto start = Clock::now();
-    RL_RETURN_IF_ERROR(RunRows(rest, DemandMode::kAllRows));
+    RL_RETURN_IF_ERROR(RunRows(rest, DemandMode::kAllRows, DemandMode::kAllRows));
     return SecondsSince(start);
   }
 
-  // Appends tokens to slot 0.
-  Status RunRows(std::span<const int32_t> tokens, DemandMode demand) {
+  // Appends tokens to slot 0. The last step has the demand `last`.
+  Status RunRows(std::span<const int32_t> tokens, DemandMode demand, DemandMode last) {
     const auto cancelled = CancelFlag();
     return SequenceFeeder(engine_.session(), {.cancelled = cancelled.get()})
-        .Feed(tokens, demand, demand, /*on_step=*/{});
+        .Feed(tokens, demand, last, /*on_step=*/{});
+  }
+
+  // Appends tokens to slot 0 and waits for the one that follows.
+  Status RunTokens(std::span<const int32_t> tokens) {
+    RL_RETURN_IF_ERROR(RunRows(tokens, DemandMode::kStateOnly, DemandMode::kPerOutput));
+    int32_t token = 0;
+    return engine_.session().ReadOutput(output_names::kToken,
+                                        std::as_writable_bytes(std::span(&token, 1)));
   }
 
   Result<double> RunTokenTest(const Test& test, std::span<const int32_t> depth,
                               std::span<const int32_t> rest) {
-    GeneratorOptions options;
-    options.capacity = engine_.capacity();
-    const auto cancelled = CancelFlag();
-    options.cancelled = cancelled.get();
-    Generator generator(engine_.session(), options);
-    if (!depth.empty()) RL_RETURN_IF_ERROR(generator.Feed(depth));
+    if (!depth.empty()) RL_RETURN_IF_ERROR(RunTokens(depth));
     const auto start = Clock::now();
     if (test.kind == Kind::kPrompt) {
-      RL_RETURN_IF_ERROR(generator.Feed(rest));
+      RL_RETURN_IF_ERROR(RunTokens(rest));
     } else {
-      for (const int32_t& token : rest) RL_RETURN_IF_ERROR(generator.Feed(std::span(&token, 1)));
+      for (const int32_t& token : rest) RL_RETURN_IF_ERROR(RunTokens(std::span(&token, 1)));
     }
     return SecondsSince(start);
   }

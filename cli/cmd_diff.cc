@@ -14,7 +14,7 @@
 #include "core/diff/compare.h"
 #include "core/diff/probes.h"
 #include "core/diff/router_selections.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 
 namespace rullama::cli {
 namespace {

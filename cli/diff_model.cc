@@ -10,7 +10,7 @@
 #include "core/diff/probes.h"
 #include "core/diff/router_selections.h"
 #include "core/ir/canvas_names.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "models/registry.h"
 
 namespace rullama::cli {

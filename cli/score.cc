@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cli/signals.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
 #include "models/registry.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 
 namespace rullama {
 namespace {

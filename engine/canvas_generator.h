@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/runtime/generator.h"
+#include "core/base/stop_reason.h"
 #include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
 #include "samplers/canvas_random.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "engine/session_canvas.h"
 #include "samplers/chain.h"
 

@@ -101,14 +101,5 @@ TEST(StepAllocationTest, AStepAllocatesNothingAfterItsSecondExecution) {
   }
 }
 
-TEST(StepAllocationTest, GeneratingATokenAllocatesNothing) {
-  const CountingSession counted(kLimits);
-  Generator generator(counted.get(), {.capacity = 64, .vocabulary = kVocabulary});
-  const std::function<bool(int32_t)> ignore = [](int32_t) { return true; };
-  ASSERT_TRUE(generator.Feed(std::vector<int32_t>{1}));
-  ASSERT_TRUE(generator.Generate(2, 4, ignore));
-  EXPECT_EQ(AllocationsOf([&] { ASSERT_TRUE(generator.Generate(2, 16, ignore)); }), 0);
-}
-
 }  // namespace
 }  // namespace rullama

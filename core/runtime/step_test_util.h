@@ -14,7 +14,7 @@
 #include "core/ir/builder.h"
 #include "core/plugin/device.h"
 #include "core/reference/reference_backend.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "core/runtime/session.h"
 
 namespace rullama {

@@ -15,7 +15,7 @@
 #include "core/base/must_test_util.h"
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "core/runtime/session.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "core/safetensors/safetensors.h"
 #include "models/common/adapters/adapter.h"
 #include "tests/golden/session_support.h"

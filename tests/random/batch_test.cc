@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "engine/model_program.h"
 #include "models/gemma4/gemma4_model.h"
 #include "tests/random/random_support.h"

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "core/runtime/generator.h"
+#include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
 #include "samplers/chain.h"
 #include "tests/golden/session_support.h"
