@@ -50,7 +50,24 @@ Result<std::optional<bool>> SwitchOf(int32_t value, std::string_view name) {
 
 Status CheckReserved(uint32_t reserved, std::string_view name) {
   if (reserved == 0) return OkStatus();
-  return BadArgument("{}.reserved is {}, expected 0", name, reserved);
+  return BadArgument("{} is {}, expected 0", name, reserved);
+}
+
+Status SetForm(const rullama_request& from, Request& to) {
+  to.json_schema = StringOr(from.json_schema);
+  RL_ASSIGN_OR_RETURN(to.allowed_tools,
+                      StringsOf(from.allowed_tools, from.allowed_tool_count, "allowed_tools"));
+  if (from.tool_choice < RULLAMA_TOOLS_AUTO || from.tool_choice > RULLAMA_TOOLS_REQUIRED) {
+    return BadArgument(
+        "tool_choice is {}, expected RULLAMA_TOOLS_AUTO, RULLAMA_TOOLS_NONE or "
+        "RULLAMA_TOOLS_REQUIRED",
+        from.tool_choice);
+  }
+  to.tool_choice = static_cast<ToolChoice>(from.tool_choice);
+  RL_ASSIGN_OR_RETURN(const auto parallel,
+                      SwitchOf(from.parallel_tool_calls, "parallel_tool_calls"));
+  to.parallel_tool_calls = parallel.value_or(to.parallel_tool_calls);
+  return OkStatus();
 }
 
 Status SetPrompt(const rullama_request& from, Request& to) {
@@ -89,7 +106,7 @@ Result<std::string_view> TextOf(const char* text, size_t size, std::string_view 
 Result<EngineOptions> OptionsOf(const rullama_engine_options* options) {
   RL_ASSIGN_OR_RETURN(const rullama_engine_options from,
                       ReadStruct(options, kOptionsSize, "rullama_engine_options"));
-  RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_engine_options"));
+  RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_engine_options.reserved"));
   EngineOptions to;
   to.model = StringOr(from.model);
   to.backend = StringOr(from.backend);
@@ -102,6 +119,7 @@ Result<EngineOptions> OptionsOf(const rullama_engine_options* options) {
   }
   RL_ASSIGN_OR_RETURN(to.plugin_paths,
                       StringsOf(from.plugin_paths, from.plugin_path_count, "plugin_paths"));
+  RL_ASSIGN_OR_RETURN(to.adapters, StringsOf(from.adapters, from.adapter_count, "adapters"));
   if (from.log != nullptr) {
     to.log = [log = from.log, data = from.log_data](LogLevel level, std::string_view text) {
       log(data, static_cast<rullama_log_level>(level), std::string(text).c_str());
@@ -113,9 +131,11 @@ Result<EngineOptions> OptionsOf(const rullama_engine_options* options) {
 Result<Request> RequestOf(const rullama_request* request) {
   RL_ASSIGN_OR_RETURN(const rullama_request from,
                       ReadStruct(request, kRequestSize, "rullama_request"));
-  RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_request"));
+  RL_RETURN_IF_ERROR(CheckReserved(from.reserved, "rullama_request.reserved"));
+  RL_RETURN_IF_ERROR(CheckReserved(from.reserved2, "rullama_request.reserved2"));
   Request to;
   RL_RETURN_IF_ERROR(SetPrompt(from, to));
+  RL_RETURN_IF_ERROR(SetForm(from, to));
   RL_RETURN_IF_ERROR(SetSampling(from, to.sampling));
   if (from.max_tokens.given != 0) to.max_tokens = from.max_tokens.value;
   if (from.top_logprobs.given != 0) {
@@ -128,9 +148,14 @@ Result<Request> RequestOf(const rullama_request* request) {
   RL_ASSIGN_OR_RETURN(to.stop, StringsOf(from.stop, from.stop_count, "stop"));
   RL_ASSIGN_OR_RETURN(const auto reuse, SwitchOf(from.reuse_prefix, "reuse_prefix"));
   to.reuse_prefix = reuse.value_or(to.reuse_prefix);
+  RL_ASSIGN_OR_RETURN(const auto answers, SwitchOf(from.reuse_answers, "reuse_answers"));
+  to.reuse_answers = answers.value_or(to.reuse_answers);
   return to;
 }
 
+static_assert(RULLAMA_TOOLS_AUTO == static_cast<int>(ToolChoice::kAuto) &&
+              RULLAMA_TOOLS_NONE == static_cast<int>(ToolChoice::kNone) &&
+              RULLAMA_TOOLS_REQUIRED == static_cast<int>(ToolChoice::kRequired));
 static_assert(RULLAMA_LOG_ERROR == static_cast<int>(LogLevel::kError) &&
               RULLAMA_LOG_WARNING == static_cast<int>(LogLevel::kWarning) &&
               RULLAMA_LOG_NOTE == static_cast<int>(LogLevel::kNote));

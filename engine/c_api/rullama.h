@@ -77,7 +77,7 @@ extern "C" {
 /* The version of this interface. The minor number counts additions; another major number means that
  * programs have to be changed. */
 #define RULLAMA_C_API_MAJOR 1
-#define RULLAMA_C_API_MINOR 0
+#define RULLAMA_C_API_MINOR 1
 
 #define RULLAMA_TERMINATED SIZE_MAX
 
@@ -197,6 +197,10 @@ typedef struct rullama_engine_options {
   size_t plugin_path_count;
   rullama_log_callback log; /* warnings and notes; may be NULL */
   void* log_data; /* handed to `log`; both are used until engine and generations are freed */
+  /* Since 1.1. Low-rank adapters (LoRA), which add up: each a file or folder, or "FILE:SCALE".
+   * None: those of the configuration file. */
+  const char* const* adapters;
+  size_t adapter_count;
 } rullama_engine_options;
 
 /* Its strings live as long as the engine's handle. */
@@ -235,6 +239,13 @@ typedef struct rullama_logit_bias {
   int32_t token;
   float bias; /* added to its logit; -INFINITY bans it */
 } rullama_logit_bias;
+
+typedef enum rullama_tool_choice {
+  RULLAMA_TOOLS_AUTO = 0,     /* text or calls, as the model likes */
+  RULLAMA_TOOLS_NONE = 1,     /* no calls */
+  RULLAMA_TOOLS_REQUIRED = 2, /* at least one call, and no text */
+  RULLAMA_TOOL_CHOICE_MAX_ENUM = 0x7FFFFFFF
+} rullama_tool_choice;
 
 /* One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given. What is not
  * given is as configured, else as the model file recommends; ranges are those of
@@ -277,11 +288,23 @@ typedef struct rullama_request {
    * The answer is the same. */
   int32_t reuse_prefix;
   uint32_t reserved;
+  /* Since 1.1, as all that follows. A JSON schema under which the text of the answer is valid:
+   * {"type": "object"} for any object. docs/constrained-output.md says which keywords there are. */
+  const char* json_schema;
+  const char* const* allowed_tools; /* names of those of `tools` that may be called; none: all */
+  size_t allowed_tool_count;
+  int32_t tool_choice;         /* rullama_tool_choice; calls are valid by construction */
+  int32_t parallel_tool_calls; /* rullama_switch, on by default: several calls may follow */
+  /* rullama_switch, off by default: also use the rows of an answer that a slot still holds, if the
+   * prompt goes on behind it. The last bits of the logits, and with them the answer, may then
+   * depend on earlier requests. Without effect for a request with stop texts. */
+  int32_t reuse_answers;
+  uint32_t reserved2;
 } rullama_request;
 
 /* Starts a request; does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
- * member out of range), sampler.*, chat.*, tokenizer.*, text.utf8; context.overflow if the prompt
- * does not fit; model.canvas. [any] */
+ * member out of range), sampler.*, chat.*, tokenizer.*, text.utf8, schema.*; context.overflow if
+ * the prompt does not fit; model.canvas. [any] */
 RULLAMA_FUNCTION rullama_code rullama_engine_submit(rullama_engine* engine,
                                                     const rullama_request* request,
                                                     rullama_generation** generation,

@@ -42,6 +42,11 @@ TEST(CApiOpen, SaysWhyItCannot) {
   options.settings = &unknown;
   options.setting_count = 1;
   EXPECT_EQ(OpenErrorId(&options), "config.unknown_key");
+  options = Options();
+  const char* const adapter = "/nowhere/adapter.gguf:0.5";
+  options.adapters = &adapter;
+  options.adapter_count = 1;
+  EXPECT_EQ(OpenErrorId(&options), "io.open");
 }
 
 TEST(CApiOpen, RefusesBadArguments) {
@@ -64,6 +69,9 @@ TEST(CApiOpen, RefusesBadArguments) {
   options = Options();
   const char* const no_path = nullptr;
   options.plugin_paths = &no_path;
+  EXPECT_EQ(OpenErrorId(&options), "usage.argument");
+  options = Options();
+  options.adapter_count = 1;
   EXPECT_EQ(OpenErrorId(&options), "usage.argument");
 }
 
@@ -189,6 +197,14 @@ TEST_F(CApi, RefusesBadRequests) {
   EXPECT_EQ(id_with([](auto& r) { r.thinking = 3; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.reuse_prefix = -1; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.reserved = 1; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.reserved2 = 1; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.tool_choice = 3; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.tool_choice = RULLAMA_TOOLS_REQUIRED; }), "usage.request");
+  EXPECT_EQ(id_with([](auto& r) { r.parallel_tool_calls = 3; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.reuse_answers = 3; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.allowed_tool_count = 1; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.json_schema = "{"; }), "schema.invalid");
+  EXPECT_EQ(id_with([](auto& r) { r.json_schema = R"({"not": {}})"; }), "schema.unsupported");
   EXPECT_EQ(id_with([](auto& r) { r.id_count = 1; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.stop_count = 1; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.logit_bias_count = 1; }), "usage.argument");

@@ -22,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using ::testing::StrEq;
 
 TEST_F(CApi, KnowsItsVersions) {
   EXPECT_STREQ(rullama_version(), RULLAMA_VERSION);
@@ -226,6 +227,49 @@ TEST_F(CApi, ChatsWithTheTemplate) {
   EXPECT_EQ(Finish(Submit(request).get())->prompt_tokens, static_cast<int64_t>(count));
   request.thinking = RULLAMA_OFF;
   EXPECT_NE(Finish(Submit(request).get())->prompt_tokens, static_cast<int64_t>(count));
+}
+
+TEST_F(CApi, AnswersHaveTheFormThatIsAsked) {
+  constexpr const char* kTools =
+      R"([{"type": "function", "function": {"name": "look"}},)"
+      R"( {"type": "function", "function": {"name": "listen", "parameters": {"type": "object",)"
+      R"( "properties": {"to": {"enum": ["Anna", "Boris"]}}, "required": ["to"]}}}])";
+  rullama_request request = Prompt(nullptr, 60);
+  request.messages = R"([{"role": "user", "content": "Who is Anna Pavlovna?"}])";
+  request.json_schema = R"({"enum": ["a countess", "a maid"]})";
+  const GenerationPtr word = Submit(request);
+  EXPECT_THAT(Finish(word.get())->text,
+              ::testing::AnyOf(StrEq(R"("a countess")"), StrEq(R"("a maid")")));
+
+  const char* const allowed[] = {"listen"};
+  request.json_schema = nullptr;
+  request.tools = kTools;
+  request.tool_choice = RULLAMA_TOOLS_REQUIRED;
+  request.allowed_tools = allowed;
+  request.allowed_tool_count = std::size(allowed);
+  request.parallel_tool_calls = RULLAMA_OFF;
+  const GenerationPtr generation = Submit(request);
+  const rullama_completion* completion = Finish(generation.get());
+  ASSERT_EQ(completion->tool_call_count, 1U);
+  EXPECT_STREQ(completion->tool_calls[0].name, "listen");
+  EXPECT_THAT(completion->tool_calls[0].arguments, HasSubstr(R"("to":)"));
+  EXPECT_STREQ(completion->text, "");
+}
+
+TEST_F(CApi, AnswersAreReusedIfAsked) {
+  std::vector<int32_t> ids = Tokens("The prince and the princess went out", 0);
+  rullama_request request = Prompt(nullptr, 4);
+  request.reuse_answers = RULLAMA_ON;
+  request.ids = ids.data();
+  request.id_count = ids.size();
+  const GenerationPtr first = Submit(request);
+  const rullama_completion* answer = Finish(first.get());
+  ASSERT_EQ(answer->id_count, 4U);
+  ids.insert(ids.end(), answer->ids, answer->ids + answer->id_count);
+  request.ids = ids.data();
+  request.id_count = ids.size();
+  // The last token of an answer has no row yet.
+  EXPECT_EQ(Finish(Submit(request).get())->cached_tokens, static_cast<int64_t>(ids.size()) - 1);
 }
 
 TEST_F(CApi, TokensGoThereAndBack) {

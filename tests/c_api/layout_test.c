@@ -1,5 +1,5 @@
-/* The layout of version 1.0 of the C interface. */
+/* The layout of the C interface, version by version. */
 #include <rullama/rullama.h>
 
-#define LAYOUT_DEF "tests/c_api/layout_v1_0.def"
+#define LAYOUT_DEF "tests/c_api/layout.def"
 #include "tests/abi/layout_rows.h"
