@@ -162,15 +162,13 @@ Connection::Connection(asio::ip::tcp::socket socket,
                        std::shared_ptr<const ConnectionContext> context)
     : socket_(std::move(socket)),
       context_(std::move(context)),
-      read_timer_(socket_.get_executor()),
-      write_timer_(socket_.get_executor()),
+      read_deadline_(socket_.get_executor()),
+      write_deadline_(socket_.get_executor()),
       buffer_(2 * size_t{context_->limits.header_bytes} + kReadBytes) {}
 
 void Connection::StartTimer(std::chrono::milliseconds limit) {
   timed_out_ = false;
-  read_timer_.expires_after(limit);
-  read_timer_.async_wait([self = shared_from_this()](const ErrorCode& failure) {
-    if (failure) return;
+  read_deadline_.Start(limit, [self = shared_from_this()] {
     self->timed_out_ = true;
     ErrorCode ignored;
     self->socket_.cancel(ignored);
@@ -190,7 +188,7 @@ void Connection::WaitForRequest() {
   socket_.async_read_some(buffer_.prepare(kReadBytes),
                           [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
                             self->idle_ = false;
-                            self->read_timer_.cancel();
+                            self->read_deadline_.Stop();
                             if (failure) return self->Close();
                             self->buffer_.commit(bytes);
                             self->ReadHead();
@@ -201,7 +199,7 @@ void Connection::ReadHead() {
   StartTimer(context_->limits.header_timeout);
   http::async_read_header(socket_, buffer_, *parser_,
                           [self = shared_from_this()](const ErrorCode& failure, size_t) {
-                            self->read_timer_.cancel();
+                            self->read_deadline_.Stop();
                             if (failure) return self->AnswerReadError(failure);
                             self->TakeHead();
                           });
@@ -228,7 +226,7 @@ void Connection::ReadBody() {
   StartTimer(context_->limits.body_timeout);
   http::async_read(socket_, buffer_, *parser_,
                    [self = shared_from_this()](const ErrorCode& failure, size_t) {
-                     self->read_timer_.cancel();
+                     self->read_deadline_.Stop();
                      if (failure) return self->AnswerReadError(failure);
                      self->HandleRequest();
                    });
@@ -249,7 +247,7 @@ void Connection::Refuse(const ApiError& error) {
   StartTimer(context_->limits.write_timeout);
   asio::async_write(socket_, asio::buffer(out_),
                     [self = shared_from_this()](const ErrorCode& failure, size_t) {
-                      self->read_timer_.cancel();
+                      self->read_deadline_.Stop();
                       if (failure) return self->Close();
                       ErrorCode ignored;
                       self->socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
@@ -264,7 +262,7 @@ void Connection::DropInput() {
                           [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
                             self->dropped_ += bytes;
                             if (failure || self->dropped_ > kDroppedBytes) {
-                              self->read_timer_.cancel();
+                              self->read_deadline_.Stop();
                               return self->Close();
                             }
                             self->DropInput();
@@ -353,8 +351,8 @@ void Connection::Leave() {
 
 void Connection::Close() {
   ErrorCode ignored;
-  read_timer_.cancel();
-  write_timer_.cancel();
+  read_deadline_.Stop();
+  write_deadline_.Stop();
   socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
 }
@@ -362,23 +360,20 @@ void Connection::Close() {
 bool Connection::WriteAndWait(std::string bytes) {
   auto written = std::make_shared<std::promise<bool>>();
   auto result = written->get_future();
-  asio::post(socket_.get_executor(),
-             [self = shared_from_this(), bytes = std::move(bytes), written]() mutable {
-               {
-                 const std::lock_guard lock(self->mutex_);
-                 if (self->left_ || !self->socket_.is_open()) return written->set_value(false);
-               }
-               self->out_ = std::move(bytes);
-               self->write_timer_.expires_after(self->context_->limits.write_timeout);
-               self->write_timer_.async_wait([self](const ErrorCode& failure) {
-                 if (!failure) self->Close();
-               });
-               asio::async_write(self->socket_, asio::buffer(self->out_),
-                                 [self, written](const ErrorCode& failure, size_t) {
-                                   self->write_timer_.cancel();
-                                   written->set_value(!failure);
-                                 });
-             });
+  asio::post(socket_.get_executor(), [self = shared_from_this(), bytes = std::move(bytes),
+                                      written]() mutable {
+    {
+      const std::lock_guard lock(self->mutex_);
+      if (self->left_ || !self->socket_.is_open()) return written->set_value(false);
+    }
+    self->out_ = std::move(bytes);
+    self->write_deadline_.Start(self->context_->limits.write_timeout, [self] { self->Close(); });
+    asio::async_write(self->socket_, asio::buffer(self->out_),
+                      [self, written](const ErrorCode& failure, size_t) {
+                        self->write_deadline_.Stop();
+                        written->set_value(!failure);
+                      });
+  });
   return result.get();
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "server/api_error.h"
+#include "server/deadline.h"
 #include "server/exchange.h"
 #include "server/head_check.h"
 #include "server/limits.h"
@@ -68,8 +69,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   boost::asio::ip::tcp::socket socket_;
   std::shared_ptr<const ConnectionContext> context_;
-  boost::asio::steady_timer read_timer_;
-  boost::asio::steady_timer write_timer_;
+  Deadline read_deadline_;
+  Deadline write_deadline_;
   boost::beast::flat_buffer buffer_;  // bytes that have been read and not been parsed
   std::optional<Parser> parser_;
   std::string path_;

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <future>
 #include <string>
 #include <thread>
 
 #include "core/base/must_test_util.h"
+#include "server/deadline.h"
 #include "tests/server/client.h"
 
 namespace rullama::server {
@@ -128,6 +131,19 @@ TEST(HttpServerTest, SlowRequestsAreCutOff) {
   Client body(server->port());
   body.Send("POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab");
   EXPECT_EQ(StatusOf(body.ReadAll()), 408);
+}
+
+TEST(HttpServerTest, ADeadlineThatIsStoppedWhileItExpiresDoesNothing) {
+  boost::asio::io_context io;
+  Deadline first(io.get_executor());
+  Deadline second(io.get_executor());
+  bool expired = false;
+  first.Start(std::chrono::milliseconds(0), [&] { second.Stop(); });
+  second.Start(std::chrono::milliseconds(1), [&] { expired = true; });
+  // Both handlers are in the queue of `io` when the first one runs.
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  io.run();
+  EXPECT_FALSE(expired);
 }
 
 TEST(HttpServerTest, ConnectionsWithoutARequestAreClosed) {
