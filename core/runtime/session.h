@@ -95,12 +95,15 @@ class Session {
   [[nodiscard]] int32_t past(int32_t slot) const { return past_[static_cast<size_t>(slot)]; }
   void ForgetSlot(int32_t slot);
 
-  // The following four block until the data is copied. `p` is 0 to past(slot). A position that the
+  // The following five block until the data is copied. `p` is 0 to past(slot). A position that the
   // slot cannot go back to (slot_log.h) is snapshot.rewind. A graph with states that are not slots'
   // is snapshot.state.
   //
   // Copies what the slot held at position p.
   Result<Snapshot> Save(int32_t slot, int32_t p, SnapshotContent content = SnapshotContent::kAll);
+  // The complete snapshot that a snapshot of rings stands for, while its slot holds the other rows.
+  // Errors: snapshot.stale.
+  Result<Snapshot> Complete(const Snapshot& rings);
   // Replaces the content of the slot and sets past(slot) to the snapshot's position. Errors:
   // snapshot.mismatch; snapshot.stale. If a device fails half-way the slot is forgotten.
   Status Restore(int32_t slot, const Snapshot& snapshot);

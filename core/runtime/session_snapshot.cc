@@ -85,6 +85,38 @@ Result<Snapshot> Session::Save(int32_t slot, int32_t p, SnapshotContent content)
   return snapshot;
 }
 
+Result<Snapshot> Session::Complete(const Snapshot& rings) {
+  if (!slot_states_) return tl::unexpected(slot_states_.error());
+  const int32_t slot = rings.origin_.slot;
+  RL_RETURN_IF_ERROR(CheckSlot(slot));
+  RL_RETURN_IF_ERROR(CheckFits(slot, rings));
+  SnapshotInfo info{.content = SnapshotContent::kAll,
+                    .position = rings.position(),
+                    .written = rings.info().written};
+  info.parts.reserve(slot_states_->all().size());
+  for (const SlotState& state : slot_states_->all()) {
+    info.parts.push_back(PartOf(state, state.RowsAfter(info.written)));
+  }
+  RL_ASSIGN_OR_RETURN(Snapshot snapshot, Snapshot::Allocate(std::move(info)));
+  // Both list the states in the same order.
+  std::span<std::byte> rest = snapshot.data();
+  std::span<const std::byte> kept = rings.data();
+  auto next = rings.info().parts.begin();
+  for (const SnapshotPart& part : snapshot.info().parts) {
+    const std::span<std::byte> rows = rest.first(part.bytes());
+    if (next != rings.info().parts.end() && next->state == part.state) {
+      std::ranges::copy(kept.first(part.bytes()), rows.begin());
+      kept = kept.subspan(part.bytes());
+      ++next;
+    } else {
+      RL_RETURN_IF_ERROR(
+          resources_.ReadState(part.state, SlotStateOf(part.state).OffsetOf(slot), rows));
+    }
+    rest = rest.subspan(part.bytes());
+  }
+  return snapshot;
+}
+
 const SlotState& Session::SlotStateOf(std::string_view name) const {
   return *std::ranges::find(slot_states_->all(), name, &SlotState::name);
 }

@@ -192,6 +192,21 @@ TEST(SessionSnapshotTest, RingsAreEnoughWhereTheSlotHoldsTheRest) {
   EXPECT_EQ(session.Next(0), MemorySession::Expected(10));
 }
 
+TEST(SessionSnapshotTest, RingsAreCompletedFromTheirSlot) {
+  const MemorySession session;
+  session.Feed(0, 10);
+  const Snapshot rings = Must(session->Save(0, 10, SnapshotContent::kRings));
+  session.Feed(0, 9, 2);
+  const Snapshot complete = Must(session->Complete(rings));
+  EXPECT_EQ(complete.position(), 10);
+  ASSERT_TRUE(session->SetPast(0, 18));
+  session.Feed(0, 3, 1);
+  ASSERT_TRUE(session->Restore(1, complete)) << "in another slot";
+  EXPECT_EQ(session.Next(1), MemorySession::Expected(10));
+  session->ForgetSlot(0);
+  ExpectError(session->Complete(rings), "snapshot.stale", "slot 0");
+}
+
 TEST(SessionSnapshotTest, RingsAreRefusedWhereTheRestIsGone) {
   const MemorySession session;
   session.Feed(0, 10);
