@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/base/printable.h"
@@ -107,12 +108,20 @@ Result<AnswerConstraint> AnswerConstraints::Make(const Request& request, bool th
       return constraint;
     }
   }
+  const auto begin = std::chrono::steady_clock::now();
   RL_ASSIGN_OR_RETURN(Form form, Compile(request, thinking, opens_thought));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   form.key = key;
   use(form);
   const std::lock_guard lock(mutex_);
+  compile_seconds_.Observe(seconds.count());
   Keep(std::move(form));
   return constraint;
+}
+
+Histogram AnswerConstraints::compile_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return compile_seconds_;
 }
 
 Result<AnswerConstraints::Form> AnswerConstraints::Compile(const Request& request, bool thinking,

@@ -18,6 +18,7 @@
 #include "core/base/status.h"
 #include "core/constraint/matcher.h"
 #include "engine/api/request.h"
+#include "engine/api/stats.h"
 #include "engine/loaded_model.h"
 
 namespace rullama {
@@ -37,6 +38,8 @@ class AnswerConstraints {
   // to be called but not there), model.canvas (a model that denoises cannot be held to a form);
   // schema.invalid, schema.unsupported, schema.too_large.
   Result<AnswerConstraint> Make(const Request& request, bool thinking, bool opens_thought);
+  // Seconds of each compilation so far.
+  [[nodiscard]] Histogram compile_seconds() const;
 
  private:
   static constexpr size_t kMaxForms = 128;
@@ -56,7 +59,8 @@ class AnswerConstraints {
   void Keep(Form form);
 
   const LoadedModel& model_;
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
+  Histogram compile_seconds_;
   std::shared_ptr<const constraint::TokenTrie> trie_;
   std::list<Form> forms_;  // the one used last is the first
 };

@@ -34,17 +34,18 @@ Result<std::span<const RowResult>> BatchSession::Decode(std::span<const RowReque
   return results_;
 }
 
-Result<std::optional<RowResult>> BatchSession::Read(int32_t slot, std::span<const int32_t> chunk,
-                                                    const RowRequest* draw) {
-  const DemandMode demand = draw == nullptr ? DemandMode::kStateOnly : DemandMode::kPerOutput;
+Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<const int32_t> chunk,
+                                                      std::span<const RowRequest> draws) {
+  const DemandMode demand = draws.empty() ? DemandMode::kStateOnly : DemandMode::kPerOutput;
   step_.SetConsecutive(chunk, session_.past(slot), slot, demand);
-  if (draw == nullptr) {
+  if (draws.empty()) {
     step_.graph = BatchGraph({});
     RL_RETURN_IF_ERROR(session_.Run(step_));
-    return std::nullopt;
+    return std::span<const RowResult>();
   }
-  RL_RETURN_IF_ERROR(DrawStep(std::span(draw, 1)));
-  return results_.front();
+  step_.wanted.assign(draws.size(), step_.wanted.front());
+  RL_RETURN_IF_ERROR(DrawStep(draws));
+  return results_;
 }
 
 Status BatchSession::Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,9 +41,10 @@ class BatchSession {
   // in the order of the rows, valid until the next call.
   Result<std::span<const RowResult>> Decode(std::span<const RowRequest> rows);
 
-  // Appends the tokens of a chunk to a slot. With `draw`, draws the token that follows.
-  Result<std::optional<RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
-                                        const RowRequest* draw);
+  // Appends the tokens of a chunk to a slot, and draws the token that follows once for each of
+  // `draws`, whose slot is this one. The results are as those of Decode().
+  Result<std::span<const RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
+                                          std::span<const RowRequest> draws);
 
   // Compiles the plan of a decode step of this row alone, unless it is there.
   Status PrepareDecode(const RowRequest& row);

@@ -17,4 +17,8 @@ inline constexpr int64_t kLeastTurnRows = 64;
 std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk,
                                std::span<const int64_t> turn_borders);
 
+// Whether a snapshot is worth its memory at a cut: at turn borders, which cut a chunk short, at the
+// last cut of the prompt, and after every eighth. `position` is one of `cuts`. Pure function.
+bool IsSnapshotPoint(std::span<const int64_t> cuts, int64_t position, int64_t chunk);
+
 }  // namespace rullama

@@ -14,6 +14,7 @@
 #include "engine/model_facts.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
+#include "engine/prefix_cache_limit.h"
 #include "engine/request_job.h"
 #include "engine/scheduler.h"
 
@@ -135,11 +136,16 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
         wakeup);
     return OkStatus();
   }
+  RL_ASSIGN_OR_RETURN(const uint64_t prefix_bytes,
+                      PrefixCacheLimit(session->model().layers, AvailableHostMemory()));
+  info.prefix_cache_bytes = static_cast<int64_t>(prefix_bytes);
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.slots = slots,
                                                    .capacity = info.capacity,
                                                    .vocabulary = info.vocabulary,
+                                                   .chunk = info.chunk,
+                                                   .prefix_bytes = prefix_bytes,
                                                    .end_tokens = EndTokens(session->tokenizer()),
                                                    .cancelled = setup.hooks.cancelled},
                                   wakeup);
@@ -223,24 +229,48 @@ std::string Engine::Metadata(size_t most_items) const {
   return MetadataJson(*impl_->session->model().file.file, most_items);
 }
 
-EngineStats Engine::stats() const { return impl_->runner->stats(); }
+EngineStats Engine::stats() const {
+  EngineStats stats = impl_->runner->stats();
+  stats.schema_seconds = impl_->constraints->compile_seconds();
+  return stats;
+}
 
 Result<Generation> Engine::Submit(const Request& request) {
+  RL_ASSIGN_OR_RETURN(std::vector<Generation> answers, SubmitChoices(request, 1));
+  return std::move(answers.front());
+}
+
+Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, int64_t count) {
+  if (count < 1 || count > impl_->info.slots) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "{} answers are asked for, expected 1 to the {} of context.slots", count,
+                     impl_->info.slots);
+  }
   SamplerSettings sampler = impl_->sampler;
   if (!impl_->has_seed) sampler.seed = DrawSeed();
-  RL_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(impl_->session->model(), sampler,
-                                                               *impl_->constraints, request));
-  Job& job = *prepared.job;
-  job.cuts = impl_->CutsOf(job.prompt);
-  job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
-  auto generation = std::make_unique<Generation::Impl>(shared_from_this(), job.channel,
-                                                       impl_->session->tokenizer(),
-                                                       std::move(prepared.text), prepared.logprobs);
-  generation->completion.prompt_tokens = std::ssize(job.prompt);
-  generation->completion.ignored_keywords = job.constraint.ignored;
-  generation->completion.seed = static_cast<int64_t>(job.sampling.seed);
-  impl_->runner->Submit(std::move(prepared.job));
-  return Generation(std::move(generation));
+  std::vector<Generation> answers;
+  answers.reserve(static_cast<size_t>(count));
+  std::unique_ptr<Job> first;
+  for (int64_t i = 0; i < count; ++i) {
+    Request one = request;
+    one.choice += static_cast<uint32_t>(i);
+    one.reuse_answers = request.reuse_answers && count == 1;
+    RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
+                        PrepareRequest(impl_->session->model(), sampler, *impl_->constraints, one));
+    Job& job = *prepared.job;
+    job.cuts = impl_->CutsOf(job.prompt);
+    job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
+    auto generation = std::make_unique<Generation::Impl>(
+        shared_from_this(), job.channel, impl_->session->tokenizer(), std::move(prepared.text),
+        prepared.logprobs);
+    generation->completion.prompt_tokens = std::ssize(job.prompt);
+    generation->completion.ignored_keywords = job.constraint.ignored;
+    generation->completion.seed = static_cast<int64_t>(job.sampling.seed);
+    answers.push_back(Generation(std::move(generation)));
+    (first ? first->choices.emplace_back() : first) = std::move(prepared.job);
+  }
+  impl_->runner->Submit(std::move(first));
+  return answers;
 }
 
 Result<int64_t> Engine::CountPrompt(const Request& request) const {

@@ -37,10 +37,17 @@ struct Job {
   bool reuse_prefix = true;
   bool reuse_answers = false;  // as Request::reuse_answers
   uint64_t client = 0;         // as Request::client
+  // More answers to the same prompt, which start together with this one and let it read the prompt.
+  std::vector<std::unique_ptr<Job>> choices = {};
   std::optional<StoredSnapshot> stored = {};
   EngineClock::time_point submitted = EngineClock::now();
   std::shared_ptr<AnswerChannel> channel;
 };
+
+// Whether a job reads its prompt in the chunks of a prompt, so that others may reuse its rows.
+inline bool ReadsChunks(Job::Kind kind) {
+  return kind == Job::Kind::kGenerate || kind == Job::Kind::kSave;
+}
 
 // Runs jobs on a thread of its own. Destroying it ends all jobs as cancelled.
 // Thread safety: all member functions from any thread.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/cut_points.h"
+
 namespace rullama {
 namespace {
 
@@ -10,9 +12,17 @@ double SecondsBetween(EngineClock::time_point from, EngineClock::time_point to) 
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Whether a job reads its prompt in the chunks of a prompt, so that others may reuse its rows.
-bool ReadsChunks(Job::Kind kind) {
-  return kind == Job::Kind::kGenerate || kind == Job::Kind::kSave;
+// Ends a job that has no slot.
+void PushCancelled(const Job& job) {
+  job.channel->Push(RequestEnd{StopReason::kCancelled});
+  for (const auto& other : job.choices) PushCancelled(*other);
+}
+
+template <typename Jobs>
+int64_t CountAnswers(const Jobs& jobs) {
+  int64_t answers = std::ssize(jobs);
+  for (const auto& job : jobs) answers += std::ssize(job->choices);
+  return answers;
 }
 
 }  // namespace
@@ -23,8 +33,8 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       wakeup_(std::move(wakeup)),
       batch_(session, options_.vocabulary),
       table_(options_.slots),
-      slots_(static_cast<size_t>(options_.slots)),
-      rings_(static_cast<size_t>(options_.slots)) {
+      prefixes_(session, options_.prefix_bytes),
+      slots_(static_cast<size_t>(options_.slots)) {
   stats_.slots = options_.slots;
   thread_ = std::thread([this] { Loop(); });
 }
@@ -46,7 +56,7 @@ void Scheduler::Submit(std::unique_ptr<Job> job) {
 EngineStats Scheduler::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
-  stats.waiting += std::ssize(submitted_);
+  stats.waiting += CountAnswers(submitted_);
   return stats;
 }
 
@@ -64,7 +74,8 @@ void Scheduler::CountSlots() {
   stats_.slots_busy = busy;
   stats_.slots_paused = paused;
   stats_.kv_tokens = tokens;
-  stats_.waiting = std::ssize(waiting_);
+  stats_.waiting = CountAnswers(waiting_);
+  prefixes_.AddTo(stats_);
 }
 
 void Scheduler::CountStep(StepStats EngineStats::*kind, size_t rows,
@@ -89,7 +100,7 @@ void Scheduler::Loop() {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot]) End(static_cast<int32_t>(slot), StopReason::kCancelled);
   }
-  for (const auto& job : waiting_) job->channel->Push(RequestEnd{StopReason::kCancelled});
+  for (const auto& job : waiting_) PushCancelled(*job);
 }
 
 void Scheduler::TakeNewJobs() {
@@ -104,87 +115,41 @@ bool Scheduler::IsCancelled(const Job& job) const {
 
 void Scheduler::EndCancelled() {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot] && IsCancelled(*slots_[slot]->job)) {
-      End(static_cast<int32_t>(slot), StopReason::kCancelled);
+    const auto at = static_cast<int32_t>(slot);
+    // A prompt that others share is read to its end.
+    if (slots_[slot] && IsCancelled(*slots_[slot]->job) && SharersOf(at).empty()) {
+      End(at, StopReason::kCancelled);
     }
   }
   std::erase_if(waiting_, [this](const auto& job) {
-    if (!IsCancelled(*job)) return false;
-    job->channel->Push(RequestEnd{StopReason::kCancelled});
-    return true;
+    const bool all = IsCancelled(*job) &&
+                     std::ranges::all_of(job->choices,
+                                         [this](const auto& other) { return IsCancelled(*other); });
+    if (all) PushCancelled(*job);
+    return all;
   });
-}
-
-std::deque<std::unique_ptr<Job>>::iterator Scheduler::NextWaiting() {
-  return std::ranges::min_element(waiting_, {}, [this](const auto& job) {
-    const auto last = last_turns_.find(job->client);
-    return last == last_turns_.end() ? 0 : last->second;
-  });
-}
-
-void Scheduler::Admit() {
-  if (waiting_.empty()) last_turns_.clear();
-  while (!waiting_.empty()) {
-    const auto next = NextWaiting();
-    const Job& job = **next;
-    const bool reads = ReadsChunks(job.kind);
-    const auto reusable =
-        job.reuse_prefix && reads ? std::span(job.cuts) : std::span<const int64_t>();
-    const auto choice =
-        table_.Choose(job.prompt, reusable, job.reuse_answers, job.client,
-                      [this](int32_t slot, int64_t position) { return CanReturn(slot, position); });
-    if (!choice) return;
-    last_turns_[job.client] = ++turns_;
-    Running running;
-    running.job = std::move(*next);
-    waiting_.erase(next);
-    running.started = EngineClock::now();
-    running.read = running.reused = choice->reused;
-    if (reads) {
-      running.job->channel->Push(ReadProgress{choice->reused, std::ssize(running.job->prompt)});
-      const std::lock_guard lock(mutex_);
-      ++(choice->reused > 0 ? stats_.prefix_hits : stats_.prefix_misses);
-    }
-    table_.Take(*choice, running.job->client);
-    slots_[static_cast<size_t>(choice->slot)] = std::move(running);
-    Status status = Return(choice->slot, choice->reused);
-    const bool loads = slots_[static_cast<size_t>(choice->slot)]->job->kind == Job::Kind::kLoad;
-    if (status && loads) status = Load(choice->slot);
-    if (!status) Fail(choice->slot, status.error());
-  }
-}
-
-bool Scheduler::CanReturn(int32_t slot, int64_t position) const {
-  const auto& rings = rings_[static_cast<size_t>(slot)];
-  return session_.CanGoBack(slot, static_cast<int32_t>(position)) ||
-         (rings && rings->position() == position);
-}
-
-Status Scheduler::Return(int32_t slot, int64_t position) {
-  auto& rings = rings_[static_cast<size_t>(slot)];
-  const auto p = static_cast<int32_t>(position);
-  if (rings && rings->position() > position) rings.reset();
-  if (session_.CanGoBack(slot, p)) return session_.SetPast(slot, p);
-  return session_.Restore(slot, *rings);
-}
-
-Status Scheduler::KeepRings(int32_t slot) {
-  RL_ASSIGN_OR_RETURN(rings_[static_cast<size_t>(slot)],
-                      session_.Save(slot, session_.past(slot), SnapshotContent::kRings));
-  return OkStatus();
 }
 
 int64_t Scheduler::CapacityOf(const Job& job) const {
   return job.max_context > 0 ? std::min(job.max_context, options_.capacity) : options_.capacity;
 }
 
-Result<RowSampling> Scheduler::SamplingOf(Running& running, int32_t position) const {
+Result<RowSampling> Scheduler::SamplingOf(Running& running, int32_t position) {
   Job& job = *running.job;
   RowSampling sampling = job.sampling;
   if (!job.constraint.matcher) return sampling;
   int64_t left = CapacityOf(job) - position;
   if (job.max_tokens >= 0) left = std::min(left, job.max_tokens - running.drawn);
-  RL_ASSIGN_OR_RETURN(sampling.mask, job.constraint.matcher->Mask(left));
+  const EngineClock::time_point begin = EngineClock::now();
+  const auto mask = job.constraint.matcher->Mask(left);
+  const double seconds = SecondsBetween(begin, EngineClock::now());
+  const std::lock_guard lock(mutex_);
+  stats_.mask_seconds.Observe(seconds);
+  if (!mask) {
+    ++stats_.constraint_failures;
+    return tl::unexpected(mask.error());
+  }
+  sampling.mask = *mask;
   return sampling;
 }
 
@@ -225,7 +190,7 @@ bool Scheduler::ReadChunk() {
   for (size_t turn = 0; turn < slots_.size(); ++turn) {
     const size_t slot = (next_reader_ + turn) % slots_.size();
     auto& running = slots_[slot];
-    if (!running || running->token || running->job->channel->full()) continue;
+    if (!running || running->token || running->reader || running->job->channel->full()) continue;
     next_reader_ = slot + 1;
     const std::span<const int32_t> prompt = running->job->prompt;
     const int64_t end = EndOfChunk(*running);
@@ -257,27 +222,52 @@ int64_t Scheduler::EndOfChunk(const Running& running) const {
 
 Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
                                     std::span<const int32_t> chunk) {
-  const Job& job = *running.job;
-  const int64_t total = std::ssize(job.prompt);
-  const bool last = running.read + std::ssize(chunk) == total;
-  RowRequest draw{.slot = slot, .sampling = job.sampling, .top_logprobs = job.top_logprobs};
-  const bool draws = last && job.kind == Job::Kind::kGenerate;
-  if (draws) {
-    RL_ASSIGN_OR_RETURN(draw.sampling, SamplingOf(running, static_cast<int32_t>(total - 1)));
-    if (job.max_tokens != 0) RL_RETURN_IF_ERROR(batch_.PrepareDecode(draw));
+  const bool last = running.read + std::ssize(chunk) == std::ssize(running.job->prompt);
+  if (last && running.job->kind == Job::Kind::kGenerate) return ReadAndDraw(slot, chunk);
+  RL_RETURN_IF_ERROR(batch_.Read(slot, chunk, {}));
+  TakeChunk(slot, running, chunk);
+  return last ? Save(slot) : OkStatus();
+}
+
+Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
+  std::vector<int32_t> writers = SharersOf(slot);
+  writers.insert(writers.begin(), slot);
+  std::vector<RowRequest> draws;
+  draws.reserve(writers.size());
+  for (const int32_t writer : writers) {
+    Running& running = *slots_[static_cast<size_t>(writer)];
+    const auto last = static_cast<int32_t>(std::ssize(running.job->prompt) - 1);
+    RL_ASSIGN_OR_RETURN(const RowSampling sampling, SamplingOf(running, last));
+    draws.push_back(
+        {.slot = slot, .sampling = sampling, .top_logprobs = running.job->top_logprobs});
   }
-  RL_ASSIGN_OR_RETURN(const auto result, batch_.Read(slot, chunk, draws ? &draw : nullptr));
+  if (slots_[static_cast<size_t>(slot)]->job->max_tokens != 0) {
+    RL_RETURN_IF_ERROR(batch_.PrepareDecode(draws.front()));
+  }
+  RL_ASSIGN_OR_RETURN(const auto results, batch_.Read(slot, chunk, draws));
+  TakeChunk(slot, *slots_[static_cast<size_t>(slot)], chunk);
+  RL_RETURN_IF_ERROR(Share(slot, std::span(writers).subspan(1)));
+  RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
+  for (size_t i = 0; i < writers.size(); ++i) {
+    Running& writer = *slots_[static_cast<size_t>(writers[i])];
+    writer.first_token = EngineClock::now();
+    writer.after_prompt = stats;
+    TakeResult(writers[i], results[i]);
+  }
+  return OkStatus();
+}
+
+void Scheduler::TakeChunk(int32_t slot, Running& running, std::span<const int32_t> chunk) {
+  const Job& job = *running.job;
   running.read += std::ssize(chunk);
   table_.Append(slot, chunk);
-  const bool at_last_cut = !job.cuts.empty() && running.read == job.cuts.back();
-  if (job.reuse_prefix && at_last_cut) RL_RETURN_IF_ERROR(KeepRings(slot));
-  job.channel->Push(ReadProgress{running.read, total});
-  if (result) {
-    running.first_token = EngineClock::now();
-    RL_ASSIGN_OR_RETURN(running.after_prompt, session_.Stats());
-    TakeResult(slot, *result);
+  const bool at_cut = std::ranges::binary_search(job.cuts, running.read);
+  const bool keeps = job.reuse_prefix && !running.goes_on && at_cut;
+  if (keeps && IsSnapshotPoint(job.cuts, running.read, options_.chunk)) {
+    prefixes_.Keep(slot, std::span(job.prompt).first(static_cast<size_t>(running.read)),
+                   job.client);
   }
-  return last && !draws ? Save(slot) : OkStatus();
+  job.channel->Push(ReadProgress{running.read, std::ssize(job.prompt)});
 }
 
 Status Scheduler::Save(int32_t slot) {
@@ -293,7 +283,7 @@ Status Scheduler::Load(int32_t slot) {
   const Job& job = *running.job;
   RL_RETURN_IF_ERROR(session_.Restore(slot, job.stored->snapshot));
   table_.Append(slot, job.prompt);
-  RL_RETURN_IF_ERROR(KeepRings(slot));
+  prefixes_.Keep(slot, job.prompt, job.client);
   End(slot, StopReason::kEndOfGeneration);
   return OkStatus();
 }
@@ -343,6 +333,7 @@ void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
 }
 
 void Scheduler::End(int32_t slot, StopReason reason) {
+  for (const int32_t sharer : SharersOf(slot)) End(sharer, reason);
   const Running& running = *slots_[static_cast<size_t>(slot)];
   const auto stats = session_.Stats();
   if (!stats) return Fail(slot, stats.error());
@@ -358,7 +349,8 @@ void Scheduler::End(int32_t slot, StopReason reason) {
                  .after_prompt = running.after_prompt,
                  .at_end = *stats});
   const Job::Kind kind = running.job->kind;
-  if (kind == Job::Kind::kEmbed || kind == Job::Kind::kLogits) table_.Forget(slot);
+  if (!ReadsChunks(kind) && kind != Job::Kind::kLoad) table_.Forget(slot);
+  if (!running.job->reuse_prefix) table_.Forget(slot);
   Free(slot);
 }
 
@@ -367,9 +359,14 @@ void Scheduler::EndFailed(int32_t slot, const Error& error) {
 }
 
 void Scheduler::Fail(int32_t slot, const Error& error) {
+  for (const int32_t sharer : SharersOf(slot)) Fail(sharer, error);
   slots_[static_cast<size_t>(slot)]->job->channel->Push(error);
+  if (error.id == "device.lost") {
+    const std::lock_guard lock(mutex_);
+    ++stats_.device_losses;
+  }
   table_.Forget(slot);
-  rings_[static_cast<size_t>(slot)].reset();
+  prefixes_.Lose(slot);
   session_.ForgetSlot(slot);
   Free(slot);
 }

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "core/runtime/session.h"
-#include "core/runtime/snapshot.h"
 #include "engine/batch_session.h"
 #include "engine/job.h"
+#include "engine/prefix_cache.h"
 #include "engine/slot_table.h"
 
 namespace rullama {
@@ -30,6 +30,8 @@ struct SchedulerOptions {
   int64_t slots = 1;
   int64_t capacity = 0;  // tokens per slot
   int64_t vocabulary = 0;
+  int64_t chunk = 0;          // most rows between two cut points of a prompt
+  uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
   std::vector<int32_t> end_tokens = {};
   std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
 };
@@ -48,8 +50,11 @@ class Scheduler final : public JobRunner {
   // A job that has a slot.
   struct Running {
     std::unique_ptr<Job> job;
-    int64_t read = 0;              // rows of the prompt in the slot
-    int64_t reused = 0;            // of these, found there
+    int64_t read = 0;    // rows of the prompt in the slot
+    int64_t reused = 0;  // of these, found there or in the prefix cache
+    // Whose prompt this job shares, until that slot has read it.
+    std::optional<int32_t> reader;
+    bool goes_on = false;          // behind drawn rows, so that the prefix cache keeps none of it
     std::optional<int32_t> token;  // drawn, not yet in the slot
     int64_t drawn = 0;             // tokens handed out
     std::vector<float> sum;        // of an embedding
@@ -61,6 +66,13 @@ class Scheduler final : public JobRunner {
   void Loop();
   void TakeNewJobs();
   void Admit();
+  // The slot for a job, some of whose prompt it may hold; one is free.
+  [[nodiscard]] SlotTable::Choice ChooseSlot(const Job& job) const;
+  // Gives the slot to a job.
+  void Occupy(const SlotTable::Choice& choice, std::unique_ptr<Job> job,
+              std::optional<int32_t> reader);
+  // Lets the slot hold what is known of its job's prompt, of which it holds `held` rows.
+  Status Begin(int32_t slot, int64_t held);
   // The job whose turn it is to get a slot: the first one of the client that has waited longest
   // since its last. Some job waits.
   [[nodiscard]] std::deque<std::unique_ptr<Job>>::iterator NextWaiting();
@@ -72,17 +84,22 @@ class Scheduler final : public JobRunner {
   // Whether the rows of a slot up to a position can be reused, and their reuse.
   [[nodiscard]] bool CanReturn(int32_t slot, int64_t position) const;
   Status Return(int32_t slot, int64_t position);
-  // Keeps the rings of a slot as they are behind a whole chunk, since what follows is going to
-  // overwrite them.
-  Status KeepRings(int32_t slot);
+  // The slots whose jobs wait for `slot` to read their prompt.
+  [[nodiscard]] std::vector<int32_t> SharersOf(int32_t slot) const;
+  // Lets them hold what `slot` holds, which has read the prompt.
+  Status Share(int32_t slot, std::span<const int32_t> sharers);
   // The most tokens that prompt and answer may have.
   [[nodiscard]] int64_t CapacityOf(const Job& job) const;
   // The settings of the next draw, with its mask. `position`: of the row it is drawn behind.
   // Errors: constraint.dead_end.
-  Result<RowSampling> SamplingOf(Running& running, int32_t position) const;
+  Result<RowSampling> SamplingOf(Running& running, int32_t position);
   bool DecodeStep();
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // Reads the last chunk of a prompt and draws the first token of its answers.
+  Status ReadAndDraw(int32_t slot, std::span<const int32_t> chunk);
+  // After a chunk was read.
+  void TakeChunk(int32_t slot, Running& running, std::span<const int32_t> chunk);
   Status ReadForRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
   // The ends of jobs of kSave and kLoad.
   Status Save(int32_t slot);
@@ -105,8 +122,8 @@ class Scheduler final : public JobRunner {
   std::shared_ptr<Wakeup> wakeup_;
   BatchSession batch_;
   SlotTable table_;
+  PrefixCache prefixes_;
   std::vector<std::optional<Running>> slots_;
-  std::vector<std::optional<Snapshot>> rings_;  // by slot; see KeepRings
   std::deque<std::unique_ptr<Job>> waiting_;
   std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot
   uint64_t turns_ = 0;

@@ -28,6 +28,8 @@ bool SlotTable::Suits(const Choice& choice, const Choice& other) const {
   return slot.last_used < than.last_used;
 }
 
+int64_t SlotTable::free_slots() const { return std::ranges::count(slots_, false, &Slot::busy); }
+
 void SlotTable::Take(const Choice& choice, uint64_t client) {
   Slot& slot = slots_[static_cast<size_t>(choice.slot)];
   slot.busy = true;

@@ -53,6 +53,8 @@ class SlotTable {
     return best;
   }
 
+  [[nodiscard]] int64_t free_slots() const;
+
   // The slot is taken for a client's request that begins with `reused` rows of what it holds.
   void Take(const Choice& choice, uint64_t client);
   // Rows of a prompt chunk were appended to the slot.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -62,16 +63,11 @@ class AnswerRun {
 
 ApiResult<void> AnswerRun::Submit(Engine& engine) {
   for (const Request& prompt : request_.prompts) {
-    for (int64_t i = 0; i < request_.n; ++i) {
-      Request one = prompt;
-      one.choice = static_cast<uint32_t>(i);
-      one.client = call_.client();
-      // All answers to a prompt draw from streams of one seed.
-      if (i > 0) one.sampling.seed = generations_.back().completion().seed;
-      auto generation = engine.Submit(one);
-      if (!generation) return tl::unexpected(SubmitError(engine, prompt, generation.error()));
-      generations_.push_back(*std::move(generation));
-    }
+    Request one = prompt;
+    one.client = call_.client();
+    auto answers = engine.SubmitChoices(one, request_.n);
+    if (!answers) return tl::unexpected(SubmitError(engine, prompt, answers.error()));
+    std::ranges::move(*answers, std::back_inserter(generations_));
   }
   choices_.resize(generations_.size());
   for (const std::string& keyword : generations_.front().completion().ignored_keywords) {

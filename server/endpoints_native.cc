@@ -39,13 +39,18 @@ void Root(const Services& services, Call& call) {
 }
 
 void Health(const Services& services, Call& call) {
-  if (!services.running.draining()) {
+  const auto engine = services.model.loaded();
+  const bool draining = services.running.draining();
+  const bool lost = engine && engine->stats().device_losses > 0;
+  if (!draining && !lost) {
     call.SendJson({{"status", "ok"}});
     return;
   }
-  const ApiError error = MakeApiError("shutting_down", "the server is shutting down");
+  const ApiError error =
+      draining ? MakeApiError("shutting_down", "the server is shutting down")
+               : MakeApiError("device_lost", "the device was lost; start the server again");
   json body = ErrorJson(Dialect::kOpenAi, error);
-  body["status"] = "draining";
+  body["status"] = draining ? "draining" : "lost";
   call.Send({.status = error.status,
              .content_type = "application/json",
              .body = Dump(body),
@@ -82,6 +87,7 @@ void Props(const Services& services, Call& call) {
       {"prefix_cache",
        {{"limit_bytes", info.prefix_cache_bytes},
         {"used_bytes", stats.prefix_bytes},
+        {"snapshot_bytes", stats.largest_snapshot},
         {"snapshots", stats.prefix_entries}}},
       {"chunk", info.chunk},
       {"embedding", "mean"}};

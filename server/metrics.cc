@@ -26,11 +26,8 @@ const std::array<CounterRow, static_cast<size_t>(Counter::kCount)>& CounterRows(
       {"cancelled_total",
        "Answers that were ended early.",
        {R"(reason="left")", R"(reason="deadline")", R"(reason="drain")", R"(reason="slow")"}},
-      {"constraint_failures_total", "Answers under a schema that met a dead end.", {""}},
       {"tool_parse_failures_total", "Calls of tools that could not be understood.", {""}},
-      {"prefix_cache_evictions_total", "Snapshots of prompts that were given up.", {""}},
       {"model_loads_total", "Models that were loaded.", {R"(result="ok")", R"(result="error")"}},
-      {"device_lost_total", "Losses of a device.", {""}},
       {"auth_failures_total", "Requests with a wrong key or none.", {""}},
   }};
   return kRows;
@@ -45,8 +42,6 @@ constexpr std::array<NamedHelp, static_cast<size_t>(Distribution::kCount)> kDist
     {"time_to_first_token_seconds", "From a request's arrival until its first token."},
     {"inter_token_seconds", "Between two tokens of an answer."},
     {"request_seconds", "From a request's arrival until its answer is over."},
-    {"mask_seconds", "To make the mask of allowed tokens of one step."},
-    {"schema_compile_seconds", "To compile a schema."},
 }};
 
 struct GaugeRow {
@@ -96,6 +91,17 @@ void AddBuckets(std::string& text, std::string_view name, const std::string& lab
   const std::string labels = label.empty() ? "" : "{" + label + "}";
   text += fmt::format("rullama_{0}_sum{1} {2}\nrullama_{0}_count{1} {3}\n", name, labels,
                       histogram.sum, count);
+}
+
+void AddHistograms(std::string& text, const EngineStats& stats) {
+  AddHead(text, "rullama_", {"mask_seconds", "To make the mask of allowed tokens of one step."},
+          "histogram");
+  AddBuckets(text, "mask_seconds", "", stats.mask_seconds);
+  AddHead(text, "rullama_", {"schema_compile_seconds", "To compile a schema."}, "histogram");
+  AddBuckets(text, "schema_compile_seconds", "", stats.schema_seconds);
+  AddHead(text, "rullama_", {"snapshot_seconds", "To copy what a slot holds."}, "histogram");
+  AddBuckets(text, "snapshot_seconds", R"(op="save")", stats.snapshot_save);
+  AddBuckets(text, "snapshot_seconds", R"(op="restore")", stats.snapshot_restore);
 }
 
 void AddSteps(std::string& text, const EngineStats& stats) {
@@ -183,14 +189,21 @@ std::string Metrics::Text(const Gauges& gauges) const {
   const struct {
     NamedHelp row;
     uint64_t value;
-  } hits[] = {{{"prefix_cache_hits_total", "Prompts of which a part was found."},
-               gauges.engine.prefix_hits},
-              {{"prefix_cache_misses_total", "Prompts of which nothing was found."},
-               gauges.engine.prefix_misses}};
-  for (const auto& one : hits) {
+  } counts[] = {{{"prefix_cache_hits_total", "Prompts of which a part was found."},
+                 gauges.engine.prefix_hits},
+                {{"prefix_cache_misses_total", "Prompts of which nothing was found."},
+                 gauges.engine.prefix_misses},
+                {{"prefix_cache_evictions_total", "Snapshots of prompts that were given up."},
+                 gauges.engine.prefix_evictions},
+                {{"constraint_failures_total", "Answers under a schema that met a dead end."},
+                 gauges.engine.constraint_failures},
+                {{"device_lost_total", "Answers that failed because the device was lost."},
+                 gauges.engine.device_losses}};
+  for (const auto& one : counts) {
     AddHead(text, "rullama_", one.row, "counter");
     text += fmt::format("rullama_{} {}\n", one.row.name, one.value);
   }
+  AddHistograms(text, gauges.engine);
   AddSteps(text, gauges.engine);
   for (const GaugeRow& row : kGauges) {
     AddHead(text, "rullama_", row.text, "gauge");

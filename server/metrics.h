@@ -20,11 +20,8 @@ enum class Counter : uint8_t {
   kCachedTokens,  // of prompts, not read again
   kDrawnTokens,
   kCancelled,  // {reason}
-  kConstraintFailures,
   kToolParseFailures,
-  kPrefixEvictions,
   kModelLoads,  // {result}
-  kDeviceLost,
   kAuthFailures,
   kCount,
 };
@@ -34,8 +31,6 @@ enum class Distribution : uint8_t {
   kFirstTokenSeconds,
   kInterTokenSeconds,
   kRequestSeconds,
-  kMaskSeconds,
-  kSchemaCompileSeconds,
   kCount,
 };
 

@@ -8,6 +8,7 @@ constexpr int64_t kMaxRequests = 100'000;
 constexpr int64_t kMaxSeconds = 86'400;
 constexpr int64_t kMostHeaderBytes = int64_t{1} << 20;
 constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
+constexpr int64_t kMostCacheMib = int64_t{1} << 24;
 constexpr IntegerRange kSeconds{1, kMaxSeconds};
 
 }  // namespace
@@ -51,6 +52,9 @@ BlockSpec ServerSchema() {
              IntegerCodec{1024, kMostHeaderBytes}, "Bytes of the head of a request.")
       .Field("max_body_bytes", &ServerConfig::max_body_bytes, IntegerCodec{1024, kMostBodyBytes},
              "Bytes of the body of a request.")
+      .Field("prefix_cache_mib", &ServerConfig::prefix_cache_mib, IntegerCodec{0, kMostCacheMib},
+             "Host memory, in MiB, for snapshots of prompts that later requests may begin with; 0: "
+             "none are kept.")
       .Field("page", &ServerConfig::page, BoolCodec{}, "Offer the chat page at `/`.")
       .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
       .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},

@@ -124,6 +124,10 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // member out of range), sampler.*, chat.*, tokenizer.*, text.utf8, schema.*; context.overflow if
   // the prompt does not fit; model.canvas.
   Result<Generation> Submit(const Request& request);
+  // Starts `count` answers to one prompt, which is read once, when so many slots are free. They
+  // draw with one seed from random numbers of their own: answer i has `choice` + i. Errors as
+  // Submit(); usage.request if `count` is not 1 to the number of slots.
+  Result<std::vector<Generation>> SubmitChoices(const Request& request, int64_t count);
 
   // Tokens of the prompt of a request, whether it fits or not. Errors as Submit().
   [[nodiscard]] Result<int64_t> CountPrompt(const Request& request) const;

@@ -39,8 +39,16 @@ struct EngineStats {
   int64_t kv_tokens = 0;     // tokens that requests with a slot hold in the caches
   int64_t prefix_bytes = 0;  // of host memory that snapshots of prompts take
   int64_t prefix_entries = 0;
-  uint64_t prefix_hits = 0;  // prompts of which a part was found in a slot
+  int64_t largest_snapshot = 0;  // bytes of the largest one so far
+  uint64_t prefix_hits = 0;      // prompts of which a part was found
   uint64_t prefix_misses = 0;
+  uint64_t prefix_evictions = 0;     // snapshots that gave way to others
+  uint64_t constraint_failures = 0;  // answers under a schema that no token could go on
+  uint64_t device_losses = 0;        // answers that failed because the device was lost
+  Histogram mask_seconds = {};       // to make the mask of one token
+  Histogram schema_seconds = {};     // to compile what an answer may be
+  Histogram snapshot_save = {};      // seconds
+  Histogram snapshot_restore = {};
   StepStats decode = {};   // one token for each slot that writes
   StepStats prompt = {};   // a chunk of a prompt
   StepStats denoise = {};  // of a canvas

@@ -27,6 +27,17 @@ TEST(CutPoints, AreAtTurnBordersThatAreFarEnoughFromTheLastCut) {
   EXPECT_THAT(Cuts(300, 32, {70, 100}), ElementsAre(32, 64, 96, 128, 160, 192, 224, 256, 288));
 }
 
+TEST(CutPoints, SnapshotsAreWorthTheirMemoryAtBordersEveryEighthChunkAndTheEnd) {
+  std::vector<int64_t> cuts = {70, 102};  // a turn border and a whole chunk
+  while (cuts.size() < 12) cuts.push_back(cuts.back() + 32);
+  std::vector<int64_t> kept;
+  for (const int64_t cut : cuts) {
+    if (IsSnapshotPoint(cuts, cut, 32)) kept.push_back(cut);
+  }
+  EXPECT_THAT(kept, ElementsAre(cuts[7], cuts[11]));
+  EXPECT_TRUE(IsSnapshotPoint(cuts, 70, 96));
+}
+
 TEST(CutPoints, StayWhereTheyAreWhenThePromptGoesOn) {
   const std::vector<int64_t> borders = {40, 90, 130, 400, 470, 471, 900};
   const std::vector<int64_t> whole = Cuts(1000, 256, borders);

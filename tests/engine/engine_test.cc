@@ -258,6 +258,55 @@ TEST_P(EachBackend, ReusedPrefixesChangeNothing) {
   }
 }
 
+// Requests whose prompt another slot holds, busy or not, copy its rows and give the same answer.
+TEST(EngineTest, PromptsAreCopiedBetweenSlots) {
+  const auto engine =
+      Open("cpu", 3, {{"context.prefill_chunk", "16"}, {"backend.options.threads", "1"}});
+  std::vector<int32_t> start(160);
+  std::iota(start.begin(), start.end(), 300);
+  Answer(*engine, {.ids = start, .max_tokens = 1});
+  std::vector<Request> requests;
+  for (int i = 0; i < 3; ++i) {
+    Request request{.ids = start, .max_tokens = 12};
+    request.ids.insert(request.ids.end(), {400 + i, 500 + i, 600 + i});
+    request.sampling.seed = i;
+    requests.push_back(std::move(request));
+  }
+  std::vector<Generation> running;
+  running.reserve(requests.size());
+  for (const Request& request : requests) running.push_back(Must(engine->Submit(request)));
+  for (size_t i = 0; i < running.size(); ++i) {
+    const Completion copied = Must(running[i].Wait());
+    EXPECT_EQ(copied.cached_tokens, 160);
+    requests[i].reuse_prefix = false;
+    EXPECT_THAT(copied.ids, ElementsAreArray(Answer(*engine, requests[i]).ids));
+  }
+}
+
+// A slot's prompt is kept in host memory while others use the slot, as long as there is room.
+TEST(EngineTest, PromptsOutliveTheirSlot) {
+  const auto cached_after = [](const char* mib, int others) {
+    const auto engine = Open("cpu", 1,
+                             {{"context.prefill_chunk", "64"},
+                              {"server.prefix_cache_mib", mib},
+                              {"backend.options.threads", "1"}});
+    const auto prompt = [](int first) {
+      std::vector<int32_t> ids(130);
+      std::iota(ids.begin(), ids.end(), first);
+      return ids;
+    };
+    Answer(*engine, {.ids = prompt(300), .max_tokens = 1});
+    for (int i = 1; i <= others; ++i) Answer(*engine, {.ids = prompt(300 + i), .max_tokens = 1});
+    const int64_t cached = Answer(*engine, {.ids = prompt(300), .max_tokens = 1}).cached_tokens;
+    EXPECT_LE(engine->stats().prefix_bytes, engine->info().prefix_cache_bytes);
+    EXPECT_EQ(engine->stats().prefix_evictions > 0, others > 4);
+    return cached;
+  };
+  EXPECT_EQ(cached_after("64", 3), 128);
+  EXPECT_EQ(cached_after("0", 3), 0);
+  EXPECT_EQ(cached_after("1", 12), 0);
+}
+
 // The prompts of several lengths go through a file into another engine, which has the same answers.
 TEST_P(EachBackend, StoredPromptsChangeNothing) {
   const std::string path =
@@ -444,6 +493,29 @@ TEST(EngineTest, ChoicesHaveRandomNumbersOfTheirOwn) {
   EXPECT_NE(Answer(*engine, request).ids, first.ids);
   request.choice = 0;
   EXPECT_EQ(Answer(*engine, request).ids, first.ids);
+}
+
+TEST(EngineTest, ChoicesShareTheReadingOfTheirPrompt) {
+  const auto engine =
+      Open("cpu", 4, {{"context.prefill_chunk", "64"}, {"backend.options.threads", "1"}});
+  Request request{.prompt = "The prince", .max_tokens = 12, .top_logprobs = 0};
+  request.sampling.temperature = 1.5;
+  request.sampling.seed = 7;
+  std::vector<Generation> together = Must(engine->SubmitChoices(request, 4));
+  together[2].Cancel();
+  for (const size_t i : {0, 1, 3}) {
+    const Completion choice = Must(together[i].Wait());
+    request.choice = static_cast<uint32_t>(i);
+    const Completion alone = Answer(*engine, request);
+    EXPECT_THAT(choice.ids, ElementsAreArray(alone.ids)) << i;
+    EXPECT_EQ(choice.logprobs, alone.logprobs) << i;
+  }
+  EXPECT_EQ(Must(together[2].Wait()).reason, StopReason::kCancelled);
+  const Histogram chunks = engine->stats().prompt.rows;
+  EXPECT_EQ(std::accumulate(chunks.counts.begin(), chunks.counts.end(), uint64_t{0}), 4U)
+      << "one for all choices together, and three for the others";
+  EXPECT_FALSE(engine->SubmitChoices(request, 5));
+  EXPECT_FALSE(engine->SubmitChoices(request, 0));
 }
 
 TEST(EngineTest, TellsWhatItDoes) {

@@ -1,0 +1,96 @@
+// Snapshots of prompts in host memory: what a slot held behind a cut point of a prompt
+// (cut_points.h), for requests of the same client that begin with the same tokens.
+//
+// A snapshot is taken with the rings only, as long as its slot holds the other rows. It is
+// completed before the slot is given to another prompt, or when another slot is to have it. Of the
+// snapshots of one conversation the shortest and the two longest stay, and of the others one for
+// each power of two of their distance to the longest. Beyond the limit of bytes, those go first
+// that save few tokens for their size and were not used for long.
+//
+// Ownership: borrows the session. Thread safety: one thread. A snapshot that cannot be made is not
+// kept, which costs time only; errors are returned where a slot's content is concerned.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/runtime/session.h"
+#include "core/runtime/snapshot.h"
+#include "engine/api/stats.h"
+
+namespace rullama {
+
+class PrefixCache {
+ public:
+  // `limit`: bytes of host memory; 0 keeps nothing.
+  PrefixCache(Session& session, uint64_t limit) : session_(session), limit_(limit) {}
+
+  // The longest prefix of the prompt that is kept for the client and is longer than `beyond`; 0 if
+  // there is none. At least one token of the prompt lies behind it. `cuts` are those of the prompt.
+  [[nodiscard]] int64_t Find(std::span<const int32_t> prompt, std::span<const int64_t> cuts,
+                             uint64_t client, int64_t beyond) const;
+  // Whether the rings of the slot at a position are kept, and its other rows are still there.
+  [[nodiscard]] bool HoldsRings(int32_t slot, int64_t position) const;
+
+  // Makes `slot` hold what it held at a position, for which HoldsRings() is true.
+  Status Return(int32_t slot, int64_t position);
+  // Makes `slot`, whose content has been given up (GiveUp), hold the first `length` tokens of the
+  // prompt, a length that Find() has returned.
+  Status Copy(int32_t slot, std::span<const int32_t> prompt, int64_t length, uint64_t client);
+
+  // Keeps what `slot` holds, which are `tokens`.
+  void Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client);
+  // The rows of `slot` from `position` on are going to be overwritten.
+  void GiveUp(int32_t slot, int64_t position);
+  // The rows of `slot` are lost.
+  void Lose(int32_t slot);
+
+  // Adds what it holds and has done.
+  void AddTo(EngineStats& stats) const;
+
+ private:
+  struct Entry {
+    uint64_t client = 0;
+    std::vector<int32_t> tokens;
+    int32_t slot = 0;  // with the other rows, unless the snapshot is complete
+    uint64_t last_used = 0;
+    Snapshot snapshot;
+
+    [[nodiscard]] int64_t position() const { return snapshot.position(); }
+    [[nodiscard]] uint64_t bytes() const {
+      return snapshot.bytes() + tokens.size() * sizeof(int32_t);
+    }
+    [[nodiscard]] bool IsIn(int32_t other) const { return !snapshot.complete() && slot == other; }
+    // Whether `prompt` begins with its tokens.
+    [[nodiscard]] bool Begins(std::span<const int32_t> prompt, uint64_t of_client) const;
+  };
+  using Entries = std::list<Entry>;
+
+  [[nodiscard]] Entries::const_iterator FindExact(std::span<const int32_t> tokens,
+                                                  uint64_t client) const;
+  // Replaces the snapshot by a complete one; the entry is dropped if that cannot be made.
+  Status Complete(Entries::iterator entry);
+  // Drops snapshots of the conversation that ends with `tokens`.
+  void Thin(std::span<const int32_t> tokens, uint64_t client);
+  void EvictBeyondLimit();
+  void Drop(Entries::iterator entry);
+
+  Session& session_;
+  uint64_t limit_;
+  uint64_t uses_ = 0;
+  Entries entries_;
+  uint64_t bytes_ = 0;
+  uint64_t largest_ = 0;  // bytes of a snapshot so far
+  uint64_t evictions_ = 0;
+  Histogram save_seconds_;
+  Histogram restore_seconds_;
+};
+
+// Which positions of snapshots of one conversation are kept; both are ascending. Pure function.
+std::vector<int64_t> ThinnedPositions(std::span<const int64_t> positions);
+
+}  // namespace rullama

@@ -1,0 +1,18 @@
+// How much host memory the snapshots of prompts may take.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/status.h"
+#include "core/config/layered_config.h"
+
+namespace rullama {
+
+// Memory that new allocations may take, in bytes; 0 if unknown.
+uint64_t AvailableHostMemory();
+
+// The bytes of `server.prefix_cache_mib`, where `available` bytes of memory are free. What is not
+// configured is at most half of them; error config.range (kUsage) if more is configured.
+Result<uint64_t> PrefixCacheLimit(const LayeredConfig& config, uint64_t available);
+
+}  // namespace rullama
