@@ -117,9 +117,11 @@ void Weigh(__local Shared* s) {
   }
   BARRIER();
   if (ME < kQueries) {
-    float sum = s->sum[ME] * s->factor[ME];
+    float sum = 0.0f;
     for (uint i = 0; i < kHelpers; ++i) sum += s->stat[ME * kHelpers + i];
-    s->sum[ME] = sum;
+    // Written as one operation: a compiler that fuses would fuse the first term of a sum alone, and
+    // the result would depend on the place of a fresh key among those of other slots.
+    s->sum[ME] = fma(s->sum[ME], s->factor[ME], sum);
   }
 }
 
@@ -164,9 +166,6 @@ INLINED void Tile(__local Shared* s, __global const Element* keys, __global cons
   BARRIER();
 }
 
-// The first tile of a part among those that follow `tiles` others.
-uint OwnTile(uint tiles, uint part, uint parts) { return (part + parts - tiles % parts) % parts; }
-
 KERNEL(attention) {
   __local Shared shared;
   __local Shared* s = &shared;
@@ -197,7 +196,6 @@ KERNEL(attention) {
   UNROLL for (uint i = 0; i < kSums; ++i) acc[i] = 0.0f;
   BARRIER();
 
-  uint tiles = 0;  // of keys so far, which parts take in turn
   for (uint leader = 0; leader < kRows; ++leader) {
     const int slot = s->slot[leader];
     bool is_new = slot >= 0;
@@ -208,8 +206,7 @@ KERNEL(attention) {
       if (s->slot[row] == slot) first = min(first, FirstOld(s, row, past));
     }
     first = max(first, max(past - (int)kCapacity, 0));
-    for (int at = first + (int)(OwnTile(tiles, part, parts) * kKeys); at < past;
-         at += (int)(parts * kKeys)) {
+    for (int at = first + (int)(part * kKeys); at < past; at += (int)(parts * kKeys)) {
       BARRIER();
       if (ME < kKeys) {
         const int pos = at + (int)ME;
@@ -220,9 +217,8 @@ KERNEL(attention) {
       Tile(s, AT(const Element, k_state) + kv_head * kDim,
            AT(const Element, v_state) + kv_head * kDim, false, past, acc);
     }
-    tiles += (uint)(past - first + kKeys - 1) / kKeys;
   }
-  for (uint at = OwnTile(tiles, part, parts) * kKeys; at < fresh; at += parts * kKeys) {
+  for (uint at = (parts - 1 - part) * kKeys; at < fresh; at += parts * kKeys) {
     BARRIER();
     if (ME < kKeys) {
       const uint i = at + ME;

@@ -1,8 +1,10 @@
 #version 460
 // Attention over the old rows of a slot and the fresh rows of the step, in tiles of 32 keys with a
 // running softmax. A workgroup takes up to 16 queries (rows times heads that share a key/value
-// head) and every `parts`-th tile of keys; attention_merge.comp joins the parts. Keys and values
-// are read once for all of its queries. Accumulates in f32.
+// head) and a part of the tiles of keys; attention_merge.comp joins the parts. The old tiles of a
+// slot are dealt to the parts from the first on, fresh ones from the last on: what a row gives does
+// not depend on the other slots of the step. Keys and values are read once for all queries of the
+// workgroup. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention.args.glsl"
@@ -136,9 +138,11 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
   }
   barrier();
   if (me < kQueries) {
-    float sum = shared_sum[me] * shared_factor[me];
+    float sum = 0.0;
     for (uint i = 0; i < kHelpers; ++i) sum += shared_stat[me * kHelpers + i];
-    shared_sum[me] = sum;
+    // Written as one operation: a compiler that fuses would fuse the first term of a sum alone, and
+    // the result would depend on the place of a fresh key among those of other slots.
+    shared_sum[me] = fma(shared_sum[me], shared_factor[me], sum);
   }
   [[unroll]] for (uint i = 0; i < kQueries; ++i) {
     [[unroll]] for (uint j = 0; j < kPairs * 2; ++j) acc[i * kPairs * 2 + j] *= shared_factor[i];
@@ -197,7 +201,7 @@ void Prepare(uint rows) {
   barrier();
 }
 
-void Old(uint part, uint parts, inout uint tile_index) {
+void Old(uint part, uint parts) {
   for (uint leader = 0; leader < kRows; ++leader) {
     const int slot = shared_slot[leader];
     if (slot < 0) continue;
@@ -210,8 +214,7 @@ void Old(uint part, uint parts, inout uint tile_index) {
       if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
     }
     first = max(first, max(past - int(kCapacity), 0));
-    for (int at = first; at < past; at += int(kKeys), ++tile_index) {
-      if (tile_index % parts != part) continue;
+    for (int at = first + int(part * kKeys); at < past; at += int(parts * kKeys)) {
       barrier();
       if (me < kKeys) {
         const int pos = at + int(me);
@@ -224,10 +227,9 @@ void Old(uint part, uint parts, inout uint tile_index) {
   }
 }
 
-void Fresh(uint part, uint parts, uint tile_index) {
+void Fresh(uint part, uint parts) {
   const uint count = At(p.fresh, Step(p.step));
-  for (uint at = 0; at < count; at += kKeys, ++tile_index) {
-    if (tile_index % parts != part) continue;
+  for (uint at = (parts - 1 - part) * kKeys; at < count; at += parts * kKeys) {
     barrier();
     if (me < kKeys) {
       const uint i = at + me;
@@ -276,8 +278,7 @@ void main() {
   first_head = GROUP.y * kGroup;
   const uint part = GROUP.x, parts = GROUPS.x;
   Prepare(rows);
-  uint tile_index = 0;
-  Old(part, parts, tile_index);
-  Fresh(part, parts, tile_index);
+  Old(part, parts);
+  Fresh(part, parts);
   Store(part, parts, rows);
 }
