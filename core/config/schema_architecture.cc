@@ -77,7 +77,7 @@ BlockSpec ArchitectureSchema() {
              "Tokens a sliding layer looks back, itself included.", kFromFile)
       .Field("pattern", &ArchitectureConfig::pattern, IntegerCodec{1, kMaxLayers},
              "Period of the layer kinds: 5 means 4 sliding layers, then a global one. The last "
-             "layer is always global.",
+             "layer of some families is always global.",
              kFromFile)
       .Field("shared_kv_layers", &ArchitectureConfig::shared_kv_layers,
              IntegerCodec{0, kMaxLayers - 1},
