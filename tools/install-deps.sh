@@ -4,7 +4,7 @@
 #
 #   tools/install-deps.sh             everything that .ci/run uses
 #   tools/install-deps.sh --minimal   only what building needs
-#   tools/install-deps.sh --tests     that, and what running the tests needs: software drivers
+#   tools/install-deps.sh --tests     that, and what running the tests needs: software drivers, a model
 #   tools/install-deps.sh --check     installs nothing; exit code 1 if something is missing
 set -euo pipefail
 
