@@ -38,6 +38,7 @@ using Tensors = std::map<std::string, std::vector<float>>;
 struct Golden {
   explicit Golden(const GoldenCase& test)
       : folder(SharedFolder() + "/goldens/train-" + test.model),
+        chat(std::string(test.type) == "f16" ? "chat" : std::string("chat.") + test.type),
         file(Must(GgufFile::Open(SharedFolder() + "/models/tiny-" + test.model + "-" + test.type +
                                  ".gguf"))),
         model(Must(OpenModel(file))) {
@@ -67,6 +68,7 @@ struct Golden {
   }
 
   std::string folder;
+  std::string chat;  // the case of the chat on weights of this type
   GgufFile file;
   std::unique_ptr<Model> model;
   nlohmann::json json;

@@ -17,10 +17,17 @@
 namespace rullama::training {
 namespace {
 
+// The largest errors of a step: of the mean loss, and relative L2 norms of gradients.
+struct StepTolerance {
+  double loss;
+  double gradient;  // all tensors together
+  double worst;     // of one tensor
+};
 // Of f32 arithmetic, as torch in float32 is off by a tenth of it (spec of the goldens).
-constexpr double kStepLossTolerance = 4e-5;
-constexpr double kStepGradientTolerance = 1e-4;
-constexpr double kWorstGradientTolerance = 1e-3;
+constexpr StepTolerance kF32 = {4e-5, 1e-4, 1e-3};
+// Where products with block weights round activations to 16 bits, each is off by up to 3e-5
+// (docs/numerics.md), and layers add up to ten times as much.
+constexpr StepTolerance k16Bits = {1e-3, 1e-3, 3e-3};
 // After twenty steps. Adam divides the noise of small gradients by its own size.
 constexpr double kRunLossTolerance = 3e-4;
 constexpr double kAdapterTolerance = 2.4e-3;
@@ -37,7 +44,7 @@ struct OpenDevice {
     const auto plugin = Must(registry->Find(backend));
     const bool is_cpu = std::string(backend) == "cpu";
     using Options = std::vector<std::pair<std::string, std::string>>;
-    device = Must(plugin->Open(0, is_cpu ? Options{{"threads", "2"}} : Options{}));
+    device = Must(plugin->Open(0, is_cpu ? Options{{"threads", "1"}} : Options{}));
   }
 };
 
@@ -96,34 +103,56 @@ Tensors Saved(Trainer& trainer) {
   return values;
 }
 
-void ExpectGradients(const RunCase& test, const Tensors& found, const Tensors& expected) {
+bool IsPlain(const RunCase& test) { return std::string(test.golden.type) == "f16"; }
+
+// Gradients of quantised models are stored for one of them, the norms of all tensors for each.
+bool HasGradients(const RunCase& test) {
+  return IsPlain(test) || std::string(test.golden.model) == "e2b";
+}
+
+void ExpectNorms(const Tensors& gradients, const nlohmann::json& expected, double tolerance) {
+  for (const auto& [name, norm] : expected.items()) {
+    double squares = 0;
+    for (const double value : gradients.at(name)) squares += value * value;
+    EXPECT_NEAR(std::sqrt(squares), norm.get<double>(), tolerance * norm.get<double>()) << name;
+  }
+}
+
+void ExpectGradients(const RunCase& test, const Tensors& found, const Tensors& expected,
+                     const StepTolerance& tolerance) {
   RelativeError whole;
   double worst = 0;
   for (const auto& [name, values] : expected) {
     worst = std::max(worst, whole.Add(found.at(name), values));
   }
-  std::printf("%s on %s: gradient off by %.2g, worst tensor %.2g\n", test.golden.model,
-              test.backend, whole.value(), worst);
-  EXPECT_LT(whole.value(), kStepGradientTolerance);
-  EXPECT_LT(worst, kWorstGradientTolerance);
+  std::printf("%s %s on %s: gradient off by %.2g, worst tensor %.2g\n", test.golden.model,
+              test.golden.type, test.backend, whole.value(), worst);
+  EXPECT_LT(whole.value(), tolerance.gradient);
+  EXPECT_LT(worst, tolerance.worst);
 }
 
 // Gradients of a step, and the same bytes where activations are computed again, and where a trainer
 // goes on from what another one had after a step.
 TEST_P(StepGolden, Gradients) {
   const Golden golden(GetParam().golden);
-  const nlohmann::json& chat = golden.json.at("cases").at("chat");
-  const Example example = ExampleOf(chat, golden.model->facts().vocabulary);
+  const StepTolerance tolerance = IsPlain(GetParam()) ? kF32 : k16Bits;
+  const nlohmann::json& cases = golden.json.at("cases");
+  const nlohmann::json& chat = cases.at(golden.chat);
+  const Example example = ExampleOf(cases.at("chat"), golden.model->facts().vocabulary);
   const Example* examples[] = {&example};
   OpenDevice opened(GetParam().backend);
   const Tensors init = golden.Read("lora.init.safetensors");
 
   const auto kept = MakeTrainer(golden, *opened.device, /*checkpoint=*/false);
   Fill(*kept, init, /*zero_b=*/false);
-  EXPECT_NEAR(Must(kept->Evaluate(examples)).mean(), chat.at("loss_mean"), kStepLossTolerance);
-  EXPECT_NEAR(Must(kept->AddGradients(examples)).mean(), chat.at("loss_mean"), kStepLossTolerance);
+  EXPECT_NEAR(Must(kept->Evaluate(examples)).mean(), chat.at("loss_mean"), tolerance.loss);
+  EXPECT_NEAR(Must(kept->AddGradients(examples)).mean(), chat.at("loss_mean"), tolerance.loss);
   const Tensors gradients = ReadAll(*kept, GradientOf);
-  ExpectGradients(GetParam(), gradients, golden.Read("chat.grad.safetensors"));
+  ExpectNorms(gradients, chat.at("grad_norms"), tolerance.worst);
+  if (HasGradients(GetParam())) {
+    ExpectGradients(GetParam(), gradients, golden.Read(golden.chat + ".grad.safetensors"),
+                    tolerance);
+  }
   Must(kept->Step(examples, 0, kRate));
   const Tensors saved = Saved(*kept);
   Must(kept->Step(examples, 1, kRate));
@@ -177,16 +206,17 @@ const auto kRunName = [](const testing::TestParamInfo<RunCase>& test) {
   return std::string(test.param.golden.model) + "_" + test.param.golden.type + "_" +
          test.param.backend;
 };
-INSTANTIATE_TEST_SUITE_P(Plain, StepGolden,
-                         testing::Values(RunCase{{"e2b", "f16"}, "cpu"},
-                                         RunCase{{"dense", "f16"}, "cpu"},
-                                         RunCase{{"moe", "f16"}, "cpu"},
-                                         RunCase{{"dense", "f16"}, "vulkan"},
-                                         RunCase{{"moe", "f16"}, "opencl"}),
-                         kRunName);
+INSTANTIATE_TEST_SUITE_P(
+    Plain, StepGolden,
+    testing::Values(RunCase{{"e2b", "f16"}, "cpu"}, RunCase{{"dense", "f16"}, "cpu"},
+                    RunCase{{"moe", "f16"}, "cpu"}, RunCase{{"e2b", "Q4_K_M"}, "cpu"},
+                    RunCase{{"dense", "Q4_K_M"}, "cpu"}, RunCase{{"moe", "Q4_K_M"}, "cpu"},
+                    RunCase{{"dense", "f16"}, "vulkan"}, RunCase{{"moe", "f16"}, "opencl"}),
+    kRunName);
 INSTANTIATE_TEST_SUITE_P(Plain, RunGolden,
                          testing::Values(RunCase{{"e2b", "f16"}, "cpu"},
-                                         RunCase{{"dense", "f16"}, "cpu"}),
+                                         RunCase{{"dense", "f16"}, "cpu"},
+                                         RunCase{{"moe", "f16"}, "cpu"}),
                          kRunName);
 
 }  // namespace
