@@ -137,19 +137,19 @@ void RemoveLeftovers(const fs::path& target) {
   }
 }
 
-// Makes the rename durable. Some file systems cannot sync a folder (EINVAL); the rename stands.
-Status SyncFolder(const fs::path& path) {
+}  // namespace
+
+Status SyncFolderOf(const fs::path& path) {
   const fs::path folder = FolderOf(path);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // A folder may be writable but not readable; then the file is complete all the same.
   if (fd < 0) return OkStatus();
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
+  // Some file systems cannot sync a folder (EINVAL); the rename stands.
   if (error != 0 && error != EINVAL) return IoError(error, "flush", folder.string());
   return OkStatus();
 }
-
-}  // namespace
 
 Status WriteFully(int fd, std::span<const std::byte> bytes, const std::string& name) {
   while (!bytes.empty()) {
@@ -278,7 +278,7 @@ Status AtomicFile::Commit() {
     return IoError(errno, "rename the finished file to", path_.string());
   }
   temporary_.clear();
-  return SyncFolder(target_);
+  return SyncFolderOf(target_);
 }
 
 // A link cannot replace a file, so the finished file gets a name of its own for a moment.

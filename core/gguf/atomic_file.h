@@ -75,6 +75,9 @@ class AtomicFile {
   bool direct_ = false;  // a device, a FIFO or a descriptor: nothing is renamed
 };
 
+// Makes a rename of `path`, or its removal, durable: flushes the folder that it is in. Errors io.*.
+Status SyncFolderOf(const std::filesystem::path& path);
+
 // Writes all of `bytes`; `name` is the file's name for messages.
 Status WriteFully(int fd, std::span<const std::byte> bytes, const std::string& name);
 

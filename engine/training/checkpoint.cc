@@ -1,7 +1,11 @@
 #include "engine/training/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -19,6 +23,7 @@ using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr int kStateVersion = 1;
+constexpr size_t kStepDigits = 7;  // of a checkpoint's name, at least
 constexpr const char* kPlaceFile = "training_state.json";
 constexpr const char* kMomentsFile = "training_state.safetensors";
 constexpr std::string_view kM = ".m";
@@ -81,9 +86,41 @@ Status CheckIdentity(const fs::path& path, const OrderedJson& place, const RunId
   return OkStatus();
 }
 
+// Whether a file name is one that CheckpointName makes.
+bool IsCheckpointName(std::string_view name) {
+  return name.size() >= kStepDigits && name.find_first_not_of("0123456789") == name.npos;
+}
+
+// Puts `temporary` in the place of `folder` where the file system cannot exchange names.
+std::error_code ReplaceInTwoSteps(const fs::path& temporary, const fs::path& folder) {
+  const fs::path old = folder.string() + ".old";
+  std::error_code error;
+  fs::remove_all(old, error);
+  if (!error) fs::rename(folder, old, error);
+  if (!error) fs::rename(temporary, folder, error);
+  if (!error) fs::remove_all(old, error);
+  return error;
+}
+
 }  // namespace
 
-std::string CheckpointName(int64_t step) { return fmt::format("{:07}", step); }
+std::string CheckpointName(int64_t step) { return fmt::format("{:0{}}", step, kStepDigits); }
+
+Result<fs::path> FindCheckpoint(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error) || fs::exists(path / kPlaceFile, error)) return path;
+  fs::path newest;
+  const auto is_older = [](const std::string& a, const std::string& b) {
+    return a.size() == b.size() ? a < b : a.size() < b.size();
+  };
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const fs::path name = it->path().filename();
+    if (!IsCheckpointName(name.string()) || !fs::exists(it->path() / kPlaceFile)) continue;
+    if (newest.empty() || is_older(newest.string(), name.string())) newest = name;
+  }
+  if (!newest.empty()) return path / newest;
+  return BadState(path, "has no checkpoint, such as 0000100");
+}
 
 Status WriteRunState(const RunState& state, const fs::path& folder) {
   std::vector<SafetensorsOutput> tensors;
@@ -138,9 +175,21 @@ Status BeginFolder(const fs::path& temporary) {
 
 Status CommitFolder(const fs::path& temporary, const fs::path& folder) {
   std::error_code error;
-  fs::remove_all(folder, error);
-  if (!error) fs::rename(temporary, folder, error);
-  return error ? SaveError(folder, error) : OkStatus();
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
+    const int reason = errno;
+    if (reason == ENOENT) {
+      fs::rename(temporary, folder, error);
+    } else if (reason == EINVAL || reason == ENOSYS) {
+      error = ReplaceInTwoSteps(temporary, folder);
+    } else {
+      error.assign(reason, std::generic_category());
+    }
+  }
+  if (error) return SaveError(folder, error);
+  RL_RETURN_IF_ERROR(SyncFolderOf(folder));
+  // After an exchange it is what was replaced.
+  fs::remove_all(temporary, error);
+  return error ? SaveError(temporary, error) : OkStatus();
 }
 
 }  // namespace rullama

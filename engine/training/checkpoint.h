@@ -1,6 +1,12 @@
 // Checkpoints of a run: a folder with the adapter as PEFT has it, the moments of AdamW
 // (training_state.safetensors) and the place of the run (training_state.json).
 //
+// A folder appears under its name, or replaces the one that has the name, in one step of the file
+// system and only when all of it is on the disk. So a process that is killed leaves whole
+// checkpoints, and at most a folder NAME.new, which the next one with that name removes. On file
+// systems that cannot exchange two names (RENAME_EXCHANGE: NFS, some of FUSE) a kill between two
+// renames leaves the folder that is replaced as NAME.old.
+//
 // Thread safety: pure functions but for the files. Errors: train.save (kIo), train.resume (kUsage:
 // the checkpoint is of another run, with the key that differs; or damaged), those of reading.
 #pragma once
@@ -33,6 +39,10 @@ struct RunState {
 Status WriteRunState(const RunState& state, const std::filesystem::path& folder);
 // Reads it and compares the identity.
 Result<RunState> ReadRunState(const std::filesystem::path& folder, const RunIdentity& identity);
+
+// The checkpoint that `path` means: the folder itself or, of the output folder of a run, its newest
+// checkpoint. Error train.resume if there is none.
+Result<std::filesystem::path> FindCheckpoint(const std::filesystem::path& path);
 
 // Makes `folder` what `fill` writes into a new folder beside it: complete, or as it was before.
 template <typename Fill>
