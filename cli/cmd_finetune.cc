@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/signals.h"
 #include "engine/training/fine_tune.h"
+#include "engine/training/gradients.h"
 
 namespace rullama::cli {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 struct FinetuneFlags {
   ConfigFlags config;
   FineTuneOptions options;
+  std::string dump_gradients;  // a safetensors file
   bool json = false;
 };
 
@@ -40,6 +42,7 @@ constexpr TrainingFlag kTrainingFlags[] = {
      kAdapter},
     {"--rank,--lora-rank", "rank", "Rank of the adapter", kAdapter},
     {"--alpha,--lora-alpha", "alpha", "B (A x) counts alpha / rank", kAdapter},
+    {"--hf-prefix", "hf_prefix", "Names in the file for PEFT: text, or multimodal", kAdapter},
     {"--num-layers", "num_layers", "The last layers that get adapters; -1: all", kAdapter},
     {"--lr,--learning-rate", "learning_rate", "Learning rate behind the warm-up", kOptimizer},
     {"--lr-min,--min-learning-rate", "min_learning_rate", "What the learning rate falls towards",
@@ -60,8 +63,15 @@ constexpr TrainingFlag kTrainingFlags[] = {
     {"--train-on", "train_on", "What is learnt of a conversation", kData},
     {"--on-long", "on_long", "What happens to examples that are too long", kData},
     {"--val-split", "val_split", "Part of the examples kept for validation", kData},
+    {"--chat-key,--chat-feature", "chat_key", "Member of a line with a conversation", kData},
+    {"--prompt-key,--prompt-feature", "prompt_key", "Member of a line with a prompt", kData},
+    {"--completion-key,--completion-feature", "completion_key", "Member with its completion",
+     kData},
+    {"--text-key,--text-feature", "text_key", "Member of a line with a plain text", kData},
     {"--steps-per-report", "steps_per_report", "Steps between two lines about the loss", kSteps},
     {"--steps-per-eval", "steps_per_eval", "Steps between two validations", kSteps},
+    {"--val-batches", "val_batches", "Batches of a validation; -1: all", kSteps},
+    {"--test-batches", "test_batches", "Batches of the test; -1: all", kSteps},
     {"--save-every", "save_every", "Steps between two checkpoints", kSteps},
 };
 
@@ -73,6 +83,7 @@ struct TrainingSwitch {
   const char* group;
 };
 constexpr TrainingSwitch kTrainingSwitches[] = {
+    {"--rslora", "rslora", "true", "B (A x) counts alpha / sqrt(rank)", kAdapter},
     {"--raw", "raw", "true", "Prompts and completions are texts, without the chat template", kData},
     {"--strict", "strict", "true", "An example without a token to learn is an error", kData},
     {"--no-shuffle", "shuffle", "false", "Examples in the order of the file", kSteps},
@@ -107,7 +118,9 @@ void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
       ->allow_extra_args(false)
       ->option_text("LIST")
       ->group(kAdapter);
-  command.add_option("--resume", flags.options.resume, "Checkpoint to go on from")
+  command
+      .add_option("--resume", flags.options.resume,
+                  "Checkpoint to go on from, or the folder of a run: its newest")
       ->option_text("FOLDER")
       ->group(kSteps);
   command
@@ -116,9 +129,10 @@ void AddTrainingOptions(CLI::App& command, FinetuneFlags& flags) {
       ->option_text("FILE")
       ->group(kAdapter);
   command
-      .add_option("--dump-gradients", flags.options.dump_gradients,
+      .add_option("--dump-gradients", flags.dump_gradients,
                   "Write the gradients of the first step and end")
       ->option_text("FILE")
+      ->excludes("--resume")
       ->group(kSteps);
   command.add_flag("--test", flags.options.test_only, "Only the loss of test.jsonl")->group(kData);
 }
@@ -197,18 +211,35 @@ class Reporter {
   Status status_;
 };
 
+Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loaded,
+                          Console& console) {
+  TrainingSetup setup(loaded.model, loaded.model.config(), ProcessHooks(loaded.environment),
+                      console);
+  RL_RETURN_IF_ERROR(setup.Read());
+  RL_RETURN_IF_ERROR(setup.OpenTrainer(flags.config.plugins));
+  RL_RETURN_IF_ERROR(flags.options.first_adapter.empty()
+                         ? setup.DrawAdapter(/*with_b=*/false)
+                         : setup.ReadAdapter(flags.options.first_adapter));
+  RL_ASSIGN_OR_RETURN(const StepGradients gradients, GradientsOfStep(setup, 0));
+  RL_RETURN_IF_ERROR(WriteGradients(gradients, flags.dump_gradients));
+  console.Note(fmt::format("wrote '{}': gradients of {} tensors, loss {:.4f}", flags.dump_gradients,
+                           gradients.parameters.size(), gradients.loss.mean()));
+  return 0;
+}
+
 Result<int> Finetune(const FinetuneFlags& flags, Console& console) {
+  FinishWorkFirst("\nrullama: ending behind this step, with a checkpoint; Ctrl-C again to quit\n");
   RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(flags.config, console));
-  FineTuneOptions options = flags.options;
-  options.plugin_paths = flags.config.plugins;
+  if (!flags.dump_gradients.empty()) return DumpGradients(flags, loaded, console);
   Reporter reporter(console, flags.json);
-  RL_ASSIGN_OR_RETURN(
-      const FineTuneResult result,
-      FineTune(loaded.model, options, reporter.Hooks(), ProcessHooks(loaded.environment), console));
+  RL_ASSIGN_OR_RETURN(const FineTuneResult result,
+                      FineTuneModel(loaded.model, flags.options, flags.config.plugins,
+                                    reporter.Hooks(), ProcessHooks(loaded.environment), console));
   reporter.End(result);
   RL_RETURN_IF_ERROR(reporter.status());
   if (result.cancelled) {
-    console.Note(fmt::format("stopped after step {}; go on with --resume", result.step));
+    console.Note(
+        fmt::format("stopped after step {}; go on with --resume '{}'", result.step, result.folder));
     return Terminated() ? kExitTerminated : kExitInterrupted;
   }
   if (!flags.options.test_only) console.Note(fmt::format("wrote '{}'", result.folder));
@@ -223,6 +254,8 @@ void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
   AddModelOptions(*command, flags->config);
   AddTrainingOptions(*command, *flags);
   command->add_flag("--json", flags->json, "Reports as JSON lines");
+  command->alias("train");
+  command->alias("lora");
   command->footer(R"(Examples:
   rullama finetune -m model.gguf --data chats.jsonl -o my-adapter
   rullama finetune -m model.gguf --data folder --iters 600 --lora-targets attn --rank 8

@@ -16,6 +16,8 @@ namespace rullama::cli {
 namespace {
 
 constexpr int64_t kSecondInterruptMs = 2000;
+// Longer than any process runs; its sum with the first time below does not wrap.
+constexpr int64_t kForeverMs = INT64_MAX / 4;
 constexpr int kExitIo = 6;
 
 // A handler can only reach what has static storage. All of it is lock-free atomics.
@@ -30,6 +32,8 @@ struct SignalState {
   std::atomic<int> wake_read{-1};
   std::atomic<int> wake_write{-1};
   std::atomic<int64_t> last_interrupt_ms{INT64_MIN / 2};
+  std::atomic<int64_t> second_interrupt_ms{kSecondInterruptMs};
+  std::atomic<const char*> interrupt_notice{nullptr};
   std::atomic<uintptr_t> mapping_begin{0};
   std::atomic<uintptr_t> mapping_end{0};
 };
@@ -59,8 +63,9 @@ void Wake() {
 void OnInterrupt(int) {
   if (!signals.editing.load()) {
     const int64_t now = MonotonicMs();
-    if (now - signals.last_interrupt_ms.exchange(now) < kSecondInterruptMs)
+    if (now - signals.last_interrupt_ms.exchange(now) < signals.second_interrupt_ms.load())
       ::_exit(kExitInterrupted);
+    if (const char* notice = signals.interrupt_notice.load()) Say(notice);
   }
   signals.interrupted.store(true);
   signals.cancelled.store(true);
@@ -135,6 +140,12 @@ void ReclaimSignalHandlers() {
 std::shared_ptr<const std::atomic<bool>> CancelFlag() {
   // Shares nothing: the flag lives as long as the process.
   return {std::shared_ptr<void>(), &signals.cancelled};
+}
+
+void FinishWorkFirst(const char* notice) {
+  signals.interrupt_notice.store(notice);
+  signals.second_interrupt_ms.store(kForeverMs);
+  signals.drain_seconds.store(0);
 }
 
 void SetDrainSeconds(unsigned seconds) { signals.drain_seconds.store(seconds); }

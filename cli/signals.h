@@ -30,7 +30,11 @@ void ReclaimSignalHandlers();
 
 // Set by SIGINT, SIGTERM and SIGHUP.
 std::shared_ptr<const std::atomic<bool>> CancelFlag();
-// How long the process may take to end after SIGTERM.
+// For work that should end at a good place, however long it takes to get there: from now on the
+// first SIGINT writes `notice`, a literal, to stderr, any second one ends the process, and SIGTERM
+// has no limit of time.
+void FinishWorkFirst(const char* notice);
+// How long the process may take to end after SIGTERM; 0: as long as it likes.
 void SetDrainSeconds(unsigned seconds);
 // While a line is edited an interrupt only sets the flags, however often: the editor has to leave
 // the terminal as it found it. SIGWINCH and SIGCONT are noticed from then on.

@@ -1,6 +1,6 @@
 # cmake -DNM=nm -DLIBRARY=file.so -DHEADER=rullama.h -P CheckLibraryExports.cmake: fails unless the
-# dynamic symbols that the library defines are members of the classes of its C++ interface and all
-# functions that the header of its C interface declares.
+# dynamic symbols that the library defines are members of the classes of its C++ interface, its
+# functions, and all functions that the header of its C interface declares.
 cmake_minimum_required(VERSION 3.25)
 execute_process(COMMAND ${NM} -D --defined-only -C ${LIBRARY}
   OUTPUT_VARIABLE output RESULT_VARIABLE code)
@@ -22,6 +22,8 @@ foreach(line IN LISTS lines)
   if(symbol MATCHES
      "^rullama::(Engine|Generation)::(operator=|[~A-Za-z]+)(\\[abi:[a-z0-9]+\\])?\\(")
     math(EXPR members "${members} + 1")
+  elseif(symbol MATCHES "^rullama::FineTune\\(")
+    continue()
   elseif(symbol IN_LIST missing)
     list(REMOVE_ITEM missing ${symbol})
   else()

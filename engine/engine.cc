@@ -11,6 +11,7 @@
 #include "engine/engine_access.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
+#include "engine/logged_notices.h"
 #include "engine/model_facts.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
@@ -20,19 +21,6 @@
 
 namespace rullama {
 namespace {
-
-class LoggedNotices final : public Notices {
- public:
-  explicit LoggedNotices(const EngineOptions& options) : options_(options) {}
-  void Note(std::string_view text) override { Log(LogLevel::kNote, text); }
-  void Warn(std::string_view text) override { Log(LogLevel::kWarning, text); }
-
- private:
-  void Log(LogLevel level, std::string_view text) {
-    if (options_.log) options_.log(level, text);
-  }
-  const EngineOptions& options_;
-};
 
 SamplingDefaults DefaultsOf(const SamplerSettings& settings) {
   SamplingDefaults defaults;

@@ -180,6 +180,11 @@ enum class TrainOn {
 };
 enum class LearningSchedule { kConstant, kLinear, kCosine };
 enum class OnLongLine { kCut, kDrop, kError };
+// The model of Hugging Face whose modules the names in a PEFT file mean.
+enum class AdapterNames {
+  kText,        // Gemma4ForCausalLM
+  kMultimodal,  // Gemma4ForConditionalGeneration, where the text model is a part
+};
 
 // The fine-tuning of low-rank adapters (`rullama finetune`).
 struct TrainingConfig {
@@ -187,9 +192,11 @@ struct TrainingConfig {
   std::string output = "adapters";  // the folder that the adapter goes to
   // The adapter.
   int64_t rank = 16;
-  double alpha = 32;  // the product of A and B counts alpha / rank
+  double alpha = 32;    // the product of A and B counts alpha / rank
+  bool rslora = false;  // it counts alpha / sqrt(rank)
   std::vector<std::string> targets = {"all"};
   int64_t num_layers = -1;  // the last ones; -1: all
+  AdapterNames hf_prefix = AdapterNames::kText;
   // The optimizer: AdamW.
   double learning_rate = 2e-4;
   double min_learning_rate = 0;  // at the last step
@@ -214,9 +221,16 @@ struct TrainingConfig {
   OnLongLine on_long = OnLongLine::kCut;
   bool strict = false;   // a line without a token to learn is an error
   double val_split = 0;  // part of the lines that is kept for validation
+  // Members of a line.
+  std::string chat_key = "messages";
+  std::string prompt_key = "prompt";
+  std::string completion_key = "completion";
+  std::string text_key = "text";
   // Reports.
   int64_t steps_per_report = 10;
   int64_t steps_per_eval = 200;
+  int64_t val_batches = -1;   // of a validation; -1: all
+  int64_t test_batches = -1;  // of the test
   int64_t save_every = 100;
   std::optional<bool> grad_checkpoint;  // compute activations again instead of keeping them
 };

@@ -27,11 +27,18 @@ BlockSpec TrainingSchema() {
              "Rank of the adapter: rows of A and columns of B.")
       .Field("alpha", &TrainingConfig::alpha, RealCodec{1e-6, kMaxAlpha},
              "B (A x) counts alpha / rank.")
+      .Field("rslora", &TrainingConfig::rslora, BoolCodec{},
+             "B (A x) counts alpha / sqrt(rank) instead.")
       .Field("targets", &TrainingConfig::targets, ListCodec<NameCodec>{},
              "The weights that get an adapter: `attn`, `mlp`, `all`, or names of projections, as "
              "GGUF files (`attn_q`) or Hugging Face (`q_proj`) spell them.")
       .Field("num_layers", &TrainingConfig::num_layers, IntegerCodec{-1, 1024},
              "The last layers that get adapters; -1: all layers.")
+      .Field("hf_prefix", &TrainingConfig::hf_prefix,
+             ChoiceCodec<AdapterNames>{
+                 {{"text", AdapterNames::kText}, {"multimodal", AdapterNames::kMultimodal}}},
+             "The names in the file for PEFT: those of Gemma4ForCausalLM, or of "
+             "Gemma4ForConditionalGeneration, where the text model is a part.")
       .Field("learning_rate", &TrainingConfig::learning_rate, RealCodec{0, kMaxRate},
              "Learning rate of AdamW behind the warm-up.")
       .Field("min_learning_rate", &TrainingConfig::min_learning_rate, RealCodec{0, kMaxRate},
@@ -85,10 +92,23 @@ BlockSpec TrainingSchema() {
              "An example without a token to learn is an error, not skipped.")
       .Field("val_split", &TrainingConfig::val_split, RealCodec{0, 0.9},
              "Part of the examples, the last ones, that is kept for validation.")
+      .Field("chat_key", &TrainingConfig::chat_key, NameCodec{},
+             "The member of a line that is a conversation.")
+      .Field("prompt_key", &TrainingConfig::prompt_key, NameCodec{},
+             "The member of a line that is a prompt.")
+      .Field("completion_key", &TrainingConfig::completion_key, NameCodec{},
+             "The member of a line that answers the prompt.")
+      .Field("text_key", &TrainingConfig::text_key, NameCodec{},
+             "The member of a line that is a plain text.")
       .Field("steps_per_report", &TrainingConfig::steps_per_report, IntegerCodec{1, kMaxSteps},
              "Optimizer steps between two lines about the loss.")
       .Field("steps_per_eval", &TrainingConfig::steps_per_eval, IntegerCodec{1, kMaxSteps},
              "Optimizer steps between two validations.")
+      .Field("val_batches", &TrainingConfig::val_batches, IntegerCodec{-1, kMaxSteps},
+             "Batches of the validation set that are measured, from its begin; -1: all, 0: no "
+             "validation.")
+      .Field("test_batches", &TrainingConfig::test_batches, IntegerCodec{-1, kMaxSteps},
+             "The same for the test set.")
       .Field("save_every", &TrainingConfig::save_every, IntegerCodec{1, kMaxSteps},
              "Optimizer steps between two checkpoints.")
       .Field("grad_checkpoint", &TrainingConfig::grad_checkpoint, AutoCodec<BoolCodec>{},

@@ -47,6 +47,8 @@ class DataSetReader {
   }
 
  private:
+  [[nodiscard]] const DataKeys& keys() const { return options_.keys; }
+
   template <typename... Args>
   [[nodiscard]] tl::unexpected<Error> BadLine(fmt::format_string<Args...> format,
                                               Args&&... args) const {
@@ -65,10 +67,9 @@ class DataSetReader {
     }
     const DataJson object = DataJson::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) {
-      return BadLine(
-          "found {}, expected a JSON object with messages, prompt and completion, or "
-          "text",
-          object.is_discarded() ? "no JSON" : object.type_name());
+      return BadLine("found {}, expected a JSON object with {}, {} and {}, or {}",
+                     object.is_discarded() ? "no JSON" : object.type_name(), keys().messages,
+                     keys().prompt, keys().completion, keys().text);
     }
     RL_RETURN_IF_ERROR(CheckKind(object));
     RL_ASSIGN_OR_RETURN(EncodedLine encoded, Encode(object));
@@ -77,24 +78,27 @@ class DataSetReader {
 
   Status CheckKind(const DataJson& object) {
     std::optional<LineKind> kind;
-    if (object.contains("messages")) kind = LineKind::kMessages;
-    if (object.contains("prompt") || object.contains("completion")) {
-      if (kind) return BadLine("found messages beside prompt or completion, expected one of them");
+    if (object.contains(keys().messages)) kind = LineKind::kMessages;
+    if (object.contains(keys().prompt) || object.contains(keys().completion)) {
+      if (kind) {
+        return BadLine("found {} beside {} or {}, expected one of them", keys().messages,
+                       keys().prompt, keys().completion);
+      }
       kind = LineKind::kPrompt;
     }
-    if (!kind && object.contains("text")) kind = LineKind::kText;
+    if (!kind && object.contains(keys().text)) kind = LineKind::kText;
     if (!kind) {
       return BadLine(
-          "found none of the keys messages, prompt and completion, text; expected a conversation, "
-          "a "
-          "prompt with its completion, or a text");
+          "found none of the keys {}, {} and {}, {}; expected a conversation, a prompt with its "
+          "completion, or a text",
+          keys().messages, keys().prompt, keys().completion, keys().text);
     }
     if (!kind_) kind_ = kind;
     if (kind_ == kind) return OkStatus();
     return BadLine("found another kind of line than before, expected one kind in a file");
   }
 
-  Result<std::string> TextOf(const DataJson& object, const char* key) const {
+  Result<std::string> TextOf(const DataJson& object, const std::string& key) const {
     const auto found = object.find(key);
     if (found == object.end()) return BadLine("found no '{}', expected a string", key);
     if (found->is_string()) return found->get<std::string>();
@@ -104,17 +108,17 @@ class DataSetReader {
   Result<EncodedLine> Encode(const DataJson& object) const {
     switch (*kind_) {
       case LineKind::kMessages:
-        return EncodeConversation(object["messages"], object.value("tools", DataJson()));
+        return EncodeConversation(object[keys().messages], object.value("tools", DataJson()));
       case LineKind::kText: {
-        RL_ASSIGN_OR_RETURN(const std::string text, TextOf(object, "text"));
+        RL_ASSIGN_OR_RETURN(const std::string text, TextOf(object, keys().text));
         RL_ASSIGN_OR_RETURN(EncodedExample example, EncodeRaw({}, text));
         return EncodedLine{std::move(example), true};
       }
       case LineKind::kPrompt:
         break;
     }
-    RL_ASSIGN_OR_RETURN(const std::string prompt, TextOf(object, "prompt"));
-    RL_ASSIGN_OR_RETURN(const std::string completion, TextOf(object, "completion"));
+    RL_ASSIGN_OR_RETURN(const std::string prompt, TextOf(object, keys().prompt));
+    RL_ASSIGN_OR_RETURN(const std::string completion, TextOf(object, keys().completion));
     if (options_.raw) {
       RL_ASSIGN_OR_RETURN(EncodedExample example, EncodeRaw(prompt, completion));
       return EncodedLine{std::move(example)};

@@ -24,6 +24,14 @@
 
 namespace rullama {
 
+// The names of the members of a line. "tools" stands beside the messages under this name.
+struct DataKeys {
+  std::string messages = "messages";
+  std::string prompt = "prompt";
+  std::string completion = "completion";
+  std::string text = "text";
+};
+
 struct DataOptions {
   TrainOn train_on = TrainOn::kAssistant;
   bool raw = false;
@@ -31,6 +39,7 @@ struct DataOptions {
   OnLongLine on_long = OnLongLine::kCut;
   int64_t max_tokens = 2048;  // of an example
   bool strict = false;
+  DataKeys keys = {};
 };
 
 struct DataSet {

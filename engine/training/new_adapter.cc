@@ -12,7 +12,8 @@ namespace rullama {
 namespace {
 
 // Keeps the numbers of adapters apart from those that samplers draw with the same seed.
-constexpr uint32_t kAdapterStream = 0x4C6F5241;
+constexpr uint32_t kAStream = 0x4C6F5241;
+constexpr uint32_t kBStream = 0x4C6F5242;
 
 constexpr std::string_view kAttentionNames[] = {"attn_q", "attn_k", "attn_v", "attn_output"};
 constexpr std::string_view kMlpNames[] = {"ffn_gate", "ffn_up", "ffn_down"};
@@ -29,6 +30,19 @@ bool Means(std::string_view word, const AdaptableWeight& weight) {
   if (word == "attn") return attention;
   if (word == "mlp") return mlp;
   return word == weight.name || word == weight.module;
+}
+
+// Numbers in +-bound that depend on seed, weight and stream alone.
+std::vector<float> Draw(const AdaptableWeight& weight, uint32_t stream, int64_t count, double bound,
+                        uint64_t seed) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (const char c : weight.name) stream = stream * 31 + static_cast<unsigned char>(c);
+  const auto layer = static_cast<uint32_t>(weight.layer + 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double u = PhiloxUniform(seed, static_cast<uint32_t>(i), stream, layer);
+    values[i] = static_cast<float>((2 * u - 1) * bound);
+  }
+  return values;
 }
 
 }  // namespace
@@ -65,6 +79,11 @@ Result<std::vector<AdaptableWeight>> ChooseWeights(const Model& model,
                    layers - first);
 }
 
+double AdapterFactor(const TrainingConfig& config) {
+  const auto rank = static_cast<double>(config.rank);
+  return config.alpha / (config.rslora ? std::sqrt(rank) : rank);
+}
+
 Result<LowRankPair> PairOf(const AdaptableWeight& weight, const TrainingConfig& config) {
   const int64_t most = std::min(weight.inputs, weight.outputs);
   if (config.rank > most) {
@@ -79,20 +98,17 @@ Result<LowRankPair> PairOf(const AdaptableWeight& weight, const TrainingConfig& 
                      .lifetime = Lifetime::kState,
                      .a = weight.tensor + ".lora_a",
                      .b = weight.tensor + ".lora_b",
-                     .scale = static_cast<float>(config.alpha / static_cast<double>(config.rank))};
+                     .scale = static_cast<float>(AdapterFactor(config))};
 }
 
 std::vector<float> DrawA(const AdaptableWeight& weight, int64_t rank, uint64_t seed) {
-  std::vector<float> a(static_cast<size_t>(rank * weight.inputs));
-  const double bound = 1 / std::sqrt(static_cast<double>(weight.inputs));
-  uint32_t stream = kAdapterStream;
-  for (const char c : weight.name) stream = stream * 31 + static_cast<unsigned char>(c);
-  const auto layer = static_cast<uint32_t>(weight.layer + 1);
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double u = PhiloxUniform(seed, static_cast<uint32_t>(i), stream, layer);
-    a[i] = static_cast<float>((2 * u - 1) * bound);
-  }
-  return a;
+  return Draw(weight, kAStream, rank * weight.inputs,
+              1 / std::sqrt(static_cast<double>(weight.inputs)), seed);
+}
+
+std::vector<float> DrawB(const AdaptableWeight& weight, int64_t rank, uint64_t seed) {
+  constexpr double kBound = 0.03;
+  return Draw(weight, kBStream, rank * weight.outputs, kBound, seed);
 }
 
 }  // namespace rullama

@@ -15,6 +15,7 @@
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
+#include "engine/api/training.h"
 #include "engine/training/example.h"
 #include "engine/training/training_program.h"
 #include "models/common/model.h"
@@ -30,13 +31,6 @@ struct TrainerOptions {
   int64_t slots = 1;         // the most examples of an optimizer step
   int64_t max_rows = 1;      // of a step of the device
   bool checkpoint = false;
-};
-
-struct LossSum {
-  double sum = 0;      // natural logarithm
-  int64_t tokens = 0;  // that count
-
-  [[nodiscard]] double mean() const { return tokens == 0 ? 0 : sum / static_cast<double>(tokens); }
 };
 
 struct StepResult {

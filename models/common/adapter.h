@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/config/config.h"
 #include "core/passes/adapt.h"
 #include "models/common/model_graph.h"
 
@@ -33,6 +34,13 @@ struct Adapter {
 
   // "96 tensors on 48 weights, rank 4, scale 2"
   [[nodiscard]] std::string Describe() const;
+};
+
+// How the file for PEFT names modules and says the factor. A value type.
+struct AdapterFileOptions {
+  std::string base = {};  // name of the model, for people
+  AdapterNames names = AdapterNames::kText;
+  bool rslora = false;  // the factor is lora_alpha / sqrt(r)
 };
 
 // A weight that an adapter can be trained for.

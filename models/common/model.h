@@ -53,9 +53,9 @@ class Model {
   // trained.
   [[nodiscard]] virtual std::vector<AdaptableWeight> AdaptableWeights() const { return {}; }
   // Writes an adapter into a folder, which exists: PEFT's two files, and adapter.gguf of
-  // llama.cpp. `base` is the name of the model, for people. Errors: adapter.unsupported,
-  // train.model, io.*, gguf.*.
-  [[nodiscard]] virtual Status WriteAdapter(const Adapter& /*adapter*/, const std::string& /*base*/,
+  // llama.cpp. Errors: adapter.write, train.model, io.*, gguf.*.
+  [[nodiscard]] virtual Status WriteAdapter(const Adapter& /*adapter*/,
+                                            const AdapterFileOptions& /*options*/,
                                             const std::string& /*folder*/) const {
     return NotTrainable();
   }

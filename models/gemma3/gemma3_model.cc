@@ -78,9 +78,9 @@ std::vector<AdaptableWeight> Gemma3Model::AdaptableWeights() const {
   return rullama::AdaptableWeights(ExpectedTensors(config_));
 }
 
-Status Gemma3Model::WriteAdapter(const Adapter& adapter, const std::string& base,
+Status Gemma3Model::WriteAdapter(const Adapter& adapter, const AdapterFileOptions& options,
                                  const std::string& folder) const {
-  RL_RETURN_IF_ERROR(WritePeftAdapter(adapter, base, folder));
+  RL_RETURN_IF_ERROR(WritePeftAdapter(adapter, options, folder));
   return WriteGgufAdapter(adapter, std::string(kGemma3Architecture), folder + "/adapter.gguf");
 }
 

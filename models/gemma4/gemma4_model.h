@@ -26,7 +26,7 @@ class Gemma4Model final : public Model {
   [[nodiscard]] uint64_t CacheBytes(const BuildOptions& options) const override;
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
   [[nodiscard]] std::vector<AdaptableWeight> AdaptableWeights() const override;
-  [[nodiscard]] Status WriteAdapter(const Adapter& adapter, const std::string& base,
+  [[nodiscard]] Status WriteAdapter(const Adapter& adapter, const AdapterFileOptions& options,
                                     const std::string& folder) const override;
   [[nodiscard]] Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer,
                                                      const nlohmann::json& messages,

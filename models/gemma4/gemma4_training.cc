@@ -11,11 +11,11 @@ std::vector<AdaptableWeight> Gemma4Model::AdaptableWeights() const {
   return rullama::AdaptableWeights(ExpectedTensors(config_));
 }
 
-Status Gemma4Model::WriteAdapter(const Adapter& adapter, const std::string& base,
+Status Gemma4Model::WriteAdapter(const Adapter& adapter, const AdapterFileOptions& options,
                                  const std::string& folder) const {
   const std::string architecture(config_.denoises() ? kDiffusionGemmaArchitecture
                                                     : kGemma4Architecture);
-  RL_RETURN_IF_ERROR(WritePeftAdapter(adapter, base, folder));
+  RL_RETURN_IF_ERROR(WritePeftAdapter(adapter, options, folder));
   return WriteGgufAdapter(adapter, architecture, folder + "/adapter.gguf");
 }
 

@@ -1,7 +1,9 @@
 #include "models/common/adapters/adapter_writer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -39,8 +41,10 @@ Status WriteFile(const std::filesystem::path& path, std::span<const std::byte> b
   return file.Commit();
 }
 
-double AlphaOf(const AdapterWeight& weight) {
-  return weight.scale * static_cast<double>(weight.rank);
+// The alpha that makes the factor of a weight.
+double AlphaOf(const AdapterWeight& weight, bool rslora) {
+  const auto rank = static_cast<double>(weight.rank);
+  return weight.scale * (rslora ? std::sqrt(rank) : rank);
 }
 
 }  // namespace
@@ -64,30 +68,38 @@ std::vector<AdaptableWeight> AdaptableWeights(const std::vector<TensorSpec>& ten
   return weights;
 }
 
-Status WritePeftAdapter(const Adapter& adapter, const std::string& base,
+Status WritePeftAdapter(const Adapter& adapter, const AdapterFileOptions& options,
                         const std::filesystem::path& path) {
   RL_RETURN_IF_ERROR(CheckUniform(adapter));
+  const bool multimodal = options.names == AdapterNames::kMultimodal;
+  const std::string prefix =
+      multimodal ? "base_model.model.model.language_model." : "base_model.model.model.";
   std::vector<SafetensorsOutput> tensors;
   std::set<std::string> targets;
   for (const AdapterWeight& weight : adapter.weights) {
     RL_ASSIGN_OR_RETURN(const std::string module, adapters::ModuleOfTensor(weight.tensor));
-    const std::string name = "base_model.model.model." + module;
+    const std::string name = prefix + module;
     tensors.push_back({name + ".lora_A.weight", {weight.rank, weight.inputs}, weight.a});
     tensors.push_back({name + ".lora_B.weight", {weight.outputs, weight.rank}, weight.b});
     targets.insert(module.substr(module.rfind('.') + 1));
   }
-  const nlohmann::ordered_json config = {{"peft_type", "LORA"},
-                                         {"task_type", "CAUSAL_LM"},
-                                         {"base_model_name_or_path", base},
-                                         {"r", adapter.weights[0].rank},
-                                         {"lora_alpha", AlphaOf(adapter.weights[0])},
-                                         {"lora_dropout", 0.0},
-                                         {"bias", "none"},
-                                         {"target_modules", targets},
-                                         {"fan_in_fan_out", false},
-                                         {"inference_mode", true},
-                                         {"init_lora_weights", true},
-                                         {"use_rslora", false}};
+  nlohmann::ordered_json config = {{"peft_type", "LORA"},
+                                   {"task_type", "CAUSAL_LM"},
+                                   {"base_model_name_or_path", options.base},
+                                   {"r", adapter.weights[0].rank},
+                                   {"lora_alpha", AlphaOf(adapter.weights[0], options.rslora)},
+                                   {"lora_dropout", 0.0},
+                                   {"bias", "none"},
+                                   {"target_modules", targets},
+                                   {"fan_in_fan_out", false},
+                                   {"inference_mode", true},
+                                   {"init_lora_weights", true},
+                                   {"use_rslora", options.rslora}};
+  if (multimodal) {
+    // A list of suffixes would also mean modules of the image and audio towers.
+    config["target_modules"] =
+        fmt::format(R"(.*language_model\..*\b({}))", fmt::join(targets, "|"));
+  }
   const std::string text = config.dump(2) + "\n";
   RL_RETURN_IF_ERROR(WriteFile(path / "adapter_model.safetensors",
                                EncodeSafetensors(std::move(tensors), {{"format", "pt"}})));
@@ -101,8 +113,8 @@ Status WriteGgufAdapter(const Adapter& adapter, const std::string& architecture,
   RL_RETURN_IF_ERROR(writer.Set("general.architecture", architecture));
   RL_RETURN_IF_ERROR(writer.Set("general.type", "adapter"));
   RL_RETURN_IF_ERROR(writer.Set("adapter.type", "lora"));
-  RL_RETURN_IF_ERROR(
-      writer.Set("adapter.lora.alpha", static_cast<float>(AlphaOf(adapter.weights[0]))));
+  RL_RETURN_IF_ERROR(writer.Set("adapter.lora.alpha",
+                                static_cast<float>(AlphaOf(adapter.weights[0], /*rslora=*/false))));
   for (const AdapterWeight& weight : adapter.weights) {
     const auto rank = static_cast<uint64_t>(weight.rank);
     const uint64_t a_dims[] = {static_cast<uint64_t>(weight.inputs), rank};

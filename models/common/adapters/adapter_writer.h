@@ -19,8 +19,7 @@ namespace rullama {
 std::vector<AdaptableWeight> AdaptableWeights(const std::vector<TensorSpec>& tensors);
 
 // Writes adapter_config.json and adapter_model.safetensors into the folder `path`, which exists.
-// `base` is the name of the model, for people.
-Status WritePeftAdapter(const Adapter& adapter, const std::string& base,
+Status WritePeftAdapter(const Adapter& adapter, const AdapterFileOptions& options,
                         const std::filesystem::path& path);
 // Writes a GGUF file with general.type = adapter, for models of this architecture.
 Status WriteGgufAdapter(const Adapter& adapter, const std::string& architecture,

@@ -1,0 +1,245 @@
+#include "engine/training/training_setup.h"
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/mmap_file.h"
+#include "core/base/size_text.h"
+
+namespace rullama {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+std::string HashOf(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+TrainingSetup::TrainingSetup(const LoadedModel& model, const Config& config, const HostHooks& host,
+                             Notices& notices)
+    : model_(model), config_(config), host_(host), notices_(notices) {
+  // A cancelled step would leave the adapter half changed, so work in plugins runs to its end.
+  host_.cancelled = nullptr;
+}
+
+TrainingSetup::~TrainingSetup() {
+  trainer_.reset();
+  devices_.devices.clear();
+  if (registry_) registry_->Shutdown();
+}
+
+Status TrainingSetup::Read() {
+  RL_RETURN_IF_ERROR(CheckSettings());
+  RL_RETURN_IF_ERROR(LoadData());
+  return ChooseAdapter();
+}
+
+Status TrainingSetup::CheckSettings() const {
+  if (model_.facts().denoises()) {
+    return MakeError(ErrorKind::kModelFile, "train.model",
+                     "this model denoises canvases, expected one that predicts the next token");
+  }
+  if (config().epochs && config().iters) {
+    return MakeError(ErrorKind::kUsage, "train.option",
+                     "both training.epochs and training.iters are given, expected one of them");
+  }
+  if (!config().data) {
+    return MakeError(ErrorKind::kUsage, "train.option",
+                     "no examples are given; use --data FILE or training.data");
+  }
+  if (!model_.adapters.pairs.empty()) {
+    return MakeError(ErrorKind::kUsage, "train.option",
+                     "model.adapters (--lora) are given, expected none; --adapter-init begins with "
+                     "an adapter");
+  }
+  const auto& backend = config_.backend.options;
+  if (const auto bits = backend.find("activations");
+      bits != backend.end() && bits->second == "int8") {
+    return MakeError(ErrorKind::kUsage, "train.option",
+                     "backend.options.activations is int8, whose rounding spoils gradients; "
+                     "expected int16");
+  }
+  return OkStatus();
+}
+
+Result<TrainingSetup::LoadedData> TrainingSetup::LoadFile(const fs::path& path) {
+  RL_ASSIGN_OR_RETURN(const MmapFile file, MmapFile::Open(path));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  const DataOptions options{.train_on = config().train_on,
+                            .raw = config().raw,
+                            .thinking = config_.generation.thinking.value_or(false),
+                            .on_long = config().on_long,
+                            .max_tokens = config().max_seq_length,
+                            .strict = config().strict,
+                            .keys = {.messages = config().chat_key,
+                                     .prompt = config().prompt_key,
+                                     .completion = config().completion_key,
+                                     .text = config().text_key}};
+  RL_ASSIGN_OR_RETURN(DataSet set,
+                      ParseDataSet(text, path.string(), *model_.model, *model_.tokenizer, options));
+  notices_.Note(fmt::format("'{}': {}", path.string(), set.Describe()));
+  return LoadedData{std::move(set.examples), HashOf(file.bytes())};
+}
+
+Status TrainingSetup::LoadData() {
+  const fs::path given = *config().data;
+  const bool folder = fs::is_directory(given);
+  RL_ASSIGN_OR_RETURN(LoadedData data, LoadFile(folder ? given / "train.jsonl" : given));
+  train_ = std::move(data.examples);
+  data_hash_ = std::move(data.hash);
+  const auto optional_file = [&](const char* name, std::vector<Example>& examples) -> Status {
+    if (!folder || !fs::exists(given / name)) return OkStatus();
+    RL_ASSIGN_OR_RETURN(LoadedData more, LoadFile(given / name));
+    examples = std::move(more.examples);
+    return OkStatus();
+  };
+  RL_RETURN_IF_ERROR(optional_file("valid.jsonl", validation_));
+  RL_RETURN_IF_ERROR(optional_file("test.jsonl", test_));
+  if (validation_.empty() && config().val_split > 0) SplitValidation();
+  order_ = std::make_unique<ExampleOrder>(train_.size(), static_cast<uint64_t>(config().seed),
+                                          config().shuffle);
+  const auto size = static_cast<double>(train_.size());
+  const auto per_step = static_cast<double>(examples_of_step());
+  steps_ = config().iters.value_or(static_cast<int64_t>(
+      std::ceil(size * static_cast<double>(config().epochs.value_or(1)) / per_step)));
+  return OkStatus();
+}
+
+// Takes the last examples out of those to train on.
+void TrainingSetup::SplitValidation() {
+  const auto count =
+      static_cast<size_t>(std::ceil(config().val_split * static_cast<double>(train_.size())));
+  const size_t kept = train_.size() - std::min(count, train_.size() - 1);
+  validation_.assign(train_.begin() + static_cast<ptrdiff_t>(kept), train_.end());
+  train_.resize(kept);
+}
+
+Status TrainingSetup::ChooseAdapter() {
+  RL_ASSIGN_OR_RETURN(weights_, ChooseWeights(*model_.model, config()));
+  pairs_.reserve(weights_.size());
+  for (const AdaptableWeight& weight : weights_) {
+    RL_ASSIGN_OR_RETURN(LowRankPair pair, PairOf(weight, config()));
+    pairs_.push_back(std::move(pair));
+  }
+  return OkStatus();
+}
+
+// The most rows that a step of the device has.
+int64_t TrainingSetup::MaxRows() const {
+  int64_t longest = 0;
+  for (const auto* set : {&train_, &validation_, &test_}) {
+    for (const Example& example : *set) longest = std::max(longest, example.rows());
+  }
+  return std::min(config().max_seq_length, longest * examples_of_step());
+}
+
+TrainerOptions TrainingSetup::OptionsOfTrainer() const {
+  return {.devices = devices_.Borrow(),
+          .policy = devices_.policy,
+          .pairs = pairs_,
+          .adamw = {.beta1 = config().beta1,
+                    .beta2 = config().beta2,
+                    .epsilon = config().epsilon,
+                    .weight_decay = config().weight_decay},
+          .max_grad_norm = config().max_grad_norm,
+          .slots = examples_of_step(),
+          .max_rows = MaxRows(),
+          .checkpoint = config().grad_checkpoint.value_or(false)};
+}
+
+Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths) {
+  registry_ = MakeRegistry(config_, plugin_paths, host_);
+  RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config_, host_, notices_));
+  devices_.policy.host_weights =
+      config_.placement.host_weights.value_or(model_.facts().host_tables);
+  RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
+  TrainerOptions options = OptionsOfTrainer();
+  RL_ASSIGN_OR_RETURN(trainer_, Trainer::Create(*model_.model, *model_.file.file, options));
+  RL_ASSIGN_OR_RETURN(MemoryNeed need, trainer_->PredictMemory());
+  const uint64_t room = devices_.main().description().memory_free;
+  if (!config().grad_checkpoint && room > 0 && need.total() > room) {
+    options.checkpoint = true;
+    RL_ASSIGN_OR_RETURN(trainer_, Trainer::Create(*model_.model, *model_.file.file, options));
+    RL_ASSIGN_OR_RETURN(need, trainer_->PredictMemory());
+  }
+  notices_.Note(fmt::format(
+      "training needs {} on the device: weights {}, adapter and its optimizer {}, activations of "
+      "{} rows {}{}",
+      SizeText(need.total()), SizeText(need.weights), SizeText(need.states), options.max_rows,
+      SizeText(need.work), options.checkpoint ? ", computed again layer by layer" : ""));
+  return trainer_->Start();
+}
+
+ExampleRefs TrainingSetup::ExamplesOf(int64_t step) {
+  ExampleRefs examples;
+  examples.reserve(static_cast<size_t>(examples_of_step()));
+  for (int64_t i = 0; i < examples_of_step(); ++i) {
+    const auto k = static_cast<uint64_t>(step * examples_of_step() + i);
+    examples.push_back(&train_[order_->At(k)]);
+  }
+  return examples;
+}
+
+Status TrainingSetup::DrawAdapter(bool with_b) {
+  const auto seed = static_cast<uint64_t>(config().seed);
+  for (size_t i = 0; i < pairs_.size(); ++i) {
+    const int64_t rank = pairs_[i].rank;
+    RL_RETURN_IF_ERROR(trainer_->Write(pairs_[i].a, DrawA(weights_[i], rank, seed)));
+    if (!with_b) continue;
+    RL_RETURN_IF_ERROR(trainer_->Write(pairs_[i].b, DrawB(weights_[i], rank, seed)));
+  }
+  return OkStatus();
+}
+
+Status TrainingSetup::ReadAdapter(const std::string& path) {
+  RL_ASSIGN_OR_RETURN(const Adapter adapter, model_.model->ReadAdapter(path));
+  for (const LowRankPair& pair : pairs_) {
+    const auto found = std::ranges::find(adapter.weights, pair.weight, &AdapterWeight::tensor);
+    const bool fits = found != adapter.weights.end() && found->rank == pair.rank &&
+                      static_cast<float>(found->scale) == pair.scale;
+    if (!fits) {
+      return MakeError(ErrorKind::kUsage, "train.resume",
+                       "the adapter '{}' has {} for '{}', expected rank {} and factor {}, as "
+                       "training.rank, training.alpha and training.targets say",
+                       path,
+                       found == adapter.weights.end()
+                           ? std::string("nothing")
+                           : fmt::format("rank {} and factor {}", found->rank, found->scale),
+                       pair.weight, pair.rank, pair.scale);
+    }
+    RL_RETURN_IF_ERROR(trainer_->Write(pair.a, found->a));
+    RL_RETURN_IF_ERROR(trainer_->Write(pair.b, found->b));
+  }
+  if (adapter.weights.size() == pairs_.size()) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "train.resume",
+                   "the adapter '{}' changes {} weights, expected the {} of training.targets", path,
+                   adapter.weights.size(), pairs_.size());
+}
+
+Result<Adapter> TrainingSetup::CurrentAdapter() {
+  Adapter adapter;
+  for (const LowRankPair& pair : pairs_) {
+    AdapterWeight weight{.tensor = pair.weight,
+                         .rank = pair.rank,
+                         .inputs = pair.inputs,
+                         .outputs = pair.outputs,
+                         .scale = AdapterFactor(config()),
+                         .a = {},
+                         .b = {}};
+    RL_ASSIGN_OR_RETURN(weight.a, trainer_->Read(pair.a));
+    RL_ASSIGN_OR_RETURN(weight.b, trainer_->Read(pair.b));
+    adapter.weights.push_back(std::move(weight));
+  }
+  return adapter;
+}
+
+}  // namespace rullama
