@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/diff_model.h"
+#include "cli/diff_training.h"
 #include "core/diff/bisect.h"
 #include "core/diff/compare.h"
 #include "core/diff/probes.h"
@@ -26,6 +27,7 @@ struct DiffFlags {
   std::string level = "layer";
   std::optional<uint64_t> random_model;
   bool bisect = false;
+  bool train = false;
   bool json = false;
 };
 
@@ -57,11 +59,6 @@ struct Report {
   bool above = false;
   std::optional<Culprit> culprit;  // what --bisect found
 };
-
-std::string BaselineOf(const std::vector<std::string>& backends) {
-  const bool has = std::ranges::find(backends, kReferenceBackend) != backends.end();
-  return has ? kReferenceBackend : backends.back();
-}
 
 // The values of the baseline and the selections that were pinned to compute them.
 struct Expectation {
@@ -119,17 +116,9 @@ class Comparison {
     }
   }
 
-  // Options of the configuration belong to the backend it names.
-  [[nodiscard]] Config ConfigFor(const std::string& backend) const {
-    Config config = config_;
-    if (config.backend.name != backend) config.backend.options.clear();
-    config.backend.name = backend;
-    return config;
-  }
-
   Result<DiffValues> RunOn(const std::string& backend, const DiffValues& given) {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,
-                        OpenDevices(registry_, ConfigFor(backend), console_));
+                        OpenDevices(registry_, ConfigOfBackend(config_, backend), console_));
     std::vector<std::string> names = watched_;
     for (const RouterSelection& selection : selections_) {
       for (const std::string& name : {selection.scores, selection.indices}) {
@@ -197,10 +186,10 @@ class Comparison {
     console_.Note(fmt::format("bisect: {} of {} ops on {}", graph.ops.size() - on_baseline.size(),
                               graph.ops.size(), backend));
     RL_ASSIGN_OR_RETURN(BackendDevices devices,
-                        OpenDevices(registry_, ConfigFor(backend), console_));
+                        OpenDevices(registry_, ConfigOfBackend(config_, backend), console_));
     devices.devices.resize(1);
     RL_ASSIGN_OR_RETURN(BackendDevices other,
-                        OpenDevices(registry_, ConfigFor(baseline), console_));
+                        OpenDevices(registry_, ConfigOfBackend(config_, baseline), console_));
     devices.devices.push_back(std::move(other.devices.front()));
     devices.policy = {};
     devices.policy.fallback = FallbackPolicy::kAllow;
@@ -336,6 +325,7 @@ Status CheckFlags(const DiffFlags& flags) {
 
 Result<int> Diff(const DiffFlags& flags, Console& console) {
   RL_RETURN_IF_ERROR(CheckFlags(flags));
+  if (flags.train) return DiffTraining(flags.config, flags.backends, flags.json, console);
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags.config));
   std::unique_ptr<DiffModel> model;
   if (flags.random_model) {
@@ -386,6 +376,13 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       ->option_text("SEED");
   command->add_flag("--bisect", flags->bisect,
                     "If they differ: find the op, by running half of the ops on the baseline");
+  command
+      ->add_flag("--train", flags->train,
+                 "Instead of a forward pass: the gradients of a training step on --data")
+      ->excludes("--prompt", "--file", "--prompt-ids", "--random-model", "--bisect");
+  AddSetting(*command, flags->config, "--data", "training.data",
+             "With --train: examples, as `rullama finetune` reads them")
+      ->option_text("FILE");
   command->add_flag("--json", flags->json, "One JSON object for each backend");
   command->footer(
       "One step from an empty cache over all tokens. Values inside a composite op are not "
@@ -397,7 +394,10 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       "others, the\nbaseline runs again with the same choice, and the choice is judged by its "
       "scores. --bisect judges by the logits: an error that a norm "
       "takes out\nagain has no cause there. What is within the thresholds may still be wrong: "
-      "rullama-conformance\njudges every op by its own bounds.\n\n"
+      "rullama-conformance\njudges every op by its own bounds.\n"
+      "With --train, A and B of the adapter are drawn by training.seed, and the gradients of "
+      "the\nfirst "
+      "step are compared, the worst first.\n\n"
       "Example:\n  rullama diff --config configs/tiny.yaml --backends cpu,reference -p \"The "
       "prince\"\n"
       "  rullama diff --backends mine,reference --plugin mine.so --random-model 7 --level op "

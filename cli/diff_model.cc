@@ -110,6 +110,18 @@ std::vector<float> AsFloats(DType dtype, const std::vector<std::byte>& bytes) {
 
 }  // namespace
 
+std::string BaselineOf(const std::vector<std::string>& backends) {
+  const bool has = std::ranges::find(backends, kReferenceBackend) != backends.end();
+  return has ? kReferenceBackend : backends.back();
+}
+
+Config ConfigOfBackend(const Config& config, const std::string& backend) {
+  Config chosen = config;
+  if (config.backend.name != backend) chosen.backend.options.clear();
+  chosen.backend.name = backend;
+  return chosen;
+}
+
 Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
                                                  const PromptFlags& prompt, Console& console) {
   auto model = std::make_unique<DiffModel>();

@@ -27,6 +27,14 @@ struct DiffModel {
   std::optional<LoadedModel> file;  // what the weights point into
 };
 
+// Among the backends to compare, the one that the others are measured against: `reference`, or the
+// last.
+std::string BaselineOf(const std::vector<std::string>& backends);
+
+// The configuration for one of the backends. Options of the configuration belong to the backend
+// that it names.
+Config ConfigOfBackend(const Config& config, const std::string& backend);
+
 // The model of the configuration with a prompt (PromptFlags); without a prompt, its first tokens
 // are some of the vocabulary. Errors: of LoadModel and ReadPrompt; context.overflow.
 Result<std::unique_ptr<DiffModel>> OpenDiffModel(const ConfigFlags& flags,
