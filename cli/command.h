@@ -31,6 +31,7 @@ void AddSynthCommand(CLI::App& app, CommandContext& context);
 void AddDiffCommand(CLI::App& app, CommandContext& context);
 void AddNewBackendCommand(CLI::App& app, CommandContext& context);
 void AddFinetuneCommand(CLI::App& app, CommandContext& context);
+void AddExportLoraCommand(CLI::App& app, CommandContext& context);
 void AddServeCommand(CLI::App& app, CommandContext& context);
 void AddConfigCommand(CLI::App& app, CommandContext& context);
 

@@ -102,6 +102,7 @@ int RunProgram(int argc, char** argv) {
   AddDiffCommand(app, context);
   AddNewBackendCommand(app, context);
   AddFinetuneCommand(app, context);
+  AddExportLoraCommand(app, context);
   AddServeCommand(app, context);
   AddConfigCommand(app, context);
   for (CLI::App* command : app.get_subcommands({})) add_color(*command);

@@ -137,6 +137,14 @@ void AddModelFileOptions(CLI::App& app, ConfigFlags& flags) {
       ->group("Model");
 }
 
+void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {
+  app.add_option("--lora,--lora-scaled", flags.adapters,
+                 "Low-rank adapter: GGUF, or a folder of PEFT or MLX; may be repeated")
+      ->option_text("FILE[:SCALE]")
+      ->allow_extra_args(false)
+      ->group("Model");
+}
+
 void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
   AddModelFileOptions(app, flags);
   AddBackendOption(app, flags);
@@ -154,11 +162,7 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
   AddSetting(app, flags, "-b,--prefill-chunk", "context.prefill_chunk", "Prompt tokens per step")
       ->option_text("N")
       ->group("Model");
-  app.add_option("--lora,--lora-scaled", flags.adapters,
-                 "Low-rank adapter: GGUF, or a folder of PEFT or MLX; may be repeated")
-      ->option_text("FILE[:SCALE]")
-      ->allow_extra_args(false)
-      ->group("Model");
+  AddAdapterOption(app, flags);
   AddPeerOptions(app, flags.peer);
 }
 

@@ -38,6 +38,8 @@ struct ConfigFlags {
 
 // Adds --config and --model, for commands that only read the file.
 void AddModelFileOptions(CLI::App& app, ConfigFlags& flags);
+// Adds --lora.
+void AddAdapterOption(CLI::App& app, ConfigFlags& flags);
 // Adds these and --backend, --device, --ctx-size, --threads, --prefill-chunk.
 void AddModelSettings(CLI::App& app, ConfigFlags& flags);
 // Adds these and --plugin, -v and -q.

@@ -7,11 +7,10 @@
 
 namespace rullama {
 
-namespace {
-
-// Opens all adapters of the configuration, or none.
-Result<ModelAdapters> LoadAdapters(const Config& config, const Model& model, Notices& notices) {
+Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
+                                                Notices& notices) {
   std::vector<ScaledAdapter> adapters;
+  adapters.reserve(config.model.adapters.size());
   for (const AdapterSetting& setting : config.model.adapters) {
     RL_ASSIGN_OR_RETURN(Adapter adapter, model.ReadAdapter(setting.path));
     for (const std::string& warning : adapter.warnings) notices.Warn(warning);
@@ -19,10 +18,8 @@ Result<ModelAdapters> LoadAdapters(const Config& config, const Model& model, Not
                              setting.scale == 1 ? "" : fmt::format(", times {}", setting.scale)));
     adapters.push_back({std::move(adapter), setting.scale});
   }
-  return JoinAdapters(adapters);
+  return adapters;
 }
-
-}  // namespace
 
 int64_t LoadedModel::capacity() const {
   const int64_t longest = facts().context_length;
@@ -47,7 +44,8 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   model.model = *std::move(opened);
   for (const std::string& warning : model.model->warnings()) notices.Warn(warning);
   RL_RETURN_IF_ERROR(model.model->CheckAgainst(model.config().architecture));
-  RL_ASSIGN_OR_RETURN(model.adapters, LoadAdapters(model.config(), *model.model, notices));
+  RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
+  model.adapters = JoinAdapters(adapters);
   auto tokenizer = MakeTokenizer(file);
   if (!tokenizer) return in_file(std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
@@ -39,6 +40,11 @@ struct LoadedModel {
 // settings) go to `notices`. Errors: config.*, gguf.*, store.*, model.*, adapter.*, safetensors.*,
 // tokenizer.*, io.*.
 Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices);
+
+// The adapters that the configuration names (model.adapters), all or none; what they are goes to
+// `notices`. Errors: adapter.*, safetensors.*, gguf.*, io.*.
+Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
+                                                Notices& notices);
 
 // Number format of the KV cache: as configured; `auto` is f16, for the reference backend f32.
 DType KvDtypeFor(const Config& config, const std::string& backend);

@@ -2,6 +2,7 @@
 // that goes on is the run that did not stop, and mistakes are errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,127 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
     EXPECT_EQ(answer.exit_code, 0) << answer.err;
     EXPECT_THAT(answer.out, HasSubstr("A prince.")) << adapter;
   }
+  const std::string merged = (folder_ / "merged.gguf").string();
+  const RunResult written =
+      RunRullama({"export-lora", "-m", TrainedModel(), "--lora", (folder_ / "adapter").string(),
+                  "-o", merged, "--type", "f16"});
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  EXPECT_THAT(written.err, HasSubstr("merged "));
+  const RunResult answer =
+      RunRullama({"-m", merged, "-p", "Who is Andrew?", "-n", "12", "--greedy"});
+  EXPECT_EQ(answer.exit_code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("A prince."));
+}
+
+// Returns the JSON lines of a type.
+std::vector<nlohmann::json> LinesOf(const RunResult& result, const char* type) {
+  std::vector<nlohmann::json> found;
+  std::istringstream lines(result.out);
+  std::string line;
+  while (std::getline(lines, line)) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    if (object.at("type") == type) found.push_back(std::move(object));
+  }
+  return found;
+}
+
+// Names of keys, the factor of rsLoRA, names for PEFT, and sets of which a part is measured. What
+// is written is read again.
+TEST_F(FinetuneTest, FilesAreReadAndWrittenAsAsked) {
+  const fs::path data = folder_ / "set";
+  fs::create_directories(data);
+  const std::string line = R"({"q":"Who is Pierre?","a":"A count."})";
+  for (const char* name : {"train.jsonl", "valid.jsonl", "test.jsonl"}) {
+    std::ofstream(data / name) << line << "\n" << line << "\n" << line << "\n" << line << "\n";
+  }
+  const std::vector<std::string> more = {"--data",
+                                         data.string(),
+                                         "--iters",
+                                         "1",
+                                         "--prompt-key",
+                                         "q",
+                                         "--hf-prefix",
+                                         "multimodal",
+                                         "--completion-key",
+                                         "a",
+                                         "--batch-size",
+                                         "1",
+                                         "--rslora",
+                                         "--val-batches",
+                                         "2",
+                                         "--test-batches",
+                                         "3",
+                                         "--json"};
+  const RunResult result = Finetune("named", more);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto trained = LinesOf(result, "train");
+  ASSERT_EQ(trained.size(), 1u);
+  const int64_t tokens = trained[0].at("tokens");
+  for (const nlohmann::json& validation : LinesOf(result, "validation")) {
+    EXPECT_EQ(validation.at("tokens"), 2 * tokens);
+  }
+  EXPECT_EQ(LinesOf(result, "final").at(0).at("test").at("tokens"), 3 * tokens);
+  const auto config = nlohmann::json::parse(ReadAll(folder_ / "named/adapter_config.json"));
+  EXPECT_EQ(config.at("use_rslora"), true);
+  EXPECT_NEAR(config.at("lora_alpha"), 32, 1e-9);
+  EXPECT_THAT(config.at("target_modules").get<std::string>(),
+              HasSubstr(R"(.*language_model\..*\b()"));
+  EXPECT_THAT(ReadAll(folder_ / "named/adapter_model.safetensors"),
+              HasSubstr("base_model.model.model.language_model.layers.0."));
+  std::vector<std::string> again = more;
+  again.insert(again.end(), {"--resume", (folder_ / "named").string()});
+  EXPECT_EQ(Finetune("named", again).exit_code, 0);
+  EXPECT_EQ(RunRullama({"finetune", "--help"}).out, RunRullama({"train", "--help"}).out);
+}
+
+// A run that is killed is gone on with at its newest checkpoint; one that is interrupted ends with
+// a checkpoint.
+TEST_F(FinetuneTest, KilledAndInterruptedRunsGoOn) {
+  const std::string output = (folder_ / "run").string();
+  std::vector<std::string> arguments = {"finetune",
+                                        "-m",
+                                        TrainedModel(),
+                                        "--data",
+                                        (folder_ / "data.jsonl").string(),
+                                        "-o",
+                                        output,
+                                        "--batch-size",
+                                        "1",
+                                        "--rank",
+                                        "1",
+                                        "--threads",
+                                        "1",
+                                        "--iters",
+                                        "100000",
+                                        "--steps-per-report",
+                                        "1"};
+  // Waits for a report and returns the step of the first one.
+  const auto first_step = [](RunningProgram& program, const std::string& awaited) {
+    std::string seen;
+    while (seen.find(awaited) == std::string::npos) {
+      const std::string part = program.ReadSome();
+      if (part.empty()) break;
+      seen += part;
+    }
+    EXPECT_THAT(seen, HasSubstr(awaited));
+    return std::stoi(seen.substr(std::min(seen.size(), std::string("step ").size())));
+  };
+  std::vector<std::string> first = arguments;
+  first.insert(first.end(), {"--save-every", "2"});
+  RunningProgram killed(first);
+  EXPECT_EQ(first_step(killed, "step 5/"), 1);
+  killed.Signal(SIGKILL);
+  EXPECT_EQ(killed.Wait(), 128 + SIGKILL);
+  arguments.insert(arguments.end(), {"--resume", output});
+  RunningProgram interrupted(arguments);
+  const int step = first_step(interrupted, "/100000: loss");
+  EXPECT_GE(step, 5);
+  interrupted.Signal(SIGINT);
+  EXPECT_EQ(interrupted.Wait(), 130);
+  RunningProgram again(arguments);
+  EXPECT_GT(first_step(again, "/100000: loss"), step);
+  again.Signal(SIGTERM);
+  EXPECT_EQ(again.Wait(), 143);
 }
 
 TEST_F(FinetuneTest, ARunThatGoesOnIsTheRunThatDidNotStop) {
@@ -111,6 +233,29 @@ TEST_F(FinetuneTest, ComputingActivationsAgainChangesNoByte) {
             ReadAll(folder_ / "again/adapter_model.safetensors"));
 }
 
+TEST_F(FinetuneTest, GradientsOfBackendsAreCompared) {
+  const std::vector<std::string> arguments = {
+      "diff",  "--train", "-m", TrainedModel(), "--data", (folder_ / "data.jsonl").string(),
+      "--json"};
+  std::vector<std::string> same = arguments;
+  same.insert(same.end(), {"--backends", "cpu,reference"});
+  const RunResult result = RunRullama(same);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto report = nlohmann::json::parse(result.out);
+  EXPECT_EQ(report.at("baseline"), "reference");
+  EXPECT_NEAR(report.at("loss"), report.at("baseline_loss"), 1e-3);
+  const auto& gradients = report.at("gradients");
+  EXPECT_EQ(gradients.size(), 96u);
+  EXPECT_GT(gradients.front().at("nmse"), gradients.back().at("nmse"));
+  // With a threshold that rounding exceeds.
+  std::ofstream(folder_ / "strict.yaml") << "diff: {nmse: 1e-14}\n";
+  same.insert(same.end(), {"--config", (folder_ / "strict.yaml").string()});
+  EXPECT_EQ(RunRullama(same).exit_code, 7);
+  std::vector<std::string> bad = arguments;
+  bad.insert(bad.end(), {"--backends", "cpu,reference", "--bisect"});
+  EXPECT_EQ(RunRullama(bad).exit_code, 2);
+}
+
 TEST_F(FinetuneTest, MistakesAreErrors) {
   const auto expect = [&](const std::vector<std::string>& more, int code, const char* text) {
     const RunResult result = Finetune("wrong", more);
@@ -122,6 +267,8 @@ TEST_F(FinetuneTest, MistakesAreErrors) {
   expect({"--num-layers", "99"}, 2, "training.num_layers is 99");
   expect({"--rank", "100"}, 2, "training.rank is 100, expected at most 64");
   expect({"--rank", "0"}, 2, "training.rank");
+  expect({"--prompt-key", "q"}, 2, "found no 'q', expected a string");
+  expect({"--test"}, 2, "there is no test set");
   expect({"--data", "/nowhere.jsonl"}, 6, "/nowhere.jsonl");
   std::ofstream(folder_ / "bad.jsonl") << "{\n";
   expect({"--data", (folder_ / "bad.jsonl").string()}, 2, "bad.jsonl', line 1: found no JSON");
