@@ -24,6 +24,7 @@
 
 #include "python/native/await.h"
 #include "python/native/failure.h"
+#include "python/native/finetune.h"
 #include "python/native/logits_stream.h"
 
 namespace nb = nanobind;
@@ -362,6 +363,10 @@ NB_MODULE(_rullama, module) {
                               rullama::python::Text(error.hint()));
       },
       nb::arg("message"));
+  module.def("finetune", &rullama::python::FineTuneFromPython, nb::arg("model"), nb::arg("backend"),
+             nb::arg("config_file"), nb::arg("settings"), nb::arg("plugin_paths"),
+             nb::arg("resume"), nb::arg("first_adapter"), nb::arg("on_report").none(),
+             nb::arg("on_main_thread"));
   nb::class_<Answer>(module, "Answer")
       .def("next", &Answer::Next, nb::arg("on_main_thread"))
       .def("cancel", &Answer::Cancel)

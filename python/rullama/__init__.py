@@ -18,6 +18,7 @@ from ._errors import (
     ThresholdError,
     UsageError,
 )
+from ._finetune import TrainingData, TrainingReport, TrainingResult, finetune
 from ._model import Model
 from ._stream import AsyncStream, Stream
 from ._types import (
@@ -49,6 +50,10 @@ __all__ = [
     "ThresholdError",
     "TokenLogprob",
     "ToolCall",
+    "TrainingData",
+    "TrainingReport",
+    "TrainingResult",
     "UsageError",
     "diff",
+    "finetune",
 ]

@@ -35,6 +35,26 @@ def _yaml(value: object) -> str:
     return str(value)
 
 
+def settings_of(
+    config: str | os.PathLike[str] | Mapping[str, object] | None, values: Mapping[str, object]
+) -> tuple[str, list[tuple[str, str]]]:
+    """The configuration file and the settings that ``config`` and named values mean."""
+    settings: list[tuple[str, str]] = []
+    config_file = ""
+    if isinstance(config, Mapping):
+        settings += [(key, _yaml(value)) for key, value in config.items()]
+    elif config is not None:
+        config_file = os.fspath(config)
+    settings += [(key, _yaml(value)) for key, value in values.items() if value is not None]
+    return config_file, settings
+
+
+def log_lines(lines: Sequence[tuple[int, str]]) -> None:
+    """Passes lines of the native module on to the logger."""
+    for level, line in lines:
+        _LOGGER.log(_LEVELS[level], "%s", line)
+
+
 def _options(values: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
     unknown = set(options) - set(RequestOptions.__annotations__)
     if unknown:
@@ -78,19 +98,10 @@ class Model:
         Raises ``rullama.Error``: ``config.*``, ``gguf.*``, ``store.*``, ``model.*``,
         ``tokenizer.*``, ``io.*``, ``plugin.*``, ``backend.*``, ``memory.*``.
         """
-        settings: list[tuple[str, str]] = []
-        config_file = ""
-        if isinstance(config, Mapping):
-            settings += [(key, _yaml(value)) for key, value in config.items()]
-        elif config is not None:
-            config_file = os.fspath(config)
-        for key, value in (
-            ("backend.device", device),
-            ("context.capacity", context),
-            ("context.slots", slots),
-        ):
-            if value is not None:
-                settings.append((key, _yaml(value)))
+        config_file, settings = settings_of(
+            config,
+            {"backend.device": device, "context.capacity": context, "context.slots": slots},
+        )
         self._native = _rullama.Model(
             os.fspath(model),
             backend,
@@ -258,8 +269,7 @@ class Model:
         return self._native.submit(_options(values, options))
 
     def _pass_on_log(self) -> None:
-        for level, line in self._native.take_log():
-            _LOGGER.log(_LEVELS[level], "%s", line)
+        log_lines(self._native.take_log())
 
 
 def _ids(ids: Sequence[int]) -> list[int]:

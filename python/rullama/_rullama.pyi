@@ -1,11 +1,23 @@
 """The native module; python/native/module.cc has the meaning of each function."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 def split_message(message: str) -> tuple[str, str]: ...
+def finetune(
+    model: str,
+    backend: str,
+    config_file: str,
+    settings: list[tuple[str, str]],
+    plugin_paths: list[str],
+    resume: str,
+    first_adapter: str,
+    on_report: Callable[[dict[str, Any]], object] | None,
+    on_main_thread: bool,
+) -> dict[str, Any]: ...
 
 class Answer:
     def next(self, on_main_thread: bool) -> tuple[int, str, str, str, int, int] | None: ...
