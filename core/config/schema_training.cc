@@ -105,7 +105,7 @@ BlockSpec TrainingSchema() {
       .Field("steps_per_eval", &TrainingConfig::steps_per_eval, IntegerCodec{1, kMaxSteps},
              "Optimizer steps between two validations.")
       .Field("val_batches", &TrainingConfig::val_batches, IntegerCodec{-1, kMaxSteps},
-             "Batches of the validation set that are measured, from its begin; -1: all, 0: no "
+             "Batches of the validation set that are measured, from its beginning; -1: all, 0: no "
              "validation.")
       .Field("test_batches", &TrainingConfig::test_batches, IntegerCodec{-1, kMaxSteps},
              "The same for the test set.")
