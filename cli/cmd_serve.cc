@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,9 +12,13 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/loading.h"
 #include "cli/options.h"
+#include "cli/peer_options.h"
+#include "cli/prompt_log.h"
 #include "cli/signals.h"
-#include "engine/api/engine.h"
+#include "core/base/printable.h"
+#include "engine/engine_access.h"
 #include "server/api.h"
 #include "server/http_server.h"
 
@@ -27,6 +32,7 @@ struct ServeFlags {
   std::vector<std::string> api_keys;  // files
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
+  std::string log_prompts;  // a file; empty: none
   bool no_auth = false;
 };
 
@@ -34,21 +40,16 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-EngineOptions OptionsOf(const ConfigFlags& flags, const LoadedConfig& loaded, Console& console) {
-  EngineOptions options;
-  if (flags.config_path) options.config_file = *flags.config_path;
-  for (const ConfigFlags::Setting& setting : flags.settings) {
-    options.settings.push_back({setting.path, setting.text});
-  }
-  if (loaded.config.origin("context.slots") == Origin::kDefault) {
-    options.settings.push_back({"context.slots", fmt::format("{}", kDefaultSlots)});
-  }
-  options.adapters = flags.adapters;
-  options.plugin_paths = flags.plugins;
-  options.log = [&console](LogLevel level, std::string_view text) {
-    level == LogLevel::kNote ? console.Note(text) : console.Warn(text);
-  };
-  return options;
+// Opens the model that the configuration names.
+Result<std::shared_ptr<Engine>> OpenServed(const ServeFlags& flags, const LoadedConfig& loaded,
+                                           Console& console) {
+  HostHooks hooks = ProcessHooks(loaded.environment);
+  hooks.cancelled = nullptr;  // a signal lets running answers end
+  RL_ASSIGN_OR_RETURN(LoadedModel model, rullama::LoadModel(loaded.config, hooks, console));
+  RL_RETURN_IF_ERROR(CheckGpuLayers(flags.config.peer, model.facts().layers));
+  EngineSetup setup{.plugin_paths = flags.config.plugins, .hooks = std::move(hooks)};
+  if (loaded.config.origin("context.slots") == Origin::kDefault) setup.slots = kDefaultSlots;
+  return EngineAccess::Open(std::move(model), setup, console);
 }
 
 // The name under which clients find the model: as in Ollama's store, or the file without its
@@ -63,9 +64,14 @@ std::time_t ModelTime(const std::string& model) {
   return ::stat(model.c_str(), &status) == 0 ? status.st_mtime : std::time(nullptr);
 }
 
-void WaitForSignal() {
+// Returns when the program is told to end. SIGHUP calls `reload`.
+void WaitForSignal(const std::function<void()>& reload) {
   const auto cancelled = CancelFlag();
-  while (!cancelled->load()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  NoticeHangups();
+  while (!cancelled->load()) {
+    if (TakeHangup()) reload();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 // Makes the lists of the command line part of the configuration.
@@ -84,8 +90,8 @@ Status ApplyLists(const ServeFlags& flags, LayeredConfig& config) {
   return OkStatus();
 }
 
-Result<server::ApiKeys> ReadKeys(const LoadedConfig& loaded) {
-  server::ApiKeys keys;
+// Adds the keys of the configuration to `keys`.
+Result<server::ApiKeys> ReadKeys(const LoadedConfig& loaded, server::ApiKeys keys) {
   for (const std::string& file : loaded.config.values().server.api_keys) {
     RL_RETURN_IF_ERROR(keys.AddFile(file));
   }
@@ -137,17 +143,24 @@ Status CheckAccess(const ServeFlags& flags, const ServerConfig& config, bool has
   return OkStatus();
 }
 
+// Null if prompts are not to be logged.
+Result<std::unique_ptr<PromptLog>> OpenPromptLog(const ServeFlags& flags, Console& console) {
+  if (flags.log_prompts.empty()) return nullptr;
+  console.Warn(fmt::format("all prompts are written to '{}'", ShownName(flags.log_prompts)));
+  return PromptLog::Open(flags.log_prompts);
+}
+
 Result<int> Serve(const ServeFlags& flags, Console& console) {
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
   RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
   RL_RETURN_IF_ERROR(ApplyLists(flags, loaded.config));
   const ServerConfig& config = loaded.config.values().server;
-  RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded));
+  RL_ASSIGN_OR_RETURN(server::ApiKeys keys, ReadKeys(loaded, {}));
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
-  const EngineOptions options = OptionsOf(flags.config, loaded, console);
-  RL_ASSIGN_OR_RETURN(auto engine, Engine::Open(options));
+  RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
+  RL_ASSIGN_OR_RETURN(auto engine, OpenServed(flags, loaded, console));
   const ModelInfo info = engine->info();
   const server::ServedModel model{.id = ModelId(info.name), .time = ModelTime(info.name)};
   std::atomic<const server::HttpServer*> listener = nullptr;
@@ -156,9 +169,16 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
     const server::HttpServer* server = listener.load();
     return server == nullptr ? 0 : static_cast<int64_t>(server->connections());
   };
+  if (prompts) {
+    api_options.log_prompt = [&](std::string_view line) {
+      if (const Status status = prompts->Write(line); !status) {
+        console.Warn(status.error().ToString());
+      }
+    };
+  }
   server::Api api(
-      std::exchange(engine, nullptr), model, [&] { return Engine::Open(options); },
-      std::move(api_options), std::move(keys));
+      std::exchange(engine, nullptr), model, [&] { return OpenServed(flags, loaded, console); },
+      std::move(api_options), keys);
   RL_ASSIGN_OR_RETURN(const auto http,
                       server::HttpServer::Start(HttpOptionsOf(config),
                                                 [&](server::Exchange& one) { api.Handle(one); }));
@@ -166,7 +186,14 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
   console.WriteError(fmt::format("listening on http://{}:{} ({} on {}, {} slots of {} tokens)\n",
                                  config.host, http->port(), model.id, info.backend, info.slots,
                                  info.capacity));
-  WaitForSignal();
+  WaitForSignal([&] {
+    auto changed = ReadKeys(loaded, keys.WithoutKeys());
+    const Status status = changed ? CheckAccess(flags, config, !changed->empty(), console)
+                                  : Status(tl::unexpected(changed.error()));
+    if (!status) return console.Warn("the keys stay as they were: " + status.error().ToString());
+    api.ReplaceKeys(*std::move(changed));
+    console.WriteError("read the keys again\n");
+  });
   api.Drain();
   http->StopListening();
   if (!http->WaitUntilIdle(Seconds(config.drain))) api.CancelAll();
@@ -206,6 +233,10 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
         ->option_text(list.text)
         ->allow_extra_args(false);
   }
+  command
+      ->add_option("--log-prompts", flags->log_prompts,
+                   "File to append the bodies of all requests to; only its owner may read it")
+      ->option_text("FILE");
   command->add_flag("--insecure-no-auth", flags->no_auth,
                     "Let other machines in, although no key is asked for");
   command->footer(R"(Examples:

@@ -27,6 +27,7 @@ struct SignalState {
   std::atomic<bool> terminated{false};
   std::atomic<bool> editing{false};
   std::atomic<bool> terminal_changed{false};
+  std::atomic<bool> hung_up{false};
   std::atomic<unsigned> drain_seconds{5};
   // A pipe that handlers write to, so that a wait cannot miss a signal; -1 until it is needed.
   std::atomic<int> wake_read{-1};
@@ -76,6 +77,8 @@ void OnTerminalChange(int) {
   signals.terminal_changed.store(true);
   Wake();
 }
+
+void OnHangup(int) { signals.hung_up.store(true); }
 
 void OnTerminate(int) {
   if (signals.terminated.exchange(true)) ::_exit(kExitTerminated);
@@ -161,6 +164,9 @@ void SetEditing(bool editing) {
   Handle(SIGWINCH, OnTerminalChange);
   Handle(SIGCONT, OnTerminalChange);
 }
+
+void NoticeHangups() { Handle(SIGHUP, OnHangup); }
+bool TakeHangup() { return signals.hung_up.exchange(false); }
 
 bool TakeTerminalChange() { return signals.terminal_changed.exchange(false); }
 

@@ -4,7 +4,8 @@
 //            seconds ends the process at once with exit code 130.
 //   SIGTERM  sets the cancel flag; the process ends with 143, after five seconds at the latest (see
 //            SetDrainSeconds), or at once with the second one.
-//   SIGHUP   as SIGTERM, unless it was ignored when the program started (nohup).
+//   SIGHUP   as SIGTERM, unless it was ignored when the program started (nohup), or is only noticed
+//            (NoticeHangups).
 //   SIGBUS   inside a watched mapping: the model file changed on disk; a message, and exit code 6.
 //   SIGPIPE  ignored: a reader that goes away is an error of a write.
 //   SIGXFSZ  ignored: a file that may not grow any more is an error of a write.
@@ -36,6 +37,10 @@ std::shared_ptr<const std::atomic<bool>> CancelFlag();
 void FinishWorkFirst(const char* notice);
 // How long the process may take to end after SIGTERM; 0: as long as it likes.
 void SetDrainSeconds(unsigned seconds);
+// From now on SIGHUP does no more than TakeHangup() tells.
+void NoticeHangups();
+// Whether SIGHUP came since the last call.
+bool TakeHangup();
 // While a line is edited an interrupt only sets the flags, however often: the editor has to leave
 // the terminal as it found it. SIGWINCH and SIGCONT are noticed from then on.
 void SetEditing(bool editing);

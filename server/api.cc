@@ -40,7 +40,7 @@ bool AreFieldNames(std::string_view names) {
 Api::Api(std::shared_ptr<Engine> engine, ServedModel model, ModelHost::Loader loader,
          ApiOptions options, ApiKeys keys)
     : options_(std::move(options)),
-      keys_(std::move(keys)),
+      keys_(std::make_shared<const ApiKeys>(std::move(keys))),
       model_(std::move(model), std::move(engine), std::move(loader), metrics_),
       running_([&] {
         RequestLimits limits = options_.limits;
@@ -57,6 +57,7 @@ void Api::Handle(Exchange& exchange) {
                fmt::format("endpoint=\"{}\",code=\"{}\"", record.endpoint, record.status));
   metrics_.Observe(Distribution::kRequestSeconds, SecondsSince(call.begin()));
   if (options_.log) Log(call);
+  if (options_.log_prompt && !call.request().body.empty() && record.status != 401) LogPrompt(call);
 }
 
 void Api::Answer(Call& call) {
@@ -92,9 +93,20 @@ void Api::AnswerPreflight(Call& call) {
   call.Send(std::move(answer));
 }
 
+void Api::ReplaceKeys(ApiKeys keys) {
+  auto replacement = std::make_shared<const ApiKeys>(std::move(keys));
+  const std::lock_guard lock(keys_mutex_);
+  keys_ = std::move(replacement);
+}
+
 bool Api::CheckKey(Call& call) {
-  if (keys_.empty()) return true;
-  const auto owner = keys_.Find(GivenKey(call.request()));
+  std::shared_ptr<const ApiKeys> keys;
+  {
+    const std::lock_guard lock(keys_mutex_);
+    keys = keys_;
+  }
+  if (keys->empty()) return true;
+  const auto owner = keys->Find(GivenKey(call.request()));
   if (owner) {
     call.set_client(owner->client);
     call.record().client = owner->name;
@@ -108,6 +120,15 @@ bool Api::CheckKey(Call& call) {
   error.fields.push_back({"WWW-Authenticate", "Bearer"});
   call.Fail(error);
   return false;
+}
+
+void Api::LogPrompt(Call& call) {
+  const HttpRequest& request = call.request();
+  options_.log_prompt(Dump({{"time", TimeTextNow()},
+                            {"id", request.request_id},
+                            {"key", call.record().client},
+                            {"route", call.record().endpoint},
+                            {"body", request.body}}));
 }
 
 void Api::Log(Call& call) {

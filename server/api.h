@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "server/api_keys.h"
 #include "server/call.h"
@@ -20,6 +21,9 @@ class Api {
   Api(std::shared_ptr<Engine> engine, ServedModel model, ModelHost::Loader loader,
       ApiOptions options, ApiKeys keys = {});
 
+  // From the next request on, these are the keys.
+  void ReplaceKeys(ApiKeys keys);
+
   // Answers one request.
   void Handle(Exchange& exchange);
 
@@ -35,9 +39,11 @@ class Api {
   // Whether the call may go on; else it has been answered.
   bool CheckKey(Call& call);
   void Log(Call& call);
+  void LogPrompt(Call& call);
 
   ApiOptions options_;
-  ApiKeys keys_;
+  std::mutex keys_mutex_;  // guards keys_
+  std::shared_ptr<const ApiKeys> keys_;
   Metrics metrics_;
   ModelHost model_;
   RunningRequests running_;

@@ -29,11 +29,24 @@ std::string XorAll(std::string text, char mask) {
   return text;
 }
 
+// The same for a key however often and in whatever order the files are read.
+uint64_t NumberOf(const Sha256Digest& digest) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < sizeof(number); ++i) number = (number << 8U) | digest[i];
+  return std::max<uint64_t>(number, 1);
+}
+
 }  // namespace
 
 ApiKeys::ApiKeys() {
   std::random_device random;
   while (salt_.size() < kBlockBytes) salt_ += static_cast<char>(random());
+}
+
+ApiKeys ApiKeys::WithoutKeys() const {
+  ApiKeys keys = *this;
+  keys.keys_.clear();
+  return keys;
 }
 
 // HMAC (RFC 2104) under a key of one block.
@@ -88,7 +101,7 @@ std::optional<KeyOwner> ApiKeys::Find(std::string_view key) const {
     for (size_t k = 0; k < digest.size(); ++k) {
       difference |= static_cast<unsigned>(digest[k] ^ keys_[i].digest[k]);
     }
-    if (difference == 0) owner = KeyOwner{i + 1, keys_[i].name};
+    if (difference == 0) owner = KeyOwner{NumberOf(digest), keys_[i].name};
   }
   return owner;
 }

@@ -12,14 +12,14 @@
 
 namespace rullama::server {
 
-// A key and a number that stands for it elsewhere; the first one is 1.
+// A key and a number that stands for it elsewhere, not 0.
 struct KeyOwner {
   uint64_t client = 0;
   std::string name;
 };
 
-// Thread safety: immutable. Keeps no key, only their digests under a number that is drawn when the
-// program starts, so that comparing them takes the same time whatever was given.
+// Thread safety: immutable once filled. Keeps no key, only their digests under a number that is
+// drawn when the program starts, so that comparing them takes the same time whatever was given.
 class ApiKeys {
  public:
   ApiKeys();
@@ -30,6 +30,9 @@ class ApiKeys {
   Status AddLines(std::string_view text, std::string_view source);
   // The same of a file. Errors: io.open, io.read.
   Status AddFile(const std::string& path);
+
+  // None of these keys. A key that is added there has the number that it has here.
+  [[nodiscard]] ApiKeys WithoutKeys() const;
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   // The owner of a key, or nothing.

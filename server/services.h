@@ -22,6 +22,9 @@ struct ApiOptions {
   bool embeddings = true;
   std::function<int64_t()> connections = {};            // how many are open
   std::function<void(std::string_view line)> log = {};  // one line for each request
+  // One line of JSON for each request with a body, which is in it as text. Empty: texts are logged
+  // nowhere.
+  std::function<void(std::string_view line)> log_prompt = {};
 };
 
 // Thread safety: as its members.

@@ -326,7 +326,14 @@ TEST(ApiKeysTest, KeysHaveNamesAndNumbers) {
   ApiKeys keys;
   ASSERT_TRUE(keys.AddLines("# staff\nann:sk-12345678\n\nsk-abcdefgh\r\n", "keys"));
   EXPECT_EQ(keys.Find("sk-12345678")->name, "ann");
-  EXPECT_EQ(keys.Find("sk-abcdefgh")->client, 2U);
+  const uint64_t client = keys.Find("sk-abcdefgh")->client;
+  EXPECT_NE(client, 0U);
+  EXPECT_NE(client, keys.Find("sk-12345678")->client);
+  ApiKeys read_again = keys.WithoutKeys();
+  EXPECT_TRUE(read_again.empty());
+  ASSERT_TRUE(read_again.AddLines("bob:sk-abcdefgh", "keys"));
+  EXPECT_EQ(read_again.Find("sk-abcdefgh")->client, client) << "its prompts stay its own";
+  EXPECT_FALSE(read_again.Find("sk-12345678"));
   EXPECT_FALSE(keys.Find("sk-1234567"));
   EXPECT_FALSE(keys.Find(""));
   EXPECT_EQ(keys.AddLines("short", "keys").error().id, "server.api_key");
