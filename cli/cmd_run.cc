@@ -82,7 +82,7 @@ Status ApplyConstraints(const RunFlags& flags, Request& request) {
   return OkStatus();
 }
 
-// What every request of this command has, whatever its prompt.
+// The settings that every request of this command has, whatever its prompt.
 Result<Request> MakeRequest(const RunFlags& flags, const ModelSession& session) {
   Request request{.every_draft = true};
   RL_ASSIGN_OR_RETURN(request.max_tokens, MaxTokens(flags, session.config()));

@@ -1,4 +1,4 @@
-// What the runtime has done and holds for one model. Part of the public interface.
+// Counters of the runtime for one model: work done and memory held. Part of the public interface.
 #pragma once
 
 #include <cstdint>

@@ -143,7 +143,7 @@ size_t MergeTable::Resolve(std::span<const std::string_view> merges, size_t begi
 size_t MergeTable::FindPairs(std::string_view text, TokenId merged,
                              const std::vector<bool>& is_piece, const TokenTable& tokens,
                              Line* pairs) {
-  // Of equal texts, the lowest id merges.
+  // Several tokens may have the same text; the lowest id merges.
   if (!is_piece[static_cast<size_t>(merged)] || tokens.Find(text) != merged) return 0;
   const auto find_piece = [&](std::string_view part) {
     const TokenId id = tokens.Find(part);

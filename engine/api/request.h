@@ -149,7 +149,7 @@ struct Completion {
   double queue_seconds = 0;   // until a slot was free
   double prompt_seconds = 0;  // from then on until the first token was drawn
   double generate_seconds = 0;
-  // Of the engine since it was opened, all requests together.
+  // Statistics of the engine since it was opened, all requests together.
   SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins
   SessionStats at_end = {};
 };

@@ -44,7 +44,7 @@ struct ValidationReport {
   bool is_best = false;  // of the run so far
 };
 
-// What a run tells and asks, on the thread that called FineTune. All members may be empty.
+// Callbacks of a run, called on the thread that called FineTune. All members may be empty.
 struct FineTuneHooks {
   std::function<void(const TrainingReport&)> on_report = {};
   std::function<void(const ValidationReport&)> on_validation = {};
@@ -53,7 +53,7 @@ struct FineTuneHooks {
   std::shared_ptr<const std::atomic<bool>> cancelled = {};
 };
 
-// What is not a setting of the block `training` of the configuration.
+// Options of a run that are not settings of the block `training` of the configuration.
 struct FineTuneOptions {
   // A checkpoint to go on from, or the output folder of a run, whose newest checkpoint is taken.
   std::string resume = {};

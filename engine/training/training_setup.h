@@ -1,4 +1,4 @@
-// What training works with: examples, the weights that get adapters, and a trainer on the devices
+// The parts of a training run: examples, the weights that get adapters, and a trainer on the devices
 // of a configuration.
 //
 // Ownership: borrows model, configuration, hooks and notices, which outlive it. Thread safety: one

@@ -30,7 +30,7 @@ struct MergeOptions {
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // elements
 };
 
-// What the type of a merged tensor cost. Both are relative L2 norms.
+// A merged tensor and what its type cost in precision. Both norms are relative L2 norms.
 struct MergedTensor {
   std::string name;
   DType type = DType::kF32;

@@ -96,7 +96,7 @@ TEST_F(SlotTableTest, GoesOnBehindAnAnswerIfAsked) {
   const SlotTable::Choice next = Use(Tokens(20));
   EXPECT_EQ(next.reused, 13);
   EXPECT_TRUE(next.goes_on);
-  // What was read behind the answer was not cut at cut points.
+  // Rows read behind the answer were not cut at cut points.
   answers_ = false;
   EXPECT_EQ(Choose(Tokens(40))->reused, 8);
   answers_ = true;

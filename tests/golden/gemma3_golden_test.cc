@@ -25,7 +25,7 @@ namespace rullama {
 namespace {
 
 const std::string kSource = RULLAMA_SOURCE_DIR;
-// Of the longest prompt with its continuation, beyond the window of 512.
+// Rows of the longest prompt with its continuation, beyond the window of 512.
 constexpr int64_t kCapacity = 832;
 // Rows of a step: the golden's positions in the long prompt are 37 apart.
 constexpr size_t kChunk = 37;

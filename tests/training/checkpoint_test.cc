@@ -70,7 +70,7 @@ TEST_F(CheckpointTest, IsWholeWheneverItsWriterIsKilled) {
     last = state.step;
   }
   EXPECT_GT(last, 1);
-  // What the last kill left goes with the next checkpoint.
+  // The next checkpoint removes what the last kill left.
   ASSERT_TRUE(Write(checkpoint, last + 1));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }

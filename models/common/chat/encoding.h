@@ -37,7 +37,7 @@ Result<EncodedExample> EncodeExample(const Tokenizer& tokenizer, const TurnMarke
                                      const ChatPrompt& prompt);
 
 // The positions behind turns, ascending: behind each end of a turn and the line break after it.
-// What users write holds no markers, so these are the template's own.
+// Text of users holds no markers, so these are the template's own.
 std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer, const TurnMarkers& markers,
                                  std::span<const TokenId> ids);
 

@@ -12,7 +12,7 @@
 
 namespace rullama {
 
-// What a family's made-up vocabularies have beside bytes, printable characters and fillers.
+// Tokens of a family's made-up vocabularies beside bytes, printable characters and fillers.
 struct MadeUpTokenizer {
   struct Special {
     size_t id;  // in a small vocabulary below 238, where the bytes begin

@@ -54,7 +54,7 @@ class GraphContext {
   std::map<std::string, ValueId, std::less<>> constants_;  // by tensor and first row
 };
 
-// What limits the options of a model's graphs.
+// Facts of a model that limit the options of its graphs.
 struct GraphLimits {
   int64_t context_length = 0;
   bool denoises = false;

@@ -33,7 +33,7 @@ Status CheckParts(const Json& content, const std::string& path) {
   return OkStatus();
 }
 
-// What the template demands beyond the form of a message. `first` is the first one of a turn.
+// Checks the template's demands beyond the form of a message. `first` is the first one of a turn.
 Status CheckTurns(const Json& messages, size_t first) {
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
