@@ -198,6 +198,7 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
   http->StopListening();
   if (!http->WaitUntilIdle(Seconds(config.drain))) api.CancelAll();
   http->WaitUntilIdle(std::chrono::seconds(1));
+  ForgetSignals();
   return 0;
 }
 

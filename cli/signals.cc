@@ -186,6 +186,12 @@ void ClearInterrupt() {
   signals.cancelled.store(signals.terminated.load());
 }
 
+void ForgetSignals() {
+  signals.interrupted.store(false);
+  signals.terminated.store(false);
+  signals.cancelled.store(false);
+}
+
 bool Interrupted() { return signals.interrupted.load(); }
 bool Terminated() { return signals.terminated.load(); }
 

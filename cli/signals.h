@@ -53,7 +53,10 @@ bool WaitForInput();
 // Clears the flag after an interrupt that ended one answer only. A SIGTERM stays.
 void ClearInterrupt();
 
-bool Interrupted();  // by SIGINT since the last ClearInterrupt
+// Clears all flags: the signals that came were the ordinary end of the command, as for a server.
+void ForgetSignals();
+
+bool Interrupted();  // by SIGINT since the last ClearInterrupt or ForgetSignals
 bool Terminated();   // by SIGTERM or SIGHUP
 
 // The mapping whose loss SIGBUS reports; it must stay mapped until the process ends or an empty

@@ -299,7 +299,11 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments,
   Spawner spawner;
   spawner.Open(STDIN_FILENO, "/dev/null", O_RDONLY);
   spawner.Duplicate(ends[1], STDOUT_FILENO);
-  spawner.Open(STDERR_FILENO, "/dev/null", O_WRONLY);
+  if (options.join_streams) {
+    spawner.Duplicate(ends[1], STDERR_FILENO);
+  } else {
+    spawner.Open(STDERR_FILENO, "/dev/null", O_WRONLY);
+  }
   pid_ = spawner.Start(arguments, options.environment, options.limits);
   ::close(ends[1]);
   read_end_ = ends[0];

@@ -17,12 +17,13 @@
 namespace rullama::cli_test {
 
 struct RunOptions {
-  std::optional<std::string> input;  // stdin, as a file; without it, /dev/null
+  std::optional<std::string> input = {};  // stdin, as a file; without it, /dev/null
   bool close_stdin = false;
   bool close_stdout = false;
-  std::string stdout_path;                    // instead of being captured
+  bool join_streams = false;                  // of a RunningProgram: stderr goes where stdout goes
+  std::string stdout_path = {};               // instead of being captured
   std::vector<std::string> environment = {};  // added: "NAME=value"
-  std::string limits;                         // of the process, as for ulimit: "-v 100000"
+  std::string limits = {};                    // of the process, as for ulimit: "-v 100000"
 };
 
 // Options for runs that ask every driver of the machine for its devices. Leaks of drivers are not

@@ -1,0 +1,103 @@
+// rullama serve as a process: its keys, its log of prompts, its signals.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "tests/cli/program.h"
+#include "tests/server/client.h"
+
+namespace rullama::cli_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ServeTest : public ::testing::Test {
+ protected:
+  ServeTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~ServeTest() override { std::filesystem::remove_all(folder_); }
+
+  // What the server says up to `mark`.
+  std::string ReadUntil(RunningProgram& program, const std::string& mark) {
+    while (said_.find(mark) == std::string::npos) {
+      const std::string more = program.ReadSome();
+      if (more.empty()) throw std::runtime_error("the server ended: " + said_);
+      said_ += more;
+    }
+    const size_t end = said_.find(mark) + mark.size();
+    std::string text = said_.substr(0, end);
+    said_.erase(0, end);
+    return text;
+  }
+
+  // The status of a question for the tokens of "The prince" with a key.
+  static int StatusWith(uint16_t port, const std::string& key) {
+    server::Client client(port);
+    client.Send(server::Post("/tokenize", R"({"content": "The prince"})",
+                             "Authorization: Bearer " + key + "\r\n"));
+    return server::StatusOf(client.ReadAll());
+  }
+
+  const std::filesystem::path folder_ =
+      ::testing::TempDir() + "serve_" + std::to_string(::getpid());
+
+ private:
+  std::string said_;
+};
+
+TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
+  const std::filesystem::path keys = folder_ / "keys";
+  const std::filesystem::path prompts = folder_ / "prompts";
+  const std::filesystem::path config = folder_ / "config.yaml";
+  std::ofstream(keys) << "ann:sk-12345678\n";
+  std::ofstream(config) << "context: {slots: 3}\nbackend: {name: none}\n";
+  RunningProgram program(
+      {"serve", "-m", TinyModel(), "--port", "0", "--threads", "1", "--api-key-file", keys.string(),
+       "--log-prompts", prompts.string()},
+      {.join_streams = true,
+       .environment = {"RULLAMA_API_KEY=sk-environment", "RULLAMA_CONFIG=" + config.string(),
+                       "RULLAMA_BACKEND=cpu"}});
+  const std::string ready = ReadUntil(program, "listening on http://127.0.0.1:");
+  EXPECT_THAT(ready, HasSubstr("prompts"));
+  const std::string rest = ReadUntil(program, "tokens)");
+  EXPECT_THAT(rest, HasSubstr("on cpu, 3 slots"));
+  const auto port = static_cast<uint16_t>(std::stoi(rest));
+  EXPECT_EQ(StatusWith(port, "sk-12345678"), 200);
+  EXPECT_EQ(StatusWith(port, "sk-environment"), 200);
+  EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 401);
+
+  std::ofstream(keys) << "bob:sk-abcdefgh\n";
+  program.Signal(SIGHUP);
+  ReadUntil(program, "read the keys again");
+  EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200);
+  EXPECT_EQ(StatusWith(port, "sk-12345678"), 401);
+  std::ofstream(keys) << "short\n";
+  program.Signal(SIGHUP);
+  ReadUntil(program, "[server.api_key]");
+  EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200) << "wrong keys change nothing";
+
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
+  struct stat status {};
+  ASSERT_EQ(::stat(prompts.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+  std::ifstream log(prompts);
+  std::string line;
+  int lines = 0;
+  for (; std::getline(log, line); ++lines) {
+    EXPECT_EQ(nlohmann::json::parse(line).at("body"), R"({"content": "The prince"})") << line;
+  }
+  EXPECT_EQ(lines, 4) << "of those that had a key";
+}
+
+}  // namespace
+}  // namespace rullama::cli_test
