@@ -1,5 +1,5 @@
-// The parts of a training run: examples, the weights that get adapters, and a trainer on the devices
-// of a configuration.
+// The parts of a training run: examples, the weights that get adapters, and a trainer on the
+// devices of a configuration.
 //
 // Ownership: borrows model, configuration, hooks and notices, which outlive it. Thread safety: one
 // thread. Errors: train.option (kUsage), train.model (kModelFile: the model does not predict
