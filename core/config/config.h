@@ -127,7 +127,7 @@ struct ArchitectureConfig {
   std::optional<OwnedShared> ffn;
   std::optional<int64_t> sliding_window;  // tokens
   std::optional<int64_t> pattern;  // period: pattern - 1 sliding layers, then a global one; the
-                                   // last layer is always global
+                                   // last layer of some families is global
   std::optional<int64_t> shared_kv_layers;  // trailing layers that read an earlier layer's cache
   std::optional<int64_t> ple_dim;           // per-layer embedding width, 0 = none
   std::optional<bool> k_eq_v;               // global layers use K as V
