@@ -52,7 +52,7 @@ class Scheduler final : public JobRunner {
     std::unique_ptr<Job> job;
     int64_t read = 0;    // rows of the prompt in the slot
     int64_t reused = 0;  // of these, found there or in the prefix cache
-    // Whose prompt this job shares, until that slot has read it.
+    // The slot whose prompt this job shares, until that slot has read it.
     std::optional<int32_t> reader;
     bool goes_on = false;          // behind drawn rows, so that the prefix cache keeps none of it
     std::optional<int32_t> token;  // drawn, not yet in the slot

@@ -26,7 +26,7 @@ class ServeTest : public ::testing::Test {
   }
   ~ServeTest() override { std::filesystem::remove_all(folder_); }
 
-  // What the server says up to `mark`.
+  // Returns the server's output up to and including `mark`.
   std::string ReadUntil(RunningProgram& program, const std::string& mark) {
     while (said_.find(mark) == std::string::npos) {
       const std::string more = program.ReadSome();
