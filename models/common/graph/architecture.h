@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/config/config.h"
+#include "core/config/consistency.h"
 
 namespace rullama {
 
@@ -28,6 +30,21 @@ Result<T> AsArchitectureError(Result<T> config) {
   error.kind = ErrorKind::kUsage;
   error.id = "model.architecture";
   return tl::unexpected(std::move(error).WithContext("architecture"));
+}
+
+// The numbers of a family from a block that names all of them. Errors: those of
+// CheckArchitectureComplete, of `check_family` (parts that the family lacks), of CheckConsistency,
+// and of `build` as model.architecture.
+template <typename T>
+Result<T> ConfigFromArchitecture(const ArchitectureConfig& architecture,
+                                 Status (*check_family)(const ArchitectureConfig&),
+                                 Result<T> (*build)(const ArchitectureConfig&)) {
+  RL_RETURN_IF_ERROR(CheckArchitectureComplete(architecture));
+  RL_RETURN_IF_ERROR(check_family(architecture));
+  Config whole;
+  whole.architecture = architecture;
+  RL_RETURN_IF_ERROR(CheckConsistency(whole));
+  return AsArchitectureError(build(architecture));
 }
 
 // Collects differences between what the configuration expects and what the model has.

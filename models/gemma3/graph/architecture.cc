@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/consistency.h"
 #include "models/gemma3/graph/config.h"
 
 namespace rullama {
@@ -66,12 +65,7 @@ Result<Gemma3Config> Build(const ArchitectureConfig& a) {
 }  // namespace
 
 Result<Gemma3Config> Gemma3Config::FromArchitecture(const ArchitectureConfig& architecture) {
-  RL_RETURN_IF_ERROR(CheckArchitectureComplete(architecture));
-  RL_RETURN_IF_ERROR(CheckFamily(architecture));
-  Config whole;
-  whole.architecture = architecture;
-  RL_RETURN_IF_ERROR(CheckConsistency(whole));
-  return AsArchitectureError(Build(architecture));
+  return ConfigFromArchitecture(architecture, CheckFamily, Build);
 }
 
 Status Gemma3Config::CheckAgainst(const ArchitectureConfig& a) const {

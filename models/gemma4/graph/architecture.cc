@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "core/config/consistency.h"
 #include "models/common/graph/hparams.h"
 #include "models/gemma4/graph/config.h"
 
@@ -130,12 +129,7 @@ bool AnyKEqV(const Gemma4Config& c) {
 }  // namespace
 
 Result<Gemma4Config> Gemma4Config::FromArchitecture(const ArchitectureConfig& architecture) {
-  RL_RETURN_IF_ERROR(CheckArchitectureComplete(architecture));
-  RL_RETURN_IF_ERROR(CheckFamily(architecture));
-  Config whole;
-  whole.architecture = architecture;
-  RL_RETURN_IF_ERROR(CheckConsistency(whole));
-  return AsArchitectureError(Build(architecture));
+  return ConfigFromArchitecture(architecture, CheckFamily, Build);
 }
 
 Status Gemma4Config::CheckAgainst(const ArchitectureConfig& a) const {
