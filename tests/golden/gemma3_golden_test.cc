@@ -275,23 +275,24 @@ TEST(Gemma3Golden, Cpu) {
   CheckCases(model, ReadCases(), kF16Cache, {.greedy_tokens = 4, .all_rows = false});
 }
 
-// Run by hand: they take minutes on software drivers.
-TEST(Gemma3Golden, DISABLED_CpuLongTexts) {
+// Every row of the long prompt, and whole continuations.
+TEST(Gemma3Golden, CpuLongTexts) {
   Gemma3 model("cpu", DType::kF16);
   CheckCases(model, ReadCases(), kF16Cache, {.greedy_tokens = 48});
 }
 
-TEST(Gemma3Golden, DISABLED_Vulkan) {
+// Software drivers and the reference are slow: the short prompts only.
+TEST(Gemma3Golden, Vulkan) {
   Gemma3 model("vulkan", DType::kF16);
   CheckCases(model, ShortCases(), kF16Cache, {});
 }
 
-TEST(Gemma3Golden, DISABLED_OpenCl) {
+TEST(Gemma3Golden, OpenCl) {
   Gemma3 model("opencl", DType::kF16);
   CheckCases(model, ShortCases(), kF16Cache, {});
 }
 
-TEST(Gemma3Golden, DISABLED_Reference) {
+TEST(Gemma3Golden, Reference) {
   Gemma3 model("reference", DType::kF32);
   CheckCases(model, ShortCases(), {.logits = 1e-4}, {.greedy_tokens = 2});
 }
