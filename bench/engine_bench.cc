@@ -1,10 +1,11 @@
 // Measures the overhead of Engine over the bare steps of its session: the same greedy answer of one
 // request, step by step on a BatchSession, and through Engine::Submit and Generation::Next.
 //
-//   engine_bench MODEL BACKEND [TOKENS [ROUNDS [KEY=VALUE...]]]
+//   engine_bench MODEL BACKEND [TOKENS [ROUNDS [REQUESTS [KEY=VALUE...]]]]
 //
 // The rounds alternate between the two. Prints the rate of each round, the medians, and by how much
-// the engine is slower.
+// the engine is slower. With more than one of REQUESTS it compares one request with so many at once
+// instead, in an engine of as many slots, and prints by how much these are faster together.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ Round RunBare(ModelSession& session, int64_t tokens) {
   BatchSession batch(session.session(), session.model().facts().vocabulary);
   session.session().ForgetSlot(0);
   RowRequest row{.slot = 0, .sampling = {.temperature = 0}};
-  row.token = Must(Must(batch.Read(0, kPrompt, &row))->token);
+  row.token = Must(Must(batch.Read(0, kPrompt, std::span(&row, 1))).front().token);
   const auto start = Clock::now();
   for (int64_t i = 1; i < tokens; ++i) {
     row.token = Must(Must(batch.Decode(std::span(&row, 1))).front().token);
@@ -74,6 +75,26 @@ Round RunEngine(Engine& engine, int64_t tokens) {
     std::exit(1);
   }
   return static_cast<double>(drawn - 1) / completion.generate_seconds;
+}
+
+// All tokens of `requests` answers, written at once, per second from the last first token on.
+Round RunTogether(Engine& engine, int64_t tokens, int64_t requests) {
+  std::vector<Generation> generations;
+  generations.reserve(requests);
+  for (int64_t i = 0; i < requests; ++i) {
+    Request request{.ids = kPrompt, .max_tokens = tokens, .reuse_prefix = false};
+    request.ids.push_back(static_cast<int32_t>(800 + i));
+    request.sampling.temperature = 0;
+    generations.push_back(Must(engine.Submit(request)));
+  }
+  double slowest = 0;
+  int64_t drawn = 0;
+  for (Generation& generation : generations) {
+    const Completion completion = Must(generation.Wait());
+    slowest = std::max(slowest, completion.generate_seconds);
+    drawn += std::ssize(completion.ids) - 1;
+  }
+  return static_cast<double>(drawn) / slowest;
 }
 
 double MedianOf(std::vector<Round> rounds) {
@@ -100,22 +121,46 @@ int Run(const EngineOptions& options, int64_t tokens, int64_t rounds) {
   return 0;
 }
 
+int RunRequests(const EngineOptions& options, int64_t tokens, int64_t rounds, int64_t requests) {
+  const auto engine = Must(Engine::Open(options));
+  RunTogether(*engine, tokens, 1);  // compiles plans
+  RunTogether(*engine, tokens, requests);
+  std::vector<Round> alone;
+  std::vector<Round> together;
+  for (int64_t i = 0; i < rounds; ++i) {
+    alone.push_back(RunTogether(*engine, tokens, 1));
+    together.push_back(RunTogether(*engine, tokens, requests));
+    fmt::print("one {:.1f}, {} at once {:.1f} tokens/s\n", alone.back(), requests, together.back());
+  }
+  const double one = MedianOf(alone);
+  const double all = MedianOf(together);
+  fmt::print("medians: one {:.1f}, {} at once {:.1f} tokens/s; {:.2f} times\n", one, requests, all,
+             all / one);
+  return 0;
+}
+
 }  // namespace
 }  // namespace rullama
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() < 2) {
-    fmt::print(stderr, "usage: engine_bench MODEL BACKEND [TOKENS [ROUNDS [KEY=VALUE...]]]\n");
+    fmt::print(stderr,
+               "usage: engine_bench MODEL BACKEND [TOKENS [ROUNDS [REQUESTS [KEY=VALUE...]]]]\n");
     return 2;
   }
   rullama::EngineOptions options{.model = words[0], .backend = words[1]};
-  for (size_t i = 4; i < words.size(); ++i) {
+  for (size_t i = 5; i < words.size(); ++i) {
     const size_t equals = words[i].find('=');
     options.settings.push_back({words[i].substr(0, equals), words[i].substr(equals + 1)});
   }
   const auto number = [&words](size_t i, int64_t otherwise) {
     return words.size() > i ? std::strtoll(words[i].c_str(), nullptr, 10) : otherwise;
   };
+  const int64_t requests = number(4, 1);
+  if (requests > 1) {
+    options.settings.push_back({"context.slots", std::to_string(requests)});
+    return rullama::RunRequests(options, number(2, 128), number(3, 7), requests);
+  }
   return rullama::Run(options, number(2, 128), number(3, 7));
 }
