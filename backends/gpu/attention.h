@@ -8,7 +8,8 @@ namespace rullama::gpu {
 // Query heads per workgroup: the most, up to `most`, that share a key/value head.
 int64_t GroupOf(int64_t heads_per_kv, int64_t most);
 
-// Whether attention_row.comp can compute this attention op: it has one query row.
+// Whether attention_row.comp can compute this attention op: it has one query row, or
+// several that are computed side by side.
 bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention);
 
 // Turns per position of each pair that a rope rotates, theta^(-2i / n_rot) / factor / 2 pi: their
@@ -50,7 +51,7 @@ OldRows OldRowsOf(PlanBuilder& plan);
 // The arguments of the current attention op for kernels of several rows, with these results.
 kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& y);
 
-// Appends the current attention op and returns true if it has one query row.
+// Appends the current attention op and returns true if IsOneRow() holds.
 bool AttentionOfOneRow(PlanBuilder& plan);
 // The same for many query rows on matrix units, if the device, the shape and the types allow it.
 bool AttentionOnMatrixUnits(PlanBuilder& plan);

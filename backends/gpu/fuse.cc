@@ -12,8 +12,9 @@ bool IsOneOf(uint32_t kind, const std::array<uint32_t, 3>& kinds) {
   return std::ranges::find(kinds, kind) != kinds.end();
 }
 
-bool StepsAllow(const sdk::GraphView& graph, Steps steps) {
-  return steps == Steps::kOneRow ? LargestStep(graph).t == 1 : TransientsAreUnaliased(graph);
+bool StepsAllow(const sdk::GraphView& graph, const Tuning& tuning, Steps steps) {
+  return steps == Steps::kOneRow ? DecisiveStep(graph, tuning).t == 1
+                                 : TransientsAreUnaliased(graph, tuning);
 }
 
 // The first reader by which a rule applies to the result of an op, or RL_NO_OP.
@@ -51,7 +52,7 @@ uint32_t FindReader(const Fusion& fusion, const Rule& rule, const rl_op& op) {
 void ApplyRules(Fusion& fusion, uint32_t index) {
   const rl_op& op = fusion.graph().op(index);
   for (const Rule& rule : FusionRules()) {
-    if (rule.op != op.kind || !StepsAllow(fusion.graph(), rule.steps) ||
+    if (rule.op != op.kind || !StepsAllow(fusion.graph(), fusion.tuning(), rule.steps) ||
         !rule.pays(fusion.tuning())) {
       continue;
     }

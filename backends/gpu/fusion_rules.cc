@@ -31,7 +31,7 @@ bool StagesRows(const Tuning& tuning) { return tuning.max_prologue > 0; }
 bool IsShortRow(const Fusion& fusion, uint32_t value) {
   constexpr int64_t kTerms = 32;  // elements a lane reads at once
   const rl_value& row = fusion.value(value);
-  return MaxRows(fusion.graph(), row) <= 1 && RowElements(row) == Last(row) &&
+  return DecisiveRows(fusion.graph(), fusion.tuning(), row) <= 1 && RowElements(row) == Last(row) &&
          Last(row) % kTerms == 0 && Last(row) <= fusion.tuning().max_prologue;
 }
 
@@ -178,6 +178,8 @@ bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t valu
   if (attention.inputs[Attention::k_new] != value && attention.inputs[Attention::v_new] != value) {
     return false;
   }
+  // Another row of the step may read the keys and values of this one.
+  if (RunsRowByRow(fusion.graph(), fusion.tuning())) return false;
   // A step that wants no query runs no attention, but may still need the keys and values.
   const rl_value& fresh = fusion.value(value);
   return SameRows(fusion.value(attention.inputs[Attention::q]), fresh) &&
@@ -254,7 +256,8 @@ bool GateAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   // A weight in pieces gives its columns to several dispatches, which are copied together.
   const WeightShape shape = ShapeOfConstant(fusion.value(product.inputs[operands::MatMul::weight]));
   if (!IsGemv(fusion, product) || !fusion.IsStoredBefore(up, op) ||
-      MaxRows(fusion.graph(), fusion.value(product.results[0])) > kFewProductRows ||
+      DecisiveRows(fusion.graph(), fusion.tuning(), fusion.value(product.results[0])) >
+          kFewProductRows ||
       PiecesOf(shape, fusion.tuning().max_piece_bytes).size() > 1) {
     return false;
   }

@@ -17,15 +17,26 @@ int64_t MiddleElements(const rl_value& value) {
   return elements;
 }
 
-StepSize LargestStep(const sdk::GraphView& graph) {
-  if (!sdk::DecodesBatch(graph)) return {graph.max_t(), graph.max_r()};
-  const int64_t slots = sdk::SlotsOf(graph);
-  return {slots, graph.max_r() > 0 ? slots : 0};
+bool RunsRowByRow(const sdk::GraphView& graph, const Tuning& tuning) {
+  // With more slots, products that read the weights once for all rows take less.
+  constexpr int64_t kMaxSlots = 16;
+  return tuning.row_kernels && sdk::DecodesBatch(graph) && sdk::SlotsOf(graph) <= kMaxSlots;
 }
 
-int64_t MaxRows(const sdk::GraphView& graph, const rl_value& value) {
-  const StepSize step = LargestStep(graph);
+StepSize DecisiveStep(const sdk::GraphView& graph, const Tuning& tuning) {
+  if (!sdk::DecodesBatch(graph)) return {graph.max_t(), graph.max_r()};
+  const int64_t rows = RunsRowByRow(graph, tuning) ? 1 : sdk::SlotsOf(graph);
+  return {rows, graph.max_r() > 0 ? rows : 0};
+}
+
+int64_t DecisiveRows(const sdk::GraphView& graph, const Tuning& tuning, const rl_value& value) {
+  const StepSize step = DecisiveStep(graph, tuning);
   return sdk::DimAt(value.dims[0], step.t, step.r);
+}
+
+StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning) {
+  if (RunsRowByRow(graph, tuning)) return {graph.max_t(), graph.max_r()};
+  return DecisiveStep(graph, tuning);
 }
 
 WeightShape ShapeOfConstant(const rl_value& value) {
@@ -38,9 +49,9 @@ bool IsPrivate(const rl_value& value) {
   return value.lifetime == RL_LIFETIME_TRANSIENT && value.observed == 0;
 }
 
-bool TransientsAreUnaliased(const sdk::GraphView& graph) {
+bool TransientsAreUnaliased(const sdk::GraphView& graph, const Tuning& tuning) {
   constexpr int64_t kFewRows = 8;
-  return LargestStep(graph).t <= kFewRows;
+  return DecisiveStep(graph, tuning).t <= kFewRows;
 }
 
 ValueUses::ValueUses(const sdk::GraphView& graph)

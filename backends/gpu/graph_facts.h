@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/gpu/tuning.h"
 #include "backends/gpu/weights.h"
 
 namespace rullama::gpu {
@@ -17,19 +18,29 @@ inline int64_t Last(const rl_value& value) { return value.dims[value.rank - 1].c
 int64_t RowElements(const rl_value& value);
 // The product of the dimensions between the first and the last.
 int64_t MiddleElements(const rl_value& value);
-// The T and R for which a graph is lowered: those of its largest step, or, where steps decode for
-// several slots, one row for each slot. All plans of a batch then have the same kernels with the
-// same tiles, so what a row gives does not depend on how many there are.
+// The T and R of a step.
 struct StepSize {
   int64_t t, r;
 };
-StepSize LargestStep(const sdk::GraphView& graph);
+// Whether a graph decodes for several slots by the kernels of one row, each of which computes all
+// rows of a step side by side and each row as if it were alone. A device with kernels of its own
+// for one row does so for few slots: the time of a step then grows with its rows, not with the
+// slots of the session.
+bool RunsRowByRow(const sdk::GraphView& graph, const Tuning& tuning);
+// The T and R by which kernels, tiles and fusions are chosen: those of the largest step; where
+// steps decode for several slots, one row for each slot, or one row if the graph runs row by row.
+// All plans of a batch then have the same kernels with the same tiles, so what a row gives does not
+// depend on how many there are.
+StepSize DecisiveStep(const sdk::GraphView& graph, const Tuning& tuning);
 // The number of rows of a value in that step.
-int64_t MaxRows(const sdk::GraphView& graph, const rl_value& value);
-// Whether that step has one row and wants at most one.
-inline bool HasOneRow(const sdk::GraphView& graph) {
-  const StepSize step = LargestStep(graph);
-  return step.t == 1 && step.r <= 1;
+int64_t DecisiveRows(const sdk::GraphView& graph, const Tuning& tuning, const rl_value& value);
+// The T and R for which memory and workgroups suffice: those of the largest step that the plan
+// runs, or of the step above.
+StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning);
+// Whether the plan runs steps of one row that want at most one, by the kernels for these.
+inline bool HasOneRow(const sdk::GraphView& graph, const Tuning& tuning) {
+  const StepSize step = DecisiveStep(graph, tuning);
+  return step.t == 1 && step.r <= 1 && graph.max_t() == 1;
 }
 // The layout on the device of a value whose dimensions are all constant.
 WeightShape ShapeOfConstant(const rl_value& value);
@@ -46,7 +57,7 @@ bool IsPrivate(const rl_value& value);
 // later op or read an operand of an earlier one: shared memory could hold another value by then.
 // With few rows, transients are small, so each gets memory of its own: sharing it would order
 // dispatches that have nothing to do with each other.
-bool TransientsAreUnaliased(const sdk::GraphView& graph);
+bool TransientsAreUnaliased(const sdk::GraphView& graph, const Tuning& tuning);
 
 // The producer and the readers of each value. Keeps no reference to the graph.
 class ValueUses {

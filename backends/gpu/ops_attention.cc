@@ -46,9 +46,10 @@ void AttentionInTiles(PlanBuilder& plan) {
   const AttentionShape a = AttentionShapeOf(plan);
   const int64_t max_queries = MaxQueries(plan, a.dim);
   const int64_t group = GroupOf(a.HeadsPerKv(), max_queries);
-  const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, a.rows);
+  const int64_t decisive = plan.DecisiveRows(plan.Input(operands::Attention::q));
+  const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, decisive);
   const int64_t tiles = TilesOf(a.MaxOld()) + TilesOf(a.fresh);
-  const bool split = a.rows <= kSplitRows && !plan.tuning().software;
+  const bool split = decisive <= kSplitRows && !plan.tuning().software;
   const int64_t parts = split ? std::min(tiles, kMaxParts) : 1;
   Scratch partial;
   if (parts > 1) {

@@ -1,4 +1,4 @@
-// Emission of attention of one row.
+// Emission of attention of one row, or of several that are computed side by side.
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
@@ -39,13 +39,25 @@ kernels::HeadTransform RecordOf(PlanBuilder& plan, const HeadTransform& heads) {
   return record;
 }
 
+// The rows of a value whose rows are constant; 0 for those of the step.
+int64_t ConstantRows(const rl_value& value) {
+  const rl_dim& rows = value.dims[0];
+  return rows.t == 0 ? rows.constant : 0;
+}
+
+bool HasRowsOfStep(const rl_value& value) {
+  const rl_dim& rows = value.dims[0];
+  return rows.r == 0 && (rows.t == 0 || (rows.t == 1 && rows.constant == 0));
+}
+
 }  // namespace
 
 bool IsOneRow(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& attention) {
   const rl_value& q = graph.value(attention.inputs[operands::Attention::q]);
+  const rl_value& keys = graph.value(attention.inputs[operands::Attention::k_new]);
   // One invocation handles four dimensions of a head.
-  return LargestStep(graph).t == 1 && MaxRows(graph, q) <= 1 &&
-         Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(tuning));
+  return DecisiveStep(graph, tuning).t == 1 && DecisiveRows(graph, tuning, q) <= 1 &&
+         HasRowsOfStep(keys) && Last(q) <= 4 * static_cast<int64_t>(ThreadsOf(tuning));
 }
 
 bool AttentionOfOneRow(PlanBuilder& plan) {
@@ -68,8 +80,8 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   const HeadTransform* k_heads = TransformOf(plan, Attention::k_new);
   const HeadTransform* v_heads = TransformOf(plan, Attention::v_new);
   const kernels::HeadTransform none_made{.eps = 0, .half_rot = 0};
-  const auto rows = static_cast<uint64_t>(parts * a.heads);
-  const std::vector<uint32_t> none(static_cast<size_t>(a.heads / group));
+  const auto partial_heads = static_cast<uint64_t>(a.rows * parts * a.heads);
+  const std::vector<uint32_t> none(static_cast<size_t>(a.rows * (a.heads / group)));
   DispatchBuilder(
       plan,
       kernels::AttentionRow{.threads = threads,
@@ -95,16 +107,19 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
        .k_state = old.keys,
        .v_state = old.values,
        .y = plan.ResultIndex(),
-       .partial =
-           plan.scratch().New(rows * static_cast<uint64_t>(a.dim + 4) * sizeof(float)).address,
+       .partial = plan.scratch()
+                      .New(partial_heads * static_cast<uint64_t>(a.dim + 4) * sizeof(float))
+                      .address,
        .counters = plan.scratch().Constant(std::as_bytes(std::span(none))),
        .rows = plan.Input(Attention::q).dims[0],
+       .fresh = ConstantRows(plan.Input(Attention::k_new)),
        .transforms = {RecordOf(plan, q_heads != nullptr ? *q_heads : HeadTransform{.x = q_value}),
                       k_heads != nullptr ? RecordOf(plan, *k_heads) : none_made,
                       v_heads != nullptr ? RecordOf(plan, *v_heads) : none_made}})
       .Writes(k_heads != nullptr ? k_new : RL_NO_VALUE)
       .Writes(v_heads != nullptr ? v_new : RL_NO_VALUE)
-      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(a.heads / group));
+      .Emit(static_cast<uint64_t>(parts), static_cast<uint64_t>(a.heads / group),
+            static_cast<uint64_t>(a.rows));
   return true;
 }
 

@@ -105,11 +105,10 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands op
 }
 
 void EmitWhole(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
-  const int64_t rows = plan.Max(product.rows);
-  if (rows <= kFewProductRows) {
+  if (plan.Decisive(product.rows) <= kFewProductRows) {
     EmitGemv(plan, product, operands);
   } else {
-    EmitGemm(plan, product, operands, (rows + kProductTile - 1) / kProductTile);
+    EmitGemm(plan, product, operands, (plan.Max(product.rows) + kProductTile - 1) / kProductTile);
   }
 }
 
@@ -304,11 +303,11 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   const WeightShape& shape = product.weight->shape();
   const Tuning& tuning = plan.tuning();
   const bool gated = product.up != 0;
-  const int64_t rows = plan.Max(product.rows);
+  const int64_t rows = plan.Max(product.rows), decisive = plan.Decisive(product.rows);
   const bool dense = product.mode == ProductMode::kDense;
   const uint32_t halves = gated ? 2 : 1;
   const Prologue* prologue = dense ? plan.prologue() : nullptr;
-  if (dense && FitsInt8Gemv(tuning, {product.mode, shape, product.used}, rows)) {
+  if (dense && FitsInt8Gemv(tuning, {product.mode, shape, product.used}, decisive)) {
     EmitInt8Gemv(plan, product, operands, prologue);
     return;
   }
@@ -319,13 +318,12 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   const auto lanes = static_cast<uint32_t>(
       std::clamp<uint64_t>(std::bit_floor(std::max<uint64_t>(chunks / 2, 1)), 1, max_lanes));
   uint32_t nr = 1;
-  if (dense && rows == 1 && !tuning.software) {
+  if (dense && decisive == 1 && !tuning.software) {
     nr = product.n >= kVeryManyResults ? 4 / halves : product.n >= kManyResults ? 2 : 1;
   }
-  const uint32_t nt =
-      dense
-          ? static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(rows, 1))))
-          : 1;
+  const uint32_t nt = dense ? static_cast<uint32_t>(std::bit_ceil(
+                                  static_cast<uint64_t>(std::max<int64_t>(decisive, 1))))
+                            : 1;
   const uint32_t threads = tuning.Threads(prologue != nullptr ? kPrologueThreads : kMatVecThreads);
   const uint64_t turns = CeilDiv(chunks, lanes);
   const uint32_t unroll = tuning.software || nt > 1
@@ -358,8 +356,9 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   // If each workgroup costs a prologue or an entry of a list, or is one thread of a CPU, few
   // workgroups take several turns each.
   if (prologue != nullptr || tuning.persistent_groups > 0 || threads == 1) {
-    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / std::max<uint64_t>(y, 1), 1));
-    if (y == 1) dispatch.Share(SharesOf(product));
+    const uint64_t times = decisive == 1 && dense ? 1 : std::max<uint64_t>(y, 1);
+    groups = std::min(groups, std::max<uint64_t>(tuning.few_groups / times, 1));
+    if (times == 1) dispatch.Share(SharesOf(product));
   }
   dispatch.Emit(groups, y);
 }

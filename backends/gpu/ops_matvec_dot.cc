@@ -1,4 +1,5 @@
-// Products of one row by dot products of bytes, and what any product of one row does first.
+// Products of one row, or of several side by side, by dot products of bytes, and what any product
+// of one row does first.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -160,7 +161,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                    .op = plan.op_index() + 1,
                    .prologue = PrologueRecord(prologue)})
       .Share(shares)
-      .Emit(groups);
+      .Emit(groups, static_cast<uint64_t>(plan.Max(product.rows)));
 }
 
 }  // namespace rullama::gpu

@@ -63,7 +63,7 @@ void GroupedAsStored(PlanBuilder& plan, Product product, ProductOperands operand
 }
 
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
-  return plan.MaxRows(plan.graph().value(experts)) <= kFewProductRows;
+  return plan.DecisiveRows(plan.graph().value(experts)) <= kFewProductRows;
 }
 
 void GroupedMatMul(PlanBuilder& plan) {
@@ -185,7 +185,7 @@ bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const
   const rl_value& experts = graph.value(op.inputs[operands::MoeFfn::experts]);
   const WeightShape first = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::gate_weight]));
   const WeightShape second = ShapeOfConstant(graph.value(op.inputs[operands::MoeFfn::down_weight]));
-  const int64_t rows = MaxRows(graph, experts);
+  const int64_t rows = DecisiveRows(graph, tuning, experts);
   return FitsInt8Gemv(tuning, {ProductMode::kShared, first, Last(experts)}, rows) &&
          FitsInt8Gemv(tuning, {ProductMode::kSummed, second, Last(experts)}, rows);
 }

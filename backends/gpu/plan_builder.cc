@@ -13,9 +13,10 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
       graph_(graph),
       tuning_(tuning),
       step_{step, 0},
-      largest_(LargestStep(graph)),
+      row_by_row_(gpu::RunsRowByRow(graph, tuning)),
+      largest_(LargestStep(graph, tuning)),
       scratch_(device),
-      addresses_(graph, scratch_),
+      addresses_(graph, tuning, scratch_),
       dispatches_(scratch_) {}
 
 void PlanBuilder::Emit(const FusedNode& node) {
@@ -28,8 +29,21 @@ void PlanBuilder::Emit(const FusedNode& node) {
   row->build(*this);
 }
 
+int64_t PlanBuilder::MaxRows(const rl_value& value) const {
+  const StepSize step = LargestStep(graph_, tuning_);
+  return sdk::DimAt(value.dims[0], step.t, step.r);
+}
+
 int64_t PlanBuilder::Max(const rl_dim& dim) const {
   return sdk::DimAt(dim, largest_.t, largest_.r);
+}
+
+int64_t PlanBuilder::Decisive(const rl_dim& dim) const {
+  return row_by_row_ ? sdk::DimAt(dim, 1, 1) : Max(dim);
+}
+
+int64_t PlanBuilder::DecisiveRows(const rl_value& value) const {
+  return row_by_row_ ? sdk::DimAt(value.dims[0], 1, 1) : MaxRows(value);
 }
 
 const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {

@@ -71,7 +71,11 @@ class PlanBuilder {
   // ---- values
   // The value of a dimension at the largest T and R, in a RowChunk those of its rows.
   [[nodiscard]] int64_t Max(const rl_dim& dim) const;
-  [[nodiscard]] int64_t MaxRows(const rl_value& value) const { return gpu::MaxRows(graph_, value); }
+  [[nodiscard]] int64_t MaxRows(const rl_value& value) const;
+  // The same by which kernels are chosen (DecisiveStep).
+  [[nodiscard]] int64_t Decisive(const rl_dim& dim) const;
+  [[nodiscard]] int64_t DecisiveRows(const rl_value& value) const;
+  [[nodiscard]] bool RunsRowByRow() const { return row_by_row_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range RangeOf(const Operand& operand) const;
 
@@ -87,6 +91,7 @@ class PlanBuilder {
   const sdk::GraphView& graph_;
   const Tuning& tuning_;
   Scratch step_;
+  bool row_by_row_;
   StepSize largest_;
   const FusedNode* node_ = nullptr;
   ScratchPool scratch_;

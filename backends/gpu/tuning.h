@@ -21,6 +21,8 @@ struct Tuning {
   // Use the dedicated kernels for attention with one query row, and for attention and soft
   // embeddings on matrix units.
   bool special_kernels = true;
+  // The kernels of one row compute several rows side by side (RunsRowByRow).
+  bool row_kernels = false;
   // Workgroups, and invocations of each, of the persistent dispatch that runs a whole step of one
   // row (vulkan/persistent.h). 0 workgroups: the device does not use one.
   uint32_t persistent_groups = 0;

@@ -19,14 +19,15 @@ struct Level {
 }  // namespace
 
 void Balance(std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
-             const Tuning& tuning) {
+             const Tuning& tuning, bool row_by_row) {
   if (dispatches.empty()) return;
   std::vector<Level> all(std::ranges::max(levels) + 1);
   for (size_t i = 0; i < dispatches.size(); ++i) {
     const auto& groups = dispatches[i].groups;
     Level& level = all[levels[i]];
     level.bytes += BytesOf(dispatches[i]);
-    if (dispatches[i].shares.rows == 0) level.others += groups[0] * groups[1] * groups[2];
+    if (dispatches[i].shares.rows == 0 && !row_by_row)
+      level.others += groups[0] * groups[1] * groups[2];
   }
   for (size_t i = 0; i < dispatches.size(); ++i) {
     const uint64_t rows = dispatches[i].shares.rows;

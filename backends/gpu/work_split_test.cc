@@ -40,7 +40,7 @@ Dispatch Other(uint32_t groups) {
 
 std::vector<uint32_t> GroupsOf(std::vector<Dispatch> dispatches,
                                const std::vector<uint32_t>& levels, uint32_t device_groups) {
-  Balance(dispatches, levels, DeviceOf(device_groups));
+  Balance(dispatches, levels, DeviceOf(device_groups), false);
   std::vector<uint32_t> groups;
   for (const Dispatch& dispatch : dispatches) groups.push_back(dispatch.groups[0]);
   return groups;
@@ -77,7 +77,7 @@ TEST(Balance, NoProductIsWithoutAWorkgroup) {
 TEST(Balance, SaysWhoTakesWhichRows) {
   std::vector<Dispatch> dispatches = {Product(1000, 10, kOffset)};
   const std::vector<uint32_t> levels = {0};
-  Balance(dispatches, levels, DeviceOf(132));
+  Balance(dispatches, levels, DeviceOf(132), false);
   std::array<uint32_t, 3> division{};  // lanes, rows of each, and of so many one more
   std::memcpy(division.data(), dispatches[0].push.data() + kOffset, sizeof(division));
   EXPECT_TRUE(std::has_single_bit(division[0]));

@@ -47,7 +47,7 @@ OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph
   stats_.compilations = std::max<uint64_t>(1, programs_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
-  if (!gpu::HasOneRow(graph)) {
+  if (!gpu::HasOneRow(graph, tuning)) {
     Record(lowered.dispatches, recordings_.emplace_back());
     return;
   }

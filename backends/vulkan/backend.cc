@@ -99,6 +99,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
                               tuning.shared_bytes >= kCoopSharedBytes;
   tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();
+  tuning.row_kernels = tuning.subgroups && (tuning.integer_dot || tuning.software);
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
   const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;

@@ -37,11 +37,11 @@ void Barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags 
   vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-// Whether steps of a plan are worth one dispatch. With experts whose products do not go by bytes
-// they are not: these want more workgroups than stay on a device (557 tokens a second against 475
-// on an H200).
+// Whether steps of a plan are worth one dispatch: those of one row and those that run row by row.
+// With experts whose products do not go by bytes they are not: these want more workgroups than stay
+// on a device (557 tokens a second against 475 on an H200).
 bool IsWorthOneDispatch(const Tuning& tuning, const sdk::GraphView& graph) {
-  if (!gpu::HasOneRow(graph)) return false;
+  if (!gpu::HasOneRow(graph, tuning) && !gpu::RunsRowByRow(graph, tuning)) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
     const rl_op& op = graph.op(i);
     if (op.kind == RL_OP_grouped_matmul) return false;
@@ -123,24 +123,27 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
   const size_t max_dispatches =
-      gpu::TransientsAreUnaliased(graph) ? lowered.dispatches.size() : kMaxDispatches;
-  if (!gpu::HasOneRow(graph)) {
-    const std::vector<Dispatch>& dispatches = lowered.dispatches;
-    Record(dispatches, gpu::LevelsOf(dispatches), max_dispatches, recordings_.emplace_back());
+      gpu::TransientsAreUnaliased(graph, tuning) ? lowered.dispatches.size() : kMaxDispatches;
+  const bool row_by_row = gpu::RunsRowByRow(graph, tuning);
+  const auto record = [&](std::vector<Dispatch> dispatches, Recording& recording) {
+    const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
+    const bool has_row_kernels = recording.t == 1 || row_by_row;
+    if (has_row_kernels) gpu::Balance(dispatches, levels, tuning, row_by_row);
+    if (joined != VK_NULL_HANDLE && has_row_kernels) {
+      RecordPersistent(joined, tuning, kinds, dispatches, levels, recording);
+    } else {
+      Record(dispatches, levels, max_dispatches, recording);
+    }
+  };
+  if (!gpu::HasOneRow(graph, tuning)) {
+    record(std::move(lowered.dispatches), recordings_.emplace_back());
     return;
   }
   for (int64_t r = 0; r <= graph.max_r(); ++r) {
     Recording& recording = recordings_.emplace_back();
     recording.t = 1;
     recording.r = r;
-    std::vector<Dispatch> dispatches = gpu::AtExtents(lowered.dispatches, 1, r);
-    const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
-    gpu::Balance(dispatches, levels, tuning);
-    if (joined != VK_NULL_HANDLE) {
-      RecordPersistent(joined, tuning, kinds, dispatches, levels, recording);
-    } else {
-      Record(dispatches, levels, max_dispatches, recording);
-    }
+    record(gpu::AtExtents(lowered.dispatches, 1, r), recording);
   }
 }
 

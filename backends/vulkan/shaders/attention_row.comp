@@ -1,9 +1,9 @@
 #version 460
-// Attention of one row over the old rows of its slot and its fresh one. A workgroup takes a few
-// query heads that share a key/value head, and every `parts`-th tile of keys; the last one to be
-// done joins the parts. Norms and rotations of the row's queries, key and value are computed on the
-// way where the host left them out (HeadTransform). Keys and values are on their way before
-// anything waits. Accumulates in f32.
+// Attention of one row, or of each of several, over the old rows of its slot and the fresh ones. A
+// workgroup takes a few query heads of a row, GROUP.z, that share a key/value head, and every
+// `parts`-th tile of keys; the last one to be done joins the parts. Norms and rotations of the
+// row's queries, key and value are computed on the way where the host left them out
+// (HeadTransform). Keys and values are on their way before anything waits. Accumulates in f32.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
@@ -70,7 +70,9 @@ HeadTransform HeadsOf(uint item) {
   return heads.v;
 }
 uvec2 PlaceOf(uint item, const HeadTransform h) {
-  return Advance(h.x, (item < kGroup ? first_head + item : kv_head) * kDim * 4);
+  const uint row_heads = item < kGroup ? kHeads : kKvHeads;
+  const uint head = item < kGroup ? first_head + item : kv_head;
+  return AdvanceBy(h.x, GROUP.z * row_heads + head, kDim * 4);
 }
 
 void FindNorms(uint items) {
@@ -127,7 +129,7 @@ void Rotate(uint item, uint pair) {
   vec2 turn = vec2(1.0, 0.0);
   if (turns) {
     const uvec2 rate = U32x2(h.rates).v[pair];
-    turn = CosSin(Turns(uint(I32(h.pos).v[0]), rate));
+    turn = CosSin(Turns(uint(I32(h.pos).v[GROUP.z]), rate));
   }
   PutElement(item, i, a * turn.x - b * turn.y);
   PutElement(item, j, a * turn.y + b * turn.x);
@@ -147,33 +149,62 @@ void PrepareHeads(bool fresh) {
 
 // ---- keys and values ----------------------------------------------------------------------------
 
-// The keys the row may see have numbers from `first` to `past`, which is the fresh one.
+// The keys the row may see have numbers from `first` to `past`, which is the first fresh one of the
+// slot; those of all fresh rows follow it, for steps in which a slot has several.
 int first, past, pos, slot;
-bool sees_fresh;
+int fresh_row;  // which has number `past`
+bool sees_fresh, has_more;
 
 bool Reaches(int key_pos) {
   return kCanvas != 0 || (key_pos <= pos && (kWindow == 0 || pos - key_pos < kWindow));
 }
 
-bool Sees(int at) { return at < past ? Reaches(at) : at == past && sees_fresh; }
+uint FreshRows() { return p.fresh != 0 ? p.fresh : Step(p.step).t; }
+
+bool IsOther(int row) {
+  return row < int(FreshRows()) && row != fresh_row && I32(p.kv_slot).v[row] == slot;
+}
+
+bool Sees(int at) {
+  if (at < past) return Reaches(at);
+  if (at == past) return sees_fresh;
+  return has_more && IsOther(at - past - 1) && Reaches(I32(p.kv_pos).v[at - past - 1]);
+}
+
+// The first fresh row of the slot, and whether there is another.
+void FindFreshRow() {
+  const int rows = int(FreshRows());
+  int found = -1;
+  has_more = false;
+  for (int row = rows - 1; row >= 0; --row) {
+    if (I32(p.kv_slot).v[row] != slot) continue;
+    has_more = found >= 0;
+    found = row;
+  }
+  fresh_row = max(found, 0);
+  sees_fresh = found >= 0;
+}
 
 void FindKeys() {
-  slot = I32(p.q_slot).v[0];
-  pos = I32(p.q_pos).v[0];
-  const int fresh_slot = I32(p.kv_slot).v[0], fresh_pos = I32(p.kv_pos).v[0];
+  slot = I32(p.q_slot).v[GROUP.z];
+  pos = I32(p.q_pos).v[GROUP.z];
   const int only_past = I32(p.past).v[0];
+  FindFreshRow();
+  const int fresh_pos = I32(p.kv_pos).v[fresh_row];
   const bool valid = slot >= 0 && slot < int(kSlots);
   past = !valid ? 0 : kSlots == 1 ? only_past : I32(p.past).v[slot];
   first = kWindow == 0 ? 0 : (kCanvas != 0 ? past : pos) - kWindow + 1;
   first = max(first, max(past - int(kCapacity), 0));
   first = min(first, past);
-  sees_fresh = valid && fresh_slot == slot && Reaches(fresh_pos);
+  sees_fresh = valid && sees_fresh && Reaches(fresh_pos);
+  has_more = valid && has_more;
 }
 
 // Four elements of the key or value of a number, as they lie in memory.
 uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad) {
-  const uint row = at == past ? 0 : uint(slot) * kCapacity + uint(at) % kCapacity;
-  const uvec2 base = at == past ? fresh : state;
+  const uint new_row = at == past ? uint(fresh_row) : uint(at - past - 1);
+  const uint row = at >= past ? new_row : uint(slot) * kCapacity + uint(at) % kCapacity;
+  const uvec2 base = at >= past ? fresh : state;
   const uint from = (row * kKvHeads + kv_head) * kQuads + quad;
   if (kType == kF32) return U32x4(base).v[from];
   return uvec4(U32x2(base).v[from], 0, 0);
@@ -304,10 +335,16 @@ void WeighParts(Shared stats, uint parts) {
   }
 }
 
+// The sums of the parts of this row.
+uvec2 PartialOf(uint parts_in_all) {
+  return AdvanceBy(p.partial, GROUP.z * parts_in_all * kHeads, (kDim + 4) * 4);
+}
+
 void Merge(uint parts_in_all, uint parts) {
   const uint kAhead = 4;  // sums on their way at a time
-  Shared sums = Shared(p.partial);
-  WeighParts(Shared(AdvanceBy(p.partial, parts_in_all * kHeads, kDim * 4)), parts);
+  const uvec2 partial = PartialOf(parts_in_all);
+  Shared sums = Shared(partial);
+  WeighParts(Shared(AdvanceBy(partial, parts_in_all * kHeads, kDim * 4)), parts);
   barrier();
   const uint outputs = kGroup * kQuads;
   const uint teams = max(kThreads / outputs, 1);
@@ -331,11 +368,28 @@ void Merge(uint parts_in_all, uint parts) {
   }
   barrier();
   for (uint at = me; at < outputs; at += kThreads) {
-    Shared(p.y).v[first_head * kQuads + at] = SumOfTeams(teams, at) * shared_factor[at / kQuads];
+    Shared(p.y).v[(GROUP.z * kHeads + first_head) * kQuads + at] =
+        SumOfTeams(teams, at) * shared_factor[at / kQuads];
+  }
+}
+
+// The other fresh rows of the slot, of which the last tile had some.
+void AddOthers(int tile, uint buffer_at) {
+  const int end = past + 1 + int(FreshRows());
+  for (; tile < end; tile += int(kKeys)) {
+    LoadKeys(tile);
+    LoadValues(tile);
+    Scores(tile, buffer_at);
+    barrier();
+    Softmax(buffer_at);
+    barrier();
+    AddValues(tile, buffer_at);
+    buffer_at = kKeys * kGroup - buffer_at;
   }
 }
 
 void Finish(uint part, uint parts_in_all, uint parts) {
+  const uvec2 partial = PartialOf(parts_in_all);
   barrier();
   const uint team = me / kQuads;
   if (team < kTeams) {
@@ -347,19 +401,21 @@ void Finish(uint part, uint parts_in_all, uint parts) {
   for (uint at = me; at < kGroup * kQuads; at += kThreads) {
     const float all = shared_sum[at / kQuads];
     const float factor = parts > 1 ? 1.0 : all > 0.0 ? 1.0 / all : 0.0;
-    const uint place = (parts > 1 ? part * kHeads : 0) * kQuads + first_head * kQuads + at;
-    Shared(parts > 1 ? p.partial : p.y).v[place] = SumOfTeams(kTeams, at) * factor;
+    const uint place = ((parts > 1 ? part : GROUP.z) * kHeads + first_head) * kQuads + at;
+    Shared(parts > 1 ? partial : p.y).v[place] = SumOfTeams(kTeams, at) * factor;
   }
   if (parts > 1) {
     if (me < kGroup) {
-      Shared stats = Shared(AdvanceBy(p.partial, parts_in_all * kHeads, kDim * 4));
+      Shared stats = Shared(AdvanceBy(partial, parts_in_all * kHeads, kDim * 4));
       stats.v[part * kHeads + first_head + me] = vec4(shared_sum[me], shared_max[me], 0.0, 0.0);
     }
-    if (ArrivesLast(Advance(p.counters, GROUP.y * 4), parts)) Merge(parts_in_all, parts);
+    if (ArrivesLast(Advance(p.counters, (GROUP.z * GROUPS.y + GROUP.y) * 4), parts))
+      Merge(parts_in_all, parts);
   }
 }
 
 void main() {
+  if (GROUP.z >= At(p.rows, Step(p.step))) return;
   me = Index();
   first_head = GROUP.y * kGroup;
   kv_head = first_head / (kHeads / kKvHeads);
@@ -389,5 +445,6 @@ void main() {
     if (tile + turn <= past) LoadValues(tile + turn);
     buffer_at = kKeys * kGroup - buffer_at;
   }
+  if (fresh && has_more) AddOthers(tile - turn + int(kKeys), buffer_at);
   Finish(part, GROUPS.x, parts);
 }

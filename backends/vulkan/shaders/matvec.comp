@@ -193,7 +193,10 @@ void StageRow() {
 }
 
 void main() {
-  if (kStaged != 0) StageRow();
+  if (kStaged != 0) {
+    if (GROUP.y >= At(p.rows, Step(p.step))) return;
+    StageRow();
+  }
   const uint lane = Index() & (kLanes - 1), group = Index() / kLanes;
   const uint groups = gl_WorkGroupSize.x / kLanes;  // of lanes
   // All workgroups get some of the rows of weights, be they few.

@@ -1,8 +1,8 @@
 #version 460
-// The product of one row with a matrix of weights in blocks, by dot products of four bytes. Each
-// workgroup brings the row into shared memory as integers of 16 bits, those of a run of 16 with one
-// scale: high and low bytes apart, because a dot product takes bytes. A few lanes share a row
-// of weights. Accumulates in f32.
+// The product of one row, or of each of several, with a matrix of weights in blocks, by dot
+// products of four bytes. Each workgroup brings its row, GROUP.y, into shared memory as integers of
+// 16 bits, those of a run of 16 with one scale: high and low bytes apart, because a dot product
+// takes bytes. A few lanes share a row of weights. Accumulates in f32.
 //
 // With a mixture of experts the rows of weights are those of the experts chosen for the row, one
 // expert after another; or, for the sum of what experts make of a part of the row each, side by
@@ -81,15 +81,16 @@ void StageQuad(uint quad, vec4 x) {
 
 void StageRow() {
   const uint turn = kTurns * gl_WorkGroupSize.x;
+  const uvec2 x = OwnRow(p.x);
   if (IsNull(p.prologue)) {
-    LoadRow(p.x, 0);
+    LoadRow(x, 0);
   } else {
     LoadNormedRow();  // all of it at once
   }
   for (uint first = 0; first < p.k / 4; first += turn) {
     vec4 row[kTurns];
     [[unroll]] for (uint t = 0; t < kTurns; ++t) row[t] = x_row[t];
-    LoadRow(p.x, first + turn);  // the next ones are on their way meanwhile
+    LoadRow(x, first + turn);  // the next ones are on their way meanwhile
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
       if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(first + RowPlace(t), row[t]);
     }
@@ -109,7 +110,7 @@ uint ExpertOf(uint place) { return subgroupShuffle(expert_of_lane, place); }
 // One that does not exist fails the run, in place of which some other is read.
 void LoadExperts() {
   const uint lane = gl_SubgroupInvocationID;
-  const int expert = lane < p.used ? I32(p.experts).v[lane] : 0;
+  const int expert = lane < p.used ? I32(p.experts).v[GROUP.y * p.used + lane] : 0;
   const bool exists = expert >= 0 && expert < int(p.count);
   if (!exists) Step(p.step).failed_op = p.op;
   expert_of_lane = exists ? uint(expert) : 0;
@@ -175,10 +176,10 @@ float ExtraOf(uint weight_row, uint end) {
   if (kExperts == kStacked) {
     const uint place = weight_row / p.span;
     const uint expert = ExpertOf(place);
-    const float weight = IsNull(p.extra) ? 1.0 : F32(p.extra).v[place];
+    const float weight = IsNull(p.extra) ? 1.0 : F32(p.extra).v[GROUP.y * p.used + place];
     return IsNull(p.factor) ? weight : weight * F32(p.factor).v[expert];
   }
-  return IsGateOfExtra() ? F32(p.extra).v[weight_row] : 1.0;
+  return IsGateOfExtra() ? F32(p.extra).v[GROUP.y * p.n + weight_row] : 1.0;
 }
 
 void Store(uint lane, uint weight_row, uint end, float extra) {
@@ -186,10 +187,11 @@ void Store(uint lane, uint weight_row, uint end, float extra) {
   if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[kHalves - 1], p.lanes);
   if (lane != 0 || weight_row >= end) return;
   if (IsGateOfExtra()) y = GeluTanh(y);
-  F32(p.y).v[weight_row] = y * extra;
+  F32(p.y).v[GROUP.y * p.n + weight_row] = y * extra;
 }
 
 void main() {
+  if (GROUP.y >= At(p.rows, Step(p.step))) return;
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.

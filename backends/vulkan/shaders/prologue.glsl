@@ -1,4 +1,4 @@
-// The prologue of a GEMV (Prologue in kernels.def). The includer's push
+// The prologue of a GEMV (Prologue in kernels.def) for row GROUP.y of x. The includer's push
 // constants `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how
 // many turns of the workgroup take a row, kTurns, and counts its invocations, Index().
 
@@ -24,6 +24,9 @@ vec4 RowOf(uvec2 values, uint first, uint t, float otherwise) {
   return F32x4(values).v[first + RowPlace(t)];
 }
 
+// The values of the row that this workgroup has.
+uvec2 OwnRow(uvec2 rows) { return IsNull(rows) ? rows : AdvanceBy(rows, GROUP.y, p.k * 4); }
+
 void LoadRow(uvec2 x, uint first) {
   [[unroll]] for (uint t = 0; t < kTurns; ++t) x_row[t] = RowOf(x, first, t, 0.0);
 }
@@ -32,19 +35,21 @@ void LoadRow(uvec2 x, uint first) {
 void LoadNormedRow() {
   const Prologue r = PrologueAt(p.prologue).v;
   vec4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
-  LoadRow(r.x, 0);
+  LoadRow(OwnRow(r.x), 0);
+  const uvec2 residuals = OwnRow(r.residual);
   [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-    residual[t] = RowOf(r.residual, 0, t, 0.0);
+    residual[t] = RowOf(residuals, 0, t, 0.0);
     weight[t] = RowOf(r.weight, 0, t, 1.0);
     norm_weight[t] = RowOf(r.norm_weight, 0, t, 1.0);
   }
   const float scale = IsNull(r.scale) ? 1.0 : F32(r.scale).v[0];
   if (!IsNull(r.residual)) {
     const float factor = NormFactor(r.eps);
-    const bool leads = GROUP.x + GROUP.y == 0 && !IsNull(r.sum);
+    const bool leads = GROUP.x == 0 && !IsNull(r.sum);
+    const uvec2 sums = OwnRow(r.sum);
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
       x_row[t] = (residual[t] + x_row[t] * factor * weight[t]) * scale;
-      if (leads && InRow(t)) Sums(r.sum).v[RowPlace(t)] = x_row[t];
+      if (leads && InRow(t)) Sums(sums).v[RowPlace(t)] = x_row[t];
     }
   }
   if (r.norm_eps >= 0.0) {
