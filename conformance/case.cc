@@ -224,6 +224,7 @@ std::vector<CaseSpec> AllCases() {
   AddReductionCases(cases);
   AddMatMulCases(cases);
   AddNormCases(cases);
+  AddMediaCases(cases);
   AddAttentionCases(cases);
   AddAttentionGradientCases(cases);
   AddStateCases(cases);

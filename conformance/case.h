@@ -50,6 +50,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases);
 void AddNormCases(std::vector<CaseSpec>& cases);
 void AddAttentionCases(std::vector<CaseSpec>& cases);
 void AddAttentionGradientCases(std::vector<CaseSpec>& cases);
+void AddMediaCases(std::vector<CaseSpec>& cases);
 void AddStateCases(std::vector<CaseSpec>& cases);
 void AddOptimizerCases(std::vector<CaseSpec>& cases);
 void AddSamplingCases(std::vector<CaseSpec>& cases);

@@ -20,6 +20,9 @@ struct Setup {
   DType dtype;
   Rows rows;
   bool interleaved = false;  // rows of the slots take turns
+  // The first and the last position of rows that see each other: there is an operand q_end if the
+  // last one is not 0.
+  int32_t block_first = 0, block_last = 0;
 };
 
 const Setup kSetups[] = {
@@ -72,6 +75,18 @@ const Setup kSetups[] = {
      RL_MASK_CANVAS,
      DType::kF32,
      {{29, 3, 0, 8}, {3, 0, 1, 0}}},
+    {"few_rows_of_slots_block",
+     4,
+     2,
+     64,
+     64,
+     4,
+     RL_MASK_CAUSAL,
+     DType::kF16,
+     {{5, 45, 0, 17, 3, 2, 1, 9}, {6, 0, 0, 0, 1, 0, 0, 1}},
+     false,
+     6,
+     9},
     {"fifteen_rows_of_a_slot",
      4,
      2,
@@ -105,12 +120,17 @@ const Setup kSetups[] = {
      DType::kF16,
      {{5, 100, 0}, {11, 11, 11}},
      true},
+    // Pictures: blocks of rows that see each other, one of them longer than the window.
+    {"block", 4, 2, 64, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{9}, {21}}, false, 13, 20},
+    {"block_window", 4, 2, 64, 16, 16, RL_MASK_CAUSAL, DType::kF16, {{29}, {31}}, false, 33, 55},
+    {"block_slots", 2, 1, 64, 32, 12, RL_MASK_CAUSAL, DType::kF32, {{5, 7}, {9, 9}}, true, 8, 12},
+    {"many_block", 8, 1, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{45}, {91}}, false, 50, 120},
     {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
     {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
 };
 
 struct Values {
-  ValueId q, k_new, v_new, k_state, v_state, pos, slot, past;
+  ValueId q, k_new, v_new, k_state, v_state, pos, slot, past, end;
 };
 
 int64_t StepRows(const Rows& rows) {
@@ -138,6 +158,16 @@ void Order(const Setup& s, std::vector<int32_t>& pos, std::vector<int32_t>& slot
   }
 }
 
+// The last position that each row sees, or nothing if that is always its own.
+ValueId LastVisible(CaseBuilder& b, const Setup& s, const std::vector<int32_t>& pos) {
+  if (s.block_last == 0) return kNoValue;
+  std::vector<int32_t> last = pos;
+  for (int32_t& position : last) {
+    if (position >= s.block_first) position = std::max(position, s.block_last);
+  }
+  return b.Ints("end", I({kT}), last);
+}
+
 Values Make(CaseBuilder& b, const Setup& s) {
   const auto slots = static_cast<int64_t>(s.rows.past.size());
   const TensorType fresh(s.dtype, {kT, s.kv_heads, s.dim});
@@ -153,7 +183,8 @@ Values Make(CaseBuilder& b, const Setup& s) {
           b.State("v_state", state),
           b.Ints("pos", I({kT}), pos),
           b.Ints("slot", I({kT}), slot),
-          b.Ints("past", I({slots}), s.rows.past)};
+          b.Ints("past", I({slots}), s.rows.past),
+          LastVisible(b, s, pos)};
 }
 
 // Rows of the state that no query may see are not-a-numbers in half of the cases: they must not be
@@ -175,10 +206,10 @@ void SpoilUnused(Case& test, const Setup& s) {
 Case AttentionCase(const Setup& s, uint64_t seed) {
   CaseBuilder b(seed, StepRows(s.rows));
   const Values v = Make(b, s);
-  Case test =
-      OneOp(std::move(b), OpKind::kAttention,
-            {v.q, v.k_new, v.v_new, v.k_state, v.v_state, v.pos, v.slot, v.pos, v.slot, v.past},
-            OpAttrs(rl_attention_attrs{0, s.mask, s.window, 0.7F}), ToleranceClass::kContraction);
+  Case test = OneOp(
+      std::move(b), OpKind::kAttention,
+      {v.q, v.k_new, v.v_new, v.k_state, v.v_state, v.pos, v.slot, v.pos, v.slot, v.past, v.end},
+      OpAttrs(rl_attention_attrs{0, s.mask, s.window, 0.7F}), ToleranceClass::kContraction);
   SpoilUnused(test, s);
   return test;
 }
@@ -187,7 +218,7 @@ Case ScoresCase(const Setup& s, uint64_t seed) {
   CaseBuilder b(seed, StepRows(s.rows));
   const Values v = Make(b, s);
   Case test = OneOp(std::move(b), OpKind::kAttentionScores,
-                    {v.q, v.k_new, v.k_state, v.pos, v.slot, v.pos, v.slot, v.past},
+                    {v.q, v.k_new, v.k_state, v.pos, v.slot, v.pos, v.slot, v.past, v.end},
                     OpAttrs(rl_attention_scores_attrs{0, s.mask, s.window, 0.7F}),
                     ToleranceClass::kContraction);
   return test;

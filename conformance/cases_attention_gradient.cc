@@ -37,6 +37,9 @@ const std::vector<FreshSetup>& FreshSetups() {
       {"wanted", 8, 2, 64, 0, RL_MASK_CAUSAL, DType::kF32, {23, 14}, 11},
       {"own_keys", 3, 3, 64, 0, RL_MASK_CAUSAL, DType::kF32, {33}},
       {"canvas", 4, 2, 64, 0, RL_MASK_CANVAS, DType::kF32, {16}},
+      // Towers of pictures: every row sees every row.
+      {"tower_24", 2, 2, 24, 0, RL_MASK_CANVAS, DType::kF32, {33}},
+      {"tower_72", 3, 3, 72, 0, RL_MASK_CANVAS, DType::kF32, {70}},
       {"head_512", 8, 2, 512, 0, RL_MASK_CAUSAL, DType::kF32, {21}},
       {"many", 8, 1, 256, 0, RL_MASK_CAUSAL, DType::kF32, {131}},
       {"many_window", 8, 1, 256, 48, RL_MASK_CAUSAL, DType::kF32, {140}},
@@ -96,7 +99,7 @@ class FreshCase {
     const FreshSetup& s = setup_;
     Compute("y", F({Dim::R(), s.heads, s.dim}), OpKind::kAttention,
             OpAttrs(rl_attention_attrs{0, s.mask, s.window, kScale}),
-            {"q", "k", "v", "", "", "q_pos", "q_slot", "kv_pos", "kv_slot", ""});
+            {"q", "k", "v", "", "", "q_pos", "q_slot", "kv_pos", "kv_slot", "", ""});
     Compute("lse", F({Dim::R(), s.heads}), OpKind::kAttentionStats,
             OpAttrs(rl_attention_stats_attrs{0, s.mask, s.window, kScale}),
             {"q", "k", "q_pos", "q_slot", "kv_pos", "kv_slot"});
@@ -168,13 +171,13 @@ const std::vector<std::string>& GradOperands() {
 
 Case FreshAttention(const FreshSetup& s, uint64_t seed) {
   return FreshCase(s, seed).Finish(
-      OpKind::kAttention, {"q", "k", "v", "", "", "q_pos", "q_slot", "kv_pos", "kv_slot", ""},
+      OpKind::kAttention, {"q", "k", "v", "", "", "q_pos", "q_slot", "kv_pos", "kv_slot", "", ""},
       OpAttrs(rl_attention_attrs{0, s.mask, s.window, FreshCase::kScale}));
 }
 
 Case FreshScores(const FreshSetup& s, uint64_t seed) {
   return FreshCase(s, seed).Finish(
-      OpKind::kAttentionScores, {"q", "k", "", "q_pos", "q_slot", "kv_pos", "kv_slot", ""},
+      OpKind::kAttentionScores, {"q", "k", "", "q_pos", "q_slot", "kv_pos", "kv_slot", "", ""},
       OpAttrs(rl_attention_scores_attrs{0, s.mask, s.window, FreshCase::kScale}));
 }
 

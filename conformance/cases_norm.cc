@@ -44,6 +44,23 @@ void AddRmsNorm(std::vector<CaseSpec>& cases) {
                    }});
 }
 
+void AddLayerNorm(std::vector<CaseSpec>& cases) {
+  for (const int64_t n : {17, 256, 1728}) {
+    for (const bool biased : {false, true}) {
+      cases.push_back({fmt::format("layer_norm/n{}{}", n, biased ? "_bias" : ""),
+                       OpKind::kLayerNorm, [=](uint64_t seed) {
+                         CaseBuilder b(seed, 5);
+                         const ValueId x = b.Floats("x", F({kT, 2, n}), -2, 4);
+                         const ValueId weight = b.Constant("weight", F({n}), 0.5, 1.5);
+                         const ValueId bias = biased ? b.Constant("bias", F({n}), -1, 1) : kNoValue;
+                         return OneOp(std::move(b), OpKind::kLayerNorm, {x, weight, bias},
+                                      OpAttrs(rl_layer_norm_attrs{0, 1e-5F}),
+                                      ToleranceClass::kRounding);
+                       }});
+    }
+  }
+}
+
 void AddRope(std::vector<CaseSpec>& cases) {
   struct Rope {
     const char* name;
@@ -54,10 +71,10 @@ void AddRope(std::vector<CaseSpec>& cases) {
     int32_t inverse = 0;
   };
   constexpr Rope kRopes[] = {
-      {"sliding", 4, 256, 256, false, 1e4F},         {"global", 2, 512, 512, true, 1e6F},
-      {"partial", 3, 64, 32, false, 1e4F},           {"tiny", 1, 2, 2, false, 1e4F},
-      {"odd_half", 2, 48, 38, true, 1e4F},           {"inverse", 2, 256, 256, true, 1e6F, 1},
-      {"inverse_partial", 3, 64, 32, false, 1e4F, 1}};
+      {"sliding", 4, 256, 256, false, 1e4F},   {"global", 2, 512, 512, true, 1e6F},
+      {"partial", 3, 64, 32, false, 1e4F},     {"tiny", 1, 2, 2, false, 1e4F},
+      {"odd_half", 2, 48, 38, true, 1e4F},     {"half_of_72", 2, 36, 36, false, 100},
+      {"inverse", 2, 256, 256, true, 1e6F, 1}, {"inverse_partial", 3, 64, 32, false, 1e4F, 1}};
   for (const Rope& rope : kRopes) {
     cases.push_back({fmt::format("rope/{}", rope.name), OpKind::kRope, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
@@ -97,6 +114,7 @@ void AddPleInject(std::vector<CaseSpec>& cases) {
 
 void AddNormCases(std::vector<CaseSpec>& cases) {
   AddRmsNorm(cases);
+  AddLayerNorm(cases);
   AddRope(cases);
   AddPleInject(cases);
 }

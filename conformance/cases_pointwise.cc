@@ -148,12 +148,45 @@ void AddScaling(std::vector<CaseSpec>& cases) {
                        return OneOp(std::move(b), OpKind::kScale, {x, weight},
                                     OpAttrs(OpKind::kScale), ToleranceClass::kRounding);
                      }});
+    cases.push_back({"add_vector/" + suffix, OpKind::kAddVector, [=](uint64_t seed) {
+                       CaseBuilder b(seed, 5);
+                       const ValueId x = b.Floats("x", F({kT, 2, n}));
+                       const ValueId vector = b.Constant("vector", F({n}));
+                       return OneOp(std::move(b), OpKind::kAddVector, {x, vector},
+                                    OpAttrs(OpKind::kAddVector), ToleranceClass::kRounding);
+                     }});
+    cases.push_back({"clamp/" + suffix, OpKind::kClamp, [=](uint64_t seed) {
+                       CaseBuilder b(seed, 5);
+                       const ValueId x = b.Floats("x", F({kT, n}));
+                       return OneOp(std::move(b), OpKind::kClamp, {x},
+                                    OpAttrs(rl_clamp_attrs{0, -0.75F, 1.25F}),
+                                    ToleranceClass::kExact);
+                     }});
     cases.push_back({"affine/" + suffix, OpKind::kAffine, [=](uint64_t seed) {
                        CaseBuilder b(seed, 5);
                        const ValueId x = b.Floats("x", F({kT, n}));
                        return OneOp(std::move(b), OpKind::kAffine, {x},
                                     OpAttrs(rl_affine_attrs{0, -1.75F, 0.3F}),
                                     ToleranceClass::kRounding);
+                     }});
+  }
+}
+
+void AddClampSpecials(std::vector<CaseSpec>& cases) {
+  struct Clamp {
+    const char* name;
+    float lo, hi;
+  };
+  constexpr Clamp kClamps[] = {
+      {"relu", 0, HUGE_VALF}, {"above", -HUGE_VALF, 2}, {"all", -HUGE_VALF, HUGE_VALF}};
+  for (const Clamp& clamp : kClamps) {
+    cases.push_back({fmt::format("clamp/{}", clamp.name), OpKind::kClamp, [=](uint64_t seed) {
+                       CaseBuilder b(seed, 1);
+                       const ValueId x = b.Floats("x", F({kT, 7}),
+                                                  {-kInfinity, -1, 0, 2, 178000, kInfinity, kNaN});
+                       return OneOp(std::move(b), OpKind::kClamp, {x},
+                                    OpAttrs(rl_clamp_attrs{0, clamp.lo, clamp.hi}),
+                                    ToleranceClass::kExact);
                      }});
   }
 }
@@ -221,6 +254,7 @@ void AddPointwiseCases(std::vector<CaseSpec>& cases) {
   AddUnary(cases);
   AddBinary(cases);
   AddScaling(cases);
+  AddClampSpecials(cases);
   AddChoices(cases);
   AddActivations(cases);
 }

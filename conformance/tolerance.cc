@@ -232,6 +232,20 @@ std::vector<double> AttentionMagnitude(const Site& s, size_t count) {
   return std::vector<double>(count, values * (1 + ScoreMagnitude(s.in(In::q), keys, scale)));
 }
 
+// The scores are sums of two products.
+std::vector<double> LocalAttentionMagnitude(const Site& s, size_t count) {
+  using In = operands::LocalAttention;
+  const double keys = s.LargestOf(In::k) + s.LargestOf(In::rel);
+  return std::vector<double>(count,
+                             s.LargestOf(In::v) * (1 + ScoreMagnitude(s.in(In::q), keys, 1)));
+}
+
+std::vector<double> CausalConvMagnitude(const Site& s) {
+  const Tensor x = Abs(s.in(operands::CausalConv1d::x));
+  const Tensor weight = Abs(s.in(operands::CausalConv1d::weight));
+  return Evaluate(s.op.kind, s.op.attrs, {&x, &weight});
+}
+
 // The derivative by a score is p (dy . v - dy . y), and dq, dk and dv are sums of such derivatives
 // or of p, times k, q and dy. The p of a query sum to 1, those of a key to the number of queries.
 template <typename In>
@@ -393,12 +407,17 @@ std::vector<double> OpMagnitudes(const Site& s, const Tensor& expected) {
       return BinaryMagnitude(s);
     case OpKind::kReduce:
     case OpKind::kCumSum:
+    case OpKind::kMeanRows:
       return ReduceMagnitude(s);
     case OpKind::kAffine:
       return Constant(count, Largest(s.in(0).f) * std::abs(s.op.As<rl_affine_attrs>().scale) +
                                  std::abs(s.op.As<rl_affine_attrs>().bias));
     case OpKind::kAttention:
       return AttentionMagnitude(s, count);
+    case OpKind::kCausalConv1d:
+      return CausalConvMagnitude(s);
+    case OpKind::kLocalAttention:
+      return LocalAttentionMagnitude(s, count);
     case OpKind::kAttentionScores:
       return Constant(count, ScoreMagnitude(s.in(0), std::max(s.LargestOf(1), s.LargestOf(2)),
                                             s.op.As<rl_attention_scores_attrs>().scale));
@@ -437,6 +456,7 @@ std::vector<double> OpMagnitudes(const Site& s, const Tensor& expected) {
       return HeadSize(Norm::kMagnitude, s, expected);
     case OpKind::kRope:
     case OpKind::kResidualNorm:
+    case OpKind::kLayerNorm:
     case OpKind::kPleInject:
       return RowMaxima(expected);
     case OpKind::kMoeFfn:

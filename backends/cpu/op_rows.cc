@@ -12,6 +12,8 @@ constexpr const OpRow* kAllRows[] = {
 
 // The core decomposes these composites without loss.
 const OpRow rows::kPleInject = {RL_OP_ple_inject, sdk::RefuseComposite, nullptr};
+const OpRow rows::kMeanRows = {RL_OP_mean_rows, sdk::RefuseComposite, nullptr};
+const OpRow rows::kLayerNorm = {RL_OP_layer_norm, sdk::RefuseComposite, nullptr};
 const OpRow rows::kSoftEmbed = {RL_OP_soft_embed, sdk::RefuseComposite, nullptr};
 
 const sdk::OpTable<OpRow>& OpRows() {

@@ -22,9 +22,9 @@ namespace {
 // ---- Visibility ---------------------------------------------------------------------------------
 
 // Positions and slots of the query and key rows of a step, and the mask. Without `past` there are
-// no cached rows.
+// no cached rows, and without `q_end` a row sees keys up to its own position.
 struct AttentionRows {
-  View q_pos, q_slot, kv_pos, kv_slot, past;
+  View q_pos, q_slot, kv_pos, kv_slot, past, q_end;
   int32_t mask;
   int64_t window;
 
@@ -41,7 +41,8 @@ struct AttentionRows {
       const int64_t old = Past(q_slot.as<const int32_t>()[row]);
       return {window > 0 ? old - window + 1 : 0, std::numeric_limits<int64_t>::max()};
     }
-    return {window > 0 ? pos - window + 1 : 0, pos};
+    const int64_t last = q_end.present() ? q_end.as<const int32_t>()[row] : pos;
+    return {window > 0 ? pos - window + 1 : 0, last};
   }
 };
 
@@ -184,8 +185,8 @@ class AttentionNode final : public Node {
         rows_{
             context.Input(operands::Attention::q_pos),  context.Input(operands::Attention::q_slot),
             context.Input(operands::Attention::kv_pos), context.Input(operands::Attention::kv_slot),
-            context.Input(operands::Attention::past),   context.attrs<rl_attention_attrs>().mask,
-            context.attrs<rl_attention_attrs>().window},
+            context.Input(operands::Attention::past),   context.Input(operands::Attention::q_end),
+            context.attrs<rl_attention_attrs>().mask,   context.attrs<rl_attention_attrs>().window},
         scale_(context.attrs<rl_attention_attrs>().scale),
         past_is_input_(HasPastInput(context)),
         y_(context.Result()),
@@ -469,6 +470,7 @@ class AttentionScoresNode final : public Node {
               context.Input(operands::AttentionScores::kv_pos),
               context.Input(operands::AttentionScores::kv_slot),
               context.Input(operands::AttentionScores::past),
+              context.Input(operands::AttentionScores::q_end),
               context.attrs<rl_attention_scores_attrs>().mask,
               context.attrs<rl_attention_scores_attrs>().window},
         scale_(context.attrs<rl_attention_scores_attrs>().scale),

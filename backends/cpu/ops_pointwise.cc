@@ -198,6 +198,29 @@ class ScaleNode final : public Node {
   View x_, weight_, y_;
 };
 
+// y = x + vector along the last dimension. Items are rows.
+class AddVectorNode final : public Node {
+ public:
+  explicit AddVectorNode(const CompileContext& context)
+      : kernels_(context.kernels),
+        x_(context.Input(operands::AddVector::x)),
+        vector_(context.Input(operands::AddVector::vector)),
+        y_(context.Result()) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return y_.Rows(step); }
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
+    const int64_t n = x_.Last(step);
+    const int64_t row = x_.RowElements(step);
+    for (int64_t at = begin * row; at < end * row; at += n) {
+      kernels_.add(x_.as<const float>() + at, vector_.as<const float>(), static_cast<size_t>(n),
+                   y_.as<float>() + at);
+    }
+  }
+
+ private:
+  const KernelTable& kernels_;
+  View x_, vector_, y_;
+};
+
 bool SameShape(const View& a, const View& b) {
   for (int axis = 0; axis < a.rank; ++axis) {
     const rl_dim& da = a.dims[axis];
@@ -227,6 +250,15 @@ void CompileAffine(const CompileContext& context) {
     kernels.affine(x, n, a.scale, a.bias, out);
   };
   AddElementwise<rl_affine_attrs>(context, kernel, operands::Affine::x);
+}
+
+void CompileClamp(const CompileContext& context) {
+  const RunKernel kernel = [](const KernelTable& kernels, const void* attrs, const float* x,
+                              const float*, size_t n, float* out) {
+    const auto& a = *static_cast<const rl_clamp_attrs*>(attrs);
+    kernels.clamp(x, n, a.lo, a.hi, out);
+  };
+  AddElementwise<rl_clamp_attrs>(context, kernel, operands::Clamp::x);
 }
 
 void CompileSoftcap(const CompileContext& context) {
@@ -260,6 +292,8 @@ const OpRow rows::kUnary = {RL_OP_unary, nullptr, CompileUnary};
 const OpRow rows::kBinary = {RL_OP_binary, nullptr, CompileBinary};
 const OpRow rows::kScale = {RL_OP_scale, nullptr, AddNode<ScaleNode>};
 const OpRow rows::kAffine = {RL_OP_affine, nullptr, CompileAffine};
+const OpRow rows::kClamp = {RL_OP_clamp, nullptr, CompileClamp};
+const OpRow rows::kAddVector = {RL_OP_add_vector, nullptr, AddNode<AddVectorNode>};
 const OpRow rows::kSoftcap = {RL_OP_softcap, nullptr, CompileSoftcap};
 const OpRow rows::kGeGlu = {RL_OP_geglu, nullptr, CompileGeGlu};
 const OpRow rows::kSelect = {RL_OP_select, nullptr, CompileSelect};

@@ -13,7 +13,8 @@ namespace {
 
 size_t ElementBytes(DType dtype) { return InfoOf(dtype).block_bytes; }
 
-// Copies x to y; a no-op if both share memory. Used by reshape, copy and casts to the same type.
+// Copies x to y; a no-op if both share memory. Used by reshape, fold_rows, copy and casts to the
+// same type.
 class CopyNode final : public Node {
  public:
   CopyNode(const View& x, const View& y) : x_(x), y_(y) {}
@@ -227,6 +228,12 @@ void CompileReshape(const CompileContext& context) {
       std::make_unique<CopyNode>(context.Input(operands::Reshape::x), context.Result()));
 }
 
+// Rows of a group follow each other already.
+void CompileFoldRows(const CompileContext& context) {
+  context.nodes.Add(
+      std::make_unique<CopyNode>(context.Input(operands::FoldRows::x), context.Result()));
+}
+
 void CompileSlice(const CompileContext& context) {
   const auto& attrs = context.attrs<rl_slice_attrs>();
   context.nodes.Add(std::make_unique<AxisCopyNode>(context.Input(operands::Slice::x),
@@ -271,6 +278,7 @@ std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
 }  // namespace
 
 const OpRow rows::kReshape = {RL_OP_reshape, nullptr, CompileReshape};
+const OpRow rows::kFoldRows = {RL_OP_fold_rows, nullptr, CompileFoldRows};
 const OpRow rows::kSlice = {RL_OP_slice, nullptr, CompileSlice};
 const OpRow rows::kConcat = {RL_OP_concat, RefuseConcat, CompileConcat};
 const OpRow rows::kCast = {RL_OP_cast, nullptr, CompileCast};

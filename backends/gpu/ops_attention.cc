@@ -153,6 +153,9 @@ kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& 
           .kv_pos = plan.InputIndex(Attention::kv_pos),
           .kv_slot = plan.InputIndex(Attention::kv_slot),
           .past = old.past,
+          .q_end = plan.graph().input(plan.op(), Attention::q_end) == nullptr
+                       ? plan.InputIndex(Attention::q_pos)
+                       : plan.InputIndex(Attention::q_end),
           .y = y,
           .rows = plan.Input(Attention::q).dims[0],
           .fresh = plan.Input(Attention::k_new).dims[0]};

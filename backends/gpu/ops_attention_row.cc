@@ -80,6 +80,9 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   const HeadTransform* k_heads = TransformOf(plan, Attention::k_new);
   const HeadTransform* v_heads = TransformOf(plan, Attention::v_new);
   const kernels::HeadTransform none_made{.eps = 0, .half_rot = 0};
+  kernels::HeadTransform q_record =
+      RecordOf(plan, q_heads != nullptr ? *q_heads : HeadTransform{.x = q_value});
+  q_record.last = plan.InputIndex(Attention::q_end);
   const auto partial_heads = static_cast<uint64_t>(a.rows * parts * a.heads);
   const std::vector<uint32_t> none(static_cast<size_t>(a.rows * (a.heads / group)));
   DispatchBuilder(
@@ -113,8 +116,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
        .counters = plan.scratch().Constant(std::as_bytes(std::span(none))),
        .rows = plan.Input(Attention::q).dims[0],
        .fresh = ConstantRows(plan.Input(Attention::k_new)),
-       .transforms = {RecordOf(plan, q_heads != nullptr ? *q_heads : HeadTransform{.x = q_value}),
-                      k_heads != nullptr ? RecordOf(plan, *k_heads) : none_made,
+       .transforms = {q_record, k_heads != nullptr ? RecordOf(plan, *k_heads) : none_made,
                       v_heads != nullptr ? RecordOf(plan, *v_heads) : none_made}})
       .Writes(k_heads != nullptr ? k_new : RL_NO_VALUE)
       .Writes(v_heads != nullptr ? v_new : RL_NO_VALUE)

@@ -1,4 +1,4 @@
-// unary, binary, scale, affine, select, geglu, softcap.
+// unary, binary, scale, affine, select, geglu, softcap, clamp, add_vector.
 #include <rullama/sdk/operands.h>
 
 #include "backends/gpu/matrix_product.h"
@@ -32,7 +32,7 @@ void Emit(PlanBuilder& plan, const Element& element) {
   const rl_value& y = plan.Result();
   const std::array<int64_t, 3> dims = Inner(y);
   std::array<int64_t, 4> strides{};
-  if (element.b != RL_NO_VALUE) {
+  if (element.b != RL_NO_VALUE && element.kind != kAddVector) {
     const rl_value& b = plan.graph().value(element.b);
     if (element.kind == kScale) {
       strides[3] = b.dims[0].constant == 1 ? 0 : 1;
@@ -104,6 +104,17 @@ void GeGlu(PlanBuilder& plan) {
               .b = plan.InputIndex(operands::GeGlu::up)});
 }
 
+void Clamp(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_clamp_attrs>();
+  Emit(plan, {.kind = kClamp, .a = plan.InputIndex(operands::Clamp::x), .f0 = a.lo, .f1 = a.hi});
+}
+
+void AddVector(PlanBuilder& plan) {
+  Emit(plan, {.kind = kAddVector,
+              .a = plan.InputIndex(operands::AddVector::x),
+              .b = plan.InputIndex(operands::AddVector::vector)});
+}
+
 void Softcap(PlanBuilder& plan) {
   Emit(plan, {.kind = kSoftcap,
               .a = plan.InputIndex(operands::Softcap::x),
@@ -137,6 +148,8 @@ const OpRow rows::kScale = {RL_OP_scale, RefusePlain, Scale};
 const OpRow rows::kAffine = {RL_OP_affine, RefusePlain, Affine};
 const OpRow rows::kSelect = {RL_OP_select, RefusePlain, Select};
 const OpRow rows::kGeGlu = {RL_OP_geglu, RefusePlain, GeGlu};
+const OpRow rows::kClamp = {RL_OP_clamp, RefusePlain, Clamp};
+const OpRow rows::kAddVector = {RL_OP_add_vector, RefusePlain, AddVector};
 const OpRow rows::kSoftcap = {RL_OP_softcap, RefusePlain, Softcap};
 
 }  // namespace rullama::gpu

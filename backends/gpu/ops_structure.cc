@@ -1,4 +1,5 @@
-// reshape, slice, concat, pad, cast, copy, gather_rows, gather_last, where, state_append.
+// reshape, fold_rows, slice, concat, pad, cast, copy, gather_rows, gather_last, where,
+// state_append.
 #include <rullama/sdk/operands.h>
 
 #include "backends/gpu/matrix_product.h"
@@ -60,7 +61,9 @@ Stretch WholeRows(const PlanBuilder& plan) {
   return {inner, inner, 0, inner, 0};
 }
 
+// reshape and fold_rows, whose elements keep their order.
 void Reshape(PlanBuilder& plan) {
+  static_assert(operands::Reshape::x == 0 && operands::FoldRows::x == 0);
   const uint32_t x = plan.InputIndex(operands::Reshape::x);
   const uint32_t y = plan.ResultIndex();
   if (plan.addresses().AddressOf(x) == plan.addresses().AddressOf(y)) return;
@@ -239,6 +242,7 @@ void Copy(PlanBuilder& plan) {
 }
 
 const OpRow rows::kReshape = {RL_OP_reshape, RefusePlain, Reshape};
+const OpRow rows::kFoldRows = {RL_OP_fold_rows, RefusePlain, Reshape};
 const OpRow rows::kSlice = {RL_OP_slice, RefusePlain, Slice};
 const OpRow rows::kConcat = {RL_OP_concat, RefusePlain, Concat};
 const OpRow rows::kPad = {RL_OP_pad, RefusePlain, Pad};

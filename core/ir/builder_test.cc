@@ -161,7 +161,7 @@ TEST(BuilderTest, AddsOpsFromTheirStructs) {
                                      .scale = 1},
                       all));
   const ValueId scores =
-      b.Add(OpKind::kAttentionScores, {heads, key, state, rows, slot, rows, slot, past},
+      b.Add(OpKind::kAttentionScores, {heads, key, state, rows, slot, rows, slot, past, kNoValue},
             OpAttrs(rl_attention_scores_attrs{0, RL_MASK_CAUSAL, 8, 1}))[0];
   b.Add(OpKind::kAttentionMix, {scores, key, state, slot}, OpAttrs(OpKind::kAttentionMix));
   b.Add(ops::StateAppend{.state = state, .rows = key, .pos = rows, .slot = slot});

@@ -63,6 +63,13 @@ void WantRows(Context& c, const Dim& q_rows, const Dim& kv_rows) {
   c.WantIndex(In::kv_slot, kv_rows);
 }
 
+// The last positions that queries see, which only the causal mask has.
+void WantLastVisible(Context& c, size_t q_end, const Dim& q_rows, int32_t mask) {
+  if (!c.has(q_end)) return;
+  if (mask != RL_MASK_CAUSAL) c.Fail("q_end goes with mask causal only");
+  c.WantIndex(q_end, q_rows);
+}
+
 // The mask, q, k_new and the indices of an op over fresh rows only.
 template <typename In, typename Attrs>
 bool WantFreshAttention(Context& c) {
@@ -102,6 +109,7 @@ Types InferAttention(Context& c) {
   c.WantType(In::v_new, c.operand(In::k_new));
   if (!c.ok() || !WantQueries(c, In::q, c.operand(In::k_new))) return {};
   WantRows<In>(c, c.operand(In::q).rows(), c.operand(In::k_new).rows());
+  WantLastVisible(c, In::q_end, c.operand(In::q).rows(), a.mask);
   if (c.has(In::k_state)) {
     c.WantType(In::v_state, c.operand(In::k_state));
     c.WantIndex(In::past, c.operand(In::k_state).dim(0));
@@ -120,6 +128,7 @@ Types InferAttentionScores(Context& c) {
   }
   const TensorType& q = c.operand(In::q);
   WantRows<In>(c, q.rows(), c.operand(In::k_new).rows());
+  WantLastVisible(c, In::q_end, q.rows(), a.mask);
   if (c.ok() && c.has(In::k_state)) c.WantIndex(In::past, c.operand(In::k_state).dim(0));
   return {TensorType(DType::kF32, {q.rows(), q.dim(1), ColumnsOf(c, In::k_new, In::k_state)})};
 }
@@ -140,6 +149,22 @@ Types InferAttentionMix(Context& c) {
   }
   c.WantIndex(In::q_slot, p.rows());
   return {TensorType(DType::kF32, {p.rows(), p.dim(1), v.dim(2)})};
+}
+
+Types InferLocalAttention(Context& c) {
+  using In = operands::LocalAttention;
+  const float cap = c.attrs<rl_local_attention_attrs>().cap;
+  if (!std::isfinite(cap) || cap < 0) c.Fail("cap is {}, expected a finite number >= 0", cap);
+  for (const auto i : {In::q, In::rel}) {
+    if (!c.WantDType(i, DType::kF32) || !c.WantRank(i, 3)) return {};
+  }
+  const TensorType& q = c.operand(In::q);
+  c.WantType(In::k, q);
+  c.WantType(In::v, q);
+  const Dim& window = c.operand(In::rel).rows();
+  c.WantType(In::rel, {DType::kF32, {window, q.dim(1), q.dim(2)}});
+  if (!window.IsConstant()) c.Fail("the window {} is not constant", ToString(window));
+  return {q};
 }
 
 Types InferAttentionStats(Context& c) {

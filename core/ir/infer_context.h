@@ -124,6 +124,18 @@ inline std::optional<Dim> WantWeight(Context& c, size_t i, const Dim& k, bool tr
   return transposed ? weight.dim(0) : weight.dim(1);
 }
 
+// The number of groups of `group` rows of an operand, or nothing after an error: its rows have to
+// be a multiple, whatever T and R are.
+inline std::optional<Dim> WantGroupsOfRows(Context& c, size_t i, int64_t group) {
+  const Dim& rows = c.operand(i).rows();
+  if (group >= 1 && rows.constant % group == 0 && rows.t % group == 0 && rows.r % group == 0) {
+    return Dim(rows.constant / group, static_cast<int32_t>(rows.t / group),
+               static_cast<int32_t>(rows.r / group));
+  }
+  c.Fail("the rows of {} are no groups of {}", ToString(c.operand(i)), group);
+  return std::nullopt;
+}
+
 // An axis of operand 0, but not its rows.
 inline bool WantInnerAxis(Context& c, int axis) {
   if (axis >= 1 && axis < c.operand(0).rank) return true;

@@ -23,6 +23,24 @@ Types InferRmsNorm(Context& c) {
   return InferRowwise(c);
 }
 
+Types InferLayerNorm(Context& c) {
+  using In = operands::LayerNorm;
+  WantEps(c, c.attrs<rl_layer_norm_attrs>().eps);
+  c.WantVector(In::weight, c.operand(In::x).last());
+  c.WantVector(In::bias, c.operand(In::x).last());
+  return InferRowwise(c);
+}
+
+Types InferCausalConv1d(Context& c) {
+  using In = operands::CausalConv1d;
+  if (!c.WantMatrix(In::x) || !c.WantMatrix(In::weight)) return {};
+  const TensorType& weight = c.operand(In::weight);
+  if (weight.rows() != c.operand(In::x).last() || !weight.last().IsConstant()) {
+    c.Fail("weight {} does not fit {}", ToString(weight), ToString(c.operand(In::x)));
+  }
+  return {c.operand(In::x)};
+}
+
 Types InferSoftcap(Context& c) {
   using In = operands::Softcap;
   const float cap = c.attrs<rl_softcap_attrs>().cap;

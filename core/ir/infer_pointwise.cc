@@ -44,6 +44,21 @@ Types InferAffine(Context& c) {
   return {c.operand(In::x)};
 }
 
+Types InferClamp(Context& c) {
+  using In = operands::Clamp;
+  const auto& a = c.attrs<rl_clamp_attrs>();
+  if (!(a.lo <= a.hi)) c.Fail("bounds are {} and {}, expected lo <= hi", a.lo, a.hi);
+  c.WantDType(In::x, DType::kF32);
+  return {c.operand(In::x)};
+}
+
+Types InferAddVector(Context& c) {
+  using In = operands::AddVector;
+  if (!c.WantLeastRank(In::x, 2)) return {};
+  c.WantVector(In::vector, c.operand(In::x).last());
+  return InferRowwise(c);
+}
+
 Types InferSelect(Context& c) {
   using In = operands::Select;
   c.WantDType(In::condition, DType::kF32);
@@ -79,6 +94,17 @@ Types InferReduce(Context& c) {
   }
   y.dim(y.rank - 1) = 1;
   return {y};
+}
+
+Types InferMeanRows(Context& c) {
+  using In = operands::MeanRows;
+  constexpr int64_t kMaxGroup = 64;
+  const int64_t group = c.attrs<rl_mean_rows_attrs>().group;
+  if (!c.WantMatrix(In::x)) return {};
+  if (group > kMaxGroup) c.Fail("group is {}, expected at most {}", group, kMaxGroup);
+  const auto rows = WantGroupsOfRows(c, In::x, group);
+  if (!rows) return {};
+  return {TensorType(DType::kF32, {*rows, c.operand(In::x).last()})};
 }
 
 Types InferArgMax(Context& c) {

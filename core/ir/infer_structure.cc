@@ -124,6 +124,51 @@ Types InferGatherLast(Context& c) {
   return {TensorType(x.dtype, {x.rows()})};
 }
 
+Types InferFoldRows(Context& c) {
+  using In = operands::FoldRows;
+  const int64_t group = c.attrs<rl_fold_rows_attrs>().group;
+  const TensorType& x = c.operand(In::x);
+  if (!c.WantPlain(In::x)) return {};
+  const auto rows = WantGroupsOfRows(c, In::x, group);
+  if (!rows) return {};
+  int64_t elements = 1;  // CheckType has bounded the product
+  for (int axis = 1; axis < x.rank; ++axis) {
+    if (!x.dim(axis).IsConstant()) c.Fail("inner dimensions of {} are not constant", ToString(x));
+    elements *= std::max<int64_t>(x.dim(axis).constant, 1);
+  }
+  if (group > kMaxElements / elements) {
+    c.Fail("{} rows of {} elements are too long a row", group, elements);
+    return {};
+  }
+  return {TensorType(x.dtype, {*rows, group * elements})};
+}
+
+Types InferIm2Col(Context& c) {
+  using In = operands::Im2Col;
+  constexpr int64_t kMaxKernel = 31;
+  const auto& a = c.attrs<rl_im2col_attrs>();
+  if (a.kernel < 1 || a.kernel > kMaxKernel || a.kernel % 2 == 0) {
+    c.Fail("kernel is {}, expected an odd number up to {}", a.kernel, kMaxKernel);
+  }
+  if (!c.WantDType(In::x, DType::kF32) || !c.WantRank(In::x, 3)) return {};
+  const TensorType& x = c.operand(In::x);
+  const auto rows = WantGroupsOfRows(c, In::x, a.stride);
+  if (!c.ok()) return {};
+  if (!x.dim(1).IsConstant() || x.dim(1).constant % a.stride != 0 || !x.dim(2).IsConstant()) {
+    c.Fail("the columns of {} are no multiple of the stride {}", ToString(x), a.stride);
+    return {};
+  }
+  const int64_t width = x.dim(1).constant / a.stride;
+  const int64_t columns = x.dim(2).constant * a.kernel * a.kernel;
+  if (width > kMaxRows / std::max<int64_t>({rows->constant, rows->t, rows->r, 1})) {
+    c.Fail("{} gives too many patches", ToString(x));
+    return {};
+  }
+  const Dim patches(rows->constant * width, static_cast<int32_t>(rows->t * width),
+                    static_cast<int32_t>(rows->r * width));
+  return {TensorType(DType::kF32, {patches, columns})};
+}
+
 Types InferStateAppend(Context& c) {
   using In = operands::StateAppend;
   const TensorType& state = c.operand(In::state);

@@ -54,6 +54,7 @@ ValueId Attention(const Site& s, const ops::Attention& op) {
   ops::AttentionScores scores = ScoresOf(op);
   scores.k_state = op.k_state;
   scores.past = op.past;
+  scores.q_end = op.q_end;
   const ValueId probability =
       b.Add(ops::Softmax{b.Add(scores, s.Part("scores"))}, s.Part("probability"));
   const ops::AttentionMix mix{

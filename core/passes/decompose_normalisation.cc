@@ -1,4 +1,7 @@
-// Decompositions of softmax, rms_norm, softcap and residual_norm.
+// Decompositions of softmax, rms_norm, layer_norm, softcap and residual_norm, and of the mean of
+// rows.
+#include <fmt/format.h>
+
 #include "core/passes/decompositions.h"
 
 namespace rullama::decompositions {
@@ -43,6 +46,36 @@ ValueId RmsNorm(const Site& s, const ops::RmsNorm& op) {
   const ValueId y =
       b.Add(ops::Product(op.x, rsqrt), op.weight == kNoValue ? s.name : s.Part("normed"));
   return op.weight == kNoValue ? y : b.Add(ops::Scale{.x = y, .weight = op.weight}, s.name);
+}
+
+// The norm of x - mean(x), whose mean square is the variance of x.
+ValueId LayerNorm(const Site& s, const ops::LayerNorm& op) {
+  GraphBuilder& b = s.b;
+  const ValueId mean = b.Add(ops::Reduce{.x = op.x, .fn = RL_REDUCE_MEAN}, s.Part("mean"));
+  const ValueId centred =
+      b.Add(ops::Binary{.a = op.x, .b = mean, .fn = RL_BINARY_SUB}, s.Part("centred"));
+  const ValueId normed = b.Add(ops::RmsNorm{.x = centred, .weight = op.weight, .eps = op.eps},
+                               op.bias == kNoValue ? s.name : s.Part("normed"));
+  return op.bias == kNoValue ? normed
+                             : b.Add(ops::AddVector{.x = normed, .vector = op.bias}, s.name);
+}
+
+// The rows of a group side by side, summed in their order.
+ValueId MeanRows(const Site& s, const ops::MeanRows& op) {
+  GraphBuilder& b = s.b;
+  const ValueId folded = b.Add(ops::FoldRows{.x = op.x, .group = op.group}, s.Part("folded"));
+  if (!b.ok()) return kNoValue;
+  const int64_t n = b.graph().type(op.x).last().constant;
+  const auto row = [&](int64_t i) {
+    return b.Add(ops::Slice{.x = folded, .axis = 1, .start = i * n, .size = n},
+                 s.Part(fmt::format("row{}", i).c_str()));
+  };
+  ValueId sum = row(0);
+  for (int64_t i = 1; i < op.group; ++i) {
+    sum = b.Add(ops::Sum(sum, row(i)), s.Part(fmt::format("sum{}", i).c_str()));
+  }
+  return b.Add(ops::Affine{.x = sum, .scale = 1.0F / static_cast<float>(op.group), .bias = 0},
+               s.name);
 }
 
 ValueId Softcap(const Site& s, const ops::Softcap& op) {

@@ -53,11 +53,15 @@ tl::unexpected<Error> Broken(const CallSite& site, std::string_view what) {
 // The minor version of the ABI from which on a plugin understands an op of a kind that it knows.
 uint16_t RequiredAbiMinor(const Op& op) {
   constexpr uint16_t kOptionalStates = 3;  // attention without old rows
+  constexpr uint16_t kLastVisible = 4;     // q_end of attention
   const auto& operands = InfoOf(op.kind).operands;
   uint16_t minor = RequiredAbiMinor(op.kind, op.attrs);
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const bool state = operands[i].role == OperandRole::kState;
     if (state && op.inputs[i] == kNoValue) minor = std::max(minor, kOptionalStates);
+    const bool row_index = operands[i].role == OperandRole::kIndex &&
+                           operands[i].rows == RowRule::kSame && operands[i].optional;
+    if (row_index && op.inputs[i] != kNoValue) minor = std::max(minor, kLastVisible);
   }
   return minor;
 }

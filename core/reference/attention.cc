@@ -1,4 +1,4 @@
-// Rotary embedding, fused attention and the two parts of decomposed attention.
+// Rotary embedding, fused attention and the two parts of decomposed attention, local attention.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -42,7 +42,8 @@ Status EvalAttention(const Call& call) {
                               call.in(In::kv_slot),
                               call.find(In::past),
                               static_cast<rl_mask>(a.mask),
-                              a.window};
+                              a.window,
+                              call.find(In::q_end)};
   const int64_t group = q.dims[1] / keys.kv_heads();
   for (int64_t row = 0; row < q.rows(); ++row) {
     RL_ASSIGN_OR_RETURN(const std::vector<int64_t> columns,
@@ -78,7 +79,8 @@ Status EvalAttentionScores(const Call& call) {
                               call.in(In::kv_slot),
                               call.find(In::past),
                               static_cast<rl_mask>(a.mask),
-                              a.window};
+                              a.window,
+                              call.find(In::q_end)};
   const int64_t group = q.dims[1] / keys.kv_heads();
   std::fill(call.y().f.begin(), call.y().f.end(), -kInfinity);
   for (int64_t row = 0; row < q.rows(); ++row) {
@@ -115,6 +117,34 @@ Status EvalAttentionMix(const Call& call) {
         if (factor == 0) continue;
         RL_ASSIGN_OR_RETURN(const auto value, values.At(slot, column, head / group));
         for (size_t d = 0; d < y.size(); ++d) y[d] += factor * value[d];
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status EvalLocalAttention(const Call& call) {
+  using In = operands::LocalAttention;
+  const double cap = call.As<rl_local_attention_attrs>().cap;
+  const Tensor& q = call.in(In::q);
+  const int64_t window = call.in(In::rel).rows();
+  for (int64_t row = 0; row < q.rows(); ++row) {
+    const int64_t first = std::max<int64_t>(0, row - window + 1);
+    std::vector<double> scores(static_cast<size_t>(row - first + 1));
+    std::vector<double> probability(scores.size());
+    for (int64_t head = 0; head < q.dims[1]; ++head) {
+      const auto query = HeadOf(q, row, head);
+      for (size_t j = 0; j < scores.size(); ++j) {
+        const int64_t key = first + static_cast<int64_t>(j);
+        const double score = Dot(query, HeadOf(call.in(In::k), key, head)) +
+                             Dot(query, HeadOf(call.in(In::rel), row - key, head));
+        scores[j] = cap > 0 ? cap * std::tanh(score / cap) : score;
+      }
+      SoftmaxRow(scores, probability);
+      const auto y = Row(call.y(), row * q.dims[1] + head);
+      for (size_t j = 0; j < scores.size(); ++j) {
+        const auto value = HeadOf(call.in(In::v), first + static_cast<int64_t>(j), head);
+        for (size_t d = 0; d < y.size(); ++d) y[d] += probability[j] * value[d];
       }
     }
   }

@@ -30,9 +30,9 @@ struct FreshRows {
   }
 
   [[nodiscard]] Tensor Forward() const {
-    return Eval(
-        OpKind::kAttention, OpAttrs(rl_attention_attrs{0, mask, window, scale}),
-        {q, k, v, std::nullopt, std::nullopt, q_pos, q_slot, kv_pos, kv_slot, std::nullopt});
+    return Eval(OpKind::kAttention, OpAttrs(rl_attention_attrs{0, mask, window, scale}),
+                {q, k, v, std::nullopt, std::nullopt, q_pos, q_slot, kv_pos, kv_slot, std::nullopt,
+                 std::nullopt});
   }
   [[nodiscard]] Tensor Stats() const {
     return Eval(OpKind::kAttentionStats, OpAttrs(rl_attention_stats_attrs{0, mask, window, scale}),

@@ -65,28 +65,40 @@ struct Visibility {
   const Tensor* past;  // null: there are no old rows
   rl_mask mask;
   int64_t window;
+  const Tensor* q_end = nullptr;  // null: q_pos
 
-  [[nodiscard]] bool OldRow(int64_t position, int64_t query, int64_t stored) const {
+  // A query's position and the last position that it sees.
+  struct Query {
+    int64_t position, last;
+  };
+
+  [[nodiscard]] bool Causal(int64_t position, const Query& query) const {
+    return position <= query.last && (window == 0 || query.position - position < window);
+  }
+  [[nodiscard]] bool OldRow(int64_t position, const Query& query, int64_t stored) const {
     if (position < 0) return false;
     if (mask == RL_MASK_CANVAS) return window == 0 || position >= stored - window + 1;
-    return position <= query && (window == 0 || query - position < window);
+    return Causal(position, query);
   }
-  [[nodiscard]] bool FreshRow(int64_t position, int64_t query) const {
-    if (mask == RL_MASK_CANVAS) return true;
-    return position <= query && (window == 0 || query - position < window);
+  [[nodiscard]] bool FreshRow(int64_t position, const Query& query) const {
+    return mask == RL_MASK_CANVAS || Causal(position, query);
   }
 
   // The visible columns of a query row, ascending.
   [[nodiscard]] Result<std::vector<int64_t>> Columns(const Call& call, int64_t row,
                                                      int64_t capacity, int64_t slots) const {
-    const int64_t query = q_pos.i[static_cast<size_t>(row)];
+    const int64_t position = q_pos.i[static_cast<size_t>(row)];
+    const Query query{position, q_end == nullptr ? position : q_end->i[static_cast<size_t>(row)]};
     const int64_t slot = q_slot.i[static_cast<size_t>(row)];
     if (slot < 0 || slot >= slots) {
       return IndexError(call, "row {} has slot {}, the state {} slots", row, slot, slots);
     }
     const int64_t stored = past == nullptr ? 0 : past->i[static_cast<size_t>(slot)];
-    if (stored < 0 || query < 0) {
-      return IndexError(call, "row {} has position {} and past {}", row, query, stored);
+    if (stored < 0 || position < 0) {
+      return IndexError(call, "row {} has position {} and past {}", row, position, stored);
+    }
+    if (query.last < position) {
+      return IndexError(call, "row {} has position {} and q_end {}", row, position, query.last);
     }
     std::vector<int64_t> columns;
     for (int64_t j = 0; j < std::min(capacity, stored); ++j) {

@@ -46,7 +46,12 @@ struct Step {
   std::vector<int32_t> past;
   rl_mask mask = RL_MASK_CAUSAL;
   int64_t window = 0;
+  std::vector<int32_t> end = {};  // the last visible positions, if they are not `pos`
 
+  [[nodiscard]] std::optional<Tensor> LastVisible() const {
+    if (end.empty()) return std::nullopt;
+    return I32({static_cast<int64_t>(end.size())}, end);
+  }
   [[nodiscard]] Tensor Run() const {
     const auto t = static_cast<int64_t>(pos.size());
     const auto n = pos.size();
@@ -55,7 +60,7 @@ struct Step {
     std::ranges::fill(keys.f, 0.0);
     return Eval(OpKind::kAttention, OpAttrs(rl_attention_attrs{0, mask, window, 1}),
                 {zeros, zeros, F32({t, 1, 1}, values), keys, state, I32({t}, pos), I32({t}, slot),
-                 I32({t}, pos), I32({t}, slot), I32({state.dims[0]}, past)});
+                 I32({t}, pos), I32({t}, slot), I32({state.dims[0]}, past), LastVisible()});
   }
 };
 
@@ -67,6 +72,21 @@ TEST(AttentionTest, CausalSeesOldRowsAndFreshRowsUpToItself) {
                     .past = {2}}
                    .Run(),
                {(10 + 20 + 30) / 3.0, (10 + 20 + 30 + 40) / 4.0});
+}
+
+// Rows 2 to 4 are a block that sees itself whole; the window counts from each row's own position.
+TEST(AttentionTest, RowsSeeUpToTheirLastVisiblePosition) {
+  Step step{.pos = {1, 2, 3, 4, 5},
+            .slot = {0, 0, 0, 0, 0},
+            .values = {10, 20, 30, 40, 50},
+            .state = F32({1, 4, 1, 1}, {0, kNaN, kNaN, kNaN}),
+            .past = {1},
+            .end = {1, 4, 4, 4, 5}};
+  const double block = (0 + 10 + 20 + 30 + 40) / 5.0;
+  ExpectValues(step.Run(), {5, block, block, block, 150 / 6.0});
+  step.window = 2;
+  ExpectValues(step.Run(), {5, (10 + 20 + 30 + 40) / 4.0, (20 + 30 + 40) / 3.0, (30 + 40) / 2.0,
+                            (40 + 50) / 2.0});
 }
 
 TEST(AttentionTest, RowsOfOtherSlotsAreInvisible) {
@@ -129,7 +149,7 @@ TEST(AttentionTest, WithoutVisibleKeysTheResultIsZero) {
   const Tensor state = F32({1, 2, 1, 1}, {5, 5});
   ExpectValues(Eval(OpKind::kAttention, OpAttrs(rl_attention_attrs{0, RL_MASK_CAUSAL, 0, 1}),
                     {one, one, one, state, state, I32({1}, {0}), I32({1}, {0}), I32({1}, {3}),
-                     I32({1}, {0}), I32({1}, {0})}),
+                     I32({1}, {0}), I32({1}, {0}), std::nullopt}),
                {0});
 }
 
@@ -146,7 +166,7 @@ TEST(AttentionTest, HeadsShareKeysInGroupsAndScoresWeigh) {
   const Tensor y =
       Eval(OpKind::kAttention,
            OpAttrs(rl_attention_attrs{0, RL_MASK_CAUSAL, 0, static_cast<float>(scale)}),
-           {q, k_new, v_new, k_state, v_state, one, zero, one, zero, one});
+           {q, k_new, v_new, k_state, v_state, one, zero, one, zero, one, std::nullopt});
   // (old score, fresh score) of each head, by hand.
   const double scores[4][2] = {{2, 3}, {10, 2}, {1, 3}, {0, 0}};
   std::vector<double> expected;
@@ -168,9 +188,9 @@ TEST(AttentionTest, ScoresAndMixAreItsParts) {
   const Tensor k_state = F32({1, 3, 1, 1}, {7, 11, kNaN});
   const Tensor pos = I32({2}, {2, 3});
   const Tensor slot = I32({2}, {0, 0});
-  const Tensor scores =
-      Eval(OpKind::kAttentionScores, OpAttrs(rl_attention_scores_attrs{0, RL_MASK_CAUSAL, 2, 10}),
-           {q, k_new, k_state, I32({1}, {2}), I32({1}, {0}), pos, slot, I32({1}, {2})});
+  const Tensor scores = Eval(
+      OpKind::kAttentionScores, OpAttrs(rl_attention_scores_attrs{0, RL_MASK_CAUSAL, 2, 10}),
+      {q, k_new, k_state, I32({1}, {2}), I32({1}, {0}), pos, slot, I32({1}, {2}), std::nullopt});
   EXPECT_THAT(scores.dims, ::testing::ElementsAre(1, 2, 5));
   ExpectValues(scores, {-kInf, 220, -kInf, 60, -kInf, -kInf, -110, -kInf, -30, -kInf});
   const Tensor p = F32({1, 2, 5}, {0, 0.25, 0, 0.75, 0, 0, 1, 0, 0, 0});
@@ -187,7 +207,7 @@ TEST(AttentionTest, SlotsOutOfRangeAreErrors) {
   const auto error = [&](int32_t pos, int32_t slot, int32_t past) {
     return EvalError(OpKind::kAttention, OpAttrs(rl_attention_attrs{0, RL_MASK_CAUSAL, 0, 1}),
                      {one, one, one, state, state, I32({1}, {pos}), I32({1}, {slot}), zero, zero,
-                      I32({1}, {past})});
+                      I32({1}, {past}), std::nullopt});
   };
   EXPECT_THAT(error(0, 1, 0), HasSubstr("row 0 has slot 1, the state 1 slots [ref.index]"));
   EXPECT_THAT(error(0, -1, 0), HasSubstr("slot -1"));
@@ -230,7 +250,7 @@ TEST_P(ChunkedAttention, EqualsOneShot) {
     const Tensor y =
         Eval(OpKind::kAttention, OpAttrs(rl_attention_attrs{0, RL_MASK_CAUSAL, window, 1}),
              {part(q, at, count), part(k, at, count), part(v, at, count), k_state, v_state, pos,
-              slot, pos, slot, past});
+              slot, pos, slot, past, std::nullopt});
     actual.insert(actual.end(), y.f.begin(), y.f.end());
     const OpAttrs none(OpKind::kStateAppend);
     k_state = Eval(OpKind::kStateAppend, none, {k_state, part(k, at, count), pos, slot});

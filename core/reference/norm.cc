@@ -1,4 +1,4 @@
-// Normalisation: rms_norm and residual_norm.
+// Normalisation: rms_norm, residual_norm and layer_norm.
 #include <cmath>
 
 #include "core/reference/kernels.h"
@@ -35,6 +35,24 @@ Status EvalResidualNorm(const Call& call) {
     RmsNormRow(Row(call.in(In::x), r), call.in(In::weight).f, eps, y);
     const auto residual = Row(call.in(In::residual), r);
     for (size_t j = 0; j < y.size(); ++j) y[j] = (residual[j] + y[j]) * scale;
+  }
+  return OkStatus();
+}
+
+Status EvalLayerNorm(const Call& call) {
+  using In = operands::LayerNorm;
+  const double eps = call.As<rl_layer_norm_attrs>().eps;
+  const Tensor& x = call.in(In::x);
+  for (int64_t r = 0; r < RowCount(x); ++r) {
+    const auto in = Row(x, r);
+    const auto y = Row(call.y(), r);
+    double sum = 0;
+    for (const double value : in) sum += value;
+    const double mean = sum / static_cast<double>(in.size());
+    for (size_t j = 0; j < in.size(); ++j) y[j] = in[j] - mean;
+    RmsNormRow(y, call.in(In::weight).f, eps, y);
+    if (!call.has(In::bias)) continue;
+    for (size_t j = 0; j < y.size(); ++j) y[j] += call.in(In::bias).f[j];
   }
   return OkStatus();
 }

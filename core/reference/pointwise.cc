@@ -1,7 +1,9 @@
-// Pointwise ops: unary, binary, scale, affine, select, softcap, geglu.
+// Pointwise ops: unary, binary, scale, affine, select, clamp, add_vector, softcap, geglu.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "core/reference/kernels.h"
 
@@ -120,6 +122,24 @@ Status EvalAffine(const Call& call) {
   for (size_t j = 0; j < x.f.size(); ++j) {
     call.y().f[j] = x.f[j] * double{a.scale} + double{a.bias};
   }
+  return OkStatus();
+}
+
+Status EvalClamp(const Call& call) {
+  using In = operands::Clamp;
+  const auto& a = call.As<rl_clamp_attrs>();
+  const Tensor& x = call.in(In::x);
+  for (size_t j = 0; j < x.f.size(); ++j) {
+    call.y().f[j] = std::isnan(x.f[j]) ? x.f[j] : std::clamp(x.f[j], double{a.lo}, double{a.hi});
+  }
+  return OkStatus();
+}
+
+Status EvalAddVector(const Call& call) {
+  using In = operands::AddVector;
+  const Tensor& x = call.in(In::x);
+  const std::vector<double>& vector = call.in(In::vector).f;
+  for (size_t j = 0; j < x.f.size(); ++j) call.y().f[j] = x.f[j] + vector[j % vector.size()];
   return OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Reductions along the last dimension, and sorting.
+// Reductions along the last dimension and over groups of rows, and sorting.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,6 +24,21 @@ double Maximum(std::span<const double> x) {
 }
 
 }  // namespace
+
+Status EvalMeanRows(const Call& call) {
+  using In = operands::MeanRows;
+  const int64_t group = call.As<rl_mean_rows_attrs>().group;
+  const Tensor& x = call.in(In::x);
+  for (int64_t r = 0; r < call.y().rows(); ++r) {
+    const auto y = Row(call.y(), r);
+    for (int64_t i = 0; i < group; ++i) {
+      const auto row = Row(x, r * group + i);
+      for (size_t j = 0; j < y.size(); ++j) y[j] += row[j];
+    }
+    for (double& value : y) value /= static_cast<double>(group);
+  }
+  return OkStatus();
+}
 
 Status EvalReduce(const Call& call) {
   using In = operands::Reduce;

@@ -1,4 +1,4 @@
-// Structure ops: reshape, copy, slice, concat, pad, cast, gather_rows, gather_last.
+// Structure ops: reshape, copy, fold_rows, slice, concat, pad, cast, gather_rows, gather_last.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -48,6 +48,8 @@ Status EvalReshape(const Call& call) {
 }
 
 Status EvalCopy(const Call& call) { return EvalReshape(call); }
+
+Status EvalFoldRows(const Call& call) { return EvalReshape(call); }
 
 Status EvalSlice(const Call& call) {
   using In = operands::Slice;

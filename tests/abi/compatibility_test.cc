@@ -115,6 +115,34 @@ TEST_F(OldPlugin, IsNotAskedAboutAttentionWithoutOldRows) {
   EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.3, 'old' has 1.0");
 }
 
+// It would not read the operand, and hide the rows of a picture from each other.
+TEST_F(OldPlugin, IsNotAskedAboutAttentionWithLastVisiblePositions) {
+  GraphBuilder b("later");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 8}});
+  const ValueId state = b.State("state", {DType::kF32, {1, 4, 1, 8}});
+  const ValueId rows = b.Input("rows", {DType::kI32, {Dim::T()}});
+  const ValueId past = b.Input("past", {DType::kI32, {1}});
+  b.Output("y",
+           b.Add(ops::Attention{.q = x,
+                                .k_new = x,
+                                .v_new = x,
+                                .k_state = state,
+                                .v_state = state,
+                                .q_pos = rows,
+                                .q_slot = rows,
+                                .kv_pos = rows,
+                                .kv_slot = rows,
+                                .past = past,
+                                .q_end = rows,
+                                .scale = 1},
+                 "y"),
+           RowDemand::kAll);
+  const auto support = device_->QueryOps(*std::move(b).Finish());
+  ASSERT_TRUE(support) << support.error().ToString();
+  EXPECT_FALSE(support->at(0).supported);
+  EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.4, 'old' has 1.0");
+}
+
 TEST_F(OldPlugin, Computes) {
   Graph graph = TwoOps();
   graph.ops.pop_back();

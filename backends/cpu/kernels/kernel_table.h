@@ -52,6 +52,8 @@ struct KernelTable {
   // y[j] += sum over i < count of factors[i] * rows[i * stride + j], j < n, i ascending.
   void (*add_weighted_rows)(const float* factors, const float* rows, size_t stride, size_t count,
                             size_t n, float* y) = nullptr;
+  // min(max(x, lo), hi); NaN stays NaN.
+  void (*clamp)(const float* x, size_t n, float lo, float hi, float* out) = nullptr;
   void (*gelu_tanh)(const float* x, size_t n, float* out) = nullptr;
   void (*geglu)(const float* gate, const float* up, size_t n, float* out) = nullptr;
   void (*softcap)(const float* x, size_t n, float cap,

@@ -16,6 +16,7 @@ void AddFloatKernels<kIsa>(KernelTable& table) {
   table.add = &AddRow;
   table.mul = &MulRow;
   table.affine = &AffineRow;
+  table.clamp = &ClampRow;
   table.axpy = &AxpyRow;
   table.add_weighted_rows = &AddWeightedRows;
   table.gelu_tanh = &GeluTanhRow;

@@ -32,6 +32,11 @@ void AffineRow(const float* x, size_t n, float scale, float offset, float* out) 
   const F32x16 s = Set1(scale), o = Set1(offset);
   MapRow(x, n, out, [&](const F32x16& v) { return Add(Mul(v, s), o); });
 }
+void ClampRow(const float* x, size_t n, float lo, float hi, float* out) {
+  const F32x16 low = Set1(lo), high = Set1(hi);
+  MapRow(x, n, out,
+         [&](const F32x16& v) { return SelectLess(v, low, low, SelectLess(high, v, high, v)); });
+}
 void AxpyRow(float a, const float* x, size_t n, float* y) {
   const F32x16 factor = Set1(a);
   MapRows(x, y, n, y, [&](const F32x16& u, const F32x16& v) { return Fma(factor, u, v); });

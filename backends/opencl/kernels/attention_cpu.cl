@@ -5,10 +5,11 @@
 #define kMaxRows 4         // times heads: kMaxQueriesInSoftware in gpu/ops_attention.cc
 #define kMaxElements 4096  // of all queries of a work-item: kQueryBytes in gpu/ops_attention.cc
 
-// Whether a query at `pos` of its slot sees a key of that slot.
-bool Reaches(int pos, int key_pos, int past, int window, uint canvas, bool fresh) {
+// Whether a query at `pos` of its slot sees a key of that slot. The last one that it sees is at
+// `last`.
+bool Reaches(int pos, int last, int key_pos, int past, int window, uint canvas, bool fresh) {
   if (canvas) return fresh || window == 0 || key_pos >= past - window + 1;
-  return key_pos <= pos && (window == 0 || pos - key_pos < window);
+  return key_pos <= last && (window == 0 || pos - key_pos < window);
 }
 
 float16 Widen(__global const Element* from) {
@@ -97,7 +98,7 @@ KERNEL_RESULT attention(ARGUMENTS, const Constants constants) {
   for (uint i = 0; i < queries; ++i) {
     const uint row = first_row + i / group;
     if (row >= rows) continue;
-    const int pos = AT(int, q_pos)[row], slot = AT(int, q_slot)[row];
+    const int pos = AT(int, q_pos)[row], last = AT(int, q_end)[row], slot = AT(int, q_slot)[row];
     if (slot < 0 || slot >= (int)kSlots) continue;
     const int past = AT(int, past)[slot];
     __global const Element *keys[kKeys], *values[kKeys];
@@ -106,7 +107,7 @@ KERNEL_RESULT attention(ARGUMENTS, const Constants constants) {
     for (; at < past; at += kKeys) {
       for (int j = 0; j < kKeys; ++j) {
         const int key = at + j;
-        const bool seen = key < past && Reaches(pos, key, past, kWindow, kCanvas, false);
+        const bool seen = key < past && Reaches(pos, last, key, past, kWindow, kCanvas, false);
         const size_t place =
             ((size_t)slot * kCapacity + (uint)key % kCapacity) * pitch + (size_t)kv_head * dim;
         keys[j] = seen ? AT(const Element, k_state) + place : 0;
@@ -119,7 +120,7 @@ KERNEL_RESULT attention(ARGUMENTS, const Constants constants) {
       for (uint j = 0; j < kKeys; ++j) {
         const uint key = first + j;
         const bool seen = key < fresh && AT(int, kv_slot)[key] == slot &&
-                          Reaches(pos, AT(int, kv_pos)[key], past, kWindow, kCanvas, true);
+                          Reaches(pos, last, AT(int, kv_pos)[key], past, kWindow, kCanvas, true);
         const size_t place = (size_t)key * pitch + (size_t)kv_head * dim;
         keys[j] = seen ? AT(const Element, k_new) + place : 0;
         values[j] = AT(const Element, v_new) + place;

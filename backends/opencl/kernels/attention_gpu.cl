@@ -13,7 +13,8 @@ typedef struct {
   float p[kKeys * kQueries];
   float stat[kMaxQueries * kHelpers];
   float most[kMaxQueries], sum[kMaxQueries], factor[kMaxQueries];
-  int pos[kRows], slot[kRows];  // slot -1: no such row
+  int pos[kRows], last[kRows];  // of a row, and the last visible position
+  int slot[kRows];              // -1: no such row
   uint used[kKeys];             // whether some query weighs a key: others are not read
   int key_row[kKeys], key_pos[kKeys], key_slot[kKeys];
   float lanes[THREADS];
@@ -27,7 +28,7 @@ int FirstOld(__local const Shared* s, uint row, int past) {
 bool Sees(__local const Shared* s, uint row, int slot, int pos, bool fresh, int past) {
   if (s->slot[row] != slot) return false;
   if (kCanvas != 0) return fresh || pos >= FirstOld(s, row, past);
-  return pos <= s->pos[row] && (kWindow == 0 ? true : s->pos[row] - pos < kWindow);
+  return pos <= s->last[row] && (kWindow == 0 ? true : s->pos[row] - pos < kWindow);
 }
 
 float4 LoadFour(__global const Element* from) {
@@ -182,6 +183,7 @@ KERNEL(attention) {
     const int slot = row < rows ? AT(int, q_slot)[row] : -1;
     s->slot[ME] = slot >= (int)kSlots ? -1 : slot;
     s->pos[ME] = row < rows ? AT(int, q_pos)[row] : 0;
+    s->last[ME] = row < rows ? AT(int, q_end)[row] : 0;
   }
   if (ME < kMaxQueries) {
     s->most[ME] = -kInfinity;

@@ -29,6 +29,7 @@ shared float shared_max[16];
 shared float shared_sum[16];
 shared float shared_factor[16];
 shared int shared_pos[kRows];
+shared int shared_last[kRows];  // the last visible position
 shared int shared_slot[kRows];  // -1: no such row
 shared uint shared_visible;
 shared uint shared_used[kKeys];  // whether some query weighs a key: others are not read
@@ -182,6 +183,7 @@ void Prepare(uint rows) {
     if (slot >= int(kSlots)) slot = -1;
     shared_slot[me] = slot;
     shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
+    shared_last[me] = row < rows ? I32(p.q_end).v[row] : 0;
   }
   if (me < 16) {
     shared_max[me] = -kInfinity;

@@ -1,5 +1,5 @@
-// The range of keys that a query sees. shared_pos and shared_slot hold the position and the slot
-// of each row of a workgroup.
+// The range of keys that a query sees. shared_pos, shared_last and shared_slot hold the position,
+// the last visible position and the slot of each row of a workgroup.
 
 int FirstOld(uint row, int past) {
   if (kWindow == 0) return 0;
@@ -9,5 +9,5 @@ int FirstOld(uint row, int past) {
 bool Sees(uint row, int slot, int pos, bool fresh, int past) {
   if (shared_slot[row] != slot) return false;
   if (kCanvas != 0) return fresh || pos >= FirstOld(row, past);
-  return pos <= shared_pos[row] && (kWindow == 0 || shared_pos[row] - pos < kWindow);
+  return pos <= shared_last[row] && (kWindow == 0 || shared_pos[row] - pos < kWindow);
 }

@@ -18,6 +18,7 @@
 
 const uint kRows = kQueries / kGroup;
 shared int shared_pos[kRows];
+shared int shared_last[kRows];  // the last visible position
 shared int shared_slot[kRows];  // -1: no such row
 const int kNoSlot = -2;         // of no row
 #include "attention.glsl"
@@ -112,6 +113,7 @@ void Prepare(uint rows) {
     if (slot >= int(kSlots)) slot = -1;
     shared_slot[me] = slot;
     shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
+    shared_last[me] = row < rows ? I32(p.q_end).v[row] : 0;
   }
   for (uint query = gl_SubgroupID; query < kQueries; query += kSubgroups) StoreQuery(query, rows);
   [[unroll]] for (uint i = 0; i < kDimMatrices * kQueryBlocks; ++i) result[i] = Sums(0.0);

@@ -150,13 +150,14 @@ void PrepareHeads(bool fresh) {
 // ---- keys and values ----------------------------------------------------------------------------
 
 // The keys the row may see have numbers from `first` to `past`, which is the first fresh one of the
-// slot; those of all fresh rows follow it, for steps in which a slot has several.
-int first, past, pos, slot;
+// slot; those of all fresh rows follow it, for steps in which a slot has several. The row is at
+// `pos` and sees keys up to `last`.
+int first, past, pos, last, slot;
 int fresh_row;  // which has number `past`
 bool sees_fresh, has_more;
 
 bool Reaches(int key_pos) {
-  return kCanvas != 0 || (key_pos <= pos && (kWindow == 0 || pos - key_pos < kWindow));
+  return kCanvas != 0 || (key_pos <= last && (kWindow == 0 || pos - key_pos < kWindow));
 }
 
 uint FreshRows() { return p.fresh != 0 ? p.fresh : Step(p.step).t; }
@@ -188,6 +189,7 @@ void FindFreshRow() {
 void FindKeys() {
   slot = I32(p.q_slot).v[GROUP.z];
   pos = I32(p.q_pos).v[GROUP.z];
+  last = IsNull(heads.q.last) ? pos : I32(heads.q.last).v[GROUP.z];
   const int only_past = I32(p.past).v[0];
   FindFreshRow();
   const int fresh_pos = I32(p.kv_pos).v[fresh_row];

@@ -1,0 +1,92 @@
+// im2col, causal_conv1d and local_attention: what the towers of pictures and sound have beyond
+// text.
+#include <rullama/sdk/operands.h>
+
+#include "backends/gpu/graph_facts.h"
+#include "backends/gpu/matrix_product.h"
+#include "backends/gpu/op_rows.h"
+#include "backends/gpu/plan_builder.h"
+
+namespace rullama::gpu {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+uint64_t GroupsFor(int64_t elements) { return CeilDiv(static_cast<uint64_t>(elements), kThreads); }
+
+void Im2Col(PlanBuilder& plan) {
+  const auto& a = plan.attrs<rl_im2col_attrs>();
+  const rl_value& x = plan.Input(operands::Im2Col::x);
+  const rl_value& y = plan.Result();
+  DispatchBuilder(plan, kernels::Patches{.threads = kThreads},
+                  {.x = plan.InputIndex(operands::Im2Col::x),
+                   .y = plan.ResultIndex(),
+                   .rows = y.dims[0],
+                   .x_rows = x.dims[0],
+                   .width = x.dims[1].constant,
+                   .channels = x.dims[2].constant,
+                   .side = a.kernel,
+                   .stride = a.stride})
+      .Emit(GroupsFor(plan.MaxRows(y) * Last(y)));
+}
+
+void CausalConv1d(PlanBuilder& plan) {
+  const rl_value& x = plan.Input(operands::CausalConv1d::x);
+  const rl_value& weight = plan.Input(operands::CausalConv1d::weight);
+  // The rows of constants are padded.
+  const uint64_t pitch = weight.lifetime == RL_LIFETIME_CONSTANT
+                             ? ShapeOfConstant(weight).stride / sizeof(float)
+                             : static_cast<uint64_t>(Last(weight));
+  DispatchBuilder(plan, kernels::CausalConv{.threads = kThreads},
+                  {.x = plan.InputIndex(operands::CausalConv1d::x),
+                   .weight = plan.InputIndex(operands::CausalConv1d::weight),
+                   .y = plan.ResultIndex(),
+                   .rows = x.dims[0],
+                   .n = Last(x),
+                   .taps = Last(weight),
+                   .pitch = pitch})
+      .Emit(GroupsFor(plan.MaxRows(x) * Last(x)));
+}
+
+void LocalAttention(PlanBuilder& plan) {
+  using operands::LocalAttention;
+  const rl_value& q = plan.Input(LocalAttention::q);
+  const int64_t heads = q.dims[1].constant;
+  const int64_t window = plan.Input(LocalAttention::rel).dims[0].constant;
+  const int64_t head_rows = plan.MaxRows(q) * heads;
+  const Scratch weights =
+      plan.scratch().New(static_cast<uint64_t>(head_rows * window) * sizeof(float));
+  DispatchBuilder(plan, kernels::LocalWeights{.threads = kThreads},
+                  {.q = plan.InputIndex(LocalAttention::q),
+                   .k = plan.InputIndex(LocalAttention::k),
+                   .rel = plan.InputIndex(LocalAttention::rel),
+                   .weights = weights,
+                   .rows = q.dims[0],
+                   .heads = heads,
+                   .dim = Last(q),
+                   .window = window,
+                   .cap = plan.attrs<rl_local_attention_attrs>().cap})
+      .Emit(GroupsFor(head_rows));
+  DispatchBuilder(plan, kernels::LocalMix{.threads = kThreads},
+                  {.weights = weights,
+                   .v = plan.InputIndex(LocalAttention::v),
+                   .y = plan.ResultIndex(),
+                   .rows = q.dims[0],
+                   .heads = heads,
+                   .dim = Last(q),
+                   .window = window})
+      .Emit(GroupsFor(head_rows * Last(q)));
+}
+
+std::string RefuseCausalConv1d(const sdk::GraphView& graph, const rl_op& op,
+                               const DeviceLimits& limits) {
+  return RefuseShapes(graph, op, limits);
+}
+
+}  // namespace
+
+const OpRow rows::kIm2Col = {RL_OP_im2col, RefusePlain, Im2Col};
+const OpRow rows::kCausalConv1d = {RL_OP_causal_conv1d, RefuseCausalConv1d, CausalConv1d};
+const OpRow rows::kLocalAttention = {RL_OP_local_attention, RefusePlain, LocalAttention};
+
+}  // namespace rullama::gpu
