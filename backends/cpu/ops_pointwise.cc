@@ -69,10 +69,6 @@ float ApplyUnary(int32_t fn, float x) {
       return 1.0f / std::sqrt(x);
     case RL_UNARY_TANH:
       return std::tanh(x);
-    case RL_UNARY_SIGMOID:
-      return 1.0f / (1.0f + std::exp(-x));
-    case RL_UNARY_SILU:
-      return x / (1.0f + std::exp(-x));
     default:
       return x * x;  // RL_UNARY_SQUARE
   }
@@ -87,6 +83,10 @@ void UnaryRun(const KernelTable& kernels, const void* attrs, const float* x, con
     TrainingKernelsFor(kernels.isa).gelu_tanh_grad(x, n, out);
   } else if (fn == RL_UNARY_EXP) {
     kernels.exp(x, n, out);
+  } else if (fn == RL_UNARY_SIGMOID) {
+    kernels.sigmoid(x, n, out);
+  } else if (fn == RL_UNARY_SILU) {
+    kernels.silu(x, n, out);
   } else {
     for (size_t i = 0; i < n; ++i) out[i] = ApplyUnary(fn, x[i]);
   }

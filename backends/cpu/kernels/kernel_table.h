@@ -59,6 +59,8 @@ struct KernelTable {
   void (*softcap)(const float* x, size_t n, float cap,
                   float* out) = nullptr;  // cap * tanh(x / cap)
   void (*exp)(const float* x, size_t n, float* out) = nullptr;
+  void (*sigmoid)(const float* x, size_t n, float* out) = nullptr;  // 1 / (1 + exp(-x))
+  void (*silu)(const float* x, size_t n, float* out) = nullptr;     // x * sigmoid(x)
 
   // out = x / sqrt(mean(x^2) + eps) * weight; a null weight means ones. Squares and their sum are
   // float64, mean and eps float32. out may be x.

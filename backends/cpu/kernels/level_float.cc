@@ -23,6 +23,8 @@ void AddFloatKernels<kIsa>(KernelTable& table) {
   table.geglu = &GegluRow;
   table.softcap = &SoftcapRow;
   table.exp = &ExpRow;
+  table.sigmoid = &SigmoidRow;
+  table.silu = &SiluRow;
   table.rms_norm = &RmsNormRow;
   table.rms_norm_add = &RmsNormAddRow;
   table.softmax = &SoftmaxRow;

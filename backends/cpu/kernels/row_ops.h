@@ -10,6 +10,14 @@ namespace {
 void ExpRow(const float* x, size_t n, float* out) {
   MapRow(x, n, out, [](const F32x16& v) { return Exp(v); });
 }
+void SigmoidRow(const float* x, size_t n, float* out) {
+  const F32x16 one = Set1(1.0f);
+  MapRow(x, n, out, [&](const F32x16& v) { return Div(one, Add(one, Exp(Sub(Zero(), v)))); });
+}
+void SiluRow(const float* x, size_t n, float* out) {
+  const F32x16 one = Set1(1.0f);
+  MapRow(x, n, out, [&](const F32x16& v) { return Div(v, Add(one, Exp(Sub(Zero(), v)))); });
+}
 void GeluTanhRow(const float* x, size_t n, float* out) {
   MapRow(x, n, out, [](const F32x16& v) { return GeluTanh(v); });
 }

@@ -1,6 +1,7 @@
 // Compares pointwise and row kernels on every level with float64 formulas.
 #include <rullama/sdk/half.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -116,6 +117,34 @@ TEST_P(RowOpsTest, SoftcapIsAccurate) {
   table().softcap(x.data(), x.size(), 30.0f, y.data());
   ExpectClose(
       x, y, [](double v) { return 30 * std::tanh(v / 30); }, 5e-7, 0);
+}
+
+TEST_P(RowOpsTest, SigmoidAndSilu) {
+  auto x = Sweep();
+  x.insert(x.end(), {1e4f, -1e4f});
+  std::vector<float> y(x.size());
+  table().sigmoid(x.data(), x.size(), y.data());
+  ExpectClose(
+      x, y, [](double v) { return 1 / (1 + std::exp(-v)); }, 5e-7, 1e-37);
+  table().silu(x.data(), x.size(), y.data());
+  ExpectClose(
+      x, y, [](double v) { return v / (1 + std::exp(-v)); }, 5e-7, 1e-35);
+}
+
+TEST_P(RowOpsTest, ClampKeepsNan) {
+  for (const size_t n : kLengths) {
+    std::vector<float> x(n), y(n);
+    for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i) - 3.0f;
+    if (n > 1) x[1] = std::nanf("");
+    table().clamp(x.data(), n, -1.5f, kInf, y.data());
+    for (size_t i = 0; i < n; ++i) {
+      if (std::isnan(x[i])) {
+        EXPECT_TRUE(std::isnan(y[i])) << i;
+      } else {
+        EXPECT_EQ(y[i], std::max(x[i], -1.5f)) << i;
+      }
+    }
+  }
 }
 
 TEST_P(RowOpsTest, Arithmetic) {
