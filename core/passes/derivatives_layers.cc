@@ -78,10 +78,11 @@ void Rope(Site& s, const ops::Rope& op) {
   s.Give(operands::Rope::x, s.b.Add(back, s.Part("x")));
 }
 
-// Only of attention without old rows: those of a cache have no gradient to give.
+// Only of attention without old rows: those of a cache have no gradient to give. The ops of the
+// derivative know no q_end.
 void Attention(Site& s, const ops::Attention& op) {
   using In = operands::Attention;
-  if (op.k_state != kNoValue) return;
+  if (op.k_state != kNoValue || op.q_end != kNoValue) return;
   const auto with_rows = [&](auto grad) {
     grad.q = op.q;
     grad.k_new = op.k_new;

@@ -617,6 +617,23 @@ TEST(Differentiate, WhatCannotBeDerivedIsNamed) {
       << by_weight.error().message;
 }
 
+TEST(Differentiate, AttentionWithLastVisiblePositionsIsRefused) {
+  const Case blocks = {"blocks",
+                       [](GraphBuilder& b) {
+                         ops::Attention attention{.q = Rows(b, "q", {2, 3}),
+                                                  .k_new = Rows(b, "k", {2, 3}),
+                                                  .v_new = Rows(b, "v", {2, 3}),
+                                                  .scale = 1};
+                         attention.q_end = b.Input("end", {DType::kI32, {Dim::T()}});
+                         return b.Add(ops::WithRows(attention, StepRowsOf(b)), "y");
+                       },
+                       {"q"}};
+  const Graph graph = BuildCase(blocks);
+  const auto refused = Differentiate(graph, By(graph, blocks));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().id, "train.no_derivative");
+}
+
 TEST(Differentiate, NamesThatDoNotFitAreErrors) {
   const Adapted adapted = WithAdapters({2});
   const auto id_of = [&](auto change) {
