@@ -74,6 +74,10 @@ void CanvasRunner::Loop() {
     } else if (auto end = Run(*job); end) {
       job->channel->Push(*end);
     } else {
+      if (end.error().id == "device.lost") {
+        const std::lock_guard lock(mutex_);
+        stats_.device_lost = true;
+      }
       job->channel->Push(std::move(end).error());
     }
   }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "engine/canvas_runner.h"
@@ -58,6 +60,12 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
   const std::span<const TokenId> ends = tokenizer.end_of_generation_ids();
   return {ends.begin(), ends.end()};
+}
+
+// What writes warnings to the log of the program; empty if it has none.
+std::function<void(std::string_view)> WarnerOf(const HostHooks& hooks) {
+  if (!hooks.logger) return {};
+  return [logger = hooks.logger](std::string_view text) { logger->warn("{}", text); };
 }
 
 // -ln softmax(logits)[target].
@@ -135,6 +143,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .chunk = info.chunk,
                                                    .prefix_bytes = prefix_bytes,
                                                    .end_tokens = EndTokens(session->tokenizer()),
+                                                   .warn = WarnerOf(setup.hooks),
                                                    .cancelled = setup.hooks.cancelled},
                                   wakeup);
   return OkStatus();

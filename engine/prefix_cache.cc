@@ -1,5 +1,7 @@
 #include "engine/prefix_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -76,7 +78,7 @@ Status PrefixCache::Copy(int32_t slot, std::span<const int32_t> prompt, int64_t 
 }
 
 void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t client) {
-  if (limit_ == 0 || FindExact(tokens, client) != entries_.end()) return;
+  if (limit_ == 0 || !rings_fit_ || FindExact(tokens, client) != entries_.end()) return;
   const Clock::time_point begin = Clock::now();
   auto snapshot = session_.Save(slot, session_.past(slot), SnapshotContent::kRings);
   save_seconds_.Observe(SecondsSince(begin));
@@ -88,6 +90,8 @@ void PrefixCache::Keep(int32_t slot, std::span<const int32_t> tokens, uint64_t c
                        .snapshot = *std::move(snapshot)});
   bytes_ += entries_.front().bytes();
   largest_ = std::max(largest_, entries_.front().bytes());
+  // The rings of later prompts are no smaller.
+  rings_fit_ = entries_.front().bytes() <= limit_;
   Thin(tokens, client);
   EvictBeyondLimit();
 }
@@ -123,6 +127,7 @@ void PrefixCache::AddTo(EngineStats& stats) const {
   stats.prefix_entries = std::ssize(entries_);
   stats.largest_snapshot = static_cast<int64_t>(largest_);
   stats.prefix_evictions = evictions_;
+  stats.prefix_oversized = oversized_;
   stats.snapshot_save = save_seconds_;
   stats.snapshot_restore = restore_seconds_;
 }
@@ -167,11 +172,25 @@ void PrefixCache::EvictBeyondLimit() {
     const double age = static_cast<double>(uses_ - entry.last_used + 1);
     return static_cast<double>(entry.position()) / static_cast<double>(entry.bytes()) / age;
   };
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto at = entry++;
+    if (at->bytes() > limit_) DropOversized(at);
+  }
   while (bytes_ > limit_) {
     const auto least = std::ranges::min_element(entries_, {}, value);
     Drop(least);
     ++evictions_;
   }
+}
+
+void PrefixCache::DropOversized(Entries::iterator entry) {
+  if (++oversized_ == 1 && warn_) {
+    warn_(fmt::format(
+        "a snapshot of {} tokens has {} bytes, more than the {} of server.prefix_cache_mib, and is "
+        "not kept; prompts of this length are read again from their beginning unless it is raised",
+        entry->position(), entry->bytes(), limit_));
+  }
+  Drop(entry);
 }
 
 void PrefixCache::Drop(Entries::iterator entry) {

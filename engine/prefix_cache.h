@@ -5,16 +5,20 @@
 // completed before the slot is given to another prompt, or when another slot is to have it. Of the
 // snapshots of one conversation the shortest and the two longest stay, and of the others one for
 // each power of two of their distance to the longest. Beyond the limit of bytes, those go first
-// that save few tokens for their size and were not used for long.
+// that save few tokens for their size and were not used for long. A snapshot that is larger than
+// the limit of all is not kept.
 //
 // Ownership: borrows the session. Thread safety: one thread. A snapshot that cannot be made is not
 // kept, which costs time only; errors are returned where a slot's content is concerned.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -26,8 +30,10 @@ namespace rullama {
 
 class PrefixCache {
  public:
-  // `limit`: bytes of host memory; 0 keeps nothing.
-  PrefixCache(Session& session, uint64_t limit) : session_(session), limit_(limit) {}
+  // `limit`: bytes of host memory; 0 keeps nothing. `warn` is told about the first snapshot that is
+  // larger than the limit.
+  PrefixCache(Session& session, uint64_t limit, std::function<void(std::string_view text)> warn)
+      : session_(session), limit_(limit), warn_(std::move(warn)) {}
 
   // The longest prefix of the prompt that is kept for the client and is longer than `beyond`; 0 if
   // there is none. At least one token of the prompt lies behind it. `cuts` are those of the prompt.
@@ -77,15 +83,19 @@ class PrefixCache {
   // Drops snapshots of the conversation that ends with `tokens`.
   void Thin(std::span<const int32_t> tokens, uint64_t client);
   void EvictBeyondLimit();
+  void DropOversized(Entries::iterator entry);
   void Drop(Entries::iterator entry);
 
   Session& session_;
   uint64_t limit_;
+  std::function<void(std::string_view text)> warn_;
+  bool rings_fit_ = true;  // into the limit
   uint64_t uses_ = 0;
   Entries entries_;
   uint64_t bytes_ = 0;
   uint64_t largest_ = 0;  // bytes of a snapshot so far
   uint64_t evictions_ = 0;
+  uint64_t oversized_ = 0;  // snapshots larger than the limit
   Histogram save_seconds_;
   Histogram restore_seconds_;
 };

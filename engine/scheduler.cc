@@ -33,7 +33,7 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       wakeup_(std::move(wakeup)),
       batch_(session, options_.vocabulary),
       table_(options_.slots),
-      prefixes_(session, options_.prefix_bytes),
+      prefixes_(session, options_.prefix_bytes, options_.warn),
       slots_(static_cast<size_t>(options_.slots)) {
   stats_.slots = options_.slots;
   thread_ = std::thread([this] { Loop(); });
@@ -231,6 +231,11 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
 
 Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   std::vector<int32_t> writers = SharersOf(slot);
+  if (chunk.size() == 1) {
+    // The plan of one row has one result: the others read the last chunk themselves.
+    RL_RETURN_IF_ERROR(Share(slot, writers));
+    writers.clear();
+  }
   writers.insert(writers.begin(), slot);
   std::vector<RowRequest> draws;
   draws.reserve(writers.size());
@@ -250,6 +255,7 @@ Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   RL_ASSIGN_OR_RETURN(const SessionStats stats, session_.Stats());
   for (size_t i = 0; i < writers.size(); ++i) {
     Running& writer = *slots_[static_cast<size_t>(writers[i])];
+    if (writer.read < std::ssize(writer.job->prompt)) continue;  // reads the prompt itself
     writer.first_token = EngineClock::now();
     writer.after_prompt = stats;
     TakeResult(writers[i], results[i]);
@@ -363,7 +369,7 @@ void Scheduler::Fail(int32_t slot, const Error& error) {
   slots_[static_cast<size_t>(slot)]->job->channel->Push(error);
   if (error.id == "device.lost") {
     const std::lock_guard lock(mutex_);
-    ++stats_.device_losses;
+    stats_.device_lost = true;
   }
   table_.Forget(slot);
   prefixes_.Lose(slot);

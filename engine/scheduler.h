@@ -11,10 +11,12 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -33,6 +35,7 @@ struct SchedulerOptions {
   int64_t chunk = 0;          // most rows between two cut points of a prompt
   uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
   std::vector<int32_t> end_tokens = {};
+  std::function<void(std::string_view text)> warn = {};     // called on the thread of the scheduler
   std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
 };
 
@@ -86,7 +89,11 @@ class Scheduler final : public JobRunner {
   Status Return(int32_t slot, int64_t position);
   // The slots whose jobs wait for `slot` to read their prompt.
   [[nodiscard]] std::vector<int32_t> SharersOf(int32_t slot) const;
-  // Lets them hold what `slot` holds, which has read the prompt.
+  // Lets the slot, which holds `held` rows of its job's prompt, hold those that the prefix cache
+  // has.
+  Status CopyPrefix(int32_t slot, int64_t held);
+  // Lets them hold what `slot` has read of their prompt, and read the rest themselves. Without
+  // memory for a copy they read all of it.
   Status Share(int32_t slot, std::span<const int32_t> sharers);
   // The most tokens that prompt and answer may have.
   [[nodiscard]] int64_t CapacityOf(const Job& job) const;

@@ -71,15 +71,8 @@ Status Scheduler::Begin(int32_t slot, int64_t held) {
   RL_RETURN_IF_ERROR(Return(slot, held));
   running.read = running.reused = held;
   if (!ReadsChunks(job.kind)) return job.kind == Job::Kind::kLoad ? Load(slot) : OkStatus();
-  const std::span<const int32_t> prompt = job.prompt;
-  const int64_t found = job.reuse_prefix ? prefixes_.Find(prompt, job.cuts, job.client, held) : 0;
-  if (found > 0) {
-    RL_RETURN_IF_ERROR(prefixes_.Copy(slot, prompt, found, job.client));
-    table_.Append(slot,
-                  prompt.subspan(static_cast<size_t>(held), static_cast<size_t>(found - held)));
-    running.read = running.reused = found;
-  }
-  const ReadProgress progress{running.read, std::ssize(prompt)};
+  if (job.reuse_prefix) RL_RETURN_IF_ERROR(CopyPrefix(slot, held));
+  const ReadProgress progress{running.read, std::ssize(job.prompt)};
   job.channel->Push(progress);
   for (const int32_t sharer : SharersOf(slot)) {
     Running& other = *slots_[static_cast<size_t>(sharer)];
@@ -88,6 +81,29 @@ Status Scheduler::Begin(int32_t slot, int64_t held) {
   }
   const std::lock_guard lock(mutex_);
   ++(running.reused > 0 ? stats_.prefix_hits : stats_.prefix_misses);
+  return OkStatus();
+}
+
+Status Scheduler::CopyPrefix(int32_t slot, int64_t held) {
+  Running& running = *slots_[static_cast<size_t>(slot)];
+  const Job& job = *running.job;
+  const std::span<const int32_t> prompt = job.prompt;
+  const int64_t found = prefixes_.Find(prompt, job.cuts, job.client, held);
+  if (found == 0) return OkStatus();
+  Status copied = prefixes_.Copy(slot, prompt, found, job.client);
+  if (copied) {
+    table_.Append(slot,
+                  prompt.subspan(static_cast<size_t>(held), static_cast<size_t>(found - held)));
+    running.read = running.reused = found;
+    return OkStatus();
+  }
+  if (copied.error().kind != ErrorKind::kOutOfMemory) return copied;
+  // The prompt is read instead, from its beginning if the copy has failed halfway.
+  if (session_.past(slot) != held) {
+    table_.Forget(slot);
+    prefixes_.Lose(slot);
+    running.read = running.reused = 0;
+  }
   return OkStatus();
 }
 
@@ -112,15 +128,25 @@ std::vector<int32_t> Scheduler::SharersOf(int32_t slot) const {
 
 Status Scheduler::Share(int32_t slot, std::span<const int32_t> sharers) {
   if (sharers.empty()) return OkStatus();
-  RL_ASSIGN_OR_RETURN(const Snapshot snapshot, session_.Save(slot, session_.past(slot)));
-  for (const int32_t sharer : sharers) {
-    RL_RETURN_IF_ERROR(session_.Restore(sharer, snapshot));
+  int64_t held = slots_[static_cast<size_t>(slot)]->read;
+  if (held > 0) {
+    const auto snapshot = session_.Save(slot, session_.past(slot));
+    const bool no_memory = !snapshot && snapshot.error().kind == ErrorKind::kOutOfMemory;
+    if (!snapshot && !no_memory) return tl::unexpected(snapshot.error());
+    if (no_memory) held = 0;
+    for (const int32_t sharer : sharers) {
+      if (no_memory) break;
+      RL_RETURN_IF_ERROR(session_.Restore(sharer, *snapshot));
+    }
   }
   for (const int32_t sharer : sharers) {
     Running& other = *slots_[static_cast<size_t>(sharer)];
-    table_.Append(sharer, other.job->prompt);
-    other.read = std::ssize(other.job->prompt);
-    other.job->channel->Push(ReadProgress{other.read, other.read});
+    const std::span<const int32_t> prompt = other.job->prompt;
+    if (held == 0) session_.ForgetSlot(sharer);
+    table_.Append(sharer, prompt.first(static_cast<size_t>(held)));
+    other.read = held;
+    other.reused = std::min(other.reused, held);
+    other.job->channel->Push(ReadProgress{other.read, std::ssize(prompt)});
     other.reader.reset();
   }
   return OkStatus();

@@ -41,7 +41,7 @@ void Root(const Services& services, Call& call) {
 void Health(const Services& services, Call& call) {
   const auto engine = services.model.loaded();
   const bool draining = services.running.draining();
-  const bool lost = engine && engine->stats().device_losses > 0;
+  const bool lost = engine && engine->stats().device_lost;
   if (!draining && !lost) {
     call.SendJson({{"status", "ok"}});
     return;
@@ -88,6 +88,7 @@ void Props(const Services& services, Call& call) {
        {{"limit_bytes", info.prefix_cache_bytes},
         {"used_bytes", stats.prefix_bytes},
         {"snapshot_bytes", stats.largest_snapshot},
+        {"oversized_snapshots", stats.prefix_oversized},
         {"snapshots", stats.prefix_entries}}},
       {"chunk", info.chunk},
       {"embedding", "mean"}};

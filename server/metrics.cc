@@ -197,8 +197,10 @@ std::string Metrics::Text(const Gauges& gauges) const {
                  gauges.engine.prefix_evictions},
                 {{"constraint_failures_total", "Answers under a schema that met a dead end."},
                  gauges.engine.constraint_failures},
-                {{"device_lost_total", "Answers that failed because the device was lost."},
-                 gauges.engine.device_losses}};
+                {{"prefix_cache_oversized_total", "Snapshots that were larger than the cache."},
+                 gauges.engine.prefix_oversized},
+                {{"device_lost_total", "Losses of the device."},
+                 static_cast<uint64_t>(gauges.engine.device_lost)}};
   for (const auto& one : counts) {
     AddHead(text, "rullama_", one.row, "counter");
     text += fmt::format("rullama_{} {}\n", one.row.name, one.value);

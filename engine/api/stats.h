@@ -44,7 +44,8 @@ struct EngineStats {
   uint64_t prefix_misses = 0;
   uint64_t prefix_evictions = 0;     // snapshots that gave way to others
   uint64_t constraint_failures = 0;  // answers under a schema that no token could go on
-  uint64_t device_losses = 0;        // answers that failed because the device was lost
+  uint64_t prefix_oversized = 0;     // snapshots that were larger than the limit of all
+  bool device_lost = false;          // from now on all requests fail: open the model again
   Histogram mask_seconds = {};       // to make the mask of one token
   Histogram schema_seconds = {};     // to compile what an answer may be
   Histogram snapshot_save = {};      // seconds

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
@@ -17,6 +18,20 @@
 
 #include "core/base/must_test_util.h"
 #include "tests/fakes/adapter_folder.h"
+
+namespace {
+std::atomic<bool> no_snapshots = false;  // there is no memory for any
+}  // namespace
+
+// The allocation of snapshots, which alone asks in this way.
+void* operator new[](size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  if (no_snapshots) return nullptr;
+  try {
+    return ::operator new[](bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 
 namespace rullama {
 namespace {
@@ -283,6 +298,54 @@ TEST(EngineTest, PromptsAreCopiedBetweenSlots) {
   }
 }
 
+TEST(EngineTest, PromptsAreReadWhereThereIsNoMemoryToCopyThem) {
+  const auto engine =
+      Open("cpu", 3, {{"context.prefill_chunk", "16"}, {"backend.options.threads", "1"}});
+  std::vector<int32_t> start(160);
+  std::iota(start.begin(), start.end(), 300);
+  Answer(*engine, {.ids = start, .max_tokens = 1});
+  Request request{.ids = start, .max_tokens = 12};
+  request.ids.push_back(400);
+  request.sampling.seed = 1;
+  no_snapshots = true;
+  std::vector<Generation> copies;
+  copies.reserve(3);
+  for (int i = 0; i < 3; ++i) copies.push_back(Must(engine->Submit(request)));
+  std::vector<Completion> answers;
+  answers.reserve(6);
+  for (Generation& copy : copies) answers.push_back(Must(copy.Wait()));
+  request.reuse_prefix = false;
+  std::vector<Generation> choices = Must(engine->SubmitChoices(request, 3));
+  for (Generation& choice : choices) answers.push_back(Must(choice.Wait()));
+  no_snapshots = false;
+  EXPECT_EQ(answers[0].cached_tokens, 160) << "in its slot";
+  EXPECT_EQ(answers[1].cached_tokens, 0);
+  const Completion alone = Answer(*engine, request);
+  for (size_t i = 0; i < 4; ++i) EXPECT_THAT(answers[i].ids, ElementsAreArray(alone.ids)) << i;
+  for (const uint32_t choice : {1U, 2U}) {
+    request.choice = choice;
+    EXPECT_THAT(answers[3 + choice].ids, ElementsAreArray(Answer(*engine, request).ids)) << choice;
+  }
+}
+
+TEST(EngineTest, SnapshotsLargerThanTheCacheAreNotKept) {
+  const auto engine = Must(Engine::Open({.model = kE2b,
+                                         .backend = "cpu",
+                                         .settings = {{"context.capacity", "2048"},
+                                                      {"context.kv_dtype", "f32"},
+                                                      {"context.prefill_chunk", "64"},
+                                                      {"server.prefix_cache_mib", "1"}},
+                                         .plugin_paths = {kPlugins}}));
+  std::vector<int32_t> prompt(1600);
+  std::iota(prompt.begin(), prompt.end(), 300);
+  Answer(*engine, {.ids = prompt, .max_tokens = 1});
+  EXPECT_EQ(engine->stats().prefix_oversized, 0U) << "the rings alone are small";
+  Answer(*engine, {.prompt = "Another prompt", .max_tokens = 1});
+  EXPECT_EQ(engine->stats().prefix_oversized, 1U);
+  EXPECT_GT(Answer(*engine, {.ids = prompt, .max_tokens = 1}).cached_tokens, 0)
+      << "a shorter snapshot is kept";
+}
+
 // A slot's prompt is kept in host memory while others use the slot, as long as there is room.
 TEST(EngineTest, PromptsOutliveTheirSlot) {
   const auto cached_after = [](const char* mib, int others) {
@@ -514,6 +577,16 @@ TEST(EngineTest, ChoicesShareTheReadingOfTheirPrompt) {
   const Histogram chunks = engine->stats().prompt.rows;
   EXPECT_EQ(std::accumulate(chunks.counts.begin(), chunks.counts.end(), uint64_t{0}), 4U)
       << "one for all choices together, and three for the others";
+  // The last chunk has one row.
+  request.ids = std::vector<int32_t>(65, 300);
+  request.prompt.clear();
+  request.choice = 0;
+  std::vector<Generation> few = Must(engine->SubmitChoices(request, 3));
+  for (uint32_t i = 0; i < 3; ++i) {
+    request.choice = i;
+    const Completion choice = Must(few[i].Wait());
+    EXPECT_THAT(choice.ids, ElementsAreArray(Answer(*engine, request).ids)) << i;
+  }
   EXPECT_FALSE(engine->SubmitChoices(request, 5));
   EXPECT_FALSE(engine->SubmitChoices(request, 0));
 }
