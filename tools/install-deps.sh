@@ -14,11 +14,13 @@ minimal=(g++ binutils cmake make ninja-build python3)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
           libcli11-dev libedit-dev libgtest-dev libgmock-dev libxxhash-dev)
+# Pictures and sound; pkg-config finds some of these libraries.
+minimal+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libsndfile1-dev libsoxr-dev pkg-config)
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
 minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers opencl-headers)
 # The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the
 # OpenCL loader and a driver that needs no GPU. Manual pages are checked, and shells complete.
-tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd pkg-config
+tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd
        mandoc zsh fish)
 # The Python package and its tests.
 tests+=(python3-dev python3-venv)

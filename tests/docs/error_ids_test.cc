@@ -126,7 +126,7 @@ bool IsTestSource(const std::string& name) {
 Uses UsesInSources() {
   Uses uses;
   for (const char* folder :
-       {"core", "models", "samplers", "engine", "server", "cli", "conformance"}) {
+       {"core", "media", "models", "samplers", "engine", "server", "cli", "conformance"}) {
     for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / folder)) {
       const std::string extension = entry.path().extension().string();
       if (extension != ".cc" && extension != ".h") continue;

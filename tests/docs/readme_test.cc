@@ -151,7 +151,7 @@ TEST(Documents, PathsInBackticksExist) {
     if (page.extension() != ".md") continue;
     for (const std::string& path :
          Matches(ReadText(page),
-                 "`((?:core|models|samplers|engine|backends|cli|conformance|"
+                 "`((?:core|media|models|samplers|engine|backends|cli|conformance|"
                  "configs|tests|bench|tools|cmake|docs|[.]ci|"
                  "[.]github)/[A-Za-z0-9_./-]+)`")) {
       if (std::regex_search(path, std::regex("[A-Z]{2}"))) continue;

@@ -1,0 +1,145 @@
+// JPEG, baseline and progressive, with libjpeg-turbo.
+//
+// The library reports errors by a function that must not return. It jumps back into ReadHeader or
+// ReadRows, over frames of the library and over our callbacks, none of which has a destructor to
+// run.
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>  // jpeglib.h uses FILE and does not include it
+
+// jpeglib.h needs <cstdio> before it.
+#include <jpeglib.h>
+// jerror.h needs jpeglib.h before it.
+#include <jerror.h>
+
+#include "media/picture_decoders.h"
+
+namespace rullama::media_internal {
+namespace {
+
+// A progressive file may repeat scans that are a few bytes long and cost time for every pixel. Files
+// of encoders have around ten.
+constexpr int kMaxScans = 100;
+
+struct JpegReader {
+  JpegReader() = default;
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+  ~JpegReader() { jpeg_destroy_decompress(&info); }
+
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
+  std::jmp_buf failed{};
+  char message[JMSG_LENGTH_MAX] = "";
+};
+
+[[noreturn]] void Fail(j_common_ptr info) {
+  auto* const reader = static_cast<JpegReader*>(info->client_data);
+  info->err->format_message(info, reader->message);
+  std::longjmp(reader->failed, 1);
+}
+
+// The library goes on after damage and fills in grey; a picture with a part missing is refused
+// instead. Other warnings (bytes between markers, odd versions) leave the pixels whole.
+void OnMessage(j_common_ptr info, int level) {
+  constexpr int kWarning = -1;
+  if (level != kWarning) return;
+  switch (info->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+      Fail(info);
+    default:
+      break;
+  }
+}
+
+void OnProgress(j_common_ptr info) {
+  auto* const reader = static_cast<JpegReader*>(info->client_data);
+  if (reader->info.input_scan_number <= kMaxScans) return;
+  std::snprintf(reader->message, sizeof(reader->message), "more than %d scans", kMaxScans);
+  std::longjmp(reader->failed, 1);
+}
+
+void OnOutput(j_common_ptr /*info*/) {}
+
+bool ReadHeader(JpegReader& reader, const uint8_t* file, size_t size) {
+  reader.info.err = jpeg_std_error(&reader.errors);
+  reader.errors.error_exit = Fail;
+  reader.errors.emit_message = OnMessage;
+  reader.errors.output_message = OnOutput;
+  reader.info.client_data = &reader;
+  if (setjmp(reader.failed) != 0) return false;
+  jpeg_create_decompress(&reader.info);
+  reader.progress.progress_monitor = OnProgress;
+  reader.info.progress = &reader.progress;
+  jpeg_mem_src(&reader.info, file, size);
+  constexpr unsigned kLongestMarker = 0xFFFF;
+  jpeg_save_markers(&reader.info, JPEG_APP0 + 1, kLongestMarker);
+  jpeg_read_header(&reader.info, TRUE);
+  return true;
+}
+
+// Writes [height, width, 3] to `rows`.
+bool ReadRows(JpegReader& reader, uint8_t* rows) {
+  if (setjmp(reader.failed) != 0) return false;
+  reader.info.out_color_space = JCS_RGB;
+  jpeg_start_decompress(&reader.info);
+  while (reader.info.output_scanline < reader.info.output_height) {
+    JSAMPROW row = rows + size_t{reader.info.output_scanline} * reader.info.output_width * 3;
+    jpeg_read_scanlines(&reader.info, &row, 1);
+  }
+  jpeg_finish_decompress(&reader.info);
+  return true;
+}
+
+int OrientationOfMarkers(const JpegReader& reader) {
+  for (auto* marker = reader.info.marker_list; marker != nullptr; marker = marker->next) {
+    const Bytes block(marker->data, marker->data_length);
+    constexpr Bytes::size_type kShortest = 6;  // "Exif\0\0"; other users of APP1 begin otherwise
+    if (block.size() > kShortest && block[0] == 'E' && block[1] == 'x') {
+      return ExifOrientation(block);
+    }
+  }
+  return 1;
+}
+
+// Error media.format for channels that have no meaning as RGB without a profile.
+Status CheckColours(J_COLOR_SPACE space) {
+  switch (space) {
+    case JCS_GRAYSCALE:
+    case JCS_RGB:
+    case JCS_YCbCr:
+      return OkStatus();
+    case JCS_CMYK:
+    case JCS_YCCK:
+      return MakeError(ErrorKind::kUsage, "media.format",
+                       "the picture is a JPEG file in {}, the colours of print, expected RGB or "
+                       "grey; convert the picture",
+                       space == JCS_CMYK ? "CMYK" : "YCCK");
+    default:
+      return MakeError(ErrorKind::kUsage, "media.format",
+                       "the picture is a JPEG file with unknown colours, expected RGB or grey; "
+                       "convert the picture");
+  }
+}
+
+}  // namespace
+
+Result<StoredPicture> DecodeJpeg(Bytes file, const PictureLimits& limits) {
+  JpegReader reader;
+  if (!ReadHeader(reader, file.data(), file.size())) return DamagedPicture("JPEG", reader.message);
+  RL_RETURN_IF_ERROR(CheckColours(reader.info.jpeg_color_space));
+  StoredPicture picture;
+  RL_RETURN_IF_ERROR(
+      Allocate(picture, reader.info.image_width, reader.info.image_height, 3, limits));
+  picture.orientation = OrientationOfMarkers(reader);
+  if (!ReadRows(reader, picture.samples.data())) return DamagedPicture("JPEG", reader.message);
+  return picture;
+}
+
+}  // namespace rullama::media_internal

@@ -1,0 +1,132 @@
+#include "media/picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "core/base/checked_math.h"
+#include "core/base/printable.h"
+#include "media/picture_decoders.h"
+
+namespace rullama {
+namespace {
+
+using media_internal::Bytes;
+using media_internal::PictureDecoder;
+using media_internal::StoredPicture;
+using namespace std::string_view_literals;
+
+// How the files of a format begin. Formats without a decoder are known to be refused by name.
+struct PictureFormat {
+  std::string_view name;
+  PictureDecoder* decode;
+  size_t at;               // where `magic` begins
+  std::string_view magic;  // the bytes themselves
+};
+constexpr PictureFormat kPictureFormats[] = {
+    {"JPEG", media_internal::DecodeJpeg, 0, "\xFF\xD8\xFF"sv},
+    {"PNG", media_internal::DecodePng, 0, "\x89PNG\r\n\x1A\n"sv},
+    {"WebP", media_internal::DecodeWebp, 8, "WEBP"sv},
+    {"GIF", media_internal::DecodeGif, 0, "GIF8"sv},
+    {"AVIF", nullptr, 4, "ftypavif"sv},
+    {"AVIF", nullptr, 4, "ftypavis"sv},
+    {"HEIC", nullptr, 4, "ftyphei"sv},
+    {"HEIC", nullptr, 4, "ftyphev"sv},
+    {"HEIF", nullptr, 4, "ftypmif1"sv},
+    {"HEIF", nullptr, 4, "ftypmsf1"sv},
+    {"MP4", nullptr, 4, "ftyp"sv},
+    {"TIFF", nullptr, 0, "II*\0"sv},
+    {"TIFF", nullptr, 0, "MM\0*"sv},
+    {"JPEG XL", nullptr, 0, "\xFF\x0A"sv},
+    {"JPEG XL", nullptr, 4, "JXL \r\n"sv},
+    {"JPEG 2000", nullptr, 4, "jP  \r\n"sv},
+    {"JPEG 2000", nullptr, 0, "\xFF\x4F\xFF\x51"sv},
+    {"Photoshop", nullptr, 0, "8BPS"sv},
+    {"OpenEXR", nullptr, 0, "\x76\x2F\x31\x01"sv},
+    {"icon", nullptr, 0, "\0\0\1\0"sv},
+    {"QOI", nullptr, 0, "qoif"sv},
+    {"PDF", nullptr, 0, "%PDF"sv},
+    {"SVG", nullptr, 0, "<svg"sv},
+    {"SVG or another XML", nullptr, 0, "<?xml"sv},
+    {"Netpbm", nullptr, 0, "P3\n"sv},
+    {"Netpbm", nullptr, 0, "P5\n"sv},
+    {"Netpbm", nullptr, 0, "P6\n"sv},
+    {"BMP", nullptr, 0, "BM"sv},
+};
+
+std::string_view Text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Error media.format, where no decoder takes the file.
+Result<PictureDecoder*> FindDecoder(Bytes file) {
+  constexpr std::string_view kExpected = "expected JPEG, PNG, WebP or GIF; convert the picture";
+  const std::string_view text = Text(file);
+  if (text.empty()) {
+    return MakeError(ErrorKind::kUsage, "media.format", "the picture is an empty file, {}",
+                     kExpected);
+  }
+  for (const PictureFormat& format : kPictureFormats) {
+    if (text.size() < format.at || !text.substr(format.at).starts_with(format.magic)) continue;
+    if (format.decode != nullptr) return format.decode;
+    return MakeError(ErrorKind::kUsage, "media.format", "the picture is a {} file, {}", format.name,
+                     kExpected);
+  }
+  return MakeError(ErrorKind::kUsage, "media.format",
+                   "the picture begins with the bytes {:02x}, as no known format does, {}",
+                   fmt::join(file.first(std::min<size_t>(file.size(), 8)), " "), kExpected);
+}
+
+}  // namespace
+
+Result<Picture> DecodePicture(std::span<const std::byte> file, const PictureLimits& limits) {
+  const Bytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  try {
+    RL_ASSIGN_OR_RETURN(PictureDecoder* const decode, FindDecoder(bytes));
+    RL_ASSIGN_OR_RETURN(StoredPicture picture, decode(bytes, limits));
+    media_internal::BlendWithWhite(picture);
+    return media_internal::Upright(std::move(picture));
+  } catch (const std::bad_alloc&) {
+    return MakeError(ErrorKind::kOutOfMemory, "media.memory",
+                     "there is not enough memory to decode a picture of {} bytes; use a smaller one",
+                     file.size());
+  }
+}
+
+namespace media_internal {
+
+Status CheckPixels(uint64_t width, uint64_t height, const PictureLimits& limits) {
+  if (width == 0 || height == 0) {
+    return MakeError(ErrorKind::kUsage, "media.damaged",
+                     "the picture has {} x {} pixels, expected at least one", width, height);
+  }
+  const auto pixels = CheckedMul(width, height);
+  if (!pixels || *pixels > limits.max_pixels || !CheckedCast<uint32_t>(*pixels)) {
+    return MakeError(ErrorKind::kUsage, "media.too_large",
+                     "the picture has {} x {} pixels, expected at most {} pixels; make it smaller",
+                     width, height, limits.max_pixels);
+  }
+  return OkStatus();
+}
+
+Status Allocate(StoredPicture& picture, uint64_t width, uint64_t height, uint32_t channels,
+                const PictureLimits& limits) {
+  RL_RETURN_IF_ERROR(CheckPixels(width, height, limits));
+  picture.width = static_cast<uint32_t>(width);
+  picture.height = static_cast<uint32_t>(height);
+  picture.channels = channels;
+  picture.samples.resize(width * height * channels);
+  return OkStatus();
+}
+
+tl::unexpected<Error> DamagedPicture(std::string_view format, std::string_view why) {
+  return MakeError(ErrorKind::kUsage, "media.damaged",
+                   "the {} file cannot be decoded ({}); the file is incomplete or damaged", format,
+                   ShownName(why));
+}
+
+}  // namespace media_internal
+}  // namespace rullama

@@ -1,0 +1,259 @@
+// Decoding of files that the test writes: every kind of every format, damaged ones, and those that
+// are refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <png.h>
+#include <zlib.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "media/encoders_test_util.h"
+#include "media/picture.h"
+
+namespace rullama {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+FileBytes Bytes(std::string_view text) {
+  const auto* const first = reinterpret_cast<const std::byte*>(text.data());
+  return {first, first + text.size()};
+}
+
+std::vector<uint8_t> Decoded(const FileBytes& file, uint32_t width, uint32_t height) {
+  const auto picture = DecodePicture(file);
+  if (!picture) {
+    ADD_FAILURE() << picture.error().ToString();
+    return {};
+  }
+  EXPECT_EQ(picture->width, width);
+  EXPECT_EQ(picture->height, height);
+  return picture->rgb;
+}
+
+Error ErrorOf(const FileBytes& file) {
+  const auto picture = DecodePicture(file);
+  if (picture) {
+    ADD_FAILURE() << "decoded";
+    return {};
+  }
+  return picture.error();
+}
+
+// Every shorter file is an error, never a picture with a part missing. `tail` bytes at the end may
+// be lacking without a loss.
+void ExpectCutsRefused(const FileBytes& file, size_t tail) {
+  for (size_t size = 0; size + tail < file.size(); ++size) {
+    const FileBytes cut(file.begin(), file.begin() + static_cast<ptrdiff_t>(size));
+    const auto picture = DecodePicture(cut);
+    ASSERT_FALSE(picture.has_value()) << size << " of " << file.size() << " bytes";
+  }
+}
+
+// 3 x 2 pixels of different grey: 10 20 30 / 40 50 60.
+std::vector<uint8_t> SixGreys() {
+  std::vector<uint8_t> rgb;
+  for (uint8_t i = 1; i <= 6; ++i) rgb.insert(rgb.end(), 3, static_cast<uint8_t>(10 * i));
+  return rgb;
+}
+
+// The greys of a picture without colour, divided by 10.
+std::string Greys(const std::vector<uint8_t>& rgb) {
+  std::string digits;
+  for (size_t i = 0; i < rgb.size(); i += 3) digits += static_cast<char>('0' + rgb[i] / 10);
+  return digits;
+}
+
+TEST(Png, TurnsByEveryOrientation) {
+  constexpr std::string_view kUpright[] = {"123456", "321654", "654321", "456123",
+                                           "142536", "415263", "635241", "362514"};
+  for (uint8_t i = 1; i <= 8; ++i) {
+    PngOptions options;
+    options.orientation = i;
+    const FileBytes file = EncodePng(3, 2, SixGreys(), options);
+    EXPECT_EQ(Greys(Decoded(file, i < 5 ? 3 : 2, i < 5 ? 2 : 3)), kUpright[i - 1]) << int{i};
+  }
+}
+
+TEST(Png, BlendsGreyWithAlphaOnWhite) {
+  PngOptions options;
+  options.colour_type = PNG_COLOR_TYPE_GRAY_ALPHA;
+  EXPECT_THAT(Decoded(EncodePng(3, 1, {100, 255, 100, 0, 0, 128}, options), 3, 1),
+              ElementsAre(100, 100, 100, 255, 255, 255, 127, 127, 127));
+}
+
+TEST(Png, KeepsTheHighByteOfSixteenBits) {
+  PngOptions grey;
+  grey.colour_type = PNG_COLOR_TYPE_GRAY;
+  grey.depth = 16;
+  EXPECT_THAT(Decoded(EncodePng(2, 1, {0x12, 0xFF, 0xFE, 0x80}, grey), 2, 1),
+              ElementsAre(0x12, 0x12, 0x12, 0xFE, 0xFE, 0xFE));
+  PngOptions colour;
+  colour.colour_type = PNG_COLOR_TYPE_RGB_ALPHA;
+  colour.depth = 16;
+  EXPECT_THAT(Decoded(EncodePng(1, 1, {1, 255, 2, 255, 3, 255, 255, 255}, colour), 1, 1),
+              ElementsAre(1, 2, 3));
+}
+
+TEST(Png, ExpandsPalettesAndFewBits) {
+  PngOptions palette;
+  palette.colour_type = PNG_COLOR_TYPE_PALETTE;
+  palette.depth = 2;
+  palette.palette = {1, 2, 3, 40, 50, 60, 7, 8, 9};
+  palette.palette_alpha = {255, 0};
+  EXPECT_THAT(Decoded(EncodePng(3, 1, {0b00011000}, palette), 3, 1),
+              ElementsAre(1, 2, 3, 255, 255, 255, 7, 8, 9));
+  PngOptions bits;
+  bits.colour_type = PNG_COLOR_TYPE_GRAY;
+  bits.depth = 1;
+  EXPECT_THAT(Decoded(EncodePng(2, 1, {0b10000000}, bits), 2, 1),
+              ElementsAre(255, 255, 255, 0, 0, 0));
+}
+
+TEST(Png, ReadsInterlacedFiles) {
+  std::vector<uint8_t> samples;
+  for (int i = 0; i < 9 * 11 * 3; ++i) samples.push_back(static_cast<uint8_t>(i * 7));
+  PngOptions options;
+  options.interlaced = true;
+  const FileBytes file = EncodePng(9, 11, samples, options);
+  EXPECT_THAT(Decoded(file, 9, 11), ElementsAreArray(samples));
+  ExpectCutsRefused(file, 0);
+}
+
+TEST(Png, RefusesDamage) {
+  FileBytes file = EncodePng(3, 2, SixGreys());
+  ExpectCutsRefused(file, 0);
+  file[file.size() / 2] ^= std::byte{0x10};
+  EXPECT_EQ(ErrorOf(file).id, "media.damaged");
+}
+
+// A header that promises more pixels than memory has, which the file need not hold.
+TEST(Png, RefusesBombsByTheirHeader) {
+  for (const auto& [width, height] : {std::pair{60'000u, 60'000u}, {0x7FFFFFFFu, 0x7FFFFFFFu}}) {
+    PngOptions options;
+    options.depth = 1;
+    options.colour_type = PNG_COLOR_TYPE_GRAY;
+    FileBytes file = EncodePng(1, 1, {0}, options);
+    std::vector<uint8_t> header = {'I', 'H', 'D', 'R'};
+    for (const uint32_t side : {width, height}) {
+      for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<uint8_t>(side >> shift));
+    }
+    for (const int byte : {1, 0, 0, 0, 0}) header.push_back(static_cast<uint8_t>(byte));
+    const auto crc = static_cast<uint32_t>(crc32(0, header.data(), static_cast<uInt>(header.size())));
+    for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<uint8_t>(crc >> shift));
+    std::memcpy(file.data() + 12, header.data(), header.size());
+    const Error error = ErrorOf(file);
+    EXPECT_EQ(error.id, "media.too_large") << error.message;
+    EXPECT_THAT(error.message, HasSubstr(std::to_string(width)));
+  }
+}
+
+TEST(Jpeg, ReadsProgressiveFilesThatLieOnTheirSide) {
+  constexpr uint32_t kSide = 16;  // a whole block of the codec for each half
+  std::vector<uint8_t> samples;
+  for (uint32_t i = 0; i < 2 * kSide * kSide; ++i) {
+    samples.insert(samples.end(), 3, i % (2 * kSide) < kSide ? 200 : 40);
+  }
+  JpegOptions options;
+  options.progressive = true;
+  options.orientation = 8;
+  const FileBytes file = EncodeJpeg(2 * kSide, kSide, samples, options);
+  const std::vector<uint8_t> rgb = Decoded(file, kSide, 2 * kSide);
+  ASSERT_EQ(rgb.size(), samples.size());
+  EXPECT_NEAR(rgb[0], 40, 2);             // what was right is at the top
+  EXPECT_NEAR(rgb[rgb.size() - 1], 200, 2);
+  ExpectCutsRefused(file, 2);  // without the marker of the end all pixels are there
+}
+
+TEST(Jpeg, ReadsGreyAndRefusesCuts) {
+  JpegOptions options;
+  options.components = 1;
+  const FileBytes file = EncodeJpeg(8, 8, std::vector<uint8_t>(64, 77), options);
+  for (const uint8_t value : Decoded(file, 8, 8)) EXPECT_NEAR(value, 77, 1);
+  ExpectCutsRefused(file, 2);
+}
+
+TEST(Jpeg, RefusesTheColoursOfPrint) {
+  JpegOptions options;
+  options.components = 4;
+  const Error error = ErrorOf(EncodeJpeg(8, 8, std::vector<uint8_t>(256, 9), options));
+  EXPECT_EQ(error.id, "media.format");
+  EXPECT_THAT(error.message, HasSubstr("CMYK"));
+}
+
+TEST(Jpeg, RefusesBombsByTheirHeader) {
+  FileBytes file = EncodeJpeg(8, 8, std::vector<uint8_t>(192, 9));
+  for (size_t i = 0; i + 8 < file.size(); ++i) {
+    if (file[i] != std::byte{0xFF} || file[i + 1] != std::byte{0xC0}) continue;
+    for (size_t k = 5; k < 9; ++k) file[i + k] = std::byte{0xFD};  // height and width
+  }
+  EXPECT_EQ(ErrorOf(file).id, "media.too_large");
+}
+
+TEST(Webp, ReadsColourAndAlpha) {
+  const std::vector<uint8_t> samples = {1, 2, 3, 255, 9, 9, 9, 0, 0, 100, 200, 128};
+  const FileBytes file = EncodeWebp(3, 1, samples);
+  EXPECT_THAT(Decoded(file, 3, 1), ElementsAre(1, 2, 3, 255, 255, 255, 127, 177, 227));
+  ExpectCutsRefused(file, 1);  // a chunk of odd size ends with a byte of padding
+}
+
+TEST(Gif, ReadsTheFirstFrameOnly) {
+  const std::vector<uint8_t> colours = {0, 0, 0, 10, 20, 30, 70, 80, 90, 1, 1, 1};
+  std::vector<uint8_t> indices;
+  std::vector<uint8_t> expected;
+  for (int i = 0; i < 3 * 11; ++i) {
+    const auto index = static_cast<uint8_t>(i * i % 4);
+    indices.push_back(index);
+    for (size_t c = 0; c < 3; ++c) expected.push_back(index == 3 ? 255 : colours[index * 3 + c]);
+  }
+  for (const bool interlaced : {false, true}) {
+    const FileBytes file = EncodeGif(3, 11, indices, colours, {interlaced, 3, 2});
+    EXPECT_THAT(Decoded(file, 3, 11), ElementsAreArray(expected));
+  }
+  ExpectCutsRefused(EncodeGif(3, 11, indices, colours, {}), 4);  // ends of the frame and the file
+}
+
+TEST(Pictures, OfOnePixelAreDecoded) {
+  EXPECT_THAT(Decoded(EncodePng(1, 1, {5, 6, 7}), 1, 1), ElementsAre(5, 6, 7));
+  EXPECT_THAT(Decoded(EncodeWebp(1, 1, std::vector<uint8_t>{5, 6, 7, 255}), 1, 1),
+              ElementsAre(5, 6, 7));
+  EXPECT_THAT(Decoded(EncodeGif(1, 1, {1}, std::vector<uint8_t>{0, 0, 0, 5, 6, 7}), 1, 1),
+              ElementsAre(5, 6, 7));
+}
+
+TEST(Pictures, OfOtherFormatsAreRefusedByName) {
+  using namespace std::string_view_literals;
+  struct Case {
+    std::string_view file;
+    std::string_view name;
+  };
+  constexpr Case kCases[] = {
+      {"\0\0\0\x18" "ftypheic\0\0\0\0"sv, "HEIC"}, {"\0\0\0\x1C" "ftypavif\0\0\0\0"sv, "AVIF"},
+      {"BM\x36\x03\0\0"sv, "BMP"},                 {"II*\0\x08\0\0\0"sv, "TIFF"},
+      {"MM\0*\0\0\0\x08"sv, "TIFF"},               {"<svg xmlns='x'>"sv, "SVG"},
+      {"%PDF-1.4"sv, "PDF"},                       {""sv, "empty"},
+      {"hello"sv, "68 65 6c 6c 6f"},
+  };
+  for (const Case& test : kCases) {
+    const Error error = ErrorOf(Bytes(test.file));
+    EXPECT_EQ(error.id, "media.format");
+    EXPECT_THAT(error.message, HasSubstr(test.name));
+    EXPECT_THAT(error.message, HasSubstr("JPEG, PNG, WebP or GIF"));
+  }
+}
+
+TEST(Pictures, AreHeldToTheLimit) {
+  const FileBytes file = EncodePng(3, 2, SixGreys());
+  EXPECT_TRUE(DecodePicture(file, {6}).has_value());
+  const auto picture = DecodePicture(file, {5});
+  ASSERT_FALSE(picture.has_value());
+  EXPECT_EQ(picture.error().id, "media.too_large");
+}
+
+}  // namespace
+}  // namespace rullama
