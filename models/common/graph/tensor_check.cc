@@ -57,6 +57,7 @@ bool IsWeightType(DType dtype) {
 }
 
 const TensorInfo* FindSpec(const GgufFile& file, const TensorSpec& spec) {
+  if (!spec.in_file.empty()) return file.FindTensor(spec.in_file);
   if (const TensorInfo* tensor = file.FindTensor(spec.name)) return tensor;
   for (const std::string& name : spec.alternatives) {
     if (const TensorInfo* tensor = file.FindTensor(name)) return tensor;
@@ -65,21 +66,22 @@ const TensorInfo* FindSpec(const GgufFile& file, const TensorSpec& spec) {
 }
 
 Status CheckPresent(const GgufFile& file, const std::vector<TensorSpec>& specs,
-                    std::string_view family) {
+                    std::string_view network) {
   std::vector<std::string> missing;
   for (const TensorSpec& spec : specs) {
     if (spec.presence == Presence::kRequired && FindSpec(file, spec) == nullptr) {
-      missing.push_back(fmt::format("'{}' {}", spec.name, FileShape(spec.dims)));
+      const std::string& name = spec.in_file.empty() ? spec.name : spec.in_file;
+      missing.push_back(fmt::format("'{}' {}", name, FileShape(spec.dims)));
     }
   }
   if (missing.empty()) return OkStatus();
   const size_t named = std::min(missing.size(), kNamedInMessages);
   return MakeError(
       ErrorKind::kModelFile, "model.missing_tensor",
-      "{} of {} tensors missing, expected {}{}; is the file whole and a {} text model?",
-      missing.size(), specs.size(),
+      "{} of {} tensors missing, expected {}{}; is the file whole and a {}?", missing.size(),
+      specs.size(),
       fmt::join(missing.begin(), missing.begin() + static_cast<ptrdiff_t>(named), ", "),
-      named < missing.size() ? ", ..." : "", family);
+      named < missing.size() ? ", ..." : "", network);
 }
 
 Status CheckTensor(const TensorSpec& spec, const TensorInfo& tensor) {
@@ -129,7 +131,7 @@ Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs,
   if (extra.empty()) return OkStatus();
   const size_t named = std::min(extra.size(), kNamedInMessages);
   std::string text =
-      fmt::format("{} tensors are not part of a {} text model: {}{}", extra.size(), options.family,
+      fmt::format("{} tensors are not part of a {}: {}{}", extra.size(), options.network,
                   fmt::join(extra.begin(), extra.begin() + static_cast<ptrdiff_t>(named), ", "),
                   named < extra.size() ? ", ..." : "");
   if (options.strict) {
@@ -144,7 +146,7 @@ Status CheckExtra(const GgufFile& file, const std::vector<TensorSpec>& specs,
 
 Result<ModelWeights> ModelWeights::FromFile(const std::vector<TensorSpec>& specs,
                                             const GgufFile& file, const CheckOptions& options) {
-  RL_RETURN_IF_ERROR(CheckPresent(file, specs, options.family));
+  RL_RETURN_IF_ERROR(CheckPresent(file, specs, options.network));
   ModelWeights weights;
   for (const TensorSpec& spec : specs) {
     if (spec.presence == Presence::kUnused) continue;
@@ -154,7 +156,9 @@ Result<ModelWeights> ModelWeights::FromFile(const std::vector<TensorSpec>& specs
     weights.bindings_[spec.name] = {
         .tensor = std::string(tensor->name), .dtype = tensor->dtype, .dims = spec.dims};
   }
-  RL_RETURN_IF_ERROR(CheckExtra(file, specs, options, weights.warnings_));
+  if (!options.part) {
+    RL_RETURN_IF_ERROR(CheckExtra(file, specs, options, weights.warnings_));
+  }
   return weights;
 }
 

@@ -7,7 +7,10 @@
 namespace rullama {
 
 LayerTable::LayerTable(std::vector<TensorSpec>& specs, int64_t index)
-    : specs_(specs), prefix_(fmt::format("blk.{}.", index)) {}
+    : LayerTable(specs, fmt::format("blk.{}.", index)) {}
+
+LayerTable::LayerTable(std::vector<TensorSpec>& specs, std::string prefix)
+    : specs_(specs), prefix_(std::move(prefix)) {}
 
 void LayerTable::Add(std::string_view name, std::vector<int64_t> dims, Presence presence,
                      std::initializer_list<std::string_view> alternatives) {
@@ -20,6 +23,12 @@ void LayerTable::Add(std::string_view name, std::vector<int64_t> dims, Presence 
     spec.alternatives.push_back(prefix_ + std::string(alternative));
   }
   specs_.push_back(std::move(spec));
+}
+
+void LayerTable::AddRenamed(std::string_view name, std::vector<int64_t> dims,
+                            std::string_view other) {
+  Add(name, std::move(dims));
+  specs_.back().in_file = prefix_ + std::string(other);
 }
 
 void LayerTable::AddFeedForward(int64_t width, int64_t ffn_width) {

@@ -1,4 +1,4 @@
-// The tensors of a text model: what a file must have, what it may have, and which tensor of a file
+// The tensors of a network: what a file must have, what it may have, and which tensor of a file
 // stands behind each name the model uses. Each family lists its own (TensorSpec); checking them is
 // the same for all.
 //
@@ -30,6 +30,7 @@ enum class Presence : uint8_t {
 // One tensor a file is expected to have.
 struct TensorSpec {
   std::string name;                       // llama.cpp's spelling; the name the model uses
+  std::string in_file = {};               // the only name in the file, if that is another one
   std::vector<std::string> alternatives;  // other converters' spellings
   std::vector<int64_t> dims;              // numpy order: [rows, columns] or [n]
   Presence presence = Presence::kRequired;
@@ -38,15 +39,20 @@ struct TensorSpec {
   [[nodiscard]] bool is_vector() const { return dims.size() == 1; }
 };
 
-// Collects the tensors of one layer under their full names.
+// Collects the tensors of one layer, or of another part of a network whose names begin alike, under
+// their full names.
 class LayerTable {
  public:
   LayerTable(std::vector<TensorSpec>& specs, int64_t index);
+  LayerTable(std::vector<TensorSpec>& specs, std::string prefix);
 
   // `name` and `alternatives` lack the prefix of the layer: "attn_q.weight".
   void Add(std::string_view name, std::vector<int64_t> dims,
            Presence presence = Presence::kRequired,
            std::initializer_list<std::string_view> alternatives = {});
+  // A required tensor that the file calls `other` and that the model uses as `name`, a name that
+  // the file may have given to another tensor.
+  void AddRenamed(std::string_view name, std::vector<int64_t> dims, std::string_view other);
   // The gated feed-forward and the norms on both sides of it.
   void AddFeedForward(int64_t width, int64_t ffn_width);
 
@@ -67,8 +73,9 @@ class ModelWeights {
   using Bindings = std::map<std::string, WeightBinding, std::less<>>;
 
   struct CheckOptions {
-    std::string_view family = {};  // of the model, for messages: "Gemma 4"
-    bool strict = false;           // unknown tensors are an error instead of a warning
+    std::string_view network = {};  // for messages: "Gemma 4 text model"
+    bool strict = false;            // unknown tensors are an error instead of a warning
+    bool part = false;              // the file has other networks too, so none is unknown
   };
 
   // Checks the tensors of `file` against the table. Towers (v.*, a.*, mm.*) are accepted and left

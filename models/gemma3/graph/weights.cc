@@ -35,7 +35,7 @@ std::vector<TensorSpec> ExpectedTensors(const Gemma3Config& c) {
 }
 
 Result<ModelWeights> ReadGemma3Weights(const Gemma3Config& config, const GgufFile& file) {
-  return ModelWeights::FromFile(ExpectedTensors(config), file, {.family = "Gemma 3"});
+  return ModelWeights::FromFile(ExpectedTensors(config), file, {.network = "Gemma 3 text model"});
 }
 
 }  // namespace rullama
