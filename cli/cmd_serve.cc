@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,14 +65,18 @@ std::time_t ModelTime(const std::string& model) {
   return ::stat(model.c_str(), &status) == 0 ? status.st_mtime : std::time(nullptr);
 }
 
-// Returns when the program is told to end. SIGHUP calls `reload`.
-void WaitForSignal(const std::function<void()>& reload) {
+// Returns when the program is told to end, or with the error that `failure` returns. SIGHUP calls
+// `reload`.
+Status WaitForEnd(const std::function<void()>& reload,
+                  const std::function<std::optional<Error>()>& failure) {
   const auto cancelled = CancelFlag();
   NoticeHangups();
   while (!cancelled->load()) {
+    if (auto error = failure()) return tl::unexpected(*std::move(error));
     if (TakeHangup()) reload();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+  return OkStatus();
 }
 
 // Makes the lists of the command line part of the configuration.
@@ -162,7 +167,11 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(auto engine, OpenServed(flags, loaded, console));
   const ModelInfo info = engine->info();
-  const server::ServedModel model{.id = ModelId(info.name), .time = ModelTime(info.name)};
+  const std::string id = ModelId(info.name);
+  std::vector<server::ServedModel> models;
+  models.push_back({.id = id, .time = ModelTime(info.name), .load = [&] {
+                      return OpenServed(flags, loaded, console);
+                    }});
   std::atomic<const server::HttpServer*> listener = nullptr;
   server::ApiOptions api_options = ApiOptionsOf(config, console);
   api_options.connections = [&listener]() -> int64_t {
@@ -176,29 +185,29 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
       }
     };
   }
-  server::Api api(
-      std::exchange(engine, nullptr), model, [&] { return OpenServed(flags, loaded, console); },
-      std::move(api_options), keys);
+  server::Api api(std::move(models), std::exchange(engine, nullptr), std::move(api_options), keys);
   RL_ASSIGN_OR_RETURN(const auto http,
                       server::HttpServer::Start(HttpOptionsOf(config),
                                                 [&](server::Exchange& one) { api.Handle(one); }));
   listener = http.get();
   console.WriteError(fmt::format("listening on http://{}:{} ({} on {}, {} slots of {} tokens)\n",
-                                 config.host, http->port(), model.id, info.backend, info.slots,
+                                 config.host, http->port(), id, info.backend, info.slots,
                                  info.capacity));
-  WaitForSignal([&] {
+  const auto reload = [&] {
     auto changed = ReadKeys(loaded, keys.WithoutKeys());
     const Status status = changed ? CheckAccess(flags, config, !changed->empty(), console)
                                   : Status(tl::unexpected(changed.error()));
     if (!status) return console.Warn("the keys stay as they were: " + status.error().ToString());
     api.ReplaceKeys(*std::move(changed));
     console.WriteError("read the keys again\n");
-  });
+  };
+  const Status ended = WaitForEnd(reload, [&api] { return api.failure(); });
   api.Drain();
   http->StopListening();
   if (!http->WaitUntilIdle(Seconds(config.drain))) api.CancelAll();
   http->WaitUntilIdle(std::chrono::seconds(1));
   ForgetSignals();
+  RL_RETURN_IF_ERROR(ended);
   return 0;
 }
 

@@ -366,11 +366,11 @@ void Scheduler::EndFailed(int32_t slot, const Error& error) {
 
 void Scheduler::Fail(int32_t slot, const Error& error) {
   for (const int32_t sharer : SharersOf(slot)) Fail(sharer, error);
-  slots_[static_cast<size_t>(slot)]->job->channel->Push(error);
   if (error.id == "device.lost") {
     const std::lock_guard lock(mutex_);
-    stats_.device_lost = true;
+    stats_.device_lost = true;  // before the reader of the error may ask
   }
+  slots_[static_cast<size_t>(slot)]->job->channel->Push(error);
   table_.Forget(slot);
   prefixes_.Lose(slot);
   session_.ForgetSlot(slot);

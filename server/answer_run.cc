@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/answer_parts.h"
+#include "server/field_reader.h"
 
 namespace rullama::server {
 namespace {
@@ -215,13 +216,18 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
   return out;
 }
 
-ApiResult<LoadedContext> ContextOf(const Services& services, std::string_view body) {
-  auto engine = services.model.Acquire();
-  if (!engine) return tl::unexpected(engine.error());
+ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
+                                   const nlohmann::json& body) {
+  FieldReader fields(body);
+  const auto name = fields.Text("model");
+  if (fields.error()) return tl::unexpected(*fields.error());
+  auto model = services.models.Acquire(name.value_or(""));
+  if (!model) return tl::unexpected(model.error());
+  call.record().model = model->id;
+  const ModelInfo& info = model->engine->info();
   return LoadedContext{
-      .engine = *engine,
-      .body = {
-          .text = body, .slots = (*engine)->info().slots, .capacity = (*engine)->info().capacity}};
+      .model = *std::move(model),
+      .body = {.text = call.request().body, .slots = info.slots, .capacity = info.capacity}};
 }
 
 void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request) {
@@ -231,19 +237,18 @@ void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request) {
   }
 }
 
-AnswerIdentity IdentityOf(const Services& services, std::shared_ptr<Engine> engine) {
-  return {
-      .model = services.model.model().id,
-      .fingerprint = fmt::format("rullama-{}-{}", services.options.version, engine->info().backend),
-      .created = SecondsNow(),
-      .token_bytes = [engine = std::move(engine)](int32_t token) {
-        return engine->TokenBytes(token).value_or("");
-      }};
+AnswerIdentity IdentityOf(const Services& services, const UsedModel& model) {
+  return {.model = model.id,
+          .fingerprint =
+              fmt::format("rullama-{}-{}", services.options.version, model.engine->info().backend),
+          .created = SecondsNow(),
+          .token_bytes = [engine = model.engine](int32_t token) {
+            return engine->TokenBytes(token).value_or("");
+          }};
 }
 
 void RunAnswer(const Services& services, Call& call, Engine& engine, const AnswerRequest& request,
                AnswerFormat& format) {
-  call.record().model = services.model.model().id;
   auto running = services.running.Admit(call.client(), request.answers());
   if (!running) return call.Fail(running.error());
   AnswerRun run(services, call, request, format, **running);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "server/answer_format.h"
 #include "server/answer_request.h"
@@ -17,12 +18,14 @@ namespace rullama::server {
 void RunAnswer(const Services& services, Call& call, Engine& engine, const AnswerRequest& request,
                AnswerFormat& format);
 
-// The model, and what readers of bodies have to know of it.
+// The model of a request, and what readers of its body have to know of it.
 struct LoadedContext {
-  std::shared_ptr<Engine> engine;
+  UsedModel model;
   BodyContext body;  // borrows the text of the body
 };
-ApiResult<LoadedContext> ContextOf(const Services& services, std::string_view body);
+// `body`: that of the call; its member `model` names the model. Errors: those of Models::Acquire.
+ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
+                                   const nlohmann::json& body);
 
 // Prompts without text or ids become BOS alone.
 void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
@@ -31,6 +34,6 @@ void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
 ApiError SubmitError(const Engine& engine, const Request& request, const Error& error);
 
 // Facts of the model that the formats need.
-AnswerIdentity IdentityOf(const Services& services, std::shared_ptr<Engine> engine);
+AnswerIdentity IdentityOf(const Services& services, const UsedModel& model);
 
 }  // namespace rullama::server

@@ -37,17 +37,22 @@ bool AreFieldNames(std::string_view names) {
 
 }  // namespace
 
-Api::Api(std::shared_ptr<Engine> engine, ServedModel model, ModelHost::Loader loader,
-         ApiOptions options, ApiKeys keys)
+Api::Api(std::vector<ServedModel> models, std::shared_ptr<Engine> first, ApiOptions options,
+         ApiKeys keys)
     : options_(std::move(options)),
       keys_(std::make_shared<const ApiKeys>(std::move(keys))),
-      model_(std::move(model), std::move(engine), std::move(loader), metrics_),
+      models_(std::move(models), std::move(first),
+              {.max_loaded = options_.max_loaded_models,
+               .keep_alive = options_.keep_alive,
+               .load_timeout = options_.limits.queue_timeout,
+               .warn = options_.log},
+              metrics_),
       running_([&] {
         RequestLimits limits = options_.limits;
-        limits.slots = model_.info().slots;
+        limits.slots = models_.All().front().model.info.slots * options_.max_loaded_models;
         return limits;
       }()),
-      services_{options_, model_, metrics_, running_} {}
+      services_{options_, models_, metrics_, running_} {}
 
 void Api::Handle(Exchange& exchange) {
   Call call(exchange);

@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "server/api_keys.h"
 #include "server/call.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
-#include "server/model_host.h"
+#include "server/models.h"
 #include "server/running_requests.h"
 #include "server/services.h"
 
@@ -17,9 +19,9 @@ namespace rullama::server {
 // Thread safety: all member functions from any thread.
 class Api {
  public:
-  // `loader` opens the model again after it has been unloaded.
-  Api(std::shared_ptr<Engine> engine, ServedModel model, ModelHost::Loader loader,
-      ApiOptions options, ApiKeys keys = {});
+  // `first`: the first of `models`, loaded.
+  Api(std::vector<ServedModel> models, std::shared_ptr<Engine> first, ApiOptions options,
+      ApiKeys keys = {});
 
   // From the next request on, these are the keys.
   void ReplaceKeys(ApiKeys keys);
@@ -29,9 +31,15 @@ class Api {
 
   // From then on /health says so, requests for answers are refused, and those that wait for a slot
   // are ended: 503 shutting_down.
-  void Drain() { running_.Drain(); }
+  void Drain() {
+    running_.Drain();
+    models_.StopWaiting();
+  }
   // Ends all answers.
   void CancelAll() { running_.CancelAll(); }
+
+  // As Models::failure().
+  [[nodiscard]] std::optional<Error> failure() const { return models_.failure(); }
 
  private:
   void Answer(Call& call);
@@ -45,7 +53,7 @@ class Api {
   std::mutex keys_mutex_;  // guards keys_
   std::shared_ptr<const ApiKeys> keys_;
   Metrics metrics_;
-  ModelHost model_;
+  Models models_;
   RunningRequests running_;
   Services services_;
 };

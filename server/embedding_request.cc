@@ -68,23 +68,19 @@ std::vector<EmbeddingInput> ReadInputs(FieldReader& fields, std::string_view nam
   return inputs;
 }
 
-ApiResult<Embedded> EmbedAll(const Services& services, Call& call,
+ApiResult<Embedded> EmbedAll(const Services& services, Call& call, Engine& engine,
                              const std::vector<EmbeddingInput>& inputs,
                              std::optional<int64_t> dimensions, bool truncate) {
   Embedded out;
-  auto engine = services.model.Acquire();
-  if (!engine) return tl::unexpected(engine.error());
   auto running = services.running.Admit(call.client(), 1);
   if (!running) return tl::unexpected(running.error());
-  const auto capacity = static_cast<size_t>((*engine)->info().capacity);
+  const auto capacity = static_cast<size_t>(engine.info().capacity);
   for (const EmbeddingInput& input : inputs) {
-    auto ids = IdsOf(**engine, input);
+    auto ids = IdsOf(engine, input);
     if (!ids) return tl::unexpected(ids.error());
     if (truncate && ids->size() > capacity) ids->resize(capacity);
-    auto values = (*engine)->Embed(*ids);
-    if (!values) {
-      return tl::unexpected(SubmitError(**engine, {.ids = *ids}, values.error()));
-    }
+    auto values = engine.Embed(*ids);
+    if (!values) return tl::unexpected(SubmitError(engine, {.ids = *ids}, values.error()));
     out.tokens += std::ssize(*ids);
     if (dimensions) Shorten(*values, static_cast<size_t>(*dimensions));
     out.vectors.push_back(*std::move(values));

@@ -25,7 +25,7 @@ struct Embedded {
 };
 // Runs all inputs, one after the other, and cuts the vectors to `dimensions`. `truncate`: inputs
 // that do not fit are cut.
-ApiResult<Embedded> EmbedAll(const Services& services, Call& call,
+ApiResult<Embedded> EmbedAll(const Services& services, Call& call, Engine& engine,
                              const std::vector<EmbeddingInput>& inputs,
                              std::optional<int64_t> dimensions, bool truncate);
 

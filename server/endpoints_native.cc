@@ -39,16 +39,15 @@ void Root(const Services& services, Call& call) {
 }
 
 void Health(const Services& services, Call& call) {
-  const auto engine = services.model.loaded();
   const bool draining = services.running.draining();
-  const bool lost = engine && engine->stats().device_lost;
+  const bool lost = services.models.lost();
   if (!draining && !lost) {
     call.SendJson({{"status", "ok"}});
     return;
   }
   const ApiError error =
       draining ? MakeApiError("shutting_down", "the server is shutting down")
-               : MakeApiError("device_lost", "the device was lost; start the server again");
+               : MakeApiError("device_lost", "the device was lost; it is being opened again");
   json body = ErrorJson(Dialect::kOpenAi, error);
   body["status"] = draining ? "draining" : "lost";
   call.Send({.status = error.status,
@@ -58,9 +57,9 @@ void Health(const Services& services, Call& call) {
 }
 
 void Props(const Services& services, Call& call) {
-  const ModelInfo& info = services.model.info();
-  const auto engine = services.model.loaded();
-  const EngineStats stats = engine ? engine->stats() : EngineStats{};
+  const std::vector<ModelState> models = services.models.All();
+  const ModelInfo& info = models.front().model.info;
+  const EngineStats stats = services.models.stats();
   const SamplingDefaults& defaults = info.sampling;
   const RequestLimits& limits = services.options.limits;
   const json params = {{"temperature", defaults.temperature},
@@ -72,39 +71,47 @@ void Props(const Services& services, Call& call) {
                        {"repeat_last_n", defaults.repeat_last_n},
                        {"frequency_penalty", defaults.frequency_penalty},
                        {"presence_penalty", defaults.presence_penalty}};
-  json rullama = {
-      {"version", services.options.version},
-      {"backend", info.backend},
-      {"device", info.device},
-      {"deterministic", info.deterministic},
-      {"models", json::array({{{"id", services.model.model().id}, {"loaded", engine != nullptr}}})},
-      {"limits",
-       {{"max_queue", limits.max_queue},
-        {"max_queue_per_key", limits.max_queue_per_client},
-        {"max_body_bytes", services.options.max_body_bytes},
-        {"queue_timeout_s", limits.queue_timeout.count() / 1000},
-        {"request_timeout_s", limits.request_timeout.count() / 1000}}},
-      {"prefix_cache",
-       {{"limit_bytes", info.prefix_cache_bytes},
-        {"used_bytes", stats.prefix_bytes},
-        {"snapshot_bytes", stats.largest_snapshot},
-        {"oversized_snapshots", stats.prefix_oversized},
-        {"snapshots", stats.prefix_entries}}},
-      {"chunk", info.chunk},
-      {"embedding", "mean"}};
+  json entries = json::array();
+  for (const ModelState& state : models) {
+    entries.push_back({{"id", state.model.id}, {"loaded", state.loaded}});
+  }
+  json rullama = {{"version", services.options.version},
+                  {"backend", info.backend},
+                  {"device", info.device},
+                  {"deterministic", info.deterministic},
+                  {"models", std::move(entries)},
+                  {"limits",
+                   {{"max_queue", limits.max_queue},
+                    {"max_queue_per_key", limits.max_queue_per_client},
+                    {"max_body_bytes", services.options.max_body_bytes},
+                    {"max_loaded_models", services.options.max_loaded_models},
+                    {"queue_timeout_s", limits.queue_timeout.count() / 1000},
+                    {"request_timeout_s", limits.request_timeout.count() / 1000}}},
+                  {"prefix_cache",
+                   {{"limit_bytes", info.prefix_cache_bytes},
+                    {"used_bytes", stats.prefix_bytes},
+                    {"snapshot_bytes", stats.largest_snapshot},
+                    {"oversized_snapshots", stats.prefix_oversized},
+                    {"snapshots", stats.prefix_entries}}},
+                  {"chunk", info.chunk},
+                  {"embedding", "mean"}};
   call.SendJson({{"total_slots", info.slots},
                  {"default_generation_settings", {{"n_ctx", info.capacity}, {"params", params}}},
                  {"rullama", std::move(rullama)}});
 }
 
 void MetricsText(const Services& services, Call& call) {
-  const auto engine = services.model.loaded();
-  Gauges gauges{.capacity = services.model.info().capacity,
-                .models_loaded = engine ? 1 : 0,
-                .device_memory_bytes = engine ? services.model.info().file_bytes : 0,
+  const std::vector<ModelState> models = services.models.All();
+  Gauges gauges{.engine = services.models.stats(),
                 .version = services.options.version,
-                .backend = services.model.info().backend};
-  if (engine) gauges.engine = engine->stats();
+                .backend = models.front().model.info.backend};
+  for (const ModelState& state : models) {
+    if (!state.loaded) continue;
+    const ModelInfo& info = state.model.info;
+    ++gauges.models_loaded;
+    gauges.kv_capacity += info.capacity * info.slots;
+    gauges.device_memory_bytes += info.file_bytes;
+  }
   if (services.options.connections) gauges.connections = services.options.connections();
   call.Send({.status = 200,
              .content_type = "text/plain; version=0.0.4; charset=utf-8",
@@ -121,13 +128,15 @@ void Tokenize(const Services& services, Call& call) {
   const bool parse_special = fields.Boolean("parse_special").value_or(true);
   const bool pieces = fields.Boolean("with_pieces").value_or(false);
   if (!text) fields.Fail("missing_required_parameter", "content", "is missing; give a text");
+  fields.Find("model");
   if (fields.error()) return call.Fail(*fields.error());
-  const auto engine = services.model.Acquire();
-  if (!engine) return call.Fail(engine.error());
-  const auto ids = (*engine)->Tokenize(*text, parse_special, add_bos);
+  const auto context = ContextOf(services, call, *body);
+  if (!context) return call.Fail(context.error());
+  const Engine& engine = *context->model.engine;
+  const auto ids = engine.Tokenize(*text, parse_special, add_bos);
   if (!ids) return call.Fail(FromEngine(ids.error()));
   json tokens = json::array();
-  for (const int32_t id : *ids) tokens.push_back(pieces ? PieceOf(**engine, id) : json(id));
+  for (const int32_t id : *ids) tokens.push_back(pieces ? PieceOf(engine, id) : json(id));
   call.SendJson({{"tokens", std::move(tokens)}}, fields.Unknown());
 }
 
@@ -144,10 +153,12 @@ void Detokenize(const Services& services, Call& call) {
   } else if (!tokens->empty()) {
     ids = ReadIds(fields, "tokens", *tokens);
   }
+  fields.Find("model");
   if (fields.error()) return call.Fail(*fields.error());
-  const auto engine = services.model.Acquire();
-  if (!engine) return call.Fail(engine.error());
-  const auto text = (*engine)->Detokenize(ids, true);
+  const auto context = ContextOf(services, call, *body);
+  if (!context) return call.Fail(context.error());
+  const Engine& engine = *context->model.engine;
+  const auto text = engine.Detokenize(ids, true);
   if (!text) return call.Fail(FromEngine(text.error()));
   call.SendJson({{"content", *text}}, fields.Unknown());
 }
@@ -155,15 +166,16 @@ void Detokenize(const Services& services, Call& call) {
 void ApplyTemplate(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
-  const auto context = ContextOf(services, call.request().body);
+  const auto context = ContextOf(services, call, *body);
   if (!context) return call.Fail(context.error());
   const auto request = ReadChatRequest(*body, context->body);
   if (!request) return call.Fail(request.error());
   const Request& prompt = request->prompts.front();
+  const Engine& engine = *context->model.engine;
   const auto ids =
-      context->engine->ChatTokens(prompt.messages, prompt.tools, prompt.thinking.value_or(false));
+      engine.ChatTokens(prompt.messages, prompt.tools, prompt.thinking.value_or(false));
   if (!ids) return call.Fail(FromEngine(ids.error()));
-  const auto text = context->engine->Detokenize(*ids, true);
+  const auto text = engine.Detokenize(*ids, true);
   if (!text) return call.Fail(FromEngine(text.error()));
   call.SendJson({{"prompt", *text}}, request->ignored);
 }

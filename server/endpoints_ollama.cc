@@ -19,7 +19,7 @@ using nlohmann::json;
 // The level of Ollama's API that this one corresponds to. Clients split it at its dots.
 constexpr const char* kApiLevel = "0.20.0";
 constexpr size_t kMostItems = 16;  // of a list in `model_info`
-constexpr const char* kForEver = "2318-01-01T00:00:00Z";
+constexpr const char* kNever = "2318-01-01T00:00:00Z";
 
 std::string ParameterText(int64_t parameters) {
   const auto count = static_cast<double>(parameters);
@@ -37,18 +37,16 @@ json DetailsOf(const ModelInfo& info) {
           {"quantization_level", info.quantization}};
 }
 
-json EntryOf(const ModelHost& host) {
-  const ModelInfo& info = host.info();
-  return {{"name", host.model().id},
-          {"model", host.model().id},
+json EntryOf(const ServedModel& model) {
+  const ModelInfo& info = model.info;
+  return {{"name", model.id},
+          {"model", model.id},
           {"size", info.file_bytes},
           {"digest", info.digest},
           {"details", DetailsOf(info)}};
 }
 
-std::string ModifiedAt(const ModelHost& host) {
-  return TimeText(int64_t{host.model().time} * 1'000'000'000);
-}
+std::string TimeOf(std::time_t seconds) { return TimeText(int64_t{seconds} * 1'000'000'000); }
 
 // Lines "temperature 1".
 std::string ParameterLines(const SamplingDefaults& sampling) {
@@ -56,8 +54,8 @@ std::string ParameterLines(const SamplingDefaults& sampling) {
                      sampling.top_p);
 }
 
-// The model of a body's `model` or `name`.
-ApiResult<void> CheckModel(const Services& services, FieldReader& fields) {
+// The model of a body's `model` or `name`, loaded.
+ApiResult<UsedModel> AcquireNamed(const Services& services, Call& call, FieldReader& fields) {
   const auto name = fields.Text("name");
   const auto model = fields.Text("model");
   const std::string asked = model.value_or(name.value_or(""));
@@ -65,14 +63,15 @@ ApiResult<void> CheckModel(const Services& services, FieldReader& fields) {
     fields.Fail("missing_required_parameter", "model", "is missing; name the model");
   }
   if (fields.error()) return tl::unexpected(*fields.error());
-  return services.model.CheckName(asked);
+  auto used = services.models.Acquire(asked);
+  if (used) call.record().model = used->id;
+  return used;
 }
 
-// Loads or unloads the model, and says so.
-void SendLoaded(const Services& services, Call& call, OllamaAnswer kind, bool unload,
+// Says that the model was loaded, or unloaded.
+void SendLoaded(Call& call, const std::string& model, OllamaAnswer kind, bool unload,
                 const std::vector<std::string>& ignored) {
-  if (unload) services.model.Unload();
-  json body = {{"model", services.model.model().id},
+  json body = {{"model", model},
                {"created_at", TimeTextNow()},
                {"done", true},
                {"done_reason", unload ? "unload" : "load"}};
@@ -89,43 +88,49 @@ using OllamaReader = ApiResult<OllamaRequest> (*)(const json& body, const BodyCo
 void Answer(const Services& services, Call& call, OllamaReader read, OllamaAnswer kind) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
-  const auto context = ContextOf(services, call.request().body);
+  auto context = ContextOf(services, call, *body);
   if (!context) return call.Fail(context.error());
   auto request = read(*body, context->body);
   if (!request) return call.Fail(request.error());
-  if (const auto model = services.model.CheckName(request->answer.model); !model) {
-    return call.Fail(model.error());
-  }
-  const std::shared_ptr<Engine>& engine = context->engine;
+  UsedModel& model = context->model;
+  if (request->keep_alive) services.models.Keep(model.id, *request->keep_alive);
   if (request->empty) {
-    return SendLoaded(services, call, kind, request->unload, request->answer.ignored);
+    model.engine.reset();  // so that it is unloaded if it is not kept
+    const bool unload = request->keep_alive == KeepAlive(0);
+    return SendLoaded(call, model.id, kind, unload, request->answer.ignored);
   }
+  Engine& engine = *model.engine;
   int64_t truncated = 0;
   Request& prompt = request->answer.prompts.front();
   if (request->truncate && !prompt.messages.empty()) {
-    const int64_t capacity = engine->info().capacity;
+    const int64_t capacity = engine.info().capacity;
     const int64_t fits = prompt.max_context > 0 ? std::min(prompt.max_context, capacity) : capacity;
     truncated = TruncateMessages(
-        prompt, fits - 1, [&](const Request& one) { return engine->CountPrompt(one).value_or(0); });
+        prompt, fits - 1, [&](const Request& one) { return engine.CountPrompt(one).value_or(0); });
   }
-  const auto format = MakeOllamaFormat(IdentityOf(services, engine), kind, truncated);
-  RunAnswer(services, call, *engine, request->answer, *format);
-  if (request->unload) services.model.Unload();
+  const auto format = MakeOllamaFormat(IdentityOf(services, model), kind, truncated);
+  RunAnswer(services, call, engine, request->answer, *format);
 }
 
-// The inputs of one of the two endpoints as vectors.
-ApiResult<Embedded> EmbedInputs(const Services& services, Call& call, FieldReader& fields,
-                                std::string_view name, AnswerRequest& ignored) {
-  const auto model = CheckModel(services, fields);
+// The inputs of one of the two endpoints as vectors, and the model that made them.
+struct OllamaEmbedded {
+  std::string model;
+  Embedded result;
+};
+ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, FieldReader& fields,
+                                      std::string_view name) {
+  const auto model = AcquireNamed(services, call, fields);
+  if (!model) return tl::unexpected(model.error());
   const auto inputs = ReadInputs(fields, name, /*ids=*/false, /*may_be_empty=*/name == "input");
-  const auto dimensions = fields.Integer("dimensions", 1, services.model.info().width);
+  const auto dimensions = fields.Integer("dimensions", 1, model->engine->info().width);
   const bool truncate = fields.Boolean("truncate").value_or(false);
-  ReadKeepAlive(fields, ignored);
+  const auto keep_alive = ReadKeepAlive(fields);
   fields.Find("options");
   if (fields.error()) return tl::unexpected(*fields.error());
-  if (!model) return tl::unexpected(model.error());
-  NameIgnored(fields, ignored);
-  return EmbedAll(services, call, inputs, dimensions, truncate);
+  if (keep_alive) services.models.Keep(model->id, *keep_alive);
+  auto result = EmbedAll(services, call, *model->engine, inputs, dimensions, truncate);
+  if (!result) return tl::unexpected(result.error());
+  return OllamaEmbedded{model->id, *std::move(result)};
 }
 
 }  // namespace
@@ -135,17 +140,22 @@ void OllamaVersion(const Services& services, Call& call) {
 }
 
 void OllamaTags(const Services& services, Call& call) {
-  json entry = EntryOf(services.model);
-  entry["modified_at"] = ModifiedAt(services.model);
-  call.SendJson({{"models", json::array({std::move(entry)})}});
+  json models = json::array();
+  for (const ModelState& state : services.models.All()) {
+    json entry = EntryOf(state.model);
+    entry["modified_at"] = TimeOf(state.model.time);
+    models.push_back(std::move(entry));
+  }
+  call.SendJson({{"models", std::move(models)}});
 }
 
 void OllamaPs(const Services& services, Call& call) {
   json models = json::array();
-  if (services.model.loaded()) {
-    const ModelInfo& info = services.model.info();
-    json entry = EntryOf(services.model);
-    entry["expires_at"] = kForEver;
+  for (const ModelState& state : services.models.All()) {
+    if (!state.loaded) continue;
+    const ModelInfo& info = state.model.info;
+    json entry = EntryOf(state.model);
+    entry["expires_at"] = state.expires ? TimeOf(*state.expires) : kNever;
     entry["size_vram"] = info.backend == "cpu" ? 0 : info.file_bytes;
     entry["context_length"] = info.capacity;
     models.push_back(std::move(entry));
@@ -157,25 +167,25 @@ void OllamaShow(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
   FieldReader fields(*body);
-  const auto model = CheckModel(services, fields);
+  const auto model = AcquireNamed(services, call, fields);
+  if (!model) return call.Fail(model.error());
   const bool verbose = fields.Boolean("verbose").value_or(false);
   fields.Find("system");
   fields.Find("options");
   if (fields.error()) return call.Fail(*fields.error());
-  if (!model) return call.Fail(model.error());
-  const auto engine = services.model.Acquire();
-  if (!engine) return call.Fail(engine.error());
-  const ModelInfo& info = services.model.info();
-  call.SendJson({{"modelfile", fmt::format("FROM {}\n", services.model.model().id)},
+  const auto state = services.models.Find(model->id);
+  if (!state) return call.Fail(state.error());
+  const ModelInfo& info = model->engine->info();
+  call.SendJson({{"modelfile", fmt::format("FROM {}\n", model->id)},
                  {"parameters", ParameterLines(info.sampling)},
                  {"template", "{{ .Prompt }}"},
                  {"system", ""},
                  {"license", ""},
                  {"details", DetailsOf(info)},
-                 {"model_info", json::parse((*engine)->Metadata(
+                 {"model_info", json::parse(model->engine->Metadata(
                                     verbose ? std::numeric_limits<size_t>::max() : kMostItems))},
                  {"capabilities", {"completion", "tools", "thinking"}},
-                 {"modified_at", ModifiedAt(services.model)}},
+                 {"modified_at", TimeOf(state->model.time)}},
                 fields.Unknown());
 }
 
@@ -191,25 +201,23 @@ void OllamaEmbed(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
   FieldReader fields(*body);
-  AnswerRequest ignored;
-  const auto embedded = EmbedInputs(services, call, fields, "input", ignored);
+  const auto embedded = EmbedInputs(services, call, fields, "input");
   if (!embedded) return call.Fail(embedded.error());
-  call.SendJson({{"model", services.model.model().id},
-                 {"embeddings", embedded->vectors},
+  call.SendJson({{"model", embedded->model},
+                 {"embeddings", embedded->result.vectors},
                  {"total_duration", Nanoseconds(SecondsSince(call.begin()))},
                  {"load_duration", 0},
-                 {"prompt_eval_count", embedded->tokens}},
-                ignored.ignored);
+                 {"prompt_eval_count", embedded->result.tokens}},
+                fields.Unknown());
 }
 
 void OllamaEmbeddings(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
   FieldReader fields(*body);
-  AnswerRequest ignored;
-  const auto embedded = EmbedInputs(services, call, fields, "prompt", ignored);
+  const auto embedded = EmbedInputs(services, call, fields, "prompt");
   if (!embedded) return call.Fail(embedded.error());
-  call.SendJson({{"embedding", embedded->vectors.front()}}, ignored.ignored);
+  call.SendJson({{"embedding", embedded->result.vectors.front()}}, fields.Unknown());
 }
 
 }  // namespace rullama::server

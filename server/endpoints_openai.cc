@@ -31,29 +31,29 @@ using FormatMaker = std::unique_ptr<AnswerFormat> (*)(AnswerIdentity identity,
 void Complete(const Services& services, Call& call, BodyReader read, FormatMaker make_format) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
-  const auto context = ContextOf(services, call.request().body);
+  const auto context = ContextOf(services, call, *body);
   if (!context) return call.Fail(context.error());
   auto request = read(*body, context->body);
   if (!request) return call.Fail(request.error());
-  if (const auto model = services.model.CheckName(request->model); !model) {
-    return call.Fail(model.error());
-  }
-  ContinueEmptyPrompts(*context->engine, *request);
-  const auto format = make_format(IdentityOf(services, context->engine), *request);
-  RunAnswer(services, call, *context->engine, *request, *format);
+  Engine& engine = *context->model.engine;
+  ContinueEmptyPrompts(engine, *request);
+  const auto format = make_format(IdentityOf(services, context->model), *request);
+  RunAnswer(services, call, engine, *request, *format);
 }
 
 }  // namespace
 
 void ListModels(const Services& services, Call& call) {
-  call.SendJson({{"object", "list"}, {"data", json::array({ModelEntry(services.model.model())})}});
+  json entries = json::array();
+  for (const ModelState& state : services.models.All()) entries.push_back(ModelEntry(state.model));
+  call.SendJson({{"object", "list"}, {"data", std::move(entries)}});
 }
 
 void ShowModel(const Services& services, Call& call) {
   const std::string id = call.request().path.substr(std::string_view("/v1/models").size());
-  const auto found = services.model.CheckName(id.size() > 1 ? id.substr(1) : "/");
+  const auto found = services.models.Find(id.size() > 1 ? id.substr(1) : "/");
   if (!found) return call.Fail(found.error());
-  call.SendJson(ModelEntry(services.model.model()));
+  call.SendJson(ModelEntry(found->model));
 }
 
 void ChatCompletions(const Services& services, Call& call) {
@@ -75,20 +75,17 @@ namespace {
 
 // A request of /v1/responses for the model that is served, and the model.
 struct LoadedResponses {
-  std::shared_ptr<Engine> engine;
+  UsedModel model;
   ResponsesRequest request;
 };
-ApiResult<LoadedResponses> LoadResponses(const Services& services, const Call& call) {
+ApiResult<LoadedResponses> LoadResponses(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return tl::unexpected(body.error());
-  const auto context = ContextOf(services, call.request().body);
+  const auto context = ContextOf(services, call, *body);
   if (!context) return tl::unexpected(context.error());
   auto request = ReadResponsesRequest(*body, context->body);
   if (!request) return tl::unexpected(request.error());
-  if (const auto model = services.model.CheckName(request->answer.model); !model) {
-    return tl::unexpected(model.error());
-  }
-  return LoadedResponses{context->engine, *std::move(request)};
+  return LoadedResponses{context->model, *std::move(request)};
 }
 
 }  // namespace
@@ -96,41 +93,42 @@ ApiResult<LoadedResponses> LoadResponses(const Services& services, const Call& c
 void Responses(const Services& services, Call& call) {
   auto loaded = LoadResponses(services, call);
   if (!loaded) return call.Fail(loaded.error());
-  const SamplingDefaults& defaults = services.model.info().sampling;
+  Engine& engine = *loaded->model.engine;
+  const SamplingDefaults& defaults = engine.info().sampling;
   nlohmann::json& repeated = loaded->request.repeated;
   if (repeated["temperature"].is_null()) repeated["temperature"] = defaults.temperature;
   if (repeated["top_p"].is_null()) repeated["top_p"] = defaults.top_p;
-  const auto format =
-      MakeResponsesFormat(IdentityOf(services, loaded->engine), std::move(repeated));
-  RunAnswer(services, call, *loaded->engine, loaded->request.answer, *format);
+  const auto format = MakeResponsesFormat(IdentityOf(services, loaded->model), std::move(repeated));
+  RunAnswer(services, call, engine, loaded->request.answer, *format);
 }
 
 void ResponsesInputTokens(const Services& services, Call& call) {
   const auto loaded = LoadResponses(services, call);
   if (!loaded) return call.Fail(loaded.error());
   const AnswerRequest& request = loaded->request.answer;
-  const auto tokens = loaded->engine->CountPrompt(request.prompts.front());
-  if (!tokens) {
-    return call.Fail(SubmitError(*loaded->engine, request.prompts.front(), tokens.error()));
-  }
+  const Engine& engine = *loaded->model.engine;
+  const auto tokens = engine.CountPrompt(request.prompts.front());
+  if (!tokens) return call.Fail(SubmitError(engine, request.prompts.front(), tokens.error()));
   call.SendJson({{"object", "response.input_tokens"}, {"input_tokens", *tokens}}, request.ignored);
 }
 
 void Embeddings(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
+  const auto context = ContextOf(services, call, *body);
+  if (!context) return call.Fail(context.error());
   FieldReader fields(*body);
-  const auto model = services.model.CheckName(fields.Text("model").value_or(""));
+  fields.Find("model");
   const auto inputs = ReadInputs(fields, "input", /*ids=*/true, /*may_be_empty=*/false);
   const auto format = fields.Text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     fields.Fail("invalid_value", "encoding_format", "is none of float, base64");
   }
-  const auto dimensions = fields.Integer("dimensions", 1, services.model.info().width);
+  const auto dimensions = fields.Integer("dimensions", 1, context->model.engine->info().width);
   fields.Find("user");
   if (fields.error()) return call.Fail(*fields.error());
-  if (!model) return call.Fail(model.error());
-  const auto embedded = EmbedAll(services, call, inputs, dimensions, /*truncate=*/false);
+  const auto embedded =
+      EmbedAll(services, call, *context->model.engine, inputs, dimensions, /*truncate=*/false);
   if (!embedded) return call.Fail(embedded.error());
   json data = json::array();
   // As the clients of OpenAI ask for: little-endian binary32 in base64.
@@ -143,7 +141,7 @@ void Embeddings(const Services& services, Call& call) {
   call.SendJson(
       {{"object", "list"},
        {"data", std::move(data)},
-       {"model", services.model.model().id},
+       {"model", context->model.id},
        {"usage", {{"prompt_tokens", embedded->tokens}, {"total_tokens", embedded->tokens}}}},
       fields.Unknown());
 }

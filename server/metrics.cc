@@ -29,6 +29,7 @@ const std::array<CounterRow, static_cast<size_t>(Counter::kCount)>& CounterRows(
       {"tool_parse_failures_total", "Calls of tools that could not be understood.", {""}},
       {"model_loads_total", "Models that were loaded.", {R"(result="ok")", R"(result="error")"}},
       {"auth_failures_total", "Requests with a wrong key or none.", {""}},
+      {"device_lost_total", "Losses of a device.", {""}},
   }};
   return kRows;
 }
@@ -62,7 +63,7 @@ constexpr std::array<GaugeRow, 11> kGauges = {{
     {{"kv_tokens", "Tokens that running requests hold in the caches."},
      [](const Gauges& g) { return static_cast<double>(g.engine.kv_tokens); }},
     {{"kv_capacity_tokens", "Tokens that all slots can hold."},
-     [](const Gauges& g) { return static_cast<double>(g.capacity * g.engine.slots); }},
+     [](const Gauges& g) { return static_cast<double>(g.kv_capacity); }},
     {{"prefix_cache_bytes", "Memory of the snapshots of prompts."},
      [](const Gauges& g) { return static_cast<double>(g.engine.prefix_bytes); }},
     {{"prefix_cache_entries", "Snapshots of prompts."},
@@ -198,9 +199,7 @@ std::string Metrics::Text(const Gauges& gauges) const {
                 {{"constraint_failures_total", "Answers under a schema that met a dead end."},
                  gauges.engine.constraint_failures},
                 {{"prefix_cache_oversized_total", "Snapshots that were larger than the cache."},
-                 gauges.engine.prefix_oversized},
-                {{"device_lost_total", "Losses of the device."},
-                 static_cast<uint64_t>(gauges.engine.device_lost)}};
+                 gauges.engine.prefix_oversized}};
   for (const auto& one : counts) {
     AddHead(text, "rullama_", one.row, "counter");
     text += fmt::format("rullama_{} {}\n", one.row.name, one.value);

@@ -23,6 +23,7 @@ enum class Counter : uint8_t {
   kToolParseFailures,
   kModelLoads,  // {result}
   kAuthFailures,
+  kDeviceLosses,
   kCount,
 };
 
@@ -37,7 +38,7 @@ enum class Distribution : uint8_t {
 // Gauges: values at the moment of the question.
 struct Gauges {
   EngineStats engine = {};
-  int64_t capacity = 0;  // tokens of a slot
+  int64_t kv_capacity = 0;  // tokens of all slots
   int64_t connections = 0;
   int64_t models_loaded = 0;
   int64_t device_memory_bytes = 0;

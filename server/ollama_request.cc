@@ -23,34 +23,6 @@ constexpr std::array<std::string_view, 4> kLevels = {"low", "medium", "high", "m
 // Members of /api/generate whose meaning would be lost.
 constexpr std::array<std::string_view, 2> kOllamaRefused = {"suffix", "template"};
 
-// "1h30m", "300ms", "-1": whether it is a Go duration, and whether it is zero.
-struct Duration {
-  bool valid = false;
-  bool zero = true;
-};
-Duration ParseDuration(std::string_view text) {
-  constexpr std::array<std::string_view, 7> kUnits = {"ns", "us", "ms", "µs", "s", "m", "h"};
-  Duration out;
-  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  const bool plain =
-      !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  if (plain) return {true, text.find_first_not_of('0') == std::string_view::npos};
-  while (!text.empty()) {
-    const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-    if (digits == 0 || digits > 18) return {};
-    if (text.substr(0, digits).find_first_of("123456789") != std::string_view::npos) {
-      out.zero = false;
-    }
-    text.remove_prefix(digits);
-    const auto* unit = std::find_if(kUnits.begin(), kUnits.end(),
-                                    [&](std::string_view one) { return text.starts_with(one); });
-    if (unit == kUnits.end()) return {};
-    text.remove_prefix(unit->size());
-    out.valid = true;
-  }
-  return out;
-}
-
 void ReadThink(FieldReader& fields, Request& request) {
   const json* think = fields.Find("think");
   if (think == nullptr) return;
@@ -116,7 +88,7 @@ void ReadCommonMembers(FieldReader& fields, const BodyContext& context, OllamaRe
   const bool logprobs = fields.Boolean("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);
   if (logprobs) request.top_logprobs = static_cast<int32_t>(top);
-  out.unload = ReadKeepAlive(fields, answer);
+  out.keep_alive = ReadKeepAlive(fields);
   out.truncate = fields.Boolean("truncate").value_or(false);
   if (fields.Boolean("shift").value_or(false)) {
     fields.Fail("unsupported_value", "shift",
@@ -132,20 +104,17 @@ ApiResult<OllamaRequest> FinishOllama(const FieldReader& fields, OllamaRequest o
 
 }  // namespace
 
-bool ReadKeepAlive(FieldReader& fields, AnswerRequest& answer) {
+std::optional<KeepAlive> ReadKeepAlive(FieldReader& fields) {
   const json* keep = fields.Find("keep_alive");
-  if (keep == nullptr) return false;
-  Duration duration;
-  if (keep->is_number()) duration = {true, keep->get<double>() == 0};
-  if (keep->is_string()) duration = ParseDuration(keep->get_ref<const std::string&>());
-  if (!duration.valid) {
+  if (keep == nullptr) return std::nullopt;
+  std::optional<KeepAlive> duration;
+  if (keep->is_number()) duration = KeepAliveOf(keep->get<double>());
+  if (keep->is_string()) duration = ParseKeepAlive(keep->get_ref<const std::string&>());
+  if (!duration) {
     fields.Fail("invalid_value", "keep_alive",
                 "is no duration; expected one such as \"1h30m\", or a number of seconds");
-    return false;
   }
-  // The one model that is served stays until it is unloaded.
-  if (!duration.zero) answer.ignored.emplace_back("keep_alive");
-  return duration.zero;
+  return duration;
 }
 
 ApiResult<OllamaRequest> ReadOllamaChat(const json& body, const BodyContext& context) {

@@ -3,17 +3,19 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "server/answer_request.h"
 #include "server/api_error.h"
+#include "server/keep_alive.h"
 #include "server/openai_fields.h"
 
 namespace rullama::server {
 
 struct OllamaRequest {
-  AnswerRequest answer;   // one prompt; streamed unless the body says otherwise
-  bool empty = false;     // there is nothing to answer: only to load or unload the model
-  bool unload = false;    // keep_alive is 0: the model is given up behind the answer
+  AnswerRequest answer;  // one prompt; streamed unless the body says otherwise
+  bool empty = false;    // there is nothing to answer: only to load or unload the model
+  std::optional<KeepAlive> keep_alive = {};  // of the model, from the end of the answer
   bool truncate = false;  // leave out the oldest turns of a conversation that does not fit
 };
 
@@ -21,9 +23,8 @@ struct OllamaRequest {
 ApiResult<OllamaRequest> ReadOllamaChat(const nlohmann::json& body, const BodyContext& context);
 ApiResult<OllamaRequest> ReadOllamaGenerate(const nlohmann::json& body, const BodyContext& context);
 
-// Whether the member keep_alive of a body is 0. Errors for what is no duration: "1h30m", "-1", or
-// a number of seconds.
-bool ReadKeepAlive(FieldReader& fields, AnswerRequest& answer);
+// The member keep_alive. Errors for what is no duration.
+std::optional<KeepAlive> ReadKeepAlive(FieldReader& fields);
 
 // Leaves out the oldest turns, but no system message and not the last turn, until the conversation
 // has at most `fits` tokens by `count`. Returns how many messages have gone.

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "server/metrics.h"
-#include "server/model_host.h"
+#include "server/models.h"
 #include "server/running_requests.h"
 
 namespace rullama::server {
@@ -16,6 +16,8 @@ struct ApiOptions {
   std::string version;
   RequestLimits limits = {};
   int64_t max_body_bytes = 4 << 20;
+  int64_t max_loaded_models = 1;
+  KeepAlive keep_alive = kForEver;  // unless a request says otherwise
   // Endpoints that may be switched off.
   bool page = true;
   bool metrics = true;
@@ -30,7 +32,7 @@ struct ApiOptions {
 // Thread safety: as its members.
 struct Services {
   const ApiOptions& options;
-  ModelHost& model;
+  Models& models;
   Metrics& metrics;
   RunningRequests& running;
 };

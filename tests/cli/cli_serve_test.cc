@@ -39,6 +39,14 @@ class ServeTest : public ::testing::Test {
     return text;
   }
 
+  // What is left of its output.
+  std::string ReadRest(RunningProgram& program) {
+    for (std::string more = program.ReadSome(); !more.empty(); more = program.ReadSome()) {
+      said_ += more;
+    }
+    return said_;
+  }
+
   // The status of a question for the tokens of "The prince" with a key.
   static int StatusWith(uint16_t port, const std::string& key) {
     server::Client client(port);
@@ -97,6 +105,25 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
     EXPECT_EQ(nlohmann::json::parse(line).at("body"), R"({"content": "The prince"})") << line;
   }
   EXPECT_EQ(lines, 4) << "of those that had a key";
+}
+
+// A lost device is opened again once; one that is lost again at once ends the server.
+TEST_F(ServeTest, EndsWhenTheDeviceStaysLost) {
+  RunningProgram program({"serve", "-m", TinyModel(), "--port", "0", "--plugin",
+                          RULLAMA_FAULTY_PLUGIN, "--backend", "faulty"},
+                         {.join_streams = true, .environment = {"RULLAMA_FAULTY_LOST=1"}});
+  ReadUntil(program, "listening on http://127.0.0.1:");
+  const auto port = static_cast<uint16_t>(std::stoi(ReadUntil(program, "tokens)")));
+  const std::string request = server::Post("/v1/completions", R"({"prompt": "The prince"})");
+  for (int i = 0; i < 2; ++i) {
+    server::Client client(port);
+    client.Send(request);
+    const std::string answer = client.ReadAll();
+    EXPECT_EQ(server::StatusOf(answer), 503) << answer;
+    EXPECT_THAT(answer, HasSubstr(R"("code":"device_lost")"));
+  }
+  EXPECT_EQ(program.Wait(), 3);
+  EXPECT_THAT(ReadRest(program), HasSubstr("cannot be opened again"));
 }
 
 }  // namespace

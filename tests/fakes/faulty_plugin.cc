@@ -5,7 +5,8 @@
 //
 // RULLAMA_FAULTY_READS=N fills everything that is read with this byte, RULLAMA_FAULTY_LAYOUT makes
 // each weight need all memory there is, RULLAMA_FAULTY_EXIT calls exit(0) when devices are counted,
-// and RULLAMA_FAULTY_GPU=N calls the device a GPU with N bytes of memory.
+// RULLAMA_FAULTY_GPU=N calls the device a GPU with N bytes of memory, and with RULLAMA_FAULTY_LOST
+// each execution loses the device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -159,6 +160,16 @@ int32_t InfoWithFaults(void* context, uint32_t index, rl_device_info* info, rl_e
   return code;
 }
 
+int32_t ExecuteWithFaults(rl_plan* plan, const rl_step* step, rl_error* error) {
+  if (std::getenv("RULLAMA_FAULTY_LOST") == nullptr) {
+    return reference->plan_execute(plan, step, error);
+  }
+  error->code = RL_DEVICE_LOST;
+  error->op_index = RL_NO_OP;
+  std::strncpy(error->message, "gone", RL_ERROR_TEXT - 1);
+  return RL_DEVICE_LOST;
+}
+
 uint32_t CountWithFaults(void* context, rl_str* reason) {
   if (std::getenv("RULLAMA_FAULTY_EXIT") != nullptr) std::exit(0);
   return reference->device_count(context, reason);
@@ -188,6 +199,7 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table = *reference;
   table.name = {kName.data(), kName.size()};
   table.plan_compile = CompileWithFaults;
+  table.plan_execute = ExecuteWithFaults;
   table.buffer_read = ReadWithFaults;
   table.weight_layout = LayoutWithFaults;
   table.device_count = CountWithFaults;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/must_test_util.h"
@@ -30,7 +31,9 @@ class ApiTest : public ::testing::Test {
   static void SetUpTestSuite() {
     ApiKeys keys;
     ASSERT_TRUE(keys.AddLines("ann:sk-12345678", "keys"));
-    api_ = new Api(Must(Open()), {.id = "tiny", .time = 1}, Open, {.version = "1"}, keys);
+    std::vector<ServedModel> models;
+    models.push_back({.id = "tiny", .time = 1, .load = Open});
+    api_ = new Api(std::move(models), Must(Open()), {.version = "1"}, keys);
     server_ =
         Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
   }

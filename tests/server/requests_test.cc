@@ -249,8 +249,8 @@ TEST(OllamaRequestTest, OptionsReachTheEngine) {
   EXPECT_EQ(prompt.max_context, 256);
   EXPECT_EQ(prompt.thinking, true);
   EXPECT_TRUE(request->answer.stream);
-  EXPECT_FALSE(request->unload);
-  EXPECT_THAT(request->answer.ignored, ElementsAre("num_ctx>256", "options.num_gpu", "keep_alive"));
+  EXPECT_EQ(request->keep_alive, std::chrono::minutes(5));
+  EXPECT_THAT(request->answer.ignored, ElementsAre("num_ctx>256", "options.num_gpu"));
 }
 
 TEST(OllamaRequestTest, WrongMembersHaveTheirCodes) {

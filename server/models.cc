@@ -1,0 +1,291 @@
+#include "server/models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/printable.h"
+#include "core/base/status.h"
+#include "server/call.h"
+#include "server/engine_totals.h"
+
+namespace rullama::server {
+namespace {
+
+constexpr std::chrono::milliseconds kWatchInterval{50};
+// A device that is lost again within this time of its opening is not opened once more.
+constexpr std::chrono::seconds kSettled{60};
+constexpr size_t kMostNameBytes = 64;
+
+std::string_view WithoutLatest(std::string_view name) {
+  constexpr std::string_view kLatest = ":latest";
+  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
+  return name;
+}
+
+std::string Quoted(std::string_view name) {
+  return "'" + ShownName(name.substr(0, kMostNameBytes)) + "'";
+}
+
+ApiError Unavailable(std::string_view code, std::string message) {
+  ApiError error = MakeApiError(code, std::move(message));
+  error.fields.push_back({"Retry-After", "1"});
+  return error;
+}
+
+}  // namespace
+
+// Counts as a user of a model.
+class Models::Lease {
+ public:
+  Lease(Models& owner, Entry& entry) : owner_(owner), entry_(entry), engine_(entry.engine) {}
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() {
+    engine_.reset();
+    owner_.Return(entry_);
+  }
+  [[nodiscard]] Engine* engine() const { return engine_.get(); }
+
+ private:
+  Models& owner_;
+  Entry& entry_;
+  std::shared_ptr<Engine> engine_;
+};
+
+Models::Models(std::vector<ServedModel> models, std::shared_ptr<Engine> first,
+               ModelsOptions options, Metrics& metrics)
+    : options_(std::move(options)), metrics_(metrics) {
+  entries_.reserve(models.size());
+  for (ServedModel& model : models) entries_.push_back({.model = std::move(model)});
+  Entry& entry = entries_.front();
+  entry.model.info = first->info();
+  entry.engine = std::move(first);
+  entry.keep = options_.keep_alive;
+  entry.last_used = Clock::now();
+  metrics_.Add(Counter::kModelLoads, 1, R"(result="ok")");
+  watcher_ = std::thread([this] { Watch(); });
+}
+
+Models::~Models() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  watcher_.join();
+}
+
+ApiResult<size_t> Models::IndexOf(std::string_view name) const {
+  std::string names;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const std::string& id = entries_[i].model.id;
+    const bool only = name.empty() && entries_.size() == 1;
+    if (only || WithoutLatest(name) == WithoutLatest(id)) return i;
+    names += (i == 0 ? "" : ", ") + Quoted(id);
+  }
+  if (name.empty()) {
+    return tl::unexpected(MakeApiError("missing_required_parameter",
+                                       "'model' is missing; name one of " + names, "model"));
+  }
+  return tl::unexpected(MakeApiError(
+      "model_not_found",
+      fmt::format("there is no model {}; this server has {}", Quoted(name), names), "model"));
+}
+
+ApiResult<UsedModel> Models::Acquire(std::string_view name) {
+  const Clock::time_point deadline = Clock::now() + options_.load_timeout;
+  Lock lock(mutex_);
+  const auto index = IndexOf(name);
+  if (!index) return tl::unexpected(index.error());
+  Entry& entry = entries_[*index];
+  while (true) {
+    const bool lost = entry.lost || (entry.engine && entry.engine->stats().device_lost);
+    if (entry.engine && !entry.changing && !lost) return Lend(entry);
+    if (failure_) return tl::unexpected(FromEngine(*failure_));
+    if (!waits_) {
+      return tl::unexpected(
+          Unavailable("shutting_down", "the server is shutting down; ask another one"));
+    }
+    if (!entry.engine && !entry.changing && !lost) {
+      if (HasRoom()) {
+        const Status loaded = Load(lock, entry);
+        if (!loaded) return tl::unexpected(FromEngine(loaded.error()));
+        continue;
+      }
+      if (Entry* idle = FindIdle()) {
+        Close(lock, *idle);
+        continue;
+      }
+    }
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      return tl::unexpected(Unavailable(
+          "model_loading",
+          fmt::format("{} is not loaded, and other models are in use; try again later, or raise "
+                      "server.max_loaded_models",
+                      Quoted(entry.model.id))));
+    }
+  }
+}
+
+UsedModel Models::Lend(Entry& entry) {
+  ++entry.users;
+  entry.keep = options_.keep_alive;
+  const auto lease = std::make_shared<Lease>(*this, entry);
+  return {.id = entry.model.id, .engine = std::shared_ptr<Engine>(lease, lease->engine())};
+}
+
+void Models::Return(Entry& entry) {
+  Lock lock(mutex_);
+  entry.last_used = Clock::now();
+  const bool unused = --entry.users == 0;
+  if (unused && entry.keep == KeepAlive(0) && entry.engine && !entry.changing) Close(lock, entry);
+  changed_.notify_all();
+}
+
+void Models::Keep(std::string_view id, KeepAlive keep) {
+  const std::lock_guard lock(mutex_);
+  if (const auto index = IndexOf(id)) entries_[*index].keep = keep;
+}
+
+Status Models::Load(Lock& lock, Entry& entry) {
+  entry.changing = true;
+  lock.unlock();
+  Result<std::shared_ptr<Engine>> engine = [&] {
+    const std::lock_guard loading(loading_);
+    return entry.model.load();
+  }();
+  lock.lock();
+  metrics_.Add(Counter::kModelLoads, 1, engine ? R"(result="ok")" : R"(result="error")");
+  entry.changing = false;
+  changed_.notify_all();
+  if (!engine) return tl::unexpected(engine.error());
+  entry.engine = *std::move(engine);
+  entry.model.info = entry.engine->info();
+  entry.keep = options_.keep_alive;
+  entry.last_used = Clock::now();
+  return OkStatus();
+}
+
+void Models::Close(Lock& lock, Entry& entry) {
+  AddTotals(closed_, entry.engine->stats());
+  std::shared_ptr<Engine> engine = std::exchange(entry.engine, nullptr);
+  entry.changing = true;
+  lock.unlock();
+  engine.reset();
+  lock.lock();
+  entry.changing = false;
+  changed_.notify_all();
+}
+
+bool Models::HasRoom() const {
+  return std::ranges::count_if(entries_, [](const Entry& entry) {
+           return entry.engine != nullptr || entry.changing;
+         }) < options_.max_loaded;
+}
+
+Models::Entry* Models::FindIdle() {
+  Entry* least = nullptr;
+  for (Entry& entry : entries_) {
+    if (!entry.engine || entry.changing || entry.users > 0) continue;
+    if (least == nullptr || entry.last_used < least->last_used) least = &entry;
+  }
+  return least;
+}
+
+void Models::Watch() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    for (Entry& entry : entries_) WatchOne(lock, entry);
+    changed_.wait_for(lock, kWatchInterval);
+  }
+}
+
+void Models::WatchOne(Lock& lock, Entry& entry) {
+  if (!entry.engine || entry.changing || entry.users > 0) return;
+  if (entry.engine->stats().device_lost) return Reopen(lock, entry);
+  const bool expired = entry.keep >= KeepAlive(0) && Clock::now() - entry.last_used >= entry.keep;
+  if (expired) Close(lock, entry);
+}
+
+void Models::Reopen(Lock& lock, Entry& entry) {
+  const std::string id = Quoted(entry.model.id);
+  const bool settled = !entry.reopened || Clock::now() - *entry.reopened >= kSettled;
+  metrics_.Add(Counter::kDeviceLosses);
+  entry.lost = true;
+  Close(lock, entry);
+  if (options_.warn) options_.warn("the device of " + id + " was lost; the model is opened again");
+  Status opened = MakeError(ErrorKind::kBackend, "device.lost", "it was lost again at once");
+  if (settled) opened = Load(lock, entry);
+  entry.lost = false;
+  if (opened) {
+    entry.reopened = Clock::now();
+  } else if (!failure_) {
+    failure_ = Error{ErrorKind::kBackend, "device.lost",
+                     fmt::format("the device of {} was lost, and the model cannot be opened again: "
+                                 "{}",
+                                 id, opened.error().ToString())};
+  }
+  changed_.notify_all();
+}
+
+ModelState Models::StateOf(const Entry& entry) const {
+  ModelState state{.model = entry.model, .loaded = entry.engine != nullptr, .expires = {}};
+  if (entry.keep >= KeepAlive(0)) {
+    const auto begin = entry.users > 0 ? Clock::now() : entry.last_used;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::seconds>(begin + entry.keep - Clock::now());
+    state.expires = std::time(nullptr) + static_cast<std::time_t>(left.count());
+  }
+  return state;
+}
+
+ApiResult<ModelState> Models::Find(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto index = IndexOf(name);
+  if (!index) return tl::unexpected(index.error());
+  return StateOf(entries_[*index]);
+}
+
+std::vector<ModelState> Models::All() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ModelState> states;
+  states.reserve(entries_.size());
+  for (const Entry& entry : entries_) states.push_back(StateOf(entry));
+  return states;
+}
+
+EngineStats Models::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats sum = closed_;
+  for (const Entry& entry : entries_) {
+    if (!entry.engine) continue;
+    const EngineStats stats = entry.engine->stats();
+    AddTotals(sum, stats);
+    AddMoment(sum, stats);
+  }
+  return sum;
+}
+
+bool Models::lost() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ || std::ranges::any_of(entries_, [](const Entry& entry) {
+           return entry.lost || (entry.engine && entry.engine->stats().device_lost);
+         });
+}
+
+std::optional<Error> Models::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Models::StopWaiting() {
+  {
+    const std::lock_guard lock(mutex_);
+    waits_ = false;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace rullama::server

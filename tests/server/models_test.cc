@@ -1,0 +1,151 @@
+// Several models, how long they stay, and what happens when a device is lost.
+#include "server/models.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/must_test_util.h"
+
+namespace rullama::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kServedModel = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf";
+constexpr const char* kCpuFolder = RULLAMA_BINARY_DIR "/lib/rullama";
+constexpr const char* kFakes = RULLAMA_BINARY_DIR "/fakes";
+
+Result<std::shared_ptr<Engine>> Open(const std::string& backend) {
+  return Engine::Open({.model = kServedModel,
+                       .backend = backend,
+                       .settings = {{"context.capacity", "64"}},
+                       .plugin_paths = {backend == "cpu" ? kCpuFolder : kFakes}});
+}
+
+ServedModel Served(const std::string& id, const std::string& backend = "cpu") {
+  return {.id = id, .load = [backend] { return Open(backend); }};
+}
+
+std::string CodeOf(const ApiResult<UsedModel>& result) {
+  return result ? "ok" : result.error().code;
+}
+
+std::vector<std::string> Loaded(const Models& models) {
+  std::vector<std::string> ids;
+  for (const ModelState& state : models.All()) {
+    if (state.loaded) ids.push_back(state.model.id);
+  }
+  return ids;
+}
+
+// Waits until `condition` holds; the test fails after half a minute.
+template <typename Condition>
+void WaitUntil(const Condition& condition) {
+  for (int i = 0; i < 3000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(condition());
+}
+
+TEST(ModelsTest, TheOneThatIsUsedLeastGivesItsPlaceUp) {
+  Metrics metrics;
+  Models models({Served("a"), Served("b:latest"), Served("c")}, Must(Open("cpu")),
+                {.max_loaded = 2, .load_timeout = std::chrono::milliseconds(50)}, metrics);
+  EXPECT_EQ(CodeOf(models.Acquire("d")), "model_not_found");
+  EXPECT_EQ(CodeOf(models.Acquire("")), "missing_required_parameter");
+  EXPECT_THAT(models.Acquire("d").error().message, HasSubstr("'a', 'b:latest', 'c'"));
+  EXPECT_EQ(Loaded(models), std::vector<std::string>({"a"}));
+  {
+    const auto b = models.Acquire("b");
+    ASSERT_TRUE(b) << b.error().message;
+    EXPECT_EQ(b->id, "b:latest");
+    EXPECT_EQ(CodeOf(models.Acquire("c")), "ok") << "in the place of a";
+    EXPECT_EQ(Loaded(models), std::vector<std::string>({"b:latest", "c"}));
+    const auto c = models.Acquire("c");
+    EXPECT_EQ(CodeOf(models.Acquire("a")), "model_loading") << "both are in use";
+  }
+  EXPECT_EQ(CodeOf(models.Acquire("a")), "ok");
+  EXPECT_EQ(Loaded(models), std::vector<std::string>({"a", "b:latest"})) << "b was in use longer";
+}
+
+TEST(ModelsTest, AModelGoesWhenItsTimeIsOver) {
+  Metrics metrics;
+  Models models({Served("a")}, Must(Open("cpu")), {}, metrics);
+  const auto answer = [&] {
+    const auto used = models.Acquire("");
+    Must(Must(used->engine->Submit({.prompt = "The prince", .max_tokens = 1})).Wait());
+    models.Keep("a", std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_EQ(Loaded(models).size(), 1U) << "in use";
+    EXPECT_TRUE(models.All().front().expires);
+  };
+  EXPECT_FALSE(models.All().front().expires) << "stays for ever";
+  answer();
+  WaitUntil([&] { return Loaded(models).empty(); });
+  const EngineStats after = models.stats();
+  EXPECT_EQ(after.slots, 0);
+  EXPECT_EQ(after.prefix_misses, 1U) << "counts outlive the engine";
+  answer();
+  EXPECT_EQ(models.stats().prefix_misses, 2U);
+}
+
+TEST(ModelsTest, ALostDeviceIsOpenedAgainOnce) {
+  Metrics metrics;
+  Models models({Served("a", "faulty")}, Must(Open("faulty")), {}, metrics);
+  const auto ask = [&] {
+    const auto used = models.Acquire("");
+    if (!used) return used.error().code;
+    auto answer = Must(used->engine->Submit({.prompt = "It", .max_tokens = 1}));
+    const auto end = answer.Wait();
+    return end ? std::string("ok") : end.error().id;
+  };
+  ::setenv("RULLAMA_FAULTY_LOST", "1", 1);
+  EXPECT_EQ(ask(), "device.lost");
+  ::unsetenv("RULLAMA_FAULTY_LOST");
+  EXPECT_EQ(ask(), "ok") << "waits for the new one";
+  EXPECT_FALSE(models.lost());
+  EXPECT_FALSE(models.failure());
+  EXPECT_THAT(metrics.Text({}), HasSubstr("rullama_device_lost_total 1\n"));
+  ::setenv("RULLAMA_FAULTY_LOST", "1", 1);
+  EXPECT_EQ(ask(), "device.lost");
+  ::unsetenv("RULLAMA_FAULTY_LOST");
+  WaitUntil([&] { return models.failure().has_value(); });
+  EXPECT_EQ(models.failure()->kind, ErrorKind::kBackend);
+  EXPECT_EQ(ask(), "device_lost");
+}
+
+TEST(KeepAliveTest, IsADurationAsGoWritesIt) {
+  const struct {
+    const char* text;
+    std::optional<KeepAlive> value;
+  } rows[] = {{"5m", std::chrono::minutes(5)},
+              {"1h30m", std::chrono::minutes(90)},
+              {"1.5s", std::chrono::milliseconds(1500)},
+              {"300ms", std::chrono::milliseconds(300)},
+              {"0", std::chrono::milliseconds(0)},
+              {"0s", std::chrono::milliseconds(0)},
+              {"-0", std::chrono::milliseconds(0)},
+              {"300", std::chrono::minutes(5)},
+              {"-1", kForEver},
+              {"-1m", kForEver},
+              {"99999999999999h", kForEver},
+              {"", std::nullopt},
+              {"-", std::nullopt},
+              {"m", std::nullopt},
+              {"5x", std::nullopt},
+              {"1.2.3s", std::nullopt},
+              {"5m ", std::nullopt},
+              {"soon", std::nullopt}};
+  for (const auto& row : rows) EXPECT_EQ(ParseKeepAlive(row.text), row.value) << row.text;
+  EXPECT_EQ(KeepAliveOf(1e300), kForEver);
+  EXPECT_EQ(KeepAliveOf(0.5), std::chrono::milliseconds(500));
+}
+
+}  // namespace
+}  // namespace rullama::server
