@@ -51,9 +51,10 @@ ValueId RmsNorm(const Site& s, const ops::RmsNorm& op) {
 // The norm of x - mean(x), whose mean square is the variance of x.
 ValueId LayerNorm(const Site& s, const ops::LayerNorm& op) {
   GraphBuilder& b = s.b;
-  const ValueId mean = b.Add(ops::Reduce{.x = op.x, .fn = RL_REDUCE_MEAN}, s.Part("mean"));
+  // Without a bias the RMS norm has the name of the whole, and parts called "mean" and the like.
+  const ValueId centre = b.Add(ops::Reduce{.x = op.x, .fn = RL_REDUCE_MEAN}, s.Part("centre"));
   const ValueId centred =
-      b.Add(ops::Binary{.a = op.x, .b = mean, .fn = RL_BINARY_SUB}, s.Part("centred"));
+      b.Add(ops::Binary{.a = op.x, .b = centre, .fn = RL_BINARY_SUB}, s.Part("centred"));
   const ValueId normed = b.Add(ops::RmsNorm{.x = centred, .weight = op.weight, .eps = op.eps},
                                op.bias == kNoValue ? s.name : s.Part("normed"));
   return op.bias == kNoValue ? normed
