@@ -131,12 +131,14 @@ Status Scheduler::Share(int32_t slot, std::span<const int32_t> sharers) {
   int64_t held = slots_[static_cast<size_t>(slot)]->read;
   if (held > 0) {
     const auto snapshot = session_.Save(slot, session_.past(slot));
-    const bool no_memory = !snapshot && snapshot.error().kind == ErrorKind::kOutOfMemory;
-    if (!snapshot && !no_memory) return tl::unexpected(snapshot.error());
-    if (no_memory) held = 0;
-    for (const int32_t sharer : sharers) {
-      if (no_memory) break;
-      RL_RETURN_IF_ERROR(session_.Restore(sharer, *snapshot));
+    if (snapshot) {
+      for (const int32_t sharer : sharers) {
+        RL_RETURN_IF_ERROR(session_.Restore(sharer, *snapshot));
+      }
+    } else if (snapshot.error().kind == ErrorKind::kOutOfMemory) {
+      held = 0;
+    } else {
+      return tl::unexpected(snapshot.error());
     }
   }
   for (const int32_t sharer : sharers) {
