@@ -14,7 +14,8 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
       tuning_(tuning),
       step_{step, 0},
       row_by_row_(gpu::RunsRowByRow(graph, tuning)),
-      largest_(LargestStep(graph, tuning)),
+      whole_(LargestStep(graph, tuning)),
+      largest_(whole_),
       scratch_(device),
       addresses_(graph, tuning, scratch_),
       dispatches_(scratch_) {}
@@ -30,8 +31,7 @@ void PlanBuilder::Emit(const FusedNode& node) {
 }
 
 int64_t PlanBuilder::MaxRows(const rl_value& value) const {
-  const StepSize step = LargestStep(graph_, tuning_);
-  return sdk::DimAt(value.dims[0], step.t, step.r);
+  return sdk::DimAt(value.dims[0], whole_.t, whole_.r);
 }
 
 int64_t PlanBuilder::Max(const rl_dim& dim) const {

@@ -92,7 +92,8 @@ class PlanBuilder {
   const Tuning& tuning_;
   Scratch step_;
   bool row_by_row_;
-  StepSize largest_;
+  StepSize whole_;    // of the plan
+  StepSize largest_;  // of the dispatches: of the plan or of a RowChunk
   const FusedNode* node_ = nullptr;
   ScratchPool scratch_;
   AddressMap addresses_;
