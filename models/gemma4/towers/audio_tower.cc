@@ -9,7 +9,6 @@
 namespace rullama::gemma4 {
 namespace {
 
-constexpr std::string_view kAudioProjector = "mm.a.input_projection.weight";
 constexpr int64_t kMelBins = 128;
 constexpr int64_t kSamplesOfToken = 640;
 constexpr int64_t kMaxKernel = 31;
@@ -19,25 +18,9 @@ constexpr std::array<std::string_view, 10> kAudioLinears = {
     "attn_q",   "attn_k", "attn_v",   "attn_out", "conv_pw1",
     "conv_pw2", "ffn_up", "ffn_up_1", "ffn_down", "ffn_down_1"};
 
-std::vector<std::string> ClippedAudioLayers(const AudioConfig& c) {
-  std::vector<std::string> layers;
-  layers.reserve(static_cast<size_t>(c.layers) * kAudioLinears.size());
-  for (int64_t i = 0; i < c.layers; ++i) {
-    for (const std::string_view linear : kAudioLinears) {
-      layers.push_back(fmt::format("a.blk.{}.{}", i, linear));
-    }
-  }
-  return layers;
-}
-
 // Dimension `axis` (fastest first) of a tensor, 1 to `high`.
 Result<int64_t> DimOf(const GgufFile& file, std::string_view name, size_t axis, int64_t high) {
-  const TensorInfo* tensor = file.FindTensor(name);
-  if (tensor == nullptr) {
-    return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
-                     "tensor '{}' is missing, expected it in an audio tower; is the file whole?",
-                     name);
-  }
+  RL_ASSIGN_OR_RETURN(const TensorInfo* tensor, TowerTensor(file, name, "it in an audio tower"));
   if (std::cmp_less_equal(tensor->dims[axis], high)) {
     return static_cast<int64_t>(tensor->dims[axis]);
   }
@@ -70,55 +53,63 @@ Result<AudioConfig> ReadAudioConfig(const TowerFile& tower, int64_t text_width) 
   return c;
 }
 
-// The conformer block's tensors; `ollama` tells which of the two spellings the file uses. Both have
-// an `ln2`, of different layers, so that they cannot be alternatives of one table.
+// A table of tensors of which Ollama calls some by another name. Both spellings have an `ln2`, of
+// different layers, so that they cannot be alternatives of one name.
+class SpelledTable : public LayerTable {
+ public:
+  SpelledTable(std::vector<TensorSpec>& specs, std::string prefix, bool ollama)
+      : LayerTable(specs, std::move(prefix)), ollama_(ollama) {}
+
+  void AddSpelled(std::string_view name, std::vector<int64_t> dims, std::string_view in_ollama) {
+    ollama_ ? AddRenamed(name, std::move(dims), in_ollama) : Add(name, std::move(dims));
+  }
+
+ private:
+  bool ollama_;
+};
+
+// The tensors of a conformer block.
 void AddAudioBlock(const AudioConfig& c, bool ollama, int64_t index,
                    std::vector<TensorSpec>& specs) {
-  LayerTable table(specs, fmt::format("a.blk.{}.", index));
-  const auto add = [&](std::string_view name, std::vector<int64_t> dims, std::string_view other) {
-    ollama ? table.AddRenamed(name, std::move(dims), other) : table.Add(name, std::move(dims));
-  };
+  SpelledTable table(specs, fmt::format("a.blk.{}.", index), ollama);
   for (const std::string_view suffix : {"", "_1"}) {
     table.Add(fmt::format("ffn_norm{}.weight", suffix), {c.width});
     table.Add(fmt::format("ffn_up{}.weight", suffix), {c.ffn_width, c.width});
     table.Add(fmt::format("ffn_down{}.weight", suffix), {c.width, c.ffn_width});
     table.Add(fmt::format("ffn_post_norm{}.weight", suffix), {c.width});
   }
-  add("attn_pre_norm.weight", {c.width}, "ln1.weight");
+  table.AddSpelled("attn_pre_norm.weight", {c.width}, "ln1.weight");
   for (const std::string_view name : {"attn_q", "attn_k", "attn_v", "attn_out"}) {
     table.Add(fmt::format("{}.weight", name), {c.width, c.width});
   }
-  add("attn_k_rel.weight", {c.width, c.width}, "linear_pos.weight");
+  table.AddSpelled("attn_k_rel.weight", {c.width, c.width}, "linear_pos.weight");
   table.Add("per_dim_scale.weight", {c.head_dim()});
-  add("attn_post_norm.weight", {c.width}, "ln2.weight");
+  table.AddSpelled("attn_post_norm.weight", {c.width}, "ln2.weight");
   table.Add("conv_norm.weight", {c.width});
   table.Add("conv_pw1.weight", {2 * c.width, c.width});
   table.Add("conv_dw.weight", {c.width, c.kernel});
   table.Add("norm_conv.weight", {c.width});
   table.Add("conv_pw2.weight", {c.width, c.width});
-  add("ln2.weight", {c.width}, "layer_pre_norm.weight");
+  table.AddSpelled("ln2.weight", {c.width}, "layer_pre_norm.weight");
 }
 
 std::vector<TensorSpec> ExpectedTensors(const AudioConfig& c, bool ollama) {
   std::vector<TensorSpec> specs;
-  LayerTable table(specs, "");
+  SpelledTable table(specs, "", ollama);
   if (c.unified) {
     table.Add(kAudioProjector, {c.text_width, c.inputs});
     return specs;
   }
   const auto [first, second] = c.conv_channels;
   const int64_t features = c.inputs / 4 * second;
-  const auto add = [&](std::string_view name, std::vector<int64_t> dims, std::string_view other) {
-    ollama ? table.AddRenamed(name, std::move(dims), other) : table.Add(name, std::move(dims));
-  };
   table.Add("a.conv1d.0.weight", {first, 1, 3, 3});
   table.Add("a.conv1d.0.norm.weight", {first});
   table.Add("a.conv1d.1.weight", {second, first, 3, 3});
   table.Add("a.conv1d.1.norm.weight", {second});
-  add("a.input_projection.weight", {c.width, features}, "a.pre_encode.out.weight");
+  table.AddSpelled("a.input_projection.weight", {c.width, features}, "a.pre_encode.out.weight");
   for (int64_t i = 0; i < c.layers; ++i) AddAudioBlock(c, ollama, i, specs);
-  add("a.pre_encode.out.weight", {c.out_width, c.width}, "mm.a.fc.weight");
-  add("a.pre_encode.out.bias", {c.out_width}, "mm.a.fc.bias");
+  table.AddSpelled("a.pre_encode.out.weight", {c.out_width, c.width}, "mm.a.fc.weight");
+  table.AddSpelled("a.pre_encode.out.bias", {c.out_width}, "mm.a.fc.bias");
   table.Add(kAudioProjector, {c.text_width, c.out_width});
   return specs;
 }
@@ -135,7 +126,9 @@ Result<std::optional<AudioTower>> ReadAudioTower(const GgufFile& file, int64_t t
   RL_ASSIGN_OR_RETURN(tower.weights,
                       ModelWeights::FromFile(ExpectedTensors(tower.config, ollama), file,
                                              {.network = "Gemma 4 audio tower", .part = true}));
-  RL_ASSIGN_OR_RETURN(tower.bounds, ReadClipBounds(file, ClippedAudioLayers(tower.config), ""));
+  RL_ASSIGN_OR_RETURN(
+      tower.bounds,
+      ReadClipBounds(file, LayersOfBlocks("a.blk.", tower.config.layers, kAudioLinears), ""));
   return std::optional(std::move(tower));
 }
 

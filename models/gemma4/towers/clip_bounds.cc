@@ -39,6 +39,18 @@ Status CheckRange(const std::string& layer, std::string_view side, const ClipRan
 
 }  // namespace
 
+std::vector<std::string> LayersOfBlocks(std::string_view prefix, int64_t blocks,
+                                        std::span<const std::string_view> linears) {
+  std::vector<std::string> layers;
+  layers.reserve(static_cast<size_t>(blocks) * linears.size());
+  for (int64_t i = 0; i < blocks; ++i) {
+    for (const std::string_view linear : linears) {
+      layers.push_back(fmt::format("{}{}.{}", prefix, i, linear));
+    }
+  }
+  return layers;
+}
+
 Result<ClipTable> ReadClipBounds(const GgufFile& file, std::span<const std::string> layers,
                                  std::string_view table) {
   GgufNumbers<float> numbers;

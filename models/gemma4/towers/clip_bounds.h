@@ -4,11 +4,13 @@
 // Thread safety: immutable once read. Errors: model.clip_bounds (kModelFile).
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/gguf/gguf.h"
@@ -33,6 +35,11 @@ struct ClipBounds {
 
 // The bounds of linear layers, by name: "v.blk.0.attn_q". A layer that is not in it is not clipped.
 using ClipTable = std::map<std::string, ClipBounds, std::less<>>;
+
+// The names of the linear layers of `blocks` blocks: `prefix` ("v.blk."), the block, and each of
+// `linears`, in this order.
+std::vector<std::string> LayersOfBlocks(std::string_view prefix, int64_t blocks,
+                                        std::span<const std::string_view> linears);
 
 // Reads the bounds of these layers. `table`: the name of a tensor with four numbers for each layer
 // in this order (Ollama's v.clamp_data), empty if the format has none. Scalars of a layer replace

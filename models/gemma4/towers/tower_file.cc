@@ -8,7 +8,7 @@
 namespace rullama::gemma4 {
 namespace {
 
-// What the names of a kind are called in files.
+// The names of keys, projectors and tensors by which files tell the towers of a kind.
 struct KindNames {
   std::string_view key;      // part of the keys
   std::string_view has;      // the key that says whether an mmproj file has the tower
@@ -22,13 +22,13 @@ constexpr KindNames kVisionNames = {.key = "vision",
                                     .has = "clip.has_vision_encoder",
                                     .encoder = "gemma4v",
                                     .unified = "gemma4uv",
-                                    .projector = "mm.input_projection.weight",
+                                    .projector = kVisionProjector,
                                     .marker = "v.patch_norm.1.weight"};
 constexpr KindNames kAudioNames = {.key = "audio",
                                    .has = "clip.has_audio_encoder",
                                    .encoder = "gemma4a",
                                    .unified = "gemma4ua",
-                                   .projector = "mm.a.input_projection.weight",
+                                   .projector = kAudioProjector,
                                    .marker = ""};
 
 const KindNames& NamesOf(TowerKind kind) {
@@ -75,6 +75,13 @@ Result<std::optional<TowerFile>> FindTower(const GgufFile& file, TowerKind kind)
                    architecture, kProjectorArchitecture, kGemma4Architecture);
 }
 
+Result<const TensorInfo*> TowerTensor(const GgufFile& file, std::string_view name,
+                                      std::string_view expected) {
+  if (const TensorInfo* tensor = file.FindTensor(name)) return tensor;
+  return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
+                   "tensor '{}' is missing, expected {}; is the file whole?", name, expected);
+}
+
 Result<int64_t> TowerNumber(const TowerFile& tower, std::string_view suffix, int64_t low,
                             int64_t high, std::optional<int64_t> otherwise) {
   const std::string key = tower.Key(suffix);
@@ -97,13 +104,8 @@ Result<float> TowerEps(const TowerFile& tower) {
 }
 
 Status CheckProjection(const TowerFile& tower, std::string_view projector, int64_t text_width) {
-  const TensorInfo* tensor = tower.file->FindTensor(projector);
-  if (tensor == nullptr) {
-    return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
-                     "tensor '{}' is missing, expected the projector of the tower; is the file "
-                     "whole?",
-                     projector);
-  }
+  RL_ASSIGN_OR_RETURN(const TensorInfo* tensor,
+                      TowerTensor(*tower.file, projector, "the projector of the tower"));
   RL_ASSIGN_OR_RETURN(const int64_t declared,
                       U32Or(*tower.file, tower.Key("projection_dim"), text_width));
   const bool fits = tensor->rank == 2 && std::cmp_equal(tensor->dims[1], text_width);

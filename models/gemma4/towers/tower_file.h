@@ -20,6 +20,10 @@ enum class TowerKind : uint8_t { kVision, kAudio };
 // The value of general.architecture of an mmproj file.
 inline constexpr std::string_view kProjectorArchitecture = "clip";
 
+// The last tensor of each tower, which makes rows of the text model's width.
+inline constexpr std::string_view kVisionProjector = "mm.input_projection.weight";
+inline constexpr std::string_view kAudioProjector = "mm.a.input_projection.weight";
+
 // Borrows the file.
 struct TowerFile {
   const GgufFile* file = nullptr;
@@ -36,6 +40,10 @@ struct TowerFile {
 // The tower of this kind in a file, or nothing if it has none. Errors: model.projector (the file
 // names a projector of another model); model.tower (the file is no mmproj file and no Gemma 4).
 Result<std::optional<TowerFile>> FindTower(const GgufFile& file, TowerKind kind);
+
+// A tensor that a tower cannot be without; `expected` says what it is. Error model.missing_tensor.
+Result<const TensorInfo*> TowerTensor(const GgufFile& file, std::string_view name,
+                                      std::string_view expected);
 
 // A key that holds a number from `low` to `high`; `otherwise` is what the number is if the file has
 // no such key. Error model.hparam.

@@ -10,7 +10,6 @@
 namespace rullama::gemma4 {
 namespace {
 
-constexpr std::string_view kVisionProjector = "mm.input_projection.weight";
 constexpr std::string_view kPositions = "v.position_embd.weight";
 constexpr int64_t kMaxPatch = 64;
 constexpr int64_t kMaxPool = 8;
@@ -21,24 +20,14 @@ constexpr std::array<std::string_view, 7> kVisionLinears = {
     "attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down"};
 
 std::vector<std::string> ClippedVisionLayers(const VisionConfig& c) {
-  std::vector<std::string> layers;
-  layers.reserve(static_cast<size_t>(c.layers) * kVisionLinears.size() + 1);
-  for (int64_t i = 0; i < c.layers; ++i) {
-    for (const std::string_view linear : kVisionLinears) {
-      layers.push_back(fmt::format("v.blk.{}.{}", i, linear));
-    }
-  }
+  std::vector<std::string> layers = LayersOfBlocks("v.blk.", c.layers, kVisionLinears);
   layers.emplace_back("mm.input_projection");
   return layers;
 }
 
 Result<int64_t> ReadPositions(const GgufFile& file, int64_t width) {
-  const TensorInfo* table = file.FindTensor(kPositions);
-  if (table == nullptr) {
-    return MakeError(ErrorKind::kModelFile, "model.missing_tensor",
-                     "tensor '{}' is missing, expected [{}, positions, 2]; is the file whole?",
-                     kPositions, width);
-  }
+  RL_ASSIGN_OR_RETURN(const TensorInfo* table,
+                      TowerTensor(file, kPositions, fmt::format("[{}, positions, 2]", width)));
   const bool fits = table->rank == 3 && table->dims[2] == 2 && table->dims[1] <= kMaxContext &&
                     std::cmp_equal(table->dims[0], width);
   if (fits) return static_cast<int64_t>(table->dims[1]);
