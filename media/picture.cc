@@ -9,52 +9,52 @@
 
 #include "core/base/checked_math.h"
 #include "core/base/printable.h"
+#include "media/file_signature.h"
 #include "media/picture_decoders.h"
 
 namespace rullama {
 namespace {
 
 using media_internal::Bytes;
+using media_internal::FileSignature;
 using media_internal::PictureDecoder;
 using media_internal::StoredPicture;
 using namespace std::string_view_literals;
 
-// How the files of a format begin. Formats without a decoder are known to be refused by name.
+// Formats without a decoder are known to be refused by name.
 struct PictureFormat {
-  std::string_view name;
-  PictureDecoder* decode;
-  size_t at;               // where `magic` begins
-  std::string_view magic;  // the bytes themselves
+  FileSignature signature;
+  PictureDecoder* decode = nullptr;
 };
 constexpr PictureFormat kPictureFormats[] = {
-    {"JPEG", media_internal::DecodeJpeg, 0, "\xFF\xD8\xFF"sv},
-    {"PNG", media_internal::DecodePng, 0, "\x89PNG\r\n\x1A\n"sv},
-    {"WebP", media_internal::DecodeWebp, 8, "WEBP"sv},
-    {"GIF", media_internal::DecodeGif, 0, "GIF8"sv},
-    {"AVIF", nullptr, 4, "ftypavif"sv},
-    {"AVIF", nullptr, 4, "ftypavis"sv},
-    {"HEIC", nullptr, 4, "ftyphei"sv},
-    {"HEIC", nullptr, 4, "ftyphev"sv},
-    {"HEIF", nullptr, 4, "ftypmif1"sv},
-    {"HEIF", nullptr, 4, "ftypmsf1"sv},
-    {"MP4", nullptr, 4, "ftyp"sv},
-    {"TIFF", nullptr, 0, "II*\0"sv},
-    {"TIFF", nullptr, 0, "MM\0*"sv},
-    {"JPEG XL", nullptr, 0, "\xFF\x0A"sv},
-    {"JPEG XL", nullptr, 4, "JXL \r\n"sv},
-    {"JPEG 2000", nullptr, 4, "jP  \r\n"sv},
-    {"JPEG 2000", nullptr, 0, "\xFF\x4F\xFF\x51"sv},
-    {"Photoshop", nullptr, 0, "8BPS"sv},
-    {"OpenEXR", nullptr, 0, "\x76\x2F\x31\x01"sv},
-    {"icon", nullptr, 0, "\0\0\1\0"sv},
-    {"QOI", nullptr, 0, "qoif"sv},
-    {"PDF", nullptr, 0, "%PDF"sv},
-    {"SVG", nullptr, 0, "<svg"sv},
-    {"SVG or another XML", nullptr, 0, "<?xml"sv},
-    {"Netpbm", nullptr, 0, "P3\n"sv},
-    {"Netpbm", nullptr, 0, "P5\n"sv},
-    {"Netpbm", nullptr, 0, "P6\n"sv},
-    {"BMP", nullptr, 0, "BM"sv},
+    {{"JPEG", 0, "\xFF\xD8\xFF"sv}, media_internal::DecodeJpeg},
+    {{"PNG", 0, "\x89PNG\r\n\x1A\n"sv}, media_internal::DecodePng},
+    {{"WebP", 8, "WEBP"sv}, media_internal::DecodeWebp},
+    {{"GIF", 0, "GIF8"sv}, media_internal::DecodeGif},
+    {{"AVIF", 4, "ftypavif"sv}},
+    {{"AVIF", 4, "ftypavis"sv}},
+    {{"HEIC", 4, "ftyphei"sv}},
+    {{"HEIC", 4, "ftyphev"sv}},
+    {{"HEIF", 4, "ftypmif1"sv}},
+    {{"HEIF", 4, "ftypmsf1"sv}},
+    {{"MP4", 4, "ftyp"sv}},
+    {{"TIFF", 0, "II*\0"sv}},
+    {{"TIFF", 0, "MM\0*"sv}},
+    {{"JPEG XL", 0, "\xFF\x0A"sv}},
+    {{"JPEG XL", 4, "JXL \r\n"sv}},
+    {{"JPEG 2000", 4, "jP  \r\n"sv}},
+    {{"JPEG 2000", 0, "\xFF\x4F\xFF\x51"sv}},
+    {{"Photoshop", 0, "8BPS"sv}},
+    {{"OpenEXR", 0, "\x76\x2F\x31\x01"sv}},
+    {{"icon", 0, "\0\0\1\0"sv}},
+    {{"QOI", 0, "qoif"sv}},
+    {{"PDF", 0, "%PDF"sv}},
+    {{"SVG", 0, "<svg"sv}},
+    {{"SVG or another XML", 0, "<?xml"sv}},
+    {{"Netpbm", 0, "P3\n"sv}},
+    {{"Netpbm", 0, "P5\n"sv}},
+    {{"Netpbm", 0, "P6\n"sv}},
+    {{"BMP", 0, "BM"sv}},
 };
 
 std::string_view Text(Bytes bytes) {
@@ -65,19 +65,13 @@ std::string_view Text(Bytes bytes) {
 Result<PictureDecoder*> FindDecoder(Bytes file) {
   constexpr std::string_view kExpected = "expected JPEG, PNG, WebP or GIF; convert the picture";
   const std::string_view text = Text(file);
-  if (text.empty()) {
-    return MakeError(ErrorKind::kUsage, "media.format", "the picture is an empty file, {}",
-                     kExpected);
-  }
   for (const PictureFormat& format : kPictureFormats) {
-    if (text.size() < format.at || !text.substr(format.at).starts_with(format.magic)) continue;
+    if (!format.signature.IsOf(text)) continue;
     if (format.decode != nullptr) return format.decode;
-    return MakeError(ErrorKind::kUsage, "media.format", "the picture is a {} file, {}", format.name,
-                     kExpected);
+    return MakeError(ErrorKind::kUsage, "media.format", "the picture is a {} file, {}",
+                     format.signature.name, kExpected);
   }
-  return MakeError(ErrorKind::kUsage, "media.format",
-                   "the picture begins with the bytes {:02x}, as no known format does, {}",
-                   fmt::join(file.first(std::min<size_t>(file.size(), 8)), " "), kExpected);
+  return media_internal::UnknownFormat("picture", text, kExpected);
 }
 
 }  // namespace

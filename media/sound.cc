@@ -13,29 +13,29 @@
 #include <utility>
 
 #include "core/base/printable.h"
+#include "media/file_signature.h"
 #include "media/resampler.h"
 
 namespace rullama {
 namespace {
 
+using media_internal::FileSignature;
 using media_internal::Resampler;
 using namespace std::string_view_literals;
 
-// How the files of a format begin. Formats that are not decoded are known to be refused by name.
+// Formats that are not decoded are known to be refused by name.
 struct SoundFormat {
-  std::string_view name;
+  FileSignature signature;
   bool decoded;
-  size_t at;               // where `magic` begins
-  std::string_view magic;  // the bytes themselves
 };
 constexpr SoundFormat kSoundFormats[] = {
-    {"WAV", true, 8, "WAVE"sv},         {"FLAC", true, 0, "fLaC"sv},
-    {"Ogg", true, 0, "OggS"sv},         {"MP3", true, 0, "ID3"sv},
-    {"M4A or MP4", false, 4, "ftyp"sv}, {"AIFF", false, 0, "FORM"sv},
-    {"WebM or Matroska", false, 0, "\x1A\x45\xDF\xA3"sv},
-    {"AMR", false, 0, "#!AMR"sv},       {"WMA", false, 0, "\x30\x26\xB2\x75"sv},
-    {"Core Audio", false, 0, "caff"sv}, {"MIDI", false, 0, "MThd"sv},
-    {"AU", false, 0, ".snd"sv},
+    {{"WAV", 8, "WAVE"sv}, true},         {{"FLAC", 0, "fLaC"sv}, true},
+    {{"Ogg", 0, "OggS"sv}, true},         {{"MP3", 0, "ID3"sv}, true},
+    {{"M4A or MP4", 4, "ftyp"sv}, false}, {{"AIFF", 0, "FORM"sv}, false},
+    {{"WebM or Matroska", 0, "\x1A\x45\xDF\xA3"sv}, false},
+    {{"AMR", 0, "#!AMR"sv}, false},       {{"WMA", 0, "\x30\x26\xB2\x75"sv}, false},
+    {{"Core Audio", 0, "caff"sv}, false}, {{"MIDI", 0, "MThd"sv}, false},
+    {{"AU", 0, ".snd"sv}, false},
 };
 
 // A frame of MPEG audio, layer III: eleven bits of synchronisation, then a version and the layer.
@@ -51,22 +51,14 @@ bool IsMp3Frame(std::string_view text) {
 
 Status CheckFormat(std::string_view text) {
   constexpr std::string_view kExpected = "expected WAV, FLAC, Ogg or MP3; convert the sound";
-  if (text.empty()) {
-    return MakeError(ErrorKind::kUsage, "media.format", "the sound is an empty file, {}", kExpected);
-  }
   if (IsMp3Frame(text)) return OkStatus();
   for (const SoundFormat& format : kSoundFormats) {
-    if (text.size() < format.at || !text.substr(format.at).starts_with(format.magic)) continue;
+    if (!format.signature.IsOf(text)) continue;
     if (format.decoded) return OkStatus();
     return MakeError(ErrorKind::kUsage, "media.format", "the sound is a file of {}, {}",
-                     format.name, kExpected);
+                     format.signature.name, kExpected);
   }
-  const std::string_view begin = text.substr(0, 8);
-  return MakeError(ErrorKind::kUsage, "media.format",
-                   "the sound begins with the bytes {:02x}, as no known format does, {}",
-                   fmt::join(reinterpret_cast<const uint8_t*>(begin.data()),
-                             reinterpret_cast<const uint8_t*>(begin.data()) + begin.size(), " "),
-                   kExpected);
+  return media_internal::UnknownFormat("sound", text, kExpected);
 }
 
 tl::unexpected<Error> DamagedSound(std::string_view why) {
@@ -175,7 +167,7 @@ class SoundReader {
 
   [[nodiscard]] uint32_t Rate() const { return static_cast<uint32_t>(info_.samplerate); }
   [[nodiscard]] size_t Channels() const { return static_cast<size_t>(info_.channels); }
-  // That of MP3 is an estimate.
+  // libsndfile only estimates the length of MP3.
   [[nodiscard]] bool LengthIsKnown() const {
     return info_.frames > 0 && info_.frames < SF_COUNT_MAX &&
            (info_.format & SF_FORMAT_TYPEMASK) != SF_FORMAT_MPEG;
