@@ -93,23 +93,27 @@ TEST_F(OldPlugin, IsNotBelievedAboutWhatWasAddedLater) {
   EXPECT_FALSE(unary(RL_UNARY_GELU_TANH_GRAD).supported);
 }
 
+// An attention op that plugins of ABI 1.0 know but for what the test changes. Its inputs have one
+// head of eight numbers.
+struct AttentionGraph {
+  GraphBuilder b{"later"};
+  ValueId rows = b.Input("rows", {DType::kI32, {Dim::T()}});
+  ops::Attention op = {};
+
+  AttentionGraph() {
+    op.q = op.k_new = op.v_new = b.Input("x", {DType::kF32, {Dim::T(), 1, 8}});
+    op.q_pos = op.q_slot = op.kv_pos = op.kv_slot = rows;
+    op.scale = 1;
+  }
+  Result<Graph> Finish() && {
+    b.Output("y", b.Add(op, "y"), RowDemand::kAll);
+    return std::move(b).Finish();
+  }
+};
+
 // It would take the absent cache for a value and read outside of the graph's.
 TEST_F(OldPlugin, IsNotAskedAboutAttentionWithoutOldRows) {
-  GraphBuilder b("later");
-  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 8}});
-  const ValueId rows = b.Input("rows", {DType::kI32, {Dim::T()}});
-  b.Output("y",
-           b.Add(ops::Attention{.q = x,
-                                .k_new = x,
-                                .v_new = x,
-                                .q_pos = rows,
-                                .q_slot = rows,
-                                .kv_pos = rows,
-                                .kv_slot = rows,
-                                .scale = 1},
-                 "y"),
-           RowDemand::kAll);
-  const auto support = device_->QueryOps(*std::move(b).Finish());
+  const auto support = device_->QueryOps(*AttentionGraph().Finish());
   ASSERT_TRUE(support) << support.error().ToString();
   EXPECT_FALSE(support->at(0).supported);
   EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.3, 'old' has 1.0");
@@ -117,27 +121,11 @@ TEST_F(OldPlugin, IsNotAskedAboutAttentionWithoutOldRows) {
 
 // It would not read the operand, and hide the rows of a picture from each other.
 TEST_F(OldPlugin, IsNotAskedAboutAttentionWithLastVisiblePositions) {
-  GraphBuilder b("later");
-  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 8}});
-  const ValueId state = b.State("state", {DType::kF32, {1, 4, 1, 8}});
-  const ValueId rows = b.Input("rows", {DType::kI32, {Dim::T()}});
-  const ValueId past = b.Input("past", {DType::kI32, {1}});
-  b.Output("y",
-           b.Add(ops::Attention{.q = x,
-                                .k_new = x,
-                                .v_new = x,
-                                .k_state = state,
-                                .v_state = state,
-                                .q_pos = rows,
-                                .q_slot = rows,
-                                .kv_pos = rows,
-                                .kv_slot = rows,
-                                .past = past,
-                                .q_end = rows,
-                                .scale = 1},
-                 "y"),
-           RowDemand::kAll);
-  const auto support = device_->QueryOps(*std::move(b).Finish());
+  AttentionGraph graph;
+  graph.op.k_state = graph.op.v_state = graph.b.State("state", {DType::kF32, {1, 4, 1, 8}});
+  graph.op.past = graph.b.Input("past", {DType::kI32, {1}});
+  graph.op.q_end = graph.rows;
+  const auto support = device_->QueryOps(*std::move(graph).Finish());
   ASSERT_TRUE(support) << support.error().ToString();
   EXPECT_FALSE(support->at(0).supported);
   EXPECT_EQ(support->at(0).reason, "needs a plugin of ABI 1.4, 'old' has 1.0");
