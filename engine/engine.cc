@@ -62,7 +62,7 @@ std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
   return {ends.begin(), ends.end()};
 }
 
-// What writes warnings to the log of the program; empty if it has none.
+// The function that writes warnings to the log of the program; empty if there is no log.
 std::function<void(std::string_view)> WarnerOf(const HostHooks& hooks) {
   if (!hooks.logger) return {};
   return [logger = hooks.logger](std::string_view text) { logger->warn("{}", text); };

@@ -1,5 +1,5 @@
-// What tells media apart: two prompts with equal tokens and equal hashes of their media are the
-// same prompt to a cache.
+// Hashes of pictures and sounds, for prefix caches: two prompts with equal tokens and equal hashes
+// of their media are the same prompt.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -18,9 +18,9 @@ struct MediaHash {
   bool operator==(const MediaHash&) const = default;
 };
 
-// Of the pixels, the size and the number of image tokens.
+// The hash of the pixels, the size and the number of image tokens.
 [[nodiscard]] MediaHash HashPicture(const Picture& picture, uint32_t image_tokens);
-// Of samples at 16 kHz.
+// The hash of samples at 16 kHz.
 [[nodiscard]] MediaHash HashSound(std::span<const float> samples);
 
 }  // namespace rullama

@@ -26,7 +26,7 @@ namespace rullama::server {
 struct ServedModel {
   std::string id;        // under which clients find it
   std::time_t time = 0;  // when its file was changed last
-  // What its file tells, and all of it once the model has been loaded.
+  // Facts of the model: those that its file tells, and all of them once it has been loaded.
   ModelInfo info = {};
   std::function<Result<std::shared_ptr<Engine>>()> load = {};  // called by one thread at a time
 };

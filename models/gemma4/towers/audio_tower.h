@@ -21,7 +21,7 @@ struct AudioConfig {
   bool unified = false;
   int64_t inputs = 0;  // numbers in a row of the input: mel bins of a frame, or samples of a token
   int64_t text_width = 0;
-  // Of the conformer; 0 for the unified model.
+  // The conformer; all 0 for the unified model.
   int64_t layers = 0;
   int64_t width = 0;  // of the residual stream
   int64_t heads = 0;

@@ -23,7 +23,7 @@ struct VisionConfig {
   int64_t width = 0;      // of the residual stream
   int64_t positions = 0;  // columns and rows that the position tables cover
   int64_t text_width = 0;
-  // Of the encoder; 0 for the unified model.
+  // The encoder; all 0 for the unified model.
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t ffn_width = 0;
