@@ -22,10 +22,26 @@ if [[ $# -gt 0 ]]; then
   files=("$@")
 else
   # Only files that the build compiles are checked: kernels of another processor are not in its
-  # database. For tests these include the joined sources, which lie in the build folder of their
-  # target.
+  # database. For tests these include the joined sources and precompiled headers, which lie in the
+  # build folder of their target.
   mapfile -t files < <(sed -n 's/^ *"file": "\(.*\.\(cc\|cxx\)\)",\?$/\1/p' "$build/compile_commands.json" |
-    grep -vE '/tests/|_test\.cc$|_test\.dir/|_fuzz\.cc$|_corpus\.dir/|_fuzz\.dir/|_headers\.cc$' | sort -u)
+    grep -vE '/tests/|_test\.cc$|_test\.dir/|_fuzz\.cc$|_corpus\.dir/|_fuzz\.dir/|_headers\.(cc$|dir/)' | sort -u)
+  # A database of its own: of the commands that compile a kernel source for each instruction-set level
+  # it has one, that with the most flags, whose level has all code. The table of levels keeps all: it
+  # is short, and includes the vocabulary (simd.h) of each level.
+  mkdir -p "$build/tidy"
+  python3 - "$build" <<'END'
+import json, sys
+commands = {}
+for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json")):
+    commands.setdefault(entry["file"], []).append(entry)
+chosen = []
+for file, entries in commands.items():
+    every_level = file.endswith("/level_table.cc")
+    chosen += entries if every_level else [max(entries, key=lambda e: len(e["command"]))]
+json.dump(chosen, open(f"{sys.argv[1]}/tidy/compile_commands.json", "w"), indent=1)
+END
+  build=$build/tidy
 fi
 if [[ ${#files[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi
 
