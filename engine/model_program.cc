@@ -91,6 +91,18 @@ Status AddOutputGraphs(const Model& model, const ModelProgramOptions& options,
   return AddGraph(std::move(logits), {rows}, /*extends_past=*/true, program);
 }
 
+Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
+                     ModelProgram& program) {
+  BuildOptions build = CausalPass(options);
+  build.pass = ModelPass::kMedia;
+  build.max_t = options.media_rows;
+  RL_ASSIGN_OR_RETURN(ModelGraph media, model.BuildGraph(build));
+  if (options.outputs == GraphOutputs::kAllLogits) {
+    AddLogitsOutput(media.builder, media.logits, RowDemand::kAll);
+  }
+  return AddGraph(std::move(media), {options.media_rows}, /*extends_past=*/true, program);
+}
+
 // Builds the graphs in the order of BatchGraph() and BatchGraphOf().
 Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOptions& options) {
   std::vector<int64_t> buckets = DecodeBuckets(options.slots);
@@ -192,6 +204,7 @@ Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOpt
 
 Result<ModelProgram> BuildModelProgram(const Model& model, const ModelProgramOptions& options) {
   RL_ASSIGN_OR_RETURN(ModelProgram program, BuildPlainProgram(model, options));
+  if (options.media_rows > 0) RL_RETURN_IF_ERROR(AddMediaGraph(model, options, program));
   if (options.adapters == nullptr || options.adapters->pairs.empty()) return program;
   for (SessionGraph& graph : program.graphs) {
     RL_ASSIGN_OR_RETURN(graph.graph, AdaptProducts(graph.graph, options.adapters->pairs));

@@ -33,6 +33,9 @@ struct ModelProgramOptions {
   int64_t capacity = 0;                     // tokens per slot
   DType kv_dtype = DType::kF16;
   StepLimits limits = {.max_rows = 1};  // of a step of the causal pass
+  // The most rows of a step with soft tokens; 0: the program has no graph for such steps. With
+  // kBatch and kAllLogits only.
+  int64_t media_rows = 0;
 };
 
 // Of a step in which each of `slots` sequences may decode a token, or one reads up to `chunk`
@@ -57,8 +60,15 @@ struct BatchOutputGraph {
 };
 [[nodiscard]] const BatchOutputGraph& BatchGraphOf(BatchOutput output);
 
+// The index of the graph for steps with soft tokens (ModelPass::kMedia). That of a batch fills the
+// caches only.
+[[nodiscard]] constexpr size_t MediaGraphOf(GraphOutputs outputs) {
+  return outputs == GraphOutputs::kBatch ? 2 * kRowChainKinds + 2 : 1;
+}
+
 struct ModelProgram {
-  // Of a model that denoises: by CanvasGraph. Of a batch: by BatchGraph(), then BatchGraphOf().
+  // Of a model that denoises: by CanvasGraph. Of a batch: by BatchGraph(), then BatchGraphOf(). The
+  // last one is that of MediaGraphOf(), if there are media.
   std::vector<SessionGraph> graphs;
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once

@@ -22,6 +22,16 @@ struct CanvasFacts {
   friend bool operator==(const CanvasFacts&, const CanvasFacts&) = default;
 };
 
+// Pictures and sounds, which reach the model as soft tokens.
+struct MediaFacts {
+  bool taken = false;  // whether the model has the graph ModelPass::kMedia
+  // Whether the rows of a picture see each other on sliding layers, so that all of them have to be
+  // in one step. If not, every row sees the rows before it only.
+  bool whole_pictures = false;
+
+  friend bool operator==(const MediaFacts&, const MediaFacts&) = default;
+};
+
 struct ModelFacts {
   int64_t layers = 0;
   int64_t width = 0;           // of the residual stream
@@ -30,6 +40,7 @@ struct ModelFacts {
   int64_t context_length = 0;  // the longest the model was trained for, tokens
   int64_t sliding_window = 0;  // keys that a layer of limited reach sees; 0: there is none
   CanvasFacts canvas;
+  MediaFacts media;
   // Names of large tables of which a step reads a few rows, so that they may stay in host memory.
   std::vector<std::string> host_tables;
 

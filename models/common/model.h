@@ -38,7 +38,7 @@ class Model {
   [[nodiscard]] virtual Status CheckAgainst(const ArchitectureConfig& architecture) const = 0;
 
   // One of the model's graphs. Errors (kUsage) for options out of range: model.capacity,
-  // model.slots, model.rows, model.kv_dtype, model.canvas.
+  // model.slots, model.rows, model.kv_dtype, model.canvas, model.media.
   [[nodiscard]] virtual Result<ModelGraph> BuildGraph(const BuildOptions& options) const = 0;
   // A graph that conditions the next step of a canvas pass on logits made elsewhere: inputs row,
   // logits and inverse temperature of canvas_names, no outputs. Error model.canvas.

@@ -11,6 +11,10 @@
 // Between the steps of a canvas it keeps the embedding expected after the last one
 // (AppendSelfConditioning).
 //
+// A model that takes pictures and sounds has, beside its causal graph, one for steps in which soft
+// tokens take the place of the embeddings of some rows (media_names). Steps of text alone take the
+// causal graph, which knows nothing of media.
+//
 // Value names that tests and `rullama diff` rely on, beside those of the inputs: "logits".
 //
 // Thread safety: a ModelGraph belongs to one thread.
@@ -28,6 +32,7 @@ namespace rullama {
 enum class ModelPass : uint8_t {
   kCausal,
   kCanvas,  // only of a model that denoises
+  kMedia,   // only of a model that takes media: the causal pass for steps with soft tokens
 };
 
 struct BuildOptions {

@@ -21,6 +21,7 @@ ModelFacts FactsOf(const Gemma3Config& config) {
           .context_length = config.context_length,
           .sliding_window = config.sliding_window,
           .canvas = {},
+          .media = {},
           .host_tables = {}};
 }
 

@@ -248,6 +248,7 @@ TEST(Gemma3Graph, OptionsOutOfRange) {
   };
   EXPECT_EQ(id_of({.capacity = 65}), "model.capacity");
   EXPECT_EQ(id_of({.pass = ModelPass::kCanvas, .capacity = 8}), "model.canvas");
+  EXPECT_EQ(id_of({.pass = ModelPass::kMedia, .capacity = 8}), "model.media");
 }
 
 // ---- conversations ------------------------------------------------------------------------------

@@ -15,14 +15,16 @@ namespace {
 constexpr const char* kPerLayerTable = "per_layer_token_embd";
 
 ModelFacts FactsOf(const Gemma4Config& config) {
-  ModelFacts facts{.layers = config.layer_count(),
-                   .width = config.width,
-                   .heads = config.heads,
-                   .vocabulary = config.vocabulary,
-                   .context_length = config.context_length,
-                   .sliding_window = config.sliding_window,
-                   .canvas = config.canvas,
-                   .host_tables = {}};
+  ModelFacts facts{
+      .layers = config.layer_count(),
+      .width = config.width,
+      .heads = config.heads,
+      .vocabulary = config.vocabulary,
+      .context_length = config.context_length,
+      .sliding_window = config.sliding_window,
+      .canvas = config.canvas,
+      .media = {.taken = config.takes_media(), .whole_pictures = config.sees_whole_pictures()},
+      .host_tables = {}};
   if (config.ple_dim > 0) facts.host_tables.emplace_back(kPerLayerTable);
   return facts;
 }

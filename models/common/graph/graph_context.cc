@@ -30,6 +30,10 @@ Status CheckOptions(const GraphLimits& limits, const BuildOptions& options) {
                      "a canvas was asked for, but this model predicts the next token; expected a "
                      "DiffusionGemma");
   }
+  if (options.pass == ModelPass::kMedia && !limits.takes_media) {
+    return MakeError(ErrorKind::kUsage, "model.media",
+                     "this model takes text only; expected one that takes pictures or sounds");
+  }
   if (options.kv_dtype != DType::kF16 && options.kv_dtype != DType::kF32) {
     return MakeError(ErrorKind::kUsage, "model.kv_dtype",
                      "the KV cache would be {}, expected f16 or f32", NameOf(options.kv_dtype));

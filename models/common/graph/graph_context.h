@@ -58,10 +58,11 @@ class GraphContext {
 struct GraphLimits {
   int64_t context_length = 0;
   bool denoises = false;
+  bool takes_media = false;
 };
 
 // A graph of this name with the inputs of a model and nothing else. Errors (kUsage): model.slots,
-// model.capacity, model.rows, model.canvas, model.kv_dtype.
+// model.capacity, model.rows, model.canvas, model.media, model.kv_dtype.
 Result<ModelGraph> BeginModelGraph(std::string_view name, const GraphLimits& limits,
                                    const BuildOptions& options);
 // The same without inputs.

@@ -76,6 +76,11 @@ struct Gemma4Config {
   }
   // Whether it denoises canvases (DiffusionGemma) instead of predicting the next token.
   [[nodiscard]] bool denoises() const { return canvas.length > 0; }
+  // Whether the model takes pictures and sounds as soft tokens, given a file with its towers.
+  [[nodiscard]] bool takes_media() const { return !denoises(); }
+  // Whether the rows of a picture see each other on sliding layers. No file says so: models with
+  // per-layer embeddings were trained without.
+  [[nodiscard]] bool sees_whole_pictures() const { return ple_dim == 0; }
   // The value of general.architecture.
   [[nodiscard]] std::string_view architecture() const {
     return denoises() ? kDiffusionGemmaArchitecture : kGemma4Architecture;

@@ -91,15 +91,16 @@ ValueId LayerStack::Attention(int64_t index, ValueId hidden) {
   const ValueId q = Queries(index, x);
   if (c.OwnsCache(index)) FillCache(index, x);
   const Cache& cache = caches_[layer.cache_layer];
-  const int64_t window = layer.kind == LayerKind::kSliding ? c.sliding_window : 0;
+  const bool sliding = layer.kind == LayerKind::kSliding;
   const ValueId mix = b.Add(
       ops::WithRows(ops::Attention{.q = q,
                                    .k_new = cache.k_new,
                                    .v_new = cache.v_new,
                                    .k_state = cache.k_state,
                                    .v_state = cache.v_state,
+                                   .q_end = sliding ? context_.last_seen() : kNoValue,
                                    .mask = context_.canvas() ? RL_MASK_CANVAS : RL_MASK_CAUSAL,
-                                   .window = window,
+                                   .window = sliding ? c.sliding_window : 0,
                                    .scale = kAttentionScale},
                     context_.model().attention_rows),
       LayerName(index, "attn.mix"));

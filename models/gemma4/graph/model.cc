@@ -5,13 +5,16 @@
 #include <utility>
 
 #include "core/ir/canvas_names.h"
+#include "core/ir/media_names.h"
 #include "models/gemma4/graph/build_context.h"
 
 namespace rullama {
 namespace {
 
 GraphLimits LimitsOf(const Gemma4Config& config) {
-  return {.context_length = config.context_length, .denoises = config.denoises()};
+  return {.context_length = config.context_length,
+          .denoises = config.denoises(),
+          .takes_media = config.takes_media()};
 }
 
 ModelGraph::Canvas AddCanvas(gemma4::ModelBuildContext& context) {
@@ -52,6 +55,37 @@ ValueId ConditionedEmbedding(gemma4::ModelBuildContext& context) {
       "embd");
 }
 
+// The tokens, or in their place the soft tokens of pictures and sounds, which are not scaled.
+ValueId EmbeddingWithMedia(gemma4::ModelBuildContext& context) {
+  const int64_t width = context.config().width;
+  GraphBuilder& b = context.builder();
+  const ValueId soft = b.Input(media_names::kSoft, {DType::kF32, {Dim::T(), width}});
+  const ValueId keep = b.Input(media_names::kKeep, {DType::kF32, {Dim::T(), 1}});
+  if (context.config().sees_whole_pictures()) {
+    context.set_last_seen(b.Input(media_names::kLastSeen, {DType::kI32, {Dim::T()}}));
+  }
+  const ValueId tokens = ScaledEmbedding(context, width, "embd.token");
+  return b.Add(ops::Sum(b.Add(ops::Product(tokens, keep), "embd.kept"), soft), "embd");
+}
+
+ValueId Embedding(gemma4::ModelBuildContext& context) {
+  if (context.canvas()) return ConditionedEmbedding(context);
+  if (context.media()) return EmbeddingWithMedia(context);
+  return ScaledEmbedding(context, context.config().width, "embd");
+}
+
+std::string_view GraphNameOf(ModelPass pass) {
+  switch (pass) {
+    case ModelPass::kCanvas:
+      return "gemma4.canvas";
+    case ModelPass::kMedia:
+      return "gemma4.media";
+    case ModelPass::kCausal:
+      break;
+  }
+  return "gemma4";
+}
+
 }  // namespace
 
 CacheShape CacheShapeOf(const Gemma4Config& config, const BuildOptions& options, int64_t layer) {
@@ -71,13 +105,11 @@ uint64_t CacheBytes(const Gemma4Config& config, const BuildOptions& options) {
 
 Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& weights,
                               const BuildOptions& options) {
-  const bool canvas = options.pass == ModelPass::kCanvas;
-  RL_ASSIGN_OR_RETURN(ModelGraph model, BeginModelGraph(canvas ? "gemma4.canvas" : "gemma4",
-                                                        LimitsOf(config), options));
+  RL_ASSIGN_OR_RETURN(ModelGraph model,
+                      BeginModelGraph(GraphNameOf(options.pass), LimitsOf(config), options));
   gemma4::ModelBuildContext context(config, weights, options, model);
 
-  ValueId hidden =
-      canvas ? ConditionedEmbedding(context) : ScaledEmbedding(context, config.width, "embd");
+  ValueId hidden = Embedding(context);
   model.hidden.push_back(hidden);
   gemma4::PerLayerInputs per_layer;
   per_layer.Build(context, hidden);

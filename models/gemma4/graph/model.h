@@ -27,8 +27,8 @@
 
 namespace rullama {
 
-// Errors: model.capacity, model.slots, model.rows, model.kv_dtype (kUsage) for options out of
-// range.
+// Errors (kUsage) for options out of range: model.capacity, model.slots, model.rows,
+// model.kv_dtype, model.canvas, model.media.
 Result<ModelGraph> BuildModel(const Gemma4Config& config, const Gemma4Weights& weights,
                               const BuildOptions& options);
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "core/ir/media_names.h"
 #include "core/ir/verify.h"
 #include "core/passes/row_demand.h"
 #include "models/gemma4/graph/gemma4_test_file.h"
@@ -196,6 +197,47 @@ TEST(Gemma4ModelTest, WithoutPleTheScaleFoldsIntoTheSecondResidual) {
   EXPECT_EQ(v_norm.inputs[1], kNoValue);
   const Op& out = graph.ops[graph.value(graph.Find("blk.4.out")).producer];
   EXPECT_EQ(graph.value(out.inputs[3]).name, "blk.4.layer_output_scale.weight");
+}
+
+Graph MediaGraph(const Gemma4Config& config) {
+  return Finish(
+      BuildModel(config, Half(config), {.pass = ModelPass::kMedia, .slots = 1, .capacity = 64}));
+}
+
+TEST(Gemma4ModelTest, SoftTokensTakeThePlaceOfScaledEmbeddings) {
+  const auto config = Gemma4Config::FromArchitecture(E2B());
+  ASSERT_TRUE(config.has_value());
+  const Graph graph = MediaGraph(*config);
+  const auto producer = [&](std::string_view name) {
+    return graph.ops[graph.value(graph.Find(name)).producer];
+  };
+  const auto input = [&](const Op& op, size_t i) { return graph.value(op.inputs[i]).name; };
+  EXPECT_EQ(input(producer("embd"), 1), media_names::kSoft) << "unscaled";
+  EXPECT_EQ(input(producer("embd.kept"), 0), "embd.token");
+  EXPECT_EQ(input(producer("embd.kept"), 1), media_names::kKeep);
+  EXPECT_EQ(input(producer("ple.owned.project"), 0), "embd") << "the soft token itself";
+  EXPECT_EQ(input(producer("blk.0.attn.norm"), 0), "embd");
+  EXPECT_EQ(graph.Find(media_names::kLastSeen), kNoValue) << "with PLE every row is causal";
+}
+
+TEST(Gemma4ModelTest, RowsOfAPictureSeeEachOtherOnSlidingLayersWithoutPle) {
+  ArchitectureConfig a = E2B();
+  a.ple_dim = 0;
+  a.shared_kv_layers = 0;
+  const auto config = Gemma4Config::FromArchitecture(a);
+  ASSERT_TRUE(config.has_value());
+  const Graph graph = MediaGraph(*config);
+  const ValueId last_seen = graph.Find(media_names::kLastSeen);
+  ASSERT_NE(last_seen, kNoValue);
+  std::map<ValueId, int> readers;
+  for (const Op& op : graph.ops) {
+    if (op.kind != OpKind::kAttention) continue;
+    const bool sliding = op.As<rl_attention_attrs>().window > 0;
+    EXPECT_EQ(op.inputs[operands::Attention::q_end], sliding ? last_seen : kNoValue);
+    ++readers[op.inputs[operands::Attention::q_end]];
+  }
+  EXPECT_EQ(readers[last_seen], 28);
+  EXPECT_EQ(readers[kNoValue], 7);
 }
 
 TEST(Gemma4ModelTest, CacheInF32NeedsNoCast) {
