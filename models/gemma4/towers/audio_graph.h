@@ -1,0 +1,50 @@
+// The audio tower as a graph of ops, and a sound as its inputs.
+//
+// Inputs, for T soft tokens of 40 ms each:
+//   frames  f32[4 T, mel bins]  log-mel features, zeros behind the last frame
+//   valid   f32[2 T, 1]         1 for rows of the first convolution that begin in the sound, else 0
+// and of the unified model:
+//   frames  f32[T, samples]     the samples of each token, zeros behind the last one
+// Output: soft, f32[T, text width]. The graph has no states, and every value of it is f32.
+// Value names that tests rely on: "embd", and "blk.N.out" of each layer, f32[T, width].
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "models/common/model_graph.h"
+#include "models/gemma4/towers/audio_tower.h"
+
+namespace rullama::gemma4 {
+
+// A constant of the graph is a tensor of the tower's file, the weight of a convolution as a matrix
+// [channels out, 9 * channels in], or one of `constants`.
+struct AudioGraph {
+  Graph graph;
+  std::vector<SyntheticConstant> constants;
+};
+
+// The graph for sounds of up to `max_tokens` soft tokens. `tower` was read from a file, so the
+// graph is well formed; errors are those of GraphBuilder.
+Result<AudioGraph> BuildAudioGraph(const AudioTower& tower, int64_t max_tokens);
+
+// The soft tokens of this many samples at kSoundRate, 0 for fewer than kMinSoundSamples.
+int64_t AudioTokens(const AudioConfig& config, size_t samples);
+
+struct AudioInputs {
+  int64_t tokens = 0;
+  std::vector<float> frames;
+  std::vector<float> valid;  // empty for the unified model
+};
+
+// The inputs of the graph for kMinSoundSamples to kMaxSoundPiece samples at kSoundRate.
+AudioInputs MakeAudioInputs(const AudioConfig& config, std::span<const float> samples);
+// The same for the conformer, of log-mel features [frames, mel bins].
+AudioInputs MakeAudioInputsOfMel(const AudioConfig& config, std::span<const float> mel);
+
+}  // namespace rullama::gemma4
