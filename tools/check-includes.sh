@@ -15,7 +15,7 @@ fi
 # Sources that are never joined (tests, plugins) compile by themselves in every build, so they
 # cannot lack an include; kernels include no more than one header each.
 mapfile -t commands < <(sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' "$1/compile_commands.json" |
-  sed 's/\\"/"/g; s/\\\\/\\/g' | grep -E -- '-c [^ ]*/(core|media|models|samplers|engine|server|cli|conformance|backends/cpu|backends/opencl|bench)/[^ ]*\.cc$' |
+  sed 's/\\"/"/g; s/\\\\/\\/g' | grep -E -- '-c [^ ]*/(core|media|models|samplers|engine|server|cli|conformance|backends/cpu|backends/gpu|backends/opencl|bench)/[^ ]*\.cc$' |
   grep -vE -- '_test\.cc$|_fuzz\.cc$|_test_util\.cc$|/kernels/|_test\.dir/')
 if [[ ${#commands[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi
 

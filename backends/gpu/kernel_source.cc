@@ -38,7 +38,7 @@ struct Row {
   std::string_view name, type, value;
 };
 
-constexpr Row kRows[] = {
+constexpr Row kDefinitions[] = {
 #define RL_ENUM(Name) {Kind::kEnum, #Name, {}, {}},
 #define RL_ENUMERATOR(name, value) {Kind::kEnumerator, #name, {}, #value},
 #define RL_END_ENUM {Kind::kEnd, {}, {}, {}},
@@ -73,14 +73,14 @@ using Rows = std::span<const Row>;
 
 // The rows between the one that opens a block and its end.
 Rows Block(const Row* opening) {
-  const Row* end =
-      std::find_if(opening, std::end(kRows), [](const Row& row) { return row.kind == Kind::kEnd; });
+  const Row* end = std::find_if(opening, std::end(kDefinitions),
+                                [](const Row& row) { return row.kind == Kind::kEnd; });
   return {opening + 1, end};
 }
 Rows Block(Kind kind, std::string_view name) {
   const Row* found = std::ranges::find_if(
-      kRows, [&](const Row& row) { return row.kind == kind && row.name == name; });
-  if (found == std::end(kRows))
+      kDefinitions, [&](const Row& row) { return row.kind == kind && row.name == name; });
+  if (found == std::end(kDefinitions))
     throw std::logic_error("no " + std::string(name) + " in kernels.def");
   return Block(found);
 }
@@ -88,7 +88,7 @@ Rows Block(Kind kind, std::string_view name) {
 const Row* KernelRow(Shader shader) {
   auto left = static_cast<size_t>(shader);
   return std::ranges::find_if(
-      kRows, [&](const Row& row) { return row.kind == Kind::kKernel && left-- == 0; });
+      kDefinitions, [&](const Row& row) { return row.kind == Kind::kKernel && left-- == 0; });
 }
 
 constexpr Shader kShaders[] = {

@@ -11,18 +11,18 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kThreads = 128;            // of attention.comp, which wants no fewer
-constexpr int64_t kMaxQueries = 16;           // of a workgroup
+constexpr uint32_t kAttentionThreads = 128;   // of attention.comp, which wants no fewer
+constexpr int64_t kMaxTileQueries = 16;       // of a workgroup
 constexpr int64_t kMaxQueriesInSoftware = 4;  // whose compilers are slow with many registers
 constexpr int64_t kQueryBytes = 16384;        // of shared memory for them
 constexpr int64_t kKeys = 32;                 // of a tile
 // Rows of queries up to which keys are split among workgroups: with more there is work for all.
 constexpr int64_t kSplitRows = 8;
-constexpr int64_t kMaxParts = 64;  // room in attention_merge.comp
+constexpr int64_t kMaxMergedParts = 64;  // room in attention_merge.comp
 
 // Queries of a workgroup.
 int64_t MaxQueries(const PlanBuilder& plan, int64_t dim) {
-  const int64_t most = plan.tuning().software ? kMaxQueriesInSoftware : kMaxQueries;
+  const int64_t most = plan.tuning().software ? kMaxQueriesInSoftware : kMaxTileQueries;
   const int64_t fit = kQueryBytes / (dim * static_cast<int64_t>(sizeof(float)));
   return std::clamp<int64_t>(fit, 1, most);
 }
@@ -32,7 +32,7 @@ int64_t TilesOf(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
 void Merge(PlanBuilder& plan, const Scratch& partial, int64_t parts) {
   const rl_value& y = plan.Result();
   const int64_t heads = y.dims[1].constant;
-  DispatchBuilder(plan, kernels::AttentionMerge{.threads = kThreads},
+  DispatchBuilder(plan, kernels::AttentionMerge{.threads = kAttentionThreads},
                   {.x = partial,
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
@@ -50,14 +50,14 @@ void AttentionInTiles(PlanBuilder& plan) {
   const int64_t query_rows = std::clamp<int64_t>(max_queries / group, 1, decisive);
   const int64_t tiles = TilesOf(a.MaxOld()) + TilesOf(a.fresh);
   const bool split = decisive <= kSplitRows && !plan.tuning().software;
-  const int64_t parts = split ? std::min(tiles, kMaxParts) : 1;
+  const int64_t parts = split ? std::min(tiles, kMaxMergedParts) : 1;
   Scratch partial;
   if (parts > 1) {
     partial = plan.scratch().New(static_cast<uint64_t>(parts * a.rows * a.heads * (a.dim + 2)) *
                                  sizeof(float));
   }
   DispatchBuilder(plan,
-                  kernels::Attention{.threads = kThreads,
+                  kernels::Attention{.threads = kAttentionThreads,
                                      .heads = a.heads,
                                      .kv_heads = a.kv_heads,
                                      .group = group,

@@ -8,16 +8,16 @@ namespace rullama::gpu {
 namespace {
 
 // These numbers are also in attention_coop.comp.
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kCoopThreads = 256;
 constexpr int64_t kMatrix = 16;
-constexpr int64_t kMaxQueries = 32;       // of a workgroup
+constexpr int64_t kMaxCoopQueries = 32;   // of a workgroup
 constexpr int64_t kQueryElements = 8192;  // of shared memory for their halves
 constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix each
 // Rows from which on its tiles have something to do.
 constexpr int64_t kFewestRows = 16;
 
 int64_t QueriesOf(int64_t dim) {
-  const auto fit = static_cast<uint64_t>(std::min(kMaxQueries, kQueryElements / dim));
+  const auto fit = static_cast<uint64_t>(std::min(kMaxCoopQueries, kQueryElements / dim));
   return static_cast<int64_t>(std::bit_floor(fit));
 }
 
@@ -34,7 +34,7 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   if (queries % group != 0 || a.HeadsPerKv() % group != 0) return false;
   const int64_t query_rows = queries / group;
   DispatchBuilder(plan,
-                  kernels::AttentionCoop{.threads = kThreads,
+                  kernels::AttentionCoop{.threads = kCoopThreads,
                                          .heads = a.heads,
                                          .kv_heads = a.kv_heads,
                                          .group = group,

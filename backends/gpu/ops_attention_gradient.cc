@@ -11,7 +11,7 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kThreads = 64;
+constexpr uint32_t kGradientThreads = 64;
 
 // The sizes of the current op, whose operands are those of In.
 struct FreshShape {
@@ -39,9 +39,15 @@ int64_t FreshGroupOf(const FreshShape& shape) {
 template <typename Kernel, typename Attrs, typename... More>
 Kernel FreshKernel(const PlanBuilder& plan, const FreshShape& s, int64_t group, More... more) {
   const auto attrs = plan.attrs<Attrs>();
-  return {
-      kThreads,    s.heads, s.kv_heads, group, s.dim, attrs.window, attrs.mask == RL_MASK_CANVAS,
-      attrs.scale, more...};
+  return {kGradientThreads,
+          s.heads,
+          s.kv_heads,
+          group,
+          s.dim,
+          attrs.window,
+          attrs.mask == RL_MASK_CANVAS,
+          attrs.scale,
+          more...};
 }
 
 template <typename In>

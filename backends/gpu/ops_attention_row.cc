@@ -10,9 +10,9 @@ namespace rullama::gpu {
 namespace {
 
 // Few, so that each tile of keys finds enough workgroups.
-constexpr int64_t kMaxQueries = 2;  // of a workgroup
-constexpr uint32_t kSplit = 16;     // invocations that share a key
-constexpr int64_t kMaxParts = 64;   // room in attention_row.comp
+constexpr int64_t kMaxRowQueries = 2;  // of a workgroup
+constexpr uint32_t kSplit = 16;        // invocations that share a key
+constexpr int64_t kMaxRowParts = 64;   // room in attention_row.comp
 
 uint32_t ThreadsOf(const Tuning& tuning) {
   constexpr uint32_t kThreads = 256, kSoftwareThreads = 128;
@@ -65,13 +65,13 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   if (!tuning.special_kernels || !IsOneRow(plan.graph(), tuning, plan.op())) return false;
   using operands::Attention;
   const AttentionShape a = AttentionShapeOf(plan);
-  const int64_t group = GroupOf(a.HeadsPerKv(), kMaxQueries);
+  const int64_t group = GroupOf(a.HeadsPerKv(), kMaxRowQueries);
   const uint32_t threads = ThreadsOf(tuning);
   const uint32_t split = std::min(std::bit_floor(tuning.subgroup_size), kSplit);
   const int64_t keys = threads / split;
   const int64_t tiles = (a.MaxOld() + keys) / keys;  // the fresh one as well
   const int64_t parts =
-      std::clamp<int64_t>(tuning.few_groups / (a.heads / group), 1, std::min(tiles, kMaxParts));
+      std::clamp<int64_t>(tuning.few_groups / (a.heads / group), 1, std::min(tiles, kMaxRowParts));
   const OldRows old = OldRowsOf(plan);
   const uint32_t q_value = plan.InputIndex(Attention::q);
   const uint32_t k_new = plan.InputIndex(Attention::k_new);

@@ -10,15 +10,17 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kConvolutionThreads = 256;
 
-uint64_t GroupsFor(int64_t elements) { return CeilDiv(static_cast<uint64_t>(elements), kThreads); }
+uint64_t GroupsFor(int64_t elements) {
+  return CeilDiv(static_cast<uint64_t>(elements), kConvolutionThreads);
+}
 
 void Im2Col(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_im2col_attrs>();
   const rl_value& x = plan.Input(operands::Im2Col::x);
   const rl_value& y = plan.Result();
-  DispatchBuilder(plan, kernels::Patches{.threads = kThreads},
+  DispatchBuilder(plan, kernels::Patches{.threads = kConvolutionThreads},
                   {.x = plan.InputIndex(operands::Im2Col::x),
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
@@ -37,7 +39,7 @@ void CausalConv1d(PlanBuilder& plan) {
   const uint64_t pitch = weight.lifetime == RL_LIFETIME_CONSTANT
                              ? ShapeOfConstant(weight).stride / sizeof(float)
                              : static_cast<uint64_t>(Last(weight));
-  DispatchBuilder(plan, kernels::CausalConv{.threads = kThreads},
+  DispatchBuilder(plan, kernels::CausalConv{.threads = kConvolutionThreads},
                   {.x = plan.InputIndex(operands::CausalConv1d::x),
                    .weight = plan.InputIndex(operands::CausalConv1d::weight),
                    .y = plan.ResultIndex(),
@@ -56,7 +58,7 @@ void LocalAttention(PlanBuilder& plan) {
   const int64_t head_rows = plan.MaxRows(q) * heads;
   const Scratch weights =
       plan.scratch().New(static_cast<uint64_t>(head_rows * window) * sizeof(float));
-  DispatchBuilder(plan, kernels::LocalWeights{.threads = kThreads},
+  DispatchBuilder(plan, kernels::LocalWeights{.threads = kConvolutionThreads},
                   {.q = plan.InputIndex(LocalAttention::q),
                    .k = plan.InputIndex(LocalAttention::k),
                    .rel = plan.InputIndex(LocalAttention::rel),
@@ -67,7 +69,7 @@ void LocalAttention(PlanBuilder& plan) {
                    .window = window,
                    .cap = plan.attrs<rl_local_attention_attrs>().cap})
       .Emit(GroupsFor(head_rows));
-  DispatchBuilder(plan, kernels::LocalMix{.threads = kThreads},
+  DispatchBuilder(plan, kernels::LocalMix{.threads = kConvolutionThreads},
                   {.weights = weights,
                    .v = plan.InputIndex(LocalAttention::v),
                    .y = plan.ResultIndex(),

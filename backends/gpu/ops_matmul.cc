@@ -14,11 +14,11 @@ constexpr uint32_t kMatVecThreads = 128;
 // with fewer there would be too few groups to hide the latency of memory.
 constexpr int64_t kManyResults = 4096;
 constexpr int64_t kVeryManyResults = 65536;
-constexpr uint64_t kChunk = 32;  // elements of a row of weights that a lane takes at a time
+constexpr uint64_t kMatVecChunk = 32;  // elements of a row of weights that a lane takes at a time
 // `columns` of a matvec without a prologue: a fixed value, so that pipelines are shared.
 constexpr uint32_t kAnyColumns = 4;
 // Chunks of weights a lane has under way: more would take too many registers.
-constexpr uint32_t kUnderWay = 4;
+constexpr uint32_t kChunksUnderWay = 4;
 
 bool Checked(const WeightShape& shape) { return shape.columns % 32 != 0; }
 
@@ -312,7 +312,7 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
     return;
   }
   // Lanes that share a row: as many as find two chunks each, at most a subgroup.
-  const uint64_t chunks = CeilDiv(shape.columns, kChunk);
+  const uint64_t chunks = CeilDiv(shape.columns, kMatVecChunk);
   const uint32_t max_lanes = std::min(tuning.subgroups ? tuning.subgroup_size : 32U,
                                       tuning.Threads(kMatVecThreads) == 1 ? 1U : 32U);
   const auto lanes = static_cast<uint32_t>(
@@ -329,7 +329,7 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   const uint32_t unroll = tuning.software || nt > 1
                               ? 1
                               : static_cast<uint32_t>(std::min<uint64_t>(
-                                    turns, std::max(kUnderWay / (halves * nr), 1U)));
+                                    turns, std::max(kChunksUnderWay / (halves * nr), 1U)));
   const uint32_t staged_columns =
       prologue != nullptr ? static_cast<uint32_t>(shape.columns) : kAnyColumns;
   DispatchBuilder dispatch(plan,

@@ -11,24 +11,26 @@ namespace rullama::gpu {
 namespace {
 
 // Chunks of weights of a lane that are under way at a time.
-constexpr uint32_t kUnderWay = 2;
+constexpr uint32_t kDotChunksUnderWay = 2;
 // Quads of the row that an invocation brings to shared memory at a time, at least.
 constexpr uint64_t kLeastTurns = 2;
 constexpr uint64_t kQuad = 4;
-constexpr uint64_t kChunk = 32;  // columns
+constexpr uint64_t kDotChunk = 32;  // columns
 
 // The number of lanes that share a row of weights, a power of two, if a workgroup has `share` rows.
 // It depends on how many chunks lanes take one after another, those for nothing counted as well,
 // and the end of each row like one more.
 uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
   constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
-  const uint64_t chunks = columns / kChunk;
+  const uint64_t chunks = columns / kDotChunk;
   const uint64_t max_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
-  const uint64_t least = std::bit_floor(std::clamp<uint64_t>(chunks / kUnderWay, 1, kLeastLanes));
+  const uint64_t least =
+      std::bit_floor(std::clamp<uint64_t>(chunks / kDotChunksUnderWay, 1, kLeastLanes));
   uint64_t best = 1, least_cost = 0;
   for (uint64_t lanes = std::min(least, max_lanes); lanes <= max_lanes; lanes *= 2) {
     const uint64_t turns = CeilDiv(share, threads / lanes);
-    const uint64_t cost = turns * (CeilDiv(chunks, lanes * kUnderWay) * kUnderWay + 1);
+    const uint64_t cost =
+        turns * (CeilDiv(chunks, lanes * kDotChunksUnderWay) * kDotChunksUnderWay + 1);
     if (least_cost != 0 && cost >= least_cost) continue;
     least_cost = cost;
     best = lanes;
@@ -135,7 +137,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                   kernels::MatVecDot{.threads = threads,
                                      .type = shape.dtype,
                                      .halves = product.up != 0 ? 2 : 1,
-                                     .unroll = kUnderWay,
+                                     .unroll = kDotChunksUnderWay,
                                      .turns = turns,
                                      .together = together,
                                      .experts = ExpertsOf(product.mode),
@@ -157,7 +159,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                    .used = product.used,
                    .count = product.expert_count,
                    .expert_rows = product.expert_rows,
-                   .span = is_stacked ? product.n : static_cast<int64_t>(shape.columns / kChunk),
+                   .span = is_stacked ? product.n : static_cast<int64_t>(shape.columns / kDotChunk),
                    .op = plan.op_index() + 1,
                    .prologue = PrologueRecord(prologue)})
       .Share(shares)

@@ -9,7 +9,7 @@ namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kSortThreads = 256;
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kMoeThreads = 256;
 constexpr int64_t kMaxExperts = 1024;  // moe_sort.comp
 
 struct Sorted {
@@ -149,7 +149,7 @@ void MoeFfn(PlanBuilder& plan) {
   EmitGemm(plan, first, up, sorted.tiles);
   EmitGemm(plan, second, down, sorted.tiles);
   const rl_value& y = plan.Result();
-  DispatchBuilder(plan, kernels::MoeCombine{.threads = kThreads},
+  DispatchBuilder(plan, kernels::MoeCombine{.threads = kMoeThreads},
                   {.x = terms,
                    .weights = weights,
                    .experts = experts,
@@ -159,7 +159,7 @@ void MoeFfn(PlanBuilder& plan) {
                    .used = first.used,
                    .n = second.n,
                    .count = second.expert_count})
-      .Emit((static_cast<uint64_t>(plan.MaxRows(y) * second.n) + kThreads - 1) / kThreads);
+      .Emit((static_cast<uint64_t>(plan.MaxRows(y) * second.n) + kMoeThreads - 1) / kMoeThreads);
 }
 
 std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t weight,

@@ -9,7 +9,7 @@ namespace {
 
 using enum PointwiseOp;
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kPointwiseThreads = 256;
 
 struct Element {
   PointwiseOp kind;
@@ -47,23 +47,24 @@ void Emit(PlanBuilder& plan, const Element& element) {
     }
   }
   const int64_t inner = RowElements(y);
-  DispatchBuilder(plan,
-                  kernels::Pointwise{.threads = kThreads, .op = element.kind, .fn = element.fn},
-                  {.a = element.a,
-                   .b = element.b,
-                   .y = plan.ResultIndex(),
-                   .rows = y.dims[0],
-                   .inner = inner,
-                   .size_1 = dims[0],
-                   .size_2 = dims[1],
-                   .size_3 = dims[2],
-                   .stride_0 = strides[0],
-                   .stride_1 = strides[1],
-                   .stride_2 = strides[2],
-                   .stride_3 = strides[3],
-                   .f0 = element.f0,
-                   .f1 = element.f1})
-      .Emit((static_cast<uint64_t>(plan.MaxRows(y) * inner) + kThreads - 1) / kThreads);
+  DispatchBuilder(
+      plan, kernels::Pointwise{.threads = kPointwiseThreads, .op = element.kind, .fn = element.fn},
+      {.a = element.a,
+       .b = element.b,
+       .y = plan.ResultIndex(),
+       .rows = y.dims[0],
+       .inner = inner,
+       .size_1 = dims[0],
+       .size_2 = dims[1],
+       .size_3 = dims[2],
+       .stride_0 = strides[0],
+       .stride_1 = strides[1],
+       .stride_2 = strides[2],
+       .stride_3 = strides[3],
+       .f0 = element.f0,
+       .f1 = element.f1})
+      .Emit((static_cast<uint64_t>(plan.MaxRows(y) * inner) + kPointwiseThreads - 1) /
+            kPointwiseThreads);
 }
 
 void Unary(PlanBuilder& plan) {
@@ -124,22 +125,23 @@ void Softcap(PlanBuilder& plan) {
 }  // namespace
 
 void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n) {
-  DispatchBuilder(plan, kernels::Pointwise{.threads = kThreads, .op = kBinary, .fn = RL_BINARY_ADD},
-                  {.a = y,
-                   .b = x,
-                   .y = y,
-                   .rows = rows,
-                   .inner = n,
-                   .size_1 = 1,
-                   .size_2 = 1,
-                   .size_3 = n,
-                   .stride_0 = n,
-                   .stride_1 = 0,
-                   .stride_2 = 0,
-                   .stride_3 = 1,
-                   .f0 = 0,
-                   .f1 = 0})
-      .Emit(CeilDiv(static_cast<uint64_t>(plan.Max(rows) * n), kThreads));
+  DispatchBuilder(
+      plan, kernels::Pointwise{.threads = kPointwiseThreads, .op = kBinary, .fn = RL_BINARY_ADD},
+      {.a = y,
+       .b = x,
+       .y = y,
+       .rows = rows,
+       .inner = n,
+       .size_1 = 1,
+       .size_2 = 1,
+       .size_3 = n,
+       .stride_0 = n,
+       .stride_1 = 0,
+       .stride_2 = 0,
+       .stride_3 = 1,
+       .f0 = 0,
+       .f1 = 0})
+      .Emit(CeilDiv(static_cast<uint64_t>(plan.Max(rows) * n), kPointwiseThreads));
 }
 
 const OpRow rows::kUnary = {RL_OP_unary, RefusePlain, Unary};

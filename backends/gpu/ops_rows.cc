@@ -22,7 +22,7 @@ uint32_t ThreadsFor(const PlanBuilder& plan, int64_t columns) {
       std::min<uint64_t>(std::max<uint64_t>(wanted, 64), plan.tuning().wide));
 }
 
-struct Operands {
+struct RowOperands {
   uint32_t x = 0;
   uint32_t weight = RL_NO_VALUE;
   uint32_t residual = RL_NO_VALUE;
@@ -49,8 +49,8 @@ int64_t PartsOf(int64_t columns) {
 }
 
 // `times` rows of `columns` for each of dimension 0 of `shape`.
-void Dispatch(PlanBuilder& plan, RowsOp kind, const Operands& o, const Operand& x, const Operand& y,
-              const rl_value& shape, int64_t times, int64_t columns) {
+void DispatchRow(PlanBuilder& plan, RowsOp kind, const RowOperands& o, const Operand& x,
+                 const Operand& y, const rl_value& shape, int64_t times, int64_t columns) {
   DispatchBuilder(
       plan,
       kernels::Rows{.threads = ThreadsFor(plan, columns), .op = kind, .half = CastsToHalf(plan)},
@@ -68,10 +68,10 @@ void Dispatch(PlanBuilder& plan, RowsOp kind, const Operands& o, const Operand& 
       .Emit(static_cast<uint64_t>(plan.MaxRows(shape) * times));
 }
 
-void Emit(PlanBuilder& plan, RowsOp kind, const Operands& o) {
+void Emit(PlanBuilder& plan, RowsOp kind, const RowOperands& o) {
   const rl_value& x = plan.graph().value(o.x);
-  Dispatch(plan, kind, o, {.value = o.x}, {.value = plan.StoredIndex()}, x, MiddleElements(x),
-           Last(x));
+  DispatchRow(plan, kind, o, {.value = o.x}, {.value = plan.StoredIndex()}, x, MiddleElements(x),
+              Last(x));
 }
 
 // Reduces equal parts of long rows first, then their results. The mean of the means of equal parts
@@ -87,8 +87,8 @@ void Reduce(PlanBuilder& plan) {
   }
   const auto items = static_cast<uint64_t>(plan.MaxRows(x) * middle * parts);
   const Operand partial{.scratch = plan.scratch().New(items * sizeof(float))};
-  Dispatch(plan, kind, {}, {.value = input}, partial, x, middle * parts, Last(x) / parts);
-  Dispatch(plan, kind, {}, partial, {.value = plan.ResultIndex()}, x, middle, parts);
+  DispatchRow(plan, kind, {}, {.value = input}, partial, x, middle * parts, Last(x) / parts);
+  DispatchRow(plan, kind, {}, partial, {.value = plan.ResultIndex()}, x, middle, parts);
 }
 
 void ArgMax(PlanBuilder& plan) {
@@ -147,11 +147,11 @@ void RmsNorm(PlanBuilder& plan) {
 }
 
 void ResidualNorm(PlanBuilder& plan) {
-  Operands o{.x = plan.InputIndex(operands::ResidualNorm::x),
-             .weight = plan.InputIndex(operands::ResidualNorm::weight),
-             .residual = plan.InputIndex(operands::ResidualNorm::residual),
-             .scale = plan.InputIndex(operands::ResidualNorm::scale),
-             .eps = plan.attrs<rl_residual_norm_attrs>().eps};
+  RowOperands o{.x = plan.InputIndex(operands::ResidualNorm::x),
+                .weight = plan.InputIndex(operands::ResidualNorm::weight),
+                .residual = plan.InputIndex(operands::ResidualNorm::residual),
+                .scale = plan.InputIndex(operands::ResidualNorm::scale),
+                .eps = plan.attrs<rl_residual_norm_attrs>().eps};
   const Epilogue& epilogue = plan.node().epilogue;
   const bool two = epilogue.kind == EpilogueKind::kNorm;
   if (two) {

@@ -13,7 +13,7 @@ namespace {
 
 using enum ScanOp;
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kSamplingThreads = 256;
 // Entries of a list that is sorted in shared memory.
 constexpr uint64_t kSharedList = 1024;
 
@@ -65,16 +65,16 @@ void Categorical(PlanBuilder& plan) {
 void TopKOfFew(PlanBuilder& plan) {
   const rl_value& x = plan.Input(operands::TopK::x);
   const Epilogue& epilogue = plan.node().epilogue;
-  DispatchBuilder(
-      plan,
-      kernels::TopKFew{.threads = kThreads, .softmax = epilogue.kind == EpilogueKind::kSoftmax},
-      {.x = plan.InputIndex(operands::TopK::x),
-       .values = plan.StoredIndex(),
-       .indices = plan.ResultIndex(1),
-       .rows = x.dims[0],
-       .columns = Last(x),
-       .k = plan.attrs<rl_topk_attrs>().k,
-       .factor = epilogue.factor})
+  DispatchBuilder(plan,
+                  kernels::TopKFew{.threads = kSamplingThreads,
+                                   .softmax = epilogue.kind == EpilogueKind::kSoftmax},
+                  {.x = plan.InputIndex(operands::TopK::x),
+                   .values = plan.StoredIndex(),
+                   .indices = plan.ResultIndex(1),
+                   .rows = x.dims[0],
+                   .columns = Last(x),
+                   .k = plan.attrs<rl_topk_attrs>().k,
+                   .factor = epilogue.factor})
       .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
@@ -162,7 +162,7 @@ void EntropyAccept(PlanBuilder& plan) {
   const uint32_t input = plan.InputIndex(operands::EntropyAccept::entropy);
   const rl_value& x = plan.graph().value(input);
   const List list = ListFor(plan, plan.MaxRows(x), 1);
-  DispatchBuilder(plan, kernels::EntropyAccept{.threads = kThreads, .shared = list.shared},
+  DispatchBuilder(plan, kernels::EntropyAccept{.threads = kSamplingThreads, .shared = list.shared},
                   {.x = input,
                    .y = plan.ResultIndex(),
                    .list = list.memory,
@@ -180,7 +180,7 @@ void Penalise(PlanBuilder& plan, const rl_penalties_attrs& a, uint32_t settings)
   const rl_value& y = plan.Result();
   using In = operands::Penalties;
   DispatchBuilder(plan,
-                  kernels::Penalties{.threads = kThreads,
+                  kernels::Penalties{.threads = kSamplingThreads,
                                      .last_n = static_cast<int32_t>(a.last_n),
                                      .repeat = a.repeat,
                                      .frequency = a.frequency,
@@ -214,7 +214,7 @@ void AddBiases(PlanBuilder& plan, int64_t count, int64_t stride) {
   Copy(plan);
   const rl_value& y = plan.Result();
   using In = operands::BiasAdd;
-  DispatchBuilder(plan, kernels::BiasAdd{.threads = kThreads},
+  DispatchBuilder(plan, kernels::BiasAdd{.threads = kSamplingThreads},
                   {.x = plan.InputIndex(In::logits),
                    .ids = plan.InputIndex(In::ids),
                    .biases = plan.InputIndex(In::bias),
@@ -238,26 +238,26 @@ void RowBias(PlanBuilder& plan) {
 void TokenMask(PlanBuilder& plan) {
   const rl_value& y = plan.Result();
   const auto elements = static_cast<uint64_t>(plan.MaxRows(y) * Last(y));
-  DispatchBuilder(plan, kernels::TokenMask{.threads = kThreads},
+  DispatchBuilder(plan, kernels::TokenMask{.threads = kSamplingThreads},
                   {.x = plan.InputIndex(operands::TokenMask::logits),
                    .bits = plan.InputIndex(operands::TokenMask::bits),
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
                    .columns = Last(y),
                    .words = Last(plan.Input(operands::TokenMask::bits))})
-      .Emit((elements + kThreads - 1) / kThreads);
+      .Emit((elements + kSamplingThreads - 1) / kSamplingThreads);
 }
 
 void DrawUniform(PlanBuilder& plan, uint32_t seed, uint32_t pos, uint32_t slot, int32_t stream) {
   const rl_value& y = plan.Result();
-  DispatchBuilder(plan, kernels::RandomUniform{.threads = kThreads},
+  DispatchBuilder(plan, kernels::RandomUniform{.threads = kSamplingThreads},
                   {.seed = seed,
                    .pos = pos,
                    .slot = slot,
                    .y = plan.ResultIndex(),
                    .rows = y.dims[0],
                    .stream = stream})
-      .Emit((static_cast<uint64_t>(plan.MaxRows(y)) + kThreads - 1) / kThreads);
+      .Emit((static_cast<uint64_t>(plan.MaxRows(y)) + kSamplingThreads - 1) / kSamplingThreads);
 }
 
 void RandomUniform(PlanBuilder& plan) {

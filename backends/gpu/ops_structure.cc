@@ -10,7 +10,7 @@ namespace {
 
 using enum CopyOp;
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kCopyThreads = 256;
 constexpr uint32_t kRowThreads = 128;
 
 uint32_t BytesOf(const rl_value& value) { return InfoOf(TypeOf(value)).block_bytes; }
@@ -19,7 +19,7 @@ struct Stretch {
   int64_t inner, x_stride, x_offset, y_stride, y_offset;
 };
 
-struct Operands {
+struct CopyOperands {
   Operand x;
   uint32_t b = RL_NO_VALUE;
   uint32_t condition = RL_NO_VALUE;
@@ -31,11 +31,12 @@ struct ElementTypes {
 };
 
 // Writes the result; `outer` runs per row.
-void Run(PlanBuilder& plan, CopyOp op, const ElementTypes& types, const Operands& o, int64_t outer,
-         const Stretch& s) {
+void Run(PlanBuilder& plan, CopyOp op, const ElementTypes& types, const CopyOperands& o,
+         int64_t outer, const Stretch& s) {
   const rl_dim& rows = plan.Result().dims[0];
   DispatchBuilder(
-      plan, kernels::StridedCopy{.threads = kThreads, .op = op, .from = types.from, .to = types.to},
+      plan,
+      kernels::StridedCopy{.threads = kCopyThreads, .op = op, .from = types.from, .to = types.to},
       {.x = o.x,
        .b = o.b,
        .condition = o.condition,
@@ -47,7 +48,8 @@ void Run(PlanBuilder& plan, CopyOp op, const ElementTypes& types, const Operands
        .y_stride = s.y_stride,
        .y_offset = s.y_offset,
        .op = plan.op_index() + 1})
-      .Emit((static_cast<uint64_t>(plan.Max(rows) * outer * s.inner) + kThreads - 1) / kThreads);
+      .Emit((static_cast<uint64_t>(plan.Max(rows) * outer * s.inner) + kCopyThreads - 1) /
+            kCopyThreads);
 }
 
 // Copies `inner` elements of each of `outer` runs per row.
@@ -224,7 +226,8 @@ std::string RefuseGatherRows(const sdk::GraphView& graph, const rl_op& op,
 
 void CopyColumns(PlanBuilder& plan, const ColumnCopy& copy) {
   DispatchBuilder(
-      plan, kernels::StridedCopy{.threads = kThreads, .op = kCopy, .from = sizeof(float), .to = 0},
+      plan,
+      kernels::StridedCopy{.threads = kCopyThreads, .op = kCopy, .from = sizeof(float), .to = 0},
       {.x = copy.from,
        .y = copy.to,
        .rows = copy.rows,
@@ -234,7 +237,7 @@ void CopyColumns(PlanBuilder& plan, const ColumnCopy& copy) {
        .y_stride = copy.to_columns,
        .y_offset = copy.to_first,
        .op = plan.op_index() + 1})
-      .Emit(CeilDiv(static_cast<uint64_t>(plan.Max(copy.rows) * copy.columns), kThreads));
+      .Emit(CeilDiv(static_cast<uint64_t>(plan.Max(copy.rows) * copy.columns), kCopyThreads));
 }
 
 void Copy(PlanBuilder& plan) {

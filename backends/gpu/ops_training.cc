@@ -10,7 +10,7 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kTrainingThreads = 256;
 
 void CrossEntropy(PlanBuilder& plan) {
   const rl_value& logits = plan.Input(operands::CrossEntropy::logits);
@@ -73,7 +73,7 @@ void RmsNormGrad(PlanBuilder& plan) {
 void GeGluGrad(PlanBuilder& plan) {
   const rl_value& gate = plan.Input(operands::GeGluGrad::gate);
   const int64_t inner = RowElements(gate);
-  DispatchBuilder(plan, kernels::GeGluGrad{.threads = kThreads},
+  DispatchBuilder(plan, kernels::GeGluGrad{.threads = kTrainingThreads},
                   {.gate = plan.InputIndex(operands::GeGluGrad::gate),
                    .up = plan.InputIndex(operands::GeGluGrad::up),
                    .dy = plan.InputIndex(operands::GeGluGrad::dy),
@@ -81,7 +81,8 @@ void GeGluGrad(PlanBuilder& plan) {
                    .dup = plan.ResultIndex(1),
                    .rows = gate.dims[0],
                    .inner = inner})
-      .Emit((static_cast<uint64_t>(plan.MaxRows(gate) * inner) + kThreads - 1) / kThreads);
+      .Emit((static_cast<uint64_t>(plan.MaxRows(gate) * inner) + kTrainingThreads - 1) /
+            kTrainingThreads);
 }
 
 // `count`: the elements of `index` for each row of the result, or all of them for scatter_rows.
@@ -114,7 +115,7 @@ void ScatterLast(PlanBuilder& plan) {
 
 void EmitSum(PlanBuilder& plan, bool square, const Operand& x, const Operand& y, const rl_dim& rows,
              int64_t inner, uint64_t groups) {
-  DispatchBuilder(plan, kernels::SumSquares{.threads = kThreads, .square = square},
+  DispatchBuilder(plan, kernels::SumSquares{.threads = kTrainingThreads, .square = square},
                   {.x = x, .y = y, .rows = rows, .inner = inner})
       .Emit(groups);
 }

@@ -10,8 +10,8 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint64_t kVector = 16;  // bytes a shader reads at once
-constexpr uint64_t kChunk = 32;   // elements it decodes at once
+constexpr uint64_t kVector = 16;           // bytes a shader reads at once
+constexpr uint64_t kDecodedElements = 32;  // elements it decodes at once
 constexpr uint64_t kParallelBytes = uint64_t{8}
                                     << 20;  // smallest weight repacked on several threads
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20;  // repacked before they are copied
@@ -106,7 +106,7 @@ WeightShape ShapeOf(DType dtype, std::span<const int64_t> dims) {
     }
     shape.stride = RoundUp(bytes, kVector);
   } else if (IsPlain(dtype) && shape.rows > 1) {
-    shape.stride = RowBytes(dtype, RoundUp(shape.columns, kChunk));
+    shape.stride = RowBytes(dtype, RoundUp(shape.columns, kDecodedElements));
   }
   return shape;
 }
