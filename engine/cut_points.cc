@@ -3,14 +3,31 @@
 #include <algorithm>
 
 namespace rullama {
+namespace {
 
-std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk,
-                               std::span<const int64_t> turn_borders) {
+// The cut behind `last` that media ask for, where `next` would be one without them.
+int64_t CutForMedia(int64_t last, int64_t next, std::span<const SoftRows> media) {
+  for (const SoftRows& medium : media) {
+    if (medium.end() <= last) continue;
+    if (medium.end() <= next) return medium.end();
+    const bool inside = medium.first < next;
+    if (!inside || !medium.see_each_other) return next;
+    return medium.first > last ? medium.first : medium.end();
+  }
+  return next;
+}
+
+}  // namespace
+
+std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const int64_t> turn_borders,
+                               std::span<const SoftRows> media) {
   std::vector<int64_t> cuts;
   int64_t last = 0;
   while (true) {
     const auto border = std::ranges::lower_bound(turn_borders, last + kLeastTurnRows);
-    last = border == turn_borders.end() ? last + chunk : std::min(last + chunk, *border);
+    const int64_t next =
+        border == turn_borders.end() ? last + chunk : std::min(last + chunk, *border);
+    last = CutForMedia(last, next, media);
     if (last > tokens) return cuts;
     cuts.push_back(last);
   }

@@ -27,6 +27,20 @@ TEST(CutPoints, AreAtTurnBordersThatAreFarEnoughFromTheLastCut) {
   EXPECT_THAT(Cuts(300, 32, {70, 100}), ElementsAre(32, 64, 96, 128, 160, 192, 224, 256, 288));
 }
 
+TEST(CutPoints, AreBehindEachPictureAndSound) {
+  const std::vector<SoftRows> media = {
+      {.first = 10, .count = 20}, {.first = 31, .count = 300}, {.first = 400, .count = 4}};
+  EXPECT_THAT(CutPoints(450, 128, {}, media), ElementsAre(30, 158, 286, 331, 404))
+      << "a sound may be cut";
+}
+
+TEST(CutPoints, LeaveAPictureWhoseRowsSeeEachOtherWhole) {
+  const std::vector<SoftRows> media = {{.first = 100, .count = 60, .see_each_other = true},
+                                       {.first = 161, .count = 200, .see_each_other = true}};
+  EXPECT_THAT(CutPoints(500, 128, {}, media), ElementsAre(100, 160, 161, 361, 489));
+  EXPECT_THAT(CutPoints(500, 160, {}, media), ElementsAre(160, 161, 361));
+}
+
 TEST(CutPoints, SnapshotsAreWorthTheirMemoryAtBordersEveryEighthChunkAndTheEnd) {
   std::vector<int64_t> cuts = {70, 102};  // a turn border and a whole chunk
   while (cuts.size() < 12) cuts.push_back(cuts.back() + 32);
