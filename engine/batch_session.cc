@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
 
 namespace rullama {
@@ -16,7 +17,13 @@ std::span<std::byte> BytesOf(std::vector<T>& values) {
 }  // namespace
 
 BatchSession::BatchSession(Session& session, int64_t vocabulary)
-    : session_(session), vocabulary_(vocabulary), inputs_(vocabulary) {}
+    : session_(session), vocabulary_(vocabulary), inputs_(vocabulary) {
+  constexpr size_t kMediaGraph = MediaGraphOf(GraphOutputs::kBatch);
+  if (kMediaGraph >= session.graph_count()) return;
+  const Graph& graph = session.graph(kMediaGraph);
+  soft_inputs_.emplace(graph.type(graph.Find(media_names::kSoft)).last().constant,
+                       graph.Find(media_names::kLastSeen) != kNoValue);
+}
 
 Result<std::span<const RowResult>> BatchSession::Decode(std::span<const RowRequest> rows) {
   step_.demand = DemandMode::kPerOutput;
@@ -46,6 +53,19 @@ Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<co
   step_.wanted.assign(draws.size(), step_.wanted.front());
   RL_RETURN_IF_ERROR(DrawStep(draws));
   return results_;
+}
+
+Status BatchSession::ReadMedia(int32_t slot, std::span<const int32_t> chunk,
+                               std::span<const SoftRows> media) {
+  if (!soft_inputs_) {
+    return MakeError(ErrorKind::kRuntime, "session.internal",
+                     "a chunk with soft tokens for a program without a graph for media");
+  }
+  const int32_t past = session_.past(slot);
+  RL_RETURN_IF_ERROR(soft_inputs_->Set(session_, media, past, std::ssize(chunk)));
+  step_.SetConsecutive(chunk, past, slot, DemandMode::kStateOnly);
+  step_.graph = MediaGraphOf(GraphOutputs::kBatch);
+  return session_.Run(step_);
 }
 
 Status BatchSession::Evaluate(BatchOutput output, int32_t slot, std::span<const int32_t> chunk,

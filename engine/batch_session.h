@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/runtime/session.h"
+#include "core/runtime/soft_rows.h"
 #include "engine/api/request.h"
 #include "engine/model_program.h"
 #include "samplers/row_chain.h"
@@ -46,6 +48,10 @@ class BatchSession {
   Result<std::span<const RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
                                           std::span<const RowRequest> draws);
 
+  // Appends the tokens of a chunk to a slot whose rows are those of a prompt with these soft tokens
+  // (SoftRowInputs::Set). For a program with media_rows.
+  Status ReadMedia(int32_t slot, std::span<const int32_t> chunk, std::span<const SoftRows> media);
+
   // Compiles the plan of a decode step of this row alone, unless it is there.
   Status PrepareDecode(const RowRequest& row);
 
@@ -65,6 +71,7 @@ class BatchSession {
   Session& session_;
   int64_t vocabulary_;
   RowInputs inputs_;
+  std::optional<SoftRowInputs> soft_inputs_;  // none: the program has no graph for media
   StepRows step_;
   // Memory that is reused from step to step.
   std::vector<RowSampling> samplings_;  // of the rows of the last ChainFor()

@@ -123,6 +123,7 @@ class Session {
   [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory() const;
 
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
+  [[nodiscard]] size_t graph_count() const { return graphs_.size(); }
   // The largest step of a graph.
   [[nodiscard]] int64_t max_rows(size_t graph = 0) const { return graphs_[graph].buckets.back(); }
   // The plugin of the main device, for messages.

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -15,6 +16,8 @@
 
 #include "core/runtime/output_names.h"
 #include "core/runtime/soft_rows.h"
+#include "engine/batch_session.h"
+#include "engine/cut_points.h"
 #include "engine/model_program.h"
 #include "models/gemma4/gemma4_model.h"
 #include "tests/golden/session_support.h"
@@ -200,6 +203,103 @@ TEST_P(GoldenMediaSteps, OneStepGivesTheSame) {
   runner.Step(prompt.tokens, /*media=*/true);
   if (HasFatalFailure()) return;
   EXPECT_LE(ErrorOf(runner, prompt), Bound(which, backend));
+}
+
+// Two prompts, each as the engine reads it: in chunks of at most 64 rows, pictures whole.
+class MediaBatch {
+ public:
+  struct Reader {
+    int32_t slot = 0;
+    Prompt prompt;
+    std::vector<int64_t> cuts = CutPoints(prompt.length(), kChunk, {}, prompt.media);
+    int64_t read = 0;
+    std::vector<RowResult> drawn = {};
+    [[nodiscard]] bool done() const { return read == prompt.length(); }
+  };
+  static constexpr int64_t kChunk = 64;
+  static constexpr size_t kDrawn = 6;
+
+  explicit MediaBatch(const std::string& model)
+      : loaded_(golden::Open({"cpu", ""}, kShared + "/models/" + model)) {
+    const StepLimits limits = BatchLimits(/*slots=*/2, kChunk);
+    auto program = Must(BuildModelProgram(Gemma4Model(loaded_->config, loaded_->tensors),
+                                          {.outputs = GraphOutputs::kBatch,
+                                           .slots = 2,
+                                           .capacity = kCapacity,
+                                           .kv_dtype = DType::kF32,
+                                           .limits = limits,
+                                           .media_rows = kCapacity}));
+    loaded_->AddConstants(std::move(program.constants));
+    SessionOptions options = loaded_->Options(kChunk);
+    options.limits = limits;
+    loaded_->session = Must(Session::Create(std::move(program.graphs), *loaded_->weights, options));
+    batch_.emplace(*loaded_->session, loaded_->config.vocabulary);
+  }
+
+  // Reads all prompts in turn, and then draws tokens for all of them in the same steps.
+  void Run(std::vector<Reader>& readers) {
+    while (!std::ranges::all_of(readers, &Reader::done)) {
+      for (Reader& reader : readers) {
+        if (!reader.done()) ReadChunk(reader);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+    for (size_t i = 1; i < kDrawn; ++i) {
+      std::vector<RowRequest> rows;
+      for (const Reader& reader : readers) {
+        rows.push_back(Request(reader));
+        rows.back().token = *reader.drawn.back().token;
+      }
+      const auto results = batch_->Decode(rows);
+      ASSERT_TRUE(results) << results.error().ToString();
+      for (size_t r = 0; r < readers.size(); ++r) readers[r].drawn.push_back((*results)[r]);
+    }
+  }
+
+ private:
+  static RowRequest Request(const Reader& reader) {
+    return {.slot = reader.slot, .sampling = {.temperature = 0}, .top_logprobs = 5};
+  }
+  void ReadChunk(Reader& reader) {
+    const auto cut = std::ranges::upper_bound(reader.cuts, reader.read);
+    const int64_t end = cut == reader.cuts.end() ? reader.prompt.length() : *cut;
+    const auto chunk =
+        std::span(reader.prompt.tokens)
+            .subspan(static_cast<size_t>(reader.read), static_cast<size_t>(end - reader.read));
+    if (end <= reader.prompt.media.back().end()) {
+      const Status read = batch_->ReadMedia(reader.slot, chunk, reader.prompt.media);
+      ASSERT_TRUE(read) << read.error().ToString();
+    } else {
+      const RowRequest draw = Request(reader);
+      const auto results = batch_->Read(reader.slot, chunk, std::span(&draw, 1));
+      ASSERT_TRUE(results) << results.error().ToString();
+      reader.drawn.push_back(results->front());
+    }
+    reader.read = end;
+  }
+
+  std::unique_ptr<Loaded> loaded_;
+  std::optional<BatchSession> batch_;
+};
+
+TEST(GoldenMediaBatch, PromptsReadInTurnsGiveTheBytesOfEachAlone) {
+  const Prompt one = ReadPrompt({"dense", "image"});
+  const Prompt two = ReadPrompt({"dense", "two-images"});
+  std::vector<MediaBatch::Reader> together = {{.slot = 0, .prompt = one},
+                                              {.slot = 1, .prompt = two}};
+  // A copy of a prompt refers to the values of its original, which stays.
+  MediaBatch(one.model).Run(together);
+  if (HasFatalFailure()) return;
+  for (const MediaBatch::Reader& reader : together) {
+    std::vector<MediaBatch::Reader> alone = {{.slot = 0, .prompt = reader.prompt}};
+    MediaBatch(one.model).Run(alone);
+    if (HasFatalFailure()) return;
+    for (size_t i = 0; i < MediaBatch::kDrawn; ++i) {
+      EXPECT_EQ(*reader.drawn[i].token, reader.prompt.greedy[i]);
+      EXPECT_EQ(*alone.front().drawn[i].token, *reader.drawn[i].token);
+      EXPECT_EQ(alone.front().drawn[i].logprobs, reader.drawn[i].logprobs) << "token " << i;
+    }
+  }
 }
 
 std::vector<Case> Cases() {
