@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "cli/options.h"
 #include "cli/signals.h"
 #include "cli/stopwatch.h"
+#include "cli/trace.h"
 #include "cli/traffic.h"
 #include "core/runtime/device_program.h"
 #include "core/runtime/output_names.h"
@@ -41,6 +43,7 @@ struct BenchFlags {
   std::string generations = "128";
   std::string depths = "0";
   std::string repetitions = "5";
+  std::optional<std::string> trace;
   bool all_rows = false;
   bool json = false;
 };
@@ -408,13 +411,18 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
   }
+  RL_ASSIGN_OR_RETURN(
+      const auto trace,
+      TraceFile::Create(flags.trace, loaded.config.values().model.path.value_or("")));
   ModelSessionOptions options;
+  if (trace) options.observer = trace->observer();
   if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(config, options, console));
   if (config.verbose) DescribeSession(*engine, console);
   Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
   RL_RETURN_IF_ERROR(WriteMeasurements(bench, *engine, tests, repetitions, flags.json, console));
+  if (trace) RL_RETURN_IF_ERROR(trace->Write(engine->devices().policy.device_names));
   return 0;
 }
 
@@ -434,6 +442,7 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--all-rows", flags->all_rows,
                     "Prompts with the logits of every token, as drafts and perplexity ask");
   command->add_flag("--json", flags->json, "One JSON object per test and line");
+  AddTraceOption(*command, flags->trace);
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
   command->footer(R"(Examples:

@@ -16,6 +16,7 @@
 #include "cli/options.h"
 #include "cli/placement_text.h"
 #include "cli/prompt.h"
+#include "cli/trace.h"
 #include "engine/engine_access.h"
 
 namespace rullama::cli {
@@ -30,6 +31,7 @@ struct RunFlags {
   std::optional<std::string> schema;       // --json-schema
   std::optional<std::string> schema_path;  // --json-schema-file
   std::optional<std::string> tools_path;   // --tools
+  std::optional<std::string> trace;        // --trace
   bool escape = false;
   bool no_history = false;
   bool conversation = false;  // the prompt, if there is one, is the first message
@@ -153,8 +155,22 @@ AnswerView TextView(const Engine& engine, Console& console) {
   return view;
 }
 
+// The trace that was asked for, or null. It must not replace the model.
+Result<std::unique_ptr<TraceFile>> CreateTrace(const RunFlags& flags) {
+  if (!flags.trace) return std::unique_ptr<TraceFile>();
+  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags.config));
+  return TraceFile::Create(flags.trace, loaded.config.values().model.path.value_or(""));
+}
+
+Status WriteTrace(const std::unique_ptr<TraceFile>& trace, const Engine& engine) {
+  if (!trace) return OkStatus();
+  return trace->Write(EngineAccess::SessionOf(engine).devices().policy.device_names);
+}
+
 Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console));
+  RL_ASSIGN_OR_RETURN(const auto trace, CreateTrace(flags));
+  RL_ASSIGN_OR_RETURN(const auto engine,
+                      OpenEngine(flags.config, console, trace ? trace->observer() : nullptr));
   const ModelSession& session = EngineAccess::SessionOf(*engine);
   RL_ASSIGN_OR_RETURN(Request request, MakeRequest(flags, session));
   request.reuse_prefix = false;  // there is no second request
@@ -172,17 +188,22 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
     DescribePlacement(session.session().placement(), session.devices().policy.device_names,
                       console);
   }
+  RL_RETURN_IF_ERROR(WriteTrace(trace, *engine));
   return 0;
 }
 
 Result<int> Converse(const RunFlags& flags, std::string first_message, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console));
+  RL_ASSIGN_OR_RETURN(const auto trace, CreateTrace(flags));
+  RL_ASSIGN_OR_RETURN(const auto engine,
+                      OpenEngine(flags.config, console, trace ? trace->observer() : nullptr));
   RL_ASSIGN_OR_RETURN(const Request request, MakeRequest(flags, EngineAccess::SessionOf(*engine)));
-  return RunChatLoop(*engine, request, TextView(*engine, console),
-                     {.verbose = flags.config.verbose,
-                      .history = !flags.no_history,
-                      .first_message = std::move(first_message)},
-                     console);
+  RL_ASSIGN_OR_RETURN(const int code, RunChatLoop(*engine, request, TextView(*engine, console),
+                                                  {.verbose = flags.config.verbose,
+                                                   .history = !flags.no_history,
+                                                   .first_message = std::move(first_message)},
+                                                  console));
+  RL_RETURN_IF_ERROR(WriteTrace(trace, *engine));
+  return code;
 }
 
 Result<int> Run(const RunFlags& flags, Console& console) {
@@ -325,6 +346,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
                  "they name")
       ->group("Prompt");
   command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
+  AddTraceOption(*command, flags->trace);
   command->footer(R"(Examples:
   rullama run gemma4:e2b "Why is the sky blue?"
   rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200

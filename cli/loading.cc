@@ -92,12 +92,14 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
                             console);
 }
 
-Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console) {
+Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console,
+                                           StepObserver* observer) {
   RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags, console));
   RL_ASSIGN_OR_RETURN(auto engine, EngineAccess::Open(std::move(loaded.model),
                                                       {.slots = 1,
                                                        .plugin_paths = flags.plugins,
-                                                       .hooks = ProcessHooks(loaded.environment)},
+                                                       .hooks = ProcessHooks(loaded.environment),
+                                                       .observer = observer},
                                                       console));
   if (flags.verbose) DescribeSession(EngineAccess::SessionOf(*engine), console);
   return engine;

@@ -35,9 +35,10 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
                                                        ModelSessionOptions options,
                                                        Console& console);
 
-// An engine for one request at a time; with -v it is described. Errors: those of LoadModel and
-// EngineAccess::Open.
-Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console);
+// An engine for one request at a time; with -v it is described. `observer` outlives it. Errors:
+// those of LoadModel and EngineAccess::Open.
+Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console,
+                                           StepObserver* observer = nullptr);
 
 // The functions of the engine with the hooks of this process.
 std::unique_ptr<Registry> MakeRegistry(const Config& config,

@@ -97,6 +97,13 @@ class IdListReader {
 
 }  // namespace
 
+void AddTraceOption(CLI::App& app, std::optional<std::string>& path) {
+  app.add_option("--trace", path,
+                 "Write the times of steps, segments and copies as a Chrome trace, for Perfetto; "
+                 "devices then take turns")
+      ->option_text("FILE");
+}
+
 std::string DefaultText(const std::string& path) {
   const FieldSpec* field = FindField(path);
   if (field == nullptr || path == "model.path" || field->absent == "none") return {};

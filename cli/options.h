@@ -44,6 +44,8 @@ void AddAdapterOption(CLI::App& app, ConfigFlags& flags);
 void AddModelSettings(CLI::App& app, ConfigFlags& flags);
 // Adds these and --plugin, -v and -q.
 void AddModelOptions(CLI::App& app, ConfigFlags& flags);
+// Adds --trace.
+void AddTraceOption(CLI::App& app, std::optional<std::string>& path);
 // Adds --config, --backend, --plugin, for commands that need no model.
 void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
 // Adds the options for drawing tokens: --seed, --temp and the others.

@@ -117,7 +117,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
       session, ModelSession::Open(std::move(model),
                                   {.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
                                    .slots = slots,
-                                   .plugin_paths = setup.plugin_paths},
+                                   .plugin_paths = setup.plugin_paths,
+                                   .observer = setup.observer},
                                   setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();

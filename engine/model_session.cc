@@ -88,6 +88,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   session.devices = devices_.Borrow();
   session.policy = devices_.policy;
   session.limits = limits_;
+  session.observer = options.observer;
   RL_ASSIGN_OR_RETURN(session_,
                       Session::Create(std::move(program.graphs), *weight_source_, session));
   for (const auto& [name, bytes] : program.inputs) {

@@ -21,6 +21,7 @@ struct ModelSessionOptions {
   int64_t max_rows = 0;                        // of a step; 0: as configured
   int64_t slots = 1;                           // sequences with a cache of their own
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
+  StepObserver* observer = nullptr;            // borrowed; outlives the session
 };
 
 // Owns everything a session needs. Thread safety: one thread at a time.

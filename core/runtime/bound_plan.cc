@@ -28,7 +28,8 @@ Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources,
   RL_ASSIGN_OR_RETURN(const auto storage,
                       resources.AssignStorage(index, planned.graph, planned.memory));
   BoundSegment segment;
-  segment.device = resources.devices()[static_cast<size_t>(index)];
+  segment.device_index = static_cast<size_t>(index);
+  segment.device = resources.devices()[segment.device_index];
   RL_ASSIGN_OR_RETURN(segment.plan, segment.device->Compile(planned.graph, storage));
   for (const Value& value : planned.graph.values) {
     if (value.lifetime != Lifetime::kInput) continue;
@@ -71,7 +72,7 @@ Status BoundPlan::BindInput(int device, const Value& input, const DeviceResource
   for (auto exporter = segments_.rbegin(); exporter != segments_.rend(); ++exporter) {
     const auto output = std::ranges::find(exporter->outputs, input.name, &OutputBinding::name);
     if (output == exporter->outputs.end()) continue;
-    segment.imports.push_back({exporter->device, output->buffer, &buffer, input.type});
+    segment.imports.push_back({input.name, exporter->device, output->buffer, &buffer, input.type});
     return OkStatus();
   }
   const KeptInput* value = kept.Find(input.name);
@@ -112,22 +113,43 @@ Status BoundPlan::WriteInputs(const StepRows& rows, std::span<const int32_t> pas
   return OkStatus();
 }
 
-Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extents) {
+Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extents,
+                              StepObserver* observer) {
   for (const ImportBinding& import : segment.imports) {
+    const SpanTimer timer(observer);
     const auto bytes = std::span(staging_).first(import.type.BytesAt(extents));
     RL_RETURN_IF_ERROR(import.from_device->Read(*import.from, 0, bytes));
     RL_RETURN_IF_ERROR(segment.device->Write(*import.to, 0, bytes));
+    timer.End({.kind = StepSpan::Kind::kCopy, .name = import.name, .bytes = bytes.size()});
   }
   return OkStatus();
 }
 
-Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past) {
+Status BoundPlan::RunSegment(const BoundSegment& segment, const Extents& extents,
+                             StepObserver* observer) {
+  const SpanTimer timer(observer);
+  RL_RETURN_IF_ERROR(segment.device->Execute(segment.plan, extents, &segment.graph));
+  if (observer == nullptr) return OkStatus();
+  RL_RETURN_IF_ERROR(segment.device->Wait());
+  timer.End({.kind = StepSpan::Kind::kSegment,
+             .name = segment.graph.name,
+             .device = segment.device_index,
+             .rows = extents.t,
+             .wanted = extents.r,
+             .ops = segment.graph.ops.size()});
+  return OkStatus();
+}
+
+Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past,
+                          StepObserver* observer) {
   const Extents extents = ExtentsOf(rows);
   RL_RETURN_IF_ERROR(CheckKeptInputs(extents));
+  const SpanTimer timer(observer);
   RL_RETURN_IF_ERROR(WriteInputs(rows, past));
+  timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
   for (const BoundSegment& segment : segments_) {
-    RL_RETURN_IF_ERROR(CopyImports(segment, extents));
-    RL_RETURN_IF_ERROR(segment.device->Execute(segment.plan, extents, &segment.graph));
+    RL_RETURN_IF_ERROR(CopyImports(segment, extents, observer));
+    RL_RETURN_IF_ERROR(RunSegment(segment, extents, observer));
   }
   extents_ = extents;
   return OkStatus();

@@ -21,6 +21,7 @@
 #include "core/plugin/device.h"
 #include "core/runtime/device_resources.h"
 #include "core/runtime/kept_inputs.h"
+#include "core/runtime/step_observer.h"
 #include "core/runtime/step_rows.h"
 
 namespace rullama {
@@ -32,8 +33,8 @@ class BoundPlan {
                                                     KeptInputs& kept);
 
   // Runs a step that fits the bucket the program was built for. `past`: the number of cached rows
-  // of each slot.
-  Status Execute(const StepRows& rows, std::span<const int32_t> past);
+  // of each slot. With an observer it waits for each segment.
+  Status Execute(const StepRows& rows, std::span<const int32_t> past, StepObserver* observer);
 
   // Copies an output of the last successful Execute to `data`, whose size is that of the output's
   // type at the extents of that step.
@@ -55,6 +56,7 @@ class BoundPlan {
   };
   // An output of an earlier segment that is an input of this one.
   struct ImportBinding {
+    std::string name;
     Device* from_device;
     const DeviceBuffer* from;
     const DeviceBuffer* to;
@@ -67,6 +69,7 @@ class BoundPlan {
   };
   struct BoundSegment {
     Device* device = nullptr;
+    size_t device_index = 0;
     Graph graph;  // for messages of the device
     DevicePlan plan;
     std::vector<RowBinding> rows;
@@ -82,7 +85,9 @@ class BoundPlan {
                    KeptInputs& kept, BoundSegment& segment);
   [[nodiscard]] Status CheckKeptInputs(const Extents& extents) const;
   Status WriteInputs(const StepRows& rows, std::span<const int32_t> past);
-  Status CopyImports(const BoundSegment& segment, const Extents& extents);
+  Status CopyImports(const BoundSegment& segment, const Extents& extents, StepObserver* observer);
+  static Status RunSegment(const BoundSegment& segment, const Extents& extents,
+                           StepObserver* observer);
 
   std::vector<BoundSegment> segments_;
   std::vector<std::byte> staging_;  // has room for the largest import

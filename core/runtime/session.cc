@@ -26,7 +26,8 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
       past_(slots),
       logs_(slots, SlotLog(slot_states_ ? slot_states_->shortest() : kMaxRows)),
       resources_(std::move(options.devices), weights, largest, std::move(in_products)),
-      kept_inputs_(largest) {
+      kept_inputs_(largest),
+      observer_(options.observer) {
   for (const SessionGraph& graph : graphs_) kept_inputs_.Declare(graph.graph);
 }
 
@@ -86,6 +87,7 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   for (const Plan& plan : plans_) {
     if (plan.graph == graph && plan.bucket == bucket) return plan.bound.get();
   }
+  const SpanTimer timer(observer_);
   RL_ASSIGN_OR_RETURN(Program program,
                       BuildDeviceProgram(graphs_[graph].graph, resources_.devices(), policy_,
                                          bucket, graphs_[graph].differentiation));
@@ -93,6 +95,10 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   RL_RETURN_IF_ERROR(resources_.CheckMemory(program));
   RL_ASSIGN_OR_RETURN(auto bound, BoundPlan::Compile(std::move(program), resources_, kept_inputs_));
   plans_.push_back({graph, bucket, std::move(bound)});
+  timer.End({.kind = StepSpan::Kind::kCompile,
+             .name = graphs_[graph].graph.name,
+             .rows = bucket.max_t,
+             .wanted = bucket.max_r});
   return plans_.back().bound.get();
 }
 
@@ -150,6 +156,7 @@ Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
 }
 
 Status Session::Run(const StepRows& rows) {
+  const SpanTimer timer(observer_);
   RL_RETURN_IF_ERROR(CheckRows(rows));
   RL_ASSIGN_OR_RETURN(BoundPlan * plan, FindOrCompilePlan(rows.graph, std::ssize(rows.tokens),
                                                           rows.demand, std::ssize(rows.wanted)));
@@ -157,16 +164,23 @@ Status Session::Run(const StepRows& rows) {
   for (size_t slot = 0; extends_past && slot < logs_.size(); ++slot) {
     logs_[slot].Append(next_past_[slot]);  // also if the step fails: it may have written rows
   }
-  RL_RETURN_IF_ERROR(plan->Execute(rows, past_));
+  RL_RETURN_IF_ERROR(plan->Execute(rows, past_, observer_));
   if (extends_past) past_.swap(next_past_);
   last_plan_ = plan;
   ++steps_;
+  timer.End({.kind = StepSpan::Kind::kStep,
+             .name = graphs_[rows.graph].graph.name,
+             .rows = std::ssize(rows.tokens),
+             .wanted = std::ssize(rows.wanted)});
   return OkStatus();
 }
 
 Status Session::ReadOutput(std::string_view name, std::span<std::byte> data) {
   if (last_plan_ == nullptr) return InternalError("no step has run, so there is no '{}'", name);
-  return last_plan_->ReadOutput(name, data);
+  const SpanTimer timer(observer_);
+  RL_RETURN_IF_ERROR(last_plan_->ReadOutput(name, data));
+  timer.End({.kind = StepSpan::Kind::kRead, .name = name, .bytes = data.size()});
+  return OkStatus();
 }
 
 Status Session::ReadState(std::string_view name, std::span<std::byte> data) {

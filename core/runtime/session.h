@@ -33,6 +33,7 @@
 #include "core/runtime/slot_log.h"
 #include "core/runtime/slot_states.h"
 #include "core/runtime/snapshot.h"
+#include "core/runtime/step_observer.h"
 #include "core/runtime/step_rows.h"
 #include "core/runtime/weights.h"
 
@@ -54,7 +55,8 @@ struct SessionOptions {
   std::vector<Device*> devices;  // main device first; PlacementPolicy names indices of this list
   PlacementPolicy policy;
   StepLimits limits;
-  int64_t slots = 0;  // 0: the length of the input "past" of the first graph
+  int64_t slots = 0;                 // 0: the length of the input "past" of the first graph
+  StepObserver* observer = nullptr;  // borrowed; outlives the session
 };
 
 class Session {
@@ -169,6 +171,7 @@ class Session {
   KeptInputs kept_inputs_;
   std::vector<Plan> plans_;
   const BoundPlan* last_plan_ = nullptr;
+  StepObserver* observer_;
   uint64_t steps_ = 0;
 };
 

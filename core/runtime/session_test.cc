@@ -188,5 +188,60 @@ TEST(SessionTest, NeedsAGraphWithSlots) {
                 "no input 'past'");
 }
 
+class SpanList final : public StepObserver {
+ public:
+  struct Seen {
+    StepSpan span;
+    std::string name;
+  };
+  void OnSpan(const StepSpan& span) override { seen.push_back({span, std::string(span.name)}); }
+  [[nodiscard]] std::vector<Seen> Of(StepSpan::Kind kind) const {
+    std::vector<Seen> found;
+    for (const Seen& one : seen) {
+      if (one.span.kind == kind) found.push_back(one);
+    }
+    return found;
+  }
+  std::vector<Seen> seen;
+};
+
+TEST(SessionTest, AnObserverSeesStepsSegmentsCopiesAndReads) {
+  using Kind = StepSpan::Kind;
+  SpanList list;
+  const CountingSession counting(kSixRows, /*split=*/true, &list);
+  ASSERT_TRUE(counting.get().Run(TwoSlots({1, 2}, {4, 6}, 0)));
+  EXPECT_THAT(counting.Tokens(2), ElementsAre(3, 7));
+  ASSERT_EQ(list.Of(Kind::kCompile).size(), 1u);
+  ASSERT_EQ(list.Of(Kind::kInputs).size(), 1u);
+  const auto segments = list.Of(Kind::kSegment);
+  const auto copies = list.Of(Kind::kCopy);
+  const auto steps = list.Of(Kind::kStep);
+  const auto reads = list.Of(Kind::kRead);
+  ASSERT_EQ(segments.size(), 2u);
+  ASSERT_EQ(copies.size(), 1u);
+  ASSERT_EQ(steps.size(), 1u);
+  ASSERT_EQ(reads.size(), 1u);
+  EXPECT_EQ(segments[0].span.device, 1u) << "the lookup is on the second device";
+  EXPECT_EQ(segments[1].span.device, 0u);
+  EXPECT_EQ(segments[0].span.ops, 1u);
+  EXPECT_EQ(copies[0].name, "logits.plain");
+  EXPECT_EQ(copies[0].span.bytes, 4 * kVocabulary * sizeof(float));
+  EXPECT_EQ(steps[0].span.rows, 4);
+  EXPECT_EQ(steps[0].span.wanted, 2);
+  EXPECT_EQ(reads[0].span.bytes, 2 * sizeof(int32_t));
+  EXPECT_LE(steps[0].span.begin, segments[0].span.begin);
+  EXPECT_LE(segments[0].span.end, copies[0].span.begin);
+  EXPECT_LE(copies[0].span.end, segments[1].span.begin);
+  EXPECT_LE(segments[1].span.end, steps[0].span.end);
+  EXPECT_LE(steps[0].span.end, reads[0].span.begin);
+}
+
+TEST(SessionTest, AStepThatFailsHasNoSpan) {
+  SpanList list;
+  const CountingSession counting(kSixRows, /*split=*/false, &list);
+  ASSERT_FALSE(counting.get().Run(TwoSlots({1}, {4}, 3)));
+  EXPECT_TRUE(list.seen.empty());
+}
+
 }  // namespace
 }  // namespace rullama

@@ -87,8 +87,10 @@ class ReferenceDevices {
 // result is copied.
 class CountingSession {
  public:
-  explicit CountingSession(StepLimits limits, bool split = false) {
+  explicit CountingSession(StepLimits limits, bool split = false,
+                           StepObserver* observer = nullptr) {
     SessionOptions options{.devices = {devices_.Open()}, .policy = {}, .limits = limits};
+    options.observer = observer;
     if (split) {
       options.devices.push_back(devices_.Open());
       options.policy.host_device = 1;

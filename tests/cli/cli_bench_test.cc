@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -42,6 +45,38 @@ TEST(Bench, JsonHasTheSameFields) {
   const RunResult version = RunRullama({"--version"});
   EXPECT_THAT(version.out, HasSubstr(record["version"].get<std::string>()));
   EXPECT_TRUE(record.contains("commit"));
+}
+
+TEST(Bench, TraceHasEveryStepAndItsSegments) {
+  const std::filesystem::path file =
+      std::filesystem::path(::testing::TempDir()) / "bench_trace.json";
+  std::filesystem::remove(file);
+  const RunResult result = RunRullama(BenchArguments({"--trace", file.string()}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::ifstream stream(file);
+  const json trace = json::parse(stream);
+  std::map<std::string, int> spans;  // by category
+  double ended = 0;                  // the last segment
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    ++spans[event["cat"]];
+    if (event["cat"] != "segment") continue;
+    EXPECT_GE(event["ts"].get<double>(), ended) << "segments take turns";
+    ended = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  // A warm-up and two repetitions of one step of 8 rows and four of one.
+  EXPECT_EQ(spans["step"], 15);
+  EXPECT_EQ(spans["segment"], 15);
+  EXPECT_EQ(spans["inputs"], 15);
+  EXPECT_EQ(spans["read"], 15);
+  EXPECT_EQ(spans["compile"], 2);
+  std::filesystem::remove(file);
+}
+
+TEST(Bench, TraceDoesNotReplaceTheModel) {
+  const RunResult result = RunRullama(BenchArguments({"--trace", TinyModel()}));
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("io.same_file"));
 }
 
 }  // namespace
