@@ -63,9 +63,8 @@ Stretch WholeRows(const PlanBuilder& plan) {
   return {inner, inner, 0, inner, 0};
 }
 
-// reshape and fold_rows, whose elements keep their order.
+// The result shares the memory of x, as the host's plan of memory lets it.
 void Reshape(PlanBuilder& plan) {
-  static_assert(operands::Reshape::x == 0 && operands::FoldRows::x == 0);
   const uint32_t x = plan.InputIndex(operands::Reshape::x);
   const uint32_t y = plan.ResultIndex();
   if (plan.addresses().AddressOf(x) == plan.addresses().AddressOf(y)) return;
@@ -245,7 +244,9 @@ void Copy(PlanBuilder& plan) {
 }
 
 const OpRow rows::kReshape = {RL_OP_reshape, RefusePlain, Reshape};
-const OpRow rows::kFoldRows = {RL_OP_fold_rows, RefusePlain, Reshape};
+// The elements of fold_rows keep their order, but the host may give the memory of x to another
+// value while the result is still read, so they are copied.
+const OpRow rows::kFoldRows = {RL_OP_fold_rows, RefusePlain, Copy};
 const OpRow rows::kSlice = {RL_OP_slice, RefusePlain, Slice};
 const OpRow rows::kConcat = {RL_OP_concat, RefusePlain, Concat};
 const OpRow rows::kPad = {RL_OP_pad, RefusePlain, Pad};
