@@ -64,8 +64,13 @@ Result<ClipTable> ReadClipBounds(const GgufFile& file, std::span<const std::stri
     ClipBounds bounds;
     if (!numbers.empty()) {
       const size_t at = kNumbersOfLayer * i;
-      bounds = {.input = {numbers[at], numbers[at + 1]},
-                .output = {numbers[at + 2], numbers[at + 3]}};
+      // Four zeros are Ollama's entry for a layer without bounds.
+      const bool clipped =
+          numbers[at] != 0 || numbers[at + 1] != 0 || numbers[at + 2] != 0 || numbers[at + 3] != 0;
+      if (clipped) {
+        bounds = {.input = {numbers[at], numbers[at + 1]},
+                  .output = {numbers[at + 2], numbers[at + 3]}};
+      }
     }
     RL_RETURN_IF_ERROR(ReadScalar(file, layer + ".input_min", bounds.input.low));
     RL_RETURN_IF_ERROR(ReadScalar(file, layer + ".input_max", bounds.input.high));
