@@ -19,9 +19,23 @@ TensorType TypeOf(const TensorInfo& info) {
   return type;
 }
 
-Result<std::span<const std::byte>> SliceRows(const Value& constant, const TensorType& full,
+// The tensor as a matrix of this many columns, if they are its last dimensions.
+TensorType AsMatrix(const TensorType& full, const Dim& columns) {
+  const DTypeInfo* info = FindDType(static_cast<uint32_t>(full.dtype));
+  if (info == nullptr || info->block_elements > 1) return full;
+  TensorType matrix(full.dtype, {1, 1});
+  for (int axis = full.rank - 1; axis >= 0; --axis) {
+    Dim& merged = matrix.dim(matrix.dim(1) == columns ? 0 : 1);
+    merged.constant *= full.dim(axis).constant;
+  }
+  return matrix;
+}
+
+Result<std::span<const std::byte>> SliceRows(const Value& constant, const TensorType& tensor,
                                              std::span<const std::byte> data) {
   const TensorType& wanted = constant.type;
+  const bool merges = wanted.rank == 2 && tensor.rank > wanted.rank;
+  const TensorType full = merges ? AsMatrix(tensor, wanted.last()) : tensor;
   TensorType expected = full;
   if (expected.rank > 0) expected.dim(0) = wanted.dim(0);
   const int64_t rows = wanted.dim(0).constant;
@@ -30,7 +44,7 @@ Result<std::span<const std::byte>> SliceRows(const Value& constant, const Tensor
   if (wanted != expected || !fits) {
     return MakeError(ErrorKind::kModelFile, "model.tensor_shape",
                      "tensor '{}' is {}, the model wants rows {} to {} as {}", constant.source,
-                     ToString(full), constant.first_row, constant.first_row + rows,
+                     ToString(tensor), constant.first_row, constant.first_row + rows,
                      ToString(wanted));
   }
   const auto row_bytes = data.size() / static_cast<uint64_t>(full.dim(0).constant);

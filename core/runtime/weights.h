@@ -28,7 +28,9 @@ class WeightSource {
 };
 
 // The tensors of a GGUF file, read in place in its mapping, and small f32 vectors that the model
-// computes itself (rope frequency factors that a file does not contain).
+// computes itself (rope frequency factors that a file does not contain). A constant of two
+// dimensions may stand for a tensor of more, whose elements are not in blocks: the dimensions up to
+// one of them are its rows, the others its columns.
 class GgufWeights final : public WeightSource {
  public:
   // `file` must outlive this object.
