@@ -20,6 +20,7 @@
 #include "models/common/chat.h"
 #include "models/common/facts.h"
 #include "models/common/model_graph.h"
+#include "models/common/towers.h"
 
 namespace rullama {
 
@@ -45,6 +46,13 @@ class Model {
   [[nodiscard]] virtual Result<Graph> BuildConditioning() const = 0;
   // Bytes of all K/V states of the graph that these options build.
   [[nodiscard]] virtual uint64_t CacheBytes(const BuildOptions& options) const = 0;
+
+  // The towers for this model in a file: its own, or one that has nothing but towers. A family
+  // without towers, and a file that has none, give an empty result. Errors (kModelFile):
+  // model.tower for a file made for another model; model.*, gguf.key_*.
+  [[nodiscard]] virtual Result<Towers> ReadTowers(const GgufFile& /*file*/) const {
+    return Towers();
+  }
 
   // Reads a low-rank adapter of this model. Errors: adapter.*, safetensors.*, gguf.*, io.*.
   [[nodiscard]] virtual Result<Adapter> ReadAdapter(const std::string& path) const = 0;

@@ -7,6 +7,7 @@
 #include "models/gemma4/chat/encoding.h"
 #include "models/gemma4/chat/output_parser.h"
 #include "models/gemma4/graph/model.h"
+#include "models/gemma4/towers/towers.h"
 
 namespace rullama {
 namespace {
@@ -65,6 +66,10 @@ Result<Graph> Gemma4Model::BuildConditioning() const {
 
 uint64_t Gemma4Model::CacheBytes(const BuildOptions& options) const {
   return rullama::CacheBytes(config_, options);
+}
+
+Result<Towers> Gemma4Model::ReadTowers(const GgufFile& file) const {
+  return gemma4::ReadTowers(file, config_.width);
 }
 
 Result<Adapter> Gemma4Model::ReadAdapter(const std::string& path) const {

@@ -24,6 +24,7 @@ class Gemma4Model final : public Model {
   [[nodiscard]] Result<ModelGraph> BuildGraph(const BuildOptions& options) const override;
   [[nodiscard]] Result<Graph> BuildConditioning() const override;
   [[nodiscard]] uint64_t CacheBytes(const BuildOptions& options) const override;
+  [[nodiscard]] Result<Towers> ReadTowers(const GgufFile& file) const override;
   [[nodiscard]] Result<Adapter> ReadAdapter(const std::string& path) const override;
   [[nodiscard]] std::vector<AdaptableWeight> AdaptableWeights() const override;
   [[nodiscard]] Status WriteAdapter(const Adapter& adapter, const AdapterFileOptions& options,

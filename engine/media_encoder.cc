@@ -1,0 +1,125 @@
+#include "engine/media_encoder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "media/picture_size.h"
+#include "media/sound.h"
+
+namespace rullama {
+namespace {
+
+// The step sizes for which plans are compiled: the budgets of pictures, which most pictures nearly
+// fill, up to the longest medium.
+std::vector<int64_t> BucketsUpTo(int64_t max_tokens) {
+  std::vector<int64_t> buckets;
+  for (const uint32_t budget : kImageTokenBudgets) {
+    if (budget < max_tokens) buckets.push_back(budget);
+  }
+  buckets.push_back(max_tokens);
+  return buckets;
+}
+
+// A step of all rows of one medium. Towers read no token, but a step says by them how many rows it
+// has.
+StepRows AllRows(int64_t tokens) {
+  const auto count = static_cast<size_t>(tokens);
+  StepRows rows{.demand = DemandMode::kAllRows,
+                .tokens = std::vector<int32_t>(count, 0),
+                .pos = std::vector<int32_t>(count),
+                .slot = std::vector<int32_t>(count, 0),
+                .wanted = {}};
+  std::iota(rows.pos.begin(), rows.pos.end(), 0);
+  return rows;
+}
+
+tl::unexpected<Error> Unsupported(std::string_view what) {
+  return MakeError(ErrorKind::kUsage, "media.unsupported",
+                   "the model takes no {}: no tower for it is loaded, expected one in the model "
+                   "file or in an mmproj file (--mmproj)",
+                   what);
+}
+
+}  // namespace
+
+MediaEncoder::MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
+                           PlacementPolicy policy)
+    : towers_(towers), file_(file), devices_(std::move(devices)), policy_(std::move(policy)) {}
+
+MediaEncoder::~MediaEncoder() = default;
+
+bool MediaEncoder::Takes(MediaKind kind) const {
+  return kind == MediaKind::kPicture ? towers_.picture != nullptr : towers_.sound != nullptr;
+}
+
+void MediaEncoder::Release() {
+  for (Running* running : {&picture_, &sound_}) {
+    running->session.reset();
+    running->weights.reset();
+  }
+}
+
+Status MediaEncoder::Start(const Tower& tower, int64_t max_tokens, Running& running) {
+  if (running.session && running.max_tokens >= max_tokens) return OkStatus();
+  running.session.reset();
+  RL_ASSIGN_OR_RETURN(TowerGraph built, tower.BuildGraph(max_tokens));
+  running.weights = std::make_unique<GgufWeights>(file_);
+  for (SyntheticConstant& constant : built.constants) {
+    running.weights->AddConstant(std::move(constant.name), constant.type,
+                                 std::move(constant.bytes));
+  }
+  running.max_tokens = max_tokens;
+  running.width = built.graph.type(built.graph.outputs.front().value).last().constant;
+  std::vector<SessionGraph> graphs;
+  graphs.push_back(
+      {.graph = std::move(built.graph), .buckets = BucketsUpTo(max_tokens), .extends_past = false});
+  RL_ASSIGN_OR_RETURN(running.session, Session::Create(std::move(graphs), *running.weights,
+                                                       {.devices = devices_,
+                                                        .policy = policy_,
+                                                        .limits = {.max_rows = max_tokens},
+                                                        .slots = 1}));
+  return OkStatus();
+}
+
+Status MediaEncoder::Append(const Tower& tower, const TowerStep& step, int64_t max_tokens,
+                            Running& running, SoftTokens& soft) {
+  RL_RETURN_IF_ERROR(Start(tower, max_tokens, running));
+  for (const TowerStep::Input& input : step.inputs) {
+    RL_RETURN_IF_ERROR(running.session->SetInput(input.name, input.bytes));
+  }
+  RL_RETURN_IF_ERROR(running.session->Run(AllRows(step.tokens)));
+  const size_t first = soft.values.size();
+  soft.width = running.width;
+  soft.tokens += step.tokens;
+  soft.values.resize(static_cast<size_t>(soft.tokens * soft.width));
+  return running.session->ReadOutput(kSoftTokens,
+                                     std::as_writable_bytes(std::span(soft.values).subspan(first)));
+}
+
+Result<SoftTokens> MediaEncoder::Encode(const Picture& picture, uint32_t budget) {
+  if (!towers_.picture) return Unsupported("pictures");
+  SoftTokens soft{.kind = MediaKind::kPicture, .hash = HashPicture(picture, budget), .values = {}};
+  RL_ASSIGN_OR_RETURN(const TowerStep step, towers_.picture->Prepare(picture, budget));
+  RL_RETURN_IF_ERROR(Append(*towers_.picture, step, budget, picture_, soft));
+  return soft;
+}
+
+Result<SoftTokens> MediaEncoder::Encode(std::span<const float> samples) {
+  if (!towers_.sound) return Unsupported("sound");
+  if (samples.size() < kMinSoundSamples) {
+    return MakeError(ErrorKind::kUsage, "media.too_short",
+                     "the sound has {} samples, expected at least {}", samples.size(),
+                     kMinSoundSamples);
+  }
+  const SoundTower& tower = *towers_.sound;
+  SoftTokens soft{.kind = MediaKind::kSound, .hash = HashSound(samples), .values = {}};
+  for (const std::span<const float> piece : SoundPieces(samples)) {
+    RL_ASSIGN_OR_RETURN(const TowerStep step, tower.Prepare(piece));
+    RL_RETURN_IF_ERROR(Append(tower, step, tower.Tokens(kMaxSoundPiece), sound_, soft));
+  }
+  return soft;
+}
+
+}  // namespace rullama

@@ -1,0 +1,80 @@
+// Pictures and sounds as soft tokens: the towers of a model on its devices.
+//
+// Nothing is loaded before the first medium of a kind is encoded, and Release() gives the memory
+// back.
+//
+// Ownership: borrows towers, file and devices, which outlive it. Thread safety: one thread at a
+// time. Calls block until the rows are computed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/passes/placement.h"
+#include "core/plugin/device.h"
+#include "core/runtime/session.h"
+#include "media/media_hash.h"
+#include "media/picture.h"
+#include "models/common/towers.h"
+
+namespace rullama {
+
+// One medium as the text model reads it.
+struct SoftTokens {
+  MediaKind kind = MediaKind::kPicture;
+  MediaHash hash = {};  // of pixels and budget, or of samples
+  int64_t tokens = 0;
+  int64_t width = 0;          // of the text model
+  std::vector<float> values;  // [tokens, width]
+};
+
+class MediaEncoder {
+ public:
+  // `file` has the tensors of the towers. `devices`: main device first, as `policy` names them.
+  MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
+               PlacementPolicy policy);
+  ~MediaEncoder();
+  MediaEncoder(const MediaEncoder&) = delete;
+  MediaEncoder& operator=(const MediaEncoder&) = delete;
+
+  [[nodiscard]] bool Takes(MediaKind kind) const;
+
+  // At most `budget` soft tokens of a picture. Errors: media.unsupported (kUsage), those of
+  // PictureTower, and of sessions.
+  Result<SoftTokens> Encode(const Picture& picture, uint32_t budget);
+  // The soft tokens of a sound at kSoundRate, which is encoded in pieces of kMaxSoundPiece samples
+  // one after another. Errors: media.unsupported, media.too_short (kUsage), and those of sessions.
+  Result<SoftTokens> Encode(std::span<const float> samples);
+
+  // Gives the weights, the plans and all other memory of the devices back. The next medium loads
+  // them again.
+  void Release();
+
+ private:
+  // A tower that is ready to run.
+  struct Running {
+    std::unique_ptr<GgufWeights> weights;
+    std::unique_ptr<Session> session;
+    int64_t max_tokens = 0;
+    int64_t width = 0;
+  };
+
+  Status Start(const Tower& tower, int64_t max_tokens, Running& running);
+  // Appends the rows of one step to `soft`.
+  Status Append(const Tower& tower, const TowerStep& step, int64_t max_tokens, Running& running,
+                SoftTokens& soft);
+
+  const Towers& towers_;
+  const GgufFile& file_;
+  std::vector<Device*> devices_;
+  PlacementPolicy policy_;
+  Running picture_;
+  Running sound_;
+};
+
+}  // namespace rullama

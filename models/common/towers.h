@@ -1,0 +1,94 @@
+// Towers: networks beside the text model that make soft tokens of a picture or a sound. A soft
+// token is a row of the text model's width, which takes the place of the embedding of a placeholder
+// token.
+//
+// The graph of a tower works on the T soft tokens of one medium. Its inputs are those of TowerStep,
+// its output is "soft", f32[T, text width]; it has no states, and every value of it is f32.
+//
+// Thread safety: immutable; const member functions may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "media/picture.h"
+#include "media/picture_size.h"
+#include "models/common/model_graph.h"
+
+namespace rullama {
+
+enum class MediaKind : uint8_t { kPicture, kSound };
+
+// The output of every tower's graph.
+inline constexpr std::string_view kSoftTokens = "soft";
+
+// One medium as the inputs of a tower's graph.
+struct TowerStep {
+  struct Input {
+    std::string name;
+    std::vector<std::byte> bytes;  // of the input's type at T = tokens
+  };
+  int64_t tokens = 0;  // soft tokens that the medium gives
+  std::vector<Input> inputs = {};
+
+  template <typename T>
+  void Add(std::string name, std::span<const T> values) {
+    std::vector<std::byte> bytes(values.size_bytes());
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    inputs.push_back({std::move(name), std::move(bytes)});
+  }
+};
+
+struct TowerGraph {
+  Graph graph;
+  std::vector<SyntheticConstant> constants = {};
+};
+
+class Tower {
+ public:
+  Tower() = default;
+  Tower(const Tower&) = delete;
+  Tower& operator=(const Tower&) = delete;
+  virtual ~Tower() = default;
+
+  // A graph for media of at most `max_tokens` soft tokens. Its constants are tensors of the file
+  // that the tower was read from, matrices of more dimensions among them (GgufWeights).
+  [[nodiscard]] virtual Result<TowerGraph> BuildGraph(int64_t max_tokens) const = 0;
+};
+
+class PictureTower : public Tower {
+ public:
+  // The squares, one for each soft token, that a picture of these sides (pixels) is resampled to,
+  // at most `budget` of them. Error media.shape for a picture too long for the budget or for the
+  // tower's positions.
+  [[nodiscard]] virtual Result<BlockGrid> Fit(uint32_t width, uint32_t height,
+                                              uint32_t budget) const = 0;
+  // Errors: those of Fit.
+  [[nodiscard]] virtual Result<TowerStep> Prepare(const Picture& picture,
+                                                  uint32_t budget) const = 0;
+};
+
+class SoundTower : public Tower {
+ public:
+  // The soft tokens of this many samples at kSoundRate, at most kMaxSoundPiece.
+  [[nodiscard]] virtual int64_t Tokens(size_t samples) const = 0;
+  // `samples`: kMinSoundSamples to kMaxSoundPiece of them.
+  [[nodiscard]] virtual Result<TowerStep> Prepare(std::span<const float> samples) const = 0;
+};
+
+// The towers of a file; null where it has none.
+struct Towers {
+  std::unique_ptr<const PictureTower> picture;
+  std::unique_ptr<const SoundTower> sound;
+};
+
+}  // namespace rullama

@@ -1,0 +1,70 @@
+#include "models/gemma4/towers/towers.h"
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "media/resize.h"
+#include "models/gemma4/towers/audio_graph.h"
+#include "models/gemma4/towers/vision_graph.h"
+
+namespace rullama::gemma4 {
+namespace {
+
+class Gemma4PictureTower final : public PictureTower {
+ public:
+  explicit Gemma4PictureTower(VisionTower tower) : tower_(std::move(tower)) {}
+
+  [[nodiscard]] Result<TowerGraph> BuildGraph(int64_t max_tokens) const override {
+    return BuildVisionGraph(tower_, max_tokens);
+  }
+  [[nodiscard]] Result<BlockGrid> Fit(uint32_t width, uint32_t height,
+                                      uint32_t budget) const override {
+    return FitPicture(tower_.config, width, height, budget);
+  }
+  [[nodiscard]] Result<TowerStep> Prepare(const Picture& picture, uint32_t budget) const override {
+    const VisionConfig& c = tower_.config;
+    RL_ASSIGN_OR_RETURN(const BlockGrid grid, Fit(picture.width, picture.height, budget));
+    const auto side = static_cast<uint32_t>(c.patch * c.pool);
+    return PictureInputs(c, ResizeBicubic(picture, grid.columns * side, grid.rows * side));
+  }
+
+ private:
+  VisionTower tower_;
+};
+
+class Gemma4SoundTower final : public SoundTower {
+ public:
+  explicit Gemma4SoundTower(AudioTower tower) : tower_(std::move(tower)) {}
+
+  [[nodiscard]] Result<TowerGraph> BuildGraph(int64_t max_tokens) const override {
+    RL_ASSIGN_OR_RETURN(AudioGraph built, BuildAudioGraph(tower_, max_tokens));
+    return TowerGraph{.graph = std::move(built.graph), .constants = std::move(built.constants)};
+  }
+  [[nodiscard]] int64_t Tokens(size_t samples) const override {
+    return AudioTokens(tower_.config, samples);
+  }
+  [[nodiscard]] Result<TowerStep> Prepare(std::span<const float> samples) const override {
+    const AudioInputs inputs = MakeAudioInputs(tower_.config, samples);
+    TowerStep step{.tokens = inputs.tokens};
+    step.Add("frames", std::span(inputs.frames));
+    if (!inputs.valid.empty()) step.Add("valid", std::span(inputs.valid));
+    return step;
+  }
+
+ private:
+  AudioTower tower_;
+};
+
+}  // namespace
+
+Result<Towers> ReadTowers(const GgufFile& file, int64_t text_width) {
+  Towers towers;
+  RL_ASSIGN_OR_RETURN(auto vision, ReadVisionTower(file, text_width));
+  if (vision) towers.picture = std::make_unique<Gemma4PictureTower>(*std::move(vision));
+  RL_ASSIGN_OR_RETURN(auto audio, ReadAudioTower(file, text_width));
+  if (audio) towers.sound = std::make_unique<Gemma4SoundTower>(*std::move(audio));
+  return towers;
+}
+
+}  // namespace rullama::gemma4

@@ -1,0 +1,16 @@
+// The towers of a Gemma 4 model behind the interface of all families.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/status.h"
+#include "core/gguf/gguf.h"
+#include "models/common/towers.h"
+
+namespace rullama::gemma4 {
+
+// The towers of a file for a text model of this width. Errors: those of ReadVisionTower and
+// ReadAudioTower.
+Result<Towers> ReadTowers(const GgufFile& file, int64_t text_width);
+
+}  // namespace rullama::gemma4
