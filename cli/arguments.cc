@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 3> kFlashWords = {"auto", "on", "off"};
 constexpr const char* kSpelledOut[][2] = {
     {"-sys", "--system"},          {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
     {"-ctk", "--cache-type-k"},    {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
-    {"-jf", "--json-schema-file"},
+    {"-jf", "--json-schema-file"}, {"-ncmoe", "--n-cpu-moe"},  {"-cmoe", "--cpu-moe"},
 };
 
 const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {

@@ -54,6 +54,15 @@ Status ApplyCacheTypes(const PeerOptions& options, LayeredConfig& config) {
       k, v, kDefaultCacheType);
 }
 
+Status ApplyCpuMoe(const PeerOptions& options, LayeredConfig& config) {
+  constexpr const char* kKey = "placement.host_expert_layers";
+  if (options.cpu_moe_layers) {
+    return config.Set(kKey, *options.cpu_moe_layers, Origin::kFlag, "--n-cpu-moe");
+  }
+  if (!options.cpu_moe) return OkStatus();
+  return config.Set(kKey, std::to_string(INT32_MAX), Origin::kFlag, "--cpu-moe");
+}
+
 }  // namespace
 
 void AddPeerOptions(CLI::App& app, PeerOptions& options) {
@@ -70,6 +79,10 @@ void AddPeerOptions(CLI::App& app, PeerOptions& options) {
   add("--cache-type-k", options.cache_type_k, "Also -ctk. Type of the KV cache: f16 or f32",
       "TYPE");
   add("--cache-type-v", options.cache_type_v, "Also -ctv. The same as that of the keys", "TYPE");
+  add("--n-cpu-moe", options.cpu_moe_layers,
+      "Also -ncmoe. The experts of the first N layers run on the processor and stay in its memory",
+      "N");
+  app.add_flag("--cpu-moe", options.cpu_moe, "Also -cmoe. The same for all layers")->group(kGroup);
 }
 
 Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config) {
@@ -80,7 +93,8 @@ Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config) {
     }
     return Refused("--flash-attn cannot be off: each backend has one kernel for attention");
   }
-  return ApplyCacheTypes(options, config);
+  RL_RETURN_IF_ERROR(ApplyCacheTypes(options, config));
+  return ApplyCpuMoe(options, config);
 }
 
 Status CheckGpuLayers(const PeerOptions& options, int64_t layers) {

@@ -1,4 +1,5 @@
-// Options of llama.cpp that mean something here under another name: -ngl, -fa, -ctk and -ctv.
+// Options of llama.cpp that mean something here under another name: -ngl, -fa, -ctk, -ctv,
+// -ncmoe and -cmoe.
 // Thread safety: none; used by main's thread.
 #pragma once
 
@@ -20,12 +21,15 @@ struct PeerOptions {
   std::optional<std::string> flash_attention;
   std::optional<std::string> cache_type_k;
   std::optional<std::string> cache_type_v;
+  std::optional<std::string> cpu_moe_layers;
+  bool cpu_moe = false;  // of all layers
 };
 
 void AddPeerOptions(CLI::App& app, PeerOptions& options);
 
-// Sets what the options stand for: the backend for --gpu-layers, unless --backend was given, and
-// context.kv_dtype for the types of the cache. Errors (kUsage): usage.option for what rullama
+// Sets what the options stand for: the backend for --gpu-layers, unless --backend was given,
+// context.kv_dtype for the types of the cache, and placement.host_expert_layers for --n-cpu-moe and
+// --cpu-moe. Errors (kUsage): usage.option for what rullama
 // cannot do, and those of LayeredConfig::Set.
 Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config);
 

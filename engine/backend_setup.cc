@@ -97,17 +97,29 @@ void WarnOfManyThreads(const BackendConfig& config, Notices& notices) {
       threads, processors, processors == 1 ? "" : "s"));
 }
 
-// The cpu device for ops that may leave the main one, or nothing.
-std::unique_ptr<Device> OpenHost(Registry& registry, Notices& notices) {
-  auto plugin = registry.Find(kHostBackend);
-  if (plugin) {
-    auto device = (*plugin)->Open(0, {});
-    if (device) return *std::move(device);
-    notices.Warn(fmt::format("no op can run on the host: {}", device.error().ToString()));
-    return nullptr;
+Result<std::unique_ptr<Device>> OpenHost(Registry& registry) {
+  RL_ASSIGN_OR_RETURN(const auto plugin, registry.Find(kHostBackend));
+  return plugin->Open(0, {});
+}
+
+// Opens the cpu device for ops that may or must leave the main one.
+Status AddHost(Registry& registry, const PlacementConfig& placement, BackendDevices& opened,
+               Notices& notices) {
+  const bool needed = placement.host_expert_layers > 0;
+  if (!needed && placement.fallback == FallbackPolicy::kDeny) return OkStatus();
+  auto host = OpenHost(registry);
+  if (!host && needed) {
+    return tl::unexpected<Error>(
+        std::move(host).error().WithContext("host of placement.host_expert_layers"));
   }
-  notices.Warn(fmt::format("no op can run on the host: {}", plugin.error().ToString()));
-  return nullptr;
+  if (!host) {
+    notices.Warn(fmt::format("no op can run on the host: {}", host.error().ToString()));
+    return OkStatus();
+  }
+  opened.devices.push_back(*std::move(host));
+  opened.policy.host_device = 1;
+  opened.policy.device_names.emplace_back(kHostBackend);
+  return OkStatus();
 }
 
 }  // namespace
@@ -151,17 +163,12 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, con
   // Without a value a session decides with the model; until then the table is on the host.
   opened.policy.host_weights =
       config.placement.host_weights.value_or(DeviceSettings().host_weights);
+  opened.policy.host_expert_layers = config.placement.host_expert_layers;
   opened.policy.device_names = {opened.backend};
   const bool is_host = opened.backend == kHostBackend || opened.backend == kReferenceBackend;
   // There is nothing that the host itself could fall back to, so advice must not mention it.
   if (is_host) opened.policy.fallback = FallbackPolicy::kList;
-  if (!is_host && config.placement.fallback != FallbackPolicy::kDeny) {
-    if (auto host = OpenHost(registry, notices)) {
-      opened.devices.push_back(std::move(host));
-      opened.policy.host_device = 1;
-      opened.policy.device_names.emplace_back(kHostBackend);
-    }
-  }
+  if (!is_host) RL_RETURN_IF_ERROR(AddHost(registry, config.placement, opened, notices));
   return opened;
 }
 

@@ -33,8 +33,9 @@ struct BackendDevices {
 };
 
 // Opens the configured device and, if the policy lets ops leave it, the cpu backend beside it. What
-// `auto` chose and a host device that could not be opened are told to `notices`. Errors: those of
-// Registry and Plugin::Open; backend.none if `auto` finds nothing.
+// `auto` chose and a host device that could not be opened are told to `notices`; with
+// placement.host_expert_layers such a host is an error. Errors: those of Registry and Plugin::Open;
+// backend.none if `auto` finds nothing.
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, const HostHooks& hooks,
                                    Notices& notices);
 

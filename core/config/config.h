@@ -55,6 +55,7 @@ struct PlacementConfig {
   std::vector<std::string> host_ops = {"gather_rows"};
   // Name patterns. Without a value the device decides about the per-layer embedding table.
   std::optional<std::vector<std::string>> host_weights;
+  int64_t host_expert_layers = 0;  // whose experts run on the host, counted from the first
 };
 
 enum class DiffusionRandom { kPhilox, kXorShift64 };

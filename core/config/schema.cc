@@ -84,6 +84,11 @@ BlockSpec PlacementSchema() {
           "Weights whose name contains one of these texts stay in host memory. `auto` is [] on a "
           "GPU that holds the whole model with a fifth of its memory to spare, and "
           "[per_layer_token_embd] anywhere else.")
+      .Field("host_expert_layers", &PlacementConfig::host_expert_layers,
+             IntegerCodec{Integers(0, INT32_MAX)},
+             "Layers, from the first, whose experts run on the host and stay in its memory, "
+             "whatever `fallback` says. For a mixture of experts that is larger than the memory of "
+             "the GPU.")
       .Build();
 }
 

@@ -98,6 +98,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->placement.fallback, FallbackPolicy::kAllow);
   EXPECT_THAT(config->placement.host_ops, ElementsAre("argmax"));
   EXPECT_THAT(config->placement.host_weights, Optional(ElementsAre("token_embd", "output")));
+  EXPECT_EQ(config->placement.host_expert_layers, 12);
   EXPECT_EQ(config->sampler.temperature, 0.5);
   EXPECT_EQ(config->sampler.top_k, 10);
   EXPECT_EQ(config->sampler.top_p, 0.9);

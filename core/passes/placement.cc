@@ -19,6 +19,7 @@ class Placer {
 
   Result<Placement> Run(const Graph& graph) && {
     graph_ = graph;
+    FindHostExperts();
     for (;;) {
       RL_RETURN_IF_ERROR(AskDevices());
       const std::vector<bool> refused = CompositesToDecompose();
@@ -50,6 +51,16 @@ class Placer {
 
   [[nodiscard]] std::string NameOfOp(const Op& op) const {
     return graph_.value(op.results[0]).name;
+  }
+
+  // Before anything is decomposed, so that the mixtures of experts can be counted.
+  void FindHostExperts() {
+    int64_t left = HasHost() ? policy_.host_expert_layers : 0;
+    for (const Op& op : graph_.ops) {
+      if (op.kind != OpKind::kMoeFfn || left == 0) continue;
+      host_experts_.insert(NameOfOp(op));
+      --left;
+    }
   }
 
   Status AskDevices() {
@@ -91,7 +102,8 @@ class Placer {
   }
 
   [[nodiscard]] bool IsSentToHost(const Op& op) const {
-    return HasHost() && policy_.on_host.contains(NameOfOp(op));
+    return HasHost() &&
+           (policy_.on_host.contains(NameOfOp(op)) || host_experts_.contains(NameOfOp(op)));
   }
 
   // A refused composite is decomposed, unless the user listed that very op for the host.
@@ -114,7 +126,10 @@ class Placer {
     Op& op = graph_.ops[i];
     op.device = policy_.main_device;
     if (IsSentToHost(op) && host_refusals_[i].empty()) {
-      MoveToHost(op, "asked for");
+      MoveToHost(op,
+                 host_experts_.contains(NameOfOp(op))
+                     ? fmt::format("placement.host_expert_layers is {}", policy_.host_expert_layers)
+                     : "asked for");
       return true;
     }
     if (WantsHost(op) && host_refusals_[i].empty()) {
@@ -199,6 +214,7 @@ class Placer {
   const SupportQuery& query_;
   const PlacementPolicy& policy_;
   Graph graph_;
+  std::set<std::string, std::less<>> host_experts_;  // names of first results
   std::vector<std::string> main_refusals_;
   std::vector<std::string> host_refusals_;  // empty if there is no host
   PlacementReport report_;

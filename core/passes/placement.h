@@ -28,6 +28,10 @@ struct PlacementPolicy {
   // Ops that always run on the host, by the name of their first result; `fallback` does not apply
   // to them. Used to find an op that computes wrong results.
   std::set<std::string, std::less<>> on_host;
+  // Experts of the first mixtures of experts (moe_ffn ops, in the order of the graph) that run on
+  // the host; `fallback` does not apply to them. Their weights are most of such a model and are
+  // read sparsely; only activations cross.
+  int64_t host_expert_layers = 0;
   int main_device = 0;
   int host_device = -1;                   // -1: no host device
   std::vector<std::string> device_names;  // by device, for messages; may be shorter

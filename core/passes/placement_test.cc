@@ -146,6 +146,54 @@ TEST(Placement, AListedCompositeGoesToTheHostWhole) {
   EXPECT_TRUE(placed->report.decomposed.empty());
 }
 
+// Three mixtures of experts, one behind the other.
+Graph Mixtures() {
+  GraphBuilder b("mixtures");
+  ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 8}});
+  const ValueId weights = b.Input("weights", {DType::kF32, {Dim::T(), 2}});
+  const ValueId experts = b.Input("experts", {DType::kI32, {Dim::T(), 2}});
+  for (const char* name : {"first", "second", "third"}) {
+    const ValueId gate = b.Constant(std::string(name) + ".gate", {DType::kF32, {4, 16, 8}});
+    const ValueId down = b.Constant(std::string(name) + ".down", {DType::kF32, {4, 8, 8}});
+    x = b.Add(ops::MoeFfn{.x = x,
+                          .weights = weights,
+                          .experts = experts,
+                          .gate_weight = gate,
+                          .down_weight = down},
+              name);
+  }
+  b.Output("y", x, RowDemand::kAll);
+  auto graph = std::move(b).Finish();
+  EXPECT_TRUE(graph.has_value()) << graph.error().ToString();
+  return *std::move(graph);
+}
+
+TEST(Placement, TheExpertsOfTheFirstLayersRunOnTheHost) {
+  PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kDeny);
+  policy.host_expert_layers = 2;
+  // The main device refuses the op, so that only the third is decomposed.
+  for (const bool refused : {false, true}) {
+    FakeDevices devices({{0, refused ? std::set{OpKind::kMoeFfn} : std::set<OpKind>{}}});
+    auto placed = PlaceOps(Mixtures(), devices.Query(), policy);
+    ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+    EXPECT_EQ(DeviceOf(placed->graph, "first"), 1);
+    EXPECT_EQ(DeviceOf(placed->graph, "second"), 1);
+    EXPECT_EQ(CountOps(placed->graph, OpKind::kMoeFfn), refused ? 2U : 3U);
+    EXPECT_EQ(placed->report.ops_per_device[1], 2U);
+    ASSERT_EQ(placed->report.moved_to_host.size(), 2U);
+    EXPECT_EQ(placed->report.moved_to_host[0].reason, "placement.host_expert_layers is 2");
+  }
+}
+
+TEST(Placement, WithoutAHostTheExpertsStay) {
+  FakeDevices devices({});
+  PlacementPolicy policy;
+  policy.host_expert_layers = 2;
+  auto placed = PlaceOps(Mixtures(), devices.Query(), policy);
+  ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+  EXPECT_TRUE(placed->report.moved_to_host.empty());
+}
+
 TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
   FakeDevices devices({});
   PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);

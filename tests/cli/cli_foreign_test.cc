@@ -22,7 +22,7 @@ std::vector<Habit> Habits() {
       {{"-np", "4"}, "not supported: one prompt"},
       {{"-sm", "none"}, "--backend and --device"},
       {{"-mg", "0"}, "use --device"},
-      {{"-cmoe"}, "use placement.host_weights"},
+      {{"-ot", "exps=CPU"}, "use placement.host_weights"},
       {{"-tb", "4"}, "use -t N"},
       {{"-md", "F"}, "not supported: speculative decoding"},
       {{"-hf", "google/x"}, "nothing is downloaded; use -m"},
@@ -115,6 +115,18 @@ TEST(Habits, GpuLayersChooseTheBackend) {
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("but --backend is 'vulkan'"));
   EXPECT_THAT(Shown({"-ngl", "many"}).err, HasSubstr("expected a number, auto or all"));
+}
+
+TEST(Habits, ExpertsOnTheProcessor) {
+  for (const char* option : {"-ncmoe", "--n-cpu-moe"}) {
+    EXPECT_THAT(Shown({option, "3"}).out, HasSubstr("host_expert_layers: 3  # flag")) << option;
+  }
+  for (const char* option : {"-cmoe", "--cpu-moe"}) {
+    EXPECT_THAT(Shown({option}).out, HasSubstr("host_expert_layers: 2147483647  # flag"));
+  }
+  const RunResult wrong = Shown({"-ncmoe", "some"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--n-cpu-moe"));
 }
 
 TEST(Habits, AModelIsNotSplit) {

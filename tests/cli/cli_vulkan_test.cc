@@ -12,6 +12,7 @@ namespace rullama::cli_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 RunResult Sample(const std::string& model, const std::string& backend, const std::string& seed) {
   return RunRullama({"-m", model, "--backend", backend, "--device", "0", "--raw", "-p",
@@ -29,6 +30,27 @@ TEST(Vulkan, TheSameSeedGivesTheTextOfTheCpu) {
     EXPECT_GT(cpu.out.size(), 20U);
     EXPECT_EQ(vulkan.out, cpu.out) << model << ", seed " << seed;
   }
+}
+
+TEST(Vulkan, ExpertsOnTheHostGiveTheSameText) {
+  const auto run = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "-m", TinyMoeModel(),         "--backend", "vulkan", "--device", "0", "--raw",
+        "-p", "The prince looked at", "-n",        "24",     "--seed",   "8", "-v"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunRullama(arguments);
+  };
+  const RunResult device = run({});
+  const RunResult first = run({"--n-cpu-moe", "1"});
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_GT(device.out.size(), 20U);
+  EXPECT_EQ(first.out, device.out);
+  EXPECT_THAT(device.err, Not(HasSubstr("host_expert_layers")));
+  EXPECT_THAT(first.err, HasSubstr("moe_ffn (blk.0.moe.experts) moved to the host: "
+                                   "placement.host_expert_layers is 1"));
+  const RunResult all = run({"--cpu-moe"});
+  EXPECT_EQ(all.out, device.out);
+  EXPECT_THAT(all.err, HasSubstr("moe_ffn (blk.0.moe.experts and "));
 }
 
 // One row: the norm before the queries is their prologue, and the gate the epilogue of a product.
