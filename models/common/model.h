@@ -15,6 +15,7 @@
 
 #include "core/base/status.h"
 #include "core/config/config.h"
+#include "core/gguf/gguf.h"
 #include "models/common/adapter.h"
 #include "models/common/answer_form.h"
 #include "models/common/chat.h"
