@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -35,6 +37,16 @@ bool AreFieldNames(std::string_view names) {
          });
 }
 
+// The slots of the models that may be loaded at the same time, at most.
+int64_t MostSlots(const std::vector<ModelState>& models, int64_t max_loaded) {
+  std::vector<int64_t> slots;
+  slots.reserve(models.size());
+  for (const ModelState& state : models) slots.push_back(state.model.info.slots);
+  std::ranges::sort(slots, std::greater());
+  slots.resize(std::min(slots.size(), static_cast<size_t>(max_loaded)));
+  return std::reduce(slots.begin(), slots.end());
+}
+
 }  // namespace
 
 Api::Api(std::vector<ServedModel> models, std::shared_ptr<Engine> first, ApiOptions options,
@@ -43,13 +55,12 @@ Api::Api(std::vector<ServedModel> models, std::shared_ptr<Engine> first, ApiOpti
       keys_(std::make_shared<const ApiKeys>(std::move(keys))),
       models_(std::move(models), std::move(first),
               {.max_loaded = options_.max_loaded_models,
-               .keep_alive = options_.keep_alive,
                .load_timeout = options_.limits.queue_timeout,
                .warn = options_.log},
               metrics_),
       running_([&] {
         RequestLimits limits = options_.limits;
-        limits.slots = models_.All().front().model.info.slots * options_.max_loaded_models;
+        limits.slots = MostSlots(models_.All(), options_.max_loaded_models);
         return limits;
       }()),
       services_{options_, models_, metrics_, running_} {}

@@ -13,16 +13,9 @@
 namespace rullama::server {
 namespace {
 
-constexpr std::chrono::milliseconds kWatchInterval{50};
 // A device that is lost again within this time of its opening is not opened once more.
 constexpr std::chrono::seconds kSettled{60};
 constexpr size_t kMostNameBytes = 64;
-
-std::string_view WithoutLatest(std::string_view name) {
-  constexpr std::string_view kLatest = ":latest";
-  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
-  return name;
-}
 
 std::string Quoted(std::string_view name) {
   return "'" + ShownName(name.substr(0, kMostNameBytes)) + "'";
@@ -35,6 +28,12 @@ ApiError Unavailable(std::string_view code, std::string message) {
 }
 
 }  // namespace
+
+std::string_view WithoutLatest(std::string_view name) {
+  constexpr std::string_view kLatest = ":latest";
+  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
+  return name;
+}
 
 // Counts as a user of a model.
 class Models::Lease {
@@ -54,6 +53,33 @@ class Models::Lease {
   std::shared_ptr<Engine> engine_;
 };
 
+// A request in the line for a place; leaves it at the end.
+class Models::Ticket {
+ public:
+  explicit Ticket(Models& owner) : owner_(owner) {}
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+  ~Ticket() { Leave(); }
+
+  void Enter() {
+    if (!Waits()) owner_.line_.push_back(this);
+  }
+  void Leave() {
+    if (owner_.line_.remove(this) > 0) owner_.changed_.notify_all();
+  }
+  // Whether nobody stands in front of it.
+  [[nodiscard]] bool IsFirst() const {
+    return owner_.line_.empty() || owner_.line_.front() == this;
+  }
+
+ private:
+  [[nodiscard]] bool Waits() const {
+    return std::ranges::find(owner_.line_, this) != owner_.line_.end();
+  }
+
+  Models& owner_;
+};
+
 Models::Models(std::vector<ServedModel> models, std::shared_ptr<Engine> first,
                ModelsOptions options, Metrics& metrics)
     : options_(std::move(options)), metrics_(metrics) {
@@ -62,7 +88,7 @@ Models::Models(std::vector<ServedModel> models, std::shared_ptr<Engine> first,
   Entry& entry = entries_.front();
   entry.model.info = first->info();
   entry.engine = std::move(first);
-  entry.keep = options_.keep_alive;
+  entry.keep = entry.model.keep_alive;
   entry.last_used = Clock::now();
   metrics_.Add(Counter::kModelLoads, 1, R"(result="ok")");
   watcher_ = std::thread([this] { Watch(); });
@@ -100,25 +126,9 @@ ApiResult<UsedModel> Models::Acquire(std::string_view name) {
   const auto index = IndexOf(name);
   if (!index) return tl::unexpected(index.error());
   Entry& entry = entries_[*index];
+  Ticket ticket(*this);
   while (true) {
-    const bool lost = entry.lost || (entry.engine && entry.engine->stats().device_lost);
-    if (entry.engine && !entry.changing && !lost) return Lend(entry);
-    if (failure_) return tl::unexpected(FromEngine(*failure_));
-    if (!waits_) {
-      return tl::unexpected(
-          Unavailable("shutting_down", "the server is shutting down; ask another one"));
-    }
-    if (!entry.engine && !entry.changing && !lost) {
-      if (HasRoom()) {
-        const Status loaded = Load(lock, entry);
-        if (!loaded) return tl::unexpected(FromEngine(loaded.error()));
-        continue;
-      }
-      if (Entry* idle = FindIdle()) {
-        Close(lock, *idle);
-        continue;
-      }
-    }
+    if (auto result = TryAcquire(lock, entry, ticket)) return *std::move(result);
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       return tl::unexpected(Unavailable(
           "model_loading",
@@ -129,9 +139,39 @@ ApiResult<UsedModel> Models::Acquire(std::string_view name) {
   }
 }
 
+bool Models::IsLost(const Entry& entry) {
+  return entry.lost || (entry.engine && entry.engine->stats().device_lost);
+}
+
+std::optional<ApiResult<UsedModel>> Models::TryAcquire(Lock& lock, Entry& entry, Ticket& ticket) {
+  const bool lost = IsLost(entry);
+  const bool ready = entry.engine && !entry.changing && !lost;
+  if (ready && ticket.IsFirst()) return Lend(entry);
+  if (!ready && failure_) return tl::unexpected(FromEngine(*failure_));
+  if (!waits_) {
+    return tl::unexpected(
+        Unavailable("shutting_down", "the server is shutting down; ask another one"));
+  }
+  if (entry.changing || lost) {
+    ticket.Leave();  // needs no place of its own
+    return std::nullopt;
+  }
+  ticket.Enter();
+  if (ready || !ticket.IsFirst()) return std::nullopt;
+  while (!HasRoom()) {
+    Entry* idle = FindIdle();
+    if (idle == nullptr) return std::nullopt;
+    Close(lock, *idle);
+  }
+  ticket.Leave();  // so that those behind do not wait for the loading
+  const Status loaded = Load(lock, entry);
+  if (!loaded) return tl::unexpected(FromEngine(loaded.error()));
+  return Lend(entry);
+}
+
 UsedModel Models::Lend(Entry& entry) {
   ++entry.users;
-  entry.keep = options_.keep_alive;
+  entry.keep = entry.model.keep_alive;
   const auto lease = std::make_shared<Lease>(*this, entry);
   return {.id = entry.model.id, .engine = std::shared_ptr<Engine>(lease, lease->engine())};
 }
@@ -145,27 +185,41 @@ void Models::Return(Entry& entry) {
 }
 
 void Models::Keep(std::string_view id, KeepAlive keep) {
-  const std::lock_guard lock(mutex_);
-  if (const auto index = IndexOf(id)) entries_[*index].keep = keep;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto index = IndexOf(id)) entries_[*index].keep = keep;
+  }
+  changed_.notify_all();
 }
 
 Status Models::Load(Lock& lock, Entry& entry) {
   entry.changing = true;
-  lock.unlock();
-  Result<std::shared_ptr<Engine>> engine = [&] {
-    const std::lock_guard loading(loading_);
-    return entry.model.load();
-  }();
-  lock.lock();
+  Result<std::shared_ptr<Engine>> engine = CallLoad(lock, entry);
+  while (!engine && engine.error().kind == ErrorKind::kOutOfMemory) {
+    Entry* idle = FindIdle();
+    if (idle == nullptr) break;
+    Close(lock, *idle);
+    engine = CallLoad(lock, entry);
+  }
   metrics_.Add(Counter::kModelLoads, 1, engine ? R"(result="ok")" : R"(result="error")");
   entry.changing = false;
   changed_.notify_all();
   if (!engine) return tl::unexpected(engine.error());
   entry.engine = *std::move(engine);
   entry.model.info = entry.engine->info();
-  entry.keep = options_.keep_alive;
+  entry.keep = entry.model.keep_alive;
   entry.last_used = Clock::now();
   return OkStatus();
+}
+
+Result<std::shared_ptr<Engine>> Models::CallLoad(Lock& lock, const Entry& entry) {
+  lock.unlock();
+  Result<std::shared_ptr<Engine>> engine = [&] {
+    const std::lock_guard loading(loading_);
+    return entry.model.load();
+  }();
+  lock.lock();
+  return engine;
 }
 
 void Models::Close(Lock& lock, Entry& entry) {
@@ -197,16 +251,38 @@ Models::Entry* Models::FindIdle() {
 void Models::Watch() {
   Lock lock(mutex_);
   while (!stopping_) {
-    for (Entry& entry : entries_) WatchOne(lock, entry);
-    changed_.wait_for(lock, kWatchInterval);
+    bool acted = false;
+    for (Entry& entry : entries_) acted = WatchOne(lock, entry) || acted;
+    if (acted) continue;  // what changed meanwhile notified nobody
+    if (const auto expiry = NextExpiry()) {
+      changed_.wait_until(lock, *expiry);
+    } else {
+      changed_.wait(lock);
+    }
   }
 }
 
-void Models::WatchOne(Lock& lock, Entry& entry) {
-  if (!entry.engine || entry.changing || entry.users > 0) return;
-  if (entry.engine->stats().device_lost) return Reopen(lock, entry);
+// A device is lost in a step of a request, so that Return() follows.
+bool Models::WatchOne(Lock& lock, Entry& entry) {
+  if (!entry.engine || entry.changing || entry.users > 0) return false;
+  const bool lost = entry.engine->stats().device_lost;
   const bool expired = entry.keep >= KeepAlive(0) && Clock::now() - entry.last_used >= entry.keep;
-  if (expired) Close(lock, entry);
+  if (lost) {
+    Reopen(lock, entry);
+  } else if (expired) {
+    Close(lock, entry);
+  }
+  return lost || expired;
+}
+
+std::optional<Clock::time_point> Models::NextExpiry() const {
+  std::optional<Clock::time_point> next;
+  for (const Entry& entry : entries_) {
+    if (!entry.engine || entry.changing || entry.users > 0 || entry.keep < KeepAlive(0)) continue;
+    const Clock::time_point expiry = entry.last_used + entry.keep;
+    if (!next || expiry < *next) next = expiry;
+  }
+  return next;
 }
 
 void Models::Reopen(Lock& lock, Entry& entry) {
@@ -265,14 +341,13 @@ EngineStats Models::stats() const {
     AddTotals(sum, stats);
     AddMoment(sum, stats);
   }
+  sum.waiting += std::ssize(line_);
   return sum;
 }
 
 bool Models::lost() const {
   const std::lock_guard lock(mutex_);
-  return failure_ || std::ranges::any_of(entries_, [](const Entry& entry) {
-           return entry.lost || (entry.engine && entry.engine->stats().device_lost);
-         });
+  return failure_ || std::ranges::any_of(entries_, IsLost);
 }
 
 std::optional<Error> Models::failure() const {

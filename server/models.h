@@ -1,12 +1,13 @@
 // The models that the server answers with. Each is loaded when a request asks for it, and unloaded
-// when it has not been used for a while or when another one needs its place. One whose device was
-// lost is opened again.
+// when it has not been used for a while or when another one needs its place or its memory. One
+// whose device was lost is opened again.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <ctime>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,17 +16,21 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/keep_alive.h"
 #include "engine/api/engine.h"
 #include "server/api_error.h"
-#include "server/keep_alive.h"
 #include "server/metrics.h"
 
 namespace rullama::server {
 
+// A name without ":latest", which means the same model.
+std::string_view WithoutLatest(std::string_view name);
+
 // A model of the configuration.
 struct ServedModel {
-  std::string id;        // under which clients find it
-  std::time_t time = 0;  // when its file was changed last
+  std::string id;                   // under which clients find it
+  std::time_t time = 0;             // when its file was changed last
+  KeepAlive keep_alive = kForEver;  // unless a request says otherwise
   // Facts of the model: those that its file tells, and all of them once it has been loaded.
   ModelInfo info = {};
   std::function<Result<std::shared_ptr<Engine>>()> load = {};  // called by one thread at a time
@@ -33,7 +38,6 @@ struct ServedModel {
 
 struct ModelsOptions {
   int64_t max_loaded = 1;
-  KeepAlive keep_alive = kForEver;                  // unless a request says otherwise
   std::chrono::milliseconds load_timeout{300'000};  // for which a request waits for a model
   std::function<void(std::string_view text)> warn = {};
 };
@@ -62,7 +66,9 @@ class Models {
   // No model is in use any more.
   ~Models();
 
-  // The model of a name, loaded if it is not. Blocks. An empty name means the only model. Errors:
+  // The model of a name, loaded if it is not. An empty name means the only model. Blocks: requests
+  // that wait for a place come in the order of their calls, and before later ones for models that
+  // are loaded. A model that lacks memory takes that of models without users. Errors:
   // model_not_found, missing_required_parameter for an empty name; those of the engine where it
   // cannot be loaded; model_loading if no place for it gets free in time, shutting_down.
   ApiResult<UsedModel> Acquire(std::string_view name);
@@ -73,7 +79,8 @@ class Models {
   // All models, in the order of the configuration.
   [[nodiscard]] std::vector<ModelState> All() const;
 
-  // Sums over the models that are loaded; what only grows, also over those that were.
+  // Sums over the models that are loaded; what only grows, also over those that were. Requests that
+  // wait for a place count as waiting.
   [[nodiscard]] EngineStats stats() const;
   // Whether the device of a model was lost, and the model is not open again.
   [[nodiscard]] bool lost() const;
@@ -95,20 +102,28 @@ class Models {
   };
   using Lock = std::unique_lock<std::mutex>;
   class Lease;
+  class Ticket;
 
   [[nodiscard]] ApiResult<size_t> IndexOf(std::string_view name) const;
   [[nodiscard]] ModelState StateOf(const Entry& entry) const;
+  // What Acquire() does next: an error, a model, or nothing if it has to wait.
+  std::optional<ApiResult<UsedModel>> TryAcquire(Lock& lock, Entry& entry, Ticket& ticket);
+  [[nodiscard]] static bool IsLost(const Entry& entry);
   UsedModel Lend(Entry& entry);
   void Return(Entry& entry);
-  // Both unlock while they work.
+  // These unlock while they work.
   Status Load(Lock& lock, Entry& entry);
+  Result<std::shared_ptr<Engine>> CallLoad(Lock& lock, const Entry& entry);
   void Close(Lock& lock, Entry& entry);
   [[nodiscard]] bool HasRoom() const;
   // The model without users that was used least recently, or null.
   [[nodiscard]] Entry* FindIdle();
   void Watch();
-  void WatchOne(Lock& lock, Entry& entry);
+  // Whether it did something, for which it unlocked.
+  bool WatchOne(Lock& lock, Entry& entry);
   void Reopen(Lock& lock, Entry& entry);
+  // When the next model without users is to be unloaded.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> NextExpiry() const;
 
   const ModelsOptions options_;
   Metrics& metrics_;
@@ -116,7 +131,8 @@ class Models {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<Entry> entries_;
-  EngineStats closed_;  // totals of engines that were closed
+  std::list<const Ticket*> line_;  // of requests that wait for a place
+  EngineStats closed_;             // totals of engines that were closed
   std::optional<Error> failure_;
   bool waits_ = true;
   bool stopping_ = false;

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/base/keep_alive.h"
 #include "server/answer_request.h"
 #include "server/api_error.h"
-#include "server/keep_alive.h"
 #include "server/openai_fields.h"
 
 namespace rullama::server {

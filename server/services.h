@@ -17,7 +17,6 @@ struct ApiOptions {
   RequestLimits limits = {};
   int64_t max_body_bytes = 4 << 20;
   int64_t max_loaded_models = 1;
-  KeepAlive keep_alive = kForEver;  // unless a request says otherwise
   // Endpoints that may be switched off.
   bool page = true;
   bool metrics = true;

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/must_test_util.h"
@@ -74,6 +77,47 @@ TEST(ModelsTest, TheOneThatIsUsedLeastGivesItsPlaceUp) {
   EXPECT_EQ(Loaded(models), std::vector<std::string>({"a", "b:latest"})) << "b was in use longer";
 }
 
+TEST(ModelsTest, WhoWaitsForAPlaceComesBeforeLaterRequests) {
+  Metrics metrics;
+  Models models({Served("a"), Served("b")}, Must(Open("cpu")), {}, metrics);
+  std::optional<UsedModel> held = *models.Acquire("a");
+  std::mutex mutex;
+  std::vector<std::string> order;
+  const auto use = [&](const std::string& id) {
+    const auto used = models.Acquire(id);
+    const std::lock_guard lock(mutex);
+    order.push_back(CodeOf(used) + " " + id);
+  };
+  std::thread other([&] { use("b"); });
+  WaitUntil([&] { return models.stats().waiting == 1; });
+  std::thread later([&] { use("a"); });
+  WaitUntil([&] { return models.stats().waiting == 2; });
+  held.reset();
+  other.join();
+  later.join();
+  EXPECT_EQ(order, std::vector<std::string>({"ok b", "ok a"}));
+  EXPECT_EQ(models.stats().waiting, 0);
+}
+
+TEST(ModelsTest, AModelTakesTheMemoryOfThoseThatNobodyUses) {
+  Metrics metrics;
+  std::shared_ptr<Engine> first = Must(Open("cpu"));
+  const std::weak_ptr<Engine> other = first;
+  ServedModel large{.id = "large", .load = [other]() -> Result<std::shared_ptr<Engine>> {
+                      if (!other.expired()) {
+                        return MakeError(ErrorKind::kOutOfMemory, "device.memory", "too little");
+                      }
+                      return Open("cpu");
+                    }};
+  Models models({Served("a"), std::move(large)}, std::move(first), {.max_loaded = 2}, metrics);
+  {
+    const auto a = models.Acquire("a");
+    EXPECT_EQ(CodeOf(models.Acquire("large")), "out_of_memory") << "a is in use";
+  }
+  EXPECT_EQ(CodeOf(models.Acquire("large")), "ok");
+  EXPECT_EQ(Loaded(models), std::vector<std::string>({"large"}));
+}
+
 TEST(ModelsTest, AModelGoesWhenItsTimeIsOver) {
   Metrics metrics;
   Models models({Served("a")}, Must(Open("cpu")), {}, metrics);
@@ -118,33 +162,6 @@ TEST(ModelsTest, ALostDeviceIsOpenedAgainOnce) {
   WaitUntil([&] { return models.failure().has_value(); });
   EXPECT_EQ(models.failure()->kind, ErrorKind::kBackend);
   EXPECT_EQ(ask(), "device_lost");
-}
-
-TEST(KeepAliveTest, IsADurationAsGoWritesIt) {
-  const struct {
-    const char* text;
-    std::optional<KeepAlive> value;
-  } rows[] = {{"5m", std::chrono::minutes(5)},
-              {"1h30m", std::chrono::minutes(90)},
-              {"1.5s", std::chrono::milliseconds(1500)},
-              {"300ms", std::chrono::milliseconds(300)},
-              {"0", std::chrono::milliseconds(0)},
-              {"0s", std::chrono::milliseconds(0)},
-              {"-0", std::chrono::milliseconds(0)},
-              {"300", std::chrono::minutes(5)},
-              {"-1", kForEver},
-              {"-1m", kForEver},
-              {"99999999999999h", kForEver},
-              {"", std::nullopt},
-              {"-", std::nullopt},
-              {"m", std::nullopt},
-              {"5x", std::nullopt},
-              {"1.2.3s", std::nullopt},
-              {"5m ", std::nullopt},
-              {"soon", std::nullopt}};
-  for (const auto& row : rows) EXPECT_EQ(ParseKeepAlive(row.text), row.value) << row.text;
-  EXPECT_EQ(KeepAliveOf(1e300), kForEver);
-  EXPECT_EQ(KeepAliveOf(0.5), std::chrono::milliseconds(500));
 }
 
 }  // namespace

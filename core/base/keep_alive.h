@@ -3,9 +3,10 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
 
-namespace rullama::server {
+namespace rullama {
 
 using KeepAlive = std::chrono::milliseconds;  // negative: for ever
 inline constexpr KeepAlive kForEver{-1};
@@ -15,5 +16,7 @@ KeepAlive KeepAliveOf(double seconds);
 
 // A duration as Go writes it, "1h30m" or "-1m", or a number of seconds; nothing for anything else.
 std::optional<KeepAlive> ParseKeepAlive(std::string_view text);
+// The text from which ParseKeepAlive() reads `keep`: "1h30m", "500ms", "0s"; "-1" for ever.
+std::string KeepAliveText(KeepAlive keep);
 
-}  // namespace rullama::server
+}  // namespace rullama

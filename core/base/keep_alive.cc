@@ -1,11 +1,13 @@
-#include "server/keep_alive.h"
+#include "core/base/keep_alive.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
-namespace rullama::server {
+namespace rullama {
 namespace {
 
 constexpr double kMostSeconds = 100.0 * 365 * 86'400;
@@ -65,4 +67,19 @@ std::optional<KeepAlive> ParseKeepAlive(std::string_view text) {
   return KeepAliveOf(negative && *seconds > 0 ? -1 : *seconds);
 }
 
-}  // namespace rullama::server
+std::string KeepAliveText(KeepAlive keep) {
+  if (keep < KeepAlive(0)) return "-1";
+  const struct {
+    const char* name;
+    int64_t milliseconds;
+  } units[] = {{"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}};
+  std::string text;
+  int64_t rest = keep.count();
+  for (const auto& unit : units) {
+    if (rest >= unit.milliseconds) text += fmt::format("{}{}", rest / unit.milliseconds, unit.name);
+    rest %= unit.milliseconds;
+  }
+  return text.empty() ? "0s" : text;
+}
+
+}  // namespace rullama
