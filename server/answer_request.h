@@ -12,9 +12,8 @@ namespace rullama::server {
 struct AnswerRequest {
   std::vector<Request> prompts;  // one, or several of a completion
   std::vector<std::string>
-      echoes;         // written in front of the answers; empty, or one for each prompt
-  int64_t n = 1;      // answers to each prompt
-  std::string model;  // empty: the one that is served
+      echoes;     // written in front of the answers; empty, or one for each prompt
+  int64_t n = 1;  // answers to each prompt
   bool stream = false;
   bool include_usage = false;
   std::vector<std::string> ignored;  // members that mean nothing here, to be named in the answer

@@ -101,7 +101,7 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   FieldReader fields(body);
   AnswerRequest out;
   Request& request = out.prompts.emplace_back();
-  ReadCommon(fields, out, request);
+  ReadCommon(fields, request);
   ReadCount(fields, context, out);
   ReadStreaming(fields, out);
   request.messages = ReadMessages(fields).dump();
@@ -125,7 +125,7 @@ ApiResult<AnswerRequest> ReadTextRequest(const json& body, const BodyContext& co
   FieldReader fields(body);
   AnswerRequest out;
   Request request;
-  ReadCommon(fields, out, request);
+  ReadCommon(fields, request);
   ReadCount(fields, context, out);
   ReadStreaming(fields, out);
   TextFormat format;

@@ -81,7 +81,6 @@ void ReadCommonMembers(FieldReader& fields, const BodyContext& context, OllamaRe
   if (!model || model->empty()) {
     fields.Fail("missing_required_parameter", "model", "is missing; name the model");
   }
-  answer.model = model.value_or("");
   answer.stream = fields.Boolean("stream").value_or(true);
   ReadOptions(fields, context.capacity, answer, request);
   ReadThink(fields, request);

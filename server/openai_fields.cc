@@ -28,8 +28,8 @@ constexpr std::array<std::string_view, 6> kEfforts = {"none",   "minimal", "low"
 
 }  // namespace
 
-void ReadCommon(FieldReader& fields, AnswerRequest& out, Request& request) {
-  out.model = fields.Text("model").value_or("");
+void ReadCommon(FieldReader& fields, Request& request) {
+  fields.Text("model");
   ReadSampling(fields, request.sampling);
   ReadBias(fields, request.sampling.logit_bias);
   ReadStop(fields, request.stop);

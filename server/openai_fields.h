@@ -19,7 +19,7 @@ struct BodyContext {
 
 // model, stop, logit_bias, cache_prompt, ignore_eos, sampling; what is accepted without effect and
 // what is refused.
-void ReadCommon(FieldReader& fields, AnswerRequest& out, Request& request);
+void ReadCommon(FieldReader& fields, Request& request);
 // n: 1 to the number of slots, at most 8.
 void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& out);
 // stream and stream_options.

@@ -225,7 +225,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   FieldReader fields(body);
   ResponsesRequest out;
   Request& request = out.answer.prompts.emplace_back();
-  ReadCommon(fields, out.answer, request);
+  ReadCommon(fields, request);
   ReadStreaming(fields, out.answer);
   RefuseState(fields);
   request.messages = ReadInput(fields).dump();
