@@ -60,7 +60,9 @@ HostHooks ProcessHooks(const EnvironmentOverrides& environment) {
   hooks.logger->set_pattern("rullama: %l: %v");
   hooks.logger->set_level(spdlog::level::from_str(environment.log_level.value_or("warn")));
   hooks.cancelled = CancelFlag();
-  hooks.on_mapping = WatchMapping;
+  hooks.on_mapping = [](std::span<const std::byte> mapping, bool mapped) {
+    mapped ? WatchMapping(mapping) : ForgetMapping(mapping);
+  };
   hooks.on_device = DescribeDeviceForCrash;
   hooks.on_drivers_loaded = ReclaimSignalHandlers;
   return hooks;

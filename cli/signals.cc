@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <string_view>
@@ -19,6 +21,13 @@ constexpr int64_t kSecondInterruptMs = 2000;
 // Longer than any process runs; its sum with the first time below does not wrap.
 constexpr int64_t kForeverMs = INT64_MAX / 4;
 constexpr int kExitIo = 6;
+
+// A mapping that is watched; an entry with `end` 0 is free.
+struct WatchedMapping {
+  std::atomic<uintptr_t> begin{0};
+  std::atomic<uintptr_t> end{0};
+};
+constexpr size_t kMostMappings = 64;
 
 // A handler can only reach what has static storage. All of it is lock-free atomics.
 struct SignalState {
@@ -35,8 +44,7 @@ struct SignalState {
   std::atomic<int64_t> last_interrupt_ms{INT64_MIN / 2};
   std::atomic<int64_t> second_interrupt_ms{kSecondInterruptMs};
   std::atomic<const char*> interrupt_notice{nullptr};
-  std::atomic<uintptr_t> mapping_begin{0};
-  std::atomic<uintptr_t> mapping_end{0};
+  std::array<WatchedMapping, kMostMappings> mappings;
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 SignalState signals;
@@ -89,9 +97,15 @@ void OnTerminate(int) {
 
 void OnAlarm(int) { ::_exit(kExitTerminated); }
 
+bool IsWatched(uintptr_t address) {
+  return std::ranges::any_of(signals.mappings, [address](const WatchedMapping& mapping) {
+    return address >= mapping.begin.load() && address < mapping.end.load();
+  });
+}
+
 void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-  if (address >= signals.mapping_begin.load() && address < signals.mapping_end.load()) {
+  if (IsWatched(address)) {
     Say("\nrullama: error: the model file changed or shrank on disk while it was in use; do not "
         "replace the file of a running program [io.mapped_file_changed]\n");
     ::_exit(kExitIo);
@@ -197,8 +211,22 @@ bool Terminated() { return signals.terminated.load(); }
 
 void WatchMapping(std::span<const std::byte> mapping) {
   const auto begin = reinterpret_cast<uintptr_t>(mapping.data());
-  signals.mapping_begin.store(begin);
-  signals.mapping_end.store(begin + mapping.size());
+  for (WatchedMapping& entry : signals.mappings) {
+    uintptr_t free_end = 0;
+    if (!entry.end.compare_exchange_strong(free_end, 1)) continue;  // not yet a range
+    entry.begin.store(begin);
+    entry.end.store(begin + mapping.size());
+    return;
+  }
+}
+
+void ForgetMapping(std::span<const std::byte> mapping) {
+  const auto begin = reinterpret_cast<uintptr_t>(mapping.data());
+  for (WatchedMapping& entry : signals.mappings) {
+    if (entry.begin.load() != begin || entry.end.load() != begin + mapping.size()) continue;
+    entry.end.store(0);
+    return;
+  }
 }
 
 }  // namespace rullama::cli

@@ -6,7 +6,7 @@
 //            SetDrainSeconds), or at once with the second one.
 //   SIGHUP   as SIGTERM, unless it was ignored when the program started (nohup), or is only noticed
 //            (NoticeHangups).
-//   SIGBUS   inside a watched mapping: the model file changed on disk; a message, and exit code 6.
+//   SIGBUS   inside a watched mapping: a model file changed on disk; a message, and exit code 6.
 //   SIGPIPE  ignored: a reader that goes away is an error of a write.
 //   SIGXFSZ  ignored: a file that may not grow any more is an error of a write.
 //   SIGSEGV and other crashes: crash_report.h.
@@ -59,8 +59,9 @@ void ForgetSignals();
 bool Interrupted();  // by SIGINT since the last ClearInterrupt or ForgetSignals
 bool Terminated();   // by SIGTERM or SIGHUP
 
-// The mapping whose loss SIGBUS reports; it must stay mapped until the process ends or an empty
-// span is given.
+// A mapping whose loss SIGBUS reports; it must stay mapped until the process ends or
+// ForgetMapping(). Beyond 64 mappings, a loss is reported as any other crash.
 void WatchMapping(std::span<const std::byte> mapping);
+void ForgetMapping(std::span<const std::byte> mapping);
 
 }  // namespace rullama::cli

@@ -28,8 +28,9 @@ struct HostHooks {
   std::shared_ptr<spdlog::logger> logger;  // of plugins; null: spdlog's default logger
   // While it is set, work in plugins is cancelled and requests end, as by Generation::Cancel().
   std::shared_ptr<const std::atomic<bool>> cancelled;
-  // The mapping of a model file whose pages are going to be read; empty when it is closed.
-  std::function<void(std::span<const std::byte> mapping)> on_mapping = {};
+  // Pages of the mapping of a model file are going to be read, or it is going to be unmapped.
+  // Several models may be open. Called by any thread.
+  std::function<void(std::span<const std::byte> mapping, bool mapped)> on_mapping = {};
   // The device that is going to be opened.
   std::function<void(std::string_view backend, std::string_view device, std::string_view driver)>
       on_device = {};

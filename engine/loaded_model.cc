@@ -32,7 +32,7 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   model.started = std::chrono::steady_clock::now();
   model.layers = std::move(layers);
   RL_ASSIGN_OR_RETURN(model.file, OpenModelFile(model.config().model.path));
-  if (hooks.on_mapping) hooks.on_mapping(model.file.file->bytes());
+  model.mapping = MappingNotice(hooks, model.file.file->bytes());
   RL_RETURN_IF_ERROR(ApplyOllamaParams(model.file, model.layers));
   for (const std::string& notice : model.layers.notices()) notices.Note(notice);
   const GgufFile& file = *model.file.file;

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -22,10 +26,37 @@ namespace rullama {
 // gigabytes of cache that most conversations never touch.
 inline constexpr int64_t kDefaultCapacity = 8192;
 
+// Tells HostHooks::on_mapping of a mapping, and at its own end that the mapping goes.
+class MappingNotice {
+ public:
+  MappingNotice() = default;
+  MappingNotice(const HostHooks& hooks, std::span<const std::byte> mapping)
+      : on_mapping_(hooks.on_mapping), mapping_(mapping) {
+    if (on_mapping_) on_mapping_(mapping_, true);
+  }
+  MappingNotice(MappingNotice&& other) noexcept
+      : on_mapping_(std::exchange(other.on_mapping_, nullptr)), mapping_(other.mapping_) {}
+  MappingNotice& operator=(MappingNotice&& other) noexcept {
+    std::swap(on_mapping_, other.on_mapping_);
+    std::swap(mapping_, other.mapping_);
+    return *this;
+  }
+  MappingNotice(const MappingNotice&) = delete;
+  MappingNotice& operator=(const MappingNotice&) = delete;
+  ~MappingNotice() {
+    if (on_mapping_) on_mapping_(mapping_, false);
+  }
+
+ private:
+  std::function<void(std::span<const std::byte>, bool)> on_mapping_;
+  std::span<const std::byte> mapping_;
+};
+
 struct LoadedModel {
   std::chrono::steady_clock::time_point started;  // when loading began
   LayeredConfig layers;
   ModelFile file;
+  MappingNotice mapping;  // of the file
   std::unique_ptr<const Model> model;
   ModelAdapters adapters;
   std::shared_ptr<const Tokenizer> tokenizer;

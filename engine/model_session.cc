@@ -101,7 +101,6 @@ ModelSession::~ModelSession() {
   session_.reset();
   devices_.devices.clear();
   if (registry_) registry_->Shutdown();
-  if (hooks_.on_mapping) hooks_.on_mapping({});
 }
 
 }  // namespace rullama
