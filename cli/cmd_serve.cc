@@ -1,9 +1,6 @@
 // rullama serve: answers programs over HTTP until it is told to end.
-#include <sys/stat.h>
-
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,23 +10,20 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/loading.h"
 #include "cli/options.h"
-#include "cli/peer_options.h"
 #include "cli/prompt_log.h"
+#include "cli/served_models.h"
 #include "cli/signals.h"
 #include "core/base/printable.h"
-#include "engine/engine_access.h"
 #include "server/api.h"
 #include "server/http_server.h"
 
 namespace rullama::cli {
 namespace {
 
-constexpr int64_t kDefaultSlots = 4;
-
 struct ServeFlags {
   ConfigFlags config;
+  std::vector<std::string> models;
   std::vector<std::string> api_keys;  // files
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
@@ -39,30 +33,6 @@ struct ServeFlags {
 
 bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
-// Opens the model that the configuration names.
-Result<std::shared_ptr<Engine>> OpenServed(const ServeFlags& flags, const LoadedConfig& loaded,
-                                           Console& console) {
-  HostHooks hooks = ProcessHooks(loaded.environment);
-  hooks.cancelled = nullptr;  // a signal lets running answers end
-  RL_ASSIGN_OR_RETURN(LoadedModel model, rullama::LoadModel(loaded.config, hooks, console));
-  RL_RETURN_IF_ERROR(CheckGpuLayers(flags.config.peer, model.facts().layers));
-  EngineSetup setup{.plugin_paths = flags.config.plugins, .hooks = std::move(hooks)};
-  if (loaded.config.origin("context.slots") == Origin::kDefault) setup.slots = kDefaultSlots;
-  return EngineAccess::Open(std::move(model), setup, console);
-}
-
-// The name under which clients find the model: as in Ollama's store, or the file without its
-// ending.
-std::string ModelId(const std::string& model) {
-  if (!model.ends_with(".gguf") && !model.starts_with('/')) return model;
-  return std::filesystem::path(model).stem().string();
-}
-
-std::time_t ModelTime(const std::string& model) {
-  struct stat status {};
-  return ::stat(model.c_str(), &status) == 0 ? status.st_mtime : std::time(nullptr);
 }
 
 // Returns when the program is told to end, or with the error that `failure` returns. SIGHUP calls
@@ -85,7 +55,8 @@ Status ApplyLists(const ServeFlags& flags, LayeredConfig& config) {
     const char* path;
     const std::vector<std::string>& items;
     const char* flag;
-  } lists[] = {{"server.api_keys", flags.api_keys, "--api-key-file"},
+  } lists[] = {{"server.models", flags.models, "--model"},
+               {"server.api_keys", flags.api_keys, "--api-key-file"},
                {"server.allowed_hosts", flags.allowed_hosts, "--allowed-host"},
                {"server.allowed_origins", flags.allowed_origins, "--allowed-origin"}};
   for (const auto& list : lists) {
@@ -129,6 +100,7 @@ server::ApiOptions ApiOptionsOf(const ServerConfig& config, Console& console) {
                  .queue_timeout = Seconds(config.queue_timeout),
                  .request_timeout = Seconds(config.request_timeout)},
       .max_body_bytes = config.max_body_bytes,
+      .max_loaded_models = config.max_loaded_models,
       .page = config.page,
       .metrics = config.metrics,
       .embeddings = config.embeddings,
@@ -155,6 +127,11 @@ Result<std::unique_ptr<PromptLog>> OpenPromptLog(const ServeFlags& flags, Consol
   return PromptLog::Open(flags.log_prompts);
 }
 
+// " and 2 others"
+std::string OthersText(size_t others) {
+  return fmt::format(" and {} other{}", others, others == 1 ? "" : "s");
+}
+
 Result<int> Serve(const ServeFlags& flags, Console& console) {
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
@@ -165,13 +142,12 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
   RL_RETURN_IF_ERROR(CheckAccess(flags, config, !keys.empty(), console));
   SetDrainSeconds(static_cast<unsigned>(config.drain) + 5);
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
-  RL_ASSIGN_OR_RETURN(auto engine, OpenServed(flags, loaded, console));
+  RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models, ModelsToServe(loaded));
+  RL_ASSIGN_OR_RETURN(auto served,
+                      DescribeServed(flags.config, models, loaded.environment, console));
+  RL_ASSIGN_OR_RETURN(auto engine,
+                      OpenServed(flags.config, models.front(), loaded.environment, console));
   const ModelInfo info = engine->info();
-  const std::string id = ModelId(info.name);
-  std::vector<server::ServedModel> models;
-  models.push_back({.id = id, .time = ModelTime(info.name), .load = [&] {
-                      return OpenServed(flags, loaded, console);
-                    }});
   std::atomic<const server::HttpServer*> listener = nullptr;
   server::ApiOptions api_options = ApiOptionsOf(config, console);
   api_options.connections = [&listener]() -> int64_t {
@@ -185,14 +161,15 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
       }
     };
   }
-  server::Api api(std::move(models), std::exchange(engine, nullptr), std::move(api_options), keys);
+  server::Api api(std::move(served), std::exchange(engine, nullptr), std::move(api_options), keys);
   RL_ASSIGN_OR_RETURN(const auto http,
                       server::HttpServer::Start(HttpOptionsOf(config),
                                                 [&](server::Exchange& one) { api.Handle(one); }));
   listener = http.get();
-  console.WriteError(fmt::format("listening on http://{}:{} ({} on {}, {} slots of {} tokens)\n",
-                                 config.host, http->port(), id, info.backend, info.slots,
-                                 info.capacity));
+  console.WriteError(fmt::format("listening on http://{}:{} ({}{} on {}, {} slots of {} tokens)\n",
+                                 config.host, http->port(), models.front().id,
+                                 models.size() == 1 ? "" : OthersText(models.size() - 1),
+                                 info.backend, info.slots, info.capacity));
   const auto reload = [&] {
     auto changed = ReadKeys(loaded, keys.WithoutKeys());
     const Status status = changed ? CheckAccess(flags, config, !changed->empty(), console)
@@ -217,10 +194,16 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<ServeFlags>();
   CLI::App* command =
       app.add_subcommand("serve", "Answer programs over HTTP, in the form of the OpenAI API");
-  AddModelOptions(*command, flags->config);
+  AddModelOptions(*command, flags->config, &flags->models);
   AddSamplerOptions(*command, flags->config);
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
              "Requests that run at the same time [default 4]");
+  AddSetting(*command, flags->config, "--max-loaded-models", "server.max_loaded_models",
+             "Models that are loaded at the same time")
+      ->option_text("N");
+  AddSetting(*command, flags->config, "--keep-alive", "server.keep_alive",
+             "How long a model stays loaded behind its last answer")
+      ->option_text("TIME");
   AddSetting(*command, flags->config, "--host", "server.host", "Address to listen on")
       ->option_text("ADDRESS");
   AddSetting(*command, flags->config, "--port", "server.port", "Port to listen on; 0: any free one")
@@ -252,6 +235,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   command->footer(R"(Examples:
   rullama serve -m gemma4:e2b
   rullama serve -m model.gguf --backend vulkan --slots 16 --port 8080
+  rullama serve -m gemma4:e2b -m gemma4:e4b --max-loaded-models 2
   curl http://127.0.0.1:11435/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hi"}]}'
 
 docs/server.md lists the endpoints.)");

@@ -137,11 +137,18 @@ void AddBackendOptions(CLI::App& app, ConfigFlags& flags) {
   AddPluginOption(app, flags);
 }
 
-void AddModelFileOptions(CLI::App& app, ConfigFlags& flags) {
+void AddModelFileOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models) {
+  constexpr const char* kNames = "-m,--model";
+  constexpr const char* kHelp = "GGUF file, or an Ollama name: gemma4:e2b";
   AddConfigOption(app, flags);
-  AddSetting(app, flags, "-m,--model", "model.path", "GGUF file, or an Ollama name: gemma4:e2b")
-      ->option_text("FILE|NAME")
-      ->group("Model");
+  CLI::Option* option = nullptr;
+  if (models == nullptr) {
+    option = AddSetting(app, flags, kNames, "model.path", kHelp);
+  } else {
+    option = app.add_option(kNames, *models, std::string(kHelp) + "; may be repeated")
+                 ->allow_extra_args(false);
+  }
+  option->option_text("FILE|NAME")->group("Model");
 }
 
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {
@@ -152,8 +159,8 @@ void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {
       ->group("Model");
 }
 
-void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
-  AddModelFileOptions(app, flags);
+void AddModelSettings(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models) {
+  AddModelFileOptions(app, flags, models);
   AddBackendOption(app, flags);
   AddSetting(app, flags, "--device", "backend.device", "Index of the device, or part of its name")
       ->option_text("D")
@@ -173,8 +180,8 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags) {
   AddPeerOptions(app, flags.peer);
 }
 
-void AddModelOptions(CLI::App& app, ConfigFlags& flags) {
-  AddModelSettings(app, flags);
+void AddModelOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models) {
+  AddModelSettings(app, flags, models);
   AddPluginOption(app, flags);
   app.add_flag("-v,--verbose", flags.verbose, "Say what is chosen and where time and memory go");
   app.add_flag("-q,--quiet", flags.quiet,

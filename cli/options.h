@@ -36,14 +36,17 @@ struct ConfigFlags {
   bool quiet = false;
 };
 
-// Adds --config and --model, for commands that only read the file.
-void AddModelFileOptions(CLI::App& app, ConfigFlags& flags);
+// Adds --config and --model, for commands that only read the file. With `models`, --model may be
+// repeated and adds to that list instead of setting model.path.
+void AddModelFileOptions(CLI::App& app, ConfigFlags& flags,
+                         std::vector<std::string>* models = nullptr);
 // Adds --lora.
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags);
 // Adds these and --backend, --device, --ctx-size, --threads, --prefill-chunk.
-void AddModelSettings(CLI::App& app, ConfigFlags& flags);
+void AddModelSettings(CLI::App& app, ConfigFlags& flags,
+                      std::vector<std::string>* models = nullptr);
 // Adds these and --plugin, -v and -q.
-void AddModelOptions(CLI::App& app, ConfigFlags& flags);
+void AddModelOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models = nullptr);
 // Adds --trace.
 void AddTraceOption(CLI::App& app, std::optional<std::string>& path);
 // Adds --config, --backend, --plugin, for commands that need no model.

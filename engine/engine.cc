@@ -35,26 +35,21 @@ SamplingDefaults DefaultsOf(const SamplerSettings& settings) {
 
 ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   const LoadedModel& model = session.model();
-  return {.name = model.file.name,
-          .architecture = std::string(
-              model.file.file->FindString("general.architecture").value_or("").value_or("")),
-          .backend = session.devices().backend,
-          .device = session.devices().main().description().name,
-          .layers = model.facts().layers,
-          .width = model.facts().width,
-          .vocabulary = model.facts().vocabulary,
-          .context_length = model.facts().context_length,
-          .capacity = model.capacity(),
-          .slots = slots,
-          .canvas_length = model.facts().canvas.length,
-          .file_bytes = std::ssize(model.file.file->bytes()),
-          .parameters = static_cast<int64_t>(ParameterCount(*model.file.file)),
-          .quantization = QuantizationOf(*model.file.file),
-          .chunk = session.chunk(),
-          .deterministic = session.devices().main().description().deterministic,
-          .sampling = DefaultsOf(session.sampler()),
-          .digest = ContentDigest(model.file),
-          .load_seconds = session.load_seconds()};
+  ModelInfo info = EngineAccess::FileInfo(model.file);
+  info.backend = session.devices().backend;
+  info.device = session.devices().main().description().name;
+  info.layers = model.facts().layers;
+  info.width = model.facts().width;
+  info.vocabulary = model.facts().vocabulary;
+  info.context_length = model.facts().context_length;
+  info.capacity = model.capacity();
+  info.slots = slots;
+  info.canvas_length = model.facts().canvas.length;
+  info.chunk = session.chunk();
+  info.deterministic = session.devices().main().description().deterministic;
+  info.sampling = DefaultsOf(session.sampler());
+  info.load_seconds = session.load_seconds();
+  return info;
 }
 
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
@@ -217,6 +212,17 @@ Result<std::shared_ptr<Engine>> EngineAccess::Open(LoadedModel model, const Engi
   auto impl = std::make_unique<Engine::Impl>();
   RL_RETURN_IF_ERROR(impl->Start(std::move(model), setup, notices));
   return std::shared_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+ModelInfo EngineAccess::FileInfo(const ModelFile& file) {
+  ModelInfo info;
+  info.name = file.name;
+  info.architecture = file.file->FindString("general.architecture").value_or("").value_or("");
+  info.file_bytes = std::ssize(file.file->bytes());
+  info.parameters = static_cast<int64_t>(ParameterCount(*file.file));
+  info.quantization = QuantizationOf(*file.file);
+  info.digest = ContentDigest(file);
+  return info;
 }
 
 const ModelSession& EngineAccess::SessionOf(const Engine& engine) { return *engine.impl_->session; }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/fallback_policy.h"
+#include "core/base/keep_alive.h"
 
 namespace rullama {
 
@@ -148,8 +149,22 @@ struct DiffConfig {
   double top1 = 0.95;  // least part of the positions with the same likeliest token
 };
 
+// A model among those that the server answers with.
+struct ServedModelSetting {
+  std::string path = {};                     // as model.path
+  std::string name = {};                     // for clients; empty: from the path
+  std::optional<KeepAlive> keep_alive = {};  // without a value: that of the server
+  std::vector<AdapterSetting> adapters = {};
+  std::map<std::string, std::string> settings = {};  // of this model alone: "context.slots" -> "2"
+  bool operator==(const ServedModelSetting&) const = default;
+};
+
 // `rullama serve`. Times are in seconds.
 struct ServerConfig {
+  std::vector<ServedModelSetting> models;  // empty: model.path alone
+  // Without a value: one model stays for ever, of several each stays for 5 minutes.
+  std::optional<KeepAlive> keep_alive;
+  int64_t max_loaded_models = 1;
   std::string host = "127.0.0.1";
   int64_t port = 11435;               // 0: any free one
   std::vector<std::string> api_keys;  // files of keys

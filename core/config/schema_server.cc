@@ -1,9 +1,11 @@
 #include "core/config/schema.h"
+#include "core/config/served_model_codec.h"
 
 namespace rullama {
 namespace {
 
 constexpr int64_t kMaxPort = 65535;
+constexpr int64_t kMostModels = 64;
 constexpr int64_t kMaxRequests = 100'000;
 constexpr int64_t kMaxSeconds = 86'400;
 constexpr int64_t kMostHeaderBytes = int64_t{1} << 20;
@@ -15,6 +17,16 @@ constexpr IntegerRange kSeconds{1, kMaxSeconds};
 
 BlockSpec ServerSchema() {
   return BlockBuilder<&Config::server>("server", "How `rullama serve` listens, and its limits.")
+      .Field("models", &ServerConfig::models, ListCodec<ServedModelCodec>{},
+             "The models to answer with, in place of `model.path`. The first is loaded at the "
+             "start, the others when a request names them. `settings` has keys of this page, for "
+             "one model: `{context.slots: 2}`.")
+      .Field("keep_alive", &ServerConfig::keep_alive, KeepAliveCodec{},
+             "How long a model stays loaded behind its last answer, unless the request says it.",
+             "-1 for one model, 5m for each of several")
+      .Field("max_loaded_models", &ServerConfig::max_loaded_models, IntegerCodec{1, kMostModels},
+             "Models that are loaded at the same time. Another one takes the place of the one that "
+             "was used least recently, once that has no request any more.")
       .Field("host", &ServerConfig::host, NameCodec{},
              "Address or name to listen on. One that other machines reach asks for `api_keys`.")
       .Field("port", &ServerConfig::port, IntegerCodec{0, kMaxPort},

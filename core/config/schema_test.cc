@@ -116,6 +116,14 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->generation.thinking, true);
   EXPECT_EQ(config->generation.system, "Be brief.\nSay \"please\".\n");
   EXPECT_TRUE(config->generation.raw);
+  EXPECT_THAT(config->server.models,
+              ElementsAre(ServedModelSetting{.path = "gemma4:e2b"},
+                          ServedModelSetting{.path = folder + "models/some.gguf",
+                                             .name = "some",
+                                             .keep_alive = std::chrono::minutes(90),
+                                             .adapters = {{folder + "one", 1}},
+                                             .settings = {{"context.slots", "2"}}}));
+  EXPECT_EQ(config->server.keep_alive, std::chrono::seconds(90));
   EXPECT_EQ(config->server.port, 8080);
   EXPECT_EQ(config->server.queue_timeout, 3);
   EXPECT_THAT(config->server.api_keys, ElementsAre(folder + "keys"));

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tests/cli/program.h"
 #include "tests/server/client.h"
@@ -105,6 +106,71 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
     EXPECT_EQ(nlohmann::json::parse(line).at("body"), R"({"content": "The prince"})") << line;
   }
   EXPECT_EQ(lines, 4) << "of those that had a key";
+}
+
+// The body of an answer, of a request as it is sent.
+std::string Ask(uint16_t port, const std::string& request) {
+  server::Client client(port);
+  client.Send(request);
+  return server::BodyOf(client.ReadAll());
+}
+
+std::string Get(const std::string& path) {
+  return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+}
+
+// A model is loaded when a request names it, in the place of another one.
+TEST_F(ServeTest, AnswersWithSeveralModels) {
+  const std::filesystem::path config = folder_ / "config.yaml";
+  std::ofstream(config) << "backend: {options: {threads: 1}}\nserver:\n  port: 0\n  models:\n"
+                        << "    - " << TinyModel() << "\n    - path: " << TinyMoeModel()
+                        << "\n      name: experts:latest\n      keep_alive: -1\n"
+                        << "      settings: {context.capacity: 64, context.slots: 2}\n";
+  RunningProgram program({"serve", "--config", config.string()}, {.join_streams = true});
+  ReadUntil(program, "listening on http://127.0.0.1:");
+  const std::string rest = ReadUntil(program, "tokens)");
+  EXPECT_THAT(rest, HasSubstr("tiny-e2b-Q4_K_M and 1 other on cpu"));
+  const auto port = static_cast<uint16_t>(std::stoi(rest));
+  const auto loaded = [port] {
+    return nlohmann::json::parse(Ask(port, Get("/api/ps"))).at("models");
+  };
+  EXPECT_EQ(loaded().at(0).at("name"), "tiny-e2b-Q4_K_M");
+  const auto tags = nlohmann::json::parse(Ask(port, Get("/api/tags"))).at("models");
+  ASSERT_EQ(tags.size(), 2U);
+  EXPECT_EQ(tags.at(1).at("details").at("family"), "gemma4") << "known before it is loaded";
+  const std::string prompt = R"("prompt": "The prince", "max_tokens": 2})";
+  EXPECT_THAT(Ask(port, server::Post("/v1/completions", R"({"model": "experts", )" + prompt)),
+              HasSubstr(R"("model":"experts:latest")"));
+  ASSERT_EQ(loaded().size(), 1U) << "one at a time";
+  EXPECT_EQ(loaded().at(0).at("context_length"), 64);
+  EXPECT_EQ(loaded().at(0).at("expires_at"), "2318-01-01T00:00:00Z");
+  EXPECT_THAT(Ask(port, server::Post("/v1/completions", R"({"model": "other", )" + prompt)),
+              HasSubstr("'tiny-e2b-Q4_K_M', 'experts:latest'"));
+  EXPECT_THAT(Ask(port, server::Post("/v1/completions", "{" + prompt)),
+              HasSubstr("missing_required_parameter"));
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
+}
+
+TEST_F(ServeTest, RefusesWrongListsOfModels) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* error;
+    int exit_code;
+  } rows[] = {
+      {{"-m", TinyModel(), "-m", TinyModel()}, "[config.conflict]", 2},
+      {{"-m", TinyModel(), "-m", TinyMoeModel(), "--lora", "x"}, "[config.conflict]", 2},
+      {{"-m", TinyModel(), "-m", "/nowhere.gguf"}, "'/nowhere.gguf'", 6},
+      {{"-m", TinyModel(), "--max-loaded-models", "0"}, "[config.range]", 2},
+      {{"-m", TinyModel(), "--keep-alive", "soon"}, "[config.type]", 2},
+  };
+  for (const auto& row : rows) {
+    std::vector<std::string> arguments = row.arguments;
+    arguments.insert(arguments.begin(), "serve");
+    const RunResult result = RunRullama(arguments);
+    EXPECT_EQ(result.exit_code, row.exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(row.error));
+  }
 }
 
 // A lost device is opened again once; one that is lost again at once ends the server.

@@ -1,0 +1,40 @@
+// The models that `rullama serve` answers with, as the configuration lists them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "cli/options.h"
+#include "core/base/status.h"
+#include "engine/api/engine.h"
+#include "server/models.h"
+
+namespace rullama::cli {
+
+// A model with the configuration that it is opened with.
+struct ModelToServe {
+  std::string id;  // under which clients find it
+  KeepAlive keep_alive = kForEver;
+  LayeredConfig config;
+};
+
+// The models of `server.models`, or that of `model.path`. At least one. Errors (kUsage):
+// config.* of the settings of a model, config.conflict for two models of one name and for adapters
+// that all of several models would get.
+Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded);
+
+// Opens a model; blocks until requests can run. Errors: those of LoadModel and EngineAccess::Open.
+Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
+                                           const EnvironmentOverrides& environment,
+                                           Console& console);
+
+// The models for the server, which load as OpenServed() does. `models` and the others outlive the
+// result. Errors: those of OpenModelFile, so that a file that is not there is told at once.
+Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
+                                                        const std::vector<ModelToServe>& models,
+                                                        const EnvironmentOverrides& environment,
+                                                        Console& console);
+
+}  // namespace rullama::cli
