@@ -18,6 +18,7 @@ namespace rullama::cli_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServeTest : public ::testing::Test {
  protected:
@@ -170,6 +171,26 @@ TEST_F(ServeTest, RefusesWrongListsOfModels) {
     const RunResult result = RunRullama(arguments);
     EXPECT_EQ(result.exit_code, row.exit_code) << result.err;
     EXPECT_THAT(result.err, HasSubstr(row.error));
+  }
+}
+
+// Clients see a closed connection, and a server that is started again takes the same port.
+TEST_F(ServeTest, IsStartedAgainAfterItWasKilled) {
+  std::string port_text = "0";
+  for (int i = 0; i < 2; ++i) {
+    RunningProgram program({"serve", "-m", TinyModel(), "--threads", "1", "--port", port_text},
+                           {.join_streams = true});
+    ReadUntil(program, "listening on http://127.0.0.1:");
+    const auto port = static_cast<uint16_t>(std::stoi(ReadUntil(program, "tokens)")));
+    port_text = std::to_string(port);
+    server::Client client(port);
+    client.Send(server::Post(
+        "/v1/completions",
+        R"({"prompt": "It", "stream": true, "ignore_eos": true, "max_tokens": 2000})"));
+    EXPECT_THAT(client.ReadUntil("data: "), HasSubstr("200 OK"));
+    program.Signal(SIGKILL);
+    EXPECT_THAT(client.ReadAll(), Not(HasSubstr("[DONE]")));
+    EXPECT_EQ(program.Wait(), 128 + SIGKILL);
   }
 }
 
