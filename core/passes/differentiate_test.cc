@@ -586,8 +586,8 @@ TEST(Differentiate, WhatIsComputedAgainGivesTheSameBytesInLessMemory) {
   EXPECT_EQ(GradientsOf(again, adapted.what), gradients);
   EXPECT_EQ(CountOps(kept, OpKind::kRmsNorm), 4u);
   EXPECT_EQ(CountOps(again, OpKind::kRmsNorm), 8u);
-  const uint64_t kept_bytes = Must(PlanMemory(kept, 64)).arena_bytes;
-  const uint64_t again_bytes = Must(PlanMemory(again, 64)).arena_bytes;
+  const uint64_t kept_bytes = Must(PlanMemory(kept, {.alignment = 64})).arena_bytes;
+  const uint64_t again_bytes = Must(PlanMemory(again, {.alignment = 64})).arena_bytes;
   EXPECT_LT(again_bytes * 3, kept_bytes * 2) << again_bytes << " of " << kept_bytes;
 }
 

@@ -156,7 +156,7 @@ TEST_P(Equivalence, WholePipelineOnOneDevice) {
   options.demand = GetParam();
   options.max_t = 5;
   options.max_r = 2;
-  options.alignments = {64};
+  options.arenas = {{.alignment = 64}};
   const SupportQuery composites_refused = [](int, const Graph& graph) {
     std::vector<std::string> reasons;
     for (const Op& op : graph.ops) reasons.emplace_back(HasDecomposition(op.kind) ? "no" : "");
@@ -176,7 +176,7 @@ TEST(EquivalenceOfSegments, OnTwoDevices) {
   PipelineOptions options;
   options.max_t = 5;
   options.max_r = 2;
-  options.alignments = {64, 64};
+  options.arenas = {{.alignment = 64}, {.alignment = 64}};
   options.policy.fallback = FallbackPolicy::kAllow;
   options.policy.host_device = 1;
   options.policy.host_weights = {"per_layer_token_embd", "down.weight"};

@@ -59,9 +59,15 @@ struct Block {
   [[nodiscard]] uint64_t end() const { return offset + bytes; }
 };
 
-// The start of the smallest sufficient gap between the blocks of `placed` (sorted by offset) that
+// The first offset from `begin` on at which the bytes lie in one buffer.
+uint64_t WithinBuffer(uint64_t begin, uint64_t bytes, uint64_t buffer_bytes) {
+  const uint64_t in_buffer = begin % buffer_bytes;
+  return buffer_bytes - in_buffer >= bytes ? begin : begin - in_buffer + buffer_bytes;
+}
+
+// The offset in the smallest sufficient gap between the blocks of `placed` (sorted by offset) that
 // are live at the same time.
-uint64_t BestGap(const std::vector<Block>& placed, const Block& block) {
+uint64_t BestGap(const std::vector<Block>& placed, const Block& block, uint64_t buffer_bytes) {
   uint64_t begin = 0;
   std::optional<uint64_t> best;
   uint64_t best_size = std::numeric_limits<uint64_t>::max();
@@ -69,14 +75,15 @@ uint64_t BestGap(const std::vector<Block>& placed, const Block& block) {
     if (!other.life.Overlaps(block.life)) continue;
     if (other.offset > begin) {
       const uint64_t gap = other.offset - begin;
-      if (gap >= block.bytes && gap < best_size) {
-        best = begin;
+      const uint64_t offset = WithinBuffer(begin, block.bytes, buffer_bytes);
+      if (offset + block.bytes <= other.offset && gap < best_size) {
+        best = offset;
         best_size = gap;
       }
     }
     begin = std::max(begin, other.end());
   }
-  return best.value_or(begin);
+  return best.value_or(WithinBuffer(begin, block.bytes, buffer_bytes));
 }
 
 tl::unexpected<Error> TooLarge(const TensorType& type, const Extents& extents) {
@@ -84,6 +91,14 @@ tl::unexpected<Error> TooLarge(const TensorType& type, const Extents& extents) {
                    "{} at T = {}, R = {} has no size that fits 64 bits; lower the limits of the "
                    "step or fix the shape",
                    ToString(type), extents.t, extents.r);
+}
+
+tl::unexpected<Error> LargerThanBuffer(const Value& value, uint64_t bytes,
+                                       const ArenaLimits& limits) {
+  return MakeError(ErrorKind::kOutOfMemory, "passes.buffer_size",
+                   "'{}' takes {} bytes in the largest step, but the device allows at most {} "
+                   "bytes in one buffer; lower the prefill chunk or the batch",
+                   value.name, bytes, limits.max_buffer_bytes);
 }
 
 std::optional<int64_t> CheckedDim(const Dim& dim, const Extents& extents) {
@@ -120,7 +135,8 @@ std::vector<bool> InArena(const Graph& graph) {
   return in_arena;
 }
 
-Result<MemoryPlan> PlanMemory(const Graph& graph, uint64_t alignment) {
+Result<MemoryPlan> PlanMemory(const Graph& graph, const ArenaLimits& limits) {
+  const uint64_t alignment = limits.alignment;
   if (!std::has_single_bit(alignment)) {
     return MakeError(ErrorKind::kBackend, "passes.alignment",
                      "the device asks for an alignment of {} bytes, expected a power of two",
@@ -129,24 +145,29 @@ Result<MemoryPlan> PlanMemory(const Graph& graph, uint64_t alignment) {
   const std::vector<bool> in_arena = InArena(graph);
   const std::vector<ValueId> root = RootsOf(graph, in_arena);
   const std::vector<Life> lives = LivesOf(graph, root);
+  MemoryPlan plan;
+  plan.offset.assign(graph.values.size(), 0);
+  plan.buffer_bytes = limits.max_buffer_bytes / alignment * alignment;
+  // Size without sharing. An offset is below twice that and a buffer, as a block leaves less of a
+  // buffer empty than it fills of the next, so that the sums below cannot wrap.
+  uint64_t total = 0;
+  constexpr uint64_t kMaxTotal = uint64_t{1} << 62;
   std::vector<Block> blocks;
-  uint64_t total = 0;  // size without sharing: bounds every offset, so the sums below cannot wrap
   for (ValueId id = 0; id < graph.values.size(); ++id) {
     if (!in_arena[id] || root[id] != id) continue;
     RL_ASSIGN_OR_RETURN(const uint64_t bytes, CheckedBytes(graph.type(id), graph.MaxExtents()));
     const auto padded = CheckedAlignUp(bytes, alignment);
     const auto sum = padded ? CheckedAdd(total, *padded) : std::nullopt;
-    if (!sum) return TooLarge(graph.type(id), graph.MaxExtents());
+    if (!sum || *sum > kMaxTotal) return TooLarge(graph.type(id), graph.MaxExtents());
+    if (*padded > plan.buffer_bytes) return LargerThanBuffer(graph.value(id), *padded, limits);
     total = *sum;
     if (*padded > 0) blocks.push_back({id, *padded, 0, lives[id]});
   }
   std::ranges::stable_sort(blocks, std::greater<>{}, &Block::bytes);
 
-  MemoryPlan plan;
-  plan.offset.assign(graph.values.size(), 0);
   std::vector<Block> placed;  // by offset
   for (Block& block : blocks) {
-    block.offset = BestGap(placed, block);
+    block.offset = BestGap(placed, block, plan.buffer_bytes);
     plan.offset[block.value] = block.offset;
     plan.arena_bytes = std::max(plan.arena_bytes, block.end());
     placed.insert(std::ranges::upper_bound(placed, block.offset, {}, &Block::offset), block);
@@ -176,6 +197,11 @@ Status VerifyMemoryPlan(const Graph& graph, const MemoryPlan& plan, uint64_t ali
       return MakeError(ErrorKind::kRuntime, kId,
                        "'{}' at [{}, +{}) is outside the arena of {} bytes or not aligned to {}",
                        name, block.offset, bytes, plan.arena_bytes, alignment);
+    }
+    if (WithinBuffer(block.offset, bytes, plan.buffer_bytes) != block.offset) {
+      return MakeError(ErrorKind::kRuntime, kId,
+                       "'{}' at [{}, +{}) crosses the buffers of {} bytes", name, block.offset,
+                       bytes, plan.buffer_bytes);
     }
     for (const Block& other : seen) {
       const bool shares = block.offset < other.end() && other.offset < block.end();

@@ -13,10 +13,10 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
-MemoryPlan Planned(const Graph& graph, uint64_t alignment = kAlignment) {
-  auto plan = PlanMemory(graph, alignment);
+MemoryPlan Planned(const Graph& graph, const ArenaLimits& limits = {.alignment = kAlignment}) {
+  auto plan = PlanMemory(graph, limits);
   EXPECT_TRUE(plan.has_value()) << plan.error().ToString();
-  const Status status = VerifyMemoryPlan(graph, *plan, alignment);
+  const Status status = VerifyMemoryPlan(graph, *plan, limits.alignment);
   EXPECT_TRUE(status.has_value()) << status.error().ToString();
   return *plan;
 }
@@ -59,7 +59,7 @@ TEST(MemoryPlan, ModelsShareMostOfTheirMemory) {
     for (const bool decomposed : {false, true}) {
       if (decomposed) graph = DecomposeAll(*graph);
       ASSERT_TRUE(graph.has_value());
-      EXPECT_LT(Planned(*graph, 4).arena_bytes, BytesWithoutSharing(*graph) / 2);
+      EXPECT_LT(Planned(*graph, {.alignment = 4}).arena_bytes, BytesWithoutSharing(*graph) / 2);
     }
   }
 }
@@ -94,8 +94,8 @@ TEST(MemoryPlan, AReshapeOfAnOutputOrInputIsNotAliased) {
 TEST(MemoryPlan, OffsetsAreAlignedAndSizesAreAtTheLargestStep) {
   Graph graph = Chain(3);
   graph.max_t = 7;
-  EXPECT_EQ(Planned(graph, 256).arena_bytes, 2 * 512U);
-  EXPECT_EQ(Planned(graph, 1).arena_bytes, 2 * 7 * 64U);
+  EXPECT_EQ(Planned(graph, {.alignment = 256}).arena_bytes, 2 * 512U);
+  EXPECT_EQ(Planned(graph, {.alignment = 1}).arena_bytes, 2 * 7 * 64U);
 }
 
 TEST(MemoryPlan, RandomGraphsNeverOverlap) {
@@ -125,8 +125,31 @@ TEST(MemoryPlan, RandomGraphsNeverOverlap) {
     b.Output("y", values.back(), RowDemand::kAll);
     auto graph = std::move(b).Finish();
     ASSERT_TRUE(graph.has_value()) << graph.error().ToString();
-    Planned(*graph, 32);
+    Planned(*graph, {.alignment = 32});
   }
+}
+
+TEST(MemoryPlan, ValuesStayWithinOneBuffer) {
+  GraphBuilder b("wide");
+  const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 16}});
+  std::vector<ValueId> kept;
+  for (int i = 0; i < 5; ++i)
+    kept.push_back(b.Add(ops::Softcap{.x = x, .cap = static_cast<float>(i + 1)}));
+  ValueId sum = kept[0];
+  for (int i = 1; i < 5; ++i) sum = b.Add(ops::Binary{.a = sum, .b = kept[i], .fn = RL_BINARY_ADD});
+  b.Output("y", sum, RowDemand::kAll);
+  const Graph graph = *std::move(b).Finish();
+  // Values of 64 bytes, of which buffers of 160 hold two and leave 32 empty.
+  const MemoryPlan plan = Planned(graph, {.alignment = 32, .max_buffer_bytes = 170});
+  EXPECT_EQ(plan.buffer_bytes, 160U);
+  EXPECT_GT(plan.arena_bytes, 320U);
+  EXPECT_EQ(Planned(graph, {.alignment = 32}).arena_bytes, 6 * 64U);
+
+  MemoryPlan crossing = plan;
+  crossing.buffer_bytes = 96;
+  EXPECT_FALSE(VerifyMemoryPlan(graph, crossing, 32).has_value());
+  const auto too_small = PlanMemory(graph, {.alignment = 32, .max_buffer_bytes = 63});
+  EXPECT_EQ(too_small.error().id, "passes.buffer_size");
 }
 
 TEST(MemoryPlan, TheCheckerFindsWrongPlans) {
@@ -148,8 +171,8 @@ TEST(MemoryPlan, SizesThatDoNotFitAreErrors) {
   EXPECT_EQ(CheckedBytes({DType::kF32, {Dim(-1)}}, {1, 1}).error().id, "passes.size");
   EXPECT_EQ(*CheckedBytes({DType::kQ8_0, {2, 64}}, {1, 1}), 2 * 2 * 34U);
   Graph graph = Chain(3);
-  EXPECT_EQ(PlanMemory(graph, 48).error().id, "passes.alignment");
-  EXPECT_EQ(PlanMemory(graph, 0).error().id, "passes.alignment");
+  EXPECT_EQ(PlanMemory(graph, {.alignment = 48}).error().id, "passes.alignment");
+  EXPECT_EQ(PlanMemory(graph, {.alignment = 0}).error().id, "passes.alignment");
 }
 
 }  // namespace

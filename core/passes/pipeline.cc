@@ -41,16 +41,16 @@ Result<Graph> Finished(std::string_view pass, Result<Graph> graph, const Pipelin
 
 Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& options) {
   const auto device = static_cast<size_t>(segment.device);
-  if (device >= options.alignments.size()) {
+  if (device >= options.arenas.size()) {
     return MakeError(ErrorKind::kRuntime, "passes.devices",
-                     "no alignment is given for device {}, only for {} devices", segment.device,
-                     options.alignments.size());
+                     "no arena limits are given for device {}, only for {} devices", segment.device,
+                     options.arenas.size());
   }
   RL_RETURN_IF_ERROR(Checkpoint("segment", segment.graph, options));
-  const uint64_t alignment = options.alignments[device];
-  RL_ASSIGN_OR_RETURN(MemoryPlan memory, PlanMemory(segment.graph, alignment));
+  const ArenaLimits& limits = options.arenas[device];
+  RL_ASSIGN_OR_RETURN(MemoryPlan memory, PlanMemory(segment.graph, limits));
   if constexpr (kVerify) {
-    RL_RETURN_IF_ERROR(VerifyMemoryPlan(segment.graph, memory, alignment));
+    RL_RETURN_IF_ERROR(VerifyMemoryPlan(segment.graph, memory, limits.alignment));
   }
   return PlannedSegment{segment.device, std::move(segment.graph), std::move(memory)};
 }

@@ -25,7 +25,7 @@ struct PipelineOptions {
   int64_t max_r = 1;
   std::optional<Differentiation> differentiation;  // of a training graph
   PlacementPolicy policy;
-  std::vector<uint64_t> alignments;  // of arena offsets, by device
+  std::vector<ArenaLimits> arenas;  // by device
   // Called with the graph after each pass ("canonicalise", "row_demand", "differentiate" if there
   // is one, "placement", "schedule"), and once for each segment ("segment"). May be empty.
   std::function<void(std::string_view pass, const Graph&)> dump;

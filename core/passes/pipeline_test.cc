@@ -30,7 +30,7 @@ PipelineOptions OptionsFor(DemandMode demand, int64_t max_t, int64_t max_r) {
   options.demand = demand;
   options.max_t = max_t;
   options.max_r = max_r;
-  options.alignments = {64, 32};
+  options.arenas = {{.alignment = 64}, {.alignment = 32}};
   return options;
 }
 
@@ -101,7 +101,7 @@ TEST(Pipeline, BoundsAndAlignmentsAreChecked) {
     EXPECT_EQ(program.error().id, "passes.bounds");
   }
   PipelineOptions options = OptionsFor(DemandMode::kPerOutput, 1, 1);
-  options.alignments.clear();
+  options.arenas.clear();
   auto program = BuildProgram(model, SupportAll, options);
   ASSERT_FALSE(program.has_value());
   EXPECT_EQ(program.error().id, "passes.devices");

@@ -28,7 +28,8 @@ Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> 
   options.policy = policy;
   options.differentiation = differentiation;
   for (const Device* device : devices) {
-    options.alignments.push_back(device->description().alignment);
+    const DeviceDescription& description = device->description();
+    options.arenas.push_back({description.alignment, description.max_buffer_bytes});
   }
   return BuildProgram(graph, query, options);
 }

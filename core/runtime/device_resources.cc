@@ -65,9 +65,9 @@ Status DeviceResources::CheckMemory(const Program& program) {
 
 Result<std::vector<Storage>> DeviceResources::AssignStorage(int device, const Graph& graph,
                                                             const MemoryPlan& memory) {
-  rl_buffer* arena = nullptr;
+  const Arena* arena = nullptr;
   if (memory.arena_bytes > 0) {
-    RL_ASSIGN_OR_RETURN(arena, FindOrCreateArena(device, memory.arena_bytes));
+    RL_ASSIGN_OR_RETURN(arena, FindOrCreateArena(device, memory));
   }
   std::vector<Storage> storage(graph.values.size());
   for (size_t i = 0; i < graph.values.size(); ++i) {
@@ -91,8 +91,9 @@ Result<std::vector<Storage>> DeviceResources::AssignStorage(int device, const Gr
         break;
       }
       case Lifetime::kTransient:
-        place.buffer = arena;
-        place.offset = memory.offset[i];
+        if (arena == nullptr) break;
+        place.buffer = arena->buffers[memory.offset[i] / memory.buffer_bytes].get();
+        place.offset = memory.offset[i] % memory.buffer_bytes;
         break;
     }
   }
@@ -130,17 +131,23 @@ bool DeviceResources::HasArena(int device, uint64_t bytes) const {
                              [bytes](const Arena& arena) { return arena.bytes >= bytes; });
 }
 
-Result<rl_buffer*> DeviceResources::FindOrCreateArena(int device, uint64_t bytes) {
+Result<const DeviceResources::Arena*> DeviceResources::FindOrCreateArena(int device,
+                                                                         const MemoryPlan& memory) {
   auto& arenas = arenas_[static_cast<size_t>(device)];
   // Steps run one after another, so plans can share any arena that is large enough.
-  const auto found =
-      std::ranges::find_if(arenas, [bytes](const Arena& arena) { return arena.bytes >= bytes; });
-  if (found != arenas.end()) return found->buffer->get();
-  RL_ASSIGN_OR_RETURN(DeviceBuffer buffer,
-                      this->device(device).CreateBuffer(bytes, RL_BUFFER_ARENA));
-  bytes_.arenas += bytes;
-  arenas.push_back({bytes, std::make_unique<DeviceBuffer>(std::move(buffer))});
-  return arenas.back().buffer->get();
+  const auto found = std::ranges::find_if(
+      arenas, [&](const Arena& arena) { return arena.bytes >= memory.arena_bytes; });
+  if (found != arenas.end()) return &*found;
+  Arena arena;
+  while (arena.bytes < memory.arena_bytes) {
+    const uint64_t bytes = std::min(memory.arena_bytes - arena.bytes, memory.buffer_bytes);
+    RL_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                        this->device(device).CreateBuffer(bytes, RL_BUFFER_ARENA));
+    arena.buffers.push_back(std::move(buffer));
+    arena.bytes += bytes;
+  }
+  bytes_.arenas += arena.bytes;
+  return &arenas.emplace_back(std::move(arena));
 }
 
 Result<rl_buffer*> DeviceResources::FindOrCreateState(int device, const Value& state) {

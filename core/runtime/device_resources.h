@@ -9,8 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
-#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -83,9 +83,11 @@ class DeviceResources {
   // plan and R rows in another.
   using IoKey = std::tuple<int, std::string, std::string>;
   using IoBuffers = std::map<IoKey, DeviceBuffer>;
+  // Memory of the transients of plans: buffers of the size of MemoryPlan::buffer_bytes, and the
+  // last one with the rest.
   struct Arena {
     uint64_t bytes = 0;
-    std::unique_ptr<DeviceBuffer> buffer;
+    std::vector<DeviceBuffer> buffers;
   };
   struct StateBuffer {
     DeviceBuffer buffer;
@@ -97,7 +99,7 @@ class DeviceResources {
   Status AddNeed(const PlannedSegment& segment, std::set<std::pair<int, std::string>>& counted,
                  MemoryNeed& need) const;
   [[nodiscard]] Result<WeightDesc> DescribeWeight(const Value& constant) const;
-  Result<rl_buffer*> FindOrCreateArena(int device, uint64_t bytes);
+  Result<const Arena*> FindOrCreateArena(int device, const MemoryPlan& memory);
   Result<rl_buffer*> FindOrCreateState(int device, const Value& state);
   Result<rl_weight*> FindOrLoadWeight(int device, const Value& constant);
   Result<rl_buffer*> FindOrCreateIo(IoBuffers& buffers, int device, const std::string& name,
@@ -110,7 +112,7 @@ class DeviceResources {
   WeightNames in_products_;
   std::map<std::pair<int, std::string>, DeviceWeight> weight_handles_;
   std::map<std::pair<int, std::string>, StateBuffer> states_;
-  std::vector<std::vector<Arena>> arenas_;  // by device
+  std::vector<std::deque<Arena>> arenas_;  // by device
   IoBuffers inputs_;
   IoBuffers outputs_;
   std::vector<uint64_t> allocated_bytes_;  // by device, since the device was described
