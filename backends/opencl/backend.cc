@@ -9,6 +9,7 @@
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
 #include "backends/opencl/instance.h"
+#include "backends/opencl/memory.h"
 #include "backends/opencl/plan.h"
 
 namespace rullama::opencl {
@@ -155,7 +156,7 @@ class OpenClBackend final : public sdk::Backend {
       info.name = can.name;
       info.driver = can.driver;
       info.memory_total = can.memory;
-      info.max_buffer_bytes = can.max_allocation;
+      info.max_buffer_bytes = MaxBufferBytes(can.max_allocation);
       info.alignment = kAlignment;
       infos_.push_back(std::move(info));
     }

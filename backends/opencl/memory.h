@@ -34,6 +34,10 @@ struct Place {
   uint64_t offset = 0;
 };
 
+// The bytes of the largest allocation of Memory on a device that allows so many in one of its own:
+// the end of a block stays unused.
+uint64_t MaxBufferBytes(uint64_t max_allocation);
+
 class Memory {
  public:
   Memory(const Api& api, const Capabilities& capabilities, cl_context context,

@@ -9,6 +9,7 @@
 #include "backends/gpu/device.h"
 #include "backends/gpu/options.h"
 #include "backends/vulkan/instance.h"
+#include "backends/vulkan/memory.h"
 #include "backends/vulkan/plan.h"
 
 namespace rullama::vulkan {
@@ -176,7 +177,7 @@ class VulkanBackend final : public sdk::Backend {
       info.driver = can.driver;
       info.memory_total = total;
       info.memory_free = free;
-      info.max_buffer_bytes = can.max_allocation;
+      info.max_buffer_bytes = MaxBufferBytes(can.max_allocation);
       info.alignment = kAlignment;
       infos_.push_back(std::move(info));
     }

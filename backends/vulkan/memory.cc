@@ -91,6 +91,10 @@ MemoryBlock& Memory::NewBlock(uint64_t bytes, Residence residence) {
   return *blocks.back();
 }
 
+uint64_t MaxBufferBytes(uint64_t max_allocation) {
+  return gpu::MaxPiece(0, max_allocation, kGranularity);
+}
+
 uint64_t Memory::max_piece() const {
   const auto& can = physical_.capabilities;
   return gpu::MaxPiece(can.weight_piece, can.max_allocation, kGranularity);

@@ -49,6 +49,10 @@ class Allocation : public gpu::BlockRange<MemoryBlock> {
   [[nodiscard]] bool cached() const { return block().cached; }  // whether the host reads it fast
 };
 
+// The bytes of the largest allocation of Memory on a device that allows so many in one of its own:
+// the end of a block stays unused.
+uint64_t MaxBufferBytes(uint64_t max_allocation);
+
 class Memory {
  public:
   Memory(const PhysicalDevice& physical, VkDevice device);
