@@ -66,6 +66,23 @@ uint64_t ColumnsOf(const Product& product) {
   return ColumnsOf({product.mode, product.weight->shape(), product.used});
 }
 
+// Rows of x of this width that fit in shared memory at the same time, as matvec_dot.comp stages
+// them (kRuns), beside what its reductions take.
+uint64_t StagedRows(const Tuning& tuning, uint64_t columns) {
+  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
+  const uint64_t places = CeilDiv(columns, kPlaces) * kPlaces;
+  const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
+  return tuning.shared_bytes < kOtherBytes ? 0 : (tuning.shared_bytes - kOtherBytes) / row;
+}
+
+// Rows of x of a workgroup: several share the decoded weights, but each takes registers.
+uint64_t OwnRows(const Tuning& tuning, const Product& product, uint64_t rows) {
+  constexpr uint64_t kMaxOwnRows = 4;
+  if (product.mode != ProductMode::kDense) return 1;  // each row has experts of its own
+  return std::clamp<uint64_t>(std::min(rows, StagedRows(tuning, ColumnsOf(product))), 1,
+                              kMaxOwnRows);
+}
+
 ExpertLayout ExpertsOf(ProductMode mode) {
   if (mode == ProductMode::kDense) return ExpertLayout::kNoExperts;
   return mode == ProductMode::kShared ? ExpertLayout::kStacked : ExpertLayout::kSideBySide;
@@ -104,17 +121,13 @@ void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups) {
 }
 
 bool FitsInt8Gemv(const Tuning& tuning, const GemvShape& product, int64_t max_rows) {
-  // kRuns of matvec_dot.comp, and what its reductions take.
-  constexpr uint64_t kOtherBytes = 2048, kBytes = 2, kScaleBytes = 8, kRun = 16, kPlaces = 256;
   const WeightShape& shape = product.weight;
-  const uint64_t places = CeilDiv(ColumnsOf(product), kPlaces) * kPlaces;
-  const uint64_t row = places * kBytes + places / kRun * kScaleBytes;
   const bool is_known =
       product.mode == ProductMode::kDense ||
       ((product.mode == ProductMode::kShared || product.mode == ProductMode::kSummed) &&
        product.used <= tuning.subgroup_size);
   return tuning.integer_dot && is_known && max_rows == 1 && IsBlockType(shape.dtype) &&
-         shape.columns % 32 == 0 && row + kOtherBytes <= tuning.shared_bytes;
+         shape.columns % 32 == 0 && StagedRows(tuning, ColumnsOf(product)) > 0;
 }
 
 void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
@@ -133,6 +146,8 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
   shares.offset = offsetof(kernels::MatVecDotLayout, lanes);
   const uint64_t groups = std::clamp<uint64_t>(tuning.few_groups, 1, shares.rows);
   const Division division = DivisionOf(tuning, shares, groups, threads);
+  const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
+  const uint64_t own_rows = OwnRows(tuning, product, rows);
   DispatchBuilder(plan,
                   kernels::MatVecDot{.threads = threads,
                                      .type = shape.dtype,
@@ -141,6 +156,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                                      .turns = turns,
                                      .together = together,
                                      .experts = ExpertsOf(product.mode),
+                                     .own_rows = own_rows,
                                      .max_columns = columns},
                   {.x = operands.x,
                    .weight = product.gate,
@@ -163,7 +179,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                    .op = plan.op_index() + 1,
                    .prologue = PrologueRecord(prologue)})
       .Share(shares)
-      .Emit(groups, static_cast<uint64_t>(plan.Max(product.rows)));
+      .Emit(groups, CeilDiv(rows, own_rows));
 }
 
 }  // namespace rullama::gpu

@@ -185,7 +185,7 @@ void Weighted(uint lane, uint row) {
 }
 
 void StageRow() {
-  LoadNormedRow();
+  LoadNormedRow(GROUP.y);
   [[unroll]] for (uint t = 0; t < kTurns; ++t) {
     if (InRow(t)) shared_x[RowPlace(t)] = floatBitsToUint(x_row[t]);
   }

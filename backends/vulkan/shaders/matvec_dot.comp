@@ -1,12 +1,14 @@
 #version 460
 // The product of one row, or of each of several, with a matrix of weights in blocks, by dot
-// products of four bytes. Each workgroup brings its row, GROUP.y, into shared memory as integers of
-// 16 bits, those of a run of 16 with one scale: high and low bytes apart, because a dot product
-// takes bytes. A few lanes share a row of weights. Accumulates in f32.
+// products of four bytes. Each workgroup brings up to kOwnRows rows of x, from row
+// GROUP.y * kOwnRows on, into shared memory as integers of 16 bits, those of a run of 16 with one
+// scale: high and low bytes apart, because a dot product takes bytes. A few lanes share a row of
+// weights, and decode it once for all rows of the workgroup. Accumulates in f32, each row in the
+// same order whatever kOwnRows is.
 //
 // With a mixture of experts the rows of weights are those of the experts chosen for the row, one
 // expert after another; or, for the sum of what experts make of a part of the row each, side by
-// side.
+// side. kOwnRows is then 1.
 //
 // Little of a product is a constant here: in a step of one dispatch (persistent.comp) the code of
 // all tasks takes turns, and what is not in the instruction cache costs more than what it would
@@ -31,8 +33,13 @@ spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [
                   id = 4452) int SignedUnsignedDot(int a, uint b, spirv_literal int format);
 const int kPackedBytes = 0;
 
-shared uvec4 shared_bytes[2 * kRuns];  // the high ones of all runs, then the low ones
-shared vec2 shared_scale[kRuns];       // and the sum of the run
+// For each row of the workgroup the high ones of all runs, then the low ones.
+shared uvec4 shared_bytes[kOwnRows * 2 * kRuns];
+shared vec2 shared_scale[kOwnRows * kRuns];  // and the sum of the run
+
+uint FirstOwnRow() { return GROUP.y * kOwnRows; }
+// The rows of the workgroup that exist; set by main().
+uint own_rows;
 
 // The place of a run of a chunk: eight chunks after each other, so that lanes next to each other
 // read different banks.
@@ -56,8 +63,8 @@ uint Bytes(ivec4 x) {
 // To nearest even, of what is below 2^22: added to 1.5 * 2^23, it is the low bits of the sum.
 ivec4 Rounded(vec4 x) { return floatBitsToInt(x + 12582912.0) - 0x4B400000; }
 
-// Quad `quad` of the row. Four invocations, which follow each other, have a run.
-void StageQuad(uint quad, vec4 x) {
+// Quad `quad` of row `own` of the workgroup. Four invocations, which follow each other, have a run.
+void StageQuad(uint own, uint quad, vec4 x) {
   const vec4 a = abs(x);
   // max() may drop what is not a number: it becomes an infinite scale, and so a result that is
   // none.
@@ -73,32 +80,38 @@ void StageQuad(uint quad, vec4 x) {
   sum += subgroupShuffleXor(sum, 2);
   if (quad >= p.k / 4) return;
   const uint place = PlaceOfRun(quad / 4), part = quad & 3;
-  shared_bytes[place][part] = Bytes((q + 128) >> 8);
-  shared_bytes[kRuns + place][part] = Bytes(q);
+  shared_bytes[own * 2 * kRuns + place][part] = Bytes((q + 128) >> 8);
+  shared_bytes[own * 2 * kRuns + kRuns + place][part] = Bytes(q);
   const float scale = most * (1.0 / 32512.0);
-  if (part == 0) shared_scale[place] = vec2(scale, scale * float(sum));
+  if (part == 0) shared_scale[own * kRuns + place] = vec2(scale, scale * float(sum));
 }
 
-void StageRow() {
+void StageRow(uint own) {
   const uint turn = kTurns * gl_WorkGroupSize.x;
-  const uvec2 x = OwnRow(p.x);
+  const uint row_of_x = FirstOwnRow() + own;
+  const uvec2 x = ValuesOf(p.x, row_of_x);
   if (IsNull(p.prologue)) {
     LoadRow(x, 0);
   } else {
-    LoadNormedRow();  // all of it at once
+    LoadNormedRow(row_of_x);  // all of it at once
   }
   for (uint first = 0; first < p.k / 4; first += turn) {
     vec4 row[kTurns];
     [[unroll]] for (uint t = 0; t < kTurns; ++t) row[t] = x_row[t];
     LoadRow(x, first + turn);  // the next ones are on their way meanwhile
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
-      if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(first + RowPlace(t), row[t]);
+      if (first + t * gl_WorkGroupSize.x < p.k / 4) StageQuad(own, first + RowPlace(t), row[t]);
     }
   }
+}
+
+void StageRows() {
+  // Rows that do not exist are left out: their results are not stored.
+  for (uint own = 0; own < own_rows; ++own) StageRow(own);
   barrier();
 }
 
-float acc[kHalves];
+float acc[kOwnRows * kHalves];
 
 RawChunk raw[kUnroll * kHalves];  // on their way
 
@@ -138,19 +151,19 @@ RawChunk LoadChunk(WeightRow row, uint chunk) {
   return Load(row, chunk);
 }
 
-// Adds the dot product of one run of 16 weights.
-void AddRun(const Chunk c, uint half_glu, uint run, uvec4 high, uvec4 low, vec2 scale) {
+// Adds the dot product of one run of 16 weights to `sum_at` of acc.
+void AddRun(const Chunk c, uint sum_at, uint run, uvec4 high, uvec4 low, vec2 scale) {
   int sum_high = 0, sum_low = 0;
   [[unroll]] for (uint i = 0; i < 4; ++i) {
     sum_high += SignedUnsignedDot(int(high[i]), c.word[run * 4 + i], kPackedBytes);
     sum_low += SignedUnsignedDot(int(low[i]), c.word[run * 4 + i], kPackedBytes);
   }
   const float sum = float(sum_high * 256 + sum_low);
-  acc[half_glu] = fma(c.scale[run] * scale.x, sum, acc[half_glu]);
+  acc[sum_at] = fma(c.scale[run] * scale.x, sum, acc[sum_at]);
   if (kHasOffset) {
-    acc[half_glu] = fma(c.offset[run], scale.y, acc[half_glu]);
+    acc[sum_at] = fma(c.offset[run], scale.y, acc[sum_at]);
   } else if (kBias != 0.0) {
-    acc[half_glu] = fma(c.scale[run] * -kBias, scale.y, acc[half_glu]);
+    acc[sum_at] = fma(c.scale[run] * -kBias, scale.y, acc[sum_at]);
   }
 }
 
@@ -162,16 +175,21 @@ void AddChunk(uint chunk, uint i) {
   [[unroll]] for (uint h = 0; h < kHalves; ++h) c[h] = Unpack(raw[i * kHalves + h], in_weights);
   [[unroll]] for (uint run = 0; run < 2; ++run) {
     const uint place = PlaceOf(there, run);
-    const uvec4 high = shared_bytes[place], low = shared_bytes[kRuns + place];
-    const vec2 scale = chunk < Chunks() ? shared_scale[place] : vec2(0);
-    [[unroll]] for (uint h = 0; h < kHalves; ++h) AddRun(c[h], h, run, high, low, scale);
+    [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
+      const uint bytes = own * 2 * kRuns + place;
+      const uvec4 high = shared_bytes[bytes], low = shared_bytes[kRuns + bytes];
+      const vec2 scale = chunk < Chunks() ? shared_scale[own * kRuns + place] : vec2(0);
+      [[unroll]] for (uint h = 0; h < kHalves; ++h) {
+        AddRun(c[h], own * kHalves + h, run, high, low, scale);
+      }
+    }
   }
 }
 
 bool IsGateOfExtra() { return kExperts == 0 && kHalves == 1 && !IsNull(p.extra); }
 
-// The factor of the result of a row of weights.
-float ExtraOf(uint weight_row, uint end) {
+// The factor of the result of a row of weights, for row `own` of the workgroup.
+float ExtraOf(uint own, uint weight_row, uint end) {
   weight_row = min(weight_row, end - 1);
   if (kExperts == kStacked) {
     const uint place = weight_row / p.span;
@@ -179,19 +197,22 @@ float ExtraOf(uint weight_row, uint end) {
     const float weight = IsNull(p.extra) ? 1.0 : F32(p.extra).v[GROUP.y * p.used + place];
     return IsNull(p.factor) ? weight : weight * F32(p.factor).v[expert];
   }
-  return IsGateOfExtra() ? F32(p.extra).v[GROUP.y * p.n + weight_row] : 1.0;
+  if (!IsGateOfExtra()) return 1.0;
+  return own < own_rows ? F32(p.extra).v[(FirstOwnRow() + own) * p.n + weight_row] : 0.0;
 }
 
-void Store(uint lane, uint weight_row, uint end, float extra) {
-  float y = SumOfLanes(acc[0], p.lanes);
-  if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[kHalves - 1], p.lanes);
-  if (lane != 0 || weight_row >= end) return;
+void Store(uint own, uint lane, uint weight_row, uint end, float extra) {
+  float y = SumOfLanes(acc[own * kHalves], p.lanes);
+  if (kHalves == 2) y = GeluTanh(y) * SumOfLanes(acc[own * kHalves + kHalves - 1], p.lanes);
+  if (lane != 0 || weight_row >= end || own >= own_rows) return;
   if (IsGateOfExtra()) y = GeluTanh(y);
-  F32(p.y).v[GROUP.y * p.n + weight_row] = y * extra;
+  F32(p.y).v[(FirstOwnRow() + own) * p.n + weight_row] = y * extra;
 }
 
 void main() {
-  if (GROUP.y >= At(p.rows, Step(p.step))) return;
+  const uint rows_of_x = At(p.rows, Step(p.step));
+  if (FirstOwnRow() >= rows_of_x) return;
+  own_rows = min(rows_of_x - FirstOwnRow(), kOwnRows);
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
@@ -206,13 +227,14 @@ void main() {
       raw[i * kHalves + h] = LoadChunk(rows[h], i * p.lanes + lane);
     }
   }
-  StageRow();
+  StageRows();
   // A subgroup without a row leaves its time to the others.
   const uint first_together = begin + (kTogether != 0 ? 0 : FirstTogether() / p.lanes);
   for (uint first_row = begin; first_row - begin + first_together < end; first_row += groups) {
     const uint weight_row = first_row + group;
-    const float extra = ExtraOf(weight_row, end);
-    [[unroll]] for (uint h = 0; h < kHalves; ++h) acc[h] = 0.0;
+    float extra[kOwnRows];
+    [[unroll]] for (uint own = 0; own < kOwnRows; ++own) extra[own] = ExtraOf(own, weight_row, end);
+    [[unroll]] for (uint i = 0; i < kOwnRows * kHalves; ++i) acc[i] = 0.0;
     const uint turn = p.lanes * kUnroll;
     for (uint first = 0; first < Chunks(); first += turn) {
       // A chunk makes room for that of the next turn, or in the end for itself once more: a choice
@@ -230,6 +252,8 @@ void main() {
         }
       }
     }
-    Store(lane, weight_row, end, extra);
+    [[unroll]] for (uint own = 0; own < kOwnRows; ++own) {
+      Store(own, lane, weight_row, end, extra[own]);
+    }
   }
 }

@@ -1,4 +1,4 @@
-// The prologue of a GEMV (Prologue in kernels.def) for row GROUP.y of x. The includer's push
+// The prologue of a GEMV (Prologue in kernels.def) for one row of x at a time. The includer's push
 // constants `p` have its place in memory, p.prologue, and the columns of the row, p.k; it says how
 // many turns of the workgroup take a row, kTurns, and counts its invocations, Index().
 
@@ -24,19 +24,19 @@ vec4 RowOf(uvec2 values, uint first, uint t, float otherwise) {
   return F32x4(values).v[first + RowPlace(t)];
 }
 
-// The values of the row that this workgroup has.
-uvec2 OwnRow(uvec2 rows) { return IsNull(rows) ? rows : AdvanceBy(rows, GROUP.y, p.k * 4); }
+// The values of row `row`.
+uvec2 ValuesOf(uvec2 rows, uint row) { return IsNull(rows) ? rows : AdvanceBy(rows, row, p.k * 4); }
 
 void LoadRow(uvec2 x, uint first) {
   [[unroll]] for (uint t = 0; t < kTurns; ++t) x_row[t] = RowOf(x, first, t, 0.0);
 }
 
-// All that is read is on its way before the first of it is used.
-void LoadNormedRow() {
+// Row `row`, normed. All that is read is on its way before the first of it is used.
+void LoadNormedRow(uint row) {
   const Prologue r = PrologueAt(p.prologue).v;
   vec4 residual[kTurns], weight[kTurns], norm_weight[kTurns];
-  LoadRow(OwnRow(r.x), 0);
-  const uvec2 residuals = OwnRow(r.residual);
+  LoadRow(ValuesOf(r.x, row), 0);
+  const uvec2 residuals = ValuesOf(r.residual, row);
   [[unroll]] for (uint t = 0; t < kTurns; ++t) {
     residual[t] = RowOf(residuals, 0, t, 0.0);
     weight[t] = RowOf(r.weight, 0, t, 1.0);
@@ -46,7 +46,7 @@ void LoadNormedRow() {
   if (!IsNull(r.residual)) {
     const float factor = NormFactor(r.eps);
     const bool leads = GROUP.x == 0 && !IsNull(r.sum);
-    const uvec2 sums = OwnRow(r.sum);
+    const uvec2 sums = ValuesOf(r.sum, row);
     [[unroll]] for (uint t = 0; t < kTurns; ++t) {
       x_row[t] = (residual[t] + x_row[t] * factor * weight[t]) * scale;
       if (leads && InRow(t)) Sums(sums).v[RowPlace(t)] = x_row[t];
