@@ -68,7 +68,7 @@ void Divide(Dispatch& dispatch, const Tuning& tuning, uint64_t groups);
 bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const rl_op& op);
 
 // Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
-void EmitMatMulPlain(PlanBuilder& plan, const kernels::MatMulPlainArgs& args, bool adds = false);
+void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
 // The dense product x W^T with all rows of a weight.
 Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& rows);

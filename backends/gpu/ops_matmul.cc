@@ -290,13 +290,40 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
   return "gate and up have different types";
 }
 
-void EmitMatMulPlain(PlanBuilder& plan, const kernels::MatMulPlainArgs& args, bool adds) {
+// Where there are too few tiles to keep a device busy, workgroups share the terms of each.
+void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds) {
   constexpr uint32_t kThreads = 64;
-  constexpr uint64_t kTile = 32;  // of matmul_plain.comp
-  const auto rows = static_cast<uint64_t>(plan.Max(args.rows.dim()));
+  constexpr uint64_t kTile = 32;        // of matmul_plain.comp
+  constexpr uint64_t kPartTerms = 128;  // at least
+  const rl_dim rows = args.rows.dim();
+  const uint64_t columns = args.columns.word();
+  const auto tiles_of = [&](int64_t count) {
+    return CeilDiv(static_cast<uint64_t>(count), kTile) * CeilDiv(columns, kTile);
+  };
+  const uint64_t max_parts = CeilDiv(static_cast<uint64_t>(plan.Max(args.terms.dim())), kPartTerms);
+  const uint64_t decisive_tiles = std::max<uint64_t>(tiles_of(plan.Decisive(rows)), 1);
+  const uint64_t parts = std::clamp<uint64_t>(plan.tuning().few_groups / decisive_tiles, 1,
+                                              std::max<uint64_t>(max_parts, 1));
+  const Operand y = args.y.operand();
+  const uint64_t bytes = static_cast<uint64_t>(plan.Max(rows)) * columns * sizeof(float);
+  if (parts > 1) args.y = plan.scratch().Take(parts * bytes);
+  const bool adds_here = adds && parts == 1;
   DispatchBuilder(
-      plan, kernels::MatMulPlain{.threads = plan.tuning().Threads(kThreads), .adds = adds}, args)
-      .Emit(CeilDiv(rows, kTile) * CeilDiv(uint64_t{args.columns.word()}, kTile));
+      plan, kernels::MatMulPlain{.threads = plan.tuning().Threads(kThreads), .adds = adds_here},
+      args)
+      .Emit(tiles_of(plan.Max(rows)), parts);
+  if (parts == 1) return;
+  const Scratch partial = args.y.operand().scratch;
+  const auto n = static_cast<int64_t>(columns);
+  if (adds) {
+    const Scratch sum = plan.scratch().Take(bytes);
+    AddParts(plan, partial, {.scratch = sum}, rows, n, parts);
+    AddTo(plan, y, {.scratch = sum}, rows, n);
+    plan.scratch().GiveBack(sum);
+  } else {
+    AddParts(plan, partial, y, rows, n, parts);
+  }
+  plan.scratch().GiveBack(partial);
 }
 
 void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {

@@ -1,5 +1,6 @@
 // Products of f32 matrices of any layout. A work-group computes a tile of 32 x 32 results, in
-// blocks of 4 x 4; terms come through local memory, 16 at a time, and are added in their order.
+// blocks of 4 x 4; terms come through local memory, 16 at a time, and are added in their order. The
+// work-groups of a part share the terms with the others and have results of their own, y[part].
 #include "common.cl"
 #include "matmul_plain.args"
 
@@ -19,21 +20,24 @@ KERNEL(matmul_plain) {
   const uint rows = ROWS_OF(rows), terms = ROWS_OF(terms);
   const uint across = (push.columns + kTile - 1) / kTile;
   const uint tiles = (rows + kTile - 1) / kTile * across;
+  const uint part = (uint)get_group_id(1), parts = (uint)get_num_groups(1);
+  const uint share = ((terms + kDepth - 1) / kDepth + parts - 1) / parts * kDepth;
+  const uint begin = min(part * share, terms), end = min(begin + share, terms);
   for (uint tile = GROUP; tile < tiles; tile += GROUPS) {
     const uint first_row = tile / across * kTile, first_column = tile % across * kTile;
     float sums[kOwn * kSide * kSide];
     for (uint i = 0; i < kOwn * kSide * kSide; ++i) sums[i] = 0.0f;
-    for (uint first = 0; first < terms; first += kDepth) {
+    for (uint first = begin; first < end; first += kDepth) {
       BARRIER();
       FOR_MINE(i, kDepth * kTile) {
         const uint a_term = TERM_OF(i, push.a_term), a_row = PLACE_OF(i, push.a_term);
-        const bool in_a = first + a_term < terms && first_row + a_row < rows;
+        const bool in_a = first + a_term < end && first_row + a_row < rows;
         shared_a[a_term * kTile + a_row] =
             in_a ? AT(float, a)[(size_t)(first_row + a_row) * push.a_row +
                                 (size_t)(first + a_term) * push.a_term]
                  : 0.0f;
         const uint b_term = TERM_OF(i, push.b_term), b_column = PLACE_OF(i, push.b_term);
-        const bool in_b = first + b_term < terms && first_column + b_column < push.columns;
+        const bool in_b = first + b_term < end && first_column + b_column < push.columns;
         shared_b[b_term * kTile + b_column] =
             in_b ? AT(float, b)[(size_t)(first + b_term) * push.b_term +
                                 (size_t)(first_column + b_column) * push.b_column]
@@ -61,7 +65,7 @@ KERNEL(matmul_plain) {
           const uint row = first_row + block / kBlocks * kSide + i;
           const uint column = first_column + block % kBlocks * kSide + j;
           if (row >= rows || column >= push.columns) continue;
-          __global float* y = AT(float, y) + (size_t)row * push.columns + column;
+          __global float* y = AT(float, y) + ((size_t)part * rows + row) * push.columns + column;
           const float sum = push.factor * sums[(own * kSide + i) * kSide + j];
           *y = kAdds ? *y + sum : sum;
         }

@@ -1,6 +1,7 @@
 #version 460
 // Products of f32 matrices of any layout. A workgroup computes a tile of 32 x 32 results, in blocks
-// of 4 x 4; terms come through shared memory, 16 at a time, and are added in their order.
+// of 4 x 4; terms come through shared memory, 16 at a time, and are added in their order. The
+// workgroups of a GROUP.y share the terms with the others and have results of their own, y[GROUP.y].
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_plain.args.glsl"
@@ -17,19 +18,20 @@ shared float shared_b[kDepth * kTile];
 uint TermOf(uint element, uint stride) { return stride == 1 ? element % kDepth : element / kTile; }
 uint PlaceOf(uint element, uint stride) { return stride == 1 ? element / kDepth : element % kTile; }
 
-void Tile(uint first_row, uint first_column, uint rows, uint terms) {
+// The sums of terms `begin` to `end`, for the part of y that follows `skipped` results.
+void Tile(uint first_row, uint first_column, uint rows, uint begin, uint end, uint skipped) {
   const uint me = gl_LocalInvocationID.x;
   float sums[kOwn * kSide * kSide];
   for (uint i = 0; i < kOwn * kSide * kSide; ++i) sums[i] = 0.0;
-  for (uint first = 0; first < terms; first += kDepth) {
+  for (uint first = begin; first < end; first += kDepth) {
     barrier();
     for (uint i = me; i < kDepth * kTile; i += gl_WorkGroupSize.x) {
       const uint a_term = TermOf(i, p.a_term), a_row = PlaceOf(i, p.a_term);
-      const bool in_a = first + a_term < terms && first_row + a_row < rows;
+      const bool in_a = first + a_term < end && first_row + a_row < rows;
       shared_a[a_term * kTile + a_row] =
           in_a ? F32(p.a).v[(first_row + a_row) * p.a_row + (first + a_term) * p.a_term] : 0.0;
       const uint b_term = TermOf(i, p.b_term), b_column = PlaceOf(i, p.b_term);
-      const bool in_b = first + b_term < terms && first_column + b_column < p.columns;
+      const bool in_b = first + b_term < end && first_column + b_column < p.columns;
       shared_b[b_term * kTile + b_column] =
           in_b ? F32(p.b).v[(first + b_term) * p.b_term + (first_column + b_column) * p.b_column]
                : 0.0;
@@ -56,7 +58,7 @@ void Tile(uint first_row, uint first_column, uint rows, uint terms) {
         const uint row = first_row + block / kBlocks * kSide + i;
         const uint column = first_column + block % kBlocks * kSide + j;
         if (block >= kBlocks * kBlocks || row >= rows || column >= p.columns) continue;
-        const uint at = row * p.columns + column;
+        const uint at = skipped + row * p.columns + column;
         const float sum = p.factor * sums[(own * kSide + i) * kSide + j];
         F32(p.y).v[at] = kAdds != 0 ? F32(p.y).v[at] + sum : sum;
       }
@@ -68,7 +70,10 @@ void main() {
   const uint rows = At(p.rows, Step(p.step)), terms = At(p.terms, Step(p.step));
   const uint across = (p.columns + kTile - 1) / kTile;
   const uint tiles = (rows + kTile - 1) / kTile * across;
+  const uint share = ((terms + kDepth - 1) / kDepth + GROUPS.y - 1) / GROUPS.y * kDepth;
+  const uint begin = min(GROUP.y * share, terms), end = min(begin + share, terms);
+  const uint skipped = GROUP.y * rows * p.columns;
   for (uint tile = GROUP.x; tile < tiles; tile += GROUPS.x) {
-    Tile(tile / across * kTile, tile % across * kTile, rows, terms);
+    Tile(tile / across * kTile, tile % across * kTile, rows, begin, end, skipped);
   }
 }
