@@ -4,18 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <map>
 #include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "core/base/check.h"
 #include "core/ir/builder.h"
 #include "media/log_mel.h"
 #include "media/sound.h"
+#include "models/gemma4/towers/tower_builder.h"
 #include "models/gemma4/towers/tower_file.h"
 
 namespace rullama::gemma4 {
@@ -27,13 +25,6 @@ constexpr int64_t kFramesOfToken = kConvStride * kConvStride;
 constexpr int64_t kWindow = 12;  // rows that attention sees, the row itself included
 constexpr float kScoreCap = 50;
 constexpr float kHalfStep = 0.5F;  // what a feed-forward adds to the residual stream
-
-Graph EmptyGraph(int64_t max_tokens) {
-  Graph graph;
-  graph.name = "audio";
-  graph.max_t = max_tokens;
-  return graph;
-}
 
 // Sines and cosines of the distances 0 to kWindow - 1: [kWindow, width], one half of each.
 std::vector<float> DistanceTable(int64_t width) {
@@ -56,50 +47,26 @@ std::vector<float> DistanceTable(int64_t width) {
 class AudioGraphBuilder {
  public:
   AudioGraphBuilder(const AudioTower& tower, int64_t max_tokens)
-      : config_(tower.config), tower_(tower), b_(EmptyGraph(max_tokens)) {}
+      : config_(tower.config),
+        tower_("audio", max_tokens, tower.weights, tower.bounds),
+        b_(tower_.ops()) {}
 
-  Result<AudioGraph> Build() && {
+  Result<TowerGraph> Build() && {
     const ValueId hidden = config_.unified ? RawFrames() : Encode();
     const ValueId normed = Norm(hidden, "", "soft.norm");
-    b_.Output("soft", b_.Add(ops::Linear(normed, Weight(kAudioProjector)), "soft"),
-              RowDemand::kAll);
-    RL_ASSIGN_OR_RETURN(Graph graph, std::move(b_).Finish());
-    return AudioGraph{.graph = std::move(graph), .constants = std::move(constants_)};
+    return std::move(tower_).Finish(
+        b_.Add(ops::Linear(normed, Weight(kAudioProjector)), kSoftTokens));
   }
 
  private:
-  // A tensor of the table in these dims, or in its own.
-  ValueId Weight(std::string_view name, std::vector<int64_t> dims = {}) {
-    const WeightBinding* binding = tower_.weights.Find(name);
-    RL_CHECK(binding != nullptr);
-    TensorType type;
-    type.dtype = binding->dtype;
-    for (const int64_t dim : dims.empty() ? binding->dims : dims) type.dim(type.rank++) = dim;
-    const auto [known, added] = weights_.try_emplace(binding->tensor, kNoValue);
-    if (added) known->second = b_.Constant(binding->tensor, type);
-    return known->second;
-  }
+  ValueId Weight(std::string_view name) { return tower_.Weight(name); }
 
   ValueId Norm(ValueId x, std::string_view weight, std::string_view name) {
-    return b_.Add(
-        ops::RmsNorm{
-            .x = x, .weight = weight.empty() ? kNoValue : Weight(weight), .eps = config_.eps},
-        name);
+    return tower_.Norm(x, weight, config_.eps, name);
   }
 
-  ValueId Clamp(ValueId x, const ClipRange& range, const std::string& name) {
-    if (range.open()) return x;
-    return b_.Add(ops::Clamp{.x = x, .lo = range.low, .hi = range.high}, name);
-  }
-
-  // The linear layer `layer` ("a.blk.0.attn_q"), clipped if it has bounds.
   ValueId Linear(ValueId x, const std::string& layer, const std::string& name) {
-    const auto found = tower_.bounds.find(layer);
-    const ClipBounds bounds = found == tower_.bounds.end() ? ClipBounds() : found->second;
-    const ValueId input = Clamp(x, bounds.input, name + ".input");
-    const ValueId product =
-        b_.Add(ops::Linear(input, Weight(layer + ".weight")), name + ".product");
-    return Clamp(product, bounds.output, name + ".output");
+    return tower_.Linear(x, layer, name);
   }
 
   ValueId RawFrames() { return b_.Input("frames", {DType::kF32, {Dim::T(), config_.inputs}}); }
@@ -113,7 +80,7 @@ class AudioGraphBuilder {
     const ValueId patches =
         b_.Add(ops::Im2Col{.x = x, .kernel = kConvKernel, .stride = kConvStride}, name + "patches");
     const ValueId weight =
-        Weight(layer + "weight", {channels, channels_in * kConvKernel * kConvKernel});
+        tower_.Matrix(layer + "weight", channels, channels_in * kConvKernel * kConvKernel);
     const ValueId product = b_.Add(ops::Linear(patches, weight), name + "product");
     const ValueId normed = b_.Add(
         ops::LayerNorm{.x = product, .weight = Weight(layer + "norm.weight"), .eps = config_.eps},
@@ -167,20 +134,17 @@ class AudioGraphBuilder {
   }
 
   ValueId Distances() {
-    if (distances_ != kNoValue) return distances_;
-    const TensorType type(DType::kF32, {kWindow, config_.width});
-    const std::vector<float> values = DistanceTable(config_.width);
-    std::vector<std::byte> bytes(values.size() * sizeof(float));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    constants_.push_back({.name = "distances", .type = type, .bytes = std::move(bytes)});
-    distances_ = b_.Constant("distances", type);
+    if (distances_ == kNoValue) {
+      distances_ = tower_.Computed("distances", {DType::kF32, {kWindow, config_.width}},
+                                   DistanceTable(config_.width));
+    }
     return distances_;
   }
 
   ValueId Attention(const std::string& layer, const std::string& name, ValueId hidden) {
     const ValueId x = Norm(hidden, layer + "attn_pre_norm.weight", name + "attn.norm");
     const auto heads = [&](const std::string& weight, const std::string& value) {
-      return Heads(Linear(x, layer + weight, value), value);
+      return Heads(Linear(x, layer + weight, value + ".linear"), value);
     };
     const float q_scale =
         1 / (std::sqrt(static_cast<float>(config_.head_dim())) * std::numbers::ln2_v<float>);
@@ -256,18 +220,16 @@ class AudioGraphBuilder {
   }
 
   const AudioConfig& config_;
-  const AudioTower& tower_;
-  GraphBuilder b_;
+  TowerBuilder tower_;
+  GraphBuilder& b_;  // of tower_
   ValueId distances_ = kNoValue;
-  std::vector<SyntheticConstant> constants_;
-  std::map<std::string, ValueId> weights_;  // by tensor of the file
 };
 
 int64_t HalfOf(int64_t frames) { return (frames + 1) / kConvStride; }
 
 }  // namespace
 
-Result<AudioGraph> BuildAudioGraph(const AudioTower& tower, int64_t max_tokens) {
+Result<TowerGraph> BuildAudioGraph(const AudioTower& tower, int64_t max_tokens) {
   return AudioGraphBuilder(tower, max_tokens).Build();
 }
 

@@ -16,22 +16,15 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/ir/graph.h"
-#include "models/common/model_graph.h"
+#include "models/common/towers.h"
 #include "models/gemma4/towers/audio_tower.h"
 
 namespace rullama::gemma4 {
 
-// A constant of the graph is a tensor of the tower's file, the weight of a convolution as a matrix
-// [channels out, 9 * channels in], or one of `constants`.
-struct AudioGraph {
-  Graph graph;
-  std::vector<SyntheticConstant> constants;
-};
-
-// The graph for sounds of up to `max_tokens` soft tokens. `tower` was read from a file, so the
-// graph is well formed; errors are those of GraphBuilder.
-Result<AudioGraph> BuildAudioGraph(const AudioTower& tower, int64_t max_tokens);
+// The graph for sounds of up to `max_tokens` soft tokens. The weight of a convolution is a constant
+// [channels out, 9 * channels in]. `tower` was read from a file, so the graph is well formed;
+// errors are those of GraphBuilder.
+Result<TowerGraph> BuildAudioGraph(const AudioTower& tower, int64_t max_tokens);
 
 // The soft tokens of this many samples at kSoundRate, 0 for fewer than kMinSoundSamples.
 int64_t AudioTokens(const AudioConfig& config, size_t samples);

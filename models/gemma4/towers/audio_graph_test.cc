@@ -91,7 +91,7 @@ class AudioRun {
 
   GgufFile file_;
   AudioTower tower_;
-  AudioGraph built_;
+  TowerGraph built_;
   reference::Interpreter interpreter_;
 };
 

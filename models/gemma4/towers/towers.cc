@@ -38,8 +38,7 @@ class Gemma4SoundTower final : public SoundTower {
   explicit Gemma4SoundTower(AudioTower tower) : tower_(std::move(tower)) {}
 
   [[nodiscard]] Result<TowerGraph> BuildGraph(int64_t max_tokens) const override {
-    RL_ASSIGN_OR_RETURN(AudioGraph built, BuildAudioGraph(tower_, max_tokens));
-    return TowerGraph{.graph = std::move(built.graph), .constants = std::move(built.constants)};
+    return BuildAudioGraph(tower_, max_tokens);
   }
   [[nodiscard]] int64_t Tokens(size_t samples) const override {
     return AudioTokens(tower_.config, samples);
