@@ -1,6 +1,7 @@
 // Assigns every transient of a segment an offset in one arena, which is a row of buffers where the
-// device limits their size. Values whose lifetimes do not overlap share bytes. A lifetime is a range of ops that includes both the op that computes the
-// value and its last reader, so an op never overwrites its own operands.
+// device limits their size. Values whose lifetimes do not overlap share bytes. A lifetime is a
+// range of ops that includes both the op that computes the value and its last reader, so an op
+// never overwrites its own operands.
 //
 // Exception: the result of a reshape has the offset of its operand if both are transients and
 // neither is an output. The bytes are the same, so a backend that sees equal offsets copies
@@ -37,9 +38,9 @@ std::vector<bool> InArena(const Graph& graph);
 // Bytes of a value of this type. Error passes.size: negative or beyond 64 bits.
 Result<uint64_t> CheckedBytes(const TensorType& type, const Extents& extents);
 
-// Plans for the largest T and R. Values are placed by descending size, each in the smallest gap that
-// holds it. Errors: passes.size, passes.alignment; passes.buffer_size if a value is larger than a
-// buffer of the device.
+// Plans for the largest T and R. Values are placed by descending size, each in the smallest gap
+// that holds it. Errors: passes.size, passes.alignment; passes.buffer_size if a value is larger
+// than a buffer of the device.
 Result<MemoryPlan> PlanMemory(const Graph& graph, const ArenaLimits& limits);
 
 // Verifies a plan by comparing all pairs of values; for tests and debug builds. Error

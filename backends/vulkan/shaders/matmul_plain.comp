@@ -1,7 +1,8 @@
 #version 460
 // Products of f32 matrices of any layout. A workgroup computes a tile of 32 x 32 results, in blocks
 // of 4 x 4; terms come through shared memory, 16 at a time, and are added in their order. The
-// workgroups of a GROUP.y share the terms with the others and have results of their own, y[GROUP.y].
+// workgroups of a GROUP.y share the terms with the others and have results of their own,
+// y[GROUP.y].
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_plain.args.glsl"
