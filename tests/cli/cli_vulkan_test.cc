@@ -36,14 +36,14 @@ TEST(Vulkan, ExpertsOnTheHostGiveTheSameText) {
   const auto run = [](std::vector<std::string> more) {
     std::vector<std::string> arguments = {
         "-m", TinyMoeModel(),         "--backend", "vulkan", "--device", "0", "--raw",
-        "-p", "The prince looked at", "-n",        "24",     "--seed",   "8", "-v"};
+        "-p", "The prince looked at", "-n",        "8",      "--seed",   "8", "-v"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunRullama(arguments);
   };
   const RunResult device = run({});
   const RunResult first = run({"--n-cpu-moe", "1"});
   EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_GT(device.out.size(), 20U);
+  EXPECT_GT(device.out.size(), 10U);
   EXPECT_EQ(first.out, device.out);
   EXPECT_THAT(device.err, Not(HasSubstr("host_expert_layers")));
   EXPECT_THAT(first.err, HasSubstr("moe_ffn (blk.0.moe.experts) moved to the host: "
