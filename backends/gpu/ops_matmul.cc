@@ -75,17 +75,21 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
                   : static_cast<uint64_t>(tiles));
 }
 
-// In f32. Where there are too few tiles to keep a device busy, workgroups share the terms of each.
+// The number of workgroups that share the terms of a tile of sums: more than one where there are
+// too few tiles to keep a device busy, at most one for each kPartTerms terms.
+uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms) {
+  constexpr uint64_t kPartTerms = 128;
+  const uint64_t max_parts = std::max<uint64_t>(CeilDiv(terms, kPartTerms), 1);
+  return std::clamp<uint64_t>(tuning.few_groups / std::max<uint64_t>(tiles, 1), 1, max_parts);
+}
+
+// In f32.
 void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
                    uint64_t tiles) {
-  constexpr uint64_t kPartTerms = 128;  // at least
   const WeightShape& shape = product.weight->shape();
   const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
   const bool is_plain = product.mode == ProductMode::kDense && product.up == 0;
-  const uint64_t parts = is_plain
-                             ? std::clamp<uint64_t>(plan.tuning().few_groups / (columns * tiles), 1,
-                                                    CeilDiv(shape.columns, kPartTerms))
-                             : 1;
+  const uint64_t parts = is_plain ? PartsOfSums(plan.tuning(), columns * tiles, shape.columns) : 1;
   const Operand y = operands.y;
   if (parts > 1) {
     const auto results = static_cast<uint64_t>(plan.Max(product.rows) * product.n);
@@ -290,20 +294,16 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
   return "gate and up have different types";
 }
 
-// Where there are too few tiles to keep a device busy, workgroups share the terms of each.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds) {
   constexpr uint32_t kThreads = 64;
-  constexpr uint64_t kTile = 32;        // of matmul_plain.comp
-  constexpr uint64_t kPartTerms = 128;  // at least
+  constexpr uint64_t kTile = 32;  // of matmul_plain.comp
   const rl_dim rows = args.rows.dim();
   const uint64_t columns = args.columns.word();
   const auto tiles_of = [&](int64_t count) {
     return CeilDiv(static_cast<uint64_t>(count), kTile) * CeilDiv(columns, kTile);
   };
-  const uint64_t max_parts = CeilDiv(static_cast<uint64_t>(plan.Max(args.terms.dim())), kPartTerms);
-  const uint64_t decisive_tiles = std::max<uint64_t>(tiles_of(plan.Decisive(rows)), 1);
-  const uint64_t parts = std::clamp<uint64_t>(plan.tuning().few_groups / decisive_tiles, 1,
-                                              std::max<uint64_t>(max_parts, 1));
+  const uint64_t parts = PartsOfSums(plan.tuning(), tiles_of(plan.Decisive(rows)),
+                                     static_cast<uint64_t>(plan.Max(args.terms.dim())));
   const Operand y = args.y.operand();
   const uint64_t bytes = static_cast<uint64_t>(plan.Max(rows)) * columns * sizeof(float);
   if (parts > 1) args.y = plan.scratch().Take(parts * bytes);
