@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kDefaultSlots = 4;
 constexpr KeepAlive kKeepOfSeveral = std::chrono::minutes(5);
-// What one model may have otherwise than the others.
+// The blocks of the configuration that a model may set for itself.
 constexpr std::string_view kOwnBlocks[] = {"context.", "backend.", "placement.", "sampler.",
                                            "generation."};
 

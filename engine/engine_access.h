@@ -27,7 +27,8 @@ struct RULLAMA_LOCAL EngineAccess {
   // Blocks until requests can run. Errors: those of ModelSession::Open.
   static Result<std::shared_ptr<Engine>> Open(LoadedModel model, const EngineSetup& setup,
                                               Notices& notices);
-  // What a file says of its model: everything of ModelInfo that needs no device and no setting.
+  // The facts of a model that its file tells: all of ModelInfo but those that need a device or a
+  // setting.
   static ModelInfo FileInfo(const ModelFile& file);
   // The session of the engine, for what does not change while requests run: model, configuration,
   // devices and settings; while none runs also the placement.

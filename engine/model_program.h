@@ -67,8 +67,8 @@ struct BatchOutputGraph {
 }
 
 struct ModelProgram {
-  // Of a model that denoises: by CanvasGraph. Of a batch: by BatchGraph(), then BatchGraphOf(). The
-  // last one is that of MediaGraphOf(), if there are media.
+  // The order is that of CanvasGraph for a model that denoises, and BatchGraph() and then
+  // BatchGraphOf() for a batch. The graph of MediaGraphOf() is the last, if there are media.
   std::vector<SessionGraph> graphs;
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once

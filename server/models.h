@@ -106,7 +106,7 @@ class Models {
 
   [[nodiscard]] ApiResult<size_t> IndexOf(std::string_view name) const;
   [[nodiscard]] ModelState StateOf(const Entry& entry) const;
-  // What Acquire() does next: an error, a model, or nothing if it has to wait.
+  // The result of Acquire(): an error or a model, or nothing if the request has to wait.
   std::optional<ApiResult<UsedModel>> TryAcquire(Lock& lock, Entry& entry, Ticket& ticket);
   [[nodiscard]] static bool IsLost(const Entry& entry);
   UsedModel Lend(Entry& entry);

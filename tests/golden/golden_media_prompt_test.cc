@@ -133,7 +133,7 @@ class Runner {
   [[nodiscard]] size_t vocabulary() const {
     return static_cast<size_t>(loaded_->config.vocabulary);
   }
-  // Of all rows so far.
+  // The logits of all rows so far.
   [[nodiscard]] std::span<const float> logits() const { return logits_; }
 
  private:
