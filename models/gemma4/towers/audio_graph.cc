@@ -19,6 +19,9 @@
 namespace rullama::gemma4 {
 namespace {
 
+constexpr std::string_view kFrames = "frames";
+constexpr std::string_view kValid = "valid";
+
 constexpr int64_t kConvKernel = 3;
 constexpr int64_t kConvStride = 2;
 constexpr int64_t kFramesOfToken = kConvStride * kConvStride;
@@ -69,7 +72,7 @@ class AudioGraphBuilder {
     return tower_.Linear(x, layer, name);
   }
 
-  ValueId RawFrames() { return b_.Input("frames", {DType::kF32, {Dim::T(), config_.inputs}}); }
+  ValueId RawFrames() { return b_.Input(kFrames, {DType::kF32, {Dim::T(), config_.inputs}}); }
 
   // A convolution that halves rows and columns, its norm and ReLU. x: f32[2 n, 2 columns, channels
   // in]; the result: f32[n, columns * channels out], with the channels of a column side by side.
@@ -95,9 +98,9 @@ class AudioGraphBuilder {
     const int64_t half = config_.inputs / kConvStride;
     const int64_t channels = config_.conv_channels[0];
     const ValueId frames =
-        b_.Input("frames", {DType::kF32, {Dim(0, kFramesOfToken, 0), config_.inputs}});
+        b_.Input(kFrames, {DType::kF32, {Dim(0, kFramesOfToken, 0), config_.inputs}});
     const ValueId valid =
-        b_.Input("valid", {DType::kF32, {Dim(0, static_cast<int32_t>(kConvStride), 0), 1}});
+        b_.Input(kValid, {DType::kF32, {Dim(0, static_cast<int32_t>(kConvStride), 0), 1}});
     const ValueId picture = b_.Add(ops::ReshapeTo(frames, {config_.inputs, 1}), "frames.picture");
     const ValueId halved = HalvingConvolution(picture, 0, half, 1);
     // The second convolution sees zeros behind the sound, as at its other borders.
@@ -239,20 +242,23 @@ int64_t AudioTokens(const AudioConfig& config, size_t samples) {
   return HalfOf(HalfOf(static_cast<int64_t>(MelFrames(samples))));
 }
 
-AudioInputs MakeAudioInputsOfMel(const AudioConfig& config, std::span<const float> mel) {
-  const int64_t frames = static_cast<int64_t>(mel.size()) / config.inputs;
-  AudioInputs inputs{
-      .tokens = HalfOf(HalfOf(frames)), .frames = {mel.begin(), mel.end()}, .valid = {}};
-  inputs.frames.resize(static_cast<size_t>(kFramesOfToken * inputs.tokens * config.inputs), 0);
-  inputs.valid.resize(static_cast<size_t>(kConvStride * inputs.tokens), 0);
-  std::fill_n(inputs.valid.begin(), HalfOf(frames), 1.0F);
-  return inputs;
+TowerStep MelInputs(const AudioConfig& config, std::span<const float> mel) {
+  const int64_t count = static_cast<int64_t>(mel.size()) / config.inputs;
+  TowerStep step{.tokens = HalfOf(HalfOf(count))};
+  std::vector<float> frames(mel.begin(), mel.end());
+  frames.resize(static_cast<size_t>(kFramesOfToken * step.tokens * config.inputs), 0);
+  std::vector<float> valid(static_cast<size_t>(kConvStride * step.tokens), 0);
+  std::fill_n(valid.begin(), HalfOf(count), 1.0F);
+  step.Add<float>(std::string(kFrames), frames);
+  step.Add<float>(std::string(kValid), valid);
+  return step;
 }
 
-AudioInputs MakeAudioInputs(const AudioConfig& config, std::span<const float> samples) {
-  if (!config.unified) return MakeAudioInputsOfMel(config, LogMel(samples));
-  return {
-      .tokens = AudioTokens(config, samples.size()), .frames = SoundFrames(samples), .valid = {}};
+TowerStep SoundInputs(const AudioConfig& config, std::span<const float> samples) {
+  if (!config.unified) return MelInputs(config, LogMel(samples));
+  TowerStep step{.tokens = AudioTokens(config, samples.size())};
+  step.Add<float>(std::string(kFrames), SoundFrames(samples));
+  return step;
 }
 
 }  // namespace rullama::gemma4

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/base/status.h"
 #include "models/common/towers.h"
@@ -29,15 +28,9 @@ Result<TowerGraph> BuildAudioGraph(const AudioTower& tower, int64_t max_tokens);
 // The soft tokens of this many samples at kSoundRate, 0 for fewer than kMinSoundSamples.
 int64_t AudioTokens(const AudioConfig& config, size_t samples);
 
-struct AudioInputs {
-  int64_t tokens = 0;
-  std::vector<float> frames;
-  std::vector<float> valid;  // empty for the unified model
-};
-
 // The inputs of the graph for kMinSoundSamples to kMaxSoundPiece samples at kSoundRate.
-AudioInputs MakeAudioInputs(const AudioConfig& config, std::span<const float> samples);
+TowerStep SoundInputs(const AudioConfig& config, std::span<const float> samples);
 // The same for the conformer, of log-mel features [frames, mel bins].
-AudioInputs MakeAudioInputsOfMel(const AudioConfig& config, std::span<const float> mel);
+TowerStep MelInputs(const AudioConfig& config, std::span<const float> mel);
 
 }  // namespace rullama::gemma4

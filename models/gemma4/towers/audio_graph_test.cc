@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,11 +44,17 @@ class AudioRun {
 
   [[nodiscard]] const AudioConfig& config() const { return tower_.config; }
 
-  void Run(const AudioInputs& inputs) {
-    const int64_t rows = inputs.tokens * (config().unified ? 1 : 4);
-    Bind("frames", {rows, config().inputs}, inputs.frames);
-    if (!config().unified) Bind("valid", {2 * inputs.tokens, 1}, inputs.valid);
-    const Status run = interpreter_.Run({.t = inputs.tokens, .r = 1});
+  void Run(const TowerStep& step) {
+    for (const TowerStep::Input& input : step.inputs) {
+      const TensorType& type = built_.graph.type(built_.graph.Find(input.name));
+      std::vector<float> values(input.bytes.size() / sizeof(float));
+      std::memcpy(values.data(), input.bytes.data(), input.bytes.size());
+      const Status bound = interpreter_.Bind(
+          input.name, reference::Tensor::F32(reference::DimsAt(type, {.t = step.tokens, .r = 1}),
+                                             {values.begin(), values.end()}));
+      ASSERT_TRUE(bound) << bound.error().ToString();
+    }
+    const Status run = interpreter_.Run({.t = step.tokens, .r = 1});
     ASSERT_TRUE(run) << run.error().ToString();
   }
 
@@ -72,12 +79,6 @@ class AudioRun {
   }
 
  private:
-  void Bind(std::string_view name, std::vector<int64_t> dims, const std::vector<float>& values) {
-    const Status bound = interpreter_.Bind(
-        name, reference::Tensor::F32(std::move(dims), {values.begin(), values.end()}));
-    ASSERT_TRUE(bound) << bound.error().ToString();
-  }
-
   // A tensor of the file, whose dimensions may be merged, or a computed constant.
   Result<reference::Tensor> Constant(std::string_view source, const TensorType& type) const {
     reference::Tensor tensor{
@@ -98,8 +99,8 @@ class AudioRun {
 // 136 frames, a whole number of tokens.
 TEST(AudioGraphTest, ConformerLayerByLayer) {
   AudioRun tower("tiny-e2b-mmproj-f16");
-  const AudioInputs inputs =
-      MakeAudioInputsOfMel(tower.config(), ReadFloats(kGoldens / "e2b.speech-16k-mono.mel.f32"));
+  const TowerStep inputs =
+      MelInputs(tower.config(), ReadFloats(kGoldens / "e2b.speech-16k-mono.mel.f32"));
   EXPECT_EQ(inputs.tokens, 34);
   tower.Run(inputs);
   tower.ExpectTrace("e2b.speech-16k-mono.trace.f32");
@@ -111,7 +112,7 @@ TEST(AudioGraphTest, PaddedFramesDoNotCount) {
   AudioRun tower("tiny-e2b-ollama-Q4_K_M");
   const std::vector<float> samples = ReadFloats(kGoldens / "ollama.mix-44k-stereo.16k.f32");
   EXPECT_EQ(AudioTokens(tower.config(), samples.size()), 23);
-  tower.Run(MakeAudioInputs(tower.config(), samples));
+  tower.Run(SoundInputs(tower.config(), samples));
   tower.ExpectSoft("ollama.mix-44k-stereo.soft.f32", kMelTolerance);
 }
 
@@ -121,7 +122,7 @@ TEST(AudioGraphTest, UnifiedModelProjectsSamples) {
   const std::vector<float> samples = Must(DecodeSound(std::as_bytes(std::span(bytes))));
   AudioRun tower("tiny-unified-mmproj-f16");
   EXPECT_EQ(AudioTokens(tower.config(), samples.size()), 35);
-  tower.Run(MakeAudioInputs(tower.config(), samples));
+  tower.Run(SoundInputs(tower.config(), samples));
   tower.ExpectSoft("unified.speech-16k-mono.soft.f32", kTolerance);
 }
 

@@ -70,9 +70,7 @@ Result<std::optional<TowerFile>> FindTower(const GgufFile& file, TowerKind kind)
   RL_ASSIGN_OR_RETURN(const std::string_view architecture, file.GetString("general.architecture"));
   if (architecture == kProjectorArchitecture) return FindInProjectorFile(file, NamesOf(kind));
   if (architecture == kGemma4Architecture) return FindInTextModel(file, NamesOf(kind));
-  return MakeError(ErrorKind::kModelFile, "model.tower",
-                   "the file has general.architecture '{}', expected '{}' (an mmproj file) or '{}'",
-                   architecture, kProjectorArchitecture, kGemma4Architecture);
+  return std::optional<TowerFile>();
 }
 
 Result<const TensorInfo*> TowerTensor(const GgufFile& file, std::string_view name,

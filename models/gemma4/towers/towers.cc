@@ -44,11 +44,7 @@ class Gemma4SoundTower final : public SoundTower {
     return AudioTokens(tower_.config, samples);
   }
   [[nodiscard]] Result<TowerStep> Prepare(std::span<const float> samples) const override {
-    const AudioInputs inputs = MakeAudioInputs(tower_.config, samples);
-    TowerStep step{.tokens = inputs.tokens};
-    step.Add("frames", std::span(inputs.frames));
-    if (!inputs.valid.empty()) step.Add("valid", std::span(inputs.valid));
-    return step;
+    return SoundInputs(tower_.config, samples);
   }
 
  private:
