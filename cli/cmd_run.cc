@@ -314,6 +314,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat on a terminal");
   AddPromptOptions(*command, *flags);
   AddModelOptions(*command, flags->config);
+  AddTowerOption(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
   AddDiffusionOptions(*command, flags->config);
   command

@@ -159,6 +159,13 @@ void AddAdapterOption(CLI::App& app, ConfigFlags& flags) {
       ->group("Model");
 }
 
+void AddTowerOption(CLI::App& app, ConfigFlags& flags) {
+  AddSetting(app, flags, "--mmproj", "model.mmproj",
+             "File of the model's towers, for pictures and sound")
+      ->option_text("FILE")
+      ->group("Model");
+}
+
 void AddModelSettings(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models) {
   AddModelFileOptions(app, flags, models);
   AddBackendOption(app, flags);

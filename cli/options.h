@@ -42,6 +42,8 @@ void AddModelFileOptions(CLI::App& app, ConfigFlags& flags,
                          std::vector<std::string>* models = nullptr);
 // Adds --lora.
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags);
+// Adds --mmproj.
+void AddTowerOption(CLI::App& app, ConfigFlags& flags);
 // Adds these and --backend, --device, --ctx-size, --threads, --prefill-chunk.
 void AddModelSettings(CLI::App& app, ConfigFlags& flags,
                       std::vector<std::string>* models = nullptr);

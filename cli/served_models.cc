@@ -72,8 +72,23 @@ Result<ModelToServe> ConfigureModel(const LoadedConfig& loaded, const ServedMode
     }
     RL_RETURN_IF_ERROR(out.config.SetList("model.adapters", adapters, Origin::kFlag, place));
   }
+  if (model.mmproj) {
+    RL_RETURN_IF_ERROR(out.config.Set("model.mmproj", *model.mmproj, Origin::kFlag, place));
+  }
   RL_RETURN_IF_ERROR(out.config.Finish());
   return out;
+}
+
+// Adapters and towers belong to one model.
+Status CheckFilesOfOneModel(const ModelConfig& model, size_t models) {
+  if (models <= 1) return OkStatus();
+  const bool adapters = !model.adapters.empty();
+  if (!adapters && !model.mmproj) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "config.conflict",
+                   "model.{} is given for {} models, expected one; give '{}' to each of "
+                   "server.models",
+                   adapters ? "adapters (--lora)" : "mmproj (--mmproj)", models,
+                   adapters ? "adapters" : "mmproj");
 }
 
 // One model stays for ever, unless the configuration says otherwise.
@@ -87,12 +102,7 @@ Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded) {
   const Config& config = loaded.config.values();
   std::vector<ServedModelSetting> settings = config.server.models;
   if (settings.empty()) settings.push_back({.path = config.model.path.value_or("")});
-  if (settings.size() > 1 && !config.model.adapters.empty()) {
-    return MakeError(ErrorKind::kUsage, "config.conflict",
-                     "model.adapters (--lora) is given for {} models, expected one; give adapters "
-                     "to each of server.models",
-                     settings.size());
-  }
+  RL_RETURN_IF_ERROR(CheckFilesOfOneModel(config.model, settings.size()));
   std::vector<ModelToServe> models;
   std::set<std::string> ids;
   for (const ServedModelSetting& setting : settings) {

@@ -46,6 +46,8 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   RL_RETURN_IF_ERROR(model.model->CheckAgainst(model.config().architecture));
   RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
   model.adapters = JoinAdapters(adapters);
+  RL_ASSIGN_OR_RETURN(model.towers,
+                      ReadModelTowers(model.config(), model.file, *model.model, hooks, notices));
   auto tokenizer = MakeTokenizer(file);
   if (!tokenizer) return in_file(std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);

@@ -4,20 +4,18 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
 #include "core/tokenizer/tokenizer.h"
 #include "engine/host_hooks.h"
+#include "engine/mapping_notice.h"
 #include "engine/model_file.h"
+#include "engine/model_towers.h"
 #include "models/common/model.h"
 
 namespace rullama {
@@ -26,32 +24,6 @@ namespace rullama {
 // gigabytes of cache that most conversations never touch.
 inline constexpr int64_t kDefaultCapacity = 8192;
 
-// Tells HostHooks::on_mapping of a mapping, and at its own end that the mapping goes.
-class MappingNotice {
- public:
-  MappingNotice() = default;
-  MappingNotice(const HostHooks& hooks, std::span<const std::byte> mapping)
-      : on_mapping_(hooks.on_mapping), mapping_(mapping) {
-    if (on_mapping_) on_mapping_(mapping_, true);
-  }
-  MappingNotice(MappingNotice&& other) noexcept
-      : on_mapping_(std::exchange(other.on_mapping_, nullptr)), mapping_(other.mapping_) {}
-  MappingNotice& operator=(MappingNotice&& other) noexcept {
-    std::swap(on_mapping_, other.on_mapping_);
-    std::swap(mapping_, other.mapping_);
-    return *this;
-  }
-  MappingNotice(const MappingNotice&) = delete;
-  MappingNotice& operator=(const MappingNotice&) = delete;
-  ~MappingNotice() {
-    if (on_mapping_) on_mapping_(mapping_, false);
-  }
-
- private:
-  std::function<void(std::span<const std::byte>, bool)> on_mapping_;
-  std::span<const std::byte> mapping_;
-};
-
 struct LoadedModel {
   std::chrono::steady_clock::time_point started;  // when loading began
   LayeredConfig layers;
@@ -59,10 +31,15 @@ struct LoadedModel {
   MappingNotice mapping;  // of the file
   std::unique_ptr<const Model> model;
   ModelAdapters adapters;
+  ModelTowers towers;
   std::shared_ptr<const Tokenizer> tokenizer;
 
   [[nodiscard]] const Config& config() const { return layers.values(); }
   [[nodiscard]] const ModelFacts& facts() const { return model->facts(); }
+  // The file whose tensors the towers are.
+  [[nodiscard]] const GgufFile& tower_file() const {
+    return towers.file ? *towers.file : *file.file;
+  }
   // Tokens per slot: as configured, or the default within the model's limit.
   [[nodiscard]] int64_t capacity() const;
 };

@@ -61,16 +61,25 @@ void MediaEncoder::Release() {
   }
 }
 
-Status MediaEncoder::Start(const Tower& tower, int64_t max_tokens, Running& running) {
-  if (running.session && running.max_tokens >= max_tokens) return OkStatus();
-  running.session.reset();
-  RL_ASSIGN_OR_RETURN(TowerGraph built, tower.BuildGraph(max_tokens));
+const Tower& MediaEncoder::TowerOf(MediaKind kind) const {
+  if (kind == MediaKind::kPicture) return *towers_.picture;
+  return *towers_.sound;
+}
+
+int64_t MediaEncoder::LongestOf(MediaKind kind) const {
+  return kind == MediaKind::kPicture ? kImageTokenBudgets.back()
+                                     : towers_.sound->Tokens(kMaxSoundPiece);
+}
+
+Result<MediaEncoder::Running> MediaEncoder::Start(MediaKind kind, int64_t max_tokens) const {
+  RL_RETURN_IF_ERROR(file_.CheckUnchanged());
+  RL_ASSIGN_OR_RETURN(TowerGraph built, TowerOf(kind).BuildGraph(max_tokens));
+  Running running;
   running.weights = std::make_unique<GgufWeights>(file_);
   for (SyntheticConstant& constant : built.constants) {
     running.weights->AddConstant(std::move(constant.name), constant.type,
                                  std::move(constant.bytes));
   }
-  running.max_tokens = max_tokens;
   running.width = built.graph.type(built.graph.outputs.front().value).last().constant;
   std::vector<SessionGraph> graphs;
   graphs.push_back(
@@ -80,12 +89,14 @@ Status MediaEncoder::Start(const Tower& tower, int64_t max_tokens, Running& runn
                                                         .policy = policy_,
                                                         .limits = {.max_rows = max_tokens},
                                                         .slots = 1}));
-  return OkStatus();
+  return running;
 }
 
-Status MediaEncoder::Append(const Tower& tower, const TowerStep& step, int64_t max_tokens,
-                            Running& running, SoftTokens& soft) {
-  RL_RETURN_IF_ERROR(Start(tower, max_tokens, running));
+Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
+  Running& running = soft.kind == MediaKind::kPicture ? picture_ : sound_;
+  if (!running.session) {
+    RL_ASSIGN_OR_RETURN(running, Start(soft.kind, LongestOf(soft.kind)));
+  }
   for (const TowerStep::Input& input : step.inputs) {
     RL_RETURN_IF_ERROR(running.session->SetInput(input.name, input.bytes));
   }
@@ -102,7 +113,7 @@ Result<SoftTokens> MediaEncoder::Encode(const Picture& picture, uint32_t budget)
   if (!towers_.picture) return Unsupported("pictures");
   SoftTokens soft{.kind = MediaKind::kPicture, .hash = HashPicture(picture, budget), .values = {}};
   RL_ASSIGN_OR_RETURN(const TowerStep step, towers_.picture->Prepare(picture, budget));
-  RL_RETURN_IF_ERROR(Append(*towers_.picture, step, budget, picture_, soft));
+  RL_RETURN_IF_ERROR(Append(step, soft));
   return soft;
 }
 
@@ -117,7 +128,7 @@ Result<SoftTokens> MediaEncoder::Encode(std::span<const float> samples) {
   SoftTokens soft{.kind = MediaKind::kSound, .hash = HashSound(samples), .values = {}};
   for (const std::span<const float> piece : SoundPieces(samples)) {
     RL_ASSIGN_OR_RETURN(const TowerStep step, tower.Prepare(piece));
-    RL_RETURN_IF_ERROR(Append(tower, step, tower.Tokens(kMaxSoundPiece), sound_, soft));
+    RL_RETURN_IF_ERROR(Append(step, soft));
   }
   return soft;
 }

@@ -1,7 +1,7 @@
 // Pictures and sounds as soft tokens: the towers of a model on its devices.
 //
-// Nothing is loaded before the first medium of a kind is encoded, and Release() gives the memory
-// back.
+// Nothing is loaded before the first medium of a kind is encoded. Working memory grows with the
+// longest medium so far, and Release() gives all memory back.
 //
 // Ownership: borrows towers, file and devices, which outlive it. Thread safety: one thread at a
 // time. Calls block until the rows are computed.
@@ -44,8 +44,9 @@ class MediaEncoder {
 
   [[nodiscard]] bool Takes(MediaKind kind) const;
 
-  // At most `budget` soft tokens of a picture. Errors: media.unsupported (kUsage), those of
-  // PictureTower, and of sessions.
+  // At most `budget` soft tokens of a picture; `budget` is at most the last of kImageTokenBudgets.
+  // Errors: media.unsupported (kUsage), those of PictureTower, and of sessions;
+  // io.mapped_file_changed.
   Result<SoftTokens> Encode(const Picture& picture, uint32_t budget);
   // The soft tokens of a sound at kSoundRate, which is encoded in pieces of kMaxSoundPiece samples
   // one after another. Errors: media.unsupported, media.too_short (kUsage), and those of sessions.
@@ -60,14 +61,16 @@ class MediaEncoder {
   struct Running {
     std::unique_ptr<GgufWeights> weights;
     std::unique_ptr<Session> session;
-    int64_t max_tokens = 0;
     int64_t width = 0;
   };
 
-  Status Start(const Tower& tower, int64_t max_tokens, Running& running);
+  // The tower for media of this kind, which exists.
+  [[nodiscard]] const Tower& TowerOf(MediaKind kind) const;
+  // The most soft tokens of one step.
+  [[nodiscard]] int64_t LongestOf(MediaKind kind) const;
+  [[nodiscard]] Result<Running> Start(MediaKind kind, int64_t max_tokens) const;
   // Appends the rows of one step to `soft`.
-  Status Append(const Tower& tower, const TowerStep& step, int64_t max_tokens, Running& running,
-                SoftTokens& soft);
+  Status Append(const TowerStep& step, SoftTokens& soft);
 
   const Towers& towers_;
   const GgufFile& file_;

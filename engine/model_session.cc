@@ -33,6 +33,8 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   // The check comes before gigabytes are read through the mapping.
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   RL_RETURN_IF_ERROR(ChooseSettings(options));
+  media_ = std::make_unique<MediaEncoder>(model_.towers.towers, model_.tower_file(),
+                                          devices_.Borrow(), devices_.policy);
   load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
   return OkStatus();
@@ -98,6 +100,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
 }
 
 ModelSession::~ModelSession() {
+  media_.reset();
   session_.reset();
   devices_.devices.clear();
   if (registry_) registry_->Shutdown();

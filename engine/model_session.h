@@ -11,6 +11,7 @@
 #include "engine/backend_setup.h"
 #include "engine/host_hooks.h"
 #include "engine/loaded_model.h"
+#include "engine/media_encoder.h"
 #include "engine/model_program.h"
 #include "samplers/settings.h"
 
@@ -41,6 +42,8 @@ class ModelSession {
   [[nodiscard]] const BackendDevices& devices() const { return devices_; }
   [[nodiscard]] Session& session() { return *session_; }
   [[nodiscard]] const Session& session() const { return *session_; }
+  // The towers on the devices of the session, for the thread that uses the session.
+  [[nodiscard]] MediaEncoder& media() { return *media_; }
   // The settings of the sampler, with the seed in use.
   [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
   // The settings for a model that denoises.
@@ -74,6 +77,7 @@ class ModelSession {
   BackendDevices devices_;
   std::unique_ptr<GgufWeights> weight_source_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<MediaEncoder> media_;
 };
 
 // A seed that was drawn from the system's random numbers. 63 bits: what --seed accepts, so that a

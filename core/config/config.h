@@ -30,6 +30,7 @@ struct ModelConfig {
   // from YAML has been resolved against the folder of the YAML file.
   std::optional<std::string> path;
   std::vector<AdapterSetting> adapters;  // they add up
+  std::optional<std::string> mmproj;     // a file of towers; without a value: the model's own
 };
 
 enum class KvDtype { kAuto, kF16, kF32 };
@@ -155,6 +156,7 @@ struct ServedModelSetting {
   std::string name = {};                     // for clients; empty: from the path
   std::optional<KeepAlive> keep_alive = {};  // without a value: that of the server
   std::vector<AdapterSetting> adapters = {};
+  std::optional<std::string> mmproj = {};            // as model.mmproj
   std::map<std::string, std::string> settings = {};  // of this model alone: "context.slots" -> "2"
   bool operator==(const ServedModelSetting&) const = default;
 };

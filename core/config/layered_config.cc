@@ -108,7 +108,7 @@ Status LayeredConfig::ApplyEnvironment(const EnvironmentOverrides& environment) 
 Status LayeredConfig::Set(std::string_view path, std::string_view text, Origin origin,
                           std::string_view source) {
   // A file on Linux may have any bytes in its name; all else is text, as YAML is.
-  if (path != "model.path" && FindInvalidUtf8(text)) {
+  if (path != "model.path" && path != "model.mmproj" && FindInvalidUtf8(text)) {
     return MakeError(ErrorKind::kUsage, "config.type", "{}: {}: expected UTF-8 text, found {}",
                      source, path, QuoteForMessage(text));
   }

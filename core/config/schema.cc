@@ -21,6 +21,10 @@ BlockSpec ModelSchema() {
       .Field("adapters", &ModelConfig::adapters, ListCodec<AdapterCodec>{},
              "Low-rank adapters (LoRA) of the model, which add up: files of llama.cpp, folders of "
              "PEFT or MLX. Relative ones are relative to the folder of this YAML file.")
+      .Field("mmproj", &ModelConfig::mmproj, FileCodec{},
+             "The file of the model's towers, for pictures and sound. A relative file is relative "
+             "to the folder of this YAML file.",
+             "the towers that Ollama's store or the model file has")
       .Build();
 }
 

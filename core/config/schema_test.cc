@@ -93,6 +93,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->backend.name, "vulkan");
   EXPECT_EQ(config->backend.device, "llvmpipe");
   EXPECT_THAT(config->backend.options, ElementsAre(Pair("max_submit_ops", "64")));
+  EXPECT_EQ(config->model.mmproj, folder + "models/towers.gguf");
   EXPECT_THAT(config->plugins.paths, ElementsAre(RULLAMA_SOURCE_DIR "/tests/data/config/plugins",
                                                  "/opt/rullama/librullama_x.so"));
   EXPECT_EQ(config->placement.fallback, FallbackPolicy::kAllow);
@@ -122,6 +123,7 @@ TEST(Schema, ValuesOfTheFullFile) {
                                              .name = "some",
                                              .keep_alive = std::chrono::minutes(90),
                                              .adapters = {{folder + "one", 1}},
+                                             .mmproj = folder + "models/towers.gguf",
                                              .settings = {{"context.slots", "2"}}}));
   EXPECT_EQ(config->server.keep_alive, std::chrono::seconds(90));
   EXPECT_EQ(config->server.port, 8080);

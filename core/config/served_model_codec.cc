@@ -38,9 +38,12 @@ std::optional<ValueFault> ReadMember(const YamlEntry& entry, const ValueContext&
   if (key == "name") return Read(NameCodec{}, value, context, model.name);
   if (key == "keep_alive") return Read(KeepAliveCodec{}, value, context, model.keep_alive);
   if (key == "adapters") return Read(ListCodec<AdapterCodec>{}, value, context, model.adapters);
+  if (key == "mmproj") return Read(FileCodec{}, value, context, model.mmproj);
   if (key == "settings") return ReadSettings(value, context, model.settings);
-  return ValueFault{
-      ValueFault::Kind::kType, &entry.key, "path, name, keep_alive, adapters or settings", {}};
+  return ValueFault{ValueFault::Kind::kType,
+                    &entry.key,
+                    "path, name, keep_alive, adapters, mmproj or settings",
+                    {}};
 }
 
 }  // namespace
@@ -80,7 +83,7 @@ Parsed<ServedModelSetting> ServedModelCodec::Parse(const YamlNode& node,
 
 std::string ServedModelCodec::Describe() const {
   return "a file, an Ollama name, or a block with path and, where wanted, name, keep_alive, "
-         "adapters and settings";
+         "adapters, mmproj and settings";
 }
 
 std::string ServedModelCodec::Print(const ServedModelSetting& value) const {
@@ -90,6 +93,7 @@ std::string ServedModelCodec::Print(const ServedModelSetting& value) const {
   if (!value.adapters.empty()) {
     text += ", adapters: " + ListCodec<AdapterCodec>{}.Print(value.adapters);
   }
+  if (value.mmproj) text += ", mmproj: " + FileCodec{}.Print(*value.mmproj);
   std::string settings;
   for (const auto& [key, setting] : value.settings) {
     settings +=

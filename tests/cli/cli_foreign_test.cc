@@ -35,7 +35,7 @@ std::vector<Habit> Habits() {
       {{"--jinja"}, "not needed: the chat template"},
       {{"--chat-template", "gemma"}, "not supported: the chat template"},
       {{"--adapter", "F"}, "use --lora FILE"},
-      {{"--mmproj", "F"}, "not supported: prompts are text"},
+      {{"-mm", "F"}, "use --mmproj FILE"},
       {{"--image", "F"}, "not supported: prompts are text"},
       {{"--grammar", "G"}, "not supported: an answer"},
       {{"--format", "json"}, "use --json-schema"},

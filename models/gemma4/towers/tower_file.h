@@ -37,8 +37,8 @@ struct TowerFile {
   }
 };
 
-// The tower of this kind in a file, or nothing if it has none. Error model.projector: the file names
-// a projector of another model.
+// The tower of this kind in a file, or nothing if it has none. Error model.projector: the file
+// names a projector of another model.
 Result<std::optional<TowerFile>> FindTower(const GgufFile& file, TowerKind kind);
 
 // A tensor that a tower cannot be without; `expected` says what it is. Error model.missing_tensor.
