@@ -45,8 +45,12 @@ tl::unexpected<Error> Unsupported(std::string_view what) {
 }  // namespace
 
 MediaEncoder::MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
-                           PlacementPolicy policy)
-    : towers_(towers), file_(file), devices_(std::move(devices)), policy_(std::move(policy)) {}
+                           PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated)
+    : towers_(towers),
+      file_(file),
+      devices_(std::move(devices)),
+      policy_(std::move(policy)),
+      allocated_(std::move(allocated)) {}
 
 MediaEncoder::~MediaEncoder() = default;
 
@@ -67,6 +71,7 @@ const Tower& MediaEncoder::TowerOf(MediaKind kind) const {
 }
 
 int64_t MediaEncoder::LongestOf(MediaKind kind) const {
+  if (!Takes(kind)) return 0;
   return kind == MediaKind::kPicture ? kImageTokenBudgets.back()
                                      : towers_.sound->Tokens(kMaxSoundPiece);
 }
@@ -88,8 +93,15 @@ Result<MediaEncoder::Running> MediaEncoder::Start(MediaKind kind, int64_t max_to
                                                        {.devices = devices_,
                                                         .policy = policy_,
                                                         .limits = {.max_rows = max_tokens},
-                                                        .slots = 1}));
+                                                        .slots = 1,
+                                                        .allocated = allocated_}));
   return running;
+}
+
+Result<std::vector<MemoryNeed>> MediaEncoder::PredictMemory(MediaKind kind, int64_t tokens) const {
+  if (!Takes(kind)) return std::vector<MemoryNeed>(devices_.size());
+  RL_ASSIGN_OR_RETURN(const Running tower, Start(kind, tokens));
+  return tower.session->PredictMemory();
 }
 
 Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {

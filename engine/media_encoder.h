@@ -17,6 +17,7 @@
 #include "core/base/status.h"
 #include "core/passes/placement.h"
 #include "core/plugin/device.h"
+#include "core/runtime/memory_need.h"
 #include "core/runtime/session.h"
 #include "media/media_hash.h"
 #include "media/picture.h"
@@ -36,13 +37,16 @@ struct SoftTokens {
 class MediaEncoder {
  public:
   // `file` has the tensors of the towers. `devices`: main device first, as `policy` names them.
+  // `allocated`: that of the other sessions on these devices; null: there is none.
   MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
-               PlacementPolicy policy);
+               PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated = {});
   ~MediaEncoder();
   MediaEncoder(const MediaEncoder&) = delete;
   MediaEncoder& operator=(const MediaEncoder&) = delete;
 
   [[nodiscard]] bool Takes(MediaKind kind) const;
+  // The soft tokens of the longest medium that a tower encodes at once; 0 without the tower.
+  [[nodiscard]] int64_t LongestOf(MediaKind kind) const;
 
   // At most `budget` soft tokens of a picture; `budget` is at most the last of kImageTokenBudgets.
   // Errors: media.unsupported (kUsage), those of PictureTower, and of sessions;
@@ -51,6 +55,10 @@ class MediaEncoder {
   // The soft tokens of a sound at kSoundRate, which is encoded in pieces of kMaxSoundPiece samples
   // one after another. Errors: media.unsupported, media.too_short (kUsage), and those of sessions.
   Result<SoftTokens> Encode(std::span<const float> samples);
+
+  // The bytes that the tower for media of this kind needs on each device for a medium of `tokens`
+  // soft tokens; nothing without such a tower. Loads nothing.
+  [[nodiscard]] Result<std::vector<MemoryNeed>> PredictMemory(MediaKind kind, int64_t tokens) const;
 
   // Gives the weights, the plans and all other memory of the devices back. The next medium loads
   // them again.
@@ -66,8 +74,6 @@ class MediaEncoder {
 
   // The tower for media of this kind, which exists.
   [[nodiscard]] const Tower& TowerOf(MediaKind kind) const;
-  // The most soft tokens of one step.
-  [[nodiscard]] int64_t LongestOf(MediaKind kind) const;
   [[nodiscard]] Result<Running> Start(MediaKind kind, int64_t max_tokens) const;
   // Appends the rows of one step to `soft`.
   Status Append(const TowerStep& step, SoftTokens& soft);
@@ -76,6 +82,7 @@ class MediaEncoder {
   const GgufFile& file_;
   std::vector<Device*> devices_;
   PlacementPolicy policy_;
+  std::shared_ptr<AllocatedBytes> allocated_;
   Running picture_;
   Running sound_;
 };

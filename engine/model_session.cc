@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "media/picture_size.h"
+
 namespace rullama {
 
 uint64_t DrawSeed() {
@@ -32,12 +34,25 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config(), hooks_, notices));
   // The check comes before gigabytes are read through the mapping.
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
-  RL_RETURN_IF_ERROR(ChooseSettings(options));
+  allocated_ = std::make_shared<AllocatedBytes>();
   media_ = std::make_unique<MediaEncoder>(model_.towers.towers, model_.tower_file(),
-                                          devices_.Borrow(), devices_.policy);
+                                          devices_.Borrow(), devices_.policy, allocated_);
+  RL_RETURN_IF_ERROR(ChooseSettings(options));
   load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
   return OkStatus();
+}
+
+Result<uint64_t> ModelSession::TowerBytes() const {
+  uint64_t bytes = 0;
+  for (const MediaKind kind : {MediaKind::kPicture, MediaKind::kSound}) {
+    const int64_t longest = media_->LongestOf(kind);
+    const int64_t usual =
+        kind == MediaKind::kPicture ? std::min<int64_t>(longest, kDefaultImageTokens) : longest;
+    RL_ASSIGN_OR_RETURN(const auto needs, media_->PredictMemory(kind, usual));
+    bytes += needs.front().total();
+  }
+  return bytes;
 }
 
 // Leaves the session with what the configuration says and the device decides.
@@ -52,11 +67,15 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   settings.max_rows = std::min(chunk.value_or(settings.max_rows), capacity());
   settings.host_weights = host_weights.value_or(settings.host_weights);
   std::optional<DeviceSettings> built;
+  std::optional<uint64_t> towers;
   const auto need = [&](const DeviceSettings& asked) -> Result<uint64_t> {
     built = asked;
     RL_RETURN_IF_ERROR(BuildSession(options, asked));
     RL_ASSIGN_OR_RETURN(const auto needs, session_->PredictMemory());
-    return needs.front().total();
+    if (!towers) {
+      RL_ASSIGN_OR_RETURN(towers, TowerBytes());
+    }
+    return needs.front().total() + *towers;
   };
   RL_ASSIGN_OR_RETURN(settings, ChooseForDevice(std::move(settings), auto_choices_,
                                                 devices_.main().description(), capacity(), need));
@@ -91,6 +110,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   session.policy = devices_.policy;
   session.limits = limits_;
   session.observer = options.observer;
+  session.allocated = allocated_;
   RL_ASSIGN_OR_RETURN(session_,
                       Session::Create(std::move(program.graphs), *weight_source_, session));
   for (const auto& [name, bytes] : program.inputs) {

@@ -61,6 +61,9 @@ class ModelSession {
   ModelSession(LoadedModel model, HostHooks hooks)
       : model_(std::move(model)), hooks_(std::move(hooks)) {}
   Status Start(const ModelSessionOptions& options, Notices& notices);
+  // Bytes of the main device that the towers take beside the session, for pictures of the usual
+  // number of tokens.
+  [[nodiscard]] Result<uint64_t> TowerBytes() const;
   Status ChooseSettings(const ModelSessionOptions& options);
   Status BuildSession(const ModelSessionOptions& options, const DeviceSettings& settings);
 
@@ -75,6 +78,7 @@ class ModelSession {
   // Declared in the order they depend on each other, destroyed in reverse.
   std::unique_ptr<Registry> registry_;
   BackendDevices devices_;
+  std::shared_ptr<AllocatedBytes> allocated_;
   std::unique_ptr<GgufWeights> weight_source_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<MediaEncoder> media_;

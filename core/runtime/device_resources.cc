@@ -7,13 +7,21 @@
 namespace rullama {
 
 DeviceResources::DeviceResources(std::vector<Device*> devices, const WeightSource& weights,
-                                 Extents io_extents, WeightNames in_products)
+                                 Extents io_extents, WeightNames in_products,
+                                 std::shared_ptr<AllocatedBytes> allocated)
     : devices_(std::move(devices)),
       weights_(weights),
       io_extents_(io_extents),
       in_products_(std::move(in_products)),
       arenas_(devices_.size()),
-      allocated_bytes_(devices_.size()) {}
+      allocated_bytes_(allocated ? std::move(allocated) : std::make_shared<AllocatedBytes>()),
+      own_bytes_(devices_.size()) {
+  allocated_bytes_->resize(std::max(allocated_bytes_->size(), devices_.size()));
+}
+
+DeviceResources::~DeviceResources() {
+  for (size_t i = 0; i < own_bytes_.size(); ++i) (*allocated_bytes_)[i] -= own_bytes_[i];
+}
 
 // `counted` has the weights and states, by device, that are part of the needs already.
 Status DeviceResources::AddNeed(const PlannedSegment& segment,
@@ -57,8 +65,9 @@ Status DeviceResources::CheckMemory(const Program& program) {
   RL_ASSIGN_OR_RETURN(const auto needs, NeedOf({&program, 1}));
   for (size_t i = 0; i < needs.size(); ++i) {
     RL_RETURN_IF_ERROR(
-        CheckDeviceMemory(devices_[i]->description(), needs[i], allocated_bytes_[i]));
-    allocated_bytes_[i] += needs[i].total();
+        CheckDeviceMemory(devices_[i]->description(), needs[i], (*allocated_bytes_)[i]));
+    (*allocated_bytes_)[i] += needs[i].total();
+    own_bytes_[i] += needs[i].total();
   }
   return OkStatus();
 }

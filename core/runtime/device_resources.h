@@ -41,9 +41,13 @@ struct ResourceBytes {
 class DeviceResources {
  public:
   // `io_extents`: the largest step; input and output buffers have room for it. `in_products`: the
-  // constants that some graph of the session multiplies with activations.
+  // constants that some graph of the session multiplies with activations. `allocated`: what the
+  // sessions on these devices hold, this one's bytes included; null: there is no other session.
   DeviceResources(std::vector<Device*> devices, const WeightSource& weights, Extents io_extents,
-                  WeightNames in_products);
+                  WeightNames in_products, std::shared_ptr<AllocatedBytes> allocated);
+  ~DeviceResources();
+  DeviceResources(const DeviceResources&) = delete;
+  DeviceResources& operator=(const DeviceResources&) = delete;
 
   // The bytes that each device would hold beside those it holds already once all the programs have
   // run. Programs share weights, caches and the largest arena.
@@ -115,8 +119,9 @@ class DeviceResources {
   std::vector<std::deque<Arena>> arenas_;  // by device
   IoBuffers inputs_;
   IoBuffers outputs_;
-  std::vector<uint64_t> allocated_bytes_;  // by device, since the device was described
-  std::vector<std::byte> zeros_;           // source of ClearState
+  std::shared_ptr<AllocatedBytes> allocated_bytes_;
+  AllocatedBytes own_bytes_;      // the part of it that is this object's
+  std::vector<std::byte> zeros_;  // source of ClearState
   ResourceBytes bytes_;
 };
 

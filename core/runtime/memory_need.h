@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/plugin/device.h"
@@ -18,7 +19,12 @@ struct MemoryNeed {
   [[nodiscard]] uint64_t total() const { return weights + states + work; }
 };
 
-// `allocated_bytes`: bytes that the session has allocated since the device was described. A device
+// The bytes that sessions have allocated on each device of their list since the devices were
+// described. Sessions on the same devices share one, so that each knows of what the others hold.
+// Thread safety: one thread at a time.
+using AllocatedBytes = std::vector<uint64_t>;
+
+// `allocated_bytes`: bytes that have been allocated since the device was described. A device
 // that does not report its free memory is assumed to have enough. Error device.memory
 // (kOutOfMemory) with the missing amount and a model size that would fit. Pure; any thread.
 Status CheckDeviceMemory(const DeviceDescription& device, const MemoryNeed& need,

@@ -25,7 +25,8 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
       identity_(std::make_shared<const int>()),
       past_(slots),
       logs_(slots, SlotLog(slot_states_ ? slot_states_->shortest() : kMaxRows)),
-      resources_(std::move(options.devices), weights, largest, std::move(in_products)),
+      resources_(std::move(options.devices), weights, largest, std::move(in_products),
+                 std::move(options.allocated)),
       kept_inputs_(largest),
       observer_(options.observer) {
   for (const SessionGraph& graph : graphs_) kept_inputs_.Declare(graph.graph);

@@ -1,4 +1,5 @@
 // A session on a device that has half a GiB free.
+#include "core/base/must_test_util.h"
 #include "core/ir/builder.h"
 #include "core/runtime/session.h"
 #include "tests/fakes/fake_fixture.h"
@@ -54,6 +55,33 @@ TEST(SessionMemory, CacheThatDoesNotFitIsRefusedBeforeItIsAskedFor) {
   EXPECT_EQ(status.error().id, "device.memory");
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("1.00 GiB of caches"));
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("512.0 MiB free of 1.00 GiB"));
+}
+
+TEST(SessionMemory, SessionsOnADeviceKnowOfEachOther) {
+  // Room for one cache and a half.
+  constexpr int64_t kCache = int64_t{1} << 20;
+  constexpr uint64_t kHeldByOthers = (uint64_t{1} << 29) - kCache - kCache / 2;
+  const Scripted fake("support=1");
+  const NoWeights weights;
+  const auto plugin = Must(fake.Load());
+  const auto device = Must(plugin->Open(0, {}));
+  const auto allocated = std::make_shared<AllocatedBytes>(1, kHeldByOthers);
+  const auto prepare = [&] {
+    SessionOptions options;
+    options.devices = {device.get()};
+    options.allocated = allocated;
+    auto session = Must(Session::Create(CacheGraph(kCache), weights, std::move(options)));
+    const Status status = session->Prepare(1, DemandMode::kAllRows);
+    return std::pair(std::move(session), status);
+  };
+  auto [first, fits] = prepare();
+  EXPECT_TRUE(fits) << fits.error().ToString();
+  const Status second = prepare().second;
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().id, "device.memory");
+  first.reset();
+  const Status alone = prepare().second;
+  EXPECT_TRUE(alone) << alone.error().ToString();
 }
 
 }  // namespace
