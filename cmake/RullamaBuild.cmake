@@ -50,7 +50,8 @@ function(rullama_test name)
     set(ARG_LABELS unit)
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    PROCESSOR_AFFINITY ON)
 endfunction()
 
 function(rullama_fuzzer name)
@@ -67,4 +68,13 @@ function(rullama_fuzzer name)
     set_tests_properties(${name}_corpus PROPERTIES LABELS "fuzz")
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} rullama_flags)
+endfunction()
+
+# Pins each test of the current directory to the processors it asks for (PROCESSORS, one unless said
+# otherwise): tests side by side then share no core, and their threads do not wait for one another.
+function(rullama_pin_tests)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(test IN LISTS tests)
+    set_tests_properties(${test} PROPERTIES PROCESSOR_AFFINITY ON)
+  endforeach()
 endfunction()
