@@ -1,14 +1,17 @@
 // rullama inspect: what is in a model file, and what it would cost to run it.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/model_summary.h"
+#include "cli/tower_summary.h"
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
 #include "models/registry.h"
@@ -24,6 +27,7 @@ constexpr size_t kMaxSafeBytes = 1024;   // of a name, or of an error that quote
 
 struct InspectFlags {
   std::string path;
+  std::string mmproj;
   int64_t context = kDefaultCapacity;
   bool json = false;
 };
@@ -100,6 +104,12 @@ json TensorsAsJson(const GgufFile& file) {
   return tensors;
 }
 
+// The towers in a file, for the model if it is one of text.
+Result<Towers> ReadTowersFor(const ModelFile& model, const GgufFile& file) {
+  const auto opened = OpenModel(*model.file);
+  return opened ? (*opened)->ReadTowers(file) : ReadTowers(file);
+}
+
 // The memory that a session of one slot needs, or the reason why rullama cannot run the file.
 json MemoryAsJson(const GgufFile& file, int64_t context) {
   const auto model = OpenModel(file);
@@ -117,13 +127,35 @@ json MemoryAsJson(const GgufFile& file, int64_t context) {
           {"total_bytes", weights + cache}};
 }
 
+// The towers for the model, with the reason where they cannot be read; null if there are none. They
+// are in the file `mmproj`, else in that of Ollama's store, else in the model's own.
+json TowersOf(const ModelFile& model, const std::string& mmproj) {
+  const auto read = [&]() -> Result<json> {
+    std::optional<GgufFile> own;
+    std::filesystem::path path = mmproj;
+    if (mmproj.empty() && model.ollama && model.ollama->projector) path = *model.ollama->projector;
+    if (!path.empty()) {
+      RL_ASSIGN_OR_RETURN(own, GgufFile::Open(path));
+    }
+    const GgufFile& file = own ? *own : *model.file;
+    RL_ASSIGN_OR_RETURN(const Towers towers, ReadTowersFor(model, file));
+    if (!towers.picture && !towers.sound) return json();
+    RL_ASSIGN_OR_RETURN(json result, TowersAsJson(towers, file));
+    result["path"] = file.path();
+    return result;
+  };
+  const auto towers = read();
+  if (towers) return *towers;
+  return {{"reason", towers.error().message}, {"code", towers.error().id}};
+}
+
 // Whether `run` accepts the file, with the reason where it does not.
 json RunnableAsJson(const ModelSummary& summary) {
   if (!summary.refused) return {{"yes", true}};
   return {{"yes", false}, {"reason", summary.refused->message}, {"code", summary.refused->id}};
 }
 
-json FileAsJson(const ModelFile& model, int64_t context) {
+json FileAsJson(const ModelFile& model, const InspectFlags& flags) {
   const GgufFile& file = *model.file;
   json metadata = json::object();
   for (const GgufEntry& entry : file.metadata()) {
@@ -152,7 +184,8 @@ json FileAsJson(const ModelFile& model, int64_t context) {
           {"parameters", summary.parameters},
           {"bytes", summary.bytes},
           {"types", types},
-          {"memory", MemoryAsJson(file, context)},
+          {"memory", MemoryAsJson(file, flags.context)},
+          {"towers", TowersOf(model, flags.mmproj)},
           {"metadata", metadata},
           {"tensors", TensorsAsJson(file)}};
 }
@@ -172,6 +205,13 @@ std::string Shortened(std::string text) {
 }
 
 std::string SizeOf(const json& bytes) { return SizeText(bytes.get<uint64_t>()); }
+
+std::string TowersLines(const json& towers) {
+  if (!towers.is_object()) return {};
+  if (!towers.contains("reason")) return TowersText(towers);
+  return fmt::format("towers: cannot be used: {} [{}]\n", Safe(towers["reason"].get<std::string>()),
+                     towers["code"].get<std::string>());
+}
 
 // The beginning of the output: the kind of model, whether it runs, and the memory it takes.
 std::string HeadText(const json& file) {
@@ -194,6 +234,7 @@ std::string HeadText(const json& file) {
                         Dump(memory["context"]), SizeOf(memory["weights_bytes"]),
                         SizeOf(memory["kv_cache_bytes"]), SizeOf(memory["total_bytes"]));
   }
+  text += TowersLines(file["towers"]);
   return text + fmt::format("file: {}, GGUF {}, dialect of {}, {} tensors\n",
                             Safe(file["path"].get<std::string>()), Dump(file["version"]),
                             file["dialect"].get<std::string>(), file["tensors"].size());
@@ -219,7 +260,7 @@ std::string FileText(const json& file) {
 
 Result<int> Inspect(const InspectFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.path));
-  const json file = FileAsJson(model, flags.context);
+  const json file = FileAsJson(model, flags);
   RL_RETURN_IF_ERROR(console.Write(flags.json ? JsonLine(file) : FileText(file)));
   return 0;
 }
@@ -232,6 +273,7 @@ void AddInspectCommand(CLI::App& app, CommandContext& context) {
   command->add_option("file,-m,--model", flags->path, "GGUF file or Ollama name")
       ->required()
       ->option_text("FILE|NAME");
+  command->add_option("--mmproj", flags->mmproj, "File of the model's towers")->option_text("FILE");
   command->add_option("-c,--ctx-size", flags->context, "Estimate memory for this context")
       ->check(CLI::Range(int64_t{1}, int64_t{16777216}))
       ->option_text("N");

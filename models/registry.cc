@@ -45,7 +45,8 @@ Result<const ModelFamily*> FindFamily(std::string_view architecture) {
     }
   }
   const std::string_view hint =
-      architecture == "clip" ? "; this file holds the image and audio towers, give the text model"
+      architecture == "clip" ? "; this file has towers for pictures or sound, give the text model "
+                               "with -m and this file with --mmproj"
                              : "";
   return MakeError(ErrorKind::kModelFile, "model.arch", "found architecture '{}', expected {}{}",
                    architecture, ArchitectureNames(), hint);
@@ -54,6 +55,15 @@ Result<const ModelFamily*> FindFamily(std::string_view architecture) {
 Result<const ModelFamily*> FamilyOf(const GgufFile& file) {
   RL_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
   return FindFamily(name);
+}
+
+Result<Towers> ReadTowers(const GgufFile& file) {
+  for (const ModelFamily* family : kFamilies) {
+    if (family->read_towers == nullptr) continue;
+    RL_ASSIGN_OR_RETURN(Towers towers, family->read_towers(file));
+    if (towers.picture || towers.sound) return towers;
+  }
+  return Towers();
 }
 
 Result<std::unique_ptr<Model>> OpenModel(const GgufFile& file) {

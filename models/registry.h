@@ -24,6 +24,10 @@ Result<const ModelFamily*> FindFamily(std::string_view architecture);
 // The family of a file. Errors: those of FindFamily; gguf.key_* if the file names no architecture.
 Result<const ModelFamily*> FamilyOf(const GgufFile& file);
 
+// The towers of any file: an mmproj file, or a model with towers. Errors: those of
+// ModelFamily::read_towers.
+Result<Towers> ReadTowers(const GgufFile& file);
+
 // Opens the model of a file. Errors: those of FamilyOf and ModelFamily::open.
 Result<std::unique_ptr<Model>> OpenModel(const GgufFile& file);
 

@@ -53,6 +53,9 @@ struct ModelFamily {
   // Checks hyperparameters and tensors of a file of one of `architectures`; the model holds no
   // reference to it. Errors (kModelFile): model.*, gguf.key_*.
   Result<std::unique_ptr<Model>> (*open)(const GgufFile& file);
+  // The towers of a file, for whatever text model they were made for; none if it has none. Null:
+  // the family has no towers. Errors: those of Model::ReadTowers.
+  Result<Towers> (*read_towers)(const GgufFile& file);
   // The program whose converter wrote the file: "llama.cpp", "ollama" or "unknown".
   std::string_view (*dialect)(const GgufFile& file);
   // Writes a file of these shapes with random weights: every tensor, type and metadata key that a

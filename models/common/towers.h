@@ -53,6 +53,14 @@ struct TowerGraph {
   std::vector<SyntheticConstant> constants = {};
 };
 
+struct TowerFacts {
+  std::string_view projector;  // the kind, as files name it: "gemma4v"
+  int64_t layers = 0;          // 0: the tower only projects its input
+  int64_t width = 0;           // of the residual stream, or of what is projected
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;  // of the tensors in the file
+};
+
 class Tower {
  public:
   Tower() = default;
@@ -63,6 +71,10 @@ class Tower {
   // A graph for media of at most `max_tokens` soft tokens. Its constants are tensors of the file
   // that the tower was read from, matrices of more dimensions among them (GgufWeights).
   [[nodiscard]] virtual Result<TowerGraph> BuildGraph(int64_t max_tokens) const = 0;
+
+  [[nodiscard]] virtual TowerFacts facts() const = 0;
+  // The multiply-adds of matrices and attention for a medium of `tokens` soft tokens.
+  [[nodiscard]] virtual double MultiplyAdds(int64_t tokens) const = 0;
 };
 
 class PictureTower : public Tower {

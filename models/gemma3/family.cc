@@ -53,6 +53,7 @@ DrawnModel DrawGemma3(uint64_t seed) {
 const ModelFamily kGemma3Family = {.architectures = kArchitectures,
                                    .unsupported = kUnsupported,
                                    .open = OpenGemma3,
+                                   .read_towers = nullptr,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma3,
                                    .draw = DrawGemma3};

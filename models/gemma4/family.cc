@@ -6,6 +6,7 @@
 #include "models/gemma4/files/random_model.h"
 #include "models/gemma4/files/synth.h"
 #include "models/gemma4/gemma4_model.h"
+#include "models/gemma4/towers/towers.h"
 
 namespace rullama {
 namespace {
@@ -48,6 +49,7 @@ DrawnModel DrawGemma4(uint64_t seed) {
 const ModelFamily kGemma4Family = {.architectures = kArchitectures,
                                    .unsupported = kUnsupported,
                                    .open = OpenGemma4,
+                                   .read_towers = gemma4::ReadTowers,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma4,
                                    .draw = DrawGemma4};

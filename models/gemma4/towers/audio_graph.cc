@@ -25,16 +25,16 @@ constexpr std::string_view kValid = "valid";
 constexpr int64_t kConvKernel = 3;
 constexpr int64_t kConvStride = 2;
 constexpr int64_t kFramesOfToken = kConvStride * kConvStride;
-constexpr int64_t kWindow = 12;  // rows that attention sees, the row itself included
 constexpr float kScoreCap = 50;
 constexpr float kHalfStep = 0.5F;  // what a feed-forward adds to the residual stream
 
-// Sines and cosines of the distances 0 to kWindow - 1: [kWindow, width], one half of each.
+// Sines and cosines of the distances 0 to kAttentionWindow - 1: [kAttentionWindow, width], one half
+// of each.
 std::vector<float> DistanceTable(int64_t width) {
   constexpr double kLongest = 10'000;
   const int64_t half = width / 2;
-  std::vector<float> table(static_cast<size_t>(kWindow * width));
-  for (int64_t distance = 0; distance < kWindow; ++distance) {
+  std::vector<float> table(static_cast<size_t>(kAttentionWindow * width));
+  for (int64_t distance = 0; distance < kAttentionWindow; ++distance) {
     for (int64_t i = 0; i < half; ++i) {
       const double rate =
           std::pow(kLongest, -static_cast<double>(i) / static_cast<double>(half - 1));
@@ -129,7 +129,7 @@ class AudioGraphBuilder {
     return b_.Add(ops::ReshapeTo(x, {config_.heads, config_.head_dim()}), name + ".heads");
   }
 
-  // The keys of the distances: f32[kWindow, heads, head dim].
+  // The keys of the distances: f32[kAttentionWindow, heads, head dim].
   ValueId DistanceKeys(const std::string& layer, const std::string& name) {
     const ValueId keys =
         b_.Add(ops::Linear(Distances(), Weight(layer + "attn_k_rel.weight")), name + ".product");
@@ -138,7 +138,7 @@ class AudioGraphBuilder {
 
   ValueId Distances() {
     if (distances_ == kNoValue) {
-      distances_ = tower_.Computed("distances", {DType::kF32, {kWindow, config_.width}},
+      distances_ = tower_.Computed("distances", {DType::kF32, {kAttentionWindow, config_.width}},
                                    DistanceTable(config_.width));
     }
     return distances_;

@@ -20,6 +20,9 @@
 
 namespace rullama::gemma4 {
 
+// The rows that attention sees, the row itself included.
+inline constexpr int64_t kAttentionWindow = 12;
+
 // The graph for sounds of up to `max_tokens` soft tokens. The weight of a convolution is a constant
 // [channels out, 9 * channels in]. `tower` was read from a file, so the graph is well formed;
 // errors are those of GraphBuilder.

@@ -66,6 +66,11 @@ std::optional<TowerFile> FindInTextModel(const GgufFile& file, const KindNames& 
 
 }  // namespace
 
+std::string_view ProjectorName(TowerKind kind, bool unified) {
+  const KindNames& names = NamesOf(kind);
+  return unified ? names.unified : names.encoder;
+}
+
 Result<std::optional<TowerFile>> FindTower(const GgufFile& file, TowerKind kind) {
   RL_ASSIGN_OR_RETURN(const std::string_view architecture, file.GetString("general.architecture"));
   if (architecture == kProjectorArchitecture) return FindInProjectorFile(file, NamesOf(kind));

@@ -37,6 +37,9 @@ struct TowerFile {
   }
 };
 
+// The kind of network, as files name it: "gemma4v".
+[[nodiscard]] std::string_view ProjectorName(TowerKind kind, bool unified);
+
 // The tower of this kind in a file, or nothing if it has none. Error model.projector: the file
 // names a projector of another model.
 Result<std::optional<TowerFile>> FindTower(const GgufFile& file, TowerKind kind);

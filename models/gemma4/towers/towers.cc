@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "media/resize.h"
+#include "models/common/graph/hparams.h"
 #include "models/gemma4/towers/audio_graph.h"
+#include "models/gemma4/towers/tower_cost.h"
+#include "models/gemma4/towers/tower_file.h"
 #include "models/gemma4/towers/vision_graph.h"
 
 namespace rullama::gemma4 {
@@ -17,6 +20,10 @@ class Gemma4PictureTower final : public PictureTower {
 
   [[nodiscard]] Result<TowerGraph> BuildGraph(int64_t max_tokens) const override {
     return BuildVisionGraph(tower_, max_tokens);
+  }
+  [[nodiscard]] TowerFacts facts() const override { return FactsOf(tower_); }
+  [[nodiscard]] double MultiplyAdds(int64_t tokens) const override {
+    return gemma4::MultiplyAdds(tower_.config, tokens);
   }
   [[nodiscard]] Result<BlockGrid> Fit(uint32_t width, uint32_t height,
                                       uint32_t budget) const override {
@@ -40,6 +47,10 @@ class Gemma4SoundTower final : public SoundTower {
   [[nodiscard]] Result<TowerGraph> BuildGraph(int64_t max_tokens) const override {
     return BuildAudioGraph(tower_, max_tokens);
   }
+  [[nodiscard]] TowerFacts facts() const override { return FactsOf(tower_); }
+  [[nodiscard]] double MultiplyAdds(int64_t tokens) const override {
+    return gemma4::MultiplyAdds(tower_.config, tokens);
+  }
   [[nodiscard]] int64_t Tokens(size_t samples) const override {
     return AudioTokens(tower_.config, samples);
   }
@@ -52,6 +63,20 @@ class Gemma4SoundTower final : public SoundTower {
 };
 
 }  // namespace
+
+Result<Towers> ReadTowers(const GgufFile& file) {
+  for (const std::string_view projector : {kVisionProjector, kAudioProjector}) {
+    const TensorInfo* tensor = file.FindTensor(projector);
+    if (tensor == nullptr) continue;
+    if (tensor->rank != 2 || std::cmp_greater(tensor->dims[1], kMaxWidth)) {
+      return MakeError(ErrorKind::kModelFile, "model.tensor_shape",
+                       "tensor '{}' has {} dimensions and {} rows, expected 2 and at most {}",
+                       projector, tensor->rank, tensor->dims[1], kMaxWidth);
+    }
+    return ReadTowers(file, static_cast<int64_t>(tensor->dims[1]));
+  }
+  return Towers();
+}
 
 Result<Towers> ReadTowers(const GgufFile& file, int64_t text_width) {
   Towers towers;
