@@ -1,0 +1,36 @@
+#!/bin/bash
+# run.sh SOURCE_DIR BUILD_DIR [MARKERS]: tests rullama.ray of a build tree with the packages of
+# python/requirements-ray.txt, which it installs into .venv-ray at the root. MARKERS: those of pytest, by default "not
+# nightly". Exit code 77: the packages are not installed, and no package index is reachable.
+set -euo pipefail
+source=$1 build=$2 markers=${3:-not nightly}
+venv=$source/.venv-ray requirements=$source/python/requirements-ray.txt
+
+index_is_reachable() {
+  local folder status=0
+  folder=$(mktemp -d)
+  "$venv/bin/pip" download -q --no-deps -d "$folder" pytest >/dev/null 2>&1 || status=1
+  rm -rf "$folder"
+  return $status
+}
+
+if ! cmp -s "$requirements" "$venv/installed.txt"; then
+  "$source/.venv/bin/python" -m venv --clear "$venv"
+  if ! "$venv/bin/pip" install -q --no-compile --disable-pip-version-check -r "$requirements"; then
+    if index_is_reachable; then
+      echo "python/requirements-ray.txt cannot be installed" >&2
+      exit 1
+    fi
+    echo "skipped: Ray is not installed, and the Python package index is unreachable" >&2
+    exit 77
+  fi
+  cp "$requirements" "$venv/installed.txt"
+fi
+
+export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 RULLAMA_PROGRAM=$build/bin/rullama
+export RAY_USAGE_STATS_ENABLED=0 RAY_DATA_DISABLE_PROGRESS_BARS=1
+# Each process of Ray takes seconds of a processor to start; a machine of two cores needs few of them.
+export RAY_prestart_worker_first_driver=0 RAY_enable_worker_prestart=0
+export RAY_DATA_PARQUET_FOOTER_NUM_ACTORS=1 RAY_DATA_PARQUET_FOOTER_IO_CONCURRENCY=2
+cd "$source/tests/ray"
+"$venv/bin/python" -m pytest -q -p no:cacheprovider -W ignore --show-capture=no -m "$markers"

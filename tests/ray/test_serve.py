@@ -1,0 +1,279 @@
+"""The application on a cluster: dialect, routing, cancellation, full queues, lost replicas."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import requests
+from ray import serve
+
+from conftest import E2B, PROGRAM
+from rullama.ray import build_app
+
+SLOTS = 2
+ONGOING = 4  # of a replica
+QUEUED = 8
+LONG = "It was in July, 1805, and the speaker was the well-known Anna Pavlovna. " * 24  # 579 tokens
+
+
+def runs(pid):
+    """Whether a process is there, and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")")[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def eventually(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+    return value
+
+
+class App:
+    """The running application."""
+
+    def __init__(self, url, handle):
+        self.url = url
+        self.handle = handle
+
+    def post(self, path, body, **options):
+        return requests.post(self.url + path, json=body, timeout=120, **options)
+
+    def complete(self, i, tokens=8):
+        body = {"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}
+        return self.post("/v1/completions", body)
+
+    def replicas(self):
+        """The engines of replicas that run: id -> state."""
+        found = {}
+        for _ in range(8):
+            state = self.handle.engine_state.remote().result(timeout_s=30)
+            found[state["id"]] = state
+        return found
+
+    def all_replicas(self):
+        return eventually(lambda: (found := self.replicas()) and len(found) == 2 and found)
+
+
+@pytest.fixture(scope="module")
+def app(cluster):
+    port = free_port()
+    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+    config = {
+        "model": str(E2B),
+        "backend": "cpu",
+        "context": 1024,
+        "slots": SLOTS,
+        "program": PROGRAM,
+        "min_replicas": 2,
+        "max_replicas": 2,
+        "max_ongoing_requests": ONGOING,
+        "max_queued_requests": QUEUED,
+        "health_check_period_s": 1,
+        "health_check_timeout_s": 2,
+        "prefix_imbalance": 2,
+        "drain_s": 1,
+        "ingress_resources": {"node:__internal_head__": 0.001},  # the node that is lost is another
+    }
+    serve.run(build_app(config))
+    yield App(f"http://127.0.0.1:{port}", serve.get_deployment_handle("replica", "default"))
+    serve.shutdown()
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A server without Ray, for comparison."""
+    server = subprocess.Popen(
+        [PROGRAM, "serve", "-m", E2B, "--backend", "cpu", "-t", "1", "-c", "1024", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield server.stderr.readline().split()[2]
+    server.terminate()
+    server.wait()
+
+
+def content(answer):
+    """What does not differ from answer to answer."""
+    return {k: v for k, v in answer.items() if k not in ("id", "created", "timings")}
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("/v1/completions", {"prompt": "The prince", "max_tokens": 6, "seed": 3}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 6, "seed": 3}),
+        ("/v1/embeddings", {"input": ["The prince", "Anna"]}),
+        ("/v1/completions", {"prompt": 5}),
+        ("/v1/chat/completions", {"model": "other", "messages": []}),
+        ("/v1/nothing", {}),
+    ],
+)
+def test_answers_and_errors_are_those_of_the_server(app, alone, path, body):
+    ours = app.post(path, body)
+    theirs = requests.post(alone + path, json=body, timeout=60)
+    assert ours.status_code == theirs.status_code
+    assert content(ours.json()) == content(theirs.json())
+    assert ours.headers["Content-Type"] == theirs.headers["Content-Type"]
+    assert ours.headers["X-Rullama-Replica"]
+
+
+def test_a_body_that_is_no_json_and_one_that_is_too_long_are_refused(app):
+    broken = requests.post(app.url + "/v1/completions", data=b"{", timeout=60)
+    assert broken.status_code == 400 and broken.json()["error"]["type"] == "invalid_request_error"
+    long = requests.post(app.url + "/v1/completions", data=b" " * (5 << 20), timeout=60)
+    assert long.status_code == 413 and long.json()["error"]["code"] == "body_too_large"
+
+
+def test_a_stream_arrives_in_parts_that_join_to_the_answer(app):
+    body = {"prompt": "The prince", "max_tokens": 40, "seed": 3}
+    whole = app.post("/v1/completions", body).json()["choices"][0]["text"]
+    answer = app.post("/v1/completions", body | {"stream": True}, stream=True)
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    events = [line[6:] for line in answer.iter_lines() if line.startswith(b"data: ")]
+    assert events.pop() == b"[DONE]"
+    assert "".join(json.loads(one)["choices"][0]["text"] for one in events) == whole
+
+
+def test_prompts_with_the_same_beginning_go_to_the_replica_that_has_read_it(app):
+    app.all_replicas()
+    first = app.post("/v1/completions", {"prompt": LONG, "max_tokens": 1})
+    home = first.headers["X-Rullama-Replica"]
+    for i in range(8):
+        answer = app.post("/v1/completions", {"prompt": f"{LONG} {i}", "max_tokens": 1})
+        assert answer.headers["X-Rullama-Replica"] == home
+        assert answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] >= 512
+    others = {
+        app.post("/v1/completions", {"prompt": f"{i} {LONG}", "max_tokens": 1}).headers["X-Rullama-Replica"]
+        for i in range(12)
+    }
+    assert len(others) == 2
+
+
+def metric(state, name):
+    text = requests.get(state["address"] + "/metrics", timeout=30).text
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def test_a_client_that_leaves_ends_its_answer(app):
+    states = app.all_replicas().values()
+    left = 'rullama_cancelled_total{reason="left"}'
+    before = sum(metric(one, left) for one in states)
+    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": {"1": -100, "106": -100}}
+    with app.post("/v1/completions", body, stream=True) as answer:
+        next(answer.iter_lines())
+    eventually(lambda: sum(metric(one, left) for one in states) == before + 1)
+    eventually(lambda: sum(metric(one, "rullama_slots_busy") for one in states) == 0)
+
+
+def many(app, requests_, tokens=8):
+    with concurrent.futures.ThreadPoolExecutor(requests_) as pool:
+        return list(pool.map(lambda i: app.complete(i, tokens), range(requests_)))
+
+
+def expected_texts(alone, count, tokens=8):
+    texts = []
+    for i in range(count):
+        body = {"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}
+        answer = requests.post(alone + "/v1/completions", json=body, timeout=60).json()
+        texts.append(answer["choices"][0]["text"])
+    return texts
+
+
+def assert_each_answered(answers, alone, tokens=8):
+    assert [a.status_code for a in answers] == [200] * len(answers)
+    texts = [a.json()["choices"][0]["text"] for a in answers]
+    assert texts == expected_texts(alone, len(answers), tokens)
+
+
+def refusals(answers):
+    """The answers with 429 among those that are there."""
+    return [one.result() for one in answers if one.done() and one.result().status_code == 429]
+
+
+def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answered(app):
+    engines = [state["pid"] for state in app.all_replicas().values()]
+    for pid in engines:
+        os.kill(pid, signal.SIGSTOP)
+    count = 2 * ONGOING + QUEUED + 6
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        answers = [pool.submit(app.complete, i) for i in range(count)]
+        try:
+            refused = eventually(lambda: (found := refusals(answers)) and len(found) >= 4 and found)
+        finally:
+            for pid in engines:
+                os.kill(pid, signal.SIGCONT)
+    assert refused[0].json()["error"]["code"] == "queue_full" and refused[0].headers["Retry-After"] == "1"
+    codes = [one.result().status_code for one in answers]
+    assert set(codes) == {200, 429} and codes.count(200) >= 2 * ONGOING
+
+
+def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
+    states = app.all_replicas()
+    victim = next(iter(states.values()))
+    threading.Timer(0.3, lambda: os.kill(victim["pid"], signal.SIGKILL)).start()
+    assert_each_answered(many(app, 2 * ONGOING, tokens=400), alone, tokens=400)
+    eventually(lambda: (now := app.replicas()) and len(now) == 2 and victim["id"] not in now)
+
+
+def test_a_stream_whose_engine_is_killed_ends_with_an_error(app):
+    states = app.all_replicas()
+    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": {"1": -100, "106": -100}}
+    answer = app.post("/v1/completions", body, stream=True)
+    lines = answer.iter_lines()
+    next(lines)
+    os.kill(states[answer.headers["X-Rullama-Replica"]]["pid"], signal.SIGKILL)
+    events = [line for line in lines if line]
+    assert json.loads(events[-1][6:])["error"]["code"] == "replica_lost"
+    assert b"data: [DONE]" not in events
+
+
+def test_a_replica_that_hangs_is_replaced_and_its_requests_are_answered(app, alone):
+    states = app.all_replicas()
+    victim = next(iter(states.values()))
+    os.kill(victim["pid"], signal.SIGSTOP)
+    assert_each_answered(many(app, 2 * ONGOING), alone)
+    eventually(lambda: victim["id"] not in app.replicas())
+    eventually(lambda: not runs(victim["pid"]))
+
+
+def test_a_lost_node_loses_no_request_and_leaves_no_engine(app, alone, cluster):
+    states = app.all_replicas()
+    victim = next(iter(states.values()))
+    node = next(one for one in cluster.nodes if one.node_id == victim["node"])
+    thread = threading.Timer(0.2, lambda: cluster.remove_node(node, allow_graceful=False))
+    thread.start()
+    assert_each_answered(many(app, 2 * ONGOING, tokens=400), alone, tokens=400)
+    thread.join()
+    now = app.all_replicas()
+    assert victim["id"] not in now and victim["node"] not in {one["node"] for one in now.values()}
+    eventually(lambda: not runs(victim["pid"]))
+
+
+def test_an_engine_that_cannot_start_says_why(cluster):
+    from rullama.ray._config import AppConfig
+    from rullama.ray._engine import Engine, EngineError
+    import asyncio
+
+    config = AppConfig.of({"model": "/nothing.gguf", "backend": "cpu", "program": PROGRAM})
+    with pytest.raises(EngineError, match=r"exit code 6(.|\n)*\[io\."):
+        asyncio.run(Engine(config).start())
+    missing = AppConfig.of({"model": "m", "program": "/nothing"})
+    with pytest.raises(EngineError, match="there is no program /nothing"):
+        asyncio.run(Engine(missing).start())
