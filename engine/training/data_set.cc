@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -15,7 +16,10 @@ namespace {
 
 using DataJson = nlohmann::json;
 
-enum class LineKind : uint8_t { kMessages, kPrompt, kText };
+constexpr const char* kIds = "ids";
+constexpr const char* kTargets = "targets";
+
+enum class LineKind : uint8_t { kMessages, kPrompt, kText, kTokens };
 
 // The tokens of a line and which of them are learnt, before its length is looked at.
 struct EncodedLine {
@@ -67,11 +71,15 @@ class DataSetReader {
     }
     const DataJson object = DataJson::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) {
-      return BadLine("found {}, expected a JSON object with {}, {} and {}, or {}",
+      return BadLine("found {}, expected a JSON object with {}, {} and {}, {}, or {} and {}",
                      object.is_discarded() ? "no JSON" : object.type_name(), keys().messages,
-                     keys().prompt, keys().completion, keys().text);
+                     keys().prompt, keys().completion, keys().text, kIds, kTargets);
     }
     RL_RETURN_IF_ERROR(CheckKind(object));
+    if (kind_ == LineKind::kTokens) {
+      RL_ASSIGN_OR_RETURN(Example example, TokensOf(object));
+      return AddTokens(std::move(example));
+    }
     RL_ASSIGN_OR_RETURN(EncodedLine encoded, Encode(object));
     return Add(std::move(encoded));
   }
@@ -87,11 +95,16 @@ class DataSetReader {
       kind = LineKind::kPrompt;
     }
     if (!kind && object.contains(keys().text)) kind = LineKind::kText;
+    if (object.contains(kIds) || object.contains(kTargets)) {
+      if (kind)
+        return BadLine("found {} or {} beside a text, expected one of them", kIds, kTargets);
+      kind = LineKind::kTokens;
+    }
     if (!kind) {
       return BadLine(
-          "found none of the keys {}, {} and {}, {}; expected a conversation, a prompt with its "
-          "completion, or a text",
-          keys().messages, keys().prompt, keys().completion, keys().text);
+          "found none of the keys {}, {} and {}, {}, {} and {}; expected a conversation, a prompt "
+          "with its completion, a text, or tokens with their targets",
+          keys().messages, keys().prompt, keys().completion, keys().text, kIds, kTargets);
     }
     if (!kind_) kind_ = kind;
     if (kind_ == kind) return OkStatus();
@@ -115,6 +128,7 @@ class DataSetReader {
         return EncodedLine{std::move(example), true};
       }
       case LineKind::kPrompt:
+      case LineKind::kTokens:  // TokensOf reads these
         break;
     }
     RL_ASSIGN_OR_RETURN(const std::string prompt, TextOf(object, keys().prompt));
@@ -177,16 +191,70 @@ class DataSetReader {
     return OkStatus();
   }
 
+  Result<std::vector<int32_t>> NumbersOf(const DataJson& object, const std::string& key) const {
+    const auto found = object.find(key);
+    if (found == object.end()) return BadLine("found no '{}', expected a list of numbers", key);
+    if (!found->is_array()) {
+      return BadLine("'{}' is {}, expected a list of numbers", key, found->type_name());
+    }
+    std::vector<int32_t> numbers;
+    numbers.reserve(found->size());
+    for (const DataJson& number : *found) {
+      const bool fits = number.is_number_integer() &&
+                        number >= std::numeric_limits<int32_t>::min() &&
+                        number <= std::numeric_limits<int32_t>::max();
+      if (!fits) return BadLine("found {} in '{}', expected 32-bit integers", number.dump(), key);
+      numbers.push_back(number.get<int32_t>());
+    }
+    return numbers;
+  }
+
+  // Tokens as they are. A target outside the vocabulary does not count (the op cross_entropy).
+  Result<Example> TokensOf(const DataJson& object) const {
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids, NumbersOf(object, kIds));
+    RL_ASSIGN_OR_RETURN(std::vector<int32_t> targets, NumbersOf(object, kTargets));
+    if (ids.empty() || ids.size() != targets.size()) {
+      return BadLine("found {} ids and {} targets, expected as many of both, one at least",
+                     ids.size(), targets.size());
+    }
+    const auto vocabulary = static_cast<int32_t>(tokenizer_.size());
+    for (const int32_t id : ids) {
+      if (id < 0 || id >= vocabulary) {
+        return BadLine("found the token {}, expected 0 to {}", id, vocabulary - 1);
+      }
+    }
+    for (int32_t& target : targets) {
+      if (target < 0 || target >= vocabulary) target = kNoTarget;
+    }
+    return Example{.ids = std::move(ids), .targets = std::move(targets), .line = line_};
+  }
+
+  Status AddTokens(Example example) {
+    const auto most = static_cast<size_t>(options_.max_tokens);
+    if (example.ids.size() <= most) return Keep(std::move(example));
+    if (options_.on_long == OnLongLine::kError) return TooLong(example.ids.size());
+    example.ids.resize(most);
+    example.targets.resize(most);
+    if (options_.on_long == OnLongLine::kDrop || example.counted() == 0) {
+      ++set_.dropped;
+      return OkStatus();
+    }
+    ++set_.cut;
+    return Keep(std::move(example));
+  }
+
+  [[nodiscard]] tl::unexpected<Error> TooLong(size_t tokens) const {
+    return MakeError(
+        ErrorKind::kUsage, "data.long",
+        "'{}', line {}: found {} tokens, expected at most training.max_seq_length = {}", name_,
+        line_, tokens, options_.max_tokens);
+  }
+
   Status Add(EncodedLine line) {
     EncodedExample& example = line.example;
     const auto most = static_cast<size_t>(options_.max_tokens);
     if (example.ids.size() <= most) return AddExample(example);
-    if (options_.on_long == OnLongLine::kError) {
-      return MakeError(ErrorKind::kUsage, "data.long",
-                       "'{}', line {}: found {} tokens, expected at most training.max_seq_length = "
-                       "{}",
-                       name_, line_, example.ids.size(), most);
-    }
+    if (options_.on_long == OnLongLine::kError) return TooLong(example.ids.size());
     if (options_.on_long == OnLongLine::kDrop) {
       ++set_.dropped;
       return OkStatus();
@@ -226,6 +294,10 @@ class DataSetReader {
     for (size_t i = 0; i + 1 < encoded.ids.size(); ++i) {
       if (encoded.trained[i + 1] != 0) example.targets[i] = encoded.ids[i + 1];
     }
+    return Keep(std::move(example));
+  }
+
+  Status Keep(Example example) {
     if (example.counted() > 0) {
       set_.examples.push_back(std::move(example));
       return OkStatus();

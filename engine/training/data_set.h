@@ -3,6 +3,7 @@
 //   {"messages": [...], "tools": [...]}      a conversation, as the OpenAI chat API has it
 //   {"prompt": "...", "completion": "..."}   a user's turn and the answer, or plain text with `raw`
 //   {"text": "..."}                          plain text
+//   {"ids": [...], "targets": [...]}         tokens and what each row learns; -1 does not count
 //
 // All lines of a file are of one kind. What a model learns of each is in DataOptions.
 //

@@ -80,6 +80,23 @@ TEST_F(DataTest, PromptsAndTexts) {
   EXPECT_EQ(LearntOf(Must(Parse(R"({"text":"It was."})")).examples.at(0)), "It was.<eos>");
 }
 
+TEST_F(DataTest, TokensAreLearntAsTheyAre) {
+  const char* line = R"({"ids":[2,5,6,7],"targets":[-1,6,-100,9]})";
+  const Example example = Must(Parse(line)).examples.at(0);
+  EXPECT_THAT(example.ids, ElementsAre(2, 5, 6, 7));
+  EXPECT_THAT(example.targets, ElementsAre(kNoTarget, 6, kNoTarget, 9));
+  const DataSet cut = Must(Parse(line, {.max_tokens = 3}));
+  EXPECT_EQ(cut.cut, 1);
+  EXPECT_THAT(cut.examples.at(0).targets, ElementsAre(kNoTarget, 6, kNoTarget));
+  EXPECT_THAT(ErrorOf(line, {.on_long = OnLongLine::kError, .max_tokens = 3}),
+              HasSubstr("data.long"));
+  EXPECT_THAT(ErrorOf(R"({"ids":[2,5],"targets":[5]})"), HasSubstr("found 2 ids and 1 targets"));
+  EXPECT_THAT(ErrorOf(R"({"ids":[-2],"targets":[5]})"), HasSubstr("found the token -2"));
+  EXPECT_THAT(ErrorOf(R"({"ids":[2.5],"targets":[5]})"), HasSubstr("found 2.5 in 'ids'"));
+  EXPECT_THAT(ErrorOf(R"({"ids":[2]})"), HasSubstr("found no 'targets'"));
+  EXPECT_THAT(ErrorOf(R"({"ids":[2],"targets":[5],"text":"a"})"), HasSubstr("beside a text"));
+}
+
 TEST_F(DataTest, WhatIsTooLong) {
   const std::string text = R"({"text":"It was in July, 1805, and it was in the evening."})";
   const DataSet whole = Must(Parse(text));
