@@ -1,11 +1,13 @@
 #include "engine/training/training_setup.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/base/mmap_file.h"
@@ -15,6 +17,21 @@ namespace rullama {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The tensors of a file, if it holds halves of pairs under the names of states
+// (blk.0.attn_q.weight.lora_a), as --dump-gradients writes them; nothing for any other file.
+Result<std::optional<SafetensorsFile>> OpenPairs(const std::string& path,
+                                                 const std::vector<LowRankPair>& pairs) {
+  if (!path.ends_with(".safetensors")) return std::nullopt;
+  RL_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+  for (const SafetensorsTensor& tensor : file.tensors()) {
+    const bool half = std::ranges::any_of(pairs, [&tensor](const LowRankPair& pair) {
+      return tensor.name == pair.a || tensor.name == pair.b;
+    });
+    if (half) return file;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -201,6 +218,8 @@ Status TrainingSetup::DrawAdapter(bool with_b) {
 }
 
 Status TrainingSetup::ReadAdapter(const std::string& path) {
+  RL_ASSIGN_OR_RETURN(const auto halves, OpenPairs(path, pairs_));
+  if (halves) return WritePairs(*halves, path);
   RL_ASSIGN_OR_RETURN(const Adapter adapter, model_.model->ReadAdapter(path));
   for (const LowRankPair& pair : pairs_) {
     const auto found = std::ranges::find(adapter.weights, pair.weight, &AdapterWeight::tensor);
@@ -223,6 +242,33 @@ Status TrainingSetup::ReadAdapter(const std::string& path) {
   return MakeError(ErrorKind::kUsage, "train.resume",
                    "the adapter '{}' changes {} weights, expected the {} of training.targets", path,
                    adapter.weights.size(), pairs_.size());
+}
+
+Status TrainingSetup::WritePairs(const SafetensorsFile& file, const std::string& path) {
+  const auto write = [&](const std::string& name, int64_t rows, int64_t columns) -> Status {
+    const auto found = std::ranges::find(file.tensors(), name, &SafetensorsTensor::name);
+    const std::vector<int64_t> shape = {rows, columns};
+    if (found == file.tensors().end() || found->shape != shape) {
+      return MakeError(ErrorKind::kUsage, "train.resume",
+                       "'{}' has {} for '{}', expected [{}, {}], as training.rank and "
+                       "training.targets say",
+                       path,
+                       found == file.tensors().end()
+                           ? std::string("nothing")
+                           : fmt::format("[{}]", fmt::join(found->shape, ", ")),
+                       name, rows, columns);
+    }
+    RL_ASSIGN_OR_RETURN(const std::vector<float> values, file.Floats(*found));
+    return trainer_->Write(name, values);
+  };
+  for (const LowRankPair& pair : pairs_) {
+    RL_RETURN_IF_ERROR(write(pair.a, pair.rank, pair.inputs));
+    RL_RETURN_IF_ERROR(write(pair.b, pair.outputs, pair.rank));
+  }
+  if (file.tensors().size() == 2 * pairs_.size()) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "train.resume",
+                   "'{}' has {} tensors, expected A and B of the {} weights of training.targets",
+                   path, file.tensors().size(), pairs_.size());
 }
 
 Result<Adapter> TrainingSetup::CurrentAdapter() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/safetensors/safetensors.h"
 #include "engine/backend_setup.h"
 #include "engine/host_hooks.h"
 #include "engine/loaded_model.h"
@@ -42,8 +43,9 @@ class TrainingSetup {
   // Sets A of every weight to what a new adapter begins with. `with_b`: B as well, which is zero
   // otherwise and then makes all gradients of A zero.
   Status DrawAdapter(bool with_b);
-  // Sets A and B to those of a file, which has the same weights, ranks and factors. Error
-  // train.resume.
+  // Sets A and B to those of a file, which has the same weights, ranks and factors: an adapter, or
+  // safetensors of the halves alone (blk.N.NAME.weight.lora_a [rank, inputs], .lora_b [outputs,
+  // rank]), whose factor is that of the settings. Error train.resume.
   Status ReadAdapter(const std::string& path);
   // The adapter as it is now.
   Result<Adapter> CurrentAdapter();
@@ -76,6 +78,8 @@ class TrainingSetup {
   Status LoadData();
   void SplitValidation();
   Status ChooseAdapter();
+  // Sets A and B to the tensors of `file`, which `path` names in errors.
+  Status WritePairs(const SafetensorsFile& file, const std::string& path);
   [[nodiscard]] int64_t MaxRows() const;
   [[nodiscard]] TrainerOptions OptionsOfTrainer() const;
 

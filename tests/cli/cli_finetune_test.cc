@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -254,6 +255,33 @@ TEST_F(FinetuneTest, GradientsOfBackendsAreCompared) {
   std::vector<std::string> bad = arguments;
   bad.insert(bad.end(), {"--backends", "cpu,reference", "--bisect"});
   EXPECT_EQ(RunRullama(bad).exit_code, 2);
+}
+
+// The golden's tokens, targets and adapter, as a user of other tools has them in files.
+TEST_F(FinetuneTest, TokensAndHalvesOfPairsGiveTheLossOfTheGolden) {
+  const std::string golden = std::string(RULLAMA_SOURCE_DIR) + "/../shared/goldens/train-e2b/";
+  const auto cases = nlohmann::json::parse(ReadAll(golden + "golden.json")).at("cases");
+  const nlohmann::json& chat = cases.at("chat");
+  std::ofstream(folder_ / "tokens.jsonl")
+      << nlohmann::json{{"ids", chat.at("ids")}, {"targets", chat.at("targets")}} << "\n";
+  const std::string gradients = (folder_ / "gradients.safetensors").string();
+  const auto dump = [&](const std::string& first, const char* rank, const std::string& output) {
+    return RunRullama({"finetune", "-m", TrainedModel(), "--backend", "reference", "--data",
+                       (folder_ / "tokens.jsonl").string(), "-o", (folder_ / "unused").string(),
+                       "--alpha", "8", "--rank", rank, "--adapter-init", first, "--dump-gradients",
+                       output});
+  };
+  const RunResult result = dump(golden + "lora.init.safetensors", "4", gradients);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::ostringstream expected;
+  expected << std::fixed << std::setprecision(4) << "gradients of 96 tensors, loss "
+           << cases.at("chat.Q4_K_M").at("loss_mean").get<double>();
+  EXPECT_THAT(result.err, HasSubstr(expected.str()));
+  // The gradients have the same names and shapes, so that a run can begin with them.
+  EXPECT_EQ(dump(gradients, "4", gradients + ".again").exit_code, 0);
+  const RunResult other = dump(gradients, "5", gradients + ".again");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("expected [5, 256]"));
 }
 
 TEST_F(FinetuneTest, MistakesAreErrors) {
