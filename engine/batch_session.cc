@@ -5,6 +5,7 @@
 
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
+#include "engine/soft_row_ids.h"
 
 namespace rullama {
 namespace {
@@ -63,7 +64,11 @@ Status BatchSession::ReadMedia(int32_t slot, std::span<const int32_t> chunk,
   }
   const int32_t past = session_.past(slot);
   RL_RETURN_IF_ERROR(soft_inputs_->Set(session_, media, past, std::ssize(chunk)));
+  history_.assign(chunk.begin(), chunk.end());
+  std::ranges::replace_if(history_, IsSoftRow, -1);
+  RL_RETURN_IF_ERROR(session_.SetInput(media_names::kHistory, BytesOf(history_)));
   step_.SetConsecutive(chunk, past, slot, DemandMode::kStateOnly);
+  std::ranges::replace_if(step_.tokens, IsSoftRow, 0);
   step_.graph = MediaGraphOf(GraphOutputs::kBatch);
   return session_.Run(step_);
 }

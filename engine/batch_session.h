@@ -48,7 +48,8 @@ class BatchSession {
   Result<std::span<const RowResult>> Read(int32_t slot, std::span<const int32_t> chunk,
                                           std::span<const RowRequest> draws);
 
-  // Appends the tokens of a chunk to a slot whose rows are those of a prompt with these soft tokens
+  // Appends a chunk of a prompt with pictures and sounds, whose rows are soft where its ids are
+  // below 0 (soft_row_ids.h). `media` has the soft tokens of at least these rows
   // (SoftRowInputs::Set). For a program with media_rows.
   Status ReadMedia(int32_t slot, std::span<const int32_t> chunk, std::span<const SoftRows> media);
 
@@ -73,6 +74,7 @@ class BatchSession {
   RowInputs inputs_;
   std::optional<SoftRowInputs> soft_inputs_;  // none: the program has no graph for media
   StepRows step_;
+  std::vector<int32_t> history_;  // media_names::kHistory of the last step with media
   // Memory that is reused from step to step.
   std::vector<RowSampling> samplings_;  // of the rows of the last ChainFor()
   std::vector<RowResult> results_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
 #include "engine/session_canvas.h"
 #include "samplers/chain.h"
@@ -99,6 +100,10 @@ Status AddMediaGraph(const Model& model, const ModelProgramOptions& options,
   RL_ASSIGN_OR_RETURN(ModelGraph media, model.BuildGraph(build));
   if (options.outputs == GraphOutputs::kAllLogits) {
     AddLogitsOutput(media.builder, media.logits, RowDemand::kAll);
+  } else {
+    SamplerInputs inputs = InputsOf(media, options);
+    inputs.tokens = media.builder.Input(media_names::kHistory, {DType::kI32, {Dim::T()}});
+    AppendRowHistory(media.builder, inputs);
   }
   return AddGraph(std::move(media), {options.media_rows}, /*extends_past=*/true, program);
 }

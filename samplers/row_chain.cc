@@ -108,7 +108,23 @@ void AddLogprobs(Rows& rows, ValueId logits, ValueId token) {
   b.Output(kTopTokensOutput, b.Add(ops::Copy{.x = best.indices}));
 }
 
+ValueId HistoryOf(GraphBuilder& builder, const SamplerInputs& inputs) {
+  return builder.State(kSamplerHistory, {DType::kI32, {inputs.slots, inputs.capacity}});
+}
+
+void AppendTokens(GraphBuilder& builder, const SamplerInputs& inputs, ValueId history) {
+  builder.Add(ops::StateAppend{.state = history,
+                               .rows = inputs.tokens,
+                               .pos = inputs.rows.kv_pos,
+                               .slot = inputs.rows.kv_slot},
+              "sampler.history.next");
+}
+
 }  // namespace
+
+void AppendRowHistory(GraphBuilder& builder, const SamplerInputs& inputs) {
+  AppendTokens(builder, inputs, HistoryOf(builder, inputs));
+}
 
 ValueId AppendRowChain(GraphBuilder& builder, ValueId logits, const SamplerInputs& inputs,
                        const RowChainOptions& options) {
@@ -119,15 +135,10 @@ ValueId AppendRowChain(GraphBuilder& builder, ValueId logits, const SamplerInput
             .vocabulary = builder.graph().type(logits).last().constant};
   const ValueId original = samplers::WantedRows(builder, logits, inputs.wanted);
   if (options.kind != RowChainKind::kGreedy) AddDrawInputs(rows);
-  const ValueId history =
-      builder.State(kSamplerHistory, {DType::kI32, {inputs.slots, inputs.capacity}});
+  const ValueId history = HistoryOf(builder, inputs);
   ValueId edited = original;
   if (options.kind >= RowChainKind::kEdited) edited = AddEdits(rows, original, history);
-  builder.Add(ops::StateAppend{.state = history,
-                               .rows = inputs.tokens,
-                               .pos = inputs.rows.kv_pos,
-                               .slot = inputs.rows.kv_slot},
-              "sampler.history.next");
+  AppendTokens(builder, inputs, history);
   ValueId token =
       options.kind == RowChainKind::kGreedy
           ? AddMostLikely(rows, edited)

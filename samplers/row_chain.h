@@ -59,6 +59,10 @@ struct RowChainOptions {
 ValueId AppendRowChain(GraphBuilder& builder, ValueId logits, const SamplerInputs& inputs,
                        const RowChainOptions& options);
 
+// Appends the tokens of a step to kSamplerHistory: what a graph does whose steps draw nothing, in
+// place of a chain. Penalties do not count tokens below 0.
+void AppendRowHistory(GraphBuilder& builder, const SamplerInputs& inputs);
+
 // The inputs of a step's chain as the bytes of its tensors. Memory is reused from step to step.
 class RowInputs {
  public:

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/media_kind.h"
 #include "core/base/status.h"
 #include "core/ir/graph.h"
 #include "media/picture.h"
@@ -25,8 +26,6 @@
 #include "models/common/model_graph.h"
 
 namespace rullama {
-
-enum class MediaKind : uint8_t { kPicture, kSound };
 
 // The output of every tower's graph.
 inline constexpr std::string_view kSoftTokens = "soft";
