@@ -14,6 +14,16 @@ uint32_t BlocksOfStrip(double long_side, double short_side, double budget) {
 
 }  // namespace
 
+uint32_t DefaultImageTokens(uint32_t width, uint32_t height) {
+  constexpr uint64_t kBlockPixels = 48 * 48;
+  const uint64_t pixels = uint64_t{width} * height;
+  for (const uint32_t budget : kImageTokenBudgets) {
+    const bool holds_all = budget * kBlockPixels >= pixels;
+    if (holds_all || budget == kDefaultImageTokens) return budget;
+  }
+  return kDefaultImageTokens;
+}
+
 Result<BlockGrid> FitToBudget(uint32_t width, uint32_t height, uint32_t budget, uint32_t side) {
   const double w = width;
   const double h = height;

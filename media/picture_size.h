@@ -20,6 +20,11 @@ inline constexpr std::array<uint32_t, 5> kImageTokenBudgets = {70, 140, 280, 560
 inline constexpr uint32_t kDefaultImageTokens = 280;
 inline constexpr uint32_t kVideoFrameTokens = 70;
 
+// The budget for a picture of `width` x `height` pixels for which none is asked: the first one at
+// which the picture is not made smaller, at most kDefaultImageTokens. Blocks have 48 x 48 pixels, as
+// in all published models.
+[[nodiscard]] uint32_t DefaultImageTokens(uint32_t width, uint32_t height);
+
 struct BlockGrid {
   uint32_t columns = 0;
   uint32_t rows = 0;

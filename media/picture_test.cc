@@ -35,6 +35,15 @@ TEST(FitToBudget, FillsTheBudget) {
   }
 }
 
+TEST(DefaultImageTokens, KeepAllPixelsUpToTheDefault) {
+  EXPECT_EQ(DefaultImageTokens(1, 1), 70);
+  EXPECT_EQ(DefaultImageTokens(48 * 7, 48 * 10), 70);
+  EXPECT_EQ(DefaultImageTokens(48 * 7, 48 * 10 + 1), 140);
+  EXPECT_EQ(DefaultImageTokens(640, 480), 140);
+  EXPECT_EQ(DefaultImageTokens(1024, 768), 280);
+  EXPECT_EQ(DefaultImageTokens(UINT32_MAX, UINT32_MAX), 280);
+}
+
 TEST(FitToBudget, NeverExceedsTheBudget) {
   for (const uint32_t budget : kImageTokenBudgets) {
     for (const uint32_t width : {1u, 2u, 47u, 48u, 1000u, 4096u, 64'000'000u}) {

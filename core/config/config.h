@@ -89,7 +89,8 @@ struct GenerationConfig {
   std::vector<std::string> stop;
   std::optional<bool> thinking;
   std::optional<std::string> system;
-  bool raw = false;  // continue the text; no chat template
+  bool raw = false;                     // continue the text; no chat template
+  std::optional<int64_t> image_tokens;  // most soft tokens of a picture; by its size
 };
 
 // One number for both kinds of attention layer, or one for each.

@@ -162,6 +162,11 @@ BlockSpec GenerationSchema() {
              "The system prompt of a conversation.", "none")
       .Field("raw", &GenerationConfig::raw, BoolCodec{},
              "Continue the given text as it is, without the chat template.")
+      .Field("image_tokens", &GenerationConfig::image_tokens,
+             AutoCodec<ChoiceCodec<int64_t>>{
+                 {{{"70", 70}, {"140", 140}, {"280", 280}, {"560", 560}, {"1120", 1120}}}},
+             "The most soft tokens of a picture. More show finer detail, such as small print, and "
+             "take longer. `auto`: as many as keep all pixels, at most 280.")
       .Build();
 }
 

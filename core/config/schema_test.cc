@@ -117,6 +117,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_EQ(config->generation.thinking, true);
   EXPECT_EQ(config->generation.system, "Be brief.\nSay \"please\".\n");
   EXPECT_TRUE(config->generation.raw);
+  EXPECT_EQ(config->generation.image_tokens, 560);
   EXPECT_THAT(config->server.models,
               ElementsAre(ServedModelSetting{.path = "gemma4:e2b"},
                           ServedModelSetting{.path = folder + "models/some.gguf",
