@@ -20,6 +20,7 @@
 #include "engine/prefix_cache_limit.h"
 #include "engine/request_job.h"
 #include "engine/scheduler.h"
+#include "engine/soft_row_ids.h"
 
 namespace rullama {
 namespace {
@@ -46,6 +47,8 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.slots = slots;
   info.canvas_length = model.facts().canvas.length;
   info.chunk = session.chunk();
+  info.takes_pictures = session.Takes(MediaKind::kPicture);
+  info.takes_sound = session.Takes(MediaKind::kSound);
   info.deterministic = session.devices().main().description().deterministic;
   info.sampling = DefaultsOf(session.sampler());
   info.load_seconds = session.load_seconds();
@@ -80,8 +83,10 @@ struct RULLAMA_LOCAL Engine::Impl {
   [[nodiscard]] Status CheckPredicts() const;
   // Where the steps that read a prompt end.
   [[nodiscard]] std::vector<int64_t> CutsOf(std::span<const int32_t> prompt) const {
-    const auto borders = session->model().model->TurnBorders(session->tokenizer(), prompt);
-    return CutPoints(std::ssize(prompt), session->chunk(), borders);
+    const Model& model = *session->model().model;
+    const auto borders = model.TurnBorders(session->tokenizer(), prompt);
+    const auto media = SoftRowsOf(prompt, model.facts().media.whole_pictures);
+    return CutPoints(std::ssize(prompt), session->chunk(), borders, media);
   }
   // A job whose results are rows of these tokens.
   Result<std::unique_ptr<Job>> RowsJob(Job::Kind kind, std::vector<int32_t> ids) const;
@@ -128,6 +133,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
         wakeup);
     return OkStatus();
   }
+  const ModelFacts& facts = session->model().facts();
   RL_ASSIGN_OR_RETURN(const uint64_t prefix_bytes,
                       PrefixCacheLimit(session->model().layers, AvailableHostMemory()));
   info.prefix_cache_bytes = static_cast<int64_t>(prefix_bytes);
@@ -139,6 +145,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .chunk = info.chunk,
                                                    .prefix_bytes = prefix_bytes,
                                                    .end_tokens = EndTokens(session->tokenizer()),
+                                                   .encoder = &session->media(),
+                                                   .whole_pictures = facts.media.whole_pictures,
                                                    .warn = WarnerOf(setup.hooks),
                                                    .cancelled = setup.hooks.cancelled},
                                   wakeup);
@@ -252,6 +260,8 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
   }
   SamplerSettings sampler = impl_->sampler;
   if (!impl_->has_seed) sampler.seed = DrawSeed();
+  RL_ASSIGN_OR_RETURN(const DecodedMedia media,
+                      DecodeMedia(impl_->session->model(), request.media));
   std::vector<Generation> answers;
   answers.reserve(static_cast<size_t>(count));
   std::unique_ptr<Job> first;
@@ -259,8 +269,8 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
     Request one = request;
     one.choice += static_cast<uint32_t>(i);
     one.reuse_answers = request.reuse_answers && count == 1;
-    RL_ASSIGN_OR_RETURN(PreparedRequest prepared,
-                        PrepareRequest(impl_->session->model(), sampler, *impl_->constraints, one));
+    RL_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(impl_->session->model(), sampler,
+                                                                 *impl_->constraints, one, media));
     Job& job = *prepared.job;
     job.cuts = impl_->CutsOf(job.prompt);
     job.channel = std::make_shared<AnswerChannel>(impl_->wakeup, request.every_draft);
@@ -268,6 +278,9 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
         shared_from_this(), job.channel, impl_->session->tokenizer(), std::move(prepared.text),
         prepared.logprobs);
     generation->completion.prompt_tokens = std::ssize(job.prompt);
+    for (const auto& medium : media) {
+      generation->completion.media.push_back(FactsOf(*medium));
+    }
     generation->completion.ignored_keywords = job.constraint.ignored;
     generation->completion.seed = static_cast<int64_t>(job.sampling.seed);
     answers.push_back(Generation(std::move(generation)));
@@ -279,7 +292,7 @@ Result<std::vector<Generation>> Engine::SubmitChoices(const Request& request, in
 
 Result<int64_t> Engine::CountPrompt(const Request& request) const {
   RL_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                      PromptTokens(impl_->session->model(), request));
+                      PromptIds(impl_->session->model(), request));
   return std::ssize(prompt);
 }
 
@@ -385,9 +398,11 @@ Result<double> Engine::NegativeLogLikelihood(std::span<const int32_t> ids) {
 
 Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
+  RL_ASSIGN_OR_RETURN(const DecodedMedia media,
+                      DecodeMedia(impl_->session->model(), request.media));
   RL_ASSIGN_OR_RETURN(
       PreparedRequest prepared,
-      PrepareRequest(impl_->session->model(), impl_->sampler, *impl_->constraints, request));
+      PrepareRequest(impl_->session->model(), impl_->sampler, *impl_->constraints, request, media));
   Job& job = *prepared.job;
   job.cuts = impl_->CutsOf(job.prompt);
   if (job.cuts.empty()) {

@@ -11,6 +11,7 @@
 #include "engine/answer_constraints.h"
 #include "engine/api/stats.h"
 #include "engine/batch_session.h"
+#include "engine/prompt_media.h"
 #include "samplers/row_sampling.h"
 
 namespace rullama {
@@ -26,11 +27,13 @@ struct Job {
     kLoad,      // restores `stored`, whose tokens are the prompt
   };
   Kind kind = Kind::kGenerate;
-  std::vector<int32_t> prompt;     // at least one token, and within the capacity
-  std::vector<int64_t> cuts = {};  // of the prompt (cut_points.h)
-  int64_t max_tokens = -1;         // as Request::max_tokens
-  int64_t max_context = 0;         // as Request::max_context
-  RowSampling sampling = {};       // `bias` points into `bias` below
+  // At least one id, and within the capacity: tokens, and ids of soft rows (soft_row_ids.h).
+  std::vector<int32_t> prompt;
+  std::vector<PlacedMedium> media = {};  // those of the soft rows, ascending
+  std::vector<int64_t> cuts = {};        // of the prompt (cut_points.h)
+  int64_t max_tokens = -1;               // as Request::max_tokens
+  int64_t max_context = 0;               // as Request::max_context
+  RowSampling sampling = {};             // `bias` points into `bias` below
   std::vector<TokenBias> bias = {};
   AnswerConstraint constraint = {};
   int32_t top_logprobs = -1;

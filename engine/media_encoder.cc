@@ -35,14 +35,14 @@ StepRows AllRows(int64_t tokens) {
   return rows;
 }
 
-tl::unexpected<Error> Unsupported(std::string_view what) {
+}  // namespace
+
+tl::unexpected<Error> UnsupportedMedium(MediaKind kind) {
   return MakeError(ErrorKind::kUsage, "media.unsupported",
                    "the model takes no {}: no tower for it is loaded, expected one in the model "
-                   "file or in an mmproj file (--mmproj)",
-                   what);
+                   "file or in an mmproj file; name one (model.mmproj, --mmproj)",
+                   kind == MediaKind::kPicture ? "pictures" : "sound");
 }
-
-}  // namespace
 
 MediaEncoder::MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
                            PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated)
@@ -122,7 +122,7 @@ Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
 }
 
 Result<SoftTokens> MediaEncoder::Encode(const Picture& picture, uint32_t budget) {
-  if (!towers_.picture) return Unsupported("pictures");
+  if (!towers_.picture) return UnsupportedMedium(MediaKind::kPicture);
   SoftTokens soft{.kind = MediaKind::kPicture, .hash = HashPicture(picture, budget), .values = {}};
   RL_ASSIGN_OR_RETURN(const TowerStep step, towers_.picture->Prepare(picture, budget));
   RL_RETURN_IF_ERROR(Append(step, soft));
@@ -130,7 +130,7 @@ Result<SoftTokens> MediaEncoder::Encode(const Picture& picture, uint32_t budget)
 }
 
 Result<SoftTokens> MediaEncoder::Encode(std::span<const float> samples) {
-  if (!towers_.sound) return Unsupported("sound");
+  if (!towers_.sound) return UnsupportedMedium(MediaKind::kSound);
   if (samples.size() < kMinSoundSamples) {
     return MakeError(ErrorKind::kUsage, "media.too_short",
                      "the sound has {} samples, expected at least {}", samples.size(),

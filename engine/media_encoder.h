@@ -34,6 +34,9 @@ struct SoftTokens {
   std::vector<float> values;  // [tokens, width]
 };
 
+// Error media.unsupported (kUsage) of a model without a tower for this kind.
+[[nodiscard]] tl::unexpected<Error> UnsupportedMedium(MediaKind kind);
+
 class MediaEncoder {
  public:
   // `file` has the tensors of the towers. `devices`: main device first, as `policy` names them.

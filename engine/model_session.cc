@@ -82,6 +82,22 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   return built == settings ? OkStatus() : BuildSession(options, settings);
 }
 
+bool ModelSession::Takes(MediaKind kind) const {
+  const Towers& towers = model_.towers.towers;
+  const bool has_tower =
+      kind == MediaKind::kPicture ? towers.picture != nullptr : towers.sound != nullptr;
+  return has_tower && model_.facts().media.taken;
+}
+
+int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {
+  const bool pictures = Takes(MediaKind::kPicture);
+  const bool any = pictures || Takes(MediaKind::kSound);
+  if (!any || options.outputs != GraphOutputs::kBatch) return 0;
+  const bool whole = pictures && model_.facts().media.whole_pictures;
+  const int64_t longest = whole ? int64_t{kImageTokenBudgets.back()} : 0;
+  return std::min(std::max(chunk_, longest), capacity());
+}
+
 Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                   const DeviceSettings& settings) {
   session_.reset();
@@ -100,7 +116,8 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                         .slots = options.slots,
                                         .capacity = capacity(),
                                         .kv_dtype = KvDtypeFor(config(), devices_.backend),
-                                        .limits = limits_}));
+                                        .limits = limits_,
+                                        .media_rows = MediaRows(options)}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));

@@ -44,6 +44,8 @@ class ModelSession {
   [[nodiscard]] const Session& session() const { return *session_; }
   // The towers on the devices of the session, for the thread that uses the session.
   [[nodiscard]] MediaEncoder& media() { return *media_; }
+  // Whether prompts may have media of this kind.
+  [[nodiscard]] bool Takes(MediaKind kind) const;
   // The settings of the sampler, with the seed in use.
   [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
   // The settings for a model that denoises.
@@ -65,6 +67,8 @@ class ModelSession {
   // number of tokens.
   [[nodiscard]] Result<uint64_t> TowerBytes() const;
   Status ChooseSettings(const ModelSessionOptions& options);
+  // The most rows of a step with soft tokens; 0 for a session that reads none.
+  [[nodiscard]] int64_t MediaRows(const ModelSessionOptions& options) const;
   Status BuildSession(const ModelSessionOptions& options, const DeviceSettings& settings);
 
   LoadedModel model_;

@@ -28,6 +28,10 @@ Status CheckMembers(const Request& request) {
         ErrorKind::kUsage, "usage.request",
         "`tools` and `thinking` belong to `messages`, which the request does not have");
   }
+  if (!request.ids.empty() && !request.media.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.request",
+                     "`media` belong to `messages` or `prompt`, but the request has `ids`");
+  }
   if (request.top_logprobs < -1 || request.top_logprobs > kMaxTopLogprobs) {
     return MakeError(ErrorKind::kUsage, "usage.request",
                      "top_logprobs is {}, expected -1 (none) to {}", request.top_logprobs,
@@ -39,7 +43,22 @@ Status CheckMembers(const Request& request) {
   return OkStatus();
 }
 
-Result<EncodedChat> PromptOf(const LoadedModel& model, const Request& request, bool thinking) {
+// Error media.unsupported for a message with a video.
+Status CheckNoVideo(const nlohmann::json& messages) {
+  for (const nlohmann::json& message : messages) {
+    if (!message.is_object() || !message.contains("content")) continue;
+    for (const nlohmann::json& part : message.at("content")) {
+      if (!part.is_object() || part.value("type", nlohmann::json()) != "video") continue;
+      return MakeError(ErrorKind::kUsage, "media.unsupported",
+                       "a message has a video, expected text, pictures and sound; give frames of "
+                       "the video as pictures");
+    }
+  }
+  return OkStatus();
+}
+
+// The prompt with a placeholder for each medium.
+Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& request, bool thinking) {
   const Tokenizer& tokenizer = *model.tokenizer;
   if (!request.prompt.empty()) {
     RL_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
@@ -60,7 +79,23 @@ Result<EncodedChat> PromptOf(const LoadedModel& model, const Request& request, b
     RL_ASSIGN_OR_RETURN(tools, ParseJson(request.tools, "tools"));
   }
   if (messages.is_array() && request.default_system) AddSystemPrompt(model.config(), messages);
+  if (messages.is_array()) RL_RETURN_IF_ERROR(CheckNoVideo(messages));
   return model.model->EncodeChat(tokenizer, messages, tools, thinking);
+}
+
+struct Prompt {
+  EncodedChat chat;
+  std::vector<PlacedMedium> media;
+};
+
+Result<Prompt> PromptOf(const LoadedModel& model, const Request& request, bool thinking,
+                        const DecodedMedia& media) {
+  Prompt prompt;
+  RL_ASSIGN_OR_RETURN(prompt.chat, TextPromptOf(model, request, thinking));
+  if (!request.ids.empty()) return prompt;
+  RL_ASSIGN_OR_RETURN(prompt.media,
+                      PlaceMedia(*model.model, *model.tokenizer, media, prompt.chat.ids));
+  return prompt;
 }
 
 Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptions& options,
@@ -121,21 +156,24 @@ Status CheckFits(const LoadedModel& model, int64_t tokens, int64_t canvas, int64
                    capacity, larger);
 }
 
-Result<std::vector<int32_t>> PromptTokens(const LoadedModel& model, const Request& request) {
+Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
-  RL_ASSIGN_OR_RETURN(EncodedChat prompt, PromptOf(model, request, Thinks(model, request)));
-  return std::move(prompt.ids);
+  RL_ASSIGN_OR_RETURN(const DecodedMedia media, DecodeMedia(model, request.media));
+  RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, Thinks(model, request), media));
+  return std::move(prompt.chat.ids);
 }
 
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
-                                       AnswerConstraints& constraints, const Request& request) {
+                                       AnswerConstraints& constraints, const Request& request,
+                                       const DecodedMedia& media) {
   RL_RETURN_IF_ERROR(CheckMembers(request));
   const GenerationConfig& defaults = model.config().generation;
   const bool thinking = Thinks(model, request);
   PreparedRequest prepared{.job = std::make_unique<Job>()};
   Job& job = *prepared.job;
-  RL_ASSIGN_OR_RETURN(EncodedChat prompt, PromptOf(model, request, thinking));
-  job.prompt = std::move(prompt.ids);
+  RL_ASSIGN_OR_RETURN(Prompt prompt, PromptOf(model, request, thinking, media));
+  job.prompt = std::move(prompt.chat.ids);
+  job.media = std::move(prompt.media);
   job.max_tokens = request.max_tokens < 0 ? defaults.max_tokens.value_or(-1) : request.max_tokens;
   const bool denoises = model.facts().denoises();
   RL_RETURN_IF_ERROR(CheckFits(model, std::ssize(job.prompt),
@@ -155,7 +193,8 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   if (request.ignore_end) BanTokens(model.tokenizer->end_of_generation_ids(), job.bias);
   job.sampling = RowSamplingOf(settings, request.choice);
   job.sampling.bias = job.bias;
-  RL_ASSIGN_OR_RETURN(job.constraint, constraints.Make(request, thinking, prompt.opens_thought));
+  RL_ASSIGN_OR_RETURN(job.constraint,
+                      constraints.Make(request, thinking, prompt.chat.opens_thought));
   job.top_logprobs = request.top_logprobs;
   job.reuse_prefix = request.reuse_prefix;
   job.client = request.client;
@@ -165,7 +204,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.reuse_answers = request.reuse_answers && prepared.text.stop.empty();
   if (!request.messages.empty()) {
     prepared.text.parser = model.model->MakeOutputParser(
-        {.report_thinking = thinking, .starts_in_thought = prompt.opens_thought});
+        {.report_thinking = thinking, .starts_in_thought = prompt.chat.opens_thought});
   }
   return prepared;
 }

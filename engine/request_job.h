@@ -10,6 +10,7 @@
 #include "engine/api/request.h"
 #include "engine/job.h"
 #include "engine/loaded_model.h"
+#include "engine/request_media.h"
 
 namespace rullama {
 
@@ -19,14 +20,15 @@ struct PreparedRequest {
   bool logprobs = false;
 };
 
-// `sampler`: the settings for what a request leaves open. Pure function. Errors: those of
-// Engine::Submit.
+// `sampler`: the settings for what a request leaves open. `media`: those of the request. Pure
+// function. Errors: those of Engine::Submit.
 Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSettings& sampler,
-                                       AnswerConstraints& constraints, const Request& request);
+                                       AnswerConstraints& constraints, const Request& request,
+                                       const DecodedMedia& media);
 
-// The prompt of a request, whether it fits or not. Errors: those of Engine::Submit that are about
-// the prompt.
-Result<std::vector<int32_t>> PromptTokens(const LoadedModel& model, const Request& request);
+// The prompt of a request as that of its job, whether it fits or not. Errors: those of
+// Engine::Submit that are about the prompt.
+Result<std::vector<int32_t>> PromptIds(const LoadedModel& model, const Request& request);
 
 // JSON text of limited depth as a value. Error chat.json (kUsage); `what` begins the message.
 Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what);

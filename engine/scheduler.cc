@@ -224,7 +224,7 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
                                     std::span<const int32_t> chunk) {
   const bool last = running.read + std::ssize(chunk) == std::ssize(running.job->prompt);
   if (last && running.job->kind == Job::Kind::kGenerate) return ReadAndDraw(slot, chunk);
-  RL_RETURN_IF_ERROR(batch_.Read(slot, chunk, {}));
+  RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
   TakeChunk(slot, running, chunk);
   return last ? Save(slot) : OkStatus();
 }

@@ -23,6 +23,7 @@
 #include "core/runtime/session.h"
 #include "engine/batch_session.h"
 #include "engine/job.h"
+#include "engine/media_encoder.h"
 #include "engine/prefix_cache.h"
 #include "engine/slot_table.h"
 
@@ -35,6 +36,8 @@ struct SchedulerOptions {
   int64_t chunk = 0;          // most rows between two cut points of a prompt
   uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
   std::vector<int32_t> end_tokens = {};
+  MediaEncoder* encoder = nullptr;                          // of the media of jobs; borrowed
+  bool whole_pictures = false;                              // as MediaFacts::whole_pictures
   std::function<void(std::string_view text)> warn = {};     // called on the thread of the scheduler
   std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
 };
@@ -61,6 +64,8 @@ class Scheduler final : public JobRunner {
     std::optional<int32_t> token;  // drawn, not yet in the slot
     int64_t drawn = 0;             // tokens handed out
     std::vector<float> sum;        // of an embedding
+    // Of the job's media, in their order: empty unless some of their rows are read and some not.
+    std::vector<SoftTokens> soft;
     EngineClock::time_point started;
     EngineClock::time_point first_token;
     SessionStats after_prompt;
@@ -103,6 +108,10 @@ class Scheduler final : public JobRunner {
   bool DecodeStep();
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // Reads a chunk behind which nothing is drawn.
+  Status ReadRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // The media that have rows in front of `end` that have not been read, encoded.
+  Result<std::vector<SoftRows>> EncodeUpTo(Running& running, int64_t end);
   // Reads the last chunk of a prompt and draws the first token of its answers.
   Status ReadAndDraw(int32_t slot, std::span<const int32_t> chunk);
   // After a chunk was read.

@@ -63,7 +63,9 @@ struct ModelInfo {
   std::string quantization;        // "Q4_K_M", or "unknown"
   int64_t chunk = 0;               // most tokens of a prompt that a step reads
   int64_t prefix_cache_bytes = 0;  // of host memory for snapshots of prompts; 0: none
-  bool deterministic = true;       // answers depend on nothing but request and configuration
+  bool takes_pictures = false;
+  bool takes_sound = false;
+  bool deterministic = true;  // answers depend on nothing but request and configuration
   SamplingDefaults sampling;
   std::string digest;       // SHA-256 of the manifest's blob or of the header of a file, 64 digits
   double load_seconds = 0;  // from opening the file until requests could run
@@ -120,9 +122,10 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   // What the engine is doing now and has done since it was opened.
   [[nodiscard]] EngineStats stats() const;
 
-  // Starts a request. Does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
-  // member out of range), sampler.*, chat.*, tokenizer.*, text.utf8, schema.*; context.overflow if
-  // the prompt does not fit; model.canvas.
+  // Starts a request. Does not wait for a slot, but decodes the pictures and sounds of the request.
+  // Errors: usage.request (not exactly one prompt, or a member out of range), sampler.*, chat.*,
+  // tokenizer.*, text.utf8, schema.*; context.overflow if the prompt does not fit; model.canvas;
+  // media.* and io.* of pictures and sounds.
   Result<Generation> Submit(const Request& request);
   // Starts `count` answers to one prompt, which is read once, when so many slots are free. They
   // draw with one seed from random numbers of their own: answer i has `choice` + i. Errors as

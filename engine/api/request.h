@@ -1,6 +1,7 @@
 // What is asked of an Engine, and what it answers. Value types.
 #pragma once
 
+#include <rullama/base/media_kind.h>
 #include <rullama/base/session_stats.h>
 #include <rullama/base/stop_reason.h>
 
@@ -36,6 +37,17 @@ enum class ToolChoice {
   kRequired,  // at least one call, and no text
 };
 
+// A picture or a sound of a request: a file of JPEG, PNG, WebP or GIF (the first frame), or of WAV,
+// FLAC, Ogg or MP3.
+struct Medium {
+  MediaKind kind = MediaKind::kPicture;
+  std::string path = {};  // of the file; empty: `bytes` are its content
+  std::string bytes = {};
+  // Of a picture: the most soft tokens, 70, 140, 280, 560 or 1120. More show finer detail and take
+  // longer. 0: as configured (generation.image_tokens), else by the size of the picture.
+  int64_t image_tokens = 0;
+};
+
 // One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given.
 struct Request {
   // A conversation as a JSON list of messages in the form of the OpenAI chat API: {"role",
@@ -47,6 +59,10 @@ struct Request {
   // A text to be continued as it is. Markers of the template are recognised; BOS is added once.
   std::string prompt = {};
   std::vector<int32_t> ids = {};  // token ids to be continued as they are
+  // The pictures and sounds of `messages` or `prompt`, in the order in which they stand there: in
+  // `messages` as parts {"type": "image"} and {"type": "audio"}, whose other members are not read,
+  // and in `prompt` as the markers <|image|> and <|audio|>.
+  std::vector<Medium> media = {};
 
   std::string tools = {};             // JSON list of functions in OpenAI's form; with `messages`
   std::optional<bool> thinking = {};  // let the model think first; with `messages`
@@ -132,6 +148,18 @@ struct Event {
   CanvasDraft draft = {};  // of kDraft
 };
 
+// What a medium of a request is to the model.
+struct MediumFacts {
+  MediaKind kind = MediaKind::kPicture;
+  int64_t tokens = 0;        // soft tokens in the prompt, its two markers aside
+  int64_t image_tokens = 0;  // of a picture: the most it might have had
+  int64_t width = 0;         // of a picture, pixels
+  int64_t height = 0;
+  double seconds = 0;  // of a sound
+
+  bool operator==(const MediumFacts&) const = default;
+};
+
 // A whole answer. Events, joined, give the same text, thoughts and calls.
 struct Completion {
   std::string text = {};
@@ -144,10 +172,11 @@ struct Completion {
   std::vector<std::string> ignored_keywords = {};
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t seed = 0;
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  // of the prompt: found in a slot and not read again
-  double queue_seconds = 0;   // until a slot was free
-  double prompt_seconds = 0;  // from then on until the first token was drawn
+  int64_t prompt_tokens = 0;            // soft tokens of media among them
+  std::vector<MediumFacts> media = {};  // of the request; there from the start
+  int64_t cached_tokens = 0;            // of the prompt: found in a slot and not read again
+  double queue_seconds = 0;             // until a slot was free
+  double prompt_seconds = 0;            // from then on until the first token was drawn
   double generate_seconds = 0;
   // Statistics of the engine since it was opened, all requests together.
   SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins

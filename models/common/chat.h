@@ -18,6 +18,14 @@ struct EncodedChat {
   bool opens_thought = false;  // the answer begins inside a thought that the prompt has opened
 };
 
+// The tokens of a conversation around a picture or a sound. The template writes `placeholder` where
+// the medium stands; the model reads begin, the soft tokens and end in its place.
+struct MediaMarkers {
+  std::string_view begin;
+  std::string_view placeholder;
+  std::string_view end;
+};
+
 // The assistant's turns that a model learns from a conversation: their text, thoughts, calls of
 // tools and end markers.
 enum class TrainedTurns : uint8_t { kNone, kAll, kLast };

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,6 +87,10 @@ class Model {
                                                        const nlohmann::json& messages,
                                                        const nlohmann::json& tools,
                                                        bool thinking) const = 0;
+  // The markers of media of this kind; nothing if the family has none.
+  [[nodiscard]] virtual std::optional<MediaMarkers> MarkersOf(MediaKind /*kind*/) const {
+    return std::nullopt;
+  }
   // The positions behind the turns of a conversation's tokens, ascending: where the next turn
   // begins. A function of the tokens before each alone.
   [[nodiscard]] virtual std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,

@@ -89,6 +89,13 @@ Result<EncodedChat> Gemma4Model::EncodeChat(const Tokenizer& tokenizer,
   return EncodedChat{.ids = std::move(ids), .opens_thought = prompt.opens_thought};
 }
 
+std::optional<MediaMarkers> Gemma4Model::MarkersOf(MediaKind kind) const {
+  if (kind == MediaKind::kPicture) {
+    return MediaMarkers{gemma4::kImageBegin, gemma4::kImage, gemma4::kImageEnd};
+  }
+  return MediaMarkers{gemma4::kAudioBegin, gemma4::kAudio, gemma4::kAudioEnd};
+}
+
 std::vector<int64_t> Gemma4Model::TurnBorders(const Tokenizer& tokenizer,
                                               std::span<const TokenId> ids) const {
   return chat::TurnBorders(tokenizer, gemma4::kTurnMarkers, ids);

@@ -38,6 +38,7 @@ class Gemma4Model final : public Model {
                                                const nlohmann::json& messages,
                                                const nlohmann::json& tools,
                                                bool thinking) const override;
+  [[nodiscard]] std::optional<MediaMarkers> MarkersOf(MediaKind kind) const override;
   [[nodiscard]] std::vector<int64_t> TurnBorders(const Tokenizer& tokenizer,
                                                  std::span<const TokenId> ids) const override;
   [[nodiscard]] std::unique_ptr<OutputParser> MakeOutputParser(

@@ -18,8 +18,12 @@ inline constexpr std::string_view kToolCallEnd = "<tool_call|>";
 inline constexpr std::string_view kToolResponseBegin = "<|tool_response>";
 inline constexpr std::string_view kToolResponseEnd = "<tool_response|>";
 inline constexpr std::string_view kStringDelimiter = "<|\"|>";
+inline constexpr std::string_view kImageBegin = "<|image>";
 inline constexpr std::string_view kImage = "<|image|>";
+inline constexpr std::string_view kImageEnd = "<image|>";
+inline constexpr std::string_view kAudioBegin = "<|audio>";
 inline constexpr std::string_view kAudio = "<|audio|>";
+inline constexpr std::string_view kAudioEnd = "<audio|>";
 inline constexpr std::string_view kVideo = "<|video|>";
 
 // The name of the channel that carries the model's thoughts.
