@@ -3,10 +3,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/canvas_logits.h"
 #include "cli/command.h"
+#include "cli/media_prompt.h"
 #include "cli/options.h"
 #include "cli/score.h"
 #include "core/gguf/atomic_file.h"
@@ -20,6 +22,7 @@ constexpr size_t kMaxLogitsBytes = size_t{4} << 30;
 struct LogitsFlags {
   ConfigFlags config;
   std::string tokens_path;
+  std::string parts_path;
   std::string out_path;
   int64_t chunk = 0;
   std::string canvas_path;
@@ -48,8 +51,8 @@ Result<std::vector<float>> ReadFloats(const std::string& path) {
 // input.
 Result<AtomicFile> CreateOutput(const LogitsFlags& flags) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(flags.out_path));
-  for (const std::string& input : {flags.tokens_path, flags.canvas_path, flags.condition_path,
-                                   flags.config.config_path.value_or("")}) {
+  for (const std::string& input : {flags.tokens_path, flags.parts_path, flags.canvas_path,
+                                   flags.condition_path, flags.config.config_path.value_or("")}) {
     RL_RETURN_IF_ERROR(file.CheckIsNot(input));
   }
   return file;
@@ -81,7 +84,43 @@ Result<int> WriteCanvasLogits(const LogitsFlags& flags, Console& console) {
   return 0;
 }
 
+Result<int> WriteMediaLogits(const LogitsFlags& flags, Console& console) {
+  constexpr size_t kMaxPartsBytes = size_t{64} << 20;
+  RL_ASSIGN_OR_RETURN(const std::string parts, ReadTextFile(flags.parts_path, kMaxPartsBytes));
+  RL_ASSIGN_OR_RETURN(AtomicFile file, CreateOutput(flags));
+  RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags.config, console));
+  RL_RETURN_IF_ERROR(file.CheckIsNot(loaded.model.file.file->path()));
+  RL_RETURN_IF_ERROR(file.CheckIsNot(loaded.model.tower_file().path()));
+  RL_ASSIGN_OR_RETURN(const MediaPrompt prompt, ReadParts(parts, loaded.model));
+  const ModelFacts facts = loaded.model.facts();
+  ModelSessionOptions options;
+  options.outputs = GraphOutputs::kAllLogits;
+  options.max_rows =
+      flags.chunk > 0
+          ? flags.chunk
+          : ScoreRows(facts.vocabulary,
+                      loaded.model.config().context.prefill_chunk.value_or(kFewestAutoRows));
+  options.media_rows = MediaRowsOf(prompt, facts, options.max_rows);
+  options.plugin_paths = flags.config.plugins;
+  RL_ASSIGN_OR_RETURN(const auto engine,
+                      ModelSession::Open(std::move(loaded.model), options,
+                                         ProcessHooks(loaded.environment), console));
+  if (flags.config.verbose) DescribeSession(*engine, console);
+  RL_RETURN_IF_ERROR(ScoreMediaPrompt(*engine, prompt, [&file](std::span<const float> logits) {
+    return file.Append(std::as_bytes(logits));
+  }));
+  RL_RETURN_IF_ERROR(file.Commit());
+  console.Note(fmt::format("wrote logits [{}, {}] to '{}'", prompt.ids.size(), facts.vocabulary,
+                           flags.out_path));
+  return 0;
+}
+
 Result<int> WriteLogits(const LogitsFlags& flags, Console& console) {
+  if (!flags.parts_path.empty()) return WriteMediaLogits(flags, console);
+  if (flags.tokens_path.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "there is neither --tokens-file nor --parts, expected one of them");
+  }
   if (!flags.canvas_path.empty()) return WriteCanvasLogits(flags, console);
   RL_ASSIGN_OR_RETURN(const auto ids, ReadIds(flags.tokens_path));
   if (ids.empty()) {
@@ -107,11 +146,20 @@ void AddLogitsCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<LogitsFlags>();
   CLI::App* command = app.add_subcommand("logits", "Write the logits of every position to a file");
   AddModelOptions(*command, flags->config);
-  command
-      ->add_option("--tokens-file", flags->tokens_path,
-                   "Token ids: a JSON array, or separated by commas or white space")
-      ->required()
-      ->option_text("FILE");
+  AddTowerOption(*command, flags->config);
+  AddImageTokensOption(*command, flags->config);
+  CLI::Option* tokens =
+      command
+          ->add_option("--tokens-file", flags->tokens_path,
+                       "Token ids: a JSON array, or separated by commas or white space")
+          ->option_text("FILE");
+  CLI::Option* parts =
+      command
+          ->add_option("--parts", flags->parts_path,
+                       "Instead of ids: a JSON list of texts, {\"image\": FILE} and "
+                       "{\"audio\": FILE}")
+          ->excludes(tokens)
+          ->option_text("FILE");
   command->add_option("--out", flags->out_path, "float32 [tokens, vocabulary], little-endian")
       ->required()
       ->option_text("FILE");
@@ -123,6 +171,7 @@ void AddLogitsCommand(CLI::App& app, CommandContext& context) {
           ->add_option("--canvas-ids", flags->canvas_path,
                        "Tokens of a canvas behind those: the logits of one denoising pass "
                        "(DiffusionGemma)")
+          ->excludes(parts)
           ->option_text("FILE");
   CLI::Option* condition =
       command

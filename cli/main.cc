@@ -89,6 +89,7 @@ int RunProgram(int argc, char** argv) {
         ->option_text("WHEN");
   };
   AddRunCommand(app, context);
+  AddEncodeCommand(app, context);
   AddLogitsCommand(app, context);
   AddPerplexityCommand(app, context);
   AddBenchCommand(app, context);

@@ -166,6 +166,13 @@ void AddTowerOption(CLI::App& app, ConfigFlags& flags) {
       ->group("Model");
 }
 
+void AddImageTokensOption(CLI::App& app, ConfigFlags& flags) {
+  AddSetting(app, flags, "--image-tokens", "generation.image_tokens",
+             "Most tokens of a picture: 70, 140, 280, 560 or 1120")
+      ->option_text("N")
+      ->group("Prompt");
+}
+
 void AddModelSettings(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models) {
   AddModelFileOptions(app, flags, models);
   AddBackendOption(app, flags);

@@ -44,6 +44,8 @@ void AddModelFileOptions(CLI::App& app, ConfigFlags& flags,
 void AddAdapterOption(CLI::App& app, ConfigFlags& flags);
 // Adds --mmproj.
 void AddTowerOption(CLI::App& app, ConfigFlags& flags);
+// Adds --image-tokens.
+void AddImageTokensOption(CLI::App& app, ConfigFlags& flags);
 // Adds these and --backend, --device, --ctx-size, --threads, --prefill-chunk.
 void AddModelSettings(CLI::App& app, ConfigFlags& flags,
                       std::vector<std::string>* models = nullptr);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cli/signals.h"
 #include "core/runtime/output_names.h"
@@ -15,13 +16,15 @@ constexpr int64_t kMaxLogitsOfStep = int64_t{16} << 20;  // 64 MiB of f32
 
 }  // namespace
 
+Status CheckLength(const ModelSession& engine, size_t tokens) {
+  if (std::cmp_less_equal(tokens, engine.capacity())) return OkStatus();
+  return MakeError(ErrorKind::kRuntime, "context.overflow",
+                   "{} tokens do not fit into the context, which holds {}; raise --ctx-size",
+                   tokens, engine.capacity());
+}
+
 Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids) {
-  const auto count = static_cast<int64_t>(ids.size());
-  if (count > engine.capacity()) {
-    return MakeError(ErrorKind::kRuntime, "context.overflow",
-                     "{} tokens do not fit into the context, which holds {}; raise --ctx-size",
-                     count, engine.capacity());
-  }
+  RL_RETURN_IF_ERROR(CheckLength(engine, ids.size()));
   for (const int32_t id : ids) {
     if (id >= 0 && id < engine.model().facts().vocabulary) continue;
     return MakeError(ErrorKind::kUsage, "tokenizer.id",
@@ -29,6 +32,14 @@ Status CheckIds(const ModelSession& engine, std::span<const int32_t> ids) {
                      engine.model().facts().vocabulary);
   }
   return OkStatus();
+}
+
+Status CheckLogits(std::span<const float> logits, int64_t first, size_t vocabulary) {
+  const auto bad = std::ranges::find_if(logits, [](float x) { return std::isnan(x); });
+  if (bad == logits.end()) return OkStatus();
+  return MakeError(ErrorKind::kRuntime, "backend.nan",
+                   "the logits after position {} are not numbers",
+                   first + (bad - logits.begin()) / static_cast<int64_t>(vocabulary));
 }
 
 int64_t ScoreRows(int64_t vocabulary, int64_t max_rows) {
@@ -53,12 +64,7 @@ Status ScoreTokens(
     logits.resize((static_cast<size_t>(done) - first) * vocabulary);
     RL_RETURN_IF_ERROR(engine.session().ReadOutput(output_names::kLogits,
                                                    std::as_writable_bytes(std::span(logits))));
-    const auto bad = std::ranges::find_if(logits, [](float x) { return std::isnan(x); });
-    if (bad != logits.end()) {
-      return MakeError(ErrorKind::kRuntime, "backend.nan",
-                       "the logits after position {} are not numbers",
-                       first + static_cast<size_t>(bad - logits.begin()) / vocabulary);
-    }
+    RL_RETURN_IF_ERROR(CheckLogits(logits, static_cast<int64_t>(first), vocabulary));
     RL_RETURN_IF_ERROR(on_rows(static_cast<int64_t>(first), logits));
     first = static_cast<size_t>(done);
     return OkStatus();

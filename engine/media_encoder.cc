@@ -145,4 +145,9 @@ Result<SoftTokens> MediaEncoder::Encode(std::span<const float> samples) {
   return soft;
 }
 
+Result<SoftTokens> MediaEncoder::Encode(const DecodedMedium& medium) {
+  if (medium.kind == MediaKind::kSound) return Encode(medium.samples);
+  return Encode(medium.picture, medium.image_tokens);
+}
+
 }  // namespace rullama

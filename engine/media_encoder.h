@@ -19,6 +19,7 @@
 #include "core/plugin/device.h"
 #include "core/runtime/memory_need.h"
 #include "core/runtime/session.h"
+#include "engine/prompt_media.h"
 #include "media/media_hash.h"
 #include "media/picture.h"
 #include "models/common/towers.h"
@@ -58,6 +59,9 @@ class MediaEncoder {
   // The soft tokens of a sound at kSoundRate, which is encoded in pieces of kMaxSoundPiece samples
   // one after another. Errors: media.unsupported, media.too_short (kUsage), and those of sessions.
   Result<SoftTokens> Encode(std::span<const float> samples);
+
+  // The soft tokens of a medium that was decoded. Errors: those of the two above.
+  Result<SoftTokens> Encode(const DecodedMedium& medium);
 
   // The bytes that the tower for media of this kind needs on each device for a medium of `tokens`
   // soft tokens; nothing without such a tower. Loads nothing.

@@ -90,6 +90,7 @@ bool ModelSession::Takes(MediaKind kind) const {
 }
 
 int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {
+  if (options.outputs == GraphOutputs::kAllLogits) return std::min(options.media_rows, capacity());
   const bool pictures = Takes(MediaKind::kPicture);
   const bool any = pictures || Takes(MediaKind::kSound);
   if (!any || options.outputs != GraphOutputs::kBatch) return 0;

@@ -5,15 +5,6 @@
 #include "engine/soft_row_ids.h"
 
 namespace rullama {
-namespace {
-
-Result<SoftTokens> Encode(MediaEncoder& encoder, const DecodedMedium& medium) {
-  if (medium.kind == MediaKind::kSound) return encoder.Encode(medium.samples);
-  return encoder.Encode(medium.picture, medium.image_tokens);
-}
-
-}  // namespace
-
 Status Scheduler::ReadRows(int32_t slot, Running& running, std::span<const int32_t> chunk) {
   if (std::ranges::none_of(chunk, IsSoftRow)) {
     RL_RETURN_IF_ERROR(batch_.Read(slot, chunk, {}));
@@ -37,7 +28,7 @@ Result<std::vector<SoftRows>> Scheduler::EncodeUpTo(Running& running, int64_t en
     if (media[i].end() <= running.read || media[i].first >= end) continue;
     SoftTokens& soft = running.soft[i];
     if (soft.tokens == 0) {
-      RL_ASSIGN_OR_RETURN(soft, Encode(*options_.encoder, *job.media[i].medium));
+      RL_ASSIGN_OR_RETURN(soft, options_.encoder->Encode(*job.media[i].medium));
     }
     media[i].values = soft.values;
     encoded.push_back(media[i]);

@@ -10,10 +10,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kHelpedCommands[] = {"run",      "logits",     "perplexity",  "bench",
-                                           "tokenize", "detokenize", "list",        "show",
-                                           "inspect",  "graph",      "backends",    "quantize",
-                                           "synth",    "diff",       "new-backend", "config"};
+constexpr const char* kHelpedCommands[] = {
+    "run",        "encode", "logits", "perplexity",  "bench", "tokenize",
+    "detokenize", "list",   "show",   "inspect",     "graph", "backends",
+    "quantize",   "synth",  "diff",   "new-backend", "config"};
 
 TEST(Help, EachCommandHasExamplesOfItsOwn) {
   for (const std::string command : kHelpedCommands) {

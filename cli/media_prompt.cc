@@ -1,0 +1,159 @@
+#include "cli/media_prompt.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/score.h"
+#include "cli/signals.h"
+#include "core/runtime/output_names.h"
+#include "engine/cut_points.h"
+#include "engine/soft_row_ids.h"
+
+namespace rullama::cli {
+namespace {
+
+using nlohmann::json;
+
+tl::unexpected<Error> BadPart(size_t index, std::string_view found) {
+  return MakeError(ErrorKind::kUsage, "input.parts",
+                   "part {} is {}, expected a text, {{\"image\": FILE}} or {{\"audio\": FILE}}",
+                   index, found);
+}
+
+// {"image": FILE, "image_tokens": N} or {"audio": FILE}.
+Result<Medium> MediumOf(const json& part, size_t index) {
+  if (!part.is_object()) return BadPart(index, "a " + std::string(part.type_name()));
+  Medium medium;
+  for (const auto& [key, value] : part.items()) {
+    if (key == "image_tokens" && value.is_number_integer()) {
+      medium.image_tokens = value.get<int64_t>();
+    } else if ((key == "image" || key == "audio") && value.is_string() && medium.path.empty()) {
+      medium.kind = key == "image" ? MediaKind::kPicture : MediaKind::kSound;
+      medium.path = value.get<std::string>();
+    } else {
+      return BadPart(index, fmt::format("an object with the member '{}'", key));
+    }
+  }
+  if (medium.path.empty()) return BadPart(index, "an object without a file");
+  return medium;
+}
+
+// Steps over the rows of a prompt, in slot 0.
+class PromptScorer {
+ public:
+  PromptScorer(ModelSession& engine, const MediaPrompt& prompt)
+      : engine_(engine),
+        prompt_(prompt),
+        whole_(engine.model().facts().media.whole_pictures),
+        rows_(SoftRowsOf(prompt.ids, whole_)),
+        soft_(prompt.media.size()),
+        inputs_(engine.model().facts().width, whole_) {}
+
+  Status Run(const std::function<Status(std::span<const float>)>& on_rows) {
+    const auto cancelled = CancelFlag();
+    const int64_t length = std::ssize(prompt_.ids);
+    std::vector<int64_t> ends = CutPoints(length, engine_.chunk(), {}, rows_);
+    ends.push_back(length);
+    int64_t done = 0;
+    for (const int64_t end : ends) {
+      if (end == done) continue;
+      if (cancelled->load()) {
+        return MakeError(ErrorKind::kRuntime, "run.cancelled", "stopped after {} of {} tokens",
+                         done, length);
+      }
+      RL_RETURN_IF_ERROR(Step(done, end));
+      RL_RETURN_IF_ERROR(on_rows(logits_));
+      done = end;
+    }
+    return OkStatus();
+  }
+
+ private:
+  // Encodes the media that have rows in [first, end) and have not been encoded yet. Returns whether
+  // there are any.
+  Result<bool> EncodeIn(int64_t first, int64_t end) {
+    bool any = false;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (rows_[i].end() <= first || rows_[i].first >= end) continue;
+      any = true;
+      if (soft_[i].tokens > 0) continue;
+      RL_ASSIGN_OR_RETURN(soft_[i], engine_.media().Encode(*prompt_.media[i].medium));
+      rows_[i].values = soft_[i].values;
+    }
+    return any;
+  }
+
+  // Leaves the logits of rows [first, end) in logits_.
+  Status Step(int64_t first, int64_t end) {
+    RL_ASSIGN_OR_RETURN(const bool media, EncodeIn(first, end));
+    if (media) RL_RETURN_IF_ERROR(inputs_.Set(engine_.session(), rows_, first, end - first));
+    std::vector<int32_t> ids(prompt_.ids.begin() + first, prompt_.ids.begin() + end);
+    std::ranges::replace_if(ids, IsSoftRow, 0);
+    const size_t graph = media ? MediaGraphOf(GraphOutputs::kAllLogits) : 0;
+    RL_RETURN_IF_ERROR(engine_.session().Run(StepRows::Consecutive(
+        ids, static_cast<int32_t>(first), /*slot=*/0, DemandMode::kAllRows, graph)));
+    const auto vocabulary = static_cast<size_t>(engine_.model().facts().vocabulary);
+    logits_.resize(ids.size() * vocabulary);
+    RL_RETURN_IF_ERROR(engine_.session().ReadOutput(output_names::kLogits,
+                                                    std::as_writable_bytes(std::span(logits_))));
+    return CheckLogits(logits_, first, vocabulary);
+  }
+
+  ModelSession& engine_;
+  const MediaPrompt& prompt_;
+  bool whole_;
+  std::vector<SoftRows> rows_;
+  std::vector<SoftTokens> soft_;
+  SoftRowInputs inputs_;
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+Result<MediaPrompt> ReadParts(const std::string& text, const LoadedModel& model) {
+  constexpr int kMaxDepth = 3;
+  const auto too_deep = [](int depth, json::parse_event_t, json&) { return depth <= kMaxDepth; };
+  const json parts = json::parse(text, too_deep, /*allow_exceptions=*/false);
+  if (!parts.is_array() || parts.empty()) {
+    return MakeError(ErrorKind::kUsage, "input.parts",
+                     "found {}, expected a JSON list of texts, pictures and sounds",
+                     parts.is_array() ? "an empty list" : "no list");
+  }
+  std::string prompt;
+  std::vector<Medium> media;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].is_string()) {
+      prompt += parts[i].get<std::string>();
+      continue;
+    }
+    RL_ASSIGN_OR_RETURN(media.emplace_back(), MediumOf(parts[i], i));
+    const auto markers = model.model->MarkersOf(media.back().kind);
+    if (!markers) return UnsupportedMedium(media.back().kind);
+    prompt += markers->placeholder;
+  }
+  MediaPrompt read;
+  RL_ASSIGN_OR_RETURN(const DecodedMedia decoded, DecodeMedia(model, media));
+  RL_ASSIGN_OR_RETURN(read.ids, model.tokenizer->Encode(prompt, {.add_bos = true}));
+  RL_ASSIGN_OR_RETURN(read.media, PlaceMedia(*model.model, *model.tokenizer, decoded, read.ids));
+  return read;
+}
+
+int64_t MediaRowsOf(const MediaPrompt& prompt, const ModelFacts& facts, int64_t chunk) {
+  if (prompt.media.empty()) return 0;
+  int64_t rows = chunk;
+  for (const PlacedMedium& placed : prompt.media) {
+    const bool whole = facts.media.whole_pictures && placed.medium->kind == MediaKind::kPicture;
+    if (whole) rows = std::max(rows, placed.medium->tokens);
+  }
+  return rows;
+}
+
+Status ScoreMediaPrompt(ModelSession& engine, const MediaPrompt& prompt,
+                        const std::function<Status(std::span<const float> logits)>& on_rows) {
+  RL_RETURN_IF_ERROR(CheckLength(engine, prompt.ids.size()));
+  engine.session().ForgetSlot(0);
+  return PromptScorer(engine, prompt).Run(on_rows);
+}
+
+}  // namespace rullama::cli
