@@ -24,8 +24,8 @@ tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-openc
        mandoc zsh fish)
 # The Python package and its tests.
 tests+=(python3-dev python3-venv)
-# The unit files of examples are checked.
-tests+=(systemd)
+# The unit files of examples are checked, and the commands of docs/server.md run.
+tests+=(systemd curl)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)

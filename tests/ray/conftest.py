@@ -1,18 +1,27 @@
-"""A Ray cluster of several nodes on this machine."""
+"""A Ray cluster of several nodes on this machine, and an application on it."""
 
 import os
+import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 import ray
+import requests
+from ray import serve
 from ray.cluster_utils import Cluster
 
 import rullama
+from rullama.ray import AppConfig, build_app
 
 ROOT = Path(__file__).resolve().parents[2]
 E2B = ROOT / "tests" / "data" / "tiny-e2b-Q4_K_M.gguf"
 PROGRAM = os.environ["RULLAMA_PROGRAM"]
 STORE_BYTES = 80 << 20
+SLOTS = 2
+ONGOING = 4  # of a replica
+QUEUED = 8
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +46,83 @@ def cluster():
 def model():
     with rullama.Model(E2B, "cpu", slots=2, context=256) as opened:
         yield opened
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def eventually(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+    return value
+
+
+class App:
+    """The running application."""
+
+    def __init__(self, url, handle, config):
+        self.url = url
+        self.handle = handle
+        self.config = config
+
+    def post(self, path, body, **options):
+        return requests.post(self.url + path, json=body, timeout=120, **options)
+
+    def complete(self, i, tokens=8):
+        body = {"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}
+        return self.post("/v1/completions", body)
+
+    def replicas(self):
+        """The engines of replicas that run: id -> state."""
+        found = {}
+        for _ in range(8):
+            state = self.handle.engine_state.remote().result(timeout_s=30)
+            found[state["id"]] = state
+        return found
+
+    def all_replicas(self):
+        return eventually(lambda: (found := self.replicas()) and len(found) == 2 and found)
+
+
+@pytest.fixture(scope="session")
+def app(cluster):
+    port = free_port()
+    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+    config = {
+        "model": str(E2B),
+        "backend": "cpu",
+        "context": 1024,
+        "slots": SLOTS,
+        "program": PROGRAM,
+        "min_replicas": 2,
+        "max_replicas": 2,
+        "max_ongoing_requests": ONGOING,
+        "max_queued_requests": QUEUED,
+        "health_check_period_s": 1,
+        "health_check_timeout_s": 2,
+        "prefix_imbalance": 2,
+        "drain_s": 1,
+        "ingress_resources": {"node:__internal_head__": 0.001},  # the node that is lost is another
+    }
+    config = AppConfig.of(config)
+    serve.run(build_app(config))
+    yield App(f"http://127.0.0.1:{port}", serve.get_deployment_handle("replica", "default"), config)
+    serve.shutdown()
+
+
+@pytest.fixture(scope="session")
+def alone():
+    """A server without Ray, for comparison."""
+    server = subprocess.Popen(
+        [PROGRAM, "serve", "-m", E2B, "--backend", "cpu", "-t", "1", "-c", "1024", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield server.stderr.readline().split()[2]
+    server.terminate()
+    server.wait()

@@ -17,7 +17,7 @@ import pytest
 import rullama
 from batch_driver import MODEL_OPTIONS, OPTIONS, run
 from conftest import E2B
-from rullama.ray._batch import _Job, _Worker, row_seed
+from rullama.ray._batch import _Job, _warn_if_full, _Worker, row_seed
 
 ROWS = 320
 TOO_LONG = 7  # the id of a row that does not fit
@@ -149,6 +149,14 @@ def test_conversations_are_answered_and_broken_ones_have_their_error(model):
     alone = model.chat(messages, max_tokens=6, seed=row_seed(0, 0))
     assert columns["text"][0] == alone.text and columns["error"][0] == ""
     assert "chat.json" in columns["error"][1] and "chat." in columns["error"][2]
+
+
+def test_workers_that_leave_no_cpu_for_readers_are_warned_of(monkeypatch, caplog):
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 4.0})
+    _warn_if_full(3)
+    assert not caplog.records
+    _warn_if_full(4)
+    assert "reserve 4 of the cluster's 4 CPUs" in caplog.text
 
 
 def test_seeds_of_rows_differ_and_do_not_change():

@@ -1,25 +1,27 @@
 """The application on a cluster: dialect, routing, cancellation, full queues, lost replicas."""
 
+import asyncio
 import concurrent.futures
+import dataclasses
 import json
 import os
 import signal
-import socket
-import subprocess
 import threading
-import time
 
 import pytest
 import requests
 from ray import serve
 
-from conftest import E2B, PROGRAM
+from conftest import ONGOING, PROGRAM, QUEUED, eventually
 from rullama.ray import build_app
+from rullama.ray._config import AppConfig
+from rullama.ray._engine import Engine, EngineError
 
-SLOTS = 2
-ONGOING = 4  # of a replica
-QUEUED = 8
 LONG = "It was in July, 1805, and the speaker was the well-known Anna Pavlovna. " * 24  # 579 tokens
+# Settings of autoscaling for a test.
+FAST = {"upscale_delay_s": 1, "downscale_delay_s": 1, "metrics_interval_s": 0.5, "look_back_period_s": 1}
+# Tokens that end an answer of the tiny model.
+NO_END = {"1": -100, "106": -100}
 
 
 def runs(pid):
@@ -29,84 +31,6 @@ def runs(pid):
             return file.read().rsplit(")")[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def eventually(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-    return value
-
-
-class App:
-    """The running application."""
-
-    def __init__(self, url, handle):
-        self.url = url
-        self.handle = handle
-
-    def post(self, path, body, **options):
-        return requests.post(self.url + path, json=body, timeout=120, **options)
-
-    def complete(self, i, tokens=8):
-        body = {"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}
-        return self.post("/v1/completions", body)
-
-    def replicas(self):
-        """The engines of replicas that run: id -> state."""
-        found = {}
-        for _ in range(8):
-            state = self.handle.engine_state.remote().result(timeout_s=30)
-            found[state["id"]] = state
-        return found
-
-    def all_replicas(self):
-        return eventually(lambda: (found := self.replicas()) and len(found) == 2 and found)
-
-
-@pytest.fixture(scope="module")
-def app(cluster):
-    port = free_port()
-    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
-    config = {
-        "model": str(E2B),
-        "backend": "cpu",
-        "context": 1024,
-        "slots": SLOTS,
-        "program": PROGRAM,
-        "min_replicas": 2,
-        "max_replicas": 2,
-        "max_ongoing_requests": ONGOING,
-        "max_queued_requests": QUEUED,
-        "health_check_period_s": 1,
-        "health_check_timeout_s": 2,
-        "prefix_imbalance": 2,
-        "drain_s": 1,
-        "ingress_resources": {"node:__internal_head__": 0.001},  # the node that is lost is another
-    }
-    serve.run(build_app(config))
-    yield App(f"http://127.0.0.1:{port}", serve.get_deployment_handle("replica", "default"))
-    serve.shutdown()
-
-
-@pytest.fixture(scope="module")
-def alone():
-    """A server without Ray, for comparison."""
-    server = subprocess.Popen(
-        [PROGRAM, "serve", "-m", E2B, "--backend", "cpu", "-t", "1", "-c", "1024", "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    yield server.stderr.readline().split()[2]
-    server.terminate()
-    server.wait()
 
 
 def content(answer):
@@ -139,6 +63,11 @@ def test_a_body_that_is_no_json_and_one_that_is_too_long_are_refused(app):
     assert broken.status_code == 400 and broken.json()["error"]["type"] == "invalid_request_error"
     long = requests.post(app.url + "/v1/completions", data=b" " * (5 << 20), timeout=60)
     assert long.status_code == 413 and long.json()["error"]["code"] == "body_too_large"
+
+
+def test_a_request_that_names_a_foreign_host_is_refused_as_by_the_server(app):
+    foreign = app.post("/v1/completions", {"prompt": "x"}, headers={"Host": "rebound.example"})
+    assert foreign.status_code == 403 and foreign.json()["error"]["code"] == "host_forbidden"
 
 
 def test_a_stream_arrives_in_parts_that_join_to_the_answer(app):
@@ -175,7 +104,7 @@ def test_a_client_that_leaves_ends_its_answer(app):
     states = app.all_replicas().values()
     left = 'rullama_cancelled_total{reason="left"}'
     before = sum(metric(one, left) for one in states)
-    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": {"1": -100, "106": -100}}
+    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
     with app.post("/v1/completions", body, stream=True) as answer:
         next(answer.iter_lines())
     eventually(lambda: sum(metric(one, left) for one in states) == before + 1)
@@ -202,26 +131,17 @@ def assert_each_answered(answers, alone, tokens=8):
     assert texts == expected_texts(alone, len(answers), tokens)
 
 
-def refusals(answers):
-    """The answers with 429 among those that are there."""
-    return [one.result() for one in answers if one.done() and one.result().status_code == 429]
-
-
 def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answered(app):
-    engines = [state["pid"] for state in app.all_replicas().values()]
-    for pid in engines:
-        os.kill(pid, signal.SIGSTOP)
-    count = 2 * ONGOING + QUEUED + 6
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        answers = [pool.submit(app.complete, i) for i in range(count)]
-        try:
-            refused = eventually(lambda: (found := refusals(answers)) and len(found) >= 4 and found)
-        finally:
-            for pid in engines:
-                os.kill(pid, signal.SIGCONT)
-    assert refused[0].json()["error"]["code"] == "queue_full" and refused[0].headers["Retry-After"] == "1"
-    codes = [one.result().status_code for one in answers]
-    assert set(codes) == {200, 429} and codes.count(200) >= 2 * ONGOING
+    app.all_replicas()
+    hold = 2 * ONGOING + QUEUED
+    with concurrent.futures.ThreadPoolExecutor(2 * hold) as pool:
+        body = {"prompt": "The prince", "max_tokens": 500, "logit_bias": NO_END}
+        answers = list(pool.map(lambda _: app.post("/v1/completions", body), range(2 * hold)))
+    codes = [one.status_code for one in answers]
+    assert set(codes) == {200, 429} and codes.count(200) >= hold
+    refused = answers[codes.index(429)]
+    assert refused.json()["error"]["code"] == "queue_full" and refused.headers["Retry-After"] == "1"
+    assert all(one.json()["usage"]["completion_tokens"] == 500 for one in answers if one.status_code == 200)
 
 
 def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
@@ -234,7 +154,7 @@ def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
 
 def test_a_stream_whose_engine_is_killed_ends_with_an_error(app):
     states = app.all_replicas()
-    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": {"1": -100, "106": -100}}
+    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
     answer = app.post("/v1/completions", body, stream=True)
     lines = answer.iter_lines()
     next(lines)
@@ -266,11 +186,42 @@ def test_a_lost_node_loses_no_request_and_leaves_no_engine(app, alone, cluster):
     eventually(lambda: not runs(victim["pid"]))
 
 
-def test_an_engine_that_cannot_start_says_why(cluster):
-    from rullama.ray._config import AppConfig
-    from rullama.ray._engine import Engine, EngineError
-    import asyncio
+@pytest.mark.nightly
+def test_replicas_follow_the_load(app):
+    serve.run(build_app(dataclasses.replace(app.config, min_replicas=1, autoscaling=FAST)))
+    eventually(lambda: len(app.replicas()) == 1)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        over = threading.Event()
 
+        def ask(i):
+            codes = []
+            while not over.is_set():
+                codes.append(app.complete(i, tokens=100).status_code)
+            return codes
+
+        answers = [pool.submit(ask, i) for i in range(4)]
+        eventually(lambda: len(app.replicas()) == 2)
+        over.set()
+        codes = [code for one in answers for code in one.result()]
+    assert codes and set(codes) == {200}
+    eventually(lambda: len(app.replicas()) == 1)
+
+
+def test_running_answers_end_before_their_replica_does(app):
+    pids = [state["pid"] for state in app.replicas().values()]
+    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
+    with app.post("/v1/completions", body, stream=True) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        thread = threading.Thread(target=serve.delete, args=("default",))
+        thread.start()
+        events = [line for line in lines if line]
+        thread.join()
+    assert events[-1] == b"data: [DONE]"
+    eventually(lambda: not any(runs(pid) for pid in pids))
+
+
+def test_an_engine_that_cannot_start_says_why(cluster):
     config = AppConfig.of({"model": "/nothing.gguf", "backend": "cpu", "program": PROGRAM})
     with pytest.raises(EngineError, match=r"exit code 6(.|\n)*\[io\."):
         asyncio.run(Engine(config).start())

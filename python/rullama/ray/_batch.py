@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import pyarrow.fs
 import pyarrow.parquet
+import ray
 import ray.data
 from ray.data.checkpoint import CheckpointConfig
 
@@ -24,6 +26,7 @@ Task: TypeAlias = Literal["generate", "chat", "embed", "score"]
 #: A batch of Ray Data: columns of equal length.
 Batch: TypeAlias = dict[str, Any]
 
+_LOGGER = logging.getLogger("rullama")
 #: Areas of errors that are the fault of one row; any other ends the job.
 _ROW_AREAS = ("chat.", "context.", "text.")
 #: What a job is: a file beside its results.
@@ -119,12 +122,14 @@ def map_batches(
     )
     files, root = pyarrow.fs.FileSystem.from_uri(output)
     _claim(files, root, job, resume)
+    pool = _pool(workers)
+    _warn_if_full(pool.min_size * num_cpus)
     rows = f"{output.rstrip('/')}/rows"
     mapped = dataset.repartition(target_num_rows_per_block=rows_per_file).map_batches(
         _Worker,
         batch_size=batch_size,
         fn_constructor_args=(job,),
-        compute=_pool(workers),
+        compute=pool,
         num_cpus=num_cpus,
         num_gpus=num_gpus,
     )
@@ -206,6 +211,17 @@ class _Worker:
 def _pool(workers: int | tuple[int, int]) -> ray.data.ActorPoolStrategy:
     fewest, most = workers if isinstance(workers, tuple) else (workers, workers)
     return ray.data.ActorPoolStrategy(min_size=fewest, max_size=most)
+
+
+def _warn_if_full(cpus: float) -> None:
+    there = ray.cluster_resources().get("CPU", 0)
+    if there < cpus + 1:
+        _LOGGER.warning(
+            "workers reserve %g of the cluster's %g CPUs; unless it grows, the job waits for ever, "
+            "because readers and writers need one more",
+            cpus,
+            there,
+        )
 
 
 def row_seed(seed: int, row_id: object) -> int:

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""examples_test.py --program RULLAMA --model FILE --document docs/server.md: runs the commands of the document.
+
+The model and the port are those of the test; everything else is as it is written there.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ARGUMENTS = argparse.Namespace()
+KEY_A, KEY_B = "key-of-ann", "key-of-bob"
+# More than a chunk of 512 tokens, of which a snapshot is kept.
+LONG = "It was in July, 1805, and the speaker was the well-known Anna Pavlovna. " * 24
+
+
+def blocks(language):
+    """The code blocks of the document."""
+    text = Path(ARGUMENTS.document).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def command_lines(block):
+    """The commands of a block, continued lines joined."""
+    return [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+class Server:
+    """A server with `flags`, on a free port, in `folder`."""
+
+    def __init__(self, flags, folder):
+        self.process = subprocess.Popen(
+            [ARGUMENTS.program, "serve", *flags, "--port", "0", "--backend", "cpu", "-t", "1", "-c", "1024"],
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            found = re.search(r"listening on http://[^:]*:(\d+)", line)
+            if found:
+                self.port = int(found[1])
+                return
+        raise AssertionError("the server did not start: " + "".join(lines))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=60)
+
+    def run(self, command, folder):
+        """What a command of the document prints, sent to this server."""
+        command = command.replace(":11435", f":{self.port}")
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise AssertionError(f"{command}: {done.stderr}")
+        return done.stdout
+
+    def complete(self, prompt, key):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v1/completions",
+            json.dumps({"prompt": prompt, "max_tokens": 1}).encode(),
+            {"Authorization": f"Bearer {key}"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def flags_of(command):
+    """The flags of a `rullama serve` of the document, with the model of the test."""
+    words = command.split()
+    assert words[:2] == ["rullama", "serve"], command
+    return [ARGUMENTS.model if word.startswith("gemma4:") else word for word in words[2:]]
+
+
+class DocumentTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def test_the_first_example_is_answered(self):
+        serve, curl = command_lines(blocks("sh")[0])
+        with Server(flags_of(serve), self.folder) as server:
+            answer = json.loads(server.run("curl -s " + curl.removeprefix("curl "), self.folder))
+        self.assertEqual(answer["object"], "chat.completion")
+        self.assertTrue(answer["choices"][0]["message"]["content"])
+
+    def test_the_example_of_keys_lets_in_who_has_one(self):
+        keys, serve = command_lines(next(b for b in blocks("sh") if "api-key-file" in b))
+        curl = next(b for b in blocks("sh") if "Bearer" in b)
+        subprocess.run(["bash", "-c", keys], cwd=self.folder, check=True)
+        self.assertEqual(os.stat(f"{self.folder}/keys").st_mode & 0o777, 0o600)
+        with Server(flags_of(serve), self.folder) as server:
+            models = json.loads(server.run(curl.replace("curl ", "curl -s ", 1), self.folder))
+            self.assertEqual(len(models["data"]), 1)
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                server.complete("x", "another-key")
+            self.assertEqual(refused.exception.code, 401)
+            refused.exception.close()
+
+    def test_settings_of_the_example_with_several_models_are_known(self):
+        (block,) = [b for b in blocks("yaml") if "server:" in b]
+        Path(self.folder, "config.yaml").write_text(block)
+        done = subprocess.run(
+            [ARGUMENTS.program, "config", "--config", "config.yaml"], cwd=self.folder, capture_output=True, text=True
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_clients_with_different_keys_share_no_prompt(self):
+        Path(self.folder, "keys").write_text(f"ann:{KEY_A}\nbob:{KEY_B}\n")
+        os.chmod(f"{self.folder}/keys", 0o600)
+        with Server(["-m", ARGUMENTS.model, "--api-key-file", "keys", "--slots", "2"], self.folder) as server:
+            self.assertEqual(server.complete(LONG, KEY_A), 0)
+            self.assertGreaterEqual(server.complete(LONG + "A", KEY_A), 512)
+            self.assertEqual(server.complete(LONG + "B", KEY_B), 0)
+            self.assertGreaterEqual(server.complete(LONG + "C", KEY_B), 512)
+            self.assertGreaterEqual(server.complete(LONG + "D", KEY_A), 512)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("program", "model", "document"):
+        parser.add_argument(f"--{name}", required=True)
+    ARGUMENTS, rest = parser.parse_known_args()
+    unittest.main(argv=["examples_test.py", *rest])
