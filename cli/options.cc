@@ -115,12 +115,13 @@ std::string DefaultText(const std::string& path) {
 CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
                         const std::string& path, const std::string& help) {
   const std::string flag = names.substr(names.rfind(',') + 1);
+  const bool names_default = help.find("[default ") != std::string::npos;
   CLI::Option* option = app.add_option_function<std::string>(
                                names,
                                [&flags, path, flag](const std::string& text) {
                                  flags.settings.push_back({path, text, flag});
                                },
-                               help + DefaultText(path))
+                               names_default ? help : help + DefaultText(path))
                             ->take_last();
   // The configuration checks the value; the choices are for completion and manual pages.
   constexpr std::string_view kChoice = "one of ";

@@ -65,7 +65,8 @@ void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags);
 // none.
 std::string DefaultText(const std::string& path);
 
-// An option whose value becomes the value of a configuration key; the last one given counts.
+// An option whose value becomes the value of a configuration key; the last one given counts. `help`
+// gets the default of the key, unless it names one that the command has instead.
 CLI::Option* AddSetting(CLI::App& app, ConfigFlags& flags, const std::string& names,
                         const std::string& path, const std::string& help);
 

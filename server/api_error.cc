@@ -101,11 +101,13 @@ ApiError MakeApiError(std::string_view code, std::string message,
   const auto* row = std::find_if(kCodes.begin(), kCodes.end(),
                                  [code](const CodeRow& one) { return one.code == code; });
   const bool known = row != kCodes.end();
-  return {.status = known ? row->status : 500,
-          .type = std::string(known ? row->type : "server_error"),
-          .code = std::string(code),
-          .message = std::move(message),
-          .param = std::move(param)};
+  ApiError error{.status = known ? row->status : 500,
+                 .type = std::string(known ? row->type : "server_error"),
+                 .code = std::string(code),
+                 .message = std::move(message),
+                 .param = std::move(param)};
+  if (error.status == 503) error.fields.push_back({"Retry-After", "1"});
+  return error;
 }
 
 ApiError FromEngine(const Error& error) {

@@ -27,7 +27,7 @@ template <typename T>
 using ApiResult = tl::expected<T, ApiError>;
 
 // `code` is one of the table in api_error.cc, which gives status and type; of any other it makes
-// an error of the server, 500.
+// an error of the server, 500. One of 503 has a Retry-After.
 ApiError MakeApiError(std::string_view code, std::string message,
                       std::optional<std::string> param = std::nullopt);
 

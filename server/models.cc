@@ -21,12 +21,6 @@ std::string Quoted(std::string_view name) {
   return "'" + ShownName(name.substr(0, kMostNameBytes)) + "'";
 }
 
-ApiError Unavailable(std::string_view code, std::string message) {
-  ApiError error = MakeApiError(code, std::move(message));
-  error.fields.push_back({"Retry-After", "1"});
-  return error;
-}
-
 }  // namespace
 
 std::string_view WithoutLatest(std::string_view name) {
@@ -130,7 +124,7 @@ ApiResult<UsedModel> Models::Acquire(std::string_view name) {
   while (true) {
     if (auto result = TryAcquire(lock, entry, ticket)) return *std::move(result);
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
-      return tl::unexpected(Unavailable(
+      return tl::unexpected(MakeApiError(
           "model_loading",
           fmt::format("{} is not loaded, and other models are in use; try again later, or raise "
                       "server.max_loaded_models",
@@ -150,7 +144,7 @@ std::optional<ApiResult<UsedModel>> Models::TryAcquire(Lock& lock, Entry& entry,
   if (!ready && failure_) return tl::unexpected(FromEngine(*failure_));
   if (!waits_) {
     return tl::unexpected(
-        Unavailable("shutting_down", "the server is shutting down; ask another one"));
+        MakeApiError("shutting_down", "the server is shutting down; ask another one"));
   }
   if (entry.changing || lost) {
     ticket.Leave();  // needs no place of its own

@@ -64,9 +64,7 @@ void RunningRequest::Cancel(CancelCause cause) {
 
 ApiError RunningRequest::Failure() const {
   const CauseRow& row = RowOf(cause());
-  ApiError error = MakeApiError(row.code, std::string(row.message));
-  if (error.status == 503) error.fields.push_back({"Retry-After", "1"});
-  return error;
+  return MakeApiError(row.code, std::string(row.message));
 }
 
 RunningRequests::RunningRequests(const RequestLimits& limits)
@@ -84,9 +82,8 @@ RunningRequests::~RunningRequests() {
 ApiResult<std::unique_ptr<RunningRequest>> RunningRequests::Admit(uint64_t client,
                                                                   int64_t answers) {
   if (draining()) {
-    ApiError error = MakeApiError("shutting_down", "the server is shutting down; ask another one");
-    error.fields.push_back({"Retry-After", "1"});
-    return tl::unexpected(std::move(error));
+    return tl::unexpected(
+        MakeApiError("shutting_down", "the server is shutting down; ask another one"));
   }
   const std::lock_guard lock(mutex_);
   const bool full = answers_ + answers > limits_.slots + limits_.max_queue;

@@ -42,6 +42,18 @@ TEST(Help, DefaultsAreShown) {
   EXPECT_THAT(RunRullama({"perplexity", "--help"}).out, HasSubstr("[default 512]"));
 }
 
+TEST(Help, AnOptionHasOneDefault) {
+  const std::string serve = RunRullama({"serve", "--help"}).out;
+  EXPECT_THAT(serve, HasSubstr("Requests that run at the same time [default 4]\n"));
+  for (size_t at = serve.find("[default "); at != std::string::npos;) {
+    const size_t next = serve.find("[default ", at + 1);
+    if (next == std::string::npos) break;
+    EXPECT_NE(serve.substr(at, next - at).find("\n  -"), std::string::npos)
+        << "two defaults in front of: " << serve.substr(next, 40);
+    at = next;
+  }
+}
+
 TEST(Help, CommandsTakeOnlyOptionsThatDoSomething) {
   for (const char* command : {"tokenize", "detokenize"}) {
     const std::string help = RunRullama({command, "--help"}).out;

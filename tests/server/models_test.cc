@@ -112,7 +112,11 @@ TEST(ModelsTest, AModelTakesTheMemoryOfThoseThatNobodyUses) {
   Models models({Served("a"), std::move(large)}, std::move(first), {.max_loaded = 2}, metrics);
   {
     const auto a = models.Acquire("a");
-    EXPECT_EQ(CodeOf(models.Acquire("large")), "out_of_memory") << "a is in use";
+    const auto refused = models.Acquire("large");
+    ASSERT_EQ(CodeOf(refused), "out_of_memory") << "a is in use";
+    EXPECT_EQ(refused.error().status, 503);
+    ASSERT_EQ(refused.error().fields.size(), 1u);
+    EXPECT_EQ(refused.error().fields[0].name, "Retry-After");
   }
   EXPECT_EQ(CodeOf(models.Acquire("large")), "ok");
   EXPECT_EQ(Loaded(models), std::vector<std::string>({"large"}));
