@@ -29,12 +29,17 @@ struct SoundFormat {
   bool decoded;
 };
 constexpr SoundFormat kSoundFormats[] = {
-    {{"WAV", 8, "WAVE"sv}, true},         {{"FLAC", 0, "fLaC"sv}, true},
-    {{"Ogg", 0, "OggS"sv}, true},         {{"MP3", 0, "ID3"sv}, true},
-    {{"M4A or MP4", 4, "ftyp"sv}, false}, {{"AIFF", 0, "FORM"sv}, false},
+    {{"WAV", 8, "WAVE"sv}, true},
+    {{"FLAC", 0, "fLaC"sv}, true},
+    {{"Ogg", 0, "OggS"sv}, true},
+    {{"MP3", 0, "ID3"sv}, true},
+    {{"M4A or MP4", 4, "ftyp"sv}, false},
+    {{"AIFF", 0, "FORM"sv}, false},
     {{"WebM or Matroska", 0, "\x1A\x45\xDF\xA3"sv}, false},
-    {{"AMR", 0, "#!AMR"sv}, false},       {{"WMA", 0, "\x30\x26\xB2\x75"sv}, false},
-    {{"Core Audio", 0, "caff"sv}, false}, {{"MIDI", 0, "MThd"sv}, false},
+    {{"AMR", 0, "#!AMR"sv}, false},
+    {{"WMA", 0, "\x30\x26\xB2\x75"sv}, false},
+    {{"Core Audio", 0, "caff"sv}, false},
+    {{"MIDI", 0, "MThd"sv}, false},
     {{"AU", 0, ".snd"sv}, false},
 };
 
@@ -102,15 +107,16 @@ struct CloseSound {
   void operator()(SNDFILE* file) const { sf_close(file); }
 };
 
-// Whether a WAV file ends inside its data. Programs that write to a pipe do not know the length, and
-// write 0 or a number near the largest of 31 or 32 bits, behind which nobody reads.
+// Whether a WAV file ends inside its data. Programs that write to a pipe do not know the length,
+// and write 0 or a number near the largest of 31 or 32 bits, behind which nobody reads.
 bool IsCutWav(std::string_view file) {
   constexpr size_t kChunkHeader = 8;
   constexpr uint32_t kUnknown = 0x7FFF'0000;
   if (!file.starts_with("RIFF")) return false;
   for (size_t at = 12; file.size() - std::min(at, file.size()) >= kChunkHeader;) {
     uint32_t size = 0;
-    for (size_t i = 0; i < 4; ++i) size |= uint32_t{static_cast<uint8_t>(file[at + 4 + i])} << 8 * i;
+    for (size_t i = 0; i < 4; ++i)
+      size |= uint32_t{static_cast<uint8_t>(file[at + 4 + i])} << 8 * i;
     at += kChunkHeader;
     if (file.substr(at - kChunkHeader).starts_with("data")) {
       return size < kUnknown && size > file.size() - at;
@@ -118,6 +124,35 @@ bool IsCutWav(std::string_view file) {
     at += size_t{size} + size % 2;
   }
   return false;
+}
+
+// Whether an MP3 file is shorter than the header of its encoder (Xing, Info) says. A file without
+// one does not tell its length.
+bool IsCutMp3(std::string_view file) {
+  constexpr size_t kLongestTag = 256;  // from the beginning of the frame to the encoder's header
+  constexpr uint32_t kHasFrames = 1;
+  constexpr uint32_t kHasBytes = 2;
+  const auto number = [file](size_t at) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(file[at + i]);
+    return value;
+  };
+  size_t frame = 0;
+  if (file.starts_with("ID3") && file.size() >= 10) {
+    frame = 10;
+    for (size_t i = 6; i < 10; ++i) {
+      frame += size_t{static_cast<uint8_t>(file[i]) & 0x7FU} << 7 * (9 - i);
+    }
+  }
+  if (frame >= file.size() || file[frame] != '\xFF') return false;
+  const std::string_view begin = file.substr(frame, kLongestTag);
+  const size_t tag = std::min(begin.find("Xing"), begin.find("Info"));
+  constexpr size_t kNumbers = 16;  // the name, the flags and both counts
+  if (tag == std::string_view::npos || file.size() - frame - tag < kNumbers) return false;
+  const uint32_t flags = number(frame + tag + 4);
+  if ((flags & kHasBytes) == 0) return false;
+  const size_t at = frame + tag + ((flags & kHasFrames) != 0 ? 12 : 8);
+  return number(at) > file.size() - frame;
 }
 
 Status CheckLimits(const SF_INFO& info, const SoundLimits& limits) {
@@ -220,7 +255,7 @@ class SoundReader {
 
 Result<std::vector<float>> Decode(std::string_view bytes, const SoundLimits& limits) {
   RL_RETURN_IF_ERROR(CheckFormat(bytes));
-  if (IsCutWav(bytes)) return DamagedSound("it ends inside its samples");
+  if (IsCutWav(bytes) || IsCutMp3(bytes)) return DamagedSound("it ends inside its samples");
   SF_VIRTUAL_IO io{};
   io.get_filelen = SizeOf;
   io.seek = Seek;

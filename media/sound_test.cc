@@ -89,7 +89,8 @@ TEST(Sound, ComesFromEveryFormatAtEveryRate) {
   for (const Case& test : cases) {
     const auto sound = DecodeSound(EncodeSound(test.format, test.rate, 2, Tone(test.rate, 2)));
     ASSERT_TRUE(sound.has_value()) << std::hex << test.format << ": " << sound.error().message;
-    EXPECT_NEAR(static_cast<double>(sound->size()), kSoundRate / 2, 1'000) << std::hex << test.format;
+    EXPECT_NEAR(static_cast<double>(sound->size()), kSoundRate / 2, 1'000)
+        << std::hex << test.format;
     EXPECT_LT(DistanceFromTone(*sound), test.tolerance) << std::hex << test.format;
   }
 }
@@ -97,7 +98,9 @@ TEST(Sound, ComesFromEveryFormatAtEveryRate) {
 TEST(Sound, OfAnotherLengthThanItSaysIsRefused) {
   const FileBytes wav = EncodeSound(kWav16, 16'000, 1, Tone(16'000));
   const FileBytes flac = EncodeSound(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16'000, 1, Tone(16'000));
-  for (const FileBytes& file : {wav, flac}) {
+  const FileBytes mp3 =
+      EncodeSound(SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 44'100, 1, Tone(44'100));
+  for (const FileBytes& file : {wav, flac, mp3}) {
     for (const size_t size : {size_t{0}, size_t{3}, size_t{30}, file.size() / 2, file.size() - 5}) {
       const FileBytes cut(file.begin(), file.begin() + static_cast<ptrdiff_t>(size));
       EXPECT_FALSE(DecodeSound(cut).has_value()) << size;
@@ -131,8 +134,8 @@ TEST(Sound, IsHeldToTheLimits) {
 }
 
 TEST(Sound, OfNumbersThatAreNoneIsRefused) {
-  for (const float value : {std::numeric_limits<float>::quiet_NaN(),
-                            std::numeric_limits<float>::infinity()}) {
+  for (const float value :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     std::vector<float> samples(300, 0.0F);
     samples[200] = value;
     const Error error = ErrorOfSound(EncodeSound(kWavFloat, 16'000, 1, samples));
@@ -143,10 +146,12 @@ TEST(Sound, OfNumbersThatAreNoneIsRefused) {
 
 TEST(Sound, OfOtherFormatsIsRefusedByName) {
   using namespace std::string_view_literals;
-  for (const auto& [text, name] : {std::pair{"\0\0\0\x20" "ftypM4A "sv, "M4A"sv},
-                                   std::pair{"FORM\0\0\0\0AIFF"sv, "AIFF"sv},
-                                   std::pair{""sv, "empty"sv},
-                                   std::pair{"\xFF\xF1\x50\x80"sv, "ff f1 50 80"sv}}) {
+  for (const auto& [text, name] :
+       {std::pair{"\0\0\0\x20"
+                  "ftypM4A "sv,
+                  "M4A"sv},
+        std::pair{"FORM\0\0\0\0AIFF"sv, "AIFF"sv}, std::pair{""sv, "empty"sv},
+        std::pair{"\xFF\xF1\x50\x80"sv, "ff f1 50 80"sv}}) {
     const auto* const first = reinterpret_cast<const std::byte*>(text.data());
     const Error error = ErrorOfSound(FileBytes(first, first + text.size()));
     EXPECT_EQ(error.id, "media.format");
