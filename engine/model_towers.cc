@@ -61,7 +61,7 @@ Result<ModelTowers> ReadModelTowers(const Config& config, const ModelFile& model
     notices.Warn(fmt::format("the model takes no pictures and no sound: {}", read.error().message));
     return ModelTowers();
   }
-  if (read && read->any()) {
+  if (read && read->file) {
     notices.Note(fmt::format("{}: towers from '{}'", KindsOf(read->towers), read->file_name));
   }
   return read;
