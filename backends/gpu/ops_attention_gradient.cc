@@ -11,7 +11,8 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kGradientThreads = 64;
+constexpr uint32_t kStatsThreads = 64;
+constexpr uint32_t kGradientThreads = 256;
 
 // The sizes of the current op, whose operands are those of In.
 struct FreshShape {
@@ -29,25 +30,25 @@ FreshShape FreshShapeOf(const PlanBuilder& plan) {
           .dim = Last(q)};
 }
 
-// Query heads of a workgroup that share a kv head.
-int64_t FreshGroupOf(const FreshShape& shape) {
-  constexpr int64_t kMost = 4, kMostOfLongHeads = 2, kLongHead = 256;
-  return GroupOf(shape.heads / shape.kv_heads, shape.dim > kLongHead ? kMostOfLongHeads : kMost);
+// Rows of two matrices, of keys and values or of queries and their derivatives, that a workgroup
+// has in shared memory beside the probabilities and gradients of 64 others. Registers hold as many
+// sums.
+int64_t StagedRows(const PlanBuilder& plan, const FreshShape& shape) {
+  constexpr int64_t kMost = 16, kOthers = 64, kFacts = 1024;  // bytes of positions, means and so on
+  const int64_t row = 2 * (shape.dim + 4) + 2 * kOthers;
+  const int64_t elements = (static_cast<int64_t>(plan.tuning().shared_bytes) - kFacts) / 4;
+  const int64_t rows = std::clamp<int64_t>(elements / row, 1, kMost);
+  return rows > 4 ? rows / 4 * 4 : rows;  // they lie in vectors of four
 }
 
 // A kernel of the current op. `more`: the constants that it alone has.
 template <typename Kernel, typename Attrs, typename... More>
-Kernel FreshKernel(const PlanBuilder& plan, const FreshShape& s, int64_t group, More... more) {
+Kernel FreshKernel(const PlanBuilder& plan, uint32_t threads, const FreshShape& s, int64_t group,
+                   More... more) {
   const auto attrs = plan.attrs<Attrs>();
-  return {kGradientThreads,
-          s.heads,
-          s.kv_heads,
-          group,
-          s.dim,
-          attrs.window,
-          attrs.mask == RL_MASK_CANVAS,
-          attrs.scale,
-          more...};
+  return {
+      threads,     s.heads, s.kv_heads, group, s.dim, attrs.window, attrs.mask == RL_MASK_CANVAS,
+      attrs.scale, more...};
 }
 
 template <typename In>
@@ -70,35 +71,41 @@ kernels::FreshAttentionArgs FreshArgs(const PlanBuilder& plan) {
   return args;
 }
 
-// A workgroup for each query row and group of heads.
-template <typename Kernel, typename In, typename Attrs>
-void EmitForQueries(PlanBuilder& plan) {
+// A workgroup for each query row and up to 4 heads that share a kv head.
+void AttentionStats(PlanBuilder& plan) {
+  using In = operands::AttentionStats;
+  constexpr int64_t kMost = 4, kMostOfLongHeads = 2, kLongHead = 256;
   const FreshShape s = FreshShapeOf<In>(plan);
-  const int64_t group = FreshGroupOf(s);
-  DispatchBuilder(plan, FreshKernel<Kernel, Attrs>(plan, s, group), FreshArgs<In>(plan))
+  const int64_t group = GroupOf(s.heads / s.kv_heads, s.dim > kLongHead ? kMostOfLongHeads : kMost);
+  DispatchBuilder(
+      plan,
+      FreshKernel<kernels::AttentionStats, rl_attention_stats_attrs>(plan, kStatsThreads, s, group),
+      FreshArgs<In>(plan))
       .Emit(static_cast<uint64_t>(s.rows * (s.heads / group)));
 }
 
-void AttentionStats(PlanBuilder& plan) {
-  EmitForQueries<kernels::AttentionStats, operands::AttentionStats, rl_attention_stats_attrs>(plan);
-}
-
 void AttentionGradQ(PlanBuilder& plan) {
-  EmitForQueries<kernels::AttentionGradQ, operands::AttentionGradQ, rl_attention_grad_q_attrs>(
-      plan);
+  using In = operands::AttentionGradQ;
+  const FreshShape s = FreshShapeOf<In>(plan);
+  const int64_t staged = StagedRows(plan, s);
+  const int64_t group = GroupOf(s.heads / s.kv_heads, staged);
+  const int64_t own_rows = std::max<int64_t>(1, staged / group);
+  DispatchBuilder(plan,
+                  FreshKernel<kernels::AttentionGradQ, rl_attention_grad_q_attrs>(
+                      plan, kGradientThreads, s, group, own_rows),
+                  FreshArgs<In>(plan))
+      .Emit(static_cast<uint64_t>((s.rows + own_rows - 1) / own_rows * (s.heads / group)));
 }
 
 void AttentionGradKv(PlanBuilder& plan) {
   using In = operands::AttentionGradKv;
   const FreshShape s = FreshShapeOf<In>(plan);
-  // Keys of a workgroup: they and their sums have to fit shared memory and registers.
-  constexpr int64_t kMost = 4, kElements = 1024;
-  const int64_t keys = std::clamp<int64_t>(kElements / s.dim, 1, kMost);
+  const int64_t keys = StagedRows(plan, s);
   kernels::FreshAttentionArgs args = FreshArgs<In>(plan);
   args.dv = plan.ResultIndex(1);
   DispatchBuilder(plan,
                   FreshKernel<kernels::AttentionGradKv, rl_attention_grad_kv_attrs>(
-                      plan, s, s.heads / s.kv_heads, keys),
+                      plan, kGradientThreads, s, s.heads / s.kv_heads, keys),
                   args)
       .Emit(static_cast<uint64_t>((s.keys + keys - 1) / keys * s.kv_heads));
 }

@@ -1,12 +1,15 @@
 // The derivatives by the keys and values of attention over fresh rows. A work-group takes a few
 // keys of a kv head and the pairs of a query row and a head in tiles: first a work-item has a pair
-// and its scores, then dimensions and sums over the pairs of the tile, in their order.
+// and a quarter of the keys, whose scores it computes, then dimensions and sums over the pairs of
+// the tile, in their order.
 #include "common.cl"
 #include "attention_grad_kv.args"
 #include "math.kernel"
 #include "fresh_keys.cl"
 
-#define kTile 64                                // pairs
+#define kTile 64  // pairs
+#define kParts 4  // of the keys
+#define kPartKeys ((kKeys + kParts - 1) / kParts)
 #define kDims ((kDim + THREADS - 1) / THREADS)  // of a work-item
 
 typedef struct {
@@ -28,29 +31,35 @@ typedef struct {
   float lse;
 } Query;
 
-// The probabilities of a pair and the gradients of its scores.
-void Gradients(const Query query, uint place, __local Shared* s) {
+// The probabilities of a pair and the gradients of its scores, for the keys of one part.
+void Gradients(const Query query, uint place, uint part, __local Shared* s) {
   bool some = false;
-  float score[kKeys], product[kKeys];
   for (uint j = 0; j < kKeys; ++j) {
     some = some || SeesKey(query.pos, query.slot, s->pos[j], s->slot[j]);
-    score[j] = product[j] = 0.0f;
   }
-  s->sees[place] = some ? 1 : 0;
+  if (part == 0) s->sees[place] = some ? 1 : 0;
   if (!some) return;
+  float score[kPartKeys], product[kPartKeys];
+  uint key[kPartKeys];
+  for (uint n = 0; n < kPartKeys; ++n) {
+    key[n] = min(n * kParts + part, (uint)kKeys - 1);
+    score[n] = product[n] = 0.0f;
+  }
   float mean = 0.0f;
   for (uint i = 0; i < kQuads; ++i) {
     mean += dot(query.dy[i], query.y[i]);
-    for (uint j = 0; j < kKeys; ++j) {
-      score[j] += dot(query.q[i], s->k[j * kQuads + i]);
-      product[j] += dot(query.dy[i], s->v[j * kQuads + i]);
+    for (uint n = 0; n < kPartKeys; ++n) {
+      score[n] += dot(query.q[i], s->k[key[n] * kQuads + i]);
+      product[n] += dot(query.dy[i], s->v[key[n] * kQuads + i]);
     }
   }
-  for (uint j = 0; j < kKeys; ++j) {
+  for (uint n = 0; n < kPartKeys; ++n) {
+    const uint j = n * kParts + part;
+    if (j >= kKeys) continue;
     const bool sees = SeesKey(query.pos, query.slot, s->pos[j], s->slot[j]);
-    const float probability = sees ? Exp(score[j] * kScale - query.lse) : 0.0f;
+    const float probability = sees ? Exp(score[n] * kScale - query.lse) : 0.0f;
     s->probability[place * kKeys + j] = probability;
-    s->gradient[place * kKeys + j] = kScale * probability * (product[j] - mean);
+    s->gradient[place * kKeys + j] = kScale * probability * (product[n] - mean);
   }
 }
 
@@ -77,14 +86,15 @@ KERNEL(attention_grad_kv) {
     for (uint tile = 0; tile < pairs; tile += kTile) {
       const uint count = min((uint)kTile, pairs - tile);
       BARRIER();
-      FOR_MINE(i, count) {
+      FOR_MINE(unit, count * kParts) {
+        const uint i = unit / kParts;
         const uint row = (tile + i) / kGroup, head = kv_head * kGroup + (tile + i) % kGroup;
         const size_t at = ((size_t)row * kHeads + head) * kQuads;
         const Query query = {
             AT(const float4, q) + at,  AT(const float4, y) + at,
             AT(const float4, dy) + at, AT(int, q_pos)[row],
             AT(int, q_slot)[row],      AT(float, lse)[(size_t)row * kHeads + head]};
-        Gradients(query, i, &s);
+        Gradients(query, i, unit % kParts, &s);
       }
       BARRIER();
       for (uint i = 0; i < count; ++i) {
