@@ -71,12 +71,14 @@ kernels::FreshAttentionArgs FreshArgs(const PlanBuilder& plan) {
   return args;
 }
 
-// A workgroup for each query row and up to 4 heads that share a kv head.
+// A workgroup for each query row and up to 8 heads that share a kv head, if their queries fit 16
+// KiB.
 void AttentionStats(PlanBuilder& plan) {
   using In = operands::AttentionStats;
-  constexpr int64_t kMost = 4, kMostOfLongHeads = 2, kLongHead = 256;
+  constexpr int64_t kMost = 8, kElements = 4096;
   const FreshShape s = FreshShapeOf<In>(plan);
-  const int64_t group = GroupOf(s.heads / s.kv_heads, s.dim > kLongHead ? kMostOfLongHeads : kMost);
+  const int64_t group =
+      GroupOf(s.heads / s.kv_heads, std::clamp(kElements / s.dim, int64_t{1}, kMost));
   DispatchBuilder(
       plan,
       FreshKernel<kernels::AttentionStats, rl_attention_stats_attrs>(plan, kStatsThreads, s, group),

@@ -1,5 +1,5 @@
 // The logarithms of the sums of exponentials of attention over fresh rows. A work-group takes a
-// query row and up to 4 heads that share a kv head; each work-item takes every n-th key.
+// query row and up to 8 heads that share a kv head; each work-item takes every n-th key.
 #include "common.cl"
 #include "attention_stats.args"
 #include "math.kernel"

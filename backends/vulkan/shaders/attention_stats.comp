@@ -1,6 +1,6 @@
 #version 460
 // The logarithms of the sums of exponentials of attention over fresh rows. A workgroup takes a
-// query row and up to 4 heads that share a kv head; each invocation takes every n-th key.
+// query row and up to 8 heads that share a kv head; each invocation takes every n-th key.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention_stats.args.glsl"
