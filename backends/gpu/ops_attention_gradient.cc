@@ -12,7 +12,7 @@ namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kStatsThreads = 64;
-constexpr uint32_t kGradientThreads = 256;
+constexpr uint32_t kGradientThreads = 512;
 
 // The sizes of the current op, whose operands are those of In.
 struct FreshShape {

@@ -1,6 +1,6 @@
 // The derivatives by the keys and values of attention over fresh rows. A work-group takes a few
 // keys of a kv head and the pairs of a query row and a head in tiles: first a work-item has a pair
-// and a quarter of the keys, whose scores it computes, then dimensions and sums over the pairs of
+// and a part of the keys, whose scores it computes, then dimensions and sums over the pairs of
 // the tile, in their order.
 #include "common.cl"
 #include "attention_grad_kv.args"
@@ -8,7 +8,7 @@
 #include "fresh_keys.cl"
 
 #define kTile 64  // pairs
-#define kParts 4  // of the keys
+#define kParts 8  // of the keys
 #define kPartKeys ((kKeys + kParts - 1) / kParts)
 #define kDims ((kDim + THREADS - 1) / THREADS)  // of a work-item
 

@@ -1,6 +1,6 @@
 // The derivative by the queries of attention over fresh rows. A work-group takes a few query rows
 // and heads that share a kv head, its pairs, and the keys in tiles: first a work-item has a key and
-// a quarter of the pairs, whose scores it computes, then dimensions and sums over the keys of the
+// a part of the pairs, whose scores it computes, then dimensions and sums over the keys of the
 // tile, in their order.
 #include "common.cl"
 #include "attention_grad_q.args"
@@ -8,7 +8,7 @@
 #include "fresh_keys.cl"
 
 #define kTile 64                    // keys
-#define kParts 4                    // of the pairs
+#define kParts 8                    // of the pairs
 #define kPairs (kOwnRows * kGroup)  // row by row
 #define kPartPairs ((kPairs + kParts - 1) / kParts)
 #define kDims ((kDim + THREADS - 1) / THREADS)  // of a work-item

@@ -1,7 +1,7 @@
 #version 460
 // The derivatives by the keys and values of attention over fresh rows. A workgroup takes a few keys
 // of a kv head and the pairs of a query row and a head in tiles: first an invocation has a pair and
-// a quarter of the keys, whose scores it computes, then dimensions and sums over the pairs of the
+// a part of the keys, whose scores it computes, then dimensions and sums over the pairs of the
 // tile, in their order.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -9,10 +9,11 @@
 #include "math.kernel"
 #include "fresh_keys.glsl"
 
-const uint kTile = 64;                   // pairs
-const uint kParts = 4;                   // of the keys
-const uint kKeyQuads = (kKeys + 3) / 4;  // a part has one key of each
-const uint kStride = kQuads + 1;         // of keys, in other banks
+const uint kTile = 64;                                         // pairs
+const uint kParts = (gl_WorkGroupSize.x + kTile - 1) / kTile;  // of the keys
+const uint kKeyQuads = (kKeys + 3) / 4;
+const uint kPartKeys = (kKeyQuads * 4 + kParts - 1) / kParts;
+const uint kStride = kQuads + 1;                                          // of keys, in other banks
 const uint kDims = (kDim + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
 
 shared vec4 shared_k[kKeys * kStride];
@@ -54,10 +55,10 @@ void Gradients(uint pair, uint place, uint part) {
   if (part == 0) shared_sees[place] = some ? 1 : 0;
   if (!some) return;
   shared_seen = pair + 1;
-  uint at_key[kKeyQuads];
-  float score[kKeyQuads], product[kKeyQuads];
-  for (uint n = 0; n < kKeyQuads; ++n) {
-    at_key[n] = min(n * 4 + part, kKeys - 1) * kStride;
+  uint at_key[kPartKeys];
+  float score[kPartKeys], product[kPartKeys];
+  for (uint n = 0; n < kPartKeys; ++n) {
+    at_key[n] = min(n * kParts + part, kKeys - 1) * kStride;
     score[n] = product[n] = 0.0;
   }
   float mean = 0.0;
@@ -65,18 +66,19 @@ void Gradients(uint pair, uint place, uint part) {
   for (uint i = 0; i < kQuads; ++i) {
     const vec4 q = F32x4(p.q).v[first + i], dy = F32x4(p.dy).v[first + i];
     mean += dot(dy, F32x4(p.y).v[first + i]);
-    for (uint n = 0; n < kKeyQuads; ++n) {
+    for (uint n = 0; n < kPartKeys; ++n) {
       score[n] += dot(q, shared_k[at_key[n] + i]);
       product[n] += dot(dy, shared_v[at_key[n] + i]);
     }
   }
   const float lse = F32(p.lse).v[row * kHeads + head];
-  for (uint n = 0; n < kKeyQuads; ++n) {
-    const uint j = n * 4 + part;
+  for (uint n = 0; n < kPartKeys; ++n) {
+    const uint j = n * kParts + part;
+    if (j >= kKeyQuads * 4) continue;
     const bool sees = SeesKey(pos, slot, shared_pos[j], shared_slot[j]);
     const float probability = sees ? Exp(score[n] * kScale - lse) : 0.0;
-    shared_probability[place * kKeyQuads + n][part] = probability;
-    shared_gradient[place * kKeyQuads + n][part] = kScale * probability * (product[n] - mean);
+    shared_probability[place * kKeyQuads + j / 4][j % 4] = probability;
+    shared_gradient[place * kKeyQuads + j / 4][j % 4] = kScale * probability * (product[n] - mean);
   }
 }
 

@@ -1,7 +1,7 @@
 #version 460
 // The derivative by the queries of attention over fresh rows. A workgroup takes a few query rows
 // and heads that share a kv head, its pairs, and the keys in tiles: first an invocation has a key
-// and a quarter of the pairs, whose scores it computes, then dimensions and sums over the keys of
+// and a part of the pairs, whose scores it computes, then dimensions and sums over the keys of
 // the tile, in their order.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -9,11 +9,12 @@
 #include "math.kernel"
 #include "fresh_keys.glsl"
 
-const uint kTile = 64;                     // keys
-const uint kParts = 4;                     // of the pairs
-const uint kPairs = kOwnRows * kGroup;     // row by row
-const uint kPairQuads = (kPairs + 3) / 4;  // a part has one pair of each
-const uint kStride = kQuads + 1;           // of pairs, in other banks
+const uint kTile = 64;                                         // keys
+const uint kParts = (gl_WorkGroupSize.x + kTile - 1) / kTile;  // of the pairs
+const uint kPairs = kOwnRows * kGroup;                         // row by row
+const uint kPairQuads = (kPairs + 3) / 4;
+const uint kPartPairs = (kPairQuads * 4 + kParts - 1) / kParts;
+const uint kStride = kQuads + 1;  // of pairs, in other banks
 const uint kDims = (kDim + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
 
 shared vec4 shared_q[kPairs * kStride];
@@ -66,26 +67,28 @@ void Gradients(uint kv_head, uint key, uint place, uint part, uint keys) {
   for (uint i = 0; i < kOwnRows; ++i) {
     some = some || SeesKey(shared_pos[i], shared_slot[i], key_pos, key_slot);
   }
-  float score[kPairQuads], product[kPairQuads];
-  for (uint n = 0; n < kPairQuads; ++n) score[n] = product[n] = 0.0;
+  float score[kPartPairs], product[kPartPairs];
+  for (uint n = 0; n < kPartPairs; ++n) score[n] = product[n] = 0.0;
   if (some) {
     shared_seen = key + 1;
-    uint at_pair[kPairQuads];
-    for (uint n = 0; n < kPairQuads; ++n) at_pair[n] = min(n * 4 + part, kPairs - 1) * kStride;
+    uint at_pair[kPartPairs];
+    for (uint n = 0; n < kPartPairs; ++n) at_pair[n] = min(n * kParts + part, kPairs - 1) * kStride;
     const uint first = (key * kKvHeads + kv_head) * kQuads;
     for (uint i = 0; i < kQuads; ++i) {
       const vec4 k = F32x4(p.k).v[first + i], v = F32x4(p.v).v[first + i];
-      for (uint n = 0; n < kPairQuads; ++n) {
+      for (uint n = 0; n < kPartPairs; ++n) {
         score[n] += dot(shared_q[at_pair[n] + i], k);
         product[n] += dot(shared_dy[at_pair[n] + i], v);
       }
     }
   }
-  for (uint n = 0; n < kPairQuads; ++n) {
-    const uint pair = min(n * 4 + part, kPairs - 1), row = pair / kGroup;
+  for (uint n = 0; n < kPartPairs; ++n) {
+    const uint j = n * kParts + part;
+    if (j >= kPairQuads * 4) continue;
+    const uint pair = min(j, kPairs - 1), row = pair / kGroup;
     const bool sees = SeesKey(shared_pos[row], shared_slot[row], key_pos, key_slot);
     const float probability = sees ? Exp(score[n] * kScale - shared_lse[pair]) : 0.0;
-    shared_gradient[place * kPairQuads + n][part] =
+    shared_gradient[place * kPairQuads + j / 4][j % 4] =
         kScale * probability * (product[n] - shared_mean[pair]);
   }
 }
