@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/media_input.h"
+
 namespace rullama::cli {
 namespace {
 
@@ -154,6 +156,8 @@ Result<Answer> GenerateAnswer(Engine& engine, const Request& request, const Answ
     console.Warn(fmt::format("keywords of the schema or of tools that have no effect: {}",
                              fmt::join(ignored, ", ")));
   }
+  const auto& media = generation->completion().media;
+  if (view.on_media && !media.empty()) view.on_media(media);
   return AnswerReader(engine.info(), view, console).Read(*generation);
 }
 
@@ -214,6 +218,9 @@ nlohmann::json AnswerAsJson(const Answer& answer, const ModelInfo& model) {
   if (answer.denoised) {
     record["canvases"] = answer.canvases;
     record["steps"] = answer.steps;
+  }
+  for (const MediumFacts& medium : completion.media) {
+    record["media"].push_back(MediumAsJson(medium));
   }
   if (!completion.thoughts.empty()) record["thoughts"] = completion.thoughts;
   for (const ToolCall& call : completion.tool_calls) {

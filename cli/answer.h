@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,8 @@ namespace rullama::cli {
 
 // Receives the parts of an answer; an error ends it. Members may be empty.
 struct AnswerView {
-  std::function<Status(std::string_view text)> on_text = {};  // whole UTF-8 sequences
+  std::function<void(std::span<const MediumFacts> media)> on_media = {};  // first, if there are any
+  std::function<Status(std::string_view text)> on_text = {};              // whole UTF-8 sequences
   std::function<Status(std::string_view text)> on_thought = {};
   std::function<Status(const ToolCall& call)> on_call = {};
   std::function<Status(const Event& step)> on_step = {};  // a kDraft

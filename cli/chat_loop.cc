@@ -1,5 +1,6 @@
 #include "cli/chat_loop.h"
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "cli/chat_input.h"
 #include "cli/conversation.h"
 #include "cli/line_input.h"
+#include "cli/media_words.h"
 #include "cli/signals.h"
 #include "core/base/utf8.h"
 #include "engine/engine_access.h"
@@ -17,6 +19,8 @@ namespace {
 
 constexpr std::string_view kHelp = R"(  /help, /?               this text
   /clear                  begin anew; the system prompt stays
+  /image FILE             put a picture into the next message
+  /audio FILE             put a sound into the next message
   /set system [TEXT]      another system prompt, or none
   /set think | nothink    let the model think before it answers, or not
   /set verbose | quiet    show statistics after each answer, or not
@@ -26,7 +30,8 @@ leaves, as Ctrl-D does on an empty line.
 """                       begins and ends a message of several lines
 \ at the end of a line    continues the message on the next one
 Pasted lines are one message. Begin with a space to send a line that looks like
-a command. Arrow keys recall earlier messages, Ctrl-R searches them.
+a command. Pictures and sounds that are dropped on the terminal go with the
+message. Arrow keys recall earlier messages, Ctrl-R searches them.
 )";
 
 // Settings that cannot change during a conversation, because the sampler is part of the compiled
@@ -50,7 +55,14 @@ constexpr std::string_view kFixedSettings[][2] = {
 
 // Errors after which a conversation can go on.
 bool IsSurvivable(const Error& error) {
-  return error.id == "context.overflow" || error.id == "run.cancelled";
+  const std::string_view id = error.id;
+  return id == "context.overflow" || id == "run.cancelled" || id == "io.open" ||
+         id == "io.permission" || id.starts_with("media.");
+}
+
+bool IsFile(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
 }
 
 class ChatLoop {
@@ -60,6 +72,7 @@ class ChatLoop {
       : raw_(EngineAccess::SessionOf(engine).config().generation.raw),
         verbose_(chat.verbose),
         first_message_(chat.first_message),
+        first_media_(chat.first_media),
         capacity_(engine.info().capacity),
         console_(console),
         conversation_(engine, request, view, console),
@@ -70,6 +83,9 @@ class ChatLoop {
 
   Result<int> Run() {
     console_.Note("/help lists the commands; Ctrl-D or /bye ends the conversation");
+    for (const Medium& medium : first_media_) {
+      RL_RETURN_IF_ERROR(conversation_.Attach(medium));
+    }
     if (!IsBlank(first_message_)) {
       Keep(first_message_);
       RL_RETURN_IF_ERROR(Send(first_message_));
@@ -117,7 +133,22 @@ class ChatLoop {
     const auto message = assembler_.Add(text);
     if (!message || IsBlank(*message)) return OkStatus();
     Keep(*message);
-    return Send(*message);
+    return SendWithFiles(*message);
+  }
+
+  // A message that is nothing but files is about to be followed by their text.
+  Status SendWithFiles(const std::string& message) {
+    if (raw_) return Send(message);
+    const MessageWithMedia found = TakeDroppedMedia(message, IsFile);
+    for (const NamedMedium& medium : found.media) Attach(medium);
+    return IsBlank(found.text) ? OkStatus() : Send(found.text);
+  }
+
+  void Attach(const NamedMedium& named) {
+    const Status attached = conversation_.Attach({.kind = named.kind, .path = named.path});
+    if (!attached) return Fail(attached.error());
+    console_.WriteError(
+        fmt::format("The next message has the {} '{}'.\n", NameOf(named.kind), named.path));
   }
 
   // Keeps a message for the arrow keys, in this conversation and the next.
@@ -164,6 +195,11 @@ class ChatLoop {
     } else if (name == "clear") {
       conversation_.Clear();
       console_.WriteError("The conversation begins anew.\n");
+    } else if ((name == "image" || name == "audio") && command.argument.empty()) {
+      Fail({ErrorKind::kUsage, "chat.command", fmt::format("write /{} FILE", name)});
+    } else if (name == "image" || name == "audio") {
+      Attach({name == "image" ? MediaKind::kPicture : MediaKind::kSound,
+              UnquotedWord(command.argument)});
     } else if (name == "set") {
       Set(SplitFirstWord(command.argument));
     } else {
@@ -212,6 +248,7 @@ class ChatLoop {
   bool raw_;
   bool verbose_;
   std::string first_message_;
+  std::vector<Medium> first_media_;
   int64_t capacity_;
   Console& console_;
   Conversation conversation_;

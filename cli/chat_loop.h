@@ -2,15 +2,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/answer.h"
 
 namespace rullama::cli {
 
 struct ChatOptions {
-  bool verbose = false;            // statistics after each answer
-  bool history = true;             // read and write the file of earlier messages
-  std::string first_message = {};  // sent before anything is typed
+  bool verbose = false;                  // statistics after each answer
+  bool history = true;                   // read and write the file of earlier messages
+  std::string first_message = {};        // sent before anything is typed
+  std::vector<Medium> first_media = {};  // in front of the first message
 };
 
 // Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. `request` is what every

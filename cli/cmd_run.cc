@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/loading.h"
+#include "cli/media_input.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
 #include "cli/prompt.h"
@@ -27,6 +28,7 @@ struct RunFlags {
   PromptFlags prompt;
   std::string model;                      // the first word without an option
   std::vector<std::string> prompt_words;  // those behind it
+  std::vector<Medium> media;              // --image and --audio, in their order
   std::optional<std::string> max_tokens;
   std::optional<std::string> schema;       // --json-schema
   std::optional<std::string> schema_path;  // --json-schema-file
@@ -175,7 +177,12 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
   RL_ASSIGN_OR_RETURN(Request request, MakeRequest(flags, session));
   request.reuse_prefix = false;  // there is no second request
   RL_ASSIGN_OR_RETURN(request, WithPrompt(std::move(request), *engine, prompt));
-  const AnswerView view = flags.json ? JsonView(console) : TextView(*engine, console);
+  AnswerView view = flags.json ? JsonView(console) : TextView(*engine, console);
+  view.on_media = [&](std::span<const MediumFacts> media) {
+    for (size_t i = 0; i < media.size(); ++i) {
+      console.Note(DescribeMedium(prompt.media[i], media[i]));
+    }
+  };
   RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, request, view, console));
   if (flags.json) {
     RL_RETURN_IF_ERROR(console.Write(JsonLine(AnswerAsJson(answer, engine->info()))));
@@ -200,7 +207,8 @@ Result<int> Converse(const RunFlags& flags, std::string first_message, Console& 
   RL_ASSIGN_OR_RETURN(const int code, RunChatLoop(*engine, request, TextView(*engine, console),
                                                   {.verbose = flags.config.verbose,
                                                    .history = !flags.no_history,
-                                                   .first_message = std::move(first_message)},
+                                                   .first_message = std::move(first_message),
+                                                   .first_media = flags.media},
                                                   console));
   RL_RETURN_IF_ERROR(WriteTrace(trace, *engine));
   return code;
@@ -212,9 +220,16 @@ Result<int> Run(const RunFlags& flags, Console& console) {
                      "--conversation needs a terminal to type on, and goes neither with --json nor "
                      "with --prompt-ids; leave it out to answer one prompt");
   }
-  RL_ASSIGN_OR_RETURN(const std::optional<Prompt> prompt, ReadPrompt(flags.prompt));
+  if (!flags.media.empty() && !flags.prompt.ids_path.empty()) {
+    return MakeError(ErrorKind::kUsage, "usage.prompt",
+                     "--prompt-ids excludes --image and --audio: it is the whole prompt");
+  }
+  RL_ASSIGN_OR_RETURN(std::optional<Prompt> prompt, ReadPrompt(flags.prompt));
   if (flags.conversation) return Converse(flags, prompt ? prompt->text : std::string(), console);
-  if (prompt) return AnswerOnce(flags, *prompt, console);
+  if (prompt) {
+    prompt->media = flags.media;
+    return AnswerOnce(flags, *prompt, console);
+  }
   if (!StdinIsTerminal()) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
                      "there is no prompt; give one with -p TEXT, -f FILE or on stdin");
@@ -272,6 +287,25 @@ Result<int> RunAndReport(const RunFlags& flags, Console& console) {
   return result;
 }
 
+// Both options add to one list, each as soon as it is read, so that it has their order.
+void AddMediaOptions(CLI::App& command, RunFlags& flags) {
+  const auto add = [&](const char* name, MediaKind kind, const char* help) {
+    command
+        .add_option_function<std::string>(
+            name,
+            [&flags, kind](const std::string& path) {
+              flags.media.push_back({.kind = kind, .path = path});
+            },
+            help)
+        ->trigger_on_parse()
+        ->option_text("FILE")
+        ->group("Prompt");
+  };
+  add("--image", MediaKind::kPicture, "Picture (JPEG, PNG, WebP, GIF); may be repeated");
+  add("--audio", MediaKind::kSound, "Sound (WAV, FLAC, Ogg, MP3); may be repeated");
+  AddImageTokensOption(command, flags.config);
+}
+
 void AddPromptOptions(CLI::App& command, RunFlags& flags) {
   PromptFlags& prompt = flags.prompt;
   command.add_option("MODEL", flags.model, "GGUF file, or an Ollama name: gemma4:e2b")
@@ -288,6 +322,7 @@ void AddPromptOptions(CLI::App& command, RunFlags& flags) {
   command.add_option("--prompt-ids", prompt.ids_path, "Token ids instead of text, as they are")
       ->option_text("FILE")
       ->group("Prompt");
+  AddMediaOptions(command, flags);
   AddSetting(command, flags.config, "--system", "generation.system", "System prompt (also -sys)")
       ->option_text("TEXT")
       ->group("Prompt");
@@ -354,6 +389,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   rullama -m model.gguf -f question.txt --greedy
   git diff | rullama -m gemma4:e2b -p "Write a commit message for:"
   rullama -m gemma4:e2b -p "Three colours" -j '{"type": "array", "items": {"type": "string"}}'
+  rullama run gemma4:e2b "What does the sign say?" --image sign.jpg --image-tokens 560
   rullama --config configs/tiny.yaml -p "The prince" --seed 7 --json)");
   command->callback([flags, &context] {
     if (flags->escape) UnescapeTexts(*flags);

@@ -196,6 +196,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
       app.add_subcommand("serve", "Answer programs over HTTP, in the form of the OpenAI API");
   AddModelOptions(*command, flags->config, &flags->models);
   AddTowerOption(*command, flags->config);
+  AddImageTokensOption(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
              "Requests that run at the same time [default 4]");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cli/json_text.h"
+#include "cli/media_input.h"
 #include "cli/prompt.h"
 #include "engine/engine_access.h"
 #include "engine/system_prompt.h"
@@ -50,6 +51,8 @@ Conversation::Conversation(Engine& engine, Request request, const AnswerView& vi
 
 void Conversation::Clear() {
   messages_.erase(messages_.begin() + (has_system() ? 1 : 0), messages_.end());
+  media_.clear();
+  attached_.clear();
 }
 
 void Conversation::SetSystem(const std::string& text) {
@@ -95,6 +98,7 @@ Result<Request> Conversation::FittedRequest() {
   int dropped = 0;
   for (;;) {
     request.messages = JsonText(kept);
+    request.media = MediaOf(kept);
     RL_ASSIGN_OR_RETURN(const int64_t tokens, engine_.CountPrompt(request));
     const bool fits = tokens + Reserve() <= model.capacity;
     if (!fits && DropOldestTurn(kept)) {
@@ -112,19 +116,51 @@ Result<Request> Conversation::FittedRequest() {
   }
 }
 
+std::vector<Medium> Conversation::MediaOf(const nlohmann::json& messages) const {
+  std::vector<Medium> media;
+  for (const nlohmann::json& message : messages) {
+    for (const nlohmann::json& part : message["content"]) {
+      if (part.contains("medium")) media.push_back(media_[part["medium"].get<size_t>()]);
+    }
+  }
+  return media;
+}
+
+AnswerView Conversation::ViewOf(std::span<const Medium> media) const {
+  AnswerView view = view_;
+  view.on_media = [this, media](std::span<const MediumFacts> facts) {
+    const auto last = facts.last(media.size());
+    for (size_t i = 0; i < media.size(); ++i) console_.Note(DescribeMedium(media[i], last[i]));
+  };
+  return view;
+}
+
+Status Conversation::Attach(Medium medium) {
+  Request request{.media = {medium}};
+  const nlohmann::json content = ContentOf({}, request.media, 0);
+  request.messages = JsonText(nlohmann::json::array({{{"role", "user"}, {"content", content}}}));
+  RL_RETURN_IF_ERROR(engine_.CountPrompt(request));
+  attached_.push_back(std::move(medium));
+  return OkStatus();
+}
+
 Result<Answer> Conversation::Say(const std::string& text) {
-  const auto answer_to = [this](const Request& request) {
-    return GenerateAnswer(engine_, request, view_, console_);
+  const std::vector<Medium> attached = std::exchange(attached_, {});
+  const AnswerView view = ViewOf(attached);
+  const auto answer_to = [&](const Request& request) {
+    return GenerateAnswer(engine_, request, view, console_);
   };
   if (EngineAccess::SessionOf(engine_).config().generation.raw) {
-    return WithPrompt(request_, engine_, {.text = text, .ids = {}}).and_then(answer_to);
+    return WithPrompt(request_, engine_, {.text = text, .media = attached}).and_then(answer_to);
   }
-  messages_.push_back({{"role", "user"}, {"content", text}});
+  messages_.push_back({{"role", "user"}, {"content", ContentOf(text, attached, media_.size())}});
+  media_.insert(media_.end(), attached.begin(), attached.end());
   auto answer = FittedRequest().and_then(answer_to);
   if (answer) {
     messages_.push_back(MessageOf(answer->completion));
   } else {
     messages_.erase(messages_.size() - 1);
+    media_.resize(media_.size() - attached.size());
   }
   return answer;
 }

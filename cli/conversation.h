@@ -3,7 +3,9 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cli/answer.h"
 
@@ -16,10 +18,14 @@ class Conversation {
   // `request` is what every turn asks for, but for the prompt. The others must outlive this object.
   Conversation(Engine& engine, Request request, const AnswerView& view, Console& console);
 
+  // Puts a picture or a sound in front of the text of the next message. Errors: those of
+  // Engine::Submit that are about it.
+  Status Attach(Medium medium);
+
   // Shows the model's answer to `text` on the view. If the context is too small for the
   // conversation, the oldest turns are dropped, with a warning; the system prompt stays. After an
-  // error the conversation is as before the call. Errors: context.overflow if the text alone does
-  // not fit; those of GenerateAnswer.
+  // error the conversation is as before the call, without what was attached. Errors:
+  // context.overflow if the text alone does not fit; those of GenerateAnswer.
   Result<Answer> Say(const std::string& text);
 
   // Begins anew; the system prompt stays.
@@ -34,13 +40,20 @@ class Conversation {
   [[nodiscard]] int64_t Reserve() const;
   // The request for the next turn, after dropping the messages that do not fit.
   Result<Request> FittedRequest();
+  // The media of messages, in their order.
+  [[nodiscard]] std::vector<Medium> MediaOf(const nlohmann::json& messages) const;
+  // The view of the answers, which names the media of the last message.
+  [[nodiscard]] AnswerView ViewOf(std::span<const Medium> media) const;
   [[nodiscard]] Error TooLong(int64_t tokens) const;
 
   Engine& engine_;
   Request request_;
   const AnswerView& view_;
   Console& console_;
+  // The part of a medium in a message has its index in media_ as the member "medium".
   nlohmann::json messages_;
+  std::vector<Medium> media_;
+  std::vector<Medium> attached_;  // to the next message
 };
 
 }  // namespace rullama::cli

@@ -5,6 +5,7 @@
 
 #include "cli/console.h"
 #include "cli/json_text.h"
+#include "cli/media_input.h"
 #include "cli/options.h"
 #include "core/base/utf8.h"
 #include "engine/engine_access.h"
@@ -94,13 +95,16 @@ Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& 
       return MakeError(ErrorKind::kUsage, "usage.prompt", "the list of token ids is empty");
     }
     request.ids = *prompt.ids;
+  } else if (EngineAccess::SessionOf(engine).config().generation.raw && !prompt.media.empty()) {
+    request.prompt = prompt.text;
   } else if (EngineAccess::SessionOf(engine).config().generation.raw) {
     RL_ASSIGN_OR_RETURN(request.ids, engine.Tokenize(prompt.text, /*parse_special=*/true,
                                                      /*add_bos=*/true));
   } else {
-    request.messages =
-        JsonText(nlohmann::json::array({{{"role", "user"}, {"content", prompt.text}}}));
+    const nlohmann::json content = ContentOf(prompt.text, prompt.media, 0);
+    request.messages = JsonText(nlohmann::json::array({{{"role", "user"}, {"content", content}}}));
   }
+  request.media = prompt.media;
   return request;
 }
 

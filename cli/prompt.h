@@ -22,7 +22,8 @@ struct PromptFlags {
 
 struct Prompt {
   std::string text;
-  std::optional<std::vector<int32_t>> ids;  // instead of text
+  std::optional<std::vector<int32_t>> ids = {};  // instead of text
+  std::vector<Medium> media = {};                // --image, --audio
 };
 
 // `text` with \n, \r, \t, \", \' and \\ replaced by what they stand for; other backslashes stay.
@@ -33,7 +34,8 @@ std::string Unescape(std::string_view text);
 // input.*, text.utf8 (with the byte offset).
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 
-// The request with a prompt on its own: as it is, or as the first turn of a conversation. Errors:
+// The request with a prompt on its own: as it is, or as the first turn of a conversation, in which
+// pictures and sounds stand in front of the text. Errors:
 // usage.prompt for an empty list of ids; text.size.
 Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& prompt);
 
