@@ -1,13 +1,29 @@
 #include "server/base64.h"
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
 namespace rullama::server {
 
+namespace {
+
+constexpr std::string_view kDigits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+// The value of each character as a digit; -1: it is none.
+constexpr std::array<int8_t, 256> kValues = [] {
+  std::array<int8_t, 256> values{};
+  values.fill(-1);
+  for (size_t i = 0; i < kDigits.size(); ++i) {
+    values[static_cast<unsigned char>(kDigits[i])] = static_cast<int8_t>(i);
+  }
+  return values;
+}();
+
+}  // namespace
+
 std::string Base64(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t group = 0;
@@ -19,6 +35,26 @@ std::string Base64(std::span<const std::byte> bytes) {
     }
   }
   return text;
+}
+
+std::optional<std::string> FromBase64(std::string_view text) {
+  if (text.ends_with('=') && text.size() % 4 != 0) return std::nullopt;
+  for (int padding = 0; padding < 2 && text.ends_with('='); ++padding) text.remove_suffix(1);
+  if (text.size() % 4 == 1) return std::nullopt;
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  uint32_t group = 0;
+  int bits = 0;
+  for (const char c : text) {
+    const int8_t digit = kValues[static_cast<unsigned char>(c)];
+    if (digit < 0) return std::nullopt;
+    group = group << 6 | static_cast<uint32_t>(digit);
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes.push_back(static_cast<char>(group >> bits & 0xffU));
+  }
+  return bytes;
 }
 
 }  // namespace rullama::server

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace rullama::server {
 
 std::string Base64(std::span<const std::byte> bytes);
+
+// The bytes of such a text, whose padding may be missing; nothing for any other text.
+std::optional<std::string> FromBase64(std::string_view text);
 
 }  // namespace rullama::server

@@ -104,7 +104,7 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   ReadCommon(fields, request);
   ReadCount(fields, context, out);
   ReadStreaming(fields, out);
-  request.messages = ReadMessages(fields).dump();
+  request.messages = ReadMessages(fields, request.media).dump();
   ReadThinking(fields, out, request);
   ReadChatLogprobs(fields, request);
   const ToolFields tools = ReadTools(fields);

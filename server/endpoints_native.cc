@@ -96,6 +96,7 @@ void Props(const Services& services, Call& call) {
                   {"chunk", info.chunk},
                   {"embedding", "mean"}};
   call.SendJson({{"total_slots", info.slots},
+                 {"modalities", {{"vision", info.takes_pictures}, {"audio", info.takes_sound}}},
                  {"default_generation_settings", {{"n_ctx", info.capacity}, {"params", params}}},
                  {"rullama", std::move(rullama)}});
 }

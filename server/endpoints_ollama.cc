@@ -133,6 +133,13 @@ ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, Fiel
   return OllamaEmbedded{model->id, *std::move(result)};
 }
 
+json CapabilitiesOf(const ModelInfo& info) {
+  json capabilities = {"completion", "tools", "thinking"};
+  if (info.takes_pictures) capabilities.push_back("vision");
+  if (info.takes_sound) capabilities.push_back("audio");
+  return capabilities;
+}
+
 }  // namespace
 
 void OllamaVersion(const Services& services, Call& call) {
@@ -184,7 +191,7 @@ void OllamaShow(const Services& services, Call& call) {
                  {"details", DetailsOf(info)},
                  {"model_info", json::parse(model->engine->Metadata(
                                     verbose ? std::numeric_limits<size_t>::max() : kMostItems))},
-                 {"capabilities", {"completion", "tools", "thinking"}},
+                 {"capabilities", CapabilitiesOf(info)},
                  {"modified_at", TimeOf(state->model.time)}},
                 fields.Unknown());
 }

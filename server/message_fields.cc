@@ -5,6 +5,9 @@
 #include <array>
 #include <set>
 #include <string>
+#include <utility>
+
+#include "server/media_fields.h"
 
 namespace rullama::server {
 namespace {
@@ -21,9 +24,12 @@ const json& MemberOf(const json& object, const char* name) {
   return found == object.end() ? kNull : *found;
 }
 
-// A list of parts, all of them text.
-void CheckParts(FieldReader& fields, const std::string& place, const json& parts) {
-  for (size_t i = 0; i < parts.size(); ++i) {
+bool MayHaveMedia(const json& role) { return role == "user" || role == "tool"; }
+
+// A list of parts. Those of media become parts for the engine.
+void ReadParts(FieldReader& fields, const std::string& place, const json& role, json& parts,
+               std::vector<Medium>& media) {
+  for (size_t i = 0; i < parts.size() && !fields.error(); ++i) {
     const std::string at = fmt::format("{}[{}]", place, i);
     const json& type = MemberOf(parts[i], "type");
     if (!parts[i].is_object()) {
@@ -31,9 +37,12 @@ void CheckParts(FieldReader& fields, const std::string& place, const json& parts
                   fmt::format("is of type {}, expected an object", parts[i].type_name()));
     } else if (!type.is_string()) {
       fields.Fail("invalid_type", at + ".type", "is no text; expected \"text\"");
+    } else if (IsMediaPart(type.get_ref<const std::string&>()) && MayHaveMedia(role)) {
+      parts[i] = ReadMediaPart(fields, at, parts[i], media);
     } else if (type != "text") {
       fields.Fail("unsupported_value", at + ".type",
-                  "is not \"text\"; only text is read, no images, audio or video");
+                  "is not \"text\"; messages of users and results of tools may also have "
+                  "\"image_url\" and \"input_audio\"");
     } else if (!MemberOf(parts[i], "text").is_string()) {
       fields.Fail("invalid_type", at + ".text", "is no text");
     }
@@ -51,9 +60,12 @@ void CheckRole(FieldReader& fields, const std::string& place, const json& role) 
   fields.Fail("invalid_value", place, fmt::format("is none of {}", fmt::join(kRoles, ", ")));
 }
 
-void CheckContent(FieldReader& fields, const std::string& place, const json& message) {
+void ReadContent(FieldReader& fields, const std::string& place, json& message,
+                 std::vector<Medium>& media) {
   const json& content = MemberOf(message, "content");
-  if (content.is_array()) return CheckParts(fields, place, content);
+  if (content.is_array()) {
+    return ReadParts(fields, place, message["role"], message["content"], media);
+  }
   if (content.is_string()) return;
   const bool instead =
       message["role"] == "assistant" &&
@@ -74,15 +86,15 @@ void CollectCalls(const json& message, std::set<std::string>& calls) {
   }
 }
 
-void CheckMessage(FieldReader& fields, const std::string& place, const json& message,
-                  std::set<std::string>& calls) {
+void ReadMessage(FieldReader& fields, const std::string& place, json& message,
+                 std::set<std::string>& calls, std::vector<Medium>& media) {
   if (!message.is_object()) {
     return fields.Fail("invalid_type", place,
                        fmt::format("is of type {}, expected an object", message.type_name()));
   }
   CheckRole(fields, place + ".role", MemberOf(message, "role"));
   if (fields.error()) return;
-  CheckContent(fields, place + ".content", message);
+  ReadContent(fields, place + ".content", message, media);
   const json& id = MemberOf(message, "tool_call_id");
   if (message["role"] == "tool" && id.is_string() && !calls.contains(id)) {
     fields.Fail("invalid_value", place + ".tool_call_id",
@@ -133,19 +145,34 @@ void LinkResult(json& message, const json& calls, size_t& results) {
   if (next < calls.size()) message["tool_call_id"] = calls[next]["id"];
 }
 
-}  // namespace
-
-json ReadMessages(FieldReader& fields) {
-  const json* messages = FindList(fields, /*required=*/true);
-  if (messages == nullptr) return nullptr;
-  std::set<std::string> calls;
-  for (size_t i = 0; i < messages->size() && !fields.error(); ++i) {
-    CheckMessage(fields, fmt::format("messages[{}]", i), (*messages)[i], calls);
+// `images` of an Ollama message, which stand in front of its text.
+void ReadImages(FieldReader& fields, const std::string& place, json& message,
+                std::vector<Medium>& media) {
+  const json& images = MemberOf(message, "images");
+  if (images.empty()) return;
+  if (!MayHaveMedia(message["role"]) || !message["content"].is_string()) {
+    return fields.Fail("unsupported_value", place + ".images",
+                       "is given beside something else than the text of a user or of a tool");
   }
-  return fields.error() ? json(nullptr) : *messages;
+  json parts = ReadMediaList(fields, place + ".images", images, media);
+  parts.push_back({{"type", "text"}, {"text", message["content"]}});
+  message["content"] = std::move(parts);
 }
 
-json ReadOllamaMessages(FieldReader& fields) {
+}  // namespace
+
+json ReadMessages(FieldReader& fields, std::vector<Medium>& media) {
+  const json* found = FindList(fields, /*required=*/true);
+  if (found == nullptr) return nullptr;
+  json messages = *found;
+  std::set<std::string> calls;
+  for (size_t i = 0; i < messages.size() && !fields.error(); ++i) {
+    ReadMessage(fields, fmt::format("messages[{}]", i), messages[i], calls, media);
+  }
+  return fields.error() ? json(nullptr) : messages;
+}
+
+json ReadOllamaMessages(FieldReader& fields, std::vector<Medium>& media) {
   const json* found = FindList(fields, /*required=*/false);
   if (found == nullptr) return json::array();
   json messages = *found;
@@ -156,9 +183,6 @@ json ReadOllamaMessages(FieldReader& fields) {
     json& message = messages[i];
     const std::string place = fmt::format("messages[{}]", i);
     if (message.is_object()) {
-      if (!MemberOf(message, "images").empty()) {
-        fields.Fail("unsupported_value", place + ".images", "is given, but only text is read");
-      }
       if (message.contains("thinking")) message["reasoning_content"] = message["thinking"];
       if (MemberOf(message, "content").is_null()) message["content"] = "";
       if (MemberOf(message, "role") == "tool") {
@@ -172,7 +196,8 @@ json ReadOllamaMessages(FieldReader& fields) {
         if (!calls.empty()) message["tool_calls"] = calls;
       }
     }
-    CheckMessage(fields, place, message, ids);
+    ReadMessage(fields, place, message, ids, media);
+    if (!fields.error()) ReadImages(fields, place, message, media);
   }
   return messages;
 }

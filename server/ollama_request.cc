@@ -10,6 +10,7 @@
 
 #include "server/field_reader.h"
 #include "server/json_body.h"
+#include "server/media_fields.h"
 #include "server/message_fields.h"
 #include "server/sampling_fields.h"
 #include "server/tool_fields.h"
@@ -121,7 +122,7 @@ ApiResult<OllamaRequest> ReadOllamaChat(const json& body, const BodyContext& con
   OllamaRequest out;
   ReadCommonMembers(fields, context, out);
   Request& request = out.answer.prompts.front();
-  const json messages = ReadOllamaMessages(fields);
+  const json messages = ReadOllamaMessages(fields, request.media);
   out.empty = messages.empty();
   request.messages = messages.dump();
   const ToolFields tools = ReadTools(fields);
@@ -144,10 +145,16 @@ ApiResult<OllamaRequest> ReadOllamaGenerate(const json& body, const BodyContext&
       fields.Fail("unsupported_parameter", name, "is not supported; leave it out");
     }
   }
-  for (const char* name : {"context", "images"}) {
-    const json* found = fields.Find(name);
-    if (found != nullptr && !found->empty()) {
-      fields.Fail("unsupported_parameter", name, "is not supported; leave it out");
+  const json* tokens = fields.Find("context");
+  if (tokens != nullptr && !tokens->empty()) {
+    fields.Fail("unsupported_parameter", "context", "is not supported; leave it out");
+  }
+  const json* images = fields.Find("images");
+  json parts = json::array();
+  if (images != nullptr && !images->empty()) {
+    parts = ReadMediaList(fields, "images", *images, request.media);
+    if (raw) {
+      fields.Fail("invalid_value", "images", "is given with 'raw'; leave one of them out");
     }
   }
   if (raw && !system.empty()) {
@@ -159,7 +166,12 @@ ApiResult<OllamaRequest> ReadOllamaGenerate(const json& body, const BodyContext&
   } else {
     json messages = json::array();
     if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
-    messages.push_back({{"role", "user"}, {"content", prompt}});
+    json content = prompt;
+    if (!parts.empty()) {
+      parts.push_back({{"type", "text"}, {"text", prompt}});
+      content = std::move(parts);
+    }
+    messages.push_back({{"role", "user"}, {"content", std::move(content)}});
     request.messages = messages.dump();
   }
   ApplyOutput(context, {}, ReadOllamaFormat(fields, context), request);
@@ -182,10 +194,14 @@ int64_t TruncateMessages(Request& request, int64_t fits,
   }
   const auto without = [&](size_t turn) {
     json kept = json::array();
+    std::vector<size_t> indices;
     for (size_t i = 0; i < all.size(); ++i) {
-      if (i < system_end || i >= begins[turn]) kept.push_back(all[i]);
+      if (i >= system_end && i < begins[turn]) continue;
+      kept.push_back(all[i]);
+      indices.push_back(i);
     }
     Request shorter = request;
+    KeepMediaOf(all, indices, shorter.media);
     shorter.messages = kept.dump();
     return shorter;
   };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/field_reader.h"
+#include "server/media_fields.h"
 #include "server/message_fields.h"
 #include "server/sampling_fields.h"
 #include "server/tool_fields.h"
@@ -24,7 +25,8 @@ constexpr std::array<std::string_view, 3> kStateMembers = {"previous_response_id
 // Makes messages of the items of `input`.
 class ItemReader {
  public:
-  ItemReader(FieldReader& fields, json& messages) : fields_(fields), messages_(messages) {}
+  ItemReader(FieldReader& fields, json& messages, std::vector<Medium>& media)
+      : fields_(fields), messages_(messages), media_(media) {}
 
   void Read(const json& item, const std::string& place) {
     if (!item.is_object()) return fields_.Fail("invalid_type", place, "is no object");
@@ -46,38 +48,51 @@ class ItemReader {
   }
 
  private:
-  // A text, or the joined texts of parts.
-  std::string TextOf(FieldReader& members, std::string_view name, const std::string& place) {
+  // A text, or a list of parts: the joined texts if there is nothing else, else parts for the
+  // engine. `media`: pictures and sounds may be among them.
+  json ContentOf(FieldReader& members, std::string_view name, const std::string& place,
+                 bool media) {
     const json* content = members.Find(name);
     if (content == nullptr) {
       members.Fail("missing_required_parameter", name, "is missing; give a text");
       return "";
     }
-    if (content->is_string()) return content->get<std::string>();
+    if (content->is_string()) return *content;
     if (!content->is_array()) {
       members.Fail("invalid_type", name, "is neither a text nor a list of parts");
       return "";
     }
     std::string text;
-    for (size_t i = 0; i < content->size(); ++i) {
-      const std::string at = fmt::format("{}.{}[{}]", place, name, i);
-      const json& part = (*content)[i];
-      if (!part.is_object()) {
-        fields_.Fail("invalid_type", at, "is no object");
-        break;
-      }
-      FieldReader inner(part, at + ".");
-      const std::string type = inner.Text("type").value_or("");
-      if (type != "input_text" && type != "output_text" && type != "text") {
-        inner.Fail("unsupported_value", "type",
-                   "is neither input_text nor output_text; only text is read");
-      }
-      const auto piece = inner.Text("text");
-      if (!piece) inner.Fail("missing_required_parameter", "text", "is missing");
-      text += piece.value_or("");
-      fields_.Fail(inner.error());
+    json parts = json::array();
+    bool only_text = true;
+    for (size_t i = 0; i < content->size() && !fields_.error(); ++i) {
+      const json part = Part((*content)[i], fmt::format("{}.{}[{}]", place, name, i), media);
+      if (part["type"] == "text") text += part["text"].get_ref<const std::string&>();
+      only_text = only_text && part["type"] == "text";
+      parts.push_back(part);
     }
-    return text;
+    return only_text ? json(text) : parts;
+  }
+
+  json Part(const json& part, const std::string& at, bool media) {
+    json out = {{"type", "text"}, {"text", ""}};
+    if (!part.is_object()) {
+      fields_.Fail("invalid_type", at, "is no object");
+      return out;
+    }
+    FieldReader inner(part, at + ".");
+    const std::string type = inner.Text("type").value_or("");
+    if (media && IsMediaPart(type)) return ReadMediaPart(fields_, at, part, media_);
+    if (type != "input_text" && type != "output_text" && type != "text") {
+      inner.Fail("unsupported_value", "type",
+                 "is neither input_text nor output_text; messages of users and results of "
+                 "functions may also have input_image and input_audio");
+    }
+    const auto piece = inner.Text("text");
+    if (!piece) inner.Fail("missing_required_parameter", "text", "is missing");
+    out["text"] = piece.value_or("");
+    fields_.Fail(inner.error());
+    return out;
   }
 
   void Message(FieldReader& members, const std::string& place) {
@@ -87,7 +102,8 @@ class ItemReader {
         *role != "assistant") {
       members.Fail("invalid_value", "role", "is none of system, developer, user, assistant");
     }
-    json message = {{"role", role.value_or("")}, {"content", TextOf(members, "content", place)}};
+    json message = {{"role", role.value_or("")},
+                    {"content", ContentOf(members, "content", place, role == "user")}};
     if (role == "assistant") AddThoughts(message);
     messages_.push_back(std::move(message));
   }
@@ -115,7 +131,7 @@ class ItemReader {
     if (!id) members.Fail("missing_required_parameter", "call_id", "is missing");
     messages_.push_back({{"role", "tool"},
                          {"tool_call_id", id.value_or("")},
-                         {"content", TextOf(members, "output", place)}});
+                         {"content", ContentOf(members, "output", place, true)}});
   }
 
   // Its text belongs to the next turn of the assistant.
@@ -134,10 +150,11 @@ class ItemReader {
 
   FieldReader& fields_;
   json& messages_;
+  std::vector<Medium>& media_;
   std::string thoughts_;
 };
 
-json ReadInput(FieldReader& fields) {
+json ReadInput(FieldReader& fields, std::vector<Medium>& media) {
   json messages = json::array();
   if (const auto instructions = fields.Text("instructions")) {
     messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -153,7 +170,7 @@ json ReadInput(FieldReader& fields) {
     fields.Fail("invalid_value", "input",
                 fmt::format("has {} items, expected 1 to {}", input->size(), kMaxMessages));
   } else {
-    ItemReader reader(fields, messages);
+    ItemReader reader(fields, messages, media);
     for (size_t i = 0; i < input->size() && !fields.error(); ++i) {
       reader.Read((*input)[i], fmt::format("input[{}]", i));
     }
@@ -228,7 +245,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   ReadCommon(fields, request);
   ReadStreaming(fields, out.answer);
   RefuseState(fields);
-  request.messages = ReadInput(fields).dump();
+  request.messages = ReadInput(fields, request.media).dump();
   request.max_tokens = fields.Integer("max_output_tokens", 1).value_or(-1);
   ReadReasoning(fields, out.answer, request);
   ReadLogprobs(fields, out.answer, request);

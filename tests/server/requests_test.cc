@@ -3,9 +3,11 @@
 
 #include <future>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "server/api_keys.h"
+#include "server/base64.h"
 #include "server/chat_request.h"
 #include "server/json_body.h"
 #include "server/ollama_request.h"
@@ -40,6 +42,19 @@ TEST(JsonBodyTest, EachFaultHasItsCode) {
   EXPECT_EQ(CodeOfBody(Nested(kMaxJsonDepth)), "ok");
   EXPECT_EQ(CodeOfBody(Nested(kMaxJsonDepth + 1)), "json.depth");
   EXPECT_EQ(CodeOfBody(Nested(1'000'000)), "json.depth");
+}
+
+TEST(Base64Test, TextsComeBack) {
+  std::string bytes;
+  for (int i = 0; i < 260; ++i) {
+    const std::string text = Base64(std::as_bytes(std::span(bytes)));
+    EXPECT_EQ(FromBase64(text), bytes);
+    EXPECT_EQ(FromBase64(text.substr(0, text.find('='))), bytes);
+    bytes.push_back(static_cast<char>(i));
+  }
+  for (const char* text : {"A", "AA A", "AA-_", "A===", "=AAA", "AAAA="}) {
+    EXPECT_EQ(FromBase64(text), std::nullopt) << text;
+  }
 }
 
 TEST(JsonBodyTest, TheNumberOfValuesHasALimit) {
@@ -269,7 +284,8 @@ TEST(OllamaRequestTest, WrongMembersHaveTheirCodes) {
       {R"("options": 5)", "invalid_type"},
       {R"("options": {"num_predict": -7})", "invalid_value"},
       {R"("shift": true)", "unsupported_value"},
-      {R"("messages": [{"role": "user", "content": "x", "images": ["@@"]}])", "unsupported_value"},
+      {R"("messages": [{"role": "user", "content": "x", "images": ["@@"]}])", "invalid_value"},
+      {R"("messages": [{"role": "user", "content": "x", "images": ["iVBORw0KGgo="]}])", "ok"},
   };
   for (const auto& row : rows) {
     const auto body = ParseBody(std::string(R"({"model": "m", )") + row.members + "}");

@@ -1,0 +1,158 @@
+// Pictures and sound over HTTP, against texts of transformers. Needs ../shared.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/must_test_util.h"
+#include "server/api.h"
+#include "server/base64.h"
+#include "server/http_server.h"
+#include "tests/server/client.h"
+
+namespace rullama::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kShared = RULLAMA_SOURCE_DIR "/../shared";
+const std::string kMedia = kShared + "/goldens/tiny-media/";
+constexpr const char* kChat = "/v1/chat/completions";
+constexpr const char* kQuestion = "Who stands at the left of the prince?";
+constexpr const char* kAnswer =
+    "\"Oh, yes, master, I was found worthy. Such a brightness on the face like the light";
+constexpr const char* kHeard = "\"Think? What about?\" asked Prince Andrew with surprise.";
+
+std::string Encoded(const std::string& name) {
+  std::ifstream file(kMedia + name, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  return Base64(std::as_bytes(std::span(bytes)));
+}
+
+json UserSays(json content) {
+  return json::array({{{"role", "user"}, {"content", std::move(content)}}});
+}
+
+class MediaApiTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::vector<ServedModel> models;
+    models.push_back({.id = "tiny", .time = 1, .load = Open});
+    api_ = new Api(std::move(models), Must(Open()), {.version = "1"}, {});
+    server_ =
+        Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    delete api_;
+  }
+  static Result<std::shared_ptr<Engine>> Open() {
+    return Engine::Open(
+        {.model = kShared + "/models/tiny-e2b-f16.gguf",
+         .backend = "cpu",
+         .settings = {{"model.mmproj", kShared + "/models/tiny-e2b-mmproj-f16.gguf"},
+                      {"generation.image_tokens", "70"},
+                      {"context.capacity", "512"},
+                      {"backend.options.threads", "1"}},
+         .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}});
+  }
+
+  static std::string Ask(const std::string& path, const json& body) {
+    Client client(server_->port());
+    client.Send(Post(path, body.dump(), ""));
+    return client.ReadAll();
+  }
+  static json Answer(const std::string& path, const json& body) {
+    const std::string answer = Ask(path, body);
+    EXPECT_EQ(StatusOf(answer), 200) << answer;
+    return json::parse(BodyOf(answer));
+  }
+
+  static Api* api_;
+  static HttpServer* server_;
+};
+Api* MediaApiTest::api_ = nullptr;
+HttpServer* MediaApiTest::server_ = nullptr;
+
+TEST_F(MediaApiTest, ChatsTakeDataUrlsAndSound) {
+  const std::string url = "data:image/png;base64," + Encoded("wide-palette.png");
+  json body = {{"messages", UserSays({{{"type", "image_url"}, {"image_url", {{"url", url}}}},
+                                      {{"type", "text"}, {"text", kQuestion}}})},
+               {"max_tokens", 24},
+               {"temperature", 0}};
+  const json answer = Answer(kChat, body);
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], kAnswer);
+
+  // The next turn reads the picture from the cache.
+  body["messages"].push_back(answer["choices"][0]["message"]);
+  body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
+  const json next = Answer(kChat, body);
+  EXPECT_GE(next["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>(), 69);
+
+  body["messages"] =
+      UserSays({{{"type", "input_audio"},
+                 {"input_audio", {{"data", Encoded("speech-16k-mono.wav")}, {"format", "wav"}}}},
+                {{"type", "text"}, {"text", "Write down what was said."}}});
+  EXPECT_EQ(Answer(kChat, body)["choices"][0]["message"]["content"], kHeard);
+}
+
+TEST_F(MediaApiTest, ResponsesTakeInputImages) {
+  const json answer = Answer(
+      "/v1/responses",
+      {{"input", UserSays({{{"type", "input_image"},
+                            {"detail", "low"},
+                            {"image_url", "data:image/png;base64," + Encoded("wide-palette.png")}},
+                           {{"type", "input_text"}, {"text", kQuestion}}})},
+       {"max_output_tokens", 24},
+       {"temperature", 0}});
+  EXPECT_EQ(answer["output"][0]["content"][0]["text"], kAnswer);
+}
+
+TEST_F(MediaApiTest, OllamaTakesImagesOfBothKinds) {
+  const json options = {{"num_predict", 24}, {"temperature", 0}};
+  json message = {
+      {"role", "user"}, {"content", kQuestion}, {"images", {Encoded("wide-palette.png")}}};
+  const json chat =
+      Answer("/api/chat",
+             {{"model", "tiny"}, {"messages", {message}}, {"stream", false}, {"options", options}});
+  EXPECT_EQ(chat["message"]["content"], kAnswer);
+  const json generated = Answer("/api/generate", {{"model", "tiny"},
+                                                  {"prompt", "Write down what was said."},
+                                                  {"images", {Encoded("speech-16k-mono.wav")}},
+                                                  {"stream", false},
+                                                  {"options", options}});
+  EXPECT_EQ(generated["response"], kHeard);
+  const json shown = Answer("/api/show", {{"model", "tiny"}});
+  EXPECT_THAT(shown["capabilities"], Contains("vision"));
+  EXPECT_THAT(shown["capabilities"], Contains("audio"));
+}
+
+TEST_F(MediaApiTest, WhatIsNoPictureIsRefused) {
+  const auto error_of = [](const std::string& url, const std::string& role = "user") {
+    json messages = UserSays({{{"type", "image_url"}, {"image_url", {{"url", url}}}}});
+    messages[0]["role"] = role;
+    const std::string answer = Ask(kChat, {{"messages", messages}});
+    EXPECT_EQ(StatusOf(answer), 400) << answer;
+    const json error = json::parse(BodyOf(answer))["error"];
+    return error["code"].get<std::string>() + " " + error["message"].get<std::string>();
+  };
+  EXPECT_THAT(error_of("https://example.com/cat.png"), HasSubstr("nothing is downloaded"));
+  EXPECT_THAT(error_of("file:///etc/passwd"), StartsWith("unsupported_value"));
+  EXPECT_THAT(error_of("data:image/png,abc"), StartsWith("invalid_value"));
+  EXPECT_THAT(error_of("data:image/png;base64,@@@@"), HasSubstr("base64"));
+  EXPECT_THAT(error_of("data:image/png;base64,AAAA"), HasSubstr("[media.format]"));
+  EXPECT_THAT(error_of("data:image/png;base64,iVBORw0KGgo="), HasSubstr("[media.damaged]"));
+  EXPECT_THAT(error_of("data:image/png;base64,AAAA", "assistant"),
+              HasSubstr("messages[0].content[0].type"));
+}
+
+}  // namespace
+}  // namespace rullama::server
