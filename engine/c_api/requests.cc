@@ -85,6 +85,23 @@ Status SetPrompt(const rullama_request& from, Request& to) {
   return OkStatus();
 }
 
+Status SetMedia(const rullama_request& from, Request& to) {
+  RL_ASSIGN_OR_RETURN(const auto media, SpanOf(from.media, from.media_count, "media"));
+  for (const rullama_medium& medium : media) {
+    if (medium.kind != RULLAMA_PICTURE && medium.kind != RULLAMA_SOUND) {
+      return BadArgument("media[{}].kind is {}, expected RULLAMA_PICTURE or RULLAMA_SOUND",
+                         to.media.size(), medium.kind);
+    }
+    RL_ASSIGN_OR_RETURN(const auto bytes, SpanOf(static_cast<const char*>(medium.bytes),
+                                                 medium.size, "bytes of a medium"));
+    to.media.push_back({.kind = static_cast<MediaKind>(medium.kind),
+                        .path = StringOr(medium.path),
+                        .bytes = std::string(bytes.begin(), bytes.end()),
+                        .image_tokens = medium.image_tokens});
+  }
+  return OkStatus();
+}
+
 Status SetSampling(const rullama_request& from, SamplingOptions& to) {
 #define RL_SAMPLER_SETTING(Type, name, value_, range, key, flag, help, doc) \
   if (from.name.given != 0) to.name = from.name.value;
@@ -136,6 +153,7 @@ Result<Request> RequestOf(const rullama_request* request) {
   Request to;
   RL_RETURN_IF_ERROR(SetPrompt(from, to));
   RL_RETURN_IF_ERROR(SetForm(from, to));
+  RL_RETURN_IF_ERROR(SetMedia(from, to));
   RL_RETURN_IF_ERROR(SetSampling(from, to.sampling));
   if (from.max_tokens.given != 0) to.max_tokens = from.max_tokens.value;
   if (from.top_logprobs.given != 0) {
@@ -156,6 +174,8 @@ Result<Request> RequestOf(const rullama_request* request) {
 static_assert(RULLAMA_TOOLS_AUTO == static_cast<int>(ToolChoice::kAuto) &&
               RULLAMA_TOOLS_NONE == static_cast<int>(ToolChoice::kNone) &&
               RULLAMA_TOOLS_REQUIRED == static_cast<int>(ToolChoice::kRequired));
+static_assert(RULLAMA_PICTURE == static_cast<int>(MediaKind::kPicture) &&
+              RULLAMA_SOUND == static_cast<int>(MediaKind::kSound));
 static_assert(RULLAMA_LOG_ERROR == static_cast<int>(LogLevel::kError) &&
               RULLAMA_LOG_WARNING == static_cast<int>(LogLevel::kWarning) &&
               RULLAMA_LOG_NOTE == static_cast<int>(LogLevel::kNote));

@@ -77,7 +77,7 @@ extern "C" {
 /* The version of this interface. The minor number counts additions; another major number means that
  * programs have to be changed. */
 #define RULLAMA_C_API_MAJOR 1
-#define RULLAMA_C_API_MINOR 1
+#define RULLAMA_C_API_MINOR 2
 
 #define RULLAMA_TERMINATED SIZE_MAX
 
@@ -247,6 +247,23 @@ typedef enum rullama_tool_choice {
   RULLAMA_TOOL_CHOICE_MAX_ENUM = 0x7FFFFFFF
 } rullama_tool_choice;
 
+typedef enum rullama_medium_kind {
+  RULLAMA_PICTURE = 0, /* JPEG, PNG, WebP or GIF, of which the first frame */
+  RULLAMA_SOUND = 1,   /* WAV, FLAC, Ogg or MP3 */
+  RULLAMA_MEDIUM_KIND_MAX_ENUM = 0x7FFFFFFF
+} rullama_medium_kind;
+
+/* Since 1.2. A picture or a sound of a request: a file, or its content. */
+typedef struct rullama_medium {
+  int32_t kind; /* rullama_medium_kind */
+  /* Of a picture: the most soft tokens, 70, 140, 280, 560 or 1120. 0: as configured, else by the
+   * size of the picture. */
+  int32_t image_tokens;
+  const char* path;  /* of the file, or NULL */
+  const void* bytes; /* the content of the file, if there is no path */
+  size_t size;       /* of `bytes` */
+} rullama_medium;
+
 /* One answer of the model. Exactly one of `messages`, `prompt` and `ids` is given. What is not
  * given is as configured, else as the model file recommends; ranges are those of
  * docs/configuration.md. */
@@ -300,11 +317,17 @@ typedef struct rullama_request {
    * depend on earlier requests. Without effect for a request with stop texts. */
   int32_t reuse_answers;
   uint32_t reserved2;
+  /* Since 1.2, as all that follows. The pictures and sounds of `messages` or `prompt`, in the order
+   * in which they stand there: in `messages` as parts {"type": "image"} and {"type": "audio"}, in
+   * `prompt` as the markers <|image|> and <|audio|>. */
+  const rullama_medium* media;
+  size_t media_count;
 } rullama_request;
 
 /* Starts a request; does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
  * member out of range), sampler.*, chat.*, tokenizer.*, text.utf8, schema.*; context.overflow if
- * the prompt does not fit; model.canvas. [any] */
+ * the prompt does not fit; model.canvas; media.* and io.* of pictures and sounds, which are decoded
+ * before it returns. [any] */
 RULLAMA_FUNCTION rullama_code rullama_engine_submit(rullama_engine* engine,
                                                     const rullama_request* request,
                                                     rullama_generation** generation,

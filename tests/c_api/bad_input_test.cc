@@ -203,6 +203,16 @@ TEST_F(CApi, RefusesBadRequests) {
   EXPECT_EQ(id_with([](auto& r) { r.parallel_tool_calls = 3; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.reuse_answers = 3; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.allowed_tool_count = 1; }), "usage.argument");
+  rullama_medium odd = {};
+  odd.kind = 7;
+  rullama_medium no_bytes = {};
+  no_bytes.size = 6;
+  rullama_medium picture = no_bytes;
+  picture.bytes = "GIF89a";
+  EXPECT_EQ(id_with([](auto& r) { r.media_count = 1; }), "usage.argument");
+  EXPECT_EQ(id_with([&](auto& r) { r.media = &odd, r.media_count = 1; }), "usage.argument");
+  EXPECT_EQ(id_with([&](auto& r) { r.media = &no_bytes, r.media_count = 1; }), "usage.argument");
+  EXPECT_EQ(id_with([&](auto& r) { r.media = &picture, r.media_count = 1; }), "media.unsupported");
   EXPECT_EQ(id_with([](auto& r) { r.json_schema = "{"; }), "schema.invalid");
   EXPECT_EQ(id_with([](auto& r) { r.json_schema = R"({"not": {}})"; }), "schema.unsupported");
   EXPECT_EQ(id_with([](auto& r) { r.id_count = 1; }), "usage.argument");
