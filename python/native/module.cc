@@ -149,8 +149,21 @@ void SetForm(const nb::dict& values, Request& request) {
   }
 }
 
+// Pictures and sounds: tuples of kind, path, bytes and image tokens.
+void SetMedia(const nb::dict& values, Request& request) {
+  if (!values.contains("media")) return;
+  for (const nb::handle entry : nb::cast<nb::list>(values["media"])) {
+    const auto bytes = nb::borrow<nb::bytes>(entry[2]);
+    request.media.push_back({.kind = static_cast<MediaKind>(nb::cast<int>(entry[0])),
+                             .path = nb::cast<std::string>(entry[1]),
+                             .bytes = std::string(bytes.c_str(), bytes.size()),
+                             .image_tokens = nb::cast<int64_t>(entry[3])});
+  }
+}
+
 Request RequestOf(const nb::dict& values) {
   Request request;
+  SetMedia(values, request);
   request.messages = Find<std::string>(values, "messages").value_or("");
   request.prompt = Find<std::string>(values, "prompt").value_or("");
   request.ids = Find<std::vector<int32_t>>(values, "ids").value_or(std::vector<int32_t>());
@@ -281,6 +294,8 @@ nb::dict Model::Info() const {
   result["capacity"] = info.capacity;
   result["slots"] = info.slots;
   result["canvas_length"] = info.canvas_length;
+  result["takes_pictures"] = info.takes_pictures;
+  result["takes_sound"] = info.takes_sound;
   return result;
 }
 

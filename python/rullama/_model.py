@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _rullama
+from ._media import add_media
 from ._stream import AsyncStream, Stream, on_main_thread
 from ._types import Completion, ModelInfo, RequestOptions
 
@@ -65,6 +66,7 @@ def _options(values: dict[str, Any], options: RequestOptions) -> dict[str, Any]:
         result["stop"] = [result["stop"]]
     if not isinstance(result.get("json_schema", ""), str):
         result["json_schema"] = json.dumps(result["json_schema"])
+    add_media(result)
     return result
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from ._media import File
+
 EventKind: TypeAlias = Literal["progress", "text", "thinking", "tool_call", "draft"]
 StopReason: TypeAlias = Literal["eog", "length", "context", "cancelled", "stop"]
 
@@ -86,6 +88,8 @@ class ModelInfo:
     capacity: int  #: tokens per slot
     slots: int  #: requests that run at once
     canvas_length: int  #: tokens denoised together; 0: the model writes token by token
+    takes_pictures: bool
+    takes_sound: bool
 
 
 class RequestOptions(TypedDict, total=False):
@@ -111,6 +115,12 @@ class RequestOptions(TypedDict, total=False):
     tool_choice: Literal["auto", "none", "required"]  #: may, must not or must be called
     allowed_tools: Sequence[str]  #: names of the tools that may be called; by default all
     parallel_tool_calls: bool  #: several calls may follow one another, as by default
+    #: pictures: names of files, or the bytes of files (JPEG, PNG, WebP, GIF). They fill the parts
+    #: {"type": "image"} of the messages, which are otherwise put in front of the last message's
+    #: text, or the markers <|image|> of a prompt
+    images: File | Sequence[File]
+    audio: File | Sequence[File]  #: sounds (WAV, FLAC, Ogg, MP3), in the same way: <|audio|>
+    image_tokens: int  #: most soft tokens of a picture: 70, 140, 280, 560 or 1120
     reuse_prefix: bool  #: use what slots hold of a prompt with the same beginning
 
 
