@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,7 +9,11 @@
 
 #include "cli/command.h"
 #include "cli/diff_model.h"
+#include "cli/diff_page.h"
+#include "cli/diff_report.h"
 #include "cli/diff_training.h"
+#include "cli/report/report_file.h"
+#include "core/config/nearest_key.h"
 #include "core/diff/bisect.h"
 #include "core/diff/compare.h"
 #include "core/diff/probes.h"
@@ -26,38 +29,11 @@ struct DiffFlags {
   std::vector<std::string> backends;
   std::string level = "layer";
   std::optional<uint64_t> random_model;
+  std::optional<std::string> html;
+  std::optional<std::string> heat;
   bool bisect = false;
   bool train = false;
   bool json = false;
-};
-
-struct ValueRow {
-  std::string name;
-  ValueError error;
-  bool above = false;  // the threshold
-};
-
-// A choice that the baseline was made to follow.
-struct SelectionRow {
-  std::string name;
-  SelectionError error;
-  bool above = false;
-};
-
-struct Culprit {
-  std::string op;
-  std::string kind;
-  bool alone = false;  // with this op alone on the baseline, the logits are within the thresholds
-};
-
-struct Report {
-  std::string backend;
-  DiffConfig thresholds;
-  std::vector<ValueRow> values;          // in the order they are computed
-  std::vector<SelectionRow> selections;  // that the baseline would have made otherwise
-  LogitsError logits;
-  bool above = false;
-  std::optional<Culprit> culprit;  // what --bisect found
 };
 
 // The values of the baseline and the selections that were pinned to compute them.
@@ -70,19 +46,23 @@ class Comparison {
  public:
   Comparison(const DiffFlags& flags, const DiffModel& model, const Config& config,
              Registry& registry, Console& console)
-      : flags_(flags), model_(model), config_(config), registry_(registry), console_(console) {
+      : flags_(flags),
+        model_(model),
+        config_(config),
+        registry_(registry),
+        console_(console) {
     if (flags.level == "op") watched_ = ComparableValues(model.graph);
     if (flags.level == "layer") watched_ = model.layers;
     selections_ = RouterSelections(model.graph);
   }
 
-  Result<std::vector<Report>> Run() {
+  Result<std::vector<DiffReport>> Run() {
     const std::string baseline = BaselineOf(flags_.backends);
     console_.Note(fmt::format("{} tokens of {}; the baseline is {}", model_.tokens.size(),
                               model_.name, baseline));
     NoteWhatIsNotSeen();
     RL_ASSIGN_OR_RETURN(const DiffValues expected, RunOn(baseline, {}));
-    std::vector<Report> reports;
+    std::vector<DiffReport> reports;
     for (const std::string& backend : flags_.backends) {
       if (backend == baseline) continue;
       RL_ASSIGN_OR_RETURN(const DiffValues actual, RunOn(backend, {}));
@@ -91,9 +71,10 @@ class Comparison {
         console_.Note(fmt::format("{} runs again, with the choices of {}", baseline, backend));
         RL_ASSIGN_OR_RETURN(expectation.values, RunOn(baseline, expectation.given));
       }
-      Report report = Compare(backend, actual, expectation.values);
+      DiffReport report = Compare(backend, actual, expectation.values);
       if (flags_.bisect && report.above) {
         RL_ASSIGN_OR_RETURN(report.culprit, Bisect(backend, baseline, expectation));
+        report.bisected = true;
       }
       reports.push_back(std::move(report));
     }
@@ -120,6 +101,7 @@ class Comparison {
     RL_ASSIGN_OR_RETURN(const BackendDevices devices,
                         OpenDevices(registry_, ConfigOfBackend(config_, backend), console_));
     std::vector<std::string> names = watched_;
+    if (flags_.heat) names.push_back(*flags_.heat);
     for (const RouterSelection& selection : selections_) {
       for (const std::string& name : {selection.scores, selection.indices}) {
         if (std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -150,9 +132,20 @@ class Comparison {
            logits.top1 < config_.diff.top1;
   }
 
-  Report Compare(const std::string& backend, const DiffValues& actual,
-                 const DiffValues& expected) const {
-    Report report;
+  [[nodiscard]] ErrorMap MapOf(const std::string& name, const std::vector<float>& actual,
+                               const std::vector<float>& expected) const {
+    ErrorMap map{name, std::ssize(model_.tokens), 0, std::vector<double>(actual.size())};
+    map.columns = std::ssize(actual) / map.rows;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const double a = actual[i], b = expected[i];
+      map.cells[i] = a == b ? 0 : std::abs(a - b);  // the same infinity is no difference
+    }
+    return map;
+  }
+
+  DiffReport Compare(const std::string& backend, const DiffValues& actual,
+                     const DiffValues& expected) const {
+    DiffReport report;
     report.backend = backend;
     report.thresholds = config_.diff;
     std::vector<std::string> names = watched_;
@@ -173,7 +166,12 @@ class Comparison {
       report.above = report.above || row.above;
       report.selections.push_back(std::move(row));
     }
-    report.logits = CompareLogits(actual.at(logits), expected.at(logits), model_.vocabulary);
+    report.positions =
+        CompareLogitsByPosition(actual.at(logits), expected.at(logits), model_.vocabulary);
+    report.logits = SummaryOf(report.positions);
+    if (flags_.heat) {
+      report.map = MapOf(*flags_.heat, actual.at(*flags_.heat), expected.at(*flags_.heat));
+    }
     report.above = report.above || IsAbove({}, report.logits);
     return report;
   }
@@ -232,86 +230,16 @@ class Comparison {
   std::vector<RouterSelection> selections_;
 };
 
-std::string CauseAsText(const std::optional<Culprit>& culprit, const std::string& baseline) {
-  if (!culprit) {
-    return "caused by: no single op; with all ops on the backend and nothing watched, the logits "
-           "are within the thresholds\n";
-  }
-  const std::string named = fmt::format("caused by: {} ({})", culprit->op, culprit->kind);
-  if (culprit->alone) return named + "\n";
-  return fmt::format("{}, the first of several: with it alone on {}, the logits stay above\n",
-                     named, baseline);
-}
-
-bool IsAboveKl(const Report& report) { return !(report.logits.mean_kl <= report.thresholds.kl); }
-
-bool IsBelowTop1(const Report& report) { return report.logits.top1 < report.thresholds.top1; }
-
-std::string AsText(const Report& report, const std::string& baseline, bool bisected) {
-  const DiffConfig& most = report.thresholds;
-  std::string text = fmt::format(
-      "{} against {}; thresholds: NMSE {:.3g}, KL {:.3g} nats, same best token {:.4g} %\n"
-      "{:<32} {:>10} {:>10} {:>12}\n",
-      report.backend, baseline, most.nmse, most.kl, 100 * most.top1, "value", "NMSE", "max error",
-      "1 - cosine");
-  for (const ValueRow& row : report.values) {
-    text += fmt::format("{:<32} {:>10.3g} {:>10.3g} {:>12.3g}{}\n", row.name, row.error.nmse,
-                        row.error.max_error, std::max(0.0, 1 - row.error.cosine),
-                        row.above ? "  ABOVE" : "");
-  }
-  for (const SelectionRow& row : report.selections) {
-    text += fmt::format(
-        "{}: {} rows are chosen otherwise, among scores up to {:.3g} of their size apart; {} was "
-        "made to follow{}\n",
-        row.name, row.error.rows, row.error.gap, baseline, row.above ? "  ABOVE" : "");
-  }
-  text += fmt::format("logits: KL {:.3g} nats{} (largest {:.3g}), same best token {:.4g} %{}\n",
-                      report.logits.mean_kl,
-                      IsAboveKl(report) ? fmt::format(" ABOVE {:.3g}", most.kl) : "",
-                      report.logits.max_kl, 100 * report.logits.top1,
-                      IsBelowTop1(report) ? fmt::format(" BELOW {:.4g} %", 100 * most.top1) : "");
-  const auto first = std::ranges::find(report.values, true, &ValueRow::above);
-  if (first != report.values.end()) text += fmt::format("first above: {}\n", first->name);
-  if (report.above && bisected) text += CauseAsText(report.culprit, baseline);
-  return text + (report.above ? "different\n" : "the same, within the thresholds\n");
-}
-
-nlohmann::json AsJson(const Report& report, const std::string& baseline) {
-  nlohmann::json values = nlohmann::json::array();
-  for (const ValueRow& row : report.values) {
-    values.push_back({{"name", row.name},
-                      {"nmse", row.error.nmse},
-                      {"max_error", row.error.max_error},
-                      {"cosine", row.error.cosine},
-                      {"not_finite", row.error.not_finite},
-                      {"above", row.above}});
-  }
-  nlohmann::json choices = nlohmann::json::array();
-  for (const SelectionRow& row : report.selections) {
-    choices.push_back({{"name", row.name},
-                       {"rows", row.error.rows},
-                       {"gap", row.error.gap},
-                       {"above", row.above}});
-  }
-  nlohmann::json result = {{"backend", report.backend},
-                           {"baseline", baseline},
-                           {"values", std::move(values)},
-                           {"choices", std::move(choices)},
-                           {"logits",
-                            {{"mean_kl", report.logits.mean_kl},
-                             {"max_kl", report.logits.max_kl},
-                             {"top1", report.logits.top1}}},
-                           {"thresholds",
-                            {{"nmse", report.thresholds.nmse},
-                             {"kl", report.thresholds.kl},
-                             {"top1", report.thresholds.top1}}},
-                           {"above", report.above}};
-  if (report.culprit) {
-    result["culprit"] = {{"op", report.culprit->op},
-                         {"kind", report.culprit->kind},
-                         {"alone", report.culprit->alone}};
-  }
-  return result;
+// --heat names a value that backends are compared on.
+Status CheckHeat(const std::string& name, const Graph& graph) {
+  const std::vector<std::string> names = ComparableValues(graph);
+  if (std::ranges::find(names, name) != names.end()) return OkStatus();
+  const std::string nearest = NearestName(name, names);
+  return MakeError(
+      ErrorKind::kUsage, "diff.heat",
+      "--heat: found '{}', expected a floating-point value with a row for each token{}; "
+      "--level op --json lists them",
+      name, nearest.empty() ? "" : fmt::format(", such as {}", nearest));
 }
 
 Status CheckFlags(const DiffFlags& flags) {
@@ -334,15 +262,21 @@ Result<int> Diff(const DiffFlags& flags, Console& console) {
     RL_ASSIGN_OR_RETURN(model, OpenDiffModel(flags.config, flags.prompt, console));
   }
   const Config& config = loaded.config.values();
+  if (flags.heat) RL_RETURN_IF_ERROR(CheckHeat(*flags.heat, model->graph));
+  RL_ASSIGN_OR_RETURN(const auto page, ReportFile::Create(flags.html, config.model.path));
   const auto registry = MakeRegistry(config, loaded.environment, flags.config.plugins);
   Comparison comparison(flags, *model, config, *registry, console);
-  RL_ASSIGN_OR_RETURN(const std::vector<Report> reports, comparison.Run());
+  RL_ASSIGN_OR_RETURN(const std::vector<DiffReport> reports, comparison.Run());
   const std::string baseline = BaselineOf(flags.backends);
   bool above = false;
-  for (const Report& report : reports) {
+  for (const DiffReport& report : reports) {
     above = above || report.above;
-    RL_RETURN_IF_ERROR(console.Write(flags.json ? AsJson(report, baseline).dump() + "\n"
-                                                : AsText(report, baseline, flags.bisect)));
+    RL_RETURN_IF_ERROR(console.Write(flags.json ? DiffJson(report, baseline).dump() + "\n"
+                                                : DiffText(report, baseline)));
+  }
+  if (page != nullptr) {
+    const DiffSubject subject{model->name, std::ssize(model->tokens), flags.level, baseline};
+    RL_RETURN_IF_ERROR(page->Write(DiffPage(subject, model->graph, reports)));
   }
   registry->Shutdown();
   return above ? static_cast<int>(ErrorKind::kThreshold) : 0;
@@ -376,10 +310,20 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       ->option_text("SEED");
   command->add_flag("--bisect", flags->bisect,
                     "If they differ: find the op, by running half of the ops on the baseline");
+  CLI::Option* html =
+      command
+          ->add_option(
+              "--html", flags->html,
+              "Write a page with charts: error by value, divergence by position, the first "
+              "value that is off")
+          ->option_text("FILE");
+  command->add_option("--heat", flags->heat, "With --html: map of the errors of one value")
+      ->needs(html)
+      ->option_text("NAME");
   command
       ->add_flag("--train", flags->train,
                  "Instead of a forward pass: the gradients of a training step on --data")
-      ->excludes("--prompt", "--file", "--prompt-ids", "--random-model", "--bisect");
+      ->excludes("--prompt", "--file", "--prompt-ids", "--random-model", "--bisect", "--html");
   AddSetting(*command, flags->config, "--data", "training.data",
              "With --train: examples, as `rullama finetune` reads them")
       ->option_text("FILE");

@@ -56,24 +56,37 @@ ValueError CompareValues(std::span<const float> actual, std::span<const float> b
   return result;
 }
 
-LogitsError CompareLogits(std::span<const float> actual, std::span<const float> baseline,
-                          int64_t vocabulary) {
-  LogitsError result;
+std::vector<PositionError> CompareLogitsByPosition(std::span<const float> actual,
+                                                   std::span<const float> baseline,
+                                                   int64_t vocabulary) {
   const auto columns = static_cast<size_t>(vocabulary);
-  const size_t rows = baseline.size() / columns;
-  size_t same = 0;
-  for (size_t row = 0; row < rows; ++row) {
+  const auto best = [](std::span<const float> x) {
+    return std::ranges::max_element(x) - x.begin();
+  };
+  std::vector<PositionError> positions(baseline.size() / columns);
+  for (size_t row = 0; row < positions.size(); ++row) {
     const auto a = actual.subspan(row * columns, columns);
     const auto b = baseline.subspan(row * columns, columns);
-    const double kl = Divergence(a, b);
-    result.mean_kl += kl / static_cast<double>(rows);
-    result.max_kl = std::max(result.max_kl, kl);
-    const auto best = [](std::span<const float> x) {
-      return std::ranges::max_element(x) - x.begin();
-    };
-    same += best(a) == best(b) ? 1 : 0;
+    positions[row] = {Divergence(a, b), best(a) == best(b)};
   }
-  if (rows > 0) result.top1 = static_cast<double>(same) / static_cast<double>(rows);
+  return positions;
+}
+
+LogitsError CompareLogits(std::span<const float> actual, std::span<const float> baseline,
+                          int64_t vocabulary) {
+  return SummaryOf(CompareLogitsByPosition(actual, baseline, vocabulary));
+}
+
+LogitsError SummaryOf(std::span<const PositionError> positions) {
+  LogitsError result;
+  const auto rows = static_cast<double>(positions.size());
+  size_t same = 0;
+  for (const PositionError& position : positions) {
+    result.mean_kl += position.kl / rows;
+    result.max_kl = std::max(result.max_kl, position.kl);
+    same += position.same_best ? 1 : 0;
+  }
+  if (!positions.empty()) result.top1 = static_cast<double>(same) / rows;
   return result;
 }
 

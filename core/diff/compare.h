@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace rullama {
 
@@ -17,12 +18,23 @@ struct ValueError {
 // are left out; others that are not finite make nmse infinite.
 ValueError CompareValues(std::span<const float> actual, std::span<const float> baseline);
 
-struct LogitsError {
-  double mean_kl = 0;  // nats, of softmax(baseline) from softmax(actual), mean over rows
-  double max_kl = 0;
-  double top1 = 1;  // part of the rows whose largest logit is the same token
+// The predictions at one position.
+struct PositionError {
+  double kl = 0;          // nats, of softmax(baseline) from softmax(actual)
+  bool same_best = true;  // whether the largest logit is the same token
 };
 // Rows of `vocabulary` logits.
+std::vector<PositionError> CompareLogitsByPosition(std::span<const float> actual,
+                                                   std::span<const float> baseline,
+                                                   int64_t vocabulary);
+
+struct LogitsError {
+  double mean_kl = 0;  // over positions
+  double max_kl = 0;
+  double top1 = 1;  // part of the positions with the same best token
+};
+LogitsError SummaryOf(std::span<const PositionError> positions);
+// Both in one.
 LogitsError CompareLogits(std::span<const float> actual, std::span<const float> baseline,
                           int64_t vocabulary);
 

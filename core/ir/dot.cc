@@ -15,8 +15,6 @@
 namespace rullama {
 namespace {
 
-constexpr int64_t kNoBlock = -1;
-
 // One colour for each kind of leaf; ops are boxes.
 std::string_view ColourOf(Lifetime lifetime) {
   switch (lifetime) {
@@ -30,16 +28,6 @@ std::string_view ColourOf(Lifetime lifetime) {
       break;
   }
   return "white";
-}
-
-// N of a name "blk.N..."; kNoBlock for others.
-int64_t BlockOf(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  int64_t block = kNoBlock;
-  if (!name.starts_with(kPrefix)) return kNoBlock;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, block);
-  return error == std::errc() && block >= 0 && (rest == end || *rest == '.') ? block : kNoBlock;
 }
 
 // Collects the nodes of each block before it writes them, since a cluster is written in one piece.
@@ -73,7 +61,7 @@ class DotPrinter {
 
  private:
   [[nodiscard]] int64_t BlockOfOp(OpIndex i) const {
-    return BlockOf(graph_.value(graph_.ops[i].results[0]).name);
+    return BlockOfName(graph_.value(graph_.ops[i].results[0]).name);
   }
 
   [[nodiscard]] bool IsDrawn(OpIndex i) const {
@@ -119,7 +107,7 @@ class DotPrinter {
     const bool copied = value.lifetime == Lifetime::kInput && reader != kNoBlock;
     std::string node = copied ? fmt::format("v{}_{}", id, reader) : fmt::format("v{}", id);
     if (drawn_.insert(node).second) {
-      nodes_[copied ? reader : BlockOf(value.name)] +=
+      nodes_[copied ? reader : BlockOfName(value.name)] +=
           fmt::format("  {} [label={}, style=filled, fillcolor={}];\n", node,
                       QuoteText(fmt::format("{} : {}", value.name, ToString(value.type))),
                       ColourOf(value.lifetime));
@@ -164,6 +152,15 @@ class DotPrinter {
 };
 
 }  // namespace
+
+int64_t BlockOfName(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  int64_t block = kNoBlock;
+  if (!name.starts_with(kPrefix)) return kNoBlock;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, block);
+  return error == std::errc() && block >= 0 && (rest == end || *rest == '.') ? block : kNoBlock;
+}
 
 std::string PrintDot(const Graph& graph, const std::optional<BlockRange>& blocks) {
   return DotPrinter(graph, blocks).Print();

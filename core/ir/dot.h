@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/ir/graph.h"
 
@@ -14,6 +15,10 @@ struct BlockRange {
   int64_t first = 0;
   int64_t last = 0;  // included
 };
+
+inline constexpr int64_t kNoBlock = -1;
+// N of a name "blk.N" or "blk.N..."; kNoBlock for others.
+int64_t BlockOfName(std::string_view name);
 
 // Each block is a cluster. Inputs that blocks read are drawn once in each; edges of an op that
 // reads the same node more than once carry the names of its operands. With `blocks`, only the ops

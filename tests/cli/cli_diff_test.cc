@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
@@ -210,6 +211,29 @@ TEST(Diff, WithoutTheReferenceTheLastIsTheBaseline) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("the baseline is cpu"));
   EXPECT_THAT(result.out, HasSubstr("faulty against cpu"));
+}
+
+TEST(Diff, PageHasTheFirstFaultItsCauseAndAMap) {
+  const std::filesystem::path page = std::filesystem::path(::testing::TempDir()) / "diff.html";
+  std::filesystem::remove(page);
+  const RunResult result = DiffFaultyStrictly(
+      "blk.2.ffn.norm:1.01", {"--level", "op", "--bisect", "--html", page.string(), "--heat",
+                              "blk.2.ffn.norm"});
+  EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
+  const std::string html = ReadFile(page);
+  EXPECT_THAT(html, HasSubstr("<h3>First above its threshold: blk.2.ffn.norm</h3>"));
+  EXPECT_THAT(html, HasSubstr("caused by: blk.2.ffn.norm (rms_norm)."));
+  EXPECT_THAT(html, HasSubstr("Absolute error of blk.2.ffn.norm"));
+}
+
+TEST(Diff, MapNeedsTheNameOfAComparedValue) {
+  const std::filesystem::path page = std::filesystem::path(::testing::TempDir()) / "no_diff.html";
+  const RunResult result = DiffFaulty("", {"--html", page.string(), "--heat", "blk.2.ffn.nrm"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("such as blk.2.ffn.norm"));
+  EXPECT_THAT(result.err, HasSubstr("[diff.heat]"));
+  EXPECT_FALSE(std::filesystem::exists(page));
+  EXPECT_EQ(DiffFaulty("", {"--heat", "blk.2.ffn.norm"}).exit_code, 2) << "there is no page";
 }
 
 TEST(Diff, UsageErrors) {
