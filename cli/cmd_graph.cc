@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/graph_drawing.h"
+#include "cli/graph_page.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/placement_text.h"
+#include "cli/report/report_file.h"
 #include "core/ir/dot.h"
 #include "core/ir/text.h"
 #include "core/runtime/device_program.h"
@@ -27,6 +30,8 @@ struct GraphFlags {
   std::string demand = "asked";
   bool canvas = false;
   std::string layers;
+  std::optional<std::string> svg;
+  std::optional<std::string> html;
 };
 
 DemandMode DemandOf(const std::string& name) {
@@ -44,6 +49,9 @@ struct Form {
 Result<Form> FormOf(const GraphFlags& flags, int64_t layer_count) {
   Form form{.dot = flags.dot, .layers = {}};
   if (flags.layers.empty()) return form;
+  if (!flags.dot && !flags.svg) {
+    return MakeError(ErrorKind::kUsage, "usage.option", "--layers needs --dot or --svg");
+  }
   const size_t dash = flags.layers.find('-');
   BlockRange range;
   RL_ASSIGN_OR_RETURN(range.first,
@@ -76,13 +84,59 @@ Result<std::vector<std::string>> FusedTexts(const Program& program, const Backen
                    devices.backend);
 }
 
+// The files of --svg and --html.
+struct DrawingFiles {
+  std::unique_ptr<ReportFile> svg, html;
+  [[nodiscard]] bool any() const { return svg != nullptr || html != nullptr; }
+};
+
+Result<DrawingFiles> OpenDrawings(const GraphFlags& flags,
+                                  const std::optional<std::string>& model) {
+  DrawingFiles files;
+  RL_ASSIGN_OR_RETURN(files.svg, ReportFile::Create(flags.svg, model));
+  RL_ASSIGN_OR_RETURN(files.html, ReportFile::Create(flags.html, model));
+  return files;
+}
+
+Status WriteDrawings(DrawingFiles& files, const std::string& title, const Form& form,
+                     const std::vector<DrawnPart>& parts,
+                     const std::vector<std::string>& device_names) {
+  if (files.svg != nullptr) {
+    DrawingOptions options;
+    options.title = title;
+    options.opened = form.layers;
+    options.device_names = device_names;
+    RL_ASSIGN_OR_RETURN(const Picture picture, DrawGraph(parts, options));
+    RL_RETURN_IF_ERROR(files.svg->Write(SvgFile(picture)));
+  }
+  if (files.html == nullptr) return OkStatus();
+  RL_ASSIGN_OR_RETURN(const std::string page, GraphPage(title, parts, device_names));
+  return files.html->Write(page);
+}
+
+// The segments with the names of the devices that run them.
+Status DrawAfter(DrawingFiles& files, const std::string& title, const Form& form,
+                 const Program& program, const std::vector<std::string>& device_names) {
+  std::vector<DrawnPart> parts;
+  for (const PlannedSegment& segment : program.segments) {
+    parts.push_back({&segment.graph, static_cast<size_t>(segment.device)});
+  }
+  return WriteDrawings(files, title, form, parts, device_names);
+}
+
 Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& graph,
-                      const BackendDevices& devices, Console& console) {
+                      const BackendDevices& devices, DrawingFiles& files, Console& console) {
   RL_ASSIGN_OR_RETURN(
       const Program program,
       BuildDeviceProgram(
           graph, devices.Borrow(), devices.policy,
           {.max_t = graph.max_t, .max_r = graph.max_r, .demand = DemandOf(flags.demand)}));
+  if (files.any()) {
+    const std::string title = fmt::format("{} on {}", graph.name, devices.backend);
+    RL_RETURN_IF_ERROR(DrawAfter(files, title, form, program, devices.policy.device_names));
+    DescribePlacement(program.report, devices.policy.device_names, console);
+    return 0;
+  }
   std::vector<std::string> texts;
   if (flags.fused) {
     RL_ASSIGN_OR_RETURN(texts, FusedTexts(program, devices));
@@ -123,10 +177,16 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                      "--canvas shows how a DiffusionGemma denoises; this model predicts the next "
                      "token");
   }
+  RL_ASSIGN_OR_RETURN(DrawingFiles files, OpenDrawings(flags, model.config().model.path));
   if (flags.before) {
     const DType kv = KvDtypeFor(model.config(), model.config().backend.name);
     RL_ASSIGN_OR_RETURN(const ModelProgram program, build(kv));
-    RL_RETURN_IF_ERROR(console.Write(Print(program.graphs[index].graph, form)));
+    const Graph& graph = program.graphs[index].graph;
+    if (files.any()) {
+      RL_RETURN_IF_ERROR(WriteDrawings(files, graph.name, form, {{&graph, 0}}, {}));
+      return 0;
+    }
+    RL_RETURN_IF_ERROR(console.Write(Print(graph, form)));
     if (!flags.after) return 0;
   }
   const auto registry = MakeRegistry(model.config(), loaded.environment, flags.config.plugins);
@@ -136,7 +196,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                         OpenDevices(*registry, model.config(), console));
     RL_ASSIGN_OR_RETURN(const ModelProgram program,
                         build(KvDtypeFor(model.config(), devices.backend)));
-    shown = ShowAfter(flags, form, program.graphs[index].graph, devices, console);
+    shown = ShowAfter(flags, form, program.graphs[index].graph, devices, files, console);
   }
   registry->Shutdown();
   return shown;
@@ -154,8 +214,15 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
       command->add_flag("--fused", flags->fused, "As the backend fuses it (vulkan, opencl)");
   command->add_flag("--canvas", flags->canvas, "The denoising pass of a DiffusionGemma");
   CLI::Option* dot = command->add_flag("--dot", flags->dot, "For GraphViz")->excludes(fused);
-  command->add_option("--layers", flags->layers, "With --dot: draw only these layers")
-      ->needs(dot)
+  command->add_option("--svg", flags->svg, "Write a drawing, each layer folded to a box")
+      ->excludes(fused, dot)
+      ->option_text("FILE");
+  command->add_option("--html", flags->html, "Write a page with that drawing and one of each layer")
+      ->excludes(fused, dot)
+      ->option_text("FILE");
+  command
+      ->add_option("--layers", flags->layers,
+                   "With --dot: draw only these layers; with --svg: unfold these")
       ->option_text("A-B");
   command->add_option("--rows", flags->rows, "Most rows of a step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
@@ -166,6 +233,7 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   command->footer(R"(Examples:
   rullama graph -m model.gguf --before
   rullama graph -m model.gguf --backend vulkan --fused
+  rullama graph -m model.gguf --html model.html
   rullama graph -m model.gguf --dot | dot -Tsvg > model.svg)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return ShowGraph(*flags, context.console); };

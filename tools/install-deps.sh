@@ -13,7 +13,7 @@ set -euo pipefail
 minimal=(g++ binutils cmake make ninja-build python3)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
-          libcli11-dev libedit-dev libgtest-dev libgmock-dev libxxhash-dev)
+          libcli11-dev libedit-dev libgraphviz-dev libgtest-dev libgmock-dev libxxhash-dev)
 # Pictures and sound; pkg-config finds some of these libraries.
 minimal+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libsndfile1-dev libsoxr-dev pkg-config)
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.

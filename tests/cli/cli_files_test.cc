@@ -238,6 +238,20 @@ TEST(Files, SomeLayersOfAGraphAreDrawn) {
   EXPECT_EQ(RunRullama({"graph", "--before", "--layers", "0", "-m", TinyModel()}).exit_code, 2);
 }
 
+TEST(Graph, DrawingsFoldLayers) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir());
+  const RunResult result =
+      RunRullama({"graph", "-m", TinyModel(), "--svg", (folder / "graph.svg").string(), "--html",
+                  (folder / "graph.html").string(), "--layers", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  const std::string svg = ReadFile(folder / "graph.svg");
+  EXPECT_THAT(svg, HasSubstr(">block 7<"));
+  EXPECT_THAT(svg, HasSubstr(">attn.residual<")) << "layer 2 is open";
+  const std::string html = ReadFile(folder / "graph.html");
+  EXPECT_THAT(html, HasSubstr("<summary>Block 7: "));
+}
+
 // A store of Ollama with the tiny model and a system prompt. Digests are made up.
 std::filesystem::path StoreWithSystemPrompt(const std::string& system) {
   namespace fs = std::filesystem;

@@ -92,7 +92,7 @@ inside apt-get update -q
 # The dependencies of the packages and of the example are installed before the first list of files is
 # made, so that the lists differ by the packages alone.
 inside apt-get install -q -y --no-install-recommends g++ cmake make pkg-config libexpected-dev \
-  libvulkan1 ocl-icd-libopencl1 libedit2 libfmt9 libspdlog1.10 libyaml-cpp0.7 man-db bash-completion \
+  libvulkan1 ocl-icd-libopencl1 libedit2 libgvc6 libfmt9 libspdlog1.10 libyaml-cpp0.7 man-db bash-completion \
   >"$work/apt.log"
 list_files >"$work/before.txt"
 

@@ -1,0 +1,382 @@
+#include "cli/graph_drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "cli/graph_layout.h"
+#include "cli/report/markup.h"
+#include "cli/report/style.h"
+#include "core/base/printable.h"
+#include "core/base/size_text.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr double kLineHeight = 16;
+constexpr double kColumnWidth = 7.3;  // of the monospaced font
+constexpr double kPadding = 10;
+constexpr double kMargin = 16;
+constexpr double kTitleHeight = 34;
+constexpr size_t kMostLabels = 3;    // alike, of edges from one node
+constexpr size_t kMostColumns = 44;  // of a line in a box
+
+// An op, a folded block, or what is outside of the only block that is drawn.
+enum class NodeKind { kOp, kBlock, kStub };
+
+struct Node {
+  NodeKind kind = NodeKind::kOp;
+  int64_t block = kNoBlock;
+  size_t device = 0;
+  std::vector<std::string> lines;  // the first is the heading
+  // Of a folded block.
+  size_t ops = 0;
+  std::set<std::string> weights = {};
+  std::set<std::string> states = {};
+  uint64_t weight_bytes = 0;
+};
+
+struct Edge {
+  size_t from = 0;
+  size_t to = 0;
+  std::string label;
+  friend bool operator<(const Edge& a, const Edge& b) {
+    return std::tie(a.from, a.to, a.label) < std::tie(b.from, b.to, b.label);
+  }
+};
+
+struct Drawing {
+  std::vector<Node> nodes;
+  std::set<Edge> edges;  // alike ones are drawn once
+};
+
+// "attn.q" of "blk.3.attn.q" inside block 3.
+std::string NameWithin(const std::string& name, int64_t block) {
+  const std::string prefix = fmt::format("blk.{}.", block);
+  return block != kNoBlock && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+class DrawingBuilder {
+ public:
+  DrawingBuilder(const std::vector<DrawnPart>& parts, const DrawingOptions& options)
+      : parts_(parts), options_(options) {}
+
+  Drawing Build() {
+    for (const DrawnPart& part : parts_) AddPart(part);
+    for (Node& node : drawing_.nodes) {
+      if (node.kind == NodeKind::kBlock) Describe(node);
+    }
+    return std::move(drawing_);
+  }
+
+ private:
+  [[nodiscard]] bool IsOpened(int64_t block) const {
+    if (block == kNoBlock || block == options_.only) return true;
+    return options_.opened && block >= options_.opened->first && block <= options_.opened->last;
+  }
+
+  void AddPart(const DrawnPart& part) {
+    node_of_op_.clear();
+    for (OpIndex i = 0; i < part.graph->ops.size(); ++i) AddOp(part, i);
+    for (const Output& output : part.graph->outputs) {
+      const Value& value = part.graph->value(output.value);
+      if (value.producer == kNoOp) continue;
+      const size_t from = node_of_op_[value.producer];
+      crossing_[output.name] = from;
+      if (output.name != value.name) crossing_[value.name] = from;
+    }
+  }
+
+  void AddOp(const DrawnPart& part, OpIndex index) {
+    const Graph& graph = *part.graph;
+    const Op& op = graph.ops[index];
+    const Value& result = graph.value(op.results[0]);
+    const int64_t block = BlockOfName(result.name);
+    size_t node = 0;
+    if (options_.only && block != *options_.only) {
+      node = Stub(block, result.name);
+    } else if (IsOpened(block)) {
+      node = Append({.kind = NodeKind::kOp,
+                     .block = block,
+                     .device = part.device,
+                     .lines = {std::string(NameOf(op.kind)), NameWithin(result.name, block)}});
+    } else {
+      node = FoldedBlock(block, part.device);
+      ++drawing_.nodes[node].ops;
+    }
+    node_of_op_.push_back(node);
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      if (op.inputs[k] != kNoValue) AddOperand(graph, op, k, node);
+    }
+  }
+
+  size_t Append(Node node) {
+    drawing_.nodes.push_back(std::move(node));
+    return drawing_.nodes.size() - 1;
+  }
+
+  size_t FoldedBlock(int64_t block, size_t device) {
+    const auto [at, is_new] = folded_.try_emplace({block, device}, drawing_.nodes.size());
+    if (is_new) {
+      Append({.kind = NodeKind::kBlock,
+              .block = block,
+              .device = device,
+              .lines = {fmt::format("block {}", block)}});
+    }
+    return at->second;
+  }
+
+  // What is outside the only block that is drawn: another block, or a value.
+  size_t Stub(int64_t block, const std::string& name) {
+    const std::string label = block == kNoBlock ? name : fmt::format("block {}", block);
+    const auto [at, is_new] = stubs_.try_emplace(label, drawing_.nodes.size());
+    if (is_new) Append({.kind = NodeKind::kStub, .block = kNoBlock, .lines = {label}});
+    return at->second;
+  }
+
+  void AddOperand(const Graph& graph, const Op& op, size_t operand, size_t reader) {
+    const Value& value = graph.value(op.inputs[operand]);
+    const auto& operands = InfoOf(op.kind).operands;
+    const std::string role(operand < operands.size() ? operands[operand].name : "");
+    if (value.producer != kNoOp && value.lifetime != Lifetime::kState) {
+      return Connect(node_of_op_[value.producer], reader, graph, op, operand, role);
+    }
+    if (const auto at = crossing_.find(value.name); at != crossing_.end()) {
+      return Connect(at->second, reader, graph, op, operand, role);
+    }
+    AddLeaf(drawing_.nodes[reader], value, role);
+  }
+
+  // The edge has the name of the operand where another operand has the same shape.
+  void Connect(size_t from, size_t to, const Graph& graph, const Op& op, size_t operand,
+               const std::string& role) {
+    const auto is_outside = [&](size_t node) {
+      return drawing_.nodes[node].kind == NodeKind::kStub;
+    };
+    if (from == to || (is_outside(from) && is_outside(to))) return;
+    const TensorType& type = graph.type(op.inputs[operand]);
+    // Positions, and what goes into caches, would hide how the layers follow each other.
+    if (drawing_.nodes[to].kind == NodeKind::kBlock && type.dtype != DType::kF32) return;
+    size_t alike = 0;
+    for (const ValueId input : op.inputs) {
+      if (input != kNoValue && graph.type(input) == type) ++alike;
+    }
+    const bool named = alike > 1 && drawing_.nodes[to].kind == NodeKind::kOp;
+    drawing_.edges.insert(
+        {from, to, named ? fmt::format("{}: {}", role, ToString(type)) : ToString(type)});
+  }
+
+  static void AddLeaf(Node& node, const Value& value, const std::string& role) {
+    if (node.kind == NodeKind::kBlock) {
+      if (value.lifetime == Lifetime::kState) node.states.insert(value.name);
+      if (value.lifetime != Lifetime::kConstant || !node.weights.insert(value.name).second) return;
+      node.weight_bytes += value.type.BytesAt({});
+      return;
+    }
+    if (node.kind != NodeKind::kOp) return;
+    if (value.lifetime == Lifetime::kConstant) {
+      node.lines.push_back(fmt::format("{} {}", role, ToString(value.type)));
+    } else {
+      node.lines.push_back(fmt::format("{} = {}", role, NameWithin(value.name, node.block)));
+    }
+  }
+
+  static void Describe(Node& node) {
+    node.lines.push_back(fmt::format("{} ops", node.ops));
+    if (!node.weights.empty()) {
+      node.lines.push_back(
+          fmt::format("{} weights, {}", node.weights.size(), SizeText(node.weight_bytes)));
+    }
+    std::set<int64_t> others;
+    for (const std::string& state : node.states) {
+      const int64_t block = BlockOfName(state);
+      if (block != kNoBlock && block != node.block) others.insert(block);
+    }
+    for (const int64_t block : others) {
+      node.lines.push_back(fmt::format("reads the cache of block {}", block));
+    }
+  }
+
+  const std::vector<DrawnPart>& parts_;
+  const DrawingOptions& options_;
+  Drawing drawing_;
+  std::vector<size_t> node_of_op_;          // of the part
+  std::map<std::string, size_t> crossing_;  // values that later parts read
+  std::map<std::pair<int64_t, size_t>, size_t> folded_;
+  std::map<std::string, size_t> stubs_;
+};
+
+// A line of a box: fit for its width.
+std::string Line(const std::string& text) { return Fitted(ShownName(text), kMostColumns); }
+
+size_t Columns(const std::string& line) {
+  return static_cast<size_t>(std::ranges::count_if(
+      line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+NodeBox BoxOf(const Node& node, const std::map<int64_t, size_t>& groups) {
+  size_t columns = 4;
+  for (const std::string& line : node.lines) columns = std::max(columns, Columns(Line(line)));
+  const auto group = groups.find(node.block);
+  const bool grouped = node.kind == NodeKind::kOp && group != groups.end();
+  return {static_cast<double>(columns) * kColumnWidth + 2 * kPadding,
+          static_cast<double>(node.lines.size()) * kLineHeight + 10,
+          grouped ? group->second : kNoGroup};
+}
+
+class DrawingPainter {
+ public:
+  DrawingPainter(Drawing drawing, const DrawingOptions& options)
+      : drawing_(std::move(drawing)), options_(options) {
+    for (const Node& node : drawing_.nodes) {
+      if (node.kind != NodeKind::kOp || node.block == kNoBlock) continue;
+      groups_.try_emplace(node.block, groups_.size());
+    }
+    for (const Node& node : drawing_.nodes) boxes_.push_back(BoxOf(node, groups_));
+    edges_.assign(drawing_.edges.begin(), drawing_.edges.end());
+  }
+
+  Result<Picture> Paint() {
+    std::vector<EdgeEnds> ends;
+    DropRepeatedLabels();
+    for (const Edge& edge : edges_) {
+      const auto columns = static_cast<double>(Columns(edge.label));
+      ends.push_back({edge.from, edge.to, edge.label.empty() ? 0 : columns * 6.7 + 6});
+    }
+    RL_ASSIGN_OR_RETURN(layout_, LayOut(boxes_, ends, groups_.size()));
+    body_ = fmt::format("<g transform=\"translate({:g} {:g})\">", kMargin, kTitleHeight);
+    for (const auto& [block, group] : groups_) PaintGroup(block, layout_.groups[group]);
+    for (size_t i = 0; i < edges_.size(); ++i) PaintEdge(edges_[i], layout_.edges[i]);
+    for (size_t i = 0; i < drawing_.nodes.size(); ++i) PaintNode(i);
+    body_ += "</g>" + SvgText(kMargin, 20, "", options_.title) + Legend();
+    const double width = std::max(
+        layout_.width + 2 * kMargin,
+        static_cast<double>(Columns(options_.title)) * kColumnWidth + 2 * kMargin + legend_width_);
+    return Picture{std::ceil(width), std::ceil(layout_.height + kTitleHeight + kMargin),
+                   options_.title, std::move(body_)};
+  }
+
+ private:
+  // Of a value that many nodes read, only the first edge is labelled.
+  void DropRepeatedLabels() {
+    std::map<std::pair<size_t, std::string>, size_t> readers;
+    for (const Edge& edge : edges_) ++readers[{edge.from, edge.label}];
+    std::set<std::pair<size_t, std::string>> labelled;
+    for (Edge& edge : edges_) {
+      const std::pair key(edge.from, edge.label);
+      if (readers[key] > kMostLabels && !labelled.insert(key).second) edge.label.clear();
+    }
+  }
+
+  void PaintGroup(int64_t block, const PlacedGroup& group) {
+    body_ += fmt::format(
+        "<rect class=\"group\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+        "rx=\"8\"/>",
+        group.corner.x, group.corner.y, group.width, group.height);
+    body_ +=
+        SvgText(group.corner.x + 8, group.corner.y + 15, "dim", fmt::format("block {}", block));
+  }
+
+  void PaintEdge(const Edge& edge, const PlacedEdge& placed) {
+    body_ += fmt::format("<path class=\"edge\" d=\"{}L{:.1f} {:.1f}\"/>", placed.curve,
+                         placed.tip_end.x, placed.tip_end.y);
+    const double dx = placed.tip_end.x - placed.tip_begin.x;
+    const double dy = placed.tip_end.y - placed.tip_begin.y;
+    body_ += fmt::format("<path class=\"tip\" d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}z\"/>",
+                         placed.tip_end.x, placed.tip_end.y, placed.tip_begin.x - 0.35 * dy,
+                         placed.tip_begin.y + 0.35 * dx, placed.tip_begin.x + 0.35 * dy,
+                         placed.tip_begin.y - 0.35 * dx);
+    if (edge.label.empty()) return;
+    body_ += SvgText(placed.label.x, placed.label.y + 4, "middle dim mono small", edge.label);
+  }
+
+  void PaintNode(size_t index) {
+    const Node& node = drawing_.nodes[index];
+    const NodeBox& box = boxes_[index];
+    const Position corner{layout_.nodes[index].x - box.width / 2,
+                          layout_.nodes[index].y - box.height / 2};
+    const std::string css = node.kind == NodeKind::kStub
+                                ? std::string("stub")
+                                : fmt::format("node s{}", node.device % kSeriesColours);
+    body_ += fmt::format(
+        "<g class=\"{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+        "rx=\"5\"/>",
+        css, corner.x, corner.y, box.width, box.height);
+    for (size_t i = 0; i < node.lines.size(); ++i) {
+      body_ += SvgText(corner.x + kPadding, corner.y + 17 + static_cast<double>(i) * kLineHeight,
+                       i == 0 ? "mono strong" : "mono dim", Line(node.lines[i]));
+    }
+    body_ += "</g>";
+  }
+
+  // Which colour is which device, behind the title.
+  std::string Legend() {
+    std::string legend;
+    if (options_.device_names.size() < 2) return legend;
+    for (size_t i = 0; i < options_.device_names.size(); ++i) {
+      const double x = kMargin + static_cast<double>(Columns(options_.title)) * kColumnWidth + 24 +
+                       legend_width_;
+      const std::string name = Line(options_.device_names[i]);
+      legend += fmt::format(
+          "<g class=\"node s{}\"><rect x=\"{:.1f}\" y=\"9\" width=\"14\" height=\"14\" "
+          "rx=\"3\"/></g>",
+          i % kSeriesColours, x);
+      legend += SvgText(x + 20, 20, "dim", name);
+      legend_width_ += static_cast<double>(Columns(name)) * kColumnWidth + 36;
+    }
+    return legend;
+  }
+
+  Drawing drawing_;
+  const DrawingOptions& options_;
+  std::map<int64_t, size_t> groups_;  // opened blocks
+  std::vector<NodeBox> boxes_;
+  std::vector<Edge> edges_;
+  Layout layout_;
+  std::string body_;
+  double legend_width_ = 0;
+};
+
+// Leaves out the stubs that no edge reaches.
+Drawing Connected(Drawing drawing) {
+  std::vector<bool> kept(drawing.nodes.size());
+  for (size_t i = 0; i < kept.size(); ++i) kept[i] = drawing.nodes[i].kind != NodeKind::kStub;
+  for (const Edge& edge : drawing.edges) kept[edge.from] = kept[edge.to] = true;
+  std::vector<size_t> moved(kept.size());
+  Drawing result;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    moved[i] = result.nodes.size();
+    if (kept[i]) result.nodes.push_back(std::move(drawing.nodes[i]));
+  }
+  for (const Edge& edge : drawing.edges) {
+    result.edges.insert({moved[edge.from], moved[edge.to], edge.label});
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<Picture> DrawGraph(const std::vector<DrawnPart>& parts, const DrawingOptions& options) {
+  return DrawingPainter(Connected(DrawingBuilder(parts, options).Build()), options).Paint();
+}
+
+std::vector<BlockSize> BlocksOf(const std::vector<DrawnPart>& parts) {
+  std::map<int64_t, size_t> counts;
+  for (const DrawnPart& part : parts) {
+    for (const Op& op : part.graph->ops) {
+      ++counts[BlockOfName(part.graph->value(op.results[0]).name)];
+    }
+  }
+  counts.erase(kNoBlock);
+  std::vector<BlockSize> blocks;
+  blocks.reserve(counts.size());
+  for (const auto& [block, ops] : counts) blocks.push_back({block, ops});
+  return blocks;
+}
+
+}  // namespace rullama::cli
