@@ -357,9 +357,8 @@ nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubj
 }
 
 // Measures test by test and writes each as soon as it is known.
-Status WriteMeasurements(Bench& bench, const ModelSession& engine, const std::vector<Test>& tests,
+Status WriteMeasurements(Bench& bench, const BenchSubject& subject, const std::vector<Test>& tests,
                          int64_t repetitions, bool as_json, Console& console) {
-  const BenchSubject subject = SubjectOf(engine);
   if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableHead(subject)));
   std::vector<std::string> warnings;
   for (const Test& test : tests) {
@@ -389,7 +388,7 @@ Result<int64_t> CanvasLengthOf(const LoadedConfig& loaded) {
   return model->facts().canvas.length;
 }
 
-Result<int> RunBench(const BenchFlags& flags, Console& console) {
+Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console) {
   RL_ASSIGN_OR_RETURN(auto tests, MakeTests(flags));
   RL_ASSIGN_OR_RETURN(const int64_t repetitions,
                       ParseInteger(flags.repetitions, "-r", 1, kMaxRepetitions));
@@ -411,19 +410,24 @@ Result<int> RunBench(const BenchFlags& flags, Console& console) {
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
   }
-  RL_ASSIGN_OR_RETURN(
-      const auto trace,
-      TraceFile::Create(flags.trace, loaded.config.values().model.path.value_or("")));
+  const std::string model = loaded.config.values().model.path.value_or("");
+  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(model));
   ModelSessionOptions options;
-  if (trace) options.observer = trace->observer();
+  options.observer = TraceOf(trace, model);
   if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;
   RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(config, options, console));
   if (config.verbose) DescribeSession(*engine, console);
   Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
-  RL_RETURN_IF_ERROR(WriteMeasurements(bench, *engine, tests, repetitions, flags.json, console));
-  if (trace) RL_RETURN_IF_ERROR(trace->Write(engine->devices().policy.device_names));
+  const BenchSubject subject = SubjectOf(*engine);
+  RL_RETURN_IF_ERROR(
+      WriteMeasurements(bench, subject, tests, repetitions, flags.json, console));
   return 0;
+}
+
+Result<int> RunBenchAndTrace(const BenchFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
+  return TraceFile::Finish(trace, RunBench(flags, trace.get(), console));
 }
 
 }  // namespace
@@ -449,7 +453,7 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
   rullama bench -m model.gguf
   rullama bench -m model.gguf -p 512,2048 -n 64 -d 0,4096 --json)");
   command->callback([flags, &context] {
-    context.action = [flags, &context] { return RunBench(*flags, context.console); };
+    context.action = [flags, &context] { return RunBenchAndTrace(*flags, context.console); };
   });
 }
 

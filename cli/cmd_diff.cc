@@ -13,6 +13,7 @@
 #include "cli/diff_report.h"
 #include "cli/diff_training.h"
 #include "cli/report/report_file.h"
+#include "cli/trace.h"
 #include "core/config/nearest_key.h"
 #include "core/diff/bisect.h"
 #include "core/diff/compare.h"
@@ -31,6 +32,7 @@ struct DiffFlags {
   std::optional<uint64_t> random_model;
   std::optional<std::string> html;
   std::optional<std::string> heat;
+  std::optional<std::string> trace;
   bool bisect = false;
   bool train = false;
   bool json = false;
@@ -45,11 +47,12 @@ struct Expectation {
 class Comparison {
  public:
   Comparison(const DiffFlags& flags, const DiffModel& model, const Config& config,
-             Registry& registry, Console& console)
+             Registry& registry, TraceFile* trace, Console& console)
       : flags_(flags),
         model_(model),
         config_(config),
         registry_(registry),
+        trace_(trace),
         console_(console) {
     if (flags.level == "op") watched_ = ComparableValues(model.graph);
     if (flags.level == "layer") watched_ = model.layers;
@@ -107,7 +110,7 @@ class Comparison {
         if (std::ranges::find(names, name) == names.end()) names.push_back(name);
       }
     }
-    return RunDiffModel(model_, model_.graph, names, given, devices);
+    return RunDiffModel(model_, model_.graph, names, given, devices, TraceOf(trace_, backend));
   }
 
   // The choices of `actual`, or none if `expected` has the same.
@@ -195,7 +198,8 @@ class Comparison {
     devices.policy.device_names = {backend, baseline};
     devices.policy.on_host = std::move(on_baseline);
     RL_ASSIGN_OR_RETURN(const DiffValues values,
-                        RunDiffModel(model_, graph, {}, expectation.given, devices));
+                        RunDiffModel(model_, graph, {}, expectation.given, devices,
+                                     TraceOf(trace_, "bisect: " + backend)));
     const std::vector<float>& actual = values.at(std::string(output_names::kLogits));
     const std::vector<float>& expected = expectation.values.at(std::string(output_names::kLogits));
     return IsAbove(CompareValues(actual, expected),
@@ -225,6 +229,7 @@ class Comparison {
   const DiffModel& model_;
   const Config& config_;
   Registry& registry_;
+  TraceFile* trace_;
   Console& console_;
   std::vector<std::string> watched_;
   std::vector<RouterSelection> selections_;
@@ -251,7 +256,7 @@ Status CheckFlags(const DiffFlags& flags) {
   return OkStatus();
 }
 
-Result<int> Diff(const DiffFlags& flags, Console& console) {
+Result<int> Diff(const DiffFlags& flags, TraceFile* trace, Console& console) {
   RL_RETURN_IF_ERROR(CheckFlags(flags));
   if (flags.train) return DiffTraining(flags.config, flags.backends, flags.json, console);
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags.config));
@@ -263,9 +268,10 @@ Result<int> Diff(const DiffFlags& flags, Console& console) {
   }
   const Config& config = loaded.config.values();
   if (flags.heat) RL_RETURN_IF_ERROR(CheckHeat(*flags.heat, model->graph));
+  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(config.model.path.value_or("")));
   RL_ASSIGN_OR_RETURN(const auto page, ReportFile::Create(flags.html, config.model.path));
   const auto registry = MakeRegistry(config, loaded.environment, flags.config.plugins);
-  Comparison comparison(flags, *model, config, *registry, console);
+  Comparison comparison(flags, *model, config, *registry, trace, console);
   RL_ASSIGN_OR_RETURN(const std::vector<DiffReport> reports, comparison.Run());
   const std::string baseline = BaselineOf(flags.backends);
   bool above = false;
@@ -280,6 +286,11 @@ Result<int> Diff(const DiffFlags& flags, Console& console) {
   }
   registry->Shutdown();
   return above ? static_cast<int>(ErrorKind::kThreshold) : 0;
+}
+
+Result<int> DiffAndTrace(const DiffFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
+  return TraceFile::Finish(trace, Diff(flags, trace.get(), console));
 }
 
 }  // namespace
@@ -310,6 +321,7 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       ->option_text("SEED");
   command->add_flag("--bisect", flags->bisect,
                     "If they differ: find the op, by running half of the ops on the baseline");
+  AddTraceOption(*command, flags->trace);
   CLI::Option* html =
       command
           ->add_option(
@@ -323,7 +335,8 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
   command
       ->add_flag("--train", flags->train,
                  "Instead of a forward pass: the gradients of a training step on --data")
-      ->excludes("--prompt", "--file", "--prompt-ids", "--random-model", "--bisect", "--html");
+      ->excludes("--prompt", "--file", "--prompt-ids", "--random-model", "--bisect", "--html",
+                 "--trace");
   AddSetting(*command, flags->config, "--data", "training.data",
              "With --train: examples, as `rullama finetune` reads them")
       ->option_text("FILE");
@@ -347,7 +360,7 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       "  rullama diff --backends mine,reference --plugin mine.so --random-model 7 --level op "
       "--bisect");
   command->callback([flags, &context] {
-    context.action = [flags, &context] { return Diff(*flags, context.console); };
+    context.action = [flags, &context] { return DiffAndTrace(*flags, context.console); };
   });
 }
 

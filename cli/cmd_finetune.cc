@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/command.h"
@@ -10,6 +11,7 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "cli/trace.h"
 #include "engine/training/fine_tune.h"
 #include "engine/training/gradients.h"
 
@@ -17,6 +19,7 @@ namespace rullama::cli {
 namespace {
 
 struct FinetuneFlags {
+  std::optional<std::string> trace;
   ConfigFlags config;
   FineTuneOptions options;
   std::string dump_gradients;  // a safetensors file
@@ -212,9 +215,8 @@ class Reporter {
 };
 
 Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loaded,
-                          Console& console) {
-  TrainingSetup setup(loaded.model, loaded.model.config(), ProcessHooks(loaded.environment),
-                      console);
+                          const HostHooks& host, Console& console) {
+  TrainingSetup setup(loaded.model, loaded.model.config(), host, console);
   RL_RETURN_IF_ERROR(setup.Read());
   RL_RETURN_IF_ERROR(setup.OpenTrainer(flags.config.plugins));
   RL_RETURN_IF_ERROR(flags.options.first_adapter.empty()
@@ -227,14 +229,17 @@ Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loa
   return 0;
 }
 
-Result<int> Finetune(const FinetuneFlags& flags, Console& console) {
+Result<int> Finetune(const FinetuneFlags& flags, TraceFile* trace, Console& console) {
   FinishWorkFirst("\nrullama: ending behind this step, with a checkpoint; Ctrl-C again to quit\n");
   RL_ASSIGN_OR_RETURN(const ConfiguredModel loaded, LoadModel(flags.config, console));
-  if (!flags.dump_gradients.empty()) return DumpGradients(flags, loaded, console);
+  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(loaded.model.file.file->path()));
+  HostHooks host = ProcessHooks(loaded.environment);
+  host.observer = TraceOf(trace, "training");
+  if (!flags.dump_gradients.empty()) return DumpGradients(flags, loaded, host, console);
   Reporter reporter(console, flags.json);
   RL_ASSIGN_OR_RETURN(const FineTuneResult result,
                       FineTuneModel(loaded.model, flags.options, flags.config.plugins,
-                                    reporter.Hooks(), ProcessHooks(loaded.environment), console));
+                                    reporter.Hooks(), host, console));
   reporter.End(result);
   RL_RETURN_IF_ERROR(reporter.status());
   if (result.cancelled) {
@@ -246,6 +251,11 @@ Result<int> Finetune(const FinetuneFlags& flags, Console& console) {
   return 0;
 }
 
+Result<int> FinetuneAndTrace(const FinetuneFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
+  return TraceFile::Finish(trace, Finetune(flags, trace.get(), console));
+}
+
 }  // namespace
 
 void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
@@ -254,6 +264,7 @@ void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
   AddModelOptions(*command, flags->config);
   AddTrainingOptions(*command, *flags);
   command->add_flag("--json", flags->json, "Reports as JSON lines");
+  AddTraceOption(*command, flags->trace);
   command->alias("train");
   command->alias("lora");
   command->footer(R"(Examples:
@@ -261,7 +272,7 @@ void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
   rullama finetune -m model.gguf --data folder --iters 600 --lora-targets attn --rank 8
   rullama -m model.gguf --lora my-adapter -p "Hello")");
   command->callback([flags, &context] {
-    context.action = [flags, &context] { return Finetune(*flags, context.console); };
+    context.action = [flags, &context] { return FinetuneAndTrace(*flags, context.console); };
   });
 }
 

@@ -157,22 +157,9 @@ AnswerView TextView(const Engine& engine, Console& console) {
   return view;
 }
 
-// The trace that was asked for, or null. It must not replace the model.
-Result<std::unique_ptr<TraceFile>> CreateTrace(const RunFlags& flags) {
-  if (!flags.trace) return std::unique_ptr<TraceFile>();
-  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(flags.config));
-  return TraceFile::Create(flags.trace, loaded.config.values().model.path.value_or(""));
-}
-
-Status WriteTrace(const std::unique_ptr<TraceFile>& trace, const Engine& engine) {
-  if (!trace) return OkStatus();
-  return trace->Write(EngineAccess::SessionOf(engine).devices().policy.device_names);
-}
-
-Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto trace, CreateTrace(flags));
-  RL_ASSIGN_OR_RETURN(const auto engine,
-                      OpenEngine(flags.config, console, trace ? trace->observer() : nullptr));
+Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, TraceFile* trace,
+                       Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console, trace));
   const ModelSession& session = EngineAccess::SessionOf(*engine);
   RL_ASSIGN_OR_RETURN(Request request, MakeRequest(flags, session));
   request.reuse_prefix = false;  // there is no second request
@@ -195,26 +182,22 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, Console& con
     DescribePlacement(session.session().placement(), session.devices().policy.device_names,
                       console);
   }
-  RL_RETURN_IF_ERROR(WriteTrace(trace, *engine));
   return 0;
 }
 
-Result<int> Converse(const RunFlags& flags, std::string first_message, Console& console) {
-  RL_ASSIGN_OR_RETURN(const auto trace, CreateTrace(flags));
-  RL_ASSIGN_OR_RETURN(const auto engine,
-                      OpenEngine(flags.config, console, trace ? trace->observer() : nullptr));
+Result<int> Converse(const RunFlags& flags, std::string first_message, TraceFile* trace,
+                     Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenEngine(flags.config, console, trace));
   RL_ASSIGN_OR_RETURN(const Request request, MakeRequest(flags, EngineAccess::SessionOf(*engine)));
-  RL_ASSIGN_OR_RETURN(const int code, RunChatLoop(*engine, request, TextView(*engine, console),
-                                                  {.verbose = flags.config.verbose,
-                                                   .history = !flags.no_history,
-                                                   .first_message = std::move(first_message),
-                                                   .first_media = flags.media},
-                                                  console));
-  RL_RETURN_IF_ERROR(WriteTrace(trace, *engine));
-  return code;
+  return RunChatLoop(*engine, request, TextView(*engine, console),
+                     {.verbose = flags.config.verbose,
+                      .history = !flags.no_history,
+                      .first_message = std::move(first_message),
+                      .first_media = flags.media},
+                     console);
 }
 
-Result<int> Run(const RunFlags& flags, Console& console) {
+Result<int> RunTraced(const RunFlags& flags, TraceFile* trace, Console& console) {
   if (flags.conversation && (!StdinIsTerminal() || flags.json || !flags.prompt.ids_path.empty())) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
                      "--conversation needs a terminal to type on, and goes neither with --json nor "
@@ -225,10 +208,12 @@ Result<int> Run(const RunFlags& flags, Console& console) {
                      "--prompt-ids excludes --image and --audio: it is the whole prompt");
   }
   RL_ASSIGN_OR_RETURN(std::optional<Prompt> prompt, ReadPrompt(flags.prompt));
-  if (flags.conversation) return Converse(flags, prompt ? prompt->text : std::string(), console);
+  if (flags.conversation) {
+    return Converse(flags, prompt ? prompt->text : std::string(), trace, console);
+  }
   if (prompt) {
     prompt->media = flags.media;
-    return AnswerOnce(flags, *prompt, console);
+    return AnswerOnce(flags, *prompt, trace, console);
   }
   if (!StdinIsTerminal()) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
@@ -238,7 +223,12 @@ Result<int> Run(const RunFlags& flags, Console& console) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
                      "--json answers one prompt; give it with -p TEXT, -f FILE or on stdin");
   }
-  return Converse(flags, {}, console);
+  return Converse(flags, {}, trace, console);
+}
+
+Result<int> Run(const RunFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
+  return TraceFile::Finish(trace, RunTraced(flags, trace.get(), console));
 }
 
 // Words without an option are the model and the prompt; behind -m, all of them are the prompt.

@@ -14,6 +14,7 @@
 #include "cli/prompt_log.h"
 #include "cli/served_models.h"
 #include "cli/signals.h"
+#include "cli/trace.h"
 #include "core/base/printable.h"
 #include "server/api.h"
 #include "server/http_server.h"
@@ -27,6 +28,7 @@ struct ServeFlags {
   std::vector<std::string> api_keys;  // files
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
+  std::optional<std::string> trace;
   std::string log_prompts;  // a file; empty: none
   bool no_auth = false;
 };
@@ -132,7 +134,7 @@ std::string OthersText(size_t others) {
   return fmt::format(" and {} other{}", others, others == 1 ? "" : "s");
 }
 
-Result<int> Serve(const ServeFlags& flags, Console& console) {
+Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
   RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
@@ -144,9 +146,9 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
   RL_ASSIGN_OR_RETURN(const auto prompts, OpenPromptLog(flags, console));
   RL_ASSIGN_OR_RETURN(const std::vector<ModelToServe> models, ModelsToServe(loaded));
   RL_ASSIGN_OR_RETURN(auto served,
-                      DescribeServed(flags.config, models, loaded.environment, console));
+                      DescribeServed(flags.config, models, loaded.environment, trace, console));
   RL_ASSIGN_OR_RETURN(auto engine,
-                      OpenServed(flags.config, models.front(), loaded.environment, console));
+                      OpenServed(flags.config, models.front(), loaded.environment, trace, console));
   const ModelInfo info = engine->info();
   std::atomic<const server::HttpServer*> listener = nullptr;
   server::ApiOptions api_options = ApiOptionsOf(config, console);
@@ -186,6 +188,11 @@ Result<int> Serve(const ServeFlags& flags, Console& console) {
   ForgetSignals();
   RL_RETURN_IF_ERROR(ended);
   return 0;
+}
+
+Result<int> ServeAndTrace(const ServeFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const auto trace, TraceFile::Create(flags.trace));
+  return TraceFile::Finish(trace, Serve(flags, trace.get(), console));
 }
 
 }  // namespace
@@ -232,6 +239,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
       ->add_option("--log-prompts", flags->log_prompts,
                    "File to append the bodies of all requests to; only its owner may read it")
       ->option_text("FILE");
+  AddTraceOption(*command, flags->trace);
   command->add_flag("--insecure-no-auth", flags->no_auth,
                     "Let other machines in, although no key is asked for");
   command->footer(R"(Examples:
@@ -242,7 +250,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
 
 docs/server.md lists the endpoints.)");
   command->callback([flags, &context] {
-    context.action = [flags, &context] { return Serve(*flags, context.console); };
+    context.action = [flags, &context] { return ServeAndTrace(*flags, context.console); };
   });
 }
 

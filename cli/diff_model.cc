@@ -165,11 +165,12 @@ Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed) {
 
 Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
                                 const std::vector<std::string>& watched, const DiffValues& given,
-                                const BackendDevices& devices) {
+                                const BackendDevices& devices, StepObserver* observer) {
   SessionOptions options;
   options.devices = devices.Borrow();
   options.policy = devices.policy;
   options.limits = {.max_rows = std::ssize(model.tokens)};
+  options.observer = observer;
   std::vector<std::string> names;
   for (const auto& [name, values] : given) names.push_back(name);
   const Graph observed = WithPinnedValues(WithOutputs(graph, watched), names);

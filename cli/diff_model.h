@@ -46,10 +46,10 @@ Result<std::unique_ptr<DiffModel>> OpenRandomDiffModel(uint64_t seed);
 using DiffValues = std::map<std::string, std::vector<float>>;
 
 // One step from an empty cache over all tokens. `watched` are read beside the logits; `given` are
-// integers that take the place of what the graph computes (router_selections.h). Errors of plugins,
-// placement and devices.
+// integers that take the place of what the graph computes (router_selections.h). `observer` may be
+// null. Errors of plugins, placement and devices.
 Result<DiffValues> RunDiffModel(const DiffModel& model, const Graph& graph,
                                 const std::vector<std::string>& watched, const DiffValues& given,
-                                const BackendDevices& devices);
+                                const BackendDevices& devices, StepObserver* observer);
 
 }  // namespace rullama::cli

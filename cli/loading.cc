@@ -95,14 +95,16 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
 }
 
 Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console,
-                                           StepObserver* observer) {
+                                           TraceFile* trace) {
   RL_ASSIGN_OR_RETURN(ConfiguredModel loaded, LoadModel(flags, console));
-  RL_ASSIGN_OR_RETURN(auto engine, EngineAccess::Open(std::move(loaded.model),
-                                                      {.slots = 1,
-                                                       .plugin_paths = flags.plugins,
-                                                       .hooks = ProcessHooks(loaded.environment),
-                                                       .observer = observer},
-                                                      console));
+  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(loaded.model.file.file->path()));
+  HostHooks hooks = ProcessHooks(loaded.environment);
+  hooks.observer = TraceOf(trace, loaded.model.file.name);
+  RL_ASSIGN_OR_RETURN(
+      auto engine,
+      EngineAccess::Open(std::move(loaded.model),
+                         {.slots = 1, .plugin_paths = flags.plugins, .hooks = std::move(hooks)},
+                         console));
   if (flags.verbose) DescribeSession(EngineAccess::SessionOf(*engine), console);
   return engine;
 }

@@ -9,6 +9,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/trace.h"
 #include "engine/api/engine.h"
 #include "engine/model_session.h"
 
@@ -35,10 +36,11 @@ Result<std::unique_ptr<ModelSession>> OpenModelSession(const ConfigFlags& flags,
                                                        ModelSessionOptions options,
                                                        Console& console);
 
-// An engine for one request at a time; with -v it is described. `observer` outlives it. Errors:
-// those of LoadModel and EngineAccess::Open.
+// An engine for one request at a time; with -v it is described. `trace`, if any, gets a session; it
+// outlives the engine and must not replace the model. Errors: those of LoadModel,
+// EngineAccess::Open and TraceFile::CheckIsNot.
 Result<std::shared_ptr<Engine>> OpenEngine(const ConfigFlags& flags, Console& console,
-                                           StepObserver* observer = nullptr);
+                                           TraceFile* trace = nullptr);
 
 // The functions of the engine with the hooks of this process.
 std::unique_ptr<Registry> MakeRegistry(const Config& config,

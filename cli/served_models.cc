@@ -121,11 +121,13 @@ Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded) {
 
 Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
                                            const EnvironmentOverrides& environment,
-                                           Console& console) {
+                                           TraceFile* trace, Console& console) {
   HostHooks hooks = ProcessHooks(environment);
   hooks.cancelled = nullptr;  // a signal lets running answers end
   RL_ASSIGN_OR_RETURN(LoadedModel loaded, rullama::LoadModel(model.config, hooks, console));
   RL_RETURN_IF_ERROR(CheckGpuLayers(flags.peer, loaded.facts().layers));
+  if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(loaded.file.file->path()));
+  hooks.observer = TraceOf(trace, model.id);
   const EngineSetup setup{
       .slots = SlotsOf(model.config), .plugin_paths = flags.plugins, .hooks = std::move(hooks)};
   return EngineAccess::Open(std::move(loaded), setup, console);
@@ -134,7 +136,7 @@ Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const Model
 Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
                                                         const std::vector<ModelToServe>& models,
                                                         const EnvironmentOverrides& environment,
-                                                        Console& console) {
+                                                        TraceFile* trace, Console& console) {
   std::vector<server::ServedModel> served;
   for (const ModelToServe& model : models) {
     RL_ASSIGN_OR_RETURN(const ModelFile file,
@@ -145,8 +147,8 @@ Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags
                       .time = TimeOf(file.name),
                       .keep_alive = model.keep_alive,
                       .info = std::move(info),
-                      .load = [&flags, &model, &environment, &console] {
-                        return OpenServed(flags, model, environment, console);
+                      .load = [&flags, &model, &environment, trace, &console] {
+                        return OpenServed(flags, model, environment, trace, console);
                       }});
   }
   return served;

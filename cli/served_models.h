@@ -7,6 +7,7 @@
 
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/trace.h"
 #include "core/base/status.h"
 #include "engine/api/engine.h"
 #include "server/models.h"
@@ -25,16 +26,17 @@ struct ModelToServe {
 // that all of several models would get.
 Result<std::vector<ModelToServe>> ModelsToServe(const LoadedConfig& loaded);
 
-// Opens a model; blocks until requests can run. Errors: those of LoadModel and EngineAccess::Open.
+// Opens a model; blocks until requests can run. `trace`, if any, gets a session for it. Errors:
+// those of LoadModel and EngineAccess::Open.
 Result<std::shared_ptr<Engine>> OpenServed(const ConfigFlags& flags, const ModelToServe& model,
                                            const EnvironmentOverrides& environment,
-                                           Console& console);
+                                           TraceFile* trace, Console& console);
 
 // The models for the server, which load as OpenServed() does. `models` and the others outlive the
 // result. Errors: those of OpenModelFile, so that a file that is not there is told at once.
 Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags,
                                                         const std::vector<ModelToServe>& models,
                                                         const EnvironmentOverrides& environment,
-                                                        Console& console);
+                                                        TraceFile* trace, Console& console);
 
 }  // namespace rullama::cli

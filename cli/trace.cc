@@ -1,6 +1,10 @@
 #include "cli/trace.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -11,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kProcess = 1;
 constexpr size_t kSessionTrack = 1;
 constexpr size_t kFirstDeviceTrack = 2;
+constexpr size_t kFirstSlotTrack = 1000;  // behind all devices
 
 std::string_view NameOf(StepSpan::Kind kind) {
   switch (kind) {
@@ -37,10 +41,12 @@ double Microseconds(StepSpan::Clock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
+double Milliseconds(StepSpan::Clock::duration time) { return Microseconds(time) / 1000; }
+
 // Names a process or, with its number, a track.
-json NameEvent(const char* what, size_t track, const std::string& name) {
+json NameEvent(const char* what, size_t process, size_t track, const std::string& name) {
   return {
-      {"ph", "M"}, {"name", what}, {"pid", kProcess}, {"tid", track}, {"args", {{"name", name}}}};
+      {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
 json Arguments(const StepSpan& span) {
@@ -57,52 +63,139 @@ json Arguments(const StepSpan& span) {
   }
 }
 
-json SpanEvent(const StepSpan& span, const std::string& name, StepSpan::Clock::time_point start) {
+json SpanEvent(size_t process, const StepSpan& span, const std::string& name,
+               StepSpan::Clock::time_point start) {
   const bool on_device = span.kind == StepSpan::Kind::kSegment;
   const std::string kind(NameOf(span.kind));
   return {{"ph", "X"},
           {"name", name.empty() ? kind : kind + " " + name},
           {"cat", kind},
-          {"pid", kProcess},
+          {"pid", process},
           {"tid", on_device ? kFirstDeviceTrack + span.device : kSessionTrack},
           {"ts", Microseconds(span.begin - start)},
           {"dur", Microseconds(span.end - span.begin)},
           {"args", Arguments(span)}};
 }
 
+size_t SlotTrack(int32_t slot) { return kFirstSlotTrack + static_cast<size_t>(slot); }
+
+std::string NameOf(const RequestSpan& span) { return fmt::format("request {}", span.number); }
+
+// The request on the track of its slot.
+json SlotEvent(size_t process, const RequestSpan& span, StepSpan::Clock::time_point start) {
+  return {{"ph", "X"},
+          {"name", NameOf(span)},
+          {"cat", "slot"},
+          {"pid", process},
+          {"tid", SlotTrack(span.slot)},
+          {"ts", Microseconds(span.started - start)},
+          {"dur", Microseconds(span.end - span.started)},
+          {"args",
+           {{"prompt_tokens", span.prompt_tokens},
+            {"reused_tokens", span.reused_tokens},
+            {"drawn_tokens", span.drawn_tokens},
+            {"wait_ms", Milliseconds(span.started - span.submitted)}}}};
+}
+
+// A part of a request on its own track: the trace viewer makes one of all asynchronous events with
+// the same process, category and id.
+void AppendRequestPart(size_t process, const RequestSpan& span, const std::string& name,
+                       StepSpan::Clock::time_point begin, StepSpan::Clock::time_point end,
+                       StepSpan::Clock::time_point start, std::string& text) {
+  json event = {{"name", name},
+                {"cat", "request"},
+                {"id", fmt::format("{}.{}", process, span.number)},
+                {"pid", process},
+                {"tid", kSessionTrack},
+                {"ph", "b"},
+                {"ts", Microseconds(begin - start)}};
+  text += ",\n" + JsonText(event);
+  event["ph"] = "e";
+  event["ts"] = Microseconds(end - start);
+  text += ",\n" + JsonText(event);
+}
+
+void AppendRequest(size_t process, const RequestSpan& span, StepSpan::Clock::time_point start,
+                   std::string& text) {
+  text += ",\n" + JsonText(SlotEvent(process, span, start));
+  AppendRequestPart(process, span, "wait", span.submitted, span.started, start, text);
+  AppendRequestPart(process, span, "read", span.started, span.first_token, start, text);
+  AppendRequestPart(process, span, "write", span.first_token, span.end, start, text);
+}
+
 }  // namespace
 
-void TraceRecorder::OnSpan(const StepSpan& span) {
+void TraceRecorder::Session::OnSpan(const StepSpan& span) {
   Recorded recorded{span, std::string(span.name)};
-  recorded.span.name = {};
-  const std::lock_guard lock(mutex_);
+  recorded.span.name = recorded.span.device_name = {};
+  const std::lock_guard lock(recorder_.mutex_);
+  if (span.kind == StepSpan::Kind::kSegment) devices_.try_emplace(span.device, span.device_name);
   spans_.push_back(std::move(recorded));
 }
 
-std::string TraceRecorder::ToJson(const std::vector<std::string>& devices) const {
+void TraceRecorder::Session::OnRequest(const RequestSpan& span) {
+  const std::lock_guard lock(recorder_.mutex_);
+  requests_.push_back(span);
+}
+
+EngineObserver* TraceRecorder::AddSession(std::string name) {
+  const std::lock_guard lock(mutex_);
+  return &sessions_.emplace_back(*this, std::move(name));
+}
+
+bool TraceRecorder::empty() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(sessions_, [](const Session& session) {
+    return session.spans_.empty() && session.requests_.empty();
+  });
+}
+
+void TraceRecorder::AppendSession(const Session& session, size_t process, std::string& text) const {
+  if (process > 1) text += ",\n";
+  text += JsonText(NameEvent("process_name", process, kSessionTrack, session.name_));
+  text += ",\n" + JsonText(NameEvent("thread_name", process, kSessionTrack, "session"));
+  for (const auto& [index, name] : session.devices_) {
+    text += ",\n" + JsonText(NameEvent("thread_name", process, kFirstDeviceTrack + index, name));
+  }
+  std::set<int32_t> slots;
+  for (const RequestSpan& request : session.requests_) slots.insert(request.slot);
+  for (const int32_t slot : slots) {
+    text += ",\n" + JsonText(NameEvent("thread_name", process, SlotTrack(slot),
+                                       fmt::format("slot {}", slot)));
+  }
+  for (const auto& [span, name] : session.spans_) {
+    text += ",\n" + JsonText(SpanEvent(process, span, name, start_));
+  }
+  for (const RequestSpan& request : session.requests_) {
+    AppendRequest(process, request, start_, text);
+  }
+}
+
+std::string TraceRecorder::ToJson() const {
   // One event per line. The text is put together event by event, because a tree of all events would
   // take many times its size.
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  text += JsonText(NameEvent("process_name", kSessionTrack, "rullama"));
-  text += ",\n" + JsonText(NameEvent("thread_name", kSessionTrack, "session"));
-  for (size_t i = 0; i < devices.size(); ++i) {
-    text += ",\n" + JsonText(NameEvent("thread_name", kFirstDeviceTrack + i, devices[i]));
-  }
   const std::lock_guard lock(mutex_);
-  for (const auto& [span, name] : spans_) text += ",\n" + JsonText(SpanEvent(span, name, start_));
+  size_t process = 0;
+  for (const Session& session : sessions_) AppendSession(session, ++process, text);
   return text + "\n]}\n";
 }
 
-Result<std::unique_ptr<TraceFile>> TraceFile::Create(const std::optional<std::string>& path,
-                                                     const std::string& input) {
+Result<std::unique_ptr<TraceFile>> TraceFile::Create(const std::optional<std::string>& path) {
   if (!path) return std::unique_ptr<TraceFile>();
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(*path));
-  RL_RETURN_IF_ERROR(file.CheckIsNot(input));
   return std::unique_ptr<TraceFile>(new TraceFile(std::move(file)));
 }
 
-Status TraceFile::Write(const std::vector<std::string>& devices) {
-  const std::string text = recorder_.ToJson(devices);
+Result<int> TraceFile::Finish(const std::unique_ptr<TraceFile>& trace, Result<int> result) {
+  if (!trace || (!result && trace->recorder_.empty())) return result;
+  const Status written = trace->Write();
+  if (result && !written) return tl::unexpected(written.error());
+  return result;
+}
+
+Status TraceFile::Write() {
+  const std::string text = recorder_.ToJson();
   RL_RETURN_IF_ERROR(file_.Append(std::as_bytes(std::span(text))));
   return file_.Commit();
 }

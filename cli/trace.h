@@ -1,12 +1,16 @@
-// The file of --trace: what a session did, in the JSON format of Chrome's trace viewer, which
-// Perfetto (https://ui.perfetto.dev) opens. One track shows the steps with the plans, inputs,
-// copies and reads, and one track for each device its segments.
+// The file of --trace: what sessions did, in the JSON format of Chrome's trace viewer, which
+// Perfetto (https://ui.perfetto.dev) opens. Each session is a process. One track of it shows the
+// steps with the plans, inputs, copies and reads, one track for each device its segments, and one
+// for each slot the requests; each request also has a track of its own with its waiting, reading
+// and writing.
 //
-// Thread safety: OnSpan() and Write() may be called from any thread. A span takes about 100 bytes
-// of memory until the file is written. Errors: those of AtomicFile (io.*).
+// Thread safety: observers may be called from any thread, and AddSession() too. A span takes about
+// 100 bytes of memory until the file is written. Errors: those of AtomicFile (io.*).
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,42 +19,77 @@
 
 #include "core/base/status.h"
 #include "core/gguf/atomic_file.h"
-#include "core/runtime/step_observer.h"
+#include "engine/engine_observer.h"
 
 namespace rullama::cli {
 
-class TraceRecorder final : public StepObserver {
+class TraceRecorder {
  public:
   TraceRecorder() : start_(StepSpan::Clock::now()) {}
-  void OnSpan(const StepSpan& span) override;
-  // The whole file. `devices`: the names of SessionOptions::devices; text of any bytes.
-  [[nodiscard]] std::string ToJson(const std::vector<std::string>& devices) const;
+  // The observer of one session, which lives as long as the recorder. Names are any bytes.
+  [[nodiscard]] EngineObserver* AddSession(std::string name);
+  [[nodiscard]] bool empty() const;
+  // The whole file.
+  [[nodiscard]] std::string ToJson() const;
 
  private:
   struct Recorded {
-    StepSpan span;  // without its name
+    StepSpan span;  // without its names
     std::string name;
   };
+  // What one session did; guarded by mutex_ of the recorder.
+  class Session final : public EngineObserver {
+   public:
+    Session(TraceRecorder& recorder, std::string name)
+        : recorder_(recorder), name_(std::move(name)) {}
+    void OnSpan(const StepSpan& span) override;
+    void OnRequest(const RequestSpan& span) override;
+
+   private:
+    friend class TraceRecorder;
+    TraceRecorder& recorder_;
+    std::string name_;
+    std::vector<Recorded> spans_;
+    std::vector<RequestSpan> requests_;
+    std::map<size_t, std::string> devices_;  // names, by index
+  };
+
+  // With the mutex held.
+  void AppendSession(const Session& session, size_t process, std::string& text) const;
+
   StepSpan::Clock::time_point start_;
   mutable std::mutex mutex_;
-  std::vector<Recorded> spans_;  // guarded by mutex_
+  std::deque<Session> sessions_;  // guarded by mutex_
 };
 
 // A recorder and the file that it goes to.
 class TraceFile {
  public:
   // Null without a path. Opens the file, so that a name that cannot be written is noticed before
-  // the work begins; the file appears when Write() is done. `input` must be another file.
-  static Result<std::unique_ptr<TraceFile>> Create(const std::optional<std::string>& path,
-                                                   const std::string& input);
-  [[nodiscard]] StepObserver* observer() { return &recorder_; }
-  // Called once, at the end.
-  Status Write(const std::vector<std::string>& devices);
+  // the work begins; the file appears when Finish() is done.
+  static Result<std::unique_ptr<TraceFile>> Create(const std::optional<std::string>& path);
+  // io.same_file if the trace would replace `input`.
+  [[nodiscard]] Status CheckIsNot(const std::string& input) const {
+    return file_.CheckIsNot(input);
+  }
+  [[nodiscard]] EngineObserver* AddSession(std::string name) {
+    return recorder_.AddSession(std::move(name));
+  }
+  // The result of a command, and behind it the file. A command that failed leaves a trace of what
+  // it had done, if it had run anything, and its own error.
+  static Result<int> Finish(const std::unique_ptr<TraceFile>& trace, Result<int> result);
 
  private:
   explicit TraceFile(AtomicFile file) : file_(std::move(file)) {}
+  Status Write();
+
   AtomicFile file_;
   TraceRecorder recorder_;
 };
+
+// The observer of a session of `trace`; null without one.
+inline EngineObserver* TraceOf(TraceFile* trace, std::string name) {
+  return trace == nullptr ? nullptr : trace->AddSession(std::move(name));
+}
 
 }  // namespace rullama::cli

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace rullama::cli {
 namespace {
@@ -23,37 +26,125 @@ StepSpan Span(StepSpan::Kind kind, std::string_view name, StepSpan::Clock::time_
 
 TEST(TraceTest, SpansKeepTheirTimesAndTracks) {
   TraceRecorder recorder;
+  EngineObserver& session = *recorder.AddSession("model");
   const auto start = StepSpan::Clock::now();
   StepSpan segment = Span(StepSpan::Kind::kSegment, "graph", start + microseconds(5), 20);
   segment.device = 1;
+  segment.device_name = "second";
   segment.rows = 3;
   segment.ops = 7;
-  recorder.OnSpan(segment);
+  session.OnSpan(segment);
   StepSpan copy = Span(StepSpan::Kind::kCopy, "value", start + microseconds(30), 4);
   copy.bytes = 96;
-  recorder.OnSpan(copy);
-  const json events = json::parse(recorder.ToJson({"first", "second"}))["traceEvents"];
-  ASSERT_EQ(events.size(), 6u);
-  EXPECT_EQ(events[3]["args"]["name"], "second");
-  EXPECT_EQ(events[4]["tid"], events[3]["tid"]) << "a segment is on the track of its device";
-  EXPECT_EQ(events[5]["tid"], events[1]["tid"]) << "a copy is on the track of the session";
-  EXPECT_EQ(events[4]["name"], "segment graph");
-  EXPECT_EQ(events[4]["args"], (json{{"rows", 3}, {"wanted", 0}, {"ops", 7}}));
-  EXPECT_EQ(events[5]["args"], (json{{"bytes", 96}}));
-  EXPECT_NEAR(events[4]["dur"].get<double>(), 20, 1e-6);
-  EXPECT_NEAR(events[5]["ts"].get<double>() - events[4]["ts"].get<double>(), 25, 1e-3);
+  session.OnSpan(copy);
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[0]["args"]["name"], "model");
+  EXPECT_EQ(events[2]["args"]["name"], "second");
+  EXPECT_EQ(events[3]["tid"], events[2]["tid"]) << "a segment is on the track of its device";
+  EXPECT_EQ(events[4]["tid"], events[1]["tid"]) << "a copy is on the track of the session";
+  EXPECT_EQ(events[3]["name"], "segment graph");
+  EXPECT_EQ(events[3]["args"], (json{{"rows", 3}, {"wanted", 0}, {"ops", 7}}));
+  EXPECT_EQ(events[4]["args"], (json{{"bytes", 96}}));
+  EXPECT_NEAR(events[3]["dur"].get<double>(), 20, 1e-6);
+  EXPECT_NEAR(events[4]["ts"].get<double>() - events[3]["ts"].get<double>(), 25, 1e-3);
+}
+
+TEST(TraceTest, SessionsAreProcesses) {
+  TraceRecorder recorder;
+  EngineObserver& first = *recorder.AddSession("first");
+  EngineObserver& second = *recorder.AddSession("second");
+  EXPECT_TRUE(recorder.empty());
+  second.OnSpan(Span(StepSpan::Kind::kStep, "b", StepSpan::Clock::now(), 1));
+  first.OnSpan(Span(StepSpan::Kind::kStep, "a", StepSpan::Clock::now(), 1));
+  EXPECT_FALSE(recorder.empty());
+  std::map<std::string, std::set<int>> processes;  // by the name of an event
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  for (const json& event : events) {
+    processes[event["name"]].insert(event["pid"].get<int>());
+  }
+  EXPECT_EQ(processes["process_name"], (std::set<int>{1, 2}));
+  EXPECT_EQ(processes["step a"], std::set<int>{1});
+  EXPECT_EQ(processes["step b"], std::set<int>{2});
+}
+
+TEST(TraceTest, RequestsHaveASlotAndATrackOfTheirOwn) {
+  TraceRecorder recorder;
+  const auto start = StepSpan::Clock::now();
+  recorder.AddSession("model")->OnRequest({.number = 4,
+                                           .slot = 2,
+                                           .prompt_tokens = 10,
+                                           .reused_tokens = 3,
+                                           .drawn_tokens = 5,
+                                           .submitted = start,
+                                           .started = start + microseconds(2000),
+                                           .first_token = start + microseconds(3000),
+                                           .end = start + microseconds(7000)});
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  ASSERT_EQ(events.size(), 10u);
+  EXPECT_EQ(events[2]["args"]["name"], "slot 2");
+  const json& slot = events[3];
+  EXPECT_EQ(slot["name"], "request 4");
+  EXPECT_EQ(slot["tid"], events[2]["tid"]);
+  EXPECT_NEAR(slot["dur"].get<double>(), 5000, 1e-3);
+  EXPECT_NEAR(slot["args"]["wait_ms"].get<double>(), 2, 1e-6);
+  EXPECT_EQ(slot["args"]["drawn_tokens"], 5);
+  const struct {
+    const char* name;
+    double length;
+  } parts[] = {{"wait", 2000}, {"read", 1000}, {"write", 4000}};
+  for (size_t i = 0; i < 3; ++i) {
+    const json& begin = events[4 + 2 * i];
+    const json& end = events[5 + 2 * i];
+    EXPECT_EQ(begin["name"], parts[i].name);
+    EXPECT_EQ(begin["ph"], "b");
+    EXPECT_EQ(end["ph"], "e");
+    EXPECT_EQ(begin["id"], events[4]["id"]);
+    EXPECT_NEAR(end["ts"].get<double>() - begin["ts"].get<double>(), parts[i].length, 1e-3);
+  }
 }
 
 TEST(TraceTest, HostileNamesAreEscaped) {
   const std::string hostile = "</script>\"},{\"ph\":\"X\\\n\x01";
   TraceRecorder recorder;
-  recorder.OnSpan(Span(StepSpan::Kind::kCopy, hostile, StepSpan::Clock::now(), 1));
-  recorder.OnSpan(Span(StepSpan::Kind::kRead, "\xFF\xC0", StepSpan::Clock::now(), 1));
-  const json events = json::parse(recorder.ToJson({hostile}))["traceEvents"];
-  ASSERT_EQ(events.size(), 5u);
-  EXPECT_EQ(events[2]["args"]["name"], hostile);
-  EXPECT_EQ(events[3]["name"], "copy " + hostile);
-  EXPECT_EQ(events[4]["name"], "read \xEF\xBF\xBD\xEF\xBF\xBD") << "invalid UTF-8 is replaced";
+  EngineObserver& session = *recorder.AddSession(hostile);
+  session.OnSpan(Span(StepSpan::Kind::kCopy, hostile, StepSpan::Clock::now(), 1));
+  session.OnSpan(Span(StepSpan::Kind::kRead, "\xFF\xC0", StepSpan::Clock::now(), 1));
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0]["args"]["name"], hostile);
+  EXPECT_EQ(events[2]["name"], "copy " + hostile);
+  EXPECT_EQ(events[3]["name"], "read \xEF\xBF\xBD\xEF\xBF\xBD") << "invalid UTF-8 is replaced";
+}
+
+class TraceFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove(path_); }
+  std::string path_ = ::testing::TempDir() + "/trace_file_test.json";
+};
+
+TEST_F(TraceFileTest, FailedCommandLeavesWhatItDid) {
+  const auto trace = *TraceFile::Create(path_);
+  trace->AddSession("model")->OnSpan(Span(StepSpan::Kind::kStep, "a", StepSpan::Clock::now(), 1));
+  const auto result =
+      TraceFile::Finish(trace, MakeError(ErrorKind::kRuntime, "run.cancelled", "told to stop"));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().id, "run.cancelled");
+  EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
+TEST_F(TraceFileTest, CommandThatFailsBeforeItsFirstStepLeavesNone) {
+  const auto trace = *TraceFile::Create(path_);
+  ASSERT_NE(trace->AddSession("model"), nullptr);
+  EXPECT_FALSE(
+      TraceFile::Finish(trace, MakeError(ErrorKind::kUsage, "usage.option", "wrong option")));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(TraceFileTest, WithoutAPathThereIsNone) {
+  const auto trace = *TraceFile::Create(std::nullopt);
+  EXPECT_EQ(trace, nullptr);
+  EXPECT_EQ(*TraceFile::Finish(trace, 7), 7);
 }
 
 }  // namespace

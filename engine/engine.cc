@@ -118,7 +118,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                   {.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
                                    .slots = slots,
                                    .plugin_paths = setup.plugin_paths,
-                                   .observer = setup.observer},
+                                   .observer = setup.hooks.observer},
                                   setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();
@@ -148,7 +148,8 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .encoder = &session->media(),
                                                    .whole_pictures = facts.media.whole_pictures,
                                                    .warn = WarnerOf(setup.hooks),
-                                                   .cancelled = setup.hooks.cancelled},
+                                                   .cancelled = setup.hooks.cancelled,
+                                                   .observer = setup.hooks.observer},
                                   wakeup);
   return OkStatus();
 }

@@ -20,7 +20,6 @@ struct EngineSetup {
   std::optional<int64_t> slots = {};           // none: context.slots
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   HostHooks hooks = {};
-  StepObserver* observer = nullptr;  // borrowed; outlives the engine
 };
 
 struct RULLAMA_LOCAL EngineAccess {

@@ -24,6 +24,8 @@ class Notices {
   virtual void Warn(std::string_view text) = 0;
 };
 
+class EngineObserver;
+
 struct HostHooks {
   std::shared_ptr<spdlog::logger> logger;  // of plugins; null: spdlog's default logger
   // While it is set, work in plugins is cancelled and requests end, as by Generation::Cancel().
@@ -36,6 +38,8 @@ struct HostHooks {
       on_device = {};
   // A device was opened, so its drivers have been loaded and may have installed signal handlers.
   std::function<void()> on_drivers_loaded = {};
+  // Sees the steps and requests of an engine, or the steps of a training. Borrowed; outlives them.
+  EngineObserver* observer = nullptr;
 };
 
 }  // namespace rullama

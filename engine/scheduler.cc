@@ -377,7 +377,24 @@ void Scheduler::Fail(int32_t slot, const Error& error) {
   Free(slot);
 }
 
+void Scheduler::Observe(int32_t slot) const {
+  if (options_.observer == nullptr) return;
+  const Running& running = *slots_[static_cast<size_t>(slot)];
+  const EngineClock::time_point end = EngineClock::now();
+  const bool wrote = running.first_token != EngineClock::time_point();
+  options_.observer->OnRequest({.number = running.number,
+                                .slot = slot,
+                                .prompt_tokens = std::ssize(running.job->prompt),
+                                .reused_tokens = running.reused,
+                                .drawn_tokens = running.drawn,
+                                .submitted = running.job->submitted,
+                                .started = running.started,
+                                .first_token = wrote ? running.first_token : end,
+                                .end = end});
+}
+
 void Scheduler::Free(int32_t slot) {
+  Observe(slot);
   slots_[static_cast<size_t>(slot)].reset();
   table_.Release(slot);
 }

@@ -22,6 +22,7 @@
 
 #include "core/runtime/session.h"
 #include "engine/batch_session.h"
+#include "engine/engine_observer.h"
 #include "engine/job.h"
 #include "engine/media_encoder.h"
 #include "engine/prefix_cache.h"
@@ -40,6 +41,7 @@ struct SchedulerOptions {
   bool whole_pictures = false;                              // as MediaFacts::whole_pictures
   std::function<void(std::string_view text)> warn = {};     // called on the thread of the scheduler
   std::shared_ptr<const std::atomic<bool>> cancelled = {};  // as HostHooks::cancelled
+  EngineObserver* observer = nullptr;                       // as HostHooks::observer
 };
 
 class Scheduler final : public JobRunner {
@@ -61,6 +63,7 @@ class Scheduler final : public JobRunner {
     // The slot whose prompt this job shares, until that slot has read it.
     std::optional<int32_t> reader;
     bool goes_on = false;          // behind drawn rows, so that the prefix cache keeps none of it
+    uint64_t number = 0;           // of the jobs that got a slot
     std::optional<int32_t> token;  // drawn, not yet in the slot
     int64_t drawn = 0;             // tokens handed out
     std::vector<float> sum;        // of an embedding
@@ -131,6 +134,8 @@ class Scheduler final : public JobRunner {
   // Ends the job with an error; the slot's rows are given up.
   void Fail(int32_t slot, const Error& error);
   void Free(int32_t slot);
+  // Tells the observer of the job that leaves the slot.
+  void Observe(int32_t slot) const;
   [[nodiscard]] bool IsEnd(int32_t token) const;
 
   Session& session_;
@@ -143,6 +148,7 @@ class Scheduler final : public JobRunner {
   std::deque<std::unique_ptr<Job>> waiting_;
   std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot
   uint64_t turns_ = 0;
+  uint64_t started_ = 0;          // jobs that got a slot
   size_t next_reader_ = 0;        // the slot whose turn it is to read
   std::vector<RowRequest> rows_;  // of a decode step; kept for its memory
   std::vector<float> evaluated_;  // rows of ReadForRows; kept for its memory

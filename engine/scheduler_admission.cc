@@ -61,6 +61,7 @@ void Scheduler::Occupy(const SlotTable::Choice& choice, std::unique_ptr<Job> job
   running.job = std::move(job);
   running.reader = reader;
   running.goes_on = choice.goes_on;
+  running.number = ++started_;
   running.started = EngineClock::now();
   slots_[static_cast<size_t>(choice.slot)] = std::move(running);
 }

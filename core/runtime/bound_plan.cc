@@ -134,6 +134,7 @@ Status BoundPlan::RunSegment(const BoundSegment& segment, const Extents& extents
   timer.End({.kind = StepSpan::Kind::kSegment,
              .name = segment.graph.name,
              .device = segment.device_index,
+             .device_name = segment.device->plugin().name(),
              .rows = extents.t,
              .wanted = extents.r,
              .ops = segment.graph.ops.size()});

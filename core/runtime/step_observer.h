@@ -22,12 +22,13 @@ struct StepSpan {
   using Clock = std::chrono::steady_clock;
 
   Kind kind = Kind::kStep;
-  std::string_view name;  // valid during the call only
-  size_t device = 0;      // of a segment: index into SessionOptions::devices
-  int64_t rows = 0;       // of steps, plans and segments: T
-  int64_t wanted = 0;     // of steps, plans and segments: R
-  uint64_t bytes = 0;     // of copies and reads
-  size_t ops = 0;         // of segments
+  std::string_view name;              // valid during the call only
+  size_t device = 0;                  // of a segment: index into SessionOptions::devices
+  std::string_view device_name = {};  // of a segment: its backend; valid during the call only
+  int64_t rows = 0;                   // of steps, plans and segments: T
+  int64_t wanted = 0;                 // of steps, plans and segments: R
+  uint64_t bytes = 0;                 // of copies and reads
+  size_t ops = 0;                     // of segments
   Clock::time_point begin = {};
   Clock::time_point end = {};
 };

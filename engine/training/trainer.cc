@@ -56,7 +56,8 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(const Model& model, const GgufF
   SessionOptions session{.devices = o.devices,
                          .policy = o.policy,
                          .limits = {.max_rows = o.max_rows, .max_wanted = o.max_rows},
-                         .slots = o.slots};
+                         .slots = o.slots,
+                         .observer = o.observer};
   RL_ASSIGN_OR_RETURN(trainer->session_, Session::Create(std::move(program.graphs),
                                                          *trainer->weights_, std::move(session)));
   return trainer;

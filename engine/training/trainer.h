@@ -31,6 +31,7 @@ struct TrainerOptions {
   int64_t slots = 1;         // the most examples of an optimizer step
   int64_t max_rows = 1;      // of a step of the device
   bool checkpoint = false;
+  StepObserver* observer = nullptr;  // borrowed; outlives the trainer
 };
 
 struct StepResult {

@@ -12,6 +12,7 @@
 
 #include "core/base/mmap_file.h"
 #include "core/base/size_text.h"
+#include "engine/engine_observer.h"
 
 namespace rullama {
 namespace {
@@ -170,7 +171,8 @@ TrainerOptions TrainingSetup::OptionsOfTrainer() const {
           .max_grad_norm = config().max_grad_norm,
           .slots = examples_of_step(),
           .max_rows = MaxRows(),
-          .checkpoint = config().grad_checkpoint.value_or(false)};
+          .checkpoint = config().grad_checkpoint.value_or(false),
+          .observer = host_.observer};
 }
 
 Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths) {

@@ -77,6 +77,8 @@ TEST(Bench, TraceDoesNotReplaceTheModel) {
   const RunResult result = RunRullama(BenchArguments({"--trace", TinyModel()}));
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("io.same_file"));
+  const RunResult run = RunRullama({"run", "-m", TinyModel(), "-p", "a", "--trace", TinyModel()});
+  EXPECT_THAT(run.err, HasSubstr("io.same_file"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cli/program.h"
 
@@ -215,15 +216,25 @@ TEST(Diff, WithoutTheReferenceTheLastIsTheBaseline) {
 
 TEST(Diff, PageHasTheFirstFaultItsCauseAndAMap) {
   const std::filesystem::path page = std::filesystem::path(::testing::TempDir()) / "diff.html";
+  const std::filesystem::path trace = std::filesystem::path(::testing::TempDir()) / "diff.json";
   std::filesystem::remove(page);
+  std::filesystem::remove(trace);
   const RunResult result = DiffFaultyStrictly(
       "blk.2.ffn.norm:1.01", {"--level", "op", "--bisect", "--html", page.string(), "--heat",
-                              "blk.2.ffn.norm"});
+                              "blk.2.ffn.norm", "--trace", trace.string()});
   EXPECT_EQ(result.exit_code, kAboveThreshold) << result.err;
   const std::string html = ReadFile(page);
   EXPECT_THAT(html, HasSubstr("<h3>First above its threshold: blk.2.ffn.norm</h3>"));
   EXPECT_THAT(html, HasSubstr("caused by: blk.2.ffn.norm (rms_norm)."));
   EXPECT_THAT(html, HasSubstr("Absolute error of blk.2.ffn.norm"));
+  std::multiset<std::string> sessions;
+  const auto events = nlohmann::json::parse(ReadFile(trace))["traceEvents"];
+  for (const auto& event : events) {
+    if (event["name"] == "process_name") sessions.insert(event["args"]["name"]);
+  }
+  EXPECT_EQ(sessions.count("reference"), 1u);
+  EXPECT_EQ(sessions.count("faulty"), 1u);
+  EXPECT_GT(sessions.count("bisect: faulty"), 3u);
 }
 
 TEST(Diff, MapNeedsTheNameOfAComparedValue) {

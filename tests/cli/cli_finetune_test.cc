@@ -73,8 +73,16 @@ class FinetuneTest : public ::testing::Test {
 };
 
 TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
-  const RunResult result = Finetune("adapter", {"--iters", "25", "--json"});
+  const fs::path trace = folder_ / "trace.json";
+  const RunResult result =
+      Finetune("adapter", {"--iters", "25", "--json", "--trace", trace.string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
+  int steps = 0;
+  const auto events = nlohmann::json::parse(ReadAll(trace))["traceEvents"];
+  for (const auto& event : events) {
+    if (event.value("cat", "") == "step") ++steps;
+  }
+  EXPECT_GE(steps, 25);
   std::istringstream lines(result.out);
   std::string line;
   nlohmann::json last;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -68,11 +69,12 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
   const std::filesystem::path keys = folder_ / "keys";
   const std::filesystem::path prompts = folder_ / "prompts";
   const std::filesystem::path config = folder_ / "config.yaml";
+  const std::filesystem::path trace = folder_ / "trace.json";
   std::ofstream(keys) << "ann:sk-12345678\n";
   std::ofstream(config) << "context: {slots: 3}\nbackend: {name: none}\n";
   RunningProgram program(
       {"serve", "-m", TinyModel(), "--port", "0", "--threads", "1", "--api-key-file", keys.string(),
-       "--log-prompts", prompts.string()},
+       "--log-prompts", prompts.string(), "--trace", trace.string()},
       {.join_streams = true,
        .environment = {"RULLAMA_API_KEY=sk-environment", "RULLAMA_CONFIG=" + config.string(),
                        "RULLAMA_BACKEND=cpu"}});
@@ -95,6 +97,10 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
   ReadUntil(program, "[server.api_key]");
   EXPECT_EQ(StatusWith(port, "sk-abcdefgh"), 200) << "wrong keys change nothing";
 
+  server::Client client(port);
+  client.Send(server::Post("/v1/embeddings", R"({"input": "The prince"})",
+                           "Authorization: Bearer sk-abcdefgh\r\n"));
+  EXPECT_EQ(server::StatusOf(client.ReadAll()), 200);
   program.Signal(SIGTERM);
   EXPECT_EQ(program.Wait(), 0);
   struct stat status {};
@@ -104,9 +110,15 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
   std::string line;
   int lines = 0;
   for (; std::getline(log, line); ++lines) {
-    EXPECT_EQ(nlohmann::json::parse(line).at("body"), R"({"content": "The prince"})") << line;
+    EXPECT_THAT(nlohmann::json::parse(line).at("body").get<std::string>(), HasSubstr("The prince"));
   }
-  EXPECT_EQ(lines, 4) << "of those that had a key";
+  EXPECT_EQ(lines, 5) << "of those that had a key";
+  std::ifstream stream(trace);
+  const auto events = nlohmann::json::parse(stream)["traceEvents"];
+  const auto embedding =
+      std::ranges::find_if(events, [](const auto& event) { return event["name"] == "request 1"; });
+  ASSERT_NE(embedding, events.end()) << "the trace has the request that ran";
+  EXPECT_GT((*embedding)["args"]["prompt_tokens"], 1);
 }
 
 // The body of an answer, of a request as it is sent.
