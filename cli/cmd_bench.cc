@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/bench_plot.h"
 #include "cli/bench_table.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
@@ -20,6 +21,7 @@
 #include "cli/loading.h"
 #include "cli/model_summary.h"
 #include "cli/options.h"
+#include "cli/report/report_file.h"
 #include "cli/signals.h"
 #include "cli/stopwatch.h"
 #include "cli/trace.h"
@@ -44,6 +46,7 @@ struct BenchFlags {
   std::string depths = "0";
   std::string repetitions = "5";
   std::optional<std::string> trace;
+  std::optional<std::string> plot;
   bool all_rows = false;
   bool json = false;
 };
@@ -356,14 +359,19 @@ nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubj
           {"commit", BuildCommit()}};
 }
 
-// Measures test by test and writes each as soon as it is known.
-Status WriteMeasurements(Bench& bench, const BenchSubject& subject, const std::vector<Test>& tests,
-                         int64_t repetitions, bool as_json, Console& console) {
+// Measures test by test and writes each as soon as it is known. Returns the speeds.
+Result<std::vector<BenchPoint>> WriteMeasurements(Bench& bench, const BenchSubject& subject,
+                                                  const std::vector<Test>& tests,
+                                                  int64_t repetitions, bool as_json,
+                                                  Console& console) {
+  std::vector<BenchPoint> points;
   if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableHead(subject)));
   std::vector<std::string> warnings;
   for (const Test& test : tests) {
     RL_ASSIGN_OR_RETURN(const Measurement measurement, bench.Measure(test, repetitions));
     const BenchRow row = RowOf(measurement);
+    points.push_back(
+        {std::string(test.kind_name()), test.tokens, test.depth, row.mean_per_s, row.stddev_per_s});
     if (std::string warning = SpreadWarning(row); !warning.empty()) warnings.push_back(warning);
     RL_RETURN_IF_ERROR(console.Write(as_json ? JsonLine(AsJson(measurement, row, subject))
                                              : BenchTableRow(subject, row)));
@@ -377,7 +385,13 @@ Status WriteMeasurements(Bench& bench, const BenchSubject& subject, const std::v
       RL_RETURN_IF_ERROR(console.Write("warning: " + warning + "\n"));
     }
   }
-  return OkStatus();
+  return points;
+}
+
+// What a plot says of its subject.
+std::string PlotTitle(const BenchSubject& subject) {
+  return fmt::format("{} {} on {}: {}", subject.model, subject.quantization, subject.backend,
+                     subject.device);
 }
 
 // The canvas length of the model to be measured, or 0 if it does not denoise. Reading its header
@@ -412,6 +426,7 @@ Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console
   }
   const std::string model = loaded.config.values().model.path.value_or("");
   if (trace != nullptr) RL_RETURN_IF_ERROR(trace->CheckIsNot(model));
+  RL_ASSIGN_OR_RETURN(const auto plot, ReportFile::Create(flags.plot, model));
   ModelSessionOptions options;
   options.observer = TraceOf(trace, model);
   if (flags.all_rows) options.outputs = GraphOutputs::kAllLogits;
@@ -420,8 +435,9 @@ Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console
   Bench bench(*engine, flags.all_rows);
   RL_RETURN_IF_ERROR(bench.Prepare());
   const BenchSubject subject = SubjectOf(*engine);
-  RL_RETURN_IF_ERROR(
-      WriteMeasurements(bench, subject, tests, repetitions, flags.json, console));
+  RL_ASSIGN_OR_RETURN(const auto points,
+                      WriteMeasurements(bench, subject, tests, repetitions, flags.json, console));
+  if (plot) RL_RETURN_IF_ERROR(plot->Write(SvgFile(BenchPlot(PlotTitle(subject), points))));
   return 0;
 }
 
@@ -446,12 +462,17 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--all-rows", flags->all_rows,
                     "Prompts with the logits of every token, as drafts and perplexity ask");
   command->add_flag("--json", flags->json, "One JSON object per test and line");
+  command
+      ->add_option("--plot", flags->plot,
+                   "Write a chart (SVG) of the speeds over the lengths and the depths")
+      ->option_text("FILE");
   AddTraceOption(*command, flags->trace);
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
   command->footer(R"(Examples:
   rullama bench -m model.gguf
-  rullama bench -m model.gguf -p 512,2048 -n 64 -d 0,4096 --json)");
+  rullama bench -m model.gguf -p 512,2048 -n 64 -d 0,4096 --json
+  rullama bench -m model.gguf -p 128,512,2048 -d 0,4096,16384 --plot speed.svg)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return RunBenchAndTrace(*flags, context.console); };
   });

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/loading.h"
+#include "cli/memory_bars.h"
 #include "cli/model_summary.h"
 #include "cli/tower_summary.h"
 #include "core/base/printable.h"
@@ -240,11 +241,24 @@ std::string HeadText(const json& file) {
                             file["dialect"].get<std::string>(), file["tensors"].size());
 }
 
+// Weights by type, then the cache of one slot if the file can be run.
+std::vector<MemoryAmount> AmountsOf(const json& file) {
+  std::vector<MemoryAmount> amounts;
+  for (const auto& [type, sum] : file["types"].items()) {
+    amounts.push_back(
+        {type, sum["bytes"].get<uint64_t>(), fmt::format("{} tensors", Dump(sum["tensors"]))});
+  }
+  const json& memory = file["memory"];
+  if (!memory.contains("reason")) {
+    amounts.push_back({"KV cache", memory["kv_cache_bytes"].get<uint64_t>(),
+                       fmt::format("for a context of {}", Dump(memory["context"]))});
+  }
+  return amounts;
+}
+
 std::string FileText(const json& file) {
   std::string text = HeadText(file);
-  for (const auto& [type, sum] : file["types"].items()) {
-    text += fmt::format("  {}: {} tensors, {}\n", type, Dump(sum["tensors"]), SizeOf(sum["bytes"]));
-  }
+  for (const std::string& line : MemoryBars(AmountsOf(file))) text += "  " + line + "\n";
   text += "\nmetadata\n";
   for (const auto& [key, value] : file["metadata"].items()) {
     text += fmt::format("  {} = {}\n", Safe(key), Safe(Shortened(Dump(value))));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/crash_report.h"
+#include "cli/memory_bars.h"
 #include "cli/signals.h"
 #include "engine/engine_access.h"
 
@@ -48,6 +49,19 @@ Status SetVerbosity(const ConfigFlags& flags, Console& console) {
   if (flags.quiet) console.set_verbosity(std::min(console.verbosity(), Verbosity::kWarnings));
   if (flags.verbose) console.set_verbosity(Verbosity::kNotes);
   return OkStatus();
+}
+
+// What each device will hold.
+void DescribeMemory(const ModelSession& session, Console& console) {
+  const auto needs = session.session().PredictMemory();
+  if (!needs) return console.Warn(needs.error().ToString());
+  const BackendDevices& devices = session.devices();
+  std::vector<DeviceMemory> amounts;
+  for (size_t i = 0; i < needs->size(); ++i) {
+    amounts.push_back({devices.policy.device_names[i], (*needs)[i],
+                       devices.devices[i]->description().memory_free});
+  }
+  for (const std::string& line : DeviceMemoryBars(amounts)) console.Note("memory: " + line);
 }
 
 }  // namespace
@@ -126,6 +140,7 @@ void DescribeSession(const ModelSession& session, Console& console) {
                            facts.width, facts.vocabulary, session.capacity()));
   console.Note(
       fmt::format("backend: {} on {} ({})", session.devices().backend, device.name, device.driver));
+  DescribeMemory(session, console);
   if (session.auto_choices().max_rows) {
     console.Note(
         fmt::format("context.prefill_chunk: {}, chosen for the device", session.limits().max_rows));

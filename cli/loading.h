@@ -48,7 +48,7 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
                                        const std::vector<std::string>& plugin_flags);
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Console& console);
 
-// Prints the notes of -v: device, sampling chain, seed, placement.
+// Prints the notes of -v: device, memory that will be taken, sampling chain, seed.
 void DescribeSession(const ModelSession& session, Console& console);
 
 }  // namespace rullama::cli

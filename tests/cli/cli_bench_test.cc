@@ -23,12 +23,17 @@ std::vector<std::string> BenchArguments(std::vector<std::string> more) {
 }
 
 TEST(Bench, TableNamesModelBackendThreadsAndBuild) {
-  const RunResult result = RunRullama(BenchArguments({}));
+  const std::filesystem::path plot = std::filesystem::path(::testing::TempDir()) / "bench.svg";
+  const RunResult result = RunRullama(BenchArguments({"--plot", plot.string()}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const char* part : {"| model ", "| threads |", "tiny-e2b-Q4_K_M.gguf Q4_K_M |", "| cpu ",
                            " pp8 |", " tg4 |", "\ndevice: ", "\nbuild: rullama "}) {
     EXPECT_THAT(result.out, HasSubstr(part));
   }
+  const std::string svg = ReadFile(plot);
+  EXPECT_THAT(svg, HasSubstr("tiny-e2b-Q4_K_M.gguf Q4_K_M on cpu"));
+  EXPECT_THAT(svg, HasSubstr("<title>pp8: "));
+  EXPECT_THAT(svg, HasSubstr("<title>tg4: "));
 }
 
 TEST(Bench, JsonHasTheSameFields) {
