@@ -8,7 +8,7 @@ function(rullama_install_documents)
   install(FILES README.md LICENSE CONTRIBUTING.md SECURITY.md
     DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
   install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc
-    FILES_MATCHING PATTERN "*.md")
+    FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
   file(GLOB models CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/data/tiny-*.gguf)
   install(FILES ${models} DESTINATION ${CMAKE_INSTALL_DATADIR}/rullama/models COMPONENT data)
   # In the source tree the tiny models are test data; once installed they are where the others go.
