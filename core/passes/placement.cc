@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/passes/decompose.h"
+#include "core/passes/layers.h"
 
 namespace rullama {
 namespace {
@@ -21,6 +22,7 @@ class Placer {
     graph_ = graph;
     FindHostExperts();
     for (;;) {
+      RL_RETURN_IF_ERROR(FindHomes());
       RL_RETURN_IF_ERROR(AskDevices());
       const std::vector<bool> refused = CompositesToDecompose();
       if (std::ranges::find(refused, true) == refused.end()) break;
@@ -32,15 +34,25 @@ class Placer {
     }
     if (!refused.empty()) return Refused(refused);
     PullTowardsHost();
-    report_.ops_per_device.assign(
-        static_cast<size_t>(std::max(policy_.main_device, policy_.host_device)) + 1, 0);
+    report_.ops_per_device.assign(refusals_.size(), 0);
     for (const Op& op : graph_.ops) ++report_.ops_per_device[static_cast<size_t>(op.device)];
     return Placement{std::move(graph_), std::move(report_)};
   }
 
  private:
-  [[nodiscard]] bool HasHost() const {
-    return policy_.host_device >= 0 && policy_.host_device != policy_.main_device;
+  // Whether there is a host beside the home of an op.
+  [[nodiscard]] bool HasHost(size_t i) const {
+    return policy_.host_device >= 0 && policy_.host_device != home_[i];
+  }
+
+  [[nodiscard]] const std::string& RefusalOf(int device, size_t i) const {
+    return refusals_.at(static_cast<size_t>(device))[i];
+  }
+  // Why the home of an op refuses it; empty if it does not.
+  [[nodiscard]] const std::string& HomeRefusal(size_t i) const { return RefusalOf(home_[i], i); }
+  // The same of the host, if there is one.
+  [[nodiscard]] const std::string& HostRefusal(size_t i) const {
+    return RefusalOf(policy_.host_device, i);
   }
 
   [[nodiscard]] std::string NameOfDevice(int device) const {
@@ -55,7 +67,7 @@ class Placer {
 
   // Before anything is decomposed, so that the mixtures of experts can be counted.
   void FindHostExperts() {
-    int64_t left = HasHost() ? policy_.host_expert_layers : 0;
+    int64_t left = policy_.host_device >= 0 ? policy_.host_expert_layers : 0;
     for (const Op& op : graph_.ops) {
       if (op.kind != OpKind::kMoeFfn || left == 0) continue;
       host_experts_.insert(NameOfOp(op));
@@ -63,9 +75,25 @@ class Placer {
     }
   }
 
+  Status FindHomes() {
+    home_.assign(graph_.ops.size(), policy_.main_device);
+    if (policy_.layer_devices.empty()) return OkStatus();
+    RL_ASSIGN_OR_RETURN(const std::vector<size_t> layers, LayersOf(graph_, policy_.layer_outputs));
+    const size_t last = policy_.layer_devices.size() - 1;
+    for (size_t i = 0; i < home_.size(); ++i) {
+      home_[i] = policy_.layer_devices[std::min(layers[i], last)];
+    }
+    return OkStatus();
+  }
+
   Status AskDevices() {
-    RL_RETURN_IF_ERROR(Ask(policy_.main_device, main_refusals_));
-    if (HasHost()) RL_RETURN_IF_ERROR(Ask(policy_.host_device, host_refusals_));
+    std::set<int> devices(policy_.layer_devices.begin(), policy_.layer_devices.end());
+    if (devices.empty()) devices.insert(policy_.main_device);
+    if (policy_.host_device >= 0) devices.insert(policy_.host_device);
+    refusals_.resize(static_cast<size_t>(*devices.rbegin()) + 1);
+    for (const int device : devices) {
+      RL_RETURN_IF_ERROR(Ask(device, refusals_[static_cast<size_t>(device)]));
+    }
     return OkStatus();
   }
 
@@ -81,9 +109,9 @@ class Placer {
     return std::ranges::find(policy_.host_ops, NameOf(op.kind)) != policy_.host_ops.end();
   }
 
-  [[nodiscard]] bool MayRunOnHost(const Op& op) const {
-    if (!HasHost() || policy_.fallback == FallbackPolicy::kDeny) return false;
-    return policy_.fallback == FallbackPolicy::kAllow || IsListed(op);
+  [[nodiscard]] bool MayRunOnHost(size_t i) const {
+    if (!HasHost(i) || policy_.fallback == FallbackPolicy::kDeny) return false;
+    return policy_.fallback == FallbackPolicy::kAllow || IsListed(graph_.ops[i]);
   }
 
   // The pattern of host_weights that matches a constant of the op; null if there is none.
@@ -97,13 +125,13 @@ class Placer {
     return nullptr;
   }
 
-  [[nodiscard]] bool WantsHost(const Op& op) const {
-    return MayRunOnHost(op) && HostWeightOf(op) != nullptr;
+  [[nodiscard]] bool WantsHost(size_t i) const {
+    return MayRunOnHost(i) && HostWeightOf(graph_.ops[i]) != nullptr;
   }
 
-  [[nodiscard]] bool IsSentToHost(const Op& op) const {
-    return HasHost() &&
-           (policy_.on_host.contains(NameOfOp(op)) || host_experts_.contains(NameOfOp(op)));
+  [[nodiscard]] bool IsSentToHost(size_t i) const {
+    const std::string name = NameOfOp(graph_.ops[i]);
+    return HasHost(i) && (policy_.on_host.contains(name) || host_experts_.contains(name));
   }
 
   // A refused composite is decomposed, unless the user listed that very op for the host.
@@ -111,12 +139,12 @@ class Placer {
     std::vector<bool> refused(graph_.ops.size(), false);
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
-      if (!HasDecomposition(op.kind) || main_refusals_[i].empty()) continue;
+      if (!HasDecomposition(op.kind) || HomeRefusal(i).empty()) continue;
       const bool may_stay_whole =
-          WantsHost(op) || IsSentToHost(op) || (MayRunOnHost(op) && IsListed(op));
-      if (may_stay_whole && host_refusals_[i].empty()) continue;
+          WantsHost(i) || IsSentToHost(i) || (MayRunOnHost(i) && IsListed(op));
+      if (may_stay_whole && HostRefusal(i).empty()) continue;
       refused[i] = true;
-      report_.decomposed.push_back({NameOfOp(op), op.kind, main_refusals_[i]});
+      report_.decomposed.push_back({NameOfOp(op), op.kind, HomeRefusal(i)});
     }
     return refused;
   }
@@ -124,22 +152,22 @@ class Placer {
   // False if no device may run the op.
   bool Assign(size_t i) {
     Op& op = graph_.ops[i];
-    op.device = policy_.main_device;
-    if (IsSentToHost(op) && host_refusals_[i].empty()) {
+    op.device = home_[i];
+    if (IsSentToHost(i) && HostRefusal(i).empty()) {
       MoveToHost(op,
                  host_experts_.contains(NameOfOp(op))
                      ? fmt::format("placement.host_expert_layers is {}", policy_.host_expert_layers)
                      : "asked for");
       return true;
     }
-    if (WantsHost(op) && host_refusals_[i].empty()) {
+    if (WantsHost(i) && HostRefusal(i).empty()) {
       MoveToHost(op,
                  fmt::format("reads a weight of placement.host_weights '{}'", *HostWeightOf(op)));
       return true;
     }
-    if (main_refusals_[i].empty()) return true;
-    if (!MayRunOnHost(op) || !host_refusals_[i].empty()) return false;
-    MoveToHost(op, main_refusals_[i]);
+    if (HomeRefusal(i).empty()) return true;
+    if (!MayRunOnHost(i) || !HostRefusal(i).empty()) return false;
+    MoveToHost(op, HomeRefusal(i));
     return true;
   }
 
@@ -156,13 +184,13 @@ class Placer {
     for (const size_t i : refused) {
       const std::string_view kind = NameOf(graph_.ops[i].kind);
       if (std::ranges::find(kinds, kind) != kinds.end()) continue;
-      if (!kinds.empty()) others += fmt::format(", {} ({})", kind, main_refusals_[i]);
+      if (!kinds.empty()) others += fmt::format(", {} ({})", kind, HomeRefusal(i));
       kinds.push_back(kind);
     }
     if (!others.empty()) others = fmt::format("; refused as well: {}", others.substr(2));
     return MakeError(ErrorKind::kBackend, "placement.refused",
                      "op '{}' ({}) is refused by {}: {}{}; {}", NameOfOp(op), NameOf(op.kind),
-                     NameOfDevice(policy_.main_device), main_refusals_[refused.front()], others,
+                     NameOfDevice(home_[refused.front()]), HomeRefusal(refused.front()), others,
                      AdviceFor(refused.front(), kinds));
   }
 
@@ -173,27 +201,27 @@ class Placer {
           "the host run what is refused, or choose another backend",
           fmt::join(kinds, "', '"));
     }
-    if (!HasHost()) return "no host device is open that could take it; choose another backend";
-    if (!MayRunOnHost(graph_.ops[i])) {
+    if (!HasHost(i)) return "no host device is open that could take it; choose another backend";
+    if (!MayRunOnHost(i)) {
       return fmt::format(
           "add '{}' to placement.host_ops or set placement.fallback to 'allow' to let the host run "
           "what is refused",
           fmt::join(kinds, "', '"));
     }
     return fmt::format("the host ({}) refuses it too: {}; choose another backend",
-                       NameOfDevice(policy_.host_device), host_refusals_[i]);
+                       NameOfDevice(policy_.host_device), HostRefusal(i));
   }
 
   // Moves ops on small integers to the host if they depend on inputs of the step and feed host ops
   // (such as selecting the wanted token ids for an embedding). On the main device each would cost a
   // round trip between the devices.
   void PullTowardsHost() {
-    if (!HasHost() || policy_.fallback == FallbackPolicy::kDeny) return;
+    if (policy_.host_device < 0 || policy_.fallback == FallbackPolicy::kDeny) return;
     std::vector<bool> feeds_host(graph_.values.size(), false);
     for (size_t i = graph_.ops.size(); i-- > 0;) {
       Op& op = graph_.ops[i];
       if (op.device != policy_.host_device && feeds_host[op.results[0]] && IsIndexWork(op) &&
-          host_refusals_[i].empty()) {
+          HostRefusal(i).empty()) {
         MoveToHost(op, "feeds an op on the host");
       }
       if (op.device != policy_.host_device) continue;
@@ -215,8 +243,8 @@ class Placer {
   const PlacementPolicy& policy_;
   Graph graph_;
   std::set<std::string, std::less<>> host_experts_;  // names of first results
-  std::vector<std::string> main_refusals_;
-  std::vector<std::string> host_refusals_;  // empty if there is no host
+  std::vector<int> home_;                            // by op
+  std::vector<std::vector<std::string>> refusals_;   // by device, which may not have been asked
   PlacementReport report_;
 };
 

@@ -1,6 +1,7 @@
-// Decides which device runs each op. The main device gets every op that it supports. Composites
-// that it refuses are decomposed, and it is asked again. Ops that it still refuses run on the host
-// if the policy allows it. The report names each op that left the main device, and the reason.
+// Decides which device runs each op. The home of an op is the main device, or the device of its
+// layer if the layers of a model are spread over several. It gets every op that it supports.
+// Composites that it refuses are decomposed, and it is asked again. Ops that it still refuses run
+// on the host if the policy allows it. The report names each op that left its home, and the reason.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,12 @@ struct PlacementPolicy {
   // read sparsely; only activations cross.
   int64_t host_expert_layers = 0;
   int main_device = 0;
-  int host_device = -1;                   // -1: no host device
+  // The device of each layer of a model on several devices; empty: everything is at home on the
+  // main device. `layer_outputs` has the names of the residual stream behind the embedding and
+  // behind each layer (layers.h). The embedding goes with the first layer, the head with the last.
+  std::vector<int> layer_devices;
+  std::vector<std::string> layer_outputs;
+  int host_device = -1;                   // -1: no host device; may be the device of layers
   std::vector<std::string> device_names;  // by device, for messages; may be shorter
 };
 
@@ -44,7 +50,7 @@ struct PlacementReport {
     std::string reason;
   };
   std::vector<size_t> ops_per_device;   // by device
-  std::vector<Decision> moved_to_host;  // ops that left the main device
+  std::vector<Decision> moved_to_host;  // ops that left their home
   std::vector<Decision> decomposed;     // composites that were replaced, with the refusal
 };
 
@@ -55,7 +61,7 @@ struct Placement {
 
 // Errors (kBackend): placement.refused names op, device, reason, all kinds that are refused and
 // what to set; placement.query if an answer does not have one entry per op. Errors of the query
-// pass through.
+// pass through, as do those of LayersOf().
 Result<Placement> PlaceOps(const Graph& graph, const SupportQuery& query,
                            const PlacementPolicy& policy);
 

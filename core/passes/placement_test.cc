@@ -194,6 +194,56 @@ TEST(Placement, WithoutAHostTheExpertsStay) {
   EXPECT_TRUE(placed->report.moved_to_host.empty());
 }
 
+// Two devices with one layer and two, and a host.
+PlacementPolicy TwoDevices() {
+  PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);
+  policy.layer_devices = {0, 1, 1};
+  policy.layer_outputs = {"scaled", "blk.0.out", "blk.1.out", "blk.2.out"};
+  policy.host_device = 2;
+  policy.device_names = {"left", "right", "host"};
+  return policy;
+}
+
+TEST(Placement, EachLayerRunsOnItsDevice) {
+  FakeDevices devices({{1, {OpKind::kPleInject}}});
+  PlacementPolicy policy = TwoDevices();
+  policy.host_weights = {"blk.1.per_layer_token_embd"};
+  auto placed = PlaceOps(MiniModel::Build(), devices.Query(), policy);
+  ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+  const Graph& graph = placed->graph;
+  EXPECT_EQ(DeviceOf(graph, "embd"), 0);
+  EXPECT_EQ(DeviceOf(graph, "blk.0.out"), 0);
+  EXPECT_EQ(DeviceOf(graph, "blk.1.normed"), 1);
+  EXPECT_EQ(DeviceOf(graph, "blk.1.ple"), 2);
+  EXPECT_EQ(DeviceOf(graph, "blk.2.ple"), 1);
+  EXPECT_EQ(DeviceOf(graph, "logits"), 1);
+  EXPECT_EQ(DeviceOf(graph, "token"), 1);
+  EXPECT_EQ(CountOps(graph, OpKind::kPleInject), 1U) << "decomposed where it is refused";
+  EXPECT_EQ(placed->report.ops_per_device.size(), 3U);
+  EXPECT_EQ(placed->report.ops_per_device[2], 1U);
+}
+
+TEST(Placement, ARefusalOfASecondDeviceNamesIt) {
+  FakeDevices devices({{1, {OpKind::kRope}}});
+  auto placed = PlaceOps(MiniModel::Build(), devices.Query(), TwoDevices());
+  ASSERT_FALSE(placed.has_value());
+  EXPECT_THAT(placed.error().message,
+              AllOf(HasSubstr("'blk.1.k' (rope) is refused by right: no kernel"),
+                    HasSubstr("add 'rope' to placement.host_ops")));
+}
+
+TEST(Placement, TheDeviceOfLayersMayBeTheHost) {
+  FakeDevices devices({});
+  PlacementPolicy policy = TwoDevices();
+  policy.host_device = 1;
+  policy.host_weights = {"per_layer_token_embd"};
+  auto placed = PlaceOps(MiniModel::Build(), devices.Query(), policy);
+  ASSERT_TRUE(placed.has_value()) << placed.error().ToString();
+  EXPECT_EQ(DeviceOf(placed->graph, "blk.0.ple"), 1);
+  EXPECT_EQ(DeviceOf(placed->graph, "blk.2.ple"), 1);
+  ASSERT_EQ(placed->report.moved_to_host.size(), 1U) << "those of the other layers are at home";
+}
+
 TEST(Placement, OpsOnHostWeightsRunOnTheHost) {
   FakeDevices devices({});
   PlacementPolicy policy = PolicyWithHost(FallbackPolicy::kList);
