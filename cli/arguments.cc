@@ -20,6 +20,8 @@ constexpr const char* kSpelledOut[][2] = {
     {"-sys", "--system"},          {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
     {"-ctk", "--cache-type-k"},    {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
     {"-jf", "--json-schema-file"}, {"-ncmoe", "--n-cpu-moe"},  {"-cmoe", "--cpu-moe"},
+    {"-dev", "--devices"},         {"-ts", "--tensor-split"},  {"-sm", "--split-mode"},
+    {"-mg", "--main-gpu"},
 };
 
 const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {

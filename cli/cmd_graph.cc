@@ -15,6 +15,7 @@
 #include "core/ir/dot.h"
 #include "core/ir/text.h"
 #include "core/runtime/device_program.h"
+#include "engine/layer_placement.h"
 #include "engine/session_canvas.h"
 
 namespace rullama::cli {
@@ -125,11 +126,12 @@ Status DrawAfter(DrawingFiles& files, const std::string& title, const Form& form
 }
 
 Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& graph,
-                      const BackendDevices& devices, DrawingFiles& files, Console& console) {
+                      const BackendDevices& devices, const PlacementPolicy& policy,
+                      DrawingFiles& files, Console& console) {
   RL_ASSIGN_OR_RETURN(
       const Program program,
       BuildDeviceProgram(
-          graph, devices.Borrow(), devices.policy,
+          graph, devices.Borrow(), policy,
           {.max_t = graph.max_t, .max_r = graph.max_r, .demand = DemandOf(flags.demand)}));
   if (files.any()) {
     const std::string title = fmt::format("{} on {}", graph.name, devices.backend);
@@ -196,7 +198,10 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                         OpenDevices(*registry, model.config(), console));
     RL_ASSIGN_OR_RETURN(const ModelProgram program,
                         build(KvDtypeFor(model.config(), devices.backend)));
-    shown = ShowAfter(flags, form, program.graphs[index].graph, devices, files, console);
+    RL_ASSIGN_OR_RETURN(const PlacementPolicy policy,
+                        PlaceLayers(program.graphs.front().graph, program.layer_outputs,
+                                    model.config().placement.split, devices));
+    shown = ShowAfter(flags, form, program.graphs[index].graph, devices, policy, files, console);
   }
   registry->Shutdown();
   return shown;

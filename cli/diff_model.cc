@@ -119,6 +119,7 @@ Config ConfigOfBackend(const Config& config, const std::string& backend) {
   Config chosen = config;
   if (config.backend.name != backend) chosen.backend.options.clear();
   chosen.backend.name = backend;
+  chosen.backend.devices.clear();
   return chosen;
 }
 

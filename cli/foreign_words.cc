@@ -7,10 +7,7 @@ namespace {
 
 constexpr ForeignWord kOptions[] = {
     // Options for the devices.
-    {"-dev", "use --backend NAME and --device D"},
-    {"-sm --split-mode -ts --tensor-split --rpc",
-     "not supported: a model runs on one device; choose it with --backend and --device"},
-    {"-mg --main-gpu", "use --device D: index or name of the device"},
+    {"--rpc", "not supported: all devices are those of this machine"},
     {"--list-devices", "use the command: rullama backends"},
     {"-ot --override-tensor",
      "use placement.host_weights in a file for --config, or --n-cpu-moe N for experts"},

@@ -9,7 +9,9 @@
 #include "cli/crash_report.h"
 #include "cli/memory_bars.h"
 #include "cli/signals.h"
+#include "core/base/size_text.h"
 #include "engine/engine_access.h"
+#include "engine/layer_placement.h"
 
 namespace rullama::cli {
 namespace {
@@ -133,6 +135,27 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
   return rullama::OpenDevices(registry, config, ProcessHooks({}), console);
 }
 
+namespace {
+
+// Which layers each device has, and the memory that they take there.
+void DescribeLayers(const ModelSession& session, Console& console) {
+  const std::vector<DeviceLayers> runs = LayersByDevice(session.placement());
+  if (runs.empty()) return;
+  const auto needs = session.session().PredictMemory();
+  for (const DeviceLayers& run : runs) {
+    const auto device = static_cast<size_t>(run.device);
+    const std::string memory =
+        needs ? fmt::format("{} of weights, {} of caches, {} of work",
+                            SizeText((*needs)[device].weights), SizeText((*needs)[device].states),
+                            SizeText((*needs)[device].work))
+              : needs.error().ToString();
+    console.Note(fmt::format("device {}: {} has layers {} to {}: {}", device, run.name, run.first,
+                             run.first + run.count - 1, memory));
+  }
+}
+
+}  // namespace
+
 void DescribeSession(const ModelSession& session, Console& console) {
   const DeviceDescription& device = session.devices().main().description();
   const ModelFacts& facts = session.model().facts();
@@ -140,6 +163,7 @@ void DescribeSession(const ModelSession& session, Console& console) {
                            facts.width, facts.vocabulary, session.capacity()));
   console.Note(
       fmt::format("backend: {} on {} ({})", session.devices().backend, device.name, device.driver));
+  DescribeLayers(session, console);
   DescribeMemory(session, console);
   if (session.auto_choices().max_rows) {
     console.Note(

@@ -180,6 +180,12 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags, std::vector<std::string
   AddSetting(app, flags, "--device", "backend.device", "Index of the device, or part of its name")
       ->option_text("D")
       ->group("Backend");
+  app.add_option("--devices", flags.devices,
+                 "Devices that share the layers: BACKEND:DEVICE,..., such as vulkan:0,vulkan:1,cpu")
+      ->delimiter(',')
+      ->option_text("LIST")
+      ->allow_extra_args(false)
+      ->group("Backend");
   AddSetting(app, flags, "-t,--threads", "backend.options.threads",
              "Threads of the cpu backend [default one per core]; fewer on a busy machine")
       ->option_text("N")
@@ -280,6 +286,10 @@ Result<LoadedConfig> LoadConfig(const ConfigFlags& flags) {
   RL_RETURN_IF_ERROR(loaded.config.ApplyEnvironment(loaded.environment));
   for (const ConfigFlags::Setting& setting : flags.settings) {
     RL_RETURN_IF_ERROR(loaded.config.Set(setting.path, setting.text, Origin::kFlag, setting.flag));
+  }
+  if (!flags.devices.empty()) {
+    RL_RETURN_IF_ERROR(loaded.config.SetList("backend.devices", DeviceNames(flags.devices),
+                                             Origin::kFlag, "--devices"));
   }
   RL_RETURN_IF_ERROR(ApplyPeerOptions(flags.peer, loaded.config));
   if (!flags.stop.empty()) {

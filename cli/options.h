@@ -30,6 +30,7 @@ struct ConfigFlags {
   std::vector<Setting> settings;
   std::vector<std::string> stop;
   std::vector<std::string> adapters;
+  std::vector<std::string> devices;
   std::vector<std::string> training_targets;
   PeerOptions peer;
   bool verbose = false;

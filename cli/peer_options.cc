@@ -28,6 +28,7 @@ Status ApplyGpuLayers(const std::string& text, LayeredConfig& config) {
   RL_ASSIGN_OR_RETURN(const auto layers, ParseGpuLayers(text));
   const std::string& backend = config.values().backend.name;
   const bool on_host = layers && *layers == 0;
+  if (!on_host && !config.values().backend.devices.empty()) return OkStatus();
   if (config.origin("backend.name") == Origin::kFlag) {
     if (!on_host || backend == "cpu") return OkStatus();
     return Refused(
@@ -63,7 +64,61 @@ Status ApplyCpuMoe(const PeerOptions& options, LayeredConfig& config) {
   return config.Set(kKey, std::to_string(INT32_MAX), Origin::kFlag, "--cpu-moe");
 }
 
+Status ApplyTensorSplit(const std::string& text, LayeredConfig& config) {
+  std::vector<std::string> shares = CLI::detail::split(text, ',');
+  // Whole numbers would be numbers of layers.
+  for (std::string& share : shares) {
+    if (share.find('.') == std::string::npos) share += ".0";
+  }
+  return config.SetList("placement.split", shares, Origin::kFlag, "--tensor-split");
+}
+
+Status CheckSplitMode(const std::string& mode) {
+  if (mode == "layer" || mode == "none") return OkStatus();
+  if (mode != "row" && mode != "tensor") {
+    return Refused("--split-mode: found '{}', expected layer or none", mode);
+  }
+  return Refused("--split-mode cannot be {}: each layer runs on one device; use layer", mode);
+}
+
+// With --split-mode none, the device of --main-gpu runs the model alone.
+Status ApplyMainGpu(const PeerOptions& options, LayeredConfig& config) {
+  constexpr const char* kMainGpu = "--main-gpu";
+  const std::vector<std::string> devices = config.values().backend.devices;
+  const bool alone = options.split_mode == "none";
+  const std::string main = options.main_gpu.value_or("0");
+  const int64_t last = devices.empty() ? INT32_MAX : std::ssize(devices) - 1;
+  RL_ASSIGN_OR_RETURN(const int64_t index, ParseInteger(main, kMainGpu, 0, last));
+  if (devices.empty()) {
+    if (!options.main_gpu) return OkStatus();
+    return config.Set("backend.device", main, Origin::kFlag, kMainGpu);
+  }
+  if (!alone) return OkStatus();
+  return config.SetList("backend.devices", {&devices[static_cast<size_t>(index)], 1}, Origin::kFlag,
+                        "--split-mode");
+}
+
+Status ApplyDevices(const PeerOptions& options, LayeredConfig& config) {
+  if (options.split_mode) RL_RETURN_IF_ERROR(CheckSplitMode(*options.split_mode));
+  if (options.tensor_split) RL_RETURN_IF_ERROR(ApplyTensorSplit(*options.tensor_split, config));
+  return ApplyMainGpu(options, config);
+}
+
 }  // namespace
+
+std::vector<std::string> DeviceNames(const std::vector<std::string>& typed) {
+  std::vector<std::string> names;
+  for (const std::string& text : typed) {
+    std::string& name = names.emplace_back(text == "none" ? "cpu" : text);
+    // Backends have lower-case names.
+    const bool of_peer = !name.empty() && name[0] >= 'A' && name[0] <= 'Z';
+    if (!of_peer || name.find(':') != std::string::npos) continue;
+    name = CLI::detail::to_lower(name);
+    const size_t index = name.find_first_of("0123456789");
+    if (index != std::string::npos) name.insert(index, ":");
+  }
+  return names;
+}
 
 void AddPeerOptions(CLI::App& app, PeerOptions& options) {
   const auto add = [&app](const char* names, std::optional<std::string>& value, const char* help,
@@ -82,6 +137,15 @@ void AddPeerOptions(CLI::App& app, PeerOptions& options) {
   add("--n-cpu-moe", options.cpu_moe_layers,
       "Also -ncmoe. The experts of the first N layers run on the processor and stay in its memory",
       "N");
+  add("--tensor-split", options.tensor_split,
+      "Also -ts. Shares of the layers, one for each of --devices (-dev): 3,1", "LIST");
+  add("--split-mode", options.split_mode,
+      "Also -sm. layer: each of --devices has some layers; none: the one of --main-gpu has all",
+      "MODE");
+  add("--main-gpu", options.main_gpu,
+      "Also -mg. With --split-mode none the index of one of --devices; without --devices that of a "
+      "device of the backend",
+      "N");
   app.add_flag("--cpu-moe", options.cpu_moe, "Also -cmoe. The same for all layers")->group(kGroup);
 }
 
@@ -94,6 +158,7 @@ Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config) {
     return Refused("--flash-attn cannot be off: each backend has one kernel for attention");
   }
   RL_RETURN_IF_ERROR(ApplyCacheTypes(options, config));
+  RL_RETURN_IF_ERROR(ApplyDevices(options, config));
   return ApplyCpuMoe(options, config);
 }
 
@@ -102,9 +167,9 @@ Status CheckGpuLayers(const PeerOptions& options, int64_t layers) {
   RL_ASSIGN_OR_RETURN(const auto asked, ParseGpuLayers(*options.gpu_layers));
   if (!asked || *asked == 0 || *asked >= layers) return OkStatus();
   return Refused(
-      "{} {} would split the {} layers of this model, but a model runs on one device as a whole; "
-      "give 0 for the processor, or all",
-      kGpuLayers, *asked, layers);
+      "{} {} would split the {} layers of this model; name the devices of both parts, such as "
+      "--devices cpu,vulkan --tensor-split {},{}, or give 0 for the processor, or all",
+      kGpuLayers, *asked, layers, layers - *asked, *asked);
 }
 
 }  // namespace rullama::cli

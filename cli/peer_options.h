@@ -1,11 +1,12 @@
-// Options of llama.cpp that mean something here under another name: -ngl, -fa, -ctk, -ctv,
-// -ncmoe and -cmoe.
+// Options of llama.cpp that mean something here under another name: -ngl, -fa, -ctk, -ctv, -ncmoe,
+// -cmoe, -dev, -ts, -sm and -mg.
 // Thread safety: none; used by main's thread.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
@@ -23,18 +24,25 @@ struct PeerOptions {
   std::optional<std::string> cache_type_v;
   std::optional<std::string> cpu_moe_layers;
   bool cpu_moe = false;  // of all layers
+  std::optional<std::string> tensor_split;
+  std::optional<std::string> split_mode;
+  std::optional<std::string> main_gpu;
 };
 
 void AddPeerOptions(CLI::App& app, PeerOptions& options);
 
 // Sets what the options stand for: the backend for --gpu-layers, unless --backend was given,
-// context.kv_dtype for the types of the cache, and placement.host_expert_layers for --n-cpu-moe and
-// --cpu-moe. Errors (kUsage): usage.option for what rullama
-// cannot do, and those of LayeredConfig::Set.
+// context.kv_dtype for the types of the cache, placement.host_expert_layers for --n-cpu-moe and
+// --cpu-moe, placement.split for --tensor-split, and the device of --main-gpu. Errors (kUsage):
+// usage.option for what rullama cannot do, and those of LayeredConfig::Set.
 Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config);
 
-// A model runs on one device as a whole. Error usage.option (kUsage) if --gpu-layers asks for a
-// part of its layers.
+// The names of --devices as the configuration has them: "Vulkan1" of llama.cpp is "vulkan:1", and
+// "none" is the processor.
+std::vector<std::string> DeviceNames(const std::vector<std::string>& typed);
+
+// The number of layers on the GPU alone does not say which device has the others. Error
+// usage.option (kUsage) if --gpu-layers asks for a part of its layers.
 Status CheckGpuLayers(const PeerOptions& options, int64_t layers);
 
 }  // namespace rullama::cli

@@ -8,27 +8,29 @@ namespace {
 // The part of the device's memory that `auto` leaves to workspaces of the driver and to others.
 constexpr uint64_t kSparePart = 5;
 
+}  // namespace
+
 bool IsGpu(const DeviceDescription& device) {
   return device.type == RL_DEVICE_GPU || device.type == RL_DEVICE_INTEGRATED_GPU;
 }
 
-// Bytes that may be used. A driver that does not report free memory is taken to have all of it.
-uint64_t Budget(const DeviceDescription& device) {
+uint64_t MemoryBudget(const DeviceDescription& device) {
   const uint64_t free_bytes = device.memory_free == 0 ? device.memory_total : device.memory_free;
   const uint64_t spare = device.memory_total / kSparePart;
   return free_bytes - std::min(free_bytes, spare);
 }
 
-}  // namespace
-
-Result<DeviceSettings> ChooseForDevice(DeviceSettings settings, const AutoChoices& choices,
-                                       const DeviceDescription& device, int64_t most_rows,
-                                       const MemoryQuery& need) {
+Result<DeviceSettings> ChooseForDevices(DeviceSettings settings, const AutoChoices& choices,
+                                        std::span<const DeviceDescription> devices,
+                                        int64_t most_rows, const MemoryQuery& need) {
   if (choices.max_rows) settings.max_rows = std::min(kFewestAutoRows, most_rows);
-  if (!IsGpu(device)) return settings;
-  const uint64_t budget = Budget(device);
-  const auto fits = [&](const DeviceSettings& asked) {
-    return need(asked).map([budget](uint64_t bytes) { return bytes <= budget; });
+  if (!std::ranges::any_of(devices, IsGpu)) return settings;
+  const auto fits = [&](const DeviceSettings& asked) -> Result<bool> {
+    RL_ASSIGN_OR_RETURN(const std::vector<uint64_t> bytes, need(asked));
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (IsGpu(devices[i]) && bytes[i] > MemoryBudget(devices[i])) return false;
+    }
+    return true;
   };
   if (choices.max_rows) {
     for (int64_t rows = kMostAutoRows; rows > kFewestAutoRows; rows /= 2) {

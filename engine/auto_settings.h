@@ -1,9 +1,10 @@
-// What `auto` of context.prefill_chunk and placement.host_weights means on a device. Pure
-// functions.
+// What `auto` of context.prefill_chunk and placement.host_weights means on the devices of a model.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,15 +31,21 @@ struct AutoChoices {
   bool host_weights = false;
 };
 
-// Bytes that a session with these settings allocates on the device.
-using MemoryQuery = std::function<Result<uint64_t>(const DeviceSettings&)>;
+[[nodiscard]] bool IsGpu(const DeviceDescription& device);
 
-// `settings` with the choices of `auto` for the device. A GPU gets the largest step that leaves a
-// fifth of its memory free, then the tables if that leaves as much; any other device gets steps of
-// kFewestAutoRows and no table. `most_rows` is the longest step that can be used. Errors: those of
-// `need`, which is asked about GPUs only.
-Result<DeviceSettings> ChooseForDevice(DeviceSettings settings, const AutoChoices& choices,
-                                       const DeviceDescription& device, int64_t most_rows,
-                                       const MemoryQuery& need);
+// Bytes of the device's memory that `auto` uses: what is free less a fifth of all. A driver that
+// does not report free memory is taken to have all of it.
+[[nodiscard]] uint64_t MemoryBudget(const DeviceDescription& device);
+
+// Bytes that a session with these settings allocates on each device.
+using MemoryQuery = std::function<Result<std::vector<uint64_t>>(const DeviceSettings&)>;
+
+// `settings` with the choices of `auto` for the devices that share a model. GPUs get the largest
+// step that leaves a fifth of the memory of each of them free, then the tables if that leaves as
+// much; without a GPU there are steps of kFewestAutoRows and no table. `most_rows` is the longest
+// step that can be used. Errors: those of `need`, which is asked about GPUs only.
+Result<DeviceSettings> ChooseForDevices(DeviceSettings settings, const AutoChoices& choices,
+                                        std::span<const DeviceDescription> devices,
+                                        int64_t most_rows, const MemoryQuery& need);
 
 }  // namespace rullama

@@ -17,9 +17,9 @@ constexpr uint64_t kTable = 500;
 const DeviceSettings kDefaults{.host_weights = {"table"}};
 
 // A model of 1,000 bytes with a table of 500 and one byte of work for each row.
-Result<uint64_t> Need(const DeviceSettings& settings) {
+Result<std::vector<uint64_t>> Need(const DeviceSettings& settings) {
   const uint64_t table = settings.host_weights.empty() ? kTable : 0;
-  return kModel + table + static_cast<uint64_t>(settings.max_rows);
+  return std::vector{kModel + table + static_cast<uint64_t>(settings.max_rows)};
 }
 
 DeviceDescription Gpu(uint64_t total, uint64_t free) {
@@ -32,7 +32,7 @@ DeviceDescription Gpu(uint64_t total, uint64_t free) {
 
 DeviceSettings Choose(const DeviceDescription& device, int64_t most_rows = kLongContext,
                       AutoChoices choices = kBoth, DeviceSettings given = kDefaults) {
-  auto settings = ChooseForDevice(std::move(given), choices, device, most_rows, Need);
+  auto settings = ChooseForDevices(std::move(given), choices, {&device, 1}, most_rows, Need);
   EXPECT_TRUE(settings.has_value());
   return settings.value_or(DeviceSettings{.max_rows = -1});
 }
@@ -74,10 +74,11 @@ TEST(AutoSettings, AnythingElseKeepsShortStepsAndTheTableInTheFile) {
   for (const rl_device_type type : {RL_DEVICE_CPU, RL_DEVICE_SOFTWARE, RL_DEVICE_OTHER}) {
     DeviceDescription device = Gpu(100000, 100000);
     device.type = type;
-    const auto settings = ChooseForDevice(
-        kDefaults, kBoth, device, kLongContext, [](const DeviceSettings&) -> Result<uint64_t> {
-          return MakeError(ErrorKind::kRuntime, "test", "must not be asked");
-        });
+    const auto settings =
+        ChooseForDevices(kDefaults, kBoth, {&device, 1}, kLongContext,
+                         [](const DeviceSettings&) -> Result<std::vector<uint64_t>> {
+                           return MakeError(ErrorKind::kRuntime, "test", "must not be asked");
+                         });
     EXPECT_EQ(settings, kDefaults) << type;
   }
 }
@@ -92,12 +93,23 @@ TEST(AutoSettings, GivenValuesStay) {
 }
 
 TEST(AutoSettings, ErrorsOfTheQueryAreReturned) {
-  const auto settings = ChooseForDevice(
-      kDefaults, kBoth, Gpu(1, 1), kLongContext, [](const DeviceSettings&) -> Result<uint64_t> {
-        return MakeError(ErrorKind::kBackend, "placement.refused", "no");
-      });
+  const DeviceDescription device = Gpu(1, 1);
+  const auto settings =
+      ChooseForDevices(kDefaults, kBoth, {&device, 1}, kLongContext,
+                       [](const DeviceSettings&) -> Result<std::vector<uint64_t>> {
+                         return MakeError(ErrorKind::kBackend, "placement.refused", "no");
+                       });
   ASSERT_FALSE(settings.has_value());
   EXPECT_EQ(settings.error().id, "placement.refused");
+}
+
+// 3,048 bytes are within four fifths of the first and not of the second.
+TEST(AutoSettings, EveryGpuHasToHaveRoom) {
+  const DeviceDescription devices[] = {Gpu(100000, 100000), Gpu(2000, 2000)};
+  const auto need = [](const DeviceSettings& asked) -> Result<std::vector<uint64_t>> {
+    return std::vector<uint64_t>(2, Need(asked)->front());
+  };
+  EXPECT_EQ(*ChooseForDevices(kDefaults, kBoth, devices, kLongContext, need), kDefaults);
 }
 
 }  // namespace

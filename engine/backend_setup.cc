@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "core/config/device_name.h"
 #include "core/reference/reference_backend.h"
 #include "engine/auto_settings.h"
 
@@ -32,6 +34,7 @@ int RankOf(const DeviceDescription& device) {
 }
 
 struct Choice {
+  std::string name;  // for messages
   std::shared_ptr<Plugin> plugin;
   uint32_t device = 0;
   std::string device_name;
@@ -51,7 +54,7 @@ Result<Choice> ChooseBest(Registry& registry) {
       const int rank = RankOf(list->devices[i]);
       if (rank <= best_rank) continue;
       best_rank = rank;
-      best = {listing.plugin, static_cast<uint32_t>(i), list->devices[i].name,
+      best = {listing.name, listing.plugin, static_cast<uint32_t>(i), list->devices[i].name,
               list->devices[i].driver};
     }
   }
@@ -62,21 +65,39 @@ Result<Choice> ChooseBest(Registry& registry) {
   return best;
 }
 
-Result<Choice> Choose(Registry& registry, const BackendConfig& config, Notices& notices) {
-  if (config.name == kAutoBackend) {
-    RL_ASSIGN_OR_RETURN(Choice choice, ChooseBest(registry));
-    notices.Note(
-        fmt::format("--backend auto chose '{}' on {}", choice.plugin->name(), choice.device_name));
-    return choice;
-  }
+Result<Choice> ChooseNamed(Registry& registry, const DeviceName& wanted) {
   Choice choice;
-  RL_ASSIGN_OR_RETURN(choice.plugin, registry.Find(config.name));
+  RL_ASSIGN_OR_RETURN(choice.plugin, registry.Find(wanted.backend));
   RL_ASSIGN_OR_RETURN(const DeviceChoice device,
-                      registry.SelectDevice(*choice.plugin, config.device));
+                      registry.SelectDevice(*choice.plugin, wanted.device));
+  choice.name = choice.plugin->name();
   choice.device = device.index;
   choice.device_name = device.description.name;
   choice.driver = device.description.driver;
   return choice;
+}
+
+// The devices that share the layers of the model: those of the list, or the one that is named.
+Result<std::vector<Choice>> Choose(Registry& registry, const BackendConfig& config,
+                                   Notices& notices) {
+  std::vector<Choice> choices;
+  for (const std::string& text : config.devices) {
+    RL_ASSIGN_OR_RETURN(choices.emplace_back(), ChooseNamed(registry, ParseDeviceName(text)));
+    choices.back().name = text;
+  }
+  if (!choices.empty()) return choices;
+  if (config.name == kAutoBackend) {
+    RL_ASSIGN_OR_RETURN(choices.emplace_back(), ChooseBest(registry));
+    notices.Note(fmt::format("--backend auto chose '{}' on {}", choices.front().plugin->name(),
+                             choices.front().device_name));
+    return choices;
+  }
+  RL_ASSIGN_OR_RETURN(choices.emplace_back(), ChooseNamed(registry, {config.name, config.device}));
+  return choices;
+}
+
+bool IsHost(const std::string& backend) {
+  return backend == kHostBackend || backend == kReferenceBackend;
 }
 
 // More threads than processors wait for each other at every barrier of a step.
@@ -102,11 +123,17 @@ Result<std::unique_ptr<Device>> OpenHost(Registry& registry) {
   return plugin->Open(0, {});
 }
 
-// Opens the cpu device for ops that may or must leave the main one.
+// Finds or opens the cpu device for ops that may or must leave the others.
 Status AddHost(Registry& registry, const PlacementConfig& placement, BackendDevices& opened,
                Notices& notices) {
   const bool needed = placement.host_expert_layers > 0;
   if (!needed && placement.fallback == FallbackPolicy::kDeny) return OkStatus();
+  const auto listed =
+      std::ranges::find(opened.identities, kHostBackend, &std::pair<std::string, uint32_t>::first);
+  if (listed != opened.identities.end()) {
+    opened.policy.host_device = static_cast<int>(listed - opened.identities.begin());
+    return OkStatus();
+  }
   auto host = OpenHost(registry);
   if (!host && needed) {
     return tl::unexpected<Error>(
@@ -116,9 +143,29 @@ Status AddHost(Registry& registry, const PlacementConfig& placement, BackendDevi
     notices.Warn(fmt::format("no op can run on the host: {}", host.error().ToString()));
     return OkStatus();
   }
+  opened.policy.host_device = static_cast<int>(opened.devices.size());
   opened.devices.push_back(*std::move(host));
-  opened.policy.host_device = 1;
   opened.policy.device_names.emplace_back(kHostBackend);
+  return OkStatus();
+}
+
+Status OpenLayerDevices(const std::vector<Choice>& choices, const BackendConfig& config,
+                        const HostHooks& hooks, BackendDevices& opened) {
+  using Options = std::vector<std::pair<std::string, std::string>>;
+  const Options given(config.options.begin(), config.options.end());
+  opened.backend = choices.front().plugin->name();
+  opened.layer_devices = choices.size();
+  for (const Choice& choice : choices) {
+    const std::string& backend = choice.plugin->name();
+    if (hooks.on_device) hooks.on_device(backend, choice.device_name, choice.driver);
+    const bool gets_options = backend == opened.backend;
+    RL_ASSIGN_OR_RETURN(auto device,
+                        choice.plugin->Open(choice.device, gets_options ? given : Options()));
+    opened.devices.push_back(std::move(device));
+    opened.identities.emplace_back(backend, choice.device);
+    opened.policy.device_names.push_back(choice.name);
+    if (hooks.on_drivers_loaded) hooks.on_drivers_loaded();
+  }
   return OkStatus();
 }
 
@@ -146,29 +193,36 @@ std::vector<Device*> BackendDevices::Borrow() const {
   return borrowed;
 }
 
+std::vector<DeviceDescription> BackendDevices::DescribeLayerDevices() const {
+  std::vector<DeviceDescription> descriptions;
+  for (size_t i = 0; i < layer_devices; ++i) descriptions.push_back(devices[i]->description());
+  return descriptions;
+}
+
+Status CheckOneDevice(const BackendDevices& devices, std::string_view what) {
+  if (devices.layer_devices < 2) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "split.model",
+                   "{} runs on one device, but backend.devices names {}; name one", what,
+                   devices.layer_devices);
+}
+
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, const HostHooks& hooks,
                                    Notices& notices) {
-  RL_ASSIGN_OR_RETURN(const Choice choice, Choose(registry, config.backend, notices));
+  RL_ASSIGN_OR_RETURN(const std::vector<Choice> choices, Choose(registry, config.backend, notices));
   WarnOfManyThreads(config.backend, notices);
   BackendDevices opened;
-  opened.backend = choice.plugin->name();
-  if (hooks.on_device) hooks.on_device(opened.backend, choice.device_name, choice.driver);
-  const std::vector<std::pair<std::string, std::string>> options(config.backend.options.begin(),
-                                                                 config.backend.options.end());
-  RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, options));
-  opened.devices.push_back(std::move(device));
-  if (hooks.on_drivers_loaded) hooks.on_drivers_loaded();
+  RL_RETURN_IF_ERROR(OpenLayerDevices(choices, config.backend, hooks, opened));
   opened.policy.fallback = config.placement.fallback;
   opened.policy.host_ops = config.placement.host_ops;
   // Without a value a session decides with the model; until then the table is on the host.
   opened.policy.host_weights =
       config.placement.host_weights.value_or(DeviceSettings().host_weights);
   opened.policy.host_expert_layers = config.placement.host_expert_layers;
-  opened.policy.device_names = {opened.backend};
-  const bool is_host = opened.backend == kHostBackend || opened.backend == kReferenceBackend;
+  const bool all_hosts = std::ranges::all_of(
+      opened.identities, [](const auto& identity) { return IsHost(identity.first); });
   // There is nothing that the host itself could fall back to, so advice must not mention it.
-  if (is_host) opened.policy.fallback = FallbackPolicy::kList;
-  if (!is_host) RL_RETURN_IF_ERROR(AddHost(registry, config.placement, opened, notices));
+  if (all_hosts) opened.policy.fallback = FallbackPolicy::kList;
+  if (!all_hosts) RL_RETURN_IF_ERROR(AddHost(registry, config.placement, opened, notices));
   return opened;
 }
 

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/config/config.h"
@@ -23,16 +25,25 @@ std::unique_ptr<Registry> MakeRegistry(const Config& config,
 
 // The devices of a session, main device first. Owns them; the registry must outlive it.
 struct BackendDevices {
-  std::string backend;
+  std::string backend;  // of the main device
   std::vector<std::unique_ptr<Device>> devices;
+  size_t layer_devices = 1;  // so many, from the first, share the layers of the model
+  // Backend and index of these devices. Two that are equal share their memory.
+  std::vector<std::pair<std::string, uint32_t>> identities;
   PlacementPolicy policy;  // its indices are those of `devices`
 
   [[nodiscard]] Device& main() const { return *devices.front(); }
   // The devices without their ownership, in the same order.
   [[nodiscard]] std::vector<Device*> Borrow() const;
+  // What the devices that share the layers say about themselves, in the same order.
+  [[nodiscard]] std::vector<DeviceDescription> DescribeLayerDevices() const;
 };
 
-// Opens the configured device and, if the policy lets ops leave it, the cpu backend beside it. What
+// Error split.model (kUsage) if several devices are to share the layers, which `what` cannot do.
+Status CheckOneDevice(const BackendDevices& devices, std::string_view what);
+
+// Opens the configured devices and, if the policy lets ops leave them, the cpu backend beside them,
+// unless it is one of them. Of several backends, the first gets the options. What
 // `auto` chose and a host device that could not be opened are told to `notices`; with
 // placement.host_expert_layers such a host is an error. Errors: those of Registry and Plugin::Open;
 // backend.none if `auto` finds nothing.

@@ -38,7 +38,10 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   const LoadedModel& model = session.model();
   ModelInfo info = EngineAccess::FileInfo(model.file);
   info.backend = session.devices().backend;
-  info.device = session.devices().main().description().name;
+  const std::vector<DeviceDescription> devices = session.devices().DescribeLayerDevices();
+  for (const DeviceDescription& device : devices) {
+    info.device += (info.device.empty() ? "" : ", ") + device.name;
+  }
   info.layers = model.facts().layers;
   info.width = model.facts().width;
   info.vocabulary = model.facts().vocabulary;
@@ -49,7 +52,7 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.chunk = session.chunk();
   info.takes_pictures = session.Takes(MediaKind::kPicture);
   info.takes_sound = session.Takes(MediaKind::kSound);
-  info.deterministic = session.devices().main().description().deterministic;
+  info.deterministic = std::ranges::all_of(devices, &DeviceDescription::deterministic);
   info.sampling = DefaultsOf(session.sampler());
   info.load_seconds = session.load_seconds();
   return info;

@@ -1,6 +1,7 @@
 #include "engine/model_fingerprint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -11,10 +12,12 @@ namespace rullama {
 Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
   const GgufFile& file = *session.model().file.file;
   RL_RETURN_IF_ERROR(file.CheckUnchanged());
-  const DeviceDescription& device = session.devices().main().description();
   std::string settings =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n", RULLAMA_VERSION, session.devices().backend, device.name,
-                  device.driver, session.chunk());
+      fmt::format("{}\n{}\n{}\n", RULLAMA_VERSION, session.devices().backend, session.chunk());
+  for (const DeviceDescription& device : session.devices().DescribeLayerDevices()) {
+    settings += fmt::format("{}\n{}\n", device.name, device.driver);
+  }
+  settings += fmt::format("{}\n", fmt::join(session.placement().layer_devices, ","));
   for (const auto& [key, value] : session.config().backend.options) {
     settings += fmt::format("{}={}\n", key, value);
   }

@@ -62,6 +62,10 @@ Status AddGraph(ModelGraph parts, std::vector<int64_t> buckets, bool extends_pas
     if (!known) program.constants.push_back(std::move(constant));
   }
   RL_ASSIGN_OR_RETURN(Graph graph, std::move(parts.builder).Finish());
+  program.layer_outputs.clear();
+  for (const ValueId hidden : parts.hidden) {
+    program.layer_outputs.push_back(graph.value(hidden).name);
+  }
   program.graphs.push_back({std::move(graph), std::move(buckets), extends_past});
   return OkStatus();
 }
@@ -192,7 +196,11 @@ Status SetRowInputs(const RowInputs& inputs, Session& session) {
 namespace {
 
 Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOptions& options) {
-  if (model.facts().denoises()) return BuildCanvasProgram(model, options);
+  if (model.facts().denoises()) {
+    RL_ASSIGN_OR_RETURN(ModelProgram program, BuildCanvasProgram(model, options));
+    program.layer_outputs.clear();
+    return program;
+  }
   if (options.outputs == GraphOutputs::kBatch) return BuildBatchProgram(model, options);
   ModelProgram program;
   RL_ASSIGN_OR_RETURN(ModelGraph parts, model.BuildGraph(CausalPass(options)));

@@ -72,6 +72,9 @@ struct ModelProgram {
   std::vector<SessionGraph> graphs;
   std::vector<SyntheticConstant> constants;
   std::vector<std::pair<std::string, std::vector<std::byte>>> inputs;  // to be set once
+  // ModelGraph::hidden by name, the same in all graphs; empty for a model that denoises, whose
+  // layers cannot be spread over devices.
+  std::vector<std::string> layer_outputs;
 };
 
 // The settings for denoising that the model file recommends.

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "engine/layer_placement.h"
 #include "media/picture_size.h"
 
 namespace rullama {
@@ -68,17 +69,21 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   settings.host_weights = host_weights.value_or(settings.host_weights);
   std::optional<DeviceSettings> built;
   std::optional<uint64_t> towers;
-  const auto need = [&](const DeviceSettings& asked) -> Result<uint64_t> {
+  const auto need = [&](const DeviceSettings& asked) -> Result<std::vector<uint64_t>> {
     built = asked;
     RL_RETURN_IF_ERROR(BuildSession(options, asked));
     RL_ASSIGN_OR_RETURN(const auto needs, session_->PredictMemory());
     if (!towers) {
       RL_ASSIGN_OR_RETURN(towers, TowerBytes());
     }
-    return needs.front().total() + *towers;
+    std::vector<uint64_t> bytes;
+    for (const MemoryNeed& of_device : needs) bytes.push_back(of_device.total());
+    bytes.front() += *towers;
+    return bytes;
   };
-  RL_ASSIGN_OR_RETURN(settings, ChooseForDevice(std::move(settings), auto_choices_,
-                                                devices_.main().description(), capacity(), need));
+  RL_ASSIGN_OR_RETURN(settings,
+                      ChooseForDevices(std::move(settings), auto_choices_,
+                                       devices_.DescribeLayerDevices(), capacity(), need));
   return built == settings ? OkStatus() : BuildSession(options, settings);
 }
 
@@ -123,9 +128,11 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
   }
+  RL_ASSIGN_OR_RETURN(placement_, PlaceLayers(program.graphs.front().graph, program.layer_outputs,
+                                              config().placement.split, devices_));
   SessionOptions session;
   session.devices = devices_.Borrow();
-  session.policy = devices_.policy;
+  session.policy = placement_;
   session.limits = limits_;
   session.observer = options.observer;
   session.allocated = allocated_;

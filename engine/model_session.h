@@ -57,6 +57,8 @@ class ModelSession {
   [[nodiscard]] const StepLimits& limits() const { return limits_; }
   // The most rows of a step that reads a prompt.
   [[nodiscard]] int64_t chunk() const { return chunk_; }
+  // The devices and, if several share the layers, the device of each layer.
+  [[nodiscard]] const PlacementPolicy& placement() const { return placement_; }
   // Which settings the device decided; limits() and the policy of devices() have the results.
   [[nodiscard]] const AutoChoices& auto_choices() const { return auto_choices_; }
   // From opening the file until the session could run.
@@ -79,6 +81,7 @@ class ModelSession {
   SamplerSettings sampler_;
   EntropyBoundSettings diffusion_;
   AutoChoices auto_choices_;
+  PlacementPolicy placement_;
   StepLimits limits_;
   int64_t chunk_ = 0;
   double load_seconds_ = 0;

@@ -45,11 +45,22 @@ struct ContextConfig {
 struct BackendConfig {
   std::string name = "cpu";
   std::string device;  // index, or part of the name; empty: the first that is not software
+  // Devices that share the layers of the model, as "BACKEND" or "BACKEND:DEVICE" (device_name.h);
+  // empty: the one of `name` and `device`.
+  std::vector<std::string> devices;
   std::map<std::string, std::string> options;  // handed to the plugin as they are
 };
 
 struct PluginsConfig {
   std::vector<std::string> paths;  // files or directories, in search order
+};
+
+// What each device of a list gets of the layers of a model: numbers of layers, or shares of them.
+// Neither: what the devices have room for.
+struct LayerSplit {
+  std::vector<int64_t> layers;
+  std::vector<double> shares;
+  bool operator==(const LayerSplit&) const = default;
 };
 
 struct PlacementConfig {
@@ -58,6 +69,7 @@ struct PlacementConfig {
   // Name patterns. Without a value the device decides about the per-layer embedding table.
   std::optional<std::vector<std::string>> host_weights;
   int64_t host_expert_layers = 0;  // whose experts run on the host, counted from the first
+  LayerSplit split;                // of the layers among backend.devices
 };
 
 enum class DiffusionRandom { kPhilox, kXorShift64 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/base/mmap_file.h"
 #include "core/base/utf8.h"
 #include "core/config/consistency.h"
+#include "core/config/device_name.h"
 #include "core/config/nearest_key.h"
 #include "core/config/schema.h"
 
@@ -195,6 +197,10 @@ Status LayeredConfig::ApplyField(const FieldSpec& field, const YamlNode& node, c
     return field.assign(config, node, layer.context);
   }));
   if (field.path == "backend.name") backend_names_[layer.origin] = node.text;
+  if (field.path == "backend.devices") {
+    const std::string& first = node.items.empty() ? node.text : node.items.front().text;
+    if (!first.empty()) backend_names_[layer.origin] = ParseDeviceName(first).backend;
+  }
   return OkStatus();
 }
 
@@ -228,9 +234,47 @@ Origin LayeredConfig::origin(std::string_view path) const {
   return found == origins_.end() ? Origin::kDefault : found->second;
 }
 
+void LayeredConfig::DropSetting(const std::string& path, Origin chosen, const std::string& reason) {
+  notices_.push_back(fmt::format("{} ({}) is not used: {} ({})", path, OriginName(origin(path)),
+                                 reason, OriginName(chosen)));
+  origins_.erase(path);
+}
+
+// backend.name with backend.device and the list backend.devices say the same in two ways. The one
+// of higher origin holds. With a list, backend.name is the backend of its first device.
+Status LayeredConfig::ChooseDeviceOrList() {
+  constexpr const char* kList = "backend.devices";
+  BackendConfig& backend = values_.backend;
+  if (backend.devices.empty()) return OkStatus();
+  const std::string first = ParseDeviceName(backend.devices.front()).backend;
+  const std::tuple<const char*, std::string&, std::string> settings[] = {
+      {"backend.name", backend.name, first}, {"backend.device", backend.device, {}}};
+  for (const auto& [path, value, wanted] : settings) {
+    const Origin list = origin(kList);
+    const Origin single = origin(path);
+    const bool same = value == wanted;
+    if (single > list && !same) {
+      backend.devices.clear();
+      DropSetting(kList, single, fmt::format("{} replaces the list", path));
+      return OkStatus();
+    }
+    if (single == list && !same) {
+      return MakeError(ErrorKind::kUsage, "config.conflict",
+                       "{} is '{}', which contradicts {} ({}); name the devices in one of them",
+                       path, value, kList, OriginName(list));
+    }
+    if (single != Origin::kDefault && !same) {
+      DropSetting(path, list, fmt::format("{} replaces it", kList));
+    }
+    value = wanted;
+  }
+  return OkStatus();
+}
+
 // `--backend cpu` with a file written for vulkan must not hand vulkan's device and options to cpu.
 void LayeredConfig::DropSettingsOfReplacedBackend() {
-  const Origin chosen = origin("backend.name");
+  const bool list = !values_.backend.devices.empty();
+  const Origin chosen = origin(list ? "backend.devices" : "backend.name");
   const auto belongs_to_another = [&](const std::string& path) {
     const Origin setting = origin(path);
     if (setting >= chosen) return false;
@@ -239,10 +283,8 @@ void LayeredConfig::DropSettingsOfReplacedBackend() {
     return meant != values_.backend.name;
   };
   const auto drop = [&](const std::string& path) {
-    notices_.push_back(
-        fmt::format("{} ({}) is not used: it was not meant for the backend '{}' ({})", path,
-                    OriginName(origin(path)), values_.backend.name, OriginName(chosen)));
-    origins_.erase(path);
+    DropSetting(path, chosen,
+                fmt::format("it was not meant for the backend '{}'", values_.backend.name));
   };
   if (origin("backend.device") != Origin::kDefault && belongs_to_another("backend.device")) {
     values_.backend.device = BackendConfig{}.device;
@@ -258,6 +300,7 @@ void LayeredConfig::DropSettingsOfReplacedBackend() {
 
 Status LayeredConfig::Finish() {
   RL_RETURN_IF_ERROR(CheckConsistency(values_));
+  RL_RETURN_IF_ERROR(ChooseDeviceOrList());
   DropSettingsOfReplacedBackend();
   return OkStatus();
 }

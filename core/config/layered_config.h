@@ -85,7 +85,9 @@ class LayeredConfig {
   // Lets `write` set the value of `path`, in a scratch Config if a higher layer has set it already.
   Status Write(const std::string& path, const Layer& layer,
                const std::function<std::optional<ValueFault>(Config&)>& write);
+  Status ChooseDeviceOrList();
   void DropSettingsOfReplacedBackend();
+  void DropSetting(const std::string& path, Origin chosen, const std::string& reason);
 
   Config values_;
   std::map<std::string, Origin, std::less<>> origins_;  // absent = kDefault

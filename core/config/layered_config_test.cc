@@ -223,6 +223,53 @@ TEST(LayeredConfig, TheSameBackendKeepsItsSettings) {
   EXPECT_THAT(config.notices(), IsEmpty());
 }
 
+Status SetDevices(LayeredConfig& config, std::vector<std::string> devices, Origin origin) {
+  return config.SetList("backend.devices", devices, origin, "test");
+}
+
+TEST(LayeredConfig, AListOfDevicesReplacesTheBackendOfLowerLayers) {
+  LayeredConfig config;
+  ASSERT_TRUE(config.ApplyYaml(kVulkanYaml, "x").has_value());
+  ASSERT_TRUE(SetDevices(config, {"cpu:0", "vulkan:1"}, Origin::kFlag));
+  ASSERT_TRUE(config.Finish().has_value());
+  EXPECT_EQ(config.values().backend.name, "cpu") << "that of the first device";
+  EXPECT_EQ(config.values().backend.device, "");
+  EXPECT_THAT(config.values().backend.devices, ElementsAre("cpu:0", "vulkan:1"));
+  EXPECT_THAT(config.values().backend.options, IsEmpty()) << "they were meant for vulkan";
+}
+
+TEST(LayeredConfig, ABackendReplacesTheListOfLowerLayers) {
+  LayeredConfig config;
+  ASSERT_TRUE(SetDevices(config, {"vulkan:0", "vulkan:1"}, Origin::kYaml));
+  ASSERT_TRUE(config.Set("backend.name", "cpu", Origin::kFlag, "--backend").has_value());
+  ASSERT_TRUE(config.Finish().has_value());
+  EXPECT_EQ(config.values().backend.name, "cpu");
+  EXPECT_THAT(config.values().backend.devices, IsEmpty());
+  EXPECT_THAT(config.notices(), ElementsAre(HasSubstr("backend.devices (yaml) is not used")));
+}
+
+TEST(LayeredConfig, AListAndAnotherBackendOfOneLayerContradict) {
+  for (const char* yaml : {"backend: {name: opencl, devices: [vulkan, cpu]}",
+                           "backend: {device: \"1\", devices: [vulkan, cpu]}"}) {
+    LayeredConfig config;
+    ASSERT_TRUE(config.ApplyYaml(yaml, "x").has_value());
+    const Status status = config.Finish();
+    ASSERT_FALSE(status.has_value()) << yaml;
+    EXPECT_EQ(status.error().id, "config.conflict");
+  }
+}
+
+TEST(LayeredConfig, AShownListIsReadBack) {
+  LayeredConfig config;
+  ASSERT_TRUE(SetDevices(config, {"vulkan:0", "cpu"}, Origin::kYaml));
+  ASSERT_TRUE(config.Finish().has_value());
+  LayeredConfig again;
+  ASSERT_TRUE(again.ApplyYaml(config.ToYaml(), "shown").has_value());
+  const Status status = again.Finish();
+  ASSERT_TRUE(status.has_value()) << status.error().ToString();
+  EXPECT_THAT(again.values().backend.devices, ElementsAre("vulkan:0", "cpu"));
+}
+
 // The output of `config --show` is a configuration with the same values.
 TEST(LayeredConfig, ToYamlIsReadBack) {
   LayeredConfig config;

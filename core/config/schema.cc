@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "core/config/device_codecs.h"
 #include "core/config/sampler_ranges.h"
 
 namespace rullama {
@@ -59,8 +60,14 @@ BlockSpec BackendSchema() {
           "device", &BackendConfig::device, TextCodec{},
           "Index of the backend's device, or a part of its name. Without it, the first that is not "
           "software.")
-      .MapField("options", &BackendConfig::options, OptionNameCodec{}, TextCodec{},
-                "Settings of the plugin itself, passed on as text, for example `threads: 2`.")
+      .Field("devices", &BackendConfig::devices, DeviceListCodec{},
+             "Devices that share the layers of the model ([devices.md](devices.md)), in their "
+             "order, instead of `name` and `device`: `[vulkan:0, vulkan:1, cpu]`. Each is a "
+             "backend, with a colon and a `device` of it or without.")
+      .MapField(
+          "options", &BackendConfig::options, OptionNameCodec{}, TextCodec{},
+          "Settings of the plugin itself, passed on as text, for example `threads: 2`. Of several "
+          "backends in `devices`, the first gets them.")
       .Build();
 }
 
@@ -93,6 +100,11 @@ BlockSpec PlacementSchema() {
              "Layers, from the first, whose experts run on the host and stay in its memory, "
              "whatever `fallback` says. For a mixture of experts that is larger than the memory of "
              "the GPU.")
+      .Field("split", &PlacementConfig::split, LayerSplitCodec{},
+             "How many layers each of `backend.devices` gets ([devices.md](devices.md)): whole "
+             "numbers that add up to the layers of the model, or shares such as [0.7, 0.3]. `auto` "
+             "fills GPUs in proportion to their free memory and gives a processor what they have "
+             "no room for.")
       .Build();
 }
 

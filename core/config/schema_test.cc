@@ -66,6 +66,9 @@ TEST(Schema, EveryKeyReachesItsMember) {
   }
 #include "core/config/sampler_settings.def"
   ASSERT_TRUE(config.Finish().has_value());
+  // It stands for the name and device that the file has.
+  const std::vector<std::string> devices = {"vulkan:1", "cpu"};
+  ASSERT_TRUE(config.SetList("backend.devices", devices, Origin::kYaml, "test").has_value());
   const Config defaults;
   for (const std::string& path : FieldPaths()) {
     const FieldSpec& field = *FindField(path);
@@ -100,6 +103,7 @@ TEST(Schema, ValuesOfTheFullFile) {
   EXPECT_THAT(config->placement.host_ops, ElementsAre("argmax"));
   EXPECT_THAT(config->placement.host_weights, Optional(ElementsAre("token_embd", "output")));
   EXPECT_EQ(config->placement.host_expert_layers, 12);
+  EXPECT_EQ(config->placement.split, (LayerSplit{.layers = {20, 15}, .shares = {}}));
   EXPECT_EQ(config->sampler.temperature, 0.5);
   EXPECT_EQ(config->sampler.top_k, 10);
   EXPECT_EQ(config->sampler.top_p, 0.9);

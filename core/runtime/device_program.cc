@@ -6,11 +6,8 @@
 
 namespace rullama {
 
-Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
-                                   const PlacementPolicy& policy, const Bucket& bucket,
-                                   const std::optional<Differentiation>& differentiation) {
-  const SupportQuery query = [devices](int device,
-                                       const Graph& asked) -> Result<std::vector<std::string>> {
+SupportQuery SupportOfDevices(std::span<Device* const> devices) {
+  return [devices](int device, const Graph& asked) -> Result<std::vector<std::string>> {
     RL_ASSIGN_OR_RETURN(const auto answers, devices[static_cast<size_t>(device)]->QueryOps(asked));
     std::vector<std::string> reasons;
     reasons.reserve(answers.size());
@@ -21,6 +18,11 @@ Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> 
     }
     return reasons;
   };
+}
+
+Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
+                                   const PlacementPolicy& policy, const Bucket& bucket,
+                                   const std::optional<Differentiation>& differentiation) {
   PipelineOptions options;
   options.demand = bucket.demand;
   options.max_t = bucket.max_t;
@@ -31,7 +33,7 @@ Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> 
     const DeviceDescription& description = device->description();
     options.arenas.push_back({description.alignment, description.max_buffer_bytes});
   }
-  return BuildProgram(graph, query, options);
+  return BuildProgram(graph, SupportOfDevices(devices), options);
 }
 
 }  // namespace rullama

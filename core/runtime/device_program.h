@@ -12,6 +12,10 @@
 
 namespace rullama {
 
+// Asks the devices, which are named by their index, which ops they support. The span outlives the
+// query. One thread at a time per device.
+SupportQuery SupportOfDevices(std::span<Device* const> devices);
+
 // Runs all passes over `graph` for steps of `bucket`, with its derivatives if there is a
 // `differentiation`. Segments and `policy` name devices by their
 // index in `devices`. Errors: those of BuildProgram and of the devices. One thread at a time per

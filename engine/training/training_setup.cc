@@ -178,6 +178,7 @@ TrainerOptions TrainingSetup::OptionsOfTrainer() const {
 Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths) {
   registry_ = MakeRegistry(config_, plugin_paths, host_);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config_, host_, notices_));
+  RL_RETURN_IF_ERROR(CheckOneDevice(devices_, "fine-tuning"));
   devices_.policy.host_weights =
       config_.placement.host_weights.value_or(model_.facts().host_tables);
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());

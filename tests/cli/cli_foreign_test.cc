@@ -20,8 +20,7 @@ std::vector<Habit> Habits() {
   return {
       {{"--list-devices"}, "rullama backends"},
       {{"-np", "4"}, "not supported: one prompt"},
-      {{"-sm", "none"}, "--backend and --device"},
-      {{"-mg", "0"}, "use --device"},
+      {{"--rpc", "host:1"}, "not supported: all devices"},
       {{"-ot", "exps=CPU"}, "use placement.host_weights"},
       {{"-tb", "4"}, "use -t N"},
       {{"-md", "F"}, "not supported: speculative decoding"},
@@ -137,9 +136,40 @@ TEST(Habits, AModelIsNotSplit) {
   };
   const RunResult part = run("3");
   EXPECT_EQ(part.exit_code, 2);
-  EXPECT_THAT(part.err, HasSubstr("--gpu-layers 3 would split the 8 layers"));
+  EXPECT_THAT(part.err, AllOf(HasSubstr("--gpu-layers 3 would split the 8 layers"),
+                              HasSubstr("--tensor-split 5,3")));
   EXPECT_EQ(run("8").exit_code, 0);
   EXPECT_EQ(run("99").exit_code, 0);
+}
+
+TEST(Habits, SeveralDevicesShareAModel) {
+  const std::string shown = Shown({"-dev", "Vulkan0,cpu", "-ts", "3,1", "-sm", "layer"}).out;
+  EXPECT_THAT(shown, AllOf(HasSubstr("devices: [\"vulkan:0\", \"cpu\"]  # flag"),
+                           HasSubstr("name: \"vulkan\""), HasSubstr("split: [3.0, 1.0]  # flag")));
+  EXPECT_THAT(Shown({"-dev", "none"}).out, HasSubstr("devices: [\"cpu\"]"));
+  EXPECT_THAT(Shown({"--devices", "vulkan:0,vulkan:1", "-ngl", "99"}).out,
+              HasSubstr("devices: [\"vulkan:0\", \"vulkan:1\"]"));
+}
+
+TEST(Habits, TheMainDeviceOfSeveralMayRunAlone) {
+  EXPECT_THAT(Shown({"-dev", "vulkan:0,cpu", "-sm", "none", "-mg", "1"}).out,
+              HasSubstr("devices: [\"cpu\"]  # flag"));
+  EXPECT_THAT(Shown({"-dev", "vulkan:0,cpu", "-sm", "none"}).out,
+              HasSubstr("devices: [\"vulkan:0\"]"));
+  EXPECT_THAT(Shown({"--backend", "vulkan", "-mg", "1"}).out, HasSubstr("device: \"1\"  # flag"));
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"-sm", "row"}, "--split-mode cannot be row"},
+      {{"-sm", "rows"}, "expected layer or none"},
+      {{"-dev", "vulkan,cpu", "-sm", "none", "-mg", "2"}, "a whole number from 0 to 1"},
+      {{"-ts", "3,x"}, "placement.split"},
+      {{"-ts", "1,0"}, "a number from 0.001"},
+      {{"-dev", "vulkan,cpu", "--backend", "cpu"}, "[config.conflict]"},
+  };
+  for (const auto& [options, message] : refused) {
+    const RunResult result = Shown(options);
+    EXPECT_EQ(result.exit_code, 2) << message;
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
 }
 
 TEST(Habits, CacheTypesAreOneSetting) {
