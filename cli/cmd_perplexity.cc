@@ -1,13 +1,16 @@
 // rullama perplexity: how well a model predicts a text.
 //
 // The text is cut into chunks of the context size, each evaluated from an empty cache behind a BOS
-// token; every token of a chunk is predicted from those in front of it.
+// token; every token of a chunk is predicted from those in front of it. With --second-half the
+// chunks and the tokens that count are those of llama-perplexity.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/json_text.h"
@@ -24,6 +27,7 @@ struct PerplexityFlags {
   ConfigFlags config;
   std::string path;
   std::optional<double> max;
+  bool second_half = false;
   bool json = false;
 };
 
@@ -42,12 +46,15 @@ double NegativeLogLikelihood(std::span<const float> logits, int32_t target) {
   return max + std::log(sum) - logits[static_cast<size_t>(target)];
 }
 
-Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, Score& score) {
+// Adds the tokens of a chunk behind its first `given`, which is 1 at least.
+Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, size_t given,
+                  Score& score) {
   const auto vocabulary = static_cast<size_t>(engine.model().facts().vocabulary);
   return ScoreTokens(engine, chunk, [&](int64_t first, std::span<const float> logits) {
     for (size_t row = 0; row * vocabulary < logits.size(); ++row) {
       const size_t next = static_cast<size_t>(first) + row + 1;
       if (next >= chunk.size()) break;
+      if (next < given) continue;
       score.nll += NegativeLogLikelihood(logits.subspan(row * vocabulary, vocabulary), chunk[next]);
       ++score.tokens;
     }
@@ -55,25 +62,53 @@ Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, Score& s
   });
 }
 
-Result<Score> ScoreText(ModelSession& engine, const std::string& text, Console& console) {
+// All of the text: BOS and the tokens that a context has room for, then the next.
+std::vector<std::vector<int32_t>> AllChunks(std::span<const int32_t> ids, size_t context,
+                                            std::optional<TokenId> bos) {
+  const size_t room = context - (bos ? 1 : 0);
+  std::vector<std::vector<int32_t>> chunks;
+  for (size_t begin = 0; room > 0 && begin < ids.size(); begin += room) {
+    auto& chunk = chunks.emplace_back();
+    if (bos) chunk.push_back(*bos);
+    const auto part = ids.subspan(begin, std::min(room, ids.size() - begin));
+    chunk.insert(chunk.end(), part.begin(), part.end());
+  }
+  return chunks;
+}
+
+// The chunks of llama-perplexity: those that BOS and the text fill, the first token of each
+// replaced by BOS.
+std::vector<std::vector<int32_t>> WholeChunks(std::span<const int32_t> ids, size_t context,
+                                              std::optional<TokenId> bos) {
+  std::vector<int32_t> text;
+  if (bos) text.push_back(*bos);
+  text.insert(text.end(), ids.begin(), ids.end());
+  std::vector<std::vector<int32_t>> chunks;
+  for (size_t begin = 0; begin + context <= text.size(); begin += context) {
+    const auto part = std::span(text).subspan(begin, context);
+    chunks.emplace_back(part.begin(), part.end());
+    if (bos) chunks.back().front() = *bos;
+  }
+  return chunks;
+}
+
+Result<Score> ScoreText(ModelSession& engine, const std::string& text, bool second_half,
+                        Console& console) {
   RL_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().Encode(text));
   const std::optional<TokenId> bos = engine.tokenizer().bos_id();
-  const auto room = static_cast<size_t>(engine.capacity()) - (bos ? 1 : 0);
-  if (ids.size() < 2 || room < 1) {
+  const auto context = static_cast<size_t>(engine.capacity());
+  const auto chunks = second_half ? WholeChunks(ids, context, bos) : AllChunks(ids, context, bos);
+  const size_t fewest = second_half ? context : 2;
+  if (ids.size() < fewest || chunks.empty() || context < 4) {
     return MakeError(ErrorKind::kUsage, "perplexity.text",
-                     "the text has {} tokens, expected at least 2, and a context of at least 2",
-                     ids.size());
+                     "the text has {} tokens, expected at least {}, and a context of at least 4",
+                     ids.size(), fewest);
   }
   Score score;
   Progress progress(console, "perplexity");
-  for (size_t begin = 0; begin < ids.size(); begin += room) {
-    const size_t count = std::min(room, ids.size() - begin);
-    std::vector<int32_t> chunk;
-    if (bos) chunk.push_back(*bos);
-    const auto part = std::span(ids).subspan(begin, count);
-    chunk.insert(chunk.end(), part.begin(), part.end());
-    RL_RETURN_IF_ERROR(ScoreChunk(engine, chunk, score));
-    progress.Update(static_cast<int64_t>(begin + count), static_cast<int64_t>(ids.size()));
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    RL_RETURN_IF_ERROR(ScoreChunk(engine, chunks[i], second_half ? context / 2 + 1 : 1, score));
+    progress.Update(static_cast<int64_t>(i + 1), static_cast<int64_t>(chunks.size()));
   }
   return score;
 }
@@ -88,19 +123,21 @@ Result<int> Perplexity(const PerplexityFlags& flags, Console& console) {
         {"context.capacity", fmt::format("{}", kDefaultChunkTokens), "perplexity"});
   }
   RL_ASSIGN_OR_RETURN(const auto engine, OpenScoringSession(config, 0, console));
-  RL_ASSIGN_OR_RETURN(const Score score, ScoreText(*engine, text, console));
+  RL_ASSIGN_OR_RETURN(const Score score, ScoreText(*engine, text, flags.second_half, console));
   const double perplexity = std::exp(score.mean());
   if (flags.json) {
     RL_RETURN_IF_ERROR(console.Write(JsonLine({{"perplexity", perplexity},
                                                {"mean_nll", score.mean()},
                                                {"tokens", score.tokens},
+                                               {"second_half", flags.second_half},
                                                {"context", engine->capacity()},
                                                {"backend", engine->devices().backend}})));
   } else {
     RL_RETURN_IF_ERROR(console.Write(
         fmt::format("perplexity {:.4f} (mean negative log-likelihood {:.6f} over {} tokens, "
-                    "chunks of {})\n",
-                    perplexity, score.mean(), score.tokens, engine->capacity())));
+                    "{}chunks of {})\n",
+                    perplexity, score.mean(), score.tokens,
+                    flags.second_half ? "the second halves of " : "", engine->capacity())));
   }
   if (flags.max && !(perplexity <= *flags.max)) {
     return MakeError(ErrorKind::kThreshold, "perplexity.above", "perplexity {:.4f} is above {}",
@@ -118,12 +155,15 @@ void AddPerplexityCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-f,--file", flags->path, "The text")->required()->option_text("FILE");
   command->add_option("--max", flags->max, "Exit with code 7 above this perplexity")
       ->option_text("X");
+  command->add_flag("--second-half", flags->second_half,
+                    "Count what llama-perplexity counts: the second halves of whole chunks");
   command->add_flag("--json", flags->json, "As one JSON object");
   command->get_option("--ctx-size")
       ->description(fmt::format("Tokens of a chunk; 0: the model's context length [default {}]",
                                 kDefaultChunkTokens));
   command->footer(R"(Examples:
   rullama perplexity -m model.gguf -f wiki.test.raw
+  rullama perplexity -m model.gguf -f wiki.test.raw --second-half
   rullama perplexity -m model.gguf -f wiki.test.raw -c 2048 --max 12.5 --json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return Perplexity(*flags, context.console); };

@@ -290,6 +290,25 @@ TEST(Perplexity, ThresholdDecidesTheExitCode) {
             7);
 }
 
+// The tokens that llama-perplexity counts: of each whole chunk those behind the first half and one.
+TEST(Perplexity, SecondHalvesOfWholeChunks) {
+  const char* kSentences =
+      "The prince looked at the princess and said nothing. The general came in.";
+  const auto text = TemporaryFile("halves.txt", kSentences);
+  const auto run = [&](const char* context) {
+    return RunRullama({"perplexity", "-m", TinyModel(), "--file", text.string(), "-c", context,
+                       "--second-half", "--json"});
+  };
+  const RunResult result = run("8");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const RunResult ids = RunRullama({"tokenize", "-m", TinyModel(), kSentences});
+  const size_t tokens = json::parse(ids.out).size();  // BOS included
+  EXPECT_EQ(json::parse(result.out).at("tokens"), tokens / 8 * 3);
+  const RunResult short_text = run("512");
+  EXPECT_EQ(short_text.exit_code, 2);
+  EXPECT_THAT(short_text.err, HasSubstr("expected at least 512"));
+}
+
 // The names of a run's tests; checks that each one measured something, twice.
 std::vector<std::string> BenchTests(std::vector<std::string> arguments) {
   arguments.insert(arguments.end(), {"-m", TinyModel(), "-r", "2", "--json"});
