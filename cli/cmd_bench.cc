@@ -388,7 +388,7 @@ Result<std::vector<BenchPoint>> WriteMeasurements(Bench& bench, const BenchSubje
   return points;
 }
 
-// What a plot says of its subject.
+// The title of a plot: model, type, backend and device.
 std::string PlotTitle(const BenchSubject& subject) {
   return fmt::format("{} {} on {}: {}", subject.model, subject.quantization, subject.backend,
                      subject.device);

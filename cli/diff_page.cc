@@ -107,7 +107,7 @@ std::string ReadersMarkup(const Graph& graph, ValueId id, const DiffReport& repo
   return items.empty() ? "<li>no op; an output</li>\n" : items;
 }
 
-// What the op of a value reads, the value, and who reads it.
+// The neighbourhood of a value: the operands of its op, the value and its readers.
 std::string NeighbourhoodMarkup(const Graph& graph, ValueId id, const DiffReport& report) {
   std::string operands;
   const Op& op = graph.ops[graph.value(id).producer];

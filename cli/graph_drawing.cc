@@ -34,7 +34,7 @@ struct Node {
   int64_t block = kNoBlock;
   size_t device = 0;
   std::vector<std::string> lines;  // the first is the heading
-  // Of a folded block.
+  // The members of a folded block.
   size_t ops = 0;
   std::set<std::string> weights = {};
   std::set<std::string> states = {};
@@ -131,7 +131,7 @@ class DrawingBuilder {
     return at->second;
   }
 
-  // What is outside the only block that is drawn: another block, or a value.
+  // A node for a neighbour of the only block that is drawn: another block, or a value.
   size_t Stub(int64_t block, const std::string& name) {
     const std::string label = block == kNoBlock ? name : fmt::format("block {}", block);
     const auto [at, is_new] = stubs_.try_emplace(label, drawing_.nodes.size());
@@ -262,7 +262,7 @@ class DrawingPainter {
   }
 
  private:
-  // Of a value that many nodes read, only the first edge is labelled.
+  // Labels only the first edge of a value that many nodes read.
   void DropRepeatedLabels() {
     std::map<std::pair<size_t, std::string>, size_t> readers;
     for (const Edge& edge : edges_) ++readers[{edge.from, edge.label}];
@@ -314,7 +314,7 @@ class DrawingPainter {
     body_ += "</g>";
   }
 
-  // Which colour is which device, behind the title.
+  // The legend behind the title: the colour of each device.
   std::string Legend() {
     std::string legend;
     if (options_.device_names.size() < 2) return legend;

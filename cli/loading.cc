@@ -53,7 +53,7 @@ Status SetVerbosity(const ConfigFlags& flags, Console& console) {
   return OkStatus();
 }
 
-// What each device will hold.
+// Prints the memory that each device will hold.
 void DescribeMemory(const ModelSession& session, Console& console) {
   const auto needs = session.session().PredictMemory();
   if (!needs) return console.Warn(needs.error().ToString());
@@ -137,7 +137,7 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
 
 namespace {
 
-// Which layers each device has, and the memory that they take there.
+// Prints the layers of each device and the memory that they take there.
 void DescribeLayers(const ModelSession& session, Console& console) {
   const std::vector<DeviceLayers> runs = LayersByDevice(session.placement());
   if (runs.empty()) return;

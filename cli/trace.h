@@ -37,7 +37,7 @@ class TraceRecorder {
     StepSpan span;  // without its names
     std::string name;
   };
-  // What one session did; guarded by mutex_ of the recorder.
+  // Records one session; guarded by mutex_ of the recorder.
   class Session final : public EngineObserver {
    public:
     Session(TraceRecorder& recorder, std::string name)

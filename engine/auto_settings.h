@@ -1,5 +1,5 @@
-// What `auto` of context.prefill_chunk and placement.host_weights means on the devices of a model.
-// Pure functions.
+// Values of the `auto` settings context.prefill_chunk and placement.host_weights, by the devices of
+// a model. Pure functions.
 #pragma once
 
 #include <cstdint>

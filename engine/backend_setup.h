@@ -35,7 +35,7 @@ struct BackendDevices {
   [[nodiscard]] Device& main() const { return *devices.front(); }
   // The devices without their ownership, in the same order.
   [[nodiscard]] std::vector<Device*> Borrow() const;
-  // What the devices that share the layers say about themselves, in the same order.
+  // Descriptions of the devices that share the layers, in the same order.
   [[nodiscard]] std::vector<DeviceDescription> DescribeLayerDevices() const;
 };
 

@@ -73,7 +73,7 @@ class LayerPlacer {
                               {.max_t = graph_.max_t, .max_r = graph_.max_r});
   }
 
-  // What the host keeps is not counted.
+  // Weights that the host keeps are not counted.
   [[nodiscard]] Result<std::vector<uint64_t>> BytesOfEachLayer() const {
     PlacementPolicy whole = policy_;
     whole.layer_devices.clear();

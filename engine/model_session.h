@@ -20,8 +20,8 @@ namespace rullama {
 struct ModelSessionOptions {
   GraphOutputs outputs = GraphOutputs::kText;
   int64_t max_rows = 0;  // of a step; 0: as configured
-  // Of kAllLogits: the most rows of a step with soft tokens; 0: the session reads none. For kBatch
-  // the session decides.
+  // The most rows of a step with soft tokens, for kAllLogits; 0: the session reads none. A session
+  // of kBatch decides itself.
   int64_t media_rows = 0;
   int64_t slots = 1;                           // sequences with a cache of their own
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration

@@ -67,7 +67,8 @@ class Scheduler final : public JobRunner {
     std::optional<int32_t> token;  // drawn, not yet in the slot
     int64_t drawn = 0;             // tokens handed out
     std::vector<float> sum;        // of an embedding
-    // Of the job's media, in their order: empty unless some of their rows are read and some not.
+    // Soft tokens of the job's media, in their order: empty unless some of their rows are read and
+    // some not.
     std::vector<SoftTokens> soft;
     EngineClock::time_point started;
     EngineClock::time_point first_token;

@@ -21,7 +21,7 @@ constexpr int64_t kMostRows = 96;
 constexpr double kDecades = 4;
 constexpr size_t kNotFinite = kHeatColours;
 
-// Which of the colours: 0 for what is kDecades below the largest.
+// The index of a value's colour: 0 where it is kDecades below the largest.
 size_t ColourOf(double value, double largest) {
   if (!std::isfinite(value)) return kNotFinite;
   if (!(value > 0) || !(largest > 0)) return 0;

@@ -51,7 +51,7 @@ std::string ForeignPart(std::string_view markup) {
       R"re(^<(script|img|iframe|link|object|embed|image|use|a)\b|\s(src|href|style|on[a-z]+)\s*=)re");
   const std::string text(markup);
   for (std::sregex_iterator at(text.begin(), text.end(), kTag), end; at != end; ++at) {
-    // What an attribute says is text.
+    // The value of an attribute is text.
     if (std::regex_search(std::regex_replace(at->str(), kText, "\"\""), kForeign)) return at->str();
   }
   static const std::regex kForeignStyle("url\\(|@import");

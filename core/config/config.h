@@ -55,8 +55,8 @@ struct PluginsConfig {
   std::vector<std::string> paths;  // files or directories, in search order
 };
 
-// What each device of a list gets of the layers of a model: numbers of layers, or shares of them.
-// Neither: what the devices have room for.
+// The layers of a model that each device of a list gets: numbers of layers, or shares of them. With
+// neither, the room of the devices decides.
 struct LayerSplit {
   std::vector<int64_t> layers;
   std::vector<double> shares;

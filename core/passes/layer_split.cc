@@ -13,7 +13,7 @@
 namespace rullama {
 namespace {
 
-// What is bad about a split, the most important first. Split by share, only `sum` counts.
+// The cost of a split, its most important part first. A split by shares has only `sum`.
 struct Cost {
   double overflow = 0;  // of the fullest device: the part of its room that is missing
   double sum = 0;       // over the devices

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Of a model whose layers can be cut anywhere.
+// The cuts of a model whose layers can be parted anywhere.
 std::vector<bool> AllCuts(size_t layers) {
   std::vector<bool> possible(layers, true);
   possible[0] = false;

@@ -86,9 +86,9 @@ class LayerFinder {
     }
   }
 
-  // What only later layers read, such as the part of a per-layer embedding that belongs to one of
-  // them, is computed there. Outputs of layers stay, and so does what has an effect or is an output
-  // of the graph.
+  // Values that only later layers read, such as the part of a per-layer embedding that belongs to
+  // one of them, are computed there. Outputs of layers and of the graph stay, as do ops with
+  // effects.
   void MoveToReaders() {
     std::vector<size_t> first_reader(graph_.values.size(), kNoLayer);
     std::vector<bool> stays(graph_.values.size(), false);

@@ -57,7 +57,7 @@ struct SessionOptions {
   StepLimits limits;
   int64_t slots = 0;                 // 0: the length of the input "past" of the first graph
   StepObserver* observer = nullptr;  // borrowed; outlives the session
-  // Of all sessions on these devices; null: there is no other one.
+  // The memory of all sessions on these devices; null: there is no other one.
   std::shared_ptr<AllocatedBytes> allocated = {};
 };
 

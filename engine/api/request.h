@@ -148,7 +148,7 @@ struct Event {
   CanvasDraft draft = {};  // of kDraft
 };
 
-// What a medium of a request is to the model.
+// The facts of a request's medium: its kind and the tokens that it takes.
 struct MediumFacts {
   MediaKind kind = MediaKind::kPicture;
   int64_t tokens = 0;        // soft tokens in the prompt, its two markers aside

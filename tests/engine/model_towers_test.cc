@@ -1,4 +1,4 @@
-// Which file the towers of a model are read from. Needs ../shared.
+// The file that the towers of a model are read from. Needs ../shared.
 #include "engine/model_towers.h"
 
 #include <gmock/gmock.h>
