@@ -77,6 +77,7 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
       RL_ASSIGN_OR_RETURN(towers, TowerBytes());
     }
     std::vector<uint64_t> bytes;
+    bytes.reserve(needs.size());
     for (const MemoryNeed& of_device : needs) bytes.push_back(of_device.total());
     bytes.front() += *towers;
     return bytes;
