@@ -62,53 +62,34 @@ Status ScoreChunk(ModelSession& engine, std::span<const int32_t> chunk, size_t g
   });
 }
 
-// All of the text: BOS and the tokens that a context has room for, then the next.
-std::vector<std::vector<int32_t>> AllChunks(std::span<const int32_t> ids, size_t context,
-                                            std::optional<TokenId> bos) {
-  const size_t room = context - (bos ? 1 : 0);
-  std::vector<std::vector<int32_t>> chunks;
-  for (size_t begin = 0; room > 0 && begin < ids.size(); begin += room) {
-    auto& chunk = chunks.emplace_back();
-    if (bos) chunk.push_back(*bos);
-    const auto part = ids.subspan(begin, std::min(room, ids.size() - begin));
-    chunk.insert(chunk.end(), part.begin(), part.end());
-  }
-  return chunks;
-}
-
-// The chunks of llama-perplexity: those that BOS and the text fill, the first token of each
-// replaced by BOS.
-std::vector<std::vector<int32_t>> WholeChunks(std::span<const int32_t> ids, size_t context,
-                                              std::optional<TokenId> bos) {
-  std::vector<int32_t> text;
-  if (bos) text.push_back(*bos);
-  text.insert(text.end(), ids.begin(), ids.end());
-  std::vector<std::vector<int32_t>> chunks;
-  for (size_t begin = 0; begin + context <= text.size(); begin += context) {
-    const auto part = std::span(text).subspan(begin, context);
-    chunks.emplace_back(part.begin(), part.end());
-    if (bos) chunks.back().front() = *bos;
-  }
-  return chunks;
-}
-
+// A chunk is BOS and as many tokens of the text as the context has room for. With `second_half` the
+// chunks are those of llama-perplexity: only full ones, of the text behind one BOS cut at multiples
+// of the context, whose first token BOS replaces.
 Result<Score> ScoreText(ModelSession& engine, const std::string& text, bool second_half,
                         Console& console) {
   RL_ASSIGN_OR_RETURN(const auto ids, engine.tokenizer().Encode(text));
   const std::optional<TokenId> bos = engine.tokenizer().bos_id();
   const auto context = static_cast<size_t>(engine.capacity());
-  const auto chunks = second_half ? WholeChunks(ids, context, bos) : AllChunks(ids, context, bos);
+  const size_t room = context - (bos ? 1 : 0);
+  const size_t stride = second_half ? context : room;
+  const size_t given = second_half ? context / 2 + 1 : 1;
   const size_t fewest = second_half ? context : 2;
-  if (ids.size() < fewest || chunks.empty() || context < 4) {
+  if (ids.size() < fewest || room < 1 || given >= context) {
     return MakeError(ErrorKind::kUsage, "perplexity.text",
-                     "the text has {} tokens, expected at least {}, and a context of at least 4",
-                     ids.size(), fewest);
+                     "the text has {} tokens, expected at least {}, and a context of at least {}",
+                     ids.size(), fewest, second_half ? 3 : 2);
   }
   Score score;
   Progress progress(console, "perplexity");
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    RL_RETURN_IF_ERROR(ScoreChunk(engine, chunks[i], second_half ? context / 2 + 1 : 1, score));
-    progress.Update(static_cast<int64_t>(i + 1), static_cast<int64_t>(chunks.size()));
+  for (size_t begin = 0; begin < ids.size(); begin += stride) {
+    const size_t count = std::min(room, ids.size() - begin);
+    if (second_half && count < room) break;
+    std::vector<int32_t> chunk;
+    if (bos) chunk.push_back(*bos);
+    const auto part = std::span(ids).subspan(begin, count);
+    chunk.insert(chunk.end(), part.begin(), part.end());
+    RL_RETURN_IF_ERROR(ScoreChunk(engine, chunk, given, score));
+    progress.Update(static_cast<int64_t>(begin + count), static_cast<int64_t>(ids.size()));
   }
   return score;
 }
