@@ -9,7 +9,6 @@
 #include "cli/crash_report.h"
 #include "cli/memory_bars.h"
 #include "cli/signals.h"
-#include "core/base/size_text.h"
 #include "engine/engine_access.h"
 #include "engine/layer_placement.h"
 
@@ -137,20 +136,11 @@ Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, Con
 
 namespace {
 
-// Prints the layers of each device and the memory that they take there.
+// Prints the layers of each device.
 void DescribeLayers(const ModelSession& session, Console& console) {
-  const std::vector<DeviceLayers> runs = LayersByDevice(session.placement());
-  if (runs.empty()) return;
-  const auto needs = session.session().PredictMemory();
-  for (const DeviceLayers& run : runs) {
-    const auto device = static_cast<size_t>(run.device);
-    const std::string memory =
-        needs ? fmt::format("{} of weights, {} of caches, {} of work",
-                            SizeText((*needs)[device].weights), SizeText((*needs)[device].states),
-                            SizeText((*needs)[device].work))
-              : needs.error().ToString();
-    console.Note(fmt::format("device {}: {} has layers {} to {}: {}", device, run.name, run.first,
-                             run.first + run.count - 1, memory));
+  for (const DeviceLayers& run : LayersByDevice(session.placement())) {
+    console.Note(fmt::format("device {}: {} has layers {} to {}", run.device, run.name, run.first,
+                             run.first + run.count - 1));
   }
 }
 
