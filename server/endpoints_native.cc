@@ -53,7 +53,7 @@ void Health(const Services& services, Call& call) {
   call.Send({.status = error.status,
              .content_type = "application/json",
              .body = Dump(body),
-             .fields = {{"Retry-After", "1"}}});
+             .fields = error.fields});
 }
 
 void Props(const Services& services, Call& call) {
