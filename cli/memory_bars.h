@@ -25,7 +25,7 @@ struct DeviceMemory {
   uint64_t free_bytes = 0;  // 0: not known
 };
 
-// What each device will hold: weights, states (KV caches), work (arenas of plans).
+// Bars of the memory of each device: weights, states (KV caches), work (arenas of plans).
 std::vector<std::string> DeviceMemoryBars(const std::vector<DeviceMemory>& devices);
 
 }  // namespace rullama::cli

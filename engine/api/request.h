@@ -43,7 +43,7 @@ struct Medium {
   MediaKind kind = MediaKind::kPicture;
   std::string path = {};  // of the file; empty: `bytes` are its content
   std::string bytes = {};
-  // Of a picture: the most soft tokens, 70, 140, 280, 560 or 1120. More show finer detail and take
+  // The most soft tokens of a picture, 70, 140, 280, 560 or 1120. More show finer detail and take
   // longer. 0: as configured (generation.image_tokens), else by the size of the picture.
   int64_t image_tokens = 0;
 };

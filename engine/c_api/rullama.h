@@ -256,7 +256,7 @@ typedef enum rullama_medium_kind {
 /* Since 1.2. A picture or a sound of a request: a file, or its content. */
 typedef struct rullama_medium {
   int32_t kind; /* rullama_medium_kind */
-  /* Of a picture: the most soft tokens, 70, 140, 280, 560 or 1120. 0: as configured, else by the
+  /* The most soft tokens of a picture, 70, 140, 280, 560 or 1120. 0: as configured, else by the
    * size of the picture. */
   int32_t image_tokens;
   const char* path;  /* of the file, or NULL */

@@ -23,7 +23,7 @@ shared int shared_slot[kKeyQuads * 4];  // -1: no such key
 shared vec4 shared_probability[kTile * kKeyQuads];
 shared vec4 shared_gradient[kTile * kKeyQuads];  // of the scores
 shared uint shared_sees[kTile];                  // whether the pair sees one of the keys
-shared uint shared_seen;                         // the last pair, counted from 1, that sees one
+shared uint shared_seen;                         // a pair of the newest tile that sees one, plus 1
 
 uint me;
 uint first_head;  // of the kv head

@@ -24,7 +24,7 @@ shared float shared_lse[kPairs];
 shared int shared_pos[kOwnRows];
 shared int shared_slot[kOwnRows];                 // -1: no such row
 shared vec4 shared_gradient[kTile * kPairQuads];  // of the scores
-shared uint shared_seen;                          // the last key, counted from 1, that a row sees
+shared uint shared_seen;  // a key of the newest tile that a row sees, plus 1
 
 uint me;
 
