@@ -71,6 +71,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"crashes", "Op.reshape/f32_t7"}, Wrong{"exits", "Op.reshape/f32_t7"},
         Wrong{"allocates_each_time", "Replay.counters_stay_flat"},
         Wrong{"observation_matters", "Observation.changes_nothing"},
+        Wrong{"time_before_execution", "Times.lie_inside_their_execution"},
+        Wrong{"time_after_execution", "Times.lie_inside_their_execution"},
+        Wrong{"time_of_no_op", "Times.lie_inside_their_execution"},
+        Wrong{"op_without_time", "Times.lie_inside_their_execution"},
+        Wrong{"times_unasked", "Times.only_on_request"},
         Wrong{"neighbours_matter", "Batch.attention/f32_16_slots"},
         Wrong{"cancelled_for_ever", "Fault.cancelled_plan_works_again"}));
 

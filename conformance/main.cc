@@ -133,6 +133,7 @@ std::vector<NamedTest> AllTests() {
   AddBufferTests(tests);
   AddOpTests(tests);
   AddReplayTests(tests);
+  AddTimesTests(tests);
   AddBatchTests(tests);
   AddFaultTests(tests);
   return tests;

@@ -21,10 +21,11 @@ bool IsOutput(const Graph& graph, ValueId id) {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> Program::Create(Device& device, const Case& test, bool observed) {
+Result<std::unique_ptr<Program>> Program::Create(Device& device, const Case& test, bool observed,
+                                                 RecordTimes record_times) {
   std::unique_ptr<Program> program(new Program(device, test.graph));
   RL_RETURN_IF_ERROR(program->Allocate(test, observed));
-  RL_ASSIGN_OR_RETURN(program->plan_, device.Compile(test.graph, program->storage_));
+  RL_ASSIGN_OR_RETURN(program->plan_, device.Compile(test.graph, program->storage_, record_times));
   return program;
 }
 

@@ -3,6 +3,7 @@
 // "conformance.memory" for memory that changed or did not.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,7 +20,8 @@ class Program {
   // Constants are taken from the case, and it outlives this object. `observed`: every value is
   // marked as read by the host.
   static Result<std::unique_ptr<Program>> Create(Device& device, const Case& test,
-                                                 bool observed = false);
+                                                 bool observed = false,
+                                                 RecordTimes record_times = RecordTimes::kNo);
 
   // Fills results and transients with this byte, so that unwritten elements are found.
   Status Poison(uint8_t byte);
@@ -34,6 +36,10 @@ class Program {
   Status CheckInputs(const Case& test);
   // Checks that all guard zones are unchanged.
   Status CheckGuards();
+  // The records of the last Run().
+  Status ReadTimes(const std::function<void(const OpTime&)>& sink) {
+    return device_.ReadTimes(plan_, graph_, sink);
+  }
   Result<rl_plan_stats> Stats() { return device_.Stats(plan_); }
 
  private:

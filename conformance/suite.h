@@ -50,6 +50,7 @@ void AddContractTests(std::vector<NamedTest>& tests);
 void AddOutputTests(std::vector<NamedTest>& tests);
 void AddBufferTests(std::vector<NamedTest>& tests);
 void AddReplayTests(std::vector<NamedTest>& tests);
+void AddTimesTests(std::vector<NamedTest>& tests);
 void AddBatchTests(std::vector<NamedTest>& tests);
 void AddFaultTests(std::vector<NamedTest>& tests);
 

@@ -156,7 +156,9 @@ int32_t Compile(rl_device* device, const rl_graph* graph, rl_plan** plan, rl_err
     return Refuse(error, RL_UNSUPPORTED, "no longer, whatever query_ops said");
   }
   DisturbAt(*graph);
-  const int32_t code = reference->plan_compile(device, graph, plan, error);
+  rl_graph asked = *graph;
+  if (Fault("times_unasked")) asked.record_times = 1;
+  const int32_t code = reference->plan_compile(device, &asked, plan, error);
   if (code != RL_OK) return code;
   Record& record = records[*plan];
   record = {};
@@ -214,6 +216,28 @@ int32_t Stats(rl_plan* plan, rl_plan_stats* stats, rl_error* error) {
   return code;
 }
 
+// Passes the records of the reference on in the way that was asked for.
+struct SpoiltTimes {
+  void* sink;
+  rl_time_sink write;
+};
+void SpoilTimes(void* sink, const rl_op_time* times, uint64_t time_size, uint64_t count) {
+  const auto* to = static_cast<const SpoiltTimes*>(sink);
+  constexpr uint64_t kSecond = 1'000'000'000;
+  for (uint64_t i = Fault("op_without_time") ? 1 : 0; i < count; ++i) {
+    rl_op_time time =
+        *reinterpret_cast<const rl_op_time*>(reinterpret_cast<const char*>(times) + i * time_size);
+    if (Fault("time_before_execution")) time.begin -= kSecond;
+    if (Fault("time_after_execution")) time.end += kSecond;
+    if (Fault("time_of_no_op")) time.op_count = 0;
+    to->write(to->sink, &time, sizeof(time), 1);
+  }
+}
+int32_t Times(rl_plan* plan, void* sink, rl_time_sink write, rl_error* error) {
+  SpoiltTimes spoilt{sink, write};
+  return reference->plan_times(plan, &spoilt, SpoilTimes, error);
+}
+
 void FreePlan(rl_device* device, rl_plan* plan) {
   records.Erase(plan);
   reference->plan_free(device, plan);
@@ -244,6 +268,7 @@ extern "C" __attribute__((visibility("default"))) int32_t rullama_plugin_query_v
   table.plan_execute = Execute;
   table.plan_stats = Stats;
   table.plan_free = FreePlan;
+  table.plan_times = Times;
   *plugin = &table;
   return RL_OK;
 }

@@ -186,7 +186,11 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
     workspace_.EndOp();
   };
   OpRows().ForEachOp(graph, compile, kernels);
-  items_.resize(list_.nodes().size());
+  const size_t nodes = list_.nodes().size();
+  items_.resize(nodes);
+  if (graph.record_times()) {
+    times_ = std::make_unique<OpTimes>(graph.op_count(), nodes, pool.workers());
+  }
 }
 
 void CpuPlan::Execute(int64_t t, int64_t r) {
@@ -197,6 +201,7 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
     nodes[i]->next_item.store(0, std::memory_order_relaxed);
     dispatches_ += items_[i] > 0 ? 1 : 0;
   }
+  if (times_) times_->Start();
   // Run inline if every node has one item: waking the pool costs more than the few table rows that
   // a GPU backend leaves to this one.
   if (log_ != nullptr) {
@@ -211,6 +216,7 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
   for (const auto& node : nodes) {
     if (node->failed()) {
       const uint32_t op_index = node->op_index;
+      if (times_) times_->Start();  // a failed execution has no times
       throw sdk::Error(RL_INVALID_ARGUMENT, node->TakeFailure(), op_index);
     }
   }
@@ -227,25 +233,30 @@ void CpuPlan::Walk(const Step& step, int worker) {
       pool_.Barrier();
       shared = alone = false;
     }
-    if (serial) {
-      alone = true;
-      if (worker == 0) nodes[i]->Run(step, 0, 0, 1);
-      continue;
-    }
-    shared = true;
-    RunShared(i, step, worker);
+    (serial ? alone : shared) = true;
+    if (!serial || worker == 0) RunPart(i, step, worker);
   }
 }
 
-void CpuPlan::RunShared(size_t node, const Step& step, int worker) {
+void CpuPlan::RunPart(size_t node, const Step& step, int worker) {
+  if (!times_) {
+    RunShared(node, step, worker);
+    return;
+  }
+  const uint64_t begin = sdk::NowNanoseconds();
+  if (!RunShared(node, step, worker)) return;
+  times_->Add(worker, list_.nodes()[node]->op_index, begin, sdk::NowNanoseconds());
+}
+
+bool CpuPlan::RunShared(size_t node, const Step& step, int worker) {
   Node& work = *list_.nodes()[node];
   const int64_t items = items_[node];
   const int64_t piece = work.UsesDynamicScheduling()
                             ? 1
                             : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
-  for (;;) {
+  for (bool ran = false;; ran = true) {
     const int64_t begin = work.next_item.fetch_add(piece, std::memory_order_relaxed);
-    if (begin >= items) return;
+    if (begin >= items) return ran;
     work.Run(step, worker, begin, std::min(begin + piece, items));
   }
 }
@@ -253,7 +264,7 @@ void CpuPlan::RunShared(size_t node, const Step& step, int worker) {
 void CpuPlan::WalkTimed(const Step& step, int worker) {
   for (size_t i = 0; i < list_.nodes().size(); ++i) {
     if (items_[i] <= 0) continue;
-    RunShared(i, step, worker);
+    RunPart(i, step, worker);
     pool_.Barrier();
     if (worker == 0) profile_.After(names_[list_.nodes()[i]->op_index]);
   }
@@ -262,6 +273,10 @@ void CpuPlan::WalkTimed(const Step& step, int worker) {
 CpuPlan::~CpuPlan() {
   if (log_ == nullptr || executions_ == 0) return;
   for (const std::string& line : profile_.Report(executions_)) log_->Log(RL_LOG_WARNING, line);
+}
+
+std::span<const rl_op_time> CpuPlan::Times() {
+  return times_ ? times_->Gather() : std::span<const rl_op_time>();
 }
 
 rl_plan_stats CpuPlan::Stats() const {

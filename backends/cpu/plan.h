@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "backends/cpu/node.h"
+#include "backends/cpu/op_times.h"
 #include "backends/cpu/profile.h"
 #include "backends/cpu/thread_pool.h"
 
@@ -77,12 +79,16 @@ class CpuPlan final : public sdk::Plan {
   CpuPlan& operator=(const CpuPlan&) = delete;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
+  [[nodiscard]] std::span<const rl_op_time> Times() override;
 
  private:
   void Walk(const Step& step, int worker);
   // Like Walk(), with a barrier and a time after every node.
   void WalkTimed(const Step& step, int worker);
-  void RunShared(size_t node, const Step& step, int worker);
+  // Runs the worker's part of a node, or worker 0 the whole of one with a single item.
+  void RunPart(size_t node, const Step& step, int worker);
+  // Returns whether there was anything left to do for the worker.
+  bool RunShared(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;
   KernelTable kernels_;  // the nodes refer to it
@@ -92,6 +98,7 @@ class CpuPlan final : public sdk::Plan {
   std::vector<std::string> names_;  // of the ops, for the profile
   const sdk::Host* log_;
   Profile profile_;
+  std::unique_ptr<OpTimes> times_;  // null unless they are recorded
   uint64_t executions_ = 0;
   uint64_t dispatches_ = 0;
 };

@@ -38,7 +38,7 @@ extern "C" {
 /* The major number is also in the name of the entry point: an incompatible change makes a second one.
  * The minor number counts additions at the end of structs. */
 #define RL_ABI_MAJOR 1
-#define RL_ABI_MINOR 4
+#define RL_ABI_MINOR 5
 
 typedef struct rl_str {
   const char* data;
@@ -196,6 +196,10 @@ typedef struct rl_graph {
   int64_t max_t; /* T and R of any step lie in [1, max_t] and [0, max_r] */
   int64_t max_r;
   rl_str name; /* "decode", "prefill": for messages and profiles */
+  /* Since 1.5. 1 in plan_compile: the plan records when its ops run (plan_times). 0: it reads no
+   * clock. */
+  uint32_t record_times;
+  uint32_t reserved2; /* since 1.5 */
 } rl_graph;
 
 /* ---- what the host offers ---------------------------------------------------------------------- */
@@ -308,6 +312,21 @@ typedef struct rl_plan_stats {
   uint64_t workspace_bytes; /* memory the plan holds beside the arena */
 } rl_plan_stats;
 
+/* Since 1.5. An interval in which one worker of a device ran ops of a plan, alone or as one of several
+ * workers that share them. */
+typedef struct rl_op_time {
+  const uint32_t* ops; /* indices into rl_graph.ops, ascending; several if they ran as one */
+  uint32_t op_count;   /* 1 or more */
+  uint32_t worker;     /* what runs one thing at a time: a thread of a CPU, a queue of a GPU; from 0 */
+  uint64_t begin;      /* nanoseconds of CLOCK_MONOTONIC */
+  uint64_t end;        /* not before `begin` */
+} rl_op_time;
+
+/* Since 1.5. Receives `count` records, `time_size` bytes apart, in parts. [any]: may be called until
+ * the function it was passed to returns. */
+typedef void (*rl_time_sink)(void* sink, const rl_op_time* times, uint64_t time_size,
+                             uint64_t count);
+
 /* Receives text for people, in parts. [any]: may be called until the function it was passed to
  * returns. */
 typedef void (*rl_text_sink)(void* sink, rl_str text);
@@ -375,6 +394,14 @@ typedef struct rl_plugin_v1 {
    * for example which ops it fuses, one per line. Writes nothing if it runs op by op. */
   int32_t (*graph_describe)(rl_device* device, const rl_graph* graph, void* sink, rl_text_sink write,
                             rl_error* error);
+
+  /* [device] Since 1.5, may be null: passes on when the ops of the last execution ran, if that
+   * succeeded and the graph had record_times; otherwise nothing. The host has called device_wait
+   * since. The intervals lie between the call of plan_execute and the return of device_wait; a device
+   * with a clock of its own moves its times there. Those of one worker are in order and do not
+   * overlap. An op has as many records as it has parts, and none if it had nothing to do. Recording
+   * may order the work of a device more strictly; results stay the same bytes. */
+  int32_t (*plan_times)(rl_plan* plan, void* sink, rl_time_sink write, rl_error* error);
 } rl_plugin_v1;
 
 /* The one exported symbol. `host` lives as long as the process. The plugin points *plugin at its

@@ -75,6 +75,49 @@ Graph ForOlderPlugin(Graph graph, int minor) {
   return graph;
 }
 
+// Where the records of a plan of `graph` go, and what is wrong with the first that cannot be.
+struct TimesReader {
+  const Graph& graph;
+  const std::function<void(const OpTime&)>& sink;
+  std::string wrong = {};
+};
+
+OpTime::Clock::time_point ToTimePoint(uint64_t nanoseconds) {
+  return OpTime::Clock::time_point(std::chrono::nanoseconds(nanoseconds));
+}
+
+// Returns what is wrong with a record, or an empty text.
+std::string CheckTime(const rl_op_time& time, size_t ops_of_graph) {
+  if (time.ops == nullptr || time.op_count == 0) return "without ops";
+  const std::span ops(time.ops, time.op_count);
+  if (std::ranges::adjacent_find(ops, std::ranges::greater_equal()) != ops.end()) {
+    return "whose ops are not ascending";
+  }
+  if (ops.back() >= ops_of_graph) {
+    return fmt::format("of op {}, where the graph has {}", ops.back(), ops_of_graph);
+  }
+  if (time.end < time.begin) return "that ends before it begins";
+  return {};
+}
+
+// Reads records that a plugin passes to `sink`, a TimesReader.
+void ReadRecords(void* sink, const rl_op_time* times, uint64_t time_size, uint64_t count) {
+  TimesReader& reader = *static_cast<TimesReader*>(sink);
+  if (reader.wrong.empty() && count > 0 && (times == nullptr || time_size < sizeof(rl_op_time))) {
+    reader.wrong = fmt::format("of {} bytes, expected at least {}", time_size, sizeof(rl_op_time));
+  }
+  const auto* at = reinterpret_cast<const std::byte*>(times);
+  for (uint64_t i = 0; i < count && reader.wrong.empty(); ++i, at += time_size) {
+    const auto& time = *reinterpret_cast<const rl_op_time*>(at);
+    reader.wrong = CheckTime(time, reader.graph.ops.size());
+    if (!reader.wrong.empty()) return;
+    reader.sink({.ops = {time.ops, time.op_count},
+                 .worker = time.worker,
+                 .begin = ToTimePoint(time.begin),
+                 .end = ToTimePoint(time.end)});
+  }
+}
+
 // Appends what a plugin writes to the std::string `sink`.
 void AppendText(void* sink, rl_str text) {
   static_cast<std::string*>(sink)->append(text.data, text.size);
@@ -195,9 +238,10 @@ Status Device::Read(const DeviceBuffer& buffer, uint64_t offset, std::span<std::
               offset, data.data(), uint64_t{data.size()});
 }
 
-Result<DevicePlan> Device::Compile(const Graph& graph, std::span<const Storage> storage) {
+Result<DevicePlan> Device::Compile(const Graph& graph, std::span<const Storage> storage,
+                                   RecordTimes record_times) {
   const CallSite site = SiteOf(*this, "plan_compile", &graph);
-  const FlatGraph flat(graph, storage);
+  const FlatGraph flat(graph, storage, record_times);
   rl_plan* handle = nullptr;
   if (Status status = Call(site, plugin_->table().plan_compile, handle_, flat.view(), &handle);
       !status) {
@@ -225,6 +269,20 @@ Result<rl_plan_stats> Device::Stats(const DevicePlan& plan) {
   RL_RETURN_IF_ERROR(
       Call(SiteOf(*this, "plan_stats"), plugin_->table().plan_stats, plan.get(), &stats));
   return stats;
+}
+
+bool Device::RecordsTimes() const { return plugin_->table().plan_times != nullptr; }
+
+Status Device::ReadTimes(const DevicePlan& plan, const Graph& graph,
+                         const std::function<void(const OpTime&)>& sink) {
+  RL_CHECK(plan);
+  if (!RecordsTimes()) return OkStatus();
+  const CallSite site = SiteOf(*this, "plan_times", &graph);
+  TimesReader reader{graph, sink};
+  RL_RETURN_IF_ERROR(Call(site, plugin_->table().plan_times, plan.get(),
+                          static_cast<void*>(&reader), ReadRecords));
+  if (!reader.wrong.empty()) return Broken(site, "passed a record " + reader.wrong);
+  return OkStatus();
 }
 
 Status Device::Wait() {

@@ -12,9 +12,11 @@
 
 #include <rullama/abi/rullama_abi.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -110,6 +112,19 @@ struct Storage {
   uint64_t bytes = 0;
 };
 
+// Whether a plan records when its ops run. Without it, executions read no clock.
+enum class RecordTimes : uint8_t { kNo, kYes };
+
+// An interval in which one worker of a device ran ops of a plan (rl_op_time).
+struct OpTime {
+  using Clock = std::chrono::steady_clock;
+
+  std::span<const uint32_t> ops;  // indices into the graph, ascending; valid during the call
+  uint32_t worker = 0;
+  Clock::time_point begin = {};
+  Clock::time_point end = {};
+};
+
 class Plugin;
 
 class Device {
@@ -133,10 +148,18 @@ class Device {
   Status Write(const DeviceBuffer& buffer, uint64_t offset, std::span<const std::byte> data);
   Status Read(const DeviceBuffer& buffer, uint64_t offset, std::span<std::byte> data);
   // `storage` is parallel to graph.values.
-  Result<DevicePlan> Compile(const Graph& graph, std::span<const Storage> storage);
+  Result<DevicePlan> Compile(const Graph& graph, std::span<const Storage> storage,
+                             RecordTimes record_times = RecordTimes::kNo);
   // `graph` is the one the plan was compiled from, or null: errors then number their op.
   Status Execute(const DevicePlan& plan, const Extents& extents, const Graph* graph = nullptr);
   Result<rl_plan_stats> Stats(const DevicePlan& plan);
+  // Whether the plugin has a function for ReadTimes().
+  [[nodiscard]] bool RecordsTimes() const;
+  // Passes on when the ops of the last execution of a plan with RecordTimes::kYes ran; call it
+  // after Wait(). Passes nothing for other plans and for plugins that do not record. `graph`: of
+  // the plan. Error: plugin.contract for records that cannot be, after those before them.
+  Status ReadTimes(const DevicePlan& plan, const Graph& graph,
+                   const std::function<void(const OpTime&)>& sink);
   Status Wait();
 
  private:

@@ -75,8 +75,10 @@ FlatGraph::FlatGraph(const Graph& graph) {
   view_.name = ToStr(graph.name);
 }
 
-FlatGraph::FlatGraph(const Graph& graph, std::span<const Storage> storage) : FlatGraph(graph) {
+FlatGraph::FlatGraph(const Graph& graph, std::span<const Storage> storage, RecordTimes record_times)
+    : FlatGraph(graph) {
   RL_CHECK(storage.size() == values_.size());
+  view_.record_times = record_times == RecordTimes::kYes ? 1 : 0;
   for (size_t i = 0; i < storage.size(); ++i) {
     const Storage& from = storage[i];
     rl_value& to = values_[i];

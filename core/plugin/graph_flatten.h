@@ -20,7 +20,7 @@ class FlatGraph {
   // buffers are null.
   explicit FlatGraph(const Graph& graph);
   // Flattens a graph with storage, parallel to graph.values, for plan_compile.
-  FlatGraph(const Graph& graph, std::span<const Storage> storage);
+  FlatGraph(const Graph& graph, std::span<const Storage> storage, RecordTimes record_times);
   FlatGraph(const FlatGraph&) = delete;
   FlatGraph& operator=(const FlatGraph&) = delete;
 

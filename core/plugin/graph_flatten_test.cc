@@ -99,7 +99,9 @@ TEST(FlatGraph, Storage) {
   auto* weight = reinterpret_cast<rl_weight*>(&objects[8]);
   storage[1] = {RL_LIFETIME_OUTPUT, true, nullptr, buffer, 128, 256};
   storage[2] = {RL_LIFETIME_CONSTANT, false, weight, nullptr, 0, 256};
-  const FlatGraph flat(graph, storage);
+  const FlatGraph flat(graph, storage, RecordTimes::kYes);
+  EXPECT_EQ(flat.view()->record_times, 1U);
+  EXPECT_EQ(FlatGraph(graph, storage, RecordTimes::kNo).view()->record_times, 0U);
   const rl_value& y = flat.view()->values[1];
   EXPECT_EQ(y.lifetime, RL_LIFETIME_OUTPUT);
   EXPECT_EQ(y.observed, 1U);

@@ -192,6 +192,7 @@ Status Interpreter::Run(const Extents& extents, OpIndex* failed_op) {
           fmt::format("op {} -> '{}'", i, graph_.value(graph_.ops[i].results[0]).name)));
     }
     DropDeadValues(i);
+    if (options_.after_op) options_.after_op(i);
   }
   return OkStatus();
 }

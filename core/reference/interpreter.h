@@ -27,6 +27,8 @@ struct InterpreterOptions {
   bool keep_all = true;
   // Polled between ops. Returning true ends the run with the error run.cancelled. May be empty.
   std::function<bool()> cancelled;
+  // Called after each op that was run. May be empty.
+  std::function<void(OpIndex)> after_op = {};
 };
 
 class Interpreter {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -83,10 +84,36 @@ class HostWeight final : public sdk::Weight {
   std::span<const std::byte> bytes_;
 };
 
+// The times of the ops of a plan, which one thread runs one after another.
+class OpTimes {
+ public:
+  explicit OpTimes(size_t ops) : indices_(ops) {
+    std::iota(indices_.begin(), indices_.end(), uint32_t{0});
+    records_.reserve(ops);
+  }
+  void Start() {
+    records_.clear();
+    begin_ = sdk::NowNanoseconds();
+  }
+  void After(OpIndex op) {
+    const uint64_t now = sdk::NowNanoseconds();
+    records_.push_back(
+        {.ops = &indices_[op], .op_count = 1, .worker = 0, .begin = begin_, .end = now});
+    begin_ = now;
+  }
+  [[nodiscard]] std::span<const rl_op_time> records() const { return records_; }
+
+ private:
+  std::vector<uint32_t> indices_;  // records point into it
+  std::vector<rl_op_time> records_;
+  uint64_t begin_ = 0;  // of the op that runs
+};
+
 class ReferencePlan final : public sdk::Plan {
  public:
   ReferencePlan(const sdk::GraphView& view, Graph graph, sdk::Host host)
-      : interpreter_(MakeInterpreter(view, std::move(graph), host)) {
+      : times_(view.record_times() ? std::make_unique<OpTimes>(view.op_count()) : nullptr),
+        interpreter_(MakeInterpreter(view, std::move(graph), host, times_.get())) {
     const Graph& g = interpreter_.graph();
     for (ValueId id = 0; id < g.values.size(); ++id) {
       const rl_value& value = view.value(id);
@@ -121,6 +148,7 @@ class ReferencePlan final : public sdk::Plan {
       ValueOrThrowStatus(interpreter_.Bind(value.name, std::move(tensor)));
     }
     OpIndex failed = kNoOp;
+    if (times_) times_->Start();
     if (const Status status = interpreter_.Run(extents, &failed); !status) {
       Throw(status.error(), failed);
     }
@@ -134,6 +162,10 @@ class ReferencePlan final : public sdk::Plan {
   }
 
   [[nodiscard]] rl_plan_stats Stats() const override { return stats_; }
+
+  [[nodiscard]] std::span<const rl_op_time> Times() override {
+    return times_ ? times_->records() : std::span<const rl_op_time>();
+  }
 
  private:
   struct Binding {
@@ -154,7 +186,8 @@ class ReferencePlan final : public sdk::Plan {
     return buffer->Range(value.offset, bytes);
   }
 
-  static Interpreter MakeInterpreter(const sdk::GraphView& view, Graph graph, sdk::Host host) {
+  static Interpreter MakeInterpreter(const sdk::GraphView& view, Graph graph, sdk::Host host,
+                                     OpTimes* times) {
     const auto provider = [&](std::string_view source, int64_t,
                               const TensorType& type) -> Result<Tensor> {
       for (uint32_t i = 0; i < view.value_count(); ++i) {
@@ -171,9 +204,11 @@ class ReferencePlan final : public sdk::Plan {
       return MakeError(ErrorKind::kRuntime, "ref.constant", "constant '{}' has no weight", source);
     };
     InterpreterOptions options{.keep_all = false, .cancelled = [host] { return host.Cancelled(); }};
+    if (times != nullptr) options.after_op = [times](OpIndex op) { times->After(op); };
     return ValueOrThrow(Interpreter::Create(std::move(graph), provider, std::move(options)));
   }
 
+  std::unique_ptr<OpTimes> times_;  // null unless they are recorded; the interpreter refers to it
   Interpreter interpreter_;
   std::vector<Binding> inputs_;
   std::vector<Binding> outputs_;

@@ -14,23 +14,24 @@ Extents ExtentsOf(const StepRows& rows) {
 }  // namespace
 
 Result<std::unique_ptr<BoundPlan>> BoundPlan::Compile(Program program, DeviceResources& resources,
-                                                      KeptInputs& kept) {
+                                                      KeptInputs& kept, RecordTimes record_times) {
   std::unique_ptr<BoundPlan> plan(new BoundPlan());
   plan->segments_.reserve(program.segments.size());
   for (PlannedSegment& planned : program.segments) {
-    RL_RETURN_IF_ERROR(plan->AddSegment(std::move(planned), resources, kept));
+    RL_RETURN_IF_ERROR(plan->AddSegment(std::move(planned), resources, kept, record_times));
   }
   return plan;
 }
 
-Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept) {
+Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept,
+                             RecordTimes record_times) {
   const int index = planned.device;
   RL_ASSIGN_OR_RETURN(const auto storage,
                       resources.AssignStorage(index, planned.graph, planned.memory));
   BoundSegment segment;
   segment.device_index = static_cast<size_t>(index);
   segment.device = resources.devices()[segment.device_index];
-  RL_ASSIGN_OR_RETURN(segment.plan, segment.device->Compile(planned.graph, storage));
+  RL_ASSIGN_OR_RETURN(segment.plan, segment.device->Compile(planned.graph, storage, record_times));
   for (const Value& value : planned.graph.values) {
     if (value.lifetime != Lifetime::kInput) continue;
     RL_RETURN_IF_ERROR(BindInput(index, value, resources, kept, segment));
@@ -125,8 +126,9 @@ Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extent
   return OkStatus();
 }
 
-Status BoundPlan::RunSegment(const BoundSegment& segment, const Extents& extents,
+Status BoundPlan::RunSegment(const BoundSegment& segment, const StepRows& rows,
                              StepObserver* observer) {
+  const Extents extents = ExtentsOf(rows);
   const SpanTimer timer(observer);
   RL_RETURN_IF_ERROR(segment.device->Execute(segment.plan, extents, &segment.graph));
   if (observer == nullptr) return OkStatus();
@@ -138,7 +140,10 @@ Status BoundPlan::RunSegment(const BoundSegment& segment, const Extents& extents
              .rows = extents.t,
              .wanted = extents.r,
              .ops = segment.graph.ops.size()});
-  return OkStatus();
+  if (!observer->wants_ops()) return OkStatus();
+  const SegmentRun run{segment.graph, rows, segment.device_index, segment.device->plugin().name()};
+  return segment.device->ReadTimes(segment.plan, segment.graph,
+                                   [&](const OpTime& time) { observer->OnOp(run, time); });
 }
 
 Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past,
@@ -150,7 +155,7 @@ Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past,
   timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
   for (const BoundSegment& segment : segments_) {
     RL_RETURN_IF_ERROR(CopyImports(segment, extents, observer));
-    RL_RETURN_IF_ERROR(RunSegment(segment, extents, observer));
+    RL_RETURN_IF_ERROR(RunSegment(segment, rows, observer));
   }
   extents_ = extents;
   return OkStatus();

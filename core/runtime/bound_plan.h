@@ -30,7 +30,7 @@ class BoundPlan {
  public:
   // Creates what the program needs in `resources` and compiles its segments.
   static Result<std::unique_ptr<BoundPlan>> Compile(Program program, DeviceResources& resources,
-                                                    KeptInputs& kept);
+                                                    KeptInputs& kept, RecordTimes record_times);
 
   // Runs a step that fits the bucket the program was built for. `past`: the number of cached rows
   // of each slot. With an observer it waits for each segment.
@@ -80,13 +80,14 @@ class BoundPlan {
 
   BoundPlan() = default;
   static const RowSource* FindRowSource(std::string_view input);
-  Status AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept);
+  Status AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept,
+                    RecordTimes record_times);
   Status BindInput(int device, const Value& input, const DeviceResources& resources,
                    KeptInputs& kept, BoundSegment& segment);
   [[nodiscard]] Status CheckKeptInputs(const Extents& extents) const;
   Status WriteInputs(const StepRows& rows, std::span<const int32_t> past);
   Status CopyImports(const BoundSegment& segment, const Extents& extents, StepObserver* observer);
-  static Status RunSegment(const BoundSegment& segment, const Extents& extents,
+  static Status RunSegment(const BoundSegment& segment, const StepRows& rows,
                            StepObserver* observer);
 
   std::vector<BoundSegment> segments_;

@@ -94,7 +94,10 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
                                          bucket, graphs_[graph].differentiation));
   placement_ = std::move(program.report);
   RL_RETURN_IF_ERROR(resources_.CheckMemory(program));
-  RL_ASSIGN_OR_RETURN(auto bound, BoundPlan::Compile(std::move(program), resources_, kept_inputs_));
+  const bool records = observer_ != nullptr && observer_->wants_ops();
+  RL_ASSIGN_OR_RETURN(auto bound,
+                      BoundPlan::Compile(std::move(program), resources_, kept_inputs_,
+                                         records ? RecordTimes::kYes : RecordTimes::kNo));
   plans_.push_back({graph, bucket, std::move(bound)});
   timer.End({.kind = StepSpan::Kind::kCompile,
              .name = graphs_[graph].graph.name,

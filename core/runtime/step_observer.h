@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/ir/graph.h"
+#include "core/plugin/device.h"
+#include "core/runtime/step_rows.h"
+
 namespace rullama {
 
 struct StepSpan {
@@ -33,12 +37,26 @@ struct StepSpan {
   Clock::time_point end = {};
 };
 
+// A segment that was run. The references are valid during the call; the graph lives as long as the
+// session, at the same address.
+struct SegmentRun {
+  const Graph& graph;
+  const StepRows& rows;
+  size_t device = 0;             // index into SessionOptions::devices
+  std::string_view device_name;  // its backend
+};
+
 // Called on the thread that uses the session. Must not call the session.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
   // Spans arrive in the order in which they end. What fails has no span.
   virtual void OnSpan(const StepSpan& span) = 0;
+  // Whether plans record when their ops run; asked when one is compiled. Plugins that cannot record
+  // tell nothing.
+  [[nodiscard]] virtual bool wants_ops() const { return false; }
+  // A record of a segment, by worker in the order of time, after the span of the segment.
+  virtual void OnOp(const SegmentRun& /*run*/, const OpTime& /*time*/) {}
 };
 
 // Measures one span from its construction to End(). A null observer makes both do nothing.

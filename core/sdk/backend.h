@@ -17,6 +17,7 @@
 #include <rullama/sdk/philox.h>
 #include <rullama/sdk/shape.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -105,6 +106,11 @@ class GraphView {
   [[nodiscard]] std::string_view name() const { return View(graph_.name); }
   [[nodiscard]] int64_t max_t() const { return graph_.max_t; }
   [[nodiscard]] int64_t max_r() const { return graph_.max_r; }
+  // Whether the plan is to record when its ops run (Plan::Times).
+  [[nodiscard]] bool record_times() const {
+    constexpr size_t kEnd = offsetof(rl_graph, record_times) + sizeof(graph_.record_times);
+    return graph_.struct_size >= kEnd && graph_.record_times != 0;
+  }
   [[nodiscard]] uint32_t value_count() const { return graph_.value_count; }
   [[nodiscard]] uint32_t op_count() const { return graph_.op_count; }
   [[nodiscard]] HostArray<rl_value> values() const {
@@ -171,11 +177,22 @@ class Weight {
   virtual ~Weight() = default;
 };
 
+// Now, on the clock of rl_op_time.
+inline uint64_t NowNanoseconds() {
+  // CLOCK_MONOTONIC in libstdc++ and libc++ on Linux.
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
+}
+
 class Plan {
  public:
   virtual ~Plan() = default;
   virtual void Execute(int64_t t, int64_t r) = 0;
   [[nodiscard]] virtual rl_plan_stats Stats() const = 0;  // struct_size is filled by the thunk
+  // When the ops of the last execution ran (rl_plugin_v1::plan_times), if the graph of this plan
+  // had record_times(). Called after Device::Wait(). The records are valid until the next call on
+  // the plan, and their memory was obtained in Compile.
+  [[nodiscard]] virtual std::span<const rl_op_time> Times() { return {}; }
 };
 
 struct OpSupport {

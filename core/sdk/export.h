@@ -19,6 +19,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -243,6 +244,15 @@ inline int32_t GetPlanStats(rl_plan* plan, rl_plan_stats* stats, rl_error* error
   });
 }
 
+inline int32_t GetPlanTimes(rl_plan* plan, void* sink, rl_time_sink write,
+                            rl_error* error) noexcept {
+  return Guard(error, "Times", [&] {
+    Require(write != nullptr, "the sink is missing");
+    const std::span<const rl_op_time> times = Deref(plan).Times();
+    if (!times.empty()) write(sink, times.data(), sizeof(rl_op_time), times.size());
+  });
+}
+
 inline void FreePlan(rl_device*, rl_plan* plan) noexcept { delete &Deref(plan); }
 
 inline int32_t WaitDevice(rl_device* device, rl_error* error) noexcept {
@@ -307,6 +317,7 @@ inline rl_plugin_v1 MakeTable(Exported* exported, void (*shutdown)(void*)) {
   table.device_wait = WaitDevice;
   table.shutdown = shutdown;
   table.graph_describe = DescribeGraph;
+  table.plan_times = GetPlanTimes;
   return table;
 }
 

@@ -145,7 +145,8 @@ TEST_F(OldPlugin, Computes) {
     storage[i].offset = i * kBytes;
     storage[i].bytes = kBytes;
   }
-  const auto plan = device_->Compile(graph, storage);
+  // It does not know the wish, and has no times to tell.
+  const auto plan = device_->Compile(graph, storage, RecordTimes::kYes);
   ASSERT_TRUE(plan) << plan.error().ToString();
   const std::array<float, 4> x = {1, -2, 0.5F, 100};
   std::array<float, 4> y{};
@@ -157,6 +158,8 @@ TEST_F(OldPlugin, Computes) {
   const auto stats = device_->Stats(*plan);
   ASSERT_TRUE(stats);
   EXPECT_EQ(stats->executions, 1U);
+  EXPECT_FALSE(device_->RecordsTimes());
+  EXPECT_TRUE(device_->ReadTimes(*plan, graph, [](const OpTime&) { ADD_FAILURE(); }));
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // "<method>:<what>", with a method of sdk::Backend, sdk::Device or sdk::Plan ("Compile"),
 // "construct", or a destructor
 // ("~Device"), and what = error (an sdk::Error), error_ok, bad_alloc, std, int, long, null (returns
-// a null object). Read at every call.
+// a null object). Of Times also backwards, no_ops, unsorted and unknown_op: a record that is wrong.
+// Read at every call.
 #include <rullama/sdk/export.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -20,14 +22,18 @@ namespace sdk = rullama::sdk;
 
 constexpr int32_t kDriverCode = -42;
 
-// Throws what the variable wants of this method; true if it is to return null.
-bool Misbehave(std::string_view method) {
+// What the variable wants of this method; empty: nothing.
+std::string_view FaultOf(std::string_view method) {
   const char* variable = std::getenv("RULLAMA_FAKE_SDK");
-  if (variable == nullptr) return false;
+  if (variable == nullptr) return {};
   const std::string_view script(variable);
   const size_t colon = script.find(':');
-  if (script.substr(0, colon) != method) return false;
-  const std::string_view what = script.substr(colon + 1);
+  return script.substr(0, colon) == method ? script.substr(colon + 1) : std::string_view();
+}
+
+// Throws what the variable wants of this method; true if it is to return null.
+bool Misbehave(std::string_view method) {
+  const std::string_view what = FaultOf(method);
   if (what == "error") throw sdk::Error(RL_UNSUPPORTED, "no such luck", RL_NO_OP, kDriverCode);
   if (what == "error_ok") throw sdk::Error(RL_OK, "all is well");
   if (what == "bad_alloc") throw std::bad_alloc();
@@ -49,6 +55,10 @@ struct FakeBuffer : sdk::Buffer {
 class FakePlan : public sdk::Plan {
  public:
   explicit FakePlan(const sdk::GraphView& graph) {
+    if (graph.record_times() && graph.op_count() == 2) {
+      times_.push_back({&ops_[0], 1, 0, 1000, 1500});
+      times_.push_back({&ops_[0], 2, 1, 1200, 2000});
+    }
     for (uint32_t i = 0; i < graph.op_count(); ++i) {
       const sdk::OpScope scope(i);
       if (graph.op(i).kind != RL_OP_copy) throw std::runtime_error("not a copy");
@@ -60,6 +70,21 @@ class FakePlan : public sdk::Plan {
     (void)Misbehave("Stats");
     return {};
   }
+  // The first op on worker 0, then both as one on worker 1.
+  [[nodiscard]] std::span<const rl_op_time> Times() override {
+    (void)Misbehave("Times");
+    if (times_.empty()) return times_;
+    const std::string_view fault = FaultOf("Times");
+    ops_ = {0, fault == "unknown_op" ? 2U : 1U};
+    if (fault == "unsorted") ops_ = {1, 0};
+    if (fault == "no_ops") times_[1].op_count = 0;
+    if (fault == "backwards") times_[1].end = 0;
+    return times_;
+  }
+
+ private:
+  std::array<uint32_t, 2> ops_ = {0, 1};
+  std::vector<rl_op_time> times_;  // none unless they are recorded
 };
 
 class FakeDevice : public sdk::Device {

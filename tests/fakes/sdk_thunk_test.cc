@@ -1,7 +1,12 @@
 // Exceptions of a plugin written against the SDK arrive as a code, a text and the op at fault.
+#include <fmt/ranges.h>
 #include <rullama/sdk/thunk.h>
 
 #include <array>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/utf8.h"
 #include "core/plugin/call_guard.h"
@@ -56,6 +61,7 @@ class SdkThunk : public ::testing::Test {
     }
     if (method == "Execute") return device_->Execute(plan_, {1, 1});
     if (method == "Stats") return drop(device_->Stats(plan_));
+    if (method == "Times") return device_->ReadTimes(plan_, graph_, [](const OpTime&) {});
     return device_->Wait();
   }
 
@@ -67,9 +73,10 @@ class SdkThunk : public ::testing::Test {
   DevicePlan plan_;
 };
 
-constexpr const char* kMethods[] = {
-    "Devices",      "Open",    "QueryOps", "LayoutWeight", "CreateWeight", "Write",        "Read",
-    "CreateBuffer", "Compile", "Wait",     "Execute",      "Stats",        "DescribeGraph"};
+constexpr const char* kMethods[] = {"Devices",      "Open",         "QueryOps", "LayoutWeight",
+                                    "CreateWeight", "Write",        "Read",     "CreateBuffer",
+                                    "Compile",      "Wait",         "Execute",  "Stats",
+                                    "Times",        "DescribeGraph"};
 
 TEST_F(SdkThunk, HonestPluginWorks) {
   for (const std::string method : kMethods) EXPECT_TRUE(Call(method)) << method;
@@ -103,6 +110,46 @@ TEST_F(SdkThunk, NullObjectsAreThePluginsError) {
   for (const std::string method : {"Open", "CreateWeight", "CreateBuffer", "Compile"}) {
     const ScopedVariable script("RULLAMA_FAKE_SDK", method + ":null");
     ExpectError(Call(method), "device.internal", {method + " returned null"});
+  }
+}
+
+// "ops worker begin end" of each record, times in nanoseconds.
+std::vector<std::string> TimesOf(Device& device, const DevicePlan& plan, const Graph& graph) {
+  std::vector<std::string> lines;
+  EXPECT_TRUE(device.ReadTimes(plan, graph, [&](const OpTime& time) {
+    const auto nanoseconds = [](OpTime::Clock::time_point at) {
+      return std::chrono::nanoseconds(at.time_since_epoch()).count();
+    };
+    lines.push_back(fmt::format("{} {} {} {}", fmt::join(time.ops, ","), time.worker,
+                                nanoseconds(time.begin), nanoseconds(time.end)));
+  }));
+  return lines;
+}
+
+TEST_F(SdkThunk, TimesArriveFromPlansThatRecordThem) {
+  EXPECT_TRUE(device_->RecordsTimes());
+  EXPECT_THAT(TimesOf(*device_, plan_, graph_), ::testing::IsEmpty());
+  const auto plan = device_->Compile(graph_, StorageOf(graph_, buffer_), RecordTimes::kYes);
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(TimesOf(*device_, *plan, graph_),
+              ::testing::ElementsAre("0 0 1000 1500", "0,1 1 1200 2000"));
+}
+
+TEST_F(SdkThunk, TimesThatCannotBeAreThePluginsError) {
+  const std::pair<std::string, std::string> rows[] = {
+      {"no_ops", "a record without ops"},
+      {"unsorted", "a record whose ops are not ascending"},
+      {"unknown_op", "a record of op 2, where the graph has 2"},
+      {"backwards", "a record that ends before it begins"}};
+  for (const auto& [fault, text] : rows) {
+    SCOPED_TRACE(fault);
+    const auto plan = device_->Compile(graph_, StorageOf(graph_, buffer_), RecordTimes::kYes);
+    ASSERT_TRUE(plan);
+    const ScopedVariable script("RULLAMA_FAKE_SDK", "Times:" + fault);
+    size_t records = 0;
+    ExpectError(device_->ReadTimes(*plan, graph_, [&](const OpTime&) { ++records; }),
+                "plugin.contract", {"plugin 'fake_sdk'", "plan_times", text});
+    EXPECT_EQ(records, 1U) << "the one before it is right";
   }
 }
 
