@@ -8,10 +8,13 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import compare
 import report
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 # Each run is faster by 1 than the one before it, so that tests can tell runs apart.
 RULLAMA = """#!/usr/bin/env python3
@@ -156,8 +159,9 @@ class ReportTest(unittest.TestCase):
 
     def test_renders_cases_with_their_units_models_and_rounds(self):
         self.assertEqual(
-            report.render(example()),
+            report.render("one", example()),
             "**T**\n\nM. rullama 1, 2026-01-02. Peers: a (1).\n\n"
+            "![T](images/speed-one.svg)\n\n"
             "| model | case | rounds | rullama | a | ratio | limit |\n"
             "| --- | --- | --- | --- | --- | --- | --- |\n"
             "| X | pp512 | 3 | 1,200 t/s | 600 t/s | 2.0 | 50 % of L |\n"
@@ -165,6 +169,25 @@ class ReportTest(unittest.TestCase):
             "| Y | tg8 | 1 | 7 t/s | | | |\n"
             "\n```text\nrullama: rullama bench\n```\n",
         )
+
+    def test_draws_longer_bars_for_what_is_faster(self):
+        first, second = (
+            report.chart_case(case, ["a"], case["case"]) for case in example()["results"][:2]
+        )
+        self.assertEqual([bar.value for bar in first.bars], ["1,200 t/s", "600 t/s"])
+        self.assertEqual([bar.speed for bar in first.bars], [1200, 600])
+        self.assertEqual([bar.speed for bar in second.bars], [2, 0.5])
+        picture = ElementTree.fromstring(report.report_chart(example()))
+        bars = [shape for shape in picture.iter(f"{SVG}rect") if shape.get("class") != "paper"]
+        widths = [float(bar.get("width")) for bar in bars]
+        self.assertEqual(len(widths), 4)  # the case without a peer is left out
+        self.assertAlmostEqual(widths[1], widths[0] / 2)
+        self.assertAlmostEqual(widths[3], widths[2] / 4, delta=0.1)
+
+    def test_charts_keep_names_as_text(self):
+        hostile = example() | {"title": "<script>&\"'"}
+        picture = ElementTree.fromstring(report.report_chart(hostile))
+        self.assertEqual(picture.find(f"{SVG}title").text, hostile["title"])
 
     def test_reads_back_what_it_wrote(self):
         self.assertEqual(json.loads(report.dump(example())), example())
@@ -189,6 +212,7 @@ class ReportTest(unittest.TestCase):
             readme = Path(folder) / "readme.md"
             readme.write_text("<!-- cases: one pp512 -->\n<!-- end of cases -->\n", encoding="utf-8")
             options = ["--results", folder, "--page", str(page), "--readme", str(readme)]
+            options += ["--images", folder]
             with contextlib.redirect_stderr(io.StringIO()) as errors:
                 self.assertEqual(report.main(options + ["--check"]), 1)
             self.assertIn("differs from the data", errors.getvalue())
@@ -198,6 +222,13 @@ class ReportTest(unittest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()) as errors:
                 self.assertEqual(report.main(options + ["--check"]), 1)
             self.assertIn("readme.md differs from the data", errors.getvalue())
+            self.assertEqual(report.main(options), 0)
+            for name in ("speed-one.svg", "speed.svg"):
+                (Path(folder) / name).write_text("<svg/>", encoding="utf-8")
+                with contextlib.redirect_stderr(io.StringIO()) as errors:
+                    self.assertEqual(report.main(options + ["--check"]), 1)
+                self.assertIn(f"{name} differs from the data", errors.getvalue())
+                self.assertEqual(report.main(options), 0)
 
     def test_refuses_a_summary_of_unknown_cases(self):
         for choice in ("two pp512", "one nothing"):

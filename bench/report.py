@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Results of speed measurements as data, and the tables of docs/performance.md and README.md made from them.
+"""Results of speed measurements as data, and the tables and charts of docs/performance.md and README.md.
 
-    bench/report.py           rewrites the tables of docs/performance.md and README.md
-    bench/report.py --check   exits with 1 if a page and the data differ
+    bench/report.py           rewrites the tables in both pages and the charts in docs/images
+    bench/report.py --check   exits with 1 if a page or a chart differs from the data
 
 bench/compare.py --out writes a result file; files worth keeping are in bench/results. One file is
 one measurement: one machine, one build, all engines in turns. Its members:
@@ -37,10 +37,13 @@ import sys
 import textwrap
 from pathlib import Path
 
+from charts import Bar, Case, chart
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
+IMAGES = ROOT / "docs" / "images"
 
 MAX_COLUMNS = 120  # of lines that are no rows of tables, as tools/check-format.sh has it
 LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False}
@@ -180,6 +183,37 @@ def table(report):
     )
 
 
+def speed_bar(engine, median, unit, own):
+    speed = median if LARGER_IS_BETTER[unit] else 1 / median
+    return Bar(engine, f"{median:,} {unit}", speed, own)
+
+
+def chart_case(result, engines, label):
+    """A case of a chart: rullama and those of `engines` that ran it."""
+    bars = [speed_bar("rullama", result["median"], result["unit"], own=True)]
+    bars += [
+        speed_bar(name, result["peers"][name]["median"], result["unit"], own=False)
+        for name in engines
+        if name in result["peers"]
+    ]
+    return Case(label, bars)
+
+
+def report_chart(report):
+    """The chart of the cases of a checked report that a peer ran too; None if there is none."""
+    engines = [peer["name"] for peer in report["peers"]]
+    cases = [
+        chart_case(r, engines, " ".join(filter(None, [r.get("model"), r["case"]])))
+        for r in report["results"]
+        if r["peers"]
+    ]
+    return chart(report["title"], cases) if cases else None
+
+
+def chart_name(name):
+    return f"speed-{name}.svg"
+
+
 def fill(text, indent=""):
     return textwrap.wrap(
         text,
@@ -190,8 +224,8 @@ def fill(text, indent=""):
     )
 
 
-def render(report):
-    """A checked report in Markdown: what was measured where, the table, the commands."""
+def render(name, report):
+    """A checked report in Markdown: what was measured where, the chart, the table, the commands."""
     about = f"{report['machine']}. rullama {report['build']}, {report['date']}."
     if not any("model" in result for result in report["results"]):
         about = f"{report['model']}. {about}"
@@ -201,7 +235,10 @@ def render(report):
     if report["peers"]:
         peers = "; ".join(f"{peer['name']} ({peer['version']})" for peer in report["peers"])
         about += f" Peers: {peers}."
-    lines = [f"**{report['title']}**", "", *fill(about), "", table(report), "```text"]
+    lines = [f"**{report['title']}**", "", *fill(about), ""]
+    if report_chart(report):
+        lines += [f"![{report['title']}](images/{chart_name(name)})", ""]
+    lines += [table(report), "```text"]
     for name, command in report["commands"].items():
         lines += fill(f"{name}: {command}", "    ")
     return "\n".join(lines + ["```"]) + "\n"
@@ -232,7 +269,7 @@ def update(page, reports):
         name = match.group(2)
         require(name in reports, "page", f"there is no bench/results/{name}.json")
         shown.add(name)
-        return f"{match.group(1)}{render(reports[name])}{match.group(3)}"
+        return f"{match.group(1)}{render(name, reports[name])}{match.group(3)}"
 
     text = BLOCK.sub(block, page)
     missing = sorted(set(reports) - shown)
@@ -240,8 +277,8 @@ def update(page, reports):
     return text
 
 
-def summary_row(reports, choice):
-    """The cells of one chosen case, "FILE CASE", of a summary."""
+def chosen_case(reports, choice):
+    """The report, case and name of the fastest peer of one chosen case, "FILE CASE", of a summary."""
     name, _, case = choice.strip().partition(" ")
     require(name in reports, "summary", f"there is no bench/results/{name}.json")
     report = reports[name]
@@ -251,8 +288,15 @@ def summary_row(reports, choice):
     best = best_peer(result)
     require(best is not None, "summary", f"{name} {case} has no peer")
     peer = next(peer for peer, sample in result["peers"].items() if sample["median"] == best)
+    return report, result, peer
+
+
+def summary_row(report, result, peer):
+    """The cells of one case of a summary."""
+    best = result["peers"][peer]["median"]
     rates = [f"{rate:,} {result['unit']}" for rate in (result["median"], best)]
     model = result.get("model", report["model"])
+    case = result["case"]
     return [report["title"], model, case, rates[0], f"{rates[1]} ({peer})", f"{result['ratio']:,}"]
 
 
@@ -262,13 +306,37 @@ def summarise(page, reports):
     def block(match):
         heads = ["where", "model", "case", "rullama", "best peer", "ratio"]
         rows = [heads, ["---"] * len(heads)]
-        rows += [summary_row(reports, choice) for choice in match.group(2).split(";")]
+        rows += [
+            summary_row(*chosen_case(reports, choice)) for choice in match.group(2).split(";")
+        ]
         text = "".join("| " + " | ".join(row) + " |\n" for row in rows)
         return f"{match.group(1)}{text}{match.group(3)}"
 
     text, count = SUMMARY.subn(block, page)
     require(count > 0, "summary", "the page has no '<!-- cases: ... -->'")
     return text
+
+
+def summary_chart(page, reports):
+    """The chart of the first summary of a page: each chosen case beside its fastest peer."""
+    match = SUMMARY.search(page)
+    require(match is not None, "summary", "the page has no '<!-- cases: ... -->'")
+    cases = []
+    for choice in match.group(2).split(";"):
+        report, result, peer = chosen_case(reports, choice)
+        cases.append(chart_case(result, [peer], f"{report['title']}: {result['case']}"))
+    return chart("rullama beside the fastest other engine", cases)
+
+
+def charts(readme, reports):
+    """The texts of all charts, by file name."""
+    made = {chart_name(name): report_chart(report) for name, report in reports.items()}
+    made["speed.svg"] = summary_chart(readme, reports)
+    return {name: text for name, text in made.items() if text}
+
+
+def is_same(path, text):
+    return path.exists() and path.read_text(encoding="utf-8") == text
 
 
 def main(arguments):
@@ -279,21 +347,24 @@ def main(arguments):
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of result files")
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--readme", type=Path, default=README)
+    parser.add_argument("--images", type=Path, default=IMAGES, help="folder of the charts")
     options = parser.parse_args(arguments)
     try:
         reports = {path.stem: load(path) for path in sorted(options.results.glob("*.json"))}
         require(reports, options.results, "holds no result files")
-        pages = [(path, path.read_text(encoding="utf-8")) for path in (options.page, options.readme)]
-        made = [make(old, reports) for (_, old), make in zip(pages, (update, summarise))]
+        page, readme = (path.read_text(encoding="utf-8") for path in (options.page, options.readme))
+        made = {options.page: update(page, reports), options.readme: summarise(readme, reports)}
+        for name, text in charts(readme, reports).items():
+            made[options.images / name] = text
+        stale = [path for path, text in made.items() if not is_same(path, text)]
     except (ReportError, OSError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         return 1
-    stale = [(path, new) for (path, old), new in zip(pages, made) if new != old]
-    for path, new in stale:
+    for path in stale:
         if options.check:
             print(f"{path} differs from the data; run bench/report.py", file=sys.stderr)
         else:
-            path.write_text(new, encoding="utf-8")
+            path.write_text(made[path], encoding="utf-8")
     return 1 if options.check and stale else 0
 
 
