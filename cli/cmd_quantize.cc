@@ -22,12 +22,39 @@ struct QuantizeFlags {
   int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 };
 
+// "3 tensors as q4_k, 1 as q6_k, "
+std::string ConvertedText(const QuantizeReport& report) {
+  std::string text;
+  for (const auto& [dtype, count] : report.converted) {
+    text += fmt::format("{}{} as {}, ", count, text.empty() ? " tensors" : "", NameOf(dtype));
+  }
+  return text;
+}
+
+// Whether the rules for the types of tensors are known for the file.
+Status CheckKind(const GgufFile& file, bool towers) {
+  if (!towers) {
+    RL_RETURN_IF_ERROR(FamilyOf(file));
+    return OkStatus();
+  }
+  RL_RETURN_IF_ERROR(ReadTowers(file));
+  return OkStatus();
+}
+
+std::string ReportText(const QuantizeReport& report, bool towers) {
+  return fmt::format("{}{} as they were{}; {} became {}", ConvertedText(report), report.copied,
+                     towers ? " (vectors, positions, patches and convolutions always)" : "",
+                     SizeText(report.bytes_before), SizeText(report.bytes_after));
+}
+
 Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
   QuantizeOptions options;
   RL_ASSIGN_OR_RETURN(options.mix, FindQuantMix(flags.type));
   RL_ASSIGN_OR_RETURN(const ModelFile model, OpenModelFile(flags.input));
-  // The rules for the types of tensors are known for these families only.
-  RL_RETURN_IF_ERROR(FamilyOf(*model.file));
+  RL_ASSIGN_OR_RETURN(const std::string_view architecture,
+                      model.file->GetString("general.architecture"));
+  options.towers = architecture == kProjectorArchitecture;
+  RL_RETURN_IF_ERROR(CheckKind(*model.file, options.towers));
   options.threads = flags.threads;
   options.cancel = CancelFlag();
   Progress progress(console, "quantising");
@@ -40,9 +67,8 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
     return tl::unexpected(
         std::move(report).error().WithContext(fmt::format("quantising '{}'", model.name)));
   }
-  console.Note(fmt::format("wrote '{}': {} tensors as {}, {} as they were; {} became {}",
-                           flags.output, report->converted, options.mix.name, report->copied,
-                           SizeText(report->bytes_before), SizeText(report->bytes_after)));
+  console.Note(fmt::format("wrote '{}' of type {}: {}", flags.output, options.mix.name,
+                           ReportText(*report, options.towers)));
   return 0;
 }
 
@@ -51,8 +77,9 @@ Result<int> QuantizeModel(const QuantizeFlags& flags, Console& console) {
 void AddQuantizeCommand(CLI::App& app, CommandContext& context) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* command = app.add_subcommand(
-      "quantize", "Write a model in a smaller type, from a file of f32, f16 or bf16");
-  command->add_option("IN", flags->input, "The model: a GGUF file")->required();
+      "quantize",
+      "Write a model, or its towers, in a smaller type, from a file of f32, f16 or bf16");
+  command->add_option("IN", flags->input, "The model, or its mmproj file: a GGUF file")->required();
   command->add_option("OUT", flags->output, "Where the new file goes")->required();
   SetChoices(*command->add_option("TYPE", flags->type, "One of " + QuantMixNames())->required(),
              QuantMixNames(), "TEXT REQUIRED");

@@ -45,9 +45,10 @@ Result<const ModelFamily*> FindFamily(std::string_view architecture) {
     }
   }
   const std::string_view hint =
-      architecture == "clip" ? "; this file has towers for pictures or sound, give the text model "
-                               "with -m and this file with --mmproj"
-                             : "";
+      architecture == kProjectorArchitecture
+          ? "; this file has towers for pictures or sound, give the text model "
+            "with -m and this file with --mmproj"
+          : "";
   return MakeError(ErrorKind::kModelFile, "model.arch", "found architecture '{}', expected {}{}",
                    architecture, ArchitectureNames(), hint);
 }

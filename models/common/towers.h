@@ -27,6 +27,9 @@
 
 namespace rullama {
 
+// The value of general.architecture of an mmproj file: towers without a text model.
+inline constexpr std::string_view kProjectorArchitecture = "clip";
+
 // The output of every tower's graph.
 inline constexpr std::string_view kSoftTokens = "soft";
 

@@ -38,10 +38,14 @@ DType FitRow(DType dtype, uint64_t row) {
 
 char ToUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
-// The layer that a name belongs to; 0 for names outside of layers.
+// The layer that a name belongs to ("blk.3.", in a tower "v.blk.3."); 0 for names outside of
+// layers.
 int64_t LayerOf(std::string_view name) {
+  constexpr std::string_view kBlock = "blk.";
   int64_t layer = 0;
-  if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
+  if (const size_t at = name.find(kBlock); at != std::string_view::npos) {
+    std::from_chars(name.data() + at + kBlock.size(), name.data() + name.size(), layer);
+  }
   return layer;
 }
 
@@ -54,6 +58,14 @@ bool StaysAsItIs(const QuantTensor& tensor) {
   return tensor.rank < 2 || !name.ends_with("weight") || name.ends_with("_norm.weight") ||
          name.ends_with("ffn_gate_inp.weight") || name == "per_layer_model_proj.weight" ||
          IsOfTower(name);
+}
+
+bool StaysAsItIsInTower(const QuantTensor& tensor) {
+  const std::string_view name = tensor.name;
+  const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+  return tensor.rank < 2 || !name.ends_with(".weight") || has("patch_embd") ||
+         has("position_embd") || has("conv1d") || has("conv_dw") ||
+         name == "a.input_projection.weight";
 }
 
 bool IsEmbedding(std::string_view name) {
@@ -134,6 +146,29 @@ std::vector<std::optional<DType>> ChooseTypes(const QuantMix& mix,
       more_bits = MoreBits(layer, layer_count);
     }
     types.push_back(FitRow(TypeByPlace(mix, tensor.name, more_bits, expert_count), tensor.row));
+  }
+  return types;
+}
+
+std::vector<std::optional<DType>> ChooseTowerTypes(const QuantMix& mix,
+                                                   std::span<const QuantTensor> tensors) {
+  const auto layers = [&tensors](char tower) {
+    return std::ranges::count_if(tensors, [tower](const QuantTensor& tensor) {
+      return tensor.name.front() == tower && IsValueProjection(tensor.name);
+    });
+  };
+  std::vector<std::optional<DType>> types;
+  for (const QuantTensor& tensor : tensors) {
+    if (StaysAsItIsInTower(tensor)) {
+      types.push_back(std::nullopt);
+      continue;
+    }
+    // llama-quantize knows no number of layers in such a file and gives every ffn_down more bits.
+    bool more_bits = tensor.name.find(".ffn_down") != std::string_view::npos;
+    if (IsValueProjection(tensor.name)) {
+      more_bits = MoreBits(LayerOf(tensor.name), layers(tensor.name.front()));
+    }
+    types.push_back(FitRow(more_bits ? mix.important : mix.base, tensor.row));
   }
   return types;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -37,17 +38,24 @@ Status CheckSource(const TensorInfo& tensor, DType target) {
                    tensor.name, NameOf(tensor.dtype));
 }
 
-Result<Plan> MakePlan(const GgufFile& input, const QuantMix& mix) {
+// The types that the mix gives the tensors; nothing for those that stay as they are.
+Result<std::vector<std::optional<DType>>> ChooseTypes(const GgufFile& input,
+                                                      const QuantizeOptions& options) {
+  std::vector<QuantTensor> tensors;
+  for (const TensorInfo& tensor : input.tensors()) {
+    tensors.push_back({tensor.name, tensor.rank, tensor.dims[0]});
+  }
+  if (options.towers) return ChooseTowerTypes(options.mix, tensors);
   RL_ASSIGN_OR_RETURN(const std::string_view architecture, input.GetString("general.architecture"));
   RL_ASSIGN_OR_RETURN(const uint32_t layers,
                       input.GetU32(fmt::format("{}.block_count", architecture)));
   RL_ASSIGN_OR_RETURN(const auto experts,
                       input.FindU32(fmt::format("{}.expert_count", architecture)));
-  std::vector<QuantTensor> tensors;
-  for (const TensorInfo& tensor : input.tensors()) {
-    tensors.push_back({tensor.name, tensor.rank, tensor.dims[0]});
-  }
-  const auto chosen = ChooseTypes(mix, tensors, layers, experts.value_or(0));
+  return ChooseTypes(options.mix, tensors, layers, experts.value_or(0));
+}
+
+Result<Plan> MakePlan(const GgufFile& input, const QuantizeOptions& options) {
+  RL_ASSIGN_OR_RETURN(const auto chosen, ChooseTypes(input, options));
   Plan plan;
   for (size_t i = 0; i < chosen.size(); ++i) {
     const TensorInfo& tensor = input.tensors()[i];
@@ -57,7 +65,7 @@ Result<Plan> MakePlan(const GgufFile& input, const QuantMix& mix) {
     plan.elements += tensor.elements();
     plan.report.bytes_before += tensor.bytes;
     plan.report.bytes_after += RowBytes(type, tensor.elements());
-    ++(type == tensor.dtype ? plan.report.copied : plan.report.converted);
+    ++(type == tensor.dtype ? plan.report.copied : plan.report.converted[type]);
   }
   return plan;
 }
@@ -156,7 +164,7 @@ Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions
                                     const std::filesystem::path& path) {
   RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   RL_RETURN_IF_ERROR(file.CheckIsNot(input.path()));
-  RL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input, options.mix));
+  RL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(input, options));
   GgufWriter writer;
   for (const GgufEntry& entry : input.metadata()) {
     RL_RETURN_IF_ERROR(writer.SetRaw(entry.key, entry.value));

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "core/base/status.h"
@@ -22,6 +23,7 @@ namespace rullama {
 
 struct QuantizeOptions {
   QuantMix mix = {};
+  bool towers = false;  // `input` is an mmproj file (ChooseTowerTypes)
   int threads = 1;
   std::shared_ptr<const std::atomic<bool>> cancel = nullptr;            // null: never
   std::function<void(uint64_t done, uint64_t total)> on_progress = {};  // elements
@@ -30,15 +32,15 @@ struct QuantizeOptions {
 struct QuantizeReport {
   uint64_t bytes_before = 0;  // of tensor data
   uint64_t bytes_after = 0;
-  uint64_t converted = 0;  // tensors
-  uint64_t copied = 0;
+  std::map<DType, uint64_t> converted;  // tensors by their new type
+  uint64_t copied = 0;                  // tensors
 };
 
-// `input` is of a family that rullama knows (models/registry.h): the rules for types go by the
-// names of llama.cpp's tensors. Errors: quantize.source_type for tensors that are quantised
-// already; io.same_file (kUsage) if `path` is the input; gguf.quantize_value with the tensor and
-// element for weights that are not finite; run.cancelled; gguf.* and io.* of reading and writing
-// (core/gguf/atomic_file.h).
+// `input` is of a family that rullama knows (models/registry.h), or has its towers: the rules for
+// types go by the names of llama.cpp's tensors. Errors: quantize.source_type for tensors that are
+// quantised already; io.same_file (kUsage) if `path` is the input; gguf.quantize_value with the
+// tensor and element for weights that are not finite; run.cancelled; gguf.* and io.* of reading and
+// writing (core/gguf/atomic_file.h).
 Result<QuantizeReport> QuantizeFile(const GgufFile& input, const QuantizeOptions& options,
                                     const std::filesystem::path& path);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "models/common/graph/hparams.h"
+#include "models/common/towers.h"
 #include "models/gemma4/graph/config.h"
 
 namespace rullama::gemma4 {

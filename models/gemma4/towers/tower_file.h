@@ -17,9 +17,6 @@ namespace rullama::gemma4 {
 
 enum class TowerKind : uint8_t { kVision, kAudio };
 
-// The value of general.architecture of an mmproj file.
-inline constexpr std::string_view kProjectorArchitecture = "clip";
-
 // The last tensor of each tower, which makes rows of the text model's width.
 inline constexpr std::string_view kVisionProjector = "mm.input_projection.weight";
 inline constexpr std::string_view kAudioProjector = "mm.a.input_projection.weight";
