@@ -131,8 +131,41 @@ struct RopeConfig {
   std::optional<double> rotary_fraction_global;  // 0.25: part of a global head's pairs that rotates
 };
 
+// The tower for pictures. Without `layers` there is none.
+struct VisionArchitecture {
+  std::optional<int64_t> layers = {};     // 0: the pixels of a soft token are only projected
+  std::optional<int64_t> width = {};      // of the residual stream
+  std::optional<int64_t> heads = {};      // attention heads
+  std::optional<int64_t> ffn = {};        // width of the feed-forward block
+  std::optional<int64_t> patch = {};      // side of a patch in pixels, 16
+  std::optional<int64_t> pool = {};       // patches on each side of a soft token's square, 3
+  std::optional<int64_t> positions = {};  // columns and rows of the position tables, 10240
+  std::optional<bool> standardize = {};   // the pooled values are shifted and scaled; false
+  std::optional<bool> clipped = {};       // linear layers have bounds; false
+};
+
+// Output channels of two convolutions in a row.
+struct FirstSecond {
+  int64_t first = 0;
+  int64_t second = 0;
+  bool operator==(const FirstSecond&) const = default;
+};
+
+// The tower for sound. Without `layers` there is none.
+struct AudioArchitecture {
+  std::optional<int64_t> layers = {};  // 0: the samples of a soft token are only projected
+  std::optional<int64_t> width = {};   // of the residual stream
+  std::optional<int64_t> heads = {};   // attention heads
+  std::optional<int64_t> ffn = {};     // width of the feed-forward blocks
+  std::optional<int64_t> output = {};  // width in front of the projector, 1536
+  // Of the convolutions that shorten the sound; 128 and 32.
+  std::optional<FirstSecond> conv_channels = {};
+  std::optional<int64_t> kernel = {};  // rows that the convolution of a layer sees, 5
+  std::optional<bool> clipped = {};    // linear layers have bounds; false
+};
+
 // Shapes of the network. `rullama synth` builds a model from them; a loaded file is checked against
-// those that are given.
+// those that are given, except for the towers.
 struct ArchitectureConfig {
   std::optional<std::string> family;  // general.architecture
   std::optional<int64_t> layers;
@@ -152,6 +185,8 @@ struct ArchitectureConfig {
   std::optional<int64_t> canvas_length;  // tokens denoised together (DiffusionGemma), 0 = none
   ExpertsConfig experts;
   RopeConfig rope;
+  VisionArchitecture vision;
+  AudioArchitecture audio;
   std::optional<double> rms_eps;        // 1e-6
   std::optional<double> final_softcap;  // 30; 0 = none
 };

@@ -1,6 +1,7 @@
 #include "core/config/consistency.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rullama {
@@ -72,6 +73,22 @@ Status CheckDiffusion(const DiffusionConfig& diffusion) {
                   *diffusion.t_min, *diffusion.t_max);
 }
 
+// Collects keys of the block that are needed and not given.
+class MissingKeys {
+ public:
+  void Require(std::string_view key, bool given) {
+    if (!given) keys_.push_back(fmt::format("architecture.{}", key));
+  }
+  [[nodiscard]] Status Report() const {
+    if (keys_.empty()) return OkStatus();
+    return MakeError(ErrorKind::kUsage, "config.missing_key",
+                     "missing: {}; see configs/ for examples", fmt::join(keys_, ", "));
+  }
+
+ private:
+  std::vector<std::string> keys_;
+};
+
 }  // namespace
 
 Status CheckConsistency(const Config& config) {
@@ -91,23 +108,35 @@ Status CheckConsistency(const Config& config) {
 }
 
 Status CheckArchitectureComplete(const ArchitectureConfig& a) {
-  std::vector<std::string> missing;
-  const auto require = [&missing](bool given, const char* key) {
-    if (!given) missing.push_back(std::string("architecture.") + key);
-  };
-  require(a.layers.has_value(), "layers");
-  require(a.width.has_value(), "width");
-  require(a.heads.has_value(), "heads");
-  require(a.kv_heads.has_value(), "kv_heads");
-  require(a.head_dim.has_value(), "head_dim");
-  require(a.ffn.has_value(), "ffn");
-  require(a.sliding_window.has_value(), "sliding_window");
-  require(a.pattern.has_value(), "pattern");
-  require(a.vocabulary.has_value(), "vocabulary");
-  require(a.context_length.has_value(), "context_length");
-  if (missing.empty()) return OkStatus();
-  return MakeError(ErrorKind::kUsage, "config.missing_key",
-                   "missing: {}; see configs/ for examples", fmt::join(missing, ", "));
+  MissingKeys missing;
+  missing.Require("layers", a.layers.has_value());
+  missing.Require("width", a.width.has_value());
+  missing.Require("heads", a.heads.has_value());
+  missing.Require("kv_heads", a.kv_heads.has_value());
+  missing.Require("head_dim", a.head_dim.has_value());
+  missing.Require("ffn", a.ffn.has_value());
+  missing.Require("sliding_window", a.sliding_window.has_value());
+  missing.Require("pattern", a.pattern.has_value());
+  missing.Require("vocabulary", a.vocabulary.has_value());
+  missing.Require("context_length", a.context_length.has_value());
+  return missing.Report();
+}
+
+Status CheckTowersComplete(const ArchitectureConfig& a) {
+  MissingKeys missing;
+  missing.Require("width", a.width.has_value());
+  if (!a.audio.layers) missing.Require("vision.layers", a.vision.layers.has_value());
+  if (a.vision.layers) missing.Require("vision.width", a.vision.width.has_value());
+  if (a.vision.layers.value_or(0) > 0) {
+    missing.Require("vision.heads", a.vision.heads.has_value());
+    missing.Require("vision.ffn", a.vision.ffn.has_value());
+  }
+  if (a.audio.layers.value_or(0) > 0) {
+    missing.Require("audio.width", a.audio.width.has_value());
+    missing.Require("audio.heads", a.audio.heads.has_value());
+    missing.Require("audio.ffn", a.audio.ffn.has_value());
+  }
+  return missing.Report();
 }
 
 }  // namespace rullama

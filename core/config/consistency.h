@@ -14,4 +14,7 @@ Status CheckConsistency(const Config& config);
 // Error: config.missing_key (kUsage), naming every key that is missing.
 Status CheckArchitectureComplete(const ArchitectureConfig& architecture);
 
+// The same of its towers, of which there is at least one.
+Status CheckTowersComplete(const ArchitectureConfig& architecture);
+
 }  // namespace rullama

@@ -46,6 +46,67 @@ BlockSpec ExpertsSchema() {
       .Build();
 }
 
+constexpr std::string_view kNone = "none";
+constexpr std::string_view kNo = "false in `rullama synth`";
+
+BlockSpec VisionSchema() {
+  constexpr int64_t kMaxPatch = 64;
+  constexpr int64_t kMaxPool = 8;
+  return BlockBuilder<&Config::architecture, &ArchitectureConfig::vision>(
+             "architecture.vision",
+             "The tower for pictures, as `rullama synth --mmproj-out` builds it. A file of towers "
+             "brings its own shapes and is not checked against these.")
+      .Field("layers", &VisionArchitecture::layers, IntegerCodec{0, kMaxLayers},
+             "Layers of the encoder; 0 projects the pixels of a soft token and no more.", kNone)
+      .Field("width", &VisionArchitecture::width, IntegerCodec{1, kMaxWidth},
+             "Width of the residual stream.", kNone)
+      .Field("heads", &VisionArchitecture::heads, IntegerCodec{1, kMaxHeads},
+             "Attention heads of each layer.", kNone)
+      .Field("ffn", &VisionArchitecture::ffn, IntegerCodec{1, kMaxFfnWidth},
+             "Width of the feed-forward block.", kNone)
+      .Field("patch", &VisionArchitecture::patch, IntegerCodec{1, kMaxPatch},
+             "Side of a patch in pixels.", "16 in `rullama synth`")
+      .Field("pool", &VisionArchitecture::pool, IntegerCodec{1, kMaxPool},
+             "Patches on each side of the square that becomes one soft token.",
+             "3 in `rullama synth`")
+      .Field("positions", &VisionArchitecture::positions, IntegerCodec{1, kMaxConfiguredTokens},
+             "Columns, and rows, of patches that have a position.", "10240 in `rullama synth`")
+      .Field("standardize", &VisionArchitecture::standardize, BoolCodec{},
+             "The pooled values are shifted and scaled.", kNo)
+      .Field("clipped", &VisionArchitecture::clipped, BoolCodec{},
+             "Linear layers have bounds of their inputs and outputs.", kNo)
+      .Build();
+}
+
+BlockSpec AudioSchema() {
+  constexpr int64_t kMaxChannels = 4096;
+  constexpr int64_t kMaxKernel = 31;
+  return BlockBuilder<&Config::architecture, &ArchitectureConfig::audio>(
+             "architecture.audio",
+             "The tower for sound, as `rullama synth --mmproj-out` builds it. A file of towers "
+             "brings its own shapes and is not checked against these.")
+      .Field("layers", &AudioArchitecture::layers, IntegerCodec{0, kMaxLayers},
+             "Layers of the conformer; 0 projects the samples of a soft token and no more.", kNone)
+      .Field("width", &AudioArchitecture::width, IntegerCodec{1, kMaxWidth},
+             "Width of the residual stream.", kNone)
+      .Field("heads", &AudioArchitecture::heads, IntegerCodec{1, kMaxHeads},
+             "Attention heads of each layer.", kNone)
+      .Field("ffn", &AudioArchitecture::ffn, IntegerCodec{1, kMaxFfnWidth},
+             "Width of the feed-forward blocks.", kNone)
+      .Field("output", &AudioArchitecture::output, IntegerCodec{1, kMaxWidth},
+             "Width in front of the projector.", "1536 in `rullama synth`")
+      .Field("conv_channels", &AudioArchitecture::conv_channels,
+             PairCodec<FirstSecond>{
+                 {1, kMaxChannels}, "first", &FirstSecond::first, "second", &FirstSecond::second},
+             "Channels of the two convolutions that shorten the sound.",
+             "{first: 128, second: 32} in `rullama synth`")
+      .Field("kernel", &AudioArchitecture::kernel, IntegerCodec{1, kMaxKernel},
+             "Rows that the convolution of a layer sees.", "5 in `rullama synth`")
+      .Field("clipped", &AudioArchitecture::clipped, BoolCodec{},
+             "Linear layers have bounds of their inputs and outputs.", kNo)
+      .Build();
+}
+
 }  // namespace
 
 BlockSpec ArchitectureSchema() {
@@ -100,6 +161,8 @@ BlockSpec ArchitectureSchema() {
              "Soft cap of the logits; 0 is none.", "30 in `rullama synth`")
       .Nested(ExpertsSchema())
       .Nested(RopeSchema())
+      .Nested(VisionSchema())
+      .Nested(AudioSchema())
       .Build();
 }
 

@@ -65,6 +65,11 @@ struct ModelFamily {
   // io.* of the writer.
   Status (*write_synthetic)(const ArchitectureConfig& architecture, const SyntheticOptions& options,
                             const std::filesystem::path& path);
+  // The same for a file of the architecture's towers alone. Null: the family has no towers.
+  // Errors: those of write_synthetic.
+  Status (*write_synthetic_towers)(const ArchitectureConfig& architecture,
+                                   const SyntheticOptions& options,
+                                   const std::filesystem::path& path);
   DrawnModel (*draw)(uint64_t seed);
 };
 

@@ -56,6 +56,7 @@ const ModelFamily kGemma3Family = {.architectures = kArchitectures,
                                    .read_towers = nullptr,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma3,
+                                   .write_synthetic_towers = nullptr,
                                    .draw = DrawGemma3};
 
 }  // namespace rullama

@@ -5,6 +5,7 @@
 
 #include "models/gemma4/files/random_model.h"
 #include "models/gemma4/files/synth.h"
+#include "models/gemma4/files/synth_towers.h"
 #include "models/gemma4/gemma4_model.h"
 #include "models/gemma4/towers/towers.h"
 
@@ -35,6 +36,14 @@ Status WriteSyntheticGemma4(const ArchitectureConfig& architecture, const Synthe
   return WriteSynthetic(config, options, path);
 }
 
+Status WriteSyntheticGemma4Towers(const ArchitectureConfig& architecture,
+                                  const SyntheticOptions& options,
+                                  const std::filesystem::path& path) {
+  RL_ASSIGN_OR_RETURN(const gemma4::TowerShapes towers,
+                      gemma4::TowersFromArchitecture(architecture));
+  return gemma4::WriteSyntheticTowers(towers, options, path);
+}
+
 DrawnModel DrawGemma4(uint64_t seed) {
   const RandomModel random = MakeRandomModel(seed);
   return {.description = random.Describe(),
@@ -52,6 +61,7 @@ const ModelFamily kGemma4Family = {.architectures = kArchitectures,
                                    .read_towers = gemma4::ReadTowers,
                                    .dialect = DialectOf,
                                    .write_synthetic = WriteSyntheticGemma4,
+                                   .write_synthetic_towers = WriteSyntheticGemma4Towers,
                                    .draw = DrawGemma4};
 
 }  // namespace rullama

@@ -6,8 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/cli/open_files.h"
 #include "tests/cli/program.h"
@@ -59,6 +64,88 @@ TEST(Quantize, EachTypeGivesAModelThatRuns) {
     ASSERT_EQ(RunRullama({"quantize", source, path, type, "--threads", "1"}).exit_code, 0) << type;
     EXPECT_EQ(RunRullama({"-m", path, "--raw", "-p", "x", "-n", "2"}).exit_code, 0) << type;
   }
+}
+
+// The towers of a small model, made and quantised. A picture of one red pixel fills any budget.
+class TowersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto config = TemporaryFile("towers.yaml",
+                                      "architecture:\n"
+                                      "  width: 256\n"
+                                      "  vision: {layers: 2, width: 64, heads: 2, ffn: 80}\n"
+                                      "  audio: {layers: 1, width: 32, heads: 2, ffn: 48}\n");
+    const RunResult made =
+        RunRullama({"synth", "--config", config.string(), "--mmproj-out", source_});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+  // The soft tokens of the picture.
+  static std::vector<float> Encode(const std::string& towers) {
+    const std::string pixel(
+        "GIF89a\x01\0\x01\0\x80\0\0\xff\0\0\0\0\0\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0;",
+        35);
+    const auto picture = TemporaryFile("red.gif", pixel);
+    const std::string out = OutputPath("soft.f32");
+    const RunResult run = RunRullama({"encode", "-m", TinyModel(), "--mmproj", towers, "--image",
+                                      picture.string(), "--image-tokens", "70", "--out", out});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    const std::string bytes = ReadFile(out);
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+  const std::string source_ = OutputPath("towers.gguf");
+};
+
+TEST_F(TowersTest, QuantisedTowersGiveAlmostTheSameTokens) {
+  const std::string small = OutputPath("towers_q8.gguf");
+  const RunResult result = RunRullama({"quantize", source_, small, "q8_0"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  // ffn_down of the image tower has rows of 80, which are no multiple of 32.
+  EXPECT_THAT(result.err, HasSubstr("of type Q8_0: "));
+  EXPECT_THAT(result.err, HasSubstr("convolutions always"));
+  EXPECT_LT(fs::file_size(small), fs::file_size(source_));
+  const std::vector<float> expected = Encode(source_);
+  const std::vector<float> found = Encode(small);
+  ASSERT_EQ(expected.size(), 64u * 256);
+  ASSERT_EQ(found.size(), expected.size());
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    error += std::pow(double{found[i]} - expected[i], 2);
+    norm += std::pow(double{expected[i]}, 2);
+  }
+  EXPECT_GT(error, 0);
+  EXPECT_LT(std::sqrt(error / norm), 0.03);
+}
+
+TEST_F(TowersTest, InspectCountsTheirWork) {
+  const RunResult result = RunRullama({"inspect", source_, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto towers = nlohmann::json::parse(result.out).at("towers");
+  EXPECT_EQ(towers.at("picture").at("projector"), "gemma4v");
+  EXPECT_EQ(towers.at("sound").at("layers"), 1);
+  const auto& cost = towers.at("picture").at("costs").at(0);
+  EXPECT_EQ(cost.at("tokens"), 70);
+  constexpr double kPatches = 70 * 9;
+  constexpr double kLayer = 4 * 64 * 64 + 3 * 64 * 80 + 2 * kPatches * 64;
+  constexpr double kMultiplyAdds = kPatches * (768 * 64 + 2 * kLayer) + 70 * 64 * 256;
+  EXPECT_NEAR(cost.at("tflop").get<double>(), 2 * kMultiplyAdds / 1e12, 1e-9);
+}
+
+TEST_F(TowersTest, WrongUseIsExplained) {
+  const std::string never = OutputPath("never.gguf");
+  const RunResult nothing = RunRullama({"synth", "--config", TinyConfig()});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("--mmproj-out"));
+  const RunResult none = RunRullama({"synth", "--config", TinyConfig(), "--mmproj-out", never});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("architecture.vision.layers"));
+  const std::string gemma3 = std::string(RULLAMA_SOURCE_DIR) + "/configs/gemma3-270m.yaml";
+  const RunResult family = RunRullama({"synth", "--config", gemma3, "--mmproj-out", never});
+  EXPECT_EQ(family.exit_code, 2);
+  EXPECT_THAT(family.err, HasSubstr("have no towers"));
+  EXPECT_FALSE(HasFile("never") || HasFile(".never"));
 }
 
 TEST(Quantize, WrongUseIsExplained) {

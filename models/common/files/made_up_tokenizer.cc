@@ -18,7 +18,9 @@ struct MadeUpVocabulary {
       : types(size, static_cast<int32_t>(TokenType::kNormal)), scores(size, -1000.0f) {
     tokens.reserve(size);
     for (size_t id = 0; id < size; ++id) tokens.push_back(fmt::format("\xE2\x96\x81w{}", id));
-    for (const auto& special : specials) Put(special.id, special.text, special.type);
+    for (const auto& special : specials) {
+      if (special.id < size) Put(special.id, special.text, special.type);
+    }
     Put(107, "\n", TokenType::kNormal);
     for (size_t byte = 0; byte < 256; ++byte) {
       Put(kFirstByteToken + byte, fmt::format("<0x{:02X}>", byte), TokenType::kByte);

@@ -15,13 +15,14 @@ namespace rullama {
 // Tokens of a family's made-up vocabularies beside bytes, printable characters and fillers.
 struct MadeUpTokenizer {
   struct Special {
-    size_t id;  // in a small vocabulary below 238, where the bytes begin
+    size_t id;  // below 238, where the bytes begin, or in no small vocabulary
     std::string_view text;
     TokenType type;
   };
   std::string_view model;  // tokenizer.ggml.model
   bool lists_merges = false;
-  std::span<const Special> specials;  // <pad>, <eos>, <bos> and <unk> are 0 to 3
+  // <pad>, <eos>, <bos> and <unk> are 0 to 3. A vocabulary lacks those beyond its size.
+  std::span<const Special> specials;
 };
 
 // Copies the tokenizer of options.vocabulary, or makes one up. Error synth.vocabulary (kUsage): of

@@ -69,9 +69,9 @@ Status AppendMatrix(const TensorSpec& spec, DType dtype, const SyntheticOptions&
 Status WriteGeneralMetadata(const SyntheticFile& content, const SyntheticOptions& options,
                             GgufWriter& writer) {
   RL_RETURN_IF_ERROR(writer.Set("general.architecture", content.architecture));
-  RL_RETURN_IF_ERROR(writer.Set("general.type", "model"));
+  RL_RETURN_IF_ERROR(writer.Set("general.type", content.type));
   RL_RETURN_IF_ERROR(writer.Set("general.name", options.name));
-  RL_RETURN_IF_ERROR(writer.Set("general.file_type", options.mix.file_type));
+  RL_RETURN_IF_ERROR(writer.Set("general.file_type", content.file_type));
   return writer.Set("general.quantization_version", uint32_t{2});
 }
 
@@ -104,8 +104,7 @@ Status WriteSyntheticFile(const SyntheticFile& content, const SyntheticOptions& 
   RL_RETURN_IF_ERROR(WriteGeneralMetadata(content, options, writer));
   RL_RETURN_IF_ERROR(content.write_metadata(writer));
   const std::vector<TensorSpec>& specs = content.tensors;
-  const std::vector<DType> types =
-      SyntheticTypes(options.mix, specs, content.layers, content.experts);
+  const std::vector<DType>& types = content.dtypes;
   uint64_t total = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     std::vector<uint64_t> dims(specs[i].dims.rbegin(), specs[i].dims.rend());

@@ -18,17 +18,18 @@
 namespace rullama {
 
 struct SyntheticFile {
-  std::string_view architecture;    // general.architecture
-  std::vector<TensorSpec> tensors;  // those of the file, in its order
-  int64_t layers = 0;
-  int64_t experts = 0;  // 0: none
+  std::string_view architecture;         // general.architecture
+  std::string_view type = "model";       // general.type
+  uint32_t file_type = 0;                // general.file_type
+  std::vector<TensorSpec> tensors = {};  // those of the file, in its order
+  std::vector<DType> dtypes = {};        // of each of them; vectors are f32
   // Hyperparameters and tokenizer.
   std::function<Status(GgufWriter&)> write_metadata;
   // The values of a vector; empty: near 1, as those of norms.
   std::function<std::vector<float>(const TensorSpec&)> vector_values = {};
 };
 
-// The type of each tensor of a file, in the order of `specs`.
+// The type of each tensor of a text model's file, in the order of `specs`. `experts`: 0 for none.
 std::vector<DType> SyntheticTypes(const QuantMix& mix, std::span<const TensorSpec> specs,
                                   int64_t layers, int64_t experts);
 

@@ -62,8 +62,8 @@ Status WriteHparams(const Gemma3Config& config, GgufWriter& writer) {
 Status WriteSynthetic(const Gemma3Config& config, const SyntheticOptions& options,
                       const std::filesystem::path& path) {
   SyntheticFile file{.architecture = kGemma3Architecture,
+                     .file_type = options.mix.file_type,
                      .tensors = ExpectedTensors(config),
-                     .layers = config.layers,
                      .write_metadata = [&](GgufWriter& writer) -> Status {
                        RL_RETURN_IF_ERROR(WriteHparams(config, writer));
                        return WriteTokenizer(kScoredTokenizer, config.vocabulary, options, writer);
@@ -71,6 +71,7 @@ Status WriteSynthetic(const Gemma3Config& config, const SyntheticOptions& option
   // Published files tie the head to the embedding.
   std::erase_if(file.tensors,
                 [](const TensorSpec& spec) { return spec.presence == Presence::kOptional; });
+  file.dtypes = SyntheticTypes(options.mix, file.tensors, config.layers, 0);
   return WriteSyntheticFile(file, options, path);
 }
 

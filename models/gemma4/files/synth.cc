@@ -23,14 +23,15 @@ Status WriteSynthetic(const Gemma4Config& config, const SyntheticOptions& option
                       const std::filesystem::path& path) {
   SyntheticFile file{
       .architecture = config.architecture(),
+      .file_type = options.mix.file_type,
       .tensors = ExpectedTensors(config),
-      .layers = config.layer_count(),
-      .experts = config.experts.count,
       .write_metadata = [&](GgufWriter& writer) { return WriteMetadata(config, options, writer); },
       .vector_values = [&](const TensorSpec& spec) { return VectorValues(spec, config); }};
   // Published files tie the head to the embedding, and keep K and V on layers that share a cache.
   std::erase_if(file.tensors,
                 [](const TensorSpec& spec) { return spec.presence == Presence::kOptional; });
+  file.dtypes =
+      SyntheticTypes(options.mix, file.tensors, config.layer_count(), config.experts.count);
   return WriteSyntheticFile(file, options, path);
 }
 

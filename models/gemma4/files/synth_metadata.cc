@@ -32,6 +32,13 @@ constexpr std::array kSpecials = {
     Special{101, "<channel|>", TokenType::kUserDefined},
     Special{105, "<|turn>", TokenType::kControl},
     Special{106, "<turn|>", TokenType::kControl},
+    Special{255'999, "<|image>", TokenType::kControl},
+    Special{256'000, "<|audio>", TokenType::kControl},
+    Special{258'880, "<|image|>", TokenType::kControl},
+    Special{258'881, "<|audio|>", TokenType::kControl},
+    Special{258'882, "<image|>", TokenType::kControl},
+    Special{258'883, "<audio|>", TokenType::kControl},
+    Special{258'884, "<|video|>", TokenType::kControl},
 };
 
 constexpr MadeUpTokenizer kTokenizer = {

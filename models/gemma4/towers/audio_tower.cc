@@ -9,8 +9,6 @@
 namespace rullama::gemma4 {
 namespace {
 
-constexpr int64_t kMelBins = 128;
-constexpr int64_t kSamplesOfToken = 640;
 constexpr int64_t kMaxKernel = 31;
 constexpr int64_t kMaxChannels = 4096;
 
@@ -40,12 +38,7 @@ Result<AudioConfig> ReadAudioConfig(const TowerFile& tower, int64_t text_width) 
   RL_ASSIGN_OR_RETURN(c.width, TowerNumber(tower, "embedding_length", 4, kMaxWidth));
   RL_ASSIGN_OR_RETURN(c.heads, TowerNumber(tower, "attention.head_count", 1, kMaxHeads));
   RL_ASSIGN_OR_RETURN(c.ffn_width, TowerNumber(tower, "feed_forward_length", 1, kMaxFfnWidth));
-  if (c.width % 2 != 0 || c.width % c.heads != 0 || c.head_dim() > kMaxHeadDim) {
-    return BadHparam(
-        "the audio tower has width {} and {} heads, expected an even width that is a multiple of "
-        "the heads",
-        c.width, c.heads);
-  }
+  RL_RETURN_IF_ERROR(CheckConformer(c));
   RL_ASSIGN_OR_RETURN(c.conv_channels[0], DimOf(file, "a.conv1d.0.weight", 3, kMaxChannels));
   RL_ASSIGN_OR_RETURN(c.conv_channels[1], DimOf(file, "a.conv1d.1.weight", 3, kMaxChannels));
   RL_ASSIGN_OR_RETURN(c.kernel, DimOf(file, "a.blk.0.conv_dw.weight", 0, kMaxKernel));
@@ -93,7 +86,7 @@ void AddAudioBlock(const AudioConfig& c, bool ollama, int64_t index,
   table.AddSpelled("ln2.weight", {c.width}, "layer_pre_norm.weight");
 }
 
-std::vector<TensorSpec> ExpectedTensors(const AudioConfig& c, bool ollama) {
+std::vector<TensorSpec> SpelledTensors(const AudioConfig& c, bool ollama) {
   std::vector<TensorSpec> specs;
   SpelledTable table(specs, "", ollama);
   if (c.unified) {
@@ -116,6 +109,20 @@ std::vector<TensorSpec> ExpectedTensors(const AudioConfig& c, bool ollama) {
 
 }  // namespace
 
+Status CheckConformer(const AudioConfig& c) {
+  if (c.width % 2 == 0 && c.width % c.heads == 0 && c.head_dim() <= kMaxHeadDim) return OkStatus();
+  return BadHparam(
+      "the audio tower has width {} and {} heads, expected an even width that is a multiple of the "
+      "heads",
+      c.width, c.heads);
+}
+
+std::vector<TensorSpec> ExpectedTensors(const AudioConfig& c) { return SpelledTensors(c, false); }
+
+std::vector<std::string> BlockLinears(const AudioConfig& c) {
+  return LayersOfBlocks("a.blk.", c.layers, kAudioLinears);
+}
+
 Result<std::optional<AudioTower>> ReadAudioTower(const GgufFile& file, int64_t text_width) {
   RL_ASSIGN_OR_RETURN(const auto found, FindTower(file, TowerKind::kAudio));
   if (!found) return std::optional<AudioTower>();
@@ -124,11 +131,9 @@ Result<std::optional<AudioTower>> ReadAudioTower(const GgufFile& file, int64_t t
   // Ollama's converter keeps the names of an older one.
   const bool ollama = file.FindTensor("mm.a.fc.weight") != nullptr;
   RL_ASSIGN_OR_RETURN(tower.weights,
-                      ModelWeights::FromFile(ExpectedTensors(tower.config, ollama), file,
+                      ModelWeights::FromFile(SpelledTensors(tower.config, ollama), file,
                                              {.network = "Gemma 4 audio tower", .part = true}));
-  RL_ASSIGN_OR_RETURN(
-      tower.bounds,
-      ReadClipBounds(file, LayersOfBlocks("a.blk.", tower.config.layers, kAudioLinears), ""));
+  RL_ASSIGN_OR_RETURN(tower.bounds, ReadClipBounds(file, BlockLinears(tower.config), ""));
   return std::optional(std::move(tower));
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/base/status.h"
@@ -16,6 +17,9 @@
 #include "models/gemma4/towers/clip_bounds.h"
 
 namespace rullama::gemma4 {
+
+inline constexpr int64_t kMelBins = 128;
+inline constexpr int64_t kSamplesOfToken = 640;  // of the unified model
 
 struct AudioConfig {
   bool unified = false;
@@ -43,5 +47,14 @@ struct AudioTower {
 // The audio tower of a file for a text model of this width, or nothing if the file has none.
 // Errors: those of ReadVisionTower.
 Result<std::optional<AudioTower>> ReadAudioTower(const GgufFile& file, int64_t text_width);
+
+// Whether the numbers of a conformer go together. Error model.hparam.
+Status CheckConformer(const AudioConfig& config);
+
+// Every tensor of such a tower, under the names of llama.cpp.
+std::vector<TensorSpec> ExpectedTensors(const AudioConfig& config);
+
+// The linear layers of the blocks, which may be clipped.
+std::vector<std::string> BlockLinears(const AudioConfig& config);
 
 }  // namespace rullama::gemma4

@@ -13,14 +13,13 @@ namespace {
 constexpr std::string_view kPositions = "v.position_embd.weight";
 constexpr int64_t kMaxPatch = 64;
 constexpr int64_t kMaxPool = 8;
-constexpr int64_t kDefaultPool = 3;
 
-// The linear layers of a block that may be clipped, in the order of v.clamp_data.
 constexpr std::array<std::string_view, 7> kVisionLinears = {
     "attn_q", "attn_k", "attn_v", "attn_out", "ffn_gate", "ffn_up", "ffn_down"};
 
+// A file may have bounds of the projector too.
 std::vector<std::string> ClippedVisionLayers(const VisionConfig& c) {
-  std::vector<std::string> layers = LayersOfBlocks("v.blk.", c.layers, kVisionLinears);
+  std::vector<std::string> layers = BlockLinears(c);
   layers.emplace_back("mm.input_projection");
   return layers;
 }
@@ -42,14 +41,7 @@ Status ReadEncoder(const TowerFile& tower, VisionConfig& c) {
   RL_ASSIGN_OR_RETURN(c.heads, TowerNumber(tower, "attention.head_count", 1, kMaxHeads));
   RL_ASSIGN_OR_RETURN(c.ffn_width, TowerNumber(tower, "feed_forward_length", 1, kMaxFfnWidth));
   RL_ASSIGN_OR_RETURN(c.eps, TowerEps(tower));
-  // Half of a head turns by the column of a patch and half by its row, both in pairs.
-  constexpr int64_t kTurnedDims = 4;
-  if (c.width % (c.heads * kTurnedDims) != 0 || c.width / c.heads > kMaxHeadDim) {
-    return BadHparam(
-        "the image tower has width {} and {} heads, expected heads of a multiple of {} dimensions, "
-        "at most {}",
-        c.width, c.heads, kTurnedDims, kMaxHeadDim);
-  }
+  RL_RETURN_IF_ERROR(CheckEncoder(c));
   c.standardize = tower.file->FindTensor("v.std_bias") != nullptr;
   return OkStatus();
 }
@@ -63,8 +55,7 @@ Result<VisionConfig> ReadVisionConfig(const TowerFile& tower, int64_t text_width
                       TowerNumber(tower, "projector.scale_factor", 1, kMaxPool, kDefaultPool));
   RL_ASSIGN_OR_RETURN(c.positions, ReadPositions(*tower.file, c.width));
   if (!c.unified) RL_RETURN_IF_ERROR(ReadEncoder(tower, c));
-  // The unified model takes the whole square of a soft token as one patch.
-  if (c.unified) c.patch *= std::exchange(c.pool, 1);
+  if (c.unified) c.MergePatches();
   return c;
 }
 
@@ -86,6 +77,20 @@ void AddVisionBlock(const VisionConfig& c, int64_t index, std::vector<TensorSpec
 }
 
 }  // namespace
+
+Status CheckEncoder(const VisionConfig& c) {
+  // Half of a head turns by the column of a patch and half by its row, both in pairs.
+  constexpr int64_t kTurnedDims = 4;
+  if (c.width % (c.heads * kTurnedDims) == 0 && c.head_dim() <= kMaxHeadDim) return OkStatus();
+  return BadHparam(
+      "the image tower has width {} and {} heads, expected heads of a multiple of {} dimensions, "
+      "at most {}",
+      c.width, c.heads, kTurnedDims, kMaxHeadDim);
+}
+
+std::vector<std::string> BlockLinears(const VisionConfig& c) {
+  return LayersOfBlocks("v.blk.", c.layers, kVisionLinears);
+}
 
 std::vector<TensorSpec> ExpectedTensors(const VisionConfig& c) {
   std::vector<TensorSpec> specs;

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -33,7 +35,12 @@ struct VisionConfig {
   [[nodiscard]] int64_t head_dim() const { return width / heads; }
   [[nodiscard]] int64_t patch_values() const { return 3 * patch * patch; }
   [[nodiscard]] int64_t patches_per_token() const { return pool * pool; }
+  // The unified model takes the whole square of a soft token as one patch.
+  void MergePatches() { patch *= std::exchange(pool, 1); }
 };
+
+// Patches on each side of the square of a soft token, if a file does not say.
+inline constexpr int64_t kDefaultPool = 3;
 
 struct VisionTower {
   VisionConfig config;
@@ -46,7 +53,13 @@ struct VisionTower {
 // model.tensor_shape, model.tensor_dtype, model.clip_bounds.
 Result<std::optional<VisionTower>> ReadVisionTower(const GgufFile& file, int64_t text_width);
 
+// Whether the numbers of an encoder go together. Error model.hparam.
+Status CheckEncoder(const VisionConfig& config);
+
 // Every tensor of such a tower.
 std::vector<TensorSpec> ExpectedTensors(const VisionConfig& config);
+
+// The linear layers of the blocks, which may be clipped, in the order of v.clamp_data.
+std::vector<std::string> BlockLinears(const VisionConfig& config);
 
 }  // namespace rullama::gemma4
