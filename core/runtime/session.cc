@@ -14,6 +14,14 @@ tl::unexpected<Error> InternalError(fmt::format_string<Args...> format, Args&&..
   return MakeError(ErrorKind::kRuntime, "session.internal", format, std::forward<Args>(args)...);
 }
 
+bool WantsEachRow(const StepRows& rows) {
+  if (rows.wanted.size() != rows.tokens.size()) return false;
+  for (size_t i = 0; i < rows.wanted.size(); ++i) {
+    if (rows.wanted[i] != static_cast<int32_t>(i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
@@ -24,7 +32,8 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
       slot_states_(FindSlotStates(graphs_, slots)),
       identity_(std::make_shared<const int>()),
       past_(slots),
-      logs_(slots, SlotLog(slot_states_ ? slot_states_->shortest() : kMaxRows)),
+      logs_(slots, slot_states_ ? SlotLog(slot_states_->shortest(), slot_states_->spare())
+                                : SlotLog(kMaxRows)),
       resources_(std::move(options.devices), weights, largest, std::move(in_products),
                  std::move(options.allocated)),
       kept_inputs_(largest),
@@ -61,7 +70,7 @@ Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graph
   WeightNames in_products;
   for (SessionGraph& graph : graphs) {
     if (graph.buckets.empty()) graph.buckets = DefaultBuckets(limits.max_rows);
-    largest.t = std::max(largest.t, graph.buckets.back());
+    largest.t = std::max(largest.t, graph.MaxRows());
     AddWeightsInProducts(graph.graph, in_products);
   }
   return std::unique_ptr<Session>(new Session(std::move(graphs), slots, weights, std::move(options),
@@ -76,10 +85,13 @@ Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource
 }
 
 Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
-                                              int64_t wanted) {
+                                              int64_t wanted, bool all_wanted) {
   Bucket bucket;
   bucket.demand = demand;
-  RL_ASSIGN_OR_RETURN(bucket.max_t, ChooseBucket(graphs_[graph].buckets, rows));
+  const SessionGraph& of = graphs_[graph];
+  const bool has_own = all_wanted && !of.buckets_of_wanted.empty();
+  RL_ASSIGN_OR_RETURN(bucket.max_t,
+                      ChooseBucket(has_own ? of.buckets_of_wanted : of.buckets, rows));
   bucket.max_r = 0;
   if (demand == DemandMode::kPerOutput) {
     const auto wanted_bucket = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(wanted, 1)));
@@ -139,14 +151,15 @@ Status Session::CheckRows(const StepRows& rows) {
 }
 
 Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t wanted) {
-  return FindOrCompilePlan(graph, rows, demand, wanted).map([](BoundPlan*) {});
+  const bool all_wanted = demand == DemandMode::kPerOutput && wanted == rows;
+  return FindOrCompilePlan(graph, rows, demand, wanted, all_wanted).map([](BoundPlan*) {});
 }
 
 Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
   std::vector<Program> programs;
   for (const SessionGraph& graph : graphs_) {
     Bucket bucket;
-    bucket.max_t = graph.buckets.back();
+    bucket.max_t = graph.MaxRows();
     // Graphs that leave the caches alone are run for all of their rows, except in training.
     const bool per_output = graph.extends_past || graph.differentiation;
     bucket.demand = per_output ? DemandMode::kPerOutput : DemandMode::kAllRows;
@@ -162,8 +175,9 @@ Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
 Status Session::Run(const StepRows& rows) {
   const SpanTimer timer(observer_);
   RL_RETURN_IF_ERROR(CheckRows(rows));
-  RL_ASSIGN_OR_RETURN(BoundPlan * plan, FindOrCompilePlan(rows.graph, std::ssize(rows.tokens),
-                                                          rows.demand, std::ssize(rows.wanted)));
+  RL_ASSIGN_OR_RETURN(BoundPlan * plan,
+                      FindOrCompilePlan(rows.graph, std::ssize(rows.tokens), rows.demand,
+                                        std::ssize(rows.wanted), WantsEachRow(rows)));
   const bool extends_past = graphs_[rows.graph].extends_past;
   for (size_t slot = 0; extends_past && slot < logs_.size(); ++slot) {
     logs_[slot].Append(next_past_[slot]);  // also if the step fails: it may have written rows

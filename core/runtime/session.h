@@ -10,6 +10,7 @@
 // plans compiled; ReadOutput blocks until its value is there.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,6 +50,13 @@ struct SessionGraph {
   bool extends_past = true;
   // Of a training graph: the derivatives that a step computes after the graph.
   std::optional<Differentiation> differentiation = {};
+  // The buckets of steps in which each row is wanted. Empty: `buckets`.
+  std::vector<int64_t> buckets_of_wanted = {};
+
+  [[nodiscard]] int64_t MaxRows() const {
+    const int64_t wanted = buckets_of_wanted.empty() ? 0 : buckets_of_wanted.back();
+    return std::max(buckets.back(), wanted);
+  }
 };
 
 struct SessionOptions {
@@ -129,7 +137,7 @@ class Session {
   [[nodiscard]] const Graph& graph(size_t index = 0) const { return graphs_[index].graph; }
   [[nodiscard]] size_t graph_count() const { return graphs_.size(); }
   // The largest step of a graph.
-  [[nodiscard]] int64_t max_rows(size_t graph = 0) const { return graphs_[graph].buckets.back(); }
+  [[nodiscard]] int64_t max_rows(size_t graph = 0) const { return graphs_[graph].MaxRows(); }
   // The plugin of the main device, for messages.
   [[nodiscard]] const std::string& plugin_name() const {
     return resources_.devices().front()->plugin().name();
@@ -150,8 +158,9 @@ class Session {
   static Result<SlotStates> FindSlotStates(std::span<const SessionGraph> graphs, size_t slots);
 
   Status CheckRows(const StepRows& rows);
+  // The plan for so many rows. `all_wanted`: each of them is wanted.
   Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
-                                       int64_t wanted);
+                                       int64_t wanted, bool all_wanted);
 
   [[nodiscard]] Status CheckSlot(int32_t slot) const;
   [[nodiscard]] Status CheckPosition(int32_t slot, int32_t p) const;

@@ -2,9 +2,10 @@
 // given up. From this follows to which positions the slot may go back, and whether rows that a
 // snapshot left in the slot are still those of the snapshot.
 //
-// After position q was reached, a ring of W rows holds the positions [q - W, q). A query at p reads
-// at most [p - W + 1, p). So while q <= W a slot may go back to any position, afterwards by one row
-// at most (the row at p mod W is then a newer one, which no query at p reads), and always to 0.
+// After position q was reached, a ring of W + S rows holds the positions [q - W - S, q). A query at
+// p reads at most [p - W + 1, p]. So while q <= W + S a slot may go back to any position,
+// afterwards by S + 1 rows at most (the row at p mod W + S is then a newer one, which no query at p
+// reads), and always to 0. S is the number of spare rows.
 //
 // Value type; one thread at a time.
 #pragma once
@@ -16,17 +17,17 @@ namespace rullama {
 
 class SlotLog {
  public:
-  // `ring_rows`: the rows of the slot's shortest state.
-  explicit SlotLog(int64_t ring_rows) : ring_rows_(ring_rows) {}
+  // `ring_rows`: the rows of the slot's shortest state, of which `spare` are spare.
+  explicit SlotLog(int64_t ring_rows, int64_t spare = 0) : ring_rows_(ring_rows), spare_(spare) {}
 
   // The end of the positions that were written.
   [[nodiscard]] int32_t written() const { return written_; }
   // Whether a query at position p (at most the slot's past) finds the rows it reads.
-  [[nodiscard]] bool Holds(int32_t p) const {
-    return p == 0 || written_ <= ring_rows_ || p >= written_ - 1;
-  }
+  [[nodiscard]] bool Holds(int32_t p) const { return p == 0 || p >= earliest(); }
   // The least position but 0 that the slot may go back to.
-  [[nodiscard]] int32_t earliest() const { return written_ <= ring_rows_ ? 0 : written_ - 1; }
+  [[nodiscard]] int32_t earliest() const {
+    return written_ <= ring_rows_ ? 0 : written_ - 1 - static_cast<int32_t>(spare_);
+  }
 
   // Rows up to position `end` were written, or may have been by a step that failed.
   void Append(int32_t end);
@@ -49,6 +50,7 @@ class SlotLog {
   void GiveUpFrom(int32_t p);
 
   int64_t ring_rows_;
+  int64_t spare_;
   int32_t written_ = 0;
   uint64_t moment_ = 0;
   // Ascending in both members: an event that gave up more replaces earlier ones that gave up less.

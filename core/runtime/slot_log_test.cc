@@ -28,6 +28,17 @@ TEST(SlotLogTest, GoesBackByOneRowOrToTheStartAfterwards) {
   EXPECT_EQ(log.earliest(), 8);
 }
 
+TEST(SlotLogTest, GoesBackBySpareRowsAsWell) {
+  SlotLog log(kLogRing, /*spare=*/3);
+  log.Append(20);
+  EXPECT_EQ(log.earliest(), 16);
+  EXPECT_TRUE(log.Holds(16));
+  EXPECT_FALSE(log.Holds(15));
+  log.GoBack(17);
+  log.Append(19);
+  EXPECT_FALSE(log.Holds(15));
+}
+
 TEST(SlotLogTest, OneRowIsNotGivenBackTwice) {
   SlotLog log = WrittenTo(20);
   log.GoBack(19);

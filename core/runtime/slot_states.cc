@@ -2,6 +2,8 @@
 
 #include <rullama/sdk/operands.h>
 
+#include <map>
+
 namespace rullama {
 namespace {
 
@@ -38,9 +40,31 @@ Status SlotStates::AddGraph(const Graph& graph, size_t index, int64_t slots) {
     if (std::ranges::find(states_, state.name, &SlotState::name) != states_.end()) continue;
     const int64_t rows = state.type.dim(1).constant;
     const uint64_t row_bytes = state.type.BytesAt({}) / static_cast<uint64_t>(slots * rows);
-    states_.push_back({state.name, ToString(RowTypeOf(state.type)), rows, row_bytes, index});
+    states_.push_back({state.name, ToString(RowTypeOf(state.type)), rows, row_bytes, index, rows});
   }
+  LimitReach(graph);
   return OkStatus();
+}
+
+void SlotStates::LimitReach(const Graph& graph) {
+  using In = operands::Attention;
+  std::map<std::string_view, int64_t> windows;  // by state: the longest of its readers
+  for (const Op& op : graph.ops) {
+    if (op.kind != OpKind::kAttention) continue;
+    const int64_t window = op.As<rl_attention_attrs>().window;
+    for (const uint32_t operand : {In::k_state, In::v_state}) {
+      if (op.inputs[operand] == kNoValue) continue;
+      const Value& state = graph.value(graph.value(op.inputs[operand]).state);
+      int64_t& longest = windows.try_emplace(state.name, window).first->second;
+      longest = longest == 0 || window == 0 ? 0 : std::max(longest, window);
+    }
+  }
+  for (SlotState& state : states_) {
+    const auto found = windows.find(state.name);
+    if (found != windows.end() && found->second > 0) {
+      state.reach = std::min(state.rows, found->second);
+    }
+  }
 }
 
 int64_t SlotStates::shortest() const {
@@ -51,6 +75,15 @@ int64_t SlotStates::shortest() const {
 int64_t SlotStates::longest() const {
   if (states_.empty()) return kMaxRows;
   return std::ranges::max_element(states_, {}, &SlotState::rows)->rows;
+}
+
+int64_t SlotStates::spare() const {
+  const int64_t most = longest();
+  int64_t spare = kMaxRows;
+  for (const SlotState& state : states_) {
+    if (state.rows < most) spare = std::min(spare, state.rows - state.reach);
+  }
+  return spare == kMaxRows ? 0 : spare;
 }
 
 }  // namespace rullama

@@ -28,6 +28,8 @@ struct SlotState {
   int64_t rows = 0;        // of each slot
   uint64_t row_bytes = 0;  // > 0
   size_t graph = 0;        // index of a graph that appends to it
+  // The most rows that a query reads: its own position and those before it. A ring may have more.
+  int64_t reach = 0;
 
   // Rows that hold something after `positions` positions were written from 0 on.
   [[nodiscard]] int64_t RowsAfter(int64_t positions) const { return std::min(positions, rows); }
@@ -48,8 +50,13 @@ class SlotStates {
   [[nodiscard]] int64_t shortest() const;
   // The most rows of a state: those with fewer are rings that wrap within a sequence.
   [[nodiscard]] int64_t longest() const;
+  // The fewest rows that a ring has beyond those that a query reads; 0 without rings.
+  [[nodiscard]] int64_t spare() const;
 
  private:
+  // Takes the windows of the graph's attention into account.
+  void LimitReach(const Graph& graph);
+
   std::vector<SlotState> states_;
 };
 

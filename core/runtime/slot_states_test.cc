@@ -47,6 +47,45 @@ TEST(SlotStatesTest, DescribesCachesAndHistories) {
   EXPECT_EQ(history.all()[0].OffsetOf(1), 28U);
 }
 
+TEST(SlotStatesTest, RingsMayHaveRowsToSpare) {
+  GraphBuilder b("attending");
+  const TensorType index(DType::kI32, {Dim::T()});
+  const ValueId pos = b.Input(input_names::kPos, index);
+  const ValueId slot = b.Input(input_names::kSlot, index);
+  const ValueId past = b.Input(input_names::kPast, {DType::kI32, {kTestSlots}});
+  const ValueId q = b.Input("q", {DType::kF32, {Dim::T(), 2, 8}});
+  const ValueId fresh = b.Input("fresh", {DType::kF32, {Dim::T(), 1, 8}});
+  for (const auto& [name, rows, window] :
+       {std::tuple("long", 64, 0), std::tuple("ring", 20, 16), std::tuple("longer", 27, 16)}) {
+    const ValueId keys = b.State(std::string(name) + ".k", {DType::kF32, {kTestSlots, rows, 1, 8}});
+    const ValueId values =
+        b.State(std::string(name) + ".v", {DType::kF32, {kTestSlots, rows, 1, 8}});
+    b.Output(name, b.Add(ops::Attention{.q = q,
+                                        .k_new = fresh,
+                                        .v_new = fresh,
+                                        .k_state = keys,
+                                        .v_state = values,
+                                        .q_pos = pos,
+                                        .q_slot = slot,
+                                        .kv_pos = pos,
+                                        .kv_slot = slot,
+                                        .past = past,
+                                        .mask = RL_MASK_CAUSAL,
+                                        .window = window,
+                                        .scale = 1}));
+    for (const ValueId state : {keys, values}) {
+      b.Add(ops::StateAppend{.state = state, .rows = fresh, .pos = pos, .slot = slot});
+    }
+  }
+  auto graph = std::move(b).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+  SlotStates states;
+  ASSERT_TRUE(states.AddGraph(*graph, 0, kTestSlots));
+  EXPECT_EQ(states.spare(), 4);
+  EXPECT_EQ(states.shortest(), 20);
+  EXPECT_EQ(SlotStates().spare(), 0);
+}
+
 TEST(SlotStatesTest, RefusesAStateThatIsNoSlots) {
   const TensorType rows(DType::kF32, {Dim::T(), 8});
   SlotStates states;

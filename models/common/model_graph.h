@@ -45,6 +45,9 @@ struct BuildOptions {
   // Without caches a graph has no states: a step sees its own rows only, and `past` is absent. For
   // training, with kv_dtype f32.
   bool caches = true;
+  // Rows that the ring of a sliding-window layer has beyond its window: a slot may go back by so
+  // many rows, and one more, at any time.
+  int64_t spare_rows = 0;
   int64_t max_t = 1;  // the largest T and R of any step
   int64_t max_r = 1;
 };

@@ -56,7 +56,8 @@ ValueId NormAndRotate(GraphContext& context, int64_t layer, ValueId heads, const
 }
 
 int64_t CacheRowsOf(LayerKind kind, int64_t window, const BuildOptions& options) {
-  return kind == LayerKind::kSliding ? std::min(options.capacity, window) : options.capacity;
+  if (kind != LayerKind::kSliding) return options.capacity;
+  return std::min(options.capacity, window + options.spare_rows);
 }
 
 uint64_t CacheStateBytes(const CacheShape& shape, const BuildOptions& options) {

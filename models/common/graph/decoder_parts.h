@@ -53,7 +53,7 @@ struct LayerCache {
   ValueId k_new = kNoValue;  // this step's rows, in the number format of the cache
   ValueId v_new = kNoValue;
 };
-// Rows per slot of a layer's cache: the capacity, or a ring of one window.
+// Rows per slot of a layer's cache: the capacity, or a ring of one window and the spare rows.
 [[nodiscard]] int64_t CacheRowsOf(LayerKind kind, int64_t window, const BuildOptions& options);
 // Bytes of both states.
 [[nodiscard]] uint64_t CacheStateBytes(const CacheShape& shape, const BuildOptions& options);
