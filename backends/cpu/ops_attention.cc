@@ -2,10 +2,12 @@
 // for all query heads that share it. The keys of a few query rows are split into parts. With few
 // rows in all, workers share the parts, and a second node combines the partial results.
 //
-// What a row gives must not depend on the rows of other slots beside it. So the number of parts of
-// a slot's only row is a function of its own keys and the number of workers; where other rows keep
-// the workers busy, one worker computes and combines the same parts.
+// What a row of a decode step gives must not depend on the rows beside it. So each row is computed
+// alone, its keys are read as one run whether they are cached or fresh, and the number of parts is
+// a function of the row's position and the number of workers; where other rows keep the workers
+// busy, one worker computes and combines the same parts.
 #include <rullama/sdk/half.h>
+#include <rullama/sdk/slots.h>
 
 #include <algorithm>
 #include <array>
@@ -69,7 +71,7 @@ KvSegment MakeSegment(const View& keys, const View& values, const Step& step, in
 }
 
 // Appends the cached rows of a slot from position `first` on, oldest first. A ring that wraps gives
-// two segments.
+// two segments, which join: the sums do not depend on how many rows the ring has.
 void AddStateSegments(const KeyValue& kv, const Step& step, int64_t slot, int64_t past,
                       int64_t first, size_t head, std::vector<KvSegment>& out) {
   const int64_t capacity = CapacityOf(kv.k_state, step);
@@ -78,6 +80,7 @@ void AddStateSegments(const KeyValue& kv, const Step& step, int64_t slot, int64_
     const int64_t count = std::min(capacity - at, past - position);
     out.push_back(
         MakeSegment(kv.k_state, kv.v_state, step, slot * capacity + at, count, head, position));
+    out.back().joins = out.size() > 1;
     position += count;
   }
 }
@@ -96,6 +99,20 @@ void AddFreshSegments(const KeyValue& kv, const AttentionRows& rows, const Step&
     } else {
       out.push_back(MakeSegment(kv.k_new, kv.v_new, step, i, 1, head, pos[i]));
     }
+  }
+}
+
+// Leaves out keys behind position `last`, and joins segments without a gap between them.
+void JoinUpTo(int64_t last, std::vector<KvSegment>& segments) {
+  std::erase_if(segments, [=](const KvSegment& segment) { return segment.first_position > last; });
+  for (size_t i = 0; i < segments.size(); ++i) {
+    KvSegment& segment = segments[i];
+    const auto most = static_cast<size_t>(last - segment.first_position + 1);
+    segment.count = std::min(segment.count, most);
+    if (i == 0) continue;
+    const KvSegment& before = segments[i - 1];
+    segment.joins =
+        segment.first_position == before.first_position + static_cast<int64_t>(before.count);
   }
 }
 
@@ -189,6 +206,7 @@ class AttentionNode final : public Node {
             context.attrs<rl_attention_attrs>().mask,   context.attrs<rl_attention_attrs>().window},
         scale_(context.attrs<rl_attention_attrs>().scale),
         past_is_input_(HasPastInput(context)),
+        each_alone_(past_is_input_ && DecodesCausally(context)),
         y_(context.Result()),
         partial_(context.workspace, static_cast<size_t>(context.workers),
                  kSplitRows * ShapeAt(context.MaxStep()).heads, ShapeAt(context.MaxStep()).dim) {
@@ -210,7 +228,7 @@ class AttentionNode final : public Node {
     const int64_t kv_heads = kv_.k_new.Dim(1, step);
     if (rows == 0) return {0, kv_heads, 0, false};
     const int64_t tiles = (rows + kQueryTile - 1) / kQueryTile;
-    const int64_t parts = PartsOf(step, MaxPast(step));
+    const int64_t parts = PartsOf(step, MaxPast(step) + (each_alone_ ? rows - 1 : 0));
     const bool shares = rows <= kSplitRows && tiles * kv_heads < 2 * step.workers && parts > 1;
     return {tiles, kv_heads, parts, shares};
   }
@@ -235,9 +253,9 @@ class AttentionNode final : public Node {
   // Combines the parts of every row and head.
   void Merge(const Step& step) const {
     const HeadShape shape = ShapeAt(step);
-    const auto* slots = rows_.q_slot.as<const int32_t>();
     for (size_t row = 0; row < q_.Count(0, step); ++row) {
-      const auto parts = static_cast<size_t>(PartsOf(step, PastOf(slots[row])));
+      const auto parts =
+          static_cast<size_t>(PartsOf(step, OldKeysOf(step, static_cast<int64_t>(row))));
       for (size_t head = 0; parts > 1 && head < shape.heads; ++head) {
         const size_t index = row * shape.heads + head;
         MergeParts(partial_, index, parts, shape.dim, y_.as<float>() + index * shape.dim);
@@ -280,6 +298,15 @@ class AttentionNode final : public Node {
     return past != nullptr && past->lifetime == RL_LIFETIME_INPUT;
   }
 
+  // Whether each row of the plan's steps is wanted, and sees what is in front of it.
+  static bool DecodesCausally(const CompileContext& context) {
+    const bool causal = context.attrs<rl_attention_attrs>().mask == RL_MASK_CAUSAL &&
+                        context.graph.input(context.op, operands::Attention::q_end) == nullptr;
+    const bool decodes = context.graph.max_t() == 1 ||
+                         (sdk::WantsEachRow(context.graph) && sdk::DecodesBatch(context.graph));
+    return causal && decodes;
+  }
+
   [[nodiscard]] HeadShape ShapeAt(const Step& step) const {
     const size_t heads = q_.Count(1, step);
     return {heads, q_.Count(2, step), heads / kv_.k_new.Count(1, step)};
@@ -292,8 +319,13 @@ class AttentionNode final : public Node {
     const auto* past = rows_.past.as<const int32_t>();
     return *std::max_element(past, past + rows_.past.Rows(step));
   }
-  [[nodiscard]] int64_t PastOf(int32_t slot) const {
-    return past_is_input_ ? rows_.past.as<const int32_t>()[slot] : 0;
+  // The number of a row's keys beside its own if the step had no other row.
+  [[nodiscard]] int64_t OldKeysOf(const Step& step, int64_t row) const {
+    if (!past_is_input_) return 0;
+    const int64_t past = rows_.Past(rows_.q_slot.as<const int32_t>()[row]);
+    if (!each_alone_) return past;
+    const int64_t position = rows_.q_pos.as<const int32_t>()[row];
+    return std::clamp(position, past, past + q_.Rows(step) - 1);
   }
 
   // Into how many parts the keys of a slot with so many cached rows are split.
@@ -310,7 +342,7 @@ class AttentionNode final : public Node {
     const auto* slots = rows_.q_slot.as<const int32_t>();
     for (int64_t row = first_row; row < end_row;) {
       int64_t stop = row + 1;
-      while (stop < end_row && slots[stop] == slots[row]) ++stop;
+      while (!each_alone_ && stop < end_row && slots[stop] == slots[row]) ++stop;
       RunRows(step, worker, row, stop, range);
       row = stop;
     }
@@ -322,8 +354,7 @@ class AttentionNode final : public Node {
     const HeadShape shape = ShapeAt(step);
     const size_t first_index =
         static_cast<size_t>(begin) * shape.heads + range.kv_head * shape.group;
-    const int32_t slot = rows_.q_slot.as<const int32_t>()[begin];
-    const auto parts = static_cast<size_t>(PartsOf(step, PastOf(slot)));
+    const auto parts = static_cast<size_t>(PartsOf(step, OldKeysOf(step, begin)));
     const bool splits = parts > 1 && (range.shares_parts || end - begin == 1);
     if (!splits) {
       if (range.part > 0) return;  // other slots have more parts
@@ -380,6 +411,7 @@ class AttentionNode final : public Node {
     state.segments.clear();
     AddStateSegments(kv_, step, slot, rows_.Past(slot), first_visible, kv_head, state.segments);
     AddFreshSegments(kv_, rows_, step, slot, kv_head, state.segments);
+    if (each_alone_) JoinUpTo(rows_.Visible(begin).second, state.segments);
   }
 
   [[nodiscard]] AttentionArgs ArgsOf(const WorkerState& state, const HeadShape& shape,
@@ -424,6 +456,7 @@ class AttentionNode final : public Node {
   AttentionRows rows_;
   float scale_;
   bool past_is_input_;
+  bool each_alone_;  // rows, in steps that decode
   View y_;
   PartialSoftmax partial_;
   std::vector<WorkerState> workers_;

@@ -3,6 +3,8 @@
 #include <rullama/sdk/shape.h>
 #include <rullama/sdk/slots.h>
 
+#include <algorithm>
+
 namespace rullama::gpu {
 
 int64_t RowElements(const rl_value& value) {
@@ -36,7 +38,8 @@ int64_t DecisiveRows(const sdk::GraphView& graph, const Tuning& tuning, const rl
 
 StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning) {
   if (RunsRowByRow(graph, tuning)) return {graph.max_t(), graph.max_r()};
-  return DecisiveStep(graph, tuning);
+  const StepSize step = DecisiveStep(graph, tuning);
+  return {std::max(step.t, graph.max_t()), std::max(step.r, graph.max_r())};
 }
 
 WeightShape ShapeOfConstant(const rl_value& value) {

@@ -75,6 +75,13 @@ TEST(Slots, AreThoseOfTheCachesThatAttentionReads) {
   EXPECT_FALSE(DecodesBatch(GraphView(graph)));
   past.dims[0].constant = graph.max_t = 1;
   EXPECT_FALSE(DecodesBatch(GraphView(graph)));
+  graph.max_t = 8;
+  graph.max_r = 1;
+  EXPECT_FALSE(DecodesBatch(GraphView(graph)));
+  graph.max_r = 8;  // each row is wanted: steps that check drafts
+  EXPECT_TRUE(DecodesBatch(GraphView(graph)));
+  graph.max_t = graph.max_r = 32;
+  EXPECT_FALSE(DecodesBatch(GraphView(graph)));
 }
 
 TEST(ByteSize, CountsBlocksAtTheExtentsOfAStep) {

@@ -22,12 +22,22 @@ inline int64_t SlotsOf(const GraphView& graph) {
   return 0;
 }
 
-// Whether the graph is for steps that may decode for several slots at once. What a row of such a
-// step gives must not depend on the number of rows or on the others (docs/numerics.md): plans of 1,
-// 2, 4, ... rows give the same bytes. Longer steps read prompts.
+// The most rows of a step that checks a draft of one slot.
+inline constexpr int64_t kMaxDraftRows = 17;
+
+// Whether a graph is for steps that want each of several rows. These decode for several slots, or
+// check drafts: then several rows of a slot follow one another.
+inline bool WantsEachRow(const GraphView& graph) {
+  return graph.max_t() > 1 && graph.max_t() == graph.max_r();
+}
+
+// Whether the graph is for steps that may decode for several slots, or several tokens of one. What
+// a row of such a step gives must not depend on the number of rows or on the others
+// (docs/numerics.md): plans of 1, 2, 4, ... rows give the same bytes. Longer steps read prompts.
 inline bool DecodesBatch(const GraphView& graph) {
   const int64_t slots = SlotsOf(graph);
-  return slots > 1 && graph.max_t() <= slots;
+  const bool drafts = slots > 0 && WantsEachRow(graph) && graph.max_t() <= kMaxDraftRows;
+  return drafts || (slots > 1 && graph.max_t() <= slots);
 }
 
 }  // namespace rullama::sdk

@@ -43,13 +43,25 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   return s;
 }
 
-// Converts rows [first, first + count) to float32 in s.tile and pads them with zeros.
-void LoadTile(const void* base, size_t stride, size_t first, size_t count, DType dtype,
-              const AttentionState& s) {
-  for (size_t t = 0; t < count; ++t) {
-    const uint8_t* row = static_cast<const uint8_t*>(base) + (first + t) * stride;
+// A segment and those that join it, as one.
+struct KvRun {
+  const KvSegment* segments;
+  size_t rows;
+};
+
+enum class RowsOf : uint8_t { kKeys, kValues };
+
+// Converts rows [first, first + count) of a run to float32 in s.tile and pads them with zeros.
+template <RowsOf kOf>
+void LoadTile(const KvRun& run, size_t first, size_t count, const AttentionState& s) {
+  const KvSegment* segment = run.segments;
+  for (size_t t = 0; t < count; ++t, ++first) {
+    for (; first >= segment->count; ++segment) first -= segment->count;
+    const void* base = kOf == RowsOf::kKeys ? segment->keys : segment->values;
+    const size_t stride = kOf == RowsOf::kKeys ? segment->key_stride : segment->value_stride;
+    const uint8_t* row = static_cast<const uint8_t*>(base) + first * stride;
     float* out = s.tile + t * s.padded;
-    if (dtype == DType::kF16) {
+    if (segment->dtype == DType::kF16) {
       DequantizeFloatRow<DType::kF16>(row, s.dim, out);
     } else {
       DequantizeFloatRow<DType::kF32>(row, s.dim, out);
@@ -165,10 +177,10 @@ void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t in
   s.max[index] = max;
 }
 
-// Adds one tile of a segment, rows [row, row + keys), to every query that sees part of it.
-void AttendTile(const AttentionArgs& args, const KvSegment& segment, size_t row, size_t keys,
+// Adds one tile of a run, rows [row, row + keys), to every query that sees part of it.
+void AttendTile(const AttentionArgs& args, const KvRun& run, size_t row, size_t keys,
                 AttentionState& s) {
-  const int64_t first = segment.first_position + static_cast<int64_t>(row);
+  const int64_t first = run.segments->first_position + static_cast<int64_t>(row);
   const int64_t last = first + static_cast<int64_t>(keys) - 1;
   s.active_count = 0;
   for (size_t i = 0; i < args.query_count; ++i) {
@@ -178,14 +190,14 @@ void AttendTile(const AttentionArgs& args, const KvSegment& segment, size_t row,
     }
   }
   if (s.active_count == 0) return;
-  LoadTile(segment.keys, segment.key_stride, row, keys, segment.dtype, s);
+  LoadTile<RowsOf::kKeys>(run, row, keys, s);
   size_t a = 0;
   for (; a + 4 <= s.active_count; a += 4) ScoreQueries<4>(s, s.active + a, keys);
   for (; a < s.active_count; ++a) ScoreQueries<1>(s, s.active + a, keys);
   for (a = 0; a < s.active_count; ++a) {
     SoftmaxStep(s, args.queries[s.active[a]], s.active[a], first, keys);
   }
-  LoadTile(segment.values, segment.value_stride, row, keys, segment.dtype, s);
+  LoadTile<RowsOf::kValues>(run, row, keys, s);
   for (a = 0; a + 4 <= s.active_count; a += 4) AddValues<4>(s, s.active + a, keys);
   for (; a < s.active_count; ++a) AddValues<1>(s, s.active + a, keys);
 }
@@ -217,11 +229,14 @@ void FinishQueries(const AttentionArgs& args, const AttentionState& s) {
 void Attention(const AttentionArgs& args) {
   AttentionState s = LayOut(args);
   StartQueries(args, s);
-  for (size_t i = 0; i < args.segment_count; ++i) {
-    const KvSegment& segment = args.segments[i];
-    for (size_t row = 0; row < segment.count; row += kAttentionTile) {
-      const size_t left = segment.count - row;
-      AttendTile(args, segment, row, left < kAttentionTile ? left : kAttentionTile, s);
+  for (size_t i = 0; i < args.segment_count;) {
+    KvRun run{args.segments + i, args.segments[i].count};
+    for (++i; i < args.segment_count && args.segments[i].joins; ++i) {
+      run.rows += args.segments[i].count;
+    }
+    for (size_t row = 0; row < run.rows; row += kAttentionTile) {
+      const size_t left = run.rows - row;
+      AttendTile(args, run, row, left < kAttentionTile ? left : kAttentionTile, s);
     }
   }
   FinishQueries(args, s);

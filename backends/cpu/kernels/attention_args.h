@@ -11,7 +11,8 @@
 namespace rullama::cpu {
 
 // Consecutive rows of keys and values of one head, cached or fresh; row i has position
-// first_position + i. A ring buffer that wraps is passed as two segments.
+// first_position + i. A ring buffer that wraps is passed as two segments, and so are cached and
+// fresh rows.
 struct KvSegment {
   const void* keys = nullptr;               // row 0: head_dim elements of `dtype`
   const void* values = nullptr;             // row 0
@@ -19,6 +20,8 @@ struct KvSegment {
   size_t count = 0;
   int64_t first_position = 0;
   DType dtype = DType::kF16;  // kF16 or kF32
+  // Whether a tile may begin in the segment before and go on in this one.
+  bool joins = false;
 };
 
 // One query row. It sees the keys with first_visible <= position <= last_visible.

@@ -163,6 +163,29 @@ TEST_P(AttentionTest, PrefillAfterAWrappedRing) {
   Check(s, 1.0f);
 }
 
+TEST_P(AttentionTest, JoinedSegmentsGiveTheBytesOfOne) {
+  Rng rng(9);
+  Scene whole = MakeScene(64, {{100, 40, DType::kF16}}, 2, rng);
+  for (auto& query : whole.queries) query.last_visible = 139;
+  Run(whole, 0.5f);
+  Scene parts = whole;
+  for (size_t i = 0; i < parts.queries.size(); ++i)
+    parts.queries[i].out = &parts.out[i * parts.dim];
+  const KvSegment all = whole.segments.front();
+  parts.segments.clear();
+  for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 27}, {27, 96}, {96, 100}}) {
+    KvSegment segment = all;
+    segment.keys = static_cast<const std::byte*>(all.keys) + begin * all.key_stride;
+    segment.values = static_cast<const std::byte*>(all.values) + begin * all.value_stride;
+    segment.count = end - begin;
+    segment.first_position += static_cast<int64_t>(begin);
+    segment.joins = begin > 0;
+    parts.segments.push_back(segment);
+  }
+  Run(parts, 0.5f);
+  EXPECT_EQ(parts.out, whole.out);
+}
+
 TEST_P(AttentionTest, CanvasSeesBothWays) {
   Rng rng(3);
   Scene s = MakeScene(32, {{10, 0, DType::kF16}, {40, 10, DType::kF32}}, 40, rng);

@@ -152,7 +152,12 @@ void PrepareHeads(bool fresh) {
 // The keys the row may see have numbers from `first` to `past`, which is the first fresh one of the
 // slot; those of all fresh rows follow it, for steps in which a slot has several. The row is at
 // `pos` and sees keys up to `last`.
+//
+// Where the fresh rows of the slot follow one another up to the row's own, their numbers are their
+// positions: those from `stored` on are read from them as if the cache had them, and number `past`
+// is the row's own. So a row gives the same bytes in a step with the rows before it and after them.
 int first, past, pos, last, slot;
+int stored;     // the number of cached keys
 int fresh_row;  // which has number `past`
 bool sees_fresh, has_more;
 
@@ -186,27 +191,53 @@ void FindFreshRow() {
   sees_fresh = found >= 0;
 }
 
+// The fresh row of the slot at position `pos`, if those in front of it are the rows before; or -1.
+int OwnRow() {
+  const int rows = int(FreshRows());
+  int own = -1;
+  for (int row = 0; row < rows; ++row) {
+    if (I32(p.kv_slot).v[row] == slot && I32(p.kv_pos).v[row] == pos) own = row;
+  }
+  if (own < pos - stored) return -1;
+  for (int i = 1; i <= pos - stored; ++i) {
+    if (I32(p.kv_slot).v[own - i] != slot || I32(p.kv_pos).v[own - i] != pos - i) return -1;
+  }
+  return own;
+}
+
+// The row sees nothing behind its own key.
+void JoinFreshRows() {
+  if (kCanvas != 0 || last != pos || pos < stored) return;
+  const int own = OwnRow();
+  if (own < 0) return;
+  fresh_row = own;
+  past = pos;
+  has_more = false;
+}
+
 void FindKeys() {
   slot = I32(p.q_slot).v[GROUP.z];
   pos = I32(p.q_pos).v[GROUP.z];
   last = IsNull(heads.q.last) ? pos : I32(heads.q.last).v[GROUP.z];
   const int only_past = I32(p.past).v[0];
   FindFreshRow();
-  const int fresh_pos = I32(p.kv_pos).v[fresh_row];
   const bool valid = slot >= 0 && slot < int(kSlots);
   past = !valid ? 0 : kSlots == 1 ? only_past : I32(p.past).v[slot];
+  stored = past;
+  if (valid) JoinFreshRows();
   first = kWindow == 0 ? 0 : (kCanvas != 0 ? past : pos) - kWindow + 1;
   first = max(first, max(past - int(kCapacity), 0));
   first = min(first, past);
-  sees_fresh = valid && sees_fresh && Reaches(fresh_pos);
+  sees_fresh = valid && sees_fresh && Reaches(I32(p.kv_pos).v[fresh_row]);
   has_more = valid && has_more;
 }
 
 // Four elements of the key or value of a number, as they lie in memory.
 uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad) {
-  const uint new_row = at == past ? uint(fresh_row) : uint(at - past - 1);
-  const uint row = at >= past ? new_row : uint(slot) * kCapacity + uint(at) % kCapacity;
-  const uvec2 base = at >= past ? fresh : state;
+  // In front of its own row there are those of the keys before it, behind it all in their order.
+  const uint new_row = at <= past ? uint(fresh_row - (past - at)) : uint(at - past - 1);
+  const uint row = at >= stored ? new_row : uint(slot) * kCapacity + uint(at) % kCapacity;
+  const uvec2 base = at >= stored ? fresh : state;
   const uint from = (row * kKvHeads + kv_head) * kQuads + quad;
   if (kType == kF32) return U32x4(base).v[from];
   return uvec4(U32x2(base).v[from], 0, 0);
