@@ -176,7 +176,12 @@ std::string DescribeAnswer(const Answer& answer) {
 std::string DescribeTimes(const Answer& answer) {
   const Completion& completion = answer.completion;
   if (!answer.denoised) {
-    return fmt::format("first token after {:.3f} s", completion.prompt_seconds);
+    std::string text = fmt::format("first token after {:.3f} s", completion.prompt_seconds);
+    const DraftCounts& drafts = completion.drafts;
+    if (drafts.drafted > 0) {
+      text += fmt::format(", {} of {} drafted tokens accepted", drafts.accepted, drafts.drafted);
+    }
+    return text;
   }
   std::string text =
       fmt::format("prompt {:.3f} s, {} canvases", completion.prompt_seconds, answer.canvases);
@@ -215,6 +220,10 @@ nlohmann::json AnswerAsJson(const Answer& answer, const ModelInfo& model) {
         {"arena", completion.at_end.arena_bytes},
         {"io", completion.at_end.io_bytes},
         {"workspace", completion.at_end.workspace_bytes}}}};
+  if (completion.drafts.drafted > 0) {
+    record["drafts"] = {{"drafted", completion.drafts.drafted},
+                        {"accepted", completion.drafts.accepted}};
+  }
   if (answer.denoised) {
     record["canvases"] = answer.canvases;
     record["steps"] = answer.steps;

@@ -18,6 +18,7 @@ void AddConfigCommand(CLI::App& app, CommandContext& context) {
       ->option_text(" ");
   AddModelSettings(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
+  AddDraftOptions(*command, flags->config);
   command->add_flag("--show", flags->show, "Print every value and where it came from, as YAML");
   command->footer(R"(Examples:
   rullama config configs/tiny.yaml                  checks the file

@@ -341,6 +341,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   AddModelOptions(*command, flags->config);
   AddTowerOption(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
+  AddDraftOptions(*command, flags->config);
   AddDiffusionOptions(*command, flags->config);
   command
       ->add_option(

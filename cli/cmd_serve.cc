@@ -205,6 +205,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
   AddTowerOption(*command, flags->config);
   AddImageTokensOption(*command, flags->config);
   AddSamplerOptions(*command, flags->config);
+  AddDraftOptions(*command, flags->config);
   AddSetting(*command, flags->config, "--slots,--parallel", "context.slots",
              "Requests that run at the same time [default 4]");
   AddSetting(*command, flags->config, "--max-loaded-models", "server.max_loaded_models",

@@ -24,7 +24,11 @@ constexpr ForeignWord kOptions[] = {
      "not supported: nothing is downloaded; use -m with a GGUF file or with the name of a model "
      "that Ollama has pulled"},
     {"--adapter", "use --lora FILE, or --lora FILE:SCALE"},
-    {"-md --model-draft --draft --draft-max -ngld", "not supported: speculative decoding"},
+    {"--draft --draft-n", "use --draft-max N"},
+    {"--draft-n-min", "use --draft-min N"},
+    {"-ngld --gpu-layers-draft -devd --device-draft",
+     "not supported: the draft model runs on the device of the model"},
+    {"--lookup", "use --draft-lookup"},
     {"-mm", "use --mmproj FILE"},
     {"--mmproj-url", "not supported: nothing is downloaded; use --mmproj FILE"},
     {"--image-min-tokens --image-max-tokens", "use --image-tokens N"},

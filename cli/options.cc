@@ -248,6 +248,27 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
       ->group("Sampling (what is not given, the model file may recommend)");
 }
 
+void AddDraftOptions(CLI::App& app, ConfigFlags& flags) {
+  constexpr const char* kGroup = "Drafts (faster answers of the same text)";
+  AddSetting(app, flags, "--draft-model,--model-draft", "drafts.model",
+             "Also -md. A smaller model with the same vocabulary that guesses what comes next")
+      ->option_text("FILE|NAME")
+      ->group(kGroup);
+  app.add_flag_callback(
+         "--draft-lookup",
+         [&flags] {
+           flags.settings.push_back({"drafts.lookup", "true", "--draft-lookup"});
+         },
+         "Guess that what followed the last tokens before follows again")
+      ->group(kGroup);
+  AddSetting(app, flags, "--draft-max", "drafts.max", "Most tokens of a guess")
+      ->option_text("N")
+      ->group(kGroup);
+  AddSetting(app, flags, "--draft-min", "drafts.min", "A guess of fewer tokens is not checked")
+      ->option_text("N")
+      ->group(kGroup);
+}
+
 void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags) {
   const struct {
     const char* names;

@@ -59,6 +59,9 @@ void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
 // Adds the options for drawing tokens: --seed, --temp and the others.
 void AddSamplerOptions(CLI::App& app, ConfigFlags& flags);
 
+// Adds the options for `drafts`.
+void AddDraftOptions(CLI::App& app, ConfigFlags& flags);
+
 // Adds the options for `sampler.diffusion`.
 void AddDiffusionOptions(CLI::App& app, ConfigFlags& flags);
 

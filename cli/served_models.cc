@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kDefaultSlots = 4;
 constexpr KeepAlive kKeepOfSeveral = std::chrono::minutes(5);
 // The blocks of the configuration that a model may set for itself.
-constexpr std::string_view kOwnBlocks[] = {"context.", "backend.", "placement.", "sampler.",
-                                           "generation."};
+constexpr std::string_view kOwnBlocks[] = {"context.", "backend.",    "placement.",
+                                           "sampler.", "generation.", "drafts."};
 
 // The name under which clients find the model: as in Ollama's store, or the file without its
 // ending.
@@ -49,7 +49,7 @@ Status ApplySettings(const ServedModelSetting& model, const std::string& place,
     if (!own) {
       return MakeError(ErrorKind::kUsage, "config.unknown_key",
                        "{}: found the setting '{}', expected one of context, backend, placement, "
-                       "sampler or generation",
+                       "sampler, generation or drafts",
                        place, key);
     }
     RL_RETURN_IF_ERROR(config.Set(key, value, Origin::kYaml, place));

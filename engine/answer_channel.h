@@ -54,6 +54,7 @@ struct ResultRows {
 struct RequestEnd {
   StopReason reason = StopReason::kEndOfGeneration;
   int64_t cached_tokens = 0;
+  DraftCounts drafts = {};
   double queue_seconds = 0;
   double prompt_seconds = 0;
   double generate_seconds = 0;

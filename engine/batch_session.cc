@@ -33,9 +33,11 @@ Result<std::span<const RowResult>> BatchSession::Decode(std::span<const RowReque
   step_.slot.clear();
   step_.wanted.clear();
   for (const RowRequest& row : rows) {
+    const bool follows = !step_.slot.empty() && step_.slot.back() == row.slot;
+    const int32_t position = follows ? step_.pos.back() + 1 : session_.past(row.slot);
     step_.wanted.push_back(static_cast<int32_t>(step_.tokens.size()));
     step_.tokens.push_back(row.token);
-    step_.pos.push_back(session_.past(row.slot));
+    step_.pos.push_back(position);
     step_.slot.push_back(row.slot);
   }
   RL_RETURN_IF_ERROR(DrawStep(rows));
@@ -112,7 +114,8 @@ Status BatchSession::DrawStep(std::span<const RowRequest> rows) {
   RL_RETURN_IF_ERROR(session_.ReadOutput(output_names::kToken, BytesOf(tokens_)));
   results_.resize(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    results_[i].token = CheckToken(rows[i], tokens_[i], sums_[i]);
+    const int32_t position = step_.pos[static_cast<size_t>(step_.wanted[i])];
+    results_[i].token = CheckToken(rows[i], position, tokens_[i], sums_[i]);
   }
   return chain.logprobs ? ReadLogprobs(rows) : OkStatus();
 }
@@ -136,8 +139,8 @@ Status BatchSession::ReadLogprobs(std::span<const RowRequest> rows) {
   return OkStatus();
 }
 
-Result<int32_t> BatchSession::CheckToken(const RowRequest& row, int32_t token, float sum) const {
-  const int32_t position = session_.past(row.slot) - 1;
+Result<int32_t> BatchSession::CheckToken(const RowRequest& row, int32_t position, int32_t token,
+                                         float sum) const {
   if (!std::isfinite(sum)) {
     return MakeError(
         ErrorKind::kRuntime, "backend.nan",

@@ -1,5 +1,6 @@
-// Steps of a session that several requests share: one token for each of several slots, or a chunk
-// of one slot's prompt. Draws tokens with settings of their own for each row.
+// Steps of a session that several requests share: one token, or several in a row, for each of
+// several slots, or a chunk of one slot's prompt. Draws tokens with settings of their own for each
+// row.
 //
 // Ownership: borrows the session, whose program is of GraphOutputs::kBatch. Thread safety: one
 // thread at a time. Errors: those of Session::Run, with which the whole step has failed; errors of
@@ -39,8 +40,8 @@ class BatchSession {
  public:
   BatchSession(Session& session, int64_t vocabulary);
 
-  // Appends one token to each row's slot and draws the next one; the slots differ. The results are
-  // in the order of the rows, valid until the next call.
+  // Appends each row's token to its slot and draws the one that follows. Rows of one slot follow
+  // one another. The results are in the order of the rows, valid until the next call.
   Result<std::span<const RowResult>> Decode(std::span<const RowRequest> rows);
 
   // Appends the tokens of a chunk to a slot, and draws the token that follows once for each of
@@ -67,7 +68,9 @@ class BatchSession {
   // Runs the rows of step_ and reads what was drawn into results_.
   Status DrawStep(std::span<const RowRequest> rows);
   Status ReadLogprobs(std::span<const RowRequest> rows);
-  [[nodiscard]] Result<int32_t> CheckToken(const RowRequest& row, int32_t token, float sum) const;
+  // `token` was drawn behind `position`.
+  [[nodiscard]] Result<int32_t> CheckToken(const RowRequest& row, int32_t position, int32_t token,
+                                           float sum) const;
 
   Session& session_;
   int64_t vocabulary_;

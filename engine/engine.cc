@@ -10,6 +10,7 @@
 
 #include "engine/canvas_runner.h"
 #include "engine/cut_points.h"
+#include "engine/draft_model.h"
 #include "engine/engine_access.h"
 #include "engine/engine_config.h"
 #include "engine/generation_impl.h"
@@ -69,6 +70,11 @@ std::function<void(std::string_view)> WarnerOf(const HostHooks& hooks) {
   return [logger = hooks.logger](std::string_view text) { logger->warn("{}", text); };
 }
 
+void WarnOfIdleDrafts(const Config& config, Notices& notices) {
+  if (!config.drafts.lookup && !config.drafts.model) return;
+  notices.Warn("drafts have no effect: this model denoises");
+}
+
 // -ln softmax(logits)[target].
 double SurpriseOf(std::span<const float> logits, int32_t target) {
   const double max = *std::ranges::max_element(logits);
@@ -99,6 +105,7 @@ struct RULLAMA_LOCAL Engine::Impl {
   // run.cancelled at the end of the engine.
   Result<ChannelItem> Await(std::unique_ptr<Job> job);
   Result<ModelFingerprint> Fingerprint();
+  [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
 
   std::unique_ptr<ModelSession> session;
   std::unique_ptr<AnswerConstraints> constraints;  // uses the model of the session
@@ -106,7 +113,8 @@ struct RULLAMA_LOCAL Engine::Impl {
   bool has_seed = false;
   ModelInfo info;
   std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
-  std::unique_ptr<JobRunner> runner;  // uses the session
+  std::unique_ptr<ModelDrafter> drafter;  // null: no draft model
+  std::unique_ptr<JobRunner> runner;      // uses the session and the drafter
 
  private:
   std::mutex mutex_;  // guards fingerprint_
@@ -116,13 +124,16 @@ struct RULLAMA_LOCAL Engine::Impl {
 Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices& notices) {
   const bool denoises = model.facts().denoises();
   const int64_t slots = denoises ? 1 : setup.slots.value_or(model.config().context.slots);
-  RL_ASSIGN_OR_RETURN(
-      session, ModelSession::Open(std::move(model),
-                                  {.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
-                                   .slots = slots,
-                                   .plugin_paths = setup.plugin_paths,
-                                   .observer = setup.hooks.observer},
-                                  setup.hooks, notices));
+  ModelSessionOptions options{.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
+                              .slots = slots,
+                              .plugin_paths = setup.plugin_paths,
+                              .observer = setup.hooks.observer};
+  if (denoises) {
+    WarnOfIdleDrafts(model.config(), notices);
+  } else {
+    options = WithDrafts(std::move(options), model.config());
+  }
+  RL_ASSIGN_OR_RETURN(session, ModelSession::Open(std::move(model), options, setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
@@ -140,6 +151,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   RL_ASSIGN_OR_RETURN(const uint64_t prefix_bytes,
                       PrefixCacheLimit(session->model().layers, AvailableHostMemory()));
   info.prefix_cache_bytes = static_cast<int64_t>(prefix_bytes);
+  RL_ASSIGN_OR_RETURN(drafter, OpenDrafter(session->model(), options, setup.hooks, notices));
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.slots = slots,
@@ -147,6 +159,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .vocabulary = info.vocabulary,
                                                    .chunk = info.chunk,
                                                    .prefix_bytes = prefix_bytes,
+                                                   .drafts = DraftsOf(session->config().drafts),
                                                    .end_tokens = EndTokens(session->tokenizer()),
                                                    .encoder = &session->media(),
                                                    .whole_pictures = facts.media.whole_pictures,
@@ -155,6 +168,12 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .observer = setup.hooks.observer},
                                   wakeup);
   return OkStatus();
+}
+
+DraftOptions Engine::Impl::DraftsOf(const DraftsConfig& config) const {
+  if (!config.lookup && !drafter) return {};
+  return {
+      .most = config.max, .least = config.min, .lookup = config.lookup, .drafter = drafter.get()};
 }
 
 Status Engine::Impl::CheckPredicts() const {

@@ -71,6 +71,7 @@ void Generation::Impl::Take(const RequestEnd& end) {
   completion.reason = text_.stopped() ? StopReason::kStopped : end.reason;
   completion.thought_tokens = text_.thought_tokens();
   completion.cached_tokens = end.cached_tokens;
+  completion.drafts = end.drafts;
   completion.queue_seconds = end.queue_seconds;
   completion.prompt_seconds = end.prompt_seconds;
   completion.generate_seconds = end.generate_seconds;

@@ -37,6 +37,7 @@ struct Job {
   std::vector<TokenBias> bias = {};
   AnswerConstraint constraint = {};
   int32_t top_logprobs = -1;
+  bool drafts = true;  // as Request::drafts
   bool reuse_prefix = true;
   bool reuse_answers = false;  // as Request::reuse_answers
   uint64_t client = 0;         // as Request::client

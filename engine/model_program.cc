@@ -23,6 +23,7 @@ BuildOptions CausalPass(const ModelProgramOptions& options) {
   return {.slots = options.slots,
           .capacity = options.capacity,
           .kv_dtype = options.kv_dtype,
+          .spare_rows = options.spare_rows,
           .max_t = options.limits.max_rows,
           .max_r = options.limits.max_wanted};
 }
@@ -119,8 +120,11 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
   for (const int64_t rows : DefaultBuckets(options.limits.max_rows)) {
     if (rows > buckets.back()) buckets.push_back(rows);
   }
+  // Steps that check drafts have buckets of their own, so that prompts are read as without drafts.
+  const bool drafts = options.limits.max_wanted > options.slots;
+  const auto of_wanted = DecodeBuckets(options.limits.max_wanted);
   BuildOptions build = CausalPass(options);
-  build.max_t = buckets.back();
+  build.max_t = std::max(buckets.back(), of_wanted.back());
   ModelProgram program;
   for (size_t kind = 0; kind < kRowChainKinds; ++kind) {
     for (const bool logprobs : {false, true}) {
@@ -129,6 +133,7 @@ Result<ModelProgram> BuildBatchProgram(const Model& model, const ModelProgramOpt
       AppendRowChain(parts.builder, parts.logits, InputsOf(parts, options),
                      {.kind = static_cast<RowChainKind>(kind), .logprobs = logprobs});
       RL_RETURN_IF_ERROR(AddGraph(std::move(parts), buckets, /*extends_past=*/true, program));
+      if (drafts) program.graphs.back().buckets_of_wanted = of_wanted;
     }
   }
   RL_RETURN_IF_ERROR(AddOutputGraphs(model, options, program));
@@ -182,8 +187,8 @@ const BatchOutputGraph& BatchGraphOf(BatchOutput output) {
   return kOutputGraphs[static_cast<size_t>(output)];
 }
 
-StepLimits BatchLimits(int64_t slots, int64_t chunk) {
-  return {.max_rows = std::max(slots, chunk), .max_wanted = slots};
+StepLimits BatchLimits(int64_t decode_rows, int64_t chunk) {
+  return {.max_rows = std::max(decode_rows, chunk), .max_wanted = decode_rows};
 }
 
 Status SetRowInputs(const RowInputs& inputs, Session& session) {

@@ -33,14 +33,15 @@ struct ModelProgramOptions {
   int64_t capacity = 0;                     // tokens per slot
   DType kv_dtype = DType::kF16;
   StepLimits limits = {.max_rows = 1};  // of a step of the causal pass
+  int64_t spare_rows = 0;               // as BuildOptions::spare_rows
   // The most rows of a step with soft tokens; 0: the program has no graph for such steps. With
   // kBatch and kAllLogits only.
   int64_t media_rows = 0;
 };
 
-// Of a step in which each of `slots` sequences may decode a token, or one reads up to `chunk`
-// tokens.
-[[nodiscard]] StepLimits BatchLimits(int64_t slots, int64_t chunk);
+// Of a step that draws up to `decode_rows` tokens, at least one for each slot, or reads up to
+// `chunk` tokens of one.
+[[nodiscard]] StepLimits BatchLimits(int64_t decode_rows, int64_t chunk);
 
 // The index of the graph of a kBatch program that ends in this chain. A step takes the first kind
 // that all its rows allow (KindFor); their inputs are those of RowInputs. A step that wants no rows

@@ -108,10 +108,11 @@ int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {
 Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                   const DeviceSettings& settings) {
   session_.reset();
+  slots_ = options.slots;
   chunk_ = settings.max_rows;
   limits_.max_rows = chunk_;
   if (options.outputs == GraphOutputs::kBatch) {
-    limits_ = BatchLimits(options.slots, chunk_);
+    limits_ = BatchLimits(std::max(options.slots, options.decode_rows), chunk_);
   }
   devices_.policy.host_weights = settings.host_weights;
   RL_ASSIGN_OR_RETURN(
@@ -124,6 +125,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                         .capacity = capacity(),
                                         .kv_dtype = KvDtypeFor(config(), devices_.backend),
                                         .limits = limits_,
+                                        .spare_rows = options.spare_rows,
                                         .media_rows = MediaRows(options)}));
   weight_source_ = std::make_unique<GgufWeights>(*model_.file.file);
   for (SyntheticConstant& constant : program.constants) {

@@ -24,6 +24,8 @@ struct ModelSessionOptions {
   // of kBatch decides itself.
   int64_t media_rows = 0;
   int64_t slots = 1;                           // sequences with a cache of their own
+  int64_t decode_rows = 0;                     // drawn in a step with kBatch; 0: one per slot
+  int64_t spare_rows = 0;                      // as BuildOptions::spare_rows
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   StepObserver* observer = nullptr;            // borrowed; outlives the session
 };
@@ -55,6 +57,7 @@ class ModelSession {
   [[nodiscard]] const EntropyBoundSettings& diffusion() const { return diffusion_; }
   [[nodiscard]] int64_t capacity() const { return model_.capacity(); }
   [[nodiscard]] const StepLimits& limits() const { return limits_; }
+  [[nodiscard]] int64_t slots() const { return slots_; }
   // The most rows of a step that reads a prompt.
   [[nodiscard]] int64_t chunk() const { return chunk_; }
   // The devices and, if several share the layers, the device of each layer.
@@ -83,6 +86,7 @@ class ModelSession {
   AutoChoices auto_choices_;
   PlacementPolicy placement_;
   StepLimits limits_;
+  int64_t slots_ = 1;
   int64_t chunk_ = 0;
   double load_seconds_ = 0;
   // Declared in the order they depend on each other, destroyed in reverse.

@@ -196,6 +196,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   RL_ASSIGN_OR_RETURN(job.constraint,
                       constraints.Make(request, thinking, prompt.chat.opens_thought));
   job.top_logprobs = request.top_logprobs;
+  job.drafts = request.drafts;
   job.reuse_prefix = request.reuse_prefix;
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;

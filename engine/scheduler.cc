@@ -135,13 +135,18 @@ int64_t Scheduler::CapacityOf(const Job& job) const {
 }
 
 Result<RowSampling> Scheduler::SamplingOf(Running& running, int32_t position) {
-  Job& job = *running.job;
+  return SamplingOf(*running.job, running.job->constraint.matcher, position, running.drawn);
+}
+
+Result<RowSampling> Scheduler::SamplingOf(const Job& job,
+                                          std::optional<constraint::Matcher>& matcher,
+                                          int32_t position, int64_t drawn) {
   RowSampling sampling = job.sampling;
-  if (!job.constraint.matcher) return sampling;
+  if (!matcher) return sampling;
   int64_t left = CapacityOf(job) - position;
-  if (job.max_tokens >= 0) left = std::min(left, job.max_tokens - running.drawn);
+  if (job.max_tokens >= 0) left = std::min(left, job.max_tokens - drawn);
   const EngineClock::time_point begin = EngineClock::now();
-  const auto mask = job.constraint.matcher->Mask(left);
+  const auto mask = matcher->Mask(left);
   const double seconds = SecondsBetween(begin, EngineClock::now());
   const std::lock_guard lock(mutex_);
   stats_.mask_seconds.Observe(seconds);
@@ -154,36 +159,45 @@ Result<RowSampling> Scheduler::SamplingOf(Running& running, int32_t position) {
 }
 
 bool Scheduler::DecodeStep() {
-  rows_.clear();
-  bool failed = false;
+  writing_.clear();
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    auto& running = slots_[slot];
+    const auto& running = slots_[slot];
     if (!running || !running->token || running->job->channel->full()) continue;
-    const auto at = static_cast<int32_t>(slot);
-    const auto sampling = SamplingOf(*running, session_.past(at));
-    if (!sampling) {
-      Fail(at, sampling.error());
-      failed = true;
-      continue;
-    }
-    rows_.push_back({.slot = at,
-                     .token = *running->token,
-                     .sampling = *sampling,
-                     .top_logprobs = running->job->top_logprobs});
+    writing_.push_back(static_cast<int32_t>(slot));
   }
-  if (rows_.empty()) return failed;
+  if (writing_.empty()) return false;
+  if (const Status drafted = MakeDrafts(); !drafted) {
+    for (const int32_t slot : writing_) EndFailed(slot, drafted.error());
+    return true;
+  }
+  rows_.clear();
+  matchers_.clear();
+  for (const int32_t slot : writing_) {
+    if (const Status added = AddRows(slot); !added) Fail(slot, added.error());
+  }
+  if (rows_.empty()) return true;
   const EngineClock::time_point begin = EngineClock::now();
   const auto results = batch_.Decode(rows_);
   CountStep(&EngineStats::decode, rows_.size(), begin);
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (results) {
-      table_.AppendDrawn(rows_[i].slot, rows_[i].token);
-      TakeResult(rows_[i].slot, (*results)[i]);
-    } else {
-      EndFailed(rows_[i].slot, results.error());
+  if (!results) {
+    for (const int32_t slot : writing_) {
+      if (slots_[static_cast<size_t>(slot)]) EndFailed(slot, results.error());
     }
+    return true;
   }
+  for (size_t row = 0; row < rows_.size();) row = TakeRows(row, *results);
   return true;
+}
+
+Status Scheduler::AddRows(int32_t slot) {
+  Running& running = *slots_[static_cast<size_t>(slot)];
+  RL_ASSIGN_OR_RETURN(const RowSampling sampling, SamplingOf(running, session_.past(slot)));
+  rows_.push_back({.slot = slot,
+                   .token = *running.token,
+                   .sampling = sampling,
+                   .top_logprobs = running.job->top_logprobs});
+  if (!running.draft.empty()) AddDraftRows(slot);
+  return OkStatus();
 }
 
 bool Scheduler::ReadChunk() {
@@ -258,7 +272,7 @@ Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
     if (writer.read < std::ssize(writer.job->prompt)) continue;  // reads the prompt itself
     writer.first_token = EngineClock::now();
     writer.after_prompt = stats;
-    TakeResult(writers[i], results[i]);
+    TakeResult(writers[i], session_.past(writers[i]), results[i]);
   }
   return OkStatus();
 }
@@ -314,7 +328,7 @@ Status Scheduler::ReadForRows(int32_t slot, Running& running, std::span<const in
   return OkStatus();
 }
 
-void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
+void Scheduler::TakeResult(int32_t slot, int64_t past, const RowResult& result) {
   Running& running = *slots_[static_cast<size_t>(slot)];
   Job& job = *running.job;
   if (!result.token) return Fail(slot, result.token.error());
@@ -332,10 +346,13 @@ void Scheduler::TakeResult(int32_t slot, const RowResult& result) {
   }
   const StopReason end = StopReason::kEndOfGeneration;
   if (at_limit()) return End(slot, whole ? end : StopReason::kMaxTokens);
-  if (session_.past(slot) >= CapacityOf(job)) {
+  if (past >= CapacityOf(job)) {
     return End(slot, whole ? end : StopReason::kContextFull);
   }
   running.token = token;
+  if (options_.drafts.most == 0) return;
+  if (running.sequence.empty()) running.sequence = job.prompt;
+  running.sequence.push_back(token);
 }
 
 void Scheduler::End(int32_t slot, StopReason reason) {
@@ -349,6 +366,7 @@ void Scheduler::End(int32_t slot, StopReason reason) {
   running.job->channel->Push(
       RequestEnd{.reason = reason,
                  .cached_tokens = running.reused,
+                 .drafts = running.drafts,
                  .queue_seconds = SecondsBetween(running.job->submitted, running.started),
                  .prompt_seconds = SecondsBetween(running.started, first),
                  .generate_seconds = SecondsBetween(first, now),

@@ -5,6 +5,10 @@
 // the others one chunk per token at most. The two are separate steps, because the bytes of a row
 // may depend on the kernels that a step of this size takes.
 //
+// With drafts (docs/drafts.md) a slot has several rows in a decode step: the token drawn last and
+// those that are guessed to follow it. Each row draws its token with the request's settings and the
+// random number of its position. The rows whose token was guessed stay, the others are given up.
+//
 // Ownership: borrows the session. Thread safety: Submit() and stats() from any thread.
 #pragma once
 
@@ -25,10 +29,21 @@
 #include "engine/engine_observer.h"
 #include "engine/job.h"
 #include "engine/media_encoder.h"
+#include "engine/model_drafter.h"
 #include "engine/prefix_cache.h"
 #include "engine/slot_table.h"
 
 namespace rullama {
+
+struct DraftOptions {
+  int64_t most = 0;                 // tokens of a draft; 0: there are no drafts
+  int64_t least = 0;                // a shorter draft is not used
+  bool lookup = false;              // lookup_draft.h
+  ModelDrafter* drafter = nullptr;  // borrowed; drafts where the lookup finds nothing
+};
+
+// The most rows of a decode step of so many slots.
+[[nodiscard]] int64_t DecodeRows(int64_t slots, int64_t most_drafted);
 
 struct SchedulerOptions {
   int64_t slots = 1;
@@ -36,6 +51,7 @@ struct SchedulerOptions {
   int64_t vocabulary = 0;
   int64_t chunk = 0;          // most rows between two cut points of a prompt
   uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
+  DraftOptions drafts = {};
   std::vector<int32_t> end_tokens = {};
   MediaEncoder* encoder = nullptr;                          // of the media of jobs; borrowed
   bool whole_pictures = false;                              // as MediaFacts::whole_pictures
@@ -62,11 +78,15 @@ class Scheduler final : public JobRunner {
     int64_t reused = 0;  // of these, found there or in the prefix cache
     // The slot whose prompt this job shares, until that slot has read it.
     std::optional<int32_t> reader;
-    bool goes_on = false;          // behind drawn rows, so that the prefix cache keeps none of it
-    uint64_t number = 0;           // of the jobs that got a slot
-    std::optional<int32_t> token;  // drawn, not yet in the slot
-    int64_t drawn = 0;             // tokens handed out
-    std::vector<float> sum;        // of an embedding
+    bool goes_on = false;           // behind drawn rows, so that the prefix cache keeps none of it
+    uint64_t number = 0;            // of the jobs that got a slot
+    std::optional<int32_t> token;   // drawn, not yet in the slot
+    int64_t drawn = 0;              // tokens handed out
+    std::vector<int32_t> sequence;  // with drafts: prompt and answer so far
+    int64_t draft_length = 0;       // of the next draft, at most
+    std::vector<int32_t> draft;     // of the next step
+    DraftCounts drafts;
+    std::vector<float> sum;  // of an embedding
     // Soft tokens of the job's media, in their order: empty unless some of their rows are read and
     // some not.
     std::vector<SoftTokens> soft;
@@ -109,7 +129,21 @@ class Scheduler final : public JobRunner {
   // The settings of the next draw, with its mask. `position`: of the row it is drawn behind.
   // Errors: constraint.dead_end.
   Result<RowSampling> SamplingOf(Running& running, int32_t position);
+  // The same for a draw after `drawn` tokens, with the mask of `matcher`.
+  Result<RowSampling> SamplingOf(const Job& job, std::optional<constraint::Matcher>& matcher,
+                                 int32_t position, int64_t drawn);
   bool DecodeStep();
+  // Adds the rows of a slot to the decode step. Errors: as SamplingOf().
+  Status AddRows(int32_t slot);
+  // Adds a row for each token of the slot's draft, up to one that the answer may not have.
+  void AddDraftRows(int32_t slot);
+  // Takes the results of a slot's rows, of which `first` is the first. Returns the row behind them.
+  size_t TakeRows(size_t first, std::span<const RowResult> results);
+  // Sets the drafts of the slots of writing_. Errors: those of the draft model.
+  Status MakeDrafts();
+  // The tokens that a draft of a slot may have.
+  [[nodiscard]] int64_t MostDrafted(int32_t slot) const;
+  void CountDraft(Running& running, int64_t drafted, int64_t accepted);
   bool ReadChunk();
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
   // Reads a chunk behind which nothing is drawn.
@@ -124,8 +158,9 @@ class Scheduler final : public JobRunner {
   // The ends of jobs of kSave and kLoad.
   Status Save(int32_t slot);
   Status Load(int32_t slot);
-  // Hands out a token that was drawn, or ends the job if it was the last.
-  void TakeResult(int32_t slot, const RowResult& result);
+  // Hands out a token that was drawn behind the first `past` rows of the slot, or ends the job if
+  // it was the last.
+  void TakeResult(int32_t slot, int64_t past, const RowResult& result);
   // The position behind the next chunk of a job's prompt.
   [[nodiscard]] int64_t EndOfChunk(const Running& running) const;
   void End(int32_t slot, StopReason reason);
@@ -149,9 +184,13 @@ class Scheduler final : public JobRunner {
   std::deque<std::unique_ptr<Job>> waiting_;
   std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot
   uint64_t turns_ = 0;
-  uint64_t started_ = 0;          // jobs that got a slot
-  size_t next_reader_ = 0;        // the slot whose turn it is to read
-  std::vector<RowRequest> rows_;  // of a decode step; kept for its memory
+  uint64_t started_ = 0;    // jobs that got a slot
+  size_t next_reader_ = 0;  // the slot whose turn it is to read
+  // Of a decode step; kept for their memory.
+  std::vector<int32_t> writing_;  // slots
+  std::vector<RowRequest> rows_;
+  std::vector<DraftRequest> drafts_;
+  std::deque<std::optional<constraint::Matcher>> matchers_;  // of the rows of drafts
   std::vector<float> evaluated_;  // rows of ReadForRows; kept for its memory
   mutable std::mutex mutex_;      // guards submitted_ and stats_
   std::vector<std::unique_ptr<Job>> submitted_;

@@ -80,16 +80,26 @@ json TimingsOf(const std::vector<Choice>& choices) {
   const Completion& first = choices.front().completion;
   const int64_t read = first.prompt_tokens - first.cached_tokens;
   int64_t drawn = 0;
-  for (const Choice& choice : choices) drawn += std::ssize(choice.completion.ids);
-  return {{"cache_n", first.cached_tokens},
-          {"prompt_n", read},
-          {"prompt_ms", first.prompt_seconds * 1e3},
-          {"prompt_per_second", PerSecond(read, first.prompt_seconds)},
-          {"predicted_n", drawn},
-          {"predicted_ms", first.generate_seconds * 1e3},
-          {"predicted_per_second", PerSecond(drawn, first.generate_seconds)},
-          {"queue_ms", first.queue_seconds * 1e3},
-          {"seed", first.seed}};
+  DraftCounts drafts;
+  for (const Choice& choice : choices) {
+    drawn += std::ssize(choice.completion.ids);
+    drafts.drafted += choice.completion.drafts.drafted;
+    drafts.accepted += choice.completion.drafts.accepted;
+  }
+  json timings = {{"cache_n", first.cached_tokens},
+                  {"prompt_n", read},
+                  {"prompt_ms", first.prompt_seconds * 1e3},
+                  {"prompt_per_second", PerSecond(read, first.prompt_seconds)},
+                  {"predicted_n", drawn},
+                  {"predicted_ms", first.generate_seconds * 1e3},
+                  {"predicted_per_second", PerSecond(drawn, first.generate_seconds)},
+                  {"queue_ms", first.queue_seconds * 1e3},
+                  {"seed", first.seed}};
+  if (drafts.drafted > 0) {
+    timings["draft_n"] = drafts.drafted;
+    timings["draft_n_accepted"] = drafts.accepted;
+  }
+  return timings;
 }
 
 json TokenLogprobs(const std::vector<LogprobStep>& steps, const AnswerIdentity& identity) {

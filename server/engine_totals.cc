@@ -22,6 +22,8 @@ void AddTotals(EngineStats& sum, const EngineStats& stats) {
   sum.prefix_misses += stats.prefix_misses;
   sum.prefix_evictions += stats.prefix_evictions;
   sum.prefix_oversized += stats.prefix_oversized;
+  sum.drafted += stats.drafted;
+  sum.drafts_accepted += stats.drafts_accepted;
   sum.constraint_failures += stats.constraint_failures;
   Add(sum.mask_seconds, stats.mask_seconds);
   Add(sum.schema_seconds, stats.schema_seconds);

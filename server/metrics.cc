@@ -190,16 +190,20 @@ std::string Metrics::Text(const Gauges& gauges) const {
   const struct {
     NamedHelp row;
     uint64_t value;
-  } counts[] = {{{"prefix_cache_hits_total", "Prompts of which a part was found."},
-                 gauges.engine.prefix_hits},
-                {{"prefix_cache_misses_total", "Prompts of which nothing was found."},
-                 gauges.engine.prefix_misses},
-                {{"prefix_cache_evictions_total", "Snapshots of prompts that were given up."},
-                 gauges.engine.prefix_evictions},
-                {{"constraint_failures_total", "Answers under a schema that met a dead end."},
-                 gauges.engine.constraint_failures},
-                {{"prefix_cache_oversized_total", "Snapshots that were larger than the cache."},
-                 gauges.engine.prefix_oversized}};
+  } counts[] = {
+      {{"prefix_cache_hits_total", "Prompts of which a part was found."},
+       gauges.engine.prefix_hits},
+      {{"prefix_cache_misses_total", "Prompts of which nothing was found."},
+       gauges.engine.prefix_misses},
+      {{"prefix_cache_evictions_total", "Snapshots of prompts that were given up."},
+       gauges.engine.prefix_evictions},
+      {{"drafted_tokens_total", "Tokens that were guessed in advance."}, gauges.engine.drafted},
+      {{"draft_accepted_tokens_total", "Guessed tokens that the model drew."},
+       gauges.engine.drafts_accepted},
+      {{"constraint_failures_total", "Answers under a schema that met a dead end."},
+       gauges.engine.constraint_failures},
+      {{"prefix_cache_oversized_total", "Snapshots that were larger than the cache."},
+       gauges.engine.prefix_oversized}};
   for (const auto& one : counts) {
     AddHead(text, "rullama_", one.row, "counter");
     text += fmt::format("rullama_{} {}\n", one.row.name, one.value);

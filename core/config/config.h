@@ -105,6 +105,14 @@ struct GenerationConfig {
   std::optional<int64_t> image_tokens;  // most soft tokens of a picture; by its size
 };
 
+// Tokens that are guessed in advance and checked in one step (docs/drafts.md).
+struct DraftsConfig {
+  std::optional<std::string> model;  // as ModelConfig::path
+  bool lookup = false;
+  int64_t max = 7;  // tokens of a draft
+  int64_t min = 0;
+};
+
 // One number for both kinds of attention layer, or one for each.
 struct SlidingGlobal {
   int64_t sliding = 0;
@@ -309,6 +317,7 @@ struct Config {
   PlacementConfig placement;
   SamplerConfig sampler;
   GenerationConfig generation;
+  DraftsConfig drafts;
   DiffConfig diff;
   ServerConfig server;
   TrainingConfig training;

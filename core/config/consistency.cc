@@ -89,6 +89,11 @@ class MissingKeys {
   std::vector<std::string> keys_;
 };
 
+Status CheckDrafts(const DraftsConfig& drafts) {
+  if (drafts.min <= drafts.max) return OkStatus();
+  return Conflict("drafts.min ({}) is above drafts.max ({})", drafts.min, drafts.max);
+}
+
 }  // namespace
 
 Status CheckConsistency(const Config& config) {
@@ -98,6 +103,7 @@ Status CheckConsistency(const Config& config) {
   RL_RETURN_IF_ERROR(CheckExperts(a.experts));
   RL_RETURN_IF_ERROR(CheckCanvas(a));
   RL_RETURN_IF_ERROR(CheckDiffusion(config.sampler.diffusion));
+  RL_RETURN_IF_ERROR(CheckDrafts(config.drafts));
   if (a.sliding_window && a.context_length && *a.sliding_window > *a.context_length) {
     return Conflict(
         "architecture.sliding_window ({}) is longer than architecture.context_length "

@@ -305,6 +305,26 @@ Status LayeredConfig::Finish() {
   return OkStatus();
 }
 
+Result<LayeredConfig> LayeredConfig::ForModel(const std::string& path) const {
+  LayeredConfig other = *this;
+  other.values_.model = {};
+  other.values_.drafts = {};
+  other.values_.architecture = {};
+  other.values_.placement.split = {};
+  std::erase_if(other.origins_, [](const auto& origin) {
+    return origin.first.starts_with("model.") || origin.first.starts_with("drafts.") ||
+           origin.first.starts_with("architecture.") || origin.first == "backend.devices" ||
+           origin.first == "placement.split";
+  });
+  BackendConfig& backend = other.values_.backend;
+  if (!backend.devices.empty()) {
+    backend.device = ParseDeviceName(backend.devices.front()).device;
+    backend.devices.clear();
+  }
+  RL_RETURN_IF_ERROR(other.Set("model.path", path, Origin::kFlag, "drafts.model"));
+  return other;
+}
+
 Result<Config> LoadConfigFile(const std::filesystem::path& path) {
   LayeredConfig config;
   RL_RETURN_IF_ERROR(config.ApplyFile(path));

@@ -64,6 +64,10 @@ class LayeredConfig {
   // replaced (see notices) and checks values against each other.
   [[nodiscard]] Status Finish();
 
+  // The same configuration for another model, which runs on the first of backend.devices: without
+  // adapters, shapes, drafts and the split of layers, which are those of this model.
+  [[nodiscard]] Result<LayeredConfig> ForModel(const std::string& path) const;
+
   [[nodiscard]] const Config& values() const { return values_; }
   // The origin of the value of "block.key" or "block.map.entry".
   [[nodiscard]] Origin origin(std::string_view path) const;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMaxPrefillChunk = 65536;  // rows of one step; activations grow with it
 constexpr int64_t kMaxSlots = 256;
+constexpr int64_t kMaxDraft = 16;
 
 BlockSpec ModelSchema() {
   return BlockBuilder<&Config::model>("model", "Which model to run.")
@@ -182,6 +183,24 @@ BlockSpec GenerationSchema() {
       .Build();
 }
 
+BlockSpec DraftsSchema() {
+  return BlockBuilder<&Config::drafts>(
+             "drafts",
+             "Tokens that are guessed in advance and checked in one step. They change the speed of "
+             "an answer, not its text (docs/drafts.md).")
+      .Field("lookup", &DraftsConfig::lookup, BoolCodec{},
+             "Guess that what followed the last tokens where they stood before follows again.")
+      .Field("model", &DraftsConfig::model, ModelCodec{},
+             "A smaller model with the same vocabulary that guesses; a file or a name as in "
+             "`model.path`. With `lookup` it guesses where the lookup finds nothing.",
+             "none")
+      .Field("max", &DraftsConfig::max, IntegerCodec{1, kMaxDraft},
+             "Most tokens of a guess. How many of the last ones were right decides on fewer.")
+      .Field("min", &DraftsConfig::min, IntegerCodec{0, kMaxDraft},
+             "A guess of fewer tokens is not checked; at most `max`.")
+      .Build();
+}
+
 BlockSpec DiffSchema() {
   return BlockBuilder<&Config::diff>("diff", "How far two backends may be apart (`rullama diff`).")
       .Field("nmse", &DiffConfig::nmse, RealCodec{0, 1},
@@ -217,8 +236,8 @@ const BlockSpec& ConfigSchema() {
       .doc = "",
       .fields = {},
       .blocks = {ModelSchema(), ContextSchema(), BackendSchema(), PluginsSchema(),
-                 PlacementSchema(), SamplerSchema(), GenerationSchema(), DiffSchema(),
-                 ServerSchema(), TrainingSchema(), ArchitectureSchema()}};
+                 PlacementSchema(), SamplerSchema(), GenerationSchema(), DraftsSchema(),
+                 DiffSchema(), ServerSchema(), TrainingSchema(), ArchitectureSchema()}};
   return kSchema;
 }
 

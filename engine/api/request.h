@@ -90,6 +90,8 @@ struct Request {
   // them the answer, may depend on the earlier requests of the client. Without effect for a request
   // with stop texts.
   bool reuse_answers = false;
+  // Check drafts of several tokens at once, if the engine makes any (docs/drafts.md).
+  bool drafts = true;
   // Draw no token that ends the answer: it goes on to `max_tokens` or a full context.
   bool ignore_end = false;
   // Of several answers to one prompt with one seed, which one: each has random numbers of its own.
@@ -160,6 +162,12 @@ struct MediumFacts {
   bool operator==(const MediumFacts&) const = default;
 };
 
+// Tokens that were guessed in advance, and those of them that the answer has.
+struct DraftCounts {
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+};
+
 // A whole answer. Events, joined, give the same text, thoughts and calls.
 struct Completion {
   std::string text = {};
@@ -175,8 +183,9 @@ struct Completion {
   int64_t prompt_tokens = 0;            // soft tokens of media among them
   std::vector<MediumFacts> media = {};  // of the request; there from the start
   int64_t cached_tokens = 0;            // of the prompt: found in a slot and not read again
-  double queue_seconds = 0;             // until a slot was free
-  double prompt_seconds = 0;            // from then on until the first token was drawn
+  DraftCounts drafts = {};
+  double queue_seconds = 0;   // until a slot was free
+  double prompt_seconds = 0;  // from then on until the first token was drawn
   double generate_seconds = 0;
   // Statistics of the engine since it was opened, all requests together.
   SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins

@@ -43,6 +43,8 @@ struct EngineStats {
   uint64_t prefix_hits = 0;      // prompts of which a part was found
   uint64_t prefix_misses = 0;
   uint64_t prefix_evictions = 0;     // snapshots that gave way to others
+  uint64_t drafted = 0;              // tokens that were guessed in advance
+  uint64_t drafts_accepted = 0;      // of these, those that answers have
   uint64_t constraint_failures = 0;  // answers under a schema that no token could go on
   uint64_t prefix_oversized = 0;     // snapshots that were larger than the limit of all
   bool device_lost = false;          // from now on all requests fail: open the model again

@@ -23,7 +23,8 @@ std::vector<Habit> Habits() {
       {{"--rpc", "host:1"}, "not supported: all devices"},
       {{"-ot", "exps=CPU"}, "use placement.host_weights"},
       {{"-tb", "4"}, "use -t N"},
-      {{"-md", "F"}, "not supported: speculative decoding"},
+      {{"--draft", "8"}, "use --draft-max N"},
+      {{"-ngld", "99"}, "not supported: the draft model runs"},
       {{"-hf", "google/x"}, "nothing is downloaded; use -m"},
       {{"-no-cnv"}, "use --raw"},
       {{"-st"}, "not needed: -p answers"},
@@ -115,6 +116,19 @@ TEST(Habits, GpuLayersChooseTheBackend) {
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("but --backend is 'vulkan'"));
   EXPECT_THAT(Shown({"-ngl", "many"}).err, HasSubstr("expected a number, auto or all"));
+}
+
+TEST(Habits, DraftModelsHaveTheirNamesOfLlamaCpp) {
+  for (const char* option : {"-md", "--model-draft", "--draft-model"}) {
+    const std::string shown =
+        Shown({option, "small.gguf", "--draft-lookup", "--draft-max", "16", "--draft-min", "2"})
+            .out;
+    EXPECT_THAT(shown, HasSubstr("model: \"small.gguf\"  # flag")) << option;
+    EXPECT_THAT(shown, HasSubstr("lookup: true  # flag"));
+    EXPECT_THAT(shown, HasSubstr("max: 16  # flag"));
+    EXPECT_THAT(shown, HasSubstr("min: 2  # flag"));
+  }
+  EXPECT_THAT(Shown({"--draft-max", "2", "--draft-min", "3"}).err, HasSubstr("[config.conflict]"));
 }
 
 TEST(Habits, ExpertsOnTheProcessor) {

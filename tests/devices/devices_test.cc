@@ -96,6 +96,7 @@ TEST(DevicesBatch, RequestsTogetherAndAfterACachedPromptGiveTheSameBytes) {
     requests.push_back(GreedyRequest(std::string_view(kPrompt).substr(0, length), 8));
   }
   std::vector<Generation> running;
+  running.reserve(requests.size());
   for (const Request& request : requests) running.push_back(Must(three->Submit(request)));
   std::vector<Completion> expected;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -109,6 +110,17 @@ TEST(DevicesBatch, RequestsTogetherAndAfterACachedPromptGiveTheSameBytes) {
   const Completion again = Answer(*three, requests.back());
   EXPECT_GT(again.cached_tokens, 0);
   EXPECT_EQ(again.logprobs, expected.back().logprobs);
+}
+
+TEST(DevicesDrafts, AnswersAreThoseOfOneDeviceWithoutDrafts) {
+  // The draft model has another number of layers and runs on the first device.
+  const auto drafting = Open(kE2b, "cpu,cpu", {{"placement.split", "1,7"}, {"drafts.model", kMoe}});
+  const Request request = GreedyRequest(kPrompt, 8);
+  const Completion answer = Answer(*drafting, request);
+  const Completion expected = Answer(*Open(kE2b, "cpu"), request);
+  EXPECT_GT(answer.drafts.drafted, 0);
+  EXPECT_THAT(answer.ids, ElementsAreArray(expected.ids));
+  EXPECT_EQ(answer.logprobs, expected.logprobs);
 }
 
 // The run of layers of each device of a session.

@@ -172,6 +172,21 @@ TEST(EngineMedia, BytesAndFilesAreTheSame) {
   EXPECT_GT(from_bytes.cached_tokens, from_file.media.front().tokens);
 }
 
+TEST(EngineMedia, DraftsBehindAPictureChangeNoByte) {
+  const auto drafting = OpenPair("e2b", {{"drafts.lookup", "true"}, {"drafts.model", kText}});
+  const auto plain = OpenPair("e2b");
+  Request request = PromptOf("e2b", "image");
+  request.top_logprobs = 2;
+  for (const int32_t repeated : {-1, 300}) {
+    if (repeated >= 0) request.sampling.logit_bias = {{repeated, 100.0F}};
+    const Completion found = Answer(*drafting, request);
+    const Completion expected = Answer(*plain, request);
+    EXPECT_EQ(found.ids, expected.ids);
+    EXPECT_EQ(found.logprobs, expected.logprobs);
+    EXPECT_GT(found.drafts.accepted, repeated >= 0 ? 0 : -1);
+  }
+}
+
 TEST(EngineMedia, TogetherTheyGiveTheBytesOfEachAlone) {
   std::vector<Request> requests;
   for (const auto* name : {"image", "two-images"}) requests.push_back(PromptOf("dense", name));
