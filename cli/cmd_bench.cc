@@ -45,7 +45,7 @@ struct BenchFlags {
   std::string generations = "128";
   std::string depths = "0";
   std::string repetitions = "5";
-  std::optional<std::string> trace;
+  TraceFlags trace;
   std::optional<std::string> plot;
   bool all_rows = false;
   bool json = false;
@@ -466,7 +466,7 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
       ->add_option("--plot", flags->plot,
                    "Write a chart (SVG) of the speeds over the lengths and the depths")
       ->option_text("FILE");
-  AddTraceOption(*command, flags->trace);
+  AddTraceOptions(*command, flags->trace);
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
   command->footer(R"(Examples:

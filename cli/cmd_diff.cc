@@ -32,7 +32,7 @@ struct DiffFlags {
   std::optional<uint64_t> random_model;
   std::optional<std::string> html;
   std::optional<std::string> heat;
-  std::optional<std::string> trace;
+  TraceFlags trace;
   bool bisect = false;
   bool train = false;
   bool json = false;
@@ -321,7 +321,7 @@ void AddDiffCommand(CLI::App& app, CommandContext& context) {
       ->option_text("SEED");
   command->add_flag("--bisect", flags->bisect,
                     "If they differ: find the op, by running half of the ops on the baseline");
-  AddTraceOption(*command, flags->trace);
+  AddTraceOptions(*command, flags->trace);
   CLI::Option* html =
       command
           ->add_option(

@@ -19,7 +19,7 @@ namespace rullama::cli {
 namespace {
 
 struct FinetuneFlags {
-  std::optional<std::string> trace;
+  TraceFlags trace;
   ConfigFlags config;
   FineTuneOptions options;
   std::string dump_gradients;  // a safetensors file
@@ -264,7 +264,7 @@ void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
   AddModelOptions(*command, flags->config);
   AddTrainingOptions(*command, *flags);
   command->add_flag("--json", flags->json, "Reports as JSON lines");
-  AddTraceOption(*command, flags->trace);
+  AddTraceOptions(*command, flags->trace);
   command->alias("train");
   command->alias("lora");
   command->footer(R"(Examples:

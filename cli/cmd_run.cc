@@ -33,7 +33,7 @@ struct RunFlags {
   std::optional<std::string> schema;       // --json-schema
   std::optional<std::string> schema_path;  // --json-schema-file
   std::optional<std::string> tools_path;   // --tools
-  std::optional<std::string> trace;        // --trace
+  TraceFlags trace;
   bool escape = false;
   bool no_history = false;
   bool conversation = false;  // the prompt, if there is one, is the first message
@@ -373,7 +373,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
                  "they name")
       ->group("Prompt");
   command->add_flag("--json", flags->json, "One JSON object per line: delta, final, error");
-  AddTraceOption(*command, flags->trace);
+  AddTraceOptions(*command, flags->trace);
   command->footer(R"(Examples:
   rullama run gemma4:e2b "Why is the sky blue?"
   rullama -m gemma4:e2b -p "Why is the sky blue?" -n 200

@@ -28,7 +28,7 @@ struct ServeFlags {
   std::vector<std::string> api_keys;  // files
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
-  std::optional<std::string> trace;
+  TraceFlags trace;
   std::string log_prompts;  // a file; empty: none
   bool no_auth = false;
 };
@@ -240,7 +240,7 @@ void AddServeCommand(CLI::App& app, CommandContext& context) {
       ->add_option("--log-prompts", flags->log_prompts,
                    "File to append the bodies of all requests to; only its owner may read it")
       ->option_text("FILE");
-  AddTraceOption(*command, flags->trace);
+  AddTraceOptions(*command, flags->trace);
   command->add_flag("--insecure-no-auth", flags->no_auth,
                     "Let other machines in, although no key is asked for");
   command->footer(R"(Examples:

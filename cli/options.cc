@@ -97,11 +97,14 @@ class IdListReader {
 
 }  // namespace
 
-void AddTraceOption(CLI::App& app, std::optional<std::string>& path) {
-  app.add_option("--trace", path,
-                 "Write the times of steps, segments and copies as a Chrome trace, for Perfetto; "
-                 "devices then take turns")
-      ->option_text("FILE");
+void AddTraceOptions(CLI::App& app, TraceFlags& flags) {
+  CLI::Option* trace = app.add_option("--trace", flags.path,
+                                      "Write the times of steps, segments and copies as a Chrome "
+                                      "trace, for Perfetto; devices then take turns")
+                           ->option_text("FILE");
+  app.add_flag("--trace-ops", flags.ops,
+               "With --trace: also of each op, by worker, with shapes, bytes and operations")
+      ->needs(trace);
 }
 
 std::string DefaultText(const std::string& path) {

@@ -8,6 +8,7 @@
 
 #include "cli/console.h"
 #include "cli/peer_options.h"
+#include "cli/trace.h"
 #include "core/base/status.h"
 #include "core/config/layered_config.h"
 
@@ -52,8 +53,8 @@ void AddModelSettings(CLI::App& app, ConfigFlags& flags,
                       std::vector<std::string>* models = nullptr);
 // Adds these and --plugin, -v and -q.
 void AddModelOptions(CLI::App& app, ConfigFlags& flags, std::vector<std::string>* models = nullptr);
-// Adds --trace.
-void AddTraceOption(CLI::App& app, std::optional<std::string>& path);
+// Adds --trace and --trace-ops.
+void AddTraceOptions(CLI::App& app, TraceFlags& flags);
 // Adds --config, --backend, --plugin, for commands that need no model.
 void AddBackendOptions(CLI::App& app, ConfigFlags& flags);
 // Adds the options for drawing tokens: --seed, --temp and the others.

@@ -18,6 +18,8 @@ using nlohmann::json;
 constexpr size_t kSessionTrack = 1;
 constexpr size_t kFirstDeviceTrack = 2;
 constexpr size_t kFirstSlotTrack = 1000;  // behind all devices
+constexpr size_t kFirstWorkerTrack = 1'000'000;
+constexpr size_t kWorkersOfDevice = 10'000;  // tracks for each device
 
 std::string_view NameOf(StepSpan::Kind kind) {
   switch (kind) {
@@ -123,7 +125,38 @@ void AppendRequest(size_t process, const RequestSpan& span, StepSpan::Clock::tim
   AppendRequestPart(process, span, "write", span.first_token, span.end, start, text);
 }
 
+size_t WorkerTrack(size_t device, size_t worker) {
+  return kFirstWorkerTrack + device * kWorkersOfDevice + std::min(worker, kWorkersOfDevice - 1);
+}
+
+// Part of an op, or all of it, on the track of a worker.
+json OpEvent(size_t process, size_t track, const OpGroup& group, const OpCost& cost,
+             StepSpan::Clock::duration begin, StepSpan::Clock::duration length) {
+  return {
+      {"ph", "X"},
+      {"name", group.kind + " " + group.value},
+      {"cat", "op"},
+      {"pid", process},
+      {"tid", track},
+      {"ts", Microseconds(begin)},
+      {"dur", Microseconds(length)},
+      {"args", {{"shapes", group.shapes}, {"bytes", cost.bytes}, {"operations", cost.operations}}}};
+}
+
 }  // namespace
+
+void TraceRecorder::Session::OnOp(const SegmentRun& run, const OpTime& time) {
+  const std::lock_guard lock(recorder_.mutex_);
+  devices_.try_emplace(run.device, run.device_name);
+  const OpGroup& group = groups_.Find(run.graph, time.ops);
+  const Extents extents{std::ssize(run.rows.tokens), std::ssize(run.rows.wanted)};
+  ops_.push_back({.group = &group,
+                  .cost = group.cost.At({extents, run.rows.pos, run.rows.slot}),
+                  .device = static_cast<uint32_t>(run.device),
+                  .worker = time.worker,
+                  .begin = time.begin,
+                  .end = time.end});
+}
 
 void TraceRecorder::Session::OnSpan(const StepSpan& span) {
   Recorded recorded{span, std::string(span.name)};
@@ -166,6 +199,16 @@ void TraceRecorder::AppendSession(const Session& session, size_t process, std::s
   for (const auto& [span, name] : session.spans_) {
     text += ",\n" + JsonText(SpanEvent(process, span, name, start_));
   }
+  std::set<std::pair<size_t, size_t>> workers;
+  for (const RecordedOp& op : session.ops_) workers.emplace(op.device, op.worker);
+  for (const auto& [device, worker] : workers) {
+    const std::string name = fmt::format("{} worker {}", session.devices_.at(device), worker);
+    text += ",\n" + JsonText(NameEvent("thread_name", process, WorkerTrack(device, worker), name));
+  }
+  for (const RecordedOp& op : session.ops_) {
+    text += ",\n" + JsonText(OpEvent(process, WorkerTrack(op.device, op.worker), *op.group, op.cost,
+                                     op.begin - start_, op.end - op.begin));
+  }
   for (const RequestSpan& request : session.requests_) {
     AppendRequest(process, request, start_, text);
   }
@@ -181,10 +224,10 @@ std::string TraceRecorder::ToJson() const {
   return text + "\n]}\n";
 }
 
-Result<std::unique_ptr<TraceFile>> TraceFile::Create(const std::optional<std::string>& path) {
-  if (!path) return std::unique_ptr<TraceFile>();
-  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(*path));
-  return std::unique_ptr<TraceFile>(new TraceFile(std::move(file)));
+Result<std::unique_ptr<TraceFile>> TraceFile::Create(const TraceFlags& flags) {
+  if (!flags.path) return std::unique_ptr<TraceFile>();
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(*flags.path));
+  return std::unique_ptr<TraceFile>(new TraceFile(std::move(file), flags.ops));
 }
 
 Result<int> TraceFile::Finish(const std::unique_ptr<TraceFile>& trace, Result<int> result) {

@@ -2,7 +2,8 @@
 // Perfetto (https://ui.perfetto.dev) opens. Each session is a process. One track of it shows the
 // steps with the plans, inputs, copies and reads, one track for each device its segments, and one
 // for each slot the requests; each request also has a track of its own with its waiting, reading
-// and writing.
+// and writing. With ops, each worker of a device has a track with the ops that it runs, where its
+// waiting for other workers is a gap.
 //
 // Thread safety: observers may be called from any thread, and AddSession() too. A span takes about
 // 100 bytes of memory until the file is written. Errors: those of AtomicFile (io.*).
@@ -17,15 +18,23 @@
 #include <string>
 #include <vector>
 
+#include "cli/op_groups.h"
 #include "core/base/status.h"
 #include "core/gguf/atomic_file.h"
 #include "engine/engine_observer.h"
 
 namespace rullama::cli {
 
+// --trace and --trace-ops.
+struct TraceFlags {
+  std::optional<std::string> path = {};
+  bool ops = false;
+};
+
 class TraceRecorder {
  public:
-  TraceRecorder() : start_(StepSpan::Clock::now()) {}
+  // `ops`: whether to record what plugins tell about ops.
+  explicit TraceRecorder(bool ops) : start_(StepSpan::Clock::now()), ops_(ops) {}
   // The observer of one session, which lives as long as the recorder. Names are any bytes.
   [[nodiscard]] EngineObserver* AddSession(std::string name);
   [[nodiscard]] bool empty() const;
@@ -37,6 +46,13 @@ class TraceRecorder {
     StepSpan span;  // without its names
     std::string name;
   };
+  struct RecordedOp {
+    const OpGroup* group;
+    OpCost cost;  // of the whole op
+    uint32_t device;
+    uint32_t worker;
+    OpTime::Clock::time_point begin, end;
+  };
   // Records one session; guarded by mutex_ of the recorder.
   class Session final : public EngineObserver {
    public:
@@ -44,6 +60,8 @@ class TraceRecorder {
         : recorder_(recorder), name_(std::move(name)) {}
     void OnSpan(const StepSpan& span) override;
     void OnRequest(const RequestSpan& span) override;
+    [[nodiscard]] bool wants_ops() const override { return recorder_.ops_; }
+    void OnOp(const SegmentRun& run, const OpTime& time) override;
 
    private:
     friend class TraceRecorder;
@@ -51,6 +69,8 @@ class TraceRecorder {
     std::string name_;
     std::vector<Recorded> spans_;
     std::vector<RequestSpan> requests_;
+    OpGroups groups_;
+    std::vector<RecordedOp> ops_;
     std::map<size_t, std::string> devices_;  // names, by index
   };
 
@@ -58,6 +78,7 @@ class TraceRecorder {
   void AppendSession(const Session& session, size_t process, std::string& text) const;
 
   StepSpan::Clock::time_point start_;
+  bool ops_;
   mutable std::mutex mutex_;
   std::deque<Session> sessions_;  // guarded by mutex_
 };
@@ -67,7 +88,7 @@ class TraceFile {
  public:
   // Null without a path. Opens the file, so that a name that cannot be written is noticed before
   // the work begins; the file appears when Finish() is done.
-  static Result<std::unique_ptr<TraceFile>> Create(const std::optional<std::string>& path);
+  static Result<std::unique_ptr<TraceFile>> Create(const TraceFlags& flags);
   // io.same_file if the trace would replace `input`.
   [[nodiscard]] Status CheckIsNot(const std::string& input) const {
     return file_.CheckIsNot(input);
@@ -80,7 +101,7 @@ class TraceFile {
   static Result<int> Finish(const std::unique_ptr<TraceFile>& trace, Result<int> result);
 
  private:
-  explicit TraceFile(AtomicFile file) : file_(std::move(file)) {}
+  TraceFile(AtomicFile file, bool ops) : file_(std::move(file)), recorder_(ops) {}
   Status Write();
 
   AtomicFile file_;

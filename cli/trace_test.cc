@@ -7,6 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
+
+#include "core/ir/builder.h"
 
 namespace rullama::cli {
 namespace {
@@ -25,7 +28,7 @@ StepSpan Span(StepSpan::Kind kind, std::string_view name, StepSpan::Clock::time_
 }
 
 TEST(TraceTest, SpansKeepTheirTimesAndTracks) {
-  TraceRecorder recorder;
+  TraceRecorder recorder(false);
   EngineObserver& session = *recorder.AddSession("model");
   const auto start = StepSpan::Clock::now();
   StepSpan segment = Span(StepSpan::Kind::kSegment, "graph", start + microseconds(5), 20);
@@ -51,7 +54,7 @@ TEST(TraceTest, SpansKeepTheirTimesAndTracks) {
 }
 
 TEST(TraceTest, SessionsAreProcesses) {
-  TraceRecorder recorder;
+  TraceRecorder recorder(false);
   EngineObserver& first = *recorder.AddSession("first");
   EngineObserver& second = *recorder.AddSession("second");
   EXPECT_TRUE(recorder.empty());
@@ -69,7 +72,7 @@ TEST(TraceTest, SessionsAreProcesses) {
 }
 
 TEST(TraceTest, RequestsHaveASlotAndATrackOfTheirOwn) {
-  TraceRecorder recorder;
+  TraceRecorder recorder(false);
   const auto start = StepSpan::Clock::now();
   recorder.AddSession("model")->OnRequest({.number = 4,
                                            .slot = 2,
@@ -104,9 +107,45 @@ TEST(TraceTest, RequestsHaveASlotAndATrackOfTheirOwn) {
   }
 }
 
+// y = copy(rms_norm(x)), which a backend runs as one on two workers.
+TEST(TraceTest, OpsAreOnTheTracksOfTheirWorkers) {
+  GraphBuilder builder("g");
+  const ValueId x = builder.Input("x", {DType::kF32, {Dim::T(), 8}});
+  const ValueId norm = builder.Add(ops::RmsNorm{.x = x, .eps = 1}, "norm");
+  builder.Output("y", builder.Add(ops::Copy{.x = norm}, "blk.3.y"), RowDemand::kAll);
+  const auto graph = std::move(builder).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+  StepRows rows;
+  rows.tokens = rows.pos = rows.slot = {0, 0};
+
+  EXPECT_FALSE(TraceRecorder(false).AddSession("model")->wants_ops());
+  TraceRecorder recorder(true);
+  EngineObserver& session = *recorder.AddSession("model");
+  EXPECT_TRUE(session.wants_ops());
+  const auto start = OpTime::Clock::now();
+  const uint32_t both[] = {0, 1};
+  for (uint32_t worker = 0; worker < 2; ++worker) {
+    session.OnOp({*graph, rows, 1, "cpu"},
+                 {both, worker, start + microseconds(worker), start + microseconds(9)});
+  }
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  ASSERT_EQ(events.size(), 7U);
+  EXPECT_EQ(events[3]["args"]["name"], "cpu worker 0");
+  EXPECT_EQ(events[4]["args"]["name"], "cpu worker 1");
+  for (size_t worker = 0; worker < 2; ++worker) {
+    const json& event = events[5 + worker];
+    EXPECT_EQ(event["tid"], events[3 + worker]["tid"]);
+    EXPECT_EQ(event["name"], "rms_norm+copy blk.3.y");
+    EXPECT_EQ(event["args"]["shapes"], "f32[T,8] -> f32[T,8]");
+    EXPECT_EQ(event["args"]["bytes"], 2 * 2 * 8 * 4) << "the norm stays inside";
+    EXPECT_EQ(event["args"]["operations"], 2 * 8);
+  }
+  EXPECT_NEAR(events[6]["dur"].get<double>(), 8, 1e-3);
+}
+
 TEST(TraceTest, HostileNamesAreEscaped) {
   const std::string hostile = "</script>\"},{\"ph\":\"X\\\n\x01";
-  TraceRecorder recorder;
+  TraceRecorder recorder(false);
   EngineObserver& session = *recorder.AddSession(hostile);
   session.OnSpan(Span(StepSpan::Kind::kCopy, hostile, StepSpan::Clock::now(), 1));
   session.OnSpan(Span(StepSpan::Kind::kRead, "\xFF\xC0", StepSpan::Clock::now(), 1));
@@ -124,7 +163,7 @@ class TraceFileTest : public ::testing::Test {
 };
 
 TEST_F(TraceFileTest, FailedCommandLeavesWhatItDid) {
-  const auto trace = *TraceFile::Create(path_);
+  const auto trace = *TraceFile::Create({.path = path_});
   trace->AddSession("model")->OnSpan(Span(StepSpan::Kind::kStep, "a", StepSpan::Clock::now(), 1));
   const auto result =
       TraceFile::Finish(trace, MakeError(ErrorKind::kRuntime, "run.cancelled", "told to stop"));
@@ -134,7 +173,7 @@ TEST_F(TraceFileTest, FailedCommandLeavesWhatItDid) {
 }
 
 TEST_F(TraceFileTest, CommandThatFailsBeforeItsFirstStepLeavesNone) {
-  const auto trace = *TraceFile::Create(path_);
+  const auto trace = *TraceFile::Create({.path = path_});
   ASSERT_NE(trace->AddSession("model"), nullptr);
   EXPECT_FALSE(
       TraceFile::Finish(trace, MakeError(ErrorKind::kUsage, "usage.option", "wrong option")));
@@ -142,7 +181,7 @@ TEST_F(TraceFileTest, CommandThatFailsBeforeItsFirstStepLeavesNone) {
 }
 
 TEST_F(TraceFileTest, WithoutAPathThereIsNone) {
-  const auto trace = *TraceFile::Create(std::nullopt);
+  const auto trace = *TraceFile::Create({});
   EXPECT_EQ(trace, nullptr);
   EXPECT_EQ(*TraceFile::Finish(trace, 7), 7);
 }

@@ -52,19 +52,21 @@ TEST(Bench, JsonHasTheSameFields) {
   EXPECT_TRUE(record.contains("commit"));
 }
 
-TEST(Bench, TraceHasEveryStepAndItsSegments) {
+TEST(Bench, TraceHasEveryStepItsSegmentsAndTheirOps) {
   const std::filesystem::path file =
       std::filesystem::path(::testing::TempDir()) / "bench_trace.json";
   std::filesystem::remove(file);
-  const RunResult result = RunRullama(BenchArguments({"--trace", file.string()}));
+  const RunResult result = RunRullama(BenchArguments({"--trace", file.string(), "--trace-ops"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::ifstream stream(file);
   const json trace = json::parse(stream);
   std::map<std::string, int> spans;  // by category
   double ended = 0;                  // the last segment
+  double busy = 0;                   // the time of ops
   for (const json& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     ++spans[event["cat"]];
+    if (event["cat"] == "op") busy += event["dur"].get<double>();
     if (event["cat"] != "segment") continue;
     EXPECT_GE(event["ts"].get<double>(), ended) << "segments take turns";
     ended = event["ts"].get<double>() + event["dur"].get<double>();
@@ -75,6 +77,8 @@ TEST(Bench, TraceHasEveryStepAndItsSegments) {
   EXPECT_EQ(spans["inputs"], 15);
   EXPECT_EQ(spans["read"], 15);
   EXPECT_EQ(spans["compile"], 2);
+  EXPECT_GT(spans["op"], 15 * 10) << "each layer alone has more ops";
+  EXPECT_GT(busy, 0);
   std::filesystem::remove(file);
 }
 

@@ -1,0 +1,64 @@
+#include "cli/op_groups.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+namespace rullama::cli {
+namespace {
+
+std::string KindOf(const Graph& graph, std::span<const uint32_t> ops) {
+  std::string kind;
+  for (const uint32_t op : ops) {
+    if (!kind.empty()) kind += '+';
+    kind += NameOf(graph.ops[op].kind);
+  }
+  return kind;
+}
+
+std::string ShapesOf(const Graph& graph, const Op& op) {
+  std::vector<std::string> operands, results;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const bool is_index = InfoOf(op.kind).operands[i].role == OperandRole::kIndex;
+    if (op.inputs[i] != kNoValue && !is_index) {
+      operands.push_back(ToString(graph.type(op.inputs[i])));
+    }
+  }
+  for (const ValueId result : op.results) results.push_back(ToString(graph.type(result)));
+  return fmt::format("{} -> {}", fmt::join(operands, ", "), fmt::join(results, ", "));
+}
+
+}  // namespace
+
+std::optional<int64_t> LayerOfName(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  const bool is_number = error == std::errc() && end != name.data() + name.size() && *end == '.';
+  return is_number && layer >= 0 ? std::optional(layer) : std::nullopt;
+}
+
+bool OpGroups::Less::operator()(std::span<const uint32_t> a, std::span<const uint32_t> b) const {
+  return std::ranges::lexicographical_compare(a, b);
+}
+
+const OpGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops) {
+  Groups& groups = groups_[&graph];
+  if (const auto found = groups.find(ops); found != groups.end()) return found->second;
+  const Op& last = graph.ops[ops.back()];
+  const std::string& value = graph.value(last.results.front()).name;
+  OpGroup group{.kind = KindOf(graph, ops),
+                .value = value,
+                .shapes = ShapesOf(graph, last),
+                .layer = LayerOfName(value),
+                .cost = GroupCost(graph, ops)};
+  return groups.emplace(std::vector(ops.begin(), ops.end()), std::move(group)).first->second;
+}
+
+}  // namespace rullama::cli
