@@ -3,6 +3,9 @@
 #include <rullama/sdk/op_scope.h>
 #include <rullama/sdk/shape.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
@@ -60,8 +63,17 @@ LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Tuning
                    DeviceAddress step) {
   PlanBuilder plan(device, graph, tuning, step);
   const FusedGraph fused = Fuse(graph, tuning);
-  for (const FusedNode& node : fused.nodes) plan.Emit(node);
-  return plan.Take();
+  std::map<uint32_t, std::vector<uint32_t>> ops_of_node;
+  for (const FusedNode& node : fused.nodes) {
+    plan.Emit(node);
+    std::vector<uint32_t> ops = node.fused;
+    ops.push_back(node.op);
+    std::ranges::sort(ops);
+    ops_of_node[node.op] = std::move(ops);
+  }
+  LoweredGraph lowered = plan.Take();
+  lowered.ops_of_node = std::move(ops_of_node);
+  return lowered;
 }
 
 }  // namespace rullama::gpu

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "backends/gpu/address_map.h"
@@ -21,6 +22,8 @@ namespace rullama::gpu {
 
 struct LoweredGraph {
   std::vector<Dispatch> dispatches;
+  // The ops, ascending, that the dispatches of a node compute, by Dispatch::op_index.
+  std::map<uint32_t, std::vector<uint32_t>> ops_of_node = {};
   uint64_t workspace_bytes = 0;  // allocated from the device for the plan
 };
 
@@ -37,7 +40,9 @@ class PlanBuilder {
 
   // Appends the dispatches of a node.
   void Emit(const FusedNode& node);
-  LoweredGraph Take() { return {dispatches_.Take(), scratch_.bytes()}; }
+  LoweredGraph Take() {
+    return {.dispatches = dispatches_.Take(), .workspace_bytes = scratch_.bytes()};
+  }
 
   // ---- the graph and the device
   [[nodiscard]] const sdk::GraphView& graph() const { return graph_; }

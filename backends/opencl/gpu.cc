@@ -14,18 +14,32 @@ constexpr size_t kMaxCopies = 256;
 }  // namespace
 
 Gpu::Gpu(const Api& api, const PhysicalDevice& physical, const sdk::Host& host, bool profile)
-    : api_(api), physical_(physical), host_(host) {
+    : api_(api), physical_(physical), host_(host), records_times_(profile) {
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(physical.platform), 0};
   cl_int result = CL_SUCCESS;
   context_ = Own(api_.CreateContext(properties, 1, &physical_.id, nullptr, nullptr, &result),
                  api_.ReleaseContext);
   Check(result, "clCreateContext");
-  queue_ = Own(api_.CreateCommandQueue(context_.get(), physical_.id,
-                                       profile ? CL_QUEUE_PROFILING_ENABLE : 0, &result),
-               api_.ReleaseCommandQueue);
-  Check(result, "clCreateCommandQueue");
+  queue_ = NewQueue(profile);
   memory_ = std::make_unique<Memory>(api_, capabilities(), context_.get(), queue_.get());
+}
+
+Owned<cl_command_queue> Gpu::NewQueue(bool profile) const {
+  cl_int result = CL_SUCCESS;
+  auto queue = Own(api_.CreateCommandQueue(context_.get(), physical_.id,
+                                           profile ? CL_QUEUE_PROFILING_ENABLE : 0, &result),
+                   api_.ReleaseCommandQueue);
+  Check(result, "clCreateCommandQueue");
+  return queue;
+}
+
+void Gpu::RecordTimes() {
+  if (records_times_) return;
+  Wait();
+  queue_ = NewQueue(true);
+  memory_->set_queue(queue_.get());
+  records_times_ = true;
 }
 
 Gpu::~Gpu() {

@@ -28,6 +28,9 @@ class Gpu {
   [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
   [[nodiscard]] const sdk::Host& host() const { return host_; }
   [[nodiscard]] Memory& memory() { return *memory_; }
+  // From now on the queue notes when commands begin and end, as with `profile`. Waits for
+  // everything.
+  void RecordTimes();
   // Commands run in the order in which they are put here.
   [[nodiscard]] cl_command_queue queue() const { return queue_.get(); }
 
@@ -60,11 +63,14 @@ class Gpu {
   void FillZero(const Allocation& memory);
 
  private:
+  [[nodiscard]] Owned<cl_command_queue> NewQueue(bool profile) const;
+
   const Api& api_;
   const PhysicalDevice physical_;
   sdk::Host host_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;
+  bool records_times_;
   std::unique_ptr<Memory> memory_;
   gpu::RunningWork running_;
   std::deque<std::vector<std::byte>> copies_;  // of small writes under way

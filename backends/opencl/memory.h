@@ -50,6 +50,8 @@ class Memory {
   [[nodiscard]] uint64_t max_piece() const;
   // Contents are undefined. Errors: RL_OUT_OF_MEMORY says how much was asked for.
   Allocation Allocate(uint64_t bytes);
+  // The queue for commands of its own, from now on.
+  void set_queue(cl_command_queue queue) { queue_ = queue; }
   // The place of an address inside an allocation that lives.
   [[nodiscard]] Place PlaceOf(gpu::DeviceAddress address) const;
 

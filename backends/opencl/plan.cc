@@ -42,7 +42,12 @@ OpenClPlan::OpenClPlan(Gpu& gpu, Programs& programs, const sdk::GraphView& graph
       memory_(gpu),
       profile_(tuning.profile) {
   gpu_.FillZero(step_);
-  const gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
+  gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
+  if (graph.record_times()) {
+    gpu_.RecordTimes();
+    op_times_ = std::make_unique<gpu::DispatchTimes>(lowered.dispatches.size());
+    ops_of_node_ = std::move(lowered.ops_of_node);
+  }
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
   stats_.compilations = std::max<uint64_t>(1, programs_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
@@ -76,6 +81,7 @@ OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
   Launch launch;
   launch.kernel = programs_.NewKernel(dispatch.pipeline);
   launch.name = NameOf(dispatch);
+  launch.op = dispatch.op_index;
   cl_uint argument = 0;
   const auto set = [&](size_t size, const void* value) {
     Check(gpu_.api().SetKernelArg(launch.kernel.get(), argument, size, value),
@@ -103,12 +109,13 @@ OpenClPlan::Launch OpenClPlan::LaunchOf(const Dispatch& dispatch) const {
 }
 
 void OpenClPlan::Enqueue(const Launch& launch) {
+  const bool timed = profile_ || op_times_;
   cl_event event = nullptr;
   gpu_.CheckQueue(gpu_.api().EnqueueNDRangeKernel(gpu_.queue(), launch.kernel.get(), 3, nullptr,
                                                   launch.global.data(), launch.local.data(), 0,
-                                                  nullptr, profile_ ? &event : nullptr),
+                                                  nullptr, timed ? &event : nullptr),
                   "clEnqueueNDRangeKernel");
-  if (profile_) events_.emplace_back(&launch, Own(event, gpu_.api().ReleaseEvent));
+  if (timed) events_.emplace_back(&launch, Own(event, gpu_.api().ReleaseEvent));
 }
 
 void OpenClPlan::Execute(int64_t t, int64_t r) {
@@ -127,6 +134,11 @@ void OpenClPlan::Execute(int64_t t, int64_t r) {
     t_ = t;
     r_ = r;
   }
+  if (op_times_) {
+    latest_event_ = events_.size();
+    submitted_ = sdk::NowNanoseconds();
+    op_times_->Start(submitted_);
+  }
   for (const Launch& launch : recording->launches) Enqueue(launch);
   gpu_.ReadLater(step_, offsetof(StepWords, failed_op),
                  std::as_writable_bytes(std::span(&failed_, 1)));
@@ -140,8 +152,9 @@ void OpenClPlan::Execute(int64_t t, int64_t r) {
 void OpenClPlan::CheckFailure() {
   if (!running_) return;
   running_ = false;
-  if (profile_) AddTimes();
+  ReadEvents();
   if (failed_ == 0) return;
+  if (op_times_) op_times_->Start(submitted_);  // a failed execution has no times
   const uint32_t failed = std::exchange(failed_, 0);
   gpu_.Write(step_, offsetof(StepWords, failed_op), std::as_bytes(std::span(&failed_, 1)));
   throw sdk::Error(RL_INVALID_ARGUMENT, "an index is out of range", failed - 1);
@@ -149,20 +162,29 @@ void OpenClPlan::CheckFailure() {
 
 // ---- times --------------------------------------------------------------------------------------
 
-void OpenClPlan::AddTimes() {
-  for (const auto& timed : events_) {
-    const auto get = [&](cl_profiling_info what) {
-      cl_ulong time = 0;
-      Check(
-          gpu_.api().GetEventProfilingInfo(timed.second.get(), what, sizeof(time), &time, nullptr),
+void OpenClPlan::ReadEvents() {
+  const auto time_of = [this](const Owned<cl_event>& event, cl_profiling_info what) {
+    cl_ulong time = 0;
+    Check(gpu_.api().GetEventProfilingInfo(event.get(), what, sizeof(time), &time, nullptr),
           "clGetEventProfilingInfo");
-      return time;
-    };
-    auto& [launches, nanoseconds] = times_[timed.first->name];
+    return uint64_t{time};
+  };
+  for (size_t i = 0; i < events_.size(); ++i) {
+    const auto& [launch, event] = events_[i];
+    const uint64_t begin = time_of(event, CL_PROFILING_COMMAND_START);
+    const uint64_t end = time_of(event, CL_PROFILING_COMMAND_END);
+    if (op_times_ && i >= latest_event_) op_times_->Add(ops_of_node_.at(launch->op), begin, end);
+    if (!profile_) continue;
+    auto& [launches, nanoseconds] = times_[launch->name];
     ++launches;
-    nanoseconds += get(CL_PROFILING_COMMAND_END) - get(CL_PROFILING_COMMAND_START);
+    nanoseconds += end - begin;
   }
   events_.clear();
+  latest_event_ = 0;
+}
+
+std::span<const rl_op_time> OpenClPlan::Times() {
+  return op_times_ ? op_times_->records() : std::span<const rl_op_time>();
 }
 
 void OpenClPlan::ReportTimes() const {

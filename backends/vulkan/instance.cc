@@ -33,18 +33,24 @@ bool Has(const std::vector<std::string>& names, const char* name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+struct QueueFamily {
+  uint32_t index = 0;
+  uint32_t timestamp_bits = 0;
+};
+
 // A queue family that computes; one that does not draw is preferred, it has less to switch.
-std::optional<uint32_t> ComputeFamily(VkPhysicalDevice device) {
+std::optional<QueueFamily> ComputeFamily(VkPhysicalDevice device) {
   uint32_t count = 0;
   vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
-  std::optional<uint32_t> found;
+  std::optional<QueueFamily> found;
   for (uint32_t i = 0; i < count; ++i) {
     const VkQueueFlags flags = families[i].queueFlags;
     if ((flags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
-    if (!found) found = i;
-    if ((flags & VK_QUEUE_GRAPHICS_BIT) == 0) return i;
+    const QueueFamily family{i, families[i].timestampValidBits};
+    if (!found) found = family;
+    if ((flags & VK_QUEUE_GRAPHICS_BIT) == 0) return family;
   }
   return found;
 }
@@ -171,7 +177,8 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   }
   const auto family = ComputeFamily(device);
   if (!family) return "it has no queue that computes";
-  out.queue_family = *family;
+  out.queue_family = family->index;
+  out.timestamp_bits = family->timestamp_bits;
   return {};
 }
 

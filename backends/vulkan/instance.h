@@ -19,6 +19,7 @@ struct Capabilities {
   VkPhysicalDeviceMemoryProperties memory{};
   std::string driver;           // name and version
   uint32_t queue_family = 0;    // that computes
+  uint32_t timestamp_bits = 0;  // of that family; 0: it has no timestamps
   uint64_t max_allocation = 0;  // bytes
   uint64_t weight_piece = 0;    // bytes of a piece of a weight, at most; 0: an allocation
   uint32_t subgroup_size = 1;

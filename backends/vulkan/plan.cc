@@ -95,7 +95,7 @@ void AgreeOnCapacities(std::vector<Dispatch>& dispatches) {
 
 Tuning TuningForGraph(const Tuning& device, const sdk::GraphView& graph) {
   Tuning tuning = device;
-  // Parts of a dispatch cannot be timed.
+  // Parts of one dispatch cannot be timed.
   if (device.profile || !IsWorthOneDispatch(device, graph)) tuning.persistent_groups = 0;
   if (tuning.persistent_groups > 0) {
     tuning.few_groups = tuning.persistent_groups;
@@ -115,9 +115,15 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   std::memcpy(step_.mapped(), &empty, sizeof(empty));
   const Tuning tuning = TuningForGraph(device_tuning, graph);
   gpu::LoweredGraph lowered = gpu::Lower(memory_, graph, tuning, step_.address());
+  if (graph.record_times() && gpu_.capabilities().timestamp_bits > 0) {
+    times_ = std::make_unique<gpu::DispatchTimes>(lowered.dispatches.size());
+    ops_of_node_ = std::move(lowered.ops_of_node);
+  }
   if (tuning.persistent_groups > 0) AgreeOnCapacities(lowered.dispatches);
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
-  const VkPipeline joined = MayJoin(tuning, kinds) ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
+  // Parts of one dispatch cannot be timed. Kernels stay as they are, and with them the results.
+  const bool may_join = !graph.record_times() && MayJoin(tuning, kinds);
+  const VkPipeline joined = may_join ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
   stats_.compilations =
       joined != VK_NULL_HANDLE ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
@@ -150,7 +156,7 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
 VulkanPlan::~VulkanPlan() {
   gpu_.Forget(*this);
   for (const Recording& recording : recordings_) {
-    if (recording.profile && recording.executed) {
+    if (profile_ && recording.profile && recording.executed) {
       gpu_.host().Log(RL_LOG_WARNING, std::to_string(recording.dispatches) + " dispatches on " +
                                           std::to_string(recording.levels) + " levels");
       for (const std::string& line : recording.profile->Report()) {
@@ -170,7 +176,7 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
   std::vector<uint32_t> order(dispatches.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
-  if (profile_) recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
+  if (profile_ || times_) recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
   for (std::span<const uint32_t> rest(order); !rest.empty();) {
     const auto part = rest.first(std::min(max_dispatches, rest.size()));
     recording.commands.push_back(RecordPart(dispatches, levels, part, recording.profile.get()));
@@ -266,7 +272,10 @@ void VulkanPlan::Execute(int64_t t, int64_t r) {
     t_ = t;
     r_ = r;
   }
+  latest_ = nullptr;
+  if (times_) submitted_ = sdk::NowNanoseconds();
   for (VkCommandBuffer commands : recording->commands) gpu_.Submit(commands);
+  latest_ = &*recording;
   gpu_.Remember(*this);
   recording->executed = true;
   running_ = true;
@@ -281,6 +290,7 @@ void VulkanPlan::CheckFailure() {
   std::byte* word = step_.mapped() + offsetof(StepWords, failed_op);
   std::memcpy(&failed, word, sizeof(failed));
   if (failed == 0) return;
+  latest_ = nullptr;
   constexpr uint32_t kNone = 0;
   std::memcpy(word, &kNone, sizeof(kNone));
   if (failed == kStuck) {
@@ -291,5 +301,17 @@ void VulkanPlan::CheckFailure() {
 }
 
 rl_plan_stats VulkanPlan::Stats() const { return stats_; }
+
+std::span<const rl_op_time> VulkanPlan::Times() {
+  if (!times_ || latest_ == nullptr || !latest_->profile) return {};
+  times_->Start(submitted_);
+  const std::span<const uint64_t> ends = latest_->profile->Ends();
+  uint64_t begin = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    times_->Add(ops_of_node_.at(latest_->profile->ops()[i]), begin, ends[i]);
+    begin = ends[i];
+  }
+  return times_->records();
+}
 
 }  // namespace rullama::vulkan

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backends/gpu/device_memory_objects.h"
+#include "backends/gpu/dispatch_times.h"
 #include "backends/vulkan/gpu.h"
 #include "backends/vulkan/pipelines.h"
 
@@ -27,6 +29,7 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   ~VulkanPlan() override;
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
+  [[nodiscard]] std::span<const rl_op_time> Times() override;
 
   void CheckFailure() override;
 
@@ -62,7 +65,12 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   Pipelines& pipelines_;
   Allocation step_;  // T, R, first failed op
   gpu::PlanMemory<Gpu> memory_;
-  bool profile_;
+  bool profile_;  // the times of dispatches go to the log in the end
+  // Null unless the host wants the times. Records point into ops_of_node_.
+  std::unique_ptr<gpu::DispatchTimes> times_;
+  std::map<uint32_t, std::vector<uint32_t>> ops_of_node_;
+  uint64_t submitted_ = 0;             // when the last execution was handed to the device
+  const Recording* latest_ = nullptr;  // of the last execution, unless it failed
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_
   bool running_ = false;     // whether a failure has not been looked for yet

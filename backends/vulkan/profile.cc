@@ -12,6 +12,9 @@ Profile::Profile(Gpu& gpu, size_t dispatches) : gpu_(gpu) {
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
   info.queryCount = static_cast<uint32_t>(dispatches + 1);
   size_ = info.queryCount;
+  names_.reserve(dispatches);
+  ops_.reserve(dispatches);
+  ticks_.reserve(dispatches + 1);
   Check(vkCreateQueryPool(gpu_.handle(), &info, nullptr, &pool_), "vkCreateQueryPool");
 }
 
@@ -30,21 +33,35 @@ void Profile::After(VkCommandBuffer commands, const Dispatch& dispatch) {
   name += " groups";
   for (const uint32_t count : dispatch.groups) name += " " + std::to_string(count);
   names_.push_back(std::move(name));
+  ops_.push_back(dispatch.op_index);
   vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, pool_, ++count_);
 }
 
-std::vector<std::string> Profile::Report() const {
-  std::vector<uint64_t> ticks(count_ + 1);
-  if (vkGetQueryPoolResults(gpu_.handle(), pool_, 0, count_ + 1, ticks.size() * sizeof(uint64_t),
-                            ticks.data(), sizeof(uint64_t), VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
-    return {"no times"};
+std::span<const uint64_t> Profile::Ends() {
+  const Capabilities& can = gpu_.capabilities();
+  if (can.timestamp_bits == 0 || count_ == 0) return {};
+  ticks_.resize(count_ + 1);
+  if (vkGetQueryPoolResults(gpu_.handle(), pool_, 0, count_ + 1, ticks_.size() * sizeof(uint64_t),
+                            ticks_.data(), sizeof(uint64_t),
+                            VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
+    return {};
   }
-  const double microseconds =
-      static_cast<double>(gpu_.capabilities().properties.limits.timestampPeriod) / 1000;
+  const uint64_t mask = UINT64_MAX >> (64 - can.timestamp_bits);
+  const double period = can.properties.limits.timestampPeriod;
+  const uint64_t first = ticks_.front();
+  for (uint64_t& tick : ticks_) {
+    tick = static_cast<uint64_t>(static_cast<double>((tick - first) & mask) * period);
+  }
+  return std::span(ticks_).subspan(1);
+}
+
+std::vector<std::string> Profile::Report() {
+  const std::span<const uint64_t> ends = Ends();
+  if (ends.empty()) return {"no times"};
   std::map<std::string, std::pair<double, uint32_t>> by_name;
   double total = 0;
   for (uint32_t i = 0; i < count_; ++i) {
-    const double time = static_cast<double>(ticks[i + 1] - ticks[i]) * microseconds;
+    const double time = static_cast<double>(ends[i] - (i == 0 ? 0 : ends[i - 1])) / 1000;
     auto& [sum, times] = by_name[names_[i]];
     sum += time;
     ++times;

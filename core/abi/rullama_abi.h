@@ -399,8 +399,8 @@ typedef struct rl_plugin_v1 {
    * succeeded and the graph had record_times; otherwise nothing. The host has called device_wait
    * since. The intervals lie between the call of plan_execute and the return of device_wait; a device
    * with a clock of its own moves its times there. Those of one worker are in order and do not
-   * overlap. An op has as many records as it has parts, and none if it had nothing to do. Recording
-   * may order the work of a device more strictly; results stay the same bytes. */
+   * overlap. An op has as many records as it has parts; it may have none if it had nothing to do.
+   * Recording may order the work of a device more strictly; results stay the same bytes. */
   int32_t (*plan_times)(rl_plan* plan, void* sink, rl_time_sink write, rl_error* error);
 } rl_plugin_v1;
 
