@@ -116,6 +116,8 @@ nb::dict Answer::Whole() {
   result["seed"] = whole.seed;
   result["prompt_tokens"] = whole.prompt_tokens;
   result["cached_tokens"] = whole.cached_tokens;
+  result["drafted_tokens"] = whole.drafts.drafted;
+  result["accepted_tokens"] = whole.drafts.accepted;
   result["queue_seconds"] = whole.queue_seconds;
   result["prompt_seconds"] = whole.prompt_seconds;
   result["generate_seconds"] = whole.generate_seconds;
@@ -175,6 +177,7 @@ Request RequestOf(const nb::dict& values) {
       Find<std::vector<std::string>>(values, "stop").value_or(std::vector<std::string>());
   request.top_logprobs = Find<int32_t>(values, "top_logprobs").value_or(-1);
   request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
+  request.drafts = Find<bool>(values, "drafts").value_or(true);
   SamplingOptions& sampling = request.sampling;
 #define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
   sampling.name = Find<Type>(values, #name);

@@ -68,6 +68,8 @@ class Completion:
     seed: int  #: with it the same request has the same answer
     prompt_tokens: int
     cached_tokens: int  #: of the prompt: found in a slot and not read again
+    drafted_tokens: int  #: guessed in advance (docs/drafts.md)
+    accepted_tokens: int  #: of these, in the answer
     queue_seconds: float  #: until a slot was free
     prompt_seconds: float  #: from then on until the first token was drawn
     generate_seconds: float
@@ -122,6 +124,7 @@ class RequestOptions(TypedDict, total=False):
     audio: File | Sequence[File]  #: sounds (WAV, FLAC, Ogg, MP3), in the same way: <|audio|>
     image_tokens: int  #: most soft tokens of a picture: 70, 140, 280, 560 or 1120
     reuse_prefix: bool  #: use what slots hold of a prompt with the same beginning
+    drafts: bool  #: check guessed tokens (docs/drafts.md), if the model is opened with drafts; on by default
 
 
 def event_of(native: tuple[int, str, str, str, int, int]) -> Event:

@@ -21,6 +21,16 @@ def test_the_same_seed_has_the_same_answer(model):
     assert len(others) > 1
 
 
+def test_drafts_are_counted_and_leave_the_answer_as_it_is():
+    options = {"max_tokens": 24, "temperature": 0, "logit_bias": {300: 100.0}}
+    with rullama.Model(E2B, backend="cpu", config={"drafts.lookup": True}) as drafting:
+        found = drafting.generate(PROMPT, **options)
+        plain = drafting.generate(PROMPT, drafts=False, **options)
+    assert found.ids == plain.ids
+    assert 0 < found.accepted_tokens <= found.drafted_tokens
+    assert plain.drafted_tokens == 0
+
+
 def test_events_joined_are_the_text(model):
     stream = model.stream(PROMPT, max_tokens=12, temperature=0)
     events = list(stream)
