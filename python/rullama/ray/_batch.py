@@ -260,7 +260,7 @@ def _answer_row(answer: Completion | Error) -> dict[str, Any]:
     }
 
 
-_NO_ANSWER = Completion("", "", (), (), (), "cancelled", 0, 0, 0, 0.0, 0.0, 0.0)
+_NO_ANSWER = Completion("", "", (), (), (), "cancelled", 0, 0, 0, 0, 0, 0.0, 0.0, 0.0)
 
 
 def _column(values: list[Any]) -> Any:
