@@ -22,6 +22,7 @@ void AddEncodeCommand(CLI::App& app, CommandContext& context);
 void AddLogitsCommand(CLI::App& app, CommandContext& context);
 void AddPerplexityCommand(CLI::App& app, CommandContext& context);
 void AddBenchCommand(CLI::App& app, CommandContext& context);
+void AddProfileCommand(CLI::App& app, CommandContext& context);
 void AddTokenizeCommands(CLI::App& app, CommandContext& context);  // tokenize, detokenize
 void AddListCommands(CLI::App& app, CommandContext& context);      // list, show
 void AddInspectCommand(CLI::App& app, CommandContext& context);

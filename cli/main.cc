@@ -93,6 +93,7 @@ int RunProgram(int argc, char** argv) {
   AddLogitsCommand(app, context);
   AddPerplexityCommand(app, context);
   AddBenchCommand(app, context);
+  AddProfileCommand(app, context);
   AddTokenizeCommands(app, context);
   AddListCommands(app, context);
   AddInspectCommand(app, context);

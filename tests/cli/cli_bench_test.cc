@@ -6,6 +6,8 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "tests/cli/program.h"
 
@@ -80,6 +82,30 @@ TEST(Bench, TraceHasEveryStepItsSegmentsAndTheirOps) {
   EXPECT_GT(spans["op"], 15 * 10) << "each layer alone has more ops";
   EXPECT_GT(busy, 0);
   std::filesystem::remove(file);
+}
+
+TEST(Profile, OpsOfBothTestsFillTheirTime) {
+  const RunResult result =
+      RunRullama({"profile", "-m", TinyModel(), "-p", "8", "-n", "3", "-t", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::string line;
+  for (const auto& [test, steps] : {std::pair("pp8", 1), std::pair("tg3", 3)}) {
+    ASSERT_TRUE(std::getline(lines, line));
+    const json profile = json::parse(line);
+    EXPECT_EQ(profile["test"], test);
+    EXPECT_EQ(profile["steps"], steps);
+    EXPECT_GT(profile["op_seconds"].get<double>(), 0);
+    EXPECT_LE(profile["op_seconds"].get<double>(), profile["seconds"].get<double>());
+    double sum = 0;
+    for (const json& op : profile["ops"]) {
+      sum += op["seconds"].get<double>();
+      EXPECT_EQ(op["executions"], steps) << op;
+      EXPECT_GT(op["bytes"].get<double>(), 0) << op;
+    }
+    EXPECT_NEAR(sum, profile["op_seconds"].get<double>(), 1e-9);
+  }
+  EXPECT_FALSE(std::getline(lines, line));
 }
 
 TEST(Bench, TraceDoesNotReplaceTheModel) {

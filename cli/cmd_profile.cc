@@ -1,0 +1,141 @@
+// rullama profile: where the time of reading a prompt and of generating goes, by op.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/loading.h"
+#include "cli/op_profile.h"
+#include "cli/options.h"
+#include "cli/signals.h"
+#include "core/runtime/output_names.h"
+#include "core/runtime/sequence_feeder.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr int64_t kMaxProfiledTokens = 1 << 20;
+constexpr int64_t kMaxSlowest = 10000;
+
+struct ProfileFlags {
+  ConfigFlags config;
+  std::string prompt = "512";
+  std::string generated = "32";
+  std::string slowest = "20";
+  bool json = false;
+};
+
+// Sizes of what is run and of what is printed.
+struct ProfileSizes {
+  int64_t prompt = 0;
+  int64_t generated = 0;
+  int64_t slowest = 0;
+};
+
+Result<ProfileSizes> SizesOf(const ProfileFlags& flags) {
+  ProfileSizes sizes;
+  RL_ASSIGN_OR_RETURN(sizes.prompt, ParseInteger(flags.prompt, "-p", 1, kMaxProfiledTokens));
+  RL_ASSIGN_OR_RETURN(sizes.generated, ParseInteger(flags.generated, "-n", 1, kMaxProfiledTokens));
+  RL_ASSIGN_OR_RETURN(sizes.slowest, ParseInteger(flags.slowest, "--slowest", 0, kMaxSlowest));
+  return sizes;
+}
+
+// Appends tokens to slot 0 and waits for the one that follows.
+Status RunTokens(ModelSession& engine, std::span<const int32_t> tokens) {
+  const auto cancelled = CancelFlag();
+  RL_RETURN_IF_ERROR(SequenceFeeder(engine.session(), {.cancelled = cancelled.get()})
+                         .Feed(tokens, DemandMode::kStateOnly, DemandMode::kPerOutput, {}));
+  int32_t token = 0;
+  return engine.session().ReadOutput(output_names::kToken,
+                                     std::as_writable_bytes(std::span(&token, 1)));
+}
+
+Status RunPrompt(ModelSession& engine, int64_t tokens) {
+  std::vector<int32_t> prompt(static_cast<size_t>(tokens));
+  const auto vocabulary = static_cast<int64_t>(engine.model().facts().vocabulary);
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    prompt[i] = static_cast<int32_t>(static_cast<int64_t>(i + 1) % vocabulary);
+  }
+  engine.session().ForgetSlot(0);
+  return RunTokens(engine, prompt);
+}
+
+Status RunGeneration(ModelSession& engine, int64_t tokens) {
+  constexpr int32_t kAnyToken = 1;  // the work is the same for all
+  for (int64_t i = 0; i < tokens; ++i) {
+    RL_RETURN_IF_ERROR(RunTokens(engine, std::span(&kAnyToken, 1)));
+  }
+  return OkStatus();
+}
+
+Status WriteProfile(const StepProfile& profile, const std::string& test, const ProfileSizes& sizes,
+                    bool as_json, Console& console) {
+  if (profile.ops.empty()) {
+    return MakeError(ErrorKind::kBackend, "profile.no_times",
+                     "no device tells when its ops run, which needs a plugin of ABI 1.5 with "
+                     "plan_times; take another --backend, or see segments with bench --trace");
+  }
+  if (as_json) return console.Write(ProfileJson(profile, test));
+  return console.Write(fmt::format("{}: {:.3f} s in {} step{}\n{}\n", test, profile.seconds,
+                                   profile.steps, profile.steps == 1 ? "" : "s",
+                                   ProfileText(profile, static_cast<size_t>(sizes.slowest))));
+}
+
+Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
+  RL_ASSIGN_OR_RETURN(const ProfileSizes sizes, SizesOf(flags));
+  ConfigFlags config = flags.config;
+  config.settings.push_back({"sampler.greedy", "true", "profile"});
+  RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
+  if (loaded.config.origin("context.capacity") != Origin::kFlag) {
+    const int64_t needed = sizes.prompt + sizes.generated;
+    config.settings.push_back({"context.capacity", fmt::format("{}", needed), "profile"});
+  }
+  OpProfiler profiler;
+  ModelSessionOptions options;
+  options.observer = &profiler;
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(config, options, console));
+  if (engine->model().facts().denoises()) {
+    return MakeError(ErrorKind::kUsage, "model.canvas",
+                     "profile generates one token after another, and this model denoises canvases; "
+                     "use bench --trace FILE --trace-ops");
+  }
+  // The first run of each compiles plans.
+  RL_RETURN_IF_ERROR(RunPrompt(*engine, sizes.prompt));
+  RL_RETURN_IF_ERROR(RunGeneration(*engine, 1));
+  (void)profiler.Take();
+  RL_RETURN_IF_ERROR(RunPrompt(*engine, sizes.prompt));
+  RL_RETURN_IF_ERROR(
+      WriteProfile(profiler.Take(), fmt::format("pp{}", sizes.prompt), sizes, flags.json, console));
+  RL_RETURN_IF_ERROR(RunGeneration(*engine, sizes.generated));
+  RL_RETURN_IF_ERROR(WriteProfile(profiler.Take(), fmt::format("tg{}", sizes.generated), sizes,
+                                  flags.json, console));
+  return 0;
+}
+
+}  // namespace
+
+void AddProfileCommand(CLI::App& app, CommandContext& context) {
+  const auto flags = std::make_shared<ProfileFlags>();
+  CLI::App* command = app.add_subcommand("profile", "Where the time of steps goes, by op");
+  AddModelOptions(*command, flags->config);
+  command->add_option("-p,--n-prompt", flags->prompt, "Tokens of the prompt")->option_text("N");
+  command->add_option("-n,--n-gen", flags->generated, "Tokens to generate behind it")
+      ->option_text("N");
+  command->add_option("--slowest", flags->slowest, "How many single ops to list")->option_text("N");
+  command->add_flag("--json", flags->json, "One JSON object per test and line, with all ops");
+  command->get_option("--ctx-size")
+      ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
+  command->footer(R"(Examples:
+  rullama profile -m model.gguf
+  rullama profile -m model.gguf -p 2048 -n 64 --slowest 50
+  rullama profile -m model.gguf --json)");
+  command->callback([flags, &context] {
+    context.action = [flags, &context] { return RunProfile(*flags, context.console); };
+  });
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,83 @@
+// Where the time of steps goes, by op: what `rullama profile` measures. An op takes the time from
+// its first record to its last in an execution of its segment, whatever the number of its workers;
+// its bytes and operations are those of core/ir/op_cost.h.
+//
+// Thread safety: none; used by the thread of the session.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cli/op_groups.h"
+#include "core/runtime/step_observer.h"
+
+namespace rullama::cli {
+
+// Sums over all executions.
+struct OpTotal {
+  double seconds = 0;
+  double bytes = 0;
+  double operations = 0;
+  int64_t executions = 0;
+
+  OpTotal& operator+=(const OpTotal& other);
+  // Per second; 0 if no time was seen.
+  [[nodiscard]] double byte_rate() const { return seconds > 0 ? bytes / seconds : 0; }
+  [[nodiscard]] double operation_rate() const { return seconds > 0 ? operations / seconds : 0; }
+};
+
+struct ProfiledOp {
+  std::string device;  // its backend
+  std::string kind;
+  std::string value;
+  std::string shapes;
+  std::optional<int64_t> layer;
+  OpTotal total;
+};
+
+struct StepProfile {
+  int64_t steps = 0;
+  double seconds = 0;           // of all segments, between their start and the wait for their end
+  std::vector<ProfiledOp> ops;  // longest first
+
+  // The sum of the ops. What is missing to `seconds` is the time between ops: barriers, submission
+  // and segments of backends that record no times.
+  [[nodiscard]] double op_seconds() const;
+};
+
+class OpProfiler final : public StepObserver {
+ public:
+  void OnSpan(const StepSpan& span) override;
+  [[nodiscard]] bool wants_ops() const override { return true; }
+  void OnOp(const SegmentRun& run, const OpTime& time) override;
+  // What was measured since the last call.
+  [[nodiscard]] StepProfile Take();
+
+ private:
+  struct Running {
+    OpTime::Clock::time_point begin, end;
+    OpCost cost;
+    std::string_view device;
+  };
+  // Adds the ops of the execution whose records have arrived.
+  void Flush();
+
+  OpGroups groups_;
+  std::map<const OpGroup*, Running> running_;  // of the last segment
+  // By device, kind and value: plans of several sizes have the same ops.
+  std::map<std::tuple<std::string, std::string, std::string>, ProfiledOp> ops_;
+  int64_t steps_ = 0;
+  double seconds_ = 0;
+};
+
+// The profile as tables in Markdown: by kind of op, by layer, and the `slowest` ops.
+std::string ProfileText(const StepProfile& profile, size_t slowest);
+// The same numbers and all ops, as one JSON object with this name of the test.
+std::string ProfileJson(const StepProfile& profile, const std::string& test);
+
+}  // namespace rullama::cli

@@ -1,0 +1,118 @@
+// Sums of times that are made up.
+#include "cli/op_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/ir/builder.h"
+
+namespace rullama::cli {
+namespace {
+
+using nlohmann::json;
+using std::chrono::microseconds;
+
+// norm = rms_norm(x); y = copy(norm), in layer 3.
+class OpProfilerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    GraphBuilder builder("g");
+    const ValueId x = builder.Input("x", {DType::kF32, {Dim::T(), 8}});
+    const ValueId norm = builder.Add(ops::RmsNorm{.x = x, .eps = 1}, "norm");
+    builder.Output("y", builder.Add(ops::Copy{.x = norm}, "blk.3.y"), RowDemand::kAll);
+    auto graph = std::move(builder).Finish();
+    ASSERT_TRUE(graph) << graph.error().ToString();
+    graph_ = *std::move(graph);
+    rows_.tokens = rows_.pos = rows_.slot = {0, 0};
+  }
+
+  // A step of one segment of 100 us in which two workers share the norm, and one copies.
+  void Step() {
+    StepSpan span;
+    span.kind = StepSpan::Kind::kSegment;
+    span.begin = start_;
+    span.end = start_ + microseconds(100);
+    profiler_.OnSpan(span);
+    Op(0, 0, 10, 40);
+    Op(1, 1, 50, 70);
+    Op(0, 1, 20, 50);
+    span.kind = StepSpan::Kind::kStep;
+    profiler_.OnSpan(span);
+  }
+  void Op(uint32_t op, uint32_t worker, int64_t begin, int64_t end) {
+    profiler_.OnOp(
+        {graph_, rows_, 0, "fake"},
+        {std::span(&op, 1), worker, start_ + microseconds(begin), start_ + microseconds(end)});
+  }
+
+  Graph graph_;
+  StepRows rows_;
+  StepSpan::Clock::time_point start_ = StepSpan::Clock::now();
+  OpProfiler profiler_;
+};
+
+TEST_F(OpProfilerTest, AnOpLastsFromItsFirstWorkerToItsLast) {
+  Step();
+  Step();
+  const StepProfile profile = profiler_.Take();
+  EXPECT_EQ(profile.steps, 2);
+  EXPECT_NEAR(profile.seconds, 200e-6, 1e-12);
+  EXPECT_NEAR(profile.op_seconds(), 2 * (40 + 20) * 1e-6, 1e-12);
+  ASSERT_EQ(profile.ops.size(), 2U);
+  const ProfiledOp& norm = profile.ops[0];
+  EXPECT_EQ(norm.kind, "rms_norm");
+  EXPECT_EQ(norm.device, "fake");
+  EXPECT_EQ(norm.layer, std::nullopt);
+  EXPECT_EQ(norm.total.executions, 2);
+  EXPECT_NEAR(norm.total.seconds, 80e-6, 1e-12);
+  EXPECT_EQ(norm.total.bytes, 2 * 2 * 2 * 8 * 4) << "of two steps, not of each worker";
+  EXPECT_EQ(profile.ops[1].layer, 3);
+  EXPECT_NEAR(profile.ops[1].total.byte_rate(), 2 * 2 * 8 * 4 / 20e-6, 1);
+}
+
+TEST_F(OpProfilerTest, TakeBeginsAnew) {
+  Step();
+  (void)profiler_.Take();
+  EXPECT_TRUE(profiler_.Take().ops.empty());
+  Step();
+  const StepProfile profile = profiler_.Take();
+  EXPECT_EQ(profile.steps, 1);
+  EXPECT_EQ(profile.ops.at(0).total.executions, 1);
+}
+
+TEST_F(OpProfilerTest, TextTellsSharesAndWhatIsBetween) {
+  Step();
+  const std::string text = ProfileText(profiler_.Take(), 1);
+  EXPECT_NE(text.find("| rms_norm | 40.0 | 0.040 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| between ops | 40.0 | 0.040 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| 3 | 20.0 | 0.020 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| fake rms_norm norm: f32[T,8] -> f32[T,8] | 40.0 |"), std::string::npos);
+  EXPECT_EQ(text.find("copy blk.3.y"), std::string::npos) << "only the slowest was asked for";
+}
+
+TEST_F(OpProfilerTest, JsonHasAllOps) {
+  Step();
+  const json profile = json::parse(ProfileJson(profiler_.Take(), "pp2"));
+  EXPECT_EQ(profile["test"], "pp2");
+  EXPECT_EQ(profile["ops"].size(), 2U);
+  EXPECT_EQ(profile["ops"][1]["value"], "blk.3.y");
+  EXPECT_EQ(profile["kinds"][0]["kind"], "rms_norm");
+  EXPECT_TRUE(profile["layers"][0]["layer"].is_null());
+  EXPECT_EQ(profile["layers"][1]["layer"], 3);
+}
+
+TEST_F(OpProfilerTest, NothingMeasuredIsNoDivisionByZero) {
+  EXPECT_NE(ProfileText(profiler_.Take(), 20).find("| between ops | 0.0 |"), std::string::npos);
+}
+
+TEST(LayerOfName, IsTheNumberOfABlock) {
+  EXPECT_EQ(LayerOfName("blk.12.attn.q"), 12);
+  EXPECT_EQ(LayerOfName("blk.12"), std::nullopt);
+  EXPECT_EQ(LayerOfName("blk.-1.x"), std::nullopt);
+  EXPECT_EQ(LayerOfName("output"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace rullama::cli
