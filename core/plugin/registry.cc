@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/plugin/program_file.h"
 #include "core/plugin/search_path.h"
 
 namespace rullama {
@@ -29,7 +30,7 @@ RegistryOptions RegistryOptions::FromProcess() {
   options.privileged = ::getauxval(AT_SECURE) != 0;
   if (const char* value = std::getenv("RULLAMA_PLUGIN_PATH")) options.environment = value;
   std::error_code code;
-  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  const fs::path program = ProgramFile(fs::read_symlink("/proc/self/exe", code));
   if (!code) options.program_directory = program.parent_path();
   // Debian has a folder of libraries for each architecture. A build tree always has `lib`.
   if (std::string_view(RULLAMA_LIBDIR) != "lib") {
