@@ -16,7 +16,7 @@ struct HttpLimits {
   uint32_t header_bytes = 16'384;
   size_t header_fields = 100;
   size_t target_bytes = 2'048;
-  uint64_t body_bytes = 32ULL << 20;
+  uint64_t body_bytes = 64ULL << 20;
 };
 
 }  // namespace rullama::server

@@ -15,7 +15,7 @@ namespace rullama::server {
 struct ApiOptions {
   std::string version;
   RequestLimits limits = {};
-  int64_t max_body_bytes = 32 << 20;
+  int64_t max_body_bytes = 64 << 20;
   int64_t max_loaded_models = 1;
   // Endpoints that may be switched off.
   bool page = true;

@@ -240,7 +240,7 @@ struct ServerConfig {
   int64_t prefix_cache_mib = 1024;
   int64_t max_connections = 512;
   int64_t max_header_bytes = 16'384;
-  int64_t max_body_bytes = int64_t{32} << 20;
+  int64_t max_body_bytes = int64_t{64} << 20;
   bool page = true;
   bool metrics = true;
   bool embeddings = true;

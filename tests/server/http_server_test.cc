@@ -78,7 +78,7 @@ TEST(HttpServerTest, EachRequestHasItsStatus) {
        400},
       {"length and chunks",
        Get("/a", "Host: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"), 400},
-      {"too long a body", Get("/a", "Host: localhost\r\nContent-Length: 33554433\r\n"), 413},
+      {"too long a body", Get("/a", "Host: localhost\r\nContent-Length: 67108865\r\n"), 413},
       {"no HTTP", "hello\r\n\r\n", 400},
       {"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
       {"control character", Get("/a", "Host: localhost\r\nX: a\001b\r\n"), 400},
