@@ -8,6 +8,7 @@
 #include "cli/signals.h"
 #include "core/runtime/output_names.h"
 #include "engine/cut_points.h"
+#include "engine/prompt_encoder.h"
 #include "engine/soft_row_ids.h"
 
 namespace rullama::cli {
@@ -45,15 +46,13 @@ class PromptScorer {
   PromptScorer(ModelSession& engine, const MediaPrompt& prompt)
       : engine_(engine),
         prompt_(prompt),
-        whole_(engine.model().facts().media.whole_pictures),
-        rows_(SoftRowsOf(prompt.ids, whole_)),
-        soft_(prompt.media.size()),
-        inputs_(engine.model().facts().width, whole_) {}
+        media_(prompt.media, SoftRowsOf(prompt.ids, SeesWholePictures(engine))),
+        inputs_(engine.model().facts().width, SeesWholePictures(engine)) {}
 
   Status Run(const std::function<Status(std::span<const float>)>& on_rows) {
     const auto cancelled = CancelFlag();
     const int64_t length = std::ssize(prompt_.ids);
-    std::vector<int64_t> ends = CutPoints(length, engine_.chunk(), {}, rows_);
+    std::vector<int64_t> ends = CutPoints(length, engine_.chunk(), {}, media_.rows());
     ends.push_back(length);
     int64_t done = 0;
     for (const int64_t end : ends) {
@@ -70,24 +69,17 @@ class PromptScorer {
   }
 
  private:
-  // Encodes the media that have rows in [first, end) and have not been encoded yet. Returns whether
-  // there are any.
-  Result<bool> EncodeIn(int64_t first, int64_t end) {
-    bool any = false;
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      if (rows_[i].end() <= first || rows_[i].first >= end) continue;
-      any = true;
-      if (soft_[i].tokens > 0) continue;
-      RL_ASSIGN_OR_RETURN(soft_[i], engine_.media().Encode(*prompt_.media[i].medium));
-      rows_[i].values = soft_[i].values;
-    }
-    return any;
+  static bool SeesWholePictures(const ModelSession& engine) {
+    return engine.model().facts().media.whole_pictures;
   }
 
   // Leaves the logits of rows [first, end) in logits_.
   Status Step(int64_t first, int64_t end) {
-    RL_ASSIGN_OR_RETURN(const bool media, EncodeIn(first, end));
-    if (media) RL_RETURN_IF_ERROR(inputs_.Set(engine_.session(), rows_, first, end - first));
+    RL_ASSIGN_OR_RETURN(const bool media, media_.Encode(engine_.media(), first, end));
+    if (media) {
+      RL_RETURN_IF_ERROR(inputs_.Set(engine_.session(), media_.rows(), first, end - first));
+      media_.Drop(end);
+    }
     std::vector<int32_t> ids(prompt_.ids.begin() + first, prompt_.ids.begin() + end);
     std::ranges::replace_if(ids, IsSoftRow, 0);
     const size_t graph = media ? MediaGraphOf(GraphOutputs::kAllLogits) : 0;
@@ -102,9 +94,7 @@ class PromptScorer {
 
   ModelSession& engine_;
   const MediaPrompt& prompt_;
-  bool whole_;
-  std::vector<SoftRows> rows_;
-  std::vector<SoftTokens> soft_;
+  PromptEncoder media_;
   SoftRowInputs inputs_;
   std::vector<float> logits_;
 };

@@ -31,6 +31,7 @@
 #include "engine/media_encoder.h"
 #include "engine/model_drafter.h"
 #include "engine/prefix_cache.h"
+#include "engine/prompt_encoder.h"
 #include "engine/slot_table.h"
 
 namespace rullama {
@@ -87,9 +88,7 @@ class Scheduler final : public JobRunner {
     std::vector<int32_t> draft;     // of the next step
     DraftCounts drafts;
     std::vector<float> sum;  // of an embedding
-    // Soft tokens of the job's media, in their order: empty unless some of their rows are read and
-    // some not.
-    std::vector<SoftTokens> soft;
+    PromptEncoder media;     // of the job, which has none of its own any more
     EngineClock::time_point started;
     EngineClock::time_point first_token;
     SessionStats after_prompt;
@@ -148,8 +147,6 @@ class Scheduler final : public JobRunner {
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
   // Reads a chunk behind which nothing is drawn.
   Status ReadRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
-  // The media that have rows in front of `end` that have not been read, encoded.
-  Result<std::vector<SoftRows>> EncodeUpTo(Running& running, int64_t end);
   // Reads the last chunk of a prompt and draws the first token of its answers.
   Status ReadAndDraw(int32_t slot, std::span<const int32_t> chunk);
   // After a chunk was read.

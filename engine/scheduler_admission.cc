@@ -4,6 +4,7 @@
 
 #include "core/runtime/snapshot.h"
 #include "engine/scheduler.h"
+#include "engine/soft_row_ids.h"
 
 namespace rullama {
 namespace {
@@ -58,6 +59,10 @@ void Scheduler::Occupy(const SlotTable::Choice& choice, std::unique_ptr<Job> job
   prefixes_.GiveUp(choice.slot, choice.reused);
   table_.Take(choice, job->client);
   Running running;
+  if (!job->media.empty()) {
+    running.media =
+        PromptEncoder(std::move(job->media), SoftRowsOf(job->prompt, options_.whole_pictures));
+  }
   running.job = std::move(job);
   running.reader = reader;
   running.goes_on = choice.goes_on;
@@ -73,6 +78,7 @@ Status Scheduler::Begin(int32_t slot, int64_t held) {
   running.read = running.reused = held;
   if (!ReadsChunks(job.kind)) return job.kind == Job::Kind::kLoad ? Load(slot) : OkStatus();
   if (job.reuse_prefix) RL_RETURN_IF_ERROR(CopyPrefix(slot, held));
+  running.media.Drop(running.read);
   const ReadProgress progress{running.read, std::ssize(job.prompt)};
   job.channel->Push(progress);
   for (const int32_t sharer : SharersOf(slot)) {
@@ -148,6 +154,7 @@ Status Scheduler::Share(int32_t slot, std::span<const int32_t> sharers) {
     if (held == 0) session_.ForgetSlot(sharer);
     table_.Append(sharer, prompt.first(static_cast<size_t>(held)));
     other.read = held;
+    other.media.Drop(held);
     other.reused = std::min(other.reused, held);
     other.job->channel->Push(ReadProgress{other.read, std::ssize(prompt)});
     other.reader.reset();
