@@ -52,9 +52,7 @@ class ApiTest : public ::testing::Test {
   }
 
   static std::string Ask(std::string_view path, const std::string& body) {
-    Client client(server_->port());
-    client.Send(Post(path, body, kKey));
-    return client.ReadAll();
+    return server::Ask(server_->port(), path, body, kKey);
   }
   static std::string Get(const std::string& path, const std::string& fields = kKey) {
     Client client(server_->port());
@@ -68,9 +66,7 @@ class ApiTest : public ::testing::Test {
            R"("}], "max_tokens": 16, "seed": 5, )" + members + "}";
   }
   static json Answer(std::string_view path, const std::string& body) {
-    const std::string answer = Ask(path, body);
-    EXPECT_EQ(StatusOf(answer), 200) << answer;
-    return json::parse(BodyOf(answer));
+    return AskForJson(server_->port(), path, body, kKey);
   }
 
   static Api* api_;

@@ -1,12 +1,15 @@
 // A client of HTTP that sends exactly the bytes it is given.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -65,6 +68,22 @@ inline int StatusOf(std::string_view answer) {
 inline std::string BodyOf(std::string_view answer) {
   const size_t end = answer.find("\r\n\r\n");
   return end == std::string_view::npos ? "" : std::string(answer.substr(end + 4));
+}
+
+// The answer to a request with a body, with its head.
+inline std::string Ask(uint16_t port, std::string_view path, std::string_view body,
+                       std::string_view fields = "") {
+  Client client(port);
+  client.Send(Post(path, body, fields));
+  return client.ReadAll();
+}
+
+// The JSON of the answer to a request that succeeds.
+inline nlohmann::json AskForJson(uint16_t port, std::string_view path, std::string_view body,
+                                 std::string_view fields = "") {
+  const std::string answer = Ask(port, path, body, fields);
+  EXPECT_EQ(StatusOf(answer), 200) << answer;
+  return nlohmann::json::parse(BodyOf(answer));
 }
 
 }  // namespace rullama::server

@@ -66,14 +66,10 @@ class MediaApiTest : public ::testing::Test {
   }
 
   static std::string Ask(const std::string& path, const json& body) {
-    Client client(server_->port());
-    client.Send(Post(path, body.dump(), ""));
-    return client.ReadAll();
+    return server::Ask(server_->port(), path, body.dump());
   }
   static json Answer(const std::string& path, const json& body) {
-    const std::string answer = Ask(path, body);
-    EXPECT_EQ(StatusOf(answer), 200) << answer;
-    return json::parse(BodyOf(answer));
+    return AskForJson(server_->port(), path, body.dump());
   }
 
   static Api* api_;
