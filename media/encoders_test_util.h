@@ -19,8 +19,8 @@ struct PngOptions {
   int depth = 8;
   bool interlaced = false;
   uint8_t orientation = 0;              // 0: no EXIF
-  std::vector<uint8_t> palette;         // RGB
-  std::vector<uint8_t> palette_alpha;   // tRNS of a palette
+  std::vector<uint8_t> palette = {};        // RGB
+  std::vector<uint8_t> palette_alpha = {};  // tRNS of a palette
 };
 // `samples` has the rows as PNG stores them; 16 bits are big-endian.
 FileBytes EncodePng(uint32_t width, uint32_t height, std::vector<uint8_t> samples,

@@ -4,23 +4,24 @@
 #include <sndfile.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "core/base/printable.h"
 #include "media/file_signature.h"
-#include "media/resampler.h"
+#include "media/mp3.h"
+#include "media/sound_mixer.h"
 
 namespace rullama {
 namespace {
 
+using media_internal::DamagedSound;
+using media_internal::DecodeMp3;
 using media_internal::FileSignature;
-using media_internal::Resampler;
+using media_internal::IsMp3Frame;
+using media_internal::SoundMixer;
 using namespace std::string_view_literals;
 
 // Formats that are not decoded are known to be refused by name.
@@ -43,17 +44,6 @@ constexpr SoundFormat kSoundFormats[] = {
     {{"AU", 0, ".snd"sv}, false},
 };
 
-// A frame of MPEG audio, layer III: eleven bits of synchronisation, then a version and the layer.
-// AAC in ADTS frames begins alike, with other bits of the layer.
-bool IsMp3Frame(std::string_view text) {
-  if (text.size() < 2 || text[0] != '\xFF') return false;
-  const auto second = static_cast<unsigned char>(text[1]);
-  constexpr unsigned kLayerMask = 0x06;
-  constexpr unsigned kLayer3 = 0x02;
-  constexpr unsigned kSync = 0xE0;
-  return (second & kSync) == kSync && (second & kLayerMask) == kLayer3;
-}
-
 Status CheckFormat(std::string_view text) {
   constexpr std::string_view kExpected = "expected WAV, FLAC, Ogg or MP3; convert the sound";
   if (IsMp3Frame(text)) return OkStatus();
@@ -64,12 +54,6 @@ Status CheckFormat(std::string_view text) {
                      format.signature.name, kExpected);
   }
   return media_internal::UnknownFormat("sound", text, kExpected);
-}
-
-tl::unexpected<Error> DamagedSound(std::string_view why) {
-  return MakeError(ErrorKind::kUsage, "media.damaged",
-                   "the sound cannot be decoded ({}); the file is incomplete or damaged",
-                   ShownName(why));
 }
 
 // A file in memory, read by libsndfile.
@@ -126,136 +110,50 @@ bool IsCutWav(std::string_view file) {
   return false;
 }
 
-// Whether an MP3 file is shorter than the header of its encoder (Xing, Info) says. A file without
-// one does not tell its length.
-bool IsCutMp3(std::string_view file) {
-  constexpr size_t kLongestTag = 256;  // from the beginning of the frame to the encoder's header
-  constexpr uint32_t kHasFrames = 1;
-  constexpr uint32_t kHasBytes = 2;
-  const auto number = [file](size_t at) {
-    uint32_t value = 0;
-    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(file[at + i]);
-    return value;
-  };
-  size_t frame = 0;
-  if (file.starts_with("ID3") && file.size() >= 10) {
-    frame = 10;
-    for (size_t i = 6; i < 10; ++i) {
-      frame += size_t{static_cast<uint8_t>(file[i]) & 0x7FU} << 7 * (9 - i);
-    }
-  }
-  if (frame >= file.size() || file[frame] != '\xFF') return false;
-  const std::string_view begin = file.substr(frame, kLongestTag);
-  const size_t tag = std::min(begin.find("Xing"), begin.find("Info"));
-  constexpr size_t kNumbers = 16;  // the name, the flags and both counts
-  if (tag == std::string_view::npos || file.size() - frame - tag < kNumbers) return false;
-  const uint32_t flags = number(frame + tag + 4);
-  if ((flags & kHasBytes) == 0) return false;
-  const size_t at = frame + tag + ((flags & kHasFrames) != 0 ? 12 : 8);
-  return number(at) > file.size() - frame;
-}
-
-Status CheckLimits(const SF_INFO& info, const SoundLimits& limits) {
-  const auto rate = static_cast<uint32_t>(std::max(info.samplerate, 0));
-  const auto channels = static_cast<uint32_t>(std::max(info.channels, 0));
-  if (rate < limits.min_rate || rate > limits.max_rate) {
-    return MakeError(ErrorKind::kUsage, "media.too_large",
-                     "the sound has {} samples a second, expected {} to {}; convert it", rate,
-                     limits.min_rate, limits.max_rate);
-  }
-  if (channels == 0 || channels > limits.max_channels) {
-    return MakeError(ErrorKind::kUsage, "media.too_large",
-                     "the sound has {} channels, expected 1 to {}; convert it", channels,
-                     limits.max_channels);
-  }
-  return OkStatus();
-}
-
 // Decodes an opened file in blocks, so that its length need not be known.
 class SoundReader {
  public:
-  SoundReader(SNDFILE* file, const SF_INFO& info, const SoundLimits& limits)
-      : file_(file),
-        info_(info),
-        max_seconds_(limits.max_seconds),
-        most_(uint64_t{limits.max_seconds} * Rate()) {}
+  SoundReader(SNDFILE* file, const SF_INFO& info, SoundMixer mixer)
+      : file_(file), info_(info), mixer_(std::move(mixer)) {}
 
   Result<std::vector<float>> Read() {
-    if (LengthIsKnown() && static_cast<uint64_t>(info_.frames) > most_) return TooLong();
-    if (Rate() != kSoundRate) {
-      RL_ASSIGN_OR_RETURN(resampler_, Resampler::Create(Rate(), kSoundRate));
-    }
-    std::vector<float> block(kBlock * Channels());
+    if (LengthIsKnown()) RL_RETURN_IF_ERROR(mixer_.CheckLength(Frames()));
+    const auto channels = static_cast<size_t>(info_.channels);
+    std::vector<float> block(kBlock * channels);
     while (true) {
       const sf_count_t frames =
           sf_readf_float(file_, block.data(), static_cast<sf_count_t>(kBlock));
       if (frames <= 0) break;
-      RL_RETURN_IF_ERROR(Take(std::span(block).first(static_cast<size_t>(frames) * Channels())));
+      RL_RETURN_IF_ERROR(
+          mixer_.Take(std::span(block).first(static_cast<size_t>(frames) * channels)));
     }
     RL_RETURN_IF_ERROR(CheckEnd());
-    if (resampler_) RL_RETURN_IF_ERROR(resampler_->Finish(samples_));
-    return std::move(samples_);
+    return std::move(mixer_).Finish();
   }
 
  private:
   static constexpr size_t kBlock = 4096;  // frames
 
-  [[nodiscard]] uint32_t Rate() const { return static_cast<uint32_t>(info_.samplerate); }
-  [[nodiscard]] size_t Channels() const { return static_cast<size_t>(info_.channels); }
-  // libsndfile only estimates the length of MP3.
+  [[nodiscard]] uint64_t Frames() const { return static_cast<uint64_t>(info_.frames); }
   [[nodiscard]] bool LengthIsKnown() const {
-    return info_.frames > 0 && info_.frames < SF_COUNT_MAX &&
-           (info_.format & SF_FORMAT_TYPEMASK) != SF_FORMAT_MPEG;
+    return info_.frames > 0 && info_.frames < SF_COUNT_MAX;
   }
-  [[nodiscard]] tl::unexpected<Error> TooLong() const {
-    return MakeError(ErrorKind::kUsage, "media.too_large",
-                     "the sound lasts more than {} seconds, expected at most that; cut it",
-                     max_seconds_);
-  }
-
-  // Mixes a block of interleaved samples and passes it on.
-  Status Take(std::span<const float> block) {
-    const size_t frames = block.size() / Channels();
-    if (most_ - taken_ < frames) return TooLong();
-    mono_.resize(frames);
-    for (size_t i = 0; i < frames; ++i) {
-      float sum = 0.0F;
-      for (size_t c = 0; c < Channels(); ++c) sum += block[i * Channels() + c];
-      if (!std::isfinite(sum)) {
-        return MakeError(ErrorKind::kUsage, "media.samples",
-                         "sample {} of the sound is infinite or not a number, expected finite "
-                         "samples; convert the sound",
-                         taken_ + i);
-      }
-      mono_[i] = sum / static_cast<float>(Channels());
-    }
-    taken_ += frames;
-    if (resampler_) return resampler_->Process(mono_, samples_);
-    samples_.insert(samples_.end(), mono_.begin(), mono_.end());
-    return OkStatus();
-  }
-
   Status CheckEnd() const {
     if (sf_error(file_) != SF_ERR_NO_ERROR) return DamagedSound(sf_strerror(file_));
-    if (LengthIsKnown() && taken_ < static_cast<uint64_t>(info_.frames)) {
-      return DamagedSound(fmt::format("it ends after {} of {} samples", taken_, info_.frames));
+    if (LengthIsKnown() && mixer_.taken() < Frames()) {
+      return DamagedSound(
+          fmt::format("it ends after {} of {} samples", mixer_.taken(), info_.frames));
     }
     return OkStatus();
   }
 
   SNDFILE* file_;
   SF_INFO info_;
-  uint32_t max_seconds_;
-  uint64_t most_;       // frames
-  uint64_t taken_ = 0;  // frames
-  std::optional<Resampler> resampler_;
-  std::vector<float> mono_;
-  std::vector<float> samples_;
+  SoundMixer mixer_;
 };
 
-Result<std::vector<float>> Decode(std::string_view bytes, const SoundLimits& limits) {
-  RL_RETURN_IF_ERROR(CheckFormat(bytes));
-  if (IsCutWav(bytes) || IsCutMp3(bytes)) return DamagedSound("it ends inside its samples");
+// Every format but MP3.
+Result<std::vector<float>> DecodeWithSndfile(std::string_view bytes, const SoundLimits& limits) {
   SF_VIRTUAL_IO io{};
   io.get_filelen = SizeOf;
   io.seek = Seek;
@@ -265,8 +163,16 @@ Result<std::vector<float>> Decode(std::string_view bytes, const SoundLimits& lim
   SF_INFO info{};
   const std::unique_ptr<SNDFILE, CloseSound> file(sf_open_virtual(&io, SFM_READ, &info, &user));
   if (!file) return DamagedSound(sf_strerror(nullptr));
-  RL_RETURN_IF_ERROR(CheckLimits(info, limits));
-  RL_ASSIGN_OR_RETURN(std::vector<float> samples, SoundReader(file.get(), info, limits).Read());
+  RL_ASSIGN_OR_RETURN(SoundMixer mixer, SoundMixer::Create(info.samplerate, info.channels, limits));
+  return SoundReader(file.get(), info, std::move(mixer)).Read();
+}
+
+Result<std::vector<float>> Decode(std::string_view bytes, const SoundLimits& limits) {
+  RL_RETURN_IF_ERROR(CheckFormat(bytes));
+  if (IsCutWav(bytes)) return DamagedSound("it ends inside its samples");
+  const bool mp3 = bytes.starts_with("ID3") || IsMp3Frame(bytes);
+  RL_ASSIGN_OR_RETURN(const std::vector<float> samples,
+                      mp3 ? DecodeMp3(bytes, limits) : DecodeWithSndfile(bytes, limits));
   if (samples.size() < kMinSoundSamples) {
     return MakeError(ErrorKind::kUsage, "media.too_short",
                      "the sound has {} samples at {} Hz, expected at least {}, which is 10 ms; use "

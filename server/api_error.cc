@@ -41,6 +41,7 @@ constexpr std::array<CodeRow, 42> kCodes = {{
     {"method_not_allowed", 405, kInvalid},
     {"request_timeout", 408, kInvalid},
     {"body_too_large", 413, kInvalid},
+    {"media.too_large", 413, kInvalid},
     {"uri_too_long", 414, kInvalid},
     {"unsupported_media_type", 415, kInvalid},
     {"header_too_large", 431, kInvalid},
@@ -65,7 +66,8 @@ struct EngineErrorRow {
   std::string_view id;
   std::string_view code;
 };
-constexpr std::array<EngineErrorRow, 8> kEngineErrors = {{
+constexpr std::array<EngineErrorRow, 9> kEngineErrors = {{
+    {"media.too_large", "media.too_large"},
     {"context.overflow", "context_length_exceeded"},
     {"device.lost", "device_lost"},
     {"backend.nan", "backend.nan"},

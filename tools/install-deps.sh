@@ -15,7 +15,7 @@ minimal=(g++ binutils cmake make ninja-build python3)
 minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
           libcli11-dev libedit-dev libgraphviz-dev libgtest-dev libgmock-dev libxxhash-dev)
 # Pictures and sound; pkg-config finds some of these libraries.
-minimal+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libsndfile1-dev libsoxr-dev pkg-config)
+minimal+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libmpg123-dev libsndfile1-dev libsoxr-dev pkg-config)
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
 minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers opencl-headers)
 # The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the

@@ -1,0 +1,25 @@
+// Files of pictures and sounds that are hostile, damaged or at a limit, and what becomes of each:
+// one table for the tests of the program and of the server.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/media_kind.h"
+
+namespace rullama {
+
+// The error of a file that a decoder may take or refuse.
+inline constexpr std::string_view kTakenOrRefused = "*";
+
+struct HostileFile {
+  std::string name;
+  MediaKind kind = MediaKind::kPicture;
+  std::string bytes;
+  std::string_view error;  // its id; empty: the file is taken; or kTakenOrRefused
+};
+
+std::vector<HostileFile> HostileFiles();
+
+}  // namespace rullama

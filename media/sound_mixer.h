@@ -1,0 +1,50 @@
+// Samples of a file on their way to models: its channels averaged, its rate converted, its limits
+// kept. Internal to media. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "media/resampler.h"
+#include "media/sound.h"
+
+namespace rullama::media_internal {
+
+// Error media.damaged; `why` may be foreign text.
+tl::unexpected<Error> DamagedSound(std::string_view why);
+
+class SoundMixer {
+ public:
+  // Errors: media.too_large, media.memory.
+  static Result<SoundMixer> Create(long rate, int channels, const SoundLimits& limits);
+
+  // Whether a file of so many frames is short enough. Error media.too_large.
+  [[nodiscard]] Status CheckLength(uint64_t frames) const;
+  // The next frames, interleaved: [frames, channels]. Errors: media.too_large, media.samples.
+  Status Take(std::span<const float> block);
+  // Frames so far.
+  [[nodiscard]] uint64_t taken() const { return taken_; }
+  // The samples at kSoundRate.
+  Result<std::vector<float>> Finish() &&;
+
+ private:
+  SoundMixer(uint32_t rate, size_t channels, const SoundLimits& limits)
+      : channels_(channels),
+        max_seconds_(limits.max_seconds),
+        most_(uint64_t{limits.max_seconds} * rate) {}
+
+  size_t channels_;
+  uint32_t max_seconds_;
+  uint64_t most_;       // frames
+  uint64_t taken_ = 0;  // frames
+  std::optional<Resampler> resampler_;
+  std::vector<float> mono_;
+  std::vector<float> samples_;
+};
+
+}  // namespace rullama::media_internal
