@@ -7,7 +7,7 @@
 #include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/options.h"
-#include "cli/stopwatch.h"
+#include "core/base/clock.h"
 #include "core/gguf/atomic_file.h"
 #include "engine/request_media.h"
 #include "media/sound.h"

@@ -147,7 +147,7 @@ nlohmann::json AsJson(const LossSum& loss) {
 // Writes what happens to stdout, as lines of text or of JSON. The first error of stdout is kept.
 class Reporter {
  public:
-  Reporter(Console& console, bool json) : console_(console), json_(json) {}
+  Reporter(Console& console, bool as_json) : console_(console), as_json_(as_json) {}
 
   [[nodiscard]] FineTuneHooks Hooks() {
     return {.on_report = [this](const TrainingReport& report) { Report(report); },
@@ -161,7 +161,7 @@ class Reporter {
   [[nodiscard]] const Status& status() const { return status_; }
 
   void End(const FineTuneResult& result) {
-    if (json_) {
+    if (as_json_) {
       nlohmann::json line = {{"type", "final"},
                              {"step", result.step},
                              {"loss", result.last.mean()},
@@ -182,7 +182,7 @@ class Reporter {
 
   void Report(const TrainingReport& report) {
     const double speed = static_cast<double>(report.rows) / std::max(report.seconds, 1e-9);
-    if (json_) {
+    if (as_json_) {
       nlohmann::json line = AsJson(report.loss);
       line.update({{"type", "train"},
                    {"step", report.step},
@@ -199,7 +199,7 @@ class Reporter {
   }
 
   void Report(const ValidationReport& report) {
-    if (json_) {
+    if (as_json_) {
       nlohmann::json line = AsJson(report.loss);
       line.update({{"type", "validation"}, {"step", report.step}, {"best", report.is_best}});
       return Write(JsonLine(line));
@@ -210,7 +210,7 @@ class Reporter {
   }
 
   Console& console_;
-  bool json_;
+  bool as_json_;
   Status status_;
 };
 

@@ -21,7 +21,7 @@ constexpr int kBarWidth = 30;
 constexpr int kLeastBarWidth = 5;
 constexpr size_t kReadBytes = 64 * 1024;
 // The longest message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
-constexpr size_t kMaxShownBytes = 2048;
+constexpr size_t kMaxMessageBytes = 2048;
 
 // Writes everything or returns errno.
 int WriteAll(int fd, std::string_view text) {
@@ -115,18 +115,18 @@ void Console::WriteError(std::string_view text) { WriteAll(STDERR_FILENO, text);
 
 void Console::Note(std::string_view text) {
   if (verbosity_ < Verbosity::kNotes) return;
-  WriteError(fmt::format("rullama: {}\n", Printable(text, kMaxShownBytes)));
+  WriteError(fmt::format("rullama: {}\n", Printable(text, kMaxMessageBytes)));
 }
 
 void Console::Warn(std::string_view text) {
   if (verbosity_ < Verbosity::kWarnings) return;
-  WriteError(
-      fmt::format("rullama: {} {}\n", Colored("warning:", "33"), Printable(text, kMaxShownBytes)));
+  WriteError(fmt::format("rullama: {} {}\n", Colored("warning:", "33"),
+                         Printable(text, kMaxMessageBytes)));
 }
 
 void Console::Fail(const Error& error) {
   WriteError(fmt::format("rullama: {} {}\n", Colored("error:", "31"),
-                         Printable(error.ToString(), kMaxShownBytes)));
+                         Printable(error.ToString(), kMaxMessageBytes)));
 }
 
 std::string Console::Colored(std::string_view text, std::string_view code) const {

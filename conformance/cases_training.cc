@@ -197,18 +197,18 @@ ValueId Quarters(CaseBuilder& b, std::string_view name, const TensorType& type) 
 
 void AddScatters(std::vector<CaseSpec>& cases) {
   const Dim r = Dim::R();
-  struct Rows {
+  struct Scatter {
     const char* name;
     int64_t t;
     std::vector<int32_t> rows;
     TensorType type;
   };
-  const Rows rows[] = {{"vectors", 7, {6, 0, 2}, F({r, 300})},
-                       {"heads", 5, {1, 3, 4, 0}, F({r, 3, 17})},
-                       {"numbers", 5, {4, 2}, F({r})},
-                       {"repeated", 6, {2, 0, 2, 2, 3, 0}, F({r, 33})},
-                       {"t1", 1, {0}, F({r, 64})}};
-  for (const Rows& scatter : rows) {
+  const Scatter scatters[] = {{"vectors", 7, {6, 0, 2}, F({r, 300})},
+                              {"heads", 5, {1, 3, 4, 0}, F({r, 3, 17})},
+                              {"numbers", 5, {4, 2}, F({r})},
+                              {"repeated", 6, {2, 0, 2, 2, 3, 0}, F({r, 33})},
+                              {"t1", 1, {0}, F({r, 64})}};
+  for (const Scatter& scatter : scatters) {
     cases.push_back(
         {fmt::format("scatter_rows/{}", scatter.name), OpKind::kScatterRows, [=](uint64_t seed) {
            CaseBuilder b(seed, scatter.t, static_cast<int64_t>(scatter.rows.size()));

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = OpTime::Clock;
 
-constexpr int kExecutions = 8;
+constexpr int kTimedExecutions = 8;
 
 // Looks at the records of one execution.
 class ExecutionTimes {
@@ -66,7 +66,7 @@ Status LieInsideTheirExecution(Suite& suite, Device& device) {
   RL_RETURN_IF_ERROR(program->BindAll(test));
   Steps steps(test, seed);
   size_t records = 0;
-  for (int i = 0; i < kExecutions; ++i) {
+  for (int i = 0; i < kTimedExecutions; ++i) {
     const Steps::Step step = steps.Next();
     for (const auto& [name, bytes] : step.inputs) RL_RETURN_IF_ERROR(program->Bind(name, bytes));
     const auto begin = Clock::now();

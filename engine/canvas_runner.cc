@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "engine/session_canvas.h"
 #include "samplers/canvas_random.h"
 
 namespace rullama {
 namespace {
-
-double SecondsSince(EngineClock::time_point start) {
-  return std::chrono::duration<double>(EngineClock::now() - start).count();
-}
 
 CanvasDraft DraftOf(int64_t canvas, const CanvasStep& step) {
   CanvasDraft draft{.canvas = canvas,

@@ -4,19 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <utility>
 
+#include "core/base/clock.h"
+
 namespace rullama {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-}  // namespace
 
 std::vector<int64_t> ThinnedPositions(std::span<const int64_t> positions) {
   std::vector<int64_t> kept;

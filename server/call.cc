@@ -7,7 +7,7 @@ namespace rullama::server {
 namespace {
 
 constexpr size_t kMaxIgnoredNames = 20;
-constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxIgnoredNameBytes = 64;
 
 }  // namespace
 
@@ -15,7 +15,7 @@ std::vector<HeaderField> IgnoredFields(const std::vector<std::string>& names) {
   if (names.empty()) return {};
   std::string list;
   for (size_t i = 0; i < std::min(names.size(), kMaxIgnoredNames); ++i) {
-    std::string name = names[i].substr(0, kMaxNameBytes);
+    std::string name = names[i].substr(0, kMaxIgnoredNameBytes);
     std::replace_if(
         name.begin(), name.end(), [](char c) { return c <= ' ' || c > '~' || c == ','; }, '?');
     list += (i == 0 ? "" : ", ") + name;

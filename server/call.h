@@ -2,24 +2,17 @@
 // log and the metrics.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "server/api_error.h"
 #include "server/exchange.h"
 
 namespace rullama::server {
-
-using Clock = std::chrono::steady_clock;
-
-// Seconds since `begin`.
-inline double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // What one line of the log tells of a request. Nothing of its text.
 struct CallRecord {

@@ -10,10 +10,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxToolNameBytes = 64;
 
 bool IsToolName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
+  return !name.empty() && name.size() <= kMaxToolNameBytes &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '_' || c == '-';
@@ -44,8 +44,9 @@ json ReadTool(FieldReader& fields, const std::string& place, const json& tool, b
   const std::string name = inner.Text("name").value_or("");
   out["name"] = name;
   if (!IsToolName(name)) {
-    inner.Fail("invalid_value", "name",
-               fmt::format("is no name of 1 to {} letters, digits, '_' and '-'", kMaxNameBytes));
+    inner.Fail(
+        "invalid_value", "name",
+        fmt::format("is no name of 1 to {} letters, digits, '_' and '-'", kMaxToolNameBytes));
   } else if (!names.insert(name).second) {
     inner.Fail("invalid_value", "name", "is the name of another tool too; names are distinct");
   }

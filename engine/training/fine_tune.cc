@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "engine/engine_config.h"
 #include "engine/logged_notices.h"
 #include "engine/training/checkpoint.h"
@@ -18,11 +18,6 @@ namespace rullama {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 class FineTuning {
  public:

@@ -26,12 +26,12 @@ std::vector<std::string> LongPrompt(const std::vector<std::string>& more) {
   return arguments;
 }
 
-struct Shown {
+struct TerminalRun {
   std::string text;
   std::string received;
 };
 
-Shown Show(const std::vector<std::string>& arguments, const TerminalOptions& options) {
+TerminalRun Show(const std::vector<std::string>& arguments, const TerminalOptions& options) {
   ProgramOnTerminal program(arguments, options);
   EXPECT_EQ(program.Wait(), 0);
   return {program.screen().Text(), program.received()};
@@ -48,7 +48,7 @@ std::string Piped(const std::vector<std::string>& arguments) {
 // The answer stands alone on the screen: nothing above it, the statistics below.
 void ExpectAnswerStays(const std::vector<std::string>& arguments, const TerminalOptions& options) {
   const std::string answer = Piped(arguments);
-  const Shown shown = Show(arguments, options);
+  const TerminalRun shown = Show(arguments, options);
   EXPECT_THAT(shown.text, StartsWith(answer + "\n")) << options.columns << " columns";
   EXPECT_THAT(shown.text, Not(HasSubstr("##"))) << options.columns << " columns";
 }
@@ -71,7 +71,7 @@ TEST(Terminal, TheBarOfAPromptLeavesCanvasesAlone) {
 
 TEST(Terminal, ADumbTerminalGetsLinesInsteadOfABar) {
   const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "--greedy", "-n", "24"});
-  const Shown shown = Show(arguments, {.term = "dumb"});
+  const TerminalRun shown = Show(arguments, {.term = "dumb"});
   EXPECT_THAT(shown.text, StartsWith("rullama: prompt: 90 %\nrullama: prompt: 100 %\n"));
   EXPECT_THAT(shown.text, HasSubstr("100 %\n" + Piped(arguments) + "\n"));
   EXPECT_THAT(shown.received, Not(HasSubstr("\x1b")));

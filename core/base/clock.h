@@ -1,9 +1,9 @@
-// Wall time. Thread safety: pure.
+// The clock of durations. Thread safety: pure.
 #pragma once
 
 #include <chrono>
 
-namespace rullama::cli {
+namespace rullama {
 
 using Clock = std::chrono::steady_clock;
 
@@ -11,4 +11,4 @@ inline double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-}  // namespace rullama::cli
+}  // namespace rullama
