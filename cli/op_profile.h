@@ -55,7 +55,7 @@ class OpProfiler final : public StepObserver {
   void OnSpan(const StepSpan& span) override;
   [[nodiscard]] bool wants_ops() const override { return true; }
   void OnOp(const SegmentRun& run, const OpTime& time) override;
-  // What was measured since the last call.
+  // The measurements since the last call.
   [[nodiscard]] StepProfile Take();
 
  private:

@@ -35,7 +35,7 @@ std::shared_ptr<const std::atomic<bool>> CancelFlag();
 // first SIGINT writes `notice`, a literal, to stderr, any second one ends the process, and SIGTERM
 // has no limit of time.
 void FinishWorkFirst(const char* notice);
-// How long the process may take to end after SIGTERM; 0: as long as it likes.
+// Sets the time that the process may take to end after SIGTERM; 0: no limit.
 void SetDrainSeconds(unsigned seconds);
 // From now on SIGHUP does no more than TakeHangup() tells.
 void NoticeHangups();

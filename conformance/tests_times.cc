@@ -36,7 +36,7 @@ class ExecutionTimes {
     last->second = time.end;
   }
 
-  // What is wrong with the records, now that all were added. An op without rows has nothing to do,
+  // Reports faults of the records, after all were added. An op without rows has nothing to do,
   // and a reshape none where both values share their memory.
   [[nodiscard]] Status Check(const Extents& extents) const {
     RL_RETURN_IF_ERROR(status_);

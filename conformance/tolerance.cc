@@ -62,7 +62,7 @@ std::vector<double> Evaluate(OpKind kind, const OpAttrs& attrs,
   return results ? (*results)[0].f : std::vector<double>();
 }
 
-// How the sizes of terms are combined: the sum of magnitudes bounds the error, the sum of squares
+// The norm that combines sizes of terms: the sum of magnitudes bounds the error, that of squares
 // estimates the mean square of independent errors.
 enum class Norm { kMagnitude, kEnergy };
 

@@ -21,7 +21,7 @@
 namespace rullama {
 
 struct AnswerTextOptions {
-  // Of an answer in a chat, which has thoughts and tool calls in markers; else null.
+  // For an answer in a chat, which has thoughts and tool calls in markers; else null.
   std::unique_ptr<OutputParser> parser = {};
   std::vector<std::string> stop = {};
 };

@@ -5,10 +5,10 @@
 namespace rullama {
 namespace {
 
-// How many tokens in front of `end` are the last tokens of all, at most kMostLookup.
+// The number of tokens in front of `end` that equal the last ones of all, at most kMaxLookup.
 int64_t MatchBefore(std::span<const int32_t> tokens, int64_t end) {
   const int64_t size = std::ssize(tokens);
-  const int64_t most = std::min(end, kMostLookup);
+  const int64_t most = std::min(end, kMaxLookup);
   int64_t length = 0;
   while (length < most && tokens[static_cast<size_t>(end - 1 - length)] ==
                               tokens[static_cast<size_t>(size - 1 - length)]) {
@@ -21,9 +21,9 @@ int64_t MatchBefore(std::span<const int32_t> tokens, int64_t end) {
 
 void LookUpDraft(std::span<const int32_t> tokens, int64_t most, std::vector<int32_t>& draft) {
   const int64_t size = std::ssize(tokens);
-  int64_t longest = kLeastLookup - 1;
+  int64_t longest = kMinLookup - 1;
   int64_t from = size;  // where the tokens that followed begin
-  for (int64_t end = size - 1; end > 0 && longest < kMostLookup; --end) {
+  for (int64_t end = size - 1; end > 0 && longest < kMaxLookup; --end) {
     const int64_t length = MatchBefore(tokens, end);
     if (length <= longest) continue;
     longest = length;

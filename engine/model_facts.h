@@ -1,4 +1,4 @@
-// What a model file says about itself, for people and programs. Pure functions of the file.
+// The description that a model file gives of itself, for people and programs. Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -39,8 +39,8 @@ struct ModelProgramOptions {
   int64_t media_rows = 0;
 };
 
-// Of a step that draws up to `decode_rows` tokens, at least one for each slot, or reads up to
-// `chunk` tokens of one.
+// The limits of a step that draws up to `decode_rows` tokens, at least one for each slot, or reads
+// up to `chunk` tokens of one.
 [[nodiscard]] StepLimits BatchLimits(int64_t decode_rows, int64_t chunk);
 
 // The index of the graph of a kBatch program that ends in this chain. A step takes the first kind
@@ -50,7 +50,7 @@ struct ModelProgramOptions {
   return 2 * static_cast<size_t>(chain.kind) + (chain.logprobs ? 1 : 0);
 }
 
-// What a kBatch program computes of every row of a step, beside the tokens it draws.
+// A value that a kBatch program computes for every row of a step, beside the tokens it draws.
 enum class BatchOutput : uint8_t {
   kHidden,  // the output of the last norm, f32[T, width]
   kLogits,  // f32[T, vocabulary]

@@ -1,4 +1,4 @@
-// How much host memory the snapshots of prompts may take.
+// The limit on host memory for the snapshots of prompts.
 #pragma once
 
 #include <cstdint>

@@ -201,7 +201,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   job.client = request.client;
   prepared.logprobs = request.top_logprobs >= 0;
   prepared.text.stop = request.stop.empty() ? defaults.stop : request.stop;
-  // How many tokens are drawn behind a stop text depends on how fast the reader is.
+  // The number of tokens drawn behind a stop text depends on the speed of the reader.
   job.reuse_answers = request.reuse_answers && prepared.text.stop.empty();
   if (!request.messages.empty()) {
     prepared.text.parser = model.model->MakeOutputParser(

@@ -183,7 +183,7 @@ class Scheduler final : public JobRunner {
   uint64_t turns_ = 0;
   uint64_t started_ = 0;    // jobs that got a slot
   size_t next_reader_ = 0;  // the slot whose turn it is to read
-  // Of a decode step; kept for their memory.
+  // Buffers of a decode step, kept for their memory.
   std::vector<int32_t> writing_;  // slots
   std::vector<RowRequest> rows_;
   std::vector<DraftRequest> drafts_;

@@ -1,4 +1,4 @@
-// What the slots of a session hold, and which one suits a new request.
+// The content of each slot of a session, and the choice of a slot for a new request.
 //
 // A prompt is read in chunks that end at its cut points (cut_points.h), whoever reads it. A request
 // that reuses the rows of an earlier one up to a cut point therefore runs the same steps as one

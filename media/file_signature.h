@@ -10,7 +10,7 @@
 
 namespace rullama::media_internal {
 
-// How the files of a format begin.
+// The bytes with which files of a format begin.
 struct FileSignature {
   std::string_view name;   // of the format
   size_t at;               // where `magic` begins

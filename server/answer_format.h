@@ -1,4 +1,4 @@
-// How an endpoint writes answers: whole, or in parts as they come.
+// The form in which an endpoint writes answers: whole, or in parts as they come.
 #pragma once
 
 #include <cstdint>

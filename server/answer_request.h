@@ -1,4 +1,4 @@
-// What is to be answered, in whatever form it was asked for.
+// A request for an answer, independent of the API that it came through.
 #pragma once
 
 #include <cstdint>

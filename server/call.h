@@ -14,7 +14,7 @@
 
 namespace rullama::server {
 
-// What one line of the log tells of a request. Nothing of its text.
+// The members of a request that one line of the log shows. None holds text of the request.
 struct CallRecord {
   std::string_view endpoint = "other";  // of the table of routes
   int status = 0;                       // 0: nothing was answered

@@ -20,7 +20,7 @@
 
 namespace rullama::server {
 
-// What all connections of a server share. `start_handler` runs a function on a thread of its own,
+// State that all connections of a server share. `start_handler` runs a function on its own thread,
 // or returns false if the server is closing.
 struct ConnectionContext {
   HttpLimits limits;

@@ -1,4 +1,4 @@
-// What is checked of the head of a request before its body is read.
+// Checks of the head of a request, before its body is read.
 #pragma once
 
 #include <boost/beast/http/fields.hpp>

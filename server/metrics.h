@@ -1,5 +1,5 @@
-// What /metrics tells, in the text form 0.0.4 of Prometheus. No text of requests, no path and no
-// name that a client chose is ever part of it.
+// The metrics of /metrics, in the text form 0.0.4 of Prometheus. No text of requests, no path, no
+// name chosen by a client is ever part of it.
 #pragma once
 
 #include <array>

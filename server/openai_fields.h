@@ -10,7 +10,7 @@
 
 namespace rullama::server {
 
-// What a reader of bodies has to know beside the body as JSON.
+// The facts that a reader of bodies needs beside the body as JSON.
 struct BodyContext {
   std::string_view text;  // the body as it came: nlohmann::json does not keep the order of members
   int64_t slots = 1;

@@ -17,7 +17,7 @@ struct Route {
   bool ApiOptions::*enabled = nullptr;  // false: there is no such endpoint
 };
 
-// What a path leads to: a route, or the methods that it takes instead, or nothing.
+// The result of looking up a path: a route, or the methods that it takes instead, or nothing.
 struct FoundRoute {
   const Route* route = nullptr;
   std::string allowed;           // "POST"; empty: no route has this path

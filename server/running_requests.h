@@ -43,7 +43,7 @@ class RunningRequest {
   RunningRequest& operator=(const RunningRequest&) = delete;
   ~RunningRequest();
 
-  // What ends it; called at once if it has been ended already. An empty function takes it back.
+  // Sets what ends the request; called at once if it has been ended already. Empty takes it back.
   void SetCancel(std::function<void()> cancel);
   // It has a slot: from now on the limit is that of running.
   void GotSlot();

@@ -2,10 +2,10 @@
 // for all query heads that share it. The keys of a few query rows are split into parts. With few
 // rows in all, workers share the parts, and a second node combines the partial results.
 //
-// What a row of a decode step gives must not depend on the rows beside it. So each row is computed
-// alone, its keys are read as one run whether they are cached or fresh, and the number of parts is
-// a function of the row's position and the number of workers; where other rows keep the workers
-// busy, one worker computes and combines the same parts.
+// The result of a row of a decode step must not depend on the rows beside it. So each row is
+// computed alone, its keys are read as one run whether they are cached or fresh, and the number of
+// parts is a function of the row's position and the number of workers; where other rows keep the
+// workers busy, one worker computes and combines the same parts.
 #include <rullama/sdk/half.h>
 #include <rullama/sdk/slots.h>
 

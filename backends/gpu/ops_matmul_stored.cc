@@ -6,7 +6,7 @@
 namespace rullama::gpu {
 namespace {
 
-// How a dispatch divides a product.
+// The division of a product among the workgroups of a dispatch.
 struct StoredSplit {
   uint64_t terms;
   uint64_t rows;   // of x, for which each workgroup in y takes some

@@ -78,14 +78,14 @@ void TopKOfFew(PlanBuilder& plan) {
       .Emit(static_cast<uint64_t>(plan.MaxRows(x)));
 }
 
-// How many workgroups share a row of a top-k. Each part has k columns or more: the last one is
-// shorter than the others by less than kMostParts. The candidates of all parts are far fewer than
+// The number of workgroups that share a row of a top-k. Each part has k columns or more: the last
+// is shorter than the others by less than kMaxParts. The candidates of all parts are far fewer than
 // the columns.
 uint64_t TopKParts(uint64_t columns, uint64_t k) {
-  constexpr uint64_t kMostParts = 64;
+  constexpr uint64_t kMaxParts = 64;
   constexpr uint64_t kLeastShare = 2048;  // columns that keep a workgroup busy
   constexpr uint64_t kGain = 8;           // columns of a part for each of its candidates
-  const uint64_t parts = std::min({kMostParts, columns / kLeastShare, columns / (k * kGain)});
+  const uint64_t parts = std::min({kMaxParts, columns / kLeastShare, columns / (k * kGain)});
   return std::max<uint64_t>(parts, 1);
 }
 

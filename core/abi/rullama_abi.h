@@ -259,7 +259,7 @@ typedef struct rl_op_support {
   char reason[124];  /* why not; terminated */
 } rl_op_support;
 
-/* What the graphs of a session do with a weight, as bits. */
+/* The uses of a weight in the graphs of a session, as bits. */
 typedef enum rl_weight_uses {
   /* Its rows are multiplied with activations: by matmul with transpose_weight, grouped_matmul,
    * geglu_linear, ple_inject or moe_ffn. Worth a layout made for that. */

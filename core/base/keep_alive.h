@@ -1,4 +1,4 @@
-// How long a model stays loaded behind its last answer, as Ollama writes it. Pure functions.
+// The time that a model stays loaded after its last answer, as Ollama writes it. Pure functions.
 #pragma once
 
 #include <chrono>

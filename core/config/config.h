@@ -166,7 +166,7 @@ struct AudioArchitecture {
   std::optional<int64_t> heads = {};   // attention heads
   std::optional<int64_t> ffn = {};     // width of the feed-forward blocks
   std::optional<int64_t> output = {};  // width in front of the projector, 1536
-  // Of the convolutions that shorten the sound; 128 and 32.
+  // Channels of the two convolutions that shorten the sound; 128 and 32.
   std::optional<FirstSecond> conv_channels = {};
   std::optional<int64_t> kernel = {};  // rows that the convolution of a layer sees, 5
   std::optional<bool> clipped = {};    // linear layers have bounds; false

@@ -53,7 +53,7 @@ struct SplitSchema {
   Conjunction choices;                 // anyOf and oneOf that still have to be chosen from
 };
 
-// What holds if `branch` is chosen from the first of the choices.
+// The constraints that hold if `branch` is chosen from the first of the choices.
 Conjunction ConjunctionOf(const SplitSchema& split, const SchemaPlace& branch);
 
 // Errors (kUsage): those of SchemaReader::Read(); schema.invalid for references in a ring.

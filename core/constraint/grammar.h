@@ -56,7 +56,7 @@ class Grammar {
   };
   struct State {
     Kind kind = Kind::kPlain;
-    // Of kAccept: where a caller that repeats goes on, as an offset to its own state.
+    // In kAccept: where a caller that repeats goes on, as an offset to its own state.
     int8_t exit = 0;
     RuleId rule = 0;
     StateId next = 0;

@@ -20,7 +20,7 @@ struct DigitPlace {
 
   using Key = std::tuple<bool, size_t, size_t, bool, bool>;
   [[nodiscard]] Key key() const {
-    // What is free goes on by the number of digits that are left, wherever it came from.
+    // A free state goes on by the number of digits that are left, wherever it came from.
     const bool free = !fraction && !at_min && !at_max && at > 0;
     return {fraction, free ? digits - at : digits, free ? size_t{1} << 10U : at, at_min, at_max};
   }

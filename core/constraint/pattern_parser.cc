@@ -133,7 +133,7 @@ class PatternReader {
   Result<PatternNode> Class();
   // A character of a class, or the ranges of an escape such as \d.
   Result<Ranges> ClassMember();
-  // What stands behind a backslash.
+  // Parses the escape behind a backslash.
   Result<Ranges> Escape(bool in_class);
   Result<uint32_t> Hex(size_t digits);
   Result<uint32_t> UnicodeEscape();
@@ -235,7 +235,7 @@ std::optional<std::pair<uint32_t, uint32_t>> PatternReader::Braces() {
   uint32_t min = 0;
   auto number = std::from_chars(rest.data(), end, min);
   if (number.ptr == rest.data()) return std::nullopt;
-  // What does not fit is more than any limit.
+  // A number that does not fit is above every limit.
   if (number.ec == std::errc::result_out_of_range) min = kUnlimited - 1;
   uint32_t max = min;
   if (number.ptr < end && *number.ptr == ',') {

@@ -1,6 +1,6 @@
 // JSON Schemas as rules of a grammar (docs/constrained-output.md says which keywords).
 //
-// What a grammar accepts is valid under the schema; not every valid text is accepted: members come
+// Every text that a grammar accepts is valid under the schema, but not the reverse: members come
 // in the order of `properties`, there is hardly any white space, and so on.
 #pragma once
 

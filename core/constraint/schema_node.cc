@@ -41,7 +41,7 @@ constexpr auto kAnnotations = std::to_array<std::string_view>(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
      "$schema", "$id", "$comment", "$anchor", "$defs", "definitions"});
 
-// What the standards define and no one stack of states can check, or what is not done yet.
+// Keywords of the standards that one stack of states cannot check, or that are not supported yet.
 constexpr auto kUnsupported = std::to_array<std::string_view>({"not",
                                                                "if",
                                                                "then",
@@ -105,7 +105,7 @@ class KeywordReader {
     }
     if (Contains(kAnnotations, name)) return OkStatus();
     if (name == "nullable" && value == false) return OkStatus();
-    // What says nothing can be left out.
+    // A keyword without an effect may be left out.
     if (name == "uniqueItems" && value == false) return OkStatus();
     if (Contains(kUnsupported, name) || name == "nullable") {
       return ErrorAt(PathOf(name), "schema.unsupported",

@@ -1,4 +1,4 @@
-// How values are written: as JSON, or with strings between markers, as models write the arguments
+// The rules for writing values: as JSON, or with strings between markers, as models write arguments
 // of tool calls.
 //
 // Every value has one spelling only: JSON strings escape what they must, with the short form where
@@ -21,7 +21,7 @@ struct ValueSyntax {
   // The marker on both sides of a string, between which nothing is escaped; keys are bare. None:
   // JSON.
   std::optional<Symbol> quote = {};
-  // What the marker looks like, which must not be inside a string.
+  // The text of the marker, which must not be inside a string.
   std::string_view quote_text = {};
   bool spaces = true;  // one may follow : and ,
 };
@@ -68,7 +68,7 @@ class TextRules {
   ValueSyntax syntax_;
   std::vector<RuleId> characters_;
   std::map<std::pair<uint32_t, uint32_t>, RuleId> strings_;
-  // Of one call of Content(): where escapes of these bytes begin that lead to a state.
+  // Within one call of Content(): where escapes of these bytes begin that lead to a state.
   std::map<std::pair<StateId, std::vector<uint8_t>>, StateId> escapes_;
 };
 

@@ -77,7 +77,7 @@ TEST(OpsTest, EnumeratorsGoBothWays) {
   EXPECT_EQ(EnumeratorFromName("rl_mask", "square"), std::nullopt);
 }
 
-// What a plugin of an older version would take for something else.
+// Attributes that a plugin of an older version would misread require the newer one.
 TEST(OpsTest, LaterAdditionsRequireALaterAbi) {
   const auto required = [](const auto& attrs) {
     return RequiredAbiMinor(AttrsKind<std::decay_t<decltype(attrs)>>::kKind, OpAttrs(attrs));

@@ -29,7 +29,7 @@ struct Site {
   GraphBuilder& b;
   std::string name;  // of the first result
   std::vector<ValueId> results = {};
-  // Of the results, f32; kNoValue where the loss does not depend on one.
+  // Gradients of the results, f32; kNoValue where the loss does not depend on one.
   std::vector<ValueId> gradients = {};
   std::vector<bool> active = {};                 // by operand: whether it needs a gradient
   std::vector<Contribution> contributions = {};  // by operand

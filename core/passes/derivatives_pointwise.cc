@@ -191,7 +191,7 @@ void Where(Site& s, const ops::Where& op) {
   s.Give(In::b, Selected(s, is_zero, s.Part("b")));
 }
 
-// Of a maximum to its first place, which argmax knows for rank 2 only.
+// The gradient of a maximum goes to its first place, which argmax knows for rank 2 only.
 void Reduce(Site& s, const ops::Reduce& op) {
   using In = operands::Reduce;
   const int64_t n = s.type(op.x).last().constant;

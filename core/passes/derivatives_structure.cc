@@ -38,7 +38,7 @@ void Cast(Site& s, const ops::Cast&) { s.Give(operands::Cast::x, s.dy()); }
 
 void Copy(Site& s, const ops::Copy&) { s.Give(operands::Copy::x, s.dy()); }
 
-// Of a table of T rows. Columns can be chosen of weights only, which are constants.
+// The gradient of a table of T rows. Columns can be chosen of weights only, which are constants.
 void GatherRows(Site& s, const ops::GatherRows& op) {
   using In = operands::GatherRows;
   if (s.type(op.table).rows() != Dim::T() || op.columns != 0) return;

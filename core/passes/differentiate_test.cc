@@ -557,7 +557,7 @@ TEST(Differentiate, AdaptersOfAllLayers) {
   }
 }
 
-// What depends on no parameter has no gradient, and the input of the lowest adapted weight needs
+// A value without parameters below it has no gradient; the input of the lowest adapted weight needs
 // none.
 TEST(Differentiate, NothingIsDerivedBelowTheLowestParameter) {
   const Adapted adapted = WithAdapters({2});

@@ -23,7 +23,7 @@ std::string ComponentOf(std::string_view origin) {
   return stem;
 }
 
-// How many objects of this process use what a query function returned: the same instance, however
+// The number of users in this process of what a query function returned: the same instance, however
 // often it is asked. The mutex is held while an instance comes to life or shuts down.
 struct Uses {
   std::mutex mutex;

@@ -48,7 +48,7 @@ struct SessionGraph {
   std::vector<int64_t> buckets = {};
   // True if a step appends its rows to the caches and advances `past`.
   bool extends_past = true;
-  // Of a training graph: the derivatives that a step computes after the graph.
+  // In a training graph, the derivatives that a step computes after the graph.
   std::optional<Differentiation> differentiation = {};
   // The buckets of steps in which each row is wanted. Empty: `buckets`.
   std::vector<int64_t> buckets_of_wanted = {};

@@ -1,4 +1,4 @@
-// What happened to the rows of one slot: how far they were written and how far back they were
+// The history of the rows of one slot: how far they were written and how far back they were
 // given up. From this follows to which positions the slot may go back, and whether rows that a
 // snapshot left in the slot are still those of the snapshot.
 //

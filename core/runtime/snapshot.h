@@ -39,7 +39,7 @@ struct SnapshotPart {
   friend bool operator==(const SnapshotPart&, const SnapshotPart&) = default;
 };
 
-// What a snapshot says about itself.
+// The description of a snapshot.
 struct SnapshotInfo {
   SnapshotContent content = SnapshotContent::kAll;
   int32_t position = 0;  // tokens before it are in the caches

@@ -1,4 +1,4 @@
-// What a graph says about the sequences that share its caches, and so about the steps that it is
+// The facts that a graph states on the sequences that share its caches, and on the steps that it is
 // compiled for.
 #pragma once
 

@@ -92,7 +92,7 @@ class RULLAMA_API Generation {
   // `on_event`, if it is not empty, which returns false to cancel. Errors as Next().
   Result<Completion> Wait(const std::function<bool(const Event&)>& on_event = {});
 
-  // What has come so far; whole once Next() has returned nothing.
+  // The answer so far; complete once Next() has returned nothing.
   [[nodiscard]] const Completion& completion() const;
 
   // Ends the answer within one step, with reason kCancelled.
@@ -119,7 +119,7 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   [[nodiscard]] const ModelInfo& info() const;
   // The metadata of the model file as a JSON object. Lists of more than `most_items` are null.
   [[nodiscard]] std::string Metadata(size_t most_items) const;
-  // What the engine is doing now and has done since it was opened.
+  // Counts of the work in progress and of all work since the engine was opened.
   [[nodiscard]] EngineStats stats() const;
 
   // Starts a request. Does not wait for a slot, but decodes the pictures and sounds of the request.

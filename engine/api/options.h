@@ -1,4 +1,4 @@
-// What an Engine is opened with. Value types.
+// The options that an Engine is opened with. Value types.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What is asked of an Engine, and what it answers. Value types.
+// Requests to an Engine and its answers. Value types.
 #pragma once
 
 #include <rullama/base/media_kind.h>
@@ -13,7 +13,7 @@
 
 namespace rullama {
 
-// How tokens are drawn. What has no value is as configured, else as the model file recommends. The
+// Settings of the sampler. One without a value is as configured, else as the model recommends. The
 // ranges are those of docs/configuration.md, block `sampler`.
 struct SamplingOptions {
   std::optional<double> temperature = {};  // 0 always takes the most likely token
@@ -94,7 +94,7 @@ struct Request {
   bool drafts = true;
   // Draw no token that ends the answer: it goes on to `max_tokens` or a full context.
   bool ignore_end = false;
-  // Of several answers to one prompt with one seed, which one: each has random numbers of its own.
+  // The index of this answer among several to one prompt and seed; each has its own random numbers.
   uint32_t choice = 0;
   // Who asks. Clients take turns for free slots, and a prompt is only reused by its own client.
   uint64_t client = 0;
@@ -144,7 +144,7 @@ struct Event {
   ToolCall call = {};
   int64_t done = 0;
   int64_t total = 0;
-  // Of kText, if asked for: those of the tokens whose text begins in `text`, or is white space in
+  // In kText, if asked for: those of the tokens whose text begins in `text`, or is white space in
   // front of it.
   std::vector<LogprobStep> logprobs = {};
   CanvasDraft draft = {};  // of kDraft

@@ -1,4 +1,4 @@
-// What an Engine counts. Value types.
+// The counters of an Engine. Value types.
 #pragma once
 
 #include <algorithm>

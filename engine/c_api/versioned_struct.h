@@ -16,7 +16,7 @@ namespace rullama::c_api {
 // No struct of this interface comes near this size; what claims more was not initialised.
 inline constexpr size_t kMaxStructSize = 4096;
 
-// How many bytes of a T the caller has: all of those it shares with this library. Errors:
+// Returns the number of bytes of a T that the caller and this library both know. Errors:
 // usage.struct for a struct smaller than that of version 1.0, which has `least` bytes, or with
 // members set that this library does not know.
 Result<size_t> SharedBytes(const void* from, size_t size, size_t known, size_t least,

@@ -21,7 +21,7 @@
 
 namespace rullama {
 
-// What a run must have in common with the checkpoint that it goes on from: hyperparameters, model,
+// The facts that a run must share with the checkpoint it resumes from: hyperparameters, model,
 // data. Text by key.
 using RunIdentity = std::map<std::string, std::string>;
 

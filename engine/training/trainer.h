@@ -53,7 +53,7 @@ class Trainer {
   static Result<std::unique_ptr<Trainer>> Create(const Model& model, const GgufFile& file,
                                                  TrainerOptions options);
 
-  // What each device will hold once all graphs have run their largest step; of the main one.
+  // The memory that the main device will hold once all graphs have run their largest step.
   [[nodiscard]] Result<MemoryNeed> PredictMemory() const;
   // Creates the states, all zero. Done once, before the functions below.
   Status Start();

@@ -36,7 +36,7 @@ struct Adapter {
   [[nodiscard]] std::string Describe() const;
 };
 
-// How the file for PEFT names modules and says the factor. A value type.
+// The names of modules and the form of the factor in the file for PEFT. A value type.
 struct AdapterFileOptions {
   std::string base = {};  // name of the model, for people
   AdapterNames names = AdapterNames::kText;

@@ -1,4 +1,4 @@
-// What the answer to a request may be, in words that every family of models understands, and the
+// The allowed form of an answer, in terms that every family of models understands, and the
 // grammar that a family makes of it.
 #pragma once
 

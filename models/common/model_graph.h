@@ -69,7 +69,7 @@ struct ModelGraph {
   ValueId rows = kNoValue;
   ValueId last_norm = kNoValue;  // f32[T, width]
   ValueId logits = kNoValue;     // f32[T, vocabulary]; tokens that must not be drawn are -inf
-  // How logits come of last_norm, before tokens are ruled out: softcap(last_norm weight^T).
+  // The product that makes logits of last_norm, before masking: softcap(last_norm weight^T).
   struct Head {
     ValueId weight = kNoValue;  // [vocabulary, width], a constant
     float softcap = 0;          // 0: none

@@ -9,7 +9,7 @@
 
 namespace rullama::python {
 
-// How often the main thread asks Python for signals while it waits.
+// The period at which the main thread asks Python for signals while it waits.
 inline constexpr std::chrono::milliseconds kSignalPeriod{50};
 
 // Returns what `work` returns. The GIL is released while `work` runs, so it must not touch Python

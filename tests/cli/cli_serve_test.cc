@@ -42,7 +42,7 @@ class ServeTest : public ::testing::Test {
     return text;
   }
 
-  // What is left of its output.
+  // Returns the rest of its output.
   std::string ReadRest(RunningProgram& program) {
     for (std::string more = program.ReadSome(); !more.empty(); more = program.ReadSome()) {
       said_ += more;

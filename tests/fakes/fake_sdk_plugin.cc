@@ -22,7 +22,7 @@ namespace sdk = rullama::sdk;
 
 constexpr int32_t kDriverCode = -42;
 
-// What the variable wants of this method; empty: nothing.
+// The fault that the variable asks of this method; empty: none.
 std::string_view FaultOf(std::string_view method) {
   const char* variable = std::getenv("RULLAMA_FAKE_SDK");
   if (variable == nullptr) return {};

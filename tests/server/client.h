@@ -26,14 +26,14 @@ class Client {
     boost::asio::write(socket_, boost::asio::buffer(bytes.data(), bytes.size()));
   }
   void EndSending() { socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send); }
-  // What comes until the server closes.
+  // Returns all bytes up to the close by the server.
   std::string ReadAll() {
     std::string text;
     boost::system::error_code end;
     boost::asio::read(socket_, boost::asio::dynamic_buffer(text), end);
     return text;
   }
-  // What comes until `mark` has come.
+  // Returns the bytes up to and including `mark`.
   std::string ReadUntil(std::string_view mark) {
     std::string text;
     while (text.find(mark) == std::string::npos) {

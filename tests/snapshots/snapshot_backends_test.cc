@@ -45,7 +45,7 @@ std::unique_ptr<Loaded> OpenTiny(const Backend& backend) {
   return loaded;
 }
 
-// What a slot does after its prompt.
+// The tokens and logits of a slot after its prompt.
 struct Continuation {
   std::vector<int32_t> tokens;
   std::vector<float> logits;  // of all steps

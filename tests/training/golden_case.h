@@ -1,4 +1,4 @@
-// What the golden tests of training share: a tiny model, its adapter before training, and the
+// The case that the golden tests of training share: a tiny model, its untrained adapter, and the
 // numbers of ../shared/goldens/train-*.
 #pragma once
 

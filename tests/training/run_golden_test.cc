@@ -23,7 +23,7 @@ struct StepTolerance {
   double gradient;  // all tensors together
   double worst;     // of one tensor
 };
-// Of f32 arithmetic, as torch in float32 is off by a tenth of it (spec of the goldens).
+// The bounds for f32 arithmetic; torch in float32 is off by a tenth of them (spec of the goldens).
 constexpr StepTolerance kF32 = {4e-5, 1e-4, 1e-3};
 // Where products with block weights round activations to 16 bits, each is off by up to 3e-5
 // (docs/numerics.md), and layers add up to ten times as much.

@@ -122,7 +122,7 @@ TEST_F(AnswerGrammarTest, CallsOrValue) {
   Expect(form, {R"({"ok":true})", kNow}, {"", "text", kNow + R"({"ok":true})"});
 }
 
-// What the grammar accepts the parser understands.
+// The parser understands every text that the grammar accepts.
 TEST_F(AnswerGrammarTest, CallsAreParsed) {
   for (const std::string& text : {kCall, kNow}) {
     OutputParser parser;
