@@ -99,7 +99,7 @@ Result<int> WriteMediaLogits(const LogitsFlags& flags, Console& console) {
       flags.chunk > 0
           ? flags.chunk
           : ScoreRows(facts.vocabulary,
-                      loaded.model.config().context.prefill_chunk.value_or(kFewestAutoRows));
+                      loaded.model.config().context.prefill_chunk.value_or(kMinAutoRows));
   options.media_rows = MediaRowsOf(prompt, facts, options.max_rows);
   options.plugin_paths = flags.config.plugins;
   RL_ASSIGN_OR_RETURN(const auto engine,

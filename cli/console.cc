@@ -18,7 +18,7 @@ namespace rullama::cli {
 namespace {
 
 constexpr int kBarWidth = 30;
-constexpr int kLeastBarWidth = 5;
+constexpr int kMinBarWidth = 5;
 constexpr size_t kReadBytes = 64 * 1024;
 // The longest message. A name in a model file may have 2^28 bytes, and all of them may be escapes.
 constexpr size_t kMaxMessageBytes = 2048;
@@ -63,7 +63,7 @@ std::string DrawBar(std::string_view label, int64_t done, int64_t total, int col
   const std::string counts = fmt::format("{}/{}", done, total);
   const auto taken = static_cast<int64_t>(label.size() + counts.size() + 4);  // " [] "
   const int64_t width = std::min<int64_t>(kBarWidth, columns - taken);
-  if (width >= kLeastBarWidth) {
+  if (width >= kMinBarWidth) {
     const auto filled = static_cast<size_t>(done * width / total);
     std::string bar(filled, '#');
     bar.resize(static_cast<size_t>(width), '.');

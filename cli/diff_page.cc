@@ -15,7 +15,7 @@
 namespace rullama::cli {
 namespace {
 
-constexpr size_t kMostReaders = 8;
+constexpr size_t kMaxReaders = 8;
 
 // The first value of each block, and the last of all.
 std::vector<Tick> TicksOf(const std::vector<ValueRow>& values) {
@@ -95,15 +95,14 @@ std::string ReadersMarkup(const Graph& graph, ValueId id, const DiffReport& repo
   size_t readers = 0;
   for (const Op& op : graph.ops) {
     const auto at = std::ranges::find(op.inputs, id);
-    if (at == op.inputs.end() || ++readers > kMostReaders) continue;
+    if (at == op.inputs.end() || ++readers > kMaxReaders) continue;
     const auto operand = static_cast<size_t>(at - op.inputs.begin());
     const auto& operands = InfoOf(op.kind).operands;
     const std::string role =
         fmt::format("reads it as {}:", operand < operands.size() ? operands[operand].name : "x");
     items += NeighbourMarkup(graph, op.results[0], role, report);
   }
-  if (readers > kMostReaders)
-    items += fmt::format("<li>and {} more</li>\n", readers - kMostReaders);
+  if (readers > kMaxReaders) items += fmt::format("<li>and {} more</li>\n", readers - kMaxReaders);
   return items.empty() ? "<li>no op; an output</li>\n" : items;
 }
 

@@ -13,7 +13,7 @@ namespace rullama::cli {
 namespace {
 
 // Rows of the table; the rest is smaller.
-constexpr size_t kMostRows = 20;
+constexpr size_t kMaxShownRows = 20;
 
 struct GradientRow {
   std::string name;
@@ -67,7 +67,7 @@ std::string AsText(const GradientReport& report) {
       report.backend, report.baseline, report.threshold, report.loss.mean(),
       report.expected_loss.mean(), report.loss.tokens, "gradient", "NMSE", "max error",
       "1 - cosine");
-  const size_t shown = std::min(kMostRows, report.rows.size());
+  const size_t shown = std::min(kMaxShownRows, report.rows.size());
   for (const GradientRow& row : std::span(report.rows).first(shown)) {
     text += fmt::format("{:<40} {:>10.3g} {:>10.3g} {:>12.3g}{}\n", row.name, row.error.nmse,
                         row.error.max_error, std::max(0.0, 1 - row.error.cosine),

@@ -23,8 +23,8 @@ constexpr double kColumnWidth = 7.3;  // of the monospaced font
 constexpr double kPadding = 10;
 constexpr double kMargin = 16;
 constexpr double kTitleHeight = 34;
-constexpr size_t kMostLabels = 3;    // alike, of edges from one node
-constexpr size_t kMostColumns = 44;  // of a line in a box
+constexpr size_t kMaxLabels = 3;    // alike, of edges from one node
+constexpr size_t kMaxColumns = 44;  // of a line in a box
 
 // An op, a folded block, or what is outside of the only block that is drawn.
 enum class NodeKind { kOp, kBlock, kStub };
@@ -212,7 +212,7 @@ class DrawingBuilder {
 };
 
 // A line of a box: fit for its width.
-std::string Line(const std::string& text) { return Fitted(ShownName(text), kMostColumns); }
+std::string Line(const std::string& text) { return Fitted(ShownName(text), kMaxColumns); }
 
 size_t Columns(const std::string& line) {
   return static_cast<size_t>(std::ranges::count_if(
@@ -269,7 +269,7 @@ class DrawingPainter {
     std::set<std::pair<size_t, std::string>> labelled;
     for (Edge& edge : edges_) {
       const std::pair key(edge.from, edge.label);
-      if (readers[key] > kMostLabels && !labelled.insert(key).second) edge.label.clear();
+      if (readers[key] > kMaxLabels && !labelled.insert(key).second) edge.label.clear();
     }
   }
 

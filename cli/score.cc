@@ -82,7 +82,7 @@ Result<std::unique_ptr<ModelSession>> OpenScoringSession(const ConfigFlags& flag
     RL_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(loaded.config.values().model.path));
     RL_ASSIGN_OR_RETURN(const auto model, OpenModel(*file.file));
     chunk = ScoreRows(model->facts().vocabulary,
-                      loaded.config.values().context.prefill_chunk.value_or(kFewestAutoRows));
+                      loaded.config.values().context.prefill_chunk.value_or(kMinAutoRows));
   }
   return OpenModelSession(flags, {.outputs = GraphOutputs::kAllLogits, .max_rows = chunk}, console);
 }

@@ -27,7 +27,7 @@ struct WatchedMapping {
   std::atomic<uintptr_t> begin{0};
   std::atomic<uintptr_t> end{0};
 };
-constexpr size_t kMostMappings = 64;
+constexpr size_t kMaxMappings = 64;
 
 // A handler can only reach what has static storage. All of it is lock-free atomics.
 struct SignalState {
@@ -44,7 +44,7 @@ struct SignalState {
   std::atomic<int64_t> last_interrupt_ms{INT64_MIN / 2};
   std::atomic<int64_t> second_interrupt_ms{kSecondInterruptMs};
   std::atomic<const char*> interrupt_notice{nullptr};
-  std::array<WatchedMapping, kMostMappings> mappings;
+  std::array<WatchedMapping, kMaxMappings> mappings;
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 SignalState signals;

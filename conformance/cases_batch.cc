@@ -31,7 +31,7 @@ struct BatchHeads {
   const char* name;
   DType cache;
   int64_t heads, kv_heads, dim, capacity, window;
-  int64_t most_past;
+  int64_t max_past;
 };
 
 ValueId AddBatchAttention(CaseBuilder& b, const BatchHeads& s, ValueId q, ValueId k, ValueId v,
@@ -52,7 +52,7 @@ ValueId AddBatchAttention(CaseBuilder& b, const BatchHeads& s, ValueId q, ValueI
 }
 
 ops::AttentionRows AddCaches(CaseBuilder& b, const BatchHeads& s) {
-  const ops::AttentionRows rows = AddStepRows(b, s.most_past);
+  const ops::AttentionRows rows = AddStepRows(b, s.max_past);
   const TensorType fresh(s.cache, {kT, s.kv_heads, s.dim});
   const ValueId q = b.Floats("q", F({kT, s.heads, s.dim}), -3, 3);
   const ValueId k = b.Floats("k_new", fresh, -0.3, 0.3);
@@ -119,7 +119,7 @@ void BatchExperts(CaseBuilder& b, DType dtype) {
 void BatchLayer(CaseBuilder& b, DType dtype) {
   constexpr BatchHeads kOwn{"layer", DType::kF16, 4, 2, 64, 160, 0, 159};
   GraphBuilder& g = b.graph();
-  const ops::AttentionRows rows = AddStepRows(b, kOwn.most_past);
+  const ops::AttentionRows rows = AddStepRows(b, kOwn.max_past);
   const auto vector = [&](const std::string& name, int64_t n) {
     return b.Constant(name, F({n}), 0.5, 1.5);
   };

@@ -30,9 +30,9 @@ DeviceDescription Gpu(uint64_t total, uint64_t free) {
   return device;
 }
 
-DeviceSettings Choose(const DeviceDescription& device, int64_t most_rows = kLongContext,
+DeviceSettings Choose(const DeviceDescription& device, int64_t max_rows = kLongContext,
                       AutoChoices choices = kBoth, DeviceSettings given = kDefaults) {
-  auto settings = ChooseForDevices(std::move(given), choices, {&device, 1}, most_rows, Need);
+  auto settings = ChooseForDevices(std::move(given), choices, {&device, 1}, max_rows, Need);
   EXPECT_TRUE(settings.has_value());
   return settings.value_or(DeviceSettings{.max_rows = -1});
 }

@@ -24,7 +24,7 @@ std::vector<int64_t> CutPoints(int64_t tokens, int64_t chunk, std::span<const in
   std::vector<int64_t> cuts;
   int64_t last = 0;
   while (true) {
-    const auto border = std::ranges::lower_bound(turn_borders, last + kLeastTurnRows);
+    const auto border = std::ranges::lower_bound(turn_borders, last + kMinTurnRows);
     const int64_t next =
         border == turn_borders.end() ? last + chunk : std::min(last + chunk, *border);
     last = CutForMedia(last, next, media);

@@ -10,10 +10,10 @@
 namespace rullama {
 
 // Fewest rows between a cut and a turn border at which the next cut is made.
-inline constexpr int64_t kLeastTurnRows = 64;
+inline constexpr int64_t kMinTurnRows = 64;
 
 // The positions in (0, tokens] at which a prompt is cut, ascending: `chunk` rows behind the last
-// cut, or at the first turn border that lies at least kLeastTurnRows behind it. `turn_borders` are
+// cut, or at the first turn border that lies at least kMinTurnRows behind it. `turn_borders` are
 // ascending. Cuts depend on what is before them only, so a prompt that goes on keeps them: whoever
 // reads it from a cut on runs the steps of somebody who reads all of it.
 //

@@ -260,8 +260,8 @@ const ModelSession& EngineAccess::SessionOf(const Engine& engine) { return *engi
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 
-std::string Engine::Metadata(size_t most_items) const {
-  return MetadataJson(*impl_->session->model().file.file, most_items);
+std::string Engine::Metadata(size_t max_items) const {
+  return MetadataJson(*impl_->session->model().file.file, max_items);
 }
 
 EngineStats Engine::stats() const {

@@ -58,10 +58,10 @@ Json ScalarJson(GgufType type, const std::byte* bytes) {
   return nullptr;
 }
 
-Json ValueJson(const GgufValue& value, size_t most_items) {
+Json ValueJson(const GgufValue& value, size_t max_items) {
   if (value.type == GgufType::kString) return value.text();
   if (value.type != GgufType::kArray) return ScalarJson(value.type, value.bytes.data());
-  if (value.count > most_items) return nullptr;
+  if (value.count > max_items) return nullptr;
   Json list = Json::array();
   if (value.element_type == GgufType::kString) {
     for (const std::string_view text : value.strings()) list.push_back(text);
@@ -105,10 +105,10 @@ std::string ContentDigest(const ModelFile& model) {
   return HexText(Sha256(model.file->bytes().first(model.file->data_offset())));
 }
 
-std::string MetadataJson(const GgufFile& file, size_t most_items) {
+std::string MetadataJson(const GgufFile& file, size_t max_items) {
   Json object = Json::object();
   for (const GgufEntry& entry : file.metadata()) {
-    object[std::string(entry.key)] = ValueJson(entry.value, most_items);
+    object[std::string(entry.key)] = ValueJson(entry.value, max_items);
   }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -21,7 +21,7 @@ uint64_t ParameterCount(const GgufFile& file);
 // the SHA-256 of its header (metadata and table of tensors).
 std::string ContentDigest(const ModelFile& model);
 
-// The metadata as a JSON object; arrays of more than `most_items` elements are null.
-std::string MetadataJson(const GgufFile& file, size_t most_items);
+// The metadata as a JSON object; arrays of more than `max_items` elements are null.
+std::string MetadataJson(const GgufFile& file, size_t max_items);
 
 }  // namespace rullama

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 // The number that stands for the logarithm of zero.
-constexpr float kLeastLogprob = -9999.0F;
+constexpr float kMinLogprob = -9999.0F;
 
 double PerSecond(int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
@@ -26,7 +26,7 @@ json TokenLogprobJson(const TokenLogprob& one, const AnswerIdentity& identity) {
   json list = json::array();
   for (const char byte : bytes) list.push_back(static_cast<unsigned char>(byte));
   return {{"token", ValidUtf8(bytes)},
-          {"logprob", std::max(one.logprob, kLeastLogprob)},
+          {"logprob", std::max(one.logprob, kMinLogprob)},
           {"bytes", std::move(list)}};
 }
 

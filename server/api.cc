@@ -38,7 +38,7 @@ bool AreFieldNames(std::string_view names) {
 }
 
 // The slots of the models that may be loaded at the same time, at most.
-int64_t MostSlots(const std::vector<ModelState>& models, int64_t max_loaded) {
+int64_t MaxSlots(const std::vector<ModelState>& models, int64_t max_loaded) {
   std::vector<int64_t> slots;
   slots.reserve(models.size());
   for (const ModelState& state : models) slots.push_back(state.model.info.slots);
@@ -60,7 +60,7 @@ Api::Api(std::vector<ServedModel> models, std::shared_ptr<Engine> first, ApiOpti
               metrics_),
       running_([&] {
         RequestLimits limits = options_.limits;
-        limits.slots = MostSlots(models_.All(), options_.max_loaded_models);
+        limits.slots = MaxSlots(models_.All(), options_.max_loaded_models);
         return limits;
       }()),
       services_{options_, models_, metrics_, running_} {}

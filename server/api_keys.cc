@@ -12,8 +12,8 @@
 namespace rullama::server {
 namespace {
 
-constexpr size_t kFewestKeyBytes = 8;
-constexpr size_t kMostKeyBytes = 256;
+constexpr size_t kMinKeyBytes = 8;
+constexpr size_t kMaxKeyBytes = 256;
 constexpr size_t kBlockBytes = 64;  // of SHA-256
 
 bool IsVisible(char c) { return c > ' ' && c <= '~'; }
@@ -79,13 +79,13 @@ Status ApiKeys::Add(std::string_view line, std::string_view source) {
   const size_t colon = line.find(':');
   const std::string_view key =
       Trimmed(colon == std::string_view::npos ? line : line.substr(colon + 1));
-  if (key.size() < kFewestKeyBytes || key.size() > kMostKeyBytes ||
+  if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes ||
       !std::all_of(key.begin(), key.end(), IsVisible)) {
     return MakeError(
         ErrorKind::kUsage, "server.api_key",
         "{}: key {} has {} bytes, expected {} to {} visible characters of ASCII; write "
         "one key a line, as KEY or NAME:KEY",
-        source, keys_.size() + 1, key.size(), kFewestKeyBytes, kMostKeyBytes);
+        source, keys_.size() + 1, key.size(), kMinKeyBytes, kMaxKeyBytes);
   }
   std::string name = fmt::format("key{}", keys_.size() + 1);
   if (colon != std::string_view::npos) name = ShownName(Trimmed(line.substr(0, colon)));

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 // The level of Ollama's API that this one corresponds to. Clients split it at its dots.
 constexpr const char* kApiLevel = "0.20.0";
-constexpr size_t kMostItems = 16;  // of a list in `model_info`
+constexpr size_t kMaxListedItems = 16;  // of a list in `model_info`
 constexpr const char* kNever = "2318-01-01T00:00:00Z";
 
 std::string ParameterText(int64_t parameters) {
@@ -183,17 +183,18 @@ void OllamaShow(const Services& services, Call& call) {
   const auto state = services.models.Find(model->id);
   if (!state) return call.Fail(state.error());
   const ModelInfo& info = model->engine->info();
-  call.SendJson({{"modelfile", fmt::format("FROM {}\n", model->id)},
-                 {"parameters", ParameterLines(info.sampling)},
-                 {"template", "{{ .Prompt }}"},
-                 {"system", ""},
-                 {"license", ""},
-                 {"details", DetailsOf(info)},
-                 {"model_info", json::parse(model->engine->Metadata(
-                                    verbose ? std::numeric_limits<size_t>::max() : kMostItems))},
-                 {"capabilities", CapabilitiesOf(info)},
-                 {"modified_at", TimeOf(state->model.time)}},
-                fields.Unknown());
+  call.SendJson(
+      {{"modelfile", fmt::format("FROM {}\n", model->id)},
+       {"parameters", ParameterLines(info.sampling)},
+       {"template", "{{ .Prompt }}"},
+       {"system", ""},
+       {"license", ""},
+       {"details", DetailsOf(info)},
+       {"model_info", json::parse(model->engine->Metadata(
+                          verbose ? std::numeric_limits<size_t>::max() : kMaxListedItems))},
+       {"capabilities", CapabilitiesOf(info)},
+       {"modified_at", TimeOf(state->model.time)}},
+      fields.Unknown());
 }
 
 void OllamaChat(const Services& services, Call& call) {

@@ -15,10 +15,10 @@ namespace {
 
 // A device that is lost again within this time of its opening is not opened once more.
 constexpr std::chrono::seconds kSettled{60};
-constexpr size_t kMostNameBytes = 64;
+constexpr size_t kMaxModelNameBytes = 64;
 
 std::string Quoted(std::string_view name) {
-  return "'" + ShownName(name.substr(0, kMostNameBytes)) + "'";
+  return "'" + ShownName(name.substr(0, kMaxModelNameBytes)) + "'";
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostAnswers = 8;
+constexpr int64_t kMaxAnswers = 8;
 
 // Members that are accepted and need nothing done.
 constexpr std::array<std::string_view, 8> kHarmless = {
@@ -47,7 +47,7 @@ void ReadCommon(FieldReader& fields, Request& request) {
 }
 
 void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& out) {
-  out.n = fields.Integer("n", 1, std::min(kMostAnswers, context.slots)).value_or(1);
+  out.n = fields.Integer("n", 1, std::min(kMaxAnswers, context.slots)).value_or(1);
 }
 
 void ReadStreaming(FieldReader& fields, AnswerRequest& out) {

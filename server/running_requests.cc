@@ -11,7 +11,7 @@ namespace rullama::server {
 namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{50};
-constexpr int64_t kMostRetrySeconds = 60;
+constexpr int64_t kMaxRetrySeconds = 60;
 constexpr double kMeanWeight = 0.1;  // of the latest request
 
 struct CauseRow {
@@ -118,7 +118,7 @@ void RunningRequests::Remove(RunningRequest* request) {
 int64_t RunningRequests::RetryAfter() const {
   const auto waiting = static_cast<double>(std::max<int64_t>(answers_ - limits_.slots, 0));
   const double seconds = mean_seconds_ * (waiting + 1) / static_cast<double>(limits_.slots);
-  return std::clamp(static_cast<int64_t>(std::ceil(seconds)), int64_t{1}, kMostRetrySeconds);
+  return std::clamp(static_cast<int64_t>(std::ceil(seconds)), int64_t{1}, kMaxRetrySeconds);
 }
 
 void RunningRequests::Watch() {

@@ -16,7 +16,7 @@ constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 256;
 constexpr size_t kMaxBiases = 1024;
 // A bias that bans, and the largest one.
-constexpr double kMostBias = 100;
+constexpr double kMaxBias = 100;
 
 struct NumberField {
   std::string_view name;
@@ -78,11 +78,11 @@ void ReadBias(FieldReader& fields, std::map<int32_t, float>& biases) {
     if (failure != std::errc() || end != name.data() + name.size() || token < 0) {
       return fields.Fail("invalid_value", "logit_bias", "has a key that is no token id");
     }
-    if (!value.is_number() || std::abs(value.get<double>()) > kMostBias) {
+    if (!value.is_number() || std::abs(value.get<double>()) > kMaxBias) {
       return fields.Fail("invalid_value", "logit_bias", "has a bias that is not -100 to 100");
     }
     const auto bias = value.get<float>();
-    biases[token] = bias <= -kMostBias ? -std::numeric_limits<float>::infinity() : bias;
+    biases[token] = bias <= -kMaxBias ? -std::numeric_limits<float>::infinity() : bias;
   }
 }
 

@@ -49,7 +49,7 @@ struct View {
   int rank = 0;
   rl_dim dims[RL_MAX_RANK] = {};
   int64_t first_row = 0;  // of the value; `data` is where it lies
-  int64_t most_rows = INT64_MAX;
+  int64_t max_rows = INT64_MAX;
 
   static View Of(const rl_value& value);
   // Rows [first, first + most) of a value of a plain type: as many of them as the step has.
@@ -64,7 +64,7 @@ struct View {
     return static_cast<size_t>(Dim(axis, step));
   }
   [[nodiscard]] int64_t Rows(const Step& step) const {
-    return std::clamp<int64_t>(Dim(0, step) - first_row, 0, most_rows);
+    return std::clamp<int64_t>(Dim(0, step) - first_row, 0, max_rows);
   }
   // Elements of one row: the product of the inner dimensions.
   [[nodiscard]] int64_t RowElements(const Step& step) const {

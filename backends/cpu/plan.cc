@@ -80,7 +80,7 @@ View View::RowRange(int64_t first, int64_t most) const {
   View range = *this;
   range.data += static_cast<uint64_t>(first * RowElements({})) * InfoOf(dtype).block_bytes;
   range.first_row = first;
-  range.most_rows = most;
+  range.max_rows = most;
   return range;
 }
 

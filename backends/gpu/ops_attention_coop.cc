@@ -14,7 +14,7 @@ constexpr int64_t kMaxCoopQueries = 32;   // of a workgroup
 constexpr int64_t kQueryElements = 8192;  // of shared memory for their halves
 constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix each
 // Rows from which on its tiles have something to do.
-constexpr int64_t kFewestRows = 16;
+constexpr int64_t kMinRows = 16;
 
 int64_t QueriesOf(int64_t dim) {
   const auto fit = static_cast<uint64_t>(std::min(kMaxCoopQueries, kQueryElements / dim));
@@ -26,7 +26,7 @@ int64_t QueriesOf(int64_t dim) {
 bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   const AttentionShape a = AttentionShapeOf(plan);
   if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels ||
-      a.type != DType::kF16 || a.rows < kFewestRows || a.fresh < kMatrix ||
+      a.type != DType::kF16 || a.rows < kMinRows || a.fresh < kMatrix ||
       a.capacity % kMatrix != 0 || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
     return false;
   }

@@ -34,10 +34,11 @@ FreshShape FreshShapeOf(const PlanBuilder& plan) {
 // has in shared memory beside the probabilities and gradients of 64 others. Registers hold as many
 // sums.
 int64_t StagedRows(const PlanBuilder& plan, const FreshShape& shape) {
-  constexpr int64_t kMost = 16, kOthers = 64, kFacts = 1024;  // bytes of positions, means and so on
+  constexpr int64_t kMaxRowsOfTile = 16, kOthers = 64;
+  constexpr int64_t kFacts = 1024;  // bytes of positions, means and so on
   const int64_t row = 2 * (shape.dim + 4) + 2 * kOthers;
   const int64_t elements = (static_cast<int64_t>(plan.tuning().shared_bytes) - kFacts) / 4;
-  const int64_t rows = std::clamp<int64_t>(elements / row, 1, kMost);
+  const int64_t rows = std::clamp<int64_t>(elements / row, 1, kMaxRowsOfTile);
   return rows > 4 ? rows / 4 * 4 : rows;  // they lie in vectors of four
 }
 
@@ -75,10 +76,10 @@ kernels::FreshAttentionArgs FreshArgs(const PlanBuilder& plan) {
 // KiB.
 void AttentionStats(PlanBuilder& plan) {
   using In = operands::AttentionStats;
-  constexpr int64_t kMost = 8, kElements = 4096;
+  constexpr int64_t kMaxGroup = 8, kElements = 4096;
   const FreshShape s = FreshShapeOf<In>(plan);
   const int64_t group =
-      GroupOf(s.heads / s.kv_heads, std::clamp(kElements / s.dim, int64_t{1}, kMost));
+      GroupOf(s.heads / s.kv_heads, std::clamp(kElements / s.dim, int64_t{1}, kMaxGroup));
   DispatchBuilder(
       plan,
       FreshKernel<kernels::AttentionStats, rl_attention_stats_attrs>(plan, kStatsThreads, s, group),

@@ -13,7 +13,7 @@ namespace {
 // Chunks of weights of a lane that are under way at a time.
 constexpr uint32_t kDotChunksUnderWay = 2;
 // Quads of the row that an invocation brings to shared memory at a time, at least.
-constexpr uint64_t kLeastTurns = 2;
+constexpr uint64_t kMinTurns = 2;
 constexpr uint64_t kQuad = 4;
 constexpr uint64_t kDotChunk = 32;  // columns
 
@@ -21,18 +21,18 @@ constexpr uint64_t kDotChunk = 32;  // columns
 // It depends on how many chunks lanes take one after another, those for nothing counted as well,
 // and the end of each row like one more.
 uint64_t LanesFor(const Tuning& tuning, uint64_t share, uint64_t columns, uint64_t threads) {
-  constexpr uint64_t kLeastLanes = 8;  // that read a block of 256 together
+  constexpr uint64_t kMinLanes = 8;  // that read a block of 256 together
   const uint64_t chunks = columns / kDotChunk;
   const uint64_t max_lanes = std::min<uint64_t>(tuning.subgroups ? tuning.subgroup_size : 32, 32);
   const uint64_t least =
-      std::bit_floor(std::clamp<uint64_t>(chunks / kDotChunksUnderWay, 1, kLeastLanes));
-  uint64_t best = 1, least_cost = 0;
+      std::bit_floor(std::clamp<uint64_t>(chunks / kDotChunksUnderWay, 1, kMinLanes));
+  uint64_t best = 1, min_cost = 0;
   for (uint64_t lanes = std::min(least, max_lanes); lanes <= max_lanes; lanes *= 2) {
     const uint64_t turns = CeilDiv(share, threads / lanes);
     const uint64_t cost =
         turns * (CeilDiv(chunks, lanes * kDotChunksUnderWay) * kDotChunksUnderWay + 1);
-    if (least_cost != 0 && cost >= least_cost) continue;
-    least_cost = cost;
+    if (min_cost != 0 && cost >= min_cost) continue;
+    min_cost = cost;
     best = lanes;
   }
   return best;
@@ -137,7 +137,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
   const uint32_t threads = tuning.Threads(kPrologueThreads);
   const uint64_t columns = ColumnsOf(product);
   const uint64_t turns =
-      std::max(kLeastTurns, prologue == nullptr ? 0 : CeilDiv(columns, kQuad * threads));
+      std::max(kMinTurns, prologue == nullptr ? 0 : CeilDiv(columns, kQuad * threads));
   // In a step of one dispatch llvmpipe lets subgroups that leave out a loop past the barrier behind
   // it.
   const uint32_t together = tuning.software && tuning.persistent_groups > 0 ? 1 : 0;

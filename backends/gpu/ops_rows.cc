@@ -39,10 +39,9 @@ bool CastsToHalf(const PlanBuilder& plan) {
 
 // Workgroups among which a row is divided: a long one keeps a single workgroup waiting for memory.
 int64_t PartsOf(int64_t columns) {
-  constexpr int64_t kLeastColumns = 2048, kMaxParts = 128;
+  constexpr int64_t kMinColumns = 2048, kMaxParts = 128;
   int64_t parts = 1;
-  while (parts < kMaxParts && columns % (parts * 2) == 0 &&
-         columns / (parts * 2) >= kLeastColumns) {
+  while (parts < kMaxParts && columns % (parts * 2) == 0 && columns / (parts * 2) >= kMinColumns) {
     parts *= 2;
   }
   return parts;

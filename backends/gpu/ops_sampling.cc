@@ -83,9 +83,9 @@ void TopKOfFew(PlanBuilder& plan) {
 // the columns.
 uint64_t TopKParts(uint64_t columns, uint64_t k) {
   constexpr uint64_t kMaxParts = 64;
-  constexpr uint64_t kLeastShare = 2048;  // columns that keep a workgroup busy
-  constexpr uint64_t kGain = 8;           // columns of a part for each of its candidates
-  const uint64_t parts = std::min({kMaxParts, columns / kLeastShare, columns / (k * kGain)});
+  constexpr uint64_t kMinShare = 2048;  // columns that keep a workgroup busy
+  constexpr uint64_t kGain = 8;         // columns of a part for each of its candidates
+  const uint64_t parts = std::min({kMaxParts, columns / kMinShare, columns / (k * kGain)});
   return std::max<uint64_t>(parts, 1);
 }
 

@@ -53,7 +53,7 @@ struct WeightRows {
   uint64_t count = 0;
 };
 // The smallest accepted value of the option weight_piece, in bytes.
-inline constexpr uint64_t kLeastPiece = 4096;
+inline constexpr uint64_t kMinPiece = 4096;
 // The maximum size of a piece in bytes: `option`, or `max_allocation` if that is 0, rounded down to
 // a multiple of `granularity`. The last `granularity` bytes stay unused.
 inline uint64_t MaxPiece(uint64_t option, uint64_t max_allocation, uint64_t granularity) {

@@ -76,7 +76,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
           gpu::ParseSwitch(option, HasTensorCores(can),
                            "tensor cores of NVIDIA's, of compute capability 8.0 or later");
     } else if (option.key == "weight_piece") {
-      settings.weight_piece = gpu::ParseBytes(option, gpu::kLeastPiece, can.max_allocation);
+      settings.weight_piece = gpu::ParseBytes(option, gpu::kMinPiece, can.max_allocation);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else {

@@ -63,7 +63,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
       settings.persistent = gpu::ParseSwitch(option, CanPersist(can),
                                              "memory model of Vulkan, or no subgroup arithmetic");
     } else if (option.key == "weight_piece") {
-      settings.weight_piece = gpu::ParseBytes(option, gpu::kLeastPiece, can.max_allocation);
+      settings.weight_piece = gpu::ParseBytes(option, gpu::kMinPiece, can.max_allocation);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else if (option.key == "subgroups") {

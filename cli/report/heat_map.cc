@@ -16,8 +16,8 @@ namespace {
 constexpr double kMapLeft = 70;
 constexpr double kMapTop = 48;
 constexpr double kMapWidth = 866;
-constexpr int64_t kMostColumns = 192;
-constexpr int64_t kMostRows = 96;
+constexpr int64_t kMaxColumns = 192;
+constexpr int64_t kMaxShownRows = 96;
 constexpr double kDecades = 4;
 constexpr size_t kNotFinite = kHeatColours;
 
@@ -34,8 +34,8 @@ class HeatPainter {
  public:
   explicit HeatPainter(const HeatMap& map)
       : map_(map),
-        rows_(std::min(map.rows, kMostRows)),
-        columns_(std::min(map.columns, kMostColumns)),
+        rows_(std::min(map.rows, kMaxShownRows)),
+        columns_(std::min(map.columns, kMaxColumns)),
         width_(kMapWidth / static_cast<double>(std::max<int64_t>(columns_, 1))),
         height_(std::clamp(320 / static_cast<double>(std::max<int64_t>(rows_, 1)), 3.0, 20.0)) {
     for (const double cell : map.cells) {

@@ -10,7 +10,7 @@
 namespace rullama {
 namespace {
 
-constexpr double kMostSeconds = 100.0 * 365 * 86'400;
+constexpr double kMaxSeconds = 100.0 * 365 * 86'400;
 
 struct Unit {
   std::string_view name;
@@ -52,7 +52,7 @@ std::optional<double> SumOf(std::string_view text) {
 }  // namespace
 
 KeepAlive KeepAliveOf(double seconds) {
-  if (!(seconds >= 0) || seconds > kMostSeconds) return kForEver;
+  if (!(seconds >= 0) || seconds > kMaxSeconds) return kForEver;
   return KeepAlive(static_cast<int64_t>(std::ceil(seconds * 1000)));
 }
 

@@ -5,12 +5,12 @@ namespace rullama {
 namespace {
 
 constexpr int64_t kMaxPort = 65535;
-constexpr int64_t kMostModels = 64;
+constexpr int64_t kMaxModels = 64;
 constexpr int64_t kMaxRequests = 100'000;
 constexpr int64_t kMaxSeconds = 86'400;
-constexpr int64_t kMostHeaderBytes = int64_t{1} << 20;
-constexpr int64_t kMostBodyBytes = int64_t{1} << 30;
-constexpr int64_t kMostCacheMib = int64_t{1} << 24;
+constexpr int64_t kMaxHeaderBytes = int64_t{1} << 20;
+constexpr int64_t kMaxBodyBytes = int64_t{1} << 30;
+constexpr int64_t kMaxCacheMib = int64_t{1} << 24;
 constexpr IntegerRange kSeconds{1, kMaxSeconds};
 
 }  // namespace
@@ -24,7 +24,7 @@ BlockSpec ServerSchema() {
       .Field("keep_alive", &ServerConfig::keep_alive, KeepAliveCodec{},
              "How long a model stays loaded behind its last answer, unless the request says it.",
              "-1 for one model, 5m for each of several")
-      .Field("max_loaded_models", &ServerConfig::max_loaded_models, IntegerCodec{1, kMostModels},
+      .Field("max_loaded_models", &ServerConfig::max_loaded_models, IntegerCodec{1, kMaxModels},
              "Models that are loaded at the same time. Another one takes the place of the one that "
              "was used least recently, once that has no request any more.")
       .Field("host", &ServerConfig::host, NameCodec{},
@@ -61,10 +61,10 @@ BlockSpec ServerSchema() {
       .Field("max_connections", &ServerConfig::max_connections, IntegerCodec{1, kMaxRequests},
              "Open connections.")
       .Field("max_header_bytes", &ServerConfig::max_header_bytes,
-             IntegerCodec{1024, kMostHeaderBytes}, "Bytes of the head of a request.")
-      .Field("max_body_bytes", &ServerConfig::max_body_bytes, IntegerCodec{1024, kMostBodyBytes},
+             IntegerCodec{1024, kMaxHeaderBytes}, "Bytes of the head of a request.")
+      .Field("max_body_bytes", &ServerConfig::max_body_bytes, IntegerCodec{1024, kMaxBodyBytes},
              "Bytes of the body of a request.")
-      .Field("prefix_cache_mib", &ServerConfig::prefix_cache_mib, IntegerCodec{0, kMostCacheMib},
+      .Field("prefix_cache_mib", &ServerConfig::prefix_cache_mib, IntegerCodec{0, kMaxCacheMib},
              "Host memory, in MiB, for snapshots of prompts that later requests may begin with; 0: "
              "none are kept.")
       .Field("page", &ServerConfig::page, BoolCodec{}, "Offer the chat page at `/`.")

@@ -38,7 +38,7 @@ struct MaskTable::Walk {
   std::span<uint32_t> mask;
   // Behind an allowed token the end takes at most so many symbols.
   uint32_t limit = kUnreachable;
-  uint32_t most_symbols = 0;
+  uint32_t max_symbols = 0;
 };
 
 // Texts of a character set inside of which a configuration is.
@@ -61,7 +61,7 @@ const MaskTable::Entry& MaskTable::Find(ConfigId config) {
   entry.mask.assign(trie_->mask_words(), 0);
   Walk walk{.mask = entry.mask};
   Fill(config, walk);
-  entry.most_symbols = walk.most_symbols;
+  entry.max_symbols = walk.max_symbols;
   const size_t count = CountTokens(entry.mask);
   if (count <= kFewTokens) {
     entry.tokens = TokensOf(entry.mask, count);
@@ -96,7 +96,7 @@ void MaskTable::Fill(ConfigId config, Walk& walk) {
     const uint32_t symbols = automaton_.symbols_to_end(next);
     if (next == Automaton::kNowhere || symbols > walk.limit) continue;
     AddMask(tokens, walk.mask);
-    walk.most_symbols = std::max(walk.most_symbols, symbols);
+    walk.max_symbols = std::max(walk.max_symbols, symbols);
   }
   WalkText(config, walk);
 }
@@ -105,7 +105,7 @@ void MaskTable::WalkText(ConfigId config, Walk& walk) {
   const uint32_t symbols = automaton_.symbols_to_end(config);
   if (symbols <= walk.limit && TakesAllText(config)) {
     AddMask(trie_->text_tokens(), walk.mask);
-    walk.most_symbols = std::max(walk.most_symbols, symbols);
+    walk.max_symbols = std::max(walk.max_symbols, symbols);
     return;
   }
   const Inside inside = InsideOf(config);
@@ -161,7 +161,7 @@ void MaskTable::WalkSlice(const TokenTrie::Slice& slice, ConfigId config, const 
   constexpr auto kCounted = static_cast<uint32_t>(TokenTrie::Slice::kCounted);
   const bool has_room = inside.room >= slice.longest;
   AddMask(has_room ? slice.all : slice.at_most[std::min(inside.room, kCounted)], walk.mask);
-  walk.most_symbols = std::max(walk.most_symbols, inside.symbols);
+  walk.max_symbols = std::max(walk.max_symbols, inside.symbols);
   WalkNodes(slice.other_tokens, config, walk);
   if (!has_room && inside.room > kCounted) WalkNodes(slice.long_tokens, config, walk);
 }
@@ -185,7 +185,7 @@ void MaskTable::WalkNodes(std::span<const TokenTrie::Node> nodes, ConfigId confi
       const uint32_t symbols = automaton_.symbols_to_end(next);
       if (symbols <= walk.limit) {
         AllowToken(walk.mask, node.token());
-        walk.most_symbols = std::max(walk.most_symbols, symbols);
+        walk.max_symbols = std::max(walk.max_symbols, symbols);
       }
     }
     if (node.size > 1) {
@@ -208,7 +208,7 @@ Result<std::span<const uint32_t>> Matcher::Mask(int64_t left) {
   }
   const MaskTable::Entry& entry = table_->Find(config_);
   const int64_t behind = left - 1;  // tokens that may follow the next one
-  if (behind < entry.most_symbols && behind >= 0) {
+  if (behind < entry.max_symbols && behind >= 0) {
     table_->FindWithin(config_, static_cast<uint32_t>(behind), mask_);
     const auto is_zero = [](uint32_t word) { return word == 0; };
     if (!std::ranges::all_of(mask_, is_zero)) return mask_;

@@ -24,7 +24,7 @@ class MaskTable {
  public:
   struct Entry {
     bool all = false;             // every token of the vocabulary
-    uint32_t most_symbols = 0;    // to the end, behind the token that leads furthest from it
+    uint32_t max_symbols = 0;     // to the end, behind the token that leads furthest from it
     std::vector<TokenId> tokens;  // if there are few
     TokenMask mask;               // else
   };

@@ -10,14 +10,14 @@ namespace {
 
 // Targets of a loss are compared as f32 in its decomposition, which holds integers up to this one
 // exactly.
-constexpr int64_t kMostClasses = int64_t{1} << 24;
+constexpr int64_t kMaxClasses = int64_t{1} << 24;
 
 // logits f32[rows, n] and targets i32[rows].
 bool WantLogits(Context& c, size_t logits, size_t targets) {
   if (!c.WantMatrix(logits) || !c.WantIndex(targets, c.operand(logits).rows())) return false;
   const Dim& n = c.operand(logits).last();
-  if (n.IsConstant() && n.constant <= kMostClasses) return true;
-  c.Fail("{} columns of logits, expected a constant of at most {}", ToString(n), kMostClasses);
+  if (n.IsConstant() && n.constant <= kMaxClasses) return true;
+  c.Fail("{} columns of logits, expected a constant of at most {}", ToString(n), kMaxClasses);
   return false;
 }
 
@@ -46,8 +46,8 @@ Types InferLinearCrossEntropy(Context& c) {
   c.WantIndex(In::targets, x.rows());
   const auto n = WantWeight(c, In::weight, x.last(), true);
   if (!n) return {};
-  if (n->constant > kMostClasses) {
-    c.Fail("weight has {} rows, expected at most {}", n->constant, kMostClasses);
+  if (n->constant > kMaxClasses) {
+    c.Fail("weight has {} rows, expected at most {}", n->constant, kMaxClasses);
   }
   return {TensorType(DType::kF32, {x.rows()}), x};
 }

@@ -45,7 +45,7 @@ constexpr OpInfo kOps[] = {
    k##Name##Results,                                                                   \
    std::span<const AttrInfo>(Name##Attrs::kInfos, std::size(Name##Attrs::kInfos) - 1), \
    sizeof(rl_##name##_attrs),                                                          \
-   kLeastAttributeBytes<rl_##name##_attrs>,                                            \
+   kMinAttributeBytes<rl_##name##_attrs>,                                              \
    traits,                                                                             \
    doc},
 #include <rullama/ir/ops.def>

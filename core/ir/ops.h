@@ -48,7 +48,7 @@ struct OpInfo {
   std::span<const std::string_view> results;
   std::span<const AttrInfo> attrs;
   size_t attrs_size;
-  size_t least_attrs_size;  // in the oldest ABI version with the op
+  size_t min_attrs_size;  // in the oldest ABI version with the op
   OpTrait trait;
   std::string_view doc;
 };

@@ -87,7 +87,7 @@ TEST(OpsTest, LaterAdditionsRequireALaterAbi) {
   EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_SQUARE}), 0);
   EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_GELU_TANH_GRAD}), 3);
   EXPECT_EQ(required(rl_binary_attrs{0, RL_UNARY_GELU_TANH_GRAD}), 0);  // another enumeration
-  EXPECT_EQ(InfoOf(OpKind::kRope).least_attrs_size, 12u);
+  EXPECT_EQ(InfoOf(OpKind::kRope).min_attrs_size, 12u);
   EXPECT_EQ(InfoOf(OpKind::kRope).attrs_size, 16u);
 }
 

@@ -51,7 +51,7 @@ Result<OpAttrs> AttrsFromAbi(OpKind kind, const rl_op& from) {
     std::memcpy(&found, from.attrs, sizeof(found));
   }
   found = std::min(found, from.attrs_size);
-  if (found < InfoOf(kind).least_attrs_size) {
+  if (found < InfoOf(kind).min_attrs_size) {
     return MakeError(ErrorKind::kBackend, "ref.graph", "{}: attributes of {} bytes, expected {}",
                      NameOf(kind), found, attrs.size());
   }

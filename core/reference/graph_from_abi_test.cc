@@ -104,7 +104,7 @@ TEST(GraphFromAbiTest, ShorterAttributesOfAnOlderHostAreRead) {
   const Graph graph = *std::move(b).Finish();
   const FlatGraph flat(graph);
   rl_op op = flat.view()->ops[0];
-  op.attrs_size = kLeastAttributeBytes<rl_rope_attrs>;
+  op.attrs_size = kMinAttributeBytes<rl_rope_attrs>;
   rl_graph older = *flat.view();
   older.ops = &op;
   const auto converted = GraphFromAbi(sdk::GraphView(older));

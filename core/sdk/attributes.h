@@ -28,10 +28,10 @@ namespace attributes_internal {
 // NOLINTEND(readability-identifier-naming)
 
 template <typename Attrs>
-struct LeastBytes;
+struct MinBytes;
 #define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
   template <>                                                             \
-  struct LeastBytes<rl_##name##_attrs> {                                  \
+  struct MinBytes<rl_##name##_attrs> {                                    \
     static constexpr size_t kValue = sizeof(Name);                        \
   };
 #include <rullama/ir/ops.def>
@@ -40,9 +40,9 @@ struct LeastBytes;
 
 // The bytes that a struct of attributes has in the oldest version of the ABI with the op.
 template <typename Attrs>
-inline constexpr size_t kLeastAttributeBytes = attributes_internal::LeastBytes<Attrs>::kValue;
+inline constexpr size_t kMinAttributeBytes = attributes_internal::MinBytes<Attrs>::kValue;
 
-// Copies a struct of `bytes` bytes, at least kLeastAttributeBytes<Attrs>. struct_size stays that of
+// Copies a struct of `bytes` bytes, at least kMinAttributeBytes<Attrs>. struct_size stays that of
 // the host.
 template <typename Attrs>
 Attrs ReadAttributes(const void* from, size_t bytes) {

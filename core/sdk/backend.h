@@ -133,7 +133,7 @@ class GraphView {
   // not know is zero.
   template <typename Attrs>
   [[nodiscard]] static Attrs attrs(const rl_op& op) {
-    if (op.attrs_size < kLeastAttributeBytes<Attrs>) {
+    if (op.attrs_size < kMinAttributeBytes<Attrs>) {
       throw Error(RL_INVALID_ARGUMENT, "attributes are smaller than this plugin expects");
     }
     return ReadAttributes<Attrs>(op.attrs, op.attrs_size);

@@ -117,8 +117,8 @@ class RULLAMA_API Engine : public std::enable_shared_from_this<Engine> {
   ~Engine();
 
   [[nodiscard]] const ModelInfo& info() const;
-  // The metadata of the model file as a JSON object. Lists of more than `most_items` are null.
-  [[nodiscard]] std::string Metadata(size_t most_items) const;
+  // The metadata of the model file as a JSON object. Lists of more than `max_items` are null.
+  [[nodiscard]] std::string Metadata(size_t max_items) const;
   // Counts of the work in progress and of all work since the engine was opened.
   [[nodiscard]] EngineStats stats() const;
 
