@@ -242,8 +242,8 @@ std::vector<DType> PackedTypes(const KernelTable& table) {
 
 TEST_P(MatMulTest, PacksTheCommonTypes) {
   EXPECT_THAT(PackedTypes(table()),
-              ::testing::UnorderedElementsAre(DType::kQ4_0, DType::kQ8_0, DType::kQ4_K,
-                                              DType::kQ5_K, DType::kQ6_K));
+              ::testing::UnorderedElementsAre(DType::kQ4_0, DType::kQ5_0, DType::kQ8_0,
+                                              DType::kQ4_K, DType::kQ5_K, DType::kQ6_K));
 }
 
 TEST_P(MatMulTest, PackedRowsMatchFloat64ForSmallBatches) {

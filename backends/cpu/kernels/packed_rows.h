@@ -4,10 +4,10 @@
 //
 // A packed group takes as many bytes as its sixteen rows in GGUF layout. In this file a "word" is
 // four consecutive bytes of a GGUF block, and a packed word is that word of each of the sixteen
-// rows. If the length of a block is not a multiple of four (Q4_0, Q8_0, Q6_K), its two-byte scale
-// `d` is stored apart:
+// rows. If the length of a block is not a multiple of four (Q4_0, Q5_0, Q8_0, Q6_K), its two-byte
+// scale `d` is stored apart:
 //
-//   uint8_t d[blocks][16][2]             Q4_0, Q8_0 and Q6_K only
+//   uint8_t d[blocks][16][2]             Q4_0, Q5_0, Q8_0 and Q6_K only
 //   uint8_t words[blocks][kWords][16][4]
 //
 // The words of a block are stored in the order in which the kernels read them, because the hardware
@@ -78,6 +78,52 @@ struct PackedBlock<DType::kQ4_0> : PackedBlock32 {
     return MoveBits<4 * kVector, 0, 15>(LoadWord(words, step));
   }
 };
+
+// Word 0 of Q5_0 is qh, whose bit i is bit 4 of quant i; the nibbles follow. The packed word has
+// the same bits transposed: bit 8 * b + 4 * v + s belongs to quant 16 * v + 4 * s + b, which is
+// byte b of vector v at step s, so that one shift moves the bits of all four bytes into place.
+template <>
+struct PackedBlock<DType::kQ5_0> : PackedBlock32 {
+  static constexpr size_t SourceWord(size_t position) { return position; }
+  static constexpr uint32_t TransposeHighBits(uint32_t qh) {
+    uint32_t packed = 0;
+    for (uint32_t row = 0; row < 8; ++row) {
+      // The multiplication moves bit b of a nibble to bit 8 * b.
+      packed |= ((qh >> (4 * row) & 15U) * 0x00204081U & 0x01010101U) << row;
+    }
+    return packed;
+  }
+  static constexpr uint32_t RestoreHighBits(uint32_t packed) {
+    uint32_t qh = 0;
+    for (uint32_t row = 0; row < 8; ++row) {
+      for (uint32_t b = 0; b < 4; ++b) qh |= (packed >> (8 * b + row) & 1U) << (4 * row + b);
+    }
+    return qh;
+  }
+  template <int kBit>
+  RL_INLINE static U8x64 WithHighBit(const U8x64& nibbles, const uint8_t* words) {
+    return Or(nibbles, MoveBits<kBit, 4, 16>(LoadWord(words, 0)));
+  }
+  template <int kPair, int kVector>
+  RL_INLINE static U8x64 Quants(const uint8_t* words, int /*section*/, int step) {
+    const U8x64 nibbles = MoveBits<4 * kVector, 0, 15>(LoadWord(words, 1 + step));
+    switch (step) {  // a constant wherever the steps are unrolled
+      case 0:
+        return WithHighBit<4 * kVector>(nibbles, words);
+      case 1:
+        return WithHighBit<4 * kVector + 1>(nibbles, words);
+      case 2:
+        return WithHighBit<4 * kVector + 2>(nibbles, words);
+      default:
+        return WithHighBit<4 * kVector + 3>(nibbles, words);
+    }
+  }
+};
+// The high bits of every block survive packing and unpacking.
+static_assert(PackedBlock<DType::kQ5_0>::TransposeHighBits(0x00000002) == 0x00000100 &&
+              PackedBlock<DType::kQ5_0>::TransposeHighBits(0x00010000) == 0x00000010 &&
+              PackedBlock<DType::kQ5_0>::RestoreHighBits(
+                  PackedBlock<DType::kQ5_0>::TransposeHighBits(0x9E3779B9)) == 0x9E3779B9);
 
 template <>
 struct PackedBlock<DType::kQ8_0> : PackedBlock32 {
@@ -242,6 +288,16 @@ struct PackedPositions {
 template <DType T>
 constexpr size_t kStagedBytes = (kChunk / kBlockElements<T> * kWords<T> * 4 + 63) / 64 * 64;
 
+// Changes word 0 of a GGUF block by `change`, where packing does not keep that word's bits in
+// order.
+template <DType T, typename F>
+RL_INLINE void ChangeFirstWord(uint8_t* words, F change) {
+  if constexpr (T == DType::kQ5_0) {
+    const uint32_t word = change(LoadU32(words));
+    std::memcpy(words, &word, sizeof(word));
+  }
+}
+
 // Packs blocks [block, block + blocks) of sixteen rows, at most a chunk.
 template <DType T>
 void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t blocks, uint8_t* d,
@@ -254,6 +310,9 @@ void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t bloc
     for (size_t b = 0; b < blocks; ++b, from += kBytes) {
       std::memcpy(d + (b * kLanes + r) * kDBytes<T>, from + PackedBlock<T>::kDOffset, kDBytes<T>);
       std::memcpy(staged[r] + b * kWords<T> * 4, from + kWordsOffset<T>, kWords<T> * 4);
+      ChangeFirstWord<T>(staged[r] + b * kWords<T> * 4, [](uint32_t word) {
+        return PackedBlock<DType::kQ5_0>::TransposeHighBits(word);
+      });
     }
   }
   const size_t count = blocks * kWords<T>;
@@ -297,6 +356,9 @@ void DequantizePackedRow(const void* group, size_t row, size_t k, size_t first, 
       std::memcpy(bytes + kWordsOffset<T> + 4 * P::SourceWord(w),
                   packed.Words(block) + (w * kLanes + row) * 4, 4);
     }
+    ChangeFirstWord<T>(bytes + kWordsOffset<T>, [](uint32_t word) {
+      return PackedBlock<DType::kQ5_0>::RestoreHighBits(word);
+    });
     DequantizeChunk<T>(bytes, kElements, out);
   }
 }
