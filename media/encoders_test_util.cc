@@ -92,11 +92,11 @@ SF_VIRTUAL_IO SoundInMemory() {
 }  // namespace
 
 std::vector<uint8_t> ExifWithOrientation(uint8_t orientation) {
-  return {'M', 'M', 0, 42, 0, 0, 0, 8,                         // header, directory at 8
-          0, 2,                                                // entries
-          1, 0x0F, 0, 2, 0, 0, 0, 2, 'x', 0, 0, 0,             // the maker's name
-          1, 0x12, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0,     // the orientation
-          0, 0, 0, 0};                                         // no other directory
+  return {'M', 'M',  0, 42, 0, 0, 0, 8,                          // header, directory at 8
+          0,   2,                                                // entries
+          1,   0x0F, 0, 2,  0, 0, 0, 2, 'x', 0,           0, 0,  // the maker's name
+          1,   0x12, 0, 3,  0, 0, 0, 1, 0,   orientation, 0, 0,  // the orientation
+          0,   0,    0, 0};                                      // no other directory
 }
 
 FileBytes EncodePng(uint32_t width, uint32_t height, std::vector<uint8_t> samples,
@@ -197,9 +197,9 @@ FileBytes EncodeGif(uint32_t width, uint32_t height, std::vector<uint8_t> indice
   GifFileType* const gif = EGifOpen(&file, WriteGif, nullptr);
   EGifSetGifVersion(gif, true);
   ColorMapObject* const colour_map = GifMakeMapObject(4, map);
-  EXPECT_EQ(EGifPutScreenDesc(gif, static_cast<int>(width), static_cast<int>(height), 2, 0,
-                              colour_map),
-            GIF_OK);
+  EXPECT_EQ(
+      EGifPutScreenDesc(gif, static_cast<int>(width), static_cast<int>(height), 2, 0, colour_map),
+      GIF_OK);
   GifFreeMapObject(colour_map);
   for (int i = 0; i < options.frames; ++i) {
     PutGifFrame(gif, width, height, indices, options);

@@ -18,7 +18,7 @@ struct PngOptions {
   int colour_type = 2;  // PNG_COLOR_TYPE_RGB
   int depth = 8;
   bool interlaced = false;
-  uint8_t orientation = 0;              // 0: no EXIF
+  uint8_t orientation = 0;                  // 0: no EXIF
   std::vector<uint8_t> palette = {};        // RGB
   std::vector<uint8_t> palette_alpha = {};  // tRNS of a palette
 };

@@ -118,10 +118,9 @@ Result<StoredPicture> DecodeGif(Bytes file, const PictureLimits& limits) {
   int transparent = NO_TRANSPARENT_COLOR;
   if (!FindFirstFrame(gif.get(), transparent)) return DamagedGif(*gif);
   const GifImageDesc& frame = gif->Image;
-  RL_RETURN_IF_ERROR(CheckPixels(static_cast<uint64_t>(frame.Width),
-                                 static_cast<uint64_t>(frame.Height), limits));
-  const ColorMapObject* const colours =
-      frame.ColorMap != nullptr ? frame.ColorMap : gif->SColorMap;
+  RL_RETURN_IF_ERROR(
+      CheckPixels(static_cast<uint64_t>(frame.Width), static_cast<uint64_t>(frame.Height), limits));
+  const ColorMapObject* const colours = frame.ColorMap != nullptr ? frame.ColorMap : gif->SColorMap;
   if (colours == nullptr) return DamagedPicture("GIF", "it has no table of colours");
   std::vector<GifPixelType> indices(static_cast<size_t>(frame.Width));
   for (const int y : RowOrder(frame.Height, frame.Interlace)) {

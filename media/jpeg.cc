@@ -18,8 +18,8 @@
 namespace rullama::media_internal {
 namespace {
 
-// A progressive file may repeat scans that are a few bytes long and cost time for every pixel. Files
-// of encoders have around ten.
+// A progressive file may repeat scans that are a few bytes long and cost time for every pixel.
+// Files of encoders have around ten.
 constexpr int kMaxScans = 100;
 
 struct JpegReader {

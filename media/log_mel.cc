@@ -14,10 +14,10 @@
 namespace rullama {
 namespace {
 
-constexpr size_t kHop = 160;      // samples from frame to frame
-constexpr size_t kWindow = 320;   // samples of a frame that are looked at
+constexpr size_t kHop = 160;       // samples from frame to frame
+constexpr size_t kWindow = 320;    // samples of a frame that are looked at
 constexpr size_t kUnfolded = 321;  // samples a frame needs; the last one is not looked at
-constexpr size_t kPadding = 160;  // zeros before the first sample
+constexpr size_t kPadding = 160;   // zeros before the first sample
 constexpr size_t kFftSize = 512;
 constexpr size_t kBins = kFftSize / 2 + 1;
 constexpr double kFloor = 0.001;

@@ -33,7 +33,8 @@ TEST(LogMel, OfSilenceIsTheFloor) {
 TEST(LogMel, OfAToneIsHighestAtItsFrequency) {
   std::vector<float> tone(1'600);
   for (size_t i = 0; i < tone.size(); ++i) {
-    tone[i] = static_cast<float>(std::sin(2 * std::numbers::pi * 2'000 * static_cast<double>(i) / kSoundRate));
+    tone[i] = static_cast<float>(
+        std::sin(2 * std::numbers::pi * 2'000 * static_cast<double>(i) / kSoundRate));
   }
   const std::vector<float> features = LogMel(tone);
   const size_t frame = 5;

@@ -1,5 +1,5 @@
-// The media files of ../shared/goldens/tiny-media against what transformers and Pillow make of them.
-// The tolerances are those of the README there.
+// The media files of ../shared/goldens/tiny-media against what transformers and Pillow make of
+// them. The tolerances are those of the README there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -85,8 +85,7 @@ TEST(TinyMedia, PicturesAreDecodedAndResized) {
       EXPECT_EQ(grid->rows * side, medium["size"][1]);
       EXPECT_EQ(grid->tokens(), medium["tokens"]);
       if (!medium.contains("rgb")) continue;
-      const Picture resized =
-          ResizeBicubic(*picture, grid->columns * side, grid->rows * side);
+      const Picture resized = ResizeBicubic(*picture, grid->columns * side, grid->rows * side);
       const auto rgb = ReadGolden<uint8_t>(medium["rgb"]);
       ExpectLevels(resized.rgb, rgb, jpeg ? 6 : 2, jpeg ? 1.0 : 0.01);
     }

@@ -11,10 +11,10 @@
 namespace rullama {
 
 struct PicturePatches {
-  uint32_t width = 0;          // values of a patch: 3 * patch * patch
-  std::vector<float> values;   // [count, width]: pixels / 255, ordered channel, row, column
-  std::vector<int32_t> x;      // [count]: column of the patch in the grid of patches, from 0
-  std::vector<int32_t> y;      // [count]: its row
+  uint32_t width = 0;         // values of a patch: 3 * patch * patch
+  std::vector<float> values;  // [count, width]: pixels / 255, ordered channel, row, column
+  std::vector<int32_t> x;     // [count]: column of the patch in the grid of patches, from 0
+  std::vector<int32_t> y;     // [count]: its row
 
   [[nodiscard]] size_t count() const { return x.size(); }
 };

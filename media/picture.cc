@@ -84,9 +84,10 @@ Result<Picture> DecodePicture(std::span<const std::byte> file, const PictureLimi
     media_internal::BlendWithWhite(picture);
     return media_internal::Upright(std::move(picture));
   } catch (const std::bad_alloc&) {
-    return MakeError(ErrorKind::kOutOfMemory, "media.memory",
-                     "there is not enough memory to decode a picture of {} bytes; use a smaller one",
-                     file.size());
+    return MakeError(
+        ErrorKind::kOutOfMemory, "media.memory",
+        "there is not enough memory to decode a picture of {} bytes; use a smaller one",
+        file.size());
   }
 }
 

@@ -141,11 +141,14 @@ TEST(Png, RefusesBombsByTheirHeader) {
     FileBytes file = EncodePng(1, 1, {0}, options);
     std::vector<uint8_t> header = {'I', 'H', 'D', 'R'};
     for (const uint32_t side : {width, height}) {
-      for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<uint8_t>(side >> shift));
+      for (int shift = 24; shift >= 0; shift -= 8)
+        header.push_back(static_cast<uint8_t>(side >> shift));
     }
     for (const int byte : {1, 0, 0, 0, 0}) header.push_back(static_cast<uint8_t>(byte));
-    const auto crc = static_cast<uint32_t>(crc32(0, header.data(), static_cast<uInt>(header.size())));
-    for (int shift = 24; shift >= 0; shift -= 8) header.push_back(static_cast<uint8_t>(crc >> shift));
+    const auto crc =
+        static_cast<uint32_t>(crc32(0, header.data(), static_cast<uInt>(header.size())));
+    for (int shift = 24; shift >= 0; shift -= 8)
+      header.push_back(static_cast<uint8_t>(crc >> shift));
     std::memcpy(file.data() + 12, header.data(), header.size());
     const Error error = ErrorOf(file);
     EXPECT_EQ(error.id, "media.too_large") << error.message;
@@ -165,7 +168,7 @@ TEST(Jpeg, ReadsProgressiveFilesThatLieOnTheirSide) {
   const FileBytes file = EncodeJpeg(2 * kSide, kSide, samples, options);
   const std::vector<uint8_t> rgb = Decoded(file, kSide, 2 * kSide);
   ASSERT_EQ(rgb.size(), samples.size());
-  EXPECT_NEAR(rgb[0], 40, 2);             // what was right is at the top
+  EXPECT_NEAR(rgb[0], 40, 2);  // what was right is at the top
   EXPECT_NEAR(rgb[rgb.size() - 1], 200, 2);
   ExpectCutsRefused(file, 2);  // without the marker of the end all pixels are there
 }
@@ -233,10 +236,18 @@ TEST(Pictures, OfOtherFormatsAreRefusedByName) {
     std::string_view name;
   };
   constexpr Case kCases[] = {
-      {"\0\0\0\x18" "ftypheic\0\0\0\0"sv, "HEIC"}, {"\0\0\0\x1C" "ftypavif\0\0\0\0"sv, "AVIF"},
-      {"BM\x36\x03\0\0"sv, "BMP"},                 {"II*\0\x08\0\0\0"sv, "TIFF"},
-      {"MM\0*\0\0\0\x08"sv, "TIFF"},               {"<svg xmlns='x'>"sv, "SVG"},
-      {"%PDF-1.4"sv, "PDF"},                       {""sv, "empty"},
+      {"\0\0\0\x18"
+       "ftypheic\0\0\0\0"sv,
+       "HEIC"},
+      {"\0\0\0\x1C"
+       "ftypavif\0\0\0\0"sv,
+       "AVIF"},
+      {"BM\x36\x03\0\0"sv, "BMP"},
+      {"II*\0\x08\0\0\0"sv, "TIFF"},
+      {"MM\0*\0\0\0\x08"sv, "TIFF"},
+      {"<svg xmlns='x'>"sv, "SVG"},
+      {"%PDF-1.4"sv, "PDF"},
+      {""sv, "empty"},
       {"hello"sv, "68 65 6c 6c 6f"},
   };
   for (const Case& test : kCases) {

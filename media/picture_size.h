@@ -21,8 +21,8 @@ inline constexpr uint32_t kDefaultImageTokens = 280;
 inline constexpr uint32_t kVideoFrameTokens = 70;
 
 // The budget for a picture of `width` x `height` pixels for which none is asked: the first one at
-// which the picture is not made smaller, at most kDefaultImageTokens. Blocks have 48 x 48 pixels, as
-// in all published models.
+// which the picture is not made smaller, at most kDefaultImageTokens. Blocks have 48 x 48 pixels,
+// as in all published models.
 [[nodiscard]] uint32_t DefaultImageTokens(uint32_t width, uint32_t height);
 
 struct BlockGrid {

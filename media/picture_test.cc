@@ -23,10 +23,10 @@ TEST(FitToBudget, FillsTheBudget) {
     uint32_t width, height, budget;
     BlockGrid grid;
   };
-  constexpr Case kCases[] = {
-      {310, 84, 70, {16, 4}},  {21, 34, 70, {6, 10}},  {120, 176, 280, {13, 20}},
-      {1200, 8, 70, {70, 1}},  {8, 1200, 70, {1, 70}}, {1, 1, 280, {16, 16}},
-      {1, 100, 1120, {3, 334}}};
+  constexpr Case kCases[] = {{310, 84, 70, {16, 4}},    {21, 34, 70, {6, 10}},
+                             {120, 176, 280, {13, 20}}, {1200, 8, 70, {70, 1}},
+                             {8, 1200, 70, {1, 70}},    {1, 1, 280, {16, 16}},
+                             {1, 100, 1120, {3, 334}}};
   for (const Case& test : kCases) {
     const auto grid = FitToBudget(test.width, test.height, test.budget, 48);
     ASSERT_TRUE(grid.has_value()) << grid.error().message;
@@ -74,7 +74,8 @@ TEST(Resize, KeepsFlatColoursAndEqualSizes) {
 // Computed by Image.resize(BICUBIC) of Pillow 13.
 TEST(Resize, AgreesWithPillow) {
   Picture ramp{4, 1, {}};
-  for (const int value : {0, 255, 10, 100}) ramp.rgb.insert(ramp.rgb.end(), 3, static_cast<uint8_t>(value));
+  for (const int value : {0, 255, 10, 100})
+    ramp.rgb.insert(ramp.rgb.end(), 3, static_cast<uint8_t>(value));
   const auto red = [](const Picture& picture) {
     std::vector<int> values;
     for (size_t i = 0; i < picture.rgb.size(); i += 3) values.push_back(picture.rgb[i]);

@@ -39,8 +39,8 @@ Taps TapsAt(double center, double scale, double from) {
   std::vector<double> weights(static_cast<size_t>(last - first));
   double sum = 0.0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    weights[i] = CubicKernel((static_cast<double>(i) + static_cast<double>(first) - center + 0.5) /
-                             scale);
+    weights[i] =
+        CubicKernel((static_cast<double>(i) + static_cast<double>(first) - center + 0.5) / scale);
     sum += weights[i];
   }
   Taps taps{static_cast<size_t>(first), {}};

@@ -23,10 +23,10 @@
 
 namespace rullama {
 
-inline constexpr uint32_t kSoundRate = 16'000;         // samples a second that models hear
-inline constexpr size_t kMaxSoundPiece = 480'000;      // 30 s, the longest that a model takes at once
-inline constexpr size_t kMinSoundSamples = 161;        // fewer give no token
-inline constexpr uint32_t kSoundFrame = 640;           // samples of a token without a tower
+inline constexpr uint32_t kSoundRate = 16'000;     // samples a second that models hear
+inline constexpr size_t kMaxSoundPiece = 480'000;  // 30 s, the longest that a model takes at once
+inline constexpr size_t kMinSoundSamples = 161;    // fewer give no token
+inline constexpr uint32_t kSoundFrame = 640;       // samples of a token without a tower
 
 struct SoundLimits {
   uint32_t max_seconds = 1800;
@@ -39,8 +39,8 @@ struct SoundLimits {
 [[nodiscard]] Result<std::vector<float>> DecodeSound(std::span<const std::byte> file,
                                                      const SoundLimits& limits = {});
 
-// `samples` in pieces of kMaxSoundPiece, which are encoded one after another. A rest too short for a
-// token is left out.
+// `samples` in pieces of kMaxSoundPiece, which are encoded one after another. A rest too short for
+// a token is left out.
 [[nodiscard]] std::vector<std::span<const float>> SoundPieces(std::span<const float> samples);
 
 // [ceil(samples / kSoundFrame), kSoundFrame], the last frame filled up with zeros: what a model
