@@ -54,7 +54,9 @@ void SlotStates::LimitReach(const Graph& graph) {
     const int64_t window = op.As<rl_attention_attrs>().window;
     for (const uint32_t operand : {In::k_state, In::v_state}) {
       if (op.inputs[operand] == kNoValue) continue;
-      const Value& state = graph.value(graph.value(op.inputs[operand]).state);
+      const ValueId first = graph.value(op.inputs[operand]).state;
+      if (first == kNoValue) continue;  // in a part of a graph, a cache can be a plain input
+      const Value& state = graph.value(first);
       int64_t& longest = windows.try_emplace(state.name, window).first->second;
       longest = longest == 0 || window == 0 ? 0 : std::max(longest, window);
     }

@@ -47,6 +47,36 @@ TEST(SlotStatesTest, DescribesCachesAndHistories) {
   EXPECT_EQ(history.all()[0].OffsetOf(1), 28U);
 }
 
+// A part of a graph, as `rullama diff --bisect` runs it, has values of other parts as inputs.
+TEST(SlotStatesTest, CachesMayBeInputsOfAPart) {
+  GraphBuilder b("part");
+  const TensorType index(DType::kI32, {Dim::T()});
+  const TensorType fresh(DType::kF32, {Dim::T(), 1, 8});
+  const TensorType cache(DType::kF32, {kTestSlots, 64, 1, 8});
+  const ValueId pos = b.Input(input_names::kPos, index);
+  const ValueId slot = b.Input(input_names::kSlot, index);
+  b.Output("out",
+           b.Add(ops::Attention{.q = b.Input("q", {DType::kF32, {Dim::T(), 2, 8}}),
+                                .k_new = b.Input("k", fresh),
+                                .v_new = b.Input("v", fresh),
+                                .k_state = b.Input("cache.k", cache),
+                                .v_state = b.Input("cache.v", cache),
+                                .q_pos = pos,
+                                .q_slot = slot,
+                                .kv_pos = pos,
+                                .kv_slot = slot,
+                                .past = b.Input(input_names::kPast, {DType::kI32, {kTestSlots}}),
+                                .mask = RL_MASK_CAUSAL,
+                                .window = 16,
+                                .scale = 1}));
+  const auto graph = std::move(b).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+  SlotStates states;
+  ASSERT_TRUE(states.AddGraph(*graph, 0, kTestSlots));
+  EXPECT_TRUE(states.all().empty());
+  EXPECT_EQ(states.spare(), 0);
+}
+
 TEST(SlotStatesTest, RingsMayHaveRowsToSpare) {
   GraphBuilder b("attending");
   const TensorType index(DType::kI32, {Dim::T()});
