@@ -54,7 +54,7 @@ class Sizes {
   Extents extents_;
 };
 
-// The cached rows that the queries of a step see, by the rule of attention.
+// The parts of the sequences that the queries of a step see, by the rule of attention.
 struct Visible {
   double pairs_of_row = 0;  // keys that a query row sees, on average
   double old_rows = 0;      // rows of the caches that some query row sees
@@ -107,7 +107,7 @@ Visible VisibleRows(const StepForCost& step, const MaskRule& rule) {
   return visible;
 }
 
-// The costs of the ops with these attributes.
+// The rule of the ops with these attributes.
 template <typename Attrs>
 MaskRule RuleOf(const Op& op, bool has_cache) {
   return {op.As<Attrs>().mask, op.As<Attrs>().window, has_cache};
