@@ -4,9 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
+
+#include "core/ir/dot.h"
 
 namespace rullama::cli {
 namespace {
@@ -35,13 +36,9 @@ std::string ShapesOf(const Graph& graph, const Op& op) {
 }  // namespace
 
 std::optional<int64_t> LayerOfName(std::string_view name) {
-  constexpr std::string_view kPrefix = "blk.";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  int64_t layer = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  const bool is_number = error == std::errc() && end != name.data() + name.size() && *end == '.';
-  return is_number && layer >= 0 ? std::optional(layer) : std::nullopt;
+  const int64_t block = BlockOfName(name);
+  if (block == kNoBlock || name == fmt::format("blk.{}", block)) return std::nullopt;
+  return block;
 }
 
 bool OpGroups::Less::operator()(std::span<const uint32_t> a, std::span<const uint32_t> b) const {
