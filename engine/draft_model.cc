@@ -46,8 +46,12 @@ Status CheckVocabulary(const LoadedModel& draft, const LoadedModel& main) {
 
 }  // namespace
 
+bool WantsDrafts(const Config& config) {
+  return config.drafts.lookup || config.drafts.model.has_value();
+}
+
 ModelSessionOptions WithDrafts(ModelSessionOptions options, const Config& config) {
-  if (!config.drafts.lookup && !config.drafts.model) return options;
+  if (!WantsDrafts(config)) return options;
   options.decode_rows = DecodeRows(options.slots, config.drafts.max);
   options.spare_rows = kSpareRows;
   return options;

@@ -10,6 +10,9 @@
 
 namespace rullama {
 
+// Whether the configuration asks for drafts of either kind.
+[[nodiscard]] bool WantsDrafts(const Config& config);
+
 // The options of a session that checks the drafts of the configuration, if there are any.
 [[nodiscard]] ModelSessionOptions WithDrafts(ModelSessionOptions options, const Config& config);
 

@@ -71,7 +71,7 @@ std::function<void(std::string_view)> WarnerOf(const HostHooks& hooks) {
 }
 
 void WarnOfIdleDrafts(const Config& config, Notices& notices) {
-  if (!config.drafts.lookup && !config.drafts.model) return;
+  if (!WantsDrafts(config)) return;
   notices.Warn("drafts have no effect: this model denoises");
 }
 
