@@ -9,7 +9,7 @@
 namespace rullama::gpu {
 namespace {
 
-// ---- kernels.def as rows ------------------------------------------------------------------------
+// ---- ops.def and kernels.def as rows ------------------------------------------------------------
 
 enum class Kind : uint8_t {
   kEnum,
@@ -39,6 +39,11 @@ struct Row {
 };
 
 constexpr Row kDefinitions[] = {
+    {Kind::kEnum, "Op", {}, {}},
+#define RL_OP(id, Name, name, operands, results, attributes, traits, doc) \
+  {Kind::kEnumerator, "RL_OP_" #name, {}, #id},
+#include <rullama/ir/ops.def>
+    {Kind::kEnd, {}, {}, {}},
 #define RL_ENUM(Name) {Kind::kEnum, #Name, {}, {}},
 #define RL_ENUMERATOR(name, value) {Kind::kEnumerator, #name, {}, #value},
 #define RL_END_ENUM {Kind::kEnd, {}, {}, {}},

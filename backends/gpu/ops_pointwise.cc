@@ -7,12 +7,10 @@
 namespace rullama::gpu {
 namespace {
 
-using enum PointwiseOp;
-
 constexpr uint32_t kPointwiseThreads = 256;
 
 struct Element {
-  PointwiseOp kind;
+  uint32_t op;
   int32_t fn = 0;
   uint32_t a = 0;
   uint32_t b = RL_NO_VALUE;
@@ -32,9 +30,9 @@ void Emit(PlanBuilder& plan, const Element& element) {
   const rl_value& y = plan.Result();
   const std::array<int64_t, 3> dims = Inner(y);
   std::array<int64_t, 4> strides{};
-  if (element.b != RL_NO_VALUE && element.kind != kAddVector) {
+  if (element.b != RL_NO_VALUE && element.op != RL_OP_add_vector) {
     const rl_value& b = plan.graph().value(element.b);
-    if (element.kind == kScale) {
+    if (element.op == RL_OP_scale) {
       strides[3] = b.dims[0].constant == 1 ? 0 : 1;
     } else {
       const std::array<int64_t, 3> other = Inner(b);
@@ -48,7 +46,7 @@ void Emit(PlanBuilder& plan, const Element& element) {
   }
   const int64_t inner = RowElements(y);
   DispatchBuilder(
-      plan, kernels::Pointwise{.threads = kPointwiseThreads, .op = element.kind, .fn = element.fn},
+      plan, kernels::Pointwise{.threads = kPointwiseThreads, .op = element.op, .fn = element.fn},
       {.a = element.a,
        .b = element.b,
        .y = plan.ResultIndex(),
@@ -68,56 +66,57 @@ void Emit(PlanBuilder& plan, const Element& element) {
 }
 
 void Unary(PlanBuilder& plan) {
-  Emit(plan, {.kind = kUnary,
+  Emit(plan, {.op = RL_OP_unary,
               .fn = plan.attrs<rl_unary_attrs>().fn,
               .a = plan.InputIndex(operands::Unary::x)});
 }
 
 void Binary(PlanBuilder& plan) {
-  Emit(plan, {.kind = kBinary,
+  Emit(plan, {.op = RL_OP_binary,
               .fn = plan.attrs<rl_binary_attrs>().fn,
               .a = plan.InputIndex(operands::Binary::a),
               .b = plan.InputIndex(operands::Binary::b)});
 }
 
 void Scale(PlanBuilder& plan) {
-  Emit(plan, {.kind = kScale,
+  Emit(plan, {.op = RL_OP_scale,
               .a = plan.InputIndex(operands::Scale::x),
               .b = plan.InputIndex(operands::Scale::weight)});
 }
 
 void Affine(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_affine_attrs>();
-  Emit(plan,
-       {.kind = kAffine, .a = plan.InputIndex(operands::Affine::x), .f0 = a.scale, .f1 = a.bias});
+  Emit(
+      plan,
+      {.op = RL_OP_affine, .a = plan.InputIndex(operands::Affine::x), .f0 = a.scale, .f1 = a.bias});
 }
 
 void Select(PlanBuilder& plan) {
-  Emit(plan, {.kind = kSelect,
+  Emit(plan, {.op = RL_OP_select,
               .a = plan.InputIndex(operands::Select::condition),
               .b = plan.InputIndex(operands::Select::a),
               .f0 = plan.attrs<rl_select_attrs>().otherwise});
 }
 
 void GeGlu(PlanBuilder& plan) {
-  Emit(plan, {.kind = kGeGlu,
+  Emit(plan, {.op = RL_OP_geglu,
               .a = plan.InputIndex(operands::GeGlu::gate),
               .b = plan.InputIndex(operands::GeGlu::up)});
 }
 
 void Clamp(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_clamp_attrs>();
-  Emit(plan, {.kind = kClamp, .a = plan.InputIndex(operands::Clamp::x), .f0 = a.lo, .f1 = a.hi});
+  Emit(plan, {.op = RL_OP_clamp, .a = plan.InputIndex(operands::Clamp::x), .f0 = a.lo, .f1 = a.hi});
 }
 
 void AddVector(PlanBuilder& plan) {
-  Emit(plan, {.kind = kAddVector,
+  Emit(plan, {.op = RL_OP_add_vector,
               .a = plan.InputIndex(operands::AddVector::x),
               .b = plan.InputIndex(operands::AddVector::vector)});
 }
 
 void Softcap(PlanBuilder& plan) {
-  Emit(plan, {.kind = kSoftcap,
+  Emit(plan, {.op = RL_OP_softcap,
               .a = plan.InputIndex(operands::Softcap::x),
               .f0 = plan.attrs<rl_softcap_attrs>().cap});
 }
@@ -126,7 +125,8 @@ void Softcap(PlanBuilder& plan) {
 
 void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n) {
   DispatchBuilder(
-      plan, kernels::Pointwise{.threads = kPointwiseThreads, .op = kBinary, .fn = RL_BINARY_ADD},
+      plan,
+      kernels::Pointwise{.threads = kPointwiseThreads, .op = RL_OP_binary, .fn = RL_BINARY_ADD},
       {.a = y,
        .b = x,
        .y = y,
