@@ -83,6 +83,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
   kernels::HeadTransform q_record =
       RecordOf(plan, q_heads != nullptr ? *q_heads : HeadTransform{.x = q_value});
   q_record.last = plan.InputIndex(Attention::q_end);
+  const int64_t fresh_rows = ConstantRows(plan.Input(Attention::k_new));
   const auto partial_heads = static_cast<uint64_t>(a.rows * parts * a.heads);
   const std::vector<uint32_t> none(static_cast<size_t>(a.rows * (a.heads / group)));
   DispatchBuilder(
@@ -99,7 +100,8 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
                             .canvas = a.canvas,
                             .scale = a.scale,
                             .split = split,
-                            .teams = std::min(threads / (a.dim / 4), keys)},
+                            .teams = std::min(threads / (a.dim / 4), keys),
+                            .one_row = HasOneRow(plan.graph(), tuning) && fresh_rows <= 1},
       {.q_pos = plan.InputIndex(Attention::q_pos),
        .q_slot = plan.InputIndex(Attention::q_slot),
        .kv_pos = plan.InputIndex(Attention::kv_pos),
@@ -115,7 +117,7 @@ bool AttentionOfOneRow(PlanBuilder& plan) {
                       .address,
        .counters = plan.scratch().Constant(std::as_bytes(std::span(none))),
        .rows = plan.Input(Attention::q).dims[0],
-       .fresh = ConstantRows(plan.Input(Attention::k_new)),
+       .fresh = fresh_rows,
        .transforms = {q_record, k_heads != nullptr ? RecordOf(plan, *k_heads) : none_made,
                       v_heads != nullptr ? RecordOf(plan, *v_heads) : none_made}})
       .Writes(k_heads != nullptr ? k_new : RL_NO_VALUE)

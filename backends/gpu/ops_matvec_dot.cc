@@ -157,6 +157,7 @@ void EmitInt8Gemv(PlanBuilder& plan, const Product& product, const ProductOperan
                                      .together = together,
                                      .experts = ExpertsOf(product.mode),
                                      .own_rows = own_rows,
+                                     .one_row = HasOneRow(plan.graph(), tuning),
                                      .max_columns = columns},
                   {.x = operands.x,
                    .weight = product.gate,

@@ -1,6 +1,6 @@
 #version 460
 // Attention of one row, or of each of several, over the old rows of its slot and the fresh ones. A
-// workgroup takes a few query heads of a row, GROUP.z, that share a key/value head, and every
+// workgroup takes a few query heads of a row, QueryRow(), that share a key/value head, and every
 // `parts`-th tile of keys; the last one to be done joins the parts. Norms and rotations of the
 // row's queries, key and value are computed on the way where the host left them out
 // (HeadTransform). Keys and values are on their way before anything waits. Accumulates in f32.
@@ -59,6 +59,8 @@ uint kv_head;
 uint first_head;
 Transforms heads;
 
+uint QueryRow() { return kOneRow != 0 ? 0 : GROUP.z; }
+
 // ---- the row's own heads ------------------------------------------------------------------------
 
 vec4 Row4(uint quad) { return uintBitsToFloat(shared_rows[quad]); }
@@ -72,7 +74,7 @@ HeadTransform HeadsOf(uint item) {
 uvec2 PlaceOf(uint item, const HeadTransform h) {
   const uint row_heads = item < kGroup ? kHeads : kKvHeads;
   const uint head = item < kGroup ? first_head + item : kv_head;
-  return AdvanceBy(h.x, GROUP.z * row_heads + head, kDim * 4);
+  return AdvanceBy(h.x, QueryRow() * row_heads + head, kDim * 4);
 }
 
 void FindNorms(uint items) {
@@ -129,7 +131,7 @@ void Rotate(uint item, uint pair) {
   vec2 turn = vec2(1.0, 0.0);
   if (turns) {
     const uvec2 rate = U32x2(h.rates).v[pair];
-    turn = CosSin(Turns(uint(I32(h.pos).v[GROUP.z]), rate));
+    turn = CosSin(Turns(uint(I32(h.pos).v[QueryRow()]), rate));
   }
   PutElement(item, i, a * turn.x - b * turn.y);
   PutElement(item, j, a * turn.y + b * turn.x);
@@ -216,26 +218,38 @@ void JoinFreshRows() {
 }
 
 void FindKeys() {
-  slot = I32(p.q_slot).v[GROUP.z];
-  pos = I32(p.q_pos).v[GROUP.z];
-  last = IsNull(heads.q.last) ? pos : I32(heads.q.last).v[GROUP.z];
+  const uint row = QueryRow();
+  slot = I32(p.q_slot).v[row];
+  pos = I32(p.q_pos).v[row];
+  last = IsNull(heads.q.last) ? pos : I32(heads.q.last).v[row];
   const int only_past = I32(p.past).v[0];
-  FindFreshRow();
+  // All that a plan of one row reads is on its way at the same time.
+  const int first_slot = I32(p.kv_slot).v[0], first_pos = I32(p.kv_pos).v[0];
   const bool valid = slot >= 0 && slot < int(kSlots);
   past = !valid ? 0 : kSlots == 1 ? only_past : I32(p.past).v[slot];
   stored = past;
-  if (valid) JoinFreshRows();
+  if (kOneRow != 0) {
+    fresh_row = 0;
+    sees_fresh = first_slot == slot;
+    has_more = false;
+  } else {
+    FindFreshRow();
+    if (valid) JoinFreshRows();
+  }
   first = kWindow == 0 ? 0 : (kCanvas != 0 ? past : pos) - kWindow + 1;
   first = max(first, max(past - int(kCapacity), 0));
   first = min(first, past);
-  sees_fresh = valid && sees_fresh && Reaches(I32(p.kv_pos).v[fresh_row]);
+  const int fresh_pos = kOneRow != 0 ? first_pos : I32(p.kv_pos).v[fresh_row];
+  sees_fresh = valid && sees_fresh && Reaches(fresh_pos);
   has_more = valid && has_more;
 }
 
 // Four elements of the key or value of a number, as they lie in memory.
 uvec4 LoadQuad(uvec2 state, uvec2 fresh, int at, uint quad) {
   // In front of its own row there are those of the keys before it, behind it all in their order.
-  const uint new_row = at <= past ? uint(fresh_row - (past - at)) : uint(at - past - 1);
+  const uint new_row = kOneRow != 0 ? 0
+                       : at <= past ? uint(fresh_row - (past - at))
+                                    : uint(at - past - 1);
   const uint row = at >= stored ? new_row : uint(slot) * kCapacity + uint(at) % kCapacity;
   const uvec2 base = at >= stored ? fresh : state;
   const uint from = (row * kKvHeads + kv_head) * kQuads + quad;
@@ -370,7 +384,7 @@ void WeighParts(Shared stats, uint parts) {
 
 // The sums of the parts of this row.
 uvec2 PartialOf(uint parts_in_all) {
-  return AdvanceBy(p.partial, GROUP.z * parts_in_all * kHeads, (kDim + 4) * 4);
+  return AdvanceBy(p.partial, QueryRow() * parts_in_all * kHeads, (kDim + 4) * 4);
 }
 
 void Merge(uint parts_in_all, uint parts) {
@@ -401,7 +415,7 @@ void Merge(uint parts_in_all, uint parts) {
   }
   barrier();
   for (uint at = me; at < outputs; at += kThreads) {
-    Shared(p.y).v[(GROUP.z * kHeads + first_head) * kQuads + at] =
+    Shared(p.y).v[(QueryRow() * kHeads + first_head) * kQuads + at] =
         SumOfTeams(teams, at) * shared_factor[at / kQuads];
   }
 }
@@ -434,7 +448,7 @@ void Finish(uint part, uint parts_in_all, uint parts) {
   for (uint at = me; at < kGroup * kQuads; at += kThreads) {
     const float all = shared_sum[at / kQuads];
     const float factor = parts > 1 ? 1.0 : all > 0.0 ? 1.0 / all : 0.0;
-    const uint place = ((parts > 1 ? part : GROUP.z) * kHeads + first_head) * kQuads + at;
+    const uint place = ((parts > 1 ? part : QueryRow()) * kHeads + first_head) * kQuads + at;
     Shared(parts > 1 ? partial : p.y).v[place] = SumOfTeams(kTeams, at) * factor;
   }
   if (parts > 1) {
@@ -442,13 +456,13 @@ void Finish(uint part, uint parts_in_all, uint parts) {
       Shared stats = Shared(AdvanceBy(partial, parts_in_all * kHeads, kDim * 4));
       stats.v[part * kHeads + first_head + me] = vec4(shared_sum[me], shared_max[me], 0.0, 0.0);
     }
-    if (ArrivesLast(Advance(p.counters, (GROUP.z * GROUPS.y + GROUP.y) * 4), parts))
+    if (ArrivesLast(Advance(p.counters, (QueryRow() * GROUPS.y + GROUP.y) * 4), parts))
       Merge(parts_in_all, parts);
   }
 }
 
 void main() {
-  if (GROUP.z >= At(p.rows, Step(p.step))) return;
+  if (kOneRow == 0 && GROUP.z >= At(p.rows, Step(p.step))) return;
   me = Index();
   first_head = GROUP.y * kGroup;
   kv_head = first_head / (kHeads / kKvHeads);
@@ -478,6 +492,6 @@ void main() {
     if (tile + turn <= past) LoadValues(tile + turn);
     buffer_at = kKeys * kGroup - buffer_at;
   }
-  if (fresh && has_more) AddOthers(tile - turn + int(kKeys), buffer_at);
+  if (kOneRow == 0 && fresh && has_more) AddOthers(tile - turn + int(kKeys), buffer_at);
   Finish(part, GROUPS.x, parts);
 }

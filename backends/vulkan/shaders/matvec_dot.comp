@@ -37,7 +37,9 @@ const int kPackedBytes = 0;
 shared uvec4 shared_bytes[kOwnRows * 2 * kRuns];
 shared vec2 shared_scale[kOwnRows * kRuns];  // and the sum of the run
 
-uint FirstOwnRow() { return GROUP.y * kOwnRows; }
+// A plan of one row looks up no number of rows: each wait for memory is felt on every level of a
+// step.
+uint FirstOwnRow() { return kOneRow != 0 ? 0 : GROUP.y * kOwnRows; }
 // The rows of the workgroup that exist; set by main().
 uint own_rows;
 
@@ -107,7 +109,11 @@ void StageRow(uint own) {
 
 void StageRows() {
   // Rows that do not exist are left out: their results are not stored.
-  for (uint own = 0; own < own_rows; ++own) StageRow(own);
+  if (kOneRow != 0) {
+    StageRow(0);
+  } else {
+    for (uint own = 0; own < own_rows; ++own) StageRow(own);
+  }
   barrier();
 }
 
@@ -123,7 +129,7 @@ uint ExpertOf(uint place) { return subgroupShuffle(expert_of_lane, place); }
 // One that does not exist fails the run, in place of which some other is read.
 void LoadExperts() {
   const uint lane = gl_SubgroupInvocationID;
-  const int expert = lane < p.used ? I32(p.experts).v[GROUP.y * p.used + lane] : 0;
+  const int expert = lane < p.used ? I32(p.experts).v[FirstOwnRow() * p.used + lane] : 0;
   const bool exists = expert >= 0 && expert < int(p.count);
   if (!exists) Step(p.step).failed_op = p.op;
   expert_of_lane = exists ? uint(expert) : 0;
@@ -194,7 +200,7 @@ float ExtraOf(uint own, uint weight_row, uint end) {
   if (kExperts == kStacked) {
     const uint place = weight_row / p.span;
     const uint expert = ExpertOf(place);
-    const float weight = IsNull(p.extra) ? 1.0 : F32(p.extra).v[GROUP.y * p.used + place];
+    const float weight = IsNull(p.extra) ? 1.0 : F32(p.extra).v[FirstOwnRow() * p.used + place];
     return IsNull(p.factor) ? weight : weight * F32(p.factor).v[expert];
   }
   if (!IsGateOfExtra()) return 1.0;
@@ -210,9 +216,12 @@ void Store(uint own, uint lane, uint weight_row, uint end, float extra) {
 }
 
 void main() {
-  const uint rows_of_x = At(p.rows, Step(p.step));
-  if (FirstOwnRow() >= rows_of_x) return;
-  own_rows = min(rows_of_x - FirstOwnRow(), kOwnRows);
+  own_rows = 1;
+  if (kOneRow == 0) {
+    const uint rows_of_x = At(p.rows, Step(p.step));
+    if (FirstOwnRow() >= rows_of_x) return;
+    own_rows = min(rows_of_x - FirstOwnRow(), kOwnRows);
+  }
   const uint lane = Index() & (p.lanes - 1), group = Index() / p.lanes;
   const uint groups = gl_WorkGroupSize.x / p.lanes;  // that have a row of weights each
   // Rows of weights in equal shares, whatever their number.
