@@ -1,22 +1,22 @@
-// rullama bench: speed of prompt evaluation and of generation, beside what the step has to read and
-// compute at least.
+// rullama bench: speed of prompt evaluation, of generation and of encoding pictures, beside what
+// the step has to read and compute at least.
 #include <rullama/sdk/processor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/bench_measurement.h"
 #include "cli/bench_plot.h"
 #include "cli/bench_table.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/encode_bench.h"
 #include "cli/json_text.h"
 #include "cli/loading.h"
 #include "cli/model_summary.h"
@@ -44,6 +44,7 @@ struct BenchFlags {
   std::string prompts = "512";
   std::string generations = "128";
   std::string depths = "0";
+  std::string image_tokens = "0";
   std::string repetitions = "5";
   TraceFlags trace;
   std::optional<std::string> plot;
@@ -51,100 +52,43 @@ struct BenchFlags {
   bool json = false;
 };
 
-enum class Kind {
-  kPrompt,    // pp: all tokens at once
-  kAllRows,   // pa: the same, with the logits of every token
-  kGenerate,  // tg: one after another
-  kDenoise,   // dn: one step of a canvas, conditioned on the one before
-};
-
-struct Test {
-  Kind kind = Kind::kPrompt;
-  int64_t tokens = 0;
-  int64_t depth = 0;  // tokens in the cache before
-
-  [[nodiscard]] std::string_view kind_name() const {
-    switch (kind) {
-      case Kind::kPrompt:
-        return "pp";
-      case Kind::kAllRows:
-        return "pa";
-      case Kind::kGenerate:
-        return "tg";
-      case Kind::kDenoise:
-        return "dn";
-    }
-    return "";
-  }
-  [[nodiscard]] std::string name() const {
-    return fmt::format("{}{}{}", kind_name(), tokens,
-                       depth > 0 ? fmt::format(" @ d{}", depth) : "");
-  }
-};
-
-struct Measurement {
-  Test test;
-  std::vector<double> seconds;
-  Traffic traffic;  // of one repetition
-
-  // Tokens per second of each repetition, ascending.
-  [[nodiscard]] std::vector<double> Rates() const {
-    std::vector<double> rates;
-    for (const double s : seconds) rates.push_back(static_cast<double>(test.tokens) / s);
-    std::ranges::sort(rates);
-    return rates;
-  }
-};
-
-double Mean(const std::vector<double>& x) {
-  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
-}
-
-double StandardDeviation(const std::vector<double>& x) {
-  if (x.size() < 2) return 0;
-  const double mean = Mean(x);
-  double sum = 0;
-  for (const double value : x) sum += (value - mean) * (value - mean);
-  return std::sqrt(sum / static_cast<double>(x.size() - 1));
-}
-
-double Median(const std::vector<double>& sorted) {
-  const size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-Result<std::vector<Test>> MakeTests(const BenchFlags& flags) {
+Result<std::vector<BenchTest>> MakeTests(const BenchFlags& flags) {
   RL_ASSIGN_OR_RETURN(const auto prompts, ParseIdList(flags.prompts, "-p"));
   RL_ASSIGN_OR_RETURN(const auto generations, ParseIdList(flags.generations, "-n"));
   RL_ASSIGN_OR_RETURN(const auto depths, ParseIdList(flags.depths, "-d"));
-  std::vector<Test> tests;
-  const Kind prompt = flags.all_rows ? Kind::kAllRows : Kind::kPrompt;
+  RL_ASSIGN_OR_RETURN(const auto pictures, ParseIdList(flags.image_tokens, "--image-tokens"));
+  std::vector<BenchTest> tests;
+  const BenchKind prompt = flags.all_rows ? BenchKind::kAllRows : BenchKind::kPrompt;
   for (const int64_t depth : depths) {
     for (const int64_t tokens : prompts) {
       if (tokens > 0) tests.push_back({prompt, tokens, depth});
     }
     for (const int64_t tokens : generations) {
-      if (tokens > 0 && !flags.all_rows) tests.push_back({Kind::kGenerate, tokens, depth});
+      if (tokens > 0 && !flags.all_rows) tests.push_back({BenchKind::kGenerate, tokens, depth});
     }
   }
-  for (const Test& test : tests) {
+  for (const int64_t tokens : pictures) {
+    if (tokens > 0) tests.push_back({BenchKind::kEncode, tokens, 0});
+  }
+  for (const BenchTest& test : tests) {
     if (test.tokens + test.depth <= kMaxBenchTokens) continue;
     return MakeError(ErrorKind::kUsage, "input.number", "test {} needs more than {} tokens",
                      test.name(), kMaxBenchTokens);
   }
   if (tests.empty()) {
-    return MakeError(ErrorKind::kUsage, "input.number", "-p, -n and -d leave nothing to measure");
+    return MakeError(ErrorKind::kUsage, "input.number",
+                     "-p, -n, -d and --image-tokens leave nothing to measure");
   }
   return tests;
 }
 
 // A model that denoises generates no single tokens: whatever their number, one step of a canvas is
 // measured for each depth.
-std::vector<Test> WithSteps(const std::vector<Test>& tests, int64_t canvas_length) {
-  std::vector<Test> changed;
-  for (Test test : tests) {
-    if (test.kind == Kind::kGenerate) test = {Kind::kDenoise, canvas_length, test.depth};
-    const auto same = [&test](const Test& other) { return other.name() == test.name(); };
+std::vector<BenchTest> WithSteps(const std::vector<BenchTest>& tests, int64_t canvas_length) {
+  std::vector<BenchTest> changed;
+  for (BenchTest test : tests) {
+    if (test.kind == BenchKind::kGenerate) test = {BenchKind::kDenoise, canvas_length, test.depth};
+    const auto same = [&test](const BenchTest& other) { return other.name() == test.name(); };
     if (std::ranges::none_of(changed, same)) changed.push_back(test);
   }
   return changed;
@@ -174,8 +118,12 @@ class Bench {
   }
 
   // The first run of each test warms up and is not counted.
-  Result<Measurement> Measure(const Test& test, int64_t repetitions) {
-    Measurement measurement{test, {}, TrafficOf(test)};
+  Result<BenchMeasurement> Measure(BenchTest test, int64_t repetitions) {
+    if (test.kind == BenchKind::kEncode) {
+      RL_ASSIGN_OR_RETURN(picture_, MakeBenchPicture(engine_.model(), test.tokens));
+      test.tokens = picture_.tokens;
+    }
+    BenchMeasurement measurement{test, {}, TrafficOf(test)};
     for (int64_t i = 0; i <= repetitions; ++i) {
       RL_ASSIGN_OR_RETURN(const double seconds, RunOnce(test));
       if (i > 0) measurement.seconds.push_back(seconds);
@@ -186,7 +134,8 @@ class Bench {
  private:
   [[nodiscard]] bool denoises() const { return engine_.model().facts().denoises(); }
 
-  Result<double> RunOnce(const Test& test) {
+  Result<double> RunOnce(const BenchTest& test) {
+    if (test.kind == BenchKind::kEncode) return RunEncodeTest();
     engine_.session().ForgetSlot(0);
     const std::vector<int32_t> tokens = Tokens(test.depth + test.tokens);
     const auto depth = std::span(tokens).first(static_cast<size_t>(test.depth));
@@ -217,11 +166,11 @@ class Bench {
                                         std::as_writable_bytes(std::span(&token, 1)));
   }
 
-  Result<double> RunTokenTest(const Test& test, std::span<const int32_t> depth,
+  Result<double> RunTokenTest(const BenchTest& test, std::span<const int32_t> depth,
                               std::span<const int32_t> rest) {
     if (!depth.empty()) RL_RETURN_IF_ERROR(RunTokens(depth));
     const auto start = Clock::now();
-    if (test.kind == Kind::kPrompt) {
+    if (test.kind == BenchKind::kPrompt) {
       RL_RETURN_IF_ERROR(RunTokens(rest));
     } else {
       for (const int32_t& token : rest) RL_RETURN_IF_ERROR(RunTokens(std::span(&token, 1)));
@@ -229,7 +178,13 @@ class Bench {
     return SecondsSince(start);
   }
 
-  Result<double> RunCanvasTest(const Test& test, std::span<const int32_t> depth,
+  Result<double> RunEncodeTest() {
+    const auto start = Clock::now();
+    RL_RETURN_IF_ERROR(engine_.media().Encode(picture_));
+    return SecondsSince(start);
+  }
+
+  Result<double> RunCanvasTest(const BenchTest& test, std::span<const int32_t> depth,
                                std::span<const int32_t> rest) {
     CanvasGeneratorOptions options;
     options.capacity = engine_.capacity();
@@ -239,7 +194,7 @@ class Bench {
     PhiloxCanvasRandom unused(0);
     CanvasGenerator generator(engine_.session(), unused, options);
     RL_RETURN_IF_ERROR(generator.Feed(depth));
-    if (test.kind == Kind::kPrompt) {
+    if (test.kind == BenchKind::kPrompt) {
       const auto start = Clock::now();
       RL_RETURN_IF_ERROR(generator.Feed(rest));
       return SecondsSince(start);
@@ -270,10 +225,12 @@ class Bench {
     return tokens;
   }
 
-  [[nodiscard]] Traffic TrafficOf(const Test& test) const {
-    if (test.kind == Kind::kDenoise) return TrafficOfStep(denoise_, {test.tokens, 0}, test.depth);
+  [[nodiscard]] Traffic TrafficOf(const BenchTest& test) const {
+    if (test.kind == BenchKind::kEncode) return TrafficOfPicture(engine_.model(), test.tokens);
+    if (test.kind == BenchKind::kDenoise)
+      return TrafficOfStep(denoise_, {test.tokens, 0}, test.depth);
     Traffic sum;
-    const bool prompt = test.kind != Kind::kGenerate;
+    const bool prompt = test.kind != BenchKind::kGenerate;
     const int64_t step = prompt ? engine_.limits().max_rows : 1;
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
@@ -289,15 +246,15 @@ class Bench {
   Program asked_;
   Program denoise_;
   Program state_only_;
+  DecodedMedium picture_;  // of the test kEncode that runs
 };
 
-BenchRow RowOf(const Measurement& m) {
-  const std::vector<double> rates = m.Rates();
-  const double seconds = static_cast<double>(m.test.tokens) / Median(rates);
+BenchRow RowOf(const BenchMeasurement& m) {
+  const double seconds = m.MedianSeconds();
   const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
   return {.test = m.test.name(),
-          .mean_per_s = Mean(rates),
-          .stddev_per_s = StandardDeviation(rates),
+          .mean_per_s = m.Mean(),
+          .stddev_per_s = m.StandardDeviation(),
           .gb_per_s = bytes / seconds / 1e9,
           .gflop_per_s = m.traffic.flops / seconds / 1e9};
 }
@@ -329,7 +286,7 @@ nlohmann::json NumberOrNull(const std::string& text) {
   return number.is_number() ? number : nlohmann::json();
 }
 
-nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubject& subject) {
+nlohmann::json AsJson(const BenchMeasurement& m, const BenchRow& row, const BenchSubject& subject) {
   const std::vector<double> rates = m.Rates();
   const auto tokens = static_cast<double>(m.test.tokens);
   const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
@@ -340,9 +297,10 @@ nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubj
           {"repetitions", rates.size()},
           {"mean_per_s", row.mean_per_s},
           {"stddev_per_s", row.stddev_per_s},
-          {"median_per_s", Median(rates)},
+          {"median_per_s", m.Median()},
           {"min_per_s", rates.front()},
           {"max_per_s", rates.back()},
+          {"median_s", m.MedianSeconds()},
           {"bytes_per_token", bytes / tokens},
           {"flops_per_token", m.traffic.flops / tokens},
           {"gb_per_s", row.gb_per_s},
@@ -359,24 +317,34 @@ nlohmann::json AsJson(const Measurement& m, const BenchRow& row, const BenchSubj
           {"commit", BuildCommit()}};
 }
 
+// What a picture takes, below the table; empty for other tests.
+std::string PictureLine(const BenchMeasurement& m) {
+  if (m.test.kind != BenchKind::kEncode) return {};
+  const double seconds = m.MedianSeconds();
+  return fmt::format("{}: {:.2f} ms a picture, {:.2f} pictures/s (medians)\n", m.test.name(),
+                     1e3 * seconds, 1 / seconds);
+}
+
 // Measures test by test and writes each as soon as it is known. Returns the speeds.
 Result<std::vector<BenchPoint>> WriteMeasurements(Bench& bench, const BenchSubject& subject,
-                                                  const std::vector<Test>& tests,
+                                                  const std::vector<BenchTest>& tests,
                                                   int64_t repetitions, bool as_json,
                                                   Console& console) {
   std::vector<BenchPoint> points;
   if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableHead(subject)));
   std::vector<std::string> warnings;
-  for (const Test& test : tests) {
-    RL_ASSIGN_OR_RETURN(const Measurement measurement, bench.Measure(test, repetitions));
+  std::string pictures;
+  for (const BenchTest& test : tests) {
+    RL_ASSIGN_OR_RETURN(const BenchMeasurement measurement, bench.Measure(test, repetitions));
     const BenchRow row = RowOf(measurement);
     points.push_back(
         {std::string(test.kind_name()), test.tokens, test.depth, row.mean_per_s, row.stddev_per_s});
     if (std::string warning = SpreadWarning(row); !warning.empty()) warnings.push_back(warning);
     RL_RETURN_IF_ERROR(console.Write(as_json ? JsonLine(AsJson(measurement, row, subject))
                                              : BenchTableRow(subject, row)));
+    pictures += PictureLine(measurement);
   }
-  if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableFoot(subject)));
+  if (!as_json) RL_RETURN_IF_ERROR(console.Write(BenchTableFoot(subject) + pictures));
   for (const std::string& warning : warnings) {
     // Part of what is pasted; machines read the numbers.
     if (as_json) {
@@ -407,7 +375,7 @@ Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console
   RL_ASSIGN_OR_RETURN(const int64_t repetitions,
                       ParseInteger(flags.repetitions, "-r", 1, kMaxRepetitions));
   int64_t needed = 1;
-  for (const Test& test : tests) needed = std::max(needed, test.tokens + test.depth);
+  for (const BenchTest& test : tests) needed = std::max(needed, test.tokens + test.depth);
   ConfigFlags config = flags.config;
   config.settings.push_back({"sampler.greedy", "true", "bench"});
   RL_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(config));
@@ -419,7 +387,7 @@ Result<int> RunBench(const BenchFlags& flags, TraceFile* trace, Console& console
   }
   if (canvas > 0) {
     tests = WithSteps(tests, canvas);
-    for (const Test& test : tests) needed = std::max(needed, test.tokens + test.depth);
+    for (const BenchTest& test : tests) needed = std::max(needed, test.tokens + test.depth);
   }
   if (loaded.config.origin("context.capacity") != Origin::kFlag) {
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "bench"});
@@ -450,12 +418,17 @@ Result<int> RunBenchAndTrace(const BenchFlags& flags, Console& console) {
 
 void AddBenchCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command = app.add_subcommand("bench", "Measure prompt evaluation and generation");
+  CLI::App* command =
+      app.add_subcommand("bench", "Measure prompt evaluation, generation and encoding");
   AddModelOptions(*command, flags->config);
   command->add_option("-p,--n-prompt", flags->prompts, "Prompt lengths, separated by commas")
       ->option_text("N,N");
   command->add_option("-n,--n-gen", flags->generations, "Tokens to generate")->option_text("N,N");
   command->add_option("-d,--n-depth", flags->depths, "Tokens in the cache before")
+      ->option_text("N,N");
+  command
+      ->add_option("--image-tokens", flags->image_tokens,
+                   "Pictures to encode, by their tokens: 70, 140, 280, 560 or 1120")
       ->option_text("N,N");
   command->add_option("-r,--repetitions", flags->repetitions, "Runs of each test, after a warm-up")
       ->option_text("N");
@@ -467,11 +440,13 @@ void AddBenchCommand(CLI::App& app, CommandContext& context) {
                    "Write a chart (SVG) of the speeds over the lengths and the depths")
       ->option_text("FILE");
   AddTraceOptions(*command, flags->trace);
+  AddTowerOption(*command, flags->config);
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
   command->footer(R"(Examples:
   rullama bench -m model.gguf
   rullama bench -m model.gguf -p 512,2048 -n 64 -d 0,4096 --json
+  rullama bench -m model.gguf --mmproj mmproj.gguf -p 0 -n 0 --image-tokens 280
   rullama bench -m model.gguf -p 128,512,2048 -d 0,4096,16384 --plot speed.svg)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return RunBenchAndTrace(*flags, context.console); };

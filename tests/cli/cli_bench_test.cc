@@ -54,6 +54,13 @@ TEST(Bench, JsonHasTheSameFields) {
   EXPECT_TRUE(record.contains("commit"));
 }
 
+TEST(Bench, PicturesNeedATowerAndABudget) {
+  EXPECT_THAT(RunRullama(BenchArguments({"--image-tokens", "280"})).err,
+              HasSubstr("[media.unsupported]"));
+  EXPECT_THAT(RunRullama(BenchArguments({"--image-tokens", "100"})).err,
+              HasSubstr("--image-tokens has 100, expected 70, 140, 280, 560 or 1120"));
+}
+
 TEST(Bench, TraceHasEveryStepItsSegmentsAndTheirOps) {
   const std::filesystem::path file =
       std::filesystem::path(::testing::TempDir()) / "bench_trace.json";

@@ -136,6 +136,25 @@ TEST(Encode, WritesSoftTokensAndSaysWhatTheyAre) {
   EXPECT_EQ(json::parse(sound.out).at("tokens"), 34);
 }
 
+TEST(Bench, EncodingOfPicturesIsMeasuredAlone) {
+  const std::vector<std::string> flags = {"-p", "0", "-n", "0", "-r", "3", "--image-tokens"};
+  const auto bench = [&flags](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return RunWith("bench", "e2b", more);
+  };
+  const RunResult table = bench({"70,140"});
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  for (const char* part : {" enc70 |", "enc140: ", " ms a picture, ", " pictures/s (medians)\n"}) {
+    EXPECT_THAT(table.out, HasSubstr(part));
+  }
+  const json record = json::parse(bench({"140", "--json"}).out);
+  EXPECT_EQ(record["test"], "enc140");
+  EXPECT_EQ(record["tokens"], 140);
+  EXPECT_EQ(record["repetitions"], 3);
+  EXPECT_NEAR(record["median_s"].get<double>() * record["median_per_s"].get<double>(), 140, 1e-6);
+  EXPECT_GT(record["flops_per_token"].get<double>(), 1e5);
+}
+
 TEST(Encode, WrongInputIsAnError) {
   const std::string out = (TemporaryDirectory() / "none.f32").string();
   const std::string picture = kGoldens + "tiny-rgba.png";

@@ -1,0 +1,50 @@
+#include "cli/encode_bench.h"
+
+#include <algorithm>
+#include <random>
+
+#include "engine/media_encoder.h"
+#include "media/picture_size.h"
+
+namespace rullama::cli {
+namespace {
+
+constexpr uint32_t kBlockSide = 48;  // pixels of a soft token, in all published models
+
+// A picture of `tokens` blocks, as square as their number allows.
+Picture NoisePicture(uint32_t tokens) {
+  uint32_t rows = 1;
+  for (uint32_t i = 1; i * i <= tokens; ++i) {
+    if (tokens % i == 0) rows = i;
+  }
+  Picture picture{.width = tokens / rows * kBlockSide, .height = rows * kBlockSide, .rgb = {}};
+  picture.rgb.resize(size_t{3} * picture.width * picture.height);
+  std::minstd_rand noise(1);
+  for (uint8_t& value : picture.rgb) value = static_cast<uint8_t>(noise() >> 8);
+  return picture;
+}
+
+}  // namespace
+
+Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_tokens) {
+  if (std::ranges::find(kImageTokenBudgets, image_tokens) == kImageTokenBudgets.end()) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--image-tokens has {}, expected 70, 140, 280, 560 or 1120", image_tokens);
+  }
+  const PictureTower* tower = model.towers.towers.picture.get();
+  if (tower == nullptr) return UnsupportedMedium(MediaKind::kPicture);
+  const auto budget = static_cast<uint32_t>(image_tokens);
+  DecodedMedium medium{
+      .kind = MediaKind::kPicture, .picture = NoisePicture(budget), .image_tokens = budget};
+  RL_ASSIGN_OR_RETURN(const BlockGrid grid,
+                      tower->Fit(medium.picture.width, medium.picture.height, budget));
+  medium.tokens = grid.tokens();
+  return medium;
+}
+
+Traffic TrafficOfPicture(const LoadedModel& model, int64_t tokens) {
+  const PictureTower& tower = *model.towers.towers.picture;
+  return {.weight_bytes = tower.facts().bytes, .flops = 2 * tower.MultiplyAdds(tokens)};
+}
+
+}  // namespace rullama::cli
