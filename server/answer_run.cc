@@ -19,6 +19,12 @@ namespace {
 
 constexpr double kPingSeconds = 15;
 
+// Tells the log and the metrics why the call was ended.
+void NoteCancel(const Services& services, Call& call, CancelCause cause) {
+  call.record().reason = NameOf(cause);
+  services.metrics.Add(Counter::kCancelled, 1, fmt::format("reason=\"{}\"", NameOf(cause)));
+}
+
 // The answers to one request while they are written. Each is read by a thread of its own.
 class AnswerRun {
  public:
@@ -152,7 +158,6 @@ bool AnswerRun::Write(const std::string& bytes) {
 }
 
 void AnswerRun::EndEarly(const ApiError& error) {
-  call_.record().reason = NameOf(running_.cause());
   if (running_.cause() == CancelCause::kLeft || running_.cause() == CancelCause::kSlow) return;
   if (!begun_) return call_.Fail(error);
   call_.Write(format_.Failure(error));
@@ -176,7 +181,7 @@ void AnswerRun::Finish() {
               static_cast<double>(record.prompt_tokens - record.cached_tokens));
   metrics.Observe(Distribution::kQueueSeconds, record.queue_seconds);
   if (running_.cause() != CancelCause::kNone) {
-    metrics.Add(Counter::kCancelled, 1, fmt::format("reason=\"{}\"", NameOf(running_.cause())));
+    NoteCancel(services_, call_, running_.cause());
     return EndEarly(running_.Failure());
   }
   if (error_) return EndEarly(*error_);
@@ -216,14 +221,29 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
   return out;
 }
 
+ApiResult<UsedModel> AcquireModel(const Services& services, Call& call, std::string_view name) {
+  std::atomic<bool> left = false;
+  call.OnLeave([&services, &left] {
+    left = true;
+    services.models.LookAtLeft();
+  });
+  auto model = services.models.Acquire(name, &left);
+  call.OnLeave({});
+  if (model) {
+    call.record().model = model->id;
+  } else if (model.error().code == "client_left") {
+    NoteCancel(services, call, CancelCause::kLeft);
+  }
+  return model;
+}
+
 ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
                                    const nlohmann::json& body) {
   FieldReader fields(body);
   const auto name = fields.Text("model");
   if (fields.error()) return tl::unexpected(*fields.error());
-  auto model = services.models.Acquire(name.value_or(""));
+  auto model = AcquireModel(services, call, name.value_or(""));
   if (!model) return tl::unexpected(model.error());
-  call.record().model = model->id;
   const ModelInfo& info = model->engine->info();
   return LoadedContext{
       .model = *std::move(model),

@@ -18,12 +18,15 @@ namespace rullama::server {
 void RunAnswer(const Services& services, Call& call, Engine& engine, const AnswerRequest& request,
                AnswerFormat& format);
 
+// The model of a name, for the record of the call too. Errors: those of Models::Acquire().
+ApiResult<UsedModel> AcquireModel(const Services& services, Call& call, std::string_view name);
+
 // The model of a request, and what readers of its body have to know of it.
 struct LoadedContext {
   UsedModel model;
   BodyContext body;  // borrows the text of the body
 };
-// `body`: that of the call; its member `model` names the model. Errors: those of Models::Acquire.
+// `body`: that of the call; its member `model` names the model. Errors: as AcquireModel().
 ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
                                    const nlohmann::json& body);
 

@@ -45,6 +45,7 @@ constexpr std::array<CodeRow, 42> kCodes = {{
     {"uri_too_long", 414, kInvalid},
     {"unsupported_media_type", 415, kInvalid},
     {"header_too_large", 431, kInvalid},
+    {"client_left", 0, kInvalid},
     {"queue_full", 429, "rate_limit_error"},
     {"backend.nan", 500, "server_error"},
     {"sampler.empty", 500, "server_error"},

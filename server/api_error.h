@@ -14,7 +14,7 @@
 namespace rullama::server {
 
 struct ApiError {
-  int status = 500;                                 // of HTTP
+  int status = 500;                                 // of HTTP; 0: nobody is left to be told
   std::string type;                                 // "invalid_request_error"
   std::string code;                                 // "invalid_value"; stable
   std::string message;                              // what was found, what was expected, what to do

@@ -36,6 +36,7 @@ bool Call::SendJson(const nlohmann::json& body, const std::vector<std::string>& 
 }
 
 void Call::Fail(const ApiError& error) {
+  if (error.status == 0) return;
   Send({.status = error.status,
         .content_type = "application/json",
         .body = ErrorBody(dialect_, error),

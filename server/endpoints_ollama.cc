@@ -63,9 +63,7 @@ ApiResult<UsedModel> AcquireNamed(const Services& services, Call& call, FieldRea
     fields.Fail("missing_required_parameter", "model", "is missing; name the model");
   }
   if (fields.error()) return tl::unexpected(*fields.error());
-  auto used = services.models.Acquire(asked);
-  if (used) call.record().model = used->id;
-  return used;
+  return AcquireModel(services, call, asked);
 }
 
 // Says that the model was loaded, or unloaded.

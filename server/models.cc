@@ -114,7 +114,7 @@ ApiResult<size_t> Models::IndexOf(std::string_view name) const {
       fmt::format("there is no model {}; this server has {}", Quoted(name), names), "model"));
 }
 
-ApiResult<UsedModel> Models::Acquire(std::string_view name) {
+ApiResult<UsedModel> Models::Acquire(std::string_view name, const std::atomic<bool>* left) {
   const Clock::time_point deadline = Clock::now() + options_.load_timeout;
   Lock lock(mutex_);
   const auto index = IndexOf(name);
@@ -122,7 +122,7 @@ ApiResult<UsedModel> Models::Acquire(std::string_view name) {
   Entry& entry = entries_[*index];
   Ticket ticket(*this);
   while (true) {
-    if (auto result = TryAcquire(lock, entry, ticket)) return *std::move(result);
+    if (auto result = TryAcquire(lock, entry, ticket, left)) return *std::move(result);
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       return tl::unexpected(MakeApiError(
           "model_loading",
@@ -137,7 +137,8 @@ bool Models::IsLost(const Entry& entry) {
   return entry.lost || (entry.engine && entry.engine->stats().device_lost);
 }
 
-std::optional<ApiResult<UsedModel>> Models::TryAcquire(Lock& lock, Entry& entry, Ticket& ticket) {
+std::optional<ApiResult<UsedModel>> Models::TryAcquire(Lock& lock, Entry& entry, Ticket& ticket,
+                                                       const std::atomic<bool>* left) {
   const bool lost = IsLost(entry);
   const bool ready = entry.engine && !entry.changing && !lost;
   if (ready && ticket.IsFirst()) return Lend(entry);
@@ -145,6 +146,9 @@ std::optional<ApiResult<UsedModel>> Models::TryAcquire(Lock& lock, Entry& entry,
   if (!waits_) {
     return tl::unexpected(
         MakeApiError("shutting_down", "the server is shutting down; ask another one"));
+  }
+  if (left != nullptr && *left) {
+    return tl::unexpected(MakeApiError("client_left", "the client has left"));
   }
   if (entry.changing || lost) {
     ticket.Leave();  // needs no place of its own
@@ -354,6 +358,12 @@ void Models::StopWaiting() {
     const std::lock_guard lock(mutex_);
     waits_ = false;
   }
+  changed_.notify_all();
+}
+
+void Models::LookAtLeft() {
+  // Whoever has looked already waits by now.
+  { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
 

@@ -3,6 +3,7 @@
 // whose device was lost is opened again.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <ctime>
@@ -70,8 +71,10 @@ class Models {
   // that wait for a place come in the order of their calls, and before later ones for models that
   // are loaded. A model that lacks memory takes that of models without users. Errors:
   // model_not_found, missing_required_parameter for an empty name; those of the engine where it
-  // cannot be loaded; model_loading if no place for it gets free in time, shutting_down.
-  ApiResult<UsedModel> Acquire(std::string_view name);
+  // cannot be loaded; model_loading if no place for it gets free in time, shutting_down;
+  // client_left if `left` becomes true while the request waits, which LookAtLeft() makes known.
+  ApiResult<UsedModel> Acquire(std::string_view name, const std::atomic<bool>* left = nullptr);
+  void LookAtLeft();
   // From now on, how long the model stays. 0: until nobody uses it.
   void Keep(std::string_view id, KeepAlive keep);
   // The model of a name. Errors: as Acquire() about the name.
@@ -107,7 +110,8 @@ class Models {
   [[nodiscard]] ApiResult<size_t> IndexOf(std::string_view name) const;
   [[nodiscard]] ModelState StateOf(const Entry& entry) const;
   // The result of Acquire(): an error or a model, or nothing if the request has to wait.
-  std::optional<ApiResult<UsedModel>> TryAcquire(Lock& lock, Entry& entry, Ticket& ticket);
+  std::optional<ApiResult<UsedModel>> TryAcquire(Lock& lock, Entry& entry, Ticket& ticket,
+                                                 const std::atomic<bool>* left);
   [[nodiscard]] static bool IsLost(const Entry& entry);
   UsedModel Lend(Entry& entry);
   void Return(Entry& entry);

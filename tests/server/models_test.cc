@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -97,6 +98,22 @@ TEST(ModelsTest, WhoWaitsForAPlaceComesBeforeLaterRequests) {
   later.join();
   EXPECT_EQ(order, std::vector<std::string>({"ok b", "ok a"}));
   EXPECT_EQ(models.stats().waiting, 0);
+}
+
+TEST(ModelsTest, AClientThatLeavesWaitsNoLonger) {
+  Metrics metrics;
+  Models models({Served("a"), Served("b")}, Must(Open("cpu")), {}, metrics);
+  const auto held = models.Acquire("a");
+  std::atomic<bool> left = false;
+  std::string code;
+  std::thread other([&] { code = CodeOf(models.Acquire("b", &left)); });
+  WaitUntil([&] { return models.stats().waiting == 1; });
+  left = true;
+  models.LookAtLeft();
+  other.join();
+  EXPECT_EQ(code, "client_left");
+  EXPECT_EQ(models.stats().waiting, 0);
+  EXPECT_EQ(CodeOf(models.Acquire("a", &left)), "ok") << "there is nothing to wait for";
 }
 
 TEST(ModelsTest, AModelTakesTheMemoryOfThoseThatNobodyUses) {
