@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "engine/generation_impl.h"
@@ -56,7 +57,10 @@ Status Generation::Impl::Take(DrawnToken drawn) {
 }
 
 Status Generation::Impl::Take(Draft draft) {
-  RL_ASSIGN_OR_RETURN(std::string text, tokenizer_.Decode(draft.canvas.ids));
+  // Behind its first end token a canvas has no text.
+  const std::vector<int32_t>& ids = draft.canvas.ids;
+  const auto end = std::ranges::find_first_of(ids, tokenizer_.end_of_generation_ids());
+  RL_ASSIGN_OR_RETURN(std::string text, tokenizer_.Decode({ids.begin(), end}));
   events_.push_back({.kind = Event::Kind::kDraft,
                      .text = std::move(text),
                      .done = draft.step,

@@ -18,6 +18,7 @@ namespace rullama::server {
 struct Choice {
   Completion completion;
   std::vector<LogprobStep> logprobs;  // of the tokens of its text
+  std::vector<int64_t> canvases;      // of a model that denoises: the steps of each
 };
 
 // Facts that do not change within an answer.
@@ -55,7 +56,8 @@ class AnswerFormat {
 };
 
 struct StreamOptions {
-  bool usage = false;  // the stream ends with the counts
+  bool usage = false;   // the stream ends with the counts
+  bool drafts = false;  // the stream shows canvases as they stand
 };
 
 // /v1/chat/completions.

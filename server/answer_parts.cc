@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <random>
 
 #include "core/base/utf8.h"
@@ -81,10 +82,14 @@ json TimingsOf(const std::vector<Choice>& choices) {
   const int64_t read = first.prompt_tokens - first.cached_tokens;
   int64_t drawn = 0;
   DraftCounts drafts;
+  size_t canvases = 0;
+  int64_t denoise_steps = 0;
   for (const Choice& choice : choices) {
     drawn += std::ssize(choice.completion.ids);
     drafts.drafted += choice.completion.drafts.drafted;
     drafts.accepted += choice.completion.drafts.accepted;
+    canvases += choice.canvases.size();
+    denoise_steps += std::reduce(choice.canvases.begin(), choice.canvases.end());
   }
   json timings = {{"cache_n", first.cached_tokens},
                   {"prompt_n", read},
@@ -95,6 +100,10 @@ json TimingsOf(const std::vector<Choice>& choices) {
                   {"predicted_per_second", PerSecond(drawn, first.generate_seconds)},
                   {"queue_ms", first.queue_seconds * 1e3},
                   {"seed", first.seed}};
+  if (canvases > 0) {
+    timings["canvases"] = canvases;
+    timings["denoise_steps"] = denoise_steps;
+  }
   if (drafts.drafted > 0) {
     timings["draft_n"] = drafts.drafted;
     timings["draft_n_accepted"] = drafts.accepted;

@@ -116,6 +116,10 @@ bool AnswerRun::Take(size_t index, const Event& event) {
   if (event.kind == Event::Kind::kText) {
     std::ranges::copy(event.logprobs, std::back_inserter(choices_[index].logprobs));
   }
+  if (event.kind == Event::Kind::kDraft) {
+    choices_[index].canvases.resize(static_cast<size_t>(event.draft.canvas) + 1);
+    choices_[index].canvases.back() = event.done;
+  }
   CountTokens(event);
   bool sent = true;
   if (request_.stream) {
@@ -245,9 +249,11 @@ ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
   auto model = AcquireModel(services, call, name.value_or(""));
   if (!model) return tl::unexpected(model.error());
   const ModelInfo& info = model->engine->info();
-  return LoadedContext{
-      .model = *std::move(model),
-      .body = {.text = call.request().body, .slots = info.slots, .capacity = info.capacity}};
+  return LoadedContext{.model = *std::move(model),
+                       .body = {.text = call.request().body,
+                                .slots = info.slots,
+                                .capacity = info.capacity,
+                                .denoises = info.canvas_length > 0}};
 }
 
 void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request) {

@@ -101,9 +101,9 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   FieldReader fields(body);
   AnswerRequest out;
   Request& request = out.prompts.emplace_back();
-  ReadCommon(fields, request);
+  ReadCommon(fields, context, request);
   ReadCount(fields, context, out);
-  ReadStreaming(fields, out);
+  ReadStreaming(fields, context, out);
   request.messages = ReadMessages(fields, request.media).dump();
   ReadThinking(fields, out, request);
   ReadChatLogprobs(fields, request);
@@ -125,9 +125,9 @@ ApiResult<AnswerRequest> ReadTextRequest(const json& body, const BodyContext& co
   FieldReader fields(body);
   AnswerRequest out;
   Request request;
-  ReadCommon(fields, request);
+  ReadCommon(fields, context, request);
   ReadCount(fields, context, out);
-  ReadStreaming(fields, out);
+  ReadStreaming(fields, context, out);
   TextFormat format;
   if (const json* found = fields.Find("response_format")) {
     format = ReadTextFormat(fields, *found, {"response_format"}, /*flat=*/false, context);

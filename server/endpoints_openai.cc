@@ -27,6 +27,10 @@ using BodyReader = ApiResult<AnswerRequest> (*)(const json& body, const BodyCont
 using FormatMaker = std::unique_ptr<AnswerFormat> (*)(AnswerIdentity identity,
                                                       const AnswerRequest& request);
 
+StreamOptions StreamOptionsOf(const AnswerRequest& request) {
+  return {.usage = request.include_usage, .drafts = request.include_drafts};
+}
+
 // The way from a body to an answer that both endpoints of completions go.
 void Complete(const Services& services, Call& call, BodyReader read, FormatMaker make_format) {
   const auto body = ParseBody(call.request().body);
@@ -59,15 +63,15 @@ void ShowModel(const Services& services, Call& call) {
 void ChatCompletions(const Services& services, Call& call) {
   Complete(services, call, ReadChatRequest,
            [](AnswerIdentity identity, const AnswerRequest& request) {
-             return MakeChatFormat(std::move(identity), {.usage = request.include_usage});
+             return MakeChatFormat(std::move(identity), StreamOptionsOf(request));
            });
 }
 
 void Completions(const Services& services, Call& call) {
   Complete(services, call, ReadTextRequest,
            [](AnswerIdentity identity, const AnswerRequest& request) {
-             return MakeTextFormat(std::move(identity), {.usage = request.include_usage},
-                                   request.echoes, static_cast<size_t>(request.n));
+             return MakeTextFormat(std::move(identity), StreamOptionsOf(request), request.echoes,
+                                   static_cast<size_t>(request.n));
            });
 }
 

@@ -65,6 +65,10 @@ const json* FieldReader::Object(std::string_view name) {
   return nullptr;
 }
 
+void FieldReader::Ignore(std::string_view name) {
+  if (const auto known = known_.find(name); known != known_.end()) known_.erase(known);
+}
+
 void FieldReader::Fail(std::string_view code, std::string_view name, std::string_view message) {
   if (error_) return;
   const std::string place = prefix_ + std::string(name);
@@ -83,7 +87,7 @@ void FieldReader::WrongType(std::string_view name, const json& found, std::strin
 std::vector<std::string> FieldReader::Unknown() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : object_.items()) {
-    if (!known_.contains(name)) names.push_back(prefix_ + name);
+    if (!known_.contains(name) && !value.is_null()) names.push_back(prefix_ + name);
   }
   return names;
 }

@@ -32,12 +32,15 @@ class FieldReader {
   std::optional<std::string> Text(std::string_view name);
   const nlohmann::json* Object(std::string_view name);
 
+  // The member has no effect: Unknown() names it.
+  void Ignore(std::string_view name);
+
   void Fail(std::string_view code, std::string_view name, std::string_view message);
   // Adopts the error of a reader of a member.
   void Fail(std::optional<ApiError> error);
   [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }
 
-  // The members that nobody asked for, in order.
+  // The members that nobody asked for and those that were to be ignored, in order.
   [[nodiscard]] std::vector<std::string> Unknown() const;
 
  private:

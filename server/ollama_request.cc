@@ -60,16 +60,20 @@ TextFormat ReadOllamaFormat(FieldReader& fields, const BodyContext& context) {
   return out;
 }
 
-void ReadOptions(FieldReader& fields, int64_t capacity, AnswerRequest& out, Request& request) {
+void ReadOptions(FieldReader& fields, const BodyContext& context, AnswerRequest& out,
+                 Request& request) {
   const json* options = fields.Object("options");
   if (options == nullptr) return;
   FieldReader inner(*options, "options.");
   ReadSampling(inner, request.sampling);
+  if (context.denoises) IgnoreSampling(inner);
   ReadStop(inner, request.stop);
   request.max_tokens = std::max<int64_t>(inner.Integer("num_predict", -2).value_or(-1), -1);
   if (const auto size = inner.Integer("num_ctx", 1)) {
-    request.max_context = std::min(*size, capacity);
-    if (*size > capacity) out.ignored.push_back(fmt::format("num_ctx>{}", capacity));
+    request.max_context = std::min(*size, context.capacity);
+    if (*size > context.capacity) {
+      out.ignored.push_back(fmt::format("num_ctx>{}", context.capacity));
+    }
   }
   NameIgnored(inner, out);
   fields.Fail(inner.error());
@@ -83,7 +87,7 @@ void ReadCommonMembers(FieldReader& fields, const BodyContext& context, OllamaRe
     fields.Fail("missing_required_parameter", "model", "is missing; name the model");
   }
   answer.stream = fields.Boolean("stream").value_or(true);
-  ReadOptions(fields, context.capacity, answer, request);
+  ReadOptions(fields, context, answer, request);
   ReadThink(fields, request);
   const bool logprobs = fields.Boolean("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);

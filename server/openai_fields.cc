@@ -28,13 +28,21 @@ constexpr std::array<std::string_view, 6> kEfforts = {"none",   "minimal", "low"
 
 }  // namespace
 
-void ReadCommon(FieldReader& fields, Request& request) {
+void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request) {
   fields.Text("model");
   ReadSampling(fields, request.sampling);
   ReadBias(fields, request.sampling.logit_bias);
   ReadStop(fields, request.stop);
   request.reuse_prefix = fields.Boolean("cache_prompt").value_or(true);
   request.ignore_end = fields.Boolean("ignore_eos").value_or(false);
+  if (context.denoises) {
+    IgnoreSampling(fields);
+    fields.Ignore("ignore_eos");
+    if (!request.sampling.logit_bias.empty()) {
+      fields.Fail("unsupported_value", "logit_bias",
+                  "is given, but this model denoises canvases; leave it out");
+    }
+  }
   for (const std::string_view name : kHarmless) fields.Find(name);
   for (const std::string_view name : kRefused) {
     if (fields.Find(name) != nullptr) {
@@ -50,13 +58,16 @@ void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& o
   out.n = fields.Integer("n", 1, std::min(kMaxAnswers, context.slots)).value_or(1);
 }
 
-void ReadStreaming(FieldReader& fields, AnswerRequest& out) {
+void ReadStreaming(FieldReader& fields, const BodyContext& context, AnswerRequest& out) {
   out.stream = fields.Boolean("stream").value_or(false);
   const json* options = fields.Object("stream_options");
   if (options == nullptr) return;
   FieldReader inner(*options, "stream_options.");
   out.include_usage = inner.Boolean("include_usage").value_or(false);
   inner.Boolean("include_obfuscation");
+  const bool drafts = inner.Boolean("include_drafts").value_or(false);
+  out.include_drafts = drafts && context.denoises;
+  if (drafts && !context.denoises) inner.Ignore("include_drafts");
   fields.Fail(inner.error());
   for (std::string& name : inner.Unknown()) out.ignored.push_back(std::move(name));
   if (!out.stream) {

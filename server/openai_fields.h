@@ -14,16 +14,17 @@ namespace rullama::server {
 struct BodyContext {
   std::string_view text;  // the body as it came: nlohmann::json does not keep the order of members
   int64_t slots = 1;
-  int64_t capacity = 0;  // tokens of a slot
+  int64_t capacity = 0;   // tokens of a slot
+  bool denoises = false;  // the model writes canvases
 };
 
 // model, stop, logit_bias, cache_prompt, ignore_eos, sampling; what is accepted without effect and
 // what is refused.
-void ReadCommon(FieldReader& fields, Request& request);
+void ReadCommon(FieldReader& fields, const BodyContext& context, Request& request);
 // n: 1 to the number of slots, at most 8.
 void ReadCount(FieldReader& fields, const BodyContext& context, AnswerRequest& out);
 // stream and stream_options.
-void ReadStreaming(FieldReader& fields, AnswerRequest& out);
+void ReadStreaming(FieldReader& fields, const BodyContext& context, AnswerRequest& out);
 
 // A format of the answer's text. Errors for types that do not exist.
 struct TextFormat {

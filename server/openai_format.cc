@@ -88,6 +88,18 @@ class OpenAiFormat : public AnswerFormat {
     return chunk;
   }
 
+  // A canvas after a step: it replaces the one before, and the text of the canvas replaces the
+  // last.
+  [[nodiscard]] std::string DraftPart(int64_t choice, const Event& event) const {
+    if (!options_.drafts) return "";
+    json chunk = Base(true);
+    chunk["choices"] = json::array();
+    chunk["draft"] = {
+        {"index", choice}, {"step", event.done}, {"of", event.total}, {"text", event.text}};
+    if (options_.usage) chunk["usage"] = nullptr;
+    return DataEvent(chunk);
+  }
+
  private:
   AnswerIdentity identity_;
   StreamOptions options_;
@@ -122,8 +134,9 @@ class ChatFormat final : public OpenAiFormat {
         return DataEvent(Chunk(choice, {{"reasoning_content", event.text}}));
       case Event::Kind::kToolCall:
         return CallParts(choice, event.call);
-      case Event::Kind::kProgress:
       case Event::Kind::kDraft:
+        return DraftPart(choice, event);
+      case Event::Kind::kProgress:
         break;
     }
     return "";
@@ -186,6 +199,7 @@ class CompletionFormat final : public OpenAiFormat {
     return text;
   }
   std::string Part(int64_t choice, const Event& event) override {
+    if (event.kind == Event::Kind::kDraft) return DraftPart(choice, event);
     if (event.kind != Event::Kind::kText) return "";
     json chunk = Chunk(choice, event.text);
     if (!event.logprobs.empty()) {

@@ -242,8 +242,9 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   FieldReader fields(body);
   ResponsesRequest out;
   Request& request = out.answer.prompts.emplace_back();
-  ReadCommon(fields, request);
-  ReadStreaming(fields, out.answer);
+  ReadCommon(fields, context, request);
+  ReadStreaming(fields, context, out.answer);
+  if (out.answer.include_drafts) out.answer.ignored.push_back("stream_options.include_drafts");
   RefuseState(fields);
   request.messages = ReadInput(fields, request.media).dump();
   request.max_tokens = fields.Integer("max_output_tokens", 1).value_or(-1);

@@ -64,6 +64,11 @@ void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
   sampling.seed = fields.Integer("seed");
 }
 
+void IgnoreSampling(FieldReader& fields) {
+  for (const NumberField& row : kNumbers) fields.Ignore(row.name);
+  for (const IntegerField& row : kIntegers) fields.Ignore(row.name);
+}
+
 void ReadBias(FieldReader& fields, std::map<int32_t, float>& biases) {
   const json* found = fields.Object("logit_bias");
   if (found == nullptr) return;

@@ -21,6 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kModel = RULLAMA_SOURCE_DIR "/tests/data/tiny-e2b-Q4_K_M.gguf";
+constexpr const char* kDiffusion = RULLAMA_SOURCE_DIR "/tests/data/tiny-diffusion-Q4_K_M.gguf";
 constexpr const char* kPlugins = RULLAMA_BINARY_DIR "/lib/rullama";
 constexpr const char* kKey = "Authorization: Bearer sk-12345678\r\n";
 constexpr const char* kChat = "/v1/chat/completions";
@@ -338,6 +339,44 @@ TEST_F(ApiTest, ThePageRunsOnlyItsOwnScript) {
   EXPECT_THAT(page, HasSubstr("script-src 'sha256-"));
   EXPECT_THAT(page, HasSubstr("<title>rullama</title>"));
   EXPECT_EQ(BodyOf(Get("/", "")), "Ollama is running");
+}
+
+TEST(CanvasApiTest, AStreamShowsCanvasesIfAsked) {
+  const auto open = [] {
+    return Engine::Open({.model = kDiffusion,
+                         .backend = "cpu",
+                         .settings = {{"sampler.diffusion.max_steps", "6"}},
+                         .plugin_paths = {kPlugins}});
+  };
+  std::vector<ServedModel> models;
+  models.push_back({.id = "canvas", .load = open});
+  Api api(std::move(models), Must(open()), {.version = "1"});
+  const auto server =
+      Must(HttpServer::Start({}, [&api](Exchange& exchange) { api.Handle(exchange); }));
+  const std::string body = R"({"messages": [{"role": "user", "content": "Hello"}], "seed": 3,
+                               "max_tokens": 20, "temperature": 0.5)";
+  const json whole = AskForJson(server->port(), kChat, body + "}");
+  EXPECT_EQ(whole["timings"]["canvases"], 1);
+  EXPECT_GT(whole["timings"]["denoise_steps"], 1);
+  const std::string streamed =
+      Ask(server->port(), kChat,
+          body + R"(, "stream": true, "stream_options": {"include_drafts": true}})");
+  EXPECT_THAT(streamed, HasSubstr("X-Rullama-Ignored: temperature\r\n"));
+  std::string text;
+  int drafts = 0;
+  for (const json& event : Events(streamed)) {
+    if (event.is_string()) continue;
+    for (const json& choice : event["choices"]) text += choice["delta"].value("content", "");
+    if (!event.contains("draft")) continue;
+    ++drafts;
+    EXPECT_TRUE(event["choices"].empty());
+    EXPECT_EQ(event["draft"]["index"], 0);
+    EXPECT_LE(event["draft"]["step"], event["draft"]["of"]);
+    EXPECT_TRUE(event["draft"]["text"].is_string());
+  }
+  EXPECT_GT(drafts, 0);
+  EXPECT_EQ(whole["choices"][0]["message"]["content"], text);
+  EXPECT_THAT(Ask(server->port(), kChat, body + R"(, "stream": true})"), Not(HasSubstr("draft\"")));
 }
 
 // Would run into the time limit of the test if the slots stayed taken.

@@ -146,6 +146,27 @@ ApiResult<AnswerRequest> ReadChat(const std::string& members) {
   return ReadChatRequest(*body, kContext);
 }
 
+TEST(ChatRequestTest, WhatAModelThatDenoisesDoesNotUseIsNamed) {
+  BodyContext context = kContext;
+  const auto read = [&context](const std::string& members) {
+    return ReadChatRequest(
+        *ParseBody(R"({"messages": [{"role": "user", "content": "Hi"}], "stream": true, )" +
+                   members + "}"),
+        context);
+  };
+  const std::string drafts = R"("stream_options": {"include_drafts": true})";
+  EXPECT_FALSE(read(drafts)->include_drafts);
+  EXPECT_THAT(read(drafts)->ignored, ElementsAre("stream_options.include_drafts"));
+  context.denoises = true;
+  EXPECT_TRUE(read(drafts)->include_drafts);
+  EXPECT_THAT(read(drafts)->ignored, ElementsAre());
+  EXPECT_THAT(read(R"("top_k": 3, "temperature": 0.5, "seed": 1, "top_p": null)")->ignored,
+              ElementsAre("temperature", "top_k"));
+  EXPECT_EQ(read(R"("temperature": -1)").error().code, "invalid_value");
+  EXPECT_EQ(read(R"("logit_bias": {"5": 1})").error().code, "unsupported_value");
+  EXPECT_TRUE(read(R"("logit_bias": {})"));
+}
+
 TEST(ChatRequestTest, MembersAreCheckedOneByOne) {
   for (const Row& row : kRows) {
     const auto request = ReadChat(row.members);
