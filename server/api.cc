@@ -21,11 +21,13 @@ constexpr size_t kMaxAgentBytes = 64;
 constexpr size_t kMaxAskedFields = 50;
 
 std::string_view GivenKey(const HttpRequest& request) {
-  constexpr std::string_view kBearer = "Bearer ";
+  constexpr std::string_view kBearer = "bearer ";  // in any case
   std::string_view value = request.authorization;
-  if (!value.starts_with(kBearer)) return request.api_key;
-  value.remove_prefix(kBearer.size());
-  return value;
+  const std::string_view scheme = value.substr(0, kBearer.size());
+  const bool bearer = std::ranges::equal(scheme, kBearer, {}, [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return bearer ? value.substr(kBearer.size()) : std::string_view(request.api_key);
 }
 
 // Whether the names of header fields that a preflight asks for may be given back.

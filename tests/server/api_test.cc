@@ -318,6 +318,7 @@ TEST_F(ApiTest, AKeyIsAskedFor) {
   EXPECT_EQ(StatusOf(Get("/v1/models", "")), 401);
   EXPECT_EQ(StatusOf(Get("/v1/models", "Authorization: Bearer sk-87654321\r\n")), 401);
   EXPECT_EQ(StatusOf(Get("/v1/models", "X-Api-Key: sk-12345678\r\n")), 200);
+  EXPECT_EQ(StatusOf(Get("/v1/models", "Authorization: bearer sk-12345678\r\n")), 200);
   EXPECT_EQ(StatusOf(Get("/health", "")), 200);
 }
 
