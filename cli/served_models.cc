@@ -19,9 +19,14 @@ namespace {
 
 constexpr int64_t kDefaultSlots = 4;
 constexpr KeepAlive kKeepOfSeveral = std::chrono::minutes(5);
-// The blocks of the configuration that a model may set for itself.
-constexpr std::string_view kOwnBlocks[] = {"context.", "backend.",    "placement.",
-                                           "sampler.", "generation.", "drafts."};
+// The blocks and keys of the configuration that a model may set for itself.
+constexpr std::string_view kOwnSettings[] = {"context.",
+                                             "backend.",
+                                             "placement.",
+                                             "sampler.",
+                                             "generation.",
+                                             "drafts.",
+                                             "server.prefix_cache_mib"};
 
 // The name under which clients find the model: as in Ollama's store, or the file without its
 // ending.
@@ -45,11 +50,11 @@ Status ApplySettings(const ServedModelSetting& model, const std::string& place,
                      LayeredConfig& config) {
   for (const auto& [key, value] : model.settings) {
     const bool own = std::ranges::any_of(
-        kOwnBlocks, [&key = key](std::string_view block) { return key.starts_with(block); });
+        kOwnSettings, [&key = key](std::string_view begin) { return key.starts_with(begin); });
     if (!own) {
       return MakeError(ErrorKind::kUsage, "config.unknown_key",
                        "{}: found the setting '{}', expected one of context, backend, placement, "
-                       "sampler, generation or drafts",
+                       "sampler, generation or drafts, or server.prefix_cache_mib",
                        place, key);
     }
     RL_RETURN_IF_ERROR(config.Set(key, value, Origin::kYaml, place));
