@@ -1,0 +1,77 @@
+// Bodies from arbitrary bytes, read by the endpoints of both APIs: each gives a request that the
+// engine can take, or an error of the client.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "server/chat_request.h"
+#include "server/json_body.h"
+#include "server/ollama_request.h"
+#include "server/responses_request.h"
+
+namespace {
+
+using nlohmann::json;
+using rullama::server::AnswerRequest;
+using rullama::server::ApiError;
+using rullama::server::BodyContext;
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "violated: %s\n", what);
+  std::abort();
+}
+
+void CheckError(const ApiError& error) {
+  constexpr size_t kMaxMessageBytes = 1024;
+  Require(error.status >= 400 && error.status < 500, "the fault is that of the client");
+  Require(error.message.size() <= kMaxMessageBytes, "a message repeats little of the input");
+  for (const auto dialect :
+       {rullama::server::Dialect::kOpenAi, rullama::server::Dialect::kOllama}) {
+    Require(json::accept(ErrorBody(dialect, error)), "an error is JSON");
+  }
+}
+
+void CheckRequest(const AnswerRequest& request) {
+  Require(request.n >= 1 && !request.prompts.empty(), "something is asked for");
+  for (const rullama::Request& prompt : request.prompts) {
+    for (const auto& text : {prompt.messages, prompt.tools, prompt.json_schema}) {
+      Require(text.empty() || json::accept(text), "messages, tools and schema are JSON");
+    }
+    for (const int32_t id : prompt.ids) Require(id >= 0, "ids are not negative");
+  }
+}
+
+template <typename T, typename Check>
+void CheckResult(const rullama::server::ApiResult<T>& result, const Check& check) {
+  if (result) return check(*result);
+  CheckError(result.error());
+}
+
+void ReadAll(const json& body, const BodyContext& context) {
+  CheckResult(ReadChatRequest(body, context), CheckRequest);
+  CheckResult(ReadTextRequest(body, context), CheckRequest);
+  CheckResult(ReadResponsesRequest(body, context),
+              [](const auto& request) { CheckRequest(request.answer); });
+  CheckResult(ReadOllamaChat(body, context),
+              [](const auto& request) { CheckRequest(request.answer); });
+  CheckResult(ReadOllamaGenerate(body, context),
+              [](const auto& request) { CheckRequest(request.answer); });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto body = rullama::server::ParseBody(text);
+  if (!body) {
+    CheckError(body.error());
+    return 0;
+  }
+  for (const bool denoises : {false, true}) {
+    ReadAll(*body, {.text = text, .slots = 4, .capacity = 256, .denoises = denoises});
+  }
+  return 0;
+}
