@@ -8,13 +8,14 @@ import argparse
 import json
 import os
 import re
-import signal
 import subprocess
 import tempfile
 import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from served import Server
 
 ARGUMENTS = argparse.Namespace()
 KEY_A, KEY_B = "key-of-ann", "key-of-bob"
@@ -33,31 +34,11 @@ def command_lines(block):
     return [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
-class Server:
-    """A server with `flags`, on a free port, in `folder`."""
+class DocumentServer(Server):
+    """A server with `flags` on one thread of the processor."""
 
     def __init__(self, flags, folder):
-        self.process = subprocess.Popen(
-            [ARGUMENTS.program, "serve", *flags, "--port", "0", "--backend", "cpu", "-t", "1", "-c", "1024"],
-            cwd=folder,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        lines = []
-        for line in self.process.stderr:
-            lines.append(line)
-            found = re.search(r"listening on http://[^:]*:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-                return
-        raise AssertionError("the server did not start: " + "".join(lines))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=60)
+        super().__init__(ARGUMENTS.program, [*flags, "--backend", "cpu", "-t", "1", "-c", "1024"], folder)
 
     def run(self, command, folder):
         """What a command of the document prints, sent to this server."""
@@ -92,7 +73,7 @@ class DocumentTest(unittest.TestCase):
 
     def test_the_first_example_is_answered(self):
         serve, curl = command_lines(blocks("sh")[0])
-        with Server(flags_of(serve), self.folder) as server:
+        with DocumentServer(flags_of(serve), self.folder) as server:
             answer = json.loads(server.run("curl -s " + curl.removeprefix("curl "), self.folder))
         self.assertEqual(answer["object"], "chat.completion")
         self.assertTrue(answer["choices"][0]["message"]["content"])
@@ -102,7 +83,7 @@ class DocumentTest(unittest.TestCase):
         curl = next(b for b in blocks("sh") if "Bearer" in b)
         subprocess.run(["bash", "-c", keys], cwd=self.folder, check=True)
         self.assertEqual(os.stat(f"{self.folder}/keys").st_mode & 0o777, 0o600)
-        with Server(flags_of(serve), self.folder) as server:
+        with DocumentServer(flags_of(serve), self.folder) as server:
             models = json.loads(server.run(curl.replace("curl ", "curl -s ", 1), self.folder))
             self.assertEqual(len(models["data"]), 1)
             with self.assertRaises(urllib.error.HTTPError) as refused:
@@ -121,7 +102,7 @@ class DocumentTest(unittest.TestCase):
     def test_clients_with_different_keys_share_no_prompt(self):
         Path(self.folder, "keys").write_text(f"ann:{KEY_A}\nbob:{KEY_B}\n")
         os.chmod(f"{self.folder}/keys", 0o600)
-        with Server(["-m", ARGUMENTS.model, "--api-key-file", "keys", "--slots", "2"], self.folder) as server:
+        with DocumentServer(["-m", ARGUMENTS.model, "--api-key-file", "keys", "--slots", "2"], self.folder) as server:
             self.assertEqual(server.complete(LONG, KEY_A), 0)
             self.assertGreaterEqual(server.complete(LONG + "A", KEY_A), 512)
             self.assertEqual(server.complete(LONG + "B", KEY_B), 0)
