@@ -8,7 +8,7 @@ Result<LayeredConfig> ConfigOf(const EngineOptions& options) {
   LayeredConfig config;
   if (!options.config_file.empty()) RL_RETURN_IF_ERROR(config.ApplyFile(options.config_file));
   const auto set = [&config](const std::string& key, const std::string& value) -> Status {
-    return config.Set(key, value, Origin::kFlag, key);
+    return config.Set(key, value, Origin::kFlag, "settings");
   };
   for (const Setting& setting : options.settings) {
     RL_RETURN_IF_ERROR(set(setting.key, setting.value));

@@ -61,7 +61,10 @@ Parsed<LayerSplit> ParseItems(const std::vector<YamlNode>& items, const YamlNode
 
 Parsed<std::vector<std::string>> DeviceListCodec::Parse(const YamlNode& node,
                                                         const ValueContext& context) const {
-  if (node.kind != YamlNode::Kind::kScalar) return kNames.Parse(node, context);
+  // A bracket begins a list that is no valid YAML.
+  if (node.kind != YamlNode::Kind::kScalar || node.text.starts_with('[')) {
+    return kNames.Parse(node, context);
+  }
   auto names = kNames.Parse(AsList(node), context);
   if (names) return names;
   ValueFault fault = std::move(names).error();

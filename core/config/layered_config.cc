@@ -117,6 +117,18 @@ Status LayeredConfig::Set(std::string_view path, std::string_view text, Origin o
   YamlNode node;
   node.kind = YamlNode::Kind::kScalar;
   node.text = text;
+  if (!text.starts_with('[') && !text.starts_with('{')) {
+    return ApplyPath(path, std::move(node), origin, source);
+  }
+  const Status as_yaml = ApplyYamlText(path, text, origin, source);
+  // Where text is expected, brackets are a part of it.
+  if (as_yaml || ApplyPath(path, std::move(node), origin, source)) return OkStatus();
+  return as_yaml;
+}
+
+Status LayeredConfig::ApplyYamlText(std::string_view path, std::string_view text, Origin origin,
+                                    std::string_view source) {
+  RL_ASSIGN_OR_RETURN(YamlNode node, ParseYamlTree(text, source));
   return ApplyPath(path, std::move(node), origin, source);
 }
 

@@ -53,8 +53,8 @@ class LayeredConfig {
   [[nodiscard]] Status ApplyEnvironment(const EnvironmentOverrides& environment);
 
   // One value from a flag or a model file. `path` is "block.key", or "block.map.entry" for one
-  // entry of a map; `text` is as in YAML, without quotes; `source` begins the message of an error,
-  // for example "--temp".
+  // entry of a map; `text` is as in YAML, without quotes, [a, b] for a list and {a: 1} for a block;
+  // `source` begins the message of an error, for example "--temp".
   [[nodiscard]] Status Set(std::string_view path, std::string_view text, Origin origin,
                            std::string_view source);
   [[nodiscard]] Status SetList(std::string_view path, std::span<const std::string> items,
@@ -86,6 +86,8 @@ class LayeredConfig {
   Status ApplyField(const FieldSpec& field, const YamlNode& node, const Layer& layer);
   Status ApplyMap(const FieldSpec& field, const YamlNode& node, const Layer& layer);
   Status ApplyPath(std::string_view path, YamlNode node, Origin origin, std::string_view source);
+  Status ApplyYamlText(std::string_view path, std::string_view text, Origin origin,
+                       std::string_view source);
   // Lets `write` set the value of `path`, in a scratch Config if a higher layer has set it already.
   Status Write(const std::string& path, const Layer& layer,
                const std::function<std::optional<ValueFault>(Config&)>& write);

@@ -183,6 +183,62 @@ TEST(LayeredConfig, FlagsUseTheSameTable) {
   }
 }
 
+// A list or block of any key can be given as the text that stands for it in YAML.
+TEST(LayeredConfig, TextInBracketsIsAListOrABlock) {
+  LayeredConfig config;
+  const auto set = [&config](const char* path, const char* text) {
+    return config.Set(path, text, Origin::kFlag, "settings");
+  };
+  EXPECT_TRUE(set("generation.stop", "[\"a, b\", c]"));
+  EXPECT_THAT(config.values().generation.stop, ElementsAre("a, b", "c"));
+  EXPECT_TRUE(set("generation.stop", "[]"));
+  EXPECT_THAT(config.values().generation.stop, IsEmpty());
+  EXPECT_TRUE(set("placement.host_weights", "[per_layer]"));
+  EXPECT_THAT(*config.values().placement.host_weights, ElementsAre("per_layer"));
+  EXPECT_TRUE(set("placement.split", "[3, 1]"));
+  EXPECT_THAT(config.values().placement.split.layers, ElementsAre(3, 1));
+  EXPECT_TRUE(set("backend.devices", "[vulkan:0, cpu]"));
+  EXPECT_THAT(config.values().backend.devices, ElementsAre("vulkan:0", "cpu"));
+  EXPECT_TRUE(set("model.adapters", "[a, {path: b, scale: 0.5}]"));
+  EXPECT_THAT(config.values().model.adapters,
+              ElementsAre(AdapterSetting{"a", 1}, AdapterSetting{"b", 0.5}));
+  EXPECT_TRUE(set("architecture.kv_heads", "{sliding: 4, global: 1}"));
+  EXPECT_EQ(config.values().architecture.kv_heads->global, 1);
+  EXPECT_TRUE(set("backend.options", "{threads: 2}"));
+  EXPECT_THAT(config.values().backend.options, ElementsAre(Pair("threads", "2")));
+  EXPECT_EQ(config.origin("placement.split"), Origin::kFlag);
+  // Where text is expected, it is that.
+  for (const char* text : {"[x]", "{a: 1}", "[x"}) {
+    EXPECT_TRUE(set("generation.system", text));
+    EXPECT_EQ(config.values().generation.system, text);
+  }
+}
+
+TEST(LayeredConfig, SaysWhatIsWrongWithAListInText) {
+  const struct {
+    const char* path;
+    const char* text;
+    const char* message;
+  } rows[] = {
+      {"placement.host_ops", "mat_mul",
+       "settings: placement.host_ops: expected a list, each a name of one line, not empty, found "
+       "'mat_mul'; write [a, b], also for one"},
+      {"placement.host_ops", "[mat_mul, [a]]",
+       "settings:1:11: placement.host_ops: expected a name of one line, not empty, found a list"},
+      {"placement.split", "[3, -1]", "settings:1:5: placement.split: expected a whole number"},
+      {"placement.host_ops", "[mat_mul", "settings:1:1: not valid YAML: "},
+      {"backend.devices", "[cpu", "settings:1:1: not valid YAML: "},
+      {"context.slots", "[2]", "settings:1:1: context.slots: expected a whole number from 1 to"},
+      {"generation.nothing", "[a]", "unknown key 'nothing' in 'generation'"},
+  };
+  for (const auto& row : rows) {
+    LayeredConfig config;
+    const Status status = config.Set(row.path, row.text, Origin::kFlag, "settings");
+    ASSERT_FALSE(status.has_value()) << row.text;
+    EXPECT_THAT(status.error().message, HasSubstr(row.message)) << row.text;
+  }
+}
+
 TEST(LayeredConfig, MapsMergeEntryByEntry) {
   LayeredConfig config;
   ASSERT_TRUE(config.Set("backend.options.threads", "2", Origin::kFlag, "-t").has_value());

@@ -13,7 +13,7 @@ enum class LogLevel { kError, kWarning, kNote };
 // One value of the configuration, by its name in docs/configuration.md: {"context.slots", "4"}.
 struct Setting {
   std::string key;
-  std::string value;  // as in YAML, without quotes
+  std::string value;  // as in YAML, without quotes; a list is [a, b], a block {a: 1, b: 2}
 };
 
 // Settings outrank the configuration file. Without any of them the engine has the defaults of

@@ -68,9 +68,9 @@ def finetune(
     ``data``: conversations ``{"messages": [...]}``, ``{"prompt": ..., "completion": ...}`` or
     ``{"text": ...}``. What is not given has the value of the block ``training`` in
     docs/configuration.md, or of ``config``, which is a YAML file or values by their names, such as
-    ``{"training.save_every": 50}``; lists, such as ``training.targets``, need a file. ``resume``: a
-    checkpoint, or the ``output`` of a run, to go on from. ``first_adapter``: an adapter to begin
-    with. ``on_report`` is called as the run goes on.
+    ``{"training.save_every": 50, "training.targets": ["attn"]}``. ``resume``: a checkpoint, or the
+    ``output`` of a run, to go on from. ``first_adapter``: an adapter to begin with. ``on_report``
+    is called as the run goes on.
 
     Blocks and releases the GIL. Ctrl-C, and an exception of ``on_report``, end the run behind the
     current step with a checkpoint. Notes go to the logger ``rullama``.

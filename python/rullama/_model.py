@@ -29,10 +29,9 @@ _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO)
 
 
 def _yaml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_yaml(one) for one in value) + "]"
+    # JSON is YAML; a text by itself has no quotes.
+    if isinstance(value, (bool, list, tuple, dict)):
+        return json.dumps(value, ensure_ascii=False, default=os.fspath)
     return str(value)
 
 
@@ -94,7 +93,7 @@ class Model:
         ``backend``: ``"cpu"``, ``"vulkan"``, ``"opencl"``, ``"auto"``. ``device``: its number or a
         part of its name. ``context``: tokens per slot. ``slots``: requests that run at once.
         ``config``: a YAML file, or values by their names in docs/configuration.md, such as
-        ``{"context.prefill_chunk": 512}``. ``plugin_paths``: folders or files of plugins, searched
+        ``{"context.slots": 4, "generation.stop": ["a", "b"]}``. ``plugin_paths``: folders or files of plugins, searched
         first. Warnings and notes go to the logger ``rullama``.
 
         Raises ``rullama.Error``: ``config.*``, ``gguf.*``, ``store.*``, ``model.*``,

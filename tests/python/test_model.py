@@ -160,6 +160,17 @@ def test_information_and_configuration():
     assert info.architecture == "gemma4" and info.canvas_length == 0
 
 
+def test_lists_in_the_configuration():
+    config = {"generation.stop": ["e", "never, written"], "plugins.paths": [], "backend.options": {"threads": 1}}
+    options = {"max_tokens": 40, "temperature": 0}
+    with rullama.Model(E2B, "cpu", context=128, config=config) as opened:
+        answer = opened.generate(PROMPT, **options)
+    assert answer.reason == "stopped" and "e" not in answer.text
+    with pytest.raises(rullama.UsageError) as wrong:
+        rullama.Model(E2B, "cpu", config={"generation.stop": [["a"]]})
+    assert wrong.value.id == "config.type" and "found a list" in wrong.value.message
+
+
 def test_a_configuration_file(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("context:\n  capacity: 80\n")
