@@ -27,7 +27,6 @@
 #include "cli/traffic.h"
 #include "core/base/clock.h"
 #include "core/runtime/device_program.h"
-#include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
 #include "engine/canvas_generator.h"
 #include "engine/session_canvas.h"
@@ -145,35 +144,24 @@ class Bench {
   }
 
   Result<double> RunAllRowsTest(std::span<const int32_t> depth, std::span<const int32_t> rest) {
-    RL_RETURN_IF_ERROR(RunRows(depth, DemandMode::kStateOnly, DemandMode::kStateOnly));
-    const auto start = Clock::now();
-    RL_RETURN_IF_ERROR(RunRows(rest, DemandMode::kAllRows, DemandMode::kAllRows));
-    return SecondsSince(start);
-  }
-
-  // Appends tokens to slot 0. The last step has the demand `last`.
-  Status RunRows(std::span<const int32_t> tokens, DemandMode demand, DemandMode last) {
     const auto cancelled = CancelFlag();
-    return SequenceFeeder(engine_.session(), {.cancelled = cancelled.get()})
-        .Feed(tokens, demand, last, /*on_step=*/{});
-  }
-
-  // Appends tokens to slot 0 and waits for the one that follows.
-  Status RunTokens(std::span<const int32_t> tokens) {
-    RL_RETURN_IF_ERROR(RunRows(tokens, DemandMode::kStateOnly, DemandMode::kPerOutput));
-    int32_t token = 0;
-    return engine_.session().ReadOutput(output_names::kToken,
-                                        std::as_writable_bytes(std::span(&token, 1)));
+    SequenceFeeder feeder(engine_.session(), {.cancelled = cancelled.get()});
+    RL_RETURN_IF_ERROR(feeder.Feed(depth, DemandMode::kStateOnly, DemandMode::kStateOnly, {}));
+    const auto start = Clock::now();
+    RL_RETURN_IF_ERROR(feeder.Feed(rest, DemandMode::kAllRows, DemandMode::kAllRows, {}));
+    return SecondsSince(start);
   }
 
   Result<double> RunTokenTest(const BenchTest& test, std::span<const int32_t> depth,
                               std::span<const int32_t> rest) {
-    if (!depth.empty()) RL_RETURN_IF_ERROR(RunTokens(depth));
+    const auto cancelled = CancelFlag();
+    SequenceFeeder feeder(engine_.session(), {.cancelled = cancelled.get()});
+    if (!depth.empty()) RL_RETURN_IF_ERROR(feeder.NextToken(depth));
     const auto start = Clock::now();
     if (test.kind == BenchKind::kPrompt) {
-      RL_RETURN_IF_ERROR(RunTokens(rest));
+      RL_RETURN_IF_ERROR(feeder.NextToken(rest));
     } else {
-      for (const int32_t& token : rest) RL_RETURN_IF_ERROR(RunTokens(std::span(&token, 1)));
+      for (const int32_t& token : rest) RL_RETURN_IF_ERROR(feeder.NextToken(std::span(&token, 1)));
     }
     return SecondsSince(start);
   }

@@ -12,7 +12,6 @@
 #include "cli/op_profile.h"
 #include "cli/options.h"
 #include "cli/signals.h"
-#include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
 
 namespace rullama::cli {
@@ -44,16 +43,6 @@ Result<ProfileSizes> SizesOf(const ProfileFlags& flags) {
   return sizes;
 }
 
-// Appends tokens to slot 0 and waits for the one that follows.
-Status RunTokens(ModelSession& engine, std::span<const int32_t> tokens) {
-  const auto cancelled = CancelFlag();
-  RL_RETURN_IF_ERROR(SequenceFeeder(engine.session(), {.cancelled = cancelled.get()})
-                         .Feed(tokens, DemandMode::kStateOnly, DemandMode::kPerOutput, {}));
-  int32_t token = 0;
-  return engine.session().ReadOutput(output_names::kToken,
-                                     std::as_writable_bytes(std::span(&token, 1)));
-}
-
 Status RunPrompt(ModelSession& engine, int64_t tokens) {
   std::vector<int32_t> prompt(static_cast<size_t>(tokens));
   const auto vocabulary = static_cast<int64_t>(engine.model().facts().vocabulary);
@@ -61,13 +50,18 @@ Status RunPrompt(ModelSession& engine, int64_t tokens) {
     prompt[i] = static_cast<int32_t>(static_cast<int64_t>(i + 1) % vocabulary);
   }
   engine.session().ForgetSlot(0);
-  return RunTokens(engine, prompt);
+  const auto cancelled = CancelFlag();
+  RL_RETURN_IF_ERROR(
+      SequenceFeeder(engine.session(), {.cancelled = cancelled.get()}).NextToken(prompt));
+  return OkStatus();
 }
 
 Status RunGeneration(ModelSession& engine, int64_t tokens) {
   constexpr int32_t kAnyToken = 1;  // the work is the same for all
+  const auto cancelled = CancelFlag();
+  SequenceFeeder feeder(engine.session(), {.cancelled = cancelled.get()});
   for (int64_t i = 0; i < tokens; ++i) {
-    RL_RETURN_IF_ERROR(RunTokens(engine, std::span(&kAnyToken, 1)));
+    RL_RETURN_IF_ERROR(feeder.NextToken(std::span(&kAnyToken, 1)));
   }
   return OkStatus();
 }

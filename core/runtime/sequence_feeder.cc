@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/runtime/output_names.h"
+
 namespace rullama {
 
 SequenceFeeder::SequenceFeeder(Session& session, FeedOptions options)
@@ -26,6 +28,14 @@ Status SequenceFeeder::Feed(std::span<const int32_t> tokens, DemandMode demand, 
     }
   }
   return OkStatus();
+}
+
+Result<int32_t> SequenceFeeder::NextToken(std::span<const int32_t> tokens) {
+  RL_RETURN_IF_ERROR(Feed(tokens, DemandMode::kStateOnly, DemandMode::kPerOutput, {}));
+  int32_t token = 0;
+  RL_RETURN_IF_ERROR(
+      session_.ReadOutput(output_names::kToken, std::as_writable_bytes(std::span(&token, 1))));
+  return token;
 }
 
 Status SequenceFeeder::RunStep(std::span<const int32_t> tokens, DemandMode demand) {

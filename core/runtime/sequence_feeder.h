@@ -33,6 +33,9 @@ class SequenceFeeder {
   // Appends tokens to the slot. The last step has the demand `last`, the steps before it `demand`.
   Status Feed(std::span<const int32_t> tokens, DemandMode demand, DemandMode last,
               const OnStep& on_step);
+  // Appends tokens to the slot, of which there is at least one, and waits for the token that
+  // follows the last of them. The graph has the output output_names::kToken.
+  Result<int32_t> NextToken(std::span<const int32_t> tokens);
   // Appends tokens to the slot in one step, without a check for cancellation.
   Status RunStep(std::span<const int32_t> tokens, DemandMode demand);
 

@@ -37,6 +37,15 @@ TEST(SequenceFeederTest, FeedsAPromptInSteps) {
   EXPECT_THAT(counting.Tokens(1), ElementsAre(5));
 }
 
+TEST(SequenceFeederTest, ReadsTheTokenThatFollows) {
+  const CountingSession counting(kFourRows);
+  SequenceFeeder feeder(counting.get(), {});
+  const auto next = feeder.NextToken(std::vector<int32_t>{1, 2, 3, 4, 5, 4});
+  ASSERT_TRUE(next) << next.error().ToString();
+  EXPECT_EQ(*next, 5);
+  EXPECT_EQ(feeder.position(), 6);
+}
+
 TEST(SequenceFeederTest, ACancelledFeedSaysHowFarItCame) {
   const CountingSession counting(kFourRows);
   std::atomic<bool> cancelled = false;
