@@ -132,6 +132,11 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     WarnOfIdleDrafts(model.config(), notices);
   } else {
     options = WithDrafts(std::move(options), model.config());
+    RL_ASSIGN_OR_RETURN(drafter, OpenDrafter(model, options, setup.hooks, notices));
+    if (drafter) {
+      RL_ASSIGN_OR_RETURN(const auto needs, drafter->session().session().PredictMemory());
+      options.reserved_bytes = needs.front().total();
+    }
   }
   RL_ASSIGN_OR_RETURN(session, ModelSession::Open(std::move(model), options, setup.hooks, notices));
   constraints = std::make_unique<AnswerConstraints>(session->model());
@@ -151,7 +156,6 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   RL_ASSIGN_OR_RETURN(const uint64_t prefix_bytes,
                       PrefixCacheLimit(session->model().layers, AvailableHostMemory()));
   info.prefix_cache_bytes = static_cast<int64_t>(prefix_bytes);
-  RL_ASSIGN_OR_RETURN(drafter, OpenDrafter(session->model(), options, setup.hooks, notices));
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.slots = slots,

@@ -15,8 +15,8 @@ namespace {
 class LayerPlacer {
  public:
   LayerPlacer(const Graph& graph, const std::vector<std::string>& layer_outputs,
-              const BackendDevices& devices)
-      : graph_(graph), devices_(devices), policy_(devices.policy) {
+              const BackendDevices& devices, uint64_t reserved)
+      : graph_(graph), devices_(devices), reserved_(reserved), policy_(devices.policy) {
     policy_.layer_outputs = layer_outputs;
   }
 
@@ -62,7 +62,7 @@ class LayerPlacer {
       uint64_t& most = work[static_cast<size_t>(segment.device)];
       most = std::max(most, segment.memory.arena_bytes);
     }
-    for (size_t i = 0; i < rooms.size(); ++i) rooms[i].bytes -= std::min(rooms[i].bytes, work[i]);
+    for (size_t i = 0; i < rooms.size(); ++i) Take(work[i], rooms[i]);
     RL_ASSIGN_OR_RETURN(const LayerCounts second, SplitByRoom(layer_bytes, rooms, possible_cuts_));
     SetDevices(second);
     return OkStatus();
@@ -100,11 +100,15 @@ class LayerPlacer {
                              devices_.identities.begin() + device_count(), devices_.identities[i]));
       rooms.push_back({bytes / names, has_gpu && !IsGpu(description(i))});
     }
+    Take(reserved_, rooms.front());
     return rooms;
   }
 
+  static void Take(uint64_t bytes, DeviceRoom& room) { room.bytes -= std::min(room.bytes, bytes); }
+
   Graph graph_;
   const BackendDevices& devices_;
+  uint64_t reserved_;
   PlacementPolicy policy_;
   std::vector<bool> possible_cuts_;
 };
@@ -113,7 +117,8 @@ class LayerPlacer {
 
 Result<PlacementPolicy> PlaceLayers(const Graph& graph,
                                     const std::vector<std::string>& layer_outputs,
-                                    const LayerSplit& split, const BackendDevices& devices) {
+                                    const LayerSplit& split, const BackendDevices& devices,
+                                    uint64_t reserved) {
   if (devices.layer_devices < 2) {
     if (split == LayerSplit()) return devices.policy;
     return MakeError(ErrorKind::kUsage, "split.devices",
@@ -121,7 +126,7 @@ Result<PlacementPolicy> PlaceLayers(const Graph& graph,
                      "name them in backend.devices (--devices)");
   }
   if (layer_outputs.empty()) RL_RETURN_IF_ERROR(CheckOneDevice(devices, "a model that denoises"));
-  return LayerPlacer(graph, layer_outputs, devices).Run(split);
+  return LayerPlacer(graph, layer_outputs, devices, reserved).Run(split);
 }
 
 std::vector<DeviceLayers> LayersByDevice(const PlacementPolicy& policy) {

@@ -2,6 +2,7 @@
 // configuration says. One thread at a time per device.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,12 @@ struct DeviceLayers {
 // The policy of `devices` with the device of each layer, if several share the layers. `graph` is a
 // graph of the model with the largest step, `layer_outputs` as in PlacementPolicy; they are empty
 // for a model that cannot be spread. `auto` divides the free memory that a step of the graph
-// leaves. Errors: those of layer_split.h and of the passes; split.model (kUsage).
+// and the `reserved` bytes of the first device leave. Errors: those of layer_split.h and of the
+// passes; split.model (kUsage).
 Result<PlacementPolicy> PlaceLayers(const Graph& graph,
                                     const std::vector<std::string>& layer_outputs,
-                                    const LayerSplit& split, const BackendDevices& devices);
+                                    const LayerSplit& split, const BackendDevices& devices,
+                                    uint64_t reserved = 0);
 
 // The layers of each device of a policy; empty if its layers are not spread.
 std::vector<DeviceLayers> LayersByDevice(const PlacementPolicy& policy);

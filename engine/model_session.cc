@@ -79,7 +79,7 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
     std::vector<uint64_t> bytes;
     bytes.reserve(needs.size());
     for (const MemoryNeed& of_device : needs) bytes.push_back(of_device.total());
-    bytes.front() += *towers;
+    bytes.front() += *towers + options.reserved_bytes;
     return bytes;
   };
   RL_ASSIGN_OR_RETURN(settings,
@@ -131,8 +131,9 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   for (SyntheticConstant& constant : program.constants) {
     weight_source_->AddConstant(std::move(constant.name), constant.type, std::move(constant.bytes));
   }
-  RL_ASSIGN_OR_RETURN(placement_, PlaceLayers(program.graphs.front().graph, program.layer_outputs,
-                                              config().placement.split, devices_));
+  RL_ASSIGN_OR_RETURN(placement_,
+                      PlaceLayers(program.graphs.front().graph, program.layer_outputs,
+                                  config().placement.split, devices_, options.reserved_bytes));
   SessionOptions session;
   session.devices = devices_.Borrow();
   session.policy = placement_;

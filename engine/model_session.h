@@ -26,6 +26,7 @@ struct ModelSessionOptions {
   int64_t slots = 1;                           // sequences with a cache of their own
   int64_t decode_rows = 0;                     // drawn in a step with kBatch; 0: one per slot
   int64_t spare_rows = 0;                      // as BuildOptions::spare_rows
+  uint64_t reserved_bytes = 0;                 // of the first device, which others will take
   std::vector<std::string> plugin_paths = {};  // searched before those of the configuration
   StepObserver* observer = nullptr;            // borrowed; outlives the session
 };

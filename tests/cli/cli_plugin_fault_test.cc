@@ -92,6 +92,13 @@ TEST(AutoSettings, GivenValuesAreNotChosen) {
   EXPECT_THAT(NotesOfGpu("1000000000000", {"-b", "auto"}), HasSubstr("prefill_chunk: 2048"));
 }
 
+TEST(AutoSettings, ADraftModelKeepsItsMemory) {
+  constexpr const char* kRoom = "60000000";
+  EXPECT_THAT(NotesOfGpu(kRoom), HasSubstr("context.prefill_chunk: 2048, chosen for the device"));
+  EXPECT_THAT(NotesOfGpu(kRoom, {"--draft-model", TinyModel()}),
+              HasSubstr("context.prefill_chunk: 512, chosen for the device"));
+}
+
 TEST(AutoSettings, AProcessorTakesShortSteps) {
   const RunResult result = RunRullama({"-m", TinyModel(), "-v", "-n", "1", "-p", "Hi"});
   EXPECT_THAT(result.err, HasSubstr("context.prefill_chunk: 512, chosen for the device"));
