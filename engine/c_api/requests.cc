@@ -48,6 +48,13 @@ Result<std::optional<bool>> SwitchOf(int32_t value, std::string_view name) {
   }
 }
 
+// Leaves `to` as it is for RULLAMA_DEFAULT.
+Status SetSwitch(int32_t value, std::string_view name, bool& to) {
+  RL_ASSIGN_OR_RETURN(const auto given, SwitchOf(value, name));
+  to = given.value_or(to);
+  return OkStatus();
+}
+
 Status CheckReserved(uint32_t reserved, std::string_view name) {
   if (reserved == 0) return OkStatus();
   return BadArgument("{} is {}, expected 0", name, reserved);
@@ -64,10 +71,7 @@ Status SetForm(const rullama_request& from, Request& to) {
         from.tool_choice);
   }
   to.tool_choice = static_cast<ToolChoice>(from.tool_choice);
-  RL_ASSIGN_OR_RETURN(const auto parallel,
-                      SwitchOf(from.parallel_tool_calls, "parallel_tool_calls"));
-  to.parallel_tool_calls = parallel.value_or(to.parallel_tool_calls);
-  return OkStatus();
+  return SetSwitch(from.parallel_tool_calls, "parallel_tool_calls", to.parallel_tool_calls);
 }
 
 Status SetPrompt(const rullama_request& from, Request& to) {
@@ -164,10 +168,10 @@ Result<Request> RequestOf(const rullama_request* request) {
     to.top_logprobs = static_cast<int32_t>(top);
   }
   RL_ASSIGN_OR_RETURN(to.stop, StringsOf(from.stop, from.stop_count, "stop"));
-  RL_ASSIGN_OR_RETURN(const auto reuse, SwitchOf(from.reuse_prefix, "reuse_prefix"));
-  to.reuse_prefix = reuse.value_or(to.reuse_prefix);
-  RL_ASSIGN_OR_RETURN(const auto answers, SwitchOf(from.reuse_answers, "reuse_answers"));
-  to.reuse_answers = answers.value_or(to.reuse_answers);
+  RL_RETURN_IF_ERROR(SetSwitch(from.reuse_prefix, "reuse_prefix", to.reuse_prefix));
+  RL_RETURN_IF_ERROR(SetSwitch(from.reuse_answers, "reuse_answers", to.reuse_answers));
+  RL_RETURN_IF_ERROR(SetSwitch(from.drafts, "drafts", to.drafts));
+  RL_RETURN_IF_ERROR(SetSwitch(from.ignore_end, "ignore_end", to.ignore_end));
   return to;
 }
 

@@ -77,7 +77,7 @@ extern "C" {
 /* The version of this interface. The minor number counts additions; another major number means that
  * programs have to be changed. */
 #define RULLAMA_C_API_MAJOR 1
-#define RULLAMA_C_API_MINOR 2
+#define RULLAMA_C_API_MINOR 3
 
 #define RULLAMA_TERMINATED SIZE_MAX
 
@@ -180,7 +180,7 @@ typedef void (*rullama_log_callback)(void* data, rullama_log_level level, const 
 /* One value of the configuration, by its name in docs/configuration.md: {"context.slots", "4"}. */
 typedef struct rullama_setting {
   const char* key;
-  const char* value; /* as in YAML, without quotes */
+  const char* value; /* as in YAML, without quotes; a list is [a, b], a block {a: 1, b: 2} */
 } rullama_setting;
 
 /* Settings outrank the configuration file; what neither has is as docs/configuration.md and the
@@ -188,10 +188,11 @@ typedef struct rullama_setting {
 typedef struct rullama_engine_options {
   uint32_t struct_size;
   uint32_t reserved;
-  const char* model;               /* GGUF file, or an Ollama name: "gemma4:e2b" */
-  const char* backend;             /* "cpu", "vulkan", ..., "auto" */
-  const char* config_file;         /* YAML */
-  const rullama_setting* settings; /* {"backend.device", "1"}: the second device */
+  const char* model;       /* GGUF file, or an Ollama name: "gemma4:e2b" */
+  const char* backend;     /* "cpu", "vulkan", ..., "auto" */
+  const char* config_file; /* YAML */
+  /* {"backend.device", "1"}: the second device; {"drafts.model", FILE}: drafts (docs/drafts.md) */
+  const rullama_setting* settings;
   size_t setting_count;
   const char* const* plugin_paths; /* folders or files, searched before those configured */
   size_t plugin_path_count;
@@ -322,6 +323,12 @@ typedef struct rullama_request {
    * `prompt` as the markers <|image|> and <|audio|>. */
   const rullama_medium* media;
   size_t media_count;
+  /* Since 1.3, as all that follows. rullama_switch, on by default: check drafts of several tokens
+   * at once, if the settings of the engine ask for any (docs/drafts.md). The answer is the same. */
+  int32_t drafts;
+  /* rullama_switch, off by default: draw no token that ends the answer, which goes on to
+   * `max_tokens` or a full context. */
+  int32_t ignore_end;
 } rullama_request;
 
 /* Starts a request; does not wait for a slot. Errors: usage.request (not exactly one prompt, or a
@@ -401,6 +408,9 @@ typedef struct rullama_completion {
   double queue_seconds;  /* until a slot was free */
   double prompt_seconds; /* from then on until the first token was drawn */
   double generate_seconds;
+  /* Since 1.3. Tokens that were guessed in advance, and those of them that the answer has. */
+  int64_t drafted_tokens;
+  int64_t accepted_tokens;
 } rullama_completion;
 
 /* Returns 0 to go on; anything else cancels. `event` lives until the callback returns. */

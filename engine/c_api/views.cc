@@ -71,6 +71,8 @@ const rullama_completion* CompletionView::Show(const Completion& completion) {
   view_.queue_seconds = completion.queue_seconds;
   view_.prompt_seconds = completion.prompt_seconds;
   view_.generate_seconds = completion.generate_seconds;
+  view_.drafted_tokens = completion.drafts.drafted;
+  view_.accepted_tokens = completion.drafts.accepted;
   return &view_;
 }
 

@@ -42,6 +42,12 @@ TEST(CApiOpen, SaysWhyItCannot) {
   options.settings = &unknown;
   options.setting_count = 1;
   EXPECT_EQ(OpenErrorId(&options), "config.unknown_key");
+  const rullama_setting bad_list = {"generation.stop", "[a, {b: c}]"};
+  options.settings = &bad_list;
+  EXPECT_EQ(OpenErrorId(&options), "config.type");
+  const rullama_setting no_draft_model = {"drafts.model", "/nowhere/model.gguf"};
+  options.settings = &no_draft_model;
+  EXPECT_EQ(OpenErrorId(&options), "io.open");
   options = Options();
   const char* const adapter = "/nowhere/adapter.gguf:0.5";
   options.adapters = &adapter;
@@ -202,6 +208,8 @@ TEST_F(CApi, RefusesBadRequests) {
   EXPECT_EQ(id_with([](auto& r) { r.tool_choice = RULLAMA_TOOLS_REQUIRED; }), "usage.request");
   EXPECT_EQ(id_with([](auto& r) { r.parallel_tool_calls = 3; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.reuse_answers = 3; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.drafts = 3; }), "usage.argument");
+  EXPECT_EQ(id_with([](auto& r) { r.ignore_end = -1; }), "usage.argument");
   EXPECT_EQ(id_with([](auto& r) { r.allowed_tool_count = 1; }), "usage.argument");
   rullama_medium odd = {};
   odd.kind = 7;

@@ -272,6 +272,55 @@ TEST_F(CApi, AnswersAreReusedIfAsked) {
   EXPECT_EQ(Finish(Submit(request).get())->cached_tokens, static_cast<int64_t>(ids.size()) - 1);
 }
 
+TEST_F(CApi, AnswersGoOnBehindTheirEnd) {
+  // The end token is all but certain from the first token on.
+  const rullama_logit_bias to_the_end[] = {{1, 100.0F}};
+  rullama_request request = Prompt("The prince", 8);
+  request.logit_bias = to_the_end;
+  request.logit_bias_count = 1;
+  const GenerationPtr ended = Submit(request);
+  EXPECT_EQ(Finish(ended.get())->reason, RULLAMA_STOP_END_OF_GENERATION);
+  request.ignore_end = RULLAMA_ON;
+  const GenerationPtr goes_on = Submit(request);
+  EXPECT_EQ(Finish(goes_on.get())->reason, RULLAMA_STOP_MAX_TOKENS);
+}
+
+// Settings ask for drafts; a request can leave them out, and its answer tells their number.
+TEST(CApiDrafts, AreSettingsAndAreCounted) {
+  const rullama_setting settings[] = {{"context.capacity", "256"},
+                                      {"backend.device", "0"},
+                                      {"drafts.model", kE2b},
+                                      {"drafts.max", "3"},
+                                      {"generation.stop", "[never written, qqq]"}};
+  rullama_engine_options options = Options();
+  options.settings = settings;
+  options.setting_count = std::size(settings);
+  const EnginePtr engine = Open(options);
+  ASSERT_NE(engine, nullptr);
+  rullama_request request = Prompt("The prince", 16);
+  std::string texts[2];
+  int64_t drafted[2] = {};
+  int64_t accepted[2] = {};
+  for (const int32_t drafts : {RULLAMA_DEFAULT, RULLAMA_OFF}) {
+    request.drafts = drafts;
+    rullama_generation* generation = nullptr;
+    ASSERT_EQ(rullama_engine_submit(engine.get(), &request, &generation, nullptr), RULLAMA_OK);
+    const GenerationPtr owner(generation);
+    ASSERT_EQ(rullama_generation_wait(generation, nullptr, nullptr, nullptr), RULLAMA_OK);
+    const rullama_completion* completion = nullptr;
+    ASSERT_EQ(rullama_generation_completion(generation, &completion, nullptr), RULLAMA_OK);
+    const size_t i = drafts == RULLAMA_OFF ? 1 : 0;
+    texts[i] = completion->text;
+    drafted[i] = completion->drafted_tokens;
+    accepted[i] = completion->accepted_tokens;
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_GT(accepted[0], 0);
+  EXPECT_GE(drafted[0], accepted[0]);
+  EXPECT_EQ(drafted[1], 0);
+  EXPECT_EQ(accepted[1], 0);
+}
+
 TEST_F(CApi, TokensGoThereAndBack) {
   const std::vector<int32_t> plain = Tokens("<|turn>user", RULLAMA_PLAIN_TEXT);
   const std::vector<int32_t> special = Tokens("<|turn>user", 0);
