@@ -21,7 +21,7 @@ constexpr const char* kSpelledOut[][2] = {
     {"-ctk", "--cache-type-k"},    {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
     {"-jf", "--json-schema-file"}, {"-ncmoe", "--n-cpu-moe"},  {"-cmoe", "--cpu-moe"},
     {"-dev", "--devices"},         {"-ts", "--tensor-split"},  {"-sm", "--split-mode"},
-    {"-mg", "--main-gpu"},         {"-md", "--draft-model"},
+    {"-mg", "--main-gpu"},         {"-md", "--draft-model"},   {"-np", "--parallel"},
 };
 
 const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {

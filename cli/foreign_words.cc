@@ -18,7 +18,8 @@ constexpr ForeignWord kOptions[] = {
     {"--no-mmap --mmap", "not supported: model files are always mapped"},
     {"--no-warmup --warmup", "not needed: there is no warm-up run"},
     {"-ub --ubatch-size --batch-size", "use -b N: prompt tokens per step"},
-    {"-np --parallel -cb --cont-batching", "not supported: one prompt is answered at a time"},
+    {"-np --parallel", "use 'rullama serve --parallel N' for several answers at once"},
+    {"-cb --cont-batching", "not needed: 'rullama serve' answers requests together"},
     // The choice of the model.
     {"-hf -hfr --hf-repo -hff --hf-file -hft --hf-token -mu --model-url",
      "not supported: nothing is downloaded; use -m with a GGUF file or with the name of a model "
@@ -44,9 +45,9 @@ constexpr ForeignWord kOptions[] = {
     {"-no-cnv --no-conversation", "use --raw: continues the text without the chat template"},
     {"-st --single-turn", "not needed: -p answers one prompt and ends"},
     {"-mli --multiline-input", "use -f FILE or standard input for a prompt of several lines"},
-    {"--jinja --no-jinja", "not needed: the chat template of Gemma 4 is built in"},
+    {"--jinja --no-jinja", "not needed: the chat templates of Gemma 3 and 4 are built in"},
     {"--chat-template --chat-template-file --template",
-     "not supported: the chat template of Gemma 4 is built in; --raw leaves it out"},
+     "not supported: the chat templates of Gemma 3 and 4 are built in; --raw leaves them out"},
     {"--sys --sysf --system-prompt --system-prompt-file", "use --system TEXT"},
     {"--reasoning --reasoning-budget --reasoning-format --hidethinking",
      "use --think or --no-think"},
@@ -76,7 +77,7 @@ constexpr ForeignWord kOptions[] = {
      "use RULLAMA_LOG=off in the environment; answers alone go to standard output"},
     {"--verbose-prompt", "use -v, and rullama tokenize for the tokens"},
     {"--host --port", "these are of 'rullama serve'"},
-    {"--api-key", "not supported: the server asks for no key"},
+    {"--api-key", "use 'rullama serve --api-key-file FILE', or RULLAMA_API_KEY in its environment"},
     {"--keepalive --nowordwrap --insecure --simple-io",
      "not needed: the program ends after the answer and writes plain text"},
 };
@@ -96,7 +97,8 @@ constexpr ForeignWord kCommands[] = {
     {"help", "use 'rullama --help', or 'rullama COMMAND --help'"},
     {"version", "use 'rullama --version'"},
     {"convert", "use the converter of llama.cpp, then 'rullama quantize'"},
-    {"embed embedding embeddings", "embeddings are not supported"},
+    {"embed embedding embeddings",
+     "embeddings are answered by 'rullama serve' (POST /v1/embeddings) and by the library"},
 };
 
 }  // namespace

@@ -19,7 +19,9 @@ struct Habit {
 std::vector<Habit> Habits() {
   return {
       {{"--list-devices"}, "rullama backends"},
-      {{"-np", "4"}, "not supported: one prompt"},
+      {{"-np", "4"}, "use 'rullama serve --parallel N'"},
+      {{"-cb"}, "not needed: 'rullama serve'"},
+      {{"--api-key", "k"}, "use 'rullama serve --api-key-file FILE'"},
       {{"--rpc", "host:1"}, "not supported: all devices"},
       {{"-ot", "exps=CPU"}, "use placement.host_weights"},
       {{"-tb", "4"}, "use -t N"},
@@ -83,6 +85,7 @@ TEST(Habits, CommandsAreRefusedByNameWithWhatToDo) {
       {{"server"}, "the server is 'rullama serve'"},
       {{"ps"}, "nothing runs in the background"},
       {{"rm", "gemma4:e2b"}, "use 'ollama'"},
+      {{"embed"}, "POST /v1/embeddings"},
       {{"help"}, "use 'rullama --help'"},
       {{"gemma4:tiny"}, "did you mean 'rullama run gemma4:tiny'?"},
       {{TinyModel(), "Hi"}, "did you mean 'rullama run " + TinyModel() + "'?"},
