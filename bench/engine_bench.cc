@@ -16,40 +16,20 @@
 #include <utility>
 #include <vector>
 
+#include "bench/bench_session.h"
 #include "engine/api/engine.h"
 #include "engine/batch_session.h"
-#include "engine/engine_config.h"
 #include "engine/model_session.h"
 
-namespace rullama {
+namespace rullama::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 const std::vector<int32_t> kPrompt = {2, 500, 600, 700};
 
-class StderrNotices final : public Notices {
- public:
-  void Note(std::string_view /*text*/) override {}
-  void Warn(std::string_view text) override { fmt::print(stderr, "warning: {}\n", text); }
-};
-
-template <typename T>
-T Must(Result<T> result) {
-  if (result) return *std::move(result);
-  fmt::print(stderr, "{}\n", result.error().ToString());
-  std::exit(1);
-}
-
 // Tokens per second behind the first of `tokens`.
 using Round = double;
-
-std::unique_ptr<ModelSession> OpenSession(const EngineOptions& options) {
-  StderrNotices notices;
-  LoadedModel model = Must(LoadModel(Must(ConfigOf(options)), {}, notices));
-  return Must(ModelSession::Open(std::move(model), {.outputs = GraphOutputs::kBatch, .slots = 1},
-                                 {}, notices));
-}
 
 Round RunBare(ModelSession& session, int64_t tokens) {
   BatchSession batch(session.session(), session.model().facts().vocabulary);
@@ -80,7 +60,7 @@ Round RunEngine(Engine& engine, int64_t tokens) {
 // All tokens of `requests` answers, written at once, per second from the last first token on.
 Round RunTogether(Engine& engine, int64_t tokens, int64_t requests) {
   std::vector<Generation> generations;
-  generations.reserve(requests);
+  generations.reserve(static_cast<size_t>(requests));
   for (int64_t i = 0; i < requests; ++i) {
     Request request{.ids = kPrompt, .max_tokens = tokens, .reuse_prefix = false};
     request.ids.push_back(static_cast<int32_t>(800 + i));
@@ -103,7 +83,7 @@ double MedianOf(std::vector<Round> rounds) {
 }
 
 int Run(const EngineOptions& options, int64_t tokens, int64_t rounds) {
-  const auto session = OpenSession(options);
+  const auto session = OpenSession(options, 1);
   const auto engine = Must(Engine::Open(options));
   RunBare(*session, tokens);  // compiles plans
   RunEngine(*engine, tokens);
@@ -116,8 +96,10 @@ int Run(const EngineOptions& options, int64_t tokens, int64_t rounds) {
   }
   const double session_rate = MedianOf(bare);
   const double engine_rate = MedianOf(through_engine);
-  fmt::print("medians: session {:.1f}, engine {:.1f} tokens/s; overhead {:.2f} %\n", session_rate,
-             engine_rate, (session_rate / engine_rate - 1) * 100);
+  fmt::print(
+      "medians: session {:.1f}, engine {:.1f} tokens/s; overhead {:.2f} %, {:.1f} us a token\n",
+      session_rate, engine_rate, (session_rate / engine_rate - 1) * 100,
+      (1 / engine_rate - 1 / session_rate) * 1e6);
   return 0;
 }
 
@@ -140,7 +122,7 @@ int RunRequests(const EngineOptions& options, int64_t tokens, int64_t rounds, in
 }
 
 }  // namespace
-}  // namespace rullama
+}  // namespace rullama::bench
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
@@ -149,18 +131,14 @@ int main(int argc, char** argv) {
                "usage: engine_bench MODEL BACKEND [TOKENS [ROUNDS [REQUESTS [KEY=VALUE...]]]]\n");
     return 2;
   }
-  rullama::EngineOptions options{.model = words[0], .backend = words[1]};
-  for (size_t i = 5; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    options.settings.push_back({words[i].substr(0, equals), words[i].substr(equals + 1)});
-  }
+  rullama::EngineOptions options = rullama::bench::OptionsOf(words, 5);
   const auto number = [&words](size_t i, int64_t otherwise) {
-    return words.size() > i ? std::strtoll(words[i].c_str(), nullptr, 10) : otherwise;
+    return rullama::bench::NumberOr(words, i, otherwise);
   };
   const int64_t requests = number(4, 1);
   if (requests > 1) {
     options.settings.push_back({"context.slots", std::to_string(requests)});
-    return rullama::RunRequests(options, number(2, 128), number(3, 7), requests);
+    return rullama::bench::RunRequests(options, number(2, 128), number(3, 7), requests);
   }
-  return rullama::Run(options, number(2, 128), number(3, 7));
+  return rullama::bench::Run(options, number(2, 128), number(3, 7));
 }
