@@ -15,7 +15,7 @@ namespace rullama::cli {
 namespace {
 
 constexpr std::array<std::string_view, 3> kColorWords = {"auto", "always", "never"};
-constexpr std::array<std::string_view, 3> kFlashWords = {"auto", "on", "off"};
+constexpr std::array<std::string_view, 5> kFlashWords = {"auto", "on", "off", "1", "0"};
 constexpr const char* kSpelledOut[][2] = {
     {"-sys", "--system"},          {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
     {"-ctk", "--cache-type-k"},    {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},

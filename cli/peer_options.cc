@@ -40,6 +40,15 @@ Status ApplyGpuLayers(const std::string& text, LayeredConfig& config) {
   return config.Set("backend.name", "auto", Origin::kFlag, kGpuLayers);
 }
 
+// llama-bench has 1 and 0 for on and off.
+Status CheckFlashAttention(const std::string& mode) {
+  if (mode == "on" || mode == "auto" || mode == "1") return OkStatus();
+  if (mode == "off" || mode == "0") {
+    return Refused("--flash-attn cannot be off: each backend has one kernel for attention");
+  }
+  return Refused("--flash-attn: found '{}', expected on, auto or off", mode);
+}
+
 Status ApplyCacheTypes(const PeerOptions& options, LayeredConfig& config) {
   if (!options.cache_type_k && !options.cache_type_v) return OkStatus();
   const std::string k = options.cache_type_k.value_or(kDefaultCacheType);
@@ -151,12 +160,7 @@ void AddPeerOptions(CLI::App& app, PeerOptions& options) {
 
 Status ApplyPeerOptions(const PeerOptions& options, LayeredConfig& config) {
   if (options.gpu_layers) RL_RETURN_IF_ERROR(ApplyGpuLayers(*options.gpu_layers, config));
-  if (const auto& mode = options.flash_attention; mode && *mode != "on" && *mode != "auto") {
-    if (*mode != "off") {
-      return Refused("--flash-attn: found '{}', expected on, auto or off", *mode);
-    }
-    return Refused("--flash-attn cannot be off: each backend has one kernel for attention");
-  }
+  if (options.flash_attention) RL_RETURN_IF_ERROR(CheckFlashAttention(*options.flash_attention));
   RL_RETURN_IF_ERROR(ApplyCacheTypes(options, config));
   RL_RETURN_IF_ERROR(ApplyDevices(options, config));
   return ApplyCpuMoe(options, config);

@@ -198,10 +198,12 @@ TEST(Habits, CacheTypesAreOneSetting) {
 
 TEST(Habits, FusedAttentionIsAlwaysOn) {
   for (const std::vector<std::string>& on :
-       {std::vector<std::string>{"-fa"}, {"-fa", "on"}, {"--flash-attn", "auto"}}) {
+       {std::vector<std::string>{"-fa"}, {"-fa", "on"}, {"-fa", "1"}, {"--flash-attn", "auto"}}) {
     EXPECT_EQ(Shown(on).exit_code, 0) << on.back();
   }
-  EXPECT_THAT(Shown({"-fa", "off"}).err, HasSubstr("cannot be off"));
+  for (const char* off : {"off", "0"}) {
+    EXPECT_THAT(Shown({"-fa", off}).err, HasSubstr("cannot be off")) << off;
+  }
 }
 
 TEST(Habits, AConversationNeedsATerminal) {
