@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/traffic.h"
+#include "core/ir/op_cost.h"
 
 namespace rullama::cli {
 
@@ -31,7 +31,7 @@ struct BenchTest {
 struct BenchMeasurement {
   BenchTest test;
   std::vector<double> seconds;  // of each repetition
-  Traffic traffic;              // of one repetition
+  OpCost cost;                  // of one repetition
 
   // Tokens per second of each repetition, ascending.
   [[nodiscard]] std::vector<double> Rates() const;

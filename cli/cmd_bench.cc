@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,8 +25,8 @@
 #include "cli/report/report_file.h"
 #include "cli/signals.h"
 #include "cli/trace.h"
-#include "cli/traffic.h"
 #include "core/base/clock.h"
+#include "core/ir/op_cost.h"
 #include "core/runtime/device_program.h"
 #include "core/runtime/sequence_feeder.h"
 #include "engine/canvas_generator.h"
@@ -50,6 +51,20 @@ struct BenchFlags {
   bool all_rows = false;
   bool json = false;
 };
+
+// The cost of a step at these extents, with `past` rows in the cache of its only slot.
+OpCost CostOfStep(const Program& program, const Extents& extents, int64_t past) {
+  std::vector<int32_t> pos(static_cast<size_t>(extents.t));
+  std::iota(pos.begin(), pos.end(), static_cast<int32_t>(past));
+  const std::vector<int32_t> slot(pos.size());
+  OpCost sum;
+  for (const PlannedSegment& segment : program.segments) {
+    for (const Op& op : segment.graph.ops) {
+      sum += CostOf(segment.graph, op, {extents, pos, slot});
+    }
+  }
+  return sum;
+}
 
 Result<std::vector<BenchTest>> MakeTests(const BenchFlags& flags) {
   RL_ASSIGN_OR_RETURN(const auto prompts, ParseIdList(flags.prompts, "-p"));
@@ -122,7 +137,7 @@ class Bench {
       RL_ASSIGN_OR_RETURN(picture_, MakeBenchPicture(engine_.model(), test.tokens));
       test.tokens = picture_.tokens;
     }
-    BenchMeasurement measurement{test, {}, TrafficOf(test)};
+    BenchMeasurement measurement{test, {}, CostOfTest(test)};
     for (int64_t i = 0; i <= repetitions; ++i) {
       RL_ASSIGN_OR_RETURN(const double seconds, RunOnce(test));
       if (i > 0) measurement.seconds.push_back(seconds);
@@ -213,18 +228,16 @@ class Bench {
     return tokens;
   }
 
-  [[nodiscard]] Traffic TrafficOf(const BenchTest& test) const {
-    if (test.kind == BenchKind::kEncode) return TrafficOfPicture(engine_.model(), test.tokens);
-    if (test.kind == BenchKind::kDenoise)
-      return TrafficOfStep(denoise_, {test.tokens, 0}, test.depth);
-    Traffic sum;
+  [[nodiscard]] OpCost CostOfTest(const BenchTest& test) const {
+    if (test.kind == BenchKind::kEncode) return CostOfPicture(engine_.model(), test.tokens);
+    if (test.kind == BenchKind::kDenoise) return CostOfStep(denoise_, {test.tokens, 0}, test.depth);
+    OpCost sum;
     const bool prompt = test.kind != BenchKind::kGenerate;
     const int64_t step = prompt ? engine_.limits().max_rows : 1;
     for (int64_t done = 0; done < test.tokens; done += step) {
       const int64_t rows = std::min(step, test.tokens - done);
       const bool wanted = all_rows_ || (!denoises() && (!prompt || done + rows == test.tokens));
-      sum +=
-          TrafficOfStep(wanted ? asked_ : state_only_, {rows, wanted ? 1 : 0}, test.depth + done);
+      sum += CostOfStep(wanted ? asked_ : state_only_, {rows, wanted ? 1 : 0}, test.depth + done);
     }
     return sum;
   }
@@ -239,12 +252,11 @@ class Bench {
 
 BenchRow RowOf(const BenchMeasurement& m) {
   const double seconds = m.MedianSeconds();
-  const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
   return {.test = m.test.name(),
           .mean_per_s = m.Mean(),
           .stddev_per_s = m.StandardDeviation(),
-          .gb_per_s = bytes / seconds / 1e9,
-          .gflop_per_s = m.traffic.flops / seconds / 1e9};
+          .gb_per_s = m.cost.stored_bytes / seconds / 1e9,
+          .gflop_per_s = m.cost.operations / seconds / 1e9};
 }
 
 // Threads of the cpu backend, which takes the physical cores unless told otherwise.
@@ -277,7 +289,6 @@ nlohmann::json NumberOrNull(const std::string& text) {
 nlohmann::json AsJson(const BenchMeasurement& m, const BenchRow& row, const BenchSubject& subject) {
   const std::vector<double> rates = m.Rates();
   const auto tokens = static_cast<double>(m.test.tokens);
-  const auto bytes = static_cast<double>(m.traffic.weight_bytes + m.traffic.cache_bytes);
   return {{"test", row.test},
           {"kind", m.test.kind_name()},
           {"tokens", m.test.tokens},
@@ -289,8 +300,8 @@ nlohmann::json AsJson(const BenchMeasurement& m, const BenchRow& row, const Benc
           {"min_per_s", rates.front()},
           {"max_per_s", rates.back()},
           {"median_s", m.MedianSeconds()},
-          {"bytes_per_token", bytes / tokens},
-          {"flops_per_token", m.traffic.flops / tokens},
+          {"bytes_per_token", m.cost.stored_bytes / tokens},
+          {"flops_per_token", m.cost.operations / tokens},
           {"gb_per_s", row.gb_per_s},
           {"gflop_per_s", row.gflop_per_s},
           {"model", subject.model},

@@ -12,12 +12,13 @@ namespace {
 constexpr uint32_t kBlockSide = 48;  // pixels of a soft token, in all published models
 
 // A picture of `tokens` blocks, as square as their number allows.
-Picture NoisePicture(uint32_t tokens) {
+rullama::Picture NoisePicture(uint32_t tokens) {
   uint32_t rows = 1;
   for (uint32_t i = 1; i * i <= tokens; ++i) {
     if (tokens % i == 0) rows = i;
   }
-  Picture picture{.width = tokens / rows * kBlockSide, .height = rows * kBlockSide, .rgb = {}};
+  rullama::Picture picture{
+      .width = tokens / rows * kBlockSide, .height = rows * kBlockSide, .rgb = {}};
   picture.rgb.resize(size_t{3} * picture.width * picture.height);
   std::minstd_rand noise(1);
   for (uint8_t& value : picture.rgb) value = static_cast<uint8_t>(noise() >> 8);
@@ -42,9 +43,10 @@ Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_t
   return medium;
 }
 
-Traffic TrafficOfPicture(const LoadedModel& model, int64_t tokens) {
+OpCost CostOfPicture(const LoadedModel& model, int64_t tokens) {
   const PictureTower& tower = *model.towers.towers.picture;
-  return {.weight_bytes = tower.facts().bytes, .flops = 2 * tower.MultiplyAdds(tokens)};
+  const auto bytes = static_cast<double>(tower.facts().bytes);
+  return {.bytes = bytes, .stored_bytes = bytes, .operations = 2 * tower.MultiplyAdds(tokens)};
 }
 
 }  // namespace rullama::cli

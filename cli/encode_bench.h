@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "cli/traffic.h"
 #include "core/base/status.h"
+#include "core/ir/op_cost.h"
 #include "engine/loaded_model.h"
 #include "engine/prompt_media.h"
 
@@ -14,8 +14,8 @@ namespace rullama::cli {
 // usage.option for a number that is no budget, media.unsupported for a model without a tower.
 Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_tokens);
 
-// The least traffic and work of encoding a picture of `tokens` soft tokens, with all of the tower's
-// tensors read once. The model has a tower for pictures.
-Traffic TrafficOfPicture(const LoadedModel& model, int64_t tokens);
+// The cost of encoding a picture of `tokens` soft tokens, with all of the tower's tensors read once
+// and without the bytes of activations. The model has a tower for pictures.
+OpCost CostOfPicture(const LoadedModel& model, int64_t tokens);
 
 }  // namespace rullama::cli

@@ -292,7 +292,12 @@ OpCost CostOf(const Graph& graph, const Op& op, const StepForCost& step) {
   if (SeesSequences(op.kind)) visible = VisibleRows(step, RuleOf(op, sizes));
   OpCost cost;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (sizes.Has(i)) cost.bytes += BytesRead(op, i, sizes, visible);
+    if (!sizes.Has(i)) continue;
+    const double bytes = BytesRead(op, i, sizes, visible);
+    const Lifetime lifetime = graph.value(op.inputs[i]).lifetime;
+    const bool is_stored = lifetime == Lifetime::kConstant || lifetime == Lifetime::kState;
+    cost.bytes += bytes;
+    if (is_stored) cost.stored_bytes += bytes;
   }
   for (size_t i = 0; i < op.results.size(); ++i) cost.bytes += BytesWritten(op, i, sizes);
   cost.operations = OperationsOf(op, sizes, visible);

@@ -20,10 +20,12 @@ namespace rullama {
 
 struct OpCost {
   double bytes = 0;
+  double stored_bytes = 0;  // the part of `bytes` that is read of weights, tables and caches
   double operations = 0;
 
   OpCost& operator+=(const OpCost& other) {
     bytes += other.bytes;
+    stored_bytes += other.stored_bytes;
     operations += other.operations;
     return *this;
   }

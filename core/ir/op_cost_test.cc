@@ -34,6 +34,7 @@ TEST_F(OpCostTest, AProductReadsItsWeightInItsType) {
   const OpCost cost = Cost(builder_.Add(ops::Linear(x, weight)), {{3, 1}});
   // Two blocks of 34 bytes in each of 10 rows; 3 rows of 64 numbers, and 3 of 10.
   EXPECT_EQ(cost.bytes, 10 * 2 * 34 + 3 * 64 * 4 + 3 * 10 * 4);
+  EXPECT_EQ(cost.stored_bytes, 10 * 2 * 34);
   EXPECT_EQ(cost.operations, 2 * 3 * 10 * 64);
 }
 
