@@ -25,7 +25,6 @@ struct Settings {
   Isa isa;
   ActivationBits activation_bits;
   bool pack_weights;
-  bool profile;
 };
 
 int ParseThreads(const std::string& text) {
@@ -67,15 +66,9 @@ bool ParseWeights(const std::string& text) {
                                             "mapped (read in place from the file)");
 }
 
-bool ParseSwitch(const sdk::Option& option) {
-  if (option.value == "on" || option.value == "off") return option.value == "on";
-  throw sdk::Error(RL_INVALID_ARGUMENT,
-                   "option " + option.key + " is '" + option.value + "', expected on or off");
-}
-
 Settings ParseOptions(std::span<const sdk::Option> options) {
   Settings settings{std::min(kMaxThreads, sdk::PhysicalCores()), BestIsa(),
-                    ParseActivations("int16"), true, false};
+                    ParseActivations("int16"), true};
   for (const sdk::Option& option : options) {
     if (option.key == "threads") {
       settings.threads = ParseThreads(option.value);
@@ -85,12 +78,10 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
       settings.activation_bits = ParseActivations(option.value);
     } else if (option.key == "weights") {
       settings.pack_weights = ParseWeights(option.value);
-    } else if (option.key == "profile") {
-      settings.profile = ParseSwitch(option);
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT,
                        "unknown option '" + option.key +
-                           "'; the cpu backend knows: threads, isa, activations, weights, profile");
+                           "'; the cpu backend knows: threads, isa, activations, weights");
     }
   }
   return settings;
@@ -98,12 +89,11 @@ Settings ParseOptions(std::span<const sdk::Option> options) {
 
 class CpuDevice final : public sdk::Device {
  public:
-  CpuDevice(const Settings& settings, const sdk::Host& host)
+  explicit CpuDevice(const Settings& settings)
       : kernels_(KernelsFor(settings.isa)),
         activation_bits_(settings.activation_bits),
         pack_(settings.pack_weights),
-        pool_(settings.threads),
-        log_(settings.profile ? &host : nullptr) {}
+        pool_(settings.threads) {}
 
   std::vector<sdk::OpSupport> QueryOps(const sdk::GraphView& graph) override {
     return OpRows().Query(graph, kernels_);
@@ -131,7 +121,7 @@ class CpuDevice final : public sdk::Device {
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
-    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_, log_);
+    return std::make_unique<CpuPlan>(graph, kernels_, activation_bits_, pool_);
   }
 
  private:
@@ -153,7 +143,6 @@ class CpuDevice final : public sdk::Device {
   bool pack_;
   ThreadPool pool_;
   WeightArena arena_;
-  const sdk::Host* log_;  // receives profiles; null unless the option profile is on
 };
 
 // The "model name" of /proc/cpuinfo, or "CPU" if there is none.
@@ -198,7 +187,7 @@ class CpuBackend final : public sdk::Backend {
   [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override { return devices_; }
   std::unique_ptr<sdk::Device> Open(uint32_t /*index*/,
                                     std::span<const sdk::Option> options) override {
-    return std::make_unique<CpuDevice>(ParseOptions(options), host());
+    return std::make_unique<CpuDevice>(ParseOptions(options));
   }
 
  private:

@@ -172,13 +172,10 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
 }
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
-                 ActivationBits activation_bits, ThreadPool& pool, const sdk::Host* log)
-    : pool_(pool),
-      kernels_(sdk::DecodesBatch(graph) ? WithOneOrderOfSums(kernels) : kernels),
-      log_(log) {
+                 ActivationBits activation_bits, ThreadPool& pool)
+    : pool_(pool), kernels_(sdk::DecodesBatch(graph) ? WithOneOrderOfSums(kernels) : kernels) {
   const auto compile = [&](const OpRow& row, const rl_op& op, uint32_t index) {
     list_.set_op_index(index);
-    if (log_ != nullptr) names_.push_back(ProfileName(graph, op));
     row.build({graph, op, kernels_, activation_bits, pool.workers(), workspace_, list_});
     for (uint32_t result = 0; result < op.result_count; ++result) {
       list_.Written(graph.result(op, result), workspace_);
@@ -204,10 +201,7 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
   if (times_) times_->Start();
   // Run inline if every node has one item: waking the pool costs more than the few table rows that
   // a GPU backend leaves to this one.
-  if (log_ != nullptr) {
-    profile_.Start();
-    pool_.Run([&](int worker) { WalkTimed(step, worker); });
-  } else if (std::ranges::all_of(items_, [](int64_t items) { return items <= 1; })) {
+  if (std::ranges::all_of(items_, [](int64_t items) { return items <= 1; })) {
     Walk(step, 0);
   } else {
     pool_.Run([&](int worker) { Walk(step, worker); });
@@ -259,20 +253,6 @@ bool CpuPlan::RunShared(size_t node, const Step& step, int worker) {
     if (begin >= items) return ran;
     work.Run(step, worker, begin, std::min(begin + piece, items));
   }
-}
-
-void CpuPlan::WalkTimed(const Step& step, int worker) {
-  for (size_t i = 0; i < list_.nodes().size(); ++i) {
-    if (items_[i] <= 0) continue;
-    RunPart(i, step, worker);
-    pool_.Barrier();
-    if (worker == 0) profile_.After(names_[list_.nodes()[i]->op_index]);
-  }
-}
-
-CpuPlan::~CpuPlan() {
-  if (log_ == nullptr || executions_ == 0) return;
-  for (const std::string& line : profile_.Report(executions_)) log_->Log(RL_LOG_WARNING, line);
 }
 
 std::span<const rl_op_time> CpuPlan::Times() {

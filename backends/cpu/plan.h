@@ -9,7 +9,6 @@
 
 #include "backends/cpu/node.h"
 #include "backends/cpu/op_times.h"
-#include "backends/cpu/profile.h"
 #include "backends/cpu/thread_pool.h"
 
 namespace rullama::cpu {
@@ -71,20 +70,14 @@ class NodeList {
 
 class CpuPlan final : public sdk::Plan {
  public:
-  // `log` receives the profile at destruction; null means no profile.
   CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels, ActivationBits activation_bits,
-          ThreadPool& pool, const sdk::Host* log);
-  ~CpuPlan() override;
-  CpuPlan(const CpuPlan&) = delete;
-  CpuPlan& operator=(const CpuPlan&) = delete;
+          ThreadPool& pool);
   void Execute(int64_t t, int64_t r) override;
   [[nodiscard]] rl_plan_stats Stats() const override;
   [[nodiscard]] std::span<const rl_op_time> Times() override;
 
  private:
   void Walk(const Step& step, int worker);
-  // Like Walk(), with a barrier and a time after every node.
-  void WalkTimed(const Step& step, int worker);
   // Runs the worker's part of a node, or worker 0 the whole of one with a single item.
   void RunPart(size_t node, const Step& step, int worker);
   // Returns whether there was anything left to do for the worker.
@@ -95,9 +88,6 @@ class CpuPlan final : public sdk::Plan {
   Workspace workspace_;
   NodeList list_;
   std::vector<int64_t> items_;      // Items() of each node at the current step
-  std::vector<std::string> names_;  // of the ops, for the profile
-  const sdk::Host* log_;
-  Profile profile_;
   std::unique_ptr<OpTimes> times_;  // null unless they are recorded
   uint64_t executions_ = 0;
   uint64_t dispatches_ = 0;
