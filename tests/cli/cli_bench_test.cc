@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/cli/program.h"
+#include "tests/cli/trace_rules.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -65,10 +66,12 @@ TEST(Bench, TraceHasEveryStepItsSegmentsAndTheirOps) {
   const std::filesystem::path file =
       std::filesystem::path(::testing::TempDir()) / "bench_trace.json";
   std::filesystem::remove(file);
-  const RunResult result = RunRullama(BenchArguments({"--trace", file.string(), "--trace-ops"}));
+  const RunResult result =
+      RunRullama(BenchArguments({"--trace", file.string(), "--trace-ops", "-t", "2"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::ifstream stream(file);
   const json trace = json::parse(stream);
+  EXPECT_EQ(TraceFault(trace), "");
   std::map<std::string, int> spans;  // by category
   double ended = 0;                  // the last segment
   double busy = 0;                   // the time of ops
@@ -89,6 +92,33 @@ TEST(Bench, TraceHasEveryStepItsSegmentsAndTheirOps) {
   EXPECT_GT(spans["op"], 15 * 10) << "each layer alone has more ops";
   EXPECT_GT(busy, 0);
   std::filesystem::remove(file);
+}
+
+TEST(TraceRules, FaultsAreFound) {
+  const std::string head =
+      R"({"displayTimeUnit": "ms", "traceEvents": [
+          {"ph": "M", "name": "process_name", "pid": 1, "tid": 1, "args": {"name": "p"}},
+          {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "t"}},
+          {"ph": "X", "name": "outer", "pid": 1, "tid": 1, "ts": 0, "dur": 10})";
+  const auto fault = [&head](const std::string& event) {
+    return TraceFault(json::parse(head + event + "]}"));
+  };
+  EXPECT_EQ(fault(""), "");
+  EXPECT_EQ(fault(R"(, {"ph": "X", "name": "inner", "pid": 1, "tid": 1, "ts": 5, "dur": 5})"), "");
+  EXPECT_EQ(fault(R"(, {"ph": "X", "name": "late", "pid": 1, "tid": 1, "ts": 5, "dur": 6})"),
+            "late begins within outer and ends behind it");
+  EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 2, "ts": 5, "dur": 6})"),
+              HasSubstr("without a name"));
+  EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": -1})"),
+              HasSubstr("ends before"));
+  EXPECT_THAT(
+      fault(R"(, {"ph": "b", "name": "a", "cat": "c", "id": "1", "pid": 1, "tid": 1, "ts": 5})"),
+      HasSubstr("not ended: a"));
+  EXPECT_THAT(
+      fault(R"(, {"ph": "e", "name": "a", "cat": "c", "id": "1", "pid": 1, "tid": 1, "ts": 5})"),
+      HasSubstr("has not begun"));
+  EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": "0"})"),
+              HasSubstr("no time"));
 }
 
 TEST(Profile, OpsOfBothTestsFillTheirTime) {

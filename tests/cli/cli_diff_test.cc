@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/cli/program.h"
+#include "tests/cli/trace_rules.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -228,7 +229,9 @@ TEST(Diff, PageHasTheFirstFaultItsCauseAndAMap) {
   EXPECT_THAT(html, HasSubstr("caused by: blk.2.ffn.norm (rms_norm)."));
   EXPECT_THAT(html, HasSubstr("Absolute error of blk.2.ffn.norm"));
   std::multiset<std::string> sessions;
-  const auto events = nlohmann::json::parse(ReadFile(trace))["traceEvents"];
+  const auto written = nlohmann::json::parse(ReadFile(trace));
+  EXPECT_EQ(TraceFault(written), "");
+  const auto& events = written["traceEvents"];
   for (const auto& event : events) {
     if (event["name"] == "process_name") sessions.insert(event["args"]["name"]);
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/cli/trace_rules.h"
 
 namespace rullama::cli_test {
 namespace {
@@ -78,7 +79,9 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
       Finetune("adapter", {"--iters", "25", "--json", "--trace", trace.string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   int steps = 0;
-  const auto events = nlohmann::json::parse(ReadAll(trace))["traceEvents"];
+  const auto recorded = nlohmann::json::parse(ReadAll(trace));
+  EXPECT_EQ(TraceFault(recorded), "");
+  const auto& events = recorded["traceEvents"];
   for (const auto& event : events) {
     if (event.value("cat", "") == "step") ++steps;
   }

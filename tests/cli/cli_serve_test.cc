@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/cli/program.h"
+#include "tests/cli/trace_rules.h"
 #include "tests/server/client.h"
 
 namespace rullama::cli_test {
@@ -114,7 +115,9 @@ TEST_F(ServeTest, ReadsKeysAgainLogsPromptsOnRequestAndEnds) {
   }
   EXPECT_EQ(lines, 5) << "of those that had a key";
   std::ifstream stream(trace);
-  const auto events = nlohmann::json::parse(stream)["traceEvents"];
+  const auto written = nlohmann::json::parse(stream);
+  EXPECT_EQ(TraceFault(written), "");
+  const auto& events = written["traceEvents"];
   const auto embedding =
       std::ranges::find_if(events, [](const auto& event) { return event["name"] == "request 1"; });
   ASSERT_NE(embedding, events.end()) << "the trace has the request that ran";
