@@ -1,16 +1,23 @@
 // rullama profile: where the time of reading a prompt and of generating goes, by op.
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/device_peaks.h"
 #include "cli/loading.h"
 #include "cli/op_profile.h"
 #include "cli/options.h"
+#include "cli/profile_page.h"
+#include "cli/profile_report.h"
+#include "cli/report/report_file.h"
 #include "cli/signals.h"
 #include "core/runtime/sequence_feeder.h"
 
@@ -19,12 +26,16 @@ namespace {
 
 constexpr int64_t kMaxProfiledTokens = 1 << 20;
 constexpr int64_t kMaxSlowest = 10000;
+constexpr size_t kMaxProfileBytes = size_t{256} << 20;
 
 struct ProfileFlags {
   ConfigFlags config;
   std::string prompt = "512";
   std::string generated = "32";
   std::string slowest = "20";
+  std::optional<std::string> html;
+  std::optional<std::string> against;
+  bool no_peaks = false;
   bool json = false;
 };
 
@@ -66,17 +77,66 @@ Status RunGeneration(ModelSession& engine, int64_t tokens) {
   return OkStatus();
 }
 
-Status WriteProfile(const StepProfile& profile, const std::string& test, const ProfileSizes& sizes,
-                    bool as_json, Console& console) {
-  if (profile.ops.empty()) {
+// "gemma4:e2b on cpu, rullama 0.2.0".
+std::string SubjectText(const ModelSession& engine) {
+  const ModelFile& file = engine.model().file;
+  return fmt::format("{} on {}, rullama {}",
+                     file.ollama ? file.name : std::filesystem::path(file.name).filename().string(),
+                     engine.devices().backend, BuildText());
+}
+
+// Of the devices that share the layers: one for each backend, as ops are told apart.
+Result<std::vector<DevicePeaks>> PeaksOfDevices(const BackendDevices& devices) {
+  std::vector<DevicePeaks> all;
+  for (size_t i = 0; i < devices.layer_devices; ++i) {
+    Device& device = *devices.devices[i];
+    if (PeaksOf(all, device.plugin().name()).known()) continue;
+    RL_ASSIGN_OR_RETURN(DevicePeaks peaks, MeasurePeaks(device));
+    all.push_back(std::move(peaks));
+  }
+  return all;
+}
+
+Result<std::vector<ProfileReport>> EarlierReports(const std::optional<std::string>& path) {
+  if (!path) return std::vector<ProfileReport>();
+  RL_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(*path, kMaxProfileBytes));
+  return ParseProfiles(text, *path);
+}
+
+// Runs both tests. The first run of each compiles plans.
+Result<std::vector<ProfileReport>> Measure(ModelSession& engine, OpProfiler& profiler,
+                                           const ProfileSizes& sizes, bool with_peaks) {
+  std::vector<DevicePeaks> peaks;
+  if (with_peaks) {
+    RL_ASSIGN_OR_RETURN(peaks, PeaksOfDevices(engine.devices()));
+  }
+  RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
+  RL_RETURN_IF_ERROR(RunGeneration(engine, 1));
+  (void)profiler.Take();
+  const std::string subject = SubjectText(engine);
+  std::vector<ProfileReport> reports;
+  RL_RETURN_IF_ERROR(RunPrompt(engine, sizes.prompt));
+  reports.push_back({subject, fmt::format("pp{}", sizes.prompt), profiler.Take(), peaks});
+  RL_RETURN_IF_ERROR(RunGeneration(engine, sizes.generated));
+  reports.push_back({subject, fmt::format("tg{}", sizes.generated), profiler.Take(), peaks});
+  for (const ProfileReport& report : reports) {
+    if (!report.profile.ops.empty()) continue;
     return MakeError(ErrorKind::kBackend, "profile.no_times",
                      "no device tells when its ops run, which needs a plugin of ABI 1.5 with "
                      "plan_times; take another --backend, or see segments with bench --trace");
   }
-  if (as_json) return console.Write(ProfileJson(profile, test));
-  return console.Write(fmt::format("{}: {:.3f} s in {} step{}\n{}\n", test, profile.seconds,
-                                   profile.steps, profile.steps == 1 ? "" : "s",
-                                   ProfileText(profile, static_cast<size_t>(sizes.slowest))));
+  return reports;
+}
+
+Status WriteTest(const ProfiledTest& test, const ProfileSizes& sizes, bool as_json,
+                 Console& console) {
+  const ProfileReport& report = test.report;
+  if (as_json) return console.Write(ProfileJson(report));
+  return console.Write(fmt::format("{}: {:.3f} s in {} step{}\n{}{}\n", report.test,
+                                   report.profile.seconds, report.profile.steps,
+                                   report.profile.steps == 1 ? "" : "s",
+                                   ProfileText(report, static_cast<size_t>(sizes.slowest)),
+                                   test.before ? ComparisonText(report, *test.before) : ""));
 }
 
 Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
@@ -88,6 +148,9 @@ Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
     const int64_t needed = sizes.prompt + sizes.generated;
     config.settings.push_back({"context.capacity", fmt::format("{}", needed), "profile"});
   }
+  RL_ASSIGN_OR_RETURN(const auto earlier, EarlierReports(flags.against));
+  RL_ASSIGN_OR_RETURN(const auto page,
+                      ReportFile::Create(flags.html, loaded.config.values().model.path));
   OpProfiler profiler;
   ModelSessionOptions options;
   options.observer = &profiler;
@@ -97,16 +160,17 @@ Result<int> RunProfile(const ProfileFlags& flags, Console& console) {
                      "profile generates one token after another, and this model denoises canvases; "
                      "use bench --trace FILE --trace-ops");
   }
-  // The first run of each compiles plans.
-  RL_RETURN_IF_ERROR(RunPrompt(*engine, sizes.prompt));
-  RL_RETURN_IF_ERROR(RunGeneration(*engine, 1));
-  (void)profiler.Take();
-  RL_RETURN_IF_ERROR(RunPrompt(*engine, sizes.prompt));
-  RL_RETURN_IF_ERROR(
-      WriteProfile(profiler.Take(), fmt::format("pp{}", sizes.prompt), sizes, flags.json, console));
-  RL_RETURN_IF_ERROR(RunGeneration(*engine, sizes.generated));
-  RL_RETURN_IF_ERROR(WriteProfile(profiler.Take(), fmt::format("tg{}", sizes.generated), sizes,
-                                  flags.json, console));
+  RL_ASSIGN_OR_RETURN(auto reports, Measure(*engine, profiler, sizes, !flags.no_peaks));
+  std::vector<ProfiledTest> tests;
+  for (ProfileReport& report : reports) {
+    ProfiledTest test{std::move(report), {}};
+    if (flags.against) {
+      RL_ASSIGN_OR_RETURN(test.before, FindTest(earlier, test.report.test, *flags.against));
+    }
+    RL_RETURN_IF_ERROR(WriteTest(test, sizes, flags.json, console));
+    tests.push_back(std::move(test));
+  }
+  if (page) RL_RETURN_IF_ERROR(page->Write(ProfilePage(tests, static_cast<size_t>(sizes.slowest))));
   return 0;
 }
 
@@ -120,13 +184,22 @@ void AddProfileCommand(CLI::App& app, CommandContext& context) {
   command->add_option("-n,--n-gen", flags->generated, "Tokens to generate behind it")
       ->option_text("N");
   command->add_option("--slowest", flags->slowest, "How many single ops to list")->option_text("N");
+  command
+      ->add_option("--html", flags->html,
+                   "Write a page with rooflines, the kinds of ops, layers and the slowest ops")
+      ->option_text("FILE");
+  command->add_option("--against", flags->against, "Compare with the --json of an earlier call")
+      ->option_text("FILE");
+  command->add_flag("--no-peaks", flags->no_peaks, "Do not measure what the device can do at best");
   command->add_flag("--json", flags->json, "One JSON object per test and line, with all ops");
   command->get_option("--ctx-size")
       ->description("Tokens that fit; 0: the model's context length [default as many as needed]");
   command->footer(R"(Examples:
   rullama profile -m model.gguf
   rullama profile -m model.gguf -p 2048 -n 64 --slowest 50
-  rullama profile -m model.gguf --json)");
+  rullama profile -m model.gguf --html profile.html
+  rullama profile -m model.gguf --json > before.json
+  rullama profile -m model.gguf --backend vulkan --against before.json)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return RunProfile(*flags, context.console); };
   });

@@ -5,7 +5,6 @@
 // Thread safety: none; used by the thread of the session.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -50,6 +49,18 @@ struct StepProfile {
   [[nodiscard]] double op_seconds() const;
 };
 
+// The sum of the ops that share a name.
+struct NamedTotal {
+  std::string device;  // of a kind; empty for layers
+  std::string name;
+  OpTotal total;
+  std::optional<int64_t> layer = {};
+};
+// By device and kind, longest first.
+std::vector<NamedTotal> KindsOf(const StepProfile& profile);
+// By layer, ascending: "outside" those that belong to none, "0", "1", ...
+std::vector<NamedTotal> LayersOf(const StepProfile& profile);
+
 class OpProfiler final : public StepObserver {
  public:
   void OnSpan(const StepSpan& span) override;
@@ -74,10 +85,5 @@ class OpProfiler final : public StepObserver {
   int64_t steps_ = 0;
   double seconds_ = 0;
 };
-
-// The profile as tables in Markdown: by kind of op, by layer, and the `slowest` ops.
-std::string ProfileText(const StepProfile& profile, size_t slowest);
-// The same numbers and all ops, as one JSON object with this name of the test.
-std::string ProfileJson(const StepProfile& profile, const std::string& test);
 
 }  // namespace rullama::cli

@@ -19,7 +19,8 @@ constexpr double kChartTop = 40;
 constexpr double kChartBottom = 52;
 constexpr double kHalfColumn = 3.5;  // of a label
 constexpr double kLegendLine = 18;
-constexpr double kLane = 16;  // beyond the axis, for 0 and infinity on a logarithmic one
+constexpr double kLabelOffset = 7;  // of a label from the middle of its mark
+constexpr double kLane = 16;        // beyond the axis, for 0 and infinity on a logarithmic one
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -141,7 +142,8 @@ class ChartPainter {
     body_ += fmt::format("<g class=\"s{}\">", index % kSeriesColours);
     if (legend_lines_ > 0) {
       const double y = 36 + kLegendLine * static_cast<double>(index);
-      Marker(kChartLeft + 5, y - 4, index, "");
+      if (series.has_marks) Marker(kChartLeft + 5, y - 4, index, "");
+      if (!series.has_marks) Line(kChartLeft, y - 4, kChartLeft + 11, y - 4, "curve");
       Text(kChartLeft + 16, y, "series-text", series.label);
     }
     if (series.joined && series.points.size() > 1) {
@@ -152,7 +154,11 @@ class ChartPainter {
       }
       body_ += "\"/>";
     }
-    for (const ChartPoint& point : series.points) PaintPoint(point, index);
+    for (const ChartPoint& point : series.points) {
+      if (series.has_marks) PaintPoint(point, index);
+      if (point.label.empty()) continue;
+      Text(X(point.x) + kLabelOffset, Y(point.y) + 4, "series-text small", point.label);
+    }
     body_ += "</g>";
   }
 

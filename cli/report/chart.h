@@ -14,14 +14,16 @@ struct ChartPoint {
   // On a logarithmic axis, what is not above 0 is drawn at the lower edge; what is not finite at
   // the upper one.
   double y = 0;
-  std::string note = {};  // shown where a pointer rests
-  bool marked = false;    // drawn as a triangle in the colour of alarms
+  std::string note = {};   // shown where a pointer rests
+  bool marked = false;     // drawn as a triangle in the colour of alarms
+  std::string label = {};  // a few characters beside the mark
 };
 
 struct ChartSeries {
   std::string label;                    // empty: the only series, which needs no name
   std::vector<ChartPoint> points = {};  // by ascending x
   bool joined = true;
+  bool has_marks = true;
 };
 
 struct ChartLimit {

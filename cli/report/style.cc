@@ -37,7 +37,7 @@ p{margin:8px 0;max-width:75ch;overflow-wrap:anywhere}.dim,figcaption{color:var(-
 figure{margin:20px 0}figcaption{font-size:.9rem;margin-top:4px;max-width:85ch}
 .wide{overflow-x:auto}.wide:focus-visible{outline:2px solid var(--c0)}
 .wide svg{display:block;width:100%;min-width:800px;height:auto}.wide.natural svg{width:auto;min-width:0}
-code,td.name{font-family:ui-monospace,monospace;font-size:.9em;overflow-wrap:anywhere}
+code,td.name{font-family:ui-monospace,monospace;font-size:.9em}code{overflow-wrap:anywhere}
 table{border-collapse:collapse;font-size:.9rem}th{text-align:left;color:var(--dim);font-weight:600}
 th,td{padding:4px 14px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}
 th.number,td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}

@@ -121,9 +121,47 @@ TEST(TraceRules, FaultsAreFound) {
               HasSubstr("no time"));
 }
 
-TEST(Profile, OpsOfBothTestsFillTheirTime) {
-  const RunResult result =
-      RunRullama({"profile", "-m", TinyModel(), "-p", "8", "-n", "3", "-t", "1", "--json"});
+class ProfileTest : public ::testing::Test {
+ protected:
+  static std::vector<std::string> Arguments(std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"profile", "-m", TinyModel(), "-p", "8",
+                                          "-n",      "3",  "-t",        "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / "profile";
+};
+
+TEST_F(ProfileTest, PageHasRooflinesAndTheRunBefore) {
+  const std::filesystem::path before = folder_ / "before.json", page = folder_ / "profile.html";
+  RunOptions to_file;
+  to_file.stdout_path = before.string();
+  const RunResult first = RunRullama(Arguments({"--json", "--no-peaks"}), to_file);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const RunResult second =
+      RunRullama(Arguments({"--against", before.string(), "--html", page.string()}));
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("peaks of cpu: "));
+  EXPECT_THAT(second.out, HasSubstr("before: tiny-e2b-Q4_K_M.gguf on cpu, rullama "));
+  const std::string html = ReadFile(page);
+  EXPECT_THAT(html, HasSubstr("Roofline of cpu, pp8"));
+  EXPECT_THAT(html, HasSubstr("Roofline of cpu, tg3"));
+  EXPECT_THAT(html, HasSubstr("Beside the run before"));
+
+  const RunResult other = RunRullama({"profile", "-m", TinyModel(), "-p", "9", "-n", "3",
+                                      "--no-peaks", "--against", before.string()});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("has no test pp9, but: pp8, tg3"));
+  const RunResult wrong = RunRullama(Arguments({"--against", TinyModel()}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("[profile.file]"));
+}
+
+TEST_F(ProfileTest, OpsOfBothTestsFillTheirTime) {
+  const RunResult result = RunRullama(Arguments({"--json", "--no-peaks"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::istringstream lines(result.out);
   std::string line;

@@ -1,0 +1,271 @@
+#include "cli/profile_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "cli/json_text.h"
+
+namespace rullama::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kGigaPerSecond = 1e9;
+constexpr double kMillisecondsPerSecond = 1e3;
+
+// "12.3 | 4.567 | 8.90 | 1.23 | bytes | 42 |": share of all segments, milliseconds of a step,
+// rates, bound, share of the bound.
+std::string ProfileNumbers(const ProfileReport& report, const OpTotal& total,
+                           const UnderRoof& place) {
+  return fmt::format("{:.1f} | {:.3f} | {:.2f} | {:.2f} | {} | {} |\n",
+                     report.Percent(total.seconds), report.StepMilliseconds(total.seconds),
+                     total.byte_rate() / kGigaPerSecond, total.operation_rate() / kGigaPerSecond,
+                     BoundText(place.bound), ShareText(place));
+}
+
+std::string ProfileTableHead(std::string_view first) {
+  return fmt::format(
+      "\n| {} | % of time | ms a step | GB/s | Gop/s | bound by | % of bound |\n"
+      "|---|---:|---:|---:|---:|---|---:|\n",
+      first);
+}
+
+std::string TimeText(double milliseconds) {
+  return milliseconds < 0 ? "-" : fmt::format("{:.3f}", milliseconds);
+}
+
+std::string ComparisonTable(std::string_view first, const std::vector<TimePair>& pairs) {
+  std::string text =
+      fmt::format("\n| {} | ms a step | before | times as fast |\n|---|---:|---:|---:|\n", first);
+  for (const TimePair& pair : pairs) {
+    text += fmt::format("| {} | {} | {} | {} |\n", pair.name, pair.NowText(), pair.BeforeText(),
+                        pair.FactorText());
+  }
+  return text;
+}
+
+// Kinds or layers of both, in the order of `report`, then those of `before` alone.
+std::vector<TimePair> SideBySide(const ProfileReport& report, const ProfileReport& before,
+                                 std::vector<NamedTotal> (*totals)(const StepProfile&)) {
+  std::vector<TimePair> pairs;
+  for (const NamedTotal& of : totals(report.profile)) {
+    pairs.push_back({KindText(report.profile, of), report.StepMilliseconds(of.total.seconds)});
+  }
+  for (const NamedTotal& of : totals(before.profile)) {
+    const std::string name = KindText(before.profile, of);
+    auto pair = std::ranges::find(pairs, name, &TimePair::name);
+    if (pair == pairs.end()) pair = pairs.insert(pair, {.name = name});
+    pair->before = before.StepMilliseconds(of.total.seconds);
+  }
+  return pairs;
+}
+
+json LayerJson(const std::optional<int64_t>& layer) { return layer ? json(*layer) : json(); }
+
+json TotalJson(const OpTotal& total) {
+  return {{"seconds", total.seconds},
+          {"bytes", total.bytes},
+          {"operations", total.operations},
+          {"executions", total.executions}};
+}
+
+OpTotal TotalFrom(const json& from) {
+  return {.seconds = from.at("seconds").get<double>(),
+          .bytes = from.at("bytes").get<double>(),
+          .operations = from.at("operations").get<double>(),
+          .executions = from.at("executions").get<int64_t>()};
+}
+
+json WithTotal(json names, const OpTotal& total) {
+  names.update(TotalJson(total));
+  return names;
+}
+
+// Throws what the JSON library throws for missing members and other types.
+ProfileReport ReportFrom(const json& line) {
+  ProfileReport report{.subject = line.at("subject").get<std::string>(),
+                       .test = line.at("test").get<std::string>(),
+                       .profile = {.steps = line.at("steps").get<int64_t>(),
+                                   .seconds = line.at("seconds").get<double>(),
+                                   .ops = {}},
+                       .peaks = {}};
+  for (const json& op : line.at("ops")) {
+    const json& layer = op.at("layer");
+    report.profile.ops.push_back(
+        {.device = op.at("device").get<std::string>(),
+         .kind = op.at("kind").get<std::string>(),
+         .value = op.at("value").get<std::string>(),
+         .shapes = op.at("shapes").get<std::string>(),
+         .layer = layer.is_null() ? std::nullopt : std::optional(layer.get<int64_t>()),
+         .total = TotalFrom(op)});
+  }
+  for (const json& peaks : line.at("peaks")) {
+    report.peaks.push_back({.device = peaks.at("device").get<std::string>(),
+                            .byte_rate = peaks.at("bytes_per_s").get<double>(),
+                            .operation_rate = peaks.at("operations_per_s").get<double>()});
+  }
+  return report;
+}
+
+}  // namespace
+
+double ProfileReport::StepMilliseconds(double seconds) const {
+  const auto steps = static_cast<double>(std::max<int64_t>(1, profile.steps));
+  return seconds * kMillisecondsPerSecond / steps;
+}
+
+double ProfileReport::Percent(double seconds) const {
+  return profile.seconds > 0 ? 100 * seconds / profile.seconds : 0;
+}
+
+double ProfileReport::SecondsBetween() const {
+  return std::max(0.0, profile.seconds - profile.op_seconds());
+}
+
+std::string_view BoundText(Bound bound) {
+  switch (bound) {
+    case Bound::kBytes:
+      return "bytes";
+    case Bound::kOperations:
+      return "operations";
+    case Bound::kUnknown:
+      return "-";
+  }
+  return "-";
+}
+
+std::string ShareText(const UnderRoof& place) {
+  return place.bound == Bound::kUnknown ? "-" : fmt::format("{:.0f}", 100 * place.share);
+}
+
+std::string PeaksText(const DevicePeaks& peaks) {
+  return fmt::format("{}: {:.1f} GB/s, {:.1f} Gop/s, ridge at {:.1f} operations for each byte",
+                     peaks.device, peaks.byte_rate / kGigaPerSecond,
+                     peaks.operation_rate / kGigaPerSecond, peaks.ridge());
+}
+
+std::string KindText(const StepProfile& profile, const NamedTotal& kind) {
+  const bool several = std::ranges::any_of(
+      profile.ops, [&](const ProfiledOp& op) { return op.device != profile.ops.front().device; });
+  return several ? fmt::format("{} {}", kind.device, kind.name) : kind.name;
+}
+
+std::string ProfileText(const ProfileReport& report, size_t slowest) {
+  const StepProfile& profile = report.profile;
+  std::string text;
+  for (const DevicePeaks& peaks : report.peaks) {
+    if (peaks.known()) text += fmt::format("peaks of {}\n", PeaksText(peaks));
+  }
+  text += ProfileTableHead("kind");
+  for (const NamedTotal& kind : KindsOf(profile)) {
+    const UnderRoof place = PlaceUnderRoof(kind.total, PeaksOf(report.peaks, kind.device));
+    text += fmt::format("| {} | {}", KindText(profile, kind),
+                        ProfileNumbers(report, kind.total, place));
+  }
+  OpTotal between;
+  between.seconds = report.SecondsBetween();
+  text += fmt::format("| between ops | {}", ProfileNumbers(report, between, {}));
+  text += ProfileTableHead("layer");
+  for (const NamedTotal& layer : LayersOf(profile)) {
+    text += fmt::format("| {} | {}", layer.name, ProfileNumbers(report, layer.total, {}));
+  }
+  text += ProfileTableHead("slowest ops");
+  for (size_t i = 0; i < std::min(slowest, profile.ops.size()); ++i) {
+    const ProfiledOp& op = profile.ops[i];
+    const UnderRoof place = PlaceUnderRoof(op.total, PeaksOf(report.peaks, op.device));
+    text += fmt::format("| {} {} {}: {} | {}", op.device, op.kind, op.value, op.shapes,
+                        ProfileNumbers(report, op.total, place));
+  }
+  return text;
+}
+
+std::string TimePair::NowText() const { return TimeText(now); }
+
+std::string TimePair::BeforeText() const { return TimeText(before); }
+
+std::string TimePair::FactorText() const {
+  return now > 0 && before >= 0 ? fmt::format("{:.2f}", before / now) : "-";
+}
+
+std::vector<TimePair> KindPairs(const ProfileReport& report, const ProfileReport& before) {
+  std::vector<TimePair> pairs = SideBySide(report, before, KindsOf);
+  pairs.push_back({"between ops", report.StepMilliseconds(report.SecondsBetween()),
+                   before.StepMilliseconds(before.SecondsBetween())});
+  pairs.push_back({"all", report.StepMilliseconds(report.profile.seconds),
+                   before.StepMilliseconds(before.profile.seconds)});
+  return pairs;
+}
+
+std::string ComparisonText(const ProfileReport& report, const ProfileReport& before) {
+  return fmt::format("\nbefore: {}\n", before.subject) +
+         ComparisonTable("kind", KindPairs(report, before)) +
+         ComparisonTable("layer", SideBySide(report, before, LayersOf));
+}
+
+std::string ProfileJson(const ProfileReport& report) {
+  const StepProfile& profile = report.profile;
+  json kinds = json::array(), layers = json::array(), ops = json::array(), peaks = json::array();
+  for (const NamedTotal& kind : KindsOf(profile)) {
+    kinds.push_back(WithTotal({{"device", kind.device}, {"kind", kind.name}}, kind.total));
+  }
+  for (const NamedTotal& layer : LayersOf(profile)) {
+    layers.push_back(WithTotal({{"layer", LayerJson(layer.layer)}}, layer.total));
+  }
+  for (const ProfiledOp& op : profile.ops) {
+    ops.push_back(WithTotal({{"device", op.device},
+                             {"kind", op.kind},
+                             {"value", op.value},
+                             {"shapes", op.shapes},
+                             {"layer", LayerJson(op.layer)}},
+                            op.total));
+  }
+  for (const DevicePeaks& of : report.peaks) {
+    peaks.push_back({{"device", of.device},
+                     {"bytes_per_s", of.byte_rate},
+                     {"operations_per_s", of.operation_rate}});
+  }
+  return JsonLine({{"subject", report.subject},
+                   {"test", report.test},
+                   {"steps", profile.steps},
+                   {"seconds", profile.seconds},
+                   {"op_seconds", profile.op_seconds()},
+                   {"peaks", peaks},
+                   {"kinds", kinds},
+                   {"layers", layers},
+                   {"ops", ops}});
+}
+
+Result<std::vector<ProfileReport>> ParseProfiles(std::string_view text, const std::string& origin) {
+  std::vector<ProfileReport> reports;
+  try {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      if (end > at) reports.push_back(ReportFrom(json::parse(text.substr(at, end - at))));
+      at = end + 1;
+    }
+  } catch (const json::exception& error) {
+    return MakeError(ErrorKind::kUsage, "profile.file",
+                     "line {} of {} is no profile ({}); expected what 'rullama profile --json' "
+                     "wrote",
+                     reports.size() + 1, origin, error.what());
+  }
+  return reports;
+}
+
+Result<ProfileReport> FindTest(const std::vector<ProfileReport>& reports, const std::string& test,
+                               const std::string& origin) {
+  const auto found = std::ranges::find(reports, test, &ProfileReport::test);
+  if (found != reports.end()) return *found;
+  std::vector<std::string> names;
+  for (const ProfileReport& report : reports) names.push_back(report.test);
+  return MakeError(ErrorKind::kUsage, "profile.test",
+                   "{} has no test {}, but: {}; give -p and -n as when it was written", origin,
+                   test, fmt::join(names, ", "));
+}
+
+}  // namespace rullama::cli

@@ -1,0 +1,120 @@
+// Tables and JSON of numbers that are made up, and the roofline behind them.
+#include "cli/profile_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace rullama::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kHostileName = "blk.0.</td>\\n|\x01\"},{\xFF";
+
+// Two steps of 100 us: a product that takes half of it, and a copy of layer 3 that takes a fifth.
+// The device has 1 GB/s and 4 Gop/s.
+ProfileReport MadeUp() {
+  ProfileReport report{.subject = "m on fake", .test = "tg2", .profile = {}, .peaks = {}};
+  report.profile = {.steps = 2, .seconds = 200e-6, .ops = {}};
+  report.profile.ops.push_back({"fake",
+                                "matmul",
+                                "product",
+                                "f32[T,8] -> f32[T,8]",
+                                std::nullopt,
+                                {100e-6, 20e3, 200e3, 2}});
+  report.profile.ops.push_back(
+      {"fake", "copy", "blk.3.y", "f32[T,8] -> f32[T,8]", 3, {40e-6, 30e3, 0, 2}});
+  report.peaks = {{.device = "fake", .byte_rate = 1e9, .operation_rate = 4e9}};
+  return report;
+}
+
+TEST(RooflineTest, TheNearerBoundIsTheBound) {
+  const ProfileReport report = MadeUp();
+  const DevicePeaks& peaks = report.peaks[0];
+  EXPECT_DOUBLE_EQ(peaks.ridge(), 4);
+  const UnderRoof product = PlaceUnderRoof(report.profile.ops[0].total, peaks);
+  EXPECT_EQ(product.bound, Bound::kOperations) << "10 operations for each byte";
+  EXPECT_NEAR(product.share, 0.5, 1e-9) << "2 of 4 Gop/s";
+  const UnderRoof copy = PlaceUnderRoof(report.profile.ops[1].total, peaks);
+  EXPECT_EQ(copy.bound, Bound::kBytes);
+  EXPECT_NEAR(copy.share, 0.75, 1e-9) << "0.75 of 1 GB/s";
+}
+
+TEST(RooflineTest, WithoutPeaksOrTimeNothingIsSaid) {
+  const ProfileReport report = MadeUp();
+  EXPECT_EQ(PlaceUnderRoof(report.profile.ops[0].total, PeaksOf(report.peaks, "other")).bound,
+            Bound::kUnknown);
+  EXPECT_EQ(PlaceUnderRoof({}, report.peaks[0]).bound, Bound::kUnknown);
+}
+
+TEST(ProfileReportTest, TextTellsSharesBoundsAndWhatIsBetween) {
+  const std::string text = ProfileText(MadeUp(), 1);
+  EXPECT_THAT(text, HasSubstr("peaks of fake: 1.0 GB/s, 4.0 Gop/s, ridge at 4.0"));
+  EXPECT_THAT(text, HasSubstr("| matmul | 50.0 | 0.050 | 0.20 | 2.00 | operations | 50 |"));
+  EXPECT_THAT(text, HasSubstr("| copy | 20.0 | 0.020 | 0.75 | 0.00 | bytes | 75 |"));
+  EXPECT_THAT(text, HasSubstr("| between ops | 30.0 | 0.030 | 0.00 | 0.00 | - | - |"));
+  EXPECT_THAT(text, HasSubstr("| 3 | 20.0 |"));
+  EXPECT_THAT(text, HasSubstr("| fake matmul product: f32[T,8] -> f32[T,8] | 50.0 |"));
+  EXPECT_THAT(text, Not(HasSubstr("copy blk.3.y"))) << "only the slowest was asked for";
+}
+
+TEST(ProfileReportTest, NothingMeasuredIsNoDivisionByZero) {
+  EXPECT_THAT(ProfileText({}, 20), HasSubstr("| between ops | 0.0 |"));
+}
+
+TEST(ProfileReportTest, SeveralDevicesAreNamed) {
+  ProfileReport report = MadeUp();
+  report.profile.ops[1].device = "other";
+  EXPECT_THAT(ProfileText(report, 0), HasSubstr("| other copy | 20.0 |"));
+}
+
+TEST(ProfileReportTest, JsonIsReadBack) {
+  ProfileReport report = MadeUp();
+  report.profile.ops[0].value = kHostileName;
+  const std::string line = ProfileJson(report);
+  const json parsed = json::parse(line);
+  EXPECT_EQ(parsed["kinds"][0]["kind"], "matmul");
+  EXPECT_TRUE(parsed["layers"][0]["layer"].is_null());
+  EXPECT_EQ(parsed["layers"][1]["layer"], 3);
+  const auto back = ParseProfiles(line + line, "file");
+  ASSERT_TRUE(back) << back.error().ToString();
+  ASSERT_EQ(back->size(), 2U);
+  EXPECT_EQ(ProfileJson((*back)[1]), line);
+}
+
+TEST(ProfileReportTest, AnotherFileIsAnError) {
+  const std::string line = ProfileJson(MadeUp());
+  for (const std::string& text : {std::string("{"), std::string("[]"), std::string("{\"test\":1}"),
+                                  line + "{\"subject\":\"m\"}\n"}) {
+    const auto reports = ParseProfiles(text, "old.json");
+    ASSERT_FALSE(reports) << text;
+    EXPECT_EQ(reports.error().id, "profile.file");
+    EXPECT_THAT(reports.error().message, HasSubstr("old.json"));
+  }
+  EXPECT_THAT(ParseProfiles(line + "{}", "f").error().message, HasSubstr("line 2"));
+  const auto other = FindTest({MadeUp()}, "pp512", "old.json");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().id, "profile.test");
+  EXPECT_THAT(other.error().message, HasSubstr("but: tg2"));
+}
+
+TEST(ProfileReportTest, TwoRunsStandSideBySide) {
+  const ProfileReport before = MadeUp();
+  ProfileReport report = MadeUp();
+  report.profile.ops[0].total.seconds = 50e-6;
+  report.profile.ops[1].kind = "cast";
+  const std::string text = ComparisonText(report, before);
+  EXPECT_THAT(text, HasSubstr("before: m on fake"));
+  EXPECT_THAT(text, HasSubstr("| matmul | 0.025 | 0.050 | 2.00 |"));
+  EXPECT_THAT(text, HasSubstr("| cast | 0.020 | - | - |"));
+  EXPECT_THAT(text, HasSubstr("| copy | - | 0.020 | - |"));
+  EXPECT_THAT(text, HasSubstr("| all | 0.100 | 0.100 | 1.00 |"));
+  EXPECT_THAT(text, HasSubstr("| 3 | 0.020 | 0.020 | 1.00 |"));
+}
+
+}  // namespace
+}  // namespace rullama::cli

@@ -1,0 +1,24 @@
+#include "cli/roofline.h"
+
+#include <algorithm>
+
+namespace rullama::cli {
+
+DevicePeaks PeaksOf(const std::vector<DevicePeaks>& peaks, const std::string& device) {
+  const auto found = std::ranges::find(peaks, device, &DevicePeaks::device);
+  return found == peaks.end() ? DevicePeaks{.device = device} : *found;
+}
+
+double IntensityOf(const OpTotal& total) {
+  return total.bytes > 0 ? total.operations / total.bytes : 0;
+}
+
+UnderRoof PlaceUnderRoof(const OpTotal& total, const DevicePeaks& peaks) {
+  if (!peaks.known() || total.seconds <= 0) return {};
+  const double of_bytes = total.byte_rate() / peaks.byte_rate;
+  const double of_operations = total.operation_rate() / peaks.operation_rate;
+  if (of_bytes >= of_operations) return {Bound::kBytes, of_bytes};
+  return {Bound::kOperations, of_operations};
+}
+
+}  // namespace rullama::cli
