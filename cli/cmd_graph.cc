@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/fused_ops.h"
 #include "cli/graph_drawing.h"
 #include "cli/graph_page.h"
 #include "cli/loading.h"
@@ -125,6 +126,28 @@ Status DrawAfter(DrawingFiles& files, const std::string& title, const Form& form
   return WriteDrawings(files, title, form, parts, device_names);
 }
 
+// Draws what runs as one, which one step shows.
+Result<int> DrawFused(const GraphFlags& flags, const Form& form, DrawingFiles& files,
+                      Console& console) {
+  if (flags.canvas) {
+    return MakeError(ErrorKind::kUsage, "usage.option",
+                     "--fused draws the pass of prompts; leave out --canvas, --svg or --html");
+  }
+  DispatchRecorder recorder;
+  ModelSessionOptions options;
+  options.observer = &recorder;
+  options.max_rows = flags.rows;
+  RL_ASSIGN_OR_RETURN(const auto engine, OpenModelSession(flags.config, options, console));
+  const std::vector<int32_t> tokens(static_cast<size_t>(flags.rows));
+  RL_RETURN_IF_ERROR(
+      engine->session().Run(StepRows::Consecutive(tokens, 0, 0, DemandOf(flags.demand))));
+  RL_ASSIGN_OR_RETURN(const auto parts, recorder.Parts());
+  const std::string title = fmt::format("{} on {}, by dispatch", engine->session().graph().name,
+                                        engine->devices().backend);
+  RL_RETURN_IF_ERROR(WriteDrawings(files, title, form, parts, {}));
+  return 0;
+}
+
 Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& graph,
                       const BackendDevices& devices, const PlacementPolicy& policy,
                       DrawingFiles& files, Console& console) {
@@ -180,6 +203,7 @@ Result<int> ShowGraph(const GraphFlags& flags, Console& console) {
                      "token");
   }
   RL_ASSIGN_OR_RETURN(DrawingFiles files, OpenDrawings(flags, model.config().model.path));
+  if (flags.fused && files.any()) return DrawFused(flags, form, files, console);
   if (flags.before) {
     const DType kv = KvDtypeFor(model.config(), model.config().backend.name);
     RL_ASSIGN_OR_RETURN(const ModelProgram program, build(kv));
@@ -220,10 +244,10 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--canvas", flags->canvas, "The denoising pass of a DiffusionGemma");
   CLI::Option* dot = command->add_flag("--dot", flags->dot, "For GraphViz")->excludes(fused);
   command->add_option("--svg", flags->svg, "Write a drawing, each layer folded to a box")
-      ->excludes(fused, dot)
+      ->excludes(dot)
       ->option_text("FILE");
   command->add_option("--html", flags->html, "Write a page with that drawing and one of each layer")
-      ->excludes(fused, dot)
+      ->excludes(dot)
       ->option_text("FILE");
   command
       ->add_option("--layers", flags->layers,
@@ -239,6 +263,7 @@ void AddGraphCommand(CLI::App& app, CommandContext& context) {
   rullama graph -m model.gguf --before
   rullama graph -m model.gguf --backend vulkan --fused
   rullama graph -m model.gguf --html model.html
+  rullama graph -m model.gguf --backend vulkan --fused --html dispatches.html
   rullama graph -m model.gguf --dot | dot -Tsvg > model.svg)");
   command->callback([flags, &context] {
     context.action = [flags, &context] { return ShowGraph(*flags, context.console); };

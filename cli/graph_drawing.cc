@@ -32,10 +32,12 @@ enum class NodeKind { kOp, kBlock, kStub };
 struct Node {
   NodeKind kind = NodeKind::kOp;
   int64_t block = kNoBlock;
-  size_t device = 0;
+  size_t colour = 0;               // of the device or, with dispatches, of the dispatch
+  bool alone = false;              // no other op is in its dispatch
   std::vector<std::string> lines;  // the first is the heading
   // The members of a folded block.
   size_t ops = 0;
+  std::set<size_t> dispatches = {};
   std::set<std::string> weights = {};
   std::set<std::string> states = {};
   uint64_t weight_bytes = 0;
@@ -82,6 +84,8 @@ class DrawingBuilder {
 
   void AddPart(const DrawnPart& part) {
     node_of_op_.clear();
+    ops_of_dispatch_.clear();
+    for (const size_t dispatch : part.dispatch_of_op) ++ops_of_dispatch_[dispatch];
     for (OpIndex i = 0; i < part.graph->ops.size(); ++i) AddOp(part, i);
     for (const Output& output : part.graph->outputs) {
       const Value& value = part.graph->value(output.value);
@@ -103,16 +107,25 @@ class DrawingBuilder {
     } else if (IsOpened(block)) {
       node = Append({.kind = NodeKind::kOp,
                      .block = block,
-                     .device = part.device,
+                     .colour = part.device,
                      .lines = {std::string(NameOf(op.kind)), NameWithin(result.name, block)}});
+      if (!part.dispatch_of_op.empty()) Colour(part.dispatch_of_op[index], drawing_.nodes[node]);
     } else {
       node = FoldedBlock(block, part.device);
       ++drawing_.nodes[node].ops;
+      if (!part.dispatch_of_op.empty()) {
+        drawing_.nodes[node].dispatches.insert(part.dispatch_of_op[index]);
+      }
     }
     node_of_op_.push_back(node);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       if (op.inputs[k] != kNoValue) AddOperand(graph, op, k, node);
     }
+  }
+
+  void Colour(size_t dispatch, Node& node) const {
+    node.colour = dispatch;
+    node.alone = ops_of_dispatch_.at(dispatch) == 1;
   }
 
   size_t Append(Node node) {
@@ -125,7 +138,7 @@ class DrawingBuilder {
     if (is_new) {
       Append({.kind = NodeKind::kBlock,
               .block = block,
-              .device = device,
+              .colour = device,
               .lines = {fmt::format("block {}", block)}});
     }
     return at->second;
@@ -187,7 +200,9 @@ class DrawingBuilder {
   }
 
   static void Describe(Node& node) {
-    node.lines.push_back(fmt::format("{} ops", node.ops));
+    node.lines.push_back(node.dispatches.empty() ? fmt::format("{} ops", node.ops)
+                                                 : fmt::format("{} ops in {} dispatches", node.ops,
+                                                               node.dispatches.size()));
     if (!node.weights.empty()) {
       node.lines.push_back(
           fmt::format("{} weights, {}", node.weights.size(), SizeText(node.weight_bytes)));
@@ -205,8 +220,9 @@ class DrawingBuilder {
   const std::vector<DrawnPart>& parts_;
   const DrawingOptions& options_;
   Drawing drawing_;
-  std::vector<size_t> node_of_op_;          // of the part
-  std::map<std::string, size_t> crossing_;  // values that later parts read
+  std::vector<size_t> node_of_op_;            // of the part
+  std::map<size_t, size_t> ops_of_dispatch_;  // of the part
+  std::map<std::string, size_t> crossing_;    // values that later parts read
   std::map<std::pair<int64_t, size_t>, size_t> folded_;
   std::map<std::string, size_t> stubs_;
 };
@@ -300,9 +316,10 @@ class DrawingPainter {
     const NodeBox& box = boxes_[index];
     const Position corner{layout_.nodes[index].x - box.width / 2,
                           layout_.nodes[index].y - box.height / 2};
-    const std::string css = node.kind == NodeKind::kStub
-                                ? std::string("stub")
-                                : fmt::format("node s{}", node.device % kSeriesColours);
+    const std::string css =
+        node.kind == NodeKind::kStub
+            ? std::string("stub")
+            : fmt::format("node {}s{}", node.alone ? "alone " : "", node.colour % kSeriesColours);
     body_ += fmt::format(
         "<g class=\"{}\"><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
         "rx=\"5\"/>",

@@ -19,7 +19,9 @@ namespace rullama::cli {
 // and inputs.
 struct DrawnPart {
   const Graph* graph = nullptr;
-  size_t device = 0;  // chooses the colour
+  size_t device = 0;  // chooses the colour, unless dispatches do
+  // The dispatch of each op; empty: not known. Ops with the same number get the same colour.
+  std::vector<size_t> dispatch_of_op = {};
 };
 
 struct DrawingOptions {

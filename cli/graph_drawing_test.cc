@@ -88,6 +88,17 @@ TEST(GraphDrawingTest, PartsAreJoinedByNameAndColouredByDevice) {
   EXPECT_THAT(svg, HasSubstr("class=\"edge\"")) << "the second part reads the first";
 }
 
+TEST(GraphDrawingTest, OpsOfADispatchShareAColour) {
+  const Graph graph = TwoBlocks();  // two norms, concat and softcap
+  const std::vector<DrawnPart> parts = {{&graph, 0, {7, 1, 1, 2}}};
+  const std::string opened = Draw(parts, {.title = "t", .opened = BlockRange{0, 1}});
+  EXPECT_THAT(opened, HasSubstr("class=\"node alone s1\"")) << "7 is the second of six colours";
+  EXPECT_THAT(opened, HasSubstr("class=\"node s1\""));
+  EXPECT_THAT(opened, HasSubstr("class=\"node alone s2\""));
+  const std::string folded = Draw(parts, {.title = "t"});
+  EXPECT_THAT(folded, HasSubstr(">2 ops in 2 dispatches<"));
+}
+
 TEST(GraphDrawingTest, ReadersAreBelow) {
   const Graph graph = TwoBlocks();
   const std::string svg = Draw({{&graph, 0}}, {.title = "t"});

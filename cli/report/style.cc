@@ -20,7 +20,7 @@ svg .bar{fill:var(--s)}svg .series-text{fill:var(--s)}svg .alarm{fill:var(--alar
 svg .strong{font-weight:700}svg .small{font-size:11px}
 svg .group{fill:none;stroke:var(--line);stroke-width:1.5}svg .edge{fill:none;stroke:var(--dim)}svg .tip{fill:var(--dim)}
 svg .node rect{fill:var(--panel);stroke:var(--s);stroke-width:1.5}
-svg .stub rect{fill:none;stroke:var(--dim);stroke-dasharray:4 3}
+svg .alone rect{stroke:var(--line)}svg .stub rect{fill:none;stroke:var(--dim);stroke-dasharray:4 3}
 svg .h0{fill:var(--h0)}svg .h1{fill:var(--h1)}svg .h2{fill:var(--h2)}svg .h3{fill:var(--h3)}svg .h4{fill:var(--h4)}
 svg .h5{fill:var(--h5)}svg .h6{fill:var(--h6)}svg .h7{fill:var(--h7)}svg .h8{fill:var(--h8)}svg .not-finite{fill:var(--c3)}
 )css";
