@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/op_rows.h"
@@ -9,47 +10,74 @@
 namespace rullama::cpu {
 namespace {
 
+// Radians per position of each pair: theta^(-2i / n_rot) / factor, in float64: angles reach 1e5
+// radians, so the rate needs more than float32's 24 bits. The inverse turns the other way.
+std::vector<double> RopeRates(const CompileContext& context) {
+  const auto a = context.attrs<rl_rope_attrs>();
+  const double direction = a.inverse != 0 ? -1 : 1;
+  const View factors = context.Input(operands::Rope::freq_factors);
+  std::vector<double> rates;
+  for (int32_t i = 0; i < a.n_rot / 2; ++i) {
+    const double exponent = -2.0 * i / a.n_rot;
+    const double factor = factors.present() ? factors.as<const float>()[i] : 1.0;
+    rates.push_back(direction * std::pow(static_cast<double>(a.theta), exponent) / factor);
+  }
+  return rates;
+}
+
+// Of each row the cosines of its angles, then their sines. Layers turn by the same angles, and
+// these functions take longer than the turning.
+class RopeTableNode final : public Node {
+ public:
+  RopeTableNode(const View& pos, std::vector<double> rates, float* table)
+      : pos_(pos), rates_(std::move(rates)), table_(table) {}
+  [[nodiscard]] int64_t Items(const Step& step) const override { return pos_.Rows(step); }
+  void Run(const Step& /*step*/, int /*worker*/, int64_t begin, int64_t end) override {
+    const size_t half = rates_.size();
+    for (int64_t row = begin; row < end; ++row) {
+      const double position = pos_.as<const int32_t>()[row];
+      float* cosine = table_ + static_cast<size_t>(row) * 2 * half;
+      for (size_t i = 0; i < half; ++i) {
+        const double angle = position * rates_[i];
+        cosine[i] = static_cast<float>(std::cos(angle));
+        cosine[half + i] = static_cast<float>(std::sin(angle));
+      }
+    }
+  }
+
+ private:
+  View pos_;
+  std::vector<double> rates_;
+  float* table_;
+};
+
 class RopeNode final : public Node {
  public:
   explicit RopeNode(const CompileContext& context)
       : kernels_(context.kernels),
         x_(context.Input(operands::Rope::x)),
-        pos_(context.Input(operands::Rope::pos)),
         y_(context.Result()),
         half_(static_cast<size_t>(context.attrs<rl_rope_attrs>().n_rot) / 2) {
-    // theta^(-2i / n_rot) / factor, in float64: angles reach 1e5 radians, so the rate needs more
-    // than float32's 24 bits. The inverse turns the other way.
-    const auto a = context.attrs<rl_rope_attrs>();
-    const double direction = a.inverse != 0 ? -1 : 1;
-    const View factors = context.Input(operands::Rope::freq_factors);
-    for (size_t i = 0; i < half_; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
-      const double factor = factors.present() ? factors.as<const float>()[i] : 1.0;
-      rate_.push_back(direction * std::pow(static_cast<double>(a.theta), exponent) / factor);
-    }
-    for (int worker = 0; worker < context.workers; ++worker) {
-      table_.push_back(
-          reinterpret_cast<float*>(context.workspace.Allocate(2 * half_ * sizeof(float))));
-    }
+    const View pos = context.Input(operands::Rope::pos);
+    std::vector<double> rates = RopeRates(context);
+    const auto rows = static_cast<uint64_t>(pos.Rows(context.MaxStep()));
+    const auto [data, is_new] =
+        context.nodes.TableOf(context, pos, rates, rows * 2 * half_ * sizeof(float));
+    auto* table = reinterpret_cast<float*>(data);
+    if (is_new) context.nodes.Add(std::make_unique<RopeTableNode>(pos, std::move(rates), table));
+    table_ = table;
   }
   [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
-  void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    float* cosine = table_[worker];
-    float* sine = cosine + half_;
+  void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const int64_t heads = x_.Dim(1, step);
     const int64_t dim = x_.Dim(2, step);
     for (int64_t row = begin; row < end; ++row) {
-      const double position = pos_.as<const int32_t>()[row];
-      for (size_t i = 0; i < half_; ++i) {
-        const double angle = position * rate_[i];
-        cosine[i] = static_cast<float>(std::cos(angle));
-        sine[i] = static_cast<float>(std::sin(angle));
-      }
+      const float* cosine = table_ + static_cast<size_t>(row) * 2 * half_;
       for (int64_t head = 0; head < heads; ++head) {
         const int64_t at = (row * heads + head) * dim;
         const float* x = x_.as<const float>() + at;
         float* y = y_.as<float>() + at;
-        kernels_.rope_neox(x, cosine, sine, half_, y);
+        kernels_.rope_neox(x, cosine, cosine + half_, half_, y);
         std::copy(x + 2 * half_, x + dim, y + 2 * half_);
       }
     }
@@ -57,10 +85,9 @@ class RopeNode final : public Node {
 
  private:
   const KernelTable& kernels_;
-  View x_, pos_, y_;
+  View x_, y_;
   size_t half_;
-  std::vector<double> rate_;   // [half_]: radians per position
-  std::vector<float*> table_;  // per worker: half_ cosines, then half_ sines
+  const float* table_;  // [rows, 2, half_]
 };
 
 }  // namespace

@@ -161,14 +161,22 @@ uint64_t CompileContext::ActivationBytes(const View& x, RowShare share) const {
          ActivationRowBytes(FormatFor(kernels, share.Of(rows)), k, activation_bits);
 }
 
+NodeList::Table NodeList::TableOf(const CompileContext& context, const View& x,
+                                  std::vector<double> parameters, uint64_t bytes) {
+  for (const TableRows& table : tables_) {
+    if (table.source == x.data && table.parameters == parameters) return {table.rows, false};
+  }
+  const auto source_bytes =
+      static_cast<uint64_t>(x.Elements(context.MaxStep())) * InfoOf(x.dtype).block_bytes;
+  std::byte* rows = context.workspace.Acquire(bytes);
+  tables_.push_back({x.data, source_bytes, std::move(parameters), rows});
+  return {rows, true};
+}
+
 void NodeList::Written(const rl_value& value, Workspace& workspace) {
   const View view = View::Of(value);
-  std::erase_if(activations_, [&](const ActivationRows& rows) {
-    const bool stale =
-        rows.source < view.data + value.bytes && view.data < rows.source + rows.source_bytes;
-    if (stale) workspace.Release(rows.rows);
-    return stale;
-  });
+  DropOverwritten(activations_, view.data, value.bytes, workspace);
+  DropOverwritten(tables_, view.data, value.bytes, workspace);
 }
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,

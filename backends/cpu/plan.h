@@ -50,7 +50,16 @@ class NodeList {
   std::byte* Activations(const CompileContext& context, const View& x, RowShare share = {});
   // Like Activations(), but for the current op alone: x is memory from AllocateForOp().
   std::byte* ActivationsOnce(const CompileContext& context, const View& x, RowShare share = {});
-  // Drops the converted rows of values whose memory the result `value` overwrites.
+  // Memory for a table that depends on a value and on parameters. All ops that ask for the same
+  // share it, and the first adds the node that fills it. Valid until the value's memory is written
+  // again.
+  struct Table {
+    std::byte* data;
+    bool is_new;
+  };
+  Table TableOf(const CompileContext& context, const View& x, std::vector<double> parameters,
+                uint64_t bytes);
+  // Drops the converted rows and the tables of values whose memory the result `value` overwrites.
   void Written(const rl_value& value, Workspace& workspace);
 
   void set_op_index(uint32_t index) { op_index_ = index; }
@@ -63,8 +72,26 @@ class NodeList {
     RowShare share;
     std::byte* rows;
   };
+  struct TableRows {
+    const std::byte* source;
+    uint64_t source_bytes;  // at the largest step
+    std::vector<double> parameters;
+    std::byte* rows;
+  };
+  // Forgets and releases those made of memory that [data, data + bytes) overlaps.
+  template <typename Rows>
+  static void DropOverwritten(std::vector<Rows>& all, const std::byte* data, uint64_t bytes,
+                              Workspace& workspace) {
+    std::erase_if(all, [&](const Rows& rows) {
+      const bool stale = rows.source < data + bytes && data < rows.source + rows.source_bytes;
+      if (stale) workspace.Release(rows.rows);
+      return stale;
+    });
+  }
+
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<ActivationRows> activations_;
+  std::vector<TableRows> tables_;
   uint32_t op_index_ = RL_NO_OP;
 };
 
