@@ -106,19 +106,18 @@ float HalfToFloat(uint bits) {
 #endif
 }
 
-// Round to nearest even, overflow to infinity.
+// Round to nearest even, overflow to infinity. Without branches, so that loops become vectors.
 uint FloatToHalf(float value) {
   const uint bits = as_uint(value);
-  const uint sign = (bits >> 16) & 0x8000u;
   const uint magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return sign | 0x7E00u;
-  if (magnitude >= 0x477FF000u) return sign | 0x7C00u;
-  if (magnitude < 0x38800000u) {
-    // Subnormal: in units of 2^-24, rounded to an integer.
-    return sign | (uint)rint(as_float(magnitude) * 0x1p24f);
-  }
   const uint odd = (magnitude >> 13) & 1u;
-  return sign | ((magnitude - 0x38000000u + 0xFFFu + odd) >> 13);
+  const uint normal = (magnitude - 0x38000000u + 0xFFFu + odd) >> 13;
+  // The last bit of a number from 0.5 on is 2^-24, the unit of subnormal numbers.
+  const uint subnormal = as_uint(as_float(magnitude) + 0.5f) - as_uint(0.5f);
+  uint half_bits = magnitude < 0x38800000u ? subnormal : normal;
+  half_bits = magnitude >= 0x477FF000u ? 0x7C00u : half_bits;
+  half_bits = magnitude > 0x7F800000u ? 0x7E00u : half_bits;
+  return ((bits >> 16) & 0x8000u) | half_bits;
 }
 
 float BFloat16ToFloat(uint bits) { return as_float(bits << 16); }
