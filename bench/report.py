@@ -199,15 +199,20 @@ def chart_case(result, engines, label):
     return Case(label, bars)
 
 
+def has_chart(report):
+    """Whether a peer ran any case of a checked report."""
+    return any(result["peers"] for result in report["results"])
+
+
 def report_chart(report):
-    """The chart of the cases of a checked report that a peer ran too; None if there is none."""
+    """The chart of the cases of a checked report that a peer ran too, of which there are some."""
     engines = [peer["name"] for peer in report["peers"]]
     cases = [
         chart_case(r, engines, " ".join(filter(None, [r.get("model"), r["case"]])))
         for r in report["results"]
         if r["peers"]
     ]
-    return chart(report["title"], cases) if cases else None
+    return chart(report["title"], cases)
 
 
 def chart_name(name):
@@ -236,7 +241,7 @@ def render(name, report):
         peers = "; ".join(f"{peer['name']} ({peer['version']})" for peer in report["peers"])
         about += f" Peers: {peers}."
     lines = [f"**{report['title']}**", "", *fill(about), ""]
-    if report_chart(report):
+    if has_chart(report):
         lines += [f"![{report['title']}](images/{chart_name(name)})", ""]
     lines += [table(report), "```text"]
     for name, command in report["commands"].items():
@@ -330,9 +335,13 @@ def summary_chart(page, reports):
 
 def charts(readme, reports):
     """The texts of all charts, by file name."""
-    made = {chart_name(name): report_chart(report) for name, report in reports.items()}
+    made = {
+        chart_name(name): report_chart(report)
+        for name, report in reports.items()
+        if has_chart(report)
+    }
     made["speed.svg"] = summary_chart(readme, reports)
-    return {name: text for name, text in made.items() if text}
+    return made
 
 
 def is_same(path, text):
