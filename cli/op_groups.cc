@@ -41,13 +41,22 @@ std::optional<int64_t> LayerOfName(std::string_view name) {
   return block;
 }
 
-bool OpGroups::Less::operator()(std::span<const uint32_t> a, std::span<const uint32_t> b) const {
-  return std::ranges::lexicographical_compare(a, b);
+OpCost OpGroup::CostAt(const StepForCost& step) {
+  if (cost.depends_on_rows()) return cost.At(step);
+  if (known_extents.t != step.extents.t || known_extents.r != step.extents.r) {
+    known_cost = cost.At(step);
+    known_extents = step.extents;
+  }
+  return known_cost;
 }
 
-const OpGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops) {
-  Groups& groups = groups_[&graph];
-  if (const auto found = groups.find(ops); found != groups.end()) return found->second;
+OpGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops) {
+  GraphGroups& of_graph = groups_[&graph];
+  of_graph.resize(graph.ops.size());
+  std::deque<Known>& alike = of_graph[ops.front()];
+  for (Known& known : alike) {
+    if (std::ranges::equal(known.ops, ops)) return known.group;
+  }
   const Op& last = graph.ops[ops.back()];
   const std::string& value = graph.value(last.results.front()).name;
   OpGroup group{.kind = KindOf(graph, ops),
@@ -55,7 +64,8 @@ const OpGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops)
                 .shapes = ShapesOf(graph, last),
                 .layer = LayerOfName(value),
                 .cost = GroupCost(graph, ops)};
-  return groups.emplace(std::vector(ops.begin(), ops.end()), std::move(group)).first->second;
+  alike.push_back({std::vector(ops.begin(), ops.end()), std::move(group)});
+  return alike.back().group;
 }
 
 }  // namespace rullama::cli

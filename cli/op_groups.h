@@ -1,7 +1,7 @@
 // The ops of records (core/plugin/device.h, OpTime) in words, for traces and profiles: ops that a
 // backend runs as one are a group.
 //
-// Thread safety: none; groups are immutable once found.
+// Thread safety: none.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,28 @@ struct OpGroup {
   std::string shapes;            // of the last op: "f32[T,1536], q4_k[2048,1536] -> f32[T,2048]"
   std::optional<int64_t> layer;  // 3 of "blk.3.attn.q"
   GroupCost cost;
+  // The cost that was asked for last, if all steps of the same extents have it.
+  Extents known_extents = {-1, -1};
+  OpCost known_cost = {};
+
+  // cost.At(), as long as the graph lives.
+  OpCost CostAt(const StepForCost& step);
 };
 
 class OpGroups {
  public:
   // The group of ops of a graph that lives, at this address, as long as this object is asked about
-  // it. The reference is valid as long as this object; cost.At() as long as the graph.
-  const OpGroup& Find(const Graph& graph, std::span<const uint32_t> ops);
+  // it. The reference is valid as long as this object.
+  OpGroup& Find(const Graph& graph, std::span<const uint32_t> ops);
 
  private:
-  struct Less {
-    // NOLINTNEXTLINE(readability-identifier-naming): the name that std::map asks for
-    using is_transparent = void;
-    bool operator()(std::span<const uint32_t> a, std::span<const uint32_t> b) const;
+  struct Known {
+    std::vector<uint32_t> ops;
+    OpGroup group;
   };
-  using Groups = std::map<std::vector<uint32_t>, OpGroup, Less>;
-  std::map<const Graph*, Groups> groups_;
+  // The groups of a graph by their first op.
+  using GraphGroups = std::vector<std::deque<Known>>;
+  std::map<const Graph*, GraphGroups> groups_;
 };
 
 // The number N of a name that begins with "blk.N.".

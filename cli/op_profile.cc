@@ -56,12 +56,12 @@ void OpProfiler::OnSpan(const StepSpan& span) {
 }
 
 void OpProfiler::OnOp(const SegmentRun& run, const OpTime& time) {
-  const OpGroup& group = groups_.Find(run.graph, time.ops);
+  OpGroup& group = groups_.Find(run.graph, time.ops);
   const auto [op, is_new] = running_.try_emplace(&group);
   Running& running = op->second;
   if (is_new) {
     const Extents extents{std::ssize(run.rows.tokens), std::ssize(run.rows.wanted)};
-    running = {time.begin, time.end, group.cost.At({extents, run.rows.pos, run.rows.slot}),
+    running = {time.begin, time.end, group.CostAt({extents, run.rows.pos, run.rows.slot}),
                run.device_name};
   }
   running.begin = std::min(running.begin, time.begin);

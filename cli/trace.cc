@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -129,18 +131,22 @@ size_t WorkerTrack(size_t device, size_t worker) {
   return kFirstWorkerTrack + device * kWorkersOfDevice + std::min(worker, kWorkersOfDevice - 1);
 }
 
-// Part of an op, or all of it, on the track of a worker.
-json OpEvent(size_t process, size_t track, const OpGroup& group, const OpCost& cost,
-             StepSpan::Clock::duration begin, StepSpan::Clock::duration length) {
-  return {
-      {"ph", "X"},
-      {"name", group.kind + " " + group.value},
-      {"cat", "op"},
-      {"pid", process},
-      {"tid", track},
-      {"ts", Microseconds(begin)},
-      {"dur", Microseconds(length)},
-      {"args", {{"shapes", group.shapes}, {"bytes", cost.bytes}, {"operations", cost.operations}}}};
+// The members of an event that all events of a group share, as text.
+std::string OpMembers(const OpGroup& group) {
+  return fmt::format(R"("ph":"X","cat":"op","name":{},"args":{{"shapes":{})",
+                     JsonText(group.kind + " " + group.value), JsonText(group.shapes));
+}
+
+// Part of an op, or all of it, on the track of a worker. There are very many of them, so they are
+// put together as text.
+void AppendOp(const std::string& members, size_t process, size_t track, const OpCost& cost,
+              StepSpan::Clock::duration begin, StepSpan::Clock::duration length,
+              std::string& text) {
+  fmt::format_to(
+      std::back_inserter(text),
+      ",\n{{{},\"bytes\":{},\"operations\":{}}},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{}}}",
+      members, cost.bytes, cost.operations, process, track, Microseconds(begin),
+      Microseconds(length));
 }
 
 }  // namespace
@@ -148,10 +154,10 @@ json OpEvent(size_t process, size_t track, const OpGroup& group, const OpCost& c
 void TraceRecorder::Session::OnOp(const SegmentRun& run, const OpTime& time) {
   const std::lock_guard lock(recorder_.mutex_);
   devices_.try_emplace(run.device, run.device_name);
-  const OpGroup& group = groups_.Find(run.graph, time.ops);
+  OpGroup& group = groups_.Find(run.graph, time.ops);
   const Extents extents{std::ssize(run.rows.tokens), std::ssize(run.rows.wanted)};
   ops_.push_back({.group = &group,
-                  .cost = group.cost.At({extents, run.rows.pos, run.rows.slot}),
+                  .cost = group.CostAt({extents, run.rows.pos, run.rows.slot}),
                   .device = static_cast<uint32_t>(run.device),
                   .worker = time.worker,
                   .begin = time.begin,
@@ -205,9 +211,12 @@ void TraceRecorder::AppendSession(const Session& session, size_t process, std::s
     const std::string name = fmt::format("{} worker {}", session.devices_.at(device), worker);
     text += ",\n" + JsonText(NameEvent("thread_name", process, WorkerTrack(device, worker), name));
   }
+  std::map<const OpGroup*, std::string> members;
   for (const RecordedOp& op : session.ops_) {
-    text += ",\n" + JsonText(OpEvent(process, WorkerTrack(op.device, op.worker), *op.group, op.cost,
-                                     op.begin - start_, op.end - op.begin));
+    std::string& of_group = members[op.group];
+    if (of_group.empty()) of_group = OpMembers(*op.group);
+    AppendOp(of_group, process, WorkerTrack(op.device, op.worker), op.cost, op.begin - start_,
+             op.end - op.begin, text);
   }
   for (const RequestSpan& request : session.requests_) {
     AppendRequest(process, request, start_, text);

@@ -143,8 +143,28 @@ TEST(TraceTest, OpsAreOnTheTracksOfTheirWorkers) {
   EXPECT_NEAR(events[6]["dur"].get<double>(), 8, 1e-3);
 }
 
+constexpr const char* kHostileTraceName = "</script>\"},{\"ph\":\"X\\\n\x01";
+
+TEST(TraceTest, HostileNamesOfOpsAreEscaped) {
+  GraphBuilder builder("g");
+  const ValueId x = builder.Input("x", {DType::kF32, {Dim::T(), 8}});
+  builder.Output("y", builder.Add(ops::Copy{.x = x}, kHostileTraceName), RowDemand::kAll);
+  const auto graph = std::move(builder).Finish();
+  ASSERT_TRUE(graph) << graph.error().ToString();
+  StepRows rows;
+  rows.tokens = rows.pos = rows.slot = {0};
+  TraceRecorder recorder(true);
+  const uint32_t op = 0;
+  const auto now = OpTime::Clock::now();
+  recorder.AddSession("model")->OnOp({*graph, rows, 0, "\xFF"}, {std::span(&op, 1), 0, now, now});
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  ASSERT_EQ(events.size(), 5U);
+  EXPECT_EQ(events[4]["name"], "copy " + std::string(kHostileTraceName));
+  EXPECT_EQ(events[4]["args"]["bytes"], 2 * 8 * 4);
+}
+
 TEST(TraceTest, HostileNamesAreEscaped) {
-  const std::string hostile = "</script>\"},{\"ph\":\"X\\\n\x01";
+  const std::string hostile = kHostileTraceName;
   TraceRecorder recorder(false);
   EngineObserver& session = *recorder.AddSession(hostile);
   session.OnSpan(Span(StepSpan::Kind::kCopy, hostile, StepSpan::Clock::now(), 1));

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "cli/bench_plot.h"
 #include "cli/report/chart.h"
 #include "cli/report/heat_map.h"
 #include "cli/report/markup.h"
@@ -86,6 +87,22 @@ TEST(ChartTest, AnyNumbersAndNamesAreWellFormed) {
     EXPECT_THAT(svg, Not(HasSubstr("inf")));
   }
   EXPECT_THAT(SvgFile(picture), HasSubstr("prefers-color-scheme"));
+}
+
+TEST(ChartTest, MarksHaveLabelsAndLinesMayHaveNoMarks) {
+  const Picture picture = DrawChart({.series = {{"roof", {{0, 1}, {1, 1}}, true, false},
+                                                {"", {{0, 1, "", false, kHostile}}, false}}});
+  EXPECT_EQ(MarkupFault(InlineSvg(picture)), "");
+  EXPECT_THAT(picture.body, HasSubstr(">" + Escaped(kHostile) + "</text>"));
+  const std::string roof = picture.body.substr(0, picture.body.find("<g class=\"s1\">"));
+  EXPECT_THAT(roof, HasSubstr("class=\"curve\""));
+  EXPECT_THAT(roof, Not(HasSubstr("class=\"dot\"")));
+}
+
+TEST(ChartTest, PlotOfBenchStaysText) {
+  const Picture plot = BenchPlot(kHostile, {{kHostile, 8, 0, 2.5, 0.1}, {"tg", 4, 16, 1, 0}});
+  EXPECT_EQ(MarkupFault(SvgFile(plot)), "");
+  EXPECT_EQ(ForeignPart(SvgFile(plot)), "");
 }
 
 TEST(ChartTest, LargerIsHigher) {

@@ -306,6 +306,8 @@ OpCost CostOf(const Graph& graph, const Op& op, const StepForCost& step) {
 
 GroupCost::GroupCost(const Graph& graph, std::span<const uint32_t> ops)
     : graph_(&graph), ops_(ops.begin(), ops.end()) {
+  depends_on_rows_ = std::ranges::any_of(
+      ops_, [&graph](uint32_t op) { return SeesSequences(graph.ops[op].kind); });
   if (ops_.size() < 2) return;
   std::map<ValueId, Inner> inner;
   for (const uint32_t op : ops_) {

@@ -50,6 +50,8 @@ class GroupCost {
   // `ops`: indices into the graph.
   GroupCost(const Graph& graph, std::span<const uint32_t> ops);
   [[nodiscard]] OpCost At(const StepForCost& step) const;
+  // Whether the cost depends on the positions and slots of a step, and not on its extents alone.
+  [[nodiscard]] bool depends_on_rows() const { return depends_on_rows_; }
 
  private:
   // A value that an op of the group computes and another one reads.
@@ -61,6 +63,7 @@ class GroupCost {
   const Graph* graph_;
   std::vector<uint32_t> ops_;
   std::vector<Inner> inner_;
+  bool depends_on_rows_ = false;
 };
 
 }  // namespace rullama
