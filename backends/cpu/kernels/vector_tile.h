@@ -1,5 +1,5 @@
 // The register tile of GEMM in vector registers: weight panels times a few batch rows, by dot
-// products of four bytes. Internal linkage throughout, see simd_portable.h.
+// products of bytes. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/block_gemm.h"
@@ -17,10 +17,11 @@ RL_INLINE const T* AtBatchRow(const T* p, size_t stride, size_t m) {
 
 // Elements of k per panel of quants. A tile of batch rows of that depth stays in L1.
 constexpr size_t kPanelDepth = 512;
+using TilePanel = QuantPanel<kPanelDepth>;
 
 // The weights and activations of a tile.
 struct VectorOperands {
-  const QuantPanel<kPanelDepth>* panels;
+  const TilePanel* panels;
   QuantizedRow x;   // first batch row, at the panels' first element
   size_t x_stride;  // bytes between batch rows, the same for every array of QuantizedRow
   int zero;         // the quant of weight 0 in symmetric types
@@ -47,6 +48,28 @@ RL_INLINE void AddDots(const VectorOperands& tile, const int8_t* x, size_t k,
   }
 }
 
+// Dot products as every level has them: each 32-bit lane adds up four products of its row.
+struct LaneDots {
+  // Changes the first `depth` elements of a filled panel to the order in which Sum() reads them.
+  RL_INLINE static void Arrange(TilePanel& /*panel*/, size_t /*depth*/) {}
+
+  // dot = the integer products of elements [k, k + kGroup).
+  template <int kGroup, bool kWide, int kParts, int kBatch>
+  RL_INLINE static void Sum(const VectorOperands& tile, size_t k,
+                            I32x16 (&dot)[kTilePanels][kBatch]) {
+    for (int p = 0; p < kTilePanels; ++p) {
+      for (int m = 0; m < kBatch; ++m) dot[p][m] = ZeroInt();
+    }
+    AddDots<kGroup, kWide>(tile, tile.x.high, k, dot);
+    if constexpr (kParts == 2) {
+      for (int p = 0; p < kTilePanels; ++p) {
+        for (int m = 0; m < kBatch; ++m) dot[p][m] = Times256(dot[p][m]);
+      }
+      AddDots<kGroup, kWide>(tile, tile.x.low, k, dot);
+    }
+  }
+};
+
 // The scaled sum of activations [k, k + kGroup) of batch row m.
 template <int kGroup>
 RL_INLINE float SumOfGroup(const VectorOperands& tile, size_t k, size_t m) {
@@ -57,19 +80,10 @@ RL_INLINE float SumOfGroup(const VectorOperands& tile, size_t k, size_t m) {
 
 // Adds the products of elements [k, k + kGroup) to acc. For symmetric types, zero * (sum of x) is
 // subtracted in integers, which is exact and keeps the multipliers free.
-template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
+template <typename Dots, int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
 RL_INLINE void AddGroup(const VectorOperands& tile, size_t k, F32x16 (&acc)[kTilePanels][kBatch]) {
   I32x16 dot[kTilePanels][kBatch];
-  for (int p = 0; p < kTilePanels; ++p) {
-    for (int m = 0; m < kBatch; ++m) dot[p][m] = ZeroInt();
-  }
-  AddDots<kGroup, kWide>(tile, tile.x.high, k, dot);
-  if constexpr (kParts == 2) {
-    for (int p = 0; p < kTilePanels; ++p) {
-      for (int m = 0; m < kBatch; ++m) dot[p][m] = Times256(dot[p][m]);
-    }
-    AddDots<kGroup, kWide>(tile, tile.x.low, k, dot);
-  }
+  Dots::template Sum<kGroup, kWide, kParts>(tile, k, dot);
   if constexpr (!kHasMin && !(kWide && kWideQuantsAreSigned)) {
     const int32_t* quants =
         kGroup == 32 ? tile.x.quant_sum32 + k / 32 : tile.x.quant_sum16 + k / 16;
@@ -107,7 +121,7 @@ constexpr size_t ElementOfGroup(size_t i) {
          PackedBlock<DType::kQ6_K>::FirstElement(g / 4, /*pair=*/g / 2 % 2, /*v=*/g % 2);
 }
 
-template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
+template <typename Dots, int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch>
 void RunTile(const TileArgs& args, const VectorOperands& tile) {
   F32x16 acc[kTilePanels][kBatch];
   for (int p = 0; p < kTilePanels; ++p) {
@@ -121,7 +135,7 @@ void RunTile(const TileArgs& args, const VectorOperands& tile) {
   for (size_t i = 0; i < depth / kGroup; i += kPerFetch) {
     args.ahead->Fetch(fetch);
     for (size_t g = i; g < i + kPerFetch; ++g) {
-      AddGroup<kGroup, kWide, kHasMin, kParts, kBatch>(tile, ElementOfGroup<kGroup>(g), acc);
+      AddGroup<Dots, kGroup, kWide, kHasMin, kParts, kBatch>(tile, ElementOfGroup<kGroup>(g), acc);
     }
   }
   for (int p = 0; p < kTilePanels; ++p) {
@@ -129,19 +143,19 @@ void RunTile(const TileArgs& args, const VectorOperands& tile) {
   }
 }
 
-template <int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch = kTileBatch>
+template <typename Dots, int kGroup, bool kWide, bool kHasMin, int kParts, int kBatch = kTileBatch>
 RL_INLINE void RunTileOf(size_t batch, const TileArgs& args, const VectorOperands& tile) {
   if constexpr (kBatch > 0) {
-    if (batch == kBatch) return RunTile<kGroup, kWide, kHasMin, kParts, kBatch>(args, tile);
-    RunTileOf<kGroup, kWide, kHasMin, kParts, kBatch - 1>(batch, args, tile);
+    if (batch == kBatch) return RunTile<Dots, kGroup, kWide, kHasMin, kParts, kBatch>(args, tile);
+    RunTileOf<Dots, kGroup, kWide, kHasMin, kParts, kBatch - 1>(batch, args, tile);
   }
 }
 
 // Tile of Gemm() for weights of type T and activations of kParts bytes per element.
-template <DType T, int kParts>
+template <DType T, int kParts, typename Dots = LaneDots>
 class VectorTile {
  public:
-  using Panel = QuantPanel<kPanelDepth>;
+  using Panel = TilePanel;
   static constexpr size_t kDepth = kPanelDepth;
   static constexpr size_t kMaxBatch = kTileBatch;
   static constexpr size_t kPanels = kTilePanels;
@@ -149,20 +163,21 @@ class VectorTile {
   static void Fill(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
                    Panel& panel) {
     FillPanel<T>(args, n, depth, ahead, panel);
+    Dots::Arrange(panel, depth.end - depth.begin);
   }
 
   RL_INLINE void Run(size_t batch, const Panel* panels, const TileArgs& args) {
     const QuantizedRow row = ViewRow(args.x, args.k, kParts);
     using D = Decoder<T>;
     const VectorOperands tile{panels, From(row, args.depth.begin), args.x_stride, D::kZero};
-    RunTileOf<D::kGroup, D::kWide, D::kHasMin, kParts>(batch, args, tile);
+    RunTileOf<Dots, D::kGroup, D::kWide, D::kHasMin, kParts>(batch, args, tile);
   }
 };
 
-template <DType T>
+template <DType T, typename Dots = LaneDots>
 void BlockGemm(const MatMulArgs& args) {
-  args.activation_bits == ActivationBits::k8 ? Gemm<VectorTile<T, 1>>(args)
-                                             : Gemm<VectorTile<T, 2>>(args);
+  args.activation_bits == ActivationBits::k8 ? Gemm<VectorTile<T, 1, Dots>>(args)
+                                             : Gemm<VectorTile<T, 2, Dots>>(args);
 }
 
 }  // namespace
