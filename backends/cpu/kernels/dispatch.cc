@@ -1,9 +1,12 @@
 // Selection of the instruction-set level and of the product kernel, and the functions that do not
 // depend on a level.
-#ifdef RULLAMA_CPU_X86_KERNELS
+#if defined(RULLAMA_CPU_X86_KERNELS)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(RULLAMA_CPU_ARM_KERNELS)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <algorithm>
@@ -23,7 +26,7 @@ namespace {
 // more than 64 (AMD, Q4_K) batch rows; around 16 the two differ by some 5 %.
 constexpr size_t kPackedGemmMinBatch = 16;
 
-#ifdef RULLAMA_CPU_X86_KERNELS
+#if defined(RULLAMA_CPU_X86_KERNELS)
 
 struct Registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -71,6 +74,12 @@ bool HasAmx() {
   return HasAvx512Vnni() && (features & kTileBit) != 0 && (features & kBf16Bit) != 0 &&
          MayUseTiles();
 }
+
+#elif defined(RULLAMA_CPU_ARM_KERNELS)
+
+bool HasDotProd() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+bool HasI8mm() { return HasDotProd() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
+
 #endif
 
 bool Always() { return true; }
@@ -85,13 +94,19 @@ struct Level {
 
 constexpr Level kLevels[] = {
     {Isa::kPortable, "portable", Always, TableOf<Isa::kPortable>, TrainingTableOf<Isa::kPortable>},
-#ifdef RULLAMA_CPU_X86_KERNELS
+#if defined(RULLAMA_CPU_X86_KERNELS)
     {Isa::kAvx2, "avx2", HasAvx2, TableOf<Isa::kAvx2>, TrainingTableOf<Isa::kAvx2>},
     {Isa::kAvxVnni, "avx-vnni", HasAvxVnni, TableOf<Isa::kAvxVnni>, TrainingTableOf<Isa::kAvxVnni>},
     {Isa::kAvx512, "avx512", HasAvx512, TableOf<Isa::kAvx512>, TrainingTableOf<Isa::kAvx512>},
     {Isa::kAvx512Vnni, "avx512-vnni", HasAvx512Vnni, TableOf<Isa::kAvx512Vnni>,
      TrainingTableOf<Isa::kAvx512Vnni>},
     {Isa::kAmx, "amx", HasAmx, TableOf<Isa::kAmx>, TrainingTableOf<Isa::kAvx512Vnni>},
+#elif defined(RULLAMA_CPU_ARM_KERNELS)
+    {Isa::kNeon, "neon", Always, TableOf<Isa::kNeon>, TrainingTableOf<Isa::kNeon>},
+    {Isa::kNeonDotProd, "neon-dotprod", HasDotProd, TableOf<Isa::kNeonDotProd>,
+     TrainingTableOf<Isa::kNeonDotProd>},
+    {Isa::kNeonI8mm, "neon-i8mm", HasI8mm, TableOf<Isa::kNeonI8mm>,
+     TrainingTableOf<Isa::kNeonDotProd>},
 #endif
 };
 

@@ -6,16 +6,19 @@
 
 namespace rullama::cpu {
 
-// Each level includes the ones before it.
+// Each level includes those of its architecture before it.
 enum class Isa : uint8_t {
-  kPortable,    // plain C++ at the compiler's baseline
-  kAvx2,        // AVX2, FMA, F16C
-  kAvxVnni,     // AVX-VNNI
-  kAvx512,      // AVX-512 F/BW/DQ/VL
-  kAvx512Vnni,  // AVX-512 VNNI
-  kAmx,         // AMX tiles with bf16
+  kPortable,     // plain C++ at the compiler's baseline
+  kAvx2,         // AVX2, FMA, F16C
+  kAvxVnni,      // AVX-VNNI
+  kAvx512,       // AVX-512 F/BW/DQ/VL
+  kAvx512Vnni,   // AVX-512 VNNI
+  kAmx,          // AMX tiles with bf16
+  kNeon,         // AArch64, whose baseline has NEON
+  kNeonDotProd,  // dot products of bytes (SDOT)
+  kNeonI8mm,     // matrix products of bytes (SMMLA)
 };
-inline constexpr size_t kIsaCount = 6;
+inline constexpr size_t kIsaCount = 9;
 
 // True if this build contains the level and the processor can run it. Always true for kPortable.
 [[nodiscard]] bool IsaAvailable(Isa isa);

@@ -1,12 +1,14 @@
 // The SIMD vocabulary of the instruction-set level this translation unit is compiled for: exactly
-// one of RULLAMA_SIMD_PORTABLE, RULLAMA_SIMD_AVX2, RULLAMA_SIMD_AVX512 is defined before the first
-// include.
+// one of RULLAMA_SIMD_PORTABLE, RULLAMA_SIMD_AVX2, RULLAMA_SIMD_AVX512, RULLAMA_SIMD_NEON is
+// defined before the first include.
 #pragma once
 
 #if defined(RULLAMA_SIMD_AVX512)
 #include "backends/cpu/kernels/simd_avx512.h"
 #elif defined(RULLAMA_SIMD_AVX2)
 #include "backends/cpu/kernels/simd_avx2.h"
+#elif defined(RULLAMA_SIMD_NEON)
+#include "backends/cpu/kernels/simd_neon.h"
 #elif defined(RULLAMA_SIMD_PORTABLE)
 #include "backends/cpu/kernels/simd_portable.h"
 #else

@@ -1,6 +1,6 @@
-// The SIMD vocabulary (see simd_portable.h for what each name means) with AVX2, FMA and F16C.
-// Include through simd.h in a file that is compiled for these extensions. Internal linkage
-// throughout.
+// The SIMD vocabulary (what each name means: simd_portable.h and simd_quarters.h) with AVX2, FMA
+// and F16C. Include through simd.h in a file that is compiled for these extensions. Internal
+// linkage throughout.
 #pragma once
 
 #include <immintrin.h>

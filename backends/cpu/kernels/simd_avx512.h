@@ -1,6 +1,6 @@
-// The SIMD vocabulary (see simd_portable.h for what each name means) with AVX-512 F/BW/DQ/VL, and
-// VNNI and AMX where the file is compiled for them. Include through simd.h. Internal linkage
-// throughout.
+// The SIMD vocabulary (what each name means: simd_portable.h and simd_quarters.h) with AVX-512
+// F/BW/DQ/VL, and VNNI and AMX where the file is compiled for them. Include through simd.h.
+// Internal linkage throughout.
 #pragma once
 
 #include <immintrin.h>
