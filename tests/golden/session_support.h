@@ -33,7 +33,11 @@ struct Backend {
 // all.
 inline std::vector<Backend> Backends() {
   std::vector<Backend> backends = {{"reference", ""}, {"cpu", "portable"}, {"cpu", ""}};
+#if defined(__aarch64__)
+  backends.push_back({"cpu", "neon"});
+#elif defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) backends.push_back({"cpu", "avx2"});
+#endif
   return backends;
 }
 
