@@ -1,5 +1,6 @@
 # Build options and the flags every target of this project shares.
 option(RULLAMA_TESTS "Build the tests" ON)
+option(RULLAMA_HOST "Build the program and its libraries; else the cpu plugin and its tests alone" ON)
 option(RULLAMA_BENCHMARKS "Build the Google Benchmark programs in bench/" OFF)
 option(RULLAMA_PYTHON "Build the Python package in the build tree, and its tests; not with sanitizers" OFF)
 option(RULLAMA_WERROR "Treat warnings as errors" OFF)

@@ -6,18 +6,21 @@
 #   tools/install-deps.sh --minimal   only what building needs
 #   tools/install-deps.sh --tests     that, and what running the tests needs: software drivers, a model
 #   tools/install-deps.sh --check     installs nothing; exit code 1 if something is missing
+#   tools/install-deps.sh --libraries prints the packages of the libraries (tools/arm64-sysroot.sh)
 set -euo pipefail
 
 # Compiler and build tools. binutils has `nm`, with which the tests list what a plugin exports, and
 # python3 runs the test that damages models.
 minimal=(g++ binutils cmake make ninja-build python3)
 # Libraries; docs/architecture.md says where each is used. Boost is headers only.
-minimal+=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
-          libcli11-dev libedit-dev libgraphviz-dev libgtest-dev libgmock-dev libxxhash-dev)
+libraries=(libboost-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libexpected-dev
+           libcli11-dev libedit-dev libgraphviz-dev libgtest-dev libgmock-dev libxxhash-dev)
 # Pictures and sound; pkg-config finds some of these libraries.
-minimal+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libmpg123-dev libsndfile1-dev libsoxr-dev pkg-config)
+libraries+=(libjpeg-dev libpng-dev libwebp-dev libgif-dev libmpg123-dev libsndfile1-dev libsoxr-dev)
+minimal+=(pkg-config)
 # The Vulkan backend: headers and the compiler of its shaders. The OpenCL backend: headers.
-minimal+=(libvulkan-dev libvulkan-volk-dev glslang-tools spirv-tools spirv-headers opencl-headers)
+libraries+=(libvulkan-dev libvulkan-volk-dev spirv-tools spirv-headers opencl-headers)
+minimal+=("${libraries[@]}" glslang-tools)
 # The tests: a Vulkan driver that needs no GPU (lavapipe) and the layer that checks every call; the
 # OpenCL loader and a driver that needs no GPU. Manual pages are checked, and shells complete.
 tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-opencl-icd
@@ -29,6 +32,8 @@ tests+=(systemd curl)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)
+# The kernels for ARM: a compiler, and an emulator for their tests (tools/check-arm64.sh).
+if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 
 # The packages of python/requirements.txt, in .venv at the root: what the Python package is built and
 # tested with. Made anew when the file has changed. From the Python package index, or a mirror that
@@ -69,7 +74,8 @@ case "${1:-}" in
   --minimal) mode=minimal ;;
   --tests) mode=tests ;;
   --check) mode=check ;;
-  *) echo "usage: tools/install-deps.sh [--minimal | --tests | --check]" >&2; exit 2 ;;
+  --libraries) echo "${libraries[@]}"; exit 0 ;;
+  *) echo "usage: tools/install-deps.sh [--minimal | --tests | --check | --libraries]" >&2; exit 2 ;;
 esac
 
 packages=("${minimal[@]}")
