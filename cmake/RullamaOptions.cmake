@@ -42,6 +42,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(rullama_flags INTERFACE
     -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-maybe-uninitialized)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(rullama_flags INTERFACE
+    -Wreserved-identifier -Wreserved-macro-identifier)
+endif()
 if(RULLAMA_WERROR)
   target_compile_options(rullama_flags INTERFACE -Werror)
 endif()
