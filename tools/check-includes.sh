@@ -2,21 +2,33 @@
 # Compiles every source that is not a test by itself, without writing anything: CI's builds compile the
 # sources of a target together, where one finds the includes of another.
 #
-#   tools/check-includes.sh BUILD_DIR
+#   tools/check-includes.sh BUILD_DIR [JOINED_DIR]
 #
 # BUILD_DIR is configured for one compilation per source (preset clang); nothing need be built there.
+# JOINED_DIR is a finished build that compiles sources together (preset asan): the first source of each
+# compilation has none before it, so it is left out here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if [[ $# -ne 1 || ! -f "$1/compile_commands.json" ]]; then
-  echo "usage: tools/check-includes.sh BUILD_DIR; BUILD_DIR has compile_commands.json" >&2
+if [[ $# -lt 1 || $# -gt 2 || ! -f "$1/compile_commands.json" ]]; then
+  echo "usage: tools/check-includes.sh BUILD_DIR [JOINED_DIR]; BUILD_DIR has compile_commands.json" >&2
   exit 2
 fi
+# Prints "-c SOURCE" for the first source of each compilation of a build, behind a line that no command contains.
+first_sources() {
+  echo "-c (none)"
+  if [[ -n $1 ]]; then
+    find "$1" -path '*/Unity/unity_*_cxx.cxx' ! -path '*_test.dir/*' \
+      -exec sed -n '/^#include "/ {s/#include "\(.*\)"/-c \1/p; q}' {} \;
+  fi
+}
+
 # Sources that are never joined (tests, plugins) compile by themselves in every build, so they
 # cannot lack an include; kernels include no more than one header each.
 mapfile -t commands < <(sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' "$1/compile_commands.json" |
   sed 's/\\"/"/g; s/\\\\/\\/g' | grep -E -- '-c [^ ]*/(core|media|models|samplers|engine|server|cli|conformance|backends/cpu|backends/gpu|backends/opencl|bench)/[^ ]*\.cc$' |
-  grep -vE -- '_test\.cc$|_fuzz\.cc$|_test_util\.cc$|/kernels/|_test\.dir/')
+  grep -vE -- '_test\.cc$|_fuzz\.cc$|_test_util\.cc$|/kernels/|_test\.dir/' |
+  grep -vFf <(first_sources "${2:-}"))
 if [[ ${#commands[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi
 
 cd "$1"
