@@ -165,7 +165,7 @@ def test_lists_in_the_configuration():
     options = {"max_tokens": 40, "temperature": 0}
     with rullama.Model(E2B, "cpu", context=128, config=config) as opened:
         answer = opened.generate(PROMPT, **options)
-    assert answer.reason == "stop" and answer.text == " had gon"
+    assert answer.reason == "stop" and answer.text and "e" not in answer.text
     with pytest.raises(rullama.UsageError) as wrong:
         rullama.Model(E2B, "cpu", config={"generation.stop": [["a"]]})
     assert wrong.value.id == "config.type" and "found a list" in wrong.value.message
