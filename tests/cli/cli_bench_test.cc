@@ -137,10 +137,9 @@ class ProfileTest : public ::testing::Test {
 
 TEST_F(ProfileTest, PageHasRooflinesAndTheRunBefore) {
   const std::filesystem::path before = folder_ / "before.json", page = folder_ / "profile.html";
-  RunOptions to_file;
-  to_file.stdout_path = before.string();
-  const RunResult first = RunRullama(Arguments({"--json", "--no-peaks"}), to_file);
+  const RunResult first = RunRullama(Arguments({"--json", "--no-peaks"}));
   ASSERT_EQ(first.exit_code, 0) << first.err;
+  std::ofstream(before) << first.out;
   const RunResult second =
       RunRullama(Arguments({"--against", before.string(), "--html", page.string()}));
   ASSERT_EQ(second.exit_code, 0) << second.err;

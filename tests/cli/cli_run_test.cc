@@ -333,17 +333,6 @@ TEST(Bench, ReportsRatesAndTraffic) {
               ::testing::ElementsAre("pp16 @ d8", "tg4 @ d8"));
 }
 
-TEST(Bench, ProfilesTheOpsOfTheCpuBackend) {
-  const auto config =
-      TemporaryFile("profile.yaml", "backend: {name: cpu, options: {profile: \"on\"}}");
-  const RunResult result = RunRullama(
-      {"bench", "--config", config.string(), "-m", TinyModel(), "-p", "16", "-n", "0", "-r", "1"});
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  // A warm-up and a run of one step each.
-  EXPECT_THAT(result.err, HasSubstr("2 steps took"));
-  EXPECT_THAT(result.err, ::testing::ContainsRegex("ms +[0-9]+ x geglu_linear [a-z0-9_]+ [0-9]+x"));
-}
-
 TEST(Bench, MeasuresPromptsWithAllRows) {
   EXPECT_THAT(BenchTests({"--all-rows", "-p", "2,600", "-d", "0,8"}),
               ::testing::ElementsAre("pa2", "pa600", "pa2 @ d8", "pa600 @ d8"));
