@@ -85,7 +85,8 @@ void AddStateSegments(const KeyValue& kv, const Step& step, int64_t slot, int64_
   }
 }
 
-// Appends the fresh rows of a slot as segments of consecutive positions.
+// Appends the fresh rows of a slot as segments of consecutive positions. With the canvas mask all
+// of them are visible, so that their positions do not matter.
 void AddFreshSegments(const KeyValue& kv, const AttentionRows& rows, const Step& step, int64_t slot,
                       size_t head, std::vector<KvSegment>& out) {
   const int64_t count = kv.k_new.Rows(step);
@@ -93,7 +94,8 @@ void AddFreshSegments(const KeyValue& kv, const AttentionRows& rows, const Step&
   const auto* slots = rows.kv_slot.as<const int32_t>();
   for (int64_t i = 0; i < count; ++i) {
     if (slots[i] != slot) continue;
-    const bool extends = i > 0 && slots[i - 1] == slot && pos[i] == pos[i - 1] + 1;
+    const bool extends =
+        i > 0 && slots[i - 1] == slot && (rows.mask == RL_MASK_CANVAS || pos[i] == pos[i - 1] + 1);
     if (extends) {
       ++out.back().count;
     } else {
@@ -139,11 +141,13 @@ void KeepPart(std::vector<KvSegment>& segments, size_t part, size_t parts) {
 
 // ---- Fused attention ----------------------------------------------------------------------------
 
-// Query rows that are processed together in prefill: enough to reuse each converted tile of keys,
-// few enough that the scores of all heads stay in L1.
-constexpr int64_t kQueryTile = 8;
+// Queries that are processed together in prefill: enough to reuse each converted tile of keys, few
+// enough that the scores of all heads stay in L1.
+constexpr int64_t kQueryTile = 64;
+// Fewest query rows of a tile, however many heads share a key.
+constexpr int64_t kFewestRows = 8;
 // Most query rows of a step in which workers share the parts of the keys.
-constexpr int64_t kSplitRows = kQueryTile;
+constexpr int64_t kSplitRows = kFewestRows;
 // Fewest keys per part when keys are split.
 constexpr int64_t kMinKeysPerPart = 64;
 
@@ -207,11 +211,12 @@ class AttentionNode final : public Node {
         scale_(context.attrs<rl_attention_attrs>().scale),
         past_is_input_(HasPastInput(context)),
         each_alone_(past_is_input_ && DecodesCausally(context)),
+        tile_rows_(TileRowsOf(ShapeAt(context.MaxStep()))),
         y_(context.Result()),
         partial_(context.workspace, static_cast<size_t>(context.workers),
                  kSplitRows * ShapeAt(context.MaxStep()).heads, ShapeAt(context.MaxStep()).dim) {
     const HeadShape shape = ShapeAt(context.MaxStep());
-    const size_t max_queries = kQueryTile * shape.group;
+    const size_t max_queries = static_cast<size_t>(tile_rows_) * shape.group;
     const auto parts = static_cast<size_t>(context.workers);
     for (int worker = 0; worker < context.workers; ++worker) {
       WorkerState state{
@@ -227,7 +232,7 @@ class AttentionNode final : public Node {
     const int64_t rows = q_.Rows(step);
     const int64_t kv_heads = kv_.k_new.Dim(1, step);
     if (rows == 0) return {0, kv_heads, 0, false};
-    const int64_t tiles = (rows + kQueryTile - 1) / kQueryTile;
+    const int64_t tiles = (rows + tile_rows_ - 1) / tile_rows_;
     const int64_t parts = PartsOf(step, MaxPast(step) + (each_alone_ ? rows - 1 : 0));
     const bool shares = rows <= kSplitRows && tiles * kv_heads < 2 * step.workers && parts > 1;
     return {tiles, kv_heads, parts, shares};
@@ -293,6 +298,10 @@ class AttentionNode final : public Node {
                    std::min(parts, kMaxParts), dim, y);
   }
 
+  static int64_t TileRowsOf(const HeadShape& shape) {
+    return std::max(kQueryTile / static_cast<int64_t>(shape.group), kFewestRows);
+  }
+
   static bool HasPastInput(const CompileContext& context) {
     const rl_value* past = context.graph.input(context.op, operands::Attention::past);
     return past != nullptr && past->lifetime == RL_LIFETIME_INPUT;
@@ -336,8 +345,8 @@ class AttentionNode final : public Node {
   }
 
   void RunTile(const Step& step, int worker, int64_t tile, const KeyRange& range) {
-    const int64_t first_row = tile * kQueryTile;
-    const int64_t end_row = std::min(first_row + kQueryTile, q_.Rows(step));
+    const int64_t first_row = tile * tile_rows_;
+    const int64_t end_row = std::min(first_row + tile_rows_, q_.Rows(step));
     // Consecutive rows of one slot are processed together; a tile rarely has more than one slot.
     const auto* slots = rows_.q_slot.as<const int32_t>();
     for (int64_t row = first_row; row < end_row;) {
@@ -456,7 +465,8 @@ class AttentionNode final : public Node {
   AttentionRows rows_;
   float scale_;
   bool past_is_input_;
-  bool each_alone_;  // rows, in steps that decode
+  bool each_alone_;    // rows, in steps that decode
+  int64_t tile_rows_;  // query rows that are processed together
   View y_;
   PartialSoftmax partial_;
   std::vector<WorkerState> workers_;

@@ -153,7 +153,9 @@ void AddValues(const AttentionState& s, const uint32_t* queries, size_t keys) {
 void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t index, int64_t first,
                  size_t keys) {
   float* scores = s.scores + index * kAttentionTile;
-  for (size_t t = 0; t < kAttentionTile; ++t) {
+  const bool sees_all = keys == kAttentionTile && query.first_visible <= first &&
+                        query.last_visible - first >= static_cast<int64_t>(keys) - 1;
+  for (size_t t = 0; t < kAttentionTile && !sees_all; ++t) {
     const int64_t position = first + static_cast<int64_t>(t);
     if (t >= keys || position < query.first_visible || position > query.last_visible) {
       scores[t] = -kInfinity;
