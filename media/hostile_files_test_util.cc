@@ -13,6 +13,7 @@
 namespace rullama {
 namespace {
 
+using namespace std::string_literals;
 using namespace std::string_view_literals;
 
 constexpr int kWav16 = SF_FORMAT_WAV | SF_FORMAT_PCM_16;
@@ -81,6 +82,8 @@ std::string Mp3Frames() {
   return file.substr(file.find(file.substr(0, 2), 4));
 }
 
+std::string Id3Tag() { return "ID3\x03\0\0\0\0\0\x10"s + std::string(16, '\0'); }
+
 std::string DamagedMp3() {
   std::string file = Mp3Frames();
   for (size_t i = 300; i < file.size(); i += 157) file[i] = static_cast<char>(file[i] ^ 0x5F);
@@ -135,7 +138,9 @@ std::vector<HostileFile> Sounds() {
       {"frames of mp3, the last one cut", kSound, mp3.substr(0, mp3.size() - 9), "media.damaged"},
       {"one header of mp3", kSound, std::string("\xFF\xFB\x90\x00"sv) + std::string(900, '\x33'),
        "media.damaged"},
-      {"an mp3 with wrong bits", kSound, DamagedMp3(), kTakenOrRefused},
+      {"an mp3 with wrong bits", kSound, DamagedMp3(), "media.damaged"},
+      {"an mp3 with a hole", kSound, mp3.substr(0, 5000) + mp3.substr(5100), "media.damaged"},
+      {"joined mp3 files", kSound, mp3 + Id3Tag() + mp3 + "TAG" + std::string(125, ' '), ""},
       {"m4a", kSound,
        std::string("\0\0\0\x20"
                    "ftypM4A "sv),

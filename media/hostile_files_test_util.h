@@ -10,14 +10,11 @@
 
 namespace rullama {
 
-// The error of a file that a decoder may take or refuse.
-inline constexpr std::string_view kTakenOrRefused = "*";
-
 struct HostileFile {
   std::string name;
   MediaKind kind = MediaKind::kPicture;
   std::string bytes;
-  std::string_view error;  // its id; empty: the file is taken; or kTakenOrRefused
+  std::string_view error;  // its id; empty: the file is taken
 };
 
 std::vector<HostileFile> HostileFiles();

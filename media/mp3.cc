@@ -1,5 +1,6 @@
 #include "media/mp3.h"
 
+#include <fmt/format.h>
 #include <mpg123.h>
 
 #include <algorithm>
@@ -15,8 +16,6 @@
 
 namespace rullama::media_internal {
 namespace {
-
-constexpr std::string_view kEndsEarly = "it ends inside its samples";
 
 // Whether an MP3 file is shorter than the header of its encoder (Xing, Info) says. A file without
 // one does not tell its length.
@@ -88,12 +87,13 @@ class Mp3Reader {
       } else if (result != MPG123_OK) {
         return DamagedSound(mpg123_strerror(decoder_.get()));
       }
+      RL_RETURN_IF_ERROR(CheckFollowsLast());
       if (bytes == 0 || !mixer_) continue;
       RL_RETURN_IF_ERROR(
           mixer_->Take({reinterpret_cast<const float*>(audio), bytes / sizeof(float)}));
     }
     if (!mixer_) return DamagedSound("it has no frame of MP3");
-    if (EndsInFrame()) return DamagedSound(kEndsEarly);
+    if (EndsInFrame()) return DamagedSound(kEndsInsideSamples);
     return std::move(*mixer_).Finish();
   }
 
@@ -113,6 +113,23 @@ class Mp3Reader {
     return OkStatus();
   }
 
+  // Error media.damaged for bytes between two frames, which the decoder skips: sound is missing
+  // there. Tags may stand between the frames of joined files.
+  Status CheckFollowsLast() {
+    mpg123_frameinfo frame{};
+    if (mpg123_info(decoder_.get(), &frame) != MPG123_OK) return OkStatus();
+    const auto at = static_cast<size_t>(std::max<off_t>(mpg123_framepos(decoder_.get()), 0));
+    const std::string_view skipped =
+        file_.substr(std::min(end_, file_.size()), at - std::min(end_, at));
+    const bool is_tag =
+        std::ranges::any_of(kTags, [&](std::string_view tag) { return skipped.starts_with(tag); });
+    const bool first = end_ == 0;
+    end_ = at + static_cast<size_t>(std::max(frame.framesize, 0));
+    if (first || skipped.empty() || is_tag) return OkStatus();
+    return DamagedSound(fmt::format("the {} bytes at offset {} are no frame of MP3", skipped.size(),
+                                    at - skipped.size()));
+  }
+
   // Whether the decoder waits for the rest of a frame. Tags behind the last frame may be left too.
   [[nodiscard]] bool EndsInFrame() const {
     long left = 0;
@@ -124,7 +141,10 @@ class Mp3Reader {
     return size <= file_.size() && IsMp3Frame(file_.substr(file_.size() - size));
   }
 
+  static constexpr std::string_view kTags[] = {"ID3", "TAG", "APETAGEX"};
+
   std::string_view file_;
+  size_t end_ = 0;  // of the frame decoded last
   Decoder decoder_;
   SoundLimits limits_;
   std::optional<SoundMixer> mixer_;
@@ -146,7 +166,7 @@ bool IsMp3Frame(std::string_view text) {
 }
 
 Result<std::vector<float>> DecodeMp3(std::string_view file, const SoundLimits& limits) {
-  if (IsCutMp3(file)) return DamagedSound(kEndsEarly);
+  if (IsCutMp3(file)) return DamagedSound(kEndsInsideSamples);
   RL_ASSIGN_OR_RETURN(Decoder decoder, OpenDecoder(file));
   return Mp3Reader(file, std::move(decoder), limits).Read();
 }

@@ -21,6 +21,7 @@ using media_internal::DamagedSound;
 using media_internal::DecodeMp3;
 using media_internal::FileSignature;
 using media_internal::IsMp3Frame;
+using media_internal::kEndsInsideSamples;
 using media_internal::SoundMixer;
 using namespace std::string_view_literals;
 
@@ -169,7 +170,7 @@ Result<std::vector<float>> DecodeWithSndfile(std::string_view bytes, const Sound
 
 Result<std::vector<float>> Decode(std::string_view bytes, const SoundLimits& limits) {
   RL_RETURN_IF_ERROR(CheckFormat(bytes));
-  if (IsCutWav(bytes)) return DamagedSound("it ends inside its samples");
+  if (IsCutWav(bytes)) return DamagedSound(kEndsInsideSamples);
   const bool mp3 = bytes.starts_with("ID3") || IsMp3Frame(bytes);
   RL_ASSIGN_OR_RETURN(const std::vector<float> samples,
                       mp3 ? DecodeMp3(bytes, limits) : DecodeWithSndfile(bytes, limits));

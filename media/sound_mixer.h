@@ -18,6 +18,9 @@ namespace rullama::media_internal {
 // Error media.damaged; `why` may be foreign text.
 tl::unexpected<Error> DamagedSound(std::string_view why);
 
+// The reason for files that end early.
+inline constexpr std::string_view kEndsInsideSamples = "it ends inside its samples";
+
 class SoundMixer {
  public:
   // Errors: media.too_large, media.memory.

@@ -44,10 +44,6 @@ TEST_F(HostileMedia, IsRefusedWithItsError) {
     SCOPED_TRACE(file.name);
     const RunResult run = Run(file.kind, TemporaryFile("hostile", file.bytes).string());
     ExpectOwnLines(run.err);
-    if (file.error == kTakenOrRefused) {
-      EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 2) << run.exit_code;
-      continue;
-    }
     EXPECT_EQ(run.exit_code, file.error.empty() ? 0 : 2) << run.err;
     if (file.error.empty()) continue;
     EXPECT_THAT(run.err, HasSubstr("[" + std::string(file.error) + "]"));
