@@ -41,7 +41,7 @@ check_kernels() {
 
 tools/arm64-sysroot.sh
 cmake --preset arm64
-cmake --build --preset arm64 --target cpu_kernels_test rullama_backend_cpu
+cmake --build --preset arm64 --target cpu_kernels_test
 check_kernels cortex-a72 neon &
 check_kernels cortex-a76 neon neondotprod &
 check_kernels max neon neondotprod neoni8mm &
