@@ -89,16 +89,17 @@ list_files() {
 mkdir "$root/packages"
 cp "${packages[@]}" "$root/packages/"
 inside apt-get update -q
+names=()
+for package in "${packages[@]}"; do names+=("$(dpkg-deb --field "$package" Package)"); done
 # The dependencies of the packages and of the example are installed before the first list of files is
 # made, so that the lists differ by the packages alone.
-inside apt-get install -q -y --no-install-recommends g++ cmake make pkg-config libexpected-dev \
-  libvulkan1 ocl-icd-libopencl1 libedit2 libgvc6 libfmt9 libspdlog1.10 libyaml-cpp0.7 man-db bash-completion \
-  >"$work/apt.log"
+mapfile -t dependencies < <(inside sh -c 'exec apt-get install -s -q --no-install-recommends /packages/*.deb' |
+  awk '$1 == "Inst" {print $2}' | grep -vxFf <(printf '%s\n' "${names[@]}"))
+inside apt-get install -q -y --no-install-recommends g++ cmake make pkg-config man-db bash-completion \
+  "${dependencies[@]}" >"$work/apt.log"
 list_files >"$work/before.txt"
 
 step "install"
-names=()
-for package in "${packages[@]}"; do names+=("$(dpkg-deb --field "$package" Package)"); done
 inside sh -c 'exec apt-get install -q -y --no-install-recommends /packages/*.deb'
 share=/usr/share/rullama
 
