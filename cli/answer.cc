@@ -177,6 +177,9 @@ std::string DescribeTimes(const Answer& answer) {
   const Completion& completion = answer.completion;
   if (!answer.denoised) {
     std::string text = fmt::format("first token after {:.3f} s", completion.prompt_seconds);
+    if (!completion.media.empty()) {
+      text += fmt::format(" ({:.3f} s for pictures and sound)", completion.encode_seconds);
+    }
     const DraftCounts& drafts = completion.drafts;
     if (drafts.drafted > 0) {
       text += fmt::format(", {} of {} drafted tokens accepted", drafts.accepted, drafts.drafted);
@@ -228,6 +231,7 @@ nlohmann::json AnswerAsJson(const Answer& answer, const ModelInfo& model) {
     record["canvases"] = answer.canvases;
     record["steps"] = answer.steps;
   }
+  if (!completion.media.empty()) record["timings"]["encode_s"] = completion.encode_seconds;
   for (const MediumFacts& medium : completion.media) {
     record["media"].push_back(MediumAsJson(medium));
   }

@@ -1,6 +1,7 @@
 #include "cli/media_prompt.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -75,12 +76,16 @@ class PromptScorer {
 
   // Leaves the logits of rows [first, end) in logits_.
   Status Step(int64_t first, int64_t end) {
-    RL_ASSIGN_OR_RETURN(const bool media, media_.Encode(engine_.media(), first, end));
+    while (const auto missing = media_.Missing(first, end)) {
+      RL_ASSIGN_OR_RETURN(SoftTokens soft, engine_.media().Encode(media_.medium(*missing)));
+      media_.Take(*missing, std::make_shared<const SoftTokens>(std::move(soft)));
+    }
+    std::vector<int32_t> ids(prompt_.ids.begin() + first, prompt_.ids.begin() + end);
+    const bool media = std::ranges::any_of(ids, IsSoftRow);
     if (media) {
       RL_RETURN_IF_ERROR(inputs_.Set(engine_.session(), media_.rows(), first, end - first));
       media_.Drop(end);
     }
-    std::vector<int32_t> ids(prompt_.ids.begin() + first, prompt_.ids.begin() + end);
     std::ranges::replace_if(ids, IsSoftRow, 0);
     const size_t graph = media ? MediaGraphOf(GraphOutputs::kAllLogits) : 0;
     RL_RETURN_IF_ERROR(engine_.session().Run(StepRows::Consecutive(

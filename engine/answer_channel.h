@@ -57,6 +57,7 @@ struct RequestEnd {
   DraftCounts drafts = {};
   double queue_seconds = 0;
   double prompt_seconds = 0;
+  double encode_seconds = 0;  // of these, for pictures and sounds
   double generate_seconds = 0;
   SessionStats after_prompt = {};
   SessionStats at_end = {};

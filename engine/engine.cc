@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/cache_limits.h"
 #include "engine/canvas_runner.h"
 #include "engine/cut_points.h"
 #include "engine/draft_model.h"
@@ -18,7 +19,6 @@
 #include "engine/model_facts.h"
 #include "engine/model_fingerprint.h"
 #include "engine/model_session.h"
-#include "engine/prefix_cache_limit.h"
 #include "engine/request_job.h"
 #include "engine/scheduler.h"
 #include "engine/soft_row_ids.h"
@@ -153,9 +153,13 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
     return OkStatus();
   }
   const ModelFacts& facts = session->model().facts();
-  RL_ASSIGN_OR_RETURN(const uint64_t prefix_bytes,
-                      PrefixCacheLimit(session->model().layers, AvailableHostMemory()));
+  const LayeredConfig& layers = session->model().layers;
+  const uint64_t available = AvailableHostMemory();
+  RL_ASSIGN_OR_RETURN(const uint64_t prefix_bytes, PrefixCacheLimit(layers, available));
   info.prefix_cache_bytes = static_cast<int64_t>(prefix_bytes);
+  RL_ASSIGN_OR_RETURN(const uint64_t media_bytes,
+                      MediaCacheLimit(layers, available - std::min(available, prefix_bytes)));
+  info.media_cache_bytes = static_cast<int64_t>(media_bytes);
   runner =
       std::make_unique<Scheduler>(session->session(),
                                   SchedulerOptions{.slots = slots,
@@ -163,6 +167,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .vocabulary = info.vocabulary,
                                                    .chunk = info.chunk,
                                                    .prefix_bytes = prefix_bytes,
+                                                   .media_bytes = media_bytes,
                                                    .drafts = DraftsOf(session->config().drafts),
                                                    .end_tokens = EndTokens(session->tokenizer()),
                                                    .encoder = &session->media(),

@@ -78,6 +78,7 @@ void Generation::Impl::Take(const RequestEnd& end) {
   completion.drafts = end.drafts;
   completion.queue_seconds = end.queue_seconds;
   completion.prompt_seconds = end.prompt_seconds;
+  completion.encode_seconds = end.encode_seconds;
   completion.generate_seconds = end.generate_seconds;
   completion.after_prompt = end.after_prompt;
   completion.at_end = end.at_end;

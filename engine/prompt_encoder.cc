@@ -11,25 +11,24 @@ PromptEncoder::PromptEncoder(std::vector<PlacedMedium> media, std::vector<SoftRo
   RL_CHECK(rows_.size() == media_.size());
 }
 
-Result<bool> PromptEncoder::Encode(MediaEncoder& encoder, int64_t first, int64_t end) {
-  bool any = false;
+std::optional<size_t> PromptEncoder::Missing(int64_t first, int64_t end) const {
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].end() <= first || rows_[i].first >= end) continue;
-    any = true;
-    if (soft_[i].tokens > 0) continue;
-    RL_CHECK(media_[i].medium != nullptr);
-    RL_ASSIGN_OR_RETURN(soft_[i], encoder.Encode(*media_[i].medium));
-    rows_[i].values = soft_[i].values;
-    media_[i].medium.reset();
+    if (rows_[i].end() > first && rows_[i].first < end && !soft_[i]) return i;
   }
-  return any;
+  return std::nullopt;
+}
+
+void PromptEncoder::Take(size_t index, std::shared_ptr<const SoftTokens> soft) {
+  rows_[index].values = soft->values;
+  soft_[index] = std::move(soft);
+  media_[index].medium.reset();
 }
 
 void PromptEncoder::Drop(int64_t end) {
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (rows_[i].end() > end) continue;
     media_[i].medium.reset();
-    soft_[i] = {};
+    soft_[i].reset();
     rows_[i].values = {};
   }
 }

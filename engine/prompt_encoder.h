@@ -1,11 +1,15 @@
-// Encodes the pictures and sounds of one prompt when their rows are read, each of them once, and
-// gives up what is not needed any more: a decoded medium when it has been encoded, its soft tokens
-// when all of its rows have been read.
+// The soft tokens of the pictures and sounds of one prompt, from the time at which their rows are
+// read. Gives up what is not needed any more: a decoded medium when its soft tokens are there,
+// these when all of its rows have been read.
 //
-// Ownership: shares the decoded media with the other jobs of a request. Not thread-safe.
+// Ownership: shares the decoded media with the other jobs of a request, and soft tokens with the
+// MediaCache. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/base/status.h"
@@ -23,12 +27,15 @@ class PromptEncoder {
   PromptEncoder(PromptEncoder&&) noexcept = default;
   PromptEncoder& operator=(PromptEncoder&&) noexcept = default;
 
-  // The places of all media, ascending. Those that are held encoded have values.
+  // The places of all media, ascending. Those whose soft tokens are held have values.
   [[nodiscard]] const std::vector<SoftRows>& rows() const { return rows_; }
 
-  // Encodes the media with rows in [first, end) that have not been encoded. Returns whether there
-  // are media with rows there. Errors: those of MediaEncoder::Encode.
-  Result<bool> Encode(MediaEncoder& encoder, int64_t first, int64_t end);
+  // The index of the first medium with rows in [first, end) whose soft tokens are missing.
+  [[nodiscard]] std::optional<size_t> Missing(int64_t first, int64_t end) const;
+  // A medium whose soft tokens are missing.
+  [[nodiscard]] const DecodedMedium& medium(size_t index) const { return *media_[index].medium; }
+  // Takes the soft tokens of that medium.
+  void Take(size_t index, std::shared_ptr<const SoftTokens> soft);
 
   // Gives up the media all of whose rows are in front of `end`; they are not read again.
   void Drop(int64_t end);
@@ -36,7 +43,8 @@ class PromptEncoder {
  private:
   std::vector<PlacedMedium> media_;
   std::vector<SoftRows> rows_;
-  std::vector<SoftTokens> soft_;  // by medium; empty unless it is encoded and has rows to be read
+  // By medium; null unless they are there and have rows to be read.
+  std::vector<std::shared_ptr<const SoftTokens>> soft_;
 };
 
 }  // namespace rullama

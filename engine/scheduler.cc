@@ -34,6 +34,7 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       batch_(session, options_.vocabulary),
       table_(options_.slots),
       prefixes_(session, options_.prefix_bytes, options_.warn),
+      media_cache_(options_.media_bytes),
       slots_(static_cast<size_t>(options_.slots)) {
   stats_.slots = options_.slots;
   thread_ = std::thread([this] { Loop(); });
@@ -76,6 +77,7 @@ void Scheduler::CountSlots() {
   stats_.kv_tokens = tokens;
   stats_.waiting = CountAnswers(waiting_);
   prefixes_.AddTo(stats_);
+  media_cache_.AddTo(stats_);
 }
 
 void Scheduler::CountStep(StepStats EngineStats::*kind, size_t rows,
@@ -211,6 +213,9 @@ bool Scheduler::ReadChunk() {
     const auto chunk = prompt.subspan(static_cast<size_t>(running->read),
                                       static_cast<size_t>(end - running->read));
     const auto at = static_cast<int32_t>(slot);
+    const auto encoded = EncodeNext(*running, end);
+    if (!encoded) EndFailed(at, encoded.error());
+    if (!encoded || *encoded) return true;
     const EngineClock::time_point begin = EngineClock::now();
     const size_t rows = chunk.size();
     const Status status = ReadsChunks(running->job->kind) ? ReadForGeneration(at, *running, chunk)
@@ -369,6 +374,7 @@ void Scheduler::End(int32_t slot, StopReason reason) {
                  .drafts = running.drafts,
                  .queue_seconds = SecondsBetween(running.job->submitted, running.started),
                  .prompt_seconds = SecondsBetween(running.started, first),
+                 .encode_seconds = running.encode_seconds,
                  .generate_seconds = SecondsBetween(first, now),
                  .after_prompt = running.after_prompt,
                  .at_end = *stats});

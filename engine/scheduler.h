@@ -1,9 +1,10 @@
 // Runs the jobs of many requests on the slots of one session, on a thread of its own.
 //
 // Each round takes new jobs, gives free slots to the first of them, runs one decode step over all
-// slots that write, and one chunk of one slot that reads a prompt, in turn. So a long prompt costs
-// the others one chunk per token at most. The two are separate steps, because the bytes of a row
-// may depend on the kernels that a step of this size takes.
+// slots that write, and one chunk of one slot that reads a prompt, in turn, or encodes one picture
+// or sound of it. So a long prompt costs the others one of these per token at most. The two are
+// separate steps, because the bytes of a row may depend on the kernels that a step of this size
+// takes.
 //
 // With drafts (docs/drafts.md) a slot has several rows in a decode step: the token drawn last and
 // those that are guessed to follow it. Each row draws its token with the request's settings and the
@@ -28,6 +29,7 @@
 #include "engine/batch_session.h"
 #include "engine/engine_observer.h"
 #include "engine/job.h"
+#include "engine/media_cache.h"
 #include "engine/media_encoder.h"
 #include "engine/model_drafter.h"
 #include "engine/prefix_cache.h"
@@ -52,6 +54,7 @@ struct SchedulerOptions {
   int64_t vocabulary = 0;
   int64_t chunk = 0;          // most rows between two cut points of a prompt
   uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
+  uint64_t media_bytes = 0;   // of host memory for soft tokens of recent media
   DraftOptions drafts = {};
   std::vector<int32_t> end_tokens = {};
   MediaEncoder* encoder = nullptr;                          // of the media of jobs; borrowed
@@ -87,8 +90,9 @@ class Scheduler final : public JobRunner {
     int64_t draft_length = 0;       // of the next draft, at most
     std::vector<int32_t> draft;     // of the next step
     DraftCounts drafts;
-    std::vector<float> sum;  // of an embedding
-    PromptEncoder media;     // of the job, which has none of its own any more
+    std::vector<float> sum;     // of an embedding
+    PromptEncoder media;        // of the job, which has none of its own any more
+    double encode_seconds = 0;  // spent on its media
     EngineClock::time_point started;
     EngineClock::time_point first_token;
     SessionStats after_prompt;
@@ -144,8 +148,12 @@ class Scheduler final : public JobRunner {
   [[nodiscard]] int64_t MostDrafted(int32_t slot) const;
   void CountDraft(Running& running, int64_t drafted, int64_t accepted);
   bool ReadChunk();
+  // Gets the soft tokens of media with rows in front of `end` that the job is going to read: those
+  // in the cache, and of the others one. Returns whether one was encoded.
+  Result<bool> EncodeNext(Running& running, int64_t end);
+  Result<std::shared_ptr<const SoftTokens>> Encode(Running& running, const DecodedMedium& medium);
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
-  // Reads a chunk behind which nothing is drawn.
+  // Reads a chunk behind which nothing is drawn, and whose soft tokens are there.
   Status ReadRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
   // Reads the last chunk of a prompt and draws the first token of its answers.
   Status ReadAndDraw(int32_t slot, std::span<const int32_t> chunk);
@@ -177,6 +185,7 @@ class Scheduler final : public JobRunner {
   BatchSession batch_;
   SlotTable table_;
   PrefixCache prefixes_;
+  MediaCache media_cache_;
   std::vector<std::optional<Running>> slots_;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot

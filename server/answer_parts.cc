@@ -104,6 +104,7 @@ json TimingsOf(const std::vector<Choice>& choices) {
     timings["canvases"] = canvases;
     timings["denoise_steps"] = denoise_steps;
   }
+  if (!first.media.empty()) timings["encode_ms"] = first.encode_seconds * 1e3;
   if (drafts.drafted > 0) {
     timings["draft_n"] = drafts.drafted;
     timings["draft_n_accepted"] = drafts.accepted;

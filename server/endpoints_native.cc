@@ -93,6 +93,10 @@ void Props(const Services& services, Call& call) {
                     {"snapshot_bytes", stats.largest_snapshot},
                     {"oversized_snapshots", stats.prefix_oversized},
                     {"snapshots", stats.prefix_entries}}},
+                  {"media_cache",
+                   {{"limit_bytes", info.media_cache_bytes},
+                    {"used_bytes", stats.media_bytes},
+                    {"media", stats.media_entries}}},
                   {"chunk", info.chunk},
                   {"embedding", "mean"}};
   call.SendJson({{"total_slots", info.slots},

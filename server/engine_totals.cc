@@ -22,6 +22,8 @@ void AddTotals(EngineStats& sum, const EngineStats& stats) {
   sum.prefix_misses += stats.prefix_misses;
   sum.prefix_evictions += stats.prefix_evictions;
   sum.prefix_oversized += stats.prefix_oversized;
+  sum.media_hits += stats.media_hits;
+  sum.media_misses += stats.media_misses;
   sum.drafted += stats.drafted;
   sum.drafts_accepted += stats.drafts_accepted;
   sum.constraint_failures += stats.constraint_failures;
@@ -29,6 +31,7 @@ void AddTotals(EngineStats& sum, const EngineStats& stats) {
   Add(sum.schema_seconds, stats.schema_seconds);
   Add(sum.snapshot_save, stats.snapshot_save);
   Add(sum.snapshot_restore, stats.snapshot_restore);
+  Add(sum.encode_seconds, stats.encode_seconds);
   Add(sum.decode, stats.decode);
   Add(sum.prompt, stats.prompt);
   Add(sum.denoise, stats.denoise);
@@ -42,6 +45,8 @@ void AddMoment(EngineStats& sum, const EngineStats& stats) {
   sum.kv_tokens += stats.kv_tokens;
   sum.prefix_bytes += stats.prefix_bytes;
   sum.prefix_entries += stats.prefix_entries;
+  sum.media_bytes += stats.media_bytes;
+  sum.media_entries += stats.media_entries;
   sum.largest_snapshot = std::max(sum.largest_snapshot, stats.largest_snapshot);
   sum.device_lost = sum.device_lost || stats.device_lost;
 }

@@ -49,7 +49,7 @@ struct GaugeRow {
   NamedHelp text;
   double (*value)(const Gauges&);
 };
-constexpr std::array<GaugeRow, 11> kGauges = {{
+constexpr std::array<GaugeRow, 13> kGauges = {{
     {{"slots", "Requests that can run at the same time."},
      [](const Gauges& g) { return static_cast<double>(g.engine.slots); }},
     {{"slots_busy", "Slots that have a request."},
@@ -68,6 +68,10 @@ constexpr std::array<GaugeRow, 11> kGauges = {{
      [](const Gauges& g) { return static_cast<double>(g.engine.prefix_bytes); }},
     {{"prefix_cache_entries", "Snapshots of prompts."},
      [](const Gauges& g) { return static_cast<double>(g.engine.prefix_entries); }},
+    {{"media_cache_bytes", "Memory of the soft tokens of recent pictures and sounds."},
+     [](const Gauges& g) { return static_cast<double>(g.engine.media_bytes); }},
+    {{"media_cache_entries", "Pictures and sounds whose soft tokens are kept."},
+     [](const Gauges& g) { return static_cast<double>(g.engine.media_entries); }},
     {{"device_memory_bytes", "Memory of the device that the model takes."},
      [](const Gauges& g) { return static_cast<double>(g.device_memory_bytes); }},
     {{"models_loaded", "Models in memory."},
@@ -103,6 +107,9 @@ void AddHistograms(std::string& text, const EngineStats& stats) {
   AddHead(text, "rullama_", {"snapshot_seconds", "To copy what a slot holds."}, "histogram");
   AddBuckets(text, "snapshot_seconds", R"(op="save")", stats.snapshot_save);
   AddBuckets(text, "snapshot_seconds", R"(op="restore")", stats.snapshot_restore);
+  AddHead(text, "rullama_", {"media_encode_seconds", "To encode a picture or a sound."},
+          "histogram");
+  AddBuckets(text, "media_encode_seconds", "", stats.encode_seconds);
 }
 
 void AddSteps(std::string& text, const EngineStats& stats) {
@@ -197,6 +204,10 @@ std::string Metrics::Text(const Gauges& gauges) const {
        gauges.engine.prefix_misses},
       {{"prefix_cache_evictions_total", "Snapshots of prompts that were given up."},
        gauges.engine.prefix_evictions},
+      {{"media_cache_hits_total", "Pictures and sounds whose soft tokens were found."},
+       gauges.engine.media_hits},
+      {{"media_cache_misses_total", "Pictures and sounds that were encoded."},
+       gauges.engine.media_misses},
       {{"drafted_tokens_total", "Tokens that were guessed in advance."}, gauges.engine.drafted},
       {{"draft_accepted_tokens_total", "Guessed tokens that the model drew."},
        gauges.engine.drafts_accepted},

@@ -238,6 +238,7 @@ struct ServerConfig {
   int64_t write_timeout = 60;
   int64_t drain = 30;
   int64_t prefix_cache_mib = 1024;
+  int64_t media_cache_mib = 64;
   int64_t max_connections = 512;
   int64_t max_header_bytes = 16'384;
   int64_t max_body_bytes = int64_t{64} << 20;

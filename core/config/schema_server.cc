@@ -67,6 +67,9 @@ BlockSpec ServerSchema() {
       .Field("prefix_cache_mib", &ServerConfig::prefix_cache_mib, IntegerCodec{0, kMaxCacheMib},
              "Host memory, in MiB, for snapshots of prompts that later requests may begin with; 0: "
              "none are kept.")
+      .Field("media_cache_mib", &ServerConfig::media_cache_mib, IntegerCodec{0, kMaxCacheMib},
+             "Host memory, in MiB, for the soft tokens of recent pictures and sounds, so that they "
+             "are not encoded again; 0: none are kept.")
       .Field("page", &ServerConfig::page, BoolCodec{}, "Offer the chat page at `/`.")
       .Field("metrics", &ServerConfig::metrics, BoolCodec{}, "Offer `/metrics`.")
       .Field("embeddings", &ServerConfig::embeddings, BoolCodec{},

@@ -63,6 +63,7 @@ struct ModelInfo {
   std::string quantization;        // "Q4_K_M", or "unknown"
   int64_t chunk = 0;               // most tokens of a prompt that a step reads
   int64_t prefix_cache_bytes = 0;  // of host memory for snapshots of prompts; 0: none
+  int64_t media_cache_bytes = 0;   // of host memory for soft tokens of recent media; 0: none
   bool takes_pictures = false;
   bool takes_sound = false;
   bool deterministic = true;  // answers depend on nothing but request and configuration

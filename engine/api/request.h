@@ -186,6 +186,7 @@ struct Completion {
   DraftCounts drafts = {};
   double queue_seconds = 0;   // until a slot was free
   double prompt_seconds = 0;  // from then on until the first token was drawn
+  double encode_seconds = 0;  // of these, to make soft tokens of pictures and sounds
   double generate_seconds = 0;
   // Statistics of the engine since it was opened, all requests together.
   SessionStats after_prompt = {};  // when the first token was drawn, or the first canvas begins

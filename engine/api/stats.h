@@ -43,6 +43,10 @@ struct EngineStats {
   uint64_t prefix_hits = 0;      // prompts of which a part was found
   uint64_t prefix_misses = 0;
   uint64_t prefix_evictions = 0;     // snapshots that gave way to others
+  int64_t media_bytes = 0;           // of host memory that soft tokens of recent media take
+  int64_t media_entries = 0;         // media whose soft tokens are kept
+  uint64_t media_hits = 0;           // pictures and sounds whose soft tokens were found
+  uint64_t media_misses = 0;         // those that were encoded
   uint64_t drafted = 0;              // tokens that were guessed in advance
   uint64_t drafts_accepted = 0;      // of these, those that answers have
   uint64_t constraint_failures = 0;  // answers under a schema that no token could go on
@@ -52,9 +56,10 @@ struct EngineStats {
   Histogram schema_seconds = {};     // to compile what an answer may be
   Histogram snapshot_save = {};      // seconds
   Histogram snapshot_restore = {};
-  StepStats decode = {};   // one token for each slot that writes
-  StepStats prompt = {};   // a chunk of a prompt
-  StepStats denoise = {};  // of a canvas
+  Histogram encode_seconds = {};  // of a picture or a sound
+  StepStats decode = {};          // one token for each slot that writes
+  StepStats prompt = {};          // a chunk of a prompt
+  StepStats denoise = {};         // of a canvas
 };
 
 }  // namespace rullama

@@ -250,6 +250,35 @@ TEST(EngineMedia, TheNextTurnReusesThePictureAndAnotherPictureDoesNot) {
   EXPECT_NE(reused.logprobs, other.logprobs);
 }
 
+TEST(EngineMedia, APictureBehindAnotherBeginningIsNotEncodedAgain) {
+  const auto engine = OpenPair("dense", {{"context.slots", "2"}});
+  const auto fresh = OpenPair("dense", {{"context.slots", "2"}, {"server.media_cache_mib", "0"}});
+  const json content = json::parse(ChatOf(TinyPicture(), "Who?").messages);
+  for (const auto* system : {"You see well.", "You are brief."}) {
+    Request request = ChatOf(TinyPicture(), "");
+    json messages = content;
+    messages.insert(messages.begin(), json{{"role", "system"}, {"content", system}});
+    request.messages = messages.dump();
+    request.top_logprobs = 1;
+    const Completion cached = Answer(*engine, request);
+    const Completion expected = Answer(*fresh, request);
+    EXPECT_LT(cached.cached_tokens, cached.media.front().tokens);
+    EXPECT_EQ(cached.ids, expected.ids);
+    EXPECT_EQ(cached.logprobs, expected.logprobs);
+    EXPECT_GT(expected.encode_seconds, 0);
+  }
+  EXPECT_EQ(engine->stats().media_misses, 1);
+  EXPECT_EQ(engine->stats().media_hits, 1);
+  EXPECT_GT(engine->stats().media_bytes, 0);
+  EXPECT_EQ(fresh->stats().media_misses, 2);
+  EXPECT_EQ(fresh->stats().media_entries, 0);
+
+  Request alone = ChatOf(TinyPicture(), "Who?");
+  alone.reuse_prefix = false;
+  Answer(*engine, alone);
+  EXPECT_EQ(engine->stats().media_misses, 2);
+}
+
 TEST(EngineMedia, OtherImageTokensAreAnotherPrompt) {
   const auto engine = OpenPair("dense");
   Request request = ChatOf(TinyPicture(), "Who?");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/base/must_test_util.h"
-#include "engine/prefix_cache_limit.h"
+#include "engine/cache_limits.h"
 
 namespace rullama {
 namespace {
