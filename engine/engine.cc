@@ -104,7 +104,8 @@ struct RULLAMA_LOCAL Engine::Impl {
   // The next item of a job's channel that is no progress. Errors: what the job ended with;
   // run.cancelled at the end of the engine.
   Result<ChannelItem> Await(std::unique_ptr<Job> job);
-  Result<ModelFingerprint> Fingerprint();
+  // For snapshots of these tokens.
+  Result<ModelFingerprint> FingerprintFor(std::span<const int32_t> tokens);
   [[nodiscard]] DraftOptions DraftsOf(const DraftsConfig& config) const;
 
   std::unique_ptr<ModelSession> session;
@@ -117,8 +118,9 @@ struct RULLAMA_LOCAL Engine::Impl {
   std::unique_ptr<JobRunner> runner;      // uses the session and the drafter
 
  private:
-  std::mutex mutex_;  // guards fingerprint_
+  std::mutex mutex_;  // guards both fingerprints
   std::optional<ModelFingerprint> fingerprint_;
+  std::optional<ModelFingerprint> fingerprint_with_towers_;
 };
 
 Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices& notices) {
@@ -229,12 +231,16 @@ Result<ChannelItem> Engine::Impl::Await(std::unique_ptr<Job> job) {
   return item;
 }
 
-Result<ModelFingerprint> Engine::Impl::Fingerprint() {
+Result<ModelFingerprint> Engine::Impl::FingerprintFor(std::span<const int32_t> tokens) {
   const std::lock_guard lock(mutex_);
   if (!fingerprint_) {
     RL_ASSIGN_OR_RETURN(fingerprint_, FingerprintOf(*session));
   }
-  return *fingerprint_;
+  if (std::ranges::none_of(tokens, IsSoftRow)) return *fingerprint_;
+  if (!fingerprint_with_towers_) {
+    RL_ASSIGN_OR_RETURN(fingerprint_with_towers_, FingerprintWithTowers(*session, *fingerprint_));
+  }
+  return *fingerprint_with_towers_;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -445,7 +451,7 @@ Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& pa
   }
   job.kind = Job::Kind::kSave;
   job.prompt.resize(static_cast<size_t>(job.cuts.back()));
-  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->Fingerprint());
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(job.prompt));
   RL_ASSIGN_OR_RETURN(ChannelItem item, impl_->Await(std::move(prepared.job)));
   auto& stored = std::get<StoredSnapshot>(item);
   stored.model = model;
@@ -456,15 +462,16 @@ Result<int64_t> Engine::SavePrompt(const Request& request, const std::string& pa
 Result<int64_t> Engine::LoadPrompt(const std::string& path) {
   RL_RETURN_IF_ERROR(impl_->CheckPredicts());
   RL_ASSIGN_OR_RETURN(StoredSnapshot stored, ReadSnapshot(path));
-  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->Fingerprint());
+  RL_ASSIGN_OR_RETURN(const ModelFingerprint model, impl_->FingerprintFor(stored.tokens));
   const int64_t tokens = std::ssize(stored.tokens);
   const std::vector<int64_t> cuts = impl_->CutsOf(stored.tokens);
   if (stored.model != model || cuts.empty() || cuts.back() != tokens) {
-    return MakeError(ErrorKind::kUsage, "snapshot.mismatch",
-                     "{} was stored with the fingerprint {:016x}{:016x}, expected {:016x}{:016x}: "
-                     "another model, adapter, backend, device, version or chunk length; store the "
-                     "prompt again",
-                     path, stored.model[0], stored.model[1], model[0], model[1]);
+    return MakeError(
+        ErrorKind::kUsage, "snapshot.mismatch",
+        "{} was stored with the fingerprint {:016x}{:016x}, expected {:016x}{:016x}: "
+        "another model, mmproj, adapter, backend, device, version or chunk length; store the "
+        "prompt again",
+        path, stored.model[0], stored.model[1], model[0], model[1]);
   }
   RL_RETURN_IF_ERROR(CheckFits(impl_->session->model(), tokens, 0));
   auto job = std::make_unique<Job>();

@@ -31,4 +31,15 @@ Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
   return ModelFingerprint{hash.high64, hash.low64};
 }
 
+Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,
+                                               const ModelFingerprint& model) {
+  const GgufFile& towers = session.model().tower_file();
+  if (&towers == session.model().file.file.get()) return model;
+  RL_RETURN_IF_ERROR(towers.CheckUnchanged());
+  const std::span<const std::byte> bytes = towers.bytes();
+  const uint64_t seed = XXH3_64bits(model.data(), sizeof(model));
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), seed);
+  return ModelFingerprint{hash.high64, hash.low64};
+}
+
 }  // namespace rullama

@@ -13,5 +13,9 @@ namespace rullama {
 // Reads the whole file, at the speed of memory once it is cached. Safe from any thread while the
 // session exists. Error io.mapped_file_changed.
 Result<ModelFingerprint> FingerprintOf(const ModelSession& session);
+// The same for prompts with pictures or sounds: of `model` and the file of the towers, unless they
+// are in the model file.
+Result<ModelFingerprint> FingerprintWithTowers(const ModelSession& session,
+                                               const ModelFingerprint& model);
 
 }  // namespace rullama

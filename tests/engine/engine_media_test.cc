@@ -320,6 +320,8 @@ TEST(EngineMedia, StoredPromptsHavePictures) {
   EXPECT_GE(stored, 69);
   const auto reader = OpenPair("dense");
   EXPECT_EQ(Must(reader->LoadPrompt(path)), stored);
+  const auto with_other_towers = OpenPair("unified");
+  EXPECT_EQ(with_other_towers->LoadPrompt(path).error().id, "snapshot.mismatch");
   std::filesystem::remove(path);
   const Completion answer = Answer(*reader, request);
   EXPECT_EQ(answer.cached_tokens, stored);
