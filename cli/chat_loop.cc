@@ -21,6 +21,7 @@ constexpr std::string_view kHelp = R"(  /help, /?               this text
   /clear                  begin anew; the system prompt stays
   /image FILE             put a picture into the next message
   /audio FILE             put a sound into the next message
+  /video FILE             put the frames of a video into the next message
   /set system [TEXT]      another system prompt, or none
   /set think | nothink    let the model think before it answers, or not
   /set verbose | quiet    show statistics after each answer, or not
@@ -30,8 +31,8 @@ leaves, as Ctrl-D does on an empty line.
 """                       begins and ends a message of several lines
 \ at the end of a line    continues the message on the next one
 Pasted lines are one message. Begin with a space to send a line that looks like
-a command. Pictures and sounds that are dropped on the terminal go with the
-message. Arrow keys recall earlier messages, Ctrl-R searches them.
+a command. Pictures, sounds and videos that are dropped on the terminal go with
+the message. Arrow keys recall earlier messages, Ctrl-R searches them.
 )";
 
 // Settings that cannot change during a conversation, because the sampler is part of the compiled
@@ -60,6 +61,14 @@ bool IsSurvivable(const Error& error) {
          id == "io.permission" || id.starts_with("media.");
 }
 
+// The kind of files that a command puts into the next message.
+std::optional<FileKind> KindOfCommand(std::string_view name) {
+  if (name == "image") return FileKind::kPicture;
+  if (name == "audio") return FileKind::kSound;
+  if (name == "video") return FileKind::kVideo;
+  return std::nullopt;
+}
+
 bool IsFile(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
@@ -83,9 +92,7 @@ class ChatLoop {
 
   Result<int> Run() {
     console_.Note("/help lists the commands; Ctrl-D or /bye ends the conversation");
-    for (const Medium& medium : first_media_) {
-      RL_RETURN_IF_ERROR(conversation_.Attach(medium));
-    }
+    for (const NamedMedium& file : first_media_) RL_RETURN_IF_ERROR(OpenAndAttach(file));
     if (!IsBlank(first_message_)) {
       Keep(first_message_);
       RL_RETURN_IF_ERROR(Send(first_message_));
@@ -144,8 +151,13 @@ class ChatLoop {
     return IsBlank(found.text) ? OkStatus() : Send(found.text);
   }
 
+  Status OpenAndAttach(const NamedMedium& file) {
+    RL_ASSIGN_OR_RETURN(Attachment attachment, OpenAttachment(file));
+    return conversation_.Attach(std::move(attachment));
+  }
+
   void Attach(const NamedMedium& named) {
-    const Status attached = conversation_.Attach({.kind = named.kind, .path = named.path});
+    const Status attached = OpenAndAttach(named);
     if (!attached) return Fail(attached.error());
     console_.WriteError(
         fmt::format("The next message has the {} '{}'.\n", NameOf(named.kind), named.path));
@@ -195,11 +207,10 @@ class ChatLoop {
     } else if (name == "clear") {
       conversation_.Clear();
       console_.WriteError("The conversation begins anew.\n");
-    } else if ((name == "image" || name == "audio") && command.argument.empty()) {
+    } else if (const auto kind = KindOfCommand(name); kind && command.argument.empty()) {
       Fail({ErrorKind::kUsage, "chat.command", fmt::format("write /{} FILE", name)});
-    } else if (name == "image" || name == "audio") {
-      Attach({name == "image" ? MediaKind::kPicture : MediaKind::kSound,
-              UnquotedWord(command.argument)});
+    } else if (kind) {
+      Attach({*kind, UnquotedWord(command.argument)});
     } else if (name == "set") {
       Set(SplitFirstWord(command.argument));
     } else {
@@ -248,7 +259,7 @@ class ChatLoop {
   bool raw_;
   bool verbose_;
   std::string first_message_;
-  std::vector<Medium> first_media_;
+  std::vector<NamedMedium> first_media_;
   int64_t capacity_;
   Console& console_;
   Conversation conversation_;

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "cli/answer.h"
+#include "cli/media_words.h"
 
 namespace rullama::cli {
 
 struct ChatOptions {
-  bool verbose = false;                  // statistics after each answer
-  bool history = true;                   // read and write the file of earlier messages
-  std::string first_message = {};        // sent before anything is typed
-  std::vector<Medium> first_media = {};  // in front of the first message
+  bool verbose = false;                       // statistics after each answer
+  bool history = true;                        // read and write the file of earlier messages
+  std::string first_message = {};             // sent before anything is typed
+  std::vector<NamedMedium> first_media = {};  // in front of the first message
 };
 
 // Runs a conversation until /bye, Ctrl-D, two Ctrl-C in a row or SIGTERM. `request` is what every

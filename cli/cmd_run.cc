@@ -28,7 +28,7 @@ struct RunFlags {
   PromptFlags prompt;
   std::string model;                      // the first word without an option
   std::vector<std::string> prompt_words;  // those behind it
-  std::vector<Medium> media;              // --image and --audio, in their order
+  std::vector<NamedMedium> media;         // --image, --audio and --video, in their order
   std::optional<std::string> max_tokens;
   std::optional<std::string> schema;       // --json-schema
   std::optional<std::string> schema_path;  // --json-schema-file
@@ -166,8 +166,8 @@ Result<int> AnswerOnce(const RunFlags& flags, const Prompt& prompt, TraceFile* t
   RL_ASSIGN_OR_RETURN(request, WithPrompt(std::move(request), *engine, prompt));
   AnswerView view = flags.json ? JsonView(console) : TextView(*engine, console);
   view.on_media = [&](std::span<const MediumFacts> media) {
-    for (size_t i = 0; i < media.size(); ++i) {
-      console.Note(DescribeMedium(prompt.media[i], media[i]));
+    for (const std::string& line : DescribeAttachments(prompt.attachments, media)) {
+      console.Note(line);
     }
   };
   RL_ASSIGN_OR_RETURN(const Answer answer, GenerateAnswer(*engine, request, view, console));
@@ -205,14 +205,14 @@ Result<int> RunTraced(const RunFlags& flags, TraceFile* trace, Console& console)
   }
   if (!flags.media.empty() && !flags.prompt.ids_path.empty()) {
     return MakeError(ErrorKind::kUsage, "usage.prompt",
-                     "--prompt-ids excludes --image and --audio: it is the whole prompt");
+                     "--prompt-ids excludes --image, --audio and --video: it is the whole prompt");
   }
   RL_ASSIGN_OR_RETURN(std::optional<Prompt> prompt, ReadPrompt(flags.prompt));
   if (flags.conversation) {
     return Converse(flags, prompt ? prompt->text : std::string(), trace, console);
   }
   if (prompt) {
-    prompt->media = flags.media;
+    RL_ASSIGN_OR_RETURN(prompt->attachments, OpenAttachments(flags.media));
     return AnswerOnce(flags, *prompt, trace, console);
   }
   if (!StdinIsTerminal()) {
@@ -277,22 +277,23 @@ Result<int> RunAndReport(const RunFlags& flags, Console& console) {
   return result;
 }
 
-// Both options add to one list, each as soon as it is read, so that it has their order.
+// The options add to one list, each as soon as it is read, so that it has their order.
 void AddMediaOptions(CLI::App& command, RunFlags& flags) {
-  const auto add = [&](const char* name, MediaKind kind, const char* help) {
+  const auto add = [&](const char* name, FileKind kind, const char* help) {
     command
         .add_option_function<std::string>(
             name,
             [&flags, kind](const std::string& path) {
-              flags.media.push_back({.kind = kind, .path = path});
+              flags.media.push_back({kind, path});
             },
             help)
         ->trigger_on_parse()
         ->option_text("FILE")
         ->group("Prompt");
   };
-  add("--image", MediaKind::kPicture, "Picture (JPEG, PNG, WebP, GIF); may be repeated");
-  add("--audio", MediaKind::kSound, "Sound (WAV, FLAC, Ogg, MP3); may be repeated");
+  add("--image", FileKind::kPicture, "Picture (JPEG, PNG, WebP, GIF); may be repeated");
+  add("--audio", FileKind::kSound, "Sound (WAV, FLAC, Ogg, MP3); may be repeated");
+  add("--video", FileKind::kVideo, "Video, whose frames ffmpeg makes; may be repeated");
   AddImageTokensOption(command, flags.config);
 }
 

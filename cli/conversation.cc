@@ -1,10 +1,10 @@
 #include "cli/conversation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "cli/json_text.h"
-#include "cli/media_input.h"
 #include "cli/prompt.h"
 #include "engine/engine_access.h"
 #include "engine/system_prompt.h"
@@ -98,7 +98,7 @@ Result<Request> Conversation::FittedRequest() {
   int dropped = 0;
   for (;;) {
     request.messages = JsonText(kept);
-    request.media = MediaOf(kept);
+    request.media = MediaOfMessages(kept);
     RL_ASSIGN_OR_RETURN(const int64_t tokens, engine_.CountPrompt(request));
     const bool fits = tokens + Reserve() <= model.capacity;
     if (!fits && DropOldestTurn(kept)) {
@@ -116,51 +116,55 @@ Result<Request> Conversation::FittedRequest() {
   }
 }
 
-std::vector<Medium> Conversation::MediaOf(const nlohmann::json& messages) const {
+std::vector<Medium> Conversation::MediaOfMessages(const nlohmann::json& messages) const {
   std::vector<Medium> media;
   for (const nlohmann::json& message : messages) {
     for (const nlohmann::json& part : message["content"]) {
-      if (part.contains("medium")) media.push_back(media_[part["medium"].get<size_t>()]);
+      for (size_t i = 0; i < CountMedia(part); ++i) {
+        media.push_back(media_[part["medium"].get<size_t>() + i]);
+      }
     }
   }
   return media;
 }
 
-AnswerView Conversation::ViewOf(std::span<const Medium> media) const {
+AnswerView Conversation::ViewOf(std::span<const Attachment> attachments) const {
   AnswerView view = view_;
-  view.on_media = [this, media](std::span<const MediumFacts> facts) {
-    const auto last = facts.last(media.size());
-    for (size_t i = 0; i < media.size(); ++i) console_.Note(DescribeMedium(media[i], last[i]));
+  view.on_media = [this, attachments](std::span<const MediumFacts> facts) {
+    const auto last = facts.last(MediaOf(attachments).size());
+    for (const std::string& line : DescribeAttachments(attachments, last)) console_.Note(line);
   };
   return view;
 }
 
-Status Conversation::Attach(Medium medium) {
-  Request request{.media = {medium}};
-  const nlohmann::json content = ContentOf({}, request.media, 0);
+Status Conversation::Attach(Attachment attachment) {
+  Request request{.media = attachment.media};
+  const nlohmann::json content = ContentOf({}, std::span(&attachment, 1), 0);
   request.messages = JsonText(nlohmann::json::array({{{"role", "user"}, {"content", content}}}));
   RL_RETURN_IF_ERROR(engine_.CountPrompt(request));
-  attached_.push_back(std::move(medium));
+  attached_.push_back(std::move(attachment));
   return OkStatus();
 }
 
 Result<Answer> Conversation::Say(const std::string& text) {
-  const std::vector<Medium> attached = std::exchange(attached_, {});
+  const std::vector<Attachment> attached = std::exchange(attached_, {});
   const AnswerView view = ViewOf(attached);
   const auto answer_to = [&](const Request& request) {
     return GenerateAnswer(engine_, request, view, console_);
   };
   if (EngineAccess::SessionOf(engine_).config().generation.raw) {
-    return WithPrompt(request_, engine_, {.text = text, .media = attached}).and_then(answer_to);
+    return WithPrompt(request_, engine_, {.text = text, .attachments = attached})
+        .and_then(answer_to);
   }
   messages_.push_back({{"role", "user"}, {"content", ContentOf(text, attached, media_.size())}});
-  media_.insert(media_.end(), attached.begin(), attached.end());
+  const size_t before = media_.size();
+  std::ranges::move(MediaOf(attached), std::back_inserter(media_));
   auto answer = FittedRequest().and_then(answer_to);
   if (answer) {
     messages_.push_back(MessageOf(answer->completion));
   } else {
     messages_.erase(messages_.size() - 1);
-    media_.resize(media_.size() - attached.size());
+    media_.resize(before);
   }
   return answer;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/answer.h"
+#include "cli/media_input.h"
 
 namespace rullama::cli {
 
@@ -18,9 +19,9 @@ class Conversation {
   // `request` is what every turn asks for, but for the prompt. The others must outlive this object.
   Conversation(Engine& engine, Request request, const AnswerView& view, Console& console);
 
-  // Puts a picture or a sound in front of the text of the next message. Errors: those of
+  // Puts a picture, a sound or a video in front of the text of the next message. Errors: those of
   // Engine::Submit that are about it.
-  Status Attach(Medium medium);
+  Status Attach(Attachment attachment);
 
   // Shows the model's answer to `text` on the view. If the context is too small for the
   // conversation, the oldest turns are dropped, with a warning; the system prompt stays. After an
@@ -41,19 +42,20 @@ class Conversation {
   // The request for the next turn, after dropping the messages that do not fit.
   Result<Request> FittedRequest();
   // The media of messages, in their order.
-  [[nodiscard]] std::vector<Medium> MediaOf(const nlohmann::json& messages) const;
-  // The view of the answers, which names the media of the last message.
-  [[nodiscard]] AnswerView ViewOf(std::span<const Medium> media) const;
+  [[nodiscard]] std::vector<Medium> MediaOfMessages(const nlohmann::json& messages) const;
+  // The view of the answers, which names the attachments of the last message.
+  [[nodiscard]] AnswerView ViewOf(std::span<const Attachment> attachments) const;
   [[nodiscard]] Error TooLong(int64_t tokens) const;
 
   Engine& engine_;
   Request request_;
   const AnswerView& view_;
   Console& console_;
-  // The part of a medium in a message has its index in media_ as the member "medium".
+  // The part of an attachment in a message has the index of its first medium in media_ as the
+  // member "medium".
   nlohmann::json messages_;
   std::vector<Medium> media_;
-  std::vector<Medium> attached_;  // to the next message
+  std::vector<Attachment> attached_;  // to the next message
 };
 
 }  // namespace rullama::cli

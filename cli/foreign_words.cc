@@ -33,9 +33,6 @@ constexpr ForeignWord kOptions[] = {
     {"-mm", "use --mmproj FILE"},
     {"--mmproj-url", "not supported: nothing is downloaded; use --mmproj FILE"},
     {"--image-min-tokens --image-max-tokens", "use --image-tokens N"},
-    {"--video",
-     "not supported; make pictures of it with ffmpeg -i FILE -vf fps=1 frame-%03d.png, and give "
-     "them with --image"},
     {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx",
      "not supported: positions are as the model file says"},
     {"--check-tensors", "use the command: rullama inspect FILE"},

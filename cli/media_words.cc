@@ -11,12 +11,14 @@ constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 struct Ending {
   std::string_view text;
-  MediaKind kind;
+  FileKind kind;
 };
 constexpr Ending kEndings[] = {
-    {".jpg", MediaKind::kPicture},  {".jpeg", MediaKind::kPicture}, {".png", MediaKind::kPicture},
-    {".webp", MediaKind::kPicture}, {".gif", MediaKind::kPicture},  {".wav", MediaKind::kSound},
-    {".flac", MediaKind::kSound},   {".ogg", MediaKind::kSound},    {".mp3", MediaKind::kSound},
+    {".jpg", FileKind::kPicture},  {".jpeg", FileKind::kPicture}, {".png", FileKind::kPicture},
+    {".webp", FileKind::kPicture}, {".gif", FileKind::kPicture},  {".wav", FileKind::kSound},
+    {".flac", FileKind::kSound},   {".ogg", FileKind::kSound},    {".mp3", FileKind::kSound},
+    {".mp4", FileKind::kVideo},    {".mkv", FileKind::kVideo},    {".webm", FileKind::kVideo},
+    {".mov", FileKind::kVideo},    {".avi", FileKind::kVideo},
 };
 
 bool IsQuote(char c) { return c == '\'' || c == '"'; }
@@ -43,7 +45,19 @@ std::string WithoutSpaceAround(std::string_view text) {
 
 }  // namespace
 
-std::optional<MediaKind> KindOfFileName(std::string_view path) {
+std::string_view NameOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kPicture:
+      return "picture";
+    case FileKind::kSound:
+      return "sound";
+    case FileKind::kVideo:
+      return "video";
+  }
+  return "";
+}
+
+std::optional<FileKind> KindOfFileName(std::string_view path) {
   std::string lower(path);
   std::ranges::transform(lower, lower.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -1,4 +1,5 @@
-// Names of pictures and sounds in what is typed into a conversation. Thread safety: pure functions.
+// Names of pictures, sounds and videos in what is typed into a conversation. Thread safety: pure
+// functions.
 #pragma once
 
 #include <functional>
@@ -7,15 +8,18 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/media_kind.h"
-
 namespace rullama::cli {
 
+enum class FileKind { kPicture, kSound, kVideo };
+
+// "picture"
+std::string_view NameOf(FileKind kind);
+
 // The kind of medium that a file's name says it is: that of ".png" or ".WAV"; nothing for others.
-std::optional<MediaKind> KindOfFileName(std::string_view path);
+std::optional<FileKind> KindOfFileName(std::string_view path);
 
 struct NamedMedium {
-  MediaKind kind = MediaKind::kPicture;
+  FileKind kind = FileKind::kPicture;
   std::string path;
 
   bool operator==(const NamedMedium&) const = default;
@@ -25,8 +29,8 @@ struct NamedMedium {
 std::string UnquotedWord(std::string_view word);
 
 // Takes the media out of a message whose files were dropped on the terminal: its words that are
-// absolute paths of pictures or sounds, quoted, with backslashes, or as they are. `exists` says
-// whether there is such a file; a path of none stays text.
+// absolute paths of pictures, sounds or videos, quoted, with backslashes, or as they are. `exists`
+// says whether there is such a file; a path of none stays text.
 struct MessageWithMedia {
   std::string text;
   std::vector<NamedMedium> media;

@@ -10,12 +10,13 @@ using ::testing::IsEmpty;
 
 bool Everything(const std::string& /*path*/) { return true; }
 
-NamedMedium Picture(const std::string& path) { return {MediaKind::kPicture, path}; }
+NamedMedium Picture(const std::string& path) { return {FileKind::kPicture, path}; }
 
 TEST(KindOfFileName, FollowsTheEnding) {
-  EXPECT_EQ(KindOfFileName("/a/cat.PNG"), MediaKind::kPicture);
-  EXPECT_EQ(KindOfFileName("cat.jpeg"), MediaKind::kPicture);
-  EXPECT_EQ(KindOfFileName("talk.Mp3"), MediaKind::kSound);
+  EXPECT_EQ(KindOfFileName("/a/cat.PNG"), FileKind::kPicture);
+  EXPECT_EQ(KindOfFileName("cat.jpeg"), FileKind::kPicture);
+  EXPECT_EQ(KindOfFileName("talk.Mp3"), FileKind::kSound);
+  EXPECT_EQ(KindOfFileName("clip.webm"), FileKind::kVideo);
   EXPECT_EQ(KindOfFileName("/a.png/notes.txt"), std::nullopt);
   EXPECT_EQ(KindOfFileName("png"), std::nullopt);
 }
@@ -39,7 +40,7 @@ TEST(TakeDroppedMedia, TakesPathsOutOfTheText) {
   const auto both = TakeDroppedMedia("/c\\ d.wav \"/a.gif\" ", Everything);
   EXPECT_THAT(both.text, IsEmpty());
   EXPECT_THAT(both.media,
-              ElementsAre(NamedMedium{MediaKind::kSound, "/c d.wav"}, Picture("/a.gif")));
+              ElementsAre(NamedMedium{FileKind::kSound, "/c d.wav"}, Picture("/a.gif")));
 }
 
 TEST(TakeDroppedMedia, LeavesOtherTextAlone) {

@@ -1,11 +1,11 @@
 #include "cli/prompt.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/console.h"
 #include "cli/json_text.h"
-#include "cli/media_input.h"
 #include "cli/options.h"
 #include "core/base/utf8.h"
 #include "engine/engine_access.h"
@@ -38,6 +38,14 @@ std::string_view WithoutLastNewline(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   if (text.ends_with('\r')) text.remove_suffix(1);
   return text;
+}
+
+// The template has the times of a video's frames.
+Status CheckNoVideo(const Prompt& prompt) {
+  const auto is_video = [](const Attachment& one) { return one.file.kind == FileKind::kVideo; };
+  if (std::ranges::none_of(prompt.attachments, is_video)) return OkStatus();
+  return MakeError(ErrorKind::kUsage, "usage.prompt",
+                   "--raw has no place for a video; leave it out, or make pictures of the video");
 }
 
 }  // namespace
@@ -95,16 +103,18 @@ Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& 
       return MakeError(ErrorKind::kUsage, "usage.prompt", "the list of token ids is empty");
     }
     request.ids = *prompt.ids;
-  } else if (EngineAccess::SessionOf(engine).config().generation.raw && !prompt.media.empty()) {
+  } else if (EngineAccess::SessionOf(engine).config().generation.raw &&
+             !prompt.attachments.empty()) {
+    RL_RETURN_IF_ERROR(CheckNoVideo(prompt));
     request.prompt = prompt.text;
   } else if (EngineAccess::SessionOf(engine).config().generation.raw) {
     RL_ASSIGN_OR_RETURN(request.ids, engine.Tokenize(prompt.text, /*parse_special=*/true,
                                                      /*add_bos=*/true));
   } else {
-    const nlohmann::json content = ContentOf(prompt.text, prompt.media, 0);
+    const nlohmann::json content = ContentOf(prompt.text, prompt.attachments, 0);
     request.messages = JsonText(nlohmann::json::array({{{"role", "user"}, {"content", content}}}));
   }
-  request.media = prompt.media;
+  request.media = MediaOf(prompt.attachments);
   return request;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/console.h"
+#include "cli/media_input.h"
 #include "engine/api/engine.h"
 
 namespace rullama::cli {
@@ -23,7 +24,7 @@ struct PromptFlags {
 struct Prompt {
   std::string text;
   std::optional<std::vector<int32_t>> ids = {};  // instead of text
-  std::vector<Medium> media = {};                // --image, --audio
+  std::vector<Attachment> attachments = {};      // --image, --audio, --video
 };
 
 // `text` with \n, \r, \t, \", \' and \\ replaced by what they stand for; other backslashes stay.
@@ -35,8 +36,8 @@ std::string Unescape(std::string_view text);
 Result<std::optional<Prompt>> ReadPrompt(const PromptFlags& flags);
 
 // The request with a prompt on its own: as it is, or as the first turn of a conversation, in which
-// pictures and sounds stand in front of the text. Errors:
-// usage.prompt for an empty list of ids; text.size.
+// the attachments stand in front of the text. Errors:
+// usage.prompt for an empty list of ids, or for a video without a conversation; text.size.
 Result<Request> WithPrompt(Request request, const Engine& engine, const Prompt& prompt);
 
 }  // namespace rullama::cli

@@ -43,15 +43,16 @@ Status CheckMembers(const Request& request) {
   return OkStatus();
 }
 
-// Error media.unsupported for a message with a video.
-Status CheckNoVideo(const nlohmann::json& messages) {
+// Error media.unsupported for a message with a video whose frames are not given.
+Status CheckVideos(const nlohmann::json& messages) {
   for (const nlohmann::json& message : messages) {
     if (!message.is_object() || !message.contains("content")) continue;
     for (const nlohmann::json& part : message.at("content")) {
       if (!part.is_object() || part.value("type", nlohmann::json()) != "video") continue;
+      if (part.contains("seconds")) continue;
       return MakeError(ErrorKind::kUsage, "media.unsupported",
-                       "a message has a video, expected text, pictures and sound; give frames of "
-                       "the video as pictures");
+                       "a message has a video without `seconds`, expected the times of its frames, "
+                       "which are given as pictures");
     }
   }
   return OkStatus();
@@ -79,7 +80,7 @@ Result<EncodedChat> TextPromptOf(const LoadedModel& model, const Request& reques
     RL_ASSIGN_OR_RETURN(tools, ParseJson(request.tools, "tools"));
   }
   if (messages.is_array() && request.default_system) AddSystemPrompt(model.config(), messages);
-  if (messages.is_array()) RL_RETURN_IF_ERROR(CheckNoVideo(messages));
+  if (messages.is_array()) RL_RETURN_IF_ERROR(CheckVideos(messages));
   return model.model->EncodeChat(tokenizer, messages, tools, thinking);
 }
 

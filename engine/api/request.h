@@ -61,7 +61,9 @@ struct Request {
   std::vector<int32_t> ids = {};  // token ids to be continued as they are
   // The pictures and sounds of `messages` or `prompt`, in the order in which they stand there: in
   // `messages` as parts {"type": "image"} and {"type": "audio"}, whose other members are not read,
-  // and in `prompt` as the markers <|image|> and <|audio|>.
+  // and in `prompt` as the markers <|image|> and <|audio|>. A part {"type": "video", "seconds":
+  // [0, 0.5, ...]} is a video: one picture for each of its frames, with the times of these. Models
+  // are trained with 32 frames of 70 tokens.
   std::vector<Medium> media = {};
 
   std::string tools = {};             // JSON list of functions in OpenAI's form; with `messages`

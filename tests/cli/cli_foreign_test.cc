@@ -39,7 +39,6 @@ std::vector<Habit> Habits() {
       {{"--adapter", "F"}, "use --lora FILE"},
       {{"-mm", "F"}, "use --mmproj FILE"},
       {{"--image-max-tokens", "70"}, "use --image-tokens N"},
-      {{"--video", "F"}, "make pictures of it with ffmpeg"},
       {{"--grammar", "G"}, "not supported: an answer"},
       {{"--format", "json"}, "use --json-schema"},
       {{"--no-escape"}, "not needed: text is taken as it is"},

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -81,6 +83,46 @@ TEST(Media, KeepTheOrderOfTheOptions) {
             run({"--raw", "--audio", sound, "--image", picture, raw("<|audio|><|image|>")}));
 }
 
+// A program named ffmpeg that writes a list of three frames, half a second apart, or the frames.
+std::string FolderOfFakeFfmpeg() {
+  const std::filesystem::path folder = TemporaryDirectory() / "fake";
+  std::filesystem::create_directory(folder);
+  const std::string frames = kMedia + "wide-palette.png " + kMedia + "tiny-rgba.png ";
+  const std::filesystem::path program = folder / "ffmpeg";
+  std::ofstream(program) << "#!/bin/sh\ncase \"$*\" in\n"
+                            "*framecrc*) printf '#tb 0: 1/2\\n0, 5\\n0, 6\\n0, 7\\n' ;;\n"
+                            "*'eq(n,0)+eq(n,1)+eq(n,2)'*) /bin/cat "
+                         << frames << kMedia << "strip-grey.png ;;\nesac\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  return folder.string();
+}
+
+TEST(Media, FramesOfAVideoArePicturesBehindTheirTimes) {
+  const auto video = TemporaryFile("clip.mp4", "made by nobody").string();
+  const auto run = [](std::vector<std::string> more, const std::string& path) {
+    more.insert(more.end(), {"-n", "8", "--image-tokens", "70"});
+    return RunRullama(WithTowers("cpu", std::move(more)), {.environment = {"PATH=" + path}});
+  };
+  const RunResult seen = run({"--video", video, "Well?"}, FolderOfFakeFfmpeg());
+  EXPECT_EQ(seen.exit_code, 0) << seen.err;
+  EXPECT_THAT(seen.err, HasSubstr("clip.mp4': 3 frames of 310 x 84 pixels, the last one after 1.0 "
+                                  "s, 194 image tokens"));
+  std::vector<std::string> same = {
+      "--raw",
+      "<|turn>user\n00:00 <|image|> 00:00 <|image|> 00:01 <|image|>Well?<turn|>\n<|turn>model\n"};
+  for (const char* frame : {"wide-palette.png", "tiny-rgba.png", "strip-grey.png"}) {
+    same.insert(same.end(), {"--image", kMedia + frame});
+  }
+  EXPECT_EQ(seen.out, run(same, "").out);
+
+  const RunResult without = run({"--video", video, "Well?"}, "/nowhere");
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.err, HasSubstr("[media.ffmpeg]"));
+  EXPECT_THAT(run({"--video", "/nowhere.mp4", "Well?"}, "").err, HasSubstr("[io.open]"));
+  EXPECT_THAT(run({"--raw", "--video", video, "Well?"}, FolderOfFakeFfmpeg()).err,
+              HasSubstr("--raw has no place for a video"));
+}
+
 TEST(Media, ErrorsSayWhatIsWrong) {
   const auto error_of = [](const std::vector<std::string>& arguments) {
     const RunResult run = RunRullama(arguments);
@@ -103,6 +145,8 @@ TEST(Media, AreSentInAChat) {
   program.Expect("/help lists the commands");
   program.Type("/image /nowhere.png\r");
   program.Expect("[io.open]");
+  program.Type("/video /nowhere.mp4\r");
+  program.Expect("[io.open]", 2);
   program.Type("/image " + kPicture + "\r");
   program.Expect("The next message has the picture");
   program.Type(std::string(kQuestion) + "\r");

@@ -30,6 +30,20 @@ Status CheckOptionalString(const Json& message, std::string_view key, std::strin
                  value.type_name());
 }
 
+// The times of a video's frames.
+Status CheckSeconds(const Json& seconds, const std::string& path) {
+  constexpr double kMostSeconds = 1e6;
+  const auto is_time = [](const Json& frame) {
+    return frame.is_number() && frame.get<double>() >= 0 && frame.get<double>() <= kMostSeconds;
+  };
+  if (seconds.is_null() || (seconds.is_array() && !seconds.empty() &&
+                            std::all_of(seconds.begin(), seconds.end(), is_time))) {
+    return OkStatus();
+  }
+  return ErrorAt(path + ".seconds", "chat.content",
+                 "expected a list of the times of frames, numbers from 0 to {}", kMostSeconds);
+}
+
 Status CheckPart(const Json& part, std::string_view role, const std::string& path) {
   if (!part.is_object()) {
     return ErrorAt(path, "chat.content", "expected an object, found {}", part.type_name());
@@ -43,7 +57,9 @@ Status CheckPart(const Json& part, std::string_view role, const std::string& pat
     if (text.is_string()) return OkStatus();
     return ErrorAt(path + ".text", "chat.content", "expected a string, found {}", text.type_name());
   }
-  if (Contains(kMediaTypes, Text(type)) && !IsSystem(role)) return OkStatus();
+  if (Contains(kMediaTypes, Text(type)) && !IsSystem(role)) {
+    return Text(type) == "video" ? CheckSeconds(Member(part, "seconds"), path) : OkStatus();
+  }
   return ErrorAt(
       path + ".type", "chat.content",
       "unknown type '{}' for a message of role '{}'; expected text, image, audio or video",

@@ -19,9 +19,10 @@ std::string_view RoleOf(const nlohmann::json& message);
 
 // `messages` have the shape of the OpenAI chat API: role (system, developer, user, assistant or
 // model, tool), content (a string or a list of parts of type text, image, image_url, audio,
-// input_audio, video), and optionally reasoning or reasoning_content, tool_calls, tool_responses,
-// tool_call_id, name. Errors (kUsage), each naming the place: chat.messages, chat.role,
-// chat.content, chat.tool_call, chat.tool_result, chat.depth, chat.json.
+// input_audio, video; a video may have the times of its frames in `seconds`), and optionally
+// reasoning or reasoning_content, tool_calls, tool_responses, tool_call_id, name. Errors (kUsage),
+// each naming the place: chat.messages, chat.role, chat.content, chat.tool_call, chat.tool_result,
+// chat.depth, chat.json.
 Status CheckMessages(const nlohmann::json& messages);
 
 // The call's arguments as an object: given as one, as null or absent (then empty), or as a string

@@ -1,6 +1,10 @@
 #include "models/gemma4/chat/template.h"
 
+#include <fmt/format.h>
+
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "models/common/chat/json.h"
 #include "models/common/chat/trim.h"
@@ -49,6 +53,7 @@ class Renderer {
   void EmptyThought();
   [[nodiscard]] bool is_example() const { return options_.trained != TrainedTurns::kNone; }
   void Media(const Json& parts);
+  void Video(const Json& seconds);
   void GenerationPrompt();
 
   const Json& messages_;
@@ -279,7 +284,20 @@ void Renderer::Media(const Json& parts) {
     const std::string_view type = Text(Member(part, "type"));
     if (type == "image" || type == "image_url") out_.Template(kImage);
     if (type == "audio" || type == "input_audio") out_.Template(kAudio);
-    if (type == "video") out_.Template(kVideo);
+    if (type == "video") Video(Member(part, "seconds"));
+  }
+}
+
+// A video is a placeholder, or its frames: the time of each in front of its picture.
+void Renderer::Video(const Json& seconds) {
+  if (!seconds.is_array()) return out_.Template(kVideo);
+  std::string_view space;
+  for (const Json& frame : seconds) {
+    constexpr int64_t kMinute = 60;
+    const auto second = static_cast<int64_t>(frame.get<double>());
+    out_.Template(
+        fmt::format("{}{:02}:{:02} {}", space, second / kMinute, second % kMinute, kImage));
+    space = " ";
   }
 }
 
