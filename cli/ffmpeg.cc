@@ -103,7 +103,7 @@ std::string FirstLine(std::string_view text) {
 }  // namespace
 
 Result<std::string> RunFfmpeg(const std::vector<std::string>& arguments, size_t most) {
-  constexpr size_t kMostWords = 65536;  // bytes of stderr
+  constexpr size_t kMaxErrorBytes = 65536;  // of stderr
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC) != 0) return CannotStart(errno);
   File out(ends[0]);
@@ -123,7 +123,7 @@ Result<std::string> RunFfmpeg(const std::vector<std::string>& arguments, size_t 
   if (exit_code == 0) return text;
   ::lseek(err.get(), 0, SEEK_SET);
   return MakeError(ErrorKind::kUsage, "media.damaged", "ffmpeg ends with {}: {}", exit_code,
-                   FirstLine(ReadAll(err.get(), kMostWords)));
+                   FirstLine(ReadAll(err.get(), kMaxErrorBytes)));
 }
 
 }  // namespace rullama::cli
