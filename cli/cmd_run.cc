@@ -288,6 +288,7 @@ void AddMediaOptions(CLI::App& command, RunFlags& flags) {
             },
             help)
         ->trigger_on_parse()
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // called for each
         ->option_text("FILE")
         ->group("Prompt");
   };
