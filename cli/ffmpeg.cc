@@ -47,6 +47,7 @@ Result<pid_t> Start(const std::vector<std::string>& arguments, int out, int err)
   std::vector<std::string> words = {"ffmpeg", "-nostdin", "-hide_banner", "-v", "error"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
 

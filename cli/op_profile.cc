@@ -32,6 +32,7 @@ std::vector<NamedTotal> KindsOf(const StepProfile& profile) {
   std::map<std::pair<std::string, std::string>, OpTotal> totals;
   for (const ProfiledOp& op : profile.ops) totals[{op.device, op.kind}] += op.total;
   std::vector<NamedTotal> kinds;
+  kinds.reserve(totals.size());
   for (const auto& [key, total] : totals) kinds.push_back({key.first, key.second, total});
   std::ranges::stable_sort(kinds, [](const NamedTotal& a, const NamedTotal& b) {
     return a.total.seconds > b.total.seconds;
@@ -43,6 +44,7 @@ std::vector<NamedTotal> LayersOf(const StepProfile& profile) {
   std::map<std::optional<int64_t>, OpTotal> totals;
   for (const ProfiledOp& op : profile.ops) totals[op.layer] += op.total;
   std::vector<NamedTotal> layers;
+  layers.reserve(totals.size());
   for (const auto& [layer, total] : totals) {
     layers.push_back({"", layer ? fmt::format("{}", *layer) : "outside", total, layer});
   }

@@ -262,6 +262,7 @@ Result<ProfileReport> FindTest(const std::vector<ProfileReport>& reports, const 
   const auto found = std::ranges::find(reports, test, &ProfileReport::test);
   if (found != reports.end()) return *found;
   std::vector<std::string> names;
+  names.reserve(reports.size());
   for (const ProfileReport& report : reports) names.push_back(report.test);
   return MakeError(ErrorKind::kUsage, "profile.test",
                    "{} has no test {}, but: {}; give -p and -n as when it was written", origin,
