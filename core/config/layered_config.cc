@@ -120,7 +120,7 @@ Status LayeredConfig::Set(std::string_view path, std::string_view text, Origin o
   if (!text.starts_with('[') && !text.starts_with('{')) {
     return ApplyPath(path, std::move(node), origin, source);
   }
-  const Status as_yaml = ApplyYamlText(path, text, origin, source);
+  Status as_yaml = ApplyYamlText(path, text, origin, source);
   // Where text is expected, brackets are a part of it.
   if (as_yaml || ApplyPath(path, std::move(node), origin, source)) return OkStatus();
   return as_yaml;
