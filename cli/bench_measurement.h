@@ -1,4 +1,4 @@
-// What `rullama bench` measures, and the speeds of its repetitions. Value types; const member
+// The tests of `rullama bench`, and the speeds of their repetitions. Value types; const member
 // functions may be called from any thread.
 #pragma once
 
@@ -35,11 +35,11 @@ struct BenchMeasurement {
 
   // Tokens per second of each repetition, ascending.
   [[nodiscard]] std::vector<double> Rates() const;
-  // Of the rates; the deviation is 0 for a single repetition.
+  // Statistics of the rates; the deviation is 0 for a single repetition.
   [[nodiscard]] double Mean() const;
   [[nodiscard]] double StandardDeviation() const;
   [[nodiscard]] double Median() const;
-  // Of a repetition at the median rate.
+  // The time of a repetition at the median rate.
   [[nodiscard]] double MedianSeconds() const;
 };
 

@@ -316,7 +316,7 @@ nlohmann::json AsJson(const BenchMeasurement& m, const BenchRow& row, const Benc
           {"commit", BuildCommit()}};
 }
 
-// What a picture takes, below the table; empty for other tests.
+// The line below the table that has the time of a picture; empty for other tests.
 std::string PictureLine(const BenchMeasurement& m) {
   if (m.test.kind != BenchKind::kEncode) return {};
   const double seconds = m.MedianSeconds();

@@ -85,7 +85,7 @@ std::string SubjectText(const ModelSession& engine) {
                      engine.devices().backend, BuildText());
 }
 
-// Of the devices that share the layers: one for each backend, as ops are told apart.
+// The peaks of the devices that share the layers: one for each backend, as ops are told apart.
 Result<std::vector<DevicePeaks>> PeaksOfDevices(const BackendDevices& devices) {
   std::vector<DevicePeaks> all;
   for (size_t i = 0; i < devices.layer_devices; ++i) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kProbeColumns = 4096;
 constexpr int64_t kProbeRows = 8192;
-// Of all matrices that one step reads: beyond the last caches of most processors.
+// The size of all matrices that one step reads: beyond the last caches of most processors.
 constexpr int64_t kStreamedBytes = int64_t{400} << 20;
 constexpr int64_t kMovedColumns = 65536;
 constexpr int64_t kMovedRows = 768;  // read and written: 400 MB

@@ -1,4 +1,4 @@
-// What `rullama bench --image-tokens` measures: the encoding of a picture by the model's tower.
+// The test of `rullama bench --image-tokens`: the encoding of a picture by the model's tower.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 
 namespace rullama::cli {
 
-// What ffmpeg writes to its stdout, at most `most` bytes. It reads local files only and asks
+// Runs ffmpeg and gives its stdout, at most `most` bytes. It reads local files only and asks
 // nothing. Errors: media.ffmpeg if it cannot be started, media.damaged with its own words if it
 // fails, media.too_large.
 Result<std::string> RunFfmpeg(const std::vector<std::string>& arguments, size_t most);

@@ -1,4 +1,4 @@
-// What `rullama profile` tells: tables for people, and JSON, which a later call reads back to
+// The output of `rullama profile`: tables for people, and JSON, which a later call reads back to
 // compare with. Pure functions; thread-safe.
 #pragma once
 
@@ -20,7 +20,7 @@ struct ProfileReport {
   StepProfile profile;
   std::vector<DevicePeaks> peaks;
 
-  // Of a step, in milliseconds.
+  // The time of a step, in milliseconds.
   [[nodiscard]] double StepMilliseconds(double seconds) const;
   // The part of the time of all segments, in percent.
   [[nodiscard]] double Percent(double seconds) const;

@@ -25,8 +25,8 @@ std::vector<double> RopeRates(const CompileContext& context) {
   return rates;
 }
 
-// Of each row the cosines of its angles, then their sines. Layers turn by the same angles, and
-// these functions take longer than the turning.
+// Fills a table with the cosines of each row's angles, then their sines. Layers turn by the same
+// angles, and these functions take longer than the turning.
 class RopeTableNode final : public Node {
  public:
   RopeTableNode(const View& pos, std::vector<double> rates, float* table)
