@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -57,6 +58,12 @@ inline EngineOptions OptionsOf(const std::vector<std::string>& words, size_t fir
 // The number that word `i` stands for, if there is one.
 inline int64_t NumberOr(const std::vector<std::string>& words, size_t i, int64_t otherwise) {
   return words.size() > i ? std::strtoll(words[i].c_str(), nullptr, 10) : otherwise;
+}
+
+// The median of at least one number; of an even number of them the larger one in the middle.
+inline double MedianOf(std::vector<double> numbers) {
+  std::ranges::sort(numbers);
+  return numbers[numbers.size() / 2];
 }
 
 }  // namespace rullama::bench

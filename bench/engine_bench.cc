@@ -77,11 +77,6 @@ Round RunTogether(Engine& engine, int64_t tokens, int64_t requests) {
   return static_cast<double>(drawn) / slowest;
 }
 
-double MedianOf(std::vector<Round> rounds) {
-  std::ranges::sort(rounds);
-  return rounds[rounds.size() / 2];
-}
-
 int Run(const EngineOptions& options, int64_t tokens, int64_t rounds) {
   const auto session = OpenSession(options, 1);
   const auto engine = Must(Engine::Open(options));

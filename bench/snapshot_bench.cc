@@ -109,8 +109,7 @@ int Run(EngineOptions options, int64_t tokens, int64_t rounds) {
     fmt::print("read {:.3f} s, saved {:.4f} s, restored {:.4f} s\n", round[0], round[1], round[2]);
     for (size_t j = 0; j < round.size(); ++j) seconds[j].push_back(round[j]);
   }
-  for (auto& times : seconds) std::ranges::sort(times);
-  const auto median = [&](size_t j) { return seconds[j][seconds[j].size() / 2]; };
+  const auto median = [&](size_t j) { return MedianOf(seconds[j]); };
   fmt::print(
       "medians for {} tokens: read {:.3f} s, saved {:.4f} s, restored {:.4f} s ({:.1f} MiB); "
       "restoring is {:.0f} times as fast as reading, same bytes\n",
