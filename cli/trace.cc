@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ratio>
 #include <set>
 #include <span>
 #include <utility>

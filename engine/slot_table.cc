@@ -1,6 +1,7 @@
 #include "engine/slot_table.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace rullama {
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/beast/core/string.hpp>
+#include <iterator>
 
 #include "core/base/printable.h"
 

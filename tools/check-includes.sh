@@ -1,6 +1,9 @@
 #!/bin/bash
-# Compiles every source that is not a test by itself, without writing anything: CI's builds compile the
-# sources of a target together, where one finds the includes of another.
+# Checks that no source lacks an include. CI's builds compile the sources of a target together, where
+# one finds the includes of another. Names of the C++ library are looked up in a table
+# (check-std-includes.py); all other names are left to the compiler, which reads every source that is not
+# a test by itself, after the headers of that table, precompiled: reading them takes two thirds of the
+# time without.
 #
 #   tools/check-includes.sh BUILD_DIR [JOINED_DIR]
 #
@@ -31,8 +34,17 @@ mapfile -t commands < <(sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' "$1/compile_c
   grep -vFf <(first_sources "${2:-}"))
 if [[ ${#commands[@]} -eq 0 ]]; then echo "no sources found" >&2; exit 1; fi
 
-cd "$1"
 status=0
-printf '%s -fsyntax-only\0' "${commands[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c || status=$?
+tools/check-std-includes.py || status=$?
+
+# One precompiled header serves the targets' different definitions and code generation, which matter
+# little for names: -fno-validate-pch.
+tools/check-std-includes.py --headers > "$1/checked_headers.h"
+cd "$1"
+clang++ -std=c++20 -O2 -fPIC -DNDEBUG -DFMT_SHARED -DSPDLOG_COMPILED_LIB -DSPDLOG_FMT_EXTERNAL \
+  -DSPDLOG_SHARED_LIB -fvisibility=hidden -fvisibility-inlines-hidden -fpch-instantiate-templates \
+  -x c++-header checked_headers.h -o checked_headers.pch
+readonly alone="-fsyntax-only -include-pch checked_headers.pch -Xclang -fno-validate-pch"
+printf "%s $alone\0" "${commands[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c || status=$?
 echo "${#commands[@]} sources checked"
 exit $status

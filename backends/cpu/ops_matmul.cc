@@ -1,6 +1,7 @@
 // Matrix products. For block types the activations are converted once for all products that read
 // the same value.
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <string>
 
 namespace rullama::gpu {
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 

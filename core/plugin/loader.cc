@@ -3,6 +3,7 @@
 // std::filesystem instead of Boost.Filesystem, so that Boost stays header-only.
 #define BOOST_DLL_USE_STD_FS 1
 #include <boost/dll/shared_library.hpp>
+#include <exception>
 #include <new>
 #include <string>
 #include <string_view>

@@ -4,6 +4,7 @@
 #include <rullama/base/error.h>
 
 #include <exception>
+#include <type_traits>
 #include <utility>
 
 namespace rullama::python {

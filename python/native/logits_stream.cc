@@ -1,5 +1,7 @@
 #include "python/native/logits_stream.h"
 
+#include <span>
+#include <tl/expected.hpp>
 #include <utility>
 
 namespace rullama::python {
