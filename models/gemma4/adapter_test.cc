@@ -12,6 +12,7 @@
 
 #include "core/base/must_test_util.h"
 #include "core/gguf/gguf_writer.h"
+#include "core/gguf/quantize.h"
 #include "core/safetensors/safetensors.h"
 #include "models/gemma4/graph/gemma4_test_file.h"
 #include "models/gemma4/graph/weights.h"
@@ -245,7 +246,8 @@ class GgufAdapterTest : public AdapterTest {
  protected:
   // Writes a GGUF adapter of blk.0.ffn_up; `change` may change its metadata before.
   template <typename Change>
-  std::string Gguf(Change change, const std::string& suffix = ".lora_b") const {
+  std::string Gguf(Change change, const std::string& suffix = ".lora_b",
+                   DType type_of_a = DType::kF32) const {
     GgufWriter writer;
     EXPECT_TRUE(writer.Set("general.architecture", "gemma4"));
     EXPECT_TRUE(writer.Set("general.type", "adapter"));
@@ -254,13 +256,16 @@ class GgufAdapterTest : public AdapterTest {
     change(writer);
     const uint64_t a[] = {kWidth, 2};
     const uint64_t b[] = {2, kFfn};
-    EXPECT_TRUE(writer.AddTensor("blk.0.ffn_up.weight.lora_a", DType::kF32, a));
+    EXPECT_TRUE(writer.AddTensor("blk.0.ffn_up.weight.lora_a", type_of_a, a));
     EXPECT_TRUE(writer.AddTensor("blk.0.ffn_up.weight" + suffix, DType::kF32, b));
     const fs::path path = folder_ / "adapter.gguf";
     GgufOutput output = Must(writer.Begin(path));
-    for (const auto count : {2 * kWidth, 2 * kFfn}) {
-      const std::vector<float> values = Values(static_cast<size_t>(count), 1);
-      EXPECT_TRUE(output.Append(std::as_bytes(std::span(values))));
+    for (const auto& [type, count] :
+         {std::pair(type_of_a, 2 * kWidth), std::pair(DType::kF32, 2 * kFfn)}) {
+      const auto values = Values(static_cast<size_t>(count), 1);
+      std::vector<std::byte> bytes(RowBytes(type, values.size()));
+      EXPECT_TRUE(Quantize(type, values, bytes));
+      EXPECT_TRUE(output.Append(bytes));
     }
     EXPECT_TRUE(output.Finish());
     return path.string();
@@ -274,6 +279,19 @@ TEST_F(GgufAdapterTest, IsRead) {
   EXPECT_EQ(adapter.weights[0].scale, 3);
   const auto without = Gguf([](GgufWriter& writer) { writer.Remove("adapter.lora.alpha"); });
   EXPECT_EQ(Must(ReadAdapter(without, target_)).weights[0].scale, 1);
+}
+
+// llama.cpp's converter of adapters has the types of --outtype.
+TEST_F(GgufAdapterTest, MayBePacked) {
+  const std::vector<float> exact = Values(2 * kWidth, 1);
+  for (const DType type : {DType::kF16, DType::kBF16, DType::kQ8_0}) {
+    const auto path = Gguf([](GgufWriter&) {}, ".lora_b", type);
+    const Adapter adapter = Must(ReadAdapter(path, target_));
+    ASSERT_EQ(adapter.weights[0].a.size(), exact.size());
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_NEAR(adapter.weights[0].a[i], exact[i], 0.01) << NameOf(type) << ", element " << i;
+    }
+  }
 }
 
 TEST_F(GgufAdapterTest, OtherFilesAreErrors) {

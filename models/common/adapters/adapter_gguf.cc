@@ -19,13 +19,6 @@ Status CheckKey(const GgufFile& file, std::string_view key, std::string_view exp
 }
 
 Result<std::vector<float>> ValuesOf(const GgufFile& file, const TensorInfo& tensor) {
-  const bool plain =
-      tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
-  if (!plain) {
-    return MakeError(ErrorKind::kModelFile, "adapter.unsupported",
-                     "tensor '{}' has type {}, expected f32, f16 or bf16", ShownName(tensor.name),
-                     NameOf(tensor.dtype));
-  }
   std::vector<float> values(tensor.elements());
   RL_RETURN_IF_ERROR(Dequantize(tensor.dtype, file.data(tensor), values));
   return values;
