@@ -71,7 +71,7 @@ Result<std::vector<AdaptableWeight>> ChooseWeights(const Model& model,
   for (const AdaptableWeight& weight : all) {
     const bool wanted = std::ranges::any_of(
         config.targets, [&](const std::string& word) { return Means(word, weight); });
-    if (wanted && (weight.layer < 0 || weight.layer >= first)) chosen.push_back(weight);
+    if (wanted && weight.layer >= first) chosen.push_back(weight);
   }
   if (!chosen.empty()) return chosen;
   return MakeError(ErrorKind::kUsage, "train.option",

@@ -48,7 +48,7 @@ struct AdaptableWeight {
   std::string tensor;  // of the model's table: "blk.0.attn_q.weight"
   std::string name;    // without layer: "attn_q"
   std::string module;  // Hugging Face's name of it: "q_proj"
-  int64_t layer = -1;  // -1: of no layer
+  int64_t layer = 0;
   int64_t inputs = 0;
   int64_t outputs = 0;
 };

@@ -303,6 +303,9 @@ TEST_F(FinetuneTest, MistakesAreErrors) {
   };
   expect({"--iters", "2", "--epochs", "2"}, 2, "[train.option]");
   expect({"--lora-targets", "attn,nose"}, 2, "training.targets has 'nose'");
+  expect({"--lora-targets", "per_layer_model_proj"}, 2,
+         "expected attn, mlp, all, or names of attn_k, attn_output, attn_q, attn_v, ffn_down, "
+         "ffn_gate, ffn_up, inp_gate, proj");
   expect({"--num-layers", "99"}, 2, "training.num_layers is 99");
   expect({"--rank", "100"}, 2, "training.rank is 100, expected at most 64");
   expect({"--rank", "0"}, 2, "training.rank");

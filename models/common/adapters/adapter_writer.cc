@@ -56,12 +56,13 @@ std::vector<AdaptableWeight> AdaptableWeights(const std::vector<TensorSpec>& ten
     const auto module = adapters::ModuleOfTensor(spec.name);
     if (!module || module->ends_with("router.proj")) continue;
     const std::string_view tensor = spec.name;
-    const bool in_layer = tensor.starts_with("blk.");
-    const size_t begin = in_layer ? tensor.find('.', 4) + 1 : 0;
+    // The model has the only other one, per_layer_model_proj, in parts.
+    if (!tensor.starts_with("blk.")) continue;
+    const size_t begin = tensor.find('.', 4) + 1;
     weights.push_back({.tensor = spec.name,
                        .name = spec.name.substr(begin, spec.name.rfind('.') - begin),
                        .module = module->substr(module->rfind('.') + 1),
-                       .layer = in_layer ? std::stoll(spec.name.substr(4)) : -1,
+                       .layer = std::stoll(spec.name.substr(4)),
                        .inputs = spec.dims[1],
                        .outputs = spec.dims[0]});
   }

@@ -14,8 +14,8 @@
 
 namespace rullama {
 
-// The projections of attention and feed-forward and those of the per-layer embeddings, layer by
-// layer, as far as a model with these tensors computes them.
+// The projections of attention and feed-forward and those of the per-layer embeddings in the
+// layers, as far as a model with these tensors computes them.
 std::vector<AdaptableWeight> AdaptableWeights(const std::vector<TensorSpec>& tensors);
 
 // Writes adapter_config.json and adapter_model.safetensors into the folder `path`, which exists.
