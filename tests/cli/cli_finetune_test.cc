@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -46,7 +49,8 @@ class FinetuneTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  RunResult Finetune(const std::string& output, const std::vector<std::string>& more) const {
+  [[nodiscard]] std::vector<std::string> Arguments(const std::string& output,
+                                                   const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {"finetune",
                                           "-m",
                                           TrainedModel(),
@@ -67,7 +71,10 @@ class FinetuneTest : public ::testing::Test {
                                           "--warmup",
                                           "0"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return RunRullama(arguments);
+    return arguments;
+  }
+  RunResult Finetune(const std::string& output, const std::vector<std::string>& more) const {
+    return RunRullama(Arguments(output, more));
   }
 
   const fs::path folder_ = TemporaryDirectory() / "finetune";
@@ -236,6 +243,47 @@ TEST_F(FinetuneTest, ARunThatGoesOnIsTheRunThatDidNotStop) {
       "other", {"--iters", "5", "--seed", "1", "--resume", (folder_ / "whole/0000003").string()});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("has seed = 0, this run has 1"));
+}
+
+// The bytes of all files below a folder, by relative path.
+std::map<std::string, std::string> FilesBelow(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    files[fs::relative(entry.path(), folder).string()] = ReadAll(entry.path());
+  }
+  return files;
+}
+
+TEST_F(FinetuneTest, ARunThatIsKilledAgainAndAgainEndsWithTheSameBytes) {
+  const std::vector<std::string> more = {"--iters",          "20", "--save-every",       "1",
+                                         "--steps-per-eval", "2",  "--val-split",        "0.3",
+                                         "--batch-size",     "1",  "--steps-per-report", "1"};
+  ASSERT_EQ(Finetune("whole", more).exit_code, 0);
+  std::vector<std::string> again = more;
+  again.insert(again.end(), {"--resume", (folder_ / "killed").string()});
+  const auto has_checkpoint = [&] { return fs::exists(folder_ / "killed/0000001"); };
+  for (int kills = 0; kills < 9; ++kills) {
+    RunningProgram program(Arguments("killed", has_checkpoint() ? again : more));
+    for (int reports = 0; reports <= kills % 3;) {
+      const std::string part = program.ReadSome();
+      ASSERT_NE(part, "") << "the run ended behind " << kills << " kills";
+      if (part.find("/20: loss") != std::string::npos) ++reports;
+    }
+    // A validation and a checkpoint take some milliseconds.
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 * kills));
+    program.Signal(SIGKILL);
+    EXPECT_EQ(program.Wait(), 128 + SIGKILL);
+  }
+  ASSERT_TRUE(has_checkpoint());
+  ASSERT_EQ(Finetune("killed", again).exit_code, 0);
+  const auto expected = FilesBelow(folder_ / "whole");
+  const auto found = FilesBelow(folder_ / "killed");
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, bytes] : expected) {
+    ASSERT_TRUE(found.contains(name)) << name;
+    EXPECT_TRUE(found.at(name) == bytes) << name;
+  }
 }
 
 TEST_F(FinetuneTest, ComputingActivationsAgainChangesNoByte) {
