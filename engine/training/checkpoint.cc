@@ -132,11 +132,9 @@ Status WriteRunState(const RunState& state, const fs::path& folder) {
     tensors.push_back({name + std::string(kV), {std::ssize(values)}, values});
   }
   RL_RETURN_IF_ERROR(WriteFile(folder / kMomentsFile, EncodeSafetensors(std::move(tensors), {})));
-  const OrderedJson place = {{"version", kStateVersion},
-                             {"step", state.step},
-                             {"examples", state.examples},
-                             {"best_loss", state.best_loss},
-                             {"run", state.identity}};
+  const OrderedJson place = {{"version", kStateVersion},     {"step", state.step},
+                             {"validated", state.validated}, {"examples", state.examples},
+                             {"best_loss", state.best_loss}, {"run", state.identity}};
   const std::string text = place.dump(2) + "\n";
   return WriteFile(folder / kPlaceFile, std::as_bytes(std::span(text)));
 }
@@ -146,10 +144,17 @@ Result<RunState> ReadRunState(const fs::path& folder, const RunIdentity& identit
   RL_ASSIGN_OR_RETURN(const OrderedJson place, ReadPlace(place_path));
   RL_RETURN_IF_ERROR(CheckIdentity(place_path, place, identity));
   const auto step = MemberOf<int64_t>(place, "step");
+  const auto validated = MemberOf<int64_t>(place, "validated");
   const auto examples = MemberOf<uint64_t>(place, "examples");
   const auto best = MemberOf<double>(place, "best_loss");
-  if (!step || *step < 0 || !examples || !best) return BadState(place_path, "has no step");
-  RunState state{.identity = identity, .step = *step, .examples = *examples, .best_loss = *best};
+  if (!step || *step < 0 || !validated || !examples || !best) {
+    return BadState(place_path, "does not say the steps that were done");
+  }
+  RunState state{.identity = identity,
+                 .step = *step,
+                 .validated = *validated,
+                 .examples = *examples,
+                 .best_loss = *best};
   RL_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(folder / kMomentsFile));
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const std::string_view name = tensor.name;

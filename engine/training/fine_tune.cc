@@ -64,6 +64,7 @@ class FineTuning {
     RL_RETURN_IF_ERROR(setup_.ReadAdapter(folder.string()));
     RL_ASSIGN_OR_RETURN(RunState state, ReadRunState(folder, Identity()));
     step_ = state.step;
+    validated_ = state.validated;
     best_loss_ = state.best_loss;
     for (const std::string& name : trainer().parameters()) {
       RL_RETURN_IF_ERROR(trainer().Write(FirstMomentOf(name), state.m[name]));
@@ -111,7 +112,7 @@ class FineTuning {
 
   Status Train() {
     const LearningRate rates = LearningRateOf(config(), steps());
-    if (step_ == 0) RL_RETURN_IF_ERROR(Validate());
+    RL_RETURN_IF_ERROR(ValidateIfDue());
     TrainingReport report{.steps = steps()};
     auto started = Clock::now();
     while (step_ < steps() && !IsCancelled()) {
@@ -130,9 +131,10 @@ class FineTuning {
         report = {.steps = steps()};
         started = Clock::now();
       }
-      const bool ends = step_ == steps();
-      if (step_ % config().steps_per_eval == 0 || ends) RL_RETURN_IF_ERROR(Validate());
-      if (step_ % config().save_every == 0 && !ends) RL_RETURN_IF_ERROR(SaveCheckpoint());
+      RL_RETURN_IF_ERROR(ValidateIfDue());
+      if (step_ % config().save_every == 0 && step_ != steps()) {
+        RL_RETURN_IF_ERROR(SaveCheckpoint());
+      }
     }
     return SaveCheckpoint();
   }
@@ -155,10 +157,16 @@ class FineTuning {
     return loss;
   }
 
-  Status Validate() {
-    if (setup_.validation().empty() || config().val_batches == 0) return OkStatus();
+  [[nodiscard]] bool IsValidationDue() const {
+    if (setup_.validation().empty() || config().val_batches == 0) return false;
+    return validated_ != step_ && (step_ % config().steps_per_eval == 0 || step_ == steps());
+  }
+
+  Status ValidateIfDue() {
+    if (!IsValidationDue()) return OkStatus();
     RL_ASSIGN_OR_RETURN(const LossSum loss, LossOf(setup_.validation(), config().val_batches));
     if (IsCancelled()) return OkStatus();
+    validated_ = step_;
     const bool is_best = step_ > 0 && (best_loss_ == 0 || loss.mean() < best_loss_);
     if (is_best) {
       best_loss_ = loss.mean();
@@ -184,6 +192,7 @@ class FineTuning {
     RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
     RunState state{.identity = Identity(),
                    .step = step_,
+                   .validated = validated_,
                    .examples = static_cast<uint64_t>(step_ * setup_.examples_of_step()),
                    .best_loss = best_loss_};
     for (const std::string& name : trainer().parameters()) {
@@ -202,7 +211,7 @@ class FineTuning {
 
   Result<FineTuneResult> Finish() {
     FineTuneResult result{.step = step_, .last = last_, .folder = config().output};
-    const bool trained = !options_.test_only && step_ == steps();
+    const bool trained = !options_.test_only && step_ == steps() && !IsValidationDue();
     if (trained) {
       RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
       RL_RETURN_IF_ERROR(WriteAdapter(adapter, config().output));
@@ -220,7 +229,8 @@ class FineTuning {
   const FineTuneOptions& options_;
   const FineTuneHooks& hooks_;
   TrainingSetup setup_;
-  int64_t step_ = 0;  // that were done
+  int64_t step_ = 0;        // that were done
+  int64_t validated_ = -1;  // the step of the last validation
   LossSum last_;
   double best_loss_ = 0;
 };

@@ -286,6 +286,38 @@ TEST_F(FinetuneTest, ARunThatIsKilledAgainAndAgainEndsWithTheSameBytes) {
   }
 }
 
+// The step's validation follows when the run goes on.
+TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
+  const std::string line = R"({"prompt":"Who is Pierre?","completion":"A count."})";
+  fs::create_directories(folder_ / "set");
+  std::ofstream(folder_ / "set/train.jsonl") << line << "\n";
+  std::ofstream valid(folder_ / "set/valid.jsonl");
+  for (int i = 0; i < 100; ++i) valid << line << "\n";
+  valid.close();
+  const std::vector<std::string> more = {
+      "--data", (folder_ / "set").string(), "--iters", "1", "--batch-size", "1", "--json"};
+  RunningProgram program(Arguments("run", more));
+  std::string seen;
+  while (seen.find(R"("type":"train")") == std::string::npos) {
+    const std::string part = program.ReadSome();
+    ASSERT_NE(part, "") << seen;
+    seen += part;
+  }
+  program.Signal(SIGINT);
+  EXPECT_EQ(program.Wait(), 130);
+  EXPECT_FALSE(fs::exists(folder_ / "run/best"));
+  std::vector<std::string> again = more;
+  again.insert(again.end(), {"--resume", (folder_ / "run").string()});
+  const RunResult rest = Finetune("run", again);
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  const auto validations = LinesOf(rest, "validation");
+  ASSERT_EQ(validations.size(), 1u);
+  EXPECT_EQ(validations[0].at("step"), 1);
+  EXPECT_EQ(validations[0].at("best"), true);
+  EXPECT_FALSE(LinesOf(rest, "final").at(0).contains("loss"));
+  EXPECT_EQ(ReadAll(folder_ / "run/best/adapter.gguf"), ReadAll(folder_ / "run/adapter.gguf"));
+}
+
 TEST_F(FinetuneTest, ComputingActivationsAgainChangesNoByte) {
   ASSERT_EQ(Finetune("kept", {"--iters", "2", "--no-grad-checkpoint"}).exit_code, 0);
   ASSERT_EQ(Finetune("again", {"--iters", "2", "--grad-checkpoint"}).exit_code, 0);
