@@ -104,6 +104,7 @@ class FineTuning {
             {"shuffle", text(c.shuffle)},
             {"train_on", text(static_cast<int>(c.train_on))},
             {"raw", text(c.raw)},
+            {"thinking", text(model_.config().generation.thinking.value_or(false))},
             {"on_long", text(static_cast<int>(c.on_long))},
             {"val_split", text(c.val_split)}};
   }
