@@ -17,11 +17,16 @@ namespace {
 constexpr std::array<std::string_view, 3> kColorWords = {"auto", "always", "never"};
 constexpr std::array<std::string_view, 5> kFlashWords = {"auto", "on", "off", "1", "0"};
 constexpr const char* kSpelledOut[][2] = {
-    {"-sys", "--system"},          {"-ngl", "--gpu-layers"},   {"-fa", "--flash-attn"},
-    {"-ctk", "--cache-type-k"},    {"-ctv", "--cache-type-v"}, {"-cnv", "--conversation"},
-    {"-jf", "--json-schema-file"}, {"-ncmoe", "--n-cpu-moe"},  {"-cmoe", "--cpu-moe"},
-    {"-dev", "--devices"},         {"-ts", "--tensor-split"},  {"-sm", "--split-mode"},
-    {"-mg", "--main-gpu"},         {"-md", "--draft-model"},   {"-np", "--parallel"},
+    {"-sys", "--system"},          {"-ngl", "--gpu-layers"},
+    {"-fa", "--flash-attn"},       {"-ctk", "--cache-type-k"},
+    {"-ctv", "--cache-type-v"},    {"-cnv", "--conversation"},
+    {"-jf", "--json-schema-file"}, {"-ncmoe", "--n-cpu-moe"},
+    {"-cmoe", "--cpu-moe"},        {"-dev", "--devices"},
+    {"-ts", "--tensor-split"},     {"-sm", "--split-mode"},
+    {"-mg", "--main-gpu"},         {"-md", "--draft-model"},
+    {"-np", "--parallel"},         {"-lr", "--lr"},
+    {"-lr-min", "--lr-min"},       {"-wd", "--weight-decay"},
+    {"-epochs", "--epochs"},       {"-val-split", "--val-split"},
 };
 
 const CLI::Option* FindOption(const CLI::App& command, const std::string& name) {
@@ -64,7 +69,7 @@ Error UnknownCommand(const CLI::App& app, const std::string& word) {
     return Error{ErrorKind::kUsage, "usage.command",
                  fmt::format("there is no command '{}'{} (see rullama --help)", word, hint)};
   };
-  if (const auto advice = AdviceFor(ForeignCommands(), word); !advice.empty()) {
+  if (const auto advice = AdviceOnCommand(word); !advice.empty()) {
     return error(fmt::format("; {}", advice));
   }
   if (LooksLikeModel(word)) return error(fmt::format("; did you mean 'rullama run {}'?", word));
@@ -74,7 +79,7 @@ Error UnknownCommand(const CLI::App& app, const std::string& word) {
 
 Error UnknownOption(const CLI::App& command, const std::string& name) {
   std::string hint;
-  if (const auto advice = AdviceFor(ForeignOptions(), name); !advice.empty()) {
+  if (const auto advice = AdviceOnOption(command.get_name(), name); !advice.empty()) {
     hint = fmt::format("; {}", advice);
   } else if (!name.starts_with("--") && FindOption(command, name.substr(0, 2)) != nullptr &&
              name.find_first_of("0123456789") == 2) {

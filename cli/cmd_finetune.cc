@@ -41,15 +41,15 @@ constexpr const char* kOptimizer = "Optimizer";
 constexpr TrainingFlag kTrainingFlags[] = {
     {"--data,--train-file", "data", "Examples: a file of JSON lines, or a folder of train.jsonl",
      kData},
-    {"-o,--adapter-path,--output", "output", "Folder for the adapter and its checkpoints",
-     kAdapter},
+    {"-o,--adapter-path,--output-file,--output", "output",
+     "Folder for the adapter and its checkpoints", kAdapter},
     {"--rank,--lora-rank", "rank", "Rank of the adapter", kAdapter},
     {"--alpha,--lora-alpha", "alpha", "B (A x) counts alpha / rank", kAdapter},
     {"--hf-prefix", "hf_prefix", "Names in the file for PEFT: text, or multimodal", kAdapter},
     {"--num-layers", "num_layers", "The last layers that get adapters; -1: all", kAdapter},
     {"--lr,--learning-rate", "learning_rate", "Learning rate behind the warm-up", kOptimizer},
-    {"--lr-min,--min-learning-rate", "min_learning_rate", "What the learning rate falls towards",
-     kOptimizer},
+    {"--lr-min,--learning-rate-min,--min-learning-rate", "min_learning_rate",
+     "What the learning rate falls towards", kOptimizer},
     {"--lr-schedule,--schedule", "schedule", "How the learning rate falls", kOptimizer},
     {"--warmup,--warmup-steps", "warmup_steps", "Steps in which the learning rate rises",
      kOptimizer},
@@ -260,6 +260,10 @@ void AddFinetuneCommand(CLI::App& app, CommandContext& context) {
   const auto flags = std::make_shared<FinetuneFlags>();
   CLI::App* command = app.add_subcommand("finetune", "Train a low-rank adapter (LoRA) on examples");
   AddModelOptions(*command, flags->config);
+  // They say how a model generates.
+  for (const char* name : {"--ctx-size", "--prefill-chunk", "--cache-type-k", "--cache-type-v"}) {
+    command->remove_option(command->get_option(name));
+  }
   AddTrainingOptions(*command, *flags);
   command->add_flag("--json", flags->json, "Reports as JSON lines");
   AddTraceOptions(*command, flags->trace);

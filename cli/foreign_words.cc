@@ -1,9 +1,15 @@
 #include "cli/foreign_words.h"
 
 #include <algorithm>
+#include <span>
 
 namespace rullama::cli {
 namespace {
+
+struct ForeignWord {
+  std::string_view names;   // separated by spaces: "-ngl --n-gpu-layers"
+  std::string_view advice;  // "use ...", "not needed: <reason>" or "not supported: <reason>"
+};
 
 constexpr ForeignWord kOptions[] = {
     // Options for the devices.
@@ -79,6 +85,38 @@ constexpr ForeignWord kOptions[] = {
      "not needed: the program ends after the answer and writes plain text"},
 };
 
+// Where `finetune` means something else than the other commands, and words of trainers.
+constexpr ForeignWord kTrainingOptions[] = {
+    {"-f --file -p --prompt",
+     "use --data FILE, of JSON lines: {\"text\": \"...\"}, or prompts and completions, or "
+     "messages"},
+    {"-c --ctx-size --ctx --n-ctx --max_length --max-length",
+     "use --max-seq-length N: tokens of the longest example"},
+    {"-b -ub --ubatch-size --prefill-chunk -np --parallel --per_device_train_batch_size",
+     "use --batch-size N: examples of a batch; --max-seq-length N bounds the tokens of a step"},
+    {"-ctk --cache-type-k -ctv --cache-type-v",
+     "not needed: keys and values are always f32 in training"},
+    {"-opt --optimizer --optim", "not needed: the optimizer is AdamW; there is no other"},
+    {"-decay-epochs --learning-rate-decay-epochs",
+     "use --lr-schedule linear or cosine: the rate falls to --lr-min until the last step"},
+    {"-n --predict --n-predict --temp --temperature --top-k --top-p --min-p --repeat-penalty",
+     "not needed: training generates no text"},
+    {"--lora-out", "use -o FOLDER, which gets adapter.gguf and the files for PEFT"},
+    {"--lora-parameters --lora_r --lora_alpha --lora_dropout",
+     "use --rank R and --alpha A: the factor of the adapter is A / R; there is no dropout"},
+    {"--fine-tune-type", "not supported: adapters are plain LoRA"},
+    {"--train", "not needed: 'finetune' trains, unless --test is given"},
+    {"--num_train_epochs", "use --epochs N"},
+    {"--max_steps", "use --iters N"},
+    {"--warmup_ratio --warmup_steps", "use --warmup N: steps in which the learning rate rises"},
+    {"--lr_scheduler_type", "use --lr-schedule constant, linear or cosine"},
+    {"--packing", "not needed: examples are packed, and none sees another"},
+    {"--assistant_only_loss --completion_only_loss",
+     "not needed: answers alone are learnt, unless --train-on says otherwise"},
+    {"--resume_from_checkpoint", "use --resume FOLDER"},
+    {"--gradient_checkpointing", "use --grad-checkpoint"},
+};
+
 constexpr ForeignWord kCommands[] = {
     {"pull",
      "nothing is downloaded; use 'ollama pull NAME', then 'rullama run NAME', or give a GGUF file"},
@@ -98,12 +136,7 @@ constexpr ForeignWord kCommands[] = {
      "embeddings are answered by 'rullama serve' (POST /v1/embeddings) and by the library"},
 };
 
-}  // namespace
-
-std::span<const ForeignWord> ForeignOptions() { return kOptions; }
-
-std::span<const ForeignWord> ForeignCommands() { return kCommands; }
-
+// The advice for one name of a table; empty if the table does not have it.
 std::string_view AdviceFor(std::span<const ForeignWord> table, std::string_view name) {
   for (const ForeignWord& word : table) {
     for (std::string_view rest = word.names; !rest.empty();) {
@@ -114,5 +147,14 @@ std::string_view AdviceFor(std::span<const ForeignWord> table, std::string_view 
   }
   return {};
 }
+
+}  // namespace
+
+std::string_view AdviceOnOption(std::string_view command, std::string_view name) {
+  const std::string_view special = command == "finetune" ? AdviceFor(kTrainingOptions, name) : "";
+  return special.empty() ? AdviceFor(kOptions, name) : special;
+}
+
+std::string_view AdviceOnCommand(std::string_view name) { return AdviceFor(kCommands, name); }
 
 }  // namespace rullama::cli

@@ -1,21 +1,15 @@
-// Options and commands of llama.cpp and Ollama that people type out of habit, and what to use in
-// rullama instead. Thread safety: constant tables.
+// Options and commands of llama.cpp, Ollama and trainers that people type out of habit, and what to
+// use in rullama instead: "use ...", "not needed: <reason>" or "not supported: <reason>". Thread
+// safety: constant tables.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 namespace rullama::cli {
 
-struct ForeignWord {
-  std::string_view names;   // separated by spaces: "-ngl --n-gpu-layers"
-  std::string_view advice;  // "use ...", "not needed: <reason>" or "not supported: <reason>"
-};
-
-std::span<const ForeignWord> ForeignOptions();
-std::span<const ForeignWord> ForeignCommands();
-
-// The advice for one name of a table; empty if the table does not have it.
-std::string_view AdviceFor(std::span<const ForeignWord> table, std::string_view name);
+// The advice for an option that `command` does not have; empty if there is none.
+std::string_view AdviceOnOption(std::string_view command, std::string_view name);
+// The same for a command that does not exist.
+std::string_view AdviceOnCommand(std::string_view name);
 
 }  // namespace rullama::cli

@@ -73,6 +73,12 @@ Status TrainingSetup::CheckSettings() const {
     return MakeError(ErrorKind::kUsage, "train.option",
                      "no examples are given; use --data FILE or training.data");
   }
+  if (fs::path(config().output).extension() == ".gguf") {
+    return MakeError(ErrorKind::kUsage, "train.option",
+                     "training.output (-o) is '{}', a file; expected a folder, which gets "
+                     "adapter.gguf, and `rullama export-lora` then makes a model of it",
+                     config().output);
+  }
   if (!model_.adapters.pairs.empty()) {
     return MakeError(ErrorKind::kUsage, "train.option",
                      "model.adapters (--lora) are given, expected none; --adapter-init begins with "

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -318,6 +319,81 @@ TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
   EXPECT_EQ(ReadAll(folder_ / "run/best/adapter.gguf"), ReadAll(folder_ / "run/adapter.gguf"));
 }
 
+TEST_F(FinetuneTest, FlagsOfLlamaFinetuneMeanTheSame) {
+  const RunResult result = RunRullama({"finetune",
+                                       "--model",
+                                       TrainedModel(),
+                                       "--train-file",
+                                       (folder_ / "data.jsonl").string(),
+                                       "--output-file",
+                                       (folder_ / "named").string(),
+                                       "-lr",
+                                       "0.003",
+                                       "-lr-min",
+                                       "0.001",
+                                       "-wd",
+                                       "1e-9",
+                                       "-epochs",
+                                       "2",
+                                       "-val-split",
+                                       "0.3",
+                                       "-s",
+                                       "7",
+                                       "-t",
+                                       "2",
+                                       "-ngl",
+                                       "0",
+                                       "-fa",
+                                       "auto",
+                                       "--lora-rank",
+                                       "2",
+                                       "--lora-alpha",
+                                       "6",
+                                       "--save-every",
+                                       "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto state = nlohmann::json::parse(ReadAll(folder_ / "named/0000001/training_state.json"));
+  const std::pair<const char*, const char*> expected[] = {{"learning_rate", "0.003"},
+                                                          {"min_learning_rate", "0.001"},
+                                                          {"weight_decay", "1e-09"},
+                                                          {"val_split", "0.3"},
+                                                          {"seed", "7"},
+                                                          {"rank", "2"},
+                                                          {"alpha", "6"},
+                                                          {"steps", "1"}};
+  for (const auto& [key, value] : expected) EXPECT_EQ(state.at("run").at(key), value) << key;
+}
+
+TEST_F(FinetuneTest, FlagsOfOtherTrainersSayWhatToUse) {
+  const std::pair<std::vector<std::string>, const char*> habits[] = {
+      {{"-f", "F"}, "use --data FILE"},
+      {{"--file", "F"}, "use --data FILE"},
+      {{"-c", "512"}, "use --max-seq-length N"},
+      {{"--ctx-size", "512"}, "use --max-seq-length N"},
+      {{"-b", "512"}, "use --batch-size N"},
+      {{"-ub", "512"}, "use --batch-size N"},
+      {{"-np", "4"}, "use --batch-size N"},
+      {{"-n", "4"}, "not needed: training generates no text"},
+      {{"-ctk", "f32"}, "not needed: keys and values are always f32"},
+      {{"-opt", "sgd"}, "the optimizer is AdamW"},
+      {{"--optimizer", "adamw"}, "the optimizer is AdamW"},
+      {{"-decay-epochs", "1"}, "use --lr-schedule"},
+      {{"--lora-out", "F"}, "use -o FOLDER"},
+      {{"--no-mmap"}, "not supported: model files"},
+      {{"--train"}, "not needed: 'finetune' trains"},
+      {{"--lora-parameters", "rank=8"}, "use --rank R and --alpha A"},
+      {{"--num_train_epochs", "1"}, "use --epochs N"},
+      {{"--learning_rate", "1"}, "did you mean '--learning-rate'?"},
+  };
+  for (const auto& [typed, advice] : habits) {
+    const RunResult result = Finetune("wrong", typed);
+    EXPECT_EQ(result.exit_code, 2) << typed[0];
+    EXPECT_THAT(result.err, HasSubstr("'finetune' has no option '" + typed[0] + "'"));
+    EXPECT_THAT(result.err, HasSubstr(advice)) << typed[0];
+  }
+  EXPECT_THAT(RunRullama({"-m", TrainedModel(), "-ub", "512"}).err, HasSubstr("use -b N"));
+}
+
 TEST_F(FinetuneTest, ComputingActivationsAgainChangesNoByte) {
   ASSERT_EQ(Finetune("kept", {"--iters", "2", "--no-grad-checkpoint"}).exit_code, 0);
   ASSERT_EQ(Finetune("again", {"--iters", "2", "--grad-checkpoint"}).exit_code, 0);
@@ -391,6 +467,7 @@ TEST_F(FinetuneTest, MistakesAreErrors) {
   expect({"--rank", "0"}, 2, "training.rank");
   expect({"--prompt-key", "q"}, 2, "found no 'q', expected a string");
   expect({"--test"}, 2, "there is no test set");
+  expect({"-o", (folder_ / "model.gguf").string()}, 2, "a file; expected a folder");
   expect({"--data", "/nowhere.jsonl"}, 6, "/nowhere.jsonl");
   std::ofstream(folder_ / "bad.jsonl") << "{\n";
   expect({"--data", (folder_ / "bad.jsonl").string()}, 2, "bad.jsonl', line 1: found no JSON");
