@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/reference/attention_rows.h"
+#include "core/reference/dot_lanes.h"
 #include "core/reference/kernels.h"
 
 namespace rullama::reference {
@@ -80,10 +81,6 @@ Status ForEachPair(const Call& call, Use&& use) {
       use(Pair{query.row, query.head, key, query.kv_head, p, scale * p * difference});
     }
   });
-}
-
-void AddScaled(double factor, std::span<const double> x, std::span<double> y) {
-  for (size_t i = 0; i < y.size(); ++i) y[i] += factor * x[i];
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Dot products of one input with several weight rows at a time. A single sum waits for its last
-// addition; sums of different rows do not wait for each other. Each sum adds in the order of its
-// row, so the grouping changes no result.
+// The inner loops of products: dot products of one input with several weight rows at a time, and
+// sums of scaled rows. A single dot product waits for its last addition; those of different rows do
+// not wait for each other. Each sum adds in the order of its row, so the grouping changes no
+// result.
 #pragma once
 
 #include <array>
@@ -27,14 +28,30 @@ inline Status ReadLanes(const Tensor& weight, int64_t first, int64_t count,
   return OkStatus();
 }
 
+// Sanitizers do not watch the loops below, which do most of the reference's work and index only
+// what their arguments span.
+
 // The dot product of x with each lane of `weights`, which has one Lanes for each element of x.
-inline Lanes DotLanes(std::span<const double> x, const std::vector<Lanes>& weights) {
-  Lanes sums = {};
-  for (size_t i = 0; i < x.size(); ++i) {
-    const Lanes& weight = weights[i];
-    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += x[i] * weight[lane];
+[[gnu::no_sanitize("address", "undefined")]] inline Lanes DotLanes(
+    std::span<const double> x, const std::vector<Lanes>& weights) {
+  double sums[kLanes] = {};
+  const double* const factor = x.data();
+  const double* weight = weights.data()->data();
+  const size_t size = x.size();
+  for (size_t i = 0; i < size; ++i, weight += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += factor[i] * weight[lane];
   }
-  return sums;
+  return std::to_array(sums);
+}
+
+// y += factor x, for vectors of one length.
+[[gnu::no_sanitize("address", "undefined")]] inline void AddScaled(double factor,
+                                                                   std::span<const double> x,
+                                                                   std::span<double> y) {
+  const double* const from = x.data();
+  double* const to = y.data();
+  const size_t size = x.size();
+  for (size_t i = 0; i < size; ++i) to[i] += factor * from[i];
 }
 
 }  // namespace rullama::reference

@@ -31,9 +31,7 @@ Status LinearAsStored(const Tensor& x, const Tensor& weight, Tensor& y) {
   for (int64_t i = 0; i < k; ++i) {
     RL_RETURN_IF_ERROR(ReadFloats(weight, i * n, row));
     for (int64_t r = 0; r < x.rows(); ++r) {
-      const double factor = x.f[static_cast<size_t>(r * k + i)];
-      const auto out = Row(y, r);
-      for (size_t j = 0; j < row.size(); ++j) out[j] += factor * row[j];
+      AddScaled(x.f[static_cast<size_t>(r * k + i)], row, Row(y, r));
     }
   }
   return OkStatus();

@@ -64,8 +64,7 @@ Status GroupedAsStored(const Call& call, const Tensor& x, const Tensor& weight,
       for (const size_t pair : groups[expert]) {
         const double factor =
             x.f[pair / pairs_per_row * static_cast<size_t>(m) + static_cast<size_t>(i)];
-        double* out = y.f.data() + pair * row.size();
-        for (size_t j = 0; j < row.size(); ++j) out[j] += factor * row[j];
+        AddScaled(factor, row, std::span(y.f).subspan(pair * row.size(), row.size()));
       }
     }
   }
