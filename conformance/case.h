@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,8 @@ struct CaseSpec {
   std::string name;  // "matmul/q4_k_k256_n31_t7"
   OpKind kind;       // the op under test
   std::function<Case(uint64_t seed)> make;
+  // The type of the weights, of cases that there are for each type.
+  std::optional<DType> weights = std::nullopt;
 };
 
 // Every case of every op.

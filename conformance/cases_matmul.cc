@@ -1,5 +1,7 @@
 // Cases of the products with weights: every weight type, both orders, sizes around the tiles of
 // kernels.
+#include <span>
+
 #include "conformance/case.h"
 
 namespace rullama::conformance {
@@ -241,9 +243,11 @@ void AddVariableWeights(std::vector<CaseSpec>& cases) {
 
 void AddMatMulCases(std::vector<CaseSpec>& cases) {
   for (const DType dtype : WeightTypes()) {
+    const size_t first = cases.size();
     AddMatMul(cases, dtype);
     AddFused(cases, dtype);
     AddExperts(cases, dtype);
+    for (CaseSpec& added : std::span(cases).subspan(first)) added.weights = dtype;
   }
   AddManyAsStored(cases);
   AddVariableWeights(cases);
