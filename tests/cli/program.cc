@@ -70,7 +70,14 @@ class Spawner {
     pid_t pid = -1;
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
-    if (new_session_) posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    // Signals that end programs do so even where the tester's own are ignored (nohup).
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (const int signal : {SIGHUP, SIGINT, SIGTERM}) sigaddset(&ending, signal);
+    posix_spawnattr_setsigdefault(&attributes, &ending);
+    posix_spawnattr_setflags(
+        &attributes,
+        static_cast<short>(POSIX_SPAWN_SETSIGDEF | (new_session_ ? POSIX_SPAWN_SETSID : 0)));
     const int error =
         posix_spawn(&pid, argv[0], &actions_, &attributes, argv.data(), environment.data());
     posix_spawnattr_destroy(&attributes);
