@@ -15,7 +15,10 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-RunResult RunModel(const std::string& path) { return RunRullama({"-m", path, "--raw", "-p", "x"}); }
+// One token tells whether a model runs.
+RunResult RunModel(const std::string& path) {
+  return RunRullama({"-m", path, "--raw", "-p", "x", "-n", "1"});
+}
 
 TEST(Files, WhatIsNoModelFileIsNamed) {
   const struct {
