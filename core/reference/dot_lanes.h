@@ -32,7 +32,7 @@ inline Status ReadLanes(const Tensor& weight, int64_t first, int64_t count,
 // what their arguments span.
 
 // The dot product of x with each lane of `weights`, which has one Lanes for each element of x.
-[[gnu::no_sanitize("address", "undefined")]] inline Lanes DotLanes(
+__attribute__((no_sanitize("address", "undefined"))) inline Lanes DotLanes(
     std::span<const double> x, const std::vector<Lanes>& weights) {
   double sums[kLanes] = {};
   const double* const factor = x.data();
@@ -45,9 +45,8 @@ inline Status ReadLanes(const Tensor& weight, int64_t first, int64_t count,
 }
 
 // y += factor x, for vectors of one length.
-[[gnu::no_sanitize("address", "undefined")]] inline void AddScaled(double factor,
-                                                                   std::span<const double> x,
-                                                                   std::span<double> y) {
+__attribute__((no_sanitize("address", "undefined"))) inline void AddScaled(
+    double factor, std::span<const double> x, std::span<double> y) {
   const double* const from = x.data();
   double* const to = y.data();
   const size_t size = x.size();
