@@ -27,7 +27,8 @@ void AnswerChannel::Push(ChannelItem item) {
       items_.back() = std::move(item);
       return;
     }
-    if (items_.size() + 1 >= kMaxItems || std::holds_alternative<ResultRows>(item)) full_ = true;
+    waiting_ += Count(item);
+    if (waiting_ >= kMaxItems || std::holds_alternative<ResultRows>(item)) full_ = true;
     items_.push_back(std::move(item));
   }
   added_.notify_one();
@@ -41,8 +42,9 @@ ChannelItem AnswerChannel::Take() {
     added_.wait(lock, [this] { return !items_.empty(); });
     item = std::move(items_.front());
     items_.pop_front();
+    waiting_ -= Count(item);
     const bool rows = std::holds_alternative<ResultRows>(item);
-    if (full_ && (rows || items_.size() <= kMaxItems / 2)) {
+    if (full_ && (rows || waiting_ <= kMaxItems / 2)) {
       full_ = false;
       has_room = true;
     }

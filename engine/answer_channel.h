@@ -40,6 +40,10 @@ struct DrawnToken {
   int32_t token = 0;
   LogprobStep logprobs = {};
 };
+// The tokens that a finished canvas brings the answer.
+struct DrawnCanvas {
+  std::vector<int32_t> tokens = {};
+};
 struct Draft {
   int64_t step = 0;  // from 1
   int64_t max_steps = 0;
@@ -62,8 +66,8 @@ struct RequestEnd {
   SessionStats after_prompt = {};
   SessionStats at_end = {};
 };
-using ChannelItem =
-    std::variant<ReadProgress, DrawnToken, Draft, ResultRows, StoredSnapshot, RequestEnd, Error>;
+using ChannelItem = std::variant<ReadProgress, DrawnToken, DrawnCanvas, Draft, ResultRows,
+                                 StoredSnapshot, RequestEnd, Error>;
 
 class AnswerChannel {
  public:
@@ -86,14 +90,21 @@ class AnswerChannel {
   [[nodiscard]] const std::atomic<bool>* cancel_flag() const { return &cancelled_; }
 
  private:
-  // Items that wait for the reader before the request pauses; rows of results are large, so one.
+  // Items that wait for the reader before the request pauses, where each token of a canvas counts;
+  // rows of results are large, so one.
   static constexpr size_t kMaxItems = 256;
+
+  [[nodiscard]] static size_t Count(const ChannelItem& item) {
+    const auto* canvas = std::get_if<DrawnCanvas>(&item);
+    return canvas == nullptr ? 1 : canvas->tokens.size();
+  }
 
   std::shared_ptr<Wakeup> wakeup_;
   bool every_draft_;
   std::mutex mutex_;
   std::condition_variable added_;
   std::deque<ChannelItem> items_;
+  size_t waiting_ = 0;  // their counts
   std::atomic<bool> full_ = false;
   std::atomic<bool> cancelled_ = false;
 };

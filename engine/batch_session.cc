@@ -17,8 +17,8 @@ std::span<std::byte> BytesOf(std::vector<T>& values) {
 
 }  // namespace
 
-BatchSession::BatchSession(Session& session, int64_t vocabulary)
-    : session_(session), vocabulary_(vocabulary), inputs_(vocabulary) {
+BatchSession::BatchSession(Session& session, int64_t vocabulary, size_t read_graph)
+    : session_(session), vocabulary_(vocabulary), read_graph_(read_graph), inputs_(vocabulary) {
   constexpr size_t kMediaGraph = MediaGraphOf(GraphOutputs::kBatch);
   if (kMediaGraph >= session.graph_count()) return;
   const Graph& graph = session.graph(kMediaGraph);
@@ -49,7 +49,7 @@ Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<co
   const DemandMode demand = draws.empty() ? DemandMode::kStateOnly : DemandMode::kPerOutput;
   step_.SetConsecutive(chunk, session_.past(slot), slot, demand);
   if (draws.empty()) {
-    step_.graph = BatchGraph({});
+    step_.graph = read_graph_;
     RL_RETURN_IF_ERROR(session_.Run(step_));
     return std::span<const RowResult>();
   }

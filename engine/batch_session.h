@@ -2,9 +2,9 @@
 // several slots, or a chunk of one slot's prompt. Draws tokens with settings of their own for each
 // row.
 //
-// Ownership: borrows the session, whose program is of GraphOutputs::kBatch. Thread safety: one
-// thread at a time. Errors: those of Session::Run, with which the whole step has failed; errors of
-// single rows are in their results.
+// Ownership: borrows the session, whose program is of GraphOutputs::kBatch, or any other if all
+// steps draw nothing. Thread safety: one thread at a time. Errors: those of Session::Run, with
+// which the whole step has failed; errors of single rows are in their results.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ struct RowResult {
 
 class BatchSession {
  public:
-  BatchSession(Session& session, int64_t vocabulary);
+  // `read_graph`: of steps that read prompts and draw nothing.
+  BatchSession(Session& session, int64_t vocabulary, size_t read_graph = BatchGraph({}));
 
   // Appends each row's token to its slot and draws the one that follows. Rows of one slot follow
   // one another. The results are in the order of the rows, valid until the next call.
@@ -74,6 +75,7 @@ class BatchSession {
 
   Session& session_;
   int64_t vocabulary_;
+  size_t read_graph_;
   RowInputs inputs_;
   std::optional<SoftRowInputs> soft_inputs_;  // none: the program has no graph for media
   StepRows step_;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/model_session.h"
-#include "engine/session_canvas.h"
 
 namespace rullama {
 
@@ -35,78 +34,56 @@ Status CanvasGenerator::CheckFits(int64_t rows) const {
 }
 
 Status CanvasGenerator::Feed(std::span<const int32_t> tokens) {
-  return Append(tokens, options_.on_prefill);
+  RL_RETURN_IF_ERROR(CheckFits(std::ssize(tokens)));
+  return feeder_.Feed(tokens, DemandMode::kStateOnly, DemandMode::kStateOnly, {});
 }
 
-Status CanvasGenerator::Append(std::span<const int32_t> tokens,
-                               const std::function<void(int64_t, int64_t)>& on_step) {
-  RL_RETURN_IF_ERROR(CheckFits(std::ssize(tokens)));
-  return feeder_.Feed(tokens, DemandMode::kStateOnly, DemandMode::kStateOnly,
-                      [&on_step](int64_t done, int64_t total) {
-                        if (on_step) on_step(done, total);
-                        return OkStatus();
-                      });
+Status CanvasGenerator::Begin() {
+  RL_RETURN_IF_ERROR(CheckFits(options_.canvas_length));
+  RL_ASSIGN_OR_RETURN(loop_, EntropyBoundLoop::Begin(options_.settings, options_.vocabulary,
+                                                     options_.canvas_length, position(), random_));
+  RL_ASSIGN_OR_RETURN(model_, SessionCanvas::Begin(session_, options_.vocabulary,
+                                                   options_.canvas_length, options_.slot));
+  return OkStatus();
 }
 
 Result<CanvasGenerator::Canvas> CanvasGenerator::Denoise(
     const std::function<bool(const CanvasStep&)>& on_step) {
-  RL_RETURN_IF_ERROR(CheckFits(options_.canvas_length));
-  RL_ASSIGN_OR_RETURN(auto loop,
-                      EntropyBoundLoop::Begin(options_.settings, options_.vocabulary,
-                                              options_.canvas_length, position(), random_));
-  RL_ASSIGN_OR_RETURN(auto model, SessionCanvas::Begin(session_, options_.vocabulary,
-                                                       options_.canvas_length, options_.slot));
-  RL_RETURN_IF_ERROR(loop.Run(model, [this, &on_step](const CanvasStep& step) {
+  RL_RETURN_IF_ERROR(Begin());
+  RL_RETURN_IF_ERROR(loop_->Run(*model_, [this, &on_step](const CanvasStep& step) {
     return (!on_step || on_step(step)) && !feeder_.cancelled();
   }));
-  return Canvas{loop.best(), loop.steps_taken(), loop.finished()};
+  return Canvas{loop_->best(), loop_->steps_taken(), loop_->finished()};
 }
 
-size_t CanvasGenerator::TextLength(std::span<const int32_t> canvas) const {
-  return static_cast<size_t>(std::ranges::find_first_of(canvas, options_.end_tokens) -
-                             canvas.begin());
+Result<CanvasGenerator::Progress> CanvasGenerator::Advance(int64_t max_tokens) {
+  if (!loop_ || loop_->finished()) RL_RETURN_IF_ERROR(Begin());
+  Progress progress;
+  RL_ASSIGN_OR_RETURN(progress.step, loop_->Step(*model_));
+  progress.finished = loop_->finished();
+  if (!progress.finished) return progress;
+  ++canvases_;
+  TakeText(max_tokens, progress);
+  if (!progress.end) RL_RETURN_IF_ERROR(Feed(loop_->best()));
+  return progress;
 }
 
-Result<CanvasGenerator::Outcome> CanvasGenerator::Generate(int64_t max_tokens,
-                                                           const Callbacks& callbacks) {
-  Outcome outcome;
-  outcome.reason = StopReason::kMaxTokens;
-  while (max_tokens < 0 || outcome.tokens < max_tokens) {
-    if (outcome.canvases > 0 && !Fits(options_.canvas_length)) {
-      outcome.reason = StopReason::kContextFull;
-      return outcome;
-    }
-    RL_ASSIGN_OR_RETURN(const Canvas canvas, Denoise([&](const CanvasStep& step) {
-                          return !callbacks.on_step || callbacks.on_step(outcome.canvases, step);
-                        }));
-    outcome.steps += canvas.steps;
-    ++outcome.canvases;
-    if (!canvas.finished) {
-      outcome.reason = feeder_.cancelled() ? StopReason::kCancelled : StopReason::kStopped;
-      return outcome;
-    }
-    const size_t length = TextLength(canvas.tokens);
-    const bool ended = length < canvas.tokens.size();
-    size_t taken = length;
-    if (max_tokens >= 0) {
-      taken = std::min(taken, static_cast<size_t>(max_tokens - outcome.tokens));
-    }
-    outcome.tokens += static_cast<int64_t>(taken);
-    if (callbacks.on_canvas && !callbacks.on_canvas(std::span(canvas.tokens).first(taken))) {
-      outcome.reason = StopReason::kStopped;
-      return outcome;
-    }
-    if (ended && taken == length) {
-      outcome.reason = StopReason::kEndOfGeneration;
-      outcome.end_token = canvas.tokens[length];
-      return outcome;
-    }
-    const bool more = max_tokens < 0 || outcome.tokens < max_tokens;
-    if (more && Fits(options_.canvas_length)) {
-      RL_RETURN_IF_ERROR(Append(canvas.tokens, {}));
-    }
+void CanvasGenerator::TakeText(int64_t max_tokens, Progress& progress) {
+  const std::vector<int32_t>& canvas = loop_->best();
+  // An end token and what is behind it are no text.
+  const auto end = std::ranges::find_first_of(canvas, options_.end_tokens);
+  auto taken = static_cast<int64_t>(end - canvas.begin());
+  const bool ended = end != canvas.end() && (max_tokens < 0 || tokens_ + taken <= max_tokens);
+  if (max_tokens >= 0) taken = std::min(taken, max_tokens - tokens_);
+  progress.text.assign(canvas.begin(), canvas.begin() + taken);
+  tokens_ += taken;
+  if (ended) {
+    progress.end = StopReason::kEndOfGeneration;
+  } else if (max_tokens >= 0 && tokens_ >= max_tokens) {
+    progress.end = StopReason::kMaxTokens;
+  } else if (!Fits(2 * options_.canvas_length)) {
+    progress.end = StopReason::kContextFull;
   }
-  return outcome;
 }
 
 }  // namespace rullama

@@ -2,12 +2,16 @@
 // are denoised one after another, and each finished canvas is appended to the sequence. Works on
 // token ids.
 //
+// What one step of a canvas hands to the next exists once in a session: of its slots one has a
+// canvas that is begun and not finished, and steps that read prompts may run meanwhile.
+//
 // Thread safety: one thread; `cancelled` may be set from any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #include "core/base/stop_reason.h"
 #include "core/runtime/sequence_feeder.h"
 #include "core/runtime/session.h"
+#include "engine/session_canvas.h"
 #include "samplers/canvas_random.h"
 #include "samplers/entropy_bound.h"
 
@@ -30,8 +35,6 @@ struct CanvasGeneratorOptions {
   EntropyBoundSettings settings = {};
   std::vector<int32_t> end_tokens = {};
   const std::atomic<bool>* cancelled = nullptr;  // polled between steps
-  // Rows evaluated so far and in all, after each chunk that Feed evaluates.
-  std::function<void(int64_t done, int64_t total)> on_prefill = {};
 };
 
 // The options for slot 0 of a session with a model that denoises, without callbacks.
@@ -55,37 +58,40 @@ class CanvasGenerator {
   // context.overflow if it does not fit. on_step (may be empty) returns false to stop.
   Result<Canvas> Denoise(const std::function<bool(const CanvasStep&)>& on_step);
 
-  struct Callbacks {
-    std::function<bool(int64_t canvas, const CanvasStep&)> on_step = {};
-    // Called with the tokens of a finished canvas that belong to the text. Returns false to stop.
-    std::function<bool(std::span<const int32_t> tokens)> on_canvas = {};
+  struct Progress {
+    CanvasStep step;  // points into this object until the next step
+    bool finished = false;
+    // Of a canvas that is finished: its tokens that belong to the answer, and whether that ends.
+    std::vector<int32_t> text = {};
+    std::optional<StopReason> end = {};
   };
-  struct Outcome {
-    StopReason reason = StopReason::kEndOfGeneration;
-    int64_t tokens = 0;  // passed to on_canvas
-    int64_t canvases = 0;
-    int64_t steps = 0;
-    int32_t end_token = -1;
-  };
-  // Generates canvases until an end token, `max_tokens` (negative: no limit) or the end of the
-  // context. The last canvas is not appended to the sequence. Error context.overflow if the first
-  // canvas does not fit.
-  Result<Outcome> Generate(int64_t max_tokens, const Callbacks& callbacks);
+  // Takes one denoising step of an answer, of its next canvas if none is begun. A canvas that is
+  // finished is appended to the sequence, unless the answer ends with it: at an end token, with
+  // `max_tokens` (negative: no limit), or where no other canvas fits. Error context.overflow if the
+  // first canvas does not fit.
+  Result<Progress> Advance(int64_t max_tokens);
 
+  // The tokens of the canvas that is begun or was finished last.
+  [[nodiscard]] const std::vector<int32_t>& canvas() const { return loop_->best(); }
+  [[nodiscard]] int64_t canvases() const { return canvases_; }  // finished by Advance()
   [[nodiscard]] int64_t position() const { return feeder_.position(); }
 
  private:
   [[nodiscard]] bool Fits(int64_t rows) const { return position() + rows <= options_.capacity; }
   Status CheckFits(int64_t rows) const;
-  Status Append(std::span<const int32_t> tokens,
-                const std::function<void(int64_t done, int64_t total)>& on_step);
-  // The length of the text of a canvas: up to its first end token, else the whole canvas.
-  [[nodiscard]] size_t TextLength(std::span<const int32_t> canvas) const;
+  // Begins the next canvas.
+  Status Begin();
+  // Adds to `progress` what the finished canvas brings the answer.
+  void TakeText(int64_t max_tokens, Progress& progress);
 
   Session& session_;
   CanvasRandom& random_;
   CanvasGeneratorOptions options_;
   SequenceFeeder feeder_;
+  std::optional<EntropyBoundLoop> loop_;
+  std::optional<SessionCanvas> model_;
+  int64_t tokens_ = 0;  // of the answer
+  int64_t canvases_ = 0;
 };
 
 }  // namespace rullama

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "engine/cache_limits.h"
-#include "engine/canvas_runner.h"
 #include "engine/cut_points.h"
 #include "engine/draft_model.h"
 #include "engine/engine_access.h"
@@ -62,6 +61,13 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
 std::vector<int32_t> EndTokens(const Tokenizer& tokenizer) {
   const std::span<const TokenId> ends = tokenizer.end_of_generation_ids();
   return {ends.begin(), ends.end()};
+}
+
+// Nothing for a model that predicts tokens.
+std::optional<CanvasOptions> CanvasesOf(const ModelSession& session) {
+  if (!session.model().facts().denoises()) return std::nullopt;
+  return CanvasOptions{.generator = CanvasOptionsOf(session),
+                       .random = session.config().sampler.diffusion.random};
 }
 
 // The function that writes warnings to the log of the program; empty if there is no log.
@@ -125,7 +131,7 @@ struct RULLAMA_LOCAL Engine::Impl {
 
 Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices& notices) {
   const bool denoises = model.facts().denoises();
-  const int64_t slots = denoises ? 1 : setup.slots.value_or(model.config().context.slots);
+  const int64_t slots = setup.slots.value_or(model.config().context.slots);
   ModelSessionOptions options{.outputs = denoises ? GraphOutputs::kText : GraphOutputs::kBatch,
                               .slots = slots,
                               .plugin_paths = setup.plugin_paths,
@@ -145,15 +151,6 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
   sampler = session->sampler();
   has_seed = session->config().sampler.seed.value_or(-1) >= 0;
   info = InfoOf(*session, slots);
-  if (denoises) {
-    runner = std::make_unique<CanvasRunner>(
-        session->session(),
-        CanvasRunnerOptions{.generator = CanvasOptionsOf(*session),
-                            .random = session->config().sampler.diffusion.random,
-                            .cancelled = setup.hooks.cancelled},
-        wakeup);
-    return OkStatus();
-  }
   const ModelFacts& facts = session->model().facts();
   const LayeredConfig& layers = session->model().layers;
   const uint64_t available = AvailableHostMemory();
@@ -171,6 +168,7 @@ Status Engine::Impl::Start(LoadedModel model, const EngineSetup& setup, Notices&
                                                    .prefix_bytes = prefix_bytes,
                                                    .media_bytes = media_bytes,
                                                    .drafts = DraftsOf(session->config().drafts),
+                                                   .canvas = CanvasesOf(*session),
                                                    .end_tokens = EndTokens(session->tokenizer()),
                                                    .encoder = &session->media(),
                                                    .whole_pictures = facts.media.whole_pictures,

@@ -33,6 +33,7 @@ Status Generation::Impl::Advance() {
   }
   if (const auto* progress = std::get_if<ReadProgress>(&item)) Take(*progress);
   if (auto* drawn = std::get_if<DrawnToken>(&item)) return Take(std::move(*drawn));
+  if (const auto* canvas = std::get_if<DrawnCanvas>(&item)) return Take(*canvas);
   if (auto* draft = std::get_if<Draft>(&item)) return Take(std::move(*draft));
   if (const auto* end = std::get_if<RequestEnd>(&item)) Take(*end);
   return OkStatus();
@@ -54,6 +55,21 @@ Status Generation::Impl::Take(DrawnToken drawn) {
   if (!status) over_ = true;
   if (!status || text_.stopped()) channel->Cancel();
   return status;
+}
+
+// The text of a canvas is one event, as it is there at once.
+Status Generation::Impl::Take(const DrawnCanvas& canvas) {
+  std::deque<Event> earlier = std::exchange(events_, {});
+  for (const int32_t token : canvas.tokens) RL_RETURN_IF_ERROR(Take(DrawnToken{.token = token}));
+  for (Event& event : std::exchange(events_, std::move(earlier))) {
+    const bool is_text = event.kind == Event::Kind::kText || event.kind == Event::Kind::kThinking;
+    if (is_text && !events_.empty() && events_.back().kind == event.kind) {
+      events_.back().text += event.text;
+    } else {
+      events_.push_back(std::move(event));
+    }
+  }
+  return OkStatus();
 }
 
 Status Generation::Impl::Take(Draft draft) {

@@ -32,6 +32,7 @@ struct RULLAMA_LOCAL Generation::Impl {
   Status Advance();
   void Take(const ReadProgress& progress);
   Status Take(DrawnToken drawn);
+  Status Take(const DrawnCanvas& canvas);
   Status Take(Draft draft);
   void Take(const RequestEnd& end);
   void Record(const Event& event);

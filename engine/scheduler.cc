@@ -31,7 +31,7 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
     : session_(session),
       options_(std::move(options)),
       wakeup_(std::move(wakeup)),
-      batch_(session, options_.vocabulary),
+      batch_(session, options_.vocabulary, options_.canvas ? kEncodeGraph : BatchGraph({})),
       table_(options_.slots),
       prefixes_(session, options_.prefix_bytes, options_.warn),
       media_cache_(options_.media_bytes),
@@ -94,7 +94,7 @@ void Scheduler::Loop() {
     EndCancelled();
     Admit();
     CountSlots();
-    const bool wrote = DecodeStep();
+    const bool wrote = options_.canvas ? DenoiseStep() : DecodeStep();
     const bool read = ReadChunk();
     if (!wrote && !read) wakeup_->Wait();
   }
@@ -206,7 +206,7 @@ bool Scheduler::ReadChunk() {
   for (size_t turn = 0; turn < slots_.size(); ++turn) {
     const size_t slot = (next_reader_ + turn) % slots_.size();
     auto& running = slots_[slot];
-    if (!running || running->token || running->reader || running->job->channel->full()) continue;
+    if (!running || running->writes() || running->reader || running->job->channel->full()) continue;
     next_reader_ = slot + 1;
     const std::span<const int32_t> prompt = running->job->prompt;
     const int64_t end = EndOfChunk(*running);
@@ -242,7 +242,9 @@ int64_t Scheduler::EndOfChunk(const Running& running) const {
 Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
                                     std::span<const int32_t> chunk) {
   const bool last = running.read + std::ssize(chunk) == std::ssize(running.job->prompt);
-  if (last && running.job->kind == Job::Kind::kGenerate) return ReadAndDraw(slot, chunk);
+  if (last && running.job->kind == Job::Kind::kGenerate) {
+    return options_.canvas ? ReadForCanvases(slot, running, chunk) : ReadAndDraw(slot, chunk);
+  }
   RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
   TakeChunk(slot, running, chunk);
   return last ? Save(slot) : OkStatus();
@@ -419,6 +421,7 @@ void Scheduler::Observe(int32_t slot) const {
 
 void Scheduler::Free(int32_t slot) {
   Observe(slot);
+  if (canvas_slot_ == slot) canvas_slot_.reset();
   slots_[static_cast<size_t>(slot)].reset();
   table_.Release(slot);
 }

@@ -10,6 +10,9 @@
 // those that are guessed to follow it. Each row draws its token with the request's settings and the
 // random number of its position. The rows whose token was guessed stay, the others are given up.
 //
+// Of a model that denoises, a round has one step of one canvas in place of the decode step
+// (canvas_generator.h). A canvas is denoised to its end; then it is the next slot's turn.
+//
 // Ownership: borrows the session. Thread safety: Submit() and stats() from any thread.
 #pragma once
 
@@ -25,8 +28,10 @@
 #include <thread>
 #include <vector>
 
+#include "core/config/config.h"
 #include "core/runtime/session.h"
 #include "engine/batch_session.h"
+#include "engine/canvas_generator.h"
 #include "engine/engine_observer.h"
 #include "engine/job.h"
 #include "engine/media_cache.h"
@@ -48,6 +53,12 @@ struct DraftOptions {
 // The most rows of a decode step of so many slots.
 [[nodiscard]] int64_t DecodeRows(int64_t slots, int64_t most_drafted);
 
+// For a model that denoises.
+struct CanvasOptions {
+  CanvasGeneratorOptions generator = {};
+  DiffusionRandom random = DiffusionRandom::kPhilox;
+};
+
 struct SchedulerOptions {
   int64_t slots = 1;
   int64_t capacity = 0;  // tokens per slot
@@ -56,6 +67,7 @@ struct SchedulerOptions {
   uint64_t prefix_bytes = 0;  // of host memory for snapshots of prompts
   uint64_t media_bytes = 0;   // of host memory for soft tokens of recent media
   DraftOptions drafts = {};
+  std::optional<CanvasOptions> canvas = {};  // the graphs are those of CanvasGraph, else of a batch
   std::vector<int32_t> end_tokens = {};
   MediaEncoder* encoder = nullptr;                          // of the media of jobs; borrowed
   bool whole_pictures = false;                              // as MediaFacts::whole_pictures
@@ -75,6 +87,16 @@ class Scheduler final : public JobRunner {
   [[nodiscard]] EngineStats stats() const override;
 
  private:
+  // What writes the canvases of a job.
+  struct CanvasWriter {
+    CanvasWriter(Session& session, std::unique_ptr<CanvasRandom> numbers,
+                 CanvasGeneratorOptions options)
+        : random(std::move(numbers)), generator(session, *random, std::move(options)) {}
+
+    std::unique_ptr<CanvasRandom> random;
+    CanvasGenerator generator;
+  };
+
   // A job that has a slot.
   struct Running {
     std::unique_ptr<Job> job;
@@ -82,13 +104,14 @@ class Scheduler final : public JobRunner {
     int64_t reused = 0;  // of these, found there or in the prefix cache
     // The slot whose prompt this job shares, until that slot has read it.
     std::optional<int32_t> reader;
-    bool goes_on = false;           // behind drawn rows, so that the prefix cache keeps none of it
-    uint64_t number = 0;            // of the jobs that got a slot
-    std::optional<int32_t> token;   // drawn, not yet in the slot
-    int64_t drawn = 0;              // tokens handed out
-    std::vector<int32_t> sequence;  // with drafts: prompt and answer so far
-    int64_t draft_length = 0;       // of the next draft, at most
-    std::vector<int32_t> draft;     // of the next step
+    bool goes_on = false;          // behind drawn rows, so that the prefix cache keeps none of it
+    uint64_t number = 0;           // of the jobs that got a slot
+    std::optional<int32_t> token;  // drawn, not yet in the slot
+    std::unique_ptr<CanvasWriter> canvases;  // once the prompt is read, of a model that denoises
+    int64_t drawn = 0;                       // tokens handed out
+    std::vector<int32_t> sequence;           // with drafts: prompt and answer so far
+    int64_t draft_length = 0;                // of the next draft, at most
+    std::vector<int32_t> draft;              // of the next step
     DraftCounts drafts;
     std::vector<float> sum;     // of an embedding
     PromptEncoder media;        // of the job, which has none of its own any more
@@ -96,6 +119,8 @@ class Scheduler final : public JobRunner {
     EngineClock::time_point started;
     EngineClock::time_point first_token;
     SessionStats after_prompt;
+
+    [[nodiscard]] bool writes() const { return token || canvases; }
   };
 
   void Loop();
@@ -147,6 +172,15 @@ class Scheduler final : public JobRunner {
   // The tokens that a draft of a slot may have.
   [[nodiscard]] int64_t MostDrafted(int32_t slot) const;
   void CountDraft(Running& running, int64_t drafted, int64_t accepted);
+  bool DenoiseStep();
+  // The slot whose turn it is to begin a canvas.
+  [[nodiscard]] std::optional<int32_t> NextCanvas();
+  // Reads the last chunk of a prompt behind which canvases follow.
+  Status ReadForCanvases(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // Lets a slot that has read its prompt write canvases, or ends its job if that wants none.
+  Status BeginCanvases(int32_t slot);
+  // Hands out what a step of a canvas has given.
+  void TakeProgress(int32_t slot, const CanvasGenerator::Progress& progress);
   bool ReadChunk();
   // Gets the soft tokens of media with rows in front of `end` that the job is going to read: those
   // in the cache, and of the others one. Returns whether one was encoded.
@@ -190,8 +224,10 @@ class Scheduler final : public JobRunner {
   std::deque<std::unique_ptr<Job>> waiting_;
   std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot
   uint64_t turns_ = 0;
-  uint64_t started_ = 0;    // jobs that got a slot
-  size_t next_reader_ = 0;  // the slot whose turn it is to read
+  uint64_t started_ = 0;                // jobs that got a slot
+  size_t next_reader_ = 0;              // the slot whose turn it is to read
+  size_t next_canvas_ = 0;              // the slot whose turn it is to begin a canvas
+  std::optional<int32_t> canvas_slot_;  // has a canvas that is begun
   // Buffers of a decode step, kept for their memory.
   std::vector<int32_t> writing_;  // slots
   std::vector<RowRequest> rows_;

@@ -19,9 +19,8 @@ int32_t TokenOf(float u, int64_t vocabulary) {
 // ---- Philox -------------------------------------------------------------------------------------
 
 float PhiloxCanvasRandom::Uniform(size_t row, uint32_t stream) const {
-  constexpr uint32_t kSlot = 0;
   const auto position = static_cast<uint32_t>(first_position_ + static_cast<int64_t>(row));
-  return PhiloxUniform(seed_, position, kSlot, stream);
+  return PhiloxUniform(seed_, position, answer_, stream);
 }
 
 // Stream 0 has the initial canvas; step s has stream 2 s + 1 for uniforms and 2 s + 2 for tokens.
@@ -110,9 +109,10 @@ Status RecordedCanvasRandom::Draw(std::span<float> uniforms, std::span<int32_t> 
   return OkStatus();
 }
 
-Result<std::unique_ptr<CanvasRandom>> MakeCanvasRandom(DiffusionRandom kind, uint64_t seed) {
-  if (kind == DiffusionRandom::kPhilox) return std::make_unique<PhiloxCanvasRandom>(seed);
-  RL_ASSIGN_OR_RETURN(XorShiftCanvasRandom random, XorShiftCanvasRandom::Create(seed));
+Result<std::unique_ptr<CanvasRandom>> MakeCanvasRandom(DiffusionRandom kind, uint64_t seed,
+                                                       uint32_t answer) {
+  if (kind == DiffusionRandom::kPhilox) return std::make_unique<PhiloxCanvasRandom>(seed, answer);
+  RL_ASSIGN_OR_RETURN(XorShiftCanvasRandom random, XorShiftCanvasRandom::Create(seed + answer));
   return std::make_unique<XorShiftCanvasRandom>(std::move(random));
 }
 

@@ -26,10 +26,11 @@ class CanvasRandom {
   virtual Status Draw(std::span<float> uniforms, std::span<int32_t> tokens) = 0;
 };
 
-// Counter-based (docs/numerics.md): a number depends only on the seed, position, step and use.
+// Counter-based (docs/numerics.md): a number depends only on the seed, position, step, use, and
+// which of several answers to one prompt it is for.
 class PhiloxCanvasRandom final : public CanvasRandom {
  public:
-  explicit PhiloxCanvasRandom(uint64_t seed) : seed_(seed) {}
+  explicit PhiloxCanvasRandom(uint64_t seed, uint32_t answer = 0) : seed_(seed), answer_(answer) {}
   Status Begin(int64_t first_position, int64_t vocabulary, std::span<int32_t> tokens) override;
   Status Draw(std::span<float> uniforms, std::span<int32_t> tokens) override;
 
@@ -37,6 +38,7 @@ class PhiloxCanvasRandom final : public CanvasRandom {
   [[nodiscard]] float Uniform(size_t row, uint32_t stream) const;
 
   uint64_t seed_;
+  uint32_t answer_;
   int64_t first_position_ = 0;
   int64_t vocabulary_ = 1;
   uint32_t step_ = 0;
@@ -83,7 +85,9 @@ class RecordedCanvasRandom final : public CanvasRandom {
   size_t step_ = 0;
 };
 
-// The generator that a configuration names. Error sampler.seed: it does not take this seed.
-Result<std::unique_ptr<CanvasRandom>> MakeCanvasRandom(DiffusionRandom kind, uint64_t seed);
+// The generator that a configuration names, for one of several answers to one prompt. With xorshift
+// the answers have the seeds that follow `seed`. Error sampler.seed: it does not take this seed.
+Result<std::unique_ptr<CanvasRandom>> MakeCanvasRandom(DiffusionRandom kind, uint64_t seed,
+                                                       uint32_t answer);
 
 }  // namespace rullama
