@@ -13,11 +13,13 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, AnswerTextOptions options)
 
 Status AnswerText::Push(int32_t token, std::optional<LogprobStep> logprobs,
                         std::deque<Event>& events) {
+  const bool is_marker =
+      tokenizer_.Contains(token) && tokenizer_.kind(token) == TokenKind::kControl;
+  if (parser_ && is_marker && !parser_->Reads(tokenizer_.TokenText(token))) return OkStatus();
   RL_ASSIGN_OR_RETURN(const std::string_view piece, detokenizer_.Push(token));
   ++unassigned_;
   if (logprobs) undecided_.push_back(*std::move(logprobs));
   // Text that merely looks like a marker stays text.
-  const bool is_marker = tokenizer_.kind(token) == TokenKind::kControl;
   if (parser_ && !is_marker) {
     TakeParsed(parser_->FeedText(piece), events);
   } else {

@@ -75,6 +75,9 @@ class OutputParser {
   virtual std::vector<OutputEvent> Feed(std::string_view text) = 0;
   // The same for text in which nothing is a marker, whatever it looks like.
   virtual std::vector<OutputEvent> FeedText(std::string_view text) = 0;
+  // Whether the text of a control token means something where the output is now. It is not fed
+  // otherwise: readers do not see it.
+  [[nodiscard]] virtual bool Reads(std::string_view control) const = 0;
   // The end of the output: closes an open thought or call. Ready for another output.
   virtual std::vector<OutputEvent> Finish() = 0;
 };

@@ -669,6 +669,18 @@ TEST(EngineTest, SaysWhyItCannotOpen) {
             "backend.unknown");
 }
 
+TEST(EngineTest, ControlTokensAreNoText) {
+  const auto engine = Open("cpu");
+  const int32_t turn = Must(engine->Tokenize("<|turn>", /*parse_special=*/true)).front();
+  Request request{.messages = R"([{"role":"user","content":"Hi"}])", .max_tokens = 3};
+  request.sampling.logit_bias = {{turn, 100.0F}};
+  request.sampling.temperature = 0;
+  request.top_logprobs = 0;
+  const Completion answer = Answer(*engine, request);
+  EXPECT_THAT(answer.ids, ::testing::Each(turn));
+  EXPECT_EQ(answer.text, "");
+}
+
 TEST(EngineTest, DenoisesCanvases) {
   const auto engine = Open("cpu", 1, {}, kDiffusion);
   Request request{.prompt = "The prince", .max_tokens = 20};

@@ -18,6 +18,7 @@ class PlainOutputParser final : public OutputParser {
     if (!text.empty()) events.emplace_back().text = text;
     return events;
   }
+  [[nodiscard]] bool Reads(std::string_view /*control*/) const override { return false; }
   std::vector<OutputEvent> Finish() override { return {}; }
 };
 

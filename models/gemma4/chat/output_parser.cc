@@ -1,5 +1,6 @@
 #include "models/gemma4/chat/output_parser.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -32,6 +33,12 @@ std::vector<OutputEvent> OutputParser::FeedText(std::string_view text) {
   for (const char byte : std::exchange(partial_, {})) OrdinaryByte(byte);
   for (const char byte : text) OrdinaryByte(byte);
   return std::exchange(events_, {});
+}
+
+// Inside a call all text counts: what does not belong there makes the call malformed.
+bool OutputParser::Reads(std::string_view control) const {
+  if (state_ == State::kCall) return true;
+  return std::ranges::find(kMarkers, control) != kMarkers.end() && IsActive(control);
 }
 
 std::vector<OutputEvent> OutputParser::Finish() {

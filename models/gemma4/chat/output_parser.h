@@ -15,6 +15,7 @@ class OutputParser final : public rullama::OutputParser {
 
   std::vector<OutputEvent> Feed(std::string_view text) override;
   std::vector<OutputEvent> FeedText(std::string_view text) override;
+  [[nodiscard]] bool Reads(std::string_view control) const override;
   std::vector<OutputEvent> Finish() override;
 
  private:

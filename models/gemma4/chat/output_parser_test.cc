@@ -120,6 +120,21 @@ TEST(OutputParser, TextIsReleasedAsSoonAsItIsCertain) {
   EXPECT_EQ(events[0].text, " <|toolbox>");
 }
 
+TEST(OutputParser, ReadsControlTokensWhereTheyMeanSomething) {
+  OutputParser parser;
+  EXPECT_TRUE(parser.Reads("<|channel>"));
+  EXPECT_TRUE(parser.Reads("<channel|>"));
+  EXPECT_TRUE(parser.Reads("<|tool_call>"));
+  EXPECT_FALSE(parser.Reads("<|turn>"));
+  EXPECT_FALSE(parser.Reads("<tool_call|>"));
+  EXPECT_FALSE(parser.Reads("<|\"|>"));
+  parser.Feed("<|tool_call>call:f{");
+  EXPECT_TRUE(parser.Reads("<|\"|>"));
+  EXPECT_TRUE(parser.Reads("<|turn>"));
+  parser.Feed("}<tool_call|>");
+  EXPECT_TRUE(parser.Reads("<|tool_response>"));
+}
+
 TEST(OutputParser, CanBeUsedAgainAfterFinish) {
   OutputParser parser({.starts_in_thought = true});
   for (int round = 0; round < 2; ++round) {
