@@ -112,7 +112,7 @@ ApiResult<AnswerRequest> ReadChatRequest(const json& body, const BodyContext& co
   if (const json* found = fields.Find("response_format")) {
     format = ReadTextFormat(fields, *found, {"response_format"}, /*flat=*/false, context);
   }
-  ApplyOutput(context, tools, format, request);
+  ApplyOutput(fields, context, tools, format, "response_format", request);
   if (const json* kinds = fields.Find("modalities"); kinds && *kinds != json::array({"text"})) {
     fields.Fail("unsupported_value", "modalities", "is not [\"text\"]; only text is written");
   }
@@ -132,9 +132,9 @@ ApiResult<AnswerRequest> ReadTextRequest(const json& body, const BodyContext& co
   if (const json* found = fields.Find("response_format")) {
     format = ReadTextFormat(fields, *found, {"response_format"}, /*flat=*/false, context);
   }
-  ApplyOutput(context, {}, format, request);
   request.top_logprobs =
       static_cast<int32_t>(fields.Integer("logprobs", 0, kMaxTopLogprobs).value_or(-1));
+  ApplyOutput(fields, context, {}, format, "response_format", request);
   request.max_tokens = fields.Integer("max_tokens", 0).value_or(kDefaultTextTokens);
   if (fields.Integer("best_of", 1).value_or(out.n) != out.n) {
     fields.Fail("unsupported_value", "best_of", "is not the same as 'n'; leave it out");

@@ -130,7 +130,7 @@ ApiResult<OllamaRequest> ReadOllamaChat(const json& body, const BodyContext& con
   out.empty = messages.empty();
   request.messages = messages.dump();
   const ToolFields tools = ReadTools(fields);
-  ApplyOutput(context, tools, ReadOllamaFormat(fields, context), request);
+  ApplyOutput(fields, context, tools, ReadOllamaFormat(fields, context), "format", request);
   return FinishOllama(fields, std::move(out));
 }
 
@@ -178,7 +178,7 @@ ApiResult<OllamaRequest> ReadOllamaGenerate(const json& body, const BodyContext&
     messages.push_back({{"role", "user"}, {"content", std::move(content)}});
     request.messages = messages.dump();
   }
-  ApplyOutput(context, {}, ReadOllamaFormat(fields, context), request);
+  ApplyOutput(fields, context, {}, ReadOllamaFormat(fields, context), "format", request);
   return FinishOllama(fields, std::move(out));
 }
 

@@ -129,8 +129,19 @@ TextFormat ReadTextFormat(FieldReader& fields, const json& format,
   return out;
 }
 
-void ApplyOutput(const BodyContext& context, const ToolFields& tools, const TextFormat& format,
-                 Request& request) {
+void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFields& tools,
+                 const TextFormat& format, std::string_view format_name, Request& request) {
+  if (context.denoises) {
+    const auto refuse = [&fields](std::string_view name, std::string_view what) {
+      fields.Fail("unsupported_value", name,
+                  fmt::format("asks for {}, but this model denoises canvases; leave it out", what));
+    };
+    if (format.kind != TextFormat::Kind::kText) refuse(format_name, "a form of the answer");
+    if (tools.choice == ToolChoice::kRequired) refuse("tool_choice", "a call");
+    if (request.top_logprobs >= 0) {
+      refuse(fields.Find("logprobs") != nullptr ? "logprobs" : "include", "log-probabilities");
+    }
+  }
   // Arguments of calls are written in the order of the body.
   if (!tools.tools.empty()) {
     request.tools = tools.flat ? tools.tools.dump() : OrderedText(context.text, {"tools"});

@@ -40,9 +40,10 @@ TextFormat ReadTextFormat(FieldReader& fields, const nlohmann::json& format,
                           const std::vector<std::string>& path, bool flat,
                           const BodyContext& context);
 
-// Makes tools and format part of a request.
-void ApplyOutput(const BodyContext& context, const ToolFields& tools, const TextFormat& format,
-                 Request& request);
+// Makes tools and format part of a request, which has its logprobs by then. Refuses what a model
+// that denoises cannot be held to. `format_name`: the member that `format` was read from.
+void ApplyOutput(FieldReader& fields, const BodyContext& context, const ToolFields& tools,
+                 const TextFormat& format, std::string_view format_name, Request& request);
 
 // The value of "reasoning_effort" or "effort": whether to think.
 std::optional<bool> ReadEffort(FieldReader& fields, std::string_view name);

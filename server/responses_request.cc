@@ -253,7 +253,7 @@ ApiResult<ResponsesRequest> ReadResponsesRequest(const json& body, const BodyCon
   const ToolFields tools = ReadTools(fields, /*flat=*/true);
   TextFormat format;
   const json text = TextMember(fields, context, out.answer, format);
-  ApplyOutput(context, tools, format, request);
+  ApplyOutput(fields, context, tools, format, "text.format", request);
   if (fields.error()) return tl::unexpected(*fields.error());
   NameIgnored(fields, out.answer);
   out.repeated = {{"instructions", MemberOr(body, "instructions", nullptr)},

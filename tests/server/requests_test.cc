@@ -167,6 +167,46 @@ TEST(ChatRequestTest, WhatAModelThatDenoisesDoesNotUseIsNamed) {
   EXPECT_TRUE(read(R"("logit_bias": {})"));
 }
 
+TEST(ChatRequestTest, WhatAModelThatDenoisesCannotDoIsRefusedInItsPlace) {
+  const Row rows[] = {
+      {R"("response_format": {"type": "json_object"})", "unsupported_value", "response_format"},
+      {R"("response_format": {"type": "text"})", "ok", ""},
+      {R"("tools": [{"type": "function", "function": {"name": "f"}}],
+          "tool_choice": "required")",
+       "unsupported_value", "tool_choice"},
+      {R"("tools": [{"type": "function", "function": {"name": "f"}}])", "ok", ""},
+      {R"("logprobs": true)", "unsupported_value", "logprobs"},
+      {R"("logprobs": false)", "ok", ""},
+  };
+  BodyContext context = kContext;
+  for (const Row& row : rows) {
+    const std::string text =
+        R"({"messages": [{"role": "user", "content": "Hi"}], )" + std::string(row.members) + "}";
+    context.text = text;
+    context.denoises = true;
+    const auto refused = ReadChatRequest(*ParseBody(text), context);
+    EXPECT_EQ(refused ? "ok" : refused.error().code, row.code) << row.members;
+    EXPECT_EQ(refused ? "" : refused.error().param.value_or(""), row.param) << row.members;
+    context.denoises = false;
+    EXPECT_TRUE(ReadChatRequest(*ParseBody(text), context)) << row.members;
+  }
+  context.denoises = true;
+  const auto place = [&context](const auto& read, const char* text) {
+    context.text = text;
+    const auto request = read(*ParseBody(text), context);
+    return request ? "ok" : request.error().param.value_or("");
+  };
+  EXPECT_EQ(place(ReadTextRequest, R"({"prompt": "a", "logprobs": 0})"), "logprobs");
+  EXPECT_EQ(place(ReadOllamaGenerate, R"({"model": "m", "prompt": "a", "format": "json"})"),
+            "format");
+  EXPECT_EQ(place(ReadResponsesRequest, R"({"input": "a", "text": {"format":
+                                        {"type": "json_object"}}})"),
+            "text.format");
+  EXPECT_EQ(
+      place(ReadResponsesRequest, R"({"input": "a", "include": ["message.output_text.logprobs"]})"),
+      "include");
+}
+
 TEST(ChatRequestTest, MembersAreCheckedOneByOne) {
   for (const Row& row : kRows) {
     const auto request = ReadChat(row.members);
