@@ -206,20 +206,31 @@ void AnswerRun::Finish() {
 
 }  // namespace
 
+int64_t ContextLimit(const Engine& engine, const Request& request) {
+  const int64_t capacity = engine.info().capacity;
+  return request.max_context > 0 ? std::min(request.max_context, capacity) : capacity;
+}
+
+int64_t CanvasBehindPrompt(const Engine& engine, const Request& request) {
+  return request.max_tokens == 0 ? 0 : engine.info().canvas_length;
+}
+
 ApiError SubmitError(const Engine& engine, const Request& request, const Error& error) {
   ApiError out = FromEngine(error);
   const bool chat = !request.messages.empty();
   if (out.code == "invalid_value" && !out.param) out.param = chat ? "messages" : "prompt";
   if (out.code != "context_length_exceeded") return out;
   const int64_t tokens = engine.CountPrompt(request).value_or(0);
-  const int64_t capacity = engine.info().capacity;
-  const int64_t limit =
-      request.max_context > 0 ? std::min(request.max_context, capacity) : capacity;
+  const int64_t limit = ContextLimit(engine, request);
+  const int64_t canvas = CanvasBehindPrompt(engine, request);
   // The words that clients look for.
   out.message = fmt::format(
       "This model's maximum context length is {} tokens. However, your messages resulted in {} "
       "tokens. Shorten them, or start the server with a larger context.capacity.",
-      limit, tokens);
+      limit - canvas, tokens);
+  if (canvas > 0) {
+    out.message += fmt::format(" A canvas takes {} of the {} tokens that fit.", canvas, limit);
+  }
   out.param = chat ? "messages" : "prompt";
   out.extra = {{"n_prompt_tokens", tokens}, {"n_ctx", limit}};
   return out;

@@ -33,6 +33,11 @@ ApiResult<LoadedContext> ContextOf(const Services& services, Call& call,
 // Prompts without text or ids become BOS alone.
 void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
 
+// The tokens that prompt and answer of a request may have.
+int64_t ContextLimit(const Engine& engine, const Request& request);
+// Of these, those of a canvas that has to fit behind the prompt.
+int64_t CanvasBehindPrompt(const Engine& engine, const Request& request);
+
 // The error for a client that a request could not be submitted with.
 ApiError SubmitError(const Engine& engine, const Request& request, const Error& error);
 

@@ -101,10 +101,10 @@ void Answer(const Services& services, Call& call, OllamaReader read, OllamaAnswe
   int64_t truncated = 0;
   Request& prompt = request->answer.prompts.front();
   if (request->truncate && !prompt.messages.empty()) {
-    const int64_t capacity = engine.info().capacity;
-    const int64_t fits = prompt.max_context > 0 ? std::min(prompt.max_context, capacity) : capacity;
-    truncated = TruncateMessages(
-        prompt, fits - 1, [&](const Request& one) { return engine.CountPrompt(one).value_or(0); });
+    const int64_t behind = std::max<int64_t>(CanvasBehindPrompt(engine, prompt), 1);
+    truncated =
+        TruncateMessages(prompt, ContextLimit(engine, prompt) - behind,
+                         [&](const Request& one) { return engine.CountPrompt(one).value_or(0); });
   }
   const auto format = MakeOllamaFormat(IdentityOf(services, model), kind, truncated);
   RunAnswer(services, call, engine, request->answer, *format);

@@ -342,25 +342,49 @@ TEST_F(ApiTest, ThePageRunsOnlyItsOwnScript) {
   EXPECT_EQ(BodyOf(Get("/", "")), "Ollama is running");
 }
 
-TEST(CanvasApiTest, AStreamShowsCanvasesIfAsked) {
-  const auto open = [] {
-    return Engine::Open({.model = kDiffusion,
-                         .backend = "cpu",
-                         .settings = {{"sampler.diffusion.max_steps", "6"}},
-                         .plugin_paths = {kPlugins}});
-  };
-  std::vector<ServedModel> models;
-  models.push_back({.id = "canvas", .load = open});
-  Api api(std::move(models), Must(open()), {.version = "1"});
-  const auto server =
-      Must(HttpServer::Start({}, [&api](Exchange& exchange) { api.Handle(exchange); }));
+class CanvasApiTest : public ::testing::Test {
+ protected:
+  CanvasApiTest() {
+    const auto open = [] {
+      return Engine::Open({.model = kDiffusion,
+                           .backend = "cpu",
+                           .settings = {{"sampler.diffusion.max_steps", "6"},
+                                        {"context.capacity", "160"},
+                                        {"context.slots", "2"}},
+                           .plugin_paths = {kPlugins}});
+    };
+    std::vector<ServedModel> models;
+    models.push_back({.id = "canvas", .load = open});
+    api_ = std::make_unique<Api>(std::move(models), Must(open()), ApiOptions{.version = "1"});
+    server_ = Must(HttpServer::Start({}, [this](Exchange& exchange) { api_->Handle(exchange); }));
+  }
+
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(CanvasApiTest, ACanvasFitsBehindThePrompt) {
+  const std::string turn = R"({"role": "user", "content": ")" + std::string(100, 'x') + R"("}, )";
+  const std::string last = R"({"role": "user", "content": "Hi"})";
+  const std::string body =
+      R"({"model": "canvas", "max_tokens": 4, "stream": false, "messages": [)" + turn + last + "]";
+  const json refused = json::parse(BodyOf(Ask(server_->port(), kChat, body + "}")))["error"];
+  EXPECT_EQ(refused["code"], "context_length_exceeded");
+  const auto message = refused["message"].get<std::string>();
+  EXPECT_THAT(message, ::testing::StartsWith("This model's maximum context length is 96 tokens."));
+  EXPECT_THAT(message, HasSubstr("A canvas takes 64 of the 160 tokens that fit."));
+  const json shorter = AskForJson(server_->port(), "/api/chat", body + R"(, "truncate": true})");
+  EXPECT_EQ(shorter["truncated_messages"], 1);
+}
+
+TEST_F(CanvasApiTest, AStreamShowsCanvasesIfAsked) {
   const std::string body = R"({"messages": [{"role": "user", "content": "Hello"}], "seed": 3,
                                "max_tokens": 20, "temperature": 0.5)";
-  const json whole = AskForJson(server->port(), kChat, body + "}");
+  const json whole = AskForJson(server_->port(), kChat, body + "}");
   EXPECT_EQ(whole["timings"]["canvases"], 1);
   EXPECT_GT(whole["timings"]["denoise_steps"], 1);
   const std::string streamed =
-      Ask(server->port(), kChat,
+      Ask(server_->port(), kChat,
           body + R"(, "stream": true, "stream_options": {"include_drafts": true}})");
   EXPECT_THAT(streamed, HasSubstr("X-Rullama-Ignored: temperature\r\n"));
   std::string text;
@@ -383,7 +407,8 @@ TEST(CanvasApiTest, AStreamShowsCanvasesIfAsked) {
   EXPECT_GT(drafts, 0);
   EXPECT_LE(deltas, 2) << "that of the canvas, and what could have become a marker";
   EXPECT_EQ(whole["choices"][0]["message"]["content"], text);
-  EXPECT_THAT(Ask(server->port(), kChat, body + R"(, "stream": true})"), Not(HasSubstr("draft\"")));
+  EXPECT_THAT(Ask(server_->port(), kChat, body + R"(, "stream": true})"),
+              Not(HasSubstr("draft\"")));
 }
 
 // Would run into the time limit of the test if the slots stayed taken.
