@@ -75,7 +75,6 @@ void Api::Handle(Exchange& exchange) {
                fmt::format("endpoint=\"{}\",code=\"{}\"", record.endpoint, record.status));
   metrics_.Observe(Distribution::kRequestSeconds, SecondsSince(call.begin()));
   if (options_.log) Log(call);
-  if (options_.log_prompt && !call.request().body.empty() && record.status != 401) LogPrompt(call);
 }
 
 void Api::Answer(Call& call) {
@@ -84,8 +83,10 @@ void Api::Answer(Call& call) {
   const FoundRoute found = FindRoute(request.method, request.path, options_);
   if (found.route != nullptr) {
     call.record().endpoint = found.route->path;
-    if (!found.route->needs_key || CheckKey(call)) found.route->handle(services_, call);
-    return;
+    if (found.route->needs_key && !CheckKey(call)) return;
+    // In front of the answer, so that a prompt that ends the server is there too.
+    if (options_.log_prompt && !request.body.empty()) LogPrompt(call);
+    return found.route->handle(services_, call);
   }
   const std::string path = ShownName(request.path.substr(0, 64));
   if (!found.allowed.empty()) {

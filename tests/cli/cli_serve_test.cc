@@ -189,11 +189,14 @@ TEST_F(ServeTest, RefusesWrongListsOfModels) {
   }
 }
 
-// Clients see a closed connection, and a server that is started again takes the same port.
+// Clients see a closed connection, a server that is started again takes the same port, and the log
+// of prompts has those that were not answered.
 TEST_F(ServeTest, IsStartedAgainAfterItWasKilled) {
+  const std::filesystem::path prompts = folder_ / "prompts";
   std::string port_text = "0";
   for (int i = 0; i < 2; ++i) {
-    RunningProgram program({"serve", "-m", TinyModel(), "--threads", "1", "--port", port_text},
+    RunningProgram program({"serve", "-m", TinyModel(), "--threads", "1", "--port", port_text,
+                            "--log-prompts", prompts.string()},
                            {.join_streams = true});
     ReadUntil(program, "listening on http://127.0.0.1:");
     const auto port = static_cast<uint16_t>(std::stoi(ReadUntil(program, "tokens)")));
@@ -207,6 +210,9 @@ TEST_F(ServeTest, IsStartedAgainAfterItWasKilled) {
     EXPECT_THAT(client.ReadAll(), Not(HasSubstr("[DONE]")));
     EXPECT_EQ(program.Wait(), 128 + SIGKILL);
   }
+  std::ifstream log(prompts);
+  const std::string text((std::istreambuf_iterator<char>(log)), {});
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
 }
 
 // A lost device is opened again once; one that is lost again at once ends the server.
