@@ -3,8 +3,8 @@
 
 Starts `rullama serve` with 4 slots and lets clients send all kinds of requests until so many tokens are generated. One
 in ten leaves in the middle of its answer, and some ask for what does not exist. Fails if an answer has another status
-than it should, if one of the requests that are repeated all the time gets other bytes than alone, or if memory or
-descriptors grow behind the first tenth.
+than it should, if one of the requests that are repeated all the time gets other bytes than alone, or if memory,
+descriptors or threads grow behind the first tenth.
 """
 
 import argparse
@@ -120,7 +120,7 @@ class Soak:
             if found != expected:
                 self.faults.append(f"{body}: {found}, alone {expected}")
             return
-        path, body, expected = any_request(rng, rng.randint(1, 250))
+        path, body, expected = any_request(rng, rng.randint(1, self.arguments.longest))
         if rng.random() < 0.1:
             self.leave(rng, path, {**body, "stream": True})
             self.count("left")
@@ -145,14 +145,15 @@ class Soak:
         connection.close()
         return float(text.split("\nrullama_generated_tokens_total ")[1].split("\n")[0])
 
-    def memory_and_files(self):
-        """Resident MiB, open descriptors."""
+    def usage(self):
+        """Resident MiB, open descriptors, threads."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         kib = int(status.split("VmRSS:")[1].split()[0])
-        return kib / 1024, len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+        threads = int(status.split("Threads:")[1].split()[0])
+        return kib / 1024, len(list(Path(f"/proc/{self.pid}/fd").iterdir())), threads
 
     def run(self):
-        """The samples (tokens, MiB, descriptors) that were taken meanwhile."""
+        """The samples (tokens, MiB, descriptors, threads) that were taken meanwhile."""
         threads = [threading.Thread(target=self.client, args=(seed,)) for seed in range(self.arguments.clients)]
         for thread in threads:
             thread.start()
@@ -160,9 +161,9 @@ class Soak:
         begin = time.monotonic()
         while not samples or samples[-1][0] < self.arguments.tokens and not self.faults:
             time.sleep(1)
-            samples.append((self.generated(), *self.memory_and_files()))
+            samples.append((self.generated(), *self.usage()))
             if len(samples) % 30 == 0:
-                print("{:9.0f} tokens, {:7.1f} MiB, {:3d} descriptors".format(*samples[-1]), flush=True)
+                print("{:9.0f} tokens, {:7.1f} MiB, {:3d} descriptors, {:3d} threads".format(*samples[-1]), flush=True)
         self.over.set()
         for thread in threads:
             thread.join()
@@ -181,12 +182,15 @@ def check_growth(samples, clients):
     early = [s for s in samples if 0.1 * total <= s[0] < 0.2 * total]
     late = [s for s in samples if s[0] >= 0.9 * total]
     first, last = mean(s[1] for s in early), mean(s[1] for s in late)
-    files = max(s[2] for s in samples if s[0] < 0.2 * total), max(s[2] for s in late)
-    print(f"memory {first:.1f} -> {last:.1f} MiB ({last / first - 1:+.1%}), descriptors at most {files[0]} -> {files[1]}")
+    files, threads = ((max(s[i] for s in samples if s[0] < 0.2 * total), max(s[i] for s in late)) for i in (2, 3))
+    print(f"memory {first:.1f} -> {last:.1f} MiB ({last / first - 1:+.1%}), descriptors at most {files[0]} -> {files[1]},")
+    print(f"threads at most {threads[0]} -> {threads[1]}")
     if last > 1.02 * first:
         yield f"memory grows from {first:.1f} to {last:.1f} MiB"
     if files[1] > files[0] + clients:
         yield f"descriptors grow from {files[0]} to {files[1]}"
+    if threads[1] > threads[0] + clients:
+        yield f"threads grow from {threads[0]} to {threads[1]}"
 
 
 def main():
@@ -195,6 +199,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--longest", type=int, default=250, help="most tokens of an answer")
     parser.add_argument("--backend", default="cpu")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -203,13 +208,15 @@ def main():
         flags = ["--config", "config.yaml", "--slots", "4", "-c", "2048", "--backend", arguments.backend]
         with Server(arguments.program, flags, folder) as server:
             soak = Soak(server.port, server.process.pid, arguments)
-            idle = soak.memory_and_files()[1]
+            idle = soak.usage()
             samples = soak.run()
             time.sleep(2)
             faults = soak.faults + list(check_growth(samples, arguments.clients))
-            left_open = soak.memory_and_files()[1] - idle
-            if left_open > 0:
-                faults.append(f"{left_open} descriptors stay open")
+            after = soak.usage()
+            if after[1] > idle[1]:
+                faults.append(f"{after[1] - idle[1]} descriptors stay open")
+            if after[2] > idle[2]:
+                faults.append(f"{after[2] - idle[2]} threads stay")
     for fault in faults[:20]:
         print(fault)
     sys.exit(1 if faults else 0)
