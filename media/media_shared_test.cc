@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/read_file_test_util.h"
 #include "media/log_mel.h"
 #include "media/picture.h"
 #include "media/picture_size.h"
@@ -28,10 +28,7 @@ constexpr char kFolder[] = RULLAMA_SOURCE_DIR "/../shared/goldens/tiny-media/";
 
 template <typename T>
 std::vector<T> ReadGolden(const std::string& name) {
-  std::ifstream file(kFolder + name, std::ios::binary);
-  EXPECT_TRUE(file.good()) << name;
-  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)),
-                                std::istreambuf_iterator<char>());
+  const std::string bytes = ReadWholeFile(kFolder + name);
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;

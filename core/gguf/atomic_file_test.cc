@@ -21,6 +21,8 @@
 #include <iterator>
 #include <thread>
 
+#include "core/base/read_file_test_util.h"
+
 namespace rullama {
 namespace {
 
@@ -47,8 +49,7 @@ class AtomicFileTest : public ::testing::Test {
     return Path(name);
   }
   [[nodiscard]] std::string Content(const std::string& name) const {
-    std::ifstream file(Path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    return ReadWholeFile(Path(name));
   }
   [[nodiscard]] std::vector<std::string> Names() const {
     std::vector<std::string> names;

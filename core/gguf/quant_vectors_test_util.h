@@ -6,20 +6,18 @@
 #include <bit>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "core/base/read_file_test_util.h"
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf_value.h"
 
 namespace rullama {
 
 inline std::vector<std::byte> ReadBytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << "cannot read " << path;
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string text = ReadWholeFile(path);
   const auto* first = reinterpret_cast<const std::byte*>(text.data());
   return {first, first + text.size()};
 }

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <numeric>
 #include <string>
 
 #include "core/base/must_test_util.h"
+#include "core/base/read_file_test_util.h"
 #include "core/gguf/gguf_writer.h"
 
 namespace rullama {
@@ -36,10 +36,7 @@ class SnapshotFileTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
-  [[nodiscard]] std::string ReadBytes() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  [[nodiscard]] std::string ReadBytes() const { return ReadWholeFile(path_); }
   void WriteBytes(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary) << bytes;
   }

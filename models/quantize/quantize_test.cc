@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
+#include "core/base/read_file_test_util.h"
 #include "core/gguf/dequantize.h"
 #include "core/gguf/gguf_writer.h"
 
@@ -87,10 +86,7 @@ class QuantizeFileTest : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
-  [[nodiscard]] std::string Bytes(const char* name) const {
-    std::ifstream file(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  [[nodiscard]] std::string Bytes(const char* name) const { return ReadWholeFile(path(name)); }
 
  private:
   fs::path folder_;

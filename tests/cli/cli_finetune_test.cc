@@ -30,12 +30,6 @@ std::string TrainedModel() {
   return std::string(RULLAMA_SOURCE_DIR) + "/tests/data/tiny-e2b-Q4_K_M.gguf";
 }
 
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class FinetuneTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -87,7 +81,7 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
       Finetune("adapter", {"--iters", "25", "--json", "--trace", trace.string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   int steps = 0;
-  const auto recorded = nlohmann::json::parse(ReadAll(trace));
+  const auto recorded = nlohmann::json::parse(ReadFile(trace));
   EXPECT_EQ(TraceFault(recorded), "");
   const auto& events = recorded["traceEvents"];
   for (const auto& event : events) {
@@ -168,12 +162,12 @@ TEST_F(FinetuneTest, FilesAreReadAndWrittenAsAsked) {
     EXPECT_EQ(validation.at("tokens"), 2 * tokens);
   }
   EXPECT_EQ(LinesOf(result, "final").at(0).at("test").at("tokens"), 3 * tokens);
-  const auto config = nlohmann::json::parse(ReadAll(folder_ / "named/adapter_config.json"));
+  const auto config = nlohmann::json::parse(ReadFile(folder_ / "named/adapter_config.json"));
   EXPECT_EQ(config.at("use_rslora"), true);
   EXPECT_NEAR(config.at("lora_alpha"), 32, 1e-9);
   EXPECT_THAT(config.at("target_modules").get<std::string>(),
               HasSubstr(R"(.*language_model\..*\b()"));
-  EXPECT_THAT(ReadAll(folder_ / "named/adapter_model.safetensors"),
+  EXPECT_THAT(ReadFile(folder_ / "named/adapter_model.safetensors"),
               HasSubstr("base_model.model.model.language_model.layers.0."));
   std::vector<std::string> again = more;
   again.insert(again.end(), {"--resume", (folder_ / "named").string()});
@@ -238,7 +232,7 @@ TEST_F(FinetuneTest, ARunThatGoesOnIsTheRunThatDidNotStop) {
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
   for (const char* file : {"adapter_model.safetensors", "0000005/training_state.safetensors",
                            "0000005/training_state.json", "adapter.gguf"}) {
-    EXPECT_EQ(ReadAll(folder_ / "whole" / file), ReadAll(folder_ / "rest" / file)) << file;
+    EXPECT_EQ(ReadFile(folder_ / "whole" / file), ReadFile(folder_ / "rest" / file)) << file;
   }
   const RunResult other = Finetune(
       "other", {"--iters", "5", "--seed", "1", "--resume", (folder_ / "whole/0000003").string()});
@@ -251,7 +245,7 @@ std::map<std::string, std::string> FilesBelow(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
-    files[fs::relative(entry.path(), folder).string()] = ReadAll(entry.path());
+    files[fs::relative(entry.path(), folder).string()] = ReadFile(entry.path());
   }
   return files;
 }
@@ -316,7 +310,7 @@ TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
   EXPECT_EQ(validations[0].at("step"), 1);
   EXPECT_EQ(validations[0].at("best"), true);
   EXPECT_FALSE(LinesOf(rest, "final").at(0).contains("loss"));
-  EXPECT_EQ(ReadAll(folder_ / "run/best/adapter.gguf"), ReadAll(folder_ / "run/adapter.gguf"));
+  EXPECT_EQ(ReadFile(folder_ / "run/best/adapter.gguf"), ReadFile(folder_ / "run/adapter.gguf"));
 }
 
 TEST_F(FinetuneTest, FlagsOfLlamaFinetuneMeanTheSame) {
@@ -352,7 +346,7 @@ TEST_F(FinetuneTest, FlagsOfLlamaFinetuneMeanTheSame) {
                                        "--save-every",
                                        "1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const auto state = nlohmann::json::parse(ReadAll(folder_ / "named/0000001/training_state.json"));
+  const auto state = nlohmann::json::parse(ReadFile(folder_ / "named/0000001/training_state.json"));
   const std::pair<const char*, const char*> expected[] = {{"learning_rate", "0.003"},
                                                           {"min_learning_rate", "0.001"},
                                                           {"weight_decay", "1e-09"},
@@ -397,8 +391,8 @@ TEST_F(FinetuneTest, FlagsOfOtherTrainersSayWhatToUse) {
 TEST_F(FinetuneTest, ComputingActivationsAgainChangesNoByte) {
   ASSERT_EQ(Finetune("kept", {"--iters", "2", "--no-grad-checkpoint"}).exit_code, 0);
   ASSERT_EQ(Finetune("again", {"--iters", "2", "--grad-checkpoint"}).exit_code, 0);
-  EXPECT_EQ(ReadAll(folder_ / "kept/adapter_model.safetensors"),
-            ReadAll(folder_ / "again/adapter_model.safetensors"));
+  EXPECT_EQ(ReadFile(folder_ / "kept/adapter_model.safetensors"),
+            ReadFile(folder_ / "again/adapter_model.safetensors"));
 }
 
 TEST_F(FinetuneTest, GradientsOfBackendsAreCompared) {
@@ -427,7 +421,7 @@ TEST_F(FinetuneTest, GradientsOfBackendsAreCompared) {
 // The golden's tokens, targets and adapter, as a user of other tools has them in files.
 TEST_F(FinetuneTest, TokensAndHalvesOfPairsGiveTheLossOfTheGolden) {
   const std::string golden = std::string(RULLAMA_SOURCE_DIR) + "/../shared/goldens/train-e2b/";
-  const auto cases = nlohmann::json::parse(ReadAll(golden + "golden.json")).at("cases");
+  const auto cases = nlohmann::json::parse(ReadFile(golden + "golden.json")).at("cases");
   const nlohmann::json& chat = cases.at("chat");
   std::ofstream(folder_ / "tokens.jsonl")
       << nlohmann::json{{"ids", chat.at("ids")}, {"targets", chat.at("targets")}} << "\n";

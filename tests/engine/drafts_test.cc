@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/base/read_file_test_util.h"
 #include "engine/api/engine.h"
 
 namespace rullama {
@@ -206,8 +206,7 @@ TEST(DraftsOnCpu, ADraftModelThatDenoisesIsRefused) {
 }
 
 TEST(DraftsOnCpu, ADraftModelOfOtherTokensIsRefused) {
-  std::ifstream file(kE2b, std::ios::binary);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  std::string bytes = ReadWholeFile(kE2b);
   const size_t token = bytes.find("<mask>");
   ASSERT_NE(token, std::string::npos);
   bytes.replace(token, 6, "<musk>");

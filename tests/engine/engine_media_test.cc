@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/base/read_file_test_util.h"
 #include "engine/api/engine.h"
 
 namespace rullama {
@@ -164,9 +164,8 @@ TEST(EngineMedia, BytesAndFilesAreTheSame) {
   const auto engine = OpenPair("e2b");
   Request request = ChatOf(TinyPicture(), "Who?");
   const Completion from_file = Answer(*engine, request);
-  std::ifstream file(request.media.front().path, std::ios::binary);
+  request.media.front().bytes = ReadWholeFile(request.media.front().path);
   request.media.front().path.clear();
-  request.media.front().bytes.assign(std::istreambuf_iterator<char>(file), {});
   const Completion from_bytes = Answer(*engine, request);
   EXPECT_EQ(from_bytes.ids, from_file.ids);
   EXPECT_GT(from_bytes.cached_tokens, from_file.media.front().tokens);

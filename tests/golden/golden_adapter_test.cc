@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/read_file_test_util.h"
 #include "core/runtime/output_names.h"
 #include "core/safetensors/safetensors.h"
 #include "models/common/adapters/adapter.h"
@@ -132,8 +133,7 @@ TEST(GoldenAdapterFile, PeftTensorsSurviveARoundTrip) {
       outputs.push_back({tensor.name, tensor.shape, values.back()});
     }
     const std::vector<std::byte> bytes = EncodeSafetensors(outputs, file.metadata());
-    std::ifstream original(path, std::ios::binary);
-    const std::string expected((std::istreambuf_iterator<char>(original)), {});
+    const std::string expected = ReadWholeFile(path);
     ASSERT_EQ(bytes.size(), expected.size()) << model;
     EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0) << model;
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/read_file_test_util.h"
 #include "engine/media_encoder.h"
 #include "models/gemma4/towers/towers.h"
 #include "tests/golden/golden_support.h"
@@ -52,9 +53,9 @@ nlohmann::json MediumOf(const std::string& prefix, const std::string& name) {
 Picture PixelsOf(const nlohmann::json& medium) {
   const std::string shared_name = fmt::format(
       "e2b.{}.{}.rgb.u8", medium.at("name").get<std::string>(), medium.at("budget").get<int>());
-  std::ifstream file(kGoldens / medium.value("rgb", shared_name), std::ios::binary);
+  const std::string bytes = ReadWholeFile(kGoldens / medium.value("rgb", shared_name));
   Picture picture{.width = medium.at("size")[0], .height = medium.at("size")[1], .rgb = {}};
-  picture.rgb.assign(std::istreambuf_iterator<char>(file), {});
+  picture.rgb.assign(bytes.begin(), bytes.end());
   EXPECT_EQ(picture.rgb.size(), size_t{picture.width} * picture.height * 3);
   return picture;
 }

@@ -1,8 +1,6 @@
 // Pictures and sound over HTTP, against texts of transformers. Needs ../shared.
 #include <gmock/gmock.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/base/read_file_test_util.h"
 #include "server/api.h"
 #include "server/base64.h"
 #include "server/http_server.h"
@@ -32,8 +31,7 @@ constexpr const char* kAnswer =
 constexpr const char* kHeard = "\"Think? What about?\" asked Prince Andrew with surprise.";
 
 std::string Encoded(const std::string& name) {
-  std::ifstream file(kMedia + name, std::ios::binary);
-  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const std::string bytes = ReadWholeFile(kMedia + name);
   return Base64(std::as_bytes(std::span(bytes)));
 }
 

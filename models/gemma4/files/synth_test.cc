@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
+#include "core/base/read_file_test_util.h"
 #include "core/config/layered_config.h"
 #include "core/gguf/dequantize.h"
 #include "models/common/files/synth_blocks.h"
@@ -93,17 +92,12 @@ INSTANTIATE_TEST_SUITE_P(Types, SynthBlocks,
                                            DType::kQ6_K),
                          [](const auto& row) { return std::string(NameOf(row.param)); });
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 TEST(Synth, FileIsAModelAndDependsOnTheSeedAlone) {
   const Gemma4Config config = ConfigOf("tiny");
   SyntheticOptions options{.mix = *FindQuantMix("Q4_K_M"), .seed = 3, .name = "test"};
   const std::string path = ::testing::TempDir() + "/synth_test.gguf";
   ASSERT_TRUE(WriteSynthetic(config, options, path));
-  const std::string first = ReadAll(path);
+  const std::string first = ReadWholeFile(path);
   const auto file = GgufFile::Open(path);
   ASSERT_TRUE(file) << file.error().ToString();
   const auto read = Gemma4Config::FromFile(*file);
@@ -113,10 +107,10 @@ TEST(Synth, FileIsAModelAndDependsOnTheSeedAlone) {
   EXPECT_TRUE(weights) << weights.error().ToString();
   options.threads = 3;
   ASSERT_TRUE(WriteSynthetic(config, options, path));
-  EXPECT_EQ(ReadAll(path), first);
+  EXPECT_EQ(ReadWholeFile(path), first);
   options.seed = 4;
   ASSERT_TRUE(WriteSynthetic(config, options, path));
-  EXPECT_NE(ReadAll(path), first);
+  EXPECT_NE(ReadWholeFile(path), first);
 }
 
 TEST(Synth, SmallVocabularyIsRefused) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "core/base/read_file_test_util.h"
 #include "media/sound.h"
 #include "models/gemma4/towers/audio_tower.h"
 #include "tests/golden/golden_support.h"
@@ -117,8 +118,7 @@ TEST(AudioGraphTest, PaddedFramesDoNotCount) {
 }
 
 TEST(AudioGraphTest, UnifiedModelProjectsSamples) {
-  std::ifstream stream(kGoldens / "speech-16k-mono.wav", std::ios::binary);
-  const std::vector<char> bytes(std::istreambuf_iterator<char>(stream), {});
+  const std::string bytes = ReadWholeFile(kGoldens / "speech-16k-mono.wav");
   const std::vector<float> samples = Must(DecodeSound(std::as_bytes(std::span(bytes))));
   AudioRun tower("tiny-unified-mmproj-f16");
   EXPECT_EQ(AudioTokens(tower.config(), samples.size()), 35);
