@@ -372,6 +372,7 @@ NB_MODULE(_rullama, module) {
   using rullama::python::Answer;
   using rullama::python::LogitsStream;
   using rullama::python::Model;
+  module.attr("__version__") = RULLAMA_VERSION;
   nb::register_exception_translator(&rullama::python::RaiseInPython, nullptr);
   module.def(
       "split_message",

@@ -20,6 +20,7 @@ from ._errors import (
 )
 from ._finetune import TrainingData, TrainingReport, TrainingResult, finetune
 from ._model import Model
+from ._rullama import __version__
 from ._stream import AsyncStream, Stream
 from ._types import (
     Completion,
@@ -54,6 +55,7 @@ __all__ = [
     "TrainingReport",
     "TrainingResult",
     "UsageError",
+    "__version__",
     "diff",
     "finetune",
 ]

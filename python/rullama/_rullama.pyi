@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+__version__: str
+
 def split_message(message: str) -> tuple[str, str]: ...
 def finetune(
     model: str,

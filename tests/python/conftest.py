@@ -4,7 +4,8 @@ import pytest
 
 import rullama
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+SOURCE = Path(__file__).resolve().parents[2]
+DATA = SOURCE / "tests/data"
 E2B = DATA / "tiny-e2b-Q4_K_M.gguf"
 
 

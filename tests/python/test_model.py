@@ -3,14 +3,20 @@
 import gc
 import json
 import math
+import tomllib
 
 import numpy as np
 import pytest
 
 import rullama
-from conftest import DATA, E2B
+from conftest import DATA, E2B, SOURCE
 
 PROMPT = "The prince"
+
+
+def test_the_version_is_that_of_the_project():
+    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+    assert rullama.__version__ == project["version"]
 
 
 def test_the_same_seed_has_the_same_answer(model):
