@@ -163,7 +163,7 @@ class Reporter {
   void End(const FineTuneResult& result) {
     if (as_json_) {
       nlohmann::json line = {{"type", "final"}, {"step", result.step}, {"folder", result.folder}};
-      if (result.last.tokens > 0) line["loss"] = result.last.mean();
+      if (!result.history.steps.empty()) line["loss"] = result.history.steps.back();
       if (result.test.tokens > 0) line["test"] = AsJson(result.test);
       return Write(JsonLine(line));
     }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace rullama {
 
@@ -27,15 +28,15 @@ struct LossSum {
   [[nodiscard]] double mean() const { return tokens == 0 ? 0 : sum / static_cast<double>(tokens); }
 };
 
-// The optimizer steps since the last report.
+// Optimizer steps: those since the last report, or one.
 struct TrainingReport {
-  int64_t step = 0;   // the last one, from 1
-  int64_t steps = 0;  // of the run
-  LossSum loss = {};  // of all their tokens, each before its step
-  double norm = 0;    // of the last gradient, before it was clipped
-  double rate = 0;    // learning rate of the last step
-  double seconds = 0;
-  int64_t rows = 0;  // tokens that went through the model
+  int64_t step = 0;    // the last one, from 1
+  int64_t steps = 0;   // of the run
+  LossSum loss = {};   // of all their tokens, each before its step
+  double norm = 0;     // of the last gradient, before it was clipped
+  double rate = 0;     // learning rate of the last step
+  double seconds = 0;  // that they took, without validations and checkpoints
+  int64_t rows = 0;    // tokens that went through the model
 };
 
 struct ValidationReport {
@@ -46,6 +47,7 @@ struct ValidationReport {
 
 // Callbacks of a run, called on the thread that called FineTune. All members may be empty.
 struct FineTuneHooks {
+  std::function<void(const TrainingReport&)> on_step = {};  // each step alone
   std::function<void(const TrainingReport&)> on_report = {};
   std::function<void(const ValidationReport&)> on_validation = {};
   std::function<void(const std::string& folder)> on_saved = {};  // a checkpoint was written
@@ -61,10 +63,21 @@ struct FineTuneOptions {
   bool test_only = false;          // only the loss of the test set
 };
 
+struct LossPoint {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+// The mean losses of a run from its first step, also of what was done before it was resumed.
+struct LossHistory {
+  std::vector<double> steps;           // of each step, before it
+  std::vector<LossPoint> validations;  // in their order
+};
+
 struct FineTuneResult {
-  int64_t step = 0;    // optimizer steps that were done
-  LossSum last;        // of the last step, before it
-  LossSum test = {};   // of test.jsonl, if there is one
+  int64_t step = 0;   // optimizer steps that were done
+  LossSum test = {};  // of test.jsonl, if there is one
+  LossHistory history = {};
   std::string folder;  // with the adapter
   bool cancelled = false;
 };

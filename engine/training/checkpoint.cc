@@ -60,6 +60,29 @@ std::optional<T> MemberOf(const OrderedJson& object, const char* key) {
   return found->get<T>();
 }
 
+// The losses of as many steps as were done.
+std::optional<LossHistory> HistoryOf(const OrderedJson& place) {
+  const auto steps = MemberOf<uint64_t>(place, "step");
+  const auto losses = place.find("losses");
+  const auto validations = place.find("validations");
+  if (!steps || losses == place.end() || !losses->is_array() || losses->size() != *steps ||
+      validations == place.end() || !validations->is_array()) {
+    return std::nullopt;
+  }
+  LossHistory history;
+  for (const OrderedJson& loss : *losses) {
+    if (!loss.is_number()) return std::nullopt;
+    history.steps.push_back(loss.get<double>());
+  }
+  for (const OrderedJson& validation : *validations) {
+    const auto step = MemberOf<int64_t>(validation, "step");
+    const auto loss = MemberOf<double>(validation, "loss");
+    if (!step || !loss) return std::nullopt;
+    history.validations.push_back({*step, *loss});
+  }
+  return history;
+}
+
 Result<OrderedJson> ReadPlace(const fs::path& path) {
   RL_ASSIGN_OR_RETURN(const MmapFile file, MmapFile::Open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
@@ -132,9 +155,14 @@ Status WriteRunState(const RunState& state, const fs::path& folder) {
     tensors.push_back({name + std::string(kV), {std::ssize(values)}, values});
   }
   RL_RETURN_IF_ERROR(WriteFile(folder / kMomentsFile, EncodeSafetensors(std::move(tensors), {})));
-  const OrderedJson place = {{"version", kStateVersion},     {"step", state.step},
-                             {"validated", state.validated}, {"examples", state.examples},
-                             {"best_loss", state.best_loss}, {"run", state.identity}};
+  OrderedJson validations = OrderedJson::array();
+  for (const LossPoint& point : state.history.validations) {
+    validations.push_back({{"step", point.step}, {"loss", point.loss}});
+  }
+  const OrderedJson place = {
+      {"version", kStateVersion},      {"step", state.history.steps.size()},
+      {"examples", state.examples},    {"run", state.identity},
+      {"losses", state.history.steps}, {"validations", std::move(validations)}};
   const std::string text = place.dump(2) + "\n";
   return WriteFile(folder / kPlaceFile, std::as_bytes(std::span(text)));
 }
@@ -143,18 +171,10 @@ Result<RunState> ReadRunState(const fs::path& folder, const RunIdentity& identit
   const fs::path place_path = folder / kPlaceFile;
   RL_ASSIGN_OR_RETURN(const OrderedJson place, ReadPlace(place_path));
   RL_RETURN_IF_ERROR(CheckIdentity(place_path, place, identity));
-  const auto step = MemberOf<int64_t>(place, "step");
-  const auto validated = MemberOf<int64_t>(place, "validated");
   const auto examples = MemberOf<uint64_t>(place, "examples");
-  const auto best = MemberOf<double>(place, "best_loss");
-  if (!step || *step < 0 || !validated || !examples || !best) {
-    return BadState(place_path, "does not say the steps that were done");
-  }
-  RunState state{.identity = identity,
-                 .step = *step,
-                 .validated = *validated,
-                 .examples = *examples,
-                 .best_loss = *best};
+  auto history = HistoryOf(place);
+  if (!examples || !history) return BadState(place_path, "does not say the steps that were done");
+  RunState state{.identity = identity, .examples = *examples, .history = *std::move(history)};
   RL_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(folder / kMomentsFile));
   for (const SafetensorsTensor& tensor : file.tensors()) {
     const std::string_view name = tensor.name;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "engine/api/training.h"
 
 namespace rullama {
 
@@ -27,10 +28,8 @@ using RunIdentity = std::map<std::string, std::string>;
 
 struct RunState {
   RunIdentity identity;
-  int64_t step = 0;        // optimizer steps that were done
-  int64_t validated = -1;  // of the last validation; -1: there was none
-  uint64_t examples = 0;   // that the steps saw
-  double best_loss = 0;    // of validation; 0: there was none
+  uint64_t examples = 0;  // that were seen
+  LossHistory history = {};
   // AdamW's moments by parameter.
   std::map<std::string, std::vector<float>> m = {};
   std::map<std::string, std::vector<float>> v = {};

@@ -49,6 +49,7 @@ class FineTuning {
  private:
   [[nodiscard]] const TrainingConfig& config() const { return setup_.config(); }
   [[nodiscard]] int64_t steps() const { return setup_.steps(); }
+  [[nodiscard]] int64_t step() const { return std::ssize(history_.steps); }  // that were done
   [[nodiscard]] Trainer& trainer() { return setup_.trainer(); }
 
   // The values of A and B, and of the moments when a run goes on.
@@ -63,9 +64,7 @@ class FineTuning {
     RL_ASSIGN_OR_RETURN(const fs::path folder, FindCheckpoint(options_.resume));
     RL_RETURN_IF_ERROR(setup_.ReadAdapter(folder.string()));
     RL_ASSIGN_OR_RETURN(RunState state, ReadRunState(folder, Identity()));
-    step_ = state.step;
-    validated_ = state.validated;
-    best_loss_ = state.best_loss;
+    history_ = std::move(state.history);
     for (const std::string& name : trainer().parameters()) {
       RL_RETURN_IF_ERROR(trainer().Write(FirstMomentOf(name), state.m[name]));
       RL_RETURN_IF_ERROR(trainer().Write(SecondMomentOf(name), state.v[name]));
@@ -111,29 +110,40 @@ class FineTuning {
 
   [[nodiscard]] bool IsCancelled() const { return hooks_.cancelled && hooks_.cancelled->load(); }
 
+  Result<TrainingReport> Step(double rate) {
+    const auto started = Clock::now();
+    RL_ASSIGN_OR_RETURN(const StepResult result,
+                        trainer().Step(setup_.ExamplesOf(step()), step(), rate));
+    history_.steps.push_back(result.loss.mean());
+    return TrainingReport{.step = step(),
+                          .steps = steps(),
+                          .loss = result.loss,
+                          .norm = result.norm,
+                          .rate = rate,
+                          .seconds = SecondsSince(started),
+                          .rows = result.rows};
+  }
+
   Status Train() {
     const LearningRate rates = LearningRateOf(config(), steps());
     RL_RETURN_IF_ERROR(ValidateIfDue());
     TrainingReport report{.steps = steps()};
-    auto started = Clock::now();
-    while (step_ < steps() && !IsCancelled()) {
-      report.rate = rates.At(step_);
-      RL_ASSIGN_OR_RETURN(const StepResult result,
-                          trainer().Step(setup_.ExamplesOf(step_), step_, report.rate));
-      report.step = ++step_;
-      last_ = result.loss;
-      report.loss.sum += result.loss.sum;
-      report.loss.tokens += result.loss.tokens;
-      report.rows += result.rows;
-      report.norm = result.norm;
-      if (step_ % config().steps_per_report == 0 || step_ == steps()) {
-        report.seconds = SecondsSince(started);
+    while (step() < steps() && !IsCancelled()) {
+      RL_ASSIGN_OR_RETURN(const TrainingReport one, Step(rates.At(step())));
+      if (hooks_.on_step) hooks_.on_step(one);
+      report.step = one.step;
+      report.loss.sum += one.loss.sum;
+      report.loss.tokens += one.loss.tokens;
+      report.norm = one.norm;
+      report.rate = one.rate;
+      report.seconds += one.seconds;
+      report.rows += one.rows;
+      if (step() % config().steps_per_report == 0 || step() == steps()) {
         if (hooks_.on_report) hooks_.on_report(report);
         report = {.steps = steps()};
-        started = Clock::now();
       }
       RL_RETURN_IF_ERROR(ValidateIfDue());
-      if (step_ % config().save_every == 0 && step_ != steps()) {
+      if (step() % config().save_every == 0 && step() != steps()) {
         RL_RETURN_IF_ERROR(SaveCheckpoint());
       }
     }
@@ -160,20 +170,21 @@ class FineTuning {
 
   [[nodiscard]] bool IsValidationDue() const {
     if (setup_.validation().empty() || config().val_batches == 0) return false;
-    return validated_ != step_ && (step_ % config().steps_per_eval == 0 || step_ == steps());
+    const bool done = !history_.validations.empty() && history_.validations.back().step == step();
+    return !done && (step() % config().steps_per_eval == 0 || step() == steps());
   }
 
   Status ValidateIfDue() {
     if (!IsValidationDue()) return OkStatus();
     RL_ASSIGN_OR_RETURN(const LossSum loss, LossOf(setup_.validation(), config().val_batches));
     if (IsCancelled()) return OkStatus();
-    validated_ = step_;
-    const bool is_best = step_ > 0 && (best_loss_ == 0 || loss.mean() < best_loss_);
-    if (is_best) {
-      best_loss_ = loss.mean();
-      RL_RETURN_IF_ERROR(SaveAdapter(fs::path(config().output) / "best"));
-    }
-    if (hooks_.on_validation) hooks_.on_validation({step_, loss, is_best});
+    const bool is_best =
+        step() > 0 && std::ranges::all_of(history_.validations, [&](const LossPoint& point) {
+          return point.step == 0 || loss.mean() < point.loss;
+        });
+    history_.validations.push_back({step(), loss.mean()});
+    if (is_best) RL_RETURN_IF_ERROR(SaveAdapter(fs::path(config().output) / "best"));
+    if (hooks_.on_validation) hooks_.on_validation({step(), loss, is_best});
     return OkStatus();
   }
 
@@ -192,15 +203,13 @@ class FineTuning {
   Status SaveCheckpoint() {
     RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
     RunState state{.identity = Identity(),
-                   .step = step_,
-                   .validated = validated_,
-                   .examples = static_cast<uint64_t>(step_ * setup_.examples_of_step()),
-                   .best_loss = best_loss_};
+                   .examples = static_cast<uint64_t>(step() * setup_.examples_of_step()),
+                   .history = history_};
     for (const std::string& name : trainer().parameters()) {
       RL_ASSIGN_OR_RETURN(state.m[name], trainer().Read(FirstMomentOf(name)));
       RL_ASSIGN_OR_RETURN(state.v[name], trainer().Read(SecondMomentOf(name)));
     }
-    const fs::path folder = fs::path(config().output) / CheckpointName(step_);
+    const fs::path folder = fs::path(config().output) / CheckpointName(step());
     const auto fill = [&](const fs::path& temporary) -> Status {
       RL_RETURN_IF_ERROR(WriteAdapter(adapter, temporary));
       return WriteRunState(state, temporary);
@@ -211,8 +220,8 @@ class FineTuning {
   }
 
   Result<FineTuneResult> Finish() {
-    FineTuneResult result{.step = step_, .last = last_, .folder = config().output};
-    const bool trained = !options_.test_only && step_ == steps() && !IsValidationDue();
+    FineTuneResult result{.step = step(), .history = history_, .folder = config().output};
+    const bool trained = !options_.test_only && step() == steps() && !IsValidationDue();
     if (trained) {
       RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
       RL_RETURN_IF_ERROR(WriteAdapter(adapter, config().output));
@@ -230,10 +239,7 @@ class FineTuning {
   const FineTuneOptions& options_;
   const FineTuneHooks& hooks_;
   TrainingSetup setup_;
-  int64_t step_ = 0;        // that were done
-  int64_t validated_ = -1;  // the step of the last validation
-  LossSum last_;
-  double best_loss_ = 0;
+  LossHistory history_;
 };
 
 }  // namespace

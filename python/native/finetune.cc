@@ -101,7 +101,7 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
   nb::dict values;
   values["folder"] = run.folder;
   values["step"] = run.step;
-  values["loss"] = run.last.mean();
+  values["loss"] = run.history.steps.empty() ? 0 : run.history.steps.back();
   values["test_loss"] = run.test.tokens > 0 ? nb::cast(run.test.mean()) : nb::none();
   values["log"] = nb::cast(log);
   return values;

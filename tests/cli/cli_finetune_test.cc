@@ -309,7 +309,7 @@ TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
   ASSERT_EQ(validations.size(), 1u);
   EXPECT_EQ(validations[0].at("step"), 1);
   EXPECT_EQ(validations[0].at("best"), true);
-  EXPECT_FALSE(LinesOf(rest, "final").at(0).contains("loss"));
+  EXPECT_GT(LinesOf(rest, "final").at(0).at("loss"), 0);
   EXPECT_EQ(ReadFile(folder_ / "run/best/adapter.gguf"), ReadFile(folder_ / "run/adapter.gguf"));
 }
 
