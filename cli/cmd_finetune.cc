@@ -4,14 +4,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "cli/command.h"
 #include "cli/json_text.h"
 #include "cli/loading.h"
+#include "cli/loss_plot.h"
 #include "cli/options.h"
 #include "cli/signals.h"
 #include "cli/trace.h"
+#include "core/gguf/atomic_file.h"
 #include "engine/training/fine_tune.h"
 #include "engine/training/gradients.h"
 
@@ -144,16 +147,32 @@ nlohmann::json AsJson(const LossSum& loss) {
   return {{"loss", loss.mean()}, {"perplexity", std::exp(loss.mean())}, {"tokens", loss.tokens}};
 }
 
+double TokensPerSecond(const TrainingReport& report) {
+  return static_cast<double>(report.rows) / std::max(report.seconds, 1e-9);
+}
+
+// "45 s", "12 min", "3.5 h".
+std::string TimeText(double seconds) {
+  constexpr double kMinute = 60;
+  constexpr double kHour = 3600;
+  if (seconds < 2 * kMinute) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.0f} min", seconds / kMinute);
+  return fmt::format("{:.1f} h", seconds / kHour);
+}
+
 // Writes what happens to stdout, as lines of text or of JSON. The first error of stdout is kept.
 class Reporter {
  public:
-  Reporter(Console& console, bool as_json) : console_(console), as_json_(as_json) {}
+  Reporter(Console& console, bool as_json)
+      : console_(console), as_json_(as_json), progress_(console, "training") {}
 
   [[nodiscard]] FineTuneHooks Hooks() {
-    return {.on_report = [this](const TrainingReport& report) { Report(report); },
+    return {.on_step = [this](const TrainingReport& step) { ShowProgress(step); },
+            .on_report = [this](const TrainingReport& report) { Report(report); },
             .on_validation = [this](const ValidationReport& report) { Report(report); },
             .on_saved =
                 [this](const std::string& folder) {
+                  progress_.Clear();
                   console_.Note(fmt::format("wrote the checkpoint '{}'", folder));
                 },
             .cancelled = CancelFlag()};
@@ -174,12 +193,25 @@ class Reporter {
   }
 
  private:
+  // Reports are the progress where nothing can be drawn.
+  void ShowProgress(const TrainingReport& step) {
+    if (!console_.stderr_draws()) return;
+    ++steps_;
+    seconds_ += step.seconds;
+    const double left =
+        seconds_ / static_cast<double>(steps_) * static_cast<double>(step.steps - step.step);
+    progress_.Update(step.step, step.steps,
+                     fmt::format(", loss {:.3f}, {:.0f} tokens/s, {} left", step.loss.mean(),
+                                 TokensPerSecond(step), TimeText(left)));
+  }
+
   void Write(const std::string& text) {
+    progress_.Clear();
     if (status_) status_ = console_.Write(text);
   }
 
   void Report(const TrainingReport& report) {
-    const double speed = static_cast<double>(report.rows) / std::max(report.seconds, 1e-9);
+    const double speed = TokensPerSecond(report);
     if (as_json_) {
       nlohmann::json line = AsJson(report.loss);
       line.update({{"type", "train"},
@@ -209,8 +241,18 @@ class Reporter {
 
   Console& console_;
   bool as_json_;
+  Progress progress_;
+  int64_t steps_ = 0;  // of this process
+  double seconds_ = 0;
   Status status_;
 };
+
+Status WriteLossPlot(const FineTuneResult& result) {
+  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(result.folder + "/loss.svg"));
+  const std::string svg = SvgFile(LossPlot(result.history));
+  RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(svg))));
+  return file.Commit();
+}
 
 Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loaded,
                           const HostHooks& host, Console& console) {
@@ -240,6 +282,7 @@ Result<int> Finetune(const FinetuneFlags& flags, TraceFile* trace, Console& cons
                                     reporter.Hooks(), host, console));
   reporter.End(result);
   RL_RETURN_IF_ERROR(reporter.status());
+  if (!result.history.steps.empty()) RL_RETURN_IF_ERROR(WriteLossPlot(result));
   if (result.cancelled) {
     console.Note(
         fmt::format("stopped after step {}; go on with --resume '{}'", result.step, result.folder));

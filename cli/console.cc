@@ -57,10 +57,11 @@ Result<std::string> ReadAll(int fd, size_t limit, std::string_view what, std::st
   }
 }
 
-// The line of a bar, at most `columns` wide: without its drawing, or nothing at all, where there is
-// no room.
-std::string DrawBar(std::string_view label, int64_t done, int64_t total, int columns) {
-  const std::string counts = fmt::format("{}/{}", done, total);
+// The line of a bar, at most `columns` wide: without its note, without its drawing, or nothing at
+// all, where there is no room.
+std::string DrawBar(std::string_view label, int64_t done, int64_t total, std::string_view note,
+                    int columns) {
+  const std::string counts = fmt::format("{}/{}{}", done, total, note);
   const auto taken = static_cast<int64_t>(label.size() + counts.size() + 4);  // " [] "
   const int64_t width = std::min<int64_t>(kBarWidth, columns - taken);
   if (width >= kMinBarWidth) {
@@ -69,6 +70,7 @@ std::string DrawBar(std::string_view label, int64_t done, int64_t total, int col
     bar.resize(static_cast<size_t>(width), '.');
     return fmt::format("{} [{}] {}", label, bar, counts);
   }
+  if (!note.empty()) return DrawBar(label, done, total, {}, columns);
   std::string percent = fmt::format("{} {} %", label, done * 100 / total);
   return percent.size() <= static_cast<size_t>(columns) ? percent : std::string();
 }
@@ -143,7 +145,7 @@ TerminalSize SizeOfTerminal(int fd) {
   return size;
 }
 
-void Progress::Update(int64_t done, int64_t total) {
+void Progress::Update(int64_t done, int64_t total, std::string_view note) {
   if (total <= 0 || console_.verbosity() < Verbosity::kNotes) return;
   if (!console_.stderr_draws()) {
     const int64_t tenth = done * 10 / total;
@@ -153,7 +155,7 @@ void Progress::Update(int64_t done, int64_t total) {
   }
   // The last column stays free: a cursor behind it may already be on the next row.
   const int columns = SizeOfTerminal(STDERR_FILENO).columns - 1;
-  console_.WriteError("\r" + DrawBar(label_, done, total, columns) + "\x1b[K");
+  console_.WriteError("\r" + DrawBar(label_, done, total, note, columns) + "\x1b[K");
   shown_ = true;
 }
 

@@ -84,7 +84,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void Update(int64_t done, int64_t total);
+  // `note`, if there is room for it, stands behind the bar.
+  void Update(int64_t done, int64_t total, std::string_view note = {});
   // Removes the bar.
   void Clear();
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cli/bench_plot.h"
+#include "cli/loss_plot.h"
 #include "cli/report/chart.h"
 #include "cli/report/heat_map.h"
 #include "cli/report/markup.h"
@@ -103,6 +104,19 @@ TEST(ChartTest, PlotOfBenchStaysText) {
   const Picture plot = BenchPlot(kHostile, {{kHostile, 8, 0, 2.5, 0.1}, {"tg", 4, 16, 1, 0}});
   EXPECT_EQ(MarkupFault(SvgFile(plot)), "");
   EXPECT_EQ(ForeignPart(SvgFile(plot)), "");
+}
+
+TEST(LossPlotTest, LongRunsAreMeansOfSteps) {
+  LossHistory history{.steps = {4, 2}, .validations = {{0, 5}, {2, 3}}};
+  const std::string small = SvgFile(LossPlot(history));
+  EXPECT_EQ(MarkupFault(small), "");
+  EXPECT_THAT(small, HasSubstr("step 2: 2<"));
+  EXPECT_THAT(small, HasSubstr("validation"));
+  history.steps.assign(1000, 1);
+  history.steps[998] = 4;
+  const std::string large = SvgFile(LossPlot(history));
+  EXPECT_THAT(large, HasSubstr("training, mean of 3 steps"));
+  EXPECT_EQ(MarkupFault(large), "");
 }
 
 TEST(ChartTest, LargerIsHigher) {

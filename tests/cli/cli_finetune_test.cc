@@ -313,6 +313,15 @@ TEST_F(FinetuneTest, AValidationThatWasInterruptedIsNotLost) {
   EXPECT_EQ(ReadFile(folder_ / "run/best/adapter.gguf"), ReadFile(folder_ / "run/adapter.gguf"));
 }
 
+TEST_F(FinetuneTest, ATerminalShowsHowFarItIs) {
+  ProgramOnTerminal program(Arguments("bar", {"--iters", "3"}));
+  EXPECT_EQ(program.Wait(), 0);
+  EXPECT_THAT(program.received(), HasSubstr("training ["));
+  EXPECT_THAT(program.received(), HasSubstr("] 2/3, loss "));
+  EXPECT_THAT(program.received(), HasSubstr(" s left"));
+  EXPECT_THAT(ReadFile(folder_ / "bar/loss.svg"), HasSubstr("step 3: "));
+}
+
 TEST_F(FinetuneTest, FlagsOfLlamaFinetuneMeanTheSame) {
   const RunResult result = RunRullama({"finetune",
                                        "--model",
