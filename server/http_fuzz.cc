@@ -45,7 +45,12 @@ HttpServer& Server() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   boost::asio::io_context io;
   tcp::socket socket(io);
-  socket.connect({boost::asio::ip::address_v4::loopback(), Server().port()});
+  boost::system::error_code failure;
+  do {
+    socket = tcp::socket(io);
+    socket.connect({boost::asio::ip::address_v4::loopback(), Server().port()}, failure);
+  } while (failure == boost::asio::error::interrupted);  // by the timer of the fuzzer
+  Require(!failure, "the server takes connections");
   boost::system::error_code closed;  // the server may have answered and closed before the end
   boost::asio::write(socket, boost::asio::buffer(data, size), closed);
   socket.shutdown(tcp::socket::shutdown_send, closed);
