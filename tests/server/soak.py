@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """soak.py --program RULLAMA --model FILE: many clients for a long time; run by hand.
 
-Starts `rullama serve` with 4 slots and lets clients send all kinds of requests until so many tokens are generated. One
-in ten leaves in the middle of its answer, and some ask for what does not exist. Fails if an answer has another status
-than it should, if one of the requests that are repeated all the time gets other bytes than alone, or if memory,
-descriptors or threads grow behind the first tenth.
+Starts `rullama serve` with 4 slots and lets clients send all kinds of requests until so many tokens are generated or
+so many seconds are over. One in ten leaves in the middle of its answer, and some ask for what does not exist. Fails if
+an answer has another status than it should, if one of the requests that are repeated all the time gets other bytes than
+alone, or if memory, descriptors or threads grow behind the first tenth.
 """
 
 import argparse
 import http.client
 import json
+import math
 import random
 import socket
 import sys
@@ -159,7 +160,8 @@ class Soak:
             thread.start()
         samples = []
         begin = time.monotonic()
-        while not samples or samples[-1][0] < self.arguments.tokens and not self.faults:
+        end = begin + self.arguments.seconds
+        while not samples or samples[-1][0] < self.arguments.tokens and not self.faults and time.monotonic() < end:
             time.sleep(1)
             samples.append((self.generated(), *self.usage()))
             if len(samples) % 30 == 0:
@@ -198,6 +200,7 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--tokens", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end then, with fewer tokens")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--longest", type=int, default=250, help="most tokens of an answer")
     parser.add_argument("--backend", default="cpu")
