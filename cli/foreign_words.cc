@@ -85,7 +85,7 @@ constexpr ForeignWord kOptions[] = {
      "not needed: the program ends after the answer and writes plain text"},
 };
 
-// Where `finetune` means something else than the other commands, and words of trainers.
+// Options for which `finetune` has other advice than the other commands, and words of trainers.
 constexpr ForeignWord kTrainingOptions[] = {
     {"-f --file -p --prompt",
      "use --data FILE, of JSON lines: {\"text\": \"...\"}, or prompts and completions, or "

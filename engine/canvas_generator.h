@@ -2,8 +2,8 @@
 // are denoised one after another, and each finished canvas is appended to the sequence. Works on
 // token ids.
 //
-// What one step of a canvas hands to the next exists once in a session: of its slots one has a
-// canvas that is begun and not finished, and steps that read prompts may run meanwhile.
+// A session keeps the state between two steps of a canvas once: at most one of its slots has a
+// canvas that is begun and not finished. Steps that read prompts may run meanwhile.
 //
 // Thread safety: one thread; `cancelled` may be set from any thread.
 #pragma once
@@ -61,7 +61,7 @@ class CanvasGenerator {
   struct Progress {
     CanvasStep step;  // points into this object until the next step
     bool finished = false;
-    // Of a canvas that is finished: its tokens that belong to the answer, and whether that ends.
+    // The answer's tokens of a finished canvas, and why the answer ends with it, if it does.
     std::vector<int32_t> text = {};
     std::optional<StopReason> end = {};
   };

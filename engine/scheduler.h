@@ -10,7 +10,7 @@
 // those that are guessed to follow it. Each row draws its token with the request's settings and the
 // random number of its position. The rows whose token was guessed stay, the others are given up.
 //
-// Of a model that denoises, a round has one step of one canvas in place of the decode step
+// With a model that denoises, a round has one step of one canvas in place of the decode step
 // (canvas_generator.h). A canvas is denoised to its end; then it is the next slot's turn.
 //
 // Ownership: borrows the session. Thread safety: Submit() and stats() from any thread.
@@ -87,7 +87,7 @@ class Scheduler final : public JobRunner {
   [[nodiscard]] EngineStats stats() const override;
 
  private:
-  // What writes the canvases of a job.
+  // Writes the canvases of a job.
   struct CanvasWriter {
     CanvasWriter(Session& session, std::unique_ptr<CanvasRandom> numbers,
                  CanvasGeneratorOptions options)

@@ -35,7 +35,7 @@ void ContinueEmptyPrompts(const Engine& engine, AnswerRequest& request);
 
 // The tokens that prompt and answer of a request may have.
 int64_t ContextLimit(const Engine& engine, const Request& request);
-// Of these, those of a canvas that has to fit behind the prompt.
+// The tokens of ContextLimit() that the first canvas takes; 0 if the request has no canvas.
 int64_t CanvasBehindPrompt(const Engine& engine, const Request& request);
 
 // The error for a client that a request could not be submitted with.

@@ -316,7 +316,7 @@ TEST_F(CanvasSchedulerTest, AnswersToOnePromptReadItOnceAndDiffer) {
   EXPECT_NE(texts[0], texts[1]);
   EXPECT_NE(texts[1], texts[2]);
   const EngineStats after = scheduler_->stats();
-  // Of ten rows eight are found, and the rest is one chunk.
+  // Eight of ten rows are found, and the rest is one chunk.
   EXPECT_EQ(after.prompt.rows.sum - before.prompt.rows.sum, 2);
   EXPECT_EQ(after.denoise.rows.sum - before.denoise.rows.sum, 3 * 3 * kCanvas);
 }
