@@ -11,6 +11,7 @@ import argparse
 import http.client
 import json
 import math
+import os
 import random
 import socket
 import sys
@@ -197,8 +198,8 @@ def check_growth(samples, clients):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--program", required=True, type=os.path.abspath)
+    parser.add_argument("--model", required=True, type=os.path.abspath)
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=math.inf, help="end then, with fewer tokens")
     parser.add_argument("--clients", type=int, default=8)
