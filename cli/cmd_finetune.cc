@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "cli/command.h"
@@ -12,9 +11,9 @@
 #include "cli/loading.h"
 #include "cli/loss_plot.h"
 #include "cli/options.h"
+#include "cli/report/report_file.h"
 #include "cli/signals.h"
 #include "cli/trace.h"
-#include "core/gguf/atomic_file.h"
 #include "engine/training/fine_tune.h"
 #include "engine/training/gradients.h"
 
@@ -248,10 +247,8 @@ class Reporter {
 };
 
 Status WriteLossPlot(const FineTuneResult& result) {
-  RL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(result.folder + "/loss.svg"));
-  const std::string svg = SvgFile(LossPlot(result.history));
-  RL_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(svg))));
-  return file.Commit();
+  RL_ASSIGN_OR_RETURN(const auto file, ReportFile::Create(result.folder + "/loss.svg"));
+  return file->Write(SvgFile(LossPlot(result.history)));
 }
 
 Result<int> DumpGradients(const FinetuneFlags& flags, const ConfiguredModel& loaded,
