@@ -13,8 +13,8 @@
 namespace rullama::cli {
 namespace {
 
-constexpr size_t kMostPoints = 400;
-constexpr size_t kMostMarks = 40;
+constexpr size_t kMaxPoints = 400;
+constexpr size_t kMaxMarks = 40;
 
 ChartPoint PointOf(int64_t step, double loss) {
   return {.x = static_cast<double>(step),
@@ -23,7 +23,7 @@ ChartPoint PointOf(int64_t step, double loss) {
 }
 
 ChartSeries Training(const std::vector<double>& losses) {
-  const size_t steps = losses.size() / kMostPoints + 1;  // of a point
+  const size_t steps = losses.size() / kMaxPoints + 1;  // of a point
   ChartSeries series{.label = steps == 1 ? std::string("training")
                                          : fmt::format("training, mean of {} steps", steps)};
   for (size_t begin = 0; begin < losses.size(); begin += steps) {
@@ -32,7 +32,7 @@ ChartSeries Training(const std::vector<double>& losses) {
     series.points.push_back(
         PointOf(static_cast<int64_t>(begin + part.size()), sum / static_cast<double>(part.size())));
   }
-  series.has_marks = series.points.size() <= kMostMarks;
+  series.has_marks = series.points.size() <= kMaxMarks;
   return series;
 }
 
