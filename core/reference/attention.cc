@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/reference/attention_rows.h"
+#include "core/reference/dot_lanes.h"
 #include "core/reference/kernels.h"
 
 namespace rullama::reference {
@@ -116,7 +117,7 @@ Status EvalAttentionMix(const Call& call) {
         const double factor = p[static_cast<size_t>(column)];
         if (factor == 0) continue;
         RL_ASSIGN_OR_RETURN(const auto value, values.At(slot, column, head / group));
-        for (size_t d = 0; d < y.size(); ++d) y[d] += factor * value[d];
+        AddScaled(factor, value, y);
       }
     }
   }
