@@ -1,4 +1,6 @@
 // rullama serve: answers programs over HTTP until it is told to end.
+#include <malloc.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -32,6 +34,18 @@ struct ServeFlags {
   std::string log_prompts;  // a file; empty: none
   bool no_auth = false;
 };
+
+// Keeps what glibc's allocator holds from growing over days. It has an arena for each of many
+// threads, each of which keeps as much as its largest request once took, and it takes ever larger
+// blocks, such as snapshots of prompts, from heaps that do not give them back.
+void BoundHeap() {
+#ifdef M_ARENA_MAX            // glibc
+  constexpr int kArenas = 1;  // threads keep small blocks of their own beside it
+  constexpr int kMaxHeapBlock = 64 << 10;
+  ::mallopt(M_ARENA_MAX, kArenas);
+  ::mallopt(M_MMAP_THRESHOLD, kMaxHeapBlock);
+#endif
+}
 
 bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
@@ -135,6 +149,7 @@ std::string OthersText(size_t others) {
 }
 
 Result<int> Serve(const ServeFlags& flags, TraceFile* trace, Console& console) {
+  BoundHeap();
   if (flags.config.quiet) console.set_verbosity(Verbosity::kWarnings);
   if (flags.config.verbose) console.set_verbosity(Verbosity::kNotes);
   RL_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config));
