@@ -2,11 +2,13 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
+#include <cerrno>
 #include <ctime>
 #include <future>
 #include <random>
@@ -355,10 +357,30 @@ void Connection::Close() {
   read_deadline_.Stop();
   write_deadline_.Stop();
   socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  const std::lock_guard lock(mutex_);  // of SendNow(), whose descriptor must not become another's
   socket_.close(ignored);
 }
 
+std::optional<size_t> Connection::SendNow(std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
+  if (left_ || !socket_.is_open()) return std::nullopt;
+  const ssize_t sent =
+      ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent >= 0) return static_cast<size_t>(sent);
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  return std::nullopt;
+}
+
 bool Connection::WriteAndWait(std::string bytes) {
+  // Nearly always all of it fits into the buffer of the socket. Then no other thread is woken.
+  const auto sent = SendNow(bytes);
+  if (!sent) return false;
+  if (*sent == bytes.size()) return true;
+  bytes.erase(0, *sent);
+  return WriteRest(std::move(bytes));
+}
+
+bool Connection::WriteRest(std::string bytes) {
   auto written = std::make_shared<std::promise<bool>>();
   auto result = written->get_future();
   asio::post(socket_.get_executor(), [self = shared_from_this(), bytes = std::move(bytes),

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "server/api_error.h"
 #include "server/deadline.h"
@@ -43,7 +44,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Closes at once; a request that is being answered is told that its client has left.
   void Leave();
 
-  // Writes on the thread of the sockets; false if the client has left or does not read.
+  // Returns when everything is written; false if the client has left or does not read. Must not be
+  // called while the connection writes something of its own.
   bool WriteAndWait(std::string bytes);
   void OnLeave(std::function<void()> left);
 
@@ -53,6 +55,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using ErrorCode = boost::system::error_code;
 
   void Close();
+  // Writes what the socket takes at once, and returns its size; nothing if the client has left.
+  std::optional<size_t> SendNow(std::string_view bytes);
+  // Writes on the thread of the sockets, and waits for it.
+  bool WriteRest(std::string bytes);
   void WaitForRequest();
   void ReadHead();
   void TakeHead();
@@ -82,7 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool answered_ = false;  // and the request is over
   bool closing_ = false;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of what follows, and of closing the socket
   bool left_ = false;
   std::function<void()> on_leave_;
 };
