@@ -165,6 +165,10 @@ std::string OrderedText(std::string_view body, const std::vector<std::string>& p
 }
 
 ApiResult<json> ParseBody(std::string_view body) {
+  if (body.empty()) {
+    return tl::unexpected(
+        MakeApiError("json.syntax", "the request has no body, expected a JSON object; send one"));
+  }
   if (FindInvalidUtf8(body)) {
     return tl::unexpected(
         MakeApiError("json.utf8", "the body is not UTF-8; send JSON encoded as UTF-8"));

@@ -45,7 +45,8 @@ void ReadCommon(FieldReader& fields, const BodyContext& context, Request& reques
   }
   for (const std::string_view name : kHarmless) fields.Find(name);
   for (const std::string_view name : kRefused) {
-    if (fields.Find(name) != nullptr) {
+    const json* found = fields.Find(name);
+    if (found != nullptr && *found != "") {  // an empty suffix asks for nothing
       fields.Fail("unsupported_parameter", name, "is not supported; leave it out");
     }
   }

@@ -305,6 +305,7 @@ TEST(TextRequestTest, PromptsAreTextsOrIds) {
   EXPECT_EQ(code(R"({"prompt": "a", "best_of": 2})"), "unsupported_value");
   EXPECT_EQ(code(R"({"prompt": "a", "best_of": 2, "n": 2})"), "ok");
   EXPECT_EQ(code(R"({"prompt": "a", "suffix": "b"})"), "unsupported_parameter");
+  EXPECT_EQ(code(R"({"prompt": "a", "suffix": ""})"), "ok");
   const auto request = ReadTextRequest(*ParseBody(R"({"prompt": ["a", "b"], "n": 2})"), kContext);
   EXPECT_EQ(request->answers(), 4);
   EXPECT_EQ(request->prompts.back().prompt, "b");
