@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -19,15 +21,31 @@ namespace {
 constexpr std::chrono::milliseconds kKeyDelay{100};
 constexpr size_t kMaxAgentBytes = 64;
 constexpr size_t kMaxAskedFields = 50;
+// The types of a body that are read as JSON. curl sends the latter two unless it is told otherwise.
+constexpr std::array<std::string_view, 3> kJsonTypes = {
+    "application/json", "application/x-www-form-urlencoded", "text/plain"};
+
+char ToLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool AreSameWord(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, {}, ToLower, ToLower);
+}
 
 std::string_view GivenKey(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";  // in any case
   std::string_view value = request.authorization;
   const std::string_view scheme = value.substr(0, kBearer.size());
-  const bool bearer = std::ranges::equal(scheme, kBearer, {}, [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return bearer ? value.substr(kBearer.size()) : std::string_view(request.api_key);
+  return AreSameWord(scheme, kBearer) ? value.substr(kBearer.size())
+                                      : std::string_view(request.api_key);
+}
+
+// `value`: of Content-Type, which may be missing.
+bool IsJsonType(std::string_view value) {
+  value = value.substr(0, value.find(';'));
+  while (value.ends_with(' ')) value.remove_suffix(1);
+  return value.empty() || std::ranges::any_of(kJsonTypes, [value](std::string_view type) {
+           return AreSameWord(type, value);
+         });
 }
 
 // Whether the names of header fields that a preflight asks for may be given back.
@@ -84,6 +102,11 @@ void Api::Answer(Call& call) {
   if (found.route != nullptr) {
     call.record().endpoint = found.route->path;
     if (found.route->needs_key && !CheckKey(call)) return;
+    if (!IsJsonType(request.content_type)) {
+      return call.Fail(MakeApiError("unsupported_media_type",
+                                    fmt::format("the body is '{}', expected application/json",
+                                                ShownName(request.content_type.substr(0, 64)))));
+    }
     // In front of the answer, so that a prompt that ends the server is there too.
     if (options_.log_prompt && !request.body.empty()) LogPrompt(call);
     return found.route->handle(services_, call);

@@ -287,6 +287,7 @@ void Connection::HandleRequest() {
                       .api_key = field("X-Api-Key"),
                       .user_agent = field("User-Agent"),
                       .accept = field("Accept"),
+                      .content_type = field("Content-Type"),
                       .foreign_origin = IsForeignPage(message) ? field("Origin") : "",
                       .asked_method = field("Access-Control-Request-Method"),
                       .asked_fields = field("Access-Control-Request-Headers")};

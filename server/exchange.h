@@ -20,6 +20,7 @@ struct HttpRequest {
   std::string api_key;  // X-Api-Key
   std::string user_agent;
   std::string accept;
+  std::string content_type;
   std::string foreign_origin;  // Origin, if it is that of another server that is allowed
   std::string asked_method;    // Access-Control-Request-Method
   std::string asked_fields;    // Access-Control-Request-Headers

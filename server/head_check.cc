@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/beast/core/string.hpp>
 #include <iterator>
@@ -14,9 +13,6 @@ namespace rullama::server {
 namespace {
 
 namespace http = boost::beast::http;
-
-constexpr std::array<std::string_view, 3> kMediaTypes = {
-    "application/json", "application/x-www-form-urlencoded", "text/plain"};
 
 // ASCII only, as in names of hosts and media types.
 bool EqualIgnoringCase(std::string_view a, std::string_view b) {
@@ -87,7 +83,7 @@ ApiResult<void> CheckOrigin(const RequestHead& head, const std::vector<std::stri
                   ShownName(origin.substr(0, 64)))));
 }
 
-ApiResult<void> CheckBodyKind(const RequestHead& head) {
+ApiResult<void> CheckCodings(const RequestHead& head) {
   const std::string_view coding = ViewOf(head[http::field::content_encoding]);
   if (!coding.empty() && !EqualIgnoringCase(coding, "identity")) {
     return tl::unexpected(MakeApiError(
@@ -102,17 +98,7 @@ ApiResult<void> CheckBodyKind(const RequestHead& head) {
                      "Transfer-Encoding is not 'chunked'; send the body in chunks or with "
                      "Content-Length"));
   }
-  std::string_view type = ViewOf(head[http::field::content_type]);
-  type = type.substr(0, type.find(';'));
-  while (type.ends_with(' ')) type.remove_suffix(1);
-  if (type.empty() ||
-      std::any_of(kMediaTypes.begin(), kMediaTypes.end(),
-                  [&](std::string_view one) { return EqualIgnoringCase(one, type); })) {
-    return {};
-  }
-  return tl::unexpected(MakeApiError(
-      "unsupported_media_type",
-      fmt::format("the body is '{}', expected application/json", ShownName(type.substr(0, 64)))));
+  return {};
 }
 
 }  // namespace
@@ -164,7 +150,7 @@ ApiResult<void> CheckHead(const RequestHead& head, const HttpLimits& limits,
   }
   if (auto host = CheckHost(head, allowed.hosts); !host) return host;
   if (auto origin = CheckOrigin(head, allowed.origins); !origin) return origin;
-  return CheckBodyKind(head);
+  return CheckCodings(head);
 }
 
 bool IsForeignPage(const RequestHead& head) {

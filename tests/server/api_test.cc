@@ -176,6 +176,27 @@ TEST_F(ApiTest, WhatIsAskedWronglyIsRefused) {
   }
 }
 
+TEST_F(ApiTest, TheRouteIsLookedForBeforeTheTypeOfTheBody) {
+  const struct {
+    std::string path;
+    std::string type;
+    int status;
+  } table[] = {{kChat, "text/xml", 415},
+               {kChat, "text/plain; charset=utf-8", 200},
+               {kChat, "Application/JSON", 200},
+               {"/v1/audio/transcriptions", "multipart/form-data; boundary=x", 501},
+               {"/api/blobs/sha256:0", "application/octet-stream", 501}};
+  for (const auto& row : table) {
+    const std::string body = Chat("Hi", R"("temperature": 0)");
+    Client client(server_->port());
+    client.Send("POST " + row.path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" +
+                kKey + "Content-Type: " + row.type +
+                "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    const std::string answer = client.ReadAll();
+    EXPECT_EQ(StatusOf(answer), row.status) << row.path << " " << row.type << ": " << answer;
+  }
+}
+
 TEST_F(ApiTest, UnknownMembersAreNamed) {
   EXPECT_THAT(Ask(kChat, Chat("Hi", R"("odd": 1, "user": "me")")),
               HasSubstr("X-Rullama-Ignored: odd\r\n"));
