@@ -1,6 +1,7 @@
 #include "core/runtime/kept_inputs.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace rullama {
 
@@ -32,7 +33,10 @@ Status KeptInputs::Set(std::string_view name, std::span<const std::byte> data) {
     return MakeError(ErrorKind::kRuntime, "session.internal", "input '{}' is {}, found {} bytes",
                      name, ToString(input->type), data.size());
   }
-  if (!data.empty() && std::ranges::equal(data, input->bytes)) return OkStatus();
+  if (!data.empty() && data.size() == input->bytes.size() &&
+      std::memcmp(data.data(), input->bytes.data(), data.size()) == 0) {
+    return OkStatus();
+  }
   input->bytes.assign(data.begin(), data.end());
   for (const KeptInput::Target& target : input->targets) {
     if (Status written = target.device->Write(*target.buffer, 0, input->bytes); !written) {
