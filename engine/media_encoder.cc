@@ -45,12 +45,14 @@ tl::unexpected<Error> UnsupportedMedium(MediaKind kind) {
 }
 
 MediaEncoder::MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
-                           PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated)
+                           PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated,
+                           StepObserver* observer)
     : towers_(towers),
       file_(file),
       devices_(std::move(devices)),
       policy_(std::move(policy)),
-      allocated_(std::move(allocated)) {}
+      allocated_(std::move(allocated)),
+      observer_(observer) {}
 
 MediaEncoder::~MediaEncoder() = default;
 
@@ -94,6 +96,7 @@ Result<MediaEncoder::Running> MediaEncoder::Start(MediaKind kind, int64_t max_to
                                                         .policy = policy_,
                                                         .limits = {.max_rows = max_tokens},
                                                         .slots = 1,
+                                                        .observer = observer_,
                                                         .allocated = allocated_}));
   return running;
 }

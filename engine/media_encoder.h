@@ -41,9 +41,11 @@ struct SoftTokens {
 class MediaEncoder {
  public:
   // `file` has the tensors of the towers. `devices`: main device first, as `policy` names them.
-  // `allocated`: that of the other sessions on these devices; null: there is none.
+  // `allocated`: that of the other sessions on these devices; null: there is none. `observer`: of
+  // the steps of towers; borrowed, outlives the encoder, may be null.
   MediaEncoder(const Towers& towers, const GgufFile& file, std::vector<Device*> devices,
-               PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated = {});
+               PlacementPolicy policy, std::shared_ptr<AllocatedBytes> allocated = {},
+               StepObserver* observer = nullptr);
   ~MediaEncoder();
   MediaEncoder(const MediaEncoder&) = delete;
   MediaEncoder& operator=(const MediaEncoder&) = delete;
@@ -90,6 +92,7 @@ class MediaEncoder {
   std::vector<Device*> devices_;
   PlacementPolicy policy_;
   std::shared_ptr<AllocatedBytes> allocated_;
+  StepObserver* observer_;
   Running picture_;
   Running sound_;
 };

@@ -36,8 +36,9 @@ Status ModelSession::Start(const ModelSessionOptions& options, Notices& notices)
   // The check comes before gigabytes are read through the mapping.
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   allocated_ = std::make_shared<AllocatedBytes>();
-  media_ = std::make_unique<MediaEncoder>(model_.towers.towers, model_.tower_file(),
-                                          devices_.Borrow(), devices_.policy, allocated_);
+  media_ =
+      std::make_unique<MediaEncoder>(model_.towers.towers, model_.tower_file(), devices_.Borrow(),
+                                     devices_.policy, allocated_, options.observer);
   RL_RETURN_IF_ERROR(ChooseSettings(options));
   load_seconds_ =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - model_.started).count();
