@@ -242,12 +242,27 @@ int64_t Scheduler::EndOfChunk(const Running& running) const {
 Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
                                     std::span<const int32_t> chunk) {
   const bool last = running.read + std::ssize(chunk) == std::ssize(running.job->prompt);
+  RL_RETURN_IF_ERROR(PrepareDecode(slot, running));
   if (last && running.job->kind == Job::Kind::kGenerate) {
     return options_.canvas ? ReadForCanvases(slot, running, chunk) : ReadAndDraw(slot, chunk);
   }
   RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
   TakeChunk(slot, running, chunk);
   return last ? Save(slot) : OkStatus();
+}
+
+Status Scheduler::PrepareDecode(int32_t slot, Running& running) {
+  const Job& job = *running.job;
+  const bool draws = job.kind == Job::Kind::kGenerate && !options_.canvas && job.max_tokens != 0;
+  if (!draws || running.read != running.reused) return OkStatus();
+  RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, running));
+  return batch_.PrepareDecode(draw);
+}
+
+Result<RowRequest> Scheduler::DrawOf(int32_t slot, Running& running) {
+  const auto last = static_cast<int32_t>(std::ssize(running.job->prompt) - 1);
+  RL_ASSIGN_OR_RETURN(const RowSampling sampling, SamplingOf(running, last));
+  return RowRequest{.slot = slot, .sampling = sampling, .top_logprobs = running.job->top_logprobs};
 }
 
 Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
@@ -262,13 +277,8 @@ Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
   draws.reserve(writers.size());
   for (const int32_t writer : writers) {
     Running& running = *slots_[static_cast<size_t>(writer)];
-    const auto last = static_cast<int32_t>(std::ssize(running.job->prompt) - 1);
-    RL_ASSIGN_OR_RETURN(const RowSampling sampling, SamplingOf(running, last));
-    draws.push_back(
-        {.slot = slot, .sampling = sampling, .top_logprobs = running.job->top_logprobs});
-  }
-  if (slots_[static_cast<size_t>(slot)]->job->max_tokens != 0) {
-    RL_RETURN_IF_ERROR(batch_.PrepareDecode(draws.front()));
+    RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, running));
+    draws.push_back(draw);
   }
   RL_ASSIGN_OR_RETURN(const auto results, batch_.Read(slot, chunk, draws));
   TakeChunk(slot, *slots_[static_cast<size_t>(slot)], chunk);

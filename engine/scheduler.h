@@ -187,6 +187,11 @@ class Scheduler final : public JobRunner {
   Result<bool> EncodeNext(Running& running, int64_t end);
   Result<std::shared_ptr<const SoftTokens>> Encode(Running& running, const DecodedMedium& medium);
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
+  // Before the first chunk of a prompt, compiles the plan that decodes behind it: some devices go
+  // on with it while the prompt is read. Errors: as SamplingOf().
+  Status PrepareDecode(int32_t slot, Running& running);
+  // The draw of a job's first token from the row that `slot` reads last. Errors: as SamplingOf().
+  Result<RowRequest> DrawOf(int32_t slot, Running& running);
   // Reads a chunk behind which nothing is drawn, and whose soft tokens are there.
   Status ReadRows(int32_t slot, Running& running, std::span<const int32_t> chunk);
   // Reads the last chunk of a prompt and draws the first token of its answers.

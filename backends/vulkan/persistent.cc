@@ -80,11 +80,10 @@ Allocation Keep(Gpu& gpu, std::vector<T> values) {
 
 }  // namespace
 
-PersistentStep::PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pipeline,
-                               const Tuning& tuning, std::span<const PipelineKey> kinds,
+PersistentStep::PersistentStep(Gpu& gpu, const Tuning& tuning, std::span<const PipelineKey> kinds,
                                std::span<const Dispatch> dispatches,
                                std::span<const uint32_t> levels, VkDeviceAddress step)
-    : layout_(layout), pipeline_(pipeline), groups_(tuning.persistent_groups) {
+    : groups_(tuning.persistent_groups) {
   std::vector<std::byte> push;
   push.reserve(dispatches.size() * Dispatch::kPushBytes);
   for (const Dispatch& dispatch : dispatches) {
@@ -107,9 +106,10 @@ PersistentStep::PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pip
   constants_ = {entries_.address(), starts_.address(), meeting_.address(), step, count, 0};
 }
 
-void PersistentStep::Record(VkCommandBuffer commands) const {
-  vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_);
-  vkCmdPushConstants(commands, layout_, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(constants_),
+void PersistentStep::Record(VkCommandBuffer commands, VkPipelineLayout layout,
+                            VkPipeline pipeline) const {
+  vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(constants_),
                      &constants_);
   vkCmdDispatch(commands, groups_, 1, 1);
 }

@@ -14,13 +14,13 @@ namespace rullama::vulkan {
 
 class PersistentStep {
  public:
-  // Dispatches with the level of each (schedule.h), whose pipelines are among `kinds`, of which
-  // Pipelines::Join made `pipeline`.
-  PersistentStep(Gpu& gpu, VkPipelineLayout layout, VkPipeline pipeline, const Tuning& tuning,
-                 std::span<const PipelineKey> kinds, std::span<const Dispatch> dispatches,
-                 std::span<const uint32_t> levels, VkDeviceAddress step);
+  // Dispatches with the level of each (schedule.h), whose pipelines are among `kinds`.
+  PersistentStep(Gpu& gpu, const Tuning& tuning, std::span<const PipelineKey> kinds,
+                 std::span<const Dispatch> dispatches, std::span<const uint32_t> levels,
+                 VkDeviceAddress step);
 
-  void Record(VkCommandBuffer commands) const;
+  // `pipeline`: what Pipelines::Join made of the kinds.
+  void Record(VkCommandBuffer commands, VkPipelineLayout layout, VkPipeline pipeline) const;
 
   [[nodiscard]] uint64_t bytes() const { return entries_.size() + starts_.size() + push_.size(); }
   static constexpr uint64_t kAllocations = 4;  // that a step makes
@@ -33,8 +33,6 @@ class PersistentStep {
     uint32_t reserved;
   };
 
-  VkPipelineLayout layout_;
-  VkPipeline pipeline_;
   uint32_t groups_;
   Allocation push_, entries_, starts_, meeting_;
   Push constants_{};

@@ -38,10 +38,19 @@ Pipelines::Pipelines(Gpu& gpu, bool subgroups) : gpu_(gpu), subgroups_(subgroups
 }
 
 Pipelines::~Pipelines() {
+  for (const auto& [kinds, pipeline] : joined_) {
+    if (pipeline) pipeline->wait();
+  }
   SaveCache();
   for (const auto& [key, pipeline] : pipelines_)
     vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
-  for (const auto& [kinds, pipeline] : joined_) vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
+  for (const auto& [kinds, pipeline] : joined_) {
+    if (!pipeline) continue;
+    try {
+      vkDestroyPipeline(gpu_.handle(), pipeline->get(), nullptr);
+    } catch (const std::exception&) {  // there is none; the plan that waited for it has said so
+    }
+  }
   for (const auto& [shader, module] : modules_) {
     vkDestroyShaderModule(gpu_.handle(), module, nullptr);
   }
@@ -124,7 +133,7 @@ VkPipeline Pipelines::Make(const PipelineKey& key) const {
   return Make(modules_.at(key.shader), key.constants, NameOf(key.shader));
 }
 
-VkPipeline Pipelines::Join(std::span<const PipelineKey> kinds) {
+std::optional<std::shared_future<VkPipeline>> Pipelines::Join(std::span<const PipelineKey> kinds) {
   const std::vector<PipelineKey> key(kinds.begin(), kinds.end());
   const auto found = joined_.find(key);
   if (found != joined_.end()) return found->second;
@@ -141,21 +150,23 @@ VkPipeline Pipelines::Join(std::span<const PipelineKey> kinds) {
                                      std::to_string(joined.shared_bytes) +
                                      " bytes of shared memory, the device has " +
                                      std::to_string(room) + "; it is many dispatches instead");
-    return joined_[key] = VK_NULL_HANDLE;
+    return joined_[key] = std::nullopt;
   }
   gpu_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
                                    " shaders as one, unless it remembers that it has");
-  VkShaderModule module = MakeModule(joined.code);
-  try {
-    const VkPipeline pipeline = Make(module, {}, "persistent");
-    vkDestroyShaderModule(gpu_.handle(), module, nullptr);
-    joined_.emplace(key, pipeline);
-    changed_ = true;
-    return pipeline;
-  } catch (...) {
-    vkDestroyShaderModule(gpu_.handle(), module, nullptr);
-    throw;
-  }
+  changed_ = true;
+  const auto make = [this, code = joined.code] {
+    VkShaderModule module = MakeModule(code);
+    try {
+      const VkPipeline pipeline = Make(module, {}, "persistent");
+      vkDestroyShaderModule(gpu_.handle(), module, nullptr);
+      return pipeline;
+    } catch (...) {
+      vkDestroyShaderModule(gpu_.handle(), module, nullptr);
+      throw;
+    }
+  };
+  return joined_[key] = std::async(std::launch::async, make).share();
 }
 
 uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {

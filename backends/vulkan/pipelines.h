@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,9 +34,10 @@ class Pipelines {
   // Makes those that are missing, on several threads. Returns how many.
   uint64_t Prepare(std::span<const PipelineKey> keys);
   // A pipeline that runs tasks of these kinds (join.h), all of which have the same constant 0, on a
-  // device with Capabilities::memory_model and subgroup_arithmetic. Kept like the others. Null if
-  // they need more shared memory than there is. Errors: those of Vulkan.
-  VkPipeline Join(std::span<const PipelineKey> kinds);
+  // device with Capabilities::memory_model and subgroup_arithmetic. Kept like the others. Drivers
+  // take seconds for it, so another thread makes it while this one goes on; get() waits and throws
+  // errors of Vulkan. Nothing if the tasks need more shared memory than there is.
+  std::optional<std::shared_future<VkPipeline>> Join(std::span<const PipelineKey> kinds);
   // One that was prepared.
   [[nodiscard]] VkPipeline Get(const PipelineKey& key) const { return pipelines_.at(key); }
   [[nodiscard]] VkPipelineLayout layout() const { return layout_; }
@@ -55,7 +58,7 @@ class Pipelines {
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::map<Shader, VkShaderModule> modules_;
   std::map<PipelineKey, VkPipeline> pipelines_;
-  std::map<std::vector<PipelineKey>, VkPipeline> joined_;
+  std::map<std::vector<PipelineKey>, std::optional<std::shared_future<VkPipeline>>> joined_;
   bool changed_ = false;
 };
 

@@ -123,9 +123,8 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
   const std::vector<PipelineKey> kinds = gpu::KindsOf(lowered.dispatches);
   // Parts of one dispatch cannot be timed. Kernels stay as they are, and with them the results.
   const bool may_join = !graph.record_times() && MayJoin(tuning, kinds);
-  const VkPipeline joined = may_join ? pipelines_.Join(kinds) : VK_NULL_HANDLE;
-  stats_.compilations =
-      joined != VK_NULL_HANDLE ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
+  if (may_join) joined_ = pipelines_.Join(kinds);
+  stats_.compilations = joined_ ? 1 : std::max<uint64_t>(1, pipelines_.Prepare(kinds));
   stats_.allocations = memory_.allocations() + 1;
   stats_.workspace_bytes = lowered.workspace_bytes;
   const size_t max_dispatches =
@@ -135,8 +134,11 @@ VulkanPlan::VulkanPlan(Gpu& gpu, Pipelines& pipelines, const sdk::GraphView& gra
     const std::vector<uint32_t> levels = gpu::LevelsOf(dispatches);
     const bool has_row_kernels = recording.t == 1 || row_by_row;
     if (has_row_kernels) gpu::Balance(dispatches, levels, tuning, row_by_row);
-    if (joined != VK_NULL_HANDLE && has_row_kernels) {
-      RecordPersistent(joined, tuning, kinds, dispatches, levels, recording);
+    if (joined_ && has_row_kernels) {
+      recording.persistent = std::make_shared<PersistentStep>(gpu_, tuning, kinds, dispatches,
+                                                              levels, step_.address());
+      stats_.allocations += PersistentStep::kAllocations;
+      stats_.workspace_bytes += recording.persistent->bytes();
     } else {
       Record(dispatches, levels, max_dispatches, recording);
     }
@@ -187,17 +189,11 @@ void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
   ++stats_.recordings;
 }
 
-void VulkanPlan::RecordPersistent(VkPipeline joined, const Tuning& tuning,
-                                  std::span<const PipelineKey> kinds,
-                                  const std::vector<Dispatch>& dispatches,
-                                  std::span<const uint32_t> levels, Recording& recording) {
-  recording.persistent = std::make_shared<PersistentStep>(
-      gpu_, pipelines_.layout(), joined, tuning, kinds, dispatches, levels, step_.address());
-  stats_.allocations += PersistentStep::kAllocations;
-  stats_.workspace_bytes += recording.persistent->bytes();
+void VulkanPlan::RecordPersistent(Recording& recording) {
+  const VkPipeline pipeline = joined_->get();
   VkCommandBuffer commands = Begin();
   recording.commands.push_back(commands);
-  recording.persistent->Record(commands);
+  recording.persistent->Record(commands, pipelines_.layout(), pipeline);
   End(commands);
   recording.dispatches = 1;
   recording.levels = 1;
@@ -273,6 +269,7 @@ void VulkanPlan::Execute(int64_t t, int64_t r) {
     r_ = r;
   }
   latest_ = nullptr;
+  if (recording->persistent && recording->commands.empty()) RecordPersistent(*recording);
   if (times_) submitted_ = sdk::NowNanoseconds();
   for (VkCommandBuffer commands : recording->commands) gpu_.Submit(commands);
   latest_ = &*recording;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,16 +45,14 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
     uint64_t levels = 0;
     bool executed = false;
     std::shared_ptr<Profile> profile;            // if dispatches are timed
-    std::shared_ptr<PersistentStep> persistent;  // if they are one
+    std::shared_ptr<PersistentStep> persistent;  // if they are one; recorded when first executed
   };
 
   // `max_dispatches`: of a command buffer.
   void Record(const std::vector<Dispatch>& dispatches, const std::vector<uint32_t>& levels,
               size_t max_dispatches, Recording& recording);
-  // One command buffer with one dispatch that does what these do.
-  void RecordPersistent(VkPipeline joined, const Tuning& tuning, std::span<const PipelineKey> kinds,
-                        const std::vector<Dispatch>& dispatches, std::span<const uint32_t> levels,
-                        Recording& recording);
+  // One command buffer with the one dispatch of recording.persistent. Waits for its pipeline.
+  void RecordPersistent(Recording& recording);
   // One command buffer with these dispatches, by level.
   VkCommandBuffer RecordPart(const std::vector<Dispatch>& dispatches,
                              const std::vector<uint32_t>& levels, std::span<const uint32_t> order,
@@ -71,6 +71,7 @@ class VulkanPlan final : public sdk::Plan, public gpu::Noted {
   std::map<uint32_t, std::vector<uint32_t>> ops_of_node_;
   uint64_t submitted_ = 0;             // when the last execution was handed to the device
   const Recording* latest_ = nullptr;  // of the last execution, unless it failed
+  std::optional<std::shared_future<VkPipeline>> joined_;  // of the persistent recordings
   std::vector<Recording> recordings_;
   int64_t t_ = -1, r_ = -1;  // in step_
   bool running_ = false;     // whether a failure has not been looked for yet
