@@ -24,6 +24,7 @@ struct FreshSetup {
   std::vector<int32_t> rows;  // of each slot
   int64_t queries = 0;        // the last rows of the step; 0: all
   bool interleaved = false;   // rows of the slots take turns
+  double largest = 2;         // value
 };
 
 const std::vector<FreshSetup>& FreshSetups() {
@@ -40,6 +41,8 @@ const std::vector<FreshSetup>& FreshSetups() {
       // Towers of pictures: every row sees every row.
       {"tower_24", 2, 2, 24, 0, RL_MASK_CANVAS, DType::kF32, {33}},
       {"tower_72", 3, 3, 72, 0, RL_MASK_CANVAS, DType::kF32, {70}},
+      {"tower_64_large", 3, 1, 64, 0, RL_MASK_CANVAS, DType::kF32, {97}, 0, false, 3e5},
+      {"tower_36_slots", 2, 2, 36, 0, RL_MASK_CANVAS, DType::kF32, {41, 41}, 0, true},
       {"head_512", 8, 2, 512, 0, RL_MASK_CAUSAL, DType::kF32, {21}},
       {"many", 8, 1, 256, 0, RL_MASK_CAUSAL, DType::kF32, {131}},
       {"many_window", 8, 1, 256, 48, RL_MASK_CAUSAL, DType::kF32, {140}},
@@ -58,7 +61,7 @@ class FreshCase {
     const double size = 3 / std::sqrt(static_cast<double>(setup.dim));
     Draw("q", F({Dim::R(), setup.heads, setup.dim}), 3);
     Draw("k", {setup.dtype, {kT, setup.kv_heads, setup.dim}}, size);
-    Draw("v", {setup.dtype, {kT, setup.kv_heads, setup.dim}}, 2);
+    Draw("v", {setup.dtype, {kT, setup.kv_heads, setup.dim}}, setup.largest);
     Draw("dy", F({Dim::R(), setup.heads, setup.dim}), 2);
   }
 

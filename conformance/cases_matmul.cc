@@ -44,6 +44,12 @@ std::vector<Shape> ShapesOf(DType dtype) {
   }
   // Rows enough for kernels that pay from many on.
   if (dtype == DType::kQ6_K || dtype == DType::kF16) shapes.push_back({150, 67, lengths[1]});
+  // In f16 too: results enough for larger tiles, and terms that fill no whole step of a tile.
+  if (dtype == DType::kF16) {
+    shapes.push_back({150, 2201, 176});
+    shapes.push_back({150, 8500, 64});
+    shapes.push_back({21, 70, 2112});
+  }
   return shapes;
 }
 

@@ -17,9 +17,10 @@ void DispatchList::Append(Dispatch dispatch) {
   dispatches_.push_back(std::move(dispatch));
 }
 
-const HalfRows* DispatchList::FindHalf(const Range& source) const {
+const HalfRows* DispatchList::FindHalf(const Range& source, uint32_t parts) const {
   const auto found = std::ranges::find_if(halves_, [&](const KeptHalf& kept) {
-    return kept.source.begin == source.begin && kept.source.end == source.end;
+    return kept.source.begin == source.begin && kept.source.end == source.end &&
+           kept.half.parts == parts;
   });
   return found == halves_.end() ? nullptr : &found->half;
 }

@@ -10,10 +10,12 @@
 
 namespace rullama::gpu {
 
-// The rows of a value in f16 and the scale of each row (to_half.comp).
+// The rows of a value in f16, as sums of `parts` numbers, and the scale of each row (to_half.comp).
 struct HalfRows {
   Scratch rows;
   Scratch factors;
+  uint32_t parts;
+  uint64_t columns;  // of a part of a row, with the zeros behind it
 };
 
 class DispatchList {
@@ -22,8 +24,9 @@ class DispatchList {
 
   // Forgets the f16 copies of memory that the dispatch writes.
   void Append(Dispatch dispatch);
-  // The f16 copy of the value or scratch in `source`, or null if there is none.
-  [[nodiscard]] const HalfRows* FindHalf(const Range& source) const;
+  // The f16 copy of the value or scratch in `source` with this number of parts, or null if there is
+  // none.
+  [[nodiscard]] const HalfRows* FindHalf(const Range& source, uint32_t parts) const;
   // Keeps a copy, which lies in ScratchPool::Take memory, until its source is written.
   void KeepHalf(const Range& source, const HalfRows& half) { halves_.push_back({source, half}); }
   [[nodiscard]] std::vector<Dispatch> Take() { return std::move(dispatches_); }

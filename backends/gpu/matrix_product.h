@@ -12,7 +12,8 @@ namespace rullama::gpu {
 // Rows and columns of an output tile of matmul.comp, and rows of an expert's tile (moe_sort.comp).
 inline constexpr int64_t kProductTile = 64;
 inline constexpr uint32_t kTileThreads = 256;  // of a workgroup that computes a tile
-inline constexpr uint64_t kCoopTerms = 64;     // of a step of the kernels for matrix units
+// Terms of a step of the kernels for matrix units, of all parts of x together.
+inline constexpr uint64_t kCoopTerms = 64;
 
 struct Product {
   ProductMode mode = ProductMode::kDense;
@@ -76,8 +77,11 @@ Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& row
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
                                    const ProductOperands& o, uint64_t terms,
                                    const Prologue* prologue = nullptr);
-// The f16 form of the rows that a product reads, made once for all products that read them.
-HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns);
+// The f16 form of the rows that a product reads, made once for all products that read them. With
+// two parts a value is the sum of two f16 numbers and nearly as exact as in f32. Rows are padded to
+// whole steps of the kernels for matrix units.
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
+                uint32_t parts = 1);
 // y = the sum of `parts` tensors of rows of n results.
 void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
               int64_t n, uint64_t parts);

@@ -77,7 +77,11 @@ void AttentionInTiles(PlanBuilder& plan) {
 }
 
 void EmitAttention(PlanBuilder& plan) {
-  if (!AttentionOfOneRow(plan) && !AttentionOnMatrixUnits(plan)) AttentionInTiles(plan);
+  if (AttentionOfOneRow(plan) || AttentionOnMatrixUnits(plan) ||
+      FreshAttentionOnMatrixUnits(plan)) {
+    return;
+  }
+  AttentionInTiles(plan);
 }
 
 std::string RefuseAttention(const sdk::GraphView& graph, const rl_op& op,

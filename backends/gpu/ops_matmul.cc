@@ -50,10 +50,23 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmall;
 }
 
+// The f16 numbers whose sum stands for a value of x in a product with weights of this type on
+// matrix units; 0: the product is computed in f32. Weights in whole numbers of bits lose less in
+// f16 than their quantisation lost, and x loses as little. Weights in f16 lose nothing, and are to
+// be multiplied as exactly as f32 allows. bf16 and f32 have no place in f16.
+uint32_t MatrixUnitParts(const Tuning& tuning, const WeightShape& shape) {
+  if (!tuning.cooperative_matrix) return 0;
+  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0 ? 1 : 0;
+  // A single row is not padded to whole steps.
+  const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
+  return shape.dtype == DType::kF16 && fits ? 2 : 0;
+}
+
 void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-                        int64_t tiles) {
+                        int64_t tiles, uint32_t parts) {
   const WeightShape& shape = product.weight->shape();
-  const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns));
+  const HalfRows half =
+      HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), parts);
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   const CoopTile tile = CoopTileOf(plan, product);
@@ -68,8 +81,9 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
                                       .tile = tile.rows,
                                       .columns = tile.columns,
                                       .subgroup_rows = tile.subgroup_rows,
-                                      .subgroup_columns = tile.subgroup_columns},
-                  ProductArgsOf(plan, product, operands, shape.columns))
+                                      .subgroup_columns = tile.subgroup_columns,
+                                      .parts = parts},
+                  ProductArgsOf(plan, product, operands, half.columns))
       .Emit(CeilDiv(static_cast<uint64_t>(product.n), results),
             dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
                   : static_cast<uint64_t>(tiles));
@@ -244,20 +258,26 @@ kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
           .prologue = PrologueRecord(prologue)};
 }
 
-HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns) {
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
+                uint32_t parts) {
   constexpr uint32_t kThreads = 256;
   const Range source = plan.RangeOf(x);
-  if (const HalfRows* half = plan.dispatches().FindHalf(source)) return *half;
+  if (const HalfRows* half = plan.dispatches().FindHalf(source, parts)) return *half;
   const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows) * times);
-  const HalfRows half{plan.scratch().Take(rows * static_cast<uint64_t>(columns) * 2),
-                      plan.scratch().Take(rows * sizeof(float))};
-  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads},
+  constexpr uint64_t kHalfBytes = 2;
+  const uint64_t padded = RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts);
+  const HalfRows half{.rows = plan.scratch().Take(rows * parts * padded * kHalfBytes),
+                      .factors = plan.scratch().Take(rows * sizeof(float)),
+                      .parts = parts,
+                      .columns = padded};
+  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads, .parts = parts},
                   {.x = x,
                    .y = half.rows,
                    .factors = half.factors,
                    .rows = {product.rows, times},
-                   .columns = columns})
+                   .columns = columns,
+                   .padded = padded})
       .Emit(rows);
   plan.dispatches().KeepHalf(source, half);
   return half;
@@ -393,12 +413,8 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
 void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles) {
   const WeightShape& shape = product.weight->shape();
-  // Weights in whole numbers of bits lose less in f16 than their quantisation lost; others are to
-  // be as exact as f32 allows.
-  const bool coop = plan.tuning().cooperative_matrix && IsBlockType(shape.dtype) &&
-                    shape.columns % kCoopTerms == 0;
-  if (coop) {
-    EmitMatrixUnitGemm(plan, product, operands, tiles);
+  if (const uint32_t parts = MatrixUnitParts(plan.tuning(), shape); parts > 0) {
+    EmitMatrixUnitGemm(plan, product, operands, tiles, parts);
     return;
   }
   EmitTiledGemm(plan, product, operands, static_cast<uint64_t>(tiles));

@@ -31,7 +31,7 @@ constexpr uint32_t kPersistentSoftwareThreads = 128;
 // Shared memory that a GEMV needs beside the row that it stages.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
-// The subgroup size and shared memory that matmul_coop.comp and attention_coop.comp require.
+// The subgroup size and shared memory that the shaders for matrix units require.
 constexpr uint32_t kCoopSubgroup = 32;
 constexpr uint32_t kCoopSharedBytes = 49152;
 

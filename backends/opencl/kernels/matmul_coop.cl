@@ -1,7 +1,8 @@
 // Products of many rows with a matrix of weights on NVIDIA's tensor cores: x in f16 (to_half.cl),
-// weights decoded to f16, sums in f32. A work-group computes a tile of rows and results in steps of
-// 64 terms, which it brings into local memory; each warp has a part of the tile. What the next step
-// needs is on its way from memory meanwhile. k is a multiple of 64.
+// weights decoded to f16, sums in f32. Where x has two parts, both are multiplied. A work-group
+// computes a tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings
+// into local memory; each warp has a part of the tile. What the next step needs is on its way from
+// memory meanwhile. k is a multiple of 64.
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.kernel"
@@ -10,17 +11,25 @@
 #include "tile_rows.cl"
 #include "half_pairs.cl"
 
-#define kTerms 64                         // of a step
+#define kTerms (64 / kParts)              // of a step
 #define kChunks (kTerms / 32)             // of weights, in a row of a step
 #define kVectors (kTerms / 8)             // of 8 terms, likewise
 #define kPitch (kVectors + 1)             // in vectors: so that rows begin in different banks
 #define kWords (kPitch * 4)               // the same in words
 #define kResults (kColumns / (kGlu + 1))  // of the tile
+#define kRowsOfX (kTile * kParts)         // all rows of the first part, then of the second
 // The matrices of an instruction: 16 rows of x, 8 columns, 16 terms.
 #define kRowMatrices (kSubgroupRows / 16)
 #define kColumnMatrices (kSubgroupColumns / 8)
-#define kOwnVectors (kTile * kVectors / THREADS)
-#define kOwnChunks (kColumns * kChunks / THREADS)
+#define kOwnVectors (kRowsOfX * kVectors / THREADS)
+// Weights in f16 are loaded in vectors, as x is.
+#define kHalfWeights (kType == kF16)
+#if kHalfWeights
+#define kPieces kVectors  // of weights, in a row of a step
+#else
+#define kPieces kChunks
+#endif
+#define kOwnChunks (kColumns * kPieces / THREADS)
 #define OWN(i) (ME + (i)*THREADS)
 
 // sums += a b: each lane has two rows and two columns of the sums, 8 rows apart.
@@ -47,9 +56,10 @@ INLINED void Multiply(__local const uint* tile, uint first_row, uint first_colum
                       float (*sums)[kRowMatrices][4]) {
   const uint lane = ME % 32, row = lane / 4, word = lane % 4;
   UNROLL for (uint k = 0; k < kTerms / 16; ++k) {
-    uint a[kRowMatrices][4];
-    UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
-      __local const uint* from = tile + (first_row + m * 16 + row) * kWords + k * 8 + word;
+    uint a[kRowMatrices * kParts][4];
+    UNROLL for (uint m = 0; m < kRowMatrices * kParts; ++m) {
+      const uint first = m / kRowMatrices * kTile + first_row + m % kRowMatrices * 16;
+      __local const uint* from = tile + (first + row) * kWords + k * 8 + word;
       a[m][0] = from[0];
       a[m][1] = from[8 * kWords];
       a[m][2] = from[4];
@@ -57,16 +67,18 @@ INLINED void Multiply(__local const uint* tile, uint first_row, uint first_colum
     }
     UNROLL for (uint n = 0; n < kColumnMatrices; ++n) {
       __local const uint* from =
-          tile + (kTile + ColumnOf(first_column, n) + row) * kWords + k * 8 + word;
+          tile + (kRowsOfX + ColumnOf(first_column, n) + row) * kWords + k * 8 + word;
       const uint b[2] = {from[0], from[4]};
-      UNROLL for (uint m = 0; m < kRowMatrices; ++m) MultiplyMatrices(sums[n][m], a[m], b);
+      UNROLL for (uint m = 0; m < kRowMatrices * kParts; ++m) {
+        MultiplyMatrices(sums[n][m % kRowMatrices], a[m], b);
+      }
     }
   }
 }
 
 KERNEL(matmul_coop) {
   // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
-  __local uint4 tile[(kTile + kColumns) * kPitch];
+  __local uint4 tile[(kRowsOfX + kColumns) * kPitch];
   __local int row_of[kTile];
   __local int pair_of[kTile];
   uint first_weight_row;
@@ -89,13 +101,19 @@ KERNEL(matmul_coop) {
   __global const uchar* x_row[kOwnVectors];
   uint4 x_vector[kOwnVectors];
   WeightRow weight_row[kOwnChunks];
+#if kHalfWeights
+  uint4 weight_vector[kOwnChunks];
+#else
   RawChunk weight_chunk[kOwnChunks];
+#endif
   UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
     // Rows that are not there get another's: nobody looks at their results.
-    x_row[i] = AT(const uchar, x) + (size_t)max(row_of[OWN(i) / kVectors], 0) * push.k * 2;
+    const uint tile_row = OWN(i) / kVectors;
+    const size_t row = (size_t)max(row_of[tile_row % kTile], 0) * kParts + tile_row / kTile;
+    x_row[i] = AT(const uchar, x) + row * push.k * 2;
   }
   UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-    const uint column = OWN(i) / kChunks;
+    const uint column = OWN(i) / kPieces;
     const uint row = first_weight_row + min(first_result + column % kResults, push.n - 1);
     weight_row[i] = column < kResults ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
   }
@@ -108,15 +126,20 @@ KERNEL(matmul_coop) {
         tile[OWN(i) / kVectors * kPitch + part] = x_vector[i];
       }
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-        const uint chunk = OWN(i) % kChunks;
-        const Chunk c = Unpack(weight_chunk[i], (next - 1) * kChunks + chunk);
-        __local uint4* to = tile + (kTile + OWN(i) / kChunks) * kPitch + chunk * 4;
+        const uint piece = OWN(i) % kPieces;
+        __local uint4* weights = tile + (kRowsOfX + OWN(i) / kPieces) * kPitch;
+#if kHalfWeights
+        weights[piece] = weight_vector[i];
+#else
+        const Chunk c = Unpack(weight_chunk[i], (next - 1) * kPieces + piece);
+        __local uint4* to = weights + piece * 4;
         UNROLL for (uint j = 0; j < 4; ++j) {
           const Sixteen v = ValuesOf(&c, j / 2);
           const float* eight = v.one + (j & 1) * 8;
           to[j] = (uint4)(HalfPair(eight[0], eight[1]), HalfPair(eight[2], eight[3]),
                           HalfPair(eight[4], eight[5]), HalfPair(eight[6], eight[7]));
         }
+#endif
       }
       BARRIER();
     }
@@ -128,7 +151,12 @@ KERNEL(matmul_coop) {
         x_vector[i] = *(__global const uint4*)(x_row[i] + term * 2);
       }
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-        weight_chunk[i] = Load(weight_row[i], next * kChunks + OWN(i) % kChunks);
+        const uint piece = next * kPieces + OWN(i) % kPieces;
+#if kHalfWeights
+        weight_vector[i] = Load128(weight_row[i], piece * 16);
+#else
+        weight_chunk[i] = Load(weight_row[i], piece);
+#endif
       }
     }
     if (next > 0) Multiply((__local const uint*)tile, first_row, first_column, sums);

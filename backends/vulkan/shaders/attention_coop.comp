@@ -15,6 +15,7 @@
 #include "common.glsl"
 #include "attention_coop.args.glsl"
 #include "math.kernel"
+#include "high_low.glsl"
 
 const uint kRows = kQueries / kGroup;
 shared int shared_pos[kRows];
@@ -62,12 +63,6 @@ uint first_row, first_head, kv_head;
 
 // ---- queries ------------------------------------------------------------------------------------
 
-// f16 whose sum is x but for 2^-21 of it: the bits of x that fit f16, and what is left.
-uvec2 HighLow(vec2 x) {
-  const vec2 high = uintBitsToFloat(floatBitsToUint(x) & 0xFFFFE000u);
-  return uvec2(packHalf2x16(high), packHalf2x16(x - high));
-}
-
 // Eight values of a query.
 void LoadEight(uint query, uint at, uint rows, out vec4 x[2]) {
   const uint row = first_row + query / kGroup;
@@ -87,8 +82,7 @@ void StoreQuery(uint query, uint rows) {
     const vec4 a = max(abs(x[0]), abs(x[1]));
     most = max(most, max(max(a.x, a.y), max(a.z, a.w)));
   }
-  const int exponent = clamp(int(floatBitsToUint(subgroupMax(most)) >> 23) - 127 - 8, -100, 100);
-  const float down = uintBitsToFloat(uint(127 - exponent) << 23);
+  const float unit = UnitOf(subgroupMax(most)), down = Inverse(unit);
   for (uint at = gl_SubgroupInvocationID; at < kDim / 8; at += kLanes) {
     LoadEight(query, at, rows, x);
     uvec4 high, low;
@@ -101,9 +95,7 @@ void StoreQuery(uint query, uint rows) {
     shared_q[query * kQueryPitch + at] = high;
     shared_q[kLow + query * kQueryPitch + at] = low;
   }
-  if (gl_SubgroupInvocationID == 0) {
-    shared_scale[query] = uintBitsToFloat(uint(127 + exponent) << 23) * kScale;
-  }
+  if (gl_SubgroupInvocationID == 0) shared_scale[query] = unit * kScale;
 }
 
 void Prepare(uint rows) {

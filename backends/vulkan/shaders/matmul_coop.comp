@@ -1,8 +1,9 @@
 #version 460
 // Products of many rows with a matrix of weights on matrix units: x in f16 (to_half.comp), weights
-// decoded to f16, sums in f32. A workgroup computes a tile of rows and results in steps of 64
-// terms, which it brings into shared memory; each subgroup has a part of the tile. What the next
-// step needs is on its way from memory meanwhile. k is a multiple of 64.
+// decoded to f16, sums in f32. Where x has two parts, both are multiplied. A workgroup computes a
+// tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings into
+// shared memory; each subgroup has a part of the tile. What the next step needs is on its way from
+// memory meanwhile. k is a multiple of 64.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
@@ -11,22 +12,26 @@
 #include "matvec.glsl"
 
 const uint kThreads = gl_WorkGroupSize.x;
-const uint kTerms = 64;                       // of a step
+const uint kTerms = 64 / kParts;              // of a step
 const uint kChunks = kTerms / 32;             // of weights, in a row of a step
 const uint kVectors = kTerms / 8;             // of 8 terms, likewise
 const uint kPitch = kVectors + 1;             // so that rows begin in different banks
 const uint kResults = kColumns / (kGlu + 1);  // of the tile
+const uint kRowsOfX = kTile * kParts;         // all rows of the first part, then of the second
 // Rows of x, then of weights: of a gated product those of the gate, then of the other matrix.
-shared uvec4 shared_tile[(kTile + kColumns) * kPitch];
+shared uvec4 shared_tile[(kRowsOfX + kColumns) * kPitch];
 shared int shared_row[kTile];
 shared int shared_pair[kTile];
 
 #include "tile_rows.glsl"
 #include "coop_tile.glsl"
 
-// An invocation loads: vectors of some rows of x, chunks of some rows of weights.
-const uint kOwnVectors = kTile * kVectors / kThreads;
-const uint kOwnChunks = kColumns * kChunks / kThreads;
+// An invocation loads: vectors of some rows of x, chunks of some rows of weights. Weights in f16 are
+// loaded in vectors, as x is.
+const bool kHalfWeights = kType == kF16;
+const uint kPieces = kHalfWeights ? kVectors : kChunks;  // of weights, in a row of a step
+const uint kOwnVectors = kRowsOfX * kVectors / kThreads;
+const uint kOwnChunks = kColumns * kPieces / kThreads;
 uvec2 x_row[kOwnVectors];
 uvec4 x_vector[kOwnVectors];
 WeightRow weight_row[kOwnChunks];
@@ -37,11 +42,12 @@ uint Own(uint i) { return gl_LocalInvocationIndex + i * kThreads; }
 void FindOwnRows(uint first_result, uint first_weight_row) {
   [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) {
     // Rows that are not there get another's: nobody looks at their results.
-    const int row = max(shared_row[Own(i) / kVectors], 0);
-    x_row[i] = AdvanceBy(p.x, uint(row), p.k * 2);
+    const uint tile_row = Own(i) / kVectors;
+    const uint row = uint(max(shared_row[tile_row % kTile], 0));
+    x_row[i] = AdvanceBy(p.x, row * kParts + tile_row / kTile, p.k * 2);
   }
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
-    const uint column = Own(i) / kChunks;
+    const uint column = Own(i) / kPieces;
     const uint result = min(first_result + column % kResults, p.n - 1);
     const uvec2 weight = column < kResults ? p.weight : p.weight2;
     weight_row[i] = WeightRow(AdvanceBy(weight, first_weight_row + result, p.stride), p.blocks);
@@ -56,7 +62,12 @@ void LoadStep(uint step_index) {
   [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) x_vector[i] =
       U32x4(Advance(x_row[i], term * 2)).v[0];
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
-    weight_chunk[i] = Load(weight_row[i], step_index * kChunks + Own(i) % kChunks);
+    const uint piece = step_index * kPieces + Own(i) % kPieces;
+    if (kHalfWeights) {
+      weight_chunk[i].vector[0] = Load128(weight_row[i], piece);
+    } else {
+      weight_chunk[i] = Load(weight_row[i], piece);
+    }
   }
 }
 
@@ -66,9 +77,13 @@ void StoreStep(uint step_index) {
     shared_tile[at / kVectors * kPitch + at % kVectors] = x_vector[i];
   }
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
-    const uint column = Own(i) / kChunks, chunk = Own(i) % kChunks;
-    const Chunk c = Unpack(weight_chunk[i], step_index * kChunks + chunk);
-    const uint to = (kTile + column) * kPitch + chunk * 4;
+    const uint row = (kRowsOfX + Own(i) / kPieces) * kPitch, piece = Own(i) % kPieces;
+    if (kHalfWeights) {
+      shared_tile[row + piece] = weight_chunk[i].vector[0];
+      continue;
+    }
+    const Chunk c = Unpack(weight_chunk[i], step_index * kPieces + piece);
+    const uint to = row + piece * 4;
     [[unroll]] for (uint j = 0; j < 4; ++j) shared_tile[to + j] = Eight(c, j);
   }
 }
@@ -82,16 +97,17 @@ uint ColumnOf(uint first_column, uint i) {
 
 void Multiply(uint first_row, uint first_column) {
   [[unroll]] for (uint k = 0; k < kTerms; k += kMatrix) {
-    Factors a[kRowMatrices];
-    [[unroll]] for (uint m = 0; m < kRowMatrices; ++m) {
-      coopMatLoadNV(a[m], shared_tile, (first_row + m * kMatrix) * kPitch + k / 8, kPitch, false);
+    Factors a[kRowMatrices * kParts];
+    [[unroll]] for (uint m = 0; m < kRowMatrices * kParts; ++m) {
+      const uint row = m / kRowMatrices * kTile + first_row + m % kRowMatrices * kMatrix;
+      coopMatLoadNV(a[m], shared_tile, row * kPitch + k / 8, kPitch, false);
     }
     [[unroll]] for (uint n = 0; n < kColumnMatrices; ++n) {
       Factors b;
-      coopMatLoadNV(b, shared_tile, (kTile + ColumnOf(first_column, n)) * kPitch + k / 8, kPitch,
-                    true);
-      [[unroll]] for (uint m = 0; m < kRowMatrices; ++m) {
-        const uint i = n * kRowMatrices + m;
+      coopMatLoadNV(b, shared_tile, (kRowsOfX + ColumnOf(first_column, n)) * kPitch + k / 8,
+                    kPitch, true);
+      [[unroll]] for (uint m = 0; m < kRowMatrices * kParts; ++m) {
+        const uint i = n * kRowMatrices + m % kRowMatrices;
         sums[i] = coopMatMulAddNV(a[m], b, sums[i]);
       }
     }

@@ -1,10 +1,12 @@
 #version 460
 // Rows of f32 as f16 times a power of two of their own, so that the largest value of a row fits f16
-// and the smallest lose little. One workgroup for each row; the factors follow the rows.
+// and the smallest lose little. With two parts a value is the sum of two f16 numbers, which lose
+// 2^-21 of it. One workgroup for each row; the factors follow the rows.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "to_half.args.glsl"
 #include "reduce.glsl"
+#include "high_low.glsl"
 
 void main() {
   const uint count = At(p.rows, Step(p.step));
@@ -15,15 +17,21 @@ void main() {
       most = max(most, abs(F32(p.x).v[first + i]));
     }
     most = WorkgroupMax(most);
-    // The exponent of the largest value goes to 2^8: far from both ends of f16.
-    const int exponent = clamp(int(floatBitsToUint(most) >> 23) - 127 - 8, -100, 100);
-    const float down = uintBitsToFloat(uint(127 - exponent) << 23);
-    for (uint i = gl_LocalInvocationID.x * 2; i < p.columns; i += gl_WorkGroupSize.x * 2) {
-      const vec2 pair = vec2(F32(p.x).v[first + i], F32(p.x).v[first + i + 1]) * down;
-      U32(p.y).v[(first + i) / 2] = packHalf2x16(pair);
+    const float unit = UnitOf(most), down = Inverse(unit);
+    const uint to = row * p.padded * kParts;
+    for (uint i = gl_LocalInvocationID.x * 2; i < p.padded; i += gl_WorkGroupSize.x * 2) {
+      vec2 pair = vec2(0);
+      if (i < p.columns) pair = vec2(F32(p.x).v[first + i], F32(p.x).v[first + i + 1]) * down;
+      if (kParts == 1) {
+        U32(p.y).v[(to + i) / 2] = packHalf2x16(pair);
+        continue;
+      }
+      const uvec2 parts = HighLow(pair);
+      U32(p.y).v[(to + i) / 2] = parts.x;
+      U32(p.y).v[(to + p.padded + i) / 2] = parts.y;
     }
     if (gl_LocalInvocationID.x == 0) {
-      F32(p.factors).v[row] = uintBitsToFloat(uint(127 + exponent) << 23);
+      F32(p.factors).v[row] = unit;
     }
   }
 }
