@@ -6,13 +6,14 @@
 #include <string>
 
 #include "backends/gpu/attention.h"
+#include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
 
 namespace rullama::gpu {
 namespace {
 
 constexpr uint32_t kStatsThreads = 64;
-constexpr uint32_t kGradientThreads = 512;
+constexpr uint32_t kGradientThreads = 256;
 
 // The sizes of the current op, whose operands are those of In.
 struct FreshShape {
@@ -30,16 +31,20 @@ FreshShape FreshShapeOf(const PlanBuilder& plan) {
           .dim = Last(q)};
 }
 
-// Rows of two matrices, of keys and values or of queries and their derivatives, that a workgroup
-// has in shared memory beside the probabilities and gradients of 64 others. Registers hold as many
-// sums.
-int64_t StagedRows(const PlanBuilder& plan, const FreshShape& shape) {
-  constexpr int64_t kMaxRowsOfTile = 16, kOthers = 64;
-  constexpr int64_t kFacts = 1024;  // bytes of positions, means and so on
-  const int64_t row = 2 * (shape.dim + 4) + 2 * kOthers;
-  const int64_t elements = (static_cast<int64_t>(plan.tuning().shared_bytes) - kFacts) / 4;
-  const int64_t rows = std::clamp<int64_t>(elements / row, 1, kMaxRowsOfTile);
-  return rows > 4 ? rows / 4 * 4 : rows;  // they lie in vectors of four
+// The rows that a workgroup has of its own, pairs or keys: as many as registers have sums for and
+// shared memory has scores for. `results`: numbers that it keeps of each pair and key.
+int64_t OwnRows(const PlanBuilder& plan, const FreshShape& shape, int64_t results) {
+  constexpr int64_t kMost = 32, kFewest = 8, kSums = 8192;
+  constexpr int64_t kOthers = 64, kPitch = 5 * 16;  // attention_grad.glsl
+  constexpr int64_t kFacts = 2048;                  // bytes of positions, means and so on
+  if (plan.tuning().Threads(kGradientThreads) == 1) return kFewest;
+  const auto fits = [&](int64_t own) {
+    const int64_t bytes = 2 * (kOthers + own) * kPitch + results * kOthers * own * 4 + kFacts;
+    return own * shape.dim <= kSums && bytes <= static_cast<int64_t>(plan.tuning().shared_bytes);
+  };
+  int64_t own = kMost;
+  while (own > kFewest && !fits(own)) own /= 2;
+  return own;
 }
 
 // A kernel of the current op. `more`: the constants that it alone has.
@@ -65,7 +70,6 @@ kernels::FreshAttentionArgs FreshArgs(const PlanBuilder& plan) {
                                    .keys = plan.Input(In::k_new).dims[0]};
   if constexpr (requires { In::dy; }) {
     args.v = plan.InputIndex(In::v_new);
-    args.y = plan.InputIndex(In::y);
     args.lse = plan.InputIndex(In::lse);
     args.dy = plan.InputIndex(In::dy);
   }
@@ -87,30 +91,73 @@ void AttentionStats(PlanBuilder& plan) {
       .Emit(static_cast<uint64_t>(s.rows * (s.heads / group)));
 }
 
+// The mean gradient of the probabilities of each pair of a query row and a head.
+template <typename In>
+Scratch PairMeans(PlanBuilder& plan, const FreshShape& s) {
+  constexpr uint32_t kThreads = 64;
+  const auto pairs = static_cast<uint64_t>(s.rows * s.heads);
+  const Scratch means = plan.scratch().Take(pairs * sizeof(float));
+  DispatchBuilder(plan, kernels::PairMeans{.threads = kThreads},
+                  {.y = plan.InputIndex(In::y),
+                   .dy = plan.InputIndex(In::dy),
+                   .means = means,
+                   .rows = plan.Input(In::q).dims[0],
+                   .heads = s.heads,
+                   .dim = s.dim})
+      .Emit(CeilDiv(pairs, kThreads));
+  return means;
+}
+
 void AttentionGradQ(PlanBuilder& plan) {
   using In = operands::AttentionGradQ;
   const FreshShape s = FreshShapeOf<In>(plan);
-  const int64_t staged = StagedRows(plan, s);
-  const int64_t group = GroupOf(s.heads / s.kv_heads, staged);
-  const int64_t own_rows = std::max<int64_t>(1, staged / group);
+  const int64_t pairs = OwnRows(plan, s, 1);
+  const int64_t group = GroupOf(s.heads / s.kv_heads, pairs);
+  const int64_t own_rows = pairs / group;
+  kernels::FreshAttentionArgs args = FreshArgs<In>(plan);
+  const Scratch means = PairMeans<In>(plan, s);
+  args.means = means;
   DispatchBuilder(plan,
                   FreshKernel<kernels::AttentionGradQ, rl_attention_grad_q_attrs>(
-                      plan, kGradientThreads, s, group, own_rows),
-                  FreshArgs<In>(plan))
+                      plan, kGradientThreads, s, group, pairs),
+                  args)
       .Emit(static_cast<uint64_t>((s.rows + own_rows - 1) / own_rows * (s.heads / group)));
+  plan.scratch().GiveBack(means);
 }
 
+// The heads are divided into parts where there are too few keys to keep the device busy.
 void AttentionGradKv(PlanBuilder& plan) {
   using In = operands::AttentionGradKv;
   const FreshShape s = FreshShapeOf<In>(plan);
-  const int64_t keys = StagedRows(plan, s);
+  const int64_t keys = OwnRows(plan, s, 2);
+  const int64_t heads = s.heads / s.kv_heads;
+  const int64_t tiles = (s.keys + keys - 1) / keys * s.kv_heads;
+  const int64_t wanted = std::clamp<int64_t>(plan.tuning().few_groups / tiles, 1, heads);
+  const int64_t group = GroupOf(heads, heads / wanted);
+  const auto parts = static_cast<uint64_t>(heads / group);
+  const int64_t columns = s.kv_heads * s.dim;
   kernels::FreshAttentionArgs args = FreshArgs<In>(plan);
+  const Scratch means = PairMeans<In>(plan, s);
+  args.means = means;
   args.dv = plan.ResultIndex(1);
+  Scratch dk, dv;
+  if (parts > 1) {
+    const uint64_t bytes = parts * static_cast<uint64_t>(s.keys * columns) * sizeof(float);
+    args.result = dk = plan.scratch().Take(bytes);
+    args.dv = dv = plan.scratch().Take(bytes);
+  }
   DispatchBuilder(plan,
                   FreshKernel<kernels::AttentionGradKv, rl_attention_grad_kv_attrs>(
-                      plan, kGradientThreads, s, s.heads / s.kv_heads, keys),
+                      plan, kGradientThreads, s, group, keys),
                   args)
-      .Emit(static_cast<uint64_t>((s.keys + keys - 1) / keys * s.kv_heads));
+      .Emit(static_cast<uint64_t>(tiles) * parts);
+  plan.scratch().GiveBack(means);
+  if (parts == 1) return;
+  const rl_dim rows = plan.Input(In::k_new).dims[0];
+  AddParts(plan, dk, {.value = plan.ResultIndex()}, rows, columns, parts);
+  AddParts(plan, dv, {.value = plan.ResultIndex(1)}, rows, columns, parts);
+  plan.scratch().GiveBack(dk);
+  plan.scratch().GiveBack(dv);
 }
 
 template <uint32_t kQueries, uint32_t kKeys>

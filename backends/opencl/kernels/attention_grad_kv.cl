@@ -1,127 +1,156 @@
 // The derivatives by the keys and values of attention over fresh rows. A work-group takes a few
-// keys of a kv head and the pairs of a query row and a head in tiles: first a work-item has a pair
-// and a part of the keys, whose scores it computes, then dimensions and sums over the pairs of
-// the tile, in their order.
+// keys of a kv head and the pairs of a query row and one of some heads in tiles: first the
+// probabilities of a tile and the gradients of its scores, then each work-item adds its dimensions
+// of the pairs to its keys, pair by pair. Parts of the heads have results of their own.
 #include "common.cl"
 #include "attention_grad_kv.args"
 #include "math.kernel"
-#include "fresh_keys.cl"
 
-#define kTile 64  // pairs
-#define kParts 8  // of the keys
-#define kPartKeys ((kKeys + kParts - 1) / kParts)
-#define kDims ((kDim + THREADS - 1) / THREADS)  // of a work-item
+#define kOwn kKeys
+#include "attention_grad.cl"
 
 typedef struct {
-  float4 k[kKeys * kQuads];
-  float4 v[kKeys * kQuads];
-  int pos[kKeys];
-  int slot[kKeys];  // -1: no such key
-  float probability[kTile * kKeys];
-  float gradient[kTile * kKeys];  // of the scores
-  uint sees[kTile];               // whether the pair sees one of the keys
+  Staged staged;
+  float4 probability[kTile * kOwnQuads];
+  float4 gradient[kTile * kOwnQuads];  // of the scores
+  int key_pos[kOwn], key_slot[kOwn];   // slot -1: no such key
+  int pos[kTile], slot[kTile];         // slot -2: no such pair
+  uint seen[kTile];                    // whether the pair may see a key
+  float lse[kTile], mean[kTile];
 } Shared;
 
-// One row of queries and its head: what a pair reads.
-typedef struct {
-  __global const float4* q;
-  __global const float4* y;
-  __global const float4* dy;
-  int pos, slot;
-  float lse;
-} Query;
+// Stores the probability and the gradient of a score, of a pair of the tile and a key.
+INLINED void StoreScore(uint pair, uint key, float score, float product, __local Shared* s) {
+  const bool sees = SeesKey(s->pos[pair], s->slot[pair], s->key_pos[key], s->key_slot[key]);
+  const float probability = sees ? Exp(score * kScale - s->lse[pair]) : 0.0f;
+  ((__local float*)s->probability)[pair * kOwn + key] = probability;
+  ((__local float*)s->gradient)[pair * kOwn + key] =
+      sees ? kScale * probability * (product - s->mean[pair]) : 0.0f;
+}
 
-// The probabilities of a pair and the gradients of its scores, for the keys of one part.
-void Gradients(const Query query, uint place, uint part, __local Shared* s) {
-  bool some = false;
-  for (uint j = 0; j < kKeys; ++j) {
-    some = some || SeesKey(query.pos, query.slot, s->pos[j], s->slot[j]);
-  }
-  if (part == 0) s->sees[place] = some ? 1 : 0;
-  if (!some) return;
-  float score[kPartKeys], product[kPartKeys];
-  uint key[kPartKeys];
-  for (uint n = 0; n < kPartKeys; ++n) {
-    key[n] = min(n * kParts + part, (uint)kKeys - 1);
-    score[n] = product[n] = 0.0f;
-  }
-  float mean = 0.0f;
-  for (uint i = 0; i < kQuads; ++i) {
-    mean += dot(query.dy[i], query.y[i]);
-    for (uint n = 0; n < kPartKeys; ++n) {
-      score[n] += dot(query.q[i], s->k[key[n] * kQuads + i]);
-      product[n] += dot(query.dy[i], s->v[key[n] * kQuads + i]);
+INLINED void StoreScores(const float* sums, __local Shared* s) {
+  UNROLL_TURNS
+  for (uint turn = 0; turn < kTurns; ++turn) {
+    const uint block = ME + turn * THREADS;
+    if (block >= kBlocks) continue;
+    UNROLL
+    for (uint i = 0; i < kOtherSide; ++i) {
+      UNROLL
+      for (uint j = 0; j < kOwnSide; ++j) {
+        const uint at = (turn * kOtherSide + i) * kOwnSide + j;
+        StoreScore(block / kOwnStep + i * kOtherStep, block % kOwnStep + j * kOwnStep, sums[at],
+                   sums[kScores + at], s);
+      }
     }
   }
-  for (uint n = 0; n < kPartKeys; ++n) {
-    const uint j = n * kParts + part;
-    if (j >= kKeys) continue;
-    const bool sees = SeesKey(query.pos, query.slot, s->pos[j], s->slot[j]);
-    const float probability = sees ? Exp(score[n] * kScale - query.lse) : 0.0f;
-    s->probability[place * kKeys + j] = probability;
-    s->gradient[place * kKeys + j] = kScale * probability * (product[n] - mean);
-  }
+}
+
+// The head of a row at which a pair is.
+size_t PlaceOf(uint pair, uint pairs, uint first_head) {
+  pair = min(pair, pairs - 1);
+  return (size_t)(pair / kGroup) * kHeads + first_head + pair % kGroup;
 }
 
 KERNEL(attention_grad_kv) {
   __local Shared s;
-  const uint rows = ROWS_OF(rows), keys = ROWS_OF(keys);
-  const uint tiles = (keys + kKeys - 1) / kKeys, pairs = rows * kGroup;
-  for (uint item = GROUP; item < tiles * kKvHeads; item += GROUPS) {
-    const uint first = item / kKvHeads * kKeys, kv_head = item % kKvHeads;
+  const uint rows = ROWS_OF(rows), keys = ROWS_OF(keys), pairs = rows * kGroup;
+  __global const float4* q = AT(const float4, q);
+  __global const float4* dy = AT(const float4, dy);
+  const uint tiles = (keys + kOwn - 1) / kOwn, parts = kHeads / kKvHeads / kGroup;
+  for (uint item = GROUP; item < tiles * kKvHeads * parts; item += GROUPS) {
+    const uint part = item % parts, kv_head = item / parts % kKvHeads;
+    const uint first_key = item / parts / kKvHeads * kOwn;
+    const uint first_head = (kv_head * parts + part) * kGroup;
     BARRIER();
-    FOR_MINE(i, kKeys * kQuads) {
-      const uint key = min(first + i / kQuads, keys - 1);
-      const size_t at = (size_t)(key * kKvHeads + kv_head) * kQuads + i % kQuads;
-      s.k[i] = AT(const float4, k)[at];
-      s.v[i] = AT(const float4, v)[at];
+    if (ME == 0) {
+      s.staged.first = rows;
+      s.staged.end = 0;
     }
-    FOR_MINE(i, kKeys) {
-      const uint key = min(first + i, keys - 1);
-      s.pos[i] = AT(int, kv_pos)[key];
-      s.slot[i] = first + i < keys ? AT(int, kv_slot)[key] : -1;
+    Bounds key_bounds = NoRows();
+    for (uint key = first_key; key < min(first_key + kOwn, keys); ++key) {
+      key_bounds = Include(AT(int, kv_pos)[key], AT(int, kv_slot)[key], key_bounds);
     }
-    float dk[kKeys * kDims], dv[kKeys * kDims];
-    for (uint i = 0; i < kKeys * kDims; ++i) dk[i] = dv[i] = 0.0f;
-    for (uint tile = 0; tile < pairs; tile += kTile) {
-      const uint count = min((uint)kTile, pairs - tile);
-      BARRIER();
-      FOR_MINE(unit, count * kParts) {
-        const uint i = unit / kParts;
-        const uint row = (tile + i) / kGroup, head = kv_head * kGroup + (tile + i) % kGroup;
-        const size_t at = ((size_t)row * kHeads + head) * kQuads;
-        const Query query = {
-            AT(const float4, q) + at,  AT(const float4, y) + at,
-            AT(const float4, dy) + at, AT(int, q_pos)[row],
-            AT(int, q_slot)[row],      AT(float, lse)[(size_t)row * kHeads + head]};
-        Gradients(query, i, unit % kParts, &s);
+    FOR_MINE(i, kOwn) {
+      const uint key = min(first_key + i, keys - 1);
+      s.key_pos[i] = AT(int, kv_pos)[key];
+      s.key_slot[i] = first_key + i < keys ? AT(int, kv_slot)[key] : -1;
+    }
+    BARRIER();
+    FOR_MINE(row, rows) {
+      const Bounds bounds = Include(AT(int, q_pos)[row], AT(int, q_slot)[row], NoRows());
+      if (!MaySee(bounds, key_bounds)) continue;
+      atomic_min(&s.staged.first, row);
+      atomic_max(&s.staged.end, row + 1);
+    }
+    BARRIER();
+    float4 dk[kSumTurns * kSumRows], dv[kSumTurns * kSumRows];
+    for (uint i = 0; i < kSumTurns * kSumRows; ++i) dk[i] = dv[i] = 0.0f;
+    for (uint tile = s.staged.first * kGroup; tile < s.staged.end * kGroup; tile += kTile) {
+      float sums[2 * kScores];
+      for (uint i = 0; i < 2 * kScores; ++i) sums[i] = 0.0f;
+      for (uint first = 0; first < kQuads; first += kDepth) {
+        BARRIER();
+        if (first == 0) {
+          FOR_MINE(i, kTile) {
+            const uint row = min(tile + i, pairs - 1) / kGroup;
+            const size_t at = PlaceOf(tile + i, pairs, first_head);
+            s.pos[i] = AT(int, q_pos)[row];
+            s.slot[i] = tile + i < pairs ? AT(int, q_slot)[row] : -2;
+            s.seen[i] = MaySee(Include(s.pos[i], s.slot[i], NoRows()), key_bounds) ? 1 : 0;
+            s.lse[i] = AT(float, lse)[at];
+            s.mean[i] = AT(float, means)[at];
+          }
+        }
+        FOR_MINE(i, 2 * kRows * kDepth) {
+          const uint row = i / kDepth % kRows, quad = first + i % kDepth;
+          const bool second = i >= kRows * kDepth;
+          float4 x = 0.0f;
+          if (quad < kQuads && row < kTile) {
+            x = (second ? dy : q)[PlaceOf(tile + row, pairs, first_head) * kQuads + quad];
+          } else if (quad < kQuads) {
+            const uint key = min(first_key + row - kTile, keys - 1);
+            const size_t at = (size_t)(key * kKvHeads + kv_head) * kQuads;
+            x = (second ? AT(const float4, v) : AT(const float4, k))[at + quad];
+          }
+          s.staged.rows[i / kDepth * kPitch + i % kDepth] = x;
+        }
+        BARRIER();
+        for (uint turn = 0; turn < kTurns; ++turn) {
+          const uint block = min(ME + turn * THREADS, (uint)kBlocks - 1);
+          AddProducts(0, block, turn, &s.staged, sums);
+          AddProducts(1, block, turn, &s.staged, sums);
+        }
       }
+      StoreScores(sums, &s);
       BARRIER();
-      for (uint i = 0; i < count; ++i) {
-        if (s.sees[i] == 0) continue;
-        const uint row = (tile + i) / kGroup, head = kv_head * kGroup + (tile + i) % kGroup;
-        const size_t at = ((size_t)row * kHeads + head) * kDim;
-        __global const float* q = AT(const float, q) + at;
-        __global const float* dy = AT(const float, dy) + at;
-        for (uint j = 0; j < kKeys; ++j) {
-          const float gradient = s.gradient[i * kKeys + j];
-          const float probability = s.probability[i * kKeys + j];
-          for (uint e = 0; e < kDims; ++e) {
-            const uint d = ME + e * THREADS;
-            if (d >= kDim) continue;
-            dk[j * kDims + e] = fma(gradient, q[d], dk[j * kDims + e]);
-            dv[j * kDims + e] = fma(probability, dy[d], dv[j * kDims + e]);
+      for (uint i = 0; i < kTile; ++i) {
+        if (s.seen[i] == 0) continue;
+        const size_t at = PlaceOf(tile + i, pairs, first_head) * kQuads;
+        UNROLL_TURNS
+        for (uint turn = 0; turn < kSumTurns; ++turn) {
+          const uint unit = min(ME + turn * THREADS, (uint)kSumUnits - 1);
+          const float4 query = q[at + unit % kQuads], gradient_of_y = dy[at + unit % kQuads];
+          const uint own = i * kOwn + unit / kQuads * kSumRows;
+          const __local float* gradient = (const __local float*)s.gradient + own;
+          const __local float* probability = (const __local float*)s.probability + own;
+          UNROLL
+          for (uint j = 0; j < kSumRows; ++j) {
+            const uint sum = turn * kSumRows + j;
+            dk[sum] = fma((float4)(gradient[j]), query, dk[sum]);
+            dv[sum] = fma((float4)(probability[j]), gradient_of_y, dv[sum]);
           }
         }
       }
     }
-    for (uint j = 0; j < kKeys && first + j < keys; ++j) {
-      const size_t at = ((size_t)(first + j) * kKvHeads + kv_head) * kDim;
-      for (uint e = 0; e < kDims; ++e) {
-        const uint d = ME + e * THREADS;
-        if (d >= kDim) continue;
-        AT(float, result)[at + d] = dk[j * kDims + e];
-        AT(float, dv)[at + d] = dv[j * kDims + e];
+    for (uint turn = 0; turn < kSumTurns; ++turn) {
+      const uint unit = ME + turn * THREADS;
+      if (unit >= kSumUnits) continue;
+      for (uint j = 0; j < kSumRows; ++j) {
+        const uint key = first_key + unit / kQuads * kSumRows + j;
+        if (key >= keys) continue;
+        const size_t at = ((size_t)(part * keys + key) * kKvHeads + kv_head) * kQuads;
+        AT(float4, result)[at + unit % kQuads] = dk[turn * kSumRows + j];
+        AT(float4, dv)[at + unit % kQuads] = dv[turn * kSumRows + j];
       }
     }
   }

@@ -1,131 +1,146 @@
 // The derivative by the queries of attention over fresh rows. A work-group takes a few query rows
-// and heads that share a kv head, its pairs, and the keys in tiles: first a work-item has a key and
-// a part of the pairs, whose scores it computes, then dimensions and sums over the keys of the
-// tile, in their order.
+// and heads that share a kv head, its pairs, and the keys in tiles: first the gradients of the
+// scores of a tile, then each work-item adds its dimensions of the keys to its pairs, key by key.
 #include "common.cl"
 #include "attention_grad_q.args"
 #include "math.kernel"
-#include "fresh_keys.cl"
 
-#define kTile 64                    // keys
-#define kParts 8                    // of the pairs
-#define kPairs (kOwnRows * kGroup)  // row by row
-#define kPartPairs ((kPairs + kParts - 1) / kParts)
-#define kDims ((kDim + THREADS - 1) / THREADS)  // of a work-item
+#define kOwn kPairs
+#include "attention_grad.cl"
+
+#define kOwnRows (kOwn / kGroup)  // what is left over has no pair
 
 typedef struct {
-  float4 q[kPairs * kQuads];
-  float4 dy[kPairs * kQuads];
-  float mean[kPairs];
-  float lse[kPairs];
-  int pos[kOwnRows];
-  int slot[kOwnRows];              // -1: no such row
-  float gradient[kTile * kPairs];  // of the scores
-  uint some;                       // whether a row sees a key of the tile
+  Staged staged;
+  float4 gradient[kTile * kOwnQuads];   // of the scores
+  int key_pos[kTile], key_slot[kTile];  // slot -2: no such key
+  uint seen[kTile];                     // whether a pair may see the key
+  int pos[kOwn], slot[kOwn];            // slot -1: no such pair
+  float lse[kOwn], mean[kOwn];
 } Shared;
 
-// A key and what belongs to it.
-typedef struct {
-  __global const float4* k;
-  __global const float4* v;
-  int pos, slot;
-} Key;
+// Stores the gradient of a score, of a key of the tile and a pair.
+INLINED void StoreScore(uint key, uint pair, float score, float product, __local Shared* s) {
+  const bool sees = SeesKey(s->pos[pair], s->slot[pair], s->key_pos[key], s->key_slot[key]);
+  const float probability = sees ? Exp(score * kScale - s->lse[pair]) : 0.0f;
+  ((__local float*)s->gradient)[key * kOwn + pair] =
+      sees ? kScale * probability * (product - s->mean[pair]) : 0.0f;
+}
 
-// The gradients of the scores of a key, for the pairs of one part; 0 where the row does not see it.
-void Gradients(const Key key, uint place, uint part, __local Shared* s) {
-  bool some = false;
-  for (uint i = 0; i < kOwnRows; ++i) {
-    some = some || SeesKey(s->pos[i], s->slot[i], key.pos, key.slot);
-  }
-  float score[kPartPairs], product[kPartPairs];
-  uint pair[kPartPairs];
-  for (uint n = 0; n < kPartPairs; ++n) {
-    pair[n] = min(n * kParts + part, (uint)kPairs - 1);
-    score[n] = product[n] = 0.0f;
-  }
-  if (some) {
-    s->some = 1;
-    for (uint i = 0; i < kQuads; ++i) {
-      for (uint n = 0; n < kPartPairs; ++n) {
-        score[n] += dot(s->q[pair[n] * kQuads + i], key.k[i]);
-        product[n] += dot(s->dy[pair[n] * kQuads + i], key.v[i]);
+INLINED void StoreScores(const float* sums, __local Shared* s) {
+  UNROLL_TURNS
+  for (uint turn = 0; turn < kTurns; ++turn) {
+    const uint block = ME + turn * THREADS;
+    if (block >= kBlocks) continue;
+    UNROLL
+    for (uint i = 0; i < kOtherSide; ++i) {
+      UNROLL
+      for (uint j = 0; j < kOwnSide; ++j) {
+        const uint at = (turn * kOtherSide + i) * kOwnSide + j;
+        StoreScore(block / kOwnStep + i * kOtherStep, block % kOwnStep + j * kOwnStep, sums[at],
+                   sums[kScores + at], s);
       }
     }
-  }
-  for (uint n = 0; n < kPartPairs; ++n) {
-    if (n * kParts + part >= kPairs) continue;
-    const uint row = pair[n] / kGroup;
-    const bool sees = SeesKey(s->pos[row], s->slot[row], key.pos, key.slot);
-    const float probability = sees ? Exp(score[n] * kScale - s->lse[pair[n]]) : 0.0f;
-    s->gradient[place * kPairs + pair[n]] = kScale * probability * (product[n] - s->mean[pair[n]]);
   }
 }
 
 KERNEL(attention_grad_q) {
   __local Shared s;
   const uint rows = ROWS_OF(rows), keys = ROWS_OF(keys);
+  __global const float4* k = AT(const float4, k);
   const uint groups = kHeads / kGroup, blocks = (rows + kOwnRows - 1) / kOwnRows;
   for (uint item = GROUP; item < blocks * groups; item += GROUPS) {
     const uint first_row = item / groups * kOwnRows, first_head = item % groups * kGroup;
     const uint kv_head = first_head / (kHeads / kKvHeads);
     BARRIER();
-    FOR_MINE(i, kPairs * kQuads) {
-      const uint pair = i / kQuads, row = min(first_row + pair / kGroup, rows - 1);
-      const size_t at = ((size_t)row * kHeads + first_head + pair % kGroup) * kQuads + i % kQuads;
-      s.q[i] = AT(const float4, q)[at];
-      s.dy[i] = AT(const float4, dy)[at];
+    if (ME == 0) {
+      s.staged.first = keys;
+      s.staged.end = 0;
     }
-    FOR_MINE(i, kOwnRows) {
-      const uint row = min(first_row + i, rows - 1);
+    Bounds row_bounds = NoRows();
+    for (uint row = first_row; row < min(first_row + kOwnRows, rows); ++row) {
+      row_bounds = Include(AT(int, q_pos)[row], AT(int, q_slot)[row], row_bounds);
+    }
+    FOR_MINE(i, kOwn) {
+      const uint row = min(first_row + i / kGroup, rows - 1);
+      const size_t at = (size_t)row * kHeads + first_head + i % kGroup;
+      const bool there = i < kOwnRows * kGroup && first_row + i / kGroup < rows;
       s.pos[i] = AT(int, q_pos)[row];
-      s.slot[i] = first_row + i < rows ? AT(int, q_slot)[row] : -1;
+      s.slot[i] = there ? AT(int, q_slot)[row] : -1;
+      s.lse[i] = AT(float, lse)[at];
+      s.mean[i] = AT(float, means)[at];
     }
     BARRIER();
-    FOR_MINE(pair, kPairs) {
-      const uint row = min(first_row + pair / kGroup, rows - 1);
-      const size_t at = (size_t)row * kHeads + first_head + pair % kGroup;
-      float mean = 0.0f;
-      for (uint i = 0; i < kQuads; ++i) {
-        mean += dot(s.dy[pair * kQuads + i], AT(const float4, y)[at * kQuads + i]);
-      }
-      s.mean[pair] = mean;
-      s.lse[pair] = AT(float, lse)[at];
+    FOR_MINE(key, keys) {
+      const Bounds bounds = Include(AT(int, kv_pos)[key], AT(int, kv_slot)[key], NoRows());
+      if (!MaySee(row_bounds, bounds)) continue;
+      atomic_min(&s.staged.first, key);
+      atomic_max(&s.staged.end, key + 1);
     }
-    float sums[kPairs * kDims];
-    for (uint i = 0; i < kPairs * kDims; ++i) sums[i] = 0.0f;
-    for (uint tile = 0; tile < keys; tile += kTile) {
-      const uint count = min((uint)kTile, keys - tile);
-      BARRIER();
-      if (ME == 0) s.some = 0;
-      BARRIER();
-      FOR_MINE(unit, count * kParts) {
-        const uint key = tile + unit / kParts;
-        const size_t at = (size_t)(key * kKvHeads + kv_head) * kQuads;
-        const Key facts = {AT(const float4, k) + at, AT(const float4, v) + at, AT(int, kv_pos)[key],
-                           AT(int, kv_slot)[key]};
-        Gradients(facts, unit / kParts, unit % kParts, &s);
+    BARRIER();
+    float4 dq[kSumTurns * kSumRows];
+    for (uint i = 0; i < kSumTurns * kSumRows; ++i) dq[i] = 0.0f;
+    for (uint tile = s.staged.first; tile < s.staged.end; tile += kTile) {
+      float sums[2 * kScores];
+      for (uint i = 0; i < 2 * kScores; ++i) sums[i] = 0.0f;
+      for (uint first = 0; first < kQuads; first += kDepth) {
+        BARRIER();
+        if (first == 0) {
+          FOR_MINE(i, kTile) {
+            const uint key = min(tile + i, keys - 1);
+            s.key_pos[i] = AT(int, kv_pos)[key];
+            s.key_slot[i] = tile + i < keys ? AT(int, kv_slot)[key] : -2;
+            s.seen[i] = MaySee(row_bounds, Include(s.key_pos[i], s.key_slot[i], NoRows())) ? 1 : 0;
+          }
+        }
+        FOR_MINE(i, 2 * kRows * kDepth) {
+          const uint row = i / kDepth % kRows, quad = first + i % kDepth;
+          const bool second = i >= kRows * kDepth;
+          float4 x = 0.0f;
+          if (quad < kQuads && row < kTile) {
+            const size_t at = (size_t)(min(tile + row, keys - 1) * kKvHeads + kv_head) * kQuads;
+            x = (second ? AT(const float4, v) : k)[at + quad];
+          } else if (quad < kQuads) {
+            const uint own = row - kTile, of = min(first_row + own / kGroup, rows - 1);
+            const size_t at = ((size_t)of * kHeads + first_head + own % kGroup) * kQuads;
+            x = (second ? AT(const float4, dy) : AT(const float4, q))[at + quad];
+          }
+          s.staged.rows[i / kDepth * kPitch + i % kDepth] = x;
+        }
+        BARRIER();
+        for (uint turn = 0; turn < kTurns; ++turn) {
+          const uint block = min(ME + turn * THREADS, (uint)kBlocks - 1);
+          AddProducts(0, block, turn, &s.staged, sums);
+          AddProducts(1, block, turn, &s.staged, sums);
+        }
       }
+      StoreScores(sums, &s);
       BARRIER();
-      if (s.some == 0) continue;
-      for (uint i = 0; i < count; ++i) {
-        __global const float* k =
-            AT(const float, k) + (size_t)((tile + i) * kKvHeads + kv_head) * kDim;
-        for (uint pair = 0; pair < kPairs; ++pair) {
-          const float gradient = s.gradient[i * kPairs + pair];
-          for (uint e = 0; e < kDims; ++e) {
-            const uint d = ME + e * THREADS;
-            if (d < kDim) sums[pair * kDims + e] = fma(gradient, k[d], sums[pair * kDims + e]);
+      for (uint i = 0; i < kTile; ++i) {
+        if (s.seen[i] == 0) continue;
+        const size_t at = (size_t)(min(tile + i, keys - 1) * kKvHeads + kv_head) * kQuads;
+        UNROLL_TURNS
+        for (uint turn = 0; turn < kSumTurns; ++turn) {
+          const uint unit = min(ME + turn * THREADS, (uint)kSumUnits - 1);
+          const float4 key = k[at + unit % kQuads];
+          const __local float* gradient =
+              (const __local float*)s.gradient + i * kOwn + unit / kQuads * kSumRows;
+          UNROLL
+          for (uint j = 0; j < kSumRows; ++j) {
+            const uint sum = turn * kSumRows + j;
+            dq[sum] = fma((float4)(gradient[j]), key, dq[sum]);
           }
         }
       }
     }
-    for (uint pair = 0; pair < kPairs && first_row + pair / kGroup < rows; ++pair) {
-      __global float* dq =
-          AT(float, result) +
-          ((size_t)(first_row + pair / kGroup) * kHeads + first_head + pair % kGroup) * kDim;
-      for (uint e = 0; e < kDims; ++e) {
-        const uint d = ME + e * THREADS;
-        if (d < kDim) dq[d] = sums[pair * kDims + e];
+    for (uint turn = 0; turn < kSumTurns; ++turn) {
+      const uint unit = ME + turn * THREADS;
+      if (unit >= kSumUnits) continue;
+      for (uint j = 0; j < kSumRows; ++j) {
+        const uint own = unit / kQuads * kSumRows + j, row = first_row + own / kGroup;
+        if (own >= kOwnRows * kGroup || row >= rows) continue;
+        const size_t at = ((size_t)row * kHeads + first_head + own % kGroup) * kQuads;
+        AT(float4, result)[at + unit % kQuads] = dq[turn * kSumRows + j];
       }
     }
   }

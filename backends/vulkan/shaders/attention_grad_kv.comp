@@ -1,134 +1,160 @@
 #version 460
 // The derivatives by the keys and values of attention over fresh rows. A workgroup takes a few keys
-// of a kv head and the pairs of a query row and a head in tiles: first an invocation has a pair and
-// a part of the keys, whose scores it computes, then dimensions and sums over the pairs of the
-// tile, in their order.
+// of a kv head and the pairs of a query row and one of some heads in tiles: first the probabilities
+// of a tile and the gradients of its scores, then each invocation adds its dimensions of the pairs
+// to its keys, pair by pair. Parts of the heads have results of their own.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention_grad_kv.args.glsl"
 #include "math.kernel"
-#include "fresh_keys.glsl"
 
-const uint kTile = 64;                                         // pairs
-const uint kParts = (gl_WorkGroupSize.x + kTile - 1) / kTile;  // of the keys
-const uint kKeyQuads = (kKeys + 3) / 4;
-const uint kPartKeys = (kKeyQuads * 4 + kParts - 1) / kParts;
-const uint kStride = kQuads + 1;                                          // of keys, in other banks
-const uint kDims = (kDim + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
+const uint kOwn = kKeys;
+#define OTHER_1 p.q
+#define OTHER_2 p.dy
+#define OWN_1 p.k
+#define OWN_2 p.v
+#include "attention_grad.glsl"
 
-shared vec4 shared_k[kKeys * kStride];
-shared vec4 shared_v[kKeys * kStride];
-shared int shared_pos[kKeyQuads * 4];
-shared int shared_slot[kKeyQuads * 4];  // -1: no such key
-shared vec4 shared_probability[kTile * kKeyQuads];
-shared vec4 shared_gradient[kTile * kKeyQuads];  // of the scores
-shared uint shared_sees[kTile];                  // whether the pair sees one of the keys
-shared uint shared_seen;                         // a pair of the newest tile that sees one, plus 1
+shared vec4 shared_probability[kTile * kOwnQuads];
+shared vec4 shared_gradient[kTile * kOwnQuads];  // of the scores
+shared int shared_key_pos[kOwn];
+shared int shared_key_slot[kOwn];  // -1: no such key
+shared int shared_pos[kTile];
+shared int shared_slot[kTile];   // -2: no such pair
+shared uint shared_seen[kTile];  // whether the pair may see a key
+shared float shared_lse[kTile];
+shared float shared_mean[kTile];
 
-uint me;
-uint first_head;  // of the kv head
+uint first_key, kv_head, first_head;
+uint key_count, pair_count;
+uint tile;  // its first pair
+Bounds key_bounds;
+vec4 dk[kSumTurns * kSumRows], dv[kSumTurns * kSumRows];
 
-void LoadKeys(uint first, uint kv_head, uint keys) {
-  for (uint i = me; i < kKeys * kQuads; i += gl_WorkGroupSize.x) {
-    const uint key = min(first + i / kQuads, keys - 1);
-    const uint at = (key * kKvHeads + kv_head) * kQuads + i % kQuads;
-    const uint place = i / kQuads * kStride + i % kQuads;
-    shared_k[place] = F32x4(p.k).v[at];
-    shared_v[place] = F32x4(p.v).v[at];
-  }
-  for (uint i = me; i < kKeyQuads * 4; i += gl_WorkGroupSize.x) {
-    const uint key = min(first + i, keys - 1);
-    shared_pos[i] = I32(p.kv_pos).v[key];
-    shared_slot[i] = i < kKeys && first + i < keys ? I32(p.kv_slot).v[key] : -1;
-  }
-  if (me == 0) shared_seen = 0;
-}
+uint RowOf(uint pair) { return min(pair, pair_count - 1) / kGroup; }
+uint HeadOf(uint pair) { return first_head + min(pair, pair_count - 1) % kGroup; }
 
-// The probabilities of a pair and the gradients of its scores, for the keys of one part.
-void Gradients(uint pair, uint place, uint part) {
-  const uint row = pair / kGroup, head = first_head + pair % kGroup;
-  const int pos = I32(p.q_pos).v[row], slot = I32(p.q_slot).v[row];
-  bool some = false;
-  for (uint j = 0; j < kKeyQuads * 4; ++j) {
-    some = some || SeesKey(pos, slot, shared_pos[j], shared_slot[j]);
-  }
-  if (part == 0) shared_sees[place] = some ? 1 : 0;
-  if (!some) return;
-  shared_seen = pair + 1;
-  uint at_key[kPartKeys];
-  float score[kPartKeys], product[kPartKeys];
-  for (uint n = 0; n < kPartKeys; ++n) {
-    at_key[n] = min(n * kParts + part, kKeys - 1) * kStride;
-    score[n] = product[n] = 0.0;
-  }
-  float mean = 0.0;
-  const uint first = (row * kHeads + head) * kQuads;
-  for (uint i = 0; i < kQuads; ++i) {
-    const vec4 q = F32x4(p.q).v[first + i], dy = F32x4(p.dy).v[first + i];
-    mean += dot(dy, F32x4(p.y).v[first + i]);
-    for (uint n = 0; n < kPartKeys; ++n) {
-      score[n] += dot(q, shared_k[at_key[n] + i]);
-      product[n] += dot(dy, shared_v[at_key[n] + i]);
-    }
-  }
-  const float lse = F32(p.lse).v[row * kHeads + head];
-  for (uint n = 0; n < kPartKeys; ++n) {
-    const uint j = n * kParts + part;
-    if (j >= kKeyQuads * 4) continue;
-    const bool sees = SeesKey(pos, slot, shared_pos[j], shared_slot[j]);
-    const float probability = sees ? Exp(score[n] * kScale - lse) : 0.0;
-    shared_probability[place * kKeyQuads + j / 4][j % 4] = probability;
-    shared_gradient[place * kKeyQuads + j / 4][j % 4] = kScale * probability * (product[n] - mean);
+uint OwnAt(uint own) { return (min(first_key + own, key_count - 1) * kKvHeads + kv_head) * kQuads; }
+uint OtherAt(uint other) { return (RowOf(tile + other) * kHeads + HeadOf(tile + other)) * kQuads; }
+
+void LoadFacts() {
+  for (uint i = me; i < kTile; i += gl_WorkGroupSize.x) {
+    const uint row = RowOf(tile + i), at = row * kHeads + HeadOf(tile + i);
+    const int pos = I32(p.q_pos).v[row];
+    const int slot = tile + i < pair_count ? I32(p.q_slot).v[row] : -2;
+    Bounds bounds = NoRows();
+    Include(pos, slot, bounds);
+    shared_pos[i] = pos;
+    shared_slot[i] = slot;
+    shared_seen[i] = MaySee(bounds, key_bounds) ? 1 : 0;
+    shared_lse[i] = F32(p.lse).v[at];
+    shared_mean[i] = F32(p.means).v[at];
   }
 }
 
-void Keys(uint first, uint kv_head, uint keys, uint rows) {
-  first_head = kv_head * kGroup;
-  barrier();
-  LoadKeys(first, kv_head, keys);
-  vec4 dk[kKeyQuads * kDims], dv[kKeyQuads * kDims];  // four keys each
-  for (uint i = 0; i < kKeyQuads * kDims; ++i) dk[i] = dv[i] = vec4(0.0);
-  const uint pairs = rows * kGroup;
-  for (uint tile = 0; tile < pairs; tile += kTile) {
-    const uint count = min(kTile, pairs - tile);
-    barrier();
-    for (uint i = me; i < count * kParts; i += gl_WorkGroupSize.x) {
-      Gradients(tile + i / kParts, i / kParts, i % kParts);
-    }
-    barrier();
-    if (shared_seen <= tile) continue;
-    for (uint i = 0; i < count; ++i) {
-      if (shared_sees[i] == 0) continue;
-      const uint pair = tile + i;
-      const uint at = (pair / kGroup * kHeads + first_head + pair % kGroup) * kDim;
-      for (uint e = 0; e < kDims; ++e) {
-        const uint d = me + e * gl_WorkGroupSize.x;
-        if (d >= kDim) continue;
-        const vec4 q = vec4(F32(p.q).v[at + d]), dy = vec4(F32(p.dy).v[at + d]);
-        for (uint n = 0; n < kKeyQuads; ++n) {
-          const uint sum = n * kDims + e, of_pair = i * kKeyQuads + n;
-          dk[sum] = fma(shared_gradient[of_pair], q, dk[sum]);
-          dv[sum] = fma(shared_probability[of_pair], dy, dv[sum]);
+void StoreScore(uint other, uint own, float score, float product) {
+  const bool sees =
+      SeesKey(shared_pos[other], shared_slot[other], shared_key_pos[own], shared_key_slot[own]);
+  const float probability = sees ? Exp(score * kScale - shared_lse[other]) : 0.0;
+  const float gradient = sees ? kScale * probability * (product - shared_mean[other]) : 0.0;
+  shared_probability[other * kOwnQuads + own / 4][own % 4] = probability;
+  shared_gradient[other * kOwnQuads + own / 4][own % 4] = gradient;
+}
+
+// Adds the pairs of the tile to the sums, two at a time so that their rows arrive together.
+void AddTile() {
+  const uint kTogether = 2;
+  for (uint i = 0; i < kTile; i += kTogether) {
+    uint seen = 0;
+    [[unroll]] for (uint n = 0; n < kTogether; ++n) seen |= shared_seen[i + n];
+    if (seen == 0) continue;
+    [[unroll]] for (uint turn = 0; turn < kSumTurns; ++turn) {
+      const uint unit = min(me + turn * gl_WorkGroupSize.x, kSumUnits - 1);
+      const uint own = unit / kQuads * (kSumRows / 4);
+      vec4 q[kTogether], dy[kTogether];
+      [[unroll]] for (uint n = 0; n < kTogether; ++n) {
+        const uint at = OtherAt(i + n) + unit % kQuads;
+        q[n] = F32x4(p.q).v[at];
+        dy[n] = F32x4(p.dy).v[at];
+      }
+      [[unroll]] for (uint n = 0; n < kTogether; ++n) {
+        [[unroll]] for (uint j = 0; j < kSumRows; j += 4) {
+          const vec4 gradient = shared_gradient[(i + n) * kOwnQuads + own + j / 4];
+          const vec4 probability = shared_probability[(i + n) * kOwnQuads + own + j / 4];
+          [[unroll]] for (uint e = 0; e < 4; ++e) {
+            const uint sum = turn * kSumRows + j + e;
+            dk[sum] = fma(vec4(gradient[e]), q[n], dk[sum]);
+            dv[sum] = fma(vec4(probability[e]), dy[n], dv[sum]);
+          }
         }
       }
     }
   }
-  for (uint j = 0; j < kKeys && first + j < keys; ++j) {
-    for (uint e = 0; e < kDims; ++e) {
-      const uint d = me + e * gl_WorkGroupSize.x;
-      if (d >= kDim) continue;
-      const uint at = ((first + j) * kKvHeads + kv_head) * kDim + d;
-      F32(p.result).v[at] = dk[j / 4 * kDims + e][j % 4];
-      F32(p.dv).v[at] = dv[j / 4 * kDims + e][j % 4];
+}
+
+void StoreSums(uint part) {
+  [[unroll]] for (uint turn = 0; turn < kSumTurns; ++turn) {
+    const uint unit = me + turn * gl_WorkGroupSize.x;
+    if (unit >= kSumUnits) continue;
+    [[unroll]] for (uint j = 0; j < kSumRows; ++j) {
+      const uint key = first_key + unit / kQuads * kSumRows + j;
+      if (key >= key_count) continue;
+      const uint row = (part * key_count + key) * kKvHeads + kv_head;
+      const uint at = (row * kQuads + unit % kQuads) * 4;
+      [[unroll]] for (uint e = 0; e < 4; ++e) {
+        F32(p.result).v[at + e] = dk[turn * kSumRows + j][e];
+        F32(p.dv).v[at + e] = dv[turn * kSumRows + j][e];
+      }
     }
   }
 }
 
+// Finds the keys' slots and positions, and the rows that may see them.
+void LoadKeys(uint rows) {
+  if (me == 0) {
+    shared_first = rows;
+    shared_end = 0;
+  }
+  key_bounds = NoRows();
+  for (uint i = 0; i < kOwn && first_key + i < key_count; ++i) {
+    Include(I32(p.kv_pos).v[first_key + i], I32(p.kv_slot).v[first_key + i], key_bounds);
+  }
+  for (uint i = me; i < kOwn; i += gl_WorkGroupSize.x) {
+    const uint key = min(first_key + i, key_count - 1);
+    shared_key_pos[i] = I32(p.kv_pos).v[key];
+    shared_key_slot[i] = first_key + i < key_count ? I32(p.kv_slot).v[key] : -1;
+  }
+  barrier();
+  for (uint row = me; row < rows; row += gl_WorkGroupSize.x) {
+    Bounds bounds = NoRows();
+    Include(I32(p.q_pos).v[row], I32(p.q_slot).v[row], bounds);
+    if (!MaySee(bounds, key_bounds)) continue;
+    atomicMin(shared_first, row);
+    atomicMax(shared_end, row + 1);
+  }
+  barrier();
+}
+
 void main() {
   me = gl_LocalInvocationID.x;
-  const uint rows = At(p.rows, Step(p.step)), keys = At(p.keys, Step(p.step));
-  const uint tiles = (keys + kKeys - 1) / kKeys;
-  for (uint item = GROUP.x; item < tiles * kKvHeads; item += GROUPS.x) {
-    Keys(item / kKvHeads * kKeys, item % kKvHeads, keys, rows);
+  const uint rows = At(p.rows, Step(p.step));
+  key_count = At(p.keys, Step(p.step));
+  const uint tiles = (key_count + kOwn - 1) / kOwn, parts = kHeads / kKvHeads / kGroup;
+  for (uint item = GROUP.x; item < tiles * kKvHeads * parts; item += GROUPS.x) {
+    const uint part = item % parts;
+    kv_head = item / parts % kKvHeads;
+    first_key = item / parts / kKvHeads * kOwn;
+    first_head = (kv_head * parts + part) * kGroup;
+    pair_count = rows * kGroup;
+    barrier();
+    LoadKeys(rows);
+    for (uint i = 0; i < kSumTurns * kSumRows; ++i) dk[i] = dv[i] = vec4(0.0);
+    const uint end = shared_end * kGroup;
+    for (tile = shared_first * kGroup; tile < end; tile += kTile) {
+      ComputeScores();
+      barrier();
+      AddTile();
+    }
+    StoreSums(part);
   }
 }
