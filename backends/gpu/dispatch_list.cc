@@ -5,14 +5,23 @@
 
 namespace rullama::gpu {
 
+template <typename Condition>
+void DispatchList::ForgetHalves(Condition condition) {
+  std::erase_if(halves_, [&](const KeptHalf& kept) {
+    if (!condition(kept)) return false;
+    scratch_.GiveBack(kept.half.rows);
+    scratch_.GiveBack(kept.half.factors);
+    return true;
+  });
+}
+
+void DispatchList::BeginOp(uint32_t op) {
+  ForgetHalves([op](const KeptHalf& kept) { return kept.last_op < op; });
+}
+
 void DispatchList::Append(Dispatch dispatch) {
   for (const Range& range : dispatch.writes) {
-    std::erase_if(halves_, [&](const KeptHalf& kept) {
-      if (!kept.source.Overlaps(range)) return false;
-      scratch_.GiveBack(kept.half.rows);
-      scratch_.GiveBack(kept.half.factors);
-      return true;
-    });
+    ForgetHalves([&](const KeptHalf& kept) { return kept.source.Overlaps(range); });
   }
   dispatches_.push_back(std::move(dispatch));
 }

@@ -3,6 +3,7 @@
 // Thread safety: none.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "backends/gpu/dispatch.h"
@@ -27,15 +28,25 @@ class DispatchList {
   // The f16 copy of the value or scratch in `source` with this number of parts, or null if there is
   // none.
   [[nodiscard]] const HalfRows* FindHalf(const Range& source, uint32_t parts) const;
-  // Keeps a copy, which lies in ScratchPool::Take memory, until its source is written.
-  void KeepHalf(const Range& source, const HalfRows& half) { halves_.push_back({source, half}); }
+  // Keeps a copy, which lies in ScratchPool::Take memory, until its source is written or an op
+  // behind `last_op` begins.
+  void KeepHalf(const Range& source, const HalfRows& half, uint32_t last_op) {
+    halves_.push_back({source, half, last_op});
+  }
+  // The next dispatches are those of this op.
+  void BeginOp(uint32_t op);
   [[nodiscard]] std::vector<Dispatch> Take() { return std::move(dispatches_); }
 
  private:
   struct KeptHalf {
     Range source;  // in f32
     HalfRows half;
+    uint32_t last_op;
   };
+  // Forgets the copies for which this is true.
+  template <typename Condition>
+  void ForgetHalves(Condition condition);
+
   ScratchPool& scratch_;
   std::vector<Dispatch> dispatches_;
   std::vector<KeptHalf> halves_;

@@ -279,7 +279,7 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
                    .columns = columns,
                    .padded = padded})
       .Emit(rows);
-  plan.dispatches().KeepHalf(source, half);
+  plan.dispatches().KeepHalf(source, half, plan.LastProductOf(x));
   return half;
 }
 

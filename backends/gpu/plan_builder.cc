@@ -19,6 +19,7 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
       row_by_row_(gpu::RunsRowByRow(graph, tuning)),
       whole_(LargestStep(graph, tuning)),
       largest_(whole_),
+      uses_(graph),
       scratch_(device),
       addresses_(graph, tuning, scratch_),
       dispatches_(scratch_) {}
@@ -26,6 +27,7 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
 void PlanBuilder::Emit(const FusedNode& node) {
   const sdk::OpScope scope(node.op);
   node_ = &node;
+  dispatches_.BeginOp(node.op);
   const OpRow* row = OpRows().Find(op().kind);
   if (row == nullptr || row->build == nullptr) {
     throw sdk::Error(RL_UNSUPPORTED, "op is not supported by this backend", node.op);
@@ -57,6 +59,18 @@ Range PlanBuilder::RangeOf(const Operand& operand) const {
   const Scratch& scratch = operand.scratch;
   if (scratch.bytes > 0) return {scratch.address, scratch.address + scratch.bytes};
   return addresses_.RangeOf(operand.value);
+}
+
+uint32_t PlanBuilder::LastProductOf(const Operand& x) const {
+  uint32_t last = op_index();
+  if (x.scratch.bytes > 0) return last;
+  for (const uint32_t reader : uses_.ReadersOf(x.value)) {
+    const uint32_t kind = graph_.op(reader).kind;
+    const bool is_product = kind == RL_OP_matmul || kind == RL_OP_geglu_linear ||
+                            kind == RL_OP_grouped_matmul || kind == RL_OP_moe_ffn;
+    if (is_product) last = std::max(last, reader);
+  }
+  return last;
 }
 
 LoweredGraph Lower(PlanDevice& device, const sdk::GraphView& graph, const Tuning& tuning,

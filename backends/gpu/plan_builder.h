@@ -83,6 +83,9 @@ class PlanBuilder {
   [[nodiscard]] bool RunsRowByRow() const { return row_by_row_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range RangeOf(const Operand& operand) const;
+  // The last op that reads what this one does as the rows of a product: of a value the last of its
+  // readers that is one, of other memory this op.
+  [[nodiscard]] uint32_t LastProductOf(const Operand& x) const;
 
   // ---- the parts of the plan
   [[nodiscard]] AddressMap& addresses() { return addresses_; }
@@ -99,6 +102,7 @@ class PlanBuilder {
   bool row_by_row_;
   StepSize whole_;    // of the plan
   StepSize largest_;  // of the dispatches: of the plan or of a RowChunk
+  ValueUses uses_;
   const FusedNode* node_ = nullptr;
   ScratchPool scratch_;
   AddressMap addresses_;
