@@ -12,8 +12,10 @@ const uint kBlocks = kTile / kSide;  // along a side of the tile
 // Blocks of an invocation; some may have none.
 const uint kOwn = (kBlocks * kBlocks + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 
-shared float shared_a[kDepth * kTile];
-shared float shared_b[kDepth * kTile];
+// The places of a term, four in a vector, begin in other banks than those of the next term.
+const uint kPitch = kTile / 4 + 1;
+shared vec4 shared_a[kDepth * kPitch];
+shared vec4 shared_b[kDepth * kPitch];
 
 // Neighbours in memory go to neighbouring invocations: along the terms if their stride is 1.
 uint TermOf(uint element, uint stride) { return stride == 1 ? element % kDepth : element / kTile; }
@@ -22,32 +24,29 @@ uint PlaceOf(uint element, uint stride) { return stride == 1 ? element / kDepth 
 // The sums of terms `begin` to `end`, for the part of y that follows `skipped` results.
 void Tile(uint first_row, uint first_column, uint rows, uint begin, uint end, uint skipped) {
   const uint me = gl_LocalInvocationID.x;
-  float sums[kOwn * kSide * kSide];
-  for (uint i = 0; i < kOwn * kSide * kSide; ++i) sums[i] = 0.0;
+  vec4 sums[kOwn * kSide];  // a vector for each row of a block
+  for (uint i = 0; i < kOwn * kSide; ++i) sums[i] = vec4(0.0);
   for (uint first = begin; first < end; first += kDepth) {
     barrier();
     for (uint i = me; i < kDepth * kTile; i += gl_WorkGroupSize.x) {
       const uint a_term = TermOf(i, p.a_term), a_row = PlaceOf(i, p.a_term);
       const bool in_a = first + a_term < end && first_row + a_row < rows;
-      shared_a[a_term * kTile + a_row] =
+      shared_a[a_term * kPitch + a_row / 4][a_row % 4] =
           in_a ? F32(p.a).v[(first_row + a_row) * p.a_row + (first + a_term) * p.a_term] : 0.0;
       const uint b_term = TermOf(i, p.b_term), b_column = PlaceOf(i, p.b_term);
       const bool in_b = first + b_term < end && first_column + b_column < p.columns;
-      shared_b[b_term * kTile + b_column] =
+      shared_b[b_term * kPitch + b_column / 4][b_column % 4] =
           in_b ? F32(p.b).v[(first + b_term) * p.b_term + (first_column + b_column) * p.b_column]
                : 0.0;
     }
     barrier();
     for (uint own = 0; own < kOwn; ++own) {
       const uint block = min(me + own * gl_WorkGroupSize.x, kBlocks * kBlocks - 1);
-      const uint row = block / kBlocks * kSide, column = block % kBlocks * kSide;
       for (uint term = 0; term < kDepth; ++term) {
-        for (uint i = 0; i < kSide; ++i) {
-          const float a = shared_a[term * kTile + row + i];
-          for (uint j = 0; j < kSide; ++j) {
-            const uint sum = (own * kSide + i) * kSide + j;
-            sums[sum] = fma(a, shared_b[term * kTile + column + j], sums[sum]);
-          }
+        const vec4 a = shared_a[term * kPitch + block / kBlocks];
+        const vec4 b = shared_b[term * kPitch + block % kBlocks];
+        [[unroll]] for (uint i = 0; i < kSide; ++i) {
+          sums[own * kSide + i] = fma(vec4(a[i]), b, sums[own * kSide + i]);
         }
       }
     }
@@ -60,7 +59,7 @@ void Tile(uint first_row, uint first_column, uint rows, uint begin, uint end, ui
         const uint column = first_column + block % kBlocks * kSide + j;
         if (block >= kBlocks * kBlocks || row >= rows || column >= p.columns) continue;
         const uint at = skipped + row * p.columns + column;
-        const float sum = p.factor * sums[(own * kSide + i) * kSide + j];
+        const float sum = p.factor * sums[own * kSide + i][j];
         F32(p.y).v[at] = kAdds != 0 ? F32(p.y).v[at] + sum : sum;
       }
     }
