@@ -112,7 +112,8 @@ class Adapter {
                      pair.weight);
   }
 
-  // scale * B (A x), with the rows of B that belong to those of the weight.
+  // B (scale * A x), with the rows of B that belong to those of the weight. A x is narrow, so that
+  // its factor costs little, also that of its derivative.
   ValueId Delta(const LowRankPair& pair, const Value& weight, const std::vector<ValueId>& inputs,
                 bool grouped, const std::string& name) {
     GraphBuilder& b = rewriter_.builder();
@@ -120,20 +121,18 @@ class Adapter {
     b_type.dim(0) = weight.type.dim(0);
     const ValueId down = Leaf(pair, pair.a, pair.AType(), 0);
     const ValueId up = Leaf(pair, pair.b, b_type, weight.first_row);
-    ValueId delta = kNoValue;
-    if (grouped) {
+    const auto product = [&](ValueId x, ValueId matrix, const char* part) {
+      if (!grouped) return b.Add(ops::Linear(x, matrix), name + part);
       const ValueId experts = inputs[operands::GroupedMatMul::experts];
-      const ValueId inner = b.Add(
-          ops::GroupedMatMul{
-              .x = inputs[operands::GroupedMatMul::x], .weight = down, .experts = experts},
-          name + ".a");
-      delta = b.Add(ops::GroupedMatMul{.x = inner, .weight = up, .experts = experts}, name + ".b");
-    } else {
-      const ValueId inner = b.Add(ops::Linear(inputs[operands::MatMul::x], down), name + ".a");
-      delta = b.Add(ops::Linear(inner, up), name + ".b");
+      return b.Add(ops::GroupedMatMul{.x = x, .weight = matrix, .experts = experts}, name + part);
+    };
+    ValueId inner = product(inputs[grouped ? static_cast<size_t>(operands::GroupedMatMul::x)
+                                           : static_cast<size_t>(operands::MatMul::x)],
+                            down, ".a");
+    if (pair.scale != 1.0F) {
+      inner = b.Add(ops::Affine{.x = inner, .scale = pair.scale, .bias = 0}, name + ".scaled");
     }
-    if (pair.scale == 1.0F) return delta;
-    return b.Add(ops::Affine{.x = delta, .scale = pair.scale, .bias = 0}, name + ".scaled");
+    return product(inner, up, ".b");
   }
 
   // One value for each part of a matrix, however often it is used.
