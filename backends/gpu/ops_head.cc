@@ -10,7 +10,8 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr int64_t kChunkRows = 64;  // 67 MB of logits for a vocabulary of 262,144
+// The rows of a tile on matrix units: 134 MB of logits for a vocabulary of 262,144.
+constexpr int64_t kChunkRows = 128;
 
 // Rows [first, first + count) of a value of `columns` f32 columns.
 Operand RowsOf(PlanBuilder& plan, uint32_t value, int64_t columns, int64_t first, int64_t count) {
