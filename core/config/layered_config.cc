@@ -9,6 +9,7 @@
 #include "core/base/utf8.h"
 #include "core/config/consistency.h"
 #include "core/config/device_name.h"
+#include "core/config/foreign_keys.h"
 #include "core/config/nearest_key.h"
 #include "core/config/schema.h"
 
@@ -51,8 +52,13 @@ tl::unexpected<Error> FaultError(const ValueFault& fault, std::string_view path,
                    fault.hint);
 }
 
-// "did you mean ...?" or the list of what there is.
+// "did you mean ...?", the list of what there is, or what to use instead of another program's key.
 std::string HintForKey(const BlockSpec& block, std::string_view key) {
+  if (block.path.empty() || block.path == "training") {
+    if (const std::string_view advice = AdviceOnKey(key); !advice.empty()) {
+      return std::string(advice);
+    }
+  }
   std::vector<std::string> known;
   for (const FieldSpec& field : block.fields) known.push_back(field.key);
   for (const BlockSpec& child : block.blocks) known.push_back(child.key);
@@ -182,9 +188,12 @@ Status LayeredConfig::ApplyBlock(const BlockSpec& block, const YamlNode& node, c
   if (node.kind == YamlNode::Kind::kNull) return OkStatus();
   const std::string name = block.path.empty() ? "the configuration" : "'" + block.path + "'";
   if (node.kind != YamlNode::Kind::kMap) {
-    return MakeError(
-        ErrorKind::kUsage, "config.type", "{}: {}: expected keys with values, found {}",
-        FormatPosition(layer.source, node.line, node.column), name, DescribeFound(node));
+    // Other programs have a file here.
+    const bool is_file = block.path == "model" && node.kind == YamlNode::Kind::kScalar;
+    return MakeError(ErrorKind::kUsage, "config.type",
+                     "{}: {}: expected keys with values, found {}{}",
+                     FormatPosition(layer.source, node.line, node.column), name,
+                     DescribeFound(node), is_file ? "; write model: {path: FILE}" : "");
   }
   for (const YamlEntry& entry : node.entries) {
     const auto has_key = [&entry](const auto& spec) { return spec.key == entry.key.text; };

@@ -36,6 +36,13 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
        "e.yaml:1:23: unknown key 'base' in 'architecture.rope'; known keys: base_global, "
        "base_sliding, rotary_fraction_global"},
       {"<<: {a: 1}\n", "config.unknown_key", "e.yaml:1:1: unknown key '<<'"},
+      // Of mlx_lm.lora.
+      {"model: mlx-community/gemma\n", "config.type", "write model: {path: FILE}"},
+      {"train: true\n", "config.unknown_key", "'train' in the configuration; not needed"},
+      {"iters: 100\n", "config.unknown_key", "did you mean 'training.iters'?"},
+      {"training: {lora_parameters: {rank: 8}}\n", "config.unknown_key",
+       "'lora_parameters' in 'training'; use training.rank, training.alpha"},
+      {"lr_schedule: {name: cosine_decay}\n", "config.unknown_key", "use training.schedule"},
       {"context:\n  capacity: 1e18\n", "config.range",
        "e.yaml:2:13: context.capacity: expected a whole number from 0 to 16777216, found '1e18'"},
       {"context: {capacity: -1}\n", "config.range", "from 0 to 16777216, found '-1'"},
