@@ -166,8 +166,15 @@ class Reporter {
       : console_(console), as_json_(as_json), progress_(console, "training") {}
 
   [[nodiscard]] FineTuneHooks Hooks() {
-    return {.on_step = [this](const TrainingReport& step) { ShowProgress(step); },
-            .on_report = [this](const TrainingReport& report) { Report(report); },
+    return {.on_step =
+                [this](const TrainingReport& step) {
+                  if (as_json_) Report(step);
+                  ShowProgress(step);
+                },
+            .on_report =
+                [this](const TrainingReport& report) {
+                  if (!as_json_) Report(report);
+                },
             .on_validation = [this](const ValidationReport& report) { Report(report); },
             .on_saved =
                 [this](const std::string& folder) {

@@ -91,7 +91,14 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
   std::istringstream lines(result.out);
   std::string line;
   nlohmann::json last;
-  while (std::getline(lines, line)) last = nlohmann::json::parse(line);
+  int reported = 0;
+  while (std::getline(lines, line)) {
+    last = nlohmann::json::parse(line);
+    if (last.at("type") != "train") continue;
+    EXPECT_EQ(last.at("step"), ++reported);
+    EXPECT_GT(last.at("grad_norm"), 0);
+  }
+  EXPECT_EQ(reported, 25);
   EXPECT_EQ(last.at("type"), "final");
   EXPECT_EQ(last.at("step"), 25);
   EXPECT_LT(last.at("loss"), 0.1);
@@ -173,6 +180,32 @@ TEST_F(FinetuneTest, FilesAreReadAndWrittenAsAsked) {
   again.insert(again.end(), {"--resume", (folder_ / "named").string()});
   EXPECT_EQ(Finetune("named", again).exit_code, 0);
   EXPECT_EQ(RunRullama({"finetune", "--help"}).out, RunRullama({"train", "--help"}).out);
+}
+
+// An adapter whose B is zero changes nothing, so the first validation measures the model.
+TEST_F(FinetuneTest, ValidationIsThePerplexityOfTheSameTokens) {
+  const fs::path set = folder_ / "set";
+  fs::create_directories(set);
+  const std::string text = "Prince Andrew looked at Natasha, and the count went away in silence.";
+  std::ofstream(set / "text.txt") << text;
+  const RunResult tokens = RunRullama({"tokenize", "-m", TrainedModel(), "-p", text});
+  const auto ids = nlohmann::json::parse(tokens.out);
+  nlohmann::json targets(ids.begin() + 1, ids.end());
+  targets.push_back(-1);
+  const std::string line = nlohmann::json{{"ids", ids}, {"targets", targets}}.dump() + "\n";
+  for (const char* name : {"train.jsonl", "valid.jsonl"}) std::ofstream(set / name) << line;
+  const RunResult result =
+      Finetune("measured", {"--data", set.string(), "--iters", "1", "--batch-size", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const RunResult perplexity = RunRullama({"perplexity", "-m", TrainedModel(), "--json", "-f",
+                                           (set / "text.txt").string(), "--backend", "cpu"});
+  ASSERT_EQ(perplexity.exit_code, 0) << perplexity.err;
+  const auto expected = nlohmann::json::parse(perplexity.out);
+  const auto validation = LinesOf(result, "validation").at(0);
+  EXPECT_EQ(validation.at("step"), 0);
+  EXPECT_EQ(validation.at("tokens"), expected.at("tokens"));
+  // Keys and values are f16 in one and f32 in the other.
+  EXPECT_NEAR(validation.at("loss"), expected.at("mean_nll"), 2e-3);
 }
 
 // A run that is killed is gone on with at its newest checkpoint; one that is interrupted ends with
