@@ -113,7 +113,8 @@ BlockSpec TrainingSchema() {
              "Optimizer steps between two checkpoints.")
       .Field("grad_checkpoint", &TrainingConfig::grad_checkpoint, AutoCodec<BoolCodec>{},
              "Compute the activations of a layer again in its backward pass instead of keeping "
-             "them; `auto` does so if they would not fit in the device's memory.")
+             "them; `auto` does so for as few layers as let the activations fit in the device's "
+             "memory, on a GPU in as much of it as the weights take.")
       .Build();
 }
 

@@ -47,7 +47,8 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(const Model& model, const GgufF
                                                    .adamw = o.adamw,
                                                    .slots = o.slots,
                                                    .max_rows = o.max_rows,
-                                                   .checkpoint = o.checkpoint}));
+                                                   .max_wanted = o.max_wanted,
+                                                   .recomputed_layers = o.recomputed_layers}));
   trainer->weights_ = std::make_unique<GgufWeights>(file);
   for (SyntheticConstant& constant : program.constants) {
     trainer->weights_->AddConstant(std::move(constant.name), constant.type,
@@ -55,7 +56,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(const Model& model, const GgufF
   }
   SessionOptions session{.devices = o.devices,
                          .policy = o.policy,
-                         .limits = {.max_rows = o.max_rows, .max_wanted = o.max_rows},
+                         .limits = {.max_rows = o.max_rows, .max_wanted = o.max_wanted},
                          .slots = o.slots,
                          .observer = o.observer};
   RL_ASSIGN_OR_RETURN(trainer->session_, Session::Create(std::move(program.graphs),
@@ -68,8 +69,11 @@ Result<MemoryNeed> Trainer::PredictMemory() const {
   return needs.front();
 }
 
-// Compiles the plans that have all states, and sets those to zero.
+// Compiles the plan of the largest step, whose arena serves all others, and those that have all
+// states, and sets these to zero.
 Status Trainer::Start() {
+  RL_RETURN_IF_ERROR(session_->Prepare(options_.max_rows, DemandMode::kPerOutput,
+                                       training_graphs::kTrain, options_.max_wanted));
   for (const size_t graph : {training_graphs::kNorm, training_graphs::kUpdate}) {
     RL_RETURN_IF_ERROR(session_->Prepare(1, DemandMode::kAllRows, graph));
   }
@@ -80,6 +84,14 @@ Status Trainer::Start() {
     }
   }
   return OkStatus();
+}
+
+Result<TrainingMemory> Trainer::Memory() const {
+  RL_ASSIGN_OR_RETURN(const SessionStats stats, session_->Stats());
+  return TrainingMemory{.weights = stats.weight_bytes,
+                        .states = stats.state_bytes,
+                        .activations = stats.arena_bytes,
+                        .others = stats.io_bytes + stats.workspace_bytes};
 }
 
 std::vector<std::string> Trainer::parameters() const {

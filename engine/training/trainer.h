@@ -27,10 +27,11 @@ struct TrainerOptions {
   PlacementPolicy policy;
   std::vector<LowRankPair> pairs;
   AdamWSettings adamw;
-  double max_grad_norm = 1;  // 0: gradients are not clipped
-  int64_t slots = 1;         // the most examples of an optimizer step
-  int64_t max_rows = 1;      // of a step of the device
-  bool checkpoint = false;
+  double max_grad_norm = 1;          // 0: gradients are not clipped
+  int64_t slots = 1;                 // the most examples of an optimizer step
+  int64_t max_rows = 1;              // of a step of the device
+  int64_t max_wanted = 1;            // of its rows that have a target
+  int64_t recomputed_layers = 0;     // as in TrainingProgramOptions
   StepObserver* observer = nullptr;  // borrowed; outlives the trainer
 };
 
@@ -38,6 +39,15 @@ struct StepResult {
   LossSum loss;      // before the step
   double norm = 0;   // of the gradient of the mean loss, before it was clipped
   int64_t rows = 0;  // tokens that went through the model
+};
+
+// Bytes that the devices of a trainer hold.
+struct TrainingMemory {
+  uint64_t weights = 0;
+  uint64_t states = 0;       // the adapter, its gradients and moments
+  uint64_t activations = 0;  // of the largest step
+  uint64_t others = 0;       // inputs, outputs and scratch memory of kernels
+  [[nodiscard]] uint64_t total() const { return weights + states + activations + others; }
 };
 
 // The stored tensors of a parameter, f32.
@@ -55,8 +65,11 @@ class Trainer {
 
   // The memory that the main device will hold once all graphs have run their largest step.
   [[nodiscard]] Result<MemoryNeed> PredictMemory() const;
-  // Creates the states, all zero. Done once, before the functions below.
+  // Creates the states, all zero, and the plan of the largest step. Done once, before the functions
+  // below.
   Status Start();
+  // The memory that is held now.
+  [[nodiscard]] Result<TrainingMemory> Memory() const;
 
   // One step of AdamW on the mean loss over all learnt tokens of the examples. `number`: steps that
   // were done before, for the corrections of the moments.

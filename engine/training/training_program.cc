@@ -22,10 +22,13 @@ std::vector<Parameter> ParametersOf(const TrainingProgramOptions& options) {
   return parameters;
 }
 
-std::vector<std::string> NamesOf(const std::vector<ValueId>& values, const GraphBuilder& b) {
+// The ends of the first layers, and of what precedes them.
+std::vector<std::string> CheckpointsOf(const ModelGraph& model, int64_t layers) {
   std::vector<std::string> names;
-  names.reserve(values.size());
-  for (const ValueId value : values) names.push_back(b.graph().value(value).name);
+  for (const ValueId value : model.hidden) {
+    if (layers == 0 || std::ssize(names) > layers) break;
+    names.push_back(model.builder.graph().value(value).name);
+  }
   return names;
 }
 
@@ -37,7 +40,7 @@ Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions&
                                                           .kv_dtype = DType::kF32,
                                                           .caches = false,
                                                           .max_t = options.max_rows,
-                                                          .max_r = options.max_rows}));
+                                                          .max_r = options.max_wanted}));
   if (parts.head.weight == kNoValue) {
     return MakeError(ErrorKind::kModelFile, "train.model",
                      "this model has no output layer that predicts the next token, expected one "
@@ -63,7 +66,7 @@ Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions&
     for (const Parameter& parameter : ParametersOf(options)) {
       what.parameters.push_back(parameter.name);
     }
-    if (options.checkpoint) what.checkpoints = NamesOf(parts.hidden, b);
+    if (b.ok()) what.checkpoints = CheckpointsOf(parts, options.recomputed_layers);
     graph.differentiation = std::move(what);
     program.constants = std::move(parts.constants);
   }
@@ -72,17 +75,26 @@ Result<SessionGraph> LossGraph(const Model& model, const TrainingProgramOptions&
   return graph;
 }
 
-// The sum of the squares of the gradients of all parameters, added up in their order.
+// The sum of the squares of the gradients of all parameters, added up in pairs, so that few sums
+// wait for others.
 Result<SessionGraph> NormGraph(const std::vector<Parameter>& parameters) {
   GraphBuilder b("training.norm");
-  ValueId sum = kNoValue;
+  std::vector<ValueId> sums;
   for (const Parameter& parameter : parameters) {
     const std::string gradient = GradientOf(parameter.name);
-    const ValueId squares =
-        b.Add(ops::SumSquares{b.State(gradient, parameter.type)}, gradient + ".squares");
-    sum = sum == kNoValue ? squares : b.Add(ops::Sum(sum, squares), gradient + ".sum");
+    sums.push_back(
+        b.Add(ops::SumSquares{b.State(gradient, parameter.type)}, gradient + ".squares"));
   }
-  b.Output(training_names::kSquares, sum, RowDemand::kAll);
+  for (int round = 0; sums.size() > 1; ++round) {
+    std::vector<ValueId> pairs;
+    for (size_t i = 0; i + 1 < sums.size(); i += 2) {
+      pairs.push_back(
+          b.Add(ops::Sum(sums[i], sums[i + 1]), fmt::format("squares.sum{}.{}", round, i / 2)));
+    }
+    if (sums.size() % 2 == 1) pairs.push_back(sums.back());
+    sums = std::move(pairs);
+  }
+  b.Output(training_names::kSquares, sums.front(), RowDemand::kAll);
   RL_ASSIGN_OR_RETURN(Graph graph, std::move(b).Finish());
   return SessionGraph{.graph = std::move(graph), .buckets = {1}, .extends_past = false};
 }

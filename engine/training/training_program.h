@@ -49,9 +49,11 @@ struct AdamWSettings {
 struct TrainingProgramOptions {
   std::vector<LowRankPair> pairs;  // whose A and B are states
   AdamWSettings adamw;
-  int64_t slots = 1;        // examples of a step
-  int64_t max_rows = 1;     // of a step
-  bool checkpoint = false;  // compute each layer's activations again in its backward pass
+  int64_t slots = 1;       // examples of a step
+  int64_t max_rows = 1;    // of a step
+  int64_t max_wanted = 1;  // rows of a step that have a target
+  // The first layers, whose activations are computed again for their derivatives; at most all.
+  int64_t recomputed_layers = 0;
 };
 
 // The states of a parameter beside its own.

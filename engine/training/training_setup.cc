@@ -34,6 +34,16 @@ Result<std::optional<SafetensorsFile>> OpenPairs(const std::string& path,
   return std::nullopt;
 }
 
+// The bytes that activations may take before layers are computed again instead: on a device with
+// memory of its own no more than the weights, as every layer costs a third of its time at most.
+uint64_t MaxActivations(const DeviceDescription& device, const MemoryNeed& need) {
+  constexpr uint64_t kAlways = uint64_t{512} << 20;
+  const uint64_t others = need.weights + need.states;
+  const uint64_t free_bytes = device.memory_free == 0 ? UINT64_MAX : device.memory_free;
+  const uint64_t room = free_bytes - std::min(free_bytes, others);
+  return device.type == RL_DEVICE_CPU ? room : std::min(room, std::max(need.weights, kAlways));
+}
+
 }  // namespace
 
 std::string HashOf(std::span<const std::byte> bytes) {
@@ -157,16 +167,22 @@ Status TrainingSetup::ChooseAdapter() {
   return OkStatus();
 }
 
-// The most rows that a step of the device has.
-int64_t TrainingSetup::MaxRows() const {
-  int64_t longest = 0;
+// The most rows that a step of the device has, and the most of them with a target.
+Extents TrainingSetup::MaxRows() const {
+  Extents most;
   for (const auto* set : {&train_, &validation_, &test_}) {
-    for (const Example& example : *set) longest = std::max(longest, example.rows());
+    for (const Example& example : *set) {
+      most.t = std::max(most.t, example.rows());
+      most.r = std::max(most.r, example.counted());
+    }
   }
-  return std::min(config().max_seq_length, longest * examples_of_step());
+  most.t = std::min(config().max_seq_length, most.t * examples_of_step());
+  most.r = std::min(most.t, most.r * examples_of_step());
+  return most;
 }
 
 TrainerOptions TrainingSetup::OptionsOfTrainer() const {
+  const Extents most = MaxRows();
   return {.devices = devices_.Borrow(),
           .policy = devices_.policy,
           .pairs = pairs_,
@@ -176,8 +192,8 @@ TrainerOptions TrainingSetup::OptionsOfTrainer() const {
                     .weight_decay = config().weight_decay},
           .max_grad_norm = config().max_grad_norm,
           .slots = examples_of_step(),
-          .max_rows = MaxRows(),
-          .checkpoint = config().grad_checkpoint.value_or(false),
+          .max_rows = most.t,
+          .max_wanted = most.r,
           .observer = host_.observer};
 }
 
@@ -189,20 +205,50 @@ Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths) 
       config_.placement.host_weights.value_or(model_.facts().host_tables);
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   TrainerOptions options = OptionsOfTrainer();
-  RL_ASSIGN_OR_RETURN(trainer_, Trainer::Create(*model_.model, *model_.file.file, options));
-  RL_ASSIGN_OR_RETURN(MemoryNeed need, trainer_->PredictMemory());
-  const uint64_t room = devices_.main().description().memory_free;
-  if (!config().grad_checkpoint && room > 0 && need.total() > room) {
-    options.checkpoint = true;
-    RL_ASSIGN_OR_RETURN(trainer_, Trainer::Create(*model_.model, *model_.file.file, options));
-    RL_ASSIGN_OR_RETURN(need, trainer_->PredictMemory());
+  RL_RETURN_IF_ERROR(CreateTrainer(options));
+  RL_RETURN_IF_ERROR(trainer_->Start());
+  RL_ASSIGN_OR_RETURN(const TrainingMemory memory, trainer_->Memory());
+  std::string recomputed;
+  if (options.recomputed_layers > 0) {
+    recomputed = fmt::format(", those of {} of {} layers computed again", options.recomputed_layers,
+                             model_.facts().layers);
   }
   notices_.Note(fmt::format(
       "training needs {} on the device: weights {}, adapter and its optimizer {}, activations of "
-      "{} rows {}{}",
-      SizeText(need.total()), SizeText(need.weights), SizeText(need.states), options.max_rows,
-      SizeText(need.work), options.checkpoint ? ", computed again layer by layer" : ""));
-  return trainer_->Start();
+      "{} rows {}{}, scratch memory {}",
+      SizeText(memory.total()), SizeText(memory.weights), SizeText(memory.states), options.max_rows,
+      SizeText(memory.activations), recomputed, SizeText(memory.others)));
+  return OkStatus();
+}
+
+// Creates a trainer that computes the activations of the first layers again, and returns its need.
+Result<MemoryNeed> TrainingSetup::CreateTrainer(TrainerOptions& options, int64_t layers) {
+  options.recomputed_layers = layers;
+  RL_ASSIGN_OR_RETURN(trainer_, Trainer::Create(*model_.model, *model_.file.file, options));
+  return trainer_->PredictMemory();
+}
+
+// Creates a trainer with as few of these layers as activations within their limit need.
+Status TrainingSetup::CreateTrainer(TrainerOptions& options) {
+  const int64_t layers = model_.facts().layers;
+  if (const auto& wanted = config().grad_checkpoint) {
+    return CreateTrainer(options, *wanted ? layers : 0).map([](const MemoryNeed&) {});
+  }
+  RL_ASSIGN_OR_RETURN(MemoryNeed need, CreateTrainer(options, 0));
+  const uint64_t most = need.work;
+  const uint64_t limit = MaxActivations(devices_.main().description(), need);
+  if (most <= limit) return OkStatus();
+  RL_ASSIGN_OR_RETURN(need, CreateTrainer(options, layers));
+  if (need.work >= limit) return OkStatus();
+  // Each layer saves about as much.
+  constexpr int64_t kMaxTries = 8;
+  const double share = static_cast<double>(most - limit) / static_cast<double>(most - need.work);
+  auto few = static_cast<int64_t>(std::ceil(share * static_cast<double>(layers)));
+  for (; few < layers; few += std::max<int64_t>(1, layers / kMaxTries)) {
+    RL_ASSIGN_OR_RETURN(need, CreateTrainer(options, few));
+    if (need.work <= limit) return OkStatus();
+  }
+  return CreateTrainer(options, layers).map([](const MemoryNeed&) {});
 }
 
 ExampleRefs TrainingSetup::ExamplesOf(int64_t step) {

@@ -80,8 +80,10 @@ class TrainingSetup {
   Status ChooseAdapter();
   // Sets A and B to the tensors of `file`, which `path` names in errors.
   Status WritePairs(const SafetensorsFile& file, const std::string& path);
-  [[nodiscard]] int64_t MaxRows() const;
+  [[nodiscard]] Extents MaxRows() const;
   [[nodiscard]] TrainerOptions OptionsOfTrainer() const;
+  Status CreateTrainer(TrainerOptions& options);
+  Result<MemoryNeed> CreateTrainer(TrainerOptions& options, int64_t layers);
 
   const LoadedModel& model_;
   const Config& config_;

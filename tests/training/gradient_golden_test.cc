@@ -30,7 +30,7 @@ constexpr double kGradientTolerance = 1e-6;
 class ReferenceStep {
  public:
   ReferenceStep(const Golden& golden, const std::vector<Example>& examples,
-                const std::vector<std::string>& observed, bool checkpoint)
+                const std::vector<std::string>& observed, int64_t recomputed)
       : golden_(golden) {
     std::vector<const Example*> refs;
     int64_t rows = 0;
@@ -45,7 +45,8 @@ class ReferenceStep {
                                                   .adamw = {},
                                                   .slots = std::ssize(examples),
                                                   .max_rows = rows,
-                                                  .checkpoint = checkpoint}));
+                                                  .max_wanted = rows,
+                                                  .recomputed_layers = recomputed}));
     constants_ = std::move(program.constants);
     SessionGraph& train = program.graphs[training_graphs::kTrain];
     Graph graph = Must(ApplyRowDemand(Must(Canonicalise(train.graph)), DemandMode::kPerOutput));
@@ -131,7 +132,7 @@ TEST_P(AdapterGradientGolden, LossesAndGradients) {
   const nlohmann::json& cases = golden.json.at("cases");
   const nlohmann::json& expected = cases.at(golden.chat);
   const Example example = ExampleOf(cases.at("chat"), golden.model->facts().vocabulary);
-  ReferenceStep step(golden, {example}, {}, /*checkpoint=*/false);
+  ReferenceStep step(golden, {example}, {}, /*recomputed=*/0);
   step.Run(golden.Read("lora.init.safetensors"));
   EXPECT_NEAR(step.MeanLoss(), expected.at("loss_mean"), kLossTolerance);
   for (size_t i = 0; i < step.Losses().size(); ++i) {
@@ -184,7 +185,7 @@ TEST_P(GradientGolden, ResidualStreamAndSharedKeysAndValues) {
   for (const auto& [name, values] : kv) {
     if (!name.ends_with(".own_layer_only")) observed.push_back(name);
   }
-  ReferenceStep step(golden, {example}, observed, /*checkpoint=*/false);
+  ReferenceStep step(golden, {example}, observed, /*recomputed=*/0);
   step.Run(golden.Read("lora.init.safetensors"));
   for (const auto& [name, values] : kv) {
     if (name.ends_with(".own_layer_only")) continue;
@@ -220,7 +221,7 @@ TEST_P(GradientGolden, TwoSequencesOfAStepComputedAgain) {
   examples[0].targets.assign(both.targets.begin(), both.targets.begin() + second);
   examples[1].ids.assign(both.ids.begin() + second, both.ids.end());
   examples[1].targets.assign(both.targets.begin() + second, both.targets.end());
-  ReferenceStep step(golden, examples, {}, /*checkpoint=*/true);
+  ReferenceStep step(golden, examples, {}, /*recomputed=*/golden.model->facts().layers);
   step.Run(golden.Read("lora.init.safetensors"));
   EXPECT_NEAR(step.MeanLoss(), two.at("loss_mean"), kLossTolerance);
   EXPECT_GT(std::abs(two.at("mean_of_means").at("loss").get<double>() - step.MeanLoss()), 0.1);
