@@ -42,7 +42,9 @@ Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources,
   }
   for (const Output& output : planned.graph.outputs) {
     const TensorType& type = planned.graph.type(output.value);
-    segment.outputs.push_back({output.name, &resources.output(index, output.name, type), type});
+    segment.outputs.push_back(
+        {output.name, &resources.output(index, output.name, type), type, value_bytes_});
+    value_bytes_ += static_cast<size_t>(type.BytesAt(planned.graph.MaxExtents()));
   }
   segment.graph = std::move(planned.graph);
   segments_.push_back(std::move(segment));
@@ -73,7 +75,8 @@ Status BoundPlan::BindInput(int device, const Value& input, const DeviceResource
   for (auto exporter = segments_.rbegin(); exporter != segments_.rend(); ++exporter) {
     const auto output = std::ranges::find(exporter->outputs, input.name, &OutputBinding::name);
     if (output == exporter->outputs.end()) continue;
-    segment.imports.push_back({input.name, exporter->device, output->buffer, &buffer, input.type});
+    segment.imports.push_back(
+        {input.name, exporter->device, output->buffer, &buffer, input.type, output->offset});
     return OkStatus();
   }
   const KeptInput* value = kept.Find(input.name);
@@ -83,33 +86,36 @@ Status BoundPlan::BindInput(int device, const Value& input, const DeviceResource
                      "earlier segment",
                      input.name);
   }
-  segment.kept.push_back({value, input.type});
-  return kept.AddTarget(*value, *segment.device, buffer);
+  segment.kept.push_back({value, input.type, &kept.TargetOf(buffer)});
+  return OkStatus();
 }
 
-Status BoundPlan::CheckKeptInputs(const Extents& extents) const {
+Status BoundPlan::CheckKeptInputs(const Extents& extents, StepLane lane) const {
   for (const BoundSegment& segment : segments_) {
-    for (const auto& [input, type] : segment.kept) {
-      if (input->bytes.empty() || input->bytes.size() == type.BytesAt(extents)) continue;
+    for (const KeptBinding& kept : segment.kept) {
+      const size_t bytes = kept.input->For(lane).bytes.size();
+      if (bytes == 0 || bytes == kept.type.BytesAt(extents)) continue;
       return MakeError(ErrorKind::kRuntime, "session.internal",
                        "input '{}' was set to {} bytes, but is {} in a step of {} rows, {} of "
                        "them wanted",
-                       input->name, input->bytes.size(), ToString(type), extents.t, extents.r);
+                       kept.input->name, bytes, ToString(kept.type), extents.t, extents.r);
     }
   }
   return OkStatus();
 }
 
-Status BoundPlan::WriteInputs(const StepRows& rows, std::span<const int32_t> past) {
+Status BoundPlan::WriteInputs(const BoundSegment& segment, const StepRows& rows,
+                              std::span<const int32_t> past, StepLane lane) {
   // Indexed by RowSource.
   const std::array<std::span<const int32_t>, 5> sources = {rows.tokens, rows.pos, rows.slot, past,
                                                            rows.wanted};
-  for (const BoundSegment& segment : segments_) {
-    for (const auto& [source, buffer] : segment.rows) {
-      const std::span<const int32_t> data = sources[static_cast<size_t>(source)];
-      if (data.empty()) continue;  // no row is wanted
-      RL_RETURN_IF_ERROR(segment.device->Write(*buffer, 0, std::as_bytes(data)));
-    }
+  for (const auto& [source, buffer] : segment.rows) {
+    const std::span<const int32_t> data = sources[static_cast<size_t>(source)];
+    if (data.empty()) continue;  // no row is wanted
+    RL_RETURN_IF_ERROR(segment.device->Write(*buffer, 0, std::as_bytes(data)));
+  }
+  for (const KeptBinding& kept : segment.kept) {
+    RL_RETURN_IF_ERROR(KeptInputs::WriteTo(*kept.target, *segment.device, kept.input->For(lane)));
   }
   return OkStatus();
 }
@@ -126,8 +132,8 @@ Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extent
   return OkStatus();
 }
 
-Status BoundPlan::RunSegment(const BoundSegment& segment, const StepRows& rows,
-                             StepObserver* observer) {
+Status BoundPlan::ExecuteSegment(const BoundSegment& segment, const StepRows& rows,
+                                 StepObserver* observer) {
   const Extents extents = ExtentsOf(rows);
   const SpanTimer timer(observer);
   RL_RETURN_IF_ERROR(segment.device->Execute(segment.plan, extents, &segment.graph));
@@ -149,28 +155,66 @@ Status BoundPlan::RunSegment(const BoundSegment& segment, const StepRows& rows,
 Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past,
                           StepObserver* observer) {
   const Extents extents = ExtentsOf(rows);
-  RL_RETURN_IF_ERROR(CheckKeptInputs(extents));
+  RL_RETURN_IF_ERROR(CheckKeptInputs(extents, {}));
   const SpanTimer timer(observer);
-  RL_RETURN_IF_ERROR(WriteInputs(rows, past));
+  for (const BoundSegment& segment : segments_) {
+    RL_RETURN_IF_ERROR(WriteInputs(segment, rows, past, {}));
+  }
   timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
   for (const BoundSegment& segment : segments_) {
     RL_RETURN_IF_ERROR(CopyImports(segment, extents, observer));
-    RL_RETURN_IF_ERROR(RunSegment(segment, rows, observer));
+    RL_RETURN_IF_ERROR(ExecuteSegment(segment, rows, observer));
   }
   extents_ = extents;
   return OkStatus();
 }
 
+Status BoundPlan::Prepare(LaneStep& step) const {
+  step.values.resize(std::max(step.values.size(), value_bytes_));
+  return CheckKeptInputs(ExtentsOf(step.rows), step.lane);
+}
+
+Status BoundPlan::RunSegment(size_t index, LaneStep& step) const {
+  const BoundSegment& segment = segments_[index];
+  const Extents extents = ExtentsOf(step.rows);
+  const auto part = [&](const auto& binding) {
+    return std::span(step.values).subspan(binding.offset, binding.type.BytesAt(extents));
+  };
+  RL_RETURN_IF_ERROR(WriteInputs(segment, step.rows, step.past, step.lane));
+  for (const ImportBinding& import : segment.imports) {
+    RL_RETURN_IF_ERROR(segment.device->Write(*import.to, 0, part(import)));
+  }
+  RL_RETURN_IF_ERROR(ExecuteSegment(segment, step.rows, nullptr));
+  for (const OutputBinding& output : segment.outputs) {
+    RL_RETURN_IF_ERROR(segment.device->Read(*output.buffer, 0, part(output)));
+  }
+  return segment.device->Wait();  // also where nothing is read
+}
+
 Status BoundPlan::ReadOutput(std::string_view name, std::span<std::byte> data) const {
+  RL_ASSIGN_OR_RETURN(const FoundOutput found, FindOutput(name, extents_, data.size()));
+  return found.segment->device->Read(*found.output->buffer, 0, data);
+}
+
+Status BoundPlan::CopyOutput(std::string_view name, const LaneStep& step,
+                             std::span<std::byte> data) const {
+  RL_ASSIGN_OR_RETURN(const FoundOutput found, FindOutput(name, ExtentsOf(step.rows), data.size()));
+  std::ranges::copy(std::span(step.values).subspan(found.output->offset, data.size()),
+                    data.begin());
+  return OkStatus();
+}
+
+Result<BoundPlan::FoundOutput> BoundPlan::FindOutput(std::string_view name, const Extents& extents,
+                                                     size_t bytes) const {
   for (const BoundSegment& segment : segments_) {
     const auto output = std::ranges::find(segment.outputs, name, &OutputBinding::name);
     if (output == segment.outputs.end()) continue;
-    const uint64_t bytes = output->type.BytesAt(extents_);
-    if (bytes != data.size()) {
+    const uint64_t expected = output->type.BytesAt(extents);
+    if (expected != bytes) {
       return MakeError(ErrorKind::kRuntime, "session.internal",
-                       "output '{}' has {} bytes, asked for {}", name, bytes, data.size());
+                       "output '{}' has {} bytes, asked for {}", name, expected, bytes);
     }
-    return segment.device->Read(*output->buffer, 0, data);
+    return FoundOutput{&segment, &*output};
   }
   return MakeError(ErrorKind::kRuntime, "session.internal", "the last step has no output '{}'",
                    name);

@@ -2,9 +2,9 @@
 // buffers it is copied between. After its second execution a plan allocates nothing on the host.
 //
 // Ownership: owns the plans of the devices; borrows the devices, DeviceResources and KeptInputs,
-// which outlive it. Thread safety: one thread at a time. Errors: those of the passes and devices;
-// session.internal for inputs of a wrong size. Execute blocks until the last segment was started;
-// ReadOutput blocks until its value is there.
+// which outlive it. Thread safety: one thread at a time, but for RunSegment(). Errors: those of the
+// passes and devices; session.internal for inputs of a wrong size. Execute blocks until the last
+// segment was started; ReadOutput and RunSegment block until the values are there.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,15 @@
 
 namespace rullama {
 
+// What a step needs in memory of the host to run beside steps of other lanes: between its segments
+// the buffers on the devices belong to others.
+struct LaneStep {
+  StepRows rows;
+  std::vector<int32_t> past;  // the number of cached rows of each slot
+  size_t lane = 0;
+  std::vector<std::byte> values;  // what its segments export and give, where the plan has it
+};
+
 class BoundPlan {
  public:
   // Creates what the program needs in `resources` and compiles its segments.
@@ -40,6 +49,17 @@ class BoundPlan {
   // type at the extents of that step.
   Status ReadOutput(std::string_view name, std::span<std::byte> data) const;
 
+  // The segments, which run one after another, and the device of each.
+  [[nodiscard]] size_t segment_count() const { return segments_.size(); }
+  [[nodiscard]] const Device* device_of(size_t segment) const { return segments_[segment].device; }
+  // Checks a step that RunSegment() is to run, and makes room for its values.
+  Status Prepare(LaneStep& step) const;
+  // Runs a segment of a prepared step whose earlier segments have run. Different segments may run
+  // at the same time, for different steps, if their devices differ.
+  Status RunSegment(size_t index, LaneStep& step) const;
+  // ReadOutput() for a step all of whose segments have run.
+  Status CopyOutput(std::string_view name, const LaneStep& step, std::span<std::byte> data) const;
+
   // Adds the counters of the devices' plans to `sum`; struct_size is left alone.
   Status AddStats(rl_plan_stats& sum) const;
 
@@ -53,6 +73,7 @@ class BoundPlan {
   struct KeptBinding {
     const KeptInput* input;
     TensorType type;  // of the plan, which may differ from that of another graph
+    KeptTarget* target;
   };
   // An output of an earlier segment that is an input of this one.
   struct ImportBinding {
@@ -61,11 +82,13 @@ class BoundPlan {
     const DeviceBuffer* from;
     const DeviceBuffer* to;
     TensorType type;
+    size_t offset;  // in LaneStep::values
   };
   struct OutputBinding {
     std::string name;
     const DeviceBuffer* buffer;
     TensorType type;
+    size_t offset;  // in LaneStep::values
   };
   struct BoundSegment {
     Device* device = nullptr;
@@ -84,13 +107,23 @@ class BoundPlan {
                     RecordTimes record_times);
   Status BindInput(int device, const Value& input, const DeviceResources& resources,
                    KeptInputs& kept, BoundSegment& segment);
-  [[nodiscard]] Status CheckKeptInputs(const Extents& extents) const;
-  Status WriteInputs(const StepRows& rows, std::span<const int32_t> past);
+  [[nodiscard]] Status CheckKeptInputs(const Extents& extents, StepLane lane) const;
+  // Writes the inputs of a segment that do not come from other segments.
+  static Status WriteInputs(const BoundSegment& segment, const StepRows& rows,
+                            std::span<const int32_t> past, StepLane lane);
   Status CopyImports(const BoundSegment& segment, const Extents& extents, StepObserver* observer);
-  static Status RunSegment(const BoundSegment& segment, const StepRows& rows,
-                           StepObserver* observer);
+  static Status ExecuteSegment(const BoundSegment& segment, const StepRows& rows,
+                               StepObserver* observer);
+  struct FoundOutput {
+    const BoundSegment* segment;
+    const OutputBinding* output;
+  };
+  // The output of this name, which has so many bytes at these extents.
+  [[nodiscard]] Result<FoundOutput> FindOutput(std::string_view name, const Extents& extents,
+                                               size_t bytes) const;
 
   std::vector<BoundSegment> segments_;
+  size_t value_bytes_ = 0;          // of LaneStep::values
   std::vector<std::byte> staging_;  // has room for the largest import
   Extents extents_;                 // of the last successful step
 };

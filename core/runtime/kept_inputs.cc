@@ -12,7 +12,10 @@ void KeptInputs::Declare(const Graph& graph) {
     if (known != inputs_.end()) {
       known->type = value.type;
     } else {
-      inputs_.push_back({.name = value.name, .type = value.type, .bytes = {}, .targets = {}});
+      inputs_.push_back({.name = value.name,
+                         .type = value.type,
+                         .common = {},
+                         .of_lane = std::vector<KeptInput::Value>(lanes_)});
     }
   }
 }
@@ -22,7 +25,7 @@ const KeptInput* KeptInputs::Find(std::string_view name) const {
   return found == inputs_.end() ? nullptr : &*found;
 }
 
-Status KeptInputs::Set(std::string_view name, std::span<const std::byte> data) {
+Status KeptInputs::Set(std::string_view name, std::span<const std::byte> data, StepLane lane) {
   const auto input = std::ranges::find(inputs_, name, &KeptInput::name);
   if (input == inputs_.end()) {
     return MakeError(ErrorKind::kRuntime, "session.internal", "no graph has an input '{}'", name);
@@ -33,27 +36,27 @@ Status KeptInputs::Set(std::string_view name, std::span<const std::byte> data) {
     return MakeError(ErrorKind::kRuntime, "session.internal", "input '{}' is {}, found {} bytes",
                      name, ToString(input->type), data.size());
   }
-  if (!data.empty() && data.size() == input->bytes.size() &&
-      std::memcmp(data.data(), input->bytes.data(), data.size()) == 0) {
+  KeptInput::Value& value = lane ? input->of_lane[*lane] : input->common;
+  if (!data.empty() && data.size() == value.bytes.size() &&
+      std::memcmp(data.data(), value.bytes.data(), data.size()) == 0) {
     return OkStatus();
   }
-  input->bytes.assign(data.begin(), data.end());
-  for (const KeptInput::Target& target : input->targets) {
-    if (Status written = target.device->Write(*target.buffer, 0, input->bytes); !written) {
-      input->bytes.clear();  // the targets differ, so the same value has to be written again
-      return written;
-    }
-  }
+  value.bytes.assign(data.begin(), data.end());
+  value.version = ++versions_;
   return OkStatus();
 }
 
-Status KeptInputs::AddTarget(const KeptInput& input, Device& device, const DeviceBuffer& buffer) {
-  KeptInput& kept = inputs_[static_cast<size_t>(&input - inputs_.data())];
-  if (std::ranges::find(kept.targets, &buffer, &KeptInput::Target::buffer) != kept.targets.end()) {
-    return OkStatus();
-  }
-  kept.targets.push_back({&device, &buffer});
-  return kept.bytes.empty() ? OkStatus() : device.Write(buffer, 0, kept.bytes);
+KeptTarget& KeptInputs::TargetOf(const DeviceBuffer& buffer) {
+  const auto known = std::ranges::find(targets_, &buffer, &KeptTarget::buffer);
+  return known != targets_.end() ? *known : targets_.emplace_back(KeptTarget{.buffer = &buffer});
+}
+
+Status KeptInputs::WriteTo(KeptTarget& target, Device& device, const KeptInput::Value& value) {
+  if (value.bytes.empty() || value.version == target.version) return OkStatus();
+  target.version = 0;  // a write that fails leaves it in doubt
+  RL_RETURN_IF_ERROR(device.Write(*target.buffer, 0, value.bytes));
+  target.version = value.version;
+  return OkStatus();
 }
 
 }  // namespace rullama

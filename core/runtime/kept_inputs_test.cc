@@ -28,73 +28,76 @@ std::span<const std::byte> BytesOf(const std::vector<int32_t>& values) {
   return std::as_bytes(std::span(values));
 }
 
-TEST(KeptInputsTest, EveryTargetGetsTheValueAtOnceAndWheneverItIsSet) {
-  ReferenceDevices devices;
-  Device* const first = devices.Open();
-  Device* const second = devices.Open();
-  const auto near = first->CreateBuffer(8, RL_BUFFER_IO);
-  const auto far = second->CreateBuffer(8, RL_BUFFER_IO);
-  ASSERT_TRUE(near && far);
-  const auto read = [](Device* device, const DeviceBuffer& buffer) {
+// Inputs of lanes and a buffer of two values that plans would read "extra" from.
+class KeptInputsTest : public ::testing::Test {
+ protected:
+  KeptInputsTest() {
+    kept_.Declare(ExtraGraph());
+    extra_ = kept_.Find(kExtra);
+  }
+  // Writes the value of a lane as a step does before it runs.
+  Status Write(StepLane lane = {}) {
+    return KeptInputs::WriteTo(kept_.TargetOf(buffer_), *device_, extra_->For(lane));
+  }
+  [[nodiscard]] std::vector<int32_t> Read() const {
     std::vector<int32_t> values(2);
-    EXPECT_TRUE(device->Read(buffer, 0, std::as_writable_bytes(std::span(values))));
+    EXPECT_TRUE(device_->Read(buffer_, 0, std::as_writable_bytes(std::span(values))));
     return values;
-  };
+  }
 
-  KeptInputs kept({.t = 2, .r = 1});
-  kept.Declare(ExtraGraph());
-  const KeptInput* const extra = kept.Find(kExtra);
-  ASSERT_NE(extra, nullptr);
-  ASSERT_TRUE(kept.AddTarget(*extra, *first, *near));
-  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
-  EXPECT_THAT(read(first, *near), ElementsAre(3, 4));
-  ASSERT_TRUE(kept.AddTarget(*extra, *second, *far));
-  EXPECT_THAT(read(second, *far), ElementsAre(3, 4));
-  ASSERT_TRUE(kept.Set(kExtra, BytesOf({5, 6})));
-  EXPECT_THAT(read(first, *near), ElementsAre(5, 6));
-  EXPECT_THAT(read(second, *far), ElementsAre(5, 6));
-}
+  ReferenceDevices devices_;
+  Device* device_ = devices_.Open();
+  DeviceBuffer buffer_ = *device_->CreateBuffer(8, RL_BUFFER_IO);
+  KeptInputs kept_{{.t = 2, .r = 1}, /*lanes=*/2};
+  const KeptInput* extra_ = nullptr;
+};
 
 // Inputs that a batch sets before each step are mostly what they were.
-TEST(KeptInputsTest, AValueThatIsKeptIsNotWrittenAgain) {
-  ReferenceDevices devices;
-  Device* const device = devices.Open();
-  const auto buffer = device->CreateBuffer(8, RL_BUFFER_IO);
-  ASSERT_TRUE(buffer);
-  KeptInputs kept({.t = 2, .r = 1});
-  kept.Declare(ExtraGraph());
-  ASSERT_TRUE(kept.AddTarget(*kept.Find(kExtra), *device, *buffer));
-  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
+TEST_F(KeptInputsTest, AValueIsWrittenOnceUntilAnotherIsSet) {
+  ASSERT_TRUE(Write()) << "no value is set";
+  EXPECT_THAT(Read(), ElementsAre(0, 0));
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4})));
+  ASSERT_TRUE(Write());
+  EXPECT_THAT(Read(), ElementsAre(3, 4));
   // A trace of writes: the target is changed behind the back of the inputs.
-  ASSERT_TRUE(device->Write(*buffer, 0, BytesOf({7, 7})));
-  const auto read = [&] {
-    std::vector<int32_t> values(2);
-    EXPECT_TRUE(device->Read(*buffer, 0, std::as_writable_bytes(std::span(values))));
-    return values;
-  };
-  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
-  EXPECT_THAT(read(), ElementsAre(7, 7));
-  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3})));
-  EXPECT_THAT(read(), ElementsAre(3, 7));
-  ASSERT_TRUE(kept.Set(kExtra, BytesOf({3, 4})));
-  EXPECT_THAT(read(), ElementsAre(3, 4));
+  ASSERT_TRUE(device_->Write(buffer_, 0, BytesOf({7, 7})));
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4})));
+  ASSERT_TRUE(Write());
+  EXPECT_THAT(Read(), ElementsAre(7, 7));
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3})));
+  ASSERT_TRUE(Write());
+  EXPECT_THAT(Read(), ElementsAre(3, 7));
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4})));
+  ASSERT_TRUE(Write());
+  EXPECT_THAT(Read(), ElementsAre(3, 4));
 }
 
-TEST(KeptInputsTest, AFailedWriteLeavesTheInputUnset) {
-  ReferenceDevices devices;
-  Device* const device = devices.Open();
-  const auto small = device->CreateBuffer(4, RL_BUFFER_IO);
+TEST_F(KeptInputsTest, LanesShareATargetAndHaveValuesOfTheirOwn) {
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({1, 1})));
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({5, 6}), 1));
+  ASSERT_TRUE(Write(1));
+  EXPECT_THAT(Read(), ElementsAre(5, 6));
+  ASSERT_TRUE(Write(0));
+  EXPECT_THAT(Read(), ElementsAre(1, 1)) << "a lane without an own value has the common one";
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4}), 0));
+  ASSERT_TRUE(Write(0));
+  EXPECT_THAT(Read(), ElementsAre(3, 4));
+  ASSERT_TRUE(Write(1));
+  EXPECT_THAT(Read(), ElementsAre(5, 6));
+  ASSERT_TRUE(Write());
+  EXPECT_THAT(Read(), ElementsAre(1, 1));
+}
+
+TEST_F(KeptInputsTest, AFailedWriteIsTriedAgain) {
+  const auto small = device_->CreateBuffer(4, RL_BUFFER_IO);
   ASSERT_TRUE(small);
-  KeptInputs kept({.t = 2, .r = 1});
-  kept.Declare(ExtraGraph());
-  const KeptInput* const extra = kept.Find(kExtra);
-  ASSERT_TRUE(kept.AddTarget(*extra, *device, *small));
-  ASSERT_FALSE(kept.Set(kExtra, BytesOf({3, 4})));
-  EXPECT_TRUE(extra->bytes.empty());
-  EXPECT_FALSE(kept.Set(kExtra, BytesOf({3, 4}))) << "the same value is tried again";
+  ASSERT_TRUE(kept_.Set(kExtra, BytesOf({3, 4})));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(KeptInputs::WriteTo(kept_.TargetOf(*small), *device_, extra_->For({})));
+  }
 }
 
-TEST(KeptInputsTest, AStepOfOtherRowsThanTheInputIsRefused) {
+TEST(KeptInputsSession, AStepOfOtherRowsThanTheInputIsRefused) {
   const CountingWeights weights;
   ReferenceDevices devices;
   const auto created =

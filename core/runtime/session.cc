@@ -36,9 +36,12 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
                                 : SlotLog(kMaxRows)),
       resources_(std::move(options.devices), weights, largest, std::move(in_products),
                  std::move(options.allocated)),
-      kept_inputs_(largest),
+      kept_inputs_(largest, options.lanes),
       observer_(options.observer) {
   for (const SessionGraph& graph : graphs_) kept_inputs_.Declare(graph.graph);
+  for (size_t lane = 0; lane < options.lanes; ++lane) {
+    lanes_.emplace_back(resources_.devices()).step.lane = lane;
+  }
 }
 
 Session::~Session() = default;
@@ -58,6 +61,9 @@ Result<std::unique_ptr<Session>> Session::Create(std::vector<SessionGraph> graph
   const StepLimits& limits = options.limits;
   if (graphs.empty() || options.devices.empty() || limits.max_rows < 1 || limits.max_wanted < 1) {
     return InternalError("a session needs a graph, a device, rows and wanted rows");
+  }
+  if (options.lanes > 0 && options.observer != nullptr) {
+    return InternalError("a session with lanes cannot be observed");
   }
   const Graph& first = graphs.front().graph;
   const ValueId past = first.Find(input_names::kPast);
@@ -100,6 +106,7 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   for (const Plan& plan : plans_) {
     if (plan.graph == graph && plan.bucket == bucket) return plan.bound.get();
   }
+  WaitForSteps();
   const SpanTimer timer(observer_);
   RL_ASSIGN_OR_RETURN(Program program,
                       BuildDeviceProgram(graphs_[graph].graph, resources_.devices(), policy_,
@@ -135,7 +142,7 @@ Status Session::CheckRows(const StepRows& rows) {
   next_past_.assign(past_.begin(), past_.end());
   for (size_t i = 0; i < count; ++i) {
     const int32_t slot = rows.slot[i];
-    if (slot < 0 || static_cast<size_t>(slot) >= next_past_.size() ||
+    if (slot < 0 || static_cast<size_t>(slot) >= next_past_.size() || IsInFlight(slot) ||
         rows.pos[i] != next_past_[static_cast<size_t>(slot)]) {
       return InternalError("row {} has slot {} and position {}, which does not continue that slot",
                            i, slot, rows.pos[i]);
@@ -148,6 +155,12 @@ Status Session::CheckRows(const StepRows& rows) {
     }
   }
   return OkStatus();
+}
+
+Status Session::SetInput(std::string_view name, std::span<const std::byte> data, StepLane lane) {
+  if (!lane) WaitForSteps();  // which may read the common value
+  if (lane) RL_RETURN_IF_ERROR(CheckLane(*lane, /*started=*/false));
+  return kept_inputs_.Set(name, data, lane);
 }
 
 Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t wanted) {
@@ -172,18 +185,23 @@ Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
   return resources_.NeedOf(programs);
 }
 
-Status Session::Run(const StepRows& rows) {
-  const SpanTimer timer(observer_);
+Result<BoundPlan*> Session::BeginStep(const StepRows& rows) {
   RL_RETURN_IF_ERROR(CheckRows(rows));
   RL_ASSIGN_OR_RETURN(BoundPlan * plan,
                       FindOrCompilePlan(rows.graph, std::ssize(rows.tokens), rows.demand,
                                         std::ssize(rows.wanted), WantsEachRow(rows)));
-  const bool extends_past = graphs_[rows.graph].extends_past;
-  for (size_t slot = 0; extends_past && slot < logs_.size(); ++slot) {
+  for (size_t slot = 0; graphs_[rows.graph].extends_past && slot < logs_.size(); ++slot) {
     logs_[slot].Append(next_past_[slot]);  // also if the step fails: it may have written rows
   }
+  return plan;
+}
+
+Status Session::Run(const StepRows& rows) {
+  WaitForSteps();
+  const SpanTimer timer(observer_);
+  RL_ASSIGN_OR_RETURN(BoundPlan * plan, BeginStep(rows));
   RL_RETURN_IF_ERROR(plan->Execute(rows, past_, observer_));
-  if (extends_past) past_.swap(next_past_);
+  if (graphs_[rows.graph].extends_past) past_.swap(next_past_);
   last_plan_ = plan;
   ++steps_;
   timer.End({.kind = StepSpan::Kind::kStep,
@@ -193,12 +211,24 @@ Status Session::Run(const StepRows& rows) {
   return OkStatus();
 }
 
-Status Session::ReadOutput(std::string_view name, std::span<std::byte> data) {
-  if (last_plan_ == nullptr) return InternalError("no step has run, so there is no '{}'", name);
+Status Session::ReadOutput(std::string_view name, std::span<std::byte> data, StepLane lane) {
+  if (lane) {
+    RL_RETURN_IF_ERROR(CheckLane(*lane, /*started=*/false));
+    const Lane& from = lanes_[*lane];
+    if (from.plan != nullptr) return from.plan->CopyOutput(name, from.step, data);
+  }
+  if (lane || last_plan_ == nullptr) {
+    return InternalError("no step has run, so there is no '{}'", name);
+  }
   const SpanTimer timer(observer_);
   RL_RETURN_IF_ERROR(last_plan_->ReadOutput(name, data));
   timer.End({.kind = StepSpan::Kind::kRead, .name = name, .bytes = data.size()});
   return OkStatus();
+}
+
+Status Session::ClearState(std::string_view name) {
+  WaitForSteps();
+  return resources_.ClearState(name);
 }
 
 Status Session::ReadState(std::string_view name, std::span<std::byte> data) {
@@ -206,6 +236,7 @@ Status Session::ReadState(std::string_view name, std::span<std::byte> data) {
     return InternalError("state '{}' has {} bytes, asked for {}", name, resources_.StateBytes(name),
                          data.size());
   }
+  WaitForSteps();
   return resources_.ReadState(name, 0, data);
 }
 
@@ -214,10 +245,12 @@ Status Session::WriteState(std::string_view name, std::span<const std::byte> dat
     return InternalError("state '{}' has {} bytes, given {}", name, resources_.StateBytes(name),
                          data.size());
   }
+  WaitForSteps();
   return resources_.WriteState(name, 0, data);
 }
 
 Result<SessionStats> Session::Stats() {
+  WaitForSteps();
   rl_plan_stats counters{};
   for (const Plan& plan : plans_) RL_RETURN_IF_ERROR(plan.bound->AddStats(counters));
   const ResourceBytes& bytes = resources_.bytes();

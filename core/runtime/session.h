@@ -8,11 +8,17 @@
 // errors of the passes and devices are returned unchanged; a failed step leaves `past` unchanged.
 // Run blocks until the step was started, and in its first execution while weights are loaded and
 // plans compiled; ReadOutput blocks until its value is there.
+//
+// Lanes: on several devices, one step at a time leaves all but one of them idle. A session with
+// lanes runs a step in each, at the same time, on a thread for each device (step_pipeline.h). The
+// steps share plans and buffers and belong to different slots. Start() begins one, Finish() waits
+// for it. All other functions that need a device wait for the steps in flight first.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,6 +41,7 @@
 #include "core/runtime/slot_states.h"
 #include "core/runtime/snapshot.h"
 #include "core/runtime/step_observer.h"
+#include "core/runtime/step_pipeline.h"
 #include "core/runtime/step_rows.h"
 #include "core/runtime/weights.h"
 
@@ -64,7 +71,8 @@ struct SessionOptions {
   PlacementPolicy policy;
   StepLimits limits;
   int64_t slots = 0;                 // 0: the length of the input "past" of the first graph
-  StepObserver* observer = nullptr;  // borrowed; outlives the session
+  StepObserver* observer = nullptr;  // borrowed; outlives the session; for no lanes
+  size_t lanes = 0;                  // steps that Start() can begin beside each other
   // The memory of all sessions on these devices; null: there is no other one.
   std::shared_ptr<AllocatedBytes> allocated = {};
 };
@@ -82,19 +90,28 @@ class Session {
 
   // Sets an input that is not part of StepRows (seed, biases). It is kept until set again. `data`
   // has the size of the input's type; if the type has T or R rows, following steps that read it
-  // must have that T or R. Setting what is kept already costs a comparison.
-  Status SetInput(std::string_view name, std::span<const std::byte> data) {
-    return kept_inputs_.Set(name, data);
-  }
+  // must have that T or R. Setting what is kept already costs a comparison. With a lane that has
+  // no step in flight: of the steps of that lane only, for which it goes before the common value.
+  Status SetInput(std::string_view name, std::span<const std::byte> data, StepLane lane = {});
 
   Status Run(const StepRows& rows);
 
   // Copies an output of the last step to `data`, whose size is that of the output's type at the
-  // extents of that step.
-  Status ReadOutput(std::string_view name, std::span<std::byte> data);
+  // extents of that step. After Start() there is none until Run(). With a lane: of the step that
+  // was finished in it last.
+  Status ReadOutput(std::string_view name, std::span<std::byte> data, StepLane lane = {});
+
+  [[nodiscard]] size_t lanes() const { return lanes_.size(); }
+  // Begins a step in a lane without one, for slots without one. Until Finish() these slots must not
+  // be used, and `past` is as before.
+  Status Start(size_t lane, const StepRows& rows);
+  // Waits for the step of a lane. Errors: those that Run() would have returned.
+  Status Finish(size_t lane);
+  // Waits until the devices have nothing to do. For whoever uses them beside the session.
+  void WaitForSteps();
 
   // Fills a state with zeros on every device that holds it.
-  Status ClearState(std::string_view name) { return resources_.ClearState(name); }
+  Status ClearState(std::string_view name);
   // Copies all bytes of a state, which a plan that uses it has created (Prepare). `data` has the
   // size of the state.
   [[nodiscard]] uint64_t StateBytes(std::string_view name) const {
@@ -153,11 +170,32 @@ class Session {
     std::unique_ptr<BoundPlan> bound;
   };
 
+  // A place for a step in flight.
+  class Lane final : public PipelinedStep {
+   public:
+    explicit Lane(std::span<Device* const> devices) : devices_(devices) {}
+    [[nodiscard]] size_t segment_count() const override { return plan->segment_count(); }
+    [[nodiscard]] size_t worker_of(size_t segment) const override;
+    Status RunSegment(size_t segment) override { return plan->RunSegment(segment, step); }
+
+    const BoundPlan* plan = nullptr;  // of the last step
+    LaneStep step;
+    bool started = false;  // and not finished
+
+   private:
+    std::span<Device* const> devices_;
+  };
+
   Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
           SessionOptions options, Extents largest, WeightNames in_products);
   static Result<SlotStates> FindSlotStates(std::span<const SessionGraph> graphs, size_t slots);
 
   Status CheckRows(const StepRows& rows);
+  // Checks a step, finds its plan, and notes that its rows will be written.
+  Result<BoundPlan*> BeginStep(const StepRows& rows);
+  // Whether a step in flight has rows of the slot.
+  [[nodiscard]] bool IsInFlight(int32_t slot) const;
+  [[nodiscard]] Status CheckLane(size_t lane, bool started) const;
   // The plan for so many rows. `all_wanted`: each of them is wanted.
   Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
                                        int64_t wanted, bool all_wanted);
@@ -184,6 +222,8 @@ class Session {
   const BoundPlan* last_plan_ = nullptr;
   StepObserver* observer_;
   uint64_t steps_ = 0;
+  std::deque<Lane> lanes_;
+  std::unique_ptr<StepPipeline> pipeline_;  // null until a step is started in a lane
 };
 
 }  // namespace rullama

@@ -41,8 +41,11 @@ Status CheckPart(const SnapshotPart& part, const SlotState& state, const Snapsho
 }  // namespace
 
 Status Session::CheckSlot(int32_t slot) const {
-  if (slot >= 0 && static_cast<size_t>(slot) < past_.size()) return OkStatus();
-  return MakeError(ErrorKind::kRuntime, "session.internal", "slot {} of {}", slot, past_.size());
+  if (slot < 0 || static_cast<size_t>(slot) >= past_.size()) {
+    return MakeError(ErrorKind::kRuntime, "session.internal", "slot {} of {}", slot, past_.size());
+  }
+  if (!IsInFlight(slot)) return OkStatus();
+  return MakeError(ErrorKind::kRuntime, "session.internal", "slot {} has a step in flight", slot);
 }
 
 Status Session::CheckPosition(int32_t slot, int32_t p) const {
@@ -75,6 +78,7 @@ Result<Snapshot> Session::Save(int32_t slot, int32_t p, SnapshotContent content)
   if (!slot_states_) return tl::unexpected(slot_states_.error());
   RL_RETURN_IF_ERROR(CheckPosition(slot, p));
   RL_ASSIGN_OR_RETURN(Snapshot snapshot, Snapshot::Allocate(Describe(slot, p, content)));
+  WaitForSteps();
   std::span<std::byte> rest = snapshot.data();
   for (const SnapshotPart& part : snapshot.info().parts) {
     RL_RETURN_IF_ERROR(resources_.ReadState(part.state, SlotStateOf(part.state).OffsetOf(slot),
@@ -98,6 +102,7 @@ Result<Snapshot> Session::Complete(const Snapshot& rings) {
     info.parts.push_back(PartOf(state, state.RowsAfter(info.written)));
   }
   RL_ASSIGN_OR_RETURN(Snapshot snapshot, Snapshot::Allocate(std::move(info)));
+  WaitForSteps();
   // Both list the states in the same order.
   std::span<std::byte> rest = snapshot.data();
   std::span<const std::byte> kept = rings.data();
@@ -160,6 +165,7 @@ Status Session::Restore(int32_t slot, const Snapshot& snapshot) {
   if (!slot_states_) return tl::unexpected(slot_states_.error());
   RL_RETURN_IF_ERROR(CheckFits(slot, snapshot));
   RL_RETURN_IF_ERROR(PrepareStates());
+  WaitForSteps();
   const SnapshotInfo& info = snapshot.info();
   std::span<const std::byte> rest = snapshot.data();
   for (const SnapshotPart& part : info.parts) {

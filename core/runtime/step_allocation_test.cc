@@ -101,5 +101,23 @@ TEST(StepAllocationTest, AStepAllocatesNothingAfterItsSecondExecution) {
   }
 }
 
+TEST(StepAllocationTest, AStepInALaneAllocatesNothingAfterItsSecondExecution) {
+  const CountingSession counted(kLimits, /*split=*/true, nullptr, /*lanes=*/1);
+  Session& session = counted.get();
+  StepRows rows;
+  float sum = 0;
+  const std::vector<int32_t> tokens = {1};
+  const auto run = [&] {
+    rows.SetConsecutive(tokens, session.past(0), 0, DemandMode::kPerOutput);
+    const bool done =
+        session.Start(0, rows).has_value() && session.Finish(0).has_value() &&
+        session.ReadOutput(output_names::kLogitsSum, std::as_writable_bytes(std::span(&sum, 1)), 0)
+            .has_value();
+    ASSERT_TRUE(done);
+  };
+  for (int i = 0; i < 3; ++i) run();
+  EXPECT_EQ(AllocationsOf(run), 0);
+}
+
 }  // namespace
 }  // namespace rullama

@@ -87,10 +87,11 @@ class ReferenceDevices {
 // result is copied.
 class CountingSession {
  public:
-  explicit CountingSession(StepLimits limits, bool split = false,
-                           StepObserver* observer = nullptr) {
+  explicit CountingSession(StepLimits limits, bool split = false, StepObserver* observer = nullptr,
+                           size_t lanes = 0) {
     SessionOptions options{.devices = {devices_.Open()}, .policy = {}, .limits = limits};
     options.observer = observer;
+    options.lanes = lanes;
     if (split) {
       options.devices.push_back(devices_.Open());
       options.policy.host_device = 1;

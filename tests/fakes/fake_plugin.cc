@@ -15,6 +15,8 @@
 //                                     null handle, or sleeps for 300 ms
 //   crash=F                           function F reads from an invalid address
 //   fail_at=F:N                       the N-th call of F fails (1 is the first)
+//   meet=F:N                          the calls N and N + 1 of F go on once both were made, by
+//                                     different threads; one that waits half a minute fails
 //   support=N                         query_ops answers N for every op
 //   op_index=N                        of its errors
 //   layout=N                          rl_weight_layout.in_place, with 64 bytes
@@ -26,10 +28,12 @@
 #include <rullama/abi/rullama_abi.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -59,6 +63,7 @@ namespace {
 
 constexpr int32_t kGarbageCode = 4711;
 constexpr auto kHang = std::chrono::milliseconds(300);
+constexpr auto kPatience = std::chrono::seconds(30);
 
 // The script in RULLAMA_FAKE, and the number of calls of each function since the last query.
 struct Script {
@@ -111,11 +116,34 @@ void SetError(rl_error* error, int32_t code, const char* text) {
   std::strncpy(error->message, text, RL_ERROR_TEXT - 1);
 }
 
-bool FailsNow(const std::string& function) {
-  Script& script = TheScript();
-  const int call = ++script.calls[function];
+std::mutex& CallMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// The number of this call, from 1.
+int CountCall(const std::string& function) {
+  const std::lock_guard lock(CallMutex());
+  return ++TheScript().calls[function];
+}
+
+bool FailsNow(const std::string& function, int call) {
+  const Script& script = TheScript();
   return script.Has("fail", function) ||
          script.Has("fail_at", function + ":" + std::to_string(call));
+}
+
+// Returns false if the other call of a meeting did not come.
+bool Meet(const std::string& function, int call) {
+  static std::condition_variable came;
+  Script& script = TheScript();
+  const bool first = script.Has("meet", function + ":" + std::to_string(call));
+  const bool second = script.Has("meet", function + ":" + std::to_string(call - 1));
+  if (!first && !second) return true;
+  std::unique_lock lock(CallMutex());
+  came.notify_all();
+  const int last = first ? call + 1 : call;
+  return came.wait_for(lock, kPatience, [&] { return script.calls[function] >= last; });
 }
 
 void ReadInvalidAddress() {
@@ -141,7 +169,12 @@ int32_t Lie(const char* function, rl_error* error) {
     std::memset(error->message, 0xFF, RL_ERROR_TEXT);
     return RL_INTERNAL;
   }
-  if (FailsNow(function)) {
+  const int call = CountCall(function);
+  if (!Meet(function, call)) {
+    SetError(error, RL_INTERNAL, "nobody came to the meeting");
+    return RL_INTERNAL;
+  }
+  if (FailsNow(function, call)) {
     SetError(error, RL_INTERNAL, "failing as told");
     return RL_INTERNAL;
   }
