@@ -18,7 +18,14 @@ std::span<std::byte> BytesOf(std::vector<T>& values) {
 }  // namespace
 
 BatchSession::BatchSession(Session& session, int64_t vocabulary, size_t read_graph)
-    : session_(session), vocabulary_(vocabulary), read_graph_(read_graph), inputs_(vocabulary) {
+    : BatchSession(session, vocabulary, read_graph, std::nullopt) {}
+
+BatchSession::BatchSession(Session& session, int64_t vocabulary, size_t read_graph, StepLane lane)
+    : session_(session),
+      vocabulary_(vocabulary),
+      read_graph_(read_graph),
+      lane_(lane),
+      inputs_(vocabulary) {
   constexpr size_t kMediaGraph = MediaGraphOf(GraphOutputs::kBatch);
   if (kMediaGraph >= session.graph_count()) return;
   const Graph& graph = session.graph(kMediaGraph);
@@ -27,6 +34,11 @@ BatchSession::BatchSession(Session& session, int64_t vocabulary, size_t read_gra
 }
 
 Result<std::span<const RowResult>> BatchSession::Decode(std::span<const RowRequest> rows) {
+  RL_RETURN_IF_ERROR(Start(rows));
+  return Finish(rows);
+}
+
+Status BatchSession::Start(std::span<const RowRequest> rows) {
   step_.demand = DemandMode::kPerOutput;
   step_.tokens.clear();
   step_.pos.clear();
@@ -40,8 +52,7 @@ Result<std::span<const RowResult>> BatchSession::Decode(std::span<const RowReque
     step_.pos.push_back(position);
     step_.slot.push_back(row.slot);
   }
-  RL_RETURN_IF_ERROR(DrawStep(rows));
-  return results_;
+  return StartDraw(rows);
 }
 
 Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<const int32_t> chunk,
@@ -54,8 +65,8 @@ Result<std::span<const RowResult>> BatchSession::Read(int32_t slot, std::span<co
     return std::span<const RowResult>();
   }
   step_.wanted.assign(draws.size(), step_.wanted.front());
-  RL_RETURN_IF_ERROR(DrawStep(draws));
-  return results_;
+  RL_RETURN_IF_ERROR(StartDraw(draws));
+  return Finish(draws);
 }
 
 Status BatchSession::ReadMedia(int32_t slot, std::span<const int32_t> chunk,
@@ -102,22 +113,31 @@ RowChainOptions BatchSession::ChainFor(std::span<const RowRequest> rows) {
   return chain;
 }
 
-Status BatchSession::DrawStep(std::span<const RowRequest> rows) {
-  const RowChainOptions chain = ChainFor(rows);
-  RL_RETURN_IF_ERROR(inputs_.Set(chain.kind, samplings_));
-  RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_));
-  step_.graph = BatchGraph(chain);
-  RL_RETURN_IF_ERROR(session_.Run(step_));
+Status BatchSession::StartDraw(std::span<const RowRequest> rows) {
+  chain_ = ChainFor(rows);
+  RL_RETURN_IF_ERROR(inputs_.Set(chain_.kind, samplings_));
+  RL_RETURN_IF_ERROR(SetRowInputs(inputs_, session_, lane_));
+  step_.graph = BatchGraph(chain_);
+  return lane_ ? session_.Start(*lane_, step_) : session_.Run(step_);
+}
+
+Result<std::span<const RowResult>> BatchSession::Finish(std::span<const RowRequest> rows) {
+  if (lane_) RL_RETURN_IF_ERROR(session_.Finish(*lane_));
   tokens_.resize(rows.size());
   sums_.resize(rows.size());
-  RL_RETURN_IF_ERROR(session_.ReadOutput(output_names::kLogitsSum, BytesOf(sums_)));
-  RL_RETURN_IF_ERROR(session_.ReadOutput(output_names::kToken, BytesOf(tokens_)));
+  RL_RETURN_IF_ERROR(ReadOutput(output_names::kLogitsSum, BytesOf(sums_)));
+  RL_RETURN_IF_ERROR(ReadOutput(output_names::kToken, BytesOf(tokens_)));
   results_.resize(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     const int32_t position = step_.pos[static_cast<size_t>(step_.wanted[i])];
     results_[i].token = CheckToken(rows[i], position, tokens_[i], sums_[i]);
   }
-  return chain.logprobs ? ReadLogprobs(rows) : OkStatus();
+  if (chain_.logprobs) RL_RETURN_IF_ERROR(ReadLogprobs(rows));
+  return results_;
+}
+
+Status BatchSession::ReadOutput(std::string_view name, std::span<std::byte> data) {
+  return session_.ReadOutput(name, data, lane_);
 }
 
 Status BatchSession::ReadLogprobs(std::span<const RowRequest> rows) {
@@ -125,9 +145,9 @@ Status BatchSession::ReadLogprobs(std::span<const RowRequest> rows) {
   logprobs_.resize(rows.size());
   top_logprobs_.resize(rows.size() * best);
   top_tokens_.resize(rows.size() * best);
-  RL_RETURN_IF_ERROR(session_.ReadOutput(kLogprobOutput, BytesOf(logprobs_)));
-  RL_RETURN_IF_ERROR(session_.ReadOutput(kTopLogprobsOutput, BytesOf(top_logprobs_)));
-  RL_RETURN_IF_ERROR(session_.ReadOutput(kTopTokensOutput, BytesOf(top_tokens_)));
+  RL_RETURN_IF_ERROR(ReadOutput(kLogprobOutput, BytesOf(logprobs_)));
+  RL_RETURN_IF_ERROR(ReadOutput(kTopLogprobsOutput, BytesOf(top_logprobs_)));
+  RL_RETURN_IF_ERROR(ReadOutput(kTopTokensOutput, BytesOf(top_tokens_)));
   for (size_t i = 0; i < rows.size(); ++i) {
     LogprobStep& step = results_[i].logprobs;
     step = {.drawn = {.token = tokens_[i], .logprob = logprobs_[i]}};

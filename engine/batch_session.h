@@ -7,9 +7,11 @@
 // which the whole step has failed; errors of single rows are in their results.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/base/status.h"
@@ -40,10 +42,16 @@ class BatchSession {
  public:
   // `read_graph`: of steps that read prompts and draw nothing.
   BatchSession(Session& session, int64_t vocabulary, size_t read_graph = BatchGraph({}));
+  // For decode steps in a lane of the session, which may be in flight beside those of others.
+  BatchSession(Session& session, int64_t vocabulary, size_t read_graph, StepLane lane);
 
   // Appends each row's token to its slot and draws the one that follows. Rows of one slot follow
   // one another. The results are in the order of the rows, valid until the next call.
   Result<std::span<const RowResult>> Decode(std::span<const RowRequest> rows);
+  // Decode() in two parts, with the same rows: Finish() waits for what Start() began. Outside lanes
+  // no other step may run between the two.
+  Status Start(std::span<const RowRequest> rows);
+  Result<std::span<const RowResult>> Finish(std::span<const RowRequest> rows);
 
   // Appends the tokens of a chunk to a slot, and draws the token that follows once for each of
   // `draws`, whose slot is this one. The results are as those of Decode().
@@ -66,8 +74,9 @@ class BatchSession {
  private:
   // The chain that can draw all rows.
   [[nodiscard]] RowChainOptions ChainFor(std::span<const RowRequest> rows);
-  // Runs the rows of step_ and reads what was drawn into results_.
-  Status DrawStep(std::span<const RowRequest> rows);
+  // Starts the rows of step_.
+  Status StartDraw(std::span<const RowRequest> rows);
+  Status ReadOutput(std::string_view name, std::span<std::byte> data);
   Status ReadLogprobs(std::span<const RowRequest> rows);
   // `token` was drawn behind `position`.
   [[nodiscard]] Result<int32_t> CheckToken(const RowRequest& row, int32_t position, int32_t token,
@@ -76,6 +85,8 @@ class BatchSession {
   Session& session_;
   int64_t vocabulary_;
   size_t read_graph_;
+  StepLane lane_;
+  RowChainOptions chain_;  // of the step that was started last
   RowInputs inputs_;
   std::optional<SoftRowInputs> soft_inputs_;  // none: the program has no graph for media
   StepRows step_;

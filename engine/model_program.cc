@@ -191,9 +191,9 @@ StepLimits BatchLimits(int64_t decode_rows, int64_t chunk) {
   return {.max_rows = std::max(decode_rows, chunk), .max_wanted = decode_rows};
 }
 
-Status SetRowInputs(const RowInputs& inputs, Session& session) {
+Status SetRowInputs(const RowInputs& inputs, Session& session, StepLane lane) {
   for (const auto& [name, bytes] : inputs.inputs()) {
-    RL_RETURN_IF_ERROR(session.SetInput(name, bytes));
+    RL_RETURN_IF_ERROR(session.SetInput(name, bytes, lane));
   }
   return OkStatus();
 }

@@ -81,8 +81,9 @@ struct ModelProgram {
 // The settings for denoising that the model file recommends.
 EntropyBoundSettings RecommendedBy(const CanvasFacts& canvas);
 
-// Sets the inputs of the chain to the rows that RowInputs::Set() took.
-Status SetRowInputs(const RowInputs& inputs, Session& session);
+// Sets the inputs of the chain to the rows that RowInputs::Set() took, for the steps of a lane or
+// of all.
+Status SetRowInputs(const RowInputs& inputs, Session& session, StepLane lane = {});
 
 // Errors: of Model::BuildGraph and of the samplers; context.overflow if the canvas is longer than
 // the context.

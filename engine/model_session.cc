@@ -106,6 +106,13 @@ int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {
   return std::min(std::max(chunk_, longest), capacity());
 }
 
+size_t ModelSession::LanesFor(const ModelSessionOptions& options) const {
+  const bool shared = options.outputs == GraphOutputs::kBatch && devices_.layer_devices > 1;
+  // A trace has one step at a time; one slot has no second step.
+  if (!shared || options.observer != nullptr || options.slots < 2) return 0;
+  return std::min(devices_.layer_devices, static_cast<size_t>(options.slots));
+}
+
 Status ModelSession::BuildSession(const ModelSessionOptions& options,
                                   const DeviceSettings& settings) {
   session_.reset();
@@ -140,6 +147,7 @@ Status ModelSession::BuildSession(const ModelSessionOptions& options,
   session.policy = placement_;
   session.limits = limits_;
   session.observer = options.observer;
+  session.lanes = LanesFor(options);
   session.allocated = allocated_;
   RL_ASSIGN_OR_RETURN(session_,
                       Session::Create(std::move(program.graphs), *weight_source_, session));

@@ -78,6 +78,8 @@ class ModelSession {
   Status ChooseSettings(const ModelSessionOptions& options);
   // The most rows of a step with soft tokens; 0 for a session that reads none.
   [[nodiscard]] int64_t MediaRows(const ModelSessionOptions& options) const;
+  // One lane for each device that has layers, in a batch on several of them.
+  [[nodiscard]] size_t LanesFor(const ModelSessionOptions& options) const;
   Status BuildSession(const ModelSessionOptions& options, const DeviceSettings& settings);
 
   LoadedModel model_;

@@ -36,6 +36,11 @@ Scheduler::Scheduler(Session& session, SchedulerOptions options, std::shared_ptr
       prefixes_(session, options_.prefix_bytes, options_.warn),
       media_cache_(options_.media_bytes),
       slots_(static_cast<size_t>(options_.slots)) {
+  const size_t lanes = session.lanes();
+  for (size_t lane = 0; lane < std::max<size_t>(lanes, 1); ++lane) {
+    groups_.emplace_back(session, options_.vocabulary, BatchGraph({}),
+                         lanes > 0 ? StepLane(lane) : std::nullopt);
+  }
   stats_.slots = options_.slots;
   thread_ = std::thread([this] { Loop(); });
 }
@@ -94,10 +99,12 @@ void Scheduler::Loop() {
     EndCancelled();
     Admit();
     CountSlots();
-    const bool wrote = options_.canvas ? DenoiseStep() : DecodeStep();
-    const bool read = ReadChunk();
-    if (!wrote && !read) wakeup_->Wait();
+    const std::optional<int32_t> reader = NextReader();
+    const bool wrote = options_.canvas ? DenoiseStep() : DecodeStep(/*all=*/reader.has_value());
+    if (reader) ReadChunk(*reader);
+    if (!wrote && !reader) wakeup_->Wait();
   }
+  while (!started_groups_.empty()) FinishGroup(*started_groups_.front());
   TakeNewJobs();
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot]) End(static_cast<int32_t>(slot), StopReason::kCancelled);
@@ -119,7 +126,8 @@ void Scheduler::EndCancelled() {
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     const auto at = static_cast<int32_t>(slot);
     // A prompt that others share is read to its end.
-    if (slots_[slot] && IsCancelled(*slots_[slot]->job) && SharersOf(at).empty()) {
+    if (slots_[slot] && !slots_[slot]->in_step && IsCancelled(*slots_[slot]->job) &&
+        SharersOf(at).empty()) {
       End(at, StopReason::kCancelled);
     }
   }
@@ -160,71 +168,32 @@ Result<RowSampling> Scheduler::SamplingOf(const Job& job,
   return sampling;
 }
 
-bool Scheduler::DecodeStep() {
-  writing_.clear();
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    const auto& running = slots_[slot];
-    if (!running || !running->token || running->job->channel->full()) continue;
-    writing_.push_back(static_cast<int32_t>(slot));
-  }
-  if (writing_.empty()) return false;
-  if (const Status drafted = MakeDrafts(); !drafted) {
-    for (const int32_t slot : writing_) EndFailed(slot, drafted.error());
-    return true;
-  }
-  rows_.clear();
-  matchers_.clear();
-  for (const int32_t slot : writing_) {
-    if (const Status added = AddRows(slot); !added) Fail(slot, added.error());
-  }
-  if (rows_.empty()) return true;
-  const EngineClock::time_point begin = EngineClock::now();
-  const auto results = batch_.Decode(rows_);
-  CountStep(&EngineStats::decode, rows_.size(), begin);
-  if (!results) {
-    for (const int32_t slot : writing_) {
-      if (slots_[static_cast<size_t>(slot)]) EndFailed(slot, results.error());
-    }
-    return true;
-  }
-  for (size_t row = 0; row < rows_.size();) row = TakeRows(row, *results);
-  return true;
-}
-
-Status Scheduler::AddRows(int32_t slot) {
-  Running& running = *slots_[static_cast<size_t>(slot)];
-  RL_ASSIGN_OR_RETURN(const RowSampling sampling, SamplingOf(running, session_.past(slot)));
-  rows_.push_back({.slot = slot,
-                   .token = *running.token,
-                   .sampling = sampling,
-                   .top_logprobs = running.job->top_logprobs});
-  if (!running.draft.empty()) AddDraftRows(slot);
-  return OkStatus();
-}
-
-bool Scheduler::ReadChunk() {
+std::optional<int32_t> Scheduler::NextReader() const {
   for (size_t turn = 0; turn < slots_.size(); ++turn) {
     const size_t slot = (next_reader_ + turn) % slots_.size();
-    auto& running = slots_[slot];
+    const auto& running = slots_[slot];
     if (!running || running->writes() || running->reader || running->job->channel->full()) continue;
-    next_reader_ = slot + 1;
-    const std::span<const int32_t> prompt = running->job->prompt;
-    const int64_t end = EndOfChunk(*running);
-    const auto chunk = prompt.subspan(static_cast<size_t>(running->read),
-                                      static_cast<size_t>(end - running->read));
-    const auto at = static_cast<int32_t>(slot);
-    const auto encoded = EncodeNext(*running, end);
-    if (!encoded) EndFailed(at, encoded.error());
-    if (!encoded || *encoded) return true;
-    const EngineClock::time_point begin = EngineClock::now();
-    const size_t rows = chunk.size();
-    const Status status = ReadsChunks(running->job->kind) ? ReadForGeneration(at, *running, chunk)
-                                                          : ReadForRows(at, *running, chunk);
-    CountStep(&EngineStats::prompt, rows, begin);
-    if (!status) EndFailed(at, status.error());
-    return true;
+    return static_cast<int32_t>(slot);
   }
-  return false;
+  return std::nullopt;
+}
+
+void Scheduler::ReadChunk(int32_t slot) {
+  next_reader_ = static_cast<size_t>(slot) + 1;
+  Running& running = *slots_[static_cast<size_t>(slot)];
+  const std::span<const int32_t> prompt = running.job->prompt;
+  const int64_t end = EndOfChunk(running);
+  const auto chunk =
+      prompt.subspan(static_cast<size_t>(running.read), static_cast<size_t>(end - running.read));
+  const auto encoded = EncodeNext(running, end);
+  if (!encoded) return EndFailed(slot, encoded.error());
+  if (*encoded) return;
+  const EngineClock::time_point begin = EngineClock::now();
+  const size_t rows = chunk.size();
+  const Status status = ReadsChunks(running.job->kind) ? ReadForGeneration(slot, running, chunk)
+                                                       : ReadForRows(slot, running, chunk);
+  CountStep(&EngineStats::prompt, rows, begin);
+  if (!status) EndFailed(slot, status.error());
 }
 
 int64_t Scheduler::EndOfChunk(const Running& running) const {

@@ -6,6 +6,12 @@
 // separate steps, because the bytes of a row may depend on the kernels that a step of this size
 // takes.
 //
+// A session with lanes (session.h) decodes in as many groups of slots. While the step of a group
+// runs, the results of another are taken, its next tokens chosen and its next step started, so that
+// each device has a step (adr/0019). A round then takes the results of one group. A round that
+// reads a chunk takes those of all groups first. A job that is cancelled while its slot has a step
+// in flight ends behind it.
+//
 // With drafts (docs/drafts.md) a slot has several rows in a decode step: the token drawn last and
 // those that are guessed to follow it. Each row draws its token with the request's settings and the
 // random number of its position. The rows whose token was guessed stay, the others are given up.
@@ -107,6 +113,8 @@ class Scheduler final : public JobRunner {
     bool goes_on = false;          // behind drawn rows, so that the prefix cache keeps none of it
     uint64_t number = 0;           // of the jobs that got a slot
     std::optional<int32_t> token;  // drawn, not yet in the slot
+    bool in_step = false;          // of a group that is started
+    uint64_t last_step = 0;        // the number of its last decode step
     std::unique_ptr<CanvasWriter> canvases;  // once the prompt is read, of a model that denoises
     int64_t drawn = 0;                       // tokens handed out
     std::vector<int32_t> sequence;           // with drafts: prompt and answer so far
@@ -121,6 +129,19 @@ class Scheduler final : public JobRunner {
     SessionStats after_prompt;
 
     [[nodiscard]] bool writes() const { return token || canvases; }
+  };
+
+  // Slots whose tokens are drawn in one step, which may be in flight.
+  struct Group {
+    Group(Session& session, int64_t vocabulary, size_t read_graph, StepLane lane)
+        : batch(session, vocabulary, read_graph, lane) {}
+
+    BatchSession batch;
+    bool started = false;
+    EngineClock::time_point begin;
+    // Of the step; kept for their memory.
+    std::vector<int32_t> slots;
+    std::vector<RowRequest> rows;
   };
 
   void Loop();
@@ -160,15 +181,23 @@ class Scheduler final : public JobRunner {
   // The same for a draw after `drawn` tokens, with the mask of `matcher`.
   Result<RowSampling> SamplingOf(const Job& job, std::optional<constraint::Matcher>& matcher,
                                  int32_t position, int64_t drawn);
-  bool DecodeStep();
-  // Adds the rows of a slot to the decode step. Errors: as SamplingOf().
-  Status AddRows(int32_t slot);
+  // Starts the step of each group that has none, and takes the results of the group that was
+  // started first, or those of all. Returns whether there was something to do.
+  bool DecodeStep(bool all);
+  // Starts a step of the slots that have waited longest for one: an equal share for each group.
+  // Returns whether some slot waited.
+  bool StartGroup(Group& group);
+  void ChooseSlots(Group& group);
+  void FinishGroup(Group& group);
+  // Adds the rows of a slot to the step. Errors: as SamplingOf().
+  Status AddRows(Group& group, int32_t slot);
   // Adds a row for each token of the slot's draft, up to one that the answer may not have.
-  void AddDraftRows(int32_t slot);
+  void AddDraftRows(Group& group, int32_t slot);
   // Takes the results of a slot's rows, of which `first` is the first. Returns the row behind them.
-  size_t TakeRows(size_t first, std::span<const RowResult> results);
-  // Sets the drafts of the slots of writing_. Errors: those of the draft model.
-  Status MakeDrafts();
+  size_t TakeRows(std::span<const RowRequest> rows, size_t first,
+                  std::span<const RowResult> results);
+  // Sets the drafts of slots that are about to write. Errors: those of the draft model.
+  Status MakeDrafts(std::span<const int32_t> writing);
   // The tokens that a draft of a slot may have.
   [[nodiscard]] int64_t MostDrafted(int32_t slot) const;
   void CountDraft(Running& running, int64_t drafted, int64_t accepted);
@@ -181,7 +210,9 @@ class Scheduler final : public JobRunner {
   Status BeginCanvases(int32_t slot);
   // Hands out what a step of a canvas has given.
   void TakeProgress(int32_t slot, const CanvasGenerator::Progress& progress);
-  bool ReadChunk();
+  // The slot whose turn it is to read a chunk of its prompt.
+  [[nodiscard]] std::optional<int32_t> NextReader() const;
+  void ReadChunk(int32_t slot);
   // Gets the soft tokens of media with rows in front of `end` that the job is going to read: those
   // in the cache, and of the others one. Returns whether one was encoded.
   Result<bool> EncodeNext(Running& running, int64_t end);
@@ -221,7 +252,9 @@ class Scheduler final : public JobRunner {
   Session& session_;
   SchedulerOptions options_;
   std::shared_ptr<Wakeup> wakeup_;
-  BatchSession batch_;
+  BatchSession batch_;  // reads prompts
+  std::deque<Group> groups_;
+  std::deque<Group*> started_groups_;  // in the order in which they were started
   SlotTable table_;
   PrefixCache prefixes_;
   MediaCache media_cache_;
@@ -230,12 +263,11 @@ class Scheduler final : public JobRunner {
   std::map<uint64_t, uint64_t> last_turns_;  // by client: when it last got a slot
   uint64_t turns_ = 0;
   uint64_t started_ = 0;                // jobs that got a slot
+  uint64_t steps_ = 0;                  // decode steps that were started
   size_t next_reader_ = 0;              // the slot whose turn it is to read
   size_t next_canvas_ = 0;              // the slot whose turn it is to begin a canvas
   std::optional<int32_t> canvas_slot_;  // has a canvas that is begun
   // Buffers of a decode step, kept for their memory.
-  std::vector<int32_t> writing_;  // slots
-  std::vector<RowRequest> rows_;
   std::vector<DraftRequest> drafts_;
   std::deque<std::optional<constraint::Matcher>> matchers_;  // of the rows of drafts
   std::vector<float> evaluated_;  // rows of ReadForRows; kept for its memory

@@ -36,12 +36,12 @@ int64_t Scheduler::MostDrafted(int32_t slot) const {
   return std::min({most, options_.drafts.most, std::max(length, options_.drafts.least)});
 }
 
-Status Scheduler::MakeDrafts() {
+Status Scheduler::MakeDrafts(std::span<const int32_t> writing) {
   if (options_.drafts.most == 0) return OkStatus();
   drafts_.clear();
-  int64_t left = DecodeRows(options_.slots, options_.drafts.most) - std::ssize(writing_);
-  int64_t slots_left = std::ssize(writing_);
-  for (const int32_t slot : writing_) {
+  int64_t left = DecodeRows(options_.slots, options_.drafts.most) - std::ssize(writing);
+  int64_t slots_left = std::ssize(writing);
+  for (const int32_t slot : writing) {
     const Running& running = *slots_[static_cast<size_t>(slot)];
     const int64_t most = std::min(MostDrafted(slot), left / slots_left--);
     if (most < std::max<int64_t>(options_.drafts.least, 1)) continue;
@@ -66,7 +66,7 @@ Status Scheduler::MakeDrafts() {
   return OkStatus();
 }
 
-void Scheduler::AddDraftRows(int32_t slot) {
+void Scheduler::AddDraftRows(Group& group, int32_t slot) {
   Running& running = *slots_[static_cast<size_t>(slot)];
   const Job& job = *running.job;
   int32_t position = session_.past(slot);
@@ -78,18 +78,19 @@ void Scheduler::AddDraftRows(int32_t slot) {
     if (matcher && (!matcher->Accept(token) || matcher->must_end())) return;
     const auto sampling = SamplingOf(job, matcher, ++position, ++drawn);
     if (!sampling) return;  // only a guess leads there
-    rows_.push_back(
+    group.rows.push_back(
         {.slot = slot, .token = token, .sampling = *sampling, .top_logprobs = job.top_logprobs});
   }
 }
 
-size_t Scheduler::TakeRows(size_t first, std::span<const RowResult> results) {
-  const int32_t slot = rows_[first].slot;
+size_t Scheduler::TakeRows(std::span<const RowRequest> rows, size_t first,
+                           std::span<const RowResult> results) {
+  const int32_t slot = rows[first].slot;
   auto& running = slots_[static_cast<size_t>(slot)];
   size_t end = first + 1;
-  while (end < rows_.size() && rows_[end].slot == slot) ++end;
+  while (end < rows.size() && rows[end].slot == slot) ++end;
   size_t last = first;  // the last row whose token the model drew
-  while (last + 1 < end && results[last].token == rows_[last + 1].token) ++last;
+  while (last + 1 < end && results[last].token == rows[last + 1].token) ++last;
   const auto drafted = static_cast<int64_t>(end - first - 1);
   const auto accepted = static_cast<int64_t>(last - first);
   const auto past = session_.past(slot) - static_cast<int32_t>(drafted);  // behind the first row
@@ -103,7 +104,7 @@ size_t Scheduler::TakeRows(size_t first, std::span<const RowResult> results) {
   }
   for (int32_t i = 0; i <= static_cast<int32_t>(accepted) && running; ++i) {
     const size_t row = first + static_cast<size_t>(i);
-    table_.AppendDrawn(slot, rows_[row].token);
+    table_.AppendDrawn(slot, rows[row].token);
     TakeResult(slot, past + i, results[row]);
     // The answer may end in front of tokens that the model would draw.
     if (!running) (void)keep(past + i);

@@ -29,6 +29,7 @@ Result<bool> Scheduler::EncodeNext(Running& running, int64_t end) {
 Result<std::shared_ptr<const SoftTokens>> Scheduler::Encode(Running& running,
                                                             const DecodedMedium& medium) {
   const EngineClock::time_point begin = EngineClock::now();
+  session_.WaitForSteps();  // the encoder uses the devices of the session
   RL_ASSIGN_OR_RETURN(SoftTokens encoded, options_.encoder->Encode(medium));
   auto soft = std::make_shared<const SoftTokens>(std::move(encoded));
   const double seconds = std::chrono::duration<double>(EngineClock::now() - begin).count();

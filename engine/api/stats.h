@@ -57,7 +57,7 @@ struct EngineStats {
   Histogram snapshot_save = {};      // seconds
   Histogram snapshot_restore = {};
   Histogram encode_seconds = {};  // of a picture or a sound
-  StepStats decode = {};          // one token for each slot that writes
+  StepStats decode = {};          // one token for each slot that writes, or for those of a group
   StepStats prompt = {};          // a chunk of a prompt
   StepStats denoise = {};         // of a canvas
 };

@@ -2,6 +2,7 @@
 // to the last bit where all are of the cpu backend: alone and in a batch, after a cached prompt.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,6 +111,47 @@ TEST(DevicesBatch, RequestsTogetherAndAfterACachedPromptGiveTheSameBytes) {
   const Completion again = Answer(*three, requests.back());
   EXPECT_GT(again.cached_tokens, 0);
   EXPECT_EQ(again.logprobs, expected.back().logprobs);
+}
+
+// Two groups of slots, each with a step in flight, whose requests have settings, drafts and ends of
+// their own.
+TEST(DevicesBatch, GroupsOfSlotsKeepTheirRequestsApart) {
+  const std::vector<Setting> settings = {
+      {"context.slots", "4"}, {"drafts.lookup", "true"}, {"backend.options.threads", "1"}};
+  const auto one = Open(kE2b, "cpu", settings);
+  const auto two = Open(kE2b, "cpu,cpu", settings);
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 6; ++i) {
+    Request request = GreedyRequest(std::string_view(kPrompt).substr(0, 10 + 7 * i), 5 + 3 * i);
+    request.sampling.temperature = static_cast<double>(i % 3);
+    request.sampling.seed = 40 + i;
+    if (i % 2 == 1) request.sampling.repeat_penalty = 1.3;
+    requests.push_back(request);
+  }
+  std::vector<Generation> running;
+  running.reserve(requests.size());
+  for (const Request& request : requests) running.push_back(Must(two->Submit(request)));
+  Generation cancelled = Must(two->Submit(GreedyRequest(kPrompt, 40)));
+  cancelled.Cancel();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Completion together = Must(running[i].Wait());
+    EXPECT_EQ(together.logprobs, Answer(*one, requests[i]).logprobs) << "request " << i;
+  }
+  EXPECT_EQ(Must(cancelled.Wait()).reason, StopReason::kCancelled);
+}
+
+TEST(DevicesBatch, AStepHasHalfOfTheRowsWhereTwoDevicesShareTheLayers) {
+  const auto two = Open(kE2b, "cpu,cpu", {{"context.slots", "4"}});
+  std::vector<Generation> running;
+  for (int i = 0; i < 4; ++i) running.push_back(Must(two->Submit(GreedyRequest("Anna", 12))));
+  for (Generation& generation : running) Must(generation.Wait());
+  const Histogram rows = two->stats().decode.rows;
+  const auto bucket = [&](double bound) {
+    const auto at = std::ranges::find(Histogram::kBounds, bound) - Histogram::kBounds.begin();
+    return rows.counts[static_cast<size_t>(at)];
+  };
+  EXPECT_GT(bucket(2), 0U);
+  EXPECT_EQ(bucket(5), 0U) << "steps of three or four rows";
 }
 
 TEST(DevicesDrafts, AnswersAreThoseOfOneDeviceWithoutDrafts) {
