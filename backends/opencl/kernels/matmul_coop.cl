@@ -1,8 +1,8 @@
 // Products of many rows with a matrix of weights on NVIDIA's tensor cores: x in f16 (to_half.cl),
 // weights decoded to f16, sums in f32. Where x has two parts, both are multiplied. A work-group
-// computes a tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings
-// into local memory; each warp has a part of the tile. What the next step needs is on its way from
-// memory meanwhile. k is a multiple of 64.
+// computes a tile of rows and results in steps of 64 terms, or of 32 with two parts, which it
+// brings into local memory; each warp has a part of the tile. What the next step needs is on its
+// way from memory meanwhile. k is a multiple of 64.
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.kernel"

@@ -136,8 +136,8 @@ uvec4 own_key[kOwn], own_value[kOwn];
 int own_slot;
 float own_key_unit, own_value_unit;
 
-// Keys of other slots, and those that are not there, are rows of zeros: what memory has there may be
-// anything.
+// Keys of other slots, and those that are not there, are rows of zeros: what memory has there may
+// be anything.
 void LoadTile(uint first_key, uint count, int slot) {
   own_slot = -1;
   own_key_unit = own_value_unit = 0.0;

@@ -26,8 +26,8 @@ shared int shared_pair[kTile];
 #include "tile_rows.glsl"
 #include "coop_tile.glsl"
 
-// An invocation loads: vectors of some rows of x, chunks of some rows of weights. Weights in f16 are
-// loaded in vectors, as x is.
+// An invocation loads: vectors of some rows of x, chunks of some rows of weights. Weights in f16
+// are loaded in vectors, as x is.
 const bool kHalfWeights = kType == kF16;
 const uint kPieces = kHalfWeights ? kVectors : kChunks;  // of weights, in a row of a step
 const uint kOwnVectors = kRowsOfX * kVectors / kThreads;
@@ -104,8 +104,8 @@ void Multiply(uint first_row, uint first_column) {
     }
     [[unroll]] for (uint n = 0; n < kColumnMatrices; ++n) {
       Factors b;
-      coopMatLoadNV(b, shared_tile, (kRowsOfX + ColumnOf(first_column, n)) * kPitch + k / 8,
-                    kPitch, true);
+      coopMatLoadNV(b, shared_tile, (kRowsOfX + ColumnOf(first_column, n)) * kPitch + k / 8, kPitch,
+                    true);
       [[unroll]] for (uint m = 0; m < kRowMatrices * kParts; ++m) {
         const uint i = n * kRowMatrices + m % kRowMatrices;
         sums[i] = coopMatMulAddNV(a[m], b, sums[i]);
