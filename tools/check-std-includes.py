@@ -47,7 +47,7 @@ exception: current_exception exception exception_ptr rethrow_exception set_termi
 filesystem: error_code filesystem
 fstream: ifstream ios ofstream streamoff streamsize
 functional: function greater less less_equal not_equal_to plus
-future: async future future_status launch promise
+future: async future future_status launch promise shared_future
 initializer_list: initializer_list
 iomanip: setprecision
 ios: ios streamoff streamsize
