@@ -96,7 +96,7 @@ def app(cluster):
     config = {
         "model": str(E2B),
         "backend": "cpu",
-        "context": 1024,
+        "context": 2048,
         "slots": SLOTS,
         "program": PROGRAM,
         "min_replicas": 2,

@@ -104,7 +104,8 @@ def test_a_client_that_leaves_ends_its_answer(app):
     states = app.all_replicas().values()
     left = 'rullama_cancelled_total{reason="left"}'
     before = sum(metric(one, left) for one in states)
-    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
+    # Long enough not to end before Ray tells the replica, which takes some tenths of a second.
+    body = {"prompt": "The prince", "max_tokens": 2000, "stream": True, "logit_bias": NO_END}
     with app.post("/v1/completions", body, stream=True) as answer:
         next(answer.iter_lines())
     eventually(lambda: sum(metric(one, left) for one in states) == before + 1)
@@ -154,7 +155,7 @@ def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
 
 def test_a_stream_whose_engine_is_killed_ends_with_an_error(app):
     states = app.all_replicas()
-    body = {"prompt": "The prince", "max_tokens": 900, "stream": True, "logit_bias": NO_END}
+    body = {"prompt": "The prince", "max_tokens": 2000, "stream": True, "logit_bias": NO_END}
     answer = app.post("/v1/completions", body, stream=True)
     lines = answer.iter_lines()
     next(lines)
