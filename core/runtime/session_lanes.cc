@@ -45,7 +45,7 @@ Status Session::Start(size_t lane, const StepRows& rows) {
 Status Session::Finish(size_t lane) {
   RL_RETURN_IF_ERROR(CheckLane(lane, /*started=*/true));
   Lane& at = lanes_[lane];
-  const Status status = pipeline_->Wait(at);
+  Status status = pipeline_->Wait(at);
   at.started = false;
   if (!status) {
     at.plan = nullptr;
