@@ -46,7 +46,9 @@ void ReadCommon(FieldReader& fields, const BodyContext& context, Request& reques
   for (const std::string_view name : kHarmless) fields.Find(name);
   for (const std::string_view name : kRefused) {
     const json* found = fields.Find(name);
-    if (found != nullptr && *found != "") {  // an empty suffix asks for nothing
+    if (found == nullptr) continue;
+    const auto* text = found->get_ptr<const std::string*>();
+    if (text == nullptr || !text->empty()) {  // an empty suffix asks for nothing
       fields.Fail("unsupported_parameter", name, "is not supported; leave it out");
     }
   }
