@@ -211,20 +211,20 @@ int64_t Scheduler::EndOfChunk(const Running& running) const {
 Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
                                     std::span<const int32_t> chunk) {
   const bool last = running.read + std::ssize(chunk) == std::ssize(running.job->prompt);
-  RL_RETURN_IF_ERROR(PrepareDecode(slot, running));
   if (last && running.job->kind == Job::Kind::kGenerate) {
     return options_.canvas ? ReadForCanvases(slot, running, chunk) : ReadAndDraw(slot, chunk);
+  }
+  if (running.read == running.reused && running.job->kind == Job::Kind::kGenerate) {
+    RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, running));
+    RL_RETURN_IF_ERROR(PrepareDecode(running, draw));
   }
   RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
   TakeChunk(slot, running, chunk);
   return last ? Save(slot) : OkStatus();
 }
 
-Status Scheduler::PrepareDecode(int32_t slot, Running& running) {
-  const Job& job = *running.job;
-  const bool draws = job.kind == Job::Kind::kGenerate && !options_.canvas && job.max_tokens != 0;
-  if (!draws || running.read != running.reused) return OkStatus();
-  RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, running));
+Status Scheduler::PrepareDecode(const Running& running, const RowRequest& draw) {
+  if (options_.canvas || running.job->max_tokens == 0) return OkStatus();
   return batch_.PrepareDecode(draw);
 }
 
@@ -249,6 +249,7 @@ Status Scheduler::ReadAndDraw(int32_t slot, std::span<const int32_t> chunk) {
     RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, running));
     draws.push_back(draw);
   }
+  RL_RETURN_IF_ERROR(PrepareDecode(*slots_[static_cast<size_t>(slot)], draws.front()));
   RL_ASSIGN_OR_RETURN(const auto results, batch_.Read(slot, chunk, draws));
   TakeChunk(slot, *slots_[static_cast<size_t>(slot)], chunk);
   RL_RETURN_IF_ERROR(Share(slot, std::span(writers).subspan(1)));

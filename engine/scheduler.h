@@ -139,7 +139,7 @@ class Scheduler final : public JobRunner {
     BatchSession batch;
     bool started = false;
     EngineClock::time_point begin;
-    // Of the step; kept for their memory.
+    // The slots and rows of the step; kept for their memory.
     std::vector<int32_t> slots;
     std::vector<RowRequest> rows;
   };
@@ -218,9 +218,9 @@ class Scheduler final : public JobRunner {
   Result<bool> EncodeNext(Running& running, int64_t end);
   Result<std::shared_ptr<const SoftTokens>> Encode(Running& running, const DecodedMedium& medium);
   Status ReadForGeneration(int32_t slot, Running& running, std::span<const int32_t> chunk);
-  // Before the first chunk of a prompt, compiles the plan that decodes behind it: some devices go
-  // on with it while the prompt is read. Errors: as SamplingOf().
-  Status PrepareDecode(int32_t slot, Running& running);
+  // Compiles the plan that decodes behind a prompt, unless nothing will. Called before the first
+  // and the last chunk: some devices go on with it while the prompt is read.
+  Status PrepareDecode(const Running& running, const RowRequest& draw);
   // The draw of a job's first token from the row that `slot` reads last. Errors: as SamplingOf().
   Result<RowRequest> DrawOf(int32_t slot, Running& running);
   // Reads a chunk behind which nothing is drawn, and whose soft tokens are there.
