@@ -12,6 +12,7 @@
 
 #include "core/base/printable.h"
 #include "server/answer_parts.h"
+#include "server/equal_ignoring_case.h"
 #include "server/routes.h"
 
 namespace rullama::server {
@@ -25,18 +26,12 @@ constexpr size_t kMaxAskedFields = 50;
 constexpr std::array<std::string_view, 3> kJsonTypes = {
     "application/json", "application/x-www-form-urlencoded", "text/plain"};
 
-char ToLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-bool AreSameWord(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, {}, ToLower, ToLower);
-}
-
 std::string_view GivenKey(const HttpRequest& request) {
   constexpr std::string_view kBearer = "bearer ";  // in any case
   std::string_view value = request.authorization;
   const std::string_view scheme = value.substr(0, kBearer.size());
-  return AreSameWord(scheme, kBearer) ? value.substr(kBearer.size())
-                                      : std::string_view(request.api_key);
+  return EqualIgnoringCase(scheme, kBearer) ? value.substr(kBearer.size())
+                                            : std::string_view(request.api_key);
 }
 
 // `value`: of Content-Type, which may be missing.
@@ -44,7 +39,7 @@ bool IsJsonType(std::string_view value) {
   value = value.substr(0, value.find(';'));
   while (value.ends_with(' ')) value.remove_suffix(1);
   return value.empty() || std::ranges::any_of(kJsonTypes, [value](std::string_view type) {
-           return AreSameWord(type, value);
+           return EqualIgnoringCase(type, value);
          });
 }
 

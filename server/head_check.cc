@@ -8,16 +8,12 @@
 #include <iterator>
 
 #include "core/base/printable.h"
+#include "server/equal_ignoring_case.h"
 
 namespace rullama::server {
 namespace {
 
 namespace http = boost::beast::http;
-
-// ASCII only, as in names of hosts and media types.
-bool EqualIgnoringCase(std::string_view a, std::string_view b) {
-  return boost::beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
-}
 
 std::string_view ViewOf(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
