@@ -77,6 +77,16 @@ Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& row
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
                                    const ProductOperands& o, uint64_t terms,
                                    const Prologue* prologue = nullptr);
+// The rows of which EmitToHalf() makes f16 numbers.
+struct HalfShape {
+  rl_dim rows{};
+  int64_t times = 1;  // rows of memory for each of `rows`
+  int64_t columns = 0;
+  uint64_t padded = 0;  // columns of the result; the rest is zeros
+  uint32_t parts = 1;   // f16 numbers whose sum is a value
+};
+// Emits to_half.comp. The result is in ScratchPool::Take memory.
+HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape);
 // The f16 form of the rows that a product reads, made once for all products that read them. With
 // two parts a value is the sum of two f16 numbers and nearly as exact as in f32. Rows are padded to
 // whole steps of the kernels for matrix units.

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "backends/gpu/attention.h"
+#include "backends/gpu/matrix_product.h"
 
 namespace rullama::gpu {
 namespace {
@@ -31,25 +32,13 @@ int64_t QueriesOf(int64_t dim) {
 
 // Heads of keys or values in two parts of f16, each padded to whole matrices.
 HalfRows HalfHeads(PlanBuilder& plan, uint32_t input) {
-  constexpr uint32_t kThreads = 64, kParts = 2;
-  constexpr uint64_t kHalfBytes = 2;
   const rl_value& value = plan.Input(input);
-  const int64_t heads = value.dims[1].constant;
-  const auto rows = static_cast<uint64_t>(plan.MaxRows(value) * heads);
-  const uint64_t padded = RoundUp(static_cast<uint64_t>(Last(value)), kMatrix);
-  const HalfRows half{.rows = plan.scratch().Take(rows * kParts * padded * kHalfBytes),
-                      .factors = plan.scratch().Take(rows * sizeof(float)),
-                      .parts = kParts,
-                      .columns = padded};
-  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads, .parts = kParts},
-                  {.x = plan.InputIndex(input),
-                   .y = half.rows,
-                   .factors = half.factors,
-                   .rows = {value.dims[0], heads},
-                   .columns = Last(value),
-                   .padded = padded})
-      .Emit(rows);
-  return half;
+  return EmitToHalf(plan, {.value = plan.InputIndex(input)},
+                    {.rows = value.dims[0],
+                     .times = value.dims[1].constant,
+                     .columns = Last(value),
+                     .padded = RoundUp(static_cast<uint64_t>(Last(value)), kMatrix),
+                     .parts = 2});
 }
 
 }  // namespace

@@ -258,27 +258,39 @@ kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
           .prologue = PrologueRecord(prologue)};
 }
 
-HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
-                uint32_t parts) {
-  constexpr uint32_t kThreads = 256;
-  const Range source = plan.RangeOf(x);
-  if (const HalfRows* half = plan.dispatches().FindHalf(source, parts)) return *half;
-  const int64_t times = product.mode == ProductMode::kPairs ? product.used : 1;
-  const auto rows = static_cast<uint64_t>(plan.Max(product.rows) * times);
+HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape) {
+  constexpr uint32_t kThreads = 256, kFewThreads = 64;  // few for rows as short as heads
+  constexpr int64_t kShort = 128;
   constexpr uint64_t kHalfBytes = 2;
-  const uint64_t padded = RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts);
-  const HalfRows half{.rows = plan.scratch().Take(rows * parts * padded * kHalfBytes),
+  const auto rows = static_cast<uint64_t>(plan.Max(shape.rows) * shape.times);
+  const HalfRows half{.rows = plan.scratch().Take(rows * shape.parts * shape.padded * kHalfBytes),
                       .factors = plan.scratch().Take(rows * sizeof(float)),
-                      .parts = parts,
-                      .columns = padded};
-  DispatchBuilder(plan, kernels::ToHalf{.threads = kThreads, .parts = parts},
+                      .parts = shape.parts,
+                      .columns = shape.padded};
+  DispatchBuilder(plan,
+                  kernels::ToHalf{.threads = shape.columns <= kShort ? kFewThreads : kThreads,
+                                  .parts = shape.parts},
                   {.x = x,
                    .y = half.rows,
                    .factors = half.factors,
-                   .rows = {product.rows, times},
-                   .columns = columns,
-                   .padded = padded})
+                   .rows = {shape.rows, shape.times},
+                   .columns = shape.columns,
+                   .padded = shape.padded})
       .Emit(rows);
+  return half;
+}
+
+HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
+                uint32_t parts) {
+  const Range source = plan.RangeOf(x);
+  if (const HalfRows* half = plan.dispatches().FindHalf(source, parts)) return *half;
+  const HalfRows half =
+      EmitToHalf(plan, x,
+                 {.rows = product.rows,
+                  .times = product.mode == ProductMode::kPairs ? product.used : 1,
+                  .columns = columns,
+                  .padded = RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts),
+                  .parts = parts});
   plan.dispatches().KeepHalf(source, half, plan.LastProductOf(x));
   return half;
 }
