@@ -49,7 +49,7 @@ shared float shared_value_unit[kKeys];
 
 Factors query_high[kDimMatrices], query_low[kDimMatrices];
 Sums result[kDimMatrices];
-// Of the row that this invocation shares with its neighbour.
+// Statistics of the row that this invocation shares with its neighbour.
 float running_max, running_sum;
 float result_unit;  // the factor of all results
 
@@ -202,23 +202,6 @@ void StoreFactor(uint row_at, float factor) {
   [[unroll]] for (uint i = 0; i < 2; ++i) {
     shared_score[row_at + kFactorAt + half_row * 2 + i] = uvec4(floatBitsToUint(factor));
   }
-}
-
-// e^x of x <= 0, within 2 ulp as Exp(), which takes any x.
-float ExpOfNegative(float x) {
-  if (x < -87.0) return 0.0;
-  const float k = floor(x * 1.44269504 + 0.5);
-  // ln 2 in two parts, so that the difference is exact
-  precise float r = fma(k, -0.693359375, x);
-  r = fma(k, 2.12194440e-4, r);
-  float y = 1.9875691500e-4;
-  y = fma(y, r, 1.3981999507e-3);
-  y = fma(y, r, 8.3334519073e-3);
-  y = fma(y, r, 4.1665795894e-2);
-  y = fma(y, r, 1.6666665459e-1);
-  y = fma(y, r, 5.0000001201e-1);
-  y = fma(y, r * r, r) + 1.0;
-  return y * uintBitsToFloat(uint(int(k) + 127) << 23);
 }
 
 // Weights in place of scores. Two invocations share a row, each with half of the keys.
