@@ -55,6 +55,15 @@ INLINED void AddProducts(uint matrix, uint block, uint turn, __local const Stage
   }
 }
 
+// Adds the products of all blocks of a work-item, of the dimensions in local memory.
+INLINED void AddAllProducts(__local const Staged* s, float* sums) {
+  for (uint turn = 0; turn < kTurns; ++turn) {
+    const uint block = min(ME + turn * THREADS, (uint)kBlocks - 1);
+    AddProducts(0, block, turn, s, sums);
+    AddProducts(1, block, turn, s, sums);
+  }
+}
+
 // The slots and positions of rows, at the least and at the most.
 typedef struct {
   int first_slot, last_slot, first_pos, last_pos;

@@ -28,22 +28,7 @@ INLINED void StoreScore(uint pair, uint key, float score, float product, __local
       sees ? kScale * probability * (product - s->mean[pair]) : 0.0f;
 }
 
-INLINED void StoreScores(const float* sums, __local Shared* s) {
-  UNROLL_TURNS
-  for (uint turn = 0; turn < kTurns; ++turn) {
-    const uint block = ME + turn * THREADS;
-    if (block >= kBlocks) continue;
-    UNROLL
-    for (uint i = 0; i < kOtherSide; ++i) {
-      UNROLL
-      for (uint j = 0; j < kOwnSide; ++j) {
-        const uint at = (turn * kOtherSide + i) * kOwnSide + j;
-        StoreScore(block / kOwnStep + i * kOtherStep, block % kOwnStep + j * kOwnStep, sums[at],
-                   sums[kScores + at], s);
-      }
-    }
-  }
-}
+#include "attention_grad_scores.cl"
 
 // The head of a row at which a pair is.
 size_t PlaceOf(uint pair, uint pairs, uint first_head) {
@@ -115,11 +100,7 @@ KERNEL(attention_grad_kv) {
           s.staged.rows[i / kDepth * kPitch + i % kDepth] = x;
         }
         BARRIER();
-        for (uint turn = 0; turn < kTurns; ++turn) {
-          const uint block = min(ME + turn * THREADS, (uint)kBlocks - 1);
-          AddProducts(0, block, turn, &s.staged, sums);
-          AddProducts(1, block, turn, &s.staged, sums);
-        }
+        AddAllProducts(&s.staged, sums);
       }
       StoreScores(sums, &s);
       BARRIER();
