@@ -36,7 +36,7 @@ TEST(ConfigErrors, NamePositionExpectationAndHint) {
        "e.yaml:1:23: unknown key 'base' in 'architecture.rope'; known keys: base_global, "
        "base_sliding, rotary_fraction_global"},
       {"<<: {a: 1}\n", "config.unknown_key", "e.yaml:1:1: unknown key '<<'"},
-      // Of mlx_lm.lora.
+      // Keys of mlx_lm.lora.
       {"model: mlx-community/gemma\n", "config.type", "write model: {path: FILE}"},
       {"train: true\n", "config.unknown_key", "'train' in the configuration; not needed"},
       {"iters: 100\n", "config.unknown_key", "did you mean 'training.iters'?"},

@@ -26,7 +26,7 @@
 
 namespace rullama {
 
-// What a step needs in memory of the host to run beside steps of other lanes: between its segments
+// The memory of the host that a step needs to run beside steps of other lanes: between its segments
 // the buffers on the devices belong to others.
 struct LaneStep {
   StepRows rows;

@@ -23,7 +23,7 @@ Graph TwoCopies() {
   return *std::move(b).Finish();
 }
 
-// Of the four segments of two steps, the second of one and the first of the other meet.
+// Two steps have four segments; the second of one and the first of the other meet.
 TEST(SessionOverlap, DevicesRunStepsOfTwoLanesAtTheSameTime) {
   const Scripted fake("meet=plan_execute:2");
   const WithoutWeights weights;

@@ -14,5 +14,5 @@ float UnitOf(float largest) {
   return uintBitsToFloat(uint(127 + exponent) << 23);
 }
 
-// Of a power of two: a division may round.
+// The inverse of a power of two. A division may round.
 float Inverse(float unit) { return uintBitsToFloat((254u << 23) - floatBitsToUint(unit)); }
