@@ -54,7 +54,6 @@ struct Site {
 #define RL_RULE(Name) void Name(Site& s, const ops::Name& op);
 #define RL_DECOMPOSED(Name)
 #define RL_CONSTANT(Name)
-#define RL_REFUSED(Name)
 #include "core/passes/derivatives.def"
 
 }  // namespace rullama::derivatives
