@@ -102,30 +102,46 @@ json SlotEvent(size_t process, const RequestSpan& span, StepSpan::Clock::time_po
             {"wait_ms", Milliseconds(span.started - span.submitted)}}}};
 }
 
-// A part of a request on its own track: the trace viewer makes one of all asynchronous events with
-// the same process, category and id.
+// A request, or a part of it, on the track of the request: the trace viewer makes one of all
+// asynchronous events with the same process, category and id, and gives it the first one's name.
 void AppendRequestPart(size_t process, const RequestSpan& span, const std::string& name,
-                       StepSpan::Clock::time_point begin, StepSpan::Clock::time_point end,
+                       StepSpan::Clock::time_point at, bool begins,
                        StepSpan::Clock::time_point start, std::string& text) {
-  json event = {{"name", name},
-                {"cat", "request"},
-                {"id", fmt::format("{}.{}", process, span.number)},
-                {"pid", process},
-                {"tid", kSessionTrack},
-                {"ph", "b"},
-                {"ts", Microseconds(begin - start)}};
-  text += ",\n" + JsonText(event);
-  event["ph"] = "e";
-  event["ts"] = Microseconds(end - start);
-  text += ",\n" + JsonText(event);
+  text += ",\n" + JsonText({{"name", name},
+                            {"cat", "request"},
+                            {"id2", {{"local", std::to_string(span.number)}}},
+                            {"pid", process},
+                            {"tid", kSessionTrack},
+                            {"ph", begins ? "b" : "e"},
+                            {"ts", Microseconds(at - start)}});
 }
 
 void AppendRequest(size_t process, const RequestSpan& span, StepSpan::Clock::time_point start,
                    std::string& text) {
   text += ",\n" + JsonText(SlotEvent(process, span, start));
-  AppendRequestPart(process, span, "wait", span.submitted, span.started, start, text);
-  AppendRequestPart(process, span, "read", span.started, span.first_token, start, text);
-  AppendRequestPart(process, span, "write", span.first_token, span.end, start, text);
+  const auto append = [&](const std::string& name, StepSpan::Clock::time_point at, bool begins) {
+    AppendRequestPart(process, span, name, at, begins, start, text);
+  };
+  append(NameOf(span), span.submitted, true);
+  append("wait", span.submitted, true);
+  append("wait", span.started, false);
+  append("read", span.started, true);
+  append("read", span.first_token, false);
+  append("write", span.first_token, true);
+  append("write", span.end, false);
+  append(NameOf(span), span.end, false);
+}
+
+// The names of the tracks of devices: the backends, with the numbers of the devices where several
+// have the same.
+std::map<size_t, std::string> DeviceTracks(const std::map<size_t, std::string>& backends) {
+  std::map<size_t, std::string> tracks;
+  for (const auto& [device, backend] : backends) {
+    const auto is_same = [&](const auto& other) { return other.second == backend; };
+    const bool alone = std::ranges::count_if(backends, is_same) == 1;
+    tracks[device] = alone ? backend : fmt::format("device {}: {}", device, backend);
+  }
+  return tracks;
 }
 
 size_t WorkerTrack(size_t device, size_t worker) {
@@ -194,7 +210,8 @@ void TraceRecorder::AppendSession(const Session& session, size_t process, std::s
   if (process > 1) text += ",\n";
   text += JsonText(NameEvent("process_name", process, kSessionTrack, session.name_));
   text += ",\n" + JsonText(NameEvent("thread_name", process, kSessionTrack, "session"));
-  for (const auto& [index, name] : session.devices_) {
+  const std::map<size_t, std::string> devices = DeviceTracks(session.devices_);
+  for (const auto& [index, name] : devices) {
     text += ",\n" + JsonText(NameEvent("thread_name", process, kFirstDeviceTrack + index, name));
   }
   std::set<int32_t> slots;
@@ -209,7 +226,7 @@ void TraceRecorder::AppendSession(const Session& session, size_t process, std::s
   std::set<std::pair<size_t, size_t>> workers;
   for (const RecordedOp& op : session.ops_) workers.emplace(op.device, op.worker);
   for (const auto& [device, worker] : workers) {
-    const std::string name = fmt::format("{} worker {}", session.devices_.at(device), worker);
+    const std::string name = fmt::format("{} worker {}", devices.at(device), worker);
     text += ",\n" + JsonText(NameEvent("thread_name", process, WorkerTrack(device, worker), name));
   }
   std::map<const OpGroup*, std::string> members;

@@ -71,7 +71,7 @@ class TraceRecorder {
     std::vector<RequestSpan> requests_;
     OpGroups groups_;
     std::vector<RecordedOp> ops_;
-    std::map<size_t, std::string> devices_;  // names, by index
+    std::map<size_t, std::string> devices_;  // their backends, by index
   };
 
   // With the mutex held.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -84,7 +85,7 @@ TEST(TraceTest, RequestsHaveASlotAndATrackOfTheirOwn) {
                                            .first_token = start + microseconds(3000),
                                            .end = start + microseconds(7000)});
   const json events = json::parse(recorder.ToJson())["traceEvents"];
-  ASSERT_EQ(events.size(), 10u);
+  ASSERT_EQ(events.size(), 12u);
   EXPECT_EQ(events[2]["args"]["name"], "slot 2");
   const json& slot = events[3];
   EXPECT_EQ(slot["name"], "request 4");
@@ -94,17 +95,33 @@ TEST(TraceTest, RequestsHaveASlotAndATrackOfTheirOwn) {
   EXPECT_EQ(slot["args"]["drawn_tokens"], 5);
   const struct {
     const char* name;
-    double length;
-  } parts[] = {{"wait", 2000}, {"read", 1000}, {"write", 4000}};
-  for (size_t i = 0; i < 3; ++i) {
-    const json& begin = events[4 + 2 * i];
-    const json& end = events[5 + 2 * i];
-    EXPECT_EQ(begin["name"], parts[i].name);
-    EXPECT_EQ(begin["ph"], "b");
-    EXPECT_EQ(end["ph"], "e");
-    EXPECT_EQ(begin["id"], events[4]["id"]);
-    EXPECT_NEAR(end["ts"].get<double>() - begin["ts"].get<double>(), parts[i].length, 1e-3);
+    const char* phase;
+    double time;
+  } parts[] = {{"request 4", "b", 0}, {"wait", "b", 0},        {"wait", "e", 2000},
+               {"read", "b", 2000},   {"read", "e", 3000},     {"write", "b", 3000},
+               {"write", "e", 7000},  {"request 4", "e", 7000}};
+  for (size_t i = 0; i < std::size(parts); ++i) {
+    const json& event = events[4 + i];
+    EXPECT_EQ(event["name"], parts[i].name);
+    EXPECT_EQ(event["ph"], parts[i].phase);
+    EXPECT_EQ(event["id2"], events[4]["id2"]) << "one track";
+    EXPECT_NEAR(event["ts"].get<double>() - events[4]["ts"].get<double>(), parts[i].time, 1e-3);
   }
+}
+
+TEST(TraceTest, DevicesOfOneBackendAreToldApart) {
+  TraceRecorder recorder(false);
+  EngineObserver& session = *recorder.AddSession("model");
+  StepSpan segment = Span(StepSpan::Kind::kSegment, "graph", StepSpan::Clock::now(), 1);
+  for (const char* backend : {"cpu", "vulkan", "cpu"}) {
+    segment.device_name = backend;
+    session.OnSpan(segment);
+    ++segment.device;
+  }
+  const json events = json::parse(recorder.ToJson())["traceEvents"];
+  EXPECT_EQ(events[2]["args"]["name"], "device 0: cpu");
+  EXPECT_EQ(events[3]["args"]["name"], "vulkan");
+  EXPECT_EQ(events[4]["args"]["name"], "device 2: cpu");
 }
 
 // y = copy(rms_norm(x)), which a backend runs as one on two workers.

@@ -36,7 +36,7 @@ full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache g
 if [[ $(uname -m) == x86_64 ]]; then full+=(g++-aarch64-linux-gnu qemu-user-static); fi
 
 # The packages of python/requirements.txt, in .venv at the root: what the Python package is built and
-# tested with. Made anew when the file has changed. From the Python package index, or a mirror that
+# tested with, and traces. Made anew when the file has changed. From the Python package index, or a mirror that
 # pip is configured for.
 readonly venv=$(dirname "$0")/../.venv
 readonly requirements=$(dirname "$0")/../python/requirements.txt

@@ -111,12 +111,12 @@ TEST(TraceRules, FaultsAreFound) {
               HasSubstr("without a name"));
   EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": -1})"),
               HasSubstr("ends before"));
-  EXPECT_THAT(
-      fault(R"(, {"ph": "b", "name": "a", "cat": "c", "id": "1", "pid": 1, "tid": 1, "ts": 5})"),
-      HasSubstr("not ended: a"));
-  EXPECT_THAT(
-      fault(R"(, {"ph": "e", "name": "a", "cat": "c", "id": "1", "pid": 1, "tid": 1, "ts": 5})"),
-      HasSubstr("has not begun"));
+  EXPECT_THAT(fault(R"(, {"ph": "b", "name": "a", "cat": "c", "id2": {"local": "1"}, )"
+                    R"("pid": 1, "tid": 1, "ts": 5})"),
+              HasSubstr("not ended: a"));
+  EXPECT_THAT(fault(R"(, {"ph": "e", "name": "a", "cat": "c", "id2": {"local": "1"}, )"
+                    R"("pid": 1, "tid": 1, "ts": 5})"),
+              HasSubstr("has not begun"));
   EXPECT_THAT(fault(R"(, {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": "0"})"),
               HasSubstr("no time"));
 }

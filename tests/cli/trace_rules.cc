@@ -72,7 +72,8 @@ class TraceChecker {
   }
 
   std::string AddPart(const json& event, bool begins) {
-    const auto id = std::pair(event.at("cat").get<std::string>(), event.at("id").dump());
+    const std::tuple id(event.at("pid").get<int64_t>(), event.at("cat").get<std::string>(),
+                        event.at("id2").at("local").get<std::string>());
     const std::string name = event["name"].get<std::string>();
     const double time = event["ts"].get<double>();
     const auto last = last_.try_emplace(id, time).first;
@@ -106,8 +107,9 @@ class TraceChecker {
   std::map<Track, std::vector<Slice>> slices_;
   std::set<std::pair<std::string, Track>> named_;
   std::set<int64_t> processes_;
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> open_;
-  std::map<std::pair<std::string, std::string>, double> last_;
+  using AsyncTrack = std::tuple<int64_t, std::string, std::string>;  // process, category and id
+  std::map<AsyncTrack, std::vector<std::string>> open_;
+  std::map<AsyncTrack, double> last_;
 };
 
 }  // namespace

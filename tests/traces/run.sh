@@ -1,0 +1,11 @@
+#!/bin/bash
+# run.sh SOURCE_DIR PROGRAM: opens traces that PROGRAM writes with Perfetto's trace processor.
+set -euo pipefail
+source=$1
+export RULLAMA_PROGRAM=$2 PYTHONDONTWRITEBYTECODE=1
+venv=$source/.venv
+if ! cmp -s "$source/python/requirements.txt" "$venv/installed.txt"; then
+  echo "$venv does not have the packages of python/requirements.txt; run tools/install-deps.sh --tests" >&2
+  exit 1
+fi
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$source/tests/traces"
