@@ -41,21 +41,15 @@ std::optional<int64_t> LayerOfName(std::string_view name) {
   return block;
 }
 
-OpCost OpGroup::CostAt(const StepForCost& step) {
-  if (cost.depends_on_rows()) return cost.At(step);
-  if (known_extents.t != step.extents.t || known_extents.r != step.extents.r) {
-    known_cost = cost.At(step);
-    known_extents = step.extents;
+OpGroups::Known& OpGroups::FindKnown(const Graph& graph, std::span<const uint32_t> ops) {
+  if (last_graph_ != &graph) {
+    last_graph_ = &graph;
+    last_groups_ = &groups_[&graph];
+    last_groups_->resize(graph.ops.size());
   }
-  return known_cost;
-}
-
-OpGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops) {
-  GraphGroups& of_graph = groups_[&graph];
-  of_graph.resize(graph.ops.size());
-  std::deque<Known>& alike = of_graph[ops.front()];
+  std::deque<Known>& alike = (*last_groups_)[ops.front()];
   for (Known& known : alike) {
-    if (std::ranges::equal(known.ops, ops)) return known.group;
+    if (std::ranges::equal(known.ops, ops)) return known;
   }
   const Op& last = graph.ops[ops.back()];
   const std::string& value = graph.value(last.results.front()).name;
@@ -64,8 +58,21 @@ OpGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops) {
                 .shapes = ShapesOf(graph, last),
                 .layer = LayerOfName(value),
                 .cost = GroupCost(graph, ops)};
-  alike.push_back({std::vector(ops.begin(), ops.end()), std::move(group)});
-  return alike.back().group;
+  alike.push_back({.ops = std::vector(ops.begin(), ops.end()), .group = std::move(group)});
+  return alike.back();
+}
+
+const CostedGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> ops,
+                                  const StepForCost& step) {
+  Known& known = FindKnown(graph, ops);
+  const bool same = known.extents.t == step.extents.t && known.extents.r == step.extents.r;
+  if (same && !known.group.cost.depends_on_rows()) return *known.at_step;
+  const OpCost cost = known.group.cost.At(step);
+  if (known.at_step == nullptr || known.at_step->cost != cost) {
+    known.at_step = &costed_.emplace_back(&known.group, cost);
+  }
+  known.extents = step.extents;
+  return *known.at_step;
 }
 
 }  // namespace rullama::cli

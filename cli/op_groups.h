@@ -24,28 +24,37 @@ struct OpGroup {
   std::string shapes;            // of the last op: "f32[T,1536], q4_k[2048,1536] -> f32[T,2048]"
   std::optional<int64_t> layer;  // 3 of "blk.3.attn.q"
   GroupCost cost;
-  // The cost that was asked for last, if all steps of the same extents have it.
-  Extents known_extents = {-1, -1};
-  OpCost known_cost = {};
+};
 
-  // cost.At(), as long as the graph lives.
-  OpCost CostAt(const StepForCost& step);
+// A group with what it costs in some steps.
+struct CostedGroup {
+  const OpGroup* group;
+  OpCost cost;
 };
 
 class OpGroups {
  public:
   // The group of ops of a graph that lives, at this address, as long as this object is asked about
-  // it. The reference is valid as long as this object.
-  OpGroup& Find(const Graph& graph, std::span<const uint32_t> ops);
+  // it, with its cost in a step. The reference is valid as long as this object, and the same for
+  // steps with the same costs one after another.
+  const CostedGroup& Find(const Graph& graph, std::span<const uint32_t> ops,
+                          const StepForCost& step);
 
  private:
   struct Known {
     std::vector<uint32_t> ops;
     OpGroup group;
+    Extents extents = {-1, -1};            // of the step that was asked about last
+    const CostedGroup* at_step = nullptr;  // the group in this step
   };
   // The groups of a graph by their first op.
   using GraphGroups = std::vector<std::deque<Known>>;
+  Known& FindKnown(const Graph& graph, std::span<const uint32_t> ops);
+
   std::map<const Graph*, GraphGroups> groups_;
+  std::deque<CostedGroup> costed_;
+  const Graph* last_graph_ = nullptr;
+  GraphGroups* last_groups_ = nullptr;  // of last_graph_
 };
 
 // The number N of a name that begins with "blk.N.".

@@ -58,14 +58,12 @@ void OpProfiler::OnSpan(const StepSpan& span) {
 }
 
 void OpProfiler::OnOp(const SegmentRun& run, const OpTime& time) {
-  OpGroup& group = groups_.Find(run.graph, time.ops);
-  const auto [op, is_new] = running_.try_emplace(&group);
+  const Extents extents{std::ssize(run.rows.tokens), std::ssize(run.rows.wanted)};
+  const CostedGroup& group =
+      groups_.Find(run.graph, time.ops, {extents, run.rows.pos, run.rows.slot});
+  const auto [op, is_new] = running_.try_emplace(group.group);
   Running& running = op->second;
-  if (is_new) {
-    const Extents extents{std::ssize(run.rows.tokens), std::ssize(run.rows.wanted)};
-    running = {time.begin, time.end, group.CostAt({extents, run.rows.pos, run.rows.slot}),
-               run.device_name};
-  }
+  if (is_new) running = {time.begin, time.end, group.cost, run.device_name};
   running.begin = std::min(running.begin, time.begin);
   running.end = std::max(running.end, time.end);
 }

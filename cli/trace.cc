@@ -9,6 +9,7 @@
 #include <ratio>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "cli/json_text.h"
@@ -149,21 +150,32 @@ size_t WorkerTrack(size_t device, size_t worker) {
 }
 
 // The members of an event that all events of a group share, as text.
-std::string OpMembers(const OpGroup& group) {
-  return fmt::format(R"("ph":"X","cat":"op","name":{},"args":{{"shapes":{})",
-                     JsonText(group.kind + " " + group.value), JsonText(group.shapes));
+std::string OpMembers(const CostedGroup& op, size_t process) {
+  return fmt::format(
+      R"("ph":"X","cat":"op","name":{},"args":{{"shapes":{},"bytes":{},"operations":{}}},"pid":{})",
+      JsonText(op.group->kind + " " + op.group->value), JsonText(op.group->shapes), op.cost.bytes,
+      op.cost.operations, process);
+}
+
+// Microseconds with three decimals, which are nanoseconds.
+void AppendMicroseconds(StepSpan::Clock::duration time, std::string& text) {
+  const auto nanoseconds = std::chrono::nanoseconds(time).count();
+  fmt::format_to(std::back_inserter(text), "{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
 }
 
 // Part of an op, or all of it, on the track of a worker. There are very many of them, so they are
 // put together as text.
-void AppendOp(const std::string& members, size_t process, size_t track, const OpCost& cost,
-              StepSpan::Clock::duration begin, StepSpan::Clock::duration length,
-              std::string& text) {
-  fmt::format_to(
-      std::back_inserter(text),
-      ",\n{{{},\"bytes\":{},\"operations\":{}}},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{}}}",
-      members, cost.bytes, cost.operations, process, track, Microseconds(begin),
-      Microseconds(length));
+void AppendOp(const std::string& members, size_t track, StepSpan::Clock::duration begin,
+              StepSpan::Clock::duration length, std::string& text) {
+  text += ",\n{";
+  text += members;
+  text += ",\"tid\":";
+  text += fmt::format_int(track).c_str();
+  text += ",\"ts\":";
+  AppendMicroseconds(begin, text);
+  text += ",\"dur\":";
+  AppendMicroseconds(length, text);
+  text += '}';
 }
 
 }  // namespace
@@ -171,14 +183,14 @@ void AppendOp(const std::string& members, size_t process, size_t track, const Op
 void TraceRecorder::Session::OnOp(const SegmentRun& run, const OpTime& time) {
   const std::lock_guard lock(recorder_.mutex_);
   devices_.try_emplace(run.device, run.device_name);
-  OpGroup& group = groups_.Find(run.graph, time.ops);
   const Extents extents{std::ssize(run.rows.tokens), std::ssize(run.rows.wanted)};
+  const CostedGroup& group =
+      groups_.Find(run.graph, time.ops, {extents, run.rows.pos, run.rows.slot});
   ops_.push_back({.group = &group,
-                  .cost = group.CostAt({extents, run.rows.pos, run.rows.slot}),
-                  .device = static_cast<uint32_t>(run.device),
-                  .worker = time.worker,
                   .begin = time.begin,
-                  .end = time.end});
+                  .end = time.end,
+                  .device = static_cast<uint32_t>(run.device),
+                  .worker = time.worker});
 }
 
 void TraceRecorder::Session::OnSpan(const StepSpan& span) {
@@ -229,12 +241,12 @@ void TraceRecorder::AppendSession(const Session& session, size_t process, std::s
     const std::string name = fmt::format("{} worker {}", devices.at(device), worker);
     text += ",\n" + JsonText(NameEvent("thread_name", process, WorkerTrack(device, worker), name));
   }
-  std::map<const OpGroup*, std::string> members;
+  std::unordered_map<const CostedGroup*, std::string> members;
   for (const RecordedOp& op : session.ops_) {
     std::string& of_group = members[op.group];
-    if (of_group.empty()) of_group = OpMembers(*op.group);
-    AppendOp(of_group, process, WorkerTrack(op.device, op.worker), op.cost, op.begin - start_,
-             op.end - op.begin, text);
+    if (of_group.empty()) of_group = OpMembers(*op.group, process);
+    AppendOp(of_group, WorkerTrack(op.device, op.worker), op.begin - start_, op.end - op.begin,
+             text);
   }
   for (const RequestSpan& request : session.requests_) {
     AppendRequest(process, request, start_, text);

@@ -46,12 +46,12 @@ class TraceRecorder {
     StepSpan span;  // without its names
     std::string name;
   };
+  // Small, because a step has thousands of them.
   struct RecordedOp {
-    const OpGroup* group;
-    OpCost cost;  // of the whole op
+    const CostedGroup* group;  // with the cost of the whole op
+    OpTime::Clock::time_point begin, end;
     uint32_t device;
     uint32_t worker;
-    OpTime::Clock::time_point begin, end;
   };
   // Records one session; guarded by mutex_ of the recorder.
   class Session final : public EngineObserver {
@@ -70,7 +70,7 @@ class TraceRecorder {
     std::vector<Recorded> spans_;
     std::vector<RequestSpan> requests_;
     OpGroups groups_;
-    std::vector<RecordedOp> ops_;
+    std::deque<RecordedOp> ops_;
     std::map<size_t, std::string> devices_;  // their backends, by index
   };
 

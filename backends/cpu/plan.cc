@@ -228,26 +228,30 @@ void CpuPlan::Walk(const Step& step, int worker) {
   const auto& nodes = list_.nodes();
   bool shared = false;  // the workers have run a shared node since the last barrier
   bool alone = false;   // worker 0 has run a node alone since the last barrier
+  uint64_t now = 0;     // when the last node ended, unless the worker has waited since
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (items_[i] <= 0) continue;
     const bool serial = items_[i] == 1;
     if (shared || (alone && !serial)) {
       pool_.Barrier();
       shared = alone = false;
+      if (step.workers > 1) now = 0;
     }
     (serial ? alone : shared) = true;
-    if (!serial || worker == 0) RunPart(i, step, worker);
+    if (!serial || worker == 0) now = RunPart(i, step, worker, now);
   }
 }
 
-void CpuPlan::RunPart(size_t node, const Step& step, int worker) {
+uint64_t CpuPlan::RunPart(size_t node, const Step& step, int worker, uint64_t now) {
   if (!times_) {
     RunShared(node, step, worker);
-    return;
+    return 0;
   }
-  const uint64_t begin = sdk::NowNanoseconds();
-  if (!RunShared(node, step, worker)) return;
-  times_->Add(worker, list_.nodes()[node]->op_index, begin, sdk::NowNanoseconds());
+  const uint64_t begin = now != 0 ? now : sdk::NowNanoseconds();
+  if (!RunShared(node, step, worker)) return 0;
+  const uint64_t end = sdk::NowNanoseconds();
+  times_->Add(worker, list_.nodes()[node]->op_index, begin, end);
+  return end;
 }
 
 bool CpuPlan::RunShared(size_t node, const Step& step, int worker) {

@@ -105,8 +105,10 @@ class CpuPlan final : public sdk::Plan {
 
  private:
   void Walk(const Step& step, int worker);
-  // Runs the worker's part of a node, or worker 0 the whole of one with a single item.
-  void RunPart(size_t node, const Step& step, int worker);
+  // Runs the worker's part of a node, or worker 0 the whole of one with a single item. Takes the
+  // time if it is known, else 0, and returns it if it is known then: reading the clock takes as
+  // long as a small op.
+  uint64_t RunPart(size_t node, const Step& step, int worker, uint64_t now);
   // Returns whether there was anything left to do for the worker.
   bool RunShared(size_t node, const Step& step, int worker);
 

@@ -29,6 +29,7 @@ struct OpCost {
     operations += other.operations;
     return *this;
   }
+  bool operator==(const OpCost&) const = default;
 };
 
 // A step as far as costs depend on it.
