@@ -246,7 +246,8 @@ std::vector<MemoryAmount> AmountsOf(const json& file) {
   std::vector<MemoryAmount> amounts;
   for (const auto& [type, sum] : file["types"].items()) {
     amounts.push_back(
-        {type, sum["bytes"].get<uint64_t>(), fmt::format("{} tensors", Dump(sum["tensors"]))});
+        {type, sum["bytes"].get<uint64_t>(),
+         fmt::format("{} tensor{}", Dump(sum["tensors"]), sum["tensors"] == 1 ? "" : "s")});
   }
   const json& memory = file["memory"];
   if (!memory.contains("reason")) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "core/base/printable.h"
 #include "core/base/size_text.h"
@@ -34,15 +35,17 @@ std::vector<std::string> MemoryBars(const std::vector<MemoryAmount>& amounts) {
   uint64_t largest = 0;
   size_t width = 0;
   for (const MemoryAmount& amount : amounts) {
-    largest = std::max(largest, amount.bytes);
+    if (amount.has_bar) largest = std::max(largest, amount.bytes);
     width = std::max(width, amount.label.size());
   }
   std::vector<std::string> lines;
   for (const MemoryAmount& amount : amounts) {
-    std::string line = fmt::format("{:<{}} {:>10} {}", amount.label, width, SizeText(amount.bytes),
-                                   Bar(amount.bytes, largest));
-    if (!amount.note.empty()) line += " " + amount.note;
-    lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+    std::string line = fmt::format("{:<{}} {:>10}", amount.label, width, SizeText(amount.bytes));
+    for (const std::string& part :
+         {amount.has_bar ? Bar(amount.bytes, largest) : std::string(), amount.note}) {
+      if (!part.empty()) line += " " + part;
+    }
+    lines.push_back(std::move(line));
   }
   return lines;
 }
@@ -53,10 +56,10 @@ std::vector<std::string> DeviceMemoryBars(const std::vector<DeviceMemory>& devic
     const std::string name = ShownName(device.name);
     amounts.push_back({name + " weights", device.need.weights});
     amounts.push_back({name + " caches", device.need.states});
-    const std::string together =
-        fmt::format("together {}{}", SizeText(device.need.total()),
-                    device.free_bytes > 0 ? " of " + SizeText(device.free_bytes) + " free" : "");
-    amounts.push_back({name + " arenas", device.need.work, together});
+    amounts.push_back({name + " arenas", device.need.work});
+    const std::string free =
+        device.free_bytes > 0 ? fmt::format("of {} free", SizeText(device.free_bytes)) : "";
+    amounts.push_back({name + " together", device.need.total(), free, false});
   }
   return MemoryBars(amounts);
 }

@@ -13,10 +13,11 @@ struct MemoryAmount {
   std::string label;  // fit for a terminal
   uint64_t bytes = 0;
   std::string note = {};  // behind the size
+  bool has_bar = true;
 };
 
 // A line for each amount, in their order: label, size, bar, note. The longest bar is the largest
-// amount; what is not 0 has at least a sliver.
+// amount with one; what is not 0 has at least a sliver.
 std::vector<std::string> MemoryBars(const std::vector<MemoryAmount>& amounts);
 
 struct DeviceMemory {
@@ -25,7 +26,8 @@ struct DeviceMemory {
   uint64_t free_bytes = 0;  // 0: not known
 };
 
-// Bars of the memory of each device: weights, states (KV caches), work (arenas of plans).
+// Bars of the memory of each device: weights, states (KV caches), work (arenas of plans); and their
+// sum. With names such as "vulkan:0", lines of a log fit into 80 columns.
 std::vector<std::string> DeviceMemoryBars(const std::vector<DeviceMemory>& devices);
 
 }  // namespace rullama::cli

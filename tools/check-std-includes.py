@@ -28,7 +28,7 @@ bitset: bitset
 cctype: isalnum islower isprint isspace tolower toupper
 charconv: chars_format errc from_chars to_chars
 chrono: chrono
-cmath: abs ceil cos exp fabs floor fmax fmin isfinite isinf isnan ldexp llround log log10 log1p lround
+cmath: abs ceil cos exp fabs floor fmax fmin isfinite isinf isnan ldexp llround log log10 log1p log2 lround
   pow sin sqrt tanh trunc
 complex: abs complex
 concepts: convertible_to integral unsigned_integral

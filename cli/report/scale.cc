@@ -17,22 +17,21 @@ double RoundStep(double step) {
   return 10 * decade;
 }
 
-// A power of ten, short.
-std::string DecadeText(int exponent) {
-  if (exponent >= -3 && exponent <= 4) return fmt::format("{:g}", std::pow(10, exponent));
-  return fmt::format("1e{}", exponent);
+// `factor`, a digit, times a power of ten, short.
+std::string RoundText(int factor, int exponent) {
+  if (exponent < -3 || exponent > 5) return fmt::format("{}e{}", factor, exponent);
+  return fmt::format("{:g}", factor * std::pow(10, exponent));
 }
 
 // Three marks in each decade, for a short axis.
 std::vector<Tick> TicksWithin(int first, int last) {
   std::vector<Tick> ticks;
   for (int exponent = first; exponent < last; ++exponent) {
-    for (const double factor : {1.0, 2.0, 5.0}) {
-      const double value = factor * std::pow(10, exponent);
-      ticks.push_back({value, fmt::format("{:g}", value)});
+    for (const int factor : {1, 2, 5}) {
+      ticks.push_back({factor * std::pow(10, exponent), RoundText(factor, exponent)});
     }
   }
-  ticks.push_back({std::pow(10, last), fmt::format("{:g}", std::pow(10, last))});
+  ticks.push_back({std::pow(10, last), RoundText(1, last)});
   return ticks;
 }
 
@@ -77,7 +76,7 @@ std::vector<Tick> Scale::Ticks(size_t most) const {
   if (last - first <= 2) return TicksWithin(first, last);
   const int stride = std::max(1, static_cast<int>(std::ceil((last - first) / count)));
   for (int exponent = first; exponent <= last; exponent += stride) {
-    ticks.push_back({std::pow(10, exponent), DecadeText(exponent)});
+    ticks.push_back({std::pow(10, exponent), RoundText(1, exponent)});
   }
   return ticks;
 }
