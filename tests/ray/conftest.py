@@ -62,6 +62,17 @@ def eventually(what, seconds=60):
     return value
 
 
+#: What failures did to requests, in the order of the tests: a name and counts.
+REPORT = []
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Shows the counts of requests beside the failures that were made."""
+    for name, counts in REPORT:
+        line = ", ".join(f"{count} {what}" for what, count in counts.items())
+        terminalreporter.write_line(f"{name}: {line}")
+
+
 class App:
     """The running application."""
 

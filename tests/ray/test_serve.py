@@ -1,18 +1,23 @@
 """The application on a cluster: dialect, routing, cancellation, full queues, lost replicas."""
 
 import asyncio
+import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
+import re
+import resource
 import signal
 import threading
+import time
 
 import pytest
 import requests
 from ray import serve
 
-from conftest import ONGOING, PROGRAM, QUEUED, eventually
+from conftest import ONGOING, PROGRAM, QUEUED, REPORT, eventually
 from rullama.ray import build_app
 from rullama.ray._config import AppConfig
 from rullama.ray._engine import Engine, EngineError
@@ -112,8 +117,8 @@ def test_a_client_that_leaves_ends_its_answer(app):
     eventually(lambda: sum(metric(one, "rullama_slots_busy") for one in states) == 0)
 
 
-def many(app, requests_, tokens=8):
-    with concurrent.futures.ThreadPoolExecutor(requests_) as pool:
+def many(app, requests_, tokens=8, clients=None):
+    with concurrent.futures.ThreadPoolExecutor(clients or requests_) as pool:
         return list(pool.map(lambda i: app.complete(i, tokens), range(requests_)))
 
 
@@ -130,6 +135,19 @@ def assert_each_answered(answers, alone, tokens=8):
     assert [a.status_code for a in answers] == [200] * len(answers)
     texts = [a.json()["choices"][0]["text"] for a in answers]
     assert texts == expected_texts(alone, len(answers), tokens)
+
+
+def counts(name, answers):
+    """Counts what happened to requests, for the report of the tests too."""
+    answered = [one for one in answers if one.status_code == 200]
+    found = {
+        "sent": len(answers),
+        "answered": len(answered),
+        "asked again": sum(one.headers["X-Rullama-Attempts"] != "1" for one in answered),
+        "failed": len(answers) - len(answered),
+    }
+    REPORT.append((name, found))
+    return found
 
 
 def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answered(app):
@@ -149,8 +167,53 @@ def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
     states = app.all_replicas()
     victim = next(iter(states.values()))
     threading.Timer(0.3, lambda: os.kill(victim["pid"], signal.SIGKILL)).start()
-    assert_each_answered(many(app, 2 * ONGOING, tokens=400), alone, tokens=400)
+    answers = many(app, 2 * ONGOING, tokens=400)
+    assert_each_answered(answers, alone, tokens=400)
+    assert counts("engine killed", answers)["asked again"] > 0
     eventually(lambda: (now := app.replicas()) and len(now) == 2 and victim["id"] not in now)
+
+
+def limit_memory(pid):
+    """Leaves a process no memory beyond what it has: its next allocation of pages or threads fails."""
+    with open(f"/proc/{pid}/status") as file:
+        size = int(re.search(r"VmSize:\s+(\d+) kB", file.read())[1]) << 10
+    resource.prlimit(pid, resource.RLIMIT_AS, (size, size))
+
+
+def test_a_replica_out_of_memory_loses_no_request(app, alone):
+    victim = next(iter(app.all_replicas().values()))
+    limit_memory(victim["pid"])
+    answers = many(app, 2 * ONGOING)
+    assert_each_answered(answers, alone)
+    assert counts("replica out of memory", answers)["asked again"] > 0
+    assert victim["id"] not in {one.headers["X-Rullama-Replica"] for one in answers}
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(victim["pid"], signal.SIGKILL)  # if it still answers, but without memory
+    eventually(lambda: victim["id"] not in app.replicas())
+
+
+def test_a_slow_replica_gets_fewer_requests_and_answers_them(app, alone):
+    victim = next(iter(app.all_replicas().values()))
+    over = threading.Event()
+
+    def slow_down():  # to a tenth
+        while not over.is_set():
+            os.kill(victim["pid"], signal.SIGSTOP)
+            time.sleep(0.09)
+            os.kill(victim["pid"], signal.SIGCONT)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=slow_down)
+    thread.start()
+    try:
+        answers = many(app, 4 * ONGOING, clients=ONGOING, tokens=40)
+    finally:
+        over.set()
+        thread.join()
+    assert_each_answered(answers, alone, tokens=40)
+    of_replica = collections.Counter(one.headers["X-Rullama-Replica"] for one in answers)
+    counts("slow replica", answers)["of the slow one"] = of_replica[victim["id"]]
+    assert of_replica[victim["id"]] < len(answers) / 2
 
 
 def test_a_stream_whose_engine_is_killed_ends_with_an_error(app):
@@ -169,7 +232,9 @@ def test_a_replica_that_hangs_is_replaced_and_its_requests_are_answered(app, alo
     states = app.all_replicas()
     victim = next(iter(states.values()))
     os.kill(victim["pid"], signal.SIGSTOP)
-    assert_each_answered(many(app, 2 * ONGOING), alone)
+    answers = many(app, 2 * ONGOING)
+    assert_each_answered(answers, alone)
+    counts("replica that hangs", answers)
     eventually(lambda: victim["id"] not in app.replicas())
     eventually(lambda: not runs(victim["pid"]))
 
@@ -180,7 +245,9 @@ def test_a_lost_node_loses_no_request_and_leaves_no_engine(app, alone, cluster):
     node = next(one for one in cluster.nodes if one.node_id == victim["node"])
     thread = threading.Timer(0.2, lambda: cluster.remove_node(node, allow_graceful=False))
     thread.start()
-    assert_each_answered(many(app, 2 * ONGOING, tokens=400), alone, tokens=400)
+    answers = many(app, 2 * ONGOING, tokens=400)
+    assert_each_answered(answers, alone, tokens=400)
+    counts("node lost", answers)
     thread.join()
     now = app.all_replicas()
     assert victim["id"] not in now and victim["node"] not in {one["node"] for one in now.values()}

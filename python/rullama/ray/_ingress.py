@@ -74,16 +74,18 @@ class Ingress:
         return bytes(body)
 
     async def _answer(self, forward: Forward, path: str) -> Response:
+        asked = 0  # replicas
         lost: _Lost | None = None
         full = False
         for _ in range(self._config.attempts):
             try:
-                return await self._attempt(forward, path)
+                return _counted(await self._attempt(forward, path), asked + 1)
             except BackPressureError:
                 # Ray Serve counts requests as queued while they are handed out, so a burst may find
                 # the queue full although replicas are free.
                 full = True
             except _Lost as error:
+                asked += 1
                 full = False
                 _LOGGER.warning("a replica did not answer, another one is asked: %s", error)
                 lost = error
@@ -93,9 +95,9 @@ class Ingress:
             message = "all replicas are busy and the queue is full; try again later"
             return _error(path, 429, "queue_full", message)
         if lost is not None and lost.answer is not None:
-            return lost.answer
+            return _counted(lost.answer, asked)
         message = f"{self._config.attempts} replicas did not answer; try again later"
-        return _error(path, 503, "replica_unavailable", message)
+        return _counted(_error(path, 503, "replica_unavailable", message), asked)
 
     async def _attempt(self, forward: Forward, path: str) -> Response:
         # No byte reaches the client before the replica has written the first of a stream, or the
@@ -190,6 +192,12 @@ def _is_stream(head: Head) -> bool:
 def _headers(head: Head) -> dict[str, str]:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
     return headers | {"X-Rullama-Replica": head.replica}
+
+
+def _counted(answer: Response, asked: int) -> Response:
+    """The answer, with how many replicas were asked for it."""
+    answer.headers["X-Rullama-Attempts"] = str(asked)
+    return answer
 
 
 def _code_of(body: bytes) -> str:
