@@ -17,6 +17,7 @@ TEST(KernelSourceTest, GlslHasConstantsByIdAndArgumentsInOrder) {
 struct Push {
   uvec2 step;
   uvec2 x;
+  uvec2 addend;
   uvec2 y;
   Extent rows;
   uint n;
@@ -31,6 +32,7 @@ Push p = PushAt(task_push).v;
 layout(push_constant, std430) uniform Push {
   uvec2 step;
   uvec2 x;
+  uvec2 addend;
   uvec2 y;
   Extent rows;
   uint n;
@@ -48,12 +50,13 @@ TEST(KernelSourceTest, OpenClHasTheSameConstantsAndABufferForEachAddress) {
 typedef struct {
   Pointer step;
   Pointer x;
+  Pointer addend;
   Pointer y;
   Extent rows;
   uint n;
   uint parts;
 } Push;
-#define ARGUMENTS __global uchar *step_buffer, __global uchar *x_buffer, __global uchar *y_buffer, const Push push
+#define ARGUMENTS __global uchar *step_buffer, __global uchar *x_buffer, __global uchar *addend_buffer, __global uchar *y_buffer, const Push push
 )");
   const std::string attention = OpenClHeader(Shader::kAttention);
   EXPECT_THAT(attention, HasSubstr("#define kHeads C1\n"));

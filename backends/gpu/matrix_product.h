@@ -92,9 +92,9 @@ HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape)
 // whole steps of the kernels for matrix units.
 HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
                 uint32_t parts = 1);
-// y = the sum of `parts` tensors of rows of n results.
+// y = the sum of `parts` tensors of rows of n results; `adds`: and of what y holds.
 void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
-              int64_t n, uint64_t parts);
+              int64_t n, uint64_t parts, bool adds = false);
 // y = y + x, of rows of n results.
 void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n);
 

@@ -122,6 +122,45 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands op
   plan.scratch().GiveBack(operands.y.scratch);
 }
 
+// A tile of matmul_plain.comp.
+struct PlainTile {
+  uint32_t rows, columns;  // 16, 32 or 64 of each
+  uint32_t depth;          // terms of a step
+  // A block of 4 x 4 results for each.
+  [[nodiscard]] uint32_t threads() const {
+    constexpr uint32_t kResults = 16, kFewest = 32;
+    return std::max(rows * columns / kResults, kFewest);
+  }
+};
+
+// As large as the results allow: those of an adapter are often as few as its rank. With many terms
+// each visit of memory brings a whole line.
+PlainTile PlainTileOf(const Tuning& tuning, int64_t rows, uint64_t columns, uint64_t terms) {
+  constexpr uint64_t kSmall = 16, kLarge = 64, kLargeInSoftware = 32;
+  const uint64_t most = tuning.software ? kLargeInSoftware : kLarge;
+  const auto side = [&](uint64_t results) {
+    return static_cast<uint32_t>(std::clamp(std::bit_ceil(results), kSmall, most));
+  };
+  const bool deep = terms > kSmall && !tuning.software;
+  return {side(static_cast<uint64_t>(std::max<int64_t>(rows, 1))),
+          side(std::max<uint64_t>(columns, 1)), static_cast<uint32_t>(deep ? 2 * kSmall : kSmall)};
+}
+
+// Whether matmul_plain.comp may load and store four neighbours in memory as a vector: rows of both
+// matrices and of the results are whole numbers of vectors.
+bool HasVectors(const kernels::MatMulPlainArgs& args) {
+  const auto whole = [](uint64_t count) { return count % 4 == 0; };
+  const auto whole_dim = [&](const rl_dim& dim) {
+    return dim.t == 0 && dim.r == 0 && whole(static_cast<uint64_t>(dim.constant));
+  };
+  const bool a = args.a_term.word() == 1 ? whole(args.a_row.word()) && whole_dim(args.terms.dim())
+                                         : whole(args.a_term.word()) && whole_dim(args.rows.dim());
+  const bool b = args.b_term.word() == 1
+                     ? whole(args.b_column.word()) && whole_dim(args.terms.dim())
+                     : whole(args.b_term.word());
+  return a && b && whole(args.columns.word());
+}
+
 void EmitWhole(PlanBuilder& plan, const Product& product, const ProductOperands& operands) {
   if (plan.Decisive(product.rows) <= kFewProductRows) {
     EmitGemv(plan, product, operands);
@@ -296,10 +335,15 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
 }
 
 void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
-              int64_t n, uint64_t parts) {
+              int64_t n, uint64_t parts, bool adds) {
   const auto elements = static_cast<uint64_t>(plan.Max(rows) * n);
   DispatchBuilder(plan, kernels::SumParts{.threads = kTileThreads},
-                  {.x = partial, .y = y, .rows = rows, .n = n, .parts = parts})
+                  {.x = partial,
+                   .addend = adds ? BufferArgument(y) : RL_NO_VALUE,
+                   .y = y,
+                   .rows = rows,
+                   .n = n,
+                   .parts = parts})
       .Emit(CeilDiv(elements, kTileThreads));
 }
 
@@ -327,34 +371,31 @@ std::string RefuseGated(const sdk::GraphView& graph, const rl_op& op, uint32_t g
 }
 
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds) {
-  constexpr uint32_t kThreads = 64;
-  constexpr uint64_t kTile = 32;  // of matmul_plain.comp
   const rl_dim rows = args.rows.dim();
   const uint64_t columns = args.columns.word();
+  const auto terms = static_cast<uint64_t>(plan.Max(args.terms.dim()));
+  const PlainTile tile = PlainTileOf(plan.tuning(), plan.Decisive(rows), columns, terms);
   const auto tiles_of = [&](int64_t count) {
-    return CeilDiv(static_cast<uint64_t>(count), kTile) * CeilDiv(columns, kTile);
+    return CeilDiv(static_cast<uint64_t>(count), tile.rows) * CeilDiv(columns, tile.columns);
   };
-  const uint64_t parts = PartsOfSums(plan.tuning(), tiles_of(plan.Decisive(rows)),
-                                     static_cast<uint64_t>(plan.Max(args.terms.dim())));
+  const uint64_t parts = PartsOfSums(plan.tuning(), tiles_of(plan.Decisive(rows)), terms);
   const Operand y = args.y.operand();
   const uint64_t bytes = static_cast<uint64_t>(plan.Max(rows)) * columns * sizeof(float);
   if (parts > 1) args.y = plan.scratch().Take(parts * bytes);
-  const bool adds_here = adds && parts == 1;
-  DispatchBuilder(
-      plan, kernels::MatMulPlain{.threads = plan.tuning().Threads(kThreads), .adds = adds_here},
-      args)
+  DispatchBuilder(plan,
+                  kernels::MatMulPlain{.threads = plan.tuning().Threads(tile.threads()),
+                                       .adds = adds && parts == 1,
+                                       .tile_rows = tile.rows,
+                                       .tile_columns = tile.columns,
+                                       .depth = tile.depth,
+                                       .by_term_a = args.a_term.word() == 1,
+                                       .by_term_b = args.b_term.word() == 1,
+                                       .vectors = HasVectors(args)},
+                  args)
       .Emit(tiles_of(plan.Max(rows)), parts);
   if (parts == 1) return;
   const Scratch partial = args.y.operand().scratch;
-  const auto n = static_cast<int64_t>(columns);
-  if (adds) {
-    const Scratch sum = plan.scratch().Take(bytes);
-    AddParts(plan, partial, {.scratch = sum}, rows, n, parts);
-    AddTo(plan, y, {.scratch = sum}, rows, n);
-    plan.scratch().GiveBack(sum);
-  } else {
-    AddParts(plan, partial, y, rows, n, parts);
-  }
+  AddParts(plan, partial, y, rows, static_cast<int64_t>(columns), parts, adds);
   plan.scratch().GiveBack(partial);
 }
 
