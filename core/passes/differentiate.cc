@@ -107,7 +107,8 @@ class Recomputation {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       for (const ValueId result : graph.ops[i].results) {
         again[result] = part[i] > 0 && part[i] < checkpoints.size() &&
-                        graph.value(result).lifetime == Lifetime::kTransient;
+                        graph.value(result).lifetime == Lifetime::kTransient &&
+                        !IsDear(graph, graph.ops[i]);
       }
     }
     for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -121,6 +122,16 @@ class Recomputation {
   }
 
  private:
+  // Whether the results of an op take much more time than memory: those of attention, and of
+  // products with rows that are much longer than theirs.
+  static bool IsDear(const Graph& graph, const Op& op) {
+    constexpr int64_t kMuchLonger = 4;
+    if (op.kind == OpKind::kAttention) return true;
+    if (op.kind != OpKind::kMatMul) return false;
+    const int64_t terms = graph.type(op.inputs[operands::MatMul::x]).last().constant;
+    return terms >= kMuchLonger * graph.type(op.results[0]).last().constant;
+  }
+
   // The part of each op: the number of checkpoints that are computed before it.
   static Result<std::vector<size_t>> PartsOf(const Graph& graph,
                                              const std::vector<std::string>& checkpoints) {

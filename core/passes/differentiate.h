@@ -39,7 +39,9 @@ struct Differentiation {
   std::vector<std::string> observed;
   // The ends of the parts of the graph that are computed again for their derivatives, in the order
   // of the graph: part i reaches from checkpoints[i - 1] to checkpoints[i]. Of a part only what
-  // other parts use is kept. What precedes the first checkpoint or follows the last one is kept.
+  // other parts use is kept, and results that take much more time than memory: those of attention
+  // and of products that are narrower than their operand. What precedes the first checkpoint or
+  // follows the last one is kept.
   std::vector<std::string> checkpoints;
 };
 

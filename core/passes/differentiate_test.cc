@@ -521,7 +521,7 @@ Adapted WithAdapters(const std::vector<int>& layers) {
   for (const int layer : layers) {
     const std::string weight = "layer" + std::to_string(layer) + ".w";
     pairs.push_back({.weight = weight,
-                     .rank = 2,
+                     .rank = 3,
                      .inputs = kWidth,
                      .outputs = kWidth,
                      .lifetime = Lifetime::kState,
