@@ -28,7 +28,8 @@ int FirstOld(__local const Shared* s, uint row, int past) {
 bool Sees(__local const Shared* s, uint row, int slot, int pos, bool fresh, int past) {
   if (s->slot[row] != slot) return false;
   if (kCanvas != 0) return fresh || pos >= FirstOld(s, row, past);
-  return pos <= s->last[row] && (kWindow == 0 ? true : s->pos[row] - pos < kWindow);
+  if (kWindow != 0 && s->pos[row] - pos >= kWindow) return false;
+  return pos <= s->last[row];
 }
 
 float4 LoadFour(__global const Element* from) {

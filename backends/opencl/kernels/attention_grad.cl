@@ -82,6 +82,6 @@ Bounds NoRows() {
 bool MaySee(Bounds queries, Bounds keys) {
   if (queries.first_slot > keys.last_slot || keys.first_slot > queries.last_slot) return false;
   if (kCanvas != 0) return true;
-  return keys.first_pos <= queries.last_pos &&
-         (kWindow == 0 || queries.first_pos - keys.last_pos < kWindow);
+  if (kWindow != 0 && queries.first_pos - keys.last_pos >= kWindow) return false;
+  return keys.first_pos <= queries.last_pos;
 }

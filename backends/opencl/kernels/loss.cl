@@ -86,7 +86,7 @@ KERNEL(loss) {
       y[i] = value;
     }
 #if kOp == kHead
-    if (!counts && ME == 0) AT(float, loss)[row] = 0.0f;
+    if (ME == 0 && !counts) AT(float, loss)[row] = 0.0f;
 #endif
 #endif
   }
