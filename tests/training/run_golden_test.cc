@@ -1,11 +1,14 @@
 // Training on a backend against an independent implementation: gradients of a step, twenty steps
-// of AdamW, and what must not change a byte.
+// of AdamW, and what must not change a byte. RULLAMA_TRAINING_DEVICES, for example
+// "vulkan:0,opencl:1", adds all models on these devices, by backend and index.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -28,6 +31,8 @@ constexpr StepTolerance kF32 = {4e-5, 1e-4, 1e-3};
 // Where products with block weights round activations to 16 bits, each is off by up to 3e-5
 // (docs/numerics.md), and layers add up to ten times as much.
 constexpr StepTolerance k16Bits = {1e-3, 1e-3, 3e-3};
+// Where they round them to f16, as matrix units do.
+constexpr StepTolerance kHalves = {2e-3, 1e-2, 3e-2};
 // After twenty steps. Adam divides the noise of small gradients by its own size.
 constexpr double kRunLossTolerance = 3e-4;
 constexpr double kAdapterTolerance = 2.4e-3;
@@ -39,12 +44,11 @@ struct OpenDevice {
       std::make_unique<Registry>(RegistryOptions::FromProcess(), host);
   std::unique_ptr<Device> device;
 
-  explicit OpenDevice(const char* backend) {
+  OpenDevice(const std::string& backend, uint32_t index) {
     registry->RegisterBuiltIn("reference", ReferencePluginQuery);
     const auto plugin = Must(registry->Find(backend));
-    const bool is_cpu = std::string(backend) == "cpu";
     using Options = std::vector<std::pair<std::string, std::string>>;
-    device = Must(plugin->Open(0, is_cpu ? Options{{"threads", "1"}} : Options{}));
+    device = Must(plugin->Open(index, backend == "cpu" ? Options{{"threads", "1"}} : Options{}));
   }
 };
 
@@ -83,7 +87,8 @@ std::string Itself(const std::string& name) { return name; }
 
 struct RunCase {
   GoldenCase golden;
-  const char* backend;
+  std::string backend;
+  uint32_t device = 0;
 };
 void PrintTo(const RunCase& test, std::ostream* out) {
   PrintTo(test.golden, out);
@@ -106,6 +111,11 @@ Tensors Saved(Trainer& trainer) {
 
 bool IsPlain(const RunCase& test) { return std::string(test.golden.type) == "f16"; }
 
+StepTolerance ToleranceOf(const RunCase& test, const Device& device) {
+  if (IsPlain(test)) return kF32;
+  return device.description().type == RL_DEVICE_CPU ? k16Bits : kHalves;
+}
+
 // Gradients of quantised models are stored for one of them, the norms of all tensors for each.
 bool HasGradients(const RunCase& test) {
   return IsPlain(test) || std::string(test.golden.model) == "e2b";
@@ -127,7 +137,7 @@ void ExpectGradients(const RunCase& test, const Tensors& found, const Tensors& e
     worst = std::max(worst, whole.Add(found.at(name), values));
   }
   std::printf("%s %s on %s: gradient off by %.2g, worst tensor %.2g\n", test.golden.model,
-              test.golden.type, test.backend, whole.value(), worst);
+              test.golden.type, test.backend.c_str(), whole.value(), worst);
   EXPECT_LT(whole.value(), tolerance.gradient);
   EXPECT_LT(worst, tolerance.worst);
 }
@@ -136,12 +146,12 @@ void ExpectGradients(const RunCase& test, const Tensors& found, const Tensors& e
 // goes on from what another one had after a step.
 TEST_P(StepGolden, Gradients) {
   const Golden golden(GetParam().golden);
-  const StepTolerance tolerance = IsPlain(GetParam()) ? kF32 : k16Bits;
   const nlohmann::json& cases = golden.json.at("cases");
   const nlohmann::json& chat = cases.at(golden.chat);
   const Example example = ExampleOf(cases.at("chat"), golden.model->facts().vocabulary);
   const Example* examples[] = {&example};
-  OpenDevice opened(GetParam().backend);
+  OpenDevice opened(GetParam().backend, GetParam().device);
+  const StepTolerance tolerance = ToleranceOf(GetParam(), *opened.device);
   const Tensors init = golden.Read("lora.init.safetensors");
 
   const auto kept = MakeTrainer(golden, *opened.device);
@@ -177,7 +187,7 @@ TEST_P(RunGolden, TwentyStepsOfAdamW) {
   for (const auto& sequence : run.at("sequences")) {
     sequences.push_back(ExampleOf(sequence, golden.model->facts().vocabulary));
   }
-  OpenDevice opened(GetParam().backend);
+  OpenDevice opened(GetParam().backend, GetParam().device);
   const auto trainer = MakeTrainer(golden, *opened.device);
   Fill(*trainer, golden.Read("lora.init.safetensors"), /*zero_b=*/true);
   for (size_t i = 0; i < run.at("micro_batches").size(); ++i) {
@@ -198,27 +208,51 @@ TEST_P(RunGolden, TwentyStepsOfAdamW) {
     error.Add(found.at(weight.tensor + ".lora_a"), weight.a);
     error.Add(found.at(weight.tensor + ".lora_b"), weight.b);
   }
-  std::printf("%s on %s: adapter off by %.2g\n", GetParam().golden.model, GetParam().backend,
-              error.value());
+  std::printf("%s on %s: adapter off by %.2g\n", GetParam().golden.model,
+              GetParam().backend.c_str(), error.value());
   EXPECT_LT(error.value(), kAdapterTolerance);
 }
 
+// `cases`, and these models on the devices of RULLAMA_TRAINING_DEVICES.
+std::vector<RunCase> WithDevices(std::vector<RunCase> cases,
+                                 const std::vector<GoldenCase>& models) {
+  const char* listed = std::getenv("RULLAMA_TRAINING_DEVICES");
+  std::istringstream devices(listed == nullptr ? "" : listed);
+  for (std::string device; std::getline(devices, device, ',');) {
+    const size_t colon = device.find(':');
+    const auto index = static_cast<uint32_t>(std::stoul(device.substr(colon + 1)));
+    for (const GoldenCase& model : models) {
+      cases.push_back({model, device.substr(0, colon), index});
+    }
+  }
+  return cases;
+}
+
 const auto kRunName = [](const testing::TestParamInfo<RunCase>& test) {
-  return std::string(test.param.golden.model) + "_" + test.param.golden.type + "_" +
-         test.param.backend;
+  const std::string name = std::string(test.param.golden.model) + "_" + test.param.golden.type;
+  return name + "_" + test.param.backend + std::to_string(test.param.device) + "_" +
+         std::to_string(test.index);
 };
-INSTANTIATE_TEST_SUITE_P(
-    Plain, StepGolden,
-    testing::Values(RunCase{{"e2b", "f16"}, "cpu"}, RunCase{{"dense", "f16"}, "cpu"},
-                    RunCase{{"moe", "f16"}, "cpu"}, RunCase{{"e2b", "Q4_K_M"}, "cpu"},
-                    RunCase{{"dense", "Q4_K_M"}, "cpu"}, RunCase{{"moe", "Q4_K_M"}, "cpu"},
-                    RunCase{{"dense", "f16"}, "vulkan"}, RunCase{{"moe", "f16"}, "opencl"}),
-    kRunName);
-INSTANTIATE_TEST_SUITE_P(Plain, RunGolden,
-                         testing::Values(RunCase{{"e2b", "f16"}, "cpu"},
-                                         RunCase{{"dense", "f16"}, "cpu"},
-                                         RunCase{{"moe", "f16"}, "cpu"}),
+const GoldenCase kE2b{"e2b", "f16"}, kDense{"dense", "f16"}, kMoe{"moe", "f16"},
+    kE2bQuantised{"e2b", "Q4_K_M"}, kDenseQuantised{"dense", "Q4_K_M"},
+    kMoeQuantised{"moe", "Q4_K_M"};
+INSTANTIATE_TEST_SUITE_P(Plain, StepGolden,
+                         testing::ValuesIn(WithDevices({{kE2b, "cpu"},
+                                                        {kDense, "cpu"},
+                                                        {kMoe, "cpu"},
+                                                        {kE2bQuantised, "cpu"},
+                                                        {kDenseQuantised, "cpu"},
+                                                        {kMoeQuantised, "cpu"},
+                                                        {kDense, "vulkan"},
+                                                        {kMoe, "opencl"}},
+                                                       {kE2b, kDense, kMoe, kE2bQuantised,
+                                                        kDenseQuantised, kMoeQuantised})),
                          kRunName);
+INSTANTIATE_TEST_SUITE_P(
+    Plain, RunGolden,
+    testing::ValuesIn(WithDevices({{kE2b, "cpu"}, {kDense, "cpu"}, {kMoe, "cpu"}},
+                                  {kE2b, kDense, kMoe})),
+    kRunName);
 
 }  // namespace
 }  // namespace rullama::training
