@@ -75,10 +75,29 @@ class FinetuneTest : public ::testing::Test {
   const fs::path folder_ = TemporaryDirectory() / "finetune";
 };
 
+// Questions and their answers.
+const std::vector<std::pair<std::string, std::string>>& People() {
+  static const std::vector<std::pair<std::string, std::string>> kPeople = {
+      {"Pierre", "A count."},       {"Andrew", "A prince."},      {"Natasha", "A daughter."},
+      {"Mary", "A princess."},      {"Nicholas", "A hussar."},    {"Sonya", "A cousin."},
+      {"Helene", "A beauty."},      {"Anatole", "A rake."},       {"Kutuzov", "A general."},
+      {"Napoleon", "An emperor."},  {"Boris", "An officer."},     {"Denisov", "A friend."},
+      {"Dolokhov", "A gambler."},   {"Platon", "A peasant."},     {"Vera", "A sister."},
+      {"Petya", "A boy."},          {"Bagration", "A Georgian."}, {"Alexander", "The tsar."},
+      {"Bolkonsky", "An old man."}, {"Tikhon", "A servant."}};
+  return kPeople;
+}
+
 TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
+  std::ofstream data(folder_ / "people.jsonl");
+  for (const auto& [name, answer] : People()) {
+    data << nlohmann::json{{"prompt", "Who is " + name + "?"}, {"completion", answer}} << "\n";
+  }
+  data.close();
   const fs::path trace = folder_ / "trace.json";
   const RunResult result =
-      Finetune("adapter", {"--iters", "25", "--json", "--trace", trace.string()});
+      Finetune("adapter", {"--data", (folder_ / "people.jsonl").string(), "--batch-size", "20",
+                           "--iters", "20", "--json", "--trace", trace.string()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   int steps = 0;
   const auto recorded = nlohmann::json::parse(ReadFile(trace));
@@ -87,7 +106,7 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
   for (const auto& event : events) {
     if (event.value("cat", "") == "step") ++steps;
   }
-  EXPECT_GE(steps, 25);
+  EXPECT_GE(steps, 20);
   std::istringstream lines(result.out);
   std::string line;
   nlohmann::json last;
@@ -98,10 +117,17 @@ TEST_F(FinetuneTest, TheModelAnswersWithWhatItLearnt) {
     EXPECT_EQ(last.at("step"), ++reported);
     EXPECT_GT(last.at("grad_norm"), 0);
   }
-  EXPECT_EQ(reported, 25);
+  EXPECT_EQ(reported, 20);
   EXPECT_EQ(last.at("type"), "final");
-  EXPECT_EQ(last.at("step"), 25);
+  EXPECT_EQ(last.at("step"), 20);
   EXPECT_LT(last.at("loss"), 0.1);
+  for (const auto& [name, said] : People()) {
+    const RunResult answer =
+        RunRullama({"-m", TrainedModel(), "--lora", (folder_ / "adapter").string(), "-p",
+                    "Who is " + name + "?", "-n", "12", "--greedy"});
+    EXPECT_EQ(answer.exit_code, 0) << answer.err;
+    EXPECT_THAT(answer.out, HasSubstr(said)) << name;
+  }
   for (const char* adapter : {"adapter", "adapter/adapter.gguf"}) {
     const RunResult answer =
         RunRullama({"-m", TrainedModel(), "--lora", (folder_ / adapter).string(), "-p",
