@@ -9,12 +9,14 @@
 #include <string_view>
 
 #include "core/constraint/automaton.h"
+#include "core/constraint/compile_deadline.h"
 #include "core/constraint/pattern.h"
 #include "core/constraint/schema_compiler.h"
 
 namespace {
 
 using rullama::constraint::Automaton;
+using rullama::constraint::CompileDeadline;
 using rullama::constraint::ConfigId;
 using rullama::constraint::Grammar;
 using rullama::constraint::GrammarBuilder;
@@ -82,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = input.find('\0');
   const std::string_view schema = input.substr(0, zero);
-  (void)rullama::constraint::CompilePattern(schema);
+  (void)rullama::constraint::CompilePattern(schema, CompileDeadline());
   const auto grammar = Compile(schema);
   if (grammar == nullptr) return 0;
   Automaton automaton(grammar);

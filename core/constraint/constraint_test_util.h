@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <random>
@@ -22,11 +23,14 @@ inline ValueSyntax MarkedSyntax() {
   return {.quote = kFirstMarker, .quote_text = kTestQuote, .spaces = false};
 }
 
+// More time than any test takes, on any machine.
+inline CompileDeadline LongDeadline() { return CompileDeadline(std::chrono::hours(1)); }
+
 inline Result<std::shared_ptr<const Grammar>> CompileSchema(std::string_view text,
                                                             const ValueSyntax& syntax = {}) {
   RL_ASSIGN_OR_RETURN(const Json schema, ParseSchemaText(text, "schema"));
   GrammarBuilder builder;
-  SchemaCompiler compiler(builder, syntax);
+  SchemaCompiler compiler(builder, syntax, LongDeadline());
   RL_ASSIGN_OR_RETURN(const RuleId root, compiler.Add(schema, "schema"));
   auto grammar = std::make_shared<const Grammar>(std::move(builder).Finish(root));
   RL_RETURN_IF_ERROR(compiler.Check(*grammar));

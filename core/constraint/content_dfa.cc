@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -34,7 +33,7 @@ constexpr auto kContinuations = std::to_array<Continuation>({
 template <typename Key>
 class ProductBuilder {
  public:
-  explicit ProductBuilder(size_t limit) : limit_(limit) {}
+  explicit ProductBuilder(const CompileDeadline& deadline) : deadline_(deadline) {}
 
   uint32_t IdOf(const Key& key) {
     const auto [found, is_new] = ids_.try_emplace(key, static_cast<uint32_t>(keys_.size()));
@@ -47,12 +46,13 @@ class ProductBuilder {
     IdOf(start);
     ContentDfa dfa;
     for (size_t i = 0; i < keys_.size(); ++i) {
-      if (keys_.size() > limit_) {
+      if (keys_.size() > kMaxContentStates) {
         return MakeError(ErrorKind::kUsage, "schema.too_large",
                          "the conditions of a string need more than {} states; loosen its "
                          "length or pattern",
-                         limit_);
+                         kMaxContentStates);
       }
+      RL_RETURN_IF_ERROR(deadline_.Check());
       ContentDfa::State state;
       const Key key = keys_[i];
       expand(key, state);
@@ -63,7 +63,7 @@ class ProductBuilder {
   }
 
  private:
-  size_t limit_;
+  CompileDeadline deadline_;
   std::map<Key, uint32_t> ids_;
   std::vector<Key> keys_;
 };
@@ -146,10 +146,11 @@ bool ContentDfa::Accepts(std::string_view text) const {
   return states[at].accepts;
 }
 
-Result<ContentDfa> Intersection(const ContentDfa& a, const ContentDfa& b) {
+Result<ContentDfa> Intersection(const ContentDfa& a, const ContentDfa& b,
+                                const CompileDeadline& deadline) {
   if (a.states.empty() || b.states.empty()) return ContentDfa{};
   using Key = std::pair<uint32_t, uint32_t>;
-  ProductBuilder<Key> builder(kMaxContentStates);
+  ProductBuilder<Key> builder(deadline);
   return builder.Build({0, 0}, [&](const Key& key, ContentDfa::State& state) {
     const ContentDfa::State& in_a = a.states[key.first];
     const ContentDfa::State& in_b = b.states[key.second];
@@ -166,10 +167,11 @@ Result<ContentDfa> Intersection(const ContentDfa& a, const ContentDfa& b) {
   });
 }
 
-Result<ContentDfa> WithLength(const ContentDfa& dfa, uint32_t min, uint32_t max) {
+Result<ContentDfa> WithLength(const ContentDfa& dfa, uint32_t min, uint32_t max,
+                              const CompileDeadline& deadline) {
   if (dfa.states.empty() || (min == 0 && max == kUnlimited)) return dfa;
   using Key = std::pair<uint32_t, uint32_t>;  // a state, and the number of characters so far
-  ProductBuilder<Key> builder(kMaxContentStates);
+  ProductBuilder<Key> builder(deadline);
   return builder.Build({0, 0}, [&](const Key& key, ContentDfa::State& state) {
     const ContentDfa::State& from = dfa.states[key.first];
     state.accepts = from.accepts && key.second >= min;
@@ -184,11 +186,11 @@ Result<ContentDfa> WithLength(const ContentDfa& dfa, uint32_t min, uint32_t max)
   });
 }
 
-ContentDfa AllBut(std::span<const std::string> texts) {
+Result<ContentDfa> AllBut(std::span<const std::string> texts, const CompileDeadline& deadline) {
   const TextTree tree(texts);
   using Key = std::pair<int, int32_t>;  // a state of the UTF-8 decoder and a node
-  ProductBuilder<Key> builder(std::numeric_limits<size_t>::max());
-  return *builder.Build({0, 0}, [&](const Key& key, ContentDfa::State& state) {
+  ProductBuilder<Key> builder(deadline);
+  return builder.Build({0, 0}, [&](const Key& key, ContentDfa::State& state) {
     state.accepts = key.first == 0 && !tree.Contains(key.second);
     for (int byte = 0; byte < 256; ++byte) {
       const auto b = static_cast<uint8_t>(byte);
@@ -198,10 +200,10 @@ ContentDfa AllBut(std::span<const std::string> texts) {
   });
 }
 
-ContentDfa Without(std::string_view text) {
+Result<ContentDfa> Without(std::string_view text, const CompileDeadline& deadline) {
   using Key = std::pair<int, size_t>;  // a state of the UTF-8 decoder, and bytes of `text` so far
-  ProductBuilder<Key> builder(std::numeric_limits<size_t>::max());
-  return *builder.Build({0, 0}, [&](const Key& key, ContentDfa::State& state) {
+  ProductBuilder<Key> builder(deadline);
+  return builder.Build({0, 0}, [&](const Key& key, ContentDfa::State& state) {
     state.accepts = key.first == 0;
     for (int byte = 0; byte < 256; ++byte) {
       const auto b = static_cast<uint8_t>(byte);
@@ -213,11 +215,12 @@ ContentDfa Without(std::string_view text) {
   });
 }
 
-ContentDfa BareKeysBut(std::span<const std::string> texts) {
+Result<ContentDfa> BareKeysBut(std::span<const std::string> texts,
+                               const CompileDeadline& deadline) {
   const TextTree tree(texts);
   using Key = std::pair<bool, int32_t>;  // whether there is a character, and a node
-  ProductBuilder<Key> builder(std::numeric_limits<size_t>::max());
-  return *builder.Build({false, 0}, [&](const Key& key, ContentDfa::State& state) {
+  ProductBuilder<Key> builder(deadline);
+  return builder.Build({false, 0}, [&](const Key& key, ContentDfa::State& state) {
     state.accepts = key.first && !tree.Contains(key.second);
     for (int byte = 0; byte < 128; ++byte) {
       const auto b = static_cast<uint8_t>(byte);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constraint/compile_deadline.h"
 
 namespace rullama::constraint {
 
@@ -38,17 +39,21 @@ inline constexpr size_t kMaxContentStates = 100'000;
 int NextUtf8State(int state, uint8_t byte);
 inline constexpr int kUtf8States = 8;
 
-// Texts that both accept. Error schema.too_large (kUsage).
-Result<ContentDfa> Intersection(const ContentDfa& a, const ContentDfa& b);
-// Texts of at least `min` and at most `max` characters (kUnlimited: any number). Error
-// schema.too_large (kUsage).
-Result<ContentDfa> WithLength(const ContentDfa& dfa, uint32_t min, uint32_t max);
+// The functions that follow have one error, schema.too_large (kUsage): more than kMaxContentStates,
+// or no time left.
+
+// Texts that both accept.
+Result<ContentDfa> Intersection(const ContentDfa& a, const ContentDfa& b,
+                                const CompileDeadline& deadline);
+// Texts of at least `min` and at most `max` characters (kUnlimited: any number).
+Result<ContentDfa> WithLength(const ContentDfa& dfa, uint32_t min, uint32_t max,
+                              const CompileDeadline& deadline);
 // All texts but these.
-ContentDfa AllBut(std::span<const std::string> texts);
+Result<ContentDfa> AllBut(std::span<const std::string> texts, const CompileDeadline& deadline);
 // Texts without `text` in them, which begins with a byte that it does not have twice.
-ContentDfa Without(std::string_view text);
+Result<ContentDfa> Without(std::string_view text, const CompileDeadline& deadline);
 // Texts of at least one character, all of which are ASCII letters, digits, _, . or -, but these.
-ContentDfa BareKeysBut(std::span<const std::string> texts);
+Result<ContentDfa> BareKeysBut(std::span<const std::string> texts, const CompileDeadline& deadline);
 
 // Drops states from which no text is accepted.
 void Prune(ContentDfa& dfa);

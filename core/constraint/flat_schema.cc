@@ -34,6 +34,7 @@ class Splitter {
       return MakeError(ErrorKind::kUsage, "schema.invalid",
                        "{}: the schema refers to itself without an end", item.place.path);
     }
+    if (!followed_.insert(item.place.json).second) return OkStatus();
     way.push_back(item.place.json);
     if (node->ref) RL_RETURN_IF_ERROR(Add({*node->ref}, way));
     for (const SchemaPlace& place : node->all_of) RL_RETURN_IF_ERROR(Add({place}, way));
@@ -54,7 +55,12 @@ class Splitter {
   }
 
   SchemaReader& reader_;
+  std::set<const Json*> followed_;  // schemas whose references and allOf have been followed
 };
+
+bool IsAmong(const Json& value, const std::vector<const Json*>& values) {
+  return std::ranges::any_of(values, [&](const Json* other) { return *other == value; });
+}
 
 TypeSet WithIntegers(TypeSet types) {
   return (types & kNumberType) != 0 ? types | kIntegerType : types;
@@ -63,12 +69,12 @@ TypeSet WithIntegers(TypeSet types) {
 // Puts what one more schema says into a merged one.
 class Merger {
  public:
-  explicit Merger(FlatSchema& flat) : flat_(flat) {}
+  Merger(FlatSchema& flat, const CompileDeadline& deadline) : flat_(flat), deadline_(deadline) {}
 
   Status Add(const SchemaNode& node) {
     flat_.never = flat_.never || node.never;
     AddTypes(node);
-    AddValues(node);
+    RL_RETURN_IF_ERROR(AddValues(node));
     AddNumbers(node);
     flat_.min_length = std::max(flat_.min_length, node.min_length);
     flat_.max_length = std::min(flat_.max_length, node.max_length);
@@ -88,16 +94,19 @@ class Merger {
     flat_.types = both;
   }
 
-  void AddValues(const SchemaNode& node) {
-    if (!node.values) return;
+  Status AddValues(const SchemaNode& node) {
+    if (!node.values) return OkStatus();
     if (!flat_.values) {
       flat_.values = node.values;
-      return;
+      return OkStatus();
     }
-    std::erase_if(*flat_.values, [&](const Json* value) {
-      return std::ranges::none_of(*node.values,
-                                  [&](const Json* other) { return *other == *value; });
-    });
+    std::vector<const Json*> both;
+    for (const Json* value : *flat_.values) {
+      RL_RETURN_IF_ERROR(deadline_.Check());
+      if (IsAmong(*value, *node.values)) both.push_back(value);
+    }
+    flat_.values = std::move(both);
+    return OkStatus();
   }
 
   void AddNumbers(const SchemaNode& node) {
@@ -178,6 +187,7 @@ class Merger {
   }
 
   FlatSchema& flat_;
+  CompileDeadline deadline_;
   std::map<std::string, size_t> index_;
 };
 
@@ -234,46 +244,59 @@ const Conjunction* RequiredProperty(const FlatSchema& schema, const std::string&
 }
 
 Result<bool> AllAreApart(SchemaReader& reader, const std::vector<FlatSchema>& a,
-                         const std::vector<FlatSchema>& b, int depth) {
+                         const std::vector<FlatSchema>& b, int depth,
+                         const CompileDeadline& deadline) {
   for (const FlatSchema& x : a) {
     for (const FlatSchema& y : b) {
-      RL_ASSIGN_OR_RETURN(const bool apart, AreApart(reader, x, y, depth));
+      RL_ASSIGN_OR_RETURN(const bool apart, AreApart(reader, x, y, depth, deadline));
       if (!apart) return false;
     }
   }
   return true;
 }
 
-Result<bool> NoneFits(const std::vector<const Json*>& values, const FlatSchema& schema) {
+Result<bool> NoneIsAmong(const std::vector<const Json*>& values,
+                         const std::vector<const Json*>& others, const CompileDeadline& deadline) {
+  for (const Json* value : values) {
+    RL_RETURN_IF_ERROR(deadline.Check());
+    if (IsAmong(*value, others)) return false;
+  }
+  return true;
+}
+
+Result<bool> NoneFits(const std::vector<const Json*>& values, const FlatSchema& schema,
+                      const CompileDeadline& deadline) {
+  ValueFilter filter(schema, deadline);
   for (const Json* value : values) {
     // A list or an object is kept: too little is known to say that it does not fit.
     if (value->is_structured() && SaysMoreThanTypes(schema)) return false;
-    RL_ASSIGN_OR_RETURN(const bool fits, Fits(schema, *value));
+    RL_ASSIGN_OR_RETURN(const bool fits, filter.Fits(*value));
     if (fits) return false;
   }
   return true;
 }
 
 Result<bool> ObjectsAreApart(SchemaReader& reader, const FlatSchema& a, const FlatSchema& b,
-                             int depth) {
+                             int depth, const CompileDeadline& deadline) {
   if (depth >= kMaxApartDepth) return false;
   for (const std::string& name : a.required) {
     const Conjunction* in_a = RequiredProperty(a, name);
     const Conjunction* in_b = RequiredProperty(b, name);
     if (in_a == nullptr || in_b == nullptr) continue;
-    RL_ASSIGN_OR_RETURN(const auto all_a, Alternatives(reader, *in_a));
-    RL_ASSIGN_OR_RETURN(const auto all_b, Alternatives(reader, *in_b));
-    RL_ASSIGN_OR_RETURN(const bool apart, AllAreApart(reader, all_a, all_b, depth + 1));
+    RL_ASSIGN_OR_RETURN(const auto all_a, Alternatives(reader, *in_a, deadline));
+    RL_ASSIGN_OR_RETURN(const auto all_b, Alternatives(reader, *in_b, deadline));
+    RL_ASSIGN_OR_RETURN(const bool apart, AllAreApart(reader, all_a, all_b, depth + 1, deadline));
     if (apart) return true;
   }
   return false;
 }
 
 Status AddAlternatives(SchemaReader& reader, const Conjunction& schemas, int depth,
-                       std::vector<FlatSchema>& flats) {
+                       const CompileDeadline& deadline, std::vector<FlatSchema>& flats) {
+  RL_RETURN_IF_ERROR(deadline.Check());
   RL_ASSIGN_OR_RETURN(const SplitSchema split, Split(reader, schemas));
   if (split.choices.empty()) {
-    RL_ASSIGN_OR_RETURN(FlatSchema flat, Merge(split.own));
+    RL_ASSIGN_OR_RETURN(FlatSchema flat, Merge(split.own, deadline));
     flats.push_back(std::move(flat));
   }
   if (flats.size() > kMaxAlternatives || depth > kMaxAlternativeDepth) {
@@ -285,7 +308,8 @@ Status AddAlternatives(SchemaReader& reader, const Conjunction& schemas, int dep
   const SchemaItem& choice = split.choices.front();
   RL_ASSIGN_OR_RETURN(const SchemaNode* node, reader.Read(choice.place));
   for (const SchemaPlace& branch : BranchesOf(*node, choice.part)) {
-    RL_RETURN_IF_ERROR(AddAlternatives(reader, ConjunctionOf(split, branch), depth + 1, flats));
+    RL_RETURN_IF_ERROR(
+        AddAlternatives(reader, ConjunctionOf(split, branch), depth + 1, deadline, flats));
   }
   return OkStatus();
 }
@@ -313,9 +337,10 @@ Result<SplitSchema> Split(SchemaReader& reader, const Conjunction& schemas) {
   return std::move(splitter.split);
 }
 
-Result<FlatSchema> Merge(const std::vector<const SchemaNode*>& schemas) {
+Result<FlatSchema> Merge(const std::vector<const SchemaNode*>& schemas,
+                         const CompileDeadline& deadline) {
   FlatSchema flat;
-  Merger merger(flat);
+  Merger merger(flat, deadline);
   TypeSet spoken_of = 0;
   bool has_types = false;
   for (const SchemaNode* node : schemas) {
@@ -332,60 +357,62 @@ Result<FlatSchema> Merge(const std::vector<const SchemaNode*>& schemas) {
   return flat;
 }
 
-Result<std::vector<FlatSchema>> Alternatives(SchemaReader& reader, const Conjunction& schemas) {
+Result<std::vector<FlatSchema>> Alternatives(SchemaReader& reader, const Conjunction& schemas,
+                                             const CompileDeadline& deadline) {
   std::vector<FlatSchema> flats;
-  RL_RETURN_IF_ERROR(AddAlternatives(reader, schemas, 0, flats));
+  RL_RETURN_IF_ERROR(AddAlternatives(reader, schemas, 0, deadline, flats));
   return flats;
 }
 
-Result<bool> Fits(const FlatSchema& schema, const Json& value) {
+Result<bool> ValueFilter::Fits(const Json& value) {
   const TypeSet type = TypeOf(value);
-  if (schema.never || (WithIntegers(schema.types) & type) == 0) return false;
-  if (value.is_number()) return FitsNumber(schema, value);
+  if (schema_.never || (WithIntegers(schema_.types) & type) == 0) return false;
+  if (value.is_number()) return FitsNumber(schema_, value);
   if (value.is_string()) {
     const bool free =
-        schema.patterns.empty() && schema.min_length == 0 && schema.max_length == kUnlimited;
+        schema_.patterns.empty() && schema_.min_length == 0 && schema_.max_length == kUnlimited;
     if (free) return true;
-    RL_ASSIGN_OR_RETURN(const ContentDfa content, ContentOf(schema));
-    return content.Accepts(value.get_ref<const std::string&>());
+    if (!content_) {
+      RL_ASSIGN_OR_RETURN(content_, ContentOf(schema_, deadline_));
+    }
+    return content_->Accepts(value.get_ref<const std::string&>());
   }
-  if (value.is_structured() && SaysMoreThanTypes(schema)) {
+  if (value.is_structured() && SaysMoreThanTypes(schema_)) {
     return MakeError(ErrorKind::kUsage, "schema.unsupported",
                      "{}: enum or const of lists or objects beside other keywords for them is not "
                      "supported; leave the others out",
-                     schema.path);
+                     schema_.path);
   }
   return true;
 }
 
-Result<bool> AreApart(SchemaReader& reader, const FlatSchema& a, const FlatSchema& b, int depth) {
+Result<bool> AreApart(SchemaReader& reader, const FlatSchema& a, const FlatSchema& b, int depth,
+                      const CompileDeadline& deadline) {
+  RL_RETURN_IF_ERROR(deadline.Check());
   const TypeSet types = WithIntegers(a.types) & WithIntegers(b.types);
   if (a.never || b.never || types == 0) return true;
-  if (a.values && b.values) {
-    return std::ranges::none_of(*a.values, [&](const Json* x) {
-      return std::ranges::any_of(*b.values, [&](const Json* y) { return *x == *y; });
-    });
-  }
-  if (a.values) return NoneFits(*a.values, b);
-  if (b.values) return NoneFits(*b.values, a);
-  return types == kObjectType ? ObjectsAreApart(reader, a, b, depth) : Result<bool>(false);
+  if (a.values && b.values) return NoneIsAmong(*a.values, *b.values, deadline);
+  if (a.values) return NoneFits(*a.values, b, deadline);
+  if (b.values) return NoneFits(*b.values, a, deadline);
+  return types == kObjectType ? ObjectsAreApart(reader, a, b, depth, deadline)
+                              : Result<bool>(false);
 }
 
-Result<ContentDfa> ContentOf(const FlatSchema& schema) {
-  const auto at_path = [&](Error error) {
-    return tl::unexpected(std::move(error).WithContext(schema.path));
+Result<ContentDfa> ContentOf(const FlatSchema& schema, const CompileDeadline& deadline) {
+  const auto content = [&]() -> Result<ContentDfa> {
+    RL_ASSIGN_OR_RETURN(ContentDfa all, AllBut({}, deadline));
+    for (const std::string& pattern : schema.patterns) {
+      RL_ASSIGN_OR_RETURN(ContentDfa next, CompilePattern(pattern, deadline));
+      if (&pattern != &schema.patterns.front()) {
+        RL_ASSIGN_OR_RETURN(next, Intersection(all, next, deadline));
+      }
+      all = std::move(next);
+    }
+    return WithLength(all, schema.min_length, schema.max_length, deadline);
   };
-  ContentDfa content = AllBut({});
-  for (const std::string& pattern : schema.patterns) {
-    Result<ContentDfa> next = CompilePattern(pattern);
-    if (!next) return at_path(std::move(next).error());
-    if (&pattern != &schema.patterns.front()) next = Intersection(content, *next);
-    if (!next) return at_path(std::move(next).error());
-    content = *std::move(next);
-  }
-  Result<ContentDfa> bounded = WithLength(content, schema.min_length, schema.max_length);
-  if (!bounded) return at_path(std::move(bounded).error());
-  return bounded;
+  Result<ContentDfa> result = content();
+  if (!result) return tl::unexpected(std::move(result).error().WithContext(schema.path));
+  return result;
 }
 
 }  // namespace rullama::constraint

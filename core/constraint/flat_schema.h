@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constraint/compile_deadline.h"
 #include "core/constraint/content_dfa.h"
 #include "core/constraint/schema_node.h"
 
@@ -62,23 +63,40 @@ Result<SplitSchema> Split(SchemaReader& reader, const Conjunction& schemas);
 // The schemas of a choice.
 const std::vector<SchemaPlace>& BranchesOf(const SchemaNode& node, SchemaItem::Part part);
 
-// Error schema.unsupported (kUsage) where no list of keywords says what two of them say together.
-Result<FlatSchema> Merge(const std::vector<const SchemaNode*>& schemas);
+// Errors (kUsage): schema.unsupported where no list of keywords says what two of them say together,
+// schema.too_large if no time is left.
+Result<FlatSchema> Merge(const std::vector<const SchemaNode*>& schemas,
+                         const CompileDeadline& deadline);
 
 // All ways to choose from the schemas of a conjunction; a few levels deep only, as a recursive
 // schema has no end of them. Errors as Split() and Merge(), schema.too_large.
-Result<std::vector<FlatSchema>> Alternatives(SchemaReader& reader, const Conjunction& schemas);
+Result<std::vector<FlatSchema>> Alternatives(SchemaReader& reader, const Conjunction& schemas,
+                                             const CompileDeadline& deadline);
 
-// Whether a value has the type and keeps the bounds of numbers and strings that a schema demands.
-// Error schema.unsupported for a list or object of which the schema says more than its type.
-Result<bool> Fits(const FlatSchema& schema, const Json& value);
+// Tells which values have the type and keep the bounds of numbers and strings that a schema
+// demands. Ownership: borrows the schema. Thread safety: one thread at a time.
+class ValueFilter {
+ public:
+  ValueFilter(const FlatSchema& schema, const CompileDeadline& deadline)
+      : schema_(schema), deadline_(deadline) {}
+
+  // Errors (kUsage): schema.unsupported for a list or object of which the schema says more than its
+  // type, those of ContentOf().
+  Result<bool> Fits(const Json& value);
+
+ private:
+  const FlatSchema& schema_;
+  CompileDeadline deadline_;
+  std::optional<ContentDfa> content_;  // of strings, from the first one on
+};
 
 // Whether no value can be valid under both, as far as types, enum, const and the properties that
 // both require tell.
-Result<bool> AreApart(SchemaReader& reader, const FlatSchema& a, const FlatSchema& b, int depth);
+Result<bool> AreApart(SchemaReader& reader, const FlatSchema& a, const FlatSchema& b, int depth,
+                      const CompileDeadline& deadline);
 
 // A content of strings by all patterns and lengths of a schema. Errors of CompilePattern(), which
 // name the path.
-Result<ContentDfa> ContentOf(const FlatSchema& schema);
+Result<ContentDfa> ContentOf(const FlatSchema& schema, const CompileDeadline& deadline);
 
 }  // namespace rullama::constraint

@@ -123,7 +123,11 @@ uint32_t PatternNfa::Emit(const PatternNode& node, uint32_t from) {
 
 uint32_t PatternNfa::EmitRepeat(const PatternNode& node, uint32_t from) {
   const PatternNode& child = node.children.front();
-  for (uint32_t i = 0; i < node.min && !full_; ++i) from = Emit(child, from);
+  for (uint32_t i = 0; i < node.min && !full_; ++i) {
+    const uint32_t behind = Emit(child, from);
+    if (behind == from) break;  // the empty pattern, any number of which are empty too
+    from = behind;
+  }
   if (node.max == kUnlimited) {
     const uint32_t loop = NewState();
     states_[from].epsilons.push_back(loop);
@@ -225,7 +229,7 @@ class Determiniser {
   }
 
   // Error schema.too_large.
-  Result<ContentDfa> Run() {
+  Result<ContentDfa> Run(const CompileDeadline& deadline) {
     IdOf({Step({PatternNfa::kSearching}, kTextBegin), 0});
     ContentDfa dfa;
     for (uint32_t id = 0; id < keys_.size(); ++id) {
@@ -234,6 +238,7 @@ class Determiniser {
                          "a pattern needs more than {} states; write a simpler one",
                          kMaxPatternStates);
       }
+      RL_RETURN_IF_ERROR(deadline.Check());
       const DfaKey key = keys_[id];
       dfa.states.push_back(StateOf(key));
     }
@@ -311,11 +316,11 @@ class Determiniser {
 
 }  // namespace
 
-Result<ContentDfa> CompilePattern(std::string_view pattern) {
+Result<ContentDfa> CompilePattern(std::string_view pattern, const CompileDeadline& deadline) {
   RL_ASSIGN_OR_RETURN(const PatternNode node, ParsePattern(pattern));
   PatternNfa nfa;
   RL_RETURN_IF_ERROR(nfa.Add(node));
-  RL_ASSIGN_OR_RETURN(ContentDfa dfa, Determiniser(nfa).Run());
+  RL_ASSIGN_OR_RETURN(ContentDfa dfa, Determiniser(nfa).Run(deadline));
   if (dfa.states.empty()) {
     return MakeError(ErrorKind::kUsage, "schema.invalid", "pattern '{}' matches no text",
                      Printable(pattern, 64));

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/constraint/constraint_test_util.h"
+
 namespace rullama::constraint {
 namespace {
 
@@ -35,13 +37,14 @@ TEST(Pattern, IsFoundAsEcmaScriptDoes) {
       {R"(^\t\n\r\f\v\0\cA$)", {std::string("\t\n\r\f\v\0\x01", 7)}, {}},
       {"^(?:a)(?<name>b)$", {"ab"}, {"a"}},
       {"(^a)+b", {"ab"}, {"aab"}},
+      {"^((){4000000000}a){2}(){9,}$", {"aa"}, {"a", "aaa"}},
       {"^^a$$", {"a"}, {"aa"}},
       {"[\xD0\xB0-\xD1\x8F]", {"ж", "xя"}, {"x", "Ж"}},
       {"^[\xC2\x80-\xF4\x8F\xBF\xBF]$", {"\xC2\x80", "€", "𝄞", "\xF4\x8F\xBF\xBF"}, {"a"}},
   };
   for (const PatternCase& test : cases) {
     SCOPED_TRACE(test.pattern);
-    const auto dfa = CompilePattern(test.pattern);
+    const auto dfa = CompilePattern(test.pattern, LongDeadline());
     if (test.found.empty()) {
       EXPECT_FALSE(dfa);
       continue;
@@ -54,7 +57,7 @@ TEST(Pattern, IsFoundAsEcmaScriptDoes) {
 
 // Texts of an automaton are UTF-8, whatever the pattern.
 TEST(Pattern, TakesUtf8Only) {
-  const auto dfa = CompilePattern("[^a]");
+  const auto dfa = CompilePattern("[^a]", LongDeadline());
   ASSERT_TRUE(dfa);
   for (const char* text :
        {"\x80", "\xC3", "\xC0\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "b\xFF"}) {
@@ -97,7 +100,7 @@ TEST(Pattern, RefusesWhatItCannotDo) {
       {std::string(20'000, 'a'), "schema.too_large"},
   };
   for (const RefusedPattern& test : cases) {
-    const auto dfa = CompilePattern(test.pattern);
+    const auto dfa = CompilePattern(test.pattern, LongDeadline());
     ASSERT_FALSE(dfa) << test.pattern;
     EXPECT_EQ(dfa.error().id, test.id) << test.pattern << ": " << dfa.error().message;
   }

@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kMaxSchemaDepth = 32;
 constexpr size_t kMaxStates = 100'000;
-constexpr auto kMaxTime = std::chrono::seconds(1);
 
 // The schema `true`.
 const Json& Anything() {
@@ -32,10 +31,9 @@ std::string KeyOf(const std::optional<Bound>& bound) {
 
 }  // namespace
 
-SchemaCompiler::SchemaCompiler(GrammarBuilder& builder, const ValueSyntax& syntax)
-    : builder_(builder),
-      texts_(builder, syntax),
-      deadline_(std::chrono::steady_clock::now() + kMaxTime) {}
+SchemaCompiler::SchemaCompiler(GrammarBuilder& builder, const ValueSyntax& syntax,
+                               const CompileDeadline& deadline)
+    : builder_(builder), deadline_(deadline), texts_(builder, syntax, deadline) {}
 
 Result<RuleId> SchemaCompiler::Add(const Json& schema, const std::string& path) {
   return AddDocument(schema, path, {});
@@ -77,12 +75,9 @@ Status SchemaCompiler::CheckLimits(const Task& task) const {
                      "{}: the schema needs more than {} states; write a smaller one", path,
                      kMaxStates);
   }
-  if (std::chrono::steady_clock::now() > deadline_) {
-    return MakeError(ErrorKind::kUsage, "schema.too_large",
-                     "{}: it takes more than a second to compile the schema; write a simpler one",
-                     path);
-  }
-  return OkStatus();
+  Status in_time = deadline_.Check();
+  if (!in_time) return tl::unexpected(std::move(in_time).error().WithContext(path));
+  return in_time;
 }
 
 Status SchemaCompiler::Check(const Grammar& grammar) const {
@@ -119,7 +114,7 @@ RuleId SchemaCompiler::RuleOf(const Conjunction& schemas, int depth) {
 Status SchemaCompiler::Compile(const Task& task) {
   RL_ASSIGN_OR_RETURN(const SplitSchema split, Split(*reader_, task.schemas));
   if (!split.choices.empty()) return CompileChoice(task, split);
-  RL_ASSIGN_OR_RETURN(const FlatSchema flat, Merge(split.own));
+  RL_ASSIGN_OR_RETURN(const FlatSchema flat, Merge(split.own, deadline_));
   return CompileFlat(task, flat);
 }
 
@@ -146,14 +141,15 @@ Status SchemaCompiler::CheckApart(const SplitSchema& split,
                                   const std::vector<SchemaPlace>& branches) {
   std::vector<std::vector<FlatSchema>> alternatives;
   for (const SchemaPlace& branch : branches) {
-    RL_ASSIGN_OR_RETURN(auto flats, Alternatives(*reader_, ConjunctionOf(split, branch)));
+    RL_ASSIGN_OR_RETURN(auto flats,
+                        Alternatives(*reader_, ConjunctionOf(split, branch), deadline_));
     alternatives.push_back(std::move(flats));
   }
   for (size_t i = 0; i < branches.size(); ++i) {
     for (size_t k = i + 1; k < branches.size(); ++k) {
       for (const FlatSchema& a : alternatives[i]) {
         for (const FlatSchema& b : alternatives[k]) {
-          RL_ASSIGN_OR_RETURN(const bool apart, AreApart(*reader_, a, b, 0));
+          RL_ASSIGN_OR_RETURN(const bool apart, AreApart(*reader_, a, b, 0, deadline_));
           if (apart) continue;
           return MakeError(ErrorKind::kUsage, "schema.unsupported",
                            "{}: a value may be valid under branches {} and {}, which type, enum "
@@ -184,8 +180,9 @@ Status SchemaCompiler::CompileFlat(const Task& task, const FlatSchema& flat) {
 
 Status SchemaCompiler::AddValues(const FlatSchema& flat, StateId from, StateId to) {
   std::vector<std::vector<Symbol>> spellings;
+  ValueFilter filter(flat, deadline_);
   for (const Json* value : *flat.values) {
-    RL_ASSIGN_OR_RETURN(const bool fits, Fits(flat, *value));
+    RL_ASSIGN_OR_RETURN(const bool fits, filter.Fits(*value));
     if (!fits) continue;
     RL_RETURN_IF_ERROR(CheckSpelling(flat, *value));
     spellings.push_back(texts_.Spell(*value));
@@ -260,7 +257,7 @@ Status SchemaCompiler::AddString(const FlatSchema& flat, StateId from) {
   for (const std::string& pattern : flat.patterns) key += '\n' + pattern;
   const auto [found, is_new] = leaf_rules_.try_emplace(key, 0);
   if (is_new) {
-    RL_ASSIGN_OR_RETURN(const ContentDfa content, ContentOf(flat));
+    RL_ASSIGN_OR_RETURN(const ContentDfa content, ContentOf(flat, deadline_));
     if (content.states.empty()) {
       return MakeError(ErrorKind::kUsage, "schema.invalid",
                        "{}: no string has the pattern, format and length that are asked for",
@@ -371,7 +368,8 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
   const std::vector<std::string> known(names.begin(), names.end());
   const StateId named = builder_.AddState();
   const StateId last = key[properties.size()];
-  builder_.AddEpsilon(last, builder_.AddCall(texts_.KeyBut(known), named));
+  RL_ASSIGN_OR_RETURN(const RuleId other_key, texts_.KeyBut(known));
+  builder_.AddEpsilon(last, builder_.AddCall(other_key, named));
   add_value(named, others, behind[properties.size()]);
   builder_.AddEpsilon(behind[properties.size()], end);
   return OkStatus();

@@ -4,7 +4,6 @@
 // in the order of `properties`, there is hardly any white space, and so on.
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <initializer_list>
 #include <map>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/constraint/compile_deadline.h"
 #include "core/constraint/flat_schema.h"
 #include "core/constraint/number_rules.h"
 #include "core/constraint/text_rules.h"
@@ -26,7 +26,8 @@ namespace rullama::constraint {
 // Thread safety: one thread at a time.
 class SchemaCompiler {
  public:
-  SchemaCompiler(GrammarBuilder& builder, const ValueSyntax& syntax);
+  SchemaCompiler(GrammarBuilder& builder, const ValueSyntax& syntax,
+                 const CompileDeadline& deadline = CompileDeadline());
 
   // The rule of the values that are valid under a schema; `path` is how messages call it.
   // Errors (kUsage), which name the place: schema.invalid, schema.unsupported, schema.too_large.
@@ -72,6 +73,7 @@ class SchemaCompiler {
   [[nodiscard]] Status CheckLimits(const Task& task) const;
 
   GrammarBuilder& builder_;
+  CompileDeadline deadline_;
   TextRules texts_;
   SchemaReader* reader_ = nullptr;  // of the document that is being added
   std::map<std::vector<std::pair<const Json*, SchemaItem::Part>>, RuleId> rules_;
@@ -81,7 +83,6 @@ class SchemaCompiler {
   std::vector<Added> added_;
   size_t literal_states_ = 0;  // of texts that stand in the schema, which have limits of their own
   std::set<std::string> ignored_;
-  std::chrono::steady_clock::time_point deadline_;
 };
 
 }  // namespace rullama::constraint

@@ -395,6 +395,44 @@ TEST(SchemaCompiler, MergesEqualBranches) {
   EXPECT_LT((*grammar)->state_count(), 200U);
 }
 
+// So are schemas that hold all together.
+TEST(SchemaCompiler, FollowsEachReferenceOnce) {
+  std::string defs = R"("d30":{"type":"null"})";
+  for (int i = 0; i < 30; ++i) {
+    const std::string ref = R"({"$ref":"#/$defs/d)" + std::to_string(i + 1) + "\"}";
+    defs += ",\"d" + std::to_string(i) + "\":{\"allOf\":[" + ref + "," + ref + "]}";
+  }
+  const auto grammar = CompileSchema("{\"$ref\":\"#/$defs/d0\",\"$defs\":{" + defs + "}}");
+  ASSERT_TRUE(grammar) << grammar.error().ToString();
+  Automaton automaton(*grammar);
+  EXPECT_TRUE(AcceptsText(automaton, "null"));
+}
+
+// Each part of the work that grows with what a client sends looks at the clock by itself.
+TEST(SchemaCompiler, EndsWhenTimeIsOver) {
+  const CompileDeadline over(std::chrono::seconds(-1));
+  const auto expect_over = [](const auto& result, const char* what) {
+    ASSERT_FALSE(result) << what;
+    EXPECT_EQ(result.error().id, "schema.too_large") << what;
+    EXPECT_THAT(result.error().message, testing::HasSubstr("more than a second")) << what;
+  };
+  const ContentDfa dfa = *AllBut({}, LongDeadline());
+  expect_over(CompilePattern("a", over), "a pattern");
+  expect_over(Intersection(dfa, dfa, over), "two patterns");
+  expect_over(WithLength(dfa, 1, 2, over), "a length");
+  expect_over(AllBut({}, over), "other keys");
+  expect_over(BareKeysBut({}, over), "other bare keys");
+  const Json schema = Json::parse(R"({"enum":[1,2],"type":"integer"})");
+  SchemaReader reader(schema, "schema");
+  const auto node = reader.Read(reader.root());
+  ASSERT_TRUE(node);
+  expect_over(Merge({*node, *node}, over), "two lists of values");
+  expect_over(Alternatives(reader, {{reader.root()}}, over), "alternatives");
+  expect_over(AreApart(reader, {}, {}, 0, over), "two alternatives");
+  GrammarBuilder builder;
+  expect_over(SchemaCompiler(builder, {}, over).Add(schema, "schema"), "a schema");
+}
+
 // Behind kMaxFrames rules inside one another only the end is left.
 TEST(SchemaCompiler, ClosesWhatNestsTooDeep) {
   const auto grammar = CompileSchema(R"({"type":"array","items":{"$ref":"#"}})");

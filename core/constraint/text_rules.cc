@@ -206,16 +206,19 @@ void TextRules::AddUtf8(StateId from, StateId to) {
 
 Result<RuleId> TextRules::StringOf(const ContentDfa& content) {
   if (!syntax_.quote) return Content(content, /*quoted=*/true);
-  RL_ASSIGN_OR_RETURN(const ContentDfa allowed, Intersection(content, Without(syntax_.quote_text)));
+  RL_ASSIGN_OR_RETURN(const ContentDfa unmarked, Without(syntax_.quote_text, deadline_));
+  RL_ASSIGN_OR_RETURN(const ContentDfa allowed, Intersection(content, unmarked, deadline_));
   return Content(allowed, /*quoted=*/true);
 }
 
-RuleId TextRules::KeyBut(std::span<const std::string> names) {
-  if (syntax_.quote) return Content(BareKeysBut(names), /*quoted=*/false);
-  return names.empty() ? String(0, kUnlimited) : Content(AllBut(names), /*quoted=*/true);
+Result<RuleId> TextRules::KeyBut(std::span<const std::string> names) {
+  if (!syntax_.quote && names.empty()) return String(0, kUnlimited);
+  RL_ASSIGN_OR_RETURN(const ContentDfa keys,
+                      syntax_.quote ? BareKeysBut(names, deadline_) : AllBut(names, deadline_));
+  return Content(keys, /*quoted=*/!syntax_.quote);
 }
 
-RuleId TextRules::Content(const ContentDfa& content, bool quoted) {
+Result<RuleId> TextRules::Content(const ContentDfa& content, bool quoted) {
   const RuleId rule = builder_.AddRule();
   const StateId start = builder_.AddState();
   builder_.SetStart(rule, start);
@@ -227,6 +230,7 @@ RuleId TextRules::Content(const ContentDfa& content, bool quoted) {
   builder_.AddEpsilon(quoted ? AddQuote(end) : end, builder_.AddAccept());
   escapes_.clear();
   for (size_t i = 0; i < content.states.size(); ++i) {
+    RL_RETURN_IF_ERROR(deadline_.Check());
     for (const ContentDfa::Edge& edge : content.states[i].edges) {
       AddContent(states[i], edge.first, edge.last, states[edge.target]);
     }

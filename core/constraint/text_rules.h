@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/constraint/compile_deadline.h"
 #include "core/constraint/content_dfa.h"
 #include "core/constraint/grammar.h"
 #include "core/constraint/json_text.h"
@@ -32,8 +33,8 @@ struct ValueSyntax {
 // Adds the rules of strings to a grammar, each once. Ownership: borrows the builder.
 class TextRules {
  public:
-  TextRules(GrammarBuilder& builder, const ValueSyntax& syntax)
-      : builder_(builder), syntax_(syntax) {}
+  TextRules(GrammarBuilder& builder, const ValueSyntax& syntax, const CompileDeadline& deadline)
+      : builder_(builder), syntax_(syntax), deadline_(deadline) {}
 
   [[nodiscard]] const ValueSyntax& syntax() const { return syntax_; }
 
@@ -41,8 +42,8 @@ class TextRules {
   RuleId String(uint32_t min, uint32_t max);
   // A string that `content` accepts. Error schema.too_large.
   Result<RuleId> StringOf(const ContentDfa& content);
-  // A key that is none of `names`.
-  RuleId KeyBut(std::span<const std::string> names);
+  // A key that is none of `names`. Error schema.too_large.
+  Result<RuleId> KeyBut(std::span<const std::string> names);
   // Goes on by a separator and the space that may follow it.
   StateId AddSeparator(StateId from, char separator);
   // Goes on from `from` by a key, and returns the state behind it. With bare keys `name` is one.
@@ -61,11 +62,12 @@ class TextRules {
   StateId AddEscapes(std::span<const uint8_t> bytes, StateId to);
   // Goes on from one to another state by the bytes first to last of a string's content.
   void AddContent(StateId from, uint8_t first, uint8_t last, StateId to);
-  RuleId Content(const ContentDfa& content, bool quoted);
+  Result<RuleId> Content(const ContentDfa& content, bool quoted);
   StateId AddQuote(StateId from);
 
   GrammarBuilder& builder_;
   ValueSyntax syntax_;
+  CompileDeadline deadline_;
   std::vector<RuleId> characters_;
   std::map<std::pair<uint32_t, uint32_t>, RuleId> strings_;
   // Within one call of Content(): where escapes of these bytes begin that lead to a state.
