@@ -1,12 +1,17 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <utility>
 
 #include "engine/cut_points.h"
 
 namespace rullama {
 namespace {
+
+// Where only matters that there is a mask.
+constexpr std::array kSomeMask = {~uint32_t{0}};
 
 double SecondsBetween(EngineClock::time_point from, EngineClock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -215,7 +220,9 @@ Status Scheduler::ReadForGeneration(int32_t slot, Running& running,
     return options_.canvas ? ReadForCanvases(slot, running, chunk) : ReadAndDraw(slot, chunk);
   }
   if (running.read == running.reused && running.job->kind == Job::Kind::kGenerate) {
-    RL_ASSIGN_OR_RETURN(const RowRequest draw, DrawOf(slot, running));
+    RowRequest draw{
+        .slot = slot, .sampling = running.job->sampling, .top_logprobs = running.job->top_logprobs};
+    if (running.job->constraint.matcher) draw.sampling.mask = kSomeMask;
     RL_RETURN_IF_ERROR(PrepareDecode(running, draw));
   }
   RL_RETURN_IF_ERROR(ReadRows(slot, running, chunk));
