@@ -54,8 +54,10 @@ void ListModels(const Services& services, Call& call) {
 }
 
 void ShowModel(const Services& services, Call& call) {
-  const std::string id = call.request().path.substr(std::string_view("/v1/models").size());
-  const auto found = services.models.Find(id.size() > 1 ? id.substr(1) : "/");
+  constexpr std::string_view kModels = "/models/";  // behind "/v1" or at the beginning
+  const std::string& path = call.request().path;
+  const std::string id = path.substr(path.find(kModels) + kModels.size());
+  const auto found = services.models.Find(id.empty() ? "/" : id);  // no name is not any name
   if (!found) return call.Fail(found.error());
   call.SendJson(ModelEntry(found->model));
 }

@@ -132,6 +132,7 @@ ApiResult<std::string> PathOf(std::string_view target, size_t limit) {
   if (path.find("..") != std::string::npos) {
     return tl::unexpected(MakeApiError("invalid_value", "the path has '..'"));
   }
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
 }
 

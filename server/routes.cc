@@ -1,5 +1,7 @@
 #include "server/routes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -54,9 +56,7 @@ bool Matches(std::string_view pattern, std::string_view path) {
          (path.size() == pattern.size() || path[pattern.size()] == '/');
 }
 
-}  // namespace
-
-FoundRoute FindRoute(std::string_view method, std::string_view path, const ApiOptions& options) {
+FoundRoute FindPath(std::string_view method, std::string_view path, const ApiOptions& options) {
   FoundRoute found;
   if (method == "HEAD") method = "GET";
   for (const Route& route : kRoutes) {
@@ -73,6 +73,14 @@ FoundRoute FindRoute(std::string_view method, std::string_view path, const ApiOp
       std::any_of(std::begin(kNotHere), std::end(kNotHere),
                   [&](std::string_view pattern) { return Matches(pattern, path); });
   return found;
+}
+
+}  // namespace
+
+FoundRoute FindRoute(std::string_view method, std::string_view path, const ApiOptions& options) {
+  FoundRoute found = FindPath(method, path, options);
+  if (found.route != nullptr || !found.allowed.empty() || found.not_implemented) return found;
+  return FindPath(method, fmt::format("/v1{}", path), options);
 }
 
 }  // namespace rullama::server

@@ -23,6 +23,8 @@ struct FoundRoute {
   std::string allowed;           // "POST"; empty: no route has this path
   bool not_implemented = false;  // an endpoint of one of the APIs that this server does not have
 };
+// The endpoints below /v1 are also there without it, since base URLs of OpenAI's libraries often
+// lack it; llama-server has them so, too.
 FoundRoute FindRoute(std::string_view method, std::string_view path, const ApiOptions& options);
 
 }  // namespace rullama::server

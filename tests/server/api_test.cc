@@ -70,6 +70,13 @@ class ApiTest : public ::testing::Test {
     return AskForJson(server_->port(), path, body, kKey);
   }
 
+  // -1: there is none of this name.
+  static double Metric(const std::string& name) {
+    const std::string text = Get("/metrics");
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+  }
+
   static Api* api_;
   static HttpServer* server_;
 };
@@ -210,6 +217,24 @@ TEST_F(ApiTest, ModelsAndHealthAreTold) {
   EXPECT_EQ(StatusOf(Get("/v1/models/other")), 404);
 }
 
+TEST_F(ApiTest, PathsMayLackTheirVersionAndEndInASlash) {
+  for (const std::string path : {"/v1/models", "/v1/models/", "/models", "/models/"}) {
+    EXPECT_EQ(json::parse(BodyOf(Get(path)))["data"][0]["id"], "tiny") << path;
+  }
+  for (const std::string path : {"/v1/models/tiny/", "/models/tiny", "/models/tiny/"}) {
+    EXPECT_EQ(json::parse(BodyOf(Get(path)))["created"], 1) << path;
+  }
+  EXPECT_EQ(json::parse(BodyOf(Get("/api/tags/")))["models"][0]["name"], "tiny");
+  for (const char* path : {"/v1/chat/completions/", "/chat/completions", "/chat/completions/"}) {
+    EXPECT_EQ(Answer(path, Chat("Hi", R"("temperature": 0)"))["object"], "chat.completion") << path;
+  }
+  EXPECT_EQ(StatusOf(Get("/chat/completions")), 405);
+  EXPECT_EQ(StatusOf(Get("/images/generations")), 501);
+  EXPECT_EQ(StatusOf(Get("/v1/v1/models")), 404);
+  EXPECT_EQ(StatusOf(Get("/v1/api/tags")), 404);
+  EXPECT_EQ(StatusOf(Get("/v1/models//")), 404);
+}
+
 TEST_F(ApiTest, EmbeddingsHaveLengthOneInBothForms) {
   const json floats = Answer("/v1/embeddings", R"({"input": ["one", "two"], "dimensions": 8})");
   ASSERT_EQ(floats["data"].size(), 2U);
@@ -344,16 +369,30 @@ TEST_F(ApiTest, AKeyIsAskedFor) {
 }
 
 TEST_F(ApiTest, MetricsCountTokensAndNameNobody) {
-  const auto value = [](const std::string& name) {
-    const std::string text = Get("/metrics");
-    const size_t at = text.find("\n" + name + " ");
-    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
-  };
-  const double before = value("rullama_generated_tokens_total");
+  const double before = Metric("rullama_generated_tokens_total");
   Answer(kChat, Chat("Secret", R"("ignore_eos": true)"));
-  EXPECT_EQ(value("rullama_generated_tokens_total"), before + 16);
-  EXPECT_EQ(value("rullama_slots"), 4);
+  EXPECT_EQ(Metric("rullama_generated_tokens_total"), before + 16);
+  EXPECT_EQ(Metric("rullama_slots"), 4);
   EXPECT_THAT(Get("/metrics"), Not(HasSubstr("Secret")));
+}
+
+// Also behind a prompt of several chunks, the first of which ends where the system's turn does.
+TEST_F(ApiTest, EachDrawUnderASchemaMakesOneMask) {
+  std::string rules;
+  for (int i = 0; i < 40; ++i) rules += "a b ";
+  const json body = {
+      {"messages",
+       {{{"role", "system"}, {"content", rules}}, {{"role", "user"}, {"content", "Hi"}}}},
+      {"max_tokens", 8},
+      {"response_format",
+       {{"type", "json_schema"},
+        {"json_schema", {{"name", "x"}, {"schema", {{"type", "string"}, {"minLength", 99}}}}}}}};
+  const double steps = Metric("rullama_step_seconds_count{kind=\"prompt\"}");
+  const double masks = Metric("rullama_mask_seconds_count");
+  const json answer = Answer(kChat, body.dump());
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 8) << answer;
+  EXPECT_GE(Metric("rullama_step_seconds_count{kind=\"prompt\"}"), steps + 2);
+  EXPECT_EQ(Metric("rullama_mask_seconds_count"), masks + 8);
 }
 
 TEST_F(ApiTest, ThePageRunsOnlyItsOwnScript) {
