@@ -25,6 +25,10 @@ json PieceOf(const Engine& engine, int32_t token) {
   return {{"id", token}, {"piece", std::move(list)}};
 }
 
+json ModalitiesOf(const ModelInfo& info) {
+  return {{"vision", info.takes_pictures}, {"audio", info.takes_sound}};
+}
+
 }  // namespace
 
 void Root(const Services& services, Call& call) {
@@ -74,6 +78,7 @@ void Props(const Services& services, Call& call) {
   json entries = json::array();
   for (const ModelState& state : models) {
     entries.push_back({{"id", state.model.id}, {"loaded", state.loaded}});
+    if (state.loaded) entries.back()["modalities"] = ModalitiesOf(state.model.info);
   }
   json rullama = {{"version", services.options.version},
                   {"backend", info.backend},
@@ -100,7 +105,7 @@ void Props(const Services& services, Call& call) {
                   {"chunk", info.chunk},
                   {"embedding", "mean"}};
   call.SendJson({{"total_slots", info.slots},
-                 {"modalities", {{"vision", info.takes_pictures}, {"audio", info.takes_sound}}},
+                 {"modalities", ModalitiesOf(info)},
                  {"default_generation_settings", {{"n_ctx", info.capacity}, {"params", params}}},
                  {"rullama", std::move(rullama)}});
 }

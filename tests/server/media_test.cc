@@ -127,6 +127,11 @@ TEST_F(MediaApiTest, OllamaTakesImagesOfBothKinds) {
   const json shown = Answer("/api/show", {{"model", "tiny"}});
   EXPECT_THAT(shown["capabilities"], Contains("vision"));
   EXPECT_THAT(shown["capabilities"], Contains("audio"));
+  Client client(server_->port());
+  client.Send("GET /props HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  const json properties = json::parse(BodyOf(client.ReadAll()));
+  EXPECT_EQ(properties["modalities"], (json{{"vision", true}, {"audio", true}}));
+  EXPECT_EQ(properties["rullama"]["models"][0]["modalities"], properties["modalities"]);
 }
 
 TEST_F(MediaApiTest, WhatIsNoPictureIsRefused) {
