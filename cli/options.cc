@@ -219,7 +219,7 @@ void AddSamplerOptions(CLI::App& app, ConfigFlags& flags) {
     const char* help;
   } options[] = {
       {"-s,--seed", "sampler.seed", "The same seed gives the same text; -1 draws one"},
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   {flag, "sampler." #name, help},
 #include "core/config/sampler_settings.def"
   };

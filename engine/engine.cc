@@ -27,7 +27,7 @@ namespace {
 
 SamplingDefaults DefaultsOf(const SamplerSettings& settings) {
   SamplingDefaults defaults;
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   defaults.name = settings.name;
 #include "core/config/sampler_settings.def"
   if (settings.greedy) defaults.temperature = 0;

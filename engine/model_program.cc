@@ -5,7 +5,7 @@
 #include "core/ir/media_names.h"
 #include "core/runtime/output_names.h"
 #include "engine/session_canvas.h"
-#include "samplers/chain.h"
+#include "samplers/row_chain.h"
 
 namespace rullama {
 namespace {
@@ -44,12 +44,20 @@ SamplerInputs InputsOf(const ModelGraph& parts, const ModelProgramOptions& optio
           .capacity = options.capacity};
 }
 
-Status AppendToken(const ModelProgramOptions& options, ModelGraph& parts, ModelProgram& program) {
+// The chain of the first kind that has the settings, whose inputs stay the same in every step.
+Status AppendToken(const ModelProgramOptions& options, int64_t vocabulary, ModelGraph& parts,
+                   ModelProgram& program) {
+  RL_RETURN_IF_ERROR(options.sampler->Validate(vocabulary));
+  const std::vector<TokenBias> biases = BiasesOf(*options.sampler);
+  RowSampling row = RowSamplingOf(*options.sampler);
+  row.bias = biases;
+  const RowChainKind kind = KindFor(row, vocabulary);
   AddLogitsSum(parts);
-  RL_ASSIGN_OR_RETURN(Sampler sampler, AppendSampler(parts.builder, parts.logits,
-                                                     InputsOf(parts, options), *options.sampler));
-  for (SamplerBinding& binding : sampler.bindings) {
-    program.inputs.emplace_back(std::move(binding.name), std::move(binding.bytes));
+  AppendRowChain(parts.builder, parts.logits, InputsOf(parts, options), {.kind = kind});
+  RowInputs inputs(vocabulary);
+  RL_RETURN_IF_ERROR(inputs.Set(kind, {&row, 1}));
+  for (const auto& [name, bytes] : inputs.inputs()) {
+    program.inputs.emplace_back(name, std::vector(bytes.begin(), bytes.end()));
   }
   return OkStatus();
 }
@@ -212,7 +220,7 @@ Result<ModelProgram> BuildPlainProgram(const Model& model, const ModelProgramOpt
   if (options.outputs == GraphOutputs::kAllLogits) {
     AddLogitsOutput(parts.builder, parts.logits, RowDemand::kAll);
   } else {
-    RL_RETURN_IF_ERROR(AppendToken(options, parts, program));
+    RL_RETURN_IF_ERROR(AppendToken(options, model.facts().vocabulary, parts, program));
   }
   RL_RETURN_IF_ERROR(AddGraph(std::move(parts), {}, /*extends_past=*/true, program));
   return program;

@@ -102,7 +102,7 @@ Result<Prompt> PromptOf(const LoadedModel& model, const Request& request, bool t
 Result<SamplerSettings> SettingsOf(SamplerSettings settings, const SamplingOptions& options,
                                    int64_t vocabulary) {
   const bool sets_temperature = options.temperature.has_value();
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   if (options.name) settings.name = *options.name;
 #include "core/config/sampler_settings.def"
   if (sets_temperature) settings.greedy = false;
@@ -188,9 +188,7 @@ Result<PreparedRequest> PrepareRequest(const LoadedModel& model, const SamplerSe
   }
   RL_ASSIGN_OR_RETURN(const SamplerSettings settings,
                       SettingsOf(sampler, request.sampling, model.facts().vocabulary));
-  for (const auto& [token, bias] : settings.logit_bias) {
-    job.bias.push_back({static_cast<int32_t>(token), static_cast<float>(bias)});
-  }
+  job.bias = BiasesOf(settings);
   if (request.ignore_end) BanTokens(model.tokenizer->end_of_generation_ids(), job.bias);
   job.sampling = RowSamplingOf(settings, request.choice);
   job.sampling.bias = job.bias;

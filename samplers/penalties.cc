@@ -1,31 +1,50 @@
 #include <algorithm>
+#include <array>
 
 #include "samplers/steps.h"
 
 namespace rullama::samplers {
+namespace {
 
-void AddPenalties(StepContext& context, Candidates& candidates) {
-  const SamplerSettings& s = context.settings;
-  const SamplerInputs& in = context.inputs;
-  if (!s.HasPenalties()) return;
-  const int64_t look_back =
-      s.repeat_last_n < 0 ? in.capacity : std::min(s.repeat_last_n, in.capacity);
-  GraphBuilder& b = context.builder;
-  const ValueId history = b.State(kSamplerHistory, {DType::kI32, {in.slots, look_back}});
-  candidates.logits =
-      b.Add(ops::WithRows(ops::Penalties{.logits = candidates.logits,
-                                         .history = history,
-                                         .tokens = in.tokens,
-                                         .last_n = look_back,
-                                         .repeat = static_cast<float>(s.repeat_penalty),
-                                         .frequency = static_cast<float>(s.frequency_penalty),
-                                         .presence = static_cast<float>(s.presence_penalty)},
-                          in.rows),
-            "sampler.penalised");
-  b.Add(
-      ops::StateAppend{
-          .state = history, .rows = in.tokens, .pos = in.rows.kv_pos, .slot = in.rows.kv_slot},
-      "sampler.history.next");
+constexpr std::string_view kPenaltiesInput =
+    "sampler.rows.penalties";  // f32[R, 4], see row_penalties
+constexpr size_t kPenaltyColumns = 4;
+// Larger than any context, and exact in f32.
+constexpr float kWholeContext = 1 << 24;
+
+bool HasPenalties(const RowSampling& row) {
+  return row.repeat_last_n != 0 &&
+         (row.repeat_penalty != 1 || row.frequency_penalty != 0 || row.presence_penalty != 0);
 }
+
+// The settings as row_penalties reads them.
+std::array<float, kPenaltyColumns> PenaltiesOf(const RowSampling& row) {
+  if (!HasPenalties(row)) return {1, 0, 0, 0};
+  return {static_cast<float>(row.repeat_penalty), static_cast<float>(row.frequency_penalty),
+          static_cast<float>(row.presence_penalty),
+          row.repeat_last_n < 0 ? kWholeContext : static_cast<float>(row.repeat_last_n)};
+}
+
+ValueId AppendPenalties(const StepContext& context, ValueId logits) {
+  const ValueId settings = context.Input(kPenaltiesInput, DType::kF32, kPenaltyColumns);
+  return context.builder.Add(ops::WithRows(ops::RowPenalties{.logits = logits,
+                                                             .history = context.history,
+                                                             .tokens = context.inputs.tokens,
+                                                             .settings = settings},
+                                           context.inputs.rows),
+                             "sampler.penalised");
+}
+
+void FillPenalties(std::span<const RowSampling> rows, int64_t /*vocabulary*/, InputBytes& inputs) {
+  const std::span<float> settings =
+      inputs.Add(kPenaltiesInput, rows.size() * kPenaltyColumns, 0.0F);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::ranges::copy(PenaltiesOf(rows[i]), settings.subspan(i * kPenaltyColumns).begin());
+  }
+}
+
+}  // namespace
+
+const Step kPenalties = {HasPenalties, nullptr, AppendPenalties, FillPenalties};
 
 }  // namespace rullama::samplers

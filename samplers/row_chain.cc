@@ -1,92 +1,79 @@
 #include "samplers/row_chain.h"
 
 #include <algorithm>
+#include <string>
 
-#include "samplers/row_input_names.h"
+#include "samplers/draw_inputs.h"
 #include "samplers/steps.h"
 
 namespace rullama {
 namespace {
 
-using row_inputs::kBias;
-using row_inputs::kBiasIds;
-using row_inputs::kDrawSettings;
-using row_inputs::kKeyWords;
-using row_inputs::kMask;
-using row_inputs::kPath;
-using row_inputs::kPenalties;
-using row_inputs::kPenaltySettings;
-using row_inputs::kSettings;
+using samplers::StepContext;
 
-// The chain being appended: what its steps share.
-struct Rows {
-  GraphBuilder& b;
-  SamplerInputs inputs;  // q_pos and q_slot of the wanted rows
-  int64_t vocabulary;
+// The inputs of the draw: f32[R, kDrawSettings] and f32[R]; none for greedy rows.
+struct Draw {
   ValueId settings = kNoValue;
   ValueId uniform = kNoValue;
-
-  // An input of R rows.
-  ValueId Input(std::string_view name, DType dtype, int64_t columns) {
-    return b.Input(name, {dtype, {Dim::R(), columns}});
-  }
 };
 
-void AddDrawInputs(Rows& rows) {
-  rows.settings = rows.Input(kSettings, DType::kF32, kDrawSettings);
-  const ValueId key = rows.Input(kDrawKeyInput, DType::kI32, kKeyWords);
-  rows.uniform =
-      rows.b.Add(ops::RowUniform{.key = key, .pos = rows.inputs.rows.q_pos}, "sampler.uniform");
+ValueId WantedRows(GraphBuilder& builder, ValueId value, ValueId wanted) {
+  return builder.Add(ops::GatherRows{.table = value, .ids = wanted});
 }
 
-ValueId AddEdits(Rows& rows, ValueId logits, ValueId history) {
-  GraphBuilder& b = rows.b;
-  const ValueId bits = rows.Input(kMask, DType::kI32, MaskWords(rows.vocabulary));
-  logits = b.Add(ops::TokenMask{.logits = logits, .bits = bits}, "sampler.allowed");
-  const ValueId ids = rows.Input(kBiasIds, DType::kI32, kMaxRowBiases);
-  const ValueId bias = rows.Input(kBias, DType::kF32, kMaxRowBiases);
-  logits = b.Add(ops::RowBias{.logits = logits, .ids = ids, .bias = bias}, "sampler.biased");
-  const ValueId settings = rows.Input(kPenalties, DType::kF32, kPenaltySettings);
-  return b.Add(ops::WithRows(ops::RowPenalties{.logits = logits,
-                                               .history = history,
-                                               .tokens = rows.inputs.tokens,
-                                               .settings = settings},
-                             rows.inputs.rows),
-               "sampler.penalised");
+SamplerInputs AtWantedRows(GraphBuilder& builder, SamplerInputs inputs) {
+  inputs.rows.q_pos = WantedRows(builder, inputs.rows.q_pos, inputs.wanted);
+  inputs.rows.q_slot = WantedRows(builder, inputs.rows.q_slot, inputs.wanted);
+  return inputs;
+}
+
+Draw AddDrawInputs(const StepContext& rows) {
+  const ValueId settings =
+      rows.Input(samplers::kDrawSettingsInput, DType::kF32, samplers::kDrawSettings);
+  const ValueId key = rows.Input(kDrawKeyInput, DType::kI32, samplers::kKeyWords);
+  return {settings, rows.builder.Add(ops::RowUniform{.key = key, .pos = rows.inputs.rows.q_pos},
+                                     "sampler.uniform")};
 }
 
 // i32[R]: columns of `x`.
-ValueId AddSample(Rows& rows, ValueId x, std::string_view name) {
-  return rows.b.Add(ops::RowSample{.x = x, .u = rows.uniform, .settings = rows.settings}, name);
-}
-
-// i32[R]: the column of the largest logit, the first of equal ones.
-ValueId AddMostLikely(Rows& rows, ValueId logits) {
-  return rows.b.Add(ops::ArgMax{.x = logits}, "sampler.most_likely");
+ValueId AddSample(GraphBuilder& b, const Draw& draw, ValueId x, std::string_view name) {
+  return b.Add(ops::RowSample{.x = x, .u = draw.uniform, .settings = draw.settings}, name);
 }
 
 // i32[R]: tokens drawn from the k best.
-ValueId AddSampleOfBest(Rows& rows, ValueId logits, int64_t k, const std::string& name) {
-  const auto best = rows.b.Add(ops::TopK{.x = logits, .k = k}, name + ".top_k");
-  const ValueId column = AddSample(rows, best.values, name + ".column");
-  return rows.b.Add(ops::GatherLast{.x = best.indices, .index = column}, name + ".token");
+ValueId AddSampleOfBest(GraphBuilder& b, const Draw& draw, ValueId logits, int64_t k,
+                        const std::string& name) {
+  const auto best = b.Add(ops::TopK{.x = logits, .k = k}, name + ".top_k");
+  const ValueId column = AddSample(b, draw, best.values, name + ".column");
+  return b.Add(ops::GatherLast{.x = best.indices, .index = column}, name + ".token");
 }
 
 // Draws each row on every path and takes the token of the row's own.
-ValueId AddSampleOfAny(Rows& rows, ValueId logits, ValueId of_few) {
-  GraphBuilder& b = rows.b;
-  const ValueId of_sorted = AddSampleOfBest(rows, logits, rows.vocabulary, "sampler.sorted");
-  const ValueId of_all = AddSample(rows, logits, "sampler.all.token");
+ValueId AddSampleOfAny(const StepContext& rows, const Draw& draw, ValueId logits, ValueId of_few) {
+  GraphBuilder& b = rows.builder;
+  const ValueId of_sorted = AddSampleOfBest(b, draw, logits, rows.vocabulary, "sampler.sorted");
+  const ValueId of_all = AddSample(b, draw, logits, "sampler.all.token");
   const auto column = [&b](ValueId tokens) { return b.Add(ops::ReshapeTo(tokens, {1})); };
-  // In the order of Path.
+  // In the order of DrawPath.
   const ValueId two = b.Add(ops::Concat{.a = column(of_few), .b = column(of_sorted), .axis = 1});
   const ValueId tokens = b.Add(ops::Concat{.a = two, .b = column(of_all), .axis = 1});
-  const ValueId path = b.Input(kPath, {DType::kI32, {Dim::R()}});
+  const ValueId path = b.Input(samplers::kPathInput, {DType::kI32, {Dim::R()}});
   return b.Add(ops::GatherLast{.x = tokens, .index = path}, "sampler.token");
 }
 
-void AddLogprobs(Rows& rows, ValueId logits, ValueId token) {
-  GraphBuilder& b = rows.b;
+// i32[R]: the drawn tokens.
+ValueId AddTokens(const StepContext& rows, RowChainKind kind, ValueId logits) {
+  GraphBuilder& b = rows.builder;
+  // The first of equal logits.
+  if (kind == RowChainKind::kGreedy) return b.Add(ops::ArgMax{.x = logits}, "sampler.most_likely");
+  const Draw draw = AddDrawInputs(rows);
+  const int64_t few = std::min(kMaxPlainTopK, rows.vocabulary);
+  const ValueId token = AddSampleOfBest(b, draw, logits, few, "sampler.few");
+  return kind == RowChainKind::kFull ? AddSampleOfAny(rows, draw, logits, token) : token;
+}
+
+void AddLogprobs(const StepContext& rows, ValueId logits, ValueId token) {
+  GraphBuilder& b = rows.builder;
   const auto binary = [&b](ValueId left, ValueId right, rl_binary fn, std::string_view name) {
     return b.Add(ops::Binary{.a = left, .b = right, .fn = fn}, name);
   };
@@ -130,20 +117,17 @@ ValueId AppendRowChain(GraphBuilder& builder, ValueId logits, const SamplerInput
                        const RowChainOptions& options) {
   // After an earlier error the builder has no types; its Finish() reports the error.
   if (!builder.ok()) return kNoValue;
-  Rows rows{.b = builder,
-            .inputs = samplers::AtWantedRows(builder, inputs),
-            .vocabulary = builder.graph().type(logits).last().constant};
-  const ValueId original = samplers::WantedRows(builder, logits, inputs.wanted);
-  if (options.kind != RowChainKind::kGreedy) AddDrawInputs(rows);
-  const ValueId history = HistoryOf(builder, inputs);
+  const StepContext rows{.builder = builder,
+                         .inputs = AtWantedRows(builder, inputs),
+                         .vocabulary = builder.graph().type(logits).last().constant,
+                         .history = HistoryOf(builder, inputs)};
+  const ValueId original = WantedRows(builder, logits, inputs.wanted);
   ValueId edited = original;
-  if (options.kind >= RowChainKind::kEdited) edited = AddEdits(rows, original, history);
-  AppendTokens(builder, inputs, history);
-  ValueId token =
-      options.kind == RowChainKind::kGreedy
-          ? AddMostLikely(rows, edited)
-          : AddSampleOfBest(rows, edited, std::min(kMaxPlainTopK, rows.vocabulary), "sampler.few");
-  if (options.kind == RowChainKind::kFull) token = AddSampleOfAny(rows, edited, token);
+  if (options.kind >= RowChainKind::kEdited) {
+    for (const samplers::Step* step : samplers::kSteps) edited = step->append(rows, edited);
+  }
+  AppendTokens(builder, inputs, rows.history);
+  const ValueId token = AddTokens(rows, options.kind, edited);
   builder.Output(kTokenOutput, token);
   if (options.logprobs) AddLogprobs(rows, original, token);
   return token;

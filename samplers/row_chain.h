@@ -1,11 +1,12 @@
-// The chain of samplers.h for rows of several requests: settings, seeds and masks are inputs of the
-// graph with one row for each wanted row.
+// The sampler chain as ops of the model's graph: tokens are drawn on the device, and only token ids
+// are copied to the host. Settings, seeds and masks are inputs of the graph with one row for each
+// wanted row, so that rows of several requests share a step.
 //
-// Order: mask, logit bias, penalties; then either greedy selection, or top_k, typical_p, top_p,
-// min_p, temperature and a draw. A row's token depends only on its own logits, settings, seed,
-// stream and position: what is neutral for a row leaves its logits as they are, bit by bit, so that
-// the kind of chain, which all rows of a step share, does not matter. The chain of chain.h gives
-// the same tokens.
+// Order: the steps of steps.def (mask, logit bias, penalties); then either greedy selection, or
+// top_k, typical_p, top_p, min_p, temperature and a draw. A row's token depends only on its own
+// logits, settings, seed, stream and position, so text does not change with slot, batch or chunk
+// size. What is neutral for a row leaves its logits as they are, bit by bit, so that the kind of
+// chain, which all rows of a step share, does not matter.
 //
 // Every kind keeps the tokens of each slot (state kSamplerHistory), so that a slot may come to a
 // kind with penalties at any time.
@@ -13,19 +14,29 @@
 // Thread safety: one thread per builder; RowInputs belongs to one thread.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "core/base/status.h"
 #include "core/ir/builder.h"
-#include "samplers/chain.h"
+#include "samplers/input_bytes.h"
 #include "samplers/row_sampling.h"
 
 namespace rullama {
+
+inline constexpr std::string_view kTokenOutput = "token";               // i32[R]
+inline constexpr std::string_view kSamplerHistory = "sampler.history";  // i32[slots, capacity]
+inline constexpr std::string_view kDrawKeyInput = "sampler.key";  // i32[R, 3], see row_uniform
+
+// Values of the model's graph that the samplers read.
+struct SamplerInputs {
+  ValueId tokens = kNoValue;     // i32[T], the tokens of this step
+  ValueId wanted = kNoValue;     // i32[R], the indices of the rows to draw for
+  ops::AttentionRows rows = {};  // pos and slot of each row, past of each slot
+  int64_t slots = 1;
+  int64_t capacity = 1;  // tokens per slot
+};
 
 // The settings that a chain's rows may have, in rising order.
 enum class RowChainKind : uint8_t {
@@ -66,11 +77,6 @@ void AppendRowHistory(GraphBuilder& builder, const SamplerInputs& inputs);
 // The inputs of a step's chain as the bytes of its tensors. Memory is reused from step to step.
 class RowInputs {
  public:
-  struct Input {
-    std::string_view name;
-    std::span<const std::byte> bytes;  // valid until the next Set()
-  };
-
   explicit RowInputs(int64_t vocabulary);
 
   // Takes the settings of a step's wanted rows, in their order. Errors (kUsage): sampler.mask for a
@@ -78,26 +84,14 @@ class RowInputs {
   // vocabulary; sampler.kind (kRuntime) if `kind` cannot draw a row.
   Status Set(RowChainKind kind, std::span<const RowSampling> rows);
 
-  // The inputs of the last Set().
-  [[nodiscard]] std::span<const Input> inputs() const {
-    return std::span(inputs_).first(input_count_);
-  }
+  // The inputs of the last Set(). Their bytes are valid until the next one.
+  [[nodiscard]] std::span<const samplers::NamedBytes> inputs() const { return inputs_.inputs(); }
 
  private:
-  void AddInput(std::string_view name, std::span<const std::byte> bytes);
   [[nodiscard]] Status Check(RowChainKind kind, const RowSampling& row) const;
-  void SetEdits(std::span<const RowSampling> rows);
 
   int64_t vocabulary_;
-  std::vector<float> settings_;
-  std::vector<int32_t> key_;
-  std::vector<int32_t> path_;
-  std::vector<uint32_t> mask_;
-  std::vector<int32_t> bias_ids_;
-  std::vector<float> bias_;
-  std::vector<float> penalties_;
-  std::array<Input, 7> inputs_;
-  size_t input_count_ = 0;
+  samplers::InputBytes inputs_;
 };
 
 }  // namespace rullama

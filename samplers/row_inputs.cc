@@ -1,32 +1,25 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <tuple>
 
+#include "samplers/draw_inputs.h"
 #include "samplers/row_chain.h"
-#include "samplers/row_input_names.h"
+#include "samplers/steps.h"
 
 namespace rullama {
 namespace {
 
-using row_inputs::kBias;
-using row_inputs::kBiasIds;
-using row_inputs::kDrawSettings;
-using row_inputs::kMask;
-using row_inputs::kPath;
-using row_inputs::kPenalties;
-using row_inputs::kPenaltySettings;
-using row_inputs::kSettings;
-using row_inputs::Path;
+using samplers::DrawPath;
+using samplers::kDrawSettings;
+using samplers::kKeyWords;
 
-// Larger than any context, and exact in f32.
-constexpr float kWholeContext = 1 << 24;
-
-Path PathOf(const RowSampling& row, int64_t vocabulary) {
-  if (row.IsGreedy()) return Path::kFew;
+DrawPath PathOf(const RowSampling& row, int64_t vocabulary) {
+  if (row.IsGreedy()) return DrawPath::kFew;
   const bool truncates = row.top_k > 0 && row.top_k < vocabulary;
-  if (truncates) return row.top_k <= kMaxPlainTopK ? Path::kFew : Path::kSorted;
-  return row.top_p < 1 ? Path::kSorted : Path::kAll;
+  if (truncates) return row.top_k <= kMaxPlainTopK ? DrawPath::kFew : DrawPath::kSorted;
+  return row.top_p < 1 ? DrawPath::kSorted : DrawPath::kAll;
 }
 
 // The settings as row_sample reads them.
@@ -38,24 +31,30 @@ std::array<float, kDrawSettings> DrawSettingsOf(const RowSampling& row) {
           static_cast<float>(row.typical_p)};
 }
 
-// The settings as row_penalties reads them.
-std::array<float, kPenaltySettings> PenaltiesOf(const RowSampling& row) {
-  if (!row.HasPenalties()) return {1, 0, 0, 0};
-  return {static_cast<float>(row.repeat_penalty), static_cast<float>(row.frequency_penalty),
-          static_cast<float>(row.presence_penalty),
-          row.repeat_last_n < 0 ? kWholeContext : static_cast<float>(row.repeat_last_n)};
+// The key of the draw as row_uniform reads it.
+std::array<int32_t, kKeyWords> KeyOf(const RowSampling& row) {
+  return {static_cast<int32_t>(row.seed), static_cast<int32_t>(row.seed >> 32),
+          static_cast<int32_t>(row.stream)};
 }
 
-template <typename T, size_t kCount>
-void Append(const std::array<T, kCount>& values, std::vector<T>& all) {
-  all.insert(all.end(), values.begin(), values.end());
+// An input with the columns that `columns_of` gives for each row.
+template <typename ColumnsOf>
+void AddRows(std::string_view name, std::span<const RowSampling> rows, ColumnsOf columns_of,
+             samplers::InputBytes& inputs) {
+  using Columns = decltype(columns_of(rows[0]));
+  constexpr size_t kColumns = std::tuple_size_v<Columns>;
+  const auto all = inputs.Add(name, rows.size() * kColumns, typename Columns::value_type());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::ranges::copy(columns_of(rows[i]), all.subspan(i * kColumns).begin());
+  }
 }
 
 }  // namespace
 
 RowChainKind KindFor(const RowSampling& row, int64_t vocabulary) {
-  if (PathOf(row, vocabulary) != Path::kFew) return RowChainKind::kFull;
-  const bool edited = !row.mask.empty() || !row.bias.empty() || row.HasPenalties();
+  if (PathOf(row, vocabulary) != DrawPath::kFew) return RowChainKind::kFull;
+  const bool edited = std::ranges::any_of(
+      samplers::kSteps, [&row](const samplers::Step* step) { return step->changes(row); });
   if (edited) return RowChainKind::kEdited;
   return row.IsGreedy() ? RowChainKind::kGreedy : RowChainKind::kPlain;
 }
@@ -68,72 +67,33 @@ RowChainKind KindFor(std::span<const RowSampling> rows, int64_t vocabulary) {
 
 RowInputs::RowInputs(int64_t vocabulary) : vocabulary_(vocabulary) {}
 
-void RowInputs::AddInput(std::string_view name, std::span<const std::byte> bytes) {
-  inputs_[input_count_++] = {name, bytes};
-}
-
 Status RowInputs::Check(RowChainKind kind, const RowSampling& row) const {
   if (KindFor(row, vocabulary_) > kind) {
     return MakeError(ErrorKind::kRuntime, "sampler.kind",
                      "a row asks for more than this graph has; choose the graph with KindFor()");
   }
-  if (!row.mask.empty() && std::ssize(row.mask) != MaskWords(vocabulary_)) {
-    return MakeError(ErrorKind::kUsage, "sampler.mask", "a mask has {} words, expected {}",
-                     row.mask.size(), MaskWords(vocabulary_));
-  }
-  if (std::ssize(row.bias) > kMaxRowBiases) {
-    return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
-                     "logit_bias has {} entries, expected at most {}", row.bias.size(),
-                     kMaxRowBiases);
-  }
-  for (const TokenBias& bias : row.bias) {
-    if (bias.token >= 0 && bias.token < vocabulary_) continue;
-    return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
-                     "logit_bias names token {}, expected 0 to {}", bias.token, vocabulary_ - 1);
+  for (const samplers::Step* step : samplers::kSteps) {
+    if (step->check != nullptr) RL_RETURN_IF_ERROR(step->check(row, vocabulary_));
   }
   return OkStatus();
 }
 
 Status RowInputs::Set(RowChainKind kind, std::span<const RowSampling> rows) {
   for (const RowSampling& row : rows) RL_RETURN_IF_ERROR(Check(kind, row));
-  input_count_ = 0;
+  inputs_.Clear();
   if (kind == RowChainKind::kGreedy) return OkStatus();
-  settings_.clear();
-  key_.clear();
-  path_.clear();
-  for (const RowSampling& row : rows) {
-    Append(DrawSettingsOf(row), settings_);
-    key_.push_back(static_cast<int32_t>(row.seed));
-    key_.push_back(static_cast<int32_t>(row.seed >> 32));
-    key_.push_back(static_cast<int32_t>(row.stream));
-    path_.push_back(static_cast<int32_t>(PathOf(row, vocabulary_)));
+  AddRows(samplers::kDrawSettingsInput, rows, DrawSettingsOf, inputs_);
+  AddRows(kDrawKeyInput, rows, KeyOf, inputs_);
+  if (kind >= RowChainKind::kEdited) {
+    for (const samplers::Step* step : samplers::kSteps) step->fill(rows, vocabulary_, inputs_);
   }
-  AddInput(kSettings, std::as_bytes(std::span(settings_)));
-  AddInput(kDrawKeyInput, std::as_bytes(std::span(key_)));
-  if (kind >= RowChainKind::kEdited) SetEdits(rows);
-  if (kind == RowChainKind::kFull) AddInput(kPath, std::as_bytes(std::span(path_)));
+  if (kind == RowChainKind::kFull) {
+    const auto path_of = [this](const RowSampling& row) {
+      return std::array{static_cast<int32_t>(PathOf(row, vocabulary_))};
+    };
+    AddRows(samplers::kPathInput, rows, path_of, inputs_);
+  }
   return OkStatus();
-}
-
-void RowInputs::SetEdits(std::span<const RowSampling> rows) {
-  const auto words = static_cast<size_t>(MaskWords(vocabulary_));
-  constexpr auto kBiases = static_cast<size_t>(kMaxRowBiases);
-  mask_.assign(rows.size() * words, ~uint32_t{0});
-  bias_ids_.assign(rows.size() * kBiases, -1);
-  bias_.assign(rows.size() * kBiases, 0);
-  penalties_.clear();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::ranges::copy(rows[i].mask, mask_.begin() + static_cast<ptrdiff_t>(i * words));
-    for (size_t k = 0; k < rows[i].bias.size(); ++k) {
-      bias_ids_[i * kBiases + k] = rows[i].bias[k].token;
-      bias_[i * kBiases + k] = rows[i].bias[k].bias;
-    }
-    Append(PenaltiesOf(rows[i]), penalties_);
-  }
-  AddInput(kMask, std::as_bytes(std::span(mask_)));
-  AddInput(kBiasIds, std::as_bytes(std::span(bias_ids_)));
-  AddInput(kBias, std::as_bytes(std::span(bias_)));
-  AddInput(kPenalties, std::as_bytes(std::span(penalties_)));
 }
 
 }  // namespace rullama

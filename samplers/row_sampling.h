@@ -1,9 +1,9 @@
-// The sampler settings of one row of a step in which rows of several requests share a graph
-// (row_chain.h). Value types; pure functions.
+// The sampler settings of one row of a step (row_chain.h). Value types; pure functions.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "samplers/settings.h"
 
@@ -18,17 +18,11 @@ struct TokenBias {
 // The most biases of a row.
 inline constexpr int64_t kMaxRowBiases = 1024;
 
-// The numbers have the ranges and meanings of sampler_settings.def. Each default changes nothing.
+// The numbers are those of sampler_settings.def. Each default changes nothing; temperature 0 always
+// takes the most likely token.
 struct RowSampling {
-  double temperature = 1;  // 0: always take the most likely token
-  int64_t top_k = 0;       // 0: all
-  double top_p = 1;
-  double min_p = 0;
-  double typical_p = 1;
-  double repeat_penalty = 1;
-  double frequency_penalty = 0;
-  double presence_penalty = 0;
-  int64_t repeat_last_n = 0;  // -1: the whole context
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) Type name = off;
+#include "core/config/sampler_settings.def"
   uint64_t seed = 0;
   uint32_t stream = 0;  // of several answers to one prompt: 0, 1, ...
   // A bit for each token, from the lowest bit of the first word on: 0 bans it. MaskWords() of the
@@ -37,12 +31,13 @@ struct RowSampling {
   std::span<const TokenBias> bias = {};  // tokens are distinct
 
   [[nodiscard]] bool IsGreedy() const { return temperature < kGreedyTemperature; }
-  // True if any penalty has an effect.
-  [[nodiscard]] bool HasPenalties() const;
 };
 
 // The settings of a row, without the biases: `bias` borrows.
 [[nodiscard]] RowSampling RowSamplingOf(const SamplerSettings& settings, uint32_t stream = 0);
+
+// The biases of the settings that change a logit, by ascending token. The tokens are within i32.
+[[nodiscard]] std::vector<TokenBias> BiasesOf(const SamplerSettings& settings);
 
 // Words of a mask of `vocabulary` tokens.
 [[nodiscard]] constexpr int64_t MaskWords(int64_t vocabulary) { return (vocabulary + 31) / 32; }

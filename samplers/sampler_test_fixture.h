@@ -1,9 +1,16 @@
 // Test fixture: a graph with the inputs of a model, two slots and an input for the logits.
 #pragma once
 
-#include <limits>
+#include <gtest/gtest.h>
 
-#include "samplers/chain.h"
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/reference/interpreter.h"
+#include "samplers/row_chain.h"
 
 namespace rullama {
 
@@ -40,5 +47,36 @@ struct SamplerFixture {
     return graph;
   }
 };
+
+// An interpreter of the graph of the fixture.
+inline reference::Interpreter InterpreterOf(SamplerFixture fixture) {
+  auto graph = std::move(fixture.builder).Finish();
+  if (!graph) throw std::runtime_error(graph.error().ToString());
+  auto interpreter = reference::Interpreter::Create(*std::move(graph), nullptr);
+  if (!interpreter) throw std::runtime_error(interpreter.error().ToString());
+  return *std::move(interpreter);
+}
+
+// Binds what `inputs` was set to for `rows` wanted rows.
+inline void BindRowInputs(const RowInputs& inputs, int64_t rows,
+                          reference::Interpreter& interpreter) {
+  using reference::Tensor;
+  for (const auto& [name, bytes] : inputs.inputs()) {
+    const TensorType& type = interpreter.graph().type(interpreter.graph().Find(name));
+    std::vector<int64_t> dims = {rows};
+    if (type.rank > 1) dims.push_back(type.last().constant);
+    Status bound = OkStatus();
+    if (type.dtype == DType::kF32) {
+      std::vector<float> values(bytes.size() / sizeof(float));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      bound = interpreter.Bind(name, Tensor::F32(dims, {values.begin(), values.end()}));
+    } else {
+      std::vector<int32_t> values(bytes.size() / sizeof(int32_t));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      bound = interpreter.Bind(name, Tensor::I32(dims, values));
+    }
+    EXPECT_TRUE(bound) << bound.error().ToString();
+  }
+}
 
 }  // namespace rullama

@@ -8,12 +8,10 @@
 #include <string_view>
 
 #include "core/config/sampler_ranges.h"
+#include "samplers/row_sampling.h"
 
 namespace rullama {
 namespace {
-
-// The bias is looked up row by row; a request with more is not a bias but an attack.
-constexpr size_t kMaxBiasedTokens = 4096;
 
 template <typename Range, typename Number>
 Status InRange(std::string_view name, Number value, const Range& range) {
@@ -38,10 +36,9 @@ Status Recommend(const GgufFile& file, const char* key, int64_t& member) {
 }
 
 Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
-  if (bias.size() > kMaxBiasedTokens) {
+  if (std::ssize(bias) > kMaxRowBiases) {
     return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
-                     "logit_bias has {} entries, expected at most {}", bias.size(),
-                     kMaxBiasedTokens);
+                     "logit_bias has {} entries, expected at most {}", bias.size(), kMaxRowBiases);
   }
   int64_t banned = 0;
   for (const auto& [id, value] : bias) {
@@ -67,7 +64,7 @@ Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
 }  // namespace
 
 Status SamplerSettings::Validate(int64_t vocabulary) const {
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   RL_RETURN_IF_ERROR(InRange(#name, name, range));
 #include "core/config/sampler_settings.def"
   RL_RETURN_IF_ERROR(InRange("top_k", top_k, IntegerRange{0, vocabulary}));
@@ -77,7 +74,7 @@ Status SamplerSettings::Validate(int64_t vocabulary) const {
 std::string SamplerSettings::Describe() const {
   if (IsGreedy()) return "greedy";
   std::string text;
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   text += fmt::format("{} {}, ", #name, name);
 #include "core/config/sampler_settings.def"
   return text + fmt::format("seed {}", seed);
@@ -85,15 +82,10 @@ std::string SamplerSettings::Describe() const {
 
 bool SamplerSettings::IsGreedy() const { return greedy || temperature < kGreedyTemperature; }
 
-bool SamplerSettings::HasPenalties() const {
-  return repeat_last_n != 0 &&
-         (repeat_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0);
-}
-
 Result<SamplerSettings> ResolveSettings(const SamplerConfig& config, const GgufFile& file) {
   SamplerSettings s;
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
-  if (*key != 0) RL_RETURN_IF_ERROR(Recommend(file, key, s.name));         \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  if (*key != 0) RL_RETURN_IF_ERROR(Recommend(file, key, s.name));              \
   s.name = config.name.value_or(s.name);
 #include "core/config/sampler_settings.def"
   s.greedy = config.greedy.value_or(s.greedy);

@@ -20,7 +20,7 @@ inline constexpr double kGreedyTemperature = 1e-4;
 // all steps except temperature, top_k and top_p are off.
 struct SamplerSettings {
   bool greedy = false;  // always take the most likely token, like temperature 0
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) Type name = value;
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) Type name = value;
 #include "core/config/sampler_settings.def"
   std::map<int64_t, double> logit_bias = {};  // token id -> added to its logit; -infinity bans it
   uint64_t seed = 0;
@@ -33,8 +33,6 @@ struct SamplerSettings {
   [[nodiscard]] std::string Describe() const;
 
   [[nodiscard]] bool IsGreedy() const;
-  // True if any penalty has an effect.
-  [[nodiscard]] bool HasPenalties() const;
 };
 
 // The settings from `config`, else from the model file's recommendation (general.sampling.*), else

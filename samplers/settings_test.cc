@@ -25,7 +25,6 @@ TEST(SamplerSettingsTest, DefaultsAreThoseOfGemma4) {
   EXPECT_EQ(s.temperature, 1.0);
   EXPECT_EQ(s.top_k, 64);
   EXPECT_EQ(s.top_p, 0.95);
-  EXPECT_FALSE(s.HasPenalties());
   EXPECT_FALSE(s.IsGreedy());
 }
 
@@ -80,11 +79,6 @@ TEST(SamplerSettingsTest, TemperatureZeroIsGreedy) {
   EXPECT_TRUE(SamplerSettings{.temperature = 0}.IsGreedy());
   EXPECT_TRUE(SamplerSettings{.greedy = true}.IsGreedy());
   EXPECT_FALSE(SamplerSettings{.temperature = 0.01}.IsGreedy());
-}
-
-TEST(SamplerSettingsTest, PenaltiesNeedALookBack) {
-  EXPECT_TRUE(SamplerSettings{.repeat_penalty = 1.1}.HasPenalties());
-  EXPECT_FALSE((SamplerSettings{.repeat_penalty = 1.1, .repeat_last_n = 0}).HasPenalties());
 }
 
 // Checks settings for a model without recommendations and with the largest possible vocabulary.

@@ -1,37 +1,50 @@
-// The steps of the sampler chain. Each step appends its ops according to the settings, or leaves
-// the candidates unchanged if it would have no effect. Internal to samplers. Not thread-safe.
+// The steps of the sampler chain that edit logits in front of the draw. The file of a step holds
+// all of it: which rows it concerns, its ops, and the inputs with its settings. Internal to
+// samplers.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
+#include "core/base/status.h"
 #include "core/ir/builder.h"
-#include "samplers/chain.h"
+#include "samplers/input_bytes.h"
+#include "samplers/row_chain.h"
+#include "samplers/row_sampling.h"
 
 namespace rullama::samplers {
 
-// The tokens that may still be drawn.
-struct Candidates {
-  ValueId logits = kNoValue;  // f32[rows, n]; -inf where a step has dropped a token
-  ValueId ids = kNoValue;     // i32[rows, n], token ids by descending logit; kNoValue: column = id
-};
-
-// `inputs` has the wanted rows of q_pos and q_slot.
 struct StepContext {
   GraphBuilder& builder;
-  const SamplerInputs& inputs;
-  const SamplerSettings& settings;
+  SamplerInputs inputs;  // q_pos and q_slot are those of the wanted rows
   int64_t vocabulary;
-  Sampler& sampler;
+  ValueId history;  // the state kSamplerHistory in front of this step's tokens
+
+  // An input of R rows.
+  ValueId Input(std::string_view name, DType dtype, int64_t columns) const {
+    return builder.Input(name, {dtype, {Dim::R(), columns}});
+  }
 };
 
-#define RL_SAMPLER_STEP(Name, name, when) \
-  void Add##Name(StepContext& context, Candidates& candidates);
+struct Step {
+  // True if the step changes the logits of a row with these settings. It leaves those of any other
+  // row as they are, bit by bit.
+  bool (*changes)(const RowSampling& row);
+  // The error (kUsage) of settings that the step cannot take. Null: it takes all.
+  Status (*check)(const RowSampling& row, int64_t vocabulary);
+  // Appends the ops of the step after `logits`, f32[R, vocabulary]; returns the edited logits.
+  ValueId (*append)(const StepContext& context, ValueId logits);
+  // Adds the inputs of the step for the wanted rows, which `check` has passed.
+  void (*fill)(std::span<const RowSampling> rows, int64_t vocabulary, InputBytes& inputs);
+};
+
+#define RL_SAMPLER_STEP(Name, name) extern const Step k##Name;
 #include "samplers/steps.def"
 
-// The wanted rows of a value of T rows, and the inputs with those of the positions and slots.
-ValueId WantedRows(GraphBuilder& builder, ValueId value, ValueId wanted);
-SamplerInputs AtWantedRows(GraphBuilder& builder, SamplerInputs inputs);
-
-// i32[rows]: a token id drawn from the candidates.
-ValueId AddDraw(StepContext& context, const Candidates& candidates);
-ValueId AddGreedy(StepContext& context, const Candidates& candidates);
+// All steps in their order.
+inline constexpr const Step* kSteps[] = {
+#define RL_SAMPLER_STEP(Name, name) &k##Name,
+#include "samplers/steps.def"
+};
 
 }  // namespace rullama::samplers

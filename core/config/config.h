@@ -88,7 +88,8 @@ struct DiffusionConfig {
 // Members without a value come from the model file, then from Gemma 4's published values
 // (temperature 1.0, top_k 64, top_p 0.95); all other steps are off.
 struct SamplerConfig {
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) std::optional<Type> name;
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  std::optional<Type> name;
 #include "core/config/sampler_settings.def"
   std::optional<int64_t> seed;
   std::optional<bool> greedy;

@@ -145,7 +145,7 @@ IntegerCodec CodecOf(const IntegerRange& range) { return IntegerCodec{range}; }
 RealCodec CodecOf(const RealRange& range) { return RealCodec{range}; }
 
 BlockSpec SamplerSchema() {
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   .Field(#name, &SamplerConfig::name, CodecOf(range), doc, fmt::format("{}", Type{value}))
   return BlockBuilder<&Config::sampler>(
              "sampler",

@@ -59,7 +59,7 @@ TEST(Schema, EveryKeyReachesItsMember) {
   const Status status = config.ApplyFile(RULLAMA_SOURCE_DIR "/tests/data/config/full.yaml");
   ASSERT_TRUE(status.has_value()) << status.error().ToString();
   // A row of the table needs no line there.
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc)                     \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc)                \
   if (config.origin("sampler." #name) == Origin::kDefault) {                                   \
     const Type other = (range).min + ((range).max - (range).min) / 4;                          \
     ASSERT_TRUE(config.Set("sampler." #name, fmt::format("{}", other), Origin::kYaml, #name)); \

@@ -107,7 +107,7 @@ Status SetMedia(const rullama_request& from, Request& to) {
 }
 
 Status SetSampling(const rullama_request& from, SamplingOptions& to) {
-#define RL_SAMPLER_SETTING(Type, name, value_, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value_, off, range, key, flag, help, doc) \
   if (from.name.given != 0) to.name = from.name.value;
 #include "core/config/sampler_settings.def"
   if (from.seed.given != 0) to.seed = from.seed.value;

@@ -180,7 +180,7 @@ Request RequestOf(const nb::dict& values) {
   request.reuse_prefix = Find<bool>(values, "reuse_prefix").value_or(true);
   request.drafts = Find<bool>(values, "drafts").value_or(true);
   SamplingOptions& sampling = request.sampling;
-#define RL_SAMPLER_SETTING(Type, name, value, range, key, flag, help, doc) \
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
   sampling.name = Find<Type>(values, #name);
 #include "core/config/sampler_settings.def"
   sampling.seed = Find<int64_t>(values, "seed");

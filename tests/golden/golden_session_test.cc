@@ -13,7 +13,7 @@
 
 #include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
-#include "samplers/chain.h"
+#include "samplers/row_chain.h"
 #include "tests/golden/session_support.h"
 
 namespace rullama {
@@ -61,10 +61,8 @@ std::unique_ptr<Loaded> Load(const Backend& backend, const Model& model, int64_t
   auto graph = Must(BuildModel(loaded->config, loaded->tensors, build));
   loaded->AddConstants(std::move(graph.constants));
   if (greedy) {
-    SamplerSettings settings;
-    settings.greedy = true;
     const SamplerInputs inputs{graph.tokens, graph.rows, graph.attention_rows, 1, build.capacity};
-    Must(AppendSampler(graph.builder, graph.logits, inputs, settings));
+    AppendRowChain(graph.builder, graph.logits, inputs, {.kind = RowChainKind::kGreedy});
     graph.builder.Output(output_names::kLogitsSum,
                          graph.builder.Add(ops::Reduce{.x = graph.logits, .fn = RL_REDUCE_SUM}));
   } else {

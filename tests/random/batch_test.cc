@@ -132,8 +132,8 @@ class BatchTest : public ::testing::TestWithParam<const char*> {
                    .top_k = 64,
                    .min_p = 0.01,
                    .repeat_penalty = 1.5,
-                   .presence_penalty = 0.5,
                    .repeat_last_n = 12,
+                   .presence_penalty = 0.5,
                    .seed = 3,
                    .mask = mask_};
     settings[2].bias = bias_;

@@ -7,7 +7,7 @@
 
 #include "core/runtime/output_names.h"
 #include "core/runtime/sequence_feeder.h"
-#include "samplers/chain.h"
+#include "samplers/row_chain.h"
 #include "tests/golden/session_support.h"
 
 namespace rullama {
@@ -29,19 +29,23 @@ std::unique_ptr<Loaded> OpenTiny(const Backend& backend) {
       .slots = kSlotCount, .capacity = kCapacity, .kv_dtype = Loaded::KvDtypeOf(backend)};
   auto graph = Must(BuildModel(loaded->config, loaded->tensors, build));
   loaded->AddConstants(std::move(graph.constants));
-  SamplerSettings settings;
-  settings.greedy = true;
-  settings.repeat_penalty = 1.3;
-  settings.repeat_last_n = kWindow;
   const SamplerInputs inputs{.tokens = graph.tokens,
                              .wanted = graph.rows,
                              .rows = graph.attention_rows,
                              .slots = kSlotCount,
                              .capacity = build.capacity};
-  Must(AppendSampler(graph.builder, graph.logits, inputs, settings));
+  const RowSampling row{.temperature = 0, .repeat_penalty = 1.3, .repeat_last_n = kWindow};
+  const int64_t vocabulary = graph.builder.graph().type(graph.logits).last().constant;
+  const RowChainKind kind = KindFor(row, vocabulary);
+  AppendRowChain(graph.builder, graph.logits, inputs, {.kind = kind});
   AddLogitsOutput(graph.builder, graph.logits, RowDemand::kWanted);
   loaded->session = Must(Session::Create(Must(std::move(graph.builder).Finish()), *loaded->weights,
                                          loaded->Options(kChunk)));
+  RowInputs row_inputs(vocabulary);
+  EXPECT_TRUE(row_inputs.Set(kind, {&row, 1}));
+  for (const auto& [name, bytes] : row_inputs.inputs()) {
+    EXPECT_TRUE(loaded->session->SetInput(name, bytes));
+  }
   return loaded;
 }
 

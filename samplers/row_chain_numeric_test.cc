@@ -4,7 +4,6 @@
 #include <rullama/sdk/philox.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -12,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/reference/interpreter.h"
-#include "samplers/chain.h"
 #include "samplers/sampler_test_fixture.h"
 
 namespace rullama {
@@ -32,26 +29,18 @@ struct Step {
   std::vector<int32_t> past = {0, 0};
 };
 
-// The same logits for every row of every step; all rows are wanted.
+// The same logits and settings for every row of every step; all rows are wanted.
 class Chain {
  public:
-  Chain(std::vector<double> logits, const SamplerSettings& settings) : logits_(std::move(logits)) {
-    SamplerFixture bench(static_cast<int64_t>(logits_.size()), kMaxRows);
-    const auto sampler = AppendSampler(bench.builder, bench.logits, bench.inputs, settings);
-    EXPECT_TRUE(sampler) << sampler.error().ToString();
-    auto graph = std::move(bench.builder).Finish();
-    EXPECT_TRUE(graph) << graph.error().ToString();
-    auto interpreter = Interpreter::Create(*std::move(graph), nullptr);
-    EXPECT_TRUE(interpreter) << interpreter.error().ToString();
-    interpreter_.emplace(*std::move(interpreter));
-    for (const SamplerBinding& binding : sampler->bindings) {
-      if (binding.name == kDrawKeyInput) {
-        key_.resize(3);
-        std::memcpy(key_.data(), binding.bytes.data(), binding.bytes.size());
-      } else {
-        Bind(binding);
-      }
-    }
+  Chain(std::vector<double> logits, const SamplerSettings& settings)
+      : logits_(std::move(logits)),
+        biases_(BiasesOf(settings)),
+        row_(RowSamplingOf(settings)),
+        inputs_(Vocabulary()) {
+    row_.bias = biases_;
+    SamplerFixture bench(Vocabulary(), kMaxRows);
+    AppendRowChain(bench.builder, bench.logits, bench.inputs, {.kind = Kind()});
+    interpreter_.emplace(InterpreterOf(std::move(bench)));
   }
 
   std::vector<int64_t> Run(const Step& step) {
@@ -65,12 +54,14 @@ class Chain {
     std::vector<int32_t> all(step.tokens.size());
     std::iota(all.begin(), all.end(), 0);
     BindRows(input_names::kRows, all);
-    BindKey(rows);
-    EXPECT_TRUE(interpreter_->Bind(
-        "logits", Tensor::F32({rows, static_cast<int64_t>(logits_.size())}, std::move(logits))));
+    const std::vector<RowSampling> settings(step.tokens.size(), row_);
+    const Status set = inputs_.Set(Kind(), settings);
+    EXPECT_TRUE(set) << set.error().ToString();
+    BindRowInputs(inputs_, rows, *interpreter_);
+    EXPECT_TRUE(interpreter_->Bind("logits", Tensor::F32({rows, Vocabulary()}, std::move(logits))));
     const Status status = interpreter_->Run({.t = rows, .r = rows});
     EXPECT_TRUE(status) << status.error().ToString();
-    return status ? interpreter_->GetOutput("token")->i : std::vector<int64_t>();
+    return status ? interpreter_->GetOutput(kTokenOutput)->i : std::vector<int64_t>();
   }
 
   // One token of slot 0.
@@ -81,28 +72,13 @@ class Chain {
     EXPECT_TRUE(
         interpreter_->Bind(name, Tensor::I32({static_cast<int64_t>(values.size())}, values)));
   }
-  // The key of one row for all.
-  void BindKey(int64_t rows) {
-    if (key_.empty()) return;
-    std::vector<int32_t> keys;
-    for (int64_t i = 0; i < rows; ++i) keys.insert(keys.end(), key_.begin(), key_.end());
-    EXPECT_TRUE(interpreter_->Bind(kDrawKeyInput, Tensor::I32({rows, 3}, keys)));
-  }
-  void Bind(const SamplerBinding& binding) {
-    if (binding.type.dtype == DType::kI32) {
-      std::vector<int32_t> values(binding.bytes.size() / sizeof(int32_t));
-      std::memcpy(values.data(), binding.bytes.data(), binding.bytes.size());
-      BindRows(binding.name, values);
-      return;
-    }
-    std::vector<float> values(binding.bytes.size() / sizeof(float));
-    std::memcpy(values.data(), binding.bytes.data(), binding.bytes.size());
-    EXPECT_TRUE(interpreter_->Bind(binding.name, Tensor::F32({static_cast<int64_t>(values.size())},
-                                                             {values.begin(), values.end()})));
-  }
+  [[nodiscard]] int64_t Vocabulary() const { return std::ssize(logits_); }
+  [[nodiscard]] RowChainKind Kind() const { return KindFor(row_, Vocabulary()); }
 
   std::vector<double> logits_;
-  std::vector<int32_t> key_;
+  std::vector<TokenBias> biases_;
+  RowSampling row_;
+  RowInputs inputs_;
   std::optional<Interpreter> interpreter_;
 };
 
