@@ -462,6 +462,17 @@ Spirv WithValues(const Spirv& code) {
               spvtools::CreateSSARewritePass, spvtools::CreateSimplificationPass, DropUnused});
 }
 
+constexpr size_t kHeaderWords = 5;  // of a module, in front of its first instruction
+
+// Sets the size of the workgroup. Constant 0 is that size, but where no code reads it, it goes with
+// the other unused constants.
+void SetLocalSize(uint32_t threads, Spirv& code) {
+  for (size_t at = kHeaderWords; at < code.size(); at += code[at] >> spv::WordCountShift) {
+    const bool is_mode = (code[at] & spv::OpCodeMask) == spv::OpExecutionMode;
+    if (is_mode && code[at + 2] == spv::ExecutionModeLocalSize) code[at + 3] = threads;
+  }
+}
+
 }  // namespace
 
 Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> constants) {
@@ -469,11 +480,13 @@ Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> co
   for (uint32_t i = 0; i < constants.size(); ++i) values[i] = {constants[i]};
   spvtools::Optimizer optimizer(kTarget);
   optimizer.RegisterPass(spvtools::CreateSetSpecConstantDefaultValuePass(values));
-  return Run(
-      optimizer, code,
-      {spvtools::CreateFreezeSpecConstantValuePass,
-       spvtools::CreateFoldSpecConstantOpAndCompositePass, spvtools::CreateDeadBranchElimPass,
-       spvtools::CreateEliminateDeadFunctionsPass, spvtools::CreateEliminateDeadConstantPass});
+  Spirv result =
+      Run(optimizer, code,
+          {spvtools::CreateFreezeSpecConstantValuePass,
+           spvtools::CreateFoldSpecConstantOpAndCompositePass, spvtools::CreateDeadBranchElimPass,
+           spvtools::CreateEliminateDeadFunctionsPass, spvtools::CreateEliminateDeadConstantPass});
+  SetLocalSize(constants.front(), result);
+  return result;
 }
 
 Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads) {

@@ -12,7 +12,8 @@ namespace rullama::vulkan {
 using Spirv = std::vector<uint32_t>;
 
 // A shader with these values in place of its constants 0, 1, ..., and without the code they leave
-// unused. Throws sdk::Error(RL_INTERNAL) if the code is not SPIR-V.
+// unused. Constant 0, which all shaders have, is the size of the workgroup. Throws
+// sdk::Error(RL_INTERNAL) if the code is not SPIR-V.
 Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> constants);
 
 struct Joined {

@@ -116,6 +116,16 @@ TEST(WithConstants, LeavesNoConstantToChoose) {
   }
 }
 
+TEST(WithConstants, SetsTheSizeOfTheWorkgroup) {
+  const uint32_t threads = 96;
+  const Spirv code = WithConstants(kScanPlain, {&threads, 1});
+  EXPECT_EQ(Complaints(code), "");
+  const auto modes = All(code, spv::OpExecutionMode);
+  ASSERT_EQ(modes.size(), 1U);
+  const auto mode = std::vector<uint32_t>(modes[0].begin() + 2, modes[0].end());
+  EXPECT_EQ(mode, (std::vector<uint32_t>{spv::ExecutionModeLocalSize, threads, 1, 1}));
+}
+
 TEST(WithConstants, DropsTheCodeOfOtherTypes) {
   EXPECT_LT(Product(1536).size(), std::size(kMatVecDotTask) * 2 / 3);
 }

@@ -51,9 +51,6 @@ Pipelines::~Pipelines() {
     } catch (const std::exception&) {  // there is none; the plan that waited for it has said so
     }
   }
-  for (const auto& [shader, module] : modules_) {
-    vkDestroyShaderModule(gpu_.handle(), module, nullptr);
-  }
   vkDestroyPipelineCache(gpu_.handle(), cache_, nullptr);
   vkDestroyPipelineLayout(gpu_.handle(), layout_, nullptr);
 }
@@ -97,40 +94,34 @@ void Pipelines::SaveCache() noexcept {
   }
 }
 
-VkShaderModule Pipelines::MakeModule(std::span<const uint32_t> code) const {
-  VkShaderModuleCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  info.codeSize = code.size_bytes();
-  info.pCode = code.data();
-  VkShaderModule module = VK_NULL_HANDLE;
-  Check(vkCreateShaderModule(gpu_.handle(), &info, nullptr, &module), "vkCreateShaderModule");
-  return module;
-}
-
-VkPipeline Pipelines::Make(VkShaderModule module, std::span<const uint32_t> constants,
-                           std::string_view name) const {
-  std::vector<VkSpecializationMapEntry> entries;
-  for (uint32_t i = 0; i < constants.size(); ++i) {
-    entries.push_back({i, i * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)});
-  }
-  const VkSpecializationInfo values{static_cast<uint32_t>(entries.size()), entries.data(),
-                                    constants.size_bytes(), constants.data()};
+VkPipeline Pipelines::Make(std::span<const uint32_t> code, std::string_view name) const {
+  VkShaderModuleCreateInfo module{};
+  module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  module.codeSize = code.size_bytes();
+  module.pCode = code.data();
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = module;
   info.stage.pName = "main";
-  info.stage.pSpecializationInfo = &values;
   info.layout = layout_;
+  Check(vkCreateShaderModule(gpu_.handle(), &module, nullptr, &info.stage.module),
+        std::string("vkCreateShaderModule of ").append(name));
   VkPipeline pipeline = VK_NULL_HANDLE;
-  Check(vkCreateComputePipelines(gpu_.handle(), cache_, 1, &info, nullptr, &pipeline),
-        std::string("vkCreateComputePipelines of ").append(name));
+  const VkResult made =
+      vkCreateComputePipelines(gpu_.handle(), cache_, 1, &info, nullptr, &pipeline);
+  vkDestroyShaderModule(gpu_.handle(), info.stage.module, nullptr);
+  Check(made, std::string("vkCreateComputePipelines of ").append(name));
   return pipeline;
 }
 
+// Drivers translate all of a shader before they look at the values of its specialisation constants,
+// and most of it is code for other weight types: with the values in place they have a fraction to
+// do.
 VkPipeline Pipelines::Make(const PipelineKey& key) const {
-  return Make(modules_.at(key.shader), key.constants, NameOf(key.shader));
+  const Code& code = kCode[static_cast<size_t>(key.shader)];
+  return Make(WithConstants(subgroups_ ? code.subgroups : code.plain, key.constants),
+              NameOf(key.shader));
 }
 
 std::optional<std::shared_future<VkPipeline>> Pipelines::Join(std::span<const PipelineKey> kinds) {
@@ -155,17 +146,7 @@ std::optional<std::shared_future<VkPipeline>> Pipelines::Join(std::span<const Pi
   gpu_.host().Log(RL_LOG_INFO, "the driver compiles " + std::to_string(kinds.size()) +
                                    " shaders as one, unless it remembers that it has");
   changed_ = true;
-  const auto make = [this, code = joined.code] {
-    VkShaderModule module = MakeModule(code);
-    try {
-      const VkPipeline pipeline = Make(module, {}, "persistent");
-      vkDestroyShaderModule(gpu_.handle(), module, nullptr);
-      return pipeline;
-    } catch (...) {
-      vkDestroyShaderModule(gpu_.handle(), module, nullptr);
-      throw;
-    }
-  };
+  const auto make = [this, code = joined.code] { return Make(code, "persistent"); };
   return joined_[key] = std::async(std::launch::async, make).share();
 }
 
@@ -176,12 +157,6 @@ uint64_t Pipelines::Prepare(std::span<const PipelineKey> keys) {
   }
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  for (const PipelineKey& key : missing) {
-    if (modules_.contains(key.shader)) continue;
-    const Code& code = kCode[static_cast<size_t>(key.shader)];
-    const std::span<const uint32_t> words = subgroups_ ? code.subgroups : code.plain;
-    modules_.emplace(key.shader, MakeModule(words));
-  }
   std::vector<VkPipeline> made(missing.size(), VK_NULL_HANDLE);
   std::exception_ptr failure;
   try {

@@ -45,9 +45,7 @@ class Pipelines {
 
  private:
   [[nodiscard]] VkPipeline Make(const PipelineKey& key) const;
-  [[nodiscard]] VkShaderModule MakeModule(std::span<const uint32_t> code) const;
-  [[nodiscard]] VkPipeline Make(VkShaderModule module, std::span<const uint32_t> constants,
-                                std::string_view name) const;
+  [[nodiscard]] VkPipeline Make(std::span<const uint32_t> code, std::string_view name) const;
   [[nodiscard]] std::string CacheName() const;
   void LoadCache();
   void SaveCache() noexcept;
@@ -56,7 +54,6 @@ class Pipelines {
   bool subgroups_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
-  std::map<Shader, VkShaderModule> modules_;
   std::map<PipelineKey, VkPipeline> pipelines_;
   std::map<std::vector<PipelineKey>, std::optional<std::shared_future<VkPipeline>>> joined_;
   bool changed_ = false;
