@@ -80,7 +80,7 @@ string: begin end erase erase_if getline size ssize stoi stoll string string_vie
 string_view: begin end size ssize string_view string_view_literals wstring_view
 system_error: errc error_code generic_category system_error
 thread: jthread stop_token this_thread thread
-tuple: get tie tuple
+tuple: get tie tuple tuple_size_v
 type_traits: conditional_t is_arithmetic_v is_enum_v is_same_v is_trivially_copyable_v is_void_v remove_pointer_t
 unordered_map: erase_if unordered_map unordered_multimap
 unordered_set: erase_if unordered_set
