@@ -26,6 +26,7 @@
 #include "cli/signals.h"
 #include "cli/trace.h"
 #include "core/base/clock.h"
+#include "core/config/device_name.h"
 #include "core/ir/op_cost.h"
 #include "core/runtime/device_program.h"
 #include "core/runtime/sequence_feeder.h"
@@ -261,7 +262,7 @@ BenchRow RowOf(const BenchMeasurement& m) {
 
 // Threads of the cpu backend, which takes the physical cores unless told otherwise.
 std::string ThreadsOf(const ModelSession& engine) {
-  const auto& options = engine.config().backend.options;
+  const auto options = OptionsOf(engine.config().backend, 0);
   if (const auto found = options.find("threads"); found != options.end()) return found->second;
   return engine.devices().backend == "cpu" ? fmt::format("{}", sdk::PhysicalCores()) : "-";
 }

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
+#include "core/config/device_codecs.h"
 
 namespace rullama::cli {
 namespace {
@@ -93,7 +94,7 @@ Status CheckSplitMode(const std::string& mode) {
 // With --split-mode none, the device of --main-gpu runs the model alone.
 Status ApplyMainGpu(const PeerOptions& options, LayeredConfig& config) {
   constexpr const char* kMainGpu = "--main-gpu";
-  const std::vector<std::string> devices = config.values().backend.devices;
+  const std::vector<DeviceSetting> devices = config.values().backend.devices;
   const bool alone = options.split_mode == "none";
   const std::string main = options.main_gpu.value_or("0");
   const int64_t last = devices.empty() ? INT32_MAX : std::ssize(devices) - 1;
@@ -103,8 +104,8 @@ Status ApplyMainGpu(const PeerOptions& options, LayeredConfig& config) {
     return config.Set("backend.device", main, Origin::kFlag, kMainGpu);
   }
   if (!alone) return OkStatus();
-  return config.SetList("backend.devices", {&devices[static_cast<size_t>(index)], 1}, Origin::kFlag,
-                        "--split-mode");
+  const std::string only = DeviceListCodec().Print({devices[static_cast<size_t>(index)]});
+  return config.Set("backend.devices", only, Origin::kFlag, "--split-mode");
 }
 
 Status ApplyDevices(const PeerOptions& options, LayeredConfig& config) {

@@ -81,9 +81,10 @@ Result<Choice> ChooseNamed(Registry& registry, const DeviceName& wanted) {
 Result<std::vector<Choice>> Choose(Registry& registry, const BackendConfig& config,
                                    Notices& notices) {
   std::vector<Choice> choices;
-  for (const std::string& text : config.devices) {
-    RL_ASSIGN_OR_RETURN(choices.emplace_back(), ChooseNamed(registry, ParseDeviceName(text)));
-    choices.back().name = text;
+  for (const DeviceSetting& device : config.devices) {
+    RL_ASSIGN_OR_RETURN(choices.emplace_back(),
+                        ChooseNamed(registry, ParseDeviceName(device.name)));
+    choices.back().name = device.name;
   }
   if (!choices.empty()) return choices;
   if (config.name == kAutoBackend) {
@@ -102,15 +103,20 @@ bool IsHost(const std::string& backend) {
 
 // More threads than processors wait for each other at every barrier of a step.
 void WarnOfManyThreads(const BackendConfig& config, Notices& notices) {
-  const auto option = config.options.find("threads");
-  if (option == config.options.end()) return;
+  int threads = 0;  // the most of a device
+  for (size_t i = 0; i < std::max<size_t>(1, config.devices.size()); ++i) {
+    const auto options = OptionsOf(config, i);
+    const auto option = options.find("threads");
+    if (option == options.end()) continue;
+    int of_device = 0;
+    const std::string& text = option->second;
+    std::from_chars(text.data(), text.data() + text.size(), of_device);
+    threads = std::max(threads, of_device);
+  }
   cpu_set_t allowed;
   const int processors = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0
                              ? CPU_COUNT(&allowed)
                              : static_cast<int>(std::thread::hardware_concurrency());
-  int threads = 0;
-  const std::string& text = option->second;
-  std::from_chars(text.data(), text.data() + text.size(), threads);
   if (processors < 1 || threads <= processors) return;
   notices.Warn(fmt::format(
       "{} threads share {} processor{} and will mostly wait for each other; usual is one thread "
@@ -151,16 +157,14 @@ Status AddHost(Registry& registry, const PlacementConfig& placement, BackendDevi
 
 Status OpenLayerDevices(const std::vector<Choice>& choices, const BackendConfig& config,
                         const HostHooks& hooks, BackendDevices& opened) {
-  using Options = std::vector<std::pair<std::string, std::string>>;
-  const Options given(config.options.begin(), config.options.end());
   opened.backend = choices.front().plugin->name();
   opened.layer_devices = choices.size();
   for (const Choice& choice : choices) {
     const std::string& backend = choice.plugin->name();
     if (hooks.on_device) hooks.on_device(backend, choice.device_name, choice.driver);
-    const bool gets_options = backend == opened.backend;
-    RL_ASSIGN_OR_RETURN(auto device,
-                        choice.plugin->Open(choice.device, gets_options ? given : Options()));
+    const auto options = OptionsOf(config, opened.devices.size());
+    const std::vector<std::pair<std::string, std::string>> given(options.begin(), options.end());
+    RL_ASSIGN_OR_RETURN(auto device, choice.plugin->Open(choice.device, given));
     opened.devices.push_back(std::move(device));
     opened.identities.emplace_back(backend, choice.device);
     opened.policy.device_names.push_back(choice.name);

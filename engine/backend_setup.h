@@ -43,10 +43,10 @@ struct BackendDevices {
 Status CheckOneDevice(const BackendDevices& devices, std::string_view what);
 
 // Opens the configured devices and, if the policy lets ops leave them, the cpu backend beside them,
-// unless it is one of them. Of several backends, the first gets the options. What
-// `auto` chose and a host device that could not be opened are told to `notices`; with
-// placement.host_expert_layers such a host is an error. Errors: those of Registry and Plugin::Open;
-// backend.none if `auto` finds nothing.
+// unless it is one of them. Options are those of OptionsOf() (device_name.h). What `auto` chose and
+// a host device that could not be opened are told to `notices`; with placement.host_expert_layers
+// such a host is an error. Errors: those of Registry and Plugin::Open; backend.none if `auto` finds
+// nothing.
 Result<BackendDevices> OpenDevices(Registry& registry, const Config& config, const HostHooks& hooks,
                                    Notices& notices);
 

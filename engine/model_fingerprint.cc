@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "core/config/device_name.h"
+
 namespace rullama {
 
 Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
@@ -18,8 +20,10 @@ Result<ModelFingerprint> FingerprintOf(const ModelSession& session) {
     settings += fmt::format("{}\n{}\n", device.name, device.driver);
   }
   settings += fmt::format("{}\n", fmt::join(session.placement().layer_devices, ","));
-  for (const auto& [key, value] : session.config().backend.options) {
-    settings += fmt::format("{}={}\n", key, value);
+  for (size_t i = 0; i < session.devices().layer_devices; ++i) {
+    for (const auto& [key, value] : OptionsOf(session.config().backend, i)) {
+      settings += fmt::format("{}={}\n", key, value);
+    }
   }
   uint64_t seed = XXH3_64bits(settings.data(), settings.size());
   for (const SyntheticConstant& constant : session.model().adapters.constants) {

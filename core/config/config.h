@@ -42,12 +42,19 @@ struct ContextConfig {
   int64_t slots = 1;  // sequences that share the loaded model
 };
 
+// A device of a list.
+struct DeviceSetting {
+  std::string name;                                 // "BACKEND" or "BACKEND:DEVICE" (device_name.h)
+  std::map<std::string, std::string> options = {};  // of this one; they go before the common ones
+
+  bool operator==(const DeviceSetting&) const = default;
+};
+
 struct BackendConfig {
   std::string name = "cpu";
   std::string device;  // index, or part of the name; empty: the first that is not software
-  // Devices that share the layers of the model, as "BACKEND" or "BACKEND:DEVICE" (device_name.h);
-  // empty: the one of `name` and `device`.
-  std::vector<std::string> devices;
+  // Devices that share the layers of the model; empty: the one of `name` and `device`.
+  std::vector<DeviceSetting> devices;
   std::map<std::string, std::string> options;  // handed to the plugin as they are
 };
 

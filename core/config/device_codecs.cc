@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace rullama {
 namespace {
@@ -13,7 +14,58 @@ constexpr std::string_view kAuto = "auto";
 constexpr IntegerRange kCounts = Integers(1, std::numeric_limits<int32_t>::max());
 constexpr RealRange kShares = Reals(0.001, 1e6);
 
-constexpr ListCodec<NameCodec> kNames;
+Parsed<DeviceSetting> ParseBlock(const YamlNode& node, const ValueContext& context) {
+  DeviceSetting device;
+  for (const YamlEntry& entry : node.entries) {
+    if (entry.key.text == "device") {
+      auto name = NameCodec{}.Parse(entry.value, context);
+      if (!name) return tl::unexpected(std::move(name).error());
+      device.name = *std::move(name);
+    } else if (entry.key.text == "options" && entry.value.kind == YamlNode::Kind::kMap) {
+      for (const YamlEntry& option : entry.value.entries) {
+        auto key = OptionNameCodec{}.Parse(option.key, context);
+        if (!key) return tl::unexpected(std::move(key).error());
+        auto value = TextCodec{}.Parse(option.value, context);
+        if (!value) return tl::unexpected(std::move(value).error());
+        device.options.insert_or_assign(*std::move(key), *std::move(value));
+      }
+    } else {
+      return tl::unexpected(ValueFault{
+          ValueFault::Kind::kType, &entry.key, "device, and options with a block of them", {}});
+    }
+  }
+  return device;
+}
+
+// A name, or a block.
+struct DeviceCodec {
+  using Value = DeviceSetting;
+  [[nodiscard]] Parsed<DeviceSetting> Parse(const YamlNode& node,
+                                            const ValueContext& context) const {
+    if (node.kind != YamlNode::Kind::kMap) {
+      return NameCodec{}.Parse(node, context).map([](std::string name) {
+        return DeviceSetting{.name = std::move(name)};
+      });
+    }
+    auto device = ParseBlock(node, context);
+    if (!device || !device->name.empty()) return device;
+    return tl::unexpected(ValueFault{ValueFault::Kind::kType, &node, Describe(), "add device"});
+  }
+  [[nodiscard]] std::string Describe() const {
+    return NameCodec{}.Describe() + ", or a block with device and options";
+  }
+  [[nodiscard]] std::string Print(const DeviceSetting& value) const {
+    std::string text;
+    for (const auto& [key, option] : value.options) {
+      text += (text.empty() ? "" : ", ") + OptionNameCodec{}.Print(key) + ": " +
+              TextCodec{}.Print(option);
+    }
+    const std::string name = NameCodec{}.Print(value.name);
+    return text.empty() ? name : "{device: " + name + ", options: {" + text + "}}";
+  }
+};
+
+constexpr ListCodec<DeviceCodec> kDevices;
 
 // A text as the list of what stands between its commas; any other node as it is.
 YamlNode AsList(const YamlNode& node) {
@@ -59,22 +111,22 @@ Parsed<LayerSplit> ParseItems(const std::vector<YamlNode>& items, const YamlNode
 
 }  // namespace
 
-Parsed<std::vector<std::string>> DeviceListCodec::Parse(const YamlNode& node,
-                                                        const ValueContext& context) const {
+Parsed<std::vector<DeviceSetting>> DeviceListCodec::Parse(const YamlNode& node,
+                                                          const ValueContext& context) const {
   // A bracket begins a list that is no valid YAML.
   if (node.kind != YamlNode::Kind::kScalar || node.text.starts_with('[')) {
-    return kNames.Parse(node, context);
+    return kDevices.Parse(node, context);
   }
-  auto names = kNames.Parse(AsList(node), context);
-  if (names) return names;
-  ValueFault fault = std::move(names).error();
+  auto devices = kDevices.Parse(AsList(node), context);
+  if (devices) return devices;
+  ValueFault fault = std::move(devices).error();
   fault.node = &node;  // the list does not live on
   return tl::unexpected(std::move(fault));
 }
 
-std::string DeviceListCodec::Describe() const { return kNames.Describe(); }
+std::string DeviceListCodec::Describe() const { return kDevices.Describe(); }
 
-std::string DeviceListCodec::Print(const Value& value) const { return kNames.Print(value); }
+std::string DeviceListCodec::Print(const Value& value) const { return kDevices.Print(value); }
 
 Parsed<LayerSplit> LayerSplitCodec::Parse(const YamlNode& node, const ValueContext& context) const {
   if (node.kind == YamlNode::Kind::kScalar && node.text == kAuto) return LayerSplit();

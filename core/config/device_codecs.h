@@ -9,9 +9,10 @@
 
 namespace rullama {
 
-// [vulkan:0, vulkan:1] or vulkan:0,vulkan:1. An empty list has no such text.
+// [vulkan:0, vulkan:1] or vulkan:0,vulkan:1. An empty list has no such text. An item may also be a
+// block of device and options.
 struct DeviceListCodec {
-  using Value = std::vector<std::string>;
+  using Value = std::vector<DeviceSetting>;
   [[nodiscard]] Parsed<Value> Parse(const YamlNode& node, const ValueContext& context) const;
   [[nodiscard]] std::string Describe() const;
   [[nodiscard]] std::string Print(const Value& value) const;

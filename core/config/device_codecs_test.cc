@@ -1,7 +1,13 @@
 #include "core/config/device_codecs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/config/device_name.h"
 #include "core/config/layered_config.h"
 
 namespace rullama {
@@ -39,7 +45,7 @@ TEST(LayerSplitCodec, ReadsTextWithoutBrackets) {
 }
 
 TEST(DeviceListCodec, ReadsAListAndTextWithoutBrackets) {
-  const std::vector<std::string> expected = {"vulkan:0", "cpu"};
+  const std::vector<DeviceSetting> expected = {{.name = "vulkan:0"}, {.name = "cpu"}};
   LayeredConfig config;
   ASSERT_TRUE(config.ApplyYaml("backend: {devices: [\"vulkan:0\", cpu]}", "test"));
   EXPECT_EQ(config.values().backend.devices, expected);
@@ -48,6 +54,36 @@ TEST(DeviceListCodec, ReadsAListAndTextWithoutBrackets) {
   const Status wrong = config.Set("backend.devices", "vulkan:0,", Origin::kFlag, "test");
   ASSERT_FALSE(wrong.has_value());
   EXPECT_EQ(wrong.error().id, "config.type");
+}
+
+TEST(DeviceListCodec, ReadsOptionsOfADevice) {
+  LayeredConfig config;
+  ASSERT_TRUE(
+      config.ApplyYaml("backend:\n"
+                       "  devices:\n"
+                       "    - cpu\n"
+                       "    - {device: \"vulkan:1\", options: {persistent: off}}\n"
+                       "    - {device: \"cpu:0\", options: {threads: 4}}\n"
+                       "  options: {threads: 2, isa: avx2}\n",
+                       "test"));
+  const BackendConfig& backend = config.values().backend;
+  using Options = std::map<std::string, std::string>;
+  EXPECT_EQ(OptionsOf(backend, 0), (Options{{"isa", "avx2"}, {"threads", "2"}}));
+  EXPECT_EQ(OptionsOf(backend, 1), (Options{{"persistent", "off"}})) << "not the first backend";
+  EXPECT_EQ(OptionsOf(backend, 2), (Options{{"isa", "avx2"}, {"threads", "4"}}));
+  LayeredConfig again;
+  ASSERT_TRUE(again.ApplyYaml(config.ToYaml(), "shown"));
+  EXPECT_EQ(again.values().backend.devices, backend.devices);
+}
+
+TEST(DeviceListCodec, RefusesBlocksThatAreNoDevice) {
+  for (const char* item : {"{}", "{options: {threads: 4}}", "{device: cpu, threads: 4}",
+                           "{device: cpu, options: 4}", "{device: cpu, options: {Threads: 4}}"}) {
+    LayeredConfig config;
+    const Status status = config.ApplyYaml(fmt::format("backend: {{devices: [{}]}}", item), "test");
+    ASSERT_FALSE(status.has_value()) << item;
+    EXPECT_EQ(status.error().id, "config.type") << item;
+  }
 }
 
 TEST(LayerSplitCodec, RefusesWhatIsNoSplit) {

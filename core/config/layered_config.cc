@@ -8,6 +8,7 @@
 #include "core/base/mmap_file.h"
 #include "core/base/utf8.h"
 #include "core/config/consistency.h"
+#include "core/config/device_codecs.h"
 #include "core/config/device_name.h"
 #include "core/config/foreign_keys.h"
 #include "core/config/nearest_key.h"
@@ -219,8 +220,10 @@ Status LayeredConfig::ApplyField(const FieldSpec& field, const YamlNode& node, c
   }));
   if (field.path == "backend.name") backend_names_[layer.origin] = node.text;
   if (field.path == "backend.devices") {
-    const std::string& first = node.items.empty() ? node.text : node.items.front().text;
-    if (!first.empty()) backend_names_[layer.origin] = ParseDeviceName(first).backend;
+    const auto devices = DeviceListCodec().Parse(node, layer.context);
+    if (devices && !devices->empty()) {
+      backend_names_[layer.origin] = ParseDeviceName(devices->front().name).backend;
+    }
   }
   return OkStatus();
 }
@@ -267,7 +270,7 @@ Status LayeredConfig::ChooseDeviceOrList() {
   constexpr const char* kList = "backend.devices";
   BackendConfig& backend = values_.backend;
   if (backend.devices.empty()) return OkStatus();
-  const std::string first = ParseDeviceName(backend.devices.front()).backend;
+  const std::string first = ParseDeviceName(backend.devices.front().name).backend;
   const std::tuple<const char*, std::string&, std::string> settings[] = {
       {"backend.name", backend.name, first}, {"backend.device", backend.device, {}}};
   for (const auto& [path, value, wanted] : settings) {
@@ -339,7 +342,8 @@ Result<LayeredConfig> LayeredConfig::ForModel(const std::string& path) const {
   });
   BackendConfig& backend = other.values_.backend;
   if (!backend.devices.empty()) {
-    backend.device = ParseDeviceName(backend.devices.front()).device;
+    backend.device = ParseDeviceName(backend.devices.front().name).device;
+    backend.options = OptionsOf(backend, 0);
     backend.devices.clear();
   }
   RL_RETURN_IF_ERROR(other.Set("model.path", path, Origin::kFlag, "drafts.model"));

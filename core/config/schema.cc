@@ -64,11 +64,12 @@ BlockSpec BackendSchema() {
       .Field("devices", &BackendConfig::devices, DeviceListCodec{},
              "Devices that share the layers of the model ([devices.md](devices.md)), in their "
              "order, instead of `name` and `device`: `[vulkan:0, vulkan:1, cpu]`. Each is a "
-             "backend, with a colon and a `device` of it or without.")
+             "backend, with a colon and a `device` of it or without. In place of a name, `{device: "
+             "cpu, options: {threads: 4}}` gives a device options of its own.")
       .MapField(
           "options", &BackendConfig::options, OptionNameCodec{}, TextCodec{},
           "Settings of the plugin itself, passed on as text, for example `threads: 2`. Of several "
-          "backends in `devices`, the first gets them.")
+          "backends in `devices`, the first gets them; options of a device go before them.")
       .Build();
 }
 

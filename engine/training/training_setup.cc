@@ -12,6 +12,7 @@
 
 #include "core/base/mmap_file.h"
 #include "core/base/size_text.h"
+#include "core/config/device_name.h"
 #include "engine/engine_observer.h"
 
 namespace rullama {
@@ -94,7 +95,7 @@ Status TrainingSetup::CheckSettings() const {
                      "model.adapters (--lora) are given, expected none; --adapter-init begins with "
                      "an adapter");
   }
-  const auto& backend = config_.backend.options;
+  const auto backend = OptionsOf(config_.backend, 0);
   if (const auto bits = backend.find("activations");
       bits != backend.end() && bits->second == "int8") {
     return MakeError(ErrorKind::kUsage, "train.option",
