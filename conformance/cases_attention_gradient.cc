@@ -47,6 +47,7 @@ const std::vector<FreshSetup>& FreshSetups() {
       {"many", 8, 1, 256, 0, RL_MASK_CAUSAL, DType::kF32, {131}},
       {"many_window", 8, 1, 256, 48, RL_MASK_CAUSAL, DType::kF32, {140}},
       {"many_slots", 4, 2, 128, 20, RL_MASK_CAUSAL, DType::kF32, {40, 65, 30}},
+      {"many_wanted", 8, 2, 256, 19, RL_MASK_CAUSAL, DType::kF32, {25, 25}, 29, true, 3e4},
   };
   return kFreshSetups;
 }

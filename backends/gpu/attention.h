@@ -54,8 +54,10 @@ kernels::AttentionArgs AttentionArgsOf(PlanBuilder& plan, const BufferArgument& 
 // Appends the current attention op and returns true if IsOneRow() holds.
 bool AttentionOfOneRow(PlanBuilder& plan);
 // The same for many query rows on matrix units, if the device, the shape and the types allow it:
-// of old and new rows in f16, and of the rows of a canvas among themselves in f32.
+// of old and new rows in f16, and of the rows of a step among themselves in f32.
 bool AttentionOnMatrixUnits(PlanBuilder& plan);
 bool FreshAttentionOnMatrixUnits(PlanBuilder& plan);
+// The same for attention_stats.
+bool AttentionStatsOnMatrixUnits(PlanBuilder& plan);
 
 }  // namespace rullama::gpu

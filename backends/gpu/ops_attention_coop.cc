@@ -30,29 +30,26 @@ int64_t QueriesOf(int64_t dim) {
   return static_cast<int64_t>(std::bit_floor(fit));
 }
 
-// Heads of keys or values in two parts of f16, each padded to whole matrices.
-HalfRows HalfHeads(PlanBuilder& plan, uint32_t input) {
-  const rl_value& value = plan.Input(input);
-  return EmitToHalf(plan, {.value = plan.InputIndex(input)},
-                    {.rows = value.dims[0],
-                     .times = value.dims[1].constant,
-                     .columns = Last(value),
-                     .padded = RoundUp(static_cast<uint64_t>(Last(value)), kMatrix),
-                     .parts = 2});
-}
+// Query heads of a workgroup of attention_coop.comp.
+int64_t CoopGroupOf(const AttentionShape& a) { return std::min(a.HeadsPerKv(), QueriesOf(a.dim)); }
 
-}  // namespace
-
-bool AttentionOnMatrixUnits(PlanBuilder& plan) {
-  const AttentionShape a = AttentionShapeOf(plan);
-  if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels ||
-      a.type != DType::kF16 || a.rows < kMinRows || a.fresh < kMatrix ||
-      a.capacity % kMatrix != 0 || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
+bool FitsCoop(const Tuning& tuning, const AttentionShape& a) {
+  if (!tuning.cooperative_matrix || !tuning.special_kernels || a.rows < kMinRows ||
+      a.fresh < kMatrix || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
     return false;
   }
-  const int64_t queries = QueriesOf(a.dim), group = std::min(a.HeadsPerKv(), queries);
-  if (queries % group != 0 || a.HeadsPerKv() % group != 0) return false;
-  const int64_t query_rows = queries / group;
+  return QueriesOf(a.dim) % CoopGroupOf(a) == 0 && a.HeadsPerKv() % CoopGroupOf(a) == 0;
+}
+
+// Where keys and values come from, and what is computed.
+struct CoopForm {
+  uint32_t parts = 1;
+  bool stats = false;
+};
+
+void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
+              const kernels::AttentionArgs& args) {
+  const int64_t queries = QueriesOf(a.dim), group = CoopGroupOf(a), rows = queries / group;
   DispatchBuilder(plan,
                   kernels::AttentionCoop{.threads = kCoopThreads,
                                          .heads = a.heads,
@@ -65,23 +62,33 @@ bool AttentionOnMatrixUnits(PlanBuilder& plan) {
                                          .window = a.window,
                                          .canvas = a.canvas,
                                          .scale = a.scale,
-                                         .max_fresh = a.fresh},
-                  AttentionArgsOf(plan, plan.ResultIndex()))
+                                         .max_fresh = a.fresh,
+                                         .parts = form.parts,
+                                         .stats = form.stats},
+                  args)
       .Emit(1, static_cast<uint64_t>(a.heads / group),
-            static_cast<uint64_t>((a.rows + query_rows - 1) / query_rows));
-  return true;
+            static_cast<uint64_t>((a.rows + rows - 1) / rows));
 }
 
-bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
-  const AttentionShape a = AttentionShapeOf(plan);
-  const bool has_old = plan.InputIndex(operands::Attention::past) != RL_NO_VALUE;
-  if (!plan.tuning().cooperative_matrix || !plan.tuning().special_kernels ||
-      a.type != DType::kF32 || has_old || !a.canvas || a.rows < kMinRows || a.dim > kMaxFreshDim) {
-    return false;
-  }
+// Heads of keys or values in two parts of f16, each padded to whole matrices.
+HalfRows HalfHeads(PlanBuilder& plan, uint32_t value) {
+  const rl_value& heads = plan.graph().value(value);
+  return EmitToHalf(plan, {.value = value},
+                    {.rows = heads.dims[0],
+                     .times = heads.dims[1].constant,
+                     .columns = Last(heads),
+                     .padded = RoundUp(static_cast<uint64_t>(Last(heads)), kMatrix),
+                     .parts = 2});
+}
+
+void GiveBack(PlanBuilder& plan, const HalfRows& half) {
+  plan.scratch().GiveBack(half.rows);
+  plan.scratch().GiveBack(half.factors);
+}
+
+void EmitFreshCoop(PlanBuilder& plan, const AttentionShape& a, const HalfRows& keys,
+                   const HalfRows& values) {
   using operands::Attention;
-  const HalfRows keys = HalfHeads(plan, Attention::k_new);
-  const HalfRows values = HalfHeads(plan, Attention::v_new);
   DispatchBuilder(plan,
                   kernels::AttentionFreshCoop{.threads = kFreshThreads,
                                               .heads = a.heads,
@@ -101,10 +108,78 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
                    .fresh = plan.Input(Attention::k_new).dims[0]})
       .Emit(1, static_cast<uint64_t>(a.heads),
             static_cast<uint64_t>((a.rows + kFreshRows - 1) / kFreshRows));
-  for (const HalfRows& half : {keys, values}) {
-    plan.scratch().GiveBack(half.rows);
-    plan.scratch().GiveBack(half.factors);
+}
+
+}  // namespace
+
+bool AttentionOnMatrixUnits(PlanBuilder& plan) {
+  const AttentionShape a = AttentionShapeOf(plan);
+  if (a.type != DType::kF16 || a.capacity % kMatrix != 0 || !FitsCoop(plan.tuning(), a)) {
+    return false;
   }
+  EmitCoop(plan, a, {}, AttentionArgsOf(plan, plan.ResultIndex()));
+  return true;
+}
+
+bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
+  using operands::Attention;
+  const AttentionShape a = AttentionShapeOf(plan);
+  const Tuning& tuning = plan.tuning();
+  const bool has_old = plan.InputIndex(Attention::past) != RL_NO_VALUE;
+  const bool narrow = tuning.cooperative_matrix && tuning.special_kernels && a.canvas &&
+                      a.rows >= kMinRows && a.dim <= kMaxFreshDim;
+  if (a.type != DType::kF32 || has_old || (!narrow && !FitsCoop(tuning, a))) return false;
+  const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new));
+  const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new));
+  if (narrow) {
+    EmitFreshCoop(plan, a, keys, values);
+  } else {
+    kernels::AttentionArgs args = AttentionArgsOf(plan, plan.ResultIndex());
+    args.k_new = keys.rows;
+    args.v_new = values.rows;
+    args.k_state = keys.factors;
+    args.v_state = values.factors;
+    EmitCoop(plan, a, {.parts = 2}, args);
+  }
+  GiveBack(plan, keys);
+  GiveBack(plan, values);
+  return true;
+}
+
+bool AttentionStatsOnMatrixUnits(PlanBuilder& plan) {
+  using In = operands::AttentionStats;
+  const auto attrs = plan.attrs<rl_attention_stats_attrs>();
+  const rl_value& q = plan.Input(In::q);
+  const rl_value& k = plan.Input(In::k_new);
+  const AttentionShape a{.rows = plan.MaxRows(q),
+                         .fresh = plan.MaxRows(k),
+                         .heads = q.dims[1].constant,
+                         .kv_heads = k.dims[1].constant,
+                         .dim = Last(q),
+                         .slots = plan.MaxRows(k),
+                         .capacity = kMatrix,
+                         .window = attrs.window,
+                         .canvas = attrs.mask == RL_MASK_CANVAS,
+                         .scale = attrs.scale,
+                         .type = TypeOf(k)};
+  if (!FitsCoop(plan.tuning(), a)) return false;
+  const HalfRows keys = HalfHeads(plan, plan.InputIndex(In::k_new));
+  EmitCoop(plan, a, {.parts = 2, .stats = true},
+           {.q = plan.InputIndex(In::q),
+            .k_new = keys.rows,
+            .v_new = keys.rows,
+            .k_state = keys.factors,
+            .v_state = keys.factors,
+            .q_pos = plan.InputIndex(In::q_pos),
+            .q_slot = plan.InputIndex(In::q_slot),
+            .kv_pos = plan.InputIndex(In::kv_pos),
+            .kv_slot = plan.InputIndex(In::kv_slot),
+            .past = plan.InputIndex(In::q_slot),  // not read: there are no old rows
+            .q_end = plan.InputIndex(In::q_pos),
+            .y = plan.ResultIndex(),
+            .rows = q.dims[0],
+            .fresh = k.dims[0]});
+  GiveBack(plan, keys);
   return true;
 }
 

@@ -76,10 +76,11 @@ kernels::FreshAttentionArgs FreshArgs(const PlanBuilder& plan) {
   return args;
 }
 
-// A workgroup for each query row and up to 8 heads that share a kv head, if their queries fit 16
-// KiB.
+// Without matrix units, a workgroup for each query row and up to 8 heads that share a kv head, if
+// their queries fit 16 KiB.
 void AttentionStats(PlanBuilder& plan) {
   using In = operands::AttentionStats;
+  if (AttentionStatsOnMatrixUnits(plan)) return;
   constexpr int64_t kMaxGroup = 8, kElements = 4096;
   const FreshShape s = FreshShapeOf<In>(plan);
   const int64_t group =

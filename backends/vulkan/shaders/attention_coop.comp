@@ -1,10 +1,11 @@
 #version 460
-// Attention of many rows on matrix units: the same as attention.comp for keys and values in f16.
-// Queries and weights, which are f32 there, are sums of two f16 here, so that as little is lost. A
-// workgroup of eight subgroups takes some queries (rows times heads that share a key/value head)
-// and goes through the keys in tiles with a running softmax. In a tile each subgroup computes the
-// scores of 16 queries and 16 keys, later an eighth of the dims of all results; keys and values
-// come straight from memory, 16 consecutive rows at a time.
+// Attention of many rows on matrix units: the same as attention.comp for keys and values in f16, or
+// the statistics of attention_stats.comp. Queries and weights, which are f32 there, are sums of two
+// f16 here, so that as little is lost. Keys and values in f32, of rows without old ones, come from
+// to_half.comp in two parts. A workgroup of eight subgroups takes some queries (rows times heads
+// that share a key/value head) and goes through the keys in tiles with a running softmax. In a tile
+// each subgroup computes the scores of 16 queries and 16 keys, later an eighth of the dims of all
+// results; keys and values come straight from memory, 16 consecutive rows at a time.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -50,6 +51,8 @@ shared uvec4 shared_mask[kKeys * kMaskPitch];  // whether some query sees a key:
 shared float shared_scale[kQueries];
 shared int shared_key_pos[kKeys];
 shared int shared_key_slot[kKeys];
+// The units of the parts of a key and of its value; 0 if no query sees it.
+shared vec2 shared_unit[kParts == 2 ? kKeys : 1];
 shared int shared_first, shared_end;  // of the fresh keys that some query sees
 
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
@@ -57,6 +60,7 @@ shared int shared_first, shared_end;  // of the fresh keys that some query sees
 
 Sums result[kDimMatrices * kQueryBlocks];
 float running_max, running_sum;  // of the query this invocation helps
+float result_unit;               // of its results; 1 without parts
 
 uint me;
 uint first_row, first_head, kv_head;
@@ -111,6 +115,7 @@ void Prepare(uint rows) {
   [[unroll]] for (uint i = 0; i < kDimMatrices * kQueryBlocks; ++i) result[i] = Sums(0.0);
   running_max = -kInfinity;
   running_sum = 0.0;
+  result_unit = kParts == 2 ? uintBitsToFloat(1u << 23) : 1.0;
   barrier();
 }
 
@@ -139,6 +144,7 @@ uint FirstRowOf(const Segment s, int at, uint block) {
 // Keys of a tile that this invocation looks at. All subgroups look at the same.
 int own_pos[kTurns], own_slot[kTurns];
 bool own_seen[kTurns];
+vec2 own_unit[kTurns];  // of the first subgroup's keys
 
 // The blocks of a tile with keys that some query sees, and those with only such keys.
 void LookAtKeys(const Segment s, int at, out uint seen_blocks, out uint whole_blocks) {
@@ -157,6 +163,11 @@ void LookAtKeys(const Segment s, int at, out uint seen_blocks, out uint whole_bl
       own_slot[turn] = I32(p.kv_slot).v[row];
     }
     own_seen[turn] = there && IsSeen(own_slot[turn], own_pos[turn], s.fresh, s.past);
+    own_unit[turn] = vec2(0);
+    if (kParts == 2 && gl_SubgroupID == 0 && own_seen[turn]) {
+      const uint at_unit = uint(row) * kKvHeads + kv_head;
+      own_unit[turn] = vec2(F32(p.k_state).v[at_unit], F32(p.v_state).v[at_unit]);
+    }
     const uint seen = subgroupBallot(own_seen[turn]).x;
     [[unroll]] for (uint i = 0; i < kLanes / kMatrix; ++i) {
       const uint block = turn * (kLanes / kMatrix) + i;
@@ -173,6 +184,7 @@ void StoreKeys() {
     const uint key = turn * kLanes + gl_SubgroupInvocationID;
     shared_key_pos[key] = own_pos[turn];
     shared_key_slot[key] = own_slot[turn];
+    if (kParts == 2) shared_unit[key] = own_unit[turn];
     [[unroll]] for (uint i = 0; i < kMaskPitch; ++i) {
       shared_mask[key * kMaskPitch + i] = uvec4(own_seen[turn] ? two_ones : 0u);
     }
@@ -181,23 +193,28 @@ void StoreKeys() {
 
 // ---- one tile -----------------------------------------------------------------------------------
 
+const uint kHeadVectors = kParts * kDim / 8;  // its high parts, then its low parts
+const uint kHeadPitch = kKvHeads * kHeadVectors;
 uvec2 HeadOf(uvec2 base, uint row) {
-  return Advance(AdvanceBy(base, row, kKvHeads * kDim * 2), kv_head * kDim * 2);
+  return Advance(AdvanceBy(base, row, kHeadPitch * 16), kv_head * kHeadVectors * 16);
 }
-const uint kHeadPitch = kKvHeads * kDim / 8;
 
 // The scores of this subgroup's queries and keys.
 Sums Scores(uvec2 keys, uint query_block, uint key_row) {
   Sums high = Sums(0.0), low = Sums(0.0);
   U32x4 from = U32x4(HeadOf(keys, key_row));
   [[unroll]] for (uint d = 0; d < kDim / 8; d += kMatrix / 8) {
-    Factors k, q;
+    Factors k, q, q_low;
     coopMatLoadNV(k, from.v, d, kHeadPitch, true);
     const uint at = query_block * kMatrix * kQueryPitch + d;
     coopMatLoadNV(q, shared_q, at, kQueryPitch, false);
     high = coopMatMulAddNV(q, k, high);
-    coopMatLoadNV(q, shared_q, kLow + at, kQueryPitch, false);
-    low = coopMatMulAddNV(q, k, low);
+    coopMatLoadNV(q_low, shared_q, kLow + at, kQueryPitch, false);
+    low = coopMatMulAddNV(q_low, k, low);
+    if (kParts == 2) {
+      coopMatLoadNV(k, from.v, d + kDim / 8, kHeadPitch, true);
+      low = coopMatMulAddNV(q, k, low);
+    }
   }
   return high + low;
 }
@@ -231,11 +248,19 @@ void Softmax(const Segment s) {
     const uint key = helper * 8 + i;
     const bool sees =
         Sees(query / kGroup, shared_key_slot[key], shared_key_pos[key], s.fresh, s.past);
-    const float x = uintBitsToFloat(shared_score[at + i / 4][i & 3]) * shared_scale[query];
+    const float unit = kParts == 2 ? shared_unit[key].x : 1.0;
+    const float x = uintBitsToFloat(shared_score[at + i / 4][i & 3]) * (shared_scale[query] * unit);
     score[i] = sees ? x : -kInfinity;
     most = max(most, score[i]);
   }
   most = HelpersMax(most);
+  // Values come in units of their own, and results have the largest unit so far.
+  float unit_now = result_unit;
+  if (kParts == 2) {
+    [[unroll]] for (uint i = 0; i < 8; ++i) unit_now = max(unit_now, shared_unit[helper * 8 + i].y);
+    unit_now = HelpersMax(unit_now);
+  }
+  const float down = Inverse(unit_now);
   float sum = 0.0;
   uvec4 high, low;
   [[unroll]] for (uint i = 0; i < 8; i += 2) {
@@ -243,6 +268,7 @@ void Softmax(const Segment s) {
     [[unroll]] for (uint j = 0; j < 2; ++j) {
       weight[j] = score[i + j] == -kInfinity ? 0.0 : Exp(score[i + j] - most) * kLargestWeight;
       sum += weight[j];
+      if (kParts == 2) weight[j] *= shared_unit[helper * 8 + i + j].y * down;
     }
     const uvec2 parts = HighLow(weight);
     high[i / 2] = parts.x;
@@ -254,7 +280,8 @@ void Softmax(const Segment s) {
   subgroupBarrier();
   shared_score[query * kScorePitch + helper] = high;
   shared_score[query * kScorePitch + kKeys / 8 + helper] = low;
-  StoreFactor(factor);
+  StoreFactor(factor * (result_unit * down));
+  result_unit = unit_now;
 }
 
 void ScaleResults() {
@@ -269,6 +296,15 @@ void ScaleResults() {
   }
 }
 
+// Values that no query sees may be anything, also what times 0 is not 0.
+void ClearUnseen(uint block, inout Factors v) {
+  Factors mask;
+  coopMatLoadNV(mask, shared_mask, block * kMatrix * kMaskPitch, kMaskPitch, false);
+  [[unroll]] for (uint i = 0; i < v.length(); ++i) {
+    if (mask[i] == float16_t(0)) v[i] = float16_t(0);
+  }
+}
+
 // Adds the values of a block of keys times their weights.
 void AddValues(uvec2 values, uint block, uint value_row, bool whole) {
   Factors high[kQueryBlocks], low[kQueryBlocks];
@@ -279,20 +315,19 @@ void AddValues(uvec2 values, uint block, uint value_row, bool whole) {
   }
   U32x4 from = U32x4(HeadOf(values, value_row));
   [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
-    Factors v;
-    coopMatLoadNV(v, from.v, (gl_SubgroupID * kDimMatrices + n) * (kMatrix / 8), kHeadPitch, false);
+    const uint dim_at = (gl_SubgroupID * kDimMatrices + n) * (kMatrix / 8);
+    Factors v, v_low;
+    coopMatLoadNV(v, from.v, dim_at, kHeadPitch, false);
+    if (kParts == 2) coopMatLoadNV(v_low, from.v, dim_at + kDim / 8, kHeadPitch, false);
     if (!whole) {
-      // Values that no query sees may be anything, also what times 0 is not 0.
-      Factors mask;
-      coopMatLoadNV(mask, shared_mask, block * kMatrix * kMaskPitch, kMaskPitch, false);
-      [[unroll]] for (uint i = 0; i < v.length(); ++i) {
-        if (mask[i] == float16_t(0)) v[i] = float16_t(0);
-      }
+      ClearUnseen(block, v);
+      if (kParts == 2) ClearUnseen(block, v_low);
     }
     [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
       const uint i = n * kQueryBlocks + m;
       result[i] = coopMatMulAddNV(high[m], v, result[i]);
       result[i] = coopMatMulAddNV(low[m], v, result[i]);
+      if (kParts == 2) result[i] = coopMatMulAddNV(high[m], v_low, result[i]);
     }
   }
 }
@@ -313,6 +348,7 @@ void Tile(uvec2 keys, uvec2 values, const Segment s, int at) {
                  false);
   barrier();
   Softmax(s);
+  if (kStats != 0) return;
   barrier();
   ScaleResults();
   [[unroll]] for (uint block = 0; block < kKeyBlocks; ++block) {
@@ -362,10 +398,18 @@ void Fresh() {
   for (int at = shared_first; at < end; at += int(kKeys)) Tile(p.k_new, p.v_new, s, at);
 }
 
+// The logarithms of the sums of exponentials.
+void StoreStats(uint rows) {
+  const uint query = me / kHelpers, row = first_row + query / kGroup;
+  if (me % kHelpers != 0 || row >= rows) return;
+  const float lse = running_sum > 0.0 ? running_max + Log(running_sum / kLargestWeight) : 0.0;
+  F32(p.y).v[row * kHeads + first_head + query % kGroup] = lse;
+}
+
 // 16 x 16 results at a time through shared memory of the subgroup's own.
 void Store(uint rows) {
   barrier();
-  StoreFactor(running_sum > 0.0 ? 1.0 / running_sum : 0.0);
+  StoreFactor(running_sum > 0.0 ? result_unit / running_sum : 0.0);
   barrier();
   ScaleResults();
   const uint own = gl_SubgroupID * kMatrix * kFactorPitch;
@@ -395,7 +439,11 @@ void main() {
   kv_head = GROUP.y / blocks;
   first_head = GROUP.y * kGroup;
   Prepare(rows);
-  Old();
+  if (kParts == 1) Old();
   Fresh();
-  Store(rows);
+  if (kStats != 0) {
+    StoreStats(rows);
+  } else {
+    Store(rows);
+  }
 }
