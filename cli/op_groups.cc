@@ -69,7 +69,7 @@ const CostedGroup& OpGroups::Find(const Graph& graph, std::span<const uint32_t> 
   if (same && !known.group.cost.depends_on_rows()) return *known.at_step;
   const OpCost cost = known.group.cost.At(step);
   if (known.at_step == nullptr || known.at_step->cost != cost) {
-    known.at_step = &costed_.emplace_back(&known.group, cost);
+    known.at_step = &costed_.emplace_back(CostedGroup{&known.group, cost});
   }
   known.extents = step.extents;
   return *known.at_step;

@@ -138,7 +138,7 @@ void AppendRequest(size_t process, const RequestSpan& span, StepSpan::Clock::tim
 std::map<size_t, std::string> DeviceTracks(const std::map<size_t, std::string>& backends) {
   std::map<size_t, std::string> tracks;
   for (const auto& [device, backend] : backends) {
-    const auto is_same = [&](const auto& other) { return other.second == backend; };
+    const auto is_same = [&name = backend](const auto& other) { return other.second == name; };
     const bool alone = std::ranges::count_if(backends, is_same) == 1;
     tracks[device] = alone ? backend : fmt::format("device {}: {}", device, backend);
   }
