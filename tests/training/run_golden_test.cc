@@ -31,7 +31,8 @@ constexpr StepTolerance kF32 = {4e-5, 1e-4, 1e-3};
 // Where products with block weights round activations to 16 bits, each is off by up to 3e-5
 // (docs/numerics.md), and layers add up to ten times as much.
 constexpr StepTolerance k16Bits = {1e-3, 1e-3, 3e-3};
-// Where they round them to f16, as matrix units do, and the decoded weights too.
+// Where they round them to f16, as matrix units do, and the decoded weights too: on an H100 the
+// mean loss of the case's 43 tokens is off by up to 3.4e-3, and by 2e-6 without matrix units.
 constexpr StepTolerance kHalves = {5e-3, 1e-2, 3e-2};
 // After twenty steps. Adam divides the noise of small gradients by its own size.
 constexpr double kRunLossTolerance = 3e-4;
