@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace rullama::samplers {
@@ -29,6 +31,17 @@ class InputBytes {
     const std::span<T> elements(reinterpret_cast<T*>(bytes.data()), count);
     std::ranges::fill(elements, value);
     return elements;
+  }
+
+  // Adds an input with the columns that `columns_of` gives for each row, a std::array.
+  template <typename Row, typename ColumnsOf>
+  void AddRows(std::string_view name, std::span<const Row> rows, ColumnsOf columns_of) {
+    using Columns = std::invoke_result_t<ColumnsOf, const Row&>;
+    constexpr size_t kColumns = std::tuple_size_v<Columns>;
+    const auto all = Add(name, rows.size() * kColumns, typename Columns::value_type());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::ranges::copy(columns_of(rows[i]), all.subspan(i * kColumns).begin());
+    }
   }
 
   [[nodiscard]] std::span<const NamedBytes> inputs() const { return inputs_; }

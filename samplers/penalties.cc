@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 
 #include "samplers/steps.h"
@@ -36,11 +35,7 @@ ValueId AppendPenalties(const StepContext& context, ValueId logits) {
 }
 
 void FillPenalties(std::span<const RowSampling> rows, int64_t /*vocabulary*/, InputBytes& inputs) {
-  const std::span<float> settings =
-      inputs.Add(kPenaltiesInput, rows.size() * kPenaltyColumns, 0.0F);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::ranges::copy(PenaltiesOf(rows[i]), settings.subspan(i * kPenaltyColumns).begin());
-  }
+  inputs.AddRows(kPenaltiesInput, rows, PenaltiesOf);
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ std::vector<TestRow> Sequence(const RowSampling& settings) {
   return rows;
 }
 
-// What the first kind draws is compared with numbers in row_chain_numeric_test.cc.
+// row_chain_numeric_test.cc compares the draws of the first kind with numbers.
 TEST(RowChainTest, EveryKindThatHasTheSettingsDrawsTheSame) {
   for (const auto& [name, settings] : AllSettings()) {
     const RowSampling row = RowSamplingOf(settings);

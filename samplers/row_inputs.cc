@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <tuple>
 
 #include "samplers/draw_inputs.h"
 #include "samplers/row_chain.h"
@@ -35,18 +34,6 @@ std::array<float, kDrawSettings> DrawSettingsOf(const RowSampling& row) {
 std::array<int32_t, kKeyWords> KeyOf(const RowSampling& row) {
   return {static_cast<int32_t>(row.seed), static_cast<int32_t>(row.seed >> 32),
           static_cast<int32_t>(row.stream)};
-}
-
-// An input with the columns that `columns_of` gives for each row.
-template <typename ColumnsOf>
-void AddRows(std::string_view name, std::span<const RowSampling> rows, ColumnsOf columns_of,
-             samplers::InputBytes& inputs) {
-  using Columns = decltype(columns_of(rows[0]));
-  constexpr size_t kColumns = std::tuple_size_v<Columns>;
-  const auto all = inputs.Add(name, rows.size() * kColumns, typename Columns::value_type());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::ranges::copy(columns_of(rows[i]), all.subspan(i * kColumns).begin());
-  }
 }
 
 }  // namespace
@@ -82,8 +69,8 @@ Status RowInputs::Set(RowChainKind kind, std::span<const RowSampling> rows) {
   for (const RowSampling& row : rows) RL_RETURN_IF_ERROR(Check(kind, row));
   inputs_.Clear();
   if (kind == RowChainKind::kGreedy) return OkStatus();
-  AddRows(samplers::kDrawSettingsInput, rows, DrawSettingsOf, inputs_);
-  AddRows(kDrawKeyInput, rows, KeyOf, inputs_);
+  inputs_.AddRows(samplers::kDrawSettingsInput, rows, DrawSettingsOf);
+  inputs_.AddRows(kDrawKeyInput, rows, KeyOf);
   if (kind >= RowChainKind::kEdited) {
     for (const samplers::Step* step : samplers::kSteps) step->fill(rows, vocabulary_, inputs_);
   }
@@ -91,7 +78,7 @@ Status RowInputs::Set(RowChainKind kind, std::span<const RowSampling> rows) {
     const auto path_of = [this](const RowSampling& row) {
       return std::array{static_cast<int32_t>(PathOf(row, vocabulary_))};
     };
-    AddRows(samplers::kPathInput, rows, path_of, inputs_);
+    inputs_.AddRows(samplers::kPathInput, rows, path_of);
   }
   return OkStatus();
 }
