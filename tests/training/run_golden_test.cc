@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/config/device_name.h"
 #include "core/plugin/registry.h"
 #include "core/reference/reference_backend.h"
 #include "engine/training/trainer.h"
@@ -220,11 +221,9 @@ std::vector<RunCase> WithDevices(std::vector<RunCase> cases,
   const char* listed = std::getenv("RULLAMA_TRAINING_DEVICES");
   std::istringstream devices(listed == nullptr ? "" : listed);
   for (std::string device; std::getline(devices, device, ',');) {
-    const size_t colon = device.find(':');
-    const auto index = static_cast<uint32_t>(std::stoul(device.substr(colon + 1)));
-    for (const GoldenCase& model : models) {
-      cases.push_back({model, device.substr(0, colon), index});
-    }
+    const DeviceName name = ParseDeviceName(device);
+    const auto index = static_cast<uint32_t>(std::stoul(name.device));
+    for (const GoldenCase& model : models) cases.push_back({model, name.backend, index});
   }
   return cases;
 }
