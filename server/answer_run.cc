@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <iterator>
 #include <mutex>
 #include <optional>
@@ -87,7 +88,13 @@ void AnswerRun::Run() {
   running_.SetCancel([this] { Cancel(); });
   call_.OnLeave([this] { running_.Cancel(CancelCause::kLeft); });
   std::vector<std::thread> readers;
-  for (size_t i = 1; i < generations_.size(); ++i) readers.emplace_back([this, i] { Read(i); });
+  try {
+    for (size_t i = 1; i < generations_.size(); ++i) readers.emplace_back([this, i] { Read(i); });
+  } catch (const std::exception&) {  // std::system_error or std::bad_alloc
+    const std::lock_guard lock(mutex_);
+    error_ = OutOfMemory();
+    Cancel();
+  }
   Read(0);
   for (std::thread& reader : readers) reader.join();
   call_.OnLeave({});

@@ -114,6 +114,13 @@ ApiError MakeApiError(std::string_view code, std::string message,
   return error;
 }
 
+ApiError OutOfMemory() {
+  return MakeApiError(
+      "out_of_memory",
+      "the system refused the server memory or a thread for this request; try again "
+      "later, or raise the limits on processes and memory (ulimit -u, ulimit -v)");
+}
+
 ApiError FromEngine(const Error& error) {
   return MakeApiError(CodeOf(error), error.ToString(), PlaceIn(error.message));
 }

@@ -31,6 +31,9 @@ using ApiResult = tl::expected<T, ApiError>;
 ApiError MakeApiError(std::string_view code, std::string message,
                       std::optional<std::string> param = std::nullopt);
 
+// The system has no memory or no thread for a request.
+ApiError OutOfMemory();
+
 // The error of the engine, under the code that clients know; else under its own id. `param` is the
 // place that its message begins with: "messages[1].content".
 ApiError FromEngine(const Error& error);

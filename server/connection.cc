@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <ctime>
 #include <future>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -115,6 +116,15 @@ class Connection::HandledRequest : public Exchange {
                [connection = connection_, keep_open] { connection->FinishRequest(keep_open); });
   }
 
+  // Runs the handler. An answer that memory did not suffice for is an error, if it has not begun.
+  void Handle() {
+    try {
+      connection_->context_->handler(*this);
+    } catch (const std::bad_alloc&) {
+      if (!begun_) Send(AnswerOf(DialectOf(request_.path), OutOfMemory()));
+    }
+  }
+
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
 
   bool Send(HttpAnswer answer) override {
@@ -149,6 +159,7 @@ class Connection::HandledRequest : public Exchange {
     answer.fields.push_back({"Vary", "Origin"});
   }
   bool Put(std::string bytes) {
+    begun_ = true;
     failed_ = failed_ || !connection_->WriteAndWait(std::move(bytes));
     return !failed_;
   }
@@ -157,6 +168,7 @@ class Connection::HandledRequest : public Exchange {
   HttpRequest request_;
   unsigned version_;
   bool keep_open_;
+  bool begun_ = false;  // some of the answer may be out
   bool ended_ = false;
   bool failed_ = false;
 };
@@ -295,12 +307,11 @@ void Connection::HandleRequest() {
   const bool keep_open = message.keep_alive();
   const unsigned version = message.version();
   // The exchange is made on the handler's thread, whose end makes the connection go on.
-  const bool started = context_->start_handler(
+  const auto started = context_->start_handler(
       [self = shared_from_this(), request = std::move(request), keep_open, version]() mutable {
-        HandledRequest exchange(self, std::move(request), version, keep_open);
-        self->context_->handler(exchange);
+        HandledRequest(self, std::move(request), version, keep_open).Handle();
       });
-  if (!started) return Refuse(MakeApiError("shutting_down", "the server is shutting down"));
+  if (!started) return Refuse(started.error());
   Watch();
 }
 

@@ -21,13 +21,13 @@
 
 namespace rullama::server {
 
-// State that all connections of a server share. `start_handler` runs a function on its own thread,
-// or returns false if the server is closing.
+// State that all connections of a server share. `start_handler` runs a function on its own thread.
+// Errors: shutting_down; out_of_memory if the system has no memory for a thread, or no thread.
 struct ConnectionContext {
   HttpLimits limits;
   AllowedNames allowed;
   std::function<void(Exchange&)> handler;
-  std::function<bool(std::function<void()>)> start_handler;
+  std::function<ApiResult<void>(std::function<void()>)> start_handler;
 };
 
 // Thread safety: the thread of the sockets runs everything but WriteAndWait() and OnLeave(), which

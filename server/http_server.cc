@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,7 +26,9 @@ struct HttpServer::Impl {
 
   void Accept();
   void Admit(tcp::socket socket);
-  bool StartHandler(std::function<void()> work);
+  ApiResult<void> StartHandler(std::function<void()> work);
+  void EndHandler();
+  void RunSockets();
   std::vector<std::shared_ptr<Connection>> OpenConnections();
 
   asio::io_context io{1};
@@ -55,7 +58,11 @@ std::vector<std::shared_ptr<Connection>> HttpServer::Impl::OpenConnections() {
 void HttpServer::Impl::Accept() {
   acceptor.async_accept([this](const boost::system::error_code& failure, tcp::socket socket) {
     if (!acceptor.is_open()) return;
-    if (!failure) Admit(std::move(socket));
+    try {
+      if (!failure) Admit(std::move(socket));
+    } catch (const std::bad_alloc&) {
+      // The connection is closed with its socket.
+    }
     if (!failure || failure == asio::error::connection_aborted) return Accept();
     // No descriptors are left: try again once some may be free.
     auto pause = std::make_shared<asio::steady_timer>(io, std::chrono::milliseconds(100));
@@ -77,24 +84,48 @@ void HttpServer::Impl::Admit(tcp::socket socket) {
                    fmt::format("the server has {} connections, its limit; close some", others)));
 }
 
-bool HttpServer::Impl::StartHandler(std::function<void()> work) {
+ApiResult<void> HttpServer::Impl::StartHandler(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex);
-    if (closing) return false;
+    if (closing) {
+      return tl::unexpected(MakeApiError("shutting_down", "the server is shutting down"));
+    }
     ++handlers;
   }
-  std::thread([this, work = std::move(work)]() mutable {
+  try {
+    std::thread([this, work = std::move(work)]() mutable {
+      try {
+        work();
+      } catch (const std::exception&) {
+        // The exchange has gone, which closes the connection.
+      }
+      work = nullptr;  // with what it holds of the connection
+      EndHandler();
+    }).detach();
+  } catch (const std::exception&) {  // std::system_error or std::bad_alloc
+    EndHandler();
+    return tl::unexpected(OutOfMemory());
+  }
+  return {};
+}
+
+void HttpServer::Impl::EndHandler() {
+  const std::lock_guard lock(mutex);
+  --handlers;
+  idle.notify_all();
+}
+
+// Runs what the sockets have to do. A step of a connection that finds no memory ends that
+// connection only: nothing holds it any more.
+void HttpServer::Impl::RunSockets() {
+  for (;;) {
     try {
-      work();
-    } catch (const std::exception&) {
-      // The exchange has gone, which closes the connection.
+      io.run();
+      return;
+    } catch (const std::bad_alloc&) {
+      continue;
     }
-    work = nullptr;  // with what it holds of the connection
-    const std::lock_guard lock(mutex);
-    --handlers;
-    idle.notify_all();
-  }).detach();
-  return true;
+  }
 }
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -128,7 +159,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& o
     return impl->StartHandler(std::move(work));
   };
   impl->Accept();
-  impl->thread = std::thread([impl = impl.get()] { impl->io.run(); });
+  impl->thread = std::thread([impl = impl.get()] { impl->RunSockets(); });
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

@@ -2,11 +2,13 @@
 #include "server/http_server.h"
 
 #include <gmock/gmock.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <future>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -17,6 +19,7 @@
 namespace rullama::server {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -193,6 +196,57 @@ TEST(HttpServerTest, ConnectionsBeyondTheLimitAreTold) {
   EXPECT_THAT(first.ReadUntil("GET /a "), HasSubstr("200 OK"));
   Client second(server->port());
   EXPECT_EQ(StatusOf(second.ReadAll()), 503);
+}
+
+// While it lives, the system refuses every new thread of the process: its stack fits nowhere.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    pthread_attr_setstacksize(&huge, size_t{1} << 60);
+    EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  ~NoThreads() { EXPECT_EQ(pthread_setattr_default_np(&before_), 0); }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(HttpServerTest, ARequestThatGetsNoThreadIsToldSo) {
+  const auto server = Start();
+  {
+    const NoThreads none;
+    Client client(server->port());
+    client.Send(Get("/a"));
+    const std::string answer = client.ReadAll();
+    EXPECT_EQ(StatusOf(answer), 503);
+    EXPECT_THAT(answer, HasSubstr("\"out_of_memory\""));
+  }
+  Client client(server->port());
+  client.Send(Get("/a"));
+  EXPECT_EQ(StatusOf(client.ReadAll()), 200);
+  EXPECT_TRUE(server->WaitUntilIdle(std::chrono::seconds(60)));
+}
+
+TEST(HttpServerTest, ARequestThatGetsNoMemoryIsToldSo) {
+  const auto server = Start([](Exchange& exchange) {
+    if (exchange.request().path == "/begun")
+      exchange.Begin({.status = 200, .body = {}, .fields = {}});
+    throw std::bad_alloc();
+  });
+  Client whole(server->port());
+  whole.Send(Get("/whole"));
+  const std::string answer = whole.ReadAll();
+  EXPECT_EQ(StatusOf(answer), 503);
+  EXPECT_THAT(answer, HasSubstr("\"out_of_memory\""));
+  Client begun(server->port());
+  begun.Send(Get("/begun"));
+  const std::string part = begun.ReadAll();
+  EXPECT_EQ(StatusOf(part), 200);
+  EXPECT_THAT(part, EndsWith("\r\n\r\n"));  // without the chunk that ends an answer
 }
 
 TEST(HttpServerTest, APortInUseIsAnError) {
