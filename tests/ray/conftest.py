@@ -1,5 +1,6 @@
 """A Ray cluster of several nodes on this machine, and an application on it."""
 
+import json
 import os
 import socket
 import subprocess
@@ -22,6 +23,7 @@ STORE_BYTES = 80 << 20
 SLOTS = 2
 ONGOING = 4  # of a replica
 QUEUED = 8
+MAX_BODY_BYTES = 4 << 20
 
 
 @pytest.fixture(scope="session")
@@ -84,9 +86,12 @@ class App:
     def post(self, path, body, **options):
         return requests.post(self.url + path, json=body, timeout=120, **options)
 
-    def complete(self, i, tokens=8):
-        body = {"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}
-        return self.post("/v1/completions", body)
+    def complete(self, i, tokens=8, padding=0):
+        """Completes prompt ``i``; the body has ``padding`` spaces behind it."""
+        body = json.dumps({"prompt": f"The prince {i}", "max_tokens": tokens, "seed": i}) + padding * " "
+        return requests.post(
+            self.url + "/v1/completions", data=body, headers={"Content-Type": "application/json"}, timeout=120
+        )
 
     def replicas(self):
         """The engines of replicas that run: id -> state."""
@@ -109,6 +114,7 @@ def app(cluster):
         "backend": "cpu",
         "context": 2048,
         "slots": SLOTS,
+        "config": {"server.max_body_bytes": MAX_BODY_BYTES},
         "program": PROGRAM,
         "min_replicas": 2,
         "max_replicas": 2,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: Longest body of a request if ``server.max_body_bytes`` is not set, as in `rullama serve`.
-_MAX_BODY_BYTES = 4 << 20
+_MAX_BODY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
