@@ -89,8 +89,21 @@ std::string_view CodeOf(const Error& error) {
   return "internal";
 }
 
+// "sampler.top_k is 5, ..." -> "top_k"; "logit_bias has ..." -> "logit_bias".
+std::string SettingIn(std::string_view message) {
+  constexpr std::string_view kBlock = "sampler.";
+  std::string_view setting = message.substr(0, message.find(' '));
+  if (setting.starts_with(kBlock)) setting.remove_prefix(kBlock.size());
+  return std::string(setting);
+}
+
+// The member of the request that an error of the engine is about, if it says so:
 // "messages[1].content: expected ..." -> "messages[1].content".
-std::optional<std::string> PlaceIn(std::string_view message) {
+std::optional<std::string> PlaceIn(const Error& error) {
+  if (error.id == "sampler.range" || error.id == "sampler.logit_bias") {
+    return SettingIn(error.message);
+  }
+  const std::string_view message = error.message;
   const std::string_view place = message.substr(0, message.find(": "));
   const bool is_place = place.size() < message.size() &&
                         (place.starts_with("messages") || place.starts_with("tools")) &&
@@ -122,7 +135,7 @@ ApiError OutOfMemory() {
 }
 
 ApiError FromEngine(const Error& error) {
-  return MakeApiError(CodeOf(error), error.ToString(), PlaceIn(error.message));
+  return MakeApiError(CodeOf(error), error.ToString(), PlaceIn(error));
 }
 
 Dialect DialectOf(std::string_view path) {

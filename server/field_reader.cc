@@ -12,7 +12,7 @@ const json* FieldReader::Find(std::string_view name) {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<double> FieldReader::Number(std::string_view name, double low, double high) {
+std::optional<double> FieldReader::Number(std::string_view name, const RealRange& range) {
   const json* found = Find(name);
   if (found == nullptr) return std::nullopt;
   if (!found->is_number()) {
@@ -20,8 +20,8 @@ std::optional<double> FieldReader::Number(std::string_view name, double low, dou
     return std::nullopt;
   }
   const double value = found->get<double>();
-  if (value >= low && value <= high) return value;
-  Fail("invalid_value", name, fmt::format("is {}, expected {} to {}", value, low, high));
+  if (range.Contains(value)) return value;
+  Fail("invalid_value", name, fmt::format("is {}, expected {}", value, range.Describe()));
   return std::nullopt;
 }
 

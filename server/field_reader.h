@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/config/range.h"
 #include "server/api_error.h"
 
 namespace rullama::server {
@@ -24,7 +25,7 @@ class FieldReader {
 
   // The member, or null. Its name counts as known from then on.
   const nlohmann::json* Find(std::string_view name);
-  std::optional<double> Number(std::string_view name, double low, double high);
+  std::optional<double> Number(std::string_view name, const RealRange& range);
   std::optional<int64_t> Integer(std::string_view name,
                                  int64_t low = std::numeric_limits<int64_t>::min(),
                                  int64_t high = std::numeric_limits<int64_t>::max());

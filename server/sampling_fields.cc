@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <limits>
+#include <optional>
+#include <string_view>
+
+#include "core/config/range.h"
+#include "core/config/sampler_ranges.h"
 
 namespace rullama::server {
 namespace {
@@ -14,50 +17,37 @@ using nlohmann::json;
 
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 256;
-constexpr size_t kMaxBiases = 1024;
-// A bias that bans, and the largest one.
-constexpr double kMaxBias = 100;
+std::optional<double> ReadValue(FieldReader& fields, std::string_view name,
+                                const RealRange& range) {
+  return fields.Number(name, range);
+}
 
-struct NumberField {
-  std::string_view name;
-  double low;
-  double high;
-  std::optional<double> SamplingOptions::*member;
-};
-constexpr std::array<NumberField, 7> kNumbers = {{
-    {"temperature", 0, 100, &SamplingOptions::temperature},
-    {"top_p", 0, 1, &SamplingOptions::top_p},
-    {"min_p", 0, 1, &SamplingOptions::min_p},
-    {"typical_p", 0, 1, &SamplingOptions::typical_p},
-    {"repeat_penalty", 0, 100, &SamplingOptions::repeat_penalty},
-    {"frequency_penalty", -2, 2, &SamplingOptions::frequency_penalty},
-    {"presence_penalty", -2, 2, &SamplingOptions::presence_penalty},
-}};
+std::optional<int64_t> ReadValue(FieldReader& fields, std::string_view name,
+                                 const IntegerRange& range) {
+  return fields.Integer(name, range.min, range.max);
+}
 
-struct IntegerField {
-  std::string_view name;
-  int64_t low;
-  int64_t high;
-  std::optional<int64_t> SamplingOptions::*member;
-};
-constexpr std::array<IntegerField, 2> kIntegers = {{
-    {"top_k", 0, std::numeric_limits<int32_t>::max(), &SamplingOptions::top_k},
-    {"repeat_last_n", -1, std::numeric_limits<int32_t>::max(), &SamplingOptions::repeat_last_n},
-}};
+template <typename Range, typename Value>
+void ReadSetting(FieldReader& fields, std::string_view name, const Range& range,
+                 std::optional<Value>& setting) {
+  if (const auto value = ReadValue(fields, name, range)) setting = value;
+}
+
+// In the APIs 0 leaves no probability to all but the best token.
+bool IsBestOnly(const json* top_p) {
+  return top_p != nullptr && top_p->is_number() && top_p->get<double>() == 0;
+}
 
 }  // namespace
 
 void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
-  for (const NumberField& row : kNumbers) {
-    if (const auto value = fields.Number(row.name, row.low, row.high)) sampling.*row.member = value;
+  const bool best_only = IsBestOnly(fields.Find("top_p"));
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  if (!best_only || std::string_view(#name) != "top_p") {                       \
+    ReadSetting(fields, #name, range, sampling.name);                           \
   }
-  for (const IntegerField& row : kIntegers) {
-    if (const auto value = fields.Integer(row.name, row.low, row.high)) {
-      sampling.*row.member = value;
-    }
-  }
-  // No probability is left to all but the best token.
-  if (sampling.top_p == 0) {
+#include "core/config/sampler_settings.def"
+  if (best_only) {
     sampling.top_p.reset();
     sampling.top_k = 1;
   }
@@ -65,29 +55,28 @@ void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
 }
 
 void IgnoreSampling(FieldReader& fields) {
-  for (const NumberField& row : kNumbers) fields.Ignore(row.name);
-  for (const IntegerField& row : kIntegers) fields.Ignore(row.name);
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  fields.Ignore(#name);
+#include "core/config/sampler_settings.def"
 }
 
 void ReadBias(FieldReader& fields, std::map<int32_t, float>& biases) {
   const json* found = fields.Object("logit_bias");
   if (found == nullptr) return;
-  if (found->size() > kMaxBiases) {
-    return fields.Fail(
-        "invalid_value", "logit_bias",
-        fmt::format("has {} entries, expected at most {}", found->size(), kMaxBiases));
-  }
   for (const auto& [name, value] : found->items()) {
     int32_t token = -1;
     const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), token);
     if (failure != std::errc() || end != name.data() + name.size() || token < 0) {
       return fields.Fail("invalid_value", "logit_bias", "has a key that is no token id");
     }
-    if (!value.is_number() || std::abs(value.get<double>()) > kMaxBias) {
-      return fields.Fail("invalid_value", "logit_bias", "has a bias that is not -100 to 100");
+    constexpr RealRange kRange = sampler_ranges::kLogitBias;
+    if (!value.is_number() || !kRange.Contains(value.get<double>())) {
+      return fields.Fail("invalid_value", "logit_bias",
+                         "has a bias that is not " + kRange.Describe());
     }
-    const auto bias = value.get<float>();
-    biases[token] = bias <= -kMaxBias ? -std::numeric_limits<float>::infinity() : bias;
+    const auto bias = value.get<double>();
+    const bool bans = bias == kRange.min;
+    biases[token] = bans ? -std::numeric_limits<float>::infinity() : static_cast<float>(bias);
   }
 }
 
