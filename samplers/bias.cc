@@ -11,7 +11,7 @@ bool HasBias(const RowSampling& row) { return !row.bias.empty(); }
 Status CheckBias(const RowSampling& row, int64_t vocabulary) {
   if (std::ssize(row.bias) > kMaxRowBiases) {
     return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
-                     "logit_bias has {} entries, expected at most {}", row.bias.size(),
+                     "a row has {} biases and banned tokens, expected at most {}", row.bias.size(),
                      kMaxRowBiases);
   }
   for (const TokenBias& bias : row.bias) {

@@ -329,7 +329,7 @@ TEST(RowChainTest, RefusesWhatTheGraphDoesNotHave) {
               HasSubstr("a mask has 3 words, expected 4"));
   EXPECT_THAT(error(RowChainKind::kEdited, {.top_k = 1, .bias = outside}),
               HasSubstr("logit_bias names token 100, expected 0 to 99"));
-  EXPECT_THAT(error(RowChainKind::kEdited, {.top_k = 1, .bias = many}), HasSubstr("1025 entries"));
+  EXPECT_THAT(error(RowChainKind::kEdited, {.top_k = 1, .bias = many}), HasSubstr("1057 biases"));
   EXPECT_EQ(error(RowChainKind::kPlain, {.top_k = 1}), "no error");
   EXPECT_EQ(inputs.inputs().size(), 2U);
   EXPECT_THAT(error(RowChainKind::kGreedy, {.top_k = 1}), HasSubstr("sampler.kind"));

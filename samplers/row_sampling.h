@@ -15,8 +15,10 @@ struct TokenBias {
   float bias = 0;
 };
 
-// The most biases of a row.
-inline constexpr int64_t kMaxRowBiases = 1024;
+// The most biases of a row: those of its settings, and tokens that are banned beside them, such as
+// those that end an answer.
+inline constexpr int64_t kMaxBannedTokens = 32;
+inline constexpr int64_t kMaxRowBiases = kMaxLogitBiases + kMaxBannedTokens;
 
 // The numbers are those of sampler_settings.def. Each default changes nothing; temperature 0 always
 // takes the most likely token.

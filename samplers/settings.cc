@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "core/config/sampler_ranges.h"
-#include "samplers/row_sampling.h"
 
 namespace rullama {
 namespace {
@@ -36,9 +35,10 @@ Status Recommend(const GgufFile& file, const char* key, int64_t& member) {
 }
 
 Status CheckBias(const std::map<int64_t, double>& bias, int64_t vocabulary) {
-  if (std::ssize(bias) > kMaxRowBiases) {
+  if (std::ssize(bias) > kMaxLogitBiases) {
     return MakeError(ErrorKind::kUsage, "sampler.logit_bias",
-                     "logit_bias has {} entries, expected at most {}", bias.size(), kMaxRowBiases);
+                     "logit_bias has {} entries, expected at most {}", bias.size(),
+                     kMaxLogitBiases);
   }
   int64_t banned = 0;
   for (const auto& [id, value] : bias) {

@@ -16,6 +16,9 @@ namespace rullama {
 // approaches the limits of f32.
 inline constexpr double kGreedyTemperature = 1e-4;
 
+// The most entries of `logit_bias`.
+inline constexpr int64_t kMaxLogitBiases = 1024;
+
 // The numbers are those of sampler_settings.def. The defaults are the published values of Gemma 4;
 // all steps except temperature, top_k and top_p are off.
 struct SamplerSettings {

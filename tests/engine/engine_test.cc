@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "samplers/settings.h"
 #include "tests/fakes/adapter_folder.h"
 
 namespace {
@@ -541,6 +542,10 @@ TEST(EngineTest, AnswersWithoutAnEndFillTheirLimit) {
   request.sampling.logit_bias = {{Must(engine->Tokenize("<turn|>")).front(), 20.0F}};
   EXPECT_EQ(Answer(*engine, request).reason, StopReason::kEndOfGeneration);
   request.ignore_end = true;
+  // There is room for the end tokens beside as many biases as a request may have.
+  for (int32_t token = 300; std::ssize(request.sampling.logit_bias) < kMaxLogitBiases; ++token) {
+    request.sampling.logit_bias[token] = -1;
+  }
   const Completion answer = Answer(*engine, request);
   EXPECT_EQ(answer.reason, StopReason::kContextFull);
   // The last token that is drawn is not read.
