@@ -148,13 +148,17 @@ Result<std::vector<server::ServedModel>> DescribeServed(const ConfigFlags& flags
                         rullama::OpenModelFile(model.config.values().model.path));
     ModelInfo info = EngineAccess::FileInfo(file);
     info.slots = SlotsOf(model.config);
-    served.push_back({.id = model.id,
-                      .time = TimeOf(file.name),
-                      .keep_alive = model.keep_alive,
-                      .info = std::move(info),
-                      .load = [&flags, &model, &environment, trace, &console] {
-                        return OpenServed(flags, model, environment, trace, console);
-                      }});
+    served.push_back(
+        {.id = model.id,
+         .time = TimeOf(file.name),
+         .keep_alive = model.keep_alive,
+         .info = std::move(info),
+         .load = [&flags, &model, &environment, trace,
+                  &console] { return OpenServed(flags, model, environment, trace, console); },
+         .describe =
+             [&model, &environment](size_t max_items) {
+               return DescribeModel(model.config, ProcessHooks(environment), max_items);
+             }});
   }
   return served;
 }

@@ -25,15 +25,6 @@
 namespace rullama {
 namespace {
 
-SamplingDefaults DefaultsOf(const SamplerSettings& settings) {
-  SamplingDefaults defaults;
-#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
-  defaults.name = settings.name;
-#include "core/config/sampler_settings.def"
-  if (settings.greedy) defaults.temperature = 0;
-  return defaults;
-}
-
 ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   const LoadedModel& model = session.model();
   ModelInfo info = EngineAccess::FileInfo(model.file);
@@ -50,10 +41,10 @@ ModelInfo InfoOf(const ModelSession& session, int64_t slots) {
   info.slots = slots;
   info.canvas_length = model.facts().canvas.length;
   info.chunk = session.chunk();
-  info.takes_pictures = session.Takes(MediaKind::kPicture);
-  info.takes_sound = session.Takes(MediaKind::kSound);
+  info.takes_pictures = model.Takes(MediaKind::kPicture);
+  info.takes_sound = model.Takes(MediaKind::kSound);
   info.deterministic = std::ranges::all_of(devices, &DeviceDescription::deterministic);
-  info.sampling = DefaultsOf(session.sampler());
+  info.sampling = SamplingDefaultsOf(session.sampler());
   info.load_seconds = session.load_seconds();
   return info;
 }

@@ -6,6 +6,13 @@
 #include "models/registry.h"
 
 namespace rullama {
+namespace {
+
+tl::unexpected<Error> InFile(const LoadedModel& model, Error error) {
+  return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
+}
+
+}  // namespace
 
 Result<std::vector<ScaledAdapter>> ReadAdapters(const Config& config, const Model& model,
                                                 Notices& notices) {
@@ -27,7 +34,14 @@ int64_t LoadedModel::capacity() const {
   return chosen == 0 ? longest : chosen;
 }
 
-Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
+bool LoadedModel::Takes(MediaKind kind) const {
+  const bool has_tower = kind == MediaKind::kPicture ? towers.towers.picture != nullptr
+                                                     : towers.towers.sound != nullptr;
+  return has_tower && facts().media.taken;
+}
+
+Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks,
+                                    Notices& notices) {
   LoadedModel model;
   model.started = std::chrono::steady_clock::now();
   model.layers = std::move(layers);
@@ -35,21 +49,22 @@ Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Noti
   model.mapping = MappingNotice(hooks, model.file.file->bytes());
   RL_RETURN_IF_ERROR(ApplyOllamaParams(model.file, model.layers));
   for (const std::string& notice : model.layers.notices()) notices.Note(notice);
-  const GgufFile& file = *model.file.file;
-  const auto in_file = [&model](Error error) {
-    return tl::unexpected(std::move(error).WithContext(fmt::format("model '{}'", model.file.name)));
-  };
-  auto opened = OpenModel(file);
-  if (!opened) return in_file(std::move(opened).error());
+  auto opened = OpenModel(*model.file.file);
+  if (!opened) return InFile(model, std::move(opened).error());
   model.model = *std::move(opened);
   for (const std::string& warning : model.model->warnings()) notices.Warn(warning);
   RL_RETURN_IF_ERROR(model.model->CheckAgainst(model.config().architecture));
-  RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
-  model.adapters = JoinAdapters(adapters);
   RL_ASSIGN_OR_RETURN(model.towers,
                       ReadModelTowers(model.config(), model.file, *model.model, hooks, notices));
-  auto tokenizer = MakeTokenizer(file);
-  if (!tokenizer) return in_file(std::move(tokenizer).error());
+  return model;
+}
+
+Result<LoadedModel> LoadModel(LayeredConfig layers, const HostHooks& hooks, Notices& notices) {
+  RL_ASSIGN_OR_RETURN(LoadedModel model, OpenModelHeader(std::move(layers), hooks, notices));
+  RL_ASSIGN_OR_RETURN(const auto adapters, ReadAdapters(model.config(), *model.model, notices));
+  model.adapters = JoinAdapters(adapters);
+  auto tokenizer = MakeTokenizer(*model.file.file);
+  if (!tokenizer) return InFile(model, std::move(tokenizer).error());
   model.tokenizer = *std::move(tokenizer);
   return model;
 }

@@ -40,9 +40,15 @@ struct LoadedModel {
   [[nodiscard]] const GgufFile& tower_file() const {
     return towers.file ? *towers.file : *file.file;
   }
+  // Whether requests may have media of a kind: there is a tower for them and the model takes them.
+  [[nodiscard]] bool Takes(MediaKind kind) const;
   // Tokens per slot: as configured, or the default within the model's limit.
   [[nodiscard]] int64_t capacity() const;
 };
+
+// Opens the model that a finished configuration names, as far as its header tells: all but adapters
+// and tokenizer, which are null. Cheap; errors and notices are those of LoadModel about that.
+Result<LoadedModel> OpenModelHeader(LayeredConfig layers, const HostHooks& hooks, Notices& notices);
 
 // Opens the model that a finished configuration names. Warnings (unusual tensors, replaced
 // settings) go to `notices`. Errors: config.*, gguf.*, store.*, model.*, adapter.*, safetensors.*,

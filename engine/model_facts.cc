@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/sha256.h"
+#include "engine/loaded_model.h"
 
 namespace rullama {
 namespace {
@@ -74,6 +75,13 @@ Json ValueJson(const GgufValue& value, size_t max_items) {
   return list;
 }
 
+// For what was told when the program started.
+class NoNotices final : public Notices {
+ public:
+  void Note(std::string_view /*text*/) override {}
+  void Warn(std::string_view /*text*/) override {}
+};
+
 }  // namespace
 
 std::string QuantizationOf(const GgufFile& file) {
@@ -111,6 +119,28 @@ std::string MetadataJson(const GgufFile& file, size_t max_items) {
     object[std::string(entry.key)] = ValueJson(entry.value, max_items);
   }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+SamplingDefaults SamplingDefaultsOf(const SamplerSettings& settings) {
+  SamplingDefaults defaults;
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  defaults.name = settings.name;
+#include "core/config/sampler_settings.def"
+  if (settings.greedy) defaults.temperature = 0;
+  return defaults;
+}
+
+Result<ModelDescription> DescribeModel(LayeredConfig layers, const HostHooks& hooks,
+                                       size_t max_items) {
+  NoNotices notices;
+  RL_ASSIGN_OR_RETURN(const LoadedModel model, OpenModelHeader(std::move(layers), hooks, notices));
+  const GgufFile& file = *model.file.file;
+  RL_ASSIGN_OR_RETURN(const SamplerSettings settings,
+                      ResolveSettings(model.config().sampler, file));
+  return ModelDescription{.sampling = SamplingDefaultsOf(settings),
+                          .takes_pictures = model.Takes(MediaKind::kPicture),
+                          .takes_sound = model.Takes(MediaKind::kSound),
+                          .metadata = MetadataJson(file, max_items)};
 }
 
 }  // namespace rullama

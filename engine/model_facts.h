@@ -1,12 +1,18 @@
-// The description that a model file gives of itself, for people and programs. Pure functions.
+// The description that a model file gives of itself, for people and programs. Thread safety: all
+// functions from any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "core/base/status.h"
+#include "core/config/layered_config.h"
 #include "core/gguf/gguf.h"
+#include "engine/api/engine.h"
+#include "engine/host_hooks.h"
 #include "engine/model_file.h"
+#include "samplers/settings.h"
 
 namespace rullama {
 
@@ -23,5 +29,21 @@ std::string ContentDigest(const ModelFile& model);
 
 // The metadata as a JSON object; arrays of more than `max_items` elements are null.
 std::string MetadataJson(const GgufFile& file, size_t max_items);
+
+// What the settings mean for a request that leaves them open.
+SamplingDefaults SamplingDefaultsOf(const SamplerSettings& settings);
+
+// What a model offers, without loading it.
+struct ModelDescription {
+  SamplingDefaults sampling = {};
+  bool takes_pictures = false;
+  bool takes_sound = false;
+  std::string metadata = {};  // as Engine::Metadata()
+};
+
+// Describes the model that a finished configuration names; reads the headers of its files. Errors:
+// those of OpenModelHeader; gguf.key_type.
+Result<ModelDescription> DescribeModel(LayeredConfig layers, const HostHooks& hooks,
+                                       size_t max_items);
 
 }  // namespace rullama

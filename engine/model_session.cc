@@ -89,17 +89,10 @@ Status ModelSession::ChooseSettings(const ModelSessionOptions& options) {
   return built == settings ? OkStatus() : BuildSession(options, settings);
 }
 
-bool ModelSession::Takes(MediaKind kind) const {
-  const Towers& towers = model_.towers.towers;
-  const bool has_tower =
-      kind == MediaKind::kPicture ? towers.picture != nullptr : towers.sound != nullptr;
-  return has_tower && model_.facts().media.taken;
-}
-
 int64_t ModelSession::MediaRows(const ModelSessionOptions& options) const {
   if (options.outputs == GraphOutputs::kAllLogits) return std::min(options.media_rows, capacity());
-  const bool pictures = Takes(MediaKind::kPicture);
-  const bool any = pictures || Takes(MediaKind::kSound);
+  const bool pictures = model_.Takes(MediaKind::kPicture);
+  const bool any = pictures || model_.Takes(MediaKind::kSound);
   if (!any || options.outputs != GraphOutputs::kBatch) return 0;
   const bool whole = pictures && model_.facts().media.whole_pictures;
   const int64_t longest = whole ? int64_t{kImageTokenBudgets.back()} : 0;

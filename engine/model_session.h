@@ -50,8 +50,6 @@ class ModelSession {
   [[nodiscard]] const Session& session() const { return *session_; }
   // The towers on the devices of the session, for the thread that uses the session.
   [[nodiscard]] MediaEncoder& media() { return *media_; }
-  // Whether prompts may have media of this kind.
-  [[nodiscard]] bool Takes(MediaKind kind) const;
   // The settings of the sampler, with the seed in use.
   [[nodiscard]] const SamplerSettings& sampler() const { return sampler_; }
   // The settings for a model that denoises.

@@ -54,16 +54,15 @@ std::string ParameterLines(const SamplingDefaults& sampling) {
                      sampling.top_p);
 }
 
-// The model of a body's `model` or `name`, loaded.
-ApiResult<UsedModel> AcquireNamed(const Services& services, Call& call, FieldReader& fields) {
+// A body's `model` or `name`, which it must have.
+std::string ReadName(FieldReader& fields) {
   const auto name = fields.Text("name");
   const auto model = fields.Text("model");
-  const std::string asked = model.value_or(name.value_or(""));
+  std::string asked = model.value_or(name.value_or(""));
   if (asked.empty()) {
     fields.Fail("missing_required_parameter", "model", "is missing; name the model");
   }
-  if (fields.error()) return tl::unexpected(*fields.error());
-  return AcquireModel(services, call, asked);
+  return asked;
 }
 
 // Says that the model was loaded, or unloaded.
@@ -117,7 +116,9 @@ struct OllamaEmbedded {
 };
 ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, FieldReader& fields,
                                       std::string_view name) {
-  const auto model = AcquireNamed(services, call, fields);
+  const std::string asked = ReadName(fields);
+  if (fields.error()) return tl::unexpected(*fields.error());
+  const auto model = AcquireModel(services, call, asked);
   if (!model) return tl::unexpected(model.error());
   const auto inputs = ReadInputs(fields, name, /*ids=*/false, /*may_be_empty=*/name == "input");
   const auto dimensions = fields.Integer("dimensions", 1, model->engine->info().width);
@@ -131,10 +132,10 @@ ApiResult<OllamaEmbedded> EmbedInputs(const Services& services, Call& call, Fiel
   return OllamaEmbedded{model->id, *std::move(result)};
 }
 
-json CapabilitiesOf(const ModelInfo& info) {
+json CapabilitiesOf(const ModelDescription& model) {
   json capabilities = {"completion", "tools", "thinking"};
-  if (info.takes_pictures) capabilities.push_back("vision");
-  if (info.takes_sound) capabilities.push_back("audio");
+  if (model.takes_pictures) capabilities.push_back("vision");
+  if (model.takes_sound) capabilities.push_back("audio");
   return capabilities;
 }
 
@@ -172,27 +173,28 @@ void OllamaShow(const Services& services, Call& call) {
   const auto body = ParseBody(call.request().body);
   if (!body) return call.Fail(body.error());
   FieldReader fields(*body);
-  const auto model = AcquireNamed(services, call, fields);
-  if (!model) return call.Fail(model.error());
+  const std::string asked = ReadName(fields);
   const bool verbose = fields.Boolean("verbose").value_or(false);
   fields.Find("system");
   fields.Find("options");
   if (fields.error()) return call.Fail(*fields.error());
-  const auto state = services.models.Find(model->id);
+  const auto state = services.models.Find(asked);
   if (!state) return call.Fail(state.error());
-  const ModelInfo& info = model->engine->info();
-  call.SendJson(
-      {{"modelfile", fmt::format("FROM {}\n", model->id)},
-       {"parameters", ParameterLines(info.sampling)},
-       {"template", "{{ .Prompt }}"},
-       {"system", ""},
-       {"license", ""},
-       {"details", DetailsOf(info)},
-       {"model_info", json::parse(model->engine->Metadata(
-                          verbose ? std::numeric_limits<size_t>::max() : kMaxListedItems))},
-       {"capabilities", CapabilitiesOf(info)},
-       {"modified_at", TimeOf(state->model.time)}},
-      fields.Unknown());
+  const ServedModel& model = state->model;
+  call.record().model = model.id;
+  const auto described =
+      model.describe(verbose ? std::numeric_limits<size_t>::max() : kMaxListedItems);
+  if (!described) return call.Fail(FromEngine(described.error()));
+  call.SendJson({{"modelfile", fmt::format("FROM {}\n", model.id)},
+                 {"parameters", ParameterLines(described->sampling)},
+                 {"template", "{{ .Prompt }}"},
+                 {"system", ""},
+                 {"license", ""},
+                 {"details", DetailsOf(model.info)},
+                 {"model_info", json::parse(described->metadata)},
+                 {"capabilities", CapabilitiesOf(*described)},
+                 {"modified_at", TimeOf(model.time)}},
+                fields.Unknown());
 }
 
 void OllamaChat(const Services& services, Call& call) {

@@ -19,6 +19,7 @@
 
 #include "core/base/keep_alive.h"
 #include "engine/api/engine.h"
+#include "engine/model_facts.h"
 #include "server/api_error.h"
 #include "server/metrics.h"
 
@@ -35,6 +36,8 @@ struct ServedModel {
   // Facts of the model: those that its file tells, and all of them once it has been loaded.
   ModelInfo info = {};
   std::function<Result<std::shared_ptr<Engine>>()> load = {};  // called by one thread at a time
+  // Does not load it. `max_items`: as Engine::Metadata(). Called by any thread.
+  std::function<Result<ModelDescription>(size_t max_items)> describe = {};
 };
 
 struct ModelsOptions {

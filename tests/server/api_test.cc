@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/base/must_test_util.h"
+#include "engine/engine_config.h"
 #include "server/http_server.h"
 #include "tests/server/client.h"
 
@@ -400,6 +402,37 @@ TEST_F(ApiTest, ThePageRunsOnlyItsOwnScript) {
   EXPECT_THAT(page, HasSubstr("script-src 'sha256-"));
   EXPECT_THAT(page, HasSubstr("<title>rullama</title>"));
   EXPECT_EQ(BodyOf(Get("/", "")), "Ollama is running");
+}
+
+TEST(ShowTest, DescribesAModelThatIsNotLoaded) {
+  const EngineOptions options{.model = kModel,
+                              .backend = "cpu",
+                              .settings = {{"context.capacity", "64"}, {"sampler.top_k", "7"}},
+                              .plugin_paths = {kPlugins}};
+  const auto describe = [&options](size_t max_items) {
+    return DescribeModel(Must(ConfigOf(options)), {}, max_items);
+  };
+  std::atomic<int> loads = 0;
+  const auto load = [&]() -> Result<std::shared_ptr<Engine>> {
+    ++loads;
+    return Engine::Open(options);
+  };
+  std::vector<ServedModel> models;
+  models.push_back({.id = "loaded", .load = load, .describe = describe});
+  models.push_back({.id = "other", .load = load, .describe = describe});
+  models.back().info.architecture = "gemma4";
+  Api api(std::move(models), Must(load()), {.version = "1"});
+  const auto server =
+      Must(HttpServer::Start({}, [&api](Exchange& exchange) { api.Handle(exchange); }));
+  const json shown = AskForJson(server->port(), "/api/show", R"({"model": "other"})");
+  EXPECT_EQ(shown["details"]["family"], "gemma4");
+  EXPECT_THAT(shown["parameters"], HasSubstr("top_k 7\n"));
+  EXPECT_EQ(shown["model_info"]["general.architecture"], "gemma4");
+  EXPECT_TRUE(shown["model_info"]["tokenizer.ggml.tokens"].is_null());
+  const json all = AskForJson(server->port(), "/api/show", R"({"name": "other", "verbose": true})");
+  EXPECT_TRUE(all["model_info"]["tokenizer.ggml.tokens"].is_array());
+  EXPECT_THAT(Ask(server->port(), "/api/show", R"({"model": "none"})"), HasSubstr("404 Not Found"));
+  EXPECT_EQ(loads, 1) << "no more than the first";
 }
 
 class CanvasApiTest : public ::testing::Test {

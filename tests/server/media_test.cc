@@ -9,6 +9,7 @@
 
 #include "core/base/must_test_util.h"
 #include "core/base/read_file_test_util.h"
+#include "engine/engine_config.h"
 #include "server/api.h"
 #include "server/base64.h"
 #include "server/http_server.h"
@@ -43,7 +44,7 @@ class MediaApiTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     std::vector<ServedModel> models;
-    models.push_back({.id = "tiny", .time = 1, .load = Open});
+    models.push_back({.id = "tiny", .time = 1, .load = Open, .describe = Describe});
     api_ = new Api(std::move(models), Must(Open()), {.version = "1"}, {});
     server_ =
         Must(HttpServer::Start({}, [](Exchange& exchange) { api_->Handle(exchange); })).release();
@@ -52,15 +53,18 @@ class MediaApiTest : public ::testing::Test {
     delete server_;
     delete api_;
   }
-  static Result<std::shared_ptr<Engine>> Open() {
-    return Engine::Open(
-        {.model = kShared + "/models/tiny-e2b-f16.gguf",
-         .backend = "cpu",
-         .settings = {{"model.mmproj", kShared + "/models/tiny-e2b-mmproj-f16.gguf"},
-                      {"generation.image_tokens", "70"},
-                      {"context.capacity", "512"},
-                      {"backend.options.threads", "1"}},
-         .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}});
+  static EngineOptions Options() {
+    return {.model = kShared + "/models/tiny-e2b-f16.gguf",
+            .backend = "cpu",
+            .settings = {{"model.mmproj", kShared + "/models/tiny-e2b-mmproj-f16.gguf"},
+                         {"generation.image_tokens", "70"},
+                         {"context.capacity", "512"},
+                         {"backend.options.threads", "1"}},
+            .plugin_paths = {RULLAMA_BINARY_DIR "/lib/rullama"}};
+  }
+  static Result<std::shared_ptr<Engine>> Open() { return Engine::Open(Options()); }
+  static Result<ModelDescription> Describe(size_t max_items) {
+    return DescribeModel(Must(ConfigOf(Options())), {}, max_items);
   }
 
   static std::string Ask(const std::string& path, const json& body) {
