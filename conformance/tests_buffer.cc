@@ -30,6 +30,24 @@ Status RoundTrip(Suite& suite, Device& device) {
   return OkStatus();
 }
 
+// A copy so large that a backend may share it among threads or stage it in pieces.
+Status LargeCopy(Suite& suite, Device& device) {
+  constexpr uint64_t kSize = 35'000'001, kOffset = 5;
+  RL_ASSIGN_OR_RETURN(const DeviceBuffer buffer, device.CreateBuffer(kSize, RL_BUFFER_IO));
+  Bytes written(kSize - kOffset);
+  // A period that no piece is a multiple of, so that bytes in a wrong place differ.
+  const Bytes pattern = Pattern(65'537, suite.seed);
+  for (size_t i = 0; i < written.size(); i += pattern.size()) {
+    const size_t count = std::min(pattern.size(), written.size() - i);
+    std::copy_n(pattern.begin(), count, written.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  RL_RETURN_IF_ERROR(device.Write(buffer, kOffset, written));
+  Bytes read(written.size());
+  RL_RETURN_IF_ERROR(device.Read(buffer, kOffset, read));
+  if (read != written) return Failed("{} bytes came back changed", written.size());
+  return OkStatus();
+}
+
 // A part of a buffer, at any offset, leaves the rest alone.
 Status Parts(Suite& suite, Device& device) {
   constexpr uint64_t kSize = 1000;
@@ -102,6 +120,7 @@ Status TooLarge(Suite& suite, Device& device) {
 
 void AddBufferTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Buffer.round_trip", RoundTrip});
+  tests.push_back({"Buffer.large_copy", LargeCopy});
   tests.push_back({"Buffer.parts", Parts});
   tests.push_back({"Buffer.states_begin_as_zeros", StatesAreZero});
   tests.push_back({"Buffer.ranges_are_checked", OutOfRange});

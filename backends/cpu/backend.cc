@@ -19,6 +19,8 @@ namespace rullama::cpu {
 namespace {
 
 constexpr int kMaxThreads = 256;
+// Copies of fewer bytes take less time than waking the workers.
+constexpr size_t kParallelCopyBytes = size_t{1} << 20;
 
 struct Settings {
   int threads;
@@ -113,11 +115,11 @@ class CpuDevice final : public sdk::Device {
   }
 
   void Write(sdk::Buffer& buffer, uint64_t offset, std::span<const std::byte> data) override {
-    std::memcpy(Range(buffer, offset, data.size()), data.data(), data.size());
+    CopyBytes(Range(buffer, offset, data.size()), data.data(), data.size());
   }
 
   void Read(sdk::Buffer& buffer, uint64_t offset, std::span<std::byte> data) override {
-    std::memcpy(data.data(), Range(buffer, offset, data.size()), data.size());
+    CopyBytes(data.data(), Range(buffer, offset, data.size()), data.size());
   }
 
   std::unique_ptr<sdk::Plan> Compile(const sdk::GraphView& graph) override {
@@ -125,6 +127,20 @@ class CpuDevice final : public sdk::Device {
   }
 
  private:
+  // One core does not move as many bytes as the memory can.
+  void CopyBytes(std::byte* to, const std::byte* from, size_t bytes) {
+    if (bytes < kParallelCopyBytes) {
+      std::memcpy(to, from, bytes);
+      return;
+    }
+    const auto workers = static_cast<size_t>(pool_.workers());
+    pool_.Run([&](int worker) {
+      const auto part = static_cast<size_t>(worker);
+      const size_t begin = bytes * part / workers, end = bytes * (part + 1) / workers;
+      std::memcpy(to + begin, from + begin, end - begin);
+    });
+  }
+
   [[nodiscard]] bool Packs(const rl_weight_desc& desc) const {
     return pack_ && (desc.uses & RL_WEIGHT_IN_PRODUCTS) != 0 && CanBePacked(kernels_, desc);
   }

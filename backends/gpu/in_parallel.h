@@ -1,11 +1,13 @@
-// A parallel for loop.
+// A parallel for loop, and a parallel copy.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -35,6 +37,18 @@ void InParallel(size_t count, Work work) {
     run();
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+// Copies bytes that do not overlap. Large copies are shared by several threads: one core does not
+// fill the bus to a device.
+inline void CopyInParallel(std::byte* to, std::span<const std::byte> from) {
+  constexpr size_t kPartBytes = size_t{2} << 20;
+  constexpr size_t kMaxParts = 8;
+  const size_t parts = std::clamp<size_t>(from.size() / kPartBytes, 1, kMaxParts);
+  InParallel(parts, [&](size_t i) {
+    const size_t begin = from.size() * i / parts, end = from.size() * (i + 1) / parts;
+    std::memcpy(to + begin, from.data() + begin, end - begin);
+  });
 }
 
 }  // namespace rullama::gpu

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/gpu/in_parallel.h"
+
 namespace rullama::vulkan {
 namespace {
 
@@ -179,13 +181,13 @@ void Gpu::RunNow(Record record) {
 void Gpu::Write(const Allocation& to, uint64_t offset, std::span<const std::byte> data) {
   Wait();
   if (to.mapped() != nullptr) {
-    std::memcpy(to.mapped() + offset, data.data(), data.size());
+    gpu::CopyInParallel(to.mapped() + offset, data);
     return;
   }
   Allocation& staging = Staging();
   for (size_t done = 0; done < data.size(); done += kStagingBytes) {
     const auto part = data.subspan(done, std::min<size_t>(kStagingBytes, data.size() - done));
-    std::memcpy(staging.mapped(), part.data(), part.size());
+    gpu::CopyInParallel(staging.mapped(), part);
     RunNow([&](VkCommandBuffer commands) {
       const VkBufferCopy copy{staging.offset(), to.offset() + offset + done, part.size()};
       vkCmdCopyBuffer(commands, staging.buffer(), to.buffer(), 1, &copy);
@@ -208,7 +210,7 @@ void Gpu::Read(const Allocation& from, uint64_t offset, std::span<std::byte> dat
       const VkBufferCopy copy{from.offset() + offset + done, staging.offset(), part.size()};
       vkCmdCopyBuffer(commands, from.buffer(), staging.buffer(), 1, &copy);
     });
-    std::memcpy(part.data(), staging.mapped(), part.size());
+    gpu::CopyInParallel(part.data(), {staging.mapped(), part.size()});
   }
 }
 

@@ -156,12 +156,12 @@ Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past,
                           StepObserver* observer) {
   const Extents extents = ExtentsOf(rows);
   RL_RETURN_IF_ERROR(CheckKeptInputs(extents, {}));
-  const SpanTimer timer(observer);
   for (const BoundSegment& segment : segments_) {
+    // Writing waits for what the device still runs. So a segment of the host that comes first works
+    // while the device of the next one finishes the step before.
+    const SpanTimer timer(observer);
     RL_RETURN_IF_ERROR(WriteInputs(segment, rows, past, {}));
-  }
-  timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
-  for (const BoundSegment& segment : segments_) {
+    timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
     RL_RETURN_IF_ERROR(CopyImports(segment, extents, observer));
     RL_RETURN_IF_ERROR(ExecuteSegment(segment, rows, observer));
   }

@@ -212,11 +212,12 @@ TEST(SessionTest, AnObserverSeesStepsSegmentsCopiesAndReads) {
   ASSERT_TRUE(counting.get().Run(TwoSlots({1, 2}, {4, 6}, 0)));
   EXPECT_THAT(counting.Tokens(2), ElementsAre(3, 7));
   ASSERT_EQ(list.Of(Kind::kCompile).size(), 1u);
-  ASSERT_EQ(list.Of(Kind::kInputs).size(), 1u);
+  const auto inputs = list.Of(Kind::kInputs);
   const auto segments = list.Of(Kind::kSegment);
   const auto copies = list.Of(Kind::kCopy);
   const auto steps = list.Of(Kind::kStep);
   const auto reads = list.Of(Kind::kRead);
+  ASSERT_EQ(inputs.size(), 2u);
   ASSERT_EQ(segments.size(), 2u);
   ASSERT_EQ(copies.size(), 1u);
   ASSERT_EQ(steps.size(), 1u);
@@ -229,8 +230,10 @@ TEST(SessionTest, AnObserverSeesStepsSegmentsCopiesAndReads) {
   EXPECT_EQ(steps[0].span.rows, 4);
   EXPECT_EQ(steps[0].span.wanted, 2);
   EXPECT_EQ(reads[0].span.bytes, 2 * sizeof(int32_t));
-  EXPECT_LE(steps[0].span.begin, segments[0].span.begin);
-  EXPECT_LE(segments[0].span.end, copies[0].span.begin);
+  EXPECT_LE(steps[0].span.begin, inputs[0].span.begin);
+  EXPECT_LE(inputs[0].span.end, segments[0].span.begin);
+  EXPECT_LE(segments[0].span.end, inputs[1].span.begin);
+  EXPECT_LE(inputs[1].span.end, copies[0].span.begin);
   EXPECT_LE(copies[0].span.end, segments[1].span.begin);
   EXPECT_LE(segments[1].span.end, steps[0].span.end);
   EXPECT_LE(steps[0].span.end, reads[0].span.begin);

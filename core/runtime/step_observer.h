@@ -18,7 +18,7 @@ struct StepSpan {
   enum class Kind : uint8_t {
     kStep,     // one Session::Run, around the others; name: the graph
     kCompile,  // a plan is built and compiled, and its weights are loaded; name: the graph
-    kInputs,   // the inputs of a step are written; no name
+    kInputs,   // the inputs of a segment are written; no name
     kCopy,     // a value goes from one device to another, through the host; name: the value
     kSegment,  // a device runs a segment; name: the graph
     kRead,     // the host reads an output, and waits for it; name: the output
