@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -76,11 +77,13 @@ ChartSeries RoofOf(const DevicePeaks& peaks, const std::vector<ChartSeries>& poi
           .has_marks = false};
 }
 
-Picture Roofline(const ProfiledTest& test, const std::string& device,
-                 const std::vector<NumberedKind>& kinds) {
+// Nothing for a device whose ops compute nothing, as a host that only looks up rows.
+std::optional<Picture> Roofline(const ProfiledTest& test, const std::string& device,
+                                const std::vector<NumberedKind>& kinds) {
   std::vector<ChartSeries> series = {KindPoints("kinds of ops", test.report, device, kinds)};
   if (test.before) series.push_back(KindPoints("before", *test.before, device, kinds));
   std::erase_if(series, [](const ChartSeries& of) { return of.points.empty(); });
+  if (series.empty()) return std::nullopt;
   const DevicePeaks peaks = PeaksOf(test.report.peaks, device);
   if (peaks.known()) series.push_back(RoofOf(peaks, series));
   return DrawChart({.title = fmt::format("Roofline of {}, {}", device, test.report.test),
@@ -185,7 +188,9 @@ void AddTest(const ProfiledTest& test, size_t slowest, Page& page) {
   std::set<std::string> devices;
   for (const NumberedKind& of : kinds) devices.insert(of.kind.device);
   for (const std::string& device : devices) {
-    page.Figure(InlineSvg(Roofline(test, device, kinds)),
+    const std::optional<Picture> roofline = Roofline(test, device, kinds);
+    if (!roofline) continue;
+    page.Figure(InlineSvg(*roofline),
                 "The line is the roof: what the device reached at best in this call. Left of its "
                 "bend, bytes bound an op, right of it operations. Numbers are those of the table, "
                 "the longest kind first; kinds that compute nothing are in the table only.");

@@ -48,6 +48,15 @@ TEST(ProfilePageTest, EarlierRunIsBesideIt) {
   EXPECT_THAT(page, HasSubstr("<td class=\"number\">1.000</td><td class=\"number\">2.00</td>"));
 }
 
+TEST(ProfilePageTest, ADeviceThatComputesNothingHasNoRoofline) {
+  ProfileReport report = ReportOf("fake");
+  report.profile.ops.push_back({"host", "gather", "rows", "", 2, {1e-4, 1e5, 0, 1}});
+  const std::string page = ProfilePage({{report, {}}}, 20);
+  EXPECT_THAT(page, HasSubstr("Roofline of fake"));
+  EXPECT_THAT(page, HasSubstr("host gather"));
+  EXPECT_THAT(page, Not(HasSubstr("Roofline of host")));
+}
+
 TEST(ProfilePageTest, WithoutPeaksThereIsNoRoof) {
   ProfileReport report = ReportOf("fake");
   report.peaks.clear();
