@@ -1,4 +1,9 @@
 // The answers of /v1/chat/completions and /v1/completions.
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "server/answer_format.h"
@@ -88,6 +93,23 @@ class OpenAiFormat : public AnswerFormat {
     return chunk;
   }
 
+  // The event of a chunk, of which `make_chunk(text)` is the document, with `text` as its member
+  // `name` and nothing else that changes. The rest of the document is written once for each choice
+  // and name: most events are such chunks, one for each token.
+  template <typename MakeChunk>
+  std::string TextEvent(int64_t choice, const char* name, const std::string& text,
+                        MakeChunk make_chunk) {
+    TextChunk& chunk = text_chunks_[{choice, name}];
+    if (chunk.front.empty()) {
+      // Inside of texts there is no quotation mark without a backslash.
+      const std::string member = fmt::format("\"{}\":", name);
+      const std::string event = DataEvent(make_chunk(""));
+      const size_t place = event.find(member + "\"\"") + member.size();
+      chunk = {event.substr(0, place), event.substr(place + 2)};
+    }
+    return chunk.front + Dump(text) + chunk.back;
+  }
+
   // A canvas after a step: it replaces the one before, and the text of the canvas replaces the
   // last.
   [[nodiscard]] std::string DraftPart(int64_t choice, const Event& event) const {
@@ -101,10 +123,17 @@ class OpenAiFormat : public AnswerFormat {
   }
 
  private:
+  // An event in front of and behind its text.
+  struct TextChunk {
+    std::string front;
+    std::string back;
+  };
+
   AnswerIdentity identity_;
   StreamOptions options_;
   std::string id_;
   json last_chunk_;
+  std::map<std::pair<int64_t, std::string_view>, TextChunk> text_chunks_;
 };
 
 class ChatFormat final : public OpenAiFormat {
@@ -124,14 +153,13 @@ class ChatFormat final : public OpenAiFormat {
   std::string Part(int64_t choice, const Event& event) override {
     switch (event.kind) {
       case Event::Kind::kText: {
+        if (event.logprobs.empty()) return DeltaEvent(choice, "content", event.text);
         json chunk = Chunk(choice, {{"content", event.text}});
-        if (!event.logprobs.empty()) {
-          chunk["choices"][0]["logprobs"] = Logprobs(event.logprobs);
-        }
+        chunk["choices"][0]["logprobs"] = Logprobs(event.logprobs);
         return DataEvent(chunk);
       }
       case Event::Kind::kThinking:
-        return DataEvent(Chunk(choice, {{"reasoning_content", event.text}}));
+        return DeltaEvent(choice, "reasoning_content", event.text);
       case Event::Kind::kToolCall:
         return CallParts(choice, event.call);
       case Event::Kind::kDraft:
@@ -165,6 +193,11 @@ class ChatFormat final : public OpenAiFormat {
   [[nodiscard]] size_t AnswersToEach(size_t choices) const override { return choices; }
 
  private:
+  std::string DeltaEvent(int64_t choice, const char* name, const std::string& text) {
+    return TextEvent(choice, name, text, [&](const char* delta) {
+      return Chunk(choice, {{name, delta}});
+    });
+  }
   [[nodiscard]] json Logprobs(const std::vector<LogprobStep>& steps) const {
     return {{"content", TokenLogprobs(steps, identity())}, {"refusal", nullptr}};
   }
@@ -201,11 +234,13 @@ class CompletionFormat final : public OpenAiFormat {
   std::string Part(int64_t choice, const Event& event) override {
     if (event.kind == Event::Kind::kDraft) return DraftPart(choice, event);
     if (event.kind != Event::Kind::kText) return "";
-    json chunk = Chunk(choice, event.text);
-    if (!event.logprobs.empty()) {
-      int64_t& offset = offsets_[static_cast<size_t>(choice)];
-      chunk["choices"][0]["logprobs"] = Logprobs(event.logprobs, offset);
+    if (event.logprobs.empty()) {
+      return TextEvent(choice, DeltaName(), event.text,
+                       [&](const char* text) { return Chunk(choice, text); });
     }
+    json chunk = Chunk(choice, event.text);
+    int64_t& offset = offsets_[static_cast<size_t>(choice)];
+    chunk["choices"][0]["logprobs"] = Logprobs(event.logprobs, offset);
     return DataEvent(chunk);
   }
 

@@ -3,9 +3,12 @@
 
 #include <future>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "server/answer_format.h"
 #include "server/api_keys.h"
 #include "server/base64.h"
 #include "server/chat_request.h"
@@ -447,6 +450,37 @@ TEST(RunningRequestsTest, LateOnesAndQueuedOnesAreEnded) {
   running.Drain();
   EXPECT_EQ(with_slot->cause(), CancelCause::kNone);
   EXPECT_EQ(running.Admit(1, 1).error().code, "shutting_down");
+}
+
+// The document of an event.
+nlohmann::json DocumentOf(const std::string& event) {
+  EXPECT_TRUE(event.starts_with("data: ") && event.ends_with("\n\n")) << event;
+  return nlohmann::json::parse(event.substr(std::string_view("data: ").size()));
+}
+
+TEST(StreamTest, EventsOfAChoiceDifferInTheirTextAlone) {
+  using nlohmann::json;
+  AnswerIdentity identity;
+  identity.model = R"("content":"","text":"")";
+  const auto chat = MakeChatFormat(identity, {.usage = true});
+  const auto continuation = MakeTextFormat(identity, {}, {}, 1);
+  chat->Begin(2);
+  continuation->Begin(2);
+  for (const std::string text : {"a", "", "\"\n\xC3\xA9", "a"}) {
+    const json said = DocumentOf(chat->Part(1, {.text = text}));
+    EXPECT_EQ(said["choices"][0], (json{{"index", 1},
+                                        {"delta", {{"content", text}}},
+                                        {"logprobs", nullptr},
+                                        {"finish_reason", nullptr}}));
+    EXPECT_EQ(said["model"], identity.model);
+    EXPECT_TRUE(said["usage"].is_null());
+    const Event thought{.kind = Event::Kind::kThinking, .text = text};
+    EXPECT_EQ(DocumentOf(chat->Part(0, thought))["choices"][0]["delta"],
+              (json{{"reasoning_content", text}}));
+    const json continued = DocumentOf(continuation->Part(1, {.text = text}));
+    EXPECT_EQ(continued["choices"][0]["text"], text);
+    EXPECT_EQ(continued["choices"][0]["index"], 1);
+  }
 }
 
 }  // namespace
