@@ -8,8 +8,9 @@
 namespace rullama::cpu {
 namespace {
 
-// g += factor a^T b. An item is a tile of g, to which the rows of a and b are added in their order;
-// a few rows of b stay in L1 for all rows of the tile.
+// g += factor a^T b. An item is a tile of g, of which the rows of a and b are added up in their
+// order, from zero; a few rows of b stay in L1 for all rows of the tile. The tile is then added to
+// g.
 class GradAccumulateNode final : public Node {
  public:
   explicit GradAccumulateNode(const CompileContext& context)
@@ -43,6 +44,8 @@ class GradAccumulateNode final : public Node {
     const int64_t end_row = std::min(first_row + kTileRows, m);
     const auto columns = static_cast<size_t>(std::min(kTileColumns, n - first_column));
     const int64_t rows = a_.Rows(step);
+    alignas(64) float sums[kTileRows * kTileColumns];
+    std::fill_n(sums, (end_row - first_row) * kTileColumns, 0.0F);
     for (int64_t t = 0; t < rows; t += kDepth) {
       const int64_t depth = std::min(kDepth, rows - t);
       for (int64_t i = first_row; i < end_row; ++i) {
@@ -52,8 +55,13 @@ class GradAccumulateNode final : public Node {
         }
         kernels_.add_weighted_rows(factors, b_.as<const float>() + t * n + first_column,
                                    static_cast<size_t>(n), static_cast<size_t>(depth), columns,
-                                   g_.as<float>() + i * n + first_column);
+                                   sums + (i - first_row) * kTileColumns);
       }
+    }
+    for (int64_t i = first_row; i < end_row; ++i) {
+      const float* sum = sums + (i - first_row) * kTileColumns;
+      float* g = g_.as<float>() + i * n + first_column;
+      for (size_t j = 0; j < columns; ++j) g[j] += sum[j];
     }
   }
 

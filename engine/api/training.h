@@ -14,7 +14,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rullama {
@@ -25,6 +27,11 @@ struct LossSum {
   double sum = 0;      // of -ln p, natural logarithm
   int64_t tokens = 0;  // that are learnt
 
+  LossSum& operator+=(const LossSum& other) {
+    sum += other.sum;
+    tokens += other.tokens;
+    return *this;
+  }
   [[nodiscard]] double mean() const { return tokens == 0 ? 0 : sum / static_cast<double>(tokens); }
 };
 
@@ -45,14 +52,76 @@ struct ValidationReport {
   bool is_best = false;  // of the run so far
 };
 
-// Callbacks of a run, called on the thread that called FineTune. All members may be empty.
+// Callbacks of a run, called on the thread that called FineTune. All members may be empty. In a
+// group, on_step, on_report and on_saved are called on every rank after the same steps.
 struct FineTuneHooks {
   std::function<void(const TrainingReport&)> on_step = {};  // each step alone
   std::function<void(const TrainingReport&)> on_report = {};
   std::function<void(const ValidationReport&)> on_validation = {};
-  std::function<void(const std::string& folder)> on_saved = {};  // a checkpoint was written
+  // A checkpoint was written; on another rank than 0: rank 0 writes it now.
+  std::function<void(const std::string& folder)> on_saved = {};
   // Polled between steps; once it is true the run ends with a checkpoint.
   std::shared_ptr<const std::atomic<bool>> cancelled = {};
+};
+
+// Numbers of f32 that do not change, with what keeps them in memory. Copies share them.
+class FloatArray {
+ public:
+  FloatArray() = default;
+  explicit FloatArray(std::vector<float> values) {
+    auto kept = std::make_shared<const std::vector<float>>(std::move(values));
+    values_ = *kept;
+    owner_ = std::move(kept);
+  }
+  // `values` lie in what `owner` keeps.
+  FloatArray(std::span<const float> values, std::shared_ptr<const void> owner)
+      : values_(values), owner_(std::move(owner)) {}
+
+  [[nodiscard]] std::span<const float> values() const { return values_; }
+
+ private:
+  std::span<const float> values_;
+  std::shared_ptr<const void> owner_;
+};
+
+// The gradient of a part of an optimizer step: of the examples that go through the device together,
+// at most training.max_seq_length rows. The parts of a step follow from its examples alone.
+struct PartGradient {
+  LossSum loss;  // of the part's tokens
+  // Of the mean loss over the tokens of the whole step, f32: A [rank, inputs] and B [outputs, rank]
+  // of each weight one after another, in the order of the model's layers. 4 bytes a parameter.
+  FloatArray values;
+};
+
+// What rank 0 has made of a step, for the others.
+struct GroupStep {
+  LossSum loss;        // of the whole step, before it
+  double norm = 0;     // of its gradient, before it was clipped
+  bool last = false;   // the run was cancelled on rank 0 and ends behind this step
+  FloatArray adapter;  // A and B after the step, as in PartGradient
+};
+
+// Processes that train one adapter together, each with a FineTune of the same settings and data.
+// Part k of a step is computed by rank k mod size(). Rank 0 adds up the gradients of all parts in
+// their order, changes the adapter, validates and writes files; the others take the adapter from
+// it. So the files of the run have the bytes that one process writes, with any number of ranks,
+// where equal devices compute the parts.
+//
+// The functions are called on the thread of FineTune, and block until what they wait for is there.
+// Steps are counted from 1. An error of theirs ends the run on this rank. When another rank has
+// ended with an error, those that wait must get one too, which is the duty of the implementation.
+class TrainingGroup {
+ public:
+  virtual ~TrainingGroup() = default;
+  [[nodiscard]] virtual int64_t rank() const = 0;
+  [[nodiscard]] virtual int64_t size() const = 0;  // above rank()
+
+  // On other ranks than 0: hands over a part that was computed here, and takes a step's result.
+  virtual Status SendPart(int64_t step, int64_t part, PartGradient gradient) = 0;
+  virtual Result<GroupStep> ReceiveStep(int64_t step) = 0;
+  // On rank 0: takes a part of another rank, each once, in their order; and hands over the result.
+  virtual Result<PartGradient> ReceivePart(int64_t step, int64_t part) = 0;
+  virtual Status SendStep(int64_t step, GroupStep result) = 0;
 };
 
 // Options of a run that are not settings of the block `training` of the configuration.
@@ -61,6 +130,7 @@ struct FineTuneOptions {
   std::string resume = {};
   std::string first_adapter = {};  // an adapter to begin with, instead of a new one
   bool test_only = false;          // only the loss of the test set
+  TrainingGroup* group = nullptr;  // borrowed; empty: this process trains alone
 };
 
 struct LossPoint {
@@ -84,8 +154,8 @@ struct FineTuneResult {
 
 // Trains as the settings of the configuration say, of which training.data is needed. Blocks until
 // the run has ended. Thread safety: any number of runs at once, each with an output folder of its
-// own. Errors: config.*, gguf.*, model.*, tokenizer.*, io.*, plugin.*, backend.*, memory.*;
-// train.*, data.*, adapter.* (docs/errors.md).
+// own; the ranks of a group share one. Errors: those of the group; config.*, gguf.*, model.*,
+// tokenizer.*, io.*, plugin.*, backend.*, memory.*; train.*, data.*, adapter.* (docs/errors.md).
 RULLAMA_API Result<FineTuneResult> FineTune(const EngineOptions& engine,
                                             const FineTuneOptions& options = {},
                                             const FineTuneHooks& hooks = {});

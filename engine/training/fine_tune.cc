@@ -39,8 +39,8 @@ class FineTuning {
       return MakeError(ErrorKind::kUsage, "train.option",
                        "there is no test set; expected test.jsonl in the folder of --data");
     }
-    if (!options_.test_only) RL_RETURN_IF_ERROR(MakeFolder(config().output));
-    RL_RETURN_IF_ERROR(setup_.OpenTrainer(plugin_paths));
+    if (!options_.test_only && IsFirst()) RL_RETURN_IF_ERROR(MakeFolder(config().output));
+    RL_RETURN_IF_ERROR(setup_.OpenTrainer(plugin_paths, options_.group));
     RL_RETURN_IF_ERROR(FillAdapter());
     if (!options_.test_only) RL_RETURN_IF_ERROR(Train());
     return Finish();
@@ -108,12 +108,19 @@ class FineTuning {
             {"val_split", text(c.val_split)}};
   }
 
+  // Whether this process validates and writes files.
+  [[nodiscard]] bool IsFirst() const {
+    return options_.group == nullptr || options_.group->rank() == 0;
+  }
   [[nodiscard]] bool IsCancelled() const { return hooks_.cancelled && hooks_.cancelled->load(); }
+  // Whether the run ends before its next step, which the ranks of a group agree on in a step.
+  [[nodiscard]] bool IsEnding() const { return options_.group == nullptr ? IsCancelled() : last_; }
 
   Result<TrainingReport> Step(double rate) {
     const auto started = Clock::now();
     RL_ASSIGN_OR_RETURN(const StepResult result,
-                        trainer().Step(setup_.ExamplesOf(step()), step(), rate));
+                        trainer().Step(setup_.ExamplesOf(step()), step(), rate, IsCancelled()));
+    last_ = result.last;
     history_.steps.push_back(result.loss.mean());
     return TrainingReport{.step = step(),
                           .steps = steps(),
@@ -128,7 +135,7 @@ class FineTuning {
     const LearningRate rates = LearningRateOf(config(), steps());
     RL_RETURN_IF_ERROR(ValidateIfDue());
     TrainingReport report{.steps = steps()};
-    while (step() < steps() && !IsCancelled()) {
+    while (step() < steps() && !IsEnding()) {
       RL_ASSIGN_OR_RETURN(const TrainingReport one, Step(rates.At(step())));
       if (hooks_.on_step) hooks_.on_step(one);
       report.step = one.step;
@@ -169,7 +176,7 @@ class FineTuning {
   }
 
   [[nodiscard]] bool IsValidationDue() const {
-    if (setup_.validation().empty() || config().val_batches == 0) return false;
+    if (setup_.validation().empty() || config().val_batches == 0 || !IsFirst()) return false;
     const bool done = !history_.validations.empty() && history_.validations.back().step == step();
     return !done && (step() % config().steps_per_eval == 0 || step() == steps());
   }
@@ -201,6 +208,13 @@ class FineTuning {
   }
 
   Status SaveCheckpoint() {
+    const fs::path folder = fs::path(config().output) / CheckpointName(step());
+    if (IsFirst()) RL_RETURN_IF_ERROR(WriteCheckpoint(folder));
+    if (hooks_.on_saved) hooks_.on_saved(folder.string());
+    return OkStatus();
+  }
+
+  Status WriteCheckpoint(const fs::path& folder) {
     RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
     RunState state{.identity = Identity(),
                    .examples = static_cast<uint64_t>(step() * setup_.examples_of_step()),
@@ -209,24 +223,21 @@ class FineTuning {
       RL_ASSIGN_OR_RETURN(state.m[name], trainer().Read(FirstMomentOf(name)));
       RL_ASSIGN_OR_RETURN(state.v[name], trainer().Read(SecondMomentOf(name)));
     }
-    const fs::path folder = fs::path(config().output) / CheckpointName(step());
     const auto fill = [&](const fs::path& temporary) -> Status {
       RL_RETURN_IF_ERROR(WriteAdapter(adapter, temporary));
       return WriteRunState(state, temporary);
     };
-    RL_RETURN_IF_ERROR(ReplaceFolder(folder, fill));
-    if (hooks_.on_saved) hooks_.on_saved(folder.string());
-    return OkStatus();
+    return ReplaceFolder(folder, fill);
   }
 
   Result<FineTuneResult> Finish() {
     FineTuneResult result{.step = step(), .history = history_, .folder = config().output};
     const bool trained = !options_.test_only && step() == steps() && !IsValidationDue();
-    if (trained) {
+    if (trained && IsFirst()) {
       RL_ASSIGN_OR_RETURN(const Adapter adapter, setup_.CurrentAdapter());
       RL_RETURN_IF_ERROR(WriteAdapter(adapter, config().output));
     }
-    if (trained || options_.test_only) {
+    if ((trained || options_.test_only) && IsFirst()) {
       RL_ASSIGN_OR_RETURN(result.test, LossOf(setup_.test(), config().test_batches));
     }
     const bool is_done =
@@ -240,6 +251,7 @@ class FineTuning {
   const FineTuneHooks& hooks_;
   TrainingSetup setup_;
   LossHistory history_;
+  bool last_ = false;  // the step of the group that was done last ends the run
 };
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/training/packing.h"
-
 namespace rullama {
 namespace {
 
@@ -127,19 +125,25 @@ Status Trainer::RunOnce(size_t graph) {
   return session_->Run(rows);
 }
 
+Result<LossSum> Trainer::RunPart(size_t graph, PackedStep& part) {
+  part.rows.graph = graph;
+  RL_RETURN_IF_ERROR(
+      session_->SetInput(training_names::kTargets, std::as_bytes(std::span(part.targets))));
+  RL_RETURN_IF_ERROR(session_->Run(part.rows));
+  std::vector<float> losses(part.targets.size());
+  RL_RETURN_IF_ERROR(
+      session_->ReadOutput(training_names::kLoss, std::as_writable_bytes(std::span(losses))));
+  LossSum loss{.tokens = std::ssize(losses)};
+  for (const float value : losses) loss.sum += value;
+  if (!std::isfinite(loss.sum)) return NotFinite("loss", part.lines);
+  return loss;
+}
+
 Result<LossSum> Trainer::RunLoss(size_t graph, std::span<const Example* const> examples) {
   LossSum loss;
-  for (PackedStep& step : PackExamples(examples, options_.max_rows)) {
-    step.rows.graph = graph;
-    RL_RETURN_IF_ERROR(
-        session_->SetInput(training_names::kTargets, std::as_bytes(std::span(step.targets))));
-    RL_RETURN_IF_ERROR(session_->Run(step.rows));
-    std::vector<float> losses(step.targets.size());
-    RL_RETURN_IF_ERROR(
-        session_->ReadOutput(training_names::kLoss, std::as_writable_bytes(std::span(losses))));
-    for (const float value : losses) loss.sum += value;
-    loss.tokens += std::ssize(losses);
-    if (!std::isfinite(loss.sum)) return NotFinite("loss", step.lines);
+  for (PackedStep& part : PackExamples(examples, options_.max_rows)) {
+    RL_ASSIGN_OR_RETURN(const LossSum one, RunPart(graph, part));
+    loss += one;
   }
   return loss;
 }
@@ -149,10 +153,15 @@ Result<LossSum> Trainer::Evaluate(std::span<const Example* const> examples) {
   return RunLoss(training_graphs::kEvaluate, examples);
 }
 
-Result<LossSum> Trainer::AddGradients(std::span<const Example* const> examples) {
+// The gradient is that of the mean loss over all learnt tokens of the examples.
+Status Trainer::SetLossFactor(std::span<const Example* const> examples) {
   const int64_t counted = CountedOf(examples);
-  RL_RETURN_IF_ERROR(
-      SetNumber(training_names::kLossFactor, counted == 0 ? 0 : 1 / static_cast<double>(counted)));
+  return SetNumber(training_names::kLossFactor,
+                   counted == 0 ? 0 : 1 / static_cast<double>(counted));
+}
+
+Result<LossSum> Trainer::AddGradients(std::span<const Example* const> examples) {
+  RL_RETURN_IF_ERROR(SetLossFactor(examples));
   return RunLoss(training_graphs::kTrain, examples);
 }
 
@@ -172,15 +181,26 @@ Result<double> Trainer::GradientNorm() {
 }
 
 Result<StepResult> Trainer::Step(std::span<const Example* const> examples, int64_t number,
-                                 double rate) {
-  StepResult result;
-  for (const Example* example : examples) result.rows += example->rows();
+                                 double rate, bool cancelled) {
+  const TrainingGroup* group = options_.group;
+  if (group == nullptr || group->size() == 1) return StepAlone(examples, number, rate);
+  return group->rank() == 0 ? Lead(examples, number, rate, cancelled) : Follow(examples, number);
+}
+
+Result<StepResult> Trainer::StepAlone(std::span<const Example* const> examples, int64_t number,
+                                      double rate) {
   auto loss = AddGradients(examples);
   if (!loss) {
     RL_RETURN_IF_ERROR(ClearGradients());
     return tl::unexpected(std::move(loss).error());
   }
-  result.loss = *loss;
+  return Update(examples, *loss, number, rate);
+}
+
+Result<StepResult> Trainer::Update(std::span<const Example* const> examples, LossSum loss,
+                                   int64_t number, double rate) {
+  StepResult result{.loss = loss};
+  for (const Example* example : examples) result.rows += example->rows();
   RL_ASSIGN_OR_RETURN(result.norm, GradientNorm());
   if (!std::isfinite(result.norm)) {
     RL_RETURN_IF_ERROR(ClearGradients());

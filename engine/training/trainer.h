@@ -17,6 +17,7 @@
 #include "core/runtime/session.h"
 #include "engine/api/training.h"
 #include "engine/training/example.h"
+#include "engine/training/packing.h"
 #include "engine/training/training_program.h"
 #include "models/common/model.h"
 
@@ -32,6 +33,7 @@ struct TrainerOptions {
   int64_t max_rows = 1;              // of a step of the device
   int64_t max_wanted = 1;            // of its rows that have a target
   int64_t recomputed_layers = 0;     // as in TrainingProgramOptions
+  TrainingGroup* group = nullptr;    // borrowed; outlives the trainer
   StepObserver* observer = nullptr;  // borrowed; outlives the trainer
 };
 
@@ -39,6 +41,7 @@ struct StepResult {
   LossSum loss;      // before the step
   double norm = 0;   // of the gradient of the mean loss, before it was clipped
   int64_t rows = 0;  // tokens that went through the model
+  bool last = false;
 };
 
 // Bytes that the devices of a trainer hold.
@@ -71,9 +74,11 @@ class Trainer {
   // The memory that is held now.
   [[nodiscard]] Result<TrainingMemory> Memory() const;
 
-  // One step of AdamW on the mean loss over all learnt tokens of the examples. `number`: steps that
-  // were done before, for the corrections of the moments.
-  Result<StepResult> Step(std::span<const Example* const> examples, int64_t number, double rate);
+  // One step of AdamW on the mean loss over all learnt tokens of the examples: the gradients of its
+  // parts, then Update(). `number`: steps that were done before. Of a group: the step that all its
+  // ranks do together; `cancelled` is that of rank 0, and `last` of the result is true on all.
+  Result<StepResult> Step(std::span<const Example* const> examples, int64_t number, double rate,
+                          bool cancelled = false);
   // Adds the gradient of the mean loss to what the gradients are, which Step() leaves at zero.
   Result<LossSum> AddGradients(std::span<const Example* const> examples);
   Result<LossSum> Evaluate(std::span<const Example* const> examples);
@@ -90,9 +95,28 @@ class Trainer {
   explicit Trainer(TrainerOptions options) : options_(std::move(options)) {}
   Status SetNumber(std::string_view input, double value);
   Status RunOnce(size_t graph);
+  Status SetLossFactor(std::span<const Example* const> examples);
+  Result<LossSum> RunPart(size_t graph, PackedStep& part);
   Result<LossSum> RunLoss(size_t graph, std::span<const Example* const> examples);
   Result<double> GradientNorm();
   Status ClearGradients();
+  Result<StepResult> StepAlone(std::span<const Example* const> examples, int64_t number,
+                               double rate);
+  // Clips the gradients, changes the adapter and sets the gradients to zero. `loss`: of the step.
+  Result<StepResult> Update(std::span<const Example* const> examples, LossSum loss, int64_t number,
+                            double rate);
+
+  // Steps of a group (group_step.cc).
+  Result<StepResult> Lead(std::span<const Example* const> examples, int64_t number, double rate,
+                          bool cancelled);
+  Result<StepResult> Follow(std::span<const Example* const> examples, int64_t number);
+  Result<PartGradient> GradientOfPart(PackedStep& part);
+  [[nodiscard]] size_t ParameterCount() const;
+  Result<LossSum> AddUp(std::vector<PackedStep> parts, int64_t step);
+  // The values of a state of each parameter, one after another.
+  using StateName = std::string (*)(const std::string& parameter);
+  Result<std::vector<float>> ReadAll(StateName name);
+  Status WriteAll(StateName name, std::span<const float> values);
 
   TrainerOptions options_;
   std::unique_ptr<GgufWeights> weights_;

@@ -198,7 +198,8 @@ TrainerOptions TrainingSetup::OptionsOfTrainer() const {
           .observer = host_.observer};
 }
 
-Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths) {
+Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths,
+                                  TrainingGroup* group) {
   registry_ = MakeRegistry(config_, plugin_paths, host_);
   RL_ASSIGN_OR_RETURN(devices_, OpenDevices(*registry_, config_, host_, notices_));
   RL_RETURN_IF_ERROR(CheckOneDevice(devices_, "fine-tuning"));
@@ -206,6 +207,7 @@ Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths) 
       config_.placement.host_weights.value_or(model_.facts().host_tables);
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   TrainerOptions options = OptionsOfTrainer();
+  options.group = group;
   RL_RETURN_IF_ERROR(CreateTrainer(options));
   RL_RETURN_IF_ERROR(trainer_->Start());
   RL_ASSIGN_OR_RETURN(const TrainingMemory memory, trainer_->Memory());

@@ -37,8 +37,9 @@ class TrainingSetup {
 
   // Checks the settings, reads the examples and chooses the weights. Opens no device.
   Status Read();
-  // Opens plugins and devices and makes the trainer, whose states are zero.
-  Status OpenTrainer(const std::vector<std::string>& plugin_paths);
+  // Opens plugins and devices and makes the trainer, whose states are zero. `group`: of the
+  // trainer; borrowed.
+  Status OpenTrainer(const std::vector<std::string>& plugin_paths, TrainingGroup* group = nullptr);
 
   // Sets A of every weight to what a new adapter begins with. `with_b`: B as well, which is zero
   // otherwise and then makes all gradients of A zero.
