@@ -8,10 +8,12 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "python/native/await.h"
 #include "python/native/failure.h"
+#include "python/native/training_group.h"
 
 namespace nb = nanobind;
 
@@ -26,6 +28,7 @@ class Reporter {
   [[nodiscard]] FineTuneHooks Hooks() {
     return {.on_report = [this](const TrainingReport& report) { Train(report); },
             .on_validation = [this](const ValidationReport& report) { Validate(report); },
+            .on_saved = [this](const std::string& folder) { Save(folder); },
             .cancelled = cancelled_};
   }
   void Cancel() { *cancelled_ = true; }
@@ -49,6 +52,14 @@ class Reporter {
     if (function_.is_none()) return;
     nb::dict values = ValuesOf("validation", report.step, report.loss);
     values["is_best"] = report.is_best;
+    Call(values);
+  }
+  void Save(const std::string& folder) {
+    const nb::gil_scoped_acquire acquired;
+    if (function_.is_none()) return;
+    nb::dict values;
+    values["kind"] = "saved";
+    values["folder"] = folder;
     Call(values);
   }
   static nb::dict ValuesOf(const char* kind, int64_t step, const LossSum& loss) {
@@ -81,7 +92,7 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
                             const std::vector<std::pair<std::string, std::string>>& settings,
                             const std::vector<std::string>& plugin_paths, const std::string& resume,
                             const std::string& first_adapter, const nb::object& on_report,
-                            bool on_main_thread) {
+                            const nb::object& group, bool on_main_thread) {
   std::vector<std::pair<int, std::string>> log;
   EngineOptions engine{.model = model,
                        .backend = backend,
@@ -91,11 +102,15 @@ nb::dict FineTuneFromPython(const std::string& model, const std::string& backend
                          log.emplace_back(static_cast<int>(level), text);
                        }};
   for (const auto& [key, value] : settings) engine.settings.push_back({key, value});
-  const FineTuneOptions options{.resume = resume, .first_adapter = first_adapter};
+  std::optional<PythonGroup> ranks;
+  if (!group.is_none()) ranks.emplace(group);
+  const FineTuneOptions options{
+      .resume = resume, .first_adapter = first_adapter, .group = ranks ? &*ranks : nullptr};
   Reporter reporter(on_report);
   auto result = Await(
       on_main_thread, [&] { return FineTune(engine, options, reporter.Hooks()); },
       [&] { reporter.Cancel(); });
+  if (ranks) ranks->RaiseAgain();
   reporter.RaiseAgain();
   const FineTuneResult run = Unwrap(std::move(result));
   nb::dict values;

@@ -18,7 +18,15 @@ from ._errors import (
     ThresholdError,
     UsageError,
 )
-from ._finetune import TrainingData, TrainingReport, TrainingResult, finetune
+from ._finetune import (
+    GroupStep,
+    PartGradient,
+    TrainingData,
+    TrainingGroup,
+    TrainingReport,
+    TrainingResult,
+    finetune,
+)
 from ._model import Model
 from ._rullama import __version__
 from ._stream import AsyncStream, Stream
@@ -40,11 +48,13 @@ __all__ = [
     "Error",
     "Event",
     "FileError",
+    "GroupStep",
     "LogprobStep",
     "Model",
     "ModelFileError",
     "ModelInfo",
     "OutOfMemoryError",
+    "PartGradient",
     "RequestOptions",
     "RunError",
     "Stream",
@@ -52,6 +62,7 @@ __all__ = [
     "TokenLogprob",
     "ToolCall",
     "TrainingData",
+    "TrainingGroup",
     "TrainingReport",
     "TrainingResult",
     "UsageError",

@@ -18,6 +18,7 @@ def finetune(
     resume: str,
     first_adapter: str,
     on_report: Callable[[dict[str, Any]], object] | None,
+    group: object,
     on_main_thread: bool,
 ) -> dict[str, Any]: ...
 

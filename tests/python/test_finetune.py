@@ -1,5 +1,9 @@
 """Fine-tuning through the package: an adapter is learnt, read, and gone on with."""
 
+import queue
+import threading
+
+import numpy as np
 import pytest
 
 import rullama
@@ -43,6 +47,55 @@ def test_an_exception_of_the_report_leaves_a_checkpoint_to_go_on_from(tmp_path):
         E2B, DATA, tmp_path, "cpu", resume=tmp_path, on_report=lambda r: steps.append(r.step), **run
     )
     assert steps == [2, 3]
+
+
+class QueueGroup:
+    """Two ranks in threads of one process."""
+
+    def __init__(self, rank, parts, steps):
+        self.rank, self.size, self.parts, self.steps = rank, 2, parts, steps
+
+    def send_part(self, step, part, gradient):
+        assert gradient.values.dtype == np.float32 and gradient.values.ndim == 1
+        self.parts.put(((step, part), gradient))
+
+    def receive_part(self, step, part):
+        key, gradient = self.parts.get(timeout=60)
+        assert key == (step, part)
+        return gradient
+
+    def send_step(self, step, result):
+        self.steps.put((step, result))
+
+    def receive_step(self, step):
+        number, result = self.steps.get(timeout=60)
+        assert number == step
+        return result
+
+
+def test_two_ranks_write_what_one_process_writes(tmp_path):
+    run = {**OPTIONS, "epochs": 3, "max_seq_length": 32, "config": CONFIG}
+    rullama.finetune(E2B, DATA, tmp_path / "alone", "cpu", **run)
+    parts, steps, saved = queue.Queue(), queue.Queue(), []
+
+    def second():
+        group = QueueGroup(1, parts, steps)
+        rullama.finetune(E2B, DATA, tmp_path / "two", "cpu", group=group, on_saved=saved.append, **run)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    rullama.finetune(E2B, DATA, tmp_path / "two", "cpu", group=QueueGroup(0, parts, steps), **run)
+    thread.join()
+    assert saved == [tmp_path / "two/0000003"] and parts.empty() and steps.empty()
+    for name in ("adapter_model.safetensors", "0000003/training_state.safetensors"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+    class Broken(QueueGroup):
+        def receive_part(self, step, part):
+            raise KeyError("the network")
+
+    with pytest.raises(KeyError, match="the network"):
+        rullama.finetune(E2B, DATA, tmp_path, "cpu", group=Broken(0, parts, steps), **run)
 
 
 def test_mistakes_are_errors(tmp_path):
