@@ -1,4 +1,5 @@
-"""rullama on Ray: a server of several replicas (Ray Serve) and jobs over many rows (Ray Data).
+"""rullama on Ray: a server of several replicas (Ray Serve), jobs over many rows (Ray Data) and
+fine-tuning by several workers (Ray Train).
 
     from ray import serve
     import rullama.ray
@@ -21,14 +22,19 @@ from ._engine import EngineError
 
 if TYPE_CHECKING:
     from ._batch import BatchResult, map_batches
+    from ._finetune import finetune
 
-__all__ = ["AppConfig", "BatchResult", "EngineError", "build_app", "map_batches"]
+__all__ = ["AppConfig", "BatchResult", "EngineError", "build_app", "finetune", "map_batches"]
 
 
 def __getattr__(name: str) -> Any:
-    # Ray Data takes a second to import; replicas of a server do without it.
+    # Ray Data and Ray Train take a second to import; replicas of a server do without them.
     if name in ("BatchResult", "map_batches"):
         from . import _batch
 
         return getattr(_batch, name)
+    if name == "finetune":
+        from . import _finetune
+
+        return _finetune.finetune
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,108 @@
+"""Fine-tuning by several workers: the bytes of one process, also where a worker is killed."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from ray.train import UserCallback
+
+import rullama
+import rullama.ray
+from conftest import E2B, eventually
+
+NAMES = ["Pierre", "Andrew", "Natasha", "Boris"]
+DATA = [{"prompt": f"Who is {name}?", "completion": f"It is {name}."} for name in NAMES]
+STEPS = 40
+#: Steps of four examples, of which each goes through the device alone; a worker has two of them.
+OPTIONS = {
+    "backend": "cpu",
+    "rank": 4,
+    "learning_rate": 0.004,
+    "iters": STEPS,
+    "batch_size": 4,
+    "max_seq_length": 24,
+    "config": {
+        "backend.options.threads": 1,
+        "training.save_every": 10,
+        "training.steps_per_report": 10,
+    },
+}
+
+
+def workers():
+    """Process ids of the workers of Ray Train."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::") and b"RayTrainWorker" in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+class Log(UserCallback):
+    """Writes what the controller of a run is told to a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def after_report(self, run_context, metrics, checkpoint):
+        if checkpoint is not None:
+            same = metrics[0]["loss"] == metrics[1]["loss"]
+            self.write(f"{metrics[0]['step']} {Path(checkpoint.path).name} {same}")
+
+    def after_exception(self, run_context, worker_exceptions):
+        self.write("lost")
+
+    def write(self, line):
+        with open(self.path, "a") as file:
+            file.write(line + "\n")
+
+
+def test_a_killed_worker_does_not_change_the_bytes(cluster, tmp_path):
+    rullama.finetune(E2B, DATA, tmp_path / "alone", **OPTIONS)
+    output, log = tmp_path / "two", tmp_path / "log"
+    log.touch()
+
+    def kill_a_worker():
+        pids = eventually(lambda: len(found := workers()) == 2 and found)
+        eventually(lambda: "0000010" in log.read_text(), pause=0.01)
+        os.kill(pids[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_a_worker)
+    killer.start()
+    result = rullama.ray.finetune(
+        E2B, DATA, output, workers=2, num_cpus=2, callbacks=[Log(log)], **OPTIONS
+    )
+    killer.join()
+    assert result.step == STEPS and result.folder == output
+    for name in ("adapter.gguf", "adapter_model.safetensors"):
+        assert (output / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+    for name in ("training_state.json", "training_state.safetensors"):
+        last = Path(f"{STEPS:07}") / name
+        assert (output / last).read_bytes() == (tmp_path / "alone" / last).read_bytes()
+    # One worker was lost behind a checkpoint, from which the run has gone on.
+    reports = log.read_text().splitlines()
+    assert reports.count("lost") == 1 and reports.index("lost") > 0
+    reports.remove("lost")
+    assert reports == [f"{step} {step:07} True" for step in range(10, STEPS + 1, 10)]
+
+
+@pytest.mark.nightly
+def test_what_all_workers_refuse_is_not_tried_again(cluster, tmp_path):
+    with pytest.raises(rullama.UsageError, match="training.rank"):
+        rullama.ray.finetune(
+            E2B, DATA, tmp_path / "out", workers=2, max_failures=-1, **OPTIONS | {"rank": 0}
+        )
+
+
+def test_arguments_are_checked_by_the_driver(tmp_path):
+    with pytest.raises(TypeError, match="ranks"):
+        rullama.ray.finetune(E2B, DATA, tmp_path, workers=2, ranks=4)
+    with pytest.raises(TypeError, match="use callbacks"):
+        rullama.ray.finetune(E2B, DATA, tmp_path, workers=2, on_report=print)
+    with pytest.raises(ValueError, match="expected at least 1"):
+        rullama.ray.finetune(E2B, DATA, tmp_path, workers=0)
