@@ -254,8 +254,8 @@ struct Option {
   std::string value;
 };
 
-// Constructed once, in the query; must not throw for want of a driver: then Devices() is empty and
-// NoDeviceReason() says why.
+// Constructed once, in the query; must not throw for want of a driver: then Devices(), which one
+// thread at a time calls, is empty and NoDeviceReason() says why.
 class Backend {
  public:
   explicit Backend(Host host) : host_(host) {}

@@ -53,6 +53,11 @@ class Exported {
   explicit Exported(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   [[nodiscard]] Backend& backend() { return *backend_; }
+  // The backend's, which is asked by one thread at a time: it may search when it is first asked.
+  [[nodiscard]] const std::vector<DeviceInfo>& Devices() {
+    const std::lock_guard lock(devices_mutex_);
+    return backend_->Devices();
+  }
   // Keeps the text of a failed enumeration. Strings have to live until shutdown, so only the first
   // text is kept.
   std::string_view KeepFailure(const rl_error& error) {
@@ -63,11 +68,13 @@ class Exported {
 
  private:
   std::unique_ptr<Backend> backend_;
-  std::mutex mutex_;
+  std::mutex devices_mutex_;
+  std::mutex mutex_;  // of failure_
   std::string failure_;
 };
 
-inline Backend& BackendOf(void* context) { return static_cast<Exported*>(context)->backend(); }
+inline Exported& ExportedOf(void* context) { return *static_cast<Exported*>(context); }
+inline Backend& BackendOf(void* context) { return ExportedOf(context).backend(); }
 inline Device& DeviceOf(rl_device* device) { return *reinterpret_cast<Device*>(device); }
 inline Buffer& Deref(rl_buffer* buffer) { return *reinterpret_cast<Buffer*>(buffer); }
 inline Plan& Deref(rl_plan* plan) { return *reinterpret_cast<Plan*>(plan); }
@@ -80,15 +87,13 @@ inline uint32_t DeviceCount(void* context, rl_str* reason) noexcept {
   rl_error error{};
   error.struct_size = sizeof(error);
   const int32_t code = Guard(&error, "Devices", [&] {
-    Backend& backend = BackendOf(context);
-    count = backend.Devices().size();
-    if (count == 0) why = backend.NoDeviceReason();
+    count = ExportedOf(context).Devices().size();
+    if (count == 0) why = BackendOf(context).NoDeviceReason();
   });
   if (code != RL_OK) {
     count = 0;
     // Keeping the text may itself run out of memory; then there is no reason to give.
-    (void)Guard(nullptr, "Devices",
-                [&] { why = static_cast<Exported*>(context)->KeepFailure(error); });
+    (void)Guard(nullptr, "Devices", [&] { why = ExportedOf(context).KeepFailure(error); });
   }
   if (reason != nullptr) *reason = Str(why);
   return static_cast<uint32_t>(count);
@@ -97,7 +102,7 @@ inline uint32_t DeviceCount(void* context, rl_str* reason) noexcept {
 inline int32_t GetDeviceInfo(void* context, uint32_t index, rl_device_info* info,
                              rl_error* error) noexcept {
   return Guard(error, "Devices", [&] {
-    const std::vector<DeviceInfo>& devices = BackendOf(context).Devices();
+    const std::vector<DeviceInfo>& devices = ExportedOf(context).Devices();
     Require(index < devices.size(), "there is no device of this index");
     const DeviceInfo& device = devices[index];
     rl_device_info out{};
@@ -116,7 +121,7 @@ inline int32_t GetDeviceInfo(void* context, uint32_t index, rl_device_info* info
 inline int32_t OpenDevice(void* context, uint32_t index, const rl_option* options,
                           uint32_t option_count, rl_device** device, rl_error* error) noexcept {
   return Guard(error, "Open", [&] {
-    Require(index < BackendOf(context).Devices().size(), "there is no device of this index");
+    Require(index < ExportedOf(context).Devices().size(), "there is no device of this index");
     std::vector<Option> copies;
     copies.reserve(option_count);
     for (uint32_t i = 0; i < option_count; ++i) {

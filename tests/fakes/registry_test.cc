@@ -4,8 +4,12 @@
 #include <rullama/sdk/export.h>
 
 #include <array>
+#include <atomic>
+#include <barrier>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tests/fakes/fake_fixture.h"
 
@@ -333,6 +337,48 @@ TEST_F(RegistryTest, APluginShutsDownWithItsLastUser) {
   EXPECT_EQ(BuiltIn::alive, 1);
   later.Shutdown();
   EXPECT_EQ(BuiltIn::alive, 0);
+}
+
+// A backend that looks for devices when it is first asked, as those of GPUs do.
+class Late : public sdk::Backend {
+ public:
+  explicit Late(sdk::Host host) : Backend(host) {}
+
+  static inline std::atomic<int> searches = 0;
+
+  [[nodiscard]] std::string_view name() const override { return "late_test"; }
+  [[nodiscard]] std::string_view version() const override { return "1"; }
+  [[nodiscard]] std::string_view vendor() const override { return ""; }
+  [[nodiscard]] const std::vector<sdk::DeviceInfo>& Devices() override {
+    if (!devices_.empty()) return devices_;
+    ++searches;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // others ask meanwhile
+    devices_.push_back({.type = RL_DEVICE_CPU, .name = "late", .driver = "none"});
+    return devices_;
+  }
+  std::unique_ptr<sdk::Device> Open(uint32_t, std::span<const sdk::Option>) override {
+    throw sdk::Error(RL_UNAVAILABLE, "only for listing");
+  }
+
+ private:
+  std::vector<sdk::DeviceInfo> devices_;
+};
+
+TEST_F(RegistryTest, APluginSearchesDevicesOnceForUsersOfTwoThreads) {
+  auto registries = std::array{Registry(options_, host_.get()), Registry(options_, host_.get())};
+  std::barrier together(std::ssize(registries));
+  std::vector<std::thread> threads;
+  for (Registry& registry : registries) {
+    registry.RegisterBuiltIn("late_test", RULLAMA_BACKEND_QUERY(Late));
+    const std::shared_ptr<Plugin> plugin = *registry.Find("late_test");
+    threads.emplace_back([plugin, &together] {
+      together.arrive_and_wait();
+      EXPECT_EQ(plugin->ListDevices()->devices.size(), 1U);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Late::searches, 1);
+  for (Registry& registry : registries) registry.Shutdown();
 }
 
 TEST(RegistryOptionsTest, FromProcess) {
