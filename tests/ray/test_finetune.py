@@ -92,11 +92,19 @@ def test_a_killed_worker_does_not_change_the_bytes(cluster, tmp_path):
 
 
 @pytest.mark.nightly
-def test_what_all_workers_refuse_is_not_tried_again(cluster, tmp_path):
-    with pytest.raises(rullama.UsageError, match="training.rank"):
-        rullama.ray.finetune(
-            E2B, DATA, tmp_path / "out", workers=2, max_failures=-1, **OPTIONS | {"rank": 0}
-        )
+def test_another_run_in_the_folder_is_refused_and_not_tried_again(cluster, tmp_path):
+    run = OPTIONS | {"iters": 4, "config": {"training.save_every": 2}, "device": [0]}
+
+    def finetune(**changes):
+        return rullama.ray.finetune(E2B, DATA, tmp_path / "out", workers=2, **run | changes)
+
+    result = finetune()
+    adapter = (tmp_path / "out" / "adapter.gguf").read_bytes()
+    with pytest.raises(rullama.UsageError, match="learning_rate = 0.004, this run has 0.002"):
+        finetune(learning_rate=0.002, max_failures=-1)
+    # The same call has nothing to do.
+    assert finetune() == result
+    assert (tmp_path / "out" / "adapter.gguf").read_bytes() == adapter
 
 
 def test_arguments_are_checked_by_the_driver(tmp_path):

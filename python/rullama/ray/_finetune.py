@@ -42,9 +42,9 @@ def finetune(
     processes of Ray Train. Blocks until the run has ended.
 
     ``model``, ``data``, ``output``, ``backend``, ``options``: arguments of ``rullama.finetune()``,
-    without ``on_report``, ``on_saved`` and ``group``. Paths are absolute or relative to the
-    driver's folder and the same on all nodes; ``output`` is in a file system that all nodes share.
-    ``num_cpus``, ``num_gpus``, ``resources``: what Ray reserves for each worker. ``max_failures``:
+    without ``on_report``, ``on_saved`` and ``group``. ``device`` may be a list, of which the
+    workers of a node take one each, in turn. Paths are absolute or relative to the driver's folder
+    and the same on all nodes; ``output`` is in a file system that all nodes share. ``num_cpus``, ``num_gpus``, ``resources``: what Ray reserves for each worker. ``max_failures``:
     how often workers are replaced after one was lost or has failed; -1: without a limit.
     ``callbacks``: objects of ``ray.train.UserCallback``, which get the reports of all workers.
 
@@ -105,6 +105,9 @@ def _train(arguments: dict[str, Any]) -> TrainingResult | Error:
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is not None:
         arguments = {**arguments, "resume": checkpoint.path, "first_adapter": None}
+    if isinstance(devices := arguments.get("device"), (list, tuple)):
+        local_rank = ray.train.get_context().get_local_rank()
+        arguments = {**arguments, "device": devices[local_rank % len(devices)]}
     worker = _Worker()
     try:
         return _finetune.finetune(
