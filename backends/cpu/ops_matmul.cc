@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/gemm_blocks.h"
+#include "backends/cpu/kernels/stored_product.h"
 #include "backends/cpu/matmul_nodes.h"
 #include "backends/cpu/op_rows.h"
 
@@ -172,9 +173,9 @@ class GeGluLinearNode final : public PanelNode {
   std::vector<float*> up_y_;  // per worker: [rows of x][kBlockRows]
 };
 
-// y = x W with W [k, n] not transposed, in float32. Each item is a span of columns of W, of which a
-// few rows are dequantised at a time. Used for the soft embedding, where x is mostly zero: a row of
-// W is skipped if its factors are zero in every row of x.
+// y = x W with W [k, n] not transposed. Each item is a span of columns of W and a block of rows of
+// x; a few rows of W are dequantised at a time. Rows of W are skipped if their factors are zero in
+// every row of x, as most are in the soft embedding.
 class MatMulNoTransposeNode final : public Node {
  public:
   MatMulNoTransposeNode(const CompileContext& context, const View& x, const View& weight,
@@ -183,62 +184,130 @@ class MatMulNoTransposeNode final : public Node {
         weight_kernels_(FindWeight(context.kernels, weight.dtype)),
         x_(x),
         weight_(weight),
-        y_(y) {
-    // kSpan is a multiple of every block length, so that each span starts at a block.
+        y_(y),
+        n_(weight.Last(context.MaxStep())),
+        spans_((n_ + kSpan - 1) / kSpan) {
+    const int64_t max_rows = x.Rows(context.MaxStep());
+    blocks_ = std::clamp<int64_t>(context.workers / spans_, 1, std::max(max_rows / kBlock, kOne));
+    const bool split = UsesMatrixUnit(max_rows, kSpan);
+    const int64_t depth = split ? kSplitDepth : kDepth;
     for (int worker = 0; worker < context.workers; ++worker) {
       unpacked_.push_back(reinterpret_cast<float*>(
-          context.workspace.AllocateForOp(kDepth * kSpan * sizeof(float))));
+          context.workspace.AllocateForOp(static_cast<uint64_t>(depth * kSpan) * sizeof(float))));
+      scratch_.push_back(split ? context.workspace.AllocateForOp(kernels_.stored_scratch_bytes)
+                               : nullptr);
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
-    return x_.Rows(step) == 0 ? 0 : (weight_.Last(step) + kSpan - 1) / kSpan;
+    return x_.Rows(step) == 0 ? 0 : spans_ * blocks_;
   }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    for (int64_t span = begin; span < end; ++span) RunSpan(step, worker, span * kSpan);
+    const int64_t rows = x_.Rows(step), k = weight_.Rows(step);
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t first = item / blocks_ * kSpan, block = item % blocks_;
+      const Part part{.begin = rows * block / blocks_,
+                      .end = rows * (block + 1) / blocks_,
+                      .k = k,
+                      .first = first,
+                      .count = static_cast<size_t>(std::min(kSpan, n_ - first))};
+      const auto w = static_cast<size_t>(worker);
+      UsesMatrixUnit(rows, static_cast<int64_t>(part.count))
+          ? RunSplit(part, unpacked_[w], scratch_[w])
+          : RunFloat(part, unpacked_[w]);
+    }
   }
 
  private:
-  static constexpr int64_t kSpan = 256;
-
-  // Rows of W that are dequantised together: 16 KiB, half of L1.
+  static constexpr int64_t kOne = 1;
+  // A multiple of every block length, so that each span starts at a block.
+  static constexpr int64_t kSpan = kStoredSpan;
+  // The least rows of x of a block: below it, dequantising takes longer than multiplying.
+  static constexpr int64_t kBlock = 128;
+  // Rows of W that are dequantised together: 16 KiB, half of L1, or what the matrix unit takes.
   static constexpr int64_t kDepth = 16;
+  static constexpr int64_t kStep = kStoredStep;
+  static constexpr int64_t kSplitDepth = kStep * kMaxStoredSteps;
 
-  void RunSpan(const Step& step, int worker, int64_t first) const {
-    const int64_t n = weight_.Last(step);
-    const int64_t k = weight_.Rows(step);
-    const int64_t rows = x_.Rows(step);
-    const auto count = static_cast<size_t>(std::min(kSpan, n - first));
-    float* unpacked = unpacked_[static_cast<size_t>(worker)];
-    for (int64_t m = 0; m < rows; ++m) {
-      std::fill_n(y_.as<float>() + m * n + first, count, 0.0f);
+  // Rows [begin, end) of x and y, columns [first, first + count) of W and y; k rows of W.
+  struct Part {
+    int64_t begin, end, k, first;
+    size_t count;
+  };
+
+  // By the shapes of the step alone, so that a row gets the same bytes whatever the others are. F32
+  // weights keep all their bits; F16 and BF16 weights change over with those of other products.
+  [[nodiscard]] bool UsesMatrixUnit(int64_t rows, int64_t columns) const {
+    if (kernels_.add_stored_product == nullptr || weight_kernels_->split_gemm == nullptr) {
+      return false;
     }
-    for (int64_t i = 0; i < k; i += kDepth) {
-      const int64_t depth = std::min(kDepth, k - i);
-      if (!Unpack(i, depth, rows, k, n, first, count, unpacked)) continue;
-      for (int64_t m = 0; m < rows; ++m) {
-        kernels_.add_weighted_rows(x_.as<const float>() + m * k + i, unpacked, kSpan,
-                                   static_cast<size_t>(depth), count,
-                                   y_.as<float>() + m * n + first);
+    const size_t least =
+        UsesActivationRows(weight_.dtype) ? kMinStoredBatch : kernels_.split_min_batch;
+    return static_cast<size_t>(rows) >= least &&
+           columns % static_cast<int64_t>(kStoredColumns) == 0;
+  }
+
+  void RunFloat(const Part& part, float* unpacked) const {
+    Clear(part);
+    for (int64_t i = 0; i < part.k; i += kDepth) {
+      const int64_t depth = std::min(kDepth, part.k - i);
+      if (!Unpack(part, i, depth, unpacked)) continue;
+      for (int64_t m = part.begin; m < part.end; ++m) {
+        kernels_.add_weighted_rows(x_.as<const float>() + m * part.k + i, unpacked, kSpan,
+                                   static_cast<size_t>(depth), part.count,
+                                   y_.as<float>() + m * n_ + part.first);
       }
     }
   }
 
-  // Dequantises columns [first, first + count) of rows [i, i + depth) of W. A row whose factors are
-  // all zero is filled with zeros. Returns false if that holds for every row.
-  bool Unpack(int64_t i, int64_t depth, int64_t rows, int64_t k, int64_t n, int64_t first,
-              size_t count, float* unpacked) const {
+  void RunSplit(const Part& part, float* unpacked, std::byte* scratch) const {
+    size_t begins[kMaxStoredSteps];
+    StoredProductArgs args{.rows = unpacked,
+                           .begins = begins,
+                           .columns = part.count,
+                           .k = static_cast<size_t>(part.k),
+                           .x = x_.as<const float>() + part.begin * part.k,
+                           .batch = static_cast<size_t>(part.end - part.begin),
+                           .y = y_.as<float>() + part.begin * n_ + part.first,
+                           .y_stride = static_cast<size_t>(n_),
+                           .scratch = scratch};
+    const auto multiply = [&] {
+      kernels_.add_stored_product(args);
+      args.add = true;
+      args.steps = 0;
+    };
+    for (int64_t i = 0; i < part.k; i += kStep) {
+      float* rows = unpacked + args.steps * kStoredStep * kStoredSpan;
+      const int64_t depth = std::min(kStep, part.k - i);
+      if (!Unpack(part, i, depth, rows)) continue;
+      std::fill(rows + depth * kSpan, rows + kStep * kSpan, 0.0f);
+      begins[args.steps++] = static_cast<size_t>(i);
+      if (args.steps == kMaxStoredSteps) multiply();
+    }
+    if (args.steps > 0) multiply();
+    if (!args.add) Clear(part);
+  }
+
+  void Clear(const Part& part) const {
+    for (int64_t m = part.begin; m < part.end; ++m) {
+      std::fill_n(y_.as<float>() + m * n_ + part.first, part.count, 0.0f);
+    }
+  }
+
+  // Dequantises the columns of a part of rows [i, i + depth) of W. A row whose factors are all zero
+  // is filled with zeros. Returns false if that holds for every row.
+  bool Unpack(const Part& part, int64_t i, int64_t depth, float* unpacked) const {
     bool any_used = false;
     for (int64_t d = 0; d < depth; ++d) {
       const float* factor = x_.as<const float>() + i + d;
       bool used = false;
-      for (int64_t m = 0; m < rows && !used; ++m) used = factor[m * k] != 0;
+      for (int64_t m = part.begin; m < part.end && !used; ++m) used = factor[m * part.k] != 0;
       float* row = unpacked + d * kSpan;
       if (used) {
         ReadRow(*weight_kernels_, weight_.dtype,
-                {weight_.data, weight_.packed, static_cast<size_t>(n), static_cast<size_t>(i + d)},
-                static_cast<size_t>(first), count, row);
+                {weight_.data, weight_.packed, static_cast<size_t>(n_), static_cast<size_t>(i + d)},
+                static_cast<size_t>(part.first), part.count, row);
       } else {
-        std::fill_n(row, count, 0.0f);
+        std::fill_n(row, part.count, 0.0f);
       }
       any_used = any_used || used;
     }
@@ -248,7 +317,10 @@ class MatMulNoTransposeNode final : public Node {
   const KernelTable& kernels_;
   const WeightKernels* weight_kernels_;
   View x_, weight_, y_;
+  int64_t n_, spans_;
+  int64_t blocks_ = 1;            // of rows of x
   std::vector<float*> unpacked_;  // per worker
+  std::vector<std::byte*> scratch_;
 };
 
 void CompileMatMul(const CompileContext& context) {

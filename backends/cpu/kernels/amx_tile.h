@@ -83,50 +83,26 @@ struct alignas(64) TileShapes {
   uint8_t rows[16] = {};
 };
 
-// Tile of Gemm() for weights of type T. With kParts = 1 activations have no low part.
-//
-// Use of the tile registers (GCC's intrinsics take literal numbers):
+// The tile registers of a product of up to 32 batch rows with two panels (GCC's intrinsics take
+// literal numbers):
 //   0, 1   sums of the first sixteen batch rows with panels 0 and 1
 //   2, 3   sums of the other batch rows with panels 0 and 1
 //   4, 7   activations of the first sixteen and of the other batch rows
 //   5, 6   weights of panels 0 and 1
-template <DType T, int kParts>
-class AmxTile {
+class TileRegisters {
  public:
-  using Panel = Bf16Panel;
-  static constexpr size_t kDepth = Bf16Panel::kDepth;
-  static constexpr size_t kMaxBatch = 32;
-  static constexpr size_t kPanels = 2;
-
-  AmxTile() = default;
-  AmxTile(const AmxTile&) = delete;
-  AmxTile& operator=(const AmxTile&) = delete;
-  ~AmxTile() { _tile_release(); }
-
-  static void Fill(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
-                   Panel& panel) {
-    if constexpr (T == DType::kF16 || T == DType::kBF16) {
-      SplitFloatPanel<T>(args, n, depth, panel);
-    } else {
-      alignas(64) QuantPanel<kDepth> unpacked;
-      FillPanel<T>(args, n, depth, ahead, unpacked);
-      SplitPanel(unpacked, panel);
-    }
-  }
-
-  void Run(size_t batch, const Panel* panels, const TileArgs& args) {
-    if (batch != batch_) Configure(batch);
-    args.ahead->Fetch(args.fetch);
-    batch > kHalf ? RunBatch<true>(panels, args) : RunBatch<false>(panels, args);
-  }
-
- private:
   static constexpr size_t kHalf = 16;  // batch rows per tile register
+  static constexpr size_t kMaxBatch = 2 * kHalf;
+  static constexpr size_t kPanels = 2;
   static constexpr size_t kStep = 32;  // elements of k per tile register
-  static constexpr long kPanelStride = 4 * kLanes;
-  static constexpr long kSumStride = kBlockRows * sizeof(float);
+
+  TileRegisters() = default;
+  TileRegisters(const TileRegisters&) = delete;
+  TileRegisters& operator=(const TileRegisters&) = delete;
+  ~TileRegisters() { _tile_release(); }
 
   void Configure(size_t batch) {
+    if (batch == batch_) return;
     batch_ = batch;
     TileShapes shapes;
     for (const int tile : {0, 1, 2, 3, 4, 5, 6, 7}) {
@@ -141,73 +117,121 @@ class AmxTile {
     _tile_loadconfig(&shapes);
   }
 
-  // kBoth: the batch has more than sixteen rows.
-  template <bool kBoth>
-  static void RunBatch(const Panel* panels, const TileArgs& args) {
-    float* sums = args.sums;
-    float* second_sums = args.sums + kHalf * kBlockRows;
-    if (args.depth.begin == 0) {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-    } else {
-      _tile_loadd(0, sums, kSumStride);
-      _tile_loadd(1, sums + kLanes, kSumStride);
-      if constexpr (kBoth) {
-        _tile_loadd(2, second_sums, kSumStride);
-        _tile_loadd(3, second_sums + kLanes, kSumStride);
-      }
-    }
-    const auto* x = reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin;
-    const auto stride = static_cast<long>(args.x_stride);
-    const size_t depth = args.depth.end - args.depth.begin;
-    for (size_t k = 0; k < depth; k += kStep) {
-      AddStep<kBoth>(panels, k, x + k, stride, PaddedLength(args.k));
-    }
-    _tile_stored(0, sums, kSumStride);
-    _tile_stored(1, sums + kLanes, kSumStride);
-    if constexpr (kBoth) {
-      _tile_stored(2, second_sums, kSumStride);
-      _tile_stored(3, second_sums + kLanes, kSumStride);
-    }
-  }
+ private:
+  size_t batch_ = 0;  // batch size for which the tile registers are configured
+};
 
-  // Adds the products of elements [k, k + kStep). The low parts of the activations come first, so
-  // that the high parts are still in tiles 4 and 7 when the low parts of the weights are loaded.
-  template <bool kBoth>
-  RL_INLINE static void AddStep(const Panel* panels, size_t k, const uint16_t* x, long stride,
-                                size_t low) {
-    const uint16_t* second = x + kHalf * static_cast<size_t>(stride) / sizeof(uint16_t);
-    _tile_loadd(5, panels[0].high + k * kLanes, kPanelStride);
-    _tile_loadd(6, panels[1].high + k * kLanes, kPanelStride);
-    if constexpr (kParts == 2) {
-      _tile_loadd(4, x + low, stride);
-      _tile_dpbf16ps(0, 4, 5);
-      _tile_dpbf16ps(1, 4, 6);
-      if constexpr (kBoth) {
-        _tile_loadd(7, second + low, stride);
-        _tile_dpbf16ps(2, 7, 5);
-        _tile_dpbf16ps(3, 7, 6);
-      }
-    }
-    _tile_loadd(4, x, stride);
+// Sums in memory: those of one batch row are adjacent, `stride` bytes between batch rows. kBoth:
+// the batch has more than sixteen rows.
+template <bool kBoth>
+RL_INLINE void LoadSums(const float* sums, size_t stride) {
+  const auto bytes = static_cast<long>(stride);
+  const float* second = sums + TileRegisters::kHalf * stride / sizeof(float);
+  _tile_loadd(0, sums, bytes);
+  _tile_loadd(1, sums + kLanes, bytes);
+  if constexpr (kBoth) {
+    _tile_loadd(2, second, bytes);
+    _tile_loadd(3, second + kLanes, bytes);
+  }
+}
+
+RL_INLINE void ZeroSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+template <bool kBoth>
+RL_INLINE void StoreSums(float* sums, size_t stride) {
+  const auto bytes = static_cast<long>(stride);
+  float* second = sums + TileRegisters::kHalf * stride / sizeof(float);
+  _tile_stored(0, sums, bytes);
+  _tile_stored(1, sums + kLanes, bytes);
+  if constexpr (kBoth) {
+    _tile_stored(2, second, bytes);
+    _tile_stored(3, second + kLanes, bytes);
+  }
+}
+
+// Adds the products of elements [k, k + kStep) of two panels with the batch rows at `x`, `stride`
+// bytes apart, whose low parts follow `low` elements behind the high ones. The low parts of the
+// activations come first, so that the high parts are still in tiles 4 and 7 when the low parts of
+// the weights are loaded.
+template <bool kBoth, int kParts>
+RL_INLINE void AddStep(const Bf16Panel* panels, size_t k, const uint16_t* x, size_t stride,
+                       size_t low) {
+  constexpr long kPanelStride = 4 * kLanes;
+  const auto bytes = static_cast<long>(stride);
+  const uint16_t* second = x + TileRegisters::kHalf * stride / sizeof(uint16_t);
+  _tile_loadd(5, panels[0].high + k * kLanes, kPanelStride);
+  _tile_loadd(6, panels[1].high + k * kLanes, kPanelStride);
+  if constexpr (kParts == 2) {
+    _tile_loadd(4, x + low, bytes);
     _tile_dpbf16ps(0, 4, 5);
     _tile_dpbf16ps(1, 4, 6);
     if constexpr (kBoth) {
-      _tile_loadd(7, second, stride);
+      _tile_loadd(7, second + low, bytes);
       _tile_dpbf16ps(2, 7, 5);
       _tile_dpbf16ps(3, 7, 6);
     }
-    _tile_loadd(5, panels[0].low + k * kLanes, kPanelStride);
-    _tile_dpbf16ps(0, 4, 5);
-    if constexpr (kBoth) _tile_dpbf16ps(2, 7, 5);
-    _tile_loadd(6, panels[1].low + k * kLanes, kPanelStride);
-    _tile_dpbf16ps(1, 4, 6);
-    if constexpr (kBoth) _tile_dpbf16ps(3, 7, 6);
+  }
+  _tile_loadd(4, x, bytes);
+  _tile_dpbf16ps(0, 4, 5);
+  _tile_dpbf16ps(1, 4, 6);
+  if constexpr (kBoth) {
+    _tile_loadd(7, second, bytes);
+    _tile_dpbf16ps(2, 7, 5);
+    _tile_dpbf16ps(3, 7, 6);
+  }
+  _tile_loadd(5, panels[0].low + k * kLanes, kPanelStride);
+  _tile_dpbf16ps(0, 4, 5);
+  if constexpr (kBoth) _tile_dpbf16ps(2, 7, 5);
+  _tile_loadd(6, panels[1].low + k * kLanes, kPanelStride);
+  _tile_dpbf16ps(1, 4, 6);
+  if constexpr (kBoth) _tile_dpbf16ps(3, 7, 6);
+}
+
+// Tile of Gemm() for weights of type T. With kParts = 1 activations have no low part.
+template <DType T, int kParts>
+class AmxTile {
+ public:
+  using Panel = Bf16Panel;
+  static constexpr size_t kDepth = Bf16Panel::kDepth;
+  static constexpr size_t kMaxBatch = TileRegisters::kMaxBatch;
+  static constexpr size_t kPanels = TileRegisters::kPanels;
+
+  static void Fill(const MatMulArgs& args, size_t n, const Depth& depth, ReadAhead& ahead,
+                   Panel& panel) {
+    if constexpr (T == DType::kF16 || T == DType::kBF16) {
+      SplitFloatPanel<T>(args, n, depth, panel);
+    } else {
+      alignas(64) QuantPanel<kDepth> unpacked;
+      FillPanel<T>(args, n, depth, ahead, unpacked);
+      SplitPanel(unpacked, panel);
+    }
   }
 
-  size_t batch_ = 0;  // batch size for which the tile registers are configured
+  void Run(size_t batch, const Panel* panels, const TileArgs& args) {
+    registers_.Configure(batch);
+    args.ahead->Fetch(args.fetch);
+    batch > TileRegisters::kHalf ? RunBatch<true>(panels, args) : RunBatch<false>(panels, args);
+  }
+
+ private:
+  template <bool kBoth>
+  static void RunBatch(const Panel* panels, const TileArgs& args) {
+    constexpr size_t kSumStride = kBlockRows * sizeof(float);
+    args.depth.begin == 0 ? ZeroSums() : LoadSums<kBoth>(args.sums, kSumStride);
+    const auto* x = reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin;
+    const size_t depth = args.depth.end - args.depth.begin;
+    for (size_t k = 0; k < depth; k += TileRegisters::kStep) {
+      AddStep<kBoth, kParts>(panels, k, x + k, args.x_stride, PaddedLength(args.k));
+    }
+    StoreSums<kBoth>(args.sums, kSumStride);
+  }
+
+  TileRegisters registers_;
 };
 
 template <DType T>

@@ -149,6 +149,7 @@ const TrainingKernels& TrainingKernelsFor(Isa isa) {
 KernelTable WithOneOrderOfSums(KernelTable table) {
   table.unpacked_gemm_min_batch = SIZE_MAX;
   table.split_min_batch = SIZE_MAX;
+  table.add_stored_product = nullptr;
   return table;
 }
 

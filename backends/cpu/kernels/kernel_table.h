@@ -18,6 +18,7 @@
 #include "backends/cpu/kernels/attention_args.h"
 #include "backends/cpu/kernels/isa.h"
 #include "backends/cpu/kernels/matmul.h"
+#include "backends/cpu/kernels/stored_product.h"
 
 namespace rullama::cpu {
 
@@ -52,6 +53,9 @@ struct KernelTable {
   // y[j] += sum over i < count of factors[i] * rows[i * stride + j], j < n, i ascending.
   void (*add_weighted_rows)(const float* factors, const float* rows, size_t stride, size_t count,
                             size_t n, float* y) = nullptr;
+  // Products with weights as they are stored, on a matrix unit; null on levels without one.
+  void (*add_stored_product)(const StoredProductArgs&) = nullptr;
+  size_t stored_scratch_bytes = 0;
   // min(max(x, lo), hi); NaN stays NaN.
   void (*clamp)(const float* x, size_t n, float lo, float hi, float* out) = nullptr;
   void (*gelu_tanh)(const float* x, size_t n, float* out) = nullptr;

@@ -1,4 +1,5 @@
-// The AMX level: the AVX-512 VNNI level plus split_gemm on the matrix unit.
+// The AMX level: the AVX-512 VNNI level plus the products on the matrix unit.
+#include "backends/cpu/kernels/amx_stored.h"
 #include "backends/cpu/kernels/amx_tile.h"
 #include "backends/cpu/kernels/kernel_table.h"
 #include "backends/cpu/kernels/level_tables.h"
@@ -15,6 +16,8 @@ const KernelTable& TableOf<Isa::kAmx>() {
     // The size is the same for every weight type.
     table.split_scratch_bytes = sizeof(GemmScratch<AmxTile<DType::kQ8_0, 1>>);
     table.split_row = &SplitRow;
+    table.add_stored_product = &AddStoredProduct;
+    table.stored_scratch_bytes = sizeof(StoredScratch) + kScratchAlignment;
     ForEachBlockType(table.weights, []<DType kType>(WeightKernels& kernels) {
       kernels.split_gemm = &SplitBlockGemm<kType>;
     });
