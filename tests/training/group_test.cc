@@ -120,9 +120,9 @@ class GroupTest : public testing::Test {
                                             {"training.max_seq_length", "48"},
                                             {"training.learning_rate", "0.004"},
                                             {"training.warmup_steps", "0"},
-                                            {"training.save_every", "2"},
-                                            {"training.steps_per_eval", "2"},
-                                            {"training.iters", "4"}}};
+                                            {"training.save_every", "1"},
+                                            {"training.steps_per_eval", "1"},
+                                            {"training.iters", "2"}}};
     return FineTune(engine, {.group = group}, hooks);
   }
 
@@ -155,8 +155,8 @@ TEST_F(GroupTest, WritesTheBytesOfOneProcess) {
   for (std::thread& rank : ranks) rank.join();
 
   // Each step had 7 parts, of which rank 0 has 0, 3 and 6.
-  EXPECT_EQ(exchange.parts.size(), 4u * 4u);
-  EXPECT_EQ(calls[0].size(), 4u + 2u);
+  EXPECT_EQ(exchange.parts.size(), 2u * 4u);
+  EXPECT_EQ(calls[0].size(), 2u + 2u);
   for (const auto& result : results) {
     EXPECT_EQ(result->history.steps, alone.history.steps);
     EXPECT_FALSE(result->cancelled);
@@ -164,8 +164,8 @@ TEST_F(GroupTest, WritesTheBytesOfOneProcess) {
   for (const auto& own : calls) EXPECT_EQ(own, calls[0]);
   for (const char* file :
        {"adapter_model.safetensors", "adapter.gguf", "best/adapter_model.safetensors",
-        "0000002/training_state.safetensors", "0000004/adapter_model.safetensors",
-        "0000004/training_state.json", "0000004/training_state.safetensors"}) {
+        "0000001/training_state.safetensors", "0000002/adapter_model.safetensors",
+        "0000002/training_state.json", "0000002/training_state.safetensors"}) {
     const std::string bytes = BytesOf(folder_ / "alone" / file);
     EXPECT_FALSE(bytes.empty()) << file;
     EXPECT_TRUE(BytesOf(folder_ / "group" / file) == bytes) << file;
