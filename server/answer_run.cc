@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -44,6 +45,8 @@ class AnswerRun {
 
  private:
   void Read(size_t index);
+  void ReadAnswer(size_t index);
+  void RunOutOfMemory();
   bool Take(size_t index, const Event& event);
   bool BeginStream();
   bool Write(const std::string& bytes);
@@ -63,8 +66,9 @@ class AnswerRun {
   std::vector<std::string> ignored_;  // members and keywords
   std::mutex mutex_;                  // guards what follows, and the writing
   std::vector<Choice> choices_;
-  std::optional<ApiError> error_;  // the first one
-  bool begun_ = false;             // the head of the stream is out
+  std::optional<ApiError> error_;       // the first one
+  ApiError no_memory_ = OutOfMemory();  // made while there is memory
+  bool begun_ = false;                  // the head of the stream is out
   Clock::time_point last_write_ = Clock::now();
   Clock::time_point last_token_;
 };
@@ -91,9 +95,7 @@ void AnswerRun::Run() {
   try {
     for (size_t i = 1; i < generations_.size(); ++i) readers.emplace_back([this, i] { Read(i); });
   } catch (const std::exception&) {  // std::system_error or std::bad_alloc
-    const std::lock_guard lock(mutex_);
-    error_ = OutOfMemory();
-    Cancel();
+    RunOutOfMemory();
   }
   Read(0);
   for (std::thread& reader : readers) reader.join();
@@ -102,7 +104,21 @@ void AnswerRun::Run() {
   Finish();
 }
 
+void AnswerRun::RunOutOfMemory() {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(no_memory_);
+  Cancel();
+}
+
 void AnswerRun::Read(size_t index) {
+  try {
+    ReadAnswer(index);
+  } catch (const std::exception&) {  // std::bad_alloc
+    RunOutOfMemory();
+  }
+}
+
+void AnswerRun::ReadAnswer(size_t index) {
   auto answer = generations_[index].Wait([&](const Event& event) { return Take(index, event); });
   const std::lock_guard lock(mutex_);
   if (!answer) {
@@ -244,12 +260,12 @@ ApiError SubmitError(const Engine& engine, const Request& request, const Error& 
 }
 
 ApiResult<UsedModel> AcquireModel(const Services& services, Call& call, std::string_view name) {
-  std::atomic<bool> left = false;
-  call.OnLeave([&services, &left] {
-    left = true;
+  const auto left = std::make_shared<std::atomic<bool>>(false);
+  call.OnLeave([&services, left] {
+    *left = true;
     services.models.LookAtLeft();
   });
-  auto model = services.models.Acquire(name, &left);
+  auto model = services.models.Acquire(name, left.get());
   call.OnLeave({});
   if (model) {
     call.record().model = model->id;

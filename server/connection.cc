@@ -112,8 +112,12 @@ class Connection::HandledRequest : public Exchange {
   ~HandledRequest() override {
     connection_->OnLeave({});
     const bool keep_open = keep_open_ && ended_ && !failed_;
-    asio::post(connection_->socket_.get_executor(),
-               [connection = connection_, keep_open] { connection->FinishRequest(keep_open); });
+    try {
+      asio::post(connection_->socket_.get_executor(),
+                 [connection = connection_, keep_open] { connection->FinishRequest(keep_open); });
+    } catch (const std::bad_alloc&) {
+      connection_->Abandon();
+    }
   }
 
   // Runs the handler. An answer that memory did not suffice for is an error, if it has not begun.
@@ -160,7 +164,9 @@ class Connection::HandledRequest : public Exchange {
   }
   bool Put(std::string bytes) {
     begun_ = true;
-    failed_ = failed_ || !connection_->WriteAndWait(std::move(bytes));
+    if (failed_) return false;
+    failed_ = true;  // also if writing throws
+    failed_ = !connection_->WriteAndWait(std::move(bytes));
     return !failed_;
   }
 
@@ -352,6 +358,11 @@ void Connection::FinishRequest(bool keep_open) {
   if (!watching_) return WaitForRequest();
   ErrorCode ignored;
   socket_.cancel(ignored);
+}
+
+void Connection::Abandon() {
+  const std::lock_guard lock(mutex_);
+  if (socket_.is_open()) ::shutdown(socket_.native_handle(), SHUT_RDWR);
 }
 
 void Connection::CloseWhenIdle() {

@@ -55,6 +55,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using ErrorCode = boost::system::error_code;
 
   void Close();
+  // Ends the connection without memory, on any thread: reads and writes fail from then on.
+  void Abandon();
   // Writes what the socket takes at once, and returns its size; nothing if the client has left.
   std::optional<size_t> SendNow(std::string_view bytes);
   // Writes on the thread of the sockets, and waits for it.

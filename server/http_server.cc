@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -21,6 +23,11 @@ namespace rullama::server {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
+namespace {
+// Until memory is asked for again after the system has refused it.
+constexpr std::chrono::milliseconds kMemoryPause{10};
+}  // namespace
+
 struct HttpServer::Impl {
   Impl() : acceptor(io) {}
 
@@ -32,7 +39,10 @@ struct HttpServer::Impl {
   std::vector<std::shared_ptr<Connection>> OpenConnections();
 
   asio::io_context io{1};
+  // Keeps the thread of the sockets until the end.
+  asio::executor_work_guard<asio::io_context::executor_type> guard = asio::make_work_guard(io);
   tcp::acceptor acceptor;
+  bool accepting = false;  // a connection is waited for, or the pause before that
   std::shared_ptr<ConnectionContext> context;
   std::vector<std::weak_ptr<Connection>> connections;  // of the thread of the sockets
   std::thread thread;
@@ -58,18 +68,22 @@ std::vector<std::shared_ptr<Connection>> HttpServer::Impl::OpenConnections() {
 void HttpServer::Impl::Accept() {
   acceptor.async_accept([this](const boost::system::error_code& failure, tcp::socket socket) {
     if (!acceptor.is_open()) return;
+    accepting = false;
     try {
       if (!failure) Admit(std::move(socket));
     } catch (const std::bad_alloc&) {
-      // The connection is closed with its socket.
+      // Its socket, or its deadline, closes the connection.
     }
     if (!failure || failure == asio::error::connection_aborted) return Accept();
     // No descriptors are left: try again once some may be free.
     auto pause = std::make_shared<asio::steady_timer>(io, std::chrono::milliseconds(100));
     pause->async_wait([this, pause](const boost::system::error_code&) {
+      accepting = false;
       if (acceptor.is_open()) Accept();
     });
+    accepting = true;
   });
+  accepting = true;
 }
 
 void HttpServer::Impl::Admit(tcp::socket socket) {
@@ -116,14 +130,15 @@ void HttpServer::Impl::EndHandler() {
 }
 
 // Runs what the sockets have to do. A step of a connection that finds no memory ends that
-// connection only: nothing holds it any more.
+// connection only, at the latest with its deadline or the end of its request.
 void HttpServer::Impl::RunSockets() {
   for (;;) {
     try {
+      if (acceptor.is_open() && !accepting) Accept();
       io.run();
       return;
     } catch (const std::bad_alloc&) {
-      continue;
+      std::this_thread::sleep_for(kMemoryPause);
     }
   }
 }
@@ -200,6 +215,7 @@ HttpServer::~HttpServer() {
     std::unique_lock lock(impl_->mutex);
     impl_->idle.wait(lock, [this] { return impl_->handlers == 0; });
   }
+  impl_->guard.reset();
   impl_->thread.join();
 }
 

@@ -186,10 +186,9 @@ class MatMulNoTransposeNode final : public Node {
         weight_(weight),
         y_(y),
         n_(weight.Last(context.MaxStep())),
+        workers_(context.workers),
         spans_((n_ + kSpan - 1) / kSpan) {
-    const int64_t max_rows = x.Rows(context.MaxStep());
-    blocks_ = std::clamp<int64_t>(context.workers / spans_, 1, std::max(max_rows / kBlock, kOne));
-    const bool split = UsesMatrixUnit(max_rows, kSpan);
+    const bool split = UsesMatrixUnit(x.Rows(context.MaxStep()), kSpan);
     const int64_t depth = split ? kSplitDepth : kDepth;
     for (int worker = 0; worker < context.workers; ++worker) {
       unpacked_.push_back(reinterpret_cast<float*>(
@@ -199,14 +198,14 @@ class MatMulNoTransposeNode final : public Node {
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
-    return x_.Rows(step) == 0 ? 0 : spans_ * blocks_;
+    return x_.Rows(step) == 0 ? 0 : spans_ * BlocksOf(x_.Rows(step));
   }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    const int64_t rows = x_.Rows(step), k = weight_.Rows(step);
+    const int64_t rows = x_.Rows(step), k = weight_.Rows(step), blocks = BlocksOf(rows);
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t first = item / blocks_ * kSpan, block = item % blocks_;
-      const Part part{.begin = rows * block / blocks_,
-                      .end = rows * (block + 1) / blocks_,
+      const int64_t first = item / blocks * kSpan, block = item % blocks;
+      const Part part{.begin = rows * block / blocks,
+                      .end = rows * (block + 1) / blocks,
                       .k = k,
                       .first = first,
                       .count = static_cast<size_t>(std::min(kSpan, n_ - first))};
@@ -227,6 +226,11 @@ class MatMulNoTransposeNode final : public Node {
   static constexpr int64_t kDepth = 16;
   static constexpr int64_t kStep = kStoredStep;
   static constexpr int64_t kSplitDepth = kStep * kMaxStoredSteps;
+
+  // The blocks into which rows of x are cut, so that there is work for all workers.
+  [[nodiscard]] int64_t BlocksOf(int64_t rows) const {
+    return std::clamp<int64_t>(workers_ / spans_, 1, std::max(rows / kBlock, kOne));
+  }
 
   // Rows [begin, end) of x and y, columns [first, first + count) of W and y; k rows of W.
   struct Part {
@@ -317,8 +321,7 @@ class MatMulNoTransposeNode final : public Node {
   const KernelTable& kernels_;
   const WeightKernels* weight_kernels_;
   View x_, weight_, y_;
-  int64_t n_, spans_;
-  int64_t blocks_ = 1;            // of rows of x
+  int64_t n_, workers_, spans_;
   std::vector<float*> unpacked_;  // per worker
   std::vector<std::byte*> scratch_;
 };

@@ -8,13 +8,14 @@
 #include <exception>
 #include <mutex>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace rullama::gpu {
 
-// Calls work(0), ..., work(count - 1) on several threads. Rethrows the first exception after all
-// calls have ended.
+// Calls work(0), ..., work(count - 1) on several threads, or on fewer where the system refuses one.
+// Rethrows the first exception after all calls have ended.
 template <typename Work>
 void InParallel(size_t count, Work work) {
   std::atomic<size_t> next{0};
@@ -33,7 +34,11 @@ void InParallel(size_t count, Work work) {
   {
     const size_t most = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(count, most); ++i) threads.emplace_back(run);
+    try {
+      for (size_t i = 1; i < std::min(count, most); ++i) threads.emplace_back(run);
+    } catch (const std::system_error&) {
+      // The threads that there are do all of the work.
+    }
     run();
   }
   if (failure) std::rethrow_exception(failure);

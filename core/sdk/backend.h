@@ -254,8 +254,8 @@ struct Option {
   std::string value;
 };
 
-// Constructed once, in the query; must not throw for want of a driver: then Devices(), which one
-// thread at a time calls, is empty and NoDeviceReason() says why.
+// Constructed once, in the query; must not throw for want of a driver: then Devices() is empty and
+// NoDeviceReason() says why.
 class Backend {
  public:
   explicit Backend(Host host) : host_(host) {}
@@ -263,7 +263,8 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const = 0;  // a literal
   [[nodiscard]] virtual std::string_view version() const = 0;
   [[nodiscard]] virtual std::string_view vendor() const = 0;
-  [[nodiscard]] virtual const std::vector<DeviceInfo>& Devices() = 0;  // stable once returned
+  [[nodiscard]] virtual const std::vector<DeviceInfo>&
+  Devices() = 0;  // stable; one thread at a time
   [[nodiscard]] virtual std::string_view NoDeviceReason() { return {}; }
   virtual std::unique_ptr<Device> Open(uint32_t index, std::span<const Option> options) = 0;
 

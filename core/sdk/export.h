@@ -53,7 +53,7 @@ class Exported {
   explicit Exported(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
   [[nodiscard]] Backend& backend() { return *backend_; }
-  // The backend's, which is asked by one thread at a time: it may search when it is first asked.
+  // Asks the backend, which may search for devices the first time, by one thread at a time.
   [[nodiscard]] const std::vector<DeviceInfo>& Devices() {
     const std::lock_guard lock(devices_mutex_);
     return backend_->Devices();

@@ -60,7 +60,8 @@ struct FineTuneHooks {
   std::function<void(const ValidationReport&)> on_validation = {};
   // A checkpoint was written; on another rank than 0: rank 0 writes it now.
   std::function<void(const std::string& folder)> on_saved = {};
-  // Polled between steps; once it is true the run ends with a checkpoint.
+  // Polled between steps; once it is true the run ends with a checkpoint. In a group that of rank 0
+  // counts.
   std::shared_ptr<const std::atomic<bool>> cancelled = {};
 };
 
@@ -109,7 +110,8 @@ struct GroupStep {
 //
 // The functions are called on the thread of FineTune, and block until what they wait for is there.
 // Steps are counted from 1. An error of theirs ends the run on this rank. When another rank has
-// ended with an error, those that wait must get one too, which is the duty of the implementation.
+// ended with an error, those that wait must get one too, which is the duty of the implementation:
+// ranks with other settings or data would wait for parts that nobody computes.
 class TrainingGroup {
  public:
   virtual ~TrainingGroup() = default;

@@ -183,7 +183,11 @@ Result<double> Trainer::GradientNorm() {
 Result<StepResult> Trainer::Step(std::span<const Example* const> examples, int64_t number,
                                  double rate, bool cancelled) {
   const TrainingGroup* group = options_.group;
-  if (group == nullptr || group->size() == 1) return StepAlone(examples, number, rate);
+  if (group == nullptr || group->size() == 1) {
+    RL_ASSIGN_OR_RETURN(StepResult result, StepAlone(examples, number, rate));
+    result.last = cancelled;
+    return result;
+  }
   return group->rank() == 0 ? Lead(examples, number, rate, cancelled) : Follow(examples, number);
 }
 

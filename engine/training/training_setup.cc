@@ -207,6 +207,11 @@ Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths,
       config_.placement.host_weights.value_or(model_.facts().host_tables);
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   TrainerOptions options = OptionsOfTrainer();
+  if (group != nullptr && (group->rank() < 0 || group->rank() >= group->size())) {
+    return MakeError(ErrorKind::kUsage, "train.group",
+                     "the group has rank {} of {}, expected a rank from 0 to below their number",
+                     group->rank(), group->size());
+  }
   options.group = group;
   RL_RETURN_IF_ERROR(CreateTrainer(options));
   RL_RETURN_IF_ERROR(trainer_->Start());

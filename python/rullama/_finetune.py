@@ -157,7 +157,7 @@ def finetune(
     arguments, and call ``on_report`` for ``train`` and ``on_saved`` after the same steps.
 
     Blocks and releases the GIL. Ctrl-C, and an exception of ``on_report`` or ``on_saved``, end the
-    run behind the current step with a checkpoint. Notes go to the logger ``rullama``.
+    run behind the current step with a checkpoint; in a group those of rank 0. Notes go to the logger ``rullama``.
 
     Raises ``rullama.Error``: ``train.*``, ``data.*``, ``adapter.*``, and as ``Model()``.
     """

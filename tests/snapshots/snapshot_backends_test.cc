@@ -1,6 +1,6 @@
 // A restored slot goes on with the same bytes as the slot that was saved, on every backend: tokens
-// and logits of eight steps, with prompts shorter than the window of the sliding layers, equal to it
-// and far longer. The sampler counts tokens, so that its history is part of what is restored.
+// and logits of eight steps, with prompts shorter than the window of the sliding layers, equal to
+// it and far longer. The sampler counts tokens, so that its history is part of what is restored.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -200,5 +200,19 @@ TEST_F(GroupTest, EndsTogetherWhereTheFirstIsCancelledOrARankIsWrong) {
   EXPECT_EQ(failed.error().id, "train.group");
 }
 
+TEST_F(GroupTest, OneRankIsCancelledAsAProcessAlone) {
+  Exchange exchange;
+  ThreadGroup only(exchange, 0, 1);
+  const auto cancelled = std::make_shared<std::atomic<bool>>(true);
+  const FineTuneResult result = Must(Run("alone", &only, {.cancelled = cancelled}));
+  EXPECT_EQ(result.step, 1);
+  EXPECT_TRUE(result.cancelled);
+
+  ThreadGroup beyond(exchange, 1, 1);
+  const auto refused = Run("beyond", &beyond);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().id, "train.group");
+}
+
 }  // namespace
 }  // namespace rullama::training

@@ -14,8 +14,8 @@ static_assert(kStoredStep == TileRegisters::kStep);
 static_assert(kStoredStep * kMaxStoredSteps == Bf16Panel::kDepth);
 
 struct StoredScratch {
-  static constexpr size_t kBatch =
-      128;  // batch rows that are split at a time: with the panels half of L2
+  // Batch rows that are split at a time: 136 KiB, with the panels and the rows of W a third of L2.
+  static constexpr size_t kBatch = 128;
   static constexpr size_t kDepth = Bf16Panel::kDepth;
   // A cache line beyond a power of two, so that the rows of a tile do not share cache sets.
   struct Row {

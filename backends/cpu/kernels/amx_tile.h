@@ -16,8 +16,8 @@
 namespace rullama::cpu {
 namespace {
 
-// Sixteen weight rows with pairs of elements adjacent, the layout of the second operand of
-// tdpbf16ps.
+// Sixteen weight rows, or sixteen columns of a weight as it is stored, with pairs of elements
+// adjacent: the layout of the second operand of tdpbf16ps.
 struct Bf16Panel {
   static constexpr size_t kDepth = 256;
   uint16_t high[kDepth * kLanes];  // [k / 2][row][k % 2]
@@ -155,7 +155,7 @@ RL_INLINE void StoreSums(float* sums, size_t stride) {
 }
 
 // Adds the products of elements [k, k + kStep) of two panels with the batch rows at `x`, `stride`
-// bytes apart, whose low parts follow `low` elements behind the high ones. The low parts of the
+// bytes apart, whose low parts lie `low` elements behind the high ones. The low parts of the
 // activations come first, so that the high parts are still in tiles 4 and 7 when the low parts of
 // the weights are loaded.
 template <bool kBoth, int kParts>

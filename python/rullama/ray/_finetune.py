@@ -43,9 +43,11 @@ def finetune(
 
     ``model``, ``data``, ``output``, ``backend``, ``options``: arguments of ``rullama.finetune()``,
     without ``on_report``, ``on_saved`` and ``group``. ``device`` may be a list, of which the
-    workers of a node take one each, in turn. Paths are absolute or relative to the driver's folder
-    and the same on all nodes; ``output`` is in a file system that all nodes share. ``num_cpus``, ``num_gpus``, ``resources``: what Ray reserves for each worker. ``max_failures``:
-    how often workers are replaced after one was lost or has failed; -1: without a limit.
+    workers of a node take one each, in turn. ``data`` and ``output`` are absolute or relative to
+    the driver's folder, other paths absolute, and all the same on all nodes; ``output`` is in a
+    file system that all nodes share. ``num_cpus``, ``num_gpus``, ``resources``: what Ray reserves
+    for each worker. ``max_failures``: how often workers are replaced after one was lost or has
+    failed; -1: without a limit.
     ``callbacks``: objects of ``ray.train.UserCallback``, which get the reports of all workers.
 
     A step is cut into parts of at most ``training.max_seq_length`` tokens, each of one or more
@@ -67,6 +69,8 @@ def finetune(
     """
     if workers < 1:
         raise ValueError(f"workers is {workers}, expected at least 1")
+    if options.get("device") in ([], ()):
+        raise ValueError("device is an empty list, expected a device for each worker of a node")
     if unknown := [name for name in options if name in _OWN]:
         raise TypeError(f"{', '.join(unknown)} cannot be given; use callbacks for reports")
     folder = Path(output).absolute()
