@@ -208,7 +208,7 @@ Status TrainingSetup::OpenTrainer(const std::vector<std::string>& plugin_paths,
   RL_RETURN_IF_ERROR(model_.file.file->CheckUnchanged());
   TrainerOptions options = OptionsOfTrainer();
   if (group != nullptr && (group->rank() < 0 || group->rank() >= group->size())) {
-    return MakeError(ErrorKind::kUsage, "train.group",
+    return MakeError(ErrorKind::kRuntime, "train.group",
                      "the group has rank {} of {}, expected a rank from 0 to below their number",
                      group->rank(), group->size());
   }
