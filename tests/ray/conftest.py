@@ -56,11 +56,11 @@ def free_port():
         return one.getsockname()[1]
 
 
-def eventually(what, seconds=60, pause=0.1):
+def eventually(what, seconds=60):
     end = time.monotonic() + seconds
     while not (value := what()):
         assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(pause)
+        time.sleep(0.1)
     return value
 
 

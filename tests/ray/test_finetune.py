@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,12 @@ from ray.train import UserCallback
 
 import rullama
 import rullama.ray
-from conftest import E2B, eventually
+from conftest import E2B
 
 NAMES = ["Pierre", "Andrew", "Natasha", "Boris"]
 DATA = [{"prompt": f"Who is {name}?", "completion": f"It is {name}."} for name in NAMES]
 STEPS = 40
+FIRST_CHECKPOINT = 10
 #: Steps of four examples, of which each goes through the device alone; a worker has two of them.
 OPTIONS = {
     "backend": "cpu",
@@ -25,8 +25,8 @@ OPTIONS = {
     "max_seq_length": 24,
     "config": {
         "backend.options.threads": 1,
-        "training.save_every": 10,
-        "training.steps_per_report": 10,
+        "training.save_every": FIRST_CHECKPOINT,
+        "training.steps_per_report": FIRST_CHECKPOINT,
     },
 }
 
@@ -43,8 +43,9 @@ def workers():
     return found
 
 
-class Log(UserCallback):
-    """Writes what the controller of a run is told to a file."""
+class KillAWorker(UserCallback):
+    """Writes what the controller of a run is told to a file, and kills a worker behind the first checkpoint: workers
+    cannot end meanwhile, because the controller has to take their next report first."""
 
     def __init__(self, path):
         self.path = path
@@ -53,6 +54,8 @@ class Log(UserCallback):
         if checkpoint is not None:
             same = metrics[0]["loss"] == metrics[1]["loss"]
             self.write(f"{metrics[0]['step']} {Path(checkpoint.path).name} {same}")
+            if metrics[0]["step"] == FIRST_CHECKPOINT:
+                os.kill(workers()[0], signal.SIGKILL)
 
     def after_exception(self, run_context, worker_exceptions):
         self.write("lost")
@@ -65,19 +68,8 @@ class Log(UserCallback):
 def test_a_killed_worker_does_not_change_the_bytes(cluster, tmp_path):
     rullama.finetune(E2B, DATA, tmp_path / "alone", **OPTIONS)
     output, log = tmp_path / "two", tmp_path / "log"
-    log.touch()
-
-    def kill_a_worker():
-        pids = eventually(lambda: len(found := workers()) == 2 and found)
-        eventually(lambda: "0000010" in log.read_text(), pause=0.01)
-        os.kill(pids[0], signal.SIGKILL)
-
-    killer = threading.Thread(target=kill_a_worker)
-    killer.start()
-    result = rullama.ray.finetune(
-        E2B, DATA, output, workers=2, num_cpus=2, callbacks=[Log(log)], **OPTIONS
-    )
-    killer.join()
+    callbacks = [KillAWorker(log)]
+    result = rullama.ray.finetune(E2B, DATA, output, workers=2, num_cpus=2, callbacks=callbacks, **OPTIONS)
     assert result.step == STEPS and result.folder == output
     for name in ("adapter.gguf", "adapter_model.safetensors"):
         assert (output / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
@@ -85,10 +77,8 @@ def test_a_killed_worker_does_not_change_the_bytes(cluster, tmp_path):
         last = Path(f"{STEPS:07}") / name
         assert (output / last).read_bytes() == (tmp_path / "alone" / last).read_bytes()
     # One worker was lost behind a checkpoint, from which the run has gone on.
-    reports = log.read_text().splitlines()
-    assert reports.count("lost") == 1 and reports.index("lost") > 0
-    reports.remove("lost")
-    assert reports == [f"{step} {step:07} True" for step in range(10, STEPS + 1, 10)]
+    reports = [f"{step} {step:07} True" for step in range(FIRST_CHECKPOINT, STEPS + 1, FIRST_CHECKPOINT)]
+    assert log.read_text().splitlines() == [reports[0], "lost", *reports[1:]]
 
 
 @pytest.mark.nightly
