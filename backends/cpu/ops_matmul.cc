@@ -217,7 +217,6 @@ class MatMulNoTransposeNode final : public Node {
   }
 
  private:
-  static constexpr int64_t kOne = 1;
   // A multiple of every block length, so that each span starts at a block.
   static constexpr int64_t kSpan = kStoredSpan;
   // The least rows of x of a block: below it, dequantising takes longer than multiplying.
@@ -229,7 +228,7 @@ class MatMulNoTransposeNode final : public Node {
 
   // The blocks into which rows of x are cut, so that there is work for all workers.
   [[nodiscard]] int64_t BlocksOf(int64_t rows) const {
-    return std::clamp<int64_t>(workers_ / spans_, 1, std::max(rows / kBlock, kOne));
+    return std::clamp<int64_t>(workers_ / spans_, 1, std::max<int64_t>(rows / kBlock, 1));
   }
 
   // Rows [begin, end) of x and y, columns [first, first + count) of W and y; k rows of W.

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/kernel_table.h"
@@ -270,11 +269,7 @@ TEST_P(AttentionTest, PartsJoinToTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, AttentionTest, ::testing::ValuesIn(AvailableIsas()),
-                         [](const auto& param) {
-                           std::string name = IsaName(param.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         testing::IsaTestName);
 
 }  // namespace
 }  // namespace rullama::cpu

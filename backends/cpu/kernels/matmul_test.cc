@@ -564,11 +564,7 @@ TEST_P(MatMulTest, NonFiniteActivationsGiveNan) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, MatMulTest, ::testing::ValuesIn(AvailableIsas()),
-                         [](const auto& param) {
-                           std::string name = IsaName(param.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         testing::IsaTestName);
 
 TEST(KernelTableTest, RefusesTypesWithoutKernels) {
   for (Isa isa : AvailableIsas()) {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/kernel_table.h"
@@ -312,11 +311,7 @@ TEST_P(RowOpsTest, HalfConversionsEqualThePortableDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, RowOpsTest, ::testing::ValuesIn(AvailableIsas()),
-                         [](const auto& param) {
-                           std::string name = IsaName(param.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         testing::IsaTestName);
 
 }  // namespace
 }  // namespace rullama::cpu

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -132,11 +131,7 @@ TEST_P(StoredProductTest, OneOrderOfSumsHasNoMatrixUnit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, StoredProductTest, ::testing::ValuesIn(AvailableIsas()),
-                         [](const auto& param) {
-                           std::string name = IsaName(param.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         testing::IsaTestName);
 
 }  // namespace
 }  // namespace rullama::cpu

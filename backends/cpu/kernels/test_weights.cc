@@ -168,6 +168,12 @@ std::vector<Isa> AvailableIsas() {
   return isas;
 }
 
+std::string IsaTestName(const ::testing::TestParamInfo<Isa>& test) {
+  std::string name = IsaName(test.param);
+  std::erase(name, '-');
+  return name;
+}
+
 std::vector<float> RandomFloats(size_t n, float deviation, Rng& rng) {
   std::normal_distribution<float> normal(0.0f, deviation);
   std::vector<float> values(n);

@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/kernel_table.h"
+#include "gtest/gtest.h"
 
 namespace rullama::cpu::testing {
 
@@ -21,6 +23,8 @@ inline constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 
 // The levels this machine can run.
 std::vector<Isa> AvailableIsas();
+// The name of a level in those of tests.
+std::string IsaTestName(const ::testing::TestParamInfo<Isa>& test);
 
 using Rng = std::mt19937;
 

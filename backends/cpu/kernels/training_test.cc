@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <string>
 #include <vector>
 
 #include "backends/cpu/kernels/test_weights.h"
@@ -97,11 +96,7 @@ TEST_P(TrainingKernelsTest, SumSquares) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, TrainingKernelsTest, ::testing::ValuesIn(AvailableIsas()),
-                         [](const auto& param) {
-                           std::string name = IsaName(param.param);
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         testing::IsaTestName);
 
 }  // namespace
 }  // namespace rullama::cpu
