@@ -30,10 +30,10 @@ std::string ContentDigest(const ModelFile& model);
 // The metadata as a JSON object; arrays of more than `max_items` elements are null.
 std::string MetadataJson(const GgufFile& file, size_t max_items);
 
-// What the settings mean for a request that leaves them open.
+// The sampler settings of a request that leaves them open.
 SamplingDefaults SamplingDefaultsOf(const SamplerSettings& settings);
 
-// What a model offers, without loading it.
+// The abilities and defaults of a model, which its header tells.
 struct ModelDescription {
   SamplingDefaults sampling = {};
   bool takes_pictures = false;

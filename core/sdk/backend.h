@@ -263,8 +263,8 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const = 0;  // a literal
   [[nodiscard]] virtual std::string_view version() const = 0;
   [[nodiscard]] virtual std::string_view vendor() const = 0;
-  [[nodiscard]] virtual const std::vector<DeviceInfo>&
-  Devices() = 0;  // stable; one thread at a time
+  // Stable once returned. One thread at a time calls it.
+  [[nodiscard]] virtual const std::vector<DeviceInfo>& Devices() = 0;
   [[nodiscard]] virtual std::string_view NoDeviceReason() { return {}; }
   virtual std::unique_ptr<Device> Open(uint32_t index, std::span<const Option> options) = 0;
 

@@ -89,12 +89,13 @@ class FloatArray {
 // at most training.max_seq_length rows. The parts of a step follow from its examples alone.
 struct PartGradient {
   LossSum loss;  // of the part's tokens
-  // Of the mean loss over the tokens of the whole step, f32: A [rank, inputs] and B [outputs, rank]
-  // of each weight one after another, in the order of the model's layers. 4 bytes a parameter.
+  // The gradient of the mean loss over the tokens of the whole step, f32: A [rank, inputs] and B
+  // [outputs, rank] of each weight one after another, in the order of the model's layers. 4 bytes a
+  // parameter.
   FloatArray values;
 };
 
-// What rank 0 has made of a step, for the others.
+// The result of a step, which rank 0 sends to the others.
 struct GroupStep {
   LossSum loss;        // of the whole step, before it
   double norm = 0;     // of its gradient, before it was clipped

@@ -52,14 +52,15 @@ class PartGradient:
 
     loss_sum: float  #: of -ln p over ``tokens``
     tokens: int  #: of the part that are learnt
-    #: Of the mean loss over the tokens of the whole step, float32 ``[parameters]``: A ``[rank,
-    #: inputs]`` and B ``[outputs, rank]`` of each weight one after another, in the order of layers.
+    #: The gradient of the mean loss over the tokens of the whole step, float32 ``[parameters]``: A
+    #: ``[rank, inputs]`` and B ``[outputs, rank]`` of each weight one after another, in the order
+    #: of layers.
     values: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class GroupStep:
-    """What rank 0 has made of a step, for the others."""
+    """The result of a step, which rank 0 sends to the others."""
 
     loss_sum: float  #: of -ln p over ``tokens``, before the step
     tokens: int  #: of the whole step that are learnt

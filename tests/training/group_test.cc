@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the ranks of a group exchange. Ends all waiting once a rank has failed.
+// The parts and steps that ranks of a group exchange. Ends all waiting once a rank has failed.
 class Exchange {
  public:
   template <typename Values, typename Key>
