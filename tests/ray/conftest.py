@@ -1,5 +1,6 @@
 """A Ray cluster of several nodes on this machine, and an application on it."""
 
+import contextlib
 import json
 import os
 import socket
@@ -94,11 +95,12 @@ class App:
         )
 
     def replicas(self):
-        """The engines of replicas that run: id -> state."""
+        """The engines of replicas that run and answer: id -> state."""
         found = {}
         for _ in range(8):
-            state = self.handle.engine_state.remote().result(timeout_s=30)
-            found[state["id"]] = state
+            with contextlib.suppress(ray.exceptions.RayError, TimeoutError):  # asked of a replica that ends
+                state = self.handle.engine_state.remote().result(timeout_s=30)
+                found[state["id"]] = state
         return found
 
     def all_replicas(self):

@@ -117,6 +117,28 @@ def test_a_client_that_leaves_ends_its_answer(app):
     eventually(lambda: sum(metric(one, "rullama_slots_busy") for one in states) == 0)
 
 
+@contextlib.contextmanager
+def slowed(states, stopped_s):
+    """Engines that run for 10 ms after each ``stopped_s`` seconds, which is less than their health checks wait."""
+    over = threading.Event()
+
+    def slow_down():
+        while not over.is_set():
+            for signal_, seconds in ((signal.SIGSTOP, stopped_s), (signal.SIGCONT, 0.01)):
+                for state in states:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(state["pid"], signal_)
+                time.sleep(seconds)
+
+    thread = threading.Thread(target=slow_down)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def many(app, requests_, tokens=8, clients=None, padding=0):
     with concurrent.futures.ThreadPoolExecutor(clients or requests_) as pool:
         return list(pool.map(lambda i: app.complete(i, tokens, padding), range(requests_)))
@@ -151,11 +173,15 @@ def counts(name, answers):
 
 
 def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answered(app):
-    app.all_replicas()
     hold = 2 * ONGOING + QUEUED
+    body = {"prompt": "The prince", "max_tokens": 500, "logit_bias": NO_END}
+    states = app.all_replicas().values()
     with concurrent.futures.ThreadPoolExecutor(2 * hold) as pool:
-        body = {"prompt": "The prince", "max_tokens": 500, "logit_bias": NO_END}
-        answers = list(pool.map(lambda _: app.post("/v1/completions", body), range(2 * hold)))
+        # The engines answer no request before the queue is full.
+        with slowed(states, stopped_s=0.3):
+            pending = [pool.submit(app.post, "/v1/completions", body) for _ in range(2 * hold)]
+            eventually(lambda: any(one.done() and one.result().status_code == 429 for one in pending))
+        answers = [one.result() for one in pending]
     codes = [one.status_code for one in answers]
     assert set(codes) == {200, 429} and codes.count(200) >= hold
     refused = answers[codes.index(429)]
@@ -166,8 +192,9 @@ def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answe
 def test_an_engine_that_is_killed_for_its_memory_loses_no_request(app, alone):
     states = app.all_replicas()
     victim = next(iter(states.values()))
-    threading.Timer(0.3, lambda: os.kill(victim["pid"], signal.SIGKILL)).start()
-    answers = many(app, 2 * ONGOING, tokens=400)
+    with slowed([victim], stopped_s=0.09):  # so that it has answered none of its requests when it is killed
+        threading.Timer(0.3, lambda: os.kill(victim["pid"], signal.SIGKILL)).start()
+        answers = many(app, 2 * ONGOING, tokens=400)
     assert_each_answered(answers, alone, tokens=400)
     assert counts("engine killed", answers)["asked again"] > 0
     eventually(lambda: (now := app.replicas()) and len(now) == 2 and victim["id"] not in now)
@@ -195,22 +222,8 @@ def test_a_replica_out_of_memory_loses_no_request(app, alone):
 
 def test_a_slow_replica_gets_fewer_requests_and_answers_them(app, alone):
     victim = next(iter(app.all_replicas().values()))
-    over = threading.Event()
-
-    def slow_down():  # to a tenth
-        while not over.is_set():
-            os.kill(victim["pid"], signal.SIGSTOP)
-            time.sleep(0.09)
-            os.kill(victim["pid"], signal.SIGCONT)
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=slow_down)
-    thread.start()
-    try:
+    with slowed([victim], stopped_s=0.09):
         answers = many(app, 4 * ONGOING, clients=ONGOING, tokens=40)
-    finally:
-        over.set()
-        thread.join()
     assert_each_answered(answers, alone, tokens=40)
     of_replica = collections.Counter(one.headers["X-Rullama-Replica"] for one in answers)
     counts("slow replica", answers)["of the slow one"] = of_replica[victim["id"]]
