@@ -1,4 +1,7 @@
-# rullama_library(NAME SOURCES a.cc ... DEPS x ...)       a static library of the host side
+# rullama_library(NAME [COMPUTES|GLUE] SOURCES a.cc ... DEPS x ...)   a static library of the host side.
+#                                                          COMPUTES: it has loops over elements, which
+#                                                          -O3 makes faster; GLUE: it calls much and
+#                                                          computes little (RULLAMA_GLUE_FLAGS)
 # rullama_test(NAME SOURCES a_test.cc ... DEPS x ... [LABELS ...])   one GoogleTest program, run as
 #                                                          one CTest test per program
 # rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target; the ordinary build
@@ -9,10 +12,15 @@
 set(RULLAMA_POCL_ENVIRONMENT "POCL_CACHE_DIR=${CMAKE_BINARY_DIR}/pocl")
 
 function(rullama_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES;GLUE" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE rullama_flags)
+  if(ARG_GLUE)
+    target_compile_options(${name} PRIVATE ${RULLAMA_GLUE_FLAGS})
+  elseif(NOT ARG_COMPUTES)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O2>)
+  endif()
 endfunction()
 
 # GoogleTest's headers take longer to read than most tests to compile: read once for all.
