@@ -60,11 +60,12 @@ struct Visible {
   double old_rows = 0;      // rows of the caches that some query row sees
 };
 
-// The rule of attention as far as it depends on attributes.
+// The rule of attention as far as it depends on attributes and shapes.
 struct MaskRule {
   int32_t mask = RL_MASK_CAUSAL;
   int64_t window = 0;  // 0: none
   bool has_cache = false;
+  int64_t new_rows = 0;  // of the step, as keys
 };
 
 // The rows of one slot in a step: positions first to first + count - 1.
@@ -73,9 +74,9 @@ struct SlotRows {
   int64_t count = 0;
 };
 
-std::map<int32_t, SlotRows> RowsBySlot(const StepForCost& step) {
-  const auto rows = static_cast<size_t>(step.extents.t);
-  if (step.pos.size() != rows || step.slot.size() != rows) return {{0, {0, step.extents.t}}};
+std::map<int32_t, SlotRows> RowsBySlot(const StepForCost& step, int64_t new_rows) {
+  const auto rows = static_cast<size_t>(new_rows);
+  if (step.pos.size() != rows || step.slot.size() != rows) return {{0, {0, new_rows}}};
   std::map<int32_t, SlotRows> slots;
   for (size_t i = 0; i < rows; ++i) {
     const auto [slot, is_new] = slots.try_emplace(step.slot[i], SlotRows{step.pos[i], 0});
@@ -93,7 +94,7 @@ int64_t FirstVisible(const MaskRule& rule, const SlotRows& rows, int64_t pos) {
 
 Visible VisibleRows(const StepForCost& step, const MaskRule& rule) {
   Visible visible;
-  for (const auto& [slot, rows] : RowsBySlot(step)) {
+  for (const auto& [slot, rows] : RowsBySlot(step, rule.new_rows)) {
     const auto old_rows = static_cast<double>(
         rows.first - std::min(rows.first, FirstVisible(rule, rows, rows.first)));
     visible.old_rows += old_rows;
@@ -103,32 +104,39 @@ Visible VisibleRows(const StepForCost& step, const MaskRule& rule) {
                                   : static_cast<double>(pos - FirstVisible(rule, rows, pos) + 1);
     }
   }
-  visible.pairs_of_row /= static_cast<double>(std::max<int64_t>(1, step.extents.t));
+  visible.pairs_of_row /= static_cast<double>(std::max<int64_t>(1, rule.new_rows));
   return visible;
 }
 
-// The rule of the ops with these attributes.
-template <typename Attrs>
-MaskRule RuleOf(const Op& op, bool has_cache) {
-  return {op.As<Attrs>().mask, op.As<Attrs>().window, has_cache};
+int64_t RowsOf(const Sizes& sizes, size_t operand) {
+  return static_cast<int64_t>(sizes.Dim(operand, 0));
 }
 
-MaskRule RuleOf(const Op& op, const Sizes& sizes) {
+// The rule of the ops with these operands and attributes.
+template <typename Operands, typename Attrs>
+MaskRule RuleOf(const Op& op, const Sizes& sizes, bool has_cache) {
+  return {op.As<Attrs>().mask, op.As<Attrs>().window, has_cache, RowsOf(sizes, Operands::k_new)};
+}
+
+MaskRule RuleOf(const Op& op, const Sizes& sizes, const StepForCost& step) {
   switch (op.kind) {
     case OpKind::kAttention:
-      return RuleOf<rl_attention_attrs>(op, sizes.Has(operands::Attention::k_state));
+      return RuleOf<operands::Attention, rl_attention_attrs>(
+          op, sizes, sizes.Has(operands::Attention::k_state));
     case OpKind::kAttentionScores:
-      return RuleOf<rl_attention_scores_attrs>(op, sizes.Has(operands::AttentionScores::k_state));
+      return RuleOf<operands::AttentionScores, rl_attention_scores_attrs>(
+          op, sizes, sizes.Has(operands::AttentionScores::k_state));
     case OpKind::kAttentionMix:
-      return {.has_cache = sizes.Has(operands::AttentionMix::v_state)};
+      return {.has_cache = sizes.Has(operands::AttentionMix::v_state),
+              .new_rows = RowsOf(sizes, operands::AttentionMix::v_new)};
     case OpKind::kAttentionStats:
-      return RuleOf<rl_attention_stats_attrs>(op, false);
+      return RuleOf<operands::AttentionStats, rl_attention_stats_attrs>(op, sizes, false);
     case OpKind::kAttentionGradQ:
-      return RuleOf<rl_attention_grad_q_attrs>(op, false);
+      return RuleOf<operands::AttentionGradQ, rl_attention_grad_q_attrs>(op, sizes, false);
     case OpKind::kAttentionGradKv:
-      return RuleOf<rl_attention_grad_kv_attrs>(op, false);
+      return RuleOf<operands::AttentionGradKv, rl_attention_grad_kv_attrs>(op, sizes, false);
     default:
-      return {.has_cache = true};  // the history of penalties
+      return {.has_cache = true, .new_rows = step.extents.t};  // the history of penalties
   }
 }
 
@@ -289,7 +297,7 @@ double BytesWritten(const Op& op, size_t result, const Sizes& sizes) {
 OpCost CostOf(const Graph& graph, const Op& op, const StepForCost& step) {
   const Sizes sizes(graph, op, step.extents);
   Visible visible;
-  if (SeesSequences(op.kind)) visible = VisibleRows(step, RuleOf(op, sizes));
+  if (SeesSequences(op.kind)) visible = VisibleRows(step, RuleOf(op, sizes, step));
   OpCost cost;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     if (!sizes.Has(i)) continue;

@@ -36,7 +36,7 @@ struct OpCost {
 struct StepForCost {
   Extents extents;
   // The position and the slot of each of the T rows, on which the visible part of a cache depends.
-  // For another length: attention counts the T rows as one sequence from position 0.
+  // For another length: attention counts the new rows as one sequence from position 0.
   std::span<const int32_t> pos = {};
   std::span<const int32_t> slot = {};
 };

@@ -120,6 +120,18 @@ TEST_F(AttentionCostTest, SlotsDoNotSeeEachOther) {
   EXPECT_DOUBLE_EQ(cost.operations, (6 + 3) * kPair);
 }
 
+// As in the tower for pictures, which has nine patches for each of its T tokens.
+TEST_F(OpCostTest, RowsOfAStepMayBeMoreThanItsTokens) {
+  const Dim patches(0, 9, 0);
+  ops::Attention op;
+  op.q = op.k_new = op.v_new = builder_.Input("q", F({patches, 2, 8}));
+  op.q_pos = op.q_slot = op.kv_pos = op.kv_slot = builder_.Input("rows", I({patches}));
+  op.mask = RL_MASK_CANVAS;
+  op.scale = 1;
+  const OpCost cost = Cost(builder_.Add(op, "y"), {{4, 1}, {}, {}});
+  EXPECT_DOUBLE_EQ(cost.operations, 36 * 36 * 2 * 2 * 2 * 8);
+}
+
 TEST_F(OpCostTest, AnAppendMovesItsRows) {
   const ValueId state = builder_.State("state", {DType::kF16, {2, 16, 1, 8}});
   const ValueId rows = builder_.Input("rows", {DType::kF16, {kT, 1, 8}});
