@@ -33,24 +33,27 @@ void ReadSetting(FieldReader& fields, std::string_view name, const Range& range,
   if (const auto value = ReadValue(fields, name, range)) setting = value;
 }
 
-// In the APIs 0 leaves no probability to all but the best token.
-bool IsBestOnly(const json* top_p) {
-  return top_p != nullptr && top_p->is_number() && top_p->get<double>() == 0;
+bool IsZero(const json* value) {
+  return value != nullptr && value->is_number() && value->get<double>() == 0;
 }
 
 }  // namespace
 
 void ReadSampling(FieldReader& fields, SamplingOptions& sampling) {
-  const bool best_only = IsBestOnly(fields.Find("top_p"));
+  // The APIs allow 0, which leaves one token; the sampler takes probabilities above 0.
+  const bool best_only = IsZero(fields.Find("top_p"));
+  const bool one_typical = IsZero(fields.Find("typical_p"));
+  const auto is_special = [&](std::string_view name) {
+    return (best_only && name == "top_p") || (one_typical && name == "typical_p");
+  };
 #define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
-  if (!best_only || std::string_view(#name) != "top_p") {                       \
-    ReadSetting(fields, #name, range, sampling.name);                           \
-  }
+  if (!is_special(#name)) ReadSetting(fields, #name, range, sampling.name);
 #include "core/config/sampler_settings.def"
   if (best_only) {
     sampling.top_p.reset();
     sampling.top_k = 1;
   }
+  if (one_typical) sampling.typical_p = std::numeric_limits<float>::min();
   sampling.seed = fields.Integer("seed");
 }
 
