@@ -79,8 +79,8 @@ Bytes MakeActivations(const KernelTable& table, DType dtype, size_t batch, size_
   std::normal_distribution<float> normal;
   std::vector<float> x(batch * k);
   for (float& v : x) v = normal(rng);
-  if (!UsesActivationRows(dtype)) return AlignedCopy(x);
-  const ActivationFormat format = FormatFor(table, batch);
+  const ActivationFormat format = FormatFor(table, dtype, batch);
+  if (format == ActivationFormat::kFloat32) return AlignedCopy(x);
   const size_t stride = ActivationRowBytes(format, k, kActivationBits) / sizeof(float);
   std::vector<float> rows(batch * stride);
   for (size_t m = 0; m < batch; ++m) {
@@ -194,7 +194,7 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
     shared.y.assign(n * batch, 0.0f);
   }
   std::vector<uint8_t> scratch(MatMulScratchBytes(table, dtype, k, batch));
-  const ActivationFormat format = FormatFor(table, batch);
+  const ActivationFormat format = FormatFor(table, dtype, batch);
   const Range range = ShareOf(state, n / kPanelRows);
   const size_t rows = (range.end - range.begin) * kPanelRows;
   for (auto _ : state) {
@@ -206,8 +206,7 @@ void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k
             .n_begin = range.begin * kPanelRows,
             .n_end = range.end * kPanelRows,
             .x = shared.x.get(),
-            .x_stride = UsesActivationRows(dtype) ? ActivationRowBytes(format, k, kActivationBits)
-                                                  : k * sizeof(float),
+            .x_stride = ActivationRowBytes(format, k, kActivationBits),
             .batch = batch,
             .format = format,
             .activation_bits = kActivationBits,

@@ -141,8 +141,6 @@ struct CompileContext {
     return sdk::GraphView::attrs<Attrs>(op);
   }
   [[nodiscard]] Step MaxStep() const { return {graph.max_t(), graph.max_r(), workers}; }
-  // Size of the rows of x at the largest step in the format that products read.
-  [[nodiscard]] uint64_t ActivationBytes(const View& x, RowShare share) const;
 };
 
 }  // namespace rullama::cpu

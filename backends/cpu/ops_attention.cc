@@ -144,6 +144,8 @@ void KeepPart(std::vector<KvSegment>& segments, size_t part, size_t parts) {
 // Queries that are processed together in prefill: enough to reuse each converted tile of keys, few
 // enough that the scores of all heads stay in L1.
 constexpr int64_t kQueryTile = 64;
+// On a matrix unit: so many that the conversion of keys and values takes less than the products.
+constexpr int64_t kSplitQueryTile = 256;
 // Fewest query rows of a tile, however many heads share a key.
 constexpr int64_t kFewestRows = 8;
 // Most query rows of a step in which workers share the parts of the keys.
@@ -211,17 +213,22 @@ class AttentionNode final : public Node {
         scale_(context.attrs<rl_attention_attrs>().scale),
         past_is_input_(HasPastInput(context)),
         each_alone_(past_is_input_ && DecodesCausally(context)),
-        tile_rows_(TileRowsOf(ShapeAt(context.MaxStep()))),
         y_(context.Result()),
         partial_(context.workspace, static_cast<size_t>(context.workers),
                  kSplitRows * ShapeAt(context.MaxStep()).heads, ShapeAt(context.MaxStep()).dim) {
     const HeadShape shape = ShapeAt(context.MaxStep());
-    const size_t max_queries = static_cast<size_t>(tile_rows_) * shape.group;
+    const auto group = static_cast<int64_t>(shape.group);
+    const auto few = static_cast<size_t>(TileRows(kQueryTile, group) * group);
+    size_t max_queries = few;
+    size_t scratch_bytes = AttentionScratchBytes(shape.dim, few);
+    if (UsesMatrixUnit(context.MaxStep())) {
+      max_queries = static_cast<size_t>(TileRows(kSplitQueryTile, group) * group);
+      scratch_bytes = std::max(scratch_bytes, SplitAttentionScratchBytes(shape.dim, max_queries));
+    }
     const auto parts = static_cast<size_t>(context.workers);
     for (int worker = 0; worker < context.workers; ++worker) {
-      WorkerState state{
-          .scratch = context.workspace.Allocate(AttentionScratchBytes(shape.dim, max_queries)),
-          .partial = {context.workspace, parts, shape.group, shape.dim}};
+      WorkerState state{.scratch = context.workspace.AllocateForOp(scratch_bytes),
+                        .partial = {context.workspace, parts, shape.group, shape.dim}};
       state.segments.reserve(kReservedSegments);
       state.queries.resize(max_queries);
       workers_.push_back(std::move(state));
@@ -232,7 +239,8 @@ class AttentionNode final : public Node {
     const int64_t rows = q_.Rows(step);
     const int64_t kv_heads = kv_.k_new.Dim(1, step);
     if (rows == 0) return {0, kv_heads, 0, false};
-    const int64_t tiles = (rows + tile_rows_ - 1) / tile_rows_;
+    const int64_t tile_rows = TileRowsAt(step);
+    const int64_t tiles = (rows + tile_rows - 1) / tile_rows;
     const int64_t parts = PartsOf(step, MaxPast(step) + (each_alone_ ? rows - 1 : 0));
     const bool shares = rows <= kSplitRows && tiles * kv_heads < 2 * step.workers && parts > 1;
     return {tiles, kv_heads, parts, shares};
@@ -270,8 +278,9 @@ class AttentionNode final : public Node {
 
  private:
   static constexpr size_t kReservedSegments = 64;
-  static constexpr size_t kMaxParts = 256;   // the backend has at most as many workers
-  static constexpr size_t kMaxQueries = 64;  // queries per kernel call when keys are split
+  static constexpr int64_t kItemsPerWorker = 4;  // at least, so that none waits long for another
+  static constexpr size_t kMaxParts = 256;       // the backend has at most as many workers
+  static constexpr size_t kMaxQueries = 64;      // queries per kernel call when keys are split
 
   struct WorkerState {
     std::byte* scratch = nullptr;
@@ -298,8 +307,26 @@ class AttentionNode final : public Node {
                    std::min(parts, kMaxParts), dim, y);
   }
 
-  static int64_t TileRowsOf(const HeadShape& shape) {
-    return std::max(kQueryTile / static_cast<int64_t>(shape.group), kFewestRows);
+  // Query rows of a tile of some `queries` queries.
+  static int64_t TileRows(int64_t queries, int64_t group) {
+    return std::max(queries / group, kFewestRows);
+  }
+
+  // By the shapes of the step alone, as in products: a row gets the same bytes whatever the others
+  // are.
+  [[nodiscard]] bool UsesMatrixUnit(const Step& step) const {
+    return kernels_.split_attention != nullptr && !each_alone_ &&
+           static_cast<size_t>(q_.Rows(step)) >= kernels_.split_min_batch;
+  }
+
+  // Query rows that are processed together, fewer where workers would have nothing to do.
+  [[nodiscard]] int64_t TileRowsAt(const Step& step) const {
+    const auto group = static_cast<int64_t>(ShapeAt(step).group);
+    const int64_t least = TileRows(kQueryTile, group);
+    if (!UsesMatrixUnit(step)) return least;
+    const int64_t rows_of_items =
+        q_.Rows(step) * kv_.k_new.Dim(1, step) / (kItemsPerWorker * step.workers);
+    return std::clamp(rows_of_items, least, TileRows(kSplitQueryTile, group));
   }
 
   static bool HasPastInput(const CompileContext& context) {
@@ -345,8 +372,9 @@ class AttentionNode final : public Node {
   }
 
   void RunTile(const Step& step, int worker, int64_t tile, const KeyRange& range) {
-    const int64_t first_row = tile * tile_rows_;
-    const int64_t end_row = std::min(first_row + tile_rows_, q_.Rows(step));
+    const int64_t tile_rows = TileRowsAt(step);
+    const int64_t first_row = tile * tile_rows;
+    const int64_t end_row = std::min(first_row + tile_rows, q_.Rows(step));
     // Consecutive rows of one slot are processed together; a tile rarely has more than one slot.
     const auto* slots = rows_.q_slot.as<const int32_t>();
     for (int64_t row = first_row; row < end_row;) {
@@ -370,7 +398,8 @@ class AttentionNode final : public Node {
       SetQueries(state, shape, begin, end, first_index,
                  [&](size_t index) { return y_.as<float>() + index * shape.dim; });
       SetSegments(step, state, begin, end, range.kv_head);
-      kernels_.attention(ArgsOf(state, shape, end - begin));
+      const auto kernel = UsesMatrixUnit(step) ? kernels_.split_attention : kernels_.attention;
+      kernel(ArgsOf(state, shape, end - begin));
     } else if (range.shares_parts) {
       if (range.part >= parts) return;
       SetQueries(state, shape, begin, end, first_index,
@@ -465,8 +494,7 @@ class AttentionNode final : public Node {
   AttentionRows rows_;
   float scale_;
   bool past_is_input_;
-  bool each_alone_;    // rows, in steps that decode
-  int64_t tile_rows_;  // query rows that are processed together
+  bool each_alone_;  // rows, in steps that decode
   View y_;
   PartialSoftmax partial_;
   std::vector<WorkerState> workers_;

@@ -104,7 +104,7 @@ class FreshAttention {
     args.x = x.At(queries.first, head);
     args.x_stride = static_cast<size_t>(x.stride()) * sizeof(float);
     args.batch = static_cast<size_t>(queries.count);
-    args.format = FormatFor(kernels, args.batch);
+    args.format = ActivationFormat::kFloat32;
     args.y = tile.data();
     args.y_stride = kTile;
     MatMul(kernels, DType::kF32, args);

@@ -1,5 +1,4 @@
-// Matrix products. For block types the activations are converted once for all products that read
-// the same value.
+// Matrix products. Activations are converted once for all products that read the same value.
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
@@ -16,20 +15,14 @@ namespace {
 // One product y[m][n] = x[m] . W[n]; runs it for ranges of rows of W.
 class Product {
  public:
-  // `rows` are those of x in the format that the product reads.
-  static Product Of(const CompileContext& context, const void* rows, const View& weight, float* y,
-                    size_t y_stride) {
-    Product product(weight.dtype, context.kernels);
-    MatMulArgs& a = product.args_;
-    a.weights = weight.data;
-    a.packed = weight.packed;
-    a.k = static_cast<size_t>(weight.dims[1].constant);
-    a.row_bytes = RowBytes(weight.dtype, a.k);
-    a.activation_bits = context.activation_bits;
-    a.x = rows;
-    a.y = y;
-    a.y_stride = y_stride;
-    return product;
+  Product(const CompileContext& context, const ProductRows& x, const View& weight, float* y,
+          size_t y_stride)
+      : dtype_(weight.dtype), kernels_(context.kernels), x_(x) {
+    args_.weights = weight.data;
+    args_.packed = weight.packed;
+    args_.row_bytes = RowBytes(weight.dtype, static_cast<size_t>(weight.dims[1].constant));
+    args_.y = y;
+    args_.y_stride = y_stride;
   }
 
   void Run(size_t batch, size_t n_begin, size_t n_end, std::byte* scratch) const {
@@ -50,26 +43,18 @@ class Product {
   }
 
  private:
-  Product(DType dtype, const KernelTable& kernels) : dtype_(dtype), kernels_(kernels) {}
-
   void Run(size_t batch, MatMulArgs a, std::byte* scratch) const {
+    x_.Describe(static_cast<int64_t>(batch), a);
     a.batch = batch;
-    a.format = FormatFor(kernels_, batch);
-    a.x_stride = UsesActivationRows(dtype_) ? ActivationRowBytes(a.format, a.k, a.activation_bits)
-                                            : a.k * sizeof(float);
     a.scratch = scratch;
     MatMul(kernels_, dtype_, a);
   }
 
   DType dtype_;
   const KernelTable& kernels_;
-  MatMulArgs args_;  // batch, format, range and scratch are set per call
+  ProductRows x_;
+  MatMulArgs args_;  // batch, x, range and scratch are set per call
 };
-
-// The rows of x as a product reads them, converted once for all products that read the value.
-const void* SharedRows(const CompileContext& context, const View& x, const View& weight) {
-  return UsesActivationRows(weight.dtype) ? context.nodes.Activations(context, x) : x.data;
-}
 
 // Items are panels of weight rows; each worker has its own scratch.
 class PanelNode : public Node {
@@ -110,12 +95,12 @@ class PanelNode : public Node {
 
 class MatMulNode final : public PanelNode {
  public:
-  // `rows` are those of x in the format that the product reads.
-  MatMulNode(const CompileContext& context, const View& x, const void* rows, const View& weight,
-             const View& y)
+  // `rows`: those of x for the product.
+  MatMulNode(const CompileContext& context, const View& x, const ProductRows& rows,
+             const View& weight, const View& y)
       : PanelNode(context, x, weight.dims[0].constant, {weight.dtype}),
-        product_(Product::Of(context, rows, weight, y.as<float>(),
-                             static_cast<size_t>(weight.dims[0].constant))) {}
+        product_(context, rows, weight, y.as<float>(),
+                 static_cast<size_t>(weight.dims[0].constant)) {}
 
  private:
   void RunRows(size_t batch, size_t n_begin, size_t n_end, int /*worker*/,
@@ -142,8 +127,8 @@ class GeGluLinearNode final : public PanelNode {
         kernels_(context.kernels),
         n_(static_cast<size_t>(gate.dims[0].constant)),
         y_(y.as<float>()),
-        gate_(Product::Of(context, SharedRows(context, x, gate), gate, y_, n_)),
-        up_(Product::Of(context, SharedRows(context, x, up), up, y_, n_)) {
+        gate_(context, context.nodes.Activations(context, x, gate.dtype), gate, y_, n_),
+        up_(context, context.nodes.Activations(context, x, up.dtype), up, y_, n_) {
     const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
       up_y_.push_back(reinterpret_cast<float*>(
@@ -243,8 +228,7 @@ class MatMulNoTransposeNode final : public Node {
     if (kernels_.add_stored_product == nullptr || weight_kernels_->split_gemm == nullptr) {
       return false;
     }
-    const size_t least =
-        UsesActivationRows(weight_.dtype) ? kMinStoredBatch : kernels_.split_min_batch;
+    const size_t least = IsBlockType(weight_.dtype) ? kMinStoredBatch : kernels_.split_min_batch;
     return static_cast<size_t>(rows) >= least &&
            columns % static_cast<int64_t>(kStoredColumns) == 0;
   }
@@ -332,7 +316,7 @@ void CompileMatMul(const CompileContext& context) {
     AddProductAsStored(context, x, weight, context.Result());
     return;
   }
-  const void* rows = SharedRows(context, x, weight);
+  const ProductRows rows = context.nodes.Activations(context, x, weight.dtype);
   context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, context.Result()));
 }
 
@@ -346,8 +330,7 @@ std::string RefuseMatMul(const sdk::GraphView& graph, const rl_op& op, const Ker
 }  // namespace
 
 void AddProduct(const CompileContext& context, const View& x, const View& weight, const View& y) {
-  const void* rows =
-      UsesActivationRows(weight.dtype) ? context.nodes.ActivationsOnce(context, x) : x.data;
+  const ProductRows rows = context.nodes.ActivationsOnce(context, x, weight.dtype);
   context.nodes.Add(std::make_unique<MatMulNode>(context, x, rows, weight, y));
 }
 

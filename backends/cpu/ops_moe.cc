@@ -27,22 +27,6 @@ struct ExpertRouting {
   [[nodiscard]] int64_t Count(int64_t expert) const { return first[expert + 1] - first[expert]; }
   // The average share of one expert of a value whose rows belong to `pairs_per_row` pairs each.
   [[nodiscard]] RowShare ShareOf(int64_t pairs_per_row) const { return {pairs_per_row, experts}; }
-  // The activation format of sorted rows in a step with this many pairs.
-  [[nodiscard]] ActivationFormat FormatOf(const KernelTable& kernels, int64_t pairs) const {
-    return FormatFor(kernels, ShareOf(1).Of(pairs));
-  }
-};
-
-// The converted activation rows that products with one weight read.
-struct ProductRows {
-  const KernelTable& kernels;
-  DType weight;
-  size_t k;
-  ActivationBits activation_bits;
-  [[nodiscard]] size_t Bytes(ActivationFormat format) const {
-    return UsesActivationRows(weight) ? ActivationRowBytes(format, k, activation_bits)
-                                      : k * sizeof(float);
-  }
 };
 
 int32_t* AllocateInts(const CompileContext& context, int64_t count) {
@@ -93,31 +77,31 @@ class RouteNode final : public Node {
   std::shared_ptr<ExpertRouting> routing_;
 };
 
-// Copies converted activation rows to the sorted order: pair i reads source row i / pairs_per_row.
+// Copies rows for products to the sorted order: pair i reads source row i / pairs_per_row.
 class SortRowsNode final : public Node {
  public:
-  SortRowsNode(const View& chosen, std::shared_ptr<ExpertRouting> routing, const std::byte* from,
-               const ProductRows& rows, int64_t pairs_per_row, std::byte* to)
+  SortRowsNode(const View& chosen, std::shared_ptr<ExpertRouting> routing, const ProductRows& from,
+               int64_t pairs_per_row, std::byte* to)
       : chosen_(chosen),
         routing_(std::move(routing)),
         from_(from),
-        rows_(rows),
         pairs_per_row_(pairs_per_row),
         to_(to) {}
   [[nodiscard]] int64_t Items(const Step& step) const override { return chosen_.Elements(step); }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
-    const size_t bytes = rows_.Bytes(routing_->FormatOf(rows_.kernels, chosen_.Elements(step)));
+    const int64_t rows = chosen_.Elements(step) / pairs_per_row_;
+    const size_t bytes = from_.StrideAt(rows);
+    const std::byte* from = from_.DataAt(rows);
     for (int64_t pair = begin; pair < end; ++pair) {
       std::memcpy(to_ + static_cast<size_t>(routing_->sorted_index[pair]) * bytes,
-                  from_ + static_cast<size_t>(pair / pairs_per_row_) * bytes, bytes);
+                  from + static_cast<size_t>(pair / pairs_per_row_) * bytes, bytes);
     }
   }
 
  private:
   View chosen_;
   std::shared_ptr<ExpertRouting> routing_;
-  const std::byte* from_;
-  ProductRows rows_;
+  ProductRows from_;
   int64_t pairs_per_row_;
   std::byte* to_;
 };
@@ -132,23 +116,22 @@ class ExpertProductNode : public Node {
     int64_t first_row = 0;
     int64_t n = 0;
   };
-  // `x`: sorted rows in the format that kernels of the weight type read.
+  // `x`: sorted rows.
   ExpertProductNode(const CompileContext& context, const View& chosen, const View& weight,
-                    Shape shape, std::shared_ptr<ExpertRouting> routing, const std::byte* x,
+                    Shape shape, std::shared_ptr<ExpertRouting> routing, const ProductRows& x,
                     int64_t max_pairs, float* y)
       : kernels_(context.kernels),
         chosen_(chosen),
         weight_(weight),
         shape_(shape),
         routing_(std::move(routing)),
-        rows_{context.kernels, weight.dtype, static_cast<size_t>(weight.dims[2].constant),
-              context.activation_bits},
+        k_(static_cast<size_t>(weight.dims[2].constant)),
         x_(x),
         y_(y) {
     // The format and stride of x depend on the average number of pairs per expert. The batch size
     // is the number of pairs of one expert, which may be all of them.
     const size_t bytes =
-        MatMulScratchBytes(kernels_, weight.dtype, rows_.k, static_cast<size_t>(max_pairs));
+        MatMulScratchBytes(kernels_, weight.dtype, k_, static_cast<size_t>(max_pairs));
     for (int worker = 0; worker < context.workers; ++worker) {
       scratch_.push_back(context.workspace.AllocateForOp(bytes));
     }
@@ -159,11 +142,12 @@ class ExpertProductNode : public Node {
   }
   [[nodiscard]] bool UsesDynamicScheduling() const override { return true; }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
-    const ActivationFormat format = routing_->FormatOf(kernels_, chosen_.Elements(step));
+    MatMulArgs x;
+    x_.Describe(chosen_.Elements(step), x);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t index = item / Blocks();
       if (index >= routing_->used_count) return;
-      RunBlock(routing_->used[index], item % Blocks(), format, worker);
+      RunBlock(routing_->used[index], item % Blocks(), x, worker);
     }
   }
 
@@ -173,20 +157,16 @@ class ExpertProductNode : public Node {
     return (shape_.n + kRows - 1) / kRows;
   }
 
-  void RunBlock(int64_t expert, int64_t block, ActivationFormat format, int worker) {
+  // `a` describes all sorted rows.
+  void RunBlock(int64_t expert, int64_t block, MatMulArgs a, int worker) {
     const auto n = static_cast<size_t>(shape_.n);
     const auto first = static_cast<size_t>(routing_->first[expert]);
-    MatMulArgs a;
     a.packed = weight_.packed;
-    a.k = rows_.k;
-    a.row_bytes = RowBytes(weight_.dtype, a.k);
+    a.row_bytes = RowBytes(weight_.dtype, k_);
     const int64_t first_row = expert * weight_.dims[1].constant + shape_.first_row;
     a.weights = weight_.data + static_cast<size_t>(first_row) * a.row_bytes;
-    a.format = format;
-    a.x_stride = rows_.Bytes(format);
-    a.x = x_ + first * a.x_stride;
+    a.x = static_cast<const std::byte*>(a.x) + first * a.x_stride;
     a.batch = static_cast<size_t>(routing_->Count(expert));
-    a.activation_bits = rows_.activation_bits;
     a.y = y_ + first * n;
     a.y_stride = n;
     a.n_begin = static_cast<size_t>(block) * kBlockRows;
@@ -200,8 +180,8 @@ class ExpertProductNode : public Node {
   View weight_;
   Shape shape_;
   std::shared_ptr<ExpertRouting> routing_;
-  ProductRows rows_;
-  const std::byte* x_;
+  size_t k_;
+  ProductRows x_;
   float* y_;
   std::vector<std::byte*> scratch_;
 };
@@ -230,23 +210,19 @@ class ExpertBuilder {
 
   // Converts the rows of x to the format that products with this weight type read and sorts them by
   // expert. Each row of x belongs to `pairs_per_row` pairs.
-  const std::byte* SortRows(const View& x, DType weight, int64_t pairs_per_row) const {
-    const Step max = context_.MaxStep();
-    const ProductRows rows{context_.kernels, weight, static_cast<size_t>(x.Last(max)),
-                           context_.activation_bits};
-    const RowShare share = routing_->ShareOf(pairs_per_row);
-    const std::byte* from =
-        UsesActivationRows(weight) ? context_.nodes.Activations(context_, x, share) : x.data;
-    // In steps with fewer rows, converted rows have the same length or are shorter.
-    const size_t bytes = rows.Bytes(FormatFor(context_.kernels, share.Of(x.Rows(max))));
+  [[nodiscard]] ProductRows SortRows(const View& x, DType weight, int64_t pairs_per_row) const {
+    const ProductRows from =
+        context_.nodes.Activations(context_, x, weight, routing_->ShareOf(pairs_per_row));
+    // In steps with fewer rows, a row has the same length or is shorter.
+    const size_t bytes = from.StrideAt(x.Rows(context_.MaxStep()));
     std::byte* to = context_.workspace.AllocateForOp(static_cast<uint64_t>(max_pairs_) * bytes);
-    context_.nodes.Add(
-        std::make_unique<SortRowsNode>(chosen_, routing_, from, rows, pairs_per_row, to));
-    return to;
+    context_.nodes.Add(std::make_unique<SortRowsNode>(chosen_, routing_, from, pairs_per_row, to));
+    const auto k = static_cast<size_t>(x.Last(context_.MaxStep()));
+    return {context_, weight, k, routing_->ShareOf(1), to, to};
   }
 
   // Converts activations [pairs, width] that are already sorted.
-  const std::byte* Convert(float* rows, int64_t width, DType weight) const {
+  [[nodiscard]] ProductRows Convert(float* rows, int64_t width, DType weight) const {
     View view;
     view.data = reinterpret_cast<std::byte*>(rows);
     view.rank = 2;
@@ -255,12 +231,10 @@ class ExpertBuilder {
     view.dims[0].t *= static_cast<int32_t>(routing_->chosen);
     view.dims[0].r *= static_cast<int32_t>(routing_->chosen);
     view.dims[1].constant = width;
-    return UsesActivationRows(weight)
-               ? context_.nodes.ActivationsOnce(context_, view, routing_->ShareOf(1))
-               : view.data;
+    return context_.nodes.ActivationsOnce(context_, view, weight, routing_->ShareOf(1));
   }
 
-  void Product(const View& weight, ExpertProductNode::Shape shape, const std::byte* x,
+  void Product(const View& weight, ExpertProductNode::Shape shape, const ProductRows& x,
                float* y) const {
     context_.nodes.Add(std::make_unique<ExpertProductNode>(context_, chosen_, weight, shape,
                                                            routing_, x, max_pairs_, y));
@@ -456,20 +430,20 @@ void CompileMoeFfn(const CompileContext& context) {
   const ExpertBuilder builder(context, chosen, gate.dims[0].constant);
   const int64_t inner = down.dims[2].constant;
   const int64_t pairs_per_row = chosen.dims[1].constant;
-  const std::byte* sorted = builder.SortRows(x, gate.dtype, pairs_per_row);
+  const ProductRows sorted = builder.SortRows(x, gate.dtype, pairs_per_row);
   float* hidden = builder.AllocateRows(inner);
   float* up_rows = builder.AllocateRows(inner);
   builder.Product(gate, {0, inner}, sorted, hidden);
   if (up.present()) {
-    const bool same_format = UsesActivationRows(up.dtype) == UsesActivationRows(gate.dtype);
-    const std::byte* up_x = same_format ? sorted : builder.SortRows(x, up.dtype, pairs_per_row);
-    builder.Product(up, {0, inner}, up_x, up_rows);
+    const bool same_rows = ReadSameRows(context.kernels, up.dtype, gate.dtype);
+    builder.Product(up, {0, inner},
+                    same_rows ? sorted : builder.SortRows(x, up.dtype, pairs_per_row), up_rows);
   } else {
     builder.Product(gate, {inner, inner}, sorted, up_rows);
   }
   context.nodes.Add(
       std::make_unique<ExpertGluNode>(context.kernels, chosen, hidden, up_rows, inner));
-  const std::byte* activated = builder.Convert(hidden, inner, down.dtype);
+  const ProductRows activated = builder.Convert(hidden, inner, down.dtype);
   float* results = builder.AllocateRows(x.dims[1].constant);
   builder.Product(down, {0, x.dims[1].constant}, activated, results);
   context.nodes.Add(std::make_unique<CombineNode>(context, builder.routing(), results));

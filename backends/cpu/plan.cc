@@ -17,33 +17,59 @@ constexpr size_t kCacheLine = 64;
 // enough that a worker streams long runs of a weight.
 constexpr int64_t kPiecesPerWorker = 4;
 
-// Converts the rows of a float value to the format that products read.
+// Converts the rows of a float value to what products with weights of one type read.
 class ActivationNode final : public Node {
  public:
-  ActivationNode(const CompileContext& context, const View& x, RowShare share, std::byte* out)
+  ActivationNode(const CompileContext& context, const View& x, DType weight, RowShare share,
+                 std::byte* out)
       : kernels_(context.kernels),
-        activation_bits_(context.activation_bits),
+        weight_(weight),
+        bits_(BitsFor(weight, context.activation_bits)),
         x_(x),
         share_(share),
         out_(out) {}
-  [[nodiscard]] int64_t Items(const Step& step) const override { return x_.Rows(step); }
+  [[nodiscard]] int64_t Items(const Step& step) const override {
+    return FormatAt(step) == ActivationFormat::kFloat32 ? 0 : x_.Rows(step);
+  }
   void Run(const Step& step, int /*worker*/, int64_t begin, int64_t end) override {
     const auto k = static_cast<size_t>(x_.RowElements(step));
-    const ActivationFormat format = FormatFor(kernels_, share_.Of(x_.Rows(step)));
-    const size_t bytes = ActivationRowBytes(format, k, activation_bits_);
+    const ActivationFormat format = FormatAt(step);
+    const size_t bytes = ActivationRowBytes(format, k, bits_);
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
-      MakeActivationRow(kernels_, format, x_.as<const float>() + row * k, k, activation_bits_,
+      MakeActivationRow(kernels_, format, x_.as<const float>() + row * k, k, bits_,
                         out_ + row * bytes);
     }
   }
 
  private:
+  [[nodiscard]] ActivationFormat FormatAt(const Step& step) const {
+    return FormatFor(kernels_, weight_, share_.Of(x_.Rows(step)));
+  }
+
   const KernelTable& kernels_;
-  ActivationBits activation_bits_;
+  DType weight_;
+  ActivationBits bits_;
   View x_;
   RowShare share_;
   std::byte* out_;
 };
+
+// Size of the converted rows of x at the largest step; 0 if products read floats at every step.
+uint64_t ConvertedBytes(const CompileContext& context, const View& x, DType weight,
+                        RowShare share) {
+  const Step max = context.MaxStep();
+  const auto k = static_cast<size_t>(x.RowElements(max));
+  const auto rows = x.Rows(max);
+  // Steps with fewer rows may use another format, whose rows are shorter.
+  const ActivationFormat format = FormatFor(context.kernels, weight, share.Of(rows));
+  if (format == ActivationFormat::kFloat32) return 0;
+  return static_cast<uint64_t>(rows) *
+         ActivationRowBytes(format, k, BitsFor(weight, context.activation_bits));
+}
+
+size_t RowLength(const CompileContext& context, const View& x) {
+  return static_cast<size_t>(x.RowElements(context.MaxStep()));
+}
 
 }  // namespace
 
@@ -132,33 +158,51 @@ void Workspace::EndOp() {
   op_blocks_.clear();
 }
 
-std::byte* NodeList::Activations(const CompileContext& context, const View& x, RowShare share) {
+ProductRows::ProductRows(const CompileContext& context, DType weight, size_t k, RowShare share,
+                         const std::byte* floats, const std::byte* converted)
+    : kernels_(context.kernels),
+      weight_(weight),
+      k_(k),
+      bits_(BitsFor(weight, context.activation_bits)),
+      share_(share),
+      floats_(floats),
+      converted_(converted) {}
+
+void ProductRows::Describe(int64_t rows, MatMulArgs& args) const {
+  args.k = k_;
+  args.x = DataAt(rows);
+  args.x_stride = StrideAt(rows);
+  args.format = FormatAt(rows);
+  args.activation_bits = bits_;
+}
+
+ProductRows NodeList::Activations(const CompileContext& context, const View& x, DType weight,
+                                  RowShare share) {
+  const size_t k = RowLength(context, x);
+  const uint64_t bytes = ConvertedBytes(context, x, weight, share);
+  if (bytes == 0) return {context, weight, k, share, x.data, nullptr};
   const auto same = [&](const ActivationRows& rows) {
-    return rows.source == x.data && rows.share == share;
+    return rows.source == x.data && rows.share == share &&
+           ReadSameRows(context.kernels, rows.weight, weight);
   };
-  if (const auto found = std::ranges::find_if(activations_, same); found != activations_.end()) {
-    return found->rows;
+  auto found = std::ranges::find_if(activations_, same);
+  if (found == activations_.end()) {
+    std::byte* rows = context.workspace.Acquire(bytes);
+    const auto source_bytes = static_cast<uint64_t>(x.Elements(context.MaxStep())) * sizeof(float);
+    found = activations_.insert(found, {x.data, source_bytes, weight, share, rows});
+    Add(std::make_unique<ActivationNode>(context, x, weight, share, rows));
   }
-  std::byte* rows = context.workspace.Acquire(context.ActivationBytes(x, share));
-  const auto bytes = static_cast<uint64_t>(x.Elements(context.MaxStep())) * sizeof(float);
-  activations_.push_back({x.data, bytes, share, rows});
-  Add(std::make_unique<ActivationNode>(context, x, share, rows));
-  return rows;
+  return {context, weight, k, share, x.data, found->rows};
 }
 
-std::byte* NodeList::ActivationsOnce(const CompileContext& context, const View& x, RowShare share) {
-  std::byte* rows = context.workspace.AllocateForOp(context.ActivationBytes(x, share));
-  Add(std::make_unique<ActivationNode>(context, x, share, rows));
-  return rows;
-}
-
-uint64_t CompileContext::ActivationBytes(const View& x, RowShare share) const {
-  const Step max = MaxStep();
-  const auto k = static_cast<size_t>(x.RowElements(max));
-  // Steps with fewer rows may use the other format, whose rows are shorter.
-  const auto rows = x.Rows(max);
-  return static_cast<uint64_t>(rows) *
-         ActivationRowBytes(FormatFor(kernels, share.Of(rows)), k, activation_bits);
+ProductRows NodeList::ActivationsOnce(const CompileContext& context, const View& x, DType weight,
+                                      RowShare share) {
+  std::byte* rows = nullptr;
+  if (const uint64_t bytes = ConvertedBytes(context, x, weight, share); bytes > 0) {
+    rows = context.workspace.AllocateForOp(bytes);
+    Add(std::make_unique<ActivationNode>(context, x, weight, share, rows));
+  }
+  return {context, weight, RowLength(context, x), share, x.data, rows};
 }
 
 NodeList::Table NodeList::TableOf(const CompileContext& context, const View& x,

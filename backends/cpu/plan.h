@@ -38,18 +38,52 @@ class Workspace {
   uint64_t bytes_ = 0;
 };
 
+// Rows of x as products with weights of one type read them. Their format depends on the number of
+// rows of a step. Copyable; borrows the memory.
+class ProductRows {
+ public:
+  // Rows of k elements, of which each product multiplies `share`. `floats`: in kFloat32;
+  // `converted`: in the other formats, null if no step uses them.
+  ProductRows(const CompileContext& context, DType weight, size_t k, RowShare share,
+              const std::byte* floats, const std::byte* converted);
+
+  // `rows`: those of the value in the step.
+  [[nodiscard]] ActivationFormat FormatAt(int64_t rows) const {
+    return FormatFor(kernels_, weight_, share_.Of(rows));
+  }
+  [[nodiscard]] size_t StrideAt(int64_t rows) const {
+    return ActivationRowBytes(FormatAt(rows), k_, bits_);
+  }
+  [[nodiscard]] const std::byte* DataAt(int64_t rows) const {
+    return FormatAt(rows) == ActivationFormat::kFloat32 ? floats_ : converted_;
+  }
+  // Sets the members of `args` that say what x is, but not the batch.
+  void Describe(int64_t rows, MatMulArgs& args) const;
+
+ private:
+  const KernelTable& kernels_;
+  DType weight_;
+  size_t k_;
+  ActivationBits bits_;
+  RowShare share_;
+  const std::byte* floats_;
+  const std::byte* converted_;
+};
+
 class NodeList {
  public:
   void Add(std::unique_ptr<Node> node) {
     node->op_index = op_index_;
     nodes_.push_back(std::move(node));
   }
-  // Converts the rows of a float value to the format that products read. All products that read the
-  // value with the same share use one conversion. The format is FormatFor(share.Of(rows)), rows are
-  // ActivationRowBytes() apart. Valid until the value's memory is written again.
-  std::byte* Activations(const CompileContext& context, const View& x, RowShare share = {});
+  // Converts the rows of a float value to what products with weights of this type read. All
+  // products that read the same rows with the same share use one conversion. Valid until the
+  // value's memory is written again.
+  ProductRows Activations(const CompileContext& context, const View& x, DType weight,
+                          RowShare share = {});
   // Like Activations(), but for the current op alone: x is memory from AllocateForOp().
-  std::byte* ActivationsOnce(const CompileContext& context, const View& x, RowShare share = {});
+  ProductRows ActivationsOnce(const CompileContext& context, const View& x, DType weight,
+                              RowShare share = {});
   // Memory for a table that depends on a value and on parameters. All ops that ask for the same
   // share it, and the first adds the node that fills it. Valid until the value's memory is written
   // again.
@@ -69,6 +103,7 @@ class NodeList {
   struct ActivationRows {
     const std::byte* source;
     uint64_t source_bytes;  // at the largest step
+    DType weight;
     RowShare share;
     std::byte* rows;
   };

@@ -1,6 +1,5 @@
-// Memory layouts of activation rows for products with block-quantised weights. A float row of K
-// values is converted once and read by every product that uses it. Both layouts pad the row with
-// zeros to P elements, P = K rounded up to 256.
+// Memory layouts of the activation rows that products read. A float row of K values is converted
+// once and read by every product that uses it.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +7,10 @@
 
 namespace rullama::cpu {
 
+// kFloat32: the K values.
+//
+// The other layouts pad the row with zeros to P elements, P = K rounded up to 256.
+//
 // kInt8Blocks: blocks of 32 integers with one float scale each. With ActivationBits::k16:
 //
 //   int8_t  high[P], low[P]     quants: x / scale is about 256 * high + low; both in [-127, 127]
@@ -22,7 +25,7 @@ namespace rullama::cpu {
 //
 // kSplitBf16: bf16 numbers. With k16, uint16_t high[P], low[P]; x = high + low to a relative error
 // of 2^-16. With k8, `low` is absent. NaN and infinity become NaN.
-enum class ActivationFormat : uint8_t { kInt8Blocks, kSplitBf16 };
+enum class ActivationFormat : uint8_t { kFloat32, kInt8Blocks, kSplitBf16 };
 
 // Precision of activations. The value is the number of parts of a converted activation: int8 quants
 // in kInt8Blocks, bf16 numbers in kSplitBf16.
@@ -36,9 +39,10 @@ inline constexpr size_t kChunk = 256;
 
 static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
 
-// Size of a converted row of k elements; a multiple of 64.
+// Size of a row of k elements. That of a converted row is a multiple of 64.
 static inline constexpr size_t ActivationRowBytes(ActivationFormat format, size_t k,
                                                   ActivationBits bits) {
+  if (format == ActivationFormat::kFloat32) return k * sizeof(float);
   const size_t padded = PaddedLength(k);
   const size_t bytes = padded * PartCount(bits);
   if (format == ActivationFormat::kSplitBf16) return 2 * bytes;

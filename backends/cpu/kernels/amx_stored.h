@@ -56,7 +56,7 @@ void AddSteps(const StoredProductArgs& args, const Bf16Panel* panels, const Stor
   const size_t stride = args.y_stride * sizeof(float);
   args.add ? LoadSums<kBoth>(y, stride) : ZeroSums();
   for (size_t k = 0; k < args.steps * kStoredStep; k += kStoredStep) {
-    AddStep<kBoth, 2>(panels, k, x.high + k, sizeof(x), StoredScratch::kDepth);
+    AddStep<kBoth, 2>(PairOf(panels), k, x.high + k, sizeof(x), StoredScratch::kDepth);
   }
   StoreSums<kBoth>(y, stride);
 }

@@ -10,7 +10,6 @@
 #include "backends/cpu/kernels/float_matmul.h"
 #include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/packed_rows.h"
-#include "backends/cpu/kernels/scratch.h"
 #include "backends/cpu/kernels/split_bf16.h"
 
 namespace rullama::cpu {
@@ -154,18 +153,27 @@ RL_INLINE void StoreSums(float* sums, size_t stride) {
   }
 }
 
+// Two panels in the layout of Bf16Panel.
+struct PanelPair {
+  const uint16_t* high[2];
+  const uint16_t* low[2];
+};
+RL_INLINE PanelPair PairOf(const Bf16Panel* panels) {
+  return {{panels[0].high, panels[1].high}, {panels[0].low, panels[1].low}};
+}
+
 // Adds the products of elements [k, k + kStep) of two panels with the batch rows at `x`, `stride`
 // bytes apart, whose low parts lie `low` elements behind the high ones. The low parts of the
 // activations come first, so that the high parts are still in tiles 4 and 7 when the low parts of
 // the weights are loaded.
 template <bool kBoth, int kParts>
-RL_INLINE void AddStep(const Bf16Panel* panels, size_t k, const uint16_t* x, size_t stride,
+RL_INLINE void AddStep(const PanelPair& panels, size_t k, const uint16_t* x, size_t stride,
                        size_t low) {
   constexpr long kPanelStride = 4 * kLanes;
   const auto bytes = static_cast<long>(stride);
   const uint16_t* second = x + TileRegisters::kHalf * stride / sizeof(uint16_t);
-  _tile_loadd(5, panels[0].high + k * kLanes, kPanelStride);
-  _tile_loadd(6, panels[1].high + k * kLanes, kPanelStride);
+  _tile_loadd(5, panels.high[0] + k * kLanes, kPanelStride);
+  _tile_loadd(6, panels.high[1] + k * kLanes, kPanelStride);
   if constexpr (kParts == 2) {
     _tile_loadd(4, x + low, bytes);
     _tile_dpbf16ps(0, 4, 5);
@@ -184,10 +192,10 @@ RL_INLINE void AddStep(const Bf16Panel* panels, size_t k, const uint16_t* x, siz
     _tile_dpbf16ps(2, 7, 5);
     _tile_dpbf16ps(3, 7, 6);
   }
-  _tile_loadd(5, panels[0].low + k * kLanes, kPanelStride);
+  _tile_loadd(5, panels.low[0] + k * kLanes, kPanelStride);
   _tile_dpbf16ps(0, 4, 5);
   if constexpr (kBoth) _tile_dpbf16ps(2, 7, 5);
-  _tile_loadd(6, panels[1].low + k * kLanes, kPanelStride);
+  _tile_loadd(6, panels.low[1] + k * kLanes, kPanelStride);
   _tile_dpbf16ps(1, 4, 6);
   if constexpr (kBoth) _tile_dpbf16ps(3, 7, 6);
 }
@@ -226,7 +234,7 @@ class AmxTile {
     const auto* x = reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin;
     const size_t depth = args.depth.end - args.depth.begin;
     for (size_t k = 0; k < depth; k += TileRegisters::kStep) {
-      AddStep<kBoth, kParts>(panels, k, x + k, args.x_stride, PaddedLength(args.k));
+      AddStep<kBoth, kParts>(PairOf(panels), k, x + k, args.x_stride, PaddedLength(args.k));
     }
     StoreSums<kBoth>(args.sums, kSumStride);
   }
@@ -238,24 +246,6 @@ template <DType T>
 void SplitBlockGemm(const MatMulArgs& args) {
   args.activation_bits == ActivationBits::k8 ? Gemm<AmxTile<T, 1>>(args)
                                              : Gemm<AmxTile<T, 2>>(args);
-}
-
-// F16 and BF16 weights with float activations, which are first split into bf16 parts in the scratch
-// memory behind GemmScratch.
-template <DType T>
-void SplitFloatGemm(const MatMulArgs& args) {
-  using Tile = AmxTile<T, 2>;
-  const size_t row_bytes =
-      ActivationRowBytes(ActivationFormat::kSplitBf16, args.k, ActivationBits::k16);
-  uint8_t* rows = AlignUp(args.scratch) + sizeof(GemmScratch<Tile>);
-  for (size_t m = 0; m < args.batch; ++m) {
-    const auto* x = static_cast<const uint8_t*>(args.x) + m * args.x_stride;
-    SplitRow(reinterpret_cast<const float*>(x), args.k, ActivationBits::k16, rows + m * row_bytes);
-  }
-  MatMulArgs split = args;
-  split.x = rows;
-  split.x_stride = row_bytes;
-  Gemm<Tile>(split);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/attention_args.h"
-#include "backends/cpu/kernels/float_matmul.h"
+#include "backends/cpu/kernels/attention_tiles.h"
 #include "backends/cpu/kernels/row_ops.h"
 #include "backends/cpu/kernels/scratch.h"
 
@@ -14,15 +14,10 @@ namespace rullama::cpu {
 namespace {
 
 // The scratch memory of a call.
-struct AttentionState {
-  size_t dim;        // head_dim
-  size_t padded;     // dim rounded up to 16
-  float* tile;       // [kAttentionTile][padded]
-  float* q;          // [queries][padded], scaled
-  float* acc;        // [queries][padded], unnormalised
+struct AttentionState : RunningSoftmax {  // padded: dim rounded up to 16
+  float* tile;                            // [kAttentionTile][padded]
+  float* q;                               // [queries][padded], scaled
   float* scores;     // [queries][kAttentionTile]; after the softmax step, weights
-  float* max;        // [queries]
-  float* sum;        // [queries]
   float* decay;      // [queries]: factor that rescales acc before this tile is added
   uint32_t* active;  // indices of the queries that see part of this tile
   size_t active_count;
@@ -41,33 +36,6 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   s.decay = s.sum + args.query_count;
   s.active = reinterpret_cast<uint32_t*>(s.decay + args.query_count);
   return s;
-}
-
-// A segment and those that join it, as one.
-struct KvRun {
-  const KvSegment* segments;
-  size_t rows;
-};
-
-enum class RowsOf : uint8_t { kKeys, kValues };
-
-// Converts rows [first, first + count) of a run to float32 in s.tile and pads them with zeros.
-template <RowsOf kOf>
-void LoadTile(const KvRun& run, size_t first, size_t count, const AttentionState& s) {
-  const KvSegment* segment = run.segments;
-  for (size_t t = 0; t < count; ++t, ++first) {
-    for (; first >= segment->count; ++segment) first -= segment->count;
-    const void* base = kOf == RowsOf::kKeys ? segment->keys : segment->values;
-    const size_t stride = kOf == RowsOf::kKeys ? segment->key_stride : segment->value_stride;
-    const uint8_t* row = static_cast<const uint8_t*>(base) + first * stride;
-    float* out = s.tile + t * s.padded;
-    if (segment->dtype == DType::kF16) {
-      DequantizeFloatRow<DType::kF16>(row, s.dim, out);
-    } else {
-      DequantizeFloatRow<DType::kF32>(row, s.dim, out);
-    }
-    for (size_t i = s.dim; i < s.padded; ++i) out[i] = 0.0f;
-  }
 }
 
 // scores[kQueries][kKeys] = the dot products of a block of queries and keys.
@@ -153,14 +121,7 @@ void AddValues(const AttentionState& s, const uint32_t* queries, size_t keys) {
 void SoftmaxStep(const AttentionState& s, const AttentionQuery& query, size_t index, int64_t first,
                  size_t keys) {
   float* scores = s.scores + index * kAttentionTile;
-  const bool sees_all = keys == kAttentionTile && query.first_visible <= first &&
-                        query.last_visible - first >= static_cast<int64_t>(keys) - 1;
-  for (size_t t = 0; t < kAttentionTile && !sees_all; ++t) {
-    const int64_t position = first + static_cast<int64_t>(t);
-    if (t >= keys || position < query.first_visible || position > query.last_visible) {
-      scores[t] = -kInfinity;
-    }
-  }
+  MaskScores<kAttentionTile>(query, first, keys, scores);
   F32x16 largest = Set1(s.max[index]);
   for (size_t t = 0; t < kAttentionTile; t += 16) largest = Max(Load(scores + t), largest);
   const float max = ReduceMax(largest);
@@ -186,20 +147,19 @@ void AttendTile(const AttentionArgs& args, const KvRun& run, size_t row, size_t 
   const int64_t last = first + static_cast<int64_t>(keys) - 1;
   s.active_count = 0;
   for (size_t i = 0; i < args.query_count; ++i) {
-    const AttentionQuery& query = args.queries[i];
-    if (query.first_visible <= last && query.last_visible >= first) {
+    if (SeesAny(args.queries[i], first, last)) {
       s.active[s.active_count++] = static_cast<uint32_t>(i);
     }
   }
   if (s.active_count == 0) return;
-  LoadTile<RowsOf::kKeys>(run, row, keys, s);
+  LoadTile<RowsOf::kKeys>(run, row, keys, s, s.tile);
   size_t a = 0;
   for (; a + 4 <= s.active_count; a += 4) ScoreQueries<4>(s, s.active + a, keys);
   for (; a < s.active_count; ++a) ScoreQueries<1>(s, s.active + a, keys);
   for (a = 0; a < s.active_count; ++a) {
     SoftmaxStep(s, args.queries[s.active[a]], s.active[a], first, keys);
   }
-  LoadTile<RowsOf::kValues>(run, row, keys, s);
+  LoadTile<RowsOf::kValues>(run, row, keys, s, s.tile);
   for (a = 0; a + 4 <= s.active_count; a += 4) AddValues<4>(s, s.active + a, keys);
   for (; a < s.active_count; ++a) AddValues<1>(s, s.active + a, keys);
 }
@@ -209,38 +169,16 @@ void StartQueries(const AttentionArgs& args, const AttentionState& s) {
     float* q = s.q + i * s.padded;
     AffineRow(args.queries[i].q, s.dim, args.scale, 0.0f, q);
     for (size_t d = s.dim; d < s.padded; ++d) q[d] = 0.0f;
-    for (size_t d = 0; d < s.padded; d += 16) Store(s.acc + i * s.padded + d, Zero());
-    s.max[i] = -kInfinity;
-    s.sum[i] = 0.0f;
   }
-}
-
-void FinishQueries(const AttentionArgs& args, const AttentionState& s) {
-  for (size_t i = 0; i < args.query_count; ++i) {
-    float factor = 1.0f;
-    if (args.partial_max != nullptr) {
-      args.partial_max[i] = s.max[i];
-      args.partial_sum[i] = s.sum[i];
-    } else {
-      factor = s.sum[i] == 0.0f ? 0.0f : 1.0f / s.sum[i];
-    }
-    AffineRow(s.acc + i * s.padded, s.dim, factor, 0.0f, args.queries[i].out);
-  }
+  StartSoftmax(args.query_count, s);
 }
 
 void Attention(const AttentionArgs& args) {
   AttentionState s = LayOut(args);
   StartQueries(args, s);
-  for (size_t i = 0; i < args.segment_count;) {
-    KvRun run{args.segments + i, args.segments[i].count};
-    for (++i; i < args.segment_count && args.segments[i].joins; ++i) {
-      run.rows += args.segments[i].count;
-    }
-    for (size_t row = 0; row < run.rows; row += kAttentionTile) {
-      const size_t left = run.rows - row;
-      AttendTile(args, run, row, left < kAttentionTile ? left : kAttentionTile, s);
-    }
-  }
+  ForEachTile<kAttentionTile>(args, [&](const KvRun& run, size_t row, size_t keys) {
+    AttendTile(args, run, row, keys, s);
+  });
   FinishQueries(args, s);
 }
 

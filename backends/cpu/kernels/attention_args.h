@@ -51,7 +51,8 @@ struct AttentionArgs {
   // different threads computed.
   float* partial_max = nullptr;
   float* partial_sum = nullptr;
-  void* scratch = nullptr;  // AttentionScratchBytes(head_dim, query_count), private to this call
+  // AttentionScratchBytes(head_dim, query_count), or those of the kernel; private to this call.
+  void* scratch = nullptr;
 };
 inline constexpr size_t kAttentionTile = 32;
 
@@ -60,6 +61,22 @@ inline constexpr size_t kAttentionTile = 32;
 static inline constexpr size_t AttentionScratchBytes(size_t head_dim, size_t query_count) {
   const size_t padded = (head_dim + 15) / 16 * 16;
   return (kAttentionTile * padded + query_count * (2 * padded + kAttentionTile + 4)) *
+             sizeof(float) +
+         kScratchAlignment;
+}
+
+// The matrix unit's kernel takes tiles of so many keys.
+inline constexpr size_t kSplitAttentionTile = 128;
+// Its queries are padded to a multiple of this.
+inline constexpr size_t kSplitAttentionQueries = 32;
+
+// Scratch of that kernel, with rows padded to 32: queries as pairs of bf16 numbers, accumulators
+// and scores in float32, two numbers per query; a tile of keys or values in float32 and as pairs.
+static inline constexpr size_t SplitAttentionScratchBytes(size_t head_dim, size_t query_count) {
+  const size_t padded = (head_dim + 31) / 32 * 32;
+  const size_t queries =
+      (query_count + kSplitAttentionQueries - 1) / kSplitAttentionQueries * kSplitAttentionQueries;
+  return (queries * (2 * padded + kSplitAttentionTile + 2) + 2 * kSplitAttentionTile * padded) *
              sizeof(float) +
          kScratchAlignment;
 }

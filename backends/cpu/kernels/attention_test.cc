@@ -106,28 +106,53 @@ std::vector<double> Reference(const Scene& s, const AttentionQuery& query, float
   return sum;
 }
 
-class AttentionTest : public ::testing::TestWithParam<Isa> {
+// One of the kernels of a level.
+struct AttentionKernel {
+  Isa isa;
+  bool on_matrix_unit;
+};
+
+std::vector<AttentionKernel> AvailableKernels() {
+  std::vector<AttentionKernel> kernels;
+  for (const Isa isa : AvailableIsas()) {
+    kernels.push_back({isa, false});
+    if (KernelsFor(isa).split_attention != nullptr) kernels.push_back({isa, true});
+  }
+  return kernels;
+}
+
+class AttentionTest : public ::testing::TestWithParam<AttentionKernel> {
  protected:
-  const KernelTable& table() const { return KernelsFor(GetParam()); }
+  // `args` without scratch.
+  void Run(AttentionArgs args) const {
+    const bool split = GetParam().on_matrix_unit;
+    const KernelTable& table = KernelsFor(GetParam().isa);
+    std::vector<float> scratch((split ? SplitAttentionScratchBytes : AttentionScratchBytes)(
+                                   args.head_dim, args.query_count) /
+                               sizeof(float));
+    args.scratch = scratch.data();
+    (split ? table.split_attention : table.attention)(args);
+  }
 
   void Run(Scene& s, float scale) const {
-    std::vector<float> scratch(AttentionScratchBytes(s.dim, s.queries.size()) / sizeof(float));
-    table().attention({.segments = s.segments.data(),
-                       .segment_count = s.segments.size(),
-                       .queries = s.queries.data(),
-                       .query_count = s.queries.size(),
-                       .head_dim = s.dim,
-                       .scale = scale,
-                       .scratch = scratch.data()});
+    Run({.segments = s.segments.data(),
+         .segment_count = s.segments.size(),
+         .queries = s.queries.data(),
+         .query_count = s.queries.size(),
+         .head_dim = s.dim,
+         .scale = scale});
   }
+
+  // Scores of a few units have an absolute error of about 1e-6, which becomes the relative error of
+  // the softmax weights; values are below 3. On the matrix unit factors have 16 bits.
+  static double Tolerance() { return GetParam().on_matrix_unit ? 1e-4 : 5e-6; }
 
   static void Check(const Scene& s, float scale) {
     for (size_t i = 0; i < s.queries.size(); ++i) {
       const auto expected = Reference(s, s.queries[i], scale);
       for (size_t d = 0; d < s.dim; ++d) {
-        // Scores of a few units have an absolute error of about 1e-6, which becomes the relative
-        // error of the softmax weights; values are below 3.
-        ASSERT_NEAR(s.out[i * s.dim + d], expected[d], 5e-6) << "query " << i << " dim " << d;
+        ASSERT_NEAR(s.out[i * s.dim + d], expected[d], Tolerance())
+            << "query " << i << " dim " << d;
       }
     }
   }
@@ -193,6 +218,20 @@ TEST_P(AttentionTest, CanvasSeesBothWays) {
   Check(s, 1.0f);
 }
 
+TEST_P(AttentionTest, ManyQueriesOverManyTiles) {
+  Rng rng(8);
+  for (const size_t dim : {72u, 512u}) {
+    // More than one tile of keys of every kernel, and blocks of queries that see none of some.
+    Scene s = MakeScene(dim, {{300, 0, DType::kF16}, {150, 300, DType::kF32}}, 150, rng);
+    for (size_t i = 0; i < s.queries.size(); ++i) {
+      s.queries[i].last_visible = 300 + static_cast<int64_t>(i);
+      s.queries[i].first_visible = i < 64 ? 0 : 250;
+    }
+    Run(s, 0.5f);
+    Check(s, 0.5f);
+  }
+}
+
 TEST_P(AttentionTest, NothingVisibleGivesZero) {
   Rng rng(4);
   Scene s = MakeScene(32, {{40, 0, DType::kF16}}, 2, rng);
@@ -242,19 +281,17 @@ TEST_P(AttentionTest, PartsJoinToTheWhole) {
   for (size_t i = 0; i < kQueries; ++i) s.queries[i].last_visible = 98;
   s.queries[1].last_visible = 60;  // sees no key of the last part
   std::vector<float> acc(kParts * kQueries * kDim), max(kParts * kQueries), sum(kParts * kQueries);
-  std::vector<float> scratch(AttentionScratchBytes(kDim, kQueries) / sizeof(float));
   for (size_t p = 0; p < kParts; ++p) {
     auto queries = s.queries;
     for (size_t i = 0; i < kQueries; ++i) queries[i].out = &acc[(p * kQueries + i) * kDim];
-    table().attention({.segments = &s.segments[p],
-                       .segment_count = 1,
-                       .queries = queries.data(),
-                       .query_count = kQueries,
-                       .head_dim = kDim,
-                       .scale = 1.0f,
-                       .partial_max = &max[p * kQueries],
-                       .partial_sum = &sum[p * kQueries],
-                       .scratch = scratch.data()});
+    Run({.segments = &s.segments[p],
+         .segment_count = 1,
+         .queries = queries.data(),
+         .query_count = kQueries,
+         .head_dim = kDim,
+         .scale = 1.0f,
+         .partial_max = &max[p * kQueries],
+         .partial_sum = &sum[p * kQueries]});
   }
   for (size_t i = 0; i < kQueries; ++i) {
     float part_max[kParts], part_sum[kParts];
@@ -268,8 +305,11 @@ TEST_P(AttentionTest, PartsJoinToTheWhole) {
   Check(s, 1.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, AttentionTest, ::testing::ValuesIn(AvailableIsas()),
-                         testing::IsaTestName);
+INSTANTIATE_TEST_SUITE_P(Levels, AttentionTest, ::testing::ValuesIn(AvailableKernels()),
+                         [](const ::testing::TestParamInfo<AttentionKernel>& test) {
+                           const auto isa = testing::IsaTestName({test.param.isa, test.index});
+                           return test.param.on_matrix_unit ? isa + "_matrix_unit" : isa;
+                         });
 
 }  // namespace
 }  // namespace rullama::cpu

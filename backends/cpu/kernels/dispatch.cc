@@ -159,11 +159,19 @@ const WeightKernels* FindWeight(const KernelTable& table, DType dtype) {
   return &table.weights[index];
 }
 
-bool UsesActivationRows(DType dtype) { return IsBlockType(dtype); }
+ActivationFormat FormatFor(const KernelTable& table, DType weight, size_t batch) {
+  const bool can_split = table.weights[static_cast<size_t>(weight)].split_gemm != nullptr;
+  if (can_split && batch >= table.split_min_batch) return ActivationFormat::kSplitBf16;
+  return IsBlockType(weight) ? ActivationFormat::kInt8Blocks : ActivationFormat::kFloat32;
+}
 
-ActivationFormat FormatFor(const KernelTable& table, size_t batch) {
-  return batch < table.split_min_batch ? ActivationFormat::kInt8Blocks
-                                       : ActivationFormat::kSplitBf16;
+ActivationBits BitsFor(DType weight, ActivationBits configured) {
+  return IsBlockType(weight) ? configured : ActivationBits::k16;
+}
+
+bool ReadSameRows(const KernelTable& table, DType a, DType b) {
+  return IsBlockType(a) == IsBlockType(b) &&
+         FormatFor(table, a, table.split_min_batch) == FormatFor(table, b, table.split_min_batch);
 }
 
 void MakeActivationRow(const KernelTable& table, ActivationFormat format, const float* x, size_t k,
@@ -176,23 +184,15 @@ size_t MatMulScratchBytes(const KernelTable& table, DType dtype, size_t k, size_
   const bool block = IsBlockType(dtype);
   // Calls with a smaller batch may use gemm, so take the larger of both sizes.
   size_t bytes = block ? table.gemm_scratch_bytes : kFloatPanelRows * k * sizeof(float);
-  if (max_batch >= table.split_min_batch) {
-    const size_t rows = block ? 0
-                              : max_batch * ActivationRowBytes(ActivationFormat::kSplitBf16, k,
-                                                               ActivationBits::k16);
-    bytes = std::max(bytes, table.split_scratch_bytes + rows);
-  }
+  if (max_batch >= table.split_min_batch) bytes = std::max(bytes, table.split_scratch_bytes);
   return bytes + kScratchAlignment;
 }
 
 void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   const WeightKernels& kernels = table.weights[static_cast<size_t>(dtype)];
-  // For block types the format of x decides. The batch size alone would not do: the rows of experts
-  // are converted for the average batch of an expert, and an expert may get more or fewer.
-  const bool split = IsBlockType(dtype)
-                         ? args.format == ActivationFormat::kSplitBf16
-                         : args.batch >= table.split_min_batch && kernels.split_gemm != nullptr;
-  if (split) return kernels.split_gemm(args);
+  // The format of x decides. The batch size alone would not do: the rows of experts are converted
+  // for the average batch of an expert, and an expert may get more or fewer.
+  if (args.format == ActivationFormat::kSplitBf16) return kernels.split_gemm(args);
   const size_t gemm_min_batch = args.packed          ? kPackedGemmMinBatch
                                 : IsBlockType(dtype) ? table.unpacked_gemm_min_batch
                                                      : table.gemm_min_batch;

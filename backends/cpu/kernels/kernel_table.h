@@ -86,6 +86,10 @@ struct KernelTable {
   size_t (*argmax)(const float* x, size_t n) = nullptr;
 
   void (*attention)(const AttentionArgs&) = nullptr;
+  // For steps of split_min_batch rows or more; its scratch is SplitAttentionScratchBytes().
+  // Queries, keys, values and weights of the softmax are rounded to a relative error of 2^-16. Null
+  // on levels without a matrix unit.
+  void (*split_attention)(const AttentionArgs&) = nullptr;
 };
 
 // The table of a level; of the portable level when `isa` is not available.
@@ -97,11 +101,14 @@ struct KernelTable {
 
 // Null when `dtype` cannot be a weight of a matrix product.
 [[nodiscard]] const WeightKernels* FindWeight(const KernelTable& table, DType dtype);
-// True for block types: products read x in an ActivationFormat. Otherwise x has float rows.
-[[nodiscard]] bool UsesActivationRows(DType dtype);
-// The format that products with this batch size read.
-[[nodiscard]] ActivationFormat FormatFor(const KernelTable& table, size_t batch);
-// Calls quantize_row or split_row.
+// The format that products with weights of this type read at this batch size.
+[[nodiscard]] ActivationFormat FormatFor(const KernelTable& table, DType weight, size_t batch);
+// The precision of converted rows for weights of this type: `configured` for block types. Products
+// with other types round nothing that they can avoid.
+[[nodiscard]] ActivationBits BitsFor(DType weight, ActivationBits configured);
+// Whether products with weights of both types read the same rows at every batch size.
+[[nodiscard]] bool ReadSameRows(const KernelTable& table, DType a, DType b);
+// Calls quantize_row or split_row, as `format` asks, which is not kFloat32.
 void MakeActivationRow(const KernelTable& table, ActivationFormat format, const float* x, size_t k,
                        ActivationBits bits, void* out);
 // Scratch size of one product with up to `max_batch` batch rows and any number of weight rows.

@@ -1,4 +1,5 @@
 // The AMX level: the AVX-512 VNNI level plus the products on the matrix unit.
+#include "backends/cpu/kernels/amx_attention.h"
 #include "backends/cpu/kernels/amx_stored.h"
 #include "backends/cpu/kernels/amx_tile.h"
 #include "backends/cpu/kernels/kernel_table.h"
@@ -16,13 +17,14 @@ const KernelTable& TableOf<Isa::kAmx>() {
     // The size is the same for every weight type.
     table.split_scratch_bytes = sizeof(GemmScratch<AmxTile<DType::kQ8_0, 1>>);
     table.split_row = &SplitRow;
+    table.split_attention = &SplitAttention;
     table.add_stored_product = &AddStoredProduct;
     table.stored_scratch_bytes = sizeof(StoredScratch) + kScratchAlignment;
     ForEachBlockType(table.weights, []<DType kType>(WeightKernels& kernels) {
       kernels.split_gemm = &SplitBlockGemm<kType>;
     });
     ForEachType<DType::kF16, DType::kBF16>(table.weights, []<DType kType>(WeightKernels& kernels) {
-      kernels.split_gemm = &SplitFloatGemm<kType>;
+      kernels.split_gemm = &Gemm<AmxTile<kType, 2>>;
     });
     return table;
   }();

@@ -32,7 +32,7 @@ struct MatMulArgs {
   size_t row_bytes = 0;           // distance between rows of W
   size_t k = 0;                   // elements per row, a multiple of the type's block length
   size_t n_begin = 0, n_end = 0;  // rows of W to compute
-  const void* x = nullptr;        // `format` rows for block types, else float rows
+  const void* x = nullptr;        // rows of `format`: FormatFor()
   size_t x_stride = 0;            // bytes between rows of x
   size_t batch = 0;               // rows of x
   ActivationFormat format = ActivationFormat::kInt8Blocks;
@@ -43,11 +43,11 @@ struct MatMulArgs {
 };
 
 struct WeightKernels {
-  // Small batches, kInt8Blocks: reads every weight byte once per 4 batch rows. Needs no scratch for
-  // block types.
+  // Small batches, kInt8Blocks or kFloat32: reads every weight byte once per 4 batch rows. Needs no
+  // scratch for block types.
   void (*gemv)(const MatMulArgs&) = nullptr;
-  // Large batches, kInt8Blocks: unpacks a block of weight rows once, then runs a register-tiled
-  // product.
+  // Large batches, kInt8Blocks or kFloat32: unpacks a block of weight rows once, then runs a
+  // register-tiled product.
   void (*gemm)(const MatMulArgs&) = nullptr;
   // out[0..k) = the values of one row, equal bit for bit to the plain float32 formula.
   void (*dequantize)(const void* row, size_t k, float* out) = nullptr;
@@ -58,8 +58,8 @@ struct WeightKernels {
   // dequantize() of elements [first, first + count), whole blocks, of row `row` of a packed group.
   void (*dequantize_packed)(const void* rows, size_t row, size_t k, size_t first, size_t count,
                             float* out) = nullptr;
-  // Very large batches: converts a block of weight rows to bf16 parts. Takes kSplitBf16 rows for
-  // block types and float rows for F16 and BF16. Null on most levels.
+  // Very large batches: converts a block of weight rows to bf16 parts. Takes kSplitBf16 rows, for
+  // F16 and BF16 those of k16. Null on most levels.
   void (*split_gemm)(const MatMulArgs&) = nullptr;
 };
 

@@ -99,8 +99,8 @@ class MatMulTest : public ::testing::TestWithParam<Isa> {
   };
   std::vector<Case> Kernels(DType dtype) const {
     const WeightKernels* kernels = FindWeight(table(), dtype);
-    std::vector<Case> cases = {{"gemv", kernels->gemv, ActivationFormat::kInt8Blocks},
-                               {"gemm", kernels->gemm, ActivationFormat::kInt8Blocks}};
+    const ActivationFormat format = FormatFor(table(), dtype, 1);
+    std::vector<Case> cases = {{"gemv", kernels->gemv, format}, {"gemm", kernels->gemm, format}};
     if (kernels->split_gemm != nullptr) {
       cases.push_back({"split", kernels->split_gemm, ActivationFormat::kSplitBf16});
     }
@@ -339,9 +339,9 @@ TEST_P(MatMulTest, OneOrderOfSumsGivesTheSameBytesForAnyBatchSize) {
       SCOPED_TRACE(Describe(GetParam(), p));
       auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
       if (packed) weights = Pack(p, weights);
-      ASSERT_EQ(FormatFor(one_order, kBatch), ActivationFormat::kInt8Blocks);
-      const Activations x =
-          MakeActivations(table(), dtype, ActivationFormat::kInt8Blocks, p.bits, p.batch, p.k, rng);
+      const ActivationFormat format = FormatFor(one_order, dtype, 1);
+      ASSERT_EQ(FormatFor(one_order, dtype, kBatch), format);
+      const Activations x = MakeActivations(table(), dtype, format, p.bits, p.batch, p.k, rng);
       const Kernel product = [&](const MatMulArgs& args) { MatMul(one_order, dtype, args); };
       const auto all = Run(product, p, weights, x, 0, p.n, p.n);
       for (const size_t batch : {1U, 4U, 5U, 15U, 16U}) {
@@ -389,8 +389,8 @@ TEST_P(MatMulTest, SwitchesKernelsAtTheStatedBatchSizes) {
       const Problem p{dtype, 33, 512, count};
       SCOPED_TRACE(Describe(GetParam(), p) + " " + name);
       const auto weights = RandomWeights(p.dtype, p.n, p.k, rng);
-      const Activations x =
-          MakeActivations(table(), p.dtype, FormatFor(table(), count), p.bits, p.batch, p.k, rng);
+      const Activations x = MakeActivations(table(), p.dtype, FormatFor(table(), p.dtype, count),
+                                            p.bits, p.batch, p.k, rng);
       const auto cases = Kernels(p.dtype);
       const auto expected = std::ranges::find(cases, name, &Case::name);
       ASSERT_NE(expected, cases.end());
@@ -527,7 +527,7 @@ TEST_P(MatMulTest, QuantizedRowsAreTheSameOnEveryLevel) {
 
 TEST_P(MatMulTest, SplitsActivations) {
   if (table().split_row == nullptr) {
-    EXPECT_EQ(FormatFor(table(), SIZE_MAX - 1), ActivationFormat::kInt8Blocks);
+    EXPECT_EQ(FormatFor(table(), DType::kQ4_K, SIZE_MAX), ActivationFormat::kInt8Blocks);
     return;
   }
   Rng rng(13);

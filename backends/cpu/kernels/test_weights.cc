@@ -235,23 +235,22 @@ Activations MakeActivations(const KernelTable& table, DType dtype, ActivationFor
                             ActivationBits bits, size_t batch, size_t k, Rng& rng) {
   Activations result;
   result.format = format;
-  result.bits = bits;
+  result.bits = BitsFor(dtype, bits);
   result.values = RandomFloats(batch * k, 1.0f, rng);
-  const bool rows = UsesActivationRows(dtype);
-  result.stride = rows ? ActivationRowBytes(format, k, bits) : k * sizeof(float);
+  result.stride = ActivationRowBytes(format, k, result.bits);
   result.bytes.resize(batch * result.stride);
   result.seen.resize(batch * k);
   for (size_t m = 0; m < batch; ++m) {
     const float* x = &result.values[m * k];
     uint8_t* out = &result.bytes[m * result.stride];
-    if (!rows) {
+    if (format == ActivationFormat::kFloat32) {
       std::memcpy(out, x, k * sizeof(float));
       for (size_t i = 0; i < k; ++i) result.seen[m * k + i] = x[i];
       continue;
     }
-    MakeActivationRow(table, format, x, k, bits, out);
+    MakeActivationRow(table, format, x, k, result.bits, out);
     for (size_t i = 0; i < k; ++i) {
-      result.seen[m * k + i] = ActivationValue(out, format, k, bits, i);
+      result.seen[m * k + i] = ActivationValue(out, format, k, result.bits, i);
     }
   }
   return result;
