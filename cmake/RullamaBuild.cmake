@@ -1,7 +1,7 @@
 # rullama_library(NAME [COMPUTES|GLUE] SOURCES a.cc ... DEPS x ...)   a static library of the host side.
 #                                                          COMPUTES: it has loops over elements, which
 #                                                          -O3 makes faster; GLUE: it calls much and
-#                                                          computes little (RULLAMA_GLUE_FLAGS)
+#                                                          computes little, and gets -O1
 # rullama_test(NAME SOURCES a_test.cc ... DEPS x ... [LABELS ...])   one GoogleTest program, run as
 #                                                          one CTest test per program
 # rullama_fuzzer(NAME SOURCES a_fuzz.cc DEPS x CORPUS dir)  a libFuzzer target; the ordinary build
@@ -17,7 +17,7 @@ function(rullama_library name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE rullama_flags)
   if(ARG_GLUE)
-    target_compile_options(${name} PRIVATE ${RULLAMA_GLUE_FLAGS})
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   elseif(NOT ARG_COMPUTES)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O2>)
   endif()

@@ -57,9 +57,8 @@ if(RULLAMA_SANITIZE)
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${RULLAMA_SANITIZE})
 endif()
-# Tests, commands and the libraries marked GLUE call much and compute little. Optimising the macros of
-# GoogleTest and the headers of CLI11, Beast and nlohmann-json would take most of a build, above all
-# with sanitizers.
+# Tests and commands call much and compute little. Optimising the macros of GoogleTest and the
+# headers of CLI11 would take most of a build, above all with sanitizers.
 if(RULLAMA_SANITIZE)
   set(RULLAMA_GLUE_FLAGS -O0)
 else()
