@@ -126,9 +126,9 @@ const Setup kSetups[] = {
     {"block_slots", 2, 1, 64, 32, 12, RL_MASK_CAUSAL, DType::kF32, {{5, 7}, {9, 9}}, true, 8, 12},
     {"many_block", 8, 1, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{45}, {91}}, false, 50, 120},
     {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
+    {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
     // As in a tower for pictures, whose head dimension is no multiple of 32.
     {"many_f32", 3, 3, 72, 160, 0, RL_MASK_CANVAS, DType::kF32, {{0}, {150}}},
-    {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
 };
 
 struct Values {

@@ -12,12 +12,11 @@ namespace rullama::cpu {
 namespace {
 
 constexpr size_t kKeyTile = kSplitAttentionTile;
-constexpr size_t kQueryBlock = kSplitAttentionQueries;
+constexpr size_t kQueryBlock = kSplitAttentionBlock;
 constexpr size_t kPairColumns = TileRegisters::kPanels * kLanes;  // of two panels
 static_assert(kQueryBlock == TileRegisters::kMaxBatch);
 
-// The scratch memory of a call. `padded` is dim rounded up to 32, `queries` a multiple of
-// kQueryBlock.
+// The scratch memory of a call. `padded` and `queries` are multiples of kSplitAttentionBlock.
 struct SplitAttentionState : RunningSoftmax {
   size_t queries;
   uint16_t* q;       // [queries][high, low][padded], scaled
@@ -29,8 +28,8 @@ struct SplitAttentionState : RunningSoftmax {
 RL_INLINE SplitAttentionState LayOutSplit(const AttentionArgs& args) {
   SplitAttentionState s{};
   s.dim = args.head_dim;
-  s.padded = (args.head_dim + 31) / 32 * 32;
-  s.queries = (args.query_count + kQueryBlock - 1) / kQueryBlock * kQueryBlock;
+  s.padded = SplitAttentionPadding(args.head_dim);
+  s.queries = SplitAttentionPadding(args.query_count);
   s.q = reinterpret_cast<uint16_t*>(AlignUp(args.scratch));
   s.acc = reinterpret_cast<float*>(s.q + s.queries * 2 * s.padded);
   s.scores = s.acc + s.queries * s.padded;
@@ -50,24 +49,13 @@ RL_INLINE PanelPair PairAt(const uint16_t* panels, size_t i, size_t depth) {
 
 // Panels of sixteen keys, with pairs of head dimensions adjacent.
 void FillKeyPanels(const SplitAttentionState& s) {
-  alignas(64) uint16_t high[32], low[32];
   for (size_t key = 0; key < kKeyTile; key += kLanes) {
     uint16_t* panel = s.panels + key * 2 * s.padded;
     for (size_t d = 0; d < s.padded; d += 32) {
-      U8x64 high_rows[kLanes], low_rows[kLanes];
-      for (size_t r = 0; r < kLanes; ++r) {
-        const float* row = s.tile + (key + r) * s.padded + d;
-        for (const size_t i : {size_t{0}, size_t{16}}) {
-          const SplitFloats parts = SplitBf16(Load(row + i));
-          StoreUpperHalves(high + i, parts.high);
-          StoreUpperHalves(low + i, parts.low);
-        }
-        high_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(high));
-        low_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(low));
-      }
-      uint16_t* out = panel + d * kLanes;
-      StoreTransposed(high_rows, reinterpret_cast<uint8_t*>(out), 4 * kLanes);
-      StoreTransposed(low_rows, reinterpret_cast<uint8_t*>(out + s.padded * kLanes), 4 * kLanes);
+      const float* rows = s.tile + key * s.padded + d;
+      uint16_t* high = panel + d * kLanes;
+      StoreRowPairs([&](size_t r, size_t i) { return Load(rows + r * s.padded + i); }, high,
+                    high + s.padded * kLanes);
     }
   }
 }
@@ -131,9 +119,7 @@ void SplitSoftmaxStep(const SplitAttentionState& s, const AttentionQuery& query,
   for (size_t v = 0; v < kVectors; ++v) {
     const F32x16 weight = Exp(Sub(weights[v], reference));
     sum = Add(sum, weight);
-    const SplitFloats parts = SplitBf16(weight);
-    StoreUpperHalves(high + 16 * v, parts.high);
-    StoreUpperHalves(high + kKeyTile + 16 * v, parts.low);
+    StoreSplit(weight, high + 16 * v, high + kKeyTile + 16 * v);
   }
   float decay[16];
   Store(decay, Exp(Sub(Set1(s.max[index]), reference)));
@@ -183,9 +169,7 @@ void StartSplitQueries(const AttentionArgs& args, const SplitAttentionState& s) 
       const F32x16 q = left == 0   ? Zero()
                        : left < 16 ? LoadPartial(args.queries[i].q + d, left)
                                    : Load(args.queries[i].q + d);
-      const SplitFloats parts = SplitBf16(Mul(q, scale));
-      StoreUpperHalves(high + d, parts.high);
-      StoreUpperHalves(high + s.padded + d, parts.low);
+      StoreSplit(Mul(q, scale), high + d, high + s.padded + d);
     }
   }
   StartSoftmax(s.queries, s);

@@ -43,9 +43,8 @@ void SplitSteps(const StoredProductArgs& args, const float* x, StoredScratch::Ro
     for (const size_t i : {size_t{0}, size_t{16}}) {
       const size_t k = args.begins[step] + i;
       const size_t left = k < args.k ? args.k - k : 0;
-      const SplitFloats parts = SplitBf16(left < 16 ? LoadPartial(x + k, left) : Load(x + k));
-      StoreUpperHalves(row.high + step * kStoredStep + i, parts.high);
-      StoreUpperHalves(row.low + step * kStoredStep + i, parts.low);
+      const size_t at = step * kStoredStep + i;
+      StoreSplit(left < 16 ? LoadPartial(x + k, left) : Load(x + k), row.high + at, row.low + at);
     }
   }
 }

@@ -46,30 +46,34 @@ void SplitPanel(const QuantPanel<Bf16Panel::kDepth>& unpacked, Bf16Panel& panel)
   }
 }
 
+// Elements [k, k + 32) of sixteen rows as pairs of a panel. load(row, i) gives elements i to i + 15
+// of the 32.
+template <typename LoadElements>
+RL_INLINE void StoreRowPairs(LoadElements load, uint16_t* high, uint16_t* low) {
+  alignas(64) uint16_t high_row[2 * kLanes], low_row[2 * kLanes];
+  U8x64 high_rows[kLanes], low_rows[kLanes];
+  for (size_t r = 0; r < kLanes; ++r) {
+    for (const size_t i : {size_t{0}, kLanes}) StoreSplit(load(r, i), high_row + i, low_row + i);
+    high_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(high_row));
+    low_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(low_row));
+  }
+  StoreTransposed(high_rows, reinterpret_cast<uint8_t*>(high), 4 * kLanes);
+  StoreTransposed(low_rows, reinterpret_cast<uint8_t*>(low), 4 * kLanes);
+}
+
 // Fills a panel with rows [n, n + 16) of F16 or BF16 weights; rows past n_end repeat the last one.
 // Two bf16 numbers represent an F16 number exactly, except for magnitudes far below one.
 template <DType T>
 void SplitFloatPanel(const MatMulArgs& args, size_t n, const Depth& depth, Bf16Panel& panel) {
-  constexpr size_t kElements = 32;  // per row and iteration: one vector of bf16 numbers
-  alignas(64) uint16_t high[kElements], low[kElements];
-  for (size_t k = depth.begin; k < depth.end; k += kElements) {
-    U8x64 high_rows[kLanes], low_rows[kLanes];
-    for (size_t r = 0; r < kLanes; ++r) {
+  for (size_t k = depth.begin; k < depth.end; k += 2 * kLanes) {
+    const size_t at = (k - depth.begin) * kLanes;
+    const auto load = [&](size_t r, size_t i) {
       const uint8_t* row = static_cast<const uint8_t*>(args.weights) +
                            (n + r < args.n_end ? n + r : args.n_end - 1) * args.row_bytes;
-      for (const size_t i : {size_t{0}, size_t{16}}) {
-        const size_t left = k + i < args.k ? args.k - k - i : 0;
-        const SplitFloats parts = SplitBf16(left < 16 ? LoadLastWeights<T>(row, k + i, left)
-                                                      : LoadWeights<T>(row, k + i));
-        StoreUpperHalves(high + i, parts.high);
-        StoreUpperHalves(low + i, parts.low);
-      }
-      high_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(high));
-      low_rows[r] = LoadBytes(reinterpret_cast<const uint8_t*>(low));
-    }
-    const size_t at = (k - depth.begin) * kLanes;
-    StoreTransposed(high_rows, reinterpret_cast<uint8_t*>(panel.high + at), 4 * kLanes);
-    StoreTransposed(low_rows, reinterpret_cast<uint8_t*>(panel.low + at), 4 * kLanes);
+      const size_t left = k + i < args.k ? args.k - k - i : 0;
+      return left < 16 ? LoadLastWeights<T>(row, k + i, left) : LoadWeights<T>(row, k + i);
+    };
+    StoreRowPairs(load, panel.high + at, panel.low + at);
   }
 }
 

@@ -67,15 +67,17 @@ static inline constexpr size_t AttentionScratchBytes(size_t head_dim, size_t que
 
 // The matrix unit's kernel takes tiles of so many keys.
 inline constexpr size_t kSplitAttentionTile = 128;
-// Its queries are padded to a multiple of this.
-inline constexpr size_t kSplitAttentionQueries = 32;
+// Its queries and head dimensions are padded to a multiple of this.
+inline constexpr size_t kSplitAttentionBlock = 32;
+static inline constexpr size_t SplitAttentionPadding(size_t count) {
+  return (count + kSplitAttentionBlock - 1) / kSplitAttentionBlock * kSplitAttentionBlock;
+}
 
-// Scratch of that kernel, with rows padded to 32: queries as pairs of bf16 numbers, accumulators
+// Scratch of that kernel: queries as pairs of bf16 numbers, accumulators
 // and scores in float32, two numbers per query; a tile of keys or values in float32 and as pairs.
 static inline constexpr size_t SplitAttentionScratchBytes(size_t head_dim, size_t query_count) {
-  const size_t padded = (head_dim + 31) / 32 * 32;
-  const size_t queries =
-      (query_count + kSplitAttentionQueries - 1) / kSplitAttentionQueries * kSplitAttentionQueries;
+  const size_t padded = SplitAttentionPadding(head_dim);
+  const size_t queries = SplitAttentionPadding(query_count);
   return (queries * (2 * padded + kSplitAttentionTile + 2) + 2 * kSplitAttentionTile * padded) *
              sizeof(float) +
          kScratchAlignment;

@@ -1,6 +1,6 @@
-// What the attention kernels of all levels share: the walk over tiles of keys, their conversion,
-// the mask, and the state of an online softmax (Milakov and Gimelshein, arXiv:1805.02867). Included
-// after one of the simd_*.h headers; internal linkage, see there.
+// Parts shared by the attention kernels of all levels: the walk over tiles of keys, their
+// conversion, the mask, and the state of an online softmax (Milakov and Gimelshein,
+// arXiv:1805.02867). Included after one of the simd_*.h headers; internal linkage, see there.
 #pragma once
 
 #include "backends/cpu/kernels/attention_args.h"

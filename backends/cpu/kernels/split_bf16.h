@@ -23,6 +23,13 @@ RL_INLINE SplitFloats SplitBf16(const F32x16& x) {
   return {high, RoundUpperHalves(Sub(x, high))};
 }
 
+// Stores the parts of sixteen floats as bf16 numbers.
+RL_INLINE void StoreSplit(const F32x16& x, uint16_t* high, uint16_t* low) {
+  const SplitFloats parts = SplitBf16(x);
+  StoreUpperHalves(high, parts.high);
+  StoreUpperHalves(low, parts.low);
+}
+
 template <int kParts>
 void SplitRowTo(const float* x, size_t k, uint16_t* high) {
   const size_t padded = PaddedLength(k);
