@@ -29,7 +29,10 @@
 #else
 #define kPieces kChunks
 #endif
-#define kOwnChunks (kColumns * kPieces / THREADS)
+// Of weights in blocks, a step of 32 terms has fewer chunks than there are work-items.
+#define kTileChunks (kColumns * kPieces)
+#define kOwnChunks ((kTileChunks + THREADS - 1) / THREADS)
+#define kSomeHaveNone (kTileChunks % THREADS != 0)
 #define OWN(i) (ME + (i)*THREADS)
 
 // sums += a b: each lane has two rows and two columns of the sums, 8 rows apart.
@@ -113,7 +116,7 @@ KERNEL(matmul_coop) {
     x_row[i] = AT(const uchar, x) + row * push.k * 2;
   }
   UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
-    const uint column = OWN(i) / kPieces;
+    const uint column = min(OWN(i) / kPieces, (uint)(kColumns - 1));
     const uint row = first_weight_row + min(first_result + column % kResults, push.n - 1);
     weight_row[i] = column < kResults ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
   }
@@ -126,6 +129,7 @@ KERNEL(matmul_coop) {
         tile[OWN(i) / kVectors * kPitch + part] = x_vector[i];
       }
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
+        if (kSomeHaveNone && OWN(i) >= kTileChunks) continue;
         const uint piece = OWN(i) % kPieces;
         __local uint4* weights = tile + (kRowsOfX + OWN(i) / kPieces) * kPitch;
 #if kHalfWeights

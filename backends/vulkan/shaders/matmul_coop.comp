@@ -27,11 +27,14 @@ shared int shared_pair[kTile];
 #include "coop_tile.glsl"
 
 // An invocation loads: vectors of some rows of x, chunks of some rows of weights. Weights in f16
-// are loaded in vectors, as x is.
+// are loaded in vectors, as x is. With weights in blocks,
+// a step of 32 terms has fewer chunks than there are invocations.
 const bool kHalfWeights = kType == kF16;
 const uint kPieces = kHalfWeights ? kVectors : kChunks;  // of weights, in a row of a step
 const uint kOwnVectors = kRowsOfX * kVectors / kThreads;
-const uint kOwnChunks = kColumns * kPieces / kThreads;
+const uint kTileChunks = kColumns * kPieces;
+const uint kOwnChunks = (kTileChunks + kThreads - 1) / kThreads;
+const bool kSomeHaveNone = kTileChunks % kThreads != 0;
 uvec2 x_row[kOwnVectors];
 uvec4 x_vector[kOwnVectors];
 WeightRow weight_row[kOwnChunks];
@@ -47,7 +50,7 @@ void FindOwnRows(uint first_result, uint first_weight_row) {
     x_row[i] = AdvanceBy(p.x, row * kParts + tile_row / kTile, p.k * 2);
   }
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
-    const uint column = Own(i) / kPieces;
+    const uint column = min(Own(i) / kPieces, kColumns - 1);
     const uint result = min(first_result + column % kResults, p.n - 1);
     const uvec2 weight = column < kResults ? p.weight : p.weight2;
     weight_row[i] = WeightRow(AdvanceBy(weight, first_weight_row + result, p.stride), p.blocks);
@@ -77,6 +80,7 @@ void StoreStep(uint step_index) {
     shared_tile[at / kVectors * kPitch + at % kVectors] = x_vector[i];
   }
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
+    if (kSomeHaveNone && Own(i) >= kTileChunks) continue;
     const uint row = (kRowsOfX + Own(i) / kPieces) * kPitch, piece = Own(i) % kPieces;
     if (kHalfWeights) {
       shared_tile[row + piece] = weight_chunk[i].vector[0];
