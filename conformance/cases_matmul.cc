@@ -37,6 +37,9 @@ std::vector<Shape> ShapesOf(DType dtype) {
   shapes.push_back({1, 96, lengths.back()});
   shapes.push_back({13, 64, lengths[1]});
   shapes.push_back({70, 96, lengths[1]});
+  // A length that is a multiple of 64, which some kernels need.
+  const auto block = static_cast<int64_t>(InfoOf(dtype).block_elements);
+  if (block > 1 && block < 256) shapes.push_back({70, 96, 6 * block});
   // Results enough for the larger tiles of kernels that have several.
   if (dtype == DType::kQ4_K) {
     shapes.push_back({130, 2201, lengths[0]});
