@@ -42,6 +42,26 @@ StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning) {
   return {std::max(step.t, graph.max_t()), std::max(step.r, graph.max_r())};
 }
 
+bool LossDependsOnExperts(const sdk::GraphView& graph) {
+  bool chooses = false, learns = false;
+  for (uint32_t i = 0; i < graph.op_count(); ++i) {
+    switch (graph.op(i).kind) {
+      case RL_OP_moe_ffn:
+      case RL_OP_grouped_matmul:
+        chooses = true;
+        break;
+      case RL_OP_cross_entropy:
+      case RL_OP_linear_cross_entropy:
+      case RL_OP_grad_accumulate:
+        learns = true;
+        break;
+      default:
+        break;
+    }
+  }
+  return chooses && learns;
+}
+
 WeightShape ShapeOfConstant(const rl_value& value) {
   int64_t dims[RL_MAX_RANK];
   for (uint32_t i = 0; i < value.rank; ++i) dims[i] = value.dims[i].constant;

@@ -42,6 +42,10 @@ inline bool HasOneRow(const sdk::GraphView& graph, const Tuning& tuning) {
   const StepSize step = DecisiveStep(graph, tuning);
   return step.t == 1 && step.r <= 1 && graph.max_t() == 1;
 }
+// Whether the graph computes a loss or gradients through layers that choose experts. There a
+// product's rounding of its operand to f16 can choose another expert, which changes the loss by
+// more than rounding does.
+bool LossDependsOnExperts(const sdk::GraphView& graph);
 // The layout on the device of a value whose dimensions are all constant.
 WeightShape ShapeOfConstant(const rl_value& value);
 

@@ -51,12 +51,16 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
 }
 
 // The f16 numbers whose sum stands for a value of x in a product with weights of this type on
-// matrix units; 0: the product is computed in f32. Weights in whole numbers of bits lose less in
-// f16 than their quantisation lost, and x loses as little. Weights in f16 lose nothing, and are to
-// be multiplied as exactly as f32 allows. bf16 and f32 have no place in f16.
-uint32_t MatrixUnitParts(const Tuning& tuning, const WeightShape& shape) {
-  if (!tuning.cooperative_matrix) return 0;
-  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0 ? 1 : 0;
+// matrix units; 0: the product is computed in f32. Block weights lose less in f16 than their
+// quantisation lost, and so does x in one f16 number. Where a graph trains a mixture of experts, x
+// has two, because a small error may choose another expert. f16 weights lose nothing in f16, so x
+// has two there too. bf16 and f32 do not fit f16.
+uint32_t MatrixUnitParts(const PlanBuilder& plan, const WeightShape& shape) {
+  if (!plan.tuning().cooperative_matrix) return 0;
+  if (IsBlockType(shape.dtype)) {
+    if (shape.columns % kCoopTerms != 0) return 0;
+    return plan.LossDependsOnExperts() ? 2 : 1;
+  }
   // A single row is not padded to whole steps.
   const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
   return shape.dtype == DType::kF16 && fits ? 2 : 0;
@@ -466,7 +470,7 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
 void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles) {
   const WeightShape& shape = product.weight->shape();
-  if (const uint32_t parts = MatrixUnitParts(plan.tuning(), shape); parts > 0) {
+  if (const uint32_t parts = MatrixUnitParts(plan, shape); parts > 0) {
     EmitMatrixUnitGemm(plan, product, operands, tiles, parts);
     return;
   }

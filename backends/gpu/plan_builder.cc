@@ -17,6 +17,7 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
       tuning_(tuning),
       step_{step, 0},
       row_by_row_(gpu::RunsRowByRow(graph, tuning)),
+      loss_depends_on_experts_(gpu::LossDependsOnExperts(graph)),
       whole_(LargestStep(graph, tuning)),
       largest_(whole_),
       uses_(graph),

@@ -81,6 +81,7 @@ class PlanBuilder {
   [[nodiscard]] int64_t Decisive(const rl_dim& dim) const;
   [[nodiscard]] int64_t DecisiveRows(const rl_value& value) const;
   [[nodiscard]] bool RunsRowByRow() const { return row_by_row_; }
+  [[nodiscard]] bool LossDependsOnExperts() const { return loss_depends_on_experts_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range RangeOf(const Operand& operand) const;
   // The last op that reads what this one does as the rows of a product: of a value the last of its
@@ -100,6 +101,7 @@ class PlanBuilder {
   const Tuning& tuning_;
   Scratch step_;
   bool row_by_row_;
+  bool loss_depends_on_experts_;
   StepSize whole_;    // of the plan
   StepSize largest_;  // of the dispatches: of the plan or of a RowChunk
   ValueUses uses_;
