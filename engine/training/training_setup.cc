@@ -35,14 +35,17 @@ Result<std::optional<SafetensorsFile>> OpenPairs(const std::string& path,
   return std::nullopt;
 }
 
-// The bytes that activations may take before layers are computed again instead: on a device with
-// memory of its own no more than the weights, as every layer costs a third of its time at most.
-uint64_t MaxActivations(const DeviceDescription& device, const MemoryNeed& need) {
-  constexpr uint64_t kAlways = uint64_t{512} << 20;
+// The bytes that the activations of a step of `rows` rows may take before layers are computed again
+// instead. A device with memory of its own gives them the largest of the weights' size, 512 MiB and
+// 1 MiB for each row, about what a step of E2B needs at the least (2.2 GiB for 2,048 rows):
+// computing a layer again costs at most a third of its time.
+uint64_t MaxActivations(const DeviceDescription& device, const MemoryNeed& need, int64_t rows) {
+  constexpr uint64_t kAlways = uint64_t{512} << 20, kRow = uint64_t{1} << 20;
+  const uint64_t usual = std::max({need.weights, kAlways, static_cast<uint64_t>(rows) * kRow});
   const uint64_t others = need.weights + need.states;
   const uint64_t free_bytes = device.memory_free == 0 ? UINT64_MAX : device.memory_free;
   const uint64_t room = free_bytes - std::min(free_bytes, others);
-  return device.type == RL_DEVICE_CPU ? room : std::min(room, std::max(need.weights, kAlways));
+  return device.type == RL_DEVICE_CPU ? room : std::min(room, usual);
 }
 
 }  // namespace
@@ -244,7 +247,7 @@ Status TrainingSetup::CreateTrainer(TrainerOptions& options) {
   }
   RL_ASSIGN_OR_RETURN(MemoryNeed need, CreateTrainer(options, 0));
   const uint64_t most = need.work;
-  const uint64_t limit = MaxActivations(devices_.main().description(), need);
+  const uint64_t limit = MaxActivations(devices_.main().description(), need, options.max_rows);
   if (most <= limit) return OkStatus();
   RL_ASSIGN_OR_RETURN(need, CreateTrainer(options, layers));
   if (need.work >= limit) return OkStatus();
