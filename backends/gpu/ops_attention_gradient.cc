@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kStatsThreads = 64;
 constexpr uint32_t kGradientThreads = 256;
+constexpr int64_t kFewestOwn = 8;  // rows that a workgroup has of its own
 
 // The sizes of the current op, whose operands are those of In.
 struct FreshShape {
@@ -34,17 +35,28 @@ FreshShape FreshShapeOf(const PlanBuilder& plan) {
 // The rows that a workgroup has of its own, pairs or keys: as many as registers have sums for and
 // shared memory has scores for. `results`: numbers that it keeps of each pair and key.
 int64_t OwnRows(const PlanBuilder& plan, const FreshShape& shape, int64_t results) {
-  constexpr int64_t kMost = 32, kFewest = 8, kSums = 8192;
+  constexpr int64_t kMost = 32, kSums = 8192;
   constexpr int64_t kOthers = 64, kPitch = 5 * 16;  // attention_grad.glsl
   constexpr int64_t kFacts = 2048;                  // bytes of positions, means and so on
-  if (plan.tuning().Threads(kGradientThreads) == 1) return kFewest;
+  if (plan.tuning().Threads(kGradientThreads) == 1) return kFewestOwn;
   const auto fits = [&](int64_t own) {
     const int64_t bytes = 2 * (kOthers + own) * kPitch + results * kOthers * own * 4 + kFacts;
     return own * shape.dim <= kSums && bytes <= static_cast<int64_t>(plan.tuning().shared_bytes);
   };
   int64_t own = kMost;
-  while (own > kFewest && !fits(own)) own /= 2;
+  while (own > kFewestOwn && !fits(own)) own /= 2;
   return own;
+}
+
+// The number of pairs (query row, head) of a workgroup: halved while fewer than half of
+// Tuning::few_groups would run.
+int64_t OwnPairs(const PlanBuilder& plan, const FreshShape& shape) {
+  int64_t pairs = OwnRows(plan, shape, 1);
+  const auto is_idle = [&] {
+    return shape.rows * shape.heads / pairs < plan.tuning().few_groups / 2;
+  };
+  while (pairs > kFewestOwn && is_idle()) pairs /= 2;
+  return pairs;
 }
 
 // A kernel of the current op. `more`: the constants that it alone has.
@@ -112,7 +124,7 @@ Scratch PairMeans(PlanBuilder& plan, const FreshShape& s) {
 void AttentionGradQ(PlanBuilder& plan) {
   using In = operands::AttentionGradQ;
   const FreshShape s = FreshShapeOf<In>(plan);
-  const int64_t pairs = OwnRows(plan, s, 1);
+  const int64_t pairs = OwnPairs(plan, s);
   const int64_t group = GroupOf(s.heads / s.kv_heads, pairs);
   const int64_t own_rows = pairs / group;
   kernels::FreshAttentionArgs args = FreshArgs<In>(plan);

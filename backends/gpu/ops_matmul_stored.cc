@@ -46,14 +46,27 @@ void EmitOnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperand
       .Emit(CeilDiv(shape.columns, kStoredTile), CeilDiv(split.rows, kStoredTile), split.parts);
 }
 
+// Long sums are cut into parts, and shorter ones where there are too few tiles of results to keep
+// half of the device busy.
+uint64_t PartsOf(const Tuning& tuning, const WeightShape& shape, uint64_t rows, uint64_t terms) {
+  // Terms worth a workgroup of their own in any case, and where others would be idle.
+  constexpr uint64_t kPartTerms = 4096, kFewTerms = 512, kMaxParts = 32;
+  // Counted in tiles of the kernel for matrix units. That of other devices has at least as many
+  // workgroups for more than a few rows.
+  const uint64_t tiles =
+      std::max<uint64_t>(CeilDiv(shape.columns, kStoredTile) * CeilDiv(rows, kStoredTile), 1);
+  const uint64_t idle = tuning.software ? 0 : tuning.few_groups / 2 / tiles;
+  const uint64_t wanted = std::max(terms / kPartTerms, idle);
+  return std::clamp<uint64_t>(wanted, 1, std::clamp<uint64_t>(terms / kFewTerms, 1, kMaxParts));
+}
+
 // A product of `terms` rows of the weight from product.gate on.
 void EmitDense(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                uint64_t terms) {
-  // Terms worth a workgroup of their own.
-  constexpr uint64_t kPartTerms = 4096, kMaxParts = 32;
   const WeightShape& shape = product.weight->shape();
-  const StoredSplit split{terms, static_cast<uint64_t>(plan.Max(product.rows)),
-                          std::clamp<uint64_t>(terms / kPartTerms, 1, kMaxParts)};
+  const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
+  const auto decisive = static_cast<uint64_t>(plan.Decisive(product.rows));
+  const StoredSplit split{terms, rows, PartsOf(plan.tuning(), shape, decisive, terms)};
   ProductOperands part = operands;
   if (split.parts > 1) {
     const uint64_t bytes = split.parts * split.rows * shape.columns * sizeof(float);
