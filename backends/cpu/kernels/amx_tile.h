@@ -1,9 +1,8 @@
 // The tile of GEMM on Intel AMX's matrix unit: weight panels times up to 32 batch rows in bf16.
 // Weights and activations are each split into two bf16 numbers, high and low; the product of the
 // two low parts is left out, so factors keep at least 16 bits. Float32 sums stay in tile registers
-// for the whole depth of a panel. Integer tiles would have to be scaled every 16 or 32 elements,
-// which takes longer than the products themselves. Internal linkage throughout, see
-// simd_portable.h.
+// for the whole depth of a panel. Smaller batches are multiplied in integers (amx_byte_tile.h),
+// because filling these panels takes long. Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/block_gemm.h"

@@ -68,11 +68,9 @@ bool MayUseTiles() {
 #endif
 }
 bool HasAmx() {
-  constexpr unsigned kTileBit = 1u << 24;
-  constexpr unsigned kBf16Bit = 1u << 22;
-  const unsigned features = Cpuid(7, 0).edx;
-  return HasAvx512Vnni() && (features & kTileBit) != 0 && (features & kBf16Bit) != 0 &&
-         MayUseTiles();
+  constexpr unsigned kTileBit = 1u << 24, kInt8Bit = 1u << 25, kBf16Bit = 1u << 22;
+  constexpr unsigned kNeeded = kTileBit | kInt8Bit | kBf16Bit;
+  return HasAvx512Vnni() && (Cpuid(7, 0).edx & kNeeded) == kNeeded && MayUseTiles();
 }
 
 #elif defined(RULLAMA_CPU_ARM_KERNELS)

@@ -1,5 +1,6 @@
 // The AMX level: the AVX-512 VNNI level plus the products on the matrix unit.
 #include "backends/cpu/kernels/amx_attention.h"
+#include "backends/cpu/kernels/amx_byte_tile.h"
 #include "backends/cpu/kernels/amx_stored.h"
 #include "backends/cpu/kernels/amx_tile.h"
 #include "backends/cpu/kernels/kernel_table.h"
@@ -21,6 +22,7 @@ const KernelTable& TableOf<Isa::kAmx>() {
     table.add_stored_product = &AddStoredProduct;
     table.stored_scratch_bytes = sizeof(StoredScratch) + kScratchAlignment;
     ForEachBlockType(table.weights, []<DType kType>(WeightKernels& kernels) {
+      kernels.gemm = &ByteBlockGemm<kType>;
       kernels.split_gemm = &SplitBlockGemm<kType>;
     });
     ForEachType<DType::kF16, DType::kBF16>(table.weights, []<DType kType>(WeightKernels& kernels) {

@@ -315,7 +315,7 @@ TEST_P(MatMulTest, PackedRowsGiveTheSameBytesInBothKernels) {
   for (const DType dtype : PackedTypes(table())) {
     const size_t k = InfoOf(dtype).block_elements == 256 ? 1280 : 704;
     for (const ActivationBits bits : kAllBits) {
-      const Problem p{dtype, kBlockRows + kPanelRows, k, 9, bits, true};
+      const Problem p{dtype, kBlockRows + kPanelRows, k, 19, bits, true};
       SCOPED_TRACE(Describe(GetParam(), p));
       const auto weights = Pack(p, RandomWeights(p.dtype, p.n, p.k, rng));
       const Activations x =
@@ -323,6 +323,24 @@ TEST_P(MatMulTest, PackedRowsGiveTheSameBytesInBothKernels) {
       const WeightKernels& kernels = *FindWeight(table(), dtype);
       EXPECT_EQ(Run(kernels.packed_gemv, p, weights, x, 0, p.n, p.n),
                 Run(kernels.gemm, p, weights, x, 0, p.n, p.n));
+    }
+  }
+}
+
+// The matrix unit's integer products give the bytes of the vector level; other levels are compared
+// with themselves.
+TEST_P(MatMulTest, GemmGivesTheBytesOfTheVectorLevel) {
+  const Isa other = GetParam() == Isa::kAmx ? Isa::kAvx512Vnni : GetParam();
+  Rng rng(19);
+  for (const auto& [dtype, bits] : TypesAndBits()) {
+    for (const size_t batch : {1U, 16U, 17U, 33U}) {
+      const Problem p{dtype, kBlockRows + 33, 768, batch, bits};
+      SCOPED_TRACE(Describe(GetParam(), p));
+      const auto weights = RandomWeights(dtype, p.n, p.k, rng);
+      const Activations x =
+          MakeActivations(table(), dtype, ActivationFormat::kInt8Blocks, bits, batch, p.k, rng);
+      EXPECT_EQ(Run(FindWeight(table(), dtype)->gemm, p, weights, x, 0, p.n, p.n),
+                Run(FindWeight(KernelsFor(other), dtype)->gemm, p, weights, x, 0, p.n, p.n));
     }
   }
 }
