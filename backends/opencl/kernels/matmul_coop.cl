@@ -29,7 +29,7 @@
 #else
 #define kPieces kChunks
 #endif
-// Of weights in blocks, a step of 32 terms has fewer chunks than there are work-items.
+// A step of 32 terms of weights in blocks has fewer chunks than there are work-items.
 #define kTileChunks (kColumns * kPieces)
 #define kOwnChunks ((kTileChunks + THREADS - 1) / THREADS)
 #define kSomeHaveNone (kTileChunks % THREADS != 0)

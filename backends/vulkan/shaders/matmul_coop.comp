@@ -27,8 +27,8 @@ shared int shared_pair[kTile];
 #include "coop_tile.glsl"
 
 // An invocation loads: vectors of some rows of x, chunks of some rows of weights. Weights in f16
-// are loaded in vectors, as x is. With weights in blocks,
-// a step of 32 terms has fewer chunks than there are invocations.
+// are loaded in vectors, as x is. A step of 32 terms of weights in blocks has fewer chunks than
+// there are invocations.
 const bool kHalfWeights = kType == kF16;
 const uint kPieces = kHalfWeights ? kVectors : kChunks;  // of weights, in a row of a step
 const uint kOwnVectors = kRowsOfX * kVectors / kThreads;
