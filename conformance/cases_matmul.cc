@@ -40,6 +40,8 @@ std::vector<Shape> ShapesOf(DType dtype) {
   // A length that is a multiple of 64, which some kernels need.
   const auto block = static_cast<int64_t>(InfoOf(dtype).block_elements);
   if (block > 1 && block < 256) shapes.push_back({70, 96, 6 * block});
+  // Few rows and many terms, which kernels divide among workgroups: not in equal parts.
+  if (dtype == DType::kQ4_K || dtype == DType::kQ8_0) shapes.push_back({20, 96, 3328});
   // Results enough for the larger tiles of kernels that have several.
   if (dtype == DType::kQ4_K) {
     shapes.push_back({130, 2201, lengths[0]});

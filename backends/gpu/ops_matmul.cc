@@ -32,15 +32,19 @@ struct CoopTile {
   }
 };
 
-// Large tiles read less; a device is busy only with enough of them.
+// Large tiles read less; a device is busy only with enough of them. Tiles for a few rows, as of
+// requests that are decoded together, have no more rows than are there.
 CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
-  constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32};
+  constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32},
+      kLow{32, 64, 16, 32};
   static_assert(kSmall.rows == kProductTile);
   // A device counts as busy with a quarter of Tuning::few_groups of large tiles, and with an eighth
   // of middle ones.
   constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;
   if (product.mode != ProductMode::kDense) return kSmall;
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
+  if (rows <= kLow.rows) return kLow;
+  if (rows <= kSmall.rows) return kSmall;
   const auto columns = static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
   const auto is_busy = [&](const CoopTile& tile, uint64_t share) {
     return CeilDiv(rows, tile.rows) * CeilDiv(columns, tile.columns) * share >=
@@ -66,64 +70,87 @@ uint32_t MatrixUnitParts(const PlanBuilder& plan, const WeightShape& shape) {
   return shape.dtype == DType::kF16 && fits ? 2 : 0;
 }
 
+// Terms worth a workgroup of their own: on matrix units, and in f32.
+constexpr uint64_t kTermsOnMatrixUnits = 256, kTermsInF32 = 128;
+
+// The number of workgroups that share the terms of a tile of sums: more than one where there are
+// too few tiles to keep a device busy, at most one for each `part_terms` terms.
+uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms, uint64_t part_terms) {
+  const uint64_t max_parts = std::max<uint64_t>(CeilDiv(terms, part_terms), 1);
+  return std::clamp<uint64_t>(tuning.few_groups / std::max<uint64_t>(tiles, 1), 1, max_parts);
+}
+
+// The same for a product with `tiles` tiles; 1 if its results are no plain sums.
+uint64_t PartsOfSums(const PlanBuilder& plan, const Product& product, uint64_t tiles,
+                     uint64_t part_terms) {
+  if (product.mode != ProductMode::kDense || product.up != 0) return 1;
+  return PartsOfSums(plan.tuning(), tiles, product.weight->shape().columns, part_terms);
+}
+
+// Emits a product by `emit`, which takes its operands, in parts of the terms that are then added.
+template <typename EmitParts>
+void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                 uint64_t parts, EmitParts emit) {
+  if (parts == 1) {
+    emit(operands);
+    return;
+  }
+  const Operand y = operands.y;
+  const auto results = static_cast<uint64_t>(plan.Max(product.rows) * product.n);
+  const Scratch partial = plan.scratch().Take(parts * results * sizeof(float));
+  operands.y = {.scratch = partial};
+  emit(operands);
+  AddParts(plan, partial, y, product.rows, product.n, parts);
+  plan.scratch().GiveBack(partial);
+}
+
 void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-                        int64_t tiles, uint32_t parts) {
+                        int64_t expert_tiles, uint32_t x_parts) {
   const WeightShape& shape = product.weight->shape();
   const HalfRows half =
-      HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), parts);
+      HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   const CoopTile tile = CoopTileOf(plan, product);
   const bool gated = product.up != 0;
-  const uint64_t results = tile.columns / (gated ? 2 : 1);
   const bool dense = product.mode == ProductMode::kDense;
-  DispatchBuilder(plan,
-                  kernels::MatMulCoop{.threads = tile.threads(),
-                                      .type = shape.dtype,
-                                      .glu = gated,
-                                      .mode = product.mode,
-                                      .tile = tile.rows,
-                                      .columns = tile.columns,
-                                      .subgroup_rows = tile.subgroup_rows,
-                                      .subgroup_columns = tile.subgroup_columns,
-                                      .parts = parts},
-                  ProductArgsOf(plan, product, operands, half.columns))
-      .Emit(CeilDiv(static_cast<uint64_t>(product.n), results),
-            dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
-                  : static_cast<uint64_t>(tiles));
-}
-
-// The number of workgroups that share the terms of a tile of sums: more than one where there are
-// too few tiles to keep a device busy, at most one for each kPartTerms terms.
-uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms) {
-  constexpr uint64_t kPartTerms = 128;
-  const uint64_t max_parts = std::max<uint64_t>(CeilDiv(terms, kPartTerms), 1);
-  return std::clamp<uint64_t>(tuning.few_groups / std::max<uint64_t>(tiles, 1), 1, max_parts);
+  const uint64_t columns =
+      CeilDiv(static_cast<uint64_t>(product.n), tile.columns / (gated ? 2 : 1));
+  const uint64_t rows = dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
+                              : static_cast<uint64_t>(expert_tiles);
+  const uint64_t parts = PartsOfSums(plan, product, columns * rows, kTermsOnMatrixUnits);
+  EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
+    DispatchBuilder(plan,
+                    kernels::MatMulCoop{.threads = tile.threads(),
+                                        .type = shape.dtype,
+                                        .glu = gated,
+                                        .mode = product.mode,
+                                        .tile = tile.rows,
+                                        .columns = tile.columns,
+                                        .subgroup_rows = tile.subgroup_rows,
+                                        .subgroup_columns = tile.subgroup_columns,
+                                        .parts = x_parts},
+                    ProductArgsOf(plan, product, part, half.columns))
+        .Emit(columns, rows, parts);
+  });
 }
 
 // In f32.
-void EmitTiledGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                    uint64_t tiles) {
   const WeightShape& shape = product.weight->shape();
   const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
-  const bool is_plain = product.mode == ProductMode::kDense && product.up == 0;
-  const uint64_t parts = is_plain ? PartsOfSums(plan.tuning(), columns * tiles, shape.columns) : 1;
-  const Operand y = operands.y;
-  if (parts > 1) {
-    const auto results = static_cast<uint64_t>(plan.Max(product.rows) * product.n);
-    operands.y = {.scratch = plan.scratch().Take(parts * results * sizeof(float))};
-  }
-  DispatchBuilder(plan,
-                  kernels::MatMul{.threads = kTileThreads,
-                                  .type = shape.dtype,
-                                  .glu = product.up != 0,
-                                  .mode = product.mode,
-                                  .checked = Checked(shape)},
-                  ProductArgsOf(plan, product, operands, shape.columns))
-      .Emit(columns, tiles, parts);
-  if (parts == 1) return;
-  AddParts(plan, operands.y.scratch, y, product.rows, product.n, parts);
-  plan.scratch().GiveBack(operands.y.scratch);
+  const uint64_t parts = PartsOfSums(plan, product, columns * tiles, kTermsInF32);
+  EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
+    DispatchBuilder(plan,
+                    kernels::MatMul{.threads = kTileThreads,
+                                    .type = shape.dtype,
+                                    .glu = product.up != 0,
+                                    .mode = product.mode,
+                                    .checked = Checked(shape)},
+                    ProductArgsOf(plan, product, part, shape.columns))
+        .Emit(columns, tiles, parts);
+  });
 }
 
 // A tile of matmul_plain.comp.
@@ -382,7 +409,8 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
   const auto tiles_of = [&](int64_t count) {
     return CeilDiv(static_cast<uint64_t>(count), tile.rows) * CeilDiv(columns, tile.columns);
   };
-  const uint64_t parts = PartsOfSums(plan.tuning(), tiles_of(plan.Decisive(rows)), terms);
+  const uint64_t parts =
+      PartsOfSums(plan.tuning(), tiles_of(plan.Decisive(rows)), terms, kTermsInF32);
   const Operand y = args.y.operand();
   const uint64_t bytes = static_cast<uint64_t>(plan.Max(rows)) * columns * sizeof(float);
   if (parts > 1) args.y = plan.scratch().Take(parts * bytes);

@@ -2,7 +2,8 @@
 // weights decoded to f16, sums in f32. Where x has two parts, both are multiplied. A work-group
 // computes a tile of rows and results in steps of 64 terms, or of 32 with two parts, which it
 // brings into local memory; each warp has a part of the tile. What the next step needs is on its
-// way from memory meanwhile. k is a multiple of 64.
+// way from memory meanwhile. k is a multiple of 64. Work-groups in the third dimension take parts
+// of the terms, which sum_parts adds.
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.kernel"
@@ -122,8 +123,10 @@ KERNEL(matmul_coop) {
   }
 
   const uint part = ME % kVectors, steps = push.k / kTerms;
-  for (uint next = 0; next <= steps; ++next) {
-    if (next > 0) {
+  const uint share = (steps + (uint)get_num_groups(2) - 1) / (uint)get_num_groups(2);
+  const uint begin = min((uint)get_group_id(2) * share, steps), end = min(begin + share, steps);
+  for (uint next = begin; next <= end; ++next) {
+    if (next > begin) {
       BARRIER();
       UNROLL for (uint i = 0; i < kOwnVectors; ++i) {
         tile[OWN(i) / kVectors * kPitch + part] = x_vector[i];
@@ -147,7 +150,7 @@ KERNEL(matmul_coop) {
       }
       BARRIER();
     }
-    if (next < steps) {
+    if (next < end) {
       // Terms of x in the order of the weights' chunks: four vectors for each of those.
       const uint2 at = ChunkAt(next * kChunks + part / 4);
       const uint term = ((part & 2) == 0 ? at.x : at.y) + (part & 1) * 8;
@@ -163,9 +166,10 @@ KERNEL(matmul_coop) {
 #endif
       }
     }
-    if (next > 0) Multiply((__local const uint*)tile, first_row, first_column, sums);
+    if (next > begin) Multiply((__local const uint*)tile, first_row, first_column, sums);
   }
 
+  __global float* results = AT(float, y) + (size_t)get_group_id(2) * ROWS_OF(rows) * push.n;
   const uint lane = ME % 32;
   UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
     UNROLL for (uint half_matrix = 0; half_matrix < 2; ++half_matrix) {
@@ -173,7 +177,7 @@ KERNEL(matmul_coop) {
       const int pair = pair_of[row];
       if (pair < 0) continue;
       const float factor = AT(float, factor)[row_of[row]];
-      __global float* y = AT(float, y) + (size_t)pair * push.n;
+      __global float* y = results + (size_t)pair * push.n;
       UNROLL for (uint n = 0; n < kColumnMatrices / (kGlu + 1); ++n) {
         UNROLL for (uint i = 0; i < 2; ++i) {
           const uint result = first_result + ColumnOf(first_column, n) + lane % 4 * 2 + i;

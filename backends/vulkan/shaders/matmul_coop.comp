@@ -3,7 +3,8 @@
 // decoded to f16, sums in f32. Where x has two parts, both are multiplied. A workgroup computes a
 // tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings into
 // shared memory; each subgroup has a part of the tile. What the next step needs is on its way from
-// memory meanwhile. k is a multiple of 64.
+// memory meanwhile. k is a multiple of 64. Workgroups in z take parts of the terms, which
+// sum_parts.comp adds.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
@@ -148,15 +149,16 @@ void main() {
   const uint first_row = gl_SubgroupID % subgroups_of_rows * kSubgroupRows;
   const uint first_column = gl_SubgroupID / subgroups_of_rows * kSubgroupColumns;
   [[unroll]] for (uint i = 0; i < kColumnMatrices * kRowMatrices; ++i) sums[i] = Sums(0.0);
-  results = p.y;
+  results = AdvanceBy(p.y, GROUP.z * At(p.rows, Step(p.step)), p.n * 4);
   FindOwnRows(first_result, first_weight_row);
-  LoadStep(0);
-  const uint steps = p.k / kTerms;
-  for (uint step_index = 0; step_index < steps; ++step_index) {
+  const uint steps = p.k / kTerms, share = (steps + GROUPS.z - 1) / GROUPS.z;
+  const uint begin = min(GROUP.z * share, steps), end = min(begin + share, steps);
+  if (begin < end) LoadStep(begin);
+  for (uint step_index = begin; step_index < end; ++step_index) {
     barrier();
     StoreStep(step_index);
     barrier();
-    if (step_index + 1 < steps) LoadStep(step_index + 1);
+    if (step_index + 1 < end) LoadStep(step_index + 1);
     Multiply(first_row, first_column);
   }
   StoreResults(first_result, first_row, first_column);
