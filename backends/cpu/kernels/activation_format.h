@@ -39,13 +39,18 @@ inline constexpr size_t kChunk = 256;
 
 static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
 
-// Size of a row of k elements. That of a converted row is a multiple of 64.
+// Size of a row of k elements in bytes. That of a converted row is a multiple of 64. That of
+// kSplitBf16 is an odd multiple of 512: rows at distances of 2 or 4 KiB share a few sets of L1, and
+// a tile of 32 of them would not stay there while panels of weights pass.
 static inline constexpr size_t ActivationRowBytes(ActivationFormat format, size_t k,
                                                   ActivationBits bits) {
   if (format == ActivationFormat::kFloat32) return k * sizeof(float);
   const size_t padded = PaddedLength(k);
   const size_t bytes = padded * PartCount(bits);
-  if (format == ActivationFormat::kSplitBf16) return 2 * bytes;
+  if (format == ActivationFormat::kSplitBf16) {
+    constexpr size_t kSpread = 512;  // of a chunk of 256 numbers
+    return bytes * 2 / kSpread % 2 == 0 ? bytes * 2 + kSpread : bytes * 2;
+  }
   return (bytes + padded / 2 + padded / 8 + 63) / 64 * 64;
 }
 

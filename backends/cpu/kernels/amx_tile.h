@@ -209,6 +209,7 @@ class AmxTile {
  public:
   using Panel = Bf16Panel;
   static constexpr size_t kDepth = Bf16Panel::kDepth;
+  static constexpr size_t kRows = kSplitBlockRows;
   static constexpr size_t kMaxBatch = TileRegisters::kMaxBatch;
   static constexpr size_t kPanels = TileRegisters::kPanels;
 
@@ -232,7 +233,7 @@ class AmxTile {
  private:
   template <bool kBoth>
   static void RunBatch(const Panel* panels, const TileArgs& args) {
-    constexpr size_t kSumStride = kBlockRows * sizeof(float);
+    constexpr size_t kSumStride = kRows * sizeof(float);
     args.depth.begin == 0 ? ZeroSums() : LoadSums<kBoth>(args.sums, kSumStride);
     const auto* x = reinterpret_cast<const uint16_t*>(args.x) + args.depth.begin;
     const size_t depth = args.depth.end - args.depth.begin;

@@ -1,4 +1,4 @@
-// GEMM driver for block types. For each block of kBlockRows weight rows, the panels are unpacked
+// GEMM driver for block types. For each block of Tile::kRows weight rows, the panels are unpacked
 // once and then multiplied with tiles of batch rows. A tile of the batch stays in L1 while the
 // panels of the block stream from L2, so activations are read once per block even when they exceed
 // L2.
@@ -21,15 +21,15 @@ struct TileArgs {
   size_t x_stride;   // bytes between batch rows
   size_t k;          // elements of a batch row
   Depth depth;       // range of k to add
-  float* sums;  // first batch row, row 0 of the first panel; kBlockRows floats between batch rows
+  float* sums;       // first batch row, row 0 of the first panel; kRows floats between batch rows
   ReadAhead* ahead;
   size_t fetch;  // cache lines to prefetch
 };
 
 template <typename Tile>
 struct GemmScratch {
-  alignas(64) typename Tile::Panel panels[kBlockRows / kLanes];
-  float sums[kBatchBlock][kBlockRows];
+  alignas(64) typename Tile::Panel panels[Tile::kRows / kLanes];
+  float sums[kBatchBlock][Tile::kRows];
 };
 
 // Batch rows [first, first + count), at most kBatchBlock.
@@ -61,19 +61,19 @@ void MultiplyPanels(const MatMulArgs& args, const BatchRange& range, const Depth
   }
 }
 
-// Weight rows [n, n_end), at most kBlockRows.
+// Weight rows [n, n_end), at most Tile::kRows.
 template <typename Tile>
 void MultiplyBlock(const MatMulArgs& args, const BatchRange& range, size_t n, size_t n_end,
                    Tile& product, GemmScratch<Tile>& scratch) {
   const auto* weights = static_cast<const uint8_t*>(args.weights);
-  const size_t next_end = n_end + kBlockRows < args.n_end ? n_end + kBlockRows : args.n_end;
+  const size_t next_end = n_end + Tile::kRows < args.n_end ? n_end + Tile::kRows : args.n_end;
   ReadAhead ahead{weights + n_end * args.row_bytes, weights + next_end * args.row_bytes};
   const size_t rows = n_end - n;
   // Tiles take kPanels panels at a time; rows past the last one repeat it.
   constexpr size_t kRowsAtATime = Tile::kPanels * kLanes;
   const size_t panels = (rows + kRowsAtATime - 1) / kRowsAtATime * Tile::kPanels;
   // Half of the next block's cache lines for this depth; unpacking fetches the other half.
-  const size_t lines = kBlockRows * args.row_bytes / args.k * Tile::kDepth / 64 / 2;
+  const size_t lines = Tile::kRows * args.row_bytes / args.k * Tile::kDepth / 64 / 2;
   for (size_t k = 0; k < args.k; k += Tile::kDepth) {
     const Depth depth{k, args.k - k < Tile::kDepth ? args.k : k + Tile::kDepth};
     for (size_t p = 0; p < panels; ++p) {
@@ -88,8 +88,8 @@ void MultiplyBlock(const MatMulArgs& args, const BatchRange& range, size_t n, si
 }
 
 // Tile: the register tile of a level. It defines Panel (sixteen weight rows by kDepth elements),
-// Fill() to unpack one, and Run() to add the product of kPanels panels with up to kMaxBatch batch
-// rows to the sums.
+// Fill() to unpack one, kRows, the weight rows unpacked at a time, and Run() to add the product of
+// kPanels panels with up to kMaxBatch batch rows to the sums.
 template <typename Tile>
 void Gemm(const MatMulArgs& args) {
   auto& scratch = *reinterpret_cast<GemmScratch<Tile>*>(AlignUp(args.scratch));
@@ -97,8 +97,8 @@ void Gemm(const MatMulArgs& args) {
   for (size_t first = 0; first < args.batch; first += kBatchBlock) {
     const size_t left = args.batch - first;
     const BatchRange range{first, left < kBatchBlock ? left : kBatchBlock};
-    for (size_t n = args.n_begin; n < args.n_end; n += kBlockRows) {
-      const size_t n_end = n + kBlockRows < args.n_end ? n + kBlockRows : args.n_end;
+    for (size_t n = args.n_begin; n < args.n_end; n += Tile::kRows) {
+      const size_t n_end = n + Tile::kRows < args.n_end ? n + Tile::kRows : args.n_end;
       MultiplyBlock(args, range, n, n_end, product, scratch);
     }
   }

@@ -212,6 +212,7 @@ TEST_P(MatMulTest, ComputesEveryBlockOfRows) {
   Rng rng(12);
   CheckProduct({DType::kQ4_K, 2 * kBlockRows + 37, 256, 9}, rng);
   CheckProduct({DType::kQ6_K, kBlockRows + 1, 1280, 40}, rng);
+  CheckProduct({DType::kQ4_K, kSplitBlockRows + 37, 768, 130}, rng);
 }
 
 TEST_P(MatMulTest, BatchRowsDoNotDependOnTheBatchSize) {
