@@ -238,8 +238,8 @@ CaseSpec BatchSpec(const std::string& name, OpKind kind, BatchPattern pattern, D
           }};
 }
 
-// Few slots and many, between which backends choose other kernels.
-constexpr int64_t kFewSlots = 4, kManySlots = 16;
+// Few slots, many, and still more, between which backends choose other kernels.
+constexpr int64_t kFewSlots = 4, kManySlots = 16, kMostSlots = 17;
 
 }  // namespace
 
@@ -255,7 +255,8 @@ std::vector<CaseSpec> BatchCases() {
   }
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ3_K, kManySlots);
   add("experts", OpKind::kMoeFfn, BatchExperts, DType::kQ6_K, kFewSlots);
-  for (const int64_t slots : {kFewSlots, kManySlots}) {
+  add("products", OpKind::kMatMul, BatchProducts, DType::kQ4_K, kMostSlots);
+  for (const int64_t slots : {kFewSlots, kManySlots, kMostSlots}) {
     add("layer", OpKind::kAttention, BatchLayer, DType::kQ4_K, slots);
   }
   add("layer", OpKind::kAttention, BatchLayer, DType::kQ6_K, kManySlots);

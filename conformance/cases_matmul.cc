@@ -40,8 +40,9 @@ std::vector<Shape> ShapesOf(DType dtype) {
   // A length that is a multiple of 64, which some kernels need.
   const auto block = static_cast<int64_t>(InfoOf(dtype).block_elements);
   if (block > 1 && block < 256) shapes.push_back({70, 96, 6 * block});
-  // Few rows and many terms, which kernels divide among workgroups: not in equal parts.
-  if (dtype == DType::kQ4_K || dtype == DType::kQ8_0) shapes.push_back({20, 96, 3328});
+  // Few rows and many terms, which kernels divide among workgroups, in unequal parts too.
+  if (dtype == DType::kQ4_K) shapes.push_back({20, 96, 3328});
+  if (dtype == DType::kQ8_0) shapes.push_back({20, 96, 3392});
   // Results enough for the larger tiles of kernels that have several.
   if (dtype == DType::kQ4_K) {
     shapes.push_back({130, 2201, lengths[0]});
@@ -110,10 +111,10 @@ void AddManyAsStored(std::vector<CaseSpec>& cases) {
 
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
-  for (const int64_t t : {1, 7, 40, 70, 150}) {
+  for (const int64_t t : {1, 7, 20, 40, 70, 150}) {
     const int64_t n = t == 70 ? 2244 : 67;  // enough for larger tiles
     if (t == 70 && dtype != DType::kQ6_K) continue;
-    if (t == 150 && dtype != DType::kQ4_K) continue;
+    if ((t == 20 || t == 150) && dtype != DType::kQ4_K) continue;
     // Small activations, and some that take the gate to both of its ends.
     const double most = t == 7 ? 5 : 0.3;
     cases.push_back({fmt::format("geglu_linear/{}_t{}", NameOf(dtype), t), OpKind::kGeGluLinear,

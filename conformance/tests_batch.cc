@@ -149,7 +149,7 @@ Status NeighboursChangeNothing(Suite& suite, Device& device, const CaseSpec& spe
     RL_ASSIGN_OR_RETURN(std::vector<RowResults> results, plans.Run({slot}));
     alone.push_back(std::move(results.front()));
   }
-  constexpr size_t kRows[] = {1, 2, 3, 4, 7, 8, 15, 16};
+  constexpr size_t kRows[] = {1, 2, 3, 4, 7, 8, 15, 16, 17};
   // Slots in turn from the first, and every fifth from another on, so that a row has other
   // neighbours and another place. Five and the number of slots have no common factor.
   constexpr std::pair<size_t, size_t> kOrders[] = {{0, 1}, {3, 5}};

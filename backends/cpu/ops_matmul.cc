@@ -32,13 +32,19 @@ class Product {
     Run(batch, a, scratch);
   }
 
-  // Like Run(), but writes to y[m][n - n_begin] with kBlockRows floats between batch rows.
+  // The rows of W that GEMM unpacks at a time for this many batch rows.
+  [[nodiscard]] size_t BlockRows(size_t batch) const {
+    const bool is_split = x_.FormatAt(static_cast<int64_t>(batch)) == ActivationFormat::kSplitBf16;
+    return is_split ? kSplitBlockRows : kBlockRows;
+  }
+
+  // Like Run(), but writes to y[m][n - n_begin] with BlockRows() floats between batch rows.
   void RunBlock(size_t batch, size_t n_begin, size_t n_end, float* y, std::byte* scratch) const {
     MatMulArgs a = args_;
     a.weights = static_cast<const std::byte*>(args_.weights) + n_begin * args_.row_bytes;
     a.n_end = n_end - n_begin;
     a.y = y;
-    a.y_stride = kBlockRows;
+    a.y_stride = BlockRows(batch);
     Run(batch, a, scratch);
   }
 
@@ -132,20 +138,21 @@ class GeGluLinearNode final : public PanelNode {
     const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
       up_y_.push_back(reinterpret_cast<float*>(
-          context.workspace.AllocateForOp(rows * kBlockRows * sizeof(float))));
+          context.workspace.AllocateForOp(rows * gate_.BlockRows(rows) * sizeof(float))));
     }
   }
 
   void RunRows(size_t batch, size_t n_begin, size_t n_end, int worker,
                std::byte* scratch) override {
     float* up = up_y_[static_cast<size_t>(worker)];
-    for (size_t begin = n_begin; begin < n_end; begin += kBlockRows) {
-      const size_t end = std::min(begin + kBlockRows, n_end);
+    const size_t block = up_.BlockRows(batch);
+    for (size_t begin = n_begin; begin < n_end; begin += block) {
+      const size_t end = std::min(begin + block, n_end);
       gate_.Run(batch, begin, end, scratch);
       up_.RunBlock(batch, begin, end, up, scratch);
       for (size_t m = 0; m < batch; ++m) {
         float* y = y_ + m * n_ + begin;
-        kernels_.geglu(y, up + m * kBlockRows, end - begin, y);
+        kernels_.geglu(y, up + m * block, end - begin, y);
       }
     }
   }
@@ -155,7 +162,7 @@ class GeGluLinearNode final : public PanelNode {
   float* y_;
   Product gate_;
   Product up_;
-  std::vector<float*> up_y_;  // per worker: [rows of x][kBlockRows]
+  std::vector<float*> up_y_;  // per worker: [rows of x][BlockRows()]
 };
 
 // y = x W with W [k, n] not transposed. Each item is a span of columns of W and a block of rows of

@@ -32,8 +32,8 @@ struct CoopTile {
   }
 };
 
-// Large tiles read less; a device is busy only with enough of them. Tiles for a few rows, as of
-// requests that are decoded together, have no more rows than are there.
+// Large tiles read less; a device is busy only with enough of them. At most 32 or 64 rows, as of
+// requests that are decoded together, take the lowest tile that holds them.
 CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32},
       kLow{32, 64, 16, 32};
@@ -80,14 +80,18 @@ uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms, uint6
   return std::clamp<uint64_t>(tuning.few_groups / std::max<uint64_t>(tiles, 1), 1, max_parts);
 }
 
-// The same for a product with `tiles` tiles; 1 if its results are no plain sums.
+// The number of workgroups that share the terms of a tile of this product, each with whole steps of
+// `step_terms` and none without a step; 1 if the results are no plain sums.
 uint64_t PartsOfSums(const PlanBuilder& plan, const Product& product, uint64_t tiles,
-                     uint64_t part_terms) {
+                     uint64_t part_terms, uint64_t step_terms) {
   if (product.mode != ProductMode::kDense || product.up != 0) return 1;
-  return PartsOfSums(plan.tuning(), tiles, product.weight->shape().columns, part_terms);
+  const uint64_t terms = product.weight->shape().columns;
+  const uint64_t steps = CeilDiv(terms, step_terms);
+  return CeilDiv(steps, CeilDiv(steps, PartsOfSums(plan.tuning(), tiles, terms, part_terms)));
 }
 
-// Emits a product by `emit`, which takes its operands, in parts of the terms that are then added.
+// Emits a product in `parts` parts of its terms by `emit`, which takes the operands, and adds the
+// sums of the parts.
 template <typename EmitParts>
 void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands operands,
                  uint64_t parts, EmitParts emit) {
@@ -118,7 +122,8 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
       CeilDiv(static_cast<uint64_t>(product.n), tile.columns / (gated ? 2 : 1));
   const uint64_t rows = dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
                               : static_cast<uint64_t>(expert_tiles);
-  const uint64_t parts = PartsOfSums(plan, product, columns * rows, kTermsOnMatrixUnits);
+  const uint64_t parts =
+      PartsOfSums(plan, product, columns * rows, kTermsOnMatrixUnits, kCoopTerms / x_parts);
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     DispatchBuilder(plan,
                     kernels::MatMulCoop{.threads = tile.threads(),
@@ -135,12 +140,12 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
   });
 }
 
-// In f32.
+// Emits a GEMM in f32.
 void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
                    uint64_t tiles) {
   const WeightShape& shape = product.weight->shape();
   const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
-  const uint64_t parts = PartsOfSums(plan, product, columns * tiles, kTermsInF32);
+  const uint64_t parts = PartsOfSums(plan, product, columns * tiles, kTermsInF32, kMatVecChunk);
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     DispatchBuilder(plan,
                     kernels::MatMul{.threads = kTileThreads,

@@ -39,18 +39,15 @@ inline constexpr size_t kChunk = 256;
 
 static inline constexpr size_t PaddedLength(size_t k) { return (k + kChunk - 1) / kChunk * kChunk; }
 
-// Size of a row of k elements in bytes. That of a converted row is a multiple of 64. That of
-// kSplitBf16 is an odd multiple of 512: rows at distances of 2 or 4 KiB share a few sets of L1, and
-// a tile of 32 of them would not stay there while panels of weights pass.
+// Size of a row of k elements in bytes. That of a converted row is a multiple of 64. A row of
+// kSplitBf16 has an odd number of chunks of 512 bytes, the last one unused where one was added:
+// rows a multiple of 4 KiB apart would begin in the same sets of L1.
 static inline constexpr size_t ActivationRowBytes(ActivationFormat format, size_t k,
                                                   ActivationBits bits) {
   if (format == ActivationFormat::kFloat32) return k * sizeof(float);
   const size_t padded = PaddedLength(k);
   const size_t bytes = padded * PartCount(bits);
-  if (format == ActivationFormat::kSplitBf16) {
-    constexpr size_t kSpread = 512;  // of a chunk of 256 numbers
-    return bytes * 2 / kSpread % 2 == 0 ? bytes * 2 + kSpread : bytes * 2;
-  }
+  if (format == ActivationFormat::kSplitBf16) return (bytes / kChunk | 1) * kChunk * 2;
   return (bytes + padded / 2 + padded / 8 + 63) / 64 * 64;
 }
 

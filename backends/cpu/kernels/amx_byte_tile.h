@@ -116,7 +116,7 @@ class AmxByteTile {
  public:
   using Panel = TilePanel;
   static constexpr size_t kDepth = kPanelDepth;
-  static constexpr size_t kRows = kBlockRows;
+  static constexpr size_t kRows = kBlockRows;  // also the distance of sums in floats
   static constexpr size_t kMaxBatch = 16;
   static constexpr size_t kPanels = kTilePanels;
 

@@ -7,9 +7,9 @@ namespace rullama::cpu {
 
 // Weight rows that GEMM unpacks at a time. Their panels, some 100 KiB, stay in L2.
 inline constexpr size_t kBlockRows = 128;
-// The same on the matrix unit, which takes batch rows as fast as L3 brings them: with more weight
-// rows at a time each batch row comes less often. Panels are 256 KiB, and sums 512 KiB, of an L2 of
-// 2 MiB.
+// Weight rows that GEMM with bf16 numbers on the matrix unit unpacks at a time. It reads the batch
+// rows from L3 once for each block, so a larger block reads them less often. Panels take 256 KiB
+// and sums 512 KiB of an L2 of 2 MiB.
 inline constexpr size_t kSplitBlockRows = 256;
 // Batch rows whose sums GEMM keeps between two panel depths. With kBlockRows weight rows that is
 // 256 KiB, a fraction of L2.

@@ -213,6 +213,8 @@ TEST_P(MatMulTest, ComputesEveryBlockOfRows) {
   CheckProduct({DType::kQ4_K, 2 * kBlockRows + 37, 256, 9}, rng);
   CheckProduct({DType::kQ6_K, kBlockRows + 1, 1280, 40}, rng);
   CheckProduct({DType::kQ4_K, kSplitBlockRows + 37, 768, 130}, rng);
+  CheckProduct({DType::kF16, kSplitBlockRows + 37, 320, 130}, rng);
+  CheckProduct({DType::kQ6_K, kSplitBlockRows + 5, 256, kBatchBlock + 3}, rng);
 }
 
 TEST_P(MatMulTest, BatchRowsDoNotDependOnTheBatchSize) {

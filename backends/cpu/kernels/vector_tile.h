@@ -157,7 +157,7 @@ class VectorTile {
  public:
   using Panel = TilePanel;
   static constexpr size_t kDepth = kPanelDepth;
-  static constexpr size_t kRows = kBlockRows;
+  static constexpr size_t kRows = kBlockRows;  // also the distance of sums in floats
   static constexpr size_t kMaxBatch = kTileBatch;
   static constexpr size_t kPanels = kTilePanels;
 

@@ -1,7 +1,7 @@
 #version 460
 // Products of many rows with a matrix of weights: tiles of 64 rows and 64 results in shared memory,
 // 4 x 4 results for each of 256 invocations. Works everywhere; accumulates in f32. Workgroups in z
-// take parts of the terms, which sum_parts.comp adds.
+// sum a part of the terms each; sum_parts.kernel adds their sums.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul.args.glsl"

@@ -2,7 +2,7 @@
 // y = x W with W as it is stored, rows of W being the terms of the sums, on matrix units: expected
 // embeddings of many rows. x is in f16 (to_half.comp), weights are decoded to f16, sums are in f32.
 // A workgroup computes a tile of rows and columns in steps of 64 terms; one in z takes a part of
-// the terms, and sum_parts.comp adds the parts. k is a multiple of 64, n one of 128.
+// the terms, and sum_parts.kernel adds the parts. k is a multiple of 64, n one of 128.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_stored_coop.args.glsl"
