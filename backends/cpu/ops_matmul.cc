@@ -138,7 +138,7 @@ class GeGluLinearNode final : public PanelNode {
     const auto rows = static_cast<uint64_t>(x.Rows(context.MaxStep()));
     for (int worker = 0; worker < context.workers; ++worker) {
       up_y_.push_back(reinterpret_cast<float*>(
-          context.workspace.AllocateForOp(rows * gate_.BlockRows(rows) * sizeof(float))));
+          context.workspace.AllocateForOp(rows * up_.BlockRows(rows) * sizeof(float))));
     }
   }
 
@@ -162,7 +162,7 @@ class GeGluLinearNode final : public PanelNode {
   float* y_;
   Product gate_;
   Product up_;
-  std::vector<float*> up_y_;  // per worker: [rows of x][BlockRows()]
+  std::vector<float*> up_y_;  // per worker: [rows of x][up_.BlockRows()]
 };
 
 // y = x W with W [k, n] not transposed. Each item is a span of columns of W and a block of rows of
