@@ -113,7 +113,7 @@ Status MediaEncoder::Append(const TowerStep& step, SoftTokens& soft) {
     RL_ASSIGN_OR_RETURN(running, Start(soft.kind, LongestOf(soft.kind)));
   }
   for (const TowerStep::Input& input : step.inputs) {
-    RL_RETURN_IF_ERROR(running.session->SetInput(input.name, input.bytes));
+    RL_RETURN_IF_ERROR(running.session->SetInput(input.name, input.bytes()));
   }
   RL_RETURN_IF_ERROR(running.session->Run(AllRows(step.tokens)));
   const size_t first = soft.values.size();

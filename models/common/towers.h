@@ -10,12 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/base/media_kind.h"
@@ -37,16 +37,18 @@ inline constexpr std::string_view kSoftTokens = "soft";
 struct TowerStep {
   struct Input {
     std::string name;
-    std::vector<std::byte> bytes;  // of the input's type at T = tokens
+    std::variant<std::vector<float>, std::vector<int32_t>> values;  // of T = tokens
+
+    [[nodiscard]] std::span<const std::byte> bytes() const {
+      return std::visit([](const auto& v) { return std::as_bytes(std::span(v)); }, values);
+    }
   };
   int64_t tokens = 0;  // soft tokens that the medium gives
   std::vector<Input> inputs = {};
 
   template <typename T>
-  void Add(std::string name, std::span<const T> values) {
-    std::vector<std::byte> bytes(values.size_bytes());
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    inputs.push_back({std::move(name), std::move(bytes)});
+  void Add(std::string_view name, std::vector<T> values) {
+    inputs.push_back({std::string(name), std::move(values)});
   }
 };
 

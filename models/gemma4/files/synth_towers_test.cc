@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -180,14 +179,11 @@ std::vector<double> Encode(const GgufFile& file, const Tower& tower, const Tower
   for (const TowerStep::Input& input : step.inputs) {
     const TensorType& type = built.graph.type(built.graph.Find(input.name));
     const auto dims = reference::DimsAt(type, {.t = step.tokens, .r = 1});
-    if (type.dtype == DType::kI32) {
-      std::vector<int32_t> values(input.bytes.size() / sizeof(int32_t));
-      std::memcpy(values.data(), input.bytes.data(), input.bytes.size());
+    if (const auto* whole = std::get_if<std::vector<int32_t>>(&input.values)) {
       EXPECT_TRUE(interpreter.Bind(input.name,
-                                   reference::Tensor::I32(dims, {values.begin(), values.end()})));
+                                   reference::Tensor::I32(dims, {whole->begin(), whole->end()})));
     } else {
-      std::vector<float> values(input.bytes.size() / sizeof(float));
-      std::memcpy(values.data(), input.bytes.data(), input.bytes.size());
+      const auto& values = std::get<std::vector<float>>(input.values);
       EXPECT_TRUE(interpreter.Bind(input.name,
                                    reference::Tensor::F32(dims, {values.begin(), values.end()})));
     }

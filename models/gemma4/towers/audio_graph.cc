@@ -249,15 +249,15 @@ TowerStep MelInputs(const AudioConfig& config, std::span<const float> mel) {
   frames.resize(static_cast<size_t>(kFramesOfToken * step.tokens * config.inputs), 0);
   std::vector<float> valid(static_cast<size_t>(kConvStride * step.tokens), 0);
   std::fill_n(valid.begin(), HalfOf(count), 1.0F);
-  step.Add<float>(std::string(kFrames), frames);
-  step.Add<float>(std::string(kValid), valid);
+  step.Add(kFrames, std::move(frames));
+  step.Add(kValid, std::move(valid));
   return step;
 }
 
 TowerStep SoundInputs(const AudioConfig& config, std::span<const float> samples) {
   if (!config.unified) return MelInputs(config, LogMel(samples));
   TowerStep step{.tokens = AudioTokens(config, samples.size())};
-  step.Add<float>(std::string(kFrames), SoundFrames(samples));
+  step.Add(kFrames, SoundFrames(samples));
   return step;
 }
 

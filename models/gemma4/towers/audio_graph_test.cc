@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,8 +47,7 @@ class AudioRun {
   void Run(const TowerStep& step) {
     for (const TowerStep::Input& input : step.inputs) {
       const TensorType& type = built_.graph.type(built_.graph.Find(input.name));
-      std::vector<float> values(input.bytes.size() / sizeof(float));
-      std::memcpy(values.data(), input.bytes.data(), input.bytes.size());
+      const auto& values = std::get<std::vector<float>>(input.values);
       const Status bound = interpreter_.Bind(
           input.name, reference::Tensor::F32(reference::DimsAt(type, {.t = step.tokens, .r = 1}),
                                              {values.begin(), values.end()}));

@@ -217,14 +217,13 @@ Result<BlockGrid> FitPicture(const VisionConfig& config, uint32_t width, uint32_
 }
 
 TowerStep PictureInputs(const VisionConfig& config, const Picture& picture) {
-  const PicturePatches patches =
+  PicturePatches patches =
       CutPatches(picture, static_cast<uint32_t>(config.patch), static_cast<uint32_t>(config.pool));
   TowerStep step{.tokens = static_cast<int64_t>(patches.count()) / config.patches_per_token()};
-  const std::vector<int32_t> slots(patches.count(), 0);
-  step.Add(std::string(kPatches), std::span(patches.values));
-  step.Add(std::string(kPatchX), std::span(patches.x));
-  step.Add(std::string(kPatchY), std::span(patches.y));
-  if (!config.unified) step.Add(std::string(kPatchSlot), std::span(slots));
+  if (!config.unified) step.Add(kPatchSlot, std::vector<int32_t>(patches.count(), 0));
+  step.Add(kPatches, std::move(patches.values));
+  step.Add(kPatchX, std::move(patches.x));
+  step.Add(kPatchY, std::move(patches.y));
   return step;
 }
 
