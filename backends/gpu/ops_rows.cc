@@ -121,10 +121,11 @@ void Rope(PlanBuilder& plan) {
   const rl_value& y = plan.Result();
   const Prologue* norm = plan.prologue();
   const int64_t heads = y.dims[1].constant;
+  const uint32_t threads = ThreadsFor(plan, Last(y));
+  const auto rows = static_cast<uint64_t>(plan.MaxRows(y) * heads);
+  const uint64_t pairs = rows * static_cast<uint64_t>(Last(y)) / 2;
   DispatchBuilder(
-      plan,
-      kernels::Rope{
-          .threads = ThreadsFor(plan, Last(y)), .norm = norm != nullptr, .half = CastsToHalf(plan)},
+      plan, kernels::Rope{.threads = threads, .norm = norm != nullptr, .half = CastsToHalf(plan)},
       {.x = norm != nullptr ? norm->x : plan.InputIndex(operands::Rope::x),
        .pos = plan.InputIndex(operands::Rope::pos),
        .rates = RopeRates(plan, plan.op()),
@@ -135,7 +136,7 @@ void Rope(PlanBuilder& plan) {
        .dim = Last(y),
        .half_rot = RotatedPairs(plan.op()),
        .eps = norm != nullptr ? norm->norm_eps : 0})
-      .Emit(static_cast<uint64_t>(plan.MaxRows(y) * heads));
+      .Emit(norm != nullptr ? rows : std::min(rows, CeilDiv(pairs, threads)));
 }
 
 void RmsNorm(PlanBuilder& plan) {

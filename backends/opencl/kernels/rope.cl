@@ -1,5 +1,6 @@
 // Rotary embedding, after an optional RMS norm of each head: the two follow each other in a model
-// and read the same few values. One work-group for each head of each row.
+// and read the same few values. One work-group for each head of each row; without the norm,
+// work-items take a pair each, of any head.
 #include "common.cl"
 #include "rope.args"
 #include "math.kernel"
@@ -11,29 +12,47 @@
 #define STORE(i, value) AT(float, y)[i] = value
 #endif
 
+// Cosine and sine of the angle of pair `i` of a head.
+#define TURN_OF(head, i) CosSin(Turns(AT(uint, pos)[(head) / push.heads], AT(uint2, rates)[i]))
+
+#define ROTATE(at, a, b, turn)                \
+  STORE(at, (a) * (turn).x - (b) * (turn).y); \
+  STORE((at) + push.half_rot, (a) * (turn).y + (b) * (turn).x)
+
 KERNEL(rope) {
-  __local float shared[THREADS];
   const uint count = ROWS_OF(rows) * push.heads;
+#if !kNorm
+  const uint me = GROUP * THREADS + ME, all = GROUPS * THREADS;
+  const uint others = push.dim - 2 * push.half_rot;
+  __global const float* x = AT(float, x);
+  for (uint pair = me; pair < count * push.half_rot; pair += all) {
+    const uint head = pair / push.half_rot, i = pair % push.half_rot;
+    const size_t at = (size_t)head * push.dim + i;
+    const float2 turn = TURN_OF(head, i);
+    ROTATE(at, x[at], x[at + push.half_rot], turn);
+  }
+  for (uint other = me; other < count * others; other += all) {
+    const size_t at = (size_t)(other / others) * push.dim + 2 * push.half_rot + other % others;
+    STORE(at, x[at]);
+  }
+#else
+  __local float shared[THREADS];
   const bool weighted = !IS_NULL(weight);
   __global const float* weight = AT(float, weight);
   for (uint head = GROUP; head < count; head += GROUPS) {
     const size_t first = (size_t)head * push.dim;
     __global const float* x = AT(float, x) + first;
-    float factor = 1.0f;
-#if kNorm
-    factor = 1.0f / sqrt(GroupSum(MySum(x, push.dim, true), shared) / (float)push.dim + push.eps);
-#endif
-    const uint pos = AT(uint, pos)[head / push.heads];
+    const float factor =
+        1.0f / sqrt(GroupSum(MySum(x, push.dim, true), shared) / (float)push.dim + push.eps);
     FOR_MINE(i, push.half_rot) {
       const uint j = i + push.half_rot;
-      const float2 turn = CosSin(Turns(pos, AT(uint2, rates)[i]));
       float a = x[i] * factor, b = x[j] * factor;
       if (weighted) {
         a *= weight[i];
         b *= weight[j];
       }
-      STORE(first + i, a * turn.x - b * turn.y);
-      STORE(first + j, a * turn.y + b * turn.x);
+      const float2 turn = TURN_OF(head, i);
+      ROTATE(first + i, a, b, turn);
     }
     for (uint i = 2 * push.half_rot + ME; i < push.dim; i += THREADS) {
       float a = x[i] * factor;
@@ -41,4 +60,5 @@ KERNEL(rope) {
       STORE(first + i, a);
     }
   }
+#endif
 }

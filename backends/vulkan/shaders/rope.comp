@@ -1,6 +1,7 @@
 #version 460
 // Rotary embedding, after an optional RMS norm of each head: the two follow each other in a model
-// and read the same few values. One workgroup for each head of each row.
+// and read the same few values. One workgroup for each head of each row; without the norm,
+// invocations take a pair each, of any head.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "rope.args.glsl"
@@ -15,33 +16,54 @@ void Store(uint i, float value) {
   }
 }
 
+// Cosine and sine of the angle of pair `i` of a head.
+vec2 TurnOf(uint head, uint i) {
+  const uint pos = uint(I32(p.pos).v[head / p.heads]);
+  return CosSin(Turns(pos, uvec2(U32(p.rates).v[2 * i], U32(p.rates).v[2 * i + 1])));
+}
+
+void Rotate(uint at, float a, float b, vec2 turn) {
+  Store(at, a * turn.x - b * turn.y);
+  Store(at + p.half_rot, a * turn.y + b * turn.x);
+}
+
+void RotatePairs(uint heads) {
+  const uint me = GROUP.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+  const uint all = GROUPS.x * gl_WorkGroupSize.x, others = p.dim - 2 * p.half_rot;
+  for (uint pair = me; pair < heads * p.half_rot; pair += all) {
+    const uint head = pair / p.half_rot, i = pair % p.half_rot, at = head * p.dim + i;
+    Rotate(at, F32(p.x).v[at], F32(p.x).v[at + p.half_rot], TurnOf(head, i));
+  }
+  for (uint other = me; other < heads * others; other += all) {
+    const uint at = other / others * p.dim + 2 * p.half_rot + other % others;
+    Store(at, F32(p.x).v[at]);
+  }
+}
+
 void main() {
   const uint count = At(p.rows, Step(p.step)) * p.heads;
+  if (kNorm == 0) {
+    RotatePairs(count);
+    return;
+  }
   const bool weighted = !IsNull(p.weight);
   for (uint head = GROUP.x; head < count; head += GROUPS.x) {
     const uint first = head * p.dim;
-    float factor = 1.0;
-    if (kNorm != 0) {
-      float sum = 0.0;
-      for (uint i = gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
-        const float x = F32(p.x).v[first + i];
-        sum += x * x;
-      }
-      factor = 1.0 / sqrt(WorkgroupSum(sum) / float(p.dim) + p.eps);
+    float sum = 0.0;
+    for (uint i = gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
+      const float x = F32(p.x).v[first + i];
+      sum += x * x;
     }
-    const uint pos = uint(I32(p.pos).v[head / p.heads]);
+    const float factor = 1.0 / sqrt(WorkgroupSum(sum) / float(p.dim) + p.eps);
     for (uint i = gl_LocalInvocationID.x; i < p.half_rot; i += gl_WorkGroupSize.x) {
       const uint j = i + p.half_rot;
-      const uvec2 rate = uvec2(U32(p.rates).v[2 * i], U32(p.rates).v[2 * i + 1]);
-      const vec2 turn = CosSin(Turns(pos, rate));
       float a = F32(p.x).v[first + i] * factor;
       float b = F32(p.x).v[first + j] * factor;
       if (weighted) {
         a *= F32(p.weight).v[i];
         b *= F32(p.weight).v[j];
       }
-      Store(first + i, a * turn.x - b * turn.y);
-      Store(first + j, a * turn.y + b * turn.x);
+      Rotate(first + i, a, b, TurnOf(head, i));
     }
     for (uint i = 2 * p.half_rot + gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
       float a = F32(p.x).v[first + i] * factor;
