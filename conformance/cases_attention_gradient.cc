@@ -111,7 +111,9 @@ class FreshCase {
 
   Case Finish(OpKind kind, const std::vector<std::string>& operands, const OpAttrs& attrs) {
     const std::vector<ValueId> ids = Ids(operands);
-    return OneOp(std::move(b_), kind, ids, attrs, ToleranceClass::kContraction);
+    const bool is_tower = kind == OpKind::kAttention && setup_.mask == RL_MASK_CANVAS;
+    return OneOp(std::move(b_), kind, ids, attrs,
+                 is_tower ? ToleranceClass::kHalfFactors : ToleranceClass::kContraction);
   }
 
   static constexpr float kScale = 0.7F;

@@ -8,7 +8,8 @@ namespace rullama::conformance {
 namespace {
 
 ToleranceClass ToleranceClassOf(DType dtype) {
-  return IsBlockType(dtype) ? ToleranceClass::kBlocks : ToleranceClass::kContraction;
+  if (IsBlockType(dtype)) return ToleranceClass::kBlocks;
+  return dtype == DType::kF16 ? ToleranceClass::kHalfFactors : ToleranceClass::kContraction;
 }
 
 // Lengths of a row of weights of this type: one block, several, a count of blocks that no vector

@@ -508,7 +508,9 @@ Bounds BoundsOf(ToleranceClass tolerance, Activations activations) {
       // A step is 2^-10 of the element; few elements are so near the middle between two.
       return {1e-7, 0x1p-10 + 1e-5, 1e-6};
     case ToleranceClass::kContraction:
-      return {1e-10, 1e-5, 1e-6};
+      return BlockBounds(Activations::kFloat);
+    case ToleranceClass::kHalfFactors:
+      return BlockBounds(activations == Activations::kFloat16 ? activations : Activations::kFloat);
     case ToleranceClass::kBlocks:
       return BlockBounds(activations);
     case ToleranceClass::kComposite: {

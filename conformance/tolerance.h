@@ -19,11 +19,13 @@ enum class ToleranceClass {
   kRounding,     // a few roundings of f32, functions within 2 ulp
   kHalf,         // the same on the grid of f16, where a rounding may make one step
   kContraction,  // sums of products in f32
+  kHalfFactors,  // the same, and a backend that rounds activations to f16 may do so
   kBlocks,       // the same with block weights, whose activations a backend may quantise
   kComposite,    // a chain of the above, where errors of one part are inputs of the next
 };
 
 // The precision of activations that are multiplied with block weights; the manifest states it.
+// kFloat16 also allows f16 factors of products with f16 weights and of attention without a cache.
 enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
 
 struct Bounds {

@@ -70,15 +70,15 @@ void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
             static_cast<uint64_t>((a.rows + rows - 1) / rows));
 }
 
-// Heads of keys or values in two parts of f16, each padded to whole matrices.
-HalfRows HalfHeads(PlanBuilder& plan, uint32_t value) {
+// Heads of keys or values in `parts` parts of f16, each padded to whole matrices.
+HalfRows HalfHeads(PlanBuilder& plan, uint32_t value, uint32_t parts) {
   const rl_value& heads = plan.graph().value(value);
   return EmitToHalf(plan, {.value = value},
                     {.rows = heads.dims[0],
                      .times = heads.dims[1].constant,
                      .columns = Last(heads),
                      .padded = RoundUp(static_cast<uint64_t>(Last(heads)), kMatrix),
-                     .parts = 2});
+                     .parts = parts});
 }
 
 void GiveBack(PlanBuilder& plan, const HalfRows& half) {
@@ -95,7 +95,8 @@ void EmitFreshCoop(PlanBuilder& plan, const AttentionShape& a, const HalfRows& k
                                               .kv_heads = a.kv_heads,
                                               .dim = a.dim,
                                               .slots = a.slots,
-                                              .scale = a.scale},
+                                              .scale = a.scale,
+                                              .parts = keys.parts},
                   {.q = plan.InputIndex(Attention::q),
                    .keys = keys.rows,
                    .values = values.rows,
@@ -129,8 +130,9 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
   const bool narrow = tuning.cooperative_matrix && tuning.special_kernels && a.canvas &&
                       a.rows >= kMinRows && a.dim <= kMaxFreshDim;
   if (a.type != DType::kF32 || has_old || (!narrow && !FitsCoop(tuning, a))) return false;
-  const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new));
-  const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new));
+  const uint32_t parts = narrow && !tuning.precise_products ? 1 : 2;
+  const HalfRows keys = HalfHeads(plan, plan.InputIndex(Attention::k_new), parts);
+  const HalfRows values = HalfHeads(plan, plan.InputIndex(Attention::v_new), parts);
   if (narrow) {
     EmitFreshCoop(plan, a, keys, values);
   } else {
@@ -139,7 +141,7 @@ bool FreshAttentionOnMatrixUnits(PlanBuilder& plan) {
     args.v_new = values.rows;
     args.k_state = keys.factors;
     args.v_state = values.factors;
-    EmitCoop(plan, a, {.parts = 2}, args);
+    EmitCoop(plan, a, {.parts = parts}, args);
   }
   GiveBack(plan, keys);
   GiveBack(plan, values);
@@ -163,7 +165,7 @@ bool AttentionStatsOnMatrixUnits(PlanBuilder& plan) {
                          .scale = attrs.scale,
                          .type = TypeOf(k)};
   if (!FitsCoop(plan.tuning(), a)) return false;
-  const HalfRows keys = HalfHeads(plan, plan.InputIndex(In::k_new));
+  const HalfRows keys = HalfHeads(plan, plan.InputIndex(In::k_new), 2);
   EmitCoop(plan, a, {.parts = 2, .stats = true},
            {.q = plan.InputIndex(In::q),
             .k_new = keys.rows,

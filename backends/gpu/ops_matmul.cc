@@ -56,18 +56,16 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
 
 // The f16 numbers whose sum stands for a value of x in a product with weights of this type on
 // matrix units; 0: the product is computed in f32. Block weights lose less in f16 than their
-// quantisation lost, and so does x in one f16 number. Where a graph trains a mixture of experts, x
-// has two, because a small error may choose another expert. f16 weights lose nothing in f16, so x
-// has two there too. bf16 and f32 do not fit f16.
+// quantisation lost, and f16 weights lose nothing; x loses 2^-12 of a value. Where a graph trains a
+// mixture of experts, x has two numbers, because a small error may choose another expert. bf16 and
+// f32 do not fit f16.
 uint32_t MatrixUnitParts(const PlanBuilder& plan, const WeightShape& shape) {
   if (!plan.tuning().cooperative_matrix) return 0;
-  if (IsBlockType(shape.dtype)) {
-    if (shape.columns % kCoopTerms != 0) return 0;
-    return plan.LossDependsOnExperts() ? 2 : 1;
-  }
+  const uint32_t parts = plan.tuning().precise_products || plan.LossDependsOnExperts() ? 2 : 1;
+  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0 ? parts : 0;
   // A single row is not padded to whole steps.
   const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
-  return shape.dtype == DType::kF16 && fits ? 2 : 0;
+  return shape.dtype == DType::kF16 && fits ? parts : 0;
 }
 
 // Terms worth a workgroup of their own: on matrix units, and in f32.

@@ -32,6 +32,7 @@ struct Settings {
   Form form;
   bool cache;
   bool tensor_cores;
+  bool precise_products = false;
   bool profile = false;
   uint64_t weight_piece = 0;  // bytes
 };
@@ -77,13 +78,16 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
                            "tensor cores of NVIDIA's, of compute capability 8.0 or later");
     } else if (option.key == "weight_piece") {
       settings.weight_piece = gpu::ParseBytes(option, gpu::kMinPiece, can.max_allocation);
+    } else if (option.key == "precise_products") {
+      settings.precise_products = gpu::ParseSwitch(option);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else {
-      throw sdk::Error(RL_INVALID_ARGUMENT,
-                       "unknown option '" + option.key +
-                           "'; the opencl backend knows: cache, kernels, profile, tensor_cores, "
-                           "weight_piece");
+      throw sdk::Error(
+          RL_INVALID_ARGUMENT,
+          "unknown option '" + option.key +
+              "'; the opencl backend knows: cache, kernels, precise_products, profile, "
+              "tensor_cores, weight_piece");
     }
   }
   for (const sdk::Option& option : options) {
@@ -110,6 +114,7 @@ gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.subgroups = settings.form == Form::kNvidia;
   tuning.subgroup_size = tuning.subgroups ? kWarp : 1;
   tuning.cooperative_matrix = tuning.subgroups && settings.tensor_cores;
+  tuning.precise_products = settings.precise_products;
   tuning.wide = static_cast<uint32_t>(std::min<size_t>(
       tuning.subgroups ? kWideThreadsOfNvidia : kWideThreads, std::bit_floor(can.max_work_group)));
   tuning.few_groups = kGroupsOfUnit * can.compute_units;

@@ -40,6 +40,7 @@ struct Settings {
   bool cooperative_matrix;
   bool integer_dot;
   bool persistent;
+  bool precise_products = false;
   bool profile = false;
   uint64_t weight_piece = 0;  // bytes
 };
@@ -64,6 +65,8 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
                                              "memory model of Vulkan, or no subgroup arithmetic");
     } else if (option.key == "weight_piece") {
       settings.weight_piece = gpu::ParseBytes(option, gpu::kMinPiece, can.max_allocation);
+    } else if (option.key == "precise_products") {
+      settings.precise_products = gpu::ParseSwitch(option);
     } else if (option.key == "profile") {
       settings.profile = gpu::ParseSwitch(option);
     } else if (option.key == "subgroups") {
@@ -74,8 +77,8 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
-                                                "integer_dot, persistent, profile, subgroups, "
-                                                "weight_piece");
+                                                "integer_dot, persistent, precise_products, "
+                                                "profile, subgroups, weight_piece");
     }
   }
   if (!settings.subgroups) {
@@ -98,6 +101,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
   tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == kCoopSubgroup &&
                               tuning.shared_bytes >= kCoopSharedBytes;
+  tuning.precise_products = settings.precise_products;
   tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();
   tuning.row_kernels = tuning.subgroups && (tuning.integer_dot || tuning.software);

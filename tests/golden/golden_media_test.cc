@@ -25,6 +25,8 @@ constexpr int64_t kTextWidth = 256;
 // Relative L2, from the README of the goldens.
 constexpr double kF32Tolerance = 1e-5;
 constexpr double kF32SoundTolerance = 2e-5;
+// Products of GPUs round activations to f16, unless the option precise_products is on.
+constexpr double kF16Tolerance = 1e-3;
 
 // A file of towers, and what the goldens of its prefix say of one medium.
 struct TowerCase {
@@ -63,13 +65,13 @@ Picture PixelsOf(const nlohmann::json& medium) {
 // The towers of a file on one backend.
 class OpenedTowers {
  public:
-  OpenedTowers(const Backend& backend, const TowerCase& tower)
+  OpenedTowers(const Backend& backend, const TowerCase& tower,
+               std::vector<std::pair<std::string, std::string>> options = {})
       : prefix_(tower.prefix),
         file_(OpenTowerFile(tower)),
         towers_(Must(gemma4::ReadTowers(file_, kTextWidth))) {
     registry_.RegisterBuiltIn("reference", ReferencePluginQuery);
-    std::vector<std::pair<std::string, std::string>> options;
-    if (backend.name == "cpu") options = {{"threads", "2"}};
+    if (backend.name == "cpu") options.emplace_back("threads", "2");
     device_ = Must(Must(registry_.Find(backend.name))->Open(0, options));
     encoder_.emplace(towers_, file_, std::vector<Device*>{device_.get()}, PlacementPolicy{});
   }
@@ -133,8 +135,15 @@ void ExpectEachKind(const Backend& backend, double tolerance) {
 }
 
 TEST(GoldenMedia, PicturesOnTheReference) { ExpectEachKind({"reference", ""}, 2e-6); }
-TEST(GoldenMedia, PicturesOnVulkan) { ExpectEachKind(Vulkan(), kF32Tolerance); }
-TEST(GoldenMedia, PicturesOnOpenCl) { ExpectEachKind(OpenCl(), kF32Tolerance); }
+TEST(GoldenMedia, PicturesOnVulkan) { ExpectEachKind(Vulkan(), kF16Tolerance); }
+TEST(GoldenMedia, PicturesOnOpenCl) { ExpectEachKind(OpenCl(), kF16Tolerance); }
+
+TEST(GoldenMedia, PrecisePicturesOnGpus) {
+  for (const Backend& backend : {Vulkan(), OpenCl()}) {
+    OpenedTowers(backend, kDense, {{"precise_products", "on"}})
+        .ExpectPicture("wide-palette", kF32Tolerance);
+  }
+}
 
 }  // namespace
 }  // namespace rullama::golden

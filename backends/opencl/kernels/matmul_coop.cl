@@ -160,7 +160,9 @@ KERNEL(matmul_coop) {
       UNROLL for (uint i = 0; i < kOwnChunks; ++i) {
         const uint piece = next * kPieces + OWN(i) % kPieces;
 #if kHalfWeights
-        weight_vector[i] = Load128(weight_row[i], piece * 16);
+        // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
+        const bool is_there = piece < push.stride / 16;
+        weight_vector[i] = is_there ? Load128(weight_row[i], piece * 16) : (uint4)(0);
 #else
         weight_chunk[i] = Load(weight_row[i], piece);
 #endif

@@ -1,9 +1,10 @@
 #version 460
 // Attention of the rows of a step among themselves on matrix units: the same as attention.comp for
 // the canvas mask, no old rows, and keys and values in f32. Queries, keys, values and weights are
-// sums of two f16 numbers each, whose three larger products are computed; to_half.comp has made
-// those of keys and values. A workgroup of four subgroups takes 64 query rows of a head and goes
-// through the keys in tiles of 32 with a running softmax; each subgroup has 16 of the rows.
+// f16 numbers, or sums of two with two parts, whose three larger products are computed;
+// to_half.comp has made those of keys and values. A workgroup of four subgroups takes 64 query rows
+// of a head and goes through the keys in tiles with a running softmax; each subgroup has 16 of the
+// rows.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -20,29 +21,31 @@ const uint kLanes = 32;
 const uint kSubgroups = 4;
 const uint kThreads = kSubgroups * kLanes;
 const uint kRows = kSubgroups * kMatrix;
-const uint kKeys = 32;  // of a tile
+const uint kKeys = 64 / kParts;  // of a tile
 const uint kKeyMatrices = kKeys / kMatrix;
 const uint kDimMatrices = (kDim + kMatrix - 1) / kMatrix;  // dims beyond kDim are 0
 
 // In vectors of 8 f16 or 4 f32; odd, so that rows begin in different banks.
 const uint kVectors = kDimMatrices * kMatrix / 8;
 const uint kPitch = kVectors + 1;
-// A row of scores in f32, in whose place come its weights: high parts, low parts. A factor of the
-// row follows, as 16 equal numbers.
-const uint kFactorAt = kKeys / 4;
-const uint kScorePitch = kFactorAt + kMatrix / 4 + 1;
+// A row of scores in f32, in whose place come its weights: high parts, low parts. Behind these
+// comes a factor of the row, as 16 equal numbers.
+const uint kFactorAt = kParts * kKeys / 8;
+const uint kScoreVectors = kKeys / 4, kWeightVectors = kFactorAt + kMatrix / 4;
+const uint kScorePitch = (kScoreVectors > kWeightVectors ? kScoreVectors : kWeightVectors) + 1;
 
 // Where the high and low parts of keys and of values begin. In the beginning, those of the queries.
+// With one part there are no low ones.
+const bool kTwoParts = kParts == 2;
 const uint kKeyHigh = 0, kKeyLow = kKeys * kPitch;
-const uint kValueHigh = 2 * kKeyLow, kValueLow = 3 * kKeyLow;
+const uint kValueHigh = kParts * kKeyLow, kValueLow = kValueHigh + kKeyLow;
 const uint kQueryLow = kRows * kPitch;
-shared uvec4 shared_rows[4 * kKeys * kPitch];
+shared uvec4 shared_rows[2 * kParts * kKeys * kPitch];
 shared uvec4 shared_score[kRows * kScorePitch];
 shared int shared_slot[kRows];  // of a query row; -1: no such row
-shared int shared_key_slot[kKeys];
 shared float shared_query_unit[kRows];
-shared float shared_key_unit[kKeys];
-shared float shared_value_unit[kKeys];
+shared vec4 shared_key_unit[kKeys / 4];  // 0: no row sees the key
+shared vec4 shared_value_unit[kKeys / 4];
 
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
 #define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
@@ -55,6 +58,9 @@ float result_unit;  // the factor of all results
 
 uint me;
 uint first_row, head, kv_head;
+
+// A pair of values in f16, and with two parts what is left of them.
+uvec2 PartsOf(vec2 pair) { return kTwoParts ? HighLow(pair) : uvec2(packHalf2x16(pair), 0); }
 
 // ---- eight dims of a row ------------------------------------------------------------------------
 
@@ -82,12 +88,12 @@ void StoreEight(const Eight e, float unit, uint high_at, uint low_at) {
   uvec4 high, low;
   [[unroll]] for (uint i = 0; i < 4; ++i) {
     const vec2 pair = (i & 1) == 0 ? e.x[i / 2].xy : e.x[i / 2].zw;
-    const uvec2 parts = HighLow(pair * down);
+    const uvec2 parts = PartsOf(pair * down);
     high[i] = parts.x;
     low[i] = parts.y;
   }
   shared_rows[high_at] = high;
-  shared_rows[low_at] = low;
+  if (kTwoParts) shared_rows[low_at] = low;
 }
 
 // ---- queries ------------------------------------------------------------------------------------
@@ -109,7 +115,7 @@ void LoadQueries(uint rows) {
   [[unroll]] for (uint d = 0; d < kDimMatrices; ++d) {
     const uint at = gl_SubgroupID * kMatrix * kPitch + d * (kMatrix / 8);
     coopMatLoadNV(query_high[d], shared_rows, at, kPitch, false);
-    coopMatLoadNV(query_low[d], shared_rows, kQueryLow + at, kPitch, false);
+    if (kTwoParts) coopMatLoadNV(query_low[d], shared_rows, kQueryLow + at, kPitch, false);
   }
 }
 
@@ -130,46 +136,46 @@ void Prepare(uint rows) {
 // ---- keys and values ----------------------------------------------------------------------------
 
 // Rows of a key or a value: its high part, then its low part.
-const uint kTileVectors = 2 * kKeys * kVectors;
+const uint kRowVectors = kParts * kVectors;
+const uint kTileVectors = kKeys * kRowVectors;
 const uint kOwn = (kTileVectors + kThreads - 1) / kThreads;  // vectors of an invocation
 uvec4 own_key[kOwn], own_value[kOwn];
-int own_slot;
+int own_slot[kOwn];  // of the key that a vector is from
 float own_key_unit, own_value_unit;
 
-// Keys of other slots, and those that are not there, are rows of zeros: what memory has there may
-// be anything.
+// Loads a row more than once rather than wait for a slot: StoreTile() looks at what is of use.
 void LoadTile(uint first_key, uint count, int slot) {
-  own_slot = -1;
-  own_key_unit = own_value_unit = 0.0;
-  if (me < kKeys && first_key + me < count && I32(p.kv_slot).v[first_key + me] == slot) {
-    const uint row = (first_key + me) * kKvHeads + kv_head;
-    own_slot = slot;
-    own_key_unit = F32(p.key_units).v[row];
-    own_value_unit = F32(p.value_units).v[row];
+  const uint last = max(count, 1) - 1;
+  if (me < kKeys) {
+    const uint key = min(first_key + me, last), row = key * kKvHeads + kv_head;
+    const bool is_seen = first_key + me < count && I32(p.kv_slot).v[key] == slot;
+    own_key_unit = is_seen ? F32(p.key_units).v[row] : 0.0;
+    own_value_unit = is_seen ? F32(p.value_units).v[row] : 0.0;
   }
   [[unroll]] for (uint i = 0; i < kOwn; ++i) {
-    const uint index = me + i * kThreads, key = first_key + index / (2 * kVectors);
-    own_key[i] = own_value[i] = uvec4(0);
-    if (index >= kTileVectors || key >= count || I32(p.kv_slot).v[key] != slot) continue;
-    const uint row = key * kKvHeads + kv_head, at = index % (2 * kVectors);
-    own_key[i] = U32x4(AdvanceBy(p.keys, row, kVectors * 32)).v[at];
-    own_value[i] = U32x4(AdvanceBy(p.values, row, kVectors * 32)).v[at];
+    const uint index = me + i * kThreads, wanted = first_key + index / kRowVectors;
+    const uint key = min(wanted, last), row = key * kKvHeads + kv_head, at = index % kRowVectors;
+    own_slot[i] = wanted < count ? I32(p.kv_slot).v[key] : -1;
+    own_key[i] = U32x4(AdvanceBy(p.keys, row, kRowVectors * 16)).v[at];
+    own_value[i] = U32x4(AdvanceBy(p.values, row, kRowVectors * 16)).v[at];
   }
 }
 
-void StoreTile() {
+// Keys of other slots, and those that are not there, become rows of zeros: what memory has there
+// may be anything.
+void StoreTile(int slot) {
   [[unroll]] for (uint i = 0; i < kOwn; ++i) {
     const uint index = me + i * kThreads;
     if (index >= kTileVectors) continue;
-    const uint part = index / kVectors % 2;
-    const uint at = index / (2 * kVectors) * kPitch + index % kVectors + part * kKeyLow;
-    shared_rows[kKeyHigh + at] = own_key[i];
-    shared_rows[kValueHigh + at] = own_value[i];
+    const uint part = index / kVectors % kParts;
+    const uint at = index / kRowVectors * kPitch + index % kVectors + part * kKeyLow;
+    const bool is_seen = own_slot[i] == slot;
+    shared_rows[kKeyHigh + at] = is_seen ? own_key[i] : uvec4(0);
+    shared_rows[kValueHigh + at] = is_seen ? own_value[i] : uvec4(0);
   }
   if (me < kKeys) {
-    shared_key_slot[me] = own_slot;
-    shared_key_unit[me] = own_key_unit;
-    shared_value_unit[me] = own_value_unit;
+    shared_key_unit[me / 4][me & 3] = own_key_unit;
+    shared_value_unit[me / 4][me & 3] = own_value_unit;
   }
 }
 
@@ -185,9 +191,11 @@ void Scores() {
       const uint at = n * kMatrix * kPitch + d * (kMatrix / 8);
       Factors high, low;
       coopMatLoadNV(high, shared_rows, kKeyHigh + at, kPitch, true);
-      coopMatLoadNV(low, shared_rows, kKeyLow + at, kPitch, true);
-      sum = coopMatMulAddNV(query_low[d], high, sum);
-      sum = coopMatMulAddNV(query_high[d], low, sum);
+      if (kTwoParts) {
+        coopMatLoadNV(low, shared_rows, kKeyLow + at, kPitch, true);
+        sum = coopMatMulAddNV(query_low[d], high, sum);
+        sum = coopMatMulAddNV(query_high[d], low, sum);
+      }
       sum = coopMatMulAddNV(query_high[d], high, sum);
     }
     coopMatStoreNV(sum, shared_score, ScoreRow() + n * (kMatrix / 4), kScorePitch, false);
@@ -204,52 +212,60 @@ void StoreFactor(uint row_at, float factor) {
   }
 }
 
+// One factor is enough for the hardware's exponential; two parts want more of it.
+float Exponential(float x) { return kTwoParts ? ExpOfNegative(x) : exp2(x * 1.44269504); }
+
+// Vector `j` of half of a row of scores. The halves take turns of four vectors, which lie in banks
+// of their own.
+uint ScoreVector(uint half_row, uint j) { return j / 4 * 8 + half_row * 4 + j % 4; }
+
 // Weights in place of scores. Two invocations share a row, each with half of the keys.
-void Softmax() {
+void Softmax(int slot) {
   const uint row = gl_SubgroupID * kMatrix + gl_SubgroupInvocationID / 2;
   const uint half_row = gl_SubgroupInvocationID % 2, row_at = row * kScorePitch;
-  const uint kOwnKeys = kKeys / 2;
+  const uint kOwnVectors = kKeys / 8;
+  const bool sees = shared_slot[row] == slot;
   const float query_unit = shared_query_unit[row];
-  const int slot = shared_slot[row];
-  float score[kOwnKeys];
-  float most = running_max;
-  [[unroll]] for (uint i = 0; i < kOwnKeys; ++i) {
-    const uint bits = shared_score[row_at + half_row * (kOwnKeys / 4) + i / 4][i & 3];
-    const uint key = half_row * kOwnKeys + i;
-    const bool sees = slot >= 0 && shared_key_slot[key] == slot;
-    const float unit = query_unit * shared_key_unit[key];
-    score[i] = sees ? uintBitsToFloat(bits) * unit : -kInfinity;
-    most = max(most, score[i]);
+  vec4 score[kOwnVectors];
+  vec4 most4 = vec4(running_max), unit4 = vec4(result_unit);
+  [[unroll]] for (uint j = 0; j < kOwnVectors; ++j) {
+    const uint at = ScoreVector(half_row, j);
+    const vec4 key_unit = shared_key_unit[at];
+    const vec4 scores = uintBitsToFloat(shared_score[row_at + at]) * (query_unit * key_unit);
+    score[j] = mix(vec4(-kInfinity), scores, greaterThan(sees ? key_unit : vec4(0), vec4(0)));
+    most4 = max(most4, score[j]);
+    // Values come in units of their own, and results have the largest unit so far.
+    unit4 = max(unit4, shared_value_unit[at]);
   }
+  const vec2 most2 = max(most4.xy, most4.zw), unit2 = max(unit4.xy, unit4.zw);
+  float most = max(most2.x, most2.y), unit_now = max(unit2.x, unit2.y);
   most = max(most, subgroupShuffleXor(most, 1));
-  // Values come in units of their own, and results have the largest unit so far.
-  float unit_now = result_unit;
-  [[unroll]] for (uint i = 0; i < kOwnKeys; ++i) {
-    unit_now = max(unit_now, shared_value_unit[half_row * kOwnKeys + i]);
-  }
   unit_now = max(unit_now, subgroupShuffleXor(unit_now, 1));
   const float down = kLargestWeight * Inverse(unit_now);
-  float sum = 0.0;
-  uvec4 high[kOwnKeys / 8], low[kOwnKeys / 8];
-  [[unroll]] for (uint i = 0; i < kOwnKeys; i += 2) {
-    vec2 weight;
-    [[unroll]] for (uint j = 0; j < 2; ++j) {
-      weight[j] = score[i + j] == -kInfinity ? 0.0 : ExpOfNegative(score[i + j] - most);
-      sum += weight[j];
-      weight[j] *= shared_value_unit[half_row * kOwnKeys + i + j] * down;
-    }
-    const uvec2 parts = HighLow(weight);
-    high[i / 8][i % 8 / 2] = parts.x;
-    low[i / 8][i % 8 / 2] = parts.y;
+  const float base = most == -kInfinity ? 0.0 : most;
+  vec4 sum4 = vec4(0);
+  uvec4 high[kOwnVectors / 2], low[kOwnVectors / 2];
+  [[unroll]] for (uint j = 0; j < kOwnVectors; ++j) {
+    vec4 weight;
+    [[unroll]] for (uint i = 0; i < 4; ++i) weight[i] = Exponential(score[j][i] - base);
+    sum4 += weight;
+    weight *= shared_value_unit[ScoreVector(half_row, j)] * down;
+    const uvec2 first = PartsOf(weight.xy), second = PartsOf(weight.zw);
+    high[j / 2][j % 2 * 2] = first.x;
+    high[j / 2][j % 2 * 2 + 1] = second.x;
+    low[j / 2][j % 2 * 2] = first.y;
+    low[j / 2][j % 2 * 2 + 1] = second.y;
   }
-  const float factor = running_max == -kInfinity ? 0.0 : ExpOfNegative(running_max - most);
+  const vec2 sum2 = sum4.xy + sum4.zw;
+  const float sum = sum2.x + sum2.y;
+  const float factor = Exponential(running_max - base);
   running_sum = running_sum * factor + (sum + subgroupShuffleXor(sum, 1));
   running_max = most;
   subgroupBarrier();  // all scores of the row are read
-  [[unroll]] for (uint i = 0; i < kOwnKeys / 8; ++i) {
-    const uint at = row_at + half_row * (kOwnKeys / 8) + i;
-    shared_score[at] = high[i];
-    shared_score[at + kKeys / 8] = low[i];
+  [[unroll]] for (uint j = 0; j < kOwnVectors / 2; ++j) {
+    const uint at = row_at + ScoreVector(half_row, j * 2) / 2;
+    shared_score[at] = high[j];
+    if (kTwoParts) shared_score[at + kKeys / 8] = low[j];
   }
   StoreFactor(row_at, factor * (result_unit * Inverse(unit_now)));
   result_unit = unit_now;
@@ -269,14 +285,18 @@ void AddValues() {
     Factors weight_high, weight_low;
     const uint weight_at = ScoreRow() + n * (kMatrix / 8);
     coopMatLoadNV(weight_high, shared_score, weight_at, kScorePitch, false);
-    coopMatLoadNV(weight_low, shared_score, weight_at + kKeys / 8, kScorePitch, false);
+    if (kTwoParts) {
+      coopMatLoadNV(weight_low, shared_score, weight_at + kKeys / 8, kScorePitch, false);
+    }
     [[unroll]] for (uint d = 0; d < kDimMatrices; ++d) {
       const uint at = n * kMatrix * kPitch + d * (kMatrix / 8);
       Factors high, low;
       coopMatLoadNV(high, shared_rows, kValueHigh + at, kPitch, false);
-      coopMatLoadNV(low, shared_rows, kValueLow + at, kPitch, false);
-      result[d] = coopMatMulAddNV(weight_low, high, result[d]);
-      result[d] = coopMatMulAddNV(weight_high, low, result[d]);
+      if (kTwoParts) {
+        coopMatLoadNV(low, shared_rows, kValueLow + at, kPitch, false);
+        result[d] = coopMatMulAddNV(weight_low, high, result[d]);
+        result[d] = coopMatMulAddNV(weight_high, low, result[d]);
+      }
       result[d] = coopMatMulAddNV(weight_high, high, result[d]);
     }
   }
@@ -289,12 +309,12 @@ void KeysOf(int slot) {
   LoadTile(0, count, slot);
   for (uint key = 0; key < count; key += kKeys) {
     barrier();  // the last tile is used
-    StoreTile();
+    StoreTile(slot);
     barrier();
     LoadTile(key + kKeys, count, slot);
     Scores();
     subgroupBarrier();
-    Softmax();
+    Softmax(slot);
     ScaleResults();
     AddValues();
     subgroupBarrier();  // the weights are used

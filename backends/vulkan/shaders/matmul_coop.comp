@@ -68,7 +68,9 @@ void LoadStep(uint step_index) {
   [[unroll]] for (uint i = 0; i < kOwnChunks; ++i) {
     const uint piece = step_index * kPieces + Own(i) % kPieces;
     if (kHalfWeights) {
-      weight_chunk[i].vector[0] = Load128(weight_row[i], piece);
+      // Rows in f16 are whole chunks of 32 terms, and end within a step of 64.
+      const bool is_there = piece < p.stride / 16;
+      weight_chunk[i].vector[0] = is_there ? Load128(weight_row[i], piece) : uvec4(0);
     } else {
       weight_chunk[i] = Load(weight_row[i], piece);
     }
