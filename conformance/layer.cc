@@ -79,7 +79,7 @@ Case LayerCase(uint64_t seed, DType weights) {
   b.Output(wanted);
   b.Output(best);
   return std::move(b).Finish(IsBlockType(weights) ? ToleranceClass::kComposite
-                                                  : ToleranceClass::kHalfFactors);
+                                                  : ToleranceClass::kContraction);
 }
 
 Case ChainCase(uint64_t seed, OpKind kind) {

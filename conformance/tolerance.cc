@@ -16,7 +16,7 @@ namespace {
 using reference::Interpreter;
 using reference::Tensor;
 
-Bounds BlockBounds(Activations activations) {
+Bounds ContractionBounds(Activations activations) {
   switch (activations) {
     case Activations::kFloat:
       return {1e-10, 1e-5, 1e-6};
@@ -508,16 +508,17 @@ Bounds BoundsOf(ToleranceClass tolerance, Activations activations) {
       // A step is 2^-10 of the element; few elements are so near the middle between two.
       return {1e-7, 0x1p-10 + 1e-5, 1e-6};
     case ToleranceClass::kContraction:
-      return BlockBounds(Activations::kFloat);
+      return ContractionBounds(Activations::kFloat);
     case ToleranceClass::kHalfFactors:
-      return BlockBounds(activations == Activations::kFloat16 ? activations : Activations::kFloat);
+      return ContractionBounds(activations == Activations::kFloat16 ? activations
+                                                                    : Activations::kFloat);
     case ToleranceClass::kBlocks:
-      return BlockBounds(activations);
+      return ContractionBounds(activations);
     case ToleranceClass::kComposite: {
       // The second product of a chain amplifies what the first one lost, relative to a smaller
       // result.
       constexpr double kAmplification = 8;
-      const Bounds blocks = BlockBounds(activations);
+      const Bounds blocks = ContractionBounds(activations);
       return {blocks.nmse * kAmplification * kAmplification, blocks.relative * kAmplification,
               blocks.absolute * kAmplification};
     }

@@ -91,7 +91,7 @@ HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape)
 // two parts a value is the sum of two f16 numbers and nearly as exact as in f32. Rows are padded to
 // whole steps of the kernels for matrix units.
 HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
-                uint32_t parts = 1);
+                uint32_t parts);
 // y = the sum of `parts` tensors of rows of n results; `adds`: and of what y holds.
 void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
               int64_t n, uint64_t parts, bool adds = false);

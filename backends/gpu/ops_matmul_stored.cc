@@ -30,15 +30,15 @@ void EmitInChunks(PlanBuilder& plan, const Product& product, const ProductOperan
 constexpr uint64_t kStoredTile = 128;
 
 bool FitsMatrixUnits(const Tuning& tuning, const WeightShape& shape, const StoredSplit& split) {
-  return tuning.cooperative_matrix && tuning.special_kernels && IsBlockType(shape.dtype) &&
-         split.rows > kFewProductRows && split.terms % kCoopTerms == 0 &&
-         shape.columns % kStoredTile == 0;
+  return tuning.cooperative_matrix && tuning.special_kernels && !tuning.precise_products &&
+         IsBlockType(shape.dtype) && split.rows > kFewProductRows &&
+         split.terms % kCoopTerms == 0 && shape.columns % kStoredTile == 0;
 }
 
 void EmitOnMatrixUnits(PlanBuilder& plan, const Product& product, ProductOperands operands,
                        const StoredSplit& split) {
   const WeightShape& shape = product.weight->shape();
-  const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(split.terms));
+  const HalfRows half = HalfOf(plan, product, operands.x, static_cast<int64_t>(split.terms), 1);
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   DispatchBuilder(plan, kernels::MatMulStoredCoop{.threads = kTileThreads, .type = shape.dtype},

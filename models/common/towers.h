@@ -37,7 +37,7 @@ inline constexpr std::string_view kSoftTokens = "soft";
 struct TowerStep {
   struct Input {
     std::string name;
-    std::variant<std::vector<float>, std::vector<int32_t>> values;  // of T = tokens
+    std::variant<std::vector<float>, std::vector<int32_t>> values;  // for T = tokens
 
     [[nodiscard]] std::span<const std::byte> bytes() const {
       return std::visit([](const auto& v) { return std::as_bytes(std::span(v)); }, values);

@@ -52,10 +52,13 @@ TEST(OpenCl, OptionsItDoesNotKnow) {
   const RunResult unknown = WithOptions("kernel: cpu");
   EXPECT_NE(unknown.exit_code, 0);
   EXPECT_THAT(unknown.err, HasSubstr("unknown option 'kernel'"));
-  EXPECT_THAT(unknown.err, HasSubstr("cache, kernels, profile, tensor_cores"));
+  EXPECT_THAT(unknown.err, HasSubstr("cache, kernels, precise_products, profile, tensor_cores"));
   const RunResult value = WithOptions("kernels: fast");
   EXPECT_NE(value.exit_code, 0);
   EXPECT_THAT(value.err, HasSubstr("expected cpu, generic or nvidia"));
+  const RunResult precise = WithOptions("precise_products: f32");
+  EXPECT_NE(precise.exit_code, 0);
+  EXPECT_THAT(precise.err, HasSubstr("option precise_products is 'f32', expected on or off"));
 }
 
 TEST(OpenCl, WhatTheDeviceCannotHave) {

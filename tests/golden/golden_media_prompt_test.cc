@@ -320,11 +320,12 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Backend, Case>>& in
 
 INSTANTIATE_TEST_SUITE_P(Backends, GoldenMedia,
                          ::testing::Combine(::testing::Values(Backend{"reference", ""},
-                                                              Backend{"cpu", ""}, golden::OpenCl()),
+                                                              Backend{"cpu", ""},
+                                                              golden::Precise(golden::OpenCl())),
                                             ::testing::ValuesIn(Cases())),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Vulkan, GoldenMedia,
-                         ::testing::Combine(::testing::Values(golden::Vulkan()),
+                         ::testing::Combine(::testing::Values(golden::Precise(golden::Vulkan())),
                                             ::testing::ValuesIn(VulkanCases())),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Cpu, GoldenMediaSteps,

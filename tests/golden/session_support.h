@@ -27,6 +27,7 @@ struct Backend {
   std::string name;
   std::string isa;  // of the cpu backend; empty: the best there is
   std::string activations = "int16";
+  bool precise = false;  // of GPUs: the option precise_products
 };
 
 // The plainest instruction-set levels and the best one this processor has; conformance runs them
@@ -47,6 +48,12 @@ inline Backend Vulkan() { return {"vulkan", ""}; }
 
 // The first OpenCL device there is, PoCL on a CPU where there is no GPU.
 inline Backend OpenCl() { return {"opencl", ""}; }
+
+// A GPU whose products lose as little as in f32.
+inline Backend Precise(Backend backend) {
+  backend.precise = true;
+  return backend;
+}
 
 inline double RelativeL2(std::span<const float> actual, std::span<const float> expected) {
   if (actual.size() != expected.size() || expected.empty()) return INFINITY;
@@ -103,6 +110,7 @@ inline std::unique_ptr<Loaded> Open(const Backend& backend, const std::filesyste
     options = {{"threads", "2"}, {"activations", backend.activations}};
     if (!backend.isa.empty()) options.emplace_back("isa", backend.isa);
   }
+  if (backend.precise) options.emplace_back("precise_products", "on");
   loaded->device = Must(plugin->Open(0, options));
   return loaded;
 }

@@ -2,8 +2,8 @@
 // weights decoded to f16, sums in f32. Where x has two parts, both are multiplied. A work-group
 // computes a tile of rows and results in steps of 64 terms, or of 32 with two parts, which it
 // brings into local memory; each warp has a part of the tile. What the next step needs is on its
-// way from memory meanwhile. k is a multiple of 64. Work-groups in the third dimension sum a part
-// of the terms each; sum_parts.kernel adds their sums.
+// way from memory meanwhile. k is a multiple of the terms of a step. Work-groups in the third
+// dimension sum a part of the terms each; sum_parts.kernel adds their sums.
 #include "common.cl"
 #include "matmul_coop.args"
 #include "math.kernel"

@@ -22,16 +22,16 @@
 KERNEL(rope) {
   const uint count = ROWS_OF(rows) * push.heads;
 #if !kNorm
-  const uint me = GROUP * THREADS + ME, all = GROUPS * THREADS;
   const uint others = push.dim - 2 * push.half_rot;
   __global const float* x = AT(float, x);
-  for (uint pair = me; pair < count * push.half_rot; pair += all) {
+  FOR_EACH(pair, count * push.half_rot) {
     const uint head = pair / push.half_rot, i = pair % push.half_rot;
     const size_t at = (size_t)head * push.dim + i;
     const float2 turn = TURN_OF(head, i);
-    ROTATE(at, x[at], x[at + push.half_rot], turn);
+    const float a = x[at], b = x[at + push.half_rot];
+    ROTATE(at, a, b, turn);
   }
-  for (uint other = me; other < count * others; other += all) {
+  FOR_EACH(other, count * others) {
     const size_t at = (size_t)(other / others) * push.dim + 2 * push.half_rot + other % others;
     STORE(at, x[at]);
   }

@@ -35,7 +35,7 @@ const uint kScoreVectors = kKeys / 4, kWeightVectors = kFactorAt + kMatrix / 4;
 const uint kScorePitch = (kScoreVectors > kWeightVectors ? kScoreVectors : kWeightVectors) + 1;
 
 // Where the high and low parts of keys and of values begin. In the beginning, those of the queries.
-// With one part there are no low ones.
+// Offsets of low parts are not used with one part.
 const bool kTwoParts = kParts == 2;
 const uint kKeyHigh = 0, kKeyLow = kKeys * kPitch;
 const uint kValueHigh = kParts * kKeyLow, kValueLow = kValueHigh + kKeyLow;
@@ -143,7 +143,8 @@ uvec4 own_key[kOwn], own_value[kOwn];
 int own_slot[kOwn];  // of the key that a vector is from
 float own_key_unit, own_value_unit;
 
-// Loads a row more than once rather than wait for a slot: StoreTile() looks at what is of use.
+// Loads keys of any slot, and the last key in place of those that are not there, so that no load
+// waits for a slot; StoreTile() drops them.
 void LoadTile(uint first_key, uint count, int slot) {
   const uint last = max(count, 1) - 1;
   if (me < kKeys) {
@@ -212,7 +213,7 @@ void StoreFactor(uint row_at, float factor) {
   }
 }
 
-// One factor is enough for the hardware's exponential; two parts want more of it.
+// Factors in f16 lose more than the hardware's exponential does.
 float Exponential(float x) { return kTwoParts ? ExpOfNegative(x) : exp2(x * 1.44269504); }
 
 // Vector `j` of half of a row of scores. The halves take turns of four vectors, which lie in banks

@@ -3,8 +3,8 @@
 // decoded to f16, sums in f32. Where x has two parts, both are multiplied. A workgroup computes a
 // tile of rows and results in steps of 64 terms, or of 32 with two parts, which it brings into
 // shared memory; each subgroup has a part of the tile. What the next step needs is on its way from
-// memory meanwhile. k is a multiple of 64. Workgroups in z sum a part of the terms each;
-// sum_parts.kernel adds their sums.
+// memory meanwhile. k is a multiple of the terms of a step. Workgroups in z sum a part of the terms
+// each; sum_parts.kernel adds their sums.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "matmul_coop.args.glsl"
