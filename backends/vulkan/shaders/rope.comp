@@ -28,13 +28,12 @@ void Rotate(uint at, float a, float b, vec2 turn) {
 }
 
 void RotatePairs(uint heads) {
-  const uint me = GROUP.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
   const uint all = GROUPS.x * gl_WorkGroupSize.x, others = p.dim - 2 * p.half_rot;
-  for (uint pair = me; pair < heads * p.half_rot; pair += all) {
+  for (uint pair = INVOCATION; pair < heads * p.half_rot; pair += all) {
     const uint head = pair / p.half_rot, i = pair % p.half_rot, at = head * p.dim + i;
     Rotate(at, F32(p.x).v[at], F32(p.x).v[at + p.half_rot], TurnOf(head, i));
   }
-  for (uint other = me; other < heads * others; other += all) {
+  for (uint other = INVOCATION; other < heads * others; other += all) {
     const uint at = other / others * p.dim + 2 * p.half_rot + other % others;
     Store(at, F32(p.x).v[at]);
   }
