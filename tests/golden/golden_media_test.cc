@@ -27,7 +27,6 @@ constexpr double kF32Tolerance = 1e-5;
 constexpr double kF32SoundTolerance = 2e-5;
 // Products on matrix units round activations to f16, unless the option precise_products is on.
 constexpr double kF16Tolerance = 1e-3;
-const std::vector<std::pair<std::string, std::string>> kPrecise = {{"precise_products", "on"}};
 
 // A file of towers, and what the goldens of its prefix say of one medium.
 struct TowerCase {
@@ -66,14 +65,12 @@ Picture PixelsOf(const nlohmann::json& medium) {
 // The towers of a file on one backend.
 class OpenedTowers {
  public:
-  OpenedTowers(const Backend& backend, const TowerCase& tower,
-               std::vector<std::pair<std::string, std::string>> options = {})
+  OpenedTowers(const Backend& backend, const TowerCase& tower)
       : prefix_(tower.prefix),
         file_(OpenTowerFile(tower)),
         towers_(Must(gemma4::ReadTowers(file_, kTextWidth))) {
     registry_.RegisterBuiltIn("reference", ReferencePluginQuery);
-    if (backend.name == "cpu") options.emplace_back("threads", "2");
-    device_ = Must(Must(registry_.Find(backend.name))->Open(0, options));
+    device_ = Must(Must(registry_.Find(backend.name))->Open(0, OptionsOf(backend)));
     encoder_.emplace(towers_, file_, std::vector<Device*>{device_.get()}, PlacementPolicy{});
   }
 
@@ -129,16 +126,15 @@ TEST(GoldenMedia, PicturesOnTheCpu) {
 }
 
 // Software drivers and the reference are slow: one picture of each kind of tower.
-void ExpectEachKind(const Backend& backend, double tolerance,
-                    const std::vector<std::pair<std::string, std::string>>& options = {}) {
-  OpenedTowers(backend, kE2b, options).ExpectPicture("wide-palette", tolerance);
-  OpenedTowers(backend, kDense, options).ExpectPicture("wide-palette", tolerance);
-  OpenedTowers(backend, kUnified, options).ExpectPicture("rotated-exif6", tolerance);
+void ExpectEachKind(const Backend& backend, double tolerance) {
+  OpenedTowers(backend, kE2b).ExpectPicture("wide-palette", tolerance);
+  OpenedTowers(backend, kDense).ExpectPicture("wide-palette", tolerance);
+  OpenedTowers(backend, kUnified).ExpectPicture("rotated-exif6", tolerance);
 }
 
 TEST(GoldenMedia, PicturesOnTheReference) { ExpectEachKind({"reference", ""}, 2e-6); }
-TEST(GoldenMedia, PicturesOnVulkan) { ExpectEachKind(Vulkan(), kF32Tolerance, kPrecise); }
-TEST(GoldenMedia, PicturesOnOpenCl) { ExpectEachKind(OpenCl(), kF32Tolerance, kPrecise); }
+TEST(GoldenMedia, PicturesOnVulkan) { ExpectEachKind(Precise(Vulkan()), kF32Tolerance); }
+TEST(GoldenMedia, PicturesOnOpenCl) { ExpectEachKind(Precise(OpenCl()), kF32Tolerance); }
 
 // Only devices with matrix units round here.
 TEST(GoldenMedia, RoundedPicturesOnGpus) {

@@ -55,6 +55,17 @@ inline Backend Precise(Backend backend) {
   return backend;
 }
 
+// The options of a device of this backend.
+inline std::vector<std::pair<std::string, std::string>> OptionsOf(const Backend& backend) {
+  std::vector<std::pair<std::string, std::string>> options;
+  if (backend.name == "cpu") {
+    options = {{"threads", "2"}, {"activations", backend.activations}};
+    if (!backend.isa.empty()) options.emplace_back("isa", backend.isa);
+  }
+  if (backend.precise) options.emplace_back("precise_products", "on");
+  return options;
+}
+
 inline double RelativeL2(std::span<const float> actual, std::span<const float> expected) {
   if (actual.size() != expected.size() || expected.empty()) return INFINITY;
   double difference = 0;
@@ -105,13 +116,7 @@ inline std::unique_ptr<Loaded> Open(const Backend& backend, const std::filesyste
   loaded->registry = std::make_unique<Registry>(RegistryOptions::FromProcess(), loaded->host);
   loaded->registry->RegisterBuiltIn("reference", ReferencePluginQuery);
   const auto plugin = Must(loaded->registry->Find(backend.name));
-  std::vector<std::pair<std::string, std::string>> options;
-  if (backend.name == "cpu") {
-    options = {{"threads", "2"}, {"activations", backend.activations}};
-    if (!backend.isa.empty()) options.emplace_back("isa", backend.isa);
-  }
-  if (backend.precise) options.emplace_back("precise_products", "on");
-  loaded->device = Must(plugin->Open(0, options));
+  loaded->device = Must(plugin->Open(0, OptionsOf(backend)));
   return loaded;
 }
 
