@@ -67,6 +67,50 @@ void AddConvolutions(std::vector<CaseSpec>& cases) {
   }
 }
 
+// Products between clamps, as towers have them: two that clamp the same rows differently, one whose
+// clamp does not follow at once, and one with gates.
+void AddClippedProducts(std::vector<CaseSpec>& cases) {
+  struct Clipped {
+    DType dtype;
+    int64_t t, n, k;
+  };
+  constexpr Clipped kClipped[] = {{DType::kF16, 70, 96, 640},
+                                  {DType::kF16, 150, 8500, 64},
+                                  {DType::kF16, 3, 96, 640},
+                                  {DType::kQ4_K, 70, 96, 768},
+                                  {DType::kF32, 70, 96, 640}};
+  for (const Clipped& c : kClipped) {
+    const std::string name =
+        fmt::format("matmul/clipped_{}_k{}_n{}_t{}", NameOf(c.dtype), c.k, c.n, c.t);
+    cases.push_back(
+        {name, OpKind::kMatMul, [=](uint64_t seed) {
+           CaseBuilder b(seed, c.t);
+           GraphBuilder& g = b.graph();
+           const TensorType type(c.dtype, {c.n, c.k});
+           const auto weight = [&](std::string_view of) {
+             return IsBlockType(c.dtype) ? b.Weight(of, type) : b.Constant(of, type, -0.3, 0.3);
+           };
+           // Twice the spread of sums with plain weights, so that a row's largest result stays
+           // large.
+           const auto bound = static_cast<float>(0.35 * std::sqrt(c.k));
+           const ValueId x = b.Floats("x", F({kT, c.k}));
+           const ValueId a = g.Add(ops::Clamp{.x = x, .lo = -1.5F, .hi = 1.25F}, "a.in");
+           const ValueId d = g.Add(ops::Clamp{.x = x, .lo = -HUGE_VALF, .hi = 0.5F}, "d.in");
+           const ValueId a_open = g.Add(ops::Linear(a, weight("a.weight")), "a.open");
+           b.Output(g.Add(ops::Clamp{.x = a_open, .lo = -bound, .hi = bound}, "a"));
+           const ValueId d_open = g.Add(ops::Linear(d, weight("d.weight")), "d.open");
+           b.Output(g.Add(
+               ops::GeGluLinear{
+                   .x = a, .gate_weight = weight("gate.weight"), .up_weight = weight("up.weight")},
+               "gated"));
+           b.Output(g.Add(ops::Clamp{.x = d_open, .lo = -bound, .hi = HUGE_VALF}, "d"));
+           return std::move(b).Finish(IsBlockType(c.dtype)     ? ToleranceClass::kComposite
+                                      : c.dtype == DType::kF16 ? ToleranceClass::kHalfFactors
+                                                               : ToleranceClass::kContraction);
+         }});
+  }
+}
+
 void AddLocalAttention(std::vector<CaseSpec>& cases) {
   struct Local {
     const char* name;
@@ -99,6 +143,7 @@ void AddLocalAttention(std::vector<CaseSpec>& cases) {
 void AddMediaCases(std::vector<CaseSpec>& cases) {
   AddGroupsOfRows(cases);
   AddConvolutions(cases);
+  AddClippedProducts(cases);
   AddLocalAttention(cases);
 }
 

@@ -31,6 +31,14 @@ void AddRmsNorm(std::vector<CaseSpec>& cases) {
            }});
     }
   }
+  // Many short rows, of which kernels may take several at once.
+  cases.push_back({"rms_norm/heads", OpKind::kRmsNorm, [](uint64_t seed) {
+                     CaseBuilder b(seed, 130);
+                     const ValueId x = b.Floats("x", F({kT, 16, 72}), -3, 3);
+                     const ValueId weight = b.Constant("weight", F({72}), 0.5, 1.5);
+                     return OneOp(std::move(b), OpKind::kRmsNorm, {x, weight},
+                                  OpAttrs(rl_rms_norm_attrs{0, 1e-6F}), ToleranceClass::kRounding);
+                   }});
   // Numbers so small that eps decides, and a row of zeros.
   cases.push_back({"rms_norm/tiny", OpKind::kRmsNorm, [](uint64_t seed) {
                      CaseBuilder b(seed, 3);

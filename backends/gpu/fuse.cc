@@ -13,8 +13,15 @@ bool IsOneOf(uint32_t kind, const std::array<uint32_t, 3>& kinds) {
 }
 
 bool StepsAllow(const sdk::GraphView& graph, const Tuning& tuning, Steps steps) {
-  return steps == Steps::kOneRow ? DecisiveStep(graph, tuning).t == 1
-                                 : TransientsAreUnaliased(graph, tuning);
+  switch (steps) {
+    case Steps::kAny:
+      return true;
+    case Steps::kFewRows:
+      return TransientsAreUnaliased(graph, tuning);
+    case Steps::kOneRow:
+      return DecisiveStep(graph, tuning).t == 1;
+  }
+  return false;
 }
 
 // The first reader by which a rule applies to the result of an op, or RL_NO_OP.

@@ -50,7 +50,9 @@ enum class EpilogueKind : uint8_t {
   kCastF16,  // stores the result as f16
   kGate,     // gelu(result) * up
   kSoftmax,  // softmax(result * factor), of the values of a top-k
-  kNorm      // a norm of the result; both are stored
+  kNorm,     // a norm of the result; both are stored
+  kClamp,    // the result within bounds
+  kHalfRows  // stores the result only as the f16 rows that products on matrix units read
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
@@ -59,6 +61,7 @@ struct Epilogue {
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm
   float norm_eps = 0;
+  float low = 0, high = 0;  // kClamp
 };
 
 struct FusedNode {

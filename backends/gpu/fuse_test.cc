@@ -37,6 +37,8 @@ Tuning TuningOf(const std::string& device) {
     tuning.integer_dot = false;
   } else if (device == "short_prologue") {
     tuning.max_prologue = 128;
+  } else if (device == "matrix_units") {
+    tuning.cooperative_matrix = true;
   } else if (device == "pieces") {
     tuning.max_piece_bytes = 4096;
   } else {
@@ -110,7 +112,7 @@ TEST_P(FuseTest, GivesTheExpectedNodes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, FuseTest,
-                         testing::Values("layer", "router", "attention", "not_fused"),
+                         testing::Values("layer", "router", "attention", "clamps", "not_fused"),
                          [](const testing::TestParamInfo<const char*>& test) {
                            return std::string(test.param);
                          });

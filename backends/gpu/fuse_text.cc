@@ -97,6 +97,11 @@ class Printer {
         return Line("epilogue: softmax of values times " + std::to_string(e.factor) + result);
       case EpilogueKind::kNorm:
         return Line("epilogue: rms_norm with " + ValueName(e.norm_weight) + result);
+      case EpilogueKind::kClamp:
+        return Line("epilogue: clamp to [" + std::to_string(e.low) + ", " + std::to_string(e.high) +
+                    "]" + result);
+      case EpilogueKind::kHalfRows:
+        return Line("epilogue: cast to rows of f16 for products" + result);
     }
   }
 

@@ -286,7 +286,30 @@ bool SoftmaxAfterTopK(Fusion& fusion, uint32_t op, uint32_t reader) {
   return true;
 }
 
+// Clamps around products on matrix units, as towers have them. The product converts its operand to
+// f16 first, so that its result may lie where the operand did. Nothing else runs between the two
+// ops, so that it lies in no memory that is still read.
+bool ClampAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
+  if (reader != op + 1 || !IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), OpOf(fusion, op))) {
+    return false;
+  }
+  const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, reader));
+  SetEpilogue(fusion, op, reader,
+              {.kind = EpilogueKind::kClamp, .low = bounds.lo, .high = bounds.hi});
+  return true;
+}
+
+bool ClampBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
+  const uint32_t result = OpOf(fusion, op).results[0];
+  const bool fits = std::ranges::all_of(fusion.uses().ReadersOf(result), [&](uint32_t reader) {
+    return IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), OpOf(fusion, reader));
+  });
+  if (fits) fusion.node(op).epilogue = {.kind = EpilogueKind::kHalfRows, .result = result};
+  return fits;
+}
+
 bool Always(const Tuning& /*tuning*/) { return true; }
+bool HasMatrixUnits(const Tuning& tuning) { return tuning.cooperative_matrix; }
 bool HasRowAttention(const Tuning& tuning) { return tuning.subgroups && tuning.special_kernels; }
 
 constexpr uint32_t kNorm = RL_OP_rms_norm, kResidual = RL_OP_residual_norm, kRope = RL_OP_rope;
@@ -344,6 +367,20 @@ constexpr Rule kRules[] = {
      Steps::kFewRows,
      Always,
      GateAfterProduct},
+    {"clamp after product",
+     RL_OP_matmul,
+     {RL_OP_clamp},
+     Readers::kOne,
+     Steps::kAny,
+     HasMatrixUnits,
+     ClampAfterProduct},
+    {"clamp before products",
+     RL_OP_clamp,
+     {RL_OP_matmul, RL_OP_geglu_linear},
+     Readers::kAll,
+     Steps::kAny,
+     HasMatrixUnits,
+     ClampBeforeProducts},
     {"softmax after top-k",
      RL_OP_topk,
      {RL_OP_softmax, RL_OP_affine},

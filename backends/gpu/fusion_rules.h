@@ -60,6 +60,7 @@ enum class Readers : uint8_t {
 
 // The steps that a rule wants.
 enum class Steps : uint8_t {
+  kAny,
   kFewRows,  // TransientsAreUnaliased
   kOneRow
 };

@@ -20,6 +20,7 @@ struct Product {
   const DeviceWeight* weight = nullptr;
   DeviceAddress gate = 0;    // the weights, or the gate's if the product is gated
   DeviceAddress up = 0;      // weights of up; 0: not gated
+  DeviceAddress range = 0;   // f32[2], bounds of the results of EmitGemm() on matrix units; 0: none
   bool up_is_given = false;  // `up` is computed already: ProductOperands::extra
   rl_dim rows{};             // rows of x
   int64_t n = 0;             // output columns
@@ -71,6 +72,15 @@ bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const
 // Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
+// Whether an op is a product with a constant that EmitGemm() computes on matrix units from one
+// piece.
+bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
+// The address of the bounds in memory that no dispatch writes.
+DeviceAddress ConstantRange(PlanBuilder& plan, float low, float high);
+// Stores x, clamped to `range`, as the f16 rows of the current op's result for the products that
+// read it, all of which IsMatrixUnitGemm() accepts.
+void EmitClampedHalf(PlanBuilder& plan, uint32_t x, DeviceAddress range);
+
 // The dense product x W^T with all rows of a weight.
 Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& rows);
 // The arguments of a product of `terms` terms.
@@ -82,8 +92,9 @@ struct HalfShape {
   rl_dim rows{};
   int64_t times = 1;  // rows of memory for each of `rows`
   int64_t columns = 0;
-  uint64_t padded = 0;  // columns of the result; the rest is zeros
-  uint32_t parts = 1;   // f16 numbers whose sum is a value
+  uint64_t padded = 0;      // columns of the result; the rest is zeros
+  uint32_t parts = 1;       // f16 numbers whose sum is a value
+  DeviceAddress range = 0;  // f32[2], bounds to which values are clamped first; 0: none
 };
 // Emits to_half.comp. The result is in ScratchPool::Take memory.
 HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape);
@@ -92,9 +103,16 @@ HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape)
 // whole steps of the kernels for matrix units.
 HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int64_t columns,
                 uint32_t parts);
-// y = the sum of `parts` tensors of rows of n results; `adds`: and of what y holds.
-void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
-              int64_t n, uint64_t parts, bool adds = false);
+// Sums of parts of the terms of a product: `parts` tensors of rows of n results.
+struct PartialSums {
+  Scratch sums;
+  rl_dim rows{};
+  int64_t n = 0;
+  uint64_t parts = 1;
+  DeviceAddress range = 0;  // f32[2], bounds of the whole sums; 0: none
+};
+// y = the sum of the parts; `adds`: and of what y holds.
+void AddParts(PlanBuilder& plan, const PartialSums& partial, const Operand& y, bool adds = false);
 // y = y + x, of rows of n results.
 void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& rows, int64_t n);
 

@@ -167,8 +167,11 @@ void AttentionGradKv(PlanBuilder& plan) {
   plan.scratch().GiveBack(means);
   if (parts == 1) return;
   const rl_dim rows = plan.Input(In::k_new).dims[0];
-  AddParts(plan, dk, {.value = plan.ResultIndex()}, rows, columns, parts);
-  AddParts(plan, dv, {.value = plan.ResultIndex(1)}, rows, columns, parts);
+  const auto partial = [&](const Scratch& sums) {
+    return PartialSums{.sums = sums, .rows = rows, .n = columns, .parts = parts};
+  };
+  AddParts(plan, partial(dk), {.value = plan.ResultIndex()});
+  AddParts(plan, partial(dv), {.value = plan.ResultIndex(1)});
   plan.scratch().GiveBack(dk);
   plan.scratch().GiveBack(dv);
 }

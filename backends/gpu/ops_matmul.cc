@@ -54,18 +54,22 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmall;
 }
 
-// The f16 numbers whose sum stands for a value of x in a product with weights of this type on
-// matrix units; 0: the product is computed in f32. Block weights lose less in f16 than their
-// quantisation lost, and f16 weights lose nothing; x loses 2^-12 of a value. Where a graph trains a
-// mixture of experts, x has two numbers, because a small error may choose another expert. bf16 and
-// f32 do not fit f16.
-uint32_t MatrixUnitParts(const PlanBuilder& plan, const WeightShape& shape) {
-  if (!plan.tuning().cooperative_matrix) return 0;
-  const uint32_t parts = plan.tuning().precise_products || plan.LossDependsOnExperts() ? 2 : 1;
-  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0 ? parts : 0;
+// Whether products of many rows with these weights are computed on matrix units. Block weights lose
+// less in f16 than their quantisation lost, and f16 weights lose nothing. bf16 and f32 do not fit
+// f16.
+bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape) {
+  if (!tuning.cooperative_matrix) return false;
+  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0;
   // A single row is not padded to whole steps.
   const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
-  return shape.dtype == DType::kF16 && fits ? parts : 0;
+  return shape.dtype == DType::kF16 && fits;
+}
+
+// The f16 numbers whose sum stands for a value of x in a product on matrix units. One loses 2^-12
+// of a value. Where a graph trains a mixture of experts there are two, because a small error may
+// choose another expert.
+uint32_t MatrixUnitParts(const PlanBuilder& plan) {
+  return plan.tuning().precise_products || plan.LossDependsOnExperts() ? 2 : 1;
 }
 
 // Terms worth a workgroup of their own: on matrix units, and in f32.
@@ -102,7 +106,13 @@ void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands oper
   const Scratch partial = plan.scratch().Take(parts * results * sizeof(float));
   operands.y = {.scratch = partial};
   emit(operands);
-  AddParts(plan, partial, y, product.rows, product.n, parts);
+  AddParts(plan,
+           {.sums = partial,
+            .rows = product.rows,
+            .n = product.n,
+            .parts = parts,
+            .range = product.range},
+           y);
   plan.scratch().GiveBack(partial);
 }
 
@@ -123,6 +133,8 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
   const uint64_t parts =
       PartsOfSums(plan, product, columns * rows, kTermsOnMatrixUnits, kCoopTerms / x_parts);
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
+    kernels::ProductArgs args = ProductArgsOf(plan, product, part, half.columns);
+    if (parts == 1) args.range = product.range;
     DispatchBuilder(plan,
                     kernels::MatMulCoop{.threads = tile.threads(),
                                         .type = shape.dtype,
@@ -133,7 +145,7 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
                                         .subgroup_rows = tile.subgroup_rows,
                                         .subgroup_columns = tile.subgroup_columns,
                                         .parts = x_parts},
-                    ProductArgsOf(plan, product, part, half.columns))
+                    args)
         .Emit(columns, rows, parts);
   });
 }
@@ -240,9 +252,12 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
     return;
   }
   product.up = plan.addresses().AddressOf(up);
-  if (plan.node().epilogue.kind == EpilogueKind::kGate) {
+  const Epilogue& epilogue = plan.node().epilogue;
+  if (epilogue.kind == EpilogueKind::kGate) {
     product.up_is_given = true;
-    operands.extra.value = plan.node().epilogue.up;
+    operands.extra.value = epilogue.up;
+  } else if (epilogue.kind == EpilogueKind::kClamp) {
+    product.range = ConstantRange(plan, epilogue.low, epilogue.high);
   }
   EmitWhole(plan, product, operands);
 }
@@ -335,21 +350,24 @@ HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape)
   constexpr uint32_t kThreads = 256, kFewThreads = 64;  // few for rows as short as heads
   constexpr int64_t kShort = 128;
   constexpr uint64_t kHalfBytes = 2;
-  const auto rows = static_cast<uint64_t>(plan.Max(shape.rows) * shape.times);
+  const DimArgument all(shape.rows, shape.times);
+  const auto rows = static_cast<uint64_t>(plan.Max(all.dim()));
+  const RowSplit split =
+      SplitRows(plan, all.dim(), shape.columns, shape.columns <= kShort ? kFewThreads : kThreads);
   const HalfRows half{.rows = plan.scratch().Take(rows * shape.parts * shape.padded * kHalfBytes),
                       .factors = plan.scratch().Take(rows * sizeof(float)),
                       .parts = shape.parts,
                       .columns = shape.padded};
-  DispatchBuilder(plan,
-                  kernels::ToHalf{.threads = shape.columns <= kShort ? kFewThreads : kThreads,
-                                  .parts = shape.parts},
-                  {.x = x,
-                   .y = half.rows,
-                   .factors = half.factors,
-                   .rows = {shape.rows, shape.times},
-                   .columns = shape.columns,
-                   .padded = shape.padded})
-      .Emit(rows);
+  DispatchBuilder(
+      plan, kernels::ToHalf{.threads = split.threads, .parts = shape.parts, .narrow = split.narrow},
+      {.x = x,
+       .range = shape.range,
+       .y = half.rows,
+       .factors = half.factors,
+       .rows = all,
+       .columns = shape.columns,
+       .padded = shape.padded})
+      .Emit(split.groups);
   return half;
 }
 
@@ -368,16 +386,49 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
   return half;
 }
 
-void AddParts(PlanBuilder& plan, const Scratch& partial, const Operand& y, const rl_dim& rows,
-              int64_t n, uint64_t parts, bool adds) {
-  const auto elements = static_cast<uint64_t>(plan.Max(rows) * n);
+bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op) {
+  const bool is_product =
+      op.kind == RL_OP_geglu_linear ||
+      (op.kind == RL_OP_matmul && sdk::GraphView::attrs<rl_matmul_attrs>(op).transpose_weight != 0);
+  if (!is_product) return false;
+  const uint32_t operand = op.kind == RL_OP_matmul ? uint32_t{operands::MatMul::weight}
+                                                   : uint32_t{operands::GeGluLinear::gate_weight};
+  const rl_value& weight = *graph.input(op, operand);
+  if (weight.lifetime != RL_LIFETIME_CONSTANT) return false;
+  const WeightShape shape = ShapeOfConstant(weight);
+  return RunsOnMatrixUnits(tuning, shape) && PiecesOf(shape, tuning.max_piece_bytes).size() == 1 &&
+         DecisiveRows(graph, tuning, graph.value(op.results[0])) > kFewProductRows;
+}
+
+DeviceAddress ConstantRange(PlanBuilder& plan, float low, float high) {
+  const std::array range{low, high};
+  return plan.scratch().Constant(std::as_bytes(std::span(range)));
+}
+
+void EmitClampedHalf(PlanBuilder& plan, uint32_t x, DeviceAddress range) {
+  const rl_value& y = plan.Result();
+  const Operand result{.value = plan.ResultIndex()};
+  const uint32_t parts = MatrixUnitParts(plan);
+  const HalfRows half =
+      EmitToHalf(plan, {.value = x},
+                 {.rows = y.dims[0],
+                  .columns = Last(y),
+                  .padded = RoundUp(static_cast<uint64_t>(Last(y)), kCoopTerms / parts),
+                  .parts = parts,
+                  .range = range});
+  plan.dispatches().KeepHalf(plan.RangeOf(result), half, plan.LastProductOf(result));
+}
+
+void AddParts(PlanBuilder& plan, const PartialSums& partial, const Operand& y, bool adds) {
+  const auto elements = static_cast<uint64_t>(plan.Max(partial.rows) * partial.n);
   DispatchBuilder(plan, kernels::SumParts{.threads = kTileThreads},
-                  {.x = partial,
+                  {.x = partial.sums,
                    .addend = adds ? BufferArgument(y) : RL_NO_VALUE,
+                   .range = partial.range,
                    .y = y,
-                   .rows = rows,
-                   .n = n,
-                   .parts = parts})
+                   .rows = partial.rows,
+                   .n = partial.n,
+                   .parts = partial.parts})
       .Emit(CeilDiv(elements, kTileThreads));
 }
 
@@ -430,7 +481,9 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
       .Emit(tiles_of(plan.Max(rows)), parts);
   if (parts == 1) return;
   const Scratch partial = args.y.operand().scratch;
-  AddParts(plan, partial, y, rows, static_cast<int64_t>(columns), parts, adds);
+  AddParts(plan,
+           {.sums = partial, .rows = rows, .n = static_cast<int64_t>(columns), .parts = parts}, y,
+           adds);
   plan.scratch().GiveBack(partial);
 }
 
@@ -500,9 +553,8 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
 
 void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
               int64_t tiles) {
-  const WeightShape& shape = product.weight->shape();
-  if (const uint32_t parts = MatrixUnitParts(plan, shape); parts > 0) {
-    EmitMatrixUnitGemm(plan, product, operands, tiles, parts);
+  if (RunsOnMatrixUnits(plan.tuning(), product.weight->shape())) {
+    EmitMatrixUnitGemm(plan, product, operands, tiles, MatrixUnitParts(plan));
     return;
   }
   EmitTiledGemm(plan, product, operands, static_cast<uint64_t>(tiles));

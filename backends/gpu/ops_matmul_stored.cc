@@ -78,7 +78,9 @@ void EmitDense(PlanBuilder& plan, const Product& product, const ProductOperands&
     EmitInChunks(plan, product, part, split);
   }
   if (split.parts == 1) return;
-  AddParts(plan, part.y.scratch, operands.y, product.rows, product.n, split.parts);
+  AddParts(plan,
+           {.sums = part.y.scratch, .rows = product.rows, .n = product.n, .parts = split.parts},
+           operands.y);
   plan.scratch().GiveBack(part.y.scratch);
 }
 

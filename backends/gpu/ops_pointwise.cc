@@ -106,7 +106,12 @@ void GeGlu(PlanBuilder& plan) {
 
 void Clamp(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_clamp_attrs>();
-  Emit(plan, {.op = RL_OP_clamp, .a = plan.InputIndex(operands::Clamp::x), .f0 = a.lo, .f1 = a.hi});
+  const uint32_t x = plan.InputIndex(operands::Clamp::x);
+  if (plan.node().epilogue.kind == EpilogueKind::kHalfRows) {
+    EmitClampedHalf(plan, x, ConstantRange(plan, a.lo, a.hi));
+  } else {
+    Emit(plan, {.op = RL_OP_clamp, .a = x, .f0 = a.lo, .f1 = a.hi});
+  }
 }
 
 void AddVector(PlanBuilder& plan) {

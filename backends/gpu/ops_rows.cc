@@ -50,9 +50,12 @@ int64_t PartsOf(int64_t columns) {
 // `times` rows of `columns` for each of dimension 0 of `shape`.
 void DispatchRow(PlanBuilder& plan, RowsOp kind, const RowOperands& o, const Operand& x,
                  const Operand& y, const rl_value& shape, int64_t times, int64_t columns) {
+  const DimArgument rows(shape.dims[0], times);
+  const RowSplit split = SplitRows(plan, rows.dim(), columns, ThreadsFor(plan, columns));
   DispatchBuilder(
       plan,
-      kernels::Rows{.threads = ThreadsFor(plan, columns), .op = kind, .half = CastsToHalf(plan)},
+      kernels::Rows{
+          .threads = split.threads, .op = kind, .half = CastsToHalf(plan), .narrow = split.narrow},
       {.x = x,
        .weight = o.weight,
        .residual = o.residual,
@@ -60,11 +63,11 @@ void DispatchRow(PlanBuilder& plan, RowsOp kind, const RowOperands& o, const Ope
        .y = y,
        .weight2 = o.weight2,
        .y2 = o.y2,
-       .rows = {shape.dims[0], times},
+       .rows = rows,
        .columns = columns,
        .eps = o.eps,
        .eps2 = o.eps2})
-      .Emit(static_cast<uint64_t>(plan.MaxRows(shape) * times));
+      .Emit(split.groups);
 }
 
 void Emit(PlanBuilder& plan, RowsOp kind, const RowOperands& o) {
@@ -185,6 +188,19 @@ std::string RefuseRope(const sdk::GraphView& graph, const rl_op& op, const Devic
 }
 
 }  // namespace
+
+// A workgroup for each of many short rows, such as heads, would mostly wait to start.
+RowSplit SplitRows(const PlanBuilder& plan, const rl_dim& rows, int64_t columns, uint32_t threads) {
+  constexpr int64_t kShortRow = 256;
+  constexpr uint32_t kThreads = 256;
+  const Tuning& tuning = plan.tuning();
+  const auto all = static_cast<uint64_t>(plan.Max(rows));
+  const bool narrow = tuning.subgroups && !tuning.software && columns <= kShortRow &&
+                      plan.Decisive(rows) > int64_t{tuning.few_groups};
+  if (!narrow) return {.threads = threads, .groups = all, .narrow = false};
+  return {
+      .threads = kThreads, .groups = CeilDiv(all, kThreads / tuning.subgroup_size), .narrow = true};
+}
 
 DeviceAddress RopeRates(PlanBuilder& plan, const rl_op& rope) {
   const auto& a = sdk::GraphView::attrs<rl_rope_attrs>(rope);

@@ -145,6 +145,14 @@ struct ColumnCopy {
   int64_t to_first = 0;
 };
 void CopyColumns(PlanBuilder& plan, const ColumnCopy& copy);
+// The workgroups of a kernel with a workgroup or a subgroup for each row (row_lanes.glsl).
+struct RowSplit {
+  uint32_t threads;  // of a workgroup
+  uint64_t groups;
+  bool narrow;  // a subgroup for each row
+};
+// `threads`: for a workgroup for each row of `columns` values.
+RowSplit SplitRows(const PlanBuilder& plan, const rl_dim& rows, int64_t columns, uint32_t threads);
 // Invocations of a workgroup for a row of this length, a power of two.
 uint32_t ThreadsOfRow(const Tuning& tuning, int64_t columns);
 // Appends a copy of the first operand to the result of the current op.

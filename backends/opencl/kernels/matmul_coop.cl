@@ -173,6 +173,9 @@ KERNEL(matmul_coop) {
 
   __global float* results = AT(float, y) + (size_t)get_group_id(2) * ROWS_OF(rows) * push.n;
   const uint lane = ME % 32;
+  const bool bounded = !IS_NULL(range);
+  const float low = bounded ? AT(float, range)[0] : 0.0f;
+  const float high = bounded ? AT(float, range)[1] : 0.0f;
   UNROLL for (uint m = 0; m < kRowMatrices; ++m) {
     UNROLL for (uint half_matrix = 0; half_matrix < 2; ++half_matrix) {
       const uint row = first_row + m * 16 + half_matrix * 8 + lane / 4;
@@ -189,6 +192,7 @@ KERNEL(matmul_coop) {
           value =
               GeluTanh(value) * (sums[n + kColumnMatrices / 2][m][half_matrix * 2 + i] * factor);
 #endif
+          if (bounded) value = Clamped(value, low, high);
           y[result] = value;
         }
       }

@@ -1,8 +1,9 @@
-// One work-group for each row of the last dimension: norms, softmax, reductions, entropy.
+// One work-group or subgroup for each row of the last dimension: norms, softmax, reductions,
+// entropy.
 #include "common.cl"
 #include "rows.args"
 #include "math.kernel"
-#include "reduce.cl"
+#include "row_lanes.cl"
 
 // The maximum, and whether some element is not a number: fmax() drops it.
 float MaxOf(__global const float* x, uint columns, bool* has_nan, __local float* shared) {
@@ -15,8 +16,8 @@ float MaxOf(__global const float* x, uint columns, bool* has_nan, __local float*
       most = fmax(most, x[i]);
     }
   }
-  most = GroupMax(most, shared);
-  *has_nan = GroupMax(nan, shared) > 0.0f;
+  most = RowMax(most, shared);
+  *has_nan = RowMax(nan, shared) > 0.0f;
   return most;
 }
 
@@ -37,7 +38,7 @@ void Softmax(__global const float* x, __global float* y, uint columns, __local f
   bool has_nan;
   const float most = MaxOf(x, columns, &has_nan, shared);
   const bool is_plain = !has_nan && most != kInfinity && most != -kInfinity;
-  const float sum = GroupSum(is_plain ? MyExps(x, columns, most) : 0.0f, shared);
+  const float sum = RowSum(is_plain ? MyExps(x, columns, most) : 0.0f, shared);
   const float other = has_nan || most == kInfinity ? kNan : 0.0f;
   FOR_MINE(i, columns) y[i] = is_plain ? Exp(x[i] - most) / sum : other;
 }
@@ -53,16 +54,16 @@ float Entropy(__global const float* x, uint columns, __local float* shared) {
     sum += e;
     if (e > 0.0f) weighted += e * z;
   }
-  sum = GroupSum(sum, shared);
-  weighted = GroupSum(weighted, shared);
+  sum = RowSum(sum, shared);
+  weighted = RowSum(weighted, shared);
   if (has_nan || most == kInfinity) return kNan;
   return most == -kInfinity ? 0.0f : Log(sum) - weighted / sum;
 }
 
 KERNEL(rows) {
   __local float shared[THREADS];
-  const uint count = ROWS_OF(rows), columns = push.columns;
-  for (uint row = GROUP; row < count; row += GROUPS) {
+  const uint columns = push.columns;
+  FOR_MY_ROWS(row, ROWS_OF(rows)) {
     const size_t first = (size_t)row * columns;
     __global const float* x = AT(float, x) + first;
     __global float* y = AT(float, y) + first;
@@ -70,7 +71,7 @@ KERNEL(rows) {
     Softmax(x, y, columns, shared);
 #elif kOp == kEntropy
     const float entropy = Entropy(x, columns, shared);
-    if (ME == 0) AT(float, y)[row] = entropy;
+    if (LANE == 0) AT(float, y)[row] = entropy;
 #elif kOp == kMinP
     // eps is ln p
     bool has_nan;
@@ -82,12 +83,12 @@ KERNEL(rows) {
 #elif kOp == kMax
     bool has_nan;
     const float most = MaxOf(x, columns, &has_nan, shared);
-    if (ME == 0) AT(float, y)[row] = has_nan ? kNan : most;
+    if (LANE == 0) AT(float, y)[row] = has_nan ? kNan : most;
 #elif kOp == kSum || kOp == kMean
-    const float sum = GroupSum(MySum(x, columns, false), shared);
-    if (ME == 0) AT(float, y)[row] = kOp == kMean ? sum / (float)columns : sum;
+    const float sum = RowSum(MySum(x, columns, false), shared);
+    if (LANE == 0) AT(float, y)[row] = kOp == kMean ? sum / (float)columns : sum;
 #else
-    const float mean = GroupSum(MySum(x, columns, true), shared) / (float)columns;
+    const float mean = RowSum(MySum(x, columns, true), shared) / (float)columns;
     const float factor = 1.0f / sqrt(mean + push.eps);
     const bool weighted = !IS_NULL(weight);
     __global const float* weight = AT(float, weight);
@@ -105,7 +106,7 @@ KERNEL(rows) {
 #endif
     }
 #if kOp == kTwoNorms
-    const float factor2 = 1.0f / sqrt(GroupSum(squares, shared) / (float)columns + push.eps2);
+    const float factor2 = 1.0f / sqrt(RowSum(squares, shared) / (float)columns + push.eps2);
     const bool weighted2 = !IS_NULL(weight2);
     FOR_MINE(i, columns) {
       float value = y[i] * factor2;  // this work-item's own

@@ -31,6 +31,7 @@ uvec3 task_group, task_groups;
 #define INVOCATION (GROUP.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x)
 
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER F32 { float v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) INPUT F32x2 { vec2 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) INPUT F32x4 { vec4 v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER I32 { int v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) BUFFER U32 { uint v[]; };

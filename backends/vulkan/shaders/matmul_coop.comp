@@ -122,23 +122,28 @@ void Multiply(uint first_row, uint first_column) {
 }
 
 // A matrix of results, finished.
-Sums Finished(uint m, uint n, const Sums factors) {
+Sums Finished(uint m, uint n, const Sums factors, bool bounded, vec2 range) {
   Sums y = sums[n * kRowMatrices + m];
   [[unroll]] for (uint i = 0; i < y.length(); ++i) {
     y[i] *= factors[i];
     if (kGlu != 0) y[i] = GeluTanh(y[i]) * (sums[(n + kGlu) * kRowMatrices + m][i] * factors[i]);
+    if (bounded) y[i] = Clamped(y[i], range.x, range.y);
   }
   return y;
 }
 
 void StoreResults(uint first_result, uint first_row, uint first_column) {
   StoreFactors();
+  const bool bounded = !IsNull(p.range);
+  vec2 range = vec2(0);
+  if (bounded) range = vec2(F32(p.range).v[0], F32(p.range).v[1]);
   [[unroll]] for (uint m = 0; m < kRowMatrices; ++m) {
     const uint row = first_row + m * kMatrix;
     Sums factors;
     coopMatLoadNV(factors, shared_tile, row * kFactorPitch, kFactorPitch, false);
     [[unroll]] for (uint n = 0; n < kColumnMatrices; n += kGlu + 1) {
-      StoreMatrix(Finished(m, n, factors), row, first_result + ColumnOf(first_column, n));
+      StoreMatrix(Finished(m, n, factors, bounded, range), row,
+                  first_result + ColumnOf(first_column, n));
     }
   }
 }

@@ -1,10 +1,11 @@
 #version 460
-// One workgroup for each row of the last dimension: norms, softmax, reductions, entropy.
+// One workgroup or subgroup for each row of the last dimension: norms, softmax, reductions,
+// entropy.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "rows.args.glsl"
 #include "math.kernel"
-#include "reduce.glsl"
+#include "row_lanes.glsl"
 
 uint first;  // of the row, in elements
 
@@ -12,18 +13,18 @@ float X(uint i) { return F32(p.x).v[first + i]; }
 
 float SumOf(bool squares) {
   float sum = 0.0;
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+  FOR_MINE(i, p.columns) {
     const float x = X(i);
     sum += squares ? x * x : x;
   }
-  return WorkgroupSum(sum);
+  return RowSum(sum);
 }
 
 // The maximum, and whether some element is not a number: max() may drop it.
 float MaxOf(out bool has_nan) {
   float most = -kInfinity;
   float nan = 0.0;
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+  FOR_MINE(i, p.columns) {
     const float x = X(i);
     if (IsNan(x)) {
       nan = 1.0;
@@ -31,15 +32,13 @@ float MaxOf(out bool has_nan) {
       most = max(most, x);
     }
   }
-  most = WorkgroupMax(most);
-  has_nan = WorkgroupMax(nan) > 0.0;
+  most = RowMax(most);
+  has_nan = RowMax(nan) > 0.0;
   return most;
 }
 
 void Fill(uint row_columns, float value) {
-  for (uint i = gl_LocalInvocationID.x; i < row_columns; i += gl_WorkGroupSize.x) {
-    F32(p.y).v[first + i] = value;
-  }
+  FOR_MINE(i, row_columns) { F32(p.y).v[first + i] = value; }
 }
 
 void Softmax() {
@@ -54,13 +53,9 @@ void Softmax() {
     return;
   }
   float sum = 0.0;
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
-    sum += Exp(X(i) - most);
-  }
-  sum = WorkgroupSum(sum);
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
-    F32(p.y).v[first + i] = Exp(X(i) - most) / sum;
-  }
+  FOR_MINE(i, p.columns) { sum += Exp(X(i) - most); }
+  sum = RowSum(sum);
+  FOR_MINE(i, p.columns) { F32(p.y).v[first + i] = Exp(X(i) - most) / sum; }
 }
 
 // H = ln S - sum e^z z / S with z = x - max.
@@ -68,15 +63,15 @@ void Entropy(uint row) {
   bool has_nan;
   const float most = MaxOf(has_nan);
   float sum = 0.0, weighted = 0.0;
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+  FOR_MINE(i, p.columns) {
     const float z = X(i) - most;
     const float e = Exp(z);
     sum += e;
     if (e > 0.0) weighted += e * z;
   }
-  sum = WorkgroupSum(sum);
-  weighted = WorkgroupSum(weighted);
-  if (gl_LocalInvocationID.x == 0) {
+  sum = RowSum(sum);
+  weighted = RowSum(weighted);
+  if (Lane() == 0) {
     float y = Log(sum) - weighted / sum;
     if (most == -kInfinity) y = 0.0;
     if (has_nan || most == kInfinity) y = kNan;
@@ -90,7 +85,7 @@ void Norm() {
   const bool weighted = !IsNull(p.weight);
   const float scale = !IsNull(p.scale) ? F32(p.scale).v[0] : 1.0;
   float squares = 0.0;
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+  FOR_MINE(i, p.columns) {
     float y = X(i) * factor;
     if (weighted) y *= F32(p.weight).v[i];
     if (kOp == kRmsNorm && kHalf != 0) {
@@ -102,9 +97,9 @@ void Norm() {
     squares += y * y;
   }
   if (kOp != kTwoNorms) return;
-  const float factor2 = 1.0 / sqrt(WorkgroupSum(squares) / float(p.columns) + p.eps2);
+  const float factor2 = 1.0 / sqrt(RowSum(squares) / float(p.columns) + p.eps2);
   const bool weighted2 = !IsNull(p.weight2);
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+  FOR_MINE(i, p.columns) {
     float y = F32(p.y).v[first + i] * factor2;  // this invocation's own
     if (weighted2) y *= F32(p.weight2).v[i];
     F32(p.y2).v[first + i] = y;
@@ -115,7 +110,7 @@ void Norm() {
 void MinP() {
   bool has_nan;
   const float most = MaxOf(has_nan);
-  for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
+  FOR_MINE(i, p.columns) {
     const float x = X(i);
     const bool kept = !IsNan(x) && x >= most + p.eps;
     F32(p.y).v[first + i] = kept ? x : -kInfinity;
@@ -132,12 +127,11 @@ void Reduce(uint row) {
     y = SumOf(false);
     if (kOp == kMean) y /= float(p.columns);
   }
-  if (gl_LocalInvocationID.x == 0) F32(p.y).v[row] = y;
+  if (Lane() == 0) F32(p.y).v[row] = y;
 }
 
 void main() {
-  const uint count = At(p.rows, Step(p.step));
-  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
+  FOR_MY_ROWS(row, At(p.rows, Step(p.step))) {
     first = row * p.columns;
     if (kOp == kSoftmax) {
       Softmax();

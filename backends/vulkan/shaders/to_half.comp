@@ -1,37 +1,45 @@
 #version 460
-// Rows of f32 as f16 times a power of two of their own, so that the largest value of a row fits f16
-// and the smallest lose little. With two parts a value is the sum of two f16 numbers, which lose
-// 2^-21 of it. One workgroup for each row; the factors follow the rows.
+// Rows of f32, clamped first if there is a range, as f16 times a power of two of their own, so that
+// the largest value of a row fits f16 and the smallest lose little. With two parts a value is the
+// sum of two f16 numbers, which lose 2^-21 of it. One workgroup or subgroup for each row; the
+// factors follow the rows.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "to_half.args.glsl"
-#include "reduce.glsl"
+#include "math.kernel"
+#include "row_lanes.glsl"
 #include "high_low.glsl"
 
+bool bounded;
+vec2 range;
+
+vec2 PairAt(uint row, uint pair) {
+  const vec2 x = F32x2(p.x).v[row * (p.columns / 2) + pair];
+  return bounded ? vec2(Clamped(x.x, range.x, range.y), Clamped(x.y, range.x, range.y)) : x;
+}
+
 void main() {
-  const uint count = At(p.rows, Step(p.step));
-  for (uint row = GROUP.x; row < count; row += GROUPS.x) {
-    const uint first = row * p.columns;
+  bounded = !IsNull(p.range);
+  if (bounded) range = vec2(F32(p.range).v[0], F32(p.range).v[1]);
+  FOR_MY_ROWS(row, At(p.rows, Step(p.step))) {
     float most = 0.0;
-    for (uint i = gl_LocalInvocationID.x; i < p.columns; i += gl_WorkGroupSize.x) {
-      most = max(most, abs(F32(p.x).v[first + i]));
+    FOR_MINE(pair, p.columns / 2) {
+      const vec2 x = abs(PairAt(row, pair));
+      most = max(most, max(x.x, x.y));
     }
-    most = WorkgroupMax(most);
+    most = RowMax(most);
     const float unit = UnitOf(most), down = Inverse(unit);
-    const uint to = row * p.padded * kParts;
-    for (uint i = gl_LocalInvocationID.x * 2; i < p.padded; i += gl_WorkGroupSize.x * 2) {
-      vec2 pair = vec2(0);
-      if (i < p.columns) pair = vec2(F32(p.x).v[first + i], F32(p.x).v[first + i + 1]) * down;
+    const uint to = row * p.padded / 2 * kParts;
+    FOR_MINE(pair, p.padded / 2) {
+      const vec2 x = pair < p.columns / 2 ? PairAt(row, pair) * down : vec2(0);
       if (kParts == 1) {
-        U32(p.y).v[(to + i) / 2] = packHalf2x16(pair);
+        U32(p.y).v[to + pair] = packHalf2x16(x);
         continue;
       }
-      const uvec2 parts = HighLow(pair);
-      U32(p.y).v[(to + i) / 2] = parts.x;
-      U32(p.y).v[(to + p.padded + i) / 2] = parts.y;
+      const uvec2 parts = HighLow(x);
+      U32(p.y).v[to + pair] = parts.x;
+      U32(p.y).v[to + p.padded / 2 + pair] = parts.y;
     }
-    if (gl_LocalInvocationID.x == 0) {
-      F32(p.factors).v[row] = unit;
-    }
+    if (Lane() == 0) F32(p.factors).v[row] = unit;
   }
 }
