@@ -134,8 +134,7 @@ class CpuDevice final : public sdk::Device {
       return;
     }
     const auto workers = static_cast<size_t>(pool_.workers());
-    pool_.Run([&](int worker) {
-      const auto part = static_cast<size_t>(worker);
+    pool_.Share(workers, [&](size_t part) {
       const size_t begin = bytes * part / workers, end = bytes * (part + 1) / workers;
       std::memcpy(to + begin, from + begin, end - begin);
     });

@@ -81,8 +81,8 @@ struct View {
 };
 
 // A unit of work that the workers share. The plan splits [0, Items()) among them, so items must be
-// independent. A node with one item runs on worker 0 alone; successive nodes of this kind need no
-// barrier between them.
+// independent. A node with one item runs on one worker, which goes on with successive nodes of this
+// kind.
 class Node {
  public:
   virtual ~Node() = default;
@@ -96,7 +96,9 @@ class Node {
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string TakeFailure();
   uint32_t op_index = RL_NO_OP;
+  // Of an execution: the first item that no worker has taken, and how many have not ended.
   std::atomic<int64_t> next_item{0};
+  std::atomic<int64_t> items_left{0};
 
  protected:
   void Fail(std::string message);

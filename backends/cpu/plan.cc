@@ -237,29 +237,44 @@ CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
   OpRows().ForEachOp(graph, compile, kernels);
   const size_t nodes = list_.nodes().size();
   items_.resize(nodes);
+  phases_.reserve(nodes);
   if (graph.record_times()) {
     times_ = std::make_unique<OpTimes>(graph.op_count(), nodes, pool.workers());
   }
 }
 
-void CpuPlan::Execute(int64_t t, int64_t r) {
-  const Step step{t, r, pool_.workers()};
+void CpuPlan::MakePhases(const Step& step) {
   const auto& nodes = list_.nodes();
+  phases_.clear();
   for (size_t i = 0; i < nodes.size(); ++i) {
     items_[i] = nodes[i]->Items(step);
     nodes[i]->next_item.store(0, std::memory_order_relaxed);
-    dispatches_ += items_[i] > 0 ? 1 : 0;
+    nodes[i]->items_left.store(items_[i], std::memory_order_relaxed);
+    if (items_[i] <= 0) continue;
+    ++dispatches_;
+    const bool shared = items_[i] > 1;
+    if (shared || phases_.empty() || phases_.back().shared) {
+      phases_.push_back({i, i + 1, shared});
+    } else {
+      phases_.back().end = i + 1;
+    }
   }
+}
+
+void CpuPlan::Execute(int64_t t, int64_t r) {
+  const Step step{t, r, pool_.workers()};
+  MakePhases(step);
   if (times_) times_->Start();
-  // Run inline if every node has one item: waking the pool costs more than the few table rows that
-  // a GPU backend leaves to this one.
-  if (std::ranges::all_of(items_, [](int64_t items) { return items <= 1; })) {
-    Walk(step, 0);
+  // Run inline if no node is shared: waking the pool costs more than the few table rows that a GPU
+  // backend leaves to this one.
+  if (std::ranges::none_of(phases_, &Phase::shared)) {
+    for (const Phase& phase : phases_) RunAlone(phase, step, 0);
   } else {
-    pool_.Run([&](int worker) { Walk(step, worker); });
+    pool_.Run(phases_.size(),
+              [&](int worker, size_t phase) { return RunPhase(phases_[phase], step, worker); });
   }
   ++executions_;
-  for (const auto& node : nodes) {
+  for (const auto& node : list_.nodes()) {
     if (node->failed()) {
       const uint32_t op_index = node->op_index;
       if (times_) times_->Start();  // a failed execution has no times
@@ -268,46 +283,48 @@ void CpuPlan::Execute(int64_t t, int64_t r) {
   }
 }
 
-void CpuPlan::Walk(const Step& step, int worker) {
-  const auto& nodes = list_.nodes();
-  bool shared = false;  // the workers have run a shared node since the last barrier
-  bool alone = false;   // worker 0 has run a node alone since the last barrier
-  uint64_t now = 0;     // when the last node ended, unless the worker has waited since
-  for (size_t i = 0; i < nodes.size(); ++i) {
+bool CpuPlan::RunPhase(const Phase& phase, const Step& step, int worker) {
+  Node& first = *list_.nodes()[phase.begin];
+  if (!phase.shared) {
+    if (first.next_item.exchange(1, std::memory_order_relaxed) > 0) return false;
+    RunAlone(phase, step, worker);
+    return true;
+  }
+  const uint64_t begin = times_ ? sdk::NowNanoseconds() : 0;
+  const int64_t ran = RunItems(phase.begin, step, worker);
+  if (ran == 0) return false;
+  if (times_) times_->Add(worker, first.op_index, begin, sdk::NowNanoseconds());
+  return first.items_left.fetch_sub(ran, std::memory_order_acq_rel) == ran;
+}
+
+void CpuPlan::RunAlone(const Phase& phase, const Step& step, int worker) {
+  // The clock is read once between two nodes: that takes as long as a small op.
+  uint64_t begin = times_ ? sdk::NowNanoseconds() : 0;
+  for (size_t i = phase.begin; i < phase.end; ++i) {
     if (items_[i] <= 0) continue;
-    const bool serial = items_[i] == 1;
-    if (shared || (alone && !serial)) {
-      pool_.Barrier();
-      shared = alone = false;
-      if (step.workers > 1) now = 0;
+    Node& node = *list_.nodes()[i];
+    node.Run(step, worker, 0, 1);
+    if (times_) {
+      const uint64_t end = sdk::NowNanoseconds();
+      times_->Add(worker, node.op_index, begin, end);
+      begin = end;
     }
-    (serial ? alone : shared) = true;
-    if (!serial || worker == 0) now = RunPart(i, step, worker, now);
   }
 }
 
-uint64_t CpuPlan::RunPart(size_t node, const Step& step, int worker, uint64_t now) {
-  if (!times_) {
-    RunShared(node, step, worker);
-    return 0;
-  }
-  const uint64_t begin = now != 0 ? now : sdk::NowNanoseconds();
-  if (!RunShared(node, step, worker)) return 0;
-  const uint64_t end = sdk::NowNanoseconds();
-  times_->Add(worker, list_.nodes()[node]->op_index, begin, end);
-  return end;
-}
-
-bool CpuPlan::RunShared(size_t node, const Step& step, int worker) {
+int64_t CpuPlan::RunItems(size_t node, const Step& step, int worker) {
   Node& work = *list_.nodes()[node];
   const int64_t items = items_[node];
   const int64_t piece = work.UsesDynamicScheduling()
                             ? 1
                             : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
-  for (bool ran = false;; ran = true) {
+  for (int64_t ran = 0;;) {
     const int64_t begin = work.next_item.fetch_add(piece, std::memory_order_relaxed);
     if (begin >= items) return ran;
-    work.Run(step, worker, begin, std::min(begin + piece, items));
+    const int64_t end = std::min(begin + piece, items);
+    work.Run(step, worker, begin, end);
+    ran += end - begin;
+    if (end == items) return ran;
   }
 }
 

@@ -139,19 +139,28 @@ class CpuPlan final : public sdk::Plan {
   [[nodiscard]] std::span<const rl_op_time> Times() override;
 
  private:
-  void Walk(const Step& step, int worker);
-  // Runs the worker's part of a node, or worker 0 the whole of one with a single item. Takes the
-  // time if it is known, else 0, and returns it if it is known then: reading the clock takes as
-  // long as a small op.
-  uint64_t RunPart(size_t node, const Step& step, int worker, uint64_t now);
-  // Returns whether there was anything left to do for the worker.
-  bool RunShared(size_t node, const Step& step, int worker);
+  // Nodes that begin when those in front of them have ended: one that the workers share, or a row
+  // of nodes with one item or none, which one worker runs.
+  struct Phase {
+    size_t begin;
+    size_t end;
+    bool shared;
+  };
+
+  void MakePhases(const Step& step);
+  // As ThreadPool::Body.
+  bool RunPhase(const Phase& phase, const Step& step, int worker);
+  // Runs nodes with one item, one after the other.
+  void RunAlone(const Phase& phase, const Step& step, int worker);
+  // Runs what is left of a node, and returns how many of its items that were.
+  int64_t RunItems(size_t node, const Step& step, int worker);
 
   ThreadPool& pool_;
   KernelTable kernels_;  // the nodes refer to it
   Workspace workspace_;
   NodeList list_;
   std::vector<int64_t> items_;      // Items() of each node at the current step
+  std::vector<Phase> phases_;       // of the current step
   std::unique_ptr<OpTimes> times_;  // null unless they are recorded
   uint64_t executions_ = 0;
   uint64_t dispatches_ = 0;

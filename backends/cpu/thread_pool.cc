@@ -12,14 +12,34 @@
 namespace rullama::cpu {
 namespace {
 
-// About 50 microseconds of polling: longer than any gap inside a step, far shorter than a human
+// Polls before a thread sleeps: longer than any gap inside a step, far shorter than a human
 // notices.
 constexpr int kSpins = 4000;
+// Polls before a worker leaves a run, whose end waits for the workers inside: longer than workers
+// that have a core each wait for one another.
+constexpr int kSpinsInside = 400;
+
+// In inside_: workers may enter.
+constexpr uint32_t kOpen = uint32_t{1} << 31;
 
 void Pause() {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+}
+
+// Polls until the value has changed; false if it has not after so many times.
+bool SpinWhileEqual(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
+  for (int spin = 0; spin < spins; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return true;
+    Pause();
+  }
+  return false;
+}
+
+void WaitWhileEqual(const std::atomic<uint32_t>& value, uint32_t old) {
+  if (SpinWhileEqual(value, old, kSpins)) return;
+  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
 }  // namespace
@@ -46,50 +66,78 @@ ThreadPool::~ThreadPool() { Stop(); }
 
 void ThreadPool::Stop() {
   stop_.store(true);
-  generation_.fetch_add(1);
-  generation_.notify_all();
+  Advance();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::WaitWhileEqual(std::atomic<uint32_t>& value, uint32_t old) const {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    Pause();
-  }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+void ThreadPool::Advance() {
+  advances_.fetch_add(1, std::memory_order_release);
+  advances_.notify_all();
 }
 
-void ThreadPool::Run(const std::function<void(int)>& body) {
-  body_ = &body;
-  running_.store(static_cast<uint32_t>(workers_ - 1), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  body(0);
-  for (uint32_t left = running_.load(std::memory_order_acquire); left != 0;
-       left = running_.load(std::memory_order_acquire)) {
-    WaitWhileEqual(running_, left);
+bool ThreadPool::Enter() {
+  uint32_t inside = inside_.load(std::memory_order_relaxed);
+  while ((inside & kOpen) != 0) {
+    if (inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acq_rel)) return true;
   }
+  return false;
 }
 
-void ThreadPool::Barrier() {
-  if (workers_ == 1) return;
-  const uint32_t phase = phase_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(workers_)) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
-    phase_.notify_all();
+void ThreadPool::Leave() {
+  if (inside_.fetch_sub(1, std::memory_order_acq_rel) == 1) inside_.notify_all();
+}
+
+void ThreadPool::Run(size_t phases, const Body& body) {
+  if (workers_ == 1) {
+    for (size_t phase = 0; phase < phases; ++phase) body(0, phase);
     return;
   }
-  WaitWhileEqual(phase_, phase);
+  body_ = &body;
+  phases_ = static_cast<uint32_t>(phases);
+  first_ = advances_.load(std::memory_order_relaxed) + 1;
+  inside_.store(kOpen, std::memory_order_release);
+  Advance();
+  Work(0);
+  uint32_t inside = inside_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+  for (; inside != 0; inside = inside_.load(std::memory_order_acquire)) {
+    WaitWhileEqual(inside_, inside);
+  }
+}
+
+void ThreadPool::Share(size_t parts, const std::function<void(size_t)>& run) {
+  if (parts == 0) return;
+  std::atomic<size_t> next{0};
+  std::atomic<size_t> left{parts};
+  Run(1, [&](int /*worker*/, size_t /*phase*/) {
+    size_t ran = 0;
+    for (size_t part = next.fetch_add(1); part < parts; part = next.fetch_add(1), ++ran) run(part);
+    return ran > 0 && left.fetch_sub(ran, std::memory_order_acq_rel) == ran;
+  });
+}
+
+uint32_t ThreadPool::Work(int worker) {
+  for (;;) {
+    const uint32_t advances = advances_.load(std::memory_order_acquire);
+    const uint32_t phase = advances - first_;
+    if (phase >= phases_) return advances;
+    if ((*body_)(worker, phase)) {
+      Advance();
+    } else if (worker == 0) {
+      WaitWhileEqual(advances_, advances);
+    } else if (!SpinWhileEqual(advances_, advances, kSpinsInside)) {
+      return advances;
+    }
+  }
 }
 
 void ThreadPool::Loop(int worker) {
   for (uint32_t seen = 0;;) {
-    WaitWhileEqual(generation_, seen);
-    seen = generation_.load(std::memory_order_acquire);
+    WaitWhileEqual(advances_, seen);
+    seen = advances_.load(std::memory_order_acquire);
     if (stop_.load()) return;
-    (*body_)(worker);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+    if (!Enter()) continue;
+    seen = Work(worker);
+    Leave();
   }
 }
 

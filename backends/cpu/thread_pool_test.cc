@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <numeric>
+#include <atomic>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 namespace rullama::cpu {
 namespace {
@@ -38,32 +40,77 @@ TEST(ThreadPoolLimitTest, RefusedThreadsAreNamed) {
 
 class ThreadPoolTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(ThreadPoolTest, EveryWorkerRunsTheBodyOnce) {
+TEST_P(ThreadPoolTest, EveryPartRunsOnce) {
   ThreadPool pool(GetParam());
-  for (int round = 0; round < 200; ++round) {
-    std::array<std::atomic<int>, 8> runs{};
-    pool.Run([&](int worker) { ++runs[static_cast<size_t>(worker)]; });
-    for (int worker = 0; worker < 8; ++worker) {
-      EXPECT_EQ(runs[static_cast<size_t>(worker)].load(), worker < GetParam() ? 1 : 0);
+  for (const size_t parts : {0U, 1U, 2U, 7U, 100U}) {
+    for (int round = 0; round < 50; ++round) {
+      std::array<std::atomic<int>, 100> runs{};
+      pool.Share(parts, [&](size_t part) { ++runs[part]; });
+      for (size_t part = 0; part < runs.size(); ++part) {
+        EXPECT_EQ(runs[part].load(), part < parts ? 1 : 0);
+      }
     }
   }
 }
 
-// Other workers read in the next phase what a worker wrote in this one without synchronisation.
-TEST_P(ThreadPoolTest, BarrierSeparatesPhases) {
-  const int workers = GetParam();
-  ThreadPool pool(workers);
-  std::array<int, 8> value{};
-  std::atomic<bool> wrong{false};
-  pool.Run([&](int worker) {
-    for (int phase = 1; phase <= 500; ++phase) {
-      value[static_cast<size_t>(worker)] = phase;
-      pool.Barrier();
-      if (value[static_cast<size_t>((worker + 1) % workers)] != phase) wrong = true;
-      pool.Barrier();
+// The parts of phases of 8, each of which reads what the phase before wrote without
+// synchronisation.
+class CountingPhases {
+ public:
+  explicit CountingPhases(size_t phases) : parts_(phases) {}
+
+  bool Run(size_t phase) {
+    Parts& parts = parts_[phase];
+    size_t ran = 0;
+    for (size_t i = parts.next++; i < kParts; i = parts.next++, ++ran) {
+      parts.values[i] =
+          phase == 0 ? static_cast<int>(i) : parts_[phase - 1].values[(i + 1) % kParts] + 1;
     }
+    return ran > 0 && parts.left.fetch_sub(ran) == ran;
+  }
+  [[nodiscard]] bool Correct() const {
+    for (size_t phase = 0; phase < parts_.size(); ++phase) {
+      for (size_t i = 0; i < kParts; ++i) {
+        if (parts_[phase].values[i] != static_cast<int>((i + phase) % kParts + phase)) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kParts = 8;
+  struct Parts {
+    std::atomic<size_t> next{0};
+    std::atomic<size_t> left{kParts};
+    std::array<int, kParts> values{};
+  };
+  std::vector<Parts> parts_;
+};
+
+TEST_P(ThreadPoolTest, PhasesFollowOneAnother) {
+  ThreadPool pool(GetParam());
+  for (int round = 0; round < 20; ++round) {
+    CountingPhases phases(500);
+    pool.Run(500, [&](int /*worker*/, size_t phase) { return phases.Run(phase); });
+    EXPECT_TRUE(phases.Correct());
+  }
+}
+
+// A worker that does not begin holds up nobody, and comes into a later phase.
+TEST_P(ThreadPoolTest, NobodyWaitsForAWorkerThatDoesNothing) {
+  ThreadPool pool(GetParam());
+  CountingPhases phases(100);
+  std::atomic<bool> over{false};
+  pool.Run(100, [&](int worker, size_t phase) {
+    if (worker != 0) {
+      while (!over) std::this_thread::yield();
+      return false;
+    }
+    const bool ended = phases.Run(phase);
+    if (phase == 99) over = true;
+    return ended;
   });
-  EXPECT_FALSE(wrong);
+  EXPECT_TRUE(phases.Correct());
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, ThreadPoolTest, ::testing::Values(1, 2, 3, 8));

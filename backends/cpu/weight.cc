@@ -53,10 +53,9 @@ CpuWeight::CpuWeight(const KernelTable& kernels, const rl_weight_desc& desc, Wei
   const size_t group_bytes = kPackedRows * row_bytes;
   const size_t groups = desc.bytes / group_bytes;
   const auto pack = FindWeight(kernels, dtype)->pack;
-  const auto workers = static_cast<size_t>(pool.workers());
-  pool.Run([&](int worker) {
-    const auto index = static_cast<size_t>(worker);
-    for (size_t i = groups * index / workers; i < groups * (index + 1) / workers; ++i) {
+  const auto parts = static_cast<size_t>(pool.workers());
+  pool.Share(parts, [&](size_t part) {
+    for (size_t i = groups * part / parts; i < groups * (part + 1) / parts; ++i) {
       const size_t at = i * group_bytes;
       pack(static_cast<const std::byte*>(desc.data) + at, row_bytes, k, memory_.get() + at);
     }
