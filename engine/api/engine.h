@@ -33,17 +33,11 @@
 
 namespace rullama {
 
-// The settings of the sampler for what a request leaves open.
+// The settings of the sampler for what a request leaves open: the numbers of SamplingOptions.
+// Temperature 0 is greedy.
 struct SamplingDefaults {
-  double temperature = 1;  // 0: greedy
-  int64_t top_k = 0;
-  double top_p = 1;
-  double min_p = 0;
-  double typical_p = 1;
-  double repeat_penalty = 1;
-  int64_t repeat_last_n = 0;
-  double frequency_penalty = 0;
-  double presence_penalty = 0;
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) Type name = off;
+#include <rullama/config/sampler_settings.def>
 };
 
 struct ModelInfo {

@@ -14,17 +14,12 @@
 namespace rullama {
 
 // Settings of the sampler. One without a value is as configured, else as the model recommends. The
-// ranges are those of docs/configuration.md, block `sampler`.
+// numbers are those of sampler_settings.def: temperature, top_k, top_p and so on. Their ranges and
+// meanings are in docs/configuration.md, block `sampler`.
 struct SamplingOptions {
-  std::optional<double> temperature = {};  // 0 always takes the most likely token
-  std::optional<int64_t> top_k = {};       // 0 keeps all
-  std::optional<double> top_p = {};
-  std::optional<double> min_p = {};
-  std::optional<double> typical_p = {};
-  std::optional<double> repeat_penalty = {};
-  std::optional<int64_t> repeat_last_n = {};
-  std::optional<double> frequency_penalty = {};
-  std::optional<double> presence_penalty = {};
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  std::optional<Type> name = {};
+#include <rullama/config/sampler_settings.def>
   std::map<int32_t, float> logit_bias = {};  // token -> added to its logit; -infinity bans it
   // Same build, device, configuration, request and seed: same bytes, whatever else runs. Without a
   // seed one is drawn and told in Completion::seed.
