@@ -38,20 +38,10 @@ the message. Arrow keys recall earlier messages, Ctrl-R searches them.
 // Settings that cannot change during a conversation, because the sampler is part of the compiled
 // model.
 constexpr std::string_view kFixedSettings[][2] = {
-    {"temperature", "--temp"},
-    {"temp", "--temp"},
-    {"top_k", "--top-k"},
-    {"top_p", "--top-p"},
-    {"min_p", "--min-p"},
-    {"typical_p", "--typical"},
-    {"seed", "--seed"},
-    {"repeat_penalty", "--repeat-penalty"},
-    {"repeat_last_n", "--repeat-last-n"},
-    {"presence_penalty", "--presence-penalty"},
-    {"frequency_penalty", "--frequency-penalty"},
-    {"num_ctx", "--ctx-size"},
-    {"num_predict", "--predict"},
-    {"stop", "--stop"},
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) {#name, flag},
+#include "core/config/sampler_settings.def"
+    {"temp", "--temp"},           {"seed", "--seed"}, {"num_ctx", "--ctx-size"},
+    {"num_predict", "--predict"}, {"stop", "--stop"},
 };
 
 // Errors after which a conversation can go on.

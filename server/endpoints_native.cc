@@ -66,15 +66,11 @@ void Props(const Services& services, Call& call) {
   const EngineStats stats = services.models.stats();
   const SamplingDefaults& defaults = info.sampling;
   const RequestLimits& limits = services.options.limits;
-  const json params = {{"temperature", defaults.temperature},
-                       {"top_k", defaults.top_k},
-                       {"top_p", defaults.top_p},
-                       {"min_p", defaults.min_p},
-                       {"typical_p", defaults.typical_p},
-                       {"repeat_penalty", defaults.repeat_penalty},
-                       {"repeat_last_n", defaults.repeat_last_n},
-                       {"frequency_penalty", defaults.frequency_penalty},
-                       {"presence_penalty", defaults.presence_penalty}};
+  const json params = {
+#define RL_SAMPLER_SETTING(Type, name, value, off, range, key, flag, help, doc) \
+  {#name, defaults.name},
+#include "core/config/sampler_settings.def"
+  };
   json entries = json::array();
   for (const ModelState& state : models) {
     entries.push_back({{"id", state.model.id}, {"loaded", state.loaded}});

@@ -13,10 +13,9 @@ namespace rullama::server {
 
 inline constexpr int64_t kMaxTopLogprobs = 20;
 
-// temperature, top_k, top_p, min_p, typical_p, repeat_penalty, repeat_last_n, frequency_penalty,
-// presence_penalty and seed, each within its range.
+// The numbers of sampler_settings.def, each within its range, and seed.
 void ReadSampling(FieldReader& fields, SamplingOptions& sampling);
-// All of these but seed have no effect: the model denoises canvases.
+// These numbers have no effect: the model denoises canvases.
 void IgnoreSampling(FieldReader& fields);
 
 // logit_bias: token id -> -100 (bans) to 100.
