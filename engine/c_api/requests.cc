@@ -106,10 +106,19 @@ Status SetMedia(const rullama_request& from, Request& to) {
   return OkStatus();
 }
 
-Status SetSampling(const rullama_request& from, SamplingOptions& to) {
+// The struct only grows at its end, so it need not have a member for each setting. Those without
+// one are as configured.
+template <typename CRequest>
+void SetNumbers(const CRequest& from, SamplingOptions& to) {
 #define RL_SAMPLER_SETTING(Type, name, value_, off, range, key, flag, help, doc) \
-  if (from.name.given != 0) to.name = from.name.value;
+  if constexpr (requires { from.name; }) {                                       \
+    if (from.name.given != 0) to.name = from.name.value;                         \
+  }
 #include "core/config/sampler_settings.def"
+}
+
+Status SetSampling(const rullama_request& from, SamplingOptions& to) {
+  SetNumbers(from, to);
   if (from.seed.given != 0) to.seed = from.seed.value;
   RL_ASSIGN_OR_RETURN(const auto biases,
                       SpanOf(from.logit_bias, from.logit_bias_count, "logit_bias"));
