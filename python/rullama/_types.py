@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias
 
 from ._media import File
+from ._sampling import SamplingOptions
 
 EventKind: TypeAlias = Literal["progress", "text", "thinking", "tool_call", "draft"]
 StopReason: TypeAlias = Literal["eog", "length", "context", "cancelled", "stop"]
@@ -94,21 +95,12 @@ class ModelInfo:
     takes_sound: bool
 
 
-class RequestOptions(TypedDict, total=False):
-    """Options of one answer. What is left out is as configured, else as the model file recommends;
+class RequestOptions(SamplingOptions, total=False):
+    """Options of one answer, to which the numbers of the sampler belong. What is left out is as configured, else as the model file recommends;
     the ranges are those of docs/configuration.md, block ``sampler``."""
 
     max_tokens: int  #: 0 only reads the prompt; negative: until the end or a full context
     stop: Sequence[str]  #: texts in front of which the answer ends
-    temperature: float  #: 0 always takes the most likely token
-    top_k: int  #: 0 keeps all
-    top_p: float
-    min_p: float
-    typical_p: float
-    repeat_penalty: float
-    repeat_last_n: int
-    frequency_penalty: float
-    presence_penalty: float
     logit_bias: Mapping[int, float]  #: added to the logit of a token; -infinity bans it
     seed: int  #: 0 to 2**63 - 1; without one a seed is drawn
     top_logprobs: int  #: log-probabilities of this many best tokens, at most 20

@@ -17,7 +17,7 @@ case $part in
   pytest) "$python" -m pytest -q -p no:cacheprovider "$source/tests/python" ;;
   types)
     cd "$source"
-    "$python" -m mypy --strict --cache-dir "$build/python/mypy" python/rullama examples/python
+    "$python" -m mypy --strict --cache-dir "$build/python/mypy" "$build/python/rullama" examples/python
     ;;
   *) echo "unknown part $part" >&2; exit 2 ;;
 esac
