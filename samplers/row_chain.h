@@ -2,7 +2,7 @@
 // are copied to the host. Settings, seeds and masks are inputs of the graph with one row for each
 // wanted row, so that rows of several requests share a step.
 //
-// Order: the steps of steps.def (mask, logit bias, penalties); then either greedy selection, or
+// Order: the steps of sampler_settings.def, from the mask on; then either greedy selection, or
 // top_k, typical_p, top_p, min_p, temperature and a draw. A row's token depends only on its own
 // logits, settings, seed, stream and position, so text does not change with slot, batch or chunk
 // size. What is neutral for a row leaves its logits as they are, bit by bit, so that the kind of
@@ -40,9 +40,9 @@ struct SamplerInputs {
 
 // The settings that a chain's rows may have, in rising order.
 enum class RowChainKind : uint8_t {
-  kGreedy,  // greedy; no mask, bias or penalty
+  kGreedy,  // greedy; no step changes a logit
   kPlain,   // also top_k of 1 to kMaxPlainTopK
-  kEdited,  // also any mask, bias and penalty
+  kEdited,  // also any steps
   kFull,    // anything
 };
 inline constexpr size_t kRowChainKinds = 4;

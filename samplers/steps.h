@@ -39,12 +39,12 @@ struct Step {
 };
 
 #define RL_SAMPLER_STEP(Name, name) extern const Step k##Name;
-#include "samplers/steps.def"
+#include "core/config/sampler_settings.def"
 
 // All steps in their order.
 inline constexpr const Step* kSteps[] = {
 #define RL_SAMPLER_STEP(Name, name) &k##Name,
-#include "samplers/steps.def"
+#include "core/config/sampler_settings.def"
 };
 
 }  // namespace rullama::samplers
