@@ -77,24 +77,26 @@ void AddRope(std::vector<CaseSpec>& cases) {
     bool factors;
     float theta;
     int32_t inverse = 0;
+    int32_t first = 0;
   };
   constexpr Rope kRopes[] = {
-      {"sliding", 4, 256, 256, false, 1e4F},   {"global", 2, 512, 512, true, 1e6F},
-      {"partial", 3, 64, 32, false, 1e4F},     {"tiny", 1, 2, 2, false, 1e4F},
-      {"odd_half", 2, 48, 38, true, 1e4F},     {"half_of_72", 2, 36, 36, false, 100},
-      {"inverse", 2, 256, 256, true, 1e6F, 1}, {"inverse_partial", 3, 64, 32, false, 1e4F, 1}};
+      {"sliding", 4, 256, 256, false, 1e4F},       {"global", 2, 512, 512, true, 1e6F},
+      {"partial", 3, 64, 32, false, 1e4F},         {"tiny", 1, 2, 2, false, 1e4F},
+      {"odd_half", 2, 48, 38, true, 1e4F},         {"half_of_72", 2, 36, 36, false, 100},
+      {"inverse", 2, 256, 256, true, 1e6F, 1},     {"inverse_partial", 3, 64, 32, false, 1e4F, 1},
+      {"last_half", 3, 64, 32, false, 100, 0, 32}, {"middle", 2, 72, 18, true, 1e4F, 0, 7}};
   for (const Rope& rope : kRopes) {
-    cases.push_back({fmt::format("rope/{}", rope.name), OpKind::kRope, [=](uint64_t seed) {
-                       CaseBuilder b(seed, 5);
-                       const ValueId x = b.Floats("x", F({kT, rope.heads, rope.dim}));
-                       const ValueId pos = b.Ints("pos", I({kT}), {0, 1, 777, 65537, 262143});
-                       const ValueId factors =
-                           rope.factors ? b.Constant("factors", F({rope.n_rot / 2}), 1, 8)
-                                        : kNoValue;
-                       return OneOp(std::move(b), OpKind::kRope, {x, pos, factors},
-                                    OpAttrs(rl_rope_attrs{0, rope.theta, rope.n_rot, rope.inverse}),
-                                    ToleranceClass::kRounding);
-                     }});
+    cases.push_back(
+        {fmt::format("rope/{}", rope.name), OpKind::kRope, [=](uint64_t seed) {
+           CaseBuilder b(seed, 5);
+           const ValueId x = b.Floats("x", F({kT, rope.heads, rope.dim}));
+           const ValueId pos = b.Ints("pos", I({kT}), {0, 1, 777, 65537, 262143});
+           const ValueId factors =
+               rope.factors ? b.Constant("factors", F({rope.n_rot / 2}), 1, 8) : kNoValue;
+           return OneOp(std::move(b), OpKind::kRope, {x, pos, factors},
+                        OpAttrs(rl_rope_attrs{0, rope.theta, rope.n_rot, rope.inverse, rope.first}),
+                        ToleranceClass::kRounding);
+         }});
   }
 }
 

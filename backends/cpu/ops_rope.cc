@@ -57,6 +57,7 @@ class RopeNode final : public Node {
       : kernels_(context.kernels),
         x_(context.Input(operands::Rope::x)),
         y_(context.Result()),
+        first_(context.attrs<rl_rope_attrs>().first),
         half_(static_cast<size_t>(context.attrs<rl_rope_attrs>().n_rot) / 2) {
     const View pos = context.Input(operands::Rope::pos);
     std::vector<double> rates = RopeRates(context);
@@ -77,8 +78,10 @@ class RopeNode final : public Node {
         const int64_t at = (row * heads + head) * dim;
         const float* x = x_.as<const float>() + at;
         float* y = y_.as<float>() + at;
-        kernels_.rope_neox(x, cosine, cosine + half_, half_, y);
-        std::copy(x + 2 * half_, x + dim, y + 2 * half_);
+        const int64_t end_of_pairs = first_ + static_cast<int64_t>(2 * half_);
+        std::copy(x, x + first_, y);
+        kernels_.rope_neox(x + first_, cosine, cosine + half_, half_, y + first_);
+        std::copy(x + end_of_pairs, x + dim, y + end_of_pairs);
       }
     }
   }
@@ -86,6 +89,7 @@ class RopeNode final : public Node {
  private:
   const KernelTable& kernels_;
   View x_, y_;
+  int64_t first_;  // rotated dimension
   size_t half_;
   const float* table_;  // [rows, 2, half_]
 };

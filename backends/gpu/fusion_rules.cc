@@ -193,6 +193,7 @@ bool TransformsHeads(const Fusion& fusion, const rl_op& attention, uint32_t valu
 bool HeadsIntoAttention(Fusion& fusion, uint32_t op, uint32_t reader) {
   const rl_op& last = OpOf(fusion, op);
   const bool rotates = last.kind == RL_OP_rope;
+  if (rotates && GraphView::attrs<rl_rope_attrs>(last).first != 0) return false;
   const std::optional<Prologue>& norm = fusion.node(op).prologue;
   HeadTransform heads;
   heads.x = norm ? norm->x : last.inputs[0];

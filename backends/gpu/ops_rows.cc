@@ -137,6 +137,7 @@ void Rope(PlanBuilder& plan) {
        .rows = y.dims[0],
        .heads = heads,
        .dim = Last(y),
+       .first = plan.attrs<rl_rope_attrs>().first,
        .half_rot = RotatedPairs(plan.op()),
        .eps = norm != nullptr ? norm->norm_eps : 0})
       .Emit(norm != nullptr ? rows : std::min(rows, CeilDiv(pairs, threads)));

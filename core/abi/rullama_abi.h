@@ -38,7 +38,7 @@ extern "C" {
 /* The major number is also in the name of the entry point: an incompatible change makes a second one.
  * The minor number counts additions at the end of structs. */
 #define RL_ABI_MAJOR 1
-#define RL_ABI_MINOR 5
+#define RL_ABI_MINOR 6
 
 typedef struct rl_str {
   const char* data;

@@ -89,6 +89,9 @@ Types InferRope(Context& c) {
   }
   if (!std::isfinite(a.theta) || a.theta <= 0) c.Fail("theta = {}, expected > 0", a.theta);
   if (a.inverse != 0 && a.inverse != 1) c.Fail("inverse is {}, expected 0 or 1", a.inverse);
+  if (a.first < 0 || (x.last().IsConstant() && a.first > x.last().constant - a.n_rot)) {
+    c.Fail("{} dims from first = {} on do not fit {}", a.n_rot, a.first, ToString(x.last()));
+  }
   c.WantIndex(In::pos, x.rows());
   c.WantVector(In::freq_factors, a.n_rot / 2);
   return {x};

@@ -78,7 +78,7 @@ TEST(InferTest, AttributesOfAnotherOpAreRefused) {
   use.operands.resize(3);
   const auto types = Infer(use);
   ASSERT_FALSE(types);
-  EXPECT_THAT(types.error().message, HasSubstr("attributes of 4 bytes, expected 16"));
+  EXPECT_THAT(types.error().message, HasSubstr("attributes of 4 bytes, expected 20"));
 }
 
 TEST(InferTest, WeightsAsStoredGiveTheirColumns) {

@@ -10,12 +10,16 @@ std::vector<OpCase> AttentionCases() {
   const TensorType fresh(DType::kF16, {t, 2, 8});
   const TensorType state(DType::kF16, {3, 16, 2, 8});
   return {
-      {{OpKind::kRope, OpAttrs(rl_rope_attrs{0, 10000.0F, 8, 0}), {F({t, 4, 16}), I({t}), F({4})}},
+      {{OpKind::kRope,
+        OpAttrs(rl_rope_attrs{0, 10000.0F, 8, 0, 0}),
+        {F({t, 4, 16}), I({t}), F({4})}},
        {F({t, 4, 16})},
-       {{Attr(rl_rope_attrs{0, 10000.0F, 7, 0}), "n_rot = 7 is not an even number of 2 to 16"},
-        {Attr(rl_rope_attrs{0, 10000.0F, 18, 0}), "n_rot = 18"},
-        {Attr(rl_rope_attrs{0, 0.0F, 8, 0}), "theta = 0, expected > 0"},
-        {Attr(rl_rope_attrs{0, 10000.0F, 8, 2}), "inverse is 2, expected 0 or 1"},
+       {{Attr(rl_rope_attrs{0, 10000.0F, 7, 0, 0}), "n_rot = 7 is not an even number of 2 to 16"},
+        {Attr(rl_rope_attrs{0, 10000.0F, 18, 0, 0}), "n_rot = 18"},
+        {Attr(rl_rope_attrs{0, 0.0F, 8, 0, 0}), "theta = 0, expected > 0"},
+        {Attr(rl_rope_attrs{0, 10000.0F, 8, 2, 0}), "inverse is 2, expected 0 or 1"},
+        {Attr(rl_rope_attrs{0, 10000.0F, 8, 0, 9}), "8 dims from first = 9 on do not fit 16"},
+        {Attr(rl_rope_attrs{0, 10000.0F, 8, 0, -1}), "8 dims from first = -1 on do not fit 16"},
         {Operand(1, I({4})), "operand pos is i32[4], expected i32[T]"},
         {Operand(2, F({8})), "operand freq_factors is f32[8], expected f32[4]"}}},
       {{OpKind::kAttention,

@@ -82,13 +82,14 @@ TEST(OpsTest, LaterAdditionsRequireALaterAbi) {
   const auto required = [](const auto& attrs) {
     return RequiredAbiMinor(AttrsKind<std::decay_t<decltype(attrs)>>::kKind, OpAttrs(attrs));
   };
-  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 0}), 0);
-  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 1}), 3);
+  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 0, 0}), 0);
+  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 1, 0}), 3);
+  EXPECT_EQ(required(rl_rope_attrs{0, 1e4F, 8, 1, 2}), 6);
   EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_SQUARE}), 0);
   EXPECT_EQ(required(rl_unary_attrs{0, RL_UNARY_GELU_TANH_GRAD}), 3);
   EXPECT_EQ(required(rl_binary_attrs{0, RL_UNARY_GELU_TANH_GRAD}), 0);  // another enumeration
   EXPECT_EQ(InfoOf(OpKind::kRope).min_attrs_size, 12u);
-  EXPECT_EQ(InfoOf(OpKind::kRope).attrs_size, 16u);
+  EXPECT_EQ(InfoOf(OpKind::kRope).attrs_size, 20u);
 }
 
 TEST(OpsTest, ExactlyTheWrittenOperandsOfEffectsAreStates) {

@@ -20,12 +20,13 @@ Status EvalRope(const Call& call) {
     std::copy(in.begin(), in.end(), out.begin());
     const auto pos = static_cast<double>(call.in(In::pos).i[static_cast<size_t>(r / x.dims[1])]);
     for (size_t i = 0; i < half; ++i) {
+      const size_t low = static_cast<size_t>(a.first) + i, high = low + half;
       const double exponent = -2.0 * static_cast<double>(i) / a.n_rot;
       const double factor = call.has(In::freq_factors) ? call.in(In::freq_factors).f[i] : 1.0;
       const double turn = pos * std::pow(double{a.theta}, exponent) / factor;
       const double angle = a.inverse != 0 ? -turn : turn;
-      out[i] = in[i] * std::cos(angle) - in[i + half] * std::sin(angle);
-      out[i + half] = in[i] * std::sin(angle) + in[i + half] * std::cos(angle);
+      out[low] = in[low] * std::cos(angle) - in[high] * std::sin(angle);
+      out[high] = in[low] * std::sin(angle) + in[high] * std::cos(angle);
     }
   }
   return OkStatus();

@@ -22,7 +22,7 @@ TEST(RopeTest, TurnsPairsOfHalves) {
     expected.insert(expected.end(), row.begin(), row.end());
   }
   const Tensor pos = I32({3}, {0, 1, 50});
-  ExpectValues(Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, static_cast<float>(theta), 4, 0}),
+  ExpectValues(Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, static_cast<float>(theta), 4, 0, 0}),
                     {x, pos, std::nullopt}),
                expected);
   // Factors divide the angle; a huge one stops a pair.
@@ -31,7 +31,7 @@ TEST(RopeTest, TurnsPairsOfHalves) {
     const auto row = turned(p / 2, 0);
     slower.insert(slower.end(), row.begin(), row.end());
   }
-  ExpectValues(Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, static_cast<float>(theta), 4, 0}),
+  ExpectValues(Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, static_cast<float>(theta), 4, 0, 0}),
                     {x, pos, F32({2}, {2, 1e30})}),
                slower);
 }

@@ -135,7 +135,7 @@ TEST(TrainingTest, RopeBackIsItsDerivative) {
   const Tensor pos = I32({3}, {0, 5, 77});
   const Tensor factors = F32({2}, {1, 3});
   const auto rope = [&](const Tensor& x, int32_t inverse) {
-    return Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, 100.0F, 4, inverse}), {x, pos, factors});
+    return Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, 100.0F, 4, inverse, 0}), {x, pos, factors});
   };
   const Tensor x = Uniform({3, 2, 6}, 13);
   const Tensor dy = Uniform({3, 2, 6}, 14);

@@ -39,11 +39,15 @@ TEST(GraphView, WalksArraysOfLargerElements) {
 
 // A rotation as a host of ABI 1.2 or of a later version describes it.
 TEST(GraphView, ReadsAttributesOfOlderAndNewerHosts) {
-  const Larger<rl_rope_attrs> newer{{sizeof(newer), 100.0F, 4, 1}};
+  const Larger<rl_rope_attrs> newer{{sizeof(newer), 100.0F, 4, 1, 2}};
   rl_op op{};
   op.attrs = &newer;
   op.attrs_size = sizeof(newer);
   EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).inverse, 1);
+  EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).first, 2);
+  op.attrs_size = 16;
+  EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).inverse, 1);
+  EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).first, 0);
   op.attrs_size = 12;
   EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).n_rot, 4);
   EXPECT_EQ(GraphView::attrs<rl_rope_attrs>(op).inverse, 0);

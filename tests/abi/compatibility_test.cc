@@ -67,20 +67,21 @@ TEST_F(OldPlugin, AnswersForEachOp) {
   EXPECT_EQ((*support)[1].reason, "only affine on f32");
 }
 
-// It would compute the square and the forward rotation.
+// It would compute the square, the forward rotation and that of the first dims.
 TEST_F(OldPlugin, IsNotBelievedAboutWhatWasAddedLater) {
   const auto answer = [&](const auto& op) {
     GraphBuilder b("later");
-    const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 2}});
+    const ValueId x = b.Input("x", {DType::kF32, {Dim::T(), 1, 4}});
     const ValueId pos = b.Input("pos", {DType::kI32, {Dim::T()}});
     b.Output("y", b.Add(op(x, pos), "y"), RowDemand::kAll);
     const auto support = device_->QueryOps(*std::move(b).Finish());
     EXPECT_TRUE(support);
     return support->at(0);
   };
-  const auto rope = [&](int32_t inverse) {
+  const auto rope = [&](int32_t inverse, int32_t first = 0) {
     return answer([&](ValueId x, ValueId pos) {
-      return ops::Rope{.x = x, .pos = pos, .theta = 1, .n_rot = 2, .inverse = inverse};
+      return ops::Rope{
+          .x = x, .pos = pos, .theta = 1, .n_rot = 2, .inverse = inverse, .first = first};
     });
   };
   const auto unary = [&](rl_unary fn) {
@@ -89,6 +90,7 @@ TEST_F(OldPlugin, IsNotBelievedAboutWhatWasAddedLater) {
   EXPECT_TRUE(rope(0).supported);
   EXPECT_FALSE(rope(1).supported);
   EXPECT_EQ(rope(1).reason, "needs a plugin of ABI 1.3, 'old' has 1.0");
+  EXPECT_EQ(rope(0, 2).reason, "needs a plugin of ABI 1.6, 'old' has 1.0");
   EXPECT_TRUE(unary(RL_UNARY_SQUARE).supported);
   EXPECT_FALSE(unary(RL_UNARY_GELU_TANH_GRAD).supported);
 }

@@ -15,9 +15,12 @@
 // Cosine and sine of the angle of pair `i` of a head.
 #define TURN_OF(head, i) CosSin(Turns(AT(uint, pos)[(head) / push.heads], AT(uint2, rates)[i]))
 
-#define ROTATE(at, a, b, turn)                \
-  STORE(at, (a) * (turn).x - (b) * (turn).y); \
-  STORE((at) + push.half_rot, (a) * (turn).y + (b) * (turn).x)
+#define STORE_PAIR(at, pair) \
+  STORE(at, (pair).x);       \
+  STORE((at) + push.half_rot, (pair).y)
+
+// The dimension of the i-th value of a head that is not rotated.
+uint Other(uint i, uint first, uint half_rot) { return i < first ? i : i + 2 * half_rot; }
 
 KERNEL(rope) {
   const uint count = ROWS_OF(rows) * push.heads;
@@ -26,13 +29,15 @@ KERNEL(rope) {
   __global const float* x = AT(float, x);
   FOR_EACH(pair, count * push.half_rot) {
     const uint head = pair / push.half_rot, i = pair % push.half_rot;
-    const size_t at = (size_t)head * push.dim + i;
+    const size_t at = (size_t)head * push.dim + push.first + i;
     const float2 turn = TURN_OF(head, i);
     const float a = x[at], b = x[at + push.half_rot];
-    ROTATE(at, a, b, turn);
+    const float2 turned = Turned(a, b, turn);
+    STORE_PAIR(at, turned);
   }
   FOR_EACH(other, count * others) {
-    const size_t at = (size_t)(other / others) * push.dim + 2 * push.half_rot + other % others;
+    const size_t at =
+        (size_t)(other / others) * push.dim + Other(other % others, push.first, push.half_rot);
     STORE(at, x[at]);
   }
 #else
@@ -45,19 +50,21 @@ KERNEL(rope) {
     const float factor =
         1.0f / sqrt(GroupSum(MySum(x, push.dim, true), shared) / (float)push.dim + push.eps);
     FOR_MINE(i, push.half_rot) {
-      const uint j = i + push.half_rot;
-      float a = x[i] * factor, b = x[j] * factor;
+      const uint low = push.first + i, high = low + push.half_rot;
+      float a = x[low] * factor, b = x[high] * factor;
       if (weighted) {
-        a *= weight[i];
-        b *= weight[j];
+        a *= weight[low];
+        b *= weight[high];
       }
       const float2 turn = TURN_OF(head, i);
-      ROTATE(first + i, a, b, turn);
+      const float2 turned = Turned(a, b, turn);
+      STORE_PAIR(first + low, turned);
     }
-    for (uint i = 2 * push.half_rot + ME; i < push.dim; i += THREADS) {
-      float a = x[i] * factor;
-      if (weighted) a *= weight[i];
-      STORE(first + i, a);
+    FOR_MINE(i, push.dim - 2 * push.half_rot) {
+      const uint other = Other(i, push.first, push.half_rot);
+      float a = x[other] * factor;
+      if (weighted) a *= weight[other];
+      STORE(first + other, a);
     }
   }
 #endif

@@ -133,8 +133,9 @@ void Rotate(uint item, uint pair) {
     const uvec2 rate = U32x2(h.rates).v[pair];
     turn = CosSin(Turns(uint(I32(h.pos).v[QueryRow()]), rate));
   }
-  PutElement(item, i, a * turn.x - b * turn.y);
-  PutElement(item, j, a * turn.y + b * turn.x);
+  const vec2 turned = Turned(a, b, turn);
+  PutElement(item, i, turned.x);
+  PutElement(item, j, turned.y);
 }
 
 void PrepareHeads(bool fresh) {

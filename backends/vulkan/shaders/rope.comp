@@ -16,6 +16,9 @@ void Store(uint i, float value) {
   }
 }
 
+// The dimension of the i-th value of a head that is not rotated.
+uint Other(uint i) { return i < p.first ? i : i + 2 * p.half_rot; }
+
 // Cosine and sine of the angle of pair `i` of a head.
 vec2 TurnOf(uint head, uint i) {
   const uint pos = uint(I32(p.pos).v[head / p.heads]);
@@ -23,18 +26,19 @@ vec2 TurnOf(uint head, uint i) {
 }
 
 void Rotate(uint at, float a, float b, vec2 turn) {
-  Store(at, a * turn.x - b * turn.y);
-  Store(at + p.half_rot, a * turn.y + b * turn.x);
+  const vec2 turned = Turned(a, b, turn);
+  Store(at, turned.x);
+  Store(at + p.half_rot, turned.y);
 }
 
 void RotatePairs(uint heads) {
   const uint all = GROUPS.x * gl_WorkGroupSize.x, others = p.dim - 2 * p.half_rot;
   for (uint pair = INVOCATION; pair < heads * p.half_rot; pair += all) {
-    const uint head = pair / p.half_rot, i = pair % p.half_rot, at = head * p.dim + i;
+    const uint head = pair / p.half_rot, i = pair % p.half_rot, at = head * p.dim + p.first + i;
     Rotate(at, F32(p.x).v[at], F32(p.x).v[at + p.half_rot], TurnOf(head, i));
   }
   for (uint other = INVOCATION; other < heads * others; other += all) {
-    const uint at = other / others * p.dim + 2 * p.half_rot + other % others;
+    const uint at = other / others * p.dim + Other(other % others);
     Store(at, F32(p.x).v[at]);
   }
 }
@@ -49,25 +53,26 @@ void main() {
   for (uint head = GROUP.x; head < count; head += GROUPS.x) {
     const uint first = head * p.dim;
     float sum = 0.0;
-    for (uint i = gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
+    FOR_MINE(i, p.dim) {
       const float x = F32(p.x).v[first + i];
       sum += x * x;
     }
     const float factor = 1.0 / sqrt(WorkgroupSum(sum) / float(p.dim) + p.eps);
-    for (uint i = gl_LocalInvocationID.x; i < p.half_rot; i += gl_WorkGroupSize.x) {
-      const uint j = i + p.half_rot;
-      float a = F32(p.x).v[first + i] * factor;
-      float b = F32(p.x).v[first + j] * factor;
+    FOR_MINE(i, p.half_rot) {
+      const uint low = p.first + i, high = low + p.half_rot;
+      float a = F32(p.x).v[first + low] * factor;
+      float b = F32(p.x).v[first + high] * factor;
       if (weighted) {
-        a *= F32(p.weight).v[i];
-        b *= F32(p.weight).v[j];
+        a *= F32(p.weight).v[low];
+        b *= F32(p.weight).v[high];
       }
-      Rotate(first + i, a, b, TurnOf(head, i));
+      Rotate(first + low, a, b, TurnOf(head, i));
     }
-    for (uint i = 2 * p.half_rot + gl_LocalInvocationID.x; i < p.dim; i += gl_WorkGroupSize.x) {
-      float a = F32(p.x).v[first + i] * factor;
-      if (weighted) a *= F32(p.weight).v[i];
-      Store(first + i, a);
+    FOR_MINE(i, p.dim - 2 * p.half_rot) {
+      const uint other = Other(i);
+      float a = F32(p.x).v[first + other] * factor;
+      if (weighted) a *= F32(p.weight).v[other];
+      Store(first + other, a);
     }
   }
 }

@@ -94,18 +94,13 @@ class VisionGraph {
 
   // Turns one half of each head by the column of its patch and the other by its row.
   ValueId Rotate(ValueId heads, const std::string& name) {
-    GraphBuilder& g = b_.ops();
-    const int64_t half = config_.head_dim() / 2;
-    const auto turn = [&](int64_t start, ValueId position, const std::string& part) {
-      const ValueId dims =
-          g.Add(ops::Slice{.x = heads, .axis = 2, .start = start, .size = half}, part + ".dims");
-      return g.Add(
-          ops::Rope{
-              .x = dims, .pos = position, .theta = kRopeTheta, .n_rot = static_cast<int32_t>(half)},
-          part);
+    const auto half = static_cast<int32_t>(config_.head_dim() / 2);
+    const auto turn = [&](ValueId x, ValueId position, int32_t first, const std::string& result) {
+      return b_.ops().Add(
+          ops::Rope{.x = x, .pos = position, .theta = kRopeTheta, .n_rot = half, .first = first},
+          result);
     };
-    const ValueId a = turn(0, x_, name + ".column");
-    return g.Add(ops::Concat{.a = a, .b = turn(half, y_, name + ".row"), .axis = 2}, name);
+    return turn(turn(heads, x_, 0, name + ".column"), y_, half, name);
   }
 
   ValueId Attention(const std::string& layer, const std::string& name, ValueId hidden) {
