@@ -68,7 +68,7 @@ void AddConvolutions(std::vector<CaseSpec>& cases) {
 }
 
 // Products between clamps, as towers have them: two that clamp the same rows differently, one whose
-// clamp does not follow at once, and one with gates.
+// clamp does not follow at once, one with gates, and one of gated rows.
 void AddClippedProducts(std::vector<CaseSpec>& cases) {
   struct Clipped {
     DType dtype;
@@ -104,6 +104,10 @@ void AddClippedProducts(std::vector<CaseSpec>& cases) {
                    .x = a, .gate_weight = weight("gate.weight"), .up_weight = weight("up.weight")},
                "gated"));
            b.Output(g.Add(ops::Clamp{.x = d_open, .lo = -bound, .hi = HUGE_VALF}, "d"));
+           const ValueId up = b.Floats("up", F({kT, c.k}));
+           const ValueId glu = g.Add(ops::GeGlu{.gate = x, .up = up}, "glu");
+           const ValueId glu_in = g.Add(ops::Clamp{.x = glu, .lo = -1, .hi = 2}, "glu.in");
+           b.Output(g.Add(ops::Linear(glu_in, weight("glu.weight")), "of.glu"));
            return std::move(b).Finish(IsBlockType(c.dtype)     ? ToleranceClass::kComposite
                                       : c.dtype == DType::kF16 ? ToleranceClass::kHalfFactors
                                                                : ToleranceClass::kContraction);

@@ -52,7 +52,7 @@ enum class EpilogueKind : uint8_t {
   kSoftmax,  // softmax(result * factor), of the values of a top-k
   kNorm,     // a norm of the result; both are stored
   kClamp,    // the result within bounds
-  kHalfRows  // stores the result only as the f16 rows that products on matrix units read
+  kHalfRows  // stores the result, within bounds, only as f16 rows for products on matrix units
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
@@ -61,7 +61,7 @@ struct Epilogue {
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm
   float norm_eps = 0;
-  float low = 0, high = 0;  // kClamp
+  float low = 0, high = 0;  // kClamp, kHalfRows: infinite where there are no bounds
 };
 
 struct FusedNode {

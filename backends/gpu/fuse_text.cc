@@ -84,6 +84,10 @@ class Printer {
     Line("heads of " + ValueName(attention.inputs[heads.operand]) + ": " + text);
   }
 
+  static std::string Bounds(const Epilogue& e) {
+    return "[" + std::to_string(e.low) + ", " + std::to_string(e.high) + "]";
+  }
+
   void Add(const Epilogue& e) {
     const std::string result = " stored in " + ValueName(e.result);
     switch (e.kind) {
@@ -98,10 +102,9 @@ class Printer {
       case EpilogueKind::kNorm:
         return Line("epilogue: rms_norm with " + ValueName(e.norm_weight) + result);
       case EpilogueKind::kClamp:
-        return Line("epilogue: clamp to [" + std::to_string(e.low) + ", " + std::to_string(e.high) +
-                    "]" + result);
+        return Line("epilogue: clamp to " + Bounds(e) + result);
       case EpilogueKind::kHalfRows:
-        return Line("epilogue: cast to rows of f16 for products" + result);
+        return Line("epilogue: rows of f16 within " + Bounds(e) + " for products" + result);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "backends/gpu/attention.h"
 #include "backends/gpu/matrix_product.h"
@@ -300,13 +301,45 @@ bool ClampAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   return true;
 }
 
+bool OnlyMatrixUnitGemmsRead(const Fusion& fusion, uint32_t value) {
+  const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(value);
+  return IsPrivate(fusion.value(value)) && !readers.empty() &&
+         std::ranges::all_of(readers, [&](uint32_t reader) {
+           const rl_op& op = OpOf(fusion, reader);
+           return op.inputs[0] == value && IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), op);
+         });
+}
+
 bool ClampBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const uint32_t result = OpOf(fusion, op).results[0];
-  const bool fits = std::ranges::all_of(fusion.uses().ReadersOf(result), [&](uint32_t reader) {
-    return IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), OpOf(fusion, reader));
-  });
-  if (fits) fusion.node(op).epilogue = {.kind = EpilogueKind::kHalfRows, .result = result};
-  return fits;
+  if (!OnlyMatrixUnitGemmsRead(fusion, result)) return false;
+  const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, op));
+  fusion.node(op).epilogue = {
+      .kind = EpilogueKind::kHalfRows, .result = result, .low = bounds.lo, .high = bounds.hi};
+  return true;
+}
+
+// The rows of f16 count as copies of the clamp's result until that memory is written, so nothing
+// else may run between the two ops.
+bool GeGluBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Epilogue epilogue{.kind = EpilogueKind::kHalfRows, .low = -kInfinity, .high = kInfinity};
+  epilogue.result = OpOf(fusion, op).results[0];
+  const bool clamped = OpOf(fusion, reader).kind == RL_OP_clamp;
+  if (clamped) {
+    if (reader != op + 1 || fusion.OnlyReader(epilogue.result) != reader) return false;
+    const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, reader));
+    epilogue.low = bounds.lo;
+    epilogue.high = bounds.hi;
+    epilogue.result = OpOf(fusion, reader).results[0];
+  }
+  if (!OnlyMatrixUnitGemmsRead(fusion, epilogue.result)) return false;
+  fusion.node(op).epilogue = epilogue;
+  if (clamped) {
+    fusion.FuseInto(op, reader);
+    fusion.StoreIn(op, epilogue.result);
+  }
+  return true;
 }
 
 bool Always(const Tuning& /*tuning*/) { return true; }
@@ -382,6 +415,13 @@ constexpr Rule kRules[] = {
      Steps::kAny,
      HasMatrixUnits,
      ClampBeforeProducts},
+    {"geglu before products",
+     RL_OP_geglu,
+     {RL_OP_clamp, RL_OP_matmul, RL_OP_geglu_linear},
+     Readers::kAll,
+     Steps::kAny,
+     HasMatrixUnits,
+     GeGluBeforeProducts},
     {"softmax after top-k",
      RL_OP_topk,
      {RL_OP_softmax, RL_OP_affine},

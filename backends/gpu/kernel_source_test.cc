@@ -18,6 +18,7 @@ struct Push {
   uvec2 step;
   uvec2 x;
   uvec2 addend;
+  uvec2 range;
   uvec2 y;
   Extent rows;
   uint n;
@@ -33,6 +34,7 @@ layout(push_constant, std430) uniform Push {
   uvec2 step;
   uvec2 x;
   uvec2 addend;
+  uvec2 range;
   uvec2 y;
   Extent rows;
   uint n;
@@ -51,12 +53,13 @@ typedef struct {
   Pointer step;
   Pointer x;
   Pointer addend;
+  Pointer range;
   Pointer y;
   Extent rows;
   uint n;
   uint parts;
 } Push;
-#define ARGUMENTS __global uchar *step_buffer, __global uchar *x_buffer, __global uchar *addend_buffer, __global uchar *y_buffer, const Push push
+#define ARGUMENTS __global uchar *step_buffer, __global uchar *x_buffer, __global uchar *addend_buffer, __global const uchar *range_buffer, __global uchar *y_buffer, const Push push
 )");
   const std::string attention = OpenClHeader(Shader::kAttention);
   EXPECT_THAT(attention, HasSubstr("#define kHeads C1\n"));

@@ -77,9 +77,9 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
 bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
 // The address of the bounds in memory that no dispatch writes.
 DeviceAddress ConstantRange(PlanBuilder& plan, float low, float high);
-// Stores x, clamped to `range`, as the f16 rows of the current op's result for the products that
-// read it, all of which IsMatrixUnitGemm() accepts.
-void EmitClampedHalf(PlanBuilder& plan, uint32_t x, DeviceAddress range);
+// Stores x, or gelu(x) * up with `up`, as the f16 rows of the epilogue kHalfRows for the products
+// that read them, all of which IsMatrixUnitGemm() accepts.
+void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up = RL_NO_VALUE);
 
 // The dense product x W^T with all rows of a weight.
 Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& rows);
@@ -92,9 +92,10 @@ struct HalfShape {
   rl_dim rows{};
   int64_t times = 1;  // rows of memory for each of `rows`
   int64_t columns = 0;
-  uint64_t padded = 0;      // columns of the result; the rest is zeros
-  uint32_t parts = 1;       // f16 numbers whose sum is a value
-  DeviceAddress range = 0;  // f32[2], bounds to which values are clamped first; 0: none
+  uint64_t padded = 0;        // columns of the result; the rest is zeros
+  uint32_t parts = 1;         // f16 numbers whose sum is a value
+  uint32_t up = RL_NO_VALUE;  // gelu(x) * up takes the place of x
+  DeviceAddress range = 0;    // f32[2], bounds to which values are clamped first; 0: none
 };
 // Emits to_half.comp. The result is in ScratchPool::Take memory.
 HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape);

@@ -2,6 +2,7 @@
 #include <rullama/sdk/operands.h>
 
 #include <bit>
+#include <cmath>
 
 #include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
@@ -361,6 +362,7 @@ HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape)
   DispatchBuilder(
       plan, kernels::ToHalf{.threads = split.threads, .parts = shape.parts, .narrow = split.narrow},
       {.x = x,
+       .up = shape.up,
        .range = shape.range,
        .y = half.rows,
        .factors = half.factors,
@@ -405,17 +407,20 @@ DeviceAddress ConstantRange(PlanBuilder& plan, float low, float high) {
   return plan.scratch().Constant(std::as_bytes(std::span(range)));
 }
 
-void EmitClampedHalf(PlanBuilder& plan, uint32_t x, DeviceAddress range) {
+void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up) {
+  const Epilogue& epilogue = plan.node().epilogue;
   const rl_value& y = plan.Result();
-  const Operand result{.value = plan.ResultIndex()};
+  const Operand result{.value = epilogue.result};
   const uint32_t parts = MatrixUnitParts(plan);
-  const HalfRows half =
-      EmitToHalf(plan, {.value = x},
-                 {.rows = y.dims[0],
+  HalfShape shape{.rows = y.dims[0],
                   .columns = Last(y),
                   .padded = RoundUp(static_cast<uint64_t>(Last(y)), kCoopTerms / parts),
                   .parts = parts,
-                  .range = range});
+                  .up = up};
+  if (std::isfinite(epilogue.low) || std::isfinite(epilogue.high)) {
+    shape.range = ConstantRange(plan, epilogue.low, epilogue.high);
+  }
+  const HalfRows half = EmitToHalf(plan, {.value = x}, shape);
   plan.dispatches().KeepHalf(plan.RangeOf(result), half, plan.LastProductOf(result));
 }
 

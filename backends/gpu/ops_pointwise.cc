@@ -99,16 +99,20 @@ void Select(PlanBuilder& plan) {
 }
 
 void GeGlu(PlanBuilder& plan) {
-  Emit(plan, {.op = RL_OP_geglu,
-              .a = plan.InputIndex(operands::GeGlu::gate),
-              .b = plan.InputIndex(operands::GeGlu::up)});
+  const uint32_t gate = plan.InputIndex(operands::GeGlu::gate);
+  const uint32_t up = plan.InputIndex(operands::GeGlu::up);
+  if (plan.node().epilogue.kind == EpilogueKind::kHalfRows) {
+    EmitHalfRows(plan, gate, up);
+  } else {
+    Emit(plan, {.op = RL_OP_geglu, .a = gate, .b = up});
+  }
 }
 
 void Clamp(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_clamp_attrs>();
   const uint32_t x = plan.InputIndex(operands::Clamp::x);
   if (plan.node().epilogue.kind == EpilogueKind::kHalfRows) {
-    EmitClampedHalf(plan, x, ConstantRange(plan, a.lo, a.hi));
+    EmitHalfRows(plan, x);
   } else {
     Emit(plan, {.op = RL_OP_clamp, .a = x, .f0 = a.lo, .f1 = a.hi});
   }

@@ -139,7 +139,9 @@ TEST(GoldenMedia, PicturesOnOpenCl) { ExpectEachKind(Precise(OpenCl()), kF32Tole
 // Only devices with matrix units round here.
 TEST(GoldenMedia, RoundedPicturesOnGpus) {
   for (const Backend& backend : {Vulkan(), OpenCl()}) {
-    OpenedTowers(backend, kDense).ExpectPicture("wide-palette", kF16Tolerance);
+    for (const TowerCase& tower : {kE2b, kDense}) {
+      OpenedTowers(backend, tower).ExpectPicture("wide-palette", kF16Tolerance);
+    }
   }
 }
 
