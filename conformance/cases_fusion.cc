@@ -164,15 +164,20 @@ constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer
                                  {"experts", OpKind::kMoeFfn, Experts}};
 
 // Heads that are normed, turned and rounded for the cache.
-Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half) {
+// `first`: the first of the dims that turn, which are the others but for as many at the end.
+Case NormedHeads(uint64_t seed, int64_t dim, bool weighted, bool half, int32_t first = 0) {
   CaseBuilder b(seed, 1);
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, 3, dim}), -3, 3);
   const ValueId pos = b.Ints("pos", I({kT}), std::vector<int32_t>{777});
   const ValueId weight = weighted ? b.Constant("weight", F({dim}), 0.5, 1.5) : kNoValue;
   const ValueId norm = g.Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, "norm");
-  const ValueId turned = g.Add(
-      ops::Rope{.x = norm, .pos = pos, .theta = 1e4F, .n_rot = static_cast<int>(dim)}, "turned");
+  const ValueId turned = g.Add(ops::Rope{.x = norm,
+                                         .pos = pos,
+                                         .theta = 1e4F,
+                                         .n_rot = static_cast<int>(dim) - 2 * first,
+                                         .first = first},
+                               "turned");
   b.Output(half ? g.Add(ops::Cast{.x = turned, .dtype = DType::kF16}, "half") : turned);
   const ValueId v = b.Floats("v", F({kT, 2, dim}), -3, 3);
   const ValueId v_norm = g.Add(ops::RmsNorm{.x = v, .eps = kEps}, "v.norm");
@@ -190,17 +195,20 @@ struct Decode {
   std::vector<int32_t> past;  // of the slots; the row belongs to the last
   bool normed_k = true, normed_v = true;
   bool twice = false;  // a second attention reads the same cache
+  int32_t first = 0;   // of the dims of queries and keys that turn
 };
 
-const Decode kDecodes[] = {{"own", DType::kF16, 8, 1, 256, 64, 0, {41}},
-                           {"own_f32", DType::kF32, 4, 2, 64, 64, 0, {19}},
-                           {"first_token", DType::kF16, 2, 1, 64, 32, 0, {0}},
-                           {"head_512", DType::kF16, 3, 1, 512, 96, 0, {70}},
-                           {"ring_wrapped", DType::kF16, 4, 2, 64, 16, 16, {1000}},
-                           {"slots", DType::kF16, 4, 1, 96, 48, 20, {7, 40}},
-                           {"shared", DType::kF16, 4, 1, 64, 64, 0, {33}, true, true, true},
-                           {"key_alone", DType::kF16, 4, 2, 64, 64, 0, {33}, true, false},
-                           {"value_alone", DType::kF32, 4, 2, 64, 64, 0, {33}, false, true}};
+const Decode kDecodes[] = {
+    {"own", DType::kF16, 8, 1, 256, 64, 0, {41}},
+    {"own_f32", DType::kF32, 4, 2, 64, 64, 0, {19}},
+    {"first_token", DType::kF16, 2, 1, 64, 32, 0, {0}},
+    {"head_512", DType::kF16, 3, 1, 512, 96, 0, {70}},
+    {"ring_wrapped", DType::kF16, 4, 2, 64, 16, 16, {1000}},
+    {"slots", DType::kF16, 4, 1, 96, 48, 20, {7, 40}},
+    {"shared", DType::kF16, 4, 1, 64, 64, 0, {33}, true, true, true},
+    {"key_alone", DType::kF16, 4, 2, 64, 64, 0, {33}, true, false},
+    {"value_alone", DType::kF32, 4, 2, 64, 64, 0, {33}, false, true},
+    {"last_half", DType::kF16, 4, 2, 64, 64, 0, {33}, true, true, false, 32}};
 
 Case DecodeCase(const Decode& d, uint64_t seed) {
   CaseBuilder b(seed, 1);
@@ -221,9 +229,12 @@ Case DecodeCase(const Decode& d, uint64_t seed) {
     const ValueId x = b.Floats(name + ".x", F({kT, heads, d.dim}), -3, 3);
     const ValueId weight = b.Constant(name + ".weight", F({d.dim}), 0.1, 0.3);
     const ValueId norm = g.Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, name + ".norm");
-    return g.Add(
-        ops::Rope{.x = norm, .pos = pos, .theta = 1e4F, .n_rot = static_cast<int>(d.dim / 2)},
-        name);
+    return g.Add(ops::Rope{.x = norm,
+                           .pos = pos,
+                           .theta = 1e4F,
+                           .n_rot = static_cast<int>(d.dim / 2),
+                           .first = d.first},
+                 name);
   };
   const auto given = [&](const std::string& name) {
     return b.Floats(name, TensorType(d.cache, {kT, d.kv_heads, d.dim}), -1, 1);
@@ -277,6 +288,10 @@ std::vector<CaseSpec> NeighbourCases() {
       cases.push_back({fmt::format("heads_n{}{}", dim, half ? "_f16" : ""), OpKind::kRope,
                        [=](uint64_t seed) { return NormedHeads(seed, dim, dim != 64, half); }});
     }
+  }
+  for (const bool half : {false, true}) {
+    cases.push_back({fmt::format("heads_middle{}", half ? "_f16" : ""), OpKind::kRope,
+                     [=](uint64_t seed) { return NormedHeads(seed, 72, true, half, 7); }});
   }
   for (const Decode& decode : kDecodes) {
     cases.push_back({fmt::format("decode_{}", decode.name), OpKind::kAttention,

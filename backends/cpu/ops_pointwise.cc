@@ -10,7 +10,7 @@
 namespace rullama::cpu {
 namespace {
 
-// Elements per item, 32 KiB of floats: below this a barrier costs more than a second worker saves.
+// Elements per item, 32 KiB of floats: below this a phase costs more than a second worker saves.
 constexpr int64_t kRun = 8192;
 
 int64_t Runs(int64_t elements) { return (elements + kRun - 1) / kRun; }

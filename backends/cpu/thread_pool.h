@@ -1,8 +1,9 @@
 // A persistent pool of worker threads that go through the phases of a plan together.
 //
 // Nobody waits for a worker that has not come: the caller can do all of the work alone, and every
-// other worker takes part of what is left when it comes. So a worker whose core runs something else
-// for a while holds up the others only if it has begun a part of the work, and not at each phase.
+// other worker takes part of what is left when it comes. A worker whose core runs something else
+// for a while holds up the others only if it has begun a part of the work, or the end of the run if
+// it had come and was looking for more.
 //
 // A worker that finds nothing to do spins for a while, because phases are microseconds apart during
 // a step, and then sleeps, so that an idle program uses no CPU time.
@@ -49,17 +50,17 @@ class ThreadPool {
   // Takes part in the run, if there is one.
   bool Enter();
   void Leave();
-  // Ends the phase, or whatever sleepers wait for.
+  // Ends the phase and wakes those that sleep until it ends.
   void Advance();
 
   const int workers_;
-  // Of the run; written while no worker is in it.
+  // What the run does; written while no worker is in it.
   const Body* body_ = nullptr;
   uint32_t phases_ = 0;
   uint32_t first_ = 0;  // the value of advances_ in phase 0
   // On separate cache lines, because they are polled at different times.
   alignas(64) std::atomic<uint32_t> advances_{0};  // phases so far, and 1 for each run
-  alignas(64) std::atomic<uint32_t> inside_{0};    // pool threads in the run; kOpen
+  alignas(64) std::atomic<uint32_t> inside_{0};    // how many pool threads are in the run; kOpen
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };

@@ -56,7 +56,8 @@ enum class EpilogueKind : uint8_t {
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
-  uint32_t result = RL_NO_VALUE;       // the value that the epilogue stores
+  // The value that the epilogue stores. kHalfRows: the value in whose place products read the rows.
+  uint32_t result = RL_NO_VALUE;
   uint32_t up = RL_NO_VALUE;           // kGate
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm

@@ -39,6 +39,9 @@ Tuning TuningOf(const std::string& device) {
     tuning.max_prologue = 128;
   } else if (device == "matrix_units") {
     tuning.cooperative_matrix = true;
+  } else if (device == "pieces_of_matrix_units") {
+    tuning.cooperative_matrix = true;
+    tuning.max_piece_bytes = 4096;
   } else if (device == "pieces") {
     tuning.max_piece_bytes = 4096;
   } else {

@@ -104,7 +104,8 @@ class Printer {
       case EpilogueKind::kClamp:
         return Line("epilogue: clamp to " + Bounds(e) + result);
       case EpilogueKind::kHalfRows:
-        return Line("epilogue: rows of f16 within " + Bounds(e) + " for products" + result);
+        return Line("epilogue: rows of f16 within " + Bounds(e) + " for products that read " +
+                    ValueName(e.result));
     }
   }
 

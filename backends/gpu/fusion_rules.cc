@@ -288,9 +288,9 @@ bool SoftmaxAfterTopK(Fusion& fusion, uint32_t op, uint32_t reader) {
   return true;
 }
 
-// Clamps around products on matrix units, as towers have them. The product converts its operand to
-// f16 first, so that its result may lie where the operand did. Nothing else runs between the two
-// ops, so that it lies in no memory that is still read.
+// Towers clamp the operands and results of products. A product on matrix units converts its operand
+// to f16 first, so the clamp's result may lie in the operand's memory. No other op runs between
+// product and clamp, so no other op can still read that memory.
 bool ClampAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   if (reader != op + 1 || !IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), OpOf(fusion, op))) {
     return false;

@@ -58,7 +58,8 @@ inline uint32_t OperandIndex(const rl_op& op, uint32_t i) {
 bool IsPrivate(const rl_value& value);
 
 // Whether no private value shares memory with another. Only then may an op write the result of a
-// later op or read an operand of an earlier one: shared memory could hold another value by then.
+// later op or read an operand of an earlier one: shared memory could hold another value by then. An
+// op that copies its operands first may also write the result of the op behind it.
 // With few rows, transients are small, so each gets memory of its own: sharing it would order
 // dispatches that have nothing to do with each other.
 bool TransientsAreUnaliased(const sdk::GraphView& graph, const Tuning& tuning);

@@ -73,6 +73,12 @@ uint32_t MatrixUnitParts(const PlanBuilder& plan) {
   return plan.tuning().precise_products || plan.LossDependsOnExperts() ? 2 : 1;
 }
 
+// The columns of rows in f16 with the zeros that fill the last step of the kernels for matrix
+// units.
+uint64_t PaddedToSteps(int64_t columns, uint32_t parts) {
+  return RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts);
+}
+
 // Terms worth a workgroup of their own: on matrix units, and in f32.
 constexpr uint64_t kTermsOnMatrixUnits = 256, kTermsInF32 = 128;
 
@@ -377,13 +383,12 @@ HalfRows HalfOf(PlanBuilder& plan, const Product& product, const Operand& x, int
                 uint32_t parts) {
   const Range source = plan.RangeOf(x);
   if (const HalfRows* half = plan.dispatches().FindHalf(source, parts)) return *half;
-  const HalfRows half =
-      EmitToHalf(plan, x,
-                 {.rows = product.rows,
-                  .times = product.mode == ProductMode::kPairs ? product.used : 1,
-                  .columns = columns,
-                  .padded = RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts),
-                  .parts = parts});
+  const HalfRows half = EmitToHalf(plan, x,
+                                   {.rows = product.rows,
+                                    .times = product.mode == ProductMode::kPairs ? product.used : 1,
+                                    .columns = columns,
+                                    .padded = PaddedToSteps(columns, parts),
+                                    .parts = parts});
   plan.dispatches().KeepHalf(source, half, plan.LastProductOf(x));
   return half;
 }
@@ -414,7 +419,7 @@ void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up) {
   const uint32_t parts = MatrixUnitParts(plan);
   HalfShape shape{.rows = y.dims[0],
                   .columns = Last(y),
-                  .padded = RoundUp(static_cast<uint64_t>(Last(y)), kCoopTerms / parts),
+                  .padded = PaddedToSteps(Last(y), parts),
                   .parts = parts,
                   .up = up};
   if (std::isfinite(epilogue.low) || std::isfinite(epilogue.high)) {

@@ -9,6 +9,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(RopeTest, TurnsPairsFromTheFirstDimOn) {
+  const Tensor x = F32({1, 1, 6}, {9, 1, 2, 3, 4, 8});
+  const auto turned = Eval(OpKind::kRope, OpAttrs(rl_rope_attrs{0, 100.0F, 4, 0, 1}),
+                           {x, I32({1}, {7}), std::nullopt});
+  ExpectValues(turned, {9, std::cos(7) - 3 * std::sin(7), 2 * std::cos(0.7) - 4 * std::sin(0.7),
+                        std::sin(7) + 3 * std::cos(7), 2 * std::sin(0.7) + 4 * std::cos(0.7), 8});
+}
+
 TEST(RopeTest, TurnsPairsOfHalves) {
   const Tensor x = F32({3, 1, 5}, {1, 2, 3, 4, 9, 1, 2, 3, 4, 9, 1, 2, 3, 4, 9});
   const double theta = 100;  // the second pair turns 100^(-2/4) = 0.1 as fast

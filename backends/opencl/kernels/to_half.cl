@@ -1,6 +1,6 @@
 // Rows of f32, gated and clamped first if there are gates and a range, as f16 times a power of two
 // of their own, so that the largest value of a row fits f16 and the smallest lose little. With two
-// parts a value is the sum of two f16 numbers, which lose 2^-22 of it. One work-group or subgroup
+// parts a value is the sum of two f16 numbers, which lose 2^-21 of it. One work-group or subgroup
 // for each row; the factors follow the rows.
 #include "common.cl"
 #include "to_half.args"
