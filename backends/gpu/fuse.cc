@@ -19,7 +19,9 @@ bool StepsAllow(const sdk::GraphView& graph, const Tuning& tuning, Steps steps) 
     case Steps::kFewRows:
       return TransientsAreUnaliased(graph, tuning);
     case Steps::kOneRow:
-      return DecisiveStep(graph, tuning).t == 1;
+      // Steps that check drafts have several rows even of a single slot.
+      return DecisiveStep(graph, tuning).t == 1 &&
+             (graph.max_t() == 1 || RunsRowByRow(graph, tuning));
   }
   return false;
 }

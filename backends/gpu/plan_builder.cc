@@ -18,6 +18,7 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
       step_{step, 0},
       row_by_row_(gpu::RunsRowByRow(graph, tuning)),
       loss_depends_on_experts_(gpu::LossDependsOnExperts(graph)),
+      decisive_(DecisiveStep(graph, tuning)),
       whole_(LargestStep(graph, tuning)),
       largest_(whole_),
       uses_(graph),
@@ -45,12 +46,11 @@ int64_t PlanBuilder::Max(const rl_dim& dim) const {
 }
 
 int64_t PlanBuilder::Decisive(const rl_dim& dim) const {
-  return row_by_row_ ? sdk::DimAt(dim, 1, 1) : Max(dim);
+  if (row_by_row_) return sdk::DimAt(dim, 1, 1);
+  return std::min(Max(dim), sdk::DimAt(dim, decisive_.t, decisive_.r));
 }
 
-int64_t PlanBuilder::DecisiveRows(const rl_value& value) const {
-  return row_by_row_ ? sdk::DimAt(value.dims[0], 1, 1) : MaxRows(value);
-}
+int64_t PlanBuilder::DecisiveRows(const rl_value& value) const { return Decisive(value.dims[0]); }
 
 const DeviceWeight& PlanBuilder::WeightOf(const rl_value& value) {
   return *sdk::WeightOf<DeviceWeight>(value);

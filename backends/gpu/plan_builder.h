@@ -102,8 +102,9 @@ class PlanBuilder {
   Scratch step_;
   bool row_by_row_;
   bool loss_depends_on_experts_;
-  StepSize whole_;    // of the plan
-  StepSize largest_;  // of the dispatches: of the plan or of a RowChunk
+  StepSize decisive_;  // DecisiveStep
+  StepSize whole_;     // of the plan
+  StepSize largest_;   // of the dispatches: of the plan or of a RowChunk
   ValueUses uses_;
   const FusedNode* node_ = nullptr;
   ScratchPool scratch_;

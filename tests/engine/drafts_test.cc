@@ -124,6 +124,24 @@ TEST(DraftsOnCpu, OneSlotGivesTheSameBytes) {
   }
 }
 
+// Steps that check drafts of one slot have up to 17 rows, and kernels for one row are not for them.
+TEST(DraftsOnOpenCl, OneSlotGivesTheSameTokens) {
+  for (const char* kernels : {"cpu", "generic"}) {
+    SCOPED_TRACE(kernels);
+    std::vector<Setting> settings = DraftsBy(kE2b);
+    settings.push_back({"drafts.max", "16"});
+    settings.push_back({"backend.options.kernels", kernels});
+    const auto engine = Open("opencl", kE2b, settings, 1);
+    Request request{.prompt = "The prince", .max_tokens = 24};
+    request.sampling.temperature = 0;
+    const Completion found = Answer(*engine, request);
+    EXPECT_THAT(found.drafts.drafted, Gt(16));
+    EXPECT_EQ(found.drafts.accepted, found.drafts.drafted);
+    request.drafts = false;
+    EXPECT_THAT(found.ids, ElementsAreArray(Answer(*engine, request).ids));
+  }
+}
+
 TEST(DraftsOnCpu, TheModelItselfDraftsWhatItWouldDraw) {
   const auto drafting = Open("cpu", kE2b, DraftsBy(kE2b));
   for (const Request& request : Requests(9)) {
