@@ -96,8 +96,9 @@ class Node {
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string TakeFailure();
   uint32_t op_index = RL_NO_OP;
-  // Of an execution: the first item that no worker has taken, and how many have not ended.
+  // The first item of the current execution that no worker has taken.
   std::atomic<int64_t> next_item{0};
+  // The number of its items that have not ended.
   std::atomic<int64_t> items_left{0};
 
  protected:

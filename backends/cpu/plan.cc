@@ -298,7 +298,7 @@ bool CpuPlan::RunPhase(const Phase& phase, const Step& step, int worker) {
 }
 
 void CpuPlan::RunAlone(const Phase& phase, const Step& step, int worker) {
-  // The clock is read once between two nodes: that takes as long as a small op.
+  // The clock is read once between two nodes: reading it takes as long as a small op.
   uint64_t begin = times_ ? sdk::NowNanoseconds() : 0;
   for (size_t i = phase.begin; i < phase.end; ++i) {
     if (items_[i] <= 0) continue;

@@ -19,7 +19,7 @@ constexpr int kSpins = 4000;
 // that have a core each wait for one another.
 constexpr int kSpinsInside = 400;
 
-// In inside_: workers may enter.
+// The bit of inside_ that lets workers enter.
 constexpr uint32_t kOpen = uint32_t{1} << 31;
 
 void Pause() {

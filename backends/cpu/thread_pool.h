@@ -54,7 +54,7 @@ class ThreadPool {
   void Advance();
 
   const int workers_;
-  // What the run does; written while no worker is in it.
+  // The body, the phases and the start of the run; written while no worker is in it.
   const Body* body_ = nullptr;
   uint32_t phases_ = 0;
   uint32_t first_ = 0;  // the value of advances_ in phase 0

@@ -75,8 +75,6 @@ void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds
 // Whether an op is a product with a constant that EmitGemm() computes on matrix units from one
 // piece.
 bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
-// The address of the bounds in memory that no dispatch writes.
-DeviceAddress ConstantRange(PlanBuilder& plan, float low, float high);
 // Stores x, or gelu(x) * up with `up`, as the f16 rows of the epilogue kHalfRows for the products
 // that read them, all of which IsMatrixUnitGemm() accepts.
 void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up = RL_NO_VALUE);

@@ -79,6 +79,12 @@ uint64_t PaddedToSteps(int64_t columns, uint32_t parts) {
   return RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts);
 }
 
+// The address of the epilogue's bounds, in memory that no dispatch writes.
+DeviceAddress BoundsOf(PlanBuilder& plan, const Epilogue& epilogue) {
+  const std::array range{epilogue.low, epilogue.high};
+  return plan.scratch().Constant(std::as_bytes(std::span(range)));
+}
+
 // Terms worth a workgroup of their own: on matrix units, and in f32.
 constexpr uint64_t kTermsOnMatrixUnits = 256, kTermsInF32 = 128;
 
@@ -264,7 +270,7 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
     product.up_is_given = true;
     operands.extra.value = epilogue.up;
   } else if (epilogue.kind == EpilogueKind::kClamp) {
-    product.range = ConstantRange(plan, epilogue.low, epilogue.high);
+    product.range = BoundsOf(plan, epilogue);
   }
   EmitWhole(plan, product, operands);
 }
@@ -407,11 +413,6 @@ bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const r
          DecisiveRows(graph, tuning, graph.value(op.results[0])) > kFewProductRows;
 }
 
-DeviceAddress ConstantRange(PlanBuilder& plan, float low, float high) {
-  const std::array range{low, high};
-  return plan.scratch().Constant(std::as_bytes(std::span(range)));
-}
-
 void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up) {
   const Epilogue& epilogue = plan.node().epilogue;
   const rl_value& y = plan.Result();
@@ -423,7 +424,7 @@ void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up) {
                   .parts = parts,
                   .up = up};
   if (std::isfinite(epilogue.low) || std::isfinite(epilogue.high)) {
-    shape.range = ConstantRange(plan, epilogue.low, epilogue.high);
+    shape.range = BoundsOf(plan, epilogue);
   }
   const HalfRows half = EmitToHalf(plan, {.value = x}, shape);
   plan.dispatches().KeepHalf(plan.RangeOf(result), half, plan.LastProductOf(result));
