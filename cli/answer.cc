@@ -126,20 +126,16 @@ class AnswerReader {
     return OkStatus();
   }
 
-  // The first event tells how much of the prompt need not be read.
   void TakeProgress(const Event& event) {
     read_ = event.done;
-    if (!reused_) reused_ = event.done;
-    if (read_ > *reused_ && total_ - *reused_ > model_.chunk) {
-      progress_.Update(read_ - *reused_, total_ - *reused_);
-    }
+    const int64_t read_now = event.done - event.reused, total = event.total - event.reused;
+    if (read_now > 0 && total > model_.chunk) progress_.Update(read_now, total);
   }
 
   const ModelInfo& model_;
   const AnswerView& view_;
   Progress progress_;
   Answer answer_;
-  std::optional<int64_t> reused_;
   int64_t read_ = 0;  // tokens of the prompt, and all of them
   int64_t total_ = 0;
 };

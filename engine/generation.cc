@@ -40,8 +40,10 @@ Status Generation::Impl::Advance() {
 }
 
 void Generation::Impl::Take(const ReadProgress& progress) {
-  events_.push_back(
-      {.kind = Event::Kind::kProgress, .done = progress.done, .total = progress.total});
+  events_.push_back({.kind = Event::Kind::kProgress,
+                     .done = progress.done,
+                     .total = progress.total,
+                     .reused = progress.reused});
 }
 
 // Tokens that were drawn behind a stop text, before the engine heard of it, are no part of the

@@ -281,7 +281,7 @@ void Scheduler::TakeChunk(int32_t slot, Running& running, std::span<const int32_
     prefixes_.Keep(slot, std::span(job.prompt).first(static_cast<size_t>(running.read)),
                    job.client);
   }
-  job.channel->Push(ReadProgress{running.read, std::ssize(job.prompt)});
+  job.channel->Push(ReadProgress{running.read, std::ssize(job.prompt), running.reused});
 }
 
 Status Scheduler::Save(int32_t slot) {

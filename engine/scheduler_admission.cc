@@ -79,7 +79,7 @@ Status Scheduler::Begin(int32_t slot, int64_t held) {
   if (!ReadsChunks(job.kind)) return job.kind == Job::Kind::kLoad ? Load(slot) : OkStatus();
   if (job.reuse_prefix) RL_RETURN_IF_ERROR(CopyPrefix(slot, held));
   running.media.Drop(running.read);
-  const ReadProgress progress{running.read, std::ssize(job.prompt)};
+  const ReadProgress progress{running.read, std::ssize(job.prompt), running.reused};
   job.channel->Push(progress);
   for (const int32_t sharer : SharersOf(slot)) {
     Running& other = *slots_[static_cast<size_t>(sharer)];
@@ -156,7 +156,7 @@ Status Scheduler::Share(int32_t slot, std::span<const int32_t> sharers) {
     other.read = held;
     other.media.Drop(held);
     other.reused = std::min(other.reused, held);
-    other.job->channel->Push(ReadProgress{other.read, std::ssize(prompt)});
+    other.job->channel->Push(ReadProgress{other.read, std::ssize(prompt), other.reused});
     other.reader.reset();
   }
   return OkStatus();

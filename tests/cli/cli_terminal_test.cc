@@ -7,6 +7,7 @@
 namespace rullama::cli_test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -72,7 +73,9 @@ TEST(Terminal, TheBarOfAPromptLeavesCanvasesAlone) {
 TEST(Terminal, ADumbTerminalGetsLinesInsteadOfABar) {
   const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "--greedy", "-n", "24"});
   const TerminalRun shown = Show(arguments, {.term = "dumb"});
-  EXPECT_THAT(shown.text, StartsWith("rullama: prompt: 90 %\nrullama: prompt: 100 %\n"));
+  // What is read while the program writes a line has no line of its own.
+  EXPECT_THAT(shown.text, AnyOf(StartsWith("rullama: prompt: 90 %\nrullama: prompt: 100 %\n"),
+                                StartsWith("rullama: prompt: 100 %\n")));
   EXPECT_THAT(shown.text, HasSubstr("100 %\n" + Piped(arguments) + "\n"));
   EXPECT_THAT(shown.received, Not(HasSubstr("\x1b")));
   for (size_t at = 0; (at = shown.received.find('\r', at)) != std::string::npos; ++at) {

@@ -141,9 +141,15 @@ TEST(EngineTest, TheNextTurnReusesThePromptUpToTheLastTurnBorder) {
                                       R"( {"role": "user", "content": "Why?"}])",
                   .max_tokens = 8};
   request.sampling.seed = 7;
-  const Completion reused = Answer(*engine, request);
+  auto generation = Must(engine->Submit(request));
+  int64_t progressed = 0;
+  const Completion reused = Must(generation.Wait([&](const Event& event) {
+    if (event.kind == Event::Kind::kProgress) progressed = event.reused;
+    return true;
+  }));
   EXPECT_GE(reused.cached_tokens, 64);
   EXPECT_LT(reused.cached_tokens, before.prompt_tokens);
+  EXPECT_EQ(progressed, reused.cached_tokens);
   request.reuse_prefix = false;
   const Completion fresh = Answer(*engine, request);
   EXPECT_EQ(fresh.cached_tokens, 0);
