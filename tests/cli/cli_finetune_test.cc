@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -309,8 +310,16 @@ std::map<std::string, std::string> FilesBelow(const fs::path& folder) {
   return files;
 }
 
+// How often `word` stands in `text`.
+int Count(std::string_view text, std::string_view word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 TEST_F(FinetuneTest, ARunThatIsKilledAgainAndAgainEndsWithTheSameBytes) {
-  const std::vector<std::string> more = {"--iters",          "20", "--save-every",       "1",
+  // More steps than all the runs below can take before their signals.
+  const std::vector<std::string> more = {"--iters",          "40", "--save-every",       "1",
                                          "--steps-per-eval", "2",  "--val-split",        "0.3",
                                          "--batch-size",     "1",  "--steps-per-report", "1"};
   ASSERT_EQ(Finetune("whole", more).exit_code, 0);
@@ -319,10 +328,10 @@ TEST_F(FinetuneTest, ARunThatIsKilledAgainAndAgainEndsWithTheSameBytes) {
   const auto has_checkpoint = [&] { return fs::exists(folder_ / "killed/0000001"); };
   for (int kills = 0; kills < 9; ++kills) {
     RunningProgram program(Arguments("killed", has_checkpoint() ? again : more));
-    for (int reports = 0; reports <= kills % 3;) {
+    for (std::string seen; Count(seen, "/40: loss") <= kills % 3;) {
       const std::string part = program.ReadSome();
       ASSERT_NE(part, "") << "the run ended behind " << kills << " kills";
-      if (part.find("/20: loss") != std::string::npos) ++reports;
+      seen += part;
     }
     // A validation and a checkpoint take some milliseconds.
     std::this_thread::sleep_for(std::chrono::milliseconds(3 * kills));
