@@ -7,6 +7,7 @@
 namespace rullama::cpu {
 namespace {
 
+// `elements` is a multiple of 16.
 template <DType T>
 void DequantizeChunk(const uint8_t* chunk, size_t elements, float* out) {
   using D = Decoder<T>;
@@ -14,16 +15,21 @@ void DequantizeChunk(const uint8_t* chunk, size_t elements, float* out) {
   float scale[16], offset[16];
   Store(scale, pair.scale);
   Store(offset, pair.offset);
+  // Unsigned quants are stored less 128, as signed bytes.
+  constexpr bool kSigned = D::kWide && kWideQuantsAreSigned;
+  const auto signed_bytes = [](const U8x64& quants) {
+    return kSigned ? quants : XorByte(quants, 0x80);
+  };
   uint8_t quants[kChunk];
-  StoreBytes(quants, D::template Quants<0>(chunk));
-  StoreBytes(quants + 64, D::template Quants<1>(chunk));
-  StoreBytes(quants + 128, D::template Quants<2>(chunk));
-  StoreBytes(quants + 192, D::template Quants<3>(chunk));
-  for (size_t i = 0; i < elements; ++i) {
-    const int quant = D::kWide && kWideQuantsAreSigned ? static_cast<int8_t>(quants[i]) : quants[i];
-    // For symmetric types the subtraction is exact, so the value is rounded once.
-    const float value = scale[i / 16] * static_cast<float>(quant - D::kZero);
-    out[i] = D::kHasMin ? value + offset[i / 16] : value;
+  StoreBytes(quants, signed_bytes(D::template Quants<0>(chunk)));
+  StoreBytes(quants + 64, signed_bytes(D::template Quants<1>(chunk)));
+  StoreBytes(quants + 128, signed_bytes(D::template Quants<2>(chunk)));
+  StoreBytes(quants + 192, signed_bytes(D::template Quants<3>(chunk)));
+  const F32x16 zero = Set1(static_cast<float>(kSigned ? D::kZero : D::kZero - 128));
+  for (size_t group = 0; group < elements / 16; ++group) {
+    // The subtraction is exact, so the product is rounded once.
+    const F32x16 value = Mul(Set1(scale[group]), Sub(SignedBytes16(quants + group * 16), zero));
+    Store(out + group * 16, D::kHasMin ? Add(value, Set1(offset[group])) : value);
   }
 }
 
