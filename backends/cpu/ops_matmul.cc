@@ -180,13 +180,13 @@ class MatMulNoTransposeNode final : public Node {
         n_(weight.Last(context.MaxStep())),
         workers_(context.workers),
         spans_((n_ + kSpan - 1) / kSpan) {
-    const bool split = UsesMatrixUnit(x.Rows(context.MaxStep()), kSpan);
-    const int64_t depth = split ? kSplitDepth : kDepth;
+    const bool stored = UsesStoredKernel(x.Rows(context.MaxStep()), kSpan);
+    const int64_t depth = stored ? kStoredDepth : kDepth;
     for (int worker = 0; worker < context.workers; ++worker) {
       unpacked_.push_back(reinterpret_cast<float*>(
           context.workspace.AllocateForOp(static_cast<uint64_t>(depth * kSpan) * sizeof(float))));
-      scratch_.push_back(split ? context.workspace.AllocateForOp(kernels_.stored_scratch_bytes)
-                               : nullptr);
+      scratch_.push_back(stored ? context.workspace.AllocateForOp(kernels_.stored_scratch_bytes)
+                                : nullptr);
     }
   }
   [[nodiscard]] int64_t Items(const Step& step) const override {
@@ -202,8 +202,8 @@ class MatMulNoTransposeNode final : public Node {
                       .first = first,
                       .count = static_cast<size_t>(std::min(kSpan, n_ - first))};
       const auto w = static_cast<size_t>(worker);
-      UsesMatrixUnit(rows, static_cast<int64_t>(part.count))
-          ? RunSplit(part, unpacked_[w], scratch_[w])
+      UsesStoredKernel(rows, static_cast<int64_t>(part.count))
+          ? RunStored(part, unpacked_[w], scratch_[w])
           : RunFloat(part, unpacked_[w]);
     }
   }
@@ -213,10 +213,10 @@ class MatMulNoTransposeNode final : public Node {
   static constexpr int64_t kSpan = kStoredSpan;
   // The least rows of x of a block: below it, dequantising takes longer than multiplying.
   static constexpr int64_t kBlock = 128;
-  // Rows of W that are dequantised together: 16 KiB, half of L1, or what the matrix unit takes.
+  // Rows of W that are dequantised together: 16 KiB, half of L1, or what the kernel takes.
   static constexpr int64_t kDepth = 16;
   static constexpr int64_t kStep = kStoredStep;
-  static constexpr int64_t kSplitDepth = kStep * kMaxStoredSteps;
+  static constexpr int64_t kStoredDepth = kStep * kMaxStoredSteps;
 
   // The blocks into which rows of x are cut, so that there is work for all workers.
   [[nodiscard]] int64_t BlocksOf(int64_t rows) const {
@@ -231,12 +231,13 @@ class MatMulNoTransposeNode final : public Node {
 
   // By the shapes of the step alone, so that a row gets the same bytes whatever the others are. F32
   // weights keep all their bits; F16 and BF16 weights change over with those of other products.
-  [[nodiscard]] bool UsesMatrixUnit(int64_t rows, int64_t columns) const {
-    if (kernels_.add_stored_product == nullptr || weight_kernels_->split_gemm == nullptr) {
+  [[nodiscard]] bool UsesStoredKernel(int64_t rows, int64_t columns) const {
+    const bool is_block = IsBlockType(weight_.dtype);
+    if (kernels_.add_stored_product == nullptr ||
+        (!is_block && weight_kernels_->split_gemm == nullptr)) {
       return false;
     }
-    const size_t least = IsBlockType(weight_.dtype) ? kMinStoredBatch : kernels_.split_min_batch;
-    return static_cast<size_t>(rows) >= least &&
+    return static_cast<size_t>(rows) >= (is_block ? kMinStoredBatch : kernels_.split_min_batch) &&
            columns % static_cast<int64_t>(kStoredColumns) == 0;
   }
 
@@ -253,7 +254,7 @@ class MatMulNoTransposeNode final : public Node {
     }
   }
 
-  void RunSplit(const Part& part, float* unpacked, std::byte* scratch) const {
+  void RunStored(const Part& part, float* unpacked, std::byte* scratch) const {
     size_t begins[kMaxStoredSteps];
     StoredProductArgs args{.rows = unpacked,
                            .begins = begins,

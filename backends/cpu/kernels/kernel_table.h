@@ -53,7 +53,7 @@ struct KernelTable {
   // y[j] += sum over i < count of factors[i] * rows[i * stride + j], j < n, i ascending.
   void (*add_weighted_rows)(const float* factors, const float* rows, size_t stride, size_t count,
                             size_t n, float* y) = nullptr;
-  // Products with weights as they are stored, on a matrix unit; null on levels without one.
+  // Products with weights as they are stored; null on levels that multiply float32 as fast.
   void (*add_stored_product)(const StoredProductArgs&) = nullptr;
   size_t stored_scratch_bytes = 0;
   // min(max(x, lo), hi); NaN stays NaN.

@@ -12,6 +12,7 @@ const KernelTable& TableOf<kIsa>() {
     AddFloatKernels<kIsa>(table);
     AddBlockGemv<kIsa>(table.weights);
     table.gemm_scratch_bytes = AddBlockGemm<kIsa>(table.weights);
+    AddStoredProducts<kIsa>(table);
     AddPackedGemv<kIsa>(table.weights);
     return table;
   }();

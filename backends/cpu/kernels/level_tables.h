@@ -23,6 +23,9 @@ void AddBlockGemv(WeightTable& weights);
 // is the same for every type.
 template <Isa kLevel>
 size_t AddBlockGemm(WeightTable& weights);
+// Products with weights as they are stored, on levels that have a kernel for them.
+template <Isa kLevel>
+void AddStoredProducts(KernelTable& table);
 // Packing, and products of packed rows.
 template <Isa kLevel>
 void AddPackedGemv(WeightTable& weights);

@@ -5,8 +5,10 @@
 // The caller dequantises the rows of W, kStoredStep at a time, and leaves out steps in which x has
 // only zeros.
 //
-// Arithmetic: both factors are split into two bf16 numbers each, so they keep at least 16 bits; the
-// product of the two low parts is left out, and sums are float32 in rising order of k.
+// Arithmetic: with AMX both factors are split into two bf16 numbers each, so they keep at least 16
+// bits, and the product of the two low parts is left out. With VNNI they are 16-bit
+// integers with a scale for each step, of a row of x or of a column of W. Sums are float32 in
+// rising order of k.
 //
 // Determinism: a row of y depends only on its row of x and on W: a step that is left out would have
 // added zeros.

@@ -1,5 +1,5 @@
-// Compares the matrix unit's product with weights as they are stored with float64 sums. Levels
-// without such a unit have no kernel to test.
+// Compares the products with weights as they are stored with float64 sums. Levels that multiply
+// float32 as fast have no kernel to test.
 #include "backends/cpu/kernels/stored_product.h"
 
 #include <algorithm>
@@ -64,19 +64,45 @@ struct StoredProblem {
                               .scratch = scratch.data()});
   }
 
-  // Each factor is off by at most 2^-16 of itself, and the product of the low parts is left out.
-  void ExpectExact(const std::vector<float>& y, float before) const {
+  // A number of step `step`: of a row of x, 0 behind its end, or of a column of W.
+  [[nodiscard]] float FactorOfX(size_t m, size_t step, size_t i) const {
+    const size_t at = begins[step] + i;
+    return at < k ? x[m * k + at] : 0.0f;
+  }
+  [[nodiscard]] float FactorOfW(size_t n, size_t step, size_t i) const {
+    return rows[(step * kStoredStep + i) * kStoredSpan + n];
+  }
+
+  // The result for a row and a column, and what it may be off by.
+  struct Expected {
+    double sum, error;
+  };
+  [[nodiscard]] Expected Of(const KernelTable& table, size_t m, size_t n, float before) const {
+    double sum = before, sizes = std::fabs(before), off = 0;
+    for (size_t step = 0; step < begins.size(); ++step) {
+      double squares_x = 0, squares_w = 0, sizes_x = 0, sizes_w = 0;
+      for (size_t i = 0; i < kStoredStep; ++i) {
+        const double factor = FactorOfX(m, step, i), weight = FactorOfW(n, step, i);
+        sum += factor * weight;
+        sizes += std::fabs(factor * weight);
+        squares_x += factor * factor;
+        squares_w += weight * weight;
+        sizes_x += std::fabs(factor);
+        sizes_w += std::fabs(weight);
+      }
+      off += std::sqrt(squares_x) * sizes_w + std::sqrt(squares_w) * sizes_x;
+    }
+    // AMX: each factor is off by at most 2^-16 of itself, and the product of the low parts is left
+    // out. VNNI: each is off by half of 1 / 32764 of the norm of its step, sums by 2^-20.
+    const bool has_amx = table.split_row != nullptr;
+    return {sum, has_amx ? 0x1p-14 * sizes : off / (2 * 32763.0) + 0x1p-20 * sizes};
+  }
+
+  void ExpectExact(const KernelTable& table, const std::vector<float>& y, float before) const {
     for (size_t m = 0; m < batch; ++m) {
       for (size_t n = 0; n < columns; ++n) {
-        double sum = before, sizes = std::fabs(before);
-        for (size_t i = 0; i < k; ++i) {
-          if (StepOf(i) == begins.size()) continue;
-          const size_t row = StepOf(i) * kStoredStep + i % kStoredStep;
-          const double term = double{x[m * k + i]} * rows[row * kStoredSpan + n];
-          sum += term;
-          sizes += std::fabs(term);
-        }
-        ASSERT_NEAR(y[m * (columns + 1) + n], sum, 0x1p-14 * sizes) << "row " << m << ", " << n;
+        const Expected expected = Of(table, m, n, before);
+        ASSERT_NEAR(y[m * (columns + 1) + n], expected.sum, expected.error) << m << ", " << n;
       }
       ASSERT_EQ(y[m * (columns + 1) + columns], before) << "behind the columns of row " << m;
     }
@@ -90,7 +116,8 @@ class StoredProductTest : public ::testing::TestWithParam<Isa> {
 };
 
 TEST_P(StoredProductTest, AddsTheStepsThatAreGiven) {
-  EXPECT_EQ(HasKernel(), table().split_row != nullptr) << "both are of the matrix unit";
+  const Isa isa = GetParam();
+  EXPECT_EQ(HasKernel(), isa == Isa::kAvxVnni || isa == Isa::kAvx512Vnni || isa == Isa::kAmx);
   if (!HasKernel()) return;
   for (const size_t batch : {1, 16, 17, 33, 150}) {
     for (const size_t columns : {32, 256}) {
@@ -98,7 +125,7 @@ TEST_P(StoredProductTest, AddsTheStepsThatAreGiven) {
                                   {0, 64, 96});  // 13 elements of the last step
       std::vector<float> y(batch * (columns + 1), 0.5f);
       problem.Run(table(), 0, batch, /*add=*/true, y);
-      problem.ExpectExact(y, 0.5f);
+      problem.ExpectExact(table(), y, 0.5f);
     }
   }
 }
@@ -126,7 +153,50 @@ TEST_P(StoredProductTest, RowsDoNotDependOnTheBatch) {
   }
 }
 
-TEST_P(StoredProductTest, OneOrderOfSumsHasNoMatrixUnit) {
+// Sums of the largest words reach the end of int32.
+TEST_P(StoredProductTest, EqualFactorsOfOneSignDoNotOverflow) {
+  if (!HasKernel()) return;
+  StoredProblem problem(7, 96, 64, {0, 32});
+  std::ranges::fill(problem.x, -3.0f);
+  std::ranges::fill(problem.rows, 7.0f);
+  std::vector<float> y(7 * 97, 0.0f);
+  problem.Run(table(), 0, 7, /*add=*/true, y);
+  problem.ExpectExact(table(), y, 0.0f);
+}
+
+// What is no number, or infinite, in a row of x or a column of W makes that row or column NaN.
+TEST_P(StoredProductTest, NumbersThatAreNotFiniteAreNotLost) {
+  if (!HasKernel()) return;
+  for (const float bad : {std::nanf(""), HUGE_VALF}) {
+    StoredProblem problem(9, 64, 64, {0, 32});
+    problem.x[4 * 64 + 37] = bad;
+    problem.rows[40 * kStoredSpan + 21] = bad;
+    std::vector<float> y(9 * 65, 0.0f);
+    problem.Run(table(), 0, 9, /*add=*/true, y);
+    for (size_t m = 0; m < 9; ++m) {
+      for (size_t n = 0; n < 64; ++n) {
+        EXPECT_EQ(std::isfinite(y[m * 65 + n]), m != 4 && n != 21) << m << ", " << n;
+      }
+    }
+  }
+}
+
+// Numbers whose squares overflow or vanish, beside others.
+TEST_P(StoredProductTest, NumbersOfAnySizeAreMultiplied) {
+  if (!HasKernel()) return;
+  for (const float size : {1e-30f, 1e-20f, 1e20f, 1e30f}) {
+    StoredProblem problem(3, 32, 64, {0, 32});
+    for (size_t m = 0; m < 3; ++m) {
+      for (size_t k = 0; k < 32; ++k) problem.x[m * 64 + k] *= m == 1 ? 1.0f : size;
+    }
+    for (size_t k = 0; k < 32; ++k) problem.rows[k * kStoredSpan + 7] *= 1 / size;
+    std::vector<float> y(3 * 33, 0.0f);
+    problem.Run(table(), 0, 3, /*add=*/true, y);
+    problem.ExpectExact(table(), y, 0.0f);
+  }
+}
+
+TEST_P(StoredProductTest, OneOrderOfSumsHasNoStoredKernel) {
   EXPECT_EQ(WithOneOrderOfSums(table()).add_stored_product, nullptr);
 }
 
