@@ -271,11 +271,16 @@ class AttentionGradQNode final : public Node {
       if (!visible.any) continue;
       AttentionGradient::Tiles tiles;
       gradient_.Compute(step, visible, queries, head, keys, tiles);
-      for (int64_t i = 0; i < queries.count; ++i) {
-        attention.kernels.add_weighted_rows(
-            tiles.by_score.data() + i * kTile, k.At(keys.first, head / attention.Group(step)),
-            static_cast<size_t>(k.stride()), static_cast<size_t>(keys.count), dim, dq(i));
-      }
+      attention.kernels.add_weighted_rows(
+          {.factors = tiles.by_score.data(),
+           .output_stride = kTile,
+           .rows = k.At(keys.first, head / attention.Group(step)),
+           .row_stride = static_cast<size_t>(k.stride()),
+           .count = static_cast<size_t>(keys.count),
+           .columns = dim,
+           .y = dq(0),
+           .y_stride = static_cast<size_t>(HeadRows::Of(dq_, step).stride()),
+           .outputs = static_cast<size_t>(queries.count)});
     }
   }
 
@@ -324,24 +329,25 @@ class AttentionGradKvNode final : public Node {
         gradient_.Compute(step, visible, queries, head, keys, tiles);
         const HeadRows q = HeadRows::Of(attention.q, step);
         const HeadRows dy = HeadRows::Of(gradient_.dy, step);
-        for (int64_t j = 0; j < keys.count; ++j) {
-          AddQueries(tiles.by_score, j, queries, q, head, at(dk_, j));
-          AddQueries(tiles.probability, j, queries, dy, head, at(dv_, j));
-        }
+        AddQueries(tiles.by_score, q, head, queries, keys, at(dk_, 0), rows.stride());
+        AddQueries(tiles.probability, dy, head, queries, keys, at(dv_, 0), rows.stride());
       }
     }
   }
 
-  // sum += the rows of x, weighted by column j of the tile.
-  void AddQueries(const Tile& tile, int64_t j, const Span& queries, const HeadRows& x, int64_t head,
-                  float* sum) const {
-    std::array<float, kTile> factors;
-    for (int64_t i = 0; i < queries.count; ++i) {
-      factors[static_cast<size_t>(i)] = tile[static_cast<size_t>(i * kTile + j)];
-    }
-    gradient_.attention.kernels.add_weighted_rows(
-        factors.data(), x.At(queries.first, head), static_cast<size_t>(x.stride()),
-        static_cast<size_t>(queries.count), static_cast<size_t>(x.dim), sum);
+  // Adds the rows of x, weighted by a column of the tile, to the row of each key.
+  void AddQueries(const Tile& tile, const HeadRows& x, int64_t head, const Span& queries,
+                  const Span& keys, float* sums, int64_t stride) const {
+    gradient_.attention.kernels.add_weighted_rows({.factors = tile.data(),
+                                                   .output_stride = 1,
+                                                   .factor_stride = kTile,
+                                                   .rows = x.At(queries.first, head),
+                                                   .row_stride = static_cast<size_t>(x.stride()),
+                                                   .count = static_cast<size_t>(queries.count),
+                                                   .columns = static_cast<size_t>(x.dim),
+                                                   .y = sums,
+                                                   .y_stride = static_cast<size_t>(stride),
+                                                   .outputs = static_cast<size_t>(keys.count)});
   }
 
   AttentionGradient gradient_;

@@ -246,11 +246,15 @@ class MatMulNoTransposeNode final : public Node {
     for (int64_t i = 0; i < part.k; i += kDepth) {
       const int64_t depth = std::min(kDepth, part.k - i);
       if (!Unpack(part, i, depth, unpacked)) continue;
-      for (int64_t m = part.begin; m < part.end; ++m) {
-        kernels_.add_weighted_rows(x_.as<const float>() + m * part.k + i, unpacked, kSpan,
-                                   static_cast<size_t>(depth), part.count,
-                                   y_.as<float>() + m * n_ + part.first);
-      }
+      kernels_.add_weighted_rows({.factors = x_.as<const float>() + part.begin * part.k + i,
+                                  .output_stride = static_cast<size_t>(part.k),
+                                  .rows = unpacked,
+                                  .row_stride = kSpan,
+                                  .count = static_cast<size_t>(depth),
+                                  .columns = part.count,
+                                  .y = y_.as<float>() + part.begin * n_ + part.first,
+                                  .y_stride = static_cast<size_t>(n_),
+                                  .outputs = static_cast<size_t>(part.end - part.begin)});
     }
   }
 

@@ -381,9 +381,13 @@ class GroupedAsStoredNode final : public Node {
         }
         for (int64_t pair = 0; pair < pairs; ++pair) {
           if (chosen_.as<const int32_t>()[pair] != expert) continue;
-          kernels_.add_weighted_rows(x_.as<const float>() + pair / pairs_per_row * m + i, rows,
-                                     kSpan, static_cast<size_t>(depth), count,
-                                     y_.as<float>() + pair * n + first);
+          kernels_.add_weighted_rows(
+              {.factors = x_.as<const float>() + pair / pairs_per_row * m + i,
+               .rows = rows,
+               .row_stride = kSpan,
+               .count = static_cast<size_t>(depth),
+               .columns = count,
+               .y = y_.as<float>() + pair * n + first});
         }
       }
     }

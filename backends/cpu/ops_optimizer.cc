@@ -48,15 +48,22 @@ class GradAccumulateNode final : public Node {
     std::fill_n(sums, (end_row - first_row) * kTileColumns, 0.0F);
     for (int64_t t = 0; t < rows; t += kDepth) {
       const int64_t depth = std::min(kDepth, rows - t);
-      for (int64_t i = first_row; i < end_row; ++i) {
-        float factors[kDepth];
-        for (int64_t d = 0; d < depth; ++d) {
-          factors[d] = factor_ * a_.as<const float>()[(t + d) * m + i];
-        }
-        kernels_.add_weighted_rows(factors, b_.as<const float>() + t * n + first_column,
-                                   static_cast<size_t>(n), static_cast<size_t>(depth), columns,
-                                   sums + (i - first_row) * kTileColumns);
+      float factors[kDepth * kTileRows];
+      for (int64_t d = 0; d < depth; ++d) {
+        const float* a = a_.as<const float>() + (t + d) * m;
+        float* scaled = factors + d * kTileRows;
+        for (int64_t i = first_row; i < end_row; ++i) scaled[i - first_row] = factor_ * a[i];
       }
+      kernels_.add_weighted_rows({.factors = factors,
+                                  .output_stride = 1,
+                                  .factor_stride = kTileRows,
+                                  .rows = b_.as<const float>() + t * n + first_column,
+                                  .row_stride = static_cast<size_t>(n),
+                                  .count = static_cast<size_t>(depth),
+                                  .columns = columns,
+                                  .y = sums,
+                                  .y_stride = kTileColumns,
+                                  .outputs = static_cast<size_t>(end_row - first_row)});
     }
     for (int64_t i = first_row; i < end_row; ++i) {
       const float* sum = sums + (i - first_row) * kTileColumns;

@@ -19,6 +19,7 @@
 #include "backends/cpu/kernels/isa.h"
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/stored_product.h"
+#include "backends/cpu/kernels/weighted_rows.h"
 
 namespace rullama::cpu {
 
@@ -50,9 +51,7 @@ struct KernelTable {
   void (*mul)(const float* a, const float* b, size_t n, float* out) = nullptr;
   void (*affine)(const float* x, size_t n, float scale, float offset, float* out) = nullptr;
   void (*axpy)(float a, const float* x, size_t n, float* y) = nullptr;  // y += a * x
-  // y[j] += sum over i < count of factors[i] * rows[i * stride + j], j < n, i ascending.
-  void (*add_weighted_rows)(const float* factors, const float* rows, size_t stride, size_t count,
-                            size_t n, float* y) = nullptr;
+  void (*add_weighted_rows)(const WeightedRowsArgs&) = nullptr;
   // Products with weights as they are stored; null on levels that multiply float32 as fast.
   void (*add_stored_product)(const StoredProductArgs&) = nullptr;
   size_t stored_scratch_bytes = 0;

@@ -3,6 +3,7 @@
 
 #include "backends/cpu/kernels/simd.h"
 #include "backends/cpu/kernels/vector_math.h"
+#include "backends/cpu/kernels/weighted_rows.h"
 
 namespace rullama::cpu {
 namespace {
@@ -50,24 +51,53 @@ void AxpyRow(float a, const float* x, size_t n, float* y) {
   MapRows(x, y, n, y, [&](const F32x16& u, const F32x16& v) { return Fma(factor, u, v); });
 }
 
-// Processes 64 elements of y at a time, so that their sums stay in registers and each factor is
-// loaded once per 64 elements.
-void AddWeightedRows(const float* factors, const float* rows, size_t stride, size_t count, size_t n,
-                     float* y) {
-  size_t j = 0;
-  for (; j + 64 <= n; j += 64) {
-    F32x16 sum[4] = {Load(y + j), Load(y + j + 16), Load(y + j + 32), Load(y + j + 48)};
-    for (size_t i = 0; i < count; ++i) {
-      const F32x16 factor = Set1(factors[i]);
-      const float* row = rows + i * stride + j;
-      for (size_t lane = 0; lane < 4; ++lane) {
-        sum[lane] = Fma(factor, Load(row + lane * 16), sum[lane]);
-      }
-    }
-    for (size_t lane = 0; lane < 4; ++lane) Store(y + j + lane * 16, sum[lane]);
+// Adds to kVectors vectors of kOutputs outputs, whose sums stay in registers.
+template <size_t kOutputs, size_t kVectors>
+RL_INLINE void AddToColumns(const WeightedRowsArgs& args, size_t output, size_t column) {
+  const float* factors = args.factors + output * args.output_stride;
+  const float* row = args.rows + column;
+  float* y = args.y + output * args.y_stride + column;
+  F32x16 sums[kOutputs][kVectors];
+  for (size_t o = 0; o < kOutputs; ++o) {
+    for (size_t v = 0; v < kVectors; ++v) sums[o][v] = Load(y + o * args.y_stride + v * 16);
   }
-  if (j == n) return;
-  for (size_t i = 0; i < count; ++i) AxpyRow(factors[i], rows + i * stride + j, n - j, y + j);
+  for (size_t i = 0; i < args.count; ++i, row += args.row_stride, factors += args.factor_stride) {
+    F32x16 vectors[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) vectors[v] = Load(row + v * 16);
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const F32x16 factor = Set1(factors[o * args.output_stride]);
+      for (size_t v = 0; v < kVectors; ++v) sums[o][v] = Fma(factor, vectors[v], sums[o][v]);
+    }
+  }
+  for (size_t o = 0; o < kOutputs; ++o) {
+    for (size_t v = 0; v < kVectors; ++v) Store(y + o * args.y_stride + v * 16, sums[o][v]);
+  }
+}
+
+template <size_t kOutputs, size_t kVectors>
+void AddToOutputs(const WeightedRowsArgs& args, size_t output) {
+  size_t j = 0;
+  for (; j + kVectors * 16 <= args.columns; j += kVectors * 16) {
+    AddToColumns<kOutputs, kVectors>(args, output, j);
+  }
+  for (; j + 16 <= args.columns; j += 16) AddToColumns<kOutputs, 1>(args, output, j);
+  if (j == args.columns) return;
+  for (size_t o = output; o < output + kOutputs; ++o) {
+    for (size_t i = 0; i < args.count; ++i) {
+      AxpyRow(args.factors[o * args.output_stride + i * args.factor_stride],
+              args.rows + i * args.row_stride + j, args.columns - j,
+              args.y + o * args.y_stride + j);
+    }
+  }
+}
+
+void AddWeightedRows(const WeightedRowsArgs& args) {
+  constexpr size_t kOutputs = 4;
+  size_t output = 0;
+  for (; output + kOutputs <= args.outputs; output += kOutputs) {
+    AddToOutputs<kOutputs, kWeightedVectors>(args, output);
+  }
+  for (; output < args.outputs; ++output) AddToOutputs<1, 4>(args, output);
 }
 
 // --- Reductions ----------------------------------------------------------------------------------

@@ -166,17 +166,41 @@ TEST_P(RowOpsTest, Arithmetic) {
 
 TEST_P(RowOpsTest, AddWeightedRows) {
   Rng rng(12);
-  constexpr size_t kStride = 300;
+  constexpr size_t kStride = 300, kOutputStride = 20, kFactorStride = 2;
   for (const size_t n : {1, 15, 16, 63, 64, 65, 200, 256}) {
-    for (const size_t count : {1, 3, 16}) {
-      const auto rows = RandomFloats(kStride * count, 1.0f, rng);
-      const auto factors = RandomFloats(count, 1.0f, rng), before = RandomFloats(n, 1.0f, rng);
-      std::vector<float> y = before;
-      table().add_weighted_rows(factors.data(), rows.data(), kStride, count, n, y.data());
-      for (size_t j = 0; j < n; ++j) {
-        double sum = before[j];
-        for (size_t i = 0; i < count; ++i) sum += double{factors[i]} * rows[i * kStride + j];
-        ASSERT_NEAR(y[j], sum, 1e-5) << n << " columns, " << count << " rows";
+    for (const size_t count : {1, 3, 10}) {
+      for (const size_t outputs : {1, 4, 7}) {
+        const auto rows = RandomFloats(kStride * count, 1.0f, rng);
+        const auto factors = RandomFloats(kOutputStride * outputs, 1.0f, rng);
+        const auto before = RandomFloats(kStride * outputs, 1.0f, rng);
+        std::vector<float> y = before, alone = before;
+        WeightedRowsArgs args{.factors = factors.data(),
+                              .output_stride = kOutputStride,
+                              .factor_stride = kFactorStride,
+                              .rows = rows.data(),
+                              .row_stride = kStride,
+                              .count = count,
+                              .columns = n,
+                              .y = y.data(),
+                              .y_stride = kStride,
+                              .outputs = outputs};
+        table().add_weighted_rows(args);
+        for (size_t o = 0; o < outputs; ++o) {
+          for (size_t j = 0; j < n; ++j) {
+            double sum = before[o * kStride + j];
+            for (size_t i = 0; i < count; ++i) {
+              sum += double{factors[o * kOutputStride + i * kFactorStride]} * rows[i * kStride + j];
+            }
+            ASSERT_NEAR(y[o * kStride + j], sum, 1e-5) << n << " columns, " << count << " rows";
+          }
+        }
+        args.outputs = 1;
+        for (size_t o = 0; o < outputs; ++o) {
+          args.factors = factors.data() + o * kOutputStride;
+          args.y = alone.data() + o * kStride;
+          table().add_weighted_rows(args);
+        }
+        ASSERT_EQ(y, alone) << "an output depends on its neighbours";
       }
     }
   }

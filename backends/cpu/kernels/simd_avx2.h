@@ -26,6 +26,7 @@ constexpr bool kWideQuantsAreSigned = true;
 constexpr int kTilePanels = 1;
 constexpr int kTileBatch = 3;
 constexpr int kTileSteps = 4;
+constexpr size_t kWeightedVectors = 1;
 constexpr int kPackedGemvBatch = 2;
 constexpr int kPackedGemvSums = 4;  // two registers each
 

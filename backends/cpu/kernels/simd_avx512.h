@@ -27,6 +27,7 @@ constexpr bool kWideQuantsAreSigned = true;  // as in simd_avx2.h
 constexpr int kTilePanels = 2;
 constexpr int kTileBatch = 6;
 constexpr int kTileSteps = 4;
+constexpr size_t kWeightedVectors = 4;
 // Packed GEMV: most batch rows per pass, and the int32 accumulators that leave registers for scales
 // and operands.
 constexpr int kPackedGemvBatch = 8;

@@ -20,11 +20,12 @@ constexpr Isa kIsa = Isa::kPortable;
 // True if the dot product takes wide quants (Decoder::kWide) as signed bytes. Other quants are
 // always unsigned.
 constexpr bool kWideQuantsAreSigned = true;
-constexpr int kTilePanels = 1;       // GEMM register tile: panels of sixteen weight rows
-constexpr int kTileBatch = 4;        // GEMM register tile: batch rows
-constexpr int kTileSteps = 8;        // GEMM register tile: unrolled steps of four elements
-constexpr int kPackedGemvBatch = 4;  // packed GEMV: most batch rows per pass
-constexpr int kPackedGemvSums = 16;  // packed GEMV: int32 accumulators that fit in registers
+constexpr int kTilePanels = 1;          // GEMM register tile: panels of sixteen weight rows
+constexpr int kTileBatch = 4;           // GEMM register tile: batch rows
+constexpr int kTileSteps = 8;           // GEMM register tile: unrolled steps of four elements
+constexpr size_t kWeightedVectors = 1;  // of each of four weighted sums of rows at a time
+constexpr int kPackedGemvBatch = 4;     // packed GEMV: most batch rows per pass
+constexpr int kPackedGemvSums = 16;     // packed GEMV: int32 accumulators that fit in registers
 
 using Short8 = int16_t __attribute__((vector_size(16)));
 using Ushort8 = uint16_t __attribute__((vector_size(16)));

@@ -11,9 +11,9 @@
 namespace rullama::cpu {
 namespace {
 
-// Words are scaled to this Euclidean norm of a step, so that each fits 16 bits. Rounding adds at most
-// sqrt(32) / 2 to a norm, and sums of a step's products are below 2^31 (Cauchy-Schwarz). Scaled by
-// the largest number of a step, words would have to be a third smaller.
+// Words are scaled to this Euclidean norm of a step, so that each fits 16 bits. Rounding adds at
+// most sqrt(32) / 2 to a norm, and sums of a step's products are below 2^31 (Cauchy-Schwarz).
+// Scaled by the largest number of a step, words would have to be a third smaller.
 constexpr float kWordNorm = 32764.0f;
 static_assert(kStoredStep == 32);
 
