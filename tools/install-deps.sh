@@ -27,8 +27,9 @@ tests=(mesa-vulkan-drivers vulkan-validationlayers ocl-icd-libopencl1 pocl-openc
        mandoc zsh fish)
 # The Python package and its tests.
 tests+=(python3-dev python3-venv)
-# The unit files of examples are checked, and the commands of docs/server.md run.
-tests+=(systemd curl)
+# The unit files of examples are checked, the commands of docs/server.md run, and a browser shows the
+# server's page.
+tests+=(systemd curl chromium chromium-driver)
 # The second compiler with its sanitizer runtime, the checks of .ci/run, benchmarks, and a compiler
 # cache that CMake uses when it is there.
 full=(clang libclang-rt-14-dev clang-format clang-tidy libbenchmark-dev ccache git)

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""clients_test.py --program RULLAMA --suite FOLDER --environments FOLDER --model FILE [--group EXPRESSION]
+
+Runs the client suite, which asks a server through the libraries that people use and through a browser, against
+`rullama serve` on the processor. The suite makes its Python environments from pinned lists, in --environments; its
+pages need chromium and chromium-driver. --group runs a part, named as `pytest -m` does.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from served import Server
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("program", "suite", "environments", "model"):
+        parser.add_argument(f"--{name}", required=True, type=Path)
+    parser.add_argument("--group")
+    arguments = parser.parse_args()
+    flags = ["-m", str(arguments.model), "--backend", "cpu", "--slots", "4"]
+    with tempfile.TemporaryDirectory() as folder, Server(str(arguments.program), flags, folder) as server:
+        part = ["-m", arguments.group] if arguments.group else []
+        return subprocess.run(
+            ["bash", str(arguments.suite / "run.sh"), f"http://127.0.0.1:{server.port}", *part],
+            env={**os.environ, "CLIENTS_VENV": str(arguments.environments)},
+            check=False,
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
