@@ -128,8 +128,8 @@ class AnswerReader {
 
   void TakeProgress(const Event& event) {
     read_ = event.done;
-    const int64_t read_now = event.done - event.reused, total = event.total - event.reused;
-    if (read_now > 0 && total > model_.chunk) progress_.Update(read_now, total);
+    const int64_t read = event.done - event.reused, to_read = event.total - event.reused;
+    if (read > 0 && to_read > model_.chunk) progress_.Update(read, to_read);
   }
 
   const ModelInfo& model_;

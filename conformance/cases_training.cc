@@ -89,7 +89,8 @@ void AddHeads(std::vector<CaseSpec>& cases) {
   constexpr Head kHeads[] = {
       {"f32_t5", DType::kF32, 5, 30},       {"f16_t5", DType::kF16, 5, 30},
       {"q8_0_t1", DType::kQ8_0, 1, 30},     {"q4_k_t5", DType::kQ4_K, 5, 30},
-      {"q6_k_t129", DType::kQ6_K, 129, 30}, {"f16_uncapped", DType::kF16, 5, 0}};
+      {"q6_k_t129", DType::kQ6_K, 129, 30}, {"q6_k_t257", DType::kQ6_K, 257, 30},
+      {"f16_uncapped", DType::kF16, 5, 0}};
   for (const Head& head : kHeads) {
     cases.push_back(
         {fmt::format("linear_cross_entropy/{}", head.name), OpKind::kLinearCrossEntropy,

@@ -10,8 +10,8 @@
 namespace rullama::cpu {
 namespace {
 
-// Rows whose logits exist at a time: 268 MB for a vocabulary of 262,144. With fewer rows, unpacking
-// the weights for each chunk takes as long as multiplying.
+// Rows whose logits exist at a time: 268 MB for a vocabulary of 262,144. With 64 rows, unpacking
+// the weights for each chunk took as long as multiplying.
 constexpr int64_t kChunk = 256;
 
 // Turns logits before the soft-cap into losses, and into their derivative in place.

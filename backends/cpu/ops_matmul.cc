@@ -292,25 +292,33 @@ class MatMulNoTransposeNode final : public Node {
     }
   }
 
-  // Dequantises the columns of a part of rows [i, i + depth) of W. A row whose factors are all zero
-  // is filled with zeros. Returns false if that holds for every row.
+  // Whether a row of the part multiplies row i of W by anything but zero.
+  [[nodiscard]] bool IsUsed(const Part& part, int64_t i) const {
+    const float* factor = x_.as<const float>() + i;
+    for (int64_t m = part.begin; m < part.end; ++m) {
+      if (factor[m * part.k] != 0) return true;
+    }
+    return false;
+  }
+
+  // Dequantises the columns of a part of rows [i, i + depth) of W, at most kStep. Returns false if
+  // none is used. Unused rows are zeros, unless the kernel rounds all rows of a step together: the
+  // bytes of one row of x would then depend on those that the others use.
   bool Unpack(const Part& part, int64_t i, int64_t depth, float* unpacked) const {
-    bool any_used = false;
+    bool used[kStep];
+    for (int64_t d = 0; d < depth; ++d) used[d] = IsUsed(part, i + d);
+    if (std::find(used, used + depth, true) == used + depth) return false;
     for (int64_t d = 0; d < depth; ++d) {
-      const float* factor = x_.as<const float>() + i + d;
-      bool used = false;
-      for (int64_t m = part.begin; m < part.end && !used; ++m) used = factor[m * part.k] != 0;
       float* row = unpacked + d * kSpan;
-      if (used) {
+      if (used[d] || kernels_.stored_product_rounds) {
         ReadRow(*weight_kernels_, weight_.dtype,
                 {weight_.data, weight_.packed, static_cast<size_t>(n_), static_cast<size_t>(i + d)},
                 static_cast<size_t>(part.first), part.count, row);
       } else {
         std::fill_n(row, part.count, 0.0f);
       }
-      any_used = any_used || used;
     }
-    return any_used;
+    return true;
   }
 
   const KernelTable& kernels_;

@@ -1,6 +1,7 @@
 #include "backends/cpu/plan.h"
 
 #include <rullama/sdk/slots.h>
+#include <rullama/sdk/training.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -65,6 +66,18 @@ uint64_t ConvertedBytes(const CompileContext& context, const View& x, DType weig
   if (format == ActivationFormat::kFloat32) return 0;
   return static_cast<uint64_t>(rows) *
          ActivationRowBytes(format, k, BitsFor(weight, context.activation_bits));
+}
+
+// Rounded weights are for gradients, whose rows are dense. Elsewhere most factors of weights as
+// they are stored are zero, those of the soft embedding: there rows of W that none needs are left
+// out, on which the scales of rounded weights would depend.
+KernelTable KernelsOf(const sdk::GraphView& graph, const KernelTable& kernels) {
+  KernelTable table = sdk::DecodesBatch(graph) ? WithOneOrderOfSums(kernels) : kernels;
+  if (table.stored_product_rounds && !sdk::Learns(graph)) {
+    table.add_stored_product = nullptr;
+    table.stored_product_rounds = false;
+  }
+  return table;
 }
 
 size_t RowLength(const CompileContext& context, const View& x) {
@@ -225,7 +238,7 @@ void NodeList::Written(const rl_value& value, Workspace& workspace) {
 
 CpuPlan::CpuPlan(const sdk::GraphView& graph, const KernelTable& kernels,
                  ActivationBits activation_bits, ThreadPool& pool)
-    : pool_(pool), kernels_(sdk::DecodesBatch(graph) ? WithOneOrderOfSums(kernels) : kernels) {
+    : pool_(pool), kernels_(KernelsOf(graph, kernels)) {
   const auto compile = [&](const OpRow& row, const rl_op& op, uint32_t index) {
     list_.set_op_index(index);
     row.build({graph, op, kernels_, activation_bits, pool.workers(), workspace_, list_});

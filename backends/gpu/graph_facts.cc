@@ -2,6 +2,7 @@
 
 #include <rullama/sdk/shape.h>
 #include <rullama/sdk/slots.h>
+#include <rullama/sdk/training.h>
 
 #include <algorithm>
 
@@ -44,23 +45,12 @@ StepSize LargestStep(const sdk::GraphView& graph, const Tuning& tuning) {
 }
 
 bool LossDependsOnExperts(const sdk::GraphView& graph) {
-  bool chooses = false, learns = false;
+  if (!sdk::Learns(graph)) return false;
   for (uint32_t i = 0; i < graph.op_count(); ++i) {
-    switch (graph.op(i).kind) {
-      case RL_OP_moe_ffn:
-      case RL_OP_grouped_matmul:
-        chooses = true;
-        break;
-      case RL_OP_cross_entropy:
-      case RL_OP_linear_cross_entropy:
-      case RL_OP_grad_accumulate:
-        learns = true;
-        break;
-      default:
-        break;
-    }
+    const uint32_t kind = graph.op(i).kind;
+    if (kind == RL_OP_moe_ffn || kind == RL_OP_grouped_matmul) return true;
   }
-  return chooses && learns;
+  return false;
 }
 
 WeightShape ShapeOfConstant(const rl_value& value) {

@@ -13,3 +13,4 @@
 #include <rullama/sdk/shape.h>
 #include <rullama/sdk/slots.h>
 #include <rullama/sdk/thunk.h>
+#include <rullama/sdk/training.h>

@@ -130,8 +130,8 @@ struct CanvasDraft {
 // A part of an answer, in the order in which parts are written.
 struct Event {
   enum class Kind {
-    // The request has a slot, and `done` of `total` prompt tokens have been read. One that was not
-    // taken is replaced by the next.
+    // The request has a slot, and `done` of `total` prompt tokens have been read. An event of this
+    // kind that nobody has taken is replaced by the next one.
     kProgress,
     kText,      // `text`: whole UTF-8 sequences of the answer
     kThinking,  // `text` of a thought
@@ -143,8 +143,8 @@ struct Event {
   ToolCall call = {};
   int64_t done = 0;
   int64_t total = 0;
-  int64_t reused =
-      0;  // of kProgress: those of `done` that a slot held and that were not read again
+  // Of kProgress: the tokens of `done` that were found and not read again.
+  int64_t reused = 0;
   // In kText, if asked for: those of the tokens whose text begins in `text`, or is white space in
   // front of it.
   std::vector<LogprobStep> logprobs = {};

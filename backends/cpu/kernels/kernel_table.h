@@ -54,6 +54,8 @@ struct KernelTable {
   void (*add_weighted_rows)(const WeightedRowsArgs&) = nullptr;
   // Products with weights as they are stored; null on levels that multiply float32 as fast.
   void (*add_stored_product)(const StoredProductArgs&) = nullptr;
+  // True if it rounds weights too, with scales that depend on all rows of a step of W.
+  bool stored_product_rounds = false;
   size_t stored_scratch_bytes = 0;
   // min(max(x, lo), hi); NaN stays NaN.
   void (*clamp)(const float* x, size_t n, float lo, float hi, float* out) = nullptr;

@@ -20,6 +20,7 @@ const KernelTable& TableOf<Isa::kAmx>() {
     table.split_row = &SplitRow;
     table.split_attention = &SplitAttention;
     table.add_stored_product = &AddStoredProduct;
+    table.stored_product_rounds = false;
     table.stored_scratch_bytes = sizeof(StoredScratch) + kScratchAlignment;
     ForEachBlockType(table.weights, []<DType kType>(WeightKernels& kernels) {
       kernels.gemm = &ByteBlockGemm<kType>;

@@ -2,8 +2,7 @@
 #include "backends/cpu/kernels/level_tables.h"
 #include "backends/cpu/kernels/simd.h"
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-#define RULLAMA_WORD_DOTS
+#ifdef RULLAMA_WORD_DOTS
 #include "backends/cpu/kernels/stored_words.h"
 #endif
 
@@ -13,6 +12,7 @@ template <>
 void AddStoredProducts<kIsa>([[maybe_unused]] KernelTable& table) {
 #ifdef RULLAMA_WORD_DOTS
   table.add_stored_product = &AddStoredWords;
+  table.stored_product_rounds = true;
   table.stored_scratch_bytes = sizeof(WordScratch) + kScratchAlignment;
 #endif
 }

@@ -166,41 +166,50 @@ TEST_P(RowOpsTest, Arithmetic) {
 
 TEST_P(RowOpsTest, AddWeightedRows) {
   Rng rng(12);
-  constexpr size_t kStride = 300, kOutputStride = 20, kFactorStride = 2;
-  for (const size_t n : {1, 15, 16, 63, 64, 65, 200, 256}) {
-    for (const size_t count : {1, 3, 10}) {
-      for (const size_t outputs : {1, 4, 7}) {
-        const auto rows = RandomFloats(kStride * count, 1.0f, rng);
-        const auto factors = RandomFloats(kOutputStride * outputs, 1.0f, rng);
-        const auto before = RandomFloats(kStride * outputs, 1.0f, rng);
-        std::vector<float> y = before, alone = before;
-        WeightedRowsArgs args{.factors = factors.data(),
-                              .output_stride = kOutputStride,
-                              .factor_stride = kFactorStride,
-                              .rows = rows.data(),
-                              .row_stride = kStride,
-                              .count = count,
-                              .columns = n,
-                              .y = y.data(),
-                              .y_stride = kStride,
-                              .outputs = outputs};
-        table().add_weighted_rows(args);
-        for (size_t o = 0; o < outputs; ++o) {
-          for (size_t j = 0; j < n; ++j) {
-            double sum = before[o * kStride + j];
-            for (size_t i = 0; i < count; ++i) {
-              sum += double{factors[o * kOutputStride + i * kFactorStride]} * rows[i * kStride + j];
-            }
-            ASSERT_NEAR(y[o * kStride + j], sum, 1e-5) << n << " columns, " << count << " rows";
-          }
-        }
-        args.outputs = 1;
-        for (size_t o = 0; o < outputs; ++o) {
-          args.factors = factors.data() + o * kOutputStride;
-          args.y = alone.data() + o * kStride;
+  constexpr size_t kStride = 300, kOutputs = 7, kCount = 10;
+  struct Layout {
+    size_t output_stride, factor_stride;
+  };
+  const auto rows = RandomFloats(kStride * kCount, 1.0f, rng);
+  const auto factors = RandomFloats(kOutputs * kCount * 2, 1.0f, rng);
+  const auto before = RandomFloats(kStride * kOutputs, 1.0f, rng);
+  for (const Layout layout : {Layout{2 * kCount, 2}, Layout{1, kOutputs}}) {
+    const auto factor = [&](size_t o, size_t i) {
+      return factors[o * layout.output_stride + i * layout.factor_stride];
+    };
+    for (const size_t n : {1, 15, 16, 63, 64, 65, 200, 256}) {
+      for (const size_t count : {size_t{1}, size_t{3}, kCount}) {
+        for (const size_t outputs : {size_t{1}, size_t{4}, kOutputs}) {
+          std::vector<float> y = before, alone = before;
+          WeightedRowsArgs args{.factors = factors.data(),
+                                .output_stride = layout.output_stride,
+                                .factor_stride = layout.factor_stride,
+                                .rows = rows.data(),
+                                .row_stride = kStride,
+                                .count = count,
+                                .columns = n,
+                                .y = y.data(),
+                                .y_stride = kStride,
+                                .outputs = outputs};
           table().add_weighted_rows(args);
+          for (size_t at = 0; at < y.size(); ++at) {
+            const size_t o = at / kStride, j = at % kStride;
+            if (o >= outputs || j >= n) {
+              ASSERT_EQ(y[at], before[at]) << "behind " << n << " columns, " << outputs;
+              continue;
+            }
+            double sum = before[at];
+            for (size_t i = 0; i < count; ++i) sum += double{factor(o, i)} * rows[i * kStride + j];
+            ASSERT_NEAR(y[at], sum, 1e-5) << n << " columns, " << count << " rows";
+          }
+          args.outputs = 1;
+          for (size_t o = 0; o < outputs; ++o) {
+            args.factors = factors.data() + o * layout.output_stride;
+            args.y = alone.data() + o * kStride;
+            table().add_weighted_rows(args);
+          }
+          ASSERT_EQ(y, alone) << "an output depends on its neighbours";
         }
-        ASSERT_EQ(y, alone) << "an output depends on its neighbours";
       }
     }
   }

@@ -333,31 +333,6 @@ template <bool kWide>
 RL_INLINE I32x16 DotOnce(const I32x16& acc, const U8x64& quants, const int8_t* x) {
   return DotBroadcast<kWide>(acc, quants, x);
 }
-// --- Products of 16-bit words; levels with VNNI --------------------------------------------------
-#ifdef __AVXVNNI__
-constexpr int kWordPanels = 1;
-constexpr int kWordBatch = 6;
-RL_INLINE F32x16 Sqrt(const F32x16& a) {
-  return {_mm256_sqrt_ps(a.lower), _mm256_sqrt_ps(a.upper)};
-}
-RL_INLINE void StoreWords(int16_t* p, const I32x16& a) {
-  // Packing works inside 128-bit lanes.
-  const __m256i words = _mm256_packs_epi32(a.lower, a.upper);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xD8));
-}
-RL_INLINE U8x64 PairWords(const I32x16& a, const I32x16& b) {
-  return {_mm256_blend_epi16(a.lower, _mm256_slli_epi32(b.lower, 16), 0xAA),
-          _mm256_blend_epi16(a.upper, _mm256_slli_epi32(b.upper, 16), 0xAA)};
-}
-RL_INLINE I32x16 DotWords(const I32x16& acc, const U8x64& pairs, const int16_t* x) {
-  int32_t two;
-  std::memcpy(&two, x, 4);
-  const __m256i both = _mm256_set1_epi32(two);
-  return {_mm256_dpwssd_avx_epi32(acc.lower, pairs.lower, both),
-          _mm256_dpwssd_avx_epi32(acc.upper, pairs.upper, both)};
-}
-#endif
-
 template <int kQuarter>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
   const __m256 half = kQuarter < 2 ? scales.lower : scales.upper;
@@ -463,6 +438,32 @@ RL_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p
 RL_INLINE void PrefetchFar(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
+
+// --- Products of 16-bit words; levels with VNNI. What the names mean: simd_avx512.h --------------
+#ifdef __AVXVNNI__
+#define RULLAMA_WORD_DOTS
+constexpr int kWordPanels = 1;
+constexpr int kWordBatch = 6;
+RL_INLINE F32x16 Sqrt(const F32x16& a) {
+  return {_mm256_sqrt_ps(a.lower), _mm256_sqrt_ps(a.upper)};
+}
+RL_INLINE void StoreWords(int16_t* p, const I32x16& a) {
+  // Packing works inside 128-bit lanes.
+  const __m256i words = _mm256_packs_epi32(a.lower, a.upper);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xD8));
+}
+RL_INLINE U8x64 PairWords(const I32x16& a, const I32x16& b) {
+  return {_mm256_blend_epi16(a.lower, _mm256_slli_epi32(b.lower, 16), 0xAA),
+          _mm256_blend_epi16(a.upper, _mm256_slli_epi32(b.upper, 16), 0xAA)};
+}
+RL_INLINE I32x16 DotWords(const I32x16& acc, const U8x64& pairs, const int16_t* x) {
+  int32_t two;
+  std::memcpy(&two, x, 4);
+  const __m256i both = _mm256_set1_epi32(two);
+  return {_mm256_dpwssd_avx_epi32(acc.lower, pairs.lower, both),
+          _mm256_dpwssd_avx_epi32(acc.upper, pairs.upper, both)};
+}
+#endif
 
 }  // namespace
 }  // namespace rullama::cpu

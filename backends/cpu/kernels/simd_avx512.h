@@ -273,28 +273,6 @@ RL_INLINE I32x16 DotOnce(I32x16 acc, const U8x64& quants, const int8_t* x) {
   return DotBroadcast<kWide>(acc, quants, x);
 #endif
 }
-// --- Products of 16-bit words; levels with VNNI --------------------------------------------------
-#ifdef __AVX512VNNI__
-// A tile of 24 int32 accumulators, four weight vectors and an activation.
-constexpr int kWordPanels = 4;
-constexpr int kWordBatch = 6;
-RL_INLINE F32x16 Sqrt(const F32x16& a) { return {_mm512_sqrt_ps(a.v)}; }
-// The lower 16 bits of each lane.
-RL_INLINE void StoreWords(int16_t* p, const I32x16& a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
-}
-// Per lane: the lower 16 bits of a, then those of b.
-RL_INLINE U8x64 PairWords(const I32x16& a, const I32x16& b) {
-  return {_mm512_mask_blend_epi16(0xAAAAAAAAu, a.v, _mm512_slli_epi32(b.v, 16))};
-}
-// Lane i: acc + the sum of two products.
-RL_INLINE I32x16 DotWords(const I32x16& acc, const U8x64& pairs, const int16_t* x) {
-  int32_t two;
-  std::memcpy(&two, x, 4);
-  return {_mm512_dpwssd_epi32(acc.v, pairs.v, _mm512_set1_epi32(two))};
-}
-#endif
-
 template <int kQuarter>
 RL_INLINE F32x16 SpreadScales(const F32x16& scales) {
   constexpr int kFirst = 4 * kQuarter;
@@ -380,6 +358,30 @@ RL_INLINE void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p
 RL_INLINE void PrefetchFar(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
+
+// --- Products of 16-bit words; levels with VNNI --------------------------------------------------
+#ifdef __AVX512VNNI__
+#define RULLAMA_WORD_DOTS
+// A register tile: vectors of columns, and rows. 24 int32 accumulators, four vectors of weights and
+// a broadcast row.
+constexpr int kWordPanels = 4;
+constexpr int kWordBatch = 6;
+RL_INLINE F32x16 Sqrt(const F32x16& a) { return {_mm512_sqrt_ps(a.v)}; }
+// Stores the lanes as 16-bit numbers, which every value has to fit.
+RL_INLINE void StoreWords(int16_t* p, const I32x16& a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
+// Per lane: the lower 16 bits of a, then those of b.
+RL_INLINE U8x64 PairWords(const I32x16& a, const I32x16& b) {
+  return {_mm512_mask_blend_epi16(0xAAAAAAAAu, a.v, _mm512_slli_epi32(b.v, 16))};
+}
+// Lane i: acc + the sum of two products.
+RL_INLINE I32x16 DotWords(const I32x16& acc, const U8x64& pairs, const int16_t* x) {
+  int32_t two;
+  std::memcpy(&two, x, 4);
+  return {_mm512_dpwssd_epi32(acc.v, pairs.v, _mm512_set1_epi32(two))};
+}
+#endif
 
 }  // namespace
 }  // namespace rullama::cpu

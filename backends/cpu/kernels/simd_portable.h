@@ -23,7 +23,7 @@ constexpr bool kWideQuantsAreSigned = true;
 constexpr int kTilePanels = 1;          // GEMM register tile: panels of sixteen weight rows
 constexpr int kTileBatch = 4;           // GEMM register tile: batch rows
 constexpr int kTileSteps = 8;           // GEMM register tile: unrolled steps of four elements
-constexpr size_t kWeightedVectors = 1;  // of each of four weighted sums of rows at a time
+constexpr size_t kWeightedVectors = 1;  // AddWeightedRows: vectors of each sum in registers
 constexpr int kPackedGemvBatch = 4;     // packed GEMV: most batch rows per pass
 constexpr int kPackedGemvSums = 16;     // packed GEMV: int32 accumulators that fit in registers
 

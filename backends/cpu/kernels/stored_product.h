@@ -6,12 +6,13 @@
 // only zeros.
 //
 // Arithmetic: with AMX both factors are split into two bf16 numbers each, so they keep at least 16
-// bits, and the product of the two low parts is left out. With VNNI they are 16-bit
+// bits, and the product of the two low parts is left out. Otherwise, with VNNI, they are 16-bit
 // integers with a scale for each step, of a row of x or of a column of W. Sums are float32 in
 // rising order of k.
 //
-// Determinism: a row of y depends only on its row of x and on W: a step that is left out would have
-// added zeros.
+// Determinism: a row of y depends only on its row of x and on `rows`: a step that is left out would
+// have added zeros. Where the kernel rounds W (KernelTable::stored_product_rounds), it does so by
+// all 32 rows of a step.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ inline constexpr size_t kStoredSpan = 256;     // most columns of W of one call
 inline constexpr size_t kStoredStep = 32;      // rows of W that are left out or not
 inline constexpr size_t kMaxStoredSteps = 8;   // of one call
 inline constexpr size_t kStoredColumns = 32;   // `columns` is a multiple of this
-inline constexpr size_t kMinStoredBatch = 32;  // the smallest batch for which the kernel is faster
+inline constexpr size_t kMinStoredBatch = 32;  // faster from here on, measured with AMX
 
 struct StoredProductArgs {
   const float* rows = nullptr;     // [steps][kStoredStep][kStoredSpan]: rows of W, f32

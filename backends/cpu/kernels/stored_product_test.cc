@@ -1,5 +1,5 @@
-// Compares the products with weights as they are stored with float64 sums. Levels that multiply
-// float32 as fast have no kernel to test.
+// Compares the products with weights as they are stored with float64 sums. Some levels have no
+// kernel to test.
 #include "backends/cpu/kernels/stored_product.h"
 
 #include <algorithm>
@@ -50,7 +50,8 @@ struct StoredProblem {
   // Adds the product of batch rows [first, first + count) to y, [count][columns + 1].
   void Run(const KernelTable& table, size_t first, size_t count, bool add,
            std::vector<float>& y) const {
-    std::vector<std::byte> scratch(table.stored_scratch_bytes);
+    // NaN, wherever a kernel takes it for a number.
+    std::vector<std::byte> scratch(table.stored_scratch_bytes, std::byte{0xFF});
     table.add_stored_product({.rows = rows.data(),
                               .begins = begins.data(),
                               .steps = begins.size(),
@@ -64,7 +65,7 @@ struct StoredProblem {
                               .scratch = scratch.data()});
   }
 
-  // A number of step `step`: of a row of x, 0 behind its end, or of a column of W.
+  // Element i of a step, of row m of x (0 behind its end) and of column n of W.
   [[nodiscard]] float FactorOfX(size_t m, size_t step, size_t i) const {
     const size_t at = begins[step] + i;
     return at < k ? x[m * k + at] : 0.0f;
@@ -73,11 +74,12 @@ struct StoredProblem {
     return rows[(step * kStoredStep + i) * kStoredSpan + n];
   }
 
-  // The result for a row and a column, and what it may be off by.
+  // The result for a row and a column, and how far off it may be.
   struct Expected {
     double sum, error;
   };
-  [[nodiscard]] Expected Of(const KernelTable& table, size_t m, size_t n, float before) const {
+  [[nodiscard]] Expected ExpectedAt(const KernelTable& table, size_t m, size_t n,
+                                    float before) const {
     double sum = before, sizes = std::fabs(before), off = 0;
     for (size_t step = 0; step < begins.size(); ++step) {
       double squares_x = 0, squares_w = 0, sizes_x = 0, sizes_w = 0;
@@ -93,7 +95,8 @@ struct StoredProblem {
       off += std::sqrt(squares_x) * sizes_w + std::sqrt(squares_w) * sizes_x;
     }
     // AMX: each factor is off by at most 2^-16 of itself, and the product of the low parts is left
-    // out. VNNI: each is off by half of 1 / 32764 of the norm of its step, sums by 2^-20.
+    // out. VNNI: x is off by half of 1 / 32764 of the norm of its step, W by no more, sums by
+    // 2^-20.
     const bool has_amx = table.split_row != nullptr;
     return {sum, has_amx ? 0x1p-14 * sizes : off / (2 * 32763.0) + 0x1p-20 * sizes};
   }
@@ -101,7 +104,7 @@ struct StoredProblem {
   void ExpectExact(const KernelTable& table, const std::vector<float>& y, float before) const {
     for (size_t m = 0; m < batch; ++m) {
       for (size_t n = 0; n < columns; ++n) {
-        const Expected expected = Of(table, m, n, before);
+        const Expected expected = ExpectedAt(table, m, n, before);
         ASSERT_NEAR(y[m * (columns + 1) + n], expected.sum, expected.error) << m << ", " << n;
       }
       ASSERT_EQ(y[m * (columns + 1) + columns], before) << "behind the columns of row " << m;
@@ -153,15 +156,22 @@ TEST_P(StoredProductTest, RowsDoNotDependOnTheBatch) {
   }
 }
 
-// Sums of the largest words reach the end of int32.
-TEST_P(StoredProductTest, EqualFactorsOfOneSignDoNotOverflow) {
+// The largest sums of integers: factors of one sign, all equal, or one of each step.
+TEST_P(StoredProductTest, SumsDoNotOverflow) {
   if (!HasKernel()) return;
-  StoredProblem problem(7, 96, 64, {0, 32});
-  std::ranges::fill(problem.x, -3.0f);
-  std::ranges::fill(problem.rows, 7.0f);
-  std::vector<float> y(7 * 97, 0.0f);
-  problem.Run(table(), 0, 7, /*add=*/true, y);
-  problem.ExpectExact(table(), y, 0.0f);
+  for (const bool one_alone : {false, true}) {
+    StoredProblem problem(7, 96, 64, {0, 32});
+    for (size_t i = 0; i < problem.x.size(); ++i) {
+      problem.x[i] = one_alone && i % kStoredStep != 5 ? 0.0f : -3.0f;
+    }
+    for (size_t i = 0; i < problem.rows.size(); ++i) {
+      const bool counts = i / kStoredSpan % kStoredStep == 5;
+      problem.rows[i] = one_alone && !counts ? 0.0f : 7.0f;
+    }
+    std::vector<float> y(7 * 97, 0.0f);
+    problem.Run(table(), 0, 7, /*add=*/true, y);
+    problem.ExpectExact(table(), y, 0.0f);
+  }
 }
 
 // What is no number, or infinite, in a row of x or a column of W makes that row or column NaN.
@@ -184,7 +194,7 @@ TEST_P(StoredProductTest, NumbersThatAreNotFiniteAreNotLost) {
 // Numbers whose squares overflow or vanish, beside others.
 TEST_P(StoredProductTest, NumbersOfAnySizeAreMultiplied) {
   if (!HasKernel()) return;
-  for (const float size : {1e-30f, 1e-20f, 1e20f, 1e30f}) {
+  for (const float size : {1e-28f, 1e-20f, 1e20f, 1e30f}) {
     StoredProblem problem(3, 32, 64, {0, 32});
     for (size_t m = 0; m < 3; ++m) {
       for (size_t k = 0; k < 32; ++k) problem.x[m * 64 + k] *= m == 1 ? 1.0f : size;

@@ -1,7 +1,6 @@
-// Products with weights as they are stored (stored_product.h) by dot products of 16-bit words,
-// which VNNI adds up in pairs: twice as many products as float32 has. Both factors are words with a
-// scale for each step: of a row of x, and of a column of W. Internal linkage throughout, see
-// simd_portable.h.
+// Products with weights as they are stored (stored_product.h) by VNNI's dot products of 16-bit
+// words. One instruction multiplies twice as many words as float32 numbers. Internal linkage
+// throughout, see simd_portable.h.
 #pragma once
 
 #include "backends/cpu/kernels/scratch.h"
@@ -11,10 +10,13 @@
 namespace rullama::cpu {
 namespace {
 
-// Words are scaled to this Euclidean norm of a step, so that each fits 16 bits. Rounding adds at
-// most sqrt(32) / 2 to a norm, and sums of a step's products are below 2^31 (Cauchy-Schwarz).
-// Scaled by the largest number of a step, words would have to be a third smaller.
-constexpr float kWordNorm = 32764.0f;
+// Words are scaled to these Euclidean norms of a step, of a row of x and of a column of W, unless a
+// word of W would be larger than kMaxWord. Rounding adds at most sqrt(32) / 2 to a norm, so that
+// the sum of a step's products is below 2^31 (Cauchy-Schwarz). Scaled by the largest number of a
+// step, words would have to be smaller.
+constexpr float kRowNorm = 32764.0f;
+constexpr float kColumnNorm = 65530.0f;
+constexpr float kMaxWord = 32766.0f;
 static_assert(kStoredStep == 32);
 
 constexpr size_t kWordDepth = kStoredStep * kMaxStoredSteps;
@@ -39,12 +41,13 @@ struct WordScratch {
   alignas(64) Row x[kBatch];
 };
 
-// Outside of these, squares or reciprocals would overflow or vanish. Norms are then taken to be
-// those of numbers that are all as large as the largest; below kTinyNumber all are zero.
+// Where the sum of squares is outside of these, it has overflowed or lost bits. The norm is then
+// taken to be that of numbers that are all as large as the largest.
 constexpr float kMinSquares = 1e-30f;
 constexpr float kMaxSquares = 1e38f;
-constexpr float kTinyNumber = 1e-30f;
 constexpr float kRootOfStep = 5.656854f;
+// Below this the reciprocal of a scale overflows. A step of such numbers is stored as zeros.
+constexpr float kTinyNumber = 1e-30f;
 
 // Sixteen columns of a step of W.
 void PackColumns(const float* rows, WordScratch::Panel& panel, size_t step, float* scales) {
@@ -56,13 +59,15 @@ void PackColumns(const float* rows, WordScratch::Panel& panel, size_t step, floa
     largest = Max(largest, Abs(row));
     nan_or_zero = Fma(row, zero, nan_or_zero);
   }
-  const F32x16 bound = Mul(largest, Set1(kRootOfStep));
-  const F32x16 norm = SelectLess(squares, Set1(kMinSquares), bound,
-                                 SelectLess(squares, Set1(kMaxSquares), Sqrt(squares), bound));
+  const F32x16 by_largest = Mul(largest, Set1(kRootOfStep / kColumnNorm));
+  const F32x16 by_norm =
+      SelectLess(squares, Set1(kMinSquares), by_largest,
+                 SelectLess(squares, Set1(kMaxSquares),
+                            Mul(Sqrt(squares), Set1(1.0f / kColumnNorm)), by_largest));
+  const F32x16 scale = Max(by_norm, Mul(largest, Set1(1.0f / kMaxWord)));
   const F32x16 tiny = Set1(kTinyNumber);
-  const F32x16 scale = SelectLess(norm, tiny, zero, Mul(norm, Set1(1.0f / kWordNorm)));
-  const F32x16 inverse = SelectLess(norm, tiny, zero, Div(Set1(kWordNorm), norm));
-  Store(scales, Add(scale, nan_or_zero));
+  const F32x16 inverse = SelectLess(largest, tiny, zero, Div(Set1(1.0f), scale));
+  Store(scales, Add(SelectLess(largest, tiny, zero, scale), nan_or_zero));
   for (size_t k = 0; k < kStoredStep; k += 2) {
     const float* pair = rows + k * kStoredSpan;
     const I32x16 even = RoundToInt(Mul(Load(pair), inverse));
@@ -81,11 +86,11 @@ void PackSpan(const StoredProductArgs& args, WordScratch& scratch) {
   }
 }
 
-// The norm of 32 numbers whose squares overflow or vanish; NaN if one is not finite.
-float NormByLargest(const F32x16& x0, const F32x16& x1) {
+// The scale of 32 numbers whose squares overflow or vanish; NaN if one is not finite.
+float ScaleByLargest(const F32x16& x0, const F32x16& x1) {
   const float nan_or_zero = ReduceAdd(Fma(x0, Zero(), Mul(x1, Zero())));
-  const float norm = ReduceMax(Max(Abs(x0), Abs(x1))) * kRootOfStep;
-  return (norm > kTinyNumber ? norm : 0.0f) + nan_or_zero;
+  const float largest = ReduceMax(Max(Abs(x0), Abs(x1)));
+  return (largest > kTinyNumber ? largest * (kRootOfStep / kRowNorm) : 0.0f) + nan_or_zero;
 }
 
 // The 32 elements of a row of x that meet a step, of which `left` exist.
@@ -94,9 +99,8 @@ void ConvertStep(const float* x, size_t left, int16_t* words, float& scale) {
   const F32x16 x1 = left < 16 ? Zero() : left < 32 ? LoadPartial(x + 16, left - 16) : Load(x + 16);
   const float squares = ReduceAdd(Fma(x0, x0, Mul(x1, x1)));
   const bool usual = squares > kMinSquares && squares < kMaxSquares;
-  const float norm = usual ? __builtin_sqrtf(squares) : NormByLargest(x0, x1);
-  scale = norm * (1.0f / kWordNorm);
-  const F32x16 inverse = Set1(norm > 0 ? kWordNorm / norm : 0.0f);
+  scale = usual ? __builtin_sqrtf(squares) * (1.0f / kRowNorm) : ScaleByLargest(x0, x1);
+  const F32x16 inverse = Set1(scale > 0 ? 1.0f / scale : 0.0f);
   StoreWords(words, RoundToInt(Mul(x0, inverse)));
   StoreWords(words + 16, RoundToInt(Mul(x1, inverse)));
 }
@@ -108,7 +112,8 @@ void ConvertRow(const StoredProductArgs& args, const float* x, WordScratch::Row&
   }
 }
 
-// Adds the products of kWordBatch rows of x with kPanels panels to the first `batch` rows of y.
+// Adds the products of kWordBatch rows of x with kPanels panels to the first `batch` rows of y, or
+// stores them there. Rows of x behind `batch` may hold anything.
 template <int kPanels>
 void AddWordTile(const StoredProductArgs& args, const WordScratch& scratch, size_t n,
                  const WordScratch::Row* x, size_t batch, float* y) {
@@ -141,7 +146,7 @@ void AddWordTile(const StoredProductArgs& args, const WordScratch& scratch, size
       const F32x16 scale = Load(scratch.scale[step] + n + p * 16);
 #pragma GCC unroll 8
       for (size_t m = 0; m < kWordBatch; ++m) {
-        sums[m][p] = Fma(ToFloat(dots[m][p]), Mul(scale, Set1(x[m].scale[step])), sums[m][p]);
+        sums[m][p] = Fma(Mul(ToFloat(dots[m][p]), scale), Set1(x[m].scale[step]), sums[m][p]);
       }
     }
   }

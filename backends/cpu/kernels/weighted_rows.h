@@ -2,7 +2,7 @@
 //
 //   y[o][j] += sum over i of factors[o][i] * rows[i][j]   for o < outputs, j < columns, i ascending
 //
-// Determinism: the bytes of y[o] depend on its factors and on the rows alone.
+// Determinism: the bytes of y[o] depend on what it held, its factors and the rows alone.
 #pragma once
 
 #include <cstddef>
