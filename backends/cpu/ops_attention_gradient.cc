@@ -260,8 +260,8 @@ class AttentionGradQNode final : public Node {
     const FreshAttention& attention = gradient_.attention;
     const HeadRows k = HeadRows::Of(attention.k, step);
     const auto dim = static_cast<size_t>(k.dim);
+    const HeadRows rows = HeadRows::Of(dq_, step);
     const auto dq = [&](int64_t i) {
-      const HeadRows rows = HeadRows::Of(dq_, step);
       return dq_.as<float>() + (queries.first + i) * rows.stride() + head * rows.dim;
     };
     for (int64_t i = 0; i < queries.count; ++i) std::fill_n(dq(i), dim, 0.0f);
@@ -271,16 +271,15 @@ class AttentionGradQNode final : public Node {
       if (!visible.any) continue;
       AttentionGradient::Tiles tiles;
       gradient_.Compute(step, visible, queries, head, keys, tiles);
-      attention.kernels.add_weighted_rows(
-          {.factors = tiles.by_score.data(),
-           .output_stride = kTile,
-           .rows = k.At(keys.first, head / attention.Group(step)),
-           .row_stride = static_cast<size_t>(k.stride()),
-           .count = static_cast<size_t>(keys.count),
-           .columns = dim,
-           .y = dq(0),
-           .y_stride = static_cast<size_t>(HeadRows::Of(dq_, step).stride()),
-           .outputs = static_cast<size_t>(queries.count)});
+      attention.kernels.add_weighted_rows({.factors = tiles.by_score.data(),
+                                           .output_stride = kTile,
+                                           .rows = k.At(keys.first, head / attention.Group(step)),
+                                           .row_stride = static_cast<size_t>(k.stride()),
+                                           .count = static_cast<size_t>(keys.count),
+                                           .columns = dim,
+                                           .y = dq(0),
+                                           .y_stride = static_cast<size_t>(rows.stride()),
+                                           .outputs = static_cast<size_t>(queries.count)});
     }
   }
 

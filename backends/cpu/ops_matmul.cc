@@ -245,7 +245,7 @@ class MatMulNoTransposeNode final : public Node {
     Clear(part);
     for (int64_t i = 0; i < part.k; i += kDepth) {
       const int64_t depth = std::min(kDepth, part.k - i);
-      if (!Unpack(part, i, depth, unpacked)) continue;
+      if (!Unpack(part, i, depth, /*whole=*/false, unpacked)) continue;
       kernels_.add_weighted_rows({.factors = x_.as<const float>() + part.begin * part.k + i,
                                   .output_stride = static_cast<size_t>(part.k),
                                   .rows = unpacked,
@@ -277,7 +277,7 @@ class MatMulNoTransposeNode final : public Node {
     for (int64_t i = 0; i < part.k; i += kStep) {
       float* rows = unpacked + args.steps * kStoredStep * kStoredSpan;
       const int64_t depth = std::min(kStep, part.k - i);
-      if (!Unpack(part, i, depth, rows)) continue;
+      if (!Unpack(part, i, depth, kernels_.stored_product_rounds, rows)) continue;
       std::fill(rows + depth * kSpan, rows + kStep * kSpan, 0.0f);
       begins[args.steps++] = static_cast<size_t>(i);
       if (args.steps == kMaxStoredSteps) multiply();
@@ -302,15 +302,15 @@ class MatMulNoTransposeNode final : public Node {
   }
 
   // Dequantises the columns of a part of rows [i, i + depth) of W, at most kStep. Returns false if
-  // none is used. Unused rows are zeros, unless the kernel rounds all rows of a step together: the
-  // bytes of one row of x would then depend on those that the others use.
-  bool Unpack(const Part& part, int64_t i, int64_t depth, float* unpacked) const {
+  // none is used. Unused rows become zeros, but not with `whole`: a kernel that rounds all rows of
+  // a step together would give a row of x other bytes where other rows of x use other rows of W.
+  bool Unpack(const Part& part, int64_t i, int64_t depth, bool whole, float* unpacked) const {
     bool used[kStep];
     for (int64_t d = 0; d < depth; ++d) used[d] = IsUsed(part, i + d);
     if (std::find(used, used + depth, true) == used + depth) return false;
     for (int64_t d = 0; d < depth; ++d) {
       float* row = unpacked + d * kSpan;
-      if (used[d] || kernels_.stored_product_rounds) {
+      if (used[d] || whole) {
         ReadRow(*weight_kernels_, weight_.dtype,
                 {weight_.data, weight_.packed, static_cast<size_t>(n_), static_cast<size_t>(i + d)},
                 static_cast<size_t>(part.first), part.count, row);
