@@ -10,7 +10,8 @@
 # The environment of tests that may run on PoCL, the OpenCL driver for CPUs: its cache of compiled
 # kernels stays in this build folder.
 set(RULLAMA_POCL_ENVIRONMENT "POCL_CACHE_DIR=${CMAKE_BINARY_DIR}/pocl")
-# For kernels of many work-items, which PoCL 3.1 optimises wrongly (docs/lab/opencl.md).
+# The environment for kernels of many work-items, whose results PoCL 3.1 sometimes changes when it
+# optimises them (docs/lab/opencl.md).
 set(RULLAMA_PLAIN_POCL_ENVIRONMENT
   "${RULLAMA_POCL_ENVIRONMENT};POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable")
 

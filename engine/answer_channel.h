@@ -35,7 +35,7 @@ class Wakeup {
 struct ReadProgress {
   int64_t done = 0;
   int64_t total = 0;
-  int64_t reused = 0;  // tokens of `done` that were not read again
+  int64_t reused = 0;  // tokens among `done` that were not read again
 };
 struct DrawnToken {
   int32_t token = 0;

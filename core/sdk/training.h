@@ -1,4 +1,4 @@
-// What a plugin may ask of a graph that trains.
+// Facts about graphs that train, for plugins.
 #pragma once
 
 #include "rullama/sdk/backend.h"

@@ -143,7 +143,7 @@ struct Event {
   ToolCall call = {};
   int64_t done = 0;
   int64_t total = 0;
-  // Of kProgress: the tokens of `done` that were found and not read again.
+  // kProgress: the number of tokens among `done` that were found and not read again.
   int64_t reused = 0;
   // In kText, if asked for: those of the tokens whose text begins in `text`, or is white space in
   // front of it.

@@ -326,7 +326,7 @@ TEST_F(FinetuneTest, ARunThatIsKilledAgainAndAgainEndsWithTheSameBytes) {
   again.insert(again.end(), {"--resume", (folder_ / "killed").string()});
   const auto has_checkpoint = [&] { return fs::exists(folder_ / "killed/0000001"); };
   int kills = 0;
-  bool ended = false;  // before it could be killed, as on a machine that is busy elsewhere
+  bool ended = false;  // the run ended before the signal, as it may on a busy machine
   while (kills < 9 && !ended) {
     RunningProgram program(Arguments("killed", has_checkpoint() ? again : more));
     std::string part = "-";

@@ -73,7 +73,7 @@ TEST(Terminal, TheBarOfAPromptLeavesCanvasesAlone) {
 TEST(Terminal, ADumbTerminalGetsLinesInsteadOfABar) {
   const auto arguments = LongPrompt({"-m", TinyModel(), "--raw", "--greedy", "-n", "24"});
   const TerminalRun shown = Show(arguments, {.term = "dumb"});
-  // What is read while the program writes a line has no line of its own.
+  // Tokens that are read while the program writes a line get no line of their own.
   EXPECT_THAT(shown.text, AnyOf(StartsWith("rullama: prompt: 90 %\nrullama: prompt: 100 %\n"),
                                 StartsWith("rullama: prompt: 100 %\n")));
   EXPECT_THAT(shown.text, HasSubstr("100 %\n" + Piped(arguments) + "\n"));

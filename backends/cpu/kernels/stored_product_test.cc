@@ -174,7 +174,7 @@ TEST_P(StoredProductTest, SumsDoNotOverflow) {
   }
 }
 
-// What is no number, or infinite, in a row of x or a column of W makes that row or column NaN.
+// A NaN or an infinite element of a row of x or a column of W makes that row or column NaN.
 TEST_P(StoredProductTest, NumbersThatAreNotFiniteAreNotLost) {
   if (!HasKernel()) return;
   for (const float bad : {std::nanf(""), HUGE_VALF}) {
