@@ -1,5 +1,7 @@
 #include "conformance/check.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace rullama::conformance {
@@ -102,6 +104,20 @@ Status CompareWithReference(const Case& test, const Interpreter& ran,
     if (!wrong.empty()) return tl::unexpected(Wrong(name, wrong));
   }
   return OkStatus();
+}
+
+Result<std::string> Difference(const Case& test, const std::map<std::string, Bytes>& expected,
+                               const std::map<std::string, Bytes>& results) {
+  for (const auto& [name, bytes] : results) {
+    if (bytes == expected.at(name)) continue;
+    const TensorType& type = test.graph.type(test.graph.Find(name));
+    RL_ASSIGN_OR_RETURN(const Tensor before, TensorOf(type, test.extents, expected.at(name)));
+    RL_ASSIGN_OR_RETURN(const Tensor after, TensorOf(type, test.extents, bytes));
+    const std::vector<double> zeros(before.f.size());
+    const std::string text = Compare(before, after, zeros, zeros, {});
+    return fmt::format("'{}': {}", name, text.empty() ? "another NaN or the other zero" : text);
+  }
+  return std::string();
 }
 
 Status CheckCase(Device& device, const Case& test, Activations activations) {

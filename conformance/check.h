@@ -2,6 +2,7 @@
 // or what is wrong; a Status that fails is a test that fails, too.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "conformance/case.h"
@@ -23,6 +24,11 @@ Result<std::map<std::string, Bytes>> ReadResults(Program& program, const Case& t
 // Checks that the results are within the tolerance of the reference.
 Status CompareWithReference(const Case& test, const reference::Interpreter& ran,
                             const std::map<std::string, Bytes>& results, Activations activations);
+
+// The first of the results that has other bytes than in `expected`, with its first element that
+// differs; an empty text if all are the same.
+Result<std::string> Difference(const Case& test, const std::map<std::string, Bytes>& expected,
+                               const std::map<std::string, Bytes>& results);
 
 // Runs the case twice over differently poisoned memory and checks that both runs agree with the
 // reference, with each other if the device is deterministic, and write nothing outside their

@@ -47,9 +47,10 @@ Status ReplayEqualsFresh(Suite& suite, Device& device, const Case& test, uint64_
     RL_RETURN_IF_ERROR(fresh->BindAll(now));
     RL_RETURN_IF_ERROR(fresh->Run(step.extents));
     RL_ASSIGN_OR_RETURN(const auto expected, ReadResults(*fresh, now));
-    if (device.description().deterministic && states != expected) {
-      return Failed("execution {} (T = {}, R = {}) differs from a fresh plan", i + 1,
-                    step.extents.t, step.extents.r);
+    RL_ASSIGN_OR_RETURN(const std::string difference, Difference(now, expected, states));
+    if (device.description().deterministic && !difference.empty()) {
+      return Failed("execution {} (T = {}, R = {}) differs from a fresh plan: {}", i + 1,
+                    step.extents.t, step.extents.r, difference);
     }
     if (!with_reference) continue;
     RL_ASSIGN_OR_RETURN(const auto ran, RunReference(now));
@@ -104,27 +105,23 @@ Status CountersStayFlat(Suite& suite, Device& device) {
   return OkStatus();
 }
 
-// Marking every value as observed changes no result, and each then holds what its op computes.
-Status ObservationChangesNothing(Suite& suite, Device& device) {
+// Results are as close to the reference when every value is marked as observed, and each value then
+// holds what its op computes. Last bits may differ: an observed value is not fused away, and
+// kernels of their own may sum in another order.
+Status ObservationKeepsResults(Suite& suite, Device& device) {
   RL_ASSIGN_OR_RETURN(const Case test, RichestCase(device, SeedOf(suite, "Observation")));
-  std::map<std::string, Bytes> results[2];
+  RL_ASSIGN_OR_RETURN(const auto ran, RunReference(test));
   for (const bool observed : {false, true}) {
     RL_ASSIGN_OR_RETURN(const auto program, Program::Create(device, test, observed));
     RL_RETURN_IF_ERROR(program->Poison(0xFF));
     RL_RETURN_IF_ERROR(program->BindAll(test));
     RL_RETURN_IF_ERROR(program->Run(test.extents));
-    RL_ASSIGN_OR_RETURN(results[observed ? 1 : 0], ReadResults(*program, test));
-    if (!observed) continue;
-    RL_ASSIGN_OR_RETURN(const auto ran, RunReference(test));
-    std::map<std::string, Bytes> values;
+    RL_ASSIGN_OR_RETURN(auto values, ReadResults(*program, test));
     for (const Value& value : test.graph.values) {
-      if (value.lifetime != Lifetime::kTransient) continue;
+      if (!observed || value.lifetime != Lifetime::kTransient) continue;
       RL_ASSIGN_OR_RETURN(values[value.name], program->Read(value.name, test.extents));
     }
     RL_RETURN_IF_ERROR(CompareWithReference(test, ran, values, suite.manifest.activations));
-  }
-  if (device.description().deterministic && results[0] != results[1]) {
-    return Failed("results differ when values are observed");
   }
   return OkStatus();
 }
@@ -170,7 +167,7 @@ void AddReplayTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Replay.equals_a_fresh_plan_and_the_reference", EqualsAFreshPlan});
   tests.push_back({"Replay.block_weights_equal_a_fresh_plan", BlockWeightsEqualAFreshPlan});
   tests.push_back({"Replay.counters_stay_flat", CountersStayFlat});
-  tests.push_back({"Observation.changes_nothing", ObservationChangesNothing});
+  tests.push_back({"Observation.keeps_results", ObservationKeepsResults});
   tests.push_back({"Concurrency.devices_are_independent", DevicesAreIndependent});
 }
 

@@ -105,8 +105,9 @@ Status ChangeNoResult(Suite& suite, Device& device) {
     RL_RETURN_IF_ERROR(program->Run(test.extents));
     RL_ASSIGN_OR_RETURN(results[record == RecordTimes::kYes ? 1 : 0], ReadResults(*program, test));
   }
-  if (results[0] != results[1]) return Failed("results differ when times are recorded");
-  return OkStatus();
+  RL_ASSIGN_OR_RETURN(const std::string difference, Difference(test, results[0], results[1]));
+  if (difference.empty()) return OkStatus();
+  return Failed("results differ when times are recorded: {}", difference);
 }
 
 }  // namespace

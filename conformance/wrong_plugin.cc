@@ -184,7 +184,7 @@ void Spoil(const Record& record, const Word& before, rl_error* error) {
   if (Fault("not_deterministic") && record.executions % 2 == 0) {
     FlipLowestBit(record, output, error);
   }
-  if (Fault("observation_matters") && record.observed) FlipLowestBit(record, output, error);
+  if (Fault("observation_matters") && record.observed) WriteWord(record, output, {}, error);
   if (Fault("writes_outside")) {
     constexpr char kStray = 0;
     reference->buffer_write(record.device, output.buffer, output.offset + output.bytes, &kStray, 1,
