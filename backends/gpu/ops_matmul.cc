@@ -33,9 +33,28 @@ struct CoopTile {
   }
 };
 
-// Large tiles read less; a device is busy only with enough of them. At most 32 or 64 rows, as of
-// requests that are decoded together, take the lowest tile that holds them.
-CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
+// Results of a row, of gated products those of both matrices.
+uint64_t ResultsOf(const Product& product) {
+  return static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
+}
+
+// Results of a row of all products that read the rows of this one, such as queries, keys and
+// values: they run side by side.
+uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Operand& x) {
+  uint64_t columns = 0;
+  for (const uint32_t reader : plan.ReadersOf(x)) {
+    const rl_op& op = plan.graph().op(reader);
+    if (!IsMatrixUnitGemm(plan.graph(), plan.tuning(), op)) continue;
+    const auto results = static_cast<uint64_t>(Last(plan.graph().value(op.results[0])));
+    columns += results * (op.kind == RL_OP_geglu_linear ? 2 : 1);
+  }
+  return std::max(columns, ResultsOf(product));
+}
+
+// Large tiles read less; a device is busy only with enough of them, of which all products side by
+// side with `columns` results of a row count. At most 32 or 64 rows, as of requests that are
+// decoded together, take the lowest tile that holds them.
+CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product, uint64_t columns) {
   constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32},
       kLow{32, 64, 16, 32};
   static_assert(kSmall.rows == kProductTile);
@@ -46,7 +65,6 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product) {
   const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
   if (rows <= kLow.rows) return kLow;
   if (rows <= kSmall.rows) return kSmall;
-  const auto columns = static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
   const auto is_busy = [&](const CoopTile& tile, uint64_t share) {
     return CeilDiv(rows, tile.rows) * CeilDiv(columns, tile.columns) * share >=
            plan.tuning().few_groups;
@@ -132,19 +150,20 @@ void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands oper
 void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
                         int64_t expert_tiles, uint32_t x_parts) {
   const WeightShape& shape = product.weight->shape();
+  const uint64_t beside = ResultsBeside(plan, product, operands.x);
+  const CoopTile tile = CoopTileOf(plan, product, beside);
   const HalfRows half =
       HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
-  const CoopTile tile = CoopTileOf(plan, product);
   const bool gated = product.up != 0;
   const bool dense = product.mode == ProductMode::kDense;
-  const uint64_t columns =
-      CeilDiv(static_cast<uint64_t>(product.n), tile.columns / (gated ? 2 : 1));
+  const uint64_t columns = CeilDiv(ResultsOf(product), tile.columns);
   const uint64_t rows = dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
                               : static_cast<uint64_t>(expert_tiles);
+  const uint64_t tiles = CeilDiv(beside, tile.columns) * rows;
   const uint64_t parts =
-      PartsOfSums(plan, product, columns * rows, kTermsOnMatrixUnits, kCoopTerms / x_parts);
+      PartsOfSums(plan, product, tiles, kTermsOnMatrixUnits, kCoopTerms / x_parts);
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     kernels::ProductArgs args = ProductArgsOf(plan, product, part, half.columns);
     if (parts == 1) args.range = product.range;

@@ -62,10 +62,14 @@ Range PlanBuilder::RangeOf(const Operand& operand) const {
   return addresses_.RangeOf(operand.value);
 }
 
+std::span<const uint32_t> PlanBuilder::ReadersOf(const Operand& x) const {
+  if (x.scratch.bytes > 0) return {};
+  return uses_.ReadersOf(x.value);
+}
+
 uint32_t PlanBuilder::LastProductOf(const Operand& x) const {
   uint32_t last = op_index();
-  if (x.scratch.bytes > 0) return last;
-  for (const uint32_t reader : uses_.ReadersOf(x.value)) {
+  for (const uint32_t reader : ReadersOf(x)) {
     const uint32_t kind = graph_.op(reader).kind;
     const bool is_product = kind == RL_OP_matmul || kind == RL_OP_geglu_linear ||
                             kind == RL_OP_grouped_matmul || kind == RL_OP_moe_ffn;

@@ -84,6 +84,8 @@ class PlanBuilder {
   [[nodiscard]] bool LossDependsOnExperts() const { return loss_depends_on_experts_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range RangeOf(const Operand& operand) const;
+  // The ops that read a value; none of other memory.
+  [[nodiscard]] std::span<const uint32_t> ReadersOf(const Operand& x) const;
   // The last op that reads what this one does as the rows of a product: of a value the last of its
   // readers that is one, of other memory this op.
   [[nodiscard]] uint32_t LastProductOf(const Operand& x) const;
