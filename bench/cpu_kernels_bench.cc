@@ -183,8 +183,23 @@ void PlainRead(benchmark::State& state) {
 }
 #endif
 
-void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t batch) {
-  const KernelTable& table = KernelsFor(isa);
+// Which kernel multiplies: what the backend takes, or for packed weights GEMV or GEMM.
+enum class Choice { kBackends, kGemv, kGemm };
+
+KernelTable TableFor(Isa isa, Choice choice) {
+  KernelTable table = KernelsFor(isa);
+  if (choice != Choice::kBackends) {
+    for (WeightKernels& kernels : table.weights) {
+      kernels.packed_gemm_min_batch = choice == Choice::kGemv ? SIZE_MAX : 1;
+    }
+    table.split_min_batch = SIZE_MAX;
+  }
+  return table;
+}
+
+void RunMatMul(benchmark::State& state, Isa isa, DType dtype, size_t n, size_t k, size_t batch,
+               Choice choice) {
+  const KernelTable table = TableFor(isa, choice);
   // The backend packs every type that can be packed.
   const bool packed = FindWeight(table, dtype)->pack != nullptr;
   if (state.thread_index() == 0) {
@@ -264,11 +279,11 @@ void RegisterAll() {
 #endif
   const Isa best = BestIsa();
   const auto add = [](const std::string& name, Isa isa, DType dtype, size_t n, size_t k,
-                      size_t batch) {
+                      size_t batch, Choice choice = Choice::kBackends) {
     const std::string full = name + "/" + std::string(NameOf(dtype)) + "/" + IsaName(isa) +
                              "/m:" + std::to_string(batch) + "/k:" + std::to_string(k);
     for (int threads : {1, 2}) {
-      benchmark::RegisterBenchmark(full.c_str(), RunMatMul, isa, dtype, n, k, batch)
+      benchmark::RegisterBenchmark(full.c_str(), RunMatMul, isa, dtype, n, k, batch, choice)
           ->Threads(threads)
           ->UseRealTime();
     }
@@ -297,6 +312,17 @@ void RegisterAll() {
   add("Gemm", Isa::kAvx512Vnni, DType::kQ6_K, 6144, 1536, 512);
   add("Gemm", Isa::kAvx2, DType::kQ4_K, 6144, 1536, 512);
   add("Gemm", Isa::kPortable, DType::kQ4_K, 6144, 1536, 64);
+  // Where packed weights change over from GEMV to GEMM (WeightKernels::packed_gemm_min_batch).
+  for (Isa isa : {Isa::kAmx, Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2}) {
+    if (!IsaAvailable(isa)) continue;
+    for (DType dtype :
+         {DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_0, DType::kQ5_0}) {
+      for (size_t batch : {16u, 32u, 64u, 128u}) {
+        add("PackedGemv", isa, dtype, 6144, 1536, batch, Choice::kGemv);
+        add("PackedGemm", isa, dtype, 6144, 1536, batch, Choice::kGemm);
+      }
+    }
+  }
   for (size_t heads : {8u, 64u}) {
     const std::string name = "Attention/queries:" + std::to_string(heads) + "/dim:256/keys:4096";
     benchmark::RegisterBenchmark(name.c_str(), AttentionDecode, best, heads, size_t{256},

@@ -22,10 +22,6 @@
 namespace rullama::cpu {
 namespace {
 
-// At this batch size packed weights switch from GEMV to GEMM. The break-even is 10 (Intel, Q6_K) to
-// more than 64 (AMD, Q4_K) batch rows; around 16 the two differ by some 5 %.
-constexpr size_t kPackedGemmMinBatch = 16;
-
 #if defined(RULLAMA_CPU_X86_KERNELS)
 
 struct Registers {
@@ -191,7 +187,7 @@ void MatMul(const KernelTable& table, DType dtype, const MatMulArgs& args) {
   // The format of x decides. The batch size alone would not do: the rows of experts are converted
   // for the average batch of an expert, and an expert may get more or fewer.
   if (args.format == ActivationFormat::kSplitBf16) return kernels.split_gemm(args);
-  const size_t gemm_min_batch = args.packed          ? kPackedGemmMinBatch
+  const size_t gemm_min_batch = args.packed          ? kernels.packed_gemm_min_batch
                                 : IsBlockType(dtype) ? table.unpacked_gemm_min_batch
                                                      : table.gemm_min_batch;
   if (args.batch >= gemm_min_batch) return kernels.gemm(args);

@@ -29,7 +29,7 @@ struct KernelTable {
   WeightTable weights = {};  // use FindWeight()
 
   // Smallest batches for which gemm is faster than gemv: of F16, BF16 and F32, and of block types
-  // that are not packed (see kPackedGemmMinBatch for others).
+  // that are not packed (see WeightKernels::packed_gemm_min_batch for others).
   size_t gemm_min_batch = 5;
   size_t unpacked_gemm_min_batch = 5;
   size_t gemm_scratch_bytes = 0;  // for block types

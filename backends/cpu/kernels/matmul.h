@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "backends/cpu/kernels/activation_format.h"
 
@@ -53,6 +54,8 @@ struct WeightKernels {
   void (*dequantize)(const void* row, size_t k, float* out) = nullptr;
   // gemv on packed rows. This and the next two are null for types that are never packed.
   void (*packed_gemv)(const MatMulArgs&) = nullptr;
+  // Smallest batch for which gemm is faster than packed_gemv. Both give the same bytes.
+  size_t packed_gemm_min_batch = SIZE_MAX;
   // Rearranges kPackedRows rows, `row_bytes` apart, into the same number of bytes.
   void (*pack)(const void* rows, size_t row_bytes, size_t k, void* out) = nullptr;
   // dequantize() of elements [first, first + count), whole blocks, of row `row` of a packed group.
