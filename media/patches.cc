@@ -20,8 +20,7 @@ std::array<float, 256> SampleValues() {
 }
 
 // Writes the pixels of the patch at column `x` and row `y` of the grid, one colour after another.
-// Returns where they end.
-float* WritePatch(const Picture& picture, uint32_t patch, uint32_t x, uint32_t y, float* to) {
+void WritePatch(const Picture& picture, uint32_t patch, uint32_t x, uint32_t y, float* to) {
   static const std::array<float, 256> kValues = SampleValues();
   for (uint32_t c = 0; c < kColours; ++c) {
     for (uint32_t row = 0; row < patch; ++row) {
@@ -30,7 +29,6 @@ float* WritePatch(const Picture& picture, uint32_t patch, uint32_t x, uint32_t y
       for (uint32_t column = 0; column < patch; ++column) *to++ = kValues[from[column * kColours]];
     }
   }
-  return to;
 }
 
 }  // namespace
@@ -41,15 +39,17 @@ PicturePatches CutPatches(const Picture& picture, uint32_t patch, uint32_t pool)
   const size_t count = size_t{picture.width / patch} * (picture.height / patch);
   PicturePatches patches;
   patches.width = kColours * patch * patch;
-  patches.values.resize(count * patches.width);
+  patches.values.reserve(count * patches.width);
   patches.x.reserve(count);
   patches.y.reserve(count);
-  float* to = patches.values.data();
   for (uint32_t square_y = 0; square_y < picture.height / patch; square_y += pool) {
     for (uint32_t square_x = 0; square_x < picture.width / patch; square_x += pool) {
       for (uint32_t i = 0; i < pool * pool; ++i) {
         const uint32_t x = square_x + i % pool, y = square_y + i / pool;
-        to = WritePatch(picture, patch, x, y, to);
+        // Grows patch by patch, so that its zeros are still in the cache when they are replaced.
+        const size_t written = patches.values.size();
+        patches.values.resize(written + patches.width);
+        WritePatch(picture, patch, x, y, patches.values.data() + written);
         patches.x.push_back(static_cast<int32_t>(x));
         patches.y.push_back(static_cast<int32_t>(y));
       }

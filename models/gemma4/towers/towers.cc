@@ -33,7 +33,9 @@ class Gemma4PictureTower final : public PictureTower {
     const VisionConfig& c = tower_.config;
     RL_ASSIGN_OR_RETURN(const BlockGrid grid, Fit(picture.width, picture.height, budget));
     const auto side = static_cast<uint32_t>(c.patch * c.pool);
-    return PictureInputs(c, ResizeBicubic(picture, grid.columns * side, grid.rows * side));
+    const uint32_t width = grid.columns * side, height = grid.rows * side;
+    if (picture.width == width && picture.height == height) return PictureInputs(c, picture);
+    return PictureInputs(c, ResizeBicubic(picture, width, height));
   }
 
  private:
