@@ -7,6 +7,15 @@
 #include <numeric>
 
 namespace rullama::cli {
+namespace {
+
+double MedianOf(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
 
 std::string_view BenchTest::kind_name() const {
   switch (kind) {
@@ -49,14 +58,14 @@ double BenchMeasurement::StandardDeviation() const {
   return std::sqrt(sum / static_cast<double>(rates.size() - 1));
 }
 
-double BenchMeasurement::Median() const {
-  const std::vector<double> rates = Rates();
-  const size_t half = rates.size() / 2;
-  return rates.size() % 2 == 1 ? rates[half] : (rates[half - 1] + rates[half]) / 2;
-}
+double BenchMeasurement::Median() const { return MedianOf(Rates()); }
 
 double BenchMeasurement::MedianSeconds() const {
   return static_cast<double>(test.tokens) / Median();
+}
+
+double BenchMeasurement::MedianPrepareSeconds() const {
+  return prepare_seconds.empty() ? 0 : MedianOf(prepare_seconds);
 }
 
 }  // namespace rullama::cli

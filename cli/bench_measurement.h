@@ -32,6 +32,8 @@ struct BenchMeasurement {
   BenchTest test;
   std::vector<double> seconds;  // of each repetition
   OpCost cost;                  // of one repetition
+  // kEncode: what the host takes in a repetition to make inputs of pixels, part of `seconds`.
+  std::vector<double> prepare_seconds = {};
 
   // Tokens per second of each repetition, ascending.
   [[nodiscard]] std::vector<double> Rates() const;
@@ -41,6 +43,8 @@ struct BenchMeasurement {
   [[nodiscard]] double Median() const;
   // The time of a repetition at the median rate.
   [[nodiscard]] double MedianSeconds() const;
+  // The median of prepare_seconds; 0 for other tests than kEncode.
+  [[nodiscard]] double MedianPrepareSeconds() const;
 };
 
 }  // namespace rullama::cli

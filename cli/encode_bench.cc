@@ -43,6 +43,15 @@ Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_t
   return medium;
 }
 
+void ChangePicture(DecodedMedium& medium) { ++medium.picture.rgb.front(); }
+
+Result<double> SecondsToPrepare(const LoadedModel& model, const DecodedMedium& medium) {
+  const PictureTower& tower = *model.towers.towers.picture;
+  const auto start = Clock::now();
+  RL_RETURN_IF_ERROR(tower.Prepare(medium.picture, static_cast<uint32_t>(medium.image_tokens)));
+  return SecondsSince(start);
+}
+
 OpCost CostOfPicture(const LoadedModel& model, int64_t tokens) {
   const PictureTower& tower = *model.towers.towers.picture;
   const auto bytes = static_cast<double>(tower.facts().bytes);

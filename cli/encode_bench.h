@@ -14,6 +14,12 @@ namespace rullama::cli {
 // usage.option for a number that is no budget, media.unsupported for a model without a tower.
 Result<DecodedMedium> MakeBenchPicture(const LoadedModel& model, int64_t image_tokens);
 
+// Makes another picture of it, so that no run finds the pixels of the last one on the device.
+void ChangePicture(DecodedMedium& medium);
+
+// The seconds that the host takes to make the inputs of the tower from the pixels.
+Result<double> SecondsToPrepare(const LoadedModel& model, const DecodedMedium& medium);
+
 // The cost of encoding a picture of `tokens` soft tokens, with all of the tower's tensors read once
 // and without the bytes of activations. The model has a tower for pictures.
 OpCost CostOfPicture(const LoadedModel& model, int64_t tokens);

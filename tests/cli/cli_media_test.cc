@@ -144,7 +144,8 @@ TEST(Bench, EncodingOfPicturesIsMeasuredAlone) {
   };
   const RunResult table = bench({"70,140"});
   ASSERT_EQ(table.exit_code, 0) << table.err;
-  for (const char* part : {" enc70 |", "enc140: ", " ms a picture, ", " pictures/s (medians)\n"}) {
+  for (const char* part : {" enc70 |", "enc140: ", " ms a picture, ", " of them for its pixels, ",
+                           " pictures/s (medians)\n"}) {
     EXPECT_THAT(table.out, HasSubstr(part));
   }
   const json record = json::parse(bench({"140", "--json"}).out);
@@ -152,6 +153,8 @@ TEST(Bench, EncodingOfPicturesIsMeasuredAlone) {
   EXPECT_EQ(record["tokens"], 140);
   EXPECT_EQ(record["repetitions"], 3);
   EXPECT_NEAR(record["median_s"].get<double>() * record["median_per_s"].get<double>(), 140, 1e-6);
+  EXPECT_GT(record["prepare_s"].get<double>(), 0);
+  EXPECT_LT(record["prepare_s"].get<double>(), record["median_s"].get<double>());
   EXPECT_GT(record["flops_per_token"].get<double>(), 1e5);
 }
 
