@@ -1,7 +1,6 @@
 #include "backends/vulkan/join.h"
 
 #include <rullama/sdk/backend.h>
-#include <spirv-tools/libspirv.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +8,6 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
-#include <memory>
 #include <set>
 #include <spirv-tools/optimizer.hpp>
 #include <spirv/unified1/spirv.hpp>
@@ -20,7 +18,6 @@
 namespace rullama::vulkan {
 namespace {
 
-constexpr spv_target_env kTarget = SPV_ENV_VULKAN_1_2;
 constexpr uint32_t kVersion = 0x00010500;  // of SPIR-V, what Vulkan 1.2 takes
 // Variables that tasks and their driver have in common.
 constexpr std::array kCommonNames = {"task_push", "task_group", "task_groups", "task_kind"};
@@ -29,51 +26,6 @@ constexpr const char* kRunTask = "RunTask(";
 [[noreturn]] void Fail(const std::string& what) {
   throw sdk::Error(RL_INTERNAL, "joining shaders: " + what);
 }
-
-struct Instruction {
-  spv::Op op = spv::OpNop;
-  Spirv words;
-  std::vector<uint16_t> ids;  // words that are ids
-  uint32_t result = 0;        // 0: none
-};
-
-bool IsId(spv_operand_type_t type) {
-  return type == SPV_OPERAND_TYPE_ID || type == SPV_OPERAND_TYPE_TYPE_ID ||
-         type == SPV_OPERAND_TYPE_RESULT_ID || type == SPV_OPERAND_TYPE_MEMORY_SEMANTICS_ID ||
-         type == SPV_OPERAND_TYPE_SCOPE_ID;
-}
-
-spv_result_t OnInstruction(void* user_data, const spv_parsed_instruction_t* parsed) {
-  Instruction instruction;
-  instruction.op = static_cast<spv::Op>(parsed->opcode);
-  instruction.words.assign(parsed->words, parsed->words + parsed->num_words);
-  instruction.result = parsed->result_id;
-  for (uint16_t i = 0; i < parsed->num_operands; ++i) {
-    if (IsId(parsed->operands[i].type)) instruction.ids.push_back(parsed->operands[i].offset);
-  }
-  static_cast<std::vector<Instruction>*>(user_data)->push_back(std::move(instruction));
-  return SPV_SUCCESS;
-}
-
-std::vector<Instruction> Parse(const Spirv& code) {
-  const std::unique_ptr<spv_context_t, decltype(&spvContextDestroy)> context(
-      spvContextCreate(kTarget), spvContextDestroy);
-  std::vector<Instruction> instructions;
-  if (spvBinaryParse(context.get(), &instructions, code.data(), code.size(), nullptr, OnInstruction,
-                     nullptr) != SPV_SUCCESS) {
-    Fail("not SPIR-V");
-  }
-  return instructions;
-}
-
-Spirv Words(spv::Op op, std::initializer_list<uint32_t> operands) {
-  Spirv words = {static_cast<uint32_t>((operands.size() + 1) << spv::WordCountShift) |
-                 static_cast<uint32_t>(op)};
-  words.insert(words.end(), operands);
-  return words;
-}
-
-void Append(Spirv& to, const Spirv& words) { to.insert(to.end(), words.begin(), words.end()); }
 
 // A shader that is being added.
 struct Module {
@@ -394,7 +346,7 @@ void Joiner::DefineRunTask(std::span<const uint32_t> tasks) {
     Append(calls, Words(spv::OpFunctionCall, {run_task_[1], NewId(), tasks[i]}));
     Append(calls, Words(spv::OpBranch, {end}));
   }
-  choice[0] = static_cast<uint32_t>(choice.size() << spv::WordCountShift) | spv::OpSwitch;
+  SetOp(spv::OpSwitch, choice);
   Append(functions_, choice);
   Append(functions_, calls);
   Append(functions_, Words(spv::OpLabel, {end}));
@@ -408,7 +360,7 @@ Joined Joiner::Finish(std::span<const uint32_t> tasks, uint32_t threads) {
   DefineRunTask(tasks);
   Spirv entry = {0, spv::ExecutionModelGLCompute, main_, 0x6E69616D, 0};  // "main"
   Append(entry, interface_);
-  entry[0] = static_cast<uint32_t>(entry.size() << spv::WordCountShift) | spv::OpEntryPoint;
+  SetOp(spv::OpEntryPoint, entry);
   Spirv modes = Words(spv::OpExecutionMode, {main_, spv::ExecutionModeLocalSize, threads, 1, 1});
   joined.code = {spv::MagicNumber, kVersion, 0, bound_, 0};
   for (const Spirv* section : {&capabilities_, &extensions_, &imports_, &memory_model_, &entry,
@@ -461,8 +413,6 @@ Spirv WithValues(const Spirv& code) {
               spvtools::CreateCCPPass, spvtools::CreateSimplificationPass, SplitVariables,
               spvtools::CreateSSARewritePass, spvtools::CreateSimplificationPass, DropUnused});
 }
-
-constexpr size_t kHeaderWords = 5;  // of a module, in front of its first instruction
 
 // Sets the size of the workgroup. Constant 0 is that size, but where no code reads it, it goes with
 // the other unused constants.

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-namespace rullama::vulkan {
+#include "backends/vulkan/instructions.h"
 
-using Spirv = std::vector<uint32_t>;
+namespace rullama::vulkan {
 
 // A shader with these values in place of its constants 0, 1, ..., and without the code they leave
 // unused. Constant 0, which all shaders have, is the size of the workgroup. Throws
