@@ -1,6 +1,8 @@
 #define VOLK_IMPLEMENTATION
 #include "backends/vulkan/api.h"
 
+#include <algorithm>
+
 namespace rullama::vulkan {
 namespace {
 
@@ -60,6 +62,10 @@ void Check(VkResult result, std::string_view call) {
   if (result >= 0 && result != VK_TIMEOUT) return;
   throw sdk::Error(CodeOf(result), std::string(call) + ": " + NameOf(result), RL_NO_OP,
                    static_cast<int32_t>(result));
+}
+
+bool HasExtension(const std::vector<std::string>& extensions, const char* name) {
+  return std::ranges::find(extensions, name) != extensions.end();
 }
 
 }  // namespace rullama::vulkan

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rullama::vulkan {
 
@@ -16,5 +17,8 @@ std::string NameOf(VkResult result);
 // Throws sdk::Error unless the call succeeded: RL_OUT_OF_MEMORY, RL_DEVICE_LOST, RL_UNAVAILABLE or
 // RL_INTERNAL, with the driver's code.
 void Check(VkResult result, std::string_view call);
+
+// Whether an extension is one of a device's.
+bool HasExtension(const std::vector<std::string>& extensions, const char* name);
 
 }  // namespace rullama::vulkan

@@ -31,13 +31,9 @@ constexpr uint32_t kPersistentSoftwareThreads = 128;
 // Shared memory that a GEMV needs beside the row that it stages.
 constexpr uint32_t kOtherSharedBytes = 8192;
 
-// The subgroup size and shared memory that the shaders for matrix units require.
-constexpr uint32_t kCoopSubgroup = 32;
-constexpr uint32_t kCoopSharedBytes = 49152;
-
 struct Settings {
   bool subgroups;
-  bool cooperative_matrix;
+  MatrixForm matrix_form;
   bool integer_dot;
   bool persistent;
   bool precise_products = false;
@@ -53,8 +49,41 @@ bool PersistsByDefault(const Capabilities& can) {
   return CanPersist(can) && can.multiprocessors > 0 && !can.IsSoftware();
 }
 
+std::string TextOf(MatrixForm form) {
+  switch (form) {
+    case MatrixForm::kNv:
+      return VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    case MatrixForm::kKhr:
+      return VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    default:
+      return "not used";
+  }
+}
+
+// The extension that an option names, or the device's best. Errors: RL_INVALID_ARGUMENT for
+// another value, or where the device lacks what the shaders need.
+MatrixForm ParseMatrixForm(const sdk::Option& option, const MatrixUnits& units) {
+  const std::string given = "option " + option.key + " is '" + option.value + "', ";
+  const std::string nv = "VK_NV_cooperative_matrix: " + units.nv_lacks;
+  const std::string khr = "VK_KHR_cooperative_matrix: " + units.khr_lacks;
+  const auto choose = [&](MatrixForm form, bool has, const std::string& lacks) {
+    if (has) return form;
+    throw sdk::Error(RL_INVALID_ARGUMENT, given + "but the device cannot use " + lacks +
+                                              "; leave the option out, and the device's best is "
+                                              "used");
+  };
+  if (option.value == "off") return MatrixForm::kNone;
+  if (option.value == "nv") return choose(MatrixForm::kNv, units.nv_lacks.empty(), nv);
+  if (option.value == "khr") return choose(MatrixForm::kKhr, units.khr_lacks.empty(), khr);
+  if (option.value == "on") {
+    const MatrixForm best = units.Best();
+    return choose(best, best != MatrixForm::kNone, nv + "; nor " + khr);
+  }
+  throw sdk::Error(RL_INVALID_ARGUMENT, given + "expected on, off, nv or khr");
+}
+
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
-  Settings settings{can.subgroup_arithmetic, can.cooperative_matrix,
+  Settings settings{can.subgroup_arithmetic, can.matrix_form,
                     can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
   for (const sdk::Option& option : options) {
     if (option.key == "integer_dot") {
@@ -72,8 +101,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
     } else if (option.key == "subgroups") {
       settings.subgroups = gpu::ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
     } else if (option.key == "cooperative_matrix") {
-      settings.cooperative_matrix =
-          gpu::ParseSwitch(option, can.cooperative_matrix, "matrix units for f16 in tiles of 16");
+      settings.matrix_form = ParseMatrixForm(option, can.matrix_units);
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
@@ -99,8 +127,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.subgroup_size = can.subgroup_size;
   tuning.profile = settings.profile;
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
-  tuning.cooperative_matrix = settings.cooperative_matrix && can.subgroup_size == kCoopSubgroup &&
-                              tuning.shared_bytes >= kCoopSharedBytes;
+  tuning.cooperative_matrix = settings.matrix_form != MatrixForm::kNone;
   tuning.precise_products = settings.precise_products;
   tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();
@@ -194,6 +221,8 @@ class VulkanBackend final : public sdk::Backend {
     PhysicalDevice physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.capabilities);
     physical.capabilities.weight_piece = settings.weight_piece;
+    physical.capabilities.matrix_form = settings.matrix_form;
+    host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_form));
     return std::make_unique<VulkanDevice>(*instance_, physical, host(), settings);
   }
 

@@ -43,8 +43,6 @@ void Gpu::CreateDevice() {
   const float priority = 1;
   VkDeviceQueueCreateInfo queue{
       VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, can.queue_family, 1, &priority};
-  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, VK_TRUE, VK_FALSE};
   VkPhysicalDeviceVulkan12Features features12{};
   features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   features12.bufferDeviceAddress = VK_TRUE;
@@ -60,12 +58,8 @@ void Gpu::CreateDevice() {
     dot.pNext = features12.pNext;
     features12.pNext = &dot;
   }
-  if (can.cooperative_matrix) {
-    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
-    matrices.pNext = features12.pNext;
-    features12.pNext = &matrices;
-    features12.shaderFloat16 = VK_TRUE;
-  }
+  MatrixFeatures matrices;
+  matrices.Enable(can.matrix_form, features12, extensions);
   VkPhysicalDeviceVulkan11Features features11{};
   features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   features11.pNext = &features12;

@@ -29,10 +29,6 @@ std::vector<std::string> ExtensionsOf(VkPhysicalDevice device) {
   return names;
 }
 
-bool Has(const std::vector<std::string>& names, const char* name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 struct QueueFamily {
   uint32_t index = 0;
   uint32_t timestamp_bits = 0;
@@ -55,28 +51,6 @@ std::optional<QueueFamily> ComputeFamily(VkPhysicalDevice device) {
   return found;
 }
 
-bool HasCooperativeMatrix(VkPhysicalDevice device) {
-  VkPhysicalDeviceCooperativeMatrixFeaturesNV features{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, 0, 0};
-  VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
-  vkGetPhysicalDeviceFeatures2(device, &all);
-  if (features.cooperativeMatrix == 0 ||
-      vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr)
-    return false;
-  uint32_t count = 0;
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(device, &count, nullptr);
-  std::vector<VkCooperativeMatrixPropertiesNV> shapes(
-      count,
-      {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, nullptr, 0, 0, 0, {}, {}, {}, {}, {}});
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(device, &count, shapes.data());
-  return std::ranges::any_of(shapes, [](const VkCooperativeMatrixPropertiesNV& s) {
-    return s.MSize == 16 && s.NSize == 16 && s.KSize == 16 &&
-           s.AType == VK_COMPONENT_TYPE_FLOAT16_NV && s.BType == VK_COMPONENT_TYPE_FLOAT16_NV &&
-           s.CType == VK_COMPONENT_TYPE_FLOAT32_NV && s.DType == VK_COMPONENT_TYPE_FLOAT32_NV &&
-           s.scope == VK_SCOPE_SUBGROUP_NV;
-  });
-}
-
 // The number of multiprocessors, which the drivers of NVIDIA and AMD report through extensions.
 uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::string>& extensions) {
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia{
@@ -85,9 +59,9 @@ uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::strin
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD, nullptr, 0, 0};
   VkPhysicalDeviceProperties2 properties{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr, {}};
-  if (Has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+  if (HasExtension(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
     properties.pNext = &nvidia;
-  } else if (Has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME)) {
+  } else if (HasExtension(extensions, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME)) {
     properties.pNext = &amd;
   }
   vkGetPhysicalDeviceProperties2(device, &properties);
@@ -97,7 +71,7 @@ uint32_t MultiprocessorsOf(VkPhysicalDevice device, const std::vector<std::strin
 // Extensions only: Vulkan 1.3 has it as well, but then names the extension too.
 void ExamineIntegerDot(VkPhysicalDevice device, const std::vector<std::string>& extensions,
                        Capabilities& out) {
-  if (!Has(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) return;
+  if (!HasExtension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) return;
   VkPhysicalDeviceShaderIntegerDotProductFeatures features{};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
   VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
@@ -150,12 +124,17 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
   const auto extensions = ExtensionsOf(device);
   out.multiprocessors = MultiprocessorsOf(device, extensions);
   ExamineIntegerDot(device, extensions, out);
-  out.memory_budget = Has(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  out.memory_budget = HasExtension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   out.memory_model =
       features12.vulkanMemoryModel != 0 && features12.vulkanMemoryModelDeviceScope != 0;
-  out.cooperative_matrix = Has(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
-                           features12.shaderFloat16 != 0 && out.memory_model &&
-                           HasCooperativeMatrix(device);
+  out.matrix_units =
+      ExamineMatrixUnits(device, extensions,
+                         {.subgroup_size = out.subgroup_size,
+                          .shared_bytes = out.properties.limits.maxComputeSharedMemorySize,
+                          .subgroup_arithmetic = out.subgroup_arithmetic,
+                          .memory_model = out.memory_model,
+                          .float16 = features12.shaderFloat16 != 0});
+  out.matrix_form = out.matrix_units.Best();
 
   if (features12.bufferDeviceAddress == 0) return "it lacks the feature bufferDeviceAddress";
   if (features12.timelineSemaphore == 0) return "it lacks the feature timelineSemaphore";

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/vulkan/api.h"
+#include "backends/vulkan/matrix_units.h"
 
 namespace rullama::vulkan {
 
@@ -27,11 +28,12 @@ struct Capabilities {
   uint32_t multiprocessors = 0;      // 0: the driver does not say
   bool subgroup_arithmetic = false;  // reductions and shuffles within a subgroup
   bool float64 = false;
-  bool memory_model = false;        // Vulkan's own, with barriers across the device
-  bool integer_dot = false;         // dot products of four bytes in a word
-  bool fast_integer_dot = false;    // and in one instruction
-  bool memory_budget = false;       // VK_EXT_memory_budget
-  bool cooperative_matrix = false;  // VK_NV_cooperative_matrix with 16 x 16 x 16, f16 into f32
+  bool memory_model = false;      // Vulkan's own, with barriers across the device
+  bool integer_dot = false;       // dot products of four bytes in a word
+  bool fast_integer_dot = false;  // and in one instruction
+  bool memory_budget = false;     // VK_EXT_memory_budget
+  MatrixUnits matrix_units;
+  MatrixForm matrix_form = MatrixForm::kNone;  // the one that is used, at first the best
 
   [[nodiscard]] bool IsSoftware() const {  // the device is a CPU
     return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;

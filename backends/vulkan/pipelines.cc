@@ -6,6 +6,7 @@
 #include "backends/gpu/in_parallel.h"
 #include "backends/gpu/kernel_source.h"
 #include "backends/vulkan/join.h"
+#include "backends/vulkan/khr_matrices.h"
 
 // Written at build time: the code of each shader as kNamePlain, kNameSubgroups and kNameTask.
 #include "spirv.h"
@@ -94,16 +95,26 @@ void Pipelines::SaveCache() noexcept {
   }
 }
 
-VkPipeline Pipelines::Make(std::span<const uint32_t> code, std::string_view name) const {
+VkPipeline Pipelines::Make(const Spirv& code, std::string_view name) const {
+  std::optional<Spirv> khr;
+  if (gpu_.capabilities().matrix_form == MatrixForm::kKhr) khr = WithKhrMatrices(code);
+  const Spirv& used = khr ? *khr : code;
   VkShaderModuleCreateInfo module{};
   module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module.codeSize = code.size_bytes();
-  module.pCode = code.data();
+  module.codeSize = used.size() * sizeof(uint32_t);
+  module.pCode = used.data();
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT subgroups{
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT, nullptr,
+      kMatrixSubgroup};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.pName = "main";
+  if (khr) {
+    info.stage.pNext = &subgroups;
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
+  }
   info.layout = layout_;
   Check(vkCreateShaderModule(gpu_.handle(), &module, nullptr, &info.stage.module),
         std::string("vkCreateShaderModule of ").append(name));

@@ -15,6 +15,7 @@
 
 #include "backends/gpu/plan_builder.h"
 #include "backends/vulkan/gpu.h"
+#include "backends/vulkan/instructions.h"
 
 namespace rullama::vulkan {
 
@@ -45,7 +46,7 @@ class Pipelines {
 
  private:
   [[nodiscard]] VkPipeline Make(const PipelineKey& key) const;
-  [[nodiscard]] VkPipeline Make(std::span<const uint32_t> code, std::string_view name) const;
+  [[nodiscard]] VkPipeline Make(const Spirv& code, std::string_view name) const;
   [[nodiscard]] std::string CacheName() const;
   void LoadCache();
   void SaveCache() noexcept;

@@ -1,0 +1,67 @@
+// Matrix units of devices, which Vulkan calls cooperative matrices. Two extensions reach them:
+// VK_NV_cooperative_matrix, for which the shaders are written, and VK_KHR_cooperative_matrix, for
+// which they are rewritten (khr_matrices.h).
+//
+// Thread safety: all functions are pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/khr_cooperative_matrix.h"
+
+namespace rullama::vulkan {
+
+// Invocations of a subgroup in the shaders for matrix units.
+inline constexpr uint32_t kMatrixSubgroup = 32;
+
+// The extension in use.
+enum class MatrixForm : uint8_t { kNone, kNv, kKhr };
+
+// The shaders multiply 16 x 16 x 16 numbers of f16 into f32 in a subgroup of 32, with the memory
+// model of Vulkan, subgroup arithmetic and 48 KiB of shared memory. With NV, 32 has to be the
+// device's own subgroup size. With KHR, it has to be one that pipelines may ask for, with all
+// subgroups full: before SPIR-V 1.6 that extension allows no others.
+struct MatrixUnits {
+  std::string nv_lacks = "it was not examined";  // what keeps the shaders from it; empty: nothing
+  std::string khr_lacks = nv_lacks;              // likewise
+
+  [[nodiscard]] MatrixForm Best() const {
+    if (nv_lacks.empty()) return MatrixForm::kNv;
+    return khr_lacks.empty() ? MatrixForm::kKhr : MatrixForm::kNone;
+  }
+};
+
+// What else is known of a device.
+struct MatrixFacts {
+  uint32_t subgroup_size;
+  uint32_t shared_bytes;
+  bool subgroup_arithmetic;
+  bool memory_model;
+  bool float16;
+};
+
+// `extensions`: those of the device.
+MatrixUnits ExamineMatrixUnits(VkPhysicalDevice device, const std::vector<std::string>& extensions,
+                               const MatrixFacts& facts);
+
+// What a device is created with to use matrix units. Must outlive the creation.
+class MatrixFeatures {
+ public:
+  // Adds the extensions, and the features to the front of `features`' chain.
+  void Enable(MatrixForm form, VkPhysicalDeviceVulkan12Features& features,
+              std::vector<const char*>& extensions);
+
+ private:
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV nv_{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, VK_TRUE, VK_FALSE};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR khr_{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, nullptr, VK_TRUE,
+      VK_FALSE};
+  VkPhysicalDeviceSubgroupSizeControlFeaturesEXT sizes_{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT, nullptr, VK_TRUE,
+      VK_TRUE};
+};
+
+}  // namespace rullama::vulkan
