@@ -23,6 +23,15 @@ constexpr Code kCode[] = {
 #include "backends/gpu/kernels.def"
 };
 
+// WithKhrMatrices(), whose errors name the shader.
+std::optional<Spirv> WithKhr(const Spirv& code, std::string_view name) {
+  try {
+    return WithKhrMatrices(code);
+  } catch (const sdk::Error& error) {
+    throw sdk::Error(error.code(), std::string(name) + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 std::string_view Pipelines::NameOf(Shader shader) { return gpu::NameOf(shader); }
@@ -96,8 +105,8 @@ void Pipelines::SaveCache() noexcept {
 }
 
 VkPipeline Pipelines::Make(const Spirv& code, std::string_view name) const {
-  std::optional<Spirv> khr;
-  if (gpu_.capabilities().matrix_form == MatrixForm::kKhr) khr = WithKhrMatrices(code);
+  const bool may_need_khr = gpu_.capabilities().matrix_form == MatrixForm::kKhr;
+  const std::optional<Spirv> khr = may_need_khr ? WithKhr(code, name) : std::nullopt;
   const Spirv& used = khr ? *khr : code;
   VkShaderModuleCreateInfo module{};
   module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
