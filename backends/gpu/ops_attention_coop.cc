@@ -13,7 +13,7 @@ namespace {
 
 // These numbers are also in attention_coop.comp.
 constexpr uint32_t kCoopThreads = 256;
-constexpr int64_t kMatrix = 16;
+constexpr int64_t kMatrix = kMatrixSide;
 constexpr int64_t kMaxCoopQueries = 32;   // of a workgroup
 constexpr int64_t kQueryElements = 8192;  // of shared memory for their halves
 constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix each
@@ -24,6 +24,8 @@ constexpr int64_t kMinRows = 16;
 constexpr uint32_t kFreshThreads = 128;
 constexpr int64_t kFreshRows = 64;    // of queries, of a workgroup
 constexpr int64_t kMaxFreshDim = 96;  // for which keys and values fit shared memory
+
+static_assert(FitsMatrixThreads(kCoopThreads) && FitsMatrixThreads(kFreshThreads));
 
 int64_t QueriesOf(int64_t dim) {
   const auto fit = static_cast<uint64_t>(std::min(kMaxCoopQueries, kQueryElements / dim));

@@ -27,9 +27,8 @@ bool Checked(const WeightShape& shape) { return shape.columns % 32 != 0; }
 // gated products those of both matrices.
 struct CoopTile {
   uint32_t rows, columns, subgroup_rows, subgroup_columns;
-  [[nodiscard]] uint32_t threads() const {
-    constexpr uint32_t kSubgroup = 32;
-    return rows / subgroup_rows * (columns / subgroup_columns) * kSubgroup;
+  [[nodiscard]] constexpr uint32_t threads() const {
+    return rows / subgroup_rows * (columns / subgroup_columns) * kMatrixSubgroup;
   }
 };
 
@@ -58,6 +57,8 @@ CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product, uint64_t co
   constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32},
       kLow{32, 64, 16, 32};
   static_assert(kSmall.rows == kProductTile);
+  static_assert(FitsMatrixThreads(kLarge.threads()) && FitsMatrixThreads(kMiddle.threads()) &&
+                FitsMatrixThreads(kSmall.threads()) && FitsMatrixThreads(kLow.threads()));
   // A device counts as busy with a quarter of Tuning::few_groups of large tiles, and with an eighth
   // of middle ones.
   constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;

@@ -28,6 +28,7 @@ void EmitInChunks(PlanBuilder& plan, const Product& product, const ProductOperan
 
 // The tile of matmul_stored_coop.comp.
 constexpr uint64_t kStoredTile = 128;
+static_assert(FitsMatrixThreads(kTileThreads));
 
 bool FitsMatrixUnits(const Tuning& tuning, const WeightShape& shape, const StoredSplit& split) {
   return tuning.cooperative_matrix && tuning.special_kernels && !tuning.precise_products &&

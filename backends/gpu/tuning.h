@@ -38,6 +38,14 @@ struct Tuning {
 
 // Largest number of batch rows that uses the GEMV kernel.
 inline constexpr int64_t kFewProductRows = 8;
+// Kernels for matrix units: rows, columns and terms of a product, invocations of a subgroup, and
+// the most invocations of a workgroup, which has whole subgroups.
+inline constexpr uint32_t kMatrixSide = 16;
+inline constexpr uint32_t kMatrixSubgroup = 32;
+inline constexpr uint32_t kMaxMatrixThreads = 256;
+constexpr bool FitsMatrixThreads(uint32_t threads) {
+  return threads % kMatrixSubgroup == 0 && threads <= kMaxMatrixThreads;
+}
 // Longest row of which topk_few.comp finds the largest.
 inline constexpr int64_t kFewTopKColumns = 512;
 
