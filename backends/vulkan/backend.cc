@@ -33,7 +33,7 @@ constexpr uint32_t kOtherSharedBytes = 8192;
 
 struct Settings {
   bool subgroups;
-  MatrixForm matrix_form;
+  MatrixExtension matrix_extension;
   bool integer_dot;
   bool persistent;
   bool precise_products = false;
@@ -49,41 +49,59 @@ bool PersistsByDefault(const Capabilities& can) {
   return CanPersist(can) && can.multiprocessors > 0 && !can.IsSoftware();
 }
 
-std::string TextOf(MatrixForm form) {
-  switch (form) {
-    case MatrixForm::kNv:
+std::string ExtensionName(MatrixExtension extension) {
+  switch (extension) {
+    case MatrixExtension::kNv:
       return VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
-    case MatrixForm::kKhr:
+    case MatrixExtension::kKhr:
       return VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
-    default:
-      return "not used";
+    case MatrixExtension::kNone:
+      break;
   }
+  return "no extension";
+}
+
+// What a device that can use neither extension lacks.
+std::string LacksOf(const MatrixUnits& units) {
+  return ExtensionName(MatrixExtension::kKhr) + ": " + units.khr_lacks + "; " +
+         ExtensionName(MatrixExtension::kNv) + ": " + units.nv_lacks;
+}
+
+// The extension in use, or why there is none.
+std::string TextOf(MatrixExtension extension, const MatrixUnits& units) {
+  if (extension != MatrixExtension::kNone) return ExtensionName(extension);
+  if (units.Best() == MatrixExtension::kNone) return "not used; " + LacksOf(units);
+  return "not used, the option cooperative_matrix is off";
+}
+
+[[noreturn]] void RefuseMatrixUnits(const sdk::Option& option, const std::string& problem) {
+  throw sdk::Error(RL_INVALID_ARGUMENT,
+                   "option " + option.key + " is '" + option.value + "', " + problem);
+}
+
+// `extension`, unless something is lacking.
+MatrixExtension Require(const sdk::Option& option, const std::string& lacks,
+                        MatrixExtension extension) {
+  if (lacks.empty()) return extension;
+  RefuseMatrixUnits(option, "but the device cannot use " + ExtensionName(extension) + ": " + lacks +
+                                "; leave the option out to use what the device has");
 }
 
 // The extension that an option names, or the device's best. Errors: RL_INVALID_ARGUMENT for
 // another value, or where the device lacks what the shaders need.
-MatrixForm ParseMatrixForm(const sdk::Option& option, const MatrixUnits& units) {
-  const std::string given = "option " + option.key + " is '" + option.value + "', ";
-  const std::string nv = "VK_NV_cooperative_matrix: " + units.nv_lacks;
-  const std::string khr = "VK_KHR_cooperative_matrix: " + units.khr_lacks;
-  const auto choose = [&](MatrixForm form, bool has, const std::string& lacks) {
-    if (has) return form;
-    throw sdk::Error(RL_INVALID_ARGUMENT, given + "but the device cannot use " + lacks +
-                                              "; leave the option out, and the device's best is "
-                                              "used");
-  };
-  if (option.value == "off") return MatrixForm::kNone;
-  if (option.value == "nv") return choose(MatrixForm::kNv, units.nv_lacks.empty(), nv);
-  if (option.value == "khr") return choose(MatrixForm::kKhr, units.khr_lacks.empty(), khr);
-  if (option.value == "on") {
-    const MatrixForm best = units.Best();
-    return choose(best, best != MatrixForm::kNone, nv + "; nor " + khr);
-  }
-  throw sdk::Error(RL_INVALID_ARGUMENT, given + "expected on, off, nv or khr");
+MatrixExtension ParseMatrixExtension(const sdk::Option& option, const MatrixUnits& units) {
+  if (option.value == "off") return MatrixExtension::kNone;
+  if (option.value == "nv") return Require(option, units.nv_lacks, MatrixExtension::kNv);
+  if (option.value == "khr") return Require(option, units.khr_lacks, MatrixExtension::kKhr);
+  if (option.value != "on") RefuseMatrixUnits(option, "expected on, off, nv or khr");
+  const MatrixExtension best = units.Best();
+  if (best != MatrixExtension::kNone) return best;
+  RefuseMatrixUnits(option, "but the device cannot use its matrix units; " + LacksOf(units) +
+                                "; leave the option out to do without");
 }
 
 Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& can) {
-  Settings settings{can.subgroup_arithmetic, can.matrix_form,
+  Settings settings{can.subgroup_arithmetic, can.matrix_units.Best(),
                     can.fast_integer_dot && can.subgroup_arithmetic, PersistsByDefault(can)};
   for (const sdk::Option& option : options) {
     if (option.key == "integer_dot") {
@@ -101,7 +119,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
     } else if (option.key == "subgroups") {
       settings.subgroups = gpu::ParseSwitch(option, can.subgroup_arithmetic, "subgroup arithmetic");
     } else if (option.key == "cooperative_matrix") {
-      settings.matrix_form = ParseMatrixForm(option, can.matrix_units);
+      settings.matrix_extension = ParseMatrixExtension(option, can.matrix_units);
     } else {
       throw sdk::Error(RL_INVALID_ARGUMENT, "unknown option '" + option.key +
                                                 "'; the vulkan backend knows: cooperative_matrix, "
@@ -127,7 +145,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.subgroup_size = can.subgroup_size;
   tuning.profile = settings.profile;
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
-  tuning.cooperative_matrix = settings.matrix_form != MatrixForm::kNone;
+  tuning.cooperative_matrix = settings.matrix_extension != MatrixExtension::kNone;
   tuning.precise_products = settings.precise_products;
   tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();
@@ -151,7 +169,8 @@ class VulkanDevice final : public gpu::GpuDevice<Gpu> {
  public:
   VulkanDevice(const Instance& instance, const PhysicalDevice& physical, const sdk::Host& host,
                const Settings& settings)
-      : GpuDevice(TuningFor(physical.capabilities, settings), physical, host),
+      : GpuDevice(TuningFor(physical.capabilities, settings), physical, settings.matrix_extension,
+                  host),
         instance_(instance),
         pipelines_(gpu(), settings.subgroups) {}
 
@@ -221,8 +240,8 @@ class VulkanBackend final : public sdk::Backend {
     PhysicalDevice physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.capabilities);
     physical.capabilities.weight_piece = settings.weight_piece;
-    physical.capabilities.matrix_form = settings.matrix_form;
-    host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_form));
+    host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_extension,
+                                                      physical.capabilities.matrix_units));
     return std::make_unique<VulkanDevice>(*instance_, physical, host(), settings);
   }
 

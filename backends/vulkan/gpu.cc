@@ -21,7 +21,8 @@ constexpr auto kMaxAsking = std::chrono::milliseconds(5);
 
 }  // namespace
 
-Gpu::Gpu(const PhysicalDevice& physical, const sdk::Host& host) : physical_(physical), host_(host) {
+Gpu::Gpu(const PhysicalDevice& physical, MatrixExtension matrix_extension, const sdk::Host& host)
+    : physical_(physical), matrix_extension_(matrix_extension), host_(host) {
   CreateDevice();
   vkGetDeviceQueue(device_, physical_.capabilities.queue_family, 0, &queue_);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr,
@@ -58,8 +59,7 @@ void Gpu::CreateDevice() {
     dot.pNext = features12.pNext;
     features12.pNext = &dot;
   }
-  MatrixFeatures matrices;
-  matrices.Enable(can.matrix_form, features12, extensions);
+  const MatrixFeatures matrices(matrix_extension_, features12, extensions);
   VkPhysicalDeviceVulkan11Features features11{};
   features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   features11.pNext = &features12;

@@ -15,13 +15,15 @@ namespace rullama::vulkan {
 
 class Gpu {
  public:
-  Gpu(const PhysicalDevice& physical, const sdk::Host& host);
+  Gpu(const PhysicalDevice& physical, MatrixExtension matrix_extension, const sdk::Host& host);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
   [[nodiscard]] VkDevice handle() const { return device_; }
   [[nodiscard]] const Capabilities& capabilities() const { return physical_.capabilities; }
+  // The one through which shaders use matrix units.
+  [[nodiscard]] MatrixExtension matrix_extension() const { return matrix_extension_; }
   [[nodiscard]] const sdk::Host& host() const { return host_; }
   [[nodiscard]] Memory& memory() { return *memory_; }
   [[nodiscard]] VkCommandPool pool() const { return pool_; }
@@ -62,6 +64,7 @@ class Gpu {
   void CheckLost(VkResult result, const char* call);
 
   const PhysicalDevice physical_;
+  const MatrixExtension matrix_extension_;
   sdk::Host host_;
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

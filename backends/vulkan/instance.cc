@@ -134,7 +134,6 @@ std::string Examine(VkPhysicalDevice device, Capabilities& out) {
                           .subgroup_arithmetic = out.subgroup_arithmetic,
                           .memory_model = out.memory_model,
                           .float16 = features12.shaderFloat16 != 0});
-  out.matrix_form = out.matrix_units.Best();
 
   if (features12.bufferDeviceAddress == 0) return "it lacks the feature bufferDeviceAddress";
   if (features12.timelineSemaphore == 0) return "it lacks the feature timelineSemaphore";

@@ -33,7 +33,6 @@ struct Capabilities {
   bool fast_integer_dot = false;  // and in one instruction
   bool memory_budget = false;     // VK_EXT_memory_budget
   MatrixUnits matrix_units;
-  MatrixForm matrix_form = MatrixForm::kNone;  // the one that is used, at first the best
 
   [[nodiscard]] bool IsSoftware() const {  // the device is a CPU
     return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;

@@ -1,16 +1,19 @@
 #include "backends/vulkan/matrix_units.h"
 
+#include <algorithm>
+
+#include "backends/gpu/tuning.h"
+
 namespace rullama::vulkan {
 namespace {
 
-constexpr uint32_t kSide = 16;              // rows, columns and terms of a product
-constexpr uint32_t kMatrixShared = 49152;   // bytes of shared memory
-constexpr uint32_t kMatrixWorkgroup = 256;  // invocations of the largest workgroup
+constexpr uint32_t kMatrixShared = 49152;  // bytes of shared memory
+constexpr const char* kNoFunction = "the Vulkan loader gives no function that lists its products";
 
 // A product that a device computes.
 struct MatrixShape {
   uint32_t rows, columns, terms;
-  bool half_into_float;  // of f16 into f32, in a subgroup
+  bool half_into_float;  // of f16 into f32, by a subgroup
 };
 
 std::string TextOf(const MatrixShape& shape) {
@@ -19,15 +22,20 @@ std::string TextOf(const MatrixShape& shape) {
 }
 
 std::string LackOfShape(const std::vector<MatrixShape>& shapes) {
-  const std::string needed = ", needed are products of f16 into f32 in a subgroup of " +
-                             TextOf({kSide, kSide, kSide, true});
-  std::string found;
+  using gpu::kMatrixSide;
+  std::vector<std::string> found;
   for (const MatrixShape& shape : shapes) {
     if (!shape.half_into_float) continue;
-    if (shape.rows == kSide && shape.columns == kSide && shape.terms == kSide) return {};
-    found += (found.empty() ? "" : ", ") + TextOf(shape);
+    if (shape.rows == kMatrixSide && shape.columns == kMatrixSide && shape.terms == kMatrixSide) {
+      return {};
+    }
+    const std::string text = TextOf(shape);
+    if (std::ranges::find(found, text) == found.end()) found.push_back(text);
   }
-  return (found.empty() ? "it has none of f16 into f32" : "its products are " + found) + needed;
+  std::string lack = found.empty() ? "it multiplies no f16 into f32" : "it multiplies ";
+  for (const std::string& text : found) lack += (&text == found.data() ? "" : ", ") + text;
+  return lack + "; needed is " + TextOf({kMatrixSide, kMatrixSide, kMatrixSide, true}) +
+         ", f16 into f32, by a subgroup";
 }
 
 std::string LackOfFacts(const MatrixFacts& facts) {
@@ -39,44 +47,70 @@ std::string LackOfFacts(const MatrixFacts& facts) {
          std::to_string(kMatrixShared);
 }
 
-std::vector<MatrixShape> ShapesOfNv(VkPhysicalDevice device) {
+// The structures like `empty` that a function of the driver lists. `lack`: why there are none.
+template <typename T, typename Function>
+std::vector<T> ListOf(VkPhysicalDevice device, Function function, const T& empty,
+                      std::string& lack) {
   uint32_t count = 0;
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(device, &count, nullptr);
-  std::vector<VkCooperativeMatrixPropertiesNV> found(
-      count,
-      {VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, nullptr, 0, 0, 0, {}, {}, {}, {}, {}});
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(device, &count, found.data());
+  VkResult result = function(device, &count, nullptr);
+  std::vector<T> found(count, empty);
+  if (result == VK_SUCCESS) result = function(device, &count, found.data());
+  if (result != VK_SUCCESS) lack = "asked for its products it gives " + NameOf(result);
+  found.resize(count, empty);
+  return found;
+}
+
+std::string LackOfNvShape(VkPhysicalDevice device) {
+  const VkCooperativeMatrixPropertiesNV empty{
+      VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV, nullptr, 0, 0, 0, {}, {}, {}, {}, {}};
+  std::string lack;
   std::vector<MatrixShape> shapes;
-  shapes.reserve(count);
-  for (const VkCooperativeMatrixPropertiesNV& s : found) {
+  for (const VkCooperativeMatrixPropertiesNV& s :
+       ListOf(device, vkGetPhysicalDeviceCooperativeMatrixPropertiesNV, empty, lack)) {
     shapes.push_back(
         {s.MSize, s.NSize, s.KSize,
          s.AType == VK_COMPONENT_TYPE_FLOAT16_NV && s.BType == VK_COMPONENT_TYPE_FLOAT16_NV &&
              s.CType == VK_COMPONENT_TYPE_FLOAT32_NV && s.DType == VK_COMPONENT_TYPE_FLOAT32_NV &&
              s.scope == VK_SCOPE_SUBGROUP_NV});
   }
-  return shapes;
+  return lack.empty() ? LackOfShape(shapes) : lack;
+}
+
+// What keeps an extension's matrices from compute shaders. `Features` and `Properties`: the
+// extension's structures.
+template <typename Features, typename Properties>
+std::string LackOfMatrices(VkPhysicalDevice device, Features features, Properties properties) {
+  VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
+  vkGetPhysicalDeviceFeatures2(device, &all);
+  if (features.cooperativeMatrix == 0) return "it lacks the feature cooperativeMatrix";
+  VkPhysicalDeviceProperties2 chain{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &properties, {}};
+  vkGetPhysicalDeviceProperties2(device, &chain);
+  if ((properties.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0) return {};
+  return "its compute shaders have no matrices";
 }
 
 std::string LackOfNv(VkPhysicalDevice device, const std::vector<std::string>& extensions,
                      const MatrixFacts& facts) {
-  if (!HasExtension(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
-      vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr) {
+  if (!HasExtension(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
     return "it lacks the extension";
   }
-  VkPhysicalDeviceCooperativeMatrixFeaturesNV features{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, 0, 0};
-  VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
-  vkGetPhysicalDeviceFeatures2(device, &all);
-  if (features.cooperativeMatrix == 0) return "it lacks the extension's feature";
-  if (facts.subgroup_size != kMatrixSubgroup) {
+  if (vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr) return kNoFunction;
+  const std::string lack = LackOfMatrices(
+      device,
+      VkPhysicalDeviceCooperativeMatrixFeaturesNV{
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, 0, 0},
+      VkPhysicalDeviceCooperativeMatrixPropertiesNV{
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_NV, nullptr, 0});
+  if (!lack.empty()) return lack;
+  if (facts.subgroup_size != gpu::kMatrixSubgroup) {
     return "its subgroups have " + std::to_string(facts.subgroup_size) +
-           " invocations, needed are " + std::to_string(kMatrixSubgroup);
+           " invocations, needed are " + std::to_string(gpu::kMatrixSubgroup);
   }
-  return LackOfShape(ShapesOfNv(device));
+  return LackOfNvShape(device);
 }
 
-// Whether pipelines may ask for full subgroups of kMatrixSubgroup.
+// What keeps pipelines from asking for full subgroups of kMatrixSubgroup.
 std::string LackOfSubgroups(VkPhysicalDevice device, const std::vector<std::string>& extensions) {
   if (!HasExtension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) {
     return "it lacks the extension " VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
@@ -93,30 +127,29 @@ std::string LackOfSubgroups(VkPhysicalDevice device, const std::vector<std::stri
   VkPhysicalDeviceProperties2 properties{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes, {}};
   vkGetPhysicalDeviceProperties2(device, &properties);
-  if ((sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
-      sizes.minSubgroupSize > kMatrixSubgroup || sizes.maxSubgroupSize < kMatrixSubgroup ||
-      sizes.maxComputeWorkgroupSubgroups < kMatrixWorkgroup / kMatrixSubgroup) {
-    return "its pipelines may ask for subgroups of " + std::to_string(sizes.minSubgroupSize) +
-           " to " + std::to_string(sizes.maxSubgroupSize) + " invocations, " +
-           std::to_string(sizes.maxComputeWorkgroupSubgroups) + " in a workgroup, needed are " +
-           std::to_string(kMatrixWorkgroup / kMatrixSubgroup) + " of " +
-           std::to_string(kMatrixSubgroup);
+  using gpu::kMatrixSubgroup;
+  constexpr uint32_t kSubgroups = gpu::kMaxMatrixThreads / kMatrixSubgroup;
+  if ((sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0) {
+    return "its compute pipelines cannot ask for a size of subgroups";
   }
-  return {};
+  if (sizes.minSubgroupSize <= kMatrixSubgroup && sizes.maxSubgroupSize >= kMatrixSubgroup &&
+      sizes.maxComputeWorkgroupSubgroups >= kSubgroups) {
+    return {};
+  }
+  return "its pipelines may ask for subgroups of " + std::to_string(sizes.minSubgroupSize) +
+         " to " + std::to_string(sizes.maxSubgroupSize) + " invocations, " +
+         std::to_string(sizes.maxComputeWorkgroupSubgroups) + " in a workgroup, needed are " +
+         std::to_string(kSubgroups) + " of " + std::to_string(kMatrixSubgroup);
 }
 
 using GetKhrProperties = PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR;
 
-std::vector<MatrixShape> ShapesOfKhr(VkPhysicalDevice device, GetKhrProperties get_properties) {
-  uint32_t count = 0;
-  get_properties(device, &count, nullptr);
+std::string LackOfKhrShape(VkPhysicalDevice device, GetKhrProperties get_properties) {
   VkCooperativeMatrixPropertiesKHR empty{};
   empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-  std::vector<VkCooperativeMatrixPropertiesKHR> found(count, empty);
-  get_properties(device, &count, found.data());
+  std::string lack;
   std::vector<MatrixShape> shapes;
-  shapes.reserve(count);
-  for (const VkCooperativeMatrixPropertiesKHR& s : found) {
+  for (const VkCooperativeMatrixPropertiesKHR& s : ListOf(device, get_properties, empty, lack)) {
     shapes.push_back({s.MSize, s.NSize, s.KSize,
                       s.AType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
                           s.BType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
@@ -124,30 +157,23 @@ std::vector<MatrixShape> ShapesOfKhr(VkPhysicalDevice device, GetKhrProperties g
                           s.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
                           s.saturatingAccumulation == 0 && s.scope == VK_SCOPE_SUBGROUP_KHR});
   }
-  return shapes;
+  return lack.empty() ? LackOfShape(shapes) : lack;
 }
 
 std::string LackOfKhr(VkPhysicalDevice device, const std::vector<std::string>& extensions) {
-  const auto get_properties = reinterpret_cast<GetKhrProperties>(vkGetInstanceProcAddr(
-      volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  if (!HasExtension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
-      get_properties == nullptr) {
+  if (!HasExtension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) {
     return "it lacks the extension";
   }
-  VkPhysicalDeviceCooperativeMatrixFeaturesKHR features{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, nullptr, 0, 0};
-  VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
-  vkGetPhysicalDeviceFeatures2(device, &all);
-  VkPhysicalDeviceCooperativeMatrixPropertiesKHR stages{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR, nullptr, 0};
-  VkPhysicalDeviceProperties2 properties{
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &stages, {}};
-  vkGetPhysicalDeviceProperties2(device, &properties);
-  if (features.cooperativeMatrix == 0 ||
-      (stages.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0) {
-    return "it lacks the extension's feature in compute shaders";
-  }
-  const std::string lack = LackOfShape(ShapesOfKhr(device, get_properties));
+  const auto get_properties = reinterpret_cast<GetKhrProperties>(vkGetInstanceProcAddr(
+      volkGetLoadedInstance(), "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  if (get_properties == nullptr) return kNoFunction;
+  std::string lack = LackOfMatrices(
+      device,
+      VkPhysicalDeviceCooperativeMatrixFeaturesKHR{
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, nullptr, 0, 0},
+      VkPhysicalDeviceCooperativeMatrixPropertiesKHR{
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR, nullptr, 0});
+  if (lack.empty()) lack = LackOfKhrShape(device, get_properties);
   return lack.empty() ? LackOfSubgroups(device, extensions) : lack;
 }
 
@@ -164,21 +190,26 @@ MatrixUnits ExamineMatrixUnits(VkPhysicalDevice device, const std::vector<std::s
   return units;
 }
 
-void MatrixFeatures::Enable(MatrixForm form, VkPhysicalDeviceVulkan12Features& features,
-                            std::vector<const char*>& extensions) {
-  if (form == MatrixForm::kNone) return;
-  features.shaderFloat16 = VK_TRUE;
-  if (form == MatrixForm::kNv) {
-    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
-    nv_.pNext = features.pNext;
-    features.pNext = &nv_;
-    return;
+MatrixFeatures::MatrixFeatures(MatrixExtension extension,
+                               VkPhysicalDeviceVulkan12Features& features,
+                               std::vector<const char*>& extensions) {
+  switch (extension) {
+    case MatrixExtension::kNone:
+      return;
+    case MatrixExtension::kNv:
+      extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+      nv_.pNext = features.pNext;
+      features.pNext = &nv_;
+      break;
+    case MatrixExtension::kKhr:
+      extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+      extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+      khr_.pNext = features.pNext;
+      sizes_.pNext = &khr_;
+      features.pNext = &sizes_;
+      break;
   }
-  extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
-  extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
-  khr_.pNext = features.pNext;
-  sizes_.pNext = &khr_;
-  features.pNext = &sizes_;
+  features.shaderFloat16 = VK_TRUE;
 }
 
 }  // namespace rullama::vulkan

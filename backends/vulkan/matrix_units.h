@@ -2,7 +2,7 @@
 // VK_NV_cooperative_matrix, for which the shaders are written, and VK_KHR_cooperative_matrix, for
 // which they are rewritten (khr_matrices.h).
 //
-// Thread safety: all functions are pure.
+// Thread safety: any thread may examine a device; objects here belong to one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,20 @@
 
 namespace rullama::vulkan {
 
-// Invocations of a subgroup in the shaders for matrix units.
-inline constexpr uint32_t kMatrixSubgroup = 32;
-
-// The extension in use.
-enum class MatrixForm : uint8_t { kNone, kNv, kKhr };
+// The extension through which shaders use matrix units.
+enum class MatrixExtension : uint8_t { kNone, kNv, kKhr };
 
 // The shaders multiply 16 x 16 x 16 numbers of f16 into f32 in a subgroup of 32, with the memory
 // model of Vulkan, subgroup arithmetic and 48 KiB of shared memory. With NV, 32 has to be the
-// device's own subgroup size. With KHR, it has to be one that pipelines may ask for, with all
-// subgroups full: before SPIR-V 1.6 that extension allows no others.
+// device's own subgroup size. With KHR, pipelines ask for it, with all subgroups full, which SPIR-V
+// before 1.6 has to (VUID-VkPipelineShaderStageCreateInfo-module-10770).
 struct MatrixUnits {
   std::string nv_lacks = "it was not examined";  // what keeps the shaders from it; empty: nothing
   std::string khr_lacks = nv_lacks;              // likewise
 
-  [[nodiscard]] MatrixForm Best() const {
-    if (nv_lacks.empty()) return MatrixForm::kNv;
-    return khr_lacks.empty() ? MatrixForm::kKhr : MatrixForm::kNone;
+  [[nodiscard]] MatrixExtension Best() const {
+    if (nv_lacks.empty()) return MatrixExtension::kNv;
+    return khr_lacks.empty() ? MatrixExtension::kKhr : MatrixExtension::kNone;
   }
 };
 
@@ -50,8 +47,10 @@ MatrixUnits ExamineMatrixUnits(VkPhysicalDevice device, const std::vector<std::s
 class MatrixFeatures {
  public:
   // Adds the extensions, and the features to the front of `features`' chain.
-  void Enable(MatrixForm form, VkPhysicalDeviceVulkan12Features& features,
-              std::vector<const char*>& extensions);
+  MatrixFeatures(MatrixExtension extension, VkPhysicalDeviceVulkan12Features& features,
+                 std::vector<const char*>& extensions);
+  MatrixFeatures(const MatrixFeatures&) = delete;  // the chain points to it
+  MatrixFeatures& operator=(const MatrixFeatures&) = delete;
 
  private:
   VkPhysicalDeviceCooperativeMatrixFeaturesNV nv_{

@@ -11,14 +11,22 @@
 namespace rullama::vulkan {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StrEq;
 
 // What the functions of Vulkan that are replaced here say of the device.
 struct Device {
   std::vector<std::string> extensions;
   std::vector<VkCooperativeMatrixPropertiesNV> nv;
   std::vector<VkCooperativeMatrixPropertiesKHR> khr;
-  bool full_subgroups = true;
+  VkResult nv_result = VK_SUCCESS, khr_result = VK_SUCCESS;  // of listing them
+  bool has_nv_function = true, has_khr_function = true;
+  VkBool32 nv_feature = VK_TRUE, khr_feature = VK_TRUE;
+  VkShaderStageFlags nv_stages = VK_SHADER_STAGE_COMPUTE_BIT,
+                     khr_stages = VK_SHADER_STAGE_COMPUTE_BIT;
+  VkBool32 size_control = VK_TRUE, full_subgroups = VK_TRUE;
+  VkShaderStageFlags subgroup_stages = VK_SHADER_STAGE_COMPUTE_BIT;
   uint32_t least_subgroup = 32, largest_subgroup = 32, most_subgroups = 32;
   MatrixFacts facts{.subgroup_size = 32,
                     .shared_bytes = 49152,
@@ -37,57 +45,61 @@ void VKAPI_PTR Features(VkPhysicalDevice /*device*/, VkPhysicalDeviceFeatures2* 
   Visit(features->pNext, [](VkBaseOutStructure* at) {
     if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV) {
       reinterpret_cast<VkPhysicalDeviceCooperativeMatrixFeaturesNV*>(at)->cooperativeMatrix =
-          VK_TRUE;
+          g_device->nv_feature;
     } else if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR) {
       reinterpret_cast<VkPhysicalDeviceCooperativeMatrixFeaturesKHR*>(at)->cooperativeMatrix =
-          VK_TRUE;
+          g_device->khr_feature;
     } else {
       auto& sizes = *reinterpret_cast<VkPhysicalDeviceSubgroupSizeControlFeaturesEXT*>(at);
-      sizes.subgroupSizeControl = VK_TRUE;
-      sizes.computeFullSubgroups = g_device->full_subgroups ? VK_TRUE : VK_FALSE;
+      sizes.subgroupSizeControl = g_device->size_control;
+      sizes.computeFullSubgroups = g_device->full_subgroups;
     }
   });
 }
 
 void VKAPI_PTR Properties(VkPhysicalDevice /*device*/, VkPhysicalDeviceProperties2* properties) {
   Visit(properties->pNext, [](VkBaseOutStructure* at) {
-    if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR) {
+    if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_NV) {
+      reinterpret_cast<VkPhysicalDeviceCooperativeMatrixPropertiesNV*>(at)
+          ->cooperativeMatrixSupportedStages = g_device->nv_stages;
+    } else if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR) {
       reinterpret_cast<VkPhysicalDeviceCooperativeMatrixPropertiesKHR*>(at)
-          ->cooperativeMatrixSupportedStages = VK_SHADER_STAGE_COMPUTE_BIT;
-      return;
+          ->cooperativeMatrixSupportedStages = g_device->khr_stages;
+    } else {
+      auto& sizes = *reinterpret_cast<VkPhysicalDeviceSubgroupSizeControlPropertiesEXT*>(at);
+      sizes.requiredSubgroupSizeStages = g_device->subgroup_stages;
+      sizes.minSubgroupSize = g_device->least_subgroup;
+      sizes.maxSubgroupSize = g_device->largest_subgroup;
+      sizes.maxComputeWorkgroupSubgroups = g_device->most_subgroups;
     }
-    auto& sizes = *reinterpret_cast<VkPhysicalDeviceSubgroupSizeControlPropertiesEXT*>(at);
-    sizes.requiredSubgroupSizeStages = VK_SHADER_STAGE_COMPUTE_BIT;
-    sizes.minSubgroupSize = g_device->least_subgroup;
-    sizes.maxSubgroupSize = g_device->largest_subgroup;
-    sizes.maxComputeWorkgroupSubgroups = g_device->most_subgroups;
   });
 }
 
 template <typename T>
-VkResult Give(const std::vector<T>& from, uint32_t* count, T* to) {
+VkResult Give(const std::vector<T>& from, VkResult result, uint32_t* count, T* to) {
   *count = static_cast<uint32_t>(from.size());
   if (to != nullptr) std::copy(from.begin(), from.end(), to);
-  return VK_SUCCESS;
+  return result;
 }
 VkResult VKAPI_PTR NvShapes(VkPhysicalDevice /*device*/, uint32_t* count,
                             VkCooperativeMatrixPropertiesNV* shapes) {
-  return Give(g_device->nv, count, shapes);
+  return Give(g_device->nv, g_device->nv_result, count, shapes);
 }
 VkResult VKAPI_PTR KhrShapes(VkPhysicalDevice /*device*/, uint32_t* count,
                              VkCooperativeMatrixPropertiesKHR* shapes) {
-  return Give(g_device->khr, count, shapes);
+  return Give(g_device->khr, g_device->khr_result, count, shapes);
 }
 PFN_vkVoidFunction VKAPI_PTR Function(VkInstance /*instance*/, const char* name) {
   const bool is_khr = std::strcmp(name, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0;
-  return is_khr ? reinterpret_cast<PFN_vkVoidFunction>(KhrShapes) : nullptr;
+  return is_khr && g_device->has_khr_function ? reinterpret_cast<PFN_vkVoidFunction>(KhrShapes)
+                                              : nullptr;
 }
 
 MatrixUnits Examined(const Device& device) {
   g_device = &device;
   vkGetPhysicalDeviceFeatures2 = Features;
   vkGetPhysicalDeviceProperties2 = Properties;
-  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV = NvShapes;
+  vkGetPhysicalDeviceCooperativeMatrixPropertiesNV = device.has_nv_function ? NvShapes : nullptr;
   vkGetInstanceProcAddr = Function;
   return ExamineMatrixUnits(VK_NULL_HANDLE, device.extensions, device.facts);
 }
@@ -121,107 +133,204 @@ Device WithBoth() {
           .khr = {Khr(16, 8, 16), Khr(16, 16, 16)}};
 }
 
-// Subgroups of 64 unless a pipeline asks for 32.
-Device WithKhrAlone() {
-  Device device = WithBoth();
-  device.extensions.erase(device.extensions.begin());
-  device.nv.clear();
-  device.facts.subgroup_size = device.largest_subgroup = 64;
-  return device;
-}
-
 TEST(ExamineMatrixUnits, PrefersNv) {
   const MatrixUnits units = Examined(WithBoth());
   EXPECT_EQ(units.nv_lacks, "");
   EXPECT_EQ(units.khr_lacks, "");
-  EXPECT_EQ(units.Best(), MatrixForm::kNv);
+  EXPECT_EQ(units.Best(), MatrixExtension::kNv);
 }
 
-TEST(ExamineMatrixUnits, TakesKhrWhereThereIsNoNv) {
-  const MatrixUnits units = Examined(WithKhrAlone());
-  EXPECT_THAT(units.nv_lacks, HasSubstr("lacks the extension"));
-  EXPECT_EQ(units.khr_lacks, "");
-  EXPECT_EQ(units.Best(), MatrixForm::kKhr);
-}
-
-TEST(ExamineMatrixUnits, NvNeedsTheDevicesOwnSubgroups) {
+TEST(ExamineMatrixUnits, TakesNvWhereThereIsNoKhr) {
   Device device = WithBoth();
-  device.facts.subgroup_size = 16;
+  device.extensions = {"VK_NV_cooperative_matrix"};
   const MatrixUnits units = Examined(device);
-  EXPECT_EQ(units.nv_lacks, "its subgroups have 16 invocations, needed are 32");
-  EXPECT_EQ(units.Best(), MatrixForm::kKhr);
+  EXPECT_EQ(units.nv_lacks, "");
+  EXPECT_EQ(units.khr_lacks, "it lacks the extension");
+  EXPECT_EQ(units.Best(), MatrixExtension::kNv);
 }
 
-TEST(ExamineMatrixUnits, NamesTheShapesOfOthers) {
-  Device device = WithKhrAlone();
-  device.khr = {Khr(8, 8, 16), Khr(16, 16, 16)};
-  device.khr[1].ResultType = device.khr[1].CType = VK_COMPONENT_TYPE_FLOAT16_KHR;
-  EXPECT_EQ(Examined(device).khr_lacks,
-            "its products are 8 x 8 x 16, needed are products of f16 into f32 in a subgroup of "
-            "16 x 16 x 16");
-  device.khr.clear();
-  EXPECT_THAT(Examined(device).khr_lacks, HasSubstr("none of f16 into f32"));
-  EXPECT_EQ(Examined(device).Best(), MatrixForm::kNone);
+TEST(ExamineMatrixUnits, TakesKhrWithSubgroupsThatPipelinesAskFor) {
+  Device device = WithBoth();
+  device.extensions = {"VK_KHR_cooperative_matrix", "VK_EXT_subgroup_size_control"};
+  device.facts.subgroup_size = device.largest_subgroup = 64;
+  const MatrixUnits units = Examined(device);
+  EXPECT_EQ(units.nv_lacks, "it lacks the extension");
+  EXPECT_EQ(units.khr_lacks, "");
+  EXPECT_EQ(units.Best(), MatrixExtension::kKhr);
 }
 
-TEST(ExamineMatrixUnits, KhrNeedsFullSubgroupsOf32) {
-  Device device = WithKhrAlone();
-  device.full_subgroups = false;
-  EXPECT_THAT(Examined(device).khr_lacks, HasSubstr("full subgroups"));
-  device = WithKhrAlone();
-  device.least_subgroup = 64;
-  EXPECT_THAT(Examined(device).khr_lacks, HasSubstr("64 to 64 invocations"));
-  device = WithKhrAlone();
-  device.most_subgroups = 4;
-  EXPECT_THAT(Examined(device).khr_lacks, HasSubstr("4 in a workgroup, needed are 8 of 32"));
-  device = WithKhrAlone();
-  device.extensions.pop_back();
-  EXPECT_THAT(Examined(device).khr_lacks, HasSubstr("VK_EXT_subgroup_size_control"));
-}
+// A device that lacks one thing.
+struct Lacking {
+  std::string name;
+  void (*change)(Device&);
+  std::string nv, khr;  // parts of what it lacks; empty: nothing
+};
+void PrintTo(const Lacking& lacking, std::ostream* out) { *out << lacking.name; }
 
-TEST(ExamineMatrixUnits, BothNeedWhatShadersUse) {
-  const struct {
-    MatrixFacts facts;
-    const char* lack;
-  } cases[] = {
-      {{32, 32768, true, true, true}, "32768 bytes of shared memory, needed are 49152"},
-      {{32, 49152, false, true, true}, "subgroup arithmetic"},
-      {{32, 49152, true, false, true}, "memory model"},
-      {{32, 49152, true, true, false}, "shaderFloat16"},
+constexpr const char* kNoProduct = "it multiplies no f16 into f32; needed is 16 x 16 x 16";
+
+// Devices whose products of 16 x 16 x 16 have another type or scope.
+std::vector<Lacking> OtherProducts() {
+  constexpr auto kNv16 = VK_COMPONENT_TYPE_FLOAT16_NV, kNv32 = VK_COMPONENT_TYPE_FLOAT32_NV;
+  constexpr auto kKhr16 = VK_COMPONENT_TYPE_FLOAT16_KHR, kKhr32 = VK_COMPONENT_TYPE_FLOAT32_KHR;
+  std::vector<Lacking> all = {
+      {"AOfNv", [](Device& d) { d.nv[0].AType = kNv32; }, kNoProduct, ""},
+      {"BOfNv", [](Device& d) { d.nv[0].BType = kNv32; }, kNoProduct, ""},
+      {"COfNv", [](Device& d) { d.nv[0].CType = kNv16; }, kNoProduct, ""},
+      {"DOfNv", [](Device& d) { d.nv[0].DType = kNv16; }, kNoProduct, ""},
+      {"ScopeOfNv", [](Device& d) { d.nv[0].scope = VK_SCOPE_WORKGROUP_NV; }, kNoProduct, ""},
+      {"AOfKhr", [](Device& d) { d.khr[0].AType = kKhr32; }, "", kNoProduct},
+      {"BOfKhr", [](Device& d) { d.khr[0].BType = kKhr32; }, "", kNoProduct},
+      {"COfKhr", [](Device& d) { d.khr[0].CType = kKhr16; }, "", kNoProduct},
+      {"ResultOfKhr", [](Device& d) { d.khr[0].ResultType = kKhr16; }, "", kNoProduct},
+      {"SaturationOfKhr", [](Device& d) { d.khr[0].saturatingAccumulation = 1; }, "", kNoProduct},
+      {"ScopeOfKhr", [](Device& d) { d.khr[0].scope = VK_SCOPE_WORKGROUP_NV; }, "", kNoProduct},
+      {"ProductsOfNv", [](Device& d) { d.nv.clear(); }, kNoProduct, ""},
+      {"ProductsOfKhr", [](Device& d) { d.khr.clear(); }, "", kNoProduct},
   };
-  for (const auto& c : cases) {
-    Device device = WithBoth();
-    device.facts = c.facts;
-    const MatrixUnits units = Examined(device);
-    EXPECT_THAT(units.nv_lacks, HasSubstr(c.lack));
-    EXPECT_THAT(units.khr_lacks, HasSubstr(c.lack));
-    EXPECT_EQ(units.Best(), MatrixForm::kNone);
+  return all;
+}
+
+std::vector<Lacking> OtherSubgroups() {
+  constexpr const char* kNoSize = "cannot ask for full subgroups";
+  return {
+      {"SizeControl", [](Device& d) { d.size_control = VK_FALSE; }, "", kNoSize},
+      {"FullSubgroups", [](Device& d) { d.full_subgroups = VK_FALSE; }, "", kNoSize},
+      {"StagesOfSubgroups", [](Device& d) { d.subgroup_stages = VK_SHADER_STAGE_VERTEX_BIT; }, "",
+       "compute pipelines cannot ask"},
+      {"SmallSubgroups", [](Device& d) { d.least_subgroup = 64; }, "", "64 to 32 invocations"},
+      {"LargeSubgroups", [](Device& d) { d.largest_subgroup = 16; }, "", "32 to 16 invocations"},
+      {"Subgroups", [](Device& d) { d.most_subgroups = 7; }, "",
+       "7 in a workgroup, needed are 8 of 32"},
+      {"SizeExtension", [](Device& d) { d.extensions.pop_back(); }, "",
+       "VK_EXT_subgroup_size_control"},
+      {"OwnSubgroups", [](Device& d) { d.facts.subgroup_size = 16; },
+       "its subgroups have 16 invocations, needed are 32", ""},
+  };
+}
+
+std::vector<Lacking> OtherExtensions() {
+  constexpr const char* kFeature = "it lacks the feature cooperativeMatrix";
+  constexpr const char* kStages = "its compute shaders have no matrices";
+  constexpr const char* kFunction = "the Vulkan loader gives no function";
+  constexpr const char* kFailed = "asked for its products it gives VK_ERROR_OUT_OF_HOST_MEMORY";
+  return {
+      {"FeatureOfNv", [](Device& d) { d.nv_feature = VK_FALSE; }, kFeature, ""},
+      {"FeatureOfKhr", [](Device& d) { d.khr_feature = VK_FALSE; }, "", kFeature},
+      {"StagesOfNv", [](Device& d) { d.nv_stages = VK_SHADER_STAGE_VERTEX_BIT; }, kStages, ""},
+      {"StagesOfKhr", [](Device& d) { d.khr_stages = VK_SHADER_STAGE_VERTEX_BIT; }, "", kStages},
+      {"FunctionOfNv", [](Device& d) { d.has_nv_function = false; }, kFunction, ""},
+      {"FunctionOfKhr", [](Device& d) { d.has_khr_function = false; }, "", kFunction},
+      {"ListOfNv", [](Device& d) { d.nv_result = VK_ERROR_OUT_OF_HOST_MEMORY; }, kFailed, ""},
+      {"ListOfKhr", [](Device& d) { d.khr_result = VK_ERROR_OUT_OF_HOST_MEMORY; }, "", kFailed},
+  };
+}
+
+std::vector<Lacking> OtherFacts() {
+  constexpr const char* kShared = "32768 bytes of shared memory, needed are 49152";
+  return {
+      {"Shared", [](Device& d) { d.facts.shared_bytes = 32768; }, kShared, kShared},
+      {"Arithmetic", [](Device& d) { d.facts.subgroup_arithmetic = false; }, "subgroup arithmetic",
+       "subgroup arithmetic"},
+      {"MemoryModel", [](Device& d) { d.facts.memory_model = false; }, "memory model",
+       "memory model"},
+      {"Float16", [](Device& d) { d.facts.float16 = false; }, "shaderFloat16", "shaderFloat16"},
+  };
+}
+
+class LackingDevice : public ::testing::TestWithParam<Lacking> {};
+
+void ExpectLack(const std::string& lack, const std::string& expected) {
+  if (expected.empty()) {
+    EXPECT_EQ(lack, "");
+  } else {
+    EXPECT_THAT(lack, HasSubstr(expected));
   }
 }
 
-// The structures that a chain of features enables, in its order.
-std::vector<VkStructureType> ChainOf(MatrixForm form, std::vector<const char*>& extensions) {
-  MatrixFeatures features;
-  VkPhysicalDeviceVulkan12Features features12{};
-  features.Enable(form, features12, extensions);
-  EXPECT_EQ(features12.shaderFloat16, form == MatrixForm::kNone ? VK_FALSE : VK_TRUE);
-  std::vector<VkStructureType> types;
-  Visit(features12.pNext, [&](VkBaseOutStructure* at) { types.push_back(at->sType); });
-  return types;
+TEST_P(LackingDevice, SaysWhatItLacks) {
+  Device device = WithBoth();
+  device.nv = {Nv(16, 16, 16)};
+  device.khr = {Khr(16, 16, 16)};
+  GetParam().change(device);
+  const MatrixUnits units = Examined(device);
+  ExpectLack(units.nv_lacks, GetParam().nv);
+  ExpectLack(units.khr_lacks, GetParam().khr);
 }
 
-TEST(MatrixFeatures, EnablesTheOneFormThatIsUsed) {
-  std::vector<const char*> none, nv, khr;
-  EXPECT_TRUE(ChainOf(MatrixForm::kNone, none).empty());
-  EXPECT_TRUE(none.empty());
-  EXPECT_EQ(ChainOf(MatrixForm::kNv, nv),
-            (std::vector{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV}));
-  EXPECT_THAT(nv, ::testing::ElementsAre(::testing::StrEq("VK_NV_cooperative_matrix")));
-  EXPECT_EQ(ChainOf(MatrixForm::kKhr, khr),
-            (std::vector{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
-                         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR}));
-  EXPECT_THAT(khr, ::testing::ElementsAre(::testing::StrEq("VK_KHR_cooperative_matrix"),
-                                          ::testing::StrEq("VK_EXT_subgroup_size_control")));
+std::string NameOfLack(const ::testing::TestParamInfo<Lacking>& test) { return test.param.name; }
+INSTANTIATE_TEST_SUITE_P(Products, LackingDevice, ::testing::ValuesIn(OtherProducts()), NameOfLack);
+INSTANTIATE_TEST_SUITE_P(Subgroups, LackingDevice, ::testing::ValuesIn(OtherSubgroups()),
+                         NameOfLack);
+INSTANTIATE_TEST_SUITE_P(Extensions, LackingDevice, ::testing::ValuesIn(OtherExtensions()),
+                         NameOfLack);
+INSTANTIATE_TEST_SUITE_P(Facts, LackingDevice, ::testing::ValuesIn(OtherFacts()), NameOfLack);
+
+TEST(ExamineMatrixUnits, NamesEachShapeOfOthersOnce) {
+  Device device = WithBoth();
+  device.khr = {Khr(8, 8, 16), Khr(8, 8, 16), Khr(16, 16, 8), Khr(16, 8, 16), Khr(8, 16, 16)};
+  EXPECT_EQ(Examined(device).khr_lacks,
+            "it multiplies 8 x 8 x 16, 16 x 16 x 8, 16 x 8 x 16, 8 x 16 x 16; needed is "
+            "16 x 16 x 16, f16 into f32, by a subgroup");
+}
+
+// The structures of features that a device is created with.
+struct Enabled {
+  std::vector<const char*> extensions = {"VK_EXT_memory_budget"};
+  VkPhysicalDeviceVulkan12Features features12{};
+  std::vector<VkStructureType> chain;
+};
+
+// In front of another structure. All that is found in it but that one has only the features that
+// shaders use.
+Enabled EnabledFor(MatrixExtension extension) {
+  Enabled enabled;
+  VkPhysicalDeviceShaderIntegerDotProductFeatures before{};
+  before.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+  enabled.features12.pNext = &before;
+  const MatrixFeatures features(extension, enabled.features12, enabled.extensions);
+  Visit(enabled.features12.pNext, [&](VkBaseOutStructure* at) {
+    enabled.chain.push_back(at->sType);
+    if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV) {
+      const auto& nv = *reinterpret_cast<VkPhysicalDeviceCooperativeMatrixFeaturesNV*>(at);
+      EXPECT_EQ(nv.cooperativeMatrix, VK_TRUE);
+      EXPECT_EQ(nv.cooperativeMatrixRobustBufferAccess, VK_FALSE);
+    } else if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR) {
+      const auto& khr = *reinterpret_cast<VkPhysicalDeviceCooperativeMatrixFeaturesKHR*>(at);
+      EXPECT_EQ(khr.cooperativeMatrix, VK_TRUE);
+      EXPECT_EQ(khr.cooperativeMatrixRobustBufferAccess, VK_FALSE);
+    } else if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT) {
+      const auto& sizes = *reinterpret_cast<VkPhysicalDeviceSubgroupSizeControlFeaturesEXT*>(at);
+      EXPECT_EQ(sizes.subgroupSizeControl, VK_TRUE);
+      EXPECT_EQ(sizes.computeFullSubgroups, VK_TRUE);
+    }
+  });
+  enabled.features12.pNext = nullptr;
+  return enabled;
+}
+
+TEST(MatrixFeatures, EnablesTheExtensionInUse) {
+  constexpr auto kBefore = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+  const Enabled none = EnabledFor(MatrixExtension::kNone);
+  EXPECT_EQ(none.features12.shaderFloat16, VK_FALSE);
+  EXPECT_THAT(none.chain, ElementsAre(kBefore));
+  EXPECT_THAT(none.extensions, ElementsAre(StrEq("VK_EXT_memory_budget")));
+  const Enabled nv = EnabledFor(MatrixExtension::kNv);
+  EXPECT_EQ(nv.features12.shaderFloat16, VK_TRUE);
+  EXPECT_THAT(
+      nv.chain,
+      ElementsAre(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, kBefore));
+  EXPECT_THAT(nv.extensions,
+              ElementsAre(StrEq("VK_EXT_memory_budget"), StrEq("VK_NV_cooperative_matrix")));
+  const Enabled khr = EnabledFor(MatrixExtension::kKhr);
+  EXPECT_EQ(khr.features12.shaderFloat16, VK_TRUE);
+  EXPECT_THAT(
+      khr.chain,
+      ElementsAre(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT,
+                  VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, kBefore));
+  EXPECT_THAT(khr.extensions,
+              ElementsAre(StrEq("VK_EXT_memory_budget"), StrEq("VK_KHR_cooperative_matrix"),
+                          StrEq("VK_EXT_subgroup_size_control")));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ void Pipelines::SaveCache() noexcept {
 }
 
 VkPipeline Pipelines::Make(const Spirv& code, std::string_view name) const {
-  const bool may_need_khr = gpu_.capabilities().matrix_form == MatrixForm::kKhr;
+  const bool may_need_khr = gpu_.matrix_extension() == MatrixExtension::kKhr;
   const std::optional<Spirv> khr = may_need_khr ? WithKhr(code, name) : std::nullopt;
   const Spirv& used = khr ? *khr : code;
   VkShaderModuleCreateInfo module{};
@@ -114,7 +114,7 @@ VkPipeline Pipelines::Make(const Spirv& code, std::string_view name) const {
   module.pCode = used.data();
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT subgroups{
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT, nullptr,
-      kMatrixSubgroup};
+      gpu::kMatrixSubgroup};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
