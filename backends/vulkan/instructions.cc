@@ -3,8 +3,9 @@
 #include <rullama/sdk/backend.h>
 
 #include <memory>
-#include <string>
 #include <utility>
+
+#include "backends/vulkan/spirv_target.h"
 
 namespace rullama::vulkan {
 namespace {
@@ -42,6 +43,8 @@ std::vector<Instruction> Parse(const Spirv& code) {
   if (result != SPV_SUCCESS) throw sdk::Error(RL_INTERNAL, "a shader is not SPIR-V" + why);
   return instructions;
 }
+
+std::string NameOf(spv::Op op) { return std::string("Op") + spvOpcodeString(op); }
 
 void SetOp(spv::Op op, Spirv& words) {
   words[0] = static_cast<uint32_t>(words.size() << spv::WordCountShift) | static_cast<uint32_t>(op);

@@ -3,19 +3,17 @@
 // Thread safety: all functions are pure.
 #pragma once
 
-#include <spirv-tools/libspirv.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <spirv/unified1/spirv.hpp>
+#include <string>
 #include <vector>
 
 namespace rullama::vulkan {
 
 using Spirv = std::vector<uint32_t>;
 
-inline constexpr spv_target_env kTarget = SPV_ENV_VULKAN_1_2;  // what shaders are compiled for
 inline constexpr size_t kHeaderWords = 5;  // of a module, in front of its first instruction
 inline constexpr size_t kBoundAt = 3;      // the header's word that all ids are below
 
@@ -29,6 +27,9 @@ struct Instruction {
 
 // Throws sdk::Error(RL_INTERNAL) if the code is not SPIR-V.
 std::vector<Instruction> Parse(const Spirv& code);
+
+// Such as "OpLoad".
+std::string NameOf(spv::Op op);
 
 // The words of an instruction.
 Spirv Words(spv::Op op, std::initializer_list<uint32_t> operands);

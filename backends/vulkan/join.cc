@@ -15,6 +15,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backends/vulkan/spirv_target.h"
+
 namespace rullama::vulkan {
 namespace {
 

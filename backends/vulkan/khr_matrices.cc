@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "backends/gpu/tuning.h"
 #include "backends/vulkan/matrix_uses.h"
 
 namespace rullama::vulkan {
@@ -22,7 +24,8 @@ constexpr std::string_view kKhrExtension = "SPV_KHR_cooperative_matrix";
 
 using Uses = std::vector<MatrixUse>;  // of the types of matrices within a type
 
-// The words of a type that are types of its parts begin here.
+// The words of a type that are types of its parts begin here; the last one of an array is its
+// length, which is no type.
 size_t PartsOf(const Instruction& type) {
   if (type.op == spv::OpTypePointer) return 3;
   return type.op == spv::OpTypeCooperativeMatrixNV ? type.words.size() : 2;
@@ -31,6 +34,13 @@ size_t PartsOf(const Instruction& type) {
 // Whether an instruction stands in the first block of a function in front of all others.
 bool BeginsFunctions(spv::Op op) {
   return op == spv::OpVariable || op == spv::OpLine || op == spv::OpNoLine;
+}
+
+[[noreturn]] void FailOnType(const Instruction& type, MatrixUse use) {
+  const std::string side = std::to_string(gpu::kMatrixSide);
+  FailOnMatrices("matrices of type %" + std::to_string(type.result) + " are " + NameOf(use) +
+                 "; devices are only asked for A and B in f16 and accumulators in f32, of " + side +
+                 " x " + side + " numbers in a subgroup");
 }
 
 class Writer {
@@ -184,6 +194,7 @@ void Writer::WriteTypes(const Instruction& instruction) {
       words[i] = TypeOfPart(words[i], instruction.result, uses);
     }
     if (is_matrix) {
+      if (!uses_.Allows(instruction.result, uses.front())) FailOnType(instruction, uses.front());
       words.push_back(constants_ + static_cast<uint32_t>(uses.front()));
       SetOp(khr::kOpTypeMatrix, words);
     }
@@ -267,11 +278,12 @@ void Writer::WriteGlobal(const Instruction& instruction) {
     default:
       break;
   }
-  if (!uses_.Within(instruction.result).empty()) return WriteTypes(instruction);
   if (IsLength(instruction.result)) return;
   if (HasLength(instruction)) {
-    FailOnMatrices("a constant is made of the number of elements of a matrix");
+    FailOnMatrices(
+        "an array or constant needs the number of elements, which is no constant in KHR");
   }
+  if (!uses_.Within(instruction.result).empty()) return WriteTypes(instruction);
   WriteOne(instruction);
 }
 
@@ -343,12 +355,12 @@ Spirv Writer::Write() {
 }  // namespace
 
 std::optional<Spirv> WithKhrMatrices(const Spirv& code) {
+  // The first instructions are capabilities, of two words each.
+  const uint32_t capability = Words(spv::OpCapability, {0}).front();
   bool has_matrices = false, has_memory_model = false;
-  for (const Instruction& instruction : Parse(code)) {
-    if (instruction.op != spv::OpCapability) break;
-    const uint32_t capability = instruction.words[1];
-    has_matrices = has_matrices || capability == spv::CapabilityCooperativeMatrixNV;
-    has_memory_model = has_memory_model || capability == spv::CapabilityVulkanMemoryModel;
+  for (size_t at = kHeaderWords; at + 1 < code.size() && code[at] == capability; at += 2) {
+    has_matrices = has_matrices || code[at + 1] == spv::CapabilityCooperativeMatrixNV;
+    has_memory_model = has_memory_model || code[at + 1] == spv::CapabilityVulkanMemoryModel;
   }
   if (!has_matrices) return std::nullopt;
   if (!has_memory_model) FailOnMatrices("it has not the memory model of Vulkan, which KHR needs");

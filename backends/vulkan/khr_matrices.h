@@ -1,8 +1,9 @@
-// Shaders for devices whose matrix units are reached through VK_KHR_cooperative_matrix alone.
+// Shaders for VK_KHR_cooperative_matrix.
 //
 // The shaders are written for VK_NV_cooperative_matrix, which the shader compilers of older
-// distributions know. Both extensions have the same instructions and measure strides in elements of
-// the type that a pointer points to. But a type of KHR also says which operand of a product its
+// distributions know. Each instruction of NV has one of KHR with the same meaning; the number of
+// elements is no constant in KHR. Strides of both are in elements of the type that a pointer points
+// to. But a type of KHR also says which operand of a product its
 // matrices are: A, B, or an accumulator (C and the result). What is rewritten follows the texts of
 // SPV_NV_cooperative_matrix and SPV_KHR_cooperative_matrix in the SPIR-V registry.
 //
@@ -31,10 +32,11 @@ inline constexpr auto kOpLength = static_cast<spv::Op>(4460);
 // (matrix_uses.h). Matrices of one type whose elements are used singly have to be the same operand,
 // because the order of elements depends on it: in NV on the type alone.
 //
-// Throws sdk::Error(RL_INTERNAL) for code that is not SPIR-V, a matrix that would be two different
-// operands or may be either, and whatever else has no counterpart: another memory model than
-// Vulkan's, elements that are no floats, a layout that is no constant, a constant made of the
-// number of elements other than by arithmetic, an unknown instruction with matrices.
+// Throws sdk::Error(RL_INTERNAL) for matrices in code that is not SPIR-V, a matrix that would be
+// two different operands or may be either, one of a type that devices are not asked for
+// (MatrixUses::Allows), and whatever else has no counterpart: another memory model than Vulkan's, a
+// layout that is no constant, a constant made of the number of elements other than by arithmetic,
+// an instruction with matrices that is not listed in matrix_uses.cc.
 std::optional<Spirv> WithKhrMatrices(const Spirv& code);
 
 }  // namespace rullama::vulkan

@@ -1,257 +1,25 @@
+// Small modules for VK_KHR_cooperative_matrix.
 #include "backends/vulkan/khr_matrices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rullama/sdk/backend.h>
 
-#include <algorithm>
-#include <map>
-#include <set>
-#include <span>
 #include <spirv-tools/libspirv.hpp>
 #include <string>
 #include <vector>
 
-#include "backends/gpu/kernels.h"
-#include "backends/vulkan/join.h"
-
-// Written at build time: the code of each shader.
-#include "spirv.h"
+#include "backends/vulkan/khr_checks.h"
+#include "backends/vulkan/spirv_target.h"
 
 namespace rullama::vulkan {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-namespace kernels = gpu::kernels;
-
-constexpr uint32_t kA = 0, kB = 1, kAccumulator = 2;  // what a type says its matrices are
-
-// ---- the shaders of this plugin -----------------------------------------------------------------
-
-struct Shader {
-  std::string name;
-  std::span<const uint32_t> code;
-  std::vector<uint32_t> constants;
-};
-void PrintTo(const Shader& shader, std::ostream* out) { *out << shader.name; }
-
-// Both forms that a dispatch may have.
-template <typename Kernel>
-void Add(std::vector<Shader>& to, const std::string& name, std::span<const uint32_t> plain,
-         std::span<const uint32_t> subgroups, const Kernel& kernel) {
-  to.push_back({name + "Plain", plain, ConstantsOf(kernel)});
-  to.push_back({name + "Subgroups", subgroups, ConstantsOf(kernel)});
-}
-
-void AddProducts(std::vector<Shader>& all) {
-  kernels::MatMulCoop product{.threads = 128,
-                              .type = RL_DTYPE_Q4_K,
-                              .glu = 0,
-                              .mode = gpu::ProductMode::kDense,
-                              .tile = 64,
-                              .columns = 64,
-                              .subgroup_rows = 32,
-                              .subgroup_columns = 32,
-                              .parts = 1};
-  Add(all, "Product", kMatMulCoopPlain, kMatMulCoopSubgroups, product);
-  product.glu = 1;
-  product.mode = gpu::ProductMode::kPairs;
-  product.parts = 2;
-  Add(all, "GatedProductOfExperts", kMatMulCoopPlain, kMatMulCoopSubgroups, product);
-  Add(all, "StoredProduct", kMatMulStoredCoopPlain, kMatMulStoredCoopSubgroups,
-      kernels::MatMulStoredCoop{.threads = 256, .type = RL_DTYPE_Q6_K});
-}
-
-void AddAttention(std::vector<Shader>& all) {
-  kernels::AttentionCoop attention{.threads = 256,
-                                   .heads = 8,
-                                   .kv_heads = 2,
-                                   .group = 4,
-                                   .queries = 32,
-                                   .dim = 256,
-                                   .slots = 2,
-                                   .capacity = 512,
-                                   .window = 0,
-                                   .canvas = 0,
-                                   .scale = 1.0F,
-                                   .max_fresh = 64,
-                                   .parts = 1,
-                                   .stats = 0};
-  Add(all, "Attention", kAttentionCoopPlain, kAttentionCoopSubgroups, attention);
-  attention.parts = 2;
-  Add(all, "AttentionInParts", kAttentionCoopPlain, kAttentionCoopSubgroups, attention);
-  attention.stats = 1;
-  Add(all, "AttentionStats", kAttentionCoopPlain, kAttentionCoopSubgroups, attention);
-  kernels::AttentionFreshCoop fresh{
-      .threads = 128, .heads = 8, .kv_heads = 8, .dim = 72, .slots = 1, .scale = 1.0F, .parts = 1};
-  Add(all, "FreshAttention", kAttentionFreshCoopPlain, kAttentionFreshCoopSubgroups, fresh);
-  fresh.parts = 2;
-  Add(all, "FreshAttentionInParts", kAttentionFreshCoopPlain, kAttentionFreshCoopSubgroups, fresh);
-}
-
-std::vector<Shader> Shaders() {
-  std::vector<Shader> all;
-  AddProducts(all);
-  AddAttention(all);
-  return all;
-}
-
-// ---- code of KHR --------------------------------------------------------------------------------
-
-// SPIRV-Tools of older distributions do not know KHR's instructions, but others of the same form.
-std::vector<Instruction> Read(Spirv code) {
-  const std::map<spv::Op, spv::Op> alike = {{khr::kOpTypeMatrix, spv::OpTypeStruct},
-                                            {khr::kOpLoad, spv::OpCooperativeMatrixLoadNV},
-                                            {khr::kOpStore, spv::OpCooperativeMatrixStoreNV},
-                                            {khr::kOpMulAdd, spv::OpCooperativeMatrixMulAddNV},
-                                            {khr::kOpLength, spv::OpCooperativeMatrixLengthNV}};
-  std::vector<spv::Op> ops;
-  for (size_t at = kHeaderWords; at < code.size(); at += code[at] >> spv::WordCountShift) {
-    const auto op = static_cast<spv::Op>(code[at] & spv::OpCodeMask);
-    ops.push_back(op);
-    const auto found = alike.find(op);
-    if (found != alike.end()) code[at] = (code[at] & ~spv::OpCodeMask) | found->second;
-    const bool is_capability = op == spv::OpCapability && code[at + 1] == khr::kCapability;
-    if (is_capability) code[at + 1] = spv::CapabilityCooperativeMatrixNV;
-  }
-  std::vector<Instruction> instructions = Parse(code);
-  EXPECT_EQ(instructions.size(), ops.size());
-  for (size_t i = 0; i < ops.size(); ++i) instructions[i].op = ops[i];
-  return instructions;
-}
-
-std::vector<Instruction> All(const std::vector<Instruction>& code, spv::Op op) {
-  std::vector<Instruction> found;
-  std::ranges::copy_if(code, std::back_inserter(found),
-                       [&](const Instruction& instruction) { return instruction.op == op; });
-  return found;
-}
-
-// The value of each constant of 32 bits.
-std::map<uint32_t, uint32_t> ConstantsIn(const std::vector<Instruction>& code) {
-  std::map<uint32_t, uint32_t> values;
-  for (const Instruction& i : All(code, spv::OpConstant)) values[i.result] = i.words[3];
-  return values;
-}
-
-// By matrix type: what it says its matrices are.
-std::map<uint32_t, uint32_t> MatrixTypesIn(const std::vector<Instruction>& code) {
-  std::map<uint32_t, uint32_t> uses;
-  const auto constants = ConstantsIn(code);
-  for (const Instruction& type : All(code, khr::kOpTypeMatrix)) {
-    EXPECT_EQ(type.words.size(), 7U);
-    uses[type.result] = constants.at(type.words[6]);
-  }
-  return uses;
-}
-
-// Ids that are used in front of their declaration, other than those that may be: of functions,
-// blocks and values of OpPhi.
-std::set<uint32_t> UsedTooSoon(const std::vector<Instruction>& code) {
-  std::set<uint32_t> known, later, early;
-  for (const Instruction& i : code) {
-    if (i.op == spv::OpFunction || i.op == spv::OpLabel) later.insert(i.result);
-  }
-  for (const Instruction& i : code) {
-    const bool names = i.op == spv::OpName || i.op == spv::OpMemberName ||
-                       i.op == spv::OpDecorate || i.op == spv::OpMemberDecorate ||
-                       i.op == spv::OpEntryPoint || i.op == spv::OpTypeForwardPointer ||
-                       i.op == spv::OpPhi;
-    for (const uint16_t at : i.ids) {
-      const uint32_t id = i.words[at];
-      if (!names && id != i.result && !known.contains(id) && !later.contains(id)) early.insert(id);
-    }
-    EXPECT_TRUE(i.result == 0 || known.insert(i.result).second) << i.result;
-    if (i.op == spv::OpTypeForwardPointer) later.insert(i.words[1]);
-  }
-  return early;
-}
-
-uint32_t TypeOf(const std::vector<Instruction>& code, uint32_t id) {
-  for (const Instruction& i : code) {
-    if (i.result == id) return i.type;
-  }
-  return 0;
-}
-
-// All products take A, B and an accumulator and give an accumulator. Returns how many there are.
-size_t CheckProducts(const std::vector<Instruction>& code) {
-  const auto uses = MatrixTypesIn(code);
-  const std::vector<Instruction> products = All(code, khr::kOpMulAdd);
-  for (const Instruction& product : products) {
-    const auto use_of = [&](size_t at) { return uses.at(TypeOf(code, product.words[at])); };
-    EXPECT_EQ(uses.at(product.type), kAccumulator);
-    EXPECT_EQ(use_of(3), kA);
-    EXPECT_EQ(use_of(4), kB);
-    EXPECT_EQ(use_of(5), kAccumulator);
-  }
-  return products.size();
-}
-
-// Layouts of loads and stores are constants: by rows or by columns.
-void CheckLayouts(const std::vector<Instruction>& code) {
-  const auto constants = ConstantsIn(code);
-  for (const Instruction& i : code) {
-    if (i.op != khr::kOpLoad && i.op != khr::kOpStore) continue;
-    EXPECT_LE(constants.at(i.words[i.op == khr::kOpLoad ? 4 : 3]), 1U);
-  }
-}
-
-size_t CapabilitiesOf(const Spirv& code, spv::Capability capability) {
-  size_t count = 0;
-  for (size_t at = kHeaderWords; at < code.size(); at += code[at] >> spv::WordCountShift) {
-    const bool is_capability = (code[at] & spv::OpCodeMask) == spv::OpCapability;
-    if (is_capability && code[at + 1] == static_cast<uint32_t>(capability)) ++count;
-  }
-  return count;
-}
-
-void CheckNoNv(const Spirv& binary, const std::vector<Instruction>& code) {
-  for (const spv::Op op : {spv::OpTypeCooperativeMatrixNV, spv::OpCooperativeMatrixLoadNV,
-                           spv::OpCooperativeMatrixStoreNV, spv::OpCooperativeMatrixMulAddNV,
-                           spv::OpCooperativeMatrixLengthNV}) {
-    EXPECT_TRUE(All(code, op).empty()) << op;
-  }
-  for (const Instruction& i : All(code, spv::OpSpecConstantOp)) {
-    EXPECT_NE(i.words[3], static_cast<uint32_t>(spv::OpCooperativeMatrixLengthNV));
-  }
-  EXPECT_EQ(CapabilitiesOf(binary, spv::CapabilityCooperativeMatrixNV), 0U);
-  EXPECT_EQ(CapabilitiesOf(binary, khr::kCapability), 1U);
-  std::multiset<std::string> extensions;
-  for (const Instruction& i : All(code, spv::OpExtension)) {
-    extensions.insert(reinterpret_cast<const char*>(&i.words[1]));
-  }
-  EXPECT_EQ(extensions.count("SPV_NV_cooperative_matrix"), 0U);
-  EXPECT_EQ(extensions.count("SPV_KHR_cooperative_matrix"), 1U);
-}
-
-class ShaderOfKhr : public ::testing::TestWithParam<Shader> {};
-
-TEST_P(ShaderOfKhr, HasTheSameProductsWithAUseForEachMatrix) {
-  const Spirv nv = WithConstants(GetParam().code, GetParam().constants);
-  const std::optional<Spirv> khr = WithKhrMatrices(nv);
-  ASSERT_TRUE(khr.has_value());
-  const std::vector<Instruction> before = Parse(nv), after = Read(*khr);
-  CheckNoNv(*khr, after);
-  CheckLayouts(after);
-  EXPECT_EQ(UsedTooSoon(after), std::set<uint32_t>());
-  EXPECT_EQ(CheckProducts(after), All(before, spv::OpCooperativeMatrixMulAddNV).size());
-  EXPECT_EQ(All(after, khr::kOpLoad).size(), All(before, spv::OpCooperativeMatrixLoadNV).size());
-  EXPECT_EQ(All(after, khr::kOpStore).size(), All(before, spv::OpCooperativeMatrixStoreNV).size());
-  EXPECT_GT((*khr)[kBoundAt], nv[kBoundAt]);
-  for (const Instruction& i : after) EXPECT_LT(i.result, (*khr)[kBoundAt]);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ShaderOfKhr, ::testing::ValuesIn(Shaders()),
-                         [](const auto& test) { return test.param.name; });
-
-TEST(WithKhrMatrices, LeavesShadersWithoutMatrices) {
-  const uint32_t threads = 64;
-  EXPECT_FALSE(WithKhrMatrices(WithConstants(kScanPlain, {&threads, 1})).has_value());
-}
-
-// ---- small modules ------------------------------------------------------------------------------
+using enum MatrixUse;
 
 constexpr const char* kBegin = R"(
 OpCapability Shader
@@ -332,11 +100,8 @@ std::vector<Instruction> Rewritten(const Spirv& code) {
     ADD_FAILURE() << "no matrices";
     return {};
   }
-  std::vector<Instruction> instructions = Read(*khr);
-  CheckNoNv(*khr, instructions);
-  EXPECT_EQ(UsedTooSoon(instructions), std::set<uint32_t>());
-  CheckProducts(instructions);
-  return instructions;
+  CheckKhr(code, *khr);
+  return ReadKhr(*khr);
 }
 
 std::string FailureOf(const Spirv& code) {
@@ -373,7 +138,7 @@ TEST(WithKhrMatrices, MakesATypeForEachUse) {
   const auto code = Rewritten(Main(std::string(kLoads) + R"(
     %p = OpCooperativeMatrixMulAddNV %sums %m %n %zero
   )"));
-  std::vector<uint32_t> uses;
+  std::vector<MatrixUse> uses;
   for (const auto& [type, use] : MatrixTypesIn(code)) uses.push_back(use);
   EXPECT_THAT(uses, UnorderedElementsAre(kA, kB, kAccumulator));
 }
@@ -391,10 +156,61 @@ TEST(WithKhrMatrices, FollowsArraysAndVariables) {
     %p = OpCooperativeMatrixMulAddNV %sums %a %copy %zero
     OpStore %many %p
   )"));
+  EXPECT_THAT(UsesOfLoads(code), ElementsAre(kA, kB));
+}
+
+TEST(WithKhrMatrices, FollowsStructs) {
+  const auto code = Rewritten(Assembled(std::string(kBegin) + R"(
+    %both = OpTypeStruct %factors %sums
+    %local_both = OpTypePointer Function %both
+    %local_sums = OpTypePointer Function %sums
+    %int_1 = OpConstant %int 1
+  )" + kMain + "%v = OpVariable %local_both Function\n" +
+                                        kLoads + R"(
+    %made = OpCompositeConstruct %both %m %zero
+    OpStore %v %made
+    %first = OpAccessChain %local %v %int_0
+    %a = OpLoad %factors %first
+    %second = OpAccessChain %local_sums %v %int_1
+    %c = OpLoad %sums %second
+    %p = OpCooperativeMatrixMulAddNV %sums %a %n %c
+    %changed = OpCompositeInsert %both %p %made 1
+    %sum = OpCompositeExtract %sums %changed 1
+    OpStore %many %sum
+  )" + kEnd));
+  EXPECT_THAT(UsesOfLoads(code), ElementsAre(kA, kB));
+}
+
+TEST(WithKhrMatrices, FollowsChoicesAndCopies) {
+  const auto code = Rewritten(Main(std::string("%v = OpVariable %local Function\n") +
+                                   "%w = OpVariable %local Function\n" + kLoads + R"(
+    OpStore %v %m
+    OpCopyMemory %w %v
+    %copied = OpLoad %factors %w
+    %o = OpCooperativeMatrixLoadNV %factors %at %uint_16 %false
+    %either = OpSelect %factors %true %n %o
+    %p = OpCooperativeMatrixMulAddNV %sums %either %copied %zero
+  )"));
+  EXPECT_THAT(UsesOfLoads(code), ElementsAre(kB, kA, kA));
+}
+
+TEST(WithKhrMatrices, FollowsValuesWithoutAnOrigin) {
+  const auto code =
+      Rewritten(Assembled(std::string(kBegin) + R"(
+    %empty = OpConstantNull %factors
+    %local_sums = OpTypePointer Function %sums
+  )" + kMain + "%v = OpVariable %local Function %empty\n" +
+                          "%w = OpVariable %local_sums Function %zero\n" + kLoads + R"(
+    %left = OpLoad %factors %v
+    %right = OpUndef %factors
+    %c = OpLoad %sums %w
+    %p = OpCooperativeMatrixMulAddNV %sums %left %right %c
+    %q = OpCooperativeMatrixMulAddNV %sums %n %m %p
+  )" + kEnd));
   const auto uses = MatrixTypesIn(code);
-  std::vector<uint32_t> loaded;
-  for (const Instruction& load : All(code, khr::kOpLoad)) loaded.push_back(uses.at(load.type));
-  EXPECT_EQ(loaded, (std::vector<uint32_t>{kA, kB}));
+  EXPECT_EQ(uses.at(All(code, spv::OpConstantNull).at(0).type), kA);
+  EXPECT_EQ(uses.at(All(code, spv::OpUndef).at(0).type), kB);
+  EXPECT_THAT(UsesOfLoads(code), ElementsAre(kB, kA));
 }
 
 // A function whose parameters have one type in NV and two in KHR, and what a call of it gives.
@@ -417,13 +233,10 @@ TEST(WithKhrMatrices, FollowsCallsAndBranches) {
     %either = OpPhi %factors %given %block %m %then
     OpCooperativeMatrixStoreNV %at %either %uint_16 %false
   )" + kEnd));
-  const auto uses = MatrixTypesIn(code);
-  std::vector<uint32_t> loaded;
-  for (const Instruction& load : All(code, khr::kOpLoad)) loaded.push_back(uses.at(load.type));
-  EXPECT_EQ(loaded, (std::vector<uint32_t>{kB, kA}));
+  EXPECT_THAT(UsesOfLoads(code), ElementsAre(kB, kA));
   const auto phis = All(code, spv::OpPhi);
   ASSERT_EQ(phis.size(), 1U);
-  EXPECT_EQ(uses.at(phis[0].type), kB);
+  EXPECT_EQ(MatrixTypesIn(code).at(phis[0].type), kB);
 }
 
 constexpr const char* kLengths = R"(
@@ -455,7 +268,7 @@ TEST(WithKhrMatrices, RefusesATruncatedModule) {
   code.resize(code.size() - 2);  // OpReturn and a word of the product
   EXPECT_THAT(FailureOf(code), HasSubstr("not SPIR-V"));
   code.resize(3);
-  EXPECT_THAT(FailureOf(code), HasSubstr("not SPIR-V"));
+  EXPECT_FALSE(WithKhrMatrices(code).has_value());  // no instruction says that it has matrices
 }
 
 TEST(WithKhrMatrices, RefusesAMatrixThatIsTwoOperands) {
@@ -471,13 +284,51 @@ TEST(WithKhrMatrices, RefusesAMatrixThatIsTwoOperands) {
               HasSubstr("is A and also B"));
 }
 
-TEST(WithKhrMatrices, RefusesAConversionToAnotherOperand) {
+// The result would be an accumulator in f16, A or B in f32.
+TEST(WithKhrMatrices, RefusesConversions) {
   EXPECT_THAT(FailureOf(Main(std::string(kLoads) + R"(
     %p = OpCooperativeMatrixMulAddNV %sums %m %n %zero
     %x = OpFConvert %factors %p
-    %q = OpCooperativeMatrixMulAddNV %sums %x %n %zero
+    OpCooperativeMatrixStoreNV %at %x %uint_16 %false
   )")),
-              HasSubstr("and also A"));
+              HasSubstr("OpFConvert of"));
+  EXPECT_THAT(FailureOf(Main(std::string(kLoads) + R"(
+    %p = OpCooperativeMatrixMulAddNV %sums %m %n %zero
+    %o = OpCooperativeMatrixLoadNV %factors %at %uint_16 %false
+    %x = OpFConvert %sums %o
+    OpCooperativeMatrixStoreNV %at %x %uint_16 %false
+  )")),
+              HasSubstr("which has matrices, is not supported"));
+}
+
+// Devices are asked for products of 16 x 16 x 16 numbers of f16 into f32 by a subgroup.
+TEST(WithKhrMatrices, RefusesTypesThatDevicesNeedNotHave) {
+  constexpr const char* kNotAskedFor = "devices are only asked for";
+  const std::string constants =
+      "%uint_2 = OpConstant %uint 2\n%uint_8 = OpConstant %uint 8\n"
+      "%some = OpSpecConstant %uint 16\n";
+  for (const std::string shape : {"%uint_2 %uint_16 %uint_16", "%uint_3 %uint_8 %uint_16",
+                                  "%uint_3 %uint_16 %uint_8", "%uint_3 %uint_16 %some"}) {
+    EXPECT_THAT(FailureOf(Assembled(std::string(kBegin) + constants +
+                                    "%other = OpTypeCooperativeMatrixNV %half " + shape + kMain +
+                                    kLoads + R"(
+      %o = OpCooperativeMatrixLoadNV %other %at %uint_16 %false
+      %p = OpCooperativeMatrixMulAddNV %sums %o %n %zero
+    )" + kEnd)),
+                HasSubstr(kNotAskedFor))
+        << shape;
+  }
+  EXPECT_THAT(FailureOf(Main(std::string(kLoads) + R"(
+    %o = OpCooperativeMatrixLoadNV %sums %at %uint_16 %false
+    %p = OpCooperativeMatrixMulAddNV %sums %m %o %zero
+  )")),
+              HasSubstr(kNotAskedFor));
+  EXPECT_THAT(FailureOf(Main(std::string(kLoads) + R"(
+    %o = OpUndef %factors
+    %p = OpCooperativeMatrixMulAddNV %factors %m %n %o
+    %q = OpCooperativeMatrixMulAddNV %sums %m %n %zero
+  )")),
+              HasSubstr(kNotAskedFor));
 }
 
 TEST(WithKhrMatrices, RefusesElementsWhoseOrderIsUnknown) {
@@ -486,7 +337,7 @@ TEST(WithKhrMatrices, RefusesElementsWhoseOrderIsUnknown) {
     %element = OpAccessChain %local_half %v %int_0
     OpStore %element %half_0
   )")),
-              HasSubstr("may be of A, B or an accumulator"));
+              HasSubstr("others of its type are different operands"));
   EXPECT_THAT(FailureOf(Main(std::string(kLoads) + R"(
     %p = OpCooperativeMatrixMulAddNV %sums %m %n %zero
     %from = OpCompositeExtract %half %m 0
@@ -496,7 +347,7 @@ TEST(WithKhrMatrices, RefusesElementsWhoseOrderIsUnknown) {
 }
 
 TEST(WithKhrMatrices, RefusesMatricesOfNoProduct) {
-  EXPECT_THAT(FailureOf(Main(kLoads)), HasSubstr("in none either"));
+  EXPECT_THAT(FailureOf(Main(kLoads)), HasSubstr("nor any other of its type"));
 }
 
 TEST(WithKhrMatrices, RefusesALayoutThatIsNoConstant) {
@@ -517,7 +368,12 @@ TEST(WithKhrMatrices, RefusesInstructionsItDoesNotKnow) {
     %p = OpCooperativeMatrixMulAddNV %sums %m %n %zero
     %x = OpFMod %factors %m %m
   )")),
-              HasSubstr("not known"));
+              HasSubstr("OpFMod of %"));
+  EXPECT_THAT(
+      FailureOf(Assembled(std::string(kBegin) +
+                          "%part = OpSpecConstantOp %half CompositeExtract %zero 0\n" + kMain +
+                          kLoads + "%p = OpCooperativeMatrixMulAddNV %sums %m %n %zero\n" + kEnd)),
+      HasSubstr("OpSpecConstantOp of %"));
 }
 
 TEST(WithKhrMatrices, RefusesAnotherMemoryModel) {
@@ -531,13 +387,37 @@ TEST(WithKhrMatrices, RefusesAnotherMemoryModel) {
   EXPECT_THAT(FailureOf(code), HasSubstr("memory model"));
 }
 
-TEST(WithKhrMatrices, RefusesConstantsMadeOfLengths) {
-  EXPECT_THAT(FailureOf(Assembled(std::string(kBegin) + kLengths + R"(
-    %pair = OpTypeVector %int 2
-    %both = OpConstantComposite %pair %signed_length %int_0
-  )" + kMain + kLoads + "%p = OpCooperativeMatrixMulAddNV %sums %m %n %zero\n" +
-                                  kEnd)),
-              HasSubstr("a constant is made of"));
+TEST(WithKhrMatrices, RefusesCallsWithoutAllArguments) {
+  EXPECT_THAT(FailureOf(Assembled(std::string(kBegin) + R"(
+    %choose = OpFunction %factors None %take
+    %left = OpFunctionParameter %factors
+    %right = OpFunctionParameter %factors
+    %inside = OpLabel
+    OpReturnValue %left
+    OpFunctionEnd
+  )" + kMain + kLoads + R"(
+    %given = OpFunctionCall %factors %choose %m
+    %p = OpCooperativeMatrixMulAddNV %sums %m %n %zero
+  )" + kEnd)),
+              HasSubstr("not as many arguments as parameters"));
+}
+
+TEST(WithKhrMatrices, RefusesTypesAndConstantsMadeOfLengths) {
+  const std::string globals[] = {
+      "%pair = OpTypeVector %int 2\n%both = OpConstantComposite %pair %signed_length %int_0\n",
+      "%floats = OpTypeArray %float %length\n",
+      "%matrices = OpTypeArray %factors %length\n",
+  };
+  for (const std::string& global : globals) {
+    EXPECT_THAT(FailureOf(Assembled(std::string(kBegin) + kLengths + global + kMain + kLoads +
+                                    "%p = OpCooperativeMatrixMulAddNV %sums %m %n %zero\n" + kEnd)),
+                HasSubstr("needs the number of elements, which is no constant in KHR"))
+        << global;
+  }
+}
+
+TEST(WithKhrMatrices, SaysHowToDoWithout) {
+  EXPECT_THAT(FailureOf(Main(kLoads)), EndsWith("; the option cooperative_matrix: off avoids it"));
 }
 
 }  // namespace

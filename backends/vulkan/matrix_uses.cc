@@ -3,18 +3,82 @@
 #include <rullama/sdk/backend.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
+
+#include "backends/gpu/tuning.h"
 
 namespace rullama::vulkan {
 namespace {
 
-constexpr std::array kUseNames = {"A", "B", "an accumulator"};
+constexpr uint32_t kHalfBits = 16, kFloatBits = 32;
+
+// Whether all operands of an instruction and its result that hold matrices of one type are the same
+// operand of products.
+bool IsOfOneOperand(spv::Op op) {
+  switch (op) {
+    case spv::OpVariable:
+    case spv::OpLoad:
+    case spv::OpStore:
+    case spv::OpCopyMemory:
+    case spv::OpCopyObject:
+    case spv::OpPhi:
+    case spv::OpSelect:
+    case spv::OpCompositeConstruct:
+    case spv::OpConstantComposite:
+    case spv::OpConstantNull:
+    case spv::OpUndef:
+    case spv::OpFunctionParameter:
+    case spv::OpCooperativeMatrixLoadNV:
+    case spv::OpCooperativeMatrixStoreNV:
+    case spv::OpFNegate:
+    case spv::OpFAdd:
+    case spv::OpFSub:
+    case spv::OpFMul:
+    case spv::OpFDiv:
+    case spv::OpMatrixTimesScalar:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether an instruction says something about values, or names types of matrices only.
+bool HasNoMatrix(const Instruction& instruction) {
+  switch (instruction.op) {
+    case spv::OpName:
+    case spv::OpMemberName:
+    case spv::OpEntryPoint:
+    case spv::OpTypeCooperativeMatrixNV:
+    case spv::OpTypePointer:
+    case spv::OpTypeArray:
+    case spv::OpTypeStruct:
+    case spv::OpTypeFunction:
+    case spv::OpCooperativeMatrixLengthNV:
+      return true;
+    case spv::OpSpecConstantOp:
+      return instruction.words[3] == spv::OpCooperativeMatrixLengthNV;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
+std::string NameOf(MatrixUse use) {
+  switch (use) {
+    case MatrixUse::kA:
+      return "A";
+    case MatrixUse::kB:
+      return "B";
+    case MatrixUse::kAccumulator:
+      break;
+  }
+  return "an accumulator";
+}
+
 void FailOnMatrices(const std::string& what) {
-  throw sdk::Error(RL_INTERNAL, "a shader for VK_KHR_cooperative_matrix: " + what);
+  throw sdk::Error(RL_INTERNAL, "a shader for VK_KHR_cooperative_matrix: " + what +
+                                    "; the option cooperative_matrix: off avoids it");
 }
 
 MatrixUses::MatrixUses(const std::vector<Instruction>& code) : code_(code) {
@@ -104,7 +168,7 @@ std::string MatrixUses::NameOf(uint32_t id) const {
 uint32_t MatrixUses::PlaceOf(uint32_t value, uint32_t matrix) {
   const auto next = static_cast<uint32_t>(places_.size());
   const auto [found, fresh] = place_of_.try_emplace({value, matrix}, next);
-  if (fresh) places_.push_back({next, kUnknown});
+  if (fresh) places_.push_back({next, std::nullopt});
   return found->second;
 }
 
@@ -115,20 +179,19 @@ uint32_t MatrixUses::Root(uint32_t place) {
   return place;
 }
 
-void MatrixUses::FailOnTwoUses(uint32_t value, int use, int other) const {
-  FailOnMatrices("matrix " + NameOf(value) + " is " + kUseNames[static_cast<size_t>(use)] +
-                 " and also " + kUseNames[static_cast<size_t>(other)] +
-                 " of products, expected is one of them");
+void MatrixUses::FailOnTwoUses(uint32_t value, MatrixUse use, MatrixUse other) const {
+  FailOnMatrices("matrix " + NameOf(value) + " is " + vulkan::NameOf(use) + " and also " +
+                 vulkan::NameOf(other) + " of products, expected is one of them");
 }
 
-void MatrixUses::Unite(uint32_t value, uint32_t matrix, uint32_t other, uint32_t other_matrix) {
-  const uint32_t a = Root(PlaceOf(value, matrix)), b = Root(PlaceOf(other, other_matrix));
+void MatrixUses::Unite(uint32_t value, uint32_t other, uint32_t matrix) {
+  const uint32_t a = Root(PlaceOf(value, matrix)), b = Root(PlaceOf(other, matrix));
   if (a == b) return;
-  const int use = places_[a].use, other_use = places_[b].use;
-  if (use != kUnknown && other_use != kUnknown && use != other_use) {
-    FailOnTwoUses(value != kElements ? value : other, use, other_use);
+  const std::optional<MatrixUse> use = places_[a].use, other_use = places_[b].use;
+  if (use && other_use && *use != *other_use) {
+    FailOnTwoUses(value != kElements ? value : other, *use, *other_use);
   }
-  places_[a].use = use != kUnknown ? use : other_use;
+  places_[a].use = use ? use : other_use;
   places_[b].parent = a;
 }
 
@@ -138,7 +201,7 @@ void MatrixUses::UniteAll(const Instruction& instruction) {
     const uint32_t id = instruction.words[at];
     for (const uint32_t matrix : WithinValue(id)) {
       const auto [found, fresh] = first.try_emplace(matrix, id);
-      if (!fresh) Unite(found->second, matrix, id, matrix);
+      if (!fresh) Unite(found->second, id, matrix);
     }
   }
 }
@@ -149,18 +212,27 @@ void MatrixUses::Pin(uint32_t value, MatrixUse use) {
     FailOnMatrices(NameOf(value) + " is an operand of a product, but no matrix");
   }
   Place& root = places_[Root(PlaceOf(value, type))];
-  const int wanted = static_cast<int>(use);
-  if (root.use != kUnknown && root.use != wanted) {
-    FailOnTwoUses(value, root.use, wanted);
-  }
-  root.use = wanted;
+  if (root.use && *root.use != use) FailOnTwoUses(value, *root.use, use);
+  root.use = use;
 }
 
 void MatrixUses::CollectKnown() {
   for (const auto& [key, place] : place_of_) {
-    const int use = places_[Root(place)].use;
-    if (use != kUnknown) known_[key.second].insert(use);
+    const std::optional<MatrixUse> use = places_[Root(place)].use;
+    if (use) known_[key.second].insert(*use);
   }
+}
+
+bool MatrixUses::Allows(uint32_t matrix, MatrixUse use) const {
+  const Spirv& words = Definition(matrix).words;  // from 2 on: elements, scope, rows, columns
+  const auto is = [&](uint32_t constant, uint32_t value) {
+    const Instruction& definition = Definition(constant);
+    return definition.op == spv::OpConstant && definition.words[3] == value;
+  };
+  const uint32_t bits = Definition(words[2]).words[2];
+  return bits == (use == MatrixUse::kAccumulator ? kFloatBits : kHalfBits) &&
+         is(words[3], spv::ScopeSubgroup) && is(words[4], gpu::kMatrixSide) &&
+         is(words[5], gpu::kMatrixSide);
 }
 
 bool MatrixUses::HasElements(uint32_t root) {
@@ -169,20 +241,20 @@ bool MatrixUses::HasElements(uint32_t root) {
   });
 }
 
+MatrixUse MatrixUses::Choose(uint32_t root, uint32_t value, uint32_t matrix) {
+  const std::set<MatrixUse>& known = known_[matrix];
+  if (known.size() == 1 || (!known.empty() && !HasElements(root))) return *known.begin();
+  const std::string name =
+      value == kElements ? "an element of type " + NameOf(matrix) : "matrix " + NameOf(value);
+  FailOnMatrices(name + " may be A, B or an accumulator: no product has it" +
+                 (known.empty() ? ", nor any other of its type"
+                                : ", and others of its type are different operands"));
+}
+
 MatrixUse MatrixUses::Of(uint32_t value, uint32_t matrix) {
   const uint32_t root = Root(PlaceOf(value, matrix));
-  if (places_[root].use == kUnknown) {
-    const std::set<int>& known = known_[matrix];
-    if (known.empty() || (known.size() > 1 && (value == kElements || HasElements(root)))) {
-      FailOnMatrices((value == kElements ? "an element of type " : "matrix ") +
-                     NameOf(value == kElements ? matrix : value) +
-                     " may be of A, B or an accumulator: no product has it, and others of its "
-                     "type are " +
-                     (known.empty() ? "in none either" : "different operands"));
-    }
-    places_[root].use = *known.begin();
-  }
-  return static_cast<MatrixUse>(places_[root].use);
+  if (!places_[root].use) places_[root].use = Choose(root, value, matrix);
+  return *places_[root].use;
 }
 
 // ---- instructions -------------------------------------------------------------------------------
@@ -195,41 +267,34 @@ void MatrixUses::FollowProduct(const Instruction& instruction) {
   Pin(words[5], MatrixUse::kAccumulator);
 }
 
-// `whole` and `part`: the words that are something with matrices and something within it. If the
-// part has none, it is an element.
+// `whole`: the word of the composite or pointer. `part`: that of what lies within it; without
+// matrices it is an element.
 void MatrixUses::FollowElements(const Instruction& instruction, size_t whole, size_t part) {
   UniteAll(instruction);
   if (!WithinValue(instruction.words[part]).empty()) return;
   const uint32_t value = instruction.words[whole];
-  for (const uint32_t matrix : WithinValue(value)) Unite(value, matrix, kElements, matrix);
+  for (const uint32_t matrix : WithinValue(value)) Unite(value, kElements, matrix);
 }
 
 void MatrixUses::FollowCall(const Instruction& instruction) {
   const Spirv& words = instruction.words;
   const auto unite = [&](uint32_t here, uint32_t there) {
-    for (const uint32_t matrix : WithinValue(here)) Unite(here, matrix, there, matrix);
+    for (const uint32_t matrix : WithinValue(here)) Unite(here, there, matrix);
   };
   unite(instruction.result, words[3]);
   const std::vector<uint32_t>& parameters = parameters_[words[3]];
-  if (parameters.size() + 4 != words.size()) FailOnMatrices("a call with missing arguments");
+  if (parameters.size() + 4 != words.size()) {
+    FailOnMatrices("a call of " + NameOf(words[3]) + " has not as many arguments as parameters");
+  }
   for (size_t i = 0; i < parameters.size(); ++i) unite(words[4 + i], parameters[i]);
 }
 
-// KHR converts elements only: the result is the same operand.
-void MatrixUses::FollowConversion(const Instruction& instruction) {
-  const uint32_t from = instruction.words[3];
-  const std::vector<uint32_t>&before = WithinValue(from), &after = WithinValue(instruction.result);
-  if (before.empty() && after.empty()) return;
-  if (before.size() != 1 || after.size() != 1) return RefuseUnknown(instruction);
-  Unite(instruction.result, after.front(), from, before.front());
-}
-
-void MatrixUses::RefuseUnknown(const Instruction& instruction) const {
+void MatrixUses::RefuseMatrices(const Instruction& instruction) const {
   for (const uint16_t at : instruction.ids) {
     const uint32_t id = instruction.words[at];
     if (Within(id).empty() && WithinValue(id).empty()) continue;
-    FailOnMatrices("instruction " + std::to_string(instruction.op) + " has " + NameOf(id) +
-                   ", which has matrices, and is not known");
+    FailOnMatrices(vulkan::NameOf(instruction.op) + " of " + NameOf(id) +
+                   ", which has matrices, is not supported");
   }
 }
 
@@ -247,52 +312,15 @@ void MatrixUses::Follow(const Instruction& instruction) {
     case spv::OpFunctionCall:
       return FollowCall(instruction);
     case spv::OpReturnValue:
-      for (const uint32_t m : WithinValue(words[1])) Unite(words[1], m, function_, m);
+      for (const uint32_t m : WithinValue(words[1])) Unite(words[1], function_, m);
       return;
-    case spv::OpFConvert:
-      return FollowConversion(instruction);
     case spv::OpFunction:
       function_ = instruction.result;
       return;
-    // Nothing else is the same operand as these, or their operands are.
-    case spv::OpVariable:
-    case spv::OpLoad:
-    case spv::OpStore:
-    case spv::OpCopyMemory:
-    case spv::OpCopyObject:
-    case spv::OpPhi:
-    case spv::OpSelect:
-    case spv::OpCompositeConstruct:
-    case spv::OpConstantComposite:
-    case spv::OpConstantNull:
-    case spv::OpUndef:
-    case spv::OpFunctionParameter:
-    case spv::OpCooperativeMatrixLoadNV:
-    case spv::OpCooperativeMatrixStoreNV:
-    case spv::OpFNegate:
-    case spv::OpFAdd:
-    case spv::OpFSub:
-    case spv::OpFMul:
-    case spv::OpFDiv:
-    case spv::OpMatrixTimesScalar:
-      return UniteAll(instruction);
-    // These say something about values, or name types only.
-    case spv::OpName:
-    case spv::OpMemberName:
-    case spv::OpEntryPoint:
-    case spv::OpTypeCooperativeMatrixNV:
-    case spv::OpTypePointer:
-    case spv::OpTypeArray:
-    case spv::OpTypeStruct:
-    case spv::OpTypeFunction:
-    case spv::OpCooperativeMatrixLengthNV:
-    case spv::OpSpecConstantOp:
-      return;
-    case spv::OpDecorate:  // of a value
-      if (Within(words[1]).empty()) return;
-      [[fallthrough]];
     default:
-      return RefuseUnknown(instruction);
+      if (instruction.op == spv::OpDecorate && Within(words[1]).empty()) return;  // of a value
+      if (IsOfOneOperand(instruction.op)) return UniteAll(instruction);
+      if (!HasNoMatrix(instruction)) RefuseMatrices(instruction);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -18,16 +19,20 @@ namespace rullama::vulkan {
 // An operand of a product, by its number in SPIR-V.
 enum class MatrixUse : uint32_t { kA = 0, kB = 1, kAccumulator = 2 };
 
+// "A", "B" or "an accumulator".
+std::string NameOf(MatrixUse use);
+
 // Throws sdk::Error(RL_INTERNAL): a shader's matrices cannot be those of KHR.
 [[noreturn]] void FailOnMatrices(const std::string& what);
 
 // Follows the matrices of SPV_NV_cooperative_matrix from the products through variables, copies,
 // calls, arrays and arithmetic. A value here has an id; values that hold matrices of several types
-// are several operands, one for each type.
+// are several operands, one for each type. Conversions between types are refused: in KHR the result
+// is the same operand, and devices need not have that of both types.
 class MatrixUses {
  public:
   // Throws sdk::Error(RL_INTERNAL) if a matrix is two operands, or an instruction that takes one is
-  // not known. `code` has to outlive this.
+  // not supported. `code` has to outlive this.
   explicit MatrixUses(const std::vector<Instruction>& code);
 
   // The types of matrices within a type, ascending.
@@ -40,33 +45,35 @@ class MatrixUses {
   // What the matrices of this type are whose elements are used singly, or, if there are none, all
   // of that type. Throws the same.
   MatrixUse OfElements(uint32_t matrix) { return Of(kElements, matrix); }
+  // Whether matrices of a type may be this operand: devices are asked for products of 16 x 16 x 16
+  // numbers of f16 into f32 by a subgroup alone (matrix_units.h).
+  [[nodiscard]] bool Allows(uint32_t matrix, MatrixUse use) const;
   [[nodiscard]] const Instruction& Definition(uint32_t id) const;
 
  private:
   static constexpr uint32_t kElements = 0;  // in place of a value
   struct Place {                            // in a forest of places that are the same operand
     uint32_t parent;
-    int use;  // of a root; kUnknown
+    std::optional<MatrixUse> use;  // of a root
   };
-  static constexpr int kUnknown = -1;
 
   void Declare(const Instruction& instruction);
   void DeclareType(const Instruction& instruction);
   void Follow(const Instruction& instruction);
   void FollowElements(const Instruction& instruction, size_t whole, size_t part);
   void FollowCall(const Instruction& instruction);
-  void FollowConversion(const Instruction& instruction);
   void FollowProduct(const Instruction& instruction);
-  void RefuseUnknown(const Instruction& instruction) const;
+  void RefuseMatrices(const Instruction& instruction) const;
   [[nodiscard]] const std::vector<uint32_t>& WithinValue(uint32_t id) const;
   [[nodiscard]] std::string NameOf(uint32_t id) const;
-  [[noreturn]] void FailOnTwoUses(uint32_t value, int use, int other) const;
+  [[noreturn]] void FailOnTwoUses(uint32_t value, MatrixUse use, MatrixUse other) const;
   uint32_t PlaceOf(uint32_t value, uint32_t matrix);
   uint32_t Root(uint32_t place);
-  void Unite(uint32_t value, uint32_t matrix, uint32_t other, uint32_t other_matrix);
+  void Unite(uint32_t value, uint32_t other, uint32_t matrix);
   void UniteAll(const Instruction& instruction);
   void CollectKnown();
   bool HasElements(uint32_t root);
+  MatrixUse Choose(uint32_t root, uint32_t value, uint32_t matrix);
   void Pin(uint32_t value, MatrixUse use);
 
   const std::vector<Instruction>& code_;
@@ -76,8 +83,8 @@ class MatrixUses {
   std::unordered_map<uint32_t, std::vector<uint32_t>> parameters_;  // by function
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> place_of_;      // by value and type of matrix
   std::vector<Place> places_;
-  std::unordered_map<uint32_t, std::set<int>> known_;  // by type of matrix: what products say
-  uint32_t function_ = 0;                              // the one that is looked at
+  std::unordered_map<uint32_t, std::set<MatrixUse>> known_;  // by type of matrix: what products say
+  uint32_t function_ = 0;                                    // the one that is looked at
 };
 
 }  // namespace rullama::vulkan
