@@ -71,10 +71,11 @@ TEST(Vulkan, GraphShowsWhatIsFused) {
   EXPECT_THAT(cpu.err, HasSubstr("graph.not_fused"));
 }
 
-RunResult WithOptions(const std::string& options) {
-  const auto config = TemporaryFile(
-      "vulkan.yaml", "backend: {name: vulkan, device: \"0\", options: {" + options + "}}\n");
-  return RunRullama({"-m", TinyModel(), "--config", config, "--raw", "-p", "The", "-n", "1"});
+RunResult WithOptions(const std::string& options, const std::string& device = "0",
+                      const RunOptions& run = {}) {
+  const auto config = TemporaryFile("vulkan.yaml", "backend: {name: vulkan, device: \"" + device +
+                                                       "\", options: {" + options + "}}\n");
+  return RunRullama({"-m", TinyModel(), "--config", config, "--raw", "-p", "The", "-n", "1"}, run);
 }
 
 TEST(Vulkan, OptionsThatContradictEachOther) {
@@ -93,6 +94,43 @@ TEST(Vulkan, OptionsItDoesNotKnow) {
   const RunResult value = WithOptions("integer_dot: \"yes\"");
   EXPECT_NE(value.exit_code, 0);
   EXPECT_THAT(value.err, HasSubstr("expected on or off"));
+}
+
+// Mesa's software device, which has no matrix units.
+RunResult WithMatrices(const std::string& value, const RunOptions& run = {}) {
+  return WithOptions("cooperative_matrix: \"" + value + "\"", "llvmpipe", run);
+}
+
+TEST(Vulkan, MatrixUnitsThatADeviceLacks) {
+  const std::string nv = "VK_NV_cooperative_matrix: it", khr = "VK_KHR_cooperative_matrix: it";
+  const RunResult with_nv = WithMatrices("nv");
+  EXPECT_EQ(with_nv.exit_code, 2);
+  EXPECT_THAT(with_nv.err,
+              HasSubstr("option cooperative_matrix is 'nv', but the device cannot use " + nv));
+  EXPECT_THAT(with_nv.err, HasSubstr("leave the option out to use what the device has"));
+  EXPECT_THAT(with_nv.err, Not(HasSubstr(khr)));
+  const RunResult with_khr = WithMatrices("khr");
+  EXPECT_EQ(with_khr.exit_code, 2);
+  EXPECT_THAT(with_khr.err, HasSubstr("cannot use " + khr));
+  EXPECT_THAT(with_khr.err, Not(HasSubstr(nv)));
+  const RunResult on = WithMatrices("on");
+  EXPECT_EQ(on.exit_code, 2);
+  EXPECT_THAT(on.err, HasSubstr("option cooperative_matrix is 'on', but the device cannot use"));
+  EXPECT_THAT(on.err, HasSubstr(nv));
+  EXPECT_THAT(on.err, HasSubstr(khr));
+  const RunResult bad = WithMatrices("yes");
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("expected on, off, nv or khr"));
+}
+
+TEST(Vulkan, MatrixUnitsThatAreNotUsed) {
+  const RunResult off = WithMatrices("off");
+  EXPECT_EQ(off.exit_code, 0) << off.err;
+  EXPECT_THAT(off.err, Not(HasSubstr("matrix units")));
+  const RunResult unset = WithOptions("", "llvmpipe", {.environment = {"RULLAMA_LOG=info"}});
+  EXPECT_EQ(unset.exit_code, 0) << unset.err;
+  EXPECT_THAT(unset.err, HasSubstr("matrix units: not used; VK_KHR_cooperative_matrix: it"));
+  EXPECT_THAT(unset.err, HasSubstr("; VK_NV_cooperative_matrix: it"));
 }
 
 }  // namespace
