@@ -24,9 +24,10 @@ struct MatrixUnits {
   std::string nv_lacks = "it was not examined";  // what keeps the shaders from it; empty: nothing
   std::string khr_lacks = nv_lacks;              // likewise
 
+  // KHR if the device can use both: it was the faster one (docs/lab/vulkan.md).
   [[nodiscard]] MatrixExtension Best() const {
-    if (nv_lacks.empty()) return MatrixExtension::kNv;
-    return khr_lacks.empty() ? MatrixExtension::kKhr : MatrixExtension::kNone;
+    if (khr_lacks.empty()) return MatrixExtension::kKhr;
+    return nv_lacks.empty() ? MatrixExtension::kNv : MatrixExtension::kNone;
   }
 };
 

@@ -133,11 +133,11 @@ Device WithBoth() {
           .khr = {Khr(16, 8, 16), Khr(16, 16, 16)}};
 }
 
-TEST(ExamineMatrixUnits, PrefersNv) {
+TEST(ExamineMatrixUnits, PrefersKhr) {
   const MatrixUnits units = Examined(WithBoth());
   EXPECT_EQ(units.nv_lacks, "");
   EXPECT_EQ(units.khr_lacks, "");
-  EXPECT_EQ(units.Best(), MatrixExtension::kNv);
+  EXPECT_EQ(units.Best(), MatrixExtension::kKhr);
 }
 
 TEST(ExamineMatrixUnits, TakesNvWhereThereIsNoKhr) {
