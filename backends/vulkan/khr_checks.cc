@@ -36,12 +36,12 @@ void CheckNoNv(const Spirv& binary, const std::vector<Instruction>& code) {
   }
   EXPECT_EQ(CapabilitiesOf(binary, spv::CapabilityCooperativeMatrixNV), 0U);
   EXPECT_EQ(CapabilitiesOf(binary, khr::kCapability), 1U);
-  std::multiset<std::string> extensions;
+  std::vector<std::string> extensions;
   for (const Instruction& i : All(code, spv::OpExtension)) {
-    extensions.insert(reinterpret_cast<const char*>(&i.words[1]));
+    extensions.emplace_back(reinterpret_cast<const char*>(&i.words[1]));
   }
-  EXPECT_EQ(extensions.count("SPV_NV_cooperative_matrix"), 0U);
-  EXPECT_EQ(extensions.count("SPV_KHR_cooperative_matrix"), 1U);
+  EXPECT_EQ(std::ranges::count(extensions, "SPV_NV_cooperative_matrix"), 0);
+  EXPECT_EQ(std::ranges::count(extensions, "SPV_KHR_cooperative_matrix"), 1);
 }
 
 // Ids that are used in front of their declaration, other than those that may be: of functions,

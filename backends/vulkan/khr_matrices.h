@@ -3,9 +3,9 @@
 // The shaders are written for VK_NV_cooperative_matrix, which the shader compilers of older
 // distributions know. Each instruction of NV has one of KHR with the same meaning; the number of
 // elements is no constant in KHR. Strides of both are in elements of the type that a pointer points
-// to. But a type of KHR also says which operand of a product its
-// matrices are: A, B, or an accumulator (C and the result). What is rewritten follows the texts of
-// SPV_NV_cooperative_matrix and SPV_KHR_cooperative_matrix in the SPIR-V registry.
+// to. But a type of KHR also says which operand of a product its matrices are: A, B, or an
+// accumulator (C and the result). What is rewritten follows the texts of SPV_NV_cooperative_matrix
+// and SPV_KHR_cooperative_matrix in the SPIR-V registry.
 //
 // Thread safety: all functions are pure.
 #pragma once

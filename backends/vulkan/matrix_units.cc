@@ -96,7 +96,7 @@ std::string LackOfNv(VkPhysicalDevice device, const std::vector<std::string>& ex
     return "it lacks the extension";
   }
   if (vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr) return kNoFunction;
-  const std::string lack = LackOfMatrices(
+  std::string lack = LackOfMatrices(
       device,
       VkPhysicalDeviceCooperativeMatrixFeaturesNV{
           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV, nullptr, 0, 0},

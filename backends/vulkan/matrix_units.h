@@ -18,8 +18,8 @@ enum class MatrixExtension : uint8_t { kNone, kNv, kKhr };
 
 // The shaders multiply 16 x 16 x 16 numbers of f16 into f32 in a subgroup of 32, with the memory
 // model of Vulkan, subgroup arithmetic and 48 KiB of shared memory. With NV, 32 has to be the
-// device's own subgroup size. With KHR, pipelines ask for it, with all subgroups full, which SPIR-V
-// before 1.6 has to (VUID-VkPipelineShaderStageCreateInfo-module-10770).
+// device's own subgroup size. With KHR, pipelines ask for it, and for full subgroups, which SPIR-V
+// before 1.6 has to have (VUID-RuntimeSpirv-OpTypeCooperativeMatrixKHR-10770).
 struct MatrixUnits {
   std::string nv_lacks = "it was not examined";  // what keeps the shaders from it; empty: nothing
   std::string khr_lacks = nv_lacks;              // likewise

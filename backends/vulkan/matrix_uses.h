@@ -46,7 +46,8 @@ class MatrixUses {
   // of that type. Throws the same.
   MatrixUse OfElements(uint32_t matrix) { return Of(kElements, matrix); }
   // Whether matrices of a type may be this operand: devices are asked for products of 16 x 16 x 16
-  // numbers of f16 into f32 by a subgroup alone (matrix_units.h).
+  // numbers of f16 into f32 by a subgroup alone (matrix_units.h), and other types are not valid
+  // (VUID-RuntimeSpirv-OpTypeCooperativeMatrixKHR-10163).
   [[nodiscard]] bool Allows(uint32_t matrix, MatrixUse use) const;
   [[nodiscard]] const Instruction& Definition(uint32_t id) const;
 
