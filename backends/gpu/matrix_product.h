@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/gpu/plan_builder.h"
+#include "backends/gpu/product_tiles.h"
 
 namespace rullama::gpu {
 
@@ -35,8 +36,6 @@ struct ProductOperands {
   Operand extra{};  // weights of the pairs, or the table of moe_sort.comp
   Operand factor{};
 };
-
-constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // Workgroup size of a GEMV that first stages its row in shared memory.
 inline constexpr uint32_t kPrologueThreads = 256;

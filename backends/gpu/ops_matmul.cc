@@ -10,6 +10,8 @@
 namespace rullama::gpu {
 namespace {
 
+static_assert(kSmallCoopTile.rows == kProductTile);
+
 constexpr uint32_t kMatVecThreads = 128;
 // Rows of weights from which on a group of lanes takes several, so that it reads x less often:
 // with fewer there would be too few groups to hide the latency of memory.
@@ -23,23 +25,21 @@ constexpr uint32_t kChunksUnderWay = 4;
 
 bool Checked(const WeightShape& shape) { return shape.columns % 32 != 0; }
 
-// A tile of matmul_coop.comp and the part of it that a subgroup computes. Columns are results, of
-// gated products those of both matrices.
-struct CoopTile {
-  uint32_t rows, columns, subgroup_rows, subgroup_columns;
-  [[nodiscard]] constexpr uint32_t threads() const {
-    return rows / subgroup_rows * (columns / subgroup_columns) * kMatrixSubgroup;
-  }
-};
+uint64_t RowsOf(const PlanBuilder& plan, const Product& product) {
+  return static_cast<uint64_t>(plan.Max(product.rows));
+}
 
 // Results of a row, of gated products those of both matrices.
 uint64_t ResultsOf(const Product& product) {
   return static_cast<uint64_t>(product.n) * (product.up != 0 ? 2 : 1);
 }
 
-// Results of a row of all products that read the rows of this one, such as queries, keys and
-// values: they run side by side.
+// Results of a row of all products that read the rows of this one. Queries, keys and values run
+// side by side; products that follow one another count too, as none of the models has such. In
+// graphs that learn it is those of the product alone: a layer that is computed again may leave some
+// of them out, and has to give the same bytes.
 uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Operand& x) {
+  if (plan.Learns()) return ResultsOf(product);
   uint64_t columns = 0;
   for (const uint32_t reader : plan.ReadersOf(x)) {
     const rl_op& op = plan.graph().op(reader);
@@ -48,30 +48,6 @@ uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Op
     columns += results * (op.kind == RL_OP_geglu_linear ? 2 : 1);
   }
   return std::max(columns, ResultsOf(product));
-}
-
-// Large tiles read less; a device is busy only with enough of them, of which all products side by
-// side with `columns` results of a row count. At most 32 or 64 rows, as of requests that are
-// decoded together, take the lowest tile that holds them.
-CoopTile CoopTileOf(const PlanBuilder& plan, const Product& product, uint64_t columns) {
-  constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kSmall{64, 64, 32, 32},
-      kLow{32, 64, 16, 32};
-  static_assert(kSmall.rows == kProductTile);
-  static_assert(FitsMatrixThreads(kLarge.threads()) && FitsMatrixThreads(kMiddle.threads()) &&
-                FitsMatrixThreads(kSmall.threads()) && FitsMatrixThreads(kLow.threads()));
-  // A device counts as busy with a quarter of Tuning::few_groups of large tiles, and with an eighth
-  // of middle ones.
-  constexpr uint64_t kLargeShare = 4, kMiddleShare = 8;
-  if (product.mode != ProductMode::kDense) return kSmall;
-  const auto rows = static_cast<uint64_t>(plan.Max(product.rows));
-  if (rows <= kLow.rows) return kLow;
-  if (rows <= kSmall.rows) return kSmall;
-  const auto is_busy = [&](const CoopTile& tile, uint64_t share) {
-    return CeilDiv(rows, tile.rows) * CeilDiv(columns, tile.columns) * share >=
-           plan.tuning().few_groups;
-  };
-  if (is_busy(kLarge, kLargeShare)) return kLarge;
-  return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmall;
 }
 
 // Whether products of many rows with these weights are computed on matrix units. Block weights lose
@@ -106,13 +82,6 @@ DeviceAddress BoundsOf(PlanBuilder& plan, const Epilogue& epilogue) {
 
 // Terms worth a workgroup of their own: on matrix units, and in f32.
 constexpr uint64_t kTermsOnMatrixUnits = 256, kTermsInF32 = 128;
-
-// The number of workgroups that share the terms of a tile of sums: more than one where there are
-// too few tiles to keep a device busy, at most one for each `part_terms` terms.
-uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms, uint64_t part_terms) {
-  const uint64_t max_parts = std::max<uint64_t>(CeilDiv(terms, part_terms), 1);
-  return std::clamp<uint64_t>(tuning.few_groups / std::max<uint64_t>(tiles, 1), 1, max_parts);
-}
 
 // The number of workgroups that share the terms of a tile of this product, each with whole steps of
 // `step_terms` and none without a step; 1 if the results are no plain sums.
@@ -152,7 +121,9 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
                         int64_t expert_tiles, uint32_t x_parts) {
   const WeightShape& shape = product.weight->shape();
   const uint64_t beside = ResultsBeside(plan, product, operands.x);
-  const CoopTile tile = CoopTileOf(plan, product, beside);
+  const CoopTile tile = product.mode == ProductMode::kDense
+                            ? CoopTileOf(plan.tuning(), RowsOf(plan, product), beside)
+                            : kSmallCoopTile;
   const HalfRows half =
       HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
   operands.x.scratch = half.rows;
@@ -160,8 +131,8 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
   const bool gated = product.up != 0;
   const bool dense = product.mode == ProductMode::kDense;
   const uint64_t columns = CeilDiv(ResultsOf(product), tile.columns);
-  const uint64_t rows = dense ? CeilDiv(static_cast<uint64_t>(plan.Max(product.rows)), tile.rows)
-                              : static_cast<uint64_t>(expert_tiles);
+  const uint64_t rows =
+      dense ? CeilDiv(RowsOf(plan, product), tile.rows) : static_cast<uint64_t>(expert_tiles);
   const uint64_t tiles = CeilDiv(beside, tile.columns) * rows;
   const uint64_t parts =
       PartsOfSums(plan, product, tiles, kTermsOnMatrixUnits, kCoopTerms / x_parts);

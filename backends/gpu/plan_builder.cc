@@ -2,6 +2,7 @@
 
 #include <rullama/sdk/op_scope.h>
 #include <rullama/sdk/shape.h>
+#include <rullama/sdk/training.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +18,7 @@ PlanBuilder::PlanBuilder(PlanDevice& device, const sdk::GraphView& graph, const 
       tuning_(tuning),
       step_{step, 0},
       row_by_row_(gpu::RunsRowByRow(graph, tuning)),
+      learns_(sdk::Learns(graph)),
       loss_depends_on_experts_(gpu::LossDependsOnExperts(graph)),
       decisive_(DecisiveStep(graph, tuning)),
       whole_(LargestStep(graph, tuning)),

@@ -81,6 +81,7 @@ class PlanBuilder {
   [[nodiscard]] int64_t Decisive(const rl_dim& dim) const;
   [[nodiscard]] int64_t DecisiveRows(const rl_value& value) const;
   [[nodiscard]] bool RunsRowByRow() const { return row_by_row_; }
+  [[nodiscard]] bool Learns() const { return learns_; }  // sdk::Learns
   [[nodiscard]] bool LossDependsOnExperts() const { return loss_depends_on_experts_; }
   [[nodiscard]] static const DeviceWeight& WeightOf(const rl_value& value);
   [[nodiscard]] Range RangeOf(const Operand& operand) const;
@@ -103,6 +104,7 @@ class PlanBuilder {
   const Tuning& tuning_;
   Scratch step_;
   bool row_by_row_;
+  bool learns_;
   bool loss_depends_on_experts_;
   StepSize decisive_;  // DecisiveStep
   StepSize whole_;     // of the plan
