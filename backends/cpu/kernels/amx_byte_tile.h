@@ -157,11 +157,12 @@ class AmxByteTile {
   ByteTileRegisters registers_;
 };
 
+// For fewer rows GEMV and the vector tile are as fast.
+constexpr size_t kByteTileMinBatch = 16;
+
 template <DType T>
 void ByteBlockGemm(const MatMulArgs& args) {
-  // For fewer rows the vector tile is as fast.
-  constexpr size_t kMinBatch = 16;
-  if (args.batch < kMinBatch) {
+  if (args.batch < kByteTileMinBatch) {
     return TableOf<Isa::kAvx512Vnni>().weights[static_cast<size_t>(T)].gemm(args);
   }
   args.activation_bits == ActivationBits::k8 ? Gemm<AmxByteTile<T, 1>>(args)

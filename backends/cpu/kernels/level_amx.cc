@@ -24,7 +24,7 @@ const KernelTable& TableOf<Isa::kAmx>() {
     table.stored_scratch_bytes = sizeof(StoredScratch) + kScratchAlignment;
     ForEachBlockType(table.weights, []<DType kType>(WeightKernels& kernels) {
       kernels.gemm = &ByteBlockGemm<kType>;
-      kernels.packed_gemm_min_batch = 16;
+      if (kernels.packed_gemv != nullptr) kernels.packed_gemm_min_batch = kByteTileMinBatch;
       kernels.split_gemm = &SplitBlockGemm<kType>;
     });
     ForEachType<DType::kF16, DType::kBF16>(table.weights, []<DType kType>(WeightKernels& kernels) {

@@ -5,8 +5,8 @@
 namespace rullama::cpu {
 namespace {
 
-// Where GEMV multiplies a row in less time than GEMM, which unpacks weights first, there is no such
-// batch. Measured by the benchmarks PackedGemv and PackedGemm (bench/cpu_kernels_bench.cc).
+// WeightKernels::packed_gemm_min_batch, measured by the benchmarks PackedGemv and PackedGemm
+// (bench/cpu_kernels_bench.cc).
 constexpr size_t PackedGemmMinBatch(DType type, size_t block_elements) {
   if (kIsa == Isa::kAvx512Vnni) return type == DType::kQ6_K ? 32 : SIZE_MAX;
   if (kIsa == Isa::kAvxVnni && block_elements == 32) return SIZE_MAX;

@@ -54,13 +54,14 @@ struct WeightKernels {
   void (*dequantize)(const void* row, size_t k, float* out) = nullptr;
   // gemv on packed rows. This and the next two are null for types that are never packed.
   void (*packed_gemv)(const MatMulArgs&) = nullptr;
-  // Smallest batch for which gemm is faster than packed_gemv. Both give the same bytes.
-  size_t packed_gemm_min_batch = SIZE_MAX;
   // Rearranges kPackedRows rows, `row_bytes` apart, into the same number of bytes.
   void (*pack)(const void* rows, size_t row_bytes, size_t k, void* out) = nullptr;
   // dequantize() of elements [first, first + count), whole blocks, of row `row` of a packed group.
   void (*dequantize_packed)(const void* rows, size_t row, size_t k, size_t first, size_t count,
                             float* out) = nullptr;
+  // Smallest batch of packed rows for gemm; SIZE_MAX where packed_gemv is faster for any. Both give
+  // the same bytes.
+  size_t packed_gemm_min_batch = SIZE_MAX;
   // Very large batches: converts a block of weight rows to bf16 parts. Takes kSplitBf16 rows, for
   // F16 and BF16 those of k16. Null on most levels.
   void (*split_gemm)(const MatMulArgs&) = nullptr;

@@ -395,6 +395,33 @@ TEST_P(MatMulTest, PackedRowsDequantizeTheSame) {
   }
 }
 
+// Kernels that only say that they were called.
+const char* called_kernel = nullptr;
+void CalledGemv(const MatMulArgs& /*args*/) { called_kernel = "packed_gemv"; }
+void CalledGemm(const MatMulArgs& /*args*/) { called_kernel = "gemm"; }
+
+TEST_P(MatMulTest, MultipliesPackedRowsByTheKernelForTheirNumber) {
+  KernelTable marked = table();
+  size_t packed_types = 0;
+  for (WeightKernels& kernels : marked.weights) {
+    if (kernels.packed_gemv == nullptr) continue;
+    kernels.packed_gemv = &CalledGemv;
+    kernels.gemm = &CalledGemm;
+    const auto type = static_cast<DType>(&kernels - marked.weights);
+    const size_t many = kernels.packed_gemm_min_batch;
+    SCOPED_TRACE(std::string(NameOf(type)) + " " + std::to_string(many));
+    ASSERT_GT(many, 1U);
+    for (const size_t batch : {size_t{1}, many - 1}) {
+      MatMul(marked, type, {.packed = true, .batch = batch});
+      EXPECT_STREQ(called_kernel, "packed_gemv") << batch;
+    }
+    if (many != SIZE_MAX) MatMul(marked, type, {.packed = true, .batch = many});
+    EXPECT_STREQ(called_kernel, many == SIZE_MAX ? "packed_gemv" : "gemm");
+    ++packed_types;
+  }
+  EXPECT_EQ(packed_types, 6U);
+}
+
 TEST_P(MatMulTest, SwitchesKernelsAtTheStatedBatchSizes) {
   Rng rng(6);
   const size_t few = table().gemm_min_batch;
