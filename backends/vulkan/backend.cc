@@ -67,11 +67,11 @@ std::string LacksOf(const MatrixUnits& units) {
          ExtensionName(MatrixExtension::kNv) + ": " + units.nv_lacks;
 }
 
-// The extension in use, or why there is none.
-std::string TextOf(MatrixExtension extension, const MatrixUnits& units) {
+// The extension in use, or why there is none. `set`: whether the option cooperative_matrix is.
+std::string TextOf(MatrixExtension extension, const MatrixUnits& units, bool set) {
   if (extension != MatrixExtension::kNone) return ExtensionName(extension);
-  if (units.Best() == MatrixExtension::kNone) return "not used; " + LacksOf(units);
-  return "not used, the option cooperative_matrix is off";
+  if (set) return "not used; the option cooperative_matrix is off";
+  return "not used; " + LacksOf(units);
 }
 
 [[noreturn]] void RefuseMatrixUnits(const sdk::Option& option, const std::string& problem) {
@@ -240,8 +240,10 @@ class VulkanBackend final : public sdk::Backend {
     PhysicalDevice physical = instance_->devices()[index];
     const Settings settings = ParseOptions(options, physical.capabilities);
     physical.capabilities.weight_piece = settings.weight_piece;
+    const bool set =
+        std::ranges::find(options, "cooperative_matrix", &sdk::Option::key) != options.end();
     host().Log(RL_LOG_INFO, "matrix units: " + TextOf(settings.matrix_extension,
-                                                      physical.capabilities.matrix_units));
+                                                      physical.capabilities.matrix_units, set));
     return std::make_unique<VulkanDevice>(*instance_, physical, host(), settings);
   }
 

@@ -31,7 +31,7 @@ struct MatrixUnits {
   }
 };
 
-// What else is known of a device.
+// What kernels for matrix units need to know of a device besides its extensions.
 struct MatrixFacts {
   uint32_t subgroup_size;
   uint32_t shared_bytes;

@@ -42,7 +42,8 @@ bool IsOfOneOperand(spv::Op op) {
   }
 }
 
-// Whether an instruction says something about values, or names types of matrices only.
+// Whether an instruction moves and computes no matrix: it declares types or says something about
+// values.
 bool HasNoMatrix(const Instruction& instruction) {
   switch (instruction.op) {
     case spv::OpName:
@@ -78,7 +79,8 @@ std::string NameOf(MatrixUse use) {
 
 void FailOnMatrices(const std::string& what) {
   throw sdk::Error(RL_INTERNAL, "a shader for VK_KHR_cooperative_matrix: " + what +
-                                    "; the option cooperative_matrix: off avoids it");
+                                    "; the option cooperative_matrix avoids it as nv, where "
+                                    "the device has that, or off");
 }
 
 MatrixUses::MatrixUses(const std::vector<Instruction>& code) : code_(code) {
