@@ -32,7 +32,8 @@ struct BenchMeasurement {
   BenchTest test;
   std::vector<double> seconds;  // of each repetition
   OpCost cost;                  // of one repetition
-  // kEncode: what the host takes in a repetition to make inputs of pixels, part of `seconds`.
+  // kEncode: what making inputs of the pixels takes on the host, measured by itself behind each
+  // repetition, which does so too.
   std::vector<double> prepare_seconds = {};
 
   // Tokens per second of each repetition, ascending.
