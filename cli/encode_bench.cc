@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "core/base/clock.h"
 #include "engine/media_encoder.h"
 #include "media/picture_size.h"
 
