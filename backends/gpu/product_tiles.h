@@ -17,7 +17,6 @@ struct CoopTile {
   [[nodiscard]] constexpr uint32_t threads() const {
     return rows / subgroup_rows * (columns / subgroup_columns) * kMatrixSubgroup;
   }
-  friend bool operator==(const CoopTile&, const CoopTile&) = default;
 };
 
 // The tile of experts, whose rows are few.

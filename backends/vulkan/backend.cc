@@ -61,7 +61,7 @@ std::string ExtensionName(MatrixExtension extension) {
   return "no extension";
 }
 
-// What a device that can use neither extension lacks.
+// The reasons why a device can use neither extension.
 std::string LacksOf(const MatrixUnits& units) {
   return ExtensionName(MatrixExtension::kKhr) + ": " + units.khr_lacks + "; " +
          ExtensionName(MatrixExtension::kNv) + ": " + units.nv_lacks;

@@ -108,7 +108,7 @@ uint32_t TypeChecker::Pointee(uint32_t pointer) const {
   return type.words.at(3);
 }
 
-// Of a composite type: the type of a part.
+// The type of a part of a composite type.
 uint32_t TypeChecker::PartOf(uint32_t type, uint32_t index) const {
   const Instruction& whole = Definition(type);
   return whole.words.at(whole.op == spv::OpTypeStruct ? 2 + index : 2);
@@ -261,7 +261,7 @@ void CheckMatrices(const std::vector<Instruction>& before, const std::vector<Ins
   }
 }
 
-// What a load or store is about, without types.
+// A load or store of either extension, without types, so that both can be compared.
 struct Access {
   uint32_t result, pointer, stride, is_by_columns;
   Spirv more;  // how memory is accessed; of a store also the matrix

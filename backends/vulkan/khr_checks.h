@@ -17,7 +17,7 @@ std::vector<Instruction> All(const std::vector<Instruction>& code, spv::Op op);
 std::map<uint32_t, uint32_t> ConstantsIn(const std::vector<Instruction>& code);
 // By matrix type: what it says its matrices are.
 std::map<uint32_t, MatrixUse> MatrixTypesIn(const std::vector<Instruction>& code);
-// What loads of matrices give, in their order.
+// The uses of the matrices that a module loads, in the order of the loads.
 std::vector<MatrixUse> UsesOfLoads(const std::vector<Instruction>& code);
 
 // Expects of `khr`, which was made of `nv`:

@@ -1,5 +1,5 @@
-// What VK_KHR_cooperative_matrix declares, for headers of Vulkan from before it (1.3.255), with the
-// names and numbers of the registry.
+// The declarations of VK_KHR_cooperative_matrix for headers of Vulkan from before it (1.3.255),
+// with the names and numbers of the registry.
 #pragma once
 
 #include "backends/vulkan/api.h"

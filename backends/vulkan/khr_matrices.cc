@@ -52,7 +52,7 @@ class Writer {
   Spirv Write();
 
  private:
-  // Of a type of NV, once for each combination of uses of its matrices: a type of KHR.
+  // The type of KHR in place of a type of NV, one for each combination of uses of its matrices.
   uint32_t TypeFor(uint32_t type, const Uses& uses);
   uint32_t TypeOfValue(uint32_t id, uint32_t type);
   uint32_t TypeOfPart(uint32_t part, uint32_t whole, const Uses& uses);

@@ -76,8 +76,8 @@ std::string LackOfNvShape(VkPhysicalDevice device) {
   return lack.empty() ? LackOfShape(shapes) : lack;
 }
 
-// What keeps an extension's matrices from compute shaders. `Features` and `Properties`: the
-// extension's structures.
+// The reason why compute shaders cannot use an extension's matrices; empty if they can. `Features`
+// and `Properties`: the extension's structures.
 template <typename Features, typename Properties>
 std::string LackOfMatrices(VkPhysicalDevice device, Features features, Properties properties) {
   VkPhysicalDeviceFeatures2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features, {}};
@@ -110,7 +110,7 @@ std::string LackOfNv(VkPhysicalDevice device, const std::vector<std::string>& ex
   return LackOfNvShape(device);
 }
 
-// What keeps pipelines from asking for full subgroups of kMatrixSubgroup.
+// The reason why pipelines cannot ask for full subgroups of kMatrixSubgroup; empty if they can.
 std::string LackOfSubgroups(VkPhysicalDevice device, const std::vector<std::string>& extensions) {
   if (!HasExtension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)) {
     return "it lacks the extension " VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;

@@ -31,7 +31,7 @@ struct MatrixUnits {
   }
 };
 
-// What kernels for matrix units need to know of a device besides its extensions.
+// The properties of a device that kernels for matrix units need besides its extensions.
 struct MatrixFacts {
   uint32_t subgroup_size;
   uint32_t shared_bytes;
@@ -44,7 +44,8 @@ struct MatrixFacts {
 MatrixUnits ExamineMatrixUnits(VkPhysicalDevice device, const std::vector<std::string>& extensions,
                                const MatrixFacts& facts);
 
-// What a device is created with to use matrix units. Must outlive the creation.
+// The features and extensions that a device is created with to use matrix units. Must outlive the
+// creation.
 class MatrixFeatures {
  public:
   // Adds the extensions, and the features to the front of `features`' chain.

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StrEq;
 
-// What the functions of Vulkan that are replaced here say of the device.
+// A device as the functions of Vulkan that are replaced here describe it.
 struct Device {
   std::vector<std::string> extensions;
   std::vector<VkCooperativeMatrixPropertiesNV> nv;

@@ -37,13 +37,13 @@ class MatrixUses {
 
   // The types of matrices within a type, ascending.
   [[nodiscard]] const std::vector<uint32_t>& Within(uint32_t type) const;
-  // What the matrices of type `matrix` in a value are. If no product has them, they are what some
-  // other matrix of their type is: which one makes no difference, unless their elements are used
-  // singly and others of the type are different operands. Then, and if no product has any matrix of
-  // the type, this throws sdk::Error(RL_INTERNAL).
+  // The use of the matrices of type `matrix` in a value. If no product has them, they take the use
+  // of some other matrix of their type: which one makes no difference, unless their elements are
+  // used singly and others of the type are different operands. Then, and if no product has any
+  // matrix of the type, this throws sdk::Error(RL_INTERNAL).
   MatrixUse Of(uint32_t value, uint32_t matrix);
-  // What the matrices of this type are whose elements are used singly, or, if there are none, all
-  // of that type. Throws the same.
+  // The use of the matrices of this type whose elements are used singly, or, if there are none, of
+  // all of that type. Throws the same.
   MatrixUse OfElements(uint32_t matrix) { return Of(kElements, matrix); }
   // Whether matrices of a type may be this operand: devices are asked for products of 16 x 16 x 16
   // numbers of f16 into f32 by a subgroup alone (matrix_units.h), and other types are not valid
