@@ -54,7 +54,7 @@ class Automaton {
     const uint32_t symbol_class = grammar_->class_of(symbol);
     const uint32_t row = configs_[from].row;
     if (row != kNoRow) {
-      const ConfigId known = rows_[size_t{row} * grammar_->class_count() + symbol_class];
+      const ConfigId known = rows_[size_t{row} + symbol_class];
       if (known != kUnknown) return known;
     }
     return FindStep(from, symbol_class);
@@ -87,7 +87,7 @@ class Automaton {
     size_t first_thread = 0;
     uint32_t thread_count = 0;
     uint32_t symbols = kUnreachable;
-    uint32_t row = kNoRow;  // of rows_
+    uint32_t row = kNoRow;  // where its row of rows_ begins
     bool may_end = false;
   };
   struct FrameHash {

@@ -81,6 +81,8 @@ class MaskTest : public testing::Test {
     return config;
   }
 
+  static void ExpectMasksOfEachToken(const std::shared_ptr<MaskTable>& table, uint32_t seed);
+
   static std::unique_ptr<tokenizer_test::OwnedVocabulary> vocabulary_;
   static std::shared_ptr<const Tokenizer> tokenizer_;
   static std::shared_ptr<const TokenTrie> trie_;
@@ -90,41 +92,63 @@ std::unique_ptr<tokenizer_test::OwnedVocabulary> MaskTest::vocabulary_;
 std::shared_ptr<const Tokenizer> MaskTest::tokenizer_;
 std::shared_ptr<const TokenTrie> MaskTest::trie_;
 
+// Follows a text that is drawn from the masks, and compares each mask with that of trying every
+// token.
+void MaskTest::ExpectMasksOfEachToken(const std::shared_ptr<MaskTable>& table, uint32_t seed) {
+  Matcher matcher(table);
+  Automaton naive(table->grammar());
+  ConfigId config = naive.start();
+  std::mt19937 random(seed);
+  for (int step = 0; step < 12 && !matcher.must_end(); ++step) {
+    const int64_t left = step % 4 == 3 ? 1 + random() % 40 : 1'000'000;
+    const auto mask = matcher.Mask(left);
+    ASSERT_TRUE(mask) << mask.error().ToString();
+    std::vector<TokenId> allowed;
+    std::vector<TokenId> within;
+    for (TokenId token = 0; token < trie_->vocabulary(); ++token) {
+      const bool end = tokenizer_->IsEndOfGeneration(token);
+      const ConfigId next = end ? Automaton::kNowhere : Behind(naive, config, token);
+      const bool fits = end ? naive.may_end(config) : next != Automaton::kNowhere;
+      if (!fits) continue;
+      allowed.push_back(token);
+      if (end || naive.symbols_to_end(next) < left) within.push_back(token);
+    }
+    const std::vector<TokenId>& expected = within.empty() ? allowed : within;
+    std::vector<TokenId> found;
+    for (TokenId token = 0; token < trie_->vocabulary(); ++token) {
+      if (IsAllowed(*mask, token)) found.push_back(token);
+    }
+    ASSERT_EQ(found, expected) << "step " << step;
+    const TokenId token = expected[random() % expected.size()];
+    if (tokenizer_->IsEndOfGeneration(token)) break;
+    ASSERT_TRUE(matcher.Accept(token));
+    config = Behind(naive, config, token);
+  }
+}
+
 TEST_F(MaskTest, IsThatOfTryingEachToken) {
   for (uint32_t seed = 0; seed < 120; ++seed) {
     const std::string text = RandomSchema(seed).Draw().dump();
     SCOPED_TRACE(text);
-    const bool marked = seed % 3 == 0;
-    const auto table = TableOf(text, marked ? MarkedSyntax() : ValueSyntax{});
-    if (!table) continue;
-    Matcher matcher(table);
-    Automaton naive(table->grammar());
-    ConfigId config = naive.start();
-    std::mt19937 random(seed);
-    for (int step = 0; step < 12 && !matcher.must_end(); ++step) {
-      const int64_t left = step % 4 == 3 ? 1 + random() % 40 : 1'000'000;
-      const auto mask = matcher.Mask(left);
-      ASSERT_TRUE(mask) << mask.error().ToString();
-      std::vector<TokenId> allowed;
-      std::vector<TokenId> within;
-      for (TokenId token = 0; token < trie_->vocabulary(); ++token) {
-        const bool end = tokenizer_->IsEndOfGeneration(token);
-        const ConfigId next = end ? Automaton::kNowhere : Behind(naive, config, token);
-        const bool fits = end ? naive.may_end(config) : next != Automaton::kNowhere;
-        if (!fits) continue;
-        allowed.push_back(token);
-        if (end || naive.symbols_to_end(next) < left) within.push_back(token);
-      }
-      const std::vector<TokenId>& expected = within.empty() ? allowed : within;
-      std::vector<TokenId> found;
-      for (TokenId token = 0; token < trie_->vocabulary(); ++token) {
-        if (IsAllowed(*mask, token)) found.push_back(token);
-      }
-      ASSERT_EQ(found, expected) << "step " << step;
-      const TokenId token = expected[random() % expected.size()];
-      if (tokenizer_->IsEndOfGeneration(token)) break;
-      ASSERT_TRUE(matcher.Accept(token));
-      config = Behind(naive, config, token);
+    const auto table = TableOf(text, seed % 3 == 0 ? MarkedSyntax() : ValueSyntax{});
+    if (table) ExpectMasksOfEachToken(table, seed);
+  }
+}
+
+// Texts that most characters lead back to the same configuration, but not all.
+TEST_F(MaskTest, TellsLoopsApart) {
+  for (const std::string_view schema : {
+           R"({"type":"string","pattern":"^[^0-9]*[0-9]?$"})",
+           R"({"type":"string","pattern":"^[^ ]*$"})",
+           R"({"type":"string","pattern":"a.*e"})",
+           R"({"type":"string","pattern":"^[\\u0000-\\u007f]*$"})",
+           R"({"type":"object","properties":{"the":{},"a":{}},"additionalProperties":{}})",
+       }) {
+    SCOPED_TRACE(schema);
+    for (uint32_t seed = 0; seed < 20; ++seed) {
+      const auto table = TableOf(schema, seed % 2 == 0 ? MarkedSyntax() : ValueSyntax{});
+      ASSERT_TRUE(table);
+      ExpectMasksOfEachToken(table, seed);
     }
   }
 }

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/constraint/character_set.h"
+
 namespace rullama::constraint {
 
 // A byte, or kFirstMarker + i for the i-th marker of the vocabulary (token_trie.h).
@@ -27,15 +29,6 @@ inline constexpr size_t kSymbols = kOtherSpecial + 1;
 
 using StateId = uint32_t;
 using RuleId = uint32_t;
-
-// The characters that a rule takes one at a time. The sets of tokens that consist of such
-// characters are known in advance (TokenTrie::Slice).
-enum class CharacterSet : uint8_t {
-  kNone,
-  kJsonPlain,  // of a JSON string, without escapes: not ", \ or a control character
-  kRawPlain,   // all but <
-};
-inline constexpr size_t kCharacterSets = 3;
 
 inline constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 // More than any number of symbols or frames that is counted.
@@ -80,6 +73,7 @@ class Grammar {
   }
   [[nodiscard]] StateId start(RuleId rule) const { return starts_[rule]; }
   [[nodiscard]] StateId start() const { return starts_[root_]; }
+  // The characters that a rule takes one at a time.
   [[nodiscard]] CharacterSet characters(RuleId rule) const { return characters_[rule]; }
   [[nodiscard]] Need need(StateId id) const { return needs_[id]; }
   // The same for a repeating state that has run its rule `count` times.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <tuple>
 #include <utility>
 
 namespace rullama::constraint {
@@ -10,6 +9,9 @@ namespace {
 
 // Masks of at most so many tokens are kept as lists.
 constexpr size_t kFewTokens = 1024;
+
+// Nodes from which on it pays to ask whether a subtree is allowed as a whole.
+constexpr uint32_t kLargeSubtree = 8;
 
 void AddMask(std::span<const uint32_t> mask, std::span<uint32_t> to) {
   for (size_t i = 0; i < mask.size(); ++i) to[i] |= mask[i];
@@ -51,7 +53,11 @@ struct MaskTable::Inside {
 };
 
 MaskTable::MaskTable(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
-    : grammar_(std::move(grammar)), trie_(std::move(trie)), automaton_(grammar_) {
+    : grammar_(std::move(grammar)),
+      trie_(std::move(trie)),
+      automaton_(grammar_),
+      loops_(automaton_),
+      path_(trie_->max_bytes() + 1) {
   CountBytes();
 }
 
@@ -78,7 +84,7 @@ const MaskTable::Entry& MaskTable::Find(ConfigId config) {
 }
 
 void MaskTable::CountBytes() {
-  bytes_.store(automaton_.bytes() + mask_bytes_, std::memory_order_relaxed);
+  bytes_.store(automaton_.bytes() + loops_.bytes() + mask_bytes_, std::memory_order_relaxed);
 }
 
 void MaskTable::FindWithin(ConfigId config, uint32_t symbols, TokenMask& mask) {
@@ -109,6 +115,14 @@ void MaskTable::WalkText(ConfigId config, Walk& walk) {
     walk.max_symbols = std::max(walk.max_symbols, symbols);
     return;
   }
+  const CharacterSet loop = symbols <= walk.limit ? LoopOf(config) : CharacterSet::kNone;
+  if (loop != CharacterSet::kNone) {
+    const TokenTrie::Slice& slice = trie_->slice(loop);
+    AddMask(slice.all, walk.mask);
+    walk.max_symbols = std::max(walk.max_symbols, symbols);
+    WalkNodes(slice.other_tokens, config, walk);
+    return;
+  }
   const Inside inside = InsideOf(config);
   if (inside.set != CharacterSet::kNone && inside.symbols <= walk.limit) {
     const TokenTrie::Slice& slice = trie_->slice(inside.set);
@@ -127,6 +141,13 @@ bool MaskTable::TakesAllText(ConfigId config) {
     if (automaton_.Step(config, grammar_->representative(c)) != config) return false;
   }
   return true;
+}
+
+CharacterSet MaskTable::LoopOf(ConfigId config) {
+  for (const CharacterSet set : {CharacterSet::kRawPlain, CharacterSet::kJsonPlain}) {
+    if (loops_.Has(config, set)) return set;
+  }
+  return CharacterSet::kNone;
 }
 
 MaskTable::Inside MaskTable::InsideOf(ConfigId config) {
@@ -167,34 +188,43 @@ void MaskTable::WalkSlice(const TokenTrie::Slice& slice, ConfigId config, const 
   if (!has_room && inside.room > kCounted) WalkNodes(slice.long_tokens, config, walk);
 }
 
+// Whether all tokens below a node that leads to `config` lead back to it. They are then allowed,
+// and as far from the end.
+bool MaskTable::AllowsAllBelow(const TokenTrie::Node& node, ConfigId config, Walk& walk) {
+  const uint32_t symbols = automaton_.symbols_to_end(config);
+  if (symbols > walk.limit) return false;
+  for (const CharacterSet set : {CharacterSet::kRawPlain, CharacterSet::kJsonPlain}) {
+    if (!node.GoesOnBy(set) || !loops_.Has(config, set)) continue;
+    walk.max_symbols = std::max(walk.max_symbols, symbols);
+    return true;
+  }
+  return false;
+}
+
 void MaskTable::WalkNodes(std::span<const TokenTrie::Node> nodes, ConfigId config, Walk& walk) {
-  path_.clear();  // the end of each open subtree, and the configuration it began in
-  const auto end = static_cast<uint32_t>(nodes.size());
-  uint32_t subtree_end = end;
-  for (uint32_t i = 0; i < end;) {
-    while (i >= subtree_end) {
-      std::tie(subtree_end, config) = path_.back();
-      path_.pop_back();
-    }
+  path_[0] = config;
+  for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
-    const ConfigId next = automaton_.Step(config, static_cast<Symbol>(node.byte));
+    const ConfigId next = automaton_.Step(path_[node.depth], static_cast<Symbol>(node.byte));
     if (next == Automaton::kNowhere) {
       i += node.size;
       continue;
     }
-    if (node.token_plus_1 != 0) {
-      const uint32_t symbols = automaton_.symbols_to_end(next);
-      if (symbols <= walk.limit) {
-        AllowToken(walk.mask, node.token());
-        walk.max_symbols = std::max(walk.max_symbols, symbols);
+    path_[node.depth + 1] = next;
+    // Without a branch, since no processor can foresee which nodes end a token.
+    const uint32_t symbols = automaton_.symbols_to_end(next);
+    const uint32_t ends = uint32_t{node.token_plus_1 != 0} & uint32_t{symbols <= walk.limit};
+    const uint32_t token = node.token_plus_1 - uint32_t{node.token_plus_1 != 0};
+    walk.mask[token / 32] |= ends << (token % 32);
+    walk.max_symbols = std::max(walk.max_symbols, ends * symbols);
+    if (node.size >= kLargeSubtree && AllowsAllBelow(node, next, walk)) {
+      for (const TokenTrie::Node& below : nodes.subspan(i + 1, node.size - 1)) {
+        if (below.token_plus_1 != 0) AllowToken(walk.mask, below.token());
       }
+      i += node.size;
+    } else {
+      ++i;
     }
-    if (node.size > 1) {
-      path_.emplace_back(subtree_end, config);
-      subtree_end = i + node.size;
-      config = next;
-    }
-    ++i;
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/base/status.h"
 #include "core/constraint/automaton.h"
+#include "core/constraint/character_loops.h"
 #include "core/constraint/token_trie.h"
 
 namespace rullama::constraint {
@@ -49,18 +50,22 @@ class MaskTable {
   struct Inside;
   void Fill(ConfigId config, Walk& walk);
   void WalkNodes(std::span<const TokenTrie::Node> nodes, ConfigId config, Walk& walk);
+  [[nodiscard]] bool AllowsAllBelow(const TokenTrie::Node& node, ConfigId config, Walk& walk);
   void WalkText(ConfigId config, Walk& walk);
   [[nodiscard]] bool TakesAllText(ConfigId config);
+  // The set whose characters all lead back to the configuration.
+  [[nodiscard]] CharacterSet LoopOf(ConfigId config);
   [[nodiscard]] Inside InsideOf(ConfigId config);
   void WalkSlice(const TokenTrie::Slice& slice, ConfigId config, const Inside& inside, Walk& walk);
 
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
   Automaton automaton_;
+  CharacterLoops loops_;
   std::unordered_map<ConfigId, Entry> entries_;
   size_t mask_bytes_ = 0;
   std::atomic<size_t> bytes_ = 0;
-  std::vector<std::pair<uint32_t, ConfigId>> path_;  // of a walk; kept for its memory
+  std::vector<ConfigId> path_;  // by depth: where a walk stands
 };
 
 class Matcher {

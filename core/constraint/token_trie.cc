@@ -8,6 +8,9 @@
 namespace rullama::constraint {
 namespace {
 
+// A bit for each character set.
+constexpr uint32_t kAllSets = (uint32_t{1} << kCharacterSets) - 1;
+
 std::string BytesOfToken(const Tokenizer& tokenizer, TokenId id) {
   const std::string_view text = tokenizer.TokenText(id);
   if (tokenizer.kind(id) == TokenKind::kByte) {
@@ -24,9 +27,20 @@ std::string BytesOfToken(const Tokenizer& tokenizer, TokenId id) {
   return bytes += text.substr(at);
 }
 
-bool IsPlain(CharacterSet set, char first) {
-  if (set == CharacterSet::kRawPlain) return first != '<';
-  return first != '"' && first != '\\' && static_cast<uint8_t>(first) >= 0x20;
+// By position in a text: for which sets the rest is whole characters of the set, a bit for each.
+std::vector<uint32_t> WholeRests(std::string_view text) {
+  std::vector<uint32_t> whole(text.size() + 1, 0);
+  whole[text.size()] = kAllSets;
+  for (size_t at = text.size(); at-- > 0;) {
+    const size_t length = Utf8SequenceLength(text.substr(at));
+    if (length == 0) continue;
+    for (size_t set = 0; set < kCharacterSets; ++set) {
+      if (MayBegin(static_cast<CharacterSet>(set), static_cast<uint8_t>(text[at]))) {
+        whole[at] |= whole[at + length] & uint32_t{1} << set;
+      }
+    }
+  }
+  return whole;
 }
 
 // The number of characters, if there is nothing but characters of the set.
@@ -34,7 +48,7 @@ std::optional<uint32_t> PlainCharacters(CharacterSet set, std::string_view text)
   uint32_t count = 0;
   while (!text.empty()) {
     const size_t length = Utf8SequenceLength(text);
-    if (length == 0 || !IsPlain(set, text[0])) return std::nullopt;
+    if (length == 0 || !MayBegin(set, static_cast<uint8_t>(text[0]))) return std::nullopt;
     text.remove_prefix(length);
     ++count;
   }
@@ -64,6 +78,7 @@ std::shared_ptr<const TokenTrie> TokenTrie::Build(const Tokenizer& tokenizer,
     } else if (std::string bytes = BytesOfToken(tokenizer, id); !bytes.empty()) {
       AllowToken(trie->text_tokens_, id);
       trie->text_bytes_ += bytes;
+      trie->max_bytes_ = std::max(trie->max_bytes_, bytes.size());
       texts.push_back({std::move(bytes), id});
     }
     trie->text_begin_.push_back(static_cast<uint32_t>(trie->text_bytes_.size()));
@@ -122,9 +137,17 @@ std::vector<TokenTrie::Node> TokenTrie::NodesOf(std::span<const Text> texts) {
     close_to(std::min(common, bytes.size() - 1));
     for (size_t at = path.size(); at < bytes.size(); ++at) {
       path.push_back(nodes.size());
-      nodes.push_back({.byte = static_cast<uint8_t>(bytes[at]), .token_plus_1 = 0, .size = 1});
+      nodes.push_back({.byte = static_cast<uint8_t>(bytes[at]),
+                       .token_plus_1 = 0,
+                       .size = 1,
+                       .whole_below = kAllSets,
+                       .depth = static_cast<uint32_t>(at)});
     }
     nodes.back().token_plus_1 = static_cast<uint32_t>(text.token + 1) & 0xFFFFFFU;
+    const std::vector<uint32_t> whole = WholeRests(bytes);
+    for (size_t at = 0; at < path.size(); ++at) {
+      nodes[path[at]].whole_below &= whole[at + 1] & kAllSets;
+    }
     last = bytes;
   }
   close_to(0);

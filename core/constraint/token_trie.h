@@ -34,10 +34,16 @@ class TokenTrie {
   // nodes of their own.
   struct Node {
     uint32_t byte : 8;
-    uint32_t token_plus_1 : 24;  // of the token that ends here; 0: none
-    uint32_t size;               // nodes from this one to the last below it
+    uint32_t token_plus_1 : 24;             // of the token that ends here; 0: none
+    uint32_t size : 29;                     // nodes from this one to the last below it
+    uint32_t whole_below : kCharacterSets;  // a bit for each set (GoesOnBy)
+    uint32_t depth;                         // bytes before this one
 
     [[nodiscard]] TokenId token() const { return static_cast<TokenId>(token_plus_1) - 1; }
+    // Whether every token below goes on from this node by whole characters of the set.
+    [[nodiscard]] bool GoesOnBy(CharacterSet set) const {
+      return (whole_below >> static_cast<unsigned>(set) & 1) != 0;
+    }
   };
 
   // The tokens seen from inside a text of a CharacterSet. Tokens of whole characters of the set are
@@ -59,6 +65,8 @@ class TokenTrie {
                                                 int64_t vocabulary);
 
   [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
+  // Bytes of the longest token.
+  [[nodiscard]] size_t max_bytes() const { return max_bytes_; }
   [[nodiscard]] const Slice& slice(CharacterSet set) const {
     return slices_[static_cast<size_t>(set)];
   }
@@ -86,6 +94,7 @@ class TokenTrie {
 
   int64_t vocabulary_ = 0;
   std::vector<Node> nodes_;
+  size_t max_bytes_ = 0;
   std::array<Slice, kCharacterSets> slices_;
   std::vector<std::pair<Symbol, TokenMask>> specials_;
   std::vector<TokenId> end_tokens_;
