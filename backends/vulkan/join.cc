@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backends/gpu/in_parallel.h"
 #include "backends/vulkan/spirv_target.h"
 
 namespace rullama::vulkan {
@@ -442,10 +443,12 @@ Spirv WithConstants(std::span<const uint32_t> code, std::span<const uint32_t> co
 }
 
 Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads) {
+  std::vector<Spirv> flat(tasks.size());
+  gpu::InParallel(tasks.size(), [&](size_t i) { flat[i] = Flat(tasks[i]); });
   Joiner joiner;
   joiner.Add(driver);
   std::vector<uint32_t> mains;
-  for (const Spirv& task : tasks) mains.push_back(joiner.Add(Flat(task)));
+  for (const Spirv& task : flat) mains.push_back(joiner.Add(task));
   Joined joined = joiner.Finish(mains, threads);
   joined.code = WithValues(joined.code);
   return joined;
