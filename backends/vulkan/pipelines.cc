@@ -6,6 +6,7 @@
 #include "backends/gpu/in_parallel.h"
 #include "backends/gpu/kernel_source.h"
 #include "backends/vulkan/join.h"
+#include "backends/vulkan/join_cache.h"
 #include "backends/vulkan/khr_matrices.h"
 
 // Written at build time: the code of each shader as kNamePlain, kNameSubgroups and kNameTask.
@@ -30,6 +31,24 @@ std::optional<Spirv> WithKhr(const Spirv& code, std::string_view name) {
   } catch (const sdk::Error& error) {
     throw sdk::Error(error.code(), std::string(name) + ": " + error.what());
   }
+}
+
+// The shader of Pipelines::Join, from the host's cache if it has been made before.
+Joined JoinedShader(const sdk::Host& host, std::span<const PipelineKey> kinds) {
+  std::vector<TaskSource> sources;
+  for (const PipelineKey& kind : kinds) {
+    sources.push_back({kCode[static_cast<size_t>(kind.shader)].task, kind.constants});
+  }
+  const std::string key = JoinedKey(kPersistentTask, sources);
+  if (auto kept = UnpackJoined(host.BlobGet(key))) return *std::move(kept);
+  std::vector<Spirv> tasks(sources.size());
+  gpu::InParallel(sources.size(), [&](size_t i) {
+    tasks[i] = WithConstants(sources[i].code, sources[i].constants);
+  });
+  const uint32_t threads = kinds.front().constants.front();
+  Joined joined = vulkan::Join(WithConstants(kPersistentTask, {&threads, 1}), tasks, threads);
+  static_cast<void>(host.BlobPut(key, PackJoined(joined)));
+  return joined;
 }
 
 }  // namespace
@@ -148,13 +167,7 @@ std::optional<std::shared_future<VkPipeline>> Pipelines::Join(std::span<const Pi
   const std::vector<PipelineKey> key(kinds.begin(), kinds.end());
   const auto found = joined_.find(key);
   if (found != joined_.end()) return found->second;
-  std::vector<Spirv> tasks(kinds.size());
-  gpu::InParallel(kinds.size(), [&](size_t i) {
-    const Code& code = kCode[static_cast<size_t>(kinds[i].shader)];
-    tasks[i] = WithConstants(code.task, kinds[i].constants);
-  });
-  const uint32_t threads = key.front().constants.front();
-  const Joined joined = vulkan::Join(WithConstants(kPersistentTask, {&threads, 1}), tasks, threads);
+  const Joined joined = JoinedShader(gpu_.host(), kinds);
   const uint32_t room = gpu_.capabilities().properties.limits.maxComputeSharedMemorySize;
   if (joined.shared_bytes > room) {
     gpu_.host().Log(RL_LOG_INFO, "a step in one dispatch would need " +
