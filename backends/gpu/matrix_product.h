@@ -10,7 +10,7 @@
 
 namespace rullama::gpu {
 
-// Rows and columns of an output tile of matmul.comp, and rows of an expert's tile (moe_sort.comp).
+// Rows and columns of an output tile of matmul.comp, and rows of an expert's tile in f32.
 inline constexpr int64_t kProductTile = 64;
 inline constexpr uint32_t kTileThreads = 256;  // of a workgroup that computes a tile
 // Terms of a step of the kernels for matrix units, of all parts of x together.
@@ -33,8 +33,17 @@ struct Product {
 struct ProductOperands {
   Operand x, y;
   uint32_t experts = RL_NO_VALUE;
-  Operand extra{};  // weights of the pairs, or the table of moe_sort.comp
+  // Weights of the pairs, or ExpertTiles::table, which the emission of tiles fills in.
+  Operand extra{};
   Operand factor{};
+};
+
+// The tiles into which moe_sort.comp cuts the pairs of a row and an expert: those of one expert
+// each.
+struct ExpertTiles {
+  CoopTile tile = kSmallCoopTile;  // products in f32 need kProductTile rows
+  int64_t count = 0;               // at most
+  Scratch table{};
 };
 
 // Workgroup size of a GEMV that first stages its row in shared memory.
@@ -119,15 +128,14 @@ void AddTo(PlanBuilder& plan, const Operand& y, const Operand& x, const rl_dim& 
 void EmitProduct(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
 // Emits the dense product y = x W from all pieces of the weight. product.n: columns of W.
 void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
-// Emits the same for experts, of mode kShared or kPairs, with at most `tiles` tiles of pairs.
-// operands.extra: the table of moe_sort.comp.
-void EmitStoredExperts(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                       int64_t tiles);
+// Emits the same for experts, of mode kShared or kPairs, in tiles of kProductTile rows.
+void EmitStoredExperts(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                       const ExpertTiles& tiles);
 
 // Emits a GEMV (matvec.comp). Accepts any mode but kSummed.
 void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& operands);
-// Emits a tiled GEMM with at most `tiles` tiles of rows. Accepts neither kWeighted nor kSummed.
-void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-              int64_t tiles);
+// Emits a tiled GEMM. `tiles`: of experts. Accepts neither kWeighted nor kSummed.
+void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+              const ExpertTiles& tiles = {});
 
 }  // namespace rullama::gpu

@@ -118,21 +118,20 @@ void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands oper
 }
 
 void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
-                        int64_t expert_tiles, uint32_t x_parts) {
+                        const ExpertTiles& experts, uint32_t x_parts) {
   const WeightShape& shape = product.weight->shape();
   const uint64_t beside = ResultsBeside(plan, product, operands.x);
-  const CoopTile tile = product.mode == ProductMode::kDense
-                            ? CoopTileOf(plan.tuning(), RowsOf(plan, product), beside)
-                            : kSmallCoopTile;
+  const bool dense = product.mode == ProductMode::kDense;
+  const CoopTile tile =
+      dense ? CoopTileOf(plan.tuning(), RowsOf(plan, product), beside) : experts.tile;
   const HalfRows half =
       HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   const bool gated = product.up != 0;
-  const bool dense = product.mode == ProductMode::kDense;
   const uint64_t columns = CeilDiv(ResultsOf(product), tile.columns);
   const uint64_t rows =
-      dense ? CeilDiv(RowsOf(plan, product), tile.rows) : static_cast<uint64_t>(expert_tiles);
+      dense ? CeilDiv(RowsOf(plan, product), tile.rows) : static_cast<uint64_t>(experts.count);
   const uint64_t tiles = CeilDiv(beside, tile.columns) * rows;
   const uint64_t parts =
       PartsOfSums(plan, product, tiles, kTermsOnMatrixUnits, kCoopTerms / x_parts);
@@ -215,7 +214,7 @@ void EmitWhole(PlanBuilder& plan, const Product& product, const ProductOperands&
   if (plan.Decisive(product.rows) <= kFewProductRows) {
     EmitGemv(plan, product, operands);
   } else {
-    EmitGemm(plan, product, operands, (plan.Max(product.rows) + kProductTile - 1) / kProductTile);
+    EmitGemm(plan, product, operands);
   }
 }
 
@@ -553,13 +552,17 @@ void EmitGemv(PlanBuilder& plan, const Product& product, const ProductOperands& 
   dispatch.Emit(groups, y);
 }
 
-void EmitGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-              int64_t tiles) {
+void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
+              const ExpertTiles& tiles) {
+  const bool dense = product.mode == ProductMode::kDense;
+  if (!dense) operands.extra.scratch = tiles.table;
   if (RunsOnMatrixUnits(plan.tuning(), product.weight->shape())) {
     EmitMatrixUnitGemm(plan, product, operands, tiles, MatrixUnitParts(plan));
     return;
   }
-  EmitTiledGemm(plan, product, operands, static_cast<uint64_t>(tiles));
+  EmitTiledGemm(
+      plan, product, operands,
+      dense ? CeilDiv(RowsOf(plan, product), kProductTile) : static_cast<uint64_t>(tiles.count));
 }
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, MatMul};

@@ -124,11 +124,12 @@ void EmitStored(PlanBuilder& plan, const Product& product, const ProductOperands
   }
 }
 
-void EmitStoredExperts(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                       int64_t tiles) {
+void EmitStoredExperts(PlanBuilder& plan, const Product& product, ProductOperands operands,
+                       const ExpertTiles& tiles) {
+  operands.extra.scratch = tiles.table;
   EmitInChunks(plan, product, operands,
                {.terms = static_cast<uint64_t>(product.expert_rows),
-                .rows = static_cast<uint64_t>(tiles * kProductTile),
+                .rows = static_cast<uint64_t>(tiles.count * kProductTile),
                 .parts = 1});
 }
 

@@ -12,30 +12,25 @@ constexpr uint32_t kSortThreads = 256;
 constexpr uint32_t kMoeThreads = 256;
 constexpr int64_t kMaxExperts = 1024;  // moe_sort.comp
 
-struct Sorted {
-  Scratch table;
-  int64_t tiles = 0;
-};
-
-Sorted Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count) {
+ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, const CoopTile& tile) {
   const rl_value& value = plan.graph().value(experts);
   const int64_t used = Last(value);
   const int64_t pairs = plan.MaxRows(value) * used;
-  Sorted sorted;
+  ExpertTiles tiles{.tile = tile};
   // Each expert may leave one tile that is not full.
-  sorted.tiles = pairs / kProductTile + std::min(expert_count, pairs);
-  sorted.table = plan.scratch().New(
-      static_cast<uint64_t>(2 + sorted.tiles + sorted.tiles * kProductTile) * sizeof(uint32_t));
-  DispatchBuilder(plan, kernels::MoeSort{.threads = kSortThreads},
+  tiles.count = pairs / tile.rows + std::min(expert_count, pairs);
+  tiles.table = plan.scratch().New(
+      static_cast<uint64_t>(2 + tiles.count + tiles.count * tile.rows) * sizeof(uint32_t));
+  DispatchBuilder(plan, kernels::MoeSort{.threads = kSortThreads, .tile = tile.rows},
                   {.experts = experts,
-                   .table = sorted.table,
+                   .table = tiles.table,
                    .rows = value.dims[0],
                    .used = used,
                    .count = expert_count,
-                   .tiles = sorted.tiles,
+                   .tiles = tiles.count,
                    .op = plan.op_index() + 1})
       .Emit(1);
-  return sorted;
+  return tiles;
 }
 
 Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t weight,
@@ -55,11 +50,10 @@ Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t we
 }
 
 // Pairs are sorted however few they are: a tile reads the weights of an expert once.
-void GroupedAsStored(PlanBuilder& plan, Product product, ProductOperands operands) {
+void GroupedAsStored(PlanBuilder& plan, Product product, const ProductOperands& operands) {
   product.n = Last(plan.Result());
-  const Sorted sorted = Sort(plan, operands.experts, product.expert_count);
-  operands.extra.scratch = sorted.table;
-  EmitStoredExperts(plan, product, operands, sorted.tiles);
+  EmitStoredExperts(plan, product, operands,
+                    Sort(plan, operands.experts, product.expert_count, kSmallCoopTile));
 }
 
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {
@@ -85,9 +79,7 @@ void GroupedMatMul(PlanBuilder& plan) {
     EmitGemv(plan, product, values);
     return;
   }
-  const Sorted sorted = Sort(plan, experts, product.expert_count);
-  values.extra.scratch = sorted.table;
-  EmitGemm(plan, product, values, sorted.tiles);
+  EmitGemm(plan, product, values, Sort(plan, experts, product.expert_count, kSmallCoopTile));
 }
 
 // The products of the experts: the gated one, and the one that reads its result.
@@ -142,12 +134,11 @@ void MoeFfn(PlanBuilder& plan) {
     EmitGemv(plan, second, down);
     return;
   }
-  const Sorted sorted = Sort(plan, experts, first.expert_count);
+  const ExpertTiles tiles = Sort(plan, experts, first.expert_count, kSmallCoopTile);
   const Scratch terms = plan.scratch().New(floats(second.n));
-  up.extra.scratch = down.extra.scratch = sorted.table;
   down.y.scratch = terms;
-  EmitGemm(plan, first, up, sorted.tiles);
-  EmitGemm(plan, second, down, sorted.tiles);
+  EmitGemm(plan, first, up, tiles);
+  EmitGemm(plan, second, down, tiles);
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, kernels::MoeCombine{.threads = kMoeThreads},
                   {.x = terms,

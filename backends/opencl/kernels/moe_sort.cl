@@ -1,10 +1,10 @@
-// Sorts the pairs of row and expert by expert and cuts them into tiles of 64 of one expert, for
-// matmul.cl. One work-group. The table: tiles there are, tiles there is room for, the expert of
-// each tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
+// Sorts the pairs of row and expert by expert and cuts them into tiles of kTile of one expert, for
+// matmul.cl and matmul_coop.cl. One work-group. The table: tiles there are, tiles there is room
+// for, the expert of each tile, then kTile pairs of each, -1 where there are fewer. Pairs keep
+// their order.
 #include "common.cl"
 #include "moe_sort.args"
 
-#define kTile 64u
 #define kMaxExperts 1024
 
 KERNEL(moe_sort) {

@@ -1,12 +1,12 @@
 #version 460
-// Sorts the pairs of row and expert by expert and cuts them into tiles of 64 of one expert, for
-// matmul.comp. One workgroup. The table: tiles there are, tiles there is room for, the expert of
-// each tile, then 64 pairs of each, -1 where there are fewer. Pairs keep their order.
+// Sorts the pairs of row and expert by expert and cuts them into tiles of kTile of one expert, for
+// matmul.comp and matmul_coop.comp. One workgroup. The table: tiles there are, tiles there is room
+// for, the expert of each tile, then kTile pairs of each, -1 where there are fewer. Pairs keep
+// their order.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "moe_sort.args.glsl"
 
-const uint kTile = 64;
 const uint kMaxExperts = 1024;
 shared uint shared_count[kMaxExperts];
 shared uint shared_first[kMaxExperts];  // tile
