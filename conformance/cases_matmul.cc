@@ -199,6 +199,68 @@ void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
   }
 }
 
+// Experts with numbers of rows around those of the tiles of kernels, many of them without any. Each
+// row chooses two.
+class RaggedExperts {
+ public:
+  static constexpr int64_t kUsed = 2;
+
+  RaggedExperts() {
+    constexpr int kRowsOf[] = {0, 1, 15, 16, 17, 33, 64, 65, 1};
+    for (int32_t expert = 0; expert < static_cast<int32_t>(std::size(kRowsOf)); ++expert) {
+      sorted_.insert(sorted_.end(), static_cast<size_t>(kRowsOf[expert]), expert);
+    }
+  }
+
+  [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(sorted_.size()) / kUsed; }
+  ValueId AddTo(CaseBuilder& b) const {
+    std::vector<int32_t> chosen;
+    const auto rows = static_cast<size_t>(this->rows());
+    for (size_t row = 0; row < rows; ++row) {
+      for (const size_t at : {row, row + rows}) chosen.push_back(sorted_[at]);
+    }
+    return b.Ints("experts", I({kT, kUsed}), chosen);
+  }
+
+ private:
+  std::vector<int32_t> sorted_;  // the expert of each pair
+};
+
+// The same rows for few and for many experts, between which kernels may choose their tiles by the
+// average. All lengths are multiples of 64, which some kernels need.
+void AddRaggedExperts(std::vector<CaseSpec>& cases, DType dtype) {
+  constexpr int64_t kResults = 67, kWidth = 256;
+  const int64_t inner = InfoOf(dtype).block_elements > 64 ? 256 : 192;
+  const RaggedExperts ragged;
+  for (const int64_t count : {10, 14, 30}) {  // 21.2, 15.1 and 7.1 rows each
+    const std::string suffix = fmt::format("{}_ragged_e{}", NameOf(dtype), count);
+    for (const bool shared : {true, false}) {
+      cases.push_back(
+          {fmt::format("grouped_matmul/{}{}", suffix, shared ? "" : "_pairs"),
+           OpKind::kGroupedMatMul, [=](uint64_t seed) {
+             CaseBuilder b(seed, ragged.rows());
+             const ValueId x =
+                 b.Floats("x", shared ? F({kT, kWidth}) : F({kT, RaggedExperts::kUsed, kWidth}));
+             const ValueId weight = b.Weight("weight", {dtype, {count, kResults, kWidth}});
+             return OneOp(std::move(b), OpKind::kGroupedMatMul, {x, weight, ragged.AddTo(b)},
+                          OpAttrs(OpKind::kGroupedMatMul), ToleranceClassOf(dtype));
+           }});
+    }
+    cases.push_back(
+        {fmt::format("moe_ffn/{}", suffix), OpKind::kMoeFfn, [=](uint64_t seed) {
+           CaseBuilder b(seed, ragged.rows());
+           const ValueId x = b.Floats("x", F({kT, kWidth}), -0.3, 0.3);
+           const ValueId weights = b.Floats("weights", F({kT, RaggedExperts::kUsed}), 0, 1);
+           const ValueId chosen = ragged.AddTo(b);
+           const ValueId gate = b.Weight("gate", {dtype, {count, 2 * inner, kWidth}});
+           const ValueId down = b.Weight("down", {dtype, {count, kWidth, inner}});
+           return OneOp(std::move(b), OpKind::kMoeFfn,
+                        {x, weights, chosen, gate, kNoValue, down, kNoValue},
+                        OpAttrs(OpKind::kMoeFfn), ToleranceClass::kComposite);
+         }});
+  }
+}
+
 // The widths of each shipped configuration, a few rows of each matrix.
 void AddModelShapes(std::vector<CaseSpec>& cases) {
   struct Width {
@@ -260,6 +322,9 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     AddMatMul(cases, dtype);
     AddFused(cases, dtype);
     AddExperts(cases, dtype);
+    if (dtype == DType::kQ4_K || dtype == DType::kQ8_0 || dtype == DType::kF16) {
+      AddRaggedExperts(cases, dtype);
+    }
     for (CaseSpec& added : std::span(cases).subspan(first)) added.weights = dtype;
   }
   AddManyAsStored(cases);
