@@ -80,6 +80,8 @@ bool ExpertsFitInt8Gemv(const Tuning& tuning, const sdk::GraphView& graph, const
 // Emits a product of plain f32 matrices (matmul_plain.comp); `adds`: to what y holds.
 void EmitMatMulPlain(PlanBuilder& plan, kernels::MatMulPlainArgs args, bool adds = false);
 
+// Whether products of many rows with these weights are computed on matrix units.
+bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape);
 // Whether an op is a product with a constant that EmitGemm() computes on matrix units from one
 // piece.
 bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);

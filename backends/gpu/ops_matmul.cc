@@ -50,17 +50,6 @@ uint64_t ResultsBeside(const PlanBuilder& plan, const Product& product, const Op
   return std::max(columns, ResultsOf(product));
 }
 
-// Whether products of many rows with these weights are computed on matrix units. Block weights lose
-// less in f16 than their quantisation lost, and f16 weights lose nothing. bf16 and f32 do not fit
-// f16.
-bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape) {
-  if (!tuning.cooperative_matrix) return false;
-  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0;
-  // A single row is not padded to whole steps.
-  const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
-  return shape.dtype == DType::kF16 && fits;
-}
-
 // The f16 numbers whose sum stands for a value of x in a product on matrix units. One loses 2^-12
 // of a value. Where a graph trains a mixture of experts there are two, because a small error may
 // choose another expert.
@@ -325,6 +314,16 @@ std::string RefuseGeGluLinear(const sdk::GraphView& graph, const rl_op& op,
 }
 
 }  // namespace
+
+// Block weights lose less in f16 than their quantisation lost, and f16 weights lose nothing. bf16
+// and f32 do not fit f16.
+bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape) {
+  if (!tuning.cooperative_matrix) return false;
+  if (IsBlockType(shape.dtype)) return shape.columns % kCoopTerms == 0;
+  // A single row is not padded to whole steps.
+  const bool fits = shape.columns % 2 == 0 && (shape.rows > 1 || !Checked(shape));
+  return shape.dtype == DType::kF16 && fits;
+}
 
 kernels::ProductArgs ProductArgsOf(const PlanBuilder& plan, const Product& p,
                                    const ProductOperands& o, uint64_t terms,

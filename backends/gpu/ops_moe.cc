@@ -2,6 +2,9 @@
 // many, pairs are sorted by expert so that the weights of each are read once for a tile of them.
 #include <rullama/sdk/operands.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
 
@@ -31,6 +34,19 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, cons
                    .op = plan.op_index() + 1})
       .Emit(1);
   return tiles;
+}
+
+// Sorts for products that follow one another and read the same table.
+ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,
+                    std::initializer_list<const Product*> products) {
+  const int64_t count = (*products.begin())->expert_count;
+  const rl_value& value = plan.graph().value(experts);
+  const auto pairs = static_cast<uint64_t>(plan.DecisiveRows(value) * Last(value));
+  const bool on_matrix_units = std::ranges::all_of(products, [&](const Product* product) {
+    return RunsOnMatrixUnits(plan.tuning(), product->weight->shape());
+  });
+  return Sort(plan, experts, count,
+              on_matrix_units ? ExpertTileOf(pairs, static_cast<uint64_t>(count)) : kSmallCoopTile);
 }
 
 Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t weight,
@@ -79,7 +95,7 @@ void GroupedMatMul(PlanBuilder& plan) {
     EmitGemv(plan, product, values);
     return;
   }
-  EmitGemm(plan, product, values, Sort(plan, experts, product.expert_count, kSmallCoopTile));
+  EmitGemm(plan, product, values, SortFor(plan, experts, {&product}));
 }
 
 // The products of the experts: the gated one, and the one that reads its result.
@@ -134,7 +150,7 @@ void MoeFfn(PlanBuilder& plan) {
     EmitGemv(plan, second, down);
     return;
   }
-  const ExpertTiles tiles = Sort(plan, experts, first.expert_count, kSmallCoopTile);
+  const ExpertTiles tiles = SortFor(plan, experts, {&first, &second});
   const Scratch terms = plan.scratch().New(floats(second.n));
   down.y.scratch = terms;
   EmitGemm(plan, first, up, tiles);

@@ -5,9 +5,11 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kLow{32, 64, 16, 32};
+constexpr CoopTile kLarge{128, 128, 64, 32}, kMiddle{128, 64, 64, 32}, kLow{32, 64, 16, 32},
+    kFewRows{32, 64, 32, 32};
 static_assert(FitsMatrixThreads(kLarge.threads()) && FitsMatrixThreads(kMiddle.threads()) &&
-              FitsMatrixThreads(kSmallCoopTile.threads()) && FitsMatrixThreads(kLow.threads()));
+              FitsMatrixThreads(kSmallCoopTile.threads()) && FitsMatrixThreads(kLow.threads()) &&
+              FitsMatrixThreads(kFewRows.threads()));
 
 // A device counts as busy with a quarter of Tuning::few_groups of large tiles, and with an eighth
 // of middle ones.
@@ -23,6 +25,10 @@ CoopTile CoopTileOf(const Tuning& tuning, uint64_t rows, uint64_t columns) {
   };
   if (is_busy(kLarge, kLargeShare)) return kLarge;
   return is_busy(kMiddle, kMiddleShare) ? kMiddle : kSmallCoopTile;
+}
+
+CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts) {
+  return 2 * pairs <= kFewRows.rows * experts ? kFewRows : kSmallCoopTile;
 }
 
 uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms, uint64_t part_terms) {

@@ -19,7 +19,7 @@ struct CoopTile {
   }
 };
 
-// The tile of experts, whose rows are few.
+// The highest tile of experts, whose rows are few.
 inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 
 // The tile of a dense product of `rows` rows. Large tiles read less; a device is busy only with
@@ -27,6 +27,11 @@ inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 // most 32 or 64 rows, as of requests that are decoded together, take the lowest tile that holds
 // them.
 [[nodiscard]] CoopTile CoopTileOf(const Tuning& tuning, uint64_t rows, uint64_t columns);
+
+// The tile of products of `experts` experts that have `pairs` rows in all. A tile reads and decodes
+// the weights of its expert, so a low one has room for twice the rows of an average expert: few
+// experts then need a second one.
+[[nodiscard]] CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts);
 
 // The number of workgroups that share the terms of a tile of sums: more than one where there are
 // too few tiles to keep a device busy, at most one for each `part_terms` terms.

@@ -33,6 +33,37 @@ TEST(CoopTileOf, GrowsWithTheRowsAndResultsThatKeepADeviceBusy) {
   }
 }
 
+TEST(ExpertTileOf, HoldsTwiceTheRowsOfAnAverageExpert) {
+  struct {
+    uint64_t pairs, experts;
+    uint32_t tile_rows;
+  } constexpr kCases[] = {
+      {9 * 8, 128, 32},     // the fewest rows that experts of 26B-A4B multiply in tiles
+      {256 * 8, 128, 32},   // a canvas
+      {257 * 8, 128, 64},   //
+      {2048 * 8, 128, 64},  // a prompt
+      {0, 128, 32},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(ExpertTileOf(c.pairs, c.experts).rows, c.tile_rows) << c.pairs;
+  }
+}
+
+// Whichever tile is chosen, a subgroup has whole matrices and of gated products both halves, and
+// the invocations load the same number of vectors each.
+TEST(ExpertTileOf, DividesEvenlyAmongInvocations) {
+  constexpr uint32_t kTermsOfVector = 8;
+  for (const uint64_t rows : {16, 64}) {
+    const CoopTile tile = ExpertTileOf(rows, 1);
+    EXPECT_EQ(tile.rows % tile.subgroup_rows, 0U);
+    EXPECT_EQ(tile.subgroup_rows % kMatrixSide, 0U);
+    EXPECT_EQ(tile.columns % tile.subgroup_columns, 0U);
+    EXPECT_EQ(tile.subgroup_columns % (2 * kMatrixSide), 0U);
+    EXPECT_GE(tile.threads(), tile.rows);
+    EXPECT_EQ(tile.rows * 64 / kTermsOfVector % tile.threads(), 0U);
+  }
+}
+
 TEST(PartsOfSums, KeepADeviceBusyWithFewTiles) {
   EXPECT_EQ(PartsOfSums(LargeGpu(), 240, 768, 256), 2U);  // 20 x 12 tiles
   EXPECT_EQ(PartsOfSums(LargeGpu(), 360, 768, 256), 1U);  // three such products side by side

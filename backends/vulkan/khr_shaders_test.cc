@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/gpu/kernels.h"
+#include "backends/gpu/product_tiles.h"
 #include "backends/vulkan/join.h"
 #include "backends/vulkan/khr_checks.h"
 
@@ -47,6 +48,13 @@ void AddProducts(std::vector<Shader>& all) {
   product.mode = gpu::ProductMode::kPairs;
   product.parts = 2;
   Add(all, "GatedProductOfExperts", kMatMulCoopPlain, kMatMulCoopSubgroups, product);
+  const gpu::CoopTile tile = gpu::ExpertTileOf(1, 1024);
+  product.threads = tile.threads();
+  product.tile = tile.rows;
+  product.columns = tile.columns;
+  product.subgroup_rows = tile.subgroup_rows;
+  product.subgroup_columns = tile.subgroup_columns;
+  Add(all, "GatedProductOfExpertsWithFewRows", kMatMulCoopPlain, kMatMulCoopSubgroups, product);
   Add(all, "StoredProduct", kMatMulStoredCoopPlain, kMatMulStoredCoopSubgroups,
       kernels::MatMulStoredCoop{.threads = 256, .type = RL_DTYPE_Q6_K});
 }
