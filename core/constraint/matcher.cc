@@ -17,10 +17,20 @@ void AddMask(std::span<const uint32_t> mask, std::span<uint32_t> to) {
   for (size_t i = 0; i < mask.size(); ++i) to[i] |= mask[i];
 }
 
-size_t CountTokens(std::span<const uint32_t> mask) {
+// The number of tokens; stops counting beyond `limit`.
+size_t CountTokens(std::span<const uint32_t> mask, size_t limit) {
   size_t count = 0;
-  for (const uint32_t word : mask) count += static_cast<size_t>(std::popcount(word));
+  for (size_t i = 0; i < mask.size() && count <= limit; ++i) {
+    if (mask[i] != 0) count += static_cast<size_t>(std::popcount(mask[i]));
+  }
   return count;
+}
+
+bool AllowsAll(std::span<const uint32_t> mask, int64_t vocabulary) {
+  const auto tokens = static_cast<size_t>(vocabulary);
+  const auto is_full = [](uint32_t word) { return word == ~uint32_t{0}; };
+  if (!std::ranges::all_of(mask.first(tokens / 32), is_full)) return false;
+  return tokens % 32 == 0 || mask.back() == (uint32_t{1} << (tokens % 32)) - 1;
 }
 
 std::vector<TokenId> TokensOf(std::span<const uint32_t> mask, size_t count) {
@@ -69,11 +79,11 @@ const MaskTable::Entry& MaskTable::Find(ConfigId config) {
   Walk walk{.mask = entry.mask};
   Fill(config, walk);
   entry.max_symbols = walk.max_symbols;
-  const size_t count = CountTokens(entry.mask);
+  const size_t count = CountTokens(entry.mask, kFewTokens);
   if (count <= kFewTokens) {
     entry.tokens = TokensOf(entry.mask, count);
     entry.mask = {};
-  } else if (count == static_cast<size_t>(trie_->vocabulary())) {
+  } else if (AllowsAll(entry.mask, trie_->vocabulary())) {
     entry.all = true;
     entry.mask = {};
   }
