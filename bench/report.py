@@ -19,7 +19,7 @@ one measurement: one machine, one build, all engines in turns. Its members:
       case     what was measured: pp512 is a prompt of 512 tokens, tg32 is 32 decoded tokens
       model    only where the cases differ in it; in place of the file's
       rounds   the same
-      unit     "t/s" (tokens per second), "s" or "ms"
+      unit     "t/s" (tokens per second), "s", "ms" or "us"
       median   of rullama
       runs     single runs of rullama, optional
       peers    engine name to {median, runs}; runs are optional
@@ -46,7 +46,7 @@ README = ROOT / "README.md"
 IMAGES = ROOT / "docs" / "images"
 
 MAX_COLUMNS = 120  # of lines that are no rows of tables, as tools/check-format.sh has it
-LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False}
+LARGER_IS_BETTER = {"t/s": True, "s": False, "ms": False, "us": False}
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 # The chosen cases of a summary: <!-- cases: FILE CASE; FILE CASE -->
 SUMMARY = re.compile(r"(<!-- cases: ([^>]+) -->\n).*?(<!-- end of cases -->)", re.DOTALL)
