@@ -11,7 +11,7 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kSortThreads = 256;
+constexpr uint32_t kMaxSortThreads = 1024;  // moe_sort.comp
 constexpr uint32_t kMoeThreads = 256;
 constexpr int64_t kMaxExperts = 1024;  // moe_sort.comp
 
@@ -24,7 +24,8 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, cons
   tiles.count = pairs / tile.rows + std::min(expert_count, pairs);
   tiles.table = plan.scratch().New(
       static_cast<uint64_t>(2 + tiles.count + tiles.count * tile.rows) * sizeof(uint32_t));
-  DispatchBuilder(plan, kernels::MoeSort{.threads = kSortThreads, .tile = tile.rows},
+  const uint32_t threads = std::min(plan.tuning().wide, kMaxSortThreads);
+  DispatchBuilder(plan, kernels::MoeSort{.threads = threads, .tile = tile.rows},
                   {.experts = experts,
                    .table = tiles.table,
                    .rows = value.dims[0],

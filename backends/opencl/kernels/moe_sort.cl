@@ -5,43 +5,63 @@
 #include "common.cl"
 #include "moe_sort.args"
 
-#define kMaxExperts 1024
+// Of experts, and of work-items.
+#define kMaxCounters 1024
 
 KERNEL(moe_sort) {
-  __local uint shared_count[kMaxExperts];
-  __local uint shared_first[kMaxExperts];  // tile
+  __local uint shared_count[kMaxCounters];  // by part of the pairs and expert
+  __local uint shared_total[kMaxCounters];  // by expert: pairs
+  __local uint shared_first[kMaxCounters];  // by expert: tile
   const uint pairs = ROWS_OF(rows) * push.used;
   __global const int* experts = AT(int, experts);
   __global uint* table = AT(uint, table);
-  FOR_MINE(e, push.count) shared_count[e] = 0;
+  // There is a work-item for each expert and part, so that pairs keep their order.
+  const uint parts = max((uint)THREADS / push.count, 1u);
+  const uint counters = parts * push.count;
+  const uint part_pairs = (pairs + parts - 1) / parts;
+  FOR_MINE(i, counters) shared_count[i] = 0;
   BARRIER();
   FOR_MINE(pair, pairs) {
     const int e = experts[pair];
     if (e >= 0 && e < (int)push.count) {
-      atomic_inc(&shared_count[e]);
+      atomic_inc(&shared_count[pair / part_pairs * push.count + e]);
     } else {
       FAIL();
     }
+  }
+  BARRIER();
+  // Turns the counts of an expert into the places where its parts begin.
+  FOR_MINE(e, push.count) {
+    uint total = 0;
+    for (uint i = e; i < counters; i += push.count) {
+      const uint count = shared_count[i];
+      shared_count[i] = total;
+      total += count;
+    }
+    shared_total[e] = total;
   }
   BARRIER();
   if (ME == 0) {
     uint tile = 0;
     for (uint e = 0; e < push.count; ++e) {
       shared_first[e] = tile;
-      for (uint n = 0; n < shared_count[e]; n += kTile) table[2 + tile++] = e;
+      tile += (shared_total[e] + kTile - 1) / kTile;
     }
     table[0] = tile;
     table[1] = push.tiles;
   }
   BARRIER();
-  // A work-item for each expert, so that its pairs keep their order.
-  FOR_MINE(e, push.count) {
-    if (shared_count[e] == 0) continue;
+  FOR_MINE(i, counters) {
+    const uint e = i % push.count;
+    const uint part = i / push.count;
     __global int* places = AT(int, table) + 2 + push.tiles + shared_first[e] * kTile;
-    uint at = 0;
-    for (uint pair = 0; pair < pairs; ++pair) {
+    uint at = shared_count[i];
+    const uint end = min((part + 1) * part_pairs, pairs);
+    for (uint pair = part * part_pairs; pair < end && at < shared_total[e]; ++pair) {
       if (experts[pair] == (int)e) places[at++] = (int)pair;
     }
+    if (part + 1 < parts) continue;
     for (; at % kTile != 0; ++at) places[at] = -1;
+    for (uint n = 0; n < at; n += kTile) table[2 + shared_first[e] + n / kTile] = e;
   }
 }
