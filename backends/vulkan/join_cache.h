@@ -1,31 +1,32 @@
 // Joined shaders in the host's cache of blobs: joining takes seconds, reading milliseconds.
 //
-// Thread safety: all functions are pure.
+// Thread safety: that of the host's functions, which may be called from any thread.
 #pragma once
 
-#include <cstddef>
+#include <rullama/sdk/backend.h>
+
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "backends/vulkan/join.h"
 
 namespace rullama::vulkan {
 
-// A shader that becomes a task: its code before WithConstants, and its constants.
+// A shader that becomes a task: its name, its code before WithConstants, and its constants. All
+// tasks of a joined shader have the same constant 0, the size of a workgroup.
 struct TaskSource {
+  std::string_view name;
   std::span<const uint32_t> code;
   std::span<const uint32_t> constants;
 };
 
-// The key of what Join() makes of these. It names all that the result depends on: the code, the
-// constants, the sources of join.cc and the version of SPIRV-Tools.
-std::string JoinedKey(std::span<const uint32_t> driver, std::span<const TaskSource> tasks);
+// What Join() makes of a driver and tasks, of which there is one or more. Throws as Join() does.
+Joined JoinSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks);
 
-std::vector<std::byte> PackJoined(const Joined& joined);
-// Nothing if the bytes are none of PackJoined.
-std::optional<Joined> UnpackJoined(std::span<const std::byte> bytes);
+// The same, from the host's cache if this build has put it there. A blob of another build is
+// replaced.
+Joined JoinWithCache(const sdk::Host& host, std::span<const uint32_t> driver,
+                     std::span<const TaskSource> tasks);
 
 }  // namespace rullama::vulkan

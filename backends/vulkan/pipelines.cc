@@ -33,22 +33,14 @@ std::optional<Spirv> WithKhr(const Spirv& code, std::string_view name) {
   }
 }
 
-// The shader of Pipelines::Join, from the host's cache if it has been made before.
+// The shader of Pipelines::Join.
 Joined JoinedShader(const sdk::Host& host, std::span<const PipelineKey> kinds) {
   std::vector<TaskSource> sources;
   for (const PipelineKey& kind : kinds) {
-    sources.push_back({kCode[static_cast<size_t>(kind.shader)].task, kind.constants});
+    sources.push_back(
+        {gpu::NameOf(kind.shader), kCode[static_cast<size_t>(kind.shader)].task, kind.constants});
   }
-  const std::string key = JoinedKey(kPersistentTask, sources);
-  if (auto kept = UnpackJoined(host.BlobGet(key))) return *std::move(kept);
-  std::vector<Spirv> tasks(sources.size());
-  gpu::InParallel(sources.size(), [&](size_t i) {
-    tasks[i] = WithConstants(sources[i].code, sources[i].constants);
-  });
-  const uint32_t threads = kinds.front().constants.front();
-  Joined joined = vulkan::Join(WithConstants(kPersistentTask, {&threads, 1}), tasks, threads);
-  static_cast<void>(host.BlobPut(key, PackJoined(joined)));
-  return joined;
+  return JoinWithCache(host, kPersistentTask, sources);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "common.glsl"
 #include "moe_sort.args.glsl"
 
-// Of experts, and of invocations.
+// There are at most so many experts, and so many invocations.
 const uint kMaxCounters = 1024;
 shared uint shared_count[kMaxCounters];  // by part of the pairs and expert
 shared uint shared_total[kMaxCounters];  // by expert: pairs
@@ -16,7 +16,8 @@ shared uint shared_first[kMaxCounters];  // by expert: tile
 void main() {
   const uint pairs = At(p.rows, Step(p.step)) * p.used;
   const uint me = gl_LocalInvocationIndex;
-  // There is an invocation for each expert and part, so that pairs keep their order.
+  // The pairs are cut into parts. Pairs of one expert in one part are placed by one invocation, so
+  // that they keep their order.
   const uint parts = max(gl_WorkGroupSize.x / p.count, 1);
   const uint counters = parts * p.count;
   const uint part_pairs = (pairs + parts - 1) / parts;
