@@ -261,6 +261,23 @@ void AddRaggedExperts(std::vector<CaseSpec>& cases, DType dtype) {
   }
 }
 
+// More experts than a workgroup has invocations, most of them without rows.
+void AddManyExperts(std::vector<CaseSpec>& cases) {
+  constexpr int64_t kRows = 100, kUsed = 2, kResults = 3, kWidth = 64;
+  for (const int64_t count : {600, 1024}) {
+    cases.push_back(
+        {fmt::format("grouped_matmul/f16_e{}", count), OpKind::kGroupedMatMul, [=](uint64_t seed) {
+           CaseBuilder b(seed, kRows);
+           const ValueId x = b.Floats("x", F({kT, kWidth}));
+           const ValueId weight = b.Weight("weight", {DType::kF16, {count, kResults, kWidth}});
+           const ValueId chosen =
+               b.Ints("experts", I({kT, kUsed}), 0, static_cast<int32_t>(count) - 1);
+           return OneOp(std::move(b), OpKind::kGroupedMatMul, {x, weight, chosen},
+                        OpAttrs(OpKind::kGroupedMatMul), ToleranceClassOf(DType::kF16));
+         }});
+  }
+}
+
 // The widths of each shipped configuration, a few rows of each matrix.
 void AddModelShapes(std::vector<CaseSpec>& cases) {
   struct Width {
@@ -325,6 +342,7 @@ void AddMatMulCases(std::vector<CaseSpec>& cases) {
     if (dtype == DType::kQ4_K || dtype == DType::kQ8_0 || dtype == DType::kF16) {
       AddRaggedExperts(cases, dtype);
     }
+    if (dtype == DType::kF16) AddManyExperts(cases);
     for (CaseSpec& added : std::span(cases).subspan(first)) added.weights = dtype;
   }
   AddManyAsStored(cases);

@@ -31,12 +31,20 @@ Status CancelledPlanWorksAgain(Suite& suite, Device& device) {
 Status BadIndices(Suite& suite, Device& device, OpKind kind) {
   constexpr int32_t kBad[] = {-1, 1000000, INT32_MIN, INT32_MAX};
   for (const int32_t bad : kBad) {
-    CaseBuilder b(SeedOf(suite, "Indices"), 3);
+    // Products of experts have more rows than kernels for a few take.
+    CaseBuilder b(SeedOf(suite, "Indices"), kind == OpKind::kGroupedMatMul ? 24 : 3);
     Case test;
     if (kind == OpKind::kGatherRows) {
       const ValueId table = b.Floats("table", F({20, 32}));
       const ValueId ids = b.Ints("ids", I({kT}), {3, bad, 19});
       test = OneOp(std::move(b), kind, {table, ids}, OpAttrs(kind), ToleranceClass::kExact);
+    } else if (kind == OpKind::kGroupedMatMul) {
+      const ValueId x = b.Floats("x", F({kT, 64}));
+      const ValueId weight = b.Weight("weight", {DType::kF16, {4, 3, 64}});
+      std::vector<int32_t> chosen(24, 2);
+      chosen[1] = chosen[17] = bad;
+      const ValueId experts = b.Ints("experts", I({kT, 1}), chosen);
+      test = OneOp(std::move(b), kind, {x, weight, experts}, OpAttrs(kind), ToleranceClass::kExact);
     } else {
       const ValueId state = b.State("state", F({2, 8, 16}));
       const ValueId rows = b.Floats("rows", F({kT, 16}));
@@ -110,7 +118,7 @@ Status UnknownOpIsRefused(Suite& suite, Device& device) {
 
 void AddFaultTests(std::vector<NamedTest>& tests) {
   tests.push_back({"Fault.cancelled_plan_works_again", CancelledPlanWorksAgain});
-  for (const OpKind kind : {OpKind::kGatherRows, OpKind::kStateAppend}) {
+  for (const OpKind kind : {OpKind::kGatherRows, OpKind::kGroupedMatMul, OpKind::kStateAppend}) {
     tests.push_back(
         {fmt::format("Fault.bad_indices/{}", NameOf(kind)),
          [kind](Suite& suite, Device& device) { return BadIndices(suite, device, kind); }});

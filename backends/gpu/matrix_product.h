@@ -38,8 +38,7 @@ struct ProductOperands {
   Operand factor{};
 };
 
-// The tiles into which moe_sort.comp cuts the pairs of a row and an expert: those of one expert
-// each.
+// moe_sort cuts the sorted pairs of row and expert into tiles. All pairs of a tile have one expert.
 struct ExpertTiles {
   CoopTile tile = kSmallCoopTile;  // products in f32 need kProductTile rows
   int64_t count = 0;               // at most

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <string>
 
 #include "backends/gpu/matrix_product.h"
 #include "backends/gpu/op_rows.h"
@@ -11,9 +12,8 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr uint32_t kMaxSortThreads = 1024;  // moe_sort.comp
 constexpr uint32_t kMoeThreads = 256;
-constexpr int64_t kMaxExperts = 1024;  // moe_sort.comp
+constexpr uint32_t kMaxCounters = 1024;  // of moe_sort: experts, and invocations
 
 ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, const CoopTile& tile) {
   const rl_value& value = plan.graph().value(experts);
@@ -24,7 +24,7 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, cons
   tiles.count = pairs / tile.rows + std::min(expert_count, pairs);
   tiles.table = plan.scratch().New(
       static_cast<uint64_t>(2 + tiles.count + tiles.count * tile.rows) * sizeof(uint32_t));
-  const uint32_t threads = std::min(plan.tuning().wide, kMaxSortThreads);
+  const uint32_t threads = std::min(plan.tuning().wide, kMaxCounters);
   DispatchBuilder(plan, kernels::MoeSort{.threads = threads, .tile = tile.rows},
                   {.experts = experts,
                    .table = tiles.table,
@@ -172,7 +172,9 @@ void MoeFfn(PlanBuilder& plan) {
 
 std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t weight,
                           const DeviceLimits& limits) {
-  if (graph.input(op, weight)->dims[0].constant > kMaxExperts) return "more than 1024 experts";
+  if (graph.input(op, weight)->dims[0].constant > kMaxCounters) {
+    return "more than " + std::to_string(kMaxCounters) + " experts";
+  }
   return RefuseWeights(graph, op, limits);
 }
 

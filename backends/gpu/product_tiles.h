@@ -19,7 +19,7 @@ struct CoopTile {
   }
 };
 
-// The highest tile of experts, whose rows are few.
+// The tile of dense products that do not keep a device busy, and the highest one of experts.
 inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 
 // The tile of a dense product of `rows` rows. Large tiles read less; a device is busy only with

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/gpu/matrix_product.h"
+
 namespace rullama::gpu {
 namespace {
 
@@ -60,7 +62,7 @@ TEST(ExpertTileOf, DividesEvenlyAmongInvocations) {
     EXPECT_EQ(tile.columns % tile.subgroup_columns, 0U);
     EXPECT_EQ(tile.subgroup_columns % (2 * kMatrixSide), 0U);
     EXPECT_GE(tile.threads(), tile.rows);
-    EXPECT_EQ(tile.rows * 64 / kTermsOfVector % tile.threads(), 0U);
+    EXPECT_EQ(tile.rows * kCoopTerms / kTermsOfVector % tile.threads(), 0U);
   }
 }
 

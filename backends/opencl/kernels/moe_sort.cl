@@ -5,7 +5,7 @@
 #include "common.cl"
 #include "moe_sort.args"
 
-// Of experts, and of work-items.
+// There are at most so many experts, and so many work-items.
 #define kMaxCounters 1024
 
 KERNEL(moe_sort) {
@@ -15,7 +15,8 @@ KERNEL(moe_sort) {
   const uint pairs = ROWS_OF(rows) * push.used;
   __global const int* experts = AT(int, experts);
   __global uint* table = AT(uint, table);
-  // There is a work-item for each expert and part, so that pairs keep their order.
+  // The pairs are cut into parts. Pairs of one expert in one part are placed by one work-item, so
+  // that they keep their order.
   const uint parts = max((uint)THREADS / push.count, 1u);
   const uint counters = parts * push.count;
   const uint part_pairs = (pairs + parts - 1) / parts;
