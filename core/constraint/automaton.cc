@@ -47,10 +47,10 @@ ConfigId Automaton::FindStep(ConfigId from, uint32_t symbol_class) {
   const ConfigId to = Intern();
   const size_t classes = grammar_->class_count();
   if (configs_[from].row == kNoRow) {
-    configs_[from].row = static_cast<uint32_t>(rows_.size());
+    configs_[from].row = rows_.size();
     rows_.resize(rows_.size() + classes, kUnknown);
   }
-  rows_[size_t{configs_[from].row} + symbol_class] = to;
+  rows_[configs_[from].row + symbol_class] = to;
   return to;
 }
 

@@ -52,9 +52,9 @@ class Automaton {
   // The configuration after a symbol; kNowhere if the grammar does not allow it.
   ConfigId Step(ConfigId from, Symbol symbol) {
     const uint32_t symbol_class = grammar_->class_of(symbol);
-    const uint32_t row = configs_[from].row;
+    const size_t row = configs_[from].row;
     if (row != kNoRow) {
-      const ConfigId known = rows_[size_t{row} + symbol_class];
+      const ConfigId known = rows_[row + symbol_class];
       if (known != kUnknown) return known;
     }
     return FindStep(from, symbol_class);
@@ -80,15 +80,15 @@ class Automaton {
   ConfigId Import(const Automaton& from, ConfigId config);
 
  private:
-  static constexpr uint32_t kNoRow = ~uint32_t{0};
+  static constexpr size_t kNoRow = ~size_t{0};
   static constexpr ConfigId kUnknown = ~ConfigId{0};
 
   struct Config {
     size_t first_thread = 0;
     uint32_t thread_count = 0;
     uint32_t symbols = kUnreachable;
-    uint32_t row = kNoRow;  // where its row of rows_ begins
     bool may_end = false;
+    size_t row = kNoRow;  // where its row of rows_ begins
   };
   struct FrameHash {
     size_t operator()(const Frame& frame) const;

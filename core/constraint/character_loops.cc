@@ -14,7 +14,7 @@ bool CharacterLoops::Has(ConfigId config, CharacterSet set) {
 }
 
 bool CharacterLoops::Find(ConfigId config, CharacterSet set) {
-  // Most configurations are none, and one letter tells.
+  // Most configurations do not loop, which one letter shows.
   if (automaton_.Step(config, 'a') != config) return false;
   seen_.clear();
   return EndsIn(config, config, 0, set);

@@ -16,24 +16,26 @@ struct LoopCase {
   std::string_view schema;
   std::string_view begin;  // of a text
   bool loops = false;      // on what is plain in JSON
+  bool raw = false;        // the text is between markers, and loops on all but <
 };
 
 class CharacterLoopsTest : public testing::TestWithParam<LoopCase> {};
 
 TEST_P(CharacterLoopsTest, FindsConfigurationsThatLeadBack) {
-  const auto grammar = CompileSchema(GetParam().schema);
+  const auto grammar =
+      CompileSchema(GetParam().schema, GetParam().raw ? MarkedSyntax() : ValueSyntax{});
   ASSERT_TRUE(grammar) << grammar.error().ToString();
   Automaton automaton(*grammar);
   ConfigId config = automaton.start();
-  for (const char byte : GetParam().begin) {
-    config = automaton.Step(config, static_cast<uint8_t>(byte));
+  for (const Symbol symbol : SymbolsOfText(GetParam().begin, GetParam().raw)) {
+    config = automaton.Step(config, symbol);
     ASSERT_NE(config, Automaton::kNowhere);
   }
   CharacterLoops loops(automaton);
   for (int i = 0; i < 2; ++i) {  // the second answer is the one that was kept
     EXPECT_EQ(loops.Has(config, CharacterSet::kJsonPlain), GetParam().loops);
-    // A JSON string has no quotes, which the other set has.
-    EXPECT_FALSE(loops.Has(config, CharacterSet::kRawPlain));
+    // Inside a JSON string a quote, which the other set has, leads out.
+    EXPECT_EQ(loops.Has(config, CharacterSet::kRawPlain), GetParam().raw);
   }
   EXPECT_FALSE(loops.Has(Automaton::kNowhere, CharacterSet::kJsonPlain));
 }
@@ -62,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                  false},
         LoopCase{"BehindAMatch", R"({"type":"string","pattern":"b"})", "\"ab", true},
         LoopCase{"BeforeAMatch", R"({"type":"string","pattern":"c"})", "\"ab", false},
+        LoopCase{"BetweenMarkers", R"({"type":"string"})", "<|\"|>ab", false, true},
         LoopCase{"KeyThatMayBeKnown", kOpen, "{\"th", false},
         LoopCase{"KeyThatIsNoneOfTheKnown", kOpen, "{\"tx", true}),
     NameOfLoop);

@@ -130,6 +130,13 @@ const std::vector<Token>& TextTokens(const TokenTrie& trie) {
 void CheckMask(MaskTable& table, ConfigId config, uint32_t limit) {
   TokenMask mask;
   table.FindWithin(config, limit, mask);
+  if (limit == rullama::constraint::kUnreachable) {
+    const MaskTable::Entry& entry = table.Find(config);
+    TokenMask kept = entry.mask;
+    if (kept.empty()) kept.assign(mask.size(), 0);
+    for (const TokenId id : entry.tokens) rullama::constraint::AllowToken(kept, id);
+    Require(entry.all || kept == mask, "the mask that is kept is the same");
+  }
   for (const Token& token : TextTokens(table.trie())) {
     ConfigId behind = config;
     for (const Symbol symbol : token.symbols) behind = table.automaton().Step(behind, symbol);

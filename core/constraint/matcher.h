@@ -53,7 +53,7 @@ class MaskTable {
   [[nodiscard]] bool AllowsAllBelow(const TokenTrie::Node& node, ConfigId config, Walk& walk);
   void WalkText(ConfigId config, Walk& walk);
   [[nodiscard]] bool TakesAllText(ConfigId config);
-  // The set whose characters all lead back to the configuration.
+  // A set whose characters all lead back to the configuration; kNone if there is none.
   [[nodiscard]] CharacterSet LoopOf(ConfigId config);
   [[nodiscard]] Inside InsideOf(ConfigId config);
   void WalkSlice(const TokenTrie::Slice& slice, ConfigId config, const Inside& inside, Walk& walk);

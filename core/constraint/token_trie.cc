@@ -27,7 +27,7 @@ std::string BytesOfToken(const Tokenizer& tokenizer, TokenId id) {
   return bytes += text.substr(at);
 }
 
-// By position in a text: for which sets the rest is whole characters of the set, a bit for each.
+// For each position of a text, the sets (a bit each) whose whole characters make up the rest.
 std::vector<uint32_t> WholeRests(std::string_view text) {
   std::vector<uint32_t> whole(text.size() + 1, 0);
   whole[text.size()] = kAllSets;

@@ -35,7 +35,7 @@ class TokenTrie {
   struct Node {
     uint32_t byte : 8;
     uint32_t token_plus_1 : 24;             // of the token that ends here; 0: none
-    uint32_t size : 29;                     // nodes from this one to the last below it
+    uint32_t size : 32 - kCharacterSets;    // nodes from this one to the last below it
     uint32_t whole_below : kCharacterSets;  // a bit for each set (GoesOnBy)
     uint32_t depth;                         // bytes before this one
 
