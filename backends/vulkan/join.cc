@@ -448,6 +448,7 @@ Joined Join(const Spirv& driver, std::span<const Spirv> tasks, uint32_t threads)
   Joiner joiner;
   joiner.Add(driver);
   std::vector<uint32_t> mains;
+  mains.reserve(flat.size());
   for (const Spirv& task : flat) mains.push_back(joiner.Add(task));
   Joined joined = joiner.Finish(mains, threads);
   joined.code = WithValues(joined.code);
