@@ -21,6 +21,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <ratio>
 #include <string>
 #include <vector>
 
