@@ -125,14 +125,6 @@ void MaskTable::WalkText(ConfigId config, Walk& walk) {
     walk.max_symbols = std::max(walk.max_symbols, symbols);
     return;
   }
-  const CharacterSet loop = symbols <= walk.limit ? LoopOf(config) : CharacterSet::kNone;
-  if (loop != CharacterSet::kNone) {
-    const TokenTrie::Slice& slice = trie_->slice(loop);
-    AddMask(slice.all, walk.mask);
-    walk.max_symbols = std::max(walk.max_symbols, symbols);
-    WalkNodes(slice.other_tokens, config, walk);
-    return;
-  }
   const Inside inside = InsideOf(config);
   if (inside.set != CharacterSet::kNone && inside.symbols <= walk.limit) {
     const TokenTrie::Slice& slice = trie_->slice(inside.set);
@@ -161,6 +153,9 @@ CharacterSet MaskTable::LoopOf(ConfigId config) {
 }
 
 MaskTable::Inside MaskTable::InsideOf(ConfigId config) {
+  if (const CharacterSet loop = LoopOf(config); loop != CharacterSet::kNone) {
+    return {.set = loop, .room = kUnlimited, .symbols = automaton_.symbols_to_end(config)};
+  }
   Inside inside;
   bool ends_by_quote = false;
   for (const Automaton::Thread& thread : automaton_.threads(config)) {
