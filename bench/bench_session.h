@@ -12,24 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "bench/must.h"
 #include "core/base/status.h"
 #include "engine/engine_config.h"
 #include "engine/model_session.h"
 
 namespace rullama::bench {
-
-template <typename T>
-T Must(Result<T> result) {
-  if (result) return *std::move(result);
-  fmt::print(stderr, "{}\n", result.error().ToString());
-  std::exit(1);
-}
-
-inline void Must(const Status& status) {
-  if (status) return;
-  fmt::print(stderr, "{}\n", status.error().ToString());
-  std::exit(1);
-}
 
 class StderrNotices final : public Notices {
  public:

@@ -10,12 +10,11 @@
 // Matcher::Mask and Matcher::Accept together. All texts of a schema share its masks, as the answers
 // of a server do. Times are processor time of the thread: the largest of a million others would be
 // those of the system's interruptions.
-#include <time.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +24,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/must.h"
+#include "core/base/clock.h"
 #include "core/constraint/matcher.h"
 #include "core/constraint/schema_compiler.h"
 #include "core/gguf/gguf.h"
@@ -35,37 +36,31 @@ namespace {
 
 using rullama::TokenId;
 using rullama::Tokenizer;
-using rullama::constraint::Grammar;
-using rullama::constraint::GrammarBuilder;
+using rullama::bench::Must;
 using rullama::constraint::Json;
 using rullama::constraint::MaskTable;
 using rullama::constraint::Matcher;
-using rullama::constraint::SchemaCompiler;
 using rullama::constraint::TokenTrie;
 
 class Times {
  public:
   using Micros = std::chrono::duration<double, std::micro>;
 
-  // The processor time of this thread so far.
-  static Micros Now() {
-    timespec used{};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-    return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  void AddSince(std::chrono::nanoseconds begin) {
+    micros_.push_back(Micros(rullama::ThreadTime() - begin).count());
   }
-  void AddSince(Micros begin) { micros_.push_back((Now() - begin).count()); }
   void Print(const char* name) {
     if (micros_.empty()) return;
     std::ranges::sort(micros_);
     double sum = 0;
     for (const double micros : micros_) sum += micros;
-    std::printf("%-8s %zu: mean %.1f us", name, micros_.size(),
-                sum / static_cast<double>(micros_.size()));
+    fmt::print("{:<8} {}: mean {:.1f} us", name, micros_.size(),
+               sum / static_cast<double>(micros_.size()));
     for (const double part : {0.5, 0.75, 0.9, 0.95, 0.99, 0.999}) {
       const auto at = static_cast<size_t>(part * static_cast<double>(micros_.size() - 1));
-      std::printf(", p%g %.1f", part * 100, micros_[at]);
+      fmt::print(", p{:g} {:.1f}", part * 100, micros_[at]);
     }
-    std::printf(", worst %.1f\n", micros_.back());
+    fmt::print(", worst {:.1f}\n", micros_.back());
   }
 
  private:
@@ -79,15 +74,6 @@ struct Totals {
   size_t texts = 0;
   size_t left_texts = 0;  // not followed to their end
 };
-
-rullama::Result<std::shared_ptr<const Grammar>> Compile(const Json& schema) {
-  GrammarBuilder builder;
-  SchemaCompiler compiler(builder, {});
-  RL_ASSIGN_OR_RETURN(const auto root, compiler.Add(schema, "schema"));
-  auto grammar = std::make_shared<const Grammar>(std::move(builder).Finish(root));
-  RL_RETURN_IF_ERROR(compiler.Check(*grammar));
-  return grammar;
-}
 
 // A value with one space behind each separator, as models write it.
 void Write(const Json& value, std::string& text) {
@@ -110,7 +96,7 @@ void Write(const Json& value, std::string& text) {
 bool FollowText(const std::vector<TokenId>& tokens, Matcher matcher, Times& times) {
   constexpr int64_t kTokensLeft = 100'000;
   for (const TokenId token : tokens) {
-    const Times::Micros begin = Times::Now();
+    const auto begin = rullama::ThreadTime();
     const auto mask = matcher.Mask(kTokensLeft);
     if (!mask || (!mask->empty() && !rullama::constraint::IsTokenAllowed(*mask, token))) {
       return false;
@@ -123,8 +109,8 @@ bool FollowText(const std::vector<TokenId>& tokens, Matcher matcher, Times& time
 
 void RunFile(const Json& file, const Tokenizer& tokenizer,
              const std::shared_ptr<const TokenTrie>& trie, Totals& totals) {
-  const Times::Micros begin = Times::Now();
-  const auto grammar = Compile(file.at("schema"));
+  const auto begin = rullama::ThreadTime();
+  const auto grammar = rullama::constraint::GrammarOf(file.at("schema"));
   if (!grammar) {
     ++totals.refused_schemas;
     return;
@@ -151,16 +137,9 @@ std::vector<std::filesystem::path> FilesOf(const char* folder) {
   return files;
 }
 
-template <typename T>
-T OrExit(rullama::Result<T> result) {
-  if (result) return *std::move(result);
-  std::fprintf(stderr, "%s\n", result.error().ToString().c_str());
-  std::exit(1);
-}
-
 void Run(const char* vocabulary, const char* folder) {
-  const auto gguf = OrExit(rullama::GgufFile::Open(vocabulary));
-  const auto tokenizer = OrExit(Tokenizer::Build(OrExit(rullama::VocabularyFromGguf(gguf))));
+  const auto gguf = Must(rullama::GgufFile::Open(vocabulary));
+  const auto tokenizer = Must(Tokenizer::Build(Must(rullama::VocabularyFromGguf(gguf))));
   const auto trie = TokenTrie::Build(*tokenizer, {}, static_cast<int64_t>(tokenizer->size()));
   Totals totals;
   for (const std::filesystem::path& path : FilesOf(folder)) {
@@ -170,21 +149,21 @@ void Run(const char* vocabulary, const char* folder) {
   }
   totals.compile.Print("schemas");
   totals.masks.Print("masks");
-  std::printf("%zu schemas refused; %zu texts, %zu of them not followed to their end\n",
-              totals.refused_schemas, totals.texts, totals.left_texts);
+  fmt::print("{} schemas refused; {} texts, {} of them not followed to their end\n",
+             totals.refused_schemas, totals.texts, totals.left_texts);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: constraint_bench VOCABULARY.gguf FOLDER\n");
+    fmt::print(stderr, "usage: constraint_bench VOCABULARY.gguf FOLDER\n");
     return 2;
   }
   try {
     Run(argv[1], argv[2]);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "constraint_bench: %s\n", error.what());
+    fmt::print(stderr, "constraint_bench: {}\n", error.what());
     return 1;
   }
   return 0;

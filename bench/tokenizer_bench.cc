@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "bench/must.h"
 #include "core/gguf/gguf.h"
 #include "core/tokenizer/tokenizer.h"
 #include "core/tokenizer/vocabulary_from_gguf.h"
@@ -40,14 +41,7 @@ std::string EnglishText() {
 }
 
 GgufFile& File(const char* path = nullptr) {
-  static GgufFile file = [path] {
-    auto opened = GgufFile::Open(path);
-    if (!opened) {
-      std::fprintf(stderr, "%s\n", opened.error().ToString().c_str());
-      std::exit(1);
-    }
-    return *std::move(opened);
-  }();
+  static GgufFile file = rullama::bench::Must(GgufFile::Open(path));
   return file;
 }
 

@@ -37,7 +37,7 @@ csetjmp: jmp_buf longjmp
 csignal: raise
 cstddef: byte ptrdiff_t size_t to_integer
 cstdint: int32_t int64_t uint32_t uint64_t uint8_t
-cstdio: fclose fflush fprintf fputs printf puts rename setvbuf size_t snprintf sscanf
+cstdio: fclose fflush fprintf fputs puts rename setvbuf size_t snprintf sscanf
 cstdlib: _Exit abort abs aligned_alloc atexit calloc exit free getenv strtoll strtoull
 cstring: memchr memcmp memcpy memmove memset size_t strcmp strerror
 ctime: time time_t

@@ -26,11 +26,9 @@ using rullama::constraint::Automaton;
 using rullama::constraint::CompileDeadline;
 using rullama::constraint::ConfigId;
 using rullama::constraint::Grammar;
-using rullama::constraint::GrammarBuilder;
 using rullama::constraint::IsTokenAllowed;
 using rullama::constraint::Json;
 using rullama::constraint::MaskTable;
-using rullama::constraint::SchemaCompiler;
 using rullama::constraint::Symbol;
 using rullama::constraint::TokenMask;
 using rullama::constraint::TokenTrie;
@@ -44,12 +42,7 @@ void Require(bool condition, const char* what) {
 std::shared_ptr<const Grammar> Compile(std::string_view text) {
   const auto schema = rullama::constraint::ParseSchemaText(text, "schema");
   if (!schema) return nullptr;
-  GrammarBuilder builder;
-  SchemaCompiler compiler(builder, {});
-  const auto root = compiler.Add(*schema, "schema");
-  if (!root) return nullptr;
-  auto grammar = std::make_shared<const Grammar>(std::move(builder).Finish(*root));
-  return compiler.Check(*grammar) ? grammar : nullptr;
+  return rullama::constraint::GrammarOf(*schema).value_or(nullptr);
 }
 
 // Goes on by symbols that bring the end nearer.

@@ -29,12 +29,7 @@ inline CompileDeadline LongDeadline() { return CompileDeadline(std::chrono::hour
 inline Result<std::shared_ptr<const Grammar>> CompileSchema(std::string_view text,
                                                             const ValueSyntax& syntax = {}) {
   RL_ASSIGN_OR_RETURN(const Json schema, ParseSchemaText(text, "schema"));
-  GrammarBuilder builder;
-  SchemaCompiler compiler(builder, syntax, LongDeadline());
-  RL_ASSIGN_OR_RETURN(const RuleId root, compiler.Add(schema, "schema"));
-  auto grammar = std::make_shared<const Grammar>(std::move(builder).Finish(root));
-  RL_RETURN_IF_ERROR(compiler.Check(*grammar));
-  return grammar;
+  return GrammarOf(schema, syntax, LongDeadline());
 }
 
 // The symbols of a text in which kTestQuote stands for the marker.

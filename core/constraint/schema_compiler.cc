@@ -375,4 +375,14 @@ Status SchemaCompiler::AddObject(const FlatSchema& flat, int depth, StateId from
   return OkStatus();
 }
 
+Result<std::shared_ptr<const Grammar>> GrammarOf(const Json& schema, const ValueSyntax& syntax,
+                                                 const CompileDeadline& deadline) {
+  GrammarBuilder builder;
+  SchemaCompiler compiler(builder, syntax, deadline);
+  RL_ASSIGN_OR_RETURN(const RuleId root, compiler.Add(schema, "schema"));
+  auto grammar = std::make_shared<const Grammar>(std::move(builder).Finish(root));
+  RL_RETURN_IF_ERROR(compiler.Check(*grammar));
+  return grammar;
+}
+
 }  // namespace rullama::constraint

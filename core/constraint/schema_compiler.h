@@ -85,4 +85,9 @@ class SchemaCompiler {
   std::set<std::string> ignored_;
 };
 
+// The grammar of the values that are valid under a schema. Errors of SchemaCompiler.
+Result<std::shared_ptr<const Grammar>> GrammarOf(
+    const Json& schema, const ValueSyntax& syntax = {},
+    const CompileDeadline& deadline = CompileDeadline());
+
 }  // namespace rullama::constraint
