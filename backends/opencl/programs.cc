@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "backends/gpu/hash.h"
 #include "backends/gpu/in_parallel.h"
 #include "backends/gpu/kernel_source.h"
 #include "backends/opencl/sources.h"
@@ -39,12 +40,6 @@ bool IsArgument(Form form, Shader shader, size_t index) {
   if (shader == Shader::kPenalties) return index >= 1;
   return form == Form::kCpu && shader == Shader::kAttention && index >= 1 &&
          index != gpu::FindConstant(shader, "kType");
-}
-
-// FNV-1a.
-uint64_t HashOf(std::string_view text, uint64_t hash = 0xCBF29CE484222325) {
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
-  return hash;
 }
 
 void Append(std::vector<std::byte>& out, const void* data, size_t size) {
@@ -105,7 +100,7 @@ std::string Programs::OptionsOf(const PipelineKey& key) const {
 
 uint64_t Programs::IdOf(const PipelineKey& key) const {
   const std::string file = std::string(NameOf(key.shader)) + ".cl";
-  return HashOf(OptionsOf(key), HashOf(SourceOf(file)));
+  return gpu::HashOf(OptionsOf(key), gpu::HashOf(SourceOf(file)));
 }
 
 std::string Programs::LogOf(cl_program program) const {

@@ -7,38 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu/hash.h"
 #include "backends/gpu/in_parallel.h"
 
 namespace rullama::vulkan {
 namespace {
 
-// FNV-1a over words.
-class WordHash {
- public:
-  void Add(uint32_t word) { value_ = (value_ ^ word) * 0x100000001B3; }
-  void Add(std::span<const uint32_t> words) {
-    Add(static_cast<uint32_t>(words.size()));
-    for (const uint32_t word : words) Add(word);
-  }
-  void Add(std::string_view text) {
-    Add(static_cast<uint32_t>(text.size()));
-    for (const char byte : text) Add(uint32_t{static_cast<uint8_t>(byte)});
-  }
-  [[nodiscard]] uint64_t value() const { return value_; }
+// With its size, so that no two lists of texts or words look the same.
+template <typename Sequence>
+uint64_t HashWithSize(const Sequence& sequence, uint64_t hash) {
+  const auto size = static_cast<uint32_t>(sequence.size());
+  return gpu::HashOf(sequence, gpu::HashOf(std::span(&size, 1), hash));
+}
 
- private:
-  uint64_t value_ = 0xCBF29CE484222325;
-};
-
-// No device and no driver: the code is the same for all of them.
+// The key names no device and no driver: the code is the same for all of them.
 std::string KeyOf(std::span<const TaskSource> tasks) {
-  WordHash hash;
+  uint64_t hash = gpu::kEmptyHash;
   for (const TaskSource& task : tasks) {
-    hash.Add(task.name);
-    hash.Add(task.constants);
+    hash = HashWithSize(task.constants, HashWithSize(task.name, hash));
   }
-  return std::string("vulkan joined shaders ") + RULLAMA_VERSION + " " +
-         std::to_string(hash.value());
+  return std::string("vulkan joined shaders ") + RULLAMA_VERSION + " " + std::to_string(hash);
 }
 
 // The head of a blob. What it says of the sources covers all that the code depends on.
@@ -49,15 +37,13 @@ struct Head {
 };
 
 uint64_t HashOfSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks) {
-  WordHash hash;
-  hash.Add(std::string_view(RULLAMA_JOIN_SOURCES));
-  hash.Add(std::string_view(spvSoftwareVersionString()));
-  hash.Add(driver);
+  const std::string_view join_sources = RULLAMA_JOIN_SOURCES, tools = spvSoftwareVersionString();
+  uint64_t hash = HashWithSize(tools, HashWithSize(join_sources, gpu::kEmptyHash));
+  hash = HashWithSize(driver, hash);
   for (const TaskSource& task : tasks) {
-    hash.Add(task.code);
-    hash.Add(task.constants);
+    hash = HashWithSize(task.constants, HashWithSize(task.code, hash));
   }
-  return hash.value();
+  return hash;
 }
 
 std::vector<std::byte> Pack(uint64_t sources, const Joined& joined) {

@@ -21,7 +21,7 @@ struct TaskSource {
   std::span<const uint32_t> constants;
 };
 
-// What Join() makes of a driver and tasks, of which there is one or more. Throws as Join() does.
+// Puts the constants into a driver and one task or more, and joins them. Throws as Join() does.
 Joined JoinSources(std::span<const uint32_t> driver, std::span<const TaskSource> tasks);
 
 // The same, from the host's cache if this build has put it there. A blob of another build is

@@ -90,7 +90,7 @@ TEST_F(JoinCache, TellsTasksApart) {
   EXPECT_EQ(host_.puts, all.size());
 }
 
-// Such as one of a build whose shader had the same name.
+// The other code stands for a shader of the same name in another build.
 TEST_F(JoinCache, ReplacesABlobOfOtherCode) {
   std::vector<TaskSource> other = Tasks();
   other[1].code = kScanTask;
