@@ -9,7 +9,7 @@ namespace {
 
 constexpr rl_buffer_usage kUsages[] = {RL_BUFFER_IO, RL_BUFFER_STATE, RL_BUFFER_ARENA};
 
-Bytes Pattern(size_t size, uint64_t seed) {
+Bytes PatternBytes(size_t size, uint64_t seed) {
   Random random(seed);
   Bytes bytes(size);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next() & 0xFF);
@@ -20,7 +20,7 @@ Status RoundTrip(Suite& suite, Device& device) {
   for (const rl_buffer_usage usage : kUsages) {
     for (const uint64_t size : {1, 3, 64, 4095, 70001}) {
       RL_ASSIGN_OR_RETURN(const DeviceBuffer buffer, device.CreateBuffer(size, usage));
-      const Bytes written = Pattern(size, suite.seed + size);
+      const Bytes written = PatternBytes(size, suite.seed + size);
       RL_RETURN_IF_ERROR(device.Write(buffer, 0, written));
       Bytes read(size);
       RL_RETURN_IF_ERROR(device.Read(buffer, 0, read));
@@ -36,7 +36,7 @@ Status LargeCopy(Suite& suite, Device& device) {
   RL_ASSIGN_OR_RETURN(const DeviceBuffer buffer, device.CreateBuffer(kSize, RL_BUFFER_IO));
   Bytes written(kSize - kOffset);
   // A period that no piece is a multiple of, so that bytes in a wrong place differ.
-  const Bytes pattern = Pattern(65'537, suite.seed);
+  const Bytes pattern = PatternBytes(65'537, suite.seed);
   for (size_t i = 0; i < written.size(); i += pattern.size()) {
     const size_t count = std::min(pattern.size(), written.size() - i);
     std::copy_n(pattern.begin(), count, written.begin() + static_cast<std::ptrdiff_t>(i));
@@ -52,13 +52,13 @@ Status LargeCopy(Suite& suite, Device& device) {
 Status Parts(Suite& suite, Device& device) {
   constexpr uint64_t kSize = 1000;
   RL_ASSIGN_OR_RETURN(const DeviceBuffer buffer, device.CreateBuffer(kSize, RL_BUFFER_IO));
-  Bytes model = Pattern(kSize, suite.seed);
+  Bytes model = PatternBytes(kSize, suite.seed);
   RL_RETURN_IF_ERROR(device.Write(buffer, 0, model));
   Random random(suite.seed);
   for (int i = 0; i < 50; ++i) {
     const auto offset = static_cast<uint64_t>(random.Int(0, kSize - 1));
     const auto size = static_cast<uint64_t>(random.Int(0, static_cast<int64_t>(kSize - offset)));
-    const Bytes part = Pattern(size, random.Next());
+    const Bytes part = PatternBytes(size, random.Next());
     RL_RETURN_IF_ERROR(device.Write(buffer, offset, part));
     std::ranges::copy(part, model.begin() + static_cast<std::ptrdiff_t>(offset));
     Bytes back(kSize - offset);
