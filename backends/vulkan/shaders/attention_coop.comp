@@ -5,7 +5,8 @@
 // to_half.comp in two parts. A workgroup of eight subgroups takes some queries (rows times heads
 // that share a key/value head) and goes through the keys in tiles with a running softmax. In a tile
 // each subgroup computes the scores of 16 queries and 16 keys, later an eighth of the dims of all
-// results; keys and values come straight from memory, 16 consecutive rows at a time.
+// results. Keys come through shared memory: matrices whose columns are rows of memory load slowly.
+// Values come straight from memory, 16 consecutive rows at a time.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_NV_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -41,11 +42,14 @@ const uint kQueryPitch = kDim / 8 + 1;
 const uint kScorePitch = kKeys / 4 + 1;
 const uint kFactorPitch = kMatrix / 4;
 const uint kMaskPitch = kMatrix / 8;
+// Of a key: as many as fit the place of the scores.
+const uint kChunkVectors = kQueryBlocks == 2 ? 8 : 2, kChunkPitch = kChunkVectors + 1;
 const uint kLow = kQueries * kQueryPitch;  // where the low parts of the queries begin
 
 shared uvec4 shared_q[2 * kQueries * kQueryPitch];  // in the end, results on their way to memory
-// Scores in f32, then in their place the weights of the keys: high parts, low parts.
-shared uvec4 shared_score[kQueries * kScorePitch];
+// A chunk of the keys, then scores in f32, then the weights of the keys: high parts, low parts.
+const uint kScoreVectors = kQueries * kScorePitch, kKeyVectors = kKeys * kChunkPitch;
+shared uvec4 shared_score[kScoreVectors > kKeyVectors ? kScoreVectors : kKeyVectors];
 shared uvec4 shared_factor[kQueries * kFactorPitch];  // a factor of each query, as a row of 16
 shared uvec4 shared_mask[kKeys * kMaskPitch];  // whether some query sees a key: a row of 1 or 0
 shared float shared_scale[kQueries];
@@ -199,21 +203,54 @@ uvec2 HeadOf(uvec2 base, uint row) {
   return Advance(AdvanceBy(base, row, kHeadPitch * 16), kv_head * kHeadVectors * 16);
 }
 
-// The scores of this subgroup's queries and keys.
-Sums Scores(uvec2 keys, uint query_block, uint key_row) {
+// Keys come to shared memory some dims at a time, where all subgroups that need a block read it, in
+// the place of the scores that are not there yet. The chunks of a tile are those of the high parts
+// of the keys, then those of the low parts.
+const uint kChunks = kParts * kDim / 8 / kChunkVectors;
+const uint kOwnVectors = kKeys * kChunkVectors / (kSubgroups * kLanes);
+uvec4 own_vector[kOwnVectors];  // of a chunk that is on its way
+
+void LoadChunk(uvec2 keys, const Segment s, int at, uint chunk) {
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) {
+    const uint index = me + i * kSubgroups * kLanes, key = index / kChunkVectors;
+    const uint row = FirstRowOf(s, at, key / kMatrix) + key % kMatrix;
+    const uint vector = chunk * kChunkVectors + index % kChunkVectors;
+    own_vector[i] = U32x4(HeadOf(keys, row)).v[vector];
+  }
+}
+
+void StoreChunk() {
+  [[unroll]] for (uint i = 0; i < kOwnVectors; ++i) {
+    const uint index = me + i * kSubgroups * kLanes;
+    shared_score[index / kChunkVectors * kChunkPitch + index % kChunkVectors] = own_vector[i];
+  }
+}
+
+// The scores of a block of queries and a block of keys; 0 if no query sees a key of it. The first
+// chunk is on its way.
+Sums Scores(uvec2 keys, const Segment s, int at, uint query_block, uint key_block, bool seen) {
+  const uint kHighChunks = kDim / 8 / kChunkVectors;
   Sums high = Sums(0.0), low = Sums(0.0);
-  U32x4 from = U32x4(HeadOf(keys, key_row));
-  [[unroll]] for (uint d = 0; d < kDim / 8; d += kMatrix / 8) {
-    Factors k, q, q_low;
-    coopMatLoadNV(k, from.v, d, kHeadPitch, true);
-    const uint at = query_block * kMatrix * kQueryPitch + d;
-    coopMatLoadNV(q, shared_q, at, kQueryPitch, false);
-    high = coopMatMulAddNV(q, k, high);
-    coopMatLoadNV(q_low, shared_q, kLow + at, kQueryPitch, false);
-    low = coopMatMulAddNV(q_low, k, low);
-    if (kParts == 2) {
-      coopMatLoadNV(k, from.v, d + kDim / 8, kHeadPitch, true);
-      low = coopMatMulAddNV(q, k, low);
+  for (uint chunk = 0; chunk < kChunks; ++chunk) {
+    barrier();  // the last chunk, or the weights of the last tile, are used
+    StoreChunk();
+    barrier();
+    if (chunk + 1 < kChunks) LoadChunk(keys, s, at, chunk + 1);
+    if (!seen) continue;
+    const bool is_low = kParts == 2 && chunk >= kHighChunks;
+    const uint first = chunk % kHighChunks * kChunkVectors;
+    [[unroll]] for (uint d = 0; d < kChunkVectors; d += kMatrix / 8) {
+      Factors k, q;
+      coopMatLoadNV(k, shared_score, key_block * kMatrix * kChunkPitch + d, kChunkPitch, true);
+      const uint query_at = query_block * kMatrix * kQueryPitch + first + d;
+      coopMatLoadNV(q, shared_q, query_at, kQueryPitch, false);
+      if (is_low) {
+        low = coopMatMulAddNV(q, k, low);
+      } else {
+        high = coopMatMulAddNV(q, k, high);
+        coopMatLoadNV(q, shared_q, kLow + query_at, kQueryPitch, false);
+        low = coopMatMulAddNV(q, k, low);
+      }
     }
   }
   return high + low;
@@ -334,14 +371,13 @@ void AddValues(uvec2 values, uint block, uint value_row, bool whole) {
 
 void Tile(uvec2 keys, uvec2 values, const Segment s, int at) {
   uint seen, whole;
+  LoadChunk(keys, s, at, 0);
   LookAtKeys(s, at, seen, whole);
   if (seen == 0) return;
   const uint query_block = gl_SubgroupID % kQueryBlocks, key_block = gl_SubgroupID / kQueryBlocks;
-  Sums scores = Sums(0.0);
-  if ((seen >> key_block & 1u) != 0) {
-    scores = Scores(keys, query_block, FirstRowOf(s, at, key_block));
-  }
-  barrier();  // the weights of the last tile are used
+  const bool seen_block = (seen >> key_block & 1u) != 0;
+  const Sums scores = Scores(keys, s, at, query_block, key_block, seen_block);
+  barrier();  // the keys are used
   if (gl_SubgroupID == 0) StoreKeys();
   coopMatStoreNV(scores, shared_score,
                  query_block * kMatrix * kScorePitch + key_block * (kMatrix / 4), kScorePitch,
