@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 namespace rullama::gpu {
 namespace {
@@ -19,6 +21,18 @@ bool Depends(const Dispatch& later, const Dispatch& earlier) {
          Overlap(later.writes, earlier.reads);
 }
 
+bool IsOnMatrixUnits(Shader shader) {
+  switch (shader) {
+    case Shader::kMatMulCoop:
+    case Shader::kMatMulStoredCoop:
+    case Shader::kAttentionCoop:
+    case Shader::kAttentionFreshCoop:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches) {
@@ -31,6 +45,16 @@ std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches) {
     }
   }
   return levels;
+}
+
+std::vector<uint32_t> OrderOf(const std::vector<Dispatch>& dispatches,
+                              const std::vector<uint32_t>& levels) {
+  std::vector<uint32_t> order(dispatches.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](uint32_t i) {
+    return std::pair(levels[i], !IsOnMatrixUnits(dispatches[i].pipeline.shader));
+  });
+  return order;
 }
 
 std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int64_t r) {

@@ -13,6 +13,13 @@ namespace rullama::gpu {
 // writes it. Dispatches of one level may run concurrently; levels are separated by barriers.
 std::vector<uint32_t> LevelsOf(const std::vector<Dispatch>& dispatches);
 
+// Returns the order in which dispatches are recorded, as their indices: by level, and within a
+// level those on matrix units first. These need much shared memory, and an NVIDIA GPU divides the
+// memory of an SM as the first dispatch there needs it: behind another one few of their workgroups
+// fit.
+std::vector<uint32_t> OrderOf(const std::vector<Dispatch>& dispatches,
+                              const std::vector<uint32_t>& levels);
+
 // Returns the dispatches with the extents of a step filled in, without those that then have no
 // rows.
 std::vector<Dispatch> AtExtents(std::vector<Dispatch> dispatches, int64_t t, int64_t r);

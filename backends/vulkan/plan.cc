@@ -175,9 +175,7 @@ VulkanPlan::~VulkanPlan() {
 void VulkanPlan::Record(const std::vector<Dispatch>& dispatches,
                         const std::vector<uint32_t>& levels, size_t max_dispatches,
                         Recording& recording) {
-  std::vector<uint32_t> order(dispatches.size());
-  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, {}, [&](uint32_t i) { return levels[i]; });
+  const std::vector<uint32_t> order = gpu::OrderOf(dispatches, levels);
   if (profile_ || times_) recording.profile = std::make_shared<Profile>(gpu_, dispatches.size());
   for (std::span<const uint32_t> rest(order); !rest.empty();) {
     const auto part = rest.first(std::min(max_dispatches, rest.size()));
