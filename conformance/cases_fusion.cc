@@ -1,5 +1,5 @@
-// Cases of ops that follow each other in a layer of one row, compiled for one row: what a backend
-// may compute as one when it generates token by token, and what looks like it and must not be.
+// Cases of ops that follow each other in a layer: what a backend may compute as one when it
+// generates token by token, or when it reads a prompt, and what looks like it and must not be.
 #include "conformance/case.h"
 
 namespace rullama::conformance {
@@ -103,6 +103,19 @@ void SumIsReadFirst(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
+// Between the sum and its norm others use memory that the norm's result may be given.
+void NormComesLater(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  const ValueId other = b.Floats("other", F({kT, k}), -3, 3);
+  const ValueId between = g.Add(ops::Affine{.x = other, .scale = 2, .bias = 1}, "between");
+  b.Output(g.Add(ops::Affine{.x = between, .scale = 3, .bias = 1}, "between.end"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
+}
+
 // Two norms of one sum.
 void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
@@ -160,6 +173,7 @@ constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer
                                  {"first_norm", OpKind::kRmsNorm, FirstNorm},
                                  {"norm_is_shared", OpKind::kRmsNorm, NormIsShared},
                                  {"sum_is_read_first", OpKind::kResidualNorm, SumIsReadFirst},
+                                 {"norm_comes_later", OpKind::kResidualNorm, NormComesLater},
                                  {"two_norms", OpKind::kResidualNorm, TwoNorms},
                                  {"experts", OpKind::kMoeFfn, Experts}};
 
@@ -271,14 +285,22 @@ Case DecodeCase(const Decode& d, uint64_t seed) {
 
 std::vector<CaseSpec> NeighbourCases() {
   std::vector<CaseSpec> cases;
-  const std::pair<DType, int64_t> widths[] = {
-      {DType::kF32, 96}, {DType::kF32, 33}, {DType::kQ4_K, 1536}, {DType::kQ8_0, 64}};
+  struct Width {
+    DType dtype;
+    int64_t k;
+    int64_t rows;
+  };
+  // A workgroup of 256 that keeps eight pairs each has 4,096 columns of a row in registers.
+  const Width widths[] = {{DType::kF32, 96, 1},    {DType::kF32, 33, 1},    {DType::kQ4_K, 1536, 1},
+                          {DType::kQ8_0, 64, 1},   {DType::kF16, 70, 40},   {DType::kQ4_K, 512, 40},
+                          {DType::kQ8_0, 64, 300}, {DType::kQ8_0, 4352, 37}};
   for (const Pattern& pattern : kPatterns) {
-    for (const auto& [dtype, k] : widths) {
-      cases.push_back({fmt::format("{}_{}_k{}", pattern.name, NameOf(dtype), k), pattern.kind,
-                       [=, dtype = dtype, k = k](uint64_t seed) {
-                         CaseBuilder b(seed, 1);
-                         pattern.make(b, dtype, k);
+    for (const Width& w : widths) {
+      const std::string rows = w.rows == 1 ? "" : fmt::format("_t{}", w.rows);
+      cases.push_back({fmt::format("{}_{}_k{}{}", pattern.name, NameOf(w.dtype), w.k, rows),
+                       pattern.kind, [=](uint64_t seed) {
+                         CaseBuilder b(seed, w.rows);
+                         pattern.make(b, w.dtype, w.k);
                          return std::move(b).Finish(ToleranceClass::kComposite);
                        }});
     }

@@ -51,18 +51,22 @@ enum class EpilogueKind : uint8_t {
   kGate,     // gelu(result) * up
   kSoftmax,  // softmax(result * factor), of the values of a top-k
   kNorm,     // a norm of the result; both are stored
-  kClamp,    // the result within bounds
-  kHalfRows  // stores the result, within bounds, only as f16 rows for products on matrix units
+  kClamp     // the result within bounds
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
-  // The value that the epilogue stores. kHalfRows: the value in whose place products read the rows.
-  uint32_t result = RL_NO_VALUE;
+  uint32_t result = RL_NO_VALUE;       // the value that the epilogue stores
   uint32_t up = RL_NO_VALUE;           // kGate
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm
   float norm_eps = 0;
-  float low = 0, high = 0;  // kClamp, kHalfRows: infinite where there are no bounds
+  float low = 0, high = 0;  // kClamp
+};
+
+// The f16 rows that a node stores for the products on matrix units that read a value of it.
+struct HalfCopy {
+  uint32_t value = RL_NO_VALUE;  // RL_NO_VALUE: the node stores none
+  bool only = false;  // whether the value itself is not stored, for nothing else reads it
 };
 
 struct FusedNode {
@@ -70,6 +74,7 @@ struct FusedNode {
   std::optional<Prologue> prologue;
   std::vector<HeadTransform> heads;
   Epilogue epilogue;
+  HalfCopy half;
   // The other ops that the node computes, in order. A norm may be computed by several nodes.
   std::vector<uint32_t> fused;
 

@@ -114,11 +114,9 @@ TEST_P(FuseTest, GivesTheExpectedNodes) {
   EXPECT_EQ(actual, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, FuseTest,
-                         testing::Values("layer", "router", "attention", "clamps", "not_fused"),
-                         [](const testing::TestParamInfo<const char*>& test) {
-                           return std::string(test.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Gpu, FuseTest, testing::Values("layer", "router", "attention", "clamps", "norms", "not_fused"),
+    [](const testing::TestParamInfo<const char*>& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace rullama::gpu

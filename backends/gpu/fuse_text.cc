@@ -57,7 +57,11 @@ class Printer {
              Values(op.inputs, op.input_count) + ")\n";
     if (node.prologue) Add(*node.prologue);
     for (const HeadTransform& heads : node.heads) Add(heads, op);
-    Add(node.epilogue);
+    Add(node.epilogue, node.half.only);
+    if (node.half.value != RL_NO_VALUE) {
+      Line("rows of f16 for products that read " + ValueName(node.half.value) +
+           (node.half.only ? ", which is not stored" : ""));
+    }
     std::string fused;
     for (const uint32_t index : node.fused) {
       const rl_op& other = graph_.op(index);
@@ -84,12 +88,8 @@ class Printer {
     Line("heads of " + ValueName(attention.inputs[heads.operand]) + ": " + text);
   }
 
-  static std::string Bounds(const Epilogue& e) {
-    return "[" + std::to_string(e.low) + ", " + std::to_string(e.high) + "]";
-  }
-
-  void Add(const Epilogue& e) {
-    const std::string result = " stored in " + ValueName(e.result);
+  void Add(const Epilogue& e, bool only_half) {
+    const std::string result = only_half ? "" : " stored in " + ValueName(e.result);
     switch (e.kind) {
       case EpilogueKind::kNone:
         return;
@@ -102,10 +102,8 @@ class Printer {
       case EpilogueKind::kNorm:
         return Line("epilogue: rms_norm with " + ValueName(e.norm_weight) + result);
       case EpilogueKind::kClamp:
-        return Line("epilogue: clamp to " + Bounds(e) + result);
-      case EpilogueKind::kHalfRows:
-        return Line("epilogue: rows of f16 within " + Bounds(e) + " for products that read " +
-                    ValueName(e.result));
+        return Line("epilogue: clamp to [" + std::to_string(e.low) + ", " + std::to_string(e.high) +
+                    "]" + result);
     }
   }
 

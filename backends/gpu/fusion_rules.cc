@@ -3,7 +3,6 @@
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "backends/gpu/attention.h"
 #include "backends/gpu/matrix_product.h"
@@ -12,6 +11,8 @@ namespace rullama::gpu {
 namespace {
 
 using sdk::GraphView;
+
+constexpr uint32_t kNorm = RL_OP_rms_norm, kResidual = RL_OP_residual_norm, kRope = RL_OP_rope;
 
 const rl_op& OpOf(const Fusion& fusion, uint32_t index) { return fusion.graph().op(index); }
 
@@ -288,6 +289,12 @@ bool SoftmaxAfterTopK(Fusion& fusion, uint32_t op, uint32_t reader) {
   return true;
 }
 
+void SetClamp(Fusion& fusion, uint32_t op, uint32_t clamp) {
+  const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, clamp));
+  SetEpilogue(fusion, op, clamp,
+              {.kind = EpilogueKind::kClamp, .low = bounds.lo, .high = bounds.hi});
+}
+
 // Towers clamp the operands and results of products. A product on matrix units converts its operand
 // to f16 first, so the clamp's result may lie in the operand's memory. No other op runs between
 // product and clamp, so no other op can still read that memory.
@@ -295,58 +302,105 @@ bool ClampAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   if (reader != op + 1 || !IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), OpOf(fusion, op))) {
     return false;
   }
-  const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, reader));
-  SetEpilogue(fusion, op, reader,
-              {.kind = EpilogueKind::kClamp, .low = bounds.lo, .high = bounds.hi});
+  SetClamp(fusion, op, reader);
   return true;
 }
 
-bool OnlyMatrixUnitGemmsRead(const Fusion& fusion, uint32_t value) {
-  const std::vector<uint32_t>& readers = fusion.uses().ReadersOf(value);
-  return IsPrivate(fusion.value(value)) && !readers.empty() &&
-         std::ranges::all_of(readers, [&](uint32_t reader) {
-           const rl_op& op = OpOf(fusion, reader);
-           return op.inputs[0] == value && IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), op);
-         });
+// Whether products on matrix units, which read rows of f16, read `value`, and nothing else does.
+struct HalfReaders {
+  bool any = false, only = true;
+};
+HalfReaders HalfReadersOf(const Fusion& fusion, uint32_t value) {
+  HalfReaders found{.only = IsPrivate(fusion.value(value))};
+  for (const uint32_t reader : fusion.uses().ReadersOf(value)) {
+    const rl_op& op = OpOf(fusion, reader);
+    const bool on_units = op.kind == RL_OP_moe_ffn
+                              ? AreMatrixUnitExperts(fusion.graph(), fusion.tuning(), op)
+                              : IsMatrixUnitGemm(fusion.graph(), fusion.tuning(), op);
+    const auto times = std::count(op.inputs, op.inputs + op.input_count, value);
+    const bool reads_rows = on_units && op.inputs[0] == value && times == 1;
+    found.any = found.any || reads_rows;
+    found.only = found.only && reads_rows;
+  }
+  return found;
+}
+
+bool OnlyMatrixUnitsRead(const Fusion& fusion, uint32_t value) {
+  const HalfReaders readers = HalfReadersOf(fusion, value);
+  return readers.any && readers.only;
 }
 
 bool ClampBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const uint32_t result = OpOf(fusion, op).results[0];
-  if (!OnlyMatrixUnitGemmsRead(fusion, result)) return false;
-  const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, op));
-  fusion.node(op).epilogue = {
-      .kind = EpilogueKind::kHalfRows, .result = result, .low = bounds.lo, .high = bounds.hi};
+  if (!OnlyMatrixUnitsRead(fusion, result)) return false;
+  fusion.node(op).half = {.value = result, .only = true};
   return true;
 }
 
 // The rows of f16 count as copies of the clamp's result until that memory is written, so nothing
 // else may run between the two ops.
 bool GeGluBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  Epilogue epilogue{.kind = EpilogueKind::kHalfRows, .low = -kInfinity, .high = kInfinity};
-  epilogue.result = OpOf(fusion, op).results[0];
+  const uint32_t gated = OpOf(fusion, op).results[0];
   const bool clamped = OpOf(fusion, reader).kind == RL_OP_clamp;
-  if (clamped) {
-    if (reader != op + 1 || fusion.OnlyReader(epilogue.result) != reader) return false;
-    const auto& bounds = GraphView::attrs<rl_clamp_attrs>(OpOf(fusion, reader));
-    epilogue.low = bounds.lo;
-    epilogue.high = bounds.hi;
-    epilogue.result = OpOf(fusion, reader).results[0];
+  if (clamped && (reader != op + 1 || fusion.OnlyReader(gated) != reader)) return false;
+  const uint32_t result = clamped ? OpOf(fusion, reader).results[0] : gated;
+  if (!OnlyMatrixUnitsRead(fusion, result)) return false;
+  if (clamped) SetClamp(fusion, op, reader);
+  fusion.node(op).half = {.value = result, .only = true};
+  return true;
+}
+
+// ---- norms before products on matrix units ------------------------------------------------------
+// Such a product reads f16 rows, which the norm stores itself instead of a dispatch between them.
+
+bool NormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
+  const uint32_t result = OpOf(fusion, op).results[0];
+  const HalfReaders readers = HalfReadersOf(fusion, result);
+  if (!readers.any) return false;
+  fusion.node(op).half = {.value = result, .only = readers.only};
+  return true;
+}
+
+// Whether something behind `op` reads `value` or a reshape of it.
+bool Outlives(const Fusion& fusion, uint32_t value, uint32_t op) {
+  return std::ranges::any_of(fusion.uses().ReadersOf(value), [&](uint32_t reader) {
+    return reader > op || (OpOf(fusion, reader).kind == RL_OP_reshape &&
+                           Outlives(fusion, OpOf(fusion, reader).results[0], op));
+  });
+}
+
+// Whether no op between a residual norm and a norm of its sum writes to the memory that the norm's
+// result has: f16 rows count as copies of that memory until it is written.
+bool KeepsPlaceOf(const Fusion& fusion, uint32_t norm, uint32_t op) {
+  for (uint32_t between = op + 1; between < norm; ++between) {
+    const rl_op& other = OpOf(fusion, between);
+    for (uint32_t i = 0; i < other.result_count; ++i) {
+      if (!Outlives(fusion, other.results[i], norm)) return false;
+    }
   }
-  if (!OnlyMatrixUnitGemmsRead(fusion, epilogue.result)) return false;
-  fusion.node(op).epilogue = epilogue;
-  if (clamped) {
-    fusion.FuseInto(op, reader);
-    fusion.StoreIn(op, epilogue.result);
+  return true;
+}
+
+// The rows of the norm that follows, if only products on matrix units read it, else those of the
+// sum.
+bool ResidualNormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
+  const uint32_t sum = OpOf(fusion, op).results[0];
+  if (OpOf(fusion, reader).kind == kNorm) {
+    const uint32_t result = OpOf(fusion, reader).results[0];
+    if (OnlyMatrixUnitsRead(fusion, result) && KeepsPlaceOf(fusion, reader, op) &&
+        NormAfterResidual(fusion, op, reader)) {
+      fusion.node(op).half = {.value = result, .only = true};
+      return true;
+    }
   }
+  if (!HalfReadersOf(fusion, sum).any) return false;
+  fusion.node(op).half = {.value = sum};
   return true;
 }
 
 bool Always(const Tuning& /*tuning*/) { return true; }
 bool HasMatrixUnits(const Tuning& tuning) { return tuning.cooperative_matrix; }
 bool HasRowAttention(const Tuning& tuning) { return tuning.subgroups && tuning.special_kernels; }
-
-constexpr uint32_t kNorm = RL_OP_rms_norm, kResidual = RL_OP_residual_norm, kRope = RL_OP_rope;
 
 constexpr Rule kRules[] = {
     {"norm into rotation", kNorm, {kRope}, Readers::kOne, Steps::kFewRows, Always, NormIntoRope},
@@ -380,6 +434,13 @@ constexpr Rule kRules[] = {
      HasRowAttention,
      HeadsIntoAttention},
     {"cast after rotation", kRope, {RL_OP_cast}, Readers::kOne, Steps::kFewRows, Always, CastAfter},
+    {"norm before products",
+     kNorm,
+     {RL_OP_matmul, RL_OP_geglu_linear, RL_OP_moe_ffn},
+     Readers::kSome,
+     Steps::kAny,
+     HasMatrixUnits,
+     NormBeforeProducts},
     {"residual norm into GEMVs",
      kResidual,
      {kNorm, RL_OP_matmul, RL_OP_geglu_linear},
@@ -387,6 +448,13 @@ constexpr Rule kRules[] = {
      Steps::kOneRow,
      StagesRows,
      ResidualNormIntoGemvs},
+    {"residual norm before products",
+     kResidual,
+     {kNorm, RL_OP_matmul, RL_OP_geglu_linear},
+     Readers::kSome,
+     Steps::kAny,
+     HasMatrixUnits,
+     ResidualNormBeforeProducts},
     {"norm after residual norm",
      kResidual,
      {kNorm},

@@ -3,6 +3,7 @@
 // and ops_matmul_stored.cc.
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include "backends/gpu/plan_builder.h"
@@ -84,9 +85,18 @@ bool RunsOnMatrixUnits(const Tuning& tuning, const WeightShape& shape);
 // Whether an op is a product with a constant that EmitGemm() computes on matrix units from one
 // piece.
 bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
-// Stores x, or gelu(x) * up with `up`, as the f16 rows of the epilogue kHalfRows for the products
-// that read them, all of which IsMatrixUnitGemm() accepts.
-void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up = RL_NO_VALUE);
+// Whether EmitGemm() computes both products of a moe_ffn on matrix units.
+bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op);
+// The values of which a node stores f16 rows (FusedNode::half).
+struct HalfSource {
+  uint32_t x = RL_NO_VALUE;
+  uint32_t up = RL_NO_VALUE;               // gelu(x) * up takes the place of x
+  const Prologue* norms = nullptr;         // of x; without `up` and bounds
+  float low = -INFINITY, high = INFINITY;  // bounds
+};
+// Emits the f16 rows of the current node for the products that read them. With norms it also stores
+// the sum, and the value itself unless nothing else reads it.
+void EmitHalfRows(PlanBuilder& plan, const HalfSource& source);
 
 // The dense product x W^T with all rows of a weight.
 Product DenseProduct(const PlanBuilder& plan, uint32_t weight, const rl_dim& rows);
@@ -99,10 +109,12 @@ struct HalfShape {
   rl_dim rows{};
   int64_t times = 1;  // rows of memory for each of `rows`
   int64_t columns = 0;
-  uint64_t padded = 0;        // columns of the result; the rest is zeros
-  uint32_t parts = 1;         // f16 numbers whose sum is a value
-  uint32_t up = RL_NO_VALUE;  // gelu(x) * up takes the place of x
-  DeviceAddress range = 0;    // f32[2], bounds to which values are clamped first; 0: none
+  uint64_t padded = 0;              // columns of the result; the rest is zeros
+  uint32_t parts = 1;               // f16 numbers whose sum is a value
+  uint32_t up = RL_NO_VALUE;        // gelu(x) * up takes the place of x
+  DeviceAddress range = 0;          // f32[2], bounds to which values are clamped first; 0: none
+  const Prologue* norms = nullptr;  // of x; without `up` and a range
+  uint32_t whole = RL_NO_VALUE;     // with norms: the value that is stored in f32 too
 };
 // Emits to_half.comp. The result is in ScratchPool::Take memory.
 HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape);

@@ -63,9 +63,9 @@ uint64_t PaddedToSteps(int64_t columns, uint32_t parts) {
   return RoundUp(static_cast<uint64_t>(columns), kCoopTerms / parts);
 }
 
-// The address of the epilogue's bounds, in memory that no dispatch writes.
-DeviceAddress BoundsOf(PlanBuilder& plan, const Epilogue& epilogue) {
-  const std::array range{epilogue.low, epilogue.high};
+// The address of two bounds, in memory that no dispatch writes.
+DeviceAddress BoundsOf(PlanBuilder& plan, float low, float high) {
+  const std::array range{low, high};
   return plan.scratch().Constant(std::as_bytes(std::span(range)));
 }
 
@@ -249,7 +249,7 @@ void Linear(PlanBuilder& plan, uint32_t x, uint32_t gate, uint32_t up) {
     product.up_is_given = true;
     operands.extra.value = epilogue.up;
   } else if (epilogue.kind == EpilogueKind::kClamp) {
-    product.range = BoundsOf(plan, epilogue);
+    product.range = BoundsOf(plan, epilogue.low, epilogue.high);
   }
   EmitWhole(plan, product, operands);
 }
@@ -360,16 +360,21 @@ HalfRows EmitToHalf(PlanBuilder& plan, const Operand& x, const HalfShape& shape)
                       .factors = plan.scratch().Take(rows * sizeof(float)),
                       .parts = shape.parts,
                       .columns = shape.padded};
-  DispatchBuilder(
-      plan, kernels::ToHalf{.threads = split.threads, .parts = shape.parts, .narrow = split.narrow},
-      {.x = x,
-       .up = shape.up,
-       .range = shape.range,
-       .y = half.rows,
-       .factors = half.factors,
-       .rows = all,
-       .columns = shape.columns,
-       .padded = shape.padded})
+  DispatchBuilder(plan,
+                  kernels::ToHalf{.threads = split.threads,
+                                  .norms = shape.norms != nullptr,
+                                  .parts = shape.parts,
+                                  .narrow = split.narrow},
+                  {.x = x,
+                   .up = shape.up,
+                   .range = shape.range,
+                   .y = half.rows,
+                   .factors = half.factors,
+                   .whole = shape.whole,
+                   .rows = all,
+                   .columns = shape.columns,
+                   .padded = shape.padded,
+                   .prologue = PrologueRecord(shape.norms)})
       .Emit(split.groups);
   return half;
 }
@@ -402,20 +407,32 @@ bool IsMatrixUnitGemm(const sdk::GraphView& graph, const Tuning& tuning, const r
          DecisiveRows(graph, tuning, graph.value(op.results[0])) > kFewProductRows;
 }
 
-void EmitHalfRows(PlanBuilder& plan, uint32_t x, uint32_t up) {
-  const Epilogue& epilogue = plan.node().epilogue;
+bool AreMatrixUnitExperts(const sdk::GraphView& graph, const Tuning& tuning, const rl_op& op) {
+  using operands::MoeFfn;
+  const auto fits = [&](uint32_t weight) {
+    return RunsOnMatrixUnits(tuning, ShapeOfConstant(graph.value(op.inputs[weight])));
+  };
+  return fits(MoeFfn::gate_weight) && fits(MoeFfn::down_weight) &&
+         DecisiveRows(graph, tuning, graph.value(op.inputs[MoeFfn::experts])) > kFewProductRows;
+}
+
+void EmitHalfRows(PlanBuilder& plan, const HalfSource& source) {
+  const HalfCopy& copy = plan.node().half;
   const rl_value& y = plan.Result();
-  const Operand result{.value = epilogue.result};
+  const Operand result{.value = copy.value};
   const uint32_t parts = MatrixUnitParts(plan);
   HalfShape shape{.rows = y.dims[0],
                   .columns = Last(y),
                   .padded = PaddedToSteps(Last(y), parts),
                   .parts = parts,
-                  .up = up};
-  if (std::isfinite(epilogue.low) || std::isfinite(epilogue.high)) {
-    shape.range = BoundsOf(plan, epilogue);
+                  .up = source.up,
+                  .norms = source.norms};
+  if (std::isfinite(source.low) || std::isfinite(source.high)) {
+    shape.range = BoundsOf(plan, source.low, source.high);
   }
-  const HalfRows half = EmitToHalf(plan, {.value = x}, shape);
+  const bool is_sum = source.norms != nullptr && copy.value == source.norms->sum;
+  if (source.norms != nullptr && !copy.only && !is_sum) shape.whole = copy.value;
+  const HalfRows half = EmitToHalf(plan, {.value = source.x}, shape);
   plan.dispatches().KeepHalf(plan.RangeOf(result), half, plan.LastProductOf(result));
 }
 

@@ -143,11 +143,18 @@ void Rope(PlanBuilder& plan) {
       .Emit(norm != nullptr ? rows : std::min(rows, CeilDiv(pairs, threads)));
 }
 
+bool StoresHalfRows(const PlanBuilder& plan) { return plan.node().half.value != RL_NO_VALUE; }
+
 void RmsNorm(PlanBuilder& plan) {
-  Emit(plan, kRmsNorm,
-       {.x = plan.InputIndex(operands::RmsNorm::x),
-        .weight = plan.InputIndex(operands::RmsNorm::weight),
-        .eps = plan.attrs<rl_rms_norm_attrs>().eps});
+  const RowOperands o{.x = plan.InputIndex(operands::RmsNorm::x),
+                      .weight = plan.InputIndex(operands::RmsNorm::weight),
+                      .eps = plan.attrs<rl_rms_norm_attrs>().eps};
+  if (StoresHalfRows(plan)) {
+    const Prologue norms{.x = o.x, .norm = true, .norm_weight = o.weight, .norm_eps = o.eps};
+    EmitHalfRows(plan, {.x = o.x, .norms = &norms});
+    return;
+  }
+  Emit(plan, kRmsNorm, o);
 }
 
 void ResidualNorm(PlanBuilder& plan) {
@@ -162,6 +169,19 @@ void ResidualNorm(PlanBuilder& plan) {
     o.weight2 = epilogue.norm_weight;
     o.y2 = epilogue.result;
     o.eps2 = epilogue.norm_eps;
+  }
+  if (StoresHalfRows(plan)) {
+    const Prologue norms{.x = o.x,
+                         .residual = o.residual,
+                         .weight = o.weight,
+                         .scale = o.scale,
+                         .sum = plan.ResultIndex(),
+                         .eps = o.eps,
+                         .norm = two,
+                         .norm_weight = o.weight2,
+                         .norm_eps = o.eps2};
+    EmitHalfRows(plan, {.x = o.x, .norms = &norms});
+    return;
   }
   Emit(plan, two ? kTwoNorms : kResidualNorm, o);
 }
