@@ -116,6 +116,20 @@ void NormComesLater(CaseBuilder& b, DType dtype, int64_t k) {
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
+// Between the sum and its norm a product reads memory that the norm's result may be given.
+void ProductComesBetween(CaseBuilder& b, DType dtype, int64_t k) {
+  GraphBuilder& g = b.graph();
+  const ValueId other =
+      g.Add(ops::Affine{.x = b.Floats("other", F({kT, k}), -3, 3), .scale = 2, .bias = 1}, "twice");
+  const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
+  const ValueId weight = Matrix(b, "weight", dtype, 67, k);
+  b.Output(g.Add(ops::Linear(other, weight), "between"));
+  const ValueId norm = g.Add(
+      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
+      "norm");
+  b.Output(g.Add(ops::Linear(norm, weight), "y"));
+}
+
 // Two norms of one sum.
 void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
@@ -174,6 +188,7 @@ constexpr Pattern kPatterns[] = {{"next_layer", OpKind::kResidualNorm, NextLayer
                                  {"norm_is_shared", OpKind::kRmsNorm, NormIsShared},
                                  {"sum_is_read_first", OpKind::kResidualNorm, SumIsReadFirst},
                                  {"norm_comes_later", OpKind::kResidualNorm, NormComesLater},
+                                 {"product_comes_between", OpKind::kMatMul, ProductComesBetween},
                                  {"two_norms", OpKind::kResidualNorm, TwoNorms},
                                  {"experts", OpKind::kMoeFfn, Experts}};
 
@@ -293,7 +308,7 @@ std::vector<CaseSpec> NeighbourCases() {
   // A workgroup of 256 that keeps eight pairs each has 4,096 columns of a row in registers.
   const Width widths[] = {{DType::kF32, 96, 1},    {DType::kF32, 33, 1},    {DType::kQ4_K, 1536, 1},
                           {DType::kQ8_0, 64, 1},   {DType::kF16, 70, 40},   {DType::kQ4_K, 512, 40},
-                          {DType::kQ8_0, 64, 300}, {DType::kQ8_0, 4352, 37}};
+                          {DType::kQ8_0, 64, 600}, {DType::kQ8_0, 4352, 37}};
   for (const Pattern& pattern : kPatterns) {
     for (const Width& w : widths) {
       const std::string rows = w.rows == 1 ? "" : fmt::format("_t{}", w.rows);

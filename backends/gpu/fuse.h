@@ -50,12 +50,13 @@ enum class EpilogueKind : uint8_t {
   kCastF16,  // stores the result as f16
   kGate,     // gelu(result) * up
   kSoftmax,  // softmax(result * factor), of the values of a top-k
-  kNorm,     // a norm of the result; both are stored
+  kNorm,     // a norm of the result; both are stored, unless HalfCopy::only says otherwise
   kClamp     // the result within bounds
 };
 struct Epilogue {
   EpilogueKind kind = EpilogueKind::kNone;
-  uint32_t result = RL_NO_VALUE;       // the value that the epilogue stores
+  // The value that the epilogue stores, unless HalfCopy::only says otherwise.
+  uint32_t result = RL_NO_VALUE;
   uint32_t up = RL_NO_VALUE;           // kGate
   float factor = 1;                    // kSoftmax
   uint32_t norm_weight = RL_NO_VALUE;  // kNorm

@@ -38,9 +38,11 @@ Tuning TuningOf(const std::string& device) {
   } else if (device == "short_prologue") {
     tuning.max_prologue = 128;
   } else if (device == "matrix_units") {
+    tuning.cooperative_matrix = tuning.half_norms = true;
+  } else if (device == "matrix_units_without_norms") {
     tuning.cooperative_matrix = true;
   } else if (device == "pieces_of_matrix_units") {
-    tuning.cooperative_matrix = true;
+    tuning.cooperative_matrix = tuning.half_norms = true;
     tuning.max_piece_bytes = 4096;
   } else if (device == "pieces") {
     tuning.max_piece_bytes = 4096;
@@ -114,9 +116,12 @@ TEST_P(FuseTest, GivesTheExpectedNodes) {
   EXPECT_EQ(actual, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Gpu, FuseTest, testing::Values("layer", "router", "attention", "clamps", "norms", "not_fused"),
-    [](const testing::TestParamInfo<const char*>& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Gpu, FuseTest,
+                         testing::Values("layer", "router", "attention", "clamps", "norms",
+                                         "learns", "not_fused"),
+                         [](const testing::TestParamInfo<const char*>& test) {
+                           return std::string(test.param);
+                         });
 
 }  // namespace
 }  // namespace rullama::gpu

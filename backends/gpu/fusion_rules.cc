@@ -1,6 +1,7 @@
 #include "backends/gpu/fusion_rules.h"
 
 #include <rullama/sdk/operands.h>
+#include <rullama/sdk/training.h>
 
 #include <algorithm>
 
@@ -306,9 +307,10 @@ bool ClampAfterProduct(Fusion& fusion, uint32_t op, uint32_t reader) {
   return true;
 }
 
-// Whether products on matrix units, which read rows of f16, read `value`, and nothing else does.
+// The readers of a value that are products on matrix units and read it as rows of f16.
 struct HalfReaders {
-  bool any = false, only = true;
+  bool any = false;  // whether there are some
+  bool only = true;  // whether no other op and no host reads the value
 };
 HalfReaders HalfReadersOf(const Fusion& fusion, uint32_t value) {
   HalfReaders found{.only = IsPrivate(fusion.value(value))};
@@ -352,11 +354,13 @@ bool GeGluBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
 
 // ---- norms before products on matrix units ------------------------------------------------------
 // Such a product reads f16 rows, which the norm stores itself instead of a dispatch between them.
+// Not in graphs that learn: norms that are computed again have other readers, and their bytes have
+// to be the same.
 
 bool NormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const uint32_t result = OpOf(fusion, op).results[0];
   const HalfReaders readers = HalfReadersOf(fusion, result);
-  if (!readers.any) return false;
+  if (!readers.any || sdk::Learns(fusion.graph())) return false;
   fusion.node(op).half = {.value = result, .only = readers.only};
   return true;
 }
@@ -369,11 +373,18 @@ bool Outlives(const Fusion& fusion, uint32_t value, uint32_t op) {
   });
 }
 
-// Whether no op between a residual norm and a norm of its sum writes to the memory that the norm's
-// result has: f16 rows count as copies of that memory until it is written.
+bool IsProduct(uint32_t kind) {
+  return kind == RL_OP_matmul || kind == RL_OP_geglu_linear || kind == RL_OP_grouped_matmul ||
+         kind == RL_OP_moe_ffn;
+}
+
+// Whether the f16 rows of a norm's result may be stored with the residual norm `op` before it. They
+// count as copies of the memory that the result will have, until that is written. So no op between
+// the two may write there, and none may be a product, which might read another value there.
 bool KeepsPlaceOf(const Fusion& fusion, uint32_t norm, uint32_t op) {
   for (uint32_t between = op + 1; between < norm; ++between) {
     const rl_op& other = OpOf(fusion, between);
+    if (IsProduct(other.kind)) return false;
     for (uint32_t i = 0; i < other.result_count; ++i) {
       if (!Outlives(fusion, other.results[i], norm)) return false;
     }
@@ -381,9 +392,10 @@ bool KeepsPlaceOf(const Fusion& fusion, uint32_t norm, uint32_t op) {
   return true;
 }
 
-// The rows of the norm that follows, if only products on matrix units read it, else those of the
-// sum.
+// Stores the rows of the norm that follows if only products on matrix units read it, else those of
+// the sum.
 bool ResidualNormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
+  if (sdk::Learns(fusion.graph())) return false;
   const uint32_t sum = OpOf(fusion, op).results[0];
   if (OpOf(fusion, reader).kind == kNorm) {
     const uint32_t result = OpOf(fusion, reader).results[0];
@@ -400,6 +412,7 @@ bool ResidualNormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
 
 bool Always(const Tuning& /*tuning*/) { return true; }
 bool HasMatrixUnits(const Tuning& tuning) { return tuning.cooperative_matrix; }
+bool StoresHalfNorms(const Tuning& tuning) { return tuning.half_norms; }
 bool HasRowAttention(const Tuning& tuning) { return tuning.subgroups && tuning.special_kernels; }
 
 constexpr Rule kRules[] = {
@@ -439,7 +452,7 @@ constexpr Rule kRules[] = {
      {RL_OP_matmul, RL_OP_geglu_linear, RL_OP_moe_ffn},
      Readers::kSome,
      Steps::kAny,
-     HasMatrixUnits,
+     StoresHalfNorms,
      NormBeforeProducts},
     {"residual norm into GEMVs",
      kResidual,
@@ -453,7 +466,7 @@ constexpr Rule kRules[] = {
      {kNorm, RL_OP_matmul, RL_OP_geglu_linear},
      Readers::kSome,
      Steps::kAny,
-     HasMatrixUnits,
+     StoresHalfNorms,
      ResidualNormBeforeProducts},
     {"norm after residual norm",
      kResidual,

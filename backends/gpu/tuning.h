@@ -13,6 +13,7 @@ struct Tuning {
   uint32_t wide = 256;              // invocations of a workgroup for long rows
   bool software = false;            // a CPU: few wide workgroups, no splitting for latency
   bool cooperative_matrix = false;  // products of many rows in f16 on matrix units
+  bool half_norms = false;          // to_half applies the norms of its rows (kernels.def)
   bool precise_products = false;    // activations on matrix units are sums of two f16 numbers
   bool integer_dot = false;         // products of one row by dot products of bytes
   uint32_t shared_bytes = 0;        // shared memory of a workgroup

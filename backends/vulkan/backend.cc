@@ -146,6 +146,7 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.profile = settings.profile;
   tuning.shared_bytes = can.properties.limits.maxComputeSharedMemorySize;
   tuning.cooperative_matrix = settings.matrix_extension != MatrixExtension::kNone;
+  tuning.half_norms = tuning.cooperative_matrix;
   tuning.precise_products = settings.precise_products;
   tuning.integer_dot = settings.integer_dot;
   tuning.software = can.IsSoftware();

@@ -42,7 +42,8 @@ const uint kQueryPitch = kDim / 8 + 1;
 const uint kScorePitch = kKeys / 4 + 1;
 const uint kFactorPitch = kMatrix / 4;
 const uint kMaskPitch = kMatrix / 8;
-// Of a key: as many as fit the place of the scores.
+// Vectors of each key in a chunk. A chunk takes about as much shared memory as the scores, whose
+// place it shares.
 const uint kChunkVectors = kQueryBlocks == 2 ? 8 : 2, kChunkPitch = kChunkVectors + 1;
 const uint kLow = kQueries * kQueryPitch;  // where the low parts of the queries begin
 
@@ -203,9 +204,9 @@ uvec2 HeadOf(uvec2 base, uint row) {
   return Advance(AdvanceBy(base, row, kHeadPitch * 16), kv_head * kHeadVectors * 16);
 }
 
-// Keys come to shared memory some dims at a time, where all subgroups that need a block read it, in
-// the place of the scores that are not there yet. The chunks of a tile are those of the high parts
-// of the keys, then those of the low parts.
+// Keys come to shared memory in chunks of some dims, so that all subgroups that need a block read
+// it there. The chunks of a tile are those of the high parts of the keys, then those of the low
+// parts.
 const uint kChunks = kParts * kDim / 8 / kChunkVectors;
 const uint kOwnVectors = kKeys * kChunkVectors / (kSubgroups * kLanes);
 uvec4 own_vector[kOwnVectors];  // of a chunk that is on its way
@@ -371,7 +372,7 @@ void AddValues(uvec2 values, uint block, uint value_row, bool whole) {
 
 void Tile(uvec2 keys, uvec2 values, const Segment s, int at) {
   uint seen, whole;
-  LoadChunk(keys, s, at, 0);
+  LoadChunk(keys, s, at, 0);  // in vain if no key is seen, but most are
   LookAtKeys(s, at, seen, whole);
   if (seen == 0) return;
   const uint query_block = gl_SubgroupID % kQueryBlocks, key_block = gl_SubgroupID / kQueryBlocks;

@@ -11,6 +11,7 @@
 #include "high_low.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 8) CONSTANT PrologueAt { Prologue v; };
+layout(buffer_reference, std430, buffer_reference_align = 8) BUFFER Pairs { vec2 v[]; };
 
 const bool kHasNorms = kNorms != 0;
 bool gated, bounded;
@@ -38,12 +39,11 @@ vec2 SumOf(uint at, uint pair, vec2 x) {
 
 vec2 NormOf(uint pair, vec2 x) { return x * norm_factor * PairOf(norm_weight, pair, 1.0); }
 
-// Pair `pair` of a row at a stage, of what is in memory. The sum may lie in the memory of x or of
-// the residual: once it is stored, it is read.
+// Pair `pair` of a row at a stage, from memory. A sum that is stored is read, not computed again.
 vec2 PairAt(uint row, uint pair, uint stage) {
   const uint at = row * (p.columns / 2) + pair;
   if (kHasNorms) {
-    vec2 x = F32x2(adds && stage != kGiven ? sum : p.x).v[at];
+    vec2 x = adds && stage != kGiven ? Pairs(sum).v[at] : F32x2(p.x).v[at];
     if (normed && stage == kNormed) x = NormOf(pair, x);
     return x;
   }
@@ -91,10 +91,10 @@ void NormRow(uint row) {
       const uint pair = Lane() + t * Lanes();
       if (pair >= pairs) continue;
       kept[t] = SumOf(first + pair, pair, kept[t]);
-      F32x2(sum).v[first + pair] = kept[t];
+      Pairs(sum).v[first + pair] = kept[t];
     }
     for (uint pair = FirstAgain(); pair < pairs; pair += Lanes()) {
-      F32x2(sum).v[first + pair] = SumOf(first + pair, pair, F32x2(p.x).v[first + pair]);
+      Pairs(sum).v[first + pair] = SumOf(first + pair, pair, F32x2(p.x).v[first + pair]);
     }
   }
   if (normed) {
@@ -108,7 +108,7 @@ void NormRow(uint row) {
 
 void PutWhole(uint row, uint pair, vec2 x) {
   if (kHasNorms && !IsNull(p.whole) && pair < p.columns / 2) {
-    F32x2(p.whole).v[row * (p.columns / 2) + pair] = x;
+    Pairs(p.whole).v[row * (p.columns / 2) + pair] = x;
   }
 }
 
