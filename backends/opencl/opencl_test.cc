@@ -283,6 +283,18 @@ TEST_F(OpenClDeviceTest, WhatDoesNotCompileShowsTheLog) {
                                   HasSubstr("asm"), HasSubstr("CL_BUILD_PROGRAM_FAILURE")));
 }
 
+// Only devices with tensor cores convert rows for them, but any driver can compile that.
+TEST_F(OpenClDeviceTest, ConversionsForTensorCoresCompile) {
+  Gpu gpu(instance_.api(), device(), host(), false);
+  Programs programs(gpu, Form::kGeneric, false);
+  for (const uint32_t parts : {1U, 2U}) {
+    const gpu::kernels::ToHalf kernel{
+        .threads = 64, .norms = false, .parts = parts, .narrow = false};
+    const gpu::PipelineKey key{gpu::Shader::kToHalf, ConstantsOf(kernel)};
+    EXPECT_EQ(programs.Prepare(std::span(&key, 1)), 1U) << parts << " parts";
+  }
+}
+
 int g_sources = 0;
 TEST_F(OpenClDeviceTest, BinariesComeFromTheCache) {
   g_real = instance_.api();
