@@ -123,11 +123,12 @@ void ProductComesBetween(CaseBuilder& b, DType dtype, int64_t k) {
       g.Add(ops::Affine{.x = b.Floats("other", F({kT, k}), -3, 3), .scale = 2, .bias = 1}, "twice");
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
   const ValueId weight = Matrix(b, "weight", dtype, 67, k);
-  b.Output(g.Add(ops::Linear(other, weight), "between"));
+  const ValueId between = g.Add(ops::Linear(other, weight), "between");
   const ValueId norm = g.Add(
       ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
       "norm");
   b.Output(g.Add(ops::Linear(norm, weight), "y"));
+  b.Output(g.Add(ops::Affine{.x = between, .scale = 2, .bias = 1}, "later"));
 }
 
 // Two norms of one sum.
