@@ -27,6 +27,12 @@ ValueId ResidualSum(CaseBuilder& b, const Residual& r) {
       "sum");
 }
 
+// A norm of x whose weight is a constant `name`.weight.
+ValueId Norm(CaseBuilder& b, ValueId x, int64_t k, const std::string& name) {
+  const ValueId weight = b.Constant(name + ".weight", F({k}), 0.5, 1.5);
+  return b.graph().Add(ops::RmsNorm{.x = x, .weight = weight, .eps = kEps}, name);
+}
+
 // Results have many columns: errors are judged by the largest of a row.
 struct Pattern {
   const char* name;
@@ -38,9 +44,7 @@ struct Pattern {
 void NextLayer(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
-  const ValueId norm = g.Add(
-      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
-      "norm");
+  const ValueId norm = Norm(b, sum, k, "norm");
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "q.weight", dtype, 67, k)), "q"));
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "k.weight", dtype, 33, k)), "k"));
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "v.weight", dtype, 65, k)), "v"));
@@ -75,9 +79,7 @@ void Gate(CaseBuilder& b, DType dtype, int64_t k) {
 void FirstNorm(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
-  const ValueId norm = g.Add(
-      ops::RmsNorm{.x = x, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
-      "norm");
+  const ValueId norm = Norm(b, x, k, "norm");
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
@@ -85,9 +87,7 @@ void FirstNorm(CaseBuilder& b, DType dtype, int64_t k) {
 void NormIsShared(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId x = b.Floats("x", F({kT, k}), -3, 3);
-  const ValueId norm = g.Add(
-      ops::RmsNorm{.x = x, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
-      "norm");
+  const ValueId norm = Norm(b, x, k, "norm");
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
   b.Output(g.Add(ops::Affine{.x = norm, .scale = 2, .bias = 1}, "other"));
 }
@@ -97,9 +97,7 @@ void SumIsReadFirst(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
   b.Output(g.Add(ops::Affine{.x = sum, .scale = 2, .bias = 1}, "earlier"));
-  const ValueId norm = g.Add(
-      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
-      "norm");
+  const ValueId norm = Norm(b, sum, k, "norm");
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
@@ -110,9 +108,7 @@ void NormComesLater(CaseBuilder& b, DType dtype, int64_t k) {
   const ValueId other = b.Floats("other", F({kT, k}), -3, 3);
   const ValueId between = g.Add(ops::Affine{.x = other, .scale = 2, .bias = 1}, "between");
   b.Output(g.Add(ops::Affine{.x = between, .scale = 3, .bias = 1}, "between.end"));
-  const ValueId norm = g.Add(
-      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
-      "norm");
+  const ValueId norm = Norm(b, sum, k, "norm");
   b.Output(g.Add(ops::Linear(norm, Matrix(b, "weight", dtype, 67, k)), "y"));
 }
 
@@ -124,9 +120,7 @@ void ProductComesBetween(CaseBuilder& b, DType dtype, int64_t k) {
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, true));
   const ValueId weight = Matrix(b, "weight", dtype, 67, k);
   const ValueId between = g.Add(ops::Linear(other, weight), "between");
-  const ValueId norm = g.Add(
-      ops::RmsNorm{.x = sum, .weight = b.Constant("norm.weight", F({k}), 0.5, 1.5), .eps = kEps},
-      "norm");
+  const ValueId norm = Norm(b, sum, k, "norm");
   b.Output(g.Add(ops::Linear(norm, weight), "y"));
   b.Output(g.Add(ops::Affine{.x = between, .scale = 2, .bias = 1}, "later"));
 }
@@ -135,10 +129,8 @@ void ProductComesBetween(CaseBuilder& b, DType dtype, int64_t k) {
 void TwoNorms(CaseBuilder& b, DType dtype, int64_t k) {
   GraphBuilder& g = b.graph();
   const ValueId sum = ResidualSum(b, ResidualOperands(b, k, false));
-  const ValueId a = g.Add(
-      ops::RmsNorm{.x = sum, .weight = b.Constant("a.weight", F({k}), 0.5, 1.5), .eps = kEps}, "a");
-  const ValueId c = g.Add(
-      ops::RmsNorm{.x = sum, .weight = b.Constant("c.weight", F({k}), 0.5, 1.5), .eps = kEps}, "c");
+  const ValueId a = Norm(b, sum, k, "a");
+  const ValueId c = Norm(b, sum, k, "c");
   b.Output(g.Add(ops::Linear(a, Matrix(b, "first.weight", dtype, 67, k)), "first"));
   b.Output(g.Add(ops::Linear(c, Matrix(b, "second.weight", dtype, 33, k)), "second"));
 }

@@ -1,5 +1,7 @@
 #include "backends/gpu/fuse.h"
 
+#include <rullama/sdk/training.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -76,6 +78,7 @@ Fusion::Fusion(const sdk::GraphView& graph, const Tuning& tuning)
     : graph_(graph),
       tuning_(tuning),
       uses_(graph),
+      learns_(sdk::Learns(graph)),
       nodes_(graph.op_count()),
       fused_(graph.op_count()) {
   for (uint32_t i = 0; i < graph.op_count(); ++i) nodes_[i].op = i;

@@ -79,6 +79,7 @@ struct FusedNode {
   // The other ops that the node computes, in order. A norm may be computed by several nodes.
   std::vector<uint32_t> fused;
 
+  [[nodiscard]] bool StoresHalfRows() const { return half.value != RL_NO_VALUE; }
   // The value that holds the node's first result.
   [[nodiscard]] uint32_t StoredResult(uint32_t result) const {
     const bool replaces =

@@ -58,7 +58,7 @@ class Printer {
     if (node.prologue) Add(*node.prologue);
     for (const HeadTransform& heads : node.heads) Add(heads, op);
     Add(node.epilogue, node.half.only);
-    if (node.half.value != RL_NO_VALUE) {
+    if (node.StoresHalfRows()) {
       Line("rows of f16 for products that read " + ValueName(node.half.value) +
            (node.half.only ? ", which is not stored" : ""));
     }

@@ -1,7 +1,6 @@
 #include "backends/gpu/fusion_rules.h"
 
 #include <rullama/sdk/operands.h>
-#include <rullama/sdk/training.h>
 
 #include <algorithm>
 
@@ -360,7 +359,7 @@ bool GeGluBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
 bool NormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t /*reader*/) {
   const uint32_t result = OpOf(fusion, op).results[0];
   const HalfReaders readers = HalfReadersOf(fusion, result);
-  if (!readers.any || sdk::Learns(fusion.graph())) return false;
+  if (!readers.any || fusion.learns()) return false;
   fusion.node(op).half = {.value = result, .only = readers.only};
   return true;
 }
@@ -371,11 +370,6 @@ bool Outlives(const Fusion& fusion, uint32_t value, uint32_t op) {
     return reader > op || (OpOf(fusion, reader).kind == RL_OP_reshape &&
                            Outlives(fusion, OpOf(fusion, reader).results[0], op));
   });
-}
-
-bool IsProduct(uint32_t kind) {
-  return kind == RL_OP_matmul || kind == RL_OP_geglu_linear || kind == RL_OP_grouped_matmul ||
-         kind == RL_OP_moe_ffn;
 }
 
 // Whether the f16 rows of a norm's result may be stored with the residual norm `op` before it. They
@@ -395,7 +389,7 @@ bool KeepsPlaceOf(const Fusion& fusion, uint32_t norm, uint32_t op) {
 // Stores the rows of the norm that follows if only products on matrix units read it, else those of
 // the sum.
 bool ResidualNormBeforeProducts(Fusion& fusion, uint32_t op, uint32_t reader) {
-  if (sdk::Learns(fusion.graph())) return false;
+  if (fusion.learns()) return false;
   const uint32_t sum = OpOf(fusion, op).results[0];
   if (OpOf(fusion, reader).kind == kNorm) {
     const uint32_t result = OpOf(fusion, reader).results[0];

@@ -23,6 +23,7 @@ class Fusion {
   [[nodiscard]] const Tuning& tuning() const { return tuning_; }
   [[nodiscard]] const rl_value& value(uint32_t index) const { return graph_.value(index); }
   [[nodiscard]] const ValueUses& uses() const { return uses_; }
+  [[nodiscard]] bool learns() const { return learns_; }  // sdk::Learns()
   [[nodiscard]] FusedNode& node(uint32_t op) { return nodes_[op]; }
   [[nodiscard]] bool IsFused(uint32_t op) const { return fused_[op]; }
   // The only reader of a private value that reads it as its first operand, else RL_NO_OP.
@@ -44,6 +45,7 @@ class Fusion {
   const sdk::GraphView& graph_;
   const Tuning& tuning_;
   ValueUses uses_;
+  bool learns_;
   std::vector<FusedNode> nodes_;  // by op
   std::vector<bool> fused_;       // by op: computed by the node of another op
   std::vector<uint32_t> writer_;  // by value: the op whose node stores it

@@ -59,6 +59,11 @@ WeightShape ShapeOfConstant(const rl_value& value) {
   return ShapeOf(TypeOf(value), {dims, value.rank});
 }
 
+bool IsProduct(uint32_t kind) {
+  return kind == RL_OP_matmul || kind == RL_OP_geglu_linear || kind == RL_OP_grouped_matmul ||
+         kind == RL_OP_moe_ffn;
+}
+
 bool IsPrivate(const rl_value& value) {
   return value.lifetime == RL_LIFETIME_TRANSIENT && value.observed == 0;
 }

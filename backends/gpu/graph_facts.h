@@ -54,6 +54,9 @@ inline uint32_t OperandIndex(const rl_op& op, uint32_t i) {
   return i < op.input_count ? op.inputs[i] : RL_NO_VALUE;
 }
 
+// Whether ops of this kind multiply by a matrix of weights, so that they may read f16 rows.
+bool IsProduct(uint32_t kind);
+
 // Whether the host never sees a value, so that it may lie anywhere or not be computed at all.
 bool IsPrivate(const rl_value& value);
 

@@ -101,7 +101,7 @@ void Select(PlanBuilder& plan) {
 void GeGlu(PlanBuilder& plan) {
   const uint32_t gate = plan.InputIndex(operands::GeGlu::gate);
   const uint32_t up = plan.InputIndex(operands::GeGlu::up);
-  if (plan.node().half.value != RL_NO_VALUE) {
+  if (plan.node().StoresHalfRows()) {
     const Epilogue& clamp = plan.node().epilogue;
     HalfSource source{.x = gate, .up = up};
     if (clamp.kind == EpilogueKind::kClamp) {
@@ -117,7 +117,7 @@ void GeGlu(PlanBuilder& plan) {
 void Clamp(PlanBuilder& plan) {
   const auto& a = plan.attrs<rl_clamp_attrs>();
   const uint32_t x = plan.InputIndex(operands::Clamp::x);
-  if (plan.node().half.value != RL_NO_VALUE) {
+  if (plan.node().StoresHalfRows()) {
     EmitHalfRows(plan, {.x = x, .low = a.lo, .high = a.hi});
   } else {
     Emit(plan, {.op = RL_OP_clamp, .a = x, .f0 = a.lo, .f1 = a.hi});

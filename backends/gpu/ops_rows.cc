@@ -143,13 +143,11 @@ void Rope(PlanBuilder& plan) {
       .Emit(norm != nullptr ? rows : std::min(rows, CeilDiv(pairs, threads)));
 }
 
-bool StoresHalfRows(const PlanBuilder& plan) { return plan.node().half.value != RL_NO_VALUE; }
-
 void RmsNorm(PlanBuilder& plan) {
   const RowOperands o{.x = plan.InputIndex(operands::RmsNorm::x),
                       .weight = plan.InputIndex(operands::RmsNorm::weight),
                       .eps = plan.attrs<rl_rms_norm_attrs>().eps};
-  if (StoresHalfRows(plan)) {
+  if (plan.node().StoresHalfRows()) {
     const Prologue norms{.x = o.x, .norm = true, .norm_weight = o.weight, .norm_eps = o.eps};
     EmitHalfRows(plan, {.x = o.x, .norms = &norms});
     return;
@@ -170,7 +168,7 @@ void ResidualNorm(PlanBuilder& plan) {
     o.y2 = epilogue.result;
     o.eps2 = epilogue.norm_eps;
   }
-  if (StoresHalfRows(plan)) {
+  if (plan.node().StoresHalfRows()) {
     const Prologue norms{.x = o.x,
                          .residual = o.residual,
                          .weight = o.weight,

@@ -72,10 +72,7 @@ std::span<const uint32_t> PlanBuilder::ReadersOf(const Operand& x) const {
 uint32_t PlanBuilder::LastProductOf(const Operand& x) const {
   uint32_t last = op_index();
   for (const uint32_t reader : ReadersOf(x)) {
-    const uint32_t kind = graph_.op(reader).kind;
-    const bool is_product = kind == RL_OP_matmul || kind == RL_OP_geglu_linear ||
-                            kind == RL_OP_grouped_matmul || kind == RL_OP_moe_ffn;
-    if (is_product) last = std::max(last, reader);
+    if (IsProduct(graph_.op(reader).kind)) last = std::max(last, reader);
   }
   return last;
 }

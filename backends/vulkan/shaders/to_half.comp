@@ -25,7 +25,7 @@ float eps, norm_eps, scale;
 float factor;       // of x in the residual norm
 float norm_factor;  // of the second norm
 
-// What has been done to the values of a row.
+// Stages of the values of a row: as given, after the residual norm, after the second norm.
 const uint kGiven = 0, kSummed = 1, kNormed = 2;
 
 vec2 PairOf(uvec2 values, uint at, float otherwise) {
@@ -59,14 +59,14 @@ vec2 kept[kKept];
 uint FirstAgain() { return Lane() + kKept * Lanes(); }
 
 // The factor of a norm of the row at this stage.
-float FactorOf(uint row, uint stage, float eps) {
+float FactorOf(uint row, uint stage, float epsilon) {
   float squares = 0.0;
   [[unroll]] for (uint t = 0; t < kKept; ++t) squares += dot(kept[t], kept[t]);
   for (uint pair = FirstAgain(); pair < p.columns / 2; pair += Lanes()) {
     const vec2 x = PairAt(row, pair, stage);
     squares += dot(x, x);
   }
-  return 1.0 / sqrt(RowSum(squares) / float(p.columns) + eps);
+  return 1.0 / sqrt(RowSum(squares) / float(p.columns) + epsilon);
 }
 
 void LoadNorms() {
