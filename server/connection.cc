@@ -342,7 +342,11 @@ void Connection::Watch() {
 void Connection::NoticeLeave() {
   closing_ = true;
   const std::lock_guard lock(mutex_);
-  left_ = true;
+  SetLeft();
+}
+
+void Connection::SetLeft() {
+  if (std::exchange(left_, true)) return;
   if (on_leave_) on_leave_();
 }
 
@@ -391,6 +395,7 @@ std::optional<size_t> Connection::SendNow(std::string_view bytes) {
       ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) return static_cast<size_t>(sent);
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+  SetLeft();
   return std::nullopt;
 }
 
@@ -417,6 +422,9 @@ bool Connection::WriteRest(std::string bytes) {
     asio::async_write(self->socket_, asio::buffer(self->out_),
                       [self, written](const ErrorCode& failure, size_t) {
                         self->write_deadline_.Stop();
+                        if (failure && failure != asio::error::operation_aborted) {
+                          self->NoticeLeave();
+                        }
                         written->set_value(!failure);
                       });
   });

@@ -53,8 +53,9 @@ class Exchange {
   virtual bool End() = 0;
 
   // Calls `left` when the client closes, resets or half-closes its side; at once if it has already.
-  // It is called on the thread of the sockets and must not block. An empty function takes it back
-  // and waits for a call that is running.
+  // It is called on the thread of the sockets, or on the handler's within a call that writes to a
+  // client that has left, and must not block. An empty function takes it back and waits for a call
+  // that is running.
   virtual void OnLeave(std::function<void()> left) = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <future>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -185,6 +186,50 @@ TEST(HttpServerTest, AHandlerHearsThatItsClientLeft) {
   client.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
   client.EndSending();
   heard.get_future().wait();
+}
+
+// A write may find out before the thread of the sockets does, which is held up here.
+TEST(HttpServerTest, AHandlerThatWritesHearsThatItsClientLeftBeforeTheWriteFails) {
+  std::promise<void> listens;
+  std::promise<void> held;
+  std::promise<void> release;
+  std::promise<void> closed;
+  std::promise<bool> heard;
+  const auto server = Start([&](Exchange& exchange) {
+    const bool holds = exchange.request().path == "/hold";
+    std::promise<void> left;
+    std::atomic<bool> has_left = false;
+    exchange.OnLeave([&, holds] {
+      has_left = true;
+      if (!holds) return;
+      held.set_value();
+      release.get_future().wait();
+      left.set_value();
+    });
+    if (holds) {
+      listens.set_value();
+      left.get_future().wait();
+      return;
+    }
+    exchange.Begin({.status = 200, .content_type = "text/plain", .body = {}, .fields = {}});
+    exchange.Write("x");
+    closed.get_future().wait();
+    while (exchange.Write("x")) {
+    }
+    heard.set_value(has_left);
+  });
+  Client holder(server->port());
+  auto leaver = std::make_optional<Client>(server->port());
+  leaver->Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  leaver->ReadUntil("x");
+  holder.Send("GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  listens.get_future().wait();
+  holder.EndSending();
+  held.get_future().wait();
+  leaver.reset();
+  closed.set_value();
+  EXPECT_TRUE(heard.get_future().get());
+  release.set_value();
 }
 
 TEST(HttpServerTest, ConnectionsBeyondTheLimitAreTold) {
