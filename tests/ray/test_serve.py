@@ -105,18 +105,6 @@ def metric(state, name):
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
-def test_a_client_that_leaves_ends_its_answer(app):
-    states = app.all_replicas().values()
-    left = 'rullama_cancelled_total{reason="left"}'
-    before = sum(metric(one, left) for one in states)
-    # Long enough not to end before Ray tells the replica, which takes some tenths of a second.
-    body = {"prompt": "The prince", "max_tokens": 2000, "stream": True, "logit_bias": NO_END}
-    with app.post("/v1/completions", body, stream=True) as answer:
-        next(answer.iter_lines())
-    eventually(lambda: sum(metric(one, left) for one in states) == before + 1)
-    eventually(lambda: sum(metric(one, "rullama_slots_busy") for one in states) == 0)
-
-
 @contextlib.contextmanager
 def slowed(states, stopped_s):
     """Engines that run for 10 ms after each ``stopped_s`` seconds, which is less than their health checks wait."""
@@ -137,6 +125,19 @@ def slowed(states, stopped_s):
     finally:
         over.set()
         thread.join()
+
+
+def test_a_client_that_leaves_ends_its_answer(app):
+    states = app.all_replicas().values()
+    left = 'rullama_cancelled_total{reason="left"}'
+    before = sum(metric(one, left) for one in states)
+    body = {"prompt": "The prince", "max_tokens": 2000, "stream": True, "logit_bias": NO_END}
+    # The answer does not end before Ray tells the replica, which takes some tenths of a second.
+    with slowed(states, stopped_s=0.09):
+        with app.post("/v1/completions", body, stream=True) as answer:
+            next(answer.iter_lines())
+        eventually(lambda: sum(metric(one, left) for one in states) == before + 1)
+    eventually(lambda: sum(metric(one, "rullama_slots_busy") for one in states) == 0)
 
 
 def many(app, requests_, tokens=8, clients=None, padding=0):
@@ -180,7 +181,8 @@ def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answe
         # The engines answer no request before the queue is full.
         with slowed(states, stopped_s=0.3):
             pending = [pool.submit(app.post, "/v1/completions", body) for _ in range(2 * hold)]
-            eventually(lambda: any(one.done() and one.result().status_code == 429 for one in pending))
+            statuses = lambda: collections.Counter(one.result().status_code for one in pending if one.done())
+            eventually(lambda: statuses()[429], say=statuses)
         answers = [one.result() for one in pending]
     codes = [one.status_code for one in answers]
     assert set(codes) == {200, 429} and codes.count(200) >= hold
