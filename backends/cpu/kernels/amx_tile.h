@@ -8,7 +8,7 @@
 #include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/float_matmul.h"
 #include "backends/cpu/kernels/gemm_blocks.h"
-#include "backends/cpu/kernels/packed_rows.h"
+#include "backends/cpu/kernels/packed_panel.h"
 #include "backends/cpu/kernels/split_bf16.h"
 
 namespace rullama::cpu {

@@ -1,5 +1,4 @@
 #include "backends/cpu/kernels/block_gemv.h"
-#include "backends/cpu/kernels/dequantize_rows.h"
 #include "backends/cpu/kernels/level_tables.h"
 #include "backends/cpu/kernels/weight_types.h"
 
@@ -7,10 +6,8 @@ namespace rullama::cpu {
 
 template <>
 void AddBlockGemv<kIsa>(WeightTable& weights) {
-  ForEachBlockType(weights, []<DType kType>(WeightKernels& kernels) {
-    kernels.gemv = &BlockGemv<kType>;
-    kernels.dequantize = &DequantizeBlockRow<kType>;
-  });
+  ForEachBlockType(weights,
+                   []<DType kType>(WeightKernels& kernels) { kernels.gemv = &BlockGemv<kType>; });
 }
 
 }  // namespace rullama::cpu

@@ -21,8 +21,6 @@ void AddPackedGemv<kIsa>(WeightTable& weights) {
     if constexpr (kCanBePacked<kType>) {
       kernels.packed_gemv = &PackedGemv<kType>;
       kernels.packed_gemm_min_batch = PackedGemmMinBatch(kType, kBlockElements<kType>);
-      kernels.pack = &PackRows<kType>;
-      kernels.dequantize_packed = &DequantizePackedRow<kType>;
     }
   });
 }

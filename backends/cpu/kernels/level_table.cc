@@ -11,6 +11,7 @@ const KernelTable& TableOf<kIsa>() {
     table.isa = kIsa;
     AddFloatKernels<kIsa>(table);
     AddBlockGemv<kIsa>(table.weights);
+    AddBlockRows<kIsa>(table.weights);
     table.gemm_scratch_bytes = AddBlockGemm<kIsa>(table.weights);
     AddStoredProducts<kIsa>(table);
     AddPackedGemv<kIsa>(table.weights);

@@ -19,6 +19,9 @@ void AddFloatKernels(KernelTable& table);
 // Products of block types in GGUF layout.
 template <Isa kLevel>
 void AddBlockGemv(WeightTable& weights);
+// Dequantisation and packing of rows of block types.
+template <Isa kLevel>
+void AddBlockRows(WeightTable& weights);
 // Products of block types, packed or not, with many batch rows. Returns their scratch size, which
 // is the same for every type.
 template <Isa kLevel>
@@ -26,7 +29,7 @@ size_t AddBlockGemm(WeightTable& weights);
 // Products with weights as they are stored, on levels that have a kernel for them.
 template <Isa kLevel>
 void AddStoredProducts(KernelTable& table);
-// Packing, and products of packed rows.
+// Products of packed rows.
 template <Isa kLevel>
 void AddPackedGemv(WeightTable& weights);
 

@@ -39,22 +39,22 @@ struct BlockScales {
 template <DType T, int kParts, int kBatch>
 RL_INLINE void AddScaled(const I32x16 (&dot)[kParts][kBatch], const BatchRows& x,
                          const BlockScales<T>& scales, size_t group, F32x16 (&acc)[kBatch]) {
-  constexpr size_t kElements = Decoder<T>::kGroup;
+  constexpr size_t kElements = BlockType<T>::kGroup;
   const F32x16 scale = Load(scales.scale + group * kLanes);
   F32x16 offset;
-  if constexpr (Decoder<T>::kHasMin) offset = Load(scales.offset + group * kLanes);
+  if constexpr (BlockType<T>::kHasMin) offset = Load(scales.offset + group * kLanes);
 #pragma GCC unroll 8
   for (size_t m = 0; m < kBatch; ++m) {
     I32x16 sum = dot[0][m];
     if constexpr (kParts == 2) sum = AddInt(Times256(sum), dot[1][m]);
-    if constexpr (Decoder<T>::kZero != 0) {
+    if constexpr (BlockType<T>::kZero != 0) {
       const int32_t* x_quant_sum =
           kElements == 32 ? x.At(x.row.quant_sum32, m) : x.At(x.row.quant_sum16, m);
-      sum = AddInt(sum, Set1Int(-Decoder<T>::kZero * x_quant_sum[group]));
+      sum = AddInt(sum, Set1Int(-BlockType<T>::kZero * x_quant_sum[group]));
     }
     const float* x_scale = x.At(x.row.scale, m) + group * kElements / 32;
     acc[m] = Fma(ToFloat(sum), Mul(scale, Set1(*x_scale)), acc[m]);
-    if constexpr (Decoder<T>::kHasMin) {
+    if constexpr (BlockType<T>::kHasMin) {
       acc[m] = Fma(offset, Set1(x.At(x.row.scaled_sum32, m)[group]), acc[m]);
     }
   }
@@ -71,9 +71,9 @@ template <DType T, int kPair, int kVector, int kParts, int kBatch>
   const size_t at = P::FirstElement(section, kPair, kVector) + 4 * static_cast<size_t>(step);
 #pragma GCC unroll 8
   for (size_t m = 0; m < kBatch; ++m) {
-    dot[0][m] = DotOnce<Decoder<T>::kWide>(dot[0][m], quants, x.At(x.row.high, m) + at);
+    dot[0][m] = DotOnce<BlockType<T>::kWide>(dot[0][m], quants, x.At(x.row.high, m) + at);
     if constexpr (kParts == 2) {
-      dot[1][m] = DotOnce<Decoder<T>::kWide>(dot[1][m], quants, x.At(x.row.low, m) + at);
+      dot[1][m] = DotOnce<BlockType<T>::kWide>(dot[1][m], quants, x.At(x.row.low, m) + at);
     }
   }
 }
@@ -110,7 +110,8 @@ RL_INLINE void AddGroup(const uint8_t* words, int section, const BatchRows& x,
     AddDots<T, kPair, kVector>(words, section, step, x, dot);
     if constexpr (!P::kTwoGroups) AddDots<T, kPair, 1>(words, section, step, x, dot);
   });
-  AddScaled<T>(dot, x, scales, P::FirstElement(section, kPair, kVector) / Decoder<T>::kGroup, acc);
+  AddScaled<T>(dot, x, scales, P::FirstElement(section, kPair, kVector) / BlockType<T>::kGroup,
+               acc);
 }
 
 // Adds the two groups of a pair together, so that they share loads. Used for small batches, whose
@@ -126,7 +127,7 @@ RL_INLINE void AddTwoGroups(const uint8_t* words, int section, const BatchRows& 
     AddDots<T, kPair, 0>(words, section, step, x, first);
     AddDots<T, kPair, 1>(words, section, step, x, second);
   });
-  constexpr size_t kElements = Decoder<T>::kGroup;
+  constexpr size_t kElements = BlockType<T>::kGroup;
   AddScaled<T>(first, x, scales, P::FirstElement(section, kPair, 0) / kElements, acc);
   AddScaled<T>(second, x, scales, P::FirstElement(section, kPair, 1) / kElements, acc);
 }

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/kernels/block_gemm.h"
 #include "backends/cpu/kernels/gemm_blocks.h"
+#include "backends/cpu/kernels/packed_panel.h"
 #include "backends/cpu/kernels/packed_rows.h"
 #include "backends/cpu/kernels/quantized_row.h"
 

@@ -5,12 +5,7 @@
 //
 // with byte quants in file order. Types with 32 elements per block have eight blocks per chunk.
 //
-// Decoder<T> has:
-//   kBlockBytes      bytes per GGUF block
-//   kWide            quants span all of int8 (Q8_0, IQ4); the others have at most 6 bits
-//   kHasMin          asymmetric type: the offset is a stored minimum; else offset = -kZero * scale
-//   kZero            the quant of weight 0 in symmetric types
-//   kGroup           elements per scale, 16 or 32
+// Decoder<T> has the constants of BlockType<T>, and
 //   Scales(chunk)    kGroup = 16: sixteen scales and sixteen offsets
 //   Pairs(chunk)     kGroup = 32: eight scales in even lanes, their offsets in odd lanes
 //   Quants<i>(chunk) quants of elements [64 * i, 64 * i + 64)
@@ -18,10 +13,7 @@
 // Internal linkage throughout, see simd_portable.h.
 #pragma once
 
-#include <rullama/sdk/dtype.h>
-
-#include "backends/cpu/kernels/activation_format.h"
-#include "backends/cpu/kernels/simd.h"
+#include "backends/cpu/kernels/block_types.h"
 
 namespace rullama::cpu {
 namespace {
@@ -34,14 +26,6 @@ struct ScalePair {
 template <DType T>
 struct Decoder;
 
-// Wide quants are stored with this bias: zero on levels whose dot product takes signed bytes.
-constexpr int kWideBias = kWideQuantsAreSigned ? 0 : 128;
-
-RL_INLINE uint32_t LoadU32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, 4);
-  return value;
-}
 RL_INLINE uint64_t LoadU64(const uint8_t* p) {
   uint64_t value;
   std::memcpy(&value, p, 8);
@@ -75,12 +59,7 @@ RL_INLINE ScalePair ScalesOf(const uint8_t* chunk) {
 
 // --- 32 elements per block -----------------------------------------------------------------------
 template <>
-struct Decoder<DType::kQ8_0> {
-  static constexpr size_t kBlockBytes = 34;
-  static constexpr bool kWide = true;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = kWideBias;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ8_0> : BlockType<DType::kQ8_0> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
@@ -92,12 +71,7 @@ struct Decoder<DType::kQ8_0> {
 };
 
 template <>
-struct Decoder<DType::kQ4_0> {
-  static constexpr size_t kBlockBytes = 18;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = 8;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ4_0> : BlockType<DType::kQ4_0> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
@@ -109,12 +83,7 @@ struct Decoder<DType::kQ4_0> {
 };
 
 template <>
-struct Decoder<DType::kQ4_1> {
-  static constexpr size_t kBlockBytes = 20;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = true;
-  static constexpr int kZero = 0;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ4_1> : BlockType<DType::kQ4_1> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return HalfTwos<kBlockBytes>(p); }
   template <int kQuarter>
   RL_INLINE static U8x64 Quants(const uint8_t* p) {
@@ -134,12 +103,7 @@ RL_INLINE U8x64 FiveBitQuants(const uint8_t* high_bits) {
 }
 
 template <>
-struct Decoder<DType::kQ5_0> {
-  static constexpr size_t kBlockBytes = 22;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = 16;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ5_0> : BlockType<DType::kQ5_0> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
@@ -150,12 +114,7 @@ struct Decoder<DType::kQ5_0> {
 };
 
 template <>
-struct Decoder<DType::kQ5_1> {
-  static constexpr size_t kBlockBytes = 24;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = true;
-  static constexpr int kZero = 0;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ5_1> : BlockType<DType::kQ5_1> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return HalfTwos<kBlockBytes>(p); }
   template <int kQuarter>
   RL_INLINE static U8x64 Quants(const uint8_t* p) {
@@ -175,12 +134,7 @@ alignas(16) constexpr uint8_t kIq4Table[16] = {
     BiasedByte(113, kWideBias)};
 
 template <>
-struct Decoder<DType::kIQ4_NL> {
-  static constexpr size_t kBlockBytes = 18;
-  static constexpr bool kWide = true;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = kWideBias;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kIQ4_NL> : BlockType<DType::kIQ4_NL> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     return SymmetricPairs(HalfPairs<kBlockBytes>(p), kZero);
   }
@@ -191,18 +145,12 @@ struct Decoder<DType::kIQ4_NL> {
   }
 };
 
-// Twice the E2M1 values, plus 12 to make them unsigned.
-constexpr int kMxfp4Zero = 12;
+// Twice the E2M1 values, plus kZero to make them unsigned.
 alignas(16) constexpr uint8_t kMxfp4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                  12, 11, 10, 9,  8,  6,  4,  0};
 
 template <>
-struct Decoder<DType::kMXFP4> {
-  static constexpr size_t kBlockBytes = 17;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = kMxfp4Zero;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kMXFP4> : BlockType<DType::kMXFP4> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     float scales[8];
     for (int i = 0; i < 8; ++i) {
@@ -243,12 +191,7 @@ RL_INLINE F32x16 SixBitPairs(const uint8_t* p) {
 }
 
 template <>
-struct Decoder<DType::kQ4_K> {
-  static constexpr size_t kBlockBytes = 144;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = true;
-  static constexpr int kZero = 0;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ4_K> : BlockType<DType::kQ4_K> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return SixBitPairs(p); }
   template <int kQuarter>
   RL_INLINE static U8x64 Quants(const uint8_t* p) {
@@ -257,12 +200,7 @@ struct Decoder<DType::kQ4_K> {
 };
 
 template <>
-struct Decoder<DType::kQ5_K> {
-  static constexpr size_t kBlockBytes = 176;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = true;
-  static constexpr int kZero = 0;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kQ5_K> : BlockType<DType::kQ5_K> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) { return SixBitPairs(p); }
   template <int kQuarter>
   RL_INLINE static U8x64 Quants(const uint8_t* p) {
@@ -272,12 +210,7 @@ struct Decoder<DType::kQ5_K> {
 };
 
 template <>
-struct Decoder<DType::kQ6_K> {
-  static constexpr size_t kBlockBytes = 210;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = 32;
-  static constexpr int kGroup = 16;
+struct Decoder<DType::kQ6_K> : BlockType<DType::kQ6_K> {
   RL_INLINE static ScalePair Scales(const uint8_t* p) {
     return Symmetric(Mul(SignedBytes16(p + 192), Set1(LoadHalfScalar(p + 208))), kZero);
   }
@@ -292,12 +225,7 @@ struct Decoder<DType::kQ6_K> {
 };
 
 template <>
-struct Decoder<DType::kQ2_K> {
-  static constexpr size_t kBlockBytes = 84;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = true;
-  static constexpr int kZero = 0;
-  static constexpr int kGroup = 16;
+struct Decoder<DType::kQ2_K> : BlockType<DType::kQ2_K> {
   RL_INLINE static ScalePair Scales(const uint8_t* p) {
     constexpr uint64_t kLow = 0x0F0F0F0F0F0F0F0Fu;
     const uint64_t packed[2] = {LoadU64(p), LoadU64(p + 8)};
@@ -317,12 +245,7 @@ struct Decoder<DType::kQ2_K> {
 };
 
 template <>
-struct Decoder<DType::kQ3_K> {
-  static constexpr size_t kBlockBytes = 110;
-  static constexpr bool kWide = false;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = 4;
-  static constexpr int kGroup = 16;
+struct Decoder<DType::kQ3_K> : BlockType<DType::kQ3_K> {
   RL_INLINE static ScalePair Scales(const uint8_t* p) {
     const uint8_t* s = p + 96;
     uint8_t bytes[16];
@@ -344,12 +267,7 @@ struct Decoder<DType::kQ3_K> {
 };
 
 template <>
-struct Decoder<DType::kIQ4_XS> {
-  static constexpr size_t kBlockBytes = 136;
-  static constexpr bool kWide = true;
-  static constexpr bool kHasMin = false;
-  static constexpr int kZero = kWideBias;
-  static constexpr int kGroup = 32;
+struct Decoder<DType::kIQ4_XS> : BlockType<DType::kIQ4_XS> {
   RL_INLINE static F32x16 Pairs(const uint8_t* p) {
     const uint32_t high = p[2] | static_cast<uint32_t>(p[3]) << 8;
     const float d = LoadHalfScalar(p);
@@ -367,16 +285,6 @@ struct Decoder<DType::kIQ4_XS> {
     return Lookup16(Nibbles16x2(q, q + 16), kIq4Table);
   }
 };
-
-// True if products have to add offsets.
-template <DType T>
-constexpr bool kHasOffset = Decoder<T>::kHasMin || Decoder<T>::kZero != 0;
-
-// Elements per block and bytes per chunk of 256 elements.
-template <DType T>
-constexpr size_t kBlockElements = Decoder<T>::kBlockBytes < 64 ? 32 : 256;
-template <DType T>
-constexpr size_t kChunkBytes = Decoder<T>::kBlockBytes*(kChunk / kBlockElements<T>);
 
 // The last, incomplete chunk of a row, padded with zero bytes so that decoders can read a whole
 // chunk. Only types with 32 elements per block need it. The activations of the padding are zero.

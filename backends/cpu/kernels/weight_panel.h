@@ -10,8 +10,6 @@
 namespace rullama::cpu {
 namespace {
 
-constexpr size_t kLanes = 16;
-
 template <size_t kDepth>
 struct QuantPanel {
   uint8_t quants[kDepth * kLanes];    // [k / 4][row][k % 4]
