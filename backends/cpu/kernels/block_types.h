@@ -37,7 +37,7 @@ constexpr BlockFormat kBlockFormats[] = {
 };
 
 // The row of a type; one that is missing does not compile.
-consteval BlockFormat FormatOf(DType type) {
+constexpr BlockFormat FormatOf(DType type) {
   for (const BlockFormat& format : kBlockFormats) {
     if (format.type == type) return format;
   }
