@@ -324,19 +324,19 @@ void Connection::HandleRequest() {
 void Connection::Watch() {
   if (buffer_.size() >= context_->limits.header_bytes) return;
   watching_ = true;
-  socket_.async_read_some(buffer_.prepare(kReadBytes),
-                          [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
-                            self->watching_ = false;
-                            self->buffer_.commit(bytes);
-                            const bool cancelled = failure == asio::error::operation_aborted;
-                            if (failure && !cancelled) {
-                              self->NoticeLeave();
-                              if (self->answered_) self->Close();
-                              return;
-                            }
-                            if (self->answered_) return self->WaitForRequest();
-                            if (!cancelled) self->Watch();
-                          });
+  socket_.async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](
+                                                           const ErrorCode& failure, size_t bytes) {
+    self->watching_ = false;
+    self->buffer_.commit(bytes);
+    const bool cancelled = failure == asio::error::operation_aborted || !self->socket_.is_open();
+    if (failure && !cancelled) {
+      self->NoticeLeave();
+      if (self->answered_) self->Close();
+      return;
+    }
+    if (self->answered_) return self->WaitForRequest();
+    if (!cancelled) self->Watch();
+  });
 }
 
 void Connection::NoticeLeave() {
@@ -395,7 +395,7 @@ std::optional<size_t> Connection::SendNow(std::string_view bytes) {
       ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) return static_cast<size_t>(sent);
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
-  SetLeft();
+  if (errno != ENOBUFS && errno != ENOMEM) SetLeft();
   return std::nullopt;
 }
 
@@ -422,9 +422,8 @@ bool Connection::WriteRest(std::string bytes) {
     asio::async_write(self->socket_, asio::buffer(self->out_),
                       [self, written](const ErrorCode& failure, size_t) {
                         self->write_deadline_.Stop();
-                        if (failure && failure != asio::error::operation_aborted) {
-                          self->NoticeLeave();
-                        }
+                        // After the deadline the socket is closed: the client does not read.
+                        if (failure && self->socket_.is_open()) self->NoticeLeave();
                         written->set_value(!failure);
                       });
   });

@@ -44,8 +44,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Closes at once; a request that is being answered is told that its client has left.
   void Leave();
 
-  // Returns when everything is written; false if the client does not read, or has left, which the
-  // function of OnLeave() has then been told. Must not be called while the connection writes
+  // Returns when everything is written; false if the client does not read, or if it has left; then
+  // the function of OnLeave() has been called. Must not be called while the connection writes
   // something of its own.
   bool WriteAndWait(std::string bytes);
   void OnLeave(std::function<void()> left);
@@ -71,7 +71,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Reads on while a request is answered, to notice that the client leaves.
   void Watch();
   void NoticeLeave();
-  // Tells the handler that its client has left, once. The caller holds `mutex_`; any thread.
+  // Tells the handler that its client has left, once. It may be called on any
+  // thread, by a caller that holds `mutex_`.
   void SetLeft();
   void AnswerReadError(const ErrorCode& failure);
   // Lets the client read the answer before the connection is reset: reads and drops what it sends.

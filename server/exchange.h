@@ -54,8 +54,8 @@ class Exchange {
 
   // Calls `left` when the client closes, resets or half-closes its side; at once if it has already.
   // It is called on the thread of the sockets, or on the handler's within a call that writes to a
-  // client that has left, and must not block. An empty function takes it back and waits for a call
-  // that is running.
+  // client that has left. It must not block, call the exchange, or take a lock that its caller
+  // holds while it writes. An empty function takes it back and waits for a call that is running.
   virtual void OnLeave(std::function<void()> left) = 0;
 };
 

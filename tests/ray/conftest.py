@@ -57,11 +57,11 @@ def free_port():
         return one.getsockname()[1]
 
 
-def eventually(what, seconds=60, say=str):
+def eventually(what, seconds=60, say=lambda: "no more is known"):
     """Waits until ``what()`` is true and returns it. A failure quotes ``say()``."""
     end = time.monotonic() + seconds
     while not (value := what()):
-        assert time.monotonic() < end, f"it did not happen in {seconds} s {say()}"
+        assert time.monotonic() < end, f"it did not happen in {seconds} s: {say()}"
         time.sleep(0.1)
     return value
 

@@ -132,7 +132,7 @@ def test_a_client_that_leaves_ends_its_answer(app):
     left = 'rullama_cancelled_total{reason="left"}'
     before = sum(metric(one, left) for one in states)
     body = {"prompt": "The prince", "max_tokens": 2000, "stream": True, "logit_bias": NO_END}
-    # The answer does not end before Ray tells the replica, which takes some tenths of a second.
+    # Slowed, the engine is still writing when Ray tells the replica, some tenths of a second later.
     with slowed(states, stopped_s=0.09):
         with app.post("/v1/completions", body, stream=True) as answer:
             next(answer.iter_lines())
@@ -181,7 +181,10 @@ def test_more_requests_than_the_queue_holds_are_refused_and_the_others_are_answe
         # The engines answer no request before the queue is full.
         with slowed(states, stopped_s=0.3):
             pending = [pool.submit(app.post, "/v1/completions", body) for _ in range(2 * hold)]
-            statuses = lambda: collections.Counter(one.result().status_code for one in pending if one.done())
+
+            def statuses():
+                return collections.Counter(one.result().status_code for one in pending if one.done())
+
             eventually(lambda: statuses()[429], say=statuses)
         answers = [one.result() for one in pending]
     codes = [one.status_code for one in answers]

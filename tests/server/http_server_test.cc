@@ -188,7 +188,7 @@ TEST(HttpServerTest, AHandlerHearsThatItsClientLeft) {
   heard.get_future().wait();
 }
 
-// A write may find out before the thread of the sockets does, which is held up here.
+// The thread of the sockets is held up here, so that the write finds out first.
 TEST(HttpServerTest, AHandlerThatWritesHearsThatItsClientLeftBeforeTheWriteFails) {
   std::promise<void> listens;
   std::promise<void> held;
@@ -209,27 +209,53 @@ TEST(HttpServerTest, AHandlerThatWritesHearsThatItsClientLeftBeforeTheWriteFails
     if (holds) {
       listens.set_value();
       left.get_future().wait();
+      exchange.OnLeave({});
       return;
     }
     exchange.Begin({.status = 200, .content_type = "text/plain", .body = {}, .fields = {}});
     exchange.Write("x");
     closed.get_future().wait();
-    while (exchange.Write("x")) {
-    }
+    // The pause keeps the buffer of the socket from filling before the system knows of the close.
+    while (exchange.Write("x")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    exchange.OnLeave({});
     heard.set_value(has_left);
   });
   Client holder(server->port());
   auto leaver = std::make_optional<Client>(server->port());
   leaver->Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  leaver->ReadUntil("x");
+  leaver->ReadUntil("1\r\nx\r\n");
   holder.Send("GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n");
   listens.get_future().wait();
   holder.EndSending();
   held.get_future().wait();
   leaver.reset();
   closed.set_value();
-  EXPECT_TRUE(heard.get_future().get());
+  auto told = heard.get_future();
+  const auto status = told.wait_for(std::chrono::seconds(60));
   release.set_value();
+  ASSERT_EQ(status, std::future_status::ready);
+  EXPECT_TRUE(told.get());
+}
+
+TEST(HttpServerTest, AClientThatDoesNotReadHasNotLeft) {
+  std::promise<bool> written;
+  std::atomic<bool> left = false;
+  HttpLimits limits;
+  limits.write_timeout = std::chrono::milliseconds(100);
+  const auto server = Start(
+      [&](Exchange& exchange) {
+        exchange.OnLeave([&left] { left = true; });
+        exchange.Begin({.status = 200, .content_type = "text/plain", .body = {}, .fields = {}});
+        const std::string much(1 << 20, 'x');
+        while (exchange.Write(much)) {
+        }
+        exchange.OnLeave({});
+        written.set_value(left);
+      },
+      limits);
+  Client client(server->port());
+  client.Send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_FALSE(written.get_future().get());
 }
 
 TEST(HttpServerTest, ConnectionsBeyondTheLimitAreTold) {

@@ -1,6 +1,5 @@
-// The GGUF block types, one row each: what kernels know of a type besides how its bits are read
-// (weight_decoders.h, packed_rows.h).
-// Internal linkage throughout, see simd_portable.h.
+// The block types that kernels read, one row each: what they know of a type besides how its bits
+// are read (weight_decoders.h, packed_rows.h). Internal linkage throughout, see simd_portable.h.
 #pragma once
 
 #include <rullama/sdk/dtype.h>
@@ -17,7 +16,7 @@ constexpr size_t kLanes = 16;
 // Wide quants are stored with this bias: zero on levels whose dot product takes signed bytes.
 constexpr int kWideBias = kWideQuantsAreSigned ? 0 : 128;
 
-// InfoOf() has the size of blocks.
+// What InfoOf() does not tell of a block type.
 struct BlockFormat {
   DType type;
   int group;     // elements per scale, 16 or 32
@@ -36,7 +35,7 @@ constexpr BlockFormat kBlockFormats[] = {
     {DType::kIQ4_XS, 32, true, false, kWideBias},
 };
 
-// The row of a type; one that is missing does not compile.
+// The row of a type. A BlockType without one does not compile.
 constexpr BlockFormat FormatOf(DType type) {
   for (const BlockFormat& format : kBlockFormats) {
     if (format.type == type) return format;
@@ -62,12 +61,6 @@ template <DType T>
 constexpr size_t kBlockElements = InfoOf(T).block_elements;
 template <DType T>
 constexpr size_t kChunkBytes = BlockType<T>::kBlockBytes*(kChunk / kBlockElements<T>);
-
-RL_INLINE uint32_t LoadU32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, 4);
-  return value;
-}
 
 }  // namespace
 }  // namespace rullama::cpu

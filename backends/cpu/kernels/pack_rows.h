@@ -37,7 +37,7 @@ template <DType T>
 void PackBlocks(const uint8_t* rows, size_t row_bytes, size_t block, size_t blocks, uint8_t* d,
                 uint8_t* words) {
   constexpr PackedPositions<T> kPositions;
-  constexpr size_t kBytes = Decoder<T>::kBlockBytes;
+  constexpr size_t kBytes = BlockType<T>::kBlockBytes;
   alignas(64) uint8_t staged[kLanes][kStagedBytes<T>];
   for (size_t r = 0; r < kLanes; ++r) {
     const uint8_t* from = rows + r * row_bytes + block * kBytes;

@@ -2,7 +2,9 @@
 // linkage throughout, see simd_portable.h.
 #pragma once
 
+#include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/packed_rows.h"
+#include "backends/cpu/kernels/weight_decoders.h"
 #include "backends/cpu/kernels/weight_panel.h"
 
 namespace rullama::cpu {
@@ -30,7 +32,7 @@ void FillFromPacked(const PackedRows<T>& rows, const Depth& depth, ReadAhead& ah
                     QuantPanel<kDepth>& panel) {
   constexpr size_t kElements = kBlockElements<T>;
   for (size_t k = depth.begin; k < depth.end; k += kElements) {
-    ahead.Fetch(kLanes * Decoder<T>::kBlockBytes / 64 / 2 + 1);
+    ahead.Fetch(kLanes * BlockType<T>::kBlockBytes / 64 / 2 + 1);
     const size_t block = k / kElements;
     const size_t at = k - depth.begin;
     for (int section = 0; section < PackedBlock<T>::kSections; ++section) {
@@ -39,12 +41,12 @@ void FillFromPacked(const PackedRows<T>& rows, const Depth& depth, ReadAhead& ah
     float scale[kGroups<T> * kLanes], offset[kGroups<T> * kLanes];
     PackedBlock<T>::Scales(rows.D(block), rows.Words(block), scale, offset);
     for (size_t g = 0; g < kElements / 16; ++g) {
-      const size_t from = g * 16 / Decoder<T>::kGroup * kLanes;
+      const size_t from = g * 16 / BlockType<T>::kGroup * kLanes;
       const F32x16 factor = Load(scale + from);
       Store(panel.scale + at + g * kLanes, factor);
-      Store(panel.offset + at + g * kLanes, Decoder<T>::kHasMin
+      Store(panel.offset + at + g * kLanes, BlockType<T>::kHasMin
                                                 ? Load(offset + from)
-                                                : Symmetric(factor, Decoder<T>::kZero).offset);
+                                                : Symmetric(factor, BlockType<T>::kZero).offset);
     }
   }
 }

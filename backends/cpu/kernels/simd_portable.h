@@ -17,7 +17,7 @@ namespace rullama::cpu {
 namespace {
 
 constexpr Isa kIsa = Isa::kPortable;
-// True if the dot product takes wide quants (Decoder::kWide) as signed bytes. Other quants are
+// True if the dot product takes wide quants (BlockType::kWide) as signed bytes. Other quants are
 // always unsigned.
 constexpr bool kWideQuantsAreSigned = true;
 constexpr int kTilePanels = 1;          // GEMM register tile: panels of sixteen weight rows

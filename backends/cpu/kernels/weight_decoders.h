@@ -26,6 +26,11 @@ struct ScalePair {
 template <DType T>
 struct Decoder;
 
+RL_INLINE uint32_t LoadU32(const uint8_t* p) {
+  uint32_t value;
+  std::memcpy(&value, p, 4);
+  return value;
+}
 RL_INLINE uint64_t LoadU64(const uint8_t* p) {
   uint64_t value;
   std::memcpy(&value, p, 8);
@@ -145,7 +150,7 @@ struct Decoder<DType::kIQ4_NL> : BlockType<DType::kIQ4_NL> {
   }
 };
 
-// Twice the E2M1 values, plus kZero to make them unsigned.
+// Twice the E2M1 values, plus the zero of the type to make them unsigned.
 alignas(16) constexpr uint8_t kMxfp4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                  12, 11, 10, 9,  8,  6,  4,  0};
 
