@@ -324,22 +324,23 @@ void Connection::HandleRequest() {
 void Connection::Watch() {
   if (buffer_.size() >= context_->limits.header_bytes) return;
   watching_ = true;
-  socket_.async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](
-                                                           const ErrorCode& failure, size_t bytes) {
-    self->watching_ = false;
-    self->buffer_.commit(bytes);
-    const bool cancelled = failure == asio::error::operation_aborted || !self->socket_.is_open();
-    if (failure && !cancelled) {
-      self->NoticeLeave();
-      if (self->answered_) self->Close();
-      return;
-    }
-    if (self->answered_) return self->WaitForRequest();
-    if (!cancelled) self->Watch();
-  });
+  socket_.async_read_some(buffer_.prepare(kReadBytes),
+                          [self = shared_from_this()](const ErrorCode& failure, size_t bytes) {
+                            self->watching_ = false;
+                            self->buffer_.commit(bytes);
+                            const bool cancelled = failure == asio::error::operation_aborted;
+                            if (failure && !cancelled) {
+                              self->NoticeLeave();
+                              if (self->answered_) self->Close();
+                              return;
+                            }
+                            if (self->answered_) return self->WaitForRequest();
+                            if (!cancelled) self->Watch();
+                          });
 }
 
 void Connection::NoticeLeave() {
+  if (!socket_.is_open()) return;  // this side has closed: the client does not read
   closing_ = true;
   const std::lock_guard lock(mutex_);
   SetLeft();
@@ -422,8 +423,7 @@ bool Connection::WriteRest(std::string bytes) {
     asio::async_write(self->socket_, asio::buffer(self->out_),
                       [self, written](const ErrorCode& failure, size_t) {
                         self->write_deadline_.Stop();
-                        // After the deadline the socket is closed: the client does not read.
-                        if (failure && self->socket_.is_open()) self->NoticeLeave();
+                        if (failure) self->NoticeLeave();
                         written->set_value(!failure);
                       });
   });

@@ -71,8 +71,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Reads on while a request is answered, to notice that the client leaves.
   void Watch();
   void NoticeLeave();
-  // Tells the handler that its client has left, once. It may be called on any
-  // thread, by a caller that holds `mutex_`.
+  // Tells the handler that its client has left, once. It may be called on any thread, by a caller
+  // that holds `mutex_`.
   void SetLeft();
   void AnswerReadError(const ErrorCode& failure);
   // Lets the client read the answer before the connection is reset: reads and drops what it sends.

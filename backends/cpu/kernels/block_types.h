@@ -16,7 +16,7 @@ constexpr size_t kLanes = 16;
 // Wide quants are stored with this bias: zero on levels whose dot product takes signed bytes.
 constexpr int kWideBias = kWideQuantsAreSigned ? 0 : 128;
 
-// What InfoOf() does not tell of a block type.
+// The facts about a block type that InfoOf() does not have.
 struct BlockFormat {
   DType type;
   int group;     // elements per scale, 16 or 32

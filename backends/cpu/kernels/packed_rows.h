@@ -2,10 +2,10 @@
 // four bytes of each row. Each 32-bit lane belongs to one row: quants are used as they come from
 // memory, for all sixteen rows at once, and accumulators need no horizontal sum.
 //
-// A packed group takes as many bytes as its sixteen rows in GGUF layout. In this file a "word" is
-// four consecutive bytes of a GGUF block, and a packed word is that word of each of the sixteen
-// rows. If the length of a block is not a multiple of four (Q4_0, Q5_0, Q8_0, Q6_K), its two-byte
-// scale `d` is stored apart:
+// A packed group takes as many bytes as its sixteen rows in GGUF layout. A "word" is four
+// consecutive bytes of a GGUF block, and a packed word is that word of each of the sixteen rows. If
+// the length of a block is not a multiple of four (Q4_0, Q5_0, Q8_0, Q6_K), its two-byte scale `d`
+// is stored apart:
 //
 //   uint8_t d[blocks][16][2]             Q4_0, Q5_0, Q8_0 and Q6_K only
 //   uint8_t words[blocks][kWords][16][4]

@@ -153,6 +153,7 @@ struct Decoder<DType::kIQ4_NL> : BlockType<DType::kIQ4_NL> {
 // Twice the E2M1 values, plus the zero of the type to make them unsigned.
 alignas(16) constexpr uint8_t kMxfp4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                  12, 11, 10, 9,  8,  6,  4,  0};
+static_assert(kMxfp4Table[0] == BlockType<DType::kMXFP4>::kZero);
 
 template <>
 struct Decoder<DType::kMXFP4> : BlockType<DType::kMXFP4> {
