@@ -86,7 +86,9 @@ inline constexpr std::string_view kPos = "pos";        // [T] position of each r
 inline constexpr std::string_view kSlot = "slot";      // [T] sequence slot of each row
 inline constexpr std::string_view kPast = "past";      // [slots] rows already in each slot's cache
 inline constexpr std::string_view kRows = "rows";      // [R] indices of the wanted rows
-inline constexpr std::string_view kSeed = "seed";      // [2] 64-bit sampling seed, low word first
+// [slots] rows of each slot before its last one; in graphs of DecodeWantedRows() only
+inline constexpr std::string_view kPastOfWanted = "past_of_wanted";
+inline constexpr std::string_view kSeed = "seed";  // [2] 64-bit sampling seed, low word first
 }  // namespace input_names
 
 }  // namespace rullama

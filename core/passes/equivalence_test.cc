@@ -11,9 +11,11 @@
 #include "core/passes/canonicalise.h"
 #include "core/passes/decompose.h"
 #include "core/passes/mini_model_for_test.h"
+#include "core/passes/partition.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/row_demand.h"
 #include "core/passes/schedule.h"
+#include "core/passes/wanted_rows.h"
 #include "core/reference/interpreter.h"
 
 namespace rullama {
@@ -60,6 +62,11 @@ void BindStep(Interpreter& interpreter, const Step& step) {
   bind("pos", step.pos);
   bind("slot", step.slot);
   bind("past", step.past);
+  std::vector<int32_t> past_of_wanted = step.past;
+  for (size_t i = 0; i < step.pos.size(); ++i) {
+    past_of_wanted[static_cast<size_t>(step.slot[i])] = step.pos[i];
+  }
+  bind("past_of_wanted", past_of_wanted);
   bind("rows", step.rows);
   bind("seed", {123, 456});
 }
@@ -207,6 +214,50 @@ TEST(EquivalenceOfSegments, OnTwoDevices) {
     const Tensor& expected = *whole.GetOutput(name);
     for (int64_t row = 0; row < expected.rows(); ++row) {
       ExpectSameRow(crossing.at(name), row, expected, row, name);
+    }
+  }
+}
+
+// The steps want the last rows of their slots, and the third one wraps the caches, whose readers on
+// wanted rows have a window.
+TEST(EquivalenceOfWantedRows, BehindTheCaches) {
+  const Graph demanded = Must(ApplyRowDemand(MiniModel::Build(), DemandMode::kPerOutput));
+  const Graph graph = Must(DecodeWantedRows(demanded));
+  ASSERT_NE(graph.Find("past_of_wanted"), kNoValue);
+  ExpectSameResults(graph, DemandMode::kPerOutput);
+  ExpectSameResults(Must(Schedule(graph, true)), DemandMode::kPerOutput);
+}
+
+TEST(EquivalenceOfWantedRows, AsASegment) {
+  const Graph demanded = Must(ApplyRowDemand(MiniModel::Build(), DemandMode::kPerOutput));
+  Interpreter whole = NewInterpreter(demanded);
+  const auto segments =
+      Must(Partition(Must(Schedule(Must(DecodeWantedRows(demanded)), true)), true));
+  ASSERT_EQ(segments.size(), 2U);
+  EXPECT_FALSE(segments[0].wanted_only);
+  ASSERT_TRUE(segments[1].wanted_only);
+  EXPECT_EQ(segments[1].graph.max_t, demanded.max_r);
+  EXPECT_EQ(CountOps(segments[1].graph, OpKind::kAttention), 2U)
+      << "of the last layer with a cache, whose other rows nothing reads, and of the last layer";
+  EXPECT_EQ(CountOps(segments[1].graph, OpKind::kStateAppend), 0U);
+  Interpreter first = NewInterpreter(segments[0].graph), last = NewInterpreter(segments[1].graph);
+  for (const Step& step : Steps()) {
+    RunStep(whole, step);
+    RunStep(first, step);
+    BindStep(last, step);
+    for (const Output& output : segments[0].graph.outputs) {
+      ASSERT_TRUE(last.Bind(output.name, *first.GetOutput(output.name)).has_value()) << output.name;
+    }
+    for (const Value& value : segments[1].graph.values) {
+      if (value.lifetime != Lifetime::kState) continue;
+      ASSERT_TRUE(last.WriteState(value.name, Must(first.ReadState(value.name))).has_value());
+    }
+    const auto wanted = static_cast<int64_t>(step.rows.size());
+    ASSERT_TRUE(last.Run({wanted, wanted}).has_value());
+    for (const char* name : {"logits", "token"}) {
+      for (int64_t row = 0; row < wanted; ++row) {
+        ExpectSameRow(*last.GetOutput(name), row, *whole.GetOutput(name), row, name);
+      }
     }
   }
 }

@@ -7,13 +7,17 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/passes/wanted_rows.h"
+
 namespace rullama {
 namespace {
 
 class Partitioner {
  public:
-  explicit Partitioner(const Graph& source)
-      : source_(source), segment_of_(source.values.size(), kNowhere) {}
+  Partitioner(const Graph& source, bool wanted_rows_apart)
+      : source_(source),
+        first_wanted_(source.ops.size() - (wanted_rows_apart ? CountLastWantedOps(source) : 0)),
+        segment_of_(source.values.size(), kNowhere) {}
 
   Result<std::vector<Segment>> Run() && {
     RL_RETURN_IF_ERROR(CheckStates());
@@ -23,7 +27,7 @@ class Partitioner {
     if (begins_.size() > 1) RL_RETURN_IF_ERROR(CheckNames());
     std::vector<Segment> segments;
     for (size_t i = 0; i < begins_.size(); ++i) {
-      segments.push_back({source_.ops[begins_[i]].device, BuildSegment(i)});
+      segments.push_back({source_.ops[begins_[i]].device, IsWantedOnly(i), BuildSegment(i)});
     }
     return segments;
   }
@@ -33,6 +37,10 @@ class Partitioner {
 
   [[nodiscard]] size_t EndOf(size_t segment) const {
     return segment + 1 < begins_.size() ? begins_[segment + 1] : source_.ops.size();
+  }
+
+  [[nodiscard]] bool IsWantedOnly(size_t segment) const {
+    return begins_[segment] >= first_wanted_;
   }
 
   // A state has one storage and therefore one device.
@@ -60,7 +68,9 @@ class Partitioner {
 
   void FindSegments() {
     for (size_t i = 0; i < source_.ops.size(); ++i) {
-      if (i == 0 || source_.ops[i].device != source_.ops[i - 1].device) begins_.push_back(i);
+      const bool begins =
+          i == 0 || i == first_wanted_ || source_.ops[i].device != source_.ops[i - 1].device;
+      if (begins) begins_.push_back(i);
       for (const ValueId result : source_.ops[i].results) segment_of_[result] = begins_.size() - 1;
     }
   }
@@ -99,7 +109,7 @@ class Partitioner {
   Graph BuildSegment(size_t segment) {
     Graph graph;
     graph.name = begins_.size() == 1 ? source_.name : fmt::format("{}.{}", source_.name, segment);
-    graph.max_t = source_.max_t;
+    graph.max_t = IsWantedOnly(segment) ? source_.max_r : source_.max_t;
     graph.max_r = source_.max_r;
     map_.assign(source_.values.size(), kNoValue);
     ImportLeaves(segment, graph);
@@ -174,6 +184,7 @@ class Partitioner {
   }
 
   const Graph& source_;
+  size_t first_wanted_;                     // of the last ops that are cut off, or their number
   std::vector<size_t> begins_;              // first op of each segment
   std::vector<size_t> segment_of_;          // by value: where it is computed
   std::vector<ValueId> exports_;            // in the order they are first needed
@@ -183,6 +194,8 @@ class Partitioner {
 
 }  // namespace
 
-Result<std::vector<Segment>> Partition(const Graph& graph) { return Partitioner(graph).Run(); }
+Result<std::vector<Segment>> Partition(const Graph& graph, bool wanted_rows_apart) {
+  return Partitioner(graph, wanted_rows_apart).Run();
+}
 
 }  // namespace rullama

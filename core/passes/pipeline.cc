@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/ir/verify.h"
 #include "core/passes/canonicalise.h"
 #include "core/passes/partition.h"
 #include "core/passes/schedule.h"
+#include "core/passes/wanted_rows.h"
 
 namespace rullama {
 namespace {
@@ -39,6 +41,17 @@ Result<Graph> Finished(std::string_view pass, Result<Graph> graph, const Pipelin
   return graph;
 }
 
+// The fewest ops on wanted rows that are worth a segment, some three layers: another plan has to be
+// compiled for them.
+constexpr int64_t kMinOpsApart = 48;
+
+bool HasWantedRowsApart(const Graph& graph, const PipelineOptions& options) {
+  const auto wanted =
+      std::ranges::count_if(graph.ops, [&](const Op& op) { return !HasAllRows(graph, op); });
+  return options.wanted_rows_apart && !options.differentiation &&
+         MayHaveWantedRowsApart(graph.MaxExtents()) && wanted >= kMinOpsApart;
+}
+
 Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& options) {
   const auto device = static_cast<size_t>(segment.device);
   if (device >= options.arenas.size()) {
@@ -52,7 +65,8 @@ Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& optio
   if constexpr (kVerify) {
     RL_RETURN_IF_ERROR(VerifyMemoryPlan(segment.graph, memory, limits.alignment));
   }
-  return PlannedSegment{segment.device, std::move(segment.graph), std::move(memory)};
+  return PlannedSegment{segment.device, segment.wanted_only, std::move(segment.graph),
+                        std::move(memory)};
 }
 
 }  // namespace
@@ -70,6 +84,11 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
   RL_ASSIGN_OR_RETURN(current,
                       Finished("row_demand", ApplyRowDemand(current, options.demand), options));
 
+  const bool apart = HasWantedRowsApart(current, options);
+  if (apart) {
+    RL_ASSIGN_OR_RETURN(current, Finished("wanted_rows", DecodeWantedRows(current), options));
+  }
+
   if (options.differentiation) {
     RL_ASSIGN_OR_RETURN(
         current,
@@ -79,9 +98,9 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
   auto placement = PlaceOps(current, query, options.policy);
   if (!placement) return InPass("placement", std::move(placement).error());
   RL_RETURN_IF_ERROR(Checkpoint("placement", placement->graph, options));
-  RL_ASSIGN_OR_RETURN(current, Finished("schedule", Schedule(placement->graph), options));
+  RL_ASSIGN_OR_RETURN(current, Finished("schedule", Schedule(placement->graph, apart), options));
 
-  auto segments = Partition(current);
+  auto segments = Partition(current, apart);
   if (!segments) return InPass("partition", std::move(segments).error());
   Program program;
   program.report = std::move(placement->report);

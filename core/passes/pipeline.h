@@ -25,6 +25,9 @@ struct PipelineOptions {
   int64_t max_r = 1;
   std::optional<Differentiation> differentiation;  // of a training graph
   PlacementPolicy policy;
+  // In steps of many rows, ops that run on the few wanted rows become a segment of their own
+  // (wanted_rows.h).
+  bool wanted_rows_apart = false;
   std::vector<ArenaLimits> arenas;  // by device
   // Called with the graph after each pass ("canonicalise", "row_demand", "differentiate" if there
   // is one, "placement", "schedule"), and once for each segment ("segment"). May be empty.
@@ -33,6 +36,7 @@ struct PipelineOptions {
 
 struct PlannedSegment {
   int device = 0;
+  bool wanted_only = false;  // Segment::wanted_only
   Graph graph;
   MemoryPlan memory;
 };

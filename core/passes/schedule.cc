@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/passes/graph_rewriter.h"
+#include "core/passes/wanted_rows.h"
 
 namespace rullama {
 namespace {
@@ -54,11 +55,13 @@ struct Order {
 };
 
 // List scheduling that begins on `device` and changes the device only when no op of the current one
-// is ready. Among the ready ops, the first in the old order is scheduled first.
-Order OrderFrom(int device, const Graph& graph, const Dependencies& deps) {
+// is ready. Among the ready ops, the first in the old order is scheduled first, but those that
+// `comes_last` marks after the others.
+Order OrderFrom(int device, const Graph& graph, const Dependencies& deps,
+                const std::vector<bool>& comes_last) {
   std::vector<uint32_t> waiting_for = deps.predecessor_count;
-  std::map<int, std::set<OpIndex>> ready;  // by device
-  const auto make_ready = [&](OpIndex i) { ready[graph.ops[i].device].insert(i); };
+  std::map<int, std::set<std::pair<bool, OpIndex>>> ready;  // by device
+  const auto make_ready = [&](OpIndex i) { ready[graph.ops[i].device].emplace(comes_last[i], i); };
   for (OpIndex i = 0; i < graph.ops.size(); ++i) {
     if (waiting_for[i] == 0) make_ready(i);
   }
@@ -68,7 +71,7 @@ Order OrderFrom(int device, const Graph& graph, const Dependencies& deps) {
     auto batch = ready.find(current);
     if (batch == ready.end()) batch = ready.begin();
     current = batch->first;
-    const OpIndex next = *batch->second.begin();
+    const OpIndex next = batch->second.begin()->second;
     batch->second.erase(batch->second.begin());
     if (batch->second.empty()) ready.erase(batch);
     const bool changes =
@@ -84,13 +87,17 @@ Order OrderFrom(int device, const Graph& graph, const Dependencies& deps) {
 
 }  // namespace
 
-Result<Graph> Schedule(const Graph& graph) {
+Result<Graph> Schedule(const Graph& graph, bool wanted_rows_last) {
   const Dependencies deps = FindDependencies(graph);
   std::set<int> devices;
-  for (const Op& op : graph.ops) devices.insert(op.device);
+  std::vector<bool> comes_last;
+  for (const Op& op : graph.ops) {
+    devices.insert(op.device);
+    comes_last.push_back(wanted_rows_last && !NeedsAllRows(graph, op));
+  }
   std::optional<Order> best;
   for (const int device : devices) {
-    Order order = OrderFrom(device, graph, deps);
+    Order order = OrderFrom(device, graph, deps, comes_last);
     if (!best || order.segments < best->segments) best = std::move(order);
   }
   if (best && best->ops.size() != graph.ops.size()) {

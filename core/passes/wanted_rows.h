@@ -1,0 +1,40 @@
+// Makes the part of a step that runs on its wanted rows only a step that decodes. In a chunk of a
+// prompt that part is most of the layers of a model whose last layers share the caches of earlier
+// ones (row_demand.h). Their attention reads the rows of the chunk and the older ones of a cache.
+// If the wanted rows are the last of their slots, it may as well read the cache behind the chunk
+// and the wanted row itself. Then nothing in that part depends on the number of rows of the chunk,
+// and it can be a segment of its own (partition.h), which devices run as they run a step of few
+// rows. Pure; thread-safe.
+#pragma once
+
+#include <cstddef>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+
+namespace rullama {
+
+// Whether steps of at most so many rows are worth it. Shorter ones decode, maybe for several slots,
+// and are best run as one piece.
+constexpr bool MayHaveWantedRowsApart(const Extents& largest) {
+  constexpr int64_t kMinRows = 32;
+  return largest.t >= kMinRows && largest.r > 0 && largest.r < largest.t;
+}
+
+// Whether a result of the op has a row for each row of the step.
+bool HasAllRows(const Graph& graph, const Op& op);
+// Whether an operand or a result has.
+bool NeedsAllRows(const Graph& graph, const Op& op);
+
+// The number of ops at the end of the graph that run on wanted rows only.
+size_t CountLastWantedOps(const Graph& graph);
+
+// Returns the graph with ops on wanted rows that read the caches behind the step's rows. It
+// computes the same for steps whose wanted rows are the last of their slots, at positions before
+// the end of the caches that are read without a window. A new input "past_of_wanted", i32[slots] as
+// "past", has the number of rows of each slot before its last one. The graph stays as it is if one
+// of these ops reads a cache to which the graph does not append the same rows, or that is shorter
+// than its window.
+Result<Graph> DecodeWantedRows(const Graph& graph);
+
+}  // namespace rullama
