@@ -155,7 +155,8 @@ Result<int> ShowAfter(const GraphFlags& flags, const Form& form, const Graph& gr
       const Program program,
       BuildDeviceProgram(
           graph, devices.Borrow(), policy,
-          {.max_t = graph.max_t, .max_r = graph.max_r, .demand = DemandOf(flags.demand)}));
+          {.max_t = graph.max_t, .max_r = graph.max_r, .demand = DemandOf(flags.demand)}, {},
+          /*wanted_rows_apart=*/true));
   if (files.any()) {
     const std::string title = fmt::format("{} on {}", graph.name, devices.backend);
     RL_RETURN_IF_ERROR(DrawAfter(files, title, form, program, devices.policy.device_names));

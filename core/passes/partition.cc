@@ -176,15 +176,15 @@ class Partitioner {
       if (claim(name) && (crossing_name_[id].empty() || claim(crossing_name_[id]))) continue;
       return MakeError(
           ErrorKind::kRuntime, "passes.output_name",
-          "'{}' has the name of an output that is another value, and the graph runs on "
-          "several devices; rename one of them",
+          "'{}' has the name of an output that is another value, and the graph is cut into "
+          "several segments; rename one of them",
           name);
     }
     return OkStatus();
   }
 
   const Graph& source_;
-  size_t first_wanted_;                     // of the last ops that are cut off, or their number
+  size_t first_wanted_;                     // op that is cut off; the number of ops if none is
   std::vector<size_t> begins_;              // first op of each segment
   std::vector<size_t> segment_of_;          // by value: where it is computed
   std::vector<ValueId> exports_;            // in the order they are first needed

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/ir/verify.h"
@@ -41,15 +41,18 @@ Result<Graph> Finished(std::string_view pass, Result<Graph> graph, const Pipelin
   return graph;
 }
 
-// The fewest ops on wanted rows that are worth a segment, some three layers: another plan has to be
-// compiled for them.
-constexpr int64_t kMinOpsApart = 48;
-
-bool HasWantedRowsApart(const Graph& graph, const PipelineOptions& options) {
-  const auto wanted =
-      std::ranges::count_if(graph.ops, [&](const Op& op) { return !HasAllRows(graph, op); });
-  return options.wanted_rows_apart && !options.differentiation &&
-         MayHaveWantedRowsApart(graph.MaxExtents()) && wanted >= kMinOpsApart;
+// The graph whose ops on wanted rows can be cut off, or none if they are not worth it.
+Result<std::optional<Graph>> WithWantedRowsApart(const Graph& graph,
+                                                 const PipelineOptions& options) {
+  // Some three layers. Another plan has to be compiled for them.
+  constexpr size_t kMinOps = 48;
+  if (!options.wanted_rows_apart || options.differentiation || !ReadsPrompts(graph.MaxExtents())) {
+    return std::nullopt;
+  }
+  RL_ASSIGN_OR_RETURN(Graph decoding, DecodeWantedRows(graph));
+  RL_ASSIGN_OR_RETURN(const Graph ordered, Schedule(decoding, /*wanted_rows_last=*/true));
+  if (CountLastWantedOps(ordered) < kMinOps) return std::nullopt;
+  return decoding;
 }
 
 Result<PlannedSegment> PlanSegment(Segment segment, const PipelineOptions& options) {
@@ -84,9 +87,11 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
   RL_ASSIGN_OR_RETURN(current,
                       Finished("row_demand", ApplyRowDemand(current, options.demand), options));
 
-  const bool apart = HasWantedRowsApart(current, options);
+  auto decoding = WithWantedRowsApart(current, options);
+  if (!decoding) return InPass("wanted_rows", std::move(decoding).error());
+  const bool apart = decoding->has_value();
   if (apart) {
-    RL_ASSIGN_OR_RETURN(current, Finished("wanted_rows", DecodeWantedRows(current), options));
+    RL_ASSIGN_OR_RETURN(current, Finished("wanted_rows", *std::move(*decoding), options));
   }
 
   if (options.differentiation) {
@@ -104,6 +109,7 @@ Result<Program> BuildProgram(const Graph& graph, const SupportQuery& query,
   if (!segments) return InPass("partition", std::move(segments).error());
   Program program;
   program.report = std::move(placement->report);
+  program.wants_last_rows = apart;
   for (Segment& segment : *segments) {
     RL_ASSIGN_OR_RETURN(PlannedSegment planned, PlanSegment(std::move(segment), options));
     program.segments.push_back(std::move(planned));

@@ -1,7 +1,7 @@
-// All passes in their fixed order: canonicalise, row demand, differentiate (of a training graph),
-// placement (which decomposes what devices refuse), schedule, partition, memory plan. With
-// RULLAMA_VERIFY_PASSES the verifier runs after each. Pure except for the queries and dumps that it
-// calls; thread-safe if those are.
+// All passes in their fixed order: canonicalise, row demand, wanted rows (of a prompt),
+// differentiate (of a training graph), placement (which decomposes what devices refuse), schedule,
+// partition, memory plan. With RULLAMA_VERIFY_PASSES the verifier runs after each. Pure except for
+// the queries and dumps that it calls; thread-safe if those are.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ struct PipelineOptions {
   int64_t max_r = 1;
   std::optional<Differentiation> differentiation;  // of a training graph
   PlacementPolicy policy;
-  // In steps of many rows, ops that run on the few wanted rows become a segment of their own
-  // (wanted_rows.h).
+  // If the graph has enough ops that run on the few wanted rows of a prompt's step, they become a
+  // segment of their own (wanted_rows.h).
   bool wanted_rows_apart = false;
   std::vector<ArenaLimits> arenas;  // by device
-  // Called with the graph after each pass ("canonicalise", "row_demand", "differentiate" if there
-  // is one, "placement", "schedule"), and once for each segment ("segment"). May be empty.
+  // Called with the graph after each pass ("canonicalise", "row_demand", "wanted_rows" and
+  // "differentiate" if there is one, "placement", "schedule"), and once for each segment
+  // ("segment"). May be empty.
   std::function<void(std::string_view pass, const Graph&)> dump;
 };
 
@@ -45,6 +46,9 @@ struct PlannedSegment {
 struct Program {
   std::vector<PlannedSegment> segments;
   PlacementReport report;
+  // It computes the outputs of steps that want the last rows of their slots, each once, and not
+  // those of other steps (DecodeWantedRows).
+  bool wants_last_rows = false;
 };
 
 // Errors of the passes, with the name of the pass as context; passes.bounds for max_t or max_r out

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace rullama {
 namespace {
 
-bool HasAllRows(const Graph& graph, ValueId id) {
+bool IsOfAllRows(const Graph& graph, ValueId id) {
   if (id == kNoValue) return false;
   const TensorType& type = graph.type(id);
   return std::any_of(type.dims.begin(), type.dims.begin() + type.rank,
@@ -77,7 +78,7 @@ class WantedRowsPass {
  private:
   // Whether an op on wanted rows reads a cache and the rows of the step.
   [[nodiscard]] bool Decodes(const Op& op) const {
-    return FindCacheReader(op.kind) != nullptr && !HasAllRows(source_, op.results[0]) &&
+    return FindCacheReader(op.kind) != nullptr && !HasAllRows(source_, op) &&
            NeedsAllRows(source_, op);
   }
 
@@ -139,14 +140,19 @@ class WantedRowsPass {
   // Whether the rows that an attention sees are still in its cache once those of the step are.
   [[nodiscard]] bool KeepsItsWindow(const Op& op) const {
     const auto& attrs = op.As<rl_attention_attrs>();
-    const ValueId state = op.inputs[operands::Attention::k_state];
-    return attrs.mask == RL_MASK_CAUSAL && source_.type(state).dims[1].constant >= attrs.window;
+    const auto keeps = [&](const CacheReader::Cache& cache) {
+      return source_.type(op.inputs[cache.state]).dims[1].constant >= attrs.window;
+    };
+    return attrs.mask == RL_MASK_CAUSAL &&
+           std::ranges::all_of(FindCacheReader(op.kind)->caches, keeps);
   }
 
   void KeepEarly(const Op& op) {
     rewriter_.Keep(op);
     using In = operands::GatherRows;
-    const bool gathers = op.kind == OpKind::kGatherRows && op.inputs[In::ids] == source_.rows_input;
+    const bool gathers = op.kind == OpKind::kGatherRows &&
+                         op.inputs[In::ids] == source_.rows_input &&
+                         op.As<rl_gather_rows_attrs>().columns == 0;
     if (gathers && source_.type(op.results[0]).dtype == source_.type(op.inputs[In::table]).dtype) {
       wanted_[op.inputs[In::table]] = rewriter_.Map(op.results[0]);
     }
@@ -193,12 +199,12 @@ class WantedRowsPass {
 }  // namespace
 
 bool HasAllRows(const Graph& graph, const Op& op) {
-  return std::ranges::any_of(op.results, [&](ValueId id) { return HasAllRows(graph, id); });
+  return std::ranges::any_of(op.results, [&](ValueId id) { return IsOfAllRows(graph, id); });
 }
 
 bool NeedsAllRows(const Graph& graph, const Op& op) {
   return HasAllRows(graph, op) ||
-         std::ranges::any_of(op.inputs, [&](ValueId id) { return HasAllRows(graph, id); });
+         std::ranges::any_of(op.inputs, [&](ValueId id) { return IsOfAllRows(graph, id); });
 }
 
 size_t CountLastWantedOps(const Graph& graph) {
@@ -208,5 +214,15 @@ size_t CountLastWantedOps(const Graph& graph) {
 }
 
 Result<Graph> DecodeWantedRows(const Graph& graph) { return WantedRowsPass(graph).Run(); }
+
+int64_t FewestUnwindowedRows(const Graph& graph) {
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  for (const Op& op : graph.ops) {
+    if (op.kind != OpKind::kAttention || op.As<rl_attention_attrs>().window > 0) continue;
+    const ValueId state = op.inputs[operands::Attention::k_state];
+    if (state != kNoValue) fewest = std::min(fewest, graph.type(state).dims[1].constant);
+  }
+  return fewest;
+}
 
 }  // namespace rullama

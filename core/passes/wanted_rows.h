@@ -8,33 +8,39 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/base/status.h"
 #include "core/ir/graph.h"
 
 namespace rullama {
 
-// Whether steps of at most so many rows are worth it. Shorter ones decode, maybe for several slots,
-// and are best run as one piece.
-constexpr bool MayHaveWantedRowsApart(const Extents& largest) {
+// Whether steps of at most so many rows read prompts. Shorter ones decode, maybe for several slots,
+// and stay in one piece.
+constexpr bool ReadsPrompts(const Extents& largest) {
   constexpr int64_t kMinRows = 32;
   return largest.t >= kMinRows && largest.r > 0 && largest.r < largest.t;
 }
 
 // Whether a result of the op has a row for each row of the step.
 bool HasAllRows(const Graph& graph, const Op& op);
-// Whether an operand or a result has.
+// Whether an operand or a result of the op has one.
 bool NeedsAllRows(const Graph& graph, const Op& op);
 
-// The number of ops at the end of the graph that run on wanted rows only.
+// The number of ops at the end of the graph that need no row but the wanted ones.
 size_t CountLastWantedOps(const Graph& graph);
 
-// Returns the graph with ops on wanted rows that read the caches behind the step's rows. It
-// computes the same for steps whose wanted rows are the last of their slots, at positions before
-// the end of the caches that are read without a window. A new input "past_of_wanted", i32[slots] as
-// "past", has the number of rows of each slot before its last one. The graph stays as it is if one
-// of these ops reads a cache to which the graph does not append the same rows, or that is shorter
-// than its window.
+// Returns the graph with ops on wanted rows that read the caches behind the step's rows. A new
+// input "past_of_wanted", i32[slots] as "past", has the number of rows of each slot before its last
+// one. The result computes the same for steps that want the last rows of their slots, each once, at
+// positions below FewestUnwindowedRows(), if caches hold the rows of a step as they are: keys and
+// values that are rounded when they are appended would be rounded for these ops too. The graph
+// stays as it is if one of the ops reads a cache to which the graph does not append the same rows,
+// or that is shorter than its window.
 Result<Graph> DecodeWantedRows(const Graph& graph);
+
+// The rows of the shortest cache that an attention reads without a window: behind them it would
+// have wrapped. The largest number if there is none.
+int64_t FewestUnwindowedRows(const Graph& graph);
 
 }  // namespace rullama

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
+#include <ostream>
 #include <string>
 
 #include "core/base/must_test_util.h"

@@ -26,15 +26,20 @@ Result<std::unique_ptr<BoundPlan>> BoundPlan::Compile(Program program, DeviceRes
 Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept,
                              RecordTimes record_times) {
   const int index = planned.device;
-  RL_ASSIGN_OR_RETURN(const auto storage,
-                      resources.AssignStorage(index, planned.graph, planned.memory));
   BoundSegment segment;
   segment.device_index = static_cast<size_t>(index);
   segment.device = resources.devices()[segment.device_index];
+  segment.wanted_only = planned.wanted_only;
+  segment.continues = planned.wanted_only && !segments_.empty() &&
+                      segments_.back().device_index == segment.device_index;
+  const std::vector<std::string> shared = SharedNames(segment, planned.graph);
+  RL_ASSIGN_OR_RETURN(const auto storage,
+                      resources.AssignStorage(index, planned.graph, planned.memory, shared));
   RL_ASSIGN_OR_RETURN(segment.plan, segment.device->Compile(planned.graph, storage, record_times));
   for (const Value& value : planned.graph.values) {
     if (value.lifetime != Lifetime::kInput) continue;
-    RL_RETURN_IF_ERROR(BindInput(index, value, resources, kept, segment));
+    if (std::ranges::find(shared, value.name) != shared.end()) continue;
+    RL_RETURN_IF_ERROR(BindInput(value, resources, kept, segment));
   }
   for (const ImportBinding& import : segment.imports) {
     const auto bytes = static_cast<size_t>(import.type.BytesAt(planned.graph.MaxExtents()));
@@ -52,31 +57,50 @@ Status BoundPlan::AddSegment(PlannedSegment planned, DeviceResources& resources,
 }
 
 const BoundPlan::RowSource* BoundPlan::FindRowSource(std::string_view input) {
-  static constexpr std::array<std::pair<std::string_view, RowSource>, 5> kSources = {
+  static constexpr std::array<std::pair<std::string_view, RowSource>, 6> kSources = {
       {{input_names::kTokens, RowSource::kTokens},
        {input_names::kPos, RowSource::kPos},
        {input_names::kSlot, RowSource::kSlot},
        {input_names::kPast, RowSource::kPast},
-       {input_names::kRows, RowSource::kWanted}}};
+       {input_names::kRows, RowSource::kWanted},
+       {input_names::kPastOfWanted, RowSource::kPastOfWanted}}};
   for (const auto& [name, source] : kSources) {
     if (name == input) return &source;
   }
   return nullptr;
 }
 
-Status BoundPlan::BindInput(int device, const Value& input, const DeviceResources& resources,
-                            KeptInputs& kept, BoundSegment& segment) {
-  const DeviceBuffer& buffer = resources.input(device, input);
+BoundPlan::FoundExport BoundPlan::FindExport(std::string_view name) const {
+  for (auto exporter = segments_.rbegin(); exporter != segments_.rend(); ++exporter) {
+    const auto output = std::ranges::find(exporter->outputs, name, &OutputBinding::name);
+    if (output != exporter->outputs.end()) return {&*exporter, &*output};
+  }
+  return {};
+}
+
+std::vector<std::string> BoundPlan::SharedNames(const BoundSegment& segment,
+                                                const Graph& graph) const {
+  std::vector<std::string> names;
+  if (!segment.continues) return names;
+  for (const Value& value : graph.values) {
+    if (value.lifetime != Lifetime::kInput) continue;
+    const FoundExport found = FindExport(value.name);
+    if (found.segment == nullptr || found.segment->device_index != segment.device_index) continue;
+    names.push_back(value.name);
+  }
+  return names;
+}
+
+Status BoundPlan::BindInput(const Value& input, const DeviceResources& resources, KeptInputs& kept,
+                            BoundSegment& segment) {
+  const DeviceBuffer& buffer = resources.input(static_cast<int>(segment.device_index), input);
   if (const RowSource* source = FindRowSource(input.name)) {
     segment.rows.push_back({*source, &buffer});
     return OkStatus();
   }
-  // The latest earlier segment that exports a value of this name.
-  for (auto exporter = segments_.rbegin(); exporter != segments_.rend(); ++exporter) {
-    const auto output = std::ranges::find(exporter->outputs, input.name, &OutputBinding::name);
-    if (output == exporter->outputs.end()) continue;
-    segment.imports.push_back(
-        {input.name, exporter->device, output->buffer, &buffer, input.type, output->offset});
+  if (const FoundExport found = FindExport(input.name); found.segment != nullptr) {
+    segment.imports.push_back({input.name, found.segment->device, found.output->buffer, &buffer,
+                               input.type, found.output->offset});
     return OkStatus();
   }
   const KeptInput* value = kept.Find(input.name);
@@ -104,11 +128,18 @@ Status BoundPlan::CheckKeptInputs(const Extents& extents, StepLane lane) const {
   return OkStatus();
 }
 
-Status BoundPlan::WriteInputs(const BoundSegment& segment, const StepRows& rows,
-                              std::span<const int32_t> past, StepLane lane) {
+Status BoundPlan::WriteInputs(size_t index, const StepRows& rows, const CachedRows& cached) const {
+  do {
+    RL_RETURN_IF_ERROR(WriteInputsOf(segments_[index], rows, cached, {}));
+  } while (++index < segments_.size() && segments_[index].continues);
+  return OkStatus();
+}
+
+Status BoundPlan::WriteInputsOf(const BoundSegment& segment, const StepRows& rows,
+                                const CachedRows& cached, StepLane lane) {
   // Indexed by RowSource.
-  const std::array<std::span<const int32_t>, 5> sources = {rows.tokens, rows.pos, rows.slot, past,
-                                                           rows.wanted};
+  const std::array<std::span<const int32_t>, 6> sources = {
+      rows.tokens, rows.pos, rows.slot, cached.past, rows.wanted, cached.past_of_wanted};
   for (const auto& [source, buffer] : segment.rows) {
     const std::span<const int32_t> data = sources[static_cast<size_t>(source)];
     if (data.empty()) continue;  // no row is wanted
@@ -134,7 +165,8 @@ Status BoundPlan::CopyImports(const BoundSegment& segment, const Extents& extent
 
 Status BoundPlan::ExecuteSegment(const BoundSegment& segment, const StepRows& rows,
                                  StepObserver* observer) {
-  const Extents extents = ExtentsOf(rows);
+  Extents extents = ExtentsOf(rows);
+  if (segment.wanted_only) extents.t = extents.r;
   const SpanTimer timer(observer);
   RL_RETURN_IF_ERROR(segment.device->Execute(segment.plan, extents, &segment.graph));
   if (observer == nullptr) return OkStatus();
@@ -147,21 +179,26 @@ Status BoundPlan::ExecuteSegment(const BoundSegment& segment, const StepRows& ro
              .wanted = extents.r,
              .ops = segment.graph.ops.size()});
   if (!observer->wants_ops()) return OkStatus();
-  const SegmentRun run{segment.graph, rows, segment.device_index, segment.device->plugin().name()};
+  const StepRows wanted = segment.wanted_only ? rows.AtWanted() : StepRows();
+  const SegmentRun run{segment.graph, segment.wanted_only ? wanted : rows, segment.device_index,
+                       segment.device->plugin().name()};
   return segment.device->ReadTimes(segment.plan, segment.graph,
                                    [&](const OpTime& time) { observer->OnOp(run, time); });
 }
 
-Status BoundPlan::Execute(const StepRows& rows, std::span<const int32_t> past,
-                          StepObserver* observer) {
+Status BoundPlan::Execute(const StepRows& rows, const CachedRows& cached, StepObserver* observer) {
   const Extents extents = ExtentsOf(rows);
   RL_RETURN_IF_ERROR(CheckKeptInputs(extents, {}));
-  for (const BoundSegment& segment : segments_) {
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const BoundSegment& segment = segments_[i];
     // Writing waits for what the device still runs. So a segment of the host that comes first works
-    // while the device of the next one finishes the step before.
-    const SpanTimer timer(observer);
-    RL_RETURN_IF_ERROR(WriteInputs(segment, rows, past, {}));
-    timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
+    // while the device of the next one finishes the step before, and what continues a segment gets
+    // its inputs with it.
+    if (!segment.continues) {
+      const SpanTimer timer(observer);
+      RL_RETURN_IF_ERROR(WriteInputs(i, rows, cached));
+      timer.End({.kind = StepSpan::Kind::kInputs, .name = {}});
+    }
     RL_RETURN_IF_ERROR(CopyImports(segment, extents, observer));
     RL_RETURN_IF_ERROR(ExecuteSegment(segment, rows, observer));
   }
@@ -180,7 +217,7 @@ Status BoundPlan::RunSegment(size_t index, LaneStep& step) const {
   const auto part = [&](const auto& binding) {
     return std::span(step.values).subspan(binding.offset, binding.type.BytesAt(extents));
   };
-  RL_RETURN_IF_ERROR(WriteInputs(segment, step.rows, step.past, step.lane));
+  RL_RETURN_IF_ERROR(WriteInputsOf(segment, step.rows, {step.past, {}}, step.lane));
   for (const ImportBinding& import : segment.imports) {
     RL_RETURN_IF_ERROR(segment.device->Write(*import.to, 0, part(import)));
   }

@@ -26,6 +26,13 @@
 
 namespace rullama {
 
+// The numbers of cached rows of each slot: before the step, and before its last row in the step.
+// The latter only plans read that run wanted rows apart.
+struct CachedRows {
+  std::span<const int32_t> past;
+  std::span<const int32_t> past_of_wanted;
+};
+
 // The memory of the host that a step needs to run beside steps of other lanes: between its segments
 // the buffers on the devices belong to others.
 struct LaneStep {
@@ -41,9 +48,9 @@ class BoundPlan {
   static Result<std::unique_ptr<BoundPlan>> Compile(Program program, DeviceResources& resources,
                                                     KeptInputs& kept, RecordTimes record_times);
 
-  // Runs a step that fits the bucket the program was built for. `past`: the number of cached rows
-  // of each slot. With an observer it waits for each segment.
-  Status Execute(const StepRows& rows, std::span<const int32_t> past, StepObserver* observer);
+  // Runs a step that fits the bucket the program was built for. With an observer it waits for each
+  // segment.
+  Status Execute(const StepRows& rows, const CachedRows& cached, StepObserver* observer);
 
   // Copies an output of the last successful Execute to `data`, whose size is that of the output's
   // type at the extents of that step.
@@ -65,7 +72,7 @@ class BoundPlan {
 
  private:
   // An input that every step writes.
-  enum class RowSource : uint8_t { kTokens, kPos, kSlot, kPast, kWanted };
+  enum class RowSource : uint8_t { kTokens, kPos, kSlot, kPast, kWanted, kPastOfWanted };
   struct RowBinding {
     RowSource source;
     const DeviceBuffer* buffer;
@@ -93,6 +100,10 @@ class BoundPlan {
   struct BoundSegment {
     Device* device = nullptr;
     size_t device_index = 0;
+    bool wanted_only = false;  // Segment::wanted_only
+    // Its ops run on wanted rows only and its device is that of the segment before, whose outputs
+    // it reads where they lie.
+    bool continues = false;
     Graph graph;  // for messages of the device
     DevicePlan plan;
     std::vector<RowBinding> rows;
@@ -105,12 +116,22 @@ class BoundPlan {
   static const RowSource* FindRowSource(std::string_view input);
   Status AddSegment(PlannedSegment planned, DeviceResources& resources, KeptInputs& kept,
                     RecordTimes record_times);
-  Status BindInput(int device, const Value& input, const DeviceResources& resources,
-                   KeptInputs& kept, BoundSegment& segment);
+  // The latest earlier segment and its output of this name; both null if there is none.
+  struct FoundExport {
+    const BoundSegment* segment = nullptr;
+    const OutputBinding* output = nullptr;
+  };
+  [[nodiscard]] FoundExport FindExport(std::string_view name) const;
+  // The inputs of a segment that continues which lie in outputs of earlier segments on its device.
+  [[nodiscard]] std::vector<std::string> SharedNames(const BoundSegment& segment,
+                                                     const Graph& graph) const;
+  Status BindInput(const Value& input, const DeviceResources& resources, KeptInputs& kept,
+                   BoundSegment& segment);
   [[nodiscard]] Status CheckKeptInputs(const Extents& extents, StepLane lane) const;
-  // Writes the inputs of a segment that do not come from other segments.
-  static Status WriteInputs(const BoundSegment& segment, const StepRows& rows,
-                            std::span<const int32_t> past, StepLane lane);
+  // Writes the inputs of a segment, and of those that continue it, that do not come from others.
+  Status WriteInputs(size_t index, const StepRows& rows, const CachedRows& cached) const;
+  static Status WriteInputsOf(const BoundSegment& segment, const StepRows& rows,
+                              const CachedRows& cached, StepLane lane);
   Status CopyImports(const BoundSegment& segment, const Extents& extents, StepObserver* observer);
   static Status ExecuteSegment(const BoundSegment& segment, const StepRows& rows,
                                StepObserver* observer);

@@ -22,13 +22,15 @@ SupportQuery SupportOfDevices(std::span<Device* const> devices) {
 
 Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
                                    const PlacementPolicy& policy, const Bucket& bucket,
-                                   const std::optional<Differentiation>& differentiation) {
+                                   const std::optional<Differentiation>& differentiation,
+                                   bool wanted_rows_apart) {
   PipelineOptions options;
   options.demand = bucket.demand;
   options.max_t = bucket.max_t;
   options.max_r = bucket.max_r;
   options.policy = policy;
   options.differentiation = differentiation;
+  options.wanted_rows_apart = wanted_rows_apart;
   for (const Device* device : devices) {
     const DeviceDescription& description = device->description();
     options.arenas.push_back({description.alignment, description.max_buffer_bytes});

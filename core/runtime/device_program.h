@@ -17,11 +17,12 @@ namespace rullama {
 SupportQuery SupportOfDevices(std::span<Device* const> devices);
 
 // Runs all passes over `graph` for steps of `bucket`, with its derivatives if there is a
-// `differentiation`. Segments and `policy` name devices by their
-// index in `devices`. Errors: those of BuildProgram and of the devices. One thread at a time per
-// device.
+// `differentiation`. Segments and `policy` name devices by their index in `devices`.
+// `wanted_rows_apart`: PipelineOptions has it. Errors: those of BuildProgram and of the devices.
+// One thread at a time per device.
 Result<Program> BuildDeviceProgram(const Graph& graph, std::span<Device* const> devices,
                                    const PlacementPolicy& policy, const Bucket& bucket,
-                                   const std::optional<Differentiation>& differentiation = {});
+                                   const std::optional<Differentiation>& differentiation = {},
+                                   bool wanted_rows_apart = false);
 
 }  // namespace rullama

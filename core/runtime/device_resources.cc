@@ -72,8 +72,9 @@ Status DeviceResources::CheckMemory(const Program& program) {
   return OkStatus();
 }
 
-Result<std::vector<Storage>> DeviceResources::AssignStorage(int device, const Graph& graph,
-                                                            const MemoryPlan& memory) {
+Result<std::vector<Storage>> DeviceResources::AssignStorage(
+    int device, const Graph& graph, const MemoryPlan& memory,
+    std::span<const std::string> shared_names) {
   const Arena* arena = nullptr;
   if (memory.arena_bytes > 0) {
     RL_ASSIGN_OR_RETURN(arena, FindOrCreateArena(device, memory));
@@ -95,8 +96,10 @@ Result<std::vector<Storage>> DeviceResources::AssignStorage(int device, const Gr
         break;
       }
       case Lifetime::kInput: {
+        const bool shared = std::ranges::find(shared_names, value.name) != shared_names.end();
         place.lifetime = RL_LIFETIME_INPUT;
-        RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateIo(inputs_, device, value.name, value.type));
+        RL_ASSIGN_OR_RETURN(place.buffer, FindOrCreateIo(shared ? outputs_ : inputs_, device,
+                                                         value.name, value.type));
         break;
       }
       case Lifetime::kTransient:

@@ -57,9 +57,11 @@ class DeviceResources {
   // already (error device.memory), and counts that as allocated.
   Status CheckMemory(const Program& program);
 
-  // Creates what the values of a segment's graph need and returns where each value lies.
+  // Creates what the values of a segment's graph need and returns where each value lies. Inputs of
+  // these names lie in the buffers of the outputs of an earlier segment on the device.
   Result<std::vector<Storage>> AssignStorage(int device, const Graph& graph,
-                                             const MemoryPlan& memory);
+                                             const MemoryPlan& memory,
+                                             std::span<const std::string> shared_names);
 
   // The buffers of an input and of an output of a graph that has storage on the device.
   [[nodiscard]] const DeviceBuffer& input(int device, const Value& value) const;

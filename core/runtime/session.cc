@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <utility>
 
+#include "core/passes/wanted_rows.h"
 #include "core/runtime/device_program.h"
 
 namespace rullama {
@@ -32,13 +34,17 @@ Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSou
       slot_states_(FindSlotStates(graphs_, slots)),
       identity_(std::make_shared<const int>()),
       past_(slots),
+      past_of_wanted_(slots),
       logs_(slots, slot_states_ ? SlotLog(slot_states_->shortest(), slot_states_->spare())
                                 : SlotLog(kMaxRows)),
       resources_(std::move(options.devices), weights, largest, std::move(in_products),
                  std::move(options.allocated)),
       kept_inputs_(largest, options.lanes),
       observer_(options.observer) {
-  for (const SessionGraph& graph : graphs_) kept_inputs_.Declare(graph.graph);
+  for (const SessionGraph& graph : graphs_) {
+    kept_inputs_.Declare(graph.graph);
+    fewest_unwindowed_rows_.push_back(FewestUnwindowedRows(graph.graph));
+  }
   for (size_t lane = 0; lane < options.lanes; ++lane) {
     lanes_.emplace_back(resources_.devices()).step.lane = lane;
   }
@@ -90,34 +96,61 @@ Result<std::unique_ptr<Session>> Session::Create(Graph graph, const WeightSource
   return Create(std::move(graphs), weights, std::move(options));
 }
 
+Session::Wanted Session::WantedOf(const StepRows& rows) const {
+  if (WantsEachRow(rows)) return Wanted::kEach;
+  const bool once =
+      std::ranges::adjacent_find(rows.wanted, std::ranges::greater_equal()) == rows.wanted.end();
+  const bool last = std::ranges::all_of(rows.wanted, [&](int32_t row) {
+    const auto i = static_cast<size_t>(row);
+    return rows.pos[i] < fewest_unwindowed_rows_[rows.graph] &&
+           rows.pos[i] + 1 == next_past_[static_cast<size_t>(rows.slot[i])];
+  });
+  return once && last ? Wanted::kLast : Wanted::kSome;
+}
+
+// Steps that do not extend the past see no row behind them.
+bool Session::MayCutWantedRows(size_t graph, const Bucket& bucket, Wanted wanted) const {
+  return wanted == Wanted::kLast && bucket.demand == DemandMode::kPerOutput &&
+         ReadsPrompts({bucket.max_t, bucket.max_r}) && graphs_[graph].extends_past;
+}
+
+Result<Program> Session::BuildProgramFor(size_t graph, const Bucket& bucket,
+                                         bool wanted_rows_apart) const {
+  return BuildDeviceProgram(graphs_[graph].graph, resources_.devices(), policy_, bucket,
+                            graphs_[graph].differentiation, wanted_rows_apart);
+}
+
 Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
-                                              int64_t wanted, bool all_wanted) {
+                                              int64_t wanted_count, Wanted wanted) {
   Bucket bucket;
   bucket.demand = demand;
   const SessionGraph& of = graphs_[graph];
-  const bool has_own = all_wanted && !of.buckets_of_wanted.empty();
+  const bool has_own = wanted == Wanted::kEach && !of.buckets_of_wanted.empty();
   RL_ASSIGN_OR_RETURN(bucket.max_t,
                       ChooseBucket(has_own ? of.buckets_of_wanted : of.buckets, rows));
   bucket.max_r = 0;
   if (demand == DemandMode::kPerOutput) {
-    const auto wanted_bucket = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(wanted, 1)));
+    const auto wanted_bucket =
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(wanted_count, 1)));
     bucket.max_r = std::min(static_cast<int64_t>(wanted_bucket), limits_.max_wanted);
   }
+  const bool may_cut = MayCutWantedRows(graph, bucket, wanted);
   for (const Plan& plan : plans_) {
-    if (plan.graph == graph && plan.bucket == bucket) return plan.bound.get();
+    if (plan.graph == graph && plan.bucket == bucket && plan.Serves(may_cut)) {
+      return plan.bound.get();
+    }
   }
   WaitForSteps();
   const SpanTimer timer(observer_);
-  RL_ASSIGN_OR_RETURN(Program program,
-                      BuildDeviceProgram(graphs_[graph].graph, resources_.devices(), policy_,
-                                         bucket, graphs_[graph].differentiation));
+  RL_ASSIGN_OR_RETURN(Program program, BuildProgramFor(graph, bucket, may_cut));
   placement_ = std::move(program.report);
   RL_RETURN_IF_ERROR(resources_.CheckMemory(program));
+  const bool wants_last_rows = program.wants_last_rows;
   const bool records = observer_ != nullptr && observer_->wants_ops();
   RL_ASSIGN_OR_RETURN(auto bound,
                       BoundPlan::Compile(std::move(program), resources_, kept_inputs_,
                                          records ? RecordTimes::kYes : RecordTimes::kNo));
-  plans_.push_back({graph, bucket, std::move(bound)});
+  plans_.push_back({graph, bucket, may_cut, wants_last_rows, std::move(bound)});
   timer.End({.kind = StepSpan::Kind::kCompile,
              .name = graphs_[graph].graph.name,
              .rows = bucket.max_t,
@@ -164,13 +197,15 @@ Status Session::SetInput(std::string_view name, std::span<const std::byte> data,
 }
 
 Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t wanted) {
-  const bool all_wanted = demand == DemandMode::kPerOutput && wanted == rows;
-  return FindOrCompilePlan(graph, rows, demand, wanted, all_wanted).map([](BoundPlan*) {});
+  const bool each = demand == DemandMode::kPerOutput && wanted == rows;
+  return FindOrCompilePlan(graph, rows, demand, wanted, each ? Wanted::kEach : Wanted::kLast)
+      .map([](BoundPlan*) {});
 }
 
 Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
   std::vector<Program> programs;
-  for (const SessionGraph& graph : graphs_) {
+  for (size_t i = 0; i < graphs_.size(); ++i) {
+    const SessionGraph& graph = graphs_[i];
     Bucket bucket;
     bucket.max_t = graph.MaxRows();
     // Graphs that leave the caches alone are run for all of their rows, except in training.
@@ -178,18 +213,20 @@ Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
     bucket.demand = per_output ? DemandMode::kPerOutput : DemandMode::kAllRows;
     bucket.max_r = per_output ? std::min(limits_.max_wanted, bucket.max_t) : 0;
     RL_ASSIGN_OR_RETURN(Program program,
-                        BuildDeviceProgram(graph.graph, resources_.devices(), policy_, bucket,
-                                           graph.differentiation));
+                        BuildProgramFor(i, bucket, MayCutWantedRows(i, bucket, Wanted::kLast)));
     programs.push_back(std::move(program));
   }
   return resources_.NeedOf(programs);
 }
 
-Result<BoundPlan*> Session::BeginStep(const StepRows& rows) {
+Result<BoundPlan*> Session::BeginStep(const StepRows& rows, bool alone) {
   RL_RETURN_IF_ERROR(CheckRows(rows));
+  Wanted wanted = WantedOf(rows);
+  // Between two segments on one device another step may use the buffers of the first one.
+  if (wanted == Wanted::kLast && !alone) wanted = Wanted::kSome;
   RL_ASSIGN_OR_RETURN(BoundPlan * plan,
                       FindOrCompilePlan(rows.graph, std::ssize(rows.tokens), rows.demand,
-                                        std::ssize(rows.wanted), WantsEachRow(rows)));
+                                        std::ssize(rows.wanted), wanted));
   for (size_t slot = 0; graphs_[rows.graph].extends_past && slot < logs_.size(); ++slot) {
     logs_[slot].Append(next_past_[slot]);  // also if the step fails: it may have written rows
   }
@@ -199,8 +236,10 @@ Result<BoundPlan*> Session::BeginStep(const StepRows& rows) {
 Status Session::Run(const StepRows& rows) {
   WaitForSteps();
   const SpanTimer timer(observer_);
-  RL_ASSIGN_OR_RETURN(BoundPlan * plan, BeginStep(rows));
-  RL_RETURN_IF_ERROR(plan->Execute(rows, past_, observer_));
+  RL_ASSIGN_OR_RETURN(BoundPlan * plan, BeginStep(rows, /*alone=*/true));
+  std::ranges::transform(next_past_, past_of_wanted_.begin(),
+                         [](int32_t past) { return std::max(past - 1, 0); });
+  RL_RETURN_IF_ERROR(plan->Execute(rows, {past_, past_of_wanted_}, observer_));
   if (graphs_[rows.graph].extends_past) past_.swap(next_past_);
   last_plan_ = plan;
   ++steps_;

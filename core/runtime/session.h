@@ -167,7 +167,14 @@ class Session {
   struct Plan {
     size_t graph = 0;
     Bucket bucket;
+    bool may_cut = false;          // asked for when it was compiled
+    bool wants_last_rows = false;  // Program::wants_last_rows
     std::unique_ptr<BoundPlan> bound;
+
+    // A plan that might have been cut and was not serves all steps.
+    [[nodiscard]] bool Serves(bool may_be_cut) const {
+      return may_cut == may_be_cut || (may_cut && !wants_last_rows);
+    }
   };
 
   // A place for a step in flight.
@@ -191,14 +198,26 @@ class Session {
   static Result<SlotStates> FindSlotStates(std::span<const SessionGraph> graphs, size_t slots);
 
   Status CheckRows(const StepRows& rows);
-  // Checks a step, finds its plan, and notes that its rows will be written.
-  Result<BoundPlan*> BeginStep(const StepRows& rows);
+  // Checks a step, finds its plan, and notes that its rows will be written. `alone`: no other step
+  // runs before it ends.
+  Result<BoundPlan*> BeginStep(const StepRows& rows, bool alone);
   // Whether a step in flight has rows of the slot.
   [[nodiscard]] bool IsInFlight(int32_t slot) const;
   [[nodiscard]] Status CheckLane(size_t lane, bool started) const;
-  // The plan for so many rows. `all_wanted`: each of them is wanted.
+  // The rows of a step that are wanted.
+  enum class Wanted : uint8_t {
+    kEach,
+    kLast,  // the last ones of their slots, each once, in caches that have not wrapped
+    kSome
+  };
+  [[nodiscard]] Wanted WantedOf(const StepRows& rows) const;
+  // Whether plans for such steps may have what wanted rows alone need as a segment of its own.
+  [[nodiscard]] bool MayCutWantedRows(size_t graph, const Bucket& bucket, Wanted wanted) const;
+  [[nodiscard]] Result<Program> BuildProgramFor(size_t graph, const Bucket& bucket,
+                                                bool wanted_rows_apart) const;
+  // The plan for so many rows.
   Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
-                                       int64_t wanted, bool all_wanted);
+                                       int64_t wanted_count, Wanted wanted);
 
   [[nodiscard]] Status CheckSlot(int32_t slot) const;
   [[nodiscard]] Status CheckPosition(int32_t slot, int32_t p) const;
@@ -212,9 +231,11 @@ class Session {
   StepLimits limits_;
   Result<SlotStates> slot_states_;
   std::shared_ptr<const int> identity_;
-  std::vector<int32_t> past_;       // by slot
-  std::vector<int32_t> next_past_;  // memory of CheckRows
-  std::vector<SlotLog> logs_;       // by slot
+  std::vector<int32_t> past_;                    // by slot
+  std::vector<int32_t> next_past_;               // memory of CheckRows
+  std::vector<int32_t> past_of_wanted_;          // by slot: rows before the last one of the step
+  std::vector<int64_t> fewest_unwindowed_rows_;  // by graph (wanted_rows.h)
+  std::vector<SlotLog> logs_;                    // by slot
   PlacementReport placement_;
   DeviceResources resources_;  // outlives the plans
   KeptInputs kept_inputs_;

@@ -29,7 +29,7 @@ Status Session::CheckLane(size_t lane, bool started) const {
 
 Status Session::Start(size_t lane, const StepRows& rows) {
   RL_RETURN_IF_ERROR(CheckLane(lane, /*started=*/false));
-  RL_ASSIGN_OR_RETURN(const BoundPlan* plan, BeginStep(rows));
+  RL_ASSIGN_OR_RETURN(const BoundPlan* plan, BeginStep(rows, /*alone=*/false));
   Lane& at = lanes_[lane];
   at.step.rows = rows;
   at.step.past = past_;

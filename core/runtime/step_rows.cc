@@ -12,6 +12,20 @@ StepRows StepRows::Consecutive(std::span<const int32_t> tokens, int32_t past, in
   return rows;
 }
 
+StepRows StepRows::AtWanted() const {
+  StepRows rows;
+  rows.graph = graph;
+  rows.demand = demand;
+  for (const int32_t row : wanted) {
+    const auto i = static_cast<size_t>(row);
+    rows.wanted.push_back(static_cast<int32_t>(rows.tokens.size()));
+    rows.tokens.push_back(tokens[i]);
+    rows.pos.push_back(pos[i]);
+    rows.slot.push_back(slot[i]);
+  }
+  return rows;
+}
+
 void StepRows::SetConsecutive(std::span<const int32_t> new_tokens, int32_t past,
                               int32_t slot_of_all, DemandMode new_demand) {
   demand = new_demand;

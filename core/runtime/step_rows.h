@@ -33,6 +33,8 @@ struct StepRows {
   // The same in place of the rows of this object, whose memory is reused; `graph` is kept.
   void SetConsecutive(std::span<const int32_t> new_tokens, int32_t past, int32_t slot_of_all,
                       DemandMode new_demand);
+  // The wanted rows alone, each of which is wanted.
+  [[nodiscard]] StepRows AtWanted() const;
 };
 
 }  // namespace rullama

@@ -113,7 +113,8 @@ def test_run(check):
     (process, names), = tracks(trace).items()
     # The caller is worker 0. The other takes part only if its core was free.
     assert (process, names - {"cpu worker 1"}) == (MODEL, {"session", "cpu", "cpu worker 0", "slot 0"})
-    assert count(trace, "step") == count(trace, "segment") == 6
+    # The last row of the prompt runs the layers without a cache of their own as a segment.
+    assert (count(trace, "step"), count(trace, "segment")) == (6, 7)
     assert seconds(trace, "segment") < seconds(trace, "step") < seconds(trace, "slot")
     assert seconds(trace, "op") < 2 * seconds(trace, "segment"), "of two workers"
     requests = list(trace.query(REQUESTS))
