@@ -3,6 +3,7 @@
 // Thread safety: none; used under the host's lock on the device.
 #pragma once
 
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -22,9 +23,18 @@ class RunningWork {
  public:
   void Add(Noted& work) { running_.push_back(&work); }
   void Drop(const Noted& work) { std::erase(running_, &work); }
-  // Call after a wait. Throws the error of the first work that recorded one.
+  // Call after a wait. Throws the error of the first work that recorded one; those of the others
+  // are forgotten.
   void Check() {
-    for (Noted* work : std::exchange(running_, {})) work->CheckFailure();
+    std::exception_ptr first;
+    for (Noted* work : std::exchange(running_, {})) {
+      try {
+        work->CheckFailure();
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
   }
 
  private:
