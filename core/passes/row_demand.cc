@@ -14,6 +14,13 @@ namespace {
 // the wanted rows is computed for all.
 enum class Level : uint8_t { kNone, kWanted, kAll };
 
+bool IsIndexedByRows(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  const bool computed =
+      value.lifetime == Lifetime::kInput || value.lifetime == Lifetime::kTransient;
+  return computed && value.type.rows() == Dim::T();
+}
+
 class RowDemandPass {
  public:
   RowDemandPass(const Graph& source, DemandMode mode)
@@ -41,17 +48,10 @@ class RowDemandPass {
   }
 
  private:
-  [[nodiscard]] bool IsIndexedByRows(ValueId id) const {
-    const Value& value = source_.value(id);
-    const bool computed =
-        value.lifetime == Lifetime::kInput || value.lifetime == Lifetime::kTransient;
-    return computed && value.type.rows() == Dim::T();
-  }
-
   [[nodiscard]] Level LevelOf(const Output& output) const {
     if (mode_ == DemandMode::kStateOnly) return Level::kNone;
     const bool all = mode_ == DemandMode::kAllRows || output.demand == RowDemand::kAll ||
-                     !IsIndexedByRows(output.value);
+                     !IsIndexedByRows(source_, output.value);
     return all ? Level::kAll : Level::kWanted;
   }
 
@@ -76,22 +76,14 @@ class RowDemandPass {
 
   // True if operand `i` of an op is read row by row, so that it needs only the rows of the results.
   [[nodiscard]] bool FollowsRows(const Op& op, size_t i) const {
-    return InfoOf(op.kind).operands[i].rows == RowRule::kSame && IsIndexedByRows(op.inputs[i]);
-  }
-
-  // Whether an op gathers the wanted rows of a value, which is what this pass does by itself.
-  [[nodiscard]] bool GathersWantedRows(const Op& op) const {
-    using In = operands::GatherRows;
-    if (op.kind != OpKind::kGatherRows || op.inputs[In::ids] != source_.rows_input) return false;
-    const ValueId table = op.inputs[In::table];
-    return IsIndexedByRows(table) && op.As<rl_gather_rows_attrs>().columns == 0 &&
-           source_.type(table).dtype == source_.type(op.results[0]).dtype;
+    return InfoOf(op.kind).operands[i].rows == RowRule::kSame &&
+           IsIndexedByRows(source_, op.inputs[i]);
   }
 
   void DemandOperands(const Op& op) {
     const Level level = LevelOf(op);
     if (level == Level::kNone) return;
-    if (GathersWantedRows(op)) {
+    if (GathersWantedRows(source_, op)) {
       Demand(op.inputs[operands::GatherRows::table], Level::kWanted);
       return;
     }
@@ -104,7 +96,7 @@ class RowDemandPass {
   void Rewrite(const Op& op) {
     const Level level = LevelOf(op);
     if (level == Level::kNone) return;
-    if (GathersWantedRows(op)) {
+    if (GathersWantedRows(source_, op)) {
       rewriter_.Bind(op.results[0], AtWantedRows(op.inputs[operands::GatherRows::table]));
       return;
     }
@@ -124,17 +116,9 @@ class RowDemandPass {
   // once.
   ValueId AtWantedRows(ValueId id) {
     if (wanted_[id] != kNoValue) return wanted_[id];
-    GraphBuilder& builder = rewriter_.builder();
-    const TensorType& type = source_.type(id);
-    const ValueId rows = rewriter_.Map(source_.rows_input);
-    const std::string name = source_.value(id).name + "/rows";
-    // gather_rows treats a table of rank 2 as a weight and returns f32; converting back is exact.
-    const bool widened = type.rank == 2 && type.dtype != DType::kI32 && type.dtype != DType::kF32;
-    ValueId gathered = builder.Add(ops::GatherRows{.table = rewriter_.Map(id), .ids = rows},
-                                   widened ? name + "/f32" : name);
-    if (widened) gathered = builder.Add(ops::Cast{.x = gathered, .dtype = type.dtype}, name);
-    wanted_[id] = gathered;
-    return gathered;
+    wanted_[id] = GatherWantedRows(rewriter_.builder(), source_.value(id), rewriter_.Map(id),
+                                   rewriter_.Map(source_.rows_input));
+    return wanted_[id];
   }
 
   void AddOutputs() {
@@ -164,6 +148,24 @@ class RowDemandPass {
 };
 
 }  // namespace
+
+bool GathersWantedRows(const Graph& graph, const Op& op) {
+  using In = operands::GatherRows;
+  if (op.kind != OpKind::kGatherRows || op.inputs[In::ids] != graph.rows_input) return false;
+  const ValueId table = op.inputs[In::table];
+  return IsIndexedByRows(graph, table) && op.As<rl_gather_rows_attrs>().columns == 0 &&
+         graph.type(table).dtype == graph.type(op.results[0]).dtype;
+}
+
+ValueId GatherWantedRows(GraphBuilder& builder, const Value& value, ValueId table, ValueId rows) {
+  const TensorType& type = value.type;
+  const std::string name = value.name + "/rows";
+  // gather_rows treats a table of rank 2 as a weight and returns f32; converting back is exact.
+  const bool widened = type.rank == 2 && type.dtype != DType::kI32 && type.dtype != DType::kF32;
+  const ValueId gathered =
+      builder.Add(ops::GatherRows{.table = table, .ids = rows}, widened ? name + "/f32" : name);
+  return widened ? builder.Add(ops::Cast{.x = gathered, .dtype = type.dtype}, name) : gathered;
+}
 
 Result<Graph> ApplyRowDemand(const Graph& graph, DemandMode mode) {
   return RowDemandPass(graph, mode).Run();

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "core/base/status.h"
+#include "core/ir/builder.h"
 #include "core/ir/graph.h"
 
 namespace rullama {
@@ -28,5 +29,10 @@ enum class DemandMode : uint8_t {
 // rows, the input of wanted rows is removed. Gathered values are named "<value>/rows".
 // Error passes.no_rows_input: an output demands wanted rows, but the graph has no input for them.
 Result<Graph> ApplyRowDemand(const Graph& graph, DemandMode mode);
+
+// Whether an op gathers the wanted rows of a value that is indexed by rows, as they are.
+bool GathersWantedRows(const Graph& graph, const Op& op);
+// Adds the rows `rows` of `table`, in its type. They are named after `value`: "<value>/rows".
+ValueId GatherWantedRows(GraphBuilder& builder, const Value& value, ValueId table, ValueId rows);
 
 }  // namespace rullama

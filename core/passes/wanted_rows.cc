@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/passes/graph_rewriter.h"
+#include "core/passes/row_demand.h"
 
 namespace rullama {
 namespace {
@@ -58,7 +59,7 @@ class WantedRowsPass {
     if (past_ == kNoValue || source_.rows_input == kNoValue) return source_;
     FindAppends();
     if (!FindLateOps()) return source_;
-    // What reads the caches behind the step's rows comes after the ops that append them.
+    // Late ops read the caches behind the step's rows, so they come after the ops that append them.
     for (OpIndex i = 0; i < source_.ops.size(); ++i) {
       if (!is_late_[i]) KeepEarly(source_.ops[i]);
     }
@@ -78,7 +79,7 @@ class WantedRowsPass {
  private:
   // Whether an op on wanted rows reads a cache and the rows of the step.
   [[nodiscard]] bool Decodes(const Op& op) const {
-    return FindCacheReader(op.kind) != nullptr && !HasAllRows(source_, op) &&
+    return FindCacheReader(op.kind) != nullptr && !IsOfAllRows(source_, op.results[0]) &&
            NeedsAllRows(source_, op);
   }
 
@@ -149,12 +150,8 @@ class WantedRowsPass {
 
   void KeepEarly(const Op& op) {
     rewriter_.Keep(op);
-    using In = operands::GatherRows;
-    const bool gathers = op.kind == OpKind::kGatherRows &&
-                         op.inputs[In::ids] == source_.rows_input &&
-                         op.As<rl_gather_rows_attrs>().columns == 0;
-    if (gathers && source_.type(op.results[0]).dtype == source_.type(op.inputs[In::table]).dtype) {
-      wanted_[op.inputs[In::table]] = rewriter_.Map(op.results[0]);
+    if (GathersWantedRows(source_, op)) {
+      wanted_[op.inputs[operands::GatherRows::table]] = rewriter_.Map(op.results[0]);
     }
   }
 
@@ -180,9 +177,8 @@ class WantedRowsPass {
 
   ValueId AtWantedRows(ValueId id) {
     if (wanted_[id] == kNoValue) {
-      wanted_[id] = rewriter_.builder().Add(
-          ops::GatherRows{.table = rewriter_.Map(id), .ids = rewriter_.Map(source_.rows_input)},
-          source_.value(id).name + "/rows");
+      wanted_[id] = GatherWantedRows(rewriter_.builder(), source_.value(id), rewriter_.Map(id),
+                                     rewriter_.Map(source_.rows_input));
     }
     return wanted_[id];
   }
@@ -198,13 +194,9 @@ class WantedRowsPass {
 
 }  // namespace
 
-bool HasAllRows(const Graph& graph, const Op& op) {
-  return std::ranges::any_of(op.results, [&](ValueId id) { return IsOfAllRows(graph, id); });
-}
-
 bool NeedsAllRows(const Graph& graph, const Op& op) {
-  return HasAllRows(graph, op) ||
-         std::ranges::any_of(op.inputs, [&](ValueId id) { return IsOfAllRows(graph, id); });
+  const auto is_of_all = [&](ValueId id) { return IsOfAllRows(graph, id); };
+  return std::ranges::any_of(op.results, is_of_all) || std::ranges::any_of(op.inputs, is_of_all);
 }
 
 size_t CountLastWantedOps(const Graph& graph) {

@@ -22,9 +22,7 @@ constexpr bool ReadsPrompts(const Extents& largest) {
   return largest.t >= kMinRows && largest.r > 0 && largest.r < largest.t;
 }
 
-// Whether a result of the op has a row for each row of the step.
-bool HasAllRows(const Graph& graph, const Op& op);
-// Whether an operand or a result of the op has one.
+// Whether an operand or a result of the op has a row for each row of the step.
 bool NeedsAllRows(const Graph& graph, const Op& op);
 
 // The number of ops at the end of the graph that need no row but the wanted ones.

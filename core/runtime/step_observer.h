@@ -41,7 +41,7 @@ struct StepSpan {
 // session, at the same address.
 struct SegmentRun {
   const Graph& graph;
-  const StepRows& rows;          // of the segment: of one that runs on wanted rows these
+  const StepRows& rows;          // of the step; its wanted rows if the segment has no others
   size_t device = 0;             // index into SessionOptions::devices
   std::string_view device_name;  // its backend
 };
