@@ -1,9 +1,11 @@
 // Attention of many queries over the keys and values of one head, tile by tile with an online
-// softmax. A tile of keys, then of values, is converted to float32 once and used by every query
-// that sees part of it. Products and sums are float32. The result of a query does not depend on the
-// other queries of the call. Included after one of the simd_*.h headers; internal linkage, see
-// there.
+// softmax. Many queries share a tile that is converted to float32 first; for a few, as in decoding,
+// rows in f16 are converted in registers where they lie. Products and sums are float32. The result
+// of a query does not depend on the other queries of the call. Included after one of the simd_*.h
+// headers; internal linkage, see there.
 #pragma once
+
+#include <type_traits>
 
 #include "backends/cpu/kernels/attention_args.h"
 #include "backends/cpu/kernels/attention_tiles.h"
@@ -38,30 +40,82 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   return s;
 }
 
-// scores[kQueries][kKeys] = the dot products of a block of queries and keys.
-template <int kQueries, int kKeys>
-RL_INLINE void ScoreBlock(const float* const q[kQueries], const float* keys, size_t padded,
+// Queries of a tile up to which f16 rows are converted in registers, each once for a block of
+// queries.
+constexpr size_t kQueriesInPlace = 8;
+
+// Rows of a tile in float32, and the most queries that are multiplied with them together.
+struct ConvertedRows {
+  static constexpr int kQueries = kAttentionSums < 4 ? kAttentionSums : 4;
+  const float* tile;
+  size_t padded;
+
+  RL_INLINE F32x16 At(size_t t, size_t i) const { return Load(tile + t * padded + i); }
+  RL_INLINE void FetchAhead(size_t /*t*/, size_t /*i*/) const {}
+};
+
+// Rows of a tile in f16. The rows `ahead`, at most `ahead_by` elements further, are read next:
+// hardware does not foresee those of values, of which a block of dimensions is read at a time.
+struct HalfRows {
+  static constexpr int kQueries = kAttentionSums < 8 ? kAttentionSums : 8;
+  const uint16_t* const* rows;
+  const uint16_t* const* ahead;
+  size_t ahead_by;
+
+  RL_INLINE F32x16 At(size_t t, size_t i) const { return LoadHalf(rows[t] + i); }
+  RL_INLINE void FetchAhead(size_t t, size_t i) const { PrefetchFar(ahead[t] + ahead_by + i); }
+};
+
+// The keys and values of a tile.
+struct HalfTile {
+  const uint16_t* keys[kAttentionTile];
+  const uint16_t* values[kAttentionTile];
+  size_t next_keys;  // elements from a key of this tile to that of the next one
+};
+
+// Finds rows [first, first + count) of a run. Returns false if some are in float32.
+RL_INLINE bool FindHalfTile(const KvRun& run, size_t first, size_t count, HalfTile& tile) {
+  const KvSegment* segment = run.segments;
+  for (size_t t = 0; t < count; ++t, ++first) {
+    for (; first >= segment->count; ++segment) first -= segment->count;
+    if (segment->dtype != DType::kF16) return false;
+    const auto row_at = [&](const void* base, size_t stride) {
+      return reinterpret_cast<const uint16_t*>(static_cast<const uint8_t*>(base) + first * stride);
+    };
+    tile.keys[t] = row_at(segment->keys, segment->key_stride);
+    tile.values[t] = row_at(segment->values, segment->value_stride);
+  }
+  tile.next_keys = kAttentionTile * segment->key_stride / sizeof(uint16_t);
+  return true;
+}
+
+// scores[kQueries][t, t + kKeys) = the dot products of a block of queries and keys.
+template <int kQueries, int kKeys, typename Rows>
+RL_INLINE void ScoreBlock(const float* const q[kQueries], const Rows& keys, size_t t, size_t padded,
                           float* const scores[kQueries]) {
   F32x16 acc[kQueries][kKeys];
   for (int a = 0; a < kQueries; ++a) {
-    for (int t = 0; t < kKeys; ++t) acc[a][t] = Zero();
+    for (int k = 0; k < kKeys; ++k) acc[a][k] = Zero();
   }
   for (size_t i = 0; i < padded; i += 16) {
     F32x16 key[kKeys];
-    for (int t = 0; t < kKeys; ++t) key[t] = Load(keys + t * padded + i);
+    for (int k = 0; k < kKeys; ++k) {
+      key[k] = keys.At(t + static_cast<size_t>(k), i);
+      keys.FetchAhead(t + static_cast<size_t>(k), i);
+    }
     for (int a = 0; a < kQueries; ++a) {
       const F32x16 query = Load(q[a] + i);
-      for (int t = 0; t < kKeys; ++t) acc[a][t] = Fma(query, key[t], acc[a][t]);
+      for (int k = 0; k < kKeys; ++k) acc[a][k] = Fma(query, key[k], acc[a][k]);
     }
   }
   for (int a = 0; a < kQueries; ++a) {
-    for (int t = 0; t < kKeys; ++t) scores[a][t] = ReduceAdd(acc[a][t]);
+    for (int k = 0; k < kKeys; ++k) scores[a][t + static_cast<size_t>(k)] = ReduceAdd(acc[a][k]);
   }
 }
 
-template <int kQueries>
-void ScoreQueries(const AttentionState& s, const uint32_t* queries, size_t keys) {
-  constexpr size_t kKeys = 4;
+template <int kQueries, typename Rows>
+void ScoreQueries(const AttentionState& s, const uint32_t* queries, const Rows& rows, size_t keys) {
+  constexpr int kKeys = kAttentionSums / kQueries;
   const float* q[kQueries];
   float* scores[kQueries];
   for (int a = 0; a < kQueries; ++a) {
@@ -70,18 +124,15 @@ void ScoreQueries(const AttentionState& s, const uint32_t* queries, size_t keys)
   }
   size_t t = 0;
   for (; t + kKeys <= keys; t += kKeys) {
-    ScoreBlock<kQueries, kKeys>(q, s.tile + t * s.padded, s.padded, scores);
-    for (float*& score : scores) score += kKeys;
+    ScoreBlock<kQueries, kKeys>(q, rows, t, s.padded, scores);
   }
-  for (; t < keys; ++t) {
-    ScoreBlock<kQueries, 1>(q, s.tile + t * s.padded, s.padded, scores);
-    for (float*& score : scores) ++score;
-  }
+  for (; t < keys; ++t) ScoreBlock<kQueries, 1>(q, rows, t, s.padded, scores);
 }
 
 // acc = acc * decay + weights x values for a block of queries and 16 * kVectors dimensions.
-template <int kQueries, int kVectors>
-RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, size_t keys, size_t i) {
+template <int kQueries, int kVectors, typename Rows>
+RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, const Rows& values,
+                          size_t keys, size_t i) {
   F32x16 acc[kQueries][kVectors];
   const float* weights[kQueries];
   for (int a = 0; a < kQueries; ++a) {
@@ -93,7 +144,11 @@ RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, size
   }
   for (size_t t = 0; t < keys; ++t) {
     F32x16 value[kVectors];
-    for (int v = 0; v < kVectors; ++v) value[v] = Load(s.tile + t * s.padded + i + 16 * v);
+    for (int v = 0; v < kVectors; ++v) {
+      const size_t at = i + 16 * static_cast<size_t>(v);
+      value[v] = values.At(t, at);
+      if (v % 2 == 0) values.FetchAhead(t, at);
+    }
     for (int a = 0; a < kQueries; ++a) {
       const F32x16 weight = Set1(weights[a][t]);
       for (int v = 0; v < kVectors; ++v) acc[a][v] = Fma(weight, value[v], acc[a][v]);
@@ -106,14 +161,35 @@ RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, size
   }
 }
 
-template <int kQueries>
-void AddValues(const AttentionState& s, const uint32_t* queries, size_t keys) {
-  constexpr size_t kVectors = 4;
+template <int kQueries, typename Rows>
+void AddValues(const AttentionState& s, const uint32_t* queries, const Rows& rows, size_t keys) {
+  constexpr int kVectors = kAttentionSums / kQueries;
   size_t i = 0;
   for (; i + 16 * kVectors <= s.padded; i += 16 * kVectors) {
-    ValueBlock<kQueries, kVectors>(s, queries, keys, i);
+    ValueBlock<kQueries, kVectors>(s, queries, rows, keys, i);
   }
-  for (; i < s.padded; i += 16) ValueBlock<kQueries, 1>(s, queries, keys, i);
+  for (; i < s.padded; i += 16) ValueBlock<kQueries, 1>(s, queries, rows, keys, i);
+}
+
+// Calls f(n, a) for blocks of n queries from a on, first the largest: kQueries, a half of it, ....
+template <int kQueries, typename F>
+RL_INLINE void ForEachBlock(size_t a, size_t count, F f) {
+  for (; a + kQueries <= count; a += kQueries) f(std::integral_constant<int, kQueries>{}, a);
+  if constexpr (kQueries > 1) ForEachBlock<kQueries / 2>(a, count, f);
+}
+
+template <typename Rows>
+RL_INLINE void ScoreKeys(const AttentionState& s, const Rows& rows, size_t keys) {
+  ForEachBlock<Rows::kQueries>(0, s.active_count, [&](auto n, size_t a) {
+    ScoreQueries<decltype(n)::value>(s, s.active + a, rows, keys);
+  });
+}
+
+template <typename Rows>
+RL_INLINE void AddValues(const AttentionState& s, const Rows& rows, size_t keys) {
+  ForEachBlock<Rows::kQueries>(0, s.active_count, [&](auto n, size_t a) {
+    AddValues<decltype(n)::value>(s, s.active + a, rows, keys);
+  });
 }
 
 // Masks the scores of one query, turns them into weights and updates its running maximum and sum.
@@ -152,16 +228,25 @@ void AttendTile(const AttentionArgs& args, const KvRun& run, size_t row, size_t 
     }
   }
   if (s.active_count == 0) return;
-  LoadTile<RowsOf::kKeys>(run, row, keys, s, s.tile);
-  size_t a = 0;
-  for (; a + 4 <= s.active_count; a += 4) ScoreQueries<4>(s, s.active + a, keys);
-  for (; a < s.active_count; ++a) ScoreQueries<1>(s, s.active + a, keys);
-  for (a = 0; a < s.active_count; ++a) {
+  HalfTile half;
+  const bool in_place =
+      s.active_count <= kQueriesInPlace && s.dim == s.padded && FindHalfTile(run, row, keys, half);
+  const ConvertedRows converted{s.tile, s.padded};
+  if (in_place) {
+    ScoreKeys(s, HalfRows{half.keys, half.values, 0}, keys);
+  } else {
+    LoadTile<RowsOf::kKeys>(run, row, keys, s, s.tile);
+    ScoreKeys(s, converted, keys);
+  }
+  for (size_t a = 0; a < s.active_count; ++a) {
     SoftmaxStep(s, args.queries[s.active[a]], s.active[a], first, keys);
   }
-  LoadTile<RowsOf::kValues>(run, row, keys, s, s.tile);
-  for (a = 0; a + 4 <= s.active_count; a += 4) AddValues<4>(s, s.active + a, keys);
-  for (; a < s.active_count; ++a) AddValues<1>(s, s.active + a, keys);
+  if (in_place) {
+    AddValues(s, HalfRows{half.values, half.keys, half.next_keys}, keys);
+  } else {
+    LoadTile<RowsOf::kValues>(run, row, keys, s, s.tile);
+    AddValues(s, converted, keys);
+  }
 }
 
 void StartQueries(const AttentionArgs& args, const AttentionState& s) {

@@ -210,6 +210,16 @@ TEST_P(AttentionTest, JoinedSegmentsGiveTheBytesOfOne) {
   EXPECT_EQ(parts.out, whole.out);
 }
 
+TEST_P(AttentionTest, JoinedSegmentsMayHaveBothTypes) {
+  Rng rng(10);
+  Scene s =
+      MakeScene(64, {{27, 0, DType::kF16}, {50, 27, DType::kF32}, {40, 77, DType::kF16}}, 3, rng);
+  for (auto& query : s.queries) query.last_visible = 116;
+  for (size_t i = 1; i < s.segments.size(); ++i) s.segments[i].joins = true;
+  Run(s, 0.5f);
+  Check(s, 0.5f);
+}
+
 TEST_P(AttentionTest, CanvasSeesBothWays) {
   Rng rng(3);
   Scene s = MakeScene(32, {{10, 0, DType::kF16}, {40, 10, DType::kF32}}, 40, rng);

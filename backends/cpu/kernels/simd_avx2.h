@@ -29,6 +29,7 @@ constexpr int kTileSteps = 4;
 constexpr size_t kWeightedVectors = 1;
 constexpr int kPackedGemvBatch = 2;
 constexpr int kPackedGemvSums = 4;  // two registers each
+constexpr int kAttentionSums = 4;
 
 struct F32x16 {
   __m256 lower, upper;

@@ -32,6 +32,7 @@ constexpr size_t kWeightedVectors = 4;
 // and operands.
 constexpr int kPackedGemvBatch = 8;
 constexpr int kPackedGemvSums = 16;
+constexpr int kAttentionSums = 16;
 
 struct F32x16 {
   __m512 v;

@@ -30,6 +30,7 @@ constexpr int kTileSteps = 4;
 constexpr size_t kWeightedVectors = 1;
 constexpr int kPackedGemvBatch = 2;
 constexpr int kPackedGemvSums = 4;  // four registers each
+constexpr int kAttentionSums = 4;
 
 struct F64x16 {
   float64x2_t v[8];
