@@ -88,7 +88,7 @@ class Node {
   virtual ~Node() = default;
   [[nodiscard]] virtual int64_t Items(const Step& step) const = 0;
   // True if the cost of items varies so much that workers take them one by one.
-  [[nodiscard]] virtual bool UsesDynamicScheduling() const { return false; }
+  [[nodiscard]] virtual bool UsesDynamicScheduling(const Step& /*step*/) const { return false; }
   // Runs items [begin, end).
   virtual void Run(const Step& step, int worker, int64_t begin, int64_t end) = 0;
 

@@ -107,8 +107,8 @@ class SortRowsNode final : public Node {
 };
 
 // y[i] = x[i] . W[expert of pair i] over sorted pairs i, with rows [first_row, first_row + n) of
-// each expert's matrix. Items are (used expert, block of weight rows). Their cost depends on the
-// number of the expert's rows in x, which ranges from one to all of them.
+// each expert's matrix. Items are (used expert, block of weight rows). In a prompt their cost
+// depends on the number of the expert's rows in x, which ranges from one to all of them.
 class ExpertProductNode : public Node {
  public:
   // The rows of each expert's matrix to multiply with.
@@ -140,25 +140,34 @@ class ExpertProductNode : public Node {
   [[nodiscard]] int64_t Items(const Step& step) const override {
     return routing_->MaxUsed(chosen_.Elements(step)) * Blocks();
   }
-  [[nodiscard]] bool UsesDynamicScheduling() const override { return true; }
+  [[nodiscard]] bool UsesDynamicScheduling(const Step& step) const override {
+    return chosen_.Rows(step) > kFewRows;
+  }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     MatMulArgs x;
     x_.Describe(chosen_.Elements(step), x);
-    for (int64_t item = begin; item < end; ++item) {
+    for (int64_t item = begin; item < end;) {
       const int64_t index = item / Blocks();
       if (index >= routing_->used_count) return;
-      RunBlock(routing_->used[index], item % Blocks(), x, worker);
+      const int64_t first = item % Blocks(), count = std::min(end - item, Blocks() - first);
+      RunBlocks(routing_->used[index], first, count, x, worker);
+      item += count;
     }
   }
 
  private:
+  // Rows of a step up to which an item costs what reading its weights takes, however many of them
+  // its expert has.
+  static constexpr int64_t kFewRows = 8;
+
   [[nodiscard]] int64_t Blocks() const {
     constexpr auto kRows = static_cast<int64_t>(kBlockRows);
     return (shape_.n + kRows - 1) / kRows;
   }
 
-  // `a` describes all sorted rows.
-  void RunBlock(int64_t expert, int64_t block, MatMulArgs a, int worker) {
+  // Blocks [block, block + count) of an expert, which follow one another in memory. `a` describes
+  // all sorted rows.
+  void RunBlocks(int64_t expert, int64_t block, int64_t count, MatMulArgs a, int worker) {
     const auto n = static_cast<size_t>(shape_.n);
     const auto first = static_cast<size_t>(routing_->first[expert]);
     a.packed = weight_.packed;
@@ -170,7 +179,7 @@ class ExpertProductNode : public Node {
     a.y = y_ + first * n;
     a.y_stride = n;
     a.n_begin = static_cast<size_t>(block) * kBlockRows;
-    a.n_end = std::min(a.n_begin + kBlockRows, n);
+    a.n_end = std::min(a.n_begin + static_cast<size_t>(count) * kBlockRows, n);
     a.scratch = scratch_[static_cast<size_t>(worker)];
     MatMul(kernels_, weight_.dtype, a);
   }

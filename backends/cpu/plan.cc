@@ -328,7 +328,7 @@ void CpuPlan::RunAlone(const Phase& phase, const Step& step, int worker) {
 int64_t CpuPlan::RunItems(size_t node, const Step& step, int worker) {
   Node& work = *list_.nodes()[node];
   const int64_t items = items_[node];
-  const int64_t piece = work.UsesDynamicScheduling()
+  const int64_t piece = work.UsesDynamicScheduling(step)
                             ? 1
                             : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
   for (int64_t ran = 0;;) {
