@@ -9,7 +9,6 @@
 
 #include "backends/cpu/kernels/gemm_blocks.h"
 #include "backends/cpu/kernels/matmul.h"
-#include "backends/cpu/kernels/prefetch.h"
 #include "backends/cpu/kernels/simd.h"
 
 namespace rullama::cpu {
@@ -51,6 +50,9 @@ void RunFloatTile(const FloatTile& tile) {
   for (int r = 0; r < kRows; ++r) {
     for (int m = 0; m < kBatch; ++m) acc[r][m] = Zero();
   }
+  // From a weight row to that of the next tile, which hardware does not foresee: rows of a tile are
+  // read side by side, each for a few KiB.
+  const size_t ahead = kRows * tile.row_bytes;
   size_t k = 0;
   for (; k + 16 <= tile.k; k += 16) {
     F32x16 x[kBatch];
@@ -59,7 +61,7 @@ void RunFloatTile(const FloatTile& tile) {
     }
     for (int r = 0; r < kRows; ++r) {
       const uint8_t* row = tile.weights + r * tile.row_bytes;
-      if constexpr (kBatch == 1) Prefetch(row + k * kElementBytes<T> + kPrefetchBytes);
+      if constexpr (kBatch == 1) PrefetchFar(row + k * kElementBytes<T> + ahead);
       const F32x16 w = LoadWeights<T>(row, k);
       for (int m = 0; m < kBatch; ++m) acc[r][m] = Fma(w, x[m], acc[r][m]);
     }
