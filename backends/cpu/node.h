@@ -87,8 +87,11 @@ class Node {
  public:
   virtual ~Node() = default;
   [[nodiscard]] virtual int64_t Items(const Step& step) const = 0;
-  // True if the cost of items varies so much that workers take them one by one.
-  [[nodiscard]] virtual bool UsesDynamicScheduling(const Step& /*step*/) const { return false; }
+  // How many of the `items` of a step surely have work, about the same each. Workers take a share
+  // of so many at a time, so 1 lets them take items one by one.
+  [[nodiscard]] virtual int64_t EvenItems(const Step& /*step*/, int64_t items) const {
+    return items;
+  }
   // Runs items [begin, end).
   virtual void Run(const Step& step, int worker, int64_t begin, int64_t end) = 0;
 

@@ -140,8 +140,9 @@ class ExpertProductNode : public Node {
   [[nodiscard]] int64_t Items(const Step& step) const override {
     return routing_->MaxUsed(chosen_.Elements(step)) * Blocks();
   }
-  [[nodiscard]] bool UsesDynamicScheduling(const Step& step) const override {
-    return chosen_.Rows(step) > kFewRows;
+  // Each row has `chosen` experts, and other rows may have the same ones.
+  [[nodiscard]] int64_t EvenItems(const Step& step, int64_t /*items*/) const override {
+    return chosen_.Rows(step) <= kFewRows ? routing_->chosen * Blocks() : 1;
   }
   void Run(const Step& step, int worker, int64_t begin, int64_t end) override {
     MatMulArgs x;

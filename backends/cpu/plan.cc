@@ -328,9 +328,8 @@ void CpuPlan::RunAlone(const Phase& phase, const Step& step, int worker) {
 int64_t CpuPlan::RunItems(size_t node, const Step& step, int worker) {
   Node& work = *list_.nodes()[node];
   const int64_t items = items_[node];
-  const int64_t piece = work.UsesDynamicScheduling(step)
-                            ? 1
-                            : std::max<int64_t>(1, items / (step.workers * kPiecesPerWorker));
+  const int64_t piece =
+      std::max<int64_t>(1, work.EvenItems(step, items) / (step.workers * kPiecesPerWorker));
   for (int64_t ran = 0;;) {
     const int64_t begin = work.next_item.fetch_add(piece, std::memory_order_relaxed);
     if (begin >= items) return ran;
