@@ -1,4 +1,4 @@
-// Attention of many queries over the keys and values of one head, tile by tile with an online
+// Attention of some queries over the keys and values of one head, tile by tile with an online
 // softmax. Many queries share a tile that is converted to float32 first; for a few, as in decoding,
 // rows in f16 are converted in registers where they lie. Products and sums are float32. The result
 // of a query does not depend on the other queries of the call. Included after one of the simd_*.h
@@ -40,13 +40,15 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   return s;
 }
 
-// Queries of a tile up to which f16 rows are converted in registers, each once for a block of
-// queries.
+// The most queries for which f16 rows are converted in registers, once for each block of queries: a
+// tile in memory pays from two such blocks on.
 constexpr size_t kQueriesInPlace = 8;
+
+static_assert(kAttentionSums % 4 == 0, "a block has at most four or eight queries");
 
 // Rows of a tile in float32, and the most queries that are multiplied with them together.
 struct ConvertedRows {
-  static constexpr int kQueries = kAttentionSums < 4 ? kAttentionSums : 4;
+  static constexpr int kQueries = 4;
   const float* tile;
   size_t padded;
 
@@ -54,39 +56,40 @@ struct ConvertedRows {
   RL_INLINE void FetchAhead(size_t /*t*/, size_t /*i*/) const {}
 };
 
-// Rows of a tile in f16. The rows `ahead`, at most `ahead_by` elements further, are read next:
-// hardware does not foresee those of values, of which a block of dimensions is read at a time.
+// Rows of a tile in f16. The rows that are read next lie `ahead_by` elements behind the rows
+// `ahead`. Hardware does not foresee those of values, whose dimensions are read a block at a time.
 struct HalfRows {
-  static constexpr int kQueries = kAttentionSums < 8 ? kAttentionSums : 8;
+  static constexpr int kQueries = kAttentionSums % 8 == 0 ? 8 : 4;
   const uint16_t* const* rows;
   const uint16_t* const* ahead;
   size_t ahead_by;
 
   RL_INLINE F32x16 At(size_t t, size_t i) const { return LoadHalf(rows[t] + i); }
-  RL_INLINE void FetchAhead(size_t t, size_t i) const { PrefetchFar(ahead[t] + ahead_by + i); }
+  // A cache line holds 32 elements.
+  RL_INLINE void FetchAhead(size_t t, size_t i) const {
+    if (i % 32 == 0) PrefetchFar(ahead[t] + ahead_by + i);
+  }
 };
 
 // The keys and values of a tile.
 struct HalfTile {
   const uint16_t* keys[kAttentionTile];
   const uint16_t* values[kAttentionTile];
-  size_t next_keys;  // elements from a key of this tile to that of the next one
+  size_t next_keys;  // elements from a key of this tile to that of the next one; 0 in the last tile
 };
 
 // Finds rows [first, first + count) of a run. Returns false if some are in float32.
 RL_INLINE bool FindHalfTile(const KvRun& run, size_t first, size_t count, HalfTile& tile) {
-  const KvSegment* segment = run.segments;
-  for (size_t t = 0; t < count; ++t, ++first) {
-    for (; first >= segment->count; ++segment) first -= segment->count;
-    if (segment->dtype != DType::kF16) return false;
-    const auto row_at = [&](const void* base, size_t stride) {
-      return reinterpret_cast<const uint16_t*>(static_cast<const uint8_t*>(base) + first * stride);
-    };
-    tile.keys[t] = row_at(segment->keys, segment->key_stride);
-    tile.values[t] = row_at(segment->values, segment->value_stride);
-  }
-  tile.next_keys = kAttentionTile * segment->key_stride / sizeof(uint16_t);
-  return true;
+  bool all_half = true;
+  size_t stride = 0;
+  ForEachRow(run, first, count, [&](size_t t, const KvSegment& segment, size_t row) {
+    all_half = all_half && segment.dtype == DType::kF16;
+    tile.keys[t] = reinterpret_cast<const uint16_t*>(KeyRow(segment, row));
+    tile.values[t] = reinterpret_cast<const uint16_t*>(ValueRow(segment, row));
+    stride = segment.key_stride;
+  });
+  tile.next_keys = first + count < run.rows ? kAttentionTile * stride / sizeof(uint16_t) : 0;
+  return all_half;
 }
 
 // scores[kQueries][t, t + kKeys) = the dot products of a block of queries and keys.
@@ -147,7 +150,7 @@ RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, cons
     for (int v = 0; v < kVectors; ++v) {
       const size_t at = i + 16 * static_cast<size_t>(v);
       value[v] = values.At(t, at);
-      if (v % 2 == 0) values.FetchAhead(t, at);
+      values.FetchAhead(t, at);
     }
     for (int a = 0; a < kQueries; ++a) {
       const F32x16 weight = Set1(weights[a][t]);
@@ -162,7 +165,7 @@ RL_INLINE void ValueBlock(const AttentionState& s, const uint32_t* queries, cons
 }
 
 template <int kQueries, typename Rows>
-void AddValues(const AttentionState& s, const uint32_t* queries, const Rows& rows, size_t keys) {
+void MixValues(const AttentionState& s, const uint32_t* queries, const Rows& rows, size_t keys) {
   constexpr int kVectors = kAttentionSums / kQueries;
   size_t i = 0;
   for (; i + 16 * kVectors <= s.padded; i += 16 * kVectors) {
@@ -171,7 +174,8 @@ void AddValues(const AttentionState& s, const uint32_t* queries, const Rows& row
   for (; i < s.padded; i += 16) ValueBlock<kQueries, 1>(s, queries, rows, keys, i);
 }
 
-// Calls f(n, a) for blocks of n queries from a on, first the largest: kQueries, a half of it, ....
+// Calls f(n, a) for blocks of n queries that begin at query a: blocks of kQueries, then of half as
+// many, and so on.
 template <int kQueries, typename F>
 RL_INLINE void ForEachBlock(size_t a, size_t count, F f) {
   for (; a + kQueries <= count; a += kQueries) f(std::integral_constant<int, kQueries>{}, a);
@@ -188,7 +192,7 @@ RL_INLINE void ScoreKeys(const AttentionState& s, const Rows& rows, size_t keys)
 template <typename Rows>
 RL_INLINE void AddValues(const AttentionState& s, const Rows& rows, size_t keys) {
   ForEachBlock<Rows::kQueries>(0, s.active_count, [&](auto n, size_t a) {
-    AddValues<decltype(n)::value>(s, s.active + a, rows, keys);
+    MixValues<decltype(n)::value>(s, s.active + a, rows, keys);
   });
 }
 

@@ -35,10 +35,11 @@ struct AttentionQuery {
 // out = sum over t of softmax_t(scale * q . k_t) * v_t over the visible keys; zero if none is
 // visible.
 //
-// Keys and values are read and converted once per call, so a call should get all query heads that
-// share the key/value head and, in prefill, several positions. Arithmetic is float32 with an online
-// softmax over tiles of kAttentionTile keys. A result does not depend on the other queries of the
-// call; its last bits depend on how the segments cut the keys into tiles.
+// Keys and values are read from memory once per call and converted once for several queries, so a
+// call should get all query heads that share the key/value head and, in prefill, several positions.
+// Arithmetic is float32 with an online softmax over tiles of kAttentionTile keys. A result does not
+// depend on the other queries of the call; its last bits depend on how the segments cut the keys
+// into tiles.
 struct AttentionArgs {
   const KvSegment* segments = nullptr;
   size_t segment_count = 0;

@@ -187,37 +187,46 @@ TEST_P(AttentionTest, PrefillAfterAWrappedRing) {
   Check(s, 1.0f);
 }
 
+// A few queries read rows where they lie, many read a converted tile.
+constexpr size_t kFewQueries = 2, kManyQueries = 11;
+
 TEST_P(AttentionTest, JoinedSegmentsGiveTheBytesOfOne) {
   Rng rng(9);
-  Scene whole = MakeScene(64, {{100, 40, DType::kF16}}, 2, rng);
-  for (auto& query : whole.queries) query.last_visible = 139;
-  Run(whole, 0.5f);
-  Scene parts = whole;
-  for (size_t i = 0; i < parts.queries.size(); ++i)
-    parts.queries[i].out = &parts.out[i * parts.dim];
-  const KvSegment all = whole.segments.front();
-  parts.segments.clear();
-  for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 27}, {27, 96}, {96, 100}}) {
-    KvSegment segment = all;
-    segment.keys = static_cast<const std::byte*>(all.keys) + begin * all.key_stride;
-    segment.values = static_cast<const std::byte*>(all.values) + begin * all.value_stride;
-    segment.count = end - begin;
-    segment.first_position += static_cast<int64_t>(begin);
-    segment.joins = begin > 0;
-    parts.segments.push_back(segment);
+  for (const size_t queries : {kFewQueries, kManyQueries}) {
+    Scene whole = MakeScene(64, {{100, 40, DType::kF16}}, queries, rng);
+    for (auto& query : whole.queries) query.last_visible = 139;
+    Run(whole, 0.5f);
+    Scene parts = whole;
+    for (size_t i = 0; i < parts.queries.size(); ++i)
+      parts.queries[i].out = &parts.out[i * parts.dim];
+    const KvSegment all = whole.segments.front();
+    parts.segments.clear();
+    for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 27}, {27, 96}, {96, 100}}) {
+      KvSegment segment = all;
+      segment.keys = static_cast<const std::byte*>(all.keys) + begin * all.key_stride;
+      segment.values = static_cast<const std::byte*>(all.values) + begin * all.value_stride;
+      segment.count = end - begin;
+      segment.first_position += static_cast<int64_t>(begin);
+      segment.joins = begin > 0;
+      parts.segments.push_back(segment);
+    }
+    Run(parts, 0.5f);
+    EXPECT_EQ(parts.out, whole.out) << queries;
   }
-  Run(parts, 0.5f);
-  EXPECT_EQ(parts.out, whole.out);
 }
 
 TEST_P(AttentionTest, JoinedSegmentsMayHaveBothTypes) {
   Rng rng(10);
-  Scene s =
-      MakeScene(64, {{27, 0, DType::kF16}, {50, 27, DType::kF32}, {40, 77, DType::kF16}}, 3, rng);
+  Scene s = MakeScene(64, {{27, 0, DType::kF16}, {50, 27, DType::kF32}, {40, 77, DType::kF16}},
+                      kManyQueries, rng);
   for (auto& query : s.queries) query.last_visible = 116;
   for (size_t i = 1; i < s.segments.size(); ++i) s.segments[i].joins = true;
   Run(s, 0.5f);
   Check(s, 0.5f);
+  const std::vector<float> many = s.out;
+  s.queries.resize(kFewQueries);
+  Run(s, 0.5f);
+  EXPECT_EQ(s.out, many);
 }
 
 TEST_P(AttentionTest, CanvasSeesBothWays) {

@@ -64,6 +64,24 @@ RL_INLINE void FinishQueries(const AttentionArgs& args, const RunningSoftmax& s)
   }
 }
 
+// Calls f(t, segment, row) for rows [first, first + count) of a run: the t-th of them is row `row`
+// of its segment.
+template <typename F>
+RL_INLINE void ForEachRow(const KvRun& run, size_t first, size_t count, F f) {
+  const KvSegment* segment = run.segments;
+  for (size_t t = 0; t < count; ++t, ++first) {
+    for (; first >= segment->count; ++segment) first -= segment->count;
+    f(t, *segment, first);
+  }
+}
+
+RL_INLINE const uint8_t* KeyRow(const KvSegment& segment, size_t row) {
+  return static_cast<const uint8_t*>(segment.keys) + row * segment.key_stride;
+}
+RL_INLINE const uint8_t* ValueRow(const KvSegment& segment, size_t row) {
+  return static_cast<const uint8_t*>(segment.values) + row * segment.value_stride;
+}
+
 enum class RowsOf : uint8_t { kKeys, kValues };
 
 // Converts rows [first, first + count) of a run to float32, s.padded floats apart in `tile`, and
@@ -71,20 +89,16 @@ enum class RowsOf : uint8_t { kKeys, kValues };
 template <RowsOf kOf>
 RL_INLINE void LoadTile(const KvRun& run, size_t first, size_t count, const RunningSoftmax& s,
                         float* tile) {
-  const KvSegment* segment = run.segments;
-  for (size_t t = 0; t < count; ++t, ++first) {
-    for (; first >= segment->count; ++segment) first -= segment->count;
-    const void* base = kOf == RowsOf::kKeys ? segment->keys : segment->values;
-    const size_t stride = kOf == RowsOf::kKeys ? segment->key_stride : segment->value_stride;
-    const uint8_t* row = static_cast<const uint8_t*>(base) + first * stride;
+  ForEachRow(run, first, count, [&](size_t t, const KvSegment& segment, size_t at) {
+    const uint8_t* row = kOf == RowsOf::kKeys ? KeyRow(segment, at) : ValueRow(segment, at);
     float* out = tile + t * s.padded;
-    if (segment->dtype == DType::kF16) {
+    if (segment.dtype == DType::kF16) {
       DequantizeFloatRow<DType::kF16>(row, s.dim, out);
     } else {
       DequantizeFloatRow<DType::kF32>(row, s.dim, out);
     }
     for (size_t i = s.dim; i < s.padded; ++i) out[i] = 0.0f;
-  }
+  });
 }
 
 // Whether a query sees a key of positions [first, last].

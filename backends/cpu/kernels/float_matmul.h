@@ -50,8 +50,8 @@ void RunFloatTile(const FloatTile& tile) {
   for (int r = 0; r < kRows; ++r) {
     for (int m = 0; m < kBatch; ++m) acc[r][m] = Zero();
   }
-  // From a weight row to that of the next tile, which hardware does not foresee: rows of a tile are
-  // read side by side, each for a few KiB.
+  // Bytes between a weight row and that of the next tile. Hardware does not foresee the latter, as
+  // rows of a tile are read side by side, each for a few KiB.
   const size_t ahead = kRows * tile.row_bytes;
   size_t k = 0;
   for (; k + 16 <= tile.k; k += 16) {

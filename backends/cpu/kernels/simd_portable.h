@@ -26,7 +26,7 @@ constexpr int kTileSteps = 8;           // GEMM register tile: unrolled steps of
 constexpr size_t kWeightedVectors = 1;  // AddWeightedRows: vectors of each sum in registers
 constexpr int kPackedGemvBatch = 4;     // packed GEMV: most batch rows per pass
 constexpr int kPackedGemvSums = 16;     // packed GEMV: int32 accumulators that fit in registers
-constexpr int kAttentionSums = 16;      // attention: sums in registers
+constexpr int kAttentionSums = 16;      // attention: sums of a block
 
 using Short8 = int16_t __attribute__((vector_size(16)));
 using Ushort8 = uint16_t __attribute__((vector_size(16)));
