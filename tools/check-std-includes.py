@@ -81,7 +81,7 @@ string_view: begin end size ssize string_view string_view_literals wstring_view
 system_error: errc error_code generic_category system_error
 thread: jthread stop_token this_thread thread
 tuple: get tie tuple tuple_size_v
-type_traits: conditional_t invoke_result_t is_arithmetic_v is_enum_v is_same_v is_trivially_copyable_v is_void_v remove_pointer_t
+type_traits: conditional_t integral_constant invoke_result_t is_arithmetic_v is_enum_v is_same_v is_trivially_copyable_v is_void_v remove_pointer_t
 unordered_map: erase_if unordered_map unordered_multimap
 unordered_set: erase_if unordered_set
 utility: cmp_equal cmp_greater cmp_greater_equal cmp_less cmp_less_equal cmp_not_equal declval exchange

@@ -10,15 +10,12 @@
 #pragma once
 
 #include "backends/cpu/kernels/matmul.h"
+#include "backends/cpu/kernels/prefetch.h"
 #include "backends/cpu/kernels/quantized_row.h"
 #include "backends/cpu/kernels/weight_decoders.h"
 
 namespace rullama::cpu {
 namespace {
-
-// Prefetch distance in bytes of a row of weights: about 100 ns of one thread's share of memory
-// bandwidth.
-constexpr size_t kPrefetchBytes = 2048;
 
 constexpr size_t kGemvBatch = 4;  // batch rows per pass over the weights
 
