@@ -1,7 +1,7 @@
-// Cuts a scheduled graph into segments, maximal runs of ops on one device, and on request before
-// its last ops that run on wanted rows only. A value that a later
-// segment reads becomes an output of its segment and an input of the reader, both with the name of
-// the value. Pure; thread-safe.
+// Cuts a scheduled graph into segments, maximal runs of ops on one device; on request also before
+// the ops at its end that run on wanted rows only. A value that a later segment reads becomes an
+// output of its segment and an input of the reader, both with the name of the value. Pure;
+// thread-safe.
 #pragma once
 
 #include <vector>

@@ -24,12 +24,7 @@ struct MemoryGraphOptions {
 // look-back is a ring that wraps, the second state is as long as a sequence.
 Graph MemoryGraph(const MemoryGraphOptions& options = {}) {
   GraphBuilder b("memory");
-  const TensorType index(DType::kI32, {Dim::T()});
-  const ValueId tokens = b.Input(input_names::kTokens, index);
-  const ValueId pos = b.Input(input_names::kPos, index);
-  const ValueId slot = b.Input(input_names::kSlot, index);
-  const ValueId past = b.Input(input_names::kPast, {DType::kI32, {kSlots}});
-  b.WantedRows(b.Input(input_names::kRows, {DType::kI32, {Dim::R()}}));
+  const auto [tokens, pos, slot, past] = AddStepInputs(b);
   const ValueId table = b.Constant("table", {DType::kF32, {kVocabulary, kVocabulary}});
   ValueId logits = b.Add(ops::GatherRows{.table = table, .ids = tokens}, options.prefix + "plain");
   const std::array<int64_t, 2> lengths = {kRing, options.long_rows};

@@ -26,12 +26,7 @@ constexpr StepLimits kPromptLimits{.max_rows = 48, .max_wanted = 4};
 // A row attends to the rows before it, and many ops follow.
 Graph CachedGraph() {
   GraphBuilder b("cached");
-  const TensorType rows(DType::kI32, {Dim::T()});
-  const ValueId tokens = b.Input(input_names::kTokens, rows);
-  const ValueId pos = b.Input(input_names::kPos, rows);
-  const ValueId slot = b.Input(input_names::kSlot, rows);
-  const ValueId past = b.Input(input_names::kPast, {DType::kI32, {kSlots}});
-  b.WantedRows(b.Input(input_names::kRows, {DType::kI32, {Dim::R()}}));
+  const auto [tokens, pos, slot, past] = AddStepInputs(b);
   const ValueId table = b.Constant("table", {DType::kF32, {kVocabulary, kVocabulary}});
   const ValueId embd = b.Add(ops::GatherRows{.table = table, .ids = tokens}, "embd");
   const ValueId x = b.Add(ops::ReshapeTo(embd, {kVocabulary / kHeadWidth, kHeadWidth}), "x");

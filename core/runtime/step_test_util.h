@@ -24,15 +24,25 @@ inline constexpr int64_t kSlots = 3;
 inline constexpr const char* kBias = "bias";      // f32 [1], added to the logit of ...
 inline constexpr const char* kBiased = "biased";  // i32 [1] ... this token
 
+// The inputs that each step writes.
+struct StepInputs {
+  ValueId tokens, pos, slot, past;
+};
+
+inline StepInputs AddStepInputs(GraphBuilder& b) {
+  const TensorType rows(DType::kI32, {Dim::T()});
+  const StepInputs inputs{.tokens = b.Input(input_names::kTokens, rows),
+                          .pos = b.Input(input_names::kPos, rows),
+                          .slot = b.Input(input_names::kSlot, rows),
+                          .past = b.Input(input_names::kPast, {DType::kI32, {kSlots}})};
+  b.WantedRows(b.Input(input_names::kRows, {DType::kI32, {Dim::R()}}));
+  return inputs;
+}
+
 // Outputs: the next token of each wanted row, the sum of its logits, and the logits of all rows.
 inline Graph CountingGraph() {
   GraphBuilder b("counting");
-  const TensorType rows(DType::kI32, {Dim::T()});
-  const ValueId tokens = b.Input(input_names::kTokens, rows);
-  b.Input(input_names::kPos, rows);
-  b.Input(input_names::kSlot, rows);
-  b.Input(input_names::kPast, {DType::kI32, {kSlots}});
-  b.WantedRows(b.Input(input_names::kRows, {DType::kI32, {Dim::R()}}));
+  const ValueId tokens = AddStepInputs(b).tokens;
   const ValueId ids = b.Input(kBiased, {DType::kI32, {1}});
   const ValueId bias = b.Input(kBias, {DType::kF32, {1}});
   const ValueId table = b.Constant("table", {DType::kF32, {kVocabulary, kVocabulary}});
