@@ -25,7 +25,8 @@ enum class ToleranceClass {
 };
 
 // The precision of activations that are multiplied with block weights; the manifest states it.
-// kFloat16 also allows f16 factors of products with f16 weights and of attention of image towers.
+// kFloat16 also allows f16 factors of products with f16 weights and of attention, that of image
+// towers and that with keys and values in f16.
 enum class Activations { kFloat, kInt16, kFloat16, kInt8 };
 
 struct Bounds {

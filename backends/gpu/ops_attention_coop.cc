@@ -1,5 +1,5 @@
-// Emission of attention of many rows on matrix units: attention_coop.comp and
-// attention_fresh_coop.comp.
+// Emission of attention of many rows on matrix units: attention_half_coop.comp, attention_coop.comp
+// and attention_fresh_coop.comp.
 #include <rullama/sdk/operands.h>
 
 #include <algorithm>
@@ -20,12 +20,19 @@ constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix ea
 // Rows from which on the tiles of both have something to do.
 constexpr int64_t kMinRows = 16;
 
+// These are also in attention_half_coop.comp.
+constexpr uint32_t kHalfThreads = 256;
+constexpr int64_t kHalfDim = 256;          // of most heads; the others have twice as many
+constexpr int64_t kHalfQueryDims = 16384;  // of the queries of a workgroup, in registers
+constexpr int64_t kFewHalfQueries = 32;    // of a workgroup, where more would leave a device idle
+
 // These are also in attention_fresh_coop.comp.
 constexpr uint32_t kFreshThreads = 128;
 constexpr int64_t kFreshRows = 64;    // of queries, of a workgroup
 constexpr int64_t kMaxFreshDim = 96;  // for which keys and values fit shared memory
 
-static_assert(FitsMatrixThreads(kCoopThreads) && FitsMatrixThreads(kFreshThreads));
+static_assert(FitsMatrixThreads(kCoopThreads) && FitsMatrixThreads(kHalfThreads) &&
+              FitsMatrixThreads(kFreshThreads));
 
 int64_t QueriesOf(int64_t dim) {
   const auto fit = static_cast<uint64_t>(std::min(kMaxCoopQueries, kQueryElements / dim));
@@ -68,6 +75,38 @@ void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
                                          .parts = form.parts,
                                          .stats = form.stats},
                   args)
+      .Emit(1, static_cast<uint64_t>(a.heads / group),
+            static_cast<uint64_t>((a.rows + rows - 1) / rows));
+}
+
+// Queries of a workgroup of attention_half_coop.comp; 0 if it does not compute this attention.
+int64_t HalfQueriesOf(const Tuning& tuning, const AttentionShape& a) {
+  if (!tuning.cooperative_matrix || !tuning.special_kernels || tuning.precise_products ||
+      a.rows < kMinRows || (a.dim != kHalfDim && a.dim != 2 * kHalfDim)) {
+    return 0;
+  }
+  const int64_t most = kHalfQueryDims / a.dim, all = a.rows * a.heads;
+  const bool is_busy = all / most >= int64_t{tuning.multiprocessors};
+  const int64_t queries = is_busy ? most : std::min(most, kFewHalfQueries);
+  const int64_t group = std::min(a.HeadsPerKv(), queries);
+  return queries % group == 0 && a.HeadsPerKv() % group == 0 ? queries : 0;
+}
+
+void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries) {
+  const int64_t group = std::min(a.HeadsPerKv(), queries), rows = queries / group;
+  DispatchBuilder(plan,
+                  kernels::AttentionHalfCoop{.threads = kHalfThreads,
+                                             .heads = a.heads,
+                                             .kv_heads = a.kv_heads,
+                                             .group = group,
+                                             .queries = queries,
+                                             .dim = a.dim,
+                                             .slots = a.slots,
+                                             .capacity = a.capacity,
+                                             .window = a.window,
+                                             .canvas = a.canvas,
+                                             .scale = a.scale},
+                  AttentionArgsOf(plan, plan.ResultIndex()))
       .Emit(1, static_cast<uint64_t>(a.heads / group),
             static_cast<uint64_t>((a.rows + rows - 1) / rows));
 }
@@ -117,9 +156,12 @@ void EmitFreshCoop(PlanBuilder& plan, const AttentionShape& a, const HalfRows& k
 
 bool AttentionOnMatrixUnits(PlanBuilder& plan) {
   const AttentionShape a = AttentionShapeOf(plan);
-  if (a.type != DType::kF16 || a.capacity % kMatrix != 0 || !FitsCoop(plan.tuning(), a)) {
-    return false;
+  if (a.type != DType::kF16) return false;
+  if (const int64_t queries = HalfQueriesOf(plan.tuning(), a); queries > 0) {
+    EmitHalf(plan, a, queries);
+    return true;
   }
+  if (a.capacity % kMatrix != 0 || !FitsCoop(plan.tuning(), a)) return false;
   EmitCoop(plan, a, {}, AttentionArgsOf(plan, plan.ResultIndex()));
   return true;
 }

@@ -26,6 +26,7 @@ bool IsOnMatrixUnits(Shader shader) {
     case Shader::kMatMulCoop:
     case Shader::kMatMulStoredCoop:
     case Shader::kAttentionCoop:
+    case Shader::kAttentionHalfCoop:
     case Shader::kAttentionFreshCoop:
       return true;
     default:

@@ -20,6 +20,7 @@ struct Tuning {
   bool profile = false;             // time each dispatch, one after the other
   int64_t max_prologue = 0;         // longest row, in elements, that a GEMV may normalise itself
   uint32_t few_groups = 1;          // workgroups that keep the device busy
+  uint32_t multiprocessors = 1;     // each runs workgroups of its own
   // Use the dedicated kernels for attention with one query row, and for attention and soft
   // embeddings on matrix units.
   bool special_kernels = true;

@@ -102,6 +102,7 @@ Settings ParseOptions(std::span<const sdk::Option> options, const Capabilities& 
 gpu::Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   gpu::Tuning tuning;
   tuning.profile = settings.profile;
+  tuning.multiprocessors = can.compute_units;
   tuning.special_kernels = false;
   tuning.shared_bytes = static_cast<uint32_t>(std::min<uint64_t>(can.local_memory, UINT32_MAX));
   if (settings.form == Form::kCpu) {

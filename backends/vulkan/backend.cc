@@ -154,8 +154,8 @@ Tuning TuningFor(const Capabilities& can, const Settings& settings) {
   tuning.wide = std::min(tuning.software ? kWideSoftwareThreads : kWideThreads,
                          std::bit_floor(can.properties.limits.maxComputeWorkGroupInvocations));
   const uint32_t usual = tuning.software ? kSoftwareMultiprocessors : kUsualMultiprocessors;
-  tuning.few_groups =
-      kGroupsOfMultiprocessor * (can.multiprocessors > 0 ? can.multiprocessors : usual);
+  tuning.multiprocessors = can.multiprocessors > 0 ? can.multiprocessors : usual;
+  tuning.few_groups = kGroupsOfMultiprocessor * tuning.multiprocessors;
   if (settings.persistent) {
     tuning.persistent_groups = std::max(1U, can.multiprocessors);
     // attention.comp wants the invocations of each of 32 keys in one subgroup.

@@ -79,6 +79,21 @@ void AddAttention(std::vector<Shader>& all) {
   Add(all, "AttentionInParts", kAttentionCoopPlain, kAttentionCoopSubgroups, attention);
   attention.stats = 1;
   Add(all, "AttentionStats", kAttentionCoopPlain, kAttentionCoopSubgroups, attention);
+  kernels::AttentionHalfCoop half{.threads = 256,
+                                  .heads = 8,
+                                  .kv_heads = 2,
+                                  .group = 4,
+                                  .queries = 64,
+                                  .dim = 256,
+                                  .slots = 2,
+                                  .capacity = 512,
+                                  .window = 0,
+                                  .canvas = 0,
+                                  .scale = 1.0F};
+  Add(all, "HalfAttention", kAttentionHalfCoopPlain, kAttentionHalfCoopSubgroups, half);
+  half.queries = 32;
+  half.dim = 512;
+  Add(all, "HalfAttentionOfLongHeads", kAttentionHalfCoopPlain, kAttentionHalfCoopSubgroups, half);
   kernels::AttentionFreshCoop fresh{
       .threads = 128, .heads = 8, .kv_heads = 8, .dim = 72, .slots = 1, .scale = 1.0F, .parts = 1};
   Add(all, "FreshAttention", kAttentionFreshCoopPlain, kAttentionFreshCoopSubgroups, fresh);
