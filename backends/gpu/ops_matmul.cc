@@ -72,14 +72,21 @@ DeviceAddress BoundsOf(PlanBuilder& plan, float low, float high) {
 // Terms worth a workgroup of their own: on matrix units, and in f32.
 constexpr uint64_t kTermsOnMatrixUnits = 256, kTermsInF32 = 128;
 
-// The number of workgroups that share the terms of a tile of this product, each with whole steps of
-// `step_terms` and none without a step; 1 if the results are no plain sums.
-uint64_t PartsOfSums(const PlanBuilder& plan, const Product& product, uint64_t tiles,
-                     uint64_t part_terms, uint64_t step_terms) {
-  if (product.mode != ProductMode::kDense || product.up != 0) return 1;
+// Whether the results are plain sums of terms, which several workgroups may share.
+bool HasPlainSums(const Product& product) {
+  return product.mode == ProductMode::kDense && product.up == 0;
+}
+
+// How a product on matrix units is divided, in steps of `step_terms` terms.
+CoopDivision DivisionOf(const PlanBuilder& plan, const Product& product, const Operand& x,
+                        const ExpertTiles& experts, uint64_t step_terms) {
+  if (product.mode != ProductMode::kDense) return {experts.tile};
   const uint64_t terms = product.weight->shape().columns;
-  const uint64_t steps = CeilDiv(terms, step_terms);
-  return CeilDiv(steps, CeilDiv(steps, PartsOfSums(plan.tuning(), tiles, terms, part_terms)));
+  return DivisionOf(plan.tuning(),
+                    {.rows = RowsOf(plan, product),
+                     .columns = ResultsBeside(plan, product, x),
+                     .steps = CeilDiv(terms, step_terms),
+                     .max_parts = HasPlainSums(product) ? CeilDiv(terms, kTermsOnMatrixUnits) : 1});
 }
 
 // Emits a product in `parts` parts of its terms by `emit`, which takes the operands, and adds the
@@ -109,21 +116,16 @@ void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands oper
 void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
                         const ExpertTiles& experts, uint32_t x_parts) {
   const WeightShape& shape = product.weight->shape();
-  const uint64_t beside = ResultsBeside(plan, product, operands.x);
-  const bool dense = product.mode == ProductMode::kDense;
-  const CoopTile tile =
-      dense ? CoopTileOf(plan.tuning(), RowsOf(plan, product), beside) : experts.tile;
+  const auto [tile, parts] = DivisionOf(plan, product, operands.x, experts, kCoopTerms / x_parts);
   const HalfRows half =
       HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
   operands.x.scratch = half.rows;
   operands.factor.scratch = half.factors;
   const bool gated = product.up != 0;
   const uint64_t columns = CeilDiv(ResultsOf(product), tile.columns);
-  const uint64_t rows =
-      dense ? CeilDiv(RowsOf(plan, product), tile.rows) : static_cast<uint64_t>(experts.count);
-  const uint64_t tiles = CeilDiv(beside, tile.columns) * rows;
-  const uint64_t parts =
-      PartsOfSums(plan, product, tiles, kTermsOnMatrixUnits, kCoopTerms / x_parts);
+  const uint64_t rows = product.mode == ProductMode::kDense
+                            ? CeilDiv(RowsOf(plan, product), tile.rows)
+                            : static_cast<uint64_t>(experts.count);
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     kernels::ProductArgs args = ProductArgsOf(plan, product, part, half.columns);
     if (parts == 1) args.range = product.range;
@@ -147,7 +149,11 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOpera
                    uint64_t tiles) {
   const WeightShape& shape = product.weight->shape();
   const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
-  const uint64_t parts = PartsOfSums(plan, product, columns * tiles, kTermsInF32, kMatVecChunk);
+  uint64_t parts = 1;
+  if (HasPlainSums(product)) {
+    parts = WholeParts(CeilDiv(shape.columns, kMatVecChunk),
+                       PartsOfSums(plan.tuning(), columns * tiles, shape.columns, kTermsInF32));
+  }
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     DispatchBuilder(plan,
                     kernels::MatMul{.threads = kTileThreads,

@@ -22,19 +22,38 @@ struct CoopTile {
 // The tile of dense products that do not keep a device busy, and the highest one of experts.
 inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 
-// The tile of a dense product of `rows` rows. Large tiles read less; a device is busy only with
-// enough of them, of all products side by side that have `columns` results of a row together. At
-// most 32 or 64 rows, as of requests that are decoded together, take the lowest tile that holds
-// them.
-[[nodiscard]] CoopTile CoopTileOf(const Tuning& tuning, uint64_t rows, uint64_t columns);
+// Dense products side by side that read the same rows.
+struct CoopShape {
+  uint64_t rows = 0;
+  uint64_t columns = 0;  // results of a row, of all of them
+  uint64_t steps = 0;    // of the kernel, through all terms
+  uint64_t max_parts = 1;
+};
+
+// How such products are computed: tiles, and the workgroups that share the terms of each of them.
+struct CoopDivision {
+  CoopTile tile;
+  uint64_t parts = 1;
+};
+
+// The division that takes least time. Large tiles read less, but may leave a part of the device
+// idle. At most 32 or 64 rows, as of requests that are decoded together, take the lowest tile that
+// holds them.
+[[nodiscard]] CoopDivision DivisionOf(const Tuning& tuning, const CoopShape& shape);
 
 // The tile of products of `experts` experts that have `pairs` rows in all. A tile reads and decodes
 // the weights of its expert, so a low one has room for twice the rows of an average expert: few
 // experts then need a second one.
 [[nodiscard]] CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts);
 
-// The number of workgroups that share the terms of a tile of sums: more than one where there are
-// too few tiles to keep a device busy, at most one for each `part_terms` terms.
+// At most `parts` parts, of which each has as many of the steps as the others, the last one fewer,
+// and none has no step.
+constexpr uint64_t WholeParts(uint64_t steps, uint64_t parts) {
+  return CeilDiv(steps, CeilDiv(steps, parts));
+}
+
+// The number of workgroups that share the terms of a tile of sums in f32: more than one where there
+// are too few tiles to keep a device busy, at most one for each `part_terms` terms.
 [[nodiscard]] uint64_t PartsOfSums(const Tuning& tuning, uint64_t tiles, uint64_t terms,
                                    uint64_t part_terms);
 

@@ -7,32 +7,58 @@
 namespace rullama::gpu {
 namespace {
 
-// An H200: four workgroups on each of 132 multiprocessors.
 Tuning LargeGpu() {
-  Tuning tuning;
-  tuning.few_groups = 528;
+  Tuning tuning;  // an H200
+  tuning.multiprocessors = 132;
+  tuning.few_groups = 4 * tuning.multiprocessors;
   return tuning;
 }
 
-TEST(CoopTileOf, GrowsWithTheRowsAndResultsThatKeepADeviceBusy) {
+TEST(DivisionOf, TakesLargeTilesWhereTheyFillADevice) {
   struct {
-    uint64_t rows, columns;
-    uint32_t tile_rows, tile_columns;
+    CoopShape shape;
+    uint32_t tile_rows, tile_columns, threads;
+    uint64_t parts;
   } constexpr kCases[] = {
-      {17, 2048, 32, 64},      // requests that are decoded together
-      {32, 262144, 32, 64},    //
-      {64, 262144, 64, 64},    //
-      {512, 256, 64, 64},      // keys of E2B alone
-      {512, 2560, 128, 64},    // queries, keys and values of E2B together
-      {2520, 768, 128, 64},    // a product of the picture tower of E2B
-      {2520, 2304, 128, 128},  // its queries, keys and values
-      {2048, 12288, 128, 128},
+      {{2048, 12288, 24, 1}, 128, 128, 128, 1},  // gate and up of E2B: six turns of 264 tiles
+      {{512, 12288, 24, 1}, 128, 128, 256, 1},   // 384 tiles are three turns of 132
+      {{128, 12288, 24, 1}, 64, 64, 128, 1},     // 384 small ones a turn
+      {{2048, 1536, 4, 1}, 64, 64, 128, 1},      // per-layer projections: only four steps
+      {{2048, 256, 24, 6}, 64, 64, 128, 1},      // 128 tiles, one for each multiprocessor
+      {{128, 256, 24, 6}, 64, 64, 128, 6},       // eight tiles: the terms are shared
+      {{512, 3840, 240, 60}, 128, 128, 128, 2},  // down of 12B
   };
   for (const auto& c : kCases) {
-    const CoopTile tile = CoopTileOf(LargeGpu(), c.rows, c.columns);
-    EXPECT_EQ(tile.rows, c.tile_rows) << c.rows << " x " << c.columns;
-    EXPECT_EQ(tile.columns, c.tile_columns) << c.rows << " x " << c.columns;
+    const CoopDivision division = DivisionOf(LargeGpu(), c.shape);
+    EXPECT_EQ(division.tile.rows, c.tile_rows) << c.shape.rows << " x " << c.shape.columns;
+    EXPECT_EQ(division.tile.columns, c.tile_columns) << c.shape.rows << " x " << c.shape.columns;
+    EXPECT_EQ(division.tile.threads(), c.threads) << c.shape.rows << " x " << c.shape.columns;
+    EXPECT_EQ(division.parts, c.parts) << c.shape.rows << " x " << c.shape.columns;
   }
+}
+
+TEST(DivisionOf, TakesTheLowestTileOfFewRows) {
+  EXPECT_EQ(DivisionOf(LargeGpu(), {17, 2048, 24, 6}).tile.rows, 32U);
+  EXPECT_EQ(DivisionOf(LargeGpu(), {32, 262144, 24, 1}).tile.rows, 32U);
+  EXPECT_EQ(DivisionOf(LargeGpu(), {33, 262144, 24, 1}).tile.rows, 64U);
+  EXPECT_EQ(DivisionOf(LargeGpu(), {17, 1536, 24, 6}).parts, 6U);   // 24 tiles
+  EXPECT_EQ(DivisionOf(LargeGpu(), {17, 12288, 24, 6}).parts, 2U);  // 192 tiles
+}
+
+// No part is without a step, and no more workgroups share the terms than may.
+TEST(DivisionOf, GivesEveryPartSteps) {
+  for (const uint64_t rows : {17, 40, 65, 300, 2048}) {
+    for (uint64_t steps = 1; steps < 60; ++steps) {
+      const uint64_t max_parts = CeilDiv(steps, 4);
+      const uint64_t parts = DivisionOf(LargeGpu(), {rows, 256, steps, max_parts}).parts;
+      EXPECT_LE(parts, max_parts);
+      EXPECT_LT((parts - 1) * CeilDiv(steps, parts), steps) << rows << " rows, " << steps;
+    }
+  }
+}
+
+TEST(DivisionOf, SharesNoTermsOnOneMultiprocessor) {
+  EXPECT_EQ(DivisionOf(Tuning{}, {512, 1536, 96, 24}).parts, 1U);
 }
 
 TEST(ExpertTileOf, HoldsTwiceTheRowsOfAnAverageExpert) {
