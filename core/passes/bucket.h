@@ -20,8 +20,8 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// The default row counts, ascending: one row (decoding one sequence), a few (several sequences, or
-// the end of a prompt), and a whole chunk of a prompt.
+// The default row counts, ascending: one row (decoding one sequence), then for several sequences
+// and prompts 8, 32, 128, ..., and a whole chunk of a prompt.
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk);
 
 // The row counts of steps that decode up to `most` sequences at once: 1, 2, 4, ..., most.
