@@ -205,11 +205,10 @@ class RaggedExperts {
  public:
   static constexpr int64_t kUsed = 2;
 
-  RaggedExperts() {
-    constexpr int kRowsOf[] = {0, 1, 15, 16, 17, 33, 64, 65, 1};
-    for (int32_t expert = 0; expert < static_cast<int32_t>(std::size(kRowsOf)); ++expert) {
-      sorted_.insert(sorted_.end(), static_cast<size_t>(kRowsOf[expert]), expert);
-    }
+  // With these numbers of rows.
+  RaggedExperts(std::initializer_list<size_t> rows_of) {
+    int32_t expert = 0;
+    for (const size_t rows : rows_of) sorted_.insert(sorted_.end(), rows, expert++);
   }
 
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(sorted_.size()) / kUsed; }
@@ -231,13 +230,17 @@ class RaggedExperts {
 void AddRaggedExperts(std::vector<CaseSpec>& cases, DType dtype) {
   constexpr int64_t kResults = 67, kWidth = 256;
   const int64_t inner = InfoOf(dtype).block_elements > 64 ? 256 : 192;
-  const RaggedExperts ragged;
-  for (const int64_t count : {10, 14, 30}) {  // 21.2, 15.1 and 7.1 rows each
+  const RaggedExperts few = {0, 1, 15, 16, 17, 33, 64, 65, 1}, full = {1, 128, 129, 130};
+  const struct {
+    int64_t count;
+    const RaggedExperts& experts;
+  } sets[] = {{10, few}, {14, few}, {30, few}, {4, full}};  // 21.2, 15.1, 7.1 and 97 rows each
+  for (const auto& [count, ragged] : sets) {
     const std::string suffix = fmt::format("{}_ragged_e{}", NameOf(dtype), count);
     for (const bool shared : {true, false}) {
       cases.push_back(
           {fmt::format("grouped_matmul/{}{}", suffix, shared ? "" : "_pairs"),
-           OpKind::kGroupedMatMul, [=](uint64_t seed) {
+           OpKind::kGroupedMatMul, [=, count = count, ragged = ragged](uint64_t seed) {
              CaseBuilder b(seed, ragged.rows());
              const ValueId x =
                  b.Floats("x", shared ? F({kT, kWidth}) : F({kT, RaggedExperts::kUsed, kWidth}));
@@ -247,7 +250,8 @@ void AddRaggedExperts(std::vector<CaseSpec>& cases, DType dtype) {
            }});
     }
     cases.push_back(
-        {fmt::format("moe_ffn/{}", suffix), OpKind::kMoeFfn, [=](uint64_t seed) {
+        {fmt::format("moe_ffn/{}", suffix), OpKind::kMoeFfn,
+         [=, count = count, ragged = ragged](uint64_t seed) {
            CaseBuilder b(seed, ragged.rows());
            const ValueId x = b.Floats("x", F({kT, kWidth}), -0.3, 0.3);
            const ValueId weights = b.Floats("weights", F({kT, RaggedExperts::kUsed}), 0, 1);

@@ -5,7 +5,7 @@
 namespace rullama::gpu {
 namespace {
 
-constexpr CoopTile kLow{32, 64, 16, 32}, kFewRows{32, 64, 32, 32};
+constexpr CoopTile kLarge{128, 128, 64, 64}, kLow{32, 64, 16, 32}, kFewRows{32, 64, 32, 32};
 
 // A tile, the workgroups of it that run on a multiprocessor at a time, and their times in
 // nanoseconds: of a step of a workgroup that runs there alone, of a step of as many as fit, and of
@@ -16,7 +16,7 @@ struct TileTimes {
   uint64_t resident, alone, together, other;
 };
 constexpr TileTimes kTileTimes[] = {
-    {{128, 128, 64, 64}, 2, 1480, 2180, 7900},
+    {kLarge, 2, 1480, 2180, 7900},
     {{128, 128, 64, 32}, 1, 1240, 1240, 5400},
     {{128, 64, 64, 32}, 2, 900, 1310, 4700},
     {kSmallCoopTile, 3, 710, 1080, 3000},
@@ -71,6 +71,7 @@ CoopDivision DivisionOf(const Tuning& tuning, const CoopShape& shape) {
 }
 
 CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts) {
+  if (4 * pairs >= 3 * kLarge.rows * experts) return kLarge;
   return 2 * pairs <= kFewRows.rows * experts ? kFewRows : kSmallCoopTile;
 }
 

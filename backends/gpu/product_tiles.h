@@ -19,7 +19,7 @@ struct CoopTile {
   }
 };
 
-// The tile of dense products that do not keep a device busy, and the highest one of experts.
+// The tile of dense products that do not keep a device busy, and of most experts.
 inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 
 // Dense products side by side that read the same rows.
@@ -43,7 +43,8 @@ struct CoopDivision {
 
 // The tile of products of `experts` experts that have `pairs` rows in all. A tile reads and decodes
 // the weights of its expert, so a low one has room for twice the rows of an average expert: few
-// experts then need a second one.
+// experts then need a second one. The highest one computes more in the same time, also where a
+// quarter of its rows is empty.
 [[nodiscard]] CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts);
 
 // At most `parts` parts, of which each has as many of the steps as the others, the last one fewer,

@@ -61,7 +61,7 @@ TEST(DivisionOf, SharesNoTermsOnOneMultiprocessor) {
   EXPECT_EQ(DivisionOf(Tuning{}, {512, 1536, 96, 24}).parts, 1U);
 }
 
-TEST(ExpertTileOf, HoldsTwiceTheRowsOfAnAverageExpert) {
+TEST(ExpertTileOf, GrowsWithTheRowsOfAnAverageExpert) {
   struct {
     uint64_t pairs, experts;
     uint32_t tile_rows;
@@ -69,8 +69,8 @@ TEST(ExpertTileOf, HoldsTwiceTheRowsOfAnAverageExpert) {
       {9 * 8, 128, 32},     // the fewest rows that experts of 26B-A4B multiply in tiles
       {256 * 8, 128, 32},   // a canvas
       {257 * 8, 128, 64},   //
-      {2048 * 8, 128, 64},  // a prompt
-      {0, 128, 32},
+      {1024 * 8, 128, 64},  // prompts
+      {1536 * 8, 128, 128}, {2048 * 8, 128, 128}, {0, 128, 32},
   };
   for (const auto& c : kCases) {
     EXPECT_EQ(ExpertTileOf(c.pairs, c.experts).rows, c.tile_rows) << c.pairs;
@@ -81,7 +81,7 @@ TEST(ExpertTileOf, HoldsTwiceTheRowsOfAnAverageExpert) {
 // the invocations load the same number of vectors each.
 TEST(ExpertTileOf, DividesEvenlyAmongInvocations) {
   constexpr uint32_t kTermsOfVector = 8;
-  for (const uint64_t rows : {16, 64}) {
+  for (const uint64_t rows : {16, 64, 128}) {
     const CoopTile tile = ExpertTileOf(rows, 1);
     EXPECT_EQ(tile.rows % tile.subgroup_rows, 0U);
     EXPECT_EQ(tile.subgroup_rows % kMatrixSide, 0U);
