@@ -47,7 +47,7 @@ const uint kMaskPitch = kMatrix / 8;
 const uint kChunkVectors = kQueryBlocks == 2 ? 8 : 2, kChunkPitch = kChunkVectors + 1;
 const uint kLow = kQueries * kQueryPitch;  // where the low parts of the queries begin
 
-shared uvec4 shared_q[2 * kQueries * kQueryPitch];  // in the end, results on their way to memory
+shared uvec4 shared_rows[2 * kQueries * kQueryPitch];  // in the end, results on their way to memory
 // A chunk of the keys, then scores in f32, then the weights of the keys: high parts, low parts.
 const uint kScoreVectors = kQueries * kScorePitch, kKeyVectors = kKeys * kChunkPitch;
 shared uvec4 shared_score[kScoreVectors > kKeyVectors ? kScoreVectors : kKeyVectors];
@@ -69,6 +69,8 @@ float result_unit;               // of its results; 1 without parts
 
 uint me;
 uint first_row, first_head, kv_head;
+
+#include "attention_results.glsl"
 
 // ---- queries ------------------------------------------------------------------------------------
 
@@ -101,8 +103,8 @@ void StoreQuery(uint query, uint rows) {
       high[i] = parts.x;
       low[i] = parts.y;
     }
-    shared_q[query * kQueryPitch + at] = high;
-    shared_q[kLow + query * kQueryPitch + at] = low;
+    shared_rows[query * kQueryPitch + at] = high;
+    shared_rows[kLow + query * kQueryPitch + at] = low;
   }
   if (gl_SubgroupInvocationID == 0) shared_scale[query] = unit * kScale;
 }
@@ -244,36 +246,17 @@ Sums Scores(uvec2 keys, const Segment s, int at, uint query_block, uint key_bloc
       Factors k, q;
       coopMatLoadNV(k, shared_score, key_block * kMatrix * kChunkPitch + d, kChunkPitch, true);
       const uint query_at = query_block * kMatrix * kQueryPitch + first + d;
-      coopMatLoadNV(q, shared_q, query_at, kQueryPitch, false);
+      coopMatLoadNV(q, shared_rows, query_at, kQueryPitch, false);
       if (is_low) {
         low = coopMatMulAddNV(q, k, low);
       } else {
         high = coopMatMulAddNV(q, k, high);
-        coopMatLoadNV(q, shared_q, kLow + query_at, kQueryPitch, false);
+        coopMatLoadNV(q, shared_rows, kLow + query_at, kQueryPitch, false);
         low = coopMatMulAddNV(q, k, low);
       }
     }
   }
   return high + low;
-}
-
-// The largest weight: so that the low parts of small ones are no subnormals.
-const float kLargestWeight = 4096.0;
-
-// A factor of the query this invocation helps, for ScaleResults.
-void StoreFactor(float factor) {
-  const uint query = me / kHelpers, helper = me % kHelpers;
-  if (helper >= kFactorPitch) return;
-  shared_factor[query * kFactorPitch + helper] = uvec4(floatBitsToUint(factor));
-}
-
-float HelpersMax(float x) {
-  for (uint mask = kHelpers / 2; mask > 0; mask /= 2) x = max(x, subgroupShuffleXor(x, mask));
-  return x;
-}
-float HelpersSum(float x) {
-  for (uint mask = kHelpers / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
-  return x;
 }
 
 // Weights in place of scores; those of a query are this subgroup's alone.
@@ -320,18 +303,6 @@ void Softmax(const Segment s) {
   shared_score[query * kScorePitch + kKeys / 8 + helper] = low;
   StoreFactor(factor * (result_unit * down));
   result_unit = unit_now;
-}
-
-void ScaleResults() {
-  [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
-    Sums factor;
-    coopMatLoadNV(factor, shared_factor, m * kMatrix * kFactorPitch, kFactorPitch, false);
-    [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
-      [[unroll]] for (uint i = 0; i < factor.length(); ++i) {
-        result[n * kQueryBlocks + m][i] *= factor[i];
-      }
-    }
-  }
 }
 
 // Values that no query sees may be anything, also what times 0 is not 0.
@@ -443,30 +414,6 @@ void StoreStats(uint rows) {
   F32(p.y).v[row * kHeads + first_head + query % kGroup] = lse;
 }
 
-// 16 x 16 results at a time through shared memory of the subgroup's own.
-void Store(uint rows) {
-  barrier();
-  StoreFactor(running_sum > 0.0 ? result_unit / running_sum : 0.0);
-  barrier();
-  ScaleResults();
-  const uint own = gl_SubgroupID * kMatrix * kFactorPitch;
-  [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
-    const uint dim = (gl_SubgroupID * kDimMatrices + n) * kMatrix;
-    [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
-      subgroupBarrier();
-      coopMatStoreNV(result[n * kQueryBlocks + m], shared_q, own, kFactorPitch, false);
-      subgroupBarrier();
-      for (uint i = gl_SubgroupInvocationID; i < kMatrix * kMatrix; i += kLanes) {
-        const uint q = m * kMatrix + i / kMatrix;
-        const uint row = first_row + q / kGroup;
-        if (row >= rows) continue;
-        const uvec2 to = AdvanceBy(p.y, row * kHeads + first_head + q % kGroup, kDim * 4);
-        F32(to).v[dim + i % kMatrix] = uintBitsToFloat(shared_q[own + i / 4][i & 3]);
-      }
-    }
-  }
-}
-
 void main() {
   me = gl_SubgroupID * kLanes + gl_SubgroupInvocationID;
   const uint rows = At(p.rows, Step(p.step));
@@ -481,6 +428,6 @@ void main() {
   if (kStats != 0) {
     StoreStats(rows);
   } else {
-    Store(rows);
+    StoreResults(rows, running_sum > 0.0 ? result_unit / running_sum : 0.0);
   }
 }

@@ -64,10 +64,6 @@ uvec2 PartsOf(vec2 pair) { return kTwoParts ? HighLow(pair) : uvec2(packHalf2x16
 
 // ---- eight dims of a row ------------------------------------------------------------------------
 
-struct Eight {
-  vec4 x[2];
-};
-
 // Dims 8 * at to 8 * at + 7 of a row of f32.
 Eight LoadEight(uvec2 row, uint at) {
   Eight e;
@@ -76,11 +72,6 @@ Eight LoadEight(uvec2 row, uint at) {
     e.x[i] = four * 4 < kDim ? F32x4(row).v[four] : vec4(0);
   }
   return e;
-}
-
-float Largest(const Eight e) {
-  const vec4 most = max(abs(e.x[0]), abs(e.x[1]));
-  return max(max(most.x, most.y), max(most.z, most.w));
 }
 
 void StoreEight(const Eight e, float unit, uint high_at, uint low_at) {

@@ -58,7 +58,7 @@ const int kLargestPos = kUnseen - 1, kSmallestPos = -kLargestPos;
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
 #define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
 
-Factors query[kPartMatrices];
+Factors queries[kPartMatrices];
 Sums result[kDimMatrices * kQueryBlocks];
 float running_max, running_sum;  // of the query this invocation helps; the maximum in units of ln 2
 
@@ -66,17 +66,9 @@ uint me;
 uint first_row, first_head, kv_head;
 uint query_block, key_block, dim_part;  // of this subgroup's scores
 
+#include "attention_results.glsl"
+
 // ---- queries ------------------------------------------------------------------------------------
-
-// Eight values of a query.
-struct Eight {
-  vec4 x[2];
-};
-
-float Largest(const Eight e) {
-  const vec4 most = max(abs(e.x[0]), abs(e.x[1]));
-  return max(max(most.x, most.y), max(most.z, most.w));
-}
 
 uvec4 ToHalf(const Eight e, float factor) {
   const vec4 a = e.x[0] * factor, b = e.x[1] * factor;
@@ -121,7 +113,7 @@ void Prepare(uint rows) {
   barrier();
   const uint at = query_block * kMatrix * kPitch + dim_part * kPartMatrices * (kMatrix / 8);
   [[unroll]] for (uint d = 0; d < kPartMatrices; ++d) {
-    coopMatLoadNV(query[d], shared_rows, at + d * (kMatrix / 8), kPitch, false);
+    coopMatLoadNV(queries[d], shared_rows, at + d * (kMatrix / 8), kPitch, false);
   }
 }
 
@@ -252,29 +244,10 @@ void Scores() {
   [[unroll]] for (uint d = 0; d < kPartMatrices; ++d) {
     Factors keys;
     coopMatLoadNV(keys, shared_rows, from + d * (kMatrix / 8), kPitch, true);
-    sum[d % 2] = coopMatMulAddNV(query[d], keys, sum[d % 2]);
+    sum[d % 2] = coopMatMulAddNV(queries[d], keys, sum[d % 2]);
   }
   const uint to = (dim_part * kQueries + query_block * kMatrix) * kScorePitch;
   coopMatStoreNV(sum[0] + sum[1], shared_score, to + key_block * (kMatrix / 4), kScorePitch, false);
-}
-
-// The largest weight: so that fewer of the small ones are subnormals.
-const float kLargestWeight = 4096.0;
-
-// A factor of the query this invocation helps, for ScaleResults.
-void StoreFactor(float factor) {
-  const uint index = me / kHelpers, helper = me % kHelpers;
-  if (helper >= kFactorPitch) return;
-  shared_factor[index * kFactorPitch + helper] = uvec4(floatBitsToUint(factor));
-}
-
-float HelpersMax(float x) {
-  for (uint mask = kHelpers / 2; mask > 0; mask /= 2) x = max(x, subgroupShuffleXor(x, mask));
-  return x;
-}
-float HelpersSum(float x) {
-  for (uint mask = kHelpers / 2; mask > 0; mask /= 2) x += subgroupShuffleXor(x, mask);
-  return x;
 }
 
 // The score of a query and a key.
@@ -285,17 +258,6 @@ float ScoreOf(uint index, uint key) {
     score += uintBitsToFloat(shared_score[at][key & 3]);
   }
   return score;
-}
-
-// Stores the weights of this invocation's keys, in vectors: one invocation stores those of all that
-// share a vector.
-void StoreWeights(uint index, uint first_key, uint weights[kOwnWords]) {
-  uvec4 vector;
-  [[unroll]] for (uint i = 0; i < 4; ++i) {
-    const uint word = weights[i % kOwnWords], neighbour = i / kOwnWords;
-    vector[i] = neighbour == 0 ? word : subgroupShuffleXor(word, neighbour);
-  }
-  if (first_key % 8 == 0) shared_score[index * kScorePitch + first_key / 8] = vector;
 }
 
 // Weights in place of scores; those of a query are this subgroup's alone. The query sees positions
@@ -324,20 +286,11 @@ void Softmax(int first, int last) {
   running_sum = running_sum * factor + HelpersSum(sum);
   running_max = most;
   subgroupBarrier();  // all scores of the query are read
-  StoreWeights(index, first_key, weights);
-  StoreFactor(factor);
-}
-
-void ScaleResults() {
-  [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
-    Sums factor;
-    coopMatLoadNV(factor, shared_factor, m * kMatrix * kFactorPitch, kFactorPitch, false);
-    [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
-      [[unroll]] for (uint i = 0; i < factor.length(); ++i) {
-        result[n * kQueryBlocks + m][i] *= factor[i];
-      }
-    }
+  [[unroll]] for (uint i = 0; i < kOwnWords; ++i) {
+    const uint word = first_key / 2 + i;
+    shared_score[index * kScorePitch + word / 4][word % 4] = weights[i];
   }
+  StoreFactor(factor);
 }
 
 void AddValues() {
@@ -387,29 +340,6 @@ void KeysOf(int slot) {
   }
 }
 
-// 16 x 16 results at a time through shared memory of the subgroup's own.
-void Store(uint rows) {
-  barrier();
-  StoreFactor(running_sum > 0.0 ? 1.0 / running_sum : 0.0);
-  barrier();
-  ScaleResults();
-  const uint own = gl_SubgroupID * kMatrix * kFactorPitch;
-  [[unroll]] for (uint n = 0; n < kDimMatrices; ++n) {
-    const uint dim = (gl_SubgroupID * kDimMatrices + n) * kMatrix;
-    [[unroll]] for (uint m = 0; m < kQueryBlocks; ++m) {
-      subgroupBarrier();
-      coopMatStoreNV(result[n * kQueryBlocks + m], shared_rows, own, kFactorPitch, false);
-      subgroupBarrier();
-      for (uint i = gl_SubgroupInvocationID; i < kMatrix * kMatrix; i += kLanes) {
-        const uint q = m * kMatrix + i / kMatrix, row = first_row + q / kGroup;
-        if (row >= rows) continue;
-        const uvec2 to = AdvanceBy(p.y, row * kHeads + first_head + q % kGroup, kDim * 4);
-        F32(to).v[dim + i % kMatrix] = uintBitsToFloat(shared_rows[own + i / 4][i & 3]);
-      }
-    }
-  }
-}
-
 void main() {
   me = gl_SubgroupID * kLanes + gl_SubgroupInvocationID;
   query_block = gl_SubgroupID % kQueryBlocks;
@@ -424,5 +354,5 @@ void main() {
   first_head = GROUP.y * kGroup;
   Prepare(rows);
   for (int slot = NextSlot(-1); slot != kUnseen; slot = NextSlot(slot)) KeysOf(slot);
-  Store(rows);
+  StoreResults(rows, running_sum > 0.0 ? 1.0 / running_sum : 0.0);
 }

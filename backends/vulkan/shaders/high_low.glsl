@@ -16,3 +16,13 @@ float UnitOf(float largest) {
 
 // The inverse of a power of two. A division may round.
 float Inverse(float unit) { return uintBitsToFloat((254u << 23) - floatBitsToUint(unit)); }
+
+// Eight values of a row.
+struct Eight {
+  vec4 x[2];
+};
+
+float Largest(const Eight e) {
+  const vec4 most = max(abs(e.x[0]), abs(e.x[1]));
+  return max(max(most.x, most.y), max(most.z, most.w));
+}
