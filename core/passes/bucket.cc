@@ -5,10 +5,9 @@
 namespace rullama {
 
 std::vector<int64_t> DefaultBuckets(int64_t prefill_chunk) {
-  // Up to 8 rows, the time of a step is that of reading the weights once, so a plan for 8 rows runs
-  // fewer rows at almost no extra cost. Beyond them, backends divide the work by the largest step
-  // of a plan: GPUs read fewer rows 20 to 70 % faster with a plan of their own.
-  constexpr int64_t kFewRows = 8, kGrowth = 4;
+  // A plan for 8 rows runs fewer rows at almost no extra cost. Beyond them, GPUs divide the work by
+  // the largest step of a plan (docs/lab/vulkan.md, "Plans for fewer rows").
+  constexpr int64_t kGrowth = 4;
   std::vector<int64_t> buckets = {1};
   for (int64_t rows = kFewRows; rows < prefill_chunk; rows *= kGrowth) buckets.push_back(rows);
   if (prefill_chunk > 1) buckets.push_back(prefill_chunk);

@@ -1,6 +1,7 @@
 #include "core/runtime/device_resources.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -64,10 +65,33 @@ Result<std::vector<MemoryNeed>> DeviceResources::NeedOf(std::span<const Program>
 Status DeviceResources::CheckMemory(const Program& program) {
   RL_ASSIGN_OR_RETURN(const auto needs, NeedOf({&program, 1}));
   for (size_t i = 0; i < needs.size(); ++i) {
-    RL_RETURN_IF_ERROR(
-        CheckDeviceMemory(devices_[i]->description(), needs[i], (*allocated_bytes_)[i]));
-    (*allocated_bytes_)[i] += needs[i].total();
-    own_bytes_[i] += needs[i].total();
+    RL_RETURN_IF_ERROR(CheckAndCount(static_cast<int>(i), needs[i]));
+  }
+  return OkStatus();
+}
+
+Status DeviceResources::CheckAndCount(int device, const MemoryNeed& need) {
+  const auto i = static_cast<size_t>(device);
+  RL_RETURN_IF_ERROR(CheckDeviceMemory(devices_[i]->description(), need, (*allocated_bytes_)[i]));
+  (*allocated_bytes_)[i] += need.total();
+  own_bytes_[i] += need.total();
+  return OkStatus();
+}
+
+Status DeviceResources::MakeArenas(const Program& program) {
+  std::map<int, const MemoryPlan*> largest;  // by device
+  for (const PlannedSegment& segment : program.segments) {
+    const MemoryPlan*& memory = largest[segment.device];
+    if (memory == nullptr || memory->arena_bytes < segment.memory.arena_bytes) {
+      memory = &segment.memory;
+    }
+  }
+  for (const auto& [device, memory] : largest) {
+    if (HasArena(device, memory->arena_bytes)) continue;
+    MemoryNeed need;
+    need.work = memory->arena_bytes;
+    RL_RETURN_IF_ERROR(CheckAndCount(device, need));
+    RL_RETURN_IF_ERROR(FindOrCreateArena(device, *memory).map([](const Arena*) {}));
   }
   return OkStatus();
 }

@@ -57,6 +57,10 @@ class DeviceResources {
   // already (error device.memory), and counts that as allocated.
   Status CheckMemory(const Program& program);
 
+  // Creates the arenas of a program, which those of smaller programs then share. Checks and counts
+  // them as CheckMemory() does.
+  Status MakeArenas(const Program& program);
+
   // Creates what the values of a segment's graph need and returns where each value lies. Inputs of
   // these names lie in the buffers of the outputs of an earlier segment on the device.
   Result<std::vector<Storage>> AssignStorage(int device, const Graph& graph,
@@ -102,6 +106,7 @@ class DeviceResources {
 
   [[nodiscard]] Device& device(int index) const { return *devices_[static_cast<size_t>(index)]; }
   [[nodiscard]] bool HasArena(int device, uint64_t bytes) const;
+  Status CheckAndCount(int device, const MemoryNeed& need);
   Status AddNeed(const PlannedSegment& segment, std::set<std::pair<int, std::string>>& counted,
                  MemoryNeed& need) const;
   [[nodiscard]] Result<WeightDesc> DescribeWeight(const Value& constant) const;

@@ -29,6 +29,7 @@ bool WantsEachRow(const StepRows& rows) {
 Session::Session(std::vector<SessionGraph> graphs, size_t slots, const WeightSource& weights,
                  SessionOptions options, Extents largest, WeightNames in_products)
     : graphs_(std::move(graphs)),
+      has_arenas_(graphs_.size()),
       policy_(std::move(options.policy)),
       limits_(options.limits),
       slot_states_(FindSlotStates(graphs_, slots)),
@@ -142,6 +143,7 @@ Result<BoundPlan*> Session::FindOrCompilePlan(size_t graph, int64_t rows, Demand
   }
   WaitForSteps();
   const SpanTimer timer(observer_);
+  RL_RETURN_IF_ERROR(MakeArenasFor(graph, bucket));
   RL_ASSIGN_OR_RETURN(Program program, BuildProgramFor(graph, bucket, may_cut));
   placement_ = std::move(program.report);
   RL_RETURN_IF_ERROR(resources_.CheckMemory(program));
@@ -202,18 +204,31 @@ Status Session::Prepare(int64_t rows, DemandMode demand, size_t graph, int64_t w
       .map([](BoundPlan*) {});
 }
 
+Result<Program> Session::BuildLargestProgram(size_t graph) const {
+  const SessionGraph& of = graphs_[graph];
+  Bucket bucket;
+  bucket.max_t = of.MaxRows();
+  // Graphs that leave the caches alone are run for all of their rows, except in training.
+  const bool per_output = of.extends_past || of.differentiation;
+  bucket.demand = per_output ? DemandMode::kPerOutput : DemandMode::kAllRows;
+  bucket.max_r = per_output ? std::min(limits_.max_wanted, bucket.max_t) : 0;
+  return BuildProgramFor(graph, bucket, MayCutWantedRows(graph, bucket, Wanted::kLast));
+}
+
+Status Session::MakeArenasFor(size_t graph, const Bucket& bucket) {
+  const SessionGraph& of = graphs_[graph];
+  const bool reads_prompts = of.extends_past && bucket.max_t > kFewRows;
+  if (!reads_prompts || bucket.max_t == of.MaxRows() || has_arenas_[graph]) return OkStatus();
+  RL_ASSIGN_OR_RETURN(const Program largest, BuildLargestProgram(graph));
+  RL_RETURN_IF_ERROR(resources_.MakeArenas(largest));
+  has_arenas_[graph] = true;
+  return OkStatus();
+}
+
 Result<std::vector<MemoryNeed>> Session::PredictMemory() const {
   std::vector<Program> programs;
   for (size_t i = 0; i < graphs_.size(); ++i) {
-    const SessionGraph& graph = graphs_[i];
-    Bucket bucket;
-    bucket.max_t = graph.MaxRows();
-    // Graphs that leave the caches alone are run for all of their rows, except in training.
-    const bool per_output = graph.extends_past || graph.differentiation;
-    bucket.demand = per_output ? DemandMode::kPerOutput : DemandMode::kAllRows;
-    bucket.max_r = per_output ? std::min(limits_.max_wanted, bucket.max_t) : 0;
-    RL_ASSIGN_OR_RETURN(Program program,
-                        BuildProgramFor(i, bucket, MayCutWantedRows(i, bucket, Wanted::kLast)));
+    RL_ASSIGN_OR_RETURN(Program program, BuildLargestProgram(i));
     programs.push_back(std::move(program));
   }
   return resources_.NeedOf(programs);

@@ -215,6 +215,11 @@ class Session {
   [[nodiscard]] bool MayCutWantedRows(size_t graph, const Bucket& bucket, Wanted wanted) const;
   [[nodiscard]] Result<Program> BuildProgramFor(size_t graph, const Bucket& bucket,
                                                 bool wanted_rows_apart) const;
+  // The program of the largest step of a graph.
+  [[nodiscard]] Result<Program> BuildLargestProgram(size_t graph) const;
+  // The first plan of a graph for prompts creates the arenas of the largest one, so that prompts
+  // that become longer do not each leave one behind.
+  Status MakeArenasFor(size_t graph, const Bucket& bucket);
   // The plan for so many rows.
   Result<BoundPlan*> FindOrCompilePlan(size_t graph, int64_t rows, DemandMode demand,
                                        int64_t wanted_count, Wanted wanted);
@@ -227,6 +232,7 @@ class Session {
   Status PrepareStates();
 
   std::vector<SessionGraph> graphs_;
+  std::vector<bool> has_arenas_;  // by graph: MakeArenasFor() is done
   PlacementPolicy policy_;
   StepLimits limits_;
   Result<SlotStates> slot_states_;

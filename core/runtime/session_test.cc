@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <numeric>
+
+#include "core/base/must_test_util.h"
 #include "core/runtime/sequence_feeder.h"
 #include "core/runtime/step_test_util.h"
 
@@ -151,6 +154,27 @@ TEST(SessionTest, WantedRowsHaveBuckets) {
   }
   ASSERT_TRUE(session.Prepare(2, DemandMode::kPerOutput, 0, 2));
   EXPECT_EQ(session.Stats()->plans, 3U);
+}
+
+// The rows of a step that are all wanted.
+StepRows AllWanted(int32_t count, int32_t slot) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(count), 1);
+  StepRows rows = StepRows::Consecutive(tokens, 0, slot, DemandMode::kPerOutput);
+  rows.wanted.resize(tokens.size());
+  std::iota(rows.wanted.begin(), rows.wanted.end(), 0);
+  return rows;
+}
+
+TEST(SessionTest, PromptsThatBecomeLongerShareAnArena) {
+  const CountingSession counting({.max_rows = 128, .max_wanted = 128});
+  Session& session = counting.get();
+  const uint64_t predicted = Must(session.PredictMemory())[0].work;
+  ASSERT_TRUE(session.Run(AllWanted(20, 0)));
+  const uint64_t arenas = session.Stats()->arena_bytes;
+  EXPECT_EQ(arenas, predicted);
+  ASSERT_TRUE(session.Run(AllWanted(100, 1)));
+  EXPECT_EQ(session.Stats()->plans, 2U);
+  EXPECT_EQ(session.Stats()->arena_bytes, arenas);
 }
 
 TEST(SessionTest, RefusesInputsAndOutputsOfOtherNamesAndSizes) {
