@@ -126,7 +126,7 @@ void MoeFfn(PlanBuilder& plan) {
   const auto floats = [pairs](int64_t n) {
     return static_cast<uint64_t>(pairs * n) * sizeof(float);
   };
-  const Scratch hidden = plan.scratch().New(floats(first.n));
+  const Scratch hidden = plan.scratch().Take(floats(first.n));
   ProductOperands up, down;
   up.x.value = plan.InputIndex(MoeFfn::x);
   up.experts = down.experts = experts;
@@ -140,6 +140,7 @@ void MoeFfn(PlanBuilder& plan) {
     second.mode = ProductMode::kSummed;
     down.y.value = plan.ResultIndex();
     EmitInt8Gemv(plan, second, down, nullptr);
+    plan.scratch().GiveBack(hidden);
     return;
   }
   if (HasFewRows(plan, experts)) {
@@ -149,13 +150,15 @@ void MoeFfn(PlanBuilder& plan) {
     down.factor = factor;
     down.y.value = plan.ResultIndex();
     EmitGemv(plan, second, down);
+    plan.scratch().GiveBack(hidden);
     return;
   }
   const ExpertTiles tiles = SortFor(plan, experts, {&first, &second});
-  const Scratch terms = plan.scratch().New(floats(second.n));
+  const Scratch terms = plan.scratch().Take(floats(second.n));
   down.y.scratch = terms;
   EmitGemm(plan, first, up, tiles);
   EmitGemm(plan, second, down, tiles);
+  plan.scratch().GiveBack(hidden);
   const rl_value& y = plan.Result();
   DispatchBuilder(plan, kernels::MoeCombine{.threads = kMoeThreads},
                   {.x = terms,
@@ -168,6 +171,7 @@ void MoeFfn(PlanBuilder& plan) {
                    .n = second.n,
                    .count = second.expert_count})
       .Emit((static_cast<uint64_t>(plan.MaxRows(y) * second.n) + kMoeThreads - 1) / kMoeThreads);
+  plan.scratch().GiveBack(terms);
 }
 
 std::string RefuseExperts(const sdk::GraphView& graph, const rl_op& op, uint32_t weight,
