@@ -46,8 +46,8 @@ std::vector<Shape> ShapesOf(DType dtype) {
   if (dtype == DType::kQ8_0) shapes.push_back({20, 96, 3392});
   // Results enough for the larger tiles of kernels that have several.
   if (dtype == DType::kQ4_K) {
-    shapes.push_back({130, 2201, lengths[0]});
-    shapes.push_back({130, 8500, lengths[0]});
+    shapes.push_back({70, 12740, lengths[0]});
+    shapes.push_back({193, 12740, lengths[0]});
   }
   // Rows enough for kernels that pay from many on.
   if (dtype == DType::kQ6_K || dtype == DType::kF16) shapes.push_back({150, 67, lengths[1]});
@@ -113,7 +113,7 @@ void AddManyAsStored(std::vector<CaseSpec>& cases) {
 void AddFused(std::vector<CaseSpec>& cases, DType dtype) {
   const int64_t k = LengthsOf(dtype)[1];
   for (const int64_t t : {1, 7, 20, 40, 70, 150}) {
-    const int64_t n = t == 70 ? 2244 : 67;  // enough for larger tiles
+    const int64_t n = t == 70 ? 6370 : 67;  // enough for larger tiles
     if (t == 70 && dtype != DType::kQ6_K) continue;
     if ((t == 20 || t == 150) && dtype != DType::kQ4_K) continue;
     // Small activations, and some that take the gate to both of its ends.
@@ -199,8 +199,7 @@ void AddExperts(std::vector<CaseSpec>& cases, DType dtype) {
   }
 }
 
-// Experts with numbers of rows around those of the tiles of kernels, many of them without any. Each
-// row chooses two.
+// Experts with numbers of rows around those of the tiles of kernels. Each row chooses two.
 class RaggedExperts {
  public:
   static constexpr int64_t kUsed = 2;
@@ -225,7 +224,7 @@ class RaggedExperts {
   std::vector<int32_t> sorted_;  // the expert of each pair
 };
 
-// The same rows for few and for many experts, between which kernels may choose their tiles by the
+// Few rows for some and for many experts, and many rows: kernels may choose their tiles by the
 // average. All lengths are multiples of 64, which some kernels need.
 void AddRaggedExperts(std::vector<CaseSpec>& cases, DType dtype) {
   constexpr int64_t kResults = 67, kWidth = 256;

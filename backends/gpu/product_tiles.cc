@@ -9,8 +9,8 @@ constexpr CoopTile kLarge{128, 128, 64, 64}, kLow{32, 64, 16, 32}, kFewRows{32, 
 
 // A tile, the workgroups of it that run on a multiprocessor at a time, and their times in
 // nanoseconds: of a step of a workgroup that runs there alone, of a step of as many as fit, and of
-// what else they do. Fitted to an H200 (docs/lab/vulkan.md, "Which tiles take least time"); of
-// other devices only the ratios count.
+// what else they do. Fitted to an H200 with Vulkan, Q4_K_M and at most four parts
+// (docs/lab/vulkan.md, "Which tiles take least time"); of other devices only the ratios count.
 struct TileTimes {
   CoopTile tile;
   uint64_t resident, alone, together, other;
@@ -18,11 +18,10 @@ struct TileTimes {
 constexpr TileTimes kTileTimes[] = {
     {kLarge, 2, 1480, 2180, 7900},
     {{128, 128, 64, 32}, 1, 1240, 1240, 5400},
-    {{128, 64, 64, 32}, 2, 900, 1310, 4700},
     {kSmallCoopTile, 3, 710, 1080, 3000},
 };
-// Of the dispatch that adds the sums of parts: its time without any, and the bytes that it reads
-// and writes in a nanosecond.
+// The dispatch that adds the sums of parts takes this time, and a nanosecond for so many bytes that
+// it reads or writes.
 constexpr uint64_t kAddTime = 8000, kAddBytes = 3500;
 
 static_assert(FitsMatrixThreads(kLow.threads()) && FitsMatrixThreads(kFewRows.threads()) &&

@@ -19,7 +19,8 @@ struct CoopTile {
   }
 };
 
-// The tile of dense products that do not keep a device busy, and of most experts.
+// The tile of dense products that do not keep a device busy, and of experts with some 30 to 90
+// rows.
 inline constexpr CoopTile kSmallCoopTile{64, 64, 32, 32};
 
 // Dense products side by side that read the same rows.

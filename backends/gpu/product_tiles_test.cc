@@ -23,6 +23,8 @@ TEST(DivisionOf, TakesLargeTilesWhereTheyFillADevice) {
       {{2048, 12288, 24, 1}, 128, 128, 128, 1},  // gate and up of E2B: six turns of 264 tiles
       {{512, 12288, 24, 1}, 128, 128, 256, 1},   // 384 tiles are three turns of 132
       {{128, 12288, 24, 1}, 64, 64, 128, 1},     // 384 small ones a turn
+      {{70, 12740, 4, 1}, 128, 128, 256, 1},     // two cases of conformance
+      {{193, 12740, 4, 1}, 128, 128, 128, 1},    //
       {{2048, 1536, 4, 1}, 64, 64, 128, 1},      // per-layer projections: only four steps
       {{2048, 256, 24, 6}, 64, 64, 128, 1},      // 128 tiles, one for each multiprocessor
       {{128, 256, 24, 6}, 64, 64, 128, 6},       // eight tiles: the terms are shared
