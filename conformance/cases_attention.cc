@@ -2,11 +2,14 @@
 // in one step, the canvas mask.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "conformance/case.h"
 
 namespace rullama::conformance {
 namespace {
+
+constexpr int32_t kNoBound = std::numeric_limits<int32_t>::max();  // a last position
 
 // The rows of a step: `fresh[s]` rows of slot s after `past[s]` old ones.
 struct Rows {
@@ -132,13 +135,28 @@ const Setup kSetups[] = {
      true},
     {"many_own_keys_256", 3, 3, 256, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{40}, {65}}},
     {"many_window_512", 8, 4, 512, 40, 40, RL_MASK_CAUSAL, DType::kF16, {{1003}, {33}}},
-    // So many queries that a device with fewer than 134 multiprocessors is busy.
+    // So many queries that a device with at most 134 multiprocessors is busy.
     {"many_queries", 64, 8, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{1003}, {134}}},
     // Pictures: blocks of rows that see each other, one of them longer than the window.
     {"block", 4, 2, 64, 64, 0, RL_MASK_CAUSAL, DType::kF16, {{9}, {21}}, false, 13, 20},
     {"block_window", 4, 2, 64, 16, 16, RL_MASK_CAUSAL, DType::kF16, {{29}, {31}}, false, 33, 55},
     {"block_slots", 2, 1, 64, 32, 12, RL_MASK_CAUSAL, DType::kF32, {{5, 7}, {9, 9}}, true, 8, 12},
     {"many_block", 8, 1, 256, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{45}, {91}}, false, 50, 120},
+    {"many_block_128", 8, 1, 128, 48, 48, RL_MASK_CAUSAL, DType::kF16, {{45}, {61}}, false, 50, 95},
+    // No bound above the positions.
+    {"many_unbounded",
+     4,
+     2,
+     256,
+     64,
+     0,
+     RL_MASK_CAUSAL,
+     DType::kF16,
+     {{9}, {21}},
+     false,
+     9,
+     kNoBound},
+    {"many_canvas_128", 4, 2, 128, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
     {"many_canvas", 8, 2, 256, 96, 0, RL_MASK_CANVAS, DType::kF16, {{29}, {64}}},
     {"many_canvas_window", 8, 1, 256, 32, 32, RL_MASK_CANVAS, DType::kF16, {{290}, {50}}},
     // As in a tower for pictures, whose head dimension is no multiple of 32.
@@ -153,6 +171,14 @@ int64_t StepRows(const Rows& rows) {
   int64_t count = 0;
   for (const int32_t fresh : rows.fresh) count += fresh;
   return count;
+}
+
+// Where keys and values are rounded to f16, a backend may round queries and weights of many rows as
+// well.
+ToleranceClass ToleranceOf(const Setup& s) {
+  constexpr int64_t kManyRows = 16;
+  return s.dtype == DType::kF16 && StepRows(s.rows) >= kManyRows ? ToleranceClass::kHalfFactors
+                                                                 : ToleranceClass::kContraction;
 }
 
 // Positions and slots of the rows in the order of the step.
@@ -201,11 +227,6 @@ Values Make(CaseBuilder& b, const Setup& s) {
           b.Ints("slot", I({kT}), slot),
           b.Ints("past", I({slots}), s.rows.past),
           LastVisible(b, s, pos)};
-}
-
-// Where keys and values are rounded to f16, a backend may round queries and weights as well.
-ToleranceClass ToleranceOf(const Setup& s) {
-  return s.dtype == DType::kF16 ? ToleranceClass::kHalfFactors : ToleranceClass::kContraction;
 }
 
 // Rows of the state that no query may see are not-a-numbers in half of the cases: they must not be

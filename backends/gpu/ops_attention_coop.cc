@@ -20,9 +20,8 @@ constexpr int64_t kDimStep = 128;         // of eight subgroups with a matrix ea
 // Rows from which on the tiles of both have something to do.
 constexpr int64_t kMinRows = 16;
 
-// These are also in attention_half_coop.comp.
-constexpr uint32_t kHalfThreads = 256;
-constexpr int64_t kHalfDim = 256;          // of most heads; the others have twice as many
+constexpr uint32_t kHalfThreads = 256;     // also in attention_half_coop.comp
+constexpr int64_t kHalfDim = 256;          // of a head; it may have twice as many
 constexpr int64_t kHalfQueryDims = 16384;  // of the queries of a workgroup, in registers
 constexpr int64_t kFewHalfQueries = 32;    // of a workgroup, where more would leave a device idle
 

@@ -177,14 +177,7 @@ void Tile(uvec2 keys, uvec2 values, bool fresh, int past) {
 // ---- all tiles ----------------------------------------------------------------------------------
 
 void Prepare(uint rows) {
-  if (me < kRows) {
-    const uint row = first_row + me;
-    int slot = row < rows ? I32(p.q_slot).v[row] : -1;
-    if (slot >= int(kSlots)) slot = -1;
-    shared_slot[me] = slot;
-    shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
-    shared_last[me] = row < rows ? I32(p.q_end).v[row] : 0;
-  }
+  if (me < kRows) StoreRow(me, first_row + me, rows);
   if (me < 16) {
     shared_max[me] = -kInfinity;
     shared_sum[me] = 0.0;

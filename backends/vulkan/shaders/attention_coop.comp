@@ -74,31 +74,26 @@ uint first_row, first_head, kv_head;
 
 // ---- queries ------------------------------------------------------------------------------------
 
-// Eight values of a query.
-void LoadEight(uint query, uint at, uint rows, out vec4 x[2]) {
+Eight LoadEight(uint query, uint at, uint rows) {
   const uint row = first_row + query / kGroup;
-  x[0] = x[1] = vec4(0);
-  if (row >= rows) return;
+  if (row >= rows) return Eight(vec4[2](vec4(0), vec4(0)));
   const uvec2 base = AdvanceBy(p.q, row * kHeads + first_head + query % kGroup, kDim * 4);
-  [[unroll]] for (uint i = 0; i < 2; ++i) x[i] = F32x4(base).v[at * 2 + i];
+  return Eight(vec4[2](F32x4(base).v[at * 2], F32x4(base).v[at * 2 + 1]));
 }
 
 // A query times a power of two of its own, which takes its largest value to 2^8: far from both ends
 // of f16.
 void StoreQuery(uint query, uint rows) {
-  vec4 x[2];
   float most = 0.0;
   for (uint at = gl_SubgroupInvocationID; at < kDim / 8; at += kLanes) {
-    LoadEight(query, at, rows, x);
-    const vec4 a = max(abs(x[0]), abs(x[1]));
-    most = max(most, max(max(a.x, a.y), max(a.z, a.w)));
+    most = max(most, Largest(LoadEight(query, at, rows)));
   }
   const float unit = UnitOf(subgroupMax(most)), down = Inverse(unit);
   for (uint at = gl_SubgroupInvocationID; at < kDim / 8; at += kLanes) {
-    LoadEight(query, at, rows, x);
+    const Eight e = LoadEight(query, at, rows);
     uvec4 high, low;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-      const vec2 pair = (i & 1) == 0 ? x[i / 2].xy : x[i / 2].zw;
+      const vec2 pair = (i & 1) == 0 ? e.x[i / 2].xy : e.x[i / 2].zw;
       const uvec2 parts = HighLow(pair * down);
       high[i] = parts.x;
       low[i] = parts.y;
@@ -110,14 +105,7 @@ void StoreQuery(uint query, uint rows) {
 }
 
 void Prepare(uint rows) {
-  if (me < kRows) {
-    const uint row = first_row + me;
-    int slot = row < rows ? I32(p.q_slot).v[row] : -1;
-    if (slot >= int(kSlots)) slot = -1;
-    shared_slot[me] = slot;
-    shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
-    shared_last[me] = row < rows ? I32(p.q_end).v[row] : 0;
-  }
+  if (me < kRows) StoreRow(me, first_row + me, rows);
   for (uint query = gl_SubgroupID; query < kQueries; query += kSubgroups) StoreQuery(query, rows);
   [[unroll]] for (uint i = 0; i < kDimMatrices * kQueryBlocks; ++i) result[i] = Sums(0.0);
   running_max = -kInfinity;

@@ -52,8 +52,8 @@ shared float shared_scale[kQueries];
 shared int shared_key_pos[kKeys];
 shared int shared_first, shared_end;  // of the fresh keys that some query sees
 
-const int kUnseen = 0x7FFFFFFF;  // the position of a key that no query sees
-const int kLargestPos = kUnseen - 1, kSmallestPos = -kLargestPos;
+const int kLargestPos = kNoPos - 1, kSmallestPos = -kLargestPos;
+const int kNoSlot = 0x7FFFFFFF;
 
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kMatrix, kMatrix>
 #define Factors fcoopmatNV<16, gl_ScopeSubgroup, kMatrix, kMatrix>
@@ -99,13 +99,7 @@ void StoreQuery(uint index, uint rows) {
 }
 
 void Prepare(uint rows) {
-  if (me < kRows) {
-    const uint row = first_row + me;
-    const int slot = row < rows ? I32(p.q_slot).v[row] : -1;
-    shared_slot[me] = slot < int(kSlots) ? slot : -1;
-    shared_pos[me] = row < rows ? I32(p.q_pos).v[row] : 0;
-    shared_last[me] = row < rows ? I32(p.q_end).v[row] : 0;
-  }
+  if (me < kRows) StoreRow(me, first_row + me, rows);
   [[unroll]] for (uint i = 0; i < kQueries; i += kSubgroups) StoreQuery(i + gl_SubgroupID, rows);
   [[unroll]] for (uint i = 0; i < kDimMatrices * kQueryBlocks; ++i) result[i] = Sums(0.0);
   running_max = -kInfinity;
@@ -119,9 +113,9 @@ void Prepare(uint rows) {
 
 // ---- which keys ---------------------------------------------------------------------------------
 
-// The smallest slot above `slot` of a row of this workgroup; kUnseen if there is none.
+// The smallest slot above `slot` of a row of this workgroup; kNoSlot if there is none.
 int NextSlot(int slot) {
-  int next = kUnseen;
+  int next = kNoSlot;
   for (uint row = gl_SubgroupInvocationID; row < kRows; row += kLanes) {
     if (shared_slot[row] > slot) next = min(next, shared_slot[row]);
   }
@@ -141,7 +135,7 @@ Visible VisibleOf(uint row, int past) {
   return Visible(first_old, kWindow == 0 ? kSmallestPos : first_old, shared_last[row]);
 }
 
-// Of all rows of the slot.
+// Those that some row of the slot sees, and what lies between them.
 Visible VisibleOfSlot(int slot, int past) {
   Visible all = Visible(kLargestPos, kLargestPos, kSmallestPos);
   for (uint row = gl_SubgroupInvocationID; row < kRows; row += kLanes) {
@@ -233,10 +227,10 @@ void StoreTile(int slot) {
     shared_rows[at] = own_key[i];
     shared_rows[kValuesAt + at] = own_slot[i] == slot ? own_value[i] : uvec4(0);
   }
-  if (me < kKeys) shared_key_pos[me] = own_key_slot == slot ? own_key_pos : kUnseen;
+  if (me < kKeys) shared_key_pos[me] = own_key_slot == slot ? own_key_pos : kNoPos;
 }
 
-// Two sums, so that products wait for each other less often.
+// There are two sums because a product waits for the last one that it is added to.
 void Scores() {
   Sums sum[2];
   sum[0] = sum[1] = Sums(0.0);
@@ -353,6 +347,6 @@ void main() {
   kv_head = GROUP.y / blocks;
   first_head = GROUP.y * kGroup;
   Prepare(rows);
-  for (int slot = NextSlot(-1); slot != kUnseen; slot = NextSlot(slot)) KeysOf(slot);
+  for (int slot = NextSlot(-1); slot != kNoSlot; slot = NextSlot(slot)) KeysOf(slot);
   StoreResults(rows, running_sum > 0.0 ? 1.0 / running_sum : 0.0);
 }

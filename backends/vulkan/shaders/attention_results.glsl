@@ -3,7 +3,8 @@
 // includer has the numbers of both, shared_factor, and shared_rows for results on their way to
 // memory.
 
-// The largest weight of a key: so that fewer of the small ones are subnormals of f16.
+// The largest weight of a key. It is this large because fewer of the small ones are then subnormals
+// of f16.
 const float kLargestWeight = 4096.0;
 
 // A factor of the query this invocation helps, for ScaleResults.

@@ -1,5 +1,5 @@
-// Numbers of f32 as sums of two f16, for products on matrix units that lose little, and powers of
-// two that take them into the range of f16.
+// Numbers of f32 as sums of two f16, for products on matrix units that lose little, powers of two
+// that take them into the range of f16, and the largest of eight.
 
 // f16 whose sum is x but for 2^-21 of it: the bits of x that fit f16, and what is left. Drivers may
 // take a value that was packed and unpacked for the value itself, so bits are cut off.
