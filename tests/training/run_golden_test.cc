@@ -32,10 +32,12 @@ constexpr StepTolerance kF32 = {4e-5, 1e-4, 1e-3};
 // Where products with block weights round activations to 16 bits, each is off by up to 3e-5
 // (docs/numerics.md), and layers add up to ten times as much.
 constexpr StepTolerance k16Bits = {1e-3, 1e-3, 3e-3};
-// Where they round them to f16, as matrix units do, also those of products with f16 weights, and
-// decoded weights too: on an H100 the mean loss of the case's 43 tokens is off by up to 3.4e-3, and
-// by 2e-6 without matrix units. With f16 weights it is off by 1.1e-4 on an H200, the gradient by
-// 2.4e-3.
+// Where matrix units round activations to f16: on an H200 the mean loss of the case's 43 tokens is
+// off by 1.1e-4 or 6.5e-4, by how products are divided, the gradient by up to 2.4e-3, its worst
+// tensor by up to 3.5e-3.
+constexpr StepTolerance kHalfActivations = {1.5e-3, 6e-3, 1e-2};
+// Where they round decoded weights as well: on an H100 the mean loss is off by up to 3.4e-3, and by
+// 2e-6 without matrix units.
 constexpr StepTolerance kHalves = {5e-3, 1e-2, 3e-2};
 // After twenty steps. Adam divides the noise of small gradients by its own size.
 constexpr double kRunLossTolerance = 3e-4;
@@ -117,7 +119,9 @@ bool IsPlain(const RunCase& test) { return std::string(test.golden.type) == "f16
 
 StepTolerance ToleranceOf(const RunCase& test, const Device& device) {
   const rl_device_type type = device.description().type;
-  if (type == RL_DEVICE_GPU || type == RL_DEVICE_INTEGRATED_GPU) return kHalves;
+  if (type == RL_DEVICE_GPU || type == RL_DEVICE_INTEGRATED_GPU) {
+    return IsPlain(test) ? kHalfActivations : kHalves;
+  }
   return IsPlain(test) ? kF32 : k16Bits;
 }
 
