@@ -116,7 +116,10 @@ void EmitInParts(PlanBuilder& plan, const Product& product, ProductOperands oper
 void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperands operands,
                         const ExpertTiles& experts, uint32_t x_parts) {
   const WeightShape& shape = product.weight->shape();
-  const auto [tile, parts] = DivisionOf(plan, product, operands.x, experts, kCoopTerms / x_parts);
+  const CoopDivision division =
+      DivisionOf(plan, product, operands.x, experts, kCoopTerms / x_parts);
+  const CoopTile& tile = division.tile;
+  const uint64_t parts = division.parts;
   const HalfRows half =
       HalfOf(plan, product, operands.x, static_cast<int64_t>(shape.columns), x_parts);
   operands.x.scratch = half.rows;
