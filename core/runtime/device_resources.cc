@@ -87,7 +87,7 @@ Status DeviceResources::MakeArenas(const Program& program) {
     }
   }
   for (const auto& [device, memory] : largest) {
-    if (HasArena(device, memory->arena_bytes)) continue;
+    if (memory->arena_bytes == 0 || HasArena(device, memory->arena_bytes)) continue;
     MemoryNeed need;
     need.work = memory->arena_bytes;
     RL_RETURN_IF_ERROR(CheckAndCount(device, need));
