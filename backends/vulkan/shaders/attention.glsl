@@ -4,7 +4,8 @@
 // Above all positions: that of a key that is not there.
 const int kNoPos = 0x7FFFFFFF;
 
-// Of a row of the step, to place `at`. A row that is not there, or has no slot, has slot -1.
+// Stores these three of a row of the step at index `at`. A row that is not there, or whose slot
+// does not exist, gets slot -1.
 void StoreRow(uint at, uint row, uint rows) {
   const int slot = row < rows ? I32(p.q_slot).v[row] : -1;
   shared_slot[at] = slot < int(kSlots) ? slot : -1;

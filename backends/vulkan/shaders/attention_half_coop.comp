@@ -135,7 +135,7 @@ Visible VisibleOf(uint row, int past) {
   return Visible(first_old, kWindow == 0 ? kSmallestPos : first_old, shared_last[row]);
 }
 
-// Those that some row of the slot sees, and what lies between them.
+// The positions from the first to the last that some row of the slot sees.
 Visible VisibleOfSlot(int slot, int past) {
   Visible all = Visible(kLargestPos, kLargestPos, kSmallestPos);
   for (uint row = gl_SubgroupInvocationID; row < kRows; row += kLanes) {
