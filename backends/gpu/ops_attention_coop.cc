@@ -38,15 +38,28 @@ int64_t QueriesOf(int64_t dim) {
   return static_cast<int64_t>(std::bit_floor(fit));
 }
 
-// Query heads of a workgroup of attention_coop.comp.
-int64_t CoopGroupOf(const AttentionShape& a) { return std::min(a.HeadsPerKv(), QueriesOf(a.dim)); }
+// Query heads of a workgroup of `queries` queries.
+int64_t GroupIn(int64_t queries, const AttentionShape& a) {
+  return std::min(a.HeadsPerKv(), queries);
+}
+
+// Whether such workgroups have whole rows, and whole numbers of them share a key/value head.
+bool DividesEvenly(int64_t queries, const AttentionShape& a) {
+  const int64_t group = GroupIn(queries, a);
+  return queries % group == 0 && a.HeadsPerKv() % group == 0;
+}
+
+// Workgroups in z, of `group` heads and `queries` queries each.
+uint64_t GroupsOfRows(const AttentionShape& a, int64_t queries, int64_t group) {
+  return CeilDiv(static_cast<uint64_t>(a.rows), static_cast<uint64_t>(queries / group));
+}
 
 bool FitsCoop(const Tuning& tuning, const AttentionShape& a) {
   if (!tuning.cooperative_matrix || !tuning.special_kernels || a.rows < kMinRows ||
       a.fresh < kMatrix || a.dim % kDimStep != 0 || a.dim > kQueryElements / kMatrix) {
     return false;
   }
-  return QueriesOf(a.dim) % CoopGroupOf(a) == 0 && a.HeadsPerKv() % CoopGroupOf(a) == 0;
+  return DividesEvenly(QueriesOf(a.dim), a);
 }
 
 // Where keys and values come from, and what is computed.
@@ -57,7 +70,7 @@ struct CoopForm {
 
 void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
               const kernels::AttentionArgs& args) {
-  const int64_t queries = QueriesOf(a.dim), group = CoopGroupOf(a), rows = queries / group;
+  const int64_t queries = QueriesOf(a.dim), group = GroupIn(queries, a);
   DispatchBuilder(plan,
                   kernels::AttentionCoop{.threads = kCoopThreads,
                                          .heads = a.heads,
@@ -74,8 +87,7 @@ void EmitCoop(PlanBuilder& plan, const AttentionShape& a, const CoopForm& form,
                                          .parts = form.parts,
                                          .stats = form.stats},
                   args)
-      .Emit(1, static_cast<uint64_t>(a.heads / group),
-            static_cast<uint64_t>((a.rows + rows - 1) / rows));
+      .Emit(1, static_cast<uint64_t>(a.heads / group), GroupsOfRows(a, queries, group));
 }
 
 // Queries of a workgroup of attention_half_coop.comp; 0 if it does not compute this attention.
@@ -87,12 +99,11 @@ int64_t HalfQueriesOf(const Tuning& tuning, const AttentionShape& a) {
   const int64_t most = kHalfQueryDims / a.dim, all = a.rows * a.heads;
   const bool is_busy = all / most >= int64_t{tuning.multiprocessors};
   const int64_t queries = is_busy ? most : std::min(most, kFewHalfQueries);
-  const int64_t group = std::min(a.HeadsPerKv(), queries);
-  return queries % group == 0 && a.HeadsPerKv() % group == 0 ? queries : 0;
+  return DividesEvenly(queries, a) ? queries : 0;
 }
 
 void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries) {
-  const int64_t group = std::min(a.HeadsPerKv(), queries), rows = queries / group;
+  const int64_t group = GroupIn(queries, a);
   DispatchBuilder(plan,
                   kernels::AttentionHalfCoop{.threads = kHalfThreads,
                                              .heads = a.heads,
@@ -106,8 +117,7 @@ void EmitHalf(PlanBuilder& plan, const AttentionShape& a, int64_t queries) {
                                              .canvas = a.canvas,
                                              .scale = a.scale},
                   AttentionArgsOf(plan, plan.ResultIndex()))
-      .Emit(1, static_cast<uint64_t>(a.heads / group),
-            static_cast<uint64_t>((a.rows + rows - 1) / rows));
+      .Emit(1, static_cast<uint64_t>(a.heads / group), GroupsOfRows(a, queries, group));
 }
 
 // Heads of keys or values in `parts` parts of f16, each padded to whole matrices.
