@@ -196,43 +196,56 @@ void Prepare(uint rows) {
   barrier();
 }
 
-void Old(uint part, uint parts) {
-  for (uint leader = 0; leader < kRows; ++leader) {
-    const int slot = shared_slot[leader];
-    if (slot < 0) continue;
-    bool seen = false;
-    for (uint row = 0; row < leader; ++row) seen = seen || shared_slot[row] == slot;
-    if (seen) continue;
-    const int past = I32(p.past).v[slot];
-    int first = past;
-    for (uint row = leader; row < kRows; ++row) {
-      if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
-    }
-    first = max(first, max(past - int(kCapacity), 0));
-    for (int at = first + int(part * kKeys); at < past; at += int(parts * kKeys)) {
-      barrier();
-      if (me < kKeys) {
-        const int pos = at + int(me);
-        shared_key_pos[me] = pos;
-        shared_key_slot[me] = slot;
-        shared_key_row[me] = pos < past ? slot * int(kCapacity) + int(uint(pos) % kCapacity) : -1;
-      }
-      Tile(p.k_state, p.v_state, false, past);
-    }
+// Keys whose tiles are dealt to the parts of a head: those from `first` on are this workgroup's.
+struct KeyList {
+  int first, end, stride;
+};
+
+// The old keys of the slot of row `leader`; none where an earlier row has the same slot.
+KeyList OldKeys(uint leader, int past, uint part, uint parts) {
+  const int slot = shared_slot[leader];
+  bool seen = slot < 0;
+  for (uint row = 0; row < leader; ++row) seen = seen || shared_slot[row] == slot;
+  int first = past;
+  for (uint row = leader; row < kRows; ++row) {
+    if (shared_slot[row] == slot) first = min(first, FirstOld(row, past));
+  }
+  first = max(first, max(past - int(kCapacity), 0));
+  return KeyList(first + int(part * kKeys), seen ? 0 : past, int(parts * kKeys));
+}
+
+KeyList FreshKeys(uint part, uint parts) {
+  return KeyList(int((parts - 1 - part) * kKeys), int(At(p.fresh, Step(p.step))),
+                 int(parts * kKeys));
+}
+
+// Stores number, position and slot of a key of a tile.
+void StoreKey(int at, int end, bool fresh, int slot) {
+  const bool there = at < end;
+  if (fresh) {
+    shared_key_row[me] = there ? at : -1;
+    shared_key_pos[me] = there ? I32(p.kv_pos).v[at] : 0;
+    shared_key_slot[me] = there ? I32(p.kv_slot).v[at] : -2;
+  } else {
+    shared_key_row[me] = there ? slot * int(kCapacity) + int(uint(at) % kCapacity) : -1;
+    shared_key_pos[me] = at;
+    shared_key_slot[me] = slot;
   }
 }
 
-void Fresh(uint part, uint parts) {
-  const uint count = At(p.fresh, Step(p.step));
-  for (uint at = (parts - 1 - part) * kKeys; at < count; at += parts * kKeys) {
-    barrier();
-    if (me < kKeys) {
-      const uint i = at + me;
-      shared_key_row[me] = i < count ? int(i) : -1;
-      shared_key_pos[me] = i < count ? I32(p.kv_pos).v[i] : 0;
-      shared_key_slot[me] = i < count ? I32(p.kv_slot).v[i] : -2;
+// The old keys of each slot, then the fresh keys. One call of Tile() for both: drivers compile a
+// copy for each call.
+void AllTiles(uint part, uint parts) {
+  for (uint list = 0; list <= kRows; ++list) {
+    const bool fresh = list == kRows;
+    const int slot = fresh ? -1 : shared_slot[min(list, kRows - 1)];
+    const int past = slot < 0 ? 0 : I32(p.past).v[slot];
+    const KeyList keys = fresh ? FreshKeys(part, parts) : OldKeys(list, past, part, parts);
+    for (int at = keys.first; at < keys.end; at += keys.stride) {
+      barrier();
+      if (me < kKeys) StoreKey(at + int(me), keys.end, fresh, slot);
+      Tile(fresh ? p.k_new : p.k_state, fresh ? p.v_new : p.v_state, fresh, past);
     }
-    Tile(p.k_new, p.v_new, true, 0);
   }
 }
 
@@ -273,7 +286,6 @@ void main() {
   first_head = GROUP.y * kGroup;
   const uint part = GROUP.x, parts = GROUPS.x;
   Prepare(rows);
-  Old(part, parts);
-  Fresh(part, parts);
+  AllTiles(part, parts);
   Store(part, parts, rows);
 }
