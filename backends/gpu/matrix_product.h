@@ -11,8 +11,8 @@
 
 namespace rullama::gpu {
 
-// Rows and columns of an output tile of matmul.comp, and rows of an expert's tile in f32.
-inline constexpr int64_t kProductTile = 64;
+// Results of a tile of matmul.comp, and rows of an expert's tile in matmul_stored.comp.
+inline constexpr uint32_t kProductTile = 64;
 inline constexpr uint32_t kTileThreads = 256;  // of a workgroup that computes a tile
 // Terms of a step of the kernels for matrix units, of all parts of x together.
 inline constexpr uint64_t kCoopTerms = 64;
@@ -41,7 +41,8 @@ struct ProductOperands {
 
 // moe_sort cuts the sorted pairs of row and expert into tiles. All pairs of a tile have one expert.
 struct ExpertTiles {
-  CoopTile tile = kSmallCoopTile;  // products in f32 need kProductTile rows
+  uint32_t rows = kProductTile;    // of a tile
+  CoopTile tile = kSmallCoopTile;  // of products on matrix units: it has these rows
   int64_t count = 0;               // at most
   Scratch table{};
 };

@@ -147,9 +147,10 @@ void EmitMatrixUnitGemm(PlanBuilder& plan, const Product& product, ProductOperan
   });
 }
 
-// Emits a GEMM in f32.
+// Emits a GEMM in f32 in `tiles` tiles of `tile_rows` rows.
 void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOperands& operands,
-                   uint64_t tiles) {
+                   uint32_t tile_rows, uint64_t tiles) {
+  constexpr uint32_t kRowThreads = 4;  // of a workgroup for each row of its tile
   const WeightShape& shape = product.weight->shape();
   const uint64_t columns = CeilDiv(static_cast<uint64_t>(product.n), kProductTile);
   uint64_t parts = 1;
@@ -159,11 +160,12 @@ void EmitTiledGemm(PlanBuilder& plan, const Product& product, const ProductOpera
   }
   EmitInParts(plan, product, operands, parts, [&](const ProductOperands& part) {
     DispatchBuilder(plan,
-                    kernels::MatMul{.threads = kTileThreads,
+                    kernels::MatMul{.threads = kRowThreads * tile_rows,
                                     .type = shape.dtype,
                                     .glu = product.up != 0,
                                     .mode = product.mode,
-                                    .checked = Checked(shape)},
+                                    .checked = Checked(shape),
+                                    .tile = tile_rows},
                     ProductArgsOf(plan, product, part, shape.columns))
         .Emit(columns, tiles, parts);
   });
@@ -585,9 +587,13 @@ void EmitGemm(PlanBuilder& plan, const Product& product, ProductOperands operand
     EmitMatrixUnitGemm(plan, product, operands, tiles, MatrixUnitParts(plan));
     return;
   }
-  EmitTiledGemm(
-      plan, product, operands,
-      dense ? CeilDiv(RowsOf(plan, product), kProductTile) : static_cast<uint64_t>(tiles.count));
+  if (dense) {
+    const uint64_t rows = RowsOf(plan, product);
+    const uint32_t tile_rows = SumTileRows(rows);
+    EmitTiledGemm(plan, product, operands, tile_rows, CeilDiv(rows, tile_rows));
+  } else {
+    EmitTiledGemm(plan, product, operands, tiles.rows, static_cast<uint64_t>(tiles.count));
+  }
 }
 
 const OpRow rows::kMatMul = {RL_OP_matmul, RefuseMatMul, MatMul};

@@ -15,17 +15,18 @@ namespace {
 constexpr uint32_t kMoeThreads = 256;
 constexpr uint32_t kMaxCounters = 1024;  // of moe_sort: experts, and invocations
 
-ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, const CoopTile& tile) {
+// Sorts for tiles of so many rows.
+ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, uint32_t rows) {
   const rl_value& value = plan.graph().value(experts);
   const int64_t used = Last(value);
   const int64_t pairs = plan.MaxRows(value) * used;
-  ExpertTiles tiles{.tile = tile};
+  ExpertTiles tiles{.rows = rows};
   // Each expert may leave one tile that is not full.
-  tiles.count = pairs / tile.rows + std::min(expert_count, pairs);
-  tiles.table = plan.scratch().New(
-      static_cast<uint64_t>(2 + tiles.count + tiles.count * tile.rows) * sizeof(uint32_t));
+  tiles.count = pairs / rows + std::min(expert_count, pairs);
+  tiles.table = plan.scratch().New(static_cast<uint64_t>(2 + tiles.count + tiles.count * rows) *
+                                   sizeof(uint32_t));
   const uint32_t threads = std::min(plan.tuning().wide, kMaxCounters);
-  DispatchBuilder(plan, kernels::MoeSort{.threads = threads, .tile = tile.rows},
+  DispatchBuilder(plan, kernels::MoeSort{.threads = threads, .tile = rows},
                   {.experts = experts,
                    .table = tiles.table,
                    .rows = value.dims[0],
@@ -37,17 +38,25 @@ ExpertTiles Sort(PlanBuilder& plan, uint32_t experts, int64_t expert_count, cons
   return tiles;
 }
 
-// Sorts for products that follow one another and read the same table.
+// Sorts for products that follow one another and read the same table. Tiles of products in f32 have
+// room for twice the rows of an average expert.
 ExpertTiles SortFor(PlanBuilder& plan, uint32_t experts,
                     std::initializer_list<const Product*> products) {
   const int64_t count = (*products.begin())->expert_count;
   const rl_value& value = plan.graph().value(experts);
   const auto pairs = static_cast<uint64_t>(plan.DecisiveRows(value) * Last(value));
-  const bool on_matrix_units = std::ranges::all_of(products, [&](const Product* product) {
+  const auto on_matrix_units = [&](const Product* product) {
     return RunsOnMatrixUnits(plan.tuning(), product->weight->shape());
-  });
-  return Sort(plan, experts, count,
-              on_matrix_units ? ExpertTileOf(pairs, static_cast<uint64_t>(count)) : kSmallCoopTile);
+  };
+  if (std::ranges::none_of(products, on_matrix_units)) {
+    return Sort(plan, experts, count, SumTileRows(2 * pairs / static_cast<uint64_t>(count)));
+  }
+  const CoopTile tile = std::ranges::all_of(products, on_matrix_units)
+                            ? ExpertTileOf(pairs, static_cast<uint64_t>(count))
+                            : kSmallCoopTile;
+  ExpertTiles tiles = Sort(plan, experts, count, tile.rows);
+  tiles.tile = tile;
+  return tiles;
 }
 
 Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t weight,
@@ -70,7 +79,7 @@ Product ExpertProduct(const sdk::GraphView& graph, ProductMode mode, uint32_t we
 void GroupedAsStored(PlanBuilder& plan, Product product, const ProductOperands& operands) {
   product.n = Last(plan.Result());
   EmitStoredExperts(plan, product, operands,
-                    Sort(plan, operands.experts, product.expert_count, kSmallCoopTile));
+                    Sort(plan, operands.experts, product.expert_count, kProductTile));
 }
 
 bool HasFewRows(const PlanBuilder& plan, uint32_t experts) {

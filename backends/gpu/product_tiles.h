@@ -2,6 +2,8 @@
 // computes, and the parts of its terms. Pure functions; the order of a sum follows from them.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "backends/gpu/tuning.h"
@@ -47,6 +49,12 @@ struct CoopDivision {
 // experts then need a second one. The highest one computes more in the same time, also where a
 // quarter of its rows is empty.
 [[nodiscard]] CoopTile ExpertTileOf(uint64_t pairs, uint64_t experts);
+
+// The rows of a tile of matmul.comp, 16, 32 or 64, for products of at most `rows` rows: the kernel
+// computes all rows of a tile, also those that are not there.
+[[nodiscard]] constexpr uint32_t SumTileRows(uint64_t rows) {
+  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(rows), 16, 64));
+}
 
 // At most `parts` parts, of which each has as many of the steps as the others, the last one fewer,
 // and none has no step.

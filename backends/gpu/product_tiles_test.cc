@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "backends/gpu/matrix_product.h"
 
 namespace rullama::gpu {
@@ -45,6 +47,13 @@ TEST(DivisionOf, TakesTheLowestTileOfFewRows) {
   EXPECT_EQ(DivisionOf(LargeGpu(), {33, 262144, 24, 1}).tile.rows, 64U);
   EXPECT_EQ(DivisionOf(LargeGpu(), {17, 1536, 24, 6}).parts, 6U);   // 24 tiles
   EXPECT_EQ(DivisionOf(LargeGpu(), {17, 12288, 24, 6}).parts, 2U);  // 192 tiles
+}
+
+TEST(SumTileRows, IsThePowerOfTwoThatHoldsTheRows) {
+  for (const auto& [rows, tile] :
+       {std::pair{0, 16}, {9, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {65, 64}}) {
+    EXPECT_EQ(SumTileRows(static_cast<uint64_t>(rows)), static_cast<uint32_t>(tile)) << rows;
+  }
 }
 
 // No part is without a step, and no more workgroups share the terms than may.

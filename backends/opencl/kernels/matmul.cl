@@ -1,4 +1,4 @@
-// Products of many rows with a matrix of weights, in tiles of 64 rows and 64 results: of 256
+// Products of many rows with a matrix of weights, in tiles of kTile rows and 64 results: of
 // work-items with 4 x 4 results each, which share the tile's rows in local memory, or of one
 // work-item of a CPU with vectors of 16 results. Accumulates in f32. Work-groups of dimension 2
 // take parts of the terms, which sum_parts.cl adds.
@@ -15,6 +15,7 @@
 #define IN_X(column) true
 #endif
 #define kHalves (kGlu + 1)
+#define kResults 64
 
 // This work-group's part: chunks, and where its results go.
 #define PARTS ((uint)get_num_groups(2))
@@ -23,8 +24,8 @@
 #define RESULTS (AT(float, y) + (size_t)PART * ROWS_OF(rows) * push.n)
 
 #ifdef CPU
-#define kVectors (kTile / 16)  // of 16 results
-#define kRowsAtOnce 4          // of x, whose sums are in registers
+#define kVectors (kResults / 16)  // of 16 results
+#define kRowsAtOnce 4             // of x, whose sums are in registers
 
 // Adds the products of `rows` rows of x with a chunk of weights, in order of the terms, to their
 // sums. Sums of sums of 32 terms round less than sums of all.
@@ -63,7 +64,7 @@ KERNEL(matmul) {
                 row_of, pair_of, &first_weight_row)) {
     return;
   }
-  const uint first = GROUP * kTile, begin = PART * SHARE;
+  const uint first = GROUP * kResults, begin = PART * SHARE;
   const uint end = min(begin + SHARE, CHUNKS(push.k, push.blocks));
   for (uint i = 0; i < kTile * kHalves * kVectors; ++i) sums[i] = 0.0f;
   for (uint chunk = begin; chunk < end; ++chunk) {
@@ -78,14 +79,14 @@ KERNEL(matmul) {
     }
     for (uint half_glu = 0; half_glu < kHalves; ++half_glu) {
       float* to = (float*)(w + half_glu * 32 * kVectors);
-      for (uint result = 0; result < kTile; ++result) {
+      for (uint result = 0; result < kResults; ++result) {
         const uint row = first_weight_row + min(first + result, push.n - 1);
         const WeightRow weights =
             half_glu == 0 ? WEIGHT_ROW(weight, row) : WEIGHT_ROW(weight2, row);
         const Chunk c = Decode(weights, chunk);
         for (uint run = 0; run < 2; ++run) {
           const Sixteen values = ValuesOf(&c, run);
-          for (uint i = 0; i < 16; ++i) to[(run * 16 + i) * kTile + result] = values.one[i];
+          for (uint i = 0; i < 16; ++i) to[(run * 16 + i) * kResults + result] = values.one[i];
         }
       }
     }
@@ -95,19 +96,22 @@ KERNEL(matmul) {
     if (pair_of[row] < 0) continue;
     const float* sum = (const float*)(sums + row * kHalves * kVectors);
     __global float* y = RESULTS + (size_t)pair_of[row] * push.n + first;
-    for (uint result = 0; result < kTile && first + result < push.n; ++result) {
-      y[result] = kGlu ? GeluTanh(sum[result]) * sum[kTile + result] : sum[result];
+    for (uint result = 0; result < kResults && first + result < push.n; ++result) {
+      y[result] = kGlu ? GeluTanh(sum[result]) * sum[kResults + result] : sum[result];
     }
   }
 }
 
 #else
-#define kPitch (kTile + 1)  // of the tiles, column by column, so that banks differ
+// Of the tiles of x and of weights, column by column, so that banks differ.
+#define kPitchX (kTile + 1)
+#define kPitchW (kResults + 1)
+#define kRowStep (kTile / 4)  // between the rows of a work-item
 #define kSums (kHalves * 16)
 
 KERNEL(matmul) {
-  __local float shared_x[32 * kPitch];
-  __local float shared_w[kHalves * 32 * kPitch];
+  __local float shared_x[32 * kPitchX];
+  __local float shared_w[kHalves * 32 * kPitchW];
   __local int row_of[kTile];
   __local int pair_of[kTile];
   uint first_weight_row;
@@ -115,15 +119,12 @@ KERNEL(matmul) {
                 row_of, pair_of, &first_weight_row)) {
     return;
   }
-  const uint first = GROUP * kTile, begin = PART * SHARE;
+  const uint first = GROUP * kResults, begin = PART * SHARE;
   const uint end = min(begin + SHARE, CHUNKS(push.k, push.blocks));
-  // This work-item loads 8 consecutive columns of one row of x, ...
+  // This work-item loads 8 consecutive columns of one row of x, and chunks of rows of weights.
   const uint x_row = ME >> 2, part = (ME & 3) * 8;
   const int source = row_of[x_row];
   __global const float* from = AT(float, x) + (size_t)max(source, 0) * push.k;
-  // ... and of the first ones, a chunk of a row of weights.
-  const uint half_glu = ME / kTile, result = ME % kTile;
-  const uint weight_row = first_weight_row + min(first + result, push.n - 1);
   const uint tx = ME & 15, ty = ME >> 4;
   float sums[kSums];
   UNROLL for (uint i = 0; i < kSums; ++i) sums[i] = 0.0f;
@@ -133,16 +134,18 @@ KERNEL(matmul) {
     BARRIER();
     UNROLL for (uint i = 0; i < 8; ++i) {
       const bool there = source >= 0 && IN_X(column + i);
-      shared_x[(part + i) * kPitch + x_row] = there ? from[column + i] : 0.0f;
+      shared_x[(part + i) * kPitchX + x_row] = there ? from[column + i] : 0.0f;
     }
-    if (half_glu < kHalves) {
+    FOR_MINE(own, kHalves * kResults) {
+      const uint half_glu = own / kResults, result = own % kResults;
+      const uint weight_row = first_weight_row + min(first + result, push.n - 1);
       const WeightRow weights =
           half_glu == 0 ? WEIGHT_ROW(weight, weight_row) : WEIGHT_ROW(weight2, weight_row);
       const Chunk c = Decode(weights, chunk);
       UNROLL for (uint run = 0; run < 2; ++run) {
         const Sixteen values = ValuesOf(&c, run);
         UNROLL for (uint i = 0; i < 16; ++i) {
-          shared_w[(half_glu * 32 + run * 16 + i) * kPitch + result] = values.one[i];
+          shared_w[(half_glu * 32 + run * 16 + i) * kPitchW + result] = values.one[i];
         }
       }
     }
@@ -152,16 +155,16 @@ KERNEL(matmul) {
     UNROLL for (uint i = 0; i < kSums; ++i) sum[i] = 0.0f;
     for (uint i = 0; i < 32; ++i) {
       float x[4];
-      UNROLL for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
+      UNROLL for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitchX + ty + kRowStep * a];
       UNROLL for (uint b = 0; b < 4 * kHalves; ++b) {
-        const float w = shared_w[((b >> 2) * 32 + i) * kPitch + tx + 16 * (b & 3)];
+        const float w = shared_w[((b >> 2) * 32 + i) * kPitchW + tx + 16 * (b & 3)];
         UNROLL for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
       }
     }
     UNROLL for (uint i = 0; i < kSums; ++i) sums[i] += sum[i];
   }
   UNROLL for (uint a = 0; a < 4; ++a) {
-    const int pair = pair_of[ty + 16 * a];
+    const int pair = pair_of[ty + kRowStep * a];
     UNROLL for (uint b = 0; b < 4; ++b) {
       const uint column = first + tx + 16 * b;
       if (pair < 0 || column >= push.n) continue;

@@ -1,9 +1,5 @@
 // The rows of a tile of matmul.cl and matmul_coop.cl.
 
-#ifndef kTile
-#define kTile 64
-#endif
-
 // Finds the rows of x that this tile takes, and the results they belong to: -1 beyond the end.
 // False if there are none. Tiles of experts come from moe_sort.cl: how many, the expert of each,
 // and the pairs of each.

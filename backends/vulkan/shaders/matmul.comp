@@ -1,6 +1,6 @@
 #version 460
-// Products of many rows with a matrix of weights: tiles of 64 rows and 64 results in shared memory,
-// 4 x 4 results for each of 256 invocations. Works everywhere; accumulates in f32. Workgroups in z
+// Products of many rows with a matrix of weights: tiles of kTile rows and 64 results in shared
+// memory, 4 x 4 results for each invocation. Works everywhere; accumulates in f32. Workgroups in z
 // sum a part of the terms each; sum_parts.kernel adds their sums.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -9,10 +9,13 @@
 #include "weights.glsl"
 #include "matvec.glsl"
 
-const uint kTile = 64;
-const uint kPitch = kTile + 1;  // of the tiles, column by column, so that banks differ
-shared float shared_x[32 * kPitch];
-shared float shared_w[(kGlu + 1) * 32 * kPitch];
+const uint kResults = 64;
+// Of the tiles of x and of weights, column by column, so that banks differ.
+const uint kPitchX = kTile + 1, kPitchW = kResults + 1;
+const uint kThreads = gl_WorkGroupSize.x;  // 4 * kTile
+const uint kRowStep = kTile / 4;           // between the rows of an invocation
+shared float shared_x[32 * kPitchX];
+shared float shared_w[(kGlu + 1) * 32 * kPitchW];
 shared int shared_row[kTile];  // of x, -1 beyond the end
 shared int shared_pair[kTile];
 
@@ -20,7 +23,7 @@ shared int shared_pair[kTile];
 
 void LoadX(uint chunk) {
   const uvec2 at = ChunkAt(chunk);
-  // 64 rows x 32 columns: each invocation takes 8 consecutive columns of one row.
+  // kTile rows x 32 columns: each invocation takes 8 consecutive columns of one row.
   const uint row = gl_LocalInvocationIndex >> 2;
   const uint part = (gl_LocalInvocationIndex & 3) * 8;
   const uint column = (part < 16 ? at.x : at.y) + (part & 15);
@@ -29,24 +32,24 @@ void LoadX(uint chunk) {
   [[unroll]] for (uint i = 0; i < 8; ++i) {
     float value = 0.0;
     if (source >= 0 && (kChecked == 0 || column + i < p.k)) value = F32(base).v[column + i];
-    shared_x[(part + i) * kPitch + row] = value;
+    shared_x[(part + i) * kPitchX + row] = value;
   }
 }
 
 void LoadWeights(uint chunk, uint first_row, uint first_weight_row) {
-  const uint half_glu = gl_LocalInvocationIndex / kTile;
-  if (half_glu > kGlu) return;
-  const uint row = gl_LocalInvocationIndex % kTile;
-  const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
-  const uint weight_row = first_weight_row + min(first_row + row, p.n - 1);
-  const Chunk c = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
-  [[unroll]] for (uint i = 0; i < 32; ++i) {
-    shared_w[(half_glu * 32 + i) * kPitch + row] = ValueAt(c, i);
+  for (uint at = gl_LocalInvocationIndex; at < (kGlu + 1) * kResults; at += kThreads) {
+    const uint half_glu = at / kResults, row = at % kResults;
+    const uvec2 weight = half_glu == 0 ? p.weight : p.weight2;
+    const uint weight_row = first_weight_row + min(first_row + row, p.n - 1);
+    const Chunk c = Decode(WeightRow(AdvanceBy(weight, weight_row, p.stride), p.blocks), chunk);
+    [[unroll]] for (uint i = 0; i < 32; ++i) {
+      shared_w[(half_glu * 32 + i) * kPitchW + row] = ValueAt(c, i);
+    }
   }
 }
 
 void main() {
-  const uint first_row = GROUP.x * kTile;
+  const uint first_row = GROUP.x * kResults;
   const uint chunks = kBlock == 1 ? (p.k + 31) / 32 : p.blocks * kBlock / 32;
   const uint tx = gl_LocalInvocationIndex & 15, ty = gl_LocalInvocationIndex >> 4;
   uint first_weight_row;
@@ -66,16 +69,16 @@ void main() {
     [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) sum[i] = 0.0;
     for (uint i = 0; i < 32; ++i) {
       float x[4];
-      [[unroll]] for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitch + ty + 16 * a];
+      [[unroll]] for (uint a = 0; a < 4; ++a) x[a] = shared_x[i * kPitchX + ty + kRowStep * a];
       [[unroll]] for (uint b = 0; b < 4 * (kGlu + 1); ++b) {
-        const float w = shared_w[((b >> 2) * 32 + i) * kPitch + tx + 16 * (b & 3)];
+        const float w = shared_w[((b >> 2) * 32 + i) * kPitchW + tx + 16 * (b & 3)];
         [[unroll]] for (uint a = 0; a < 4; ++a) sum[b * 4 + a] = fma(x[a], w, sum[b * 4 + a]);
       }
     }
     [[unroll]] for (uint i = 0; i < (kGlu + 1) * 16; ++i) acc[i] += sum[i];
   }
   [[unroll]] for (uint a = 0; a < 4; ++a) {
-    const int pair = shared_pair[ty + 16 * a];
+    const int pair = shared_pair[ty + kRowStep * a];
     [[unroll]] for (uint b = 0; b < 4; ++b) {
       const uint result = first_row + tx + 16 * b;
       if (pair < 0 || result >= p.n) continue;
